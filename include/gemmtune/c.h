@@ -234,6 +234,8 @@ typedef struct gemmtune_moe {
   gemmtune_quant_type quant_type;
   int32_t gated;           /* not 0: w1 holds a gate and an up half (AITER's use_g1u1) */
   int32_t doweight_stage1; /* not 0: the routing weight is applied after the first GEMM */
+  /* The last of the experts, counted in experts and topk, which every token visits with the weight 1. */
+  int32_t shared_experts;
 } gemmtune_moe;
 
 /* Dimensions are at most 2^31 - 1, tensors at most 2^47 bytes; all sizes are checked with arithmetic that
@@ -270,8 +272,9 @@ typedef struct gemmtune_moe_operands {
   size_t size;
   const void* w2;
   const void* w2_scale;
-  const int32_t* topk_ids;   /* [T, topk]: 0 to experts - 1; others are refused on a CPU only */
-  const float* topk_weights; /* [T, topk] */
+  /* [T, topk - shared_experts]: 0 to experts - shared_experts - 1; others are refused on a CPU only */
+  const int32_t* topk_ids;
+  const float* topk_weights; /* [T, topk - shared_experts] */
 } gemmtune_moe_operands;
 
 /* Pointers of one call, on the context's device. Weights and scales are dense. y must not overlap an input.

@@ -45,6 +45,8 @@ struct MoeShape {
   QuantType quant_type = QuantType::none;
   bool gated = false;            // w1 holds a gate and an up half
   bool doweight_stage1 = false;  // the routing weight is applied after the first GEMM
+  int shared_experts =
+      0;  // the last of the experts, counted in experts and topk; every token visits them with the weight 1
 };
 
 /// y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]), y row-major, accumulated in float32. Sizes in elements; m = 0 is
@@ -125,6 +127,7 @@ class CProblem {
     moe_.quant_type = static_cast<gemmtune_quant_type>(given.moe.quant_type);
     moe_.gated = given.moe.gated ? 1 : 0;
     moe_.doweight_stage1 = given.moe.doweight_stage1 ? 1 : 0;
+    moe_.shared_experts = given.moe.shared_experts;
   }
   CProblem(const CProblem&) = delete;
   CProblem& operator=(const CProblem&) = delete;

@@ -52,7 +52,7 @@ class Counters(_Sized):
 
 class Moe(_Sized):
     _fields_ = [("size", c_size_t), ("experts", c_int32), ("topk", c_int32), ("activation", c_int32), ("quant_type", c_int32),
-                ("gated", c_int32), ("doweight_stage1", c_int32)]
+                ("gated", c_int32), ("doweight_stage1", c_int32), ("shared_experts", c_int32)]
 
 
 class Problem(_Sized):

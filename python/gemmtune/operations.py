@@ -356,13 +356,15 @@ def _word(kind, words, value):
 
 
 def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu", quant_type="none", gated=True,
-              doweight_stage1=False, x_scale=None, w1_scale=None, w2_scale=None, out_dtype=None, context=None, stream=None):
+              doweight_stage1=False, shared_experts=0, x_scale=None, w1_scale=None, w2_scale=None, out_dtype=None, context=None,
+              stream=None):
     """A mixture of experts: x [T, K], w1 [E, N or 2N (gated), K], w2 [E, K, N], topk_ids int32 [T, k], topk_weights float32
-    [T, k]. Scales by quant_type: the table of gemmtune_operands in include/gemmtune/c.h."""
+    [T, k]. The last `shared_experts` of E get every token with the weight 1, beside the k in topk_ids. Scales by quant_type: the
+    table of gemmtune_operands in include/gemmtune/c.h."""
     if torch := _torch_for(x):
         return torch.fused_moe(x, w1, w2, topk_ids, topk_weights, out, activation=activation, quant_type=quant_type, gated=gated,
-                         doweight_stage1=doweight_stage1, x_scale=x_scale, w1_scale=w1_scale, w2_scale=w2_scale,
-                         out_dtype=out_dtype)
+                         doweight_stage1=doweight_stage1, shared_experts=shared_experts, x_scale=x_scale, w1_scale=w1_scale,
+                         w2_scale=w2_scale, out_dtype=out_dtype)
     call = _Call("fused_moe", x, context, stream)
     first, second = call.read("w1", w1), call.read("w2", w2)
     ids, weights = call.read("topk_ids", topk_ids), call.read("topk_weights", topk_weights)
@@ -379,8 +381,9 @@ def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu",
     call.require(weights, ids.shape)
     if ids.type != "i32" or weights.type != "f32":
         raise WrongType(f"topk_ids is {ids.type} and topk_weights {weights.type}, expected int32 and f32")
-    moe = c.Moe(experts=experts, topk=ids.shape[1], activation=_word("activation", c.activations, activation),
-                quant_type=_word("quant_type", c.quant_types, quant_type), gated=gated, doweight_stage1=doweight_stage1)
+    moe = c.Moe(experts=experts, topk=ids.shape[1] + shared_experts, activation=_word("activation", c.activations, activation),
+                quant_type=_word("quant_type", c.quant_types, quant_type), gated=gated, doweight_stage1=doweight_stage1,
+                shared_experts=shared_experts)
     operands = c.MoeOperands(w2=call.dense(second), topk_ids=call.dense(ids), topk_weights=call.dense(weights))
     problem = call.problem
     problem.moe, call.values.moe = ctypes.pointer(moe), ctypes.pointer(operands)

@@ -732,8 +732,8 @@ struct Mixture {
     };
     require("w1", w1, {moe.experts, problem.n * (moe.gated != 0 ? 2 : 1), problem.k / per_element});
     require("w2", w2, {moe.experts, problem.k, problem.n / per_element});
-    require("topk_ids", topk_ids, {problem.m, moe.topk});
-    require("topk_weights", topk_weights, {problem.m, moe.topk});
+    require("topk_ids", topk_ids, {problem.m, topk_ids.size(1)});
+    require("topk_weights", topk_weights, {problem.m, topk_ids.size(1)});
     require("out", out, {problem.m, problem.k});
     if (topk_ids.dtype() != int32_type || topk_weights.type() != GEMMTUNE_F32)
       fail(GEMMTUNE_INVALID_ARGUMENT,
@@ -766,7 +766,7 @@ struct Mixture {
     problem.n = w2.size(2) * per_element;
     moe.size = sizeof moe;
     moe.experts = static_cast<std::int32_t>(w1.size(0));
-    moe.topk = static_cast<std::int32_t>(topk_ids.size(1));
+    moe.topk = static_cast<std::int32_t>(topk_ids.size(1)) + moe.shared_experts;
     problem.moe = &moe;
     if (!out) {
       const std::int32_t dtype = out_dtype >= 0 ? out_dtype : torch_type_of(default_y(problem.x_type));
@@ -803,6 +803,7 @@ void fused_moe(Value* values, std::uint64_t, std::uint64_t) {
   call.moe.quant_type = static_cast<gemmtune_quant_type>(stack.integer());
   call.moe.gated = stack.flag() ? 1 : 0;
   call.moe.doweight_stage1 = stack.flag() ? 1 : 0;
+  call.moe.shared_experts = static_cast<std::int32_t>(stack.integer());
   std::int32_t out_dtype = -1;
   if constexpr (!into_out) out_dtype = stack.dtype();
   call.run(out_dtype);
@@ -823,7 +824,8 @@ struct Operator {
   "Tensor x, Tensor w1, Tensor w2, Tensor topk_ids, Tensor topk_weights, Tensor? x_scale=None, " \
   "Tensor? w1_scale=None, Tensor? w2_scale=None"
 #define PACKED "int n=0, int layout=0"
-#define MOE_WORDS "int activation=1, int quant_type=0, bool gated=True, bool doweight_stage1=False"
+#define MOE_WORDS \
+  "int activation=1, int quant_type=0, bool gated=True, bool doweight_stage1=False, int shared_experts=0"
 
 /// A packed weight is a tensor of bytes with its `n` and its `layout`.
 constexpr Operator operators[] = {

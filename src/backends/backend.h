@@ -58,8 +58,8 @@ struct Operands {
   // Of fused_moe:
   const void* w2 = nullptr;
   const void* w2_scale = nullptr;
-  const std::int32_t* topk_ids = nullptr;  // [M, topk]: 0 … experts − 1
-  const float* topk_weights = nullptr;     // [M, topk]
+  const std::int32_t* topk_ids = nullptr;  // [M, routed_topk()]: 0 … routed_experts() − 1
+  const float* topk_weights = nullptr;     // [M, routed_topk()]
 
   friend bool operator==(const Operands&, const Operands&) = default;
 };

@@ -49,6 +49,15 @@ inline Status check_one_batch(const Problem& problem, Orders taken = Orders::row
   return check_order(problem, taken);
 }
 
+/// ok for the activations of a mixture that kernels have.
+inline Status check_activation(const Problem& problem) {
+  if (problem.moe.activation == Activation::situv2)
+    return refuse(activation, "Situv2 is not taken, only No, Silu, Gelu and Swiglu");
+  if (problem.moe.activation == Activation::swiglu && !problem.moe.gated)
+    return refuse(activation, "Swiglu of a w1 without gate");
+  return {};
+}
+
 /// ok for a16w16, with or without scaleAB: operands in these orders, one batch.
 inline Status check_dense_gemm(const Problem& problem, Orders taken = Orders::row_major) {
   if (problem.operation != Operation::a16w16) {

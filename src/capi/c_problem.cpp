@@ -90,6 +90,7 @@ gemmtune_status read_moe(const gemmtune_problem& problem, bool mixture, MoeShape
   if (const auto bad = read_struct(problem.moe, known); bad != GEMMTUNE_OK) return bad;
   moe.experts = known.experts;
   moe.topk = known.topk;
+  moe.shared_experts = known.shared_experts;
   moe.gated = known.gated != 0;
   moe.doweight_stage1 = known.doweight_stage1 != 0;
   if (!read_enumerator(known.activation, activation_count, moe.activation))

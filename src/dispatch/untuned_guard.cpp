@@ -94,7 +94,7 @@ Result<HostOperands> host_operands(Device& device, const Problem& problem, const
       copy_scales(device, o.w_scale, shapes.w.scale_bytes(), o.w_scale_step, host.w_scale));
   GEMMTUNE_RETURN_IF_ERROR(copy_dense(device, o.w2, shapes.w2.bytes(), host.w2));
   GEMMTUNE_RETURN_IF_ERROR(copy_dense(device, o.w2_scale, shapes.w2.scale_bytes(), host.w2_scale));
-  const std::int64_t pairs = routed_pairs(problem);
+  const std::int64_t pairs = given_pairs(problem);
   GEMMTUNE_RETURN_IF_ERROR(copy_dense(device, o.topk_ids, pairs * 4, host.topk_ids));
   GEMMTUNE_RETURN_IF_ERROR(copy_dense(device, o.topk_weights, pairs * 4, host.topk_weights));
   return host;

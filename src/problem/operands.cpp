@@ -78,4 +78,8 @@ std::int64_t routed_pairs(const Problem& problem) {
   return is_mixture(problem) ? problem.m * problem.moe.topk : 0;
 }
 
+std::int64_t given_pairs(const Problem& problem) {
+  return is_mixture(problem) ? problem.m * problem.moe.routed_topk() : 0;
+}
+
 }  // namespace gemmtune

@@ -76,5 +76,7 @@ OperandShapes operand_shapes(const Problem& problem);
 std::int64_t output_columns(const Problem& problem);
 /// (token, expert) pairs of fused_moe: M · topk.
 std::int64_t routed_pairs(const Problem& problem);
+/// Those that operands name: without the pairs of shared experts.
+std::int64_t given_pairs(const Problem& problem);
 
 }  // namespace gemmtune

@@ -81,6 +81,11 @@ Status check_mixture(const Problem& problem) {
     return Status::invalid("topk = {}, expected a whole number from 1 to the {} experts", problem.moe.topk,
                            problem.moe.experts);
   }
+  if (problem.moe.shared_experts < 0 || problem.moe.shared_experts >= problem.moe.topk) {
+    return Status::invalid(
+        "shared_experts = {}, expected a whole number from 0 to {}: topk {} counts them too",
+        problem.moe.shared_experts, problem.moe.topk - 1, problem.moe.topk);
+  }
   // Numbers of 32 bits.
   GEMMTUNE_RETURN_IF_ERROR(check_tensor("topk_ids", DataType::f32, {1, problem.m, problem.moe.topk}));
   return check_tensor("w1 and w2", problem.w_type,
@@ -183,6 +188,7 @@ const std::vector<Field>& fields() {
       {"alignment", reader(&Problem::alignment, parse_integer)},
       {"experts", moe_reader(&MoeShape::experts, parse_integer)},
       {"topk", moe_reader(&MoeShape::topk, parse_integer)},
+      {"shared_experts", moe_reader(&MoeShape::shared_experts, parse_integer)},
       {"act", moe_reader(&MoeShape::activation, parse_activation)},
       {"quant", moe_reader(&MoeShape::quant_type, parse_quant_type)},
       {"gated", moe_reader(&MoeShape::gated, parse_bool)},
@@ -278,6 +284,7 @@ std::string print(const Problem& problem) {
     text += fmt::format(" experts={} topk={} act={} quant={} gated={} doweight_stage1={}", moe.experts,
                         moe.topk, to_string(moe.activation), to_string(moe.quant_type), moe.gated ? 1 : 0,
                         moe.doweight_stage1 ? 1 : 0);
+    if (moe.shared_experts != 0) text += fmt::format(" shared_experts={}", moe.shared_experts);
   }
   return text;
 }
@@ -308,6 +315,7 @@ std::string short_name(const Problem& problem) {
   if (is_mixture(problem)) {
     text += fmt::format("·{} {} experts top {}", to_string(problem.w_type), problem.moe.experts,
                         problem.moe.topk);
+    if (problem.moe.shared_experts > 0) text += fmt::format(" ({} shared)", problem.moe.shared_experts);
   }
   if (problem.y_type != problem.x_type) text += fmt::format("→{}", to_string(problem.y_type));
   if (problem.x_order == Order::column_major) text += " x:N";

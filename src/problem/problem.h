@@ -15,6 +15,9 @@ namespace gemmtune {
 
 /// The function between the two GEMMs of a mixture of experts (ActivationType.Silu …).
 enum class Activation { none, silu, gelu, swiglu, situv2 };
+/// swiglu is gpt-oss's: gate and up are clamped, silu has a slope, 1 is added to up.
+inline constexpr double swiglu_limit = 7;
+inline constexpr double swiglu_alpha = 1.702;
 /// "No", "Silu" …: AITER's words without "ActivationType.".
 std::string_view to_string(Activation activation);
 /// With or without "ActivationType.", any case.
@@ -24,10 +27,15 @@ std::optional<Activation> parse_activation(std::string_view text);
 struct MoeShape {
   std::int32_t experts = 0;
   std::int32_t topk = 0;  // experts a token is sent to
+  // The last of the experts, which every token visits with the weight 1. They count in experts and topk, as in
+  // AITER's rows; operands have ids and weights of the other slots alone.
+  std::int32_t shared_experts = 0;
   Activation activation = Activation::none;
   QuantType quant_type = QuantType::none;
   bool gated = false;            // AITER's use_g1u1: w1 holds a gate and an up half
   bool doweight_stage1 = false;  // the routing weight is applied after the first GEMM
+  std::int32_t routed_experts() const { return experts - shared_experts; }
+  std::int32_t routed_topk() const { return topk - shared_experts; }
   friend bool operator==(const MoeShape&, const MoeShape&) = default;
 };
 

@@ -42,7 +42,10 @@ Problem group_of(const Problem& problem) {
     group.w_order = problem.w_order;
     group.y_order = problem.y_order;
   }
-  if (fields.mixture) group.moe = problem.moe;
+  if (fields.mixture) {
+    group.moe = problem.moe;
+    group.moe.shared_experts = 0;  // AITER's rows do not say it, and the products are the same
+  }
   return group;
 }
 

@@ -86,25 +86,10 @@ void scale_whole_tensors(double w_sigma, Random random, HostOperands& operands) 
   put(w_sigma / 5 * (0.75 + 0.5 * random.uniform()), operands.w_scale);
 }
 
-// Experts at random, those of small number more often; weights as after a softmax over the chosen ones.
-void route(const Problem& problem, Random random, HostOperands& operands) {
-  const auto topk = static_cast<std::size_t>(problem.moe.topk);
-  for (std::int64_t token = 0; token < problem.m; ++token) {
-    const std::size_t first = operands.topk_ids.size();
-    double sum = 0;
-    while (operands.topk_ids.size() < first + topk) {
-      const double skewed = random.uniform() * (0.5 + 0.5 * random.uniform());
-      auto expert = static_cast<std::int32_t>(skewed * problem.moe.experts);
-      const auto begin = operands.topk_ids.begin() + static_cast<std::ptrdiff_t>(first);
-      while (std::find(begin, operands.topk_ids.end(), expert) != operands.topk_ids.end())
-        expert = (expert + 1) % problem.moe.experts;
-      operands.topk_ids.push_back(expert);
-      operands.topk_weights.push_back(static_cast<float>(0.2 + random.uniform()));
-      sum += static_cast<double>(operands.topk_weights.back());
-    }
-    for (std::size_t slot = first; slot < first + topk; ++slot)
-      operands.topk_weights[slot] /= static_cast<float>(sum);
-  }
+/// Of everything that is random in the operands of a problem. The layout is left out: one weight serves all layouts.
+Random stream_of(const Problem& problem, std::string_view name, std::uint64_t seed) {
+  return Random(hash64(fmt::format("{} {} {} {} {} {}", problem.m, problem.n, problem.k,
+                                   to_string(problem.x_type), name, seed)));
 }
 
 }  // namespace
@@ -123,16 +108,13 @@ Status PlannedInputs::fill_all(int threads) {
   return {};
 }
 
-Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Signs signs, InitType init) {
+Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Signs signs, InitType init,
+                                  const Routing& routing) {
   if (traits(problem.x_type).widen == nullptr || traits(problem.w_type).widen == nullptr)
     return Status::unsupported("no test data for operands of {} and {}", to_string(problem.x_type),
                                to_string(problem.w_type));
-  // Layout is left out: one weight serves all layouts.
-  const std::string text =
-      fmt::format("{} {} {} {}", problem.m, problem.n, problem.k, to_string(problem.x_type));
-  const auto stream = [&](const char* name) {
-    return Random(hash64(fmt::format("{} {} {}", text, name, seed)));
-  };
+  GEMMTUNE_RETURN_IF_ERROR(check_routing(problem, routing));
+  const auto stream = [&](const char* name) { return stream_of(problem, name, seed); };
   const OperandShapes shapes = operand_shapes(problem);
   const bool moe = is_mixture(problem);
   const double w_sigma = (moe ? 2 : 8) / std::sqrt(static_cast<double>(problem.k));
@@ -160,7 +142,9 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
       QuantizedMatrix w2 = matrix_of(shapes.w2, w2_sigma, stream("w2"), stream("w2 scale"));
       put(std::move(w2.elements), inputs.w2, operands.w2);
       operands.w2_scale = std::move(w2.scale);
-      route(problem, stream("routes"), operands);
+      Routes routes = routes_of_call(problem, seed, routing, 0);
+      operands.topk_ids = std::move(routes.ids);
+      operands.topk_weights = std::move(routes.weights);
     }
     if (problem.bias) {
       const RandomFill bias =
@@ -172,6 +156,10 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
     return Status::out_of_memory("no memory for the operands of {}", print(problem));
   }
   return inputs;
+}
+
+Routes routes_of_call(const Problem& problem, std::uint64_t seed, const Routing& routing, std::int64_t call) {
+  return make_routes(problem, routing, call, stream_of(problem, fmt::format("routes {}", call), seed));
 }
 
 Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed, int threads) {

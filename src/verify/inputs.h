@@ -8,6 +8,7 @@
 #include "problem/operands.h"
 #include "problem/problem.h"
 #include "verify/random_fill.h"
+#include "verify/routing.h"
 
 namespace gemmtune {
 
@@ -21,8 +22,8 @@ struct HostOperands {
   std::vector<std::byte> w_scale;
   std::vector<std::byte> w2;
   std::vector<std::byte> w2_scale;
-  std::vector<std::int32_t> topk_ids;  // [T, topk]: experts, each at most once a token
-  std::vector<float> topk_weights;     // [T, topk]: routing weights, positive, their sum 1 a token
+  std::vector<std::int32_t> topk_ids;  // [T, routed_topk()]: experts, each at most once a token
+  std::vector<float> topk_weights;     // [T, routed_topk()]: routing weights, positive, their sum 1 a token
 };
 
 /// Operands of which x, w and w2 may be given by their random fill alone, because a device can compute it.
@@ -38,12 +39,14 @@ struct PlannedInputs {
 
 /// Approximately normal values (x: σ = 1, w: σ = 1/√K·8, so that outputs have a realistic range in fp16 too),
 /// fresh for each seed and problem, the same on every machine. Quantized elements fill their type's range,
-/// their scales are random and bring the products back to that size. Some experts get more tokens than
-/// others. `out_of_memory` where they do not fit.
+/// their scales are random and bring the products back to that size. Tokens of a mixture go to experts by `routing`, the
+/// first call's. `out_of_memory` where they do not fit.
 /// With Signs::one no element of x and w is negative; for operands of whole bytes that one scale each belongs to.
 /// Another `init` than randn is for operands without scales: its numbers have no σ and fill x and w alone.
 Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Signs signs = Signs::both,
-                                  InitType init = InitType::randn);
+                                  InitType init = InitType::randn, const Routing& routing = {});
+/// The routes of call number `call` with these operands; those of call 0 are in them.
+Routes routes_of_call(const Problem& problem, std::uint64_t seed, const Routing& routing, std::int64_t call);
 /// The same, filled.
 Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed, int threads = 1);
 

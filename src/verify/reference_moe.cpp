@@ -9,15 +9,14 @@
 #include <vector>
 
 #include "base/random.h"
+#include "problem/mixture_routes.h"
 #include "verify/product.h"
 
 namespace gemmtune {
 namespace {
 
-/// `up`: 1 without a gate. swiglu is gpt-oss's: both halves clamped, 1 added to the linear one.
+/// `up`: 1 without a gate.
 double activate(Activation activation, double gate, double up) {
-  constexpr double swiglu_limit = 7;
-  constexpr double swiglu_alpha = 1.702;
   if (activation == Activation::silu) return gate / (1 + std::exp(-gate)) * up;
   if (activation == Activation::gelu) return 0.5 * gate * (1 + std::erf(gate / std::sqrt(2.0))) * up;
   if (activation != Activation::swiglu) return gate * up;
@@ -44,11 +43,12 @@ class Mixture {
     reference.values.assign(values, 0);
     reference.magnitudes.assign(values, 0);
     std::vector<std::vector<Route>> routes(static_cast<std::size_t>(problem_.moe.experts));
+    const MixtureRoutes given(problem_.moe, operands_.topk_ids.data(), operands_.topk_weights.data());
     for (std::size_t row = 0; row < tokens.size(); ++row)
       for (std::int64_t slot = 0; slot < problem_.moe.topk; ++slot) {
-        const auto at = static_cast<std::size_t>(tokens[row] * problem_.moe.topk + slot);
-        routes[static_cast<std::size_t>(operands_.topk_ids[at])].push_back(
-            {static_cast<std::int64_t>(row), tokens[row], static_cast<double>(operands_.topk_weights[at])});
+        const std::int64_t pair = tokens[row] * problem_.moe.topk + slot;
+        routes[static_cast<std::size_t>(given.expert(pair))].push_back(
+            {static_cast<std::int64_t>(row), tokens[row], static_cast<double>(given.weight(pair))});
       }
     for (std::size_t expert = 0; expert < routes.size(); ++expert)
       if (!routes[expert].empty()) add_expert(static_cast<std::int64_t>(expert), routes[expert], reference);

@@ -91,7 +91,11 @@ TEST(COperations, WhatAMixtureOfExpertsHas) {
   const Problem known = read(asked);
   EXPECT_EQ(known.w_type, DataType::u8);
   EXPECT_EQ(known.y_type, DataType::f16);
-  EXPECT_EQ(known.moe, (MoeShape{32, 4, Activation::swiglu, QuantType::per_1x32, true, false}));
+  EXPECT_EQ(known.moe, (MoeShape{.experts = 32,
+                                 .topk = 4,
+                                 .activation = Activation::swiglu,
+                                 .quant_type = QuantType::per_1x32,
+                                 .gated = true}));
 }
 
 /// What read_problem or check says of a wrong one.

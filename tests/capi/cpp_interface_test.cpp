@@ -24,7 +24,7 @@ TEST(CppInterface, AProblemReachesTheCStructure) {
   problem.predecessor_triggers = true;
   problem.x_order = gemmtune::Order::column_major;
   problem.w_order = gemmtune::Order::column_major;
-  problem.moe = {7, 6, gemmtune::Activation::gelu, gemmtune::QuantType::per_128x128, true, true};
+  problem.moe = {7, 6, gemmtune::Activation::gelu, gemmtune::QuantType::per_128x128, true, true, 2};
   const gemmtune::detail::CProblem given(problem);
   const gemmtune_problem& c = *given.get();
   EXPECT_EQ(c.size, sizeof c);
@@ -52,6 +52,7 @@ TEST(CppInterface, AProblemReachesTheCStructure) {
   EXPECT_EQ(c.moe->quant_type, GEMMTUNE_QUANT_PER_128X128);
   EXPECT_EQ(c.moe->gated, 1);
   EXPECT_EQ(c.moe->doweight_stage1, 1);
+  EXPECT_EQ(c.moe->shared_experts, 2);
   problem.operation = gemmtune::Operation::a16w16;
   EXPECT_EQ(gemmtune::detail::CProblem(problem).get()->moe, nullptr);
 }

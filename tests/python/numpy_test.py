@@ -158,6 +158,21 @@ class Operations(unittest.TestCase):
                 expected[token] += weights[token, slot] * (w2[ids[token, slot]].astype(float) @ (gate / (1 + np.exp(-gate)) * up))
         close(self, gemmtune.fused_moe(x, w1, w2, ids, weights), expected, 5e-3)
 
+    def test_shared_experts_get_every_token_with_the_weight_1(self):
+        tokens, experts, shared, model, inter = 4, 5, 2, 64, 32
+        x = RANDOM.standard_normal((tokens, model)).astype(np.float16)
+        w1 = (RANDOM.standard_normal((experts, 2 * inter, model)) / 8).astype(np.float16)
+        w2 = (RANDOM.standard_normal((experts, model, inter)) / 8).astype(np.float16)
+        ids = RANDOM.integers(0, experts - shared, (tokens, 1)).astype(np.int32)
+        weights = RANDOM.random((tokens, 1)).astype(np.float32)
+        all_ids = np.concatenate([ids, np.tile(np.arange(experts - shared, experts, dtype=np.int32), (tokens, 1))], 1)
+        all_weights = np.concatenate([weights, np.ones((tokens, shared), np.float32)], 1)
+        for activation in ("silu", "swiglu"):
+            y = gemmtune.fused_moe(x, w1, w2, ids, weights, activation=activation, shared_experts=shared)
+            close(self, y, gemmtune.fused_moe(x, w1, w2, all_ids, all_weights, activation=activation).astype(float), 1e-6)
+        with self.assertRaisesRegex(errors.InvalidArgument, "expected 0 to 2"):
+            gemmtune.fused_moe(x, w1, w2, np.full_like(ids, 3), weights, shared_experts=shared)
+
     def test_other_libraries_by_dlpack(self):
         class Tensor:  # of a library that has DLPack alone
             def __init__(self, array):

@@ -123,6 +123,11 @@ class Operators(unittest.TestCase):
                 gate, up = (w1[ids[token, slot]].double() @ x[token].double()).chunk(2)
                 expected[token] += weights[token, slot] * (w2[ids[token, slot]].double() @ (functional.silu(gate) * up))
         close(self, gemmtune.fused_moe(x, w1, w2, ids.int(), weights), expected, 2e-2)
+        shared = gemmtune.fused_moe(x, w1, w2, ids[:, :1].int() % (len(w1) - 1), weights[:, :1].contiguous(), shared_experts=1)
+        last = torch.full_like(ids[:, :1], len(w1) - 1).int()
+        spelled_out = gemmtune.fused_moe(x, w1, w2, torch.cat([ids[:, :1].int() % (len(w1) - 1), last], 1),
+                                         torch.cat([weights[:, :1], torch.ones_like(weights[:, :1])], 1))
+        close(self, shared, spelled_out.double(), 1e-6)
         with self.assertRaisesRegex(errors.WrongType, "expected int32 and float32"):
             gemmtune.fused_moe(x, w1, w2, ids, weights)
 

@@ -93,8 +93,11 @@ inline std::vector<Problem> mixtures(const Shape& shape) {
   all[1].moe.activation = Activation::gelu;
   all[1].y_type = DataType::f16;
   all[3].moe.doweight_stage1 = true;
+  all[3].moe.shared_experts = 1;
   all[4].moe.activation = Activation::gelu;
   all[5].moe.doweight_stage1 = true;
+  all[6].moe.shared_experts = 2;
+  all[8].moe.activation = Activation::swiglu;
   all[9].moe.activation = Activation::none;
   return all;
 }

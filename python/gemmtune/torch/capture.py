@@ -103,13 +103,14 @@ class capture(TorchFunctionMode):
             self._add("a8w8", M=m, N=n, K=k, q_dtype_w="fp8")
 
     def _fused_moe(self, x, w1, w2, topk_ids, topk_weights, x_scale=None, w1_scale=None, w2_scale=None, activation=1, quant_type=0,
-                   gated=True, doweight_stage1=False, out_dtype=None, out=None):
+                   gated=True, doweight_stage1=False, shared_experts=0, out_dtype=None, out=None):
         elements = 2 if w1.dtype in _fp4 else 1  # of w in a byte
         result = out.dtype if out is not None else out_dtype or (x.dtype if _is_float(x) else torch.bfloat16)
         self._add("fused_moe", token=x.shape[0], model_dim=w1.shape[2] * elements, inter_dim=w2.shape[2] * elements,
-                  expert=w1.shape[0], topk=topk_ids.shape[1], act_type=f"ActivationType.{_activations[activation]}", dtype=result,
-                  q_dtype_a=_stored(x), q_dtype_w=_stored(w1), q_type=f"QuantType.{_quant_types[quant_type]}",
-                  use_g1u1=int(gated), doweight_stage1=int(doweight_stage1))
+                  expert=w1.shape[0], topk=topk_ids.shape[1] + shared_experts,
+                  act_type=f"ActivationType.{_activations[activation]}", dtype=result, q_dtype_a=_stored(x),
+                  q_dtype_w=_stored(w1), q_type=f"QuantType.{_quant_types[quant_type]}", use_g1u1=int(gated),
+                  doweight_stage1=int(doweight_stage1))
 
     def _operator(self, operation, x, w, *rest, out=None, n=0, layout=0, out_dtype=None, **options):
         if operation not in _columns and operation != "linear" or not _rows(x):

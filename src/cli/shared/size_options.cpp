@@ -37,9 +37,10 @@ Result<std::int64_t> dimension(std::string_view option, const std::string& text)
   return whole_number(option, text, 1, max_dimension);
 }
 
-Status parse_count(std::string_view option, const std::string& text, std::int32_t& value) {
+Status parse_count(std::string_view option, const std::string& text, std::int32_t& value,
+                   std::int64_t least = 1) {
   if (text.empty()) return {};
-  const auto given = dimension(option, text);
+  const auto given = whole_number(option, text, least, max_dimension);
   if (!given.ok()) return given.status();
   value = static_cast<std::int32_t>(*given);  // max_dimension fits
   return {};
@@ -84,6 +85,7 @@ Status read_other_sizes(const SizeOptions& options, Problem& problem) {
   MoeShape& moe = problem.moe;
   GEMMTUNE_RETURN_IF_ERROR(parse_count("--expert", options.experts, moe.experts));
   GEMMTUNE_RETURN_IF_ERROR(parse_count("--topk", options.topk, moe.topk));
+  GEMMTUNE_RETURN_IF_ERROR(parse_count("--shared-experts", options.shared_experts, moe.shared_experts, 0));
   GEMMTUNE_RETURN_IF_ERROR(word_of("--act_type", options.activation, parse_activation,
                                    "Silu, Gelu, Swiglu, Situv2 or No", moe.activation));
   GEMMTUNE_RETURN_IF_ERROR(word_of("--q_type", options.quant_type, parse_quant_type,
@@ -142,6 +144,9 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
   app.add_option("--expert", options.experts, "Experts; of fused_moe -n is inter_dim and -k model_dim")
       .group(sizes_of);
   app.add_option("--topk", options.topk, "Experts a token is sent to").group(sizes_of);
+  app.add_option("--shared-experts", options.shared_experts,
+                 "So many of --expert and --topk are shared: every token visits them (default 0)")
+      .group(sizes_of);
   app.add_option("--act-type", options.activation, "Silu (default), Gelu, Swiglu, Situv2, No")
       .group(sizes_of);
   app.add_option("--q-type", options.quant_type, "No (default), per_Tensor, per_Token, per_1x32, per_1x128")

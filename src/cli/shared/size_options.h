@@ -26,8 +26,9 @@ struct SizeOptions {
   std::string type_c;
   std::string batch;    // of the batched operations
   std::string w_type;   // --q_dtype_w; --q_dtype_a is --indtype
-  std::string experts;  // fused MoE, as the next five
+  std::string experts;  // fused MoE, as the next six
   std::string topk;
+  std::string shared_experts;
   std::string activation;
   std::string quant_type;
   std::string gated;

@@ -13,7 +13,7 @@ Status copy_on_device(Device& device, void* to, const void* from, std::size_t by
 
 std::vector<DeviceOperands::Part> DeviceOperands::parts(const HostOperands* host) const {
   const OperandShapes shapes = operand_shapes(problem_);
-  const auto pairs = routed_pairs(problem_);
+  const auto pairs = given_pairs(problem_);
   const std::int64_t bias = problem_.bias ? bytes_of(problem_.y_type, problem_.n) : 0;
   const auto size = [](std::int64_t bytes) { return static_cast<std::size_t>(bytes); };
   const HostOperands none;

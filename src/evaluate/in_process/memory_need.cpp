@@ -44,7 +44,7 @@ MemoryNeed memory_need(const Problem& problem, CacheMode cache, bool timed) {
   const std::int64_t weights =
       saturating_sum({shapes.w.bytes(), shapes.w.scale_bytes(), shapes.w2.bytes(), shapes.w2.scale_bytes()});
   const std::int64_t routes =
-      saturating_product({routed_pairs(problem), sizeof(std::int32_t) + sizeof(float)});
+      saturating_product({given_pairs(problem), sizeof(std::int32_t) + sizeof(float)});
   const std::int64_t bias = problem.bias ? bytes_of(problem.y_type, problem.n) : 0;
   const std::int64_t operands = saturating_sum({x, weights, routes, bias});
   const std::int64_t packed = problem.bpreshuffle ? shapes.w.bytes() : 0;

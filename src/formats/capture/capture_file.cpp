@@ -275,6 +275,7 @@ Problem problem_of_row(const Problem& problem) {
     if (schema.has(Column::bias)) row.bias = problem.bias;
     if (schema.has(Column::bpreshuffle)) row.bpreshuffle = problem.bpreshuffle;
     row.moe = problem.moe;
+    row.moe.shared_experts = 0;
   }
   row.alignment = Problem().alignment;
   if (row.bpreshuffle) row.weight_layout = WeightLayout::any;

@@ -545,7 +545,11 @@ TEST(MoeFamily, ExpertsOutOfRangeAreNamedAndNothingIsWritten) {
 TEST(MoeFamily, RefusesWhatItHasNoDefinitionFor) {
   const auto family = make_moe_family(Isa::scalar, 1);
   Problem problem = moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {2, 8, 32});
+  problem.moe.activation = Activation::situv2;
+  EXPECT_NE(family->accepts(problem).message().find("activation"), std::string::npos);
   problem.moe.activation = Activation::swiglu;
+  EXPECT_TRUE(family->accepts(problem).ok());
+  problem.moe.gated = false;
   EXPECT_NE(family->accepts(problem).message().find("activation"), std::string::npos);
   problem = moe_problem(DataType::bf16, DataType::i4, QuantType::per_token, {2, 8, 32});
   EXPECT_NE(family->accepts(problem).message().find("types"), std::string::npos);

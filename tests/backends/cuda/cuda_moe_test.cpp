@@ -118,6 +118,20 @@ TEST_F(CudaMoe, ActivationsAndGatesAreRight) {
   }
 }
 
+TEST_F(CudaMoe, SharedExpertsAreRight) {
+  for (const bool fp8 : {false, true}) {
+    for (const Shape& shape : {Shape{1, 256, 512}, Shape{70, 144, 272}}) {
+      const DataType type = fp8 ? DataType::f8_e4m3fn : DataType::bf16;
+      Problem problem = moe_problem(type, type, fp8 ? QuantType::per_1x128 : QuantType::none, shape);
+      problem.moe.shared_experts = shape.m == 1 ? 2 : 1;
+      problem.moe.doweight_stage1 = shape.m == 1;
+      problem.moe.activation = fp8 ? Activation::silu : Activation::swiglu;
+      expect_families_right(problem, 5);
+      ASSERT_TRUE(gpu()->health().ok());
+    }
+  }
+}
+
 /// Mixtures of fp8 with scales of one form.
 class CudaFp8Moe : public OnGpu, public ::testing::WithParamInterface<QuantType> {};
 
@@ -138,6 +152,7 @@ TEST_P(CudaFp8Moe, IsRight) {
 INSTANTIATE_TEST_SUITE_P(, CudaFp8Moe,
                          ::testing::Values(QuantType::per_tensor, QuantType::per_token, QuantType::per_1x128),
                          [](const auto& one) { return std::string(to_string(one.param)); });
+
 /// gpt-oss's layer on awkward sizes: rows of scales at multiples of 4, 2 and 1 bytes, units of 128 that are not whole.
 TEST_F(CudaMoe, Mxfp4WeightsAreRight) {
   for (const Shape& shape : {Shape{1, 2880, 2880}, Shape{3, 96, 32}, Shape{50, 160, 192},
@@ -164,7 +179,7 @@ class Layer {
     x_ = on_device(host_.x);
     w_ = on_device(host_.w);
     w2_ = on_device(host_.w2);
-    const auto pairs = static_cast<std::size_t>(routed_pairs(problem));
+    const auto pairs = static_cast<std::size_t>(given_pairs(problem));
     ids_ = allocated(pairs * 4);
     weights_ = allocated(pairs * 4);
     y_ = allocated(static_cast<std::size_t>(shapes_.y.bytes()));

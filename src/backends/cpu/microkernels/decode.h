@@ -55,16 +55,17 @@ struct ScaleArgs {
 };
 using Scale = void (*)(const ScaleArgs&);
 
-/// out[i] = silu(gate[i] · weight) · up[i] · weight, with silu(v) = v / (1 + e^−v); without `up` (null) its
-/// factor and weight are left out. `out` may be one of the others.
-struct SiluArgs {
+/// silu: out[i] = silu(gate[i] · weight) · up[i] · weight, with silu(v) = v / (1 + e^−v); without `up` (null) its
+/// factor and weight are left out. swiglu: g / (1 + e^(−1.702 g)) · (u + 1) of g = gate[i] · weight, at most 7, and
+/// u = up[i] · weight, from −7 to 7; requires `up`. `out` may be one of the others.
+struct ActivateArgs {
   const float* gate;
   const float* up;
   float weight;
   long count;
   float* out;
 };
-using Silu = void (*)(const SiluArgs&);
+using Activate = void (*)(const ActivateArgs&);
 
 /// sum[i] = or += row[i] · factor; `row` may be `sum`.
 struct AddRowArgs {
@@ -84,7 +85,8 @@ struct DecodeKernels {
   PackPanel pack_integer_panel;
   Scale scale;
   Scale scale_integer;
-  Silu silu;
+  Activate silu;
+  Activate swiglu;
   AddRow add_row;
 };
 

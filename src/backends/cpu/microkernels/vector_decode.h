@@ -239,7 +239,8 @@ constexpr DecodeKernels decode_tables(PanelList integer_panels, PackX pack_x, Pa
           .pack_integer_panel = pack_panel,
           .scale = scale_tile<FloatTile>,
           .scale_integer = scale_tile<IntegerTile>,
-          .silu = silu_row,
+          .silu = activate_row<SiluGated>,
+          .swiglu = activate_row<SwigluGated>,
           .add_row = add_row};
 }
 

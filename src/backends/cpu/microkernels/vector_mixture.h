@@ -1,4 +1,4 @@
-// What mixtures of experts do beside multiplying, for every vector instruction set: the activation silu and
+// What mixtures of experts do beside multiplying, for every vector instruction set: the activations silu and swiglu, and
 // weighted sums. Requires a vector header.
 #pragma once
 
@@ -37,27 +37,40 @@ inline Vec exponential(Vec v) {
   return reinterpret_cast<Vec>(reinterpret_cast<UVec>(power) + (reinterpret_cast<UVec>(shifted) << 23));
 }
 
-inline Vec silu(Vec v) {
+inline Vec at_most(Vec v, float bound) { return v > bound ? Vec{} + bound : v; }
+inline Vec at_least(Vec v, float bound) { return v < bound ? Vec{} + bound : v; }
+
+/// v / (1 + e^(−slope · v))
+inline Vec silu(Vec v, float slope) {
   constexpr float bound = 87;
-  Vec negative = -v;
-  negative = negative > bound ? Vec{} + bound : negative;
-  negative = negative < -bound ? Vec{} - bound : negative;
-  return v / (1.0F + exponential(negative));
+  return v / (1.0F + exponential(at_least(at_most(v * -slope, bound), -bound)));
 }
 
-inline Vec gated(Vec gate, Vec up, const SiluArgs& args) {
-  const Vec value = silu(gate * args.weight);
-  return args.up == nullptr ? value : value * (up * args.weight);
-}
+struct SiluGated {
+  static Vec of(Vec gate, Vec up, const ActivateArgs& args) {
+    const Vec value = silu(gate * args.weight, 1);
+    return args.up == nullptr ? value : value * (up * args.weight);
+  }
+};
 
-void silu_row(const SiluArgs& args) {
+struct SwigluGated {
+  static constexpr float limit = 7;
+  static constexpr float alpha = 1.702F;
+  static Vec of(Vec gate, Vec up, const ActivateArgs& args) {
+    const Vec linear = at_least(at_most(up * args.weight, limit), -limit);
+    return silu(at_most(gate * args.weight, limit), alpha) * (linear + 1.0F);
+  }
+};
+
+template <typename Gated>
+void activate_row(const ActivateArgs& args) {
   const float* up = args.up == nullptr ? args.gate : args.up;
   const long full = args.count / lanes * lanes;
   for (long i = 0; i < full; i += lanes)
-    store_as(args.out + i, gated(load_as<Vec>(args.gate + i), load_as<Vec>(up + i), args));
+    store_as(args.out + i, Gated::of(load_as<Vec>(args.gate + i), load_as<Vec>(up + i), args));
   if (const long rest = args.count - full; rest > 0)
     store_part(args.out + full, rest,
-               gated(load_part(args.gate + full, rest), load_part(up + full, rest), args));
+               Gated::of(load_part(args.gate + full, rest), load_part(up + full, rest), args));
 }
 
 void add_row(const AddRowArgs& args) {

@@ -80,10 +80,7 @@ Status accepts_mixture(const Problem& problem, Weights weights) {
   if (layout != WeightLayout::plain && (weights != Weights::shuffled_too || !shuffled))
     return refusal::refuse(refusal::layout, "{}, only plain{}", to_string(layout),
                            weights == Weights::shuffled_too ? " and aiter16x16" : "");
-  if (problem.moe.activation == Activation::situv2)
-    return refusal::refuse(refusal::activation, "Situv2 is not taken, only No, Silu, Gelu and Swiglu");
-  if (problem.moe.activation == Activation::swiglu && !problem.moe.gated)
-    return refusal::refuse(refusal::activation, "Swiglu of a w1 without gate");
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_activation(problem));
   if (problem.moe.experts > max_experts)
     return refusal::refuse(refusal::size, "{} experts, at most {}", problem.moe.experts, max_experts);
   if (std::max({problem.m, 2 * problem.n, problem.k}) > max_dimension_of_kernels)
@@ -139,6 +136,7 @@ Result<MoeLayer> MoeLayer::make(Runtime& runtime, const Problem& problem, const 
   layer.hidden_at_ = take(pairs * buffers.hidden_bytes);
   layer.hidden_scales_at_ = take(pairs * buffers.hidden_scale_bytes);
   layer.partials_at_ = take(pairs * partial_bytes);
+  if (problem.moe.shared_experts > 0) layer.weights_at_ = take(pairs * 4);
   return layer;
 }
 
@@ -157,8 +155,11 @@ MoeRound MoeLayer::round(const Operands& operands, void* workspace, std::int64_t
   own.x = static_cast<const char*>(operands.x) + bytes_of(problem_.x_type, first_token * operands.ldx);
   if (operands.x_scale != nullptr && scales_by_row)
     own.x_scale = static_cast<const char*>(operands.x_scale) + first_token * x.scale.columns * scale_bytes;
-  own.topk_ids += first_token * topk;
-  own.topk_weights += first_token * topk;
+  own.topk_ids += first_token * problem_.moe.routed_topk();
+  round.given_weights = operands.topk_weights + first_token * problem_.moe.routed_topk();
+  own.topk_weights = problem_.moe.shared_experts > 0
+                         ? reinterpret_cast<const float*>(at(workspace, weights_at_))
+                         : round.given_weights;
   own.y = static_cast<char*>(operands.y) + bytes_of(problem_.y_type, first_token * operands.ldy);
   round.pair_of = reinterpret_cast<int*>(at(workspace, pair_of_at_));
   round.position_of = reinterpret_cast<int*>(at(workspace, position_of_at_));
@@ -178,9 +179,13 @@ Status MoeLayer::route(const MoeRound& round, Stream stream) const {
                            round.tiles,
                            round.tile_count,
                            round.tiles_of,
+                           round.given_weights,
+                           const_cast<float*>(round.operands.topk_weights),
                            static_cast<int>(round.pairs),
                            problem_.moe.experts,
-                           static_cast<int>(buffers_.block_m)};
+                           static_cast<int>(buffers_.block_m),
+                           problem_.moe.topk,
+                           problem_.moe.shared_experts};
   LaunchShape shape;
   shape.grid[0] = static_cast<unsigned>(problem_.moe.experts);
   shape.threads =

@@ -39,6 +39,9 @@ struct MoeRound {
   void* hidden = nullptr;
   void* hidden_scales = nullptr;
   void* partials = nullptr;  // [pairs, model_dim] by position
+  // What the caller gave. Those of `operands` have a weight for every pair, with shared experts in the workspace, where
+  // the sort writes them.
+  const float* given_weights = nullptr;
 };
 
 /// Immutable. A call goes through rounds of tokens, so that the workspace stays bounded: route(), the family's stages, which fill
@@ -76,6 +79,7 @@ class MoeLayer {
   std::int64_t hidden_at_ = 0;
   std::int64_t hidden_scales_at_ = 0;
   std::int64_t partials_at_ = 0;
+  std::int64_t weights_at_ = 0;  // with shared experts
   std::int64_t workspace_bytes_ = 0;
 };
 

@@ -39,6 +39,22 @@ static __device__ inline int exclusive_sum(int value, int* groups, int* total) {
   return before + inclusive - value;
 }
 
+// Where a pair's id and weight are given; -1: nowhere, it is of a shared expert.
+static __device__ inline int given_at(const MoeRouteArguments& a, int pair) {
+  if (a.shared == 0) return pair;
+  const int token = pair / a.topk;
+  const int slot = pair - token * a.topk;
+  return slot < a.topk - a.shared ? pair - token * a.shared : -1;
+}
+
+// The expert of a pair; -1 where its id is none of a routed expert.
+static __device__ inline int expert_of(const MoeRouteArguments& a, int pair) {
+  const int at = given_at(a, pair);
+  if (at < 0) return a.experts - a.topk + pair % a.topk;
+  const int id = a.ids[at];
+  return id >= 0 && id < a.experts - a.shared ? id : -1;
+}
+
 extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArguments a) {
   extern __shared__ int counts[];  // [experts]
   __shared__ int groups[MAX_GROUPS];
@@ -53,8 +69,8 @@ extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArgum
   const int end = begin + share < a.pairs ? begin + share : a.pairs;
   int own = 0;
   for (int pair = begin; pair < end; ++pair) {
-    const int id = a.ids[pair];
-    if (id >= 0 && id < a.experts) {
+    const int id = expert_of(a, pair);
+    if (id >= 0) {
       atomicAdd(&counts[id], 1);
       own += id == expert;
     } else if (expert == 0) {
@@ -79,7 +95,11 @@ extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArgum
   exclusive_sum(tiles, groups, &all_tiles);
   int position = first + exclusive_sum(own, groups, &count);
   for (int pair = begin; own > 0 && pair < end; ++pair) {
-    if (a.ids[pair] != expert) continue;
+    if (expert_of(a, pair) != expert) continue;
+    if (a.shared > 0) {
+      const int at = given_at(a, pair);
+      a.weights[pair] = at < 0 ? 1.0f : a.given_weights[at];
+    }
     a.pair_of[position] = pair;
     a.position_of[pair] = position++;
   }

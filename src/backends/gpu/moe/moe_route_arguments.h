@@ -14,23 +14,27 @@ struct MoeTile {
   int index;  // among the expert's tiles
 };
 
-/// A pair is a token's number times topk plus the slot. Positions are the numbers of pairs sorted by expert, within an
+/// A pair is a token's number times topk plus the slot; the last `shared` slots are those of the shared experts, the last of all. Positions are the numbers of pairs sorted by expert, within an
 /// expert by pair.
 struct MoeRouteArguments {
-  const int* ids;    // [pairs]
+  const int* ids;    // [tokens, topk - shared]
   int* pair_of;      // [pairs], by position
   int* position_of;  // [pairs]; −1 where the pair's id is no expert
   MoeTile* tiles;
-  int* tile_count;  // [1]
-  int* tiles_of;    // [experts], tiles of each expert
+  int* tile_count;             // [1]
+  int* tiles_of;               // [experts], tiles of each expert
+  const float* given_weights;  // [tokens, topk - shared]; read with shared experts only
+  float* weights;              // [pairs]; written with shared experts only, whose pairs have the weight 1
   int pairs;
   int experts;
   int block_m;
+  int topk;
+  int shared;
 };
 
 static_assert(sizeof(MoeTile) == 16 && GEMMTUNE_OFFSET(MoeTile, index) == 12,
               "host and device layouts differ");
-static_assert(GEMMTUNE_OFFSET(MoeRouteArguments, pairs) == 48 && sizeof(MoeRouteArguments) == 64,
+static_assert(GEMMTUNE_OFFSET(MoeRouteArguments, pairs) == 64 && sizeof(MoeRouteArguments) == 88,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu

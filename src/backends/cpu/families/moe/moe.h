@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "backends/cpu/families/blocked/block_gemm.h"
+#include "problem/mixture_routes.h"
 
 namespace gemmtune::cpu {
 
@@ -38,9 +39,8 @@ struct MoeOrder {
   MoeBlock* blocks = nullptr;      // max_blocks()
 };
 std::int64_t max_blocks(std::int64_t pairs, std::int64_t experts, std::int64_t block_m);
-/// Sorts `tokens` · topk pairs whose experts are `ids`; the number of blocks. Stable, so results do not
-/// depend on threads.
-std::int64_t sort_tokens(const MoeShape& shape, const std::int32_t* ids, std::int64_t tokens,
+/// Sorts `tokens` · topk pairs; the number of blocks. Stable, so results do not depend on threads.
+std::int64_t sort_tokens(const MoeShape& shape, const MixtureRoutes& routes, std::int64_t tokens,
                          std::int64_t block_m, const MoeOrder& order);
 
 /// Requires a level and a tile that both formats have.

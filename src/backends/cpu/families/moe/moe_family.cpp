@@ -37,10 +37,7 @@ class MoeFamily final : public KernelFamily {
     if (problem.weight_layout != WeightLayout::plain)
       return refusal::refuse(refusal::layout, "{} is not taken, only plain",
                              to_string(problem.weight_layout));
-    const Activation activation = problem.moe.activation;
-    if (activation != Activation::none && activation != Activation::silu && activation != Activation::gelu)
-      return refusal::refuse(refusal::activation, "{} is not taken, only No, Silu and Gelu",
-                             to_string(activation));
+    GEMMTUNE_RETURN_IF_ERROR(refusal::check_activation(problem));
     if (levels(problem).empty())
       return refusal::refuse(refusal::types, "x {} with w {} is not taken", to_string(problem.x_type),
                              to_string(problem.w_type));

@@ -35,12 +35,18 @@ class MoeKernel final : public Kernel {
   WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
-    GEMMTUNE_RETURN_IF_ERROR(check_routes(operands));
+    GEMMTUNE_RETURN_IF_ERROR(
+        MixtureRoutes(problem_.moe, operands.topk_ids, operands.topk_weights).check(problem_.m));
     Executor& executor = executor_of(stream);
     for (std::int64_t first = 0; first < problem_.m; first += tokens_) {
-      Call call{operands, static_cast<char*>(workspace), first, std::min(tokens_, problem_.m - first), 0};
-      call.blocks = sort_tokens(problem_.moe, operands.topk_ids + first * problem_.moe.topk, call.tokens,
-                                settings_.block_m, order(call));
+      const std::int64_t given = first * problem_.moe.routed_topk();
+      Call call{operands,
+                {problem_.moe, operands.topk_ids + given, operands.topk_weights + given},
+                static_cast<char*>(workspace),
+                first,
+                std::min(tokens_, problem_.m - first),
+                0};
+      call.blocks = sort_tokens(problem_.moe, call.routes, call.tokens, settings_.block_m, order(call));
       if (settings_.one_stage) {
         one_stage(call, executor);
       } else {
@@ -54,6 +60,7 @@ class MoeKernel final : public Kernel {
  private:
   struct Call {
     const Operands& operands;
+    MixtureRoutes routes;  // of the call's tokens
     char* workspace;
     std::int64_t first_token;
     std::int64_t tokens;
@@ -84,14 +91,6 @@ class MoeKernel final : public Kernel {
                  64) +
         round_up(settings_.block_m * first_.nr() * 4, 64);
     scratch_at_ = take(threads_ * scratch_bytes_);
-  }
-
-  Status check_routes(const Operands& operands) const {
-    for (std::int64_t i = 0; i < routed_pairs(problem_); ++i)
-      if (operands.topk_ids[i] < 0 || operands.topk_ids[i] >= problem_.moe.experts)
-        return Status::invalid("topk_ids[{}][{}] = {}, expected 0 to {}", i / problem_.moe.topk,
-                               i % problem_.moe.topk, operands.topk_ids[i], problem_.moe.experts - 1);
-    return {};
   }
 
   MoeOrder order(const Call& call) const {
@@ -250,7 +249,7 @@ class MoeKernel final : public Kernel {
     for (std::int64_t row = 0; row < sums.rows; ++row) {
       const std::int64_t position = job.block.first + sums.first_row + row;
       const float weight =
-          problem_.moe.doweight_stage1 ? routing_weight(call, order(call).pair_of[position]) : 1;
+          problem_.moe.doweight_stage1 ? call.routes.weight(order(call).pair_of[position]) : 1;
       const float* up = columns.gates == nullptr ? nullptr : sums.sums + row * sums.ldt;
       // Activated where they lie: nothing reads the gates (or sums) afterwards.
       float* gate = columns.gates == nullptr ? sums.sums + row * sums.ldt
@@ -266,17 +265,14 @@ class MoeKernel final : public Kernel {
     }
   }
 
-  void activate(const SiluArgs& args) const {
+  void activate(const ActivateArgs& args) const {
     if (problem_.moe.activation == Activation::silu) return kernels_.silu(args);
+    if (problem_.moe.activation == Activation::swiglu) return kernels_.swiglu(args);
     for (std::int64_t i = 0; i < args.count; ++i) {
       const float gate = args.gate[i] * args.weight;
       const float value = problem_.moe.activation == Activation::gelu ? gelu(gate) : gate;
       args.out[i] = args.up == nullptr ? value : value * (args.up[i] * args.weight);
     }
-  }
-
-  float routing_weight(const Call& call, std::int32_t pair) const {
-    return call.operands.topk_weights[call.first_token * problem_.moe.topk + pair];
   }
 
   void second_stage(const Call& call, const Job& job, std::int64_t column, char* memory) const {
@@ -298,9 +294,7 @@ class MoeKernel final : public Kernel {
         const std::int32_t* positions = order(call).position_of + token * problem_.moe.topk;
         float* sum = results(call, positions[0]);
         const auto weight = [&](std::int64_t slot) {
-          return problem_.moe.doweight_stage1
-                     ? 1.0F
-                     : routing_weight(call, static_cast<std::int32_t>(token * problem_.moe.topk + slot));
+          return problem_.moe.doweight_stage1 ? 1.0F : call.routes.weight(token * problem_.moe.topk + slot);
         };
         for (std::int64_t slot = 0; slot < problem_.moe.topk; ++slot)
           kernels_.add_row({.row = results(call, positions[slot]),

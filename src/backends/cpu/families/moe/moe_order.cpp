@@ -8,11 +8,11 @@ std::int64_t max_blocks(std::int64_t pairs, std::int64_t experts, std::int64_t b
   return std::min(pairs, pairs / block_m + std::min(pairs, experts));
 }
 
-std::int64_t sort_tokens(const MoeShape& shape, const std::int32_t* ids, std::int64_t tokens,
+std::int64_t sort_tokens(const MoeShape& shape, const MixtureRoutes& routes, std::int64_t tokens,
                          std::int64_t block_m, const MoeOrder& order) {
   const std::int64_t pairs = tokens * shape.topk;
   std::fill_n(order.counts, std::int64_t{shape.experts} + 1, 0);
-  for (std::int64_t pair = 0; pair < pairs; ++pair) ++order.counts[ids[pair] + 1];
+  for (std::int64_t pair = 0; pair < pairs; ++pair) ++order.counts[routes.expert(pair) + 1];
   std::int64_t blocks = 0;
   for (std::int32_t expert = 0; expert < shape.experts; ++expert) {
     const std::int32_t count = order.counts[expert + 1];
@@ -24,7 +24,7 @@ std::int64_t sort_tokens(const MoeShape& shape, const std::int32_t* ids, std::in
   }
   // counts[e] is where expert e's next pair goes.
   for (std::int64_t pair = 0; pair < pairs; ++pair) {
-    const std::int32_t position = order.counts[ids[pair]]++;
+    const std::int32_t position = order.counts[routes.expert(pair)]++;
     order.pair_of[position] = static_cast<std::int32_t>(pair);
     order.token_of[position] = static_cast<std::int32_t>(pair / shape.topk);
     order.position_of[pair] = position;

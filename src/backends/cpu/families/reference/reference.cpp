@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "backends/cpu/families/blocked/blocked.h"
@@ -5,6 +6,7 @@
 #include "backends/cpu/families/reference/operand.h"
 #include "backends/refusal.h"
 #include "base/saturating.h"
+#include "problem/mixture_routes.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -45,10 +47,14 @@ double dot(const ReferenceOperand& x, std::int64_t row, const ReferenceOperand& 
   return sum;
 }
 
-double activate(Activation activation, double value) {
-  if (activation == Activation::silu) return value / (1 + std::exp(-value));
-  if (activation == Activation::gelu) return 0.5 * value * (1 + std::erf(value / std::sqrt(2.0)));
-  return value;
+/// `up`: 1 without a gate.
+double activate(Activation activation, double gate, double up) {
+  if (activation == Activation::silu) return gate / (1 + std::exp(-gate)) * up;
+  if (activation == Activation::gelu) return 0.5 * gate * (1 + std::erf(gate / std::sqrt(2.0))) * up;
+  if (activation != Activation::swiglu) return gate * up;
+  const double clamped = std::min<double>(gate, swiglu_limit);
+  return clamped / (1 + std::exp(-swiglu_alpha * clamped)) *
+         (std::clamp<double>(up, -swiglu_limit, swiglu_limit) + 1);
 }
 
 class ReferenceKernel final : public Kernel {
@@ -66,10 +72,7 @@ class ReferenceKernel final : public Kernel {
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     Executor& executor = executor_of(stream);
     if (is_mixture(problem_)) {
-      for (std::int64_t i = 0; i < routed_pairs(problem_); ++i)
-        if (operands.topk_ids[i] < 0 || operands.topk_ids[i] >= problem_.moe.experts)
-          return Status::invalid("topk_ids[{}][{}] = {}, expected 0 to {}", i / problem_.moe.topk,
-                                 i % problem_.moe.topk, operands.topk_ids[i], problem_.moe.experts - 1);
+      GEMMTUNE_RETURN_IF_ERROR(routes_of(operands).check(problem_.m));
       run_mixture(operands, static_cast<double*>(workspace), executor);
     } else {
       run_dense(operands, executor);
@@ -94,21 +97,26 @@ class ReferenceKernel final : public Kernel {
     });
   }
 
+  MixtureRoutes routes_of(const Operands& operands) const {
+    return {problem_.moe, operands.topk_ids, operands.topk_weights};
+  }
+
   /// hidden [pairs, inter_dim]: float64, as all here.
   void run_mixture(const Operands& operands, double* hidden, Executor& executor) const {
     const ReferenceOperands all = read_operands(problem_, operands);
     const MoeShape& moe = problem_.moe;
+    const MixtureRoutes routes = routes_of(operands);
     const std::int64_t parts = std::min<std::int64_t>(executor.threads(), routed_pairs(problem_));
     run_on(executor, parts, [&](std::int64_t part) {
       const std::int64_t end = share(routed_pairs(problem_), parts, part + 1);
       for (std::int64_t pair = share(routed_pairs(problem_), parts, part); pair < end; ++pair) {
-        const std::int64_t expert = operands.topk_ids[pair];
-        const double weight = moe.doweight_stage1 ? static_cast<double>(operands.topk_weights[pair]) : 1;
+        const std::int64_t expert = routes.expert(pair);
+        const double weight = moe.doweight_stage1 ? static_cast<double>(routes.weight(pair)) : 1;
         for (std::int64_t i = 0; i < problem_.n; ++i) {
           const double gate = weight * dot(all.x, pair / moe.topk, all.w, expert, i);
           const double up =
               moe.gated ? weight * dot(all.x, pair / moe.topk, all.w, expert, problem_.n + i) : 1;
-          hidden[pair * problem_.n + i] = activate(moe.activation, gate) * up;
+          hidden[pair * problem_.n + i] = activate(moe.activation, gate, up);
         }
       }
     });
@@ -131,13 +139,13 @@ class ReferenceKernel final : public Kernel {
   double sum_experts(const ReferenceOperands& all, const Operands& operands, const double* hidden,
                      const Place& place) const {
     double sum = 0;
+    const MixtureRoutes routes = routes_of(operands);
     for (std::int64_t slot = 0; slot < problem_.moe.topk; ++slot) {
       const std::int64_t pair = place.token * problem_.moe.topk + slot;
       double product = 0;
       for (std::int64_t i = 0; i < problem_.n; ++i)
-        product += hidden[pair * problem_.n + i] * all.w2.at(operands.topk_ids[pair], place.column, i);
-      sum +=
-          problem_.moe.doweight_stage1 ? product : product * static_cast<double>(operands.topk_weights[pair]);
+        product += hidden[pair * problem_.n + i] * all.w2.at(routes.expert(pair), place.column, i);
+      sum += problem_.moe.doweight_stage1 ? product : product * static_cast<double>(routes.weight(pair));
     }
     return sum;
   }
@@ -151,10 +159,7 @@ class ReferenceFamily final : public KernelFamily {
   int tie_rank() const override { return 100; }
   Status accepts(const Problem& problem) const override {
     GEMMTUNE_RETURN_IF_ERROR(accepts_blocked(problem, refusal::Orders::any_input));
-    const Activation activation = problem.moe.activation;
-    if (activation == Activation::swiglu || activation == Activation::situv2)
-      return refusal::refuse(refusal::activation, "{} is not taken, only No, Silu and Gelu",
-                             to_string(activation));
+    GEMMTUNE_RETURN_IF_ERROR(refusal::check_activation(problem));
     if (is_mixture(problem) && problem.weight_layout != WeightLayout::plain)
       return refusal::refuse(refusal::layout, "{} is not taken, only plain",
                              to_string(problem.weight_layout));
