@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct FinalsResult {
   std::vector<double> same_ratios;  // A against A, one per round; noise_floor() pools those of several calls
   std::vector<std::vector<double>> joules;  // of energy(), as `times`; empty: not measured
   Quietness quietness;                      // of these rounds
+  std::optional<RoutingKind> routing = {};  // of finals_on(); empty: the policy's
 };
 
 class Evaluator {
@@ -44,6 +46,14 @@ class Evaluator {
   /// in random order in one process. A further call measures fresh rounds.
   virtual Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                                       int rounds) = 0;
+  /// The same rounds of a mixture on another routing of the policy; verification is that of finals().
+  virtual Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
+                                         std::span<const Candidate> candidates, int rounds) {
+    (void)problem;
+    (void)candidates;
+    (void)rounds;
+    return Status::unsupported("no rounds on {} routing here", to_string(routing));
+  }
   /// Verifies each candidate fully, then takes `rounds` rounds of one energy batch of each candidate, in random order: the
   /// joules and the microseconds of a call. `unsupported` where no joules are counted.
   virtual Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,

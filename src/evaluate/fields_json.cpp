@@ -40,6 +40,16 @@ void from_json(const Json& json, Objective& objective) {
   read_word(json, parse_objective, "objective", objective);
 }
 
+void to_json(Json& json, RoutingKind kind) { json = to_string(kind); }
+void from_json(const Json& json, RoutingKind& kind) { read_word(json, parse_routing_kind, "routing", kind); }
+
+void to_json(Json& json, const std::shared_ptr<const RoutingTrace>& trace) {
+  json = trace == nullptr ? Json() : Json(*trace);
+}
+void from_json(const Json& json, std::shared_ptr<const RoutingTrace>& trace) {
+  trace = json.is_null() ? nullptr : std::make_shared<const RoutingTrace>(json.get<RoutingTrace>());
+}
+
 void to_json(Json& json, InitType type) { json = to_string(type); }
 void from_json(const Json& json, InitType& type) { read_word(json, parse_init_type, "init type", type); }
 

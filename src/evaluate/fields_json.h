@@ -2,6 +2,7 @@
 // both directions; a struct with a list converts by nlohmann's rules: Json(value), json.get<Struct>().
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -19,7 +20,12 @@ template <SameStruct<Policy> Struct, typename Visit>
 void visit_fields(Struct& policy, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(policy, visit, cache, warmup, iterations, sample_us, screening_samples,
                         pool_limit_bytes, prefer_ratio, tie_band, round_limit, seed, finalists, accuracy,
-                        init, launch, rotating_mb, objective);
+                        init, launch, rotating_mb, objective, routing, routing_trace);
+}
+
+template <SameStruct<RoutingTrace> Struct, typename Visit>
+void visit_fields(Struct& trace, Visit visit) {
+  GEMMTUNE_VISIT_FIELDS(trace, visit, name, experts, topk, ids);
 }
 
 template <SameStruct<DeviceRequest> Struct, typename Visit>
@@ -80,6 +86,11 @@ void to_json(Json& json, LaunchMode mode);
 void from_json(const Json& json, LaunchMode& mode);
 void to_json(Json& json, Objective objective);
 void from_json(const Json& json, Objective& objective);
+void to_json(Json& json, RoutingKind kind);
+void from_json(const Json& json, RoutingKind& kind);
+/// A trace or null.
+void to_json(Json& json, const std::shared_ptr<const RoutingTrace>& trace);
+void from_json(const Json& json, std::shared_ptr<const RoutingTrace>& trace);
 void to_json(Json& json, InitType type);
 void from_json(const Json& json, InitType& type);
 void to_json(Json& json, const Config& config);

@@ -81,6 +81,7 @@ Json to_json(const FinalsResult& result) {
   for (const Outcome& outcome : result.outcomes) json["outcomes"].push_back(to_json(outcome));
   for (const auto& round : result.times) json["times"].push_back(to_json(round));
   for (const auto& round : result.joules) json["joules"].push_back(to_json(round));
+  if (result.routing) json["routing"] = to_string(*result.routing);
   return json;
 }
 
@@ -138,6 +139,10 @@ std::optional<FinalsResult> finals_from_json(const Json& json) {
   if (json.contains("joules") && !read_rounds(json["joules"], result.outcomes.size(), result.joules))
     return std::nullopt;
   result.same_ratios = std::move(*same_ratios);
+  if (const Json& routing = member(json, "routing"); !routing.is_null()) {
+    result.routing = parse_routing_kind(routing.is_string() ? routing.get<std::string>() : std::string());
+    if (!result.routing) return std::nullopt;
+  }
   result.quietness = {static_cast<int>(result.times.size()), count_from_json(member(json, "disturbed")),
                       count_from_json(member(json, "repeated"))};
   return result;

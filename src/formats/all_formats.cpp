@@ -27,9 +27,9 @@ constexpr std::array held_by_hipblaslt{Column::dtype, Column::outdtype, Column::
 constexpr std::array held_by_tunableop{Column::bias, Column::dtype, Column::outdtype, Column::scale_ab,
                                        Column::us};
 constexpr std::array held_by_size_lists{
-    Column::bias,      Column::dtype,     Column::outdtype,       Column::scale_ab, Column::bpreshuffle,
-    Column::q_dtype_a, Column::q_dtype_w, Column::q_type,         Column::experts,  Column::topk,
-    Column::act_type,  Column::use_g1u1,  Column::doweight_stage1};
+    Column::bias,      Column::dtype,     Column::outdtype,        Column::scale_ab,      Column::bpreshuffle,
+    Column::q_dtype_a, Column::q_dtype_w, Column::q_type,          Column::experts,       Column::topk,
+    Column::act_type,  Column::use_g1u1,  Column::doweight_stage1, Column::shared_experts};
 
 constexpr std::array<Format, 12> formats{{
     {"aiter",

@@ -58,6 +58,16 @@ Policy default_policy(const DeviceInfo& device) {
   return policy;
 }
 
+std::vector<Routing> Policy::other_routings(const Problem& problem) const {
+  std::vector<Routing> others;
+  if (!is_mixture(problem)) return others;
+  for (const RoutingKind kind : {RoutingKind::uniform, RoutingKind::zipf, RoutingKind::trace}) {
+    const bool has_tokens = kind != RoutingKind::trace || (routing_trace && routing_trace->is_of(problem));
+    if (kind != routing && has_tokens) others.push_back(routing_of(kind));
+  }
+  return others;
+}
+
 std::string Policy::text() const {
   // The pool's limit, rounds, seed and the rules of choosing are left out: they change how sure a time is,
   // not what it is a time of. data=normal1 names the generator of verify/inputs.cpp; a change there that
@@ -69,6 +79,9 @@ std::string Policy::text() const {
   if (launch != LaunchMode::graph) text += fmt::format(" launch={}", to_string(launch));
   if (rotating_mb > 0) text += fmt::format(" rotating_mb={}", rotating_mb);
   if (objective != Objective::time) text += fmt::format(" objective={}", to_string(objective));
+  if (routing != RoutingKind::uniform) text += fmt::format(" routing={}", routing_of(routing).text());
+  if (routing != RoutingKind::trace && routing_trace)
+    text += fmt::format(" routing_trace={}", routing_trace->text());
   return text;
 }
 

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backends/traits.h"
 #include "problem/accuracy.h"
 #include "verify/random_fill.h"
+#include "verify/routing.h"
 
 namespace gemmtune {
 
@@ -46,9 +49,17 @@ struct Policy {
   LaunchMode launch = LaunchMode::graph;
   int rotating_mb = 0;  // size of the cold pools, MiB; 0: twice the last-level cache
   Objective objective = Objective::time;
+  RoutingKind routing = RoutingKind::uniform;                   // of mixtures
+  std::shared_ptr<const RoutingTrace> routing_trace = nullptr;  // null: none was given
 
-  /// What changes the meaning of a stored time: cache, pools, warm-up, iterations, sample length, data; and of
-  /// a row's choice: accuracy, objective. Part of `env`.
+  Routing routing_of(RoutingKind kind) const {
+    return {kind, kind == RoutingKind::trace ? routing_trace : nullptr};
+  }
+  /// On which a mixture's kernel must hold beside the policy's own; none for other problems.
+  std::vector<Routing> other_routings(const Problem& problem) const;
+
+  /// What changes the meaning of a stored time: cache, pools, warm-up, iterations, sample length, data, routing; and of
+  /// a row's choice: accuracy, objective, the trace. Part of `env`.
   std::string text() const;
 };
 

@@ -236,7 +236,8 @@ OnlineResult tune_unknown(Device& device, const OnlineProblem& asked, const JobS
     return online_failure(asked, settled.ok() ? wrong : settled.message(), false);
 
   const RowEnvironment environment = row_environment(device, settings.policy);
-  const TunedEntry entry = make_entry(device.info(), asked.problem, *settled, environment.hash);
+  const TunedEntry entry =
+      make_entry(device.info(), asked.problem, *settled, environment.hash, settings.policy);
   if (const Status status = publish_row(asked, entry, environment, settings.hipblaslt_table); !status.ok()) {
     return online_failure(asked, status.message(), true);
   }

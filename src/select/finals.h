@@ -62,6 +62,14 @@ struct KernelEnergy {
   int batches = 0;
 };
 
+/// What a mixture's kernel loses on a routing that it was not tuned on.
+struct RoutingLoss {
+  std::string kernel_name;
+  std::string routing;      // Routing::text()
+  double loss = 0;          // its time over the best finalist's there, minus 1
+  std::string best_kernel;  // that finalist
+};
+
 struct Settled {
   std::optional<ListedCandidate> winner;  // empty: `reason` says why there is none
   std::string reason;
@@ -83,6 +91,9 @@ struct Settled {
   std::vector<KernelEnergy> energies;       // of finalists, where joules were measured (select/energy.h)
   std::string energy_reason;                // why joules are missing that were asked for
   Objective chosen_by = Objective::time;
+  std::vector<RoutingLoss> routing_losses;  // of a mixture's finalists (select/routings.h)
+  std::string routing_reason;               // why some are missing
+  std::string instead_of;                   // the winner on the policy's routing alone; empty: it is this one
   std::vector<Trial> trials;  // of the finalists: the outcome of full verification or of another M of the row
 };
 

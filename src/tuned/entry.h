@@ -68,6 +68,7 @@ struct TunedEntry {
   std::optional<double> pdl_us;
   std::optional<Accuracy> accuracy;  // the lowest class of the row's kernels
   std::string env;
+  std::string routing;                      // fused MoE only: what it was tuned on, Routing::text()
   std::shared_ptr<const MoeStages> stages;  // fused MoE only
   // Further key cells, in tables that no look-up reads (mxscale, heterogeneous and grouped MoE).
   std::string other_key;

@@ -30,6 +30,12 @@ Result<FinalsResult> InterruptibleEvaluator::finals(const Problem& problem,
   return inner_.finals(problem, candidates, rounds);
 }
 
+Result<FinalsResult> InterruptibleEvaluator::finals_on(RoutingKind routing, const Problem& problem,
+                                                       std::span<const Candidate> candidates, int rounds) {
+  if (interrupted_()) return interrupted_status();
+  return inner_.finals_on(routing, problem, candidates, rounds);
+}
+
 Result<FinalsResult> InterruptibleEvaluator::energy(const Problem& problem,
                                                     std::span<const Candidate> candidates, int rounds) {
   if (interrupted_()) return interrupted_status();

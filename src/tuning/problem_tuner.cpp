@@ -10,6 +10,7 @@
 #include "search/strategy.h"
 #include "select/energy.h"
 #include "select/finalists.h"
+#include "select/routings.h"
 #include "select/screened_ties.h"
 #include "tuning/problem_search.h"
 #include "tuning/transfer.h"
@@ -152,7 +153,8 @@ VisitFigures figures_of(const Turn& turn, std::size_t candidates, const Searched
   figures.set_up_seconds = searched.set_up_seconds;
   figures.shortest_finals_seconds =
       expected_finals_seconds(figures.microseconds, FinalsExtent::shortest, policy);
-  figures.whole_finals_seconds = expected_finals_seconds(figures.microseconds, FinalsExtent::whole, policy);
+  figures.whole_finals_seconds = expected_finals_seconds(figures.microseconds, FinalsExtent::whole, policy) +
+                                 expected_routing_seconds(turn.problem, figures.microseconds, policy);
   if (weighs_energy(turn.request)) {
     const double seconds = expected_energy_seconds(figures.microseconds, policy);
     figures.shortest_finals_seconds += seconds;
@@ -243,6 +245,7 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     const Deadline deadline = plain_deadline.part(share);
     Settled settled =
         run_finals(task, evaluator, finals_deadline(turn, deadline, result.figures.microseconds));
+    settled = hold_on_routings(problem, layouts[i], request.policy, std::move(settled), evaluator, deadline);
     result.figures.is_cut = result.figures.is_cut || settled.is_cut;
     if (settled.winner) {
       auto screened = of_layout(list.candidates, result.trials, layouts[i]);
@@ -291,7 +294,7 @@ std::shared_ptr<const MoeStages> stages_of(const Config& config, double microsec
 }  // namespace
 
 TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Settled& settled,
-                      const std::string& environment_hash) {
+                      const std::string& environment_hash, const Policy& policy) {
   const Candidate& winner = settled.winner->candidate;
   TunedEntry entry;
   entry.gfx = device.gfx;
@@ -312,7 +315,10 @@ TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Se
   if (!settled.ties.empty()) entry.ties = static_cast<std::int64_t>(settled.ties.size()) - 1;
   entry.env = environment_hash;
   entry.accuracy = settled.winner->accuracy;
-  if (is_mixture(problem)) entry.stages = stages_of(winner.config, entry.us, entry.err_ratio);
+  if (is_mixture(problem)) {
+    entry.stages = stages_of(winner.config, entry.us, entry.err_ratio);
+    entry.routing = policy.routing_of(policy.routing).text();
+  }
   return entry;
 }
 

@@ -57,7 +57,7 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
 /// The row of a settled problem: numbers rounded to 4 decimals as AITER's tables hold them. Requires a
 /// winner.
 TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Settled& settled,
-                      const std::string& environment_hash);
+                      const std::string& environment_hash, const Policy& policy);
 /// The columns of the row's programmatic dependent launch. Requires a winner. It met the row's kernel in
 /// rounds of their own, later and maybe at another clock: its time is the row's by their ratio in those.
 void set_dependent(const Settled& dependent, TunedEntry& entry);

@@ -9,7 +9,8 @@
 namespace gemmtune {
 RowEnvironment row_environment(const Device& device, const Policy& policy,
                                const std::map<std::string, double>& observations,
-                               const std::map<std::string, RowEnergy>& energies) {
+                               const std::map<std::string, RowEnergy>& energies,
+                               const std::map<std::string, RowRoutings>& routings) {
   const DeviceInfo& info = device.info();
   Json meaning;  // an ordered map: the text of equal content is equal
   meaning["backend"] = info.backend;
@@ -35,6 +36,15 @@ RowEnvironment row_environment(const Device& device, const Policy& policy,
            {"joules", energy.kernel.joules},
            {"spread", energy.kernel.spread}};
     if (energy.default_kernel) row["default_joules"] = energy.default_kernel->joules;
+  }
+  for (const auto& [problem, row] : routings) {
+    Json& written = meaning["observations"]["routings"][problem];
+    for (const RoutingLoss& loss : row.losses) {
+      written["kernelName"] = loss.kernel_name;
+      written["loss"][loss.routing] = loss.loss;
+      written["best"][loss.routing] = loss.best_kernel;
+    }
+    if (!row.instead_of.empty()) written["instead_of"] = row.instead_of;
   }
   environment.json = json_line(meaning);
   return environment;

@@ -200,7 +200,8 @@ void Run::range_done(std::size_t item) {
 void Run::set_row(std::size_t item, const LayoutResult& result) {
   ItemReport& report = summary_.items[item];
   const Settled& settled = result.settled;
-  TunedEntry row = make_entry(device_.info(), report.shape.problem, settled, environment_.hash);
+  TunedEntry row =
+      make_entry(device_.info(), report.shape.problem, settled, environment_.hash, request_.policy);
   if (result.dependent) set_dependent(*result.dependent, row);
   const bool kept = !settled.default_kernel.empty() && settled.default_kernel == row.kernel_name;
   note_error(*row.accuracy, settled.error);
@@ -211,9 +212,13 @@ void Run::set_row(std::size_t item, const LayoutResult& result) {
   report.energies = settled.energies;
   report.energy_reason = settled.energy_reason;
   report.chosen_by = settled.chosen_by;
+  report.routing_losses = settled.routing_losses;
+  report.routing_reason = settled.routing_reason;
+  report.instead_of = settled.instead_of;
   report.default_fault = settled.wrong_default ? settled.wrong_default->reason : std::string();
   report.rows = {std::move(row)};
   note_energy(report);
+  note_routings(report);
 }
 
 void Run::note_energy(const ItemReport& report) {
@@ -226,6 +231,17 @@ void Run::note_energy(const ItemReport& report) {
   } else {
     energies_[print(row.problem)] = {*kernel, other == nullptr ? std::nullopt : std::optional(*other)};
   }
+}
+
+void Run::note_routings(const ItemReport& report) {
+  if (!is_mixture(report.shape.problem)) return;
+  RowRoutings routings{{}, report.instead_of};
+  for (const RoutingLoss& loss : report.routing_losses) {
+    if (loss.kernel_name == report.row()->kernel_name) routings.losses.push_back(loss);
+  }
+  const std::lock_guard guard(lock_);
+  routings_.erase(print(report.shape.problem));
+  if (!routings.losses.empty()) routings_[print(report.shape.problem)] = std::move(routings);
 }
 
 void Run::note_error(Accuracy accuracy, const MeasuredError& error) {
@@ -252,7 +268,8 @@ void Run::update_environment() {
   observations["noise_floor"] = median(noise_floors_);
   observations["busy_rows"] = static_cast<double>(busy_rows_);
   observations.insert(errors_.begin(), errors_.end());
-  publisher_.set_environment(row_environment(device_, request_.policy, observations, energies_).json);
+  publisher_.set_environment(
+      row_environment(device_, request_.policy, observations, energies_, routings_).json);
 }
 
 Status Run::publish(const std::vector<TunedEntry>& rows) {

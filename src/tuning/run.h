@@ -95,6 +95,7 @@ class Run {
  private:
   void note_error(Accuracy accuracy, const MeasuredError& error);
   void note_energy(const ItemReport& report);
+  void note_routings(const ItemReport& report);
   /// As observed by now. Requires lock_.
   void update_environment();
 
@@ -118,8 +119,9 @@ class Run {
   Transfer transfer_;
   std::vector<double> noise_floors_;
   int busy_rows_ = 0;
-  std::map<std::string, double> errors_;       // the largest of the rows' winners, by class
-  std::map<std::string, RowEnergy> energies_;  // of rows, by problem text
+  std::map<std::string, double> errors_;         // the largest of the rows' winners, by class
+  std::map<std::string, RowEnergy> energies_;    // of rows, by problem text
+  std::map<std::string, RowRoutings> routings_;  // likewise
   std::size_t searches_ = 0;
 };
 

@@ -97,10 +97,13 @@ struct ItemReport {
   std::vector<Trial> trials;     // every candidate that was looked at; empty for a range
   std::vector<std::string> refusals;  // "family: why it does not take the problem"; of a range at its last M
   Quietness quietness;
-  double noise_floor = 0;                 // Settled::noise_floor
-  std::vector<std::string> ties;          // Settled::ties
-  std::vector<KernelEnergy> energies;     // of finalists of a shape, where joules were measured
-  std::string energy_reason;              // why joules are missing that were asked for
+  double noise_floor = 0;                   // Settled::noise_floor
+  std::vector<std::string> ties;            // Settled::ties
+  std::vector<KernelEnergy> energies;       // of finalists of a shape, where joules were measured
+  std::string energy_reason;                // why joules are missing that were asked for
+  std::vector<RoutingLoss> routing_losses;  // Settled::routing_losses
+  std::string routing_reason;
+  std::string instead_of;
   Objective chosen_by = Objective::time;  // what the row's kernel was chosen by
   std::string default_fault;  // of a row with the verdict default_wrong: what is wrong with the default
   double seconds = 0;
@@ -188,9 +191,15 @@ struct RowEnergy {
   KernelEnergy kernel;
   std::optional<KernelEnergy> default_kernel;
 };
-/// `energies`: by problem text.
+/// What a mixture's kernel loses on routings that it was not tuned on.
+struct RowRoutings {
+  std::vector<RoutingLoss> losses;  // all of one kernel
+  std::string instead_of;           // Settled::instead_of
+};
+/// `energies` and `routings`: by problem text.
 RowEnvironment row_environment(const Device& device, const Policy& policy,
                                const std::map<std::string, double>& observations = {},
-                               const std::map<std::string, RowEnergy>& energies = {});
+                               const std::map<std::string, RowEnergy>& energies = {},
+                               const std::map<std::string, RowRoutings>& routings = {});
 
 }  // namespace gemmtune

@@ -184,8 +184,8 @@ bool WeightRange::search(std::int64_t m, const Turn& turn) {
   searched.reason = result.reason;
   if (!result.layouts.empty()) {
     const Settled& settled = result.layouts.front().settled;
-    searched.rows = {
-        make_entry(run_.device().info(), searched.shape.problem, settled, run_.environment_hash())};
+    searched.rows = {make_entry(run_.device().info(), searched.shape.problem, settled,
+                                run_.environment_hash(), run_.request().policy)};
     if (settled.wrong_default) searched.default_fault = settled.wrong_default->reason;
     if (settled.default_kernel == searched.row()->kernel_name) searched.state = ProblemState::kept_default;
   } else {
@@ -309,8 +309,8 @@ std::optional<TunedEntry> WeightRange::row_of(const MInterval& interval) const {
     if (row == comparison->second.end()) return std::nullopt;
     settled = &row->second;
   }
-  TunedEntry entry =
-      make_entry(run_.device().info(), problem_at(interval.last), *settled, run_.environment_hash());
+  TunedEntry entry = make_entry(run_.device().info(), problem_at(interval.last), *settled,
+                                run_.environment_hash(), run_.request().policy);
   entry.m_from = interval.first;
   entry.regret = std::round(interval.regret * 1e4) / 1e4;
   return entry;

@@ -18,6 +18,7 @@
 #include "select/choose.h"
 #include "support/elements.h"
 #include "support/fake_device.h"
+#include "verify/inputs.h"
 
 namespace gemmtune {
 namespace {
@@ -314,7 +315,7 @@ TEST_F(Evaluating, the_pool_of_a_mixture_holds_each_weight_once) {
   auto operands = DeviceOperands::make(device, problem, Placement::plain);
   ASSERT_TRUE(operands.ok()) << operands.message();
   WeightPools pools(device, problem, {});
-  const auto rotation = pools.rotation(WeightLayout::plain, *operands);
+  const auto rotation = pools.rotation(WeightLayout::plain, RoutingKind::uniform, *operands);
   ASSERT_TRUE(rotation.ok()) << rotation.message();
   EXPECT_GE(pools.largest().stride_bytes, both);
   EXPECT_LT(pools.largest().stride_bytes, both + first / 4) << "nothing is there twice";
@@ -322,6 +323,40 @@ TEST_F(Evaluating, the_pool_of_a_mixture_holds_each_weight_once) {
     const auto apart = static_cast<const char*>(copy.w2) - static_cast<const char*>(copy.w);
     EXPECT_GE(apart, static_cast<std::ptrdiff_t>(first));
   }
+}
+
+// With one set of routes the weights of the few experts of a call would stay in the cache.
+TEST_F(Evaluating, calls_of_a_mixture_go_to_other_experts) {
+  problem = default_problem(Operation::fused_moe);
+  problem.m = 1;
+  problem.n = 64;
+  problem.k = 64;
+  problem.moe.experts = 64;
+  problem.moe.topk = 2;
+  const auto expert_bytes = static_cast<std::size_t>(weight_bytes(problem)) / 64;
+  device.cache_bytes = 5 * expert_bytes;
+  auto operands = DeviceOperands::make(device, problem, Placement::plain);
+  ASSERT_TRUE(operands.ok()) << operands.message();
+  WeightPools pools(device, problem, {});
+  const auto uniform = pools.rotation(WeightLayout::plain, RoutingKind::uniform, *operands);
+  const auto zipf = pools.rotation(WeightLayout::plain, RoutingKind::zipf, *operands);
+  ASSERT_TRUE(uniform.ok() && zipf.ok());
+  // Ten experts are twice the cache, and a call reads two: six calls.
+  ASSERT_EQ((*uniform)->operands.size(), 6U);
+  std::set<std::int32_t> experts;
+  for (const Operands& call : (*uniform)->operands) experts.insert(call.topk_ids, call.topk_ids + 2);
+  EXPECT_GT(experts.size(), 6U);
+  EXPECT_EQ((*uniform)->operands[0].w, (*uniform)->operands[1].w) << "the weights are there once";
+  const Routes first = routes_of_call(problem, Policy().seed, {}, 0);
+  EXPECT_TRUE(std::equal(first.ids.begin(), first.ids.end(), (*uniform)->operands[0].topk_ids))
+      << "as verified";
+  EXPECT_NE((*zipf)->operands[0].topk_ids, (*uniform)->operands[0].topk_ids);
+  EXPECT_EQ(*pools.rotation(WeightLayout::plain, RoutingKind::zipf, *operands), *zipf);
+  // Where a call reads enough there is one.
+  problem.m = 64;
+  operands = DeviceOperands::make(device, problem, Placement::plain);
+  WeightPools large(device, problem, {});
+  EXPECT_EQ((*large.rotation(WeightLayout::plain, RoutingKind::uniform, *operands))->operands.size(), 1U);
 }
 
 TEST_F(Evaluating, memory_that_is_not_there_is_an_error_of_the_problem) {

@@ -255,6 +255,33 @@ TEST_F(JournalTest, WholeCallsOfFinalsAreAnsweredAgainInTheirOrder) {
   EXPECT_TRUE(asked);
 }
 
+TEST_F(JournalTest, RoundsOnAnotherRoutingAreAnsweredAgainAndAreNoFinals) {
+  const std::vector<Candidate> both = {tiled("128"), tiled("256")};
+  const auto time_on = [](RoutingKind routing, const Candidate&) {
+    return routing == RoutingKind::zipf ? 20.0 : 10.0;
+  };
+  evaluator_.time_on = time_on;
+  FinalsResult first;
+  {
+    Journal journal = open();
+    auto evaluator = around(evaluator_, journal, begin(journal, true).id);
+    first = *evaluator.finals_on(RoutingKind::zipf, problem_of(8), both, 3);
+    EXPECT_EQ(first.routing, RoutingKind::zipf);
+  }
+  Journal journal = open();
+  FakeEvaluator fresh;
+  set_up(fresh);
+  fresh.time_on = time_on;
+  const auto run = begin(journal, true);
+  auto evaluator = around(fresh, journal, run.id);
+  EXPECT_EQ(evaluator.finals_on(RoutingKind::zipf, problem_of(8), both, 3)->times, first.times);
+  EXPECT_TRUE(fresh.routed_calls.empty());
+  EXPECT_EQ(evaluator.finals_on(RoutingKind::uniform, problem_of(8), both, 3)->routing, RoutingKind::uniform);
+  EXPECT_EQ(fresh.routed_calls.size(), 1U);
+  EXPECT_FALSE(evaluator.finals(problem_of(8), both, 3)->routing);
+  EXPECT_EQ(fresh.finals_calls.size(), 1U) << "neither is one of finals";
+}
+
 TEST_F(JournalTest, EnergyBatchesAreAnsweredAgainAndAreNoFinals) {
   const std::vector<Candidate> both = {tiled("128"), tiled("256")};
   const auto joules = [](const Problem&, const Candidate& candidate) {

@@ -59,6 +59,13 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   open.evaluation.policy.iterations = 17;
   open.evaluation.policy.pool_limit_bytes = 12345678901;
   open.evaluation.policy.seed = 99;
+  auto trace = std::make_shared<RoutingTrace>();
+  trace->name = "t";
+  trace->experts = 4;
+  trace->topk = 2;
+  trace->ids = {3, 1};
+  open.evaluation.policy.routing = RoutingKind::trace;
+  open.evaluation.policy.routing_trace = trace;
   open.evaluation.max_err_ratio = 0.01;
   open.evaluation.timing_lock = "/run/lock";
   const OpenRequest opened = sent(open);
@@ -71,6 +78,8 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   EXPECT_EQ(opened.evaluation.policy.text(), open.evaluation.policy.text());
   EXPECT_EQ(opened.evaluation.policy.pool_limit_bytes, 12345678901U);
   EXPECT_EQ(opened.evaluation.policy.seed, 99U);
+  ASSERT_NE(opened.evaluation.policy.routing_trace, nullptr);
+  EXPECT_EQ(opened.evaluation.policy.routing_trace->text(), trace->text());
   EXPECT_EQ(opened.evaluation.max_err_ratio, 0.01);
   EXPECT_EQ(opened.evaluation.timing_lock, "/run/lock");
 
@@ -82,6 +91,9 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   EXPECT_EQ(finals.problem, problem());
   EXPECT_THAT(finals.candidates, ElementsAre(tiled(), Candidate{"vendor", 1, {}}));
   EXPECT_EQ(finals.rounds, 15);
+  const RoutedRequest routed = sent(RoutedRequest{problem(), {tiled()}, 6, RoutingKind::zipf});
+  EXPECT_EQ(routed.rounds, 6);
+  EXPECT_EQ(routed.routing, RoutingKind::zipf);
   const EnergyRequest energy = sent(EnergyRequest{problem(), {tiled()}, 7});
   EXPECT_THAT(energy.candidates, ElementsAre(tiled()));
   EXPECT_EQ(energy.rounds, 7);

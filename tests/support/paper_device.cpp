@@ -176,6 +176,24 @@ Result<FinalsResult> FakeEvaluator::finals(const Problem& problem, std::span<con
   return result;
 }
 
+Result<FinalsResult> FakeEvaluator::finals_on(RoutingKind routing, const Problem& problem,
+                                              std::span<const Candidate> candidates, int rounds) {
+  if (before) before(problem);
+  if (!time_on) return Evaluator::finals_on(routing, problem, candidates, rounds);
+  FinalsResult result;
+  result.routing = routing;
+  routed_calls.push_back({routing, {}});
+  for (const Candidate& candidate : candidates) {
+    routed_calls.back().second.push_back(candidate.kernel_name());
+    result.outcomes.emplace_back();
+  }
+  for (int round = 0; round < rounds; ++round) {
+    auto& times = result.times.emplace_back();
+    for (const Candidate& candidate : candidates) times.push_back(noisy(time_on(routing, candidate)));
+  }
+  return result;
+}
+
 Result<FinalsResult> FakeEvaluator::energy(const Problem& problem, std::span<const Candidate> candidates,
                                            int rounds) {
   if (before) before(problem);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/backend.h"
@@ -78,6 +79,8 @@ class FakeEvaluator final : public Evaluator {
 
   /// Joules of a call; empty: energy() is an error.
   std::function<double(const Problem&, const Candidate&)> joules;
+  /// Microseconds on another routing; empty: finals_on() is an error.
+  std::function<double(RoutingKind, const Candidate&)> time_on;
   double same_ratio = 1;  // A against A, before noise
 
   std::map<std::string, int> screened;                 // kernel name: how often
@@ -85,11 +88,14 @@ class FakeEvaluator final : public Evaluator {
   std::vector<std::vector<std::string>> finals_calls;  // kernel names of each call of finals
   std::vector<int> finals_rounds;
   std::vector<std::vector<std::string>> energy_calls;
+  std::vector<std::pair<RoutingKind, std::vector<std::string>>> routed_calls;
 
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override;
+  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
+                                 std::span<const Candidate> candidates, int rounds) override;
   Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override;
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;

@@ -13,6 +13,7 @@
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
+#include "cli/shared/routing_options.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "evaluate/in_process/in_process_evaluator.h"
@@ -42,6 +43,7 @@ Examples:
   gemmtune bench tuned.csv
   gemmtune bench new.csv --against old.csv --json
   gemmtune bench configs --against tuned.csv
+  gemmtune bench tuned_fmoe.csv --routing zipf
   gemmtune bench shapes/llama-3.2-1b.csv)";
 
 struct BenchOptions {
@@ -53,6 +55,7 @@ struct BenchOptions {
   int limit = 0;
   double max_err_ratio = 0.05;
   double max_regression = 1;
+  std::string routing = "uniform";
   bool strict = false;
   std::string pdl = "off";
   bool quiet = false;
@@ -157,11 +160,14 @@ int run_bench_command(const BenchOptions& options) {
   if (against) request.against = LookupTables(*against);
   request.rules = {.strict_environment = options.strict, .dependent_launches = options.pdl == "allow"};
   request.rounds = options.rounds;
+  Policy policy = default_policy((*device)->info());
+  Status routed = read_routings(options.routing, {}, policy);
+  if (routed.ok()) routed = check_routings(policy, request.shapes);
+  if (!routed.ok()) return usage_error("bench", routed.message());
   std::vector<BenchRow> rows;
   {
     Console console(options.quiet);
-    InProcessEvaluator evaluator(
-        **device, in_process_options(**device, default_policy((*device)->info()), options.max_err_ratio));
+    InProcessEvaluator evaluator(**device, in_process_options(**device, policy, options.max_err_ratio));
     rows = run_bench(**device, evaluator, request, console);
   }
   const BenchNames names{input->tuned_file ? "tuned" : "operator", against ? "other" : "default"};
@@ -184,6 +190,7 @@ std::function<int()> declare_bench(CommandOptions& app) {
       .required();
   declare_file_operation(app, options->operation);
   app.add_option("--against", options->against, "Time against the rows of these tuned files");
+  app.add_option("--routing", options->routing, routing_help).capture_default_str();
   app.add_option("--rounds", options->rounds, "Interleaved rounds").capture_default_str().positive();
   app.add_option("--limit", options->limit, "Only the first N shapes").positive();
   app.add_option("--max-regression", options->max_regression,

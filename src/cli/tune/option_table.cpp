@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "cli/shared/command_options.h"
+#include "cli/shared/routing_options.h"
 #include "cli/tune/tune_buckets.h"
 #include "search/strategy.h"
 
@@ -78,6 +79,10 @@ Status apply_objective(const TuneOptions& options, TuneRequest& request) {
   if (!objective) return Status::invalid("--objective {}: expected time, energy or edp", options.objective);
   request.policy.objective = *objective;
   return {};
+}
+
+Status apply_routings(const TuneOptions& options, TuneRequest& request) {
+  return read_routings(options.routing, options.routing_trace, request.policy);
 }
 
 Status apply_pdl(const TuneOptions& options, TuneRequest& request) {
@@ -348,6 +353,18 @@ std::vector<TuneOption> own_rows() {
        &TuneOptions::launch,
        "How a GPU's calls are timed: graph, or eager (enqueued one by one, which adds what that costs)",
        {.effect = Effect::measuring, .shows_default = true, .apply = apply_launch}},
+      {measuring,
+       "--routing",
+       &TuneOptions::routing,
+       routing_help,
+       {.effect = Effect::measuring, .shows_default = true, .apply = apply_routings}},
+      {measuring,
+       "--routing-trace",
+       &TuneOptions::routing_trace,
+       "Recorded tokens on which a mixture's kernel must hold too, as it must on uniform and zipf: at most 3 "
+       "% "
+       "behind the best finalist there",
+       {.effect = Effect::measuring, .value_name = "FILE", .apply = apply_routings}},
       {measuring,
        "--warmup",
        &Policy::warmup,

@@ -64,6 +64,7 @@ std::string ProfileFile::lines_of(const ItemReport& report) const {
     entry.gfx = device_.info().gfx;
     entry.cu_num = device_.info().cu_num;
     entry.problem = report.shape.problem;
+    entry.problem.moe.shared_experts = 0;  // profiles have no column for it
     entry.libtype = trial.candidate.family;
     entry.split_k = trial.candidate.config.number("sk");
     entry.solidx = trial.candidate.config.number("sol");

@@ -46,6 +46,11 @@ class TimedEvaluator final : public Evaluator {
     const Stopwatch watch(breakdown_, Part::finals);
     return inner_->finals(problem, candidates, rounds);
   }
+  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
+                                 std::span<const Candidate> candidates, int rounds) override {
+    const Stopwatch watch(breakdown_, Part::finals);
+    return inner_->finals_on(routing, problem, candidates, rounds);
+  }
   Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override {
     const Stopwatch watch(breakdown_, Part::energy);

@@ -16,6 +16,7 @@
 #include "cli/shared/console.h"
 #include "cli/shared/family_names.h"
 #include "cli/shared/output_path.h"
+#include "cli/shared/routing_options.h"
 #include "cli/tune/option_table.h"
 #include "cli/tune/tune_buckets.h"
 #include "cli/tune/tune_gemm_mode.h"
@@ -423,6 +424,7 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   if (!families.ok()) return families.status();
   TuneRequest request = options.request;
   request.policy = policy_of(options, device.info());
+  GEMMTUNE_RETURN_IF_ERROR(check_routings(request.policy, shapes.rows));
   GEMMTUNE_RETURN_IF_ERROR(apply_options(options, request));
   request.shapes = shapes.rows;
   request.output = outputs.tuned;

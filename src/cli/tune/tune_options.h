@@ -38,6 +38,8 @@ struct TuneOptions {
   std::string launch = "graph";           // graph, eager
   std::string accuracy = "default";       // default, fast
   std::string objective = "time";         // time, energy, edp
+  std::string routing = "uniform";        // uniform, zipf, trace:FILE
+  std::string routing_trace;              // file; empty: none
   std::optional<std::string> run_config;  // an empty text: the input with defaults
   bool compare = false;
   bool update_improved = false;

@@ -16,6 +16,7 @@
 #include "formats/tune_gemm/gemm_result_file.h"
 #include "measure/statistics.h"
 #include "select/energy.h"
+#include "select/routings.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -123,6 +124,20 @@ std::string rows_without_joules(const RunSummary& summary) {
   return text.empty() ? text : "joules did not count:\n" + text;
 }
 
+/// Where another kernel than the fastest on the row's own routing was chosen, and where other routings were not measured.
+std::string rows_of_routings(const RunSummary& summary) {
+  std::string text;
+  for (const ItemReport& report : summary.items) {
+    if (!has_row(report)) continue;
+    if (!report.routing_reason.empty())
+      text += fmt::format("  {}: {}\n", shape_text(report.shape), report.routing_reason);
+    if (!report.instead_of.empty())
+      text += fmt::format("  {}: instead of {}, which loses more than {:g} %\n", shape_text(report.shape),
+                          report.instead_of, 100 * max_routing_loss);
+  }
+  return text.empty() ? text : "other routings:\n" + text;
+}
+
 /// "2 rows …:" and one line each.
 std::string rows_to_repeat(const RunSummary& summary) {
   std::string lines;
@@ -213,6 +228,18 @@ void add_energy(const ItemReport& report, Json& json) {
   }
 }
 
+/// Nothing where none were measured.
+void add_routings(const ItemReport& report, Json& json) {
+  if (!report.routing_reason.empty()) json["no_routings"] = report.routing_reason;
+  if (!report.instead_of.empty()) json["instead_of"] = report.instead_of;
+  for (const RoutingLoss& loss : report.routing_losses) {
+    json["routings"].push_back({{"kernelName", loss.kernel_name},
+                                {"routing", loss.routing},
+                                {"loss", loss.loss},
+                                {"best", loss.best_kernel}});
+  }
+}
+
 Json problem_json(const ItemReport& report) {
   Json json;
   json["m"] = report.shape.problem.m;
@@ -233,6 +260,7 @@ Json problem_json(const ItemReport& report) {
     json["noise_floor"] = report.noise_floor;
     if (const std::string why = why_repeat(report); !why.empty()) json["repeat"] = why;
     add_energy(report, json);
+    add_routings(report, json);
   }
   if (!report.default_fault.empty()) json["default_fault"] = report.default_fault;
   json["candidates"] = report.trials.size();
@@ -276,6 +304,7 @@ std::string shapes_ending_text(const RunEnding& ending) {
                         counted(wrong, "shape"), wrong_default_lines(summary));
   }
   text += rows_without_joules(summary);
+  text += rows_of_routings(summary);
   text += rows_to_repeat(summary);
   text += reasons(summary, ProblemState::failed, "failed");
   text += reasons(summary, ProblemState::unsupported, "no kernel family takes");

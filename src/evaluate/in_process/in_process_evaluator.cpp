@@ -1,6 +1,7 @@
 #include "evaluate/in_process/in_process_evaluator.h"
 
 #include <algorithm>
+#include <functional>
 #include <new>
 #include <thread>
 #include <utility>
@@ -15,6 +16,7 @@ KernelVerifierOptions verifier_options(const InProcessOptions& options) {
   KernelVerifierOptions verifier{options.max_err_ratio, options.reference_threads, options.policy.seed};
   verifier.odd_strides = options.odd_strides;
   verifier.init = options.policy.init;
+  verifier.routing = options.policy.routing_of(options.policy.routing);
   return verifier;
 }
 
@@ -76,20 +78,28 @@ Result<std::vector<Outcome>> InProcessEvaluator::screen(const Problem& problem,
 
 Result<FinalsResult> InProcessEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
                                                 int rounds) {
-  return take(&ProblemBench::finals, problem, candidates, rounds);
+  return take(std::mem_fn(&ProblemBench::finals), problem, candidates, rounds);
+}
+
+Result<FinalsResult> InProcessEvaluator::finals_on(RoutingKind routing, const Problem& problem,
+                                                   std::span<const Candidate> candidates, int rounds) {
+  const auto rounds_of = [routing](ProblemBench& bench, std::span<const Candidate> list, int count) {
+    return bench.finals_on(routing, list, count);
+  };
+  return take(rounds_of, problem, candidates, rounds);
 }
 
 Result<FinalsResult> InProcessEvaluator::energy(const Problem& problem, std::span<const Candidate> candidates,
                                                 int rounds) {
-  return take(&ProblemBench::energy, problem, candidates, rounds);
+  return take(std::mem_fn(&ProblemBench::energy), problem, candidates, rounds);
 }
 
-Result<FinalsResult> InProcessEvaluator::take(Rounds rounds_of, const Problem& problem,
+Result<FinalsResult> InProcessEvaluator::take(const Rounds& rounds_of, const Problem& problem,
                                               std::span<const Candidate> candidates, int rounds) {
   try {
     const Result<ProblemBench*> bench = bench_for(problem);
     if (!bench.ok()) return bench.status();
-    return ((*bench)->*rounds_of)(candidates, rounds);
+    return rounds_of(**bench, candidates, rounds);
   } catch (const std::bad_alloc&) {
     bench_.reset();
     return Status::out_of_memory("no memory to verify {}", print(problem));

@@ -52,7 +52,7 @@ struct KernelVerifier::Run {
 
 Result<KernelVerifier> KernelVerifier::make(Device& device, const Problem& problem,
                                             const KernelVerifierOptions& options) {
-  auto inputs = plan_inputs(problem, options.seed, Signs::both, options.init);
+  auto inputs = plan_inputs(problem, options.seed, Signs::both, options.init, options.routing);
   if (!inputs.ok()) return inputs.status();
   auto operands = DeviceOperands::make(device, problem, Placement::plain);
   if (!operands.ok()) return operands.status();
@@ -176,7 +176,10 @@ Outcome KernelVerifier::verify_repeated(const KernelOfClass& kernel, DeviceOpera
 
 Result<OutputVerifier> KernelVerifier::refill(DeviceOperands& operands, std::uint64_t seed_offset,
                                               Signs signs) {
-  auto inputs = plan_inputs(problem_, options_.seed + seed_offset, signs);
+  const RoutingKind routing =
+      options_.routing.kind == RoutingKind::zipf ? RoutingKind::uniform : RoutingKind::zipf;
+  auto inputs =
+      plan_inputs(problem_, options_.seed + seed_offset, signs, InitType::randn, {routing, nullptr});
   if (!inputs.ok()) return inputs.status();
   GEMMTUNE_RETURN_IF_ERROR(operands.fill(*inputs, options_.reference_threads));
   return output_verifier_for(*device_, problem_, options_, *inputs, operands, seed_offset, signs);

@@ -13,6 +13,7 @@
 #include "evaluate/in_process/output_verifier.h"
 #include "evaluate/outcome.h"
 #include "verify/random_fill.h"
+#include "verify/routing.h"
 
 namespace gemmtune {
 
@@ -21,6 +22,7 @@ struct KernelVerifierOptions {
   int reference_threads = 1;
   std::uint64_t seed = 1;
   InitType init = InitType::randn;  // of the first seed's operands; further ones are random in any case
+  Routing routing = {};             // of the first seed's; those of the second seed are of another kind
   /// Of OutputVerifierOptions: larger problems are verified on the device.
   double max_host_flops = OutputVerifierOptions().max_host_flops;
   std::int64_t max_host_elements = OutputVerifierOptions().max_host_elements;

@@ -69,7 +69,8 @@ ProblemBench::Entry& ProblemBench::entry_of(const Candidate& candidate) {
 Status ProblemBench::set_up_timing(Entry& entry) {
   const Kernel& kernel = *entry.built.kernel;
   step(Step::preparing, entry.name);
-  const auto rotation = pools_.rotation(kernel.weight_layout(), verifier_.operands());
+  const auto rotation =
+      pools_.rotation(kernel.weight_layout(), options_.policy.routing, verifier_.operands());
   if (!rotation.ok()) return rotation.status();
   Timed timed;
   timed.kernel = &kernel;
@@ -351,6 +352,32 @@ Result<FinalsResult> ProblemBench::energy(std::span<const Candidate> candidates,
   }
   for (const Entry* entry : entries) result.outcomes.push_back(entry->checked);
   result.quietness.rounds = rounds;
+  return result;
+}
+
+Status ProblemBench::route(RoutingKind routing) {
+  for (auto& [name, entry] : entries_) {
+    if (!entry.timed) continue;
+    const auto rotation = pools_.rotation(entry.built.kernel->weight_layout(), routing, verifier_.operands());
+    if (!rotation.ok()) return rotation.status();
+    entry.timed->rotation = *rotation;
+  }
+  return {};
+}
+
+Result<FinalsResult> ProblemBench::finals_on(RoutingKind routing, std::span<const Candidate> candidates,
+                                             int rounds) {
+  GEMMTUNE_RETURN_IF_ERROR(check_routing(problem_, options_.policy.routing_of(routing)));
+  // Kernels that were never timed are made ready on the policy's routing first.
+  std::vector<Entry*> entries;
+  if (const auto ready = finalists(candidates, entries); !ready.ok()) return ready.status();
+  QuietLevels own_levels;  // times on another routing say nothing of the machine on this one
+  std::swap(quiet_levels_, own_levels);
+  Status status = route(routing);
+  Result<FinalsResult> result = status.ok() ? finals(candidates, rounds) : Result<FinalsResult>(status);
+  std::swap(quiet_levels_, own_levels);
+  GEMMTUNE_RETURN_IF_ERROR(route(options_.policy.routing));
+  if (result.ok()) result->routing = routing;
   return result;
 }
 

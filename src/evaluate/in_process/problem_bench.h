@@ -46,6 +46,8 @@ class ProblemBench {
   /// to it: so candidates that are screened minutes apart are compared as if they had run together.
   Outcome screen(const Candidate& candidate, int samples);
   Result<FinalsResult> finals(std::span<const Candidate> candidates, int rounds);
+  /// The same rounds of a mixture whose tokens go elsewhere.
+  Result<FinalsResult> finals_on(RoutingKind routing, std::span<const Candidate> candidates, int rounds);
   Result<FinalsResult> energy(std::span<const Candidate> candidates, int rounds);
 
  private:
@@ -84,6 +86,8 @@ class ProblemBench {
   Result<std::vector<RoundMember>> finalists(std::span<const Candidate> candidates,
                                              std::vector<Entry*>& entries);
   std::vector<RoundMember> make_ready(std::span<Entry* const> entries);
+  /// Points what the kernels are timed on at this routing's operands.
+  Status route(RoutingKind routing);
   void run_round(std::vector<RoundMember>& members, std::vector<double>& times);
   void learn_quiet_levels(std::span<Entry* const> entries, const std::vector<std::vector<double>>& rounds);
   double quiet_level_of(const Entry& entry) const;

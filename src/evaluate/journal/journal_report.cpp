@@ -88,6 +88,7 @@ Status for_each_finals(
     line.stage = "finals";
     auto candidates = texts_from_json(parse_json(rows->text(7)));
     auto result = finals_from_json(parse_json(rows->text(8)));
+    if (result && result->routing) line.stage = fmt::format("finals_on_{}", to_string(*result->routing));
     if (candidates && result) on_call(line, *candidates, *result);
   }
   return row.status();

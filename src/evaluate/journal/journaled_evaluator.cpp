@@ -180,15 +180,20 @@ Result<std::vector<Outcome>> JournaledEvaluator::screen(const Problem& problem,
 
 Result<FinalsResult> JournaledEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
                                                 int rounds) {
-  return take(false, problem, candidates, rounds);
+  return take({}, problem, candidates, rounds);
+}
+
+Result<FinalsResult> JournaledEvaluator::finals_on(RoutingKind routing, const Problem& problem,
+                                                   std::span<const Candidate> candidates, int rounds) {
+  return take({.routing = routing}, problem, candidates, rounds);
 }
 
 Result<FinalsResult> JournaledEvaluator::energy(const Problem& problem, std::span<const Candidate> candidates,
                                                 int rounds) {
-  return take(true, problem, candidates, rounds);
+  return take({.energy = true}, problem, candidates, rounds);
 }
 
-Result<FinalsResult> JournaledEvaluator::take(bool of_energy, const Problem& problem,
+Result<FinalsResult> JournaledEvaluator::take(const RoundsKind& kind, const Problem& problem,
                                               std::span<const Candidate> candidates, int rounds) {
   Bench& bench = bench_of(problem);
   std::vector<std::string> names;
@@ -196,14 +201,16 @@ Result<FinalsResult> JournaledEvaluator::take(bool of_energy, const Problem& pro
   // Calls between are of a part of the run that need not be repeated: the problem has its row by now.
   for (std::size_t next = bench.finals_used; next < bench.finals.size(); ++next) {
     const JournaledFinals& past = bench.finals[next];
-    if (past.candidates != names || past.rounds != rounds || past.result.joules.empty() == of_energy)
+    if (past.candidates != names || past.rounds != rounds || past.result.joules.empty() == kind.energy ||
+        past.result.routing != kind.routing)
       continue;
     bench.finals_used = next + 1;
     return past.result;
   }
   bench.finals_used = bench.finals.size();  // another course than before: the rest does not fit it
-  auto result =
-      of_energy ? inner_.energy(problem, candidates, rounds) : inner_.finals(problem, candidates, rounds);
+  auto result = kind.energy    ? inner_.energy(problem, candidates, rounds)
+                : kind.routing ? inner_.finals_on(*kind.routing, problem, candidates, rounds)
+                               : inner_.finals(problem, candidates, rounds);
   if (!result.ok() || !writes_) return result;
   std::vector<JournaledOutcome> failures;
   for (std::size_t i = 0; i < candidates.size() && i < result->outcomes.size(); ++i) {

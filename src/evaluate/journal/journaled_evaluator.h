@@ -35,6 +35,8 @@ class JournaledEvaluator final : public Evaluator {
                                       int samples, const std::function<bool()>& stop) override;
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override;
+  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
+                                 std::span<const Candidate> candidates, int rounds) override;
   Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override;
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
@@ -57,9 +59,14 @@ class JournaledEvaluator final : public Evaluator {
     std::size_t finals_used = 0;
   };
 
-  /// The next journaled call of these candidates and rounds, of energy() or of finals(), else the inner evaluator's.
-  Result<FinalsResult> take(bool of_energy, const Problem& problem, std::span<const Candidate> candidates,
-                            int rounds);
+  /// What a call takes rounds of: energy(), finals_on() or, of neither, finals().
+  struct RoundsKind {
+    bool energy = false;
+    std::optional<RoutingKind> routing = {};
+  };
+  /// The next journaled call of this kind, these candidates and rounds, else the inner evaluator's.
+  Result<FinalsResult> take(const RoundsKind& kind, const Problem& problem,
+                            std::span<const Candidate> candidates, int rounds);
   Bench& bench_of(const Problem& problem);
   void load(Bench& bench);
   std::optional<Outcome> from_past(Past& past, int samples);

@@ -32,7 +32,11 @@ class RecordingEvaluator final : public Evaluator {
                                       int samples, const std::function<bool()>& stop) override;
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override;
-  /// Recordings hold no joules: it is not written.
+  /// Recordings hold no other routings and no joules: these are not written.
+  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
+                                 std::span<const Candidate> candidates, int rounds) override {
+    return inner_.finals_on(routing, problem, candidates, rounds);
+  }
   Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override {
     return inner_.energy(problem, candidates, rounds);

@@ -261,8 +261,8 @@ Result<std::vector<Outcome>> WorkerEvaluator::screen(const Problem& problem,
 }
 
 template <typename Request>
-Result<FinalsResult> WorkerEvaluator::take_rounds(const Problem& problem,
-                                                  std::span<const Candidate> candidates, int rounds) {
+Result<FinalsResult> WorkerEvaluator::take_rounds(Request request, std::span<const Candidate> candidates) {
+  const Problem& problem = request.problem;
   if (print(problem) != learnt_problem_) learnt_count_ = 0;
   FinalsResult result;
   result.outcomes.resize(candidates.size());
@@ -277,7 +277,7 @@ Result<FinalsResult> WorkerEvaluator::take_rounds(const Problem& problem,
   }
   const std::vector<double> nothing(candidates.size(), std::numeric_limits<double>::quiet_NaN());
   while (!running.empty()) {
-    Request request{problem, {}, rounds};
+    request.candidates.clear();
     for (const std::size_t i : running) request.candidates.push_back(candidates[i]);
     auto answer = ask_stubbornly(request);
     if (!answer.ok()) return answer.status();
@@ -302,20 +302,26 @@ Result<FinalsResult> WorkerEvaluator::take_rounds(const Problem& problem,
     place(part.joules, result.joules);
     result.same_ratios = std::move(part.same_ratios);
     result.quietness = part.quietness;
+    result.routing = part.routing;
     return result;
   }
-  result.times.assign(static_cast<std::size_t>(std::max(0, rounds)), nothing);
+  result.times.assign(static_cast<std::size_t>(std::max(0, request.rounds)), nothing);
   return result;
 }
 
 Result<FinalsResult> WorkerEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
                                              int rounds) {
-  return take_rounds<FinalsRequest>(problem, candidates, rounds);
+  return take_rounds(FinalsRequest{problem, {}, rounds}, candidates);
+}
+
+Result<FinalsResult> WorkerEvaluator::finals_on(RoutingKind routing, const Problem& problem,
+                                                std::span<const Candidate> candidates, int rounds) {
+  return take_rounds(RoutedRequest{problem, {}, rounds, routing}, candidates);
 }
 
 Result<FinalsResult> WorkerEvaluator::energy(const Problem& problem, std::span<const Candidate> candidates,
                                              int rounds) {
-  auto result = take_rounds<EnergyRequest>(problem, candidates, rounds);
+  auto result = take_rounds(EnergyRequest{problem, {}, rounds}, candidates);
   // Where all were lost there is nothing to say of joules either.
   if (result.ok() && result->joules.empty()) result->joules = result->times;
   return result;

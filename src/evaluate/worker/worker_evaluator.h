@@ -58,6 +58,8 @@ class WorkerEvaluator final : public Evaluator {
   /// Where a worker dies, the finals begin again without the candidate that was running.
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override;
+  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
+                                 std::span<const Candidate> candidates, int rounds) override;
   Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override;
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
@@ -87,7 +89,7 @@ class WorkerEvaluator final : public Evaluator {
   /// For requests of one candidate; `key` is its place among the lost ones.
   Result<WorkerReply> ask_of_one(const WorkerRequest& request, const std::string& key);
   template <typename Request>
-  Result<FinalsResult> take_rounds(const Problem& problem, std::span<const Candidate> candidates, int rounds);
+  Result<FinalsResult> take_rounds(Request request, std::span<const Candidate> candidates);
   void learn(const Problem& problem, const WorkerReply& reply);
   /// Says for whom the worker waits with the timing lock; it has no log of its own.
   void log_wait(const WorkerState& state);

@@ -72,6 +72,7 @@ struct NamesOf {
     return {request.candidate.kernel_name()};
   }
   std::vector<std::string> operator()(const FinalsRequest& request) const { return all(request.candidates); }
+  std::vector<std::string> operator()(const RoutedRequest& request) const { return all(request.candidates); }
   std::vector<std::string> operator()(const EnergyRequest& request) const { return all(request.candidates); }
 
  private:
@@ -141,6 +142,11 @@ class Worker {
   Result<FinalsResult> result_of(const FinalsRequest& request) {
     if (!evaluator_) return not_open();
     return evaluator_->finals(request.problem, request.candidates, request.rounds);
+  }
+
+  Result<FinalsResult> result_of(const RoutedRequest& request) {
+    if (!evaluator_) return not_open();
+    return evaluator_->finals_on(request.routing, request.problem, request.candidates, request.rounds);
   }
 
   Result<FinalsResult> result_of(const EnergyRequest& request) {

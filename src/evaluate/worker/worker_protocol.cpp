@@ -25,6 +25,10 @@ template <SameStruct<FinalsRequest> Struct, typename Visit>
 void visit_fields(Struct& request, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidates, rounds);
 }
+template <SameStruct<RoutedRequest> Struct, typename Visit>
+void visit_fields(Struct& request, Visit visit) {
+  GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidates, rounds, routing);
+}
 template <SameStruct<EnergyRequest> Struct, typename Visit>
 void visit_fields(Struct& request, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidates, rounds);
@@ -40,6 +44,7 @@ constexpr std::string_view ask_of(const OpenRequest&) { return "open"; }
 constexpr std::string_view ask_of(const AnnounceRequest&) { return "announce"; }
 constexpr std::string_view ask_of(const ScreenRequest&) { return "screen"; }
 constexpr std::string_view ask_of(const FinalsRequest&) { return "finals"; }
+constexpr std::string_view ask_of(const RoutedRequest&) { return "finals_on"; }
 constexpr std::string_view ask_of(const EnergyRequest&) { return "energy"; }
 constexpr std::string_view ask_of(const NeighbourRequest&) { return "neighbour"; }
 

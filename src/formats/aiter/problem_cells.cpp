@@ -46,6 +46,12 @@ struct ProblemReader::Row {
     bad(column, fmt::format("a whole number from 1 to {}", most));
     return 0;
   }
+  std::int64_t count(Column column, std::int64_t most) {
+    const auto value = parse_integer(cell(column));
+    if (value && *value >= 0 && *value <= most) return *value;
+    bad(column, fmt::format("a whole number from 0 to {}", most));
+    return 0;
+  }
   bool flag(Column column) {
     // The two spellings of all but every file, without the detour.
     if (cell(column) == python_bool(false)) return false;
@@ -177,6 +183,8 @@ void ProblemReader::read_moe(Row& row, Problem& problem) {
   const bool any_topk = row.columns.schema().kind == TableKind::grouped_moe &&
                         parse_integer(row.cell(Column::topk)) == -1;  // a key of its own: every topk
   moe.topk = any_topk ? -1 : static_cast<std::int32_t>(row.dimension(Column::topk, most));
+  if (!is_missing(row.cell(Column::shared_experts)))
+    moe.shared_experts = static_cast<std::int32_t>(row.count(Column::shared_experts, moe.topk - 1));
   row.word(Column::act_type, parse_activation, "ActivationType.Silu, .Gelu, .Swiglu, .Situv2 or .No",
            moe.activation);
   row.word(Column::q_type, parse_quant_type,
@@ -248,6 +256,8 @@ std::optional<std::string> problem_cell(const Problem& problem, Column column) {
       return std::to_string(problem.moe.experts);
     case Column::topk:
       return std::to_string(problem.moe.topk);
+    case Column::shared_experts:
+      return std::to_string(problem.moe.shared_experts);
     case Column::use_g1u1:
       return digit(problem.moe.gated);
     case Column::doweight_stage1:

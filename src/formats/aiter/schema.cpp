@@ -83,8 +83,8 @@ constexpr std::array<SchemaColumn, 5> mxscale_key{{
 }};
 constexpr auto mxscale_columns = joined(mxscale_key, library, winner);
 
-// The tag is no column of a new file, but known where a file has it.
-constexpr std::array<SchemaColumn, 29> moe_columns{{
+// The tag and what is behind it are columns of a new file only where a row has them; the last two are ours.
+constexpr std::array<SchemaColumn, 31> moe_columns{{
     {Column::gfx, "gfx", {}},
     {Column::cu_num, "cu_num", {}},
     {Column::m, "token", {}},
@@ -114,6 +114,8 @@ constexpr std::array<SchemaColumn, 29> moe_columns{{
     {Column::tflops, "tflops", {}},
     {Column::bw, "bw", {}},
     {Column::tag, "_tag", {"tag"}},
+    {Column::shared_experts, "shared_experts", {}},
+    {Column::routing, "routing", {}},
 }};
 
 constexpr std::array<SchemaColumn, 12> own{{

@@ -65,6 +65,8 @@ enum class Column {
   pdl_us,
   env,
   accuracy,
+  shared_experts,
+  routing,
   // of shape lists
   calls,
   layer,

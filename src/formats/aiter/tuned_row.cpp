@@ -224,6 +224,7 @@ void EntryReader::read_own(Values& values, TunedEntry& entry) const {
   entry.pdl_kernel_name = values.cell(Column::pdl_kernel_name);
   entry.pdl_us = values.own_number(Column::pdl_us);
   entry.env = values.cell(Column::env);
+  entry.routing = values.cell(Column::routing);
   entry.accuracy.reset();
   if (!is_missing(values.cell(Column::accuracy))) {
     entry.accuracy = parse_accuracy(values.cell(Column::accuracy));
@@ -369,6 +370,8 @@ std::optional<std::string> own_cell(const TunedEntry& entry, Column column) {
       return entry.env;
     case Column::accuracy:
       return std::string(entry.accuracy ? to_string(*entry.accuracy) : "");
+    case Column::routing:
+      return entry.routing;
     default:
       return std::nullopt;
   }
@@ -437,7 +440,8 @@ bool same_row(const TunedEntry& old_row, const TunedEntry& entry) {
          same_number(old_row.regret, entry.regret, time_digits) &&
          old_row.pdl_kernel_name == entry.pdl_kernel_name &&
          same_number(old_row.pdl_us, entry.pdl_us, time_digits) && old_row.env == entry.env &&
-         old_row.accuracy == entry.accuracy;
+         old_row.accuracy == entry.accuracy && old_row.routing == entry.routing &&
+         old_row.problem.moe.shared_experts == entry.problem.moe.shared_experts;
 }
 
 }  // namespace gemmtune

@@ -274,6 +274,9 @@ std::string shape_list_text(Operation operation, const std::vector<ShapeRow>& ro
   for (const SchemaColumn& column : schema.key()) {
     if (column.column != Column::gfx && column.column != Column::cu_num) columns.push_back(column);
   }
+  const bool shared = std::any_of(rows.begin(), rows.end(),
+                                  [](const ShapeRow& row) { return row.problem.moe.shared_experts > 0; });
+  if (shared) columns.push_back({Column::shared_experts, schema.column_name(Column::shared_experts), {}});
   std::string text;
   for (const SchemaColumn& column : columns) text += std::string(column.name) + ",";
   text += layers ? "calls,layer\n" : "calls\n";
