@@ -1,7 +1,6 @@
 #include "verify/inputs.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <new>
@@ -14,15 +13,18 @@
 namespace gemmtune {
 namespace {
 
-// As fill_random(), of bytes that hold two elements each.
-void fill_pairs(DataType type, std::span<std::byte> bytes, double sigma, Random random) {
-  std::array<std::uint8_t, RandomFill::table_size> table;
+/// As random_fill(), of bytes that hold two elements each: the count is of bytes.
+RandomFill fill_of_pairs(DataType type, std::size_t bytes, double sigma, Random random) {
+  RandomFill made;
   const auto element = [&] { return traits(type).from_f32(static_cast<float>(sigma) * near_normal(random)); };
-  for (std::uint8_t& pair : table) pair = static_cast<std::uint8_t>(element() | element() << 4);
-  for (std::byte& byte : bytes) byte = std::byte{table[random.next() >> 52]};
+  for (std::size_t i = 0; i < RandomFill::table_size; ++i)
+    made.table.push_back(static_cast<std::byte>(element() | element() << 4));
+  made.count = bytes;
+  made.random = random;
+  return made;
 }
 
-/// The random fill of a tensor; its content instead, if two elements share a byte.
+/// The random fill of a tensor; its content instead, if that is not random.
 struct Tensor {
   RandomFill fill;
   std::vector<std::byte> bytes;
@@ -30,12 +32,9 @@ struct Tensor {
 
 Tensor tensor(std::int64_t elements, DataType type, double sigma, const Random& random,
               Signs signs = Signs::both) {
-  if (bits(type) != 4)
-    return {random_fill(type, static_cast<std::size_t>(elements), sigma, random, signs), {}};
-  Tensor made;
-  made.bytes.resize(static_cast<std::size_t>(bytes_of(type, elements)));
-  fill_pairs(type, made.bytes, sigma, random);
-  return made;
+  if (bits(type) == 4)
+    return {fill_of_pairs(type, static_cast<std::size_t>(bytes_of(type, elements)), sigma, random), {}};
+  return {random_fill(type, static_cast<std::size_t>(elements), sigma, random, signs), {}};
 }
 
 // Random scales around `size`, each within a factor of three.
