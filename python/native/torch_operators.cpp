@@ -616,6 +616,21 @@ void matmul(Value* values, std::uint64_t, std::uint64_t) {
 }
 
 constexpr Quantization linear{GEMMTUNE_A16W16, GEMMTUNE_A16W16};
+
+/// linear of a plain weight without scales. PyTorch needs 40 ns for each argument that a call leaves out, so most calls get
+/// a schema with few.
+template <bool into_out>
+void plain_linear(Value* values, std::uint64_t, std::uint64_t) {
+  Matmul call;
+  Stack stack(values);
+  call.x.reset(stack.tensor());
+  call.w.reset(stack.tensor());
+  call.bias.reset(stack.optional_tensor());
+  if constexpr (into_out) call.out.reset(stack.tensor());
+  call.run(linear);
+  if constexpr (!into_out) values[0] = reinterpret_cast<Value>(call.out.release());
+}
+
 constexpr Quantization a8w8{GEMMTUNE_A8W8, GEMMTUNE_A8W8_BPRESHUFFLE};
 constexpr Quantization a8w8_blockscale{GEMMTUNE_A8W8_BLOCKSCALE, GEMMTUNE_A8W8_BLOCKSCALE_BPRESHUFFLE};
 constexpr Quantization a4w4_blockscale{GEMMTUNE_A4W4_BLOCKSCALE, GEMMTUNE_A4W4_BLOCKSCALE};
@@ -829,9 +844,12 @@ struct Operator {
 
 /// A packed weight is a tensor of bytes with its `n` and its `layout`.
 constexpr Operator operators[] = {
-    {"linear", "linear(" LINEAR ", " PACKED ", ScalarType? out_dtype=None) -> Tensor",
+    {"linear", "linear(Tensor x, Tensor w, Tensor? bias=None) -> Tensor", &plain_linear<false>},
+    {"linear.full", "linear.full(" LINEAR ", " PACKED ", ScalarType? out_dtype=None) -> Tensor",
      &matmul<linear, true, false>},
-    {"linear_out", "linear_out(" LINEAR ", *, Tensor(a!) out, " PACKED ") -> ()",
+    {"linear_out", "linear_out(Tensor x, Tensor w, Tensor? bias=None, *, Tensor(a!) out) -> ()",
+     &plain_linear<true>},
+    {"linear_out.full", "linear_out.full(" LINEAR ", *, Tensor(a!) out, " PACKED ") -> ()",
      &matmul<linear, true, true>},
     {"a8w8", "a8w8(" SCALED ", Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
      &matmul<a8w8, true, false>},

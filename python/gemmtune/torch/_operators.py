@@ -130,12 +130,13 @@ def _fake_moe(x, w1, w2, topk_ids, topk_weights, x_scale=None, w1_scale=None, w2
     return x.new_empty((x.shape[0], w2.shape[1]), dtype=_result_type(x, out_dtype))
 
 
-_fakes = {"linear": _fake_linear, "a8w8": _fake_a8w8, "a8w8_blockscale": _fake_blockscale, "a4w4_blockscale": _fake_blockscale,
+_fakes = {"linear": _fake_linear, "linear.full": _fake_linear, "a8w8": _fake_a8w8, "a8w8_blockscale": _fake_blockscale, "a4w4_blockscale": _fake_blockscale,
           "a16w4": _fake_a16w4, "a8w4": _fake_a8w8,
           "batched_bf16": _fake_batched, "batched_a8w8": _fake_batched, "fused_moe": _fake_moe}
 for _name, _fake in _fakes.items():
     torch.library.register_fake(f"gemmtune::{_name}", _refusing(_fake))
-    torch.library.register_fake(f"gemmtune::{_name}_out", _refusing(lambda *arguments, **options: None))
+    _base, *_overload = _name.split(".")
+    torch.library.register_fake(".".join([f"gemmtune::{_base}_out", *_overload]), _refusing(lambda *arguments, **options: None))
 
 
 # ---- functions --------------------------------------------------------------------------------------------------------------
@@ -160,8 +161,8 @@ def linear(x, w, bias=None, out=None, *, x_scale=None, w_scale=None, out_dtype=N
     """y = x · wᵀ (+ bias); fp8 with x_scale and w_scale, one float32 each."""
     w, n, layout = _weight(w)
     if out is None:
-        return ops.linear(x, w, bias, x_scale, w_scale, n, layout, dtype_of(out_dtype))
-    ops.linear_out(x, w, bias, x_scale, w_scale, out=out, n=n, layout=layout)
+        return ops.linear.full(x, w, bias, x_scale, w_scale, n, layout, dtype_of(out_dtype))
+    ops.linear_out.full(x, w, bias, x_scale, w_scale, out=out, n=n, layout=layout)
     return out
 
 

@@ -12,6 +12,7 @@ _floats = (torch.bfloat16, torch.float16, torch.float32)
 _fp8 = torch.float8_e4m3fn
 _fp8_max = 448.0
 _linear = ops.linear.default
+_full_linear = ops.linear.full
 
 
 class GemmtuneLinear(nn.Linear):
@@ -23,7 +24,7 @@ class GemmtuneLinear(nn.Linear):
             return functional.linear(x, self.plain_weight(), parameters["bias"])
         if self.gemmtune_packed is None:
             return _linear(x, parameters["weight"], parameters["bias"])
-        return _linear(x, self.gemmtune_packed, parameters["bias"], None, None, self.out_features, self.gemmtune_layout)
+        return _full_linear(x, self.gemmtune_packed, parameters["bias"], None, None, self.out_features, self.gemmtune_layout)
 
     def plain_weight(self):
         if self.weight is None:
@@ -44,7 +45,7 @@ class _Group:
     def product(self, x):
         if self.packed is None:
             return _linear(x, self.weight, self.bias)
-        return _linear(x, self.packed, self.bias, None, None, self.weight.shape[0], self.layout)
+        return _full_linear(x, self.packed, self.bias, None, None, self.weight.shape[0], self.layout)
 
     def columns(self, x, member):
         first, last = self.rows[member]
@@ -89,7 +90,7 @@ def _scaled_forward(self, x):
         given = getattr(self, "input_scale", None)
         one = isinstance(given, torch.Tensor) and given.numel() == 1
         scale = given.float().reshape(1) if one else _largest(rows).reshape(1)
-        y = ops.linear(_quantize(rows, scale), weight, None, scale, self.weight_scale.float().reshape(1), out_dtype=x.dtype)
+        y = _full_linear(_quantize(rows, scale), weight, None, scale, self.weight_scale.float().reshape(1), out_dtype=x.dtype)
     else:
         scale = _largest(rows, 1)
         y = ops.a8w8(_quantize(rows, scale[:, None]), weight, scale, self.weight_scale.float().reshape(-1), out_dtype=x.dtype)
