@@ -39,7 +39,9 @@ const FamilyInfo* family_of(const Device& device, std::string_view libtype) {
 }  // namespace
 
 std::string_view libtype_of(const TunedEntry& row) {
-  if (!row.libtype.empty() || !is_foreign(row)) return row.libtype;
+  if (!row.libtype.empty()) return row.libtype;
+  if (const auto family = family_of_kernel_name(row.kernel_name))
+    return std::string_view(row.kernel_name).substr(0, family->size());
   return row.kernel_name.starts_with("_ZN") ? "asm" : "ck";
 }
 

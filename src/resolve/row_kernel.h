@@ -17,7 +17,8 @@ bool is_foreign(const TunedEntry& row);
 /// empty for rows that a family may run. Asks no device.
 std::string_view missing_library(const TunedEntry& row);
 
-/// The libtype of a row; of a foreign row of a table without the column, the library that its kernelName tells.
+/// The libtype of a row; in a table without the column the family, or of a foreign row the library, that its kernelName
+/// tells.
 std::string_view libtype_of(const TunedEntry& row);
 
 /// The kernelName that runs the row on this device: its own; for a foreign row on an AMD GPU, what the family of its

@@ -271,6 +271,7 @@ TEST_P(AiterLists, RunToTheEndAndLookupAnswers) {
   const auto answered =
       run({"coverage", list, "--op", GetParam().operation, "--table", path("tuned.csv"), "--backend", "hip"});
   EXPECT_EQ(answered.exit_code, 0) << answered.out << answered.err;  // 1: a shape without a row
+  EXPECT_THAT(answered.out, ::testing::ContainsRegex("\n(hipblaslt|simt) .* its row runs"));
   for (const char* command : {"check", "bench"}) {
     const auto done = run({command, path("tuned.csv"), "--op", GetParam().operation, "--backend", "hip"});
     EXPECT_EQ(done.exit_code, 0) << command << ": " << done.out << done.err;

@@ -190,7 +190,7 @@ TEST_F(CudaEmulation, KernelsAgreeBitForBitOnWholeNumbers) {
   Random random(4);
   for (const Problem& problem :
        {dense(35, 70, 200, DataType::bf16, DataType::bf16, true),
-        dense(130, 70, 2056, DataType::f16, DataType::f32), in_columns(dense(72, 40, 77)),
+        dense(130, 70, 1032, DataType::f16, DataType::f32), in_columns(dense(72, 40, 77)),
         in_columns(dense(136, 72, 1030, DataType::f16, DataType::f16)), batched(3, 35, 66, 1024)}) {
     auto host = make_inputs(problem, 7);
     ASSERT_TRUE(host.ok()) << host.message();
@@ -205,7 +205,8 @@ TEST_F(CudaEmulation, KernelsAgreeBitForBitOnWholeNumbers) {
   }
 }
 
-/// Each instruction of 16 k has 17 addends, each truncated at 2^-23 of the largest, which is no more than the sum of all magnitudes.
+/// An instruction of 16 k truncates its addends at 2^-23 of the largest, which is no more than the sum of all magnitudes. The bound is one
+/// such truncation an instruction; on an H200 results are a sixteenth of it apart.
 TEST_F(CudaEmulation, KernelsAgreeWithinTheOrderOfSums) {
   for (const DataType type : {DataType::bf16, DataType::f16}) {
     const Problem problem = dense(130, 70, 600, type, DataType::f32);
@@ -219,7 +220,7 @@ TEST_F(CudaEmulation, KernelsAgreeWithinTheOrderOfSums) {
       for (std::int64_t k = 0; k < problem.k; ++k)
         magnitudes[static_cast<std::size_t>(i)] +=
             std::fabs(element(host->x, i / problem.n, k) * element(host->w, i % problem.n, k));
-    const double each = std::ldexp(17 * std::ceil(static_cast<double>(problem.k) / 16), -23);
+    const double each = std::ldexp(std::ceil(static_cast<double>(problem.k) / 16), -23);
     double most = 0;
     run_both(problem, *host,
              [&](const Config& config, const std::vector<std::byte>& real,
