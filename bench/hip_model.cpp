@@ -61,8 +61,8 @@ int run(const std::string& path, long rows) {
     fmt::print(stderr, "hip_model: {}\n", file.message());
     return 2;
   }
-  fmt::print("{:<8} {:>5} {:>6} {:>7} {:>7}  {:<12} {:>9} {:>9} {:>6}  {:<8} {}\n", "gfx", "cus", "M", "N",
-             "K", "type", "file us", "model us", "ratio", "bound", "config of the model's best");
+  fmt::print("{:<8} {:>5} {:>4} {:>6} {:>7} {:>7}  {:<12} {:>9} {:>9} {:>6}  {:<8} {}\n", "gfx", "cus", "B",
+             "M", "N", "K", "type", "file us", "model us", "ratio", "bound", "config of the model's best");
   struct Families {
     std::unique_ptr<PaperRuntime> runtime;
     std::unique_ptr<KernelFamily> mfma, skinny;
@@ -98,10 +98,10 @@ int run(const std::string& path, long rows) {
       bound =
           hip::model_of(row.problem, launch, hip::compute_unit(row.gfx, device.runtime->limits())).bound();
     }
-    fmt::print("{:<8} {:>5} {:>6} {:>7} {:>7}  {:<12} {:>9.2f} {:>9.2f} {:>6.2f}  {:<8} {}_{}\n", row.gfx,
-               row.cu_num, row.problem.m, row.problem.n, row.problem.k, to_string(row.problem.x_type), row.us,
-               best.microseconds, row.us / best.microseconds, bound, few_rows ? "skinny" : "mfma",
-               best.config.text());
+    fmt::print("{:<8} {:>5} {:>4} {:>6} {:>7} {:>7}  {:<12} {:>9.2f} {:>9.2f} {:>6.2f}  {:<8} {}_{}\n",
+               row.gfx, row.cu_num, row.problem.batch, row.problem.m, row.problem.n, row.problem.k,
+               to_string(row.problem.x_type), row.us, best.microseconds, row.us / best.microseconds, bound,
+               few_rows ? "skinny" : "mfma", best.config.text());
     logarithms += std::log(row.us / best.microseconds);
     ++printed;
   }
