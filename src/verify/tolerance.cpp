@@ -43,7 +43,7 @@
 // Σ r·|w2|·|h| is √count·σ(y) divided by 1.5 to 3 (count = topk·inter_dim addends, whose distribution has long
 // tails). `short_row` is four standard deviations of one element, once a row: rows of many columns gain nothing by
 // it. Errors of the first GEMM's sums are far below. With 8-bit operands a kernel of the class tensor_core may quantize that
-// operand as well, with scales of its own: 2⁻⁴ in place of 2⁻⁸; right fp8 kernels show 0.026 of the norm, right int8 ones 0.02. The share of misrounded outputs says nothing then. A wrong expert, a gate without activation or
+// operand as well, with scales of its own: 2⁻⁴ in place of 2⁻⁸; right fp8 kernels show 0.026 of the norm, right int8 ones 0.018. The share of misrounded outputs says nothing then. A wrong expert, a gate without activation or
 // a block of K left out is an error of a few percent at least.
 //
 // AITER's rule (aiter/test_common.py, checkAllclose): 0.05 for bf16 outputs of a16w16, 0.01 for the others;

@@ -33,7 +33,7 @@ enum class Fault {
   no_routing_weight,
   short_hidden,  // without the last 32 of inter_dim
   no_clamp,      // swiglu without limits
-  fp8_hidden,    // the hidden layer quantized
+  quantized_hidden,
 };
 
 double element(DataType type, const std::vector<std::byte>& bytes, std::int64_t index) {
@@ -122,13 +122,18 @@ double swiglu(double gate, double up, Fault fault) {
   return (std::max(-limit, std::min(up, limit)) + 1) * clamped / (1 + std::exp(-1.702 * clamped));
 }
 
-/// A row as it is after fp8 with one scale for each 128 elements.
-void quantize(std::span<double> row) {
-  for (std::size_t first = 0; first < row.size(); first += 128) {
-    const auto group = row.subspan(first, std::min<std::size_t>(128, row.size() - first));
+/// A row as it is after fp8 with one scale for each 128 elements, or after int8 with one scale.
+void quantize(DataType type, std::span<double> row) {
+  const std::size_t elements = type == DataType::i8 ? row.size() : 128;
+  for (std::size_t first = 0; first < row.size(); first += elements) {
+    const auto group = row.subspan(first, std::min<std::size_t>(elements, row.size() - first));
     double most = 1e-30;
     for (const double value : group) most = std::max(most, std::abs(value));
     for (double& value : group) {
+      if (type == DataType::i8) {
+        value = std::nearbyint(value / most * 127) * most / 127;
+        continue;
+      }
       const std::uint8_t bits = f32_to_f8_e4m3fn(static_cast<float>(value / most * 448));
       value = static_cast<double>(f8_e4m3fn_to_f32(bits)) * most / 448;
     }
@@ -178,7 +183,7 @@ std::vector<std::byte> mixture(const Problem& p, const HostOperands& host, Fault
           h = swiglu(gate, up, fault);
         row[static_cast<std::size_t>(i)] = h;
       }
-      if (fault == Fault::fp8_hidden) quantize(row);
+      if (fault == Fault::quantized_hidden) quantize(p.w_type, row);
       for (std::int64_t i = 0; i < p.n; ++i)
         put(DataType::bf16, hidden, i, row[static_cast<std::size_t>(i)]);  // as a kernel may
       const std::vector<std::byte> none;
@@ -352,24 +357,29 @@ TEST(Mixtures, SwigluClampsBothHalves) {
   }
 }
 
-/// A hidden layer in fp8 is for the lower class alone, in which other errors are still seen.
-TEST(Mixtures, AnFp8HiddenLayerIsOfTheLowerClass) {
-  Problem p = moe_problem(DataType::f8_e4m3fn, DataType::f8_e4m3fn, QuantType::per_1x128);
-  p.m = 40;
-  p.n = 256;
-  for (const std::uint64_t seed : {1, 2, 3}) {
-    const auto host = make_inputs(p, seed);
-    const auto reference = compute_reference(p, *host, {});
-    ASSERT_TRUE(host.ok() && reference.ok());
-    const auto right = [&](Fault fault, Accuracy accuracy) {
-      const Tolerance tolerance = tolerance_for(p, 0.05, {accuracy, true, Signs::both});
-      return check_output(p, *reference, mixture(p, *host, fault), p.k, tolerance).right;
-    };
-    EXPECT_TRUE(right(Fault::fp8_hidden, Accuracy::tensor_core));
-    EXPECT_FALSE(right(Fault::fp8_hidden, Accuracy::fp32));
-    for (const Fault fault : {Fault::wrong_expert, Fault::no_up, Fault::no_activation, Fault::short_hidden,
-                              Fault::no_routing_weight})
-      EXPECT_FALSE(right(fault, Accuracy::tensor_core)) << static_cast<int>(fault);
+/// A quantized hidden layer is for the lower class alone, in which other errors are still seen.
+TEST(Mixtures, AQuantizedHiddenLayerIsOfTheLowerClass) {
+  Problem fp8 = moe_problem(DataType::f8_e4m3fn, DataType::f8_e4m3fn, QuantType::per_1x128);
+  fp8.m = 40;
+  fp8.n = 256;
+  Problem int8 = moe_problem(DataType::i8, DataType::i8, QuantType::per_token);
+  int8.m = 40;
+  int8.n = 256;
+  for (const Problem& p : {fp8, int8}) {
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      const auto host = make_inputs(p, seed);
+      const auto reference = compute_reference(p, *host, {});
+      ASSERT_TRUE(host.ok() && reference.ok());
+      const auto right = [&](Fault fault, Accuracy accuracy) {
+        const Tolerance tolerance = tolerance_for(p, 0.05, {accuracy, true, Signs::both});
+        return check_output(p, *reference, mixture(p, *host, fault), p.k, tolerance).right;
+      };
+      EXPECT_TRUE(right(Fault::quantized_hidden, Accuracy::tensor_core));
+      EXPECT_FALSE(right(Fault::quantized_hidden, Accuracy::fp32));
+      for (const Fault fault : {Fault::wrong_expert, Fault::no_up, Fault::no_activation, Fault::short_hidden,
+                                Fault::no_routing_weight})
+        EXPECT_FALSE(right(fault, Accuracy::tensor_core)) << static_cast<int>(fault);
+    }
   }
 }
 

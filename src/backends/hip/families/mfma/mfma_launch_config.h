@@ -37,7 +37,7 @@ struct MfmaLaunchConfig {
   std::int64_t batches = 1;
   std::int64_t shared_bytes = 0;
   std::int64_t workspace_bytes = 0;
-  std::int64_t address_registers = 0;  // of rows of x that are gathered
+  std::int64_t address_registers = 0;  // of rows that are gathered
 
   std::int64_t tiles() const { return tiles_m * tiles_n; }
   std::int64_t blocks() const { return tiles() * split_k * batches; }
