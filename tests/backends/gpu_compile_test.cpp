@@ -337,6 +337,18 @@ TEST(GpuCompile, Mxfp4OfOtherActivationsForHopper) {
       EXPECT_GT((*kernel)->workspace_bytes(), 0U);
     }
   }
+  // Scales of rows need registers where a thread has most sums.
+  for (const auto& [wg, bm, bn] :
+       {std::array<std::int64_t, 3>{2, 256, 128}, {2, 128, 256}, {3, 192, 128}, {1, 128, 128}}) {
+    Config config = family->default_config(many);
+    for (const auto& [key, value] : {std::pair{"wg", wg}, {"bm", bm}, {"bn", bn}, {"csk", std::int64_t{1}}})
+      config.set(key, value);
+    config.set("smem", std::int64_t{220});
+    const auto kernel = family->build(many, config);
+    ASSERT_TRUE(kernel.ok()) << kernel.message();
+    EXPECT_EQ(runtime.last.stack_bytes, 0) << config.text();
+    EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << config.text() << ": " << runtime.log;
+  }
 }
 
 /// Products of few rows and many, of the sizes of an absorbed attention: each family that takes batches.

@@ -49,8 +49,8 @@ void expect_awkward_shapes_right(bool bf16, int at_least) {
                         {129, 1440, 1440}, {1030, 4160, 96}};
   int taken = 0;
   for (const KernelFamily* family : gpu()->families()) {
-    for (const Size& size : sizes) {
-      for (const Problem& problem : fp4_problems(size)) {
+    for (std::size_t i = 0; i < std::size(sizes); i += bf16 ? 1 : 2) {
+      for (const Problem& problem : fp4_problems(sizes[i])) {
         if ((problem.x_type == DataType::bf16) != bf16 || !family->accepts(problem).ok()) continue;
         ++taken;
         // The mainloop sees bf16 activations, whatever they were.
@@ -63,8 +63,33 @@ void expect_awkward_shapes_right(bool bf16, int at_least) {
   EXPECT_GE(taken, at_least);
 }
 
-TEST_F(CudaFp4, Fp4WeightsOnAwkwardShapesAreRight) { expect_awkward_shapes_right(true, 13 * 2); }
-TEST_F(CudaFp4, OtherActivationsOnAwkwardShapesAreRight) { expect_awkward_shapes_right(false, 13 * 6); }
+TEST_F(CudaFp4, Fp4WeightsOnAwkwardShapesAreRight) { expect_awkward_shapes_right(true, 14 * 2); }
+TEST_F(CudaFp4, OtherActivationsOnAwkwardShapesAreRight) { expect_awkward_shapes_right(false, 7 * 6); }
+
+/// What few drawn configs have: three warp groups, long stages, blocks that compute several tiles.
+TEST_F(CudaFp4, NamedTilesAreRight) {
+  const KernelFamily* family = gpu()->find_family("mxfp4");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4").message();
+  const auto expect_named_right = [&](const Size& size, std::initializer_list<const char*> names) {
+    for (const Operation operation : {Operation::a16w4, Operation::a8w4}) {
+      const Problem problem = in_fragments(of_fp4(operation, size.m, size.n, size.k, true));
+      std::vector<Config> configs;
+      for (const char* name : names) {
+        const auto candidate = gpu()->resolve(std::string("mxfp4_r1_") + name + "_pdl0", problem);
+        ASSERT_TRUE(candidate.ok()) << candidate.message();
+        configs.push_back(candidate->config);
+      }
+      expect_right(*family, problem, configs);
+    }
+  };
+  expect_named_right({9, 1000, 2880},
+                     {"wg1_bm64_bn16_mma1_bk512_csk2_smem110", "wg2_bm128_bn16_mma1_bk512_csk3_smem220",
+                      "wg1_bm128_bn16_mma1_bk512_csk1_smem220", "wg2_bm256_bn16_mma1_bk256_csk4_smem110"});
+  expect_named_right({1030, 4160, 672},
+                     {"wg3_bm192_bn128_mma0_bk128_csk1_smem220", "wg3_bm192_bn128_mma0_bk256_csk1_smem220",
+                      "wg2_bm256_bn128_mma0_bk256_csk1_smem220", "wg2_bm128_bn208_mma0_bk128_csk1_smem220",
+                      "wg1_bm64_bn64_mma0_bk128_csk1_smem75", "wg3_bm192_bn96_mma0_bk128_csk2_smem110"});
+}
 
 /// For compute-sanitizer.
 TEST_F(CudaFp4, SanitizerSample) {

@@ -1,7 +1,6 @@
 #include "backends/cuda/families/mxfp4/mxfp4.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
@@ -317,6 +316,7 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Config& conf
                                                   : max_sums_of_three_plain;
   if (launch.accumulators() > most) return "tile needs more registers than a thread has";
   if (!problem.bpreshuffle && launch.k_atoms != 4) return "bk is not 256, which a plain weight needs";
+  if (launch.k_atoms == 8 && !launch.warp_instructions) return "bk 512 is for mma 1";
   if (launch.warp_instructions && launch.block_n > 32) return "mma 1 is for few rows of x";
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
   if (launch.num_stages < std::min<std::int64_t>(2, ceil_div(launch.k_tiles, launch.split_k)))
@@ -335,6 +335,7 @@ std::string Mxfp4Family::refuse_waste(const Problem& problem, const Config& conf
   for (const std::int64_t narrower : row_tiles)
     if (narrower < launch.block_n && ceil_div(rows, narrower) == launch.x_tiles)
       return "bn makes as many tiles as a narrower one";
+  if (launch.warpgroups == 3 && launch.block_n < 64) return "wg 3 is for many rows";
   if (launch.block_n < 64 && rows > launch.block_n) return "bn reads the weight too often";
   if (rows > 128 && launch.accumulators() * launch.warpgroups < 64) return "tile is small for so many rows";
   if (launch.split_k > 1 && launch.blocks() / launch.split_k * (launch.split_k - 1) >= processors * 4)
@@ -365,7 +366,7 @@ Space Mxfp4Family::space(const Problem& problem) const {
                       .absent = "0",
                       .meaning = "1: instructions of a warp (mma.sync), 0: of a warp group (wgmma)"});
   space.add(Parameter{.key = "bk",
-                      .values = {"128", "256"},
+                      .values = {"128", "256", "512"},
                       .absent = "128",
                       .meaning = "block_k: elements of k in a stage"});
   space.add(Parameter{.key = "csk",
@@ -396,29 +397,33 @@ Space Mxfp4Family::space(const Problem& problem) const {
 Config Mxfp4Family::default_config(const Problem& problem) const {
   Config best;
   double best_us = 0;
-  const auto config_of = [&](std::int64_t wg, std::int64_t bm, std::int64_t bn, std::int64_t csk,
-                             std::int64_t smem) {
-    Config config;
-    config.set("wg", wg);
-    config.set("bm", bm);
-    config.set("bn", bn);
-    config.set("mma", std::int64_t{bn <= 16 ? 1 : 0});
-    config.set("bk", std::int64_t{problem.bpreshuffle ? 128 : 256});
-    config.set("csk", csk);
-    config.set("smem", smem);
-    config.set("pdl", std::int64_t{0});
-    return config;
+  Config config;
+  const auto consider = [&] {
+    if (!refuse_build(problem, config).empty()) return;
+    const double predicted = predicted_microseconds(problem, config);
+    if (best_us != 0 && predicted >= best_us) return;
+    best_us = predicted;
+    best = config;
   };
-  for (const auto& [wg, bm] : {std::pair<std::int64_t, std::int64_t>{1, 64}, {2, 128}, {2, 256}, {3, 192}}) {
+  const std::int64_t rows = problem.m * wide_rows(problem);
+  for (const auto& [wg, bm] :
+       {std::pair<std::int64_t, std::int64_t>{1, 64}, {1, 128}, {2, 128}, {2, 256}, {3, 192}}) {
     for (const std::int64_t bn : row_tiles) {
-      if (bn < 64 && bn < problem.m * wide_rows(problem)) continue;
+      if ((bn < 64 && bn < rows) || bn >= 2 * std::max<std::int64_t>(rows, 8)) continue;
       for (std::int64_t csk = 1; csk <= max_cluster; ++csk) {
-        const Config config = config_of(wg, bm, bn, csk, wg > 1 ? 220 : 110);
-        if (!refuse_build(problem, config).empty()) continue;
-        const double predicted = predicted_microseconds(problem, config);
-        if (best_us != 0 && predicted >= best_us) continue;
-        best_us = predicted;
-        best = config;
+        for (const std::int64_t smem : {50, 110, 220}) {
+          for (const std::int64_t bk : {128, 256}) {
+            config.set("wg", wg);
+            config.set("bm", bm);
+            config.set("bn", bn);
+            config.set("mma", std::int64_t{bn <= 16 ? 1 : 0});
+            config.set("bk", bk);
+            config.set("csk", csk);
+            config.set("smem", smem);
+            config.set("pdl", std::int64_t{0});
+            consider();
+          }
+        }
       }
     }
   }
@@ -439,7 +444,7 @@ gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("ROW_SCALES={}", scales_rows(problem) ? 1 : 0));
   source.defines.push_back(fmt::format("ROWS_PER_Y={}", launch.rows_per_y));
   source.defines.push_back(fmt::format("PERSISTENT={}", launch.persistent() ? 1 : 0));
-  source.defines.push_back("L2_HINTS=1");
+  source.defines.push_back(fmt::format("L2_HINTS={}", launch.x_tiles == 1 ? 1 : 0));
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   return source;
 }
@@ -460,37 +465,37 @@ Result<std::unique_ptr<Kernel>> Mxfp4Family::build(const Problem& problem, const
       std::make_unique<Mxfp4Kernel>(driver_, std::move(*program), std::move(widening), problem, launch));
 }
 
-/// In microseconds; meant to rank kernels, not to state their time. The blocks of a multiprocessor share its tensor
-/// cores and the units that decode; all of them share memory.
+/// In microseconds; meant to rank kernels, not to state their time. A fit to 350 kernels of ten (M, N, K) on an H200, fast ones weighted more
+/// (docs/lab/mxfp4.md). The blocks of a multiprocessor share its tensor cores and the units that decode; all of them share memory.
 double Mxfp4Family::predicted_microseconds(const Problem& problem, const Config& config) const {
   const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   constexpr double clock = 1700;  // cycles per microsecond
-  constexpr double from_memory = 4.2e6;
-  constexpr double from_l2 = 5.5e6;
-  const double processors = real(runtime_.limits().multiprocessors);
-  const double blocks = real(launch.blocks());
-  const double resident = std::min(real(launch.blocks_per_sm), std::ceil(blocks / processors));
-  const double waves = std::ceil(blocks / (processors * resident));
-  const double k_atoms = real(ceil_div(launch.k_tiles, launch.split_k) * launch.k_atoms);
-  const double tiles = real(launch.block_m / 64) * resident;  // of a multiprocessor, 64 rows each
-  const double decoded = problem.bpreshuffle ? 80 : 130;      // cycles of 64 x 64 elements
-  const double multiplied = launch.warp_instructions ? 4 * real(launch.block_n) * 1.5
-                                                     : 4 * std::max(real(launch.block_n) / 2, 24.0);
-  const double alone = (decoded + multiplied) * real(launch.tiles());  // of a warp group
-  const double step =
-      std::max({tiles * decoded + tiles * multiplied * 0.25, tiles * multiplied * 1.1, alone});
+  constexpr double from_memory = 2.83e6;
+  constexpr double from_l2 = 8.9e6;
+  const std::int64_t processors = runtime_.limits().multiprocessors;
+  const std::int64_t resident = std::min(launch.blocks_per_sm, ceil_div(launch.blocks(), processors));
+  const double waves = real(ceil_div(launch.blocks(), processors * resident));
+  const std::int64_t k_tiles = ceil_div(launch.k_tiles, launch.split_k);
+  const std::int64_t all_atoms = ceil_div(problem.k, k_of_atom);
+  const double k_atoms = real(std::min(k_tiles * launch.k_atoms, all_atoms));
+  const double tiles = real(launch.block_m / 64 * resident);  // of a multiprocessor, 64 rows each
+  const double own_tiles = real(launch.tiles());
+  const double rows = real(launch.block_n);
+  const double plain = problem.bpreshuffle ? 1.0 : 1.6;  // more to decode
+  // Cycles of 64 of k: of a warp group that waits for its own results, and of the multiprocessor's units.
+  const double alone = launch.warp_instructions ? 9 + own_tiles * (71 * plain + 5 * rows)
+                                                : 4 * own_tiles * (43 * plain + 0.56 * rows);
+  const double shared =
+      launch.warp_instructions ? tiles * 89 * plain : tiles * 4 * std::max(0.39 * rows, 33 * plain);
+  const double step = std::max(alone, shared) + 250 / real(launch.k_atoms);
   const double looped = waves * k_atoms * step / clock;
-  const double in_flight =
-      std::min(blocks, processors * resident) * real(launch.num_stages * launch.stage_bytes);
-  const double weight = real(weight_bytes(problem)) * 17 / 16;
-  const double memory = (bytes(problem) + weight / 16) / from_memory *
-                        std::pow(std::max(1.0, 8e6 / in_flight), 0.2) *
-                        std::max(1.0, 0.8 * processors / blocks);
-  const double l2 = blocks * k_atoms * real(launch.stage_bytes / launch.k_atoms) / from_l2;
-  const double stored = 0.4 + real(launch.block_m * launch.block_n) * waves / 20e3;
-  return 2.2 + std::max({looped, memory, l2}) + stored +
-         (launch.split_k > 1 ? 0.8 + 0.05 * real(launch.split_k) : 0);
+  const double memory = (real(bytes(problem)) + real(weight_bytes(problem)) / 16) / from_memory;
+  const double l2 = real(launch.blocks() * k_tiles * launch.stage_bytes) / from_l2;
+  const double loaded = std::max(memory, l2);
+  const double stored = 1.2 + 4.8 * real(launch.block_m * launch.block_n * resident) * waves / 20e3;
+  return 2.3 + 0.5 * (waves - 1) + std::max(looped, loaded) + 0.28 * std::min(looped, loaded) + stored +
+         (launch.split_k > 1 ? 0.4 : 0);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 // threads decode the next 32. The blocks of a cluster divide k. Follows hopper.cuh.
 //
 // The host defines: WARPGROUPS (consumers: 1, 2, 3), TILES (of 64 rows of the weight, of a warp group: 1, 2), BLOCK_N (rows of x), K_ATOMS (BLOCK_K in
-// units of 64 elements: 2, 4), PACKED (1: the weight has the layout fragment64), WIDE (1: two warp groups of consumers take registers from the
+// units of 64 elements: 2, 4, 8), PACKED (1: the weight has the layout fragment64), WIDE (1: two warp groups of consumers take registers from the
 // producer, which is a warp group then), MMA (1: the instructions of a warp, for few rows of x; 0: those of a warp group), SEND (1: blocks of a
 // cluster send each other their partial sums), ROW_SCALES (1: rows of x have scales), ROWS_PER_Y (rows of x whose sums make a row of y: 2 where an fp16
 // row became two of bf16), PERSISTENT (1: no split of k, and a block computes several tiles), L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
@@ -196,14 +196,15 @@ static __device__ __forceinline__ void load_scales(ScaleWords& words, const Scal
 }
 
 // Prefetches the block's scales into L2: 512 of k ahead they would come late from memory. This is no read, so that the previous kernel may still run.
+// Neighbouring threads have neighbouring sectors of a row, which then leave memory together.
 static __device__ __forceinline__ void prefetch_scales(const Mxfp4Arguments& a, const BlockWork& work) {
   const int first = work.begin * K_ATOMS * 2;
   const int end = work.end * K_ATOMS * 2 < a.scale_columns ? work.end * K_ATOMS * 2 : a.scale_columns;
-  const int sectors = (end - first + 31) / 32 + 1;
+  const unsigned sectors = (unsigned)(end - first + 31) / 32 + 1;
 #pragma unroll 1
-  for (int i = threadIdx.x; i < BLOCK_M * sectors; i += CONSUMER_THREADS) {
-    const int row = work.n + i % BLOCK_M;
-    const int column = first + i / BLOCK_M * 32;
+  for (unsigned i = threadIdx.x; i < BLOCK_M * sectors; i += CONSUMER_THREADS) {
+    const int row = work.n + (int)(i / sectors);
+    const int column = first + (int)(i % sectors) * 32;
     if (row < a.n)
       asm volatile("prefetch.global.L2 [%0];" ::"l"(a.scales + (long long)row * a.scale_columns + (column < end ? column : end - 1)) : "memory");
   }
@@ -467,8 +468,9 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
     const unsigned w = smem.pipeline + (unsigned)stage * STAGE_BYTES;
     barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
 #if MMA
-#pragma unroll
-    for (int half = 0; half < K_ATOMS / 2; ++half) {
+    const int left = (a.k_atoms - k_tile * K_ATOMS + 1) / 2;
+#pragma unroll(K_ATOMS == 8 ? 1 : K_ATOMS / 2)
+    for (int half = 0; half < (left < K_ATOMS / 2 ? left : K_ATOMS / 2); ++half) {
       ScaleWords words;
       exchange_scales(words, chunk, unit + half);
       // One branch, so that nothing else divides the instructions.
@@ -572,13 +574,23 @@ static __device__ __forceinline__ void store_partials(const Accumulators& d, con
 #endif
 }
 
+#if ROW_SCALES
+// Volatile, because the compiler would load those of all rows first. Rows past the last one are not stored.
+static __device__ __forceinline__ float x_scale_at(const Mxfp4Arguments& a, int m) {
+  const unsigned row = (unsigned)(m < a.m ? m : 0);
+  float scale;
+  asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(scale) : "l"(a.x_scales + row * (unsigned)a.x_scale_step));
+  return scale;
+}
+#endif
+
 // Stores four elements of a row of y.
 static __device__ __forceinline__ void store_unit(const Mxfp4Arguments& a, const BlockWork& work, int unit, float (&sums)[4]) {
   const int m = work.m / ROWS_PER_Y + unit / (BLOCK_M / 4);
   const int n = work.n + unit % (BLOCK_M / 4) * 4;
   if (m >= a.m || n >= a.n) return;
 #if ROW_SCALES
-  const float x_scale = a.x_scales[(long long)m * a.x_scale_step];
+  const float x_scale = x_scale_at(a, m);
 #pragma unroll
   for (int i = 0; i < 4; ++i) sums[i] *= x_scale;
 #endif
@@ -634,8 +646,8 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
           float second = d[r][(first_row / 8 + j) * 4 + i * 2 + 1];
 #if ROW_SCALES
           const int m = work.m + first_row + (j + i / 2) * 8 + lane % 4 * 2;
-          if (m < a.m) first *= a.x_scales[(long long)m * a.x_scale_step];
-          if (m + 1 < a.m) second *= a.x_scales[(long long)(m + 1) * a.x_scale_step];
+          first *= x_scale_at(a, m);
+          second *= x_scale_at(a, m + 1);
 #endif
           matrices[i] = round_pair(first + bias[i % 2], second + bias[i % 2]);
         }
