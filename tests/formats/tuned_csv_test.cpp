@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "formats/aiter/rates.h"
+#include "formats/aiter/tuned_row.h"
 #include "scratch_folder.h"
 #include "support/fixtures.h"
 #include "tuned/table.h"
@@ -270,6 +271,40 @@ TEST(TunedCsvColumns, RatesOfInvalidTimesAreZero) {
   }
   EXPECT_EQ(tflops_column(problem, 100), 21.47);
   EXPECT_EQ(bandwidth_column(problem, 100), 62.91);
+}
+
+// AITER's fused MoE tables lack both columns: a file has them only where a row of ours does.
+TEST(TunedCsvColumns, SharedExpertsAndTheRoutingAreColumnsWhereARowHasThem) {
+  const std::string key =
+      "gfx,cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,"
+      "doweight_stage1,us,kernelName1";
+  const std::string row =
+      "sm_90,132,16,7168,256,257,9,ActivationType.Silu,torch.bfloat16,torch.float8_e4m3fn,torch.float8_"
+      "e4m3fn,"
+      "QuantType.per_1x128,1,0,80.5,simt_moe_r1_bm16";
+  const auto plain = parse_tuned_csv("tuned_fmoe.csv", key + "\n" + row + "\n", {});
+  ASSERT_TRUE(plain.ok()) << plain.message();
+  ASSERT_EQ(plain->entries.size(), 1U);
+  EXPECT_EQ(plain->entries[0].problem.moe.shared_experts, 0);
+  EXPECT_THAT(write_tuned_csv(Operation::fused_moe, plain->entries, CsvSchema::aiter),
+              ::testing::Not(HasSubstr("shared_experts")));
+  const auto ours =
+      parse_tuned_csv("tuned_fmoe.csv", key + ",shared_experts,routing\n" + row + ",1,zipf\n", {});
+  ASSERT_TRUE(ours.ok()) << ours.message();
+  ASSERT_EQ(ours->entries.size(), 1U);
+  EXPECT_THAT(ours->diagnostics, IsEmpty());
+  EXPECT_EQ(ours->entries[0].problem.moe.shared_experts, 1);
+  EXPECT_EQ(ours->entries[0].routing, "zipf");
+  EXPECT_FALSE(same_row(plain->entries[0], ours->entries[0]));
+  const std::string written = write_tuned_csv(Operation::fused_moe, ours->entries, CsvSchema::aiter);
+  const auto again = parse_tuned_csv("tuned_fmoe.csv", written, {});
+  ASSERT_TRUE(again.ok() && again->entries.size() == 1) << written;
+  EXPECT_TRUE(same_row(ours->entries[0], again->entries[0]));
+  const auto bad = parse_tuned_csv("tuned_fmoe.csv", key + ",shared_experts\n" + row + ",9\n", {});
+  ASSERT_TRUE(bad.ok());
+  EXPECT_THAT(
+      bad->diagnostics,
+      ElementsAre(HasSubstr("column shared_experts: value '9', expected a whole number from 0 to 8")));
 }
 
 }  // namespace
