@@ -13,6 +13,7 @@
 #include "backends/hip/code_object.h"
 #include "backends/hip/hip_backend.h"
 #include "backends/hip/hip_driver.h"
+#include "backends/hip/libraries.h"
 #include "dispatch/context.h"
 #include "dispatch/planner.h"
 #include "evaluate/in_process/in_process_evaluator.h"
@@ -287,6 +288,35 @@ TEST_F(Solutions, OfBatchesHaveTheStridesOfTheirCall) {
                     (std::array{0x4100, 0x4180, 0x41c0})[static_cast<std::size_t>(batch)])  // 8, 16, 24
               << side_by_side << " batch " << batch;
   }
+}
+
+/// The double refuses a handle on two streams, but where one captures.
+TEST_F(Solutions, OfOtherStreamsHaveHandlesOfTheirOwn) {
+  const auto kernel = device_->build({"hipblaslt", 1, {}}, problem_);
+  ASSERT_TRUE(kernel.ok()) << kernel.message();
+  auto memory = device_->allocate(1 << 16, Placement::plain);
+  Operands operands{.x = (*memory)->data(), .w = (*memory)->data()};
+  operands.y = static_cast<char*>((*memory)->data()) + (1 << 15);
+  operands.ldx = problem_.k;
+  operands.ldy = problem_.n;
+  const api::Runtime& f = runtime().functions;
+  std::array<api::HipStream, 3> streams{};
+  for (api::HipStream& stream : streams) ASSERT_EQ(f.stream_create(&stream, 0), api::success);
+  for (int call = 0; call < 2; ++call) {
+    EXPECT_TRUE((*kernel)->run(operands, nullptr, {}).ok());
+    for (const std::size_t i : {0, 1}) {
+      const Status ran = (*kernel)->run(operands, nullptr, {streams[i]});
+      EXPECT_TRUE(ran.ok()) << ran.message();
+    }
+  }
+  ASSERT_EQ(f.capture_begin(streams[2], api::capture_mode_thread_local), api::success);
+  const Status captured = (*kernel)->run(operands, nullptr, {streams[2]});
+  EXPECT_TRUE(captured.ok()) << captured.message();
+  api::Graph graph = nullptr;
+  ASSERT_EQ(f.capture_end(streams[2], &graph), api::success);
+  f.graph_destroy(graph);
+  EXPECT_TRUE((*kernel)->run(operands, nullptr, {streams[2]}).ok());
+  for (const api::HipStream stream : streams) f.stream_destroy(stream);
 }
 
 /// What an untuned call of batches runs, launched alone and in a graph.

@@ -224,9 +224,9 @@ Status HipDriver::wait(Stream stream) {
   return runtime_status(f_.stream_synchronize(stream_of(stream)), "the stream");
 }
 
-bool HipDriver::is_capturing(Stream stream) {
+bool HipDriver::captures(api::HipStream stream) const {
   int status = api::capture_none;
-  return f_.capture_status(stream_of(stream), &status) == api::success && status != api::capture_none;
+  return f_.capture_status(stream, &status) == api::success && status != api::capture_none;
 }
 
 Status HipDriver::begin_capture(Stream stream) {

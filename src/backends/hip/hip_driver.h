@@ -26,6 +26,8 @@ class HipDriver final : public gpu::Driver {
     return stream.handle != nullptr ? static_cast<api::HipStream>(stream.handle) : stream_;
   }
 
+  bool captures(api::HipStream stream) const;
+
   const gpu::Properties& properties() const override { return properties_; }
   std::map<std::string, double> observe() const override;
   Result<double> joules() const override;
@@ -50,7 +52,7 @@ class HipDriver final : public gpu::Driver {
 
   Stream own_stream() const override { return {stream_}; }
   Status wait(Stream stream) override;
-  bool is_capturing(Stream stream) override;
+  bool is_capturing(Stream stream) override { return captures(stream_of(stream)); }
   Status begin_capture(Stream stream) override;
   Result<gpu::Graph> end_capture(Stream stream) override;
   void abandon_capture(Stream stream) override;

@@ -147,6 +147,11 @@ bool enqueue(void* stream, const Work& work) {
   return true;
 }
 
+bool is_capturing(void* stream) {
+  const std::lock_guard held(state().lock);
+  return stream_of(stream).captured != nullptr;
+}
+
 double now() {
   const std::lock_guard held(state().lock);
   return state().microseconds;

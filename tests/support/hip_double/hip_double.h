@@ -37,6 +37,7 @@ struct StreamState {
 
 /// Work on a stream: done now, or kept for the graph that the stream captures. True if it was done now.
 bool enqueue(void* stream, const Work& work);
+bool is_capturing(void* stream);
 /// Microseconds of the clock.
 double now();
 

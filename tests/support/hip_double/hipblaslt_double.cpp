@@ -1,4 +1,5 @@
 // libhipblaslt: products by plain loops in float64, and a table of solutions that differ in their times.
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <set>
@@ -35,6 +36,10 @@ struct Layout {
   std::int64_t leading = 0;
   std::int32_t batches = 1;
   std::int64_t batch_stride = 0;
+};
+struct Handle {
+  std::atomic<HipStream> stream =
+      nullptr;  // of its first product: those of another one would share its memory
 };
 struct Preference {
   std::uint64_t workspace_bytes = 0;
@@ -139,12 +144,12 @@ int hipblasLtGetGitRevision(LtHandle, char* revision) {
 
 int hipblasLtCreate(LtHandle* handle) {
   if (const int failed = enter("hipblasLtCreate"); failed != 0) return failed;
-  *handle = new int(0);
+  *handle = new Handle;
   return 0;
 }
 
 int hipblasLtDestroy(LtHandle handle) {
-  delete static_cast<int*>(handle);
+  delete static_cast<Handle*>(handle);
   return 0;
 }
 
@@ -224,11 +229,15 @@ int hipblasLtMatmulAlgoGetHeuristic(LtHandle, LtMatmul matmul, LtLayout a, LtLay
   return 0;
 }
 
-int hipblasLtMatmul(LtHandle, LtMatmul matmul, const void* alpha, const void* a_data, LtLayout a_layout,
-                    const void* b_data, LtLayout b_layout, const void* beta, const void*, LtLayout,
-                    void* d_data, LtLayout d_layout, const LtAlgorithm* algorithm, void* workspace,
+int hipblasLtMatmul(LtHandle handle, LtMatmul matmul, const void* alpha, const void* a_data,
+                    LtLayout a_layout, const void* b_data, LtLayout b_layout, const void* beta, const void*,
+                    LtLayout, void* d_data, LtLayout d_layout, const LtAlgorithm* algorithm, void* workspace,
                     std::size_t workspace_bytes, HipStream stream) {
   if (const int failed = enter("hipblasLtMatmul"); failed != 0) return failed;
+  HipStream used = nullptr;
+  if (!static_cast<Handle*>(handle)->stream.compare_exchange_strong(used, stream) && used != stream &&
+      !is_capturing(stream))
+    return invalid_value;
   const Matmul& one = of(matmul);
   const Layout& a = of(a_layout);
   const Layout& b = of(b_layout);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
+#include "backends/hip/families/hipblaslt/handles.h"
 #include "backends/hip/families/hipblaslt/solution.h"
 #include "backends/hip/libraries.h"
 #include "base/text.h"
@@ -17,11 +18,11 @@ namespace {
 
 class HipblasLtKernel final : public Kernel {
  public:
-  HipblasLtKernel(const HipDriver& driver, const api::HipblasLt& lt, api::LtHandle handle,
+  HipblasLtKernel(const HipDriver& driver, const api::HipblasLt& lt, const LtHandles& handles,
                   const Problem& problem, LtDescription description, Solution solution)
       : driver_(driver),
         lt_(lt),
-        handle_(handle),
+        handles_(handles),
         problem_(problem),
         strides_{.ldx = operand_shapes(problem).x.line_elements(),
                  .ldy = problem.n,
@@ -38,6 +39,9 @@ class HipblasLtKernel final : public Kernel {
   // enqueued.
   Status run(const Operands& o, void* workspace, Stream stream) const override {
     driver_.enter();
+    const api::HipStream there = driver_.stream_of(stream);
+    const auto handle = handles_.of(there);
+    if (!handle.ok()) return handle.status();
     const std::lock_guard lock(enqueuing_);
     int bad = 0;
     const auto point = [&](int attribute, const void* pointer) {
@@ -51,11 +55,11 @@ class HipblasLtKernel final : public Kernel {
     if (bad == 0) bad = set_strides({o.ldx, o.ldy, o.x_batch_stride, o.y_batch_stride});
     const float one = 1.0F;
     const float zero = 0.0F;
-    const int status =
-        bad != 0 ? bad
-                 : lt_.matmul(handle_, description_.matmul, &one, o.w, description_.w, o.x, description_.x,
-                              &zero, o.y, description_.y, o.y, description_.y, &solution_.algorithm,
-                              workspace, solution_.workspace_bytes, driver_.stream_of(stream));
+    const int status = bad != 0
+                           ? bad
+                           : lt_.matmul(*handle, description_.matmul, &one, o.w, description_.w, o.x,
+                                        description_.x, &zero, o.y, description_.y, o.y, description_.y,
+                                        &solution_.algorithm, workspace, solution_.workspace_bytes, there);
     if (status == 0) return {};
     return Status(status == api::lt_not_supported ? StatusCode::unsupported : StatusCode::internal,
                   fmt::format("hipblaslt: {} with ldx = {}, ldy = {}: status {}", short_name(problem_), o.ldx,
@@ -89,7 +93,7 @@ class HipblasLtKernel final : public Kernel {
 
   const HipDriver& driver_;
   const api::HipblasLt& lt_;
-  api::LtHandle handle_;
+  const LtHandles& handles_;
   Problem problem_;
   mutable std::mutex enqueuing_;
   mutable Strides strides_;    // that the description has; guarded by enqueuing_
@@ -99,12 +103,9 @@ class HipblasLtKernel final : public Kernel {
 
 class HipblasLtFamily final : public KernelFamily {
  public:
-  HipblasLtFamily(const HipDriver& driver, const api::HipblasLt& lt, api::LtHandle handle, std::string build)
-      : driver_(driver), lt_(lt), handle_(handle), build_(std::move(build)) {}
-  ~HipblasLtFamily() override {
-    driver_.enter();
-    lt_.destroy(handle_);
-  }
+  HipblasLtFamily(const HipDriver& driver, const api::HipblasLt& lt, std::unique_ptr<LtHandles> handles,
+                  std::string build)
+      : driver_(driver), lt_(lt), handles_(std::move(handles)), build_(std::move(build)) {}
 
   std::string_view name() const override { return "hipblaslt"; }
   int tie_rank() const override { return 0; }
@@ -134,7 +135,7 @@ class HipblasLtFamily final : public KernelFamily {
 
   const HipDriver& driver_;
   const api::HipblasLt& lt_;
-  api::LtHandle handle_;
+  std::unique_ptr<LtHandles> handles_;
   std::string build_;  // of the library: its version and revision
   mutable std::mutex asking_;
   mutable std::map<std::string, Solutions> asked_;  // by problem; guarded by asking_
@@ -160,7 +161,7 @@ HipblasLtFamily::Solutions HipblasLtFamily::proposals(const Problem& problem) co
   driver_.enter();
   auto list = std::make_shared<std::vector<Solution>>();
   if (const auto description = LtDescription::make(lt_, problem); description.ok())
-    *list = proposed_solutions(lt_, handle_, *description);
+    *list = proposed_solutions(lt_, handles_->first(), *description);
   const std::lock_guard lock(asking_);
   return asked_.try_emplace(key, std::move(list)).first->second;
 }
@@ -173,7 +174,7 @@ Space HipblasLtFamily::exhaustive_space(const Problem& problem) const {
   for (const Config& config : configs) known.insert(config.text());
   const auto description = LtDescription::make(lt_, problem);
   if (!description.ok()) return space_of(std::move(configs));
-  for (Config& config : configs_of(all_solutions(lt_, handle_, *description)))
+  for (Config& config : configs_of(all_solutions(lt_, handles_->first(), *description)))
     if (known.insert(config.text()).second) configs.push_back(std::move(config));
   return space_of(std::move(configs));
 }
@@ -201,7 +202,7 @@ Result<Solution> HipblasLtFamily::wanted(const LtDescription& description, const
                                          const Config& config) const {
   if (config.word(index_key, own_choice) == own_choice) return proposals(problem)->front();
   const auto index = static_cast<int>(config.number(index_key));
-  auto solution = solution_of(lt_, handle_, description, index);
+  auto solution = solution_of(lt_, handles_->first(), description, index);
   if (!solution.ok()) return solution.status();
   const std::string_view name = config.word(name_key, any_name);
   if (name != any_name && name != name_number(solution->name)) {
@@ -219,7 +220,7 @@ Result<std::unique_ptr<Kernel>> HipblasLtFamily::build(const Problem& problem, c
   auto solution = wanted(*description, problem, config);
   if (!solution.ok()) return solution.status();
   return std::unique_ptr<Kernel>(std::make_unique<HipblasLtKernel>(
-      driver_, lt_, handle_, problem, std::move(*description), std::move(*solution)));
+      driver_, lt_, *handles_, problem, std::move(*description), std::move(*solution)));
 }
 
 /// The library's own order, about a roofline of the MI300X that our families share: its first choice goes first,
@@ -247,10 +248,10 @@ std::unique_ptr<KernelFamily> make_hipblaslt_family(const HipDriver& driver,
                                                     const std::string& library_folder) {
   const auto& opened = hipblas_lt(library_folder);
   if (!opened.ok()) return nullptr;
-  driver.enter();
-  api::LtHandle handle = nullptr;
-  if (opened.functions.create(&handle) != 0) return nullptr;
-  return std::make_unique<HipblasLtFamily>(driver, opened.functions, handle, opened.description.version);
+  auto handles = LtHandles::open(driver, opened.functions);
+  if (!handles) return nullptr;
+  return std::make_unique<HipblasLtFamily>(driver, opened.functions, std::move(handles),
+                                           opened.description.version);
 }
 
 }  // namespace gemmtune::hip
