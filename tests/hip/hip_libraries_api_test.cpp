@@ -1,9 +1,10 @@
 // Our declarations of hipBLASLt and AMD SMI against their headers, where some are found: GEMMTUNE_ROCM_HEADERS of the build, else
 // /opt/rocm/include. Without them the tests are skipped.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <type_traits>
 
 #include "backends/hip/hip_api.h"
 #include "backends/hip/hip_driver.h"

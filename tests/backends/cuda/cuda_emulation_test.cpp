@@ -4,7 +4,6 @@
 // With small whole numbers every product and sum is a float32 whatever the order, so that results agree bit for bit: an element that
 // the emulation takes from another lane, register or row is another number. Other operands agree as far as sums of another order and
 // rounding do: the tensor core adds the products of an instruction with truncation, the emulation in float64.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
