@@ -1,5 +1,5 @@
 // What the performance model of our AMD kernels says beside the times of a tuned file: hip_model TABLE.csv [ROWS]. A line for each of the first
-// ROWS rows (default: all) of gfx90a or gfx942 that mfma takes: the file's time, the model's of the best config, which unit bounds it, and the
+// ROWS rows (default: all) of gfx90a or gfx942 that mfma or mfma_moe takes: the file's time, the model's of the best config, which unit bounds it, and the
 // config. The model is no measurement (docs/hip_model.md).
 #include <fmt/format.h>
 
@@ -14,6 +14,8 @@
 #include "backends/hip/families/compute_unit.h"
 #include "backends/hip/families/mfma/mfma.h"
 #include "backends/hip/families/mfma/mfma_launch_config.h"
+#include "backends/hip/families/mfma_moe/mfma_moe.h"
+#include "backends/hip/families/mfma_moe/mfma_moe_launch_config.h"
 #include "backends/hip/families/skinny/skinny.h"
 #include "formats/aiter/tuned_csv.h"
 
@@ -41,16 +43,32 @@ class PaperRuntime final : public gpu::Runtime {
 };
 
 struct Best {
+  const KernelFamily* family = nullptr;
   double microseconds = std::numeric_limits<double>::infinity();
   Config config;
 };
+
+/// The unit that the model says its kernels wait for, of a mixture's stages both.
+std::string bound_of(const Best& best, const Problem& problem, const gpu::Runtime& runtime) {
+  const hip::ComputeUnit unit = hip::compute_unit(runtime.architecture(), runtime.limits());
+  if (best.family->name() == "mfma") {
+    const auto launch = hip::mfma_launch_config(problem, best.config, runtime.architecture());
+    return std::string(hip::model_of(problem, launch, unit).bound());
+  }
+  if (best.family->name() != "mfma_moe") return "memory";
+  std::string bounds;
+  for (const hip::MfmaMoeStage& stage : hip::mfma_moe_stages(problem, best.config, runtime.architecture()))
+    bounds +=
+        fmt::format("{}{}", bounds.empty() ? "" : ",", hip::model_of(stage.expert, stage.tile, unit).bound());
+  return bounds;
+}
 
 Best best_of(const KernelFamily& family, const Problem& problem) {
   Best best;
   if (!family.accepts(problem).ok()) return best;
   for (const Config& config : family.space(problem).enumerate()) {
     const double microseconds = family.predicted_microseconds(problem, config);
-    if (microseconds < best.microseconds) best = {microseconds, config};
+    if (microseconds < best.microseconds) best = {&family, microseconds, config};
   }
   return best;
 }
@@ -61,11 +79,11 @@ int run(const std::string& path, long rows) {
     fmt::print(stderr, "hip_model: {}\n", file.message());
     return 2;
   }
-  fmt::print("{:<8} {:>5} {:>4} {:>6} {:>7} {:>7}  {:<12} {:>9} {:>9} {:>6}  {:<8} {}\n", "gfx", "cus", "B",
+  fmt::print("{:<8} {:>5} {:>4} {:>6} {:>7} {:>7}  {:<12} {:>9} {:>9} {:>6}  {:<13} {}\n", "gfx", "cus", "B",
              "M", "N", "K", "type", "file us", "model us", "ratio", "bound", "config of the model's best");
   struct Families {
     std::unique_ptr<PaperRuntime> runtime;
-    std::unique_ptr<KernelFamily> mfma, skinny;
+    std::vector<std::unique_ptr<KernelFamily>> families;
   };
   std::map<std::pair<std::string, int>, Families> devices;
   double logarithms = 0;
@@ -73,35 +91,31 @@ int run(const std::string& path, long rows) {
   long left_out = 0;
   for (const TunedEntry& row : file->entries) {
     if (rows > 0 && printed == rows) break;
+    const std::string gfx(table_gfx(row));
     const bool has_time = std::isfinite(row.us) && row.us > 0;
-    if (!hip::has_mfma(row.gfx) || row.cu_num <= 0 || !has_time) {
+    if (!hip::has_mfma(gfx) || row.cu_num <= 0 || !has_time) {
       ++left_out;
       continue;
     }
-    Families& device = devices[{row.gfx, row.cu_num}];
+    Families& device = devices[{gfx, row.cu_num}];
     if (!device.runtime) {
-      device.runtime = std::make_unique<PaperRuntime>(row.gfx, row.cu_num);
-      device.mfma = hip::make_mfma_family(*device.runtime);
-      device.skinny = hip::make_skinny_family(*device.runtime);
+      device.runtime = std::make_unique<PaperRuntime>(gfx, row.cu_num);
+      device.families.push_back(hip::make_mfma_family(*device.runtime));
+      device.families.push_back(hip::make_skinny_family(*device.runtime));
+      device.families.push_back(hip::make_mfma_moe_family(*device.runtime));
     }
-    const Best mfma = best_of(*device.mfma, row.problem);
-    const Best skinny = best_of(*device.skinny, row.problem);
-    const bool few_rows = skinny.microseconds < mfma.microseconds;
-    const Best& best = few_rows ? skinny : mfma;
+    Best best;
+    for (const auto& family : device.families)
+      if (const Best found = best_of(*family, row.problem); found.microseconds < best.microseconds)
+        best = found;
     if (std::isinf(best.microseconds)) {
       ++left_out;
       continue;
     }
-    std::string bound = "memory";
-    if (!few_rows) {
-      const auto launch = hip::mfma_launch_config(row.problem, best.config, row.gfx);
-      bound =
-          hip::model_of(row.problem, launch, hip::compute_unit(row.gfx, device.runtime->limits())).bound();
-    }
-    fmt::print("{:<8} {:>5} {:>4} {:>6} {:>7} {:>7}  {:<12} {:>9.2f} {:>9.2f} {:>6.2f}  {:<8} {}_{}\n",
-               row.gfx, row.cu_num, row.problem.batch, row.problem.m, row.problem.n, row.problem.k,
-               to_string(row.problem.x_type), row.us, best.microseconds, row.us / best.microseconds, bound,
-               few_rows ? "skinny" : "mfma", best.config.text());
+    fmt::print("{:<8} {:>5} {:>4} {:>6} {:>7} {:>7}  {:<12} {:>9.2f} {:>9.2f} {:>6.2f}  {:<13} {}_{}\n", gfx,
+               row.cu_num, row.problem.batch, row.problem.m, row.problem.n, row.problem.k,
+               to_string(row.problem.x_type), row.us, best.microseconds, row.us / best.microseconds,
+               bound_of(best, row.problem, *device.runtime), best.family->name(), best.config.text());
     logarithms += std::log(row.us / best.microseconds);
     ++printed;
   }
@@ -109,7 +123,7 @@ int run(const std::string& path, long rows) {
     fmt::print("{} rows, geometric mean of file over model: {:.2f}\n", printed,
                std::exp(logarithms / static_cast<double>(printed)));
   if (left_out > 0)
-    fmt::print("{} rows left out: another architecture, no time, or operands that neither family takes\n",
+    fmt::print("{} rows left out: another architecture, no time, or operands that no family takes\n",
                left_out);
   return 0;
 }

@@ -250,10 +250,20 @@ static __device__ inline void load_shuffled(Staged& staged, const unsigned char*
 #pragma unroll
     for (int i = 0; i < TILES_W; ++i) {
       const long long row = row_of(first + i * MFMA_ROWS);
-      const long long byte = column + step * STEP_BYTES + lane / MFMA_ROWS * 16;
+      const long long wanted = column + step * STEP_BYTES + lane / MFMA_ROWS * 16;
+      const long long byte = wanted < k_bytes ? wanted : k_bytes - 16;
+      staged.weight[step][i] = __builtin_bit_cast(Operand, *(const unit_words*)(w + row / 16 * 16 * k_bytes + byte * 16 + row % 16 * 16));
+    }
+  }
+  // Only the last tile has bytes past the end of k.
+  if (column + BLOCK_K > k_bytes) {
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+      const bool is_there = column + step * STEP_BYTES + lane / MFMA_ROWS * 16 < k_bytes;
       const unit_words zero = {0, 0, 0, 0};
-      const unsigned char* const from = w + row / 16 * 16 * k_bytes + byte * 16 + row % 16 * 16;
-      staged.weight[step][i] = __builtin_bit_cast(Operand, byte < k_bytes ? *(const unit_words*)from : zero);
+#pragma unroll
+      for (int i = 0; i < TILES_W; ++i)
+        staged.weight[step][i] = __builtin_bit_cast(Operand, is_there ? __builtin_bit_cast(unit_words, staged.weight[step][i]) : zero);
     }
   }
 }

@@ -98,7 +98,7 @@ class MfmaMoeKernel final : public Kernel {
       first.x = static_cast<const unsigned char*>(o.x);
       first.x_line_bytes = bytes_of(problem_.x_type, o.ldx);
       first.to = round.hidden;
-      first.weights = problem_.moe.doweight_stage1 ? o.topk_weights : nullptr;
+      first.weights = o.topk_weights;
       first.x_scales = static_cast<const float*>(o.x_scale);
       first.x_scale_step = as_int(shapes_.x.scale.row_block == 1 ? shapes_.x.scale.columns : 0);
       first.x_scale_k_step = 1;
@@ -245,10 +245,9 @@ Status MfmaMoeFamily::accepts(const Problem& problem) const {
     if (bytes_of(type, elements) < 16)
       return refusal::refuse(refusal::reduction, "{} = {} {}, at least 16 bytes", name, elements,
                              to_string(type));
+    if (elements % 4 != 0)
+      return refusal::refuse(refusal::alignment, "{} = {} is no multiple of 4", name, elements);
   }
-  if (quantizes_hidden(problem) && problem.n % 4 != 0)
-    return refusal::refuse(refusal::alignment, "rows of n = {} {} are no multiple of 4 bytes", problem.n,
-                           to_string(type));
   if (scales_by_block(problem) && problem.moe.gated && problem.n % 16 != 0)
     return refusal::refuse(refusal::alignment,
                            "gate and up of n = {} rows with scales of 128, no multiple of 16", problem.n);
@@ -335,6 +334,7 @@ gpu::Source MfmaMoeFamily::stage_source(const Problem& problem, const MfmaMoeSta
   define("OUTPUT", gpu::element_code(first ? hidden : problem.y_type));
   define("SCALES", 0);
   define("STAGE", stage.number);
+  define("WEIGHTED", first && problem.moe.doweight_stage1 ? 1 : 0);
   define("MOE_SCALES", !quantizes_hidden(problem) ? 0 : scales_by_block(problem) ? 2 : 1);
   define("GATED", stage.gated ? 1 : 0);
   define("ACTIVATION", first ? gpu::activation_code(problem.moe.activation) : 0);

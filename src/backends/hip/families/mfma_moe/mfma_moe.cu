@@ -5,7 +5,8 @@
 // factors of an element of the hidden layer.
 //
 // The host defines what mfma.cu needs (MIXTURE, DIRECT=0, PAD=0, KPACK=2, SPLIT_K=0, SCALES=0), STAGE (1, 2), GATED and ACTIVATION (moe_activation.cuh; of
-// stage 1), MOE_SCALES (0: none, 1: of rows and matrices, 2: of 1 x 128 of x and 128 x 128 of the weight).
+// stage 1), WEIGHTED (1: routing weights scale gate and up; of stage 1), MOE_SCALES (0: none, 1: of rows and matrices, 2: of 1 x 128 of x and 128 x 128 of the
+// weight).
 using gemmtune::gpu::MoeTile;
 using gemmtune::hip::MfmaMoeArguments;
 
@@ -135,20 +136,14 @@ static __device__ inline void multiply_all(const MfmaMoeArguments& a, Accumulato
   }
 }
 
-// Stores four adjacent columns.
-static __device__ inline void store_results(output* to, int column, int columns, const float (&values)[4]) {
+// Stores four adjacent columns; `columns` of the result are a multiple of four.
+static __device__ inline void store_results(output* to, const float (&values)[4]) {
   struct alignas(4 * sizeof(output)) Four {
     output value[4];
   } four;
 #pragma unroll
   for (int i = 0; i < 4; ++i) four.value[i] = round_output(values[i]);
-  if (column + 3 < columns && (unsigned long long)to % sizeof(Four) == 0) {
-    *(Four*)to = four;
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    if (column + i < columns) to[i] = four.value[i];
+  *(Four*)to = four;
 }
 
 // What the epilogue multiplies the products of a row by: its scale, and the routing weight where that goes before the activation.
@@ -163,7 +158,7 @@ static __device__ inline void store_work(const MfmaMoeArguments& a, const Accumu
   for (int j = 0; j < TILES_X; ++j) {
     const int row = clamp_row(wave_m * WAVE_ROWS + j * MFMA_ROWS + lane % MFMA_ROWS, work.tile.count);
     rows[j].scale = MOE_SCALES == 1 ? a.x_scales[x_row(a, work.tile, row) * a.x_scale_step] : 1.0f;
-    rows[j].weight = STAGE == 1 && a.weights ? a.weights[a.pair_of[work.tile.first + row]] : 1.0f;
+    rows[j].weight = WEIGHTED ? a.weights[a.pair_of[work.tile.first + row]] : 1.0f;
   }
 #pragma unroll
   for (int i = 0; i < RESULT_TILES; ++i) {
@@ -193,7 +188,7 @@ static __device__ inline void store_work(const MfmaMoeArguments& a, const Accumu
 #endif
         }
         if (row < work.tile.count && column < a.columns)
-          store_results((output*)a.to + (work.tile.first + row) * (long long)a.columns + column, column, a.columns, values);
+          store_results((output*)a.to + (work.tile.first + row) * (long long)a.columns + column, values);
       }
     }
   }

@@ -15,7 +15,7 @@ struct MfmaMoeArguments {
   const gpu::MoeTile* tiles;
   const int* tile_count;
   const int* tiles_of;
-  const float* weights;  // stage 1: routing weights by pair that scale gate and up; null: none
+  const float* weights;  // routing weights by pair (WEIGHTED)
   const float*
       x_scales;  // row r (token, position) at k: x_scales[r * x_scale_step + k / 128 * x_scale_k_step]
   const float* w_scales;  // row r of an expert at k: [r / w_scale_rows * w_scale_columns + k / 128]
@@ -28,7 +28,7 @@ struct MfmaMoeArguments {
   int w_scale_rows;
   int w_scale_columns;
   int topk;
-  int columns;       // of `to`
+  int columns;       // of `to`, a multiple of 4
   int column_tiles;  // tiles of the weight's rows
   int xcds;          // dies that blocks are dealt to in turn
 };
