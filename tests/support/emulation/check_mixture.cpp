@@ -83,9 +83,11 @@ std::string check_mixture(const KernelFamily& family, const Problem& problem, co
   auto host = make_inputs(problem, 7);
   if (!host.ok()) return host.message();
   const std::vector<std::int32_t> ids = run.ids.empty() ? host->topk_ids : run.ids;
-  const auto topk = static_cast<std::size_t>(problem.moe.topk);
-  const auto is_expert = [&](std::int32_t id) { return id >= 0 && id < problem.moe.experts; };
+  const auto topk = static_cast<std::size_t>(problem.moe.routed_topk());
+  const auto is_expert = [&](std::int32_t id) { return id >= 0 && id < problem.moe.routed_experts(); };
   std::set<std::int32_t> touched;
+  for (std::int32_t shared = problem.moe.routed_experts(); shared < problem.moe.experts; ++shared)
+    touched.insert(shared);
   std::set<std::size_t> lost;  // tokens with an id that is no expert
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (is_expert(ids[i])) touched.insert(ids[i]);

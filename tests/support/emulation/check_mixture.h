@@ -11,7 +11,7 @@ namespace gemmtune::emulation {
 
 /// What a run goes by beside problem and config.
 struct MixtureRun {
-  std::vector<std::int32_t> ids;  // [M, topk]; empty: at random
+  std::vector<std::int32_t> ids;  // [M, topk], shared experts aside; empty: at random
   bool gaps = false;              // between the rows of x and of y
 };
 
