@@ -57,7 +57,8 @@ TEST(WgmmaMoeLaunchConfig, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal("wgmma_moe_r1_bm128_bn256_bo256_wg2_cm2_bk64_smem226"), "");
   EXPECT_EQ(refusal("wgmma_moe_r1_bm256_bn256_bo256_wg2_cm1_bk64_smem226"),
             "more accumulators than registers");
-  EXPECT_EQ(refusal("wgmma_moe_r1_bm64_bn64_bo128_wg1_cm2_bk64_smem226"), "no cluster of tiles of 64 rows");
+  EXPECT_EQ(refusal("wgmma_moe_r1_bm64_bn64_bo128_wg1_cm2_bk64_smem226"),
+            "no cluster of tiles of 64 rows, or of blocks that sort");
   EXPECT_EQ(refusal("wgmma_moe_r1_bm128_bn256_bo256_wg2_cm1_bk128_smem112"),
             "two blocks of a multiprocessor have too few registers");
 }

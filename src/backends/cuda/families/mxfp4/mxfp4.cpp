@@ -128,9 +128,8 @@ std::string widening_text() {
       {gpu::numbers_text(), mxfp4_activations_arguments_text(), mxfp4_activations_text()});
 }
 
-}  // namespace
-
-std::string mxfp4_wgmma_macro(std::int64_t block_n, std::string_view name) {
+/// WGMMA: the instruction whose first operand is in registers.
+std::string mxfp4_wgmma_macro(std::int64_t block_n) {
   const std::int64_t count = block_n / 2;
   std::string registers;
   std::string operands;
@@ -139,13 +138,11 @@ std::string mxfp4_wgmma_macro(std::int64_t block_n, std::string_view name) {
     operands += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
   }
   return fmt::format(
-      "#define {}(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k16.f32.bf16.bf16 {{{}}}, "
+      "#define WGMMA(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k16.f32.bf16.bf16 {{{}}}, "
       "{{%{}, %{}, %{}, %{}}}, %{}, 1, 1, 1, 0;\" : {} : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), "
       "\"l\"(b))\n",
-      name, block_n, registers, count, count + 1, count + 2, count + 3, count + 4, operands);
+      block_n, registers, count, count + 1, count + 2, count + 3, count + 4, operands);
 }
-
-namespace {
 
 class Mxfp4Kernel final : public Kernel {
  public:

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
-#include "backends/cuda/families/mxfp4/mxfp4.h"
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "backends/cuda/families/wgmma_moe/moe_permute_arguments.h"
 #include "backends/cuda/families/wgmma_moe/moe_quantize_arguments.h"
@@ -137,7 +136,7 @@ class WgmmaMoeKernel final : public Kernel {
         first.x = permuted;
         first.x_row_bytes = stages_[0].k_bytes;
       }
-      GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
+      if (!stages_[0].sorts) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       first.to = round.hidden;
       first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
       first.x_scales = static_cast<const float*>(round.operands.x_scale);
@@ -192,6 +191,10 @@ class WgmmaMoeKernel final : public Kernel {
   }
 
   void set_common(const WgmmaMoeStage& stage, const gpu::MoeRound& round, WgmmaMoeArguments& values) const {
+    values.ids = round.operands.topk_ids;
+    values.position_of = round.position_of;
+    values.pairs = as_int(round.pairs);
+    values.experts = problem_.moe.experts;
     values.pair_of = round.pair_of;
     values.tiles = round.tiles;
     values.tile_count = round.tile_count;
@@ -278,8 +281,8 @@ class WgmmaMoeFamily final : public gpu::CompiledFamily {
 
   std::string_view name() const override { return "wgmma_moe"; }
   std::string identity() const override {
-    std::string text = source_ + wgmma_macros(DataType::bf16, 16) + mxfp4_wgmma_macro(16) +
-                       quantize_source().text + permute_source().text;
+    std::string text =
+        source_ + wgmma_macros(DataType::bf16, 16) + quantize_source().text + permute_source().text;
     for (const gpu::Source& source : gpu::moe_layer_sources(default_problem(Operation::fused_moe), {}))
       text += source.text;
     return fmt::format("wgmma_moe r1 source {}", short_hash(text, 12));
@@ -358,6 +361,11 @@ Space WgmmaMoeFamily::space(const Problem& problem) const {
                            if (refused.empty()) refused = refuse_wgmma_moe(stage);
                          return refused;
                        }});
+  space.add(Constraint{"sort", [problem](const Config& config) -> std::string {
+                         return config.number("sort", 0) != 0 && routed_pairs(problem) > max_sorted_pairs
+                                    ? "more pairs of token and expert than a block sorts"
+                                    : "";
+                       }});
   space.add(Constraint{"wg",
                        [](const Config& config) -> std::string {
                          const bool both = config.number("bn") == 64 && config.number("bo") == 64;
@@ -385,10 +393,7 @@ Space WgmmaMoeFamily::space(const Problem& problem) const {
 }
 
 gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeStage& stage) const {
-  // The first operand of an MXFP4 weight's instructions is in registers.
-  std::string macros = wgmma_macros(problem.x_type, stage.tokens);
-  if (stage.fp4) macros += mxfp4_wgmma_macro(stage.tokens, "WGMMA_REGISTERS");
-  gpu::Source source{"wgmma_moe", macros + source_, {}, "wgmma_moe"};
+  gpu::Source source{"wgmma_moe", wgmma_macros(problem.x_type, stage.tokens) + source_, {}, "wgmma_moe"};
   const bool first = stage.stage == 1;
   const bool quantized = quantizes_hidden(problem);
   const DataType hidden = quantized ? DataType::bf16 : problem.x_type;
@@ -405,6 +410,7 @@ gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeS
                     fmt::format("CONSUMER_WARPGROUPS={}", stage.warpgroups),
                     fmt::format("K_ATOMS={}", stage.k_atoms),
                     fmt::format("CLUSTER={}", stage.cluster),
+                    fmt::format("SORT={}", stage.sorts ? 1 : 0),
                     fmt::format("BLOCKS={}", stage.blocks_per_multiprocessor),
                     fmt::format("PRODUCER_REGISTERS={}", stage.producer_registers()),
                     fmt::format("CONSUMER_REGISTERS={}", stage.consumer_registers()),

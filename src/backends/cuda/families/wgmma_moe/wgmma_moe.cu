@@ -17,7 +17,7 @@ static __device__ __forceinline__ void next_stage(const WgmmaMoeArguments& a, Pi
 
 static __device__ __forceinline__ void wait_full(const SharedLayout& smem, const PipelineState& state) {
   barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
-  if (GATHER) fence_async_proxy();  // the copies were ordinary writes
+  if (GATHER && !FP4) fence_async_proxy();  // the copies were ordinary writes
 }
 
 // A stage is free when the consumers of all blocks that its weight is multicast to have read it.
@@ -48,6 +48,7 @@ static __device__ __forceinline__ int weight_row(const WgmmaMoeArguments& a, con
 }
 
 #if FP4
+// With the instructions of a warp: those of a warp group, which take as long for 16 tokens as for 48 and wait for each other, were three times slower.
 // `next`: the scales of the tile's first 512 of k; on return those of the next tile.
 static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state, ScaleWords& next) {
   const int lane = (int)threadIdx.x % 32;
@@ -60,8 +61,6 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
     for (int i = 0; i < BLOCK_TOKENS / 2; ++i) d[r][i] = 0.0f;
   }
   ScaleWords chunk;
-  unsigned fragments[4][4];  // of the instructions under way, and of the next one
-  int previous = -1;
   bool large = false;
 #pragma unroll 1
   for (int unit = 0; unit < a.k_units; ++unit) {  // of 128 of k
@@ -78,7 +77,6 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
     }
     if (half == 0) wait_full(smem, state);
     const unsigned base = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
-    const unsigned long long b_at = matrix_descriptor(base + (unsigned)(A_BYTES + half * 2 * B_ATOM_BYTES));
     uint4 raw[MMA_TILES][2];
     Factors factors[MMA_TILES];
 #pragma unroll
@@ -89,63 +87,34 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
         const unsigned from = base + (unsigned)(row * ATOM_BYTES + (((half * 4 + lane % 4) ^ (row % 8)) * 16));
         asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(raw[r][i].x), "=r"(raw[r][i].y), "=r"(raw[r][i].z), "=r"(raw[r][i].w) : "r"(from) : "memory");
         const unsigned e = __byte_perm(__shfl_sync(0xffffffffu, chunk[r][i], (lane & 28) + unit % 4, 32), 0u, own_byte);
-        factors[r].by[i] = scale_factor(large && e > 128u ? 128u : e);
+        factors[r].by[i] = scale_factor(e > 128u ? 128u : e);
         factors[r].more[i] = large_factor(e);
       }
     }
-    // Large scales are rare. A branch between instructions that are under way would make the compiler wait for each of them everywhere.
+    const unsigned b = base + (unsigned)(A_BYTES + half * 2 * B_ATOM_BYTES);
     if (large) {
-      WAIT_FOR_PRODUCTS(0);
-      if (half == 0 && previous >= 0) release_stage(smem, previous);
-#pragma unroll
-      for (int i = 0; i < 8 * MMA_TILES; ++i) {
-        const int r = i % MMA_TILES;
-        decode(fragments[0], raw[r], i / MMA_TILES, factors[r], true);
-        start_product(d[r], fragments[0], b_at + (unsigned)(i / MMA_TILES / 4 * (B_ATOM_BYTES / 16) + i / MMA_TILES % 4 * 2));
-        WAIT_FOR_PRODUCTS(0);
-      }
+      multiply_unit(d, raw, factors, b, true);
     } else {
-#pragma unroll
-      for (int i = 0; i < 8 * MMA_TILES; ++i) {
-        const int r = i % MMA_TILES;
-        decode(fragments[i % 4], raw[r], i / MMA_TILES, factors[r], false);
-        start_product(d[r], fragments[i % 4], b_at + (unsigned)(i / MMA_TILES / 4 * (B_ATOM_BYTES / 16) + i / MMA_TILES % 4 * 2));
-        // Two instructions are under way while the threads decode. At the second one of a stage the stage before is free.
-        WAIT_FOR_PRODUCTS(2);
-        if (i == 1 && half == 0 && previous >= 0) release_stage(smem, previous);
-      }
+      multiply_unit(d, raw, factors, b, false);
     }
-    if (half == 0) previous = -1;
     if (half == 1 || unit + 1 == a.k_units) {
-      previous = state.stage;
+      __syncwarp();
+      release_stage(smem, state.stage);
       next_stage(a, state);
     }
   }
-  WAIT_FOR_PRODUCTS(0);
-#pragma unroll
-  for (int r = 0; r < MMA_TILES; ++r) FENCE_ACCUMULATORS(d[r]);
-  release_stage(smem, previous);
 }
 #elif PROMOTE
 typedef float PartialSums[BLOCK_TOKENS / 2];
 
 // Partial sums of 128 elements of k are added to d in float32, times their scales.
-static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state) {
+static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work&, PipelineState& state) {
   const int row = (int)(threadIdx.x / 128) * WARPGROUP_ROWS;
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
     for (int i = 0; i < BLOCK_TOKENS / 2; ++i) d[r][i] = 0.0f;
   }
-#if SCALES == 2
-  const float* w_scales = a.w_scales + work.tile.expert * a.w_scale_matrix;
-  int w_at[MMA_TILES][2];
-#pragma unroll
-  for (int r = 0; r < MMA_TILES; ++r) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) w_at[r][half] = weight_row(a, work, r, half) / a.w_scale_rows * a.w_scale_columns;
-  }
-#endif
   PartialSums partials;
 #pragma unroll 1
   for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
@@ -162,20 +131,19 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
 #pragma unroll
       for (int k_block = 1; k_block < 4; ++k_block) WGMMA(partials, a_at + 2u * k_block, b_at + 2u * k_block, 1);
       asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-#if SCALES == 2
-      const int wanted = k_tile * K_ATOMS + i;
-      const int k_atom = wanted < a.w_scale_columns ? wanted : a.w_scale_columns - 1;
-      const float low = w_scales[w_at[r][0] + k_atom];
-      const float high = w_scales[w_at[r][1] + k_atom];
-      const unsigned scales = smem.scales + (unsigned)((state.stage * K_ATOMS + i) * SCALE_BYTES + (int)threadIdx.x % 4 * 8);
-#endif
       WAIT_FOR_PRODUCTS(0);
       FENCE_ACCUMULATORS(partials);
+#if SCALES == 2
+      const unsigned scales = smem.scales + (unsigned)((state.stage * K_ATOMS + i) * SCALE_BYTES);
+      const unsigned row_scales = scales + (unsigned)((BLOCK_TOKENS + (row + r * 64 + (int)(threadIdx.x % 128) / 32 * 16) / 8) * 4);
+      float low, high;
+      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(low), "=f"(high) : "r"(row_scales) : "memory");
+#endif
 #pragma unroll
       for (int j = 0; j < BLOCK_TOKENS / 8; ++j) {
 #if SCALES == 2
         float first, second;
-        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(scales + (unsigned)(j * 32)) : "memory");
+        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(scales + (unsigned)((int)threadIdx.x % 4 * 8 + j * 32)) : "memory");
         const float factors[4] = {low * first, low * second, high * first, high * second};
 #endif
 #pragma unroll
@@ -231,7 +199,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
 
 #if SCALES == 1
 // Multiplies d by the scales of its rows and of its tokens.
-static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMoeArguments& a, const Work& work) {
+static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMoeArguments& a, const Routes& routes, const Work& work) {
   float rows[MMA_TILES][2];
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i)
@@ -243,7 +211,7 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMo
       const int at = j * 8 + (int)threadIdx.x % 4 * 2 + i;
       const int position = work.tile.first + at;
       const bool there = at < work.tile.count;
-      const float token = there ? a.x_scales[(long long)(GATHER ? a.pair_of[position] / a.topk : position) * a.x_scale_step] : 0.0f;
+      const float token = there ? a.x_scales[(long long)(GATHER ? routes.pair_of[position] / a.topk : position) * a.x_scale_step] : 0.0f;
 #pragma unroll
       for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
@@ -259,7 +227,7 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMo
 #endif
 
 // Rounds and transposes STAGED_TOKENS tokens of an instruction's rows to the staging buffer; `d`: the thread's accumulators of them.
-static __device__ __forceinline__ void stage_output(const float* d, const WgmmaMoeArguments& a, const Work& work, int first_token, unsigned to) {
+static __device__ __forceinline__ void stage_output(const float* d, const WgmmaMoeArguments& a, const Routes& routes, const Work& work, int first_token, unsigned to) {
   const int lane = (int)threadIdx.x % 32;
   const int warp = (int)(threadIdx.x % 128) / 32;
 #pragma unroll
@@ -271,7 +239,7 @@ static __device__ __forceinline__ void stage_output(const float* d, const WgmmaM
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int at = first_token + (j + i / 2) * 8 + lane % 4 * 2 + i % 2;
-        if (at < work.tile.count) factors[i] = a.weights[a.pair_of[work.tile.first + at]];
+        if (at < work.tile.count) factors[i] = a.weights[routes.pair_of[work.tile.first + at]];
       }
     }
 #endif
@@ -328,7 +296,7 @@ static __device__ __forceinline__ void store_staged(const WgmmaMoeArguments& a, 
   }
 }
 
-static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const SharedLayout& smem, int work_count) {
+static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const SharedLayout& smem, const Routes& routes, int work_count) {
   const int group = (int)threadIdx.x / 128;
   const unsigned staging = smem.staging + (unsigned)(group * STAGING_BYTES);
   PipelineState state = {0, 0};
@@ -350,7 +318,7 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
     mainloop(d, a, smem, work, state);
 #endif
 #if SCALES == 1
-    scale_rows(d, a, work);
+    scale_rows(d, a, routes, work);
 #endif
 #pragma unroll
     for (int r = 0; r < MMA_TILES; ++r) {
@@ -359,7 +327,7 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
       for (int first = 0; first < BLOCK_TOKENS; first += STAGED_TOKENS) {
         if (first >= work.tile.count) continue;
         warpgroup_sync(group);  // the buffer was read
-        stage_output(&d[r][first / 2], a, work, first, staging);
+        stage_output(&d[r][first / 2], a, routes, work, first, staging);
         warpgroup_sync(group);
         store_staged(a, work, first, column, staging);
       }
@@ -408,15 +376,21 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
 #else
   launch_dependents();
 #endif
-  const int work_count = __ldcg(a.tile_count) * a.column_tiles;
+#if SORT
+  __shared__ Sorted sorted;
+  const Routes routes = sort_pairs(a, sorted);
+#else
+  const Routes routes = {a.pair_of, a.tiles, a.tiles_of, __ldcg(a.tile_count)};
+#endif
+  const int work_count = routes.tile_count * a.column_tiles;
   if (threadIdx.x >= CONSUMER_THREADS) {
     REALLOCATE_REGISTERS(dec, PRODUCER_REGISTERS);
-    if (COPIES || threadIdx.x == CONSUMER_THREADS) produce(a, smem, work_count);
+    if (COPIES || threadIdx.x == CONSUMER_THREADS) produce(a, smem, routes, work_count);
   } else {
     REALLOCATE_REGISTERS(inc, CONSUMER_REGISTERS);
     // The hidden layer's scales are of the kernel before this one.
     if (STAGE == 2) grid_dependency_wait();
-    consume(a, smem, work_count);
+    consume(a, smem, routes, work_count);
   }
 #if CLUSTER > 1
   // No block exits while another may still write to its shared memory.

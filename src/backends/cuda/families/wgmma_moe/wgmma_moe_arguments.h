@@ -38,6 +38,11 @@ struct WgmmaMoeArguments {
   int k_units;
   int features;
   int w_scale_alignment;
+  // Of blocks that sort: what they sort, and for stage 1 where positions by pair go (−1: no expert).
+  int pairs;
+  int experts;
+  const int* ids;
+  int* position_of;
 };
 
 static_assert(GEMMTUNE_OFFSET(WgmmaMoeArguments, x) == 256 &&

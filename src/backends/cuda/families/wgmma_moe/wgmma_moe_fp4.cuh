@@ -97,7 +97,7 @@ static __device__ __forceinline__ unsigned spread(unsigned word, int j) {
 
 struct Factors {
   unsigned by[2];
-  unsigned more[2];  // where a scale of the warp group is above 2
+  unsigned more[2];  // where a scale of the warp is above 2
 };
 
 // 16 of k, step `step` of eight, of rows of which the thread has 16 bytes each.
@@ -112,27 +112,38 @@ static __device__ __forceinline__ void decode(unsigned (&to)[4], const uint4 (&r
   }
 }
 
-static __device__ __forceinline__ void start_product(float (&d)[BLOCK_TOKENS / 2], const unsigned (&fragment)[4], unsigned long long b) {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-  WGMMA_REGISTERS(d, fragment, b);
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+static __device__ __forceinline__ void multiply_add(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// True if a scale of the warp group's chunk may be above 2: its warps take one branch together.
+// Adds products of 128 of k. `raw`: the thread's 16 bytes of its rows; `b`: the tokens' two atoms.
+static __device__ __forceinline__ void multiply_unit(float (&d)[MMA_TILES][BLOCK_TOKENS / 2], const uint4 (&raw)[MMA_TILES][2], const Factors (&factors)[MMA_TILES],
+                                                     unsigned b, bool large) {
+  const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+  for (int word = 0; word < 4; ++word) {  // 32 of k
+    unsigned fragments[MMA_TILES][2][4];
+#pragma unroll
+    for (int i = 0; i < MMA_TILES * 2; ++i) decode(fragments[i / 2][i % 2], raw[i / 2], word * 2 + i % 2, factors[i / 2], large);
+#pragma unroll
+    for (int j = 0; j < BLOCK_TOKENS / 8; ++j) {
+      // Matrices of eight tokens and eight of k; in TMA's swizzle 16 bytes at c of row r are at c ^ (r % 8).
+      const unsigned from = b + (unsigned)(word / 2 * B_ATOM_BYTES + (j * 8 + lane % 8) * ATOM_BYTES + (((word % 2 * 4 + lane / 8) ^ lane % 8) * 16));
+      unsigned x[4];
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from));
+#pragma unroll
+      for (int i = 0; i < MMA_TILES * 2; ++i) multiply_add(&d[i % MMA_TILES][j * 4], fragments[i % MMA_TILES][i / MMA_TILES], x[i / MMA_TILES * 2], x[i / MMA_TILES * 2 + 1]);
+    }
+  }
+}
+
+// True if a scale of the warp's chunk may be above 2.
 static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk) {
   unsigned all = 0;
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i) all |= chunk[i / 2][i % 2];
-  unsigned some;
-  asm volatile(
-      "{\n"
-      ".reg .pred own, any;\n"
-      "setp.ne.u32 own, %1, 0;\n"
-      "barrier.cta.red.or.aligned.pred any, %2, 128, own;\n"
-      "selp.u32 %0, 1, 0, any;\n"
-      "}" : "=r"(some)
-      : "r"(all & 0x80808080u), "r"(1 + (int)threadIdx.x / 128)
-      : "memory");
-  return some != 0u;
+  return __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
 }
 #endif

@@ -13,8 +13,10 @@ namespace {
 constexpr std::int64_t max_moe_stages = 24;
 constexpr std::int64_t min_moe_stages = 3;
 constexpr std::int64_t instruction_rows = 64;
-constexpr std::int64_t fp4_block_k = 256;  // of an MXFP4 weight: 128 bytes
+constexpr std::int64_t default_sorted_pairs = 64;  // with more a kernel that sorts is about as fast
+constexpr std::int64_t fp4_block_k = 256;          // of an MXFP4 weight: 128 bytes
 constexpr std::int64_t kibibyte = 1024;
+constexpr std::int64_t sorted_bytes = 8 * kibibyte;  // of shared memory where blocks sort
 // Alignment of the pipeline, and for each stage two barriers and the work that it begins.
 constexpr std::int64_t moe_reserve = 1024 + max_moe_stages * (16 + 32);
 
@@ -48,6 +50,7 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     stage.warpgroups = std::clamp<std::int64_t>(config.number("wg", 1), 1, stage.rows / instruction_rows);
     stage.cluster = std::max<std::int64_t>(1, config.number("cm", 1));
     stage.fp4 = fp4;
+    stage.sorts = config.number("sort", 0) != 0;
     stage.k_atoms = fp4 ? fp4_block_k / 64 : k_atoms_of(config, problem.w_type);
     stage.blocks_per_multiprocessor = small ? 2 : 1;
     stage.interleaved = number == 1 && problem.moe.gated;
@@ -63,11 +66,12 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     stage.stage_bytes = ((fp4 ? 1 : stage.k_atoms) * stage.rows + stage.k_atoms * stage.tokens) * atom_bytes;
     const std::int64_t staged = stage.tokens % 32 == 0 ? 32 : 16;
     const std::int64_t staging = stage.warpgroups * staged * ((stage.interleaved ? 32 : 64) * 2 + 16);
-    // A stage has scales of its tokens where these change with k.
+    // A stage has scales of its tokens and of each 8 rows where these change with k.
     const bool block_scales = scales_by_block(problem);
-    const std::int64_t scales = block_scales ? stage.k_atoms * stage.tokens * 4 : 0;
+    const std::int64_t scales = block_scales ? stage.k_atoms * (stage.tokens + stage.rows / 8) * 4 : 0;
     const auto most = static_cast<std::int64_t>(limits.shared_bytes_per_block);
-    const std::int64_t budget = std::min(small ? 112 * kibibyte : most, most) - moe_reserve - staging;
+    const std::int64_t budget = std::min(small ? 112 * kibibyte : most, most) - moe_reserve - staging -
+                                (stage.sorts ? sorted_bytes : 0);
     stage.num_stages = std::clamp<std::int64_t>(budget / (stage.stage_bytes + scales), 0, max_moe_stages);
     stage.storage_bytes = round_up(stage.num_stages * (stage.stage_bytes + scales) + staging, 16);
     stage.shared_bytes = stage.storage_bytes + moe_reserve;
@@ -84,50 +88,60 @@ bool scales_by_block(const Problem& problem) {
 
 std::vector<Parameter> wgmma_moe_parameters(DataType element) {
   const bool fp4 = element == DataType::f4_e2m1;
-  return {Parameter{.key = "bm",
-                    .values = {"16", "32", "48", "64", "96", "128", "144", "192", "256"},
-                    .absent = "16",
-                    .meaning = "block_m: tokens of one expert in a tile"},
-          Parameter{.key = "bn",
-                    .values = {"64", "128", "256"},
-                    .absent = "128",
-                    .meaning = "block_n: rows of w1 in a tile, of a gated one half of them of the gate"},
-          Parameter{.key = "bo",
-                    .values = {"64", "128", "256"},
-                    .absent = "128",
-                    .meaning = "block_n of the second stage: columns of its output, rows of w2, in a tile"},
-          Parameter{.key = "wg",
-                    .values = {"1", "2"},
-                    .absent = "1",
-                    .meaning = "consumer warp groups, at most one for 64 rows of a tile"},
-          Parameter{.key = "cm",
-                    .values = {"1", "2"},
-                    .absent = "1",
-                    .meaning = "cluster_m: blocks of bm tokens each that share the weight by multicast"},
-          fp4 ? Parameter{.key = "bk",
-                          .values = {std::to_string(fp4_block_k)},
-                          .absent = std::to_string(fp4_block_k),
-                          .meaning = "block_k: elements of k in a stage"}
-              : block_k_parameter(element, {1, 2}),
-          Parameter{
-              .key = "smem",
-              .values = {"112", "226"},
-              .absent = "226",
-              .meaning = "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"}};
+  return {
+      Parameter{.key = "bm",
+                .values = {"16", "32", "48", "64", "96", "128", "144", "192", "256"},
+                .absent = "16",
+                .meaning = "block_m: tokens of one expert in a tile"},
+      Parameter{.key = "bn",
+                .values = {"64", "128", "256"},
+                .absent = "128",
+                .meaning = "block_n: rows of w1 in a tile, of a gated one half of them of the gate"},
+      Parameter{.key = "bo",
+                .values = {"64", "128", "256"},
+                .absent = "128",
+                .meaning = "block_n of the second stage: columns of its output, rows of w2, in a tile"},
+      Parameter{.key = "wg",
+                .values = fp4 ? std::vector<std::string>{"1", "2", "4"} : std::vector<std::string>{"1", "2"},
+                .absent = "1",
+                .meaning = "consumer warp groups, at most one for 64 rows of a tile"},
+      Parameter{.key = "cm",
+                .values = {"1", "2"},
+                .absent = "1",
+                .meaning = "cluster_m: blocks of bm tokens each that share the weight by multicast"},
+      fp4 ? Parameter{.key = "bk",
+                      .values = {std::to_string(fp4_block_k)},
+                      .absent = std::to_string(fp4_block_k),
+                      .meaning = "block_k: elements of k in a stage"}
+          : block_k_parameter(element, {1, 2}),
+      Parameter{
+          .key = "smem",
+          .values = {"112", "226"},
+          .absent = "226",
+          .meaning = "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"},
+      Parameter{.key = "sort",
+                .values = {"0", "1"},
+                .absent = "0",
+                .meaning = "1: each block sorts the pairs of token and expert: no kernel before the stages"}};
 }
 
 std::string refuse_wgmma_moe(const WgmmaMoeStage& stage) {
-  if (stage.cluster > 1 && stage.rows < 128) return "no cluster of tiles of 64 rows";
+  if (stage.cluster > 1 && (stage.rows < 128 || stage.sorts))
+    return "no cluster of tiles of 64 rows, or of blocks that sort";
   const std::int64_t held = stage.mma_tiles() * stage.tokens / 2;
   const std::int64_t partial = stage.promoted ? stage.tokens / 2 : 0;
   if (held > (stage.promoted ? 128 : stage.reallocates_registers() || stage.warpgroups == 1 ? 192 : 128))
     return "more accumulators than registers";
-  if (stage.blocks_per_multiprocessor == 2 && (stage.warpgroups > 1 || held + partial > 64))
+  const bool two_blocks = stage.blocks_per_multiprocessor == 2;
+  if (two_blocks && !stage.fp4 && (stage.warpgroups > 1 || held + partial > 64))
     return "two blocks of a multiprocessor have too few registers";
   if (stage.fp4 && stage.cluster > 1) return "no cluster of an MXFP4 weight";
-  if (stage.fp4 && held > 96) return "more accumulators than registers";
-  if (stage.fp4 && stage.blocks_per_multiprocessor == 2 && held > 32)
+  if (stage.fp4 && two_blocks && (stage.warpgroups > 2 || held * stage.warpgroups > 16))
     return "two blocks of a multiprocessor have too few registers";
+  if (stage.fp4 && held > (stage.warpgroups == 4   ? 16
+                           : stage.warpgroups == 2 ? (stage.mma_tiles() == 2 ? 48 : 32)
+                                                   : 96))
+    return "more accumulators than registers";
   if (stage.promoted && stage.tokens > 128) return "more partial sums than registers";
   if (stage.num_stages < min_moe_stages) return "fewer than 3 stages fit into shared memory";
   return {};
@@ -142,7 +156,8 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
   constexpr double latency = 1.1;  // microseconds until a released stage is full again
   const double processors = limits.multiprocessors;
   const double pairs = as_real(routed_pairs(problem));
-  double total = 7.5 + pairs / 12e3;  // sort, sum and launches
+  // The sum and launches; the sort by a kernel, or in both stages.
+  double total = 5 + (stages[0].sorts ? 0.5 + 0.03 * pairs : 5 + pairs / 12e3);
   for (const WgmmaMoeStage& stage : stages) {
     const gpu::ExpectedTiles work = gpu::expected_moe_tiles(problem, stage.sorted_tokens());
     const auto cluster = as_real(stage.cluster);
@@ -159,9 +174,9 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
     if (stage.promoted)
       cycles = std::max(cycles, row_groups * 1.5 * tokens) +
                row_groups * (stage.warpgroups == 2 ? 0.5 : 1) * (1.2 * tokens + 60);
-    // A scheduler decodes 16 rows and 16 of k in some 24 cycles; a warp group alone waits for itself.
+    // A scheduler decodes 16 rows and 16 of k in some 28 cycles, and multiplies them by 8 tokens in 8; a warp alone waits for itself.
     if (stage.fp4)
-      cycles = row_groups * 4 * std::max(instruction, as_real(stage.warpgroups) * blocks > 1 ? 26.0 : 40.0);
+      cycles = row_groups * 4 * std::max(tokens, as_real(stage.warpgroups) * blocks > 1 ? 30.0 : 55.0);
     const double products = as_real(stage.k_atoms) * cycles * blocks / clock;
     const double fetched =
         as_real(atom_bytes) *
@@ -198,6 +213,7 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
                          ? fp4_block_k
                          : block_k_of(problem.w_type, tokens <= 32 && std::max(rows, rows2) <= 128 ? 2 : 1));
           config.set("smem", shared);
+          config.set("sort", std::int64_t{routed_pairs(problem) <= default_sorted_pairs ? 1 : 0});
           const auto stages = wgmma_moe_stages(problem, config, limits);
           if (!refuse_wgmma_moe(stages[0]).empty() || !refuse_wgmma_moe(stages[1]).empty()) continue;
           const double time = predicted_wgmma_moe(problem, stages, limits);

@@ -24,6 +24,7 @@ struct WgmmaMoeStage {
   bool interleaved = false;  // rows of gate and up alternate, 8 of each
   bool promoted = false;     // fp8
   bool fp4 = false;          // an MXFP4 weight
+  bool sorts = false;        // each block sorts all pairs
   std::int64_t weight_row_bytes = 0;
   std::int64_t k_bytes = 0;  // of a token's row; with fp4 k is a multiple of 128
   std::int64_t k_tiles = 0;
@@ -61,6 +62,9 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
                                               const HopperLimits& limits);
 std::vector<Parameter> wgmma_moe_parameters(DataType element);
 Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits);
+
+/// Pairs that a block can sort.
+inline constexpr std::int64_t max_sorted_pairs = 256;
 
 /// Empty, or why the stage cannot be built.
 std::string refuse_wgmma_moe(const WgmmaMoeStage& stage);

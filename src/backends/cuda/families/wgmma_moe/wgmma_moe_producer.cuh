@@ -8,7 +8,7 @@
 // The host defines: STAGE (1, 2), BLOCK_ROWS (of A: 64, 128, 256), BLOCK_TOKENS (of B), CONSUMER_WARPGROUPS (1, 2), K_ATOMS (block_k in units of 128 bytes), BLOCKS
 // (of a multiprocessor), CLUSTER (1; 2: blocks of a cluster compute neighbouring halves of a tile's tokens with the same rows of the weight, of which each loads a
 // half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens
-// and 128 x 128 of the weight), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), WGMMA, WGMMA_FIRST and FENCE_ACCUMULATORS (wgmma.cu) for
+// and 128 x 128 of the weight), SORT (1: each block sorts the pairs itself; at most 256), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), WGMMA, WGMMA_FIRST and FENCE_ACCUMULATORS (wgmma.cu) for
 // BLOCK_TOKENS.
 using gemmtune::cuda::WgmmaMoeArguments;
 using gemmtune::gpu::MoeTile;
@@ -21,7 +21,8 @@ using gemmtune::gpu::MoeTile;
 #define A_BYTES (A_ATOMS * A_ATOM_BYTES)
 #define B_ATOM_BYTES (BLOCK_TOKENS * ATOM_BYTES)
 #define SHARE_ROWS (BLOCK_ROWS / CLUSTER)  // of A that a block loads
-#define SCALE_BYTES (SCALES == 2 ? BLOCK_TOKENS * 4 : 0)  // of a k atom
+#define SCALE_ROWS (BLOCK_ROWS / 8)  // groups of rows of A that share a scale of blocks
+#define SCALE_BYTES (SCALES == 2 ? (BLOCK_TOKENS + SCALE_ROWS) * 4 : 0)  // of a k atom
 #define STAGE_BYTES (A_BYTES + K_ATOMS * B_ATOM_BYTES)
 #define LOADED_BYTES (A_BYTES + (GATHER ? 0 : K_ATOMS * B_ATOM_BYTES))  // by TMA into a stage
 #define CONSUMER_THREADS (128 * CONSUMER_WARPGROUPS)
@@ -36,12 +37,13 @@ using gemmtune::gpu::MoeTile;
 #define STAGING_BYTES (STAGED_TOKENS * STAGING_PITCH)
 #define SCALE_COPIES ((BLOCK_TOKENS + 127) / 128)  // of a thread of the producer, each k atom
 #define ROWS_PER_THREAD (BLOCK_TOKENS / 16)  // that a producer thread gathers, 16 bytes of each
+#define READS_AHEAD !(SCALES == 2 && BLOCK_TOKENS > 96)  // the producer knows its next tile; without registers for it it waits
 
 // Addresses in shared memory.
 struct SharedLayout {
   unsigned pipeline;
   unsigned staging;  // a buffer for each consumer warp group
-  unsigned scales;   // of tokens: num_stages x K_ATOMS x BLOCK_TOKENS floats
+  unsigned scales;   // num_stages x K_ATOMS x SCALE_BYTES: a float of each token, then of each 8 rows of A
   unsigned work;     // the Work of each stage that begins a tile
   unsigned full_barriers;
   unsigned empty_barriers;
@@ -62,26 +64,84 @@ struct Work {
 #endif
 };
 
+// Pairs by position, and the tiles: of the kernel that sorted them in device memory, or with SORT in shared memory.
+struct Routes {
+  const int* pair_of;
+  const MoeTile* tiles;
+  const int* tiles_of;  // by expert; with SORT by tile
+  int tile_count;
+};
+
+#if SORT
+#define MAX_SORTED 256  // pairs; a thread each
+
+struct Sorted {
+  int ids[MAX_SORTED];
+  int pair_of[MAX_SORTED];
+  MoeTile tiles[MAX_SORTED];
+  int tiles_of[MAX_SORTED];
+  unsigned char begins_tile[MAX_SORTED];
+};
+
+// A pair's position is the number of pairs before it: of experts of smaller number, or of its own expert and smaller number. Stage 1's first block stores the
+// positions for the sum over a token's experts.
+static __device__ __forceinline__ Routes sort_pairs(const WgmmaMoeArguments& a, Sorted& sorted) {
+  const int pair = (int)threadIdx.x;
+  const int id = pair < a.pairs ? __ldcg(a.ids + pair) : -1;
+  const bool there = id >= 0 && id < a.experts;
+  if (pair < MAX_SORTED) sorted.ids[pair] = there ? id : 0x7fffffff;
+  __syncthreads();
+  int position = 0;
+  int index = 0;
+  int count = 0;
+  if (there) {
+    for (int i = 0; i < a.pairs; ++i) {
+      const int other = sorted.ids[i];
+      const bool same = other == id;
+      position += other < id || (same && i < pair);
+      index += same && i < pair;
+      count += same;
+    }
+    sorted.pair_of[position] = pair;
+  }
+  if (STAGE == 1 && blockIdx.x == 0 && pair < a.pairs) a.position_of[pair] = there ? position : -1;
+  const bool begins = there && index % BLOCK_TOKENS == 0;
+  if (pair < MAX_SORTED) sorted.begins_tile[pair] = begins;
+  const int tiles = __syncthreads_count(begins);
+  if (begins) {
+    int number = 0;
+    for (int i = 0; i < a.pairs; ++i) {
+      const int other = sorted.ids[i];
+      number += sorted.begins_tile[i] && (other < id || (other == id && i < pair));
+    }
+    sorted.tiles[number] = {id, position, count - index < BLOCK_TOKENS ? count - index : BLOCK_TOKENS, index / BLOCK_TOKENS};
+    sorted.tiles_of[number] = (count + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+  }
+  __syncthreads();
+  return {sorted.pair_of, sorted.tiles, sorted.tiles_of, tiles};
+}
+#endif
+
 // EARLY: before the grid dependency, when L1 may hold what was there before the sort.
 template <bool EARLY>
 static __device__ __forceinline__ MoeTile load_tile(const MoeTile* from) {
-  if (!EARLY) return *from;
+  if (SORT || !EARLY) return *from;
   const int4 bits = __ldcg((const int4*)from);
   return {bits.x, bits.y, bits.z, bits.w};
 }
 
 // Neighbouring blocks compute all tokens of an expert with the same rows of the weight, then with the next ones.
 template <bool EARLY>
-static __device__ __forceinline__ Work work_at(const WgmmaMoeArguments& a, int index) {
+static __device__ __forceinline__ Work work_at(const WgmmaMoeArguments& a, const Routes& routes, int index) {
   const int any = index / a.column_tiles;
-  const MoeTile one = load_tile<EARLY>(a.tiles + any);
-  const int* at = a.tiles_of + one.expert;
-  const int tiles = EARLY ? __ldcg(at) : *at;
+  const MoeTile one = load_tile<EARLY>(routes.tiles + any);
+  const int* at = routes.tiles_of + (SORT ? any : one.expert);
+  const int tiles = EARLY && !SORT ? __ldcg(at) : *at;
   const int first = any - one.index;
   const int local = index - first * a.column_tiles;
   const int across = local / tiles;
   Work work;
-  work.tile = load_tile<EARLY>(a.tiles + first + local - across * tiles);
+  work.tile = load_tile<EARLY>(routes.tiles + first + local - across * tiles);
   work.column = across * TILE_COLUMNS;
   work.row = across * BLOCK_ROWS;
 #if CLUSTER > 1
@@ -182,16 +242,16 @@ static __device__ __forceinline__ void arrive_after_copies(unsigned barrier) {
 }
 
 // Stage 2 starts while the kernel before it still computes the hidden layer: its weights are loaded into all stages, then it waits.
-static __device__ __forceinline__ int load_early(const WgmmaMoeArguments& a, const SharedLayout& smem, int work_count) {
+static __device__ __forceinline__ int load_early(const WgmmaMoeArguments& a, const SharedLayout& smem, const Routes& routes, int work_count) {
   int early = 0;
 #pragma unroll 1
   for (int index = first_work(); index < work_count; index += work_stride()) {
 #if FP4
-    Work work = work_at<true>(a, index);
+    Work work = work_at<true>(a, routes, index);
     const bool more = index + work_stride() < work_count;
-    set_next(work, more ? work_at<true>(a, index + work_stride()) : work, more);
+    set_next(work, more ? work_at<true>(a, routes, index + work_stride()) : work, more);
 #else
-    const Work work = work_at<true>(a, index);
+    const Work work = work_at<true>(a, routes, index);
 #endif
 #pragma unroll 1
     for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
@@ -208,21 +268,27 @@ static __device__ __forceinline__ int load_early(const WgmmaMoeArguments& a, con
   return early;
 }
 
-static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const SharedLayout& smem, int work_count) {
+static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const SharedLayout& smem, const Routes& routes, int work_count) {
   const int thread = (int)threadIdx.x - CONSUMER_THREADS;
   int stage = 0;
   unsigned phase = 1;
   int early = 0;  // stages that have their weight
 #if STAGE == 2
-  if (thread == 0) early = load_early(a, smem, work_count);
+  if (thread == 0) early = load_early(a, smem, routes, work_count);
   grid_dependency_wait();
 #endif
+#if READS_AHEAD
   Work next = {};
-  if (first_work() < work_count) next = work_at<false>(a, first_work());
+  if (first_work() < work_count) next = work_at<false>(a, routes, first_work());
+#endif
 #pragma unroll 1
   for (int index = first_work(); index < work_count; index += work_stride()) {
+#if READS_AHEAD
     Work work = next;
-    if (index + work_stride() < work_count) next = work_at<false>(a, index + work_stride());
+    if (index + work_stride() < work_count) next = work_at<false>(a, routes, index + work_stride());
+#else
+    const Work work = work_at<false>(a, routes, index);
+#endif
 #if FP4
     set_next(work, next, index + work_stride() < work_count);
 #endif
@@ -231,16 +297,16 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
 #pragma unroll
     for (int i = 0; i < ROWS_PER_THREAD; ++i) {
       const int at = thread / 8 + i * 16;
-      tokens[i] = at < work.tile.count ? a.pair_of[work.tile.first + at] / a.topk : 0;
+      tokens[i] = at < work.tile.count ? routes.pair_of[work.tile.first + at] / a.topk : 0;
     }
 #endif
 #if SCALES == 2
-    const float* scales[SCALE_COPIES];
+    int scale_rows[SCALE_COPIES];
 #pragma unroll
     for (int i = 0; i < SCALE_COPIES; ++i) {
       const int own = thread + i * 128;
       const int at = work.tile.first + own;
-      scales[i] = a.x_scales + (long long)(own >= work.tile.count ? 0 : GATHER ? a.pair_of[at] / a.topk : at) * a.x_scale_step;
+      scale_rows[i] = own >= work.tile.count ? 0 : GATHER ? routes.pair_of[at] / a.topk : at;
     }
 #endif
 #pragma unroll 1
@@ -278,8 +344,17 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
 #pragma unroll
         for (int r = 0; r < SCALE_COPIES; ++r) {
           if (thread + r * 128 < BLOCK_TOKENS)
-            copy_float(smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES + (thread + r * 128) * 4), scales[r] + k_atom * a.x_scale_k_step,
+            copy_float(smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES + (thread + r * 128) * 4), a.x_scales + (long long)scale_rows[r] * a.x_scale_step + k_atom * a.x_scale_k_step,
                        thread + r * 128 < work.tile.count && k_atom * ATOM_BYTES < a.k_bytes);
+        }
+        if (thread < SCALE_ROWS) {
+          // Computed here: the producer of wide tiles has no register left. Rows past the last one have its scales: their products are not stored.
+          int row = INTERLEAVED ? work.column + thread / 2 * 8 : work.row + thread * 8;
+          if (row >= a.columns) row = a.columns - 1;
+          if (INTERLEAVED) row += thread % 2 * a.columns;
+          const bool there = k_atom < a.w_scale_columns;
+          copy_float(smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES + (BLOCK_TOKENS + thread) * 4),
+                     a.w_scales + work.tile.expert * a.w_scale_matrix + row / 128 * a.w_scale_columns + (there ? k_atom : 0), there);
         }
 #endif
       }
