@@ -64,7 +64,10 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     stage.weight_rows = features * (stage.interleaved ? 2 : 1);
     stage.column_tiles = ceil_div(stage.columns * (stage.interleaved ? 2 : 1), stage.rows);
     stage.stage_bytes = ((fp4 ? 1 : stage.k_atoms) * stage.rows + stage.k_atoms * stage.tokens) * atom_bytes;
-    const std::int64_t staged = stage.tokens % 32 == 0 ? 32 : 16;
+    const std::int64_t staged = stage.promoted           ? (stage.tokens % 32 == 0 ? 32 : 16)
+                                : stage.tokens % 64 == 0 ? 64
+                                : stage.tokens % 48 == 0 ? 48
+                                                         : stage.tokens;
     const std::int64_t staging = stage.warpgroups * staged * ((stage.interleaved ? 32 : 64) * 2 + 16);
     // A stage has scales of its tokens and of each 8 rows where these change with k.
     const bool block_scales = scales_by_block(problem);

@@ -32,7 +32,12 @@ using gemmtune::gpu::MoeTile;
 #define TILE_COLUMNS (INTERLEAVED ? BLOCK_ROWS / 2 : BLOCK_ROWS)  // of `to`
 #define MMA_COLUMNS (INTERLEAVED ? 32 : 64)                      // of one instruction's rows
 #define COPIES (GATHER || SCALES == 2)                           // the producer's threads copy too
+// At once in the epilogue.
+#if PROMOTE
 #define STAGED_TOKENS (BLOCK_TOKENS % 32 == 0 ? 32 : 16)
+#else
+#define STAGED_TOKENS (BLOCK_TOKENS % 64 == 0 ? 64 : BLOCK_TOKENS % 48 == 0 ? 48 : BLOCK_TOKENS)
+#endif
 #define STAGING_PITCH (MMA_COLUMNS * 2 + 16)
 #define STAGING_BYTES (STAGED_TOKENS * STAGING_PITCH)
 #define SCALE_COPIES ((BLOCK_TOKENS + 127) / 128)  // of a thread of the producer, each k atom
