@@ -84,7 +84,8 @@ std::vector<Config> tiles(const Space& space) {
   std::map<std::string, Config> found;
   for (const Config& config : space.enumerate()) {
     std::string shape;
-    for (const char* key : {"wg", "bm", "bn", "mma", "bk"}) shape += std::string(config.word(key)) + " ";
+    for (const char* key : {"wg", "bm", "bn", "mma", "bk", "tma"})
+      shape += std::string(config.word(key)) + " ";
     found.try_emplace(shape, config);
   }
   std::vector<Config> configs;
@@ -309,7 +310,6 @@ TEST(GpuCompile, Mxfp4ForHopper) {
   const cuda::CudaDriver no_driver{cuda::api::Driver{}};
   const auto family = cuda::make_mxfp4_family(runtime, no_driver);
   expect_compiles(*family, runtime, packed(of_fp4(Operation::a16w4, 1, 8192, 8192)));
-  expect_compiles(*family, runtime, of_fp4(Operation::a16w4, 16, 5760, 2880, true));
   expect_compiles(*family, runtime, of_fp4(Operation::a16w4, 512, 5760, 2880));
   expect_compiles(*family, runtime, packed(of_fp4(Operation::a16w4, 1024, 5760, 2880)));
   EXPECT_THAT(family->accepts(dense(1, 64, 64)).message(),
