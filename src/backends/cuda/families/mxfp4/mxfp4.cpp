@@ -19,6 +19,9 @@ namespace gemmtune::cuda {
 // Texts of the files beside this one.
 std::string_view mxfp4_activations_arguments_text();
 std::string_view mxfp4_activations_text();
+std::string_view mxfp4_producer_text();
+std::string_view mxfp4_decode_text();
+std::string_view mxfp4_epilogue_text();
 
 namespace {
 
@@ -267,7 +270,8 @@ class Mxfp4Family final : public gpu::CompiledFamily {
       : runtime_(runtime),
         driver_(driver),
         source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
-                                  mxfp4_arguments_text(), hopper_text(), mxfp4_text()})) {}
+                                  mxfp4_arguments_text(), hopper_text(), mxfp4_producer_text(),
+                                  mxfp4_decode_text(), mxfp4_epilogue_text(), mxfp4_text()})) {}
 
   std::string_view name() const override { return "mxfp4"; }
   std::string identity() const override {
@@ -508,9 +512,12 @@ double Mxfp4Family::predicted_microseconds(const Problem& problem, const Config&
   const double memory = (real(bytes(problem)) + real(weight_bytes(problem)) / 16) / from_memory;
   const double l2 = real(launch.blocks() * k_tiles * launch.stage_bytes) / from_l2;
   const double loaded = std::max(memory, l2);
-  const double stored = 1.2 + 4.8 * real(launch.block_m * launch.block_n * resident) * waves / 20e3;
+  const double drained = launch.tma_store ? 4.0 : 4.8;
+  const double stored = 1.2 + drained * real(launch.block_m * launch.block_n * resident) * waves / 20e3;
   return 2.3 + 0.5 * (waves - 1) + std::max(looped, loaded) + 0.28 * std::min(looped, loaded) + stored +
-         (launch.split_k > 1 ? 0.4 : 0);
+         (launch.split_k == 1 ? 0
+          : launch.sends()    ? 0.3
+                              : 1.5);
 }
 
 }  // namespace

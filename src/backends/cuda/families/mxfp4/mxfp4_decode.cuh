@@ -1,0 +1,228 @@
+// An MXFP4 weight as bf16, exactly: its scales, and its elements from shared memory to the registers of the tensor core's first operand. Follows
+// mxfp4_producer.cuh.
+
+// Four lanes share their rows: lane l of them holds the scales of 128 of k, the l-th of a chunk of 512; words are exchanged by shuffles.
+struct ScaleRows {
+  const unsigned char* from[TILES][2];  // of rows warp * 16 + lane / 4 and that plus 8 of each tile; past the last row: of the last one
+};
+typedef unsigned ScaleWords[TILES][2];
+
+static __device__ __forceinline__ ScaleRows scale_rows(const Mxfp4Arguments& a, int row) {
+  ScaleRows rows;
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i) {
+    int at = row + i / 2 * 64 + i % 2 * 8;
+    if (at >= a.n) at = a.n - 1;
+    rows.from[i / 2][i % 2] = a.scales + (long long)at * a.scale_columns;
+  }
+  return rows;
+}
+
+static __device__ __forceinline__ unsigned load_word(const unsigned char* from) {
+  unsigned word;
+  asm volatile("ld.global.nc.L2::128B.b32 %0, [%1];" : "=r"(word) : "l"(from));
+  return word;
+}
+static __device__ __forceinline__ unsigned load_half_word(const unsigned char* from) {
+  unsigned half;
+  asm volatile("{\n.reg .b16 half;\nld.global.nc.L2::128B.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}" : "=r"(half) : "l"(from));
+  return half;
+}
+static __device__ __forceinline__ unsigned load_byte(const unsigned char* from) {
+  unsigned byte;
+  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(byte) : "l"(from));
+  return byte;
+}
+
+// The lane's words of the chunk that begins at scale `column`.
+static __device__ __forceinline__ void load_scales(ScaleWords& words, const ScaleRows& rows, const Mxfp4Arguments& a, int column) {
+  column += (int)threadIdx.x % 4 * 4;
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i) {
+    const unsigned char* const from = rows.from[i / 2][i % 2] + column;
+    unsigned word = 0;
+    if (a.scale_alignment == 4) {
+      if (column < a.scale_columns) word = load_word(from);
+    } else if (a.scale_alignment == 2) {
+      if (column < a.scale_columns) word = load_half_word(from);
+      if (column + 2 < a.scale_columns) word |= load_half_word(from + 2) << 16;
+    } else {
+#pragma unroll
+      for (int byte = 0; byte < 4; ++byte)
+        if (column + byte < a.scale_columns) word |= load_byte(from + byte) << (8 * byte);
+    }
+    words[i / 2][i % 2] = word;
+  }
+}
+
+// Prefetches the block's scales into L2: 512 of k ahead they would come late from memory. This is no read, so that the previous kernel may still run.
+// Neighbouring threads have neighbouring sectors of a row, which then leave memory together.
+static __device__ __forceinline__ void prefetch_scales(const Mxfp4Arguments& a, const BlockWork& work) {
+  const int first = work.begin * K_ATOMS * 2;
+  const int end = work.end * K_ATOMS * 2 < a.scale_columns ? work.end * K_ATOMS * 2 : a.scale_columns;
+  const unsigned sectors = (unsigned)(end - first + 31) / 32 + 1;
+#pragma unroll 1
+  for (unsigned i = threadIdx.x; i < BLOCK_M * sectors; i += CONSUMER_THREADS) {
+    const int row = work.n + (int)(i / sectors);
+    const int column = first + (int)(i % sectors) * 32;
+    if (row < a.n)
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(a.scales + (long long)row * a.scale_columns + (column < end ? column : end - 1)) : "memory");
+  }
+}
+
+static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
+  unsigned product;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  return product;
+}
+// The three bits of a magnitude, in place of the lowest two of the exponent and the highest of the mantissa, are the element times 2^-126. The factor
+// 2^(e - 1) makes it the element times its scale 2^(e - 127). Above e = 128 the factor is 2^127, and what is missing is large_factor().
+static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return e * 0x00800080u + 0x3f003f00u; }
+static __device__ __forceinline__ unsigned large_factor(unsigned e) { return e == 255u ? 0x7fc07fc0u : ((e > 128u ? e : 128u) - 1u) * 0x00800080u; }
+static __device__ __forceinline__ unsigned byte_of(unsigned word, int i) { return __byte_perm(word, 0u, 0x4440u + (unsigned)i); }
+
+#define MAGNITUDES 0x01c001c0u
+#define SIGNS 0x80008000u
+
+// The four registers of 16 of k (rows r, r + 8, r, r + 8; k from 0, 0, 8, 8 on), times 2^-126.
+#if PACKED
+static __device__ __forceinline__ void spread(unsigned (&to)[4], unsigned word) {
+  to[0] = word & (SIGNS | MAGNITUDES);
+  to[1] = (word << 3) & (SIGNS | MAGNITUDES);
+  to[2] = ((word << 6) & MAGNITUDES) | ((word << 1) & SIGNS);
+  to[3] = ((word >> 3) & MAGNITUDES) | ((word << 2) & SIGNS);
+}
+#else
+// Byte i of `bytes`: an element in each half.
+static __device__ __forceinline__ unsigned spread_byte(unsigned bytes, int i) {
+  const unsigned high = __byte_perm(bytes << 4, bytes, (unsigned)(i * 0x0011 + (4 + i) * 0x1100));  // in the upper four bits of each half
+  return (high & SIGNS) | ((high >> 6) & MAGNITUDES);
+}
+// The lane's byte of each word of 16 bytes: pairs of k from 0, 8, 16 and 24 on.
+static __device__ __forceinline__ unsigned own_bytes(const uint4& row, unsigned select) {
+  return __byte_perm(__byte_perm(row.x, row.y, select), __byte_perm(row.z, row.w, select), 0x5410u);
+}
+#endif
+
+static __device__ __forceinline__ uint4 load_shared(unsigned from) {
+  uint4 value;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "r"(from));
+  return value;
+}
+
+// The factors of 32 of k for the thread's two rows of a tile; `more` where a scale of the warp is above 2.
+struct Factors {
+  unsigned by[2];
+  unsigned more[2];
+};
+// Block `block` of four of 128 of k.
+static __device__ __forceinline__ Factors factors_of(const unsigned (&words)[2], int block, bool large) {
+  Factors factors;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    unsigned e = byte_of(words[i], block);
+    factors.more[i] = 0;
+    if (large) {
+      factors.more[i] = large_factor(e);
+      e = e < 128u ? e : 128u;
+    }
+    factors.by[i] = scale_factor(e);
+  }
+  return factors;
+}
+static __device__ __forceinline__ void scale(unsigned (&fragment)[4], const Factors& factors, bool large) {
+  if (large) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) fragment[i] = multiply(fragment[i], factors.more[i % 2]);
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) fragment[i] = multiply(fragment[i], factors.by[i % 2]);
+}
+
+// Where a thread's part of the weight lies in a stage.
+struct OwnWeight {
+  unsigned at;
+#if !PACKED
+  unsigned select;
+#endif
+};
+static __device__ __forceinline__ OwnWeight own_weight() {
+  const int lane = threadIdx.x % 32;
+  const int group = threadIdx.x / 128;
+  OwnWeight own;
+#if PACKED
+  own.at = (unsigned)(group * TILES * K_ATOMS * FRAGMENT_BYTES + (int)threadIdx.x % 128 * 16);
+#else
+  own.at = (unsigned)((group * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + lane / 4) * 128);
+  own.select = (unsigned)(lane % 4 * 0x11 + 0x40);
+#endif
+  return own;
+}
+
+// The thread's part of 128 of k: packed as it lies in a stage, 64 of k each; plain, its bytes of each 32 of k of rows r and r + 8.
+#if PACKED
+struct RawWeight {
+  uint4 of[TILES][2];
+};
+#else
+struct RawWeight {
+  unsigned of[TILES][4][2];
+};
+#endif
+
+// Loads half `half` of a stage at `w`.
+static __device__ __forceinline__ void load_half(RawWeight& raw, const OwnWeight& own, unsigned w, int half) {
+#if PACKED
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i) raw.of[i / 2][i % 2] = load_shared(w + own.at + (unsigned)((i / 2 * K_ATOMS + half * 2 + i % 2) * FRAGMENT_BYTES));
+#else
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int r = 0; r < TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
+      raw.of[r][i / 2][i % 2] =
+          own_bytes(load_shared(w + own.at + (unsigned)(r * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + i / 2) ^ (lane / 4)) * 16))), own.select);
+  }
+#endif
+}
+
+// The fragment of tile `r` at step `step` of two of block `block` of four, times its scales.
+static __device__ __forceinline__ void decode(unsigned (&to)[4], const RawWeight& raw, int r, int block, int step, const Factors& factors, bool large) {
+#if PACKED
+  const uint4& words = raw.of[r][block / 2];
+  spread(to, block % 2 == 0 ? (step == 0 ? words.x : words.y) : (step == 0 ? words.z : words.w));
+#else
+#pragma unroll
+  for (int i = 0; i < 4; ++i) to[i] = spread_byte(raw.of[r][block][i % 2], step * 2 + i / 2);
+#endif
+  scale(to, factors, large);
+}
+
+// The scales of 128 of k: the words of lane `unit` of four.
+static __device__ __forceinline__ void exchange_scales(ScaleWords& words, const ScaleWords& chunk, int unit) {
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i) words[i / 2][i % 2] = __shfl_sync(0xffffffffu, chunk[i / 2][i % 2], ((int)threadIdx.x & 28) + unit, 32);
+}
+
+// True if a scale of the chunk may be above 2: of the warp, or of the warp group, whose warps then take one branch together.
+static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk) {
+  unsigned all = 0;
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i) all |= chunk[i / 2][i % 2];
+#if MMA
+  return __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
+#else
+  unsigned some;
+  asm volatile(
+      "{\n"
+      ".reg .pred own, any;\n"
+      "setp.ne.u32 own, %1, 0;\n"
+      "barrier.cta.red.or.aligned.pred any, %2, 128, own;\n"
+      "selp.u32 %0, 1, 0, any;\n"
+      "}" : "=r"(some)
+      : "r"(all & 0x80808080u), "r"(2 + (int)threadIdx.x / 128)
+      : "memory");
+  return some != 0u;
+#endif
+}

@@ -1,0 +1,245 @@
+// How a tile's sums become rows of y: alone, or with those of the other blocks of a cluster. Follows mxfp4_decode.cuh.
+
+static __device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 1, %0;" ::"n"(CONSUMER_THREADS) : "memory"); }
+static __device__ __forceinline__ void sync_warpgroup(int group) { asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory"); }
+static __device__ __forceinline__ void cluster_release() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+
+// Block `block` of the cluster reduces the units from here on.
+static __device__ __forceinline__ int first_unit(const Mxfp4Arguments& a, int block) { return (block * UNITS + a.split_k - 1) / a.split_k; }
+
+static __device__ __forceinline__ void store_partials(const Accumulators& d, const SharedLayout& smem) {
+  const int lane = threadIdx.x % 32;
+  const int row = (int)threadIdx.x / 128 * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
+#if ROWS_PER_Y == 2
+  const unsigned to = smem.pipeline + 4u * (unsigned)(lane % 4 * PITCH + row);
+#pragma unroll
+  for (int r = 0; r < TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i += 2)
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4u * (unsigned)(i / 4 * 4 * PITCH + r * 64 + i % 4 / 2 * 8)), "f"(d[r][i] + d[r][i + 1]) : "memory");
+  }
+#else
+  const unsigned to = smem.pipeline + 4u * (unsigned)(lane % 4 * 2 * PITCH + row);
+#pragma unroll
+  for (int r = 0; r < TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; ++i)
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4u * (unsigned)((i / 4 * 8 + i % 2) * PITCH + r * 64 + i % 4 / 2 * 8)), "f"(d[r][i]) : "memory");
+  }
+#endif
+}
+
+#if ROW_SCALES
+// Volatile, because the compiler would load those of all rows first. Rows past the last one are not stored.
+static __device__ __forceinline__ float x_scale_at(const Mxfp4Arguments& a, int m) {
+  const unsigned row = (unsigned)(m < a.m ? m : 0);
+  float scale;
+  asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(scale) : "l"(a.x_scales + row * (unsigned)a.x_scale_step));
+  return scale;
+}
+#endif
+
+// Stores four elements of a row of y.
+static __device__ __forceinline__ void store_unit(const Mxfp4Arguments& a, const BlockWork& work, int unit, float (&sums)[4]) {
+  const int m = work.m / ROWS_PER_Y + unit / (BLOCK_M / 4);
+  const int n = work.n + unit % (BLOCK_M / 4) * 4;
+  if (m >= a.m || n >= a.n) return;
+#if ROW_SCALES
+  const float x_scale = x_scale_at(a, m);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sums[i] *= x_scale;
+#endif
+  if (a.bias) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (n + i < a.n) sums[i] += read_output(a.bias[n + i]);
+  }
+  output* const y = a.y + m * a.ldy + n;
+  if (a.ldy % 4 == 0 && (unsigned long long)a.y % 8 == 0 && n + 4 <= a.n) {
+    *(uint2*)y = make_uint2(round_pair(sums[0], sums[1]), round_pair(sums[2], sums[3]));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (n + i < a.n) y[i] = round_output(sums[i]);
+  }
+}
+
+static __device__ __forceinline__ unsigned unit_at(const SharedLayout& smem, int unit) {
+  return smem.pipeline + 4u * (unsigned)(unit / (BLOCK_M / 4) * PITCH + unit % (BLOCK_M / 4) * 4);
+}
+
+#if PERSISTENT
+// Stores the tile without sums of other blocks: each warp group transposes its rows of the weight, 32 or 16 rows of y at a time, in rows of 128 bytes that
+// are swizzled like TMA's.
+#define STAGED_ROWS (BLOCK_N % 32 == 0 ? 32 : 16)
+#if TMA_STORE
+// Waits until at most `pending` of this thread's groups of stores still read shared memory.
+#define TMA_STORE_WAIT(pending) asm volatile("cp.async.bulk.wait_group.read " #pending ";" ::: "memory")
+static __device__ __forceinline__ void tma_store(const TensorMap* map, unsigned from, int n, int m) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(n), "r"(m), "r"(from) : "memory");
+}
+#endif
+static __device__ __forceinline__ void store_staged(const Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
+  const int thread = threadIdx.x % 128;
+  const int lane = threadIdx.x % 32;
+  const int warp = thread / 32;
+  const int group = threadIdx.x / 128;
+  const unsigned buffers = smem.exchange + (unsigned)(group * (TMA_STORE + 1) * 32 * 128);
+  const bool aligned = a.ldy % 8 == 0 && (unsigned long long)a.y % 16 == 0;
+#pragma unroll
+  for (int r = 0; r < TILES; ++r) {
+    const int first_n = work.n + (group * TILES + r) * 64;
+    float bias[2] = {0.0f, 0.0f};
+    if (a.bias) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int n = first_n + warp * 16 + lane / 4 + i * 8;
+        if (n < a.n) bias[i] = read_output(a.bias[n]);
+      }
+    }
+#pragma unroll
+    for (int first_row = 0; first_row < BLOCK_N; first_row += STAGED_ROWS) {
+      const int turn = r * (BLOCK_N / STAGED_ROWS) + first_row / STAGED_ROWS;
+      const unsigned buffer = buffers + (unsigned)(TMA_STORE * (turn % 2) * 32 * 128);
+#if TMA_STORE
+      if (thread == 0) {
+        if (turn == 0) {
+          TMA_STORE_WAIT(0);
+        } else {
+          TMA_STORE_WAIT(1);
+        }
+      }
+      sync_warpgroup(group);
+#endif
+#pragma unroll
+      for (int j = 0; j < STAGED_ROWS / 8; j += 2) {
+        unsigned matrices[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float first = d[r][(first_row / 8 + j) * 4 + i * 2];
+          float second = d[r][(first_row / 8 + j) * 4 + i * 2 + 1];
+#if ROW_SCALES
+          const int m = work.m + first_row + (j + i / 2) * 8 + lane % 4 * 2;
+          first *= x_scale_at(a, m);
+          second *= x_scale_at(a, m + 1);
+#endif
+          matrices[i] = round_pair(first + bias[i % 2], second + bias[i % 2]);
+        }
+        const int row = (j + lane / 16) * 8 + lane % 8;
+        const unsigned to = buffer + (unsigned)(row * 128 + ((warp * 2 + lane / 8 % 2) ^ (row % 8)) * 16);
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]),
+                     "r"(matrices[3])
+                     : "memory");
+      }
+#if TMA_STORE
+      fence_async_proxy();
+      sync_warpgroup(group);
+      if (a.use_tma_store) {
+        if (thread == 0) {
+          if (work.m + first_row < a.m && first_n < a.n) tma_store(&a.y_map, buffer, first_n, work.m + first_row);
+          asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        }
+        continue;
+      }
+#else
+      sync_warpgroup(group);
+#endif
+#pragma unroll
+      for (int i = 0; i < STAGED_ROWS / 16; ++i) {
+        const int row = i * 16 + thread / 8;
+        const int m = work.m + first_row + row;
+        const int n = first_n + thread % 8 * 8;
+        const uint4 bits = load_shared(buffer + (unsigned)(row * 128 + (thread % 8 ^ row % 8) * 16));
+        if (m < a.m && n < a.n) {
+          output* const y = a.y + m * a.ldy + n;
+          if (aligned && n + 8 <= a.n) {
+            *(uint4*)y = bits;
+          } else {
+            const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+            for (int e = 0; e < 8; ++e)
+              if (n + e < a.n) y[e] = (output)(words[e / 2] >> (e % 2 * 16));
+          }
+        }
+      }
+      if (!TMA_STORE) sync_warpgroup(group);
+    }
+  }
+}
+#endif
+
+static __device__ __forceinline__ void store_tile(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
+#pragma unroll 1
+  for (int unit = threadIdx.x; unit < UNITS; unit += CONSUMER_THREADS) {
+    float sums[4];
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3]) : "r"(unit_at(smem, unit)) : "memory");
+    store_unit(a, work, unit, sums);
+  }
+}
+
+// Adds partial sums in the order of the blocks, whatever the order in which they arrived. `load(block, partials)`: those of a block.
+template <typename Load>
+static __device__ __forceinline__ void add_partials(float (&sums)[4], int blocks, const Load& load) {
+  float partials[8][4];  // all loads are in flight at once
+#pragma unroll
+  for (int block = 0; block < 8; ++block) {
+    partials[block][0] = partials[block][1] = partials[block][2] = partials[block][3] = 0.0f;
+    if (block < blocks) load(block, partials[block]);
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sums[i] = 0.0f;
+#pragma unroll
+  for (int block = 0; block < 8; ++block) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[i] += partials[block][i];
+  }
+}
+
+#if SEND
+// Sends each unit to the block that reduces it.
+static __device__ __forceinline__ void send_partials(const Mxfp4Arguments& a, const SharedLayout& smem, int rank) {
+  const int most = (UNITS + a.split_k - 1) / a.split_k;
+#pragma unroll 1
+  for (int unit = threadIdx.x; unit < UNITS; unit += CONSUMER_THREADS) {
+    const int owner = unit * a.split_k / UNITS;
+    const unsigned to = smem.exchange + 16u * (unsigned)(rank * most + unit - first_unit(a, owner));
+    float v[4];
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(unit_at(smem, unit)) : "memory");
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(remote_address(to, owner)), "f"(v[0]),
+                 "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(remote_address(smem.partials_barrier, owner))
+                 : "memory");
+  }
+}
+static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int rank) {
+  const int most = (UNITS + a.split_k - 1) / a.split_k;
+  const int first = first_unit(a, rank);
+  const int end = first_unit(a, rank + 1);
+#pragma unroll 1
+  for (int unit = first + (int)threadIdx.x; unit < end; unit += CONSUMER_THREADS) {
+    const unsigned from = smem.exchange + 16u * (unsigned)(unit - first);
+    float sums[4];
+    add_partials(sums, a.split_k, [&](int block, float* to) {
+      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                   : "r"(from + 16u * (unsigned)(block * most))
+                   : "memory");
+    });
+    store_unit(a, work, unit, sums);
+  }
+}
+#else
+// Reads the other blocks' partial sums where they are.
+static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int rank) {
+#pragma unroll 1
+  for (int unit = rank * CONSUMER_THREADS + (int)threadIdx.x; unit < UNITS; unit += a.split_k * CONSUMER_THREADS) {
+    float sums[4];
+    add_partials(sums, a.split_k, [&](int block, float* to) {
+      asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                   : "r"(remote_address(unit_at(smem, unit), block))
+                   : "memory");
+    });
+    store_unit(a, work, unit, sums);
+  }
+}
+#endif
