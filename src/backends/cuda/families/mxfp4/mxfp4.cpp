@@ -509,7 +509,7 @@ double Mxfp4Family::predicted_microseconds(const Problem& problem, const Config&
       launch.warp_instructions ? tiles * 89 * plain : tiles * 4 * std::max(0.39 * rows, 33 * plain);
   const double step = std::max(alone, shared) + 250 / real(launch.k_atoms);
   const double looped = waves * k_atoms * step / clock;
-  const double memory = (real(bytes(problem)) + real(weight_bytes(problem)) / 16) / from_memory;
+  const double memory = (bytes(problem) + real(weight_bytes(problem)) / 16) / from_memory;
   const double l2 = real(launch.blocks() * k_tiles * launch.stage_bytes) / from_l2;
   const double loaded = std::max(memory, l2);
   const double drained = launch.tma_store ? 4.0 : 4.8;
