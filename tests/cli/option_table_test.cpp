@@ -44,6 +44,8 @@ const std::map<std::string_view, std::string> other_texts = {
     {"--run-config", "tuned.csv"},
     {"--gpu-ids", "0,1"},
     {"--launch", "eager"},
+    {"--routing", "zipf"},
+    {"--routing-trace", GEMMTUNE_TEST_DATA "/routing/small.routing"},
     {"--init-type", "hpl"},
     {"--search-space", GEMMTUNE_TEST_DATA "/search_space/replace.yaml"},
 };
@@ -56,6 +58,12 @@ class OptionTable : public ::testing::Test {
     device_.add({.name = "tiled"});
     shapes_.rows.emplace_back();
     shapes_.rows.back().problem.m = shapes_.rows.back().problem.n = shapes_.rows.back().problem.k = 64;
+    // Routings are of mixtures.
+    Problem& mixture = shapes_.rows.emplace_back().problem;
+    mixture = default_problem(Operation::fused_moe);
+    mixture.m = mixture.n = mixture.k = 64;
+    mixture.moe.experts = 16;
+    mixture.moe.topk = 4;
   }
 
   /// As on the command line.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,11 @@ void change(LaunchMode& mode) { mode = LaunchMode::eager; }
 void change(InitType& type) { type = InitType::trig_float; }
 void change(AccuracyPolicy& policy) { policy = AccuracyPolicy::fast; }
 void change(Objective& objective) { objective = Objective::edp; }
+void change(RoutingKind& kind) { kind = RoutingKind::zipf; }
+void change(std::vector<std::int32_t>& values) { values.push_back(3); }
+void change(std::shared_ptr<const RoutingTrace>& trace) {
+  trace = std::make_shared<const RoutingTrace>(RoutingTrace{"t", 4, 1, {2}});
+}
 void change(Config& config) { config.set("mr", "6"); }
 template <HasFields Struct>
 void change(Struct& object);
@@ -52,7 +59,8 @@ void expect_survival(std::size_t fields) {
 }
 
 TEST(FieldsJson, EveryFieldSurvives) {
-  expect_survival<Policy>(16);
+  expect_survival<Policy>(18);
+  expect_survival<RoutingTrace>(4);
   expect_survival<DeviceRequest>(10);
   expect_survival<InProcessOptions>(7);
   expect_survival<Library>(3);
