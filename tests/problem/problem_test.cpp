@@ -87,7 +87,13 @@ TEST(Problem, EveryOperationIsCheckedPrintedAndParsed) {
     problem.n = 2048;
     problem.k = 64;
     if (operation == Operation::fused_moe)
-      problem.moe = {256, 8, Activation::swiglu, QuantType::per_1x128, true, true};
+      problem.moe = {.experts = 256,
+                     .topk = 8,
+                     .shared_experts = 1,
+                     .activation = Activation::swiglu,
+                     .quant_type = QuantType::per_1x128,
+                     .gated = true,
+                     .doweight_stage1 = true};
     EXPECT_TRUE(check(problem).ok()) << check(problem).message();
     const auto parsed = parse_problem(print(problem));
     ASSERT_TRUE(parsed.ok()) << parsed.message();

@@ -35,7 +35,7 @@ TunedEntry moe_row(std::int64_t tokens, double err1, double err2) {
   entry.problem.m = tokens;
   entry.problem.n = 512;
   entry.problem.k = 7168;
-  entry.problem.moe = {8, 2, Activation::silu, QuantType::none, true, false};
+  entry.problem.moe = {.experts = 8, .topk = 2, .activation = Activation::silu, .gated = true};
   auto stages = std::make_shared<MoeStages>();
   stages->err1 = err1;
   stages->err2 = err2;
