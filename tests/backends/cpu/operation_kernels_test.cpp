@@ -542,6 +542,30 @@ TEST(MoeFamily, ExpertsOutOfRangeAreNamedAndNothingIsWritten) {
   }
 }
 
+// Random operands hardly reach the limits.
+TEST_P(OperationKernels, SwigluClampsAtItsLimits) {
+  constexpr long count = 67;
+  std::vector<float> gate(count);
+  std::vector<float> up(count);
+  std::vector<float> out(count);
+  for (long i = 0; i < count; ++i) {
+    gate[static_cast<std::size_t>(i)] = static_cast<float>(i - 33) / 1.5F;
+    up[static_cast<std::size_t>(i)] = static_cast<float>((i * 29) % count - 33) / 1.25F;
+  }
+  const float weight = 0.75F;
+  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512bf16, Isa::amx}) {
+    if (GetParam().set.at(isa) == nullptr) continue;
+    decode_kernels(isa).swiglu(
+        {.gate = gate.data(), .up = up.data(), .weight = weight, .count = count, .out = out.data()});
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const double g = std::min<double>(gate[i] * weight, 7);
+      const double u = std::clamp<double>(up[i] * weight, -7, 7);
+      const double expected = g / (1 + std::exp(-1.702 * g)) * (u + 1);
+      EXPECT_NEAR(out[i], expected, 1e-5 * std::fabs(expected) + 1e-7) << gate[i] << " " << up[i];
+    }
+  }
+}
+
 TEST(MoeFamily, RefusesWhatItHasNoDefinitionFor) {
   const auto family = make_moe_family(Isa::scalar, 1);
   Problem problem = moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {2, 8, 32});
