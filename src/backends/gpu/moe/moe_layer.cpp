@@ -157,9 +157,8 @@ MoeRound MoeLayer::round(const Operands& operands, void* workspace, std::int64_t
     own.x_scale = static_cast<const char*>(operands.x_scale) + first_token * x.scale.columns * scale_bytes;
   own.topk_ids += first_token * problem_.moe.routed_topk();
   round.given_weights = operands.topk_weights + first_token * problem_.moe.routed_topk();
-  own.topk_weights = problem_.moe.shared_experts > 0
-                         ? reinterpret_cast<const float*>(at(workspace, weights_at_))
-                         : round.given_weights;
+  if (problem_.moe.shared_experts > 0) round.weights = reinterpret_cast<float*>(at(workspace, weights_at_));
+  own.topk_weights = round.weights != nullptr ? round.weights : round.given_weights;
   own.y = static_cast<char*>(operands.y) + bytes_of(problem_.y_type, first_token * operands.ldy);
   round.pair_of = reinterpret_cast<int*>(at(workspace, pair_of_at_));
   round.position_of = reinterpret_cast<int*>(at(workspace, position_of_at_));
@@ -180,7 +179,7 @@ Status MoeLayer::route(const MoeRound& round, Stream stream) const {
                            round.tile_count,
                            round.tiles_of,
                            round.given_weights,
-                           const_cast<float*>(round.operands.topk_weights),
+                           round.weights,
                            static_cast<int>(round.pairs),
                            problem_.moe.experts,
                            static_cast<int>(buffers_.block_m),

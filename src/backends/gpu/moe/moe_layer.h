@@ -38,10 +38,9 @@ struct MoeRound {
   int* tiles_of = nullptr;
   void* hidden = nullptr;
   void* hidden_scales = nullptr;
-  void* partials = nullptr;  // [pairs, model_dim] by position
-  // What the caller gave. Those of `operands` have a weight for every pair, with shared experts in the workspace, where
-  // the sort writes them.
-  const float* given_weights = nullptr;
+  void* partials = nullptr;              // [pairs, model_dim] by position
+  const float* given_weights = nullptr;  // the caller's; `operands` have one for every pair
+  float* weights = nullptr;              // with shared experts: those of `operands`, which the sort writes
 };
 
 /// Immutable. A call goes through rounds of tokens, so that the workspace stays bounded: route(), the family's stages, which fill
