@@ -82,12 +82,22 @@ def twin(model):
     return copy.deepcopy(model, {id(one): one for one in (*model.parameters(), *model.buffers())})
 
 
-def patched_twin(model, merge):
+# The options of gemmtune.torch.patch() of each variant.
+PATCHES = {
+    "patched": {},
+    "dependent": dict(dependent=True),
+    "merged": dict(merge=True),
+    "merged, dependent": dict(merge=True, dependent=True),
+    "qkv merged, dependent": dict(merge=[("q_proj", "k_proj", "v_proj")], dependent=True),
+}
+
+
+def patched_twin(model, variant):
     import gemmtune.torch
     changed = twin(model)
     for module in linears(changed):  # a parameter of its own over the same memory: merging moves it
         module.weight = torch.nn.Parameter(module.weight.data, requires_grad=False)
-    return changed, gemmtune.torch.patch(changed, merge=merge)
+    return changed, gemmtune.torch.patch(changed, **PATCHES[variant])
 
 
 def linears(model):
@@ -284,16 +294,16 @@ def measure(options, name, folder):
 
     models = {}
     if not options.plain:
-        for variant in ("patched", "merged"):
-            models[variant], patched = patched_twin(model, variant == "merged")
+        for variant in options.variants:
+            models[variant], patched = patched_twin(model, variant)
             say(f"{name}: {variant}: {len(patched.layers)} layers, {len(patched.merged)} groups of them merged")
         tune(options, [model, *models.values()], cases, folder, name)
-        models = {variant: patched_twin(model, variant == "merged")[0] for variant in models}  # packed as the files say
+        models = {variant: patched_twin(model, variant)[0] for variant in models}  # packed as the files say
     add(model, "stock")
     for variant, changed in models.items():
         add(changed, variant)
     if options.compile:
-        merged = {"compiled, merged": patched_twin(model, True)[0]} if models else {}
+        merged = {"compiled, merged": patched_twin(model, "merged")[0]} if models else {}
         add_compiled(options, {"compiled": twin(model), **merged}, cases, variants)
 
     if options.logits:
@@ -346,6 +356,7 @@ def main():
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu", help="cuda:0 or cpu")
     parser.add_argument("--decode", type=numbers, default="1,8,16,64", help="batch sizes")
     parser.add_argument("--prefill", type=numbers, default="512,2048", help="tokens")
+    parser.add_argument("--variants", type=lambda text: text.split("+"), default="+".join(PATCHES), help="joined by +, of " + "; ".join(PATCHES))
     parser.add_argument("--context", type=int, default=512, help="tokens in the KV cache before the decoded one")
     parser.add_argument("--budget", type=float, default=60, help="seconds of tuning for a model")
     parser.add_argument("--tuned", help="tuned files in place of a tuning run")

@@ -256,8 +256,9 @@ typedef struct gemmtune_problem {
   int32_t alignment;             /* bytes, a power of two, promised for x, w, w2, bias and y; 0: 16 */
   const gemmtune_moe* moe;       /* of a fused_moe, null elsewhere; read during the call only */
   /* Promises of every call, for rows with a pdl_kernelName (NVIDIA's programmatic dependent launch). Both not
-   * 0: that kernel runs, and reads the weight while the previous kernel on the stream still runs. */
-  int32_t constant_weights;     /* the previous kernel does not write w */
+   * 0: that kernel runs, and reads the weight while the previous kernel on the stream still runs, and where that
+   * is such a launch too, those before it. */
+  int32_t constant_weights;     /* none of these kernels writes w or its scales */
   int32_t predecessor_triggers; /* it executes griddepcontrol.launch_dependents; else little is gained */
   /* Of an a16w16; row-major elsewhere. x column-major is [K, M] row by row, with rows ldx elements apart; w
    * column-major is [K, N] row by row, dense and in the plain layout. y is row-major always. */

@@ -488,6 +488,7 @@ struct Matmul {
   std::int64_t packed_n = 0;
   std::int64_t layout = GEMMTUNE_LAYOUT_PLAIN;
   std::int32_t out_dtype = -1;
+  bool constant_weight = false;  // a dependent launch may read it before the kernel in front has ended
 
   void read_weight(gemmtune_problem& problem, gemmtune_operands& operands) const {
     operands.w = w.data();
@@ -577,6 +578,7 @@ struct Matmul {
     } else {
       require_device("out", out, gpu);
     }
+    problem.constant_weights = problem.predecessor_triggers = constant_weight ? 1 : 0;
     problem.y_type = out.type();
     const Rows y = rows_of_result(out);
     if (out.dim() != x.dim() || y.rows != problem.m || y.columns != problem.n)
@@ -611,6 +613,7 @@ void matmul(Value* values, std::uint64_t, std::uint64_t) {
   call.packed_n = stack.integer();
   call.layout = stack.integer();
   if constexpr (!into_out) call.out_dtype = stack.dtype();
+  if constexpr (quantization.plain == GEMMTUNE_A16W16 && !into_out) call.constant_weight = stack.flag();
   call.run(quantization);
   if constexpr (!into_out) values[0] = reinterpret_cast<Value>(call.out.release());
 }
@@ -845,7 +848,8 @@ struct Operator {
 /// A packed weight is a tensor of bytes with its `n` and its `layout`.
 constexpr Operator operators[] = {
     {"linear", "linear(Tensor x, Tensor w, Tensor? bias=None) -> Tensor", &plain_linear<false>},
-    {"linear.full", "linear.full(" LINEAR ", " PACKED ", ScalarType? out_dtype=None) -> Tensor",
+    {"linear.full",
+     "linear.full(" LINEAR ", " PACKED ", ScalarType? out_dtype=None, bool constant_weight=False) -> Tensor",
      &matmul<linear, true, false>},
     {"linear_out", "linear_out(Tensor x, Tensor w, Tensor? bias=None, *, Tensor(a!) out) -> ()",
      &plain_linear<true>},

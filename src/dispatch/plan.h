@@ -44,7 +44,7 @@ struct OperandNeeds {
 /// What the caller of a plan promises of every call. Both together allow a programmatic dependent launch: the
 /// kernel then starts, and reads its weight, while the one in front of it on the stream still runs.
 struct LaunchPromises {
-  bool constant_weights = false;      // the kernel in front writes neither weight nor its scales
+  bool constant_weights = false;      // no kernel that may still run writes the weight or its scales
   bool predecessor_triggers = false;  // it lets dependent kernels start early; without that nothing is gained
 
   bool dependent() const { return constant_weights && predecessor_triggers; }

@@ -129,6 +129,41 @@ class Graphs(unittest.TestCase):
             graph.replay()
             close(self, y, x.double() @ w.double().T, 1e-2)
 
+    def test_dependent_launches(self):
+        """Layers of one input, whose second one may start while the first one runs, give the same bits as plain launches."""
+        device = gemmtune.contexts.current(("cuda", 0)).device()
+        if device["gfx"] != "sm_90":
+            self.skipTest(f"skinny does not run on {device['gfx']}")
+        names = {1: "skinny_r1_bm64_bk64_csk4_smem50_pdl", 48: "wgmma_r1_swap0_bm64_bn64_wg1_pp0_bk128_cm1_cn1_csk2_smem226_pdl"}
+        with tempfile.TemporaryDirectory() as folder:
+            table = Path(folder) / "tuned.csv"
+            table.write_text("gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,pdl_kernelName,pdl_us\n"
+                             + "".join(f"sm_90,{device['cu_num']},{m},4096,4096,False,torch.bfloat16,torch.bfloat16,False,False,{name[:6].strip('_')},"
+                                       f"0,0,9.0,{name}0,0.0,{name}1,8.0\n" for m, name in names.items()))
+            context = gemmtune.use(table, "cuda:0")
+        self.addCleanup(gemmtune.use, None, "cuda:0")
+        problem = gemmtune.operations.problem(1, 4096, 4096, operation="a16w16", x_type="bf16")
+        self.assertEqual(context.plan(problem)["kernelName"], names[1] + "0")
+        problem.constant_weights = problem.predecessor_triggers = 1
+        self.assertEqual(context.plan(problem)["kernelName"], names[1] + "1")
+        layers = torch.nn.ModuleList(torch.nn.Linear(4096, 4096, bias=False, dtype=torch.bfloat16, device="cuda") for _ in range(4))
+        with torch.inference_mode():
+            for m in names:
+                x, results = on_gpu(m, 4096), []
+                for dependent in (False, True):
+                    with gemmtune.torch.patch(layers, pack=False, dependent=dependent):
+                        def chain():
+                            y = functional.silu(layers[0](x)) * layers[1](x)
+                            return layers[3](layers[2](y))
+
+                        chain()
+                        graph, y = self.capture(chain)
+                        for _ in range(50):
+                            y.zero_()
+                            graph.replay()
+                        results.append(y.clone())
+                torch.testing.assert_close(results[1], results[0], rtol=0, atol=0)
+
 
 class Models(unittest.TestCase):
     def setUp(self):

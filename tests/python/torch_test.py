@@ -229,6 +229,13 @@ class Models(unittest.TestCase):
         torch.testing.assert_close(self.model(self.tokens), self.expected, rtol=0, atol=0)
         with gemmtune.torch.patch(self.model, only=lambda name, module: name == "head") as one:
             self.assertEqual(one.layers, ["head"])
+        with gemmtune.torch.patch(self.model):
+            plain = self.model(self.tokens)
+        for merge in (False, True):  # a promise that a CPU has no use for
+            with gemmtune.torch.patch(self.model, dependent=True, merge=merge):
+                close(self, self.model(self.tokens), plain, 1e-2)
+                self.assertTrue(self.model.head.gemmtune_dependent)
+        self.assertNotIn("gemmtune_dependent", vars(self.model.head))
 
     def test_merged_layers_are_one_product(self):
         state = {name: value.clone() for name, value in self.model.state_dict().items()}

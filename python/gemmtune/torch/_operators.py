@@ -105,7 +105,7 @@ def _columns(w, n, layout):
     return n if layout else w.shape[0]
 
 
-def _fake_linear(x, w, bias=None, x_scale=None, w_scale=None, n=0, layout=0, out_dtype=None):
+def _fake_linear(x, w, bias=None, x_scale=None, w_scale=None, n=0, layout=0, out_dtype=None, constant_weight=False):
     return x.new_empty((*x.shape[:-1], _columns(w, n, layout)), dtype=_result_type(x, out_dtype))
 
 

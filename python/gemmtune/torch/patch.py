@@ -23,8 +23,11 @@ class GemmtuneLinear(nn.Linear):
         if x.dtype is not self.gemmtune_dtype or torch.is_autocast_enabled(self.gemmtune_device):
             return functional.linear(x, self.plain_weight(), parameters["bias"])
         if self.gemmtune_packed is None:
+            if self.gemmtune_dependent:
+                return _full_linear(x, parameters["weight"], parameters["bias"], constant_weight=True)
             return _linear(x, parameters["weight"], parameters["bias"])
-        return _full_linear(x, self.gemmtune_packed, parameters["bias"], None, None, self.out_features, self.gemmtune_layout)
+        return _full_linear(x, self.gemmtune_packed, parameters["bias"], None, None, self.out_features, self.gemmtune_layout, None,
+                            self.gemmtune_dependent)
 
     def plain_weight(self):
         if self.weight is None:
@@ -37,15 +40,15 @@ class _Group:
     """Linear layers of one input whose weights lie one behind the other: one product for all. `held`: (x, y, members that
     still want their columns), replaced as a whole, so that threads see one call's."""
 
-    def __init__(self, weight, bias, rows, max_rows):
-        self.weight, self.bias, self.rows, self.max_rows = weight, bias, rows, max_rows
+    def __init__(self, weight, bias, rows, max_rows, dependent):
+        self.weight, self.bias, self.rows, self.max_rows, self.dependent = weight, bias, rows, max_rows, dependent
         self.packed, self.layout = None, 0
         self.held = (None, None, frozenset())
 
     def product(self, x):
         if self.packed is None:
-            return _linear(x, self.weight, self.bias)
-        return _full_linear(x, self.packed, self.bias, None, None, self.weight.shape[0], self.layout)
+            return _full_linear(x, self.weight, self.bias, constant_weight=self.dependent)
+        return _full_linear(x, self.packed, self.bias, None, None, self.weight.shape[0], self.layout, None, self.dependent)
 
     def columns(self, x, member):
         first, last = self.rows[member]
@@ -165,7 +168,7 @@ def _why_not(module):
     return None
 
 
-def _patch_linear(patch, name, module, packs, keep_weight):
+def _patch_linear(patch, name, module, packs, keep_weight, dependent):
     original = type(module)
     packed = None
     if packs is not None:
@@ -174,7 +177,7 @@ def _patch_linear(patch, name, module, packs, keep_weight):
             packs[key] = _operators.pack(module.weight.detach())
         packed = packs[key]
     module.gemmtune_dtype, module.gemmtune_device = module.weight.dtype, module.weight.device.type
-    module.gemmtune_packed, module.gemmtune_layout = None, 0
+    module.gemmtune_packed, module.gemmtune_layout, module.gemmtune_dependent = None, 0, dependent
     weight = module.weight
     if isinstance(packed, operations.PackedWeight):
         module.gemmtune_packed, module.gemmtune_layout = packed.bits, packed.layout
@@ -189,7 +192,7 @@ def _patch_linear(patch, name, module, packs, keep_weight):
         if module.weight is None:
             module.weight = nn.Parameter(_operators.unpack(packed), requires_grad=False)
         module.__class__ = original
-        del module.gemmtune_dtype, module.gemmtune_device, module.gemmtune_packed, module.gemmtune_layout
+        del module.gemmtune_dtype, module.gemmtune_device, module.gemmtune_packed, module.gemmtune_layout, module.gemmtune_dependent
 
     patch._undo.append(undo)
 
@@ -230,7 +233,7 @@ def _groups(model, names, wanted):
     return found
 
 
-def _merge(patch, names, members, packs, max_rows):
+def _merge(patch, names, members, packs, max_rows, dependent):
     """Weights (and biases) of patched layers become parts of one, in place; undo() leaves them there."""
     weight = torch.cat([one.weight.detach() for one in members])
     bias = torch.cat([one.bias.detach() for one in members]) if members[0].bias is not None else None
@@ -241,9 +244,9 @@ def _merge(patch, names, members, packs, max_rows):
         one.weight.data = weight[slice(*rows[-1])]
         if bias is not None:
             one.bias.data = bias[slice(*rows[-1])]
-    group = _Group(weight, bias, rows, max_rows)
+    group = _Group(weight, bias, rows, max_rows, dependent)
     for index, (name, one) in enumerate(zip(names, members)):
-        _patch_linear(patch, name, one, None, True)
+        _patch_linear(patch, name, one, None, True, dependent)
         one.gemmtune_group, one.gemmtune_member = group, index
         one.__class__ = GemmtuneMergedLinear
 
@@ -259,7 +262,7 @@ def _merge(patch, names, members, packs, max_rows):
     patch.merged.append(names)
 
 
-def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged_rows=64):
+def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged_rows=64, dependent=False):
     """Lets every nn.Linear of the model, and every layer with a scaled fp8 weight, run gemmtune's kernels; returns a Patch.
 
     merge=True: layers that get one input (q_proj, k_proj and v_proj; gate_proj and up_proj; or the children that a list of tuples
@@ -268,13 +271,17 @@ def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged
     max_merged_rows rows run alone: there the columns of a wide result cost their readers more than merging gains.
     pack: pack each weight for which the tuned files of its device chose a packed layout. keep_weight=False drops the plain
     copy of a packed weight (undo() unpacks it). only: a function of (name, module) that says which layers. Calls with
-    inputs of another type than the weight's, and under autocast, run as before."""
+    inputs of another type than the weight's, and under autocast, run as before.
+
+    dependent=True promises that no kernel writes a weight while the model runs: on a GPU rows with a pdl_kernelName (`tune(pdl="allow")`)
+    then run that programmatic dependent launch, which reads its weight while the kernel before it on the stream still runs (up_proj
+    behind gate_proj, for example). To change weights, wait for the device first."""
     done = Patch()
     packs = {} if pack else None
     wanted = only if only is not None else lambda name, module: True
     try:
         for names, members in _groups(model, _same_input if merge is True else merge, wanted) if merge else ():
-            _merge(done, names, members, packs, max_merged_rows)
+            _merge(done, names, members, packs, max_merged_rows, dependent)
         for name, module in list(model.named_modules()):
             if not wanted(name, module):
                 continue
@@ -290,7 +297,7 @@ def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged
                 if why is not None:
                     done.skipped[name] = why
                 else:
-                    _patch_linear(done, name, module, packs, keep_weight)
+                    _patch_linear(done, name, module, packs, keep_weight, dependent)
     except BaseException:
         done.undo()
         raise
