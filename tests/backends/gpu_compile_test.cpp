@@ -84,8 +84,7 @@ std::vector<Config> tiles(const Space& space) {
   std::map<std::string, Config> found;
   for (const Config& config : space.enumerate()) {
     std::string shape;
-    for (const char* key : {"wg", "bm", "bn", "mma", "bk", "tma"})
-      shape += std::string(config.word(key)) + " ";
+    for (const char* key : {"wg", "bm", "bn", "mma", "bk"}) shape += std::string(config.word(key)) + " ";
     found.try_emplace(shape, config);
   }
   std::vector<Config> configs;

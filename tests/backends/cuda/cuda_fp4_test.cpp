@@ -85,14 +85,12 @@ TEST_F(CudaFp4, NamedTilesAreRight) {
   expect_named_right({9, 1000, 2880},
                      {"wg1_bm64_bn16_mma1_bk512_csk2_smem110", "wg2_bm128_bn16_mma1_bk512_csk3_smem220",
                       "wg1_bm128_bn16_mma1_bk512_csk1_smem220", "wg2_bm256_bn16_mma1_bk256_csk4_smem110"});
-  expect_named_right(
-      {1030, 4160, 672},
-      {"wg3_bm192_bn128_mma0_bk128_csk1_smem220", "wg3_bm192_bn128_mma0_bk256_csk1_smem220",
-       "wg2_bm256_bn128_mma0_bk256_csk1_smem220", "wg2_bm128_bn208_mma0_bk128_csk1_smem220",
-       "wg1_bm64_bn64_mma0_bk128_csk1_smem75", "wg3_bm192_bn96_mma0_bk128_csk2_smem110",
-       "wg3_bm192_bn128_mma0_bk256_csk1_smem220_tma1", "wg2_bm256_bn112_mma0_bk128_csk1_smem220_tma1",
-       "wg1_bm128_bn96_mma0_bk128_csk1_smem110_tma1"});
-  expect_named_right({130, 333, 352}, {"wg2_bm128_bn64_mma0_bk128_csk1_smem110_tma1"});
+  expect_named_right({1030, 4160, 672},
+                     {"wg3_bm192_bn128_mma0_bk128_csk1_smem220", "wg3_bm192_bn128_mma0_bk256_csk1_smem220",
+                      "wg2_bm256_bn128_mma0_bk256_csk1_smem220", "wg2_bm128_bn208_mma0_bk128_csk1_smem220",
+                      "wg1_bm64_bn64_mma0_bk128_csk1_smem75", "wg3_bm192_bn96_mma0_bk128_csk2_smem110",
+                      "wg2_bm256_bn112_mma0_bk128_csk1_smem220", "wg1_bm128_bn96_mma0_bk128_csk1_smem110"});
+  expect_named_right({130, 333, 352}, {"wg2_bm128_bn64_mma0_bk128_csk1_smem110"});
 }
 
 /// For compute-sanitizer.

@@ -55,7 +55,6 @@ struct Mxfp4LaunchConfig {
   std::int64_t split_k = 1;
   bool packed = false;             // the weight
   bool warp_instructions = false;  // mma.sync instead of wgmma
-  bool tma_store = false;
   bool dependent_launch = false;
   std::int64_t num_stages = 0;
   std::int64_t k_tiles = 1;
@@ -78,8 +77,6 @@ struct Mxfp4LaunchConfig {
     const std::int64_t most = packed || tiles() == 1 ? max_fp4_sums : max_persistent_plain;
     return split_k == 1 && !warp_instructions && rows_per_y == 1 && block_n >= 32 && accumulators() <= most;
   }
-  /// Rows of y that leave together (persistent).
-  std::int64_t staged_rows() const { return block_n % 32 == 0 ? 32 : 16; }
   /// Blocks of a cluster send each other their partial sums.
   bool sends() const { return y_rows() * block_m * 4 <= max_exchange; }
   std::int64_t y_rows() const { return block_n / rows_per_y; }
@@ -103,7 +100,6 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   launch.k_atoms = config.number("bk", 128) / k_of_atom;
   launch.split_k = config.number("csk", 1);
   launch.warp_instructions = config.number("mma", 0) != 0;
-  launch.tma_store = config.number("tma", 0) != 0;
   launch.dependent_launch = is_dependent(config);
   launch.k_tiles = ceil_div(problem.k, k_of_atom * launch.k_atoms);
   launch.w_tiles = ceil_div(problem.n, launch.block_m);
@@ -113,7 +109,7 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   if (launch.split_k > 1 && launch.sends())
     launch.exchange_bytes =
         launch.split_k * ceil_div(launch.y_rows() * launch.block_m / 4, launch.split_k) * 16;
-  if (launch.persistent()) launch.exchange_bytes = launch.warpgroups * (launch.tma_store ? 2 : 1) * 32 * 128;
+  if (launch.persistent()) launch.exchange_bytes = launch.warpgroups * 32 * 128;
   const std::int64_t fixed = shared_reserve + launch.exchange_bytes;
   const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_per_block) - fixed;
   const std::int64_t wanted = std::min(config.number("smem", 110) * 1024 - fixed, most);
@@ -161,8 +157,7 @@ class Mxfp4Kernel final : public Kernel {
         launch_(launch),
         w_map_(driver.functions(), {nullptr, 1, problem.n, problem.k / 2, problem.k / 2, launch.block_m}),
         x_map_(driver.functions(),
-               {nullptr, 2, problem.m * launch.rows_per_y, problem.k, problem.k * 2, launch.block_n}),
-        y_map_(driver.functions(), {nullptr, 2, problem.m, problem.n, problem.n * 2, launch.staged_rows()}) {
+               {nullptr, 2, problem.m * launch.rows_per_y, problem.k, problem.k * 2, launch.block_n}) {
     shape_.threads = static_cast<unsigned>(launch.threads());
     shape_.grid[0] = static_cast<unsigned>(
         launch.persistent() ? std::min(launch.w_tiles * launch.x_tiles, launch.prefetch_blocks)
@@ -230,7 +225,6 @@ class Mxfp4Kernel final : public Kernel {
     values.tiles = static_cast<int>(launch_.w_tiles * launch_.x_tiles);
     values.w_blocks = static_cast<int>(launch_.w_tiles);
     values.x_tiles = static_cast<int>(launch_.x_tiles);
-    values.use_tma_store = launch_.tma_store && y_map_.at(o.y, o.ldy * 2, values.y_map).ok() ? 1 : 0;
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }
@@ -257,7 +251,6 @@ class Mxfp4Kernel final : public Kernel {
   Mxfp4LaunchConfig launch_;
   MovableMap w_map_;
   MovableMap x_map_;
-  MovableMap y_map_;
   HopperLaunch hopper_;
   gpu::LaunchShape shape_;  // points at hopper_
   HopperLaunch widening_hopper_;
@@ -324,8 +317,6 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Config& conf
                                                   : max_sums_of_three_plain;
   if (launch.accumulators() > most) return "tile needs more registers than a thread has";
   if (!problem.bpreshuffle && launch.k_atoms != 4) return "bk is not 256, which a plain weight needs";
-  if (launch.tma_store && !launch.persistent())
-    return "tma 1 is for tiles with all of k, of 32 rows of x or more";
   if (launch.k_atoms == 8 && !launch.warp_instructions) return "bk 512 is for mma 1";
   if (launch.warp_instructions && launch.block_n > 32) return "mma 1 is for few rows of x";
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
@@ -387,10 +378,6 @@ Space Mxfp4Family::space(const Problem& problem) const {
                       .values = {"36", "50", "75", "110", "220"},
                       .absent = "110",
                       .meaning = "KiB of shared memory, which the stages fill"});
-  space.add(Parameter{.key = "tma",
-                      .values = {"0", "1"},
-                      .absent = "0",
-                      .meaning = "1: tiles with all of k leave through TMA stores"});
   space.add(dependent_parameter());
   space.add(
       Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
@@ -434,7 +421,6 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
             config.set("bk", bk);
             config.set("csk", csk);
             config.set("smem", smem);
-            config.set("tma", std::int64_t{0});
             config.set("pdl", std::int64_t{0});
             consider();
           }
@@ -462,7 +448,6 @@ gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("ROW_SCALES={}", scales_rows(problem) ? 1 : 0));
   source.defines.push_back(fmt::format("ROWS_PER_Y={}", launch.rows_per_y));
   source.defines.push_back(fmt::format("PERSISTENT={}", launch.persistent() ? 1 : 0));
-  source.defines.push_back(fmt::format("TMA_STORE={}", launch.tma_store ? 1 : 0));
   source.defines.push_back(fmt::format("L2_HINTS={}", launch.x_tiles == 1 ? 1 : 0));
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   return source;
@@ -512,8 +497,7 @@ double Mxfp4Family::predicted_microseconds(const Problem& problem, const Config&
   const double memory = (bytes(problem) + real(weight_bytes(problem)) / 16) / from_memory;
   const double l2 = real(launch.blocks() * k_tiles * launch.stage_bytes) / from_l2;
   const double loaded = std::max(memory, l2);
-  const double drained = launch.tma_store ? 4.0 : 4.8;
-  const double stored = 1.2 + drained * real(launch.block_m * launch.block_n * resident) * waves / 20e3;
+  const double stored = 1.2 + 4.8 * real(launch.block_m * launch.block_n * resident) * waves / 20e3;
   return 2.3 + 0.5 * (waves - 1) + std::max(looped, loaded) + 0.28 * std::min(looped, loaded) + stored +
          (launch.split_k == 1 ? 0
           : launch.sends()    ? 0.3

@@ -7,8 +7,8 @@
 // units of 64 elements: 2, 4, 8), PACKED (1: the weight has the layout fragment64), WIDE (1: two warp groups of consumers take registers from the
 // producer, which is a warp group then), MMA (1: the instructions of a warp, for few rows of x; 0: those of a warp group), SEND (1: blocks of a
 // cluster send each other their partial sums), ROW_SCALES (1: rows of x have scales), ROWS_PER_Y (rows of x whose sums make a row of y: 2 where an fp16
-// row became two of bf16), PERSISTENT (1: no split of k, and a block computes several tiles), TMA_STORE (1: these leave through TMA, from two
-// buffers of a warp group), L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
+// row became two of bf16), PERSISTENT (1: no split of k, and a block computes several tiles),
+// L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
 
 // matrix_descriptor() in two halves: the lower one, in units of 16 bytes, is added to.
 static __device__ __forceinline__ unsigned descriptor_word(unsigned address) { return ((address & 0x3ffffu) >> 4) | 0x10000u; }
@@ -265,9 +265,6 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
       load_scales(scales, rows, a, 0);
     }
     store_staged(d, a, smem, done);
-#if TMA_STORE
-    if (!more && threadIdx.x % 128 == 0) TMA_STORE_WAIT(0);
-#endif
     if (!more) return;
   }
 #else

@@ -9,7 +9,6 @@ namespace gemmtune::cuda {
 struct Mxfp4Arguments {
   TensorMap w;                     // plain: boxes of BLOCK_M rows x 128 bytes
   TensorMap x;                     // bf16, boxes of BLOCK_N rows x 128 bytes
-  TensorMap y_map;                 // boxes of 128 bytes x STAGED_ROWS rows
   const unsigned char* fragments;  // replaces `w` if PACKED
   const unsigned char* scales;     // e8m0 [n, scale_columns]
   const GEMMTUNE_OUTPUT* bias;     // [n], of y's type; null: none
@@ -32,15 +31,14 @@ struct Mxfp4Arguments {
   int prefetch_blocks;   // by the first blocks of the grid, which start at once
   int exchange_bytes;  // of the partial sums that blocks send, or of the rows of y on their way to memory, behind it
   int tiles;           // of y
-  int w_blocks;       // of BLOCK_M rows
-  int x_tiles;        // of BLOCK_N rows of x
-  int use_tma_store;  // 1: y is aligned as y_map needs it
+  int w_blocks;  // of BLOCK_M rows
+  int x_tiles;   // of BLOCK_N rows of x
 };
 
 static_assert(GEMMTUNE_OFFSET(Mxfp4Arguments, x) == 128 &&
-                  GEMMTUNE_OFFSET(Mxfp4Arguments, fragments) == 384 &&
-                  GEMMTUNE_OFFSET(Mxfp4Arguments, m) == 436 &&
-                  GEMMTUNE_OFFSET(Mxfp4Arguments, storage_bytes) == 480 && sizeof(Mxfp4Arguments) == 512,
+                  GEMMTUNE_OFFSET(Mxfp4Arguments, fragments) == 256 &&
+                  GEMMTUNE_OFFSET(Mxfp4Arguments, m) == 308 &&
+                  GEMMTUNE_OFFSET(Mxfp4Arguments, storage_bytes) == 352 && sizeof(Mxfp4Arguments) == 384,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

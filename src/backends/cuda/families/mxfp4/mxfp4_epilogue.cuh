@@ -72,19 +72,12 @@ static __device__ __forceinline__ unsigned unit_at(const SharedLayout& smem, int
 // Stores the tile without sums of other blocks: each warp group transposes its rows of the weight, 32 or 16 rows of y at a time, in rows of 128 bytes that
 // are swizzled like TMA's.
 #define STAGED_ROWS (BLOCK_N % 32 == 0 ? 32 : 16)
-#if TMA_STORE
-// Waits until at most `pending` of this thread's groups of stores still read shared memory.
-#define TMA_STORE_WAIT(pending) asm volatile("cp.async.bulk.wait_group.read " #pending ";" ::: "memory")
-static __device__ __forceinline__ void tma_store(const TensorMap* map, unsigned from, int n, int m) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(n), "r"(m), "r"(from) : "memory");
-}
-#endif
 static __device__ __forceinline__ void store_staged(const Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
   const int thread = threadIdx.x % 128;
   const int lane = threadIdx.x % 32;
   const int warp = thread / 32;
   const int group = threadIdx.x / 128;
-  const unsigned buffers = smem.exchange + (unsigned)(group * (TMA_STORE + 1) * 32 * 128);
+  const unsigned buffer = smem.exchange + (unsigned)(group * 32 * 128);
   const bool aligned = a.ldy % 8 == 0 && (unsigned long long)a.y % 16 == 0;
 #pragma unroll
   for (int r = 0; r < TILES; ++r) {
@@ -99,18 +92,6 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
     }
 #pragma unroll
     for (int first_row = 0; first_row < BLOCK_N; first_row += STAGED_ROWS) {
-      const int turn = r * (BLOCK_N / STAGED_ROWS) + first_row / STAGED_ROWS;
-      const unsigned buffer = buffers + (unsigned)(TMA_STORE * (turn % 2) * 32 * 128);
-#if TMA_STORE
-      if (thread == 0) {
-        if (turn == 0) {
-          TMA_STORE_WAIT(0);
-        } else {
-          TMA_STORE_WAIT(1);
-        }
-      }
-      sync_warpgroup(group);
-#endif
 #pragma unroll
       for (int j = 0; j < STAGED_ROWS / 8; j += 2) {
         unsigned matrices[4];
@@ -131,19 +112,7 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
                      "r"(matrices[3])
                      : "memory");
       }
-#if TMA_STORE
-      fence_async_proxy();
       sync_warpgroup(group);
-      if (a.use_tma_store) {
-        if (thread == 0) {
-          if (work.m + first_row < a.m && first_n < a.n) tma_store(&a.y_map, buffer, first_n, work.m + first_row);
-          asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-        }
-        continue;
-      }
-#else
-      sync_warpgroup(group);
-#endif
 #pragma unroll
       for (int i = 0; i < STAGED_ROWS / 16; ++i) {
         const int row = i * 16 + thread / 8;
@@ -162,7 +131,7 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
           }
         }
       }
-      if (!TMA_STORE) sync_warpgroup(group);
+      sync_warpgroup(group);
     }
   }
 }
