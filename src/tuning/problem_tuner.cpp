@@ -247,6 +247,12 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
         run_finals(task, evaluator, finals_deadline(turn, deadline, result.figures.microseconds));
     settled = hold_on_routings(problem, layouts[i], request.policy, std::move(settled), evaluator, deadline);
     result.figures.is_cut = result.figures.is_cut || settled.is_cut;
+    if (!settled.routing_reason.empty() && request.stop && request.stop()) {
+      // A row that its own routing alone chose would count as done.
+      result.reason = "interrupted before other routings were measured";
+      merge_trials(settled.trials, result.trials);
+      continue;
+    }
     if (settled.winner) {
       auto screened = of_layout(list.candidates, result.trials, layouts[i]);
       const double limit = ratio_limits(request.policy, settled.noise_floor).declared_tie;
