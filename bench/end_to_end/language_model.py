@@ -7,7 +7,7 @@ the forward pass over one prompt, captured too. "GEMMs" is a graph of the model'
 time can be gained at all. Outputs: the relative error of the logits against a float32 copy of the model.
 
 Usage: language_model.py [--models llama-3.1-8b,qwen3-8b] [--decode 1,8,16,64] [--prefill 512,2048] [--budget SECONDS]
-       [--output FILE.csv] [--compile SECONDS] [--tuned FILE | --plain]
+       [--variants patched+merged] [--output FILE.csv] [--compile SECONDS] [--tuned FILE | --plain]
 With --plain gemmtune is not imported: the program that bench/end_to_end/interposed.sh runs under libgemmtune_cublas.
 Small, on a CPU: --device cpu --layers 2 --hidden 256 --vocab 1024 --decode 1 --prefill 64"""
 
@@ -356,7 +356,7 @@ def main():
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu", help="cuda:0 or cpu")
     parser.add_argument("--decode", type=numbers, default="1,8,16,64", help="batch sizes")
     parser.add_argument("--prefill", type=numbers, default="512,2048", help="tokens")
-    parser.add_argument("--variants", type=lambda text: text.split("+"), default="+".join(PATCHES), help="joined by +, of " + "; ".join(PATCHES))
+    parser.add_argument("--variants", type=lambda text: text.split("+"), default="patched+merged", help="joined by +, of " + "; ".join(PATCHES))
     parser.add_argument("--context", type=int, default=512, help="tokens in the KV cache before the decoded one")
     parser.add_argument("--budget", type=float, default=60, help="seconds of tuning for a model")
     parser.add_argument("--tuned", help="tuned files in place of a tuning run")
@@ -374,6 +374,9 @@ def main():
     for name in names:
         if name not in SIZES:
             parser.error(f"--models: '{name}', expected some of {', '.join(SIZES)}")
+    for variant in options.variants:
+        if variant not in PATCHES:
+            parser.error(f"--variants: '{variant}', expected some of {'; '.join(PATCHES)}")
     where = torch.cuda.get_device_name(0) if options.device != "cpu" else f"CPU, {torch.get_num_threads()} threads"
     print(f"PyTorch {torch.__version__}, {where}, bf16, context {options.context}, {options.rounds} rounds; error: relative, of logits",
           flush=True)
