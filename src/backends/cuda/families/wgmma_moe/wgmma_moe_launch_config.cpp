@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t max_moe_stages = 24;
 constexpr std::int64_t min_moe_stages = 3;
 constexpr std::int64_t instruction_rows = 64;
-constexpr std::int64_t default_sorted_pairs = 64;  // with more a kernel that sorts is about as fast
-constexpr std::int64_t fp4_block_k = 256;          // of an MXFP4 weight: 128 bytes
+constexpr std::int64_t default_sorted_pairs = 128;  // with more a kernel that sorts is about as fast
+constexpr std::int64_t fp4_block_k = 256;           // of an MXFP4 weight: 128 bytes
 constexpr std::int64_t kibibyte = 1024;
 constexpr std::int64_t sorted_bytes = 8 * kibibyte;  // of shared memory where blocks sort
 // Alignment of the pipeline, and for each stage two barriers and the work that it begins.
@@ -146,6 +146,9 @@ std::string refuse_wgmma_moe(const WgmmaMoeStage& stage) {
                                                    : 96))
     return "more accumulators than registers";
   if (stage.promoted && stage.tokens > 128) return "more partial sums than registers";
+  // Without a gate the producer of such a tile lacks two registers.
+  if (stage.promoted && stage.stage == 1 && !stage.interleaved && stage.tokens > 96 && held > 64)
+    return "more accumulators than registers";
   if (stage.num_stages < min_moe_stages) return "fewer than 3 stages fit into shared memory";
   return {};
 }
@@ -177,9 +180,12 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
     if (stage.promoted)
       cycles = std::max(cycles, row_groups * 1.5 * tokens) +
                row_groups * (stage.warpgroups == 2 ? 0.5 : 1) * (1.2 * tokens + 60);
-    // A scheduler decodes 16 rows and 16 of k in some 28 cycles, and multiplies them by 8 tokens in 8; a warp alone waits for itself.
-    if (stage.fp4)
-      cycles = row_groups * 4 * std::max(tokens, as_real(stage.warpgroups) * blocks > 1 ? 30.0 : 55.0);
+    if (stage.fp4) {
+      // Cycles for 64 rows and 16 of k, as measured: more warps hide each other's latency, two tiles of a warp share its tokens.
+      const double warpgroups = as_real(stage.warpgroups) * blocks;
+      const double alone = stage.mma_tiles() > 1 ? 50 : 62;
+      cycles = row_groups * 4 * (0.9 * tokens + (warpgroups > 2 ? 46 : warpgroups > 1 ? alone : alone + 40));
+    }
     const double products = as_real(stage.k_atoms) * cycles * blocks / clock;
     const double fetched =
         as_real(atom_bytes) *
@@ -191,7 +197,10 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
     const double weights =
         work.experts * as_real(stage.weight_rows * stage.weight_row_bytes) * (stage.fp4 ? 17.0 / 16 : 1.0);
     const double results = pairs * as_real(stage.columns) * 2;
-    total += std::max({busy, (weights + results) / from_memory, items * k_tiles * fetched / from_l2}) + 1.5;
+    // One warp group that waits for each 128 of k does not keep up with memory.
+    const double memory =
+        (weights + results) / from_memory * (stage.promoted && stage.warpgroups == 1 ? 1.08 : 1.0);
+    total += std::max({busy, memory, items * k_tiles * fetched / from_l2}) + 1.5;
     if (stage.promoted && stage.stage == 1) total += 2 + results * 1.5 / from_memory;
   }
   return total + pairs * as_real(problem.k) * 2 / from_memory;
@@ -201,28 +210,33 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
 Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits) {
   Config best;
   double least = 0;
+  const bool fp4 = has_fp4_weight(problem);
+  const auto consider = [&](std::int64_t tokens, std::int64_t rows, std::int64_t rows2,
+                            std::int64_t warpgroups, std::int64_t shared) {
+    Config config;
+    config.set("bm", tokens);
+    config.set("bn", rows);
+    config.set("bo", rows2);
+    config.set("wg", warpgroups);
+    config.set("cm", std::int64_t{1});
+    const bool deep = tokens <= 32 && std::max(rows, rows2) <= 128;
+    config.set("bk", fp4 ? fp4_block_k : block_k_of(problem.w_type, deep ? 2 : 1));
+    config.set("smem", shared);
+    config.set("sort", std::int64_t{routed_pairs(problem) <= default_sorted_pairs ? 1 : 0});
+    const auto stages = wgmma_moe_stages(problem, config, limits);
+    if (!refuse_wgmma_moe(stages[0]).empty() || !refuse_wgmma_moe(stages[1]).empty()) return;
+    const double time = predicted_wgmma_moe(problem, stages, limits);
+    if (least != 0 && time >= least) return;
+    least = time;
+    best = config;
+  };
   for (const std::int64_t tokens : {16, 32, 48, 64, 96, 128, 144, 192}) {
     for (const std::int64_t rows : {64, 128, 256}) {
       for (const std::int64_t rows2 : {64, 128, 256}) {
         for (const std::int64_t shared : {226, 112}) {
-          Config config;
-          config.set("bm", tokens);
-          config.set("bn", rows);
-          config.set("bo", rows2);
-          config.set("wg", std::int64_t{shared > 112 && std::min(rows, rows2) > 64 ? 2 : 1});
-          config.set("cm", std::int64_t{1});
-          config.set("bk",
-                     has_fp4_weight(problem)
-                         ? fp4_block_k
-                         : block_k_of(problem.w_type, tokens <= 32 && std::max(rows, rows2) <= 128 ? 2 : 1));
-          config.set("smem", shared);
-          config.set("sort", std::int64_t{routed_pairs(problem) <= default_sorted_pairs ? 1 : 0});
-          const auto stages = wgmma_moe_stages(problem, config, limits);
-          if (!refuse_wgmma_moe(stages[0]).empty() || !refuse_wgmma_moe(stages[1]).empty()) continue;
-          const double time = predicted_wgmma_moe(problem, stages, limits);
-          if (least != 0 && time >= least) continue;
-          least = time;
-          best = config;
+          const std::int64_t narrow = std::min(rows, rows2);
+          consider(tokens, rows, rows2, narrow > 64 && (fp4 || shared > 112) ? 2 : 1, shared);
+          if (fp4 && narrow > 64) consider(tokens, rows, rows2, narrow > 128 ? 4 : 1, shared);
         }
       }
     }
