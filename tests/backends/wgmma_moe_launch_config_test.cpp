@@ -44,6 +44,26 @@ TEST(WgmmaMoeLaunchConfig, DefaultsFitAndFollowTheTokensOfAnExpert) {
   }
 }
 
+/// gpt-oss's layer: k is 22.5 units of 128.
+TEST(WgmmaMoeLaunchConfig, RowsOfAnMxfp4LayerArePadded) {
+  const HopperLimits limits(limits_of("sm_90a"));
+  for (const std::int64_t tokens : {1, 16, 256, 1024}) {
+    Problem problem = testing_problems::moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32,
+                                                    {tokens, 2880, 2880});
+    problem.moe.experts = 128;
+    problem.moe.topk = 4;
+    const Config config = default_wgmma_moe_config(problem, limits);
+    for (const WgmmaMoeStage& stage : wgmma_moe_stages(problem, config, limits)) {
+      EXPECT_EQ(refuse_wgmma_moe(stage), "") << config.text();
+      EXPECT_EQ(stage.weight_row_bytes, 1440);
+      EXPECT_EQ(stage.k_bytes, 23 * fp4_unit * 2);
+      EXPECT_EQ(stage.k_tiles, 12);
+      EXPECT_EQ(stage.columns, stage.stage == 1 ? 23 * fp4_unit : 2880);
+      EXPECT_EQ(stage.cluster, 1);
+    }
+  }
+}
+
 TEST(WgmmaMoeLaunchConfig, RefusesWhatDoesNotFit) {
   const HopperLimits limits(limits_of("sm_90a"));
   const Problem problem = layer(DataType::bf16, 4096, 8, 2, 7168, 4096);
