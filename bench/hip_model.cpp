@@ -1,5 +1,5 @@
 // What the performance model of our AMD kernels says beside the times of a tuned file: hip_model TABLE.csv [ROWS]. A line for each of the first
-// ROWS rows (default: all) of gfx90a or gfx942 that mfma or mfma_moe takes: the file's time, the model's of the best config, which unit bounds it, and the
+// ROWS rows (default: all) of gfx90a, gfx942 or gfx950 that mfma or mfma_moe takes: the file's time, the model's of the best config, which unit bounds it, and the
 // config. The model is no measurement (docs/hip_model.md).
 #include <fmt/format.h>
 
@@ -28,7 +28,8 @@ class PaperRuntime final : public gpu::Runtime {
   PaperRuntime(std::string architecture, int units) : architecture_(std::move(architecture)) {
     limits_.multiprocessors = units;
     limits_.registers_per_thread = 512;
-    limits_.shared_bytes_per_block = limits_.shared_bytes_per_multiprocessor = 65536;
+    limits_.shared_bytes_per_block = architecture_ == "gfx950" ? 163840 : 65536;
+    limits_.shared_bytes_per_multiprocessor = limits_.shared_bytes_per_block;
     limits_.cache_bytes = 4 << 20;
   }
   const gpu::Limits& limits() const override { return limits_; }

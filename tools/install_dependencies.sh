@@ -2,10 +2,11 @@
 # Installs what building, tuning and testing need from the distribution's archive (apt-get, as root or with sudo).
 # With everything installed it changes nothing and touches no network.
 #
-# Usage: install_dependencies.sh [build|check|amdgpu|machines|soak]...   (default: build)
+# Usage: install_dependencies.sh [build|check|amdgpu|gfx950|machines|soak]...   (default: build)
 #   build  compilers, libraries, kernels of others (oneDNN, OpenBLAS)
 #   check  build, and clang-format and clang-tidy
 #   amdgpu  build, and clang 19, which compiles kernels for AMD GPUs in tests, and HIP 5.2's headers
+#   gfx950  build, and clang 22, which compiles for gfx950 too (of bookworm-security; others find what is newer than 19 by themselves)
 #   machines  build, and Slurm of one node, Open MPI, and what installs Ray (tests/machines)
 #   soak   machines, and debootstrap, qemu-user and clang (libFuzzer)
 set -euo pipefail
@@ -17,6 +18,7 @@ build=(cmake ninja-build g++ ccache python3
        python3-numpy python3-venv)
 check=(clang-format clang-tidy)
 amdgpu=(clang-19 lld-19 llvm-19 libamdhip64-dev)
+gfx950=(clang-22 lld-22 llvm-22)
 machines=(slurmctld slurmd slurm-client munge openmpi-bin python3-venv python3-yaml)
 soak=("${machines[@]}" "${amdgpu[@]}" debootstrap qemu-user clang)
 
@@ -26,9 +28,10 @@ for group in "$@"; do
     build) ;;
     check) wanted+=("${check[@]}") ;;
     amdgpu) wanted+=("${amdgpu[@]}") ;;
+    gfx950) wanted+=("${gfx950[@]}") ;;
     machines) wanted+=("${machines[@]}") ;;
     soak) wanted+=("${soak[@]}") ;;
-    *) echo "install_dependencies.sh: unknown group '$group' (build, check, amdgpu, machines, soak)" >&2; exit 2 ;;
+    *) echo "install_dependencies.sh: unknown group '$group' (build, check, amdgpu, gfx950, machines, soak)" >&2; exit 2 ;;
   esac
 done
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/cuda/families/mma/mma.h"
+#include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/simt/simt.h"
 #include "backends/gpu/pack/pack.h"
 #include "backends/hip/families/mfma/mfma.h"
@@ -26,6 +27,7 @@ constexpr DataType bf16 = DataType::bf16;
 constexpr DataType f16 = DataType::f16;
 constexpr DataType f32 = DataType::f32;
 constexpr DataType fnuz = DataType::f8_e4m3fnuz;
+constexpr DataType fn = DataType::f8_e4m3fn;
 constexpr DataType i8 = DataType::i8;
 
 Problem scaled(std::int64_t m, std::int64_t n, std::int64_t k, DataType y = bf16) {
@@ -134,6 +136,76 @@ TEST(FamiliesOnTheEmulation, MfmaOfShuffledWeights) {
   }
 }
 
+/// The MXFP4 operations, with a bias where they have one; a8w4 with the device's fp8 and the other one.
+std::vector<Problem> fp4_problems(std::int64_t m, std::int64_t n, std::int64_t k) {
+  std::vector<Problem> problems{of_fp4(Operation::a4w4_blockscale, m, n, k),
+                                of_fp4(Operation::a16w4, m, n, k, true),
+                                of_fp4(Operation::a8w4, m, n, k, true), of_fp4(Operation::a8w4, m, n, k)};
+  problems[3].x_type = fnuz;
+  return problems;
+}
+
+TEST(FamiliesOnTheEmulation, SimtOfFp4) {
+  EmulatedRuntime runtime("gfx942");
+  const auto family = gpu::make_simt_family(runtime);
+  for (Problem problem : fp4_problems(5, 66, 96)) {
+    expect_right(*family, problem);
+    if (problem.operation == Operation::a16w4) {
+      problem.x_type = problem.y_type = f16;
+      expect_right(*family, problem);
+    }
+  }
+}
+
+/// gfx942 decodes on the way to LDS, gfx950 a4w4 not at all.
+TEST(FamiliesOnTheEmulation, MfmaOfFp4) {
+  for (const char* architecture : {"gfx90a", "gfx942", "gfx950"}) {
+    EmulatedRuntime runtime(architecture);
+    const auto family = hip::make_mfma_family(runtime);
+    for (const std::string tile : {"mi=16 bm=32 bn=64 bk=128", "mi=32 bm=32 bn=64 bk=64 nw=2 nb=2"}) {
+      for (const Problem& problem : fp4_problems(35, 70, 352)) expect_right(*family, problem, tile);
+      if (runtime.architecture() == "gfx90a") break;
+    }
+    expect_right(*family, of_fp4(Operation::a4w4_blockscale, 3, 18, 1184),
+                 "mi=16 bm=16 bn=32 nw=2 bk=64 sk=3");
+    expect_right(*family, of_fp4(Operation::a16w4, 1, 5, 32));
+    expect_right(*family, of_fp4(Operation::a4w4_blockscale, 1, 5, 32));
+  }
+}
+
+TEST(FamiliesOnTheEmulation, MfmaOfShuffledFp4) {
+  for (const char* architecture : {"gfx942", "gfx950"}) {
+    EmulatedRuntime runtime(architecture);
+    const auto family = hip::make_mfma_family(runtime);
+    for (const std::string tile : {"mi=16 bm=16 bn=64 bk=256", "mi=32 bm=32 bn=64 bk=128 nw=2 nb=2"})
+      for (const Problem& problem : fp4_problems(19, 80, 448)) expect_right(*family, shuffled(problem), tile);
+  }
+}
+
+/// Instructions of 16 bytes a lane, e4m3fn, scaled instructions of operands that go to LDS directly, tiles in more than 64 KiB.
+TEST(FamiliesOnTheEmulation, MfmaOnGfx950) {
+  EmulatedRuntime runtime("gfx950");
+  const auto family = hip::make_mfma_family(runtime);
+  for (const std::string tile :
+       {"mi=16 bm=32 bn=64", "mi=32 bm=32 bn=64 nw=2 nb=2 dl=1", "mi=16 bm=32 bn=64 kp=1"}) {
+    expect_right(*family, dense(35, 70, 200, bf16, bf16, true), tile);
+    expect_right(*family, dense(33, 65, 136, f16, f16, true), tile);
+    expect_right(*family, quantized(Operation::a8w8, 35, 66, 264, i8, true), tile);
+    expect_right(*family, quantized(Operation::a8w8, 35, 66, 264, fn), tile);
+  }
+  for (const std::string tile : {"mi=16 bm=32 bn=64", "mi=32 bm=32 bn=64 nw=2"}) {
+    expect_right(*family, quantized(Operation::a8w8_blockscale, 35, 140, 300, fn), tile);
+    expect_right(*family, shuffled(quantized(Operation::a8w8, 35, 48, 288, fn)), tile);
+  }
+  expect_right(*family, shuffled(dense(19, 80, 160)));
+  const Problem a4w4 = of_fp4(Operation::a4w4_blockscale, 70, 130, 1056);
+  expect_right(*family, a4w4, "bm=64 bn=64 bk=128 nb=2 dl=1");
+  expect_right(*family, a4w4, "bm=32 bn=64 mi=32 nw=2 bk=128 nb=2 dl=1");
+  expect_right(*family, a4w4, "bm=128 bn=128 bk=256 nb=2 nw=8");
+  EXPECT_THAT(family->accepts(quantized(Operation::a8w8, 35, 66, 261, fnuz)).message(),
+              HasSubstr("data types"));
+}
+
 TEST(FamiliesOnTheEmulation, MfmaWithSplitKInEveryOrderOfBlocks) {
   EmulatedRuntime runtime("gfx942");
   const auto family = hip::make_mfma_family(runtime);
@@ -220,11 +292,23 @@ TEST(FamiliesOnTheEmulation, SkinnyOfWaves) {
   EXPECT_THAT(family->accepts(dense(17, 64, 64)).message(), HasSubstr("rows: 17, at most 16"));
 }
 
+TEST(FamiliesOnTheEmulation, SkinnyOfFp4) {
+  for (const char* architecture : {"gfx90a", "gfx942", "gfx950"}) {
+    EmulatedRuntime runtime(architecture);
+    const auto family = hip::make_skinny_family(runtime);
+    for (const Problem& problem : fp4_problems(3, 37, 1120)) expect_right(*family, problem, "rn=2 nw=2 un=2");
+    for (const Problem& problem : fp4_problems(2, 48, 448)) expect_right(*family, shuffled(problem));
+    Problem half = of_fp4(Operation::a16w4, 5, 19, 2080, true);
+    half.x_type = half.y_type = f16;
+    expect_right(*family, half, "rn=1 nw=4 un=1");
+  }
+}
+
 /// Configs drawn from the whole space, rules of the search aside: few here, many with GEMMTUNE_SOAK.
 TEST(FamiliesOnTheEmulation, DrawnConfigsOfEveryProblem) {
   const int draws = std::getenv("GEMMTUNE_SOAK") != nullptr ? 40 : 1;
   std::mt19937 random(23);
-  for (const char* architecture : {"gfx90a", "gfx942"}) {
+  for (const char* architecture : {"gfx90a", "gfx942", "gfx950"}) {
     EmulatedRuntime runtime(architecture);
     const auto mfma = hip::make_mfma_family(runtime);
     const auto skinny = hip::make_skinny_family(runtime);
@@ -235,6 +319,12 @@ TEST(FamiliesOnTheEmulation, DrawnConfigsOfEveryProblem) {
                                   shuffled(quantized(Operation::a8w8, 5, 64, 352, i8)),
                                   batched(3, 14, 71, 333),
                                   batched(2, 7, 37, 301, i8)};
+    for (const Problem& problem : fp4_problems(7, 48, 448)) {
+      const bool is_one = problem.operation == Operation::a4w4_blockscale;
+      if (draws > 1 || is_one) problems.push_back(problem);
+      if (draws > 1 || !is_one) problems.push_back(shuffled(problem));
+      if (draws == 1 && !is_one) break;
+    }
     if (runtime.architecture() == "gfx942") {
       problems.push_back(scaled(34, 130, 77));
       problems.push_back(quantized(Operation::a8w8_blockscale, 14, 200, 390, fnuz));
@@ -270,6 +360,9 @@ TEST(FamiliesOnTheEmulation, MmaOfNvidiaGpus) {
 
 TEST(FamiliesOnTheEmulation, WeightsAreShuffledAndComeBack) {
   EmulatedRuntime runtime("gfx942");
+  EXPECT_EQ(gpu::shuffled_tiles_of(of_fp4(Operation::a4w4_blockscale, 1, 48, 128)).bytes(), 48 * 64);
+  EXPECT_TRUE(gpu::shuffled_tiles_of(of_fp4(Operation::a4w4_blockscale, 1, 48, 128)).fits());
+  EXPECT_FALSE(gpu::shuffled_tiles_of(of_fp4(Operation::a4w4_blockscale, 1, 48, 96)).fits());
   const Tile16 shape{.n = 48, .k = 96, .element_bytes = 2};
   std::vector<std::uint16_t> plain(48 * 96);
   for (std::size_t i = 0; i < plain.size(); ++i) plain[i] = static_cast<std::uint16_t>(i * 7 + 1);
@@ -310,15 +403,28 @@ class BrokenRuntime final : public gpu::Runtime {
   std::string wrong_;
 };
 
-/// Each of these is one change of mfma's kernel, found in a run of a shape on which the right one passes.
+/// One change of mfma's kernel, and what is found in a run of a shape on which the right one passes.
+struct Broken {
+  const char* what;
+  std::string right, wrong;
+  Problem problem;
+  std::string settings;
+  std::string found;
+};
+
+void expect_found(const std::string& architecture, const std::vector<Broken>& broken) {
+  EmulatedRuntime right(architecture);
+  const auto family = hip::make_mfma_family(right);
+  for (const Broken& one : broken) {
+    const Config config = with(*family, one.problem, one.settings);
+    EXPECT_EQ(check_kernel(*family, one.problem, config), "") << one.what;
+    BrokenRuntime wrong(architecture, one.right, one.wrong);
+    const auto broken_family = hip::make_mfma_family(wrong);
+    EXPECT_THAT(check_kernel(*broken_family, one.problem, config), HasSubstr(one.found)) << one.what;
+  }
+}
+
 TEST(FamiliesOnTheEmulation, BrokenKernelsAreFound) {
-  struct Broken {
-    const char* what;
-    std::string right, wrong;
-    Problem problem;
-    std::string settings;
-    std::string found;
-  };
   const Problem usual = dense(35, 70, 200, bf16, bf16, true);
   const std::string tile = "bm=32 bn=64 ";
   const std::vector<Broken> broken{
@@ -360,15 +466,31 @@ TEST(FamiliesOnTheEmulation, BrokenKernelsAreFound) {
       {"scales of rows are the first batch's", "a.scales = scales_of_batch(a.scales, batch, a.m, a.n);", "",
        batched(2, 35, 66, 264, i8), tile, "outside of its error bound"},
   };
-  EmulatedRuntime right("gfx942");
-  const auto family = hip::make_mfma_family(right);
-  for (const Broken& one : broken) {
-    const Config config = with(*family, one.problem, one.settings);
-    EXPECT_EQ(check_kernel(*family, one.problem, config), "") << one.what;
-    BrokenRuntime wrong("gfx942", one.right, one.wrong);
-    const auto broken_family = hip::make_mfma_family(wrong);
-    EXPECT_THAT(check_kernel(*broken_family, one.problem, config), HasSubstr(one.found)) << one.what;
-  }
+  expect_found("gfx942", broken);
+}
+
+/// And of what it has for fp4: decoded on gfx942, with scaled instructions on gfx950.
+TEST(FamiliesOnTheEmulation, BrokenKernelsOfFp4AreFound) {
+  const Problem a4w4 = of_fp4(Operation::a4w4_blockscale, 35, 70, 352);
+  const std::string tile = "bm=32 bn=64 bk=128";
+  const std::string wrong = "outside of its error bound";
+  expect_found(
+      "gfx942",
+      {{"a scale of the next block", "row * scale_step + k / MX_BLOCK", "row * scale_step + k / MX_BLOCK % 4",
+        a4w4, tile, wrong},
+       {"a sign is lost", "(word & 0x08080808u) << 4", "(word & 0x08000808u) << 4", a4w4, tile, wrong},
+       {"3 is read as 2", "0xc0804000u, 0xc0800000u, odd", "0xc0800000u, 0xc0800000u, odd", a4w4, tile,
+        wrong},
+       {"scales are read past the end", "is_there ? byte / 2 : 0", "byte / 2", a4w4, tile, "past the end of"},
+       {"groups of lanes read another's k", "group * 64 + step % 4 * 16", "group * 64 + step % 4 * 16 ^ 64",
+        shuffled(of_fp4(Operation::a16w4, 19, 80, 448)), "bm=16 bn=64 bk=256", wrong}});
+  expect_found("gfx950", {{"a lane has another's scale",
+                           "step * STEP_BYTES + lane / MFMA_ROWS * 16;\n    const long long block",
+                           "step * STEP_BYTES;\n    const long long block", a4w4, tile, wrong},
+                          {"scales of x and w are swapped", "(int)w_scale, 0, (int)x_scale",
+                           "(int)x_scale, 0, (int)w_scale", a4w4, tile + " mi=16", wrong},
+                          {"scales past the end of k", "byte < a.k_bytes ? byte / 16 : 0", "byte / 16", a4w4,
+                           tile, "past the end of"}});
 }
 
 }  // namespace

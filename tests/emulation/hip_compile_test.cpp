@@ -1,10 +1,11 @@
-// The corner configs of every family of AMD GPUs compile for gfx90a and gfx942, have the matrix instructions that they
+// The corner configs of every family of AMD GPUs compile for gfx90a, gfx942 and, where clang 20 or newer is found, gfx950, have the matrix instructions that they
 // promise, do not spill, and fit the occupancy asked for. Needs clang, no GPU and nothing of ROCm.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -76,9 +77,18 @@ std::vector<Config> corners_of(const KernelFamily& family, const Problem& proble
   return few;
 }
 
-/// The instruction of a type, as the assembler has it.
-std::string instruction_of(DataType type, std::int64_t rows, const std::string& architecture) {
-  const bool wide = rows == 32;
+/// The instruction of a problem's type, as the assembler has it.
+std::string instruction_of(const Problem& problem, const hip::MfmaLaunchConfig& launch,
+                           const std::string& architecture) {
+  const bool wide = launch.rows == 32;
+  if (launch.scaled) return wide ? "v_mfma_scale_f32_32x32x64_f8f6f4" : "v_mfma_scale_f32_16x16x128_f8f6f4";
+  if (launch.paired) return wide ? "v_mfma_f32_32x32x64_f8f6f4" : "v_mfma_f32_16x16x128_f8f6f4";
+  const DataType type = launch.decoded ? DataType::bf16 : problem.x_type;
+  if (launch.wide) {
+    if (type == DataType::i8) return wide ? "v_mfma_i32_32x32x32_i8" : "v_mfma_i32_16x16x64_i8";
+    return std::string(wide ? "v_mfma_f32_32x32x16" : "v_mfma_f32_16x16x32") +
+           (type == DataType::bf16 ? "_bf16" : "_f16");
+  }
   const std::string shape16 = wide ? "32x32x8" : "16x16x16";
   const std::string shape8 = wide ? "32x32x16" : "16x16x32";
   switch (type) {
@@ -114,13 +124,19 @@ void expect_mfma(const KernelFamily& family, ClangRuntime& runtime, const Proble
     EXPECT_EQ(object.scratch_bytes, 0) << what;
     EXPECT_EQ(object.count("scratch_"), 0) << what;
     // The model's instructions of a tile, in a loop that may have a copy.
-    const int matrix =
-        object.instructions.count(instruction_of(problem.x_type, launch.rows, runtime.architecture())) > 0
-            ? object.instructions.at(instruction_of(problem.x_type, launch.rows, runtime.architecture()))
-            : 0;
+    const std::string instruction = instruction_of(problem, launch, runtime.architecture());
+    const int matrix = object.instructions.count(instruction) > 0 ? object.instructions.at(instruction) : 0;
     EXPECT_GT(matrix, 0) << what;
     EXPECT_EQ(matrix % launch.mfma_instructions(), 0) << what << ": " << matrix;
     EXPECT_EQ(object.count("v_mfma"), matrix) << what;
+    // As many elements are decoded as the model counts, in the loop, before it, and in copies of it.
+    const int in_a_unit = runtime.architecture() == "gfx950" ? 4 : 16;
+    const int decoding =
+        object.count(runtime.architecture() == "gfx950" ? "v_cvt_scalef32_pk_bf16_fp4" : "v_perm_b32");
+    const std::int64_t fp8_units = runtime.architecture() == "gfx950" ? 0 : launch.decoded_fp8_units();
+    const std::int64_t least = launch.decoded_fp4_units() * in_a_unit + fp8_units * 4;
+    EXPECT_GE(decoding, least) << what;
+    EXPECT_LE(decoding, launch.decoded ? 4 * least : 0) << what;
     const std::int64_t read_bytes = launch.lds_reads() * 8 * launch.kpack;
     EXPECT_GT(object.lds_read_bytes(), 0) << what;
     EXPECT_EQ(object.lds_read_bytes() % read_bytes, 0) << what << ": " << object.lds_read_bytes();
@@ -129,47 +145,71 @@ void expect_mfma(const KernelFamily& family, ClangRuntime& runtime, const Proble
     const std::int64_t waves =
         std::max<std::int64_t>({1, launch.waves_per_eu, launch.waves / hip::simds_per_unit});
     EXPECT_LE(object.registers, hip::registers_per_lane / waves) << what;
-    EXPECT_LE(launch.shared_bytes + object.lds_bytes, 65536) << what;
+    EXPECT_LE(static_cast<std::size_t>(launch.shared_bytes + object.lds_bytes),
+              runtime.limits().shared_bytes_per_block)
+        << what;
   }
 }
 
+/// The fp8 of an architecture's instructions.
+std::optional<DataType> fp8_of(std::string_view architecture) {
+  const gpu::Fp8 fp8 = hip::fp8_of(architecture);
+  if (fp8 == gpu::Fp8::none) return std::nullopt;
+  return fp8 == gpu::Fp8::fn ? DataType::f8_e4m3fn : DataType::f8_e4m3fnuz;
+}
+
 class HipCompile : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Architectures, HipCompile, ::testing::Values("gfx90a", "gfx942"));
+INSTANTIATE_TEST_SUITE_P(Architectures, HipCompile, ::testing::Values("gfx90a", "gfx942", "gfx950"),
+                         [](const auto& tested) { return std::string(tested.param); });
 
 TEST_P(HipCompile, MfmaOfEveryType) {
-  GEMMTUNE_NEEDS_CLANG();
+  GEMMTUNE_NEEDS_CLANG(GetParam());
   ClangRuntime runtime(GetParam());
   const auto family = hip::make_mfma_family(runtime);
   expect_mfma(*family, runtime, dense(512, 1280, 8192, DataType::bf16, DataType::bf16, true));
   expect_mfma(*family, runtime, dense(512, 1280, 8192, DataType::f16, DataType::f32), Corners::widest);
   expect_mfma(*family, runtime, quantized(Operation::a8w8, 512, 1280, 8192, DataType::i8), Corners::widest);
-  if (std::string(GetParam()) == "gfx942") {
-    expect_mfma(*family, runtime, quantized(Operation::a8w8, 512, 1280, 8192, DataType::f8_e4m3fnuz),
-                Corners::widest);
-    expect_mfma(*family, runtime,
-                quantized(Operation::a8w8_blockscale, 512, 1280, 8192, DataType::f8_e4m3fnuz));
+  if (const auto fp8 = fp8_of(GetParam())) {
+    expect_mfma(*family, runtime, quantized(Operation::a8w8, 512, 1280, 8192, *fp8), Corners::widest);
+    expect_mfma(*family, runtime, quantized(Operation::a8w8_blockscale, 512, 1280, 8192, *fp8));
   }
 }
 
+/// The MXFP4 operations: decoded, but for a4w4 on gfx950, whose scaled instructions take the operands as they are.
+TEST_P(HipCompile, MfmaOfFp4) {
+  GEMMTUNE_NEEDS_CLANG(GetParam());
+  ClangRuntime runtime(GetParam());
+  const auto family = hip::make_mfma_family(runtime);
+  Problem shuffled = of_fp4(Operation::a4w4_blockscale, 512, 1280, 8192);
+  expect_mfma(*family, runtime, shuffled);
+  shuffled.bpreshuffle = true;
+  shuffled.weight_layout = WeightLayout::aiter16x16;
+  expect_mfma(*family, runtime, shuffled, Corners::widest);
+  expect_mfma(*family, runtime, of_fp4(Operation::a16w4, 512, 1280, 8192, true), Corners::widest);
+  Problem other = of_fp4(Operation::a8w4, 512, 1280, 8192);
+  expect_mfma(*family, runtime, other, Corners::widest);
+  other.x_type = DataType::f8_e4m3fnuz;
+  expect_mfma(*family, runtime, other, Corners::widest);
+}
+
 TEST_P(HipCompile, MfmaOfShuffledWeights) {
-  GEMMTUNE_NEEDS_CLANG();
+  GEMMTUNE_NEEDS_CLANG(GetParam());
   ClangRuntime runtime(GetParam());
   const auto family = hip::make_mfma_family(runtime);
   expect_mfma(*family, runtime, quantized(Operation::a8w8_bpreshuffle, 512, 1280, 8192, DataType::i8),
               Corners::widest);
-  if (std::string(GetParam()) == "gfx942")
-    expect_mfma(*family, runtime,
-                quantized(Operation::a8w8_blockscale_bpreshuffle, 512, 1280, 8192, DataType::f8_e4m3fnuz));
+  if (const auto fp8 = fp8_of(GetParam()))
+    expect_mfma(*family, runtime, quantized(Operation::a8w8_blockscale_bpreshuffle, 512, 1280, 8192, *fp8));
 }
 
 TEST_P(HipCompile, BatchesOfMfma) {
-  GEMMTUNE_NEEDS_CLANG();
+  GEMMTUNE_NEEDS_CLANG(GetParam());
   ClangRuntime runtime(GetParam());
   const auto family = hip::make_mfma_family(runtime);
   expect_mfma(*family, runtime, batched(16, 512, 1280, 8192), Corners::widest);
   expect_mfma(*family, runtime, batched(16, 512, 1280, 8192, DataType::i8), Corners::widest);
-  if (std::string(GetParam()) == "gfx942")
-    expect_mfma(*family, runtime, batched(16, 512, 1280, 8192, DataType::f8_e4m3fnuz), Corners::widest);
+  if (const auto fp8 = fp8_of(GetParam()))
+    expect_mfma(*family, runtime, batched(16, 512, 1280, 8192, *fp8), Corners::widest);
 }
 
 /// Both stages of a mixture in corners of the space, the widest tiles first.
@@ -193,7 +233,7 @@ void expect_stages(const KernelFamily& family, ClangRuntime& runtime, const Prob
       EXPECT_EQ(object.spilled_registers, 0) << what;
       EXPECT_EQ(object.scratch_bytes, 0) << what;
       EXPECT_EQ(object.count("scratch_"), 0) << what;
-      const std::string instruction = instruction_of(problem.w_type, tile.rows, runtime.architecture());
+      const std::string instruction = instruction_of(problem, tile, runtime.architecture());
       const int matrix = object.count(instruction);
       EXPECT_GT(matrix, 0) << what;
       EXPECT_EQ(matrix % tile.mfma_instructions(), 0) << what << ": " << matrix;
@@ -222,7 +262,7 @@ Problem mixture(DataType type, QuantType quant, bool shuffled = false) {
 }
 
 TEST_P(HipCompile, MfmaOfMixtures) {
-  GEMMTUNE_NEEDS_CLANG();
+  GEMMTUNE_NEEDS_CLANG(GetParam());
   ClangRuntime runtime(GetParam());
   const auto family = hip::make_mfma_moe_family(runtime);
   expect_stages(*family, runtime, mixture(DataType::bf16, QuantType::none));
@@ -241,7 +281,7 @@ TEST_P(HipCompile, MfmaOfMixtures) {
 }
 
 TEST_P(HipCompile, KernelsAroundTheStagesOfMixtures) {
-  GEMMTUNE_NEEDS_CLANG();
+  GEMMTUNE_NEEDS_CLANG(GetParam());
   ClangRuntime runtime(GetParam());
   // Of the default config, with the sort, the sum, and what quantizes the hidden layer.
   const auto fast = hip::make_mfma_moe_family(runtime);
@@ -262,7 +302,7 @@ TEST_P(HipCompile, KernelsAroundTheStagesOfMixtures) {
 }
 
 TEST_P(HipCompile, Skinny) {
-  GEMMTUNE_NEEDS_CLANG();
+  GEMMTUNE_NEEDS_CLANG(GetParam());
   ClangRuntime runtime(GetParam());
   const auto family = hip::make_skinny_family(runtime);
   std::vector<Problem> problems{dense(1, 1280, 8192, DataType::bf16, DataType::bf16, true),
@@ -271,10 +311,14 @@ TEST_P(HipCompile, Skinny) {
                                 quantized(Operation::a8w8_bpreshuffle, 4, 1280, 8192, DataType::i8),
                                 batched(16, 4, 1280, 8192),
                                 batched(16, 8, 512, 2048, DataType::i8)};
-  if (std::string(GetParam()) == "gfx942") {
-    problems.push_back(quantized(Operation::a8w8, 16, 1280, 8192, DataType::f8_e4m3fnuz));
-    problems.push_back(quantized(Operation::a8w8_blockscale, 4, 1280, 8192, DataType::f8_e4m3fnuz));
+  const auto fp8 = fp8_of(GetParam());
+  if (fp8) {
+    problems.push_back(quantized(Operation::a8w8, 16, 1280, 8192, *fp8));
+    problems.push_back(quantized(Operation::a8w8_blockscale, 4, 1280, 8192, *fp8));
   }
+  problems.push_back(of_fp4(Operation::a4w4_blockscale, 8, 1280, 8192));
+  problems.push_back(of_fp4(Operation::a16w4, 16, 1280, 8192, true));
+  problems.push_back(of_fp4(Operation::a8w4, 4, 1280, 8192));
   for (const Problem& problem : problems) {
     std::vector<Config> configs = corners_of(*family, problem);
     if (!is_soak() && configs.size() > 2) configs.erase(configs.begin() + 1, configs.end() - 1);
@@ -288,8 +332,9 @@ TEST_P(HipCompile, Skinny) {
       EXPECT_EQ(object.count("v_mfma"), 0) << what;
       EXPECT_GT(object.count("global_load_dwordx4"), 0) << what;
       EXPECT_EQ(object.count("v_dot4") > 0, problem.x_type == DataType::i8) << what;
-      EXPECT_EQ(object.count("v_dot2") > 0, problem.x_type == DataType::f16) << what;
-      EXPECT_EQ(object.count("v_cvt_pk_f32_fp8") > 0, problem.x_type == DataType::f8_e4m3fnuz) << what;
+      const bool pairs = problem.x_type == DataType::f16 || problem.x_type == DataType::f4_e2m1;
+      EXPECT_EQ(object.count("v_dot2") > 0, pairs) << what;
+      EXPECT_EQ(object.count("v_cvt_pk_f32_fp8") > 0, fp8 && problem.x_type == *fp8) << what;
       const std::int64_t waves_on_simd = std::max<std::int64_t>(1, config.number("nw") / hip::simds_per_unit);
       EXPECT_LE(object.registers, hip::registers_per_lane / waves_on_simd) << what;
     }
@@ -297,13 +342,14 @@ TEST_P(HipCompile, Skinny) {
 }
 
 TEST_P(HipCompile, SimtAndTheDevicesOwnKernels) {
-  GEMMTUNE_NEEDS_CLANG();
+  GEMMTUNE_NEEDS_CLANG(GetParam());
   ClangRuntime runtime(GetParam());
   const auto family = gpu::make_simt_family(runtime);
   for (const Problem& problem :
        {dense(33, 65, 70, DataType::f32, DataType::f32), dense(33, 65, 70),
         dense(33, 65, 70, DataType::f16, DataType::f32), quantized(Operation::a8w8, 33, 65, 70, DataType::i8),
-        quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fnuz)}) {
+        quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fnuz),
+        of_fp4(Operation::a4w4_blockscale, 33, 65, 96)}) {
     const auto kernel = family->build(problem, family->default_config(problem));
     EXPECT_TRUE(kernel.ok()) << kernel.message();
     EXPECT_EQ(runtime.last.spilled_registers, 0);

@@ -20,8 +20,11 @@ Config changed(Config config, const std::string& settings) {
 }
 
 /// One block and whole tiles: the kernel's counts are the model's.
-TEST(HipModel, CountsWhatTheEmulationCounts) {
-  EmulatedRuntime runtime("gfx942");
+class CountsOn : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(HipModel, CountsOn, ::testing::Values("gfx942", "gfx950"));
+
+TEST_P(CountsOn, WhatTheEmulationCounts) {
+  EmulatedRuntime runtime(GetParam());
   const auto family = hip::make_mfma_family(runtime);
   for (const char* settings :
        {"bm=32 bn=64 bk=64 mi=16 kp=2 nw=4", "bm=32 bn=64 bk=128 mi=16 kp=2 nw=4",
@@ -32,7 +35,7 @@ TEST(HipModel, CountsWhatTheEmulationCounts) {
     const Config of_tile = changed(Config(), settings);
     const Problem problem = dense(of_tile.number("bm"), of_tile.number("bn"), 256);
     const Config config = changed(family->default_config(problem), settings);
-    const hip::MfmaLaunchConfig launch = hip::mfma_launch_config(problem, config, "gfx942");
+    const hip::MfmaLaunchConfig launch = hip::mfma_launch_config(problem, config, GetParam());
     Statistics counted;
     runtime.statistics = &counted;
     EXPECT_EQ(check_kernel(*family, problem, config), "") << settings;
@@ -45,7 +48,8 @@ TEST(HipModel, CountsWhatTheEmulationCounts) {
     EXPECT_EQ(counted.lds_reads, waves * static_cast<std::uint64_t>(launch.lds_reads())) << settings;
     // Of reads alone: writes are the staging's, which has none.
     const double read_cycles = static_cast<double>(launch.lds_reads()) * static_cast<double>(waves) *
-                               static_cast<double>(64 * 8 * launch.kpack) / 128;
+                               static_cast<double>(64 * 8 * launch.kpack) /
+                               static_cast<double>(launch.lds_bytes_per_clock());
     const double conflicts = read_cycles * (hip::lds_read_conflicts(launch) - 1);
     EXPECT_EQ(static_cast<double>(counted.lds_read_conflict_cycles), conflicts) << settings;
     const std::uint64_t units =
@@ -58,13 +62,45 @@ TEST(HipModel, CountsWhatTheEmulationCounts) {
   }
 }
 
-TEST(HipModel, SwizzledRowsHaveNoBankConflicts) {
-  for (const char* settings : {"bk=64 mi=16 kp=2", "bk=128 mi=16 kp=2", "bk=256 mi=16 kp=2",
-                               "bk=64 mi=32 kp=2", "bk=128 mi=32 kp=2", "bk=256 mi=32 kp=2"}) {
-    const hip::MfmaLaunchConfig launch = hip::mfma_launch_config(
-        dense(64, 64, 512), changed(Config(), std::string("bm=64 bn=64 ") + settings), "gfx942");
-    EXPECT_EQ(hip::lds_read_conflicts(launch), 1) << settings;
+/// The same of fp4 operands, decoded and as they are.
+TEST(HipModel, CountsThoseOfFp4) {
+  for (const char* architecture : {"gfx942", "gfx950"}) {
+    EmulatedRuntime runtime(architecture);
+    const auto family = hip::make_mfma_family(runtime);
+    for (const bool shuffled : {false, true}) {
+      for (const char* settings : {"bm=32 bn=64 bk=256 mi=16 nw=4", "bm=64 bn=64 bk=256 mi=32 nw=4 nb=2"}) {
+        const Config of_tile = changed(Config(), settings);
+        Problem problem =
+            of_fp4(Operation::a4w4_blockscale, of_tile.number("bm"), of_tile.number("bn"), 1024);
+        problem.bpreshuffle = shuffled;
+        if (shuffled) problem.weight_layout = WeightLayout::aiter16x16;
+        const Config config = changed(family->default_config(problem), settings);
+        const hip::MfmaLaunchConfig launch = hip::mfma_launch_config(problem, config, architecture);
+        Statistics counted;
+        runtime.statistics = &counted;
+        EXPECT_EQ(check_kernel(*family, problem, config), "") << settings;
+        runtime.statistics = nullptr;
+        const auto waves = static_cast<std::uint64_t>(launch.waves * launch.k_tiles);
+        std::uint64_t matrix = 0;
+        for (const auto& [name, count] : counted.collectives)
+          if (name.starts_with("v_mfma")) matrix += count;
+        EXPECT_EQ(matrix, waves * static_cast<std::uint64_t>(launch.mfma_instructions())) << settings;
+        EXPECT_EQ(counted.lds_reads, waves * static_cast<std::uint64_t>(launch.lds_reads())) << settings;
+        EXPECT_EQ(counted.lds_read_conflict_cycles, 0U) << architecture << " " << settings << shuffled;
+        EXPECT_EQ(hip::lds_read_conflicts(launch), 1) << architecture << " " << settings << shuffled;
+      }
+    }
   }
+}
+
+TEST(HipModel, SwizzledRowsHaveNoBankConflicts) {
+  for (const char* architecture : {"gfx942", "gfx950"})
+    for (const char* settings : {"bk=64 mi=16 kp=2", "bk=128 mi=16 kp=2", "bk=256 mi=16 kp=2",
+                                 "bk=64 mi=32 kp=2", "bk=128 mi=32 kp=2", "bk=256 mi=32 kp=2"}) {
+      const hip::MfmaLaunchConfig launch = hip::mfma_launch_config(
+          dense(64, 64, 512), changed(Config(), std::string("bm=64 bn=64 ") + settings), architecture);
+      EXPECT_EQ(hip::lds_read_conflicts(launch), 1) << architecture << " " << settings;
+    }
 }
 
 /// A bound says which unit a kernel waits for: large tiles MFMA, few rows the memory.
@@ -79,6 +115,19 @@ TEST(HipModel, NamesTheUnitThatBounds) {
   EXPECT_EQ(bound(dense(8192, 8192, 8192), "bm=128 bn=128 bk=128").bound(), "MFMA");
   EXPECT_EQ(bound(dense(8192, 8192, 8192), "bm=32 bn=32 bk=128 nw=4").bound(), "LDS");
   EXPECT_EQ(bound(dense(16, 8192, 8192), "bm=16 bn=64 bk=128").bound(), "memory");
+  limits.multiprocessors = 256;
+  limits.shared_bytes_per_multiprocessor = 163840;
+  const hip::ComputeUnit mi350 = hip::compute_unit("gfx950", limits);
+  const Problem a4w4 = of_fp4(Operation::a4w4_blockscale, 8192, 8192, 8192);
+  const auto scaled =
+      hip::mfma_launch_config(a4w4, changed(Config(), "bm=256 bn=256 bk=256 nw=8 mi=32 nb=2"), "gfx950");
+  // 16 rows by a weight that one wave decodes wait for that.
+  const Problem a16w4 = of_fp4(Operation::a16w4, 4096, 8192, 8192);
+  EXPECT_EQ(bound(a16w4, "bm=16 bn=256 bk=128 nw=4").bound(), "decoding");
+  EXPECT_EQ(bound(a16w4, "bm=128 bn=128 bk=128 nw=4").bound(), "MFMA");
+  // No faster than the data sheet: 9.2 PFLOP/s; and faster than bf16 can be.
+  EXPECT_GT(hip::model_of(a4w4, scaled, mi350).mfma, 2.0 * 8192 * 8192 * 8192 / 9.3e9);
+  EXPECT_LT(hip::model_of(a4w4, scaled, mi350).mfma, 2.0 * 8192 * 8192 * 8192 / 4.6e9);
   // No faster than the data sheet: 1307 TFLOP/s, 5.3 TB/s.
   EXPECT_GT(bound(dense(8192, 8192, 8192), "bm=128 bn=128").microseconds(),
             2.0 * 8192 * 8192 * 8192 / 1307e6);

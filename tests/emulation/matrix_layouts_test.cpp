@@ -1,7 +1,8 @@
 // The matrix instructions' layouts against tables that were written down from the documents, not computed: where lanes hold
 // the elements of A, B and D.
 //   MFMA: AMD, "AMD Instinct MI300 Instruction Set Architecture", chapter "Matrix Arithmetic Instructions", and the output of
-//   AMD's matrix instruction calculator for the same instructions.
+//   AMD's matrix instruction calculator for the same instructions. Those of gfx950: "AMD Instinct CDNA4 Instruction Set
+//   Architecture", the same chapter; of scaled ones a lane has the scale of the 32 elements that it holds.
 //   mma.sync: NVIDIA, "Parallel Thread Execution ISA", "Matrix Fragments for mma.m16n8k16" and "… mma.m16n8k32".
 #include <gtest/gtest.h>
 
@@ -75,6 +76,34 @@ const std::vector<Layout>& layouts() {
        {{16, 0, 0, 4}},
        {{16, 0, 4, 0}}},
       {Operation::mfma_i32_32x32x8_i8, {{32, 0, 0, 4}}, {{32, 3, 0, 7}}, {{32, 0, 4, 0}}},
+      {Operation::mfma_f32_16x16x32_bf16,
+       {{0, 7, 0, 7}, {16, 0, 0, 8}, {35, 4, 3, 20}, {63, 7, 15, 31}},
+       {{16, 1, 0, 9}, {63, 7, 15, 31}},
+       {{0, 1, 1, 0}, {50, 3, 15, 2}}},
+      {Operation::mfma_f32_16x16x32_f16, {{35, 4, 3, 20}}, {{35, 4, 3, 20}}, {{50, 3, 15, 2}}},
+      {Operation::mfma_f32_32x32x16_bf16,
+       {{0, 7, 0, 7}, {32, 0, 0, 8}, {63, 7, 31, 15}},
+       {{33, 2, 1, 10}},
+       {{33, 5, 13, 1}}},
+      {Operation::mfma_f32_32x32x16_f16, {{33, 2, 1, 10}}, {{33, 2, 1, 10}}, {{33, 5, 13, 1}}},
+      {Operation::mfma_i32_16x16x64_i8,
+       {{0, 15, 0, 15}, {16, 0, 0, 16}, {63, 15, 15, 63}},
+       {{35, 4, 3, 36}},
+       {{50, 3, 15, 2}}},
+      {Operation::mfma_i32_32x32x32_i8,
+       {{32, 0, 0, 16}, {63, 15, 31, 31}},
+       {{33, 2, 1, 18}},
+       {{33, 5, 13, 1}}},
+      {Operation::mfma_f32_16x16x32_e4m3fn, {{35, 4, 3, 20}}, {{16, 1, 0, 9}}, {{50, 3, 15, 2}}},
+      {Operation::mfma_f32_32x32x16_e4m3fn, {{32, 0, 0, 8}}, {{33, 2, 1, 10}}, {{33, 5, 13, 1}}},
+      {Operation::mfma_scale_f32_16x16x128_fp4,
+       {{0, 0, 0, 0}, {0, 31, 0, 31}, {15, 0, 15, 0}, {16, 0, 0, 32}, {35, 4, 3, 68}, {63, 31, 15, 127}},
+       {{16, 1, 0, 33}, {63, 31, 15, 127}},
+       {{0, 1, 1, 0}, {16, 0, 4, 0}, {50, 3, 15, 2}}},
+      {Operation::mfma_scale_f32_32x32x64_fp4,
+       {{0, 31, 0, 31}, {32, 0, 0, 32}, {63, 31, 31, 63}},
+       {{33, 2, 1, 34}},
+       {{0, 4, 8, 0}, {33, 5, 13, 1}}},
       {Operation::mma_m16n8k16_bf16,
        // a0, a1: row groupID, k 2 * lane % 4; a2, a3: row + 8; a4 to a7: k + 8.
        {{0, 0, 0, 0}, {0, 1, 0, 1}, {0, 2, 8, 0}, {0, 4, 0, 8}, {0, 7, 8, 9}, {5, 0, 1, 2}, {31, 7, 15, 15}},
@@ -149,6 +178,33 @@ TEST(MatrixLayouts, AProductOfTwoElementsIsWhereItBelongs) {
   for (std::size_t lane = 0; lane < 64; ++lane)
     for (std::size_t i = 0; i < 4; ++i)
       EXPECT_EQ(out[lane][i], lane == 9 && i == 3 ? 2.5F : 0.0F) << lane << " " << i;
+}
+
+/// A scale belongs to the 32 elements of its own lane: 1 of A, 3 of B, with scales of 4 and 1/2 there and others elsewhere.
+TEST(MatrixLayouts, AScaleIsOfTheElementsOfItsLane) {
+  const MatrixInstruction& one = *find_instruction(Operation::mfma_scale_f32_16x16x128_fp4);
+  struct In {
+    std::array<std::uint8_t, 32> a{}, b{};
+    std::array<float, 4> c{};
+    std::uint32_t a_scale = 130, b_scale = 0xffffff83;  // only the lowest byte counts
+  };
+  std::array<In, 64> in{};
+  std::array<std::array<float, 4>, 64> out{};
+  in[32 + 3].a[5] = 0x20;  // A[3][64 + 11] = 1
+  in[32 + 9].b[5] = 0x50;  // B[9][64 + 11] = 3
+  in[32 + 3].a_scale = 129;
+  in[32 + 9].b_scale = 126;
+  in[9].c[3] = 0.5F;  // C[3][9]
+  std::array<const void*, 64> from{};
+  std::array<void*, 64> to{};
+  for (std::size_t i = 0; i < 64; ++i) {
+    from[i] = &in[i];
+    to[i] = out[i].data();
+  }
+  execute(one, from.data(), to.data());
+  for (std::size_t lane = 0; lane < 64; ++lane)
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_EQ(out[lane][i], lane == 9 && i == 3 ? 6.5F : 0.0F) << lane << " " << i;
 }
 
 }  // namespace

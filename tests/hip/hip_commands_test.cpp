@@ -283,10 +283,36 @@ INSTANTIATE_TEST_SUITE_P(OfEveryOperation, AiterLists,
                                            List{"a8w8_untuned_gemm.csv", "a8w8"},
                                            List{"a8w8_bpreshuffle_untuned_gemm.csv", "a8w8_bpreshuffle"},
                                            List{"a8w8_blockscale_untuned_gemm.csv", "a8w8_blockscale"},
+                                           List{"a4w4_blockscale_untuned_gemm.csv", "a4w4_blockscale"},
                                            List{"bf16_untuned_batched_gemm.csv", "batched_bf16"},
                                            List{"a8w8_untuned_batched_gemm.csv", "batched_a8w8"},
                                            List{"untuned_fmoe.csv", "fused_moe", {"--libtype", "simt_moe"}}),
                          [](const auto& list) { return std::string(list.param.operation); });
+
+/// AITER's own list of MXFP4 on an MI350X: one of its sizes on the families that serve it, and what its tuned file says.
+TEST_F(HipCommands, AitersMxfp4OnGfx950) {
+  GEMMTUNE_NEEDS_FIXTURES(fixtures);
+  const std::map<std::string, std::string> mi350{{"HIP_DOUBLE_ARCH", "gfx950:sramecc+:xnack-"},
+                                                 {"HIP_DOUBLE_UNITS", "256"},
+                                                 {"HIP_DOUBLE_NAME", "AMD Instinct MI350X"}};
+  const std::string list = write("a4w4_blockscale_untuned_gemm.csv",
+                                 small_list(fixtures + "/aiter/configs/a4w4_blockscale_untuned_gemm.csv", 6));
+  const auto result = run({"tune", "--backend", "hip", "-i", list, "-o", path("tuned.csv"), "--limit", "2",
+                           "--libtype", "mfma,skinny,simt", "--search", "random", "--budget", "6"},
+                          mi350);
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(lines("tuned.csv").at(1), HasSubstr("gfx950,256,"));
+  const auto checked =
+      run({"check", path("tuned.csv"), "--op", "a4w4_blockscale", "--backend", "hip"}, mi350);
+  EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
+  const auto timed = run({"bench", path("tuned.csv"), "--op", "a4w4_blockscale", "--backend", "hip"}, mi350);
+  EXPECT_EQ(timed.exit_code, 0) << timed.out << timed.err;
+  const std::string aiters = fixtures + "/aiter/configs/a4w4_blockscale_tuned_gemm.csv";
+  const auto covered = run({"coverage", fixtures + "/aiter/configs/a4w4_blockscale_untuned_gemm.csv", "--op",
+                            "a4w4_blockscale", "--table", aiters, "--gfx", "gfx950", "--cu-num", "256"},
+                           {}, "none");
+  EXPECT_THAT(covered.out, HasSubstr("the device's fallback runs: an assembly kernel of AITER"));
+}
 
 constexpr const char* aiter_header =
     "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,"

@@ -14,6 +14,7 @@
 #include "backends/hip/hip_backend.h"
 #include "backends/hip/hip_driver.h"
 #include "backends/hip/libraries.h"
+#include "base/environment.h"
 #include "dispatch/context.h"
 #include "dispatch/planner.h"
 #include "evaluate/in_process/in_process_evaluator.h"
@@ -34,6 +35,7 @@ namespace gemmtune::hip {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 /// An environment variable of the double, for a test.
 class Set {
@@ -144,6 +146,51 @@ TEST(HipDevice, QuantizedOperationsRunOnSimt) {
     const Outcome outcome = verified(*device, problem, {"simt", 1, simt->default_config(problem)});
     EXPECT_EQ(outcome.kind, OutcomeKind::ok) << print(problem) << ": " << outcome.reason;
   }
+}
+
+/// The device packs an fp4 weight for the families that read AITER's layout.
+TEST(HipDevice, Mxfp4RunsOnEveryFamily) {
+  for (const char* architecture : {"gfx942:sramecc+:xnack-", "gfx950:sramecc+:xnack-"}) {
+    const Set opened("HIP_DOUBLE_ARCH", architecture);
+    const auto device = open_hip();
+    for (const Operation operation : {Operation::a4w4_blockscale, Operation::a16w4, Operation::a8w4}) {
+      for (const char* name : {"simt", "skinny", "mfma"}) {
+        const KernelFamily* family = device->find_family(name);
+        ASSERT_NE(family, nullptr) << name << " " << architecture;
+        for (const bool packed : {false, true}) {
+          const bool is_a4w4 = operation == Operation::a4w4_blockscale;
+          if (packed && !is_a4w4) continue;
+          if (device->info().gfx == "gfx950" && (!is_a4w4 || name != std::string("mfma"))) continue;
+          Problem problem = of_fp4(operation, 5, 48, 192);
+          problem.bpreshuffle = packed;
+          if (packed) problem.weight_layout = *family->packed_layout(problem);
+          const Outcome outcome = verified(*device, problem, {name, 1, family->default_config(problem)});
+          EXPECT_EQ(outcome.kind, OutcomeKind::ok) << name << " " << print(problem) << ": " << outcome.reason;
+        }
+      }
+    }
+  }
+}
+
+TEST(HipDevice, UntunedMxfp4IsServedAndCaptured) {
+  const gemmtune::test::TemporaryFolder folder;
+  ContextOptions options;
+  options.capture = true;
+  options.config_folder = folder.path();
+  auto context = std::make_unique<Context>(options, Environment{}, open_hip());
+  for (const auto& [m, family] : {std::pair(3, "skinny_"), std::pair(40, "mfma_")}) {
+    const Problem problem = of_fp4(Operation::a4w4_blockscale, m, 64, 128);
+    const auto plan = context->plan(problem);
+    ASSERT_TRUE(plan.ok()) << plan.message();
+    EXPECT_EQ((*plan)->account().match, Match::untuned);
+    EXPECT_THAT((*plan)->account().kernel_name, StartsWith(family));
+  }
+  context.reset();
+  const auto read = read_capture(folder.path() + "/" + untuned_file_name(Operation::a4w4_blockscale),
+                                 Operation::a4w4_blockscale);
+  ASSERT_TRUE(read.ok()) << read.message();
+  ASSERT_EQ(read->problems.size(), 2U);
+  EXPECT_EQ(read->problems[0].problem.m, 3);
 }
 
 TEST(HipDevice, SpilledKernelsAreRefused) {

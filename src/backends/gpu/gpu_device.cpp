@@ -85,11 +85,10 @@ Status GpuDevice::synchronize() {
 
 Result<std::size_t> GpuDevice::packed_bytes(const Problem& problem, WeightLayout layout) const {
   const WeightLayout packed = packed_layout_of(problem);
-  const bool shuffled = layout == WeightLayout::aiter16x16 && bits(problem.w_type) >= 8;
+  const bool shuffled = layout == WeightLayout::aiter16x16;
   if (layout != WeightLayout::plain && layout != packed && !shuffled) {
-    return Status::unsupported("weight layout {}: {} has plain, {}{}, of {}", to_string(layout), info_.name,
-                               to_string(packed), bits(problem.w_type) >= 8 ? " and aiter16x16" : "",
-                               to_string(problem.w_type));
+    return Status::unsupported("weight layout {}: {} has plain, {} and aiter16x16, of {}", to_string(layout),
+                               info_.name, to_string(packed), to_string(problem.w_type));
   }
   const bool one_matrix = problem.batch == 1 && !is_mixture(problem);
   if (layout != WeightLayout::plain && !one_matrix) {

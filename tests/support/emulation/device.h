@@ -116,6 +116,9 @@ typedef _Float16 half2_vector __attribute__((vector_size(4)));
 typedef float float2_vector __attribute__((vector_size(8)));
 typedef float float4_vector __attribute__((vector_size(16)));
 typedef float float16_vector __attribute__((vector_size(64)));
+typedef short short8_vector __attribute__((vector_size(16)));
+typedef _Float16 half8_vector __attribute__((vector_size(16)));
+typedef int int8_vector __attribute__((vector_size(32)));
 typedef int int4_vector __attribute__((vector_size(16)));
 typedef int int16_vector __attribute__((vector_size(64)));
 
@@ -140,9 +143,48 @@ GEMMTUNE_MFMA(f32_16x16x16f16, half4_vector, float4_vector, mfma_f32_16x16x16_f1
 GEMMTUNE_MFMA(f32_32x32x8f16, half4_vector, float16_vector, mfma_f32_32x32x8_f16)
 GEMMTUNE_MFMA(f32_16x16x16bf16_1k, short4_vector, float4_vector, mfma_f32_16x16x16_bf16)
 GEMMTUNE_MFMA(f32_32x32x8bf16_1k, short4_vector, float16_vector, mfma_f32_32x32x8_bf16)
-#if defined(__gfx942__)
+#if defined(__gfx950__)
+typedef gemmtune::emulation::short8_vector gemmtune_eight_bfloats;
+GEMMTUNE_MFMA(f32_16x16x32_f16, half8_vector, float4_vector, mfma_f32_16x16x32_f16)
+GEMMTUNE_MFMA(f32_32x32x16_f16, half8_vector, float16_vector, mfma_f32_32x32x16_f16)
+GEMMTUNE_MFMA(f32_16x16x32_bf16, short8_vector, float4_vector, mfma_f32_16x16x32_bf16)
+GEMMTUNE_MFMA(f32_32x32x16_bf16, short8_vector, float16_vector, mfma_f32_32x32x16_bf16)
+GEMMTUNE_MFMA(i32_16x16x64_i8, int4_vector, int4_vector, mfma_i32_16x16x64_i8)
+GEMMTUNE_MFMA(i32_32x32x32_i8, int4_vector, int16_vector, mfma_i32_32x32x32_i8)
+GEMMTUNE_MFMA(f32_16x16x32_fp8_fp8, bytes8, float4_vector, mfma_f32_16x16x32_e4m3fn)
+GEMMTUNE_MFMA(f32_32x32x16_fp8_fp8, bytes8, float16_vector, mfma_f32_32x32x16_e4m3fn)
+// As our kernels use them: operands of e2m1 (4) with the scales in the lowest byte (0), of e4m3 (0) without scales.
+#define GEMMTUNE_MFMA_SCALE(name, sums, scaled, plain)                                                     \
+  static inline gemmtune::emulation::sums __builtin_amdgcn_mfma_scale_##name(                              \
+      gemmtune::emulation::int8_vector a, gemmtune::emulation::int8_vector b, gemmtune::emulation::sums c, \
+      int a_type, int b_type, int a_byte, int a_scale, int b_byte, int b_scale) {                          \
+    using namespace gemmtune::emulation;                                                                   \
+    if (a_type == 0 && b_type == 0 && a_scale == 0 && b_scale == 0)                                        \
+      return multiply(Operation::plain, a, b, c);                                                          \
+    if (a_type != 4 || b_type != 4 || a_byte != 0 || b_byte != 0)                                          \
+      gemmtune_emulation_calls.fail("scaled MFMA of operands that the emulation does not have");           \
+    return together<gemmtune::emulation::sums>(                                                            \
+        Operation::scaled,                                                                                 \
+        ScaledProduct<gemmtune::emulation::sums>{a, b, c, (unsigned)a_scale, (unsigned)b_scale});          \
+  }
+namespace gemmtune::emulation {
+template <typename Sums>
+struct ScaledProduct {
+  int8_vector a, b;
+  Sums c;
+  unsigned a_scale, b_scale;
+};
+}  // namespace gemmtune::emulation
+GEMMTUNE_MFMA_SCALE(f32_16x16x128_f8f6f4, float4_vector, mfma_scale_f32_16x16x128_fp4,
+                    mfma_f32_16x16x128_e4m3fn)
+GEMMTUNE_MFMA_SCALE(f32_32x32x64_f8f6f4, float16_vector, mfma_scale_f32_32x32x64_fp4,
+                    mfma_f32_32x32x64_e4m3fn)
+#undef GEMMTUNE_MFMA_SCALE
+#elif defined(__gfx942__)
 GEMMTUNE_MFMA(f32_16x16x32_fp8_fp8, bytes8, float4_vector, mfma_f32_16x16x32_fp8)
 GEMMTUNE_MFMA(f32_32x32x16_fp8_fp8, bytes8, float16_vector, mfma_f32_32x32x16_fp8)
+#endif
+#if defined(__gfx942__) || defined(__gfx950__)
 GEMMTUNE_MFMA(i32_16x16x32_i8, bytes8, int4_vector, mfma_i32_16x16x32_i8)
 GEMMTUNE_MFMA(i32_32x32x16_i8, bytes8, int16_vector, mfma_i32_32x32x16_i8)
 #else
@@ -180,14 +222,47 @@ static inline float __builtin_amdgcn_fdot2(gemmtune::emulation::half2_vector a,
                                            gemmtune::emulation::half2_vector b, float sum, bool) {
   return (float)a[0] * (float)b[0] + (float)a[1] * (float)b[1] + sum;
 }
-#if defined(__gfx942__)
-// e4m3fnuz: exponents are biased by 8.
+// v_perm_b32: bytes of b (0 to 3), of a (4 to 7), or zeros (12).
+static inline unsigned __builtin_amdgcn_perm(unsigned a, unsigned b, unsigned selectors) {
+  const unsigned long both = (unsigned long)a << 32 | b;
+  unsigned bytes = 0;
+  for (int i = 0; i < 4; ++i) {
+    const unsigned selector = selectors >> 8 * i & 255;
+    if (selector > 7 && selector != 12)
+      gemmtune_emulation_calls.fail("v_perm_b32 with a selector that the emulation does not have");
+    if (selector < 8) bytes |= (unsigned)(both >> 8 * selector & 255) << 8 * i;
+  }
+  return bytes;
+}
+#if defined(__gfx950__)
+// Byte `byte` of two e2m1 elements times a power of two, as bf16, which is exact but for overflow.
+static inline unsigned __builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(unsigned word, float scale, unsigned byte) {
+  unsigned both = 0;
+  for (int i = 0; i < 2; ++i) {
+    const unsigned bits = word >> (8 * byte + 4 * i) & 15;
+    const int exponent = (int)(bits >> 1 & 3);
+    const float mantissa = (float)(bits & 1) / 2;
+    const float magnitude = exponent == 0 ? mantissa : __builtin_ldexpf(1 + mantissa, exponent - 1);
+    const float value = (bits & 8 ? -magnitude : magnitude) * scale;
+    both |= __float_as_uint(value) >> 16 << 16 * i;
+  }
+  return both;
+}
+#endif
+#if defined(__gfx942__) || defined(__gfx950__)
+// gfx942 has e4m3fnuz, whose exponents are biased by 8, gfx950 e4m3fn.
 static inline float gemmtune_fp8(unsigned bits) {
+#if defined(__gfx942__)
+  const int bias = 8;
   if (bits == 0x80) return __builtin_nanf("");
+#else
+  const int bias = 7;
+  if ((bits & 0x7f) == 0x7f) return __builtin_nanf("");
+#endif
   const int exponent = bits >> 3 & 15;
   const float mantissa = (float)(bits & 7) / 8;
   const float value =
-      exponent == 0 ? __builtin_ldexpf(mantissa, -7) : __builtin_ldexpf(1 + mantissa, exponent - 8);
+      exponent == 0 ? __builtin_ldexpf(mantissa, 1 - bias) : __builtin_ldexpf(1 + mantissa, exponent - bias);
   return bits & 0x80 ? -value : value;
 }
 static inline gemmtune::emulation::float2_vector __builtin_amdgcn_cvt_pk_f32_fp8(int word, bool high) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/gpu/families/element_code.h"
 #include "numbers/weight_layout.h"
 #include "verify/inputs.h"
 #include "verify/output_check.h"
@@ -80,12 +81,12 @@ struct Lines {
   std::size_t batches, count, bytes;  // of a batch; of a line
   std::size_t pitch, batch_pitch;
 
-  Lines(const MatrixShape& matrix, Strides strides, std::size_t odd_elements)
+  Lines(const MatrixShape& matrix, Strides strides, std::int64_t odd_elements)
       : batches(static_cast<std::size_t>(matrix.count)),
         count(static_cast<std::size_t>(matrix.lines())),
         bytes(static_cast<std::size_t>(bytes_of(matrix.type, matrix.line_elements()))) {
     const std::size_t gap =
-        strides == Strides::odd ? odd_elements * static_cast<std::size_t>(bits(matrix.type) / 8) : 0;
+        strides == Strides::odd ? static_cast<std::size_t>(bytes_of(matrix.type, odd_elements)) : 0;
     const bool side_by_side = strides == Strides::side_by_side;
     pitch = (side_by_side ? batches : 1) * bytes + gap;
     batch_pitch = side_by_side ? bytes : count * pitch + 2 * gap;
@@ -105,7 +106,7 @@ std::vector<std::byte> in_layout(const Problem& problem, WeightLayout layout,
                                  const std::vector<std::byte>& plain) {
   const std::int64_t element_bytes = bits(problem.w_type) / 8;
   if (layout == WeightLayout::aiter16x16) {
-    const Tile16 shape{.n = problem.n, .k = problem.k, .element_bytes = element_bytes};
+    const Tile16 shape = gpu::shuffled_tiles_of(problem);
     std::vector<std::byte> shuffled(static_cast<std::size_t>(shape.bytes()));
     shuffle_tile16(shape, plain.data(), shuffled.data());
     return shuffled;
@@ -126,11 +127,13 @@ EmulatedRuntime::EmulatedRuntime(std::string architecture, int units)
   const bool amd = architecture_.starts_with("gfx");
   limits_.multiprocessors = units > 0                   ? units
                             : architecture_ == "gfx942" ? 304
+                            : architecture_ == "gfx950" ? 256
                             : architecture_ == "gfx90a" ? 110
                                                         : 108;
   limits_.registers_per_thread = amd ? 512 : 255;
-  limits_.shared_bytes_per_block = amd ? 65536 : 166912;
-  limits_.shared_bytes_per_multiprocessor = amd ? 65536 : 167936;
+  const std::size_t lds_bytes = architecture_ == "gfx950" ? 163840 : 65536;
+  limits_.shared_bytes_per_block = amd ? lds_bytes : 166912;
+  limits_.shared_bytes_per_multiprocessor = amd ? lds_bytes : 167936;
   limits_.cache_bytes = 4 << 20;
 }
 
@@ -149,16 +152,21 @@ Result<std::shared_ptr<gpu::Program>> EmulatedRuntime::load(const gpu::Source& s
 EmulatedOutput run_kernel(const Kernel& kernel, const Problem& problem, const HostOperands& host,
                           Strides strides) {
   const OperandShapes shapes = operand_shapes(problem);
-  const Lines x_lines(shapes.x, strides, 3);
+  // Gaps are whole bytes of fp4 too.
+  const std::int64_t x_gap = problem.x_type == DataType::f4_e2m1 ? 6 : 3;
+  const Lines x_lines(shapes.x, strides, x_gap);
   const Lines y_lines(shapes.y, strides, 5);
-  const std::size_t x_element = static_cast<std::size_t>(bits(problem.x_type) / 8);
+  const auto x_elements = [&](std::size_t bytes) {
+    return static_cast<std::int64_t>(bytes * 8) / bits(problem.x_type);
+  };
   const std::size_t y_element = static_cast<std::size_t>(bits(problem.y_type) / 8);
   const std::vector<std::byte> weight = in_layout(problem, kernel.weight_layout(), host.w);
   const bool shuffled = kernel.weight_layout() != WeightLayout::plain;
   const bool odd = strides == Strides::odd;
 
-  const DeviceOperand x("x", x_lines.end(), odd ? x_element : 0, 0xff);
-  const DeviceOperand w("w", weight.size(), odd && !shuffled ? x_element : 0, 0xff);
+  const auto x_shift = static_cast<std::size_t>(odd ? bytes_of(problem.x_type, x_gap) / 3 : 0);
+  const DeviceOperand x("x", x_lines.end(), x_shift, 0xff);
+  const DeviceOperand w("w", weight.size(), shuffled ? 0 : x_shift, 0xff);
   const DeviceOperand bias("bias", host.bias.size(), odd ? y_element : 0, 0xff);
   const DeviceOperand x_scale("x_scale", host.x_scale.size(), 0, 0xff);
   const DeviceOperand w_scale("w_scale", host.w_scale.size(), 0, 0xff);
@@ -180,9 +188,9 @@ EmulatedOutput run_kernel(const Kernel& kernel, const Problem& problem, const Ho
   operands.x_scale = x_scale.data();
   operands.w_scale = w_scale.data();
   operands.y = y.data();
-  operands.ldx = static_cast<std::int64_t>(x_lines.pitch / x_element);
+  operands.ldx = x_elements(x_lines.pitch);
   operands.ldy = static_cast<std::int64_t>(y_lines.pitch / y_element);
-  operands.x_batch_stride = static_cast<std::int64_t>(x_lines.batch_pitch / x_element);
+  operands.x_batch_stride = x_elements(x_lines.batch_pitch);
   operands.y_batch_stride = static_cast<std::int64_t>(y_lines.batch_pitch / y_element);
   if (const Status ran = kernel.run(operands, workspace.data(), {}); !ran.ok()) return {ran.message(), {}};
 

@@ -30,7 +30,8 @@ namespace {
 
 constexpr std::size_t stack_bytes = 48 * 1024;
 constexpr std::size_t max_shared_bytes = 227 * 1024;
-constexpr std::size_t amd_shared_bytes = 64 * 1024;  // up to gfx942
+constexpr std::size_t amd_shared_bytes = 64 * 1024;      // up to gfx942
+constexpr std::size_t gfx950_shared_bytes = 160 * 1024;  // of gfx950
 constexpr std::size_t no_array = ~std::size_t{0};
 constexpr int poison = 0xff;  // a NaN of every type that has one
 
@@ -105,6 +106,8 @@ struct Image {
   std::size_t dynamic_offset = no_array;  // of the array that the launch sizes
   void* base = nullptr;                   // of the shared object
   unsigned wave_lanes = 64;
+  std::size_t max_block_bytes = amd_shared_bytes;
+  unsigned banks = 32;  // of shared memory
   const Indices** indices = nullptr;
 };
 
@@ -314,7 +317,7 @@ void Run::perform(Wave& wave) {
   ++wave.epoch;
   if (statistics_ != nullptr) {
     ++statistics_->collectives[std::string(name_of(operation))];
-    wave.banks.flush(*statistics_);
+    wave.banks.flush(*statistics_, image_.banks);
   }
   if (operation == Operation::block_barrier) {
     wave.at_barrier = true;
@@ -397,7 +400,7 @@ void Run::run_wave(Wave& wave) {
     if (!failure_.empty()) return;
     if (done == wave.lanes) {
       wave.done = true;
-      if (statistics_ != nullptr) wave.banks.flush(*statistics_);
+      if (statistics_ != nullptr) wave.banks.flush(*statistics_, image_.banks);
       return;
     }
     perform(wave);
@@ -470,9 +473,8 @@ std::string Run::run() {
   if (memory == MAP_FAILED) return "no memory for the threads' stacks";
   stacks_ = static_cast<char*>(memory);
   const std::size_t used_bytes = image_.static_bytes + launch_.shared_bytes;
-  const std::size_t max_bytes = image_.wave_lanes == 64 ? amd_shared_bytes : max_shared_bytes;
-  if (used_bytes > max_bytes)
-    return fmt::format("{} bytes of shared memory, a block has {}", used_bytes, max_bytes);
+  if (used_bytes > image_.max_block_bytes)
+    return fmt::format("{} bytes of shared memory, a block has {}", used_bytes, image_.max_block_bytes);
   lanes_ = std::vector<Lane>(threads);
   Run* const outer = std::exchange(current, this);
   for (unsigned z = 0; z < launch_.grid[2] && failure_.empty(); ++z)
@@ -527,6 +529,8 @@ std::string cache_folder() {
 struct Words {
   std::string defines;
   unsigned wave_lanes = 64;
+  std::size_t max_block_bytes = amd_shared_bytes;
+  unsigned banks = 32;
 };
 Words words_of(const std::vector<std::string>& options) {
   Words words;
@@ -541,8 +545,13 @@ Words words_of(const std::vector<std::string>& options) {
       // "gfx942:sramecc+" is __gfx942__.
       const std::string name = option.substr(amd.size(), option.find(':') - amd.size());
       words.defines += quoted("-D__" + name + "__=1");
+      if (name == "gfx950") {
+        words.max_block_bytes = gfx950_shared_bytes;
+        words.banks = 64;
+      }
     } else if (option.rfind(nvidia, 0) == 0) {
       words.wave_lanes = 32;
+      words.max_block_bytes = max_shared_bytes;
     } else if (option.rfind("-D", 0) == 0) {
       words.defines += quoted(option);
     } else if (option.rfind(define, 0) == 0) {
@@ -685,6 +694,8 @@ std::shared_ptr<Module> Module::compile(const std::string& source, const std::ve
   Dl_info info{};
   if (dladdr(lds, &info) != 0) loaded->image.base = info.dli_fbase;
   loaded->image.wave_lanes = words.wave_lanes;
+  loaded->image.max_block_bytes = words.max_block_bytes;
+  loaded->image.banks = words.banks;
   loaded->image.indices = static_cast<const Indices**>(symbol("gemmtune_emulation_indices"));
   std::istringstream names(static_cast<const char*>(symbol("gemmtune_kernels")));
   for (std::string name; names >> name;)

@@ -18,6 +18,18 @@ enum class Operation : int {
   mfma_i32_32x32x16_i8,
   mfma_i32_16x16x16_i8,
   mfma_i32_32x32x8_i8,
+  mfma_f32_16x16x32_f16,  // of gfx950
+  mfma_f32_32x32x16_f16,
+  mfma_f32_16x16x32_bf16,
+  mfma_f32_32x32x16_bf16,
+  mfma_i32_16x16x64_i8,
+  mfma_i32_32x32x32_i8,
+  mfma_f32_16x16x32_e4m3fn,  // fp8 of gfx950
+  mfma_f32_32x32x16_e4m3fn,
+  mfma_f32_16x16x128_e4m3fn,
+  mfma_f32_32x32x64_e4m3fn,
+  mfma_scale_f32_16x16x128_fp4,
+  mfma_scale_f32_32x32x64_fp4,
   mma_m16n8k16_f16,  // NVIDIA's mma.sync
   mma_m16n8k16_bf16,
   mma_m16n8k32_e4m3,  // e4m3fn

@@ -1,6 +1,7 @@
 #include "support/emulation/matrix.h"
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -28,6 +29,28 @@ constexpr std::array instructions{
     MatrixInstruction{Operation::mfma_i32_32x32x16_i8, "v_mfma_i32_32x32x16_i8", 32, 32, 16, Element::i8, 64},
     MatrixInstruction{Operation::mfma_i32_16x16x16_i8, "v_mfma_i32_16x16x16i8", 16, 16, 16, Element::i8, 64},
     MatrixInstruction{Operation::mfma_i32_32x32x8_i8, "v_mfma_i32_32x32x8i8", 32, 32, 8, Element::i8, 64},
+    MatrixInstruction{Operation::mfma_f32_16x16x32_f16, "v_mfma_f32_16x16x32_f16", 16, 16, 32, Element::f16,
+                      64},
+    MatrixInstruction{Operation::mfma_f32_32x32x16_f16, "v_mfma_f32_32x32x16_f16", 32, 32, 16, Element::f16,
+                      64},
+    MatrixInstruction{Operation::mfma_f32_16x16x32_bf16, "v_mfma_f32_16x16x32_bf16", 16, 16, 32,
+                      Element::bf16, 64},
+    MatrixInstruction{Operation::mfma_f32_32x32x16_bf16, "v_mfma_f32_32x32x16_bf16", 32, 32, 16,
+                      Element::bf16, 64},
+    MatrixInstruction{Operation::mfma_i32_16x16x64_i8, "v_mfma_i32_16x16x64_i8", 16, 16, 64, Element::i8, 64},
+    MatrixInstruction{Operation::mfma_i32_32x32x32_i8, "v_mfma_i32_32x32x32_i8", 32, 32, 32, Element::i8, 64},
+    MatrixInstruction{Operation::mfma_f32_16x16x32_e4m3fn, "v_mfma_f32_16x16x32_fp8_fp8", 16, 16, 32,
+                      Element::e4m3fn, 64},
+    MatrixInstruction{Operation::mfma_f32_32x32x16_e4m3fn, "v_mfma_f32_32x32x16_fp8_fp8", 32, 32, 16,
+                      Element::e4m3fn, 64},
+    MatrixInstruction{Operation::mfma_f32_16x16x128_e4m3fn, "v_mfma_f32_16x16x128_f8f6f4", 16, 16, 128,
+                      Element::e4m3fn, 64},
+    MatrixInstruction{Operation::mfma_f32_32x32x64_e4m3fn, "v_mfma_f32_32x32x64_f8f6f4", 32, 32, 64,
+                      Element::e4m3fn, 64},
+    MatrixInstruction{Operation::mfma_scale_f32_16x16x128_fp4, "v_mfma_scale_f32_16x16x128_f8f6f4", 16, 16,
+                      128, Element::fp4, 64},
+    MatrixInstruction{Operation::mfma_scale_f32_32x32x64_fp4, "v_mfma_scale_f32_32x32x64_f8f6f4", 32, 32, 64,
+                      Element::fp4, 64},
     MatrixInstruction{Operation::mma_m16n8k16_f16, "mma.m16n8k16.f16", 16, 8, 16, Element::f16, 32},
     MatrixInstruction{Operation::mma_m16n8k16_bf16, "mma.m16n8k16.bf16", 16, 8, 16, Element::bf16, 32},
     MatrixInstruction{Operation::mma_m16n8k32_e4m3, "mma.m16n8k32.e4m3", 16, 8, 32, Element::e4m3fn, 32},
@@ -45,6 +68,7 @@ const float* numbers_of(Element element) {
   static const std::vector<float> fnuz = table(DataType::f8_e4m3fnuz, 256);
   static const std::vector<float> fn = table(DataType::f8_e4m3fn, 256);
   static const std::vector<float> i8 = table(DataType::i8, 256);
+  static const std::vector<float> fp4 = table(DataType::f4_e2m1, 16);
   switch (element) {
     case Element::f16:
       return f16.data();
@@ -54,6 +78,8 @@ const float* numbers_of(Element element) {
       return fnuz.data();
     case Element::e4m3fn:
       return fn.data();
+    case Element::fp4:
+      return fp4.data();
     default:
       return i8.data();
   }
@@ -61,17 +87,23 @@ const float* numbers_of(Element element) {
 
 int operand_elements(const MatrixInstruction& one, int rows) { return rows * one.depth / one.lanes; }
 
-void gather(const MatrixInstruction& one, const void* const* in, std::size_t offset, int rows,
-            Position (*position)(const MatrixInstruction&, int, int), float* matrix) {
+/// Elements of one operand as numbers, `scales_at` bytes behind a lane's operands times their scale (0: there are none).
+void gather(const MatrixInstruction& one, const void* const* in, std::size_t offset, std::size_t scales_at,
+            int rows, Position (*position)(const MatrixInstruction&, int, int), float* matrix) {
   const float* numbers = numbers_of(one.element);
   const int count = operand_elements(one, rows);
   for (int lane = 0; lane < one.lanes; ++lane) {
     const auto* bytes = static_cast<const std::uint8_t*>(in[lane]) + offset;
+    const std::uint8_t exponent =
+        scales_at > 0 ? static_cast<const std::uint8_t*>(in[lane])[scales_at] : std::uint8_t{127};
+    const float scale = exponent == 255 ? std::nanf("") : std::ldexp(1.0F, exponent - 127);
     for (int i = 0; i < count; ++i) {
-      std::uint16_t bits = bytes[i];
-      if (one.operand_bytes() == 2) std::memcpy(&bits, bytes + 2 * i, 2);
+      std::uint16_t bits = 0;
+      if (one.operand_bits() == 16) std::memcpy(&bits, bytes + 2 * i, 2);
+      if (one.operand_bits() == 8) bits = bytes[i];
+      if (one.operand_bits() == 4) bits = bytes[i / 2] >> i % 2 * 4 & 15;
       const Position at = position(one, lane, i);
-      matrix[at.row * one.depth + at.column] = numbers[bits];
+      matrix[at.row * one.depth + at.column] = numbers[bits] * scale;
     }
   }
 }
@@ -115,7 +147,7 @@ Position position_in_a(const MatrixInstruction& one, int lane, int index) {
     const int each = operand_elements(one, one.rows);
     return {lane % one.rows, lane / one.rows * each + index};
   }
-  const int in_register = 4 / one.operand_bytes();
+  const int in_register = 32 / one.operand_bits();
   const int reg = index / in_register;
   return {lane / 4 + 8 * (reg % 2), reg / 2 * one.depth / 2 + lane % 4 * in_register + index % in_register};
 }
@@ -125,7 +157,7 @@ Position position_in_b(const MatrixInstruction& one, int lane, int index) {
     const int each = operand_elements(one, one.columns);
     return {lane % one.columns, lane / one.columns * each + index};
   }
-  const int in_register = 4 / one.operand_bytes();
+  const int in_register = 32 / one.operand_bits();
   return {lane / 4, index / in_register * one.depth / 2 + lane % 4 * in_register + index % in_register};
 }
 
@@ -138,16 +170,23 @@ Position position_in_d(const MatrixInstruction& one, int lane, int index) {
 }
 
 void execute(const MatrixInstruction& one, const void* const* in, void* const* out) {
-  const auto a_bytes = static_cast<std::size_t>(operand_elements(one, one.rows) * one.operand_bytes());
-  const auto b_bytes = static_cast<std::size_t>(operand_elements(one, one.columns) * one.operand_bytes());
-  std::array<float, 32 * 32> a{};
-  std::array<float, 32 * 32> b{};
-  gather(one, in, 0, one.rows, position_in_a, a.data());
-  gather(one, in, a_bytes, one.columns, position_in_b, b.data());
+  const bool scaled = one.element == Element::fp4;
+  // fp4 operands are passed in eight words, of which the lower four hold them.
+  const auto operand_bytes = [&](int rows) {
+    return scaled ? std::size_t{32}
+                  : static_cast<std::size_t>(operand_elements(one, rows) * one.operand_bits() / 8);
+  };
+  const std::size_t a_bytes = operand_bytes(one.rows);
+  const std::size_t b_bytes = operand_bytes(one.columns);
+  std::vector<float> a(static_cast<std::size_t>(one.rows * one.depth));
+  std::vector<float> b(static_cast<std::size_t>(one.columns * one.depth));
   // The sums are a vector of their own alignment behind the operands.
-  const std::size_t alignment =
-      one.lanes == 32 ? 4 : static_cast<std::size_t>(one.rows * one.columns / one.lanes * 4);
+  const auto sums_bytes = static_cast<std::size_t>(one.rows * one.columns / one.lanes * 4);
+  const std::size_t alignment = one.lanes == 32 ? 4 : sums_bytes;
   const std::size_t sums_at = (a_bytes + b_bytes + alignment - 1) / alignment * alignment;
+  const std::size_t scales_at = scaled ? sums_at + sums_bytes : 0;
+  gather(one, in, 0, scales_at, one.rows, position_in_a, a.data());
+  gather(one, in, a_bytes, scaled ? scales_at + 4 : 0, one.columns, position_in_b, b.data());
   if (one.element == Element::i8) {
     multiply<std::int32_t, std::int64_t>(one, in, out, sums_at, a.data(), b.data());
   } else {

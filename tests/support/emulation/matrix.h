@@ -7,15 +7,18 @@
 
 namespace gemmtune::emulation {
 
-/// Of D[i][j] = sum over k of A[i][k] · B[j][k] + C[i][j], rows × columns × depth, and its operands in lanes.
+/// Of D[i][j] = sum over k of A[i][k] · B[j][k] + C[i][j], rows × columns × depth, and its operands in lanes. Scaled ones: each lane
+/// has the scale of its 32 elements, the lowest byte of a word, behind C: of A, then of B.
 struct MatrixInstruction {
   Operation operation;
   std::string_view name;  // in the ISA document
   int rows, columns, depth;
-  enum class Element { f16, bf16, e4m3fnuz, e4m3fn, i8 } element;
+  enum class Element { f16, bf16, e4m3fnuz, e4m3fn, i8, fp4 } element;
   int lanes;
 
-  int operand_bytes() const { return element == Element::f16 || element == Element::bf16 ? 2 : 1; }
+  int operand_bits() const {
+    return element == Element::f16 || element == Element::bf16 ? 16 : element == Element::fp4 ? 4 : 8;
+  }
 };
 
 /// Null for what is no matrix instruction.

@@ -9,7 +9,7 @@
 namespace gemmtune::emulation {
 namespace {
 
-constexpr unsigned banks = 32;
+constexpr unsigned max_banks = 64;
 constexpr unsigned bank_bytes = 4;
 
 bool unordered(const Accessor& one, const Accessor& other) {
@@ -19,10 +19,11 @@ bool unordered(const Accessor& one, const Accessor& other) {
 }
 
 /// The phase in which a lane's access is served.
-unsigned phase_of(unsigned bytes, bool is_write, unsigned lane) {
+unsigned phase_of(unsigned bytes, bool is_write, unsigned lane, unsigned banks) {
   if (bytes == 16 && !is_write) {
     // Of 32 lanes, phase p has lanes 4 p to 4 p + 3 and the four at 16 + (4 p ^ 4).
     const unsigned quad = lane % 32 / 4;
+    if (banks == 64) return lane / 32 * 2 + ((quad ^ quad >> 1 ^ quad >> 2) & 1);
     return lane / 32 * 4 + (quad < 4 ? quad : (quad - 4) ^ 1);
   }
   return lane / (banks * bank_bytes / std::max(bytes, bank_bytes));
@@ -60,10 +61,11 @@ std::string SharedMemory::access(std::size_t offset, unsigned bytes, bool is_wri
 }
 
 std::pair<unsigned, unsigned> bank_cycles(unsigned bytes, bool is_write,
-                                          const std::vector<std::pair<unsigned, std::size_t>>& lanes) {
-  std::map<unsigned, std::array<std::set<std::size_t>, banks>> phases;
+                                          const std::vector<std::pair<unsigned, std::size_t>>& lanes,
+                                          unsigned banks) {
+  std::map<unsigned, std::array<std::set<std::size_t>, max_banks>> phases;
   for (const auto& [lane, offset] : lanes) {
-    auto& phase = phases[phase_of(bytes, is_write, lane)];
+    auto& phase = phases[phase_of(bytes, is_write, lane, banks)];
     for (std::size_t word = offset / bank_bytes; word <= (offset + bytes - 1) / bank_bytes; ++word)
       phase[word % banks].insert(word);
   }
@@ -85,9 +87,9 @@ void BankCounter::add(const void* instruction, unsigned lane, std::size_t offset
   group.lanes.emplace_back(lane, offset);
 }
 
-void BankCounter::flush(Statistics& statistics) {
+void BankCounter::flush(Statistics& statistics, unsigned banks) {
   for (const auto& [key, group] : groups_) {
-    const auto [ideal, cycles] = bank_cycles(group.bytes, group.is_write, group.lanes);
+    const auto [ideal, cycles] = bank_cycles(group.bytes, group.is_write, group.lanes, banks);
     ++(group.is_write ? statistics.lds_writes : statistics.lds_reads);
     statistics.lds_bytes += group.bytes * group.lanes.size();
     statistics.lds_cycles += ideal;

@@ -48,7 +48,7 @@ class BankCounter {
  public:
   void add(const void* instruction, unsigned lane, std::size_t offset, unsigned bytes, bool is_write);
   /// The wave's lanes come together: what they did is complete.
-  void flush(Statistics& statistics);
+  void flush(Statistics& statistics, unsigned banks);
 
  private:
   struct Group {
@@ -60,10 +60,11 @@ class BankCounter {
   std::map<std::pair<const void*, unsigned>, unsigned> occurrences_;  // by instruction and lane
 };
 
-/// Cycles that the banks need for one instruction of a wave: {without conflicts, with them}. 32 banks of 4 bytes; an
-/// instruction goes in phases of as many lanes as 128 bytes hold; of reads of 16 bytes a phase has lanes 0 to 3 and 20
-/// to 23, 4 to 7 and 16 to 19, and so on.
+/// Cycles that the banks need for one instruction of a wave: {without conflicts, with them}. 32 banks of 4 bytes, 64 of gfx950; an
+/// instruction goes in phases of as many lanes as the banks' bytes hold; of reads of 16 bytes a phase has lanes 0 to 3 and 20
+/// to 23, 4 to 7 and 16 to 19, and so on; of 64 banks 0 to 3, 12 to 15, 20 to 23 and 24 to 27, then the others of 32.
 std::pair<unsigned, unsigned> bank_cycles(unsigned bytes, bool is_write,
-                                          const std::vector<std::pair<unsigned, std::size_t>>& lanes);
+                                          const std::vector<std::pair<unsigned, std::size_t>>& lanes,
+                                          unsigned banks = 32);
 
 }  // namespace gemmtune::emulation

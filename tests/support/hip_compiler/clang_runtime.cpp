@@ -14,13 +14,15 @@
 namespace gemmtune::test {
 namespace {
 
-constexpr const char* version = "-19";
+constexpr int default_version = 19;
+constexpr int first_with_gfx950 = 20;
+constexpr int newest_version = 30;
 
 /// Its path; empty: it is not installed.
-std::string find_tool(const std::string& name) {
+std::string find_tool(const std::string& name, int version) {
   std::istringstream folders(std::getenv("PATH") != nullptr ? std::getenv("PATH") : "");
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string path = folder + "/" + name + version;
+    const std::string path = fmt::format("{}/{}-{}", folder, name, version);
     if (access(path.c_str(), X_OK) == 0) return path;
   }
   return {};
@@ -89,16 +91,24 @@ int CodeObject::lds_read_bytes() const {
   return bytes;
 }
 
-std::string ClangRuntime::compiler() {
-  for (const char* tool : {"ld.lld", "llvm-readelf", "llvm-objdump"})
-    if (find_tool(tool).empty()) return {};
-  return find_tool("clang++");
+int ClangRuntime::version_for(const std::string& architecture) {
+  const auto has_all = [](int version) {
+    for (const char* tool : {"clang++", "ld.lld", "llvm-readelf", "llvm-objdump"})
+      if (find_tool(tool, version).empty()) return false;
+    return true;
+  };
+  if (architecture != "gfx950") return has_all(default_version) ? default_version : 0;
+  for (int version = newest_version; version >= first_with_gfx950; --version)
+    if (has_all(version)) return version;
+  return 0;
 }
 
-ClangRuntime::ClangRuntime(std::string architecture) : architecture_(std::move(architecture)) {
-  limits_.multiprocessors = architecture_ == "gfx90a" ? 110 : 304;
+ClangRuntime::ClangRuntime(std::string architecture)
+    : architecture_(std::move(architecture)), version_(version_for(architecture_)) {
+  limits_.multiprocessors = architecture_ == "gfx90a" ? 110 : architecture_ == "gfx950" ? 256 : 304;
   limits_.registers_per_thread = 512;
-  limits_.shared_bytes_per_block = limits_.shared_bytes_per_multiprocessor = 65536;
+  limits_.shared_bytes_per_block = architecture_ == "gfx950" ? 163840 : 65536;
+  limits_.shared_bytes_per_multiprocessor = limits_.shared_bytes_per_block;
   limits_.cache_bytes = 4 << 20;
 }
 
@@ -106,7 +116,7 @@ Result<CodeObject> ClangRuntime::compile(const gpu::Source& source) const {
   const TemporaryFolder folder;
   const std::string text = folder.write("kernel.hip", source.text);
   const std::string code = folder.file("kernel.co");
-  std::vector<std::string> words{compiler(),
+  std::vector<std::string> words{find_tool("clang++", version_),
                                  "-x",
                                  "hip",
                                  "--cuda-device-only",
@@ -123,7 +133,7 @@ Result<CodeObject> ClangRuntime::compile(const gpu::Source& source) const {
   const SubprocessResult ran = run_program(words);
   if (ran.exit_code != 0)
     return Status::invalid("{} for {}: {}", source.name, architecture_, ran.err.substr(0, 3000));
-  const SubprocessResult notes = run_program({find_tool("llvm-readelf"), "--notes", code});
+  const SubprocessResult notes = run_program({find_tool("llvm-readelf", version_), "--notes", code});
   CodeObject object;
   object.registers = figure(notes.out, "vgpr_count");
   object.scalar_registers = figure(notes.out, "sgpr_count");
@@ -132,7 +142,7 @@ Result<CodeObject> ClangRuntime::compile(const gpu::Source& source) const {
   object.lds_bytes = figure(notes.out, "group_segment_fixed_size");
   if (object.registers == 0)
     return Status::internal("no count of registers in the code object: {}", notes.out + notes.err);
-  count_instructions(run_program({find_tool("llvm-objdump"), "-d", code}).out, object);
+  count_instructions(run_program({find_tool("llvm-objdump", version_), "-d", code}).out, object);
   return object;
 }
 

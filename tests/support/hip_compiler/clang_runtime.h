@@ -27,8 +27,9 @@ struct CodeObject {
 
 class ClangRuntime final : public gpu::Runtime {
  public:
-  /// clang++ of a version that knows MFMA; empty: there is none here.
-  static std::string compiler();
+  /// The version of LLVM's tools that compiles for an architecture, all of them installed: 19; gfx950 came with 20, of which or a newer one
+  /// the newest is taken. 0: there is none here.
+  static int version_for(const std::string& architecture);
 
   explicit ClangRuntime(std::string architecture);
   const gpu::Limits& limits() const override { return limits_; }
@@ -42,19 +43,25 @@ class ClangRuntime final : public gpu::Runtime {
   Result<CodeObject> compile(const gpu::Source& source) const;
 
   std::string architecture_;
+  int version_;
   gpu::Limits limits_;
   std::map<std::tuple<std::string, std::string, std::vector<std::string>>, Result<CodeObject>> objects_;
 };
 
 }  // namespace gemmtune::test
 
-// Skips the test visibly where there is no clang with its tools, or fails it where GEMMTUNE_REQUIRE names clang-amdgpu.
-#define GEMMTUNE_NEEDS_CLANG()                                                                     \
-  if (::gemmtune::test::ClangRuntime::compiler().empty()) {                                        \
-    const char* required = std::getenv("GEMMTUNE_REQUIRE");                                        \
-    const char* why =                                                                              \
-        "no clang++-19 with llvm-readelf-19 and llvm-objdump-19 (install_dependencies.sh amdgpu)"; \
-    if (required != nullptr && std::string(required).find("clang-amdgpu") != std::string::npos)    \
-      FAIL() << why;                                                                               \
-    GTEST_SKIP() << why;                                                                           \
+// Skips the test visibly where no clang with its tools compiles for the architecture, or fails it where GEMMTUNE_REQUIRE names
+// clang-amdgpu (of gfx950: clang-gfx950).
+#define GEMMTUNE_NEEDS_CLANG(architecture)                                                               \
+  if (::gemmtune::test::ClangRuntime::version_for(architecture) == 0) {                                  \
+    const bool newer = std::string(architecture) == "gfx950";                                            \
+    const char* required = std::getenv("GEMMTUNE_REQUIRE");                                              \
+    const std::string why =                                                                              \
+        std::string("not compiled for ") + (architecture) +                                              \
+        (newer ? ": no clang of version 20 or newer with lld and LLVM's tools (install_dependencies.sh " \
+                 "gfx950)"                                                                               \
+               : ": no clang-19 with lld-19 and llvm-19 (install_dependencies.sh amdgpu)");              \
+    const char* name = newer ? "clang-gfx950" : "clang-amdgpu";                                          \
+    if (required != nullptr && std::string(required).find(name) != std::string::npos) FAIL() << why;     \
+    GTEST_SKIP() << why;                                                                                 \
   }

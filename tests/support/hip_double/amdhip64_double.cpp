@@ -242,7 +242,7 @@ Result hipDeviceGetAttribute(int* value, int attribute, int) {
       *value = 4 << 20;
       return success;
     case attribute_shared_per_block:
-      *value = 64 << 10;
+      *value = text("HIP_DOUBLE_ARCH", "").starts_with("gfx950") ? 160 << 10 : 64 << 10;
       return success;
     default:
       return error_invalid_value;

@@ -148,7 +148,12 @@ WeightLayout weight_layout_of(const Problem& problem) {
 Fragment64 fragments_of(const Problem& problem) { return {.n = problem.n, .k = problem.k}; }
 
 Tile16 shuffled_tiles_of(const Problem& problem) {
+  if (bits(problem.w_type) < 8) return {.n = problem.n, .k = bytes_of(problem.w_type, problem.k)};
   return {.n = problem.n, .k = problem.k, .element_bytes = bits(problem.w_type) / 8};
+}
+
+std::int64_t shuffled_k_multiple(const Problem& problem) {
+  return Tile16::k_multiple * (bits(problem.w_type) < 8 ? 8 / bits(problem.w_type) : 1);
 }
 
 Tile64 tiles_of(const Problem& problem) {

@@ -59,7 +59,9 @@ WeightLayout packed_layout_of(const Problem& problem);
 WeightLayout weight_layout_of(const Problem& problem);
 Tile64 tiles_of(const Problem& problem);
 Fragment64 fragments_of(const Problem& problem);
-/// Of aiter16x16.
+/// Of aiter16x16; of fp4 weights in bytes.
 Tile16 shuffled_tiles_of(const Problem& problem);
+/// Elements that k must be a multiple of.
+std::int64_t shuffled_k_multiple(const Problem& problem);
 
 }  // namespace gemmtune::gpu

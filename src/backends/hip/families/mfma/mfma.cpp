@@ -53,7 +53,7 @@ class MfmaKernel final : public Kernel {
     values.partials = workspace;
     values.x_line_bytes = bytes_of(problem_.x_type, o.ldx);
     values.w_line_bytes = bytes_of(problem_.w_type, problem_.k);
-    values.k_bytes = bytes_of(problem_.x_type, problem_.k);
+    values.k_bytes = problem_.k * launch_.element_bits / 8;
     values.ldy = o.ldy;
     values.x_batch_bytes = launch_.batches > 1 ? bytes_of(problem_.x_type, o.x_batch_stride) : 0;
     values.w_batch_bytes = problem_.n * values.w_line_bytes;
@@ -134,13 +134,18 @@ class MfmaFamily final : public gpu::CompiledFamily {
 
 Status MfmaFamily::accepts(const Problem& problem) const {
   const std::string& architecture = runtime_.architecture();
+  const bool decodes = problem.operation == Operation::a8w4;
   GEMMTUNE_RETURN_IF_ERROR(
       gpu::accepts_on_tensor_cores(problem, {.weights = gpu::Weights::shuffled_too,
                                              .row_scales = true,
                                              .block_scales = true,
                                              .int8 = true,
-                                             .fp8 = has_fp8(architecture) ? gpu::Fp8::fnuz : gpu::Fp8::none,
+                                             .fp8 = decodes ? gpu::Fp8::both : fp8_of(architecture),
+                                             .fp4 = true,
                                              .batches = true}));
+  if (problem.operation == Operation::a16w4 && problem.x_type != DataType::bf16)
+    return refusal::refuse(refusal::types, "{} activations: a scaled fp4 weight has the range of bf16",
+                           to_string(problem.x_type));
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > most || problem.n > most || problem.k > most)
     return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k,
@@ -149,8 +154,8 @@ Status MfmaFamily::accepts(const Problem& problem) const {
     return refusal::refuse(refusal::reduction, "{} {}, at least 16 bytes", problem.k,
                            to_string(problem.x_type));
   if (problem.bpreshuffle && !gpu::shuffled_tiles_of(problem).fits())
-    return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of 32",
-                           problem.n, problem.k);
+    return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of {}",
+                           problem.n, problem.k, gpu::shuffled_k_multiple(problem));
   return {};
 }
 
@@ -160,6 +165,10 @@ std::string MfmaFamily::refuse_tile(const Problem& problem, const Config& config
 
 std::string MfmaFamily::refuse_staging(const Problem& problem, const Config& config) const {
   const MfmaLaunchConfig launch = launch_config(problem, config);
+  if (launch.direct && launch.decoded) return "dl1 cannot decode fp4 elements";
+  if (launch.scaled && launch.kpack != 2) return "kp1 is half of a scaled instruction's operand";
+  if (launch.decoded && launch.shuffled && launch.block_k < launch.fragment_bytes())
+    return "bk is less than what lanes read of a shuffled fp4 weight";
   if (launch.direct && launch.buffers == 1) return "dl1 needs two buffers";
   if (launch.direct && launch.pad != 0) return "dl1 cannot pad rows of LDS";
   if (launch.direct && bytes_of(problem.x_type, problem.k) % 4 != 0) return "dl1 needs k in whole 4 bytes";
@@ -266,14 +275,19 @@ Config MfmaFamily::default_config(const Problem& problem) const {
   };
   const std::int64_t widest = quantization(problem) == QuantType::per_1x128 ? 64 : 128;
   const std::int64_t block_n = block_m >= 64 && problem.n > 64 && tiles(widest) >= unit_.units ? widest : 64;
-  const std::int64_t k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), 128);
+  Config config;
+  // 256 bytes of bf16 are 64 of fp4, which is what a shuffled weight needs.
+  const bool fp4 = problem.w_type == DataType::f4_e2m1;
+  const std::int64_t block_k = fp4 && problem.bpreshuffle ? 256 : 128;
+  config.set("bk", block_k);
+  const std::int64_t k_tiles = launch_config(problem, config).k_tiles;
   std::int64_t split_k = 1;
   for (const std::int64_t more : {2, 3, 4, 6, 8})
     if (tiles(block_n) * more <= 2 * unit_.units && k_tiles >= 4 * more) split_k = more;
-  Config config;
+  config = {};
   config.set("bm", block_m);
   config.set("bn", block_n);
-  config.set("bk", std::int64_t{128});
+  config.set("bk", block_k);
   config.set("nw", std::int64_t{4});
   config.set("mi", std::int64_t{16});
   config.set("kp", std::int64_t{2});

@@ -1,11 +1,12 @@
-// y[m, n] = sum over k of x[m, k] * w[n, k] with MFMA, gfx90a and gfx942. See README.md.
+// y[m, n] = sum over k of x[m, k] * w[n, k] with MFMA, gfx90a, gfx942 and gfx950. See README.md.
 //
 // The host defines: BLOCK_M, BLOCK_N, BLOCK_K (bytes of k in a tile: 64, 128, 256), WAVES_M, WAVES_N, MFMA_ROWS (16, 32: the instruction),
 // KPACK (1, 2: instructions that a lane's read of shared memory feeds), NUM_BUFFERS (1, 2: tiles in shared memory), DIRECT (1: global loads go
 // to shared memory without registers), PAD (bytes after a row in shared memory; 0: rows are swizzled), SHUFFLED (1: the weight has the layout
-// aiter16x16 and goes to registers), SPLIT_K (1: blocks divide k and write partial sums), WAVES_PER_EU (0: the compiler decides), ELEMENT,
-// OUTPUT, SCALES, BATCHED (1: the blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums. MIXTURE: no
-// kernel, mfma_moe.cu follows.
+// aiter16x16 and goes to registers), SPLIT_K (1: blocks divide k and write partial sums), WAVES_PER_EU (0: the compiler decides), DECODE (1: an
+// fp4 weight, and x unless it is bf16, are multiplied as bf16; bytes of k are then of bf16), SCALED (1: fp4 operands as they are, with scaled
+// instructions), ELEMENT, OUTPUT, SCALES, WEIGHT_FP4, BATCHED (1: the blocks along z have a batch each). With REDUCE alone: the kernel that reduces
+// the partial sums. MIXTURE: no kernel, mfma_moe.cu follows.
 //
 // D = A * B of the instruction has the weight as A and x as B, so that a lane holds consecutive columns of y.
 using gemmtune::hip::MfmaArguments;
@@ -35,7 +36,7 @@ struct Column {
   float scale, bias;
 };
 static __device__ inline Column column_at(const MfmaArguments& a, int column) {
-  return {SCALES == 1 || SCALES == 2 ? w_scale_at(a.scales, column, 0) : 1.0f, a.bias ? read_output(a.bias[column]) : 0.0f};
+  return {(SCALES == 1 || SCALES == 2) && !WEIGHT_FP4 ? w_scale_at(a.scales, column, 0) : 1.0f, a.bias ? read_output(a.bias[column]) : 0.0f};
 }
 static __device__ inline output epilogue_value(sum value, float scale, const Column& column) {
   return round_output((float)value * (scale * column.scale) + column.bias);
@@ -70,6 +71,28 @@ extern "C" __global__ void __launch_bounds__(256) mfma_reduce(const MfmaArgument
 #define PITCH (BLOCK_K + PAD)
 #define STEP_BYTES (8 * KPACK * LANE_GROUPS)
 #define STEPS (BLOCK_K / STEP_BYTES)
+#define MFMA_ELEMENT (DECODE ? 2 : ELEMENT)
+#define DECODE_X (DECODE && ELEMENT != 2)
+// Instructions of 16 bytes a lane, which gfx950 has beside those of 8.
+#if defined(__gfx950__) && KPACK == 2 && (MFMA_ELEMENT == 1 || MFMA_ELEMENT == 2 || MFMA_ELEMENT == 4)
+#define WIDE 1
+#else
+#define WIDE 0
+#endif
+// fp8 has instructions of 32 bytes a lane: two steps at once.
+#if defined(__gfx950__) && KPACK == 2 && MFMA_ELEMENT == 3 && STEPS % 2 == 0
+#define PAIRED 1
+#else
+#define PAIRED 0
+#endif
+// A lane's 16 bytes of a shuffled fp4 weight are a block of 32 elements: 64 bytes of bf16.
+#define FRAGMENT_BYTES (64 * LANE_GROUPS)
+#define FRAGMENTS (BLOCK_K / FRAGMENT_BYTES)
+#ifdef __gfx950__
+#define BANKS_BYTES 256  // of all banks of shared memory
+#else
+#define BANKS_BYTES 128
+#endif
 #define X_BYTES (BLOCK_M * PITCH)
 #define BUFFER_BYTES (X_BYTES + (SHUFFLED ? 0 : BLOCK_N * PITCH))
 #define X_UNITS ((BLOCK_M * UNITS + NUM_THREADS - 1) / NUM_THREADS)  // that a thread copies
@@ -84,16 +107,79 @@ typedef _Float16 four_halves __attribute__((vector_size(8)));
 // Eight bytes of k of each instruction's row.
 typedef long Operand __attribute__((vector_size(8 * KPACK)));
 
+#if SCALED || PAIRED
+typedef int eight_words __attribute__((vector_size(32)));
+#endif
+
+#if SCALED
+
+// A lane has the 32 elements of one block, and its scale.
+static __device__ inline sums_vector multiply_scaled(Operand w, Operand x, sums_vector sums, unsigned w_scale, unsigned x_scale) {
+  const unit_words a = __builtin_bit_cast(unit_words, w);
+  const unit_words b = __builtin_bit_cast(unit_words, x);
+  const eight_words wide_a = {(int)a[0], (int)a[1], (int)a[2], (int)a[3], 0, 0, 0, 0};
+  const eight_words wide_b = {(int)b[0], (int)b[1], (int)b[2], (int)b[3], 0, 0, 0, 0};
+  // 4: e2m1, of A and of B; 0: the scale is the lowest byte.
+#if MFMA_ROWS == 16
+  return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(wide_a, wide_b, sums, 4, 4, 0, (int)w_scale, 0, (int)x_scale);
+#else
+  return __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(wide_a, wide_b, sums, 4, 4, 0, (int)w_scale, 0, (int)x_scale);
+#endif
+}
+
+#elif PAIRED
+
+// Which of the 128 elements of k a lane has does not matter, as long as it has the same of both operands.
+static __device__ inline sums_vector multiply_pair(const Operand (&w)[2], const Operand (&x)[2], sums_vector sums) {
+  struct Both {
+    Operand first, second;
+  };
+  const eight_words a = __builtin_bit_cast(eight_words, Both{w[0], w[1]});
+  const eight_words b = __builtin_bit_cast(eight_words, Both{x[0], x[1]});
+  // 0: e4m3, of A and of B; scales of 0 select the instruction without scales.
+#if MFMA_ROWS == 16
+  return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(a, b, sums, 0, 0, 0, 0, 0, 0);
+#else
+  return __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(a, b, sums, 0, 0, 0, 0, 0, 0);
+#endif
+}
+
+#elif WIDE
+
+#ifndef GEMMTUNE_EMULATION  // tests/support/emulation/device.h has it for the host
+typedef __bf16 gemmtune_eight_bfloats __attribute__((ext_vector_type(8)));
+#endif
+typedef _Float16 eight_halves __attribute__((vector_size(16)));
+typedef int four_words __attribute__((vector_size(16)));
+
+static __device__ inline sums_vector multiply_wide(Operand w, Operand x, sums_vector sums) {
+#if MFMA_ELEMENT == 1 && MFMA_ROWS == 16
+  return __builtin_amdgcn_mfma_f32_16x16x32_f16(__builtin_bit_cast(eight_halves, w), __builtin_bit_cast(eight_halves, x), sums, 0, 0, 0);
+#elif MFMA_ELEMENT == 1
+  return __builtin_amdgcn_mfma_f32_32x32x16_f16(__builtin_bit_cast(eight_halves, w), __builtin_bit_cast(eight_halves, x), sums, 0, 0, 0);
+#elif MFMA_ELEMENT == 2 && MFMA_ROWS == 16
+  return __builtin_amdgcn_mfma_f32_16x16x32_bf16(__builtin_bit_cast(gemmtune_eight_bfloats, w), __builtin_bit_cast(gemmtune_eight_bfloats, x), sums, 0, 0, 0);
+#elif MFMA_ELEMENT == 2
+  return __builtin_amdgcn_mfma_f32_32x32x16_bf16(__builtin_bit_cast(gemmtune_eight_bfloats, w), __builtin_bit_cast(gemmtune_eight_bfloats, x), sums, 0, 0, 0);
+#elif MFMA_ROWS == 16
+  return __builtin_amdgcn_mfma_i32_16x16x64_i8(__builtin_bit_cast(four_words, w), __builtin_bit_cast(four_words, x), sums, 0, 0, 0);
+#else
+  return __builtin_amdgcn_mfma_i32_32x32x32_i8(__builtin_bit_cast(four_words, w), __builtin_bit_cast(four_words, x), sums, 0, 0, 0);
+#endif
+}
+
+#else
+
 static __device__ inline sums_vector multiply(long w, long x, sums_vector sums) {
-#if ELEMENT == 1 && MFMA_ROWS == 16
+#if MFMA_ELEMENT == 1 && MFMA_ROWS == 16
   return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(four_halves, w), __builtin_bit_cast(four_halves, x), sums, 0, 0, 0);
-#elif ELEMENT == 1
+#elif MFMA_ELEMENT == 1
   return __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(four_halves, w), __builtin_bit_cast(four_halves, x), sums, 0, 0, 0);
-#elif ELEMENT == 2 && MFMA_ROWS == 16
+#elif MFMA_ELEMENT == 2 && MFMA_ROWS == 16
   return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(four_shorts, w), __builtin_bit_cast(four_shorts, x), sums, 0, 0, 0);
-#elif ELEMENT == 2
+#elif MFMA_ELEMENT == 2
   return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(four_shorts, w), __builtin_bit_cast(four_shorts, x), sums, 0, 0, 0);
-#elif ELEMENT == 4 && defined(__gfx90a__)
+#elif MFMA_ELEMENT == 4 && defined(__gfx90a__)
   // Instructions of four bytes a lane.
 #if MFMA_ROWS == 16
   sums = __builtin_amdgcn_mfma_i32_16x16x16i8((int)w, (int)x, sums, 0, 0, 0);
@@ -102,9 +188,9 @@ static __device__ inline sums_vector multiply(long w, long x, sums_vector sums) 
   sums = __builtin_amdgcn_mfma_i32_32x32x8i8((int)w, (int)x, sums, 0, 0, 0);
   return __builtin_amdgcn_mfma_i32_32x32x8i8((int)(w >> 32), (int)(x >> 32), sums, 0, 0, 0);
 #endif
-#elif ELEMENT == 4 && MFMA_ROWS == 16
+#elif MFMA_ELEMENT == 4 && MFMA_ROWS == 16
   return __builtin_amdgcn_mfma_i32_16x16x32_i8(w, x, sums, 0, 0, 0);
-#elif ELEMENT == 4
+#elif MFMA_ELEMENT == 4
   return __builtin_amdgcn_mfma_i32_32x32x16_i8(w, x, sums, 0, 0, 0);
 #elif MFMA_ROWS == 16
   return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(w, x, sums, 0, 0, 0);
@@ -113,10 +199,22 @@ static __device__ inline sums_vector multiply(long w, long x, sums_vector sums) 
 #endif
 }
 
+#endif
+
 // Offset of the 16 bytes `unit` of a row of a tile in shared memory. Without padding they are swizzled, so that the lanes which the banks
 // serve at once read different banks.
 static __device__ inline int unit_offset(int row, int unit) {
-  const int swizzle = PAD ? 0 : BLOCK_K < 128 ? row / (128 / BLOCK_K) % UNITS : row % 8;
+#if PAD
+  const int swizzle = 0;
+#elif DECODE && SHUFFLED && MFMA_ROWS == 16
+  const int swizzle = row & (BANKS_BYTES == 256 ? 11 : 3);  // groups of lanes read units that are four apart
+#elif BANKS_BYTES == 256 && BLOCK_K == 64 && MFMA_ROWS == 16 && KPACK == 2
+  const int swizzle = row >> 2 & 2;  // lanes of a phase read two units of each four rows
+#elif BLOCK_K < BANKS_BYTES
+  const int swizzle = row / (BANKS_BYTES / BLOCK_K) % UNITS;
+#else
+  const int swizzle = row % (BANKS_BYTES / 16);
+#endif
   return row * PITCH + (unit ^ swizzle) * 16;
 }
 
@@ -199,16 +297,123 @@ static __device__ inline void load_direct(unsigned to, const unsigned char* from
 
 #endif
 
+#if DECODE
+
+typedef unsigned word_anywhere __attribute__((aligned(1)));
+
+// Eight elements, a unit of bf16, as they are in memory, and the scale of their block.
+struct Encoded {
+  unsigned words[2];
+  unsigned scale;
+};
+
+// The upper halves of two floats, which have bf16's precision.
+static __device__ inline unsigned bfloat_pair(float low, float high) {
+  return __builtin_amdgcn_perm(__float_as_uint(high), __float_as_uint(low), 0x07060302u);
+}
+
+// Eight fp4 elements times their scale.
+#ifdef __gfx950__
+static __device__ inline unit_words decode_fp4(unsigned word, float scale) {
+#define DECODE_BYTE(i) __builtin_bit_cast(unsigned, __builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(word, scale, i))
+  const unit_words all = {DECODE_BYTE(0), DECODE_BYTE(1), DECODE_BYTE(2), DECODE_BYTE(3)};
+#undef DECODE_BYTE
+  return all;
+}
+#else
+// The bytes of their bf16 numbers come from tables of eight bytes, chosen by the magnitudes.
+static __device__ inline unit_words decode_fp4(unsigned word, float scale) {
+  const unsigned even = word & 0x07070707u;
+  const unsigned odd = word >> 4 & 0x07070707u;
+  const unsigned even_high = __builtin_amdgcn_perm(0x40404040u, 0x3f3f3f00u, even) | (word & 0x08080808u) << 4;
+  const unsigned odd_high = __builtin_amdgcn_perm(0x40404040u, 0x3f3f3f00u, odd) | (word & 0x80808080u);
+  const unsigned even_low = __builtin_amdgcn_perm(0xc0804000u, 0xc0800000u, even);
+  const unsigned odd_low = __builtin_amdgcn_perm(0xc0804000u, 0xc0800000u, odd);
+  unit_words all;
+#pragma unroll
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned bytes = (4 + i) << 24 | i << 16 | 0x0c0cu;  // 0x0c: a zero
+    all[i] = bfloat_pair(__uint_as_float(__builtin_amdgcn_perm(even_high, even_low, bytes)) * scale,
+                         __uint_as_float(__builtin_amdgcn_perm(odd_high, odd_low, bytes)) * scale);
+  }
+  return all;
+}
+#endif
+
+#if DECODE_X
+static __device__ inline unit_words decode_x(const Encoded& from) {
+#if ELEMENT == 5
+  return decode_fp4(from.words[0], e8m0_to_float((unsigned char)from.scale));
+#else
+  unit_words all;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#if (ELEMENT == 6 && defined(__gfx942__)) || (ELEMENT == 3 && defined(__gfx950__))
+    typedef float float_pair __attribute__((vector_size(8)));
+    const float_pair pair = i % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)from.words[i / 2], true) : __builtin_amdgcn_cvt_pk_f32_fp8((int)from.words[i / 2], false);
+    all[i] = bfloat_pair(pair[0], pair[1]);
+#else
+    const unsigned both = from.words[i / 2] >> i % 2 * 16;
+    all[i] = bfloat_pair(read_element((element)(both & 255u)), read_element((element)(both >> 8 & 255u)));
+#endif
+  }
+  return all;
+#endif
+}
+#endif
+
+template <int COUNT, int BLOCK, typename Decode>
+static __device__ inline void store_decoded(unsigned char* to, const Encoded (&from)[COUNT], const Decode& decode) {
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    const int at = (int)threadIdx.x + i * NUM_THREADS;
+    if (BLOCK * UNITS % NUM_THREADS == 0 || at < BLOCK * UNITS) *(unit_words*)(to + unit_offset(at / UNITS, at % UNITS)) = decode(from[i]);
+  }
+}
+
+// BITS of an element: 4, or 8, which have no scales here. k is a multiple of 32: a unit is there or not.
+template <int BITS, int COUNT, int BLOCK>
+static __device__ inline void load_encoded(Encoded (&to)[COUNT], const unsigned char* from, long long line_bytes, const void* scales, long long scale_step,
+                                           int first, int rows, long long column, long long k_bytes) {
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    const int at = (int)threadIdx.x + i * NUM_THREADS;
+    if (BLOCK * UNITS % NUM_THREADS == 0 || at < BLOCK * UNITS) {
+      const long long byte = column + at % UNITS * 16;
+      const bool is_there = byte < k_bytes;
+      const long long k = is_there ? byte / 2 : 0;
+      const long long row = clamp_row(first + at / UNITS, rows);
+      const unsigned char* const there = from + row * line_bytes + k * BITS / 8;
+      to[i].words[0] = *(const word_anywhere*)there;
+      if (BITS == 8) to[i].words[1] = *(const word_anywhere*)(there + 4);
+      if (BITS == 4) to[i].scale = ((const unsigned char*)scales)[row * scale_step + k / MX_BLOCK];
+      if (!is_there) to[i].words[0] = to[i].words[1] = 0;
+    }
+  }
+}
+
+#endif
+
 // What a thread has loaded of the next tile.
 struct Staged {
-#if !DIRECT
+#if DECODE_X
+  Encoded x[X_UNITS];
+#elif !DIRECT
   unit_words x[X_UNITS];
-#if !SHUFFLED
+#endif
+#if DECODE && SHUFFLED
+  unit_words fragments[FRAGMENTS][TILES_W];
+  unsigned fragment_scales[FRAGMENTS][TILES_W];
+#elif SHUFFLED
+  Operand weight[STEPS][TILES_W];
+#elif DECODE
+  Encoded w[W_UNITS];
+#elif !DIRECT
   unit_words w[W_UNITS];
 #endif
-#endif
-#if SHUFFLED
-  Operand weight[STEPS][TILES_W];
+#if SCALED
+  unsigned x_scales[STEPS][TILES_X];
+  unsigned w_scales[STEPS][TILES_W];
 #endif
 };
 
@@ -239,7 +444,7 @@ static __device__ inline void store_rows(unsigned char* to, const unit_words (&f
   }
 }
 
-#if SHUFFLED
+#if SHUFFLED && !DECODE
 // Tiles of 16 rows x 16 bytes: a wave reads 1 KiB in one piece (two of 512 bytes with 32 rows). `row_of(row)`: the weight's row of one of the block.
 template <typename RowOf>
 static __device__ inline void load_shuffled(Staged& staged, const unsigned char* w, const RowOf& row_of, long long column, long long k_bytes) {
@@ -269,6 +474,48 @@ static __device__ inline void load_shuffled(Staged& staged, const unsigned char*
 }
 #endif
 
+#if DECODE && SHUFFLED
+// Tiles of 16 rows x 16 bytes, 32 elements: as of other types below.
+static __device__ inline void load_fragments(const MfmaArguments& a, Staged& staged, const Tile& tile, long long column) {
+  const int lane = threadIdx.x % 64;
+  const int first = tile.n + (int)threadIdx.x / 64 / WAVES_M * WAVE_COLUMNS + lane % MFMA_ROWS;
+#pragma unroll
+  for (int step = 0; step < FRAGMENTS; ++step) {
+    const long long byte = (column + step * FRAGMENT_BYTES) / 4 + lane / MFMA_ROWS * 16;
+    const bool is_there = byte < a.w_line_bytes;
+#pragma unroll
+    for (int i = 0; i < TILES_W; ++i) {
+      const long long row = clamp_row(first + i * MFMA_ROWS, a.n);
+      const unit_words zero = {0, 0, 0, 0};
+      staged.fragments[step][i] = is_there ? *(const unit_words*)(a.w + row / 16 * 16 * a.w_line_bytes + byte * 16 + row % 16 * 16) : zero;
+      staged.fragment_scales[step][i] = ((const unsigned char*)a.scales.w)[row * a.scales.w_row_step + (is_there ? byte / 16 : 0)];
+    }
+  }
+}
+#endif
+
+#if SCALED
+// Of the blocks of 32 elements that the lane multiplies. The bytes past the end of k are zero, whatever their scale; NaN it may be only where
+// the row's result is.
+static __device__ inline void load_scales(const MfmaArguments& a, Staged& staged, const Tile& tile, long long column) {
+  const int lane = threadIdx.x % 64;
+  const int wave = threadIdx.x / 64;
+  const int x_first = tile.m + wave % WAVES_M * WAVE_ROWS + lane % MFMA_ROWS;
+  const int w_first = tile.n + wave / WAVES_M * WAVE_COLUMNS + lane % MFMA_ROWS;
+#pragma unroll
+  for (int step = 0; step < STEPS; ++step) {
+    const long long byte = column + step * STEP_BYTES + lane / MFMA_ROWS * 16;
+    const long long block = byte < a.k_bytes ? byte / 16 : 0;
+#pragma unroll
+    for (int j = 0; j < TILES_X; ++j)
+      staged.x_scales[step][j] = ((const unsigned char*)a.scales.x)[clamp_row(x_first + j * MFMA_ROWS, a.m) * a.scales.x_row_step + block];
+#pragma unroll
+    for (int i = 0; i < TILES_W; ++i)
+      staged.w_scales[step][i] = ((const unsigned char*)a.scales.w)[clamp_row(w_first + i * MFMA_ROWS, a.n) * a.scales.w_row_step + block];
+  }
+}
+#endif
+
 // Asks for a tile: to registers, or to `buffer`.
 static __device__ inline void load_tile(const MfmaArguments& a, Staged& staged, unsigned char* buffer, const Tile& tile, int k_tile) {
   const long long column = (long long)k_tile * BLOCK_K;
@@ -278,14 +525,25 @@ static __device__ inline void load_tile(const MfmaArguments& a, Staged& staged, 
   load_direct<BLOCK_N>(gemmtune_lds_offset(buffer + X_BYTES), a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
 #endif
 #else
+#if DECODE_X
+  load_encoded<ELEMENT == 5 ? 4 : 8, X_UNITS, BLOCK_M>(staged.x, a.x, a.x_line_bytes, a.scales.x, a.scales.x_row_step, tile.m, a.m, column, a.k_bytes);
+#else
   load_rows<X_UNITS, BLOCK_M>(
       staged.x, [&](int, int row) { return a.x + clamp_row(tile.m + row, a.m) * a.x_line_bytes; }, column, a.k_bytes);
-#if !SHUFFLED
+#endif
+#if DECODE && !SHUFFLED
+  load_encoded<4, W_UNITS, BLOCK_N>(staged.w, a.w, a.w_line_bytes, a.scales.w, a.scales.w_row_step, tile.n, a.n, column, a.k_bytes);
+#elif !SHUFFLED
   load_rows<W_UNITS, BLOCK_N>(
       staged.w, [&](int, int row) { return a.w + clamp_row(tile.n + row, a.n) * a.w_line_bytes; }, column, a.k_bytes);
 #endif
 #endif
-#if SHUFFLED
+#if SCALED
+  load_scales(a, staged, tile, column);
+#endif
+#if DECODE && SHUFFLED
+  load_fragments(a, staged, tile, column);
+#elif SHUFFLED
   load_shuffled(staged, a.w, [&](int row) { return clamp_row(tile.n + row, a.n); }, column, a.k_bytes);
 #endif
 }
@@ -295,21 +553,57 @@ static __device__ inline void store_tile(const Staged& staged, unsigned char* bu
 #if DIRECT
   __builtin_amdgcn_s_waitcnt(0x0f70);  // vmcnt(0)
 #else
+#if DECODE_X
+  store_decoded<X_UNITS, BLOCK_M>(buffer, staged.x, [](const Encoded& from) { return decode_x(from); });
+#else
   store_rows<X_UNITS, BLOCK_M>(buffer, staged.x);
-#if !SHUFFLED
+#endif
+#if DECODE && !SHUFFLED
+  store_decoded<W_UNITS, BLOCK_N>(buffer + X_BYTES, staged.w,
+                                  [](const Encoded& from) { return decode_fp4(from.words[0], e8m0_to_float((unsigned char)from.scale)); });
+#elif !SHUFFLED
   store_rows<W_UNITS, BLOCK_N>(buffer + X_BYTES, staged.w);
 #endif
 #endif
 }
 
 static __device__ inline Operand read_operand(const unsigned char* rows, int row, int step, int group) {
+#if DECODE && SHUFFLED
+  const int byte = step / 4 * FRAGMENT_BYTES + group * 64 + step % 4 * 16;
+#else
   const int byte = step * STEP_BYTES + group * 8 * KPACK;
+#endif
   return *(const Operand*)(rows + unit_offset(row, byte / 16) + byte % 16);
 }
 
 static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X], const unsigned char* buffer, const Staged& staged, int wave_m, int wave_n) {
   const int row = threadIdx.x % 64 % MFMA_ROWS;
   const int group = threadIdx.x % 64 / MFMA_ROWS;
+#if PAIRED
+#pragma unroll
+  for (int step = 0; step < STEPS; step += 2) {
+    Operand x[TILES_X][2];
+#pragma unroll
+    for (int j = 0; j < TILES_X; ++j) {
+#pragma unroll
+      for (int part = 0; part < 2; ++part) x[j][part] = read_operand(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step + part, group);
+    }
+#pragma unroll
+    for (int i = 0; i < TILES_W; ++i) {
+      Operand w[2];
+#pragma unroll
+      for (int part = 0; part < 2; ++part) {
+#if SHUFFLED
+        w[part] = staged.weight[step + part][i];
+#else
+        w[part] = read_operand(buffer + X_BYTES, wave_n * WAVE_COLUMNS + i * MFMA_ROWS + row, step + part, group);
+#endif
+      }
+#pragma unroll
+      for (int j = 0; j < TILES_X; ++j) sums[i][j] = multiply_pair(w, x[j], sums[i][j]);
+    }
+  }
+#else
 #pragma unroll
   for (int step = 0; step < STEPS; ++step) {
     Operand x[TILES_X];
@@ -318,12 +612,27 @@ static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X
     for (int j = 0; j < TILES_X; ++j) x[j] = read_operand(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step, group);
 #pragma unroll
     for (int i = 0; i < TILES_W; ++i) {
-#if SHUFFLED
+#if DECODE && SHUFFLED
+      w[i] = __builtin_bit_cast(Operand, decode_fp4(staged.fragments[step / 4][i][step % 4], e8m0_to_float((unsigned char)staged.fragment_scales[step / 4][i])));
+#elif SHUFFLED
       w[i] = staged.weight[step][i];
 #else
       w[i] = read_operand(buffer + X_BYTES, wave_n * WAVE_COLUMNS + i * MFMA_ROWS + row, step, group);
 #endif
     }
+#if SCALED || WIDE
+#pragma unroll
+    for (int i = 0; i < TILES_W; ++i) {
+#pragma unroll
+      for (int j = 0; j < TILES_X; ++j) {
+#if SCALED
+        sums[i][j] = multiply_scaled(w[i], x[j], sums[i][j], staged.w_scales[step][i], staged.x_scales[step][j]);
+#else
+        sums[i][j] = multiply_wide(w[i], x[j], sums[i][j]);
+#endif
+      }
+    }
+#else
 #pragma unroll
     for (int part = 0; part < KPACK; ++part) {
 #pragma unroll
@@ -332,7 +641,9 @@ static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X
         for (int j = 0; j < TILES_X; ++j) sums[i][j] = multiply(w[i][part], x[j][part], sums[i][j]);
       }
     }
+#endif
   }
+#endif
 }
 
 #if SCALES == 3
@@ -409,7 +720,7 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS) OCCUPANCY mfma(const M
   __syncthreads();
   int buffer = 0;
   for (int k_tile = begin; k_tile < end; ++k_tile) {
-#if SHUFFLED
+#if SHUFFLED || SCALED
     const Staged now = next;
 #else
     const Staged& now = next;

@@ -1,4 +1,4 @@
-// mfma: dense GEMMs on the matrix cores of gfx90a and gfx942.
+// mfma: dense GEMMs on the matrix cores of gfx90a, gfx942 and gfx950.
 #pragma once
 
 #include <memory>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
+#include <cstddef>
 
 #include "base/rounding.h"
 #include "problem/operands.h"
@@ -22,36 +22,66 @@ double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// As unit_offset() of the kernel.
 std::int64_t unit_offset(const MfmaLaunchConfig& launch, std::int64_t row, std::int64_t unit) {
+  const std::int64_t bytes = launch.lds_bytes_per_clock();
   const std::int64_t units = launch.block_k / unit_bytes;
   std::int64_t swizzle = 0;
-  if (launch.pad == 0) swizzle = launch.block_k < 128 ? row / (128 / launch.block_k) % units : row % 8;
+  if (launch.pad != 0) {
+    swizzle = 0;
+  } else if (launch.decoded && launch.shuffled && launch.rows == 16) {
+    swizzle = row & (launch.lds_banks == 64 ? 11 : 3);
+  } else if (launch.lds_banks == 64 && launch.block_k == 64 && launch.rows == 16 && launch.kpack == 2) {
+    swizzle = row >> 2 & 2;
+  } else {
+    swizzle = launch.block_k < bytes ? row / (bytes / launch.block_k) % units : row % (bytes / unit_bytes);
+  }
   return row * (launch.block_k + launch.pad) + (unit ^ swizzle) * unit_bytes;
 }
 
 }  // namespace
 
 std::int64_t MfmaLaunchConfig::staged_registers() const {
-  // 16 bytes in four registers, or four direct loads with their addresses.
+  // 16 bytes in four registers, or four direct loads with their addresses; of what is decoded its bytes, its scale, and numbers on
+  // their way.
   const std::int64_t lds_rows = block_m + (shuffled ? 0 : block_n);
   const std::int64_t from_rows = ceil_div(lds_rows * block_k, wave_lanes * waves * 4) * (direct ? 2 : 1);
   // The weight's next tile and the one that is multiplied.
-  const std::int64_t of_weight = shuffled ? 2 * wave_columns() * block_k / (wave_lanes * 4) : 0;
-  return from_rows + of_weight;
+  const std::int64_t fragments = 2 * wave_columns() * block_k / (wave_lanes * 4);
+  const std::int64_t of_weight = !shuffled ? 0 : decoded ? fragments * 5 / 16 : fragments;
+  const std::int64_t scales =
+      scaled ? 2 * (wave_rows() + wave_columns()) / rows * block_k / (16 * wave_lanes / rows) : 0;
+  return from_rows + of_weight + scales;
 }
 
 std::int64_t MfmaLaunchConfig::registers() const {
-  const std::int64_t operands = (wave_rows() + (shuffled ? 0 : wave_columns())) / rows * 2 * kpack;
+  const std::int64_t operands =
+      (wave_rows() + (shuffled ? 0 : wave_columns())) / rows * 2 * kpack * (paired ? 2 : 1);
   return accumulators() * (block_scales ? 2 : 1) + staged_registers() + address_registers + operands + 40;
 }
 
 std::int64_t MfmaLaunchConfig::mfma_instructions() const {
-  const std::int64_t bytes = 8 * wave_lanes / rows * (halves ? 1 : 2) / 2;  // of k that one instruction takes
+  // Of k that one instruction takes.
+  const std::int64_t bytes = (halves ? 4 : paired ? 32 : wide || scaled ? 16 : 8) * wave_lanes / rows;
   return wave_rows() / rows * (wave_columns() / rows) * (block_k / bytes);
 }
 
 std::int64_t MfmaLaunchConfig::lds_reads() const {
   const std::int64_t steps = block_k / (8 * kpack * wave_lanes / rows);
   return (wave_rows() + (shuffled ? 0 : wave_columns())) / rows * steps;
+}
+
+std::int64_t MfmaLaunchConfig::decoded_fp4_units() const {
+  if (!decoded) return 0;
+  const std::int64_t threads = wave_lanes * waves;
+  const std::int64_t of_x =
+      x_type == DataType::f4_e2m1 ? ceil_div(block_m * block_k / unit_bytes, threads) : 0;
+  // Of a shuffled weight each wave decodes what it multiplies.
+  const std::int64_t of_w = shuffled ? wave_columns() * block_k / unit_bytes / wave_lanes
+                                     : ceil_div(block_n * block_k / unit_bytes, threads);
+  return of_x + of_w;
+}
+
+std::int64_t MfmaLaunchConfig::decoded_fp8_units() const {
+  return decoded && bits(x_type) == 8 ? ceil_div(block_m * block_k / unit_bytes, wave_lanes * waves) : 0;
 }
 
 MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config,
@@ -73,6 +103,18 @@ MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config
   launch.shuffled = problem.bpreshuffle;
   launch.block_scales = quantization(problem) == QuantType::per_1x128;
   launch.halves = problem.x_type == DataType::i8 && architecture == "gfx90a";
+  const bool fp4 = problem.w_type == DataType::f4_e2m1;
+  launch.scaled = fp4 && problem.x_type == DataType::f4_e2m1 && has_wide_mfma(architecture);
+  launch.decoded = fp4 && !launch.scaled;
+  launch.converts = has_wide_mfma(architecture);
+  launch.lds_banks = lds_banks(architecture);
+  launch.x_type = problem.x_type;
+  launch.element_bits = launch.decoded ? 16 : bits(problem.x_type);
+  const bool has_wide_type = launch.element_bits == 16 || problem.x_type == DataType::i8;
+  launch.wide = has_wide_mfma(architecture) && launch.kpack == 2 && has_wide_type;
+  launch.paired = has_wide_mfma(architecture) && launch.kpack == 2 && !fp4 &&
+                  problem.x_type == DataType::f8_e4m3fn &&
+                  launch.block_k % (32 * wave_lanes / launch.rows) == 0;
   // Waves along m and n such that their tiles are as square as they can be; of two ways the one with more along n.
   launch.waves_m = 1;
   for (std::int64_t waves_m = 2; waves_m <= launch.waves; waves_m *= 2) {
@@ -81,7 +123,7 @@ MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config
       launch.waves_m = waves_m;
   }
   launch.waves_n = launch.waves / launch.waves_m;
-  launch.k_tiles = std::max<std::int64_t>(1, ceil_div(bytes_of(problem.x_type, problem.k), launch.block_k));
+  launch.k_tiles = std::max<std::int64_t>(1, ceil_div(problem.k * launch.element_bits, 8 * launch.block_k));
   launch.tiles_m = ceil_div(problem.m, launch.block_m);
   launch.tiles_n = ceil_div(problem.n, launch.block_n);
   launch.shared_bytes = launch.buffers * (launch.block_k + launch.pad) *
@@ -110,6 +152,8 @@ std::vector<std::string> mfma_defines(const MfmaLaunchConfig& launch) {
   define("SHUFFLED", launch.shuffled ? 1 : 0);
   define("SPLIT_K", launch.split_k > 1 ? 1 : 0);
   define("WAVES_PER_EU", launch.waves_per_eu);
+  define("DECODE", launch.decoded ? 1 : 0);
+  define("SCALED", launch.scaled ? 1 : 0);
   return defines;
 }
 
@@ -131,31 +175,42 @@ std::string refuse_registers(const MfmaLaunchConfig& launch) {
   return {};
 }
 
-// Reads of 16 bytes are served in phases of 8 lanes, 0 to 3 with 20 to 23, 4 to 7 with 16 to 19 …; those of 8 bytes in phases
-// of 16 neighbours. Lanes of a phase that read different words of a bank wait for each other.
+// Reads of 16 bytes are served in phases of 8 lanes, 0 to 3 with 20 to 23, 4 to 7 with 16 to 19 …, of 64 banks in phases of 16, 0 to 3 with 12 to 15 and 20
+// to 27 …; those of 8 bytes in phases of neighbours. Lanes of a phase that read different words of a bank wait for each other.
 double lds_read_conflicts(const MfmaLaunchConfig& launch) {
-  constexpr std::int64_t banks = 32;
   const std::int64_t bytes = 8 * launch.kpack;
-  const std::int64_t lanes_per_phase = lds_bytes_per_clock / bytes;
-  double cycles = 0;
-  for (std::int64_t phase = 0; phase < wave_lanes / lanes_per_phase; ++phase) {
-    std::array<std::set<std::int64_t>, banks> words;
-    for (std::int64_t i = 0; i < lanes_per_phase; ++i) {
-      std::int64_t lane = phase * lanes_per_phase + i;
-      if (launch.kpack == 2) {
-        const std::int64_t quad = phase % 4;
-        lane = phase / 4 * 32 + (i < 4 ? quad * 4 + i : 16 + (quad ^ 1) * 4 + i - 4);
-      }
-      const std::int64_t byte = lane / launch.rows * bytes;
-      const std::int64_t at = unit_offset(launch, lane % launch.rows, byte / unit_bytes) + byte % unit_bytes;
-      for (std::int64_t word = at / 4; word < (at + bytes) / 4; ++word)
-        words[static_cast<std::size_t>(word % banks)].insert(word);
+  const auto phase_of = [&](std::int64_t lane) {
+    if (launch.kpack == 1) return lane / (launch.lds_bytes_per_clock() / bytes);
+    const std::int64_t quad = lane % 32 / 4;
+    if (launch.lds_banks == 64) return lane / 32 * 2 + ((quad ^ quad >> 1 ^ quad >> 2) & 1);
+    return lane / 32 * 4 + (quad < 4 ? quad : (quad - 4) ^ 1);
+  };
+  // Different words of each bank in each phase; the search asks for this of every config.
+  struct Bank {
+    std::array<std::int64_t, 32> words;  // of as many lanes as a phase may have
+    std::size_t count = 0;
+  };
+  std::array<std::array<Bank, 64>, 8> phases;
+  std::size_t served = 0;
+  for (std::int64_t lane = 0; lane < wave_lanes; ++lane) {
+    const std::int64_t apart = launch.decoded && launch.shuffled ? 64 : bytes;  // of groups of lanes
+    const std::int64_t byte = lane / launch.rows * apart;
+    const std::int64_t at = unit_offset(launch, lane % launch.rows, byte / unit_bytes) + byte % unit_bytes;
+    const auto phase = static_cast<std::size_t>(phase_of(lane));
+    served = std::max(served, phase + 1);
+    for (std::int64_t word = at / 4; word < (at + bytes) / 4; ++word) {
+      Bank& bank = phases[phase][static_cast<std::size_t>(word % launch.lds_banks)];
+      const auto end = bank.words.begin() + static_cast<std::ptrdiff_t>(bank.count);
+      if (std::find(bank.words.begin(), end, word) == end) bank.words[bank.count++] = word;
     }
+  }
+  double cycles = 0;
+  for (std::size_t phase = 0; phase < served; ++phase) {
     std::size_t most = 1;
-    for (const auto& bank : words) most = std::max(most, bank.size());
+    for (const Bank& bank : phases[phase]) most = std::max(most, bank.count);
     cycles += static_cast<double>(most);
   }
-  return cycles / real(wave_lanes / lanes_per_phase);
+  return cycles / static_cast<double>(served);
 }
 
 MfmaModel model_of(const Problem& problem, const MfmaLaunchConfig& launch, const ComputeUnit& unit) {
@@ -169,7 +224,7 @@ MfmaModel model_of(const Problem& problem, const MfmaLaunchConfig& launch, const
       registers_per_lane / std::max<std::int64_t>(8, round_up(launch.registers(), 8)), 1, max_waves_per_simd);
   const std::int64_t waves_per_block_simd = ceil_div(launch.waves, simds_per_unit);
   const std::int64_t blocks_by_lds =
-      std::max<std::int64_t>(1, 65536 / std::max<std::int64_t>(1, launch.shared_bytes));
+      std::max<std::int64_t>(1, unit.lds_bytes / std::max<std::int64_t>(1, launch.shared_bytes));
   const std::int64_t blocks_by_registers =
       std::max<std::int64_t>(1, by_registers * simds_per_unit / launch.waves);
   const std::int64_t resident =
@@ -177,9 +232,12 @@ MfmaModel model_of(const Problem& problem, const MfmaLaunchConfig& launch, const
   model.waves_per_simd = std::max<std::int64_t>(1, resident * waves_per_block_simd);
 
   // MFMA: a SIMD's waves one after another.
-  const double rate = bits(problem.x_type) == 8 ? unit.flops_per_clock_8bit : unit.flops_per_clock;
+  const double rate = launch.scaled ? unit.flops_per_clock_4bit
+                      : launch.element_bits == 8
+                          ? unit.flops_per_clock_8bit * (launch.wide || launch.paired ? 2 : 1)
+                          : unit.flops_per_clock * (launch.wide ? 2 : 1);
   const double flops = 2 * real(launch.wave_rows() * launch.wave_columns()) * real(launch.block_k) /
-                       (bits(problem.x_type) / 8.0);  // of a wave, for one tile of k
+                       (real(launch.element_bits) / 8.0);  // of a wave, for one tile of k
   const double mfma_cycles = flops / rate;
   // All blocks of a compute unit, in rounds of the whole device.
   const double rounds = std::ceil(real(blocks) / real(unit.units));
@@ -189,13 +247,24 @@ MfmaModel model_of(const Problem& problem, const MfmaLaunchConfig& launch, const
   // LDS: reads of operands by all waves of a block, and its writes of the tile.
   model.lds_conflicts = lds_read_conflicts(launch);
   const double read_cycles = real(launch.lds_reads()) * real(wave_lanes * 8 * launch.kpack) /
-                             lds_bytes_per_clock * model.lds_conflicts;
+                             real(launch.lds_bytes_per_clock()) * model.lds_conflicts;
   const double write_cycles =
-      real((launch.block_m + (launch.shuffled ? 0 : launch.block_n)) * launch.block_k) / lds_bytes_per_clock;
+      real((launch.block_m + (launch.shuffled ? 0 : launch.block_n)) * launch.block_k) /
+      real(launch.lds_bytes_per_clock());
   model.lds = rounds * k_tiles * (read_cycles * real(launch.waves) + write_cycles) / clock;
 
+  // Decoding: instructions of a lane for eight elements, of which a SIMD takes four clocks for a wave.
+  const double instructions =
+      real(launch.decoded_fp4_units()) * (launch.converts ? 4 : 28) + real(launch.decoded_fp8_units()) * 8;
+  model.decoding = rounds * k_tiles * instructions * 4 * waves_on_simd / clock;
+
   // Memory: operands once, and again from the L2 of each die for each tile that needs them, at 64 bytes a clock and unit.
-  const double operand_bytes = real(launch.block_m + launch.block_n) * real(launch.block_k) * k_tiles;
+  const auto line_bytes = [&](DataType type) {
+    return real(launch.block_k) * bits(type) / real(launch.element_bits);
+  };
+  const double operand_bytes = (real(launch.block_m) * line_bytes(problem.x_type) +
+                                real(launch.block_n) * line_bytes(problem.w_type)) *
+                               k_tiles;
   const double from_l2 = rounds * operand_bytes / 64 / clock;
   const double busy = std::min(1.0, real(blocks) / real(unit.units));
   // Few blocks do not saturate the memory: each keeps a tile in flight.
@@ -215,11 +284,12 @@ MfmaModel model_of(const Problem& problem, const MfmaLaunchConfig& launch, const
 
 double MfmaModel::microseconds() const {
   // What bounds it, and a part of the others that does not overlap.
-  const double most = std::max({mfma, lds, memory});
-  return overhead + latency * (most + 0.15 * (mfma + lds + memory - most));
+  const double most = std::max({mfma, lds, memory, decoding});
+  return overhead + latency * (most + 0.15 * (mfma + lds + memory + decoding - most));
 }
 
 std::string_view MfmaModel::bound() const {
+  if (decoding > std::max({mfma, lds, memory})) return "decoding";
   if (mfma >= lds && mfma >= memory) return "MFMA";
   return lds >= memory ? "LDS" : "memory";
 }

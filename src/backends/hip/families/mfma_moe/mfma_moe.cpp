@@ -232,11 +232,11 @@ Status MfmaMoeFamily::accepts(const Problem& problem) const {
   GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem, gpu::Weights::shuffled_too));
   const DataType type = problem.w_type;
   const bool has_type = type == DataType::bf16 || type == DataType::f16 || type == DataType::i8 ||
-                        (type == DataType::f8_e4m3fnuz && has_fp8(runtime_.architecture()));
+                        (type == DataType::f8_e4m3fnuz && fp8_of(runtime_.architecture()) == gpu::Fp8::fnuz);
   if (problem.x_type != type || !has_type)
     return refusal::refuse(refusal::types, "x {} with w {}, only bf16, fp16, int8{} of both",
                            to_string(problem.x_type), to_string(type),
-                           has_fp8(runtime_.architecture()) ? " and fp8 e4m3fnuz" : "");
+                           fp8_of(runtime_.architecture()) == gpu::Fp8::fnuz ? " and fp8 e4m3fnuz" : "");
   const QuantType quantization = problem.moe.quant_type;
   const bool no_scales = quantization == QuantType::none || quantization == QuantType::per_1x32;
   if (quantizes_hidden(problem) && (no_scales || (type == DataType::i8 && scales_by_block(problem))))

@@ -27,6 +27,7 @@ struct LaunchConfig {
   std::int64_t unroll = 2;
   std::int64_t row_lanes = 1;
   std::int64_t units = 1;  // of k
+  bool fp4 = false;        // of the weight: a unit has 32 elements
 
   std::int64_t block_rows() const { return weight_rows * row_lanes; }
   std::int64_t k_lanes() const { return wave_lanes / row_lanes; }
@@ -39,7 +40,8 @@ LaunchConfig launch_config(const Problem& problem, const Config& config) {
   launch.waves = config.number("nw", 4);
   launch.unroll = config.number("un", 2);
   launch.row_lanes = problem.bpreshuffle ? shuffled_rows : 1;
-  launch.units = ceil_div(bytes_of(problem.x_type, problem.k), bytes_per_load);
+  launch.units = ceil_div(bytes_of(problem.w_type, problem.k), bytes_per_load);
+  launch.fp4 = problem.w_type == DataType::f4_e2m1;
   return launch;
 }
 
@@ -63,7 +65,7 @@ class SkinnyKernel final : public Kernel {
     values.scales = gpu::scales_of(problem_, o);
     values.y = o.y;
     values.x_line_bytes = bytes_of(problem_.x_type, o.ldx);
-    values.k_bytes = bytes_of(problem_.x_type, problem_.k);
+    values.k_bytes = bytes_of(problem_.w_type, problem_.k);
     values.ldy = o.ldy;
     values.x_batch_bytes = bytes_of(problem_.x_type, o.x_batch_stride);
     values.w_batch_bytes = problem_.n * values.k_bytes;
@@ -118,23 +120,25 @@ class SkinnyFamily final : public gpu::CompiledFamily {
 };
 
 Status SkinnyFamily::accepts(const Problem& problem) const {
+  const bool decodes = problem.operation == Operation::a8w4;
   GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(
       problem, {.weights = gpu::Weights::shuffled_too,
                 .row_scales = true,
                 .block_scales = true,
                 .int8 = true,
-                .fp8 = has_fp8(runtime_.architecture()) ? gpu::Fp8::fnuz : gpu::Fp8::none,
+                .fp8 = decodes ? gpu::Fp8::both : fp8_of(runtime_.architecture()),
+                .fp4 = true,
                 .batches = true}));
   if (problem.m > max_rows) return refusal::refuse(refusal::rows, "{}, at most {}", problem.m, max_rows);
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.n > most || problem.k > most)
     return refusal::refuse(refusal::size, "n {} and k {}, at most {} each", problem.n, problem.k, most);
-  if (bytes_of(problem.x_type, problem.k) < bytes_per_load)
+  if (bytes_of(problem.w_type, problem.k) < bytes_per_load)
     return refusal::refuse(refusal::reduction, "{} {}, at least 16 bytes", problem.k,
                            to_string(problem.x_type));
   if (problem.bpreshuffle && !gpu::shuffled_tiles_of(problem).fits())
-    return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of 32",
-                           problem.n, problem.k);
+    return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of {}",
+                           problem.n, problem.k, gpu::shuffled_k_multiple(problem));
   return {};
 }
 
@@ -148,16 +152,15 @@ Space SkinnyFamily::space(const Problem& problem) const {
                       .values = {"1", "2", "4"},
                       .absent = "2",
                       .meaning = "loads of 16 bytes in flight for each weight row"});
-  space.add(Constraint{"registers", [problem](const Config& config) -> std::string {
-                         const LaunchConfig launch = launch_config(problem, config);
-                         // Of a block of 16 waves each has a quarter of a SIMD's registers.
-                         const std::int64_t needed = launch.weight_rows * (launch.rows + 4 * launch.unroll);
-                         if (launch.weight_rows * launch.rows > 32)
-                           return "rn has more sums than a lane has registers";
-                         return needed > (launch.waves == 16 ? 16 : 96)
-                                    ? "rn and un need more registers than a lane has"
-                                    : "";
-                       }});
+  space.add(Constraint{
+      "registers", [problem](const Config& config) -> std::string {
+        const LaunchConfig launch = launch_config(problem, config);
+        // Of a block of 16 waves each has a quarter of a SIMD's registers.
+        const std::int64_t needed = launch.weight_rows * (launch.rows * (launch.fp4 ? 2 : 1) +
+                                                          4 * launch.unroll + (launch.fp4 ? 8 : 0));
+        if (launch.weight_rows * launch.rows > 32) return "rn has more sums than a lane has registers";
+        return needed > (launch.waves == 16 ? 16 : 96) ? "rn and un need more registers than a lane has" : "";
+      }});
   space.add(Constraint{"waste",
                        [problem](const Config& config) -> std::string {
                          const LaunchConfig launch = launch_config(problem, config);
@@ -204,14 +207,17 @@ double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config
                            real(launch.unroll * launch.weight_rows);
   const double reach = std::clamp(in_flight / 8e6, 0.05, 0.9);
   const double memory = bytes(problem) / unit_.memory_bytes_per_microsecond / reach;
-  // Instructions of a lane for each pair of elements of w and x, and for each element of w.
-  const double each = bits(problem.x_type) == 8         ? (problem.x_type == DataType::i8 ? 0.25 : 1.5)
-                      : problem.x_type == DataType::f16 ? 0.5
-                                                        : 1;
-  const double products = real(problem.batch * problem.n) * real(problem.k) * (real(launch.rows) * each + 1);
+  // Instructions of a lane for each pair of elements of w and x, with what decodes x, and for each element of w.
+  const bool pairs = problem.x_type == DataType::f16 || problem.x_type == DataType::f4_e2m1;
+  const double each = bits(problem.x_type) == 8 ? (problem.x_type == DataType::i8 ? 0.25 : 1.5)
+                      : pairs                   ? (problem.x_type == DataType::f16 ? 0.5 : 2)
+                                                : 1;
+  const double decoding = !launch.fp4 ? 1 : pairs ? 1.5 : 2.5;
+  const double products =
+      real(problem.batch * problem.n) * real(problem.k) * (real(launch.rows) * each + decoding);
   const double rate = real(unit_.units * simds_per_unit) * 16 * unit_.clock_megahertz;
   // x is read by each block, from L2 at 64 bytes a clock and unit.
-  const double from_l2 = blocks * real(launch.rows) * real(launch.units * bytes_per_load) /
+  const double from_l2 = blocks * real(launch.rows) * real(bytes_of(problem.x_type, problem.k)) /
                          (64 * real(unit_.units) * unit_.clock_megahertz);
   return 3 + std::max({memory, products / rate, from_l2}) + 0.2 * real(launch.waves > 1 ? 2 : 0);
 }

@@ -1,7 +1,10 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] for few rows of x, without MFMA: waves stream the weight. See README.md.
 //
 // The host defines: ROWS (rows of x: 1, 2, 4, 8, 16), RN (weight rows of a lane), WAVES (that divide k), UNROLL (16 bytes of each row in
-// flight), SHUFFLED (1: the weight has the layout aiter16x16), ELEMENT, OUTPUT, SCALES, BATCHED (1: the blocks along z have a batch each).
+// flight), SHUFFLED (1: the weight has the layout aiter16x16), ELEMENT, OUTPUT, SCALES, WEIGHT_FP4, BATCHED (1: the blocks
+// along z have a batch each).
+//
+// 16 bytes of an fp4 weight are 32 elements, a block of its scales.
 //
 // A block computes RN rows of the weight, of a shuffled one 16 RN: its waves take turns along k, the lanes of a wave have 16 bytes of k each
 // (of a shuffled weight 16 lanes have rows, 4 have k). The order of the sums is fixed.
@@ -20,6 +23,111 @@ typedef unsigned unit_words __attribute__((vector_size(16)));
 typedef unit_words unit_anywhere __attribute__((aligned(1)));
 typedef _Float16 half_pair __attribute__((vector_size(4)));
 typedef float float_pair __attribute__((vector_size(8)));
+
+#if WEIGHT_FP4
+
+#define X_BYTES (ELEMENT == 5 ? 4 : ELEMENT == 3 || ELEMENT == 6 ? 8 : 16)  // of eight elements
+typedef unsigned x_words __attribute__((vector_size(X_BYTES)));
+typedef x_words x_anywhere __attribute__((aligned(1)));
+// fp16 holds all fp4 elements. Those of bf16 and fp8 are multiplied as float32.
+#define PAIRS (ELEMENT == 1 || ELEMENT == 5)
+#if PAIRS
+typedef half_pair decoded[4];
+#else
+typedef float decoded[8];
+#endif
+
+// Eight elements without their scale. The bytes of their numbers come from tables of eight bytes, chosen by the magnitudes.
+static __device__ inline void decode_fp4(decoded& to, unsigned word) {
+  const unsigned even = word & 0x07070707u;
+  const unsigned odd = word >> 4 & 0x07070707u;
+#if PAIRS
+  const unsigned evens = __builtin_amdgcn_perm(0x46444240u, 0x3e3c3800u, even) | (word & 0x08080808u) << 4;
+  const unsigned odds = __builtin_amdgcn_perm(0x46444240u, 0x3e3c3800u, odd) | (word & 0x80808080u);
+#pragma unroll
+  for (unsigned i = 0; i < 4; ++i)  // 0x0c: a zero
+    to[i] = __builtin_bit_cast(half_pair, __builtin_amdgcn_perm(odds, evens, (4 + i) << 24 | 0x0c0000u | i << 8 | 0x0cu));
+#else
+  const unsigned even_high = __builtin_amdgcn_perm(0x40404040u, 0x3f3f3f00u, even) | (word & 0x08080808u) << 4;
+  const unsigned odd_high = __builtin_amdgcn_perm(0x40404040u, 0x3f3f3f00u, odd) | (word & 0x80808080u);
+  const unsigned even_low = __builtin_amdgcn_perm(0xc0804000u, 0xc0800000u, even);
+  const unsigned odd_low = __builtin_amdgcn_perm(0xc0804000u, 0xc0800000u, odd);
+#pragma unroll
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned bytes = (4 + i) << 24 | i << 16 | 0x0c0cu;
+    to[2 * i] = __uint_as_float(__builtin_amdgcn_perm(even_high, even_low, bytes));
+    to[2 * i + 1] = __uint_as_float(__builtin_amdgcn_perm(odd_high, odd_low, bytes));
+  }
+#endif
+}
+
+static __device__ inline void decode_x(decoded& to, x_words from) {
+#if ELEMENT == 5
+  decode_fp4(to, from[0]);
+#else
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#if ELEMENT == 1
+    to[i] = __builtin_bit_cast(half_pair, (unsigned)from[i]);
+#elif ELEMENT == 2
+    to[2 * i] = __uint_as_float(from[i] << 16);
+    to[2 * i + 1] = __uint_as_float(from[i] & 0xffff0000u);
+#elif (ELEMENT == 6 && defined(__gfx942__)) || (ELEMENT == 3 && defined(__gfx950__))
+    const float_pair pair = i % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)from[i / 2], true) : __builtin_amdgcn_cvt_pk_f32_fp8((int)from[i / 2], false);
+    to[2 * i] = pair[0];
+    to[2 * i + 1] = pair[1];
+#else
+    const unsigned both = from[i / 2] >> i % 2 * 16;
+    to[2 * i] = read_element((element)(both & 255u));
+    to[2 * i + 1] = read_element((element)(both >> 8 & 255u));
+#endif
+  }
+#endif
+}
+
+// Adds the products of eight elements.
+static __device__ inline float dot(const decoded& w, const decoded& x, float value) {
+#if PAIRS
+#pragma unroll
+  for (int i = 0; i < 4; ++i) value = __builtin_amdgcn_fdot2(w[i], x[i], value, false);
+#else
+#pragma unroll
+  for (int i = 0; i < 8; ++i) value = fmaf(w[i], x[i], value);
+#endif
+  return value;
+}
+
+// Adds the products of a block of 32 elements, at the weight's byte `byte`, to the sums.
+static __device__ inline void add_block(float (&sums)[RN][ROWS], const SkinnyArguments& a, const unit_words (&w)[RN], const int (&rows)[RN], long long byte) {
+  if (byte >= a.k_bytes) return;
+  const long long block = byte / 16;
+  float products[RN][ROWS] = {};
+#pragma unroll
+  for (int word = 0; word < 4; ++word) {
+    decoded numbers[RN];
+#pragma unroll
+    for (int r = 0; r < RN; ++r) decode_fp4(numbers[r], w[r][word]);
+#pragma unroll
+    for (int m = 0; m < ROWS; ++m) {
+      const int row = m < a.m ? m : a.m - 1;
+      decoded x;
+      decode_x(x, *(const x_anywhere*)(a.x + row * a.x_line_bytes + (block * 4 + word) * X_BYTES));
+#pragma unroll
+      for (int r = 0; r < RN; ++r) products[r][m] = dot(numbers[r], x, products[r][m]);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < RN; ++r) {
+    const float scale = w_scale_at(a.scales, rows[r], block * MX_BLOCK);
+#pragma unroll
+    for (int m = 0; m < ROWS; ++m) {
+      const int row = m < a.m ? m : a.m - 1;
+      sums[r][m] += products[r][m] * scale * (SCALES == 4 ? x_scale_at(a.scales, row, block * MX_BLOCK) : 1.0f);
+    }
+  }
+}
+
+#else
 
 // Adds the products of 16 bytes.
 static __device__ inline sum dot(unit_words w, unit_words x, sum value) {
@@ -45,6 +153,8 @@ static __device__ inline sum dot(unit_words w, unit_words x, sum value) {
   }
   return value;
 }
+
+#endif
 
 // 16 bytes of k, of which `left` are there: read so that they end where the row does, moved to the front; the others are zero.
 static __device__ inline unit_words load_unit(const unsigned char* from, long long left) {
@@ -101,6 +211,9 @@ extern "C" __global__ void __launch_bounds__(64 * WAVES) skinny(const SkinnyArgu
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
       const long long byte = base + ((u * WAVES + wave) * K_LANES + lane / ROW_LANES) * 16LL;
+#if WEIGHT_FP4
+      add_block(sums, a, w[u], rows, byte);
+#else
 #pragma unroll
       for (int m = 0; m < ROWS; ++m) {
         const int row = m < a.m ? m : a.m - 1;
@@ -116,6 +229,7 @@ extern "C" __global__ void __launch_bounds__(64 * WAVES) skinny(const SkinnyArgu
         for (int r = 0; r < RN; ++r) sums[r][m] = dot(w[u][r], x, sums[r][m]);
 #endif
       }
+#endif
     }
   }
 
@@ -143,7 +257,8 @@ extern "C" __global__ void __launch_bounds__(64 * WAVES) skinny(const SkinnyArgu
       sum value = 0;
 #pragma unroll
       for (int from = 0; from < WAVES; ++from) value += partials[from][at][row];
-      const float scale = SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row, 0) * w_scale_at(a.scales, column, 0) : 1.0f;
+      const float x_scale = SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row, 0) : 1.0f;
+      const float scale = (SCALES == 1 || SCALES == 2) && !WEIGHT_FP4 ? x_scale * w_scale_at(a.scales, column, 0) : x_scale;
       a.y[row * a.ldy + column] = round_output((float)value * scale + (a.bias ? read_output(a.bias[column]) : 0.0f));
     }
   }

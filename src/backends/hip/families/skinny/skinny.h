@@ -1,4 +1,4 @@
-// skinny: GEMMs with few rows of x on gfx90a and gfx942, without MFMA.
+// skinny: GEMMs with few rows of x on gfx90a, gfx942 and gfx950, without MFMA.
 #pragma once
 
 #include <memory>

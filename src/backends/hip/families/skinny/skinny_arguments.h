@@ -13,7 +13,7 @@ struct SkinnyArguments {
   gpu::ScalesArguments scales;
   GEMMTUNE_OUTPUT* y;      // [m, ldy]
   long long x_line_bytes;  // between rows of x
-  long long k_bytes;       // of a row's elements
+  long long k_bytes;       // of a row of the weight
   long long ldy;
   long long x_batch_bytes, w_batch_bytes;  // a batch is a block along z
   long long y_batch_step;                  // elements
