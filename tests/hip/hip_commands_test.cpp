@@ -250,8 +250,8 @@ std::string small_list(const std::string& file, std::size_t rows) {
       if (name == "K") cell = std::to_string(std::stol(cell) / 256 % 2 * 128 + 128);
       // Tokens that the look-up's tiers of AITER do not round.
       if (name == "token") cell = std::to_string(1L << std::stol(cell) % 5);
-      if (name == "model_dim") cell = std::to_string(std::stol(cell) / 256 % 2 * 64 + 64);
-      if (name == "inter_dim") cell = "96";
+      if (name == "model_dim") cell = "64";
+      if (name == "inter_dim") cell = std::to_string(std::stol(cell) / 512 % 2 * 32 + 32);
       out += (column > 0 ? "," : "") + cell;
     }
     text += out + "\n";
@@ -271,7 +271,7 @@ TEST_P(AiterLists, RunToTheEndAndLookupAnswers) {
   const auto answered =
       run({"coverage", list, "--op", GetParam().operation, "--table", path("tuned.csv"), "--backend", "hip"});
   EXPECT_EQ(answered.exit_code, 0) << answered.out << answered.err;  // 1: a shape without a row
-  EXPECT_THAT(answered.out, ::testing::ContainsRegex("\n(hipblaslt|simt) .* its row runs"));
+  EXPECT_THAT(answered.out, ::testing::ContainsRegex("\n(hipblaslt|simt|simt_moe) .* its row runs"));
   for (const char* command : {"check", "bench"}) {
     const auto done = run({command, path("tuned.csv"), "--op", GetParam().operation, "--backend", "hip"});
     EXPECT_EQ(done.exit_code, 0) << command << ": " << done.out << done.err;
@@ -379,6 +379,7 @@ TEST_F(HipCommands, CoverageCountsAitersBatchedRows) {
 constexpr const char* mixtures_header =
     "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_"
     "stage1\n";
+
 TEST_F(HipCommands, MixturesOfExpertsAreTunedOnMatrixCores) {
   std::string rows = mixtures_header;
   rows +=
@@ -387,8 +388,11 @@ TEST_F(HipCommands, MixturesOfExpertsAreTunedOnMatrixCores) {
       "QuantType.per_Token,1,1\n"
       "8,64,96,8,2,ActivationType.Silu,torch.bfloat16,torch.int8,torch.int8,QuantType.per_Tensor,0,0\n";
   const std::string list = write("untuned_fmoe.csv", rows);
+  const std::string space = write("space.yaml",
+                                  "mfma_moe:\n  parameters: {bm: [16], bn: [64, 128], bn2: [64], bk: [128], "
+                                  "nw: [2], mi: [16], nb: [1], eu: [0]}\n");
   const auto tuned = run({"tune", "--backend", "hip", "-i", list, "-o", path("tuned_fmoe.csv"), "--libtype",
-                          "mfma_moe", "--search", "random", "--budget", "6", "--limit", "2"});
+                          "mfma_moe", "--search", "exhaustive", "--search-space", space, "--limit", "2"});
   ASSERT_EQ(tuned.exit_code, 0) << tuned.out << tuned.err;
   EXPECT_EQ(lines("tuned_fmoe.csv").size(), 3U);
   EXPECT_THAT(lines("tuned_fmoe.csv").at(1), HasSubstr("mfma_moe_r1_bm"));

@@ -138,6 +138,7 @@ Result<CodeObject> ClangRuntime::compile(const gpu::Source& source) const {
   object.registers = figure(notes.out, "vgpr_count");
   object.scalar_registers = figure(notes.out, "sgpr_count");
   object.spilled_registers = figure(notes.out, "vgpr_spill_count") + figure(notes.out, "sgpr_spill_count");
+  object.spilled_scalar_registers = figure(notes.out, "sgpr_spill_count");
   object.scratch_bytes = figure(notes.out, "private_segment_fixed_size");
   object.lds_bytes = figure(notes.out, "group_segment_fixed_size");
   if (object.registers == 0)

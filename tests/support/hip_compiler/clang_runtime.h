@@ -16,6 +16,7 @@ struct CodeObject {
   int registers = 0;  // of a lane: vector and accumulation registers
   int scalar_registers = 0;
   int spilled_registers = 0;                // vector and scalar
+  int spilled_scalar_registers = 0;         // into lanes of vector registers
   int scratch_bytes = 0;                    // of a lane
   int lds_bytes = 0;                        // static
   std::map<std::string, int> instructions;  // by opcode, without _e32 and _e64

@@ -48,10 +48,13 @@ std::array<MfmaMoeStage, 2> mfma_moe_stages(const Problem& problem, const Config
     for (const char* key : {"bm", "bk", "nw", "mi", "nb", "eu"}) tile.set(key, config.number(key, 0));
     tile.set("bn", config.number(number == 1 ? "bn" : "bn2", 64));
     stage.tile = mfma_launch_config(stage.expert, tile, architecture);
-    // Rows of x and of the weight are where a table and the halves have them: two registers for each 16 bytes that a lane copies.
-    const std::int64_t copied_rows = stage.tile.block_m + (stage.tile.shuffled ? 0 : stage.tile.block_n);
+    // Rows of x and of the weight are where a table and the halves have them: two registers for each 16 bytes that a lane copies, of a shuffled
+    // weight for each row that it reads.
+    const MfmaLaunchConfig& tile_config = stage.tile;
+    const std::int64_t copied_rows = tile_config.block_m + (tile_config.shuffled ? 0 : tile_config.block_n);
+    const std::int64_t read_rows = tile_config.shuffled ? tile_config.wave_columns() / tile_config.rows : 0;
     stage.tile.address_registers =
-        2 * ceil_div(copied_rows * stage.tile.block_k, wave_lanes * stage.tile.waves * 16);
+        2 * (ceil_div(copied_rows * tile_config.block_k, wave_lanes * tile_config.waves * 16) + read_rows);
     stage.tile.tiles_m = std::max<std::int64_t>(1, std::llround(work.tiles));
     stage.expert.batch = std::max<std::int64_t>(1, std::llround(work.experts));
     stage.columns = number == 1 ? problem.n : problem.k;
