@@ -165,6 +165,16 @@ class Operators(unittest.TestCase):
         with self.assertRaisesRegex(Exception, "gemmtune computes no gradients"):
             torch.compile(lambda a, b: ops.linear(a, b), fullgraph=True, backend="aot_eager")(x, w)
 
+    def test_a_constant_weight_is_promised_to_the_plan(self):
+        x, w, counters = torch.randn(3, 40), torch.randn(24, 40), gemmtune.contexts.current(("cpu", 0)).counters
+        with torch.no_grad():
+            y = ops.linear(x, w)
+            before = counters()["plans_made"]
+            ops.linear.full(x, w)
+            self.assertEqual(counters()["plans_made"], before)
+            torch.testing.assert_close(ops.linear.full(x, w, constant_weight=True), y, rtol=0, atol=0)
+            self.assertEqual(counters()["plans_made"], before + 1)  # of another key
+
     def test_compile_in_one_graph(self):
         x, w, bias = torch.randn(4, 32), torch.randn(16, 32), torch.randn(16)
 
@@ -182,6 +192,8 @@ class Operators(unittest.TestCase):
                 close(self, first, exact.relu(), 1e-6)
                 close(self, second, exact + 1, 1e-6)
         torch.library.opcheck(ops.linear.default, (x, w, bias), test_utils=("test_schema", "test_faketensor"))
+        torch.library.opcheck(ops.linear.full, (x, w, bias, None, None, 0, 0, torch.float32, True),
+                              test_utils=("test_schema", "test_faketensor"))
         torch.library.opcheck(ops.linear_out.default, (x, w, bias), {"out": torch.empty(9, 16)},
                               test_utils=("test_schema", "test_faketensor"))
 
