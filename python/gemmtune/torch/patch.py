@@ -15,6 +15,14 @@ _linear = ops.linear.default
 _full_linear = ops.linear.full
 
 
+def _product(x, weight, bias, packed, columns, layout, dependent):
+    if packed is not None:
+        return _full_linear(x, packed, bias, None, None, columns, layout, None, dependent)
+    if dependent:
+        return _full_linear(x, weight, bias, constant_weight=True)
+    return _linear(x, weight, bias)
+
+
 class GemmtuneLinear(nn.Linear):
     """What a patched nn.Linear is while it is patched: the same parameters, another forward."""
 
@@ -22,12 +30,8 @@ class GemmtuneLinear(nn.Linear):
         parameters = self._parameters  # attributes of a module are slower to find
         if x.dtype is not self.gemmtune_dtype or torch.is_autocast_enabled(self.gemmtune_device):
             return functional.linear(x, self.plain_weight(), parameters["bias"])
-        if self.gemmtune_packed is None:
-            if self.gemmtune_dependent:
-                return _full_linear(x, parameters["weight"], parameters["bias"], constant_weight=True)
-            return _linear(x, parameters["weight"], parameters["bias"])
-        return _full_linear(x, self.gemmtune_packed, parameters["bias"], None, None, self.out_features, self.gemmtune_layout, None,
-                            self.gemmtune_dependent)
+        return _product(x, parameters["weight"], parameters["bias"], self.gemmtune_packed, self.out_features, self.gemmtune_layout,
+                        self.gemmtune_dependent)
 
     def plain_weight(self):
         if self.weight is None:
@@ -46,9 +50,7 @@ class _Group:
         self.held = (None, None, frozenset())
 
     def product(self, x):
-        if self.packed is None:
-            return _full_linear(x, self.weight, self.bias, constant_weight=self.dependent)
-        return _full_linear(x, self.packed, self.bias, None, None, self.weight.shape[0], self.layout, None, self.dependent)
+        return _product(x, self.weight, self.bias, self.packed, self.weight.shape[0], self.layout, self.dependent)
 
     def columns(self, x, member):
         first, last = self.rows[member]
