@@ -19,6 +19,7 @@
 #include "backends/gpu/pack/pack.h"
 #include "backends/gpu/verify/output_checker.h"
 #include "support/dense_problem.h"
+#include "support/kernel_names.h"
 #include "support/nvrtc.h"
 #include "support/operation_problems.h"
 
@@ -159,6 +160,7 @@ void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, co
   configs = covering(std::move(configs));
   configs.push_back(family.default_config(problem));
   ASSERT_GE(configs.size(), 2U);
+  expect_names_are_read_back(family, problem, configs);
   std::set<std::string> seen;
   for (const Config& config : configs) {
     if (is_dependent(config) || !seen.insert(config.text()).second) continue;

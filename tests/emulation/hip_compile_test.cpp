@@ -22,6 +22,7 @@
 #include "backends/hip/families/skinny/skinny.h"
 #include "support/dense_problem.h"
 #include "support/hip_compiler/clang_runtime.h"
+#include "support/kernel_names.h"
 #include "support/operation_problems.h"
 
 namespace gemmtune {
@@ -110,6 +111,7 @@ void expect_mfma(const KernelFamily& family, ClangRuntime& runtime, const Proble
                  Corners which = Corners::all) {
   ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
   std::vector<Config> configs = corners_of(family, problem);
+  expect_names_are_read_back(family, problem, configs);
   if (which == Corners::widest && !is_soak()) configs.resize(1);
   configs.push_back(family.default_config(problem));
   ASSERT_GE(configs.size(), 2U);
@@ -217,6 +219,7 @@ void expect_stages(const KernelFamily& family, ClangRuntime& runtime, const Prob
                    Corners which = Corners::all) {
   ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
   std::vector<Config> configs = corners_of(family, problem);
+  expect_names_are_read_back(family, problem, configs);
   if (which == Corners::widest && !is_soak()) configs.resize(1);
   configs.push_back(family.default_config(problem));
   for (const Config& config : configs) {

@@ -126,7 +126,7 @@ Problem shuffled_mixture(Problem problem) {
 
 /// Types, scales, activations, with gate and without, in tiles of both instructions and with one and two buffers.
 TEST(MixturesOnTheEmulation, MfmaOfEveryTypeAndScale) {
-  for (const char* architecture : {"gfx942", "gfx90a"}) {
+  for (const char* architecture : {"gfx942", "gfx90a", "gfx950"}) {
     EmulatedRuntime runtime(architecture);
     const auto family = hip::make_mfma_moe_family(runtime);
     int taken = 0;
@@ -135,14 +135,14 @@ TEST(MixturesOnTheEmulation, MfmaOfEveryTypeAndScale) {
       if (!family->accepts(problem).ok()) continue;
       ++taken;
       const std::string rows = problem.moe.quant_type == QuantType::per_1x128 ? "16" : "32";
-      expect_mixture(*family, problem, "bm=16 bn=64 bn2=32 nw=2", {.ids = {}, .gaps = true});
+      expect_mixture(*family, problem, "bm=16 bn=64 bo=32 nw=2", {.ids = {}, .gaps = true});
       expect_mixture(*family, problem,
-                     "bm=32 bn=64 bn2=128 nb=2 nw=" + std::string(rows == "16" ? "2" : "1") + " mi=" + rows);
+                     "bm=32 bn=64 bo=128 nb=2 nw=" + std::string(rows == "16" ? "2" : "1") + " mi=" + rows);
     }
     EXPECT_EQ(taken, runtime.architecture() == "gfx942" ? 6 : 4);
     Problem swiglu = moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {5, 72, 24});
     swiglu.moe.activation = Activation::swiglu;
-    expect_mixture(*family, swiglu, "bm=16 bn=32 bn2=32 nw=1 bk=64");
+    expect_mixture(*family, swiglu, "bm=16 bn=32 bo=32 nw=1 bk=64");
   }
 }
 
@@ -150,23 +150,23 @@ TEST(MixturesOnTheEmulation, MfmaOfEveryRoute) {
   EmulatedRuntime runtime("gfx942");
   const auto family = hip::make_mfma_moe_family(runtime);
   expect_every_route(*family, moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {37, 36, 44}),
-                     "bm=16 bn=64 bn2=64 nw=2");
+                     "bm=16 bn=64 bo=64 nw=2");
   expect_every_route(*family, moe_problem(fnuz_type, fnuz_type, QuantType::per_1x128, {37, 144, 136}),
-                     "bm=32 bn=64 bn2=64 nw=1");
+                     "bm=32 bn=64 bo=64 nw=1");
 }
 
 TEST(MixturesOnTheEmulation, MfmaOfShuffledWeights) {
   EmulatedRuntime runtime("gfx942");
   const auto family = hip::make_mfma_moe_family(runtime);
   const auto wide = moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {21, 96, 160});
-  expect_mixture(*family, shuffled_mixture(wide), "bm=16 bn=64 bn2=64 nw=2");
-  expect_mixture(*family, shuffled_mixture(wide), "bm=32 bn=64 bn2=32 nw=1 mi=32 nb=2");
+  expect_mixture(*family, shuffled_mixture(wide), "bm=16 bn=64 bo=64 nw=2");
+  expect_mixture(*family, shuffled_mixture(wide), "bm=32 bn=64 bo=32 nw=1 mi=32 nb=2");
   expect_mixture(
       *family, shuffled_mixture(moe_problem(DataType::i8, DataType::i8, QuantType::per_token, {9, 64, 160})),
-      "bm=16 bn=64 bn2=64 nw=2");
+      "bm=16 bn=64 bo=64 nw=2");
   for (const QuantType quant : {QuantType::per_tensor, QuantType::per_1x128})
     expect_mixture(*family, shuffled_mixture(moe_problem(fnuz_type, fnuz_type, quant, {9, 160, 288})),
-                   "bm=16 bn=64 bn2=64 nw=2");
+                   "bm=16 bn=64 bo=64 nw=2");
 }
 
 /// More tiles than blocks, which then walk over them; dies that get tiles of an expert together.
@@ -175,7 +175,7 @@ TEST(MixturesOnTheEmulation, BlocksWalkOverTiles) {
       routed(moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {90, 40, 72}), 3, 2);
   for (const int units : {1, 76, 304}) {
     EmulatedRuntime runtime("gfx942", units);
-    expect_mixture(*hip::make_mfma_moe_family(runtime), problem, "bm=16 bn=32 bn2=32 nw=1");
+    expect_mixture(*hip::make_mfma_moe_family(runtime), problem, "bm=16 bn=32 bo=32 nw=1");
   }
 }
 
@@ -190,7 +190,7 @@ TEST(MixturesOnTheEmulation, WeightsOfTouchedExpertsAreReadOnce) {
     for (std::int64_t token = 0; token < tokens; ++token) run.ids.insert(run.ids.end(), {7, 50});
     Statistics counted;
     runtime.statistics = &counted;
-    EXPECT_EQ(check_mixture(*family, problem, mixture_config(*family, problem, "bm=16 bn=128 bn2=128"), run),
+    EXPECT_EQ(check_mixture(*family, problem, mixture_config(*family, problem, "bm=16 bn=128 bo=128"), run),
               "");
     runtime.statistics = nullptr;
     return static_cast<double>(counted.global_read_bytes);
@@ -204,8 +204,7 @@ TEST(MixturesOnTheEmulation, TheModelCountsInstructions) {
   const auto family = hip::make_mfma_moe_family(runtime);
   const Problem problem =
       routed(moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {16, 128, 256}), 4, 4);
-  for (const char* settings :
-       {"bm=16 bn=64 bn2=64 nw=2 bk=128", "bm=32 bn=128 bn2=64 nw=2 mi=32 nb=2 bk=64"}) {
+  for (const char* settings : {"bm=16 bn=64 bo=64 nw=2 bk=128", "bm=32 bn=128 bo=64 nw=2 mi=32 nb=2 bk=64"}) {
     const Config config = mixture_config(*family, problem, settings);
     Statistics counted;
     runtime.statistics = &counted;
@@ -311,7 +310,7 @@ TEST(MixturesOnTheEmulation, BrokenMixturesAreFound) {
   for (const Change& change : changes) {
     BrokenMixture runtime(change.right, change.wrong);
     const auto family = hip::make_mfma_moe_family(runtime);
-    const Config config = mixture_config(*family, change.problem, "bm=16 bn=64 bn2=64 nw=2");
+    const Config config = mixture_config(*family, change.problem, "bm=16 bn=64 bo=64 nw=2");
     const std::string found = check_mixture(*family, change.problem, config);
     EXPECT_TRUE(runtime.changed) << change.what;
     EXPECT_THAT(found, HasSubstr(change.found)) << change.what;

@@ -389,7 +389,7 @@ TEST_F(HipCommands, MixturesOfExpertsAreTunedOnMatrixCores) {
       "8,64,96,8,2,ActivationType.Silu,torch.bfloat16,torch.int8,torch.int8,QuantType.per_Tensor,0,0\n";
   const std::string list = write("untuned_fmoe.csv", rows);
   const std::string space = write("space.yaml",
-                                  "mfma_moe:\n  parameters: {bm: [16], bn: [64, 128], bn2: [64], bk: [128], "
+                                  "mfma_moe:\n  parameters: {bm: [16], bn: [64, 128], bo: [64], bk: [128], "
                                   "nw: [2], mi: [16], nb: [1], eu: [0]}\n");
   const auto tuned = run({"tune", "--backend", "hip", "-i", list, "-o", path("tuned_fmoe.csv"), "--libtype",
                           "mfma_moe", "--search", "exhaustive", "--search-space", space, "--limit", "2"});

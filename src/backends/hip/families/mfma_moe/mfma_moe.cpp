@@ -269,7 +269,7 @@ Space MfmaMoeFamily::space(const Problem& problem) const {
   add("bm", {"16", "32", "64", "128"}, "16", "block_m: tokens of one expert in a tile");
   add("bn", {"32", "64", "128", "256"}, "128",
       "block_n: rows of w1 in a tile, of a gated one half of them of the gate");
-  add("bn2", {"32", "64", "128", "256"}, "64", "block_n of the second stage: rows of w2 in a tile");
+  add("bo", {"32", "64", "128", "256"}, "64", "block_n of the second stage: rows of w2 in a tile");
   add("bk", {"64", "128", "256"}, "128", "block_k, in bytes");
   add("nw", {"1", "2", "4", "8"}, "4", "waves of a block");
   add("mi", {"16", "32"}, "16", "rows of the MFMA instruction (matrix_instr_nonkdim)");
@@ -313,7 +313,7 @@ Config MfmaMoeFamily::default_config(const Problem& problem) const {
   Config config;
   config.set("bm", block_m);
   config.set("bn", block_m >= 64 ? large : std::int64_t{128});
-  config.set("bn2", block_m >= 64 ? large : std::int64_t{64});
+  config.set("bo", block_m >= 64 ? large : std::int64_t{64});
   config.set("bk", std::int64_t{128});
   config.set("nw", std::int64_t{4});
   config.set("mi", std::int64_t{16});
@@ -333,6 +333,7 @@ gpu::Source MfmaMoeFamily::stage_source(const Problem& problem, const MfmaMoeSta
   define("ELEMENT", gpu::element_code(problem.w_type));
   define("OUTPUT", gpu::element_code(first ? hidden : problem.y_type));
   define("SCALES", 0);
+  define("WEIGHT_FP4", 0);
   define("STAGE", stage.number);
   define("WEIGHTED", first && problem.moe.doweight_stage1 ? 1 : 0);
   define("MOE_SCALES", !quantizes_hidden(problem) ? 0 : scales_by_block(problem) ? 2 : 1);

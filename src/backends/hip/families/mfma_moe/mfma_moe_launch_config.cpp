@@ -46,7 +46,7 @@ std::array<MfmaMoeStage, 2> mfma_moe_stages(const Problem& problem, const Config
     stage.expert = expert_gemm(problem, number, work);
     Config tile;
     for (const char* key : {"bm", "bk", "nw", "mi", "nb", "eu"}) tile.set(key, config.number(key, 0));
-    tile.set("bn", config.number(number == 1 ? "bn" : "bn2", 64));
+    tile.set("bn", config.number(number == 1 ? "bn" : "bo", 64));
     stage.tile = mfma_launch_config(stage.expert, tile, architecture);
     // Rows of x and of the weight are where a table and the halves have them: two registers for each 16 bytes that a lane copies, of a shuffled
     // weight for each row that it reads.
