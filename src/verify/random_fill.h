@@ -22,7 +22,7 @@ struct RandomFill {
 
   std::vector<std::byte> table;  // table_size elements
   std::size_t element_bytes = 1;
-  std::size_t count = 0;  // elements
+  std::size_t count = 0;  // elements; of fp4, two of which share an entry, bytes
   Random random{0};       // before number 0
 
   std::size_t bytes() const { return count * element_bytes; }

@@ -18,6 +18,7 @@
 #include "dispatch/context.h"
 #include "dispatch/planner.h"
 #include "evaluate/in_process/in_process_evaluator.h"
+#include "evaluate/in_process/kernel_verifier.h"
 #include "formats/aiter/schema.h"
 #include "formats/capture/capture_file.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
@@ -145,6 +146,25 @@ TEST(HipDevice, QuantizedOperationsRunOnSimt) {
                                  quantized(Operation::a8w8_blockscale, 5, 130, 256, DataType::f8_e4m3fn)}) {
     const Outcome outcome = verified(*device, problem, {"simt", 1, simt->default_config(problem)});
     EXPECT_EQ(outcome.kind, OutcomeKind::ok) << print(problem) << ": " << outcome.reason;
+  }
+}
+
+/// As large problems are: the device draws their operands and computes their reference, the host confirms some of it.
+TEST(HipDevice, VerifiesEveryTypeOnTheDevice) {
+  const auto device = open_hip();
+  const KernelFamily* simt = device->find_family("simt");
+  KernelVerifierOptions options;
+  options.max_host_flops = 0;
+  for (const Problem& problem :
+       {dense(5, 48, 192, DataType::bf16, DataType::bf16),
+        quantized(Operation::a8w8, 5, 48, 192, DataType::i8), of_fp4(Operation::a16w4, 5, 48, 192),
+        of_fp4(Operation::a8w4, 5, 48, 192), of_fp4(Operation::a4w4_blockscale, 5, 48, 192)}) {
+    auto verifier = KernelVerifier::make(*device, problem, options);
+    ASSERT_TRUE(verifier.ok()) << verifier.message();
+    const auto kernel = simt->build(problem, simt->default_config(problem));
+    ASSERT_TRUE(kernel.ok()) << kernel.message();
+    EXPECT_EQ(verifier->verify_quickly({kernel->get(), Accuracy::fp32}).kind, OutcomeKind::ok)
+        << print(problem);
   }
 }
 

@@ -57,7 +57,7 @@ std::vector<std::byte> rows_of(const RandomFill& matrix, const std::vector<std::
     for (std::int64_t column = 0; column < shape.columns; column += run, to = to.subspan(bytes(run))) {
       const std::int64_t at = row * shape.row_step(leading) + column * step;
       if (matrix.count > 0) {
-        fill_random(matrix, static_cast<std::size_t>(at), to.first(bytes(run)));
+        fill_random(matrix, bytes(at) / matrix.element_bytes, to.first(bytes(run)));
       } else {
         std::copy_n(host.begin() + static_cast<std::ptrdiff_t>(bytes(at)), bytes(run), to.begin());
       }
