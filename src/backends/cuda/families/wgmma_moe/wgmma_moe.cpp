@@ -362,7 +362,9 @@ Space WgmmaMoeFamily::space(const Problem& problem) const {
                          return refused;
                        }});
   space.add(Constraint{"sort", [problem](const Config& config) -> std::string {
-                         return config.number("sort", 0) != 0 && routed_pairs(problem) > max_sorted_pairs
+                         if (config.number("sort", 0) == 0) return "";
+                         if (problem.moe.shared_experts > 0) return "blocks that sort know no shared experts";
+                         return routed_pairs(problem) > max_sorted_pairs
                                     ? "more pairs of token and expert than a block sorts"
                                     : "";
                        }});

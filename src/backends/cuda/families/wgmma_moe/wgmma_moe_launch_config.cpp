@@ -222,7 +222,8 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
     const bool deep = tokens <= 32 && std::max(rows, rows2) <= 128;
     config.set("bk", fp4 ? fp4_block_k : block_k_of(problem.w_type, deep ? 2 : 1));
     config.set("smem", shared);
-    config.set("sort", std::int64_t{routed_pairs(problem) <= default_sorted_pairs ? 1 : 0});
+    const bool sorts = routed_pairs(problem) <= default_sorted_pairs && problem.moe.shared_experts == 0;
+    config.set("sort", std::int64_t{sorts ? 1 : 0});
     const auto stages = wgmma_moe_stages(problem, config, limits);
     if (!refuse_wgmma_moe(stages[0]).empty() || !refuse_wgmma_moe(stages[1]).empty()) return;
     const double time = predicted_wgmma_moe(problem, stages, limits);
