@@ -290,6 +290,10 @@ TEST(FamiliesOnTheEmulation, SkinnyOfWaves) {
   expect_right(*family, shuffled(quantized(Operation::a8w8, 1, 48, 288, i8)));
   expect_right(*family, shuffled(quantized(Operation::a8w8_blockscale, 3, 144, 288, fnuz)));
   EXPECT_THAT(family->accepts(dense(17, 64, 64)).message(), HasSubstr("rows: 17, at most 16"));
+  // The compiler spills it (hip_compile_test with GEMMTUNE_SOAK).
+  const Problem widened = quantized(Operation::a8w8, 16, 1280, 8192, fnuz);
+  EXPECT_THAT(family->space(widened).build_refusal(with(*family, widened, "rn=2 nw=8 un=2")),
+              HasSubstr("rn and un need more registers than a lane has"));
 }
 
 TEST(FamiliesOnTheEmulation, SkinnyOfFp4) {

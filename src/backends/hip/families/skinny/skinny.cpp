@@ -31,6 +31,10 @@ struct LaunchConfig {
 
   std::int64_t block_rows() const { return weight_rows * row_lanes; }
   std::int64_t k_lanes() const { return wave_lanes / row_lanes; }
+  /// What the compiler needs about for fp8, whose products it widens to float32 for all loads in flight.
+  std::int64_t widened_registers() const {
+    return rows * unroll * (9 + 3 * (weight_rows - 1)) + 20 * weight_rows;
+  }
 };
 
 LaunchConfig launch_config(const Problem& problem, const Config& config) {
@@ -159,6 +163,10 @@ Space SkinnyFamily::space(const Problem& problem) const {
         const std::int64_t needed = launch.weight_rows * (launch.rows * (launch.fp4 ? 2 : 1) +
                                                           4 * launch.unroll + (launch.fp4 ? 8 : 0));
         if (launch.weight_rows * launch.rows > 32) return "rn has more sums than a lane has registers";
+        if (traits(problem.x_type).fp8 && launch.widened_registers() > (launch.waves == 16  ? 120
+                                                                        : launch.waves == 8 ? 230
+                                                                                            : 340))
+          return "rn and un need more registers than a lane has";
         return needed > (launch.waves == 16 ? 16 : 96) ? "rn and un need more registers than a lane has" : "";
       }});
   space.add(Constraint{"waste",
