@@ -16,13 +16,13 @@ std::string_view backend_in(std::string_view device) {
   return {};
 }
 
+}  // namespace
+
 std::string backend_names() {
   std::string names = "auto";
   for (const Backend* backend : all_backends()) names += fmt::format(", {}", backend->name());
   return names;
 }
-
-}  // namespace
 
 const DeviceTraits& traits_of(std::string_view backend) {
   for (const Backend* one : all_backends()) {

@@ -1,6 +1,7 @@
 // Traits of the kinds of devices: what callers decide by, instead of the backend's name.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "backends/family_info.h"
@@ -28,6 +29,9 @@ struct DeviceTraits {
   std::string_view units = "compute units";
   FamilyInfos families;  // all that the backend knows, in the order of their ranks
 };
+
+/// What --backend takes: "auto" and the name of every backend.
+std::string backend_names();
 
 /// Of a backend by its name, DeviceInfo::backend; the defaults where no backend of this build has it.
 const DeviceTraits& traits_of(std::string_view backend);

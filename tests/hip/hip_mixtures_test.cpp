@@ -96,7 +96,7 @@ class HipMixtures : public ::testing::Test {
 };
 
 TEST_F(HipMixtures, ATunedRowAnswersForBothLayoutsOfTheWeights) {
-  write_row("mfma_moe_r1_bm16_bn64_bn232_bk64_nw2_mi16_nb2_eu0");
+  write_row("mfma_moe_r1_bm16_bn64_bo32_bk64_nw2_mi16_nb2_eu0");
   const auto context = open();
   ASSERT_NE(context, nullptr);
   for (const bool shuffled : {false, true}) {

@@ -14,7 +14,7 @@
 namespace gemmtune::cli {
 
 void declare_device_options(CommandOptions& app, DeviceOptions& options) {
-  app.add_option("--backend", options.backend, "auto, cpu, cuda or hip").capture_default_str();
+  app.add_option("--backend", options.backend, backend_names()).capture_default_str();
   app.add_option(
       "--device", options.device,
       "A device of the backend: cpu, cpu:0-15 (a set of cores), cuda:0; for tune also several that are "
