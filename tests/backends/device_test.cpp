@@ -285,7 +285,7 @@ TEST(Refusals, NameTheFamilyOnceWhereSeveralAreListed) {
   Problem mixture = default_problem(Operation::fused_moe);
   mixture.m = mixture.n = mixture.k = 64;
   mixture.moe.experts = mixture.moe.topk = 2;
-  mixture.moe.activation = Activation::swiglu;
+  mixture.moe.activation = Activation::situv2;
   int refused = 0;
   for (const KernelFamily* family : device().families()) {
     const std::string name(family->name());

@@ -124,6 +124,7 @@ std::unique_ptr<CProblem> drawn_problem(const std::vector<Problem>& all, Random&
   if (is_mixture(kind)) {
     asked->moe().experts = counts[random.below(std::size(counts))];
     asked->moe().topk = random.below(2) == 0 ? 1 : counts[random.below(std::size(counts))];
+    asked->moe().shared_experts = random.below(2) == 0 ? 0 : counts[random.below(std::size(counts))];
   }
   return asked;
 }
@@ -150,6 +151,7 @@ bool is_legal(const CProblem& asked, std::int64_t m) {
   if (!fits(p.x_type, {p.batch, m, p.k})) return false;
   if (!is_mixture(p)) return fits(p.w_type, {p.batch, p.n, p.k}) && fits(p.y_type, {p.batch, m, p.n});
   const MoeShape& moe = p.moe;
+  if (moe.shared_experts < 0 || moe.shared_experts >= moe.topk) return false;
   return moe.experts >= 1 && moe.topk >= 1 && moe.topk <= moe.experts && fits(p.y_type, {m, p.k}) &&
          fits(DataType::f32, {m, moe.topk}) && fits(p.w_type, {3, moe.experts, p.n, p.k});
 }
@@ -316,7 +318,7 @@ TEST_F(CExtremeSizes, EachSizeByItself) {
       }
       *size = legal;
     }
-    for (std::int32_t* count : {&asked.moe().experts, &asked.moe().topk}) {
+    for (std::int32_t* count : {&asked.moe().experts, &asked.moe().topk, &asked.moe().shared_experts}) {
       const std::int32_t legal = *count;
       for (const std::int32_t extreme : counts) {
         if (!is_mixture(kind)) break;

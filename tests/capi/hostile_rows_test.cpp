@@ -81,6 +81,8 @@ Problem drawn_problem(Random& random) {
     problem.moe.experts = 1 + static_cast<std::int32_t>(random.below(9));
     problem.moe.topk =
         1 + static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(problem.moe.experts)));
+    problem.moe.shared_experts =
+        static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(problem.moe.topk)));
   }
   problem.bias = traits(problem.operation).bias && random.below(4) == 0;
   problem.alignment = 1;

@@ -31,6 +31,7 @@ class CProblem {
     moe_.size = sizeof moe_;
     moe_.experts = problem.moe.experts;
     moe_.topk = problem.moe.topk;
+    moe_.shared_experts = problem.moe.shared_experts;
     moe_.activation = static_cast<gemmtune_activation>(problem.moe.activation);
     moe_.quant_type = static_cast<gemmtune_quant_type>(problem.moe.quant_type);
     moe_.gated = problem.moe.gated ? 1 : 0;
