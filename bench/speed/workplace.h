@@ -45,7 +45,7 @@ class Workplace {
   /// Of `m` rows and a weight of this layout.
   Problem problem_of(std::int64_t m, WeightLayout layout) const;
   Result<Rotation*> rotation_of(const Kernel& kernel) {
-    return pools_.rotation(kernel.weight_layout(), operands_);
+    return pools_.rotation(kernel.weight_layout(), RoutingKind::uniform, operands_);
   }
   Result<RoundMember> make_member(const Problem& problem, const Candidate& candidate);
 
