@@ -384,6 +384,30 @@ GEMMTUNE_API gemmtune_status gemmtune_plan_run(const gemmtune_plan* plan, const 
 GEMMTUNE_API gemmtune_status gemmtune_gemm(gemmtune_context* context, const gemmtune_problem* problem,
                                            const gemmtune_operands* operands, void* stream);
 
+/* ---- between two products ---------------------------------------------------------------------------- */
+
+/* y = silu(gate) * up, element by element, silu(v) = v / (1 + exp(-v)), computed in float32 and rounded once: what a gated
+ * feed-forward layer has between its products. Matrices of rows x columns on the context's device. gate and up may be columns
+ * of one matrix; y may be gate or up, with the same distance of rows, and overlaps them in no other way. */
+typedef struct gemmtune_silu_and_mul_operands {
+  size_t size;
+  gemmtune_type type; /* of all three: F32, F16 or BF16 */
+  int64_t rows;       /* 0 is legal, here and below: nothing is read or written */
+  int64_t columns;
+  const void* gate; /* aligned as an element; fastest if 16 bytes divide pointers, rows and distances */
+  const void* up;
+  void* y;
+  int64_t ldgate; /* elements from row to row, >= columns; 0: columns */
+  int64_t ldup;
+  int64_t ldy;
+} gemmtune_silu_and_mul_operands;
+
+/* `context` null: the default context; `stream` as for gemmtune_plan_run. A GPU's first call of a type compiles and loads a
+ * kernel: GEMMTUNE_NOT_FOUND if `stream` is being captured then. */
+GEMMTUNE_API gemmtune_status gemmtune_silu_and_mul(gemmtune_context* context,
+                                                   const gemmtune_silu_and_mul_operands* operands,
+                                                   void* stream);
+
 /* ---- weights that are packed once ---------------------------------------------------------------------
  * `problem` describes the weight: operation, n, k, batch, types, scale_ab; m, bias and weight_layout are
  * ignored. */

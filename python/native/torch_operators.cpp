@@ -390,6 +390,22 @@ bool is_capturing(void* stream) {
   return ask != nullptr && ask(stream, &status) == 0 && status != 0;
 }
 
+void* current_stream(int gpu) {
+  void* stream = nullptr;
+  if (torch.aoti_torch_get_current_cuda_stream == nullptr)
+    fail(GEMMTUNE_UNSUPPORTED, "this PyTorch was built without CUDA");
+  check_torch(torch.aoti_torch_get_current_cuda_stream(gpu, &stream), "the current stream");
+  return stream;
+}
+
+/// `what` would have had to happen before. Behind a call that failed.
+[[noreturn]] void fail_not_planned(const char* what) {
+  fail(not_planned, std::string(gemmtune_last_error()) +
+                        ", and the stream is being captured into a graph, where no kernel can be compiled or "
+                        "loaded; " +
+                        what + " once before the capture, or call gemmtune.torch.warm(model, Ms)");
+}
+
 struct PlanOwner {
   gemmtune_plan* plan = nullptr;
   ~PlanOwner() { gemmtune_plan_release(plan); }
@@ -399,18 +415,11 @@ struct PlanOwner {
 void run_on_gpu(int gpu, const gemmtune_problem& problem, const gemmtune_operands& operands) {
   gemmtune_context* const context = context_of(gpu);
   const DeviceGuard guard(gpu);
-  void* stream = nullptr;
-  if (torch.aoti_torch_get_current_cuda_stream == nullptr)
-    fail(GEMMTUNE_UNSUPPORTED, "this PyTorch was built without CUDA");
-  check_torch(torch.aoti_torch_get_current_cuda_stream(gpu, &stream), "the current stream");
+  void* const stream = current_stream(gpu);
   PlanOwner owner;
   if (is_capturing(stream)) {
     const gemmtune_status status = gemmtune_plan_find(context, &problem, &owner.plan);
-    if (status == GEMMTUNE_NOT_FOUND)
-      fail(not_planned, std::string(gemmtune_last_error()) +
-                            ", and the stream is being captured into a graph, where no kernel can be "
-                            "compiled or loaded; run this "
-                            "size once before the capture, or call gemmtune.torch.warm(model, Ms)");
+    if (status == GEMMTUNE_NOT_FOUND) fail_not_planned("run this size");
     check(status);
     gemmtune_plan_retain(owner.plan);  // for ever: the graph may be replayed after a reload dropped the plan
   } else {
@@ -438,9 +447,10 @@ void run(int gpu, gemmtune_problem& problem, const gemmtune_operands& operands) 
   check(gemmtune_gemm(context_of(-1), &problem, &operands, nullptr));
 }
 
-void require_device(const char* name, const Argument& tensor, int gpu) {
+void require_device(const char* name, const Argument& tensor, int gpu, const char* first = "x") {
   if (tensor && tensor.gpu(name) != gpu)
-    fail(GEMMTUNE_INVALID_ARGUMENT, std::string(name) + " is on another device than x, expected it beside x");
+    fail(GEMMTUNE_INVALID_ARGUMENT,
+         std::string(name) + " is on another device than " + first + ", expected it beside " + first);
 }
 
 void read_bias(const Argument& bias, gemmtune_problem& problem, gemmtune_operands& operands) {
@@ -828,6 +838,68 @@ void fused_moe(Value* values, std::uint64_t, std::uint64_t) {
   if constexpr (!into_out) values[0] = reinterpret_cast<Value>(call.out.release());
 }
 
+// ---- between two products -------------------------------------------------------------------------------------------
+
+/// silu(gate) · up.
+struct Gated {
+  Argument gate, up, out;
+
+  void run() {
+    refuse_gradient(gate, up, Argument());
+    const int gpu = gate.gpu("gate");
+    require_device("up", up, gpu, "gate");
+    if (gate.type() == GEMMTUNE_TYPE_UNSET || up.dtype() != gate.dtype())
+      fail(GEMMTUNE_INVALID_ARGUMENT,
+           "dtype of gate or up is another one, expected one of bf16, f16 and f32 for both");
+    bool same = gate.dim() == up.dim();
+    for (std::int64_t i = 0; same && i < gate.dim(); ++i) same = gate.size(i) == up.size(i);
+    if (!same)
+      fail(GEMMTUNE_INVALID_ARGUMENT,
+           "gate and up have shapes " + gate.shape() + " and " + up.shape() + ", expected the same");
+    gemmtune_silu_and_mul_operands operands{};
+    operands.size = sizeof operands;
+    operands.type = gate.type();
+    require_dimension("gate", gate);
+    const Rows gates = rows_of_x(gate, gpu, false);
+    const Rows ups = rows_of_x(up, gpu, false);
+    if (!out) {
+      out.reset(make_result(gate, gates.columns, gate.dtype(), gpu));
+    } else {
+      require_device("out", out, gpu, "gate");
+    }
+    const Rows results = rows_of_result(out);
+    if (out.dtype() != gate.dtype() || results.rows != gates.rows || results.columns != gates.columns)
+      fail(GEMMTUNE_INVALID_ARGUMENT,
+           "out has shape " + out.shape() + ", expected gate's shape and type, " + gate.shape());
+    operands.rows = gates.rows;
+    operands.columns = gates.columns;
+    operands.gate = gate.data();
+    operands.up = up.data();
+    operands.y = out.data();
+    operands.ldgate = gates.distance;
+    operands.ldup = ups.distance;
+    operands.ldy = results.distance;
+    gemmtune_context* const context = context_of(gpu);
+    if (gpu < 0) return check(gemmtune_silu_and_mul(context, &operands, nullptr));
+    const DeviceGuard guard(gpu);
+    void* const stream = current_stream(gpu);
+    const gemmtune_status status = gemmtune_silu_and_mul(context, &operands, stream);
+    if (status == GEMMTUNE_NOT_FOUND) fail_not_planned("run it");
+    check(status);
+  }
+};
+
+template <bool into_out>
+void silu_and_mul(Value* values, std::uint64_t, std::uint64_t) {
+  Gated call;
+  Stack stack(values);
+  call.gate.reset(stack.tensor());
+  call.up.reset(stack.tensor());
+  if constexpr (into_out) call.out.reset(stack.tensor());
+  call.run();
+  if constexpr (!into_out) values[0] = reinterpret_cast<Value>(call.out.release());
+}
+
 // ---- registration --------------------------------------------------------------------------------------------------
 
 struct Operator {
@@ -889,6 +961,9 @@ constexpr Operator operators[] = {
     {"fused_moe", "fused_moe(" MOE ", " MOE_WORDS ", ScalarType? out_dtype=None) -> Tensor",
      &fused_moe<false>},
     {"fused_moe_out", "fused_moe_out(" MOE ", *, Tensor(a!) out, " MOE_WORDS ") -> ()", &fused_moe<true>},
+    {"silu_and_mul", "silu_and_mul(Tensor gate, Tensor up) -> Tensor", &silu_and_mul<false>},
+    {"silu_and_mul_out", "silu_and_mul_out(Tensor gate, Tensor up, *, Tensor(a!) out) -> ()",
+     &silu_and_mul<true>},
 };
 
 constexpr const char* space = "gemmtune";

@@ -166,6 +166,7 @@ struct CheckedCandidate {
 
 class OutputChecker;
 struct RandomFill;
+struct SiluAndMul;
 struct DeviceTraits;
 
 class Device {
@@ -206,6 +207,9 @@ class Device {
   /// Writes random elements (verify/random_fill.h) to device memory. `unsupported` if the device has no
   /// random fill: then the host fills and copies.
   virtual Status fill_random(void* to, const RandomFill& recipe);
+  /// y = silu(gate) · up (backends/silu_and_mul.h), by the rules of Kernel::run(). Requires a checked call. A GPU's first call of a
+  /// type compiles a kernel: `not_found` if that is to do while the stream is being captured.
+  virtual Status silu_and_mul(const SiluAndMul& call, Stream stream);
   /// Compares outputs of this problem where they lie (backends/output_checker.h). `unsupported` where the
   /// device or the problem has no such way, `out_of_memory`: then the host compares copies of them.
   virtual Result<std::unique_ptr<OutputChecker>> output_checker(const Problem& problem);

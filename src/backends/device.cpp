@@ -86,6 +86,10 @@ Status Device::fill_random(void*, const RandomFill&) {
   return Status::unsupported("{} has no random fill", info().name);
 }
 
+Status Device::silu_and_mul(const SiluAndMul&, Stream) {
+  return Status::unsupported("{} has no silu_and_mul", info().name);
+}
+
 Result<std::unique_ptr<OutputChecker>> Device::output_checker(const Problem&) {
   return Status::unsupported("{} compares no outputs by itself", info().name);
 }

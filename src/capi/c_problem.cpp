@@ -55,25 +55,20 @@ gemmtune_status fail_enumerator(const char* field, std::int64_t value, const cha
 }
 
 /// An unset type is `absent`.
-gemmtune_status read_type(const char* field, gemmtune_type given, DataType absent, DataType& type) noexcept {
-  if (given == GEMMTUNE_TYPE_UNSET) {
-    type = absent;
-    return GEMMTUNE_OK;
-  }
-  if (read_enumerator(static_cast<std::int64_t>(given) - 1, all_data_types().size(), type))
-    return GEMMTUNE_OK;
-  return fail_enumerator(field, given, "enum gemmtune_type");
+gemmtune_status read_type_or(const char* field, gemmtune_type given, DataType absent,
+                             DataType& type) noexcept {
+  if (given != GEMMTUNE_TYPE_UNSET) return read_type(field, given, type);
+  type = absent;
+  return GEMMTUNE_OK;
 }
 
 gemmtune_status read_types(const gemmtune_problem& known, Problem& problem) noexcept {
-  if (known.x_type == GEMMTUNE_TYPE_UNSET)
-    return fail(GEMMTUNE_INVALID_ARGUMENT, "x_type is not set, expected one of enum gemmtune_type");
-  if (const auto bad = read_type("x_type", known.x_type, DataType::bf16, problem.x_type); bad != GEMMTUNE_OK)
-    return bad;
+  if (const auto bad = read_type("x_type", known.x_type, problem.x_type); bad != GEMMTUNE_OK) return bad;
   const DataType w_type = traits(problem.operation).mx_weight ? DataType::f4_e2m1 : problem.x_type;
-  if (const auto bad = read_type("w_type", known.w_type, w_type, problem.w_type); bad != GEMMTUNE_OK)
+  if (const auto bad = read_type_or("w_type", known.w_type, w_type, problem.w_type); bad != GEMMTUNE_OK)
     return bad;
-  return read_type("y_type", known.y_type, default_y_type(problem.operation, problem.x_type), problem.y_type);
+  return read_type_or("y_type", known.y_type, default_y_type(problem.operation, problem.x_type),
+                      problem.y_type);
 }
 
 gemmtune_status read_orders(const gemmtune_problem& known, Problem& problem) noexcept {
@@ -101,6 +96,18 @@ gemmtune_status read_moe(const gemmtune_problem& problem, bool mixture, MoeShape
 }
 
 }  // namespace
+
+gemmtune_status read_type(const char* field, gemmtune_type given, DataType& type) noexcept {
+  if (given == GEMMTUNE_TYPE_UNSET) {
+    return guarded([&] {
+      return fail(GEMMTUNE_INVALID_ARGUMENT,
+                  fmt::format("{} is not set, expected one of enum gemmtune_type", field));
+    });
+  }
+  if (read_enumerator(static_cast<std::int64_t>(given) - 1, all_data_types().size(), type))
+    return GEMMTUNE_OK;
+  return fail_enumerator(field, given, "enum gemmtune_type");
+}
 
 gemmtune_status read_operation(gemmtune_operation given, Operation& operation) noexcept {
   if (read_enumerator(given, all_operations().size(), operation)) return GEMMTUNE_OK;

@@ -12,6 +12,8 @@ namespace gemmtune::c {
 /// knows it.
 gemmtune_status read_problem(const gemmtune_problem* given, gemmtune_problem& known,
                              Problem& problem) noexcept;
+/// Of a field that must be set.
+gemmtune_status read_type(const char* field, gemmtune_type given, DataType& type) noexcept;
 gemmtune_status read_operation(gemmtune_operation given, Operation& operation) noexcept;
 gemmtune_status read_layout(gemmtune_layout given, WeightLayout& layout) noexcept;
 gemmtune_layout layout_to_c(WeightLayout layout);

@@ -92,6 +92,7 @@ GEMMTUNE_STRUCT(gemmtune_problem, predecessor_triggers);
 GEMMTUNE_STRUCT(gemmtune_moe_operands, topk_weights);
 GEMMTUNE_STRUCT(gemmtune_operands, moe);
 GEMMTUNE_STRUCT(gemmtune_plan_info, weight_layout);
+GEMMTUNE_STRUCT(gemmtune_silu_and_mul_operands, ldy);
 GEMMTUNE_STRUCT(gemmtune_miss_handler, hipblaslt_table);
 GEMMTUNE_STRUCT(gemmtune_tuning_options, worker_program);
 GEMMTUNE_STRUCT(gemmtune_tuning_summary, geometric_mean_speedup);

@@ -120,6 +120,14 @@ PlanRef Context::cached_plan(const Problem& problem, LaunchPromises promises) {
   return plan;
 }
 
+Status Context::silu_and_mul(const SiluAndMul& call, Stream stream) const {
+  if (traits_of(device().info()).runs_on_host) {
+    if (stream.handle != nullptr) return Status::invalid("stream is set, expected null on a CPU");
+    stream = device_->default_stream();
+  }
+  return device().silu_and_mul(call, stream);
+}
+
 void Context::count(const Plan& plan) {
   counters_.count_answer(plan);
   if (CallCounts* calls = plan.call_counts()) calls->count(plan.account().match);

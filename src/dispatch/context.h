@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/silu_and_mul.h"
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -57,6 +58,8 @@ class Context {
   Result<PlanRef> plan(const Problem& problem, Stream stream = {}, LaunchPromises promises = {});
   /// The same from the cache alone; none if the plan would have to be made.
   PlanRef cached_plan(const Problem& problem, LaunchPromises promises = {});
+  /// y = silu(gate) · up on a GPU's `stream`, on a CPU (null) on the device's threads or the host's. Requires a checked call.
+  Status silu_and_mul(const SiluAndMul& call, Stream stream) const;
   /// Reads the tuned files again. Where one is there but cannot be read, the old rows stay and the error is
   /// returned.
   Status reload();

@@ -13,6 +13,7 @@
 #include "backends/cuda/families/skinny/skinny.h"
 #include "backends/cuda/families/wgmma/wgmma.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe.h"
+#include "backends/gpu/activation/silu_and_mul.h"
 #include "backends/gpu/families/simt/simt.h"
 #include "backends/gpu/families/simt_moe/simt_moe.h"
 #include "backends/gpu/fill/random_fill.h"
@@ -530,6 +531,20 @@ TEST(GpuCompile, RandomFill) {
       const auto program = runtime.load(gpu::random_fill_source(bytes));
       EXPECT_TRUE(program.ok()) << architecture << " " << bytes << ": " << program.message();
     }
+  }
+}
+
+TEST(GpuCompile, SiluAndMul) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
+    CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
+    for (const DataType type : {DataType::f32, DataType::f16, DataType::bf16})
+      for (const bool dependent : {false, true}) {
+        if (dependent && architecture == std::string("sm_80")) continue;
+        const auto program = runtime.load(gpu::silu_and_mul_source(type, dependent));
+        ASSERT_TRUE(program.ok()) << architecture << ' ' << to_string(type) << ": " << program.message();
+        EXPECT_LE(runtime.last.registers, 64);
+      }
   }
 }
 

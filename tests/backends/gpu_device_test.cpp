@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "backends/gpu/activation/silu_and_mul_arguments.h"
 #include "backends/gpu/device_memory.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/family_entry.h"
@@ -590,6 +591,43 @@ TEST_F(GpuDeviceTest, RandomOperandsComeFromTheRecipesTable) {
 
   open(Status::not_found("no compiler"));
   EXPECT_EQ(device_->fill_random(seen.data(), recipe).code(), StatusCode::unsupported);
+}
+
+TEST_F(GpuDeviceTest, SiluAndMulIsCompiledOnceAndNotInACapture) {
+  SiluAndMul call;
+  call.rows = 3;
+  call.columns = call.ldgate = call.ldup = call.ldy = 2056;
+  alignas(16) static char memory[3 * 2056 * 2];
+  call.gate = call.up = call.y = memory;
+  gpu_.capturing = true;
+  const Status early = device_->silu_and_mul(call, {});
+  EXPECT_EQ(early.code(), StatusCode::not_found);
+  EXPECT_EQ(early.message(), "silu_and_mul of bf16 has not run on fake:0 yet");
+  gpu_.capturing = false;
+  EXPECT_THAT(compiled_, IsEmpty());
+  std::vector<int> vectors;
+  gpu_.run["silu_and_mul"] = [&](const LaunchShape& launch, void** arguments) {
+    EXPECT_EQ(launch.grid, (std::array<unsigned, 3>{3, 3, 1}));
+    vectors.push_back(values_of<SiluAndMulArguments>(arguments).vectors);
+  };
+  ASSERT_TRUE(device_->silu_and_mul(call, {}).ok());
+  call.gate = memory + 2;
+  ASSERT_TRUE(device_->silu_and_mul(call, {}).ok());
+  call.gate = memory;
+  call.ldup = 2060;
+  ASSERT_TRUE(device_->silu_and_mul(call, {}).ok());
+  EXPECT_THAT(vectors, ElementsAre(1, 0, 0));
+  EXPECT_THAT(compiled_, ElementsAre("silu_and_mul"));
+  gpu_.capturing = true;
+  EXPECT_TRUE(device_->silu_and_mul(call, {}).ok());
+  gpu_.capturing = false;
+  call.rows = 0;
+  EXPECT_TRUE(device_->silu_and_mul(call, {}).ok());
+  EXPECT_EQ(gpu_.launches.size(), 4U);
+
+  open(Status::not_found("no compiler"));
+  call.rows = 1;
+  EXPECT_EQ(device_->silu_and_mul(call, {}).code(), StatusCode::unsupported);
 }
 
 TEST_F(GpuDeviceTest, TheOutputCheckerLaunchesComparesAndFreesItsMemory) {

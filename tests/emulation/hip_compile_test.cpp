@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "backends/gpu/activation/silu_and_mul.h"
 #include "backends/gpu/families/simt/simt.h"
 #include "backends/gpu/families/simt_moe/simt_moe.h"
 #include "backends/gpu/fill/random_fill.h"
@@ -369,6 +370,8 @@ TEST_P(HipCompile, SimtAndTheDevicesOwnKernels) {
     for (const bool shuffled : {false, true})
       EXPECT_TRUE(runtime.load(gpu::pack_source(unpack, shuffled)).ok());
   for (const std::size_t bytes : {1, 2, 4}) EXPECT_TRUE(runtime.load(gpu::random_fill_source(bytes)).ok());
+  for (const DataType type : {DataType::f32, DataType::f16, DataType::bf16})
+    EXPECT_TRUE(runtime.load(gpu::silu_and_mul_source(type, false)).ok());
 }
 
 }  // namespace

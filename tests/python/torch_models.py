@@ -49,6 +49,38 @@ class SmallLlama(nn.Module):
         return self.head(self.norm(x))
 
 
+class GatedMlp(nn.Module):
+    """The feed-forward layer of Llama's kind, as transformers writes it."""
+
+    def __init__(self, hidden=64, inner=96, act_fn=None):
+        super().__init__()
+        self.gate_proj, self.up_proj = (nn.Linear(hidden, inner, bias=False) for _ in range(2))
+        self.down_proj = nn.Linear(inner, hidden, bias=False)
+        self.act_fn = act_fn or nn.SiLU()
+
+    def forward(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+
+class OtherMlp(GatedMlp):
+    """One that must be left alone: `form` says what it does otherwise."""
+
+    def __init__(self, form):
+        super().__init__(act_fn=nn.GELU() if form == "gelu" else None)
+        self.form = form
+
+    def forward(self, x):
+        gate, up = self.gate_proj(x), self.up_proj(x)
+        if self.form == "clamped":
+            gate = gate.clamp(max=1)
+        if self.form == "depends on data" and gate.abs().max() > 1000:
+            return x
+        hidden = self.act_fn(up) * gate if self.form == "swapped" else self.act_fn(gate) * up
+        if self.form == "twice":
+            return self.down_proj(hidden) + self.down_proj(hidden)
+        return self.down_proj(hidden) + (x if self.form == "residual" else 0) if self.form in ("residual", "zero") else self.down_proj(hidden)
+
+
 def close(test, found, expected, relative):
     """Within `relative` of the size of the expected values."""
     expected = expected.double()

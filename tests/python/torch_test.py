@@ -19,7 +19,7 @@ if tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) <
     sys.exit(77)
 
 from torch.nn import functional
-from torch_models import Fp8Linear, SmallLlama, close, random_fp8
+from torch_models import Fp8Linear, GatedMlp, OtherMlp, SmallLlama, close, random_fp8
 
 import gemmtune
 import gemmtune.torch
@@ -130,6 +130,45 @@ class Operators(unittest.TestCase):
         close(self, shared, spelled_out.double(), 1e-6)
         with self.assertRaisesRegex(errors.WrongType, "expected int32 and float32"):
             gemmtune.fused_moe(x, w1, w2, ids, weights)
+
+    def test_silu_and_mul(self):
+        for dtype, relative in ((torch.float32, 1e-6), (torch.bfloat16, 4e-3), (torch.float16, 5e-4)):
+            both = torch.randn(2, 5, 2 * 72).to(dtype)
+            gate, up = both.chunk(2, -1)
+            exact = functional.silu(gate.double()) * up.double()
+            y = ops.silu_and_mul(gate, up)
+            self.assertTrue(y.is_contiguous() and y.dtype is dtype)
+            close(self, y, exact, relative)
+            close(self, ops.silu_and_mul(gate[1, 2], up[1, 2]), exact[1, 2], relative)
+            close(self, ops.silu_and_mul(gate.transpose(0, 1), up.transpose(0, 1)), exact.transpose(0, 1), relative)
+            out = torch.zeros(2, 5, 80, dtype=dtype)
+            self.assertIs(gemmtune.torch.silu_and_mul(gate, up, out=(part := out[..., :72])), part)
+            close(self, part, exact, relative)
+            self.assertEqual(out[..., 72:].abs().max(), 0)
+        self.assertEqual(ops.silu_and_mul(gate[:0], up[:0]).shape, (0, 5, 72))
+        large = torch.randn(300, 2048)
+        close(self, ops.silu_and_mul(large, large), functional.silu(large.double()) * large.double(), 1e-6)
+        x = torch.randn(3, 8)
+        for arguments, kind, text in (
+                ((x, x.bfloat16()), errors.WrongType, "dtype of gate or up is another one"),
+                ((x.double(), x.double()), errors.WrongType, "dtype of gate or up is another one"),
+                ((x.to(torch.int8), x.to(torch.int8)), errors.WrongType, "dtype of gate is i8, expected bf16, f16 or f32"),
+                ((x, x[:2]), errors.InvalidArgument, r"gate and up have shapes \[3, 8\] and \[2, 8\], expected the same"),
+                ((x, x, torch.empty(3, 9)), errors.InvalidArgument, r"out has shape \[3, 9\], expected gate's shape and type, \[3, 8\]"),
+                ((x, x, torch.empty(8, 3).t()), errors.InvalidArgument, "out has strides"),
+                ((x[0, 0], x[0, 0]), errors.InvalidArgument, "gate has no dimension")):
+            with self.assertRaisesRegex(kind, text):
+                gemmtune.torch.silu_and_mul(*arguments)
+        with self.assertRaisesRegex(errors.NeedsGradient, "gemmtune computes no gradients"):
+            gemmtune.torch.silu_and_mul(x, x.clone().requires_grad_())
+        compiled = torch.compile(lambda a: torch.relu(ops.silu_and_mul(*(a @ a.t()).chunk(2, 1))), fullgraph=True)
+        for m in (4, 6, 8):
+            a = torch.randn(m, 16)
+            gate, up = (a.double() @ a.double().t()).chunk(2, 1)
+            close(self, compiled(a), (functional.silu(gate) * up).relu(), 1e-6)
+        torch.library.opcheck(ops.silu_and_mul.default, (x, x), test_utils=("test_schema", "test_faketensor"))
+        torch.library.opcheck(ops.silu_and_mul_out.default, (x, x), {"out": torch.empty(3, 8)},
+                              test_utils=("test_schema", "test_faketensor"))
 
     def test_errors_have_their_kind(self):
         x, w = torch.randn(2, 32), torch.randn(8, 32)
@@ -306,6 +345,60 @@ class Models(unittest.TestCase):
         self.assertEqual({type(module) for module in self.model.modules() if hasattr(module, "in_features")}, {torch.nn.Linear})
         self.assertNotIn("gemmtune_group", vars(layer.k))
         torch.testing.assert_close(self.model(self.tokens), self.expected, rtol=0, atol=0)
+
+    def test_gated_layers_run_one_kernel_between_their_products(self):
+        x = torch.randn(2, 3, 64).bfloat16()
+        many = torch.randn(70, 64).bfloat16()
+        counters = gemmtune.contexts.current(("cpu", 0)).counters
+        for merge in (False, True):
+            mlp = GatedMlp().bfloat16()
+            whole = torch.nn.ModuleDict({"mlp": mlp})
+            expected, exact = [mlp(one) for one in (x, many)], GatedMlp().double()
+            exact.load_state_dict({name: value.double() for name, value in mlp.state_dict().items()})
+            patched = gemmtune.torch.patch(whole, merge=merge)
+            self.assertEqual((patched.gated, len(patched)), (["mlp"], 3))
+            for one, plain in zip((x, many), expected):
+                calls = counters()["untuned"]
+                y = mlp(one)
+                self.assertEqual(counters()["untuned"], calls + 3 - merge)  # many rows are merged too
+                close(self, y, plain, 2e-2)
+                truth = exact(one.double())
+                self.assertLess((y - truth).norm(), 1.05 * (plain - truth).norm())
+            self.assertEqual(gemmtune.torch.warm(whole, [1, 8]), 2 * 4)
+            compiled = torch.compile(whole["mlp"], fullgraph=True)
+            close(self, compiled(x), expected[0], 2e-2)
+            seen = []
+            hooks = [one.register_forward_hook(lambda module, inputs, output: seen.append(output.shape[-1]))
+                     for one in (mlp.gate_proj, mlp.act_fn, mlp.down_proj)]
+            close(self, mlp(x), expected[0], 2e-2)
+            self.assertEqual(seen, [96, 96, 64])
+            for hook in hooks:
+                hook.remove()
+            with torch.autocast("cpu", torch.bfloat16):
+                self.assertEqual(mlp(x.float()).dtype, torch.bfloat16)
+            patched.undo()
+            self.assertEqual({"forward", "gemmtune_gated"} & set(vars(mlp)), set())
+            torch.testing.assert_close(mlp(x), expected[0], rtol=0, atol=0)
+        with gemmtune.torch.patch(whole, silu_and_mul=False) as patched:
+            self.assertEqual(patched.gated, [])
+        with gemmtune.torch.patch(whole, only=lambda name, module: "up_proj" not in name) as patched:
+            self.assertEqual((patched.gated, len(patched)), ([], 2))
+        with gemmtune.torch.patch(mlp) as patched:
+            self.assertEqual(patched.gated, [""])
+            close(self, mlp(x), expected[0], 2e-2)
+
+    def test_other_gated_layers_are_left_alone(self):
+        x = torch.randn(5, 64).bfloat16()
+        for form in ("gelu", "clamped", "depends on data", "swapped", "twice", "residual", "zero"):
+            mlp = OtherMlp(form).bfloat16()
+            expected = mlp(x)
+            with gemmtune.torch.patch(mlp, merge=True) as patched:
+                # up and gate have changed places there, and the structure says so
+                self.assertEqual(patched.gated, [""] if form == "swapped" else [], form)
+                close(self, mlp(x), expected, 2e-2)
+        mlp = GatedMlp().bfloat16()
+        mlp.forward = lambda x: x  # another library's
+        self.assertEqual(gemmtune.torch.patch(mlp).gated, [])
 
     def test_other_types_run_as_before(self):
         layer = torch.nn.Linear(32, 8)

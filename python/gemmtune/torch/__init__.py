@@ -6,10 +6,10 @@
 """
 
 from ._operators import (a16w4, a4w4_blockscale, a8w4, a8w8, a8w8_blockscale, batched_a8w8, batched_bf16, fused_moe, linear, pack,
-                         register_inductor, unpack)
+                         register_inductor, silu_and_mul, unpack)
 from .capture import capture
 from .patch import Patch, patch, warm
 from .tunableop import write_tunableop
 
 __all__ = ["Patch", "a16w4", "a4w4_blockscale", "a8w4", "a8w8", "a8w8_blockscale", "batched_a8w8", "batched_bf16", "capture", "fused_moe", "linear",
-           "pack", "patch", "register_inductor", "unpack", "warm", "write_tunableop"]
+           "pack", "patch", "register_inductor", "silu_and_mul", "unpack", "warm", "write_tunableop"]

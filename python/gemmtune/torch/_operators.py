@@ -130,9 +130,16 @@ def _fake_moe(x, w1, w2, topk_ids, topk_weights, x_scale=None, w1_scale=None, w2
     return x.new_empty((x.shape[0], w2.shape[1]), dtype=_result_type(x, out_dtype))
 
 
+def _fake_silu_and_mul(gate, up):
+    if gate.shape != up.shape or gate.dtype != up.dtype:
+        raise errors.InvalidArgument(f"gate and up have shapes {list(gate.shape)} and {list(up.shape)} and types {gate.dtype} and "
+                                     f"{up.dtype}, expected the same")
+    return gate.new_empty(gate.shape)
+
+
 _fakes = {"linear": _fake_linear, "linear.full": _fake_linear, "a8w8": _fake_a8w8, "a8w8_blockscale": _fake_blockscale, "a4w4_blockscale": _fake_blockscale,
           "a16w4": _fake_a16w4, "a8w4": _fake_a8w8,
-          "batched_bf16": _fake_batched, "batched_a8w8": _fake_batched, "fused_moe": _fake_moe}
+          "batched_bf16": _fake_batched, "batched_a8w8": _fake_batched, "fused_moe": _fake_moe, "silu_and_mul": _fake_silu_and_mul}
 for _name, _fake in _fakes.items():
     torch.library.register_fake(f"gemmtune::{_name}", _refusing(_fake))
     _base, *_overload = _name.split(".")
@@ -245,6 +252,15 @@ def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu",
     activation, quant_type, gated, doweight_stage1, shared_experts = words
     ops.fused_moe_out(x, w1, w2, topk_ids, topk_weights, x_scale, w1_scale, w2_scale, out=out, activation=activation,
                       quant_type=quant_type, gated=gated, doweight_stage1=doweight_stage1, shared_experts=shared_experts)
+    return out
+
+
+@_typed
+def silu_and_mul(gate, up, out=None):
+    """silu(gate) * up of two tensors of one shape (columns of one matrix, for example), in float32 and rounded once."""
+    if out is None:
+        return ops.silu_and_mul(gate, up)
+    ops.silu_and_mul_out(gate, up, out=out)
     return out
 
 

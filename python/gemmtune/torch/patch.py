@@ -1,8 +1,11 @@
 """patch(): a model's linear layers run gemmtune's kernels, in place, until undo()."""
 
+import operator
+
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.nn import functional
+from torch.nn.modules import module as all_modules
 
 from .. import contexts, errors, operations
 from . import _operators
@@ -13,6 +16,7 @@ _fp8 = torch.float8_e4m3fn
 _fp8_max = 448.0
 _linear = ops.linear.default
 _full_linear = ops.linear.full
+_silu_and_mul = ops.silu_and_mul.default
 
 
 def _product(x, weight, bias, packed, columns, layout, dependent):
@@ -71,6 +75,82 @@ class GemmtuneMergedLinear(GemmtuneLinear):
         if alone or x.numel() > group.max_rows * x.shape[-1]:
             return super().forward(x)
         return group.columns(x, self.gemmtune_member)
+
+
+class _LinearsAreLeaves(fx.Tracer):
+    def is_leaf_module(self, module, name):
+        return isinstance(module, nn.Linear)
+
+
+def _gated_children(module):
+    """The names of (gate, up, down) of a module whose forward computes down(silu(gate(x)) * up(x)) and nothing else; else None."""
+    children = dict(module.named_children())
+    linears = [name for name, child in children.items() if isinstance(child, nn.Linear)]
+    others = [child for name, child in children.items() if name not in linears]
+    if len(linears) != 3 or "forward" in vars(module) or any(True for child in others for _ in child.parameters()):
+        return None
+    try:
+        nodes = list(_LinearsAreLeaves().trace(module).nodes)
+    except Exception:  # whatever a forward that cannot be traced raises
+        return None
+    if [node.op for node in nodes[:1] + nodes[-1:]] != ["placeholder", "output"] or len(nodes) != 7:
+        return None
+    (x, *_), (result,) = nodes, nodes[-1].args
+
+    def is_child(node, of):
+        return isinstance(node, fx.Node) and node.op == "call_module" and node.target in linears and node.args == (of,) and not node.kwargs
+
+    if not isinstance(result, fx.Node) or len(result.args) != 1 or not is_child(result, product := result.args[0]):
+        return None
+    if not isinstance(product, fx.Node) or product.target not in (operator.mul, torch.mul, "mul") or len(product.args) != 2:
+        return None
+    silu, up = product.args if getattr(product.args[0], "target", None) is functional.silu else reversed(product.args)
+    if getattr(silu, "target", None) is not functional.silu or not silu.args or not is_child(silu.args[0], x) or not is_child(up, x):
+        return None
+    return silu.args[0].target, up.target, result.target
+
+
+def _has_hooks(module):
+    return module._forward_hooks or module._forward_pre_hooks
+
+
+def _gated_forward(self, x):
+    """forward() of a module that computes down(silu(gate(x)) * up(x))."""
+    gate, up, down = (self._modules[name] for name in self.gemmtune_gated)
+    others = [child for name, child in self._modules.items() if name not in self.gemmtune_gated]
+    if any(_has_hooks(child) for child in others) or all_modules._global_forward_hooks or all_modules._global_forward_pre_hooks:
+        return type(self).forward(self, x)
+    group = getattr(gate, "gemmtune_group", None)
+    merged = group is not None and x.dtype is gate.gemmtune_dtype and not torch.is_autocast_enabled(gate.gemmtune_device)
+    if merged and not _has_hooks(gate) and not _has_hooks(up):
+        y = group.product(x)
+        gates, ups = (y[..., slice(*group.rows[member.gemmtune_member])] for member in (gate, up))
+    else:
+        gates, ups = gate(x), up(x)
+    return down(_silu_and_mul(gates, ups))
+
+
+def _patch_gated(patch, name, module):
+    """Requires that its linear layers are patched."""
+    names = _gated_children(module)
+    if names is None:
+        return
+    prefix = f"{name}." if name else ""
+    gate, up, _ = (module._modules[one] for one in names)
+    group = getattr(gate, "gemmtune_group", None)
+    together = group is getattr(up, "gemmtune_group", None) and (group is None or len(group.rows) == 2)
+    if not together or getattr(gate, "gemmtune_dtype", None) is not getattr(up, "gemmtune_dtype", None):
+        return
+    if not all(prefix + one in patch.layers for one in names[:2]):
+        return
+    module.gemmtune_gated = names
+    module.forward = _gated_forward.__get__(module)
+    patch.gated.append(name)
+
+    def undo():
+        del module.forward, module.gemmtune_gated
+
+    patch._undo.append(undo)
 
 
 def _quantize(x, scale):
@@ -135,11 +215,11 @@ def _why_not_scaled(module, kind):
 
 class Patch:
     """What patch() did. `layers`: names of the patched layers; `packed`: of those with a packed weight; `merged`: groups of
-    names that share one product; `skipped`: names of linear layers that stay as they were, with the reason. undo() gives the
-    model back."""
+    names that share one product; `gated`: names of modules whose silu(gate(x)) * up(x) is one kernel; `skipped`: names of linear layers
+    that stay as they were, with the reason. undo() gives the model back."""
 
     def __init__(self):
-        self.layers, self.packed, self.merged, self.skipped = [], [], [], {}
+        self.layers, self.packed, self.merged, self.gated, self.skipped = [], [], [], [], {}
         self._undo = []
 
     def __enter__(self):
@@ -264,13 +344,15 @@ def _merge(patch, names, members, packs, max_rows, dependent):
     patch.merged.append(names)
 
 
-def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged_rows=64, dependent=False):
+def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged_rows=64, dependent=False, silu_and_mul=True):
     """Lets every nn.Linear of the model, and every layer with a scaled fp8 weight, run gemmtune's kernels; returns a Patch.
 
     merge=True: layers that get one input (q_proj, k_proj and v_proj; gate_proj and up_proj; or the children that a list of tuples
     of names says) become one product: their weights move behind each other, in place, and the first call of them
     computes what the others return. Their input must not be changed in place between their calls. Calls with more than
     max_merged_rows rows run alone: there the columns of a wide result cost their readers more than merging gains.
+    silu_and_mul: modules that compute down(silu(gate(x)) * up(x)) of patched layers and nothing else (LlamaMLP and its kind) run one
+    kernel between their products, which rounds once. Where gate and up are merged they then are so for any number of rows.
     pack: pack each weight for which the tuned files of its device chose a packed layout. keep_weight=False drops the plain
     copy of a packed weight (undo() unpacks it). only: a function of (name, module) that says which layers. Calls with
     inputs of another type than the weight's, and under autocast, run as before.
@@ -300,6 +382,8 @@ def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged
                     done.skipped[name] = why
                 else:
                     _patch_linear(done, name, module, packs, keep_weight, dependent)
+        for name, module in list(model.named_modules()) if silu_and_mul else ():
+            _patch_gated(done, name, module)
     except BaseException:
         done.undo()
         raise
@@ -307,17 +391,20 @@ def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged
 
 
 def warm(model, Ms):
-    """Makes the plans of a patched model's layers for these M ahead, by running each layer once: before a CUDA graph is
-    captured, or before the first request. Returns the number of calls."""
+    """Makes the plans of a patched model's layers for these M ahead, by running each layer once (and a module with silu_and_mul as
+    a whole): before a CUDA graph is captured, or before the first request. Returns the number of calls."""
     calls = 0
     with torch.inference_mode():
         for module in model.modules():
+            whole = module
+            if hasattr(module, "gemmtune_gated"):
+                module = module._modules[module.gemmtune_gated[0]]
             if not isinstance(module, GemmtuneLinear) and not hasattr(module, "gemmtune_kind"):
                 continue
             device = next(tensor.device for tensor in (getattr(module, "gemmtune_packed", None), module.weight) if tensor is not None)
             dtype = getattr(module, "gemmtune_dtype", torch.bfloat16)
             columns = module.in_features if hasattr(module, "in_features") else module.weight.shape[1]
             for m in Ms:
-                module(torch.zeros(m, columns, dtype=dtype, device=device))
+                whole(torch.zeros(m, columns, dtype=dtype, device=device))
                 calls += 1
     return calls

@@ -11,6 +11,7 @@
 #include "backends/cpu/machine/memory.h"
 #include "backends/cpu/machine/system_limits.h"
 #include "backends/cpu/machine/timer.h"
+#include "backends/cpu/silu_and_mul.h"
 #include "backends/cpu/threads/idle_threads.h"
 #include "backends/default_kernels.h"
 #include "backends/traits.h"
@@ -63,11 +64,12 @@ DeviceInfo describe_device(const CoreList& cores, Isa isa, std::vector<Library> 
 
 CpuDevice::CpuDevice(const CpuDeviceOptions& options)
     : cores_(options.cores.cores),
+      level_(detect_isa(options.isa_cap)),
       pin_threads_(options.pin_threads),
       powercap_folder_(options.powercap_folder),
       executor_(pool_options(options)),
       families_(make_families(family_request(options), executor_)),
-      info_(describe_device(cores_, detect_isa(options.isa_cap), families_.libraries)) {
+      info_(describe_device(cores_, level_, families_.libraries)) {
   for (const auto& family : families_.families) family_pointers_.push_back(family.get());
 }
 
@@ -149,6 +151,11 @@ Status CpuDevice::unpack_weight(const Problem& problem, WeightLayout layout, con
   } else {
     unpack_matrices(operand_shapes(problem).w, layout, packed, plain);
   }
+  return {};
+}
+
+Status CpuDevice::silu_and_mul(const SiluAndMul& call, Stream stream) {
+  cpu::silu_and_mul(call, level_, stream.handle == nullptr ? executor_ : executor_of(stream));
   return {};
 }
 

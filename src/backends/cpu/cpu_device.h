@@ -49,6 +49,8 @@ class CpuDevice final : public Device {
   Status unpack_weight(const Problem& problem, WeightLayout layout, const void* packed,
                        void* plain) const override;
 
+  Status silu_and_mul(const SiluAndMul& call, Stream stream) override;
+
   Result<double> sample(const SampleRequest& request) override;
   /// All packages of the machine, whichever cores are the device's.
   Status counts_energy() override { return EnergyCounter::open(powercap_folder_).status(); }
@@ -67,6 +69,7 @@ class CpuDevice final : public Device {
   Status check_layout(const Problem& problem, WeightLayout layout) const;
 
   CoreList cores_;
+  Isa level_;
   bool pin_threads_;
   std::string powercap_folder_;
   ThreadPoolExecutor executor_;

@@ -71,6 +71,11 @@ class CudaDriver final : public gpu::Driver {
   Status launch(const gpu::LoadedKernel& kernel, const gpu::LaunchShape& shape, void** arguments,
                 Stream stream) override;
 
+  /// From Hopper on, if the driver can capture such launches.
+  const gpu::LaunchExtension* dependent_launch() const override {
+    return dependent_launches_ && capability_ >= 90 ? &starts_early() : nullptr;
+  }
+
   Stream own_stream() const override { return {stream_}; }
   Status wait(Stream stream) override;
   bool is_capturing(Stream stream) override;

@@ -16,6 +16,16 @@ struct HopperLaunch final : gpu::LaunchExtension {
   bool dependent = false;
 };
 
+/// A dependent launch without clusters.
+inline const HopperLaunch& starts_early() {
+  static const HopperLaunch launch = [] {
+    HopperLaunch made;
+    made.dependent = true;
+    return made;
+  }();
+  return launch;
+}
+
 /// Clusters of 1 to 8 blocks that run at once, a block a multiprocessor; 0: unknown.
 using ClusterCounts = std::array<int, 9>;
 

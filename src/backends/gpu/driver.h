@@ -99,6 +99,10 @@ class Driver {
   virtual Status launch(const LoadedKernel& kernel, const LaunchShape& shape, void** arguments,
                         Stream stream) = 0;
 
+  /// What makes a launch a programmatic dependent one, which may start while the kernel in front of it still runs; null where
+  /// the device has none. Its kernel waits (griddepcontrol.wait) before it reads or writes.
+  virtual const LaunchExtension* dependent_launch() const { return nullptr; }
+
   /// The stream that a null handle means: it waits for copies and fills.
   virtual Stream own_stream() const = 0;
   virtual Status wait(Stream stream) = 0;

@@ -17,6 +17,7 @@ GpuDevice::GpuDevice(std::unique_ptr<GpuRuntime> runtime, DeviceInfo info,
     : runtime_(std::move(runtime)),
       info_(std::move(info)),
       known_families_(family_infos(entries)),
+      silu_and_mul_(*runtime_, runtime_->driver().dependent_launch()),
       timer_(runtime_->driver()) {
   for (const FamilyEntry* entry : entries) {
     if (entry->compiled && !runtime_->compiles().ok()) continue;
@@ -136,6 +137,12 @@ Status GpuDevice::unpack_weight(const Problem& problem, WeightLayout layout, con
 
 Status GpuDevice::fill_random(void* to, const RandomFill& recipe) {
   return fill_elements(*this, *runtime_, to, recipe);
+}
+
+Status GpuDevice::silu_and_mul(const SiluAndMul& call, Stream stream) {
+  if (!silu_and_mul_.is_loaded(call.type) && is_capturing(stream))
+    return Status::not_found("silu_and_mul of {} has not run on {} yet", to_string(call.type), info_.name);
+  return watched(silu_and_mul_.run(call, stream));
 }
 
 Result<std::unique_ptr<OutputChecker>> GpuDevice::output_checker(const Problem& problem) {

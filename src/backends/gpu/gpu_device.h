@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "backends/gpu/activation/silu_and_mul.h"
 #include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/gpu_runtime.h"
 #include "backends/gpu/graph_timer.h"
@@ -43,6 +44,7 @@ class GpuDevice final : public Device {
                        void* plain) const override;
 
   Status fill_random(void* to, const RandomFill& recipe) override;
+  Status silu_and_mul(const SiluAndMul& call, Stream stream) override;
   Result<std::unique_ptr<OutputChecker>> output_checker(const Problem& problem) override;
 
   void compile_ahead(const Problem& problem, std::span<const Candidate> candidates) override;
@@ -69,6 +71,7 @@ class GpuDevice final : public Device {
   std::vector<const FamilyInfo*> known_families_;
   std::vector<std::unique_ptr<KernelFamily>> families_;
   std::vector<const KernelFamily*> family_pointers_;
+  SiluAndMulKernels silu_and_mul_;
   std::mutex sampling_;
   GraphTimer timer_;
   // What was announced of one problem, by kernel name: a search names the same candidates again and again.

@@ -13,7 +13,7 @@ target_compile_options(gemmtune_cpu_isa PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3> -W
 # Every family's folder but those of vendors' libraries, which need the rest of the backends.
 file(GLOB gemmtune_cpu_kernel_files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${gemmtune_kernels_folder}/*/*.cpp)
 list(FILTER gemmtune_cpu_kernel_files EXCLUDE REGEX "/(onednn|openblas)/")
-list(APPEND gemmtune_cpu_kernel_files cpu/machine/isa.cpp cpu/families/kernel_set.cpp)
+list(APPEND gemmtune_cpu_kernel_files cpu/machine/isa.cpp cpu/families/kernel_set.cpp cpu/silu_and_mul.cpp)
 add_library(gemmtune_cpu_kernels STATIC ${gemmtune_cpu_kernel_files} $<TARGET_OBJECTS:gemmtune_cpu_isa>
             ${CMAKE_CURRENT_BINARY_DIR}/kernel_source_hash.cpp)
 target_link_libraries(gemmtune_cpu_kernels PUBLIC gemmtune_options gemmtune_candidates)

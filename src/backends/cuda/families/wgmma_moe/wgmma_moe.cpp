@@ -64,15 +64,6 @@ using Stages = std::array<WgmmaMoeStage, 2>;
 
 int as_int(std::int64_t value) { return static_cast<int>(value); }
 
-const HopperLaunch& starts_early() {
-  static const HopperLaunch launch = [] {
-    HopperLaunch made;
-    made.dependent = true;
-    return made;
-  }();
-  return launch;
-}
-
 gpu::MoeBuffers buffers_of(const Problem& problem, const WgmmaMoeStage& first) {
   const bool quantized = quantizes_hidden(problem);
   std::int64_t hidden_bytes = problem.n * (quantized ? 3 : 2);  // in bf16, then in fp8
