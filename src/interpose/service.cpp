@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "interpose/decisions.h"
@@ -164,8 +165,19 @@ Outcome run(const Decision& decision, PlanHandle asked, const Posed& posed, cons
   return status == GEMMTUNE_OK ? outcome_of(decision, info) : Outcome::refused;
 }
 
+/// Whether the user promises that no kernel of the program writes op(a) of a call that is served, but for batches.
+bool weights_are_constant() {
+  static const bool constant = [] {
+    const char* const value = std::getenv("GEMMTUNE_CUBLAS_CONSTANT_WEIGHTS");
+    return value != nullptr && std::string_view(value) == "1";
+  }();
+  return constant;
+}
+
 Outcome serve_or_throw(const Call& call, const CallPlace& place) {
-  const Posed posed = pose(call);
+  Posed posed = pose(call);
+  if (weights_are_constant() && call.batch == 1)
+    posed.problem.constant_weights = posed.problem.predecessor_triggers = 1;
   if (posed.outcome != Outcome::served) return posed.outcome;
   const Place where = current_place();
   if (!where.known) return Outcome::device;

@@ -108,6 +108,22 @@ TEST_F(Interposer, ServesTunedSizes) {
                         "passed through\n"));
 }
 
+/// The promise that a row's dependent launch needs: here a row that has no other kernel.
+TEST_F(Interposer, ConstantWeightsAreTheUsersPromise) {
+  TunedEntry row = row_of(**open_device("cpu", {}), tuned_);
+  row.pdl_kernel_name = row.kernel_name;
+  row.pdl_us = 9;
+  row.kernel_name = "skinny_r1_x1";
+  options_.environment["GEMMTUNE_CONFIG_A16W16"] =
+      folder_.write("pdl.csv", write_tuned_csv(Operation::a16w16, {{row}}, CsvSchema::aiter));
+  expect_passed("lt:tuned", "no tuned row");
+  options_.environment["GEMMTUNE_CUBLAS_CONSTANT_WEIGHTS"] = "0";
+  expect_passed("lt:tuned", "no tuned row");
+  options_.environment["GEMMTUNE_CUBLAS_CONSTANT_WEIGHTS"] = "1";
+  EXPECT_EQ(run({"lt:tuned", "gemm:tuned", "gemm:batch"}).out,
+            "lt:tuned right\ngemm:tuned right\ngemm:batch right\n");
+}
+
 TEST_F(Interposer, FindsTheLibrariesBehindItToo) {
   const auto result = run({"lt:tuned", "gemm:tuned", "lt:untuned", "gemm:untuned"}, true);
   EXPECT_EQ(result.out, "lt:tuned right\ngemm:tuned right\nlt:untuned vendor\ngemm:untuned vendor\n");
