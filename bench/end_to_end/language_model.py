@@ -88,7 +88,7 @@ PATCHES = {
     "dependent": dict(dependent=True),
     "merged": dict(merge=True),
     "merged, dependent": dict(merge=True, dependent=True),
-    "qkv merged, dependent": dict(merge=[("q_proj", "k_proj", "v_proj")], dependent=True),
+    "merged, silu apart": dict(merge=True, silu_and_mul=False),
 }
 
 
@@ -233,7 +233,8 @@ def exact_logits(model, cases):
 # ---- one model --------------------------------------------------------------------------------------------------------------------
 
 def add_compiled(options, models, cases, variants):
-    """Adds the forms of each case whose decoder layers torch.compile made (one is compiled and serves for all), while there is time."""
+    """Adds the forms of each case whose decoder layers torch.compile made (one is compiled and serves for all), while there is time.
+    `models`: by variant."""
     begin = time.monotonic()
     longest = 0.0
     for model in models.values():
@@ -296,15 +297,16 @@ def measure(options, name, folder):
     if not options.plain:
         for variant in options.variants:
             models[variant], patched = patched_twin(model, variant)
-            say(f"{name}: {variant}: {len(patched.layers)} layers, {len(patched.merged)} groups of them merged")
+            say(f"{name}: {variant}: {len(patched.layers)} layers, {len(patched.merged)} groups of them merged, "
+                f"{len(patched.gated)} with silu_and_mul")
         tune(options, [model, *models.values()], cases, folder, name)
         models = {variant: patched_twin(model, variant)[0] for variant in models}  # packed as the files say
     add(model, "stock")
     for variant, changed in models.items():
         add(changed, variant)
     if options.compile:
-        merged = {"compiled, merged": patched_twin(model, "merged")[0]} if models else {}
-        add_compiled(options, {"compiled": twin(model), **merged}, cases, variants)
+        changed = {f"compiled, {variant}": patched_twin(model, variant)[0] for variant in options.compiled_variants if models}
+        add_compiled(options, {"compiled": twin(model), **changed}, cases, variants)
 
     if options.logits:
         torch.save({f"{name} {case.name}": variants[case.name]["stock"].output.cpu() for case in cases}, options.logits)
@@ -315,7 +317,7 @@ def measure(options, name, folder):
         times = interleaved(variants[case.name], options.rounds, options.milliseconds)
         products = interleaved(gemms[case.name], options.rounds, options.milliseconds / 2)
         for variant, timed in variants[case.name].items():
-            base = "compiled" if variant == "compiled, merged" and "compiled" in times else "stock"
+            base = "compiled" if variant.startswith("compiled, ") and "compiled" in times else "stock"
             middle, low, high = ratio(times[base], times[variant])
             ms = statistics.median(times[variant])
             row = {"model": name, "case": case.name, "variant": variant, "tokens_per_s": f"{case.tokens / ms * 1e3:.1f}",
@@ -362,6 +364,8 @@ def main():
     parser.add_argument("--tuned", help="tuned files in place of a tuning run")
     parser.add_argument("--plain", action="store_true", help="only the model as it is; without gemmtune and the float32 copy")
     parser.add_argument("--compile", type=float, default=0, help="seconds for torch.compile's forms (0: none)")
+    parser.add_argument("--compiled-variants", type=lambda text: text.split("+"), default="merged",
+                        help="what torch.compile gets beside the model as it is, as --variants")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--milliseconds", type=float, default=40, help="of one sample")
     parser.add_argument("--profile", help="append the kernels of each case and their times to this file")
@@ -374,9 +378,10 @@ def main():
     for name in names:
         if name not in SIZES:
             parser.error(f"--models: '{name}', expected some of {', '.join(SIZES)}")
-    for variant in options.variants:
-        if variant not in PATCHES:
-            parser.error(f"--variants: '{variant}', expected some of {'; '.join(PATCHES)}")
+    for option, variants in (("--variants", options.variants), ("--compiled-variants", options.compiled_variants)):
+        for variant in variants:
+            if variant not in PATCHES:
+                parser.error(f"{option}: '{variant}', expected some of {'; '.join(PATCHES)}")
     where = torch.cuda.get_device_name(0) if options.device != "cpu" else f"CPU, {torch.get_num_threads()} threads"
     print(f"PyTorch {torch.__version__}, {where}, bf16, context {options.context}, {options.rounds} rounds; error: relative, of logits",
           flush=True)
