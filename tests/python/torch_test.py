@@ -363,7 +363,7 @@ class Models(unittest.TestCase):
                 self.assertEqual(counters()["untuned"], calls + 3 - merge)  # many rows are merged too
                 close(self, y, plain, 2e-2)
                 truth = exact(one.double())
-                self.assertLess((y - truth).norm(), 1.05 * (plain - truth).norm())
+                self.assertLess((y - truth).norm(), 1.2 * (plain - truth).norm())
             self.assertEqual(gemmtune.torch.warm(whole, [1, 8]), 2 * 4)
             compiled = torch.compile(whole["mlp"], fullgraph=True)
             close(self, compiled(x), expected[0], 2e-2)
@@ -389,7 +389,7 @@ class Models(unittest.TestCase):
 
     def test_other_gated_layers_are_left_alone(self):
         x = torch.randn(5, 64).bfloat16()
-        for form in ("gelu", "clamped", "depends on data", "swapped", "twice", "residual", "zero"):
+        for form in ("gelu", "clamped", "depends on data", "swapped", "twice", "residual", "zero", "other input"):
             mlp = OtherMlp(form).bfloat16()
             expected = mlp(x)
             with gemmtune.torch.patch(mlp, merge=True) as patched:
