@@ -129,10 +129,14 @@ std::vector<TablePath> default_table_paths(const std::string& config_folder, Ope
 
 }  // namespace
 
-std::vector<LookupHit> TableSet::lookup(const LookupKey& key) const {
-  std::vector<LookupHit> hits = table.lookup(key);
-  if (exact_only) std::erase_if(hits, [](const LookupHit& hit) { return hit.match != Match::exact; });
-  return hits;
+LookupHits TableSet::lookup(const LookupKey& key) const {
+  LookupHits hits = table.lookup(key);
+  if (!exact_only) return hits;
+  LookupHits exact;
+  for (const LookupHit& hit : hits) {
+    if (hit.match == Match::exact) exact.push_back(hit);
+  }
+  return exact;
 }
 
 std::string TableSet::describe(std::optional<Operation> operation) const {

@@ -43,7 +43,7 @@ struct TableSet {
 
   const std::string& path_of(const TunedEntry& entry) const { return sources[entry.source].path; }
   /// The rows that may answer, best level first (TunedTable::lookup without what `exact_only` leaves out).
-  std::vector<LookupHit> lookup(const LookupKey& key) const;
+  LookupHits lookup(const LookupKey& key) const;
   /// What differs between the row's environment and this device; empty: nothing.
   std::string other_environment(const TunedEntry& entry, const DeviceInfo& device) const {
     return sources[entry.source].environments.difference(entry.env, device);

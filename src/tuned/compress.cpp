@@ -307,7 +307,7 @@ Status check_same_winners(std::vector<TunedEntry> before, std::vector<TunedEntry
       const bool tuned = !expected.empty() && expected.front().match <= Match::range;
       if (same || (!tuned && !answered.empty() && is_between_merged_rows(group, answered.front(), m)))
         continue;
-      const auto name = [](const std::vector<LookupHit>& hits) {
+      const auto name = [](const LookupHits& hits) {
         return hits.empty() ? std::string("no row") : hits.front().entry->kernel_name;
       };
       return Status::internal("{}, M = {}: answered by {}, expected {}", describe_row(*group.front()), m,

@@ -5,18 +5,27 @@
 namespace gemmtune {
 namespace {
 
-std::uint32_t switches_of(const Problem& problem) {
-  const bool bits[] = {problem.bias,
-                       problem.scale_ab,
-                       problem.bpreshuffle,
-                       problem.x_order == Order::column_major,
-                       problem.w_order == Order::column_major,
-                       problem.y_order == Order::column_major,
-                       problem.moe.gated,
-                       problem.moe.doweight_stage1};
-  std::uint32_t switches = 0;
-  for (const bool bit : bits) switches = switches << 1 | (bit ? 1U : 0U);
-  return switches;
+std::uint64_t byte_of(auto value) { return static_cast<std::uint8_t>(value); }
+std::uint64_t half_of(std::int32_t value) { return static_cast<std::uint32_t>(value); }
+
+std::uint64_t switches_of(const Problem& problem) {
+  return byte_of(problem.bias) << 7 | byte_of(problem.scale_ab) << 6 | byte_of(problem.bpreshuffle) << 5 |
+         byte_of(problem.x_order == Order::column_major) << 4 |
+         byte_of(problem.w_order == Order::column_major) << 3 |
+         byte_of(problem.y_order == Order::column_major) << 2 | byte_of(problem.moe.gated) << 1 |
+         byte_of(problem.moe.doweight_stage1);
+}
+
+/// Every member that group_of() keeps.
+KeyWords words_of(int cu_num, const Problem& group, bool any_activation) {
+  return {half_of(cu_num) << 32 | byte_of(group.operation) << 24 | byte_of(group.x_type) << 16 |
+              byte_of(group.w_type) << 8 | byte_of(group.y_type),
+          static_cast<std::uint64_t>(group.n),
+          static_cast<std::uint64_t>(group.k),
+          static_cast<std::uint64_t>(group.batch),
+          half_of(group.moe.experts) << 32 | half_of(group.moe.topk),
+          switches_of(group) << 24 | byte_of(group.moe.activation) << 16 |
+              byte_of(group.moe.quant_type) << 8 | byte_of(any_activation)};
 }
 
 }  // namespace
@@ -67,6 +76,10 @@ bool share_packed_weight(const Problem& a, const Problem& b) {
   return a.bpreshuffle && b.bpreshuffle && weight_of(a) == weight_of(b);
 }
 
+KeyWords key_words(const GroupKey& key) { return words_of(key.cu_num, key.group, key.any_activation); }
+
+KeyWords key_words(int cu_num, const Problem& problem) { return words_of(cu_num, group_of(problem), false); }
+
 GroupKey of_any_activation(GroupKey key) {
   key.any_activation = true;
   key.group.moe.activation = Activation::none;
@@ -74,21 +87,7 @@ GroupKey of_any_activation(GroupKey key) {
 }
 
 std::size_t GroupKeyHash::operator()(const GroupKey& key) const {
-  const Problem& group = key.group;
-  std::uint64_t hash = std::hash<std::string_view>{}(key.gfx);
-  const std::uint64_t words[] = {
-      static_cast<std::uint64_t>(key.cu_num) << 32 | static_cast<std::uint64_t>(group.operation) << 24 |
-          static_cast<std::uint64_t>(group.x_type) << 16 | static_cast<std::uint64_t>(group.w_type) << 8 |
-          static_cast<std::uint64_t>(group.y_type),
-      static_cast<std::uint64_t>(group.n) << 32 ^ static_cast<std::uint64_t>(group.k),
-      static_cast<std::uint64_t>(group.batch) << 8 | switches_of(group),
-      static_cast<std::uint64_t>(group.moe.experts) << 32 | static_cast<std::uint64_t>(group.moe.topk) << 16 |
-          static_cast<std::uint64_t>(group.moe.activation) << 8 |
-          static_cast<std::uint64_t>(group.moe.quant_type)};
-  // Odd constants, one a word, so that the products do not wait for each other.
-  hash += words[0] * 0x9e3779b97f4a7c15ULL + words[1] * 0xbf58476d1ce4e5b9ULL +
-          words[2] * 0x94d049bb133111ebULL + words[3] * 0xd6e8feb86659fd93ULL;
-  hash ^= hash >> 32;
+  std::uint64_t hash = hash_of(key_words(key)) + std::hash<std::string_view>{}(key.gfx);
   if (!key.unknown_types.empty()) hash ^= std::hash<std::string_view>{}(key.unknown_types);
   return static_cast<std::size_t>(hash);
 }

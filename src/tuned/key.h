@@ -1,7 +1,9 @@
 // The key by which tables are asked: what AITER's key columns say of a problem, and nothing else.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "problem/problem.h"
@@ -41,6 +43,19 @@ struct GroupKey {
 };
 /// The key of the rows of every activation of a fused MoE.
 GroupKey of_any_activation(GroupKey key);
+
+/// A GroupKey without its texts, as words: equal where these members are equal.
+using KeyWords = std::array<std::uint64_t, 6>;
+KeyWords key_words(const GroupKey& key);
+/// Those of {cu_num, group_of(problem)}.
+KeyWords key_words(int cu_num, const Problem& problem);
+/// Odd constants, one a word, so that the products do not wait for each other.
+inline std::uint64_t hash_of(const KeyWords& words) {
+  const std::uint64_t hash = words[0] * 0x9e3779b97f4a7c15ULL + words[1] * 0xbf58476d1ce4e5b9ULL +
+                             words[2] * 0x94d049bb133111ebULL + words[3] * 0xd6e8feb86659fd93ULL +
+                             words[4] * 0xa0761d6478bd642fULL + words[5] * 0xe7037ed1a0b428dbULL;
+  return hash ^ hash >> 32;
+}
 struct GroupKeyHash {
   std::size_t operator()(const GroupKey& key) const;
 };

@@ -1,4 +1,5 @@
 #include <array>
+#include <bit>
 
 #include "base/rounding.h"
 #include "tuned/table.h"
@@ -16,9 +17,7 @@ std::int64_t fine_step(std::int64_t m) { return m <= 256 ? 16 : m <= 1024 ? 32 :
 std::int64_t padded_m(std::int64_t m, std::int64_t n, int level) {
   if (level == 0) return round_up(m, fine_step(m));
   if (m > 8192 && n > 4096) return 8192;
-  std::int64_t power = 1;
-  while (power < m) power *= 2;
-  return power;
+  return m < 1 ? 1 : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(m)));
 }
 
 }  // namespace gemmtune

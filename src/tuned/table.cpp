@@ -1,33 +1,18 @@
 #include "tuned/table.h"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
-#include <string_view>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "tuned/bucket_index.h"
 #include "tuned/choice.h"
+#include "tuned/group_index.h"
 #include "tuned/groups.h"
 #include "tuned/key.h"
 
 namespace gemmtune {
 namespace {
-
-/// A row that may answer, of one group.
-struct GroupRow {
-  std::uint32_t m = 0;
-  std::uint32_t m_from = 0;  // 0: the row is no range
-  std::int32_t entry = -1;
-};
-
-/// The rows of a key, ascending in M.
-struct Group {
-  std::vector<GroupRow> rows;
-  bool has_ranges = false;
-};
 
 /// One entry on its way into a group.
 struct Item {
@@ -54,8 +39,10 @@ std::vector<GroupRow> merge_rows(const std::vector<GroupRow>& first, const std::
 
 struct TunedTable::State {
   std::vector<TunedEntry> entries;
-  std::vector<Group> groups;
-  std::unordered_map<GroupKey, std::uint32_t, GroupKeyHash> numbers;
+  GroupIndex groups;
+  // The rows of all groups, each group's ascending in M. The M lie apart, so that a search reads few cache lines.
+  std::vector<std::uint32_t> row_m;
+  std::vector<GroupRow> rows;
   BucketIndex buckets;
 
   std::vector<GroupKey> number_groups(std::vector<Item>& items);
@@ -63,8 +50,9 @@ struct TunedTable::State {
   void add_wild_groups(std::vector<GroupKey>& keys, std::vector<std::vector<GroupRow>>& chosen);
   std::vector<GroupRow> rows_of(const GroupKey& key, const std::vector<GroupRow>& own,
                                 const std::vector<std::vector<GroupRow>>& chosen) const;
-  const Group* find(const GroupKey& key) const;
-  const Group* find_group(const LookupKey& key) const;
+  void lay_out(std::uint32_t group, const std::vector<GroupRow>& rows_of_group);
+  const GroupSlice* find(const FlatKey& key, bool amd) const;
+  const GroupSlice* find_group(const LookupKey& key) const;
 };
 
 std::vector<GroupKey> TunedTable::State::number_groups(std::vector<Item>& items) {
@@ -74,19 +62,20 @@ std::vector<GroupKey> TunedTable::State::number_groups(std::vector<Item>& items)
     const TunedEntry& entry = entries[index];
     if (!is_of_look_up(entry) || !entry.bucket.empty()) continue;
     const GroupKey key = group_key_of(entry);
-    const auto [at, made] = numbers.try_emplace(key, static_cast<std::uint32_t>(keys.size()));
-    if (made) keys.push_back(key);
-    items.push_back(
-        {at->second, static_cast<std::uint32_t>(entry.problem.m), static_cast<std::int32_t>(index)});
+    const std::uint32_t group = groups.insert(key);
+    if (group == keys.size()) keys.push_back(key);
+    items.push_back({group, static_cast<std::uint32_t>(entry.problem.m), static_cast<std::int32_t>(index)});
   }
   return keys;
 }
 
 std::vector<std::vector<GroupRow>> TunedTable::State::choose_rows(std::vector<Item> items,
                                                                   std::size_t group_count) {
-  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+  const auto less = [](const Item& a, const Item& b) {
     return std::tuple(a.group, a.m, a.entry) < std::tuple(b.group, b.m, b.entry);
-  });
+  };
+  // Files are written in this order.
+  if (!std::is_sorted(items.begin(), items.end(), less)) std::sort(items.begin(), items.end(), less);
   const auto entry_of = [&](const Item& item) -> const TunedEntry& {
     return entries[static_cast<std::size_t>(item.entry)];
   };
@@ -115,13 +104,13 @@ void TunedTable::State::add_wild_groups(std::vector<GroupKey>& keys,
     if (!is_mixture(entry.problem) || !is_of_look_up(entry)) continue;
     if (!may_be_chosen(entry)) continue;
     const GroupKey key = of_any_activation(group_key_of(entry));
-    const auto [at, made] = numbers.try_emplace(key, static_cast<std::uint32_t>(keys.size()));
-    if (made) {
+    const std::uint32_t group = groups.insert(key);
+    if (group == keys.size()) {
       keys.push_back(key);
       chosen.emplace_back();
     }
-    chosen[at->second].push_back({static_cast<std::uint32_t>(entry.problem.m), usable_m_from(entry),
-                                  static_cast<std::int32_t>(index)});
+    chosen[group].push_back({static_cast<std::uint32_t>(entry.problem.m), usable_m_from(entry),
+                             static_cast<std::int32_t>(index)});
   }
   for (std::size_t index = 0; index < keys.size(); ++index) {
     if (!keys[index].any_activation) continue;
@@ -144,8 +133,19 @@ std::vector<GroupRow> TunedTable::State::rows_of(const GroupKey& key, const std:
     if (!amd_architecture(key.gfx)) return own;
     other.gfx = {};
   }
-  const auto at = numbers.find(other);
-  return at == numbers.end() ? own : merge_rows(own, chosen[at->second]);
+  const std::uint32_t at = groups.find(groups.flat(other));
+  return at == GroupIndex::none ? own : merge_rows(own, chosen[at]);
+}
+
+void TunedTable::State::lay_out(std::uint32_t group, const std::vector<GroupRow>& rows_of_group) {
+  GroupSlice& slice = groups[group];
+  slice.first_row = static_cast<std::uint32_t>(rows.size());
+  slice.row_count = static_cast<std::uint32_t>(rows_of_group.size()) & 0x7fffffffU;
+  for (const GroupRow& row : rows_of_group) {
+    slice.has_ranges = slice.has_ranges || row.m_from != 0;
+    row_m.push_back(row.m);
+    rows.push_back(row);
+  }
 }
 
 TunedTable::TunedTable(std::vector<TunedEntry> entries) : state_(std::make_unique<State>()) {
@@ -154,10 +154,8 @@ TunedTable::TunedTable(std::vector<TunedEntry> entries) : state_(std::make_uniqu
   auto keys = state_->number_groups(items);
   auto chosen = state_->choose_rows(std::move(items), keys.size());
   state_->add_wild_groups(keys, chosen);
-  for (std::size_t index = 0; index < keys.size(); ++index) {
-    Group group{state_->rows_of(keys[index], chosen[index], chosen)};
-    for (const GroupRow& row : group.rows) group.has_ranges = group.has_ranges || row.m_from != 0;
-    state_->groups.push_back(std::move(group));
+  for (std::uint32_t group = 0; group < keys.size(); ++group) {
+    state_->lay_out(group, state_->rows_of(keys[group], chosen[group], chosen));
   }
   state_->buckets = BucketIndex(state_->entries);
 }
@@ -168,84 +166,109 @@ TunedTable& TunedTable::operator=(TunedTable&&) noexcept = default;
 
 const std::vector<TunedEntry>& TunedTable::entries() const { return state_->entries; }
 
-/// Null if no row that may answer has this key.
-const Group* TunedTable::State::find(const GroupKey& key) const {
-  const auto at = numbers.find(key);
-  return at == numbers.end() || groups[at->second].rows.empty() ? nullptr : &groups[at->second];
+/// Null if no row that may answer has this key. Rows without gfx answer if the architecture is AMD's.
+const GroupSlice* TunedTable::State::find(const FlatKey& key, bool amd) const {
+  const std::uint32_t group = groups.find(key);
+  if (group != GroupIndex::none && groups[group].row_count != 0) return &groups[group];
+  if (!amd || key.gfx == 0) return nullptr;
+  return find({key.words, 0, key.unknown_types}, amd);
 }
 
 /// The rows of the key with any M. Null if there is none.
-const Group* TunedTable::State::find_group(const LookupKey& asked) const {
-  GroupKey key{asked.gfx, asked.cu_num, group_of(asked.problem), false, asked.unknown_types};
-  const bool moe = is_mixture(key.group);
-  for (int wild = 0; wild <= (moe ? 1 : 0); ++wild) {
-    if (wild == 1) key = of_any_activation(key);
-    key.gfx = asked.gfx;
-    if (const auto* group = find(key)) return group;
-    if (!amd_architecture(key.gfx)) continue;
-    key.gfx = {};
-    if (const auto* group = find(key)) return group;
-  }
-  return nullptr;
+const GroupSlice* TunedTable::State::find_group(const LookupKey& asked) const {
+  FlatKey key{key_words(asked.cu_num, asked.problem), groups.text(asked.gfx),
+              groups.text(asked.unknown_types)};
+  const bool amd = amd_architecture(asked.gfx);
+  const GroupSlice* group = find(key, amd);
+  if (group != nullptr || !is_mixture(asked.problem)) return group;
+  key.words = key_words(of_any_activation({{}, asked.cu_num, group_of(asked.problem)}));
+  return find(key, amd);
 }
 
-std::vector<LookupHit> TunedTable::lookup(const LookupKey& key) const {
-  std::vector<LookupHit> hits;
-  const auto is_below = [](const GroupRow& row, std::int64_t value) { return row.m < value; };
+namespace {
+
+/// The rows of a group, and where an M lies among them.
+class GroupRows {
+ public:
+  GroupRows(const std::uint32_t* m, const GroupRow* rows, std::size_t count, std::int64_t asked)
+      : m_(m), rows_(rows), count_(count), asked_(asked), own_(first_not_below(asked, 0, count)) {}
+
+  /// Null if there is no row of this M. No two rows have one M, so that a larger M lies near.
+  const GroupRow* at(std::int64_t wanted) const {
+    const std::size_t index =
+        wanted == asked_ ? own_
+        : wanted < asked_
+            ? first_not_below(wanted, 0, own_)
+            : first_not_below(wanted, own_,
+                              std::min(count_, own_ + static_cast<std::size_t>(wanted - asked_)));
+    return index < count_ && m_[index] == wanted ? rows_ + index : nullptr;
+  }
+  /// The range with the smallest M that holds the M asked for.
+  const GroupRow* range() const {
+    const auto holds = [&](const GroupRow& row) { return row.m_from != 0 && row.m_from <= asked_; };
+    const GroupRow* range = std::find_if(rows_ + own_, rows_ + count_, holds);
+    return range == rows_ + count_ ? nullptr : range;
+  }
+
+ private:
+  std::size_t first_not_below(std::int64_t wanted, std::size_t from, std::size_t end) const {
+    return static_cast<std::size_t>(std::lower_bound(m_ + from, m_ + end, wanted) - m_);
+  }
+
+  const std::uint32_t* m_;
+  const GroupRow* rows_;
+  std::size_t count_;
+  std::int64_t asked_;
+  std::size_t own_;
+};
+
+}  // namespace
+
+LookupHits TunedTable::lookup(const LookupKey& key) const {
+  LookupHits hits;
   const std::int64_t m = key.problem.m;
   if (m < 1 || m > max_dimension) return hits;
-  static const Group no_rows;
-  const Group* group = state_->find_group(key);
-  if (group == nullptr) group = &no_rows;
+  static constexpr GroupSlice no_rows;
+  const GroupSlice* found = state_->find_group(key);
+  const GroupSlice& group = found == nullptr ? no_rows : *found;
+  const GroupRows rows(state_->row_m.data() + group.first_row, state_->rows.data() + group.first_row,
+                       group.row_count, m);
+  const auto add = [&](Match match, const GroupRow* row) {
+    if (row == nullptr) return;
+    const TunedEntry* entry = &state_->entries[static_cast<std::size_t>(row->entry)];
+    const bool known =
+        std::any_of(hits.begin(), hits.end(), [&](const LookupHit& hit) { return hit.entry == entry; });
+    if (!known) hits.push_back({match, row->m, entry});
+  };
   const auto bucket = state_->buckets.find(key);
-  hits.reserve(4);  // most have no more
   const auto add_bucket = [&](bool of_all_sizes) {
     if (!bucket || bucket->of_all_sizes != of_all_sizes) return;
     const TunedEntry* entry = &state_->entries[bucket->entry];
     hits.push_back({Match::bucket, entry->problem.m, entry});
   };
   const Padding padding = traits(key.problem.operation).padding;
-  const auto end = group->rows.end();
-  const auto own = std::lower_bound(group->rows.begin(), end, m, is_below);
-  const auto first_not_below = [&](std::int64_t wanted) {
-    return std::lower_bound(wanted < m ? group->rows.begin() : own, end, wanted, is_below);
-  };
-  const auto add = [&](Match match, const GroupRow& row) {
-    const TunedEntry* entry = &state_->entries[static_cast<std::size_t>(row.entry)];
-    const bool known =
-        std::any_of(hits.begin(), hits.end(), [&](const LookupHit& hit) { return hit.entry == entry; });
-    if (!known) hits.push_back({match, row.m, entry});
-  };
-  const auto add_at = [&](Match match, std::int64_t row_m) {
-    const auto row = first_not_below(row_m);
-    if (row != end && row->m == row_m) add(match, *row);
-  };
-  const auto add_range = [&] {
-    if (!group->has_ranges) return;
-    for (auto row = own; row != end; ++row) {
-      if (row->m_from == 0 || row->m_from > m) continue;
-      add(Match::range, *row);
-      break;
-    }
-  };
   if (padding == Padding::token_tiers) {
     const std::int64_t tier = token_tier(m);
-    if (tier == m) add_at(Match::exact, m);
-    add_range();
+    if (tier == m) add(Match::exact, rows.at(m));
+    if (group.has_ranges) add(Match::range, rows.range());
     const bool no_row = hits.empty();
     add_bucket(false);
     const std::size_t before = hits.size();
-    add_at(Match::coarse, tier);
-    if (tier == upper_token_tier && no_row && hits.size() == before) add_at(Match::coarse, lower_token_tier);
+    add(Match::coarse, rows.at(tier));
+    if (tier == upper_token_tier && no_row && hits.size() == before) {
+      add(Match::coarse, rows.at(lower_token_tier));
+    }
     add_bucket(true);
     return hits;
   }
-  add_at(Match::exact, m);
-  add_range();
+  add(Match::exact, rows.at(m));
+  if (group.has_ranges) add(Match::range, rows.range());
   add_bucket(false);
   if (padding == Padding::two_levels) {
-    add_at(Match::fine, padded_m(m, key.problem.n, 0));
-    add_at(Match::coarse, padded_m(m, key.problem.n, 1));
+    const std::int64_t fine = padded_m(m, key.problem.n, 0);
+    const std::int64_t coarse = padded_m(m, key.problem.n, 1);
+    if (fine != m) add(Match::fine, rows.at(fine));
+    if (coarse != m && coarse != fine) add(Match::coarse, rows.at(coarse));
   }
   add_bucket(true);
   return hits;

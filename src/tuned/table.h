@@ -40,6 +40,25 @@ struct LookupHit {
   const TunedEntry* entry = nullptr;  // owned by the table
 };
 
+/// The hits of one look-up, best first: at most one a level, in place.
+class LookupHits {
+ public:
+  using value_type = LookupHit;
+  using const_iterator = const LookupHit*;
+  const LookupHit* begin() const { return hits_.data(); }
+  const LookupHit* end() const { return hits_.data() + count_; }
+  const LookupHit* data() const { return hits_.data(); }
+  std::size_t size() const { return count_; }
+  bool empty() const { return count_ == 0; }
+  const LookupHit& front() const { return hits_.front(); }
+  const LookupHit& operator[](std::size_t index) const { return hits_[index]; }
+  void push_back(const LookupHit& hit) { hits_[count_++] = hit; }
+
+ private:
+  std::array<LookupHit, match_count - 1> hits_;  // none is `untuned`
+  std::size_t count_ = 0;
+};
+
 class TunedTable {
  public:
   /// Two entries of one key: the higher accuracy class, then the smaller time wins, ties keep the first; rows that may not be chosen
@@ -57,7 +76,7 @@ class TunedTable {
   /// row in file order that has all the rest. Rows without gfx match AMD architectures (gfx…) only, and only
   /// where no row with gfx has that M. Of overlapping ranges the one with the smallest M answers. Rows that
   /// may not be chosen do not answer.
-  std::vector<LookupHit> lookup(const LookupKey& key) const;
+  LookupHits lookup(const LookupKey& key) const;
 
  private:
   struct State;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "base/random.h"
 
@@ -28,7 +29,7 @@ LookupKey key_for(const TunedEntry& entry, std::int64_t m) {
   return key;
 }
 
-std::string levels(const std::vector<LookupHit>& hits) {
+std::string levels(std::span<const LookupHit> hits) {
   std::string text;
   for (const LookupHit& hit : hits) {
     text += std::string(to_string(hit.match)) + ":" + std::to_string(hit.hit_m) + " ";
