@@ -13,9 +13,11 @@
 #include "formats/aiter/tuned_row.h"
 #include "formats/csv/csv.h"
 #include "formats/flashinfer/flashinfer_cache.h"
+#include "formats/triton/triton_json.h"
 #include "formats/triton/triton_lookup.h"
 #include "formats/tunableop/tunableop_csv.h"
 #include "formats/tune_gemm/gemm_result_file.h"
+#include "formats/tune_gemm/gemm_result_yaml.h"
 
 namespace gemmtune {
 namespace {
@@ -236,12 +238,29 @@ const Format& detect_format(const std::string& source, std::string_view content)
 
 bool is_tuned_format(const Format& format) { return format.read == read_aiter_rows; }
 
+Status refuse_format(const std::string& source, std::string_view content, std::string_view expected,
+                     std::string_view remedy) {
+  const Format* format = &detect_format(source, content);
+  // An extension says nothing of what is in it.
+  if (format->read == read_triton_rows) {
+    if (const auto parsed = parse_triton_json(source, std::string(content)); !parsed.ok())
+      return parsed.status();
+  }
+  if (format->read == read_tune_gemm_rows) {
+    const auto parsed = parse_gemm_results(source, std::string(content));
+    if (!parsed.ok()) return parsed.status();
+    if (parsed->results.empty()) return Status::invalid("{}: no item, expected {}", source, expected);
+    if (is_list_of_sizes(*parsed)) format = &format_named("tune_gemm_sizes");
+  }
+  return Status::invalid("{}: is {} ({}), expected {}; gemmtune {} makes one", source, format->name,
+                         format->description, expected, format->holds.sizes_only ? "tune -i" : remedy);
+}
+
 Status require_tuned_format(const std::string& source, std::string_view content) {
   const Format& format = detect_format(source, content);
   // A header without a time may be that of a damaged tuned file: its reader names what is missing.
   if (is_tuned_format(format) || format.name == "untuned") return {};
-  return Status::invalid("{}: is {} ({}), expected a tuned CSV; gemmtune convert --to aiter makes one",
-                         source, format.name, format.description);
+  return refuse_format(source, content, "a tuned CSV", "convert --to aiter");
 }
 
 void ConversionRows::leave_out(std::size_t entry, std::string_view why) {

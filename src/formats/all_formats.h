@@ -92,6 +92,9 @@ Result<const Format*> find_format(std::string_view name);
 const Format& detect_format(const std::string& source, std::string_view content);
 /// AITER's tuned CSV, with or without gfx.
 bool is_tuned_format(const Format& format);
+/// An error that says what the file is, and with `remedy` how what was expected is made of it.
+Status refuse_format(const std::string& source, std::string_view content, std::string_view expected,
+                     std::string_view remedy);
 /// ok for a tuned CSV; else an error that says what the file is.
 Status require_tuned_format(const std::string& source, std::string_view content);
 

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/text.h"
 #include "formats/all_formats.h"
 #include "formats/flashinfer/flashinfer_cache.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
@@ -13,6 +14,7 @@
 namespace gemmtune {
 Result<std::vector<std::string>> diagnostics_of(const std::string& source, const std::string& content,
                                                 const ShapeListOptions& options) {
+  if (trim(content).empty()) return Status::invalid("{}: empty, expected rows or sizes", source);
   const std::string_view name = detect_format(source, content).name;
   const auto diagnostics_in = [](auto file) -> Result<std::vector<std::string>> {
     if (!file.ok()) return file.status();

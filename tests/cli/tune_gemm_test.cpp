@@ -157,11 +157,12 @@ TEST_F(TuneGemm, ResultsAreReplacedByKeyAndOtherLinesKept) {
 }
 
 TEST_F(TuneGemm, AnOutputThatCannotHoldTheResultsIsAnErrorBeforeTuning) {
-  const std::string brackets = program_.folder().write("b.yaml", "[{'M': 1, 'N': 2, 'K': 3}]\n");
+  const std::string brackets =
+      program_.folder().write("b.yaml", "[{'M': 1, 'N': 2, 'K': 3, 'BLOCK_SIZE_M': 16}]\n");
   const auto result = tune({"-m", "16", "-n", "16", "-k", "16", "-o", brackets});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("-o " + brackets + ": expected a list whose items begin with '- '"));
-  EXPECT_EQ(read_text(brackets), "[{'M': 1, 'N': 2, 'K': 3}]\n");
+  EXPECT_EQ(read_text(brackets), "[{'M': 1, 'N': 2, 'K': 3, 'BLOCK_SIZE_M': 16}]\n");
   const auto quantized =
       tune({"--op", "a8w8", "-m", "16", "-n", "16", "-k", "16", "-o", program_.file("q.yaml")});
   EXPECT_EQ(quantized.exit_code, 2);

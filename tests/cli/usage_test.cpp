@@ -180,6 +180,21 @@ TEST_F(Usage, NumbersAreFinite) {
   }
 }
 
+TEST_F(Usage, CountsSayWhatIsExpected) {
+  const std::string path = right_shapes();
+  for (const std::string value : {"0", "-1", "1.5", "x", "99999999999999999999"}) {
+    for (const std::string option : {"--limit", "--rounds", "--threads"}) {
+      const auto result = program.run({"bench", path, option + "=" + value});
+      expect_one_line(result, option);
+      EXPECT_LT(result.err.size(), 200U) << result.err;
+    }
+  }
+  for (const std::string value : {"-1", "1.5", "x", "99999999999999999999"}) {
+    expect_one_line(program.run({"hunt", "--backend", "cpu", "--budget", "0.01", "--seed=" + value}),
+                    "--seed: value " + value + ": expected a whole number of at least 0");
+  }
+}
+
 TEST_F(Usage, NumbersOfVariablesAreWholeAndInRange) {
   const auto run_with = [this](const char* name, const char* value, std::vector<std::string> words) {
     SubprocessOptions options = program.options();

@@ -105,6 +105,15 @@ TEST_F(GemmResultFileTest, AMapOfSeveralLinesIsReplacedAsAWhole) {
   EXPECT_EQ(content("r.yaml"), line_16 + "- {M: 1, N: 2, K: 3}\n");
 }
 
+TEST_F(GemmResultFileTest, AListOfSizesIsRefused) {
+  const std::string sizes = "- {M: 16, N: 64, K: 128}\n- {M: 1, N: 2, K: 3, dtype_a: bf16}\n";
+  const std::string file = write("sizes.yaml", sizes);
+  for (const Status& status : {check_gemm_result_file(file), update_gemm_results(file, {result_for(16)})}) {
+    EXPECT_THAT(status.message(), HasSubstr("sizes.yaml: is a list of sizes, expected results"));
+  }
+  EXPECT_EQ(content("sizes.yaml"), sizes);
+}
+
 TEST_F(GemmResultFileTest, TypesOrdersAndBiasBelongToTheKey) {
   const std::string file = path("r.yaml");
   GemmResult with_bias = result_for(16);

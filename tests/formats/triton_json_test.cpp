@@ -135,7 +135,9 @@ TEST(TritonJson, ErrorsNameFileAndLine) {
   };
   EXPECT_THAT(read_triton_json(triton_data("truncated.json")).message(),
               HasSubstr("truncated.json:12: no JSON"));
-  EXPECT_THAT(message(""), HasSubstr("x.json:1: no JSON"));
+  EXPECT_THAT(message(""), HasSubstr("x.json: empty, expected a Triton config"));
+  EXPECT_THAT(message("{\"name\": \"x\"}"),
+              HasSubstr("x.json: is JSON, but no Triton config: no key is a bucket"));
   EXPECT_THAT(message("[]"), HasSubstr("x.json:1: expected an object of M buckets"));
   EXPECT_THAT(message("3"), HasSubstr("expected an object of M buckets"));
   EXPECT_THAT(message("{\n\"any\": 3}"), HasSubstr("x.json:2: column any: value '3', expected an object of"));

@@ -155,7 +155,9 @@ std::function<int()> declare_hunt(CommandOptions& app) {
   app.add_option("--budget", options->budget_seconds, "Seconds; what is found is reduced beyond them")
       .capture_default_str()
       .number_range(0.001, 1e7);
-  app.add_option("--seed", options->seed, "Other seeds give other sizes").capture_default_str();
+  app.add_option("--seed", options->seed, "Other seeds give other sizes")
+      .capture_default_str()
+      .not_negative();
   app.add_option("--max-gflop", options->max_gflop,
                  "Largest size, in GFLOP (default: 0.4 on a CPU, 400 on a GPU)")
       .number_range(0, 1e6);

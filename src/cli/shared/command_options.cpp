@@ -1,5 +1,7 @@
 #include "cli/shared/command_options.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -8,8 +10,22 @@
 #include <CLI/CLI.hpp>
 
 #include "base/number_text.h"
+#include "base/text.h"
 
 namespace gemmtune::cli {
+namespace {
+
+/// CLI11's own validators print the largest double, and its conversion takes -1 as an unsigned number.
+CLI::Validator whole_number_from(std::int64_t min, const char* description) {
+  return {[min](std::string& text) {
+            const auto value = parse_integer(text);
+            if (value && *value >= min) return std::string();
+            return fmt::format("value {}: expected a whole number of at least {}", text, min);
+          },
+          description};
+}
+
+}  // namespace
 
 CommandOption CommandOption::required() {
   option_->required();
@@ -38,11 +54,11 @@ CommandOption CommandOption::integer_range(int min, int max) {
   return *this;
 }
 CommandOption CommandOption::positive() {
-  option_->check(CLI::PositiveNumber);
+  option_->check(whole_number_from(1, "POSITIVE"));
   return *this;
 }
 CommandOption CommandOption::not_negative() {
-  option_->check(CLI::NonNegativeNumber);
+  option_->check(whole_number_from(0, "NONNEGATIVE"));
   return *this;
 }
 CommandOption CommandOption::not_empty() {

@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 
 #include "base/file.h"
 #include "base/file_lock.h"
@@ -201,6 +203,11 @@ Result<SqlDatabase> open_journal(const std::string& path) {
 
 Result<SqlDatabase> open_existing_journal(const std::string& path) {
   if (!file_exists(path)) return Status::not_found("{}: no such file", path);
+  // SQLite takes an empty file for a database without tables, and would make them in it.
+  std::error_code error;
+  if (std::filesystem::is_empty(path, error) && !std::filesystem::is_directory(path, error)) {
+    return Status::invalid("{}: empty, expected a journal of gemmtune", path);
+  }
   auto database = open_whole(path);
   if (!database.ok()) return database.status();
   return database;

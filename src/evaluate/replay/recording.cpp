@@ -210,6 +210,7 @@ Status read_neighbour(const Json& json, RecordedProblem& problem) {
 class Reader {
  public:
   Status read_line(const Json& json) {
+    if (!began_ && !json.contains("line")) return Status::invalid("no recording of gemmtune");
     try {
       const std::string kind = json.at("line");
       if (!began_) return begin(kind, json);

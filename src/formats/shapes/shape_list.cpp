@@ -149,6 +149,8 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
 
 Result<ShapeList> parse_shape_yaml(const std::string& source, const std::string& content,
                                    const ShapeListOptions& options) {
+  if (trim(content).empty())
+    return Status::invalid("{}: empty, expected a list of maps with M, N and K", source);
   ShapeList list;
   list.source = source;
   GEMMTUNE_RETURN_IF_ERROR(read_gemm_size_yaml(source, content, options, list));
@@ -165,8 +167,7 @@ Status require_sizes(const std::string& source, std::string_view content) {
   if (format.read != read_triton_rows && format.read != read_hipblaslt_rows &&
       format.read != read_flashinfer_rows)
     return {};
-  return Status::invalid("{}: is {} ({}), expected a list of sizes; gemmtune convert --to untuned makes one",
-                         source, format.name, format.description);
+  return refuse_format(source, content, "a list of sizes", "convert --to untuned");
 }
 
 /// The problems of PyTorch TunableOp's results and of its calls that wait.

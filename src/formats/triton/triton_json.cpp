@@ -349,7 +349,24 @@ std::optional<std::pair<BucketKind, std::int64_t>> parse_bucket_key(std::string_
   return std::nullopt;
 }
 
+namespace {
+
+/// An error for JSON of another kind: it has keys, none is a bucket, and nothing in it is a parameter of a kernel.
+Status check_has_buckets(const TritonFile& file, const std::string& content) {
+  if (!file.buckets.empty() || content.find("\"BLOCK_") != std::string::npos) return {};
+  for (const TritonNote& note : file.notes) {
+    if (is_note_key(note.key)) continue;
+    return Status::invalid(
+        "{}: is JSON, but no Triton config: no key is a bucket (M_LEQ_16, any …), the first is '{}'",
+        file.path, note.key.substr(0, 60));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<TritonFile> parse_triton_json(const std::string& source, const std::string& content) {
+  if (trim(content).empty()) return Status::invalid("{}: empty, expected a Triton config", source);
   TritonFile file;
   file.path = source;
   file.name = parse_triton_file_name(source).value_or(TritonFileName());
@@ -366,6 +383,7 @@ Result<TritonFile> parse_triton_json(const std::string& source, const std::strin
   } catch (const std::exception& error) {
     return no_json(source, content, reader.progress()->offset, error.what());
   }
+  GEMMTUNE_RETURN_IF_ERROR(check_has_buckets(file, content));
   file.diagnostics = reader.take_diagnostics();
   decide_scheme(file);
   return file;

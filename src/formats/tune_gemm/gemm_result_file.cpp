@@ -88,6 +88,7 @@ Result<std::string> updated_text(const std::string& path, const std::string& con
                                  const std::vector<GemmResult>& results) {
   const auto known = parse_gemm_results(path, content);
   if (!known.ok()) return known.status();
+  if (is_list_of_sizes(*known)) return Status::invalid("{}: is a list of sizes, expected results", path);
   const std::vector<std::string_view> lines = split(content, '\n');
   std::string text;
   // Of two results of one key the later counts.
@@ -199,6 +200,18 @@ void add_problem_parameters(const Problem& problem, GemmResult& result) {
 }
 
 bool has_types(const GemmResult& result) { return result.find(type_parameters[0]) != nullptr; }
+
+bool is_list_of_sizes(const GemmResultFile& file) {
+  const auto of_problem = [](const GemmParameter& parameter) {
+    return parameter.name == bias_parameter ||
+           std::find(std::begin(type_parameters), std::end(type_parameters), parameter.name) !=
+               std::end(type_parameters);
+  };
+  const auto is_size = [&](const GemmResult& result) {
+    return !result.us && std::all_of(result.parameters.begin(), result.parameters.end(), of_problem);
+  };
+  return !file.results.empty() && std::all_of(file.results.begin(), file.results.end(), is_size);
+}
 
 Result<Problem> problem_of_result(const GemmResult& result, std::optional<DataType> x_type,
                                   std::optional<DataType> y_type) {

@@ -41,12 +41,15 @@ Result<Problem> problem_of_result(const GemmResult& result, std::optional<DataTy
 /// True if the result says its types itself.
 bool has_types(const GemmResult& result);
 
+/// True if every item is a size without parameters.
+bool is_list_of_sizes(const GemmResultFile& file);
+
 /// ok if update_gemm_results() could write into what the file holds now; one that is not there is fine.
 Status check_gemm_result_file(const std::string& path);
 
 /// Under <path>.lock: replaces the lines of results of the same size, orders, types and bias, appends the
-/// others, keeps every other byte, and replaces the file atomically. A file that is no list with an item at the
-/// beginning of a line is an error, and stays as it was.
+/// others, keeps every other byte, and replaces the file atomically. A list of sizes, and a file that is no list with an item at the
+/// beginning of a line, is an error, and stays as it was.
 Status update_gemm_results(const std::string& path, const std::vector<GemmResult>& results);
 
 }  // namespace gemmtune
