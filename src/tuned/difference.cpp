@@ -27,7 +27,8 @@ RowKey row_key_of(const TunedEntry& row) {
   GroupKey group = group_key_of(row);
   if (group.gfx.empty()) group.gfx = gfx_of_cu_num(row.cu_num);
   return {group, row.problem.m,
-          row.stages != nullptr ? std::string_view(row.stages->tag) : std::string_view(), row.other_key};
+          row.stages != nullptr ? std::string_view(row.stages->tag) : std::string_view(),
+          row.other_key.view()};
 }
 
 /// The chosen row of each key, and the keys' rows in order.

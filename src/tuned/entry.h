@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/rare_text.h"
 #include "problem/accuracy.h"
 #include "problem/problem.h"
 
@@ -68,10 +69,10 @@ struct TunedEntry {
   std::optional<double> pdl_us;
   std::optional<Accuracy> accuracy;  // the lowest class of the row's kernels
   std::string env;
-  std::string routing;                      // fused MoE only: what it was tuned on, Routing::text()
+  RareText routing;                         // fused MoE only: what it was tuned on, Routing::text()
   std::shared_ptr<const MoeStages> stages;  // fused MoE only
   // Further key cells, in tables that no look-up reads (mxscale, heterogeneous and grouped MoE).
-  std::string other_key;
+  RareText other_key;
   // Cells of the key's type columns that are no type known here: "q_dtype_w=torch.uint32". Part of the key, as
   // text; the problem has the operation's default type then, and no device of ours is asked for the row.
   std::string unknown_types;

@@ -27,7 +27,7 @@ struct FullKeyHash {
 
 FullKey full_key_of(const TunedEntry& row) {
   return {group_key_of(row), row.stages != nullptr ? std::string_view(row.stages->tag) : std::string_view(),
-          row.other_key};
+          row.other_key.view()};
 }
 
 }  // namespace

@@ -99,6 +99,8 @@ std::vector<std::vector<GroupRow>> TunedTable::State::choose_rows(std::vector<It
 /// without the activation.
 void TunedTable::State::add_wild_groups(std::vector<GroupKey>& keys,
                                         std::vector<std::vector<GroupRow>>& chosen) {
+  const auto is_of_mixture = [](const GroupKey& key) { return is_mixture(key.group); };
+  if (std::none_of(keys.begin(), keys.end(), is_of_mixture)) return;
   for (std::size_t index = 0; index < entries.size(); ++index) {
     const TunedEntry& entry = entries[index];
     if (!is_mixture(entry.problem) || !is_of_look_up(entry)) continue;
@@ -152,12 +154,13 @@ TunedTable::TunedTable(std::vector<TunedEntry> entries) : state_(std::make_uniqu
   state_->entries = std::move(entries);
   std::vector<Item> items;
   auto keys = state_->number_groups(items);
+  const bool may_have_buckets = items.size() != state_->entries.size();
   auto chosen = state_->choose_rows(std::move(items), keys.size());
   state_->add_wild_groups(keys, chosen);
   for (std::uint32_t group = 0; group < keys.size(); ++group) {
     state_->lay_out(group, state_->rows_of(keys[group], chosen[group], chosen));
   }
-  state_->buckets = BucketIndex(state_->entries);
+  if (may_have_buckets) state_->buckets = BucketIndex(state_->entries);
 }
 
 TunedTable::~TunedTable() = default;

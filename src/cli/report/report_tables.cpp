@@ -331,7 +331,7 @@ ReportTable rows_table(const ReportInputs& inputs, const std::vector<ReportRow>&
     if (not_chosen.empty() && !row.chosen) not_chosen = "another row of the same key is chosen";
     const std::string tail = problem_tail(problem) +
                              (entry.unknown_types.empty() ? "" : " " + entry.unknown_types) +
-                             (entry.other_key.empty() ? "" : " " + entry.other_key);
+                             (entry.other_key.empty() ? "" : " " + std::string(entry.other_key.view()));
     const bool errors = std::isfinite(entry.err_ratio);
     table.add({row.view,
                static_cast<double>(problem.m),

@@ -108,7 +108,7 @@ bool EntryReader::read_key(const CsvCells& row, std::size_t line, TunedEntry& en
   if (is_missing(entry.gfx)) entry.gfx.clear();
   entry.unknown_types.clear();
   if (!problems_.read(row, line, entry.problem, diagnostics, &entry.unknown_types)) return false;
-  entry.other_key.clear();
+  entry.other_key = "";
   if (!schema.dispatched) entry.other_key = fmt::format("{} {}", schema.name, columns_.further_key(row));
   entry.cu_num = 0;
   if (!columns_.has(Column::cu_num)) return true;
@@ -293,8 +293,8 @@ std::string row_key(const TunedEntry& entry, const Schema& schema, bool with_gfx
       fmt::format_to(std::back_inserter(text), ",{}", *cell);
   }
   if (entry.stages != nullptr && !entry.stages->tag.empty()) text += "," + entry.stages->tag;
-  for (const std::string& more : {entry.other_key, entry.unknown_types}) {
-    if (!more.empty()) text += "," + more;
+  for (const std::string_view more : {entry.other_key.view(), std::string_view(entry.unknown_types)}) {
+    if (!more.empty()) text.append(",").append(more);
   }
   return text;
 }
@@ -308,7 +308,7 @@ bool sorts_before(const TunedEntry& a, const TunedEntry& b) {
                       moe ? problem.k : problem.m, moe ? problem.n : problem.k, problem.moe.experts,
                       problem.moe.topk, problem.moe.activation, problem.bias, problem.x_type, problem.y_type,
                       problem.w_type, problem.moe.quant_type, problem.moe.gated, problem.moe.doweight_stage1,
-                      problem.scale_ab, problem.bpreshuffle, std::string_view(entry.other_key),
+                      problem.scale_ab, problem.bpreshuffle, entry.other_key.view(),
                       std::string_view(entry.unknown_types));
   };
   return rank(a) < rank(b);
@@ -371,7 +371,7 @@ std::optional<std::string> own_cell(const TunedEntry& entry, Column column) {
     case Column::accuracy:
       return std::string(entry.accuracy ? to_string(*entry.accuracy) : "");
     case Column::routing:
-      return entry.routing;
+      return std::string(entry.routing.view());
     default:
       return std::nullopt;
   }

@@ -15,13 +15,23 @@ struct LineEnd {
   std::size_t next = 0;  // where the next line begins
 };
 
-/// Lines end with "\n", "\r\n", or the lone "\r" of old Macs, as pandas reads them.
-LineEnd line_end(std::string_view all, std::size_t begin) {
-  std::size_t end = begin;
-  while (end < all.size() && all[end] != '\n' && all[end] != '\r') ++end;
-  const bool both = all.substr(end).starts_with("\r\n");
-  return {end, std::min(end + (both ? 2 : 1), all.size())};
-}
+/// Lines end with "\n", "\r\n", or the lone "\r" of old Macs, as pandas reads them. Each line feed is searched once: a file
+/// may have none.
+class LineEnds {
+ public:
+  explicit LineEnds(std::string_view all) : all_(all) {}
+  LineEnd of_line_at(std::size_t begin) {
+    if (feed_ < begin || begin == 0) feed_ = std::min(all_.find('\n', begin), all_.size());
+    const auto line = all_.substr(begin, feed_ - begin);
+    const std::size_t end = begin + std::min(line.find('\r'), line.size());
+    const bool both = all_.substr(end).starts_with("\r\n");
+    return {end, std::min(end + (both ? 2 : 1), all_.size())};
+  }
+
+ private:
+  std::string_view all_;
+  std::size_t feed_ = 0;  // the first one at or behind the line's begin
+};
 
 }  // namespace
 
@@ -30,14 +40,16 @@ Result<CsvDocument> parse_csv(std::string source, std::string content) {
   document.source = std::move(source);
   document.content = std::make_unique<const std::string>(std::move(content));
   const std::string_view all = *document.content;
+  const std::size_t nul = all.find('\0');
+  LineEnds line_ends(all);
   std::size_t begin = 0;
   for (std::size_t number = 1; begin < all.size(); ++number) {
-    const auto [end, next] = line_end(all, begin);
+    const auto [end, next] = line_ends.of_line_at(begin);
     if (end - begin > max_line_bytes) {
       return Status::invalid("{}:{}: a line of {} bytes, expected at most {}", document.source, number,
                              end - begin, max_line_bytes);
     }
-    if (all.substr(begin, end - begin).find('\0') != std::string_view::npos) {
+    if (nul < end) {
       return Status::invalid("{}:{}: a NUL byte, expected text", document.source, number);
     }
     document.lines.push_back({number, all.substr(begin, end - begin), all.substr(end, next - end)});
@@ -101,8 +113,9 @@ bool is_blank_row(std::string_view line, CsvCells& cells) {
 
 std::string_view first_row(std::string_view content) {
   content = without_mark(content);
+  LineEnds line_ends(content);
   for (std::size_t begin = 0; begin < content.size();) {
-    const auto [end, next] = line_end(content, begin);
+    const auto [end, next] = line_ends.of_line_at(begin);
     const std::string_view line = content.substr(begin, end - begin);
     if (!is_blank_or_comment(line)) return line;
     begin = next;
