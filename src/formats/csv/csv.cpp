@@ -88,9 +88,12 @@ bool CsvCells::split(std::string_view line) {
       while (at < line.size() && is_blank(line[at])) ++at;
       if (at < line.size() && line[at] != ',') return false;
     } else {
-      const std::size_t comma = std::min(line.find(',', at), line.size());
-      cells_.push_back(trim(line.substr(at, comma - at)));
-      at = comma;
+      // Cells are a few bytes long: a call costs more than the loop.
+      const std::size_t begin = at;
+      while (at < line.size() && line[at] != ',') ++at;
+      std::size_t end = at;
+      while (end > begin && is_blank(line[end - 1])) --end;
+      cells_.push_back(line.substr(begin, end - begin));
     }
     if (at >= line.size()) return true;
     ++at;
