@@ -21,7 +21,7 @@ class OutputChecker {
   virtual ~OutputChecker() = default;
   /// The reference of these operands: plain weight in the problem's order, ldx as given. May be called again. y is not looked at.
   virtual Status compute_reference(const Operands& operands) = 0;
-  /// One row of the reference, of all batches' rows one after another: exact values and Σ|x||w| + |bias|, N of each.
+  /// One row of the reference, of all batches' rows one after another: exact values and Σ|x||w| + |bias|, of each column of y.
   virtual Status read_row(std::int64_t row, std::span<double> values, std::span<float> magnitudes) = 0;
   /// y [B, M, ldy] against the reference: figures of its B · M rows. Requires B · M · ldy elements.
   virtual Result<std::vector<RowFigures>> compare(const void* y, std::int64_t ldy,

@@ -41,6 +41,8 @@ void CheckReportBuilder::add(std::int64_t row, const RowFigures& figures) {
   }
   error_ += figures.error;
   reference_ += figures.reference;
+  cosine_product_ += figures.product;
+  cosine_squares_ += figures.output + figures.reference;
 }
 
 void CheckReportBuilder::add_product(std::int64_t row, double excess) {
@@ -48,11 +50,6 @@ void CheckReportBuilder::add_product(std::int64_t row, double excess) {
     worst_product_ = excess;
     worst_product_row_ = row;
   }
-}
-
-void CheckReportBuilder::add_cosine(double product, double squares) {
-  cosine_product_ += product;
-  cosine_squares_ += squares;
 }
 
 // A share of few elements is noise: three standard deviations and two elements are allowed on top.

@@ -22,8 +22,6 @@ class CheckReportBuilder {
   void add(std::int64_t row, const RowFigures& figures);
   /// The random-vector check of one row: its error for its bound.
   void add_product(std::int64_t row, double excess);
-  /// Of fused_moe: Σab and Σ(a² + b²) of outputs and references.
-  void add_cosine(double product, double squares);
 
   std::int64_t not_finite() const { return not_finite_; }
   CheckReport report() const;

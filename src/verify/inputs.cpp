@@ -38,19 +38,23 @@ Tensor tensor(std::int64_t elements, DataType type, double sigma, const Random& 
 }
 
 // Random scales around `size`, each within a factor of three.
-std::vector<std::byte> scales(const MatrixShape& matrix, double size, Random random) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(matrix.scale_bytes()));
-  if (matrix.scale.type == ScaleType::e8m0) {
-    const int exponent = std::ilogb(size);
-    for (std::byte& byte : bytes)
-      byte = static_cast<std::byte>(127 + exponent - 1 + static_cast<int>(random.below(3)));
-    return bytes;
+RandomFill scales(const MatrixShape& matrix, double size, Random random) {
+  const bool powers = matrix.scale.type == ScaleType::e8m0;
+  RandomFill made;
+  made.element_bytes = powers ? 1 : sizeof(float);
+  made.count = static_cast<std::size_t>(matrix.scale_bytes()) / made.element_bytes;
+  made.table.resize(RandomFill::table_size * made.element_bytes);
+  const int exponent = std::ilogb(size);
+  for (std::size_t i = 0; i < RandomFill::table_size; ++i) {
+    if (powers) {
+      made.table[i] = static_cast<std::byte>(127 + exponent - 1 + static_cast<int>(random.below(3)));
+    } else {
+      const auto scale = static_cast<float>(size * (0.5 + random.uniform()));
+      std::memcpy(made.table.data() + i * sizeof(scale), &scale, sizeof(scale));
+    }
   }
-  for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
-    const auto scale = static_cast<float>(size * (0.5 + random.uniform()));
-    std::memcpy(bytes.data() + at, &scale, sizeof(scale));
-  }
-  return bytes;
+  made.random = random;
+  return made;
 }
 
 /// Without scales.
@@ -63,7 +67,7 @@ Tensor plain_tensor(const MatrixShape& shape, double sigma, const Random& random
 
 struct QuantizedMatrix {
   Tensor elements;
-  std::vector<std::byte> scale;
+  RandomFill scale;
 };
 
 QuantizedMatrix matrix_of(const MatrixShape& shape, double sigma, const Random& elements, const Random& scale,
@@ -95,8 +99,9 @@ Random stream_of(const Problem& problem, std::string_view name, std::uint64_t se
 
 Status PlannedInputs::fill_all(int threads) {
   try {
-    for (const auto& [from, to] :
-         {std::pair{&x, &host.x}, std::pair{&w, &host.w}, std::pair{&w2, &host.w2}}) {
+    for (const auto& [from, to] : {std::pair{&x, &host.x}, std::pair{&w, &host.w}, std::pair{&w2, &host.w2},
+                                   std::pair{&x_scale, &host.x_scale}, std::pair{&w_scale, &host.w_scale},
+                                   std::pair{&w2_scale, &host.w2_scale}}) {
       if (from->count == 0 || !to->empty()) continue;
       to->resize(from->bytes());
       fill_random(*from, 0, *to, threads);
@@ -131,16 +136,16 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
     } else {
       QuantizedMatrix x = matrix_of(shapes.x, 1, stream("x"), stream("x scale"), init);
       put(std::move(x.elements), inputs.x, operands.x);
-      operands.x_scale = std::move(x.scale);
+      inputs.x_scale = std::move(x.scale);
       QuantizedMatrix w = matrix_of(shapes.w, w_sigma, stream("w"), stream("w scale"), init);
       put(std::move(w.elements), inputs.w, operands.w);
-      operands.w_scale = std::move(w.scale);
+      inputs.w_scale = std::move(w.scale);
     }
     if (moe) {
       const double w2_sigma = 4 / std::sqrt(static_cast<double>(problem.n));
       QuantizedMatrix w2 = matrix_of(shapes.w2, w2_sigma, stream("w2"), stream("w2 scale"));
       put(std::move(w2.elements), inputs.w2, operands.w2);
-      operands.w2_scale = std::move(w2.scale);
+      inputs.w2_scale = std::move(w2.scale);
       Routes routes = routes_of_call(problem, seed, routing, 0);
       operands.topk_ids = std::move(routes.ids);
       operands.topk_weights = std::move(routes.weights);

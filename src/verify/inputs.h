@@ -26,12 +26,15 @@ struct HostOperands {
   std::vector<float> topk_weights;     // [T, routed_topk()]: routing weights, positive, their sum 1 a token
 };
 
-/// Operands of which x, w and w2 may be given by their random fill alone, because a device can compute it.
+/// Operands of which some may be given by their random fill alone, because a device can compute it.
 struct PlannedInputs {
   HostOperands host;  // the other operands, and what fill_all filled
   RandomFill x;       // of count 0: it is in `host`, or the operation has none
   RandomFill w;
   RandomFill w2;
+  RandomFill x_scale;  // of blocks, rows or experts; those of scale_ab are in `host`
+  RandomFill w_scale;
+  RandomFill w2_scale;
 
   /// Fills the operands that `host` lacks, by up to `threads` threads. `out_of_memory` if they do not fit.
   Status fill_all(int threads);

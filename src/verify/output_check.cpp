@@ -34,7 +34,6 @@ class Checker {
       } else {
         check_samples();
       }
-      report_.add_cosine(cosine_product_, cosine_squares_);
     }
     return report_.report();
   }
@@ -122,8 +121,8 @@ class Checker {
       figures.worst_output = out;
       figures.worst_reference = exact;
     }
-    cosine_product_ += out * exact;
-    cosine_squares_ += out * out + exact * exact;
+    figures.product += out * exact;
+    figures.output += out * out;
     figures.error += error * error;
     figures.reference += exact * exact;
     figures.magnitude += magnitude * magnitude;
@@ -155,8 +154,6 @@ class Checker {
   const Tolerance& tolerance_;
   CheckReportBuilder report_;
   std::vector<float> line_;  // the current row
-  double cosine_product_ = 0;
-  double cosine_squares_ = 0;
 };
 
 /// Checks each batch alone: a wrong one must not hide among right ones.

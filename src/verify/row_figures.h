@@ -11,6 +11,8 @@ struct RowFigures {
   double error = 0;
   double reference = 0;
   double magnitude = 0;
+  double output = 0;
+  double product = 0;  // of output and reference, summed
   // Over the row, without regard to sign; max_error is against the rounded reference.
   double max_output = 0;
   double max_error = 0;

@@ -520,6 +520,14 @@ TEST(GpuCompile, TheOutputCheckerForEveryArchitectureAndType) {
         EXPECT_LE(runtime.last.static_shared_bytes, std::size_t{48} << 10);
       }
     }
+    for (const Problem& problem : testing_problems::mixtures({33, 65, 70})) {
+      for (const gpu::Source& source : gpu::checker_sources(problem)) {
+        const auto program = runtime.load(source);
+        ASSERT_TRUE(program.ok()) << architecture << " " << source.name << ": " << program.message();
+        EXPECT_LE(runtime.last.registers, source.name == "moe_reference" ? 128 : 255);
+        EXPECT_LE(runtime.last.static_shared_bytes, std::size_t{48} << 10);
+      }
+    }
   }
 }
 

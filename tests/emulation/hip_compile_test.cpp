@@ -366,6 +366,13 @@ TEST_P(HipCompile, SimtAndTheDevicesOwnKernels) {
       EXPECT_TRUE(program.ok()) << program.message();
     }
   }
+  for (const Problem& problem : testing_problems::mixtures({33, 65, 70})) {
+    if (problem.moe.quant_type != QuantType::per_1x128 && !is_soak()) continue;
+    for (const gpu::Source& source : gpu::checker_sources(problem)) {
+      const auto program = runtime.load(source);
+      EXPECT_TRUE(program.ok()) << program.message();
+    }
+  }
   for (const bool unpack : {false, true})
     for (const bool shuffled : {false, true})
       EXPECT_TRUE(runtime.load(gpu::pack_source(unpack, shuffled)).ok());

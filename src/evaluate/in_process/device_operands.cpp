@@ -69,7 +69,9 @@ Status DeviceOperands::fill(const HostOperands& host) {
 
 Status DeviceOperands::fill(PlannedInputs& inputs, int threads) {
   for (const auto& [recipe, target] :
-       {std::pair{&inputs.x, &x_}, std::pair{&inputs.w, &w_}, std::pair{&inputs.w2, &w2_}}) {
+       {std::pair{&inputs.x, &x_}, std::pair{&inputs.w, &w_}, std::pair{&inputs.w2, &w2_},
+        std::pair{&inputs.x_scale, &x_scale_}, std::pair{&inputs.w_scale, &w_scale_},
+        std::pair{&inputs.w2_scale, &w2_scale_}}) {
     if (recipe->count == 0) continue;
     const Status done = device_->fill_random(target->data, *recipe);
     if (done.code() == StatusCode::unsupported) {

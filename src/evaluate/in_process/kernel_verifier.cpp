@@ -37,6 +37,7 @@ Result<OutputVerifier> output_verifier_for(Device& device, const Problem& proble
   options.signs = signs;
   options.max_host_flops = kernel_options.max_host_flops;
   options.max_host_elements = kernel_options.max_host_elements;
+  options.max_host_bytes = kernel_options.max_host_bytes;
   return OutputVerifier::make(device, problem, options, inputs, *plain);
 }
 

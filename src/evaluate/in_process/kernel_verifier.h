@@ -26,6 +26,7 @@ struct KernelVerifierOptions {
   /// Of OutputVerifierOptions: larger problems are verified on the device.
   double max_host_flops = OutputVerifierOptions().max_host_flops;
   std::int64_t max_host_elements = OutputVerifierOptions().max_host_elements;
+  double max_host_bytes = OutputVerifierOptions().max_host_bytes;
   bool odd_strides = false;  // InProcessOptions::odd_strides
 };
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "evaluate/in_process/memory_need.h"
+#include "problem/mixture_routes.h"
 #include "problem/operands.h"
 #include "verify/check_report_builder.h"
 
@@ -16,6 +17,7 @@ namespace gemmtune {
 namespace {
 
 constexpr std::int64_t confirmed = 8;  // rows and columns of a device's reference that the host computes too
+constexpr double confirmed_flops = 4e8;  // of a mixture: whole rows of as many of its tokens, of one at least
 // Sums of K products in float64, in any order, are closer than this share of Σ|x||w| for all K in use.
 constexpr double reference_error = 1e-11;
 constexpr double magnitude_error = 1e-3;  // magnitudes are bounds, summed in float32
@@ -39,8 +41,18 @@ std::int64_t rows_of_a_scale(const MatrixShape& shape) {
   return shape.scale.rows > 1 ? shape.scale.row_block : 1;
 }
 
-/// These rows of the matrix, row by row, whatever its order: from `host` where it holds the matrix. Where rows share a
-/// scale, each is followed by zeros, so that it has a scale of its own.
+/// A part of an operand, from byte `first` on: from `host` where it holds the operand.
+void read_part(const RandomFill& operand, const std::vector<std::byte>& host, std::size_t first,
+               std::span<std::byte> to, int threads = 1) {
+  if (operand.count > 0) {
+    fill_random(operand, first / operand.element_bytes, to, threads);
+  } else {
+    std::copy_n(host.begin() + static_cast<std::ptrdiff_t>(first), to.size(), to.begin());
+  }
+}
+
+/// These rows of the matrix, row by row, whatever its order. Where rows share a scale, each is followed by zeros, so that it
+/// has a scale of its own.
 std::vector<std::byte> rows_of(const RandomFill& matrix, const std::vector<std::byte>& host,
                                const MatrixShape& shape, std::span<const std::int64_t> rows) {
   const std::int64_t leading = shape.line_elements();
@@ -56,28 +68,41 @@ std::vector<std::byte> rows_of(const RandomFill& matrix, const std::vector<std::
     auto to = std::span(chosen).subspan(i * apart * bytes(shape.columns));
     for (std::int64_t column = 0; column < shape.columns; column += run, to = to.subspan(bytes(run))) {
       const std::int64_t at = row * shape.row_step(leading) + column * step;
-      if (matrix.count > 0) {
-        fill_random(matrix, bytes(at) / matrix.element_bytes, to.first(bytes(run)));
-      } else {
-        std::copy_n(host.begin() + static_cast<std::ptrdiff_t>(bytes(at)), bytes(run), to.begin());
-      }
+      read_part(matrix, host, bytes(at), to.first(bytes(run)));
     }
   }
   return chosen;
 }
 
 /// The scales of these rows as rows_of() has them.
-std::vector<std::byte> scales_of_rows(const std::vector<std::byte>& scales, const MatrixShape& matrix,
-                                      std::span<const std::int64_t> rows) {
+std::vector<std::byte> scales_of_rows(const RandomFill& scales, const std::vector<std::byte>& host,
+                                      const MatrixShape& matrix, std::span<const std::int64_t> rows) {
   const ScaleShape& shape = matrix.scale;
-  if (matrix.count * shape.rows <= 1) return scales;
-  const auto bytes = shape.bytes() / shape.rows;
-  std::vector<std::byte> chosen;
-  for (const std::int64_t row : rows) {
-    const auto at = scales.begin() + row / shape.row_block * bytes;
-    chosen.insert(chosen.end(), at, at + bytes);
+  if (shape.bytes() == 0) return {};
+  const bool one = matrix.count * shape.rows == 1;
+  const auto bytes = static_cast<std::size_t>(shape.bytes() / shape.rows);
+  std::vector<std::byte> chosen((one ? 1 : rows.size()) * bytes);
+  for (std::size_t i = 0; i * bytes < chosen.size(); ++i) {
+    const auto first = one ? 0 : static_cast<std::size_t>(rows[i] / shape.row_block) * bytes;
+    read_part(scales, host, first, std::span(chosen).subspan(i * bytes, bytes));
   }
   return chosen;
+}
+
+/// These of the matrices that an operand has, of `bytes` each: elements or scales.
+std::vector<std::byte> matrices_of(const RandomFill& operand, const std::vector<std::byte>& host,
+                                   std::int64_t bytes, std::span<const std::int32_t> chosen, int threads) {
+  const auto each = static_cast<std::size_t>(bytes);
+  std::vector<std::byte> all(chosen.size() * each);
+  for (std::size_t i = 0; i < chosen.size() && each > 0; ++i)
+    read_part(operand, host, static_cast<std::size_t>(chosen[i]) * each,
+              std::span(all).subspan(i * each, each), threads);
+  return all;
+}
+
+bool is_close(double value, double size, double expected, double magnitude) {
+  return std::fabs(value - expected) <= reference_error * magnitude &&
+         std::fabs(size - magnitude) <= magnitude_error * magnitude;
 }
 
 }  // namespace
@@ -108,13 +133,15 @@ Result<OutputVerifier> OutputVerifier::make(Device& device, const Problem& probl
                                             const Operands& device_operands) {
   OutputVerifier verifier(device, problem, options);
   const bool large = flops(problem) > options.max_host_flops ||
-                     problem.batch * problem.m * output_columns(problem) > options.max_host_elements;
+                     problem.batch * problem.m * output_columns(problem) > options.max_host_elements ||
+                     bytes(problem) > options.max_host_bytes;
   if (large) {
     auto checker = device.output_checker(problem);
     if (checker.ok()) {
       verifier.device_checker_ = std::move(*checker);
       GEMMTUNE_RETURN_IF_ERROR(verifier.device_checker_->compute_reference(device_operands));
-      GEMMTUNE_RETURN_IF_ERROR(verifier.confirm(inputs));
+      GEMMTUNE_RETURN_IF_ERROR(is_mixture(problem) ? verifier.confirm_mixture(inputs, options.threads)
+                                                   : verifier.confirm(inputs));
       return verifier;
     }
     log(LogLevel::debug, "outputs of {} are checked on the host: {}", short_name(problem), checker.message());
@@ -164,8 +191,8 @@ Status OutputVerifier::confirm_batch(const PlannedInputs& inputs, std::int64_t b
       std::copy_n(inputs.host.bias.begin() + columns[j] * size, size,
                   operands.bias.begin() + static_cast<std::int64_t>(j) * apart * size);
   }
-  operands.x_scale = scales_of_rows(inputs.host.x_scale, shapes.x, rows);
-  operands.w_scale = scales_of_rows(inputs.host.w_scale, shapes.w, w_rows);
+  operands.x_scale = scales_of_rows(inputs.x_scale, inputs.host.x_scale, shapes.x, rows);
+  operands.w_scale = scales_of_rows(inputs.w_scale, inputs.host.w_scale, shapes.w, w_rows);
   const auto expected = compute_reference(small, operands, {});
   if (!expected.ok()) return expected.status();
   std::vector<double> values(static_cast<std::size_t>(problem_.n));
@@ -178,16 +205,78 @@ Status OutputVerifier::confirm_batch(const PlannedInputs& inputs, std::int64_t b
       const double value = expected->values[at];
       const double magnitude = expected->magnitudes[at];
       const double size = static_cast<double>(magnitudes[column]);
-      if (std::fabs(values[column] - value) <= reference_error * magnitude &&
-          std::fabs(size - magnitude) <= magnitude_error * magnitude)
-        continue;
-      return Status::internal(
-          "{}: the device's reference of {} has {} (magnitude {}) at row {}, column {}, the host's {} ({})",
-          device_->info().name, short_name(problem_), values[column], size, rows[i], columns[j], value,
-          magnitude);
+      if (!is_close(values[column], size, value, magnitude))
+        return differs(rows[i], columns[j], {values[column], size}, {value, magnitude});
     }
   }
   return {};
+}
+
+// Some tokens, of which the host computes all of y from the weights of their experts alone.
+Status OutputVerifier::confirm_mixture(const PlannedInputs& inputs, int threads) const {
+  const MoeShape& moe = problem_.moe;
+  Random random(static_cast<std::uint64_t>(problem_.m * 31 + problem_.n * 17 + problem_.k));
+  std::vector<std::int64_t> tokens = spread(problem_.m, random);
+  const double affordable = confirmed_flops * static_cast<double>(problem_.m) / flops(problem_);
+  const auto last = tokens.back();
+  tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(std::max(1.0, affordable))));
+  tokens.back() = last;
+  const MixtureRoutes routes(moe, inputs.host.topk_ids.data(), inputs.host.topk_weights.data());
+  std::vector<std::int32_t> experts;  // of these tokens, and the shared ones: the last of all
+  for (const std::int64_t token : tokens)
+    for (std::int64_t slot = 0; slot < moe.topk; ++slot)
+      experts.push_back(routes.expert(token * moe.topk + slot));
+  std::sort(experts.begin(), experts.end());
+  experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
+  const OperandShapes shapes = operand_shapes(problem_);
+  Problem small = problem_;
+  small.m = static_cast<std::int64_t>(tokens.size());
+  small.moe.experts = static_cast<std::int32_t>(experts.size());
+  const auto weights = [&](const RandomFill& fill, const std::vector<std::byte>& host,
+                           std::int64_t bytes_each) {
+    return matrices_of(fill, host, bytes_each, experts, threads);
+  };
+  const HostOperands& host = inputs.host;
+  HostOperands operands;
+  operands.x = rows_of(inputs.x, host.x, shapes.x, tokens);
+  operands.x_scale = scales_of_rows(inputs.x_scale, host.x_scale, shapes.x, tokens);
+  operands.w = weights(inputs.w, host.w, shapes.w.bytes() / shapes.w.count);
+  operands.w_scale = weights(inputs.w_scale, host.w_scale, shapes.w.scale.bytes());
+  operands.w2 = weights(inputs.w2, host.w2, shapes.w2.bytes() / shapes.w2.count);
+  operands.w2_scale = weights(inputs.w2_scale, host.w2_scale, shapes.w2.scale.bytes());
+  for (const std::int64_t token : tokens)
+    for (std::int64_t slot = 0; slot < moe.routed_topk(); ++slot) {
+      const std::int64_t pair = token * moe.topk + slot;
+      const auto at = std::lower_bound(experts.begin(), experts.end(), routes.expert(pair));
+      operands.topk_ids.push_back(static_cast<std::int32_t>(at - experts.begin()));
+      operands.topk_weights.push_back(routes.weight(pair));
+    }
+  ReferenceOptions options;
+  options.threads = threads;
+  options.sampled_rows = small.m;  // all of them
+  const auto expected = compute_reference(small, operands, options);
+  if (!expected.ok()) return expected.status();
+  std::vector<double> values(static_cast<std::size_t>(output_columns(problem_)));
+  std::vector<float> magnitudes(values.size());
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    GEMMTUNE_RETURN_IF_ERROR(device_checker_->read_row(tokens[i], values, magnitudes));
+    for (std::size_t column = 0; column < values.size(); ++column) {
+      const std::size_t at = i * values.size() + column;
+      const auto size = static_cast<double>(magnitudes[column]);
+      if (!is_close(values[column], size, expected->values[at], expected->magnitudes[at]))
+        return differs(tokens[i], static_cast<std::int64_t>(column), {values[column], size},
+                       {expected->values[at], expected->magnitudes[at]});
+    }
+  }
+  return {};
+}
+
+Status OutputVerifier::differs(std::int64_t row, std::int64_t column, std::pair<double, double> device,
+                               std::pair<double, double> host) const {
+  return Status::internal(
+      "{}: the device's reference of {} has {} (magnitude {}) at row {}, column {}, the host's {} ({})",
+      device_->info().name, short_name(problem_), device.first, device.second, row, column, host.first,
+      host.second);
 }
 
 Status OutputVerifier::read(const Buffer& y, std::int64_t ldy) {

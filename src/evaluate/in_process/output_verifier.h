@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "backends/output_checker.h"
@@ -22,19 +23,21 @@ struct OutputVerifierOptions {
   int threads = 1;                  // of the host's reference
   std::uint64_t sampling_seed = 0;  // added to the seed of the reference's samples
   Signs signs = Signs::both;        // of x and w
-  /// Problems above either limit are verified on the device, if it has an output checker: 2·M·N·K of a
-  /// complete reference, which takes 16 cores some 10 ms if M is small, and elements of y, each check of
-  /// which takes a core 1 ms. Smaller ones use the host's reference, which shares no code and no compiler
+  /// Problems above one of these limits are verified on the device, if it has an output checker: 2·M·N·K of a
+  /// complete reference, which takes 16 cores some 10 ms if M is small, elements of y, each check of
+  /// which takes a core 1 ms, and bytes of operands, which the host would have to fill. Smaller ones use the host's reference, which shares no code and no compiler
   /// with any kernel.
   double max_host_flops = 5e7;
   std::int64_t max_host_elements = 1 << 16;
+  double max_host_bytes = 1.5e8;
 };
 
 /// Not for several threads at once. The device must outlive it.
 class OutputVerifier {
  public:
   /// `device_operands`: `inputs` on the device, the weight plain. A reference on the host fills the inputs
-  /// that are not filled yet; a reference on the device is compared with the host's on 8 x 8 elements.
+  /// that are not filled yet; a reference on the device is compared with the host's on 8 x 8 elements, of a mixture on
+  /// rows of tokens.
   /// `unsupported` for problems without reference; `out_of_memory`; `internal` if device and host disagree.
   static Result<OutputVerifier> make(Device& device, const Problem& problem,
                                      const OutputVerifierOptions& options, PlannedInputs& inputs,
@@ -57,6 +60,10 @@ class OutputVerifier {
   OutputVerifier(Device& device, const Problem& problem, const OutputVerifierOptions& options);
   Status confirm(const PlannedInputs& inputs) const;
   Status confirm_batch(const PlannedInputs& inputs, std::int64_t batch, Random& random) const;
+  Status confirm_mixture(const PlannedInputs& inputs, int threads) const;
+  /// A value and its magnitude, of either reference.
+  Status differs(std::int64_t row, std::int64_t column, std::pair<double, double> device,
+                 std::pair<double, double> host) const;
   Tolerance tolerance(Accuracy accuracy) const;
   Outcome outcome_of(const CheckReport& report) const;
   Outcome verify_on_host(const Tolerance& tolerance) const;

@@ -78,6 +78,8 @@ static inline float fminf(float a, float b) { return __builtin_fminf(a, b); }
 static inline float rintf(float a) { return __builtin_rintf(a); }
 GEMMTUNE_PLAIN static float __expf(float a) { return __builtin_expf(a); }
 GEMMTUNE_PLAIN static float erff(float a) { return __builtin_erff(a); }
+GEMMTUNE_PLAIN static double exp(double a) { return __builtin_exp(a); }
+GEMMTUNE_PLAIN static double erf(double a) { return __builtin_erf(a); }
 GEMMTUNE_PLAIN static int atomicAdd(int* address, int value) {
   return gemmtune_emulation_calls.atomic_add(address, value, __builtin_return_address(0));
 }

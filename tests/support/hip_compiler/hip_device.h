@@ -77,6 +77,9 @@ static __device__ inline float erff(float a) {
       t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
   return __builtin_copysignf(1.0f - p * __expf(-a * a), a);
 }
+// Only compiled here, never run.
+static __device__ inline double exp(double a) { return (double)__expf((float)a); }
+static __device__ inline double erf(double a) { return (double)erff((float)a); }
 static __device__ inline int atomicAdd(int* address, int value) {
   return __hip_atomic_fetch_add(address, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }

@@ -37,6 +37,8 @@ static __device__ inline void add_element(const CompareArguments& a, long long c
     row.worst_output = out;
     row.worst_reference = exact;
   }
+  row.output += out * out;
+  row.product += out * exact;
   row.error += error * error;
   row.reference += exact * exact;
   row.magnitude += magnitude * magnitude;
@@ -46,6 +48,8 @@ static __device__ inline void merge(Figures& to, const Figures& from) {
   to.error += from.error;
   to.reference += from.reference;
   to.magnitude += from.magnitude;
+  to.output += from.output;
+  to.product += from.product;
   to.max_output = fmax(to.max_output, from.max_output);
   to.max_error = fmax(to.max_error, from.max_error);
   to.max_exact_error = fmax(to.max_exact_error, from.max_exact_error);

@@ -8,7 +8,7 @@ namespace gemmtune::gpu {
 
 /// RowFigures of verify/row_figures.h, which the host reads them as.
 struct DeviceRowFigures {
-  double error, reference, magnitude;
+  double error, reference, magnitude, output, product;
   double max_output, max_error, max_exact_error;
   double worst_excess, worst_output, worst_reference;
   long long worst_column, checked, misrounded, outside, not_finite, unwritten, first_not_finite,
@@ -24,7 +24,7 @@ struct CompareArguments {
   double absolute, relative, output_epsilon, output_tiny, element_factor;  // of the Tolerance
 };
 
-static_assert(sizeof(DeviceRowFigures) == 136, "host and device layouts differ");
+static_assert(sizeof(DeviceRowFigures) == 152, "host and device layouts differ");
 static_assert(GEMMTUNE_OFFSET(CompareArguments, rows) == 24 &&
                   GEMMTUNE_OFFSET(CompareArguments, absolute) == 48 &&
                   GEMMTUNE_OFFSET(CompareArguments, element_factor) == 80 && sizeof(CompareArguments) == 88,

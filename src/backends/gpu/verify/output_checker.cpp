@@ -8,16 +8,13 @@
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/source_text.h"
 #include "backends/gpu/verify/compare_arguments.h"
-#include "backends/gpu/verify/reference_arguments.h"
+#include "backends/gpu/verify/device_reference.h"
 #include "backends/gpu/verify/same_arguments.h"
-#include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::gpu {
 
 // Texts of the files beside this one.
-std::string_view reference_arguments_text();
-std::string_view reference_text();
 std::string_view compare_arguments_text();
 std::string_view compare_text();
 std::string_view same_arguments_text();
@@ -25,8 +22,6 @@ std::string_view same_text();
 
 namespace {
 
-constexpr std::int64_t tile = 64;
-constexpr std::int64_t max_grid_rows = 65535;
 constexpr unsigned block_threads = 256;
 constexpr unsigned blocks_of_same = 1024;
 constexpr std::size_t memory_share = 4;  // a quarter of what is free
@@ -37,6 +32,8 @@ constexpr std::size_t memory_share = 4;  // a quarter of what is free
 GEMMTUNE_SAME_OFFSET(error);
 GEMMTUNE_SAME_OFFSET(reference);
 GEMMTUNE_SAME_OFFSET(magnitude);
+GEMMTUNE_SAME_OFFSET(product);
+GEMMTUNE_SAME_OFFSET(output);
 GEMMTUNE_SAME_OFFSET(max_output);
 GEMMTUNE_SAME_OFFSET(max_error);
 GEMMTUNE_SAME_OFFSET(max_exact_error);
@@ -54,23 +51,33 @@ GEMMTUNE_SAME_OFFSET(padding_written);
 #undef GEMMTUNE_SAME_OFFSET
 static_assert(sizeof(RowFigures) == sizeof(DeviceRowFigures));
 
+/// The comparison with the reference, and that of two outputs. Of x and w they know nothing: one program serves all of them.
+std::vector<Source> comparison_sources(const Problem& problem) {
+  return {Source{"compare",
+                 source_text({numbers_text(), compare_arguments_text(), compare_text()}),
+                 {"ELEMENT=2", fmt::format("OUTPUT={}", element_code(problem.y_type))},
+                 "compare"},
+          Source{"same", source_text({same_arguments_text(), same_text()}), {}, "same"}};
+}
+
 class GpuOutputChecker final : public OutputChecker {
  public:
   GpuOutputChecker(Device& device, const Problem& problem) : device_(device), problem_(problem) {}
 
   Status make(Runtime& runtime) {
-    const auto elements = static_cast<std::size_t>(rows() * problem_.n);
+    const auto elements = static_cast<std::size_t>(rows() * columns());
     const std::size_t bytes = elements * (sizeof(double) + sizeof(float));
     if (bytes > device_.free_memory_bytes() / memory_share) {
       return Status::out_of_memory("no {} bytes of device memory for the reference of {}", bytes,
                                    short_name(problem_));
     }
-    auto sources = checker_sources(problem_);
-    for (std::size_t i = 0; i < sources.size(); ++i) {
-      auto program = runtime.load(sources[i]);
-      if (!program.ok()) return program.status();
-      programs_[i] = std::move(*program);
-    }
+    auto reference = is_mixture(problem_) ? make_moe_reference(runtime, device_, problem_)
+                                          : make_dense_reference(runtime, device_, problem_);
+    if (!reference.ok()) return reference.status();
+    reference_ = std::move(*reference);
+    auto programs = load_all(runtime, comparison_sources(problem_));
+    if (!programs.ok()) return programs.status();
+    programs_ = std::move(*programs);
     GEMMTUNE_RETURN_IF_ERROR(reserve(values_, elements * sizeof(double)));
     GEMMTUNE_RETURN_IF_ERROR(reserve(magnitudes_, elements * sizeof(float)));
     GEMMTUNE_RETURN_IF_ERROR(reserve(rows_, static_cast<std::size_t>(rows()) * sizeof(RowFigures)));
@@ -78,33 +85,12 @@ class GpuOutputChecker final : public OutputChecker {
   }
 
   Status compute_reference(const Operands& operands) override {
-    const OperandShapes shapes = operand_shapes(problem_);
-    const std::int64_t ldw = shapes.w.line_elements();
-    ReferenceArguments values{operands.x,
-                              operands.w,
-                              operands.bias,
-                              scales_of(problem_, operands),
-                              static_cast<double*>(values_->data()),
-                              static_cast<float*>(magnitudes_->data()),
-                              problem_.m,
-                              problem_.n,
-                              problem_.k,
-                              shapes.x.row_step(operands.ldx),
-                              shapes.x.column_step(operands.ldx),
-                              shapes.w.row_step(ldw),
-                              shapes.w.column_step(ldw),
-                              operands.x_batch_stride,
-                              problem_.n * problem_.k};
-    LaunchShape shape;
-    shape.threads = block_threads;
-    shape.grid[0] = static_cast<unsigned>(ceil_div(problem_.n, tile));
-    shape.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem_.m, tile), max_grid_rows));
-    shape.grid[2] = static_cast<unsigned>(problem_.batch);
-    return run(0, shape, &values);
+    return reference_->compute(operands, static_cast<double*>(values_->data()),
+                               static_cast<float*>(magnitudes_->data()));
   }
 
   Status read_row(std::int64_t row, std::span<double> values, std::span<float> magnitudes) override {
-    const auto n = static_cast<std::size_t>(problem_.n);
+    const auto n = static_cast<std::size_t>(columns());
     const std::size_t first = static_cast<std::size_t>(row) * n;
     GEMMTUNE_RETURN_IF_ERROR(device_.copy_out(
         values.data(), static_cast<const double*>(values_->data()) + first, n * sizeof(double)));
@@ -118,7 +104,7 @@ class GpuOutputChecker final : public OutputChecker {
                             static_cast<const double*>(values_->data()),
                             static_cast<const float*>(magnitudes_->data()),
                             static_cast<DeviceRowFigures*>(rows_->data()),
-                            problem_.n,
+                            columns(),
                             ldy,
                             tolerance.absolute,
                             tolerance.relative,
@@ -128,7 +114,7 @@ class GpuOutputChecker final : public OutputChecker {
     LaunchShape shape;
     shape.threads = block_threads;
     shape.grid[0] = static_cast<unsigned>(rows());
-    GEMMTUNE_RETURN_IF_ERROR(run(1, shape, &values));
+    GEMMTUNE_RETURN_IF_ERROR(run(0, shape, &values));
     std::vector<RowFigures> figures(static_cast<std::size_t>(rows()));
     GEMMTUNE_RETURN_IF_ERROR(
         device_.copy_out(figures.data(), rows_->data(), figures.size() * sizeof(RowFigures)));
@@ -142,7 +128,7 @@ class GpuOutputChecker final : public OutputChecker {
     LaunchShape shape;
     shape.threads = block_threads;
     shape.grid[0] = blocks_of_same;
-    GEMMTUNE_RETURN_IF_ERROR(run(2, shape, &values));
+    GEMMTUNE_RETURN_IF_ERROR(run(1, shape, &values));
     unsigned differences = 0;
     GEMMTUNE_RETURN_IF_ERROR(device_.copy_out(&differences, differences_->data(), sizeof(differences)));
     return differences == 0;
@@ -151,6 +137,7 @@ class GpuOutputChecker final : public OutputChecker {
  private:
   /// Of y, of all batches.
   std::int64_t rows() const { return problem_.batch * problem_.m; }
+  std::int64_t columns() const { return output_columns(problem_); }
 
   Status reserve(std::unique_ptr<Buffer>& buffer, std::size_t bytes) {
     auto made = device_.allocate(bytes, Placement::plain);
@@ -167,36 +154,25 @@ class GpuOutputChecker final : public OutputChecker {
 
   Device& device_;
   Problem problem_;
-  std::array<std::shared_ptr<Program>, 3> programs_;  // as checker_sources() has them
-  std::unique_ptr<Buffer> values_;                    // [B, M, N] float64
-  std::unique_ptr<Buffer> magnitudes_;                // [B, M, N] float32
-  std::unique_ptr<Buffer> rows_;                      // [B, M] RowFigures
+  std::unique_ptr<DeviceReference> reference_;
+  std::vector<std::shared_ptr<Program>> programs_;  // as comparison_sources() has them
+  std::unique_ptr<Buffer> values_;                  // [B, M, N] float64
+  std::unique_ptr<Buffer> magnitudes_;              // [B, M, N] float32
+  std::unique_ptr<Buffer> rows_;                    // [B, M] RowFigures
   std::unique_ptr<Buffer> differences_;
 };
 
 }  // namespace
 
-std::array<Source, 3> checker_sources(const Problem& problem) {
-  const std::vector<std::string> defines = type_defines(problem);
-  return {Source{"reference",
-                 source_text({numbers_text(), scales_arguments_text(), scales_text(),
-                              reference_arguments_text(), reference_text()}),
-                 defines, "reference"},
-          Source{"compare", source_text({numbers_text(), compare_arguments_text(), compare_text()}), defines,
-                 "compare"},
-          Source{"same", source_text({same_arguments_text(), same_text()}), {}, "same"}};
+std::vector<Source> checker_sources(const Problem& problem) {
+  std::vector<Source> sources =
+      is_mixture(problem) ? moe_reference_sources(problem) : dense_reference_sources(problem);
+  for (Source& source : comparison_sources(problem)) sources.push_back(std::move(source));
+  return sources;
 }
 
 Result<std::unique_ptr<OutputChecker>> make_output_checker(Device& device, Runtime& runtime,
                                                            const Problem& problem) {
-  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, {.weights = Weights::packed_too,
-                                                   .orders = refusal::Orders::any_input,
-                                                   .row_scales = true,
-                                                   .block_scales = true,
-                                                   .int8 = true,
-                                                   .fp8 = Fp8::both,
-                                                   .fp4 = true,
-                                                   .batches = true}));
   auto checker = std::make_unique<GpuOutputChecker>(device, problem);
   GEMMTUNE_RETURN_IF_ERROR(checker->make(runtime));
   return std::unique_ptr<OutputChecker>(std::move(checker));

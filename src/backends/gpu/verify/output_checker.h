@@ -1,8 +1,8 @@
-// The OutputChecker of GPUs: a reference and comparisons compiled at run time, for dense GEMMs.
+// The OutputChecker of GPUs: a reference and comparisons compiled at run time.
 #pragma once
 
-#include <array>
 #include <memory>
+#include <vector>
 
 #include "backends/gpu/runtime.h"
 #include "backends/output_checker.h"
@@ -10,9 +10,9 @@
 namespace gemmtune::gpu {
 
 /// What the checker of a problem compiles: the reference, the comparison with it, and that of two outputs.
-std::array<Source, 3> checker_sources(const Problem& problem);
+std::vector<Source> checker_sources(const Problem& problem);
 
-/// Reserves 12 bytes for each element of y. `unsupported` for what is no plain dense GEMM;
+/// Reserves 12 bytes for each element of y. `unsupported` for what is no plain dense GEMM and no mixture of experts;
 /// `out_of_memory` where that is more than a quarter of what is free: the weights that times are taken on
 /// need room too. Both arguments must outlive it.
 Result<std::unique_ptr<OutputChecker>> make_output_checker(Device& device, Runtime& runtime,

@@ -8,6 +8,7 @@
 #include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/jit/source_text.h"
 #include "backends/gpu/moe/moe_layer.h"
+#include "backends/gpu/moe/moe_operands.h"
 #include "backends/refusal.h"
 #include "base/hash.h"
 #include "base/rounding.h"
@@ -18,16 +19,6 @@ namespace {
 
 constexpr std::int64_t columns_per_block = 64;
 constexpr std::int64_t max_tile_blocks = 65535;
-
-/// X_TYPE and W_TYPE of the kernel; −1 for what it does not read.
-int moe_type_code(DataType type) { return type == DataType::f32 ? -1 : element_code(type); }
-
-int scale_type_code(ScaleType type) { return type == ScaleType::none ? 0 : type == ScaleType::f32 ? 1 : 2; }
-
-MoeScales scales_of(const ScaleShape& shape, const void* values) {
-  return {values, shape.elements(), shape.columns, static_cast<int>(shape.row_block),
-          static_cast<int>(shape.k_block)};
-}
 
 MoeBuffers buffers_of(const Problem& problem, std::int64_t block_m) {
   return {.block_m = block_m, .hidden_bytes = problem.n * 4};
@@ -50,8 +41,8 @@ class SimtMoeKernel final : public Kernel {
       auto* hidden = static_cast<float*>(round.hidden);
       SimtMoeArguments first{static_cast<const unsigned char*>(o.x),
                              static_cast<const unsigned char*>(o.w),
-                             scales_of(shapes_.x.scale, o.x_scale),
-                             scales_of(shapes_.w.scale, o.w_scale),
+                             moe_scales_of(shapes_.x.scale, o.x_scale),
+                             moe_scales_of(shapes_.w.scale, o.w_scale),
                              hidden,
                              round.pair_of,
                              round.tiles,
@@ -65,7 +56,7 @@ class SimtMoeKernel final : public Kernel {
       SimtMoeArguments second = first;
       second.x = reinterpret_cast<const unsigned char*>(hidden);
       second.w = static_cast<const unsigned char*>(o.w2);
-      second.w_scales = scales_of(shapes_.w2.scale, o.w2_scale);
+      second.w_scales = moe_scales_of(shapes_.w2.scale, o.w2_scale);
       second.to = static_cast<float*>(round.partials);
       second.weights = nullptr;
       second.ldx = second.k = problem_.n;
@@ -96,8 +87,9 @@ class SimtMoeFamily final : public CompiledFamily {
  public:
   explicit SimtMoeFamily(Runtime& runtime)
       : runtime_(runtime),
-        source_(source_text({numbers_text(), moe_route_arguments_text(), simt_moe_arguments_text(),
-                             moe_activation_text(), simt_moe_text()})) {}
+        source_(source_text({numbers_text(), moe_route_arguments_text(), moe_scales_arguments_text(),
+                             simt_moe_arguments_text(), moe_activation_text(), moe_elements_text(),
+                             simt_moe_text()})) {}
 
   std::string_view name() const override { return "simt_moe"; }
   std::string identity() const override {
@@ -171,9 +163,9 @@ class SimtMoeFamily final : public CompiledFamily {
                       fmt::format("STAGE={}", stage),
                       fmt::format("BLOCK_M={}", config.number("bm")),
                       fmt::format("W_TYPE={}", moe_type_code(problem.w_type)),
-                      fmt::format("W_SCALES={}", scale_type_code(w_scale.type)),
+                      fmt::format("W_SCALES={}", moe_scale_code(w_scale.type)),
                       fmt::format("X_TYPE={}", stage == 1 ? moe_type_code(problem.x_type) : 0),
-                      fmt::format("X_SCALES={}", stage == 1 ? scale_type_code(shapes.x.scale.type) : 0),
+                      fmt::format("X_SCALES={}", stage == 1 ? moe_scale_code(shapes.x.scale.type) : 0),
                       fmt::format("GATED={}", stage == 1 && problem.moe.gated ? 1 : 0),
                       fmt::format("ACTIVATION={}", stage == 1 ? activation_code(problem.moe.activation) : 0)};
     return source;

@@ -1,8 +1,8 @@
 // Both stages of a mixture of experts by fused multiply-adds: any type, any scales, any size, any device. A block of 256 threads computes a tile of
 // BLOCK_M positions of one expert x 64 columns, each thread BLOCK_M / 16 x 4 of it, in k tiles of 16. The order of the sums is fixed.
 //
-// The host defines: STAGE (1: act(x * w1), 2: hidden * w2), BLOCK_M (16, 64), GATED and ACTIVATION (moe_activation.cuh), X_TYPE and W_TYPE (1: fp16,
-// 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4 e2m1, 6: fp8 e4m3fnuz: numbers.cuh), X_SCALES and W_SCALES (0: none, 1: float32, 2: e8m0).
+// The host defines: STAGE (1: act(x * w1), 2: hidden * w2), BLOCK_M (16, 64), GATED and ACTIVATION (moe_activation.cuh), X_TYPE and W_TYPE,
+// X_SCALES and W_SCALES (moe_elements.cuh).
 #define BLOCK_N 64
 #define BLOCK_K 16
 #define THREAD_M (BLOCK_M / 16)
@@ -14,20 +14,9 @@ using gemmtune::gpu::MoeTile;
 using gemmtune::gpu::SimtMoeArguments;
 
 template <int type>
-static __device__ inline float value_at(const unsigned char* data, long long index) {
-  if constexpr (type == 1) return half_to_float(((const unsigned short*)data)[index]);
-  if constexpr (type == 2) return bfloat_to_float(((const unsigned short*)data)[index]);
-  if constexpr (type == 3) return e4m3_to_float(data[index]);
-  if constexpr (type == 4) return (float)((const signed char*)data)[index];
-  if constexpr (type == 5) return read_fp4(data, index);
-  if constexpr (type == 6) return e4m3fnuz_to_float(data[index]);
-  return 0.0f;
-}
-template <int type>
 static __device__ inline float scale_at(const MoeScales& scales, int matrix, long long row, long long k) {
   if constexpr (type == 0) return 1.0f;
-  const long long index = matrix * scales.matrix_elements + row / scales.row_block * scales.columns + k / scales.k_block;
-  return type == 1 ? ((const float*)scales.values)[index] : e8m0_to_float(((const unsigned char*)scales.values)[index]);
+  return scale_at<type>(scales.values, matrix * scales.matrix_elements + row / scales.row_block * scales.columns + k / scales.k_block);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArguments a) {

@@ -3,16 +3,9 @@
 
 #include "backends/gpu/jit/layout_arguments.h"
 #include "backends/gpu/moe/moe_route_arguments.h"
+#include "backends/gpu/moe/moe_scales_arguments.h"
 
 namespace gemmtune::gpu {
-
-/// The scale of element (row, k) of a matrix is values[row / row_block * columns + k / k_block]; null: none.
-struct MoeScales {
-  const void* values;
-  long long matrix_elements;  // from expert to expert
-  long long columns;
-  int row_block, k_block;
-};
 
 /// One stage: rows of x of each tile times its expert's w.
 struct SimtMoeArguments {
@@ -30,8 +23,8 @@ struct SimtMoeArguments {
   int topk;
 };
 
-static_assert(sizeof(MoeScales) == 32 && GEMMTUNE_OFFSET(SimtMoeArguments, to) == 80 &&
-                  GEMMTUNE_OFFSET(SimtMoeArguments, topk) == 144 && sizeof(SimtMoeArguments) == 152,
+static_assert(GEMMTUNE_OFFSET(SimtMoeArguments, to) == 80 && GEMMTUNE_OFFSET(SimtMoeArguments, topk) == 144 &&
+                  sizeof(SimtMoeArguments) == 152,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu
