@@ -521,6 +521,9 @@ TEST(GpuCompile, TheOutputCheckerForEveryArchitectureAndType) {
       }
     }
     for (const Problem& problem : testing_problems::mixtures({33, 65, 70})) {
+      // Every form where they run most, elsewhere those with most registers.
+      const bool fewer = architecture != std::string_view("sm_90a");
+      if (fewer && problem.moe.quant_type != QuantType::per_1x128) continue;
       for (const gpu::Source& source : gpu::checker_sources(problem)) {
         const auto program = runtime.load(source);
         ASSERT_TRUE(program.ok()) << architecture << " " << source.name << ": " << program.message();
