@@ -219,6 +219,14 @@ class MixtureFaults {
         },
         check_phrase::element);
     expect(
+        "the last element far off", *right, {},
+        [&](const Operands& o) {
+          const std::uint16_t thousand = 0x447a;
+          auto* last = static_cast<std::uint16_t*>(o.y) + 11 * o.ldy + problem_.k - 1;
+          EXPECT_TRUE(device_.copy_in(last, &thousand, sizeof(thousand)).ok());
+        },
+        check_phrase::element);
+    expect(
         "the end of a row that is not written", *right, {},
         [&](const Operands& o) {
           EXPECT_TRUE(
