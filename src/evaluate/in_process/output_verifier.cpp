@@ -17,7 +17,7 @@ namespace gemmtune {
 namespace {
 
 constexpr std::int64_t confirmed = 8;  // rows and columns of a device's reference that the host computes too
-constexpr double confirmed_flops = 4e8;  // of a mixture: whole rows of as many of its tokens, of one at least
+constexpr double confirmed_flops = 2e8;  // of a mixture: whole rows of as many of its tokens, of one at least
 // Sums of K products in float64, in any order, are closer than this share of Σ|x||w| for all K in use.
 constexpr double reference_error = 1e-11;
 constexpr double magnitude_error = 1e-3;  // magnitudes are bounds, summed in float32
