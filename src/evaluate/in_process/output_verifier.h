@@ -25,8 +25,8 @@ struct OutputVerifierOptions {
   Signs signs = Signs::both;        // of x and w
   /// Problems above one of these limits are verified on the device, if it has an output checker: 2·M·N·K of a
   /// complete reference, which takes 16 cores some 10 ms if M is small, elements of y, each check of
-  /// which takes a core 1 ms, and bytes of operands, which the host would have to fill. Smaller ones use the host's reference, which shares no code and no compiler
-  /// with any kernel.
+  /// which takes a core 1 ms, and bytes of operands, which the host would have to fill. Smaller ones use the host's
+  /// reference, which shares no code and no compiler with any kernel.
   double max_host_flops = 5e7;
   std::int64_t max_host_elements = 1 << 16;
   double max_host_bytes = 1.5e8;
