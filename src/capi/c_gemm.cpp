@@ -14,11 +14,11 @@ gemmtune_status plan_and_run(Context& context, const Planned& asked, const gemmt
                              void* stream) {
   auto plan = context.plan(asked.problem, Stream{stream}, asked.promises);
   if (!plan.ok()) return report(plan.status());
-  Operands known;  // before the workspace, which may be large
-  if (const auto status = read_operands(**plan, operands, known); status != GEMMTUNE_OK) return status;
+  const CallOperands call = read_operands(**plan, operands);  // before the workspace, which may be large
+  if (call.status != GEMMTUNE_OK) return call.status;
   auto workspace = context.workspaces().get((*plan)->workspace_bytes(), stream);
   if (!workspace.ok()) return report(workspace.status());
-  return run_plan(**plan, known, *workspace, stream);
+  return run_plan(**plan, call.operands, *workspace, stream);
 }
 
 }  // namespace

@@ -103,9 +103,8 @@ gemmtune_status gemmtune_plan_run(const gemmtune_plan* plan, const gemmtune_oper
   if (plan == nullptr) return c::fail_null("gemmtune_plan_run", "plan");
   const gemmtune::Plan& bound = *c::plan_of_c(plan);
   if (bound.kernel() == nullptr) return GEMMTUNE_OK;  // zero rows
-  gemmtune::Operands known;
-  if (const auto status = c::read_operands(bound, operands, known); status != GEMMTUNE_OK) return status;
-  return c::run_plan(bound, known, workspace, stream);
+  const c::CallOperands call = c::read_operands(bound, operands);
+  return call.status != GEMMTUNE_OK ? call.status : c::run_plan(bound, call.operands, workspace, stream);
 }
 
 }  // extern "C"

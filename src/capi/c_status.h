@@ -122,6 +122,10 @@ gemmtune_status read_struct(const Struct* given, Struct& known) noexcept {
   static_assert(std::is_trivially_copyable_v<Struct>);
   if (const auto status = check_size(given); status != GEMMTUNE_OK) return status;
   const std::size_t size = given->size;
+  if (size == sizeof known) {
+    known = *given;
+    return GEMMTUNE_OK;
+  }
   std::memset(&known, 0, sizeof known);
   std::memcpy(&known, given, std::min(size, sizeof known));
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);

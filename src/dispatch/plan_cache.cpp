@@ -29,11 +29,13 @@ std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
   add(static_cast<std::uint64_t>(problem.w_order), 1);
   add(key.dependent, 1);
   add(static_cast<std::uint32_t>(problem.alignment), 32);
-  std::uint64_t hash = mix(key.generation, static_cast<std::uint64_t>(problem.m));
-  hash = mix(hash, static_cast<std::uint64_t>(problem.n));
-  hash = mix(hash, static_cast<std::uint64_t>(problem.k));
-  hash = mix(hash, static_cast<std::uint64_t>(problem.batch));
-  return mix(hash, flags);
+  // Products that do not wait for each other.
+  const std::uint64_t hash = key.generation * 0xa0761d6478bd642fULL +
+                             static_cast<std::uint64_t>(problem.m) * 0xbf58476d1ce4e5b9ULL +
+                             static_cast<std::uint64_t>(problem.n) * 0x94d049bb133111ebULL +
+                             static_cast<std::uint64_t>(problem.k) * 0xd6e8feb86659fd93ULL +
+                             static_cast<std::uint64_t>(problem.batch) * 0xe7037ed1a0b428dbULL;
+  return mix(hash ^ (hash >> 32), flags);
 }
 
 PlanCache::PlanCache(std::size_t capacity, std::size_t shards)
