@@ -362,7 +362,7 @@ std::string problem_event(std::string_view event, std::size_t index, const ItemR
 }
 
 std::optional<std::string> nothing_done_text(const RunSummary& summary, const std::string& output) {
-  if (summary.items.empty()) return "nothing to do: there are no shapes";
+  if (summary.items.empty()) return "nothing to do: this run has no shapes";
   const std::size_t skipped = count_of(summary.items, ProblemState::skipped_done);
   if (skipped != summary.items.size()) return std::nullopt;
   return fmt::format("nothing to do: {} in {} already (use --all to tune again)",
