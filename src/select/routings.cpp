@@ -239,7 +239,7 @@ Settled RoutingContest::run(const Deadline& deadline) {
 
 double expected_routing_seconds(const Problem& problem, double microseconds, const Policy& policy) {
   const auto routings = static_cast<double>(policy.other_routings(problem).size());
-  return routings * rounds_seconds(max_compared - 2, routed_rounds, microseconds, policy);
+  return routings * rounds_seconds(max_compared, routed_rounds, microseconds, policy);
 }
 
 Settled hold_on_routings(const Problem& problem, WeightLayout layout, const Policy& policy, Settled tuned,

@@ -21,7 +21,8 @@ namespace {
 constexpr double plain_share =
     0.6;  // of a problem's time, where dependent launches are compared on their own
 
-constexpr double min_finals_share = 0.3;  // of the time for finals and energy batches
+constexpr double min_finals_share =
+    0.3;  // of the time for finals, rounds on other routings and energy batches
 
 /// Of a plain winner. What a dependent launch hides is the fixed cost of one, 2 to 4 µs: of a slower kernel
 /// that is less than finals tell apart, and the comparison would take seconds.
@@ -168,12 +169,14 @@ VisitFigures figures_of(const Turn& turn, std::size_t candidates, const Searched
   return figures;
 }
 
-/// Of the time for finals and energy batches, what finals may take.
+/// Of the time for finals and what follows them, what finals may take.
 Deadline finals_deadline(const Turn& turn, const Deadline& deadline, double microseconds) {
   const double left = deadline.seconds_left();
-  if (!weighs_energy(turn.request) || !std::isfinite(left) || left <= 0) return deadline;
-  return deadline.part(
-      std::max(min_finals_share, 1 - expected_energy_seconds(microseconds, turn.request.policy) / left));
+  const Policy& policy = turn.request.policy;
+  double after = expected_routing_seconds(turn.problem, microseconds, policy);
+  if (weighs_energy(turn.request)) after += expected_energy_seconds(microseconds, policy);
+  if (after <= 0 || !std::isfinite(left) || left <= 0) return deadline;
+  return deadline.part(std::max(min_finals_share, 1 - after / left));
 }
 
 /// A second search, of programmatic dependent launches with the plain winner as their default. The plain row
