@@ -248,4 +248,19 @@ Settled hold_on_routings(const Problem& problem, WeightLayout layout, const Poli
   return RoutingContest(problem, layout, policy, std::move(tuned), evaluator).run(deadline);
 }
 
+Settled keep_safer(Settled settled, std::optional<Settled>& safer) {
+  if (settled.routing_reason.empty()) {
+    safer.reset();
+    if (!settled.instead_of.empty()) safer = settled;
+    return settled;
+  }
+  const bool gave_way =
+      safer && settled.winner && settled.winner->candidate.kernel_name() == safer->instead_of;
+  if (!gave_way) return settled;
+  Settled kept = *safer;
+  kept.trials = std::move(settled.trials);
+  kept.is_cut = true;
+  return kept;
+}
+
 }  // namespace gemmtune

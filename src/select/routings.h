@@ -2,6 +2,8 @@
 // safer kernel where that is too much. docs/measuring.md, "Routing".
 #pragma once
 
+#include <optional>
+
 #include "base/deadline.h"
 #include "evaluate/evaluator.h"
 #include "measure/policy.h"
@@ -21,5 +23,9 @@ double expected_routing_seconds(const Problem& problem, double microseconds, con
 /// deadline or an error leaves no rounds, `tuned` with the reason. Problems that are no mixtures stay as they are.
 Settled hold_on_routings(const Problem& problem, WeightLayout layout, const Policy& policy, Settled tuned,
                          Evaluator& evaluator, const Deadline& deadline);
+
+/// A kernel that gave way on other routings does not come back because later finals had no time for these rounds: `safer` has
+/// the last choice that they made, and gets this one if they made it. Empty: they left the fastest one.
+Settled keep_safer(Settled settled, std::optional<Settled>& safer);
 
 }  // namespace gemmtune

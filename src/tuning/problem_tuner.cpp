@@ -248,7 +248,9 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     const Deadline deadline = plain_deadline.part(share);
     Settled settled =
         run_finals(task, evaluator, finals_deadline(turn, deadline, result.figures.microseconds));
-    settled = hold_on_routings(problem, layouts[i], request.policy, std::move(settled), evaluator, deadline);
+    settled = keep_safer(
+        hold_on_routings(problem, layouts[i], request.policy, std::move(settled), evaluator, deadline),
+        progress->safer[layouts[i]]);
     result.figures.is_cut = result.figures.is_cut || settled.is_cut;
     if (!settled.routing_reason.empty() && request.stop && request.stop()) {
       // A row that its own routing alone chose would count as done.

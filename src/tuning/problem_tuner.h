@@ -28,7 +28,8 @@ struct LayoutResult {
 struct TuningProgress {
   std::vector<Trial> screened;                                    // by the search
   std::map<WeightLayout, std::vector<Trial>> dependent_screened;  // by those of dependent launches
-  std::vector<Candidate> winners;  // of earlier finals: they take part in the next
+  std::vector<Candidate> winners;                        // of earlier finals: they take part in the next
+  std::map<WeightLayout, std::optional<Settled>> safer;  // keep_safer()
 };
 
 struct ProblemResult {

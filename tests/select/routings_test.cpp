@@ -104,6 +104,24 @@ TEST_F(RoutingChoice, TheSaferKernelWinsWhereTheWinnerLosesTooMuch) {
     EXPECT_NE(finalist.listed.candidate.kernel_name(), "tiled_r1_kc1");
 }
 
+TEST_F(RoutingChoice, AKernelThatGaveWayDoesNotComeBackForWantOfTime) {
+  std::optional<Settled> safer;
+  const Deadline over = Deadline::in(0);
+  EXPECT_EQ(name_of(keep_safer(hold(over), safer)), "tiled_r1_kc1");
+  times_on_[{RoutingKind::zipf, "tiled_r1_kc1"}] = 120;
+  EXPECT_EQ(name_of(keep_safer(hold(), safer)), "tiled_r1_kc2");
+  const Settled kept = keep_safer(hold(over), safer);
+  EXPECT_EQ(name_of(kept), "tiled_r1_kc2");
+  EXPECT_EQ(kept.instead_of, "tiled_r1_kc1");
+  EXPECT_TRUE(kept.is_cut);
+  times_["tiled_r1_kc3"] = 90;  // another winner did not lose
+  EXPECT_EQ(name_of(keep_safer(hold(over), safer)), "tiled_r1_kc3");
+  times_["tiled_r1_kc3"] = 106;
+  times_on_.clear();
+  EXPECT_EQ(name_of(keep_safer(hold(), safer)), "tiled_r1_kc1");
+  EXPECT_EQ(name_of(keep_safer(hold(over), safer)), "tiled_r1_kc1");
+}
+
 TEST_F(RoutingChoice, NoKernelIsSaferThanTheWinner) {
   // kc1 loses 10 % on zipf, but every other one loses more somewhere.
   times_on_[{RoutingKind::zipf, "tiled_r1_kc1"}] = 110;
