@@ -69,12 +69,12 @@ class _Group:
 class GemmtuneMergedLinear(GemmtuneLinear):
     """A member of a group."""
 
+    def runs_alone(self, x):
+        return (x.dtype is not self.gemmtune_dtype or torch.is_autocast_enabled(self.gemmtune_device)
+                or x.numel() > self.gemmtune_group.max_rows * x.shape[-1])
+
     def forward(self, x):
-        group = self.gemmtune_group
-        alone = x.dtype is not self.gemmtune_dtype or torch.is_autocast_enabled(self.gemmtune_device)
-        if alone or x.numel() > group.max_rows * x.shape[-1]:
-            return super().forward(x)
-        return group.columns(x, self.gemmtune_member)
+        return super().forward(x) if self.runs_alone(x) else self.gemmtune_group.columns(x, self.gemmtune_member)
 
 
 class _LinearsAreLeaves(fx.Tracer):
@@ -121,8 +121,7 @@ def _gated_forward(self, x):
     if any(_has_hooks(child) for child in others) or all_modules._global_forward_hooks or all_modules._global_forward_pre_hooks:
         return type(self).forward(self, x)
     group = getattr(gate, "gemmtune_group", None)
-    merged = group is not None and x.dtype is gate.gemmtune_dtype and not torch.is_autocast_enabled(gate.gemmtune_device)
-    if merged and not _has_hooks(gate) and not _has_hooks(up):
+    if group is not None and not gate.runs_alone(x) and not _has_hooks(gate) and not _has_hooks(up):
         y = group.product(x)
         gates, ups = (y[..., slice(*group.rows[member.gemmtune_member])] for member in (gate, up))
     else:
@@ -350,9 +349,9 @@ def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged
     merge=True: layers that get one input (q_proj, k_proj and v_proj; gate_proj and up_proj; or the children that a list of tuples
     of names says) become one product: their weights move behind each other, in place, and the first call of them
     computes what the others return. Their input must not be changed in place between their calls. Calls with more than
-    max_merged_rows rows run alone: there the columns of a wide result cost their readers more than merging gains.
+    max_merged_rows rows run alone: there the columns of a wide result cost their readers what merging gains.
     silu_and_mul: modules that compute down(silu(gate(x)) * up(x)) of patched layers and nothing else (LlamaMLP and its kind) run one
-    kernel between their products, which rounds once. Where gate and up are merged they then are so for any number of rows.
+    kernel between their products, which rounds once.
     pack: pack each weight for which the tuned files of its device chose a packed layout. keep_weight=False drops the plain
     copy of a packed weight (undo() unpacks it). only: a function of (name, module) that says which layers. Calls with
     inputs of another type than the weight's, and under autocast, run as before.
