@@ -15,6 +15,7 @@ import argparse
 import copy
 import csv
 import os
+import random
 import statistics
 import sys
 import tempfile
@@ -165,13 +166,13 @@ class Timed:
 
 
 def interleaved(variants, rounds, milliseconds):
-    """{name: [ms of each round]}: each round times every variant, in an order that changes."""
+    """{name: [ms of each round]}: each round times every variant, in an order of its own, because the clocks that a variant finds are what
+    the one before it left."""
     calls = {name: max(2, round(milliseconds / max(timed.ms(2), 1e-3))) for name, timed in variants.items()}
     times = {name: [] for name in variants}
-    names = list(variants)
-    for index in range(rounds):
-        turn = index % len(names)
-        for name in names[turn:] + names[:turn]:
+    orders = random.Random(1)
+    for _ in range(rounds):
+        for name in orders.sample(list(variants), len(variants)):
             times[name].append(variants[name].ms(calls[name]))
     return times
 
@@ -255,6 +256,26 @@ def add_compiled(options, models, cases, variants):
         say(f"{' and '.join(models)}: {case.name} in {time.monotonic() - begin - spent:.0f} s")
 
 
+def parts_to_tune(shapes, device):
+    """[(file, its share of the sizes, options of tune)]. On a GPU sizes of many rows are limited by power: one such product behind
+    another runs at lower clocks than a model's, where small kernels lie between them, so a few percent there are none here."""
+    if device == "cpu":
+        return [(shapes, 1, {})]
+    with open(shapes) as file:
+        rows = list(csv.DictReader(file))
+    parts = []
+    for word, some, words in (("few", [row for row in rows if int(row["M"]) <= 64], {}),
+                              ("many", [row for row in rows if int(row["M"]) > 64], {"prefer_ratio": 0.95})):
+        if some:
+            path = shapes.replace(".shapes.csv", f".{word}_rows.csv")
+            with open(path, "w", newline="") as file:
+                writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(some)
+            parts.append((path, len(some) / len(rows), words))
+    return parts
+
+
 def tune(options, models, cases, folder, name):
     import gemmtune
     import gemmtune.torch
@@ -271,8 +292,9 @@ def tune(options, models, cases, folder, name):
     with open(shapes) as file:
         say(f"{name}: {sum(1 for _ in file) - 1} sizes captured")
     begin = time.monotonic()
-    report = gemmtune.tune(shapes, tuned, backend="cpu" if options.device == "cpu" else "cuda", budget=options.budget)
-    say(f"{name}: tuned in {time.monotonic() - begin:.0f} s, exit code {report['exit_code']}")
+    for part, share, words in parts_to_tune(shapes, options.device):
+        report = gemmtune.tune(part, tuned, backend="cpu" if options.device == "cpu" else "cuda", budget=options.budget * share, **words)
+        say(f"{name}: {os.path.basename(part)} tuned at {time.monotonic() - begin:.0f} s, exit code {report['exit_code']}")
     gemmtune.use(tuned, device=options.device)
     return tuned
 
