@@ -28,7 +28,7 @@ Set intersection(const Set& a, const Set& b) {
   return both;
 }
 
-double log_of(std::int64_t m) { return std::log(static_cast<double>(m)); }
+double log_of_m(std::int64_t m) { return std::log(static_cast<double>(m)); }
 
 std::int64_t geometric_mean(std::int64_t a, std::int64_t b) {
   const auto mean = std::llround(std::sqrt(static_cast<double>(a) * static_cast<double>(b)));
@@ -112,7 +112,7 @@ std::vector<std::string> MRangePlanner::best_fitting(std::int64_t m) const {
 std::vector<std::string> MRangePlanner::challengers(std::int64_t m) const {
   std::vector<std::pair<double, const Point*>> nearest;
   for (const auto& [other, point] : points_) {
-    if (!point.winner.empty()) nearest.emplace_back(std::fabs(log_of(other) - log_of(m)), &point);
+    if (!point.winner.empty()) nearest.emplace_back(std::fabs(log_of_m(other) - log_of_m(m)), &point);
   }
   std::stable_sort(nearest.begin(), nearest.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -338,8 +338,8 @@ double MRangePlanner::settled_share() const {
   for (auto at = points_.begin(); std::next(at) != points_.end(); ++at) {
     const std::int64_t a = at->first;
     const std::int64_t b = std::next(at)->first;
-    all += log_of(b) - log_of(a);
-    if (is_settled(a, b)) settled += log_of(b) - log_of(a);
+    all += log_of_m(b) - log_of_m(a);
+    if (is_settled(a, b)) settled += log_of_m(b) - log_of_m(a);
   }
   return settled / all;
 }

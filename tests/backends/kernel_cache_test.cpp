@@ -31,7 +31,7 @@ class CountingCompiler final : public Compiler {
   std::string version_;
 };
 
-Source source_of(std::string text) { return {"name", std::move(text), {"A=1"}, "kernel"}; }
+Source cached_source(std::string text) { return {"name", std::move(text), {"A=1"}, "kernel"}; }
 
 std::string only_file(const std::string& folder) {
   std::string path;
@@ -42,8 +42,8 @@ std::string only_file(const std::string& folder) {
 TEST(KernelCache, ASecondProcessFindsWhatTheFirstCompiled) {
   const test::TemporaryFolder folder;
   const CountingCompiler compiler;
-  const auto first = KernelCache(folder.path()).get(compiler, source_of("text"), "sm_90a");
-  const auto second = KernelCache(folder.path()).get(compiler, source_of("text"), "sm_90a");
+  const auto first = KernelCache(folder.path()).get(compiler, cached_source("text"), "sm_90a");
+  const auto second = KernelCache(folder.path()).get(compiler, cached_source("text"), "sm_90a");
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(compiler.compiled, 1);
   EXPECT_EQ(first->code, second->code);
@@ -52,7 +52,7 @@ TEST(KernelCache, ASecondProcessFindsWhatTheFirstCompiled) {
 
 TEST(KernelCache, TheKeyCoversEverythingThatMakesTheCode) {
   const CountingCompiler compiler;
-  const Source base = source_of("text");
+  const Source base = cached_source("text");
   const std::string key = cache_key(compiler, base, "sm_90a");
   EXPECT_EQ(key.size(), 32U);
   EXPECT_EQ(key, cache_key(compiler, base, "sm_90a"));
@@ -79,7 +79,7 @@ TEST(KernelCache, ADamagedFileIsCompiledAgainAndReplaced) {
   const test::TemporaryFolder folder;
   const CountingCompiler compiler;
   const KernelCache cache(folder.path());
-  ASSERT_TRUE(cache.get(compiler, source_of("text"), "sm_90a").ok());
+  ASSERT_TRUE(cache.get(compiler, cached_source("text"), "sm_90a").ok());
   const std::string path = only_file(folder.path());
   const std::string whole = *read_file(path);
   std::string flipped = whole;
@@ -88,7 +88,7 @@ TEST(KernelCache, ADamagedFileIsCompiledAgainAndReplaced) {
   for (const std::string& damaged : {whole.substr(0, whole.size() - 1), flipped, std::string(),
                                      std::string("\n\n\n"), std::string("gemmtune-kernel-1\nx\n-1 9 0\n")}) {
     ASSERT_TRUE(write_file_atomically(path, damaged).ok());
-    ASSERT_TRUE(cache.get(compiler, source_of("text"), "sm_90a").ok());
+    ASSERT_TRUE(cache.get(compiler, cached_source("text"), "sm_90a").ok());
     EXPECT_EQ(compiler.compiled, ++expected);
     EXPECT_EQ(*read_file(path), whole);
   }
@@ -97,8 +97,8 @@ TEST(KernelCache, ADamagedFileIsCompiledAgainAndReplaced) {
 TEST(KernelCache, RebuildCompilesAlthoughItIsThere) {
   const test::TemporaryFolder folder;
   const CountingCompiler compiler;
-  ASSERT_TRUE(KernelCache(folder.path()).get(compiler, source_of("text"), "sm_90a").ok());
-  ASSERT_TRUE(KernelCache(folder.path(), true).get(compiler, source_of("text"), "sm_90a").ok());
+  ASSERT_TRUE(KernelCache(folder.path()).get(compiler, cached_source("text"), "sm_90a").ok());
+  ASSERT_TRUE(KernelCache(folder.path(), true).get(compiler, cached_source("text"), "sm_90a").ok());
   EXPECT_EQ(compiler.compiled, 2);
 }
 
@@ -106,7 +106,7 @@ TEST(KernelCache, SourcesAreLeftWhereAskedForAlsoOnAHit) {
   const test::TemporaryFolder folder;
   const CountingCompiler compiler;
   const std::string sources = folder.path() + "/sources";
-  Source source = source_of("int text;");
+  Source source = cached_source("int text;");
   source.defines = {"ROWS=64", "FAST"};
   ASSERT_TRUE(KernelCache(folder.path()).get(compiler, source, "sm_90a").ok());
   EXPECT_FALSE(std::filesystem::exists(sources)) << "nobody asked";
@@ -120,11 +120,11 @@ TEST(KernelCache, SourcesAreLeftWhereAskedForAlsoOnAHit) {
 TEST(KernelCache, AFailureIsNotKeptAndAFolderThatCannotBeWrittenCostsNoKernel) {
   const test::TemporaryFolder folder;
   const CountingCompiler compiler;
-  const auto bad = KernelCache(folder.path()).get(compiler, source_of("bad"), "sm_90a");
+  const auto bad = KernelCache(folder.path()).get(compiler, cached_source("bad"), "sm_90a");
   EXPECT_FALSE(bad.ok());
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-  EXPECT_TRUE(KernelCache("/proc/nowhere").get(compiler, source_of("text"), "sm_90a").ok());
-  EXPECT_TRUE(KernelCache("").get(compiler, source_of("text"), "sm_90a").ok());
+  EXPECT_TRUE(KernelCache("/proc/nowhere").get(compiler, cached_source("text"), "sm_90a").ok());
+  EXPECT_TRUE(KernelCache("").get(compiler, cached_source("text"), "sm_90a").ok());
 }
 
 TEST(KernelCache, ThreadsThatCompileTheSameAllGetIt) {
@@ -134,7 +134,7 @@ TEST(KernelCache, ThreadsThatCompileTheSameAllGetIt) {
   std::atomic<int> right{0};
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      const auto binary = KernelCache(folder.path()).get(compiler, source_of("text"), "sm_90a");
+      const auto binary = KernelCache(folder.path()).get(compiler, cached_source("text"), "sm_90a");
       if (binary.ok() && binary->code == std::string("text\0\n code", 11)) ++right;
     });
   }
@@ -147,8 +147,8 @@ TEST(KernelCache, ListAndClear) {
   const test::TemporaryFolder folder;
   const CountingCompiler compiler;
   const KernelCache cache(folder.path());
-  ASSERT_TRUE(cache.get(compiler, source_of("a"), "sm_90a").ok());
-  ASSERT_TRUE(cache.get(compiler, source_of("b"), "sm_80").ok());
+  ASSERT_TRUE(cache.get(compiler, cached_source("a"), "sm_90a").ok());
+  ASSERT_TRUE(cache.get(compiler, cached_source("b"), "sm_80").ok());
   ASSERT_TRUE(write_file_atomically(folder.path() + "/notes.txt", "mine").ok());
   const auto entries = cache.list();
   ASSERT_EQ(entries.size(), 2U);

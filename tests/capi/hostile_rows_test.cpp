@@ -25,7 +25,7 @@
 #include "verify/output_check.h"
 #include "verify/reference.h"
 
-namespace gemmtune {
+namespace gemmtune::hostile_rows_test {
 namespace {
 
 int rows() { return std::getenv("GEMMTUNE_SOAK") != nullptr ? 40000 : 500; }
@@ -227,4 +227,4 @@ TEST(HostileRows, NoneCrashesOrIsWrong) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::hostile_rows_test

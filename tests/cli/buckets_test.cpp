@@ -10,7 +10,7 @@
 #include "formats/shapes/shape_list.h"
 #include "formats/triton/triton_lookup.h"
 
-namespace gemmtune::test {
+namespace gemmtune::test::buckets_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -109,4 +109,4 @@ TEST_F(BucketsCli, WhatDoesNotGoTogetherIsRefused) {
 }
 
 }  // namespace
-}  // namespace gemmtune::test
+}  // namespace gemmtune::test::buckets_test

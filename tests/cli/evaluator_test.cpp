@@ -12,7 +12,7 @@
 #include "formats/json.h"
 #include "formats/json_text.h"
 
-namespace gemmtune::test {
+namespace gemmtune::test::evaluator_test {
 namespace {
 
 using ::testing::AllOf;
@@ -324,4 +324,4 @@ TEST_F(EvaluatorCli, ACommandThatIsNoEvaluatorIsAnError) {
 }
 
 }  // namespace
-}  // namespace gemmtune::test
+}  // namespace gemmtune::test::evaluator_test

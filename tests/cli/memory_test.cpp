@@ -14,7 +14,7 @@
 #include "base/folder.h"
 #include "cli/program.h"
 
-namespace gemmtune::test {
+namespace gemmtune::test::memory_test {
 namespace {
 
 using ::testing::AnyOf;
@@ -243,4 +243,4 @@ TEST_F(LittleMemory, SigtermEndsATuningInALimitedAddressSpace) {
 }
 
 }  // namespace
-}  // namespace gemmtune::test
+}  // namespace gemmtune::test::memory_test

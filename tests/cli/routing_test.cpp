@@ -10,7 +10,7 @@
 #include "formats/json.h"
 #include "formats/json_text.h"
 
-namespace gemmtune::test {
+namespace gemmtune::test::routing_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -142,4 +142,4 @@ TEST_F(RoutingCommands, SharedExpertsCountInExpertAndTopk) {
 }
 
 }  // namespace
-}  // namespace gemmtune::test
+}  // namespace gemmtune::test::routing_test

@@ -9,7 +9,7 @@
 #include "formats/json.h"
 #include "formats/json_text.h"
 
-namespace gemmtune::test {
+namespace gemmtune::test::search_space_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -157,4 +157,4 @@ TEST_F(SearchSpaceCli, TuneChecksTheFileBeforeItMeasures) {
 }
 
 }  // namespace
-}  // namespace gemmtune::test
+}  // namespace gemmtune::test::search_space_test

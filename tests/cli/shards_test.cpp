@@ -20,7 +20,7 @@
 #include "formats/json.h"
 #include "formats/json_text.h"
 
-namespace gemmtune::test {
+namespace gemmtune::test::shards_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -517,4 +517,4 @@ TEST_F(Shards, OneWithoutShapesAndOneWithoutRowsAreShardsToo) {
 }
 
 }  // namespace
-}  // namespace gemmtune::test
+}  // namespace gemmtune::test::shards_test

@@ -10,7 +10,7 @@
 #include "cli/program.h"
 #include "support/fixtures.h"
 
-namespace gemmtune::test {
+namespace gemmtune::test::table_commands_test {
 namespace {
 
 using nlohmann::json;
@@ -411,4 +411,4 @@ TEST_F(TableCommands, EveryTunedFixtureCanBeAudited) {
 }
 
 }  // namespace
-}  // namespace gemmtune::test
+}  // namespace gemmtune::test::table_commands_test

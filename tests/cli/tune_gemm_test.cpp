@@ -14,7 +14,7 @@
 #include "formats/tune_gemm/gemm_result_file.h"
 #include "support/fixtures.h"
 
-namespace gemmtune::test {
+namespace gemmtune::test::tune_gemm_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -404,4 +404,4 @@ TEST_F(TuneGemm, ARecordingKeepsTheDataItWasMadeWith) {
 }
 
 }  // namespace
-}  // namespace gemmtune::test
+}  // namespace gemmtune::test::tune_gemm_test

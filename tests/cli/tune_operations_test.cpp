@@ -7,7 +7,7 @@
 #include "formats/json.h"
 #include "formats/json_text.h"
 
-namespace gemmtune::test {
+namespace gemmtune::test::tune_operations_test {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -146,4 +146,4 @@ INSTANTIATE_TEST_SUITE_P(All, TuneOperations, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return test.param.operation; });
 
 }  // namespace
-}  // namespace gemmtune::test
+}  // namespace gemmtune::test::tune_operations_test

@@ -8,7 +8,7 @@
 
 #include "cli/program.h"
 
-namespace gemmtune::test {
+namespace gemmtune::test::usage_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -270,4 +270,4 @@ TEST_F(Usage, NothingIsWrittenByWrongUsage) {
 }
 
 }  // namespace
-}  // namespace gemmtune::test
+}  // namespace gemmtune::test::usage_test

@@ -9,7 +9,7 @@
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"
 
-namespace gemmtune {
+namespace gemmtune::threads_test {
 namespace {
 
 using test::row;
@@ -142,4 +142,4 @@ TEST_F(Threads, AThreadThatEndsLeavesItsWorkspaceToTheNext) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::threads_test

@@ -16,7 +16,7 @@
 #include "support/paper_device.h"
 #include "tuning/time_estimate.h"
 
-namespace gemmtune {
+namespace gemmtune::replay_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -442,4 +442,4 @@ INSTANTIATE_TEST_SUITE_P(MachinesSlowerAndFasterThanImagined, EstimateOfARun,
                          ::testing::Values(0.05, 0.3, 1, 3));
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::replay_test

@@ -21,7 +21,7 @@
 #include "support/faulty_device.h"
 #include "tuning/tuner.h"
 
-namespace gemmtune {
+namespace gemmtune::worker_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -452,4 +452,4 @@ TEST(Worker, AProgramThatIsNoWorkerIsAnError) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::worker_test

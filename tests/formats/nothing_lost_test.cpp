@@ -13,7 +13,7 @@
 #include "formats/triton/triton_json.h"
 #include "tuned/table.h"
 
-namespace gemmtune {
+namespace gemmtune::nothing_lost_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -312,4 +312,4 @@ TEST(NothingLost, EveryFileIsCalledByItsFormat) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::nothing_lost_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace gemmtune {
+namespace gemmtune::search_space_yaml_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -65,4 +65,4 @@ TEST(SearchSpaceYaml, ErrorsNameFileLineAndWhatIsExpected) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::search_space_yaml_test

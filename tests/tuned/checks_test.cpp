@@ -9,7 +9,7 @@
 #include "tuned/layouts.h"
 #include "tuned/peaks.h"
 
-namespace gemmtune {
+namespace gemmtune::checks_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -266,4 +266,4 @@ TEST(Layouts, PlainProblemsHaveNone) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::checks_test

@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 
-namespace gemmtune {
+namespace gemmtune::table_test {
 namespace {
 
 TunedEntry row(std::int64_t m, double us, const std::string& kernel = "tiled_r1_mr8") {
@@ -265,4 +265,4 @@ TEST(Table, AgreesWithTheRulesOnRandomTables) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::table_test

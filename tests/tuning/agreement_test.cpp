@@ -18,7 +18,7 @@
 #include "support/recorded_spaces.h"
 #include "tuning/problem_tuner.h"
 
-namespace gemmtune {
+namespace gemmtune::agreement_test {
 namespace {
 
 /// Two machines of one kind: each kernel is faster or slower on the second by a little, always the same.
@@ -163,4 +163,4 @@ TEST(TwoColdRuns, OnMachinesThatDifferKnowTheWinnerOfTheOther) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::agreement_test

@@ -13,7 +13,7 @@
 #include "support/recorded_spaces.h"
 #include "tuning/tuner.h"
 
-namespace gemmtune {
+namespace gemmtune::budget_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -277,4 +277,4 @@ TEST(RecordedBudgets, ResultsAreCloseToThoseOfAFreeRun) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::budget_test

@@ -7,7 +7,7 @@
 #include "support/paper_device.h"
 #include "tuning/tuner.h"
 
-namespace gemmtune {
+namespace gemmtune::transfer_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -131,4 +131,4 @@ TEST_F(TransferInARun, AnEarlierRunOnlyDecidesWhatIsTriedFirst) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::transfer_test

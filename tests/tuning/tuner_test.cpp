@@ -18,7 +18,7 @@
 #include "search/strategy.h"
 #include "support/paper_device.h"
 
-namespace gemmtune {
+namespace gemmtune::tuner_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -658,4 +658,4 @@ TEST_F(Tuner, ARunThatDiesAnywhereLeavesAReadableFileAndTheNextGoesOn) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::tuner_test

@@ -9,7 +9,7 @@
 
 #include "support/elements.h"
 
-namespace gemmtune {
+namespace gemmtune::inputs_test {
 namespace {
 
 using testing::load_row;
@@ -213,4 +213,4 @@ TEST(Inputs, types_without_data_are_refused) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::inputs_test

@@ -16,7 +16,7 @@
 #include "verify/output_check.h"
 #include "verify/reference.h"
 
-namespace gemmtune {
+namespace gemmtune::operations_test {
 namespace {
 
 enum class Fault {
@@ -423,4 +423,4 @@ TEST(Inputs, RoutesNameEachExpertOnceAndWeighOne) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::operations_test

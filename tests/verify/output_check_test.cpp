@@ -9,7 +9,7 @@
 
 #include "support/elements.h"
 
-namespace gemmtune {
+namespace gemmtune::output_check_test {
 namespace {
 
 using testing::load_element;
@@ -275,4 +275,4 @@ TEST(Tolerance, of_tensor_cores_grows_with_k_as_their_truncated_sums_do) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::output_check_test

@@ -9,7 +9,7 @@
 
 #include "support/elements.h"
 
-namespace gemmtune {
+namespace gemmtune::reference_test {
 namespace {
 
 using testing::load_element;
@@ -221,4 +221,4 @@ TEST(Reference, refuses_what_it_does_not_know) {
 }
 
 }  // namespace
-}  // namespace gemmtune
+}  // namespace gemmtune::reference_test

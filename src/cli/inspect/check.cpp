@@ -50,7 +50,7 @@ Examples:
   gemmtune check -m 33 -n 64 -k 63 --libtype onednn
   gemmtune check --problem 'a16w16 m=8 n=64 k=127 alignment=2' --kernel tiled_r1_…)";
 
-struct CheckOptions {
+struct CheckCommandOptions {
   DeviceOptions device;
   std::string file;
   SizeOptions size;
@@ -116,7 +116,7 @@ void check_file(const CheckedFile& file, std::size_t count, const Device& device
   console.clear_live_line();
 }
 
-Result<Problem> problem_of_check(const CheckOptions& options) {
+Result<Problem> problem_of_check(const CheckCommandOptions& options) {
   if (options.problem.empty()) return problem_of(options.size);
   auto problem = parse_problem(options.problem);
   if (!problem.ok()) return Status(problem.code(), fmt::format("--problem: {}", problem.message()));
@@ -125,7 +125,7 @@ Result<Problem> problem_of_check(const CheckOptions& options) {
 }
 
 /// --kernel, the default config of --libtype, or what a user gets without tuning: errata do not count.
-Result<Candidate> candidate_of_check(const CheckOptions& options, const Device& device,
+Result<Candidate> candidate_of_check(const CheckCommandOptions& options, const Device& device,
                                      const Problem& problem) {
   if (!options.kernel.empty()) return device.resolve(options.kernel, problem);
   if (options.libtype.empty()) {
@@ -142,7 +142,7 @@ Result<Candidate> candidate_of_check(const CheckOptions& options, const Device& 
 }
 
 /// One kernel at one size, in a worker.
-int run_one_check(const CheckOptions& options) {
+int run_one_check(const CheckCommandOptions& options) {
   const Environment environment = read_environment();
   const auto problem = problem_of_check(options);
   if (!problem.ok()) return usage_error("check", problem.message());
@@ -180,7 +180,7 @@ int run_one_check(const CheckOptions& options) {
   return right ? exit_done : exit_findings;
 }
 
-int run_check(const CheckOptions& options) {
+int run_check(const CheckCommandOptions& options) {
   // -n and -k beside a Triton config are those that its name does not say.
   const bool names_sizes = !options.file.empty() && options.size.m.empty() && options.problem.empty();
   const bool one = !names_sizes && (options.size.any() || !options.problem.empty());
@@ -233,7 +233,7 @@ int run_check(const CheckOptions& options) {
 }  // namespace
 
 std::function<int()> declare_check(CommandOptions& app) {
-  auto options = std::make_shared<CheckOptions>();
+  auto options = std::make_shared<CheckCommandOptions>();
   app.add_option("file", options->file,
                  "A tuned file, a Triton config or a folder of these, or several, colon-separated");
   declare_size_options(app, options->size);

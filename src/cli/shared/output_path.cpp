@@ -32,7 +32,7 @@ Status probe_folder(const std::string& folder) {
   const int descriptor = mkostemp(probe.data(), O_CLOEXEC);
   if (descriptor < 0) return Status::io("{}", std::strerror(errno));
   std::array<char, 4096> block{};
-  const ssize_t written = write(descriptor, block.data(), block.size());
+  const ssize_t written = ::write(descriptor, block.data(), block.size());
   const int error = written < 0 ? errno : ENOSPC;
   close(descriptor);
   unlink(probe.c_str());

@@ -12,8 +12,6 @@
 namespace gemmtune {
 namespace {
 
-using enum TableKind;
-
 struct BaseName {
   std::string_view text;
   TableKind table;
@@ -21,23 +19,23 @@ struct BaseName {
 
 // A longer name stands before any that it contains.
 constexpr std::array<BaseName, 17> base_names{{
-    {"mxscale", batched_mxscale},
-    {"a8w8_blockscale_bpreshuffle", a8w8_blockscale_bpreshuffle},
-    {"a8w8_blockscale", a8w8_blockscale},
-    {"a8w8_bpreshuffle", a8w8_bpreshuffle},
-    {"a4w4_blockscale", a4w4_blockscale},
-    {"a4w4", a4w4_blockscale},
+    {"mxscale", TableKind::batched_mxscale},
+    {"a8w8_blockscale_bpreshuffle", TableKind::a8w8_blockscale_bpreshuffle},
+    {"a8w8_blockscale", TableKind::a8w8_blockscale},
+    {"a8w8_bpreshuffle", TableKind::a8w8_bpreshuffle},
+    {"a4w4_blockscale", TableKind::a4w4_blockscale},
+    {"a4w4", TableKind::a4w4_blockscale},
     {"a16w4", TableKind::a16w4},
     {"a8w4", TableKind::a8w4},
-    {"a8w8_tuned_batched", batched_a8w8},
-    {"a8w8_untuned_batched", batched_a8w8},
-    {"bf16_tuned_batched", batched_bf16},
-    {"bf16_untuned_batched", batched_bf16},
-    {"grouped_fmoe", grouped_moe},
-    {"fhmoe", heterogeneous_moe},
-    {"fmoe", fused_moe},
-    {"bf16", bf16},
-    {"a8w8", a8w8},
+    {"a8w8_tuned_batched", TableKind::batched_a8w8},
+    {"a8w8_untuned_batched", TableKind::batched_a8w8},
+    {"bf16_tuned_batched", TableKind::batched_bf16},
+    {"bf16_untuned_batched", TableKind::batched_bf16},
+    {"grouped_fmoe", TableKind::grouped_moe},
+    {"fhmoe", TableKind::heterogeneous_moe},
+    {"fmoe", TableKind::fused_moe},
+    {"bf16", TableKind::bf16},
+    {"a8w8", TableKind::a8w8},
 }};
 
 bool has(const CsvCells& header, std::string_view name) {
@@ -60,21 +58,28 @@ bool has_dimensions(const CsvCells& header) {
 }
 
 std::vector<TableKind> moe_tables(const CsvCells& header) {
-  if (has_any(header, {"shared_expert_id"})) return {heterogeneous_moe};
-  if (has_any(header, {"max_m", "grouped_persistent_m", "tile_m"})) return {grouped_moe};
-  return {fused_moe};
+  if (has_any(header, {"shared_expert_id"})) return {TableKind::heterogeneous_moe};
+  if (has_any(header, {"max_m", "grouped_persistent_m", "tile_m"})) return {TableKind::grouped_moe};
+  return {TableKind::fused_moe};
 }
 
 std::vector<TableKind> tables_of_dimensions(const CsvCells& header) {
   if (has_any(header, {"q_dtype_a"})) return {TableKind::a16w4, TableKind::a8w4};
-  if (has_any(header, {"dtype", "outdtype", "bias", "scaleab", "solidx"})) return {bf16};
-  if (has_any(header, {"q_dtype_w"})) return {a8w8, a8w8_bpreshuffle};
+  if (has_any(header, {"dtype", "outdtype", "bias", "scaleab", "solidx"})) return {TableKind::bf16};
+  if (has_any(header, {"q_dtype_w"})) return {TableKind::a8w8, TableKind::a8w8_bpreshuffle};
   const bool tuned = has_any(header, {"us", "kernelid"});
-  if (tuned && has_any(header, {"libtype"})) return {a8w8_blockscale, a8w8_blockscale_bpreshuffle};
-  if (tuned) return {a8w8, a8w8_bpreshuffle, a8w8_blockscale, a8w8_blockscale_bpreshuffle, a4w4_blockscale};
-  return {
-      bf16,           a8w8, a8w8_blockscale, a8w8_blockscale_bpreshuffle, a4w4_blockscale, TableKind::a16w4,
-      TableKind::a8w4};
+  if (tuned && has_any(header, {"libtype"}))
+    return {TableKind::a8w8_blockscale, TableKind::a8w8_blockscale_bpreshuffle};
+  if (tuned)
+    return {TableKind::a8w8, TableKind::a8w8_bpreshuffle, TableKind::a8w8_blockscale,
+            TableKind::a8w8_blockscale_bpreshuffle, TableKind::a4w4_blockscale};
+  return {TableKind::bf16,
+          TableKind::a8w8,
+          TableKind::a8w8_blockscale,
+          TableKind::a8w8_blockscale_bpreshuffle,
+          TableKind::a4w4_blockscale,
+          TableKind::a16w4,
+          TableKind::a8w4};
 }
 
 std::string operations_of(const std::vector<TableKind>& tables) {
@@ -124,11 +129,11 @@ std::vector<TableKind> tables_of_header(const CsvCells& header) {
   if (has_any(header, {"token", "model_dim", "inter_dim"})) return moe_tables(header);
   if (!has_dimensions(header)) {
     // The reader of a bf16 table reports a header that lacks a dimension.
-    if (has_any(header, {"bias", "dtype", "outdtype", "scaleab"})) return {bf16};
+    if (has_any(header, {"bias", "dtype", "outdtype", "scaleab"})) return {TableKind::bf16};
     return {};
   }
-  if (has(header, "b")) return {batched_mxscale};
-  if (has(header, "B")) return {batched_bf16, batched_a8w8};
+  if (has(header, "b")) return {TableKind::batched_mxscale};
+  if (has(header, "B")) return {TableKind::batched_bf16, TableKind::batched_a8w8};
   return tables_of_dimensions(header);
 }
 

@@ -18,7 +18,7 @@ namespace gemmtune {
 namespace {
 
 constexpr std::size_t max_hipblaslt_bytes = std::size_t{1} << 28;
-constexpr std::array<std::string_view, 20> names{
+constexpr std::array<std::string_view, 20> column_names{
     "preshuffle",  "use_rowwise", "trans_a",      "trans_b",     "m",          "n",          "k",
     "A_data_type", "lda",         "stride_a",     "B_data_type", "ldb",        "stride_b",   "C_data_type",
     "ldc",         "stride_c",    "compute_type", "batch_count", "algo_index", "kernel_name"};
@@ -125,13 +125,13 @@ void visit_fields(Row& row, Visitor&& visit) {
 bool read_hipblaslt_row(const CsvLine& line, HipblasltRow& row, Diagnostics& diagnostics) {
   row.line = line.number;
   const std::vector<std::string_view> fields = split(line.text, ',');
-  if (fields.size() != names.size()) {
-    diagnostics.row(line.number, fmt::format("{} fields, expected {}", fields.size(), names.size()));
+  if (fields.size() != column_names.size()) {
+    diagnostics.row(line.number, fmt::format("{} fields, expected {}", fields.size(), column_names.size()));
     return false;
   }
   for (std::size_t index = 0; index < fields.size(); ++index) {
     if (trim(fields[index]) == fields[index]) continue;
-    diagnostics.cell(line.number, names[index], fields[index],
+    diagnostics.cell(line.number, column_names[index], fields[index],
                      "no blanks around it: AITER finds no such row");
     return false;
   }
@@ -139,7 +139,7 @@ bool read_hipblaslt_row(const CsvLine& line, HipblasltRow& row, Diagnostics& dia
   visit_fields(row, [&](auto& field) { reader.read(field); });
   if (reader.ok()) return true;
   const std::size_t wrong = reader.wrong_field();
-  diagnostics.cell(line.number, names[wrong], fields[wrong], reader.expected());
+  diagnostics.cell(line.number, column_names[wrong], fields[wrong], reader.expected());
   return false;
 }
 
@@ -156,7 +156,7 @@ std::string row_line(const HipblasltRow& row) {
 
 std::string header() {
   std::string text;
-  for (const std::string_view name : names) {
+  for (const std::string_view name : column_names) {
     text += text.empty() ? "" : ", ";
     text += name;
   }
