@@ -12,7 +12,7 @@
 
 #include "cli/program.h"
 
-namespace gemmtune::test {
+namespace gemmtune::test::file_kinds_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -274,4 +274,4 @@ TEST_F(FileKinds, AreNamedInRefusals) {
 }
 
 }  // namespace
-}  // namespace gemmtune::test
+}  // namespace gemmtune::test::file_kinds_test

@@ -1,5 +1,5 @@
-// operator new without memory, for programs that must survive it, and a main() around theirs, whose main() is
-// compiled as program_main(): what comes before belongs to libraries.
+// operator new without memory, for programs that must survive it, and a main() around theirs (the linker's
+// --wrap=main): what comes before belongs to libraries.
 //
 // GEMMTUNE_FAIL_NEW="FIRST once": the memory is full when main()'s allocation number FIRST comes, until one
 // std::bad_alloc was thrown; "FIRST always": from then on. The program's new handler is called as ever; each of
@@ -148,9 +148,11 @@ extern "C" void* dlopen(const char* path, int mode) {
   return handle;
 }
 
-int program_main(int argc, char** argv);
+// The linker's names.
+extern "C" int __real_main(int argc, char** argv);  // NOLINT(bugprone-reserved-identifier)
+extern "C" int __wrap_main(int argc, char** argv);  // NOLINT(bugprone-reserved-identifier)
 
-int main(int argc, char** argv) {
+int __wrap_main(int argc, char** argv) {
   counts = true;
-  return program_main(argc, argv);
+  return __real_main(argc, argv);
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -14,9 +15,9 @@
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <regex>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "base/hash.h"
@@ -33,6 +34,10 @@ constexpr std::size_t max_shared_bytes = 227 * 1024;
 constexpr std::size_t amd_shared_bytes = 64 * 1024;      // up to gfx942
 constexpr std::size_t gfx950_shared_bytes = 160 * 1024;  // of gfx950
 constexpr std::size_t no_array = ~std::size_t{0};
+// What a kernel compiles with takes longer than what it runs for: -O2 takes half as long again as -O1 and gains nothing.
+constexpr std::string_view optimization =
+    "-O1 -fno-ipa-reference -fno-tree-loop-distribute-patterns -fsanitize=thread --param "
+    "tsan-instrument-func-entry-exit=0";
 constexpr int poison = 0xff;  // a NaN of every type that has one
 
 struct Buffer {
@@ -535,7 +540,9 @@ struct Words {
 Words words_of(const std::vector<std::string>& options) {
   Words words;
   const auto quoted = [](const std::string& text) {
-    return " '" + std::regex_replace(text, std::regex("'"), "'\\''") + "'";
+    std::string all = " '";
+    for (const char c : text) all += c == '\'' ? "'\\''" : std::string(1, c);
+    return all + "'";
   };
   for (const std::string& option : options) {
     constexpr std::string_view amd = "--offload-arch=";
@@ -562,20 +569,68 @@ Words words_of(const std::vector<std::string>& options) {
   return words;
 }
 
+bool is_of_a_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+/// Without white space at the end.
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.remove_suffix(1);
+  return text;
+}
+
+/// The word that `text` ends with; taken off it, as is white space behind it.
+std::string_view take_last_word(std::string_view& text) {
+  text = trimmed(text);
+  std::size_t begin = text.size();
+  while (begin > 0 && is_of_a_word(text[begin - 1])) --begin;
+  const std::string_view word = text.substr(begin);
+  text = text.substr(0, begin);
+  return word;
+}
+
+bool take_last(std::string_view& text, char c) {
+  text = trimmed(text);
+  if (!text.ends_with(c)) return false;
+  text.remove_suffix(1);
+  return true;
+}
+
 /// `extern __shared__ T name[]` is an array of the translation unit here. `arrays`: name and T.
 std::string with_dynamic_shared(const std::string& source, std::map<std::string, std::string>& arrays) {
-  static const std::regex declaration(R"(extern\s+__shared__\s+([^;]*?)(\w+)\s*\[\s*\]\s*;)");
+  constexpr std::string_view words = "extern __shared__ ";
+  constexpr std::string_view align = "__align__(";
   std::string text;
-  auto from = source.cbegin();
-  std::smatch found;
-  while (std::regex_search(from, source.cend(), found, declaration)) {
-    text.append(from, found[0].first);
-    text += "extern " + found[1].str() + found[2].str() + "[];";
-    arrays[found[2]] = std::regex_replace(found[1].str(), std::regex(R"(__align__\(\w+\))"), "");
-    from = found[0].second;
+  std::size_t from = 0;
+  for (std::size_t at = source.find(words); at != std::string::npos; at = source.find(words, at)) {
+    const std::size_t begin = at + words.size();
+    const std::size_t end = std::min(source.find(';', begin), source.size());
+    std::string_view declared = std::string_view(source).substr(begin, end - begin);
+    at = end;
+    if (!take_last(declared, ']') || !take_last(declared, '[')) continue;  // of fixed size
+    const std::string name(take_last_word(declared));
+    std::string type(declared);
+    text.append(source, from, begin - words.size() - from);
+    text += "extern " + type + name + "[]";
+    from = end;
+    if (const auto aligned = type.find(align); aligned != std::string::npos)
+      type.erase(aligned, type.find(')', aligned) + 1 - aligned);
+    arrays[name] = type;
   }
-  text.append(from, source.cend());
-  return text;
+  return text.append(source, from);
+}
+
+/// Takes the mark before each kernel of an expanded source away. The kernels' names.
+std::set<std::string> take_kernels(std::string& expanded) {
+  constexpr std::string_view mark = "gemmtune_emulated_kernel";
+  std::set<std::string> names;
+  for (std::size_t at = expanded.find(mark); at != std::string::npos; at = expanded.find(mark, at)) {
+    expanded.replace(at, mark.size(), "__attribute__((noinline))");
+    at += std::string_view("__attribute__((noinline))").size();
+    const std::size_t end = expanded.find_first_of("(;{", at);
+    if (end == std::string::npos || expanded[end] != '(') continue;
+    std::string_view declared = std::string_view(expanded).substr(at, end - at);
+    names.insert(std::string(take_last_word(declared)));
+  }
+  return names;
 }
 
 }  // namespace
@@ -614,7 +669,7 @@ std::shared_ptr<Module> Module::compile(const std::string& source, const std::ve
     return std::shared_ptr<Module>();
   };
   const Words words = words_of(options);
-  std::string key_text = source + words.defines + compiler;
+  std::string key_text = source + words.defines + compiler + std::string(optimization);
   for (const char* header : {"device.h", "ptx.h", "interface.h"}) key_text += read_all(folder + "/" + header);
   const std::string key = short_hash(key_text, 16);
   static std::mutex lock;
@@ -641,12 +696,7 @@ std::shared_ptr<Module> Module::compile(const std::string& source, const std::ve
             output) != 0)
       return refuse(output);
     std::string expanded = read_all(base + ".ii");
-    static const std::regex kernel(R"(gemmtune_emulated_kernel[^(;{]*?(\w+)\s*\()");
-    std::set<std::string> names;
-    for (std::sregex_iterator it(expanded.begin(), expanded.end(), kernel), end; it != end; ++it)
-      names.insert((*it)[1]);
-    expanded =
-        std::regex_replace(expanded, std::regex("gemmtune_emulated_kernel"), "__attribute__((noinline))");
+    const std::set<std::string> names = take_kernels(expanded);
     if (dynamic.size() > 1) return refuse("several arrays of shared memory without a size");
     for (const auto& [name, type] : dynamic)
       expanded += fmt::format(
@@ -666,11 +716,8 @@ std::shared_ptr<Module> Module::compile(const std::string& source, const std::ve
         "\nextern \"C\" const char gemmtune_kernels[];\nconst char gemmtune_kernels[] = \"{}\";\n", list);
     std::ofstream(base + ".ii") << expanded;
     const int compiled = run_command(
-        fmt::format(
-            "{0} -x c++ {1} -O2 -fno-ipa-reference -fno-tree-loop-distribute-patterns -fsanitize=thread "
-            "--param tsan-instrument-func-entry-exit=0 -c '{2}.ii' -o '{2}.o' && {0} -shared '{2}.o' -o "
-            "'{2}.so'",
-            compiler, flags, base),
+        fmt::format("{0} -x c++ {1} {3} -c '{2}.ii' -o '{2}.o' && {0} -shared '{2}.o' -o '{2}.so'", compiler,
+                    flags, base, optimization),
         output);
     for (const char* suffix : {".cpp", ".ii", ".o"}) std::filesystem::remove(base + suffix, ignored);
     if (compiled != 0) return refuse(output);

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 #include <utility>
 
+#include "base/file.h"
 #include "support/subprocess.h"
 #include "support/temporary_folder.h"
 
@@ -51,14 +51,14 @@ class CompiledOnly final : public gpu::Program {
   std::size_t max_shared_bytes_;
 };
 
-/// The number after "key:" in the metadata; of several kernels the first.
-int figure(const std::string& notes, const std::string& key) {
-  const auto at = notes.find("." + key + ":");
-  return at == std::string::npos ? 0 : std::atoi(notes.c_str() + at + key.size() + 2);
+/// The number after "key:" in the metadata, which ends the listing; of several kernels the first.
+int figure(const std::string& listing, const std::string& key) {
+  const auto at = listing.find("." + key + ":", listing.rfind(".amdgpu_metadata"));
+  return at == std::string::npos ? 0 : std::atoi(listing.c_str() + at + key.size() + 2);
 }
 
-void count_instructions(const std::string& disassembly, CodeObject& object) {
-  std::istringstream lines(disassembly);
+void count_instructions(const std::string& listing, CodeObject& object) {
+  std::istringstream lines(listing);
   for (std::string line; std::getline(lines, line);) {
     if (line.empty() || line[0] != '\t') continue;
     std::istringstream words(line);
@@ -92,14 +92,10 @@ int CodeObject::lds_read_bytes() const {
 }
 
 int ClangRuntime::version_for(const std::string& architecture) {
-  const auto has_all = [](int version) {
-    for (const char* tool : {"clang++", "ld.lld", "llvm-readelf", "llvm-objdump"})
-      if (find_tool(tool, version).empty()) return false;
-    return true;
-  };
-  if (architecture != "gfx950") return has_all(default_version) ? default_version : 0;
+  const auto has = [](int version) { return !find_tool("clang++", version).empty(); };
+  if (architecture != "gfx950") return has(default_version) ? default_version : 0;
   for (int version = newest_version; version >= first_with_gfx950; --version)
-    if (has_all(version)) return version;
+    if (has(version)) return version;
   return 0;
 }
 
@@ -115,7 +111,7 @@ ClangRuntime::ClangRuntime(std::string architecture)
 Result<CodeObject> ClangRuntime::compile(const gpu::Source& source) const {
   const TemporaryFolder folder;
   const std::string text = folder.write("kernel.hip", source.text);
-  const std::string code = folder.file("kernel.co");
+  const std::string assembly = folder.file("kernel.s");
   std::vector<std::string> words{find_tool("clang++", version_),
                                  "-x",
                                  "hip",
@@ -129,21 +125,31 @@ Result<CodeObject> ClangRuntime::compile(const gpu::Source& source) const {
                                  "-include",
                                  GEMMTUNE_HIP_DEVICE_HEADER};
   for (const std::string& define : source.defines) words.push_back("-D" + define);
-  words.insert(words.end(), {text, "-o", code});
+  words.insert(words.end(), {"-S", text, "-o", assembly});
   const SubprocessResult ran = run_program(words);
   if (ran.exit_code != 0)
     return Status::invalid("{} for {}: {}", source.name, architecture_, ran.err.substr(0, 3000));
-  const SubprocessResult notes = run_program({find_tool("llvm-readelf", version_), "--notes", code});
+  const Result<std::string> read = read_file(assembly);
+  if (!read.ok()) return read.status();
+  const std::string& listing = *read;
+  if (listing.find("#ASMSTART") != std::string::npos) {
+    // The compiler does not read what the source has in the assembler's words.
+    const SubprocessResult assembled =
+        run_program({words.front(), "-x", "assembler", "--target=amdgcn-amd-amdhsa", "-mcpu=" + architecture_,
+                     "-c", assembly, "-o", folder.file("kernel.o")});
+    if (assembled.exit_code != 0)
+      return Status::invalid("{} for {}: {}", source.name, architecture_, assembled.err.substr(0, 3000));
+  }
   CodeObject object;
-  object.registers = figure(notes.out, "vgpr_count");
-  object.scalar_registers = figure(notes.out, "sgpr_count");
-  object.spilled_registers = figure(notes.out, "vgpr_spill_count") + figure(notes.out, "sgpr_spill_count");
-  object.spilled_scalar_registers = figure(notes.out, "sgpr_spill_count");
-  object.scratch_bytes = figure(notes.out, "private_segment_fixed_size");
-  object.lds_bytes = figure(notes.out, "group_segment_fixed_size");
+  object.registers = figure(listing, "vgpr_count");
+  object.scalar_registers = figure(listing, "sgpr_count");
+  object.spilled_registers = figure(listing, "vgpr_spill_count") + figure(listing, "sgpr_spill_count");
+  object.spilled_scalar_registers = figure(listing, "sgpr_spill_count");
+  object.scratch_bytes = figure(listing, "private_segment_fixed_size");
+  object.lds_bytes = figure(listing, "group_segment_fixed_size");
   if (object.registers == 0)
-    return Status::internal("no count of registers in the code object: {}", notes.out + notes.err);
-  count_instructions(run_program({find_tool("llvm-objdump", version_), "-d", code}).out, object);
+    return Status::internal("no count of registers in the assembly: {}", listing.substr(0, 3000));
+  count_instructions(listing, object);
   return object;
 }
 

@@ -412,12 +412,10 @@ Result hipGraphInstantiateWithFlags(GraphExec* made, Graph graph, unsigned long 
   return success;
 }
 
-#ifndef HIP_DOUBLE_OLD  // a runtime of before ROCm 6
 Result hipGraphUpload(GraphExec, HipStream) {
   HIP_DOUBLE_ENTER("hipGraphUpload");
   return success;
 }
-#endif
 
 /// Sets the clock forward by what its launches take. Results of kernels are those of launches without a graph, which
 /// come first.

@@ -2,7 +2,8 @@
 
 #include <array>
 #include <cstring>
-#include <regex>
+#include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -14,16 +15,27 @@ namespace {
 constexpr char section_names[] = "\0.note\0.source\0.shstrtab";
 constexpr std::size_t sections = 4;
 
+/// The names of a source's kernels: extern "C" __global__ void [__launch_bounds__(…)] NAME(
+std::vector<std::string> kernels_of(const std::string& source) {
+  const std::string words = "extern \"C\" __global__ void ";
+  const std::string bounds = "__launch_bounds__(";
+  std::vector<std::string> names;
+  for (auto at = source.find(words); at != std::string::npos; at = source.find(words, at)) {
+    at += words.size();
+    if (source.compare(at, bounds.size(), bounds) == 0) at = source.find(") ", at) + 2;
+    const auto end = source.find('(', at);
+    if (end != std::string::npos) names.push_back(source.substr(at, end - at));
+  }
+  return names;
+}
+
 std::string note_of(const std::string& source) {
   nlohmann::json kernels = nlohmann::json::array();
-  const std::regex kernel(R"(extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\()");
-  for (auto at = std::sregex_iterator(source.begin(), source.end(), kernel); at != std::sregex_iterator();
-       ++at) {
-    kernels.push_back({{".name", (*at)[1].str()},
+  for (const std::string& name : kernels_of(source))
+    kernels.push_back({{".name", name},
                        {".vgpr_count", number("HIP_DOUBLE_REGISTERS", 64)},
                        {".private_segment_fixed_size", number("HIP_DOUBLE_SPILLED", 0)},
                        {".group_segment_fixed_size", 4096}});
-  }
   const auto packed = nlohmann::json::to_msgpack({{"amdhsa.kernels", kernels}});
   const Elf64_Nhdr head{7, static_cast<Elf64_Word>(packed.size()), 32};
   std::string note(reinterpret_cast<const char*>(&head), sizeof(head));
