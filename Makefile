@@ -39,12 +39,12 @@ program: deps build/build.ninja
 	cmake --build --preset release -j $(JOBS) --target gemmtune_program
 
 build: deps build/build.ninja
-	cmake --build --preset release -j $(JOBS) --target all gemmtune_benchmarks
+	cmake --build --preset release -j $(JOBS) --target all gemmtune_benchmarks gemmtune_gpu_tests
 
 tune: program
 	build/gemmtune tune -i $(SHAPES) -o $(TUNED) --budget $(BUDGET)
 
-# All but the benchmarks.
+# All but the benchmarks and the tests that need a GPU.
 test: deps build/build.ninja
 	cmake --build --preset release -j $(JOBS)
 	@tools/run_tests.py build -LE gpu

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 echo "=== tests"
 cmake --preset release
-cmake --build --preset release
+cmake --build --preset release --target all gemmtune_gpu_tests
 GEMMTUNE_SOAK=1 GEMMTUNE_SOAK_SECONDS=60 tools/run_tests.py build --timeout 7200
 
 echo "=== many machines: mpirun, a Slurm of one node, the commands of Kubernetes, Ray"
