@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <random>
 #include <sstream>
 #include <string>
@@ -17,6 +16,7 @@
 #include "numbers/weight_layout.h"
 #include "support/dense_problem.h"
 #include "support/emulation/emulated_runtime.h"
+#include "support/thoroughness.h"
 
 namespace gemmtune::emulation {
 namespace {
@@ -308,9 +308,11 @@ TEST(FamiliesOnTheEmulation, SkinnyOfFp4) {
   }
 }
 
-/// Configs drawn from the whole space, rules of the search aside: few here, many with GEMMTUNE_SOAK.
+/// Configs drawn from the whole space, rules of the search aside: one of each third problem here, of each with GEMMTUNE_THOROUGH, many
+/// with GEMMTUNE_SOAK.
 TEST(FamiliesOnTheEmulation, DrawnConfigsOfEveryProblem) {
-  const int draws = std::getenv("GEMMTUNE_SOAK") != nullptr ? 40 : 1;
+  const int draws = test::is_soak() ? 40 : 1;
+  int turn = 0;
   std::mt19937 random(23);
   for (const char* architecture : {"gfx90a", "gfx942", "gfx950"}) {
     EmulatedRuntime runtime(architecture);
@@ -337,6 +339,7 @@ TEST(FamiliesOnTheEmulation, DrawnConfigsOfEveryProblem) {
     for (const KernelFamily* family : {mfma.get(), skinny.get()}) {
       for (const Problem& problem : problems) {
         if (!family->accepts(problem).ok()) continue;
+        if (turn++ % 3 != 0 && !test::is_thorough()) continue;
         const Space space = family->space(problem);
         for (int found = 0, tries = 0; found < draws && tries < 2000; ++tries) {
           Config config;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <random>
 #include <set>
@@ -25,13 +24,30 @@
 #include "support/hip_compiler/clang_runtime.h"
 #include "support/kernel_names.h"
 #include "support/operation_problems.h"
+#include "support/thoroughness.h"
 
 namespace gemmtune {
 namespace {
 
 using test::ClangRuntime;
+using test::is_soak;
+using test::is_thorough;
 
-bool is_soak() { return std::getenv("GEMMTUNE_SOAK") != nullptr; }
+/// Those that hold a value of a parameter which none before them holds; `keys`: of these parameters, else of all.
+std::vector<Config> first_with(const std::vector<Config>& configs, const std::set<std::string>& keys) {
+  std::vector<Config> few;
+  std::set<std::string> seen;
+  for (const Config& config : configs) {
+    bool adds = false;
+    for (const auto& [key, value] : config.settings())
+      adds |= (keys.empty() || keys.contains(key)) && seen.insert(key + value).second;
+    if (adds) few.push_back(config);
+  }
+  return few;
+}
+
+/// What is the same text for all architectures is compiled for one of them, unless GEMMTUNE_THOROUGH asks for all.
+bool sees_all(const ClangRuntime& runtime) { return runtime.architecture() == "gfx942" || is_thorough(); }
 
 /// Configs that can be built with each parameter at its first or last value; those of wide tiles, which need most registers,
 /// first. Without GEMMTUNE_SOAK each value of each parameter once or twice.
@@ -69,14 +85,7 @@ std::vector<Config> corners_of(const KernelFamily& family, const Problem& proble
     }
     return found;
   }
-  std::vector<Config> few;
-  std::set<std::string> seen;
-  for (const Config& config : found) {
-    bool adds = false;
-    for (const auto& [key, value] : config.settings()) adds |= seen.insert(key + value).second;
-    if (adds) few.push_back(config);
-  }
-  return few;
+  return first_with(found, {});
 }
 
 /// The instruction of a problem's type, as the assembler has it.
@@ -105,18 +114,32 @@ std::string instruction_of(const Problem& problem, const hip::MfmaLaunchConfig& 
   }
 }
 
-/// The widest tile alone and the default, where another type's test has the others.
-enum class Corners { all, widest };
+/// What is compiled of a problem's corners beside the default config. Without GEMMTUNE_THOROUGH what other problems' tests have is left to
+/// them: of `all` the other architectures see those which differ in instructions, and of `widest` no default is compiled.
+enum class Corners {
+  all,
+  instructions,  // each value of what chooses instructions
+  widest,        // the widest tile
+};
+
+std::vector<Config> compiled_configs(const KernelFamily& family, const ClangRuntime& runtime,
+                                     const Problem& problem, Corners which) {
+  std::vector<Config> configs = corners_of(family, problem);
+  expect_names_are_read_back(family, problem, configs);
+  EXPECT_FALSE(configs.empty()) << print(problem);
+  if (configs.empty()) return configs;
+  if (which == Corners::widest && !is_soak()) configs.resize(1);
+  if (which == Corners::widest && !is_thorough()) return configs;
+  const bool is_first = which == Corners::all && runtime.architecture() == "gfx942";
+  if (!is_first && !is_thorough()) configs = first_with(configs, {"mi", "kp", "dl"});
+  configs.push_back(family.default_config(problem));
+  return configs;
+}
 
 void expect_mfma(const KernelFamily& family, ClangRuntime& runtime, const Problem& problem,
                  Corners which = Corners::all) {
   ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
-  std::vector<Config> configs = corners_of(family, problem);
-  expect_names_are_read_back(family, problem, configs);
-  if (which == Corners::widest && !is_soak()) configs.resize(1);
-  configs.push_back(family.default_config(problem));
-  ASSERT_GE(configs.size(), 2U);
-  for (const Config& config : configs) {
+  for (const Config& config : compiled_configs(family, runtime, problem, which)) {
     const std::string what = runtime.architecture() + " " + print(problem) + " " + config.text();
     const auto kernel = family.build(problem, config);
     EXPECT_TRUE(kernel.ok()) << what << ": " << kernel.message();
@@ -174,7 +197,8 @@ TEST_P(HipCompile, MfmaOfEveryType) {
   expect_mfma(*family, runtime, quantized(Operation::a8w8, 512, 1280, 8192, DataType::i8), Corners::widest);
   if (const auto fp8 = fp8_of(GetParam())) {
     expect_mfma(*family, runtime, quantized(Operation::a8w8, 512, 1280, 8192, *fp8), Corners::widest);
-    expect_mfma(*family, runtime, quantized(Operation::a8w8_blockscale, 512, 1280, 8192, *fp8));
+    expect_mfma(*family, runtime, quantized(Operation::a8w8_blockscale, 512, 1280, 8192, *fp8),
+                Corners::instructions);
   }
 }
 
@@ -202,7 +226,8 @@ TEST_P(HipCompile, MfmaOfShuffledWeights) {
   expect_mfma(*family, runtime, quantized(Operation::a8w8_bpreshuffle, 512, 1280, 8192, DataType::i8),
               Corners::widest);
   if (const auto fp8 = fp8_of(GetParam()))
-    expect_mfma(*family, runtime, quantized(Operation::a8w8_blockscale_bpreshuffle, 512, 1280, 8192, *fp8));
+    expect_mfma(*family, runtime, quantized(Operation::a8w8_blockscale_bpreshuffle, 512, 1280, 8192, *fp8),
+                Corners::instructions);
 }
 
 TEST_P(HipCompile, BatchesOfMfma) {
@@ -219,11 +244,7 @@ TEST_P(HipCompile, BatchesOfMfma) {
 void expect_stages(const KernelFamily& family, ClangRuntime& runtime, const Problem& problem,
                    Corners which = Corners::all) {
   ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
-  std::vector<Config> configs = corners_of(family, problem);
-  expect_names_are_read_back(family, problem, configs);
-  if (which == Corners::widest && !is_soak()) configs.resize(1);
-  configs.push_back(family.default_config(problem));
-  for (const Config& config : configs) {
+  for (const Config& config : compiled_configs(family, runtime, problem, which)) {
     const auto sources = dynamic_cast<const gpu::CompiledFamily&>(family).sources(problem, config);
     const auto stages = hip::mfma_moe_stages(problem, config, runtime.architecture());
     for (const std::size_t i : {0U, 1U}) {
@@ -282,7 +303,7 @@ TEST_P(HipCompile, MfmaOfMixtures) {
   if (std::string(GetParam()) == "gfx942") {
     const DataType fp8 = DataType::f8_e4m3fnuz;
     expect_stages(*family, runtime, mixture(fp8, QuantType::per_token), Corners::widest);
-    expect_stages(*family, runtime, mixture(fp8, QuantType::per_1x128));
+    expect_stages(*family, runtime, mixture(fp8, QuantType::per_1x128), Corners::instructions);
     expect_stages(*family, runtime, mixture(fp8, QuantType::per_1x128, true), Corners::widest);
   }
 }
@@ -300,7 +321,7 @@ TEST_P(HipCompile, KernelsAroundTheStagesOfMixtures) {
   }
   const auto simt = gpu::make_simt_moe_family(runtime);
   const auto problems = testing_problems::mixtures({33, 96, 64});
-  for (std::size_t i = 0; i < problems.size(); i += is_soak() ? 1 : 4) {
+  for (std::size_t i = 0; i < (sees_all(runtime) ? problems.size() : 1); i += is_soak() ? 1 : 4) {
     const auto kernel = simt->build(problems[i], simt->default_config(problems[i]));
     EXPECT_TRUE(kernel.ok()) << kernel.message();
     EXPECT_EQ(runtime.last.spilled_registers, 0);
@@ -329,6 +350,8 @@ TEST_P(HipCompile, Skinny) {
   for (const Problem& problem : problems) {
     std::vector<Config> configs = corners_of(*family, problem);
     if (!is_soak() && configs.size() > 2) configs.erase(configs.begin() + 1, configs.end() - 1);
+    // The last has most registers.
+    if (!is_thorough() && problem.x_type != DataType::bf16) configs.erase(configs.begin(), configs.end() - 1);
     for (const Config& config : configs) {
       const std::string what = runtime.architecture() + " " + print(problem) + " " + config.text();
       const auto kernel = family->build(problem, config);
@@ -357,6 +380,7 @@ TEST_P(HipCompile, SimtAndTheDevicesOwnKernels) {
         dense(33, 65, 70, DataType::f16, DataType::f32), quantized(Operation::a8w8, 33, 65, 70, DataType::i8),
         quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fnuz),
         of_fp4(Operation::a4w4_blockscale, 33, 65, 96)}) {
+    if (!sees_all(runtime) && problem.x_type != DataType::bf16 && problem.x_type != DataType::i8) continue;
     const auto kernel = family->build(problem, family->default_config(problem));
     EXPECT_TRUE(kernel.ok()) << kernel.message();
     EXPECT_EQ(runtime.last.spilled_registers, 0);
