@@ -188,6 +188,41 @@ class HipCompile : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Architectures, HipCompile, ::testing::Values("gfx90a", "gfx942", "gfx950"),
                          [](const auto& tested) { return std::string(tested.param); });
 
+TEST_P(HipCompile, ASpillIsSeen) {
+  GEMMTUNE_NEEDS_CLANG(GetParam());
+  ClangRuntime runtime(GetParam());
+  // 1024 threads leave 128 registers to each.
+  const gpu::Source source{"spilling",
+                           "extern \"C\" __global__ void __launch_bounds__(1024) spill(float* p) {\n"
+                           "  float v[256];\n"
+                           "#pragma unroll\n"
+                           "  for (int i = 0; i < 256; ++i) v[i] = p[i * 256 + threadIdx.x];\n"
+                           "#pragma unroll\n"
+                           "  for (int i = 0; i < 256; ++i) p[i * 256 + threadIdx.x] = v[255 - i];\n"
+                           "}\n",
+                           {},
+                           "spill"};
+  EXPECT_THAT(runtime.load(source).message(), ::testing::HasSubstr("spilling: the compiler keeps"));
+  EXPECT_GT(runtime.last.spilled_registers, 64);
+  EXPECT_GT(runtime.last.scratch_bytes, 0);
+  EXPECT_EQ(runtime.last.registers, 128);
+}
+
+/// Kernels that load to LDS directly have the assembler's own words.
+TEST_P(HipCompile, WordsOfTheAssemblerAreRead) {
+  GEMMTUNE_NEEDS_CLANG(GetParam());
+  ClangRuntime runtime(GetParam());
+  const auto source = [](const std::string& words) {
+    return gpu::Source{
+        "assembled",
+        "extern \"C\" __global__ void one(int* p) {\n  asm volatile(\"" + words + "\");\n  p[0] = 1;\n}\n",
+        {},
+        "one"};
+  };
+  EXPECT_EQ(runtime.load(source("s_nop 0")).message(), "");
+  EXPECT_THAT(runtime.load(source("s_nonsense 0")).message(), ::testing::HasSubstr("s_nonsense"));
+}
+
 TEST_P(HipCompile, MfmaOfEveryType) {
   GEMMTUNE_NEEDS_CLANG(GetParam());
   ClangRuntime runtime(GetParam());

@@ -1,4 +1,4 @@
-// A compile-only AMD GPU: what clang makes for an architecture without ROCm, read as code objects and never launched.
+// A compile-only AMD GPU: what clang makes for an architecture without ROCm, read as assembly and never launched.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace gemmtune::test {
 
-/// What the metadata and the disassembly of a code object with one kernel say.
+/// What the metadata and the instructions of a code object with one kernel say.
 struct CodeObject {
   int registers = 0;  // of a lane: vector and accumulation registers
   int scalar_registers = 0;
