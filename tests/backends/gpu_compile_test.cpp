@@ -293,6 +293,9 @@ TEST_F(GpuCompile, TheWidestTilesOfWgmmaMoe) {
       {&fp4, "wgmma_moe_r1_bm32_bn64_bo64_wg1_cm1_bk256_smem112"},
       {&fp4, "wgmma_moe_r1_bm16_bn128_bo128_wg2_cm1_bk256_smem112"},
       {&promoted, "wgmma_moe_r1_bm128_bn256_bo256_wg2_cm1_bk128_smem226"},
+      {&promoted, "wgmma_moe_r1_bm160_bn128_bo128_wg2_cm1_bk128_smem226"},
+      {&promoted, "wgmma_moe_r1_bm144_bn128_bo128_wg2_cm2_bk128_smem226"},
+      {&wide, "wgmma_moe_r1_bm144_bn256_bo256_wg2_cm1_bk64_smem226"},
       {&promoted, "wgmma_moe_r1_bm128_bn128_bo128_wg1_cm2_bk128_smem226"},
       {&promoted, "wgmma_moe_r1_bm96_bn256_bo256_wg2_cm2_bk128_smem226"},
       {&promoted, "wgmma_moe_r1_bm64_bn64_bo64_wg1_cm1_bk128_smem112"}};

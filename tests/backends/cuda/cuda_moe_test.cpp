@@ -32,6 +32,8 @@ std::vector<Config> moe_configs(const KernelFamily& family, const Problem& probl
   const char* names[] = {"wgmma_moe_r1_bm64_bn128_bo256_wg2_cm2_bk64_smem226",
                          "wgmma_moe_r1_bm16_bn64_bo128_wg1_cm1_bk64_smem112_sort1",
                          "wgmma_moe_r1_bm192_bn256_bo128_wg2_cm2_bk64_smem226",
+                         "wgmma_moe_r1_bm160_bn128_bo128_wg2_cm1_bk64_smem226",
+                         "wgmma_moe_r1_bm144_bn128_bo256_wg2_cm2_bk64_smem226",
                          "wgmma_moe_r1_bm32_bn128_bo64_wg2_cm1_bk128_smem226_sort1",
                          "wgmma_moe_r1_bm96_bn256_bo256_wg2_cm1_bk64_smem226",
                          "wgmma_moe_r1_bm48_bn256_bo128_wg1_cm2_bk64_smem226",
@@ -91,11 +93,11 @@ Problem mixture_of(const Shape& shape, int experts, int topk) {
 }
 
 TEST_F(CudaMoe, FewAndManyExpertsAreRight) {
-  // All experts for every token; one expert; more experts than pairs; many tokens an expert.
-  for (const Problem& problem :
-       {mixture_of({37, 72, 200}, 8, 8), mixture_of({130, 72, 200}, 1, 1), mixture_of({3, 264, 136}, 256, 8),
-        mixture_of({700, 136, 264}, 4, 2), mixture_of({300, 768, 512}, 16, 4)}) {
-    expect_families_right(problem, 11);
+  // All experts for every token; one expert; more experts than pairs; more pairs than the sort reads at once; many tokens an expert.
+  for (const Problem& problem : {mixture_of({37, 72, 200}, 8, 8), mixture_of({130, 72, 200}, 1, 1),
+                                 mixture_of({3, 264, 136}, 256, 8), mixture_of({1500, 64, 128}, 16, 4),
+                                 mixture_of({700, 136, 264}, 4, 2), mixture_of({300, 768, 512}, 16, 4)}) {
+    expect_families_right(problem, 13);
     ASSERT_TRUE(gpu()->health().ok());
   }
 }
@@ -143,7 +145,7 @@ TEST_P(CudaFp8Moe, IsRight) {
       problem.moe.gated = gated;
       problem.moe.doweight_stage1 = !gated;
       problem.moe.activation = gated ? Activation::silu : Activation::gelu;
-      EXPECT_EQ(expect_families_right(problem, 8), gpu()->find_family("wgmma_moe") == nullptr ? 1 : 2);
+      EXPECT_EQ(expect_families_right(problem, 10), gpu()->find_family("wgmma_moe") == nullptr ? 1 : 2);
       ASSERT_TRUE(gpu()->health().ok());
     }
   }
@@ -279,18 +281,22 @@ TEST_F(CudaMoe, Mxfp4ScalesOfEverySizeAreRight) {
 }
 
 TEST_F(CudaMoe, AnIdThatIsNoExpertMakesItsTokenNaN) {
-  const Problem problem = mixture_of({20, 64, 128}, 8, 2);
-  for (const char* name : {"simt_moe", "wgmma_moe"}) {
+  const std::pair<const char*, std::int64_t> families[] = {
+      {"simt_moe", 20}, {"wgmma_moe", 20}, {"skinny_moe", 4}};
+  for (const auto& [name, tokens] : families) {
     const KernelFamily* family = gpu()->find_family(name);
     if (family == nullptr) continue;
+    const Problem problem = mixture_of({tokens, 64, 128}, 8, 2);
     Layer layer(problem);
     const auto kernel = default_kernel(*family, problem);
     ASSERT_NE(kernel, nullptr);
     const std::vector<float> right = layer.run(*kernel, layer.ids());
     std::vector<std::int32_t> ids = layer.ids();
-    ids[5] = 8;    // token 2
-    ids[22] = -1;  // token 11
-    ids[24] = std::numeric_limits<std::int32_t>::max();
+    ids[5] = 8;  // token 2
+    if (tokens > 12) {
+      ids[22] = -1;  // token 11
+      ids[24] = std::numeric_limits<std::int32_t>::max();
+    }
     const std::vector<float> y = layer.run(*kernel, ids);
     for (std::int64_t token = 0; token < problem.m; ++token) {
       const bool lost = token == 2 || token == 11 || token == 12;

@@ -5,6 +5,7 @@ using gemmtune::gpu::MoeTile;
 
 #define GROUP 32  // threads of a warp; a wave of 64 has two groups
 #define MAX_GROUPS 32
+#define SHARE 4  // neighbouring pairs that a thread reads at once
 
 // `value` of the thread `step` before this one; undefined where that is of another group.
 static __device__ inline int value_before(int value, int step) {
@@ -16,16 +17,31 @@ static __device__ inline int value_before(int value, int step) {
 #endif
 }
 
+// `value` of lane `lane` of this thread's group.
+static __device__ inline int value_of_lane(int value, int lane) {
+#if defined(__HIP__) || defined(__HIPCC_RTC__)
+  return __builtin_amdgcn_ds_bpermute(((int)threadIdx.x / GROUP * GROUP + lane) * 4, value);
+#else
+  return __shfl_sync(0xffffffffu, value, lane);
+#endif
+}
+
+// Sum of `value` over this lane and those before it.
+static __device__ inline int inclusive_sum(int value) {
+  const int lane = threadIdx.x % GROUP;
+#pragma unroll
+  for (int step = 1; step < GROUP; step *= 2) {
+    const int other = value_before(value, step);
+    if (lane >= step) value += other;
+  }
+  return value;
+}
+
 // Sum of `value` over the threads before this one; `total` gets that over all.
 static __device__ inline int exclusive_sum(int value, int* groups, int* total) {
   const int lane = threadIdx.x % GROUP;
   const int group = threadIdx.x / GROUP;
-  int inclusive = value;
-#pragma unroll
-  for (int step = 1; step < GROUP; step *= 2) {
-    const int other = value_before(inclusive, step);
-    if (lane >= step) inclusive += other;
-  }
+  const int inclusive = inclusive_sum(value);
   __syncthreads();
   if (lane == GROUP - 1) groups[group] = inclusive;
   __syncthreads();
@@ -55,6 +71,19 @@ static __device__ inline int expert_of(const MoeRouteArguments& a, int pair) {
   return id >= 0 && id < a.experts - a.shared ? id : -1;
 }
 
+// Experts of SHARE pairs; -1 from `end` on. All loads are under way before the first is used.
+struct Ids {
+  int of[SHARE];
+};
+static __device__ inline Ids read_ids(const MoeRouteArguments& a, int begin, int end) {
+  Ids ids;
+#pragma unroll
+  for (int i = 0; i < SHARE; ++i) ids.of[i] = expert_of(a, begin + i < a.pairs ? begin + i : a.pairs - 1);
+#pragma unroll
+  for (int i = 0; i < SHARE; ++i) ids.of[i] = begin + i < end ? ids.of[i] : -1;
+  return ids;
+}
+
 extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArguments a) {
   extern __shared__ int counts[];  // [experts]
   __shared__ int groups[MAX_GROUPS];
@@ -64,17 +93,23 @@ extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArgum
   wait_for_the_kernel_in_front();
   for (int i = thread; i < a.experts; i += threads) counts[i] = 0;
   __syncthreads();
-  const int share = (a.pairs + threads - 1) / threads;
-  const int begin = thread * share < a.pairs ? thread * share : a.pairs;
-  const int end = begin + share < a.pairs ? begin + share : a.pairs;
+  // A group of threads has neighbouring pairs, GROUP * SHARE at a time.
+  const int lane = thread % GROUP;
+  const int groups_of_block = threads / GROUP;
+  const int rounds = (a.pairs + groups_of_block * GROUP * SHARE - 1) / (groups_of_block * GROUP * SHARE);
+  const int begin = thread / GROUP * rounds * GROUP * SHARE + lane * SHARE;
   int own = 0;
-  for (int pair = begin; pair < end; ++pair) {
-    const int id = expert_of(a, pair);
-    if (id >= 0) {
-      atomicAdd(&counts[id], 1);
-      own += id == expert;
-    } else if (expert == 0) {
-      a.position_of[pair] = -1;
+  for (int round = 0; round < rounds; ++round) {
+    const int at = begin + round * GROUP * SHARE;
+    const Ids ids = read_ids(a, at, a.pairs);
+#pragma unroll
+    for (int i = 0; i < SHARE; ++i) {
+      own += ids.of[i] == expert ? 1 : 0;
+      if (ids.of[i] >= 0) {
+        atomicAdd(&counts[ids.of[i]], 1);
+      } else if (expert == 0 && at + i < a.pairs) {
+        a.position_of[at + i] = -1;
+      }
     }
   }
   __syncthreads();
@@ -89,19 +124,34 @@ extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArgum
       tiles_before += of_expert;
     }
   }
-  int first, first_tile, all_tiles, count;
+  int first, first_tile, all_tiles;
   exclusive_sum(before, groups, &first);
   exclusive_sum(tiles_before, groups, &first_tile);
   exclusive_sum(tiles, groups, &all_tiles);
-  int position = first + exclusive_sum(own, groups, &count);
-  for (int pair = begin; own > 0 && pair < end; ++pair) {
-    if (expert_of(a, pair) != expert) continue;
-    if (a.shared > 0) {
-      const int at = given_at(a, pair);
-      a.weights[pair] = at < 0 ? 1.0f : a.given_weights[at];
+  int count;
+  // Of the group's first pair; positions follow the order of pairs.
+  int position = first + value_of_lane(exclusive_sum(own, groups, &count), 0);
+  const int own_of_group = value_of_lane(inclusive_sum(own), GROUP - 1);
+  for (int round = 0; round < rounds && own_of_group > 0; ++round) {
+    const int at = begin + round * GROUP * SHARE;
+    const Ids ids = read_ids(a, at, a.pairs);
+    int here = 0;
+#pragma unroll
+    for (int i = 0; i < SHARE; ++i) here += ids.of[i] == expert ? 1 : 0;
+    const int inclusive = inclusive_sum(here);
+    int to = position + inclusive - here;
+    position += value_of_lane(inclusive, GROUP - 1);
+#pragma unroll
+    for (int i = 0; i < SHARE; ++i) {
+      if (ids.of[i] != expert) continue;
+      const int pair = at + i;
+      if (a.shared > 0) {
+        const int from = given_at(a, pair);
+        a.weights[pair] = from < 0 ? 1.0f : a.given_weights[from];
+      }
+      a.pair_of[to] = pair;
+      a.position_of[pair] = to++;
     }
-    a.pair_of[position] = pair;
-    a.position_of[pair] = position++;
   }
   for (int i = thread; i * a.block_m < count; i += threads) {
     const int left = count - i * a.block_m;

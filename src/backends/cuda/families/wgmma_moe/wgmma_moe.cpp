@@ -31,7 +31,7 @@ std::string_view wgmma_moe_fp4_text();
 
 namespace {
 
-constexpr std::int64_t groups_per_block = 8;  // of moe_quantize
+constexpr std::int64_t groups_per_block = 16;  // of moe_quantize
 
 /// The hidden layer goes through stage 2 in fp8.
 bool quantizes_hidden(const Problem& problem) { return problem.w_type == DataType::f8_e4m3fn; }
@@ -52,6 +52,24 @@ gpu::Source permute_source() {
           gpu::source_text({moe_permute_arguments_text(), gpu::moe_dependent_text(), moe_permute_text()}),
           {"DEPENDENT=1"},
           "moe_permute"};
+}
+
+/// Instruction<WIDTH> for each number of tokens that the stage's instructions have.
+std::string instructions_text(DataType element, const WgmmaMoeStage& stage) {
+  std::string text = "template <int WIDTH> struct Instruction;\n";
+  if (stage.fp4) return text;
+  for (std::int64_t width = stage.min_width(); width <= stage.tokens; width += width_step)
+    text += wgmma_macros(element, width) +
+            fmt::format(
+                "template <> struct Instruction<{}> {{\n"
+                "  static __device__ __forceinline__ void first(float* d, unsigned long long a, unsigned "
+                "long long b) {{ WGMMA_FIRST(d, a, b); }}\n"
+                "  static __device__ __forceinline__ void multiply(float* d, unsigned long long a, unsigned "
+                "long long b, int scale_d) {{ WGMMA(d, a, b, scale_d); }}\n"
+                "  static __device__ __forceinline__ void fence(float* d) {{ FENCE_ACCUMULATORS(d); }}\n"
+                "}};\n#undef WGMMA\n#undef WGMMA_FIRST\n#undef FENCE_ACCUMULATORS\n",
+                width);
+  return text;
 }
 
 /// The stages', for fp8 the one between them, for an MXFP4 weight the one before them.
@@ -150,7 +168,7 @@ class WgmmaMoeKernel final : public Kernel {
       GEMMTUNE_RETURN_IF_ERROR(
           encode(driver_.functions(),
                  MatrixBox{hidden, element_bytes, round.pairs, stages_[1].k_bytes / element_bytes,
-                           stages_[1].k_bytes, stages_[1].tokens},
+                           stages_[1].k_bytes, stages_[1].box_tokens()},
                  second.hidden));
       GEMMTUNE_RETURN_IF_ERROR(launch(1, second, stream));
       GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
@@ -386,7 +404,7 @@ Space WgmmaMoeFamily::space(const Problem& problem) const {
 }
 
 gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeStage& stage) const {
-  gpu::Source source{"wgmma_moe", wgmma_macros(problem.x_type, stage.tokens) + source_, {}, "wgmma_moe"};
+  gpu::Source source{"wgmma_moe", instructions_text(problem.x_type, stage) + source_, {}, "wgmma_moe"};
   const bool first = stage.stage == 1;
   const bool quantized = quantizes_hidden(problem);
   const DataType hidden = quantized ? DataType::bf16 : problem.x_type;
@@ -400,6 +418,8 @@ gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeS
                     fmt::format("STAGE={}", stage.stage),
                     fmt::format("BLOCK_ROWS={}", stage.rows),
                     fmt::format("BLOCK_TOKENS={}", stage.tokens),
+                    fmt::format("STAGED_TOKENS={}", stage.staged_tokens()),
+                    fmt::format("MIN_WIDTH={}", stage.min_width()),
                     fmt::format("CONSUMER_WARPGROUPS={}", stage.warpgroups),
                     fmt::format("K_ATOMS={}", stage.k_atoms),
                     fmt::format("CLUSTER={}", stage.cluster),
@@ -408,6 +428,7 @@ gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeS
                     fmt::format("PRODUCER_REGISTERS={}", stage.producer_registers()),
                     fmt::format("CONSUMER_REGISTERS={}", stage.consumer_registers()),
                     fmt::format("GATED={}", first && problem.moe.gated ? 1 : 0),
+                    fmt::format("WEIGHTED={}", first && problem.moe.doweight_stage1 ? 1 : 0),
                     fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)};
   return source;
 }

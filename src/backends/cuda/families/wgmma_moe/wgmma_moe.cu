@@ -1,8 +1,6 @@
 // The consumers of wgmma_moe, and the kernel. Follows wgmma_moe_producer.cuh and wgmma_moe_fp4.cuh.
 typedef float Accumulators[MMA_TILES][BLOCK_TOKENS / 2];
 
-static __device__ __forceinline__ void warpgroup_sync(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
-
 struct PipelineState {
   int stage;
   unsigned phase;
@@ -107,13 +105,14 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
 #elif PROMOTE
 typedef float PartialSums[BLOCK_TOKENS / 2];
 
-// Partial sums of 128 elements of k are added to d in float32, times their scales.
-static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work&, PipelineState& state) {
+// Partial sums of 128 elements of k are added to d in float32, times their scales. WIDTH: tokens of the instructions.
+template <int WIDTH>
+static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, PipelineState& state) {
   const int row = (int)(threadIdx.x / 128) * WARPGROUP_ROWS;
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
-    for (int i = 0; i < BLOCK_TOKENS / 2; ++i) d[r][i] = 0.0f;
+    for (int i = 0; i < WIDTH / 2; ++i) d[r][i] = 0.0f;
   }
   PartialSums partials;
 #pragma unroll 1
@@ -127,24 +126,26 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
       const unsigned long long a_at = matrix_descriptor(base + (unsigned)(i * A_ATOM_BYTES + (row + r * 64) * ATOM_BYTES));
       const unsigned long long b_at = matrix_descriptor(base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES));
       asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-      WGMMA_FIRST(partials, a_at, b_at);
+      Instruction<WIDTH>::first(partials, a_at, b_at);
 #pragma unroll
-      for (int k_block = 1; k_block < 4; ++k_block) WGMMA(partials, a_at + 2u * k_block, b_at + 2u * k_block, 1);
+      for (int k_block = 1; k_block < 4; ++k_block) Instruction<WIDTH>::multiply(partials, a_at + 2u * k_block, b_at + 2u * k_block, 1);
       asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-      WAIT_FOR_PRODUCTS(0);
-      FENCE_ACCUMULATORS(partials);
 #if SCALES == 2
       const unsigned scales = smem.scales + (unsigned)((state.stage * K_ATOMS + i) * SCALE_BYTES);
       const unsigned row_scales = scales + (unsigned)((BLOCK_TOKENS + (row + r * 64 + (int)(threadIdx.x % 128) / 32 * 16) / 8) * 4);
       float low, high;
       asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(low), "=f"(high) : "r"(row_scales) : "memory");
 #endif
+      WAIT_FOR_PRODUCTS(0);
+      Instruction<WIDTH>::fence(partials);
 #pragma unroll
-      for (int j = 0; j < BLOCK_TOKENS / 8; ++j) {
+      for (int j = 0; j < WIDTH / 8; ++j) {
 #if SCALES == 2
         float first, second;
         asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(scales + (unsigned)((int)threadIdx.x % 4 * 8 + j * 32)) : "memory");
-        const float factors[4] = {low * first, low * second, high * first, high * second};
+        // Without a gate a thread's two rows lie in the same 128 of the weight.
+        const float of_first = low * first, of_second = low * second;
+        const float factors[4] = {of_first, of_second, INTERLEAVED ? high * first : of_first, INTERLEAVED ? high * second : of_second};
 #endif
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
@@ -164,11 +165,12 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
   }
 }
 #else
-static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work&, PipelineState& state) {
+template <int WIDTH>
+static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, PipelineState& state) {
   const int row = (int)(threadIdx.x / 128) * WARPGROUP_ROWS;
   int previous = -1;
 #pragma unroll
-  for (int r = 0; r < MMA_TILES; ++r) FENCE_ACCUMULATORS(d[r]);
+  for (int r = 0; r < MMA_TILES; ++r) Instruction<WIDTH>::fence(d[r]);
 #pragma unroll 1
   for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
     wait_full(smem, state);
@@ -181,7 +183,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
 #pragma unroll
       for (int k_block = 0; k_block < 4; ++k_block) {
 #pragma unroll
-        for (int r = 0; r < MMA_TILES; ++r) WGMMA(d[r], a_at + 2u * k_block + 512u * r, b_at + 2u * k_block, i + k_block == 0 ? k_tile : 1);
+        for (int r = 0; r < MMA_TILES; ++r) Instruction<WIDTH>::multiply(d[r], a_at + 2u * k_block + 512u * r, b_at + 2u * k_block, i + k_block == 0 ? k_tile : 1);
       }
     }
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -192,8 +194,23 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
   }
   WAIT_FOR_PRODUCTS(0);
 #pragma unroll
-  for (int r = 0; r < MMA_TILES; ++r) FENCE_ACCUMULATORS(d[r]);
+  for (int r = 0; r < MMA_TILES; ++r) Instruction<WIDTH>::fence(d[r]);
   release_stage(smem, previous);
+}
+#endif
+
+#if !FP4
+// With the narrowest instructions that hold the tile's tokens.
+template <int WIDTH>
+static __device__ __forceinline__ void mainloop_within(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state) {
+  if constexpr (WIDTH > MIN_WIDTH) {
+    if (work.tile.count <= WIDTH - WIDTH_STEP) return mainloop_within<WIDTH - WIDTH_STEP>(d, a, smem, work, state);
+  }
+  multiply_tile<WIDTH>(d, a, smem, state);
+}
+
+static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state) {
+  mainloop_within<BLOCK_TOKENS>(d, a, smem, work, state);
 }
 #endif
 
@@ -226,66 +243,59 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMo
 }
 #endif
 
-// Rounds and transposes STAGED_TOKENS tokens of an instruction's rows to the staging buffer; `d`: the thread's accumulators of them.
+// Rounds and transposes STAGED_TOKENS tokens of an instruction's 16 rows to the warp's staging buffer, a row of 8 or 16 columns for each token; `d`: the thread's accumulators of them.
 static __device__ __forceinline__ void stage_output(const float* d, const WgmmaMoeArguments& a, const Routes& routes, const Work& work, int first_token, unsigned to) {
   const int lane = (int)threadIdx.x % 32;
-  const int warp = (int)(threadIdx.x % 128) / 32;
+  // All arithmetic before the first store, so that the compiler interleaves it.
+  unsigned rounded[STAGED_TOKENS / 8][INTERLEAVED ? 1 : 2];
 #pragma unroll
-  for (int j = 0; j < STAGED_TOKENS / 8; j += 2) {
+  for (int j = 0; j < STAGED_TOKENS / 8; ++j) {
     const float* v = d + j * 4;
-#if STAGE == 1
-    float factors[4] = {1.0f, 1.0f, 1.0f, 1.0f};
-    if (a.weights) {
+    float factors[2] = {1.0f, 1.0f};
+#if WEIGHTED
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = first_token + (j + i / 2) * 8 + lane % 4 * 2 + i % 2;
-        if (at < work.tile.count) factors[i] = a.weights[routes.pair_of[work.tile.first + at]];
-      }
+    for (int i = 0; i < 2; ++i) {
+      const int at = first_token + j * 8 + lane % 4 * 2 + i;
+      if (at < work.tile.count) factors[i] = a.weights[routes.pair_of[work.tile.first + at]];
     }
 #endif
 #if INTERLEAVED
-    unsigned matrices[2];
+    rounded[j][0] = round_pair(activate(v[0] * factors[0], v[2] * factors[0]), activate(v[1] * factors[1], v[3] * factors[1]));
+#else
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const float one = activate(v[i * 4] * factors[i * 2], v[i * 4 + 2] * factors[i * 2]);
-      const float two = activate(v[i * 4 + 1] * factors[i * 2 + 1], v[i * 4 + 3] * factors[i * 2 + 1]);
-      matrices[i] = round_pair(one, two);
-    }
+    for (int i = 0; i < 2; ++i)
+      rounded[j][i] = STAGE == 1 ? round_pair(activate(v[i * 2] * factors[0], 1.0f), activate(v[i * 2 + 1] * factors[1], 1.0f)) : round_pair(v[i * 2], v[i * 2 + 1]);
+#endif
+  }
+#pragma unroll
+  for (int j = 0; j < STAGED_TOKENS / 8; j += 2) {
+#if INTERLEAVED
     const unsigned row = (unsigned)((j + lane / 8 % 2) * 8 + lane % 8);
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to + row * STAGING_PITCH + (unsigned)(warp * 16)), "r"(matrices[0]), "r"(matrices[1])
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to + row * STAGING_PITCH), "r"(rounded[j][0]), "r"(rounded[j + 1][0])
                  : "memory");
 #else
-    unsigned matrices[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      float one = v[i * 2];
-      float two = v[i * 2 + 1];
-#if STAGE == 1
-      one = activate(one * factors[i / 2 * 2], 1.0f);
-      two = activate(two * factors[i / 2 * 2 + 1], 1.0f);
-#endif
-      matrices[i] = round_pair(one, two);
-    }
     const unsigned row = (unsigned)((j + lane / 16) * 8 + lane % 8);
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + row * STAGING_PITCH + (unsigned)(warp * 32 + lane / 8 % 2 * 16)),
-                 "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + row * STAGING_PITCH + (unsigned)((lane / 8 % 2) ^ (lane / 4 % 2)) * 16u),
+                 "r"(rounded[j][0]), "r"(rounded[j][1]), "r"(rounded[j + 1][0]), "r"(rounded[j + 1][1])
                  : "memory");
 #endif
   }
 }
 
-// Stores the staging buffer's rows: units of 16 bytes, neighbouring threads store neighbouring units.
+// Stores the warp's staging buffer, 16 bytes a lane. Warps do not wait for each other: the tensor core would have nothing to do meanwhile.
 static __device__ __forceinline__ void store_staged(const WgmmaMoeArguments& a, const Work& work, int first_token, int column, unsigned from) {
-  constexpr int units = MMA_COLUMNS / 8;
+  constexpr int units = STAGING_PITCH / 16;
 #pragma unroll
-  for (int item = (int)threadIdx.x % 128; item < STAGED_TOKENS * units; item += 128) {
+  for (int i = 0; i < (STAGED_TOKENS * units + 31) / 32; ++i) {
+    const int item = i * 32 + (int)threadIdx.x % 32;
     const int row = item / units;
-    const int own = column + item % units * 8;
-    if (first_token + row >= work.tile.count || own >= a.columns) continue;
+    const int unit = item % units;
+    const int own = column + unit * 8;
+    if (row >= STAGED_TOKENS || first_token + row >= work.tile.count || own >= a.columns) continue;
     uint4 value;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-                 : "r"(from + (unsigned)(row * STAGING_PITCH + item % units * 16))
+                 : "r"(from + (unsigned)(row * STAGING_PITCH + (INTERLEAVED ? 0 : (unit ^ (row / 4 % 2)) * 16)))
                  : "memory");
 #if FP4 && !INTERLEAVED
     value = make_uint4(__byte_perm(value.x, value.y, 0x5410), __byte_perm(value.z, value.w, 0x5410), __byte_perm(value.x, value.y, 0x7632),
@@ -298,7 +308,8 @@ static __device__ __forceinline__ void store_staged(const WgmmaMoeArguments& a, 
 
 static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const SharedLayout& smem, const Routes& routes, int work_count) {
   const int group = (int)threadIdx.x / 128;
-  const unsigned staging = smem.staging + (unsigned)(group * STAGING_BYTES);
+  const int warp = (int)(threadIdx.x % 128) / 32;
+  const unsigned staging = smem.staging + (unsigned)((group * 4 + warp) * (STAGING_BYTES / 4));
   PipelineState state = {0, 0};
 #if FP4
   ScaleWords scales;  // of the next tile's first chunk
@@ -322,13 +333,13 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
 #endif
 #pragma unroll
     for (int r = 0; r < MMA_TILES; ++r) {
-      const int column = work.column + (group * MMA_TILES + r) * MMA_COLUMNS;
+      const int column = work.column + (group * MMA_TILES + r) * MMA_COLUMNS + warp * (MMA_COLUMNS / 4);
 #pragma unroll
       for (int first = 0; first < BLOCK_TOKENS; first += STAGED_TOKENS) {
         if (first >= work.tile.count) continue;
-        warpgroup_sync(group);  // the buffer was read
+        __syncwarp();  // the buffer was read
         stage_output(&d[r][first / 2], a, routes, work, first, staging);
-        warpgroup_sync(group);
+        __syncwarp();
         store_staged(a, work, first, column, staging);
       }
     }
@@ -379,18 +390,22 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
 #if SORT
   __shared__ Sorted sorted;
   const Routes routes = sort_pairs(a, sorted);
+#define ROUTES routes
 #else
-  const Routes routes = {a.pair_of, a.tiles, a.tiles_of, __ldcg(a.tile_count)};
+// Each role reads it again: no register holds it while registers are reallocated.
+#define ROUTES \
+  { a.pair_of, a.tiles, a.tiles_of, __ldcg(a.tile_count) }
 #endif
-  const int work_count = routes.tile_count * a.column_tiles;
   if (threadIdx.x >= CONSUMER_THREADS) {
     REALLOCATE_REGISTERS(dec, PRODUCER_REGISTERS);
-    if (COPIES || threadIdx.x == CONSUMER_THREADS) produce(a, smem, routes, work_count);
+    const Routes sorted_routes = ROUTES;
+    if (COPIES || threadIdx.x == CONSUMER_THREADS) produce(a, smem, sorted_routes, sorted_routes.tile_count * a.column_tiles);
   } else {
     REALLOCATE_REGISTERS(inc, CONSUMER_REGISTERS);
     // The hidden layer's scales are of the kernel before this one.
     if (STAGE == 2) grid_dependency_wait();
-    consume(a, smem, routes, work_count);
+    const Routes sorted_routes = ROUTES;
+    consume(a, smem, sorted_routes, sorted_routes.tile_count * a.column_tiles);
   }
 #if CLUSTER > 1
   // No block exits while another may still write to its shared memory.

@@ -17,7 +17,7 @@ struct WgmmaMoeArguments {
   const gpu::MoeTile* tiles;
   const int* tile_count;
   const int* tiles_of;
-  const float* weights;   // stage 1: routing weights by pair that scale gate and up; null: none
+  const float* weights;   // stage 1: routing weights by pair that scale gate and up (WEIGHTED)
   const float* x_scales;  // token t at k: x_scales[t * x_scale_step + k / 128 * x_scale_k_step]
   const float*
       w_scales;  // row r of an expert at k: [r / w_scale_rows * w_scale_columns + k / 128]; MXFP4: e8m0

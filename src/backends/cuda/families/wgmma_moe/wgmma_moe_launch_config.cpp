@@ -26,10 +26,25 @@ double as_real(std::int64_t value) { return static_cast<double>(value); }
 
 bool WgmmaMoeStage::reallocates_registers() const {
   const std::int64_t held = mma_tiles() * tokens / 2;
-  return warpgroups == 2 && (promoted ? held >= 96 : held > 128);
+  return warpgroups == 2 && (promoted ? held + tokens / 2 >= 144 : held > 128);
 }
 
-std::int64_t WgmmaMoeStage::producer_registers() const { return reallocates_registers() ? 56 : 0; }
+std::int64_t WgmmaMoeStage::min_width() const {
+  // Narrower than half a tile the weight's rows take longer to load than to multiply.
+  return fp4 ? tokens : round_up(ceil_div(tokens, std::int64_t{2}), width_step);
+}
+
+std::int64_t WgmmaMoeStage::staged_tokens() const {
+  const std::int64_t most = promoted ? 32 : tokens > 160 ? 16 : 64;
+  for (const std::int64_t count : {64, 48, 32})
+    if (count <= most && tokens % count == 0) return count;
+  return 16;
+}
+
+std::int64_t WgmmaMoeStage::producer_registers() const {
+  if (!reallocates_registers()) return 0;
+  return mma_tiles() * tokens / 2 + (promoted ? tokens / 2 : 0) > 160 ? 56 : 72;
+}
 
 std::int64_t WgmmaMoeStage::consumer_registers() const {
   if (!reallocates_registers()) return 0;
@@ -64,11 +79,8 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     stage.weight_rows = features * (stage.interleaved ? 2 : 1);
     stage.column_tiles = ceil_div(stage.columns * (stage.interleaved ? 2 : 1), stage.rows);
     stage.stage_bytes = ((fp4 ? 1 : stage.k_atoms) * stage.rows + stage.k_atoms * stage.tokens) * atom_bytes;
-    const std::int64_t staged = stage.promoted           ? (stage.tokens % 32 == 0 ? 32 : 16)
-                                : stage.tokens % 64 == 0 ? 64
-                                : stage.tokens % 48 == 0 ? 48
-                                                         : stage.tokens;
-    const std::int64_t staging = stage.warpgroups * staged * ((stage.interleaved ? 32 : 64) * 2 + 16);
+    const std::int64_t staged = stage.staged_tokens();
+    const std::int64_t staging = stage.warpgroups * staged * (stage.interleaved ? 32 : 64) * 2;
     // A stage has scales of its tokens and of each 8 rows where these change with k.
     const bool block_scales = scales_by_block(problem);
     const std::int64_t scales = block_scales ? stage.k_atoms * (stage.tokens + stage.rows / 8) * 4 : 0;
@@ -93,7 +105,7 @@ std::vector<Parameter> wgmma_moe_parameters(DataType element) {
   const bool fp4 = element == DataType::f4_e2m1;
   return {
       Parameter{.key = "bm",
-                .values = {"16", "32", "48", "64", "96", "128", "144", "192", "256"},
+                .values = {"16", "32", "48", "64", "96", "128", "144", "160", "192", "256"},
                 .absent = "16",
                 .meaning = "block_m: tokens of one expert in a tile"},
       Parameter{.key = "bn",
@@ -145,8 +157,11 @@ std::string refuse_wgmma_moe(const WgmmaMoeStage& stage) {
                            : stage.warpgroups == 2 ? (stage.mma_tiles() == 2 ? 48 : 32)
                                                    : 96))
     return "more accumulators than registers";
-  if (stage.promoted && stage.tokens > 128) return "more partial sums than registers";
-  // Without a gate the producer of such a tile lacks two registers.
+  if (stage.promoted && (stage.tokens > 160 || held + partial > 192))
+    return "more partial sums than registers";
+  // Without a gate the producer of such a tile lacks a register or two.
+  if (!stage.promoted && stage.stage == 1 && !stage.interleaved && stage.warpgroups == 2 && held > 160)
+    return "more accumulators than registers";
   if (stage.promoted && stage.stage == 1 && !stage.interleaved && stage.tokens > 96 && held > 64)
     return "more accumulators than registers";
   if (stage.num_stages < min_moe_stages) return "fewer than 3 stages fit into shared memory";
@@ -171,15 +186,21 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
     const double items = work.tiles * cluster * as_real(stage.column_tiles);
     const double waves = std::ceil(items / (processors * blocks));
     const double k_tiles = as_real(stage.k_tiles);
-    const double tokens = as_real(stage.tokens);
+    // Of a tile's instructions: its tokens in steps of 16.
+    const double tokens = std::clamp(pairs / work.tiles / cluster + as_real(width_step) / 2,
+                                     as_real(stage.min_width()), as_real(stage.tokens));
     const double row_groups = as_real(stage.rows) / 64;
     // An instruction of 64 rows and 32 bytes of k reads 2 KiB of the weight from shared memory.
     const double instruction = std::max(tokens / 2, 16 + tokens / 4);
     double cycles = row_groups * 4 * instruction;
     // Promotion runs while the other warp group multiplies, but for the wait at its end.
     if (stage.promoted)
-      cycles = std::max(cycles, row_groups * 1.5 * tokens) +
-               row_groups * (stage.warpgroups == 2 ? 0.5 : 1) * (1.2 * tokens + 60);
+      cycles = std::max(cycles, row_groups * 1.5 * tokens) + row_groups *
+                                                                 (stage.warpgroups == 1 ? 1.0
+                                                                  : stage.tokens >= 96
+                                                                      ? 0.5 * as_real(stage.mma_tiles())
+                                                                      : 0.5) *
+                                                                 (1.2 * tokens + 60);
     if (stage.fp4) {
       // Cycles for 64 rows and 16 of k, as measured: more warps hide each other's latency, two tiles of a warp share its tokens.
       const double warpgroups = as_real(stage.warpgroups) * blocks;
@@ -190,10 +211,16 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
     const double fetched =
         as_real(atom_bytes) *
         (as_real((stage.fp4 ? 1 : stage.k_atoms) * stage.rows) / cluster + as_real(stage.k_atoms) * tokens);
-    const double loads = as_real(stage.stage_bytes) * blocks / into_multiprocessor;
+    // Wide tiles, where all of the weight's bytes and few tokens may come, as measured at 4096 tokens.
+    const double loads = stage.tokens >= 96 ? fetched * blocks / (0.7 * into_multiprocessor)
+                                            : as_real(stage.stage_bytes) * blocks / into_multiprocessor;
     const double step =
         std::max({products, loads, latency / as_real(std::max<std::int64_t>(1, stage.num_stages - 1))});
-    const double busy = waves * (k_tiles * step + 0.8 + as_real(stage.tokens * stage.rows) / 40e3);
+    // What a tile takes beside its products; of fp8 as measured at 4096 tokens.
+    const double epilogue = stage.promoted && stage.warpgroups == 2 && stage.tokens >= 96
+                                ? 1.3 + tokens * as_real(stage.rows) / 25e3
+                                : 0.8 + as_real(stage.tokens * stage.rows) / 40e3;
+    const double busy = waves * (k_tiles * step + epilogue);
     const double weights =
         work.experts * as_real(stage.weight_rows * stage.weight_row_bytes) * (stage.fp4 ? 17.0 / 16 : 1.0);
     const double results = pairs * as_real(stage.columns) * 2;
@@ -206,19 +233,18 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
   return total + pairs * as_real(problem.k) * 2 / from_memory;
 }
 
-/// Without clusters: those are the search's.
 Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits) {
   Config best;
   double least = 0;
   const bool fp4 = has_fp4_weight(problem);
   const auto consider = [&](std::int64_t tokens, std::int64_t rows, std::int64_t rows2,
-                            std::int64_t warpgroups, std::int64_t shared) {
+                            std::int64_t warpgroups, std::int64_t shared, std::int64_t cluster) {
     Config config;
     config.set("bm", tokens);
     config.set("bn", rows);
     config.set("bo", rows2);
     config.set("wg", warpgroups);
-    config.set("cm", std::int64_t{1});
+    config.set("cm", cluster);
     const bool deep = tokens <= 32 && std::max(rows, rows2) <= 128;
     config.set("bk", fp4 ? fp4_block_k : block_k_of(problem.w_type, deep ? 2 : 1));
     config.set("smem", shared);
@@ -231,13 +257,16 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
     least = time;
     best = config;
   };
-  for (const std::int64_t tokens : {16, 32, 48, 64, 96, 128, 144, 192}) {
+  for (const std::int64_t tokens : {16, 32, 48, 64, 96, 128, 144, 160, 192}) {
     for (const std::int64_t rows : {64, 128, 256}) {
       for (const std::int64_t rows2 : {64, 128, 256}) {
         for (const std::int64_t shared : {226, 112}) {
           const std::int64_t narrow = std::min(rows, rows2);
-          consider(tokens, rows, rows2, narrow > 64 && (fp4 || shared > 112) ? 2 : 1, shared);
-          if (fp4 && narrow > 64) consider(tokens, rows, rows2, narrow > 128 ? 4 : 1, shared);
+          consider(tokens, rows, rows2, narrow > 64 && (fp4 || shared > 112) ? 2 : 1, shared, 1);
+          if (fp4 && narrow > 64) consider(tokens, rows, rows2, narrow > 128 ? 4 : 1, shared, 1);
+          // Of many tokens.
+          if (!fp4 && tokens >= 96 && narrow > 128 && shared > 112)
+            consider(tokens, rows, rows2, 2, shared, 2);
         }
       }
     }

@@ -12,6 +12,8 @@
 
 namespace gemmtune::cuda {
 
+inline constexpr std::int64_t width_step = 16;
+
 /// One stage: `tokens` of a tile of one expert times `rows` rows of its weight.
 struct WgmmaMoeStage {
   int stage = 1;
@@ -40,6 +42,12 @@ struct WgmmaMoeStage {
   std::int64_t sorted_tokens() const { return tokens * cluster; }
   std::int64_t threads() const { return 128 * (warpgroups + 1); }
   std::int64_t mma_tiles() const { return rows / 64 / warpgroups; }
+  /// Tokens of the narrowest instructions: a tile with fewer tokens than `tokens` runs narrower ones, in steps of 16.
+  std::int64_t min_width() const;
+  /// Tokens that the epilogue rounds and stores at once.
+  std::int64_t staged_tokens() const;
+  /// Tokens of a box of the hidden layer.
+  std::int64_t box_tokens() const { return min_width() < tokens ? width_step : tokens; }
   /// Whether consumers take registers from the producer.
   bool reallocates_registers() const;
   /// Of a thread that has a block of a multiprocessor's registers to itself; a reallocation that needs more in all never ends.

@@ -7,9 +7,9 @@
 //
 // The host defines: STAGE (1, 2), BLOCK_ROWS (of A: 64, 128, 256), BLOCK_TOKENS (of B), CONSUMER_WARPGROUPS (1, 2), K_ATOMS (block_k in units of 128 bytes), BLOCKS
 // (of a multiprocessor), CLUSTER (1; 2: blocks of a cluster compute neighbouring halves of a tile's tokens with the same rows of the weight, of which each loads a
-// half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens
-// and 128 x 128 of the weight), SORT (1: each block sorts the pairs itself; at most 256), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), WGMMA, WGMMA_FIRST and FENCE_ACCUMULATORS (wgmma.cu) for
-// BLOCK_TOKENS.
+// half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), WEIGHTED (1: stage 1 multiplies gate and up by routing weights), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens
+// and 128 x 128 of the weight), SORT (1: each block sorts the pairs itself; at most 256), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), STAGED_TOKENS (at once in the epilogue), MIN_WIDTH (tokens of the narrowest
+// instructions) and for it and each 16 tokens more, to BLOCK_TOKENS, Instruction<WIDTH>.
 using gemmtune::cuda::WgmmaMoeArguments;
 using gemmtune::gpu::MoeTile;
 
@@ -24,7 +24,10 @@ using gemmtune::gpu::MoeTile;
 #define SCALE_ROWS (BLOCK_ROWS / 8)  // groups of rows of A that share a scale of blocks
 #define SCALE_BYTES (SCALES == 2 ? (BLOCK_TOKENS + SCALE_ROWS) * 4 : 0)  // of a k atom
 #define STAGE_BYTES (A_BYTES + K_ATOMS * B_ATOM_BYTES)
-#define LOADED_BYTES (A_BYTES + (GATHER ? 0 : K_ATOMS * B_ATOM_BYTES))  // by TMA into a stage
+// A tile of fewer tokens than BLOCK_TOKENS runs instructions of fewer, in steps of 16, and loads no others.
+#define WIDTH_STEP 16
+#define FITS (MIN_WIDTH < BLOCK_TOKENS)
+#define BOX_TOKENS (FITS ? WIDTH_STEP : BLOCK_TOKENS)  // of the hidden layer
 #define CONSUMER_THREADS (128 * CONSUMER_WARPGROUPS)
 #define PRODUCER_THREADS 128
 #define WARPGROUP_ROWS (BLOCK_ROWS / CONSUMER_WARPGROUPS)
@@ -32,22 +35,16 @@ using gemmtune::gpu::MoeTile;
 #define TILE_COLUMNS (INTERLEAVED ? BLOCK_ROWS / 2 : BLOCK_ROWS)  // of `to`
 #define MMA_COLUMNS (INTERLEAVED ? 32 : 64)                      // of one instruction's rows
 #define COPIES (GATHER || SCALES == 2)                           // the producer's threads copy too
-// At once in the epilogue.
-#if PROMOTE
-#define STAGED_TOKENS (BLOCK_TOKENS % 32 == 0 ? 32 : 16)
-#else
-#define STAGED_TOKENS (BLOCK_TOKENS % 64 == 0 ? 64 : BLOCK_TOKENS % 48 == 0 ? 48 : BLOCK_TOKENS)
-#endif
-#define STAGING_PITCH (MMA_COLUMNS * 2 + 16)
-#define STAGING_BYTES (STAGED_TOKENS * STAGING_PITCH)
+#define STAGING_PITCH (MMA_COLUMNS / 2)  // bytes of a warp's columns
+#define STAGING_BYTES (STAGED_TOKENS * 4 * STAGING_PITCH)
 #define SCALE_COPIES ((BLOCK_TOKENS + 127) / 128)  // of a thread of the producer, each k atom
 #define ROWS_PER_THREAD (BLOCK_TOKENS / 16)  // that a producer thread gathers, 16 bytes of each
-#define READS_AHEAD !(SCALES == 2 && BLOCK_TOKENS > 96)  // the producer knows its next tile; without registers for it it waits
+#define READS_AHEAD !(SCALES == 2 ? BLOCK_TOKENS > 96 : BLOCK_TOKENS > 160)  // the producer knows its next tile; without registers for it it waits
 
 // Addresses in shared memory.
 struct SharedLayout {
   unsigned pipeline;
-  unsigned staging;  // a buffer for each consumer warp group
+  unsigned staging;  // a buffer for each consumer warp
   unsigned scales;   // num_stages x K_ATOMS x SCALE_BYTES: a float of each token, then of each 8 rows of A
   unsigned work;     // the Work of each stage that begins a tile
   unsigned full_barriers;
@@ -150,10 +147,13 @@ static __device__ __forceinline__ Work work_at(const WgmmaMoeArguments& a, const
   work.column = across * TILE_COLUMNS;
   work.row = across * BLOCK_ROWS;
 #if CLUSTER > 1
-  const int skipped = rank_of_block() * BLOCK_TOKENS;
+  // Equal shares, so that no block waits for the other one, in multiples of what instructions take.
+  int share = (work.tile.count + CLUSTER * WIDTH_STEP - 1) / (CLUSTER * WIDTH_STEP) * WIDTH_STEP;
+  if (share > BLOCK_TOKENS) share = BLOCK_TOKENS;
+  const int skipped = rank_of_block() * share;
   work.tile.first += skipped;
   work.tile.count = work.tile.count > skipped ? work.tile.count - skipped : 0;
-  if (work.tile.count > BLOCK_TOKENS) work.tile.count = BLOCK_TOKENS;
+  if (work.tile.count > share) work.tile.count = share;
 #endif
   return work;
 }
@@ -177,6 +177,12 @@ static __device__ __forceinline__ Work read_work(const SharedLayout& smem, int s
   asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];" : "=r"(work.next_expert), "=r"(work.next_row) : "r"(from + 24u) : "memory");
 #endif
   return work;
+}
+
+// Boxes of the hidden layer that a stage of the tile has, and its bytes that come by TMA.
+static __device__ __forceinline__ int boxes_of(const Work& work) { return FITS ? (work.tile.count + WIDTH_STEP - 1) / WIDTH_STEP : 1; }
+static __device__ __forceinline__ unsigned loaded_bytes(const Work& work) {
+  return (unsigned)(A_BYTES + (GATHER ? 0 : K_ATOMS * boxes_of(work) * (BOX_TOKENS * ATOM_BYTES)));
 }
 
 // ---- producer
@@ -234,13 +240,83 @@ static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, u
 }
 #endif
 
-// Copies 16 bytes; zeros where `there` is false.
-static __device__ __forceinline__ void copy_unit(unsigned to, const unsigned char* from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+static __device__ __forceinline__ void copy_float(unsigned to, const float* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
-static __device__ __forceinline__ void copy_float(unsigned to, const float* from, bool there) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0) : "memory");
+
+// What a thread of the producer copies. Few instructions for each copy matter more than anything else here: a warp scheduler has one such warp.
+struct Copies {
+#if GATHER
+  unsigned rows[ROWS_PER_THREAD];  // of x, in units of 16 bytes
+#endif
+#if SCALES == 2
+  unsigned scales[SCALE_COPIES];  // of tokens, from a k atom's first one
+  unsigned weight_scale;
+#endif
+};
+
+static __device__ __forceinline__ Copies copies_of(const WgmmaMoeArguments& a, const Routes& routes, const Work& work, int thread) {
+  Copies copies;
+  // Tokens that the tile lacks: the last one instead, whose products are not stored. A tile of none copies the first token of all.
+  const int last = work.tile.count > 0 ? work.tile.count - 1 : 0;
+  const int first = work.tile.count > 0 ? work.tile.first : 0;
+#if GATHER
+#pragma unroll
+  for (int i = 0; i < ROWS_PER_THREAD; ++i) {
+    const int at = thread / 8 + i * 16;
+    copies.rows[i] = (unsigned)routes.pair_of[first + (at < last ? at : last)];
+  }
+#pragma unroll
+  for (int i = 0; i < ROWS_PER_THREAD; ++i) copies.rows[i] = copies.rows[i] / (unsigned)a.topk * (unsigned)(a.x_row_bytes / 16);
+#endif
+#if SCALES == 2
+#pragma unroll
+  for (int i = 0; i < SCALE_COPIES; ++i) {
+    const int own = thread + i * 128;
+    const int at = first + (own < last ? own : last);
+    copies.scales[i] = (unsigned)(GATHER ? routes.pair_of[at] / a.topk : at) * (unsigned)a.x_scale_step;
+  }
+  // Rows past the last one have its scales: their products are not stored.
+  int row = INTERLEAVED ? work.column + thread / 2 * 8 : work.row + thread * 8;
+  if (row >= a.columns) row = a.columns - 1;
+  if (INTERLEAVED) row += thread % 2 * a.columns;
+  copies.weight_scale = (unsigned)(work.tile.expert * a.w_scale_matrix) + (unsigned)(row / 128 * a.w_scale_columns);
+#endif
+  return copies;
 }
+
+#if GATHER
+// Copies the rows' 128 bytes of k at `from`; `to`: the atom. WHOLE: all of them are in the row, else zeros.
+template <bool WHOLE>
+static __device__ __forceinline__ void copy_rows(const Copies& copies, const unsigned char* from, unsigned to, int thread, int count, bool inside) {
+  from += thread % 8 * 16;
+  to += (unsigned)(thread / 8 * ATOM_BYTES + ((thread % 8) ^ (thread / 8 % 8)) * 16);
+#pragma unroll
+  for (int r = 0; r < ROWS_PER_THREAD; ++r) {
+    if (FITS && r * 16 >= count) continue;
+    const unsigned char* const row = from + (unsigned long long)copies.rows[r] * 16u;
+    if (WHOLE)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + (unsigned)(r * 16 * ATOM_BYTES)), "l"(row) : "memory");
+    else
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + (unsigned)(r * 16 * ATOM_BYTES)), "l"(inside ? row : from), "r"(inside ? 16 : 0) : "memory");
+  }
+}
+#endif
+#if SCALES == 2
+static __device__ __forceinline__ void copy_scales(const WgmmaMoeArguments& a, const Copies& copies, int k_atom, unsigned to, int thread) {
+  if (k_atom * ATOM_BYTES >= a.k_bytes) {
+    // Products with zeros behind the end of k: scales need to be finite.
+    for (int at = thread; at < SCALE_BYTES / 4; at += PRODUCER_THREADS) asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + (unsigned)(at * 4)), "r"(0) : "memory");
+    return;
+  }
+  const float* const from = a.x_scales + k_atom * a.x_scale_k_step;
+#pragma unroll
+  for (int r = 0; r < SCALE_COPIES; ++r)
+    if (thread + r * 128 < BLOCK_TOKENS) copy_float(to + (unsigned)((thread + r * 128) * 4), from + copies.scales[r]);
+  if (thread < SCALE_ROWS) copy_float(to + (unsigned)((BLOCK_TOKENS + thread) * 4), a.w_scales + k_atom + copies.weight_scale);
+}
+#endif
+
 // Arrives on the barrier when this thread's copies have been written.
 static __device__ __forceinline__ void arrive_after_copies(unsigned barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
@@ -263,7 +339,7 @@ static __device__ __forceinline__ int load_early(const WgmmaMoeArguments& a, con
       if (early == a.num_stages) return early;
       const unsigned full = smem.full_barriers + 8u * (unsigned)early;
       if (k_tile == 0) store_work(smem, early, work);
-      barrier_arrive_expect_tx(full, LOADED_BYTES);
+      barrier_arrive_expect_tx(full, loaded_bytes(work));
 #pragma unroll
       for (int i = 0; i < A_ATOMS; ++i)
         load_weight(a, smem.pipeline + (unsigned)early * STAGE_BYTES + (unsigned)(i * A_ATOM_BYTES), k_tile * A_ATOMS + i, work, full);
@@ -297,22 +373,8 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
 #if FP4
     set_next(work, next, index + work_stride() < work_count);
 #endif
-#if GATHER
-    int tokens[ROWS_PER_THREAD];  // pointers would need twice the registers
-#pragma unroll
-    for (int i = 0; i < ROWS_PER_THREAD; ++i) {
-      const int at = thread / 8 + i * 16;
-      tokens[i] = at < work.tile.count ? routes.pair_of[work.tile.first + at] / a.topk : 0;
-    }
-#endif
-#if SCALES == 2
-    int scale_rows[SCALE_COPIES];
-#pragma unroll
-    for (int i = 0; i < SCALE_COPIES; ++i) {
-      const int own = thread + i * 128;
-      const int at = work.tile.first + own;
-      scale_rows[i] = own >= work.tile.count ? 0 : GATHER ? routes.pair_of[at] / a.topk : at;
-    }
+#if COPIES
+    const Copies copies = copies_of(a, routes, work, thread);
 #endif
 #pragma unroll 1
     for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
@@ -323,12 +385,16 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
         const bool loaded = early > 0;
         early -= loaded;
         if (!loaded && k_tile == 0) store_work(smem, stage, work);
-        if (!loaded) barrier_arrive_expect_tx(full, LOADED_BYTES);
+        if (!loaded) barrier_arrive_expect_tx(full, loaded_bytes(work));
 #pragma unroll
         for (int i = 0; i < K_ATOMS; ++i) {
           if (!loaded && i < A_ATOMS) load_weight(a, base + (unsigned)(i * A_ATOM_BYTES), k_tile * A_ATOMS + i, work, full);
-          if (!GATHER)
-            tma_load(base + (unsigned)(A_BYTES + i * B_ATOM_BYTES), &a.hidden, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, work.tile.first, full, 0ull);
+          if (!GATHER) {
+#pragma unroll 1
+            for (int box = 0; box < boxes_of(work); ++box)
+              tma_load(base + (unsigned)(A_BYTES + i * B_ATOM_BYTES + box * BOX_TOKENS * ATOM_BYTES), &a.hidden, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS,
+                       work.tile.first + box * BOX_TOKENS, full, 0ull);
+          }
         }
       }
 #if COPIES
@@ -336,31 +402,15 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
       for (int i = 0; i < K_ATOMS; ++i) {
         const int k_atom = k_tile * K_ATOMS + i;
 #if GATHER
-        const bool inside = k_atom * ATOM_BYTES + thread % 8 * 16 < a.k_bytes;
-        const unsigned char* const from = a.x + k_atom * ATOM_BYTES + thread % 8 * 16;
         const unsigned to = base + (unsigned)(A_BYTES + i * B_ATOM_BYTES);
-#pragma unroll
-        for (int r = 0; r < ROWS_PER_THREAD; ++r) {
-          const int at = thread / 8 + r * 16;
-          copy_unit(to + (unsigned)(at * ATOM_BYTES + ((thread % 8) ^ (at % 8)) * 16), from + tokens[r] * a.x_row_bytes, inside && at < work.tile.count);
-        }
+        const unsigned char* const from = a.x + k_atom * ATOM_BYTES;
+        if ((k_atom + 1) * ATOM_BYTES <= a.k_bytes)
+          copy_rows<true>(copies, from, to, thread, work.tile.count, true);
+        else
+          copy_rows<false>(copies, from, to, thread, work.tile.count, k_atom * ATOM_BYTES + thread % 8 * 16 < a.k_bytes);
 #endif
 #if SCALES == 2
-#pragma unroll
-        for (int r = 0; r < SCALE_COPIES; ++r) {
-          if (thread + r * 128 < BLOCK_TOKENS)
-            copy_float(smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES + (thread + r * 128) * 4), a.x_scales + (long long)scale_rows[r] * a.x_scale_step + k_atom * a.x_scale_k_step,
-                       thread + r * 128 < work.tile.count && k_atom * ATOM_BYTES < a.k_bytes);
-        }
-        if (thread < SCALE_ROWS) {
-          // Computed here: the producer of wide tiles has no register left. Rows past the last one have its scales: their products are not stored.
-          int row = INTERLEAVED ? work.column + thread / 2 * 8 : work.row + thread * 8;
-          if (row >= a.columns) row = a.columns - 1;
-          if (INTERLEAVED) row += thread % 2 * a.columns;
-          const bool there = k_atom < a.w_scale_columns;
-          copy_float(smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES + (BLOCK_TOKENS + thread) * 4),
-                     a.w_scales + work.tile.expert * a.w_scale_matrix + row / 128 * a.w_scale_columns + (there ? k_atom : 0), there);
-        }
+        copy_scales(a, copies, k_atom, smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES), thread);
 #endif
       }
       arrive_after_copies(full);
