@@ -9,6 +9,7 @@
 
 #include "backends/cuda/families/mma/mma.h"
 #include "backends/cuda/families/mxfp4/mxfp4.h"
+#include "backends/cuda/families/mxfp4_stream/mxfp4_stream.h"
 #include "backends/cuda/families/skinny/skinny.h"
 #include "backends/cuda/families/wgmma/wgmma.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe.h"
@@ -268,6 +269,38 @@ TEST_F(GpuCompile, WgmmaMoeForHopper) {
       if (tokens == 4096) expect_compiles(*family, runtime, quantized);
     }
   }
+}
+
+/// Most of x, scales and sums for each number of registers; rows and scales with and without gaps; every epilogue.
+TEST(GpuCompile, Mxfp4StreamForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const auto family = cuda::make_mxfp4_stream_family(runtime, limits_of("sm_90a"));
+  Problem layer =
+      testing_problems::moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {64, 2880, 2880});
+  layer.moe.experts = 128;
+  layer.moe.topk = 4;
+  layer.moe.activation = Activation::swiglu;
+  Problem ungated = layer;
+  ungated.moe.gated = false;
+  ungated.moe.activation = Activation::gelu;
+  const Problem narrow = of_fp4(Operation::a16w4, 24, 5760, 2880, true);
+  const Problem wide = of_fp4(Operation::a16w4, 8, 8192, 8192);
+  const std::pair<const Problem*, const char*> kernels[] = {
+      {&layer, "mxfp4_stream_r1_bm8_ku3_sort0"},  {&layer, "mxfp4_stream_r1_bm24_ku3_sort0"},
+      {&layer, "mxfp4_stream_r1_bm16_ku4_sort1"}, {&ungated, "mxfp4_stream_r1_bm16_ku5_sort0"},
+      {&narrow, "mxfp4_stream_r1_bm24_ku3_pdl0"}, {&wide, "mxfp4_stream_r1_bm8_ku9_pdl0"}};
+  for (const auto& [problem, name] : kernels) {
+    ASSERT_TRUE(family->accepts(*problem).ok()) << family->accepts(*problem).message();
+    const Space space = family->space(*problem);
+    const auto candidate = parse_kernel_name(name, space.keys());
+    ASSERT_TRUE(candidate.ok()) << candidate.message();
+    EXPECT_EQ(space.build_refusal(candidate->config), "") << name;
+    const auto kernel = family->build(*problem, candidate->config);
+    ASSERT_TRUE(kernel.ok()) << name << ": " << kernel.message();
+    EXPECT_EQ(runtime.last.stack_bytes, 0) << name;
+  }
+  expect_names_are_read_back(*family, layer, {family->default_config(layer)});
 }
 
 /// The tiles with most accumulators for each number of registers.

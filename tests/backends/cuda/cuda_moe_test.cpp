@@ -25,10 +25,11 @@ using testing_problems::Shape;
 
 class CudaMoe : public OnGpu {};
 
-/// The default, and each path through wgmma_moe: tiles, warp groups, clusters, two blocks a multiprocessor, blocks that sort, registers taken
-/// from the producer. Of other families the default and another one.
+/// The default, and each path through wgmma_moe (tiles, warp groups, clusters, two blocks a multiprocessor, blocks that sort, registers taken
+/// from the producer) and mxfp4_stream (several tiles of an expert, warps without k, blocks that sort). Of other families the default and another one.
 std::vector<Config> moe_configs(const KernelFamily& family, const Problem& problem, std::size_t most) {
-  if (family.name() != "wgmma_moe") return some_configs(family, problem, 2);
+  const bool stream = family.name() == "mxfp4_stream";
+  if (family.name() != "wgmma_moe" && !stream) return some_configs(family, problem, 2);
   const char* names[] = {"wgmma_moe_r1_bm64_bn128_bo256_wg2_cm2_bk64_smem226",
                          "wgmma_moe_r1_bm16_bn64_bo128_wg1_cm1_bk64_smem112_sort1",
                          "wgmma_moe_r1_bm192_bn256_bo128_wg2_cm2_bk64_smem226",
@@ -47,10 +48,14 @@ std::vector<Config> moe_configs(const KernelFamily& family, const Problem& probl
                                 "wgmma_moe_r1_bm96_bn128_bo64_wg1_cm1_bk256_smem226",
                                 "wgmma_moe_r1_bm48_bn64_bo128_wg2_cm1_bk256_smem226",
                                 "wgmma_moe_r1_bm16_bn128_bo128_wg2_cm1_bk256_smem112"};
+  const char* names_of_stream[] = {"mxfp4_stream_r1_bm8_ku3_sort0",  "mxfp4_stream_r1_bm16_ku2_sort0",
+                                   "mxfp4_stream_r1_bm24_ku1_sort0", "mxfp4_stream_r1_bm8_ku4_sort1",
+                                   "mxfp4_stream_r1_bm24_ku3_sort0", "mxfp4_stream_r1_bm16_ku3_sort1"};
   const Space space = family.space(problem);
   std::vector<Config> configs{family.default_config(problem)};
-  const auto chosen = problem.w_type == DataType::f4_e2m1 ? std::span<const char* const>(names_of_fp4)
-                                                          : std::span<const char* const>(names);
+  const auto chosen = stream                                ? std::span<const char* const>(names_of_stream)
+                      : problem.w_type == DataType::f4_e2m1 ? std::span<const char* const>(names_of_fp4)
+                                                            : std::span<const char* const>(names);
   for (const char* name : chosen) {
     auto candidate = parse_kernel_name(name, space.keys());
     EXPECT_TRUE(candidate.ok()) << candidate.message();
@@ -157,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(, CudaFp8Moe,
 
 /// gpt-oss's layer on awkward sizes: rows of scales at multiples of 4, 2 and 1 bytes, units of 128 that are not whole.
 TEST_F(CudaMoe, Mxfp4WeightsAreRight) {
-  for (const Shape& shape : {Shape{1, 2880, 2880}, Shape{3, 96, 32}, Shape{50, 160, 192},
+  for (const Shape& shape : {Shape{1, 2880, 2880}, Shape{3, 96, 32}, Shape{50, 160, 192}, Shape{20, 192, 576},
                              Shape{130, 288, 544}, Shape{300, 256, 1024}}) {
     for (const bool early : {false, true}) {
       Problem problem = moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, shape);
@@ -165,7 +170,12 @@ TEST_F(CudaMoe, Mxfp4WeightsAreRight) {
       problem.moe.doweight_stage1 = early;
       problem.moe.experts = shape.m == 1 ? 6 : 5;
       problem.moe.topk = early ? 1 : 4;
-      EXPECT_EQ(expect_families_right(problem, 7), gpu()->find_family("wgmma_moe") == nullptr ? 1 : 2);
+      // mxfp4_stream takes rows of whole units of 64 elements.
+      const bool streams =
+          shape.n % 64 == 0 && shape.k % 64 == 0 && problem.m * problem.moe.topk <= 32 * problem.moe.experts;
+      EXPECT_EQ(expect_families_right(problem, 8), gpu()->find_family("wgmma_moe") == nullptr ? 1
+                                                   : streams                                  ? 3
+                                                                                              : 2);
       ASSERT_TRUE(gpu()->health().ok());
     }
   }
@@ -260,23 +270,26 @@ TEST_F(CudaMoe, Mxfp4ScalesOfEverySizeAreRight) {
   problem.moe.experts = 4;
   problem.moe.topk = 2;
   const KernelFamily* slow = gpu()->find_family("simt_moe");
-  const KernelFamily* fast = gpu()->find_family("wgmma_moe");
-  if (slow == nullptr || fast == nullptr) GTEST_SKIP() << "needs both families";
+  if (slow == nullptr) GTEST_SKIP() << gpu()->missing_family("simt_moe").message();
   for (const int exponent : {75, 100, 126, 127, 128, 129, 130, 180}) {
     Layer layer(problem);
     // In w1 e, in w2 the opposite, so that gate * up stays in range: (2^(e-127))^2 * 2^(e2-127).
     layer.set_scales(static_cast<unsigned char>(exponent),
                      static_cast<unsigned char>(std::clamp(381 - 2 * exponent, 1, 254)));
     const std::vector<float> right = layer.run(*default_kernel(*slow, problem), layer.ids());
-    const std::vector<float> y = layer.run(*default_kernel(*fast, problem), layer.ids());
-    double error = 0;
-    double norm = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      error += std::pow(static_cast<double>(y[i]) - static_cast<double>(right[i]), 2);
-      norm += std::pow(static_cast<double>(right[i]), 2);
+    for (const char* name : {"wgmma_moe", "mxfp4_stream"}) {
+      const KernelFamily* fast = gpu()->find_family(name);
+      if (fast == nullptr) GTEST_SKIP() << gpu()->missing_family(name).message();
+      const std::vector<float> y = layer.run(*default_kernel(*fast, problem), layer.ids());
+      double error = 0;
+      double norm = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        error += std::pow(static_cast<double>(y[i]) - static_cast<double>(right[i]), 2);
+        norm += std::pow(static_cast<double>(right[i]), 2);
+      }
+      EXPECT_GT(norm, 0) << exponent;
+      EXPECT_LT(std::sqrt(error / norm), 0.01) << name << " " << exponent;
     }
-    EXPECT_GT(norm, 0) << exponent;
-    EXPECT_LT(std::sqrt(error / norm), 0.01) << exponent;
   }
 }
 

@@ -103,6 +103,9 @@ ExpectedTiles expected_moe_tiles(const Problem& problem, std::int64_t block_m);
 int activation_code(Activation activation);
 /// Text of moe_activation.cuh.
 std::string_view moe_activation_text();
+/// Text of moe_sort.cuh, with which blocks sort few pairs themselves, and how many at most. Follows moe_route_arguments_text().
+std::string_view moe_sort_text();
+inline constexpr std::int64_t max_sorted_pairs = 256;
 /// Text of moe_dependent.cuh, which waits for the kernel in front.
 std::string_view moe_dependent_text();
 /// Text of moe_route_arguments.h, which declares the tiles that stages read.

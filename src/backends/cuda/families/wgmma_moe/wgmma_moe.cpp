@@ -285,8 +285,8 @@ class WgmmaMoeFamily final : public gpu::CompiledFamily {
         limits_(hopper_limits(runtime, driver)),
         source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
                                   gpu::moe_route_arguments_text(), wgmma_moe_arguments_text(), hopper_text(),
-                                  gpu::moe_activation_text(), wgmma_moe_producer_text(), wgmma_moe_fp4_text(),
-                                  wgmma_moe_text()})) {}
+                                  gpu::moe_activation_text(), gpu::moe_sort_text(), wgmma_moe_producer_text(),
+                                  wgmma_moe_fp4_text(), wgmma_moe_text()})) {}
 
   std::string_view name() const override { return "wgmma_moe"; }
   std::string identity() const override {
@@ -373,7 +373,7 @@ Space WgmmaMoeFamily::space(const Problem& problem) const {
   space.add(Constraint{"sort", [problem](const Config& config) -> std::string {
                          if (config.number("sort", 0) == 0) return "";
                          if (problem.moe.shared_experts > 0) return "blocks that sort know no shared experts";
-                         return routed_pairs(problem) > max_sorted_pairs
+                         return routed_pairs(problem) > gpu::max_sorted_pairs
                                     ? "more pairs of token and expert than a block sorts"
                                     : "";
                        }});

@@ -389,7 +389,8 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
 #endif
 #if SORT
   __shared__ Sorted sorted;
-  const Routes routes = sort_pairs(a, sorted);
+  const int sorted_tiles = sort_pairs<BLOCK_TOKENS>(a.ids, a.pairs, a.experts, STAGE == 1 ? a.position_of : 0, sorted);
+  const Routes routes = {sorted.pair_of, sorted.tiles, sorted.tiles_of, sorted_tiles};
 #define ROUTES routes
 #else
 // Each role reads it again: no register holds it while registers are reallocated.

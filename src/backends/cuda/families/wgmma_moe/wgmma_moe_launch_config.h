@@ -71,9 +71,6 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
 std::vector<Parameter> wgmma_moe_parameters(DataType element);
 Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits);
 
-/// Pairs that a block can sort.
-inline constexpr std::int64_t max_sorted_pairs = 256;
-
 /// Empty, or why the stage cannot be built.
 std::string refuse_wgmma_moe(const WgmmaMoeStage& stage);
 double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStage, 2>& stages,

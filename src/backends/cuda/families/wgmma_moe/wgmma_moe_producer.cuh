@@ -11,7 +11,6 @@
 // and 128 x 128 of the weight), SORT (1: each block sorts the pairs itself; at most 256), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), STAGED_TOKENS (at once in the epilogue), MIN_WIDTH (tokens of the narrowest
 // instructions) and for it and each 16 tokens more, to BLOCK_TOKENS, Instruction<WIDTH>.
 using gemmtune::cuda::WgmmaMoeArguments;
-using gemmtune::gpu::MoeTile;
 
 #define INTERLEAVED (STAGE == 1 && GATED)
 #define GATHER (STAGE == 1)
@@ -73,56 +72,6 @@ struct Routes {
   const int* tiles_of;  // by expert; with SORT by tile
   int tile_count;
 };
-
-#if SORT
-#define MAX_SORTED 256  // pairs; a thread each
-
-struct Sorted {
-  int ids[MAX_SORTED];
-  int pair_of[MAX_SORTED];
-  MoeTile tiles[MAX_SORTED];
-  int tiles_of[MAX_SORTED];
-  unsigned char begins_tile[MAX_SORTED];
-};
-
-// A pair's position is the number of pairs before it: of experts of smaller number, or of its own expert and smaller number. Stage 1's first block stores the
-// positions for the sum over a token's experts.
-static __device__ __forceinline__ Routes sort_pairs(const WgmmaMoeArguments& a, Sorted& sorted) {
-  const int pair = (int)threadIdx.x;
-  const int id = pair < a.pairs ? __ldcg(a.ids + pair) : -1;
-  const bool there = id >= 0 && id < a.experts;
-  if (pair < MAX_SORTED) sorted.ids[pair] = there ? id : 0x7fffffff;
-  __syncthreads();
-  int position = 0;
-  int index = 0;
-  int count = 0;
-  if (there) {
-    for (int i = 0; i < a.pairs; ++i) {
-      const int other = sorted.ids[i];
-      const bool same = other == id;
-      position += other < id || (same && i < pair);
-      index += same && i < pair;
-      count += same;
-    }
-    sorted.pair_of[position] = pair;
-  }
-  if (STAGE == 1 && blockIdx.x == 0 && pair < a.pairs) a.position_of[pair] = there ? position : -1;
-  const bool begins = there && index % BLOCK_TOKENS == 0;
-  if (pair < MAX_SORTED) sorted.begins_tile[pair] = begins;
-  const int tiles = __syncthreads_count(begins);
-  if (begins) {
-    int number = 0;
-    for (int i = 0; i < a.pairs; ++i) {
-      const int other = sorted.ids[i];
-      number += sorted.begins_tile[i] && (other < id || (other == id && i < pair));
-    }
-    sorted.tiles[number] = {id, position, count - index < BLOCK_TOKENS ? count - index : BLOCK_TOKENS, index / BLOCK_TOKENS};
-    sorted.tiles_of[number] = (count + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
-  }
-  __syncthreads();
-  return {sorted.pair_of, sorted.tiles, sorted.tiles_of, tiles};
-}
-#endif
 
 // EARLY: before the grid dependency, when L1 may hold what was there before the sort.
 template <bool EARLY>

@@ -1,0 +1,318 @@
+#include "backends/cuda/families/mxfp4_stream/mxfp4_stream.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/mxfp4_stream/mxfp4_stream_arguments.h"
+#include "backends/cuda/families/mxfp4_stream/mxfp4_stream_launch_config.h"
+#include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/moe/moe_layer.h"
+#include "backends/refusal.h"
+#include "base/hash.h"
+#include "base/rounding.h"
+#include "problem/operands.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+int as_int(std::int64_t value) { return static_cast<int>(value); }
+
+/// What the kernel reads of a weight and its scales, and the launch.
+void set_weight(const StreamLaunch& launch, const void* w, const void* scales, Mxfp4StreamArguments& values) {
+  values.w = static_cast<const unsigned char*>(w);
+  values.scales = static_cast<const unsigned char*>(scales);
+  values.row_bytes = as_int(launch.row_bytes);
+  values.pitch = as_int(launch.pitch);
+  values.scale_row = as_int(launch.scale_row);
+  values.scale_pitch = as_int(launch.scale_pitch);
+  values.w_matrix = launch.weight_rows * launch.row_bytes;
+  values.scale_matrix = launch.weight_rows * launch.scale_row;
+  values.units = as_int(launch.units);
+  values.features = as_int(launch.interleaved ? launch.weight_rows / 2 : launch.weight_rows);
+  values.strips = as_int(launch.strips);
+  values.num_stages = as_int(launch.num_stages);
+  values.num_slots = as_int(launch.num_slots);
+  values.stage_bytes = as_int(launch.stage_bytes);
+}
+
+Status check_operands(const void* w, const void* scales, const void* x, std::int64_t x_row_bytes) {
+  const auto together = reinterpret_cast<std::uintptr_t>(w) | reinterpret_cast<std::uintptr_t>(scales) |
+                        reinterpret_cast<std::uintptr_t>(x) | static_cast<std::uintptr_t>(x_row_bytes);
+  if (together % 16 == 0) return {};
+  return Status::unsupported(
+      "x, w and its scales need pointers and rows at multiples of 16 bytes: {}, {}, {}, rows of {} bytes", x,
+      w, scales, x_row_bytes);
+}
+
+/// A launch that may start while the kernel before it still runs.
+class StreamShape {
+ public:
+  StreamShape(const StreamLaunch& launch, const gpu::Limits& limits) {
+    hopper_.dependent = true;
+    shape_.grid[0] = static_cast<unsigned>(limits.multiprocessors);
+    shape_.threads = static_cast<unsigned>(launch.threads());
+    shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
+  }
+  Status launch(const gpu::Program& program, Mxfp4StreamArguments& values, Stream stream) const {
+    gpu::LaunchShape shape = shape_;
+    shape.extension = &hopper_;
+    void* arguments[] = {&values};
+    return program.launch(shape, arguments, stream);
+  }
+
+ private:
+  HopperLaunch hopper_;
+  gpu::LaunchShape shape_;
+};
+
+class DenseStreamKernel final : public Kernel {
+ public:
+  DenseStreamKernel(std::shared_ptr<gpu::Program> program, const Problem& problem, const StreamLaunch& launch,
+                    const gpu::Limits& limits, bool dependent)
+      : program_(std::move(program)),
+        problem_(problem),
+        launch_(launch),
+        shape_(launch, limits),
+        dependent_(dependent) {}
+  std::size_t workspace_bytes() const override { return 0; }
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+
+  Status run(const Operands& o, void*, Stream stream) const override {
+    const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
+    GEMMTUNE_RETURN_IF_ERROR(check_operands(o.w, o.w_scale, o.x, ldx * 2));
+    Mxfp4StreamArguments values{};
+    set_weight(launch_, o.w, o.w_scale, values);
+    values.x = static_cast<const unsigned short*>(o.x);
+    values.x_row = ldx;
+    values.to = o.y;
+    values.to_row = o.ldy;
+    values.bias = o.bias;
+    values.rows = as_int(problem_.m);
+    values.dependent_launch = dependent_ ? 1 : 0;
+    return shape_.launch(*program_, values, stream);
+  }
+
+ private:
+  std::shared_ptr<gpu::Program> program_;
+  Problem problem_;
+  StreamLaunch launch_;
+  StreamShape shape_;
+  bool dependent_;
+};
+
+class MoeStreamKernel final : public Kernel {
+ public:
+  using Programs = std::array<std::shared_ptr<gpu::Program>, 2>;
+  MoeStreamKernel(Programs programs, gpu::MoeLayer layer, const Problem& problem,
+                  const std::array<StreamLaunch, 2>& launches, const gpu::Limits& limits)
+      : programs_(std::move(programs)),
+        layer_(std::move(layer)),
+        problem_(problem),
+        launches_(launches),
+        shapes_{StreamShape(launches[0], limits), StreamShape(launches[1], limits)} {}
+  std::size_t workspace_bytes() const override { return layer_.workspace_bytes(); }
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+
+  Status run(const Operands& operands, void* workspace, Stream stream) const override {
+    GEMMTUNE_RETURN_IF_ERROR(check_operands(operands.w, operands.w_scale, operands.x, operands.ldx * 2));
+    GEMMTUNE_RETURN_IF_ERROR(check_operands(operands.w2, operands.w2_scale, operands.x, operands.ldx * 2));
+    for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
+      const gpu::MoeRound round = layer_.round(operands, workspace, token);
+      if (!launches_[0].sorts) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
+      Mxfp4StreamArguments first{};
+      set_weight(launches_[0], operands.w, operands.w_scale, first);
+      set_tiles(round, first);
+      first.x = static_cast<const unsigned short*>(round.operands.x);
+      first.x_row = operands.ldx;
+      first.to = round.hidden;
+      first.to_row = problem_.n;
+      first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
+      first.position_of = round.position_of;
+      GEMMTUNE_RETURN_IF_ERROR(shapes_[0].launch(*programs_[0], first, stream));
+      Mxfp4StreamArguments second{};
+      set_weight(launches_[1], operands.w2, operands.w2_scale, second);
+      set_tiles(round, second);
+      second.x = static_cast<const unsigned short*>(round.hidden);
+      second.x_row = problem_.n;
+      second.to = round.partials;
+      second.to_row = problem_.k;
+      GEMMTUNE_RETURN_IF_ERROR(shapes_[1].launch(*programs_[1], second, stream));
+      GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
+    }
+    return {};
+  }
+
+ private:
+  void set_tiles(const gpu::MoeRound& round, Mxfp4StreamArguments& values) const {
+    values.pair_of = round.pair_of;
+    values.tiles = round.tiles;
+    values.tile_count = round.tile_count;
+    values.tiles_of = round.tiles_of;
+    values.ids = round.operands.topk_ids;
+    values.topk = problem_.moe.topk;
+    values.chunk = as_int(stream_chunk);
+    values.pairs = as_int(round.pairs);
+    values.experts = problem_.moe.experts;
+  }
+
+  Programs programs_;
+  gpu::MoeLayer layer_;
+  Problem problem_;
+  std::array<StreamLaunch, 2> launches_;
+  std::array<StreamShape, 2> shapes_;
+};
+
+class Mxfp4StreamFamily final : public gpu::CompiledFamily {
+ public:
+  Mxfp4StreamFamily(gpu::Runtime& runtime, const gpu::Limits& limits)
+      : runtime_(runtime),
+        limits_(limits),
+        source_(
+            gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
+                              gpu::moe_route_arguments_text(), mxfp4_stream_arguments_text(), hopper_text(),
+                              gpu::moe_activation_text(), gpu::moe_sort_text(), mxfp4_stream_text()})) {}
+
+  std::string_view name() const override { return "mxfp4_stream"; }
+  std::string identity() const override {
+    std::string text = source_;
+    for (const gpu::Source& source : gpu::moe_layer_sources(default_problem(Operation::fused_moe), {}))
+      text += source.text;
+    return fmt::format("mxfp4_stream r1 source {}", short_hash(text, 12));
+  }
+  int tie_rank() const override { return 11; }
+  Status accepts(const Problem& problem) const override;
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  Space space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override {
+    return default_stream_config(problem, limits_);
+  }
+  gpu::Source source(const Problem& problem, const Config& config) const override {
+    return source_of(problem, stream_launches(problem, config, limits_).front());
+  }
+  std::vector<gpu::Source> sources(const Problem& problem, const Config& config) const override {
+    std::vector<gpu::Source> sources;
+    for (const StreamLaunch& launch : stream_launches(problem, config, limits_))
+      sources.push_back(source_of(problem, launch));
+    return sources;
+  }
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
+  double predicted_microseconds(const Problem& problem, const Config& config) const override {
+    return predicted_stream(problem, config, limits_);
+  }
+  std::int64_t resources(const Problem& problem, const Config& config) const override {
+    return stream_launches(problem, config, limits_).front().shared_bytes;
+  }
+  std::string_view thread_pool() const override { return "gpu"; }
+
+ private:
+  gpu::Source source_of(const Problem& problem, const StreamLaunch& launch) const;
+
+  gpu::Runtime& runtime_;
+  gpu::Limits limits_;
+  std::string source_;
+};
+
+Status Mxfp4StreamFamily::accepts(const Problem& problem) const {
+  if (problem.w_type != DataType::f4_e2m1 || problem.x_type != DataType::bf16)
+    return refusal::refuse(refusal::types, "x {} with w {}, only bf16 with {}", to_string(problem.x_type),
+                           to_string(problem.w_type), to_string(DataType::f4_e2m1));
+  const bool mixture = is_mixture(problem);
+  if (mixture) {
+    GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem));
+    if (problem.moe.quant_type != QuantType::per_1x32)
+      return refusal::refuse(refusal::types, "{} scaled by {}", to_string(problem.w_type),
+                             to_string(problem.moe.quant_type));
+    if (routed_pairs(problem) > max_stream_rows * problem.moe.experts)
+      return refusal::refuse(refusal::size, "{} tokens for {} experts, more than {} each",
+                             routed_pairs(problem), problem.moe.experts, max_stream_rows);
+  } else {
+    GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, {.fp4 = true}));
+    if (problem.m > max_stream_rows)
+      return refusal::refuse(refusal::size, "m = {}, at most {}", problem.m, max_stream_rows);
+  }
+  if (problem.k % stream_unit != 0 || (mixture && problem.n % stream_unit != 0) || problem.n % 16 != 0)
+    return refusal::refuse(refusal::alignment, "n = {}, k = {}, no multiples of {} and {}", problem.n,
+                           problem.k, mixture ? stream_unit : 16, stream_unit);
+  if (problem.alignment % 16 != 0)
+    return refusal::refuse(refusal::alignment, "operands at multiples of {} bytes, 16 are needed",
+                           problem.alignment);
+  if (default_stream_config(problem, limits_).text().empty())
+    return refusal::refuse(refusal::size, "k = {}: no strip of it fits into shared memory and registers",
+                           std::max(problem.k, mixture ? problem.n : problem.k));
+  return {};
+}
+
+Space Mxfp4StreamFamily::space(const Problem& problem) const {
+  Space space;
+  for (Parameter& parameter : stream_parameters(problem)) space.add(std::move(parameter));
+  const auto limits = limits_;
+  space.add(Constraint{
+      "fits", [problem, limits](const Config& config) { return refuse_stream(problem, config, limits); }});
+  const double slowest = 2 * predicted_microseconds(problem, default_config(problem));
+  space.add(Constraint{"slow",
+                       [this, problem, slowest](const Config& config) -> std::string {
+                         return predicted_microseconds(problem, config) <= slowest
+                                    ? ""
+                                    : "the cost model says much slower than the default";
+                       },
+                       Rule::search});
+  return space;
+}
+
+gpu::Source Mxfp4StreamFamily::source_of(const Problem& problem, const StreamLaunch& launch) const {
+  const bool first = launch.stage == 1;
+  const DataType output = first ? DataType::bf16 : problem.y_type;
+  return {
+      "mxfp4_stream",
+      source_,
+      {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
+       fmt::format("OUTPUT={}", gpu::element_code(output)), fmt::format("STAGE={}", launch.stage),
+       fmt::format("WARPS={}", launch.warps), fmt::format("UNITS={}", launch.warp_units),
+       fmt::format("TAIL={}", launch.tail() ? 1 : 0), fmt::format("GROUPS={}", launch.groups),
+       fmt::format("ROWS_APART={}", launch.rows_apart() ? 1 : 0),
+       fmt::format("SCALES_APART={}", launch.scales_apart() ? 1 : 0),
+       fmt::format("SORT={}", launch.sorts ? 1 : 0), fmt::format("L2_HINTS={}", launch.stage == 0 ? 1 : 0),
+       fmt::format("GATED={}", launch.interleaved ? 1 : 0),
+       fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)},
+      "mxfp4_stream"};
+}
+
+Result<std::unique_ptr<Kernel>> Mxfp4StreamFamily::build(const Problem& problem, const Config& config) const {
+  const std::vector<StreamLaunch> launches = stream_launches(problem, config, limits_);
+  std::vector<std::shared_ptr<gpu::Program>> programs;
+  for (const StreamLaunch& launch : launches) {
+    auto program = runtime_.load(source_of(problem, launch));
+    if (!program.ok()) return program.status();
+    GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
+    programs.push_back(std::move(*program));
+  }
+  if (!is_mixture(problem))
+    return std::unique_ptr<Kernel>(std::make_unique<DenseStreamKernel>(
+        std::move(programs[0]), problem, launches[0], limits_, is_dependent(config)));
+  static const HopperLaunch starts_early = [] {
+    HopperLaunch made;
+    made.dependent = true;
+    return made;
+  }();
+  auto layer = gpu::MoeLayer::make(runtime_, problem,
+                                   {.block_m = launches[0].rows(),
+                                    .hidden_bytes = problem.n * 2,
+                                    .rounded_partials = true,
+                                    .dependent = &starts_early});
+  if (!layer.ok()) return layer.status();
+  return std::unique_ptr<Kernel>(std::make_unique<MoeStreamKernel>(
+      MoeStreamKernel::Programs{std::move(programs[0]), std::move(programs[1])}, std::move(*layer), problem,
+      std::array{launches[0], launches[1]}, limits_));
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_mxfp4_stream_family(gpu::Runtime& runtime, const gpu::Limits& limits) {
+  return std::make_unique<Mxfp4StreamFamily>(runtime, limits);
+}
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,430 @@
+// Few rows of bf16 x times an MXFP4 weight on Hopper: a dense product, or one stage of a mixture of experts. The weight is read as a stream: a block goes through
+// strips of 16 rows that follow each other in memory, which one warp loads. Each other warp has a part of k and keeps its part of x in registers, so that shared memory
+// holds nothing but the weight and sums; the warps take turns to add those of a strip. A and B are swapped: A is the weight.
+//
+// The host defines: WARPS (that divide k), UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), STAGE (0: dense, 1, 2: of a
+// mixture), GATED and ACTIVATION (moe_activation.cuh; of stage 1), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
+// memory), SCALES_APART (the same of their scales), L2_HINTS, ELEMENT, OUTPUT.
+using gemmtune::cuda::Mxfp4StreamArguments;
+
+#define INTERLEAVED (STAGE == 1 && GATED)  // a strip is of 8 rows of the gate and the same 8 of the up half
+#define THREADS ((WARPS + 1) * 32)
+#define GROUP_BYTES 512  // of 16 x 8 sums
+#define SUM_BYTES (GROUPS * GROUP_BYTES)
+#define SETS (GROUPS == 1 ? 2 : 1)  // of sums, so that an instruction need not wait for the one before it
+
+// Addresses in shared memory.
+struct SharedLayout {
+  unsigned stages;  // a strip each, then its scales
+  unsigned sums;    // of each warp, num_slots strips
+  unsigned full;    // barriers of the stages: loaded; read, its sums written
+  unsigned done;
+  unsigned added;  // of the slots
+};
+
+// Tiles of tokens of one expert, or all rows of x.
+struct Routes {
+  const int* pair_of;
+  const MoeTile* tiles;
+  const int* tiles_of;  // by expert; with SORT by tile
+};
+
+// Neighbouring strips of one tile. All tiles of an expert compute `chunk` strips, then the next ones, which are in L2 then.
+struct Run {
+  MoeTile tile;
+  int strip;
+  int count;
+};
+
+// Not through L1, which may hold what was there before the sort: stage 2 reads it before stage 1 has ended.
+static __device__ __forceinline__ MoeTile load_tile(const MoeTile* from) {
+  if (SORT) return *from;
+  const int4 bits = __ldcg((const int4*)from);
+  return {bits.x, bits.y, bits.z, bits.w};
+}
+
+static __device__ __forceinline__ Run run_at(const Mxfp4StreamArguments& a, const Routes& routes, int index, int end) {
+  Run run;
+#if STAGE
+  const int any = index / a.strips;
+  const MoeTile one = load_tile(routes.tiles + any);
+  const int tiles = SORT ? routes.tiles_of[any] : __ldcg(routes.tiles_of + one.expert);
+  const int first = any - one.index;
+  const int local = index - first * a.strips;
+  const int chunk = tiles > 1 ? a.chunk : a.strips;
+  const int before = local / (tiles * chunk) * chunk;
+  const int size = a.strips - before < chunk ? a.strips - before : chunk;
+  const int within = local - before * tiles;
+  const int tile = within / size;
+  run.tile = load_tile(routes.tiles + first + tile);
+  run.strip = before + within - tile * size;
+  run.count = before + size - run.strip;
+#else
+  run.tile = {0, 0, a.rows, 0};
+  run.strip = index;
+  run.count = end - index;
+#endif
+  if (run.count > end - index) run.count = end - index;
+  return run;
+}
+
+// Goes through the strips from `index` to `end`.
+struct Walk {
+  Run run;
+  int next;  // strip behind the run
+};
+static __device__ __forceinline__ Walk walk_from(const Mxfp4StreamArguments& a, const Routes& routes, int index, int end) {
+  Walk walk;
+  walk.run = run_at(a, routes, index, end);
+  walk.next = index + walk.run.count;
+  return walk;
+}
+// True if another run begins.
+static __device__ __forceinline__ bool advance(const Mxfp4StreamArguments& a, const Routes& routes, Walk& walk, int end) {
+  ++walk.run.strip;
+  if (--walk.run.count > 0 || walk.next >= end) return false;
+  walk = walk_from(a, routes, walk.next, end);
+  return true;
+}
+
+// ---- the warp that loads
+
+// Loads a strip and its scales; all lanes.
+static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, int stage, const Run& run, unsigned long long policy) {
+  const int lane = (int)threadIdx.x % 32;
+  const unsigned full = smem.full + 8u * (unsigned)stage;
+  const unsigned to = smem.stages + (unsigned)(stage * a.stage_bytes);
+  const unsigned scales_to = to + 16u * (unsigned)a.pitch;
+  const int row = run.strip * (INTERLEAVED ? 8 : 16);
+  const int second = INTERLEAVED ? a.features : 8;  // the second eight rows, from the first
+  const unsigned char* const w = a.w + run.tile.expert * a.w_matrix + (long long)row * a.row_bytes;
+  const unsigned char* const scales = a.scales + run.tile.expert * a.scale_matrix + (long long)row * a.scale_row;
+  const bool one = elect_one();
+  if (one) barrier_arrive_expect_tx(full, 16u * (unsigned)(a.row_bytes + a.scale_row));
+  __syncwarp();
+#if ROWS_APART
+  if (lane < 16) bulk_load(to + (unsigned)(lane * a.pitch), w + (long long)(lane / 8 * second + lane % 8) * a.row_bytes, (unsigned)a.row_bytes, full, 0, policy);
+#else
+  if (one) {
+    bulk_load(to, w, (unsigned)((INTERLEAVED ? 8 : 16) * a.row_bytes), full, 0, policy);
+    if (INTERLEAVED) bulk_load(to + (unsigned)(8 * a.pitch), w + (long long)second * a.row_bytes, (unsigned)(8 * a.row_bytes), full, 0, policy);
+  }
+#endif
+#if SCALES_APART
+  if (lane >= 16)
+    bulk_load(scales_to + (unsigned)((lane - 16) * a.scale_pitch), scales + (long long)(lane / 8 % 2 * second + lane % 8) * a.scale_row, (unsigned)a.scale_row, full, 0, policy);
+#else
+  if (one) {
+    bulk_load(scales_to, scales, (unsigned)((INTERLEAVED ? 8 : 16) * a.scale_row), full, 0, policy);
+    if (INTERLEAVED) bulk_load(scales_to + (unsigned)(8 * a.scale_pitch), scales + (long long)second * a.scale_row, (unsigned)(8 * a.scale_row), full, 0, policy);
+  }
+#endif
+}
+
+#if !STAGE
+// Prefetches a strip into L2. This is no read: later writes by the previous kernel remain visible to loads.
+static __device__ __forceinline__ void prefetch_strip(const Mxfp4StreamArguments& a, const Run& run, unsigned long long policy) {
+  if (elect_one()) bulk_prefetch(a.w + (long long)run.strip * 16 * a.row_bytes, (unsigned)(16 * a.row_bytes), policy);
+}
+#endif
+
+// Loads strips as stages become free, and the sums of the strip that had the same slot were added.
+static __device__ __forceinline__ void load_strips(const Mxfp4StreamArguments& a, const SharedLayout& smem, const Routes& routes, int begin, int end) {
+  unsigned long long policy = 0;
+#if L2_HINTS
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+#endif
+  Walk walk = walk_from(a, routes, begin, end);
+#if !STAGE
+  if (!a.dependent_launch) {
+    prefetch_strip(a, walk.run, policy);
+    grid_dependency_wait();
+  }
+#endif
+  int stage = 0;
+  int slot = 0;
+  unsigned phase = 1;
+  unsigned slot_phase = 1;
+#pragma unroll 1
+  for (int i = begin; i < end; ++i) {
+    barrier_wait(smem.done + 8u * (unsigned)stage, phase);
+    barrier_wait(smem.added + 8u * (unsigned)slot, slot_phase);
+    load_strip(a, smem, stage, walk.run, policy);
+    advance(a, routes, walk, end);
+    if (++slot == a.num_slots) {
+      slot = 0;
+      slot_phase ^= 1u;
+    }
+    if (++stage == a.num_stages) {
+      stage = 0;
+      phase ^= 1u;
+    }
+  }
+}
+
+// ---- the warps that multiply
+
+static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) {
+  float value[4];
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3]) : "r"(from) : "memory");
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum[i] += value[i];
+}
+
+// Stores 16 x 8 sums: of eight rows of x the thread has two, of rows lane / 4 and that plus 8 of the strip.
+static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a, const Routes& routes, const Run& run, int group, const float (&sum)[4]) {
+  const int lane = (int)threadIdx.x % 32;
+  const int row = run.strip * (INTERLEAVED ? 8 : 16) + lane / 4;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int token = group * 8 + lane % 4 * 2 + i;
+    if (token >= run.tile.count) continue;
+    output* const to = a.to + (run.tile.first + token) * a.to_row + row;
+#if STAGE == 1
+    const float factor = a.weights ? a.weights[routes.pair_of[run.tile.first + token]] : 1.0f;
+    const float first = sum[i] * factor;
+    const float second = sum[2 + i] * factor;
+#if GATED
+    to[0] = round_output(activate(first, second));
+#else
+    to[0] = round_output(activate(first, 1.0f));
+    to[8] = round_output(activate(second, 1.0f));
+#endif
+#else
+    float first = sum[i];
+    float second = sum[2 + i];
+#if !STAGE
+    if (a.bias) {
+      first += read_output(a.bias[row]);
+      second += read_output(a.bias[row + 8]);
+    }
+#endif
+    to[0] = round_output(first);
+    to[8] = round_output(second);
+#endif
+  }
+}
+
+// Adds the warps' sums of a strip and stores them.
+static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, const Routes& routes, const Run& run, int slot) {
+  const int lane = (int)threadIdx.x % 32;
+  const unsigned from = smem.sums + (unsigned)(slot * WARPS * SUM_BYTES + lane * 16);
+#pragma unroll 1
+  for (int group = 0; group * 8 < run.tile.count; ++group) {
+    float sum[2][4] = {};
+#pragma unroll
+    for (int warp = 0; warp < WARPS; ++warp) add_sums(sum[warp % 2], from + (unsigned)((warp * GROUPS + group) * GROUP_BYTES));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[0][i] += sum[1][i];
+    store_sums(a, routes, run, group, sum[0]);
+  }
+  __syncwarp();
+  if (lane == 0) barrier_arrive(smem.added + 8u * (unsigned)slot);
+}
+
+// The thread's part of eight rows of x a group: of 64 of k the 16 elements from lane % 4 * 16 on, in pairs as spread() makes them.
+typedef unsigned OwnX[UNITS][GROUPS][8];
+
+static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArguments& a, const Routes& routes, const Run& run, int first_unit) {
+  const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+  for (int group = 0; group < GROUPS; ++group) {
+    const int token = group * 8 + lane / 4;
+    const bool there = token < run.tile.count;
+    long long row = run.tile.first + (there ? token : 0);
+#if STAGE == 1
+    row = routes.pair_of[row] / a.topk;
+#endif
+    const uint4* const from = (const uint4*)(a.x + row * a.x_row) + first_unit * 8 + lane % 4 * 2;
+#pragma unroll
+    for (int u = 0; u < UNITS; ++u) {
+#pragma unroll
+      for (int word = 0; word < 2; ++word) {
+        uint4 bits = make_uint4(0, 0, 0, 0);
+        if (there && (!TAIL || first_unit + u < a.units)) bits = __ldcg(from + u * 8 + word);
+        x[u][group][word * 4 + 0] = __byte_perm(bits.x, bits.z, 0x5410);
+        x[u][group][word * 4 + 1] = __byte_perm(bits.x, bits.z, 0x7632);
+        x[u][group][word * 4 + 2] = __byte_perm(bits.y, bits.w, 0x5410);
+        x[u][group][word * 4 + 3] = __byte_perm(bits.y, bits.w, 0x7632);
+      }
+    }
+  }
+}
+
+static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
+  unsigned product;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  return product;
+}
+static __device__ __forceinline__ void multiply_add(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// e2m1 to bf16, exactly, as in mxfp4_decode.cuh: three bits of a magnitude in place of the lowest two of the exponent and the highest of the mantissa are the
+// element times 2^-126. The factor 2^(e - 1) makes it the element times its scale 2^(e - 127); above e = 128 it is 2^127, and what is missing is large_factor().
+static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return e * 0x00800080u + 0x3f003f00u; }
+static __device__ __forceinline__ unsigned large_factor(unsigned e) { return e == 255u ? 0x7fc07fc0u : ((e > 128u ? e : 128u) - 1u) * 0x00800080u; }
+
+// Elements j and j + 4 of a word, times 2^-126. A multiplication by two powers of two makes two copies of four bits: the sign of one and the magnitude of the other
+// are in their places. It is of another unit than shifts.
+static __device__ __forceinline__ void spread(unsigned (&to)[4], unsigned word) {
+  constexpr unsigned magnitudes = 0x01c001c0u;
+  constexpr unsigned signs = 0x80008000u;
+  const unsigned right = word >> 6;
+  to[0] = ((word & 0x000f000fu) * 0x1040u) & (signs | magnitudes);
+  to[1] = ((word & 0x00f000f0u) * 0x0104u) & (signs | magnitudes);
+  to[2] = ((right & 0x003c003cu) * 0x0410u) & (signs | magnitudes);
+  to[3] = (word & signs) | (right & magnitudes);
+}
+
+typedef unsigned OwnScales[UNITS][2];
+typedef float Sums[SETS][GROUPS][4];
+
+// `from`: the thread's first eight bytes of its first row. LARGE: a scale of the warp is above 2.
+template <bool LARGE>
+static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, const OwnScales& scales, unsigned from, unsigned second) {
+#pragma unroll
+  for (int u = 0; u < UNITS; ++u) {
+    uint2 raw[2];
+    unsigned by[2];
+    unsigned more[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(raw[i].x), "=r"(raw[i].y) : "r"(from + (unsigned)i * second + (unsigned)(u * 32)) : "memory");
+      const unsigned e = scales[u][i];
+      more[i] = LARGE ? large_factor(e) : 0u;
+      by[i] = scale_factor(LARGE && e > 128u ? 128u : e);
+    }
+#pragma unroll
+    for (int word = 0; word < 2; ++word) {
+      unsigned pairs[2][4];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        spread(pairs[i], word == 0 ? raw[i].x : raw[i].y);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          if (LARGE) pairs[i][j] = multiply(pairs[i][j], more[i]);
+          pairs[i][j] = multiply(pairs[i][j], by[i]);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < 4; j += 2) {
+#pragma unroll
+        for (int group = 0; group < GROUPS; ++group) {
+          const unsigned(&own)[8] = x[u][group];
+          multiply_add(d[j / 2 % SETS][group], pairs[0][j], pairs[1][j], pairs[0][j + 1], pairs[1][j + 1], own[word * 4 + j], own[word * 4 + j + 1]);
+        }
+      }
+    }
+  }
+}
+
+static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArguments& a, const SharedLayout& smem, const Routes& routes, int begin, int end) {
+  const int warp = (int)threadIdx.x / 32;
+  const int lane = (int)threadIdx.x % 32;
+  const int first_unit = warp * UNITS;
+  const unsigned own = (unsigned)(lane / 4 * a.pitch + first_unit * 32 + lane % 4 * 8);
+  const unsigned own_scales = (unsigned)(16 * a.pitch + lane / 4 * a.scale_pitch + first_unit * 2 + lane % 4 / 2);
+  Walk walk = walk_from(a, routes, begin, end);
+  OwnX x;
+  load_x(x, a, routes, walk.run, first_unit);
+  int stage = 0;
+  int slot = 0;
+  int turn = warp + 1;  // strips until this warp adds the sums of the one before
+  unsigned phase = 0;
+#pragma unroll 1
+  for (int i = begin; i <= end; ++i) {
+    if (i < end) {
+      const unsigned base = smem.stages + (unsigned)(stage * a.stage_bytes);
+      barrier_wait(smem.full + 8u * (unsigned)stage, phase);
+      OwnScales scales;
+      unsigned all = 0;
+#pragma unroll
+      for (int j = 0; j < UNITS * 2; ++j) {
+        unsigned& e = scales[j / 2][j % 2];
+        asm volatile("ld.shared.u8 %0, [%1];" : "=r"(e) : "r"(base + own_scales + (unsigned)(j % 2 * 8 * a.scale_pitch + j / 2 * 2)) : "memory");
+        if (TAIL && first_unit + j / 2 >= a.units) e = 0;  // what is there is no scale; x is zero
+        all |= e;
+      }
+      Sums d = {};
+      if (__any_sync(0xffffffffu, (all & 0x80u) != 0u)) {
+        multiply_strip<true>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
+      } else {
+        multiply_strip<false>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
+      }
+#pragma unroll
+      for (int group = 0; group < GROUPS; ++group) {
+        float(&sum)[4] = d[0][group];
+#pragma unroll
+        for (int j = 0; j < 4 && SETS > 1; ++j) sum[j] += d[SETS - 1][group][j];
+        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(smem.sums + (unsigned)(slot * WARPS * SUM_BYTES + (warp * GROUPS + group) * GROUP_BYTES + lane * 16)),
+                     "f"(sum[0]), "f"(sum[1]), "f"(sum[2]), "f"(sum[3])
+                     : "memory");
+      }
+      __syncwarp();
+      if (lane == 0) barrier_arrive(smem.done + 8u * (unsigned)stage);
+    }
+    if (turn-- == 0) {
+      turn = WARPS - 1;
+      barrier_wait(smem.done + 8u * (unsigned)((stage > 0 ? stage : a.num_stages) - 1), stage > 0 ? phase : phase ^ 1u);
+      finish_strip(a, smem, routes, run_at(a, routes, i - 1, end), (slot > 0 ? slot : a.num_slots) - 1);
+    }
+    if (i + 1 < end && advance(a, routes, walk, end)) load_x(x, a, routes, walk.run, first_unit);
+    if (++slot == a.num_slots) slot = 0;
+    if (++stage == a.num_stages) {
+      stage = 0;
+      phase ^= 1u;
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) mxfp4_stream(const __grid_constant__ Mxfp4StreamArguments a) {
+  extern __shared__ unsigned char memory[];
+  SharedLayout smem;
+  smem.stages = (shared_address(memory) + 127u) & ~127u;
+  smem.sums = smem.stages + (unsigned)(a.num_stages * a.stage_bytes);
+  smem.full = smem.sums + (unsigned)(a.num_slots * WARPS * SUM_BYTES);
+  smem.done = smem.full + 8u * (unsigned)a.num_stages;
+  smem.added = smem.done + 8u * (unsigned)a.num_stages;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < a.num_stages; ++i) {
+      barrier_init(smem.full + 8u * (unsigned)i, 1);
+      barrier_init(smem.done + 8u * (unsigned)i, WARPS);
+    }
+    for (int i = 0; i < a.num_slots; ++i) barrier_init(smem.added + 8u * (unsigned)i, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+#if STAGE == 1
+  // Operands and the tiles are of the kernels before this one.
+  grid_dependency_wait();
+#endif
+  // After the wait: what starts from here on, stage 2, finds the tiles in memory, and the weight that it loads early.
+  launch_dependents();
+#if SORT
+  __shared__ Sorted sorted;
+  const int tile_count = sort_pairs<GROUPS * 8>(a.ids, a.pairs, a.experts, STAGE == 1 ? a.position_of : 0, sorted);
+  const Routes routes = {sorted.pair_of, sorted.tiles, sorted.tiles_of};
+#elif STAGE
+  const int tile_count = __ldcg(a.tile_count);
+  const Routes routes = {a.pair_of, a.tiles, a.tiles_of};
+#else
+  const int tile_count = 1;
+  const Routes routes = {};
+#endif
+  const long long strips = (long long)tile_count * a.strips;
+  const int begin = (int)(strips * blockIdx.x / gridDim.x);
+  const int end = (int)(strips * (blockIdx.x + 1) / gridDim.x);
+  if (begin < end) {
+    if (threadIdx.x / 32 == WARPS) {
+      load_strips(a, smem, routes, begin, end);
+    } else {
+#if STAGE != 1
+      grid_dependency_wait();
+#endif
+      multiply_strips(a, smem, routes, begin, end);
+    }
+  }
+}

@@ -1,0 +1,19 @@
+// mxfp4_stream: few rows of bf16 x by an MXFP4 weight on Hopper, dense or in mixtures of experts. The weight is read at the speed of memory.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "backends/backend.h"
+#include "backends/gpu/runtime.h"
+
+namespace gemmtune::cuda {
+
+/// The runtime must outlive the family and its kernels.
+std::unique_ptr<KernelFamily> make_mxfp4_stream_family(gpu::Runtime& runtime, const gpu::Limits& limits);
+
+// Texts of mxfp4_stream_arguments.h and mxfp4_stream.cu, compiled in this order.
+std::string_view mxfp4_stream_arguments_text();
+std::string_view mxfp4_stream_text();
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,53 @@
+// Arguments of the mxfp4_stream kernel: a dense product, or one stage of a mixture of experts. The host includes this
+// file; its text comes before the kernel's source.
+#pragma once
+
+#include "backends/gpu/jit/layout_arguments.h"
+#include "backends/gpu/moe/moe_route_arguments.h"
+
+namespace gemmtune::cuda {
+
+struct Mxfp4StreamArguments {
+  const unsigned char* w;       // plain, of all experts
+  const unsigned char* scales;  // e8m0, as many rows
+  const unsigned short* x;      // bf16; of stage 2 the hidden layer, by position
+  GEMMTUNE_OUTPUT* to;          // y; of a mixture by position
+  long long x_row;              // elements
+  long long to_row;             // elements
+  long long w_matrix;           // bytes, from expert to expert
+  long long scale_matrix;       // bytes, from expert to expert
+  int row_bytes;                // of w
+  int pitch;                    // of w's rows in shared memory
+  int scale_row;                // bytes
+  int scale_pitch;              // in shared memory
+  int units;                    // of 64 of k
+  int features;                 // rows of w; of a gated w1 half of them
+  int strips;                   // of 16 rows, of an expert
+  int num_stages;
+  int num_slots;  // for the warps' sums of a strip
+  int stage_bytes;
+  int rows;   // dense: of x
+  int chunk;  // of a mixture: strips of an expert that all its tiles compute before the next ones
+  // Of a mixture.
+  const int* pair_of;
+  const gpu::MoeTile* tiles;
+  const int* tile_count;
+  const int* tiles_of;
+  const float* weights;  // stage 1: routing weights by pair that scale gate and up; null: none
+  const int* ids;        // of blocks that sort
+  int* position_of;      // of blocks that sort, stage 1: positions by pair (−1: no expert)
+  int topk;
+  int pairs;
+  int experts;
+  int dependent_launch;  // dense; 1: the kernel may load the weight and its scales before the previous kernel has ended
+  // Dense.
+  const GEMMTUNE_OUTPUT* bias;  // [features], of y's type; null: none
+};
+
+static_assert(GEMMTUNE_OFFSET(Mxfp4StreamArguments, row_bytes) == 64 &&
+                  GEMMTUNE_OFFSET(Mxfp4StreamArguments, pair_of) == 112 &&
+                  GEMMTUNE_OFFSET(Mxfp4StreamArguments, topk) == 168 &&
+                  GEMMTUNE_OFFSET(Mxfp4StreamArguments, bias) == 184 && sizeof(Mxfp4StreamArguments) == 192,
+              "host and device layouts differ");
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,174 @@
+#include "backends/cuda/families/mxfp4_stream/mxfp4_stream_launch_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "backends/cuda/families/hopper.h"
+#include "backends/gpu/moe/moe_layer.h"
+#include "base/rounding.h"
+#include "problem/operands.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+constexpr std::int64_t strip_rows = 16;
+constexpr std::int64_t max_warps = 15;  // with the one that loads 128 registers a thread
+constexpr std::int64_t max_warp_units = 10;
+constexpr std::int64_t group_bytes = 512;  // of 16 x 8 sums
+constexpr std::int64_t slots_ahead = 3;    // of sums, more than stages
+constexpr std::int64_t max_stream_stages = 24;
+constexpr std::int64_t sorted_bytes = 8 * 1024;  // of shared memory where blocks sort
+constexpr std::int64_t stream_reserve = 1024;    // alignment, barriers
+constexpr std::int64_t default_sorted_pairs = 128;
+constexpr std::int64_t registers_beside = 30;  // of a thread, beside its part of x, scales and sums
+
+double as_real(std::int64_t value) { return static_cast<double>(value); }
+
+/// Where rows follow each other at multiples of 128 bytes in shared memory, or of 64, threads would meet in the same banks: 32 bytes lie between them then, and
+/// 16 between those of their scales.
+bool needs_gaps(std::int64_t row_bytes) { return row_bytes % 64 == 0; }
+
+StreamLaunch stream_launch(const Problem& problem, const Config& config, const gpu::Limits& limits,
+                           int stage) {
+  StreamLaunch launch;
+  const std::int64_t k = stage == 2 ? problem.n : problem.k;
+  const std::int64_t features = stage == 2 ? problem.k : problem.n;
+  launch.stage = stage;
+  launch.groups = config.number("bm", 8) / 8;
+  launch.interleaved = stage == 1 && problem.moe.gated;
+  launch.sorts = stage > 0 && config.number("sort", 0) != 0;
+  launch.units = k / stream_unit;
+  launch.warp_units = std::min(config.number("ku", 3), launch.units);
+  launch.warps = ceil_div(launch.units, launch.warp_units);
+  launch.weight_rows = features * (launch.interleaved ? 2 : 1);
+  launch.strips = launch.weight_rows / strip_rows;
+  launch.row_bytes = k / 2;
+  launch.scale_row = k / 32;
+  // Rows with gaps are copied one by one; scales only at multiples of 16 bytes.
+  launch.pitch = launch.row_bytes + (needs_gaps(launch.row_bytes) ? 32 : 0);
+  launch.scale_pitch = launch.scale_row + (launch.scale_row % 16 == 0 ? 16 : 0);
+  launch.stage_bytes = round_up(strip_rows * (launch.pitch + launch.scale_pitch), 128);
+  const std::int64_t sums = launch.warps * launch.groups * group_bytes;
+  const std::int64_t budget = static_cast<std::int64_t>(limits.shared_bytes_per_block) - stream_reserve -
+                              (launch.sorts ? sorted_bytes : 0);
+  const std::int64_t stages = (budget - slots_ahead * sums) / (launch.stage_bytes + sums);
+  launch.num_stages = std::clamp<std::int64_t>(
+      stages, std::min<std::int64_t>(2, (budget - 2 * sums) / (launch.stage_bytes + sums)),
+      max_stream_stages);
+  launch.num_slots =
+      std::min(launch.num_stages + slots_ahead, (budget - launch.num_stages * launch.stage_bytes) / sums);
+  launch.shared_bytes = stream_reserve + launch.num_stages * launch.stage_bytes + launch.num_slots * sums;
+  return launch;
+}
+
+std::string refuse_launch(const StreamLaunch& launch) {
+  if (launch.warps > max_warps) return "ku makes more than 15 warps";
+  // Registers are those of a quarter of a multiprocessor.
+  const std::int64_t of_a_quarter = ceil_div(launch.warps + 1, std::int64_t{4});
+  const std::int64_t registers = std::min<std::int64_t>(255, 512 / of_a_quarter / 8 * 8);
+  const std::int64_t held =
+      launch.warp_units * (launch.groups * 8 + 2) + (launch.groups == 1 ? 8 : launch.groups * 4);
+  if (held + registers_beside > registers) return "more of x than registers";
+  if (launch.num_stages < 2) return "fewer than 2 stages fit into shared memory";
+  return {};
+}
+
+}  // namespace
+
+std::vector<StreamLaunch> stream_launches(const Problem& problem, const Config& config,
+                                          const gpu::Limits& limits) {
+  if (!is_mixture(problem)) return {stream_launch(problem, config, limits, 0)};
+  return {stream_launch(problem, config, limits, 1), stream_launch(problem, config, limits, 2)};
+}
+
+std::vector<Parameter> stream_parameters(const Problem& problem) {
+  Parameter units{.key = "ku", .values = {}, .absent = "3", .meaning = "units of 64 of k that a warp has"};
+  for (std::int64_t i = 1; i <= max_warp_units; ++i) units.values.push_back(std::to_string(i));
+  std::vector<Parameter> parameters{
+      {.key = "bm",
+       .values = {"8", "16", "24", "32", "40"},
+       .absent = "8",
+       .meaning = is_mixture(problem) ? "block_m: tokens of one expert that share a read of its weight"
+                                      : "block_m: rows of x, all of them"},
+      std::move(units)};
+  if (is_mixture(problem)) {
+    parameters.push_back(
+        {.key = "sort",
+         .values = {"0", "1"},
+         .absent = "0",
+         .meaning = "1: each block sorts the pairs of token and expert: no kernel before the stages"});
+  } else {
+    parameters.push_back(dependent_parameter());
+  }
+  return parameters;
+}
+
+std::string refuse_stream(const Problem& problem, const Config& config, const gpu::Limits& limits) {
+  const std::vector<StreamLaunch> launches = stream_launches(problem, config, limits);
+  for (const StreamLaunch& launch : launches) {
+    if (std::string refused = refuse_launch(launch); !refused.empty()) return refused;
+    if (launch.sorts && routed_pairs(problem) > std::min(gpu::max_sorted_pairs, launch.threads()))
+      return "more pairs of token and expert than a block sorts";
+  }
+  if (launches.front().sorts && problem.moe.shared_experts > 0)
+    return "blocks that sort know no shared experts";
+  if (!is_mixture(problem) && problem.m > launches.front().rows()) return "bm is less than the rows of x";
+  if (launches.front().rows() >= round_up(problem.m, std::int64_t{8}) + 8)
+    return "bm leaves eight rows empty";
+  return {};
+}
+
+double predicted_stream(const Problem& problem, const Config& config, const gpu::Limits& limits) {
+  constexpr double clock = 1.7e3;        // cycles a microsecond
+  constexpr double from_memory = 4.3e6;  // bytes a microsecond
+  double total = 2;
+  if (is_mixture(problem)) {
+    const double pairs = as_real(routed_pairs(problem));
+    total = 4 + (config.number("sort", 0) != 0 ? 0.5 + 0.03 * pairs : 5 + pairs / 12e3);
+  }
+  for (const StreamLaunch& launch : stream_launches(problem, config, limits)) {
+    double tiles = 1;
+    if (is_mixture(problem)) tiles = gpu::expected_moe_tiles(problem, launch.rows()).tiles;
+    const double strips = tiles * as_real(launch.strips);
+    const double blocks = as_real(limits.multiprocessors);
+    // Issue slots of a warp for a strip, and of the one that adds.
+    const double words = as_real(launch.warp_units) * 4;
+    const double slots_per_warp = words * (17.5 + as_real(launch.groups)) + 70;
+    const double adding = as_real(launch.groups) * (as_real(launch.warps) * 6 + 60) + 150;
+    const double issue = (as_real(launch.warps) * slots_per_warp + adding) / 4;
+    const double latency = (slots_per_warp * 2 + 200) / 2;
+    const double step = std::max({issue * 1.3, latency, adding * 1.5}) / clock;
+    const double bytes = as_real(launch.row_bytes + launch.scale_row) * strip_rows;
+    const double busy = std::ceil(strips / blocks) * step;
+    total += std::max(busy, strips * bytes / from_memory) + 3;
+  }
+  return total;
+}
+
+Config default_stream_config(const Problem& problem, const gpu::Limits& limits) {
+  Config best;
+  double least = 0;
+  Config config;
+  const bool mixture = is_mixture(problem);
+  for (const std::int64_t bm : {8, 16, 24, 32, 40}) {
+    for (std::int64_t units = 1; units <= max_warp_units; ++units) {
+      config.set("bm", bm);
+      config.set("ku", units);
+      if (mixture) {
+        const bool sorts = routed_pairs(problem) <= default_sorted_pairs && problem.moe.shared_experts == 0;
+        config.set("sort", std::int64_t{sorts ? 1 : 0});
+      } else {
+        config.set("pdl", std::int64_t{0});
+      }
+      if (!refuse_stream(problem, config, limits).empty()) continue;
+      const double time = predicted_stream(problem, config, limits);
+      if (least != 0 && time >= least) continue;
+      least = time;
+      best = config;
+    }
+  }
+  return best;
+}
+
+}  // namespace gemmtune::cuda

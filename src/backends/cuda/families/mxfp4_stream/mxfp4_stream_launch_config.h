@@ -1,0 +1,55 @@
+// Shared memory, warps and grids of mxfp4_stream, and what they cost.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/gpu/driver.h"
+#include "candidates/space.h"
+#include "problem/problem.h"
+
+namespace gemmtune::cuda {
+
+inline constexpr std::int64_t stream_unit = 64;      // elements of k
+inline constexpr std::int64_t stream_chunk = 12;     // strips
+inline constexpr std::int64_t max_stream_rows = 32;  // of x, on average of an expert
+
+/// A dense product, or one stage of a mixture: strips of 16 rows of the weight.
+struct StreamLaunch {
+  int stage = 0;            // 0: dense
+  std::int64_t groups = 1;  // of eight rows of x
+  std::int64_t warps = 1;   // that divide k
+  std::int64_t warp_units = 1;
+  std::int64_t units = 1;        // of 64 of k
+  bool interleaved = false;      // a strip is of 8 rows of the gate and the same 8 of the up half
+  bool sorts = false;            // each block sorts all pairs
+  std::int64_t weight_rows = 0;  // of an expert
+  std::int64_t strips = 0;       // of an expert
+  std::int64_t row_bytes = 0;
+  std::int64_t pitch = 0;  // of rows in shared memory
+  std::int64_t scale_row = 0;
+  std::int64_t scale_pitch = 0;
+  std::int64_t stage_bytes = 0;
+  std::int64_t num_stages = 0;
+  std::int64_t num_slots = 0;  // for the warps' sums of a strip
+  std::int64_t shared_bytes = 0;
+
+  std::int64_t rows() const { return groups * 8; }
+  std::int64_t threads() const { return (warps + 1) * 32; }
+  bool tail() const { return warps * warp_units != units; }
+  bool rows_apart() const { return pitch != row_bytes; }
+  bool scales_apart() const { return scale_pitch != scale_row; }
+};
+
+/// One, or the two of a mixture.
+std::vector<StreamLaunch> stream_launches(const Problem& problem, const Config& config,
+                                          const gpu::Limits& limits);
+std::vector<Parameter> stream_parameters(const Problem& problem);
+/// Empty, or why it cannot be built.
+std::string refuse_stream(const Problem& problem, const Config& config, const gpu::Limits& limits);
+double predicted_stream(const Problem& problem, const Config& config, const gpu::Limits& limits);
+/// The config that the cost model prefers; empty if none fits.
+Config default_stream_config(const Problem& problem, const gpu::Limits& limits);
+
+}  // namespace gemmtune::cuda
