@@ -172,7 +172,7 @@ TEST_F(CudaMoe, Mxfp4WeightsAreRight) {
       problem.moe.topk = early ? 1 : 4;
       // mxfp4_stream takes rows of whole units of 64 elements.
       const bool streams =
-          shape.n % 64 == 0 && shape.k % 64 == 0 && problem.m * problem.moe.topk <= 32 * problem.moe.experts;
+          shape.n % 64 == 0 && shape.k % 64 == 0 && problem.m * problem.moe.topk <= 16 * problem.moe.experts;
       EXPECT_EQ(expect_families_right(problem, 8), gpu()->find_family("wgmma_moe") == nullptr ? 1
                                                    : streams                                  ? 3
                                                                                               : 2);

@@ -226,9 +226,9 @@ Status Mxfp4StreamFamily::accepts(const Problem& problem) const {
     if (problem.moe.quant_type != QuantType::per_1x32)
       return refusal::refuse(refusal::types, "{} scaled by {}", to_string(problem.w_type),
                              to_string(problem.moe.quant_type));
-    if (routed_pairs(problem) > max_stream_rows * problem.moe.experts)
+    if (routed_pairs(problem) > max_stream_tokens * problem.moe.experts)
       return refusal::refuse(refusal::size, "{} tokens for {} experts, more than {} each",
-                             routed_pairs(problem), problem.moe.experts, max_stream_rows);
+                             routed_pairs(problem), problem.moe.experts, max_stream_tokens);
   } else {
     GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, {.fp4 = true}));
     if (problem.m > max_stream_rows)

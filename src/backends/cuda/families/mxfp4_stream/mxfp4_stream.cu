@@ -17,10 +17,27 @@ using gemmtune::cuda::Mxfp4StreamArguments;
 struct SharedLayout {
   unsigned stages;  // a strip each, then its scales
   unsigned sums;    // of each warp, num_slots strips
+  unsigned strips;  // num_slots Strips
   unsigned full;    // barriers of the stages: loaded; read, its sums written
   unsigned done;
   unsigned added;  // of the slots
+  unsigned begun;  // the first Strip is there
 };
+
+// What the other warps know of a strip: from the warp that loads, in shared memory, then the rows of x of its tile if it begins a run.
+struct Strip {
+  int first;  // position
+  int count;
+  int strip;
+  int begins;  // another tile than the strip before
+};
+#define STRIP_BYTES (16 + GROUPS * 8 * 4)
+
+static __device__ __forceinline__ Strip read_strip(unsigned from) {
+  Strip strip;
+  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];" : "=r"(strip.first), "=r"(strip.count), "=r"(strip.strip), "=r"(strip.begins) : "r"(from) : "memory");
+  return strip;
+}
 
 // Tiles of tokens of one expert, or all rows of x.
 struct Routes {
@@ -100,8 +117,6 @@ static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a,
   const unsigned char* const w = a.w + run.tile.expert * a.w_matrix + (long long)row * a.row_bytes;
   const unsigned char* const scales = a.scales + run.tile.expert * a.scale_matrix + (long long)row * a.scale_row;
   const bool one = elect_one();
-  if (one) barrier_arrive_expect_tx(full, 16u * (unsigned)(a.row_bytes + a.scale_row));
-  __syncwarp();
 #if ROWS_APART
   if (lane < 16) bulk_load(to + (unsigned)(lane * a.pitch), w + (long long)(lane / 8 * second + lane % 8) * a.row_bytes, (unsigned)a.row_bytes, full, 0, policy);
 #else
@@ -119,6 +134,26 @@ static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a,
     if (INTERLEAVED) bulk_load(scales_to + (unsigned)(8 * a.scale_pitch), scales + (long long)second * a.scale_row, (unsigned)(8 * a.scale_row), full, 0, policy);
   }
 #endif
+}
+
+// Tells the other warps of a strip, whose loads may have begun.
+static __device__ __forceinline__ void tell_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, const Routes& routes, int stage, int slot, const Run& run, bool begins) {
+  const int lane = (int)threadIdx.x % 32;
+  const unsigned to = smem.strips + (unsigned)(slot * STRIP_BYTES);
+  if (begins) {
+#pragma unroll
+    for (int i = lane; i < GROUPS * 8; i += 32) {
+      int row = run.tile.first + (i < run.tile.count ? i : 0);
+#if STAGE == 1
+      row = routes.pair_of[row] / a.topk;
+#endif
+      asm volatile("st.shared.s32 [%0], %1;" ::"r"(to + 16u + (unsigned)(i * 4)), "r"(row) : "memory");
+    }
+  }
+  if (lane == 0)
+    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(run.tile.first), "r"(run.tile.count), "r"(run.strip), "r"((int)begins) : "memory");
+  __syncwarp();
+  if (lane == 0) barrier_arrive_expect_tx(smem.full + 8u * (unsigned)stage, 16u * (unsigned)(a.row_bytes + a.scale_row));
 }
 
 #if !STAGE
@@ -145,12 +180,15 @@ static __device__ __forceinline__ void load_strips(const Mxfp4StreamArguments& a
   int slot = 0;
   unsigned phase = 1;
   unsigned slot_phase = 1;
+  bool begins = true;
 #pragma unroll 1
   for (int i = begin; i < end; ++i) {
     barrier_wait(smem.done + 8u * (unsigned)stage, phase);
     barrier_wait(smem.added + 8u * (unsigned)slot, slot_phase);
     load_strip(a, smem, stage, walk.run, policy);
-    advance(a, routes, walk, end);
+    tell_strip(a, smem, routes, stage, slot, walk.run, begins);
+    if (i == begin && threadIdx.x % 32 == 0) barrier_arrive(smem.begun);
+    begins = advance(a, routes, walk, end);
     if (++slot == a.num_slots) {
       slot = 0;
       slot_phase ^= 1u;
@@ -172,16 +210,16 @@ static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) 
 }
 
 // Stores 16 x 8 sums: of eight rows of x the thread has two, of rows lane / 4 and that plus 8 of the strip.
-static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a, const Routes& routes, const Run& run, int group, const float (&sum)[4]) {
+static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a, const Routes& routes, const Strip& strip, int group, const float (&sum)[4]) {
   const int lane = (int)threadIdx.x % 32;
-  const int row = run.strip * (INTERLEAVED ? 8 : 16) + lane / 4;
+  const int row = strip.strip * (INTERLEAVED ? 8 : 16) + lane / 4;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int token = group * 8 + lane % 4 * 2 + i;
-    if (token >= run.tile.count) continue;
-    output* const to = a.to + (run.tile.first + token) * a.to_row + row;
+    if (token >= strip.count) continue;
+    output* const to = a.to + (strip.first + token) * a.to_row + row;
 #if STAGE == 1
-    const float factor = a.weights ? a.weights[routes.pair_of[run.tile.first + token]] : 1.0f;
+    const float factor = a.weights ? a.weights[routes.pair_of[strip.first + token]] : 1.0f;
     const float first = sum[i] * factor;
     const float second = sum[2 + i] * factor;
 #if GATED
@@ -206,17 +244,18 @@ static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a,
 }
 
 // Adds the warps' sums of a strip and stores them.
-static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, const Routes& routes, const Run& run, int slot) {
+static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, const Routes& routes, int slot) {
   const int lane = (int)threadIdx.x % 32;
+  const Strip strip = read_strip(smem.strips + (unsigned)(slot * STRIP_BYTES));
   const unsigned from = smem.sums + (unsigned)(slot * WARPS * SUM_BYTES + lane * 16);
 #pragma unroll 1
-  for (int group = 0; group * 8 < run.tile.count; ++group) {
+  for (int group = 0; group * 8 < strip.count; ++group) {
     float sum[2][4] = {};
 #pragma unroll
     for (int warp = 0; warp < WARPS; ++warp) add_sums(sum[warp % 2], from + (unsigned)((warp * GROUPS + group) * GROUP_BYTES));
 #pragma unroll
     for (int i = 0; i < 4; ++i) sum[0][i] += sum[1][i];
-    store_sums(a, routes, run, group, sum[0]);
+    store_sums(a, routes, strip, group, sum[0]);
   }
   __syncwarp();
   if (lane == 0) barrier_arrive(smem.added + 8u * (unsigned)slot);
@@ -225,17 +264,17 @@ static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& 
 // The thread's part of eight rows of x a group: of 64 of k the 16 elements from lane % 4 * 16 on, in pairs as spread() makes them.
 typedef unsigned OwnX[UNITS][GROUPS][8];
 
-static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArguments& a, const Routes& routes, const Run& run, int first_unit) {
+static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArguments& a, const SharedLayout& smem, int slot, int first_unit) {
   const int lane = (int)threadIdx.x % 32;
+  const unsigned at = smem.strips + (unsigned)(slot * STRIP_BYTES);
+  const int count = read_strip(at).count;
 #pragma unroll
   for (int group = 0; group < GROUPS; ++group) {
     const int token = group * 8 + lane / 4;
-    const bool there = token < run.tile.count;
-    long long row = run.tile.first + (there ? token : 0);
-#if STAGE == 1
-    row = routes.pair_of[row] / a.topk;
-#endif
-    const uint4* const from = (const uint4*)(a.x + row * a.x_row) + first_unit * 8 + lane % 4 * 2;
+    const bool there = token < count;
+    int row;
+    asm volatile("ld.shared.s32 %0, [%1];" : "=r"(row) : "r"(at + 16u + (unsigned)(token * 4)) : "memory");
+    const uint4* const from = (const uint4*)(a.x + (long long)row * a.x_row) + first_unit * 8 + lane % 4 * 2;
 #pragma unroll
     for (int u = 0; u < UNITS; ++u) {
 #pragma unroll
@@ -282,8 +321,8 @@ static __device__ __forceinline__ void spread(unsigned (&to)[4], unsigned word) 
 typedef unsigned OwnScales[UNITS][2];
 typedef float Sums[SETS][GROUPS][4];
 
-// `from`: the thread's first eight bytes of its first row. LARGE: a scale of the warp is above 2.
-template <bool LARGE>
+// `from`: the thread's first eight bytes of its first row. LARGE: a scale of the warp is above 2. USED: groups that have rows.
+template <bool LARGE, int USED>
 static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, const OwnScales& scales, unsigned from, unsigned second) {
 #pragma unroll
   for (int u = 0; u < UNITS; ++u) {
@@ -312,7 +351,7 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, co
 #pragma unroll
       for (int j = 0; j < 4; j += 2) {
 #pragma unroll
-        for (int group = 0; group < GROUPS; ++group) {
+        for (int group = 0; group < USED; ++group) {
           const unsigned(&own)[8] = x[u][group];
           multiply_add(d[j / 2 % SETS][group], pairs[0][j], pairs[1][j], pairs[0][j + 1], pairs[1][j + 1], own[word * 4 + j], own[word * 4 + j + 1]);
         }
@@ -327,9 +366,7 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
   const int first_unit = warp * UNITS;
   const unsigned own = (unsigned)(lane / 4 * a.pitch + first_unit * 32 + lane % 4 * 8);
   const unsigned own_scales = (unsigned)(16 * a.pitch + lane / 4 * a.scale_pitch + first_unit * 2 + lane % 4 / 2);
-  Walk walk = walk_from(a, routes, begin, end);
   OwnX x;
-  load_x(x, a, routes, walk.run, first_unit);
   int stage = 0;
   int slot = 0;
   int turn = warp + 1;  // strips until this warp adds the sums of the one before
@@ -338,7 +375,12 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
   for (int i = begin; i <= end; ++i) {
     if (i < end) {
       const unsigned base = smem.stages + (unsigned)(stage * a.stage_bytes);
-      barrier_wait(smem.full + 8u * (unsigned)stage, phase);
+      const unsigned full = smem.full + 8u * (unsigned)stage;
+      // The first rows of x are loaded beside the first strip.
+      barrier_wait(i == begin ? smem.begun : full, phase);
+      const Strip strip = read_strip(smem.strips + (unsigned)(slot * STRIP_BYTES));
+      if (strip.begins) load_x(x, a, smem, slot, first_unit);
+      if (i == begin) barrier_wait(full, phase);
       OwnScales scales;
       unsigned all = 0;
 #pragma unroll
@@ -350,12 +392,15 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
       }
       Sums d = {};
       if (__any_sync(0xffffffffu, (all & 0x80u) != 0u)) {
-        multiply_strip<true>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
+        multiply_strip<true, GROUPS>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
+      } else if (GROUPS > 1 && strip.count <= 8) {
+        multiply_strip<false, 1>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
       } else {
-        multiply_strip<false>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
+        multiply_strip<false, GROUPS>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
       }
 #pragma unroll
       for (int group = 0; group < GROUPS; ++group) {
+        if (group > 0 && group * 8 >= strip.count) continue;
         float(&sum)[4] = d[0][group];
 #pragma unroll
         for (int j = 0; j < 4 && SETS > 1; ++j) sum[j] += d[SETS - 1][group][j];
@@ -369,9 +414,8 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
     if (turn-- == 0) {
       turn = WARPS - 1;
       barrier_wait(smem.done + 8u * (unsigned)((stage > 0 ? stage : a.num_stages) - 1), stage > 0 ? phase : phase ^ 1u);
-      finish_strip(a, smem, routes, run_at(a, routes, i - 1, end), (slot > 0 ? slot : a.num_slots) - 1);
+      finish_strip(a, smem, routes, (slot > 0 ? slot : a.num_slots) - 1);
     }
-    if (i + 1 < end && advance(a, routes, walk, end)) load_x(x, a, routes, walk.run, first_unit);
     if (++slot == a.num_slots) slot = 0;
     if (++stage == a.num_stages) {
       stage = 0;
@@ -385,15 +429,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) mxfp4_stream(const __gr
   SharedLayout smem;
   smem.stages = (shared_address(memory) + 127u) & ~127u;
   smem.sums = smem.stages + (unsigned)(a.num_stages * a.stage_bytes);
-  smem.full = smem.sums + (unsigned)(a.num_slots * WARPS * SUM_BYTES);
+  smem.strips = smem.sums + (unsigned)(a.num_slots * WARPS * SUM_BYTES);
+  smem.full = smem.strips + (unsigned)(a.num_slots * STRIP_BYTES);
   smem.done = smem.full + 8u * (unsigned)a.num_stages;
   smem.added = smem.done + 8u * (unsigned)a.num_stages;
+  smem.begun = smem.added + 8u * (unsigned)a.num_slots;
   if (threadIdx.x == 0) {
     for (int i = 0; i < a.num_stages; ++i) {
       barrier_init(smem.full + 8u * (unsigned)i, 1);
       barrier_init(smem.done + 8u * (unsigned)i, WARPS);
     }
     for (int i = 0; i < a.num_slots; ++i) barrier_init(smem.added + 8u * (unsigned)i, 1);
+    barrier_init(smem.begun, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();

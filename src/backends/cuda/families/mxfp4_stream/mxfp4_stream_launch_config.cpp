@@ -49,7 +49,8 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   launch.pitch = launch.row_bytes + (needs_gaps(launch.row_bytes) ? 32 : 0);
   launch.scale_pitch = launch.scale_row + (launch.scale_row % 16 == 0 ? 16 : 0);
   launch.stage_bytes = round_up(strip_rows * (launch.pitch + launch.scale_pitch), 128);
-  const std::int64_t sums = launch.warps * launch.groups * group_bytes;
+  // Of a strip: each warp's, and what the warps know of it.
+  const std::int64_t sums = launch.warps * launch.groups * group_bytes + 16 + launch.groups * 32;
   const std::int64_t budget = static_cast<std::int64_t>(limits.shared_bytes_per_block) - stream_reserve -
                               (launch.sorts ? sorted_bytes : 0);
   const std::int64_t stages = (budget - slots_ahead * sums) / (launch.stage_bytes + sums);
@@ -69,7 +70,7 @@ std::string refuse_launch(const StreamLaunch& launch) {
   const std::int64_t registers = std::min<std::int64_t>(255, 512 / of_a_quarter / 8 * 8);
   const std::int64_t held =
       launch.warp_units * (launch.groups * 8 + 2) + (launch.groups == 1 ? 8 : launch.groups * 4);
-  if (held + registers_beside > registers) return "more of x than registers";
+  if (held + registers_beside + 5 * (launch.groups - 1) > registers) return "more of x than registers";
   if (launch.num_stages < 2) return "fewer than 2 stages fit into shared memory";
   return {};
 }

@@ -11,9 +11,10 @@
 
 namespace gemmtune::cuda {
 
-inline constexpr std::int64_t stream_unit = 64;      // elements of k
-inline constexpr std::int64_t stream_chunk = 12;     // strips
-inline constexpr std::int64_t max_stream_rows = 32;  // of x, on average of an expert
+inline constexpr std::int64_t stream_unit = 64;        // elements of k
+inline constexpr std::int64_t stream_chunk = 30;       // strips
+inline constexpr std::int64_t max_stream_rows = 32;    // of x
+inline constexpr std::int64_t max_stream_tokens = 16;  // of an expert, on average
 
 /// A dense product, or one stage of a mixture: strips of 16 rows of the weight.
 struct StreamLaunch {
