@@ -287,9 +287,13 @@ TEST(GpuCompile, Mxfp4StreamForHopper) {
   const Problem narrow = of_fp4(Operation::a16w4, 24, 5760, 1920, true);
   const Problem wide = of_fp4(Operation::a16w4, 8, 8192, 8192);
   const std::pair<const Problem*, const char*> kernels[] = {
-      {&layer, "mxfp4_stream_r1_bm8_ku3_sort0"},  {&layer, "mxfp4_stream_r1_bm16_ku3_sort0"},
-      {&layer, "mxfp4_stream_r1_bm16_ku4_sort1"}, {&ungated, "mxfp4_stream_r1_bm16_ku5_sort0"},
-      {&narrow, "mxfp4_stream_r1_bm24_ku2_pdl0"}, {&wide, "mxfp4_stream_r1_bm8_ku9_pdl0"}};
+      {&layer, "mxfp4_stream_r1_bm8_ku3_smem226_sort0"},
+      {&layer, "mxfp4_stream_r1_bm8_ku5_smem112_sort0"},
+      {&layer, "mxfp4_stream_r1_bm16_ku3_smem226_sort0"},
+      {&layer, "mxfp4_stream_r1_bm16_ku4_smem226_sort1"},
+      {&ungated, "mxfp4_stream_r1_bm16_ku5_smem226_sort0"},
+      {&narrow, "mxfp4_stream_r1_bm24_ku2_smem226_pdl0"},
+      {&wide, "mxfp4_stream_r1_bm8_ku9_smem226_pdl0"}};
   for (const auto& [problem, name] : kernels) {
     ASSERT_TRUE(family->accepts(*problem).ok()) << family->accepts(*problem).message();
     const Space space = family->space(*problem);

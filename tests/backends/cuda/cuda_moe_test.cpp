@@ -48,9 +48,10 @@ std::vector<Config> moe_configs(const KernelFamily& family, const Problem& probl
                                 "wgmma_moe_r1_bm96_bn128_bo64_wg1_cm1_bk256_smem226",
                                 "wgmma_moe_r1_bm48_bn64_bo128_wg2_cm1_bk256_smem226",
                                 "wgmma_moe_r1_bm16_bn128_bo128_wg2_cm1_bk256_smem112"};
-  const char* names_of_stream[] = {"mxfp4_stream_r1_bm8_ku3_sort0",  "mxfp4_stream_r1_bm16_ku2_sort0",
-                                   "mxfp4_stream_r1_bm24_ku1_sort0", "mxfp4_stream_r1_bm8_ku4_sort1",
-                                   "mxfp4_stream_r1_bm24_ku3_sort0", "mxfp4_stream_r1_bm16_ku3_sort1"};
+  const char* names_of_stream[] = {
+      "mxfp4_stream_r1_bm8_ku3_smem226_sort0",  "mxfp4_stream_r1_bm16_ku2_smem226_sort0",
+      "mxfp4_stream_r1_bm24_ku1_smem226_sort0", "mxfp4_stream_r1_bm8_ku5_smem112_sort1",
+      "mxfp4_stream_r1_bm24_ku3_smem226_sort0", "mxfp4_stream_r1_bm16_ku3_smem226_sort1"};
   const Space space = family.space(problem);
   std::vector<Config> configs{family.default_config(problem)};
   const auto chosen = stream                                ? std::span<const char* const>(names_of_stream)

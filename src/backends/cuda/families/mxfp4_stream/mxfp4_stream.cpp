@@ -53,7 +53,7 @@ class StreamShape {
  public:
   StreamShape(const StreamLaunch& launch, const gpu::Limits& limits) {
     hopper_.dependent = true;
-    shape_.grid[0] = static_cast<unsigned>(limits.multiprocessors);
+    shape_.grid[0] = static_cast<unsigned>(limits.multiprocessors * launch.blocks);
     shape_.threads = static_cast<unsigned>(launch.threads());
     shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
   }
@@ -271,9 +271,9 @@ gpu::Source Mxfp4StreamFamily::source_of(const Problem& problem, const StreamLau
       source_,
       {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
        fmt::format("OUTPUT={}", gpu::element_code(output)), fmt::format("STAGE={}", launch.stage),
-       fmt::format("WARPS={}", launch.warps), fmt::format("UNITS={}", launch.warp_units),
-       fmt::format("TAIL={}", launch.tail() ? 1 : 0), fmt::format("GROUPS={}", launch.groups),
-       fmt::format("ROWS_APART={}", launch.rows_apart() ? 1 : 0),
+       fmt::format("WARPS={}", launch.warps), fmt::format("BLOCKS={}", launch.blocks),
+       fmt::format("UNITS={}", launch.warp_units), fmt::format("TAIL={}", launch.tail() ? 1 : 0),
+       fmt::format("GROUPS={}", launch.groups), fmt::format("ROWS_APART={}", launch.rows_apart() ? 1 : 0),
        fmt::format("SCALES_APART={}", launch.scales_apart() ? 1 : 0),
        fmt::format("SORT={}", launch.sorts ? 1 : 0), fmt::format("L2_HINTS={}", launch.stage == 0 ? 1 : 0),
        fmt::format("GATED={}", launch.interleaved ? 1 : 0),

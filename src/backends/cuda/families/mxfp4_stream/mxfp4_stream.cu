@@ -3,7 +3,7 @@
 // holds nothing but the weight and sums; the warps take turns to add those of a strip. A and B are swapped: A is the weight.
 //
 // The host defines: WARPS (that divide k), UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), STAGE (0: dense, 1, 2: of a
-// mixture), GATED and ACTIVATION (moe_activation.cuh; of stage 1), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
+// mixture), GATED and ACTIVATION (moe_activation.cuh; of stage 1), BLOCKS (of a multiprocessor), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
 // memory), SCALES_APART (the same of their scales), L2_HINTS, ELEMENT, OUTPUT.
 using gemmtune::cuda::Mxfp4StreamArguments;
 
@@ -424,7 +424,7 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) mxfp4_stream(const __grid_constant__ Mxfp4StreamArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) mxfp4_stream(const __grid_constant__ Mxfp4StreamArguments a) {
   extern __shared__ unsigned char memory[];
   SharedLayout smem;
   smem.stages = (shared_address(memory) + 127u) & ~127u;

@@ -15,8 +15,9 @@ namespace {
 constexpr std::int64_t strip_rows = 16;
 constexpr std::int64_t max_warps = 15;  // with the one that loads 128 registers a thread
 constexpr std::int64_t max_warp_units = 10;
-constexpr std::int64_t group_bytes = 512;  // of 16 x 8 sums
-constexpr std::int64_t slots_ahead = 3;    // of sums, more than stages
+constexpr std::int64_t group_bytes = 512;        // of 16 x 8 sums
+constexpr std::int64_t two_blocks = 112 * 1024;  // bytes of shared memory each
+constexpr std::int64_t slots_ahead = 3;          // of sums, more than stages
 constexpr std::int64_t max_stream_stages = 24;
 constexpr std::int64_t sorted_bytes = 8 * 1024;  // of shared memory where blocks sort
 constexpr std::int64_t stream_reserve = 1024;    // alignment, barriers
@@ -36,6 +37,7 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   const std::int64_t features = stage == 2 ? problem.k : problem.n;
   launch.stage = stage;
   launch.groups = config.number("bm", 8) / 8;
+  launch.blocks = config.number("smem", 226) <= 112 ? 2 : 1;
   launch.interleaved = stage == 1 && problem.moe.gated;
   launch.sorts = stage > 0 && config.number("sort", 0) != 0;
   launch.units = k / stream_unit;
@@ -51,7 +53,8 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   launch.stage_bytes = round_up(strip_rows * (launch.pitch + launch.scale_pitch), 128);
   // Of a strip: each warp's, and what the warps know of it.
   const std::int64_t sums = launch.warps * launch.groups * group_bytes + 16 + launch.groups * 32;
-  const std::int64_t budget = static_cast<std::int64_t>(limits.shared_bytes_per_block) - stream_reserve -
+  const auto most = static_cast<std::int64_t>(limits.shared_bytes_per_block);
+  const std::int64_t budget = (launch.blocks == 2 ? std::min(two_blocks, most) : most) - stream_reserve -
                               (launch.sorts ? sorted_bytes : 0);
   const std::int64_t stages = (budget - slots_ahead * sums) / (launch.stage_bytes + sums);
   launch.num_stages = std::clamp<std::int64_t>(
@@ -66,8 +69,8 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
 std::string refuse_launch(const StreamLaunch& launch) {
   if (launch.warps > max_warps) return "ku makes more than 15 warps";
   // Registers are those of a quarter of a multiprocessor.
-  const std::int64_t of_a_quarter = ceil_div(launch.warps + 1, std::int64_t{4});
-  const std::int64_t registers = std::min<std::int64_t>(255, 512 / of_a_quarter / 8 * 8);
+  const std::int64_t of_a_quarter = ceil_div(launch.blocks * (launch.warps + 1), std::int64_t{4});
+  const std::int64_t registers = std::min<std::int64_t>(190, 512 / of_a_quarter / 8 * 8);
   const std::int64_t held =
       launch.warp_units * (launch.groups * 8 + 2) + (launch.groups == 1 ? 8 : launch.groups * 4);
   if (held + registers_beside + 5 * (launch.groups - 1) > registers) return "more of x than registers";
@@ -92,7 +95,11 @@ std::vector<Parameter> stream_parameters(const Problem& problem) {
        .absent = "8",
        .meaning = is_mixture(problem) ? "block_m: tokens of one expert that share a read of its weight"
                                       : "block_m: rows of x, all of them"},
-      std::move(units)};
+      std::move(units),
+      {.key = "smem",
+       .values = {"112", "226"},
+       .absent = "226",
+       .meaning = "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"}};
   if (is_mixture(problem)) {
     parameters.push_back(
         {.key = "sort",
@@ -120,28 +127,26 @@ std::string refuse_stream(const Problem& problem, const Config& config, const gp
   return {};
 }
 
+/// In microseconds, to rank kernels: a fit to the kernels of docs/lab/mxfp4_stream.md. A strip takes a warp's own time, which the other warps of the block hardly
+/// change, or that of its bytes.
 double predicted_stream(const Problem& problem, const Config& config, const gpu::Limits& limits) {
-  constexpr double clock = 1.7e3;        // cycles a microsecond
-  constexpr double from_memory = 4.3e6;  // bytes a microsecond
+  constexpr double clock = 1755;         // cycles a microsecond
+  constexpr double from_memory = 3.5e6;  // bytes a microsecond
   double total = 2;
   if (is_mixture(problem)) {
     const double pairs = as_real(routed_pairs(problem));
-    total = 4 + (config.number("sort", 0) != 0 ? 0.5 + 0.03 * pairs : 5 + pairs / 12e3);
+    total = 4 + (config.number("sort", 0) != 0 ? 0.5 + 0.03 * pairs : 4 + pairs / 12e3);
   }
   for (const StreamLaunch& launch : stream_launches(problem, config, limits)) {
-    double tiles = 1;
-    if (is_mixture(problem)) tiles = gpu::expected_moe_tiles(problem, launch.rows()).tiles;
+    const double tiles = is_mixture(problem) ? gpu::expected_moe_tiles(problem, launch.rows()).tiles : 1;
     const double strips = tiles * as_real(launch.strips);
-    const double blocks = as_real(limits.multiprocessors);
-    // Issue slots of a warp for a strip, and of the one that adds.
-    const double words = as_real(launch.warp_units) * 4;
-    const double slots_per_warp = words * (17.5 + as_real(launch.groups)) + 70;
-    const double adding = as_real(launch.groups) * (as_real(launch.warps) * 6 + 60) + 150;
-    const double issue = (as_real(launch.warps) * slots_per_warp + adding) / 4;
-    const double latency = (slots_per_warp * 2 + 200) / 2;
-    const double step = std::max({issue * 1.3, latency, adding * 1.5}) / clock;
-    const double bytes = as_real(launch.row_bytes + launch.scale_row) * strip_rows;
-    const double busy = std::ceil(strips / blocks) * step;
+    const double cycles = 1250 + 165 * as_real(launch.warp_units) + 340 * as_real(launch.groups - 1) +
+                          (launch.rows_apart() ? 1500 : 0);
+    // Blocks of a multiprocessor share its units.
+    const double shared = launch.blocks == 1 ? 1 : 1.7;
+    const double bytes = as_real(launch.row_bytes + launch.scale_row) * as_real(strip_rows);
+    const double busy =
+        std::ceil(strips / as_real(limits.multiprocessors * launch.blocks)) * cycles * shared / clock;
     total += std::max(busy, strips * bytes / from_memory) + 3;
   }
   return total;
@@ -154,19 +159,22 @@ Config default_stream_config(const Problem& problem, const gpu::Limits& limits) 
   const bool mixture = is_mixture(problem);
   for (const std::int64_t bm : {8, 16, 24, 32, 40}) {
     for (std::int64_t units = 1; units <= max_warp_units; ++units) {
-      config.set("bm", bm);
-      config.set("ku", units);
-      if (mixture) {
-        const bool sorts = routed_pairs(problem) <= default_sorted_pairs && problem.moe.shared_experts == 0;
-        config.set("sort", std::int64_t{sorts ? 1 : 0});
-      } else {
-        config.set("pdl", std::int64_t{0});
+      for (const std::int64_t smem : {226, 112}) {
+        config.set("bm", bm);
+        config.set("ku", units);
+        config.set("smem", smem);
+        if (mixture) {
+          const bool sorts = routed_pairs(problem) <= default_sorted_pairs && problem.moe.shared_experts == 0;
+          config.set("sort", std::int64_t{sorts ? 1 : 0});
+        } else {
+          config.set("pdl", std::int64_t{0});
+        }
+        if (!refuse_stream(problem, config, limits).empty()) continue;
+        const double time = predicted_stream(problem, config, limits);
+        if (least != 0 && time >= least) continue;
+        least = time;
+        best = config;
       }
-      if (!refuse_stream(problem, config, limits).empty()) continue;
-      const double time = predicted_stream(problem, config, limits);
-      if (least != 0 && time >= least) continue;
-      least = time;
-      best = config;
     }
   }
   return best;

@@ -19,6 +19,7 @@ inline constexpr std::int64_t max_stream_tokens = 16;  // of an expert, on avera
 /// A dense product, or one stage of a mixture: strips of 16 rows of the weight.
 struct StreamLaunch {
   int stage = 0;            // 0: dense
+  std::int64_t blocks = 1;  // of a multiprocessor
   std::int64_t groups = 1;  // of eight rows of x
   std::int64_t warps = 1;   // that divide k
   std::int64_t warp_units = 1;
