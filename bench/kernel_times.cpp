@@ -1,11 +1,11 @@
-// kernel_times DEVICE ROUNDS < LINES
+// kernel_times DEVICE ROUNDS [ENERGY_ROUNDS] < LINES
 //
 // Times kernels by name, side by side with the default: interleaved rounds in one process on cold weights,
 // after the full check of their results. A line is "M N K" and kernelNames, or FAMILY:COUNT for a family's
 // first COUNT kernels by its cost model, or FAMILY~COUNT for as many spread over that order; with :TEXT
 // behind it, of those whose names hold TEXT. In front of M: op=a16w4 or another operation, x=f16 or another type of x, packed=1 (the weight),
 // dtype=fp8 (with a scale each) or another type of both operands, x_order=N and w_order=N. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
-// interval, what the cost model says.
+// interval, what the cost model says. With ENERGY_ROUNDS also, of batches of a second, µs, joules of a launch and watts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,6 +57,7 @@ Status read_setting(const std::string& word, Problem& problem) {
   const auto order = parse_order(value);
   if (key == "dtype" && type) {
     problem.x_type = problem.w_type = *type;
+    if (!traits(problem.operation).scale_ab) return {};
     problem.scale_ab = traits(*type).fp8;
     problem.y_type = problem.scale_ab ? DataType::bf16 : *type;
   } else if (key == "x_order" && order) {
@@ -78,7 +79,26 @@ Status read_setting(const std::string& word, Problem& problem) {
   return {};
 }
 
-Status time_line(Device& device, Evaluator& evaluator, const std::string& line, int rounds) {
+Status print_energy(Evaluator& evaluator, const Problem& problem, const std::vector<Candidate>& candidates,
+                    int rounds) {
+  const auto result = evaluator.energy(problem, candidates, rounds);
+  if (!result.ok()) return result.status();
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (result->outcomes[i].kind != OutcomeKind::ok) continue;
+    std::vector<double> times, joules;
+    for (std::size_t round = 0; round < result->times.size(); ++round) {
+      times.push_back(result->times[round][i]);
+      joules.push_back(result->joules[round][i]);
+    }
+    fmt::print("{} {} {} {:8.2f} us {:.4f} J {:.0f} W {}\n", problem.m, problem.n, problem.k, median(times),
+               median(joules), median(joules) / median(times) * 1e6, candidates[i].kernel_name());
+  }
+  std::fflush(stdout);
+  return {};
+}
+
+Status time_line(Device& device, Evaluator& evaluator, const std::string& line, int rounds,
+                 int energy_rounds) {
   std::istringstream words(line);
   Problem problem = default_problem(Operation::a16w16);
   std::string word;
@@ -146,14 +166,16 @@ Status time_line(Device& device, Evaluator& evaluator, const std::string& line, 
                    [](const Row& a, const Row& b) { return a.median_us < b.median_us; });
   for (const Row& row : rows) fmt::print("{} {} {} {}\n", problem.m, problem.n, problem.k, row.text);
   std::fflush(stdout);
-  return {};
+  return energy_rounds > 0 ? print_energy(evaluator, problem, candidates, energy_rounds) : Status();
 }
 
 }  // namespace
 
 int main(int count, char** words) {
-  const int rounds = count == 3 ? std::atoi(words[2]) : 0;
-  if (rounds < 1) return fail("expected DEVICE ROUNDS, and lines on standard input");
+  const int rounds = count == 3 || count == 4 ? std::atoi(words[2]) : 0;
+  const int energy_rounds = count == 4 ? std::atoi(words[3]) : 0;
+  if (rounds < 1 || (count == 4 && energy_rounds < 1))
+    return fail("expected DEVICE ROUNDS [ENERGY_ROUNDS], and lines on standard input");
   const auto request = device_request({.text = words[1]}, read_environment());
   if (!request.ok()) return fail(request.message());
   auto device = open_device(request->text.substr(0, request->text.find(':')), *request);
@@ -164,7 +186,7 @@ int main(int count, char** words) {
   int code = 0;
   std::string line;
   while (std::getline(std::cin, line)) {
-    if (const Status status = time_line(**device, evaluator, line, rounds); !status.ok())
+    if (const Status status = time_line(**device, evaluator, line, rounds, energy_rounds); !status.ok())
       code = fail(fmt::format("{}: {}", line, status.message()));
   }
   return code;
