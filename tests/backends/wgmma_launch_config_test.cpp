@@ -72,11 +72,13 @@ TEST(WgmmaLaunchConfig, PartialSumsFitBesideTheSums) {
   const auto refusal = [&](const std::string& settings) { return refuse_wgmma(launch(settings), h200); };
   for (const char* settings :
        {"swap0_bm128_bn256_wg2", "swap0_bm128_bn240_wg2_prom1", "swap0_bm128_bn144_wg2_prom2",
-        "swap1_bm64_bn192_wg1_prom1", "swap0_bm256_bn112_wg2_prom1"})
+        "swap1_bm64_bn192_wg1_prom1", "swap0_bm256_bn144_wg2_prom1", "swap0_bm256_bn144_wg2",
+        "swap0_bm128_bn144_wg2_pp1"})
     EXPECT_EQ(refusal(settings), "") << settings;
   EXPECT_THAT(refusal("swap0_bm128_bn160_wg2_prom2"), HasSubstr("registers"));
   EXPECT_THAT(refusal("swap0_bm128_bn256_wg2_prom1"), HasSubstr("registers"));
-  EXPECT_THAT(refusal("swap0_bm256_bn128_wg2_prom1"), HasSubstr("prom 1 makes"));
+  EXPECT_THAT(refusal("swap0_bm256_bn160_wg2_prom1"), HasSubstr("prom 1 makes"));
+  EXPECT_THAT(refusal("swap0_bm256_bn128_wg2_prom2"), HasSubstr("prom 2 is for"));
   EXPECT_THAT(refusal("swap0_bm128_bn64_wg2_bk256_prom2"), HasSubstr("prom 2 is for"));
   EXPECT_THAT(refusal("swap0_bm128_bn240_wg2_bk256_prom1"), HasSubstr("prom 1 makes"));
   // The producer of a packed weight needs more registers.
@@ -97,10 +99,18 @@ TEST(WgmmaLaunchConfig, PromotionReallocatesRegistersIfTheBlockIsAlone) {
     return 128 * of.producer_registers + 256 * of.consumer_registers();
   };
   EXPECT_LE(in_use(alone), 384 * 168);
-  EXPECT_LE(
-      in_use(wgmma_launch_config(quantized(Operation::a8w8_blockscale, 4096, 4096, 7168, DataType::f8_e4m3fn),
-                                 config_of("swap0_bm128_bn128_wg2_smem226_prom1"), h200)),
-      384 * 168);
+  const Problem blocks = quantized(Operation::a8w8_blockscale, 4096, 4096, 7168, DataType::f8_e4m3fn);
+  const auto of_blocks = [&](const Problem& of, const std::string& settings) {
+    return wgmma_launch_config(of, config_of(settings), h200);
+  };
+  EXPECT_LE(in_use(of_blocks(blocks, "swap0_bm128_bn128_wg2_smem226_prom1")), 384 * 168);
+  // The widest tile has a stage more in place of a staging buffer.
+  const WgmmaLaunchConfig widest = of_blocks(blocks, "swap0_bm256_bn128_wg2_smem226_prom1");
+  EXPECT_EQ(refuse_wgmma(widest, h200), "");
+  EXPECT_LE(in_use(widest), 384 * 168);
+  EXPECT_EQ(widest.num_stages, 4);
+  EXPECT_EQ(widest.staging_buffers_at_once, 1);
+  EXPECT_EQ(of_blocks(blocks, "swap0_bm128_bn128_wg2_smem226_prom1").staging_buffers_at_once, 2);
   for (const char* settings : {"swap0_bm128_bn128_wg2_smem226_prom0", "swap0_bm128_bn64_wg2_smem112_prom1",
                                "swap0_bm64_bn64_wg1_smem226_prom2"}) {
     EXPECT_EQ(launch(settings).producer_registers, 0) << settings;

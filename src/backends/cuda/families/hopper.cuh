@@ -63,7 +63,21 @@ static __device__ inline void barrier_wait(unsigned barrier, unsigned phase) {
       "r"(phase)
       : "memory");
 }
-// The same with acquire semantics at cluster scope, for what other blocks of the cluster wrote; it also invalidates L1.
+// Whether that phase has completed, without waiting.
+static __device__ inline bool barrier_completed(unsigned barrier, unsigned phase) {
+  unsigned completed;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;\n"
+      "}"
+      : "=r"(completed)
+      : "r"(barrier), "r"(phase)
+      : "memory");
+  return completed != 0;
+}
+// Waits for it with acquire semantics at cluster scope, for what other blocks of the cluster wrote; it also invalidates L1.
 static __device__ inline void barrier_wait_for_cluster(unsigned barrier, unsigned phase) {
   asm volatile(
       "{\n"

@@ -74,7 +74,11 @@ static __device__ __forceinline__ void multiply_slice(PartialSums& partials, uns
   a_at += (unsigned)(slice / N_SLICES * 512);
   b_at += (unsigned)(slice % N_SLICES * INSTRUCTION_N * (ATOM_BYTES / 16));
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#if PROMOTION == 1
+  WGMMA(partials, a_at, b_at, 0);  // unlike WGMMA_FIRST it names the registers that it overwrites: all steps use the same
+#else
   WGMMA_FIRST(partials, a_at, b_at);
+#endif
 #pragma unroll
   for (int k_block = 1; k_block < 4; ++k_block) WGMMA(partials, a_at + 2u * k_block, b_at + 2u * k_block, 1);
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -126,6 +130,11 @@ static __device__ __forceinline__ void wait_full(const SharedLayout& smem, const
   barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
 }
 
+// Whether the stage is full, without waiting.
+static __device__ __forceinline__ bool is_full(const SharedLayout& smem, const PipelineState& state) {
+  return barrier_completed(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
+}
+
 static __device__ __forceinline__ void next_stage(const WgmmaArguments& a, PipelineState& state) {
   if (++state.stage == a.num_stages) {
     state.stage = 0;
@@ -133,21 +142,14 @@ static __device__ __forceinline__ void next_stage(const WgmmaArguments& a, Pipel
   }
 }
 
-#define WAIT_FOR_PRODUCTS(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
-
-// Adds the products of a stage of one step, which have completed, and releases the stage.
-static __device__ __forceinline__ void add_stage(Accumulators& d, PartialSums& partials, const WgmmaArguments& a, const SharedLayout& smem, const BlockScalesAt& at,
-                                                 unsigned empty, const PipelineState& stage) {
-  const BlockScales scales = atom_scales(a, smem, at, stage, 0);
-  release_stage(empty, stage.stage);
-  promote(d, partials, scales, at, 0);
-}
-
-// The same of the last stage.
+// Waits until at most `pending` later stages' products run, adds those of a stage of one step, and releases it.
+template <int pending>
 static __device__ __forceinline__ void finish(Accumulators& d, PartialSums& partials, const WgmmaArguments& a, const SharedLayout& smem, const BlockScalesAt& at,
                                               unsigned empty, const PipelineState& stage) {
-  WAIT_FOR_PRODUCTS(0);
-  add_stage(d, partials, a, smem, at, empty, stage);
+  const BlockScales scales = atom_scales(a, smem, at, stage, 0);  // while the products run
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+  release_stage(empty, stage.stage);
+  promote(d, partials, scales, at, 0);
 }
 
 // Multiplies the product's stages.
@@ -163,20 +165,27 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
   const BlockScalesAt at = scales_at(product);
   PartialSums partials[PROMOTION];
 #if PROMOTION == 1
-  // The other warp group multiplies while this one adds.
+  // The other warp group multiplies while this one adds. The next stage's barrier is read while the products run: what passes from the last addition
+  // to the next instruction is lost unless the other's products last as long.
+  bool full = false;
+#pragma unroll
+  for (int i = 0; i < INSTRUCTION_N / 2; ++i) asm volatile("" : "=f"(partials[0][i]));  // of any value
 #pragma unroll 1
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
-    wait_full(smem, state);
+    if (!full) wait_full(smem, state);
+    PipelineState next = state;
+    next_stage(a, next);
     BlockScales scales;
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
       start_step(partials[0], smem, row, state, step);
       if (step % SLICES == 0) scales = atom_scales(a, smem, at, state, step / SLICES);
-      WAIT_FOR_PRODUCTS(0);
+      if (step == STEPS - 1) full = is_full(smem, next);
+      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
       if (step == STEPS - 1) release_stage(empty, state.stage);
       promote(d, partials[0], scales, at, step % SLICES);
     }
-    next_stage(a, state);
+    state = next;
   }
 #else
   // Each set has every second stage: its products run while those of the stage before are added. A stage has one step: of stages with more the
@@ -188,18 +197,16 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
   for (int k_tile = 1;; k_tile += 2) {
     PipelineState previous = state;
     next_stage(a, state);
-    if (k_tile == k_tiles) return finish(d, partials[0], a, smem, at, empty, previous);
+    if (k_tile == k_tiles) return finish<0>(d, partials[0], a, smem, at, empty, previous);
     wait_full(smem, state);
     start_step(partials[1], smem, row, state, 0);
-    WAIT_FOR_PRODUCTS(1);
-    add_stage(d, partials[0], a, smem, at, empty, previous);
+    finish<1>(d, partials[0], a, smem, at, empty, previous);
     previous = state;
     next_stage(a, state);
-    if (k_tile + 1 == k_tiles) return finish(d, partials[1], a, smem, at, empty, previous);
+    if (k_tile + 1 == k_tiles) return finish<0>(d, partials[1], a, smem, at, empty, previous);
     wait_full(smem, state);
     start_step(partials[0], smem, row, state, 0);
-    WAIT_FOR_PRODUCTS(1);
-    add_stage(d, partials[1], a, smem, at, empty, previous);
+    finish<1>(d, partials[1], a, smem, at, empty, previous);
   }
 #endif
 }
@@ -282,7 +289,8 @@ static __device__ __forceinline__ void reduce_split_k(const Accumulators& d, con
 #endif
 
 static __device__ __forceinline__ void consume(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
-  const int group = threadIdx.x / 128;
+  // The compiler then keeps what depends on it, and the descriptors of the tile's rows, in uniform registers.
+  const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
   const int row = PING_PONG ? 0 : group * WARPGROUP_M;
   // Before this, nothing is written, and only a dependent launch reads: the weight.
   grid_dependency_wait();
@@ -293,18 +301,15 @@ static __device__ __forceinline__ void consume(const WgmmaArguments& a, const Sh
 #if SPLIT_K == 1
   StagingBuffers buffers = staging_buffers(smem);
 #endif
+  for (int round = 0; tile_index(a, round) < a.tiles; ++round) {
 #if PING_PONG
-  int sequence = -1;
-#endif
-  for (int index = work.first_tile; index < a.tiles; index += work.tile_stride) {
-#if PING_PONG
-    if (++sequence % 2 != group) {
+    if (round % 2 != group) {
       advance(state, k_tiles, a.num_stages);
       continue;
     }
-    if (sequence > 0) order_barrier_wait(group);
+    if (round > 0) order_barrier_wait(group);
 #endif
-    const Tile tile = tile_at(a, index, work.rank_m, work.rank_n);
+    const Tile tile = tile_at(a, tile_index(a, round), work.rank_m, work.rank_n);
     const TileProduct product = {tile, row, work.k_begin, k_tiles};
     Accumulators d;
 #if SCALES == 2
@@ -312,7 +317,7 @@ static __device__ __forceinline__ void consume(const WgmmaArguments& a, const Sh
 #endif
     mainloop(d, a, smem, empty, product, state);
 #if PING_PONG
-    if (index + work.tile_stride < a.tiles) order_barrier_arrive(1 - group);
+    if (tile_index(a, round + 1) < a.tiles) order_barrier_arrive(1 - group);
 #endif
 #if SCALES == 2
     scale_rows(d, scales);
@@ -325,7 +330,7 @@ static __device__ __forceinline__ void consume(const WgmmaArguments& a, const Sh
 #endif
   }
 #if SPLIT_K == 1
-  TMA_STORE_WAIT(0);  // shared memory must outlive its readers
+  tma_store_wait<0>();  // shared memory must outlive its readers
 #endif
 }
 
@@ -380,7 +385,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     }
     // The prologue runs while the consumers initialize the barriers.
     share = producer_share(a, work);
-    first = producer_tile(a, share, tile_at(a, work.first_tile, work.rank_m, work.rank_n));
+    first = producer_tile(a, share, tile_at(a, tile_index(a, 0), work.rank_m, work.rank_n));
     asm volatile("" ::"r"(first.tile.a), "r"(first.tile.b), "r"(work.k_begin), "r"(work.k_end));
     __syncwarp();
   } else {

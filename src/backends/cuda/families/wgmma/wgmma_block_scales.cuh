@@ -18,41 +18,75 @@ static __device__ __forceinline__ unsigned stage_scales(const WgmmaArguments& a,
 
 #define LANE_SCALES ((ATOM_SCALES + 31) / 32)  // of a k atom, for each lane of the warp that loads them
 
-// Where the lane's scale `i` of a k atom is; its place in the atom is i * 32 + lane.
-static __device__ __forceinline__ const scale_bits* scale_of_lane(const WgmmaArguments& a, const Tile& tile, int k_atom, int i) {
+// A lane's scales of a tile: i * 32 + lane is the place in a k atom of its scale `i`, which is `rows_on[i]` elements behind the first row of the tile
+// (of w the first block). The warp has little time for a stage, less than the address of a row takes to compute for each of them.
+struct LaneScales {
+  const scale_bits* x;
+  const scale_bits* w;
+  unsigned rows_on[LANE_SCALES];
+};
+
+static __device__ __forceinline__ LaneScales lane_scales(const WgmmaArguments& a, const Tile& tile) {
   const int columns = (int)a.scales.x_row_step;
-  const int k = at_most(k_atom, columns - 1);  // the last stage may have an atom past the end of k
-  const int at = i * 32 + (int)threadIdx.x % 32;
-  const bool of_x = at < SCALED_X_ROWS;
-  const int row = of_x ? at_most((SWAP_AB ? tile.b : tile.a) + at, a.m - 1)
-                       : at_most((SWAP_AB ? tile.a : tile.b) / SCALE_BLOCK + at - SCALED_X_ROWS, (a.n - 1) / SCALE_BLOCK);
-  return (const scale_bits*)(of_x ? a.scales.x : a.scales.w) + (long long)row * columns + k;
+  const int last_x = a.m - 1;
+  const int last_w = (a.n - 1) / SCALE_BLOCK;
+  const int x_row = at_most(SWAP_AB ? tile.b : tile.a, last_x);
+  const int w_row = at_most((SWAP_AB ? tile.a : tile.b) / SCALE_BLOCK, last_w);
+  LaneScales scales;
+  scales.x = (const scale_bits*)a.scales.x + (long long)x_row * columns;
+  scales.w = (const scale_bits*)a.scales.w + (long long)w_row * columns;
+#pragma unroll
+  for (int i = 0; i < LANE_SCALES; ++i) {
+    const int at = i * 32 + (int)threadIdx.x % 32;
+    const int rows = at < SCALED_X_ROWS ? at_most(at, last_x - x_row) : at_most(at - SCALED_X_ROWS, last_w - w_row);
+    scales.rows_on[i] = (unsigned)rows * (unsigned)columns;
+    asm volatile("" : "+r"(scales.rows_on[i]));  // computed here
+  }
+  return scales;
+}
+
+// The same at k atom `k_atom`, or the last one: a stage may have an atom past the end of k.
+static __device__ __forceinline__ LaneScales scales_at_k(const WgmmaArguments& a, LaneScales scales, int k_atom) {
+  const int k = at_most(k_atom, (int)a.scales.x_row_step - 1);
+  scales.x += k;
+  scales.w += k;
+  asm volatile("" : "+l"(scales.x), "+l"(scales.w));  // one addition to these for each scale
+  return scales;
+}
+
+static __device__ __forceinline__ const scale_bits* lane_scale(const LaneScales& scales, int i) {
+  const bool of_x = (i + 1) * 32 <= SCALED_X_ROWS || i * 32 + (int)threadIdx.x % 32 < SCALED_X_ROWS;
+  return (i * 32 < SCALED_X_ROWS && of_x ? scales.x : scales.w) + scales.rows_on[i];
 }
 
 // Brings the scales of a k tile to shared memory, when its place there is free. All lanes of the warp; float32 scales are copied asynchronously,
 // e8m0 ones are converted.
-static __device__ __forceinline__ void load_stage_scales(const WgmmaArguments& a, const Tile& tile, int k_tile, unsigned to, unsigned empty_barrier, unsigned phase,
-                                                         unsigned full_barrier) {
+static __device__ __forceinline__ void load_stage_scales(const WgmmaArguments& a, const LaneScales& scales, int k_tile, unsigned to, unsigned empty_barrier,
+                                                         unsigned phase, unsigned full_barrier) {
   const int lane = (int)threadIdx.x % 32;
 #if E8M0
-  float scales[K_ATOMS][LANE_SCALES];
+  float values[K_ATOMS][LANE_SCALES];
 #pragma unroll
   for (int atom = 0; atom < K_ATOMS; ++atom) {
+    const LaneScales here = scales_at_k(a, scales, k_tile * K_ATOMS + atom);
 #pragma unroll
-    for (int i = 0; i < LANE_SCALES; ++i) scales[atom][i] = load_scale(scale_of_lane(a, tile, k_tile * K_ATOMS + atom, i), 0);
+    for (int i = 0; i < LANE_SCALES; ++i) values[atom][i] = load_scale(lane_scale(here, i), 0);
   }
 #endif
   barrier_wait(empty_barrier, phase);
 #pragma unroll
   for (int atom = 0; atom < K_ATOMS; ++atom) {
+#if !E8M0
+    const LaneScales here = scales_at_k(a, scales, k_tile * K_ATOMS + atom);
+#endif
 #pragma unroll
     for (int i = 0; i < LANE_SCALES; ++i) {
       if (i * 32 + lane >= ATOM_SCALES) continue;
       const unsigned place = to + (unsigned)(atom * ATOM_SCALES + i * 32 + lane) * 4u;
 #if E8M0
-      asm volatile("st.shared.f32 [%0], %1;" ::"r"(place), "f"(scales[atom][i]) : "memory");
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(place), "f"(values[atom][i]) : "memory");
 #else
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(scale_of_lane(a, tile, k_tile * K_ATOMS + atom, i)) : "memory");
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(lane_scale(here, i)) : "memory");
 #endif
     }
   }
@@ -68,11 +102,11 @@ static __device__ inline void produce_scales(const WgmmaArguments& a, const Shar
   grid_dependency_wait();
   int stage = 0;
   unsigned phase = 1;
-  for (int index = work.first_tile; index < a.tiles; index += work.tile_stride) {
-    const Tile tile = tile_at(a, index, work.rank_m, work.rank_n);
+  for (int round = 0; tile_index(a, round) < a.tiles; ++round) {
+    const LaneScales scales = lane_scales(a, tile_at(a, tile_index(a, round), work.rank_m, work.rank_n));
 #pragma unroll 1
     for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile) {
-      load_stage_scales(a, tile, k_tile, stage_scales(a, smem, stage, phase ^ 1u), smem.empty_barriers + 8u * (unsigned)stage, phase,
+      load_stage_scales(a, scales, k_tile, stage_scales(a, smem, stage, phase ^ 1u), smem.empty_barriers + 8u * (unsigned)stage, phase,
                         smem.full_barriers + 8u * (unsigned)stage);
       if (++stage == a.num_stages) {
         stage = 0;
@@ -135,10 +169,12 @@ static __device__ __forceinline__ float block_scale(const BlockScales& scales, c
   return scales.a[r] * scales.b[i / 4 * 2 + i % 2];
 #else
   const float of_a = scales.a[r * 2 + i % 4 / 2];
+  // Columns that are in one block wherever the tile begins: they share the choice. The first of them are always in the first block.
+  const int column = i / 4 * 8 / W_ROWS_STEP * W_ROWS_STEP;
   float scale = of_a * scales.b[0];
 #pragma unroll
   for (int block = 1; block < WEIGHT_BLOCKS; ++block) {
-    if (i / 8 * 16 >= at.second_block + (block - 1) * SCALE_BLOCK) scale = of_a * scales.b[block];
+    if (column > 0 && column >= at.second_block + (block - 1) * SCALE_BLOCK) scale = of_a * scales.b[block];
   }
   return scale;
 #endif

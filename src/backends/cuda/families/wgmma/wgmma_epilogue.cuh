@@ -22,7 +22,10 @@ static __device__ __forceinline__ float epilogue_value(float sum, float scale, f
 #define BOX_COLUMNS (BOX_BYTES / (int)sizeof(output))
 
 // Waits until at most `pending` of this thread's groups of stores still read shared memory.
-#define TMA_STORE_WAIT(pending) asm volatile("cp.async.bulk.wait_group.read " #pending ";" ::: "memory")
+template <int pending>
+static __device__ __forceinline__ void tma_store_wait() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
 
 static __device__ __forceinline__ void tma_store(const TensorMap* map, unsigned from, int n, int m, int batch) {
   asm volatile("cp.async.bulk.tensor." TENSOR ".global.shared::cta.bulk_group [%0, {%1, %2" BATCH(4) "}], [%3];" ::"l"(map), "r"(n), "r"(m), "r"(from), "r"(batch)
@@ -77,7 +80,7 @@ static __device__ __forceinline__ void store_matrices(unsigned to, const unsigne
 }
 #endif
 
-// Staging buffers of a warp (SWAP_AB: of a warp group) for TMA stores. Double buffering: one is filled while TMA reads the other. With
+// Staging buffers of a warp (SWAP_AB: of a warp group) for TMA stores: STAGING_BUFFERS; of two one is filled while TMA reads the other. With
 // SINGLE_TILE the buffers lie in the pipeline's stages, which are free then, at the own rows of A, which no other warp group reads.
 struct StagingBuffers {
   unsigned next;
@@ -100,7 +103,7 @@ static __device__ __forceinline__ unsigned next_buffer(StagingBuffers& buffers) 
 static __device__ __forceinline__ StagingBuffers staging_buffers(const SharedLayout& smem) {
   const unsigned group = threadIdx.x / 128;
   if (SINGLE_TILE) return {smem.pipeline + group * WARPGROUP_M * ATOM_BYTES, STAGE_BYTES};
-  return {smem.staging + group * 2 * STAGING_BYTES, STAGING_BYTES};
+  return {smem.staging + group * STAGING_BUFFERS * STAGING_BYTES, STAGING_BUFFERS == 2 ? STAGING_BYTES : 0};
 }
 
 // Writes 64 rows x STAGED_ROWS columns of D to a buffer, transposed. `d`: the thread's accumulators.
@@ -164,7 +167,7 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
     for (int first = 0; first < BLOCK_N; first += STAGED_ROWS) {
       const unsigned to = next_buffer(buffers);
       if (!SINGLE_TILE) {
-        if (thread == 0) TMA_STORE_WAIT(1);
+        if (thread == 0) tma_store_wait<STAGING_BUFFERS - 1>();
         warpgroup_sync(group);
       }
       stage_output(&d[r][first / 2], to, scale, low, high);
@@ -193,7 +196,7 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
 static __device__ __forceinline__ StagingBuffers staging_buffers(const SharedLayout& smem) {
   const unsigned row = threadIdx.x / 128 * WARPGROUP_M + threadIdx.x % 128 / 32 * 16;
   if (SINGLE_TILE) return {smem.pipeline + row * ATOM_BYTES, STAGE_BYTES};
-  return {smem.staging + threadIdx.x / 32 * 2 * STAGING_BYTES, STAGING_BYTES};
+  return {smem.staging + threadIdx.x / 32 * STAGING_BUFFERS * STAGING_BYTES, STAGING_BUFFERS == 2 ? STAGING_BYTES : 0};
 }
 
 // Writes `columns` columns of the warp's 16 rows to a buffer; the first is y's column n. `d`: the lane's accumulators.
@@ -247,7 +250,7 @@ template <int columns>
 static __device__ __forceinline__ void store_columns(const float* d, const WgmmaArguments& a, StagingBuffers& buffers, int m, int n, int batch, float scale) {
   const unsigned to = next_buffer(buffers);
   if (!SINGLE_TILE) {
-    if (threadIdx.x % 32 == 0) TMA_STORE_WAIT(1);
+    if (threadIdx.x % 32 == 0) tma_store_wait<STAGING_BUFFERS - 1>();
     __syncwarp();
   }
   stage_output<columns>(d, a, to, n, scale);

@@ -15,10 +15,11 @@ constexpr std::int64_t max_accumulators_of_two_tiles = 80;
 // With promotion, of a block of two warp groups and of one: 168 and 255 registers a thread.
 constexpr std::int64_t max_promoted_accumulators = 152;
 constexpr std::int64_t max_promoted_accumulators_of_one_group = 192;
-// Registers that a consumer needs beside its accumulators after a reallocation: if its tile is one instruction wide and high, and if
-// it is not.
+// Registers that a consumer needs beside its accumulators after a reallocation: if its partial sums are as wide as the tile, if they are
+// not, and if it has no partial sums and two tiles of 64 rows.
 constexpr std::int64_t beside_accumulators = 16;
 constexpr std::int64_t beside_accumulators_of_parts = 56;
+constexpr std::int64_t beside_accumulators_of_two_tiles = 72;
 constexpr std::int64_t beside_accumulators_for_scales = 16;             // more than these
 constexpr std::int64_t beside_accumulators_for_scales_of_batches = 16;  // and more
 // What the producer keeps: parts of a packed weight and boxes of batches have addresses of their own, and a warp loads
@@ -29,15 +30,22 @@ constexpr std::int64_t widest_plain_integers = 176;  // block_n
 constexpr std::int64_t max_promoted_steps =
     2;  // of a stage; with more the compiler runs out of registers early
 constexpr std::int64_t max_stages = 32;
-constexpr std::int64_t small_smem = 112;  // KiB: two blocks per multiprocessor
+constexpr std::int64_t stages_worth_a_buffer = 4;  // of fewer
+constexpr std::int64_t small_smem = 112;           // KiB: two blocks per multiprocessor
 constexpr std::int64_t large_smem = 226;
 
+/// Registers that a consumer needs beside its accumulators after a reallocation.
+std::int64_t beside_accumulators_of(const WgmmaLaunchConfig& launch) {
+  // Partial sums of a whole tile's width share their registers from step to step.
+  const std::int64_t beside = launch.warpgroup_m() > 64 && launch.promotion == 0
+                                  ? beside_accumulators_of_two_tiles
+                              : launch.n_slices > 1 ? beside_accumulators_of_parts
+                                                    : beside_accumulators;
+  return beside + (launch.row_scales || launch.block_scales ? beside_accumulators_for_scales : 0);
+}
+
 std::int64_t max_accumulators_of_one_matrix(const WgmmaLaunchConfig& launch) {
-  if (launch.producer_registers > 0)
-    return launch.consumer_registers() -
-           (launch.warpgroup_m() > 64 || launch.n_slices > 1 ? beside_accumulators_of_parts
-                                                             : beside_accumulators) -
-           (launch.row_scales || launch.block_scales ? beside_accumulators_for_scales : 0);
+  if (launch.producer_registers > 0) return launch.consumer_registers() - beside_accumulators_of(launch);
   if (launch.promotion > 0)
     return launch.consumer_warpgroups == 1 ? max_promoted_accumulators_of_one_group -
                                                  (launch.block_scales ? beside_accumulators_for_scales : 0)
@@ -75,8 +83,8 @@ std::int64_t staging_bytes(const WgmmaLaunchConfig& launch, std::int64_t output_
     return (row_groups + (launch.split_k - 1) * most) * 8 * tile_columns * 4;
   }
   if (launch.single_tile) return 0;
-  // Two buffers for each warp group with swap_ab, else for each warp.
-  return 2 * launch.consumer_warpgroups * launch.staged_rows() *
+  // Of each warp group with swap_ab, else of each warp.
+  return launch.staging_buffers_at_once * launch.consumer_warpgroups * launch.staged_rows() *
          (launch.swap_ab ? 64 * output_bytes : 4 * 128);
 }
 
@@ -108,16 +116,31 @@ void choose_grid(const Problem& problem, const HopperLimits& limits, WgmmaLaunch
   launch.group_m = group_m_of(launch, at_once);
 }
 
+std::int64_t stages_beside(const WgmmaLaunchConfig& launch, std::int64_t fixed, std::int64_t smem_bytes,
+                           const HopperLimits& limits) {
+  const std::int64_t pipeline =
+      std::min(smem_bytes, static_cast<std::int64_t>(limits.shared_bytes_per_block)) - fixed;
+  return std::min(
+      std::max<std::int64_t>(pipeline, 0) / (launch.stage_bytes + 2 * launch.stage_scales_bytes()),
+      max_stages);
+}
+
 void lay_out(WgmmaLaunchConfig& launch, std::int64_t smem_bytes, std::int64_t output_bytes,
              const HopperLimits& limits) {
-  const std::int64_t staging = staging_bytes(launch, output_bytes);
   // Partial sums reuse the pipeline's memory, and so does the epilogue of a block's only tile.
-  const std::int64_t fixed = shared_reserve + (launch.split_k > 1 ? 0 : staging);
-  const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_per_block) - fixed;
-  const std::int64_t pipeline = std::min(smem_bytes - fixed, most);
-  launch.num_stages =
-      std::min(std::max<std::int64_t>(pipeline, 0) / (launch.stage_bytes + 2 * launch.stage_scales_bytes()),
-               max_stages);
+  const auto stages = [&] {
+    const std::int64_t fixed =
+        shared_reserve + (launch.split_k > 1 ? 0 : staging_bytes(launch, output_bytes));
+    return stages_beside(launch, fixed, smem_bytes, limits);
+  };
+  launch.staging_buffers_at_once = 2;
+  launch.num_stages = stages();
+  // The widest tiles with scales of blocks: a stage more is worth more than a buffer.
+  if (launch.block_scales && launch.split_k == 1 && launch.num_stages < stages_worth_a_buffer) {
+    launch.staging_buffers_at_once = 1;
+    launch.num_stages = stages();
+  }
+  const std::int64_t staging = staging_bytes(launch, output_bytes);
   // A block with one tile needs no more stages than k tiles.
   if (launch.split_k > 1)
     launch.num_stages = std::min(launch.num_stages, ceil_div(launch.k_tiles, launch.split_k));
@@ -126,6 +149,18 @@ void lay_out(WgmmaLaunchConfig& launch, std::int64_t smem_bytes, std::int64_t ou
                              : launch.num_stages * launch.stage_bytes + staging;
   launch.shared_bytes =
       launch.storage_bytes + 2 * launch.num_stages * launch.stage_scales_bytes() + shared_reserve;
+}
+
+/// 0 if the producer is a warp. Partial sums make two warp groups need more than a third of the registers each, and so do wide tiles
+/// of int32 sums, which are converted, and two tiles of 64 rows. The block has the multiprocessor for itself.
+std::int64_t producer_registers_of(const Problem& problem, const WgmmaLaunchConfig& launch) {
+  const bool wide_integers = problem.x_type == DataType::i8 && launch.block_n > widest_plain_integers;
+  const bool two_tiles = bits(problem.x_type) == 8 && launch.warpgroup_m() > 64 &&
+                         launch.accumulators() > max_accumulators_of_two_tiles;
+  if (launch.consumer_warpgroups == 1 || (launch.promotion == 0 && !wide_integers && !two_tiles)) return 0;
+  return problem.bpreshuffle || wide_integers || launch.block_scales || launch.batched
+             ? producer_registers_of_parts
+             : producer_registers;
 }
 
 }  // namespace
@@ -153,13 +188,7 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
   launch.batches = problem.batch;
   launch.batched = traits(problem.operation).batched;
   const std::int64_t smem_kib = config.number("smem", large_smem);
-  // Partial sums make two warp groups need more than a third of the registers each, and so do wide tiles of int32 sums, which are converted. The
-  // block has the multiprocessor for itself.
-  const bool wide_integers = problem.x_type == DataType::i8 && launch.block_n > widest_plain_integers;
-  if ((launch.promotion > 0 || wide_integers) && launch.consumer_warpgroups == 2 && smem_kib > small_smem)
-    launch.producer_registers = problem.bpreshuffle || wide_integers || launch.block_scales || launch.batched
-                                    ? producer_registers_of_parts
-                                    : producer_registers;
+  launch.producer_registers = smem_kib > small_smem ? producer_registers_of(problem, launch) : 0;
   launch.n_slices = n_slices_of(launch);
   launch.k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes * launch.k_atoms);
   launch.stage_bytes = launch.k_atoms * (launch.block_m + launch.block_n) * atom_bytes;

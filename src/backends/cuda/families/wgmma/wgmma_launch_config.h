@@ -40,6 +40,7 @@ struct WgmmaLaunchConfig {
 
   std::int64_t k_tiles = 1;
   std::int64_t num_stages = 0;
+  std::int64_t staging_buffers_at_once = 2;  // of a warp, unless the pipeline's memory serves
   std::int64_t stage_bytes = 0;
   std::int64_t storage_bytes = 0;  // the pipeline and the staging buffers, or the partial sums in their place
   std::int64_t shared_bytes = 0;   // dynamic shared memory of a block

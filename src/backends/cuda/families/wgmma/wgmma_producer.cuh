@@ -7,7 +7,7 @@
 // along B's rows the same rows of A; each loads a part of the shared operand for all), divide k (SPLIT_K, reduced in a fixed order), or both.
 //
 // The host defines: BLOCK_M, BLOCK_N, CONSUMER_WARPGROUPS (1, 2), PING_PONG, SWAP_AB, SPLIT_K (blocks that divide k), SINGLE_TILE (1: each
-// block computes one tile, the kernel is not persistent), MULTICAST (1: blocks share operands), K_ATOMS (BLOCK_K in units of 128 bytes),
+// block computes one tile, the kernel is not persistent), STAGING_BUFFERS (1 or 2: of each warp, for results), MULTICAST (1: blocks share operands), K_ATOMS (BLOCK_K in units of 128 bytes),
 // L2_HINTS, BIAS, SCALES, PACKED (1: the weight has the layout tile64x128), A_MN_MAJOR, B_MN_MAJOR (1: the operand is column-major in
 // global memory and MN-major in shared memory; two-byte elements, BLOCK_N a multiple of 64 for B), ELEMENT, OUTPUT,
 // PROMOTION (sets of partial sums that are added to float32 registers after every 128 of k; 0: the tensor core accumulates over all of k),
@@ -87,16 +87,25 @@ struct BlockWork {
   int split;                    // index of its part of k
   int first_rank;               // rank of the first block of the cluster with the same part of k
   int rank_m, rank_n;           // position among those blocks
-  int first_tile, tile_stride;  // the cluster computes tiles first_tile, first_tile + tile_stride, ...
   int k_begin, k_end;           // in k tiles
 };
+
+// The tile that the cluster computes in its round `round`. Made anew for each round: beside the widest accumulators there is no register for it.
+// Without split-K a cluster's size is a power of two, and no division is needed (%clusterid is one).
+static __device__ __forceinline__ int tile_index(const WgmmaArguments& a, int round) {
+#if SPLIT_K == 1
+  int block;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+  return (block >> (LOG2_CLUSTER_M + LOG2_CLUSTER_N)) + round * ((int)gridDim.x >> (LOG2_CLUSTER_M + LOG2_CLUSTER_N));
+#else
+  return round == 0 ? cluster_index() : a.tiles;
+#endif
+}
 
 static __device__ inline BlockWork block_work(const WgmmaArguments& a) {
   const int rank = cluster_cta_rank();
   BlockWork work;
-  work.first_tile = cluster_index();
-  work.tile_stride = cluster_count();
-  work.split = rank >> (LOG2_CLUSTER_M + LOG2_CLUSTER_N);
+  work.split = SPLIT_K == 1 ? 0 : rank >> (LOG2_CLUSTER_M + LOG2_CLUSTER_N);
   work.first_rank = work.split << (LOG2_CLUSTER_M + LOG2_CLUSTER_N);
   work.rank_m = rank & ((1 << LOG2_CLUSTER_M) - 1);
   work.rank_n = (rank - work.first_rank) >> LOG2_CLUSTER_M;
@@ -314,7 +323,7 @@ static __device__ inline void produce(const WgmmaArguments& a, const SharedLayou
   int stage = early == a.num_stages ? 0 : early;
   unsigned phase = early == a.num_stages ? 0 : 1;
   int begin = work.k_begin + early;
-  for (int index = work.first_tile; index < a.tiles;) {
+  for (int round = 0, index = tile_index(a, 0); index < a.tiles;) {
 #pragma unroll 1
     for (int k_tile = begin; k_tile < work.k_end; ++k_tile) {
       barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
@@ -330,7 +339,7 @@ static __device__ inline void produce(const WgmmaArguments& a, const SharedLayou
       }
     }
     begin = work.k_begin;
-    index += work.tile_stride;
+    index = tile_index(a, ++round);
     if (index < a.tiles) target = producer_tile(a, share, tile_at(a, index, work.rank_m, work.rank_n));
   }
 }
