@@ -432,7 +432,7 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
   const double product = std::max(instruction_n / 2, 22 + instruction_n * 0.18);
   const double steps = real(launch.n_slices * launch.k_atoms);  // of 64 rows in a k tile
   // With one set of partial sums a warp group waits for its products, adds them and waits for the next stage.
-  constexpr double waits = 240;
+  const double waits = launch.block_scales ? 240 : 180;
   constexpr double slowdown = 1.3;  // of the tensor cores, under load
   const double alone =
       (launch.promotion == 1 ? slowdown * (4 * product + waits + instruction_n / 2) : 4 * product) * steps *
