@@ -573,6 +573,27 @@ TEST_F(GpuCompile, WgmmaOfQuantizedOperandsForHopper) {
   Problem biased = quantized(Operation::a8w8_bpreshuffle, 512, 4096, 7168, fp8);
   biased.bias = true;
   expect_compiles(*family, runtime, biased);
+  // What no search of these sizes would try, and what spilled once: one tile for each block.
+  Problem halves = quantized(Operation::a8w8, 300, 520, 2048, fp8);
+  halves.y_type = DataType::f16;
+  halves.bias = true;
+  Problem integers = quantized(Operation::a8w8, 129, 777, 576, DataType::i8);
+  integers.bias = true;
+  const std::pair<const Problem*, const char*> kernels[] = {
+      {&halves, "wgmma_r1_swap0_bm128_bn240_wg2_pp0_bk128_cm2_cn2_csk1_smem226_prom0"},
+      {&halves, "wgmma_r1_swap0_bm256_bn80_wg2_pp0_bk128_cm1_cn2_csk1_smem226_prom1"},
+      {&halves, "wgmma_r1_swap0_bm256_bn128_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom1"},
+      {&halves, "wgmma_r1_swap0_bm128_bn128_wg2_pp1_bk128_cm1_cn1_csk1_smem226_prom0"},
+      {&integers, "wgmma_r1_swap0_bm128_bn256_wg2_pp0_bk128_cm2_cn1_csk1_smem226"}};
+  for (const auto& [problem, name] : kernels) {
+    const Space space = family->space(*problem);
+    const auto candidate = parse_kernel_name(name, space.keys());
+    ASSERT_TRUE(candidate.ok()) << candidate.message();
+    EXPECT_EQ(space.build_refusal(candidate->config), "") << name;
+    const auto kernel = family->build(*problem, candidate->config);
+    EXPECT_TRUE(kernel.ok()) << name << ": " << kernel.message();
+    EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << name << ": " << runtime.log;
+  }
 }
 
 TEST_F(GpuCompile, TheOutputCheckerForEveryArchitectureAndType) {

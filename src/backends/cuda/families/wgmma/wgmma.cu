@@ -289,8 +289,13 @@ static __device__ __forceinline__ void reduce_split_k(const Accumulators& d, con
 #endif
 
 static __device__ __forceinline__ void consume(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
-  // The compiler then keeps what depends on it, and the descriptors of the tile's rows, in uniform registers.
+#if PROMOTION
+  // The compiler then keeps what depends on it, and the descriptors of the tile's rows, in uniform registers. (Without partial sums the widest tiles
+  // spill, and nothing is gained.)
   const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
+#else
+  const int group = threadIdx.x / 128;
+#endif
   const int row = PING_PONG ? 0 : group * WARPGROUP_M;
   // Before this, nothing is written, and only a dependent launch reads: the weight.
   grid_dependency_wait();

@@ -90,7 +90,7 @@ struct BlockWork {
   int k_begin, k_end;           // in k tiles
 };
 
-// The tile that the cluster computes in its round `round`. Made anew for each round: beside the widest accumulators there is no register for it.
+// The tile that the cluster computes in its round `round`. Consumers make it anew for each round: beside the widest accumulators there is no register for it.
 // Without split-K a cluster's size is a power of two, and no division is needed (%clusterid is one).
 static __device__ __forceinline__ int tile_index(const WgmmaArguments& a, int round) {
 #if SPLIT_K == 1
@@ -323,7 +323,7 @@ static __device__ inline void produce(const WgmmaArguments& a, const SharedLayou
   int stage = early == a.num_stages ? 0 : early;
   unsigned phase = early == a.num_stages ? 0 : 1;
   int begin = work.k_begin + early;
-  for (int round = 0, index = tile_index(a, 0); index < a.tiles;) {
+  for (int index = tile_index(a, 0); index < a.tiles;) {
 #pragma unroll 1
     for (int k_tile = begin; k_tile < work.k_end; ++k_tile) {
       barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
@@ -339,7 +339,7 @@ static __device__ inline void produce(const WgmmaArguments& a, const SharedLayou
       }
     }
     begin = work.k_begin;
-    index = tile_index(a, ++round);
+    index = SPLIT_K == 1 ? index + ((int)gridDim.x >> (LOG2_CLUSTER_M + LOG2_CLUSTER_N)) : a.tiles;
     if (index < a.tiles) target = producer_tile(a, share, tile_at(a, index, work.rank_m, work.rank_n));
   }
 }
