@@ -155,8 +155,10 @@ void lay_out(WgmmaLaunchConfig& launch, std::int64_t smem_bytes, std::int64_t ou
 /// of int32 sums, which are converted, and two tiles of 64 rows. The block has the multiprocessor for itself.
 std::int64_t producer_registers_of(const Problem& problem, const WgmmaLaunchConfig& launch) {
   const bool wide_integers = problem.x_type == DataType::i8 && launch.block_n > widest_plain_integers;
-  const bool two_tiles = bits(problem.x_type) == 8 && launch.warpgroup_m() > 64 &&
-                         launch.accumulators() > max_accumulators_of_two_tiles;
+  // (Sums of int32 are converted beside addresses of both tiles, unless a tile is a warp group's own.)
+  const bool two_tiles =
+      (accumulates_fewer_bits(problem.x_type) || (problem.x_type == DataType::i8 && launch.ping_pong)) &&
+      launch.warpgroup_m() > 64 && launch.accumulators() > max_accumulators_of_two_tiles;
   if (launch.consumer_warpgroups == 1 || (launch.promotion == 0 && !wide_integers && !two_tiles)) return 0;
   return problem.bpreshuffle || wide_integers || launch.block_scales || launch.batched
              ? producer_registers_of_parts
