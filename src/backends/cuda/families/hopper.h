@@ -29,6 +29,10 @@ inline HopperLimits hopper_limits(const gpu::Runtime& runtime, const CudaDriver&
   return {runtime.limits(), driver.clusters()};
 }
 
+/// Numbers of a launch as kernels and cost models take them.
+inline int as_int(std::int64_t value) { return static_cast<int>(value); }
+inline double as_real(std::int64_t value) { return static_cast<double>(value); }
+
 /// `unsupported` for column-major operands whose elements are not of two bytes.
 Status accepts_transposing(const Problem& problem);
 /// `unsupported` if rows (columns of a column-major operand) or pointers are not aligned to 16 bytes, as TMA

@@ -57,6 +57,11 @@ ExpectedTiles expected_moe_tiles(const Problem& problem, std::int64_t block_m) {
   return found;
 }
 
+bool sorts_in_blocks(const Problem& problem) {
+  constexpr std::int64_t default_sorted_pairs = 128;
+  return routed_pairs(problem) <= default_sorted_pairs && problem.moe.shared_experts == 0;
+}
+
 int activation_code(Activation activation) {
   switch (activation) {
     case Activation::silu:

@@ -106,6 +106,9 @@ std::string_view moe_activation_text();
 /// Text of moe_sort.cuh, with which blocks sort few pairs themselves, and how many at most. Follows moe_route_arguments_text().
 std::string_view moe_sort_text();
 inline constexpr std::int64_t max_sorted_pairs = 256;
+inline constexpr std::int64_t sorted_bytes = 8 * 1024;  // of shared memory where blocks sort
+/// Whether blocks sort by default: with more pairs a kernel in front is about as fast, and shared experts need it.
+bool sorts_in_blocks(const Problem& problem);
 /// Text of moe_dependent.cuh, which waits for the kernel in front.
 std::string_view moe_dependent_text();
 /// Text of moe_route_arguments.h, which declares the tiles that stages read.

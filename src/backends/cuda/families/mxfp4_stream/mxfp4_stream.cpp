@@ -19,8 +19,6 @@
 namespace gemmtune::cuda {
 namespace {
 
-int as_int(std::int64_t value) { return static_cast<int>(value); }
-
 /// What the kernel reads of a weight and its scales, and the launch.
 void set_weight(const StreamLaunch& launch, const void* w, const void* scales, Mxfp4StreamArguments& values) {
   values.w = static_cast<const unsigned char*>(w);

@@ -19,12 +19,8 @@ constexpr std::int64_t group_bytes = 512;        // of 16 x 8 sums
 constexpr std::int64_t two_blocks = 112 * 1024;  // bytes of shared memory each
 constexpr std::int64_t slots_ahead = 3;          // of sums, more than stages
 constexpr std::int64_t max_stream_stages = 24;
-constexpr std::int64_t sorted_bytes = 8 * 1024;  // of shared memory where blocks sort
 constexpr std::int64_t stream_reserve = 1024;    // alignment, barriers
-constexpr std::int64_t default_sorted_pairs = 128;
 constexpr std::int64_t registers_beside = 30;  // of a thread, beside its part of x, scales and sums
-
-double as_real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Where rows follow each other at multiples of 128 bytes in shared memory, or of 64, threads would meet in the same banks: 32 bytes lie between them then, and
 /// 16 between those of their scales.
@@ -55,7 +51,7 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   const std::int64_t sums = launch.warps * launch.groups * group_bytes + 16 + launch.groups * 32;
   const auto most = static_cast<std::int64_t>(limits.shared_bytes_per_block);
   const std::int64_t budget = (launch.blocks == 2 ? std::min(two_blocks, most) : most) - stream_reserve -
-                              (launch.sorts ? sorted_bytes : 0);
+                              (launch.sorts ? gpu::sorted_bytes : 0);
   const std::int64_t stages = (budget - slots_ahead * sums) / (launch.stage_bytes + sums);
   launch.num_stages = std::clamp<std::int64_t>(
       stages, std::min<std::int64_t>(2, (budget - 2 * sums) / (launch.stage_bytes + sums)),
@@ -164,8 +160,7 @@ Config default_stream_config(const Problem& problem, const gpu::Limits& limits) 
         config.set("ku", units);
         config.set("smem", smem);
         if (mixture) {
-          const bool sorts = routed_pairs(problem) <= default_sorted_pairs && problem.moe.shared_experts == 0;
-          config.set("sort", std::int64_t{sorts ? 1 : 0});
+          config.set("sort", std::int64_t{gpu::sorts_in_blocks(problem) ? 1 : 0});
         } else {
           config.set("pdl", std::int64_t{0});
         }

@@ -80,8 +80,6 @@ struct Programs {
 };
 using Stages = std::array<WgmmaMoeStage, 2>;
 
-int as_int(std::int64_t value) { return static_cast<int>(value); }
-
 gpu::MoeBuffers buffers_of(const Problem& problem, const WgmmaMoeStage& first) {
   const bool quantized = quantizes_hidden(problem);
   std::int64_t hidden_bytes = problem.n * (quantized ? 3 : 2);  // in bf16, then in fp8

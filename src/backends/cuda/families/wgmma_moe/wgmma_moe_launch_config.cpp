@@ -13,14 +13,10 @@ namespace {
 constexpr std::int64_t max_moe_stages = 24;
 constexpr std::int64_t min_moe_stages = 3;
 constexpr std::int64_t instruction_rows = 64;
-constexpr std::int64_t default_sorted_pairs = 128;  // with more a kernel that sorts is about as fast
 constexpr std::int64_t fp4_block_k = 256;           // of an MXFP4 weight: 128 bytes
 constexpr std::int64_t kibibyte = 1024;
-constexpr std::int64_t sorted_bytes = 8 * kibibyte;  // of shared memory where blocks sort
 // Alignment of the pipeline, and for each stage two barriers and the work that it begins.
 constexpr std::int64_t moe_reserve = 1024 + max_moe_stages * (16 + 32);
-
-double as_real(std::int64_t value) { return static_cast<double>(value); }
 
 }  // namespace
 
@@ -86,7 +82,7 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     const std::int64_t scales = block_scales ? stage.k_atoms * (stage.tokens + stage.rows / 8) * 4 : 0;
     const auto most = static_cast<std::int64_t>(limits.shared_bytes_per_block);
     const std::int64_t budget = std::min(small ? 112 * kibibyte : most, most) - moe_reserve - staging -
-                                (stage.sorts ? sorted_bytes : 0);
+                                (stage.sorts ? gpu::sorted_bytes : 0);
     stage.num_stages = std::clamp<std::int64_t>(budget / (stage.stage_bytes + scales), 0, max_moe_stages);
     stage.storage_bytes = round_up(stage.num_stages * (stage.stage_bytes + scales) + staging, 16);
     stage.shared_bytes = stage.storage_bytes + moe_reserve;
@@ -248,8 +244,7 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
     const bool deep = tokens <= 32 && std::max(rows, rows2) <= 128;
     config.set("bk", fp4 ? fp4_block_k : block_k_of(problem.w_type, deep ? 2 : 1));
     config.set("smem", shared);
-    const bool sorts = routed_pairs(problem) <= default_sorted_pairs && problem.moe.shared_experts == 0;
-    config.set("sort", std::int64_t{sorts ? 1 : 0});
+    config.set("sort", std::int64_t{gpu::sorts_in_blocks(problem) ? 1 : 0});
     const auto stages = wgmma_moe_stages(problem, config, limits);
     if (!refuse_wgmma_moe(stages[0]).empty() || !refuse_wgmma_moe(stages[1]).empty()) return;
     const double time = predicted_wgmma_moe(problem, stages, limits);
