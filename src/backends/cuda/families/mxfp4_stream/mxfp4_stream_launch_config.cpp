@@ -19,7 +19,7 @@ constexpr std::int64_t group_bytes = 512;        // of 16 x 8 sums
 constexpr std::int64_t two_blocks = 112 * 1024;  // bytes of shared memory each
 constexpr std::int64_t slots_ahead = 3;          // of sums, more than stages
 constexpr std::int64_t max_stream_stages = 24;
-constexpr std::int64_t stream_reserve = 1024;    // alignment, barriers
+constexpr std::int64_t stream_reserve = 1024;  // alignment, barriers
 constexpr std::int64_t registers_beside = 30;  // of a thread, beside its part of x, scales and sums
 
 /// Where rows follow each other at multiples of 128 bytes in shared memory, or of 64, threads would meet in the same banks: 32 bytes lie between them then, and

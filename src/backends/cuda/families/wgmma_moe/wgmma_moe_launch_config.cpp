@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t max_moe_stages = 24;
 constexpr std::int64_t min_moe_stages = 3;
 constexpr std::int64_t instruction_rows = 64;
-constexpr std::int64_t fp4_block_k = 256;           // of an MXFP4 weight: 128 bytes
+constexpr std::int64_t fp4_block_k = 256;  // of an MXFP4 weight: 128 bytes
 constexpr std::int64_t kibibyte = 1024;
 // Alignment of the pipeline, and for each stage two barriers and the work that it begins.
 constexpr std::int64_t moe_reserve = 1024 + max_moe_stages * (16 + 32);
