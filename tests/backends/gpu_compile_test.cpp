@@ -272,7 +272,7 @@ TEST_F(GpuCompile, WgmmaMoeForHopper) {
 }
 
 /// Most of x, scales and sums for each number of registers; rows and scales with and without gaps; every epilogue.
-TEST(GpuCompile, Mxfp4StreamForHopper) {
+TEST_F(GpuCompile, Mxfp4StreamForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
   const auto family = cuda::make_mxfp4_stream_family(runtime, limits_of("sm_90a"));

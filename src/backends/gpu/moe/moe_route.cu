@@ -26,6 +26,15 @@ static __device__ inline int value_of_lane(int value, int lane) {
 #endif
 }
 
+// Sum of a group's value over the groups of its wave: the lanes of a wave stay together.
+static __device__ inline int sum_of_wave(int value_of_group) {
+#if defined(__HIP__) || defined(__HIPCC_RTC__)
+  return value_of_group + __builtin_amdgcn_ds_bpermute(((int)threadIdx.x ^ GROUP) * 4, value_of_group);
+#else
+  return value_of_group;
+#endif
+}
+
 // Sum of `value` over this lane and those before it.
 static __device__ inline int inclusive_sum(int value) {
   const int lane = threadIdx.x % GROUP;
@@ -131,8 +140,8 @@ extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArgum
   int count;
   // Of the group's first pair; positions follow the order of pairs.
   int position = first + value_of_lane(exclusive_sum(own, groups, &count), 0);
-  const int own_of_group = value_of_lane(inclusive_sum(own), GROUP - 1);
-  for (int round = 0; round < rounds && own_of_group > 0; ++round) {
+  const int own_of_wave = sum_of_wave(value_of_lane(inclusive_sum(own), GROUP - 1));
+  for (int round = 0; round < rounds && own_of_wave > 0; ++round) {
     const int at = begin + round * GROUP * SHARE;
     const Ids ids = read_ids(a, at, a.pairs);
     int here = 0;
