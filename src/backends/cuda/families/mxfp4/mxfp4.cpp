@@ -384,13 +384,7 @@ Space Mxfp4Family::space(const Problem& problem) const {
   space.add(Constraint{"waste",
                        [this, problem](const Config& config) { return refuse_waste(problem, config); },
                        Rule::search});
-  const double slowest = 2 * predicted_microseconds(problem, default_config(problem));
-  space.add(Constraint{"slow",
-                       [this, problem, slowest](const Config& config) -> std::string {
-                         if (predicted_microseconds(problem, config) <= slowest) return {};
-                         return "the cost model says much slower than the default";
-                       },
-                       Rule::search});
+  space.add(refuse_slow(problem, 2));
   return space;
 }
 

@@ -250,14 +250,7 @@ Space Mxfp4StreamFamily::space(const Problem& problem) const {
   const auto limits = limits_;
   space.add(Constraint{
       "fits", [problem, limits](const Config& config) { return refuse_stream(problem, config, limits); }});
-  const double slowest = 2 * predicted_microseconds(problem, default_config(problem));
-  space.add(Constraint{"slow",
-                       [this, problem, slowest](const Config& config) -> std::string {
-                         return predicted_microseconds(problem, config) <= slowest
-                                    ? ""
-                                    : "the cost model says much slower than the default";
-                       },
-                       Rule::search});
+  space.add(refuse_slow(problem, 2));
   return space;
 }
 

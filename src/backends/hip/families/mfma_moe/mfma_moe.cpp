@@ -292,14 +292,7 @@ Space MfmaMoeFamily::space(const Problem& problem) const {
                                     : "";
                        },
                        Rule::search});
-  const double slowest = 3.0 * predicted_microseconds(problem, default_config(problem));
-  space.add(Constraint{"slow",
-                       [this, problem, slowest](const Config& config) -> std::string {
-                         return predicted_microseconds(problem, config) <= slowest
-                                    ? ""
-                                    : "the cost model says much slower than the default";
-                       },
-                       Rule::search});
+  space.add(refuse_slow(problem, 3));
   return space;
 }
 
