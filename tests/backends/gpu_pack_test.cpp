@@ -20,6 +20,10 @@ struct __attribute__((may_alias)) uint4 {
 uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 Place blockIdx{}, threadIdx{}, gridDim{};
 
+// The toolkit's headers, which a file beside this one may include, define them too.
+#undef __device__
+#undef __global__
+#undef __launch_bounds__
 #define __device__
 #define __global__
 #define __launch_bounds__(...)

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -53,7 +54,7 @@ TEST_F(CApiTuning, WrongRequestsAreAnsweredWithTheValueAtFault) {
   options_.problem_count = 0;
   EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
   options_.problem_count = 1;
-  problem_.x_type = static_cast<gemmtune_type>(77);
+  problem_.x_type = std::bit_cast<gemmtune_type>(77);
   EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
   EXPECT_THAT(gemmtune_last_error(), HasSubstr("problems[0]: x_type is 77"));
   problem_.x_type = GEMMTUNE_BF16;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -169,11 +170,11 @@ TEST_F(CInterface, AFoundPlanIsOneThatWasMade) {
 TEST_F(CInterface, AnOrderThatIsNoneIsNamed) {
   gemmtune_problem asked = problem(3);
   gemmtune_plan* plan = nullptr;
-  asked.x_order = static_cast<gemmtune_order>(2);
+  asked.x_order = std::bit_cast<gemmtune_order>(2);
   EXPECT_EQ(gemmtune_plan_create(&handle_, &asked, &plan), GEMMTUNE_INVALID_ARGUMENT);
   EXPECT_THAT(gemmtune_last_error(), HasSubstr("x_order is 2, none of enum gemmtune_order"));
   asked = problem(3);
-  asked.w_order = static_cast<gemmtune_order>(-1);
+  asked.w_order = std::bit_cast<gemmtune_order>(-1);
   EXPECT_EQ(gemmtune_plan_create(&handle_, &asked, &plan), GEMMTUNE_INVALID_ARGUMENT);
   EXPECT_THAT(gemmtune_last_error(), HasSubstr("w_order"));
   asked = problem(3);

@@ -191,7 +191,9 @@ TEST_F(JournalCli, ListExportPrune) {
     EXPECT_EQ(result["configuration"]["kernel"], line["candidate"]);
     EXPECT_EQ(result["times"]["runtimes"].size(), line["samples"].size());
     EXPECT_EQ(result["invalidity"] == "correct", line["kind"] == "ok") << result;
-    if (line["kind"] == "ok") EXPECT_EQ(result["correctness"], 1 - line["err_ratio"].get<double>());
+    if (line["kind"] == "ok") {
+      EXPECT_EQ(result["correctness"], 1 - line["err_ratio"].get<double>());
+    }
   }
   EXPECT_EQ(program.run({"journal", "export", journal(), "--to", "xml"}).exit_code, 2);
   EXPECT_EQ(program.run({"journal", "list", journal(), "--to", "t4"}).exit_code, 2);

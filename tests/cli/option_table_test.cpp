@@ -75,10 +75,15 @@ class OptionTable : public ::testing::Test {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
     return options;
   }
+  static Outputs outputs() {
+    Outputs made;
+    made.tuned = "tuned.csv";
+    return made;
+  }
   /// Environment and identity of a run.
   std::pair<std::string, std::string> run_of(const std::vector<std::string>& words) {
     const TuneOptions options = parse(words);
-    const auto request = request_of(options, shapes_, Outputs{.tuned = "tuned.csv"}, device_);
+    const auto request = request_of(options, shapes_, outputs(), device_);
     EXPECT_TRUE(request.ok()) << request.message();
     if (!request.ok()) return {};
     const RunText text = run_text(device_, *request, request->shapes);
@@ -144,7 +149,7 @@ TEST_F(OptionTable, AnotherValueHasTheEffectThatTheTableSays) {
 
 TEST_F(OptionTable, FailuresAreKnownWhateverTheObjectiveIs) {
   const auto text_of = [&](const std::vector<std::string>& words) {
-    const auto request = request_of(parse(words), shapes_, Outputs{.tuned = "tuned.csv"}, device_);
+    const auto request = request_of(parse(words), shapes_, outputs(), device_);
     EXPECT_TRUE(request.ok()) << request.message();
     return run_text(device_, *request, request->shapes);
   };

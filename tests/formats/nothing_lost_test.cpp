@@ -219,7 +219,9 @@ TEST(NothingLost, TritonConfigsKeepTheirOpenBuckets) {
   EXPECT_EQ(after->buckets.size(), before->buckets.size());
   EXPECT_EQ(after->notes.size(), before->notes.size());
   // Only other formats need to know whose problem it is.
-  const Converted csv = convert(path, "aiter", {.gfx = {}, .cu_num = 304});
+  ConversionOptions without_gfx;
+  without_gfx.cu_num = 304;
+  const Converted csv = convert(path, "aiter", without_gfx);
   ASSERT_FALSE(csv.status.ok());
   EXPECT_THAT(csv.status.message(), HasSubstr("family 'GEMM-A16W16-ATOMIC'"));
 }
