@@ -416,7 +416,7 @@ GEMMTUNE_API gemmtune_status gemmtune_silu_and_mul(gemmtune_context* context,
  * such a row plain, and for the _BPRESHUFFLE operations the one that the fallback reads. */
 GEMMTUNE_API gemmtune_status gemmtune_weight_layout(const gemmtune_context* context,
                                                     const gemmtune_problem* problem, gemmtune_layout* layout);
-/* Bytes of the weight in `layout`. */
+/* Bytes of the weight in `layout`, a multiple of 64. */
 GEMMTUNE_API gemmtune_status gemmtune_packed_weight_bytes(const gemmtune_context* context,
                                                           const gemmtune_problem* problem,
                                                           gemmtune_layout layout, size_t* bytes);
