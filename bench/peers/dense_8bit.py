@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Times gemmtune's tuned kernels for 8-bit operands beside what else computes them on this GPU, in one process: PyTorch's
-_scaled_mm and _int_mm, DeepGEMM where it is installed, a bf16 linear. Every call is captured in a CUDA graph that rotates over
+_scaled_mm and _int_mm, vLLM's CUTLASS kernels and DeepGEMM where they are installed, a bf16 linear. Every call is captured in a CUDA graph that rotates over
 copies of the weight larger than the cache; the graphs are replayed in turns, --rounds times. Prints a table of medians in
 microseconds, and geometric means of the best peer's time over gemmtune's by M. What is not there is named.
 
@@ -16,6 +16,8 @@ import statistics
 import sys
 
 import torch
+
+import vllm_ops
 
 SIZES = ["1280,8192", "2112,7168", "4096,7168", "7168,2048", "24576,1536", "7168,16384"]
 ROWS = [1, 16, 64, 128, 512, 4096]
@@ -159,6 +161,10 @@ def peers_of(case, missing):
             case.y.copy_(rescale(sums[: case.m], case.x_scale, case.w_scale.T))
 
         calls["torch_int_mm+scale"] = int_mm
+    try:
+        calls["vllm_cutlass"] = vllm_ops.scaled_mm(case)
+    except ImportError as error:
+        missing["vllm_cutlass"] = str(error)[:200]
     return calls
 
 
