@@ -454,6 +454,17 @@ TEST_F(GpuDeviceTest, SharedMemoryIsReservedOnceAndOnlyAboveWhatLaunchesHave) {
   EXPECT_EQ(gpu_.take_calls(), (Calls{"reserve_shared", "reserve_shared"}));
 }
 
+// A stream of MXFP4 weights with 46,192 bytes and a block that sorts was refused by the driver.
+TEST_F(GpuDeviceTest, StaticSharedMemoryCountsInWhatLaunchesHave) {
+  const auto program = runtime_->load(source_named("a", "static"));
+  ASSERT_TRUE(program.ok());
+  gpu_.take_calls();
+  EXPECT_TRUE((*program)->reserve_shared(44 << 10).ok());
+  EXPECT_THAT(gpu_.take_calls(), IsEmpty());
+  EXPECT_TRUE((*program)->reserve_shared((44 << 10) + 1).ok());
+  EXPECT_EQ(gpu_.take_calls(), Calls{"reserve_shared"});
+}
+
 TEST_F(GpuDeviceTest, ALaunchPassesItsShapeStreamAndExtension) {
   const auto program = runtime_->load(source_named("a"));
   ASSERT_TRUE(program.ok());

@@ -202,14 +202,17 @@ Result<gpu::Binary> FakeCompiler::compile(const gpu::Source& source, std::string
   const std::lock_guard held(lock_);
   compiled_.push_back(source.name);
   if (source.text.find("bad") != std::string::npos) return Status::invalid("{}: bad source", source.name);
-  return gpu::Binary{
-      source.text.find("spills") != std::string::npos ? source.kernel + " spills" : source.kernel, {}};
+  std::string code = source.kernel;
+  for (const char* const trait : {" static", " spills"})
+    if (source.text.find(trait + 1) != std::string::npos) code += trait;
+  return gpu::Binary{std::move(code), {}};
 }
 
 Result<gpu::Resources> FakeCompiler::resources(const gpu::Binary& binary) const {
   gpu::Resources resources;
   resources.registers = 32;
-  if (binary.code.ends_with(" spills")) resources.stack_bytes = 16;
+  if (binary.code.find(" spills") != std::string::npos) resources.stack_bytes = 16;
+  if (binary.code.find(" static") != std::string::npos) resources.static_shared_bytes = 4096;
   return resources;
 }
 

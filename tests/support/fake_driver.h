@@ -67,8 +67,8 @@ struct FakeGpu {
 
 std::unique_ptr<gpu::Driver> make_fake_driver(FakeGpu& gpu);
 
-/// Code is the source's kernel name. A text with "bad" is refused, one with "spills" keeps registers in
-/// memory.
+/// Code is the source's kernel name. A text with "bad" is refused, one with "spills" keeps registers in memory, one with
+/// "static" has 4096 bytes of static shared memory.
 class FakeCompiler final : public gpu::Compiler {
  public:
   /// `compiled` counts; it outlives the compiler.

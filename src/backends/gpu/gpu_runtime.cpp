@@ -7,13 +7,17 @@
 namespace gemmtune::gpu {
 namespace {
 
-/// A launch may have more than this only after reserve_shared().
+/// A launch may have more than this, static and dynamic, only after reserve_shared().
 constexpr std::size_t unreserved_shared_bytes = std::size_t{48} << 10;
 
 class GpuProgram final : public Program {
  public:
   GpuProgram(Driver& driver, const LoadedKernel& kernel, const Resources& resources)
-      : driver_(driver), kernel_(kernel), resources_(resources) {}
+      : driver_(driver),
+        kernel_(kernel),
+        resources_(resources),
+        reserved_(unreserved_shared_bytes -
+                  std::min(resources.static_shared_bytes, unreserved_shared_bytes)) {}
   ~GpuProgram() override {
     driver_.enter();
     driver_.unload(kernel_);
@@ -40,7 +44,7 @@ class GpuProgram final : public Program {
   LoadedKernel kernel_;
   Resources resources_;
   std::mutex reserving_;
-  std::size_t reserved_ = unreserved_shared_bytes;
+  std::size_t reserved_;  // dynamic
 };
 
 }  // namespace
