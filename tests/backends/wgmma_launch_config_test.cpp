@@ -118,6 +118,35 @@ TEST(WgmmaLaunchConfig, PromotionReallocatesRegistersIfTheBlockIsAlone) {
   }
 }
 
+TEST(WgmmaLaunchConfig, ScalesOfBlocksHavePlacesForWhatIsInFlight) {
+  const auto of = [&](std::int64_t k, const std::string& settings) {
+    return wgmma_launch_config(quantized(Operation::a8w8_blockscale, 4096, 4096, k, DataType::f8_e4m3fn),
+                               config_of(settings), h200);
+  };
+  // A group of four k atoms comes in num_stages k tiles after what was in its place, and two more.
+  const auto fits = [](const WgmmaLaunchConfig& launch, std::int64_t between) {
+    return between >= launch.num_stages + 1;
+  };
+  const WgmmaLaunchConfig whole = of(7168, "swap0_bm128_bn128_wg2_smem226_prom2");
+  EXPECT_TRUE(fits(whole, 4 * (whole.scale_groups - 1)));
+  EXPECT_FALSE(fits(whole, 4 * (whole.scale_groups - 2)));
+  EXPECT_EQ(whole.group_scales_bytes(), 2176);  // (128 + 1) rows of 16 bytes, and alignment
+  // 256 of k a stage: a group of two stages.
+  const WgmmaLaunchConfig wide = of(7168, "swap0_bm128_bn64_wg2_bk256_smem226_prom1");
+  EXPECT_TRUE(fits(wide, 2 * (wide.scale_groups - 1)));
+  EXPECT_FALSE(fits(wide, 2 * (wide.scale_groups - 2)));
+  // 640 of k: groups of four k tiles and of one in turn; 128 of k: of one.
+  const WgmmaLaunchConfig uneven = of(640, "swap0_bm128_bn128_wg2_smem226_prom2");
+  EXPECT_EQ(uneven.num_stages, 5);
+  EXPECT_EQ(uneven.scale_groups, 4);  // at the least 1 + 4 + 1 k tiles between two that have the same place
+  EXPECT_EQ(of(128, "swap0_bm128_bn128_wg2_smem226_prom2").scale_groups, 7);
+  // A block with one tile needs no more than its share of k has, which may begin and end within a group.
+  EXPECT_EQ(of(1024, "swap0_bm128_bn128_wg2_csk4_smem226_prom2").scale_groups, 2);
+  EXPECT_EQ(wgmma_launch_config(dense(4096, 4096, 7168), config_of("swap0_bm128_bn128_wg2_smem226"), h200)
+                .scale_groups,
+            0);
+}
+
 TEST(WgmmaLaunchConfig, PartsOfAPackedTileAreSlowIfBlocksShareX) {
   const Problem plain = dense(64, 5120, 8192);
   Problem packed = plain;

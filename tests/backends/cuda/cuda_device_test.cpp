@@ -270,7 +270,8 @@ INSTANTIATE_TEST_SUITE_P(, QuantizedOperandsOfSize,
                          ::testing::Values(Size{1, 8, 16}, Size{1, 65, 144}, Size{17, 100, 208},
                                            Size{33, 1280, 1040}, Size{64, 2112, 640}, Size{65, 129, 80},
                                            Size{96, 264, 528}, Size{129, 777, 576}, Size{300, 520, 2048},
-                                           Size{513, 1000, 784}),
+                                           Size{513, 1000, 784}, Size{1500, 3000, 1200},
+                                           Size{1500, 3000, 1536}),
                          [](const auto& one) {
                            return fmt::format("m{}n{}k{}", one.param.m, one.param.n, one.param.k);
                          });

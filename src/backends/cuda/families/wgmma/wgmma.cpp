@@ -51,7 +51,12 @@ class WgmmaKernel final : public Kernel {
         x_map_(driver.functions(), box_of(x_, launch.x_box_rows(), launch.x_sharers())),
         w_map_(driver.functions(), box_of(w_, launch.weight_box_rows(), launch.weight_sharers())),
         y_map_(driver.functions(), box_of_y(0)),
-        y_tail_map_(driver.functions(), box_of_y(launch.tail_columns(output_bytes_))) {
+        y_tail_map_(driver.functions(), box_of_y(launch.tail_columns(output_bytes_))),
+        x_scales_map_(driver.functions(),
+                      box_of_scales(x_, launch.swap_ab ? launch.block_n : launch.block_m)),
+        w_scales_map_(driver.functions(),
+                      box_of_scales(w_, WgmmaLaunchConfig::weight_blocks(launch.swap_ab ? launch.block_m
+                                                                                        : launch.block_n))) {
     shape_.threads = static_cast<unsigned>(launch.threads());
     hopper_.cluster = static_cast<unsigned>(launch.cluster_size());
     shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
@@ -87,6 +92,8 @@ class WgmmaKernel final : public Kernel {
     values.use_tma_store = encode_y_maps(o, values) ? 1 : 0;
     values.bias = o.bias;
     values.scales = gpu::scales_of(problem_, o);
+    values.scale_groups = narrow(launch_.scale_groups);
+    values.scale_maps = launch_.scale_groups > 0 && encode_scale_maps(o, values) ? 1 : 0;
     values.y = o.y;
     values.ldy = o.ldy;
     values.y_batch_step = o.y_batch_stride;
@@ -153,6 +160,20 @@ class WgmmaKernel final : public Kernel {
             y_tail_map_.at(o.y, row_bytes, batch_bytes, values.y_tail_map).ok());
   }
 
+  /// Scales of blocks, in boxes of `rows` rows x four of k.
+  MatrixBox box_of_scales(const MatrixShape& shape, std::int64_t rows) const {
+    if (launch_.scale_groups == 0) return {};
+    return {nullptr, 4, shape.scale.rows, shape.scale.columns, shape.scale.columns * 4, rows, 4, 0, 0};
+  }
+
+  /// Encodes the maps of scales of blocks; false if TMA cannot read them: bytes, rows or pointers not aligned to 16 bytes.
+  bool encode_scale_maps(const Operands& o, WgmmaArguments& values) const {
+    const std::int64_t row_bytes = x_.scale.columns * 4;
+    return x_.scale.type == ScaleType::f32 && row_bytes % 16 == 0 &&
+           x_scales_map_.at(o.x_scale, row_bytes, values.x_scales).ok() &&
+           w_scales_map_.at(o.w_scale, row_bytes, values.w_scales).ok();
+  }
+
   std::shared_ptr<gpu::Program> program_;
   Problem problem_;
   WgmmaLaunchConfig launch_;
@@ -165,6 +186,8 @@ class WgmmaKernel final : public Kernel {
   MovableMap w_map_;
   MovableMap y_map_;
   MovableMap y_tail_map_;
+  MovableMap x_scales_map_;
+  MovableMap w_scales_map_;
   FastDivisor group_tiles_;
   FastDivisor group_m_;
   FastDivisor last_group_m_;

@@ -10,16 +10,25 @@ static __device__ inline void order_barrier_arrive(int group) { asm volatile("ba
 
 // ---- consumer warp groups
 
-// The stage that a warp group reads next, and the parity of its full barrier's phase.
+// The stage that a warp group reads next, and the parity of its full barrier's phase. The same of the group of scales of blocks, whose places are
+// counted in stages; not used without them.
 struct PipelineState {
   int stage;
   unsigned phase;
+  unsigned scales;
+  unsigned scales_phase;
 };
 
-static __device__ inline void advance(PipelineState& state, int k_tiles, int stages) {
+static __device__ inline void advance(const WgmmaArguments& a, PipelineState& state, int k_tiles) {
   const int there = state.stage + k_tiles;
-  state.stage = there % stages;
-  state.phase ^= (unsigned)(there / stages) & 1u;
+  state.stage = there % a.num_stages;
+  state.phase ^= (unsigned)(there / a.num_stages) & 1u;
+#if SCALES == 3
+  const unsigned places = (unsigned)a.scale_groups * GROUP_STAGES;
+  const unsigned scales_there = state.scales + ((unsigned)k_tiles + GROUP_STAGES - 1) / GROUP_STAGES * GROUP_STAGES;
+  state.scales = scales_there % places;
+  state.scales_phase ^= (scales_there / places) & 1u;
+#endif
 }
 
 // Address of the empty barriers that this thread arrives on; 0 if it signals no block. One thread of each warp signals its own block;
@@ -93,9 +102,12 @@ static __device__ __forceinline__ BlockScalesAt scales_at(const TileProduct& pro
 }
 
 // The scales of k atom i of a stage that is full and not released.
-static __device__ __forceinline__ BlockScales atom_scales(const WgmmaArguments& a, const SharedLayout& smem, const BlockScalesAt& at, const PipelineState& state, int i) {
+static __device__ __forceinline__ BlockScales atom_scales(const SharedLayout& smem, const BlockScalesAt& at, const PipelineState& state, int i) {
 #if SCALES == 3
-  return block_scales(at, stage_scales(a, smem, state.stage, state.phase) + (unsigned)(i * ATOM_SCALES * 4));
+  const unsigned group = state.scales / GROUP_STAGES;
+  const unsigned within = state.scales % GROUP_STAGES;
+  if ((within == 0 || SPLIT_K > 1) && i == 0) barrier_wait(smem.scale_barriers + 8u * group, state.scales_phase);
+  return block_scales(at, group_scales(smem, (int)group) + (within * K_ATOMS + (unsigned)i) * 4u);
 #else
   return {};
 #endif
@@ -140,13 +152,29 @@ static __device__ __forceinline__ void next_stage(const WgmmaArguments& a, Pipel
     state.stage = 0;
     state.phase ^= 1u;
   }
+#if SCALES == 3
+  if (++state.scales == (unsigned)a.scale_groups * GROUP_STAGES) {
+    state.scales = 0;
+    state.scales_phase ^= 1u;
+  }
+#endif
+}
+
+// Behind a tile's last stage: the next tile begins with a group of scales.
+static __device__ __forceinline__ void end_group(const WgmmaArguments& a, PipelineState& state) {
+#if SCALES == 3
+  state.scales = (state.scales + GROUP_STAGES - 1) / GROUP_STAGES * GROUP_STAGES;
+  if (state.scales != (unsigned)a.scale_groups * GROUP_STAGES) return;
+  state.scales = 0;
+  state.scales_phase ^= 1u;
+#endif
 }
 
 // Waits until at most `pending` later stages' products run, adds those of a stage of one step, and releases it.
 template <int pending>
-static __device__ __forceinline__ void finish(Accumulators& d, PartialSums& partials, const WgmmaArguments& a, const SharedLayout& smem, const BlockScalesAt& at,
-                                              unsigned empty, const PipelineState& stage) {
-  const BlockScales scales = atom_scales(a, smem, at, stage, 0);  // while the products run
+static __device__ __forceinline__ void finish(Accumulators& d, PartialSums& partials, const SharedLayout& smem, const BlockScalesAt& at, unsigned empty,
+                                              const PipelineState& stage) {
+  const BlockScales scales = atom_scales(smem, at, stage, 0);  // while the products run
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
   release_stage(empty, stage.stage);
   promote(d, partials, scales, at, 0);
@@ -179,7 +207,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
       start_step(partials[0], smem, row, state, step);
-      if (step % SLICES == 0) scales = atom_scales(a, smem, at, state, step / SLICES);
+      if (step % SLICES == 0) scales = atom_scales(smem, at, state, step / SLICES);
       if (step == STEPS - 1) full = is_full(smem, next);
       asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
       if (step == STEPS - 1) release_stage(empty, state.stage);
@@ -197,18 +225,25 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
   for (int k_tile = 1;; k_tile += 2) {
     PipelineState previous = state;
     next_stage(a, state);
-    if (k_tile == k_tiles) return finish<0>(d, partials[0], a, smem, at, empty, previous);
+    if (k_tile == k_tiles) {
+      finish<0>(d, partials[0], smem, at, empty, previous);
+      break;
+    }
     wait_full(smem, state);
     start_step(partials[1], smem, row, state, 0);
-    finish<1>(d, partials[0], a, smem, at, empty, previous);
+    finish<1>(d, partials[0], smem, at, empty, previous);
     previous = state;
     next_stage(a, state);
-    if (k_tile + 1 == k_tiles) return finish<0>(d, partials[1], a, smem, at, empty, previous);
+    if (k_tile + 1 == k_tiles) {
+      finish<0>(d, partials[1], smem, at, empty, previous);
+      break;
+    }
     wait_full(smem, state);
     start_step(partials[0], smem, row, state, 0);
-    finish<1>(d, partials[1], a, smem, at, empty, previous);
+    finish<1>(d, partials[1], smem, at, empty, previous);
   }
 #endif
+  end_group(a, state);
 }
 #else
 // The descriptor of an operand, and what to add to it for the next 32 bytes of k: 32 bytes, or 16 rows of an MN-major one. 64 rows further
@@ -302,14 +337,14 @@ static __device__ __forceinline__ void consume(const WgmmaArguments& a, const Sh
   const float scale = SCALES == 1 ? *a.scales.x * *a.scales.w : 1.0f;
   const int k_tiles = work.k_end - work.k_begin;
   const unsigned empty = empty_barriers_to_signal(a, smem, work);
-  PipelineState state = {0, 0};
+  PipelineState state = {0, 0, (unsigned)work.k_begin % GROUP_STAGES, 0};
 #if SPLIT_K == 1
   StagingBuffers buffers = staging_buffers(smem);
 #endif
   for (int round = 0; tile_index(a, round) < a.tiles; ++round) {
 #if PING_PONG
     if (round % 2 != group) {
-      advance(state, k_tiles, a.num_stages);
+      advance(a, state, k_tiles);
       continue;
     }
     if (round > 0) order_barrier_wait(group);
@@ -345,9 +380,13 @@ static __device__ __forceinline__ void init_barriers(const WgmmaArguments& a, co
     const int warp = threadIdx.x / 32;
 #pragma unroll 1
     for (int i = warp; i < a.num_stages; i += CONSUMER_THREADS / 32) {
-      barrier_init(smem.full_barriers + 8u * (unsigned)i, SCALES == 3 ? 33 : 1);  // one arrival for the operands, 32 for the scales of blocks
+      barrier_init(smem.full_barriers + 8u * (unsigned)i, 1);
       barrier_init(smem.empty_barriers + 8u * (unsigned)i, (unsigned)a.empty_arrivals);
     }
+#if SCALES == 3
+#pragma unroll 1
+    for (int i = warp; i < a.scale_groups; i += CONSUMER_THREADS / 32) barrier_init(smem.scale_barriers + 8u * (unsigned)i, a.scale_maps ? 1 : 32);
+#endif
 #if SPLIT_K > 1
     if (warp == CONSUMER_THREADS / 32 - 1) {
       barrier_init(smem.partials_barrier, 1);
@@ -376,9 +415,10 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
   smem.staging = SPLIT_K > 1 ? smem.pipeline : smem.pipeline + (unsigned)a.num_stages * STAGE_BYTES;
   smem.scales = smem.pipeline + (unsigned)a.storage_bytes;
-  smem.full_barriers = smem.scales + 2u * (unsigned)a.num_stages * STAGE_SCALES_BYTES;
+  smem.full_barriers = smem.scales + (unsigned)a.scale_groups * GROUP_SCALES_BYTES;
   smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
   smem.partials_barrier = smem.empty_barriers + 8u * (unsigned)a.num_stages;
+  smem.scale_barriers = smem.partials_barrier + 8u;
   const BlockWork work = block_work(a);
   const bool is_producer = threadIdx.x >= CONSUMER_THREADS;
   ProducerShare share;
@@ -387,6 +427,12 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     if (elect_one()) {
       if (!(PACKED && SWAP_AB)) prefetch_tensor_map(&a.a);
       if (!PACKED || SWAP_AB) prefetch_tensor_map(&a.b);
+#if SCALES == 3
+      if (a.scale_maps) {
+        prefetch_tensor_map(&a.x_scales);
+        prefetch_tensor_map(&a.w_scales);
+      }
+#endif
     }
     // The prologue runs while the consumers initialize the barriers.
     share = producer_share(a, work);
@@ -404,7 +450,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
       if (a.use_tma_store) prefetch_tensor_map(&a.y_map);
     }
 #if SCALES == 3
-    if (threadIdx.x / 32 == CONSUMER_THREADS / 32 + 1) produce_scales(a, smem, work);
+    if (!a.scale_maps && threadIdx.x / 32 == CONSUMER_THREADS / 32 + 1) produce_scales(a, smem, work);
 #endif
     __syncwarp();
     if (SPLIT_K > 1) {

@@ -43,10 +43,14 @@ struct WgmmaArguments {
   const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; not read without BIAS
   gemmtune::gpu::ScalesArguments scales;
   PackedWeight packed;  // replaces the weight's tensor map if PACKED
+  int scale_groups;     // places for groups of scales of blocks; 0 without these
+  int scale_maps;       // 1: they come through x_scales and w_scales
   TensorMap a;          // boxes of BLOCK_M / cluster_n rows x 128 bytes; MN-major: 64 / cluster_n k x 64 rows
   TensorMap b;          // boxes of BLOCK_N / cluster_m rows x 128 bytes; MN-major: 64 / cluster_m k x 64 rows
   TensorMap y_map;      // boxes of 128 bytes of y's rows
   TensorMap y_tail_map;  // boxes of the tile's columns past the last multiple of 128 bytes
+  TensorMap x_scales;    // of blocks: boxes of a tile's rows x four scales
+  TensorMap w_scales;
 };
 
 static_assert(sizeof(FastDivisor) == 12, "host and device layouts differ");
@@ -55,9 +59,11 @@ static_assert(GEMMTUNE_OFFSET(WgmmaArguments, group_tiles) == 40 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, ldy) == 104 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, scales) == 136 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, packed) == 168 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, scale_groups) == 184 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, a) == 256 && GEMMTUNE_OFFSET(WgmmaArguments, b) == 384 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, y_map) == 512 &&
-                  GEMMTUNE_OFFSET(WgmmaArguments, y_tail_map) == 640 && sizeof(WgmmaArguments) == 768,
+                  GEMMTUNE_OFFSET(WgmmaArguments, y_tail_map) == 640 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, w_scales) == 896 && sizeof(WgmmaArguments) == 1024,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

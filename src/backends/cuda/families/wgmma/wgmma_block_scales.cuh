@@ -1,113 +1,121 @@
-// Scales of blocks (SCALES 3). A warp of its own copies those of a stage to shared memory, several stages ahead, and the copies complete on the
-// stage's full barrier; the consumers read them when they add the stage's partial sums. Follows hopper_scales.cuh.
+// Scales of blocks (SCALES 3), in groups of four k atoms: a row's scales of a group are 16 bytes. They come to shared memory beside the operands and
+// complete on a barrier of the group; the consumers read them when they add partial sums. If rows of scales are aligned to 16 bytes, the operands'
+// producer loads a group through TMA; else a second producer warp copies it. Follows hopper_scales.cuh.
 #if SCALES == 3
 #define SCALED_X_ROWS (SWAP_AB ? BLOCK_N : BLOCK_M)
 #define SCALED_W_ROWS (SWAP_AB ? BLOCK_M : BLOCK_N)
 // Blocks that a tile's rows of w may be of, wherever the first of them is: it is a multiple of SCALED_W_ROWS.
 #define W_ROWS_STEP (SCALED_W_ROWS & -SCALED_W_ROWS)
 #define WEIGHT_BLOCKS (((W_ROWS_STEP < SCALE_BLOCK ? SCALE_BLOCK - W_ROWS_STEP : 0) + SCALED_W_ROWS + SCALE_BLOCK - 1) / SCALE_BLOCK)
-// Of a k atom: one for each row of x, then one for each block of w. wgmma_launch_config.h computes the same.
-#define ATOM_SCALES (SCALED_X_ROWS + WEIGHT_BLOCKS)
-#define STAGE_SCALES_BYTES ((K_ATOMS * ATOM_SCALES * 4 + 15) / 16 * 16)
+// Of a group: four scales for each row of x, then four for each block of w; wgmma_launch_config.h computes the same.
+#define GROUP_ROWS (SCALED_X_ROWS + WEIGHT_BLOCKS)
+#define ROW_SCALES_BYTES (GROUP_ATOMS * 4)
+#define GROUP_SCALES_BYTES ((GROUP_ROWS * ROW_SCALES_BYTES + 127) / 128 * 128)
 
-// Two places for each stage, one for each parity of its phase: with multicast a stage is released when the tensor core has read it, and a warp may
-// read its scales later, but not later than the next release.
-static __device__ __forceinline__ unsigned stage_scales(const WgmmaArguments& a, const SharedLayout& smem, int stage, unsigned parity) {
-  return smem.scales + (unsigned)(stage + (int)parity * a.num_stages) * STAGE_SCALES_BYTES;
+// Groups have no empty barriers: there are so many places for them (a.scale_groups) that whoever may write to the stage of a group's first atom may also
+// write to the group's place. With multicast a stage is released when the tensor core has read it, and a warp may read its scales later, but not
+// later than the release after the next.
+static __device__ __forceinline__ unsigned group_scales(const SharedLayout& smem, int group) { return smem.scales + (unsigned)group * GROUP_SCALES_BYTES; }
+
+// Loads the group whose first atom is `k_atom` through TMA. What is past the ends of the scales reads as zero, and is of no product that is stored.
+static __device__ __forceinline__ void load_group_scales(const WgmmaArguments& a, const SharedLayout& smem, const Tile& tile, int k_atom, int group,
+                                                         unsigned long long x_policy, unsigned long long w_policy) {
+  const unsigned barrier = smem.scale_barriers + 8u * (unsigned)group;
+  const unsigned to = group_scales(smem, group);
+  barrier_arrive_expect_tx(barrier, GROUP_ROWS * ROW_SCALES_BYTES);
+  tma_load(to, &a.x_scales, k_atom, SWAP_AB ? tile.b : tile.a, barrier, x_policy, 0);
+  tma_load(to + SCALED_X_ROWS * ROW_SCALES_BYTES, &a.w_scales, k_atom, (SWAP_AB ? tile.a : tile.b) / SCALE_BLOCK, barrier, w_policy, 0);
 }
 
-#define LANE_SCALES ((ATOM_SCALES + 31) / 32)  // of a k atom, for each lane of the warp that loads them
+#define LANE_ROWS ((GROUP_ROWS + 31) / 32)  // of a group, for each lane of the warp that copies them
 
-// A lane's scales of a tile: i * 32 + lane is the place in a k atom of its scale `i`, which is `rows_on[i]` elements behind the first row of the tile
-// (of w the first block). The warp has little time for a stage, less than the address of a row takes to compute for each of them.
-struct LaneScales {
+// A tile's first row of scales of x and the first block's of w, and how many follow each.
+struct TileScales {
   const scale_bits* x;
   const scale_bits* w;
-  unsigned rows_on[LANE_SCALES];
+  int after_x, after_w;
 };
 
-static __device__ __forceinline__ LaneScales lane_scales(const WgmmaArguments& a, const Tile& tile) {
-  const int columns = (int)a.scales.x_row_step;
-  const int last_x = a.m - 1;
+static __device__ __forceinline__ TileScales tile_scales(const WgmmaArguments& a, const Tile& tile) {
+  const int x_row = at_most(SWAP_AB ? tile.b : tile.a, a.m - 1);
   const int last_w = (a.n - 1) / SCALE_BLOCK;
-  const int x_row = at_most(SWAP_AB ? tile.b : tile.a, last_x);
   const int w_row = at_most((SWAP_AB ? tile.a : tile.b) / SCALE_BLOCK, last_w);
-  LaneScales scales;
-  scales.x = (const scale_bits*)a.scales.x + (long long)x_row * columns;
-  scales.w = (const scale_bits*)a.scales.w + (long long)w_row * columns;
-#pragma unroll
-  for (int i = 0; i < LANE_SCALES; ++i) {
-    const int at = i * 32 + (int)threadIdx.x % 32;
-    const int rows = at < SCALED_X_ROWS ? at_most(at, last_x - x_row) : at_most(at - SCALED_X_ROWS, last_w - w_row);
-    scales.rows_on[i] = (unsigned)rows * (unsigned)columns;
-    asm volatile("" : "+r"(scales.rows_on[i]));  // computed here
-  }
-  return scales;
+  return {(const scale_bits*)a.scales.x + x_row * a.scales.x_row_step, (const scale_bits*)a.scales.w + w_row * a.scales.w_row_step, a.m - 1 - x_row, last_w - w_row};
 }
 
-// The same at k atom `k_atom`, or the last one: a stage may have an atom past the end of k.
-static __device__ __forceinline__ LaneScales scales_at_k(const WgmmaArguments& a, LaneScales scales, int k_atom) {
-  const int k = at_most(k_atom, (int)a.scales.x_row_step - 1);
-  scales.x += k;
-  scales.w += k;
-  asm volatile("" : "+l"(scales.x), "+l"(scales.w));  // one addition to these for each scale
-  return scales;
+// A lane's row `i`, whose place in a group is i * 32 + lane, at k atom `k_atom`.
+static __device__ __forceinline__ const scale_bits* lane_scale(const WgmmaArguments& a, const TileScales& scales, int i, int k_atom) {
+  const int at = i * 32 + (int)threadIdx.x % 32;
+  const bool of_x = at < SCALED_X_ROWS;
+  const int rows = of_x ? at_most(at, scales.after_x) : at_most(at - SCALED_X_ROWS, scales.after_w);
+  return (of_x ? scales.x : scales.w) + (unsigned)rows * (unsigned)a.scales.x_row_step + k_atom;
 }
 
-static __device__ __forceinline__ const scale_bits* lane_scale(const LaneScales& scales, int i) {
-  const bool of_x = (i + 1) * 32 <= SCALED_X_ROWS || i * 32 + (int)threadIdx.x % 32 < SCALED_X_ROWS;
-  return (i * 32 < SCALED_X_ROWS && of_x ? scales.x : scales.w) + scales.rows_on[i];
-}
-
-// Brings the scales of a k tile to shared memory, when its place there is free. All lanes of the warp; float32 scales are copied asynchronously,
-// e8m0 ones are converted.
-static __device__ __forceinline__ void load_stage_scales(const WgmmaArguments& a, const LaneScales& scales, int k_tile, unsigned to, unsigned empty_barrier,
-                                                         unsigned phase, unsigned full_barrier) {
-  const int lane = (int)threadIdx.x % 32;
+// Copies the group whose first atom is `k_atom` to `to`. All lanes of the warp; float32 scales are copied asynchronously, e8m0 ones are converted. A group may
+// have atoms past the end of k, which have the last one's scales.
+static __device__ __forceinline__ void copy_group_scales(const WgmmaArguments& a, const TileScales& scales, int k_atom, unsigned to, unsigned barrier) {
+  const unsigned own = to + (unsigned)(threadIdx.x % 32 * ROW_SCALES_BYTES);
+  const auto is_row = [](int i) { return i * 32 + (int)threadIdx.x % 32 < GROUP_ROWS; };
+  const int more = at_most((int)a.scales.x_row_step - 1 - k_atom, GROUP_ATOMS - 1);
 #if E8M0
-  float values[K_ATOMS][LANE_SCALES];
+  const bool words = ((unsigned long long)scales.x | (unsigned long long)scales.w | (unsigned long long)a.scales.x_row_step) % GROUP_ATOMS == 0;
+  constexpr int at_once = LANE_ROWS < 5 ? LANE_ROWS : 5;  // with more the producer's registers spill
+#pragma unroll 1
+  for (int first = 0; first < LANE_ROWS; first += at_once) {
+    unsigned rows[at_once];
 #pragma unroll
-  for (int atom = 0; atom < K_ATOMS; ++atom) {
-    const LaneScales here = scales_at_k(a, scales, k_tile * K_ATOMS + atom);
+    for (int i = 0; i < at_once; ++i) {
+      const scale_bits* const from = lane_scale(a, scales, first + i, k_atom);
+      rows[i] = 0;
+      if (words) {
+        asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(rows[i]) : "l"(from) : "memory");
+        continue;
+      }
+#pragma unroll 1
+      for (int atom = GROUP_ATOMS - 1; atom >= 0; --atom) {
+        unsigned bits;
+        asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(bits) : "l"(from + at_most(atom, more)) : "memory");
+        rows[i] = rows[i] << 8 | bits;
+      }
+    }
 #pragma unroll
-    for (int i = 0; i < LANE_SCALES; ++i) values[atom][i] = load_scale(lane_scale(here, i), 0);
-  }
-#endif
-  barrier_wait(empty_barrier, phase);
-#pragma unroll
-  for (int atom = 0; atom < K_ATOMS; ++atom) {
-#if !E8M0
-    const LaneScales here = scales_at_k(a, scales, k_tile * K_ATOMS + atom);
-#endif
-#pragma unroll
-    for (int i = 0; i < LANE_SCALES; ++i) {
-      if (i * 32 + lane >= ATOM_SCALES) continue;
-      const unsigned place = to + (unsigned)(atom * ATOM_SCALES + i * 32 + lane) * 4u;
-#if E8M0
-      asm volatile("st.shared.f32 [%0], %1;" ::"r"(place), "f"(values[atom][i]) : "memory");
-#else
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(lane_scale(here, i)) : "memory");
-#endif
+    for (int i = 0; i < at_once; ++i) {
+      if (is_row(first + i))
+        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(own + (unsigned)((first + i) * 32 * ROW_SCALES_BYTES)), "f"(read_scale(rows[i] & 255u)),
+                     "f"(read_scale(rows[i] >> 8 & 255u)), "f"(read_scale(rows[i] >> 16 & 255u)), "f"(read_scale(rows[i] >> 24))
+                     : "memory");
     }
   }
-#if E8M0
-  barrier_arrive(full_barrier);
+  barrier_arrive(barrier);
 #else
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full_barrier) : "memory");
+#pragma unroll 1
+  for (int i = 0; i < LANE_ROWS; ++i) {
+    if (!is_row(i)) continue;
+    const scale_bits* const from = lane_scale(a, scales, i, k_atom);
+#pragma unroll
+    for (int atom = 0; atom < GROUP_ATOMS; ++atom)
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(own + (unsigned)(i * 32 * ROW_SCALES_BYTES + atom * 4)), "l"(from + at_most(atom, more)) : "memory");
+  }
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 #endif
 }
 
-// The loop over tiles of the warp that loads scales.
+// The loop over tiles of the warp that copies scales.
 static __device__ inline void produce_scales(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
   grid_dependency_wait();
   int stage = 0;
   unsigned phase = 1;
+  int group = 0;
   for (int round = 0; tile_index(a, round) < a.tiles; ++round) {
-    const LaneScales scales = lane_scales(a, tile_at(a, tile_index(a, round), work.rank_m, work.rank_n));
+    const TileScales scales = tile_scales(a, tile_at(a, tile_index(a, round), work.rank_m, work.rank_n));
 #pragma unroll 1
     for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile) {
-      load_stage_scales(a, scales, k_tile, stage_scales(a, smem, stage, phase ^ 1u), smem.empty_barriers + 8u * (unsigned)stage, phase,
-                        smem.full_barriers + 8u * (unsigned)stage);
+      // For each stage: a warp that is two phases ahead would take one for the other.
+      barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
+      if (begins_group(work, k_tile)) {
+        copy_group_scales(a, scales, (int)((unsigned)k_tile / GROUP_STAGES) * GROUP_ATOMS, group_scales(smem, group), smem.scale_barriers + 8u * (unsigned)group);
+        if (++group == a.scale_groups) group = 0;
+      }
       if (++stage == a.num_stages) {
         stage = 0;
         phase ^= 1u;
@@ -124,7 +132,7 @@ struct BlockScales {
   float b[SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS];
 };
 
-// A thread's scales within a k atom's: bytes from the atom's first.
+// A thread's rows within a group: bytes from the group's first.
 struct BlockScalesAt {
   unsigned a[MMA_TILES * (SWAP_AB ? 1 : 2)];
   unsigned b;
@@ -136,12 +144,12 @@ static __device__ __forceinline__ BlockScalesAt block_scales_at(const Tile& tile
   BlockScalesAt at;
 #if SWAP_AB
 #pragma unroll
-  for (int r = 0; r < MMA_TILES; ++r) at.a[r] = 4u * (unsigned)(SCALED_X_ROWS + (tile.a % SCALE_BLOCK + row + r * 64) / SCALE_BLOCK);
-  at.b = 4u * (unsigned)(threadIdx.x % 4 * 2);
+  for (int r = 0; r < MMA_TILES; ++r) at.a[r] = ROW_SCALES_BYTES * (unsigned)(SCALED_X_ROWS + (tile.a % SCALE_BLOCK + row + r * 64) / SCALE_BLOCK);
+  at.b = ROW_SCALES_BYTES * (unsigned)(threadIdx.x % 4 * 2);
 #else
 #pragma unroll
-  for (int i = 0; i < MMA_TILES * 2; ++i) at.a[i] = 4u * (unsigned)(row + first_row_of_thread() + i / 2 * 64 + i % 2 * 8);
-  at.b = 4u * SCALED_X_ROWS;
+  for (int i = 0; i < MMA_TILES * 2; ++i) at.a[i] = ROW_SCALES_BYTES * (unsigned)(row + first_row_of_thread() + i / 2 * 64 + i % 2 * 8);
+  at.b = ROW_SCALES_BYTES * SCALED_X_ROWS;
 #endif
   at.second_block = SCALE_BLOCK - tile.b % SCALE_BLOCK;
   return at;
@@ -153,13 +161,13 @@ static __device__ __forceinline__ float shared_scale(unsigned address) {
   return scale;
 }
 
-// `atom`: address of the k atom's scales.
+// `atom`: address of the first row's scale of the k atom.
 static __device__ __forceinline__ BlockScales block_scales(const BlockScalesAt& at, unsigned atom) {
   BlockScales scales;
 #pragma unroll
   for (int i = 0; i < MMA_TILES * (SWAP_AB ? 1 : 2); ++i) scales.a[i] = shared_scale(atom + at.a[i]);
 #pragma unroll
-  for (int i = 0; i < (SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS); ++i) scales.b[i] = shared_scale(atom + at.b + 4u * (unsigned)(SWAP_AB ? i / 2 * 8 + i % 2 : i));
+  for (int i = 0; i < (SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS); ++i) scales.b[i] = shared_scale(atom + at.b + ROW_SCALES_BYTES * (unsigned)(SWAP_AB ? i / 2 * 8 + i % 2 : i));
   return scales;
 }
 
@@ -180,7 +188,7 @@ static __device__ __forceinline__ float block_scale(const BlockScales& scales, c
 #endif
 }
 #else
-#define STAGE_SCALES_BYTES 0
+#define GROUP_SCALES_BYTES 0
 struct BlockScales {};
 struct BlockScalesAt {};
 #endif

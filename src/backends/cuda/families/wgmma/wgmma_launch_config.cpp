@@ -116,13 +116,35 @@ void choose_grid(const Problem& problem, const HopperLimits& limits, WgmmaLaunch
   launch.group_m = group_m_of(launch, at_once);
 }
 
+/// Places for groups of scales of blocks beside so many stages. The producer writes a group when the stage of its first k tile is free, num_stages k
+/// tiles on from what was read there; scales are read up to two k tiles later than operands.
+std::int64_t scale_groups_of(const WgmmaLaunchConfig& launch, std::int64_t stages) {
+  if (!launch.block_scales) return 0;
+  const std::int64_t share = ceil_div(launch.k_tiles, launch.split_k);
+  const std::int64_t groups = ceil_div(share, launch.group_stages());  // of a tile
+  const bool one_tile = launch.split_k > 1 || launch.single_tile;
+  // The fewest k tiles of so many groups in a row: the last group of a tile may have fewer than the others.
+  const auto fewest = [&](std::int64_t count) {
+    const std::int64_t missing = groups * launch.group_stages() - share;
+    if (one_tile) return count * launch.group_stages();
+    return count / groups * share +
+           (count % groups == 0 ? 0 : count % groups * launch.group_stages() - missing);
+  };
+  std::int64_t between = 1;
+  while (fewest(between) < stages + 1) ++between;
+  return one_tile ? std::min(between + 1, groups + (launch.split_k > 1 ? 1 : 0)) : between + 1;
+}
+
 std::int64_t stages_beside(const WgmmaLaunchConfig& launch, std::int64_t fixed, std::int64_t smem_bytes,
                            const HopperLimits& limits) {
   const std::int64_t pipeline =
       std::min(smem_bytes, static_cast<std::int64_t>(limits.shared_bytes_per_block)) - fixed;
-  return std::min(
-      std::max<std::int64_t>(pipeline, 0) / (launch.stage_bytes + 2 * launch.stage_scales_bytes()),
-      max_stages);
+  std::int64_t stages = std::min(std::max<std::int64_t>(pipeline, 0) / launch.stage_bytes, max_stages);
+  while (stages > 0 &&
+         stages * launch.stage_bytes + scale_groups_of(launch, stages) * launch.group_scales_bytes() >
+             pipeline)
+    --stages;
+  return stages;
 }
 
 void lay_out(WgmmaLaunchConfig& launch, std::int64_t smem_bytes, std::int64_t output_bytes,
@@ -144,11 +166,12 @@ void lay_out(WgmmaLaunchConfig& launch, std::int64_t smem_bytes, std::int64_t ou
   // A block with one tile needs no more stages than k tiles.
   if (launch.split_k > 1)
     launch.num_stages = std::min(launch.num_stages, ceil_div(launch.k_tiles, launch.split_k));
+  launch.scale_groups = scale_groups_of(launch, launch.num_stages);
   launch.storage_bytes = launch.split_k > 1
-                             ? std::max(launch.num_stages * launch.stage_bytes, round_up(staging, 16))
+                             ? std::max(launch.num_stages * launch.stage_bytes, round_up(staging, 128))
                              : launch.num_stages * launch.stage_bytes + staging;
   launch.shared_bytes =
-      launch.storage_bytes + 2 * launch.num_stages * launch.stage_scales_bytes() + shared_reserve;
+      launch.storage_bytes + launch.scale_groups * launch.group_scales_bytes() + shared_reserve;
 }
 
 /// 0 if the producer is a warp. Partial sums make two warp groups need more than a third of the registers each, and so do wide tiles

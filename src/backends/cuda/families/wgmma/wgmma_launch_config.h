@@ -41,6 +41,7 @@ struct WgmmaLaunchConfig {
   std::int64_t k_tiles = 1;
   std::int64_t num_stages = 0;
   std::int64_t staging_buffers_at_once = 2;  // of a warp, unless the pipeline's memory serves
+  std::int64_t scale_groups = 0;             // places for groups of scales of blocks
   std::int64_t stage_bytes = 0;
   std::int64_t storage_bytes = 0;  // the pipeline and the staging buffers, or the partial sums in their place
   std::int64_t shared_bytes = 0;   // dynamic shared memory of a block
@@ -103,11 +104,11 @@ struct WgmmaLaunchConfig {
     if (!block_scales) return 0;
     return warpgroup_m() / 64 * (swap_ab ? 1 : 2) + (swap_ab ? block_n / 4 : weight_blocks(block_n));
   }
-  /// Bytes of a stage's scales of blocks in shared memory, for which it has two places.
-  std::int64_t stage_scales_bytes() const {
+  /// Stages whose scales of blocks are loaded together (wgmma_block_scales.cuh): of four k atoms, 16 bytes a row.
+  std::int64_t group_stages() const { return 4 / k_atoms; }
+  std::int64_t group_scales_bytes() const {
     if (!block_scales) return 0;
-    const std::int64_t of_atom = (swap_ab ? block_n : block_m) + weight_blocks(swap_ab ? block_m : block_n);
-    return round_up(k_atoms * of_atom * 4, 16);
+    return round_up(16 * ((swap_ab ? block_n : block_m) + weight_blocks(swap_ab ? block_m : block_n)), 128);
   }
   /// Registers of a thread that accumulate: sums and partial sums, and the scales of blocks of these.
   std::int64_t accumulators() const {

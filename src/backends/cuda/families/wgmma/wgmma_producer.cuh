@@ -55,9 +55,10 @@ static __device__ inline void tma_load(unsigned to, const TensorMap* map, int co
 struct SharedLayout {
   unsigned pipeline;       // num_stages x STAGE_BYTES; a stage holds K_ATOMS atoms of A, then K_ATOMS atoms of B
   unsigned staging;        // the epilogue's staging buffers; with SPLIT_K the partial sums, which reuse the pipeline's memory
-  unsigned scales;         // of blocks: two places for each stage
+  unsigned scales;         // of blocks: scale_groups places
   unsigned full_barriers;  // one for each stage
   unsigned empty_barriers;
+  unsigned scale_barriers;    // one for each place of scales of blocks: it is full
   unsigned partials_barrier;  // completes when the partial sums of the other blocks have arrived
 };
 
@@ -247,6 +248,27 @@ static __device__ inline void load_b(const WgmmaArguments& a, const SharedLayout
 #endif
 }
 
+// Scales of blocks come in groups of k atoms, aligned ones; with split-K the first of a block may begin in the middle.
+#define GROUP_ATOMS 4
+#define GROUP_STAGES (GROUP_ATOMS / K_ATOMS)  // 4 or 2
+static __device__ __forceinline__ void load_group_scales(const WgmmaArguments& a, const SharedLayout& smem, const Tile& tile, int k_atom, int group,
+                                                         unsigned long long x_policy, unsigned long long w_policy);  // wgmma_block_scales.cuh
+
+// Whether the block's first k tile of a group is `k_tile`.
+static __device__ __forceinline__ bool begins_group(const BlockWork& work, int k_tile) {
+  return (unsigned)k_tile % GROUP_STAGES == 0 || (SPLIT_K > 1 && k_tile == work.k_begin);
+}
+
+// With the stage of k tile `k_tile`: scales of a group that begins there. `group`: the place of the next group.
+static __device__ __forceinline__ void load_scales(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share, const BlockWork& work,
+                                                   const ProducerTile& target, int k_tile, int& group) {
+#if SCALES == 3 && !E8M0
+  if (!a.scale_maps || !begins_group(work, k_tile)) return;
+  load_group_scales(a, smem, target.tile, (int)((unsigned)k_tile / GROUP_STAGES) * GROUP_ATOMS, group, SWAP_AB ? share.b_policy : share.a_policy, SWAP_AB ? share.a_policy : share.b_policy);
+  if (++group == a.scale_groups) group = 0;
+#endif
+}
+
 #define WEIGHT_MN_MAJOR (SWAP_AB ? A_MN_MAJOR : B_MN_MAJOR)
 
 // Prefetches this block's part of the weight into L2, from k tile `k_tile` on.
@@ -280,7 +302,8 @@ static __device__ inline void prefetch_weight(const WgmmaArguments& a, const Pro
 }
 
 // A dependent launch loads the weight into all stages while the previous kernel still runs; x follows after the grid dependency.
-static __device__ inline int load_early(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share, const BlockWork& work, const ProducerTile& target) {
+static __device__ inline int load_early(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share, const BlockWork& work, const ProducerTile& target,
+                                        int& group) {
   const int k_tiles = work.k_end - work.k_begin;
   const int early = k_tiles < a.num_stages ? k_tiles : a.num_stages;
 #pragma unroll 1
@@ -307,6 +330,7 @@ static __device__ inline int load_early(const WgmmaArguments& a, const SharedLay
         load_a(a, smem, share, target, work.k_begin + stage, stage, i);
       }
     }
+    load_scales(a, smem, share, work, target, work.k_begin + stage, group);
   }
   return early;
 }
@@ -314,8 +338,9 @@ static __device__ inline int load_early(const WgmmaArguments& a, const SharedLay
 // The producer's loop over tiles. `target`: the block's first tile.
 static __device__ inline void produce(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work, const ProducerShare& share, ProducerTile target) {
   int early = 0;
+  int group = 0;
   if (a.dependent_launch) {
-    early = load_early(a, smem, share, work, target);
+    early = load_early(a, smem, share, work, target, group);
   } else {
     prefetch_weight(a, share, target, work.k_begin, work.k_end);
     grid_dependency_wait();
@@ -333,6 +358,7 @@ static __device__ inline void produce(const WgmmaArguments& a, const SharedLayou
         load_a(a, smem, share, target, k_tile, stage, i);
         load_b(a, smem, share, target, k_tile, stage, i);
       }
+      load_scales(a, smem, share, work, target, k_tile, group);
       if (++stage == a.num_stages) {
         stage = 0;
         phase ^= 1u;
