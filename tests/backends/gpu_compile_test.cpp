@@ -577,6 +577,9 @@ TEST_F(GpuCompile, WgmmaOfQuantizedOperandsForHopper) {
   Problem halves = quantized(Operation::a8w8, 300, 520, 2048, fp8);
   halves.y_type = DataType::f16;
   halves.bias = true;
+  Problem many = halves;  // and several tiles for each
+  many.m = 1500;
+  many.n = 3000;
   Problem integers = quantized(Operation::a8w8, 129, 777, 576, DataType::i8);
   integers.bias = true;
   const std::pair<const Problem*, const char*> kernels[] = {
@@ -584,6 +587,8 @@ TEST_F(GpuCompile, WgmmaOfQuantizedOperandsForHopper) {
       {&halves, "wgmma_r1_swap0_bm256_bn80_wg2_pp0_bk128_cm1_cn2_csk1_smem226_prom1"},
       {&halves, "wgmma_r1_swap0_bm256_bn128_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom1"},
       {&halves, "wgmma_r1_swap0_bm128_bn128_wg2_pp1_bk128_cm1_cn1_csk1_smem226_prom0"},
+      {&many, "wgmma_r1_swap0_bm128_bn128_wg2_pp1_bk128_cm1_cn1_csk1_smem226_prom1"},
+      {&many, "wgmma_r1_swap0_bm256_bn128_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom1"},
       {&integers, "wgmma_r1_swap0_bm128_bn256_wg2_pp0_bk128_cm2_cn1_csk1_smem226"}};
   for (const auto& [problem, name] : kernels) {
     const Space space = family->space(*problem);

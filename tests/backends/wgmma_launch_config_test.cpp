@@ -104,13 +104,9 @@ TEST(WgmmaLaunchConfig, PromotionReallocatesRegistersIfTheBlockIsAlone) {
     return wgmma_launch_config(of, config_of(settings), h200);
   };
   EXPECT_LE(in_use(of_blocks(blocks, "swap0_bm128_bn128_wg2_smem226_prom1")), 384 * 168);
-  // The widest tile has a stage more in place of a staging buffer.
   const WgmmaLaunchConfig widest = of_blocks(blocks, "swap0_bm256_bn128_wg2_smem226_prom1");
   EXPECT_EQ(refuse_wgmma(widest, h200), "");
   EXPECT_LE(in_use(widest), 384 * 168);
-  EXPECT_EQ(widest.num_stages, 4);
-  EXPECT_EQ(widest.staging_buffers_at_once, 1);
-  EXPECT_EQ(of_blocks(blocks, "swap0_bm128_bn128_wg2_smem226_prom1").staging_buffers_at_once, 2);
   for (const char* settings : {"swap0_bm128_bn128_wg2_smem226_prom0", "swap0_bm128_bn64_wg2_smem112_prom1",
                                "swap0_bm64_bn64_wg1_smem226_prom2"}) {
     EXPECT_EQ(launch(settings).producer_registers, 0) << settings;
@@ -272,6 +268,24 @@ TEST(WgmmaLaunchConfig, ArrivalsOnAnEmptyBarrier) {
   EXPECT_EQ(arrivals("swap0_bm128_bn128_wg2_cm2_smem226"),
             2 * 2);  // a thread of each warp group of two blocks
   EXPECT_EQ(arrivals("swap0_bm128_bn128_wg2_cm2_cn4_smem226"), 2 * 5);
+}
+
+TEST(WgmmaLaunchConfig, APromotedTileIsStagedAsAWhole) {
+  const auto of = [](const Problem& problem, const std::string& settings) {
+    return wgmma_launch_config(problem, config_of(settings), h200);
+  };
+  const Problem blocks = quantized(Operation::a8w8_blockscale, 4096, 4096, 7168, DataType::f8_e4m3fn);
+  const WgmmaLaunchConfig widest = of(blocks, "swap0_bm256_bn128_wg2_smem226_prom1");
+  EXPECT_TRUE(widest.whole_staging);
+  EXPECT_EQ(widest.staging_buffers_at_once, 4);
+  EXPECT_EQ(widest.num_stages, 3);
+  EXPECT_EQ(widest.storage_bytes, 3 * widest.stage_bytes + 256 * 128 * 2);
+  EXPECT_EQ(of(blocks, "swap0_bm128_bn64_wg2_smem226_prom1").staging_buffers_at_once, 1);
+  // Not if too few stages remain, nor without partial sums.
+  Problem floats = dense(4096, 4096, 7168, DataType::f8_e4m3fn, DataType::f32);
+  EXPECT_FALSE(of(floats, "swap0_bm256_bn128_wg2_smem226_prom1").whole_staging);
+  EXPECT_EQ(of(floats, "swap0_bm256_bn128_wg2_smem226_prom1").staging_buffers_at_once, 2);
+  EXPECT_FALSE(of(dense(4096, 4096, 7168), "swap0_bm128_bn256_wg2_smem226").whole_staging);
 }
 
 TEST(WgmmaLaunchConfig, TheEpilogueHasTwoStagingBuffers) {

@@ -343,6 +343,7 @@ gpu::Source WgmmaFamily::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("SPLIT_K={}", launch.split_k));
   source.defines.push_back(fmt::format("SINGLE_TILE={}", launch.single_tile ? 1 : 0));
   source.defines.push_back(fmt::format("STAGING_BUFFERS={}", launch.staging_buffers_at_once));
+  source.defines.push_back(fmt::format("WHOLE_STAGING={}", launch.whole_staging ? 1 : 0));
   source.defines.push_back(fmt::format("MULTICAST={}", launch.cluster_m * launch.cluster_n > 1 ? 1 : 0));
   source.defines.push_back(fmt::format("K_ATOMS={}", launch.k_atoms));
   source.defines.push_back(fmt::format("PROMOTION={}", launch.promotion));

@@ -81,7 +81,9 @@ static __device__ __forceinline__ void store_matrices(unsigned to, const unsigne
 #endif
 
 // Staging buffers of a warp (SWAP_AB: of a warp group) for TMA stores: STAGING_BUFFERS; of two one is filled while TMA reads the other. With
-// SINGLE_TILE the buffers lie in the pipeline's stages, which are free then, at the own rows of A, which no other warp group reads.
+// WHOLE_STAGING there are enough for the tile: they are filled one after the other and stored together. With SINGLE_TILE they lie in the pipeline's
+// stages, which are free then, at the own rows of A, which no other warp group reads.
+#define WHOLE_STAGING_STEP (SINGLE_TILE ? STAGE_BYTES : STAGING_BYTES)  // to the next of them
 struct StagingBuffers {
   unsigned next;
   int stride;  // to the next buffer
@@ -90,7 +92,7 @@ struct StagingBuffers {
 static __device__ __forceinline__ unsigned next_buffer(StagingBuffers& buffers) {
   const unsigned buffer = buffers.next;
   buffers.next += (unsigned)buffers.stride;
-  if (!SINGLE_TILE) buffers.stride = -buffers.stride;
+  if (!WHOLE_STAGING) buffers.stride = -buffers.stride;
   return buffer;
 }
 
@@ -103,7 +105,7 @@ static __device__ __forceinline__ unsigned next_buffer(StagingBuffers& buffers) 
 static __device__ __forceinline__ StagingBuffers staging_buffers(const SharedLayout& smem) {
   const unsigned group = threadIdx.x / 128;
   if (SINGLE_TILE) return {smem.pipeline + group * WARPGROUP_M * ATOM_BYTES, STAGE_BYTES};
-  return {smem.staging + group * STAGING_BUFFERS * STAGING_BYTES, STAGING_BUFFERS == 2 ? STAGING_BYTES : 0};
+  return {smem.staging + group * STAGING_BUFFERS * STAGING_BYTES, STAGING_BUFFERS == 1 ? 0 : STAGING_BYTES};
 }
 
 // Writes 64 rows x STAGED_ROWS columns of D to a buffer, transposed. `d`: the thread's accumulators.
@@ -158,6 +160,10 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
   const int thread = threadIdx.x % 128;
   const int group = threadIdx.x / 128;
   const unsigned first_buffer = buffers.next;
+  if (WHOLE_STAGING && !SINGLE_TILE) {
+    if (thread == 0) tma_store_wait<0>();
+    warpgroup_sync(group);
+  }
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
     const int n = tile.a + row + r * 64;
@@ -166,24 +172,25 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
 #pragma unroll
     for (int first = 0; first < BLOCK_N; first += STAGED_ROWS) {
       const unsigned to = next_buffer(buffers);
-      if (!SINGLE_TILE) {
+      if (!WHOLE_STAGING) {
         if (thread == 0) tma_store_wait<STAGING_BUFFERS - 1>();
         warpgroup_sync(group);
       }
       stage_output(&d[r][first / 2], to, scale, low, high);
-      if (SINGLE_TILE) continue;
+      if (WHOLE_STAGING) continue;
       fence_async_proxy();
       warpgroup_sync(group);
       store_buffer(a, to, tile.b + first, n, tile.batch);
       if (thread == 0) tma_store_commit();
     }
   }
-  if (!SINGLE_TILE) return;
+  if (!WHOLE_STAGING) return;
   fence_async_proxy();
   warpgroup_sync(group);
+  if (!SINGLE_TILE) buffers.next = first_buffer;
 #pragma unroll
   for (int i = 0; i < MMA_TILES * (BLOCK_N / STAGED_ROWS); ++i)
-    store_buffer(a, first_buffer + (unsigned)(i * STAGE_BYTES), tile.b + i % (BLOCK_N / STAGED_ROWS) * STAGED_ROWS,
+    store_buffer(a, first_buffer + (unsigned)(i * WHOLE_STAGING_STEP), tile.b + i % (BLOCK_N / STAGED_ROWS) * STAGED_ROWS,
                 tile.a + row + i / (BLOCK_N / STAGED_ROWS) * 64, tile.batch);
   if (thread == 0) tma_store_commit();
 }
@@ -196,7 +203,7 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
 static __device__ __forceinline__ StagingBuffers staging_buffers(const SharedLayout& smem) {
   const unsigned row = threadIdx.x / 128 * WARPGROUP_M + threadIdx.x % 128 / 32 * 16;
   if (SINGLE_TILE) return {smem.pipeline + row * ATOM_BYTES, STAGE_BYTES};
-  return {smem.staging + threadIdx.x / 32 * STAGING_BUFFERS * STAGING_BYTES, STAGING_BUFFERS == 2 ? STAGING_BYTES : 0};
+  return {smem.staging + threadIdx.x / 32 * STAGING_BUFFERS * STAGING_BYTES, STAGING_BUFFERS == 1 ? 0 : STAGING_BYTES};
 }
 
 // Writes `columns` columns of the warp's 16 rows to a buffer; the first is y's column n. `d`: the lane's accumulators.
@@ -249,12 +256,12 @@ static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, uns
 template <int columns>
 static __device__ __forceinline__ void store_columns(const float* d, const WgmmaArguments& a, StagingBuffers& buffers, int m, int n, int batch, float scale) {
   const unsigned to = next_buffer(buffers);
-  if (!SINGLE_TILE) {
+  if (!WHOLE_STAGING) {
     if (threadIdx.x % 32 == 0) tma_store_wait<STAGING_BUFFERS - 1>();
     __syncwarp();
   }
   stage_output<columns>(d, a, to, n, scale);
-  if (SINGLE_TILE) return;
+  if (WHOLE_STAGING) return;
   fence_async_proxy();
   __syncwarp();
   store_buffer<columns>(a, to, m, n, batch);
@@ -264,6 +271,10 @@ static __device__ __forceinline__ void store_columns(const float* d, const Wgmma
 static __device__ __forceinline__ void store_tile(const Accumulators& d, const WgmmaArguments& a, StagingBuffers& buffers, const Tile& tile, int row, float scale) {
   const int m = tile.a + row + (int)(threadIdx.x % 128) / 32 * 16;
   unsigned buffer = buffers.next;
+  if (WHOLE_STAGING && !SINGLE_TILE) {
+    if (threadIdx.x % 32 == 0) tma_store_wait<0>();
+    __syncwarp();
+  }
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
@@ -271,16 +282,17 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
       store_columns<BOX_COLUMNS>(&d[r][i * BOX_COLUMNS / 2], a, buffers, m + r * 64, tile.b + i * BOX_COLUMNS, tile.batch, scale);
     if constexpr (TAIL_COLUMNS > 0) store_columns<TAIL_COLUMNS>(&d[r][(BLOCK_N - TAIL_COLUMNS) / 2], a, buffers, m + r * 64, tile.b + BLOCK_N - TAIL_COLUMNS, tile.batch, scale);
   }
-  if (!SINGLE_TILE) return;
+  if (!WHOLE_STAGING) return;
   fence_async_proxy();
   __syncwarp();
+  if (!SINGLE_TILE) buffers.next = buffer;
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
-    for (int i = 0; i < FULL_BOXES; ++i, buffer += STAGE_BYTES) store_buffer<BOX_COLUMNS>(a, buffer, m + r * 64, tile.b + i * BOX_COLUMNS, tile.batch);
+    for (int i = 0; i < FULL_BOXES; ++i, buffer += WHOLE_STAGING_STEP) store_buffer<BOX_COLUMNS>(a, buffer, m + r * 64, tile.b + i * BOX_COLUMNS, tile.batch);
     if constexpr (TAIL_COLUMNS > 0) {
       store_buffer<TAIL_COLUMNS>(a, buffer, m + r * 64, tile.b + BLOCK_N - TAIL_COLUMNS, tile.batch);
-      buffer += STAGE_BYTES;
+      buffer += WHOLE_STAGING_STEP;
     }
   }
   if (threadIdx.x % 32 == 0) tma_store_commit();

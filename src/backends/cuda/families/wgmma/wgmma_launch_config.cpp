@@ -30,8 +30,8 @@ constexpr std::int64_t widest_plain_integers = 176;  // block_n
 constexpr std::int64_t max_promoted_steps =
     2;  // of a stage; with more the compiler runs out of registers early
 constexpr std::int64_t max_stages = 32;
-constexpr std::int64_t stages_worth_a_buffer = 4;  // of fewer
-constexpr std::int64_t small_smem = 112;           // KiB: two blocks per multiprocessor
+constexpr std::int64_t stages_worth_whole_staging = 3;  // beside buffers for a whole tile
+constexpr std::int64_t small_smem = 112;                // KiB: two blocks per multiprocessor
 constexpr std::int64_t large_smem = 226;
 
 /// Registers that a consumer needs beside its accumulators after a reallocation.
@@ -157,10 +157,18 @@ void lay_out(WgmmaLaunchConfig& launch, std::int64_t smem_bytes, std::int64_t ou
   };
   launch.staging_buffers_at_once = 2;
   launch.num_stages = stages();
-  // The widest tiles with scales of blocks: a stage more is worth more than a buffer.
-  if (launch.block_scales && launch.split_k == 1 && launch.num_stages < stages_worth_a_buffer) {
-    launch.staging_buffers_at_once = 1;
+  launch.whole_staging = launch.single_tile;
+  // Both warp groups of a promoted tile end at the same time, and its epilogue is in front of nothing: it must not wait for its own stores. (With a bias
+  // the widest tiles would spill.)
+  if (launch.promotion > 0 && !launch.bias && !launch.single_tile && launch.split_k == 1) {
+    const std::int64_t most = launch.num_stages;
+    launch.staging_buffers_at_once = launch.staging_buffers(output_bytes);
     launch.num_stages = stages();
+    launch.whole_staging = launch.num_stages >= std::min(most, stages_worth_whole_staging);
+    if (!launch.whole_staging) {
+      launch.staging_buffers_at_once = 2;
+      launch.num_stages = most;
+    }
   }
   const std::int64_t staging = staging_bytes(launch, output_bytes);
   // A block with one tile needs no more stages than k tiles.
@@ -210,6 +218,7 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
   launch.promotion = config.number("prom", 0);
   launch.row_scales = quantization(problem) == QuantType::per_token;
   launch.block_scales = quantization(problem) == QuantType::per_1x128;
+  launch.bias = problem.bias;
   launch.batches = problem.batch;
   launch.batched = traits(problem.operation).batched;
   const std::int64_t smem_kib = config.number("smem", large_smem);

@@ -34,13 +34,15 @@ struct WgmmaLaunchConfig {
   std::int64_t promotion = 0;  // sets of partial sums (promotion_parameter())
   bool row_scales = false;     // the epilogue scales rows and columns
   bool block_scales = false;   // partial sums are scaled before they are added
-  std::int64_t n_slices = 1;   // instructions along block_n; a set of partial sums is of one
+  bool bias = false;
+  std::int64_t n_slices = 1;  // instructions along block_n; a set of partial sums is of one
   /// Of a thread of the producer warp group, which leaves the others to the consumers; 0: no reallocation.
   std::int64_t producer_registers = 0;
 
   std::int64_t k_tiles = 1;
   std::int64_t num_stages = 0;
   std::int64_t staging_buffers_at_once = 2;  // of a warp, unless the pipeline's memory serves
+  bool whole_staging = false;                // they hold all of a tile
   std::int64_t scale_groups = 0;             // places for groups of scales of blocks
   std::int64_t stage_bytes = 0;
   std::int64_t storage_bytes = 0;  // the pipeline and the staging buffers, or the partial sums in their place
