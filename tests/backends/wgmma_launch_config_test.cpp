@@ -143,6 +143,13 @@ TEST(WgmmaLaunchConfig, ScalesOfBlocksHavePlacesForWhatIsInFlight) {
             0);
 }
 
+TEST(WgmmaLaunchConfig, TheDefaultOfManyTilesDividesNoK) {
+  for (const Operation operation : {Operation::a8w8_blockscale, Operation::a8w8}) {
+    const Problem problem = quantized(operation, 4096, 24576, 1536, DataType::f8_e4m3fn);
+    EXPECT_EQ(default_wgmma_config(problem, h200).number("csk"), 1);
+  }
+}
+
 TEST(WgmmaLaunchConfig, PartsOfAPackedTileAreSlowIfBlocksShareX) {
   const Problem plain = dense(64, 5120, 8192);
   Problem packed = plain;

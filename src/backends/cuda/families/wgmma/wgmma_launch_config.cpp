@@ -412,7 +412,7 @@ Config swap_ab_config(const Problem& problem, const HopperLimits& limits) {
 
 Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) {
   if (problem.m <= 64) return swap_ab_config(problem, limits);
-  // The best tile of 128 rows by the cost model.
+  // The best tile of 128 rows by the cost model; promoted ones may have 256.
   Config best = config_of(problem, false, 128, 128, 1, 1, 1);
   double best_us = predicted_wgmma(problem, wgmma_launch_config(problem, best, limits), limits);
   const auto try_config = [&](const Config& config) {
@@ -432,6 +432,8 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) 
         try_config(config);
         if (!accumulates_fewer_bits(problem.x_type)) continue;
         config.set("prom", std::int64_t{1});
+        try_config(config);
+        config.set("bm", std::int64_t{256});
         try_config(config);
       }
     }
@@ -471,7 +473,15 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
   const double alone =
       (launch.promotion == 1 ? slowdown * (4 * product + waits + instruction_n / 2) : 4 * product) * steps *
       real(launch.warpgroup_m() / 64);
-  const double products = std::max(slowdown * product * real(launch.block_m / 64) * 4 * steps * share, alone);
+  // Launches of many promoted tiles run at the power limit: what small tiles load costs energy, and so does choosing each column's block.
+  const double loads = 30 * std::max(0.0, 1 / real(launch.block_m) + 1 / width - 3.0 / 256);
+  const double choices = launch.block_scales && !launch.swap_ab
+                             ? 0.005 * real((WgmmaLaunchConfig::weight_blocks(launch.block_n) - 1) *
+                                            launch.block_n / (launch.block_n & -launch.block_n))
+                             : 0;
+  const double energy = launch.promotion > 0 && waves > 1 ? 1 + loads + choices : 1;
+  const double products =
+      std::max(slowdown * product * real(launch.block_m / 64) * 4 * steps * share, alone) * energy;
   const double load = real(launch.stage_bytes) / into_multiprocessor * share;
   const double line = real(launch.k_atoms) * 128;
   const double loaded =
@@ -491,13 +501,15 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
   const double memory = bytes(problem) / from_memory * std::pow(std::max(1.0, 6.5e6 / in_flight), 0.2) *
                         std::max(1.0, 0.7 * processors / blocks);
   const double area = real(launch.block_m) * width;
-  const double stored = (0.36 + area / 15.5e3) * (launch.ping_pong || resident > 1 ? 1 : waves);
+  const double stored = (0.36 + area / 15.5e3) * (launch.whole_staging ? 0.72 : 1) *
+                        (launch.ping_pong || resident > 1 ? 1 : waves);
   const double exchanged = 2.6 + area * 4 / 20.7e3;
   // Blocks that share x wait for the slowest of them: parts of a packed weight's tiles are loaded in runs
   // that complete at different times.
   const bool uneven = problem.bpreshuffle && launch.weight_box_rows() < 64 &&
                       (launch.swap_ab ? launch.cluster_m : launch.cluster_n) > 1;
-  return 0.1 + std::max(looped, memory) * (uneven ? 1.2 : 1) + (launch.split_k > 1 ? exchanged : stored) +
+  return 0.1 + std::max(looped, memory) * (uneven ? 1.2 : 1) +
+         (launch.split_k > 1 ? exchanged * waves : stored) +
          (launch.cluster_m * launch.cluster_n > 1 ? 1.0 : 0);
 }
 
