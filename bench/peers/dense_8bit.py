@@ -2,7 +2,8 @@
 """Times gemmtune's tuned kernels for 8-bit operands beside what else computes them on this GPU, in one process: PyTorch's
 _scaled_mm and _int_mm, vLLM's CUTLASS kernels and DeepGEMM where they are installed, a bf16 linear. Every call is captured in a CUDA graph that rotates over
 copies of the weight larger than the cache; the graphs are replayed in turns, --rounds times. Prints a table of medians in
-microseconds, and geometric means of the best peer's time over gemmtune's by M. What is not there is named.
+microseconds, and geometric means of the best peer's time over gemmtune's by M. What is not there is named. DeepGEMM for PyTorch 2.11:
+sgl-deep-gemm 0.1.4.post1 and apache-tvm-ffi (later ones are built for later PyTorches); it compiles each kernel with nvcc at its first call.
 
 Usage: dense_8bit.py --library build/lib/libgemmtune.so --tuned [fp8row=FILE] [int8=FILE] [fp8block=FILE]
                      [--sizes N,K ...] [--rows M ...] [--rounds 9] [--csv FILE]
