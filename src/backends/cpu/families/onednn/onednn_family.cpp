@@ -163,7 +163,8 @@ Result<std::size_t> OnednnFamily::packed_bytes(const Problem& problem) const {
   const gemmtune_onednn_weight weight = weight_of(problem, threads_);
   std::size_t bytes = 0;
   GEMMTUNE_RETURN_IF_ERROR(call_onednn(library_->table().packed_bytes, &weight, &bytes));
-  return round_up(bytes, std::size_t{64});  // without bf16 instructions oneDNN keeps the plain form, of any size
+  return round_up(bytes,
+                  std::size_t{64});  // without bf16 instructions oneDNN keeps the plain form, of any size
 }
 
 Status OnednnFamily::pack(const Problem& problem, const void* plain, void* packed) const {
