@@ -355,6 +355,10 @@ TEST_P(HipCompile, KernelsAroundTheStagesOfMixtures) {
     EXPECT_EQ(fast->build(fp8, fast->default_config(fp8)).message(), "");
   }
   const auto simt = gpu::make_simt_moe_family(runtime);
+  // So many pairs that two kernels sort them.
+  Problem many = int8;
+  many.m = 20000;
+  EXPECT_EQ(simt->build(many, simt->default_config(many)).message(), "");
   const auto problems = testing_problems::mixtures({33, 96, 64});
   for (std::size_t i = 0; i < (sees_all(runtime) ? problems.size() : 1); i += is_soak() ? 1 : 4) {
     const auto kernel = simt->build(problems[i], simt->default_config(problems[i]));

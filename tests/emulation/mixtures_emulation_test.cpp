@@ -109,12 +109,15 @@ TEST(MixturesOnTheEmulation, SimtOfEveryRoute) {
       "bm=64");
 }
 
-/// More pairs than the sort's threads, and more experts than a wave has lanes.
+/// More pairs than the sort's threads, and more experts than a wave has lanes; so many that two kernels sort them, with a last chunk that is not whole.
 TEST(MixturesOnTheEmulation, ManyTokensAreSorted) {
   EmulatedRuntime runtime("gfx942");
   const auto family = gpu::make_simt_moe_family(runtime);
   expect_mixture(*family,
                  routed(moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {700, 2, 3}), 90, 2),
+                 "bm=16");
+  expect_mixture(*family,
+                 routed(moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {2060, 2, 3}), 300, 8),
                  "bm=16");
 }
 
@@ -309,7 +312,8 @@ TEST(MixturesOnTheEmulation, BrokenMixturesAreFound) {
       {"a group of threads does not wait for another",
        "if (lane == GROUP - 1) groups[group] = inclusive;\n  __syncthreads();",
        "if (lane == GROUP - 1) groups[group] = inclusive;", usual, "race in shared memory"},
-      {"groups of more threads than a wave has", "#define GROUP 32", "#define GROUP 128", usual, ""},
+      {"groups of more threads than a wave has", "#define GROUP 32", "#define GROUP 128",
+       routed(usual, 200, 2), ""},
   };
   for (const Change& change : changes) {
     BrokenMixture runtime(change.right, change.wrong);

@@ -99,10 +99,12 @@ Problem mixture_of(const Shape& shape, int experts, int topk) {
 }
 
 TEST_F(CudaMoe, FewAndManyExpertsAreRight) {
-  // All experts for every token; one expert; more experts than pairs; more pairs than the sort reads at once; many tokens an expert.
-  for (const Problem& problem : {mixture_of({37, 72, 200}, 8, 8), mixture_of({130, 72, 200}, 1, 1),
-                                 mixture_of({3, 264, 136}, 256, 8), mixture_of({1500, 64, 128}, 16, 4),
-                                 mixture_of({700, 136, 264}, 4, 2), mixture_of({300, 768, 512}, 16, 4)}) {
+  // All experts for every token; one expert; more experts than pairs; more pairs than the sort reads at once; many tokens an expert; pairs that
+  // two kernels sort.
+  for (const Problem& problem :
+       {mixture_of({37, 72, 200}, 8, 8), mixture_of({130, 72, 200}, 1, 1), mixture_of({3, 264, 136}, 256, 8),
+        mixture_of({1500, 64, 128}, 16, 4), mixture_of({700, 136, 264}, 4, 2),
+        mixture_of({300, 768, 512}, 16, 4), mixture_of({4150, 64, 128}, 40, 4)}) {
     expect_families_right(problem, 13);
     ASSERT_TRUE(gpu()->health().ok());
   }

@@ -14,6 +14,9 @@
 namespace gemmtune::gpu {
 
 // Texts of the files beside this one.
+std::string_view moe_pairs_text();
+std::string_view moe_count_text();
+std::string_view moe_place_text();
 std::string_view moe_route_text();
 std::string_view moe_combine_arguments_text();
 std::string_view moe_combine_text();
@@ -26,7 +29,20 @@ constexpr std::int64_t max_pairs_per_round = std::int64_t{1} << 24;
 constexpr std::int64_t max_dimension_of_kernels = std::int64_t{1} << 30;
 constexpr std::int64_t combine_columns = 2048;  // of a block
 constexpr std::int64_t wave_lanes = 64;         // the sort's blocks are of whole waves, of any GPU
+// Of the sort of many pairs, which has two kernels and two numbers of each expert in shared memory.
+constexpr std::int64_t few_pairs = 16384;
+constexpr std::int64_t place_threads = 256;
+constexpr std::int64_t max_chunks = 256;  // each block reads the counts of all
 constexpr std::int64_t buffer_alignment = 256;
+
+/// Pairs of a chunk of the sort.
+std::int64_t chunk_of(std::int64_t pairs) { return round_up(ceil_div(pairs, max_chunks), place_threads); }
+std::int64_t chunks_of(std::int64_t pairs) { return ceil_div(pairs, chunk_of(pairs)); }
+
+/// Of so many pairs or fewer: fewer may have more chunks, which are smaller then.
+std::int64_t max_chunks_of(std::int64_t pairs) {
+  return std::min(max_chunks, ceil_div(pairs, place_threads));
+}
 
 char* at(void* workspace, std::int64_t offset) { return static_cast<char*>(workspace) + offset; }
 
@@ -94,12 +110,16 @@ Status accepts_mixture(const Problem& problem, Weights weights) {
   return {};
 }
 
-std::array<Source, 2> moe_layer_sources(const Problem& problem, const MoeBuffers& buffers) {
+std::array<Source, 4> moe_layer_sources(const Problem& problem, const MoeBuffers& buffers) {
   const std::string dependent = fmt::format("DEPENDENT={}", buffers.dependent != nullptr ? 1 : 0);
-  return {Source{"moe_route",
-                 source_text({moe_route_arguments_text(), moe_dependent_text(), moe_route_text()}),
-                 {dependent},
-                 "moe_route"},
+  const auto of_sort = [&](const char* name, std::string_view text) {
+    return Source{name,
+                  source_text({moe_route_arguments_text(), moe_dependent_text(), moe_pairs_text(), text}),
+                  {dependent},
+                  name};
+  };
+  return {of_sort("moe_route", moe_route_text()), of_sort("moe_count", moe_count_text()),
+          of_sort("moe_place", moe_place_text()),
           Source{"moe_combine",
                  source_text({numbers_text(), moe_combine_arguments_text(), moe_dependent_text(),
                               moe_combine_text()}),
@@ -113,13 +133,6 @@ Result<MoeLayer> MoeLayer::make(Runtime& runtime, const Problem& problem, const 
   MoeLayer layer;
   layer.problem_ = problem;
   layer.buffers_ = buffers;
-  const auto sources = moe_layer_sources(problem, buffers);
-  for (const auto& [source, program] :
-       {std::pair{&sources[0], &layer.route_}, std::pair{&sources[1], &layer.combine_}}) {
-    auto loaded = runtime.load(*source);
-    if (!loaded.ok()) return loaded.status();
-    *program = std::move(*loaded);
-  }
   const std::int64_t partial_bytes =
       problem.k * (buffers.rounded_partials ? bytes_of(problem.y_type, 1) : std::int64_t{4});
   const std::int64_t pair_bytes = buffers.hidden_bytes + buffers.hidden_scale_bytes + partial_bytes;
@@ -128,6 +141,17 @@ Result<MoeLayer> MoeLayer::make(Runtime& runtime, const Problem& problem, const 
   layer.tokens_ = std::min(std::clamp<std::int64_t>(round_budget / (pair_bytes * topk), 1, problem.m), most);
   const std::int64_t pairs = layer.tokens_ * topk;
   layer.max_tiles_ = max_moe_tiles(pairs, problem.moe.experts, buffers.block_m);
+  const bool many = pairs > few_pairs && problem.moe.experts <= max_experts / 2;
+  const auto sources = moe_layer_sources(problem, buffers);
+  for (const auto& [source, program] :
+       {std::pair{&sources[0], many ? nullptr : &layer.route_},
+        std::pair{&sources[1], many ? &layer.count_ : nullptr},
+        std::pair{&sources[2], many ? &layer.place_ : nullptr}, std::pair{&sources[3], &layer.combine_}}) {
+    if (program == nullptr) continue;
+    auto loaded = runtime.load(*source);
+    if (!loaded.ok()) return loaded.status();
+    *program = std::move(*loaded);
+  }
   const auto take = [&](std::int64_t bytes) {
     const std::int64_t offset = layer.workspace_bytes_;
     layer.workspace_bytes_ += round_up(bytes, buffer_alignment);
@@ -138,6 +162,7 @@ Result<MoeLayer> MoeLayer::make(Runtime& runtime, const Problem& problem, const 
   layer.tiles_at_ = take(layer.max_tiles_ * static_cast<std::int64_t>(sizeof(MoeTile)));
   layer.tiles_of_at_ = take(problem.moe.experts * std::int64_t{4});
   layer.tile_count_at_ = take(4);
+  layer.chunk_counts_at_ = take(many ? max_chunks_of(pairs) * problem.moe.experts * 4 : 0);
   layer.hidden_at_ = take(pairs * buffers.hidden_bytes);
   layer.hidden_scales_at_ = take(pairs * buffers.hidden_scale_bytes);
   layer.partials_at_ = take(pairs * partial_bytes);
@@ -170,6 +195,7 @@ MoeRound MoeLayer::round(const Operands& operands, void* workspace, std::int64_t
   round.tiles = reinterpret_cast<MoeTile*>(at(workspace, tiles_at_));
   round.tile_count = reinterpret_cast<int*>(at(workspace, tile_count_at_));
   round.tiles_of = reinterpret_cast<int*>(at(workspace, tiles_of_at_));
+  round.chunk_counts = reinterpret_cast<int*>(at(workspace, chunk_counts_at_));
   round.hidden = at(workspace, hidden_at_);
   round.hidden_scales = at(workspace, hidden_scales_at_);
   round.partials = at(workspace, partials_at_);
@@ -185,19 +211,33 @@ Status MoeLayer::route(const MoeRound& round, Stream stream) const {
                            round.tiles_of,
                            round.given_weights,
                            round.weights,
+                           round.chunk_counts,
                            static_cast<int>(round.pairs),
                            problem_.moe.experts,
                            static_cast<int>(buffers_.block_m),
                            problem_.moe.topk,
-                           problem_.moe.shared_experts};
+                           problem_.moe.shared_experts,
+                           static_cast<int>(chunk_of(round.pairs)),
+                           static_cast<int>(chunks_of(round.pairs))};
   LaunchShape shape;
-  shape.grid[0] = static_cast<unsigned>(problem_.moe.experts);
-  shape.threads =
-      static_cast<unsigned>(std::clamp<std::int64_t>(round_up(round.pairs, wave_lanes), wave_lanes, 1024));
   shape.shared_bytes = static_cast<std::size_t>(problem_.moe.experts) * 4;
   shape.extension = buffers_.dependent;
   void* arguments[] = {&values};
-  return route_->launch(shape, arguments, stream);
+  if (route_ != nullptr) {
+    shape.grid[0] = static_cast<unsigned>(problem_.moe.experts);
+    shape.threads =
+        static_cast<unsigned>(std::clamp<std::int64_t>(round_up(round.pairs, wave_lanes), wave_lanes, 1024));
+    return route_->launch(shape, arguments, stream);
+  }
+  shape.grid[0] = static_cast<unsigned>(values.chunks);
+  shape.threads = static_cast<unsigned>(place_threads);
+  GEMMTUNE_RETURN_IF_ERROR(count_->launch(shape, arguments, stream));
+  // Blocks without a chunk have tiles alone.
+  constexpr std::int64_t groups_per_block = place_threads / 32;
+  shape.grid[0] = static_cast<unsigned>(
+      std::max<std::int64_t>(values.chunks, ceil_div(std::int64_t{problem_.moe.experts}, groups_per_block)));
+  shape.shared_bytes *= 2;
+  return place_->launch(shape, arguments, stream);
 }
 
 Status MoeLayer::combine(const MoeRound& round, Stream stream) const {

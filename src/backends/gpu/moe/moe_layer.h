@@ -36,6 +36,7 @@ struct MoeRound {
   MoeTile* tiles = nullptr;
   int* tile_count = nullptr;  // of the round, on the device
   int* tiles_of = nullptr;
+  int* chunk_counts = nullptr;
   void* hidden = nullptr;
   void* hidden_scales = nullptr;
   void* partials = nullptr;              // [pairs, model_dim] by position
@@ -66,7 +67,9 @@ class MoeLayer {
 
   Problem problem_;
   MoeBuffers buffers_;
-  std::shared_ptr<Program> route_;
+  std::shared_ptr<Program> route_;  // null of many pairs
+  std::shared_ptr<Program> count_;
+  std::shared_ptr<Program> place_;
   std::shared_ptr<Program> combine_;
   std::int64_t tokens_ = 0;  // of a round
   std::int64_t max_tiles_ = 0;
@@ -75,6 +78,7 @@ class MoeLayer {
   std::int64_t tiles_at_ = 0;
   std::int64_t tiles_of_at_ = 0;
   std::int64_t tile_count_at_ = 0;
+  std::int64_t chunk_counts_at_ = 0;
   std::int64_t hidden_at_ = 0;
   std::int64_t hidden_scales_at_ = 0;
   std::int64_t partials_at_ = 0;
@@ -82,8 +86,8 @@ class MoeLayer {
   std::int64_t workspace_bytes_ = 0;
 };
 
-/// What a layer compiles beside its stages: the sort and the sum.
-std::array<Source, 2> moe_layer_sources(const Problem& problem, const MoeBuffers& buffers);
+/// What layers compile beside their stages: the sort of few pairs by one kernel, of many by two, and the sum.
+std::array<Source, 4> moe_layer_sources(const Problem& problem, const MoeBuffers& buffers);
 
 /// ok for a mixture with weights in a layout that the family takes (plain, or shuffled_too: aiter16x16 of both weights), whose sizes
 /// the sort takes, and with an activation that its w1 serves.

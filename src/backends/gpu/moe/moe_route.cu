@@ -1,30 +1,7 @@
-// Sorts (token, expert) pairs by expert, in the order of pairs: a block for each expert. Every block counts all pairs of each expert (atomic additions of
-// integers, whose order does not matter), so that it knows where its expert's pairs begin without waiting for another block; then it numbers its own pairs.
-using gemmtune::gpu::MoeRouteArguments;
-using gemmtune::gpu::MoeTile;
-
-#define GROUP 32  // threads of a warp; a wave of 64 has two groups
+// Sorts few (token, expert) pairs by expert, in the order of pairs: a block for each expert. Every block counts all pairs of each expert (atomic additions of
+// integers, whose order does not matter), so that it knows where its expert's pairs begin without waiting for another block; then it numbers its own pairs. Of more pairs moe_count.cu and moe_place.cu are faster. Follows moe_pairs.cuh.
 #define MAX_GROUPS 32
 #define SHARE 4  // neighbouring pairs that a thread reads at once
-
-// `value` of the thread `step` before this one; undefined where that is of another group.
-static __device__ inline int value_before(int value, int step) {
-#if defined(__HIP__) || defined(__HIPCC_RTC__)
-  // The instruction takes the thread's number modulo the lanes of a wave.
-  return __builtin_amdgcn_ds_bpermute(((int)threadIdx.x - step) * 4, value);
-#else
-  return __shfl_up_sync(0xffffffffu, value, step);
-#endif
-}
-
-// `value` of lane `lane` of this thread's group.
-static __device__ inline int value_of_lane(int value, int lane) {
-#if defined(__HIP__) || defined(__HIPCC_RTC__)
-  return __builtin_amdgcn_ds_bpermute(((int)threadIdx.x / GROUP * GROUP + lane) * 4, value);
-#else
-  return __shfl_sync(0xffffffffu, value, lane);
-#endif
-}
 
 // Sum of a group's value over the groups of its wave: the lanes of a wave stay together.
 static __device__ inline int sum_of_wave(int value_of_group) {
@@ -33,17 +10,6 @@ static __device__ inline int sum_of_wave(int value_of_group) {
 #else
   return value_of_group;
 #endif
-}
-
-// Sum of `value` over this lane and those before it.
-static __device__ inline int inclusive_sum(int value) {
-  const int lane = threadIdx.x % GROUP;
-#pragma unroll
-  for (int step = 1; step < GROUP; step *= 2) {
-    const int other = value_before(value, step);
-    if (lane >= step) value += other;
-  }
-  return value;
 }
 
 // Sum of `value` over the threads before this one; `total` gets that over all.
@@ -62,22 +28,6 @@ static __device__ inline int exclusive_sum(int value, int* groups, int* total) {
   }
   *total = all;
   return before + inclusive - value;
-}
-
-// Where a pair's id and weight are given; -1: nowhere, it is of a shared expert.
-static __device__ inline int given_at(const MoeRouteArguments& a, int pair) {
-  if (a.shared == 0) return pair;
-  const int token = pair / a.topk;
-  const int slot = pair - token * a.topk;
-  return slot < a.topk - a.shared ? pair - token * a.shared : -1;
-}
-
-// The expert of a pair; -1 where its id is none of a routed expert.
-static __device__ inline int expert_of(const MoeRouteArguments& a, int pair) {
-  const int at = given_at(a, pair);
-  if (at < 0) return a.experts - a.topk + pair % a.topk;
-  const int id = a.ids[at];
-  return id >= 0 && id < a.experts - a.shared ? id : -1;
 }
 
 // Experts of SHARE pairs; -1 from `end` on. All loads are under way before the first is used.
@@ -126,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArgum
   int tiles_before = 0;
   int tiles = 0;
   for (int i = thread; i < a.experts; i += threads) {
-    const int of_expert = (counts[i] + a.block_m - 1) / a.block_m;
+    const int of_expert = tiles_of_expert(a, counts[i]);
     tiles += of_expert;
     if (i < expert) {
       before += counts[i];
@@ -162,10 +112,6 @@ extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArgum
       a.position_of[pair] = to++;
     }
   }
-  for (int i = thread; i * a.block_m < count; i += threads) {
-    const int left = count - i * a.block_m;
-    a.tiles[first_tile + i] = {expert, first + i * a.block_m, left < a.block_m ? left : a.block_m, i};
-  }
-  if (thread == 0) a.tiles_of[expert] = (count + a.block_m - 1) / a.block_m;
+  store_tiles(a, expert, first, count, first_tile, thread, threads);
   if (thread == 0 && expert == 0) *a.tile_count = all_tiles;
 }

@@ -25,16 +25,19 @@ struct MoeRouteArguments {
   int* tiles_of;               // [experts], tiles of each expert
   const float* given_weights;  // [tokens, topk - shared]; read with shared experts only
   float* weights;              // [pairs]; written with shared experts only, whose pairs have the weight 1
+  int* chunk_counts;  // [chunks, experts]: pairs of each expert; of many pairs only, as `chunk` and `chunks`
   int pairs;
   int experts;
   int block_m;
   int topk;
   int shared;
+  int chunk;  // pairs of a chunk
+  int chunks;
 };
 
 static_assert(sizeof(MoeTile) == 16 && GEMMTUNE_OFFSET(MoeTile, index) == 12,
               "host and device layouts differ");
-static_assert(GEMMTUNE_OFFSET(MoeRouteArguments, pairs) == 64 && sizeof(MoeRouteArguments) == 88,
+static_assert(GEMMTUNE_OFFSET(MoeRouteArguments, pairs) == 72 && sizeof(MoeRouteArguments) == 104,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu
