@@ -22,7 +22,31 @@ struct __align__(16) OutputVector {
   output values[WIDTH];
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS) moe_combine(const MoeCombineArguments a) {
+// Adds COUNT slots of a token. All loads are under way before the first is used: of few tokens their latency is what this kernel takes.
+template <int COUNT>
+static __device__ inline void add_slots(const MoeCombineArguments& a, const int* positions, const float* weights, const partial* partials, float (&sums)[WIDTH], bool& missing) {
+  int position[COUNT];
+  float weight[COUNT];
+  PartialVector vectors[COUNT];
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    position[i] = positions[i];
+    weight[i] = weights ? weights[i] : 1.0f;
+  }
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    missing |= position[i] < 0;
+    vectors[i] = *(const PartialVector*)(partials + (position[i] < 0 ? 0 : position[i]) * a.columns);
+  }
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+#pragma unroll
+    for (int j = 0; j < WIDTH; ++j) sums[j] = fmaf(weight[i], read_partial(vectors[i].values[j]), sums[j]);
+  }
+}
+
+// Two blocks a multiprocessor: with more the compiler has too few registers for the loads.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) moe_combine(const MoeCombineArguments a) {
   wait_for_the_kernel_in_front();
   const long long token = blockIdx.x;
   const int* positions = a.position_of + token * a.topk;
@@ -33,18 +57,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) moe_combine(const MoeCombi
   float sums[WIDTH] = {};
   bool missing = false;
   if (a.vectors) {
-#pragma unroll 4
-    for (int slot = 0; slot < a.topk; ++slot) {
-      const int position = positions[slot];
-      if (position < 0) {
-        missing = true;
-        continue;
-      }
-      const float weight = weights ? weights[slot] : 1.0f;
-      const PartialVector vector = *(const PartialVector*)(partials + position * a.columns + first);
-#pragma unroll
-      for (int i = 0; i < WIDTH; ++i) sums[i] = fmaf(weight, read_partial(vector.values[i]), sums[i]);
+    int slot = 0;
+#pragma unroll 1
+    for (; slot + 8 <= a.topk; slot += 8) add_slots<8>(a, positions + slot, weights ? weights + slot : nullptr, partials + first, sums, missing);
+    if (slot + 4 <= a.topk) {
+      add_slots<4>(a, positions + slot, weights ? weights + slot : nullptr, partials + first, sums, missing);
+      slot += 4;
     }
+#pragma unroll 1
+    for (; slot < a.topk; ++slot) add_slots<1>(a, positions + slot, weights ? weights + slot : nullptr, partials + first, sums, missing);
     OutputVector result;
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) result.values[i] = round_output(missing ? NOT_A_NUMBER : sums[i]);
