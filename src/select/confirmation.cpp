@@ -245,7 +245,9 @@ void widen_ties(const std::vector<Trial>& screened, const Policy& policy, double
                 Settled& settled) {
   const double limit = ratio_limits(policy, settled.noise_floor).declared_tie;
   // Of this run's ratio and of another run's, which is of two passes.
-  const auto deviation = [&](int passes) { return pass_deviation * std::sqrt(1.0 / passes + 0.5); };
+  const auto deviation = [&](int passes) {
+    return deviation_of_runs(pass_deviation * std::sqrt(1.0 / passes + 0.5));
+  };
   for (const MeasuredFinalist& finalist : settled.finalists) {
     if (finalist.ratio <= limit * std::exp(normal_99_5 * deviation(finalist.passes)))
       add_tie(finalist.listed.candidate, settled);

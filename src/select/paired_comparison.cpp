@@ -1,6 +1,7 @@
 #include "select/paired_comparison.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "measure/statistics.h"
 
@@ -21,6 +22,8 @@ RatioLimits ratio_limits(const Policy& policy, double noise_floor) {
   return {std::min(policy.prefer_ratio, 1 - noise_floor), policy.prefer_ratio, 1 + band,
           1 + (band + noise_floor)};
 }
+
+double deviation_of_runs(double drift) { return std::hypot(drift, machine_deviation); }
 
 bool is_below(std::span<const double> ratios, double limit, double alpha) {
   return sign_test_below(ratios, limit) <= alpha;

@@ -31,6 +31,12 @@ struct RatioLimits {
 };
 RatioLimits ratio_limits(const Policy& policy, double noise_floor);
 
+/// Standard deviation, in logarithms, of a ratio of two kernels from a run to one on another machine of the kind. Two
+/// H200s: docs/lab/measuring.md, "Two machines of a kind".
+inline constexpr double machine_deviation = 0.006;
+/// The same where ratios on this machine have a deviation of their own too.
+double deviation_of_runs(double drift);
+
 /// One-sided sign test: the median of `ratios` is below (above) `limit`, with an error probability of at most
 /// `alpha`. False without ratios.
 bool is_below(std::span<const double> ratios, double limit, double alpha);

@@ -261,7 +261,7 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     if (settled.winner) {
       auto screened = of_layout(list.candidates, result.trials, layouts[i]);
       const double limit = ratio_limits(request.policy, settled.noise_floor).declared_tie;
-      add_screened_ties(screened, {limit, settled.drift}, settled);
+      add_screened_ties(screened, {limit, deviation_of_runs(settled.drift)}, settled);
       if (weighs_energy(request)) {
         settled = weigh_energy(problem, layouts[i], request.policy, std::move(settled), evaluator, deadline);
         result.figures.is_cut = result.figures.is_cut || settled.is_cut;

@@ -163,6 +163,15 @@ TEST(Choose, a_tie_does_not_cost_the_win) {
   EXPECT_EQ(decision.verdict, Verdict::win);
 }
 
+TEST(Choose, ties_hold_what_another_machine_of_the_kind_may_name) {
+  Machine machine({100, 80, 81.8, 83.2}, 5);  // 2.2 and 4 % slower
+  machine.jitter = 0.001;
+  machine.stall_share = 0;
+  const Decision decision = decide(machine, finalists(4), 0);
+  EXPECT_EQ(decision.winner, 1U);
+  EXPECT_THAT(decision.ties, ElementsAre(1U, 2U));
+}
+
 TEST(Choose, failed_finalists_are_out) {
   Machine machine({100, 70, 80}, 7);
   machine.broken = {1};
