@@ -119,6 +119,17 @@ TEST_F(CudaFp4, SanitizerSample) {
   }
 }
 
+/// Every way through the stream, for compute-sanitizer: warps without k and with a rest, two groups of rows, several strips for a block.
+TEST_F(CudaFp4, SanitizerSampleOfStreams) {
+  const KernelFamily* family = gpu()->find_family("mxfp4_stream");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4_stream").message();
+  for (const Size& size : {Size{1, 48, 320}, Size{7, 4240, 192}, Size{24, 80, 1472}}) {
+    const Problem problem = of_fp4(Operation::a16w4, size.m, size.n, size.k, size.m % 2 == 0);
+    ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
+    expect_right(*family, problem, some_configs(*family, problem, 4));
+  }
+}
+
 /// Every element of x by the identity: fp8 and fp16 as they are, fp4 with every scale. y is exact.
 TEST_F(CudaFp4, EveryActivationIsExact) {
   const KernelFamily* family = gpu()->find_family("mxfp4");

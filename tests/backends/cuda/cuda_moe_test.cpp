@@ -184,6 +184,18 @@ TEST_F(CudaMoe, Mxfp4WeightsAreRight) {
   }
 }
 
+/// Every way through the stream, for compute-sanitizer.
+TEST_F(CudaMoe, SanitizerSampleOfStreams) {
+  const KernelFamily* family = gpu()->find_family("mxfp4_stream");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4_stream").message();
+  for (const Shape& shape : {Shape{1, 192, 320}, Shape{11, 64, 576}}) {
+    Problem problem = moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, shape);
+    problem.moe.activation = Activation::swiglu;
+    ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
+    expect_right(*family, problem, moe_configs(*family, problem, 7));
+  }
+}
+
 /// A layer of one call with operands of its own.
 class Layer {
  public:
