@@ -52,6 +52,13 @@ int compare_versions(const std::vector<std::int64_t>& version, const std::vector
   return 0;
 }
 
+/// The last number is at least the repair's, all in front of it are the same.
+bool is_repaired(const std::vector<std::int64_t>& version, const std::vector<std::int64_t>& repair) {
+  if (repair.empty() || version.size() < repair.size()) return false;
+  const std::size_t last = repair.size() - 1;
+  return std::equal(repair.begin(), repair.end() - 1, version.begin()) && version[last] >= repair[last];
+}
+
 }  // namespace
 
 std::string_view to_string(ErratumEffect effect) {
@@ -71,6 +78,9 @@ bool covers_version(const Erratum& erratum, std::string_view version) {
   if (const auto first = numbers_of(erratum.first_version);
       first && !erratum.first_version.empty() && compare_versions(*numbers, *first) < 0) {
     return false;
+  }
+  for (const std::string& repair : erratum.repaired) {
+    if (const auto since = numbers_of(repair); since && is_repaired(*numbers, *since)) return false;
   }
   const auto last = numbers_of(erratum.last_version);
   return !last || erratum.last_version.empty() || compare_versions(*numbers, *last) <= 0;

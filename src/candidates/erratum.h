@@ -25,6 +25,8 @@ struct Erratum {
   // every 13.1.x. Empty: no limit.
   std::string first_version;
   std::string last_version;
+  // Versions in that range from which on their line is right: 12.9.2 is 12.9.2, 12.9.3 and so on.
+  std::vector<std::string> repaired;
   std::vector<std::string> architectures;  // as in tables: sm_90, x86-amx; empty: all
   std::vector<Operation> operations;       // empty: all
   std::vector<DataType> types;             // of x; empty: all
@@ -40,7 +42,7 @@ struct Erratum {
 /// m, n, k, batch, bias (1 or 0), alignment (bytes): what conditions may use of a problem.
 std::vector<std::string_view> erratum_sizes();
 
-/// True if the library's version is in the erratum's range. A version that is no dotted number is in none,
+/// True if the library's version is in the erratum's range and not repaired. A version that is no dotted number is in none,
 /// unless the range has no limits.
 bool covers_version(const Erratum& erratum, std::string_view version);
 

@@ -140,5 +140,16 @@ TEST(Erratum, CoversVersionsAsFarAsTheyAreWritten) {
   EXPECT_TRUE(covers_version(erratum, "99.0"));
 }
 
+TEST(Erratum, DoesNotCoverLinesFromTheirRepairOn) {
+  Erratum erratum;
+  erratum.first_version = "12.8";
+  erratum.last_version = "13.1";
+  erratum.repaired = {"12.9.2", "13.1.1"};
+  for (const char* wrong : {"12.8.4", "12.9", "12.9.0", "12.9.1", "13.0.2", "13.1", "13.1.0"})
+    EXPECT_TRUE(covers_version(erratum, wrong)) << wrong;
+  for (const char* right : {"12.9.2", "12.9.3", "12.9.10", "12.9.2.10", "13.1.1", "13.1.2", "13.2.0"})
+    EXPECT_FALSE(covers_version(erratum, right)) << right;
+}
+
 }  // namespace
 }  // namespace gemmtune

@@ -41,6 +41,7 @@ TEST(ErratumFile, ReadsEveryField) {
   EXPECT_EQ(erratum->name, "lib-odd-k");
   EXPECT_EQ(erratum->first_version, "2.6");
   EXPECT_EQ(erratum->last_version, "");
+  EXPECT_TRUE(erratum->repaired.empty());
   EXPECT_EQ(erratum->operations.front(), Operation::a16w16);
   EXPECT_EQ(erratum->types.front(), DataType::bf16);
   EXPECT_EQ(erratum->condition.text(), "k % 2 == 1 and sk >= 2");
@@ -55,6 +56,14 @@ TEST(ErratumFile, PrintsWhatItReads) {
               HasSubstr("\"condition\": \"k % 2 == 1 and"));
 }
 
+TEST(ErratumFile, ReadsAndPrintsRepairs) {
+  const auto erratum =
+      parse_erratum("e.json", with("\"2.6\",", "\"2.6\",\n  \"repaired\": [\"2.6.9\", \"2.7.1\"],"));
+  ASSERT_TRUE(erratum.ok()) << erratum.message();
+  EXPECT_THAT(erratum->repaired, ::testing::ElementsAre("2.6.9", "2.7.1"));
+  EXPECT_EQ(parse_erratum("e.json", print_erratum(*erratum))->repaired, erratum->repaired);
+}
+
 TEST(ErratumFile, NamesTheLineOfEachMistake) {
   EXPECT_THAT(message(with("\"types\"", "\"type\"")),
               HasSubstr("e.json:7: field 'type' is unknown, expected name"));
@@ -65,6 +74,8 @@ TEST(ErratumFile, NamesTheLineOfEachMistake) {
   EXPECT_THAT(message(with("\"crash\"", "\"hang\"")), HasSubstr("e.json:10: effect: expected \"wrong\" or"));
   EXPECT_THAT(message(with("\"2.6\"", "\"2.x\"")), HasSubstr("e.json:4: first_version: expected a version"));
   EXPECT_THAT(message(with("\"2.6\"", "2.6")), HasSubstr("e.json:4: first_version: expected a version"));
+  EXPECT_THAT(message(with("\"2.6\",", "\"2.6\", \"repaired\": [\"2.y\"],")),
+              HasSubstr("e.json:4: repaired: \"2.y\" is unknown, expected versions"));
   EXPECT_THAT(message(with("[\"bf16\"]", "[\"bf17\"]")), HasSubstr("e.json:7: types: \"bf17\" is unknown"));
   EXPECT_THAT(message(with("[\"bf16\"]", "\"bf16\"")), HasSubstr("e.json:7: types: expected a list"));
   EXPECT_THAT(message(with("k % 2 == 1", "k % 2 = 1")), HasSubstr("e.json:9: condition: 'k % 2 = 1 and"));

@@ -51,8 +51,10 @@ TEST(ShippedErrata, CoverOnlyTheirLibraryVersionAndArchitecture) {
     for (const Erratum* erratum : DeviceErrata(info, known).list()) text += erratum->name + ";";
     return text;
   };
-  EXPECT_EQ(names(device_with("sm_90", "cuBLASLt", "13.1.0")), "cublaslt-split-k-tail;");
-  EXPECT_EQ(names(device_with("sm_90", "cuBLASLt", "12.9.1")), "");
+  for (const char* wrong : {"12.8.4", "12.9.1", "12.9.2", "13.0.2", "13.1.0", "13.1.1"})
+    EXPECT_EQ(names(device_with("sm_90", "cuBLASLt", wrong)), "cublaslt-split-k-tail;") << wrong;
+  for (const char* right : {"12.9.3", "13.10.0"})
+    EXPECT_EQ(names(device_with("sm_90", "cuBLASLt", right)), "") << right;
   EXPECT_EQ(names(device_with("sm_100", "cuBLASLt", "13.1.0")), "");
   EXPECT_EQ(names(device_with("x86-amx", "oneDNN", "2.6.3")), "onednn-amx-odd-k;");
   EXPECT_EQ(names(device_with("x86-avx512bf16", "oneDNN", "2.6.3")), "") << "capped, or no AMX";

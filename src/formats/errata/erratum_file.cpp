@@ -62,14 +62,20 @@ ReadValue text_into(std::string Erratum::*member) {
   };
 }
 
+/// Dotted numbers; empty if the text is no version.
+std::optional<std::string> parse_version(std::string_view text) {
+  for (const std::string_view word : split(text, '.')) {
+    if (!parse_integer(word)) return std::nullopt;
+  }
+  return text.empty() ? std::nullopt : std::optional(std::string(text));
+}
+
 ReadValue version_into(std::string Erratum::*member) {
   return [member](const Json& value, Erratum& erratum) {
-    const std::string text = value.is_string() ? value.get<std::string>() : std::string();
-    for (const std::string_view word : split(text, '.')) {
-      if (!parse_integer(word)) return expected("a version as \"13.1\"");
-    }
-    erratum.*member = text;
-    return text.empty() ? expected("a version as \"13.1\"") : Status();
+    const auto version = parse_version(value.is_string() ? value.get<std::string>() : std::string());
+    if (!version) return expected("a version as \"13.1\"");
+    erratum.*member = *version;
+    return Status();
   };
 }
 
@@ -114,6 +120,8 @@ const std::vector<Field>& fields() {
       {"family", true, text_into(&Erratum::family)},
       {"first_version", false, version_into(&Erratum::first_version)},
       {"last_version", false, version_into(&Erratum::last_version)},
+      {"repaired", false,
+       list_into<std::string>(&Erratum::repaired, parse_version, "versions as \"13.1.1\"")},
       {"architectures", false, list_into<std::string>(&Erratum::architectures, any_word, "architectures")},
       {"operations", false, list_into<Operation>(&Erratum::operations, parse_operation, "operations")},
       {"types", false, list_into<DataType>(&Erratum::types, parse_data_type, "data types")},
@@ -188,6 +196,7 @@ std::string print_erratum(const Erratum& erratum) {
   json["family"] = erratum.family;
   if (!erratum.first_version.empty()) json["first_version"] = erratum.first_version;
   if (!erratum.last_version.empty()) json["last_version"] = erratum.last_version;
+  if (!erratum.repaired.empty()) json["repaired"] = erratum.repaired;
   if (!erratum.architectures.empty()) json["architectures"] = erratum.architectures;
   if (!erratum.operations.empty()) json["operations"] = words_of(erratum.operations);
   if (!erratum.types.empty()) json["types"] = words_of(erratum.types);
