@@ -62,6 +62,10 @@ int default_confirmations(const DeviceInfo& device, Objective objective) {
   return objective == Objective::time ? traits_of(device).confirmation_passes : 1;
 }
 
+double default_seconds_before_confirmation(const DeviceInfo& device) {
+  return traits_of(device).runs_on_host ? 30 : 0;
+}
+
 std::string_view to_string(ProblemState state) {
   switch (state) {
     case ProblemState::tuned:

@@ -75,6 +75,8 @@ Status check_energy(Device& device, const TuneRequest& request);
 /// 2 on a CPU, which has neighbours; 1 on a GPU, which is not shared while it is tuned.
 /// And where another objective than time has chosen: the pass compares times.
 int default_confirmations(const DeviceInfo& device, Objective objective = Objective::time);
+/// 30 on a CPU, whose neighbours stay for seconds to minutes; 0 on a GPU, where the second pass has other memory.
+double default_seconds_before_confirmation(const DeviceInfo& device);
 
 enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
 std::string_view to_string(ProblemState state);

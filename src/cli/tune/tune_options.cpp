@@ -438,6 +438,7 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   request.confirmations = options.confirmations > 0
                               ? options.confirmations
                               : default_confirmations(device.info(), request.policy.objective);
+  request.seconds_before_confirmation = default_seconds_before_confirmation(device.info());
   request.stop = interrupted;
   return request;
 }
