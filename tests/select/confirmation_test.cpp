@@ -238,5 +238,15 @@ TEST_F(ConfirmationTest, TooSoonAfterTheFirstThereIsNone) {
   EXPECT_EQ(summary.confirmed, 0U);
 }
 
+TEST(Confirmation, WaitsOnAMachineWithNeighboursOnly) {
+  DeviceInfo device;
+  device.backend = "cpu";
+  EXPECT_EQ(default_confirmations(device), 2);
+  EXPECT_EQ(default_seconds_before_confirmation(device), 30);
+  device.backend = "cuda";
+  EXPECT_EQ(default_confirmations(device), 1);
+  EXPECT_EQ(default_seconds_before_confirmation(device), 0);
+}
+
 }  // namespace
 }  // namespace gemmtune
