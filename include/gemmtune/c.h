@@ -45,7 +45,7 @@
  *                   refuses kernels whose two runs differ. Different kernels, thus other M, other tuned files
  *                   or other devices, may differ in the last bits. The fallback of a vendor's library is as
  *                   deterministic as the library.
- *   alignment       x, w, w2, bias and y are multiples of the `alignment` that the problem promises;
+ *   alignment       x, w, w2, biases and y are multiples of the `alignment` that the problem promises;
  *                   workspaces, and the packed weight of gemmtune_pack_weight, of 64 bytes. A pointer that is
  *                   not is refused with GEMMTUNE_MISALIGNED. Scales, topk_ids and topk_weights are aligned as
  *                   their types are in C; that is not checked.
@@ -250,10 +250,10 @@ typedef struct gemmtune_problem {
   int64_t n;            /* rows of w; inter_dim of a fused_moe (of one half, if gated) */
   int64_t k;            /* model_dim of a fused_moe */
   int64_t batch;        /* of the batched operations; 0: 1 */
-  int32_t bias;         /* not 0: a bias [N] of y's type is added in float32 before rounding */
-  int32_t scale_ab;     /* not 0: fp8 operands with one float32 scale each */
+  int32_t bias; /* not 0: a bias [N] of y's type is added in float32 before rounding; of a fused_moe two */
+  int32_t scale_ab;              /* not 0: fp8 operands with one float32 scale each */
   gemmtune_layout weight_layout; /* plain is refused by the _BPRESHUFFLE operations */
-  int32_t alignment;             /* bytes, a power of two, promised for x, w, w2, bias and y; 0: 16 */
+  int32_t alignment;             /* bytes, a power of two, promised for x, w, w2, biases and y; 0: 16 */
   const gemmtune_moe* moe;       /* of a fused_moe, null elsewhere; read during the call only */
   /* Promises of every call, for rows with a pdl_kernelName (NVIDIA's programmatic dependent launch). Both not
    * 0: that kernel runs, and reads the weight while the previous kernel on the stream still runs, and where that
@@ -276,6 +276,7 @@ typedef struct gemmtune_moe_operands {
   /* [T, topk - shared_experts]: 0 to experts - shared_experts - 1; others are refused on a CPU only */
   const int32_t* topk_ids;
   const float* topk_weights; /* [T, topk - shared_experts] */
+  const float* bias2;        /* [E, model_dim]; required if the problem has a bias, ignored elsewhere */
 } gemmtune_moe_operands;
 
 /* Pointers of one call, on the context's device. Weights and scales are dense. y must not overlap an input.
@@ -312,13 +313,16 @@ typedef struct gemmtune_moe_operands {
  *   per_128x128  float [T, ceil(model_dim/128)]     float, one per 128 x 128
  *
  * Operands of 16 bits have no scale. y[t] = sum over t's experts of r * w2 * (act(gate) * up), act(w1 * x) if
- * not gated; with doweight_stage1 the routing weight r scales gate and up before the activation instead. */
+ * not gated; with doweight_stage1 the routing weight r scales gate and up before the activation instead. With a bias
+ * each expert has two, in float whatever y is: bias (bias1) [E, rows of w1] is added to w1 * x, bias2 [E, model_dim] to
+ * w2 * h, both before r is applied. */
 typedef struct gemmtune_operands {
   size_t size;
-  const void* x;       /* rows ldx elements apart; of a column-major x the rows of [K, M] */
-  const void* w;       /* in the problem's weight layout and order */
-  const void* bias;    /* [N] of y's type; required if the problem has a bias, ignored elsewhere */
-  void* y;             /* rows ldy elements apart */
+  const void* x; /* rows ldx elements apart; of a column-major x the rows of [K, M] */
+  const void* w; /* in the problem's weight layout and order */
+  const void*
+      bias; /* [N] of y's type, of a fused_moe bias1; required if the problem has a bias, ignored elsewhere */
+  void* y;  /* rows ldy elements apart */
   int64_t ldx;         /* elements, >= k; 0: k. Of a column-major x >= m; 0: m */
   int64_t ldy;         /* elements, >= the columns of y; 0: those */
   const void* x_scale; /* required if the table above has one */

@@ -57,9 +57,9 @@ struct Problem {
   std::int64_t k = 0;
   Type x_type = Type::bf16;
   Type y_type = Type::unset;  // unset: x_type of a16w16 and batched_bf16, bf16 of the others
-  bool bias = false;          // of y's type
+  bool bias = false;          // of y's type; of fused_moe two of float
   Layout weight_layout = Layout::plain;
-  int alignment = 16;  // bytes, a power of two, promised for x, w, w2, bias and y
+  int alignment = 16;  // bytes, a power of two, promised for x, w, w2, biases and y
   Operation operation = Operation::a16w16;
   Type w_type = Type::unset;      // unset: x_type
   bool scale_ab = false;          // fp8 operands of a16w16
@@ -92,6 +92,7 @@ struct Operands {
   const void* w2_scale = nullptr;
   const std::int32_t* topk_ids = nullptr;
   const float* topk_weights = nullptr;
+  const float* bias2 = nullptr;
 };
 
 namespace detail {
@@ -161,6 +162,7 @@ class COperands {
     moe_.w2_scale = given.w2_scale;
     moe_.topk_ids = given.topk_ids;
     moe_.topk_weights = given.topk_weights;
+    moe_.bias2 = given.bias2;
   }
   COperands(const COperands&) = delete;
   COperands& operator=(const COperands&) = delete;

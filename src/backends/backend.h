@@ -43,7 +43,7 @@ struct DeviceInfo {
 struct Operands {
   const void* x = nullptr;
   const void* w = nullptr;        // in the kernel's weight layout; w1 of fused_moe
-  const void* bias = nullptr;     // [N] of y's type; null where the problem has none
+  const void* bias = nullptr;     // bias1 of fused_moe; null where the problem has none
   const void* x_scale = nullptr;  // float32, or e8m0 bytes; null where the operand has no scales
   const void* w_scale = nullptr;
   void* y = nullptr;
@@ -58,6 +58,7 @@ struct Operands {
   // Of fused_moe:
   const void* w2 = nullptr;
   const void* w2_scale = nullptr;
+  const float* bias2 = nullptr;
   const std::int32_t* topk_ids = nullptr;  // [M, routed_topk()]: 0 … routed_experts() − 1
   const float* topk_weights = nullptr;     // [M, routed_topk()]
 

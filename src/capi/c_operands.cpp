@@ -24,6 +24,7 @@ void visit_pointers(const Plan& plan, const Operands& operands, Visit visit) {
   visit("w_scale", operands.w_scale, needs.w_scale, false);
   visit("w2", operands.w2, needs.mixture, true);
   visit("w2_scale", operands.w2_scale, needs.w2_scale, false);
+  visit("bias2", operands.bias2, needs.bias2, true);
   visit("topk_ids", operands.topk_ids, needs.mixture, false);
   visit("topk_weights", operands.topk_weights, needs.mixture, false);
 }
@@ -158,6 +159,7 @@ gemmtune_status read_moe_operands(const gemmtune_moe_operands* given, Operands& 
   if (const auto status = read_struct(given, known); status != GEMMTUNE_OK) return status;
   operands.w2 = known.w2;
   operands.w2_scale = known.w2_scale;
+  operands.bias2 = known.bias2;
   operands.topk_ids = known.topk_ids;
   operands.topk_weights = known.topk_weights;
   return GEMMTUNE_OK;

@@ -12,6 +12,7 @@ OperandNeeds::OperandNeeds(const Problem& problem) {
   w_scale = shapes.w.scale.type != ScaleType::none;
   w2_scale = shapes.w2.scale.type != ScaleType::none;
   mixture = is_mixture(problem);
+  bias2 = mixture && problem.bias;
   per_tensor = traits(problem.operation).quantization == QuantType::per_token;
   mx_weight = traits(problem.operation).mx_weight;
   halves = bits(problem.x_type) == 4;

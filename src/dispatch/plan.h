@@ -35,6 +35,7 @@ struct OperandNeeds {
   bool x_scale = false;
   bool w_scale = false;
   bool w2_scale = false;
+  bool bias2 = false;
   bool mixture = false;     // w2 and routes
   bool per_tensor = false;  // one scale instead of a row's is allowed
   bool mx_weight = false;   // of x alone: w has a scale for every 32 of k

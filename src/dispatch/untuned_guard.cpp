@@ -86,8 +86,8 @@ Result<HostOperands> host_operands(Device& device, const Problem& problem, const
                                       o.ldx, shapes.x.line_elements()},
                                      host.x));
   GEMMTUNE_RETURN_IF_ERROR(copy_weight(device, problem, o.w, layout, shapes.w.bytes(), host.w));
-  const std::int64_t bias = problem.bias ? bytes_of(problem.y_type, problem.n) : 0;
-  GEMMTUNE_RETURN_IF_ERROR(copy_dense(device, o.bias, bias, host.bias));
+  GEMMTUNE_RETURN_IF_ERROR(copy_dense(device, o.bias, shapes.bias.bytes(), host.bias));
+  GEMMTUNE_RETURN_IF_ERROR(copy_dense(device, o.bias2, shapes.bias2.bytes(), host.bias2));
   GEMMTUNE_RETURN_IF_ERROR(
       copy_scales(device, o.x_scale, shapes.x.scale_bytes(), o.x_scale_step, host.x_scale));
   GEMMTUNE_RETURN_IF_ERROR(

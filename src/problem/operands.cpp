@@ -66,6 +66,13 @@ OperandShapes operand_shapes(const Problem& problem) {
     shapes.w = {problem.w_type, problem.batch, problem.n, problem.k, {}, problem.w_order};
     shapes.w2.count = 0;
   }
+  shapes.bias.count = shapes.bias2.count = 0;
+  if (problem.bias && moe) {
+    shapes.bias = {DataType::f32, problem.moe.experts, 1, shapes.w.rows, {}};
+    shapes.bias2 = {DataType::f32, problem.moe.experts, 1, problem.k, {}};
+  } else if (problem.bias) {
+    shapes.bias = {problem.y_type, 1, 1, problem.n, {}};
+  }
   set_scale(problem, shapes.x, false);
   set_scale(problem, shapes.w, true);
   if (moe) set_scale(problem, shapes.w2, true);

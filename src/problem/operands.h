@@ -62,11 +62,16 @@ struct MatrixShape {
 /// the block-scaled ones and of per_1x128 and per_128x128 one for 1 × 128 of x and 128 × 128 of w, float32 or e8m0; of a4w4
 /// and per_1x32 e8m0 for 1 × 32 of both, of a16w4 and a8w4 of w (a8w4: x has one a row); of scaleAB and per_tensor one alone (an expert); of per_token one a
 /// row. Operands of fused_moe of a 16-bit type have none.
+///
+/// Where the problem has a bias: bias [N] of y's type, of all batches; of fused_moe bias (bias1) and bias2, float32, [experts, rows of w1] and
+/// [experts, model_dim].
 struct OperandShapes {
   MatrixShape x;
   MatrixShape w;
   MatrixShape w2;  // fused_moe only: count is 0 elsewhere
   MatrixShape y;
+  MatrixShape bias;   // count is 0 without a bias
+  MatrixShape bias2;  // of fused_moe
 };
 
 /// Requires check(problem).ok().

@@ -87,6 +87,9 @@ Status check_mixture(const Problem& problem) {
         problem.moe.shared_experts, problem.moe.topk - 1, problem.moe.topk);
   }
   // Numbers of 32 bits.
+  if (problem.bias)
+    GEMMTUNE_RETURN_IF_ERROR(
+        check_tensor("bias1 and bias2", DataType::f32, {problem.moe.experts, 1, 2 * problem.n + problem.k}));
   GEMMTUNE_RETURN_IF_ERROR(check_tensor("topk_ids", DataType::f32, {1, problem.m, problem.moe.topk}));
   return check_tensor("w1 and w2", problem.w_type,
                       {std::int64_t{3} * problem.moe.experts, problem.n, problem.k});

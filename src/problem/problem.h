@@ -60,7 +60,7 @@ struct Problem {
   DataType x_type = DataType::bf16;  // of the weight too, but for fused_moe
   DataType w_type = DataType::bf16;
   DataType y_type = DataType::bf16;
-  bool bias = false;         // [N], of y's type
+  bool bias = false;         // [N], of y's type; of fused_moe both, bias1 and bias2
   bool scale_ab = false;     // AITER's scaleAB: fp8 operands with one float32 scale each
   bool e8m0_scales = false;  // of a8w8_blockscale: scales are powers of two, a byte each (ue8m0), not float32
   bool bpreshuffle = false;  // the weight was packed once; then `weight_layout` is not plain

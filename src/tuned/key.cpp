@@ -53,7 +53,8 @@ Problem group_of(const Problem& problem) {
   }
   if (fields.mixture) {
     group.moe = problem.moe;
-    group.moe.shared_experts = 0;  // AITER's rows do not say it, and the products are the same
+    // AITER's rows say neither, and the products are the same: biases, and which experts are shared.
+    group.moe.shared_experts = 0;
   }
   return group;
 }

@@ -89,6 +89,13 @@ void scale_whole_tensors(double w_sigma, Random random, HostOperands& operands) 
   put(w_sigma / 5 * (0.75 + 0.5 * random.uniform()), operands.w_scale);
 }
 
+std::vector<std::byte> small_tensor(const MatrixShape& shape, double sigma, const Random& random) {
+  const RandomFill fill = random_fill(shape.type, static_cast<std::size_t>(shape.elements()), sigma, random);
+  std::vector<std::byte> bytes(fill.bytes());
+  if (!bytes.empty()) fill_random(fill, 0, bytes);
+  return bytes;
+}
+
 /// Of everything that is random in the operands of a problem. The layout is left out: one weight serves all layouts.
 Random stream_of(const Problem& problem, std::string_view name, std::uint64_t seed) {
   return Random(hash64(fmt::format("{} {} {} {} {} {}", problem.m, problem.n, problem.k,
@@ -150,12 +157,9 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
       operands.topk_ids = std::move(routes.ids);
       operands.topk_weights = std::move(routes.weights);
     }
-    if (problem.bias) {
-      const RandomFill bias =
-          random_fill(problem.y_type, static_cast<std::size_t>(problem.n), 4, stream("bias"));
-      operands.bias.resize(bias.bytes());
-      fill_random(bias, 0, operands.bias);
-    }
+    // Of the size of what they are added to.
+    operands.bias = small_tensor(shapes.bias, moe ? 2 : 4, stream("bias"));
+    operands.bias2 = small_tensor(shapes.bias2, 4, stream("bias2"));
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory("no memory for the operands of {}", print(problem));
   }

@@ -17,11 +17,12 @@ namespace gemmtune {
 struct HostOperands {
   std::vector<std::byte> x;
   std::vector<std::byte> w;
-  std::vector<std::byte> bias;  // [N] of y's type
+  std::vector<std::byte> bias;
   std::vector<std::byte> x_scale;
   std::vector<std::byte> w_scale;
   std::vector<std::byte> w2;
   std::vector<std::byte> w2_scale;
+  std::vector<std::byte> bias2;
   std::vector<std::int32_t> topk_ids;  // [T, routed_topk()]: experts, each at most once a token
   std::vector<float> topk_weights;     // [T, routed_topk()]: routing weights, positive, their sum 1 a token
 };

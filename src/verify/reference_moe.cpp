@@ -1,5 +1,5 @@
-// y[t] = Σ over t's experts e: r · w2[e] · h, with h = act(gate) · up of w1[e] · x[t], or act(w1[e] · x[t])
-// where w1 has no gate. With doweight_stage1 the routing weight r scales w1[e] · x[t], both halves, before
+// y[t] = Σ over t's experts e: r · (w2[e] · h + bias2[e]), with h = act(gate) · up of w1[e] · x[t] + bias1[e], or act of that
+// where w1 has no gate. With doweight_stage1 the routing weight r scales w1[e] · x[t] + bias1[e], both halves, before
 // the activation, and not the sum.
 #include "verify/reference_moe.h"
 
@@ -37,7 +37,7 @@ class Mixture {
   Mixture(const Problem& problem, const HostOperands& operands, int threads)
       : problem_(problem), operands_(operands), shapes_(operand_shapes(problem)), threads_(threads) {}
 
-  /// y of the tokens, [tokens, model_dim], with Σ r·|w2|·|h| as magnitudes.
+  /// y of the tokens, [tokens, model_dim], with Σ r·(|w2|·|h| + |bias2|) as magnitudes.
   void compute(std::span<const std::int64_t> tokens, Reference& reference) const {
     const auto values = tokens.size() * static_cast<std::size_t>(problem_.k);
     reference.values.assign(values, 0);
@@ -62,7 +62,8 @@ class Mixture {
     const std::int64_t columns = problem_.k;
     std::vector<double> values(static_cast<std::size_t>(count * columns));
     std::vector<double> magnitudes(values.size());
-    multiply_selected({hidden, w2, problem_.n, {}}, {indices(count), indices(columns)},
+    const std::vector<double> bias = bias_of(shapes_.bias2, operands_.bias2, expert);
+    multiply_selected({hidden, w2, problem_.n, bias}, {indices(count), indices(columns)},
                       {values.data(), magnitudes.data(), columns, 1}, threads_);
     for (std::int64_t i = 0; i < count; ++i) {
       const Route& route = routes[static_cast<std::size_t>(i)];
@@ -85,7 +86,8 @@ class Mixture {
     const std::int64_t columns = shapes_.w.rows;
     std::vector<double> values(routes.size() * static_cast<std::size_t>(columns));
     std::vector<double> magnitudes(values.size());
-    multiply_selected({x, w1, problem_.k, {}}, {tokens, indices(columns)},
+    const std::vector<double> bias = bias_of(shapes_.bias, operands_.bias, expert);
+    multiply_selected({x, w1, problem_.k, bias}, {tokens, indices(columns)},
                       {values.data(), magnitudes.data(), columns, 1}, threads_);
     DoubleMatrix hidden(static_cast<std::int64_t>(routes.size()), problem_.n);
     for (std::size_t i = 0; i < routes.size(); ++i) {
@@ -97,6 +99,15 @@ class Mixture {
       }
     }
     return hidden;
+  }
+
+  /// Of one expert; empty without a bias.
+  static std::vector<double> bias_of(const MatrixShape& shape, const std::vector<std::byte>& bytes,
+                                     std::int64_t expert) {
+    if (shape.count == 0) return {};
+    std::vector<float> single(static_cast<std::size_t>(shape.columns));
+    traits(shape.type).widen(bytes, expert * shape.columns, single);
+    return {single.begin(), single.end()};
   }
 
   static std::vector<std::int64_t> indices(std::int64_t count) {

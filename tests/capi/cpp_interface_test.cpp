@@ -73,6 +73,7 @@ TEST(CppInterface, OperandsReachTheCStructure) {
   operands.w2_scale = memory + 7;
   operands.topk_ids = ids;
   operands.topk_weights = memory;
+  operands.bias2 = memory + 1;
   const gemmtune::detail::COperands given(operands);
   const gemmtune_operands& c = *given.get();
   EXPECT_EQ(c.size, sizeof c);
@@ -94,6 +95,7 @@ TEST(CppInterface, OperandsReachTheCStructure) {
   EXPECT_EQ(c.moe->w2_scale, memory + 7);
   EXPECT_EQ(c.moe->topk_ids, ids);
   EXPECT_EQ(c.moe->topk_weights, memory);
+  EXPECT_EQ(c.moe->bias2, memory + 1);
 }
 
 gemmtune::Options on_cpu() {
@@ -119,7 +121,7 @@ TEST(CppInterface, TunedFilesGoToTheirOperations) {
   EXPECT_THAT(refused.status().message(), HasSubstr("a8w8"));
 }
 
-/// Two experts of 1 x 1 in float-exact numbers: y[t] = r · w2 · (w1 · x), without an activation.
+/// Two experts of 1 x 1 in float-exact numbers: y[t] = r · (w2 · (w1 · x + bias1) + bias2), without an activation.
 TEST(CppInterface, AMixtureRunsThroughPlanAndCall) {
   const auto context = gemmtune::Context::open(on_cpu());
   ASSERT_TRUE(context.ok()) << context.status().message();
@@ -149,6 +151,17 @@ TEST(CppInterface, AMixtureRunsThroughPlanAndCall) {
   EXPECT_EQ(to_string(plan->info().weight_layout), "plain");
   const gemmtune::Plan copy = *plan;
   EXPECT_EQ(copy.info().match, gemmtune::Match::untuned);
+  // Of a caller that was built before biases: what its structure lacks is null.
+  problem.bias = true;
+  const float first[2] = {1, 2};
+  const float second[2] = {0, -8};
+  operands.bias = first;
+  EXPECT_EQ(gemmtune::gemm(problem, operands, &*context).code(), GEMMTUNE_NULL_POINTER);
+  operands.bias2 = second;
+  ASSERT_TRUE(gemmtune::gemm(problem, operands, &*context).ok());
+  EXPECT_EQ(y[0], two);     // 1 + 1
+  EXPECT_EQ(y[1], 0xc000);  // 4 + 2 - 8
+  problem.bias = false;
   operands.topk_ids = nullptr;
   const auto refused = gemmtune::gemm(problem, operands, &*context);
   EXPECT_EQ(refused.code(), GEMMTUNE_NULL_POINTER);

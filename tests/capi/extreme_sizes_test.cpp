@@ -186,7 +186,7 @@ class CExtremeSizes : public ::testing::Test {
     moe_.size = sizeof moe_;
     moe_.w2 = moe_.w2_scale = room_.data();
     moe_.topk_ids = reinterpret_cast<const std::int32_t*>(room_.data());
-    moe_.topk_weights = reinterpret_cast<const float*>(room_.data());
+    moe_.topk_weights = moe_.bias2 = reinterpret_cast<const float*>(room_.data());
     return given;
   }
   bool room_is_untouched() const {

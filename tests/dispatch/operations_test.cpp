@@ -61,7 +61,7 @@ std::vector<Problem> problems() {
                            problem_of(a16w4, DataType::bf16),
                            problem_of(a8w4, fn)};
   all[1].scale_ab = true;
-  all[2].bias = true;
+  all[2].bias = all[12].bias = true;
   for (const Operation operation : {a8w8_blockscale, a8w8_blockscale_bpreshuffle}) {
     all.push_back(problem_of(operation, fn));
     all.back().e8m0_scales = true;
@@ -123,6 +123,7 @@ class Operations : public ::testing::TestWithParam<Problem> {
     moe_.size = sizeof moe_;
     moe_.w2 = host_.w2.data();
     moe_.w2_scale = host_.w2_scale.data();
+    moe_.bias2 = reinterpret_cast<const float*>(host_.bias2.data());
     moe_.topk_ids = host_.topk_ids.data();
     moe_.topk_weights = host_.topk_weights.data();
     return given;
@@ -278,6 +279,14 @@ TEST_P(Operations, WhatIsMissingIsNamedAndNothingIsWritten) {
     moe_.w2 = nullptr;
     refused(given, "w2");
     given = operands(w);
+    if (GetParam().bias) {
+      moe_.bias2 = nullptr;
+      refused(given, "bias2");
+      given = operands(w);
+      given.bias = nullptr;
+      refused(given, "bias");
+      given = operands(w);
+    }
     moe_.size = 0;
     refused(given, "gemmtune_moe_operands: size is 0");
     given = operands(w);

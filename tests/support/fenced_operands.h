@@ -41,12 +41,14 @@ class FencedOperands {
         w_scale(host.w_scale, fence),
         w2(host.w2, fence),
         w2_scale(host.w2_scale, fence),
+        bias2(host.bias2, fence),
         topk_ids(host.topk_ids, fence),
         topk_weights(host.topk_weights, fence),
         y(static_cast<std::size_t>(operand_shapes(problem).y.bytes()), fence) {
     moe_.size = sizeof moe_;
     moe_.w2 = w2.data();
     moe_.w2_scale = w2_scale.data();
+    moe_.bias2 = bias2.data<float>();
     moe_.topk_ids = topk_ids.data<std::int32_t>();
     moe_.topk_weights = topk_weights.data<float>();
   }
@@ -74,6 +76,7 @@ class FencedOperands {
   const FencedCopy w_scale;
   const FencedCopy w2;
   const FencedCopy w2_scale;
+  const FencedCopy bias2;
   const FencedCopy topk_ids;
   const FencedCopy topk_weights;
   FencedMemory y;

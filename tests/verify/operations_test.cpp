@@ -34,6 +34,10 @@ enum class Fault {
   short_hidden,  // without the last 32 of inter_dim
   no_clamp,      // swiglu without limits
   quantized_hidden,
+  no_bias1,
+  no_bias2,
+  first_bias,  // of the first expert for all
+  late_bias,   // bias2 is added after the routing weight
 };
 
 double element(DataType type, const std::vector<std::byte>& bytes, std::int64_t index) {
@@ -55,6 +59,15 @@ double element(DataType type, const std::vector<std::byte>& bytes, std::int64_t 
   }
   const auto word = static_cast<std::uint16_t>(byte(2 * index) | byte(2 * index + 1) << 8);
   return static_cast<double>(type == DataType::bf16 ? bf16_to_f32(word) : f16_to_f32(word));
+}
+
+/// Of float32 biases [experts, columns].
+double bias_at(const std::vector<std::byte>& bytes, const MatrixShape& shape, std::int64_t expert,
+               std::int64_t column) {
+  if (bytes.empty()) return 0;
+  float value = 0;
+  std::memcpy(&value, bytes.data() + 4 * (expert * shape.columns + column), 4);
+  return static_cast<double>(value);
 }
 
 double scale(const ScaleShape& shape, const std::vector<std::byte>& bytes, std::int64_t index) {
@@ -174,8 +187,13 @@ std::vector<std::byte> mixture(const Problem& p, const HostOperands& host, Fault
       std::vector<std::byte> hidden(static_cast<std::size_t>(2 * p.n));
       std::vector<double> row(static_cast<std::size_t>(p.n));
       for (std::int64_t i = 0; i < p.n; ++i) {
-        double gate = before * dot(x, 0, t, w1, expert, i, fault);
-        double up = p.moe.gated ? before * dot(x, 0, t, w1, expert, p.n + i, fault) : 1;
+        const auto sum = [&](std::int64_t feature) {
+          const std::int64_t of = fault == Fault::first_bias ? 0 : expert;
+          return before * (dot(x, 0, t, w1, expert, feature, fault) +
+                           (fault == Fault::no_bias1 ? 0 : bias_at(host.bias, shapes.bias, of, feature)));
+        };
+        double gate = sum(i);
+        double up = p.moe.gated ? sum(p.n + i) : 1;
         if (fault == Fault::swapped_halves) std::swap(gate, up);
         if (fault == Fault::no_up) up = 1;
         double h = (fault == Fault::no_activation ? gate : activate(p.moe.activation, gate)) * up;
@@ -188,10 +206,16 @@ std::vector<std::byte> mixture(const Problem& p, const HostOperands& host, Fault
         put(DataType::bf16, hidden, i, row[static_cast<std::size_t>(i)]);  // as a kernel may
       const std::vector<std::byte> none;
       const Tensor h{hidden_shape, hidden, none};
-      for (std::int64_t j = 0; j < p.k; ++j)
+      for (std::int64_t j = 0; j < p.k; ++j) {
+        const double bias = fault == Fault::no_bias2 ? 0
+                                                     : bias_at(host.bias2, shapes.bias2,
+                                                               fault == Fault::first_bias ? 0 : expert, j);
+        const double late = p.moe.doweight_stage1 ? 1 : r;
         sums[static_cast<std::size_t>(j)] +=
-            (p.moe.doweight_stage1 ? 1 : r) *
-            dot(h, 0, 0, w2, expert, j, fault == Fault::short_hidden ? Fault::short_k : Fault::none);
+            late *
+                (dot(h, 0, 0, w2, expert, j, fault == Fault::short_hidden ? Fault::short_k : Fault::none)) +
+            (fault == Fault::late_bias ? 1 : late) * bias;
+      }
     }
     for (std::int64_t j = 0; j < p.k; ++j) put(p.y_type, y, t * p.k + j, sums[static_cast<std::size_t>(j)]);
   }
@@ -265,6 +289,20 @@ std::vector<Case> cases() {
   all.back().problem.moe.gated = false;
   all.back().problem.moe.activation = Activation::gelu;
   all.back().problem.y_type = DataType::f16;
+  std::vector<Fault> biased{Fault::no_bias1, Fault::no_bias2, Fault::first_bias, Fault::late_bias,
+                            Fault::wrong_expert};
+  for (const std::size_t plain : {all.size() - 7, all.size() - 1}) {
+    all.push_back({all[plain].name + "_biased", all[plain].problem, biased});
+    all.back().problem.bias = true;
+  }
+  all.push_back(
+      {"moe_swiglu_biased", moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32), biased});
+  all.back().problem.moe.activation = Activation::swiglu;
+  all.back().problem.bias = true;
+  biased.erase(biased.begin() + 3);  // bias2 has no weight there
+  all.push_back({"moe_early_biased", moe_problem(DataType::i8, DataType::i8, QuantType::per_tensor), biased});
+  all.back().problem.moe.doweight_stage1 = true;
+  all.back().problem.bias = true;
   return all;
 }
 

@@ -135,7 +135,8 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
       "--indtype,--q-dtype-a", options.x_type,
       "Type of x and w: f32, f16, bf16, fp8, int8, fp4 (also torch's names); default: the operation's");
   app.add_option("--outdtype", options.y_type, "Type of y; default: as x, bf16 for quantized x");
-  app.add_flag("--bias", options.bias, "With a bias [N] of y's type (for -m -n -k)");
+  app.add_flag("--bias", options.bias,
+               "With a bias [N] of y's type, of fused_moe two for each expert (for -m -n -k)");
   app.add_flag("--bpreshuffle", options.bpreshuffle, "The weight was packed once (for -m -n -k)");
   app.add_flag("--scaleAB", options.scale_ab, "fp8 operands with one float32 scale each (for -m -n -k)");
   const char* const sizes_of = "Sizes of other operations (for -m -n -k)";

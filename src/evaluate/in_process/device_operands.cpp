@@ -14,7 +14,6 @@ Status copy_on_device(Device& device, void* to, const void* from, std::size_t by
 std::vector<DeviceOperands::Part> DeviceOperands::parts(const HostOperands* host) const {
   const OperandShapes shapes = operand_shapes(problem_);
   const auto pairs = given_pairs(problem_);
-  const std::int64_t bias = problem_.bias ? bytes_of(problem_.y_type, problem_.n) : 0;
   const auto size = [](std::int64_t bytes) { return static_cast<std::size_t>(bytes); };
   const HostOperands none;
   const HostOperands& content = host == nullptr ? none : *host;
@@ -24,7 +23,8 @@ std::vector<DeviceOperands::Part> DeviceOperands::parts(const HostOperands* host
   std::vector<Part> all{
       {&DeviceOperands::x_, size(shapes.x.bytes()), start(content.x)},
       {&DeviceOperands::w_, size(shapes.w.bytes()), start(content.w)},
-      {&DeviceOperands::bias_, size(bias), start(content.bias)},
+      {&DeviceOperands::bias_, size(shapes.bias.bytes()), start(content.bias)},
+      {&DeviceOperands::bias2_, size(shapes.bias2.bytes()), start(content.bias2)},
       {&DeviceOperands::x_scale_, size(shapes.x.scale_bytes()), start(content.x_scale)},
       {&DeviceOperands::w_scale_, size(shapes.w.scale_bytes()), start(content.w_scale)},
       {&DeviceOperands::w2_, size(shapes.w2.bytes()), start(content.w2)},
@@ -130,6 +130,7 @@ Result<Operands> DeviceOperands::operands(WeightLayout layout) {
   operands.w_scale = w_scale_.data;
   operands.w2 = w2_.data;
   operands.w2_scale = w2_scale_.data;
+  operands.bias2 = static_cast<const float*>(bias2_.data);
   operands.topk_ids = static_cast<const std::int32_t*>(topk_ids_.data);
   operands.topk_weights = static_cast<const float*>(topk_weights_.data);
   if (layout == WeightLayout::plain) return operands;

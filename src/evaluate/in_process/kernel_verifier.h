@@ -85,6 +85,7 @@ class DeviceOperands {
   Tensor w_scale_;
   Tensor w2_;
   Tensor w2_scale_;
+  Tensor bias2_;
   Tensor topk_ids_;
   Tensor topk_weights_;
   std::map<WeightLayout, Tensor> packed_;

@@ -45,7 +45,7 @@ MemoryNeed memory_need(const Problem& problem, CacheMode cache, bool timed) {
       saturating_sum({shapes.w.bytes(), shapes.w.scale_bytes(), shapes.w2.bytes(), shapes.w2.scale_bytes()});
   const std::int64_t routes =
       saturating_product({given_pairs(problem), sizeof(std::int32_t) + sizeof(float)});
-  const std::int64_t bias = problem.bias ? bytes_of(problem.y_type, problem.n) : 0;
+  const std::int64_t bias = saturating_sum({shapes.bias.bytes(), shapes.bias2.bytes()});
   const std::int64_t operands = saturating_sum({x, weights, routes, bias});
   const std::int64_t packed = problem.bpreshuffle ? shapes.w.bytes() : 0;
   const std::int64_t y = shapes.y.bytes();

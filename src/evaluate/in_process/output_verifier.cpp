@@ -244,6 +244,10 @@ Status OutputVerifier::confirm_mixture(const PlannedInputs& inputs, int threads)
   operands.w_scale = weights(inputs.w_scale, host.w_scale, shapes.w.scale.bytes());
   operands.w2 = weights(inputs.w2, host.w2, shapes.w2.bytes() / shapes.w2.count);
   operands.w2_scale = weights(inputs.w2_scale, host.w2_scale, shapes.w2.scale.bytes());
+  if (problem_.bias) {
+    operands.bias = weights({}, host.bias, shapes.bias.bytes() / shapes.bias.count);
+    operands.bias2 = weights({}, host.bias2, shapes.bias2.bytes() / shapes.bias2.count);
+  }
   for (const std::int64_t token : tokens)
     for (std::int64_t slot = 0; slot < moe.routed_topk(); ++slot) {
       const std::int64_t pair = token * moe.topk + slot;

@@ -88,6 +88,7 @@ std::vector<std::byte> run_kernel(const Kernel& kernel, const Problem& problem, 
   const Fenced x_scale(host.x_scale);
   const Fenced w_scale(host.w_scale);
   const Fenced w2_scale(host.w2_scale);
+  const Fenced bias2(host.bias2);
   const std::int64_t columns = output_columns(problem);
   const std::int64_t ldy = columns + pad;
   const std::int64_t size = bytes_of(problem.y_type, 1);
@@ -109,6 +110,7 @@ std::vector<std::byte> run_kernel(const Kernel& kernel, const Problem& problem, 
                           .y_batch_stride = problem.m * ldy,
                           .w2 = or_null(w2, host.w2),
                           .w2_scale = or_null(w2_scale, host.w2_scale),
+                          .bias2 = reinterpret_cast<const float*>(or_null(bias2, host.bias2)),
                           .topk_ids = host.topk_ids.data(),
                           .topk_weights = host.topk_weights.data()};
   const Status status = kernel.run(operands, workspace.data(), Stream{&executor});

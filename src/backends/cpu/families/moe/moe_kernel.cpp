@@ -250,10 +250,16 @@ class MoeKernel final : public Kernel {
       const std::int64_t position = job.block.first + sums.first_row + row;
       const float weight =
           problem_.moe.doweight_stage1 ? call.routes.weight(order(call).pair_of[position]) : 1;
-      const float* up = columns.gates == nullptr ? nullptr : sums.sums + row * sums.ldt;
+      float* up = columns.gates == nullptr ? nullptr : sums.sums + row * sums.ldt;
       // Activated where they lie: nothing reads the gates (or sums) afterwards.
       float* gate = columns.gates == nullptr ? sums.sums + row * sums.ldt
                                              : columns.gates + (sums.first_row + row) * first_.nr();
+      if (problem_.bias) {
+        const float* bias =
+            static_cast<const float*>(call.operands.bias) + job.block.expert * shapes_.w.rows + columns.first;
+        add(bias, count, gate);
+        if (up != nullptr) add(bias + problem_.n, count, up);
+      }
       activate({.gate = gate, .up = up, .weight = weight, .count = count, .out = gate});
       first_.isa().store[static_cast<int>(element_of(formats_.second.x.type))](
           {.tile = gate,
@@ -263,6 +269,10 @@ class MoeKernel final : public Kernel {
            .y = hidden(call, position) + columns.first * hidden_bytes_,
            .ldy = problem_.n});
     }
+  }
+
+  void add(const float* values, std::int64_t count, float* sums) const {
+    kernels_.add_row({.row = values, .factor = 1, .count = count, .sum = sums, .add = true});
   }
 
   void activate(const ActivateArgs& args) const {
@@ -278,9 +288,12 @@ class MoeKernel final : public Kernel {
   void second_stage(const Call& call, const Job& job, std::int64_t column, char* memory) const {
     const BlockWeight w2 = weight_of(shapes_.w2, call.operands.w2, call.operands.w2_scale, job.block.expert);
     second_.multiply(job.block.count, job.second_rows, w2, column, memory, [&](const BlockSums& sums) {
-      for (std::int64_t row = 0; row < sums.rows; ++row)
-        std::copy_n(sums.sums + row * sums.ldt, sums.columns,
-                    results(call, job.block.first + sums.first_row + row) + sums.first_column);
+      for (std::int64_t row = 0; row < sums.rows; ++row) {
+        float* to = results(call, job.block.first + sums.first_row + row) + sums.first_column;
+        std::copy_n(sums.sums + row * sums.ldt, sums.columns, to);
+        if (problem_.bias)
+          add(call.operands.bias2 + job.block.expert * problem_.k + sums.first_column, sums.columns, to);
+      }
     });
   }
 

@@ -113,9 +113,14 @@ class ReferenceKernel final : public Kernel {
         const std::int64_t expert = routes.expert(pair);
         const double weight = moe.doweight_stage1 ? static_cast<double>(routes.weight(pair)) : 1;
         for (std::int64_t i = 0; i < problem_.n; ++i) {
-          const double gate = weight * dot(all.x, pair / moe.topk, all.w, expert, i);
-          const double up =
-              moe.gated ? weight * dot(all.x, pair / moe.topk, all.w, expert, problem_.n + i) : 1;
+          const auto sum = [&](std::int64_t row) {
+            const double bias =
+                problem_.bias ? load_element(DataType::f32, operands.bias, expert * all.w.shape.rows + row)
+                              : 0;
+            return weight * (dot(all.x, pair / moe.topk, all.w, expert, row) + bias);
+          };
+          const double gate = sum(i);
+          const double up = moe.gated ? sum(problem_.n + i) : 1;
           hidden[pair * problem_.n + i] = activate(moe.activation, gate, up);
         }
       }
@@ -142,9 +147,11 @@ class ReferenceKernel final : public Kernel {
     const MixtureRoutes routes = routes_of(operands);
     for (std::int64_t slot = 0; slot < problem_.moe.topk; ++slot) {
       const std::int64_t pair = place.token * problem_.moe.topk + slot;
-      double product = 0;
+      const std::int64_t expert = routes.expert(pair);
+      double product =
+          problem_.bias ? static_cast<double>(operands.bias2[expert * problem_.k + place.column]) : 0;
       for (std::int64_t i = 0; i < problem_.n; ++i)
-        product += hidden[pair * problem_.n + i] * all.w2.at(routes.expert(pair), place.column, i);
+        product += hidden[pair * problem_.n + i] * all.w2.at(expert, place.column, i);
       sum += problem_.moe.doweight_stage1 ? product : product * static_cast<double>(routes.weight(pair));
     }
     return sum;
