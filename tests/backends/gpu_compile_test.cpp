@@ -250,6 +250,7 @@ TEST_F(GpuCompile, WgmmaMoeForHopper) {
     expect_compiles(*family, runtime, problem);
     problem.moe.gated = false;
     problem.moe.activation = Activation::gelu;
+    problem.bias = true;
     expect_compiles(*family, runtime, problem);
     // gpt-oss's layer: MXFP4 weights.
     Problem fp4 = testing_problems::moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32,
@@ -258,6 +259,8 @@ TEST_F(GpuCompile, WgmmaMoeForHopper) {
     fp4.moe.topk = 4;
     fp4.moe.activation = Activation::swiglu;
     if (tokens != 64) expect_compiles(*family, runtime, fp4);
+    fp4.bias = true;
+    expect_compiles(*family, runtime, fp4);
     for (const QuantType type : {QuantType::per_token, QuantType::per_1x128}) {
       Problem quantized =
           testing_problems::moe_problem(DataType::f8_e4m3fn, DataType::f8_e4m3fn, type, {tokens, 256, 7168});
@@ -266,6 +269,7 @@ TEST_F(GpuCompile, WgmmaMoeForHopper) {
       expect_compiles(*family, runtime, quantized);
       quantized.moe.gated = false;
       quantized.moe.doweight_stage1 = true;
+      quantized.bias = true;
       if (tokens == 4096) expect_compiles(*family, runtime, quantized);
     }
   }
@@ -284,6 +288,9 @@ TEST_F(GpuCompile, Mxfp4StreamForHopper) {
   Problem ungated = layer;
   ungated.moe.gated = false;
   ungated.moe.activation = Activation::gelu;
+  ungated.bias = true;
+  Problem biased = layer;
+  biased.bias = true;
   const Problem narrow = of_fp4(Operation::a16w4, 24, 5760, 1920, true);
   const Problem wide = of_fp4(Operation::a16w4, 8, 8192, 8192);
   const std::pair<const Problem*, const char*> kernels[] = {
@@ -292,6 +299,9 @@ TEST_F(GpuCompile, Mxfp4StreamForHopper) {
       {&layer, "mxfp4_stream_r1_bm16_ku3_smem226_sort0"},
       {&layer, "mxfp4_stream_r1_bm16_ku4_smem226_sort1"},
       {&ungated, "mxfp4_stream_r1_bm16_ku5_smem226_sort0"},
+      {&biased, "mxfp4_stream_r1_bm8_ku3_smem226_sort0"},
+      {&biased, "mxfp4_stream_r1_bm16_ku3_smem226_sort0"},
+      {&biased, "mxfp4_stream_r1_bm8_ku5_smem112_sort0"},
       {&narrow, "mxfp4_stream_r1_bm24_ku2_smem226_pdl0"},
       {&wide, "mxfp4_stream_r1_bm8_ku9_smem226_pdl0"}};
   for (const auto& [problem, name] : kernels) {
@@ -346,9 +356,13 @@ TEST_F(GpuCompile, TheWidestTilesOfWgmmaMoe) {
     const bool is_first = problems.insert(problem).second;
     if (!tiles.insert(candidate->config.number("bm")).second && !is_first && !is_thorough()) continue;
     EXPECT_EQ(space.build_refusal(candidate->config), "") << name;
-    const auto kernel = family->build(*problem, candidate->config);
-    EXPECT_TRUE(kernel.ok()) << name << ": " << kernel.message();
-    EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << name << ": " << runtime.log;
+    Problem biased = *problem;
+    biased.bias = true;
+    for (const Problem& each : {biased, *problem}) {
+      const auto kernel = family->build(each, candidate->config);
+      EXPECT_TRUE(kernel.ok()) << name << ": " << kernel.message();
+      EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << name << ": " << runtime.log;
+    }
   }
 }
 

@@ -143,7 +143,7 @@ TEST(MixturesOnTheEmulation, MfmaOfEveryTypeAndScale) {
       expect_mixture(*family, problem,
                      "bm=32 bn=64 bo=128 nb=2 nw=" + std::string(rows == "16" ? "2" : "1") + " mi=" + rows);
     }
-    EXPECT_EQ(taken, runtime.architecture() == "gfx942" ? 6 : 4);
+    EXPECT_EQ(taken, runtime.architecture() == "gfx942" ? 9 : 6);
     Problem swiglu = moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {5, 72, 24});
     swiglu.moe.activation = Activation::swiglu;
     expect_mixture(*family, swiglu, "bm=16 bn=32 bo=32 nw=1 bk=64");
@@ -288,6 +288,8 @@ TEST(MixturesOnTheEmulation, BrokenMixturesAreFound) {
   many.m = 120;
   Problem weighted = usual;
   weighted.moe.doweight_stage1 = true;
+  Problem biased = usual;
+  biased.bias = true;
   const Problem fp8 = moe_problem(fnuz_type, fnuz_type, QuantType::per_1x128, {21, 144, 272});
   const Problem rows = moe_problem(fnuz_type, fnuz_type, QuantType::per_token, {21, 144, 272});
   const std::vector<Change> changes{
@@ -303,6 +305,12 @@ TEST(MixturesOnTheEmulation, BrokenMixturesAreFound) {
        ";", many, "race in shared memory"},
       {"the routing weight is not applied", "a.weights[a.pair_of[work.tile.first + row]]", "0.5f", weighted,
        "error bound"},
+      {"the first expert's bias1", "a.bias[(long long)work.tile.expert *", "a.bias[0LL *", biased,
+       "error bound"},
+      {"the gate's bias1 for up", "half * a.columns + clamp_row(column + n, a.columns)];",
+       "clamp_row(column + n, a.columns)];", biased, "error bound"},
+      {"bias2 of the first slot's expert", "a.ids[token * a.routed_topk + slot]",
+       "a.ids[token * a.routed_topk]", biased, "error bound"},
       {"scales of the first block of k", "products[i][j] * (x_scales[j] * scale)",
        "products[i][j] * (tokens.at[j][0] * scale)", fp8, "error bound"},
       {"the first expert's scales", "work.tile.expert * a.w_scale_matrix", "0", rows, "error bound"},

@@ -173,6 +173,33 @@ class Operations(unittest.TestCase):
         with self.assertRaisesRegex(errors.InvalidArgument, "expected 0 to 2"):
             gemmtune.fused_moe(x, w1, w2, np.full_like(ids, 3), weights, shared_experts=shared)
 
+    def test_biases_of_experts(self):
+        tokens, experts, model, inter, topk = 4, 3, 64, 32, 2
+        x = RANDOM.standard_normal((tokens, model)).astype(np.float16)
+        ids = np.stack([RANDOM.permutation(experts)[:topk] for _ in range(tokens)]).astype(np.int32)
+        weights = RANDOM.random((tokens, topk)).astype(np.float32)
+        w2 = (RANDOM.standard_normal((experts, model, inter)) / 8).astype(np.float16)
+        bias2 = RANDOM.standard_normal((experts, model)).astype(np.float32)
+        for gated in (True, False):
+            rows = inter * (2 if gated else 1)
+            w1 = (RANDOM.standard_normal((experts, rows, model)) / 8).astype(np.float16)
+            bias1 = RANDOM.standard_normal((experts, rows)).astype(np.float32)
+            expected = np.zeros((tokens, model))
+            for token in range(tokens):
+                for slot in range(topk):
+                    expert = ids[token, slot]
+                    sums = w1[expert].astype(float) @ x[token].astype(float) + bias1[expert]
+                    hidden = sums[:inter] / (1 + np.exp(-sums[:inter])) * (sums[inter:] if gated else 1)
+                    expected[token] += weights[token, slot] * (w2[expert].astype(float) @ hidden + bias2[expert])
+            y = gemmtune.fused_moe(x, w1, w2, ids, weights, gated=gated, bias1=bias1, bias2=bias2)
+            close(self, y, expected, 5e-3)
+        with self.assertRaisesRegex(errors.InvalidArgument, "bias2 is missing"):
+            gemmtune.fused_moe(x, w1, w2, ids, weights, gated=False, bias1=bias1)
+        with self.assertRaisesRegex(errors.InvalidArgument, "bias2 has shape"):
+            gemmtune.fused_moe(x, w1, w2, ids, weights, gated=False, bias1=bias1, bias2=bias2[:2])
+        with self.assertRaisesRegex(errors.WrongType, "bias1 is f16, expected f32"):
+            gemmtune.fused_moe(x, w1, w2, ids, weights, gated=False, bias1=bias1.astype(np.float16), bias2=bias2)
+
     def test_other_libraries_by_dlpack(self):
         class Tensor:  # of a library that has DLPack alone
             def __init__(self, array):

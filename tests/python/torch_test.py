@@ -130,6 +130,21 @@ class Operators(unittest.TestCase):
         close(self, shared, spelled_out.double(), 1e-6)
         with self.assertRaisesRegex(errors.WrongType, "expected int32 and float32"):
             gemmtune.fused_moe(x, w1, w2, ids, weights)
+        bias1, bias2 = torch.randn(experts, 2 * inner), torch.randn(experts, model)
+        expected = torch.zeros(tokens, model).double()
+        for token in range(tokens):
+            for slot, expert in enumerate(ids[token]):
+                gate, up = (w1[expert].double() @ x[token].double() + bias1[expert]).chunk(2)
+                expected[token] += weights[token, slot] * (w2[expert].double() @ (functional.silu(gate) * up) + bias2[expert])
+        close(self, gemmtune.fused_moe(x, w1, w2, ids.int(), weights, bias1=bias1, bias2=bias2), expected, 2e-2)
+        out = torch.empty(tokens, model).bfloat16()
+        close(self, gemmtune.fused_moe(x, w1, w2, ids.int(), weights, out, bias1=bias1, bias2=bias2), expected, 2e-2)
+        compiled = torch.compile(lambda *values: gemmtune.fused_moe(*values, bias1=bias1, bias2=bias2), backend="eager", fullgraph=True)
+        close(self, compiled(x, w1, w2, ids.int(), weights), expected, 2e-2)
+        with self.assertRaisesRegex(errors.InvalidArgument, "bias1 is missing"):
+            gemmtune.fused_moe(x, w1, w2, ids.int(), weights, bias2=bias2)
+        with self.assertRaisesRegex(errors.WrongType, "expected float32"):
+            gemmtune.fused_moe(x, w1, w2, ids.int(), weights, bias1=bias1.bfloat16(), bias2=bias2)
 
     def test_silu_and_mul(self):
         for dtype, relative in ((torch.float32, 1e-6), (torch.bfloat16, 4e-3), (torch.float16, 5e-4)):

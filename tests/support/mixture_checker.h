@@ -144,6 +144,7 @@ class MixtureFaults {
   MixtureFaults(Device& device, const std::string& family)
       : device_(device), family_(device.find_family(family)) {
     problem_.moe.shared_experts = 1;
+    problem_.bias = true;
   }
 
   void expect_found() {
@@ -211,6 +212,26 @@ class MixtureFaults {
     expect(
         "the last of k lost in the second stage", *right,
         [&](Operands& o) { o.w2 = w2(o.w2, lose_last(problem_.n, 2)); }, {}, check_phrase::element);
+    const auto next_expert = [](std::int64_t columns) {
+      return [=](std::vector<float>& values) {
+        std::rotate(values.begin(), values.begin() + columns, values.end());
+      };
+    };
+    Changed<float> bias1(device_, static_cast<std::size_t>(shapes.bias.elements()));
+    Changed<float> bias2(device_, static_cast<std::size_t>(shapes.bias2.elements()));
+    expect(
+        "bias1 of the next expert", *right,
+        [&](Operands& o) { o.bias = bias1(o.bias, next_expert(shapes.bias.columns)); }, {},
+        check_phrase::element);
+    expect(
+        "bias2 of the next expert", *right,
+        [&](Operands& o) { o.bias2 = bias2(o.bias2, next_expert(shapes.bias2.columns)); }, {},
+        check_phrase::element);
+    Problem no_bias = problem_;
+    no_bias.bias = false;
+    const auto unbiased = build(no_bias);
+    ASSERT_NE(unbiased, nullptr);
+    expect("no biases", *unbiased, {}, {}, check_phrase::element);
     expect(
         "a token that is another's", *right, {},
         [&](const Operands& o) {

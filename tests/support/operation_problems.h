@@ -99,6 +99,11 @@ inline std::vector<Problem> mixtures(const Shape& shape) {
   all[6].moe.shared_experts = 2;
   all[8].moe.activation = Activation::swiglu;
   all[9].moe.activation = Activation::none;
+  // With biases: without a gate, weights before the activation and a shared expert, scales of blocks, gpt-oss.
+  for (const std::size_t biased : {1U, 3U, 5U, 8U}) {
+    all.push_back(all[biased]);
+    all.back().bias = true;
+  }
   return all;
 }
 

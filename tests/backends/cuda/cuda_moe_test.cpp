@@ -121,6 +121,7 @@ TEST_F(CudaMoe, ActivationsAndGatesAreRight) {
         problem.moe.activation = activation;
         problem.moe.gated = gated;
         problem.moe.doweight_stage1 = activation == Activation::gelu;
+        problem.bias = type == DataType::bf16;
         expect_families_right(problem, 3);
         ASSERT_TRUE(gpu()->health().ok());
       }
@@ -136,6 +137,7 @@ TEST_F(CudaMoe, SharedExpertsAreRight) {
       problem.moe.shared_experts = shape.m == 1 ? 2 : 1;
       problem.moe.doweight_stage1 = shape.m == 1;
       problem.moe.activation = fp8 ? Activation::silu : Activation::swiglu;
+      problem.bias = !fp8;
       expect_families_right(problem, 5);
       ASSERT_TRUE(gpu()->health().ok());
     }
@@ -153,6 +155,7 @@ TEST_P(CudaFp8Moe, IsRight) {
       problem.moe.gated = gated;
       problem.moe.doweight_stage1 = !gated;
       problem.moe.activation = gated ? Activation::silu : Activation::gelu;
+      problem.bias = shape.m == 33;
       EXPECT_EQ(expect_families_right(problem, 10), gpu()->find_family("wgmma_moe") == nullptr ? 1 : 2);
       ASSERT_TRUE(gpu()->health().ok());
     }
@@ -163,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(, CudaFp8Moe,
                          ::testing::Values(QuantType::per_tensor, QuantType::per_token, QuantType::per_1x128),
                          [](const auto& one) { return std::string(to_string(one.param)); });
 
-/// gpt-oss's layer on awkward sizes: rows of scales at multiples of 4, 2 and 1 bytes, units of 128 that are not whole.
+/// gpt-oss's layer, biases included, on awkward sizes: rows of scales at multiples of 4, 2 and 1 bytes, units of 128 that are not whole.
 TEST_F(CudaMoe, Mxfp4WeightsAreRight) {
   for (const Shape& shape : {Shape{1, 2880, 2880}, Shape{3, 96, 32}, Shape{50, 160, 192}, Shape{20, 192, 576},
                              Shape{130, 288, 544}, Shape{300, 256, 1024}}) {
@@ -171,6 +174,7 @@ TEST_F(CudaMoe, Mxfp4WeightsAreRight) {
       Problem problem = moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, shape);
       problem.moe.activation = early ? Activation::silu : Activation::swiglu;
       problem.moe.doweight_stage1 = early;
+      problem.bias = !early || shape.m == 50;
       problem.moe.experts = shape.m == 1 ? 6 : 5;
       problem.moe.topk = early ? 1 : 4;
       // mxfp4_stream takes rows of whole units of 64 elements.

@@ -113,6 +113,8 @@ std::string check_mixture(const KernelFamily& family, const Problem& problem, co
   DeviceMemory x_scale(host->x_scale.size());
   DeviceMemory w_scale(host->w_scale.size());
   DeviceMemory w2_scale(host->w2_scale.size());
+  DeviceMemory bias(host->bias.size());
+  DeviceMemory bias2(host->bias2.size());
   DeviceMemory topk_ids(ids.size() * 4);
   DeviceMemory topk_weights(ids.size() * 4);
   DeviceMemory y(((rows - 1) * ldy + columns) * y_element, poison_byte);
@@ -124,12 +126,16 @@ std::string check_mixture(const KernelFamily& family, const Problem& problem, co
   std::copy(host->x_scale.begin(), host->x_scale.end(), x_scale.data());
   std::copy(host->w_scale.begin(), host->w_scale.end(), w_scale.data());
   std::copy(host->w2_scale.begin(), host->w2_scale.end(), w2_scale.data());
+  std::copy(host->bias.begin(), host->bias.end(), bias.data());
+  std::copy(host->bias2.begin(), host->bias2.end(), bias2.data());
   std::memcpy(topk_ids.data(), ids.data(), ids.size() * 4);
   std::memcpy(topk_weights.data(), host->topk_weights.data(), ids.size() * 4);
   x.show_all("x");
   x_scale.show_all("x_scale");
   w_scale.show_all("w_scale");
   w2_scale.show_all("w2_scale");
+  bias.show_all("bias1");
+  bias2.show_all("bias2");
   topk_ids.show_all("topk_ids");
   topk_weights.show_all("topk_weights");
   y.show_all("y");
@@ -142,6 +148,8 @@ std::string check_mixture(const KernelFamily& family, const Problem& problem, co
   operands.x_scale = x_scale.data();
   operands.w_scale = w_scale.data();
   operands.w2_scale = w2_scale.data();
+  operands.bias = bias.data();
+  operands.bias2 = reinterpret_cast<const float*>(bias2.data());
   operands.topk_ids = reinterpret_cast<const std::int32_t*>(topk_ids.data());
   operands.topk_weights = reinterpret_cast<const float*>(topk_weights.data());
   operands.y = y.data();

@@ -1,6 +1,6 @@
-// y[token] = sum over the token's slots, in their order, of routing weight * partial result. A block for each token and 2048 columns.
+// y[token] = sum over the token's slots, in their order, of routing weight * (partial result + its expert's bias2). A block for each token and 2048 columns.
 //
-// The host defines: OUTPUT (numbers.cuh), PARTIALS (0: float32, 1: of y's type).
+// The host defines: OUTPUT (numbers.cuh), PARTIALS (0: float32, 1: of y's type), BIAS (1: experts have one).
 using gemmtune::gpu::MoeCombineArguments;
 
 #define THREADS 256
@@ -22,26 +22,53 @@ struct __align__(16) OutputVector {
   output values[WIDTH];
 };
 
-// Adds COUNT slots of a token. All loads are under way before the first is used: of few tokens their latency is what this kernel takes.
+#if BIAS
+struct __align__(16) BiasVector {
+  float values[WIDTH];
+};
+
+// The bias of a slot's expert, whose id is valid: the slot has a position.
+static __device__ inline const float* bias_of(const MoeCombineArguments& a, long long token, int slot) {
+  const int expert = slot < a.routed_topk ? a.ids[token * a.routed_topk + slot] : a.routed_experts + slot - a.routed_topk;
+  return a.bias + expert * a.columns;
+}
+#endif
+
+#define MOST_SLOTS (BIAS ? 4 : 8)  // that are loaded together: registers
+
+// Adds COUNT slots of a token, from `slot` on. All loads are under way before the first is used: of few tokens their latency is what this kernel takes.
+// `first`: the thread's first column.
 template <int COUNT>
-static __device__ inline void add_slots(const MoeCombineArguments& a, const int* positions, const float* weights, const partial* partials, float (&sums)[WIDTH], bool& missing) {
+static __device__ inline void add_slots(const MoeCombineArguments& a, long long token, int slot, long long first, float (&sums)[WIDTH], bool& missing) {
+  const partial* partials = (const partial*)a.partials + first;
   int position[COUNT];
   float weight[COUNT];
   PartialVector vectors[COUNT];
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
-    position[i] = positions[i];
-    weight[i] = weights ? weights[i] : 1.0f;
+    position[i] = a.position_of[token * a.topk + slot + i];
+    weight[i] = a.weights ? a.weights[token * a.topk + slot + i] : 1.0f;
   }
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
     missing |= position[i] < 0;
     vectors[i] = *(const PartialVector*)(partials + (position[i] < 0 ? 0 : position[i]) * a.columns);
   }
+#if BIAS
+  BiasVector biases[COUNT];
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) biases[i] = *(const BiasVector*)((position[i] < 0 ? a.bias : bias_of(a, token, slot + i)) + first);
+#endif
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
 #pragma unroll
-    for (int j = 0; j < WIDTH; ++j) sums[j] = fmaf(weight[i], read_partial(vectors[i].values[j]), sums[j]);
+    for (int j = 0; j < WIDTH; ++j) {
+#if BIAS
+      sums[j] = fmaf(weight[i], read_partial(vectors[i].values[j]) + biases[i].values[j], sums[j]);
+#else
+      sums[j] = fmaf(weight[i], read_partial(vectors[i].values[j]), sums[j]);
+#endif
+    }
   }
 }
 
@@ -59,13 +86,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) moe_combine(const MoeCo
   if (a.vectors) {
     int slot = 0;
 #pragma unroll 1
-    for (; slot + 8 <= a.topk; slot += 8) add_slots<8>(a, positions + slot, weights ? weights + slot : nullptr, partials + first, sums, missing);
+    for (; slot + MOST_SLOTS <= a.topk; slot += MOST_SLOTS) add_slots<MOST_SLOTS>(a, token, slot, first, sums, missing);
     if (slot + 4 <= a.topk) {
-      add_slots<4>(a, positions + slot, weights ? weights + slot : nullptr, partials + first, sums, missing);
+      add_slots<4>(a, token, slot, first, sums, missing);
       slot += 4;
     }
 #pragma unroll 1
-    for (; slot < a.topk; ++slot) add_slots<1>(a, positions + slot, weights ? weights + slot : nullptr, partials + first, sums, missing);
+    for (; slot < a.topk; ++slot) add_slots<1>(a, token, slot, first, sums, missing);
     OutputVector result;
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) result.values[i] = round_output(missing ? NOT_A_NUMBER : sums[i]);
@@ -81,7 +108,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) moe_combine(const MoeCo
         missing = true;
         break;
       }
-      sum = fmaf(weights ? weights[slot] : 1.0f, read_partial(partials[position * a.columns + first + i]), sum);
+      float value = read_partial(partials[position * a.columns + first + i]);
+#if BIAS
+      value += bias_of(a, token, slot)[first + i];
+#endif
+      sum = fmaf(weights ? weights[slot] : 1.0f, value, sum);
     }
     a.y[token * a.ldy + first + i] = round_output(missing ? NOT_A_NUMBER : sum);
   }

@@ -15,9 +15,16 @@ struct MoeCombineArguments {
   long long ldy;
   int topk;
   int vectors;  // 1: y's rows and columns are of whole units of 16 bytes
+  // With BIAS.
+  const float* bias;  // [experts, columns]
+  const int*
+      ids;  // [tokens, routed_topk]; experts of the other slots follow each other from routed_experts on
+  int routed_topk;
+  int routed_experts;
 };
 
-static_assert(GEMMTUNE_OFFSET(MoeCombineArguments, columns) == 32 && sizeof(MoeCombineArguments) == 56,
+static_assert(GEMMTUNE_OFFSET(MoeCombineArguments, columns) == 32 &&
+                  GEMMTUNE_OFFSET(MoeCombineArguments, bias) == 56 && sizeof(MoeCombineArguments) == 80,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu

@@ -125,7 +125,8 @@ std::array<Source, 4> moe_layer_sources(const Problem& problem, const MoeBuffers
                               moe_combine_text()}),
                  {dependent, fmt::format("ELEMENT={}", element_code(problem.y_type)),
                   fmt::format("OUTPUT={}", element_code(problem.y_type)),
-                  fmt::format("PARTIALS={}", buffers.rounded_partials ? 1 : 0)},
+                  fmt::format("PARTIALS={}", buffers.rounded_partials ? 1 : 0),
+                  fmt::format("BIAS={}", problem.bias ? 1 : 0)},
                  "moe_combine"}};
 }
 
@@ -243,8 +244,8 @@ Status MoeLayer::route(const MoeRound& round, Stream stream) const {
 Status MoeLayer::combine(const MoeRound& round, Stream stream) const {
   const Operands& o = round.operands;
   const std::int64_t y_bytes = bytes_of(problem_.y_type, 1);
-  const bool vectors =
-      problem_.k % 8 == 0 && o.ldy * y_bytes % 16 == 0 && reinterpret_cast<std::uintptr_t>(o.y) % 16 == 0;
+  const auto addresses = reinterpret_cast<std::uintptr_t>(o.y) | reinterpret_cast<std::uintptr_t>(o.bias2);
+  const bool vectors = problem_.k % 8 == 0 && o.ldy * y_bytes % 16 == 0 && addresses % 16 == 0;
   MoeCombineArguments values{round.partials,
                              round.position_of,
                              problem_.moe.doweight_stage1 ? nullptr : o.topk_weights,
@@ -252,7 +253,11 @@ Status MoeLayer::combine(const MoeRound& round, Stream stream) const {
                              problem_.k,
                              o.ldy,
                              problem_.moe.topk,
-                             vectors ? 1 : 0};
+                             vectors ? 1 : 0,
+                             o.bias2,
+                             o.topk_ids,
+                             problem_.moe.routed_topk(),
+                             problem_.moe.routed_experts()};
   LaunchShape shape;
   shape.grid[0] = static_cast<unsigned>(round.tokens);
   shape.grid[1] = static_cast<unsigned>(ceil_div(problem_.k, combine_columns));

@@ -135,6 +135,7 @@ class MoeReference final : public DeviceReference {
                                 nullptr,
                                 static_cast<const int*>((*token_of)->data()),
                                 early ? routing_weights : nullptr,
+                                static_cast<const float*>(operands.bias),
                                 static_cast<const MoeReferenceTile*>((*tiles)->data()),
                                 operands.ldx,
                                 problem_.k,
@@ -150,6 +151,7 @@ class MoeReference final : public DeviceReference {
     second.values = static_cast<double*>((*partials)->data());
     second.magnitudes = static_cast<float*>((*partial_magnitudes)->data());
     second.weights = early ? nullptr : routing_weights;
+    second.bias = operands.bias2;
     second.ldx = second.k = problem_.n;
     second.columns = problem_.k;
     GEMMTUNE_RETURN_IF_ERROR(launch_stage(1, second, shapes_.w2.rows));

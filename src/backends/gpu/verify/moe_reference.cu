@@ -139,11 +139,14 @@ extern "C" __global__ void __launch_bounds__(256, 2) moe_reference(const MoeRefe
       for (int j = 0; j < (GATED ? 2 : 4); ++j) {
         const long long column = first_column + tile_column(across, j);
         if (column >= a.columns) continue;
+        const float* const bias = a.bias ? a.bias + tile.expert * ((GATED ? 2 : 1) * a.columns) + column : nullptr;
+        const double first = sums.values[i][j] + (bias ? (double)bias[0] : 0.0);
 #if STAGE == 1
-        a.values[position * a.columns + column] = activate(a, weight * sums.values[i][j], weight * sums.values[i][GATED ? j + 2 : j]);
+        const double second = GATED ? sums.values[i][GATED ? j + 2 : j] + (bias ? (double)bias[a.columns] : 0.0) : first;
+        a.values[position * a.columns + column] = activate(a, weight * first, weight * second);
 #else
-        a.values[position * a.columns + column] = weight * sums.values[i][j];
-        a.magnitudes[position * a.columns + column] = (float)weight * sums.magnitudes[i][j];
+        a.values[position * a.columns + column] = weight * first;
+        a.magnitudes[position * a.columns + column] = (float)weight * (sums.magnitudes[i][j] + (bias ? fabsf(bias[0]) : 0.0f));
 #endif
       }
     }

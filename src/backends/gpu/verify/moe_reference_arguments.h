@@ -25,6 +25,7 @@ struct MoeReferenceArguments {
   float* magnitudes;      // of stage 2
   const int* token_of;    // by position, of stage 1
   const double* weights;  // routing weights by position; null: none
+  const float* bias;      // [experts, rows of w]; null: none
   const MoeReferenceTile* tiles;
   long long ldx, k, columns;
   double swiglu_limit, swiglu_alpha;
@@ -43,9 +44,9 @@ struct MoeReferenceSumArguments {
 };
 
 static_assert(sizeof(MoeReferenceTile) == 12 && GEMMTUNE_OFFSET(MoeReferenceArguments, values) == 80 &&
-                  GEMMTUNE_OFFSET(MoeReferenceArguments, ldx) == 120 &&
-                  GEMMTUNE_OFFSET(MoeReferenceArguments, tile_count) == 160 &&
-                  sizeof(MoeReferenceArguments) == 168 &&
+                  GEMMTUNE_OFFSET(MoeReferenceArguments, ldx) == 128 &&
+                  GEMMTUNE_OFFSET(MoeReferenceArguments, tile_count) == 168 &&
+                  sizeof(MoeReferenceArguments) == 176 &&
                   GEMMTUNE_OFFSET(MoeReferenceSumArguments, columns) == 40 &&
                   sizeof(MoeReferenceSumArguments) == 56,
               "host and device layouts differ");

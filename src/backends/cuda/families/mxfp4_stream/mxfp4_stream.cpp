@@ -130,6 +130,7 @@ class MoeStreamKernel final : public Kernel {
       first.to_row = problem_.n;
       first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
       first.position_of = round.position_of;
+      first.bias = round.operands.bias;
       GEMMTUNE_RETURN_IF_ERROR(shapes_[0].launch(*programs_[0], first, stream));
       Mxfp4StreamArguments second{};
       set_weight(launches_[1], operands.w2, operands.w2_scale, second);
@@ -263,8 +264,9 @@ gpu::Source Mxfp4StreamFamily::source_of(const Problem& problem, const StreamLau
       {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
        fmt::format("OUTPUT={}", gpu::element_code(output)), fmt::format("STAGE={}", launch.stage),
        fmt::format("WARPS={}", launch.warps), fmt::format("BLOCKS={}", launch.blocks),
-       fmt::format("UNITS={}", launch.warp_units), fmt::format("TAIL={}", launch.tail() ? 1 : 0),
-       fmt::format("GROUPS={}", launch.groups), fmt::format("ROWS_APART={}", launch.rows_apart() ? 1 : 0),
+       fmt::format("BIAS={}", first && problem.bias ? 1 : 0), fmt::format("UNITS={}", launch.warp_units),
+       fmt::format("TAIL={}", launch.tail() ? 1 : 0), fmt::format("GROUPS={}", launch.groups),
+       fmt::format("ROWS_APART={}", launch.rows_apart() ? 1 : 0),
        fmt::format("SCALES_APART={}", launch.scales_apart() ? 1 : 0),
        fmt::format("SORT={}", launch.sorts ? 1 : 0), fmt::format("L2_HINTS={}", launch.stage == 0 ? 1 : 0),
        fmt::format("GATED={}", launch.interleaved ? 1 : 0),

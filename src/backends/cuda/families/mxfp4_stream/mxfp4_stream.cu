@@ -3,7 +3,7 @@
 // holds nothing but the weight and sums; the warps take turns to add those of a strip. A and B are swapped: A is the weight.
 //
 // The host defines: WARPS (that divide k), UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), STAGE (0: dense, 1, 2: of a
-// mixture), GATED and ACTIVATION (moe_activation.cuh; of stage 1), BLOCKS (of a multiprocessor), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
+// mixture), GATED and ACTIVATION (moe_activation.cuh; of stage 1), BIAS (1: experts have one; of stage 1), BLOCKS (of a multiprocessor), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
 // memory), SCALES_APART (the same of their scales), L2_HINTS, ELEMENT, OUTPUT.
 using gemmtune::cuda::Mxfp4StreamArguments;
 
@@ -29,7 +29,7 @@ struct Strip {
   int first;  // position
   int count;
   int strip;
-  int begins;  // another tile than the strip before
+  int begins;  // another tile than the strip before; with BIAS and 2 * expert
 };
 #define STRIP_BYTES (16 + GROUPS * 8 * 4)
 
@@ -38,6 +38,7 @@ static __device__ __forceinline__ Strip read_strip(unsigned from) {
   asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];" : "=r"(strip.first), "=r"(strip.count), "=r"(strip.strip), "=r"(strip.begins) : "r"(from) : "memory");
   return strip;
 }
+static __device__ __forceinline__ bool begins_run(const Strip& strip) { return (BIAS ? strip.begins & 1 : strip.begins) != 0; }
 
 // Tiles of tokens of one expert, or all rows of x.
 struct Routes {
@@ -151,7 +152,8 @@ static __device__ __forceinline__ void tell_strip(const Mxfp4StreamArguments& a,
     }
   }
   if (lane == 0)
-    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(run.tile.first), "r"(run.tile.count), "r"(run.strip), "r"((int)begins) : "memory");
+    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(run.tile.first), "r"(run.tile.count), "r"(run.strip), "r"((BIAS ? 2 * run.tile.expert : 0) + (int)begins)
+                 : "memory");
   __syncwarp();
   if (lane == 0) barrier_arrive_expect_tx(smem.full + 8u * (unsigned)stage, 16u * (unsigned)(a.row_bytes + a.scale_row));
 }
@@ -209,8 +211,23 @@ static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) 
   for (int i = 0; i < 4; ++i) sum[i] += value[i];
 }
 
+// What is added to the sums of the thread's rows of a strip.
+struct StripBias {
+  float of[2];
+};
+#if BIAS
+static __device__ __forceinline__ StripBias load_bias(const Mxfp4StreamArguments& a, const SharedLayout& smem, int slot) {
+  StripBias bias;
+  const Strip strip = read_strip(smem.strips + (unsigned)(slot * STRIP_BYTES));
+  const float* const from = (const float*)a.bias + (long long)(strip.begins / 2) * (INTERLEAVED ? 2 : 1) * a.features + strip.strip * (INTERLEAVED ? 8 : 16) + (int)threadIdx.x % 32 / 4;
+  bias.of[0] = __ldg(from);
+  bias.of[1] = __ldg(from + (INTERLEAVED ? a.features : 8));
+  return bias;
+}
+#endif
+
 // Stores 16 x 8 sums: of eight rows of x the thread has two, of rows lane / 4 and that plus 8 of the strip.
-static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a, const Routes& routes, const Strip& strip, int group, const float (&sum)[4]) {
+static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a, const Routes& routes, const Strip& strip, int group, const StripBias& bias, const float (&sum)[4]) {
   const int lane = (int)threadIdx.x % 32;
   const int row = strip.strip * (INTERLEAVED ? 8 : 16) + lane / 4;
 #pragma unroll
@@ -220,8 +237,13 @@ static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a,
     output* const to = a.to + (strip.first + token) * a.to_row + row;
 #if STAGE == 1
     const float factor = a.weights ? a.weights[routes.pair_of[strip.first + token]] : 1.0f;
+#if BIAS
+    const float first = (sum[i] + bias.of[0]) * factor;
+    const float second = (sum[2 + i] + bias.of[1]) * factor;
+#else
     const float first = sum[i] * factor;
     const float second = sum[2 + i] * factor;
+#endif
 #if GATED
     to[0] = round_output(activate(first, second));
 #else
@@ -233,8 +255,8 @@ static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a,
     float second = sum[2 + i];
 #if !STAGE
     if (a.bias) {
-      first += read_output(a.bias[row]);
-      second += read_output(a.bias[row + 8]);
+      first += read_output(((const output*)a.bias)[row]);
+      second += read_output(((const output*)a.bias)[row + 8]);
     }
 #endif
     to[0] = round_output(first);
@@ -244,7 +266,7 @@ static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a,
 }
 
 // Adds the warps' sums of a strip and stores them.
-static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, const Routes& routes, int slot) {
+static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, const Routes& routes, int slot, const StripBias& bias) {
   const int lane = (int)threadIdx.x % 32;
   const Strip strip = read_strip(smem.strips + (unsigned)(slot * STRIP_BYTES));
   const unsigned from = smem.sums + (unsigned)(slot * WARPS * SUM_BYTES + lane * 16);
@@ -255,7 +277,7 @@ static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& 
     for (int warp = 0; warp < WARPS; ++warp) add_sums(sum[warp % 2], from + (unsigned)((warp * GROUPS + group) * GROUP_BYTES));
 #pragma unroll
     for (int i = 0; i < 4; ++i) sum[0][i] += sum[1][i];
-    store_sums(a, routes, strip, group, sum[0]);
+    store_sums(a, routes, strip, group, bias, sum[0]);
   }
   __syncwarp();
   if (lane == 0) barrier_arrive(smem.added + 8u * (unsigned)slot);
@@ -379,7 +401,7 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
       // The first rows of x are loaded beside the first strip.
       barrier_wait(i == begin ? smem.begun : full, phase);
       const Strip strip = read_strip(smem.strips + (unsigned)(slot * STRIP_BYTES));
-      if (strip.begins) load_x(x, a, smem, slot, first_unit);
+      if (begins_run(strip)) load_x(x, a, smem, slot, first_unit);
       if (i == begin) barrier_wait(full, phase);
       OwnScales scales;
       unsigned all = 0;
@@ -413,8 +435,13 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
     }
     if (turn-- == 0) {
       turn = WARPS - 1;
+#if BIAS
+      const StripBias bias = load_bias(a, smem, (slot > 0 ? slot : a.num_slots) - 1);
+#else
+      const StripBias bias = {};
+#endif
       barrier_wait(smem.done + 8u * (unsigned)((stage > 0 ? stage : a.num_stages) - 1), stage > 0 ? phase : phase ^ 1u);
-      finish_strip(a, smem, routes, (slot > 0 ? slot : a.num_slots) - 1);
+      finish_strip(a, smem, routes, (slot > 0 ? slot : a.num_slots) - 1, bias);
     }
     if (++slot == a.num_slots) slot = 0;
     if (++stage == a.num_stages) {

@@ -40,8 +40,8 @@ struct Mxfp4StreamArguments {
   int pairs;
   int experts;
   int dependent_launch;  // dense; 1: the kernel may load the weight and its scales before the previous kernel has ended
-  // Dense.
-  const GEMMTUNE_OUTPUT* bias;  // [features], of y's type; null: none
+  const void*
+      bias;  // dense: [features], of y's type; null: none. Stage 1: float32, [experts, rows of w1] (BIAS)
 };
 
 static_assert(GEMMTUNE_OFFSET(Mxfp4StreamArguments, row_bytes) == 64 &&

@@ -146,6 +146,7 @@ class WgmmaMoeKernel final : public Kernel {
       if (!stages_[0].sorts) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       first.to = round.hidden;
       first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
+      first.bias = static_cast<const float*>(round.operands.bias);
       first.x_scales = static_cast<const float*>(round.operands.x_scale);
       set_weight_scales(shapes_.w.scale, round.operands.w_scale, first);
       first.x_scale_step = as_int(shapes_.x.scale.row_block == 1 ? shapes_.x.scale.columns : 0);
@@ -419,6 +420,7 @@ gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeS
                     fmt::format("PRODUCER_REGISTERS={}", stage.producer_registers()),
                     fmt::format("CONSUMER_REGISTERS={}", stage.consumer_registers()),
                     fmt::format("GATED={}", first && problem.moe.gated ? 1 : 0),
+                    fmt::format("BIAS={}", first && problem.bias ? 1 : 0),
                     fmt::format("WEIGHTED={}", first && problem.moe.doweight_stage1 ? 1 : 0),
                     fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)};
   return source;

@@ -243,6 +243,39 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMo
 }
 #endif
 
+#if BIAS
+// Of the rows of w1 whose sums the thread has.
+struct RowBiases {
+  float row[MMA_TILES][2];
+};
+
+static __device__ __forceinline__ RowBiases load_biases(const WgmmaMoeArguments& a, const Work& work) {
+  const float* const bias = a.bias + (long long)work.tile.expert * (INTERLEAVED ? 2 : 1) * (FP4 ? a.features : a.columns);
+  RowBiases biases;
+#pragma unroll
+  for (int i = 0; i < MMA_TILES * 2; ++i) {
+#if FP4
+    // Columns behind the last feature stay zero.
+    const int feature = feature_of(work.column, i / 2);
+    float value = 0.0f;
+    if (feature < a.features) asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(bias + i % 2 * (long long)a.features + feature));
+    biases.row[i / 2][i % 2] = value;
+#else
+    biases.row[i / 2][i % 2] = __ldg(bias + weight_row(a, work, i / 2, i % 2));
+#endif
+  }
+  return biases;
+}
+
+static __device__ __forceinline__ void add_biases(Accumulators& d, const RowBiases& biases) {
+#pragma unroll
+  for (int r = 0; r < MMA_TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_TOKENS / 2; ++i) d[r][i] += biases.row[r][i % 4 / 2];
+  }
+}
+#endif
+
 // Rounds and transposes STAGED_TOKENS tokens of an instruction's 16 rows to the warp's staging buffer, a row of 8 or 16 columns for each token; `d`: the thread's accumulators of them.
 static __device__ __forceinline__ void stage_output(const float* d, const WgmmaMoeArguments& a, const Routes& routes, const Work& work, int first_token, unsigned to) {
   const int lane = (int)threadIdx.x % 32;
@@ -324,12 +357,21 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
 #if FP4
     if (!loaded) load_scales(scales, a, scale_rows(a, work.tile.expert, work.row, work.column), 0);
     loaded = true;
+#if BIAS
+    const RowBiases biases = load_biases(a, work);
+#endif
     mainloop(d, a, smem, work, state, scales);
 #else
     mainloop(d, a, smem, work, state);
 #endif
 #if SCALES == 1
     scale_rows(d, a, routes, work);
+#endif
+#if BIAS
+#if !FP4
+    const RowBiases biases = load_biases(a, work);
+#endif
+    add_biases(d, biases);
 #endif
 #pragma unroll
     for (int r = 0; r < MMA_TILES; ++r) {

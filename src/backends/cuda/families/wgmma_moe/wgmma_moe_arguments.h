@@ -43,6 +43,7 @@ struct WgmmaMoeArguments {
   int experts;
   const int* ids;
   int* position_of;
+  const float* bias;  // stage 1: [experts, rows of w1] (BIAS)
 };
 
 static_assert(GEMMTUNE_OFFSET(WgmmaMoeArguments, x) == 256 &&

@@ -12,6 +12,15 @@ static __device__ __forceinline__ int permuted_row(int instruction, int warp, in
   return instruction * 64 + warp * 16 + lane / 2 + lane % 2 * 4;
 #endif
 }
+#if INTERLEAVED
+// The feature of w1 whose gate and up the thread has in its instruction r, of the tile whose first column of `to` is `column`.
+static __device__ __forceinline__ int feature_of(int column, int r) {
+  const int warp = (int)(threadIdx.x % 128) / 32;
+  const int lane = (int)threadIdx.x % 32 / 4;
+  const int instruction = (int)threadIdx.x / 128 * MMA_TILES + r;
+  return column / 128 * 128 + lane / 2 * 32 + (column % 128 / 32 + instruction) * 8 + warp + lane % 2 * 4;
+}
+#endif
 typedef unsigned ScaleWords[MMA_TILES][2];
 
 // Where the scales of the thread's rows begin. Four lanes share their rows: lane l of them loads those of 128 of k, the l-th of a chunk of 512.
@@ -21,19 +30,19 @@ struct ScaleRows {
 
 // Of the tile at row `tile_row` of w, whose first column of `to` is `column`. Rows past the last one have its scales: their products are not stored, or zero.
 static __device__ __forceinline__ ScaleRows scale_rows(const WgmmaMoeArguments& a, int expert, int tile_row, int column) {
-  const int warp = (int)(threadIdx.x % 128) / 32;
-  const int lane = (int)threadIdx.x % 32 / 4;
   const unsigned char* const scales = (const unsigned char*)a.w_scales + expert * a.w_scale_matrix;
   ScaleRows rows;
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
-    const int instruction = (int)threadIdx.x / 128 * MMA_TILES + r;
 #if INTERLEAVED
-    int row = column / 128 * 128 + lane / 2 * 32 + (column % 128 / 32 + instruction) * 8 + warp + lane % 2 * 4;
+    int row = feature_of(column, r);
     if (row >= a.features) row = a.features - 1;
     rows.from[r][0] = scales + (long long)row * a.w_scale_columns;
     rows.from[r][1] = rows.from[r][0] + (long long)a.features * a.w_scale_columns;
 #else
+    const int warp = (int)(threadIdx.x % 128) / 32;
+    const int lane = (int)threadIdx.x % 32 / 4;
+    const int instruction = (int)threadIdx.x / 128 * MMA_TILES + r;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       int row = tile_row + permuted_row(instruction, warp, lane) + half * 8;

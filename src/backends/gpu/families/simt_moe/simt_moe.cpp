@@ -51,7 +51,8 @@ class SimtMoeKernel final : public Kernel {
                              o.ldx,
                              problem_.k,
                              problem_.n,
-                             problem_.moe.topk};
+                             problem_.moe.topk,
+                             static_cast<const float*>(o.bias)};
       GEMMTUNE_RETURN_IF_ERROR(launch(0, first, round, stream));
       SimtMoeArguments second = first;
       second.x = reinterpret_cast<const unsigned char*>(hidden);
@@ -167,6 +168,7 @@ class SimtMoeFamily final : public CompiledFamily {
                       fmt::format("X_TYPE={}", stage == 1 ? moe_type_code(problem.x_type) : 0),
                       fmt::format("X_SCALES={}", stage == 1 ? moe_scale_code(shapes.x.scale.type) : 0),
                       fmt::format("GATED={}", stage == 1 && problem.moe.gated ? 1 : 0),
+                      fmt::format("BIAS={}", stage == 1 && problem.bias ? 1 : 0),
                       fmt::format("ACTIVATION={}", stage == 1 ? activation_code(problem.moe.activation) : 0)};
     return source;
   }

@@ -1,8 +1,8 @@
 // Both stages of a mixture of experts by fused multiply-adds: any type, any scales, any size, any device. A block of 256 threads computes a tile of
 // BLOCK_M positions of one expert x 64 columns, each thread BLOCK_M / 16 x 4 of it, in k tiles of 16. The order of the sums is fixed.
 //
-// The host defines: STAGE (1: act(x * w1), 2: hidden * w2), BLOCK_M (16, 64), GATED and ACTIVATION (moe_activation.cuh), X_TYPE and W_TYPE,
-// X_SCALES and W_SCALES (moe_elements.cuh).
+// The host defines: STAGE (1: act(x * w1 + bias), 2: hidden * w2), BLOCK_M (16, 64), GATED and ACTIVATION (moe_activation.cuh), X_TYPE and W_TYPE,
+// X_SCALES and W_SCALES (moe_elements.cuh), BIAS (of stage 1).
 #define BLOCK_N 64
 #define BLOCK_K 16
 #define THREAD_M (BLOCK_M / 16)
@@ -81,7 +81,14 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArgum
         const long long column = first_n + thread % 16 + 16 * n;
         if (column >= a.columns) continue;
 #if STAGE == 1
-        a.to[position * a.columns + column] = activate(sums[0][m][n] * weight, sums[HALVES - 1][m][n] * weight);
+        float gate = sums[0][m][n];
+        float up = sums[HALVES - 1][m][n];
+#if BIAS
+        const float* const bias = a.bias + tile.expert * (HALVES * a.columns) + column;
+        gate += bias[0];
+        up += bias[(HALVES - 1) * a.columns];
+#endif
+        a.to[position * a.columns + column] = activate(gate * weight, up * weight);
 #else
         a.to[position * a.columns + column] = sums[0][m][n] * weight;
 #endif

@@ -21,10 +21,11 @@ struct SimtMoeArguments {
   const float* weights;  // stage 1: routing weights by pair that scale gate and up; null: none
   long long ldx, k, columns;
   int topk;
+  const float* bias;  // stage 1: [experts, rows of w1] (BIAS)
 };
 
 static_assert(GEMMTUNE_OFFSET(SimtMoeArguments, to) == 80 && GEMMTUNE_OFFSET(SimtMoeArguments, topk) == 144 &&
-                  sizeof(SimtMoeArguments) == 152,
+                  sizeof(SimtMoeArguments) == 160,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu

@@ -99,6 +99,7 @@ class MfmaMoeKernel final : public Kernel {
       first.x_line_bytes = bytes_of(problem_.x_type, o.ldx);
       first.to = round.hidden;
       first.weights = o.topk_weights;
+      first.bias = static_cast<const float*>(o.bias);
       first.x_scales = static_cast<const float*>(o.x_scale);
       first.x_scale_step = as_int(shapes_.x.scale.row_block == 1 ? shapes_.x.scale.columns : 0);
       first.x_scale_k_step = 1;
@@ -328,6 +329,7 @@ gpu::Source MfmaMoeFamily::stage_source(const Problem& problem, const MfmaMoeSta
   define("SCALES", 0);
   define("WEIGHT_FP4", 0);
   define("STAGE", stage.number);
+  define("BIAS", first && problem.bias ? 1 : 0);
   define("WEIGHTED", first && problem.moe.doweight_stage1 ? 1 : 0);
   define("MOE_SCALES", !quantizes_hidden(problem) ? 0 : scales_by_block(problem) ? 2 : 1);
   define("GATED", stage.gated ? 1 : 0);

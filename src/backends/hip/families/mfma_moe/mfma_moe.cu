@@ -5,7 +5,7 @@
 // factors of an element of the hidden layer.
 //
 // The host defines what mfma.cu needs (MIXTURE, DIRECT=0, PAD=0, KPACK=2, SPLIT_K=0, SCALES=0), STAGE (1, 2), GATED and ACTIVATION (moe_activation.cuh; of
-// stage 1), WEIGHTED (1: routing weights scale gate and up; of stage 1), MOE_SCALES (0: none, 1: of rows and matrices, 2: of 1 x 128 of x and 128 x 128 of the
+// stage 1), WEIGHTED (1: routing weights scale gate and up; of stage 1), BIAS (1: experts have one; of stage 1), MOE_SCALES (0: none, 1: of rows and matrices, 2: of 1 x 128 of x and 128 x 128 of the
 // weight).
 using gemmtune::gpu::MoeTile;
 using gemmtune::hip::MfmaMoeArguments;
@@ -167,11 +167,18 @@ static __device__ inline void store_work(const MfmaMoeArguments& a, const Accumu
       const int within = i * MFMA_ROWS + four * 4 * LANE_GROUPS + lane / MFMA_ROWS * 4;
       const int column = work.column + wave_n * WAVE_RESULTS + within;
       float scales[HALVES][4];
+#if BIAS
+      float biases[HALVES][4];
+#endif
 #pragma unroll
       for (int half = 0; half < HALVES; ++half) {
 #pragma unroll
         for (int n = 0; n < 4; ++n)
           scales[half][n] = MOE_SCALES == 1 ? weight_scale(a, work, half * a.columns + clamp_row(column + n, a.columns), 0) : 1.0f;
+#if BIAS
+#pragma unroll
+        for (int n = 0; n < 4; ++n) biases[half][n] = a.bias[(long long)work.tile.expert * (HALVES * a.columns) + half * a.columns + clamp_row(column + n, a.columns)];
+#endif
       }
 #pragma unroll
       for (int j = 0; j < TILES_X; ++j) {
@@ -179,9 +186,13 @@ static __device__ inline void store_work(const MfmaMoeArguments& a, const Accumu
         float values[4];
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
-          const float first = (float)sums[i][j][4 * four + n] * (rows[j].scale * scales[0][n]);
+          float first = (float)sums[i][j][4 * four + n] * (rows[j].scale * scales[0][n]);
 #if STAGE == 1
-          const float second = (float)sums[i + TILES_W - RESULT_TILES][j][4 * four + n] * (rows[j].scale * scales[HALVES - 1][n]);
+          float second = (float)sums[i + TILES_W - RESULT_TILES][j][4 * four + n] * (rows[j].scale * scales[HALVES - 1][n]);
+#if BIAS
+          first += biases[0][n];
+          second += biases[HALVES - 1][n];
+#endif
           values[n] = activate(first * rows[j].weight, second * rows[j].weight);
 #else
           values[n] = first;

@@ -28,14 +28,15 @@ struct MfmaMoeArguments {
   int w_scale_rows;
   int w_scale_columns;
   int topk;
-  int columns;       // of `to`, a multiple of 4
-  int column_tiles;  // tiles of the weight's rows
-  int xcds;          // dies that blocks are dealt to in turn
+  int columns;        // of `to`, a multiple of 4
+  int column_tiles;   // tiles of the weight's rows
+  int xcds;           // dies that blocks are dealt to in turn
+  const float* bias;  // stage 1: [experts, rows of w1] (BIAS)
 };
 
 static_assert(GEMMTUNE_OFFSET(MfmaMoeArguments, x_scales) == 64 &&
                   GEMMTUNE_OFFSET(MfmaMoeArguments, x_scale_step) == 120 &&
-                  GEMMTUNE_OFFSET(MfmaMoeArguments, xcds) == 144 && sizeof(MfmaMoeArguments) == 152,
+                  GEMMTUNE_OFFSET(MfmaMoeArguments, xcds) == 144 && sizeof(MfmaMoeArguments) == 160,
               "host and device layouts differ");
 
 }  // namespace gemmtune::hip
