@@ -63,7 +63,8 @@ class Problem(_Sized):
 
 
 class MoeOperands(_Sized):
-    _fields_ = [("size", c_size_t), ("w2", c_void_p), ("w2_scale", c_void_p), ("topk_ids", c_void_p), ("topk_weights", c_void_p)]
+    _fields_ = [("size", c_size_t), ("w2", c_void_p), ("w2_scale", c_void_p), ("topk_ids", c_void_p), ("topk_weights", c_void_p),
+                ("bias2", c_void_p)]
 
 
 class Operands(_Sized):

@@ -113,6 +113,19 @@ class _Call:
         self.problem.bias = 1
         self.values.bias = self.dense(operand)
 
+    def expert_biases(self, bias1, bias2, operands, shape1, shape2):
+        if (bias1 is None) != (bias2 is None):
+            raise InvalidArgument(f"bias{1 if bias1 is None else 2} is missing, expected bias1 and bias2 or neither")
+        if bias1 is None:
+            return
+        for name, bias, shape, where in (("bias1", bias1, shape1, (self.values, "bias")), ("bias2", bias2, shape2, (operands, "bias2"))):
+            operand = self.read(name, bias)
+            self.require(operand, shape)
+            if operand.type != "f32":
+                raise WrongType(f"{name} is {operand.type}, expected f32")
+            setattr(*where, self.dense(operand))
+        self.problem.bias = 1
+
     def result(self, out, shape, type):
         """Makes or reads the result; y's pointer goes into the operands."""
         self.out = _arrays.empty_like_of(self.x_array, shape, type) if out is None else out
@@ -356,15 +369,15 @@ def _word(kind, words, value):
 
 
 def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu", quant_type="none", gated=True,
-              doweight_stage1=False, shared_experts=0, x_scale=None, w1_scale=None, w2_scale=None, out_dtype=None, context=None,
-              stream=None):
+              doweight_stage1=False, shared_experts=0, x_scale=None, w1_scale=None, w2_scale=None, bias1=None, bias2=None,
+              out_dtype=None, context=None, stream=None):
     """A mixture of experts: x [T, K], w1 [E, N or 2N (gated), K], w2 [E, K, N], topk_ids int32 [T, k], topk_weights float32
     [T, k]. The last `shared_experts` of E get every token with the weight 1, beside the k in topk_ids. Scales by quant_type: the
-    table of gemmtune_operands in include/gemmtune/c.h."""
+    table of gemmtune_operands in include/gemmtune/c.h. bias1 [E, N or 2N] and bias2 [E, K], float32, are given both or neither."""
     if torch := _torch_for(x):
         return torch.fused_moe(x, w1, w2, topk_ids, topk_weights, out, activation=activation, quant_type=quant_type, gated=gated,
                          doweight_stage1=doweight_stage1, shared_experts=shared_experts, x_scale=x_scale, w1_scale=w1_scale,
-                         w2_scale=w2_scale, out_dtype=out_dtype)
+                         w2_scale=w2_scale, bias1=bias1, bias2=bias2, out_dtype=out_dtype)
     call = _Call("fused_moe", x, context, stream)
     first, second = call.read("w1", w1), call.read("w2", w2)
     ids, weights = call.read("topk_ids", topk_ids), call.read("topk_weights", topk_weights)
@@ -400,6 +413,7 @@ def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu",
         if size != scales[name]:
             raise InvalidArgument(f"{name} has {size} elements, expected {scales[name]}")
         setattr(*where, pointer)
+    call.expert_biases(bias1, bias2, operands, (experts, inter * (2 if gated else 1)), (experts, model))
     y_type = _default_y(call.x.type not in ("bf16", "f16", "f32"), call.x.type, out, out_dtype)
     problem.y_type = _number(y_type)
     y = call.result(out, (tokens, model), y_type)

@@ -713,7 +713,7 @@ void batched(Value* values, std::uint64_t, std::uint64_t) {
 }
 
 struct Mixture {
-  Argument x, w1, w2, topk_ids, topk_weights, x_scale, w1_scale, w2_scale, out;
+  Argument x, w1, w2, topk_ids, topk_weights, x_scale, w1_scale, w2_scale, bias1, bias2, out;
   gemmtune_moe moe{};
 
   std::int64_t scale_elements(const char* name, const gemmtune_problem& problem) const {
@@ -763,6 +763,12 @@ struct Mixture {
     require("topk_ids", topk_ids, {problem.m, topk_ids.size(1)});
     require("topk_weights", topk_weights, {problem.m, topk_ids.size(1)});
     require("out", out, {problem.m, problem.k});
+    if (problem.bias != 0) {
+      require("bias1", bias1, {moe.experts, w1.size(1)});
+      require("bias2", bias2, {moe.experts, problem.k});
+      if (bias1.type() != GEMMTUNE_F32 || bias2.type() != GEMMTUNE_F32)
+        fail(GEMMTUNE_INVALID_ARGUMENT, "dtype of bias1 or bias2 is another one, expected float32");
+    }
     if (topk_ids.dtype() != int32_type || topk_weights.type() != GEMMTUNE_F32)
       fail(GEMMTUNE_INVALID_ARGUMENT,
            "dtype of topk_ids or topk_weights is another one, expected int32 and float32");
@@ -771,6 +777,10 @@ struct Mixture {
   void run(std::int32_t out_dtype) {
     refuse_gradient(x, w1, w2);
     gemmtune_problem problem = new_problem(GEMMTUNE_FUSED_MOE, x, w1);
+    problem.bias = bias1 || bias2 ? 1 : 0;
+    if (problem.bias != 0 && (!bias1 || !bias2))
+      fail(GEMMTUNE_INVALID_ARGUMENT,
+           std::string(bias1 ? "bias2" : "bias1") + " is missing, expected bias1 and bias2 or neither");
     if (x.dim() != 2 || w1.dim() != 3 || w2.dim() != 3 || topk_ids.dim() != 2 || !x.is_dense())
       fail(GEMMTUNE_INVALID_ARGUMENT, "x, w1, w2 and topk_ids have shapes " + x.shape() + ", " + w1.shape() +
                                           ", " + w2.shape() + " and " + topk_ids.shape() +
@@ -787,7 +797,8 @@ struct Mixture {
     for (const auto& [name, tensor] :
          {std::pair("w1", &w1), std::pair("w2", &w2), std::pair("topk_ids", &topk_ids),
           std::pair("topk_weights", &topk_weights), std::pair("x_scale", &x_scale),
-          std::pair("w1_scale", &w1_scale), std::pair("w2_scale", &w2_scale)})
+          std::pair("w1_scale", &w1_scale), std::pair("w2_scale", &w2_scale), std::pair("bias1", &bias1),
+          std::pair("bias2", &bias2)})
       require_device(name, *tensor, gpu);
     problem.m = x.size(0);
     problem.k = x.size(1) * (problem.x_type == GEMMTUNE_F4_E2M1 ? 2 : 1);
@@ -813,6 +824,10 @@ struct Mixture {
     moe_operands.w2_scale = optional_scale("w2_scale", w2_scale, problem);
     moe_operands.topk_ids = static_cast<const std::int32_t*>(topk_ids.data());
     moe_operands.topk_weights = static_cast<const float*>(topk_weights.data());
+    if (problem.bias != 0) {
+      operands.bias = bias1.data();
+      moe_operands.bias2 = static_cast<const float*>(bias2.data());
+    }
     operands.moe = &moe_operands;
     torch_shim::run(gpu, problem, operands);
   }
@@ -832,6 +847,7 @@ void fused_moe(Value* values, std::uint64_t, std::uint64_t) {
   call.moe.gated = stack.flag() ? 1 : 0;
   call.moe.doweight_stage1 = stack.flag() ? 1 : 0;
   call.moe.shared_experts = static_cast<std::int32_t>(stack.integer());
+  for (Argument* tensor : {&call.bias1, &call.bias2}) tensor->reset(stack.optional_tensor());
   std::int32_t out_dtype = -1;
   if constexpr (!into_out) out_dtype = stack.dtype();
   call.run(out_dtype);
@@ -914,8 +930,9 @@ struct Operator {
   "Tensor x, Tensor w1, Tensor w2, Tensor topk_ids, Tensor topk_weights, Tensor? x_scale=None, " \
   "Tensor? w1_scale=None, Tensor? w2_scale=None"
 #define PACKED "int n=0, int layout=0"
-#define MOE_WORDS \
-  "int activation=1, int quant_type=0, bool gated=True, bool doweight_stage1=False, int shared_experts=0"
+#define MOE_WORDS                                                                                           \
+  "int activation=1, int quant_type=0, bool gated=True, bool doweight_stage1=False, int shared_experts=0, " \
+  "Tensor? bias1=None, Tensor? bias2=None"
 
 /// A packed weight is a tensor of bytes with its `n` and its `layout`.
 constexpr Operator operators[] = {

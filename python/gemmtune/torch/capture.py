@@ -103,7 +103,7 @@ class capture(TorchFunctionMode):
             self._add("a8w8", M=m, N=n, K=k, q_dtype_w="fp8")
 
     def _fused_moe(self, x, w1, w2, topk_ids, topk_weights, x_scale=None, w1_scale=None, w2_scale=None, activation=1, quant_type=0,
-                   gated=True, doweight_stage1=False, shared_experts=0, out_dtype=None, out=None):
+                   gated=True, doweight_stage1=False, shared_experts=0, bias1=None, bias2=None, out_dtype=None, out=None):
         elements = 2 if w1.dtype in _fp4 else 1  # of w in a byte
         result = out.dtype if out is not None else out_dtype or (x.dtype if _is_float(x) else torch.bfloat16)
         self._add("fused_moe", token=x.shape[0], model_dim=w1.shape[2] * elements, inter_dim=w2.shape[2] * elements,
