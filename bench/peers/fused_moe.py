@@ -8,7 +8,8 @@ microseconds with the share of the floor (bytes of the touched experts' weights 
 Usage: fused_moe.py --library build/lib/libgemmtune.so [--tuned FILE] [--models NAME ...] [--tokens N ...] [--routing uniform|zipf]
                     [--rounds 9] [--csv FILE]
 
-MXFP4 (gpt-oss-120b, bf16 activations, without the biases of its experts) has no peer here: triton_kernels and Marlin are not packaged.
+MXFP4 (gpt-oss-120b) has no peer here: triton_kernels and Marlin are not packaged. Beside bf16 activations without biases the same layer is timed
+with the biases of its experts, and with fp8 activations of a scale for each token.
 """
 
 import argparse
@@ -42,6 +43,8 @@ TERABYTES, TERAFLOPS = 4.3, {"bf16": 790.0, "fp8": 1580.0, "mxfp4": 790.0}
 WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp4": 17.0 / 32}  # of an element, with its share of a scale of 32
 FUSED_MOE, SILU, SWIGLU, F4_E2M1 = 8, 1, 3, 7
 QUANTIZATION = {"bf16": 0, "mxfp4": 3, "fp8": 4}  # none, 1 x 32, 1 x 128
+PER_TOKEN = 2
+PLAIN, BIASES, FP8_TOKENS = "", " with biases", " with fp8 tokens"  # of MXFP4: what is timed
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0]
 
 
@@ -52,7 +55,7 @@ class Moe(ctypes.Structure):
 
 class MoeOperands(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("w2", ctypes.c_void_p), ("w2_scale", ctypes.c_void_p), ("topk_ids", ctypes.c_void_p),
-                ("topk_weights", ctypes.c_void_p)]
+                ("topk_weights", ctypes.c_void_p), ("bias2", ctypes.c_void_p)]
 
 
 class Weights:
@@ -80,6 +83,8 @@ class Weights:
         self.w1, self.w2 = elements(2 * self.n, self.k), elements(self.k, self.n)
         self.w1_scale = scales(2 * self.n, self.k) if self.form != "bf16" else None
         self.w2_scale = scales(self.k, self.n) if self.form != "bf16" else None
+        if self.form == "mxfp4":
+            self.bias1, self.bias2 = (torch.randn(self.experts, rows, generator=random, device="cuda") for rows in (2 * self.n, self.k))
 
 
 class Case:
@@ -91,6 +96,9 @@ class Case:
         if weights.form == "fp8":
             self.x_scale = torch.rand(tokens, math.ceil(weights.k / 128), generator=random, device="cuda") + 0.5
         self.x = x.to(torch.float8_e4m3fn if weights.form == "fp8" else torch.bfloat16)
+        if weights.form == "mxfp4":
+            self.fp8_x = x.to(torch.float8_e4m3fn)
+            self.token_scale = torch.rand(tokens, generator=random, device="cuda") + 0.5
         share = torch.ones(weights.experts, device="cuda")
         if routing == "zipf":
             share = 1.0 / torch.arange(1, weights.experts + 1, device="cuda").float()
@@ -107,7 +115,7 @@ class Case:
         moved = touched * 3 * w.n * w.k * WEIGHT_BYTES[w.form] + self.m * w.k * (self.x.element_size() + 2)
         return max(moved / TERABYTES / 1e6, 6.0 * self.m * w.topk * w.n * w.k / TERAFLOPS[w.form] / 1e6)
 
-    def expected(self, tokens):
+    def expected(self, tokens, variant=PLAIN):
         """The first tokens in float32, with the first routing."""
         w = self.weights
 
@@ -125,50 +133,61 @@ class Case:
             x = self.x[token].float()
             if self.x_scale is not None:
                 x = x * self.x_scale[token].repeat_interleave(128)[: w.k]
+            if variant == FP8_TOKENS:
+                x = self.fp8_x[token].float() * self.token_scale[token]
             for expert, weight in zip(self.ids[0][token].tolist(), self.weight[0][token]):
                 gate_up = matrix(w.w1[expert], None if w.w1_scale is None else w.w1_scale[expert]) @ x
+                if variant == BIASES:
+                    gate_up = gate_up + w.bias1[expert]
                 gate, up = gate_up[: w.n], gate_up[w.n :]
                 if w.form == "mxfp4":
                     gate = gate.clamp(max=7.0)
                     hidden = gate * torch.sigmoid(1.702 * gate) * (up.clamp(-7.0, 7.0) + 1)
                 else:
                     hidden = torch.nn.functional.silu(gate) * up
-                result[token] += weight * (matrix(w.w2[expert], None if w.w2_scale is None else w.w2_scale[expert]) @ hidden)
+                sums = matrix(w.w2[expert], None if w.w2_scale is None else w.w2_scale[expert]) @ hidden
+                result[token] += weight * (sums + w.bias2[expert] if variant == BIASES else sums)
         return result
 
 
-def problem_of(w, tokens):
-    x_type = F8_E4M3FN if w.form == "fp8" else BF16
+def problem_of(w, tokens, variant=PLAIN):
+    x_type = F8_E4M3FN if w.form == "fp8" or variant == FP8_TOKENS else BF16
     w_type = F4_E2M1 if w.form == "mxfp4" else x_type
     moe = Moe(size=ctypes.sizeof(Moe), experts=w.experts, topk=w.topk, activation=SWIGLU if w.form == "mxfp4" else SILU, gated=1,
-              quant_type=QUANTIZATION[w.form])
+              quant_type=PER_TOKEN if variant == FP8_TOKENS else QUANTIZATION[w.form])
     problem = Problem(size=ctypes.sizeof(Problem), operation=FUSED_MOE, x_type=x_type, w_type=w_type, y_type=BF16, m=tokens, n=w.n, k=w.k,
-                      moe=ctypes.cast(ctypes.pointer(moe), ctypes.c_void_p))
+                      bias=int(variant == BIASES), moe=ctypes.cast(ctypes.pointer(moe), ctypes.c_void_p))
     return problem, moe
+
+
+def variants(w):
+    return [PLAIN, BIASES, FP8_TOKENS] if w.form == "mxfp4" else [PLAIN]
 
 
 def make_plans(libraries, w, tokens):
     """All at once, so that they are compiled on several cores."""
 
-    def make(library, count):
-        problem, _ = problem_of(w, count)
+    def make(library, count, variant):
+        problem, _ = problem_of(w, count, variant)
         plan = ctypes.c_void_p()
         library.functions.gemmtune_plan_create(library.context, ctypes.byref(problem), ctypes.byref(plan))
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for library in libraries.values():
             for count in tokens:
-                pool.submit(make, library, count)
+                for variant in variants(w):
+                    pool.submit(make, library, count, variant)
 
 
-def gemmtune_call(library, case):
+def gemmtune_call(library, case, variant):
     w = case.weights
-    problem, moe = problem_of(w, case.m)
+    problem, moe = problem_of(w, case.m, variant)
     pointer = lambda tensor: None if tensor is None else tensor.data_ptr()  # noqa: E731
     routed = [MoeOperands(size=ctypes.sizeof(MoeOperands), w2=w.w2.data_ptr(), w2_scale=pointer(w.w2_scale), topk_ids=ids.data_ptr(),
-                          topk_weights=weight.data_ptr()) for ids, weight in zip(case.ids, case.weight)]
-    operands = [Operands(size=ctypes.sizeof(Operands), x=case.x.data_ptr(), w=w.w1.data_ptr(), y=case.y.data_ptr(), x_scale=pointer(case.x_scale),
-                         w_scale=pointer(w.w1_scale), moe=ctypes.cast(ctypes.pointer(each), ctypes.c_void_p)) for each in routed]
+                          topk_weights=weight.data_ptr(), bias2=w.bias2.data_ptr() if variant == BIASES else None) for ids, weight in zip(case.ids, case.weight)]
+    x, x_scale = (case.fp8_x, case.token_scale) if variant == FP8_TOKENS else (case.x, case.x_scale)
+    operands = [Operands(size=ctypes.sizeof(Operands), x=x.data_ptr(), w=w.w1.data_ptr(), y=case.y.data_ptr(), x_scale=pointer(x_scale),
+                         bias=w.bias1.data_ptr() if variant == BIASES else None, w_scale=pointer(w.w1_scale), moe=ctypes.cast(ctypes.pointer(each), ctypes.c_void_p)) for each in routed]
 
     def call(i):
         library.gemm(problem, operands[i])
@@ -374,14 +393,14 @@ def triton_configs(case):
 
 
 def measure(case, libraries, rounds, missing, label, only):
-    calls = {name: gemmtune_call(library, case) for name, library in libraries.items()}
+    calls = {name + variant: gemmtune_call(library, case, variant) for name, library in libraries.items() for variant in variants(case.weights)}
     if case.weights.form == "bf16":
         calls["torch._grouped_mm"] = torch_grouped(case)
     for config in triton_configs(case) if case.weights.form != "mxfp4" else []:
         calls[f"triton {config[0]}x{config[1]}"] = triton_grouped(case, *config)
     calls = {name: call for name, call in calls.items() if only is None or name.startswith(only)}
     some = min(case.m, 4)
-    expected = case.expected(some)
+    expected = {variant: case.expected(some, variant) for variant in variants(case.weights)}
     graphs, errors = {}, {}
     stream = torch.cuda.Stream()
     count = ROUTINGS * max(1, math.ceil(SPAN_MICROSECONDS / ROUTINGS / max(case.floor() * 1.5, 20)))
@@ -392,7 +411,8 @@ def measure(case, libraries, rounds, missing, label, only):
             with torch.cuda.stream(stream):
                 call(0)
             torch.cuda.synchronize()
-            errors[name] = float((case.y[:some].float() - expected).norm() / expected.norm())
+            right = expected[next((variant for variant in expected if variant and name.endswith(variant)), PLAIN)]
+            errors[name] = float((case.y[:some].float() - right).norm() / right.norm())
             if not errors[name] < 0.1:
                 raise RuntimeError(f"wrong: relative error {errors[name]}")
             graph = torch.cuda.CUDAGraph()

@@ -312,7 +312,7 @@ typedef struct gemmtune_moe_operands {
  *   per_1x128    float [T, ceil(model_dim/128)]     float, one per 128 x 128
  *   per_128x128  float [T, ceil(model_dim/128)]     float, one per 128 x 128
  *
- * Operands of 16 bits have no scale. y[t] = sum over t's experts of r * w2 * (act(gate) * up), act(w1 * x) if
+ * Operands of 16 bits have no scale; fp4 weights have per_1x32's, whatever the quant_type, which is then of x. y[t] = sum over t's experts of r * w2 * (act(gate) * up), act(w1 * x) if
  * not gated; with doweight_stage1 the routing weight r scales gate and up before the activation instead. With a bias
  * each expert has two, in float whatever y is: bias (bias1) [E, rows of w1] is added to w1 * x, bias2 [E, model_dim] to
  * w2 * h, both before r is applied. */

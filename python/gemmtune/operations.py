@@ -404,12 +404,14 @@ def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu",
     problem.m, problem.n, problem.k = tokens, inter, model
     call.values.w = call.dense(first)
     call.dense(call.x)
-    scales = scale_counts(quant_type, tokens, model, inter, experts, gated)
+    fp4_weights = first.type == "f4_e2m1"
+    scales = scale_counts(quant_type, tokens, model, inter, experts, gated, fp4_weights)
     for name, array, where in (("x_scale", x_scale, (call.values, "x_scale")), ("w1_scale", w1_scale, (call.values, "w_scale")),
                                ("w2_scale", w2_scale, (operands, "w2_scale"))):
         if array is None:
             continue
-        pointer, size = call.scale(name, array, type="u8" if quant_type == "per_1x32" else "f32")
+        powers = quant_type == "per_1x32" or (fp4_weights and name != "x_scale")
+        pointer, size = call.scale(name, array, type="u8" if powers else "f32")
         if size != scales[name]:
             raise InvalidArgument(f"{name} has {size} elements, expected {scales[name]}")
         setattr(*where, pointer)
@@ -421,8 +423,11 @@ def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu",
     return call.run() if out is None else (call.run(), out)[1]
 
 
-def scale_counts(quant_type, tokens, model, inter, experts, gated):
-    """Elements of a mixture's scales, by the table of gemmtune_operands."""
+def scale_counts(quant_type, tokens, model, inter, experts, gated, fp4_weights=False):
+    """Elements of a mixture's scales, by the table of gemmtune_operands. Those of MXFP4 weights are of 1 x 32 whatever x's."""
+    if fp4_weights and quant_type != "per_1x32":
+        return {**scale_counts("per_1x32", tokens, model, inter, experts, gated),
+                "x_scale": scale_counts(quant_type, tokens, model, inter, experts, gated)["x_scale"]}
     rows = inter * (2 if gated else 1)
     blocks = (lambda size, step: -(-size // step))
     if quant_type == "per_token":

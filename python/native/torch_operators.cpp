@@ -716,11 +716,17 @@ struct Mixture {
   Argument x, w1, w2, topk_ids, topk_weights, x_scale, w1_scale, w2_scale, bias1, bias2, out;
   gemmtune_moe moe{};
 
+  /// Those of MXFP4 weights are of 1 x 32 whatever x's.
+  gemmtune_quant_type quant_type_of(const char* name, const gemmtune_problem& problem) const {
+    const bool of_x = std::string(name) == "x_scale";
+    return !of_x && problem.w_type == GEMMTUNE_F4_E2M1 ? GEMMTUNE_QUANT_PER_1X32 : moe.quant_type;
+  }
+
   std::int64_t scale_elements(const char* name, const gemmtune_problem& problem) const {
     const std::string which = name;
     const std::int64_t rows = problem.n * (moe.gated != 0 ? 2 : 1);
     const auto blocks = [](std::int64_t size, std::int64_t step) { return (size + step - 1) / step; };
-    switch (moe.quant_type) {
+    switch (quant_type_of(name, problem)) {
       case GEMMTUNE_QUANT_PER_TOKEN:
         return which == "x_scale" ? problem.m : moe.experts * (which == "w1_scale" ? rows : problem.k);
       case GEMMTUNE_QUANT_PER_1X32:
@@ -740,7 +746,7 @@ struct Mixture {
   const void* optional_scale(const char* name, const Argument& scale, const gemmtune_problem& problem) const {
     if (!scale) return nullptr;
     return read_scale(name, scale, scale_elements(name, problem), nullptr,
-                      moe.quant_type == GEMMTUNE_QUANT_PER_1X32);
+                      quant_type_of(name, problem) == GEMMTUNE_QUANT_PER_1X32);
   }
 
   void check_shapes(const gemmtune_problem& problem, std::int64_t per_element) const {
@@ -786,7 +792,7 @@ struct Mixture {
                                           ", " + w2.shape() + " and " + topk_ids.shape() +
                                           ", expected 2, 3, 3 and 2 dimensions and a dense x");
     const bool bytes_are_fp4 = moe.quant_type == GEMMTUNE_QUANT_PER_1X32;
-    if (bytes_are_fp4 && problem.w_type == GEMMTUNE_U8) problem.w_type = GEMMTUNE_F4_E2M1;
+    if (problem.w_type == GEMMTUNE_U8) problem.w_type = GEMMTUNE_F4_E2M1;
     if (bytes_are_fp4 && problem.x_type == GEMMTUNE_U8) problem.x_type = GEMMTUNE_F4_E2M1;
     const std::int64_t per_element = problem.w_type == GEMMTUNE_F4_E2M1 ? 2 : 1;
     gemmtune_operands operands{};

@@ -266,7 +266,9 @@ QuantType quantization(const Problem& problem) {
 }
 
 QuantType weight_quantization(const Problem& problem) {
-  return traits(problem.operation).mx_weight ? QuantType::per_1x32 : quantization(problem);
+  const bool mx_weight =
+      traits(problem.operation).mx_weight || (is_mixture(problem) && problem.w_type == DataType::f4_e2m1);
+  return mx_weight ? QuantType::per_1x32 : quantization(problem);
 }
 
 std::string print(const Problem& problem) {

@@ -261,6 +261,9 @@ TEST_F(GpuCompile, WgmmaMoeForHopper) {
     if (tokens != 64) expect_compiles(*family, runtime, fp4);
     fp4.bias = true;
     expect_compiles(*family, runtime, fp4);
+    fp4.x_type = DataType::f8_e4m3fn;
+    fp4.moe.quant_type = QuantType::per_token;
+    if (tokens == 64) expect_compiles(*family, runtime, fp4);
     for (const QuantType type : {QuantType::per_token, QuantType::per_1x128}) {
       Problem quantized =
           testing_problems::moe_problem(DataType::f8_e4m3fn, DataType::f8_e4m3fn, type, {tokens, 256, 7168});
@@ -291,6 +294,9 @@ TEST_F(GpuCompile, Mxfp4StreamForHopper) {
   ungated.bias = true;
   Problem biased = layer;
   biased.bias = true;
+  Problem quantized = biased;
+  quantized.x_type = DataType::f8_e4m3fn;
+  quantized.moe.quant_type = QuantType::per_token;
   const Problem narrow = of_fp4(Operation::a16w4, 24, 5760, 1920, true);
   const Problem wide = of_fp4(Operation::a16w4, 8, 8192, 8192);
   const std::pair<const Problem*, const char*> kernels[] = {
@@ -302,6 +308,7 @@ TEST_F(GpuCompile, Mxfp4StreamForHopper) {
       {&biased, "mxfp4_stream_r1_bm8_ku3_smem226_sort0"},
       {&biased, "mxfp4_stream_r1_bm16_ku3_smem226_sort0"},
       {&biased, "mxfp4_stream_r1_bm8_ku5_smem112_sort0"},
+      {&quantized, "mxfp4_stream_r1_bm16_ku3_smem226_sort0"},
       {&narrow, "mxfp4_stream_r1_bm24_ku2_smem226_pdl0"},
       {&wide, "mxfp4_stream_r1_bm8_ku9_smem226_pdl0"}};
   for (const auto& [problem, name] : kernels) {

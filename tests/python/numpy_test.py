@@ -200,6 +200,25 @@ class Operations(unittest.TestCase):
         with self.assertRaisesRegex(errors.WrongType, "bias1 is f16, expected f32"):
             gemmtune.fused_moe(x, w1, w2, ids, weights, gated=False, bias1=bias1.astype(np.float16), bias2=bias2)
 
+    def test_quantized_tokens_with_mxfp4_weights(self):
+        tokens, experts, model, inter, topk = 4, 3, 64, 32, 2
+        codes = RANDOM.integers(0, 4, (tokens, model))
+        values = np.array([1, 2, -1, 0.5])[codes]
+        x = gemmtune.as_type(np.array([0x38, 0x40, 0xB8, 0x30], np.uint8)[codes], "f8_e4m3fn")
+        w1, w2 = (gemmtune.as_type(RANDOM.integers(0, 256, shape).astype(np.uint8), "f4_e2m1")
+                  for shape in ((experts, 2 * inter, model // 2), (experts, model, inter // 2)))
+        scales = {"w1_scale": RANDOM.integers(122, 126, (experts, 2 * inter, model // 32)).astype(np.uint8),
+                  "w2_scale": RANDOM.integers(122, 126, (experts, model, inter // 32)).astype(np.uint8)}
+        ids = np.stack([RANDOM.permutation(experts)[:topk] for _ in range(tokens)]).astype(np.int32)
+        weights = RANDOM.random((tokens, topk)).astype(np.float32)
+        powers = np.array([0.5, 1, 2, 4], np.float32)
+        expected = gemmtune.fused_moe((values * powers[:, None]).astype(np.float16), w1, w2, ids, weights, quant_type="per_1x32", **scales)
+        y = gemmtune.fused_moe(x, w1, w2, ids, weights, quant_type="per_token", x_scale=powers, out_dtype="f16", **scales)
+        close(self, y, expected.astype(float), 5e-3)
+        of_32 = np.repeat(np.array([126, 127, 128, 129], np.uint8)[:, None], model // 32, 1)
+        y = gemmtune.fused_moe(x, w1, w2, ids, weights, quant_type="per_1x32", x_scale=of_32, out_dtype="f16", **scales)
+        close(self, y, expected.astype(float), 5e-3)
+
     def test_other_libraries_by_dlpack(self):
         class Tensor:  # of a library that has DLPack alone
             def __init__(self, array):

@@ -146,6 +146,28 @@ class Operators(unittest.TestCase):
         with self.assertRaisesRegex(errors.WrongType, "expected float32"):
             gemmtune.fused_moe(x, w1, w2, ids.int(), weights, bias1=bias1.bfloat16(), bias2=bias2)
 
+    def test_moe_of_quantized_tokens_and_mxfp4_weights(self):
+        tokens, experts, model, inner, topk = 5, 4, 64, 32, 2
+        table = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6]).double()
+        bytes1, bytes2 = (torch.randint(0, 256, shape, dtype=torch.uint8) for shape in ((experts, 2 * inner, model // 2), (experts, model, inner // 2)))
+        scales1, scales2 = (torch.randint(122, 126, shape, dtype=torch.uint8) for shape in ((experts, 2 * inner, model // 32), (experts, model, inner // 32)))
+        whole = [table[torch.stack((each & 15, each >> 4), 3).flatten(2).long()] * torch.exp2(scale.double() - 127).repeat_interleave(32, 2)
+                 for each, scale in ((bytes1, scales1), (bytes2, scales2))]
+        x = torch.randn(tokens, model).to(torch.float8_e4m3fn)
+        weights, ids = torch.rand(tokens, experts).topk(topk)
+        for quant_type, scale in (("per_token", torch.rand(tokens) + .5), ("per_1x32", torch.randint(126, 129, (tokens, model // 32), dtype=torch.uint8))):
+            real = x.double() * (scale.double()[:, None] if quant_type == "per_token" else torch.exp2(scale.double() - 127).repeat_interleave(32, 1))
+            expected = torch.zeros(tokens, model).double()
+            for token in range(tokens):
+                for slot, expert in enumerate(ids[token]):
+                    gate, up = (whole[0][expert] @ real[token]).chunk(2)
+                    expected[token] += weights[token, slot] * (whole[1][expert] @ (functional.silu(gate) * up))
+            y = gemmtune.fused_moe(x, bytes1, bytes2, ids.int(), weights, quant_type=quant_type, x_scale=scale, w1_scale=scales1, w2_scale=scales2)
+            close(self, y, expected, 2e-2)
+        with self.assertRaisesRegex(errors.InvalidArgument, "w1_scale"):
+            gemmtune.fused_moe(x, bytes1, bytes2, ids.int(), weights, quant_type="per_token", x_scale=torch.rand(tokens), w1_scale=torch.rand(experts * 2 * inner),
+                               w2_scale=scales2)
+
     def test_silu_and_mul(self):
         for dtype, relative in ((torch.float32, 1e-6), (torch.bfloat16, 4e-3), (torch.float16, 5e-4)):
             both = torch.randn(2, 5, 2 * 72).to(dtype)

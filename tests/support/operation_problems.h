@@ -99,6 +99,13 @@ inline std::vector<Problem> mixtures(const Shape& shape) {
   all[6].moe.shared_experts = 2;
   all[8].moe.activation = Activation::swiglu;
   all[9].moe.activation = Activation::none;
+  // MXFP4 weights with quantized tokens.
+  all.push_back(moe_problem(fn, DataType::f4_e2m1, QuantType::per_token, shape));
+  all.push_back(moe_problem(fn, DataType::f4_e2m1, QuantType::per_1x32, shape));
+  all.push_back(moe_problem(DataType::i8, DataType::f4_e2m1, QuantType::per_tensor, shape));
+  all[10].bias = true;
+  all[11].moe.activation = Activation::swiglu;
+  all[12].moe.doweight_stage1 = true;
   // With biases: without a gate, weights before the activation and a shared expert, scales of blocks, gpt-oss.
   for (const std::size_t biased : {1U, 3U, 5U, 8U}) {
     all.push_back(all[biased]);

@@ -61,7 +61,7 @@ std::vector<Config> moe_configs(const KernelFamily& family, const Problem& probl
     auto candidate = parse_kernel_name(name, space.keys());
     EXPECT_TRUE(candidate.ok()) << candidate.message();
     if (!candidate.ok()) continue;
-    if (bits(problem.x_type) == 8) candidate->config.set("bk", 2 * candidate->config.number("bk"));
+    if (bits(problem.w_type) == 8) candidate->config.set("bk", 2 * candidate->config.number("bk"));
     if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
   }
   if (configs.size() > most) configs.resize(most);
@@ -197,6 +197,29 @@ TEST_F(CudaMoe, SanitizerSampleOfStreams) {
     problem.moe.activation = Activation::swiglu;
     ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
     expect_right(*family, problem, moe_configs(*family, problem, 7));
+  }
+}
+
+/// Tokens that become bf16 first: fp8, int8 and MXFP4, scales of every form that is exact.
+TEST_F(CudaMoe, Mxfp4WeightsWithQuantizedTokensAreRight) {
+  constexpr DataType fp4 = DataType::f4_e2m1;
+  const std::pair<DataType, QuantType> forms[] = {
+      {DataType::f8_e4m3fn, QuantType::per_token}, {DataType::f8_e4m3fn, QuantType::per_tensor},
+      {DataType::f8_e4m3fn, QuantType::per_1x32},  {DataType::f8_e4m3fnuz, QuantType::per_token},
+      {DataType::i8, QuantType::per_token},        {fp4, QuantType::per_1x32}};
+  for (const Shape& shape : {Shape{1, 192, 320}, Shape{50, 96, 160}, Shape{130, 256, 576}}) {
+    for (const auto& [type, quantization] : forms) {
+      Problem problem = moe_problem(type, fp4, quantization, shape);
+      problem.moe.activation = shape.m == 1 ? Activation::silu : Activation::swiglu;
+      problem.moe.doweight_stage1 = shape.m == 1;
+      problem.moe.topk = shape.m == 50 ? 2 : 1;
+      problem.bias = shape.m != 130;
+      const bool streams = shape.n % 64 == 0 && problem.m * problem.moe.topk <= 16 * problem.moe.experts;
+      EXPECT_EQ(expect_families_right(problem, 4), gpu()->find_family("wgmma_moe") == nullptr ? 1
+                                                   : streams                                  ? 3
+                                                                                              : 2);
+      ASSERT_TRUE(gpu()->health().ok());
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_arguments.h"
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_launch_config.h"
+#include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/jit/source_text.h"
@@ -104,7 +105,11 @@ class DenseStreamKernel final : public Kernel {
 
 class MoeStreamKernel final : public Kernel {
  public:
-  using Programs = std::array<std::shared_ptr<gpu::Program>, 2>;
+  /// The stages', and the one that makes x bf16; null where it is.
+  struct Programs {
+    std::array<std::shared_ptr<gpu::Program>, 2> stages;
+    std::shared_ptr<gpu::Program> widen;
+  };
   MoeStreamKernel(Programs programs, gpu::MoeLayer layer, const Problem& problem,
                   const std::array<StreamLaunch, 2>& launches, const gpu::Limits& limits)
       : programs_(std::move(programs)),
@@ -116,22 +121,34 @@ class MoeStreamKernel final : public Kernel {
   WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
-    GEMMTUNE_RETURN_IF_ERROR(check_operands(operands.w, operands.w_scale, operands.x, operands.ldx * 2));
-    GEMMTUNE_RETURN_IF_ERROR(check_operands(operands.w2, operands.w2_scale, operands.x, operands.ldx * 2));
+    const std::int64_t x_row_bytes = bytes_of(problem_.x_type, operands.ldx);
+    GEMMTUNE_RETURN_IF_ERROR(check_operands(operands.w, operands.w_scale, operands.x, x_row_bytes));
+    GEMMTUNE_RETURN_IF_ERROR(check_operands(operands.w2, operands.w2_scale, operands.x, x_row_bytes));
     for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
       const gpu::MoeRound round = layer_.round(operands, workspace, token);
+      const void* x = round.operands.x;
+      std::int64_t x_row = operands.ldx;
+      if (programs_.widen != nullptr) {
+        // Behind the hidden layer.
+        void* const widened = static_cast<char*>(round.hidden) + round.pairs * problem_.n * 2;
+        GEMMTUNE_RETURN_IF_ERROR(launch_moe_permute(*programs_.widen, problem_, round, widened, stream));
+        x = widened;
+        x_row = permuted_row_bytes(problem_) / 2;
+      }
       if (!launches_[0].sorts) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       Mxfp4StreamArguments first{};
       set_weight(launches_[0], operands.w, operands.w_scale, first);
       set_tiles(round, first);
-      first.x = static_cast<const unsigned short*>(round.operands.x);
-      first.x_row = operands.ldx;
+      first.x = static_cast<const unsigned short*>(x);
+      first.x_row = x_row;
+      first.x_scales = static_cast<const float*>(round.operands.x_scale);
+      first.x_scale_step = operand_shapes(problem_).x.scale.row_block == 1 ? 1 : 0;
       first.to = round.hidden;
       first.to_row = problem_.n;
       first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
       first.position_of = round.position_of;
       first.bias = round.operands.bias;
-      GEMMTUNE_RETURN_IF_ERROR(shapes_[0].launch(*programs_[0], first, stream));
+      GEMMTUNE_RETURN_IF_ERROR(shapes_[0].launch(*programs_.stages[0], first, stream));
       Mxfp4StreamArguments second{};
       set_weight(launches_[1], operands.w2, operands.w2_scale, second);
       set_tiles(round, second);
@@ -139,7 +156,7 @@ class MoeStreamKernel final : public Kernel {
       second.x_row = problem_.n;
       second.to = round.partials;
       second.to_row = problem_.k;
-      GEMMTUNE_RETURN_IF_ERROR(shapes_[1].launch(*programs_[1], second, stream));
+      GEMMTUNE_RETURN_IF_ERROR(shapes_[1].launch(*programs_.stages[1], second, stream));
       GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
     }
     return {};
@@ -180,6 +197,7 @@ class Mxfp4StreamFamily final : public gpu::CompiledFamily {
     std::string text = source_;
     for (const gpu::Source& source : gpu::moe_layer_sources(default_problem(Operation::fused_moe), {}))
       text += source.text;
+    text += moe_permute_source(default_problem(Operation::fused_moe), ColumnOrder::plain).text;
     return fmt::format("mxfp4_stream r1 source {}", short_hash(text, 12));
   }
   int tie_rank() const override { return 11; }
@@ -216,14 +234,14 @@ class Mxfp4StreamFamily final : public gpu::CompiledFamily {
 };
 
 Status Mxfp4StreamFamily::accepts(const Problem& problem) const {
-  if (problem.w_type != DataType::f4_e2m1 || problem.x_type != DataType::bf16)
+  const bool mixture = is_mixture(problem);
+  if (problem.w_type != DataType::f4_e2m1 || (!mixture && problem.x_type != DataType::bf16))
     return refusal::refuse(refusal::types, "x {} with w {}, only bf16 with {}", to_string(problem.x_type),
                            to_string(problem.w_type), to_string(DataType::f4_e2m1));
-  const bool mixture = is_mixture(problem);
   if (mixture) {
     GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem));
-    if (problem.moe.quant_type != QuantType::per_1x32)
-      return refusal::refuse(refusal::types, "{} scaled by {}", to_string(problem.w_type),
+    if (!widens_exactly(problem))
+      return refusal::refuse(refusal::types, "x {} scaled by {}", to_string(problem.x_type),
                              to_string(problem.moe.quant_type));
     if (routed_pairs(problem) > max_stream_tokens * problem.moe.experts)
       return refusal::refuse(refusal::size, "{} tokens for {} experts, more than {} each",
@@ -264,9 +282,10 @@ gpu::Source Mxfp4StreamFamily::source_of(const Problem& problem, const StreamLau
       {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
        fmt::format("OUTPUT={}", gpu::element_code(output)), fmt::format("STAGE={}", launch.stage),
        fmt::format("WARPS={}", launch.warps), fmt::format("BLOCKS={}", launch.blocks),
-       fmt::format("BIAS={}", first && problem.bias ? 1 : 0), fmt::format("UNITS={}", launch.warp_units),
-       fmt::format("TAIL={}", launch.tail() ? 1 : 0), fmt::format("GROUPS={}", launch.groups),
-       fmt::format("ROWS_APART={}", launch.rows_apart() ? 1 : 0),
+       fmt::format("BIAS={}", first && problem.bias ? 1 : 0),
+       fmt::format("TOKEN_SCALES={}", first && scales_tokens(problem) ? 1 : 0),
+       fmt::format("UNITS={}", launch.warp_units), fmt::format("TAIL={}", launch.tail() ? 1 : 0),
+       fmt::format("GROUPS={}", launch.groups), fmt::format("ROWS_APART={}", launch.rows_apart() ? 1 : 0),
        fmt::format("SCALES_APART={}", launch.scales_apart() ? 1 : 0),
        fmt::format("SORT={}", launch.sorts ? 1 : 0), fmt::format("L2_HINTS={}", launch.stage == 0 ? 1 : 0),
        fmt::format("GATED={}", launch.interleaved ? 1 : 0),
@@ -286,20 +305,22 @@ Result<std::unique_ptr<Kernel>> Mxfp4StreamFamily::build(const Problem& problem,
   if (!is_mixture(problem))
     return std::unique_ptr<Kernel>(std::make_unique<DenseStreamKernel>(
         std::move(programs[0]), problem, launches[0], limits_, is_dependent(config)));
-  static const HopperLaunch starts_early = [] {
-    HopperLaunch made;
-    made.dependent = true;
-    return made;
-  }();
+  MoeStreamKernel::Programs of_mixture{{std::move(programs[0]), std::move(programs[1])}, nullptr};
+  std::int64_t widened_bytes = 0;  // of a pair
+  if (problem.x_type != DataType::bf16) {
+    auto widen = runtime_.load(moe_permute_source(problem, ColumnOrder::plain));
+    if (!widen.ok()) return widen.status();
+    of_mixture.widen = std::move(*widen);
+    widened_bytes = ceil_div(permuted_row_bytes(problem), std::int64_t{problem.moe.topk});
+  }
   auto layer = gpu::MoeLayer::make(runtime_, problem,
                                    {.block_m = launches[0].rows(),
-                                    .hidden_bytes = problem.n * 2,
+                                    .hidden_bytes = problem.n * 2 + widened_bytes,
                                     .rounded_partials = true,
-                                    .dependent = &starts_early});
+                                    .dependent = &starts_early()});
   if (!layer.ok()) return layer.status();
   return std::unique_ptr<Kernel>(std::make_unique<MoeStreamKernel>(
-      MoeStreamKernel::Programs{std::move(programs[0]), std::move(programs[1])}, std::move(*layer), problem,
-      std::array{launches[0], launches[1]}, limits_));
+      std::move(of_mixture), std::move(*layer), problem, std::array{launches[0], launches[1]}, limits_));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 // holds nothing but the weight and sums; the warps take turns to add those of a strip. A and B are swapped: A is the weight.
 //
 // The host defines: WARPS (that divide k), UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), STAGE (0: dense, 1, 2: of a
-// mixture), GATED and ACTIVATION (moe_activation.cuh; of stage 1), BIAS (1: experts have one; of stage 1), BLOCKS (of a multiprocessor), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
+// mixture), GATED and ACTIVATION (moe_activation.cuh; of stage 1), BIAS (1: experts have one; of stage 1), TOKEN_SCALES (1: x_scales; of stage 1), BLOCKS (of a multiprocessor), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
 // memory), SCALES_APART (the same of their scales), L2_HINTS, ELEMENT, OUTPUT.
 using gemmtune::cuda::Mxfp4StreamArguments;
 
@@ -237,13 +237,19 @@ static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a,
     output* const to = a.to + (strip.first + token) * a.to_row + row;
 #if STAGE == 1
     const float factor = a.weights ? a.weights[routes.pair_of[strip.first + token]] : 1.0f;
-#if BIAS
-    const float first = (sum[i] + bias.of[0]) * factor;
-    const float second = (sum[2 + i] + bias.of[1]) * factor;
-#else
-    const float first = sum[i] * factor;
-    const float second = sum[2 + i] * factor;
+    float first = sum[i];
+    float second = sum[2 + i];
+#if TOKEN_SCALES
+    const float scale = a.x_scales[routes.pair_of[strip.first + token] / a.topk * a.x_scale_step];
+    first *= scale;
+    second *= scale;
 #endif
+#if BIAS
+    first += bias.of[0];
+    second += bias.of[1];
+#endif
+    first *= factor;
+    second *= factor;
 #if GATED
     to[0] = round_output(activate(first, second));
 #else

@@ -40,6 +40,8 @@ struct Mxfp4StreamArguments {
   int pairs;
   int experts;
   int dependent_launch;  // dense; 1: the kernel may load the weight and its scales before the previous kernel has ended
+  const float* x_scales;  // stage 1: [tokens], or one with a step of 0 (TOKEN_SCALES)
+  int x_scale_step;
   const void*
       bias;  // dense: [features], of y's type; null: none. Stage 1: float32, [experts, rows of w1] (BIAS)
 };
@@ -47,7 +49,7 @@ struct Mxfp4StreamArguments {
 static_assert(GEMMTUNE_OFFSET(Mxfp4StreamArguments, row_bytes) == 64 &&
                   GEMMTUNE_OFFSET(Mxfp4StreamArguments, pair_of) == 112 &&
                   GEMMTUNE_OFFSET(Mxfp4StreamArguments, topk) == 168 &&
-                  GEMMTUNE_OFFSET(Mxfp4StreamArguments, bias) == 184 && sizeof(Mxfp4StreamArguments) == 192,
+                  GEMMTUNE_OFFSET(Mxfp4StreamArguments, bias) == 200 && sizeof(Mxfp4StreamArguments) == 208,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

@@ -5,7 +5,7 @@
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
-#include "backends/cuda/families/wgmma_moe/moe_permute_arguments.h"
+#include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/cuda/families/wgmma_moe/moe_quantize_arguments.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_launch_config.h"
@@ -24,8 +24,6 @@ namespace gemmtune::cuda {
 // Texts of the files beside this one.
 std::string_view moe_quantize_arguments_text();
 std::string_view moe_quantize_text();
-std::string_view moe_permute_arguments_text();
-std::string_view moe_permute_text();
 std::string_view wgmma_moe_producer_text();
 std::string_view wgmma_moe_fp4_text();
 
@@ -45,13 +43,6 @@ gpu::Source quantize_source() {
           gpu::source_text({moe_quantize_arguments_text(), gpu::moe_dependent_text(), moe_quantize_text()}),
           {"DEPENDENT=1"},
           "moe_quantize"};
-}
-
-gpu::Source permute_source() {
-  return {"moe_permute",
-          gpu::source_text({moe_permute_arguments_text(), gpu::moe_dependent_text(), moe_permute_text()}),
-          {"DEPENDENT=1"},
-          "moe_permute"};
 }
 
 /// Instruction<WIDTH> for each number of tokens that the stage's instructions have.
@@ -139,7 +130,7 @@ class WgmmaMoeKernel final : public Kernel {
       if (programs_.permute != nullptr) {
         auto* const permuted =
             static_cast<unsigned char*>(round.hidden) + round.pairs * stages_[0].columns * 2;
-        GEMMTUNE_RETURN_IF_ERROR(permute(round, x_row_bytes, permuted, stream));
+        GEMMTUNE_RETURN_IF_ERROR(launch_moe_permute(*programs_.permute, problem_, round, permuted, stream));
         first.x = permuted;
         first.x_row_bytes = stages_[0].k_bytes;
       }
@@ -163,7 +154,7 @@ class WgmmaMoeKernel final : public Kernel {
       set_weight_scales(shapes_.w2.scale, round.operands.w2_scale, second);
       second.x_scale_step = 1;
       second.x_scale_k_step = round.pairs;
-      const int element_bytes = bits(problem_.x_type) / 8;
+      const int element_bytes = stages_[1].fp4 ? 2 : bits(problem_.x_type) / 8;
       GEMMTUNE_RETURN_IF_ERROR(
           encode(driver_.functions(),
                  MatrixBox{hidden, element_bytes, round.pairs, stages_[1].k_bytes / element_bytes,
@@ -245,22 +236,6 @@ class WgmmaMoeKernel final : public Kernel {
     return programs_.quantize->launch(shape, arguments, stream);
   }
 
-  Status permute(const gpu::MoeRound& round, std::int64_t x_row_bytes, void* to, Stream stream) const {
-    const std::int64_t units = stages_[0].k_bytes / (fp4_unit * 2);
-    MoePermuteArguments values{static_cast<const unsigned char*>(round.operands.x),
-                               static_cast<unsigned char*>(to),
-                               x_row_bytes,
-                               as_int(round.tokens),
-                               as_int(problem_.k),
-                               as_int(units)};
-    gpu::LaunchShape shape;
-    shape.grid[0] = static_cast<unsigned>(ceil_div(round.tokens * units * 4, std::int64_t{256}));
-    shape.threads = 256;
-    shape.extension = &starts_early();
-    void* arguments[] = {&values};
-    return programs_.permute->launch(shape, arguments, stream);
-  }
-
   Status launch(std::size_t stage, WgmmaMoeArguments& values, Stream stream) const {
     void* arguments[] = {&values};
     return programs_.stages[stage]->launch(launches_[stage], arguments, stream);
@@ -289,8 +264,8 @@ class WgmmaMoeFamily final : public gpu::CompiledFamily {
 
   std::string_view name() const override { return "wgmma_moe"; }
   std::string identity() const override {
-    std::string text =
-        source_ + wgmma_macros(DataType::bf16, 16) + quantize_source().text + permute_source().text;
+    std::string text = source_ + wgmma_macros(DataType::bf16, 16) + quantize_source().text +
+                       moe_permute_source(default_problem(Operation::fused_moe), ColumnOrder::permuted).text;
     for (const gpu::Source& source : gpu::moe_layer_sources(default_problem(Operation::fused_moe), {}))
       text += source.text;
     return fmt::format("wgmma_moe r1 source {}", short_hash(text, 12));
@@ -334,16 +309,17 @@ class WgmmaMoeFamily final : public gpu::CompiledFamily {
 Status WgmmaMoeFamily::accepts(const Problem& problem) const {
   GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem));
   const DataType type = problem.w_type;
-  if (has_fp4_weight(problem) && problem.x_type == DataType::bf16) {
-    if (problem.moe.quant_type != QuantType::per_1x32)
-      return refusal::refuse(refusal::types, "{} scaled by {}", to_string(type),
-                             to_string(problem.moe.quant_type));
+  if (has_fp4_weight(problem)) {
+    if (!widens_exactly(problem))
+      return refusal::refuse(refusal::types, "x {} scaled by {} with w {}", to_string(problem.x_type),
+                             to_string(problem.moe.quant_type), to_string(type));
     if (!problem.moe.gated) return refusal::refuse(refusal::activation, "an MXFP4 w1 without gate");
   } else if (problem.x_type != type ||
              (type != DataType::bf16 && type != DataType::f16 && type != DataType::f8_e4m3fn))
-    return refusal::refuse(refusal::types,
-                           "x {} with w {}, only bf16, fp16 and fp8 e4m3fn of both, and bf16 with {}",
-                           to_string(problem.x_type), to_string(type), to_string(DataType::f4_e2m1));
+    return refusal::refuse(
+        refusal::types,
+        "x {} with w {}, only bf16, fp16 and fp8 e4m3fn of both, and x of bf16 or fewer bits with {}",
+        to_string(problem.x_type), to_string(type), to_string(DataType::f4_e2m1));
   const QuantType quantization = problem.moe.quant_type;
   if (quantizes_hidden(problem) && (quantization == QuantType::none || quantization == QuantType::per_1x32))
     return refusal::refuse(refusal::types, "{} scaled by {}", to_string(type), to_string(quantization));
@@ -399,9 +375,11 @@ gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeS
   gpu::Source source{"wgmma_moe", instructions_text(problem.x_type, stage) + source_, {}, "wgmma_moe"};
   const bool first = stage.stage == 1;
   const bool quantized = quantizes_hidden(problem);
-  const DataType hidden = quantized ? DataType::bf16 : problem.x_type;
-  source.defines = {fmt::format("ELEMENT={}", gpu::element_code(problem.x_type)),
+  const DataType element = stage.fp4 ? DataType::bf16 : problem.x_type;
+  const DataType hidden = quantized ? DataType::bf16 : element;
+  source.defines = {fmt::format("ELEMENT={}", gpu::element_code(element)),
                     fmt::format("FP4={}", stage.fp4 ? 1 : 0),
+                    fmt::format("TOKEN_SCALES={}", first && stage.fp4 && scales_tokens(problem) ? 1 : 0),
                     fmt::format("OUTPUT={}", gpu::element_code(first ? hidden : problem.y_type)),
                     fmt::format("SCALES={}", !quantized                 ? 0
                                              : scales_by_block(problem) ? 2
@@ -442,7 +420,7 @@ Result<std::unique_ptr<Kernel>> WgmmaMoeFamily::build(const Problem& problem, co
     programs.quantize = std::move(*program);
   }
   if (has_fp4_weight(problem)) {
-    auto program = runtime_.load(permute_source());
+    auto program = runtime_.load(moe_permute_source(problem, ColumnOrder::permuted));
     if (!program.ok()) return program.status();
     programs.permute = std::move(*program);
   }

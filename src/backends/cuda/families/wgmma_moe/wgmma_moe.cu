@@ -243,6 +243,22 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMo
 }
 #endif
 
+#if TOKEN_SCALES
+// Multiplies d by the scales of its tokens.
+static __device__ __forceinline__ void scale_tokens(Accumulators& d, const WgmmaMoeArguments& a, const Routes& routes, const Work& work) {
+#pragma unroll
+  for (int j = 0; j < BLOCK_TOKENS / 8; ++j) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int at = j * 8 + (int)threadIdx.x % 4 * 2 + i;
+      const float scale = at < work.tile.count ? a.x_scales[(long long)(routes.pair_of[work.tile.first + at] / a.topk) * a.x_scale_step] : 0.0f;
+#pragma unroll
+      for (int r = 0; r < MMA_TILES * 2; ++r) d[r / 2][j * 4 + r % 2 * 2 + i] *= scale;
+    }
+  }
+}
+#endif
+
 #if BIAS
 // Of the rows of w1 whose sums the thread has.
 struct RowBiases {
@@ -366,6 +382,9 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
 #endif
 #if SCALES == 1
     scale_rows(d, a, routes, work);
+#endif
+#if TOKEN_SCALES
+    scale_tokens(d, a, routes, work);
 #endif
 #if BIAS
 #if !FP4

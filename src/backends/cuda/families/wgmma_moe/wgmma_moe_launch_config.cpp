@@ -49,8 +49,8 @@ std::int64_t WgmmaMoeStage::consumer_registers() const {
 
 std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Config& config,
                                               const HopperLimits& limits) {
-  const std::int64_t element = bits(problem.x_type) / 8;
   const bool fp4 = has_fp4_weight(problem);
+  const std::int64_t element = fp4 ? 2 : bits(problem.x_type) / 8;
   const bool small = config.number("smem", 226) <= 112;
   std::array<WgmmaMoeStage, 2> stages;
   for (const int number : {1, 2}) {

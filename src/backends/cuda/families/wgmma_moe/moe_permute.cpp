@@ -1,0 +1,58 @@
+#include "backends/cuda/families/wgmma_moe/moe_permute.h"
+
+#include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/wgmma_moe/moe_permute_arguments.h"
+#include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/moe/moe_operands.h"
+#include "base/rounding.h"
+#include "problem/operands.h"
+
+namespace gemmtune::cuda {
+
+// Texts of the files beside this one.
+std::string_view moe_permute_arguments_text();
+std::string_view moe_permute_text();
+
+bool widens_exactly(const Problem& problem) {
+  const bool narrow = bits(problem.x_type) <= 8 && gpu::moe_type_code(problem.x_type) >= 0;
+  const ScaleShape scale = operand_shapes(problem).x.scale;
+  const bool whole_rows = scale.type != ScaleType::f32 || scale.columns == 1;
+  return problem.x_type == DataType::bf16 || (narrow && whole_rows);
+}
+
+bool scales_tokens(const Problem& problem) { return operand_shapes(problem).x.scale.type == ScaleType::f32; }
+
+gpu::Source moe_permute_source(const Problem& problem, ColumnOrder order) {
+  const bool scaled = operand_shapes(problem).x.scale.type == ScaleType::e8m0;
+  return {
+      "moe_permute",
+      gpu::source_text({gpu::numbers_text(), moe_permute_arguments_text(), gpu::moe_elements_text(),
+                        gpu::moe_dependent_text(), moe_permute_text()}),
+      {"DEPENDENT=1", "ELEMENT=2", "OUTPUT=2", fmt::format("X_TYPE={}", gpu::moe_type_code(problem.x_type)),
+       fmt::format("X_SCALES={}", scaled ? gpu::moe_scale_code(ScaleType::e8m0) : 0),
+       fmt::format("PERMUTED={}", order == ColumnOrder::permuted ? 1 : 0)},
+      "moe_permute"};
+}
+
+std::int64_t permuted_row_bytes(const Problem& problem) { return round_up(problem.k, permuted_unit) * 2; }
+
+Status launch_moe_permute(const gpu::Program& program, const Problem& problem, const gpu::MoeRound& round,
+                          void* to, Stream stream) {
+  const std::int64_t units = ceil_div(problem.k, permuted_unit);
+  MoePermuteArguments values{static_cast<const unsigned char*>(round.operands.x),
+                             static_cast<unsigned char*>(to),
+                             bytes_of(problem.x_type, round.operands.ldx),
+                             as_int(round.tokens),
+                             as_int(problem.k),
+                             as_int(units),
+                             static_cast<const unsigned char*>(round.operands.x_scale)};
+  gpu::LaunchShape shape;
+  shape.grid[0] = static_cast<unsigned>(ceil_div(round.tokens * units * 4, std::int64_t{256}));
+  shape.threads = 256;
+  shape.extension = &starts_early();
+  void* arguments[] = {&values};
+  return program.launch(shape, arguments, stream);
+}
+
+}  // namespace gemmtune::cuda

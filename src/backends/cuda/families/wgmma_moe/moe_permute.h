@@ -1,0 +1,29 @@
+// x of a mixture in front of a kernel with an MXFP4 weight: as bf16, in the order that the kernel wants.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/gpu/jit/compiler.h"
+#include "backends/gpu/moe/moe_layer.h"
+#include "backends/gpu/runtime.h"
+#include "problem/problem.h"
+
+namespace gemmtune::cuda {
+
+inline constexpr std::int64_t permuted_unit = 128;  // columns, to which rows are padded
+
+enum class ColumnOrder { plain, permuted };
+
+/// Types of x that become bf16 exactly, scales of 32 columns included; other scales of x are left to the kernel behind it.
+bool widens_exactly(const Problem& problem);
+/// Where x has a float32 scale for each token, or one: the sums of the first product are multiplied by it.
+bool scales_tokens(const Problem& problem);
+
+gpu::Source moe_permute_source(const Problem& problem, ColumnOrder order);
+/// Bytes of a token's row.
+std::int64_t permuted_row_bytes(const Problem& problem);
+/// Enqueues it for the round's tokens; starts early.
+Status launch_moe_permute(const gpu::Program& program, const Problem& problem, const gpu::MoeRound& round,
+                          void* to, Stream stream);
+
+}  // namespace gemmtune::cuda
