@@ -155,6 +155,7 @@ class MoeStreamKernel final : public Kernel {
       second.x = static_cast<const unsigned short*>(round.hidden);
       second.x_row = problem_.n;
       second.to = round.partials;
+      second.bias = operands.bias2;
       second.to_row = problem_.k;
       GEMMTUNE_RETURN_IF_ERROR(shapes_[1].launch(*programs_.stages[1], second, stream));
       GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
@@ -282,7 +283,7 @@ gpu::Source Mxfp4StreamFamily::source_of(const Problem& problem, const StreamLau
       {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
        fmt::format("OUTPUT={}", gpu::element_code(output)), fmt::format("STAGE={}", launch.stage),
        fmt::format("WARPS={}", launch.warps), fmt::format("BLOCKS={}", launch.blocks),
-       fmt::format("BIAS={}", first && problem.bias ? 1 : 0),
+       fmt::format("BIAS={}", launch.stage > 0 && problem.bias ? 1 : 0),
        fmt::format("TOKEN_SCALES={}", first && scales_tokens(problem) ? 1 : 0),
        fmt::format("UNITS={}", launch.warp_units), fmt::format("TAIL={}", launch.tail() ? 1 : 0),
        fmt::format("GROUPS={}", launch.groups), fmt::format("ROWS_APART={}", launch.rows_apart() ? 1 : 0),

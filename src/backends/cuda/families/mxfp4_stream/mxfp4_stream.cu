@@ -3,11 +3,12 @@
 // holds nothing but the weight and sums; the warps take turns to add those of a strip. A and B are swapped: A is the weight.
 //
 // The host defines: WARPS (that divide k), UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), STAGE (0: dense, 1, 2: of a
-// mixture), GATED and ACTIVATION (moe_activation.cuh; of stage 1), BIAS (1: experts have one; of stage 1), TOKEN_SCALES (1: x_scales; of stage 1), BLOCKS (of a multiprocessor), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
+// mixture), GATED and ACTIVATION (moe_activation.cuh; of stage 1), BIAS (1: experts have one, which stage 1 adds and stage 2 prefetches for the sum), TOKEN_SCALES (1: x_scales; of stage 1), BLOCKS (of a multiprocessor), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
 // memory), SCALES_APART (the same of their scales), L2_HINTS, ELEMENT, OUTPUT.
 using gemmtune::cuda::Mxfp4StreamArguments;
 
 #define INTERLEAVED (STAGE == 1 && GATED)  // a strip is of 8 rows of the gate and the same 8 of the up half
+#define ADDS_BIAS (BIAS && STAGE == 1)
 #define THREADS ((WARPS + 1) * 32)
 #define GROUP_BYTES 512  // of 16 x 8 sums
 #define SUM_BYTES (GROUPS * GROUP_BYTES)
@@ -29,7 +30,7 @@ struct Strip {
   int first;  // position
   int count;
   int strip;
-  int begins;  // another tile than the strip before; with BIAS and 2 * expert
+  int begins;  // another tile than the strip before; with ADDS_BIAS and 2 * expert
 };
 #define STRIP_BYTES (16 + GROUPS * 8 * 4)
 
@@ -38,7 +39,7 @@ static __device__ __forceinline__ Strip read_strip(unsigned from) {
   asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];" : "=r"(strip.first), "=r"(strip.count), "=r"(strip.strip), "=r"(strip.begins) : "r"(from) : "memory");
   return strip;
 }
-static __device__ __forceinline__ bool begins_run(const Strip& strip) { return (BIAS ? strip.begins & 1 : strip.begins) != 0; }
+static __device__ __forceinline__ bool begins_run(const Strip& strip) { return (ADDS_BIAS ? strip.begins & 1 : strip.begins) != 0; }
 
 // Tiles of tokens of one expert, or all rows of x.
 struct Routes {
@@ -117,6 +118,13 @@ static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a,
   const int second = INTERLEAVED ? a.features : 8;  // the second eight rows, from the first
   const unsigned char* const w = a.w + run.tile.expert * a.w_matrix + (long long)row * a.row_bytes;
   const unsigned char* const scales = a.scales + run.tile.expert * a.scale_matrix + (long long)row * a.scale_row;
+#if BIAS
+  // Of the gate and of the up half, or of eight rows each.
+  if (lane < 2) {
+    const float* const bias = (const float*)a.bias + (long long)run.tile.expert * (INTERLEAVED ? 2 : 1) * a.features + row + lane * second;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(bias));
+  }
+#endif
   const bool one = elect_one();
 #if ROWS_APART
   if (lane < 16) bulk_load(to + (unsigned)(lane * a.pitch), w + (long long)(lane / 8 * second + lane % 8) * a.row_bytes, (unsigned)a.row_bytes, full, 0, policy);
@@ -152,7 +160,7 @@ static __device__ __forceinline__ void tell_strip(const Mxfp4StreamArguments& a,
     }
   }
   if (lane == 0)
-    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(run.tile.first), "r"(run.tile.count), "r"(run.strip), "r"((BIAS ? 2 * run.tile.expert : 0) + (int)begins)
+    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(run.tile.first), "r"(run.tile.count), "r"(run.strip), "r"((ADDS_BIAS ? 2 * run.tile.expert : 0) + (int)begins)
                  : "memory");
   __syncwarp();
   if (lane == 0) barrier_arrive_expect_tx(smem.full + 8u * (unsigned)stage, 16u * (unsigned)(a.row_bytes + a.scale_row));
@@ -215,7 +223,7 @@ static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) 
 struct StripBias {
   float of[2];
 };
-#if BIAS
+#if ADDS_BIAS
 static __device__ __forceinline__ StripBias load_bias(const Mxfp4StreamArguments& a, const SharedLayout& smem, int slot) {
   StripBias bias;
   const Strip strip = read_strip(smem.strips + (unsigned)(slot * STRIP_BYTES));
@@ -244,7 +252,7 @@ static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a,
     first *= scale;
     second *= scale;
 #endif
-#if BIAS
+#if ADDS_BIAS
     first += bias.of[0];
     second += bias.of[1];
 #endif
@@ -441,7 +449,7 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
     }
     if (turn-- == 0) {
       turn = WARPS - 1;
-#if BIAS
+#if ADDS_BIAS
       const StripBias bias = load_bias(a, smem, (slot > 0 ? slot : a.num_slots) - 1);
 #else
       const StripBias bias = {};

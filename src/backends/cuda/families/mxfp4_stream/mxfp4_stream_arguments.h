@@ -43,7 +43,7 @@ struct Mxfp4StreamArguments {
   const float* x_scales;  // stage 1: [tokens], or one with a step of 0 (TOKEN_SCALES)
   int x_scale_step;
   const void*
-      bias;  // dense: [features], of y's type; null: none. Stage 1: float32, [experts, rows of w1] (BIAS)
+      bias;  // dense: [features], of y's type; null: none. Of a mixture: float32, [experts, rows of w] (BIAS)
 };
 
 static_assert(GEMMTUNE_OFFSET(Mxfp4StreamArguments, row_bytes) == 64 &&
