@@ -263,7 +263,9 @@ TEST_F(GpuCompile, WgmmaMoeForHopper) {
     expect_compiles(*family, runtime, fp4);
     fp4.x_type = DataType::f8_e4m3fn;
     fp4.moe.quant_type = QuantType::per_token;
-    if (tokens == 64) expect_compiles(*family, runtime, fp4);
+    fp4.moe.gated = tokens == 64;
+    fp4.moe.activation = Activation::gelu;
+    expect_compiles(*family, runtime, fp4);
     for (const QuantType type : {QuantType::per_token, QuantType::per_1x128}) {
       Problem quantized =
           testing_problems::moe_problem(DataType::f8_e4m3fn, DataType::f8_e4m3fn, type, {tokens, 256, 7168});

@@ -200,6 +200,21 @@ TEST_F(CudaMoe, SanitizerSampleOfStreams) {
   }
 }
 
+TEST_F(CudaMoe, Mxfp4WeightsWithoutAGateAreRight) {
+  for (const Shape& shape : {Shape{1, 192, 320}, Shape{50, 160, 192}, Shape{130, 288, 544}}) {
+    Problem problem = moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, shape);
+    problem.moe.gated = false;
+    problem.moe.activation = shape.m == 50 ? Activation::silu : Activation::gelu;
+    problem.moe.doweight_stage1 = shape.m == 1;
+    problem.bias = shape.m != 1;
+    const bool streams = shape.m == 1;
+    EXPECT_EQ(expect_families_right(problem, 8), gpu()->find_family("wgmma_moe") == nullptr ? 1
+                                                 : streams                                  ? 3
+                                                                                            : 2);
+    ASSERT_TRUE(gpu()->health().ok());
+  }
+}
+
 /// Tokens that become bf16 first: fp8, int8 and MXFP4, scales of every form that is exact.
 TEST_F(CudaMoe, Mxfp4WeightsWithQuantizedTokensAreRight) {
   constexpr DataType fp4 = DataType::f4_e2m1;

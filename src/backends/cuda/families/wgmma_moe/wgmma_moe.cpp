@@ -174,9 +174,10 @@ class WgmmaMoeKernel final : public Kernel {
     const int element_bytes = stage.fp4 ? 1 : bits(problem_.w_type) / 8;
     const std::int64_t k = row / element_bytes;
     if (!stage.interleaved) {
-      const ArrayBox::Dimension dimensions[] = {{k, 0, 0},
-                                                {stage.weight_rows, row, stage.rows / stage.cluster},
-                                                {experts, stage.weight_rows * row, 1}};
+      // Of an MXFP4 w1 a tile is of four boxes.
+      const std::int64_t boxes = stage.fp4 && stage.stage == 1 ? 4 : stage.cluster;
+      const ArrayBox::Dimension dimensions[] = {
+          {k, 0, 0}, {stage.weight_rows, row, stage.rows / boxes}, {experts, stage.weight_rows * row, 1}};
       return encode(driver_.functions(), ArrayBox{data, element_bytes, dimensions}, map);
     }
     // Of an MXFP4 weight a tile is of four boxes.
@@ -313,7 +314,6 @@ Status WgmmaMoeFamily::accepts(const Problem& problem) const {
     if (!widens_exactly(problem))
       return refusal::refuse(refusal::types, "x {} scaled by {} with w {}", to_string(problem.x_type),
                              to_string(problem.moe.quant_type), to_string(type));
-    if (!problem.moe.gated) return refusal::refuse(refusal::activation, "an MXFP4 w1 without gate");
   } else if (problem.x_type != type ||
              (type != DataType::bf16 && type != DataType::f16 && type != DataType::f8_e4m3fn))
     return refusal::refuse(

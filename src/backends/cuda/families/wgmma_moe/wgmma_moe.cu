@@ -69,7 +69,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
       if (unit + 4 < a.k_units) {
         load_scales(next, a, rows, unit * 4 + 16);
       } else if (work.next_expert >= 0) {
-        load_scales(next, a, scale_rows(a, work.next_expert, work.next_row, INTERLEAVED ? work.next_row / 2 : 0), 0);
+        load_scales(next, a, scale_rows(a, work.next_expert, work.next_row, INTERLEAVED ? work.next_row / 2 : work.next_row), 0);
       }
       large = has_large_scales(chunk);
     }
@@ -81,7 +81,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
     for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int row = own_row + r * (INTERLEAVED ? 16 : 64) + i * 8;
+        const int row = own_row + r * (STAGE == 1 ? 16 : 64) + i * SECOND_ROW;
         const unsigned from = base + (unsigned)(row * ATOM_BYTES + (((half * 4 + lane % 4) ^ (row % 8)) * 16));
         asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(raw[r][i].x), "=r"(raw[r][i].y), "=r"(raw[r][i].z), "=r"(raw[r][i].w) : "r"(from) : "memory");
         const unsigned e = __byte_perm(__shfl_sync(0xffffffffu, chunk[r][i], (lane & 28) + unit % 4, 32), 0u, own_byte);
@@ -272,9 +272,9 @@ static __device__ __forceinline__ RowBiases load_biases(const WgmmaMoeArguments&
   for (int i = 0; i < MMA_TILES * 2; ++i) {
 #if FP4
     // Columns behind the last feature stay zero.
-    const int feature = feature_of(work.column, i / 2);
+    const int feature = feature_of(work.column, i / 2, i % 2);
     float value = 0.0f;
-    if (feature < a.features) asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(bias + i % 2 * (long long)a.features + feature));
+    if (feature < a.features) asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(bias + (INTERLEAVED ? i % 2 * (long long)a.features : 0) + feature));
     biases.row[i / 2][i % 2] = value;
 #else
     biases.row[i / 2][i % 2] = __ldg(bias + weight_row(a, work, i / 2, i % 2));
@@ -346,7 +346,7 @@ static __device__ __forceinline__ void store_staged(const WgmmaMoeArguments& a, 
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
                  : "r"(from + (unsigned)(row * STAGING_PITCH + (INTERLEAVED ? 0 : (unit ^ (row / 4 % 2)) * 16)))
                  : "memory");
-#if FP4 && !INTERLEAVED
+#if FP4 && STAGE == 2
     value = make_uint4(__byte_perm(value.x, value.y, 0x5410), __byte_perm(value.z, value.w, 0x5410), __byte_perm(value.x, value.y, 0x7632),
                        __byte_perm(value.z, value.w, 0x7632));
 #endif

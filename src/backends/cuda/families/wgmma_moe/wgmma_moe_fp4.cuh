@@ -2,23 +2,31 @@
 #if FP4
 // Elements of k are permuted within 128 so that a thread decodes 16 bytes of its rows, a block of one scale, without the other threads: of k = 32 t + 8 w + j +
 // 4 i (i < 2, j, t, w < 4) the place is 32 w + 8 j + 2 t + i. x comes so, and the hidden layer is written so: a warp of stage 1 has features of one (w, j), lane
-// group g = 2 t + i. Of stage 2 neighbouring lane groups have rows 4 apart, for the banks of shared memory; store_staged() puts them in order.
+// group g = 2 t + i; without a gate the second half of the instruction's rows is of j + 1. Of stage 2 neighbouring lane groups have rows 4 apart, for the banks of shared memory; store_staged() puts them in order.
 //
-// The row of the tile, in shared memory, of lane group `lane` and instruction R of the block; the second half of the instruction's rows is 8 further.
+// The row of the tile, in shared memory, of lane group `lane` and instruction R of the block; the second half of the instruction's rows is SECOND_ROW further.
+#define SECOND_ROW (PERMUTED ? 1 : 8)
 static __device__ __forceinline__ int permuted_row(int instruction, int warp, int lane) {
 #if INTERLEAVED
   return lane / 2 * (BLOCK_ROWS / 4) + instruction * 16 + warp + lane % 2 * 4;
+#elif PERMUTED
+  return lane / 2 * (BLOCK_ROWS / 4) + instruction * 16 + warp / 2 * 8 + warp % 2 * 2 + lane % 2 * 4;
 #else
   return instruction * 64 + warp * 16 + lane / 2 + lane % 2 * 4;
 #endif
 }
-#if INTERLEAVED
-// The feature of w1 whose gate and up the thread has in its instruction r, of the tile whose first column of `to` is `column`.
-static __device__ __forceinline__ int feature_of(int column, int r) {
+#if STAGE == 1
+// The feature of w1 that the thread has in its instruction r (of a gated one in both halves of the instruction's rows), of the tile whose first column of `to` is
+// `column`.
+static __device__ __forceinline__ int feature_of(int column, int r, int half) {
   const int warp = (int)(threadIdx.x % 128) / 32;
   const int lane = (int)threadIdx.x % 32 / 4;
   const int instruction = (int)threadIdx.x / 128 * MMA_TILES + r;
+#if INTERLEAVED
   return column / 128 * 128 + lane / 2 * 32 + (column % 128 / 32 + instruction) * 8 + warp + lane % 2 * 4;
+#else
+  return column / 128 * 128 + lane / 2 * 32 + column % 128 / 4 + instruction * 16 + warp / 2 * 8 + warp % 2 * 2 + lane % 2 * 4 + half;
+#endif
 }
 #endif
 typedef unsigned ScaleWords[MMA_TILES][2];
@@ -35,10 +43,17 @@ static __device__ __forceinline__ ScaleRows scale_rows(const WgmmaMoeArguments& 
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
 #if INTERLEAVED
-    int row = feature_of(column, r);
+    int row = feature_of(column, r, 0);
     if (row >= a.features) row = a.features - 1;
     rows.from[r][0] = scales + (long long)row * a.w_scale_columns;
     rows.from[r][1] = rows.from[r][0] + (long long)a.features * a.w_scale_columns;
+#elif PERMUTED
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      int row = feature_of(column, r, half);
+      if (row >= a.features) row = a.features - 1;
+      rows.from[r][half] = scales + (long long)row * a.w_scale_columns;
+    }
 #else
     const int warp = (int)(threadIdx.x % 128) / 32;
     const int lane = (int)threadIdx.x % 32 / 4;

@@ -146,6 +146,8 @@ std::string refuse_wgmma_moe(const WgmmaMoeStage& stage) {
   const bool two_blocks = stage.blocks_per_multiprocessor == 2;
   if (two_blocks && !stage.fp4 && (stage.warpgroups > 1 || held + partial > 64))
     return "two blocks of a multiprocessor have too few registers";
+  if (stage.fp4 && stage.stage == 1 && !stage.interleaved && stage.rows > fp4_unit)
+    return "no tile of 256 rows of an MXFP4 w1 without gate";
   if (stage.fp4 && stage.cluster > 1) return "no cluster of an MXFP4 weight";
   if (stage.fp4 && two_blocks && (stage.warpgroups > 2 || held * stage.warpgroups > 16))
     return "two blocks of a multiprocessor have too few registers";

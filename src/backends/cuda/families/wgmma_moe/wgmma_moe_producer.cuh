@@ -13,6 +13,7 @@
 using gemmtune::cuda::WgmmaMoeArguments;
 
 #define INTERLEAVED (STAGE == 1 && GATED)
+#define PERMUTED (STAGE == 1 && FP4 && !GATED)  // rows of w1 in the order of the permuted hidden layer, without a gate
 #define GATHER (STAGE == 1)
 #define PROMOTE (ELEMENT == 3)  // of fp8 the tensor core keeps too few bits of long sums
 #define A_ATOM_BYTES (BLOCK_ROWS * ATOM_BYTES)
@@ -151,7 +152,7 @@ static __device__ __forceinline__ void set_next(Work& work, const Work& next, bo
   work.next_row = next.row;
 }
 
-// Loads 256 of k of the weight. Of a gated w1 the tile has 8 * W neighbouring features of each of 4 x 32, W = BLOCK_ROWS / 64: those that lie at
+// Loads 256 of k of the weight. Of w1 the tile has 8 * W neighbouring features of each of 4 x 32, W = BLOCK_ROWS / 64, or without a gate / 32: those that lie at
 // neighbouring columns of the permuted hidden layer (permuted_row()).
 static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, unsigned to, int k_box, const Work& work, unsigned barrier) {
 #if INTERLEAVED
@@ -162,6 +163,15 @@ static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, u
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(
                      to + (unsigned)(t * (A_ATOM_BYTES / 4))),
                  "l"(&a.w), "r"(k_box * ATOM_BYTES), "r"(0), "r"(0), "r"(group), "r"(work.tile.expert), "r"(barrier)
+                 : "memory");
+  }
+#elif PERMUTED
+#pragma unroll
+  for (int t = 0; t < 4; ++t) {
+    const int row = work.column / 128 * 128 + t * 32 + work.column % 128 / 4;
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
+                     to + (unsigned)(t * (A_ATOM_BYTES / 4))),
+                 "l"(&a.w), "r"(k_box * ATOM_BYTES), "r"(row), "r"(work.tile.expert), "r"(barrier)
                  : "memory");
   }
 #else
