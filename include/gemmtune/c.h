@@ -295,7 +295,7 @@ typedef struct gemmtune_moe_operands {
  *   fused_moe             [T, model]  [T, model]  w1, below   by quant_type         by quant_type, per expert
  *
  * The _bpreshuffle operations are as those without, with a packed weight. KB is ceil(K/128), NB ceil(N/128).
- * fp4: two elements to a byte, the even one in the low half, K a multiple of 32. e8m0: a byte b is 2^(b -
+ * fp4 and int4: two elements to a byte, the even one in the low half, K a multiple of 32. e8m0: a byte b is 2^(b -
  * 127), 255 is NaN.
  *
  * fused_moe (T is M, model is K = model_dim, inter_dim is N, E is experts):

@@ -384,7 +384,7 @@ def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu",
     if len(call.x.shape) != 2 or len(first.shape) != 3 or len(second.shape) != 3 or len(ids.shape) != 2:
         raise InvalidArgument(f"x, w1, w2 and topk_ids have {len(call.x.shape)}, {len(first.shape)}, {len(second.shape)} and "
                               f"{len(ids.shape)} dimensions, expected 2, 3, 3 and 2")
-    per_element = 2 if first.type == "f4_e2m1" else 1
+    per_element = 2 if first.type in ("f4_e2m1", "i4") else 1
     tokens, model = call.x.shape
     model *= 2 if call.x.type == "f4_e2m1" else 1
     experts, inter = first.shape[0], second.shape[2] * per_element

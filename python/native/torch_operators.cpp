@@ -72,7 +72,7 @@ struct TypePair {
   std::int32_t torch;
   gemmtune_type ours;
 };
-std::array<TypePair, 9> type_pairs{};
+std::array<TypePair, 10> type_pairs{};
 std::size_t type_pair_count = 0;
 std::int32_t int32_type = 0;
 
@@ -89,6 +89,10 @@ void list_types() {
   add(torch.aoti_torch_dtype_uint8, GEMMTUNE_U8);
   add(torch.torch_dtype_float8_e8m0fnu, GEMMTUNE_U8);
   add(torch.torch_dtype_float4_e2m1fn_x2, GEMMTUNE_F4_E2M1);
+  // c10::ScalarType::Int4 has no function; it is where it was as long as its neighbour is.
+  constexpr std::int32_t int4 = 40;
+  if (torch.torch_dtype_float8_e8m0fnu != nullptr && torch.torch_dtype_float8_e8m0fnu() == int4 + 4)
+    type_pairs[type_pair_count++] = {int4, GEMMTUNE_I4};
   int32_type = torch.aoti_torch_dtype_int32();
 }
 
@@ -794,7 +798,8 @@ struct Mixture {
     const bool bytes_are_fp4 = moe.quant_type == GEMMTUNE_QUANT_PER_1X32;
     if (problem.w_type == GEMMTUNE_U8) problem.w_type = GEMMTUNE_F4_E2M1;
     if (bytes_are_fp4 && problem.x_type == GEMMTUNE_U8) problem.x_type = GEMMTUNE_F4_E2M1;
-    const std::int64_t per_element = problem.w_type == GEMMTUNE_F4_E2M1 ? 2 : 1;
+    const bool halves = problem.w_type == GEMMTUNE_F4_E2M1 || problem.w_type == GEMMTUNE_I4;
+    const std::int64_t per_element = halves ? 2 : 1;
     gemmtune_operands operands{};
     operands.size = sizeof operands;
     gemmtune_moe_operands moe_operands{};

@@ -19,6 +19,10 @@ float brain_to_f32(std::uint32_t bits) { return bf16_to_f32(static_cast<std::uin
 float fn_to_f32(std::uint32_t bits) { return f8_e4m3fn_to_f32(static_cast<std::uint8_t>(bits)); }
 float fnuz_to_f32(std::uint32_t bits) { return f8_e4m3fnuz_to_f32(static_cast<std::uint8_t>(bits)); }
 float i8_to_f32(std::uint32_t bits) { return static_cast<float>(static_cast<std::int8_t>(bits)); }
+/// Two's complement.
+float i4_to_f32(std::uint32_t bits) {
+  return static_cast<float>(bits < 8 ? static_cast<int>(bits) : static_cast<int>(bits) - 16);
+}
 float f4_to_f32(std::uint32_t bits) { return e2m1_to_f32(static_cast<std::uint8_t>(bits)); }
 
 std::uint32_t f32_to_fn(float value) { return f32_to_f8_e4m3fn(value); }
@@ -28,6 +32,10 @@ std::uint32_t f32_to_f4(float value) { return f32_to_e2m1(value); }
 std::uint32_t f32_to_i8(float value) {
   const auto rounded = static_cast<std::int8_t>(std::nearbyint(std::clamp(value, -127.0F, 127.0F)));
   return std::bit_cast<std::uint8_t>(rounded);
+}
+/// Symmetric: beyond ±7: ±7.
+std::uint32_t f32_to_i4(float value) {
+  return static_cast<std::uint32_t>(static_cast<int>(std::nearbyint(std::clamp(value, -7.0F, 7.0F)))) & 15U;
 }
 std::uint32_t f32_to_bits(float value) { return std::bit_cast<std::uint32_t>(value); }
 std::uint32_t f32_to_half(float value) { return f32_to_f16(value); }
@@ -102,8 +110,8 @@ constexpr DataTypeTraits rows[] = {
      .to_f32 = nullptr, .from_f32 = nullptr, .widen = nullptr,
      .fp8 = false, .fill_sigma = 0},
     {.type = DataType::i4, .name = "i4", .torch = "torch.int4", .bits = 4, .words = {"int4", "i4x2"},
-     .to_f32 = nullptr, .from_f32 = nullptr, .widen = nullptr,
-     .fp8 = false, .fill_sigma = 0},
+     .to_f32 = i4_to_f32, .from_f32 = f32_to_i4, .widen = widen_halves<i4_to_f32>,
+     .fp8 = false, .fill_sigma = 2.5},
 };
 // clang-format on
 

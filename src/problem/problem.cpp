@@ -55,15 +55,15 @@ Status check_w_type(const Problem& problem, const OperationTraits& operation) {
                          to_string(problem.x_type));
 }
 
-/// Elements of 4 bits share scales in blocks along k: of both GEMMs of a mixture.
+/// Elements of 4 bits come in blocks along k, which share scales or begin at whole words: of both GEMMs of a mixture.
 Status check_blocks(const Problem& problem) {
-  if (bits(problem.x_type) != 4 && problem.w_type != DataType::f4_e2m1) return {};
+  if (bits(problem.x_type) != 4 && bits(problem.w_type) != 4) return {};
   if (is_mixture(problem) && (problem.k % mx_block != 0 || problem.n % mx_block != 0)) {
-    return Status::invalid("model_dim = {}, inter_dim = {}, expected multiples of {} for fp4", problem.k,
-                           problem.n, mx_block);
+    return Status::invalid("model_dim = {}, inter_dim = {}, expected multiples of {} for elements of 4 bits",
+                           problem.k, problem.n, mx_block);
   }
   if (problem.k % mx_block == 0) return {};
-  return Status::invalid("K = {}, expected a multiple of {} for fp4", problem.k, mx_block);
+  return Status::invalid("K = {}, expected a multiple of {} for elements of 4 bits", problem.k, mx_block);
 }
 
 Status check_types(const Problem& problem) {

@@ -113,10 +113,10 @@ Problem random_problem(Operation operation, const HuntLimits& limits, Random& ra
     if (one_in(4, random)) problem.x_order = Order::column_major;
     if (one_in(4, random)) problem.w_order = Order::column_major;
   }
-  // Of fp4 the dimensions that are reduced are whole blocks.
+  // Of 4 bits the dimensions that are reduced are whole blocks.
   const auto step_of = [&](const std::int64_t* dimension) {
     const bool reduced = dimension == &problem.k || (row.mixture && dimension == &problem.n);
-    return reduced && problem.w_type == DataType::f4_e2m1 ? mx_block : std::int64_t{1};
+    return reduced && (bits(problem.w_type) == 4 || bits(problem.x_type) == 4) ? mx_block : std::int64_t{1};
   };
   for (std::int64_t* const dimension : {&problem.n, &problem.k})
     *dimension = round_up(*dimension, step_of(dimension));

@@ -143,7 +143,7 @@ bool is_legal(const CProblem& asked, std::int64_t m) {
   gemmtune_problem known;
   Problem p;
   if (c::read_problem(asked.get(), known, p) != GEMMTUNE_OK) return false;
-  const bool blocks = bits(p.x_type) == 4 || p.w_type == DataType::f4_e2m1;
+  const bool blocks = bits(p.x_type) == 4 || bits(p.w_type) == 4;
   if (!is_dimension(m) || !is_dimension(p.n) || !is_dimension(p.k) || !is_dimension(p.batch)) return false;
   if (!traits(p.operation).batched && p.batch != 1) return false;
   if (p.alignment < 1 || (p.alignment & (p.alignment - 1)) != 0) return false;
@@ -153,7 +153,8 @@ bool is_legal(const CProblem& asked, std::int64_t m) {
   const MoeShape& moe = p.moe;
   if (moe.shared_experts < 0 || moe.shared_experts >= moe.topk) return false;
   return moe.experts >= 1 && moe.topk >= 1 && moe.topk <= moe.experts && fits(p.y_type, {m, p.k}) &&
-         fits(DataType::f32, {m, moe.topk}) && fits(p.w_type, {3, moe.experts, p.n, p.k});
+         fits(DataType::f32, {m, moe.topk}) && fits(p.w_type, {3, moe.experts, p.n, p.k}) &&
+         (!p.bias || fits(DataType::f32, {moe.experts, 2 * p.n + p.k}));
 }
 
 std::string text_of(const CProblem& asked) {

@@ -219,6 +219,25 @@ class Operations(unittest.TestCase):
         y = gemmtune.fused_moe(x, w1, w2, ids, weights, quant_type="per_1x32", x_scale=of_32, out_dtype="f16", **scales)
         close(self, y, expected.astype(float), 5e-3)
 
+    def test_int4_weights_of_experts(self):
+        tokens, experts, model, inter, topk = 4, 3, 64, 32, 2
+        x = RANDOM.standard_normal((tokens, model)).astype(np.float16)
+        bytes1, bytes2 = (RANDOM.integers(0, 256, shape).astype(np.uint8) for shape in ((experts, 2 * inter, model // 2), (experts, model, inter // 2)))
+        scale1, scale2 = ((RANDOM.random(shape) / 40).astype(np.float32) for shape in ((experts, 2 * inter), (experts, model)))
+        numbers = np.array([*range(8), *range(-8, 0)], float)
+        w1, w2 = (numbers[np.stack((each & 15, each >> 4), -1).reshape(*each.shape[:2], -1)] * scale[..., None]
+                  for each, scale in ((bytes1, scale1), (bytes2, scale2)))
+        ids = np.stack([RANDOM.permutation(experts)[:topk] for _ in range(tokens)]).astype(np.int32)
+        weights = RANDOM.random((tokens, topk)).astype(np.float32)
+        expected = np.zeros((tokens, model))
+        for token in range(tokens):
+            for slot in range(topk):
+                gate, up = np.split(w1[ids[token, slot]] @ x[token].astype(float), 2)
+                expected[token] += weights[token, slot] * (w2[ids[token, slot]] @ (gate / (1 + np.exp(-gate)) * up))
+        y = gemmtune.fused_moe(x, gemmtune.as_type(bytes1, "i4"), gemmtune.as_type(bytes2, "i4"), ids, weights, quant_type="per_token",
+                               w1_scale=scale1, w2_scale=scale2)
+        close(self, y, expected, 5e-3)
+
     def test_other_libraries_by_dlpack(self):
         class Tensor:  # of a library that has DLPack alone
             def __init__(self, array):

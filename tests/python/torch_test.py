@@ -168,6 +168,23 @@ class Operators(unittest.TestCase):
             gemmtune.fused_moe(x, bytes1, bytes2, ids.int(), weights, quant_type="per_token", x_scale=torch.rand(tokens), w1_scale=torch.rand(experts * 2 * inner),
                                w2_scale=scales2)
 
+    def test_moe_of_int4_weights(self):
+        tokens, experts, model, inner, topk = 5, 4, 64, 32, 2
+        bytes1, bytes2 = (torch.randint(0, 256, shape, dtype=torch.uint8) for shape in ((experts, 2 * inner, model // 2), (experts, model, inner // 2)))
+        scale1, scale2 = torch.rand(experts, 2 * inner) / 40, torch.rand(experts, model) / 40
+        numbers = torch.tensor([*range(8), *range(-8, 0)]).double()
+        whole = [numbers[torch.stack((each & 15, each >> 4), 3).flatten(2).long()] * scale.double()[..., None]
+                 for each, scale in ((bytes1, scale1), (bytes2, scale2))]
+        x = torch.randn(tokens, model).bfloat16()
+        weights, ids = torch.rand(tokens, experts).topk(topk)
+        expected = torch.zeros(tokens, model).double()
+        for token in range(tokens):
+            for slot, expert in enumerate(ids[token]):
+                gate, up = (whole[0][expert] @ x[token].double()).chunk(2)
+                expected[token] += weights[token, slot] * (whole[1][expert] @ (functional.silu(gate) * up))
+        y = gemmtune.fused_moe(x, bytes1.view(torch.int4), bytes2.view(torch.int4), ids.int(), weights, quant_type="per_token", w1_scale=scale1, w2_scale=scale2)
+        close(self, y, expected, 2e-2)
+
     def test_silu_and_mul(self):
         for dtype, relative in ((torch.float32, 1e-6), (torch.bfloat16, 4e-3), (torch.float16, 5e-4)):
             both = torch.randn(2, 5, 2 * 72).to(dtype)

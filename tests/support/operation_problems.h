@@ -65,10 +65,10 @@ inline bool in_layout(Problem& p, WeightLayout layout) {
 
 inline Problem moe_problem(DataType x, DataType w, QuantType quant, const Shape& shape) {
   Problem p = default_problem(Operation::fused_moe);
-  const bool fp4 = x == DataType::f4_e2m1 || w == DataType::f4_e2m1;
+  const bool blocks = bits(x) == 4 || bits(w) == 4;
   p.m = shape.m;
-  p.n = fp4 ? (shape.n + 31) / 32 * 32 : shape.n;
-  p.k = fp4 ? (shape.k + 31) / 32 * 32 : shape.k;
+  p.n = blocks ? (shape.n + 31) / 32 * 32 : shape.n;
+  p.k = blocks ? (shape.k + 31) / 32 * 32 : shape.k;
   p.x_type = x;
   p.w_type = w;
   p.moe = {.experts = 5, .topk = 3, .activation = Activation::silu, .quant_type = quant, .gated = true};
@@ -99,10 +99,13 @@ inline std::vector<Problem> mixtures(const Shape& shape) {
   all[6].moe.shared_experts = 2;
   all[8].moe.activation = Activation::swiglu;
   all[9].moe.activation = Activation::none;
-  // MXFP4 weights with quantized tokens.
+  // MXFP4 weights with quantized tokens, and int4 weights.
   all.push_back(moe_problem(fn, DataType::f4_e2m1, QuantType::per_token, shape));
   all.push_back(moe_problem(fn, DataType::f4_e2m1, QuantType::per_1x32, shape));
   all.push_back(moe_problem(DataType::i8, DataType::f4_e2m1, QuantType::per_tensor, shape));
+  all.push_back(moe_problem(bf16, DataType::i4, QuantType::per_token, shape));
+  all.push_back(moe_problem(fn, DataType::i4, QuantType::per_token, shape));
+  all[14].moe.gated = false;
   all[10].bias = true;
   all[11].moe.activation = Activation::swiglu;
   all[12].moe.doweight_stage1 = true;

@@ -208,7 +208,7 @@ TEST(Inputs, outputs_fit_into_fp16_for_every_k) {
 
 TEST(Inputs, types_without_data_are_refused) {
   Problem problem = problem_of(DataType::bf16);
-  problem.x_type = problem.w_type = DataType::i4;
+  problem.x_type = problem.w_type = DataType::u8;
   EXPECT_EQ(make_inputs(problem, 1).code(), StatusCode::unsupported);
 }
 

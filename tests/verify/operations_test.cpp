@@ -50,6 +50,10 @@ double element(DataType type, const std::vector<std::byte>& bytes, std::int64_t 
           static_cast<std::uint8_t>(index % 2 == 0 ? byte(index / 2) & 15 : byte(index / 2) >> 4)));
     case DataType::i8:
       return static_cast<std::int8_t>(byte(index));
+    case DataType::i4: {
+      const int code = index % 2 == 0 ? byte(index / 2) & 15 : byte(index / 2) >> 4;
+      return code < 8 ? code : code - 16;
+    }
     case DataType::f8_e4m3fn:
       return static_cast<double>(f8_e4m3fn_to_f32(byte(index)));
     case DataType::f8_e4m3fnuz:
@@ -289,9 +293,12 @@ std::vector<Case> cases() {
   all.back().problem.moe.gated = false;
   all.back().problem.moe.activation = Activation::gelu;
   all.back().problem.y_type = DataType::f16;
+  all.push_back({"moe_int4", moe_problem(DataType::bf16, DataType::i4, QuantType::per_token), scaled});
+  all.push_back(
+      {"moe_fp8_mxfp4", moe_problem(DataType::f8_e4m3fn, DataType::f4_e2m1, QuantType::per_token), scaled});
   std::vector<Fault> biased{Fault::no_bias1, Fault::no_bias2, Fault::first_bias, Fault::late_bias,
                             Fault::wrong_expert};
-  for (const std::size_t plain : {all.size() - 7, all.size() - 1}) {
+  for (const std::size_t plain : {all.size() - 9, all.size() - 3}) {
     all.push_back({all[plain].name + "_biased", all[plain].problem, biased});
     all.back().problem.bias = true;
   }

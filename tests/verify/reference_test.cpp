@@ -206,7 +206,7 @@ TEST(Reference, refuses_what_it_does_not_know) {
   Problem problem = problem_of(2, 2, 2, DataType::bf16);
   const auto operands = make_inputs(problem, 1);
   Problem other = problem;
-  other.x_type = other.w_type = DataType::i4;
+  other.x_type = other.w_type = DataType::u8;
   EXPECT_EQ(compute_reference(other, *operands, {}).code(), StatusCode::unsupported);
   other = problem;
   other.operation = Operation::fused_moe;

@@ -28,6 +28,7 @@ _activations = ("No", "Silu", "Gelu", "Swiglu", "Situv2")
 _quant_types = ("No", "per_Tensor", "per_Token", "per_1x32", "per_1x128", "per_128x128")
 
 
+_int4 = tuple(dtype for dtype in (getattr(torch, "int4", None),) if dtype)
 _fp4 = tuple(dtype for dtype in (torch.uint8, getattr(torch, "float4_e2m1fn_x2", None)) if dtype)
 
 
@@ -104,7 +105,7 @@ class capture(TorchFunctionMode):
 
     def _fused_moe(self, x, w1, w2, topk_ids, topk_weights, x_scale=None, w1_scale=None, w2_scale=None, activation=1, quant_type=0,
                    gated=True, doweight_stage1=False, shared_experts=0, bias1=None, bias2=None, out_dtype=None, out=None):
-        elements = 2 if w1.dtype in _fp4 else 1  # of w in a byte
+        elements = 2 if w1.dtype in _fp4 + _int4 else 1  # of w in a byte
         result = out.dtype if out is not None else out_dtype or (x.dtype if _is_float(x) else torch.bfloat16)
         self._add("fused_moe", token=x.shape[0], model_dim=w1.shape[2] * elements, inter_dim=w2.shape[2] * elements,
                   expert=w1.shape[0], topk=topk_ids.shape[1] + shared_experts,

@@ -577,7 +577,7 @@ TEST(MoeFamily, RefusesWhatItHasNoDefinitionFor) {
   EXPECT_TRUE(family->accepts(problem).ok());
   problem.moe.gated = false;
   EXPECT_NE(family->accepts(problem).message().find("activation"), std::string::npos);
-  problem = moe_problem(DataType::bf16, DataType::i4, QuantType::per_token, {2, 8, 32});
+  problem = moe_problem(DataType::bf16, DataType::u8, QuantType::per_token, {2, 8, 32});
   EXPECT_NE(family->accepts(problem).message().find("types"), std::string::npos);
   problem = problem_of(Operation::a8w8, DataType::i8, {2, 8, 32});
   EXPECT_NE(family->accepts(problem).message().find("operation"), std::string::npos);

@@ -12,8 +12,8 @@
 namespace gemmtune::cpu {
 
 /// Types that are decoded; the index into the tables below.
-enum class Stored : unsigned char { f8_e4m3fn, f8_e4m3fnuz, i8, f4_e2m1 };
-inline constexpr int stored_types = 4;
+enum class Stored : unsigned char { f8_e4m3fn, f8_e4m3fnuz, i8, f4_e2m1, i4 };
+inline constexpr int stored_types = 5;
 /// What the panel kernels multiply.
 enum class Compute : unsigned char { f32, bf16, i16 };
 inline constexpr int compute_types = 3;

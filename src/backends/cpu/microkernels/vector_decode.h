@@ -60,6 +60,12 @@ struct DecodeI8 {
   static IVec integer(UVec code) { return reinterpret_cast<IVec>(code << 24) >> 24; }
   static UVec widen(UVec code) { return reinterpret_cast<UVec>(__builtin_convertvector(integer(code), Vec)); }
 };
+struct DecodeI4 {
+  static constexpr int element_bits = 4;
+  static UVec widen(UVec code) {
+    return reinterpret_cast<UVec>(__builtin_convertvector(reinterpret_cast<IVec>(code << 28) >> 28, Vec));
+  }
+};
 struct DecodeE2m1 {
   static constexpr int element_bits = 4;
   static UVec widen(UVec code) { return widen_minifloat<3, 1, 1>(code); }
@@ -215,12 +221,14 @@ template <typename To>
 struct DecodeTables {
   static constexpr DecodeRow row(int stored) {
     constexpr DecodeRow all[] = {decode_row<DecodeE4m3fn, To>, decode_row<DecodeE4m3fnuz, To>,
-                                 decode_row<DecodeI8, To>, decode_row<DecodeE2m1, To>};
+                                 decode_row<DecodeI8, To>, decode_row<DecodeE2m1, To>,
+                                 decode_row<DecodeI4, To>};
     return all[stored];
   }
   static constexpr DecodePanel panel(int stored) {
     constexpr DecodePanel all[] = {decode_panel<DecodeE4m3fn, To>, decode_panel<DecodeE4m3fnuz, To>,
-                                   decode_panel<DecodeI8, To>, decode_panel<DecodeE2m1, To>};
+                                   decode_panel<DecodeI8, To>, decode_panel<DecodeE2m1, To>,
+                                   decode_panel<DecodeI4, To>};
     return all[stored];
   }
 };
@@ -228,12 +236,12 @@ struct DecodeTables {
 constexpr DecodeKernels decode_tables(PanelList integer_panels, PackX pack_x, PackPanel pack_panel) {
   using F32 = DecodeTables<ToF32>;
   using Bf16 = DecodeTables<ToBf16>;
-  return {.row = {{F32::row(0), F32::row(1), F32::row(2), F32::row(3)},
-                  {Bf16::row(0), Bf16::row(1), Bf16::row(2), Bf16::row(3)},
-                  {nullptr, nullptr, decode_row<DecodeI8, ToI16>, nullptr}},
-          .panel = {{F32::panel(0), F32::panel(1), F32::panel(2), F32::panel(3)},
-                    {Bf16::panel(0), Bf16::panel(1), Bf16::panel(2), Bf16::panel(3)},
-                    {nullptr, nullptr, decode_panel<DecodeI8, ToI16>, nullptr}},
+  return {.row = {{F32::row(0), F32::row(1), F32::row(2), F32::row(3), F32::row(4)},
+                  {Bf16::row(0), Bf16::row(1), Bf16::row(2), Bf16::row(3), Bf16::row(4)},
+                  {nullptr, nullptr, decode_row<DecodeI8, ToI16>, nullptr, nullptr}},
+          .panel = {{F32::panel(0), F32::panel(1), F32::panel(2), F32::panel(3), F32::panel(4)},
+                    {Bf16::panel(0), Bf16::panel(1), Bf16::panel(2), Bf16::panel(3), Bf16::panel(4)},
+                    {nullptr, nullptr, decode_panel<DecodeI8, ToI16>, nullptr, nullptr}},
           .integer_panels = integer_panels,
           .pack_integer_x = pack_x,
           .pack_integer_panel = pack_panel,

@@ -1,9 +1,9 @@
 // Elements and scales of the operands of a mixture, by type codes. Follows numbers.cuh. Types: 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4 e2m1,
-// 6: fp8 e4m3fnuz; of scales 0: none, 1: float32, 2: e8m0.
+// 6: fp8 e4m3fnuz, 7: int4; of scales 0: none, 1: float32, 2: e8m0.
 template <int type>
 static __device__ inline unsigned bits_at(const unsigned char* data, long long index) {
   if constexpr (type == 1 || type == 2) return ((const unsigned short*)data)[index];
-  if constexpr (type == 5) return (unsigned)data[index / 2] >> (index % 2 * 4) & 15u;
+  if constexpr (type == 5 || type == 7) return (unsigned)data[index / 2] >> (index % 2 * 4) & 15u;
   return data[index];
 }
 template <int type>
@@ -17,6 +17,7 @@ static __device__ inline float value_of(unsigned bits) {
     return read_fp4(&pair, 0);
   }
   if constexpr (type == 6) return e4m3fnuz_to_float((unsigned char)bits);
+  if constexpr (type == 7) return (float)((int)(bits << 28) >> 28);
   return 0.0f;
 }
 template <int type>

@@ -4,7 +4,11 @@
 
 namespace gemmtune::gpu {
 
-int moe_type_code(DataType type) { return type == DataType::f32 ? -1 : element_code(type); }
+int moe_type_code(DataType type) {
+  constexpr int int4_code = 7;  // of mixtures alone
+  if (type == DataType::i4) return int4_code;
+  return type == DataType::f32 ? -1 : element_code(type);
+}
 
 int moe_scale_code(ScaleType type) { return type == ScaleType::none ? 0 : type == ScaleType::f32 ? 1 : 2; }
 

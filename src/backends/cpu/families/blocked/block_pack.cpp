@@ -14,6 +14,8 @@ int stored_of(DataType type) {
       return static_cast<int>(Stored::f8_e4m3fnuz);
     case DataType::i8:
       return static_cast<int>(Stored::i8);
+    case DataType::i4:
+      return static_cast<int>(Stored::i4);
     default:
       return static_cast<int>(Stored::f4_e2m1);
   }
