@@ -244,14 +244,32 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMo
 #endif
 
 #if TOKEN_SCALES
+// Of the tile's tokens, one in 32 of them a lane: loaded before the mainloop, which they would wait for otherwise.
+struct TokenScales {
+  float of[(BLOCK_TOKENS + 31) / 32];
+};
+
+static __device__ __forceinline__ TokenScales load_token_scales(const WgmmaMoeArguments& a, const Routes& routes, const Work& work) {
+  TokenScales scales;
+#pragma unroll
+  for (int i = 0; i < (BLOCK_TOKENS + 31) / 32; ++i) {
+    const int at = i * 32 + (int)threadIdx.x % 32;
+    scales.of[i] = 0.0f;
+    if (at < work.tile.count) {
+      const float* const from = a.x_scales + (long long)(routes.pair_of[work.tile.first + at] / a.topk) * a.x_scale_step;
+      asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(scales.of[i]) : "l"(from));
+    }
+  }
+  return scales;
+}
+
 // Multiplies d by the scales of its tokens.
-static __device__ __forceinline__ void scale_tokens(Accumulators& d, const WgmmaMoeArguments& a, const Routes& routes, const Work& work) {
+static __device__ __forceinline__ void scale_tokens(Accumulators& d, const TokenScales& scales) {
 #pragma unroll
   for (int j = 0; j < BLOCK_TOKENS / 8; ++j) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int at = j * 8 + (int)threadIdx.x % 4 * 2 + i;
-      const float scale = at < work.tile.count ? a.x_scales[(long long)(routes.pair_of[work.tile.first + at] / a.topk) * a.x_scale_step] : 0.0f;
+      const float scale = __shfl_sync(0xffffffffu, scales.of[j / 4], j % 4 * 8 + (int)threadIdx.x % 4 * 2 + i);
 #pragma unroll
       for (int r = 0; r < MMA_TILES * 2; ++r) d[r / 2][j * 4 + r % 2 * 2 + i] *= scale;
     }
@@ -376,6 +394,9 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
 #if BIAS
     const RowBiases biases = load_biases(a, work);
 #endif
+#if TOKEN_SCALES
+    const TokenScales token_scales = load_token_scales(a, routes, work);
+#endif
     mainloop(d, a, smem, work, state, scales);
 #else
     mainloop(d, a, smem, work, state);
@@ -384,7 +405,7 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
     scale_rows(d, a, routes, work);
 #endif
 #if TOKEN_SCALES
-    scale_tokens(d, a, routes, work);
+    scale_tokens(d, token_scales);
 #endif
 #if BIAS
 #if !FP4
