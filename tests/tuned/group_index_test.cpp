@@ -63,6 +63,16 @@ TEST(KeyWords, AreEqualWhereTheGroupsAre) {
   }
 }
 
+TEST(KeyWords, ARowOfAMixtureAnswersWithBiasesAndWithout) {
+  for (const Operation operation : all_operations()) {
+    if (!traits(operation).bias) continue;
+    const Problem without = default_problem(operation);
+    Problem with = without;
+    with.bias = true;
+    EXPECT_EQ(same_key(without, with), !traits(operation).key_switches) << to_string(operation);
+  }
+}
+
 TEST(GroupIndex, FindsEachKeyByItsNumber) {
   constexpr int sizes = 50;
   constexpr int architectures = 20;  // more than are compared one by one
