@@ -168,6 +168,33 @@ class Operators(unittest.TestCase):
             gemmtune.fused_moe(x, bytes1, bytes2, ids.int(), weights, quant_type="per_token", x_scale=torch.rand(tokens), w1_scale=torch.rand(experts * 2 * inner),
                                w2_scale=scales2)
 
+    def test_moe_of_gpt_oss(self):  # as docs/python.md has it
+        def halves(rows):
+            return torch.cat([rows[:, ::2], rows[:, 1::2]], 1).contiguous()
+
+        tokens, experts, model, inner, topk = 6, 5, 96, 64, 4
+        table = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6]).double()
+        gate_up_blocks, down_blocks = (torch.randint(0, 256, shape, dtype=torch.uint8)
+                                       for shape in ((experts, 2 * inner, model // 32, 16), (experts, model, inner // 32, 16)))
+        gate_up_scales, down_scales = (torch.randint(123, 126, each.shape[:3], dtype=torch.uint8) for each in (gate_up_blocks, down_blocks))
+        gate_up_bias, down_bias = torch.randn(experts, 2 * inner).bfloat16(), torch.randn(experts, model).bfloat16()
+        gate_up, down = (table[torch.stack((blocks & 15, blocks >> 4), 4).flatten(2).long()] * torch.exp2(scales.double() - 127).repeat_interleave(32, 2)
+                         for blocks, scales in ((gate_up_blocks, gate_up_scales), (down_blocks, down_scales)))
+        x = torch.randn(tokens, model).bfloat16()
+        logits, ids = torch.randn(tokens, experts).topk(topk)
+        weights = torch.softmax(logits, 1)
+        expected = torch.zeros(tokens, model).double()
+        for token in range(tokens):
+            for slot, expert in enumerate(ids[token]):
+                both = gate_up[expert] @ x[token].double() + gate_up_bias[expert].double()
+                gate, up = both[::2].clamp(max=7), both[1::2].clamp(-7, 7)
+                hidden = (up + 1) * gate * torch.sigmoid(1.702 * gate)
+                expected[token] += weights[token, slot] * (down[expert] @ hidden + down_bias[expert].double())
+        y = gemmtune.fused_moe(x, halves(gate_up_blocks.flatten(2)), down_blocks.flatten(2), ids.int(), weights, activation="swiglu",
+                               quant_type="per_1x32", w1_scale=halves(gate_up_scales), w2_scale=down_scales,
+                               bias1=halves(gate_up_bias).float(), bias2=down_bias.float())
+        close(self, y, expected, 2e-2)
+
     def test_moe_of_int4_weights(self):
         tokens, experts, model, inner, topk = 5, 4, 64, 32, 2
         bytes1, bytes2 = (torch.randint(0, 256, shape, dtype=torch.uint8) for shape in ((experts, 2 * inner, model // 2), (experts, model, inner // 2)))
