@@ -332,8 +332,11 @@ TEST_P(HipCompile, MfmaOfMixtures) {
   Problem plain = mixture(DataType::f16, QuantType::none);
   plain.moe.gated = false;
   plain.moe.activation = Activation::gelu;
+  plain.bias = true;
   expect_stages(*family, runtime, plain, Corners::widest);
-  expect_stages(*family, runtime, mixture(DataType::i8, QuantType::per_token), Corners::widest);
+  Problem integers = mixture(DataType::i8, QuantType::per_token);
+  integers.bias = true;
+  expect_stages(*family, runtime, integers, Corners::widest);
   expect_stages(*family, runtime, mixture(DataType::i8, QuantType::per_token, true), Corners::widest);
   if (std::string(GetParam()) == "gfx942") {
     const DataType fp8 = DataType::f8_e4m3fnuz;
@@ -348,7 +351,8 @@ TEST_P(HipCompile, KernelsAroundTheStagesOfMixtures) {
   ClangRuntime runtime(GetParam());
   // Of the default config, with the sort, the sum, and what quantizes the hidden layer.
   const auto fast = hip::make_mfma_moe_family(runtime);
-  const Problem int8 = mixture(DataType::i8, QuantType::per_token);
+  Problem int8 = mixture(DataType::i8, QuantType::per_token);
+  int8.bias = true;
   EXPECT_EQ(fast->build(int8, fast->default_config(int8)).message(), "");
   if (std::string(GetParam()) == "gfx942") {
     const Problem fp8 = mixture(DataType::f8_e4m3fnuz, QuantType::per_1x128);
