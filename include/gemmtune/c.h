@@ -312,17 +312,17 @@ typedef struct gemmtune_moe_operands {
  *   per_1x128    float [T, ceil(model_dim/128)]     float, one per 128 x 128
  *   per_128x128  float [T, ceil(model_dim/128)]     float, one per 128 x 128
  *
- * Operands of 16 bits have no scale; fp4 weights have per_1x32's, whatever the quant_type, which is then of x. y[t] = sum over t's experts of r * w2 * (act(gate) * up), act(w1 * x) if
- * not gated; with doweight_stage1 the routing weight r scales gate and up before the activation instead. With a bias
- * each expert has two, in float whatever y is: bias (bias1) [E, rows of w1] is added to w1 * x, bias2 [E, model_dim] to
- * w2 * h, both before r is applied. */
+ * Operands of 16 bits have no scale; fp4 weights have per_1x32's, whatever the quant_type, which is then of x.
+ * y[t] = sum over t's experts of r * w2 * (act(gate) * up), act(w1 * x) if not gated; with doweight_stage1 the
+ * routing weight r scales gate and up before the activation instead. With a bias each expert has two, in float
+ * whatever y is: bias (bias1) [E, rows of w1] is added to w1 * x, bias2 [E, model_dim] to w2 * h, both before r
+ * is applied. */
 typedef struct gemmtune_operands {
   size_t size;
-  const void* x; /* rows ldx elements apart; of a column-major x the rows of [K, M] */
-  const void* w; /* in the problem's weight layout and order */
-  const void*
-      bias; /* [N] of y's type, of a fused_moe bias1; required if the problem has a bias, ignored elsewhere */
-  void* y;  /* rows ldy elements apart */
+  const void* x;       /* rows ldx elements apart; of a column-major x the rows of [K, M] */
+  const void* w;       /* in the problem's weight layout and order */
+  const void* bias;    /* [N] of y's type, of a fused_moe bias1; ignored where the problem has no bias */
+  void* y;             /* rows ldy elements apart */
   int64_t ldx;         /* elements, >= k; 0: k. Of a column-major x >= m; 0: m */
   int64_t ldy;         /* elements, >= the columns of y; 0: those */
   const void* x_scale; /* required if the table above has one */
