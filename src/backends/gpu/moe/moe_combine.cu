@@ -34,7 +34,7 @@ static __device__ inline const float* bias_of(const MoeCombineArguments& a, long
 }
 #endif
 
-#define MOST_SLOTS (BIAS ? 4 : 8)  // that are loaded together: registers
+#define MAX_SLOTS (BIAS ? 4 : 8)  // that are loaded together: registers
 
 // Adds COUNT slots of a token, from `slot` on. All loads are under way before the first is used: of few tokens their latency is what this kernel takes.
 // `first`: the thread's first column.
@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) moe_combine(const MoeCo
   if (a.vectors) {
     int slot = 0;
 #pragma unroll 1
-    for (; slot + MOST_SLOTS <= a.topk; slot += MOST_SLOTS) add_slots<MOST_SLOTS>(a, token, slot, first, sums, missing);
+    for (; slot + MAX_SLOTS <= a.topk; slot += MAX_SLOTS) add_slots<MAX_SLOTS>(a, token, slot, first, sums, missing);
     if (slot + 4 <= a.topk) {
       add_slots<4>(a, token, slot, first, sums, missing);
       slot += 4;
