@@ -18,7 +18,8 @@ TEST(DataTypeTraits, EveryNumberOfATypeIsItsOwnNearestElement) {
     for (std::uint32_t code = 0; code < codes_of(row); ++code) {
       const float value = row.to_f32(code);
       if (!std::isfinite(value)) continue;
-      if (row.type == DataType::i8 && value == -128) continue;  // quantized operands are symmetric
+      // Quantized operands are symmetric.
+      if ((row.type == DataType::i8 && value == -128) || (row.type == DataType::i4 && value == -8)) continue;
       EXPECT_EQ(row.to_f32(row.from_f32(value)), value) << row.name << ' ' << code;
       EXPECT_EQ(round_to(row.type, static_cast<double>(value)), static_cast<double>(value)) << row.name;
     }
