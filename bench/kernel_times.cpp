@@ -4,7 +4,7 @@
 // after the full check of their results. A line is "M N K" and kernelNames, or FAMILY:COUNT for a family's
 // first COUNT kernels by its cost model, or FAMILY~COUNT for as many spread over that order; with :TEXT
 // behind it, of those whose names hold TEXT. In front of M: op=a16w4 or another operation, x=f16 or another type of x, packed=1 (the weight),
-// dtype=fp8 (with a scale each) or another type of both operands, x_order=N and w_order=N. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
+// moe=EXPERTS,TOPK,ACTIVATION,QUANTIZATION behind op=fused_moe, w=fp4 or another type of the weight, dtype=fp8 (with a scale each) or another type of both operands, x_order=N and w_order=N. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
 // interval, what the cost model says. With ENERGY_ROUNDS also, of batches of a second, µs, joules of a launch and watts.
 #include <fmt/format.h>
 
@@ -69,12 +69,27 @@ Status read_setting(const std::string& word, Problem& problem) {
   } else if (key == "x" && type) {
     problem.x_type = *type;
     if (traits(problem.operation).y_as_x) problem.y_type = *type;
+  } else if (key == "w" && type) {
+    problem.w_type = *type;
+  } else if (key == "moe") {
+    std::istringstream fields(value);
+    std::string activation;
+    std::string quantization;
+    char comma = 0;
+    if (!(fields >> problem.moe.experts >> comma >> problem.moe.topk >> comma) ||
+        !std::getline(fields, activation, ',') || !std::getline(fields, quantization) ||
+        !parse_activation(activation) || !parse_quant_type(quantization))
+      return Status::invalid("{}: expected moe=EXPERTS,TOPK,ACTIVATION,QUANTIZATION", word);
+    problem.moe.activation = *parse_activation(activation);
+    problem.moe.quant_type = *parse_quant_type(quantization);
+    problem.moe.gated = true;
   } else if (key == "packed" && value == "1") {
     problem.bpreshuffle = true;
     problem.weight_layout = WeightLayout::any;
   } else {
     return Status::invalid(
-        "{}: expected dtype=TYPE, x_order=T|N, w_order=T|N, op=OPERATION, x=TYPE or packed=1", word);
+        "{}: expected dtype=TYPE, x_order=T|N, w_order=T|N, op=OPERATION, x=TYPE, w=TYPE, moe=… or packed=1",
+        word);
   }
   return {};
 }
