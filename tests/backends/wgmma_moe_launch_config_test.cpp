@@ -105,5 +105,28 @@ TEST(WgmmaMoeLaunchConfig, NoReallocationOfRegistersWaitsForEver) {
   EXPECT_GE(reallocated, 8);
 }
 
+/// Four warp groups of an MXFP4 weight: a block of 640 threads starts with 96 registers each.
+TEST(WgmmaMoeLaunchConfig, FourWarpGroupsHaveTheRegistersThatABlockStartsWith) {
+  const HopperLimits limits(limits_of("sm_90a"));
+  const Problem problem = testing_problems::moe_problem(DataType::bf16, DataType::f4_e2m1,
+                                                        QuantType::per_1x32, {4096, 2880, 2880});
+  Space space;
+  for (Parameter& parameter : wgmma_moe_parameters(DataType::f4_e2m1)) space.add(std::move(parameter));
+  int reallocated = 0;
+  for (const Config& config : space.enumerate()) {
+    for (const WgmmaMoeStage& stage : wgmma_moe_stages(problem, config, limits)) {
+      if (!refuse_wgmma_moe(stage).empty()) continue;
+      EXPECT_EQ(stage.rows % (64 * stage.warpgroups), 0) << config.text();
+      if (!stage.reallocates_registers()) continue;
+      ++reallocated;
+      EXPECT_EQ(stage.threads(), 640);
+      EXPECT_LE(128 * stage.producer_registers() + 512 * stage.consumer_registers(), 96 * 640);
+      EXPECT_GT(stage.consumer_registers(), 96);
+      EXPECT_LE(stage.tokens, 48) << config.text();
+    }
+  }
+  EXPECT_GE(reallocated, 4);
+}
+
 }  // namespace
 }  // namespace gemmtune::cuda

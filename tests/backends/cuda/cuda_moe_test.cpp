@@ -45,9 +45,10 @@ std::vector<Config> moe_configs(const KernelFamily& family, const Problem& probl
   const char* names_of_fp4[] = {"wgmma_moe_r1_bm16_bn64_bo64_wg1_cm1_bk256_smem112_sort1",
                                 "wgmma_moe_r1_bm32_bn256_bo128_wg2_cm1_bk256_smem226",
                                 "wgmma_moe_r1_bm16_bn128_bo256_wg4_cm1_bk256_smem226",
-                                "wgmma_moe_r1_bm96_bn128_bo64_wg1_cm1_bk256_smem226",
+                                "wgmma_moe_r1_bm48_bn256_bo192_wg4_cm1_bk256_smem226",
+                                "wgmma_moe_r1_bm96_bn64_bo64_wg1_cm1_bk256_smem226",
                                 "wgmma_moe_r1_bm48_bn64_bo128_wg2_cm1_bk256_smem226",
-                                "wgmma_moe_r1_bm16_bn128_bo128_wg2_cm1_bk256_smem112"};
+                                "wgmma_moe_r1_bm32_bn64_bo64_wg1_cm1_bk256_smem112"};
   const char* names_of_stream[] = {
       "mxfp4_stream_r1_bm8_ku3_smem226_sort0",  "mxfp4_stream_r1_bm16_ku2_smem226_sort0",
       "mxfp4_stream_r1_bm24_ku1_smem226_sort0", "mxfp4_stream_r1_bm8_ku5_smem112_sort1",

@@ -6,6 +6,7 @@
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/mxfp4/mxfp4_activations_arguments.h"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
+#include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
@@ -131,22 +132,6 @@ std::string widening_text() {
       {gpu::numbers_text(), mxfp4_activations_arguments_text(), mxfp4_activations_text()});
 }
 
-/// WGMMA: the instruction whose first operand is in registers.
-std::string mxfp4_wgmma_macro(std::int64_t block_n) {
-  const std::int64_t count = block_n / 2;
-  std::string registers;
-  std::string operands;
-  for (std::int64_t i = 0; i < count; ++i) {
-    registers += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
-    operands += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
-  }
-  return fmt::format(
-      "#define WGMMA(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k16.f32.bf16.bf16 {{{}}}, "
-      "{{%{}, %{}, %{}, %{}}}, %{}, 1, 1, 1, 0;\" : {} : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), "
-      "\"l\"(b))\n",
-      block_n, registers, count, count + 1, count + 2, count + 3, count + 4, operands);
-}
-
 class Mxfp4Kernel final : public Kernel {
  public:
   Mxfp4Kernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program,
@@ -269,7 +254,7 @@ class Mxfp4Family final : public gpu::CompiledFamily {
   std::string_view name() const override { return "mxfp4"; }
   std::string identity() const override {
     return fmt::format("mxfp4 r1 source {}",
-                       short_hash(source_ + mxfp4_wgmma_macro(8) + widening_text(), 12));
+                       short_hash(source_ + wgmma_of_registers_macros(8) + widening_text(), 12));
   }
   int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
@@ -431,7 +416,8 @@ gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) co
   Problem seen = problem;
   seen.operation = Operation::a16w4;
   seen.x_type = DataType::bf16;
-  gpu::Source source{"mxfp4", mxfp4_wgmma_macro(launch.block_n) + source_, gpu::type_defines(seen), "mxfp4"};
+  gpu::Source source{"mxfp4", wgmma_of_registers_macros(launch.block_n) + source_, gpu::type_defines(seen),
+                     "mxfp4"};
   source.defines.push_back(fmt::format("WARPGROUPS={}", launch.warpgroups));
   source.defines.push_back(fmt::format("TILES={}", launch.tiles()));
   source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));

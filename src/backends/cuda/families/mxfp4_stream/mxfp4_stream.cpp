@@ -131,7 +131,8 @@ class MoeStreamKernel final : public Kernel {
       if (programs_.widen != nullptr) {
         // Behind the hidden layer.
         void* const widened = static_cast<char*>(round.hidden) + round.pairs * problem_.n * 2;
-        GEMMTUNE_RETURN_IF_ERROR(launch_moe_permute(*programs_.widen, problem_, round, widened, stream));
+        GEMMTUNE_RETURN_IF_ERROR(
+            launch_moe_permute(*programs_.widen, problem_, round, RowOrder::tokens, widened, stream));
         x = widened;
         x_row = permuted_row_bytes(problem_) / 2;
       }

@@ -545,4 +545,20 @@ std::string wgmma_macros(DataType element, std::int64_t rows, MnMajor operands_m
       count, count + 1, last, outputs, operands);
 }
 
+std::string wgmma_of_registers_macros(std::int64_t rows) {
+  const std::int64_t count = rows / 2;
+  std::string registers;
+  std::string operands;
+  for (std::int64_t i = 0; i < count; ++i) {
+    registers += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
+    operands += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
+  }
+  return fmt::format(
+      "#define WGMMA(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k16.f32.bf16.bf16 {{{}}}, "
+      "{{%{}, %{}, %{}, %{}}}, %{}, 1, 1, 1, 0;\" : {} : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), "
+      "\"l\"(b))\n"
+      "#define FENCE_ACCUMULATORS(d) asm volatile(\"\" : {} : : \"memory\")\n",
+      rows, registers, count, count + 1, count + 2, count + 3, count + 4, operands, operands);
+}
+
 }  // namespace gemmtune::cuda

@@ -38,17 +38,22 @@ gpu::Source moe_permute_source(const Problem& problem, ColumnOrder order) {
 std::int64_t permuted_row_bytes(const Problem& problem) { return round_up(problem.k, permuted_unit) * 2; }
 
 Status launch_moe_permute(const gpu::Program& program, const Problem& problem, const gpu::MoeRound& round,
-                          void* to, Stream stream) {
+                          RowOrder order, void* to, Stream stream) {
   const std::int64_t units = ceil_div(problem.k, permuted_unit);
+  const bool sorted = order == RowOrder::sorted;
+  const std::int64_t rows = sorted ? round.pairs : round.tokens;
   MoePermuteArguments values{static_cast<const unsigned char*>(round.operands.x),
                              static_cast<unsigned char*>(to),
+                             sorted ? round.pair_of : nullptr,
                              bytes_of(problem.x_type, round.operands.ldx),
+                             as_int(rows),
+                             problem.moe.topk,
                              as_int(round.tokens),
                              as_int(problem.k),
                              as_int(units),
                              static_cast<const unsigned char*>(round.operands.x_scale)};
   gpu::LaunchShape shape;
-  shape.grid[0] = static_cast<unsigned>(ceil_div(round.tokens * units * 4, std::int64_t{256}));
+  shape.grid[0] = static_cast<unsigned>(ceil_div(rows * units * 4, std::int64_t{256}));
   shape.threads = 256;
   shape.extension = &starts_early();
   void* arguments[] = {&values};

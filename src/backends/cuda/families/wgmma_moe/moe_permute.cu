@@ -1,5 +1,5 @@
 // x of a mixture as bf16, exactly, for kernels with an MXFP4 weight; with PERMUTED its columns are permuted within 128, as wgmma_moe needs it: column 32 t + 8 w + j + 4 i
-// goes to 32 w + 8 j + 2 t + i (t, w, j < 4, i < 2). A thread has one w of a unit: 8 columns of each t.
+// goes to 32 w + 8 j + 2 t + i (t, w, j < 4, i < 2). With pair_of tokens are sorted by expert, too. A thread has one w of a unit: 8 columns of each t.
 //
 // The host defines X_TYPE and X_SCALES (moe_elements.cuh; scales are e8m0 of 32 columns, or none), PERMUTED.
 using gemmtune::cuda::MoePermuteArguments;
@@ -38,8 +38,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) moe_permute(const MoePermu
   wait_for_the_kernel_in_front();
   const long long item = (long long)blockIdx.x * THREADS + threadIdx.x;
   const int each = a.units * 4;
-  const long long token = item / each;
-  if (token >= a.tokens) return;
+  const long long position = item / each;
+  if (position >= a.rows) return;
+  long long token = position;
+  if (a.pair_of) {
+    // Positions behind those of the experts have no pair.
+    const unsigned of = (unsigned)a.pair_of[position] / (unsigned)a.topk;
+    token = of < (unsigned)a.tokens ? of : 0u;
+  }
   const int unit = (int)(item % each) / 4;
   const int w = (int)(item % each) % 4;
   uint4 from[4];
@@ -49,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) moe_permute(const MoePermu
     from[t] = make_uint4(0, 0, 0, 0);
     if (column < a.columns) from[t] = load_columns(a, token, column);
   }
-  unsigned char* const row = a.to + (token * a.units + unit) * 256;
+  unsigned char* const row = a.to + (position * a.units + unit) * 256;
 #if PERMUTED
   uint4* const to = (uint4*)(row + w * 64);
 #pragma unroll

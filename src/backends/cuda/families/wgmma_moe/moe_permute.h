@@ -13,6 +13,8 @@ namespace gemmtune::cuda {
 inline constexpr std::int64_t permuted_unit = 128;  // columns, to which rows are padded
 
 enum class ColumnOrder { plain, permuted };
+/// Rows of what is written: the round's tokens, or its pairs by position, for which the sort must have been enqueued.
+enum class RowOrder { tokens, sorted };
 
 /// Types of x that become bf16 exactly, scales of 32 columns included; other scales of x are left to the kernel behind it.
 bool widens_exactly(const Problem& problem);
@@ -22,8 +24,8 @@ bool scales_tokens(const Problem& problem);
 gpu::Source moe_permute_source(const Problem& problem, ColumnOrder order);
 /// Bytes of a token's row.
 std::int64_t permuted_row_bytes(const Problem& problem);
-/// Enqueues it for the round's tokens; starts early.
+/// Enqueues it for the round; starts early.
 Status launch_moe_permute(const gpu::Program& program, const Problem& problem, const gpu::MoeRound& round,
-                          void* to, Stream stream);
+                          RowOrder order, void* to, Stream stream);
 
 }  // namespace gemmtune::cuda

@@ -48,8 +48,18 @@ gpu::Source quantize_source() {
 /// Instruction<WIDTH> for each number of tokens that the stage's instructions have.
 std::string instructions_text(DataType element, const WgmmaMoeStage& stage) {
   std::string text = "template <int WIDTH> struct Instruction;\n";
-  if (stage.fp4) return text;
-  for (std::int64_t width = stage.min_width(); width <= stage.tokens; width += width_step)
+  for (std::int64_t width = stage.min_width(); width <= stage.tokens; width += width_step) {
+    if (stage.fp4) {
+      text += wgmma_of_registers_macros(width) +
+              fmt::format(
+                  "template <> struct Instruction<{}> {{\n"
+                  "  static __device__ __forceinline__ void multiply(float* d, const unsigned (&a)[4], "
+                  "unsigned long long b) {{ WGMMA(d, a, b); }}\n"
+                  "  static __device__ __forceinline__ void fence(float* d) {{ FENCE_ACCUMULATORS(d); }}\n"
+                  "}};\n#undef WGMMA\n#undef FENCE_ACCUMULATORS\n",
+                  width);
+      continue;
+    }
     text += wgmma_macros(element, width) +
             fmt::format(
                 "template <> struct Instruction<{}> {{\n"
@@ -60,6 +70,7 @@ std::string instructions_text(DataType element, const WgmmaMoeStage& stage) {
                 "  static __device__ __forceinline__ void fence(float* d) {{ FENCE_ACCUMULATORS(d); }}\n"
                 "}};\n#undef WGMMA\n#undef WGMMA_FIRST\n#undef FENCE_ACCUMULATORS\n",
                 width);
+  }
   return text;
 }
 
@@ -74,8 +85,10 @@ using Stages = std::array<WgmmaMoeStage, 2>;
 gpu::MoeBuffers buffers_of(const Problem& problem, const WgmmaMoeStage& first) {
   const bool quantized = quantizes_hidden(problem);
   std::int64_t hidden_bytes = problem.n * (quantized ? 3 : 2);  // in bf16, then in fp8
-  // Of an MXFP4 weight, and behind all pairs' hidden layer the tokens' permuted rows.
-  if (first.fp4) hidden_bytes = first.columns * 2 + ceil_div(first.k_bytes, std::int64_t{problem.moe.topk});
+  // Of an MXFP4 weight, and behind all pairs' hidden layer the permuted rows of the tokens, of each pair where they are sorted.
+  if (first.fp4)
+    hidden_bytes = first.columns * 2 +
+                   (first.sorts ? ceil_div(first.k_bytes, std::int64_t{problem.moe.topk}) : first.k_bytes);
   return {.block_m = first.sorted_tokens(),
           .hidden_bytes = hidden_bytes,
           .hidden_scale_bytes = quantized ? ceil_div(problem.n, hidden_group(problem)) * 4 : 0,
@@ -127,14 +140,18 @@ class WgmmaMoeKernel final : public Kernel {
       set_common(stages_[0], round, first);
       first.x = static_cast<const unsigned char*>(round.operands.x);
       first.x_row_bytes = x_row_bytes;
+      const bool sorted = !stages_[0].sorts;
+      if (sorted) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       if (programs_.permute != nullptr) {
         auto* const permuted =
             static_cast<unsigned char*>(round.hidden) + round.pairs * stages_[0].columns * 2;
-        GEMMTUNE_RETURN_IF_ERROR(launch_moe_permute(*programs_.permute, problem_, round, permuted, stream));
+        GEMMTUNE_RETURN_IF_ERROR(launch_moe_permute(*programs_.permute, problem_, round,
+                                                    sorted ? RowOrder::sorted : RowOrder::tokens, permuted,
+                                                    stream));
         first.x = permuted;
         first.x_row_bytes = stages_[0].k_bytes;
+        if (sorted) GEMMTUNE_RETURN_IF_ERROR(encode_tokens(stages_[0], permuted, round.pairs, first.hidden));
       }
-      if (!stages_[0].sorts) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       first.to = round.hidden;
       first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
       first.bias = static_cast<const float*>(round.operands.bias);
@@ -154,12 +171,7 @@ class WgmmaMoeKernel final : public Kernel {
       set_weight_scales(shapes_.w2.scale, round.operands.w2_scale, second);
       second.x_scale_step = 1;
       second.x_scale_k_step = round.pairs;
-      const int element_bytes = stages_[1].fp4 ? 2 : bits(problem_.x_type) / 8;
-      GEMMTUNE_RETURN_IF_ERROR(
-          encode(driver_.functions(),
-                 MatrixBox{hidden, element_bytes, round.pairs, stages_[1].k_bytes / element_bytes,
-                           stages_[1].k_bytes, stages_[1].box_tokens()},
-                 second.hidden));
+      GEMMTUNE_RETURN_IF_ERROR(encode_tokens(stages_[1], hidden, round.pairs, second.hidden));
       GEMMTUNE_RETURN_IF_ERROR(launch(1, second, stream));
       GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
     }
@@ -188,6 +200,16 @@ class WgmmaMoeKernel final : public Kernel {
                                               {problem_.n / 8, 8 * row, groups},
                                               {experts, stage.weight_rows * row, 1}};
     return encode(driver_.functions(), ArrayBox{data, element_bytes, dimensions}, map);
+  }
+
+  /// Sorted rows of tokens or of the hidden layer.
+  Status encode_tokens(const WgmmaMoeStage& stage, const void* data, std::int64_t pairs,
+                       api::TensorMap& map) const {
+    const int element_bytes = stage.fp4 ? 2 : bits(problem_.x_type) / 8;
+    return encode(driver_.functions(),
+                  MatrixBox{data, element_bytes, pairs, stage.k_bytes / element_bytes, stage.k_bytes,
+                            stage.box_tokens()},
+                  map);
   }
 
   void set_common(const WgmmaMoeStage& stage, const gpu::MoeRound& round, WgmmaMoeArguments& values) const {
@@ -265,7 +287,8 @@ class WgmmaMoeFamily final : public gpu::CompiledFamily {
 
   std::string_view name() const override { return "wgmma_moe"; }
   std::string identity() const override {
-    std::string text = source_ + wgmma_macros(DataType::bf16, 16) + quantize_source().text +
+    std::string text = source_ + wgmma_macros(DataType::bf16, 16) + wgmma_of_registers_macros(16) +
+                       quantize_source().text +
                        moe_permute_source(default_problem(Operation::fused_moe), ColumnOrder::permuted).text;
     for (const gpu::Source& source : gpu::moe_layer_sources(default_problem(Operation::fused_moe), {}))
       text += source.text;

@@ -15,13 +15,13 @@ static __device__ __forceinline__ void next_stage(const WgmmaMoeArguments& a, Pi
 
 static __device__ __forceinline__ void wait_full(const SharedLayout& smem, const PipelineState& state) {
   barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
-  if (GATHER && !FP4) fence_async_proxy();  // the copies were ordinary writes
+  if (GATHER) fence_async_proxy();  // the copies were ordinary writes
 }
 
 // A stage is free when the consumers of all blocks that its weight is multicast to have read it.
-static __device__ __forceinline__ void release_stage(const SharedLayout& smem, int stage) {
+// `lane`: the thread's; 32: there is none to release, which is no branch between instructions of a warp group.
+static __device__ __forceinline__ void release_stage(const SharedLayout& smem, int stage, int lane) {
   const unsigned barrier = smem.empty_barriers + 8u * (unsigned)stage;
-  const int lane = (int)threadIdx.x % 32;
 #if CLUSTER > 1
   if (lane < CLUSTER) barrier_arrive_remote(remote_address(barrier, lane));
 #else
@@ -46,68 +46,85 @@ static __device__ __forceinline__ int weight_row(const WgmmaMoeArguments& a, con
 }
 
 #if FP4
-// With the instructions of a warp: those of a warp group, which take as long for 16 tokens as for 48 and wait for each other, were three times slower.
-// `next`: the scales of the tile's first 512 of k; on return those of the next tile.
-static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state, ScaleWords& next) {
+// WIDTH: tokens of the instructions. `next`: the scales of the tile's first 512 of k; on return those of the next tile.
+template <int WIDTH>
+static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state, ScaleWords& next) {
   const int lane = (int)threadIdx.x % 32;
   const ScaleRows rows = scale_rows(a, work.tile.expert, work.row, work.column);
-  const int own_row = permuted_row((int)threadIdx.x / 128 * MMA_TILES, (int)(threadIdx.x % 128) / 32, lane / 4);
-  const unsigned own_byte = 0x4440u + (unsigned)(lane % 4);
+  const unsigned own = own_weight();
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
-    for (int i = 0; i < BLOCK_TOKENS / 2; ++i) d[r][i] = 0.0f;
+    for (int i = 0; i < WIDTH / 2; ++i) d[r][i] = 0.0f;
   }
+  unsigned fragments[BUFFERS][BATCH][4];  // of the instructions under way, and of the next ones
   ScaleWords chunk;
   bool large = false;
+  int previous = -1;  // the stage before
 #pragma unroll 1
-  for (int unit = 0; unit < a.k_units; ++unit) {  // of 128 of k
-    const int half = unit % 2;                     // of a stage
-    if (unit % 4 == 0) {
+  for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
+    if (k_tile % 2 == 0) {
 #pragma unroll
       for (int i = 0; i < MMA_TILES * 2; ++i) chunk[i / 2][i % 2] = next[i / 2][i % 2];
-      if (unit + 4 < a.k_units) {
-        load_scales(next, a, rows, unit * 4 + 16);
+      if (k_tile + 2 < a.k_tiles) {
+        load_scales(next, a, rows, k_tile * 8 + 16);
       } else if (work.next_expert >= 0) {
         load_scales(next, a, scale_rows(a, work.next_expert, work.next_row, INTERLEAVED ? work.next_row / 2 : work.next_row), 0);
       }
       large = has_large_scales(chunk);
     }
-    if (half == 0) wait_full(smem, state);
+    wait_full(smem, state);
     const unsigned base = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
-    uint4 raw[MMA_TILES][2];
-    Factors factors[MMA_TILES];
+    const unsigned b = __shfl_sync(0xffffffffu, descriptor_word(base + (unsigned)A_BYTES), 0);  // in uniform registers
 #pragma unroll
-    for (int r = 0; r < MMA_TILES; ++r) {
+    for (int half = 0; half < 2; ++half) {
+      if (half > 0 && k_tile * 2 + 1 >= a.k_units) continue;
+      RawWeight raw;
+      load_half(raw, base, own, half);
+      Factors factors[MMA_TILES];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int row = own_row + r * (STAGE == 1 ? 16 : 64) + i * SECOND_ROW;
-        const unsigned from = base + (unsigned)(row * ATOM_BYTES + (((half * 4 + lane % 4) ^ (row % 8)) * 16));
-        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(raw[r][i].x), "=r"(raw[r][i].y), "=r"(raw[r][i].z), "=r"(raw[r][i].w) : "r"(from) : "memory");
-        const unsigned e = __byte_perm(__shfl_sync(0xffffffffu, chunk[r][i], (lane & 28) + unit % 4, 32), 0u, own_byte);
-        factors[r].by[i] = scale_factor(e > 128u ? 128u : e);
-        factors[r].more[i] = large_factor(e);
+      for (int r = 0; r < MMA_TILES; ++r) factors[r] = factors_of(chunk[r], k_tile % 2 * 2 + half, large);
+      // Large scales are rare. A branch between instructions that are under way would make the compiler wait for each of them everywhere.
+      if (large) {
+        WAIT_FOR_PRODUCTS(0);
+        if (half == 0) release_stage(smem, previous, previous >= 0 ? lane : 32);
+#pragma unroll
+        for (int i = 0; i < 8 * MMA_TILES; ++i) {
+          const int r = i % MMA_TILES;
+          decode(fragments[0][0], raw[r], i / MMA_TILES, factors[r], true);
+          start_products<WIDTH, 1>(d[r], &fragments[0][0], b, half * 8 + i / MMA_TILES);
+          WAIT_FOR_PRODUCTS(0);
+        }
+        continue;
+      }
+#pragma unroll
+      for (int batch = 0; batch < 8 / BATCH * MMA_TILES; ++batch) {
+        const int r = batch % MMA_TILES;
+        const int first = batch / MMA_TILES * BATCH;
+        // The threads decode while a batch is under way: of their own, or with one buffer of the other warp groups. The stage before is free then.
+        if (BUFFERS == 1) WAIT_FOR_PRODUCTS(0);
+        if (BUFFERS == 1 && half == 0 && batch == 0) release_stage(smem, previous, previous >= 0 ? lane : 32);
+#pragma unroll
+        for (int i = 0; i < BATCH; ++i) decode(fragments[batch % BUFFERS][i], raw[r], first + i, factors[r], false);
+        start_products<WIDTH, BATCH>(d[r], fragments[batch % BUFFERS], b, half * 8 + first);
+        if (BUFFERS == 2) WAIT_FOR_PRODUCTS(1);
+        if (BUFFERS == 2 && half == 0 && batch == 0) release_stage(smem, previous, previous >= 0 ? lane : 32);
       }
     }
-    const unsigned b = base + (unsigned)(A_BYTES + half * 2 * B_ATOM_BYTES);
-    if (large) {
-      multiply_unit(d, raw, factors, b, true);
-    } else {
-      multiply_unit(d, raw, factors, b, false);
-    }
-    if (half == 1 || unit + 1 == a.k_units) {
-      __syncwarp();
-      release_stage(smem, state.stage);
-      next_stage(a, state);
-    }
+    previous = state.stage;
+    next_stage(a, state);
   }
+  WAIT_FOR_PRODUCTS(0);
+#pragma unroll
+  for (int r = 0; r < MMA_TILES; ++r) Instruction<WIDTH>::fence(d[r]);
+  release_stage(smem, previous, lane);
 }
 #elif PROMOTE
 typedef float PartialSums[BLOCK_TOKENS / 2];
 
 // Partial sums of 128 elements of k are added to d in float32, times their scales. WIDTH: tokens of the instructions.
 template <int WIDTH>
-static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, PipelineState& state) {
+static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work&, PipelineState& state) {
   const int row = (int)(threadIdx.x / 128) * WARPGROUP_ROWS;
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
@@ -160,13 +177,13 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
       }
     }
     __syncwarp();  // all lanes have read the scales
-    release_stage(smem, state.stage);
+    release_stage(smem, state.stage, (int)threadIdx.x % 32);
     next_stage(a, state);
   }
 }
 #else
 template <int WIDTH>
-static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, PipelineState& state) {
+static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work&, PipelineState& state) {
   const int row = (int)(threadIdx.x / 128) * WARPGROUP_ROWS;
   int previous = -1;
 #pragma unroll
@@ -188,31 +205,25 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
     }
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     WAIT_FOR_PRODUCTS(1);  // those of the stage before have completed: release it
-    if (previous >= 0) release_stage(smem, previous);
+    if (previous >= 0) release_stage(smem, previous, (int)threadIdx.x % 32);
     previous = state.stage;
     next_stage(a, state);
   }
   WAIT_FOR_PRODUCTS(0);
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) Instruction<WIDTH>::fence(d[r]);
-  release_stage(smem, previous);
+  release_stage(smem, previous, (int)threadIdx.x % 32);
 }
 #endif
 
-#if !FP4
-// With the narrowest instructions that hold the tile's tokens.
-template <int WIDTH>
-static __device__ __forceinline__ void mainloop_within(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state) {
+// With the narrowest instructions that hold the tile's tokens. OfTile: of an MXFP4 weight the scales that its loop loads early.
+template <int WIDTH, typename... OfTile>
+static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state, OfTile&... more) {
   if constexpr (WIDTH > MIN_WIDTH) {
-    if (work.tile.count <= WIDTH - WIDTH_STEP) return mainloop_within<WIDTH - WIDTH_STEP>(d, a, smem, work, state);
+    if (work.tile.count <= WIDTH - WIDTH_STEP) return mainloop<WIDTH - WIDTH_STEP>(d, a, smem, work, state, more...);
   }
-  multiply_tile<WIDTH>(d, a, smem, state);
+  multiply_tile<WIDTH>(d, a, smem, work, state, more...);
 }
-
-static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state) {
-  mainloop_within<BLOCK_TOKENS>(d, a, smem, work, state);
-}
-#endif
 
 #if SCALES == 1
 // Multiplies d by the scales of its rows and of its tokens.
@@ -373,6 +384,8 @@ static __device__ __forceinline__ void store_staged(const WgmmaMoeArguments& a, 
   }
 }
 
+#define LOADS_EARLY (FP4 && CONSUMER_WARPGROUPS < 4)  // biases and scales of tokens before the mainloop; four warp groups have no registers for them
+
 static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const SharedLayout& smem, const Routes& routes, int work_count) {
   const int group = (int)threadIdx.x / 128;
   const int warp = (int)(threadIdx.x % 128) / 32;
@@ -391,24 +404,27 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
 #if FP4
     if (!loaded) load_scales(scales, a, scale_rows(a, work.tile.expert, work.row, work.column), 0);
     loaded = true;
-#if BIAS
+#if BIAS && LOADS_EARLY
     const RowBiases biases = load_biases(a, work);
 #endif
-#if TOKEN_SCALES
+#if TOKEN_SCALES && LOADS_EARLY
     const TokenScales token_scales = load_token_scales(a, routes, work);
 #endif
-    mainloop(d, a, smem, work, state, scales);
+    mainloop<BLOCK_TOKENS>(d, a, smem, work, state, scales);
 #else
-    mainloop(d, a, smem, work, state);
+    mainloop<BLOCK_TOKENS>(d, a, smem, work, state);
 #endif
 #if SCALES == 1
     scale_rows(d, a, routes, work);
 #endif
 #if TOKEN_SCALES
+#if !LOADS_EARLY
+    const TokenScales token_scales = load_token_scales(a, routes, work);
+#endif
     scale_tokens(d, token_scales);
 #endif
 #if BIAS
-#if !FP4
+#if !LOADS_EARLY
     const RowBiases biases = load_biases(a, work);
 #endif
     add_biases(d, biases);

@@ -30,6 +30,8 @@ static __device__ __forceinline__ int feature_of(int column, int r, int half) {
 }
 #endif
 typedef unsigned ScaleWords[MMA_TILES][2];
+#define BATCH (MMA_TILES == 1 ? 4 : 2)                               // fragments of 16 of k that are multiplied together
+#define BUFFERS (CONSUMER_WARPGROUPS == 4 || BLOCKS == 2 ? 1 : 2)  // for fragments: with four warp groups a multiprocessor one
 
 // Where the scales of the thread's rows begin. Four lanes share their rows: lane l of them loads those of 128 of k, the l-th of a chunk of 512.
 struct ScaleRows {
@@ -109,22 +111,59 @@ static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
   return product;
 }
 
-// Elements j and j + 4 of a word, times 2^-126.
+// Elements j and j + 4 of a word, times 2^-126. A multiplication by two powers of two makes two copies of four bits: the sign of one and the magnitude of the
+// other are in their places. It is of another unit than shifts and masks.
 static __device__ __forceinline__ unsigned spread(unsigned word, int j) {
   constexpr unsigned magnitudes = 0x01c001c0u;
   constexpr unsigned signs = 0x80008000u;
-  if (j == 0) return ((word << 12) & signs) | ((word << 6) & magnitudes);
-  if (j == 1) return ((word << 8) & signs) | ((word << 2) & magnitudes);
-  if (j == 2) return ((word << 4) & signs) | ((word >> 2) & magnitudes);
-  return (word & signs) | ((word >> 6) & magnitudes);
+  if (j == 0) return ((word & 0x000f000fu) * 0x1040u) & (signs | magnitudes);
+  if (j == 1) return ((word & 0x00f000f0u) * 0x0104u) & (signs | magnitudes);
+  const unsigned right = word >> 6;
+  if (j == 2) return ((right & 0x003c003cu) * 0x0410u) & (signs | magnitudes);
+  return (word & signs) | (right & magnitudes);
 }
 
 struct Factors {
   unsigned by[2];
-  unsigned more[2];  // where a scale of the warp is above 2
+  unsigned more[2];  // where a scale of the warp group is above 2
 };
 
-// 16 of k, step `step` of eight, of rows of which the thread has 16 bytes each.
+// Of 128 of k, unit `unit` of four of the chunk.
+static __device__ __forceinline__ Factors factors_of(const unsigned (&chunk)[2], int unit, bool large) {
+  const int lane = (int)threadIdx.x % 32;
+  Factors factors;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    unsigned e = __byte_perm(__shfl_sync(0xffffffffu, chunk[i], (lane & 28) + unit, 32), 0u, 0x4440u + (unsigned)(lane % 4));
+    factors.more[i] = large ? large_factor(e) : 0u;
+    if (large && e > 128u) e = 128u;
+    factors.by[i] = scale_factor(e);
+  }
+  return factors;
+}
+
+// The thread's 16 bytes of each of its rows.
+typedef uint4 RawWeight[MMA_TILES][2];
+
+// Where they are in a stage, of the first instruction's first row.
+static __device__ __forceinline__ unsigned own_weight() {
+  const int lane = (int)threadIdx.x % 32;
+  const int row = permuted_row((int)threadIdx.x / 128 * MMA_TILES, (int)(threadIdx.x % 128) / 32, lane / 4);
+  return (unsigned)(row * ATOM_BYTES + ((lane % 4) ^ (row % 8)) * 16);  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
+}
+
+// 128 of k, half `half` of a stage at `base`. The instructions' rows differ by multiples of 8, the halves by c ^ 4, the second rows, where they follow even ones, by c ^ 1.
+static __device__ __forceinline__ void load_half(RawWeight& raw, unsigned base, unsigned own, int half) {
+#pragma unroll
+  for (int i = 0; i < MMA_TILES * 2; ++i) {
+    const unsigned swizzle = (unsigned)(half * 64 + (SECOND_ROW == 1 ? i % 2 * 16 : 0));
+    const unsigned from = base + (own ^ swizzle) + (unsigned)((i / 2 * (STAGE == 1 ? 16 : 64) + i % 2 * SECOND_ROW) * ATOM_BYTES);
+    uint4& row = raw[i / 2][i % 2];
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(row.x), "=r"(row.y), "=r"(row.z), "=r"(row.w) : "r"(from) : "memory");
+  }
+}
+
+// 16 of k, step `step` of eight.
 static __device__ __forceinline__ void decode(unsigned (&to)[4], const uint4 (&raw)[2], int step, const Factors& factors, bool large) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -136,38 +175,37 @@ static __device__ __forceinline__ void decode(unsigned (&to)[4], const uint4 (&r
   }
 }
 
-static __device__ __forceinline__ void multiply_add(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
+// The lower half of matrix_descriptor(), in units of 16 bytes.
+static __device__ __forceinline__ unsigned descriptor_word(unsigned address) { return ((address & 0x3ffffu) >> 4) | 0x10000u; }
 
-// Adds products of 128 of k. `raw`: the thread's 16 bytes of its rows; `b`: the tokens' two atoms.
-static __device__ __forceinline__ void multiply_unit(float (&d)[MMA_TILES][BLOCK_TOKENS / 2], const uint4 (&raw)[MMA_TILES][2], const Factors (&factors)[MMA_TILES],
-                                                     unsigned b, bool large) {
-  const int lane = (int)threadIdx.x % 32;
+// COUNT times 16 of k from `step` of the 16 of a stage on, whose tokens are at `b`. Each batch of instructions costs the tensor core about 40 cycles beside those of its columns.
+template <int WIDTH, int COUNT>
+static __device__ __forceinline__ void start_products(float* d, const unsigned (*fragments)[4], unsigned b, int step) {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-  for (int word = 0; word < 4; ++word) {  // 32 of k
-    unsigned fragments[MMA_TILES][2][4];
-#pragma unroll
-    for (int i = 0; i < MMA_TILES * 2; ++i) decode(fragments[i / 2][i % 2], raw[i / 2], word * 2 + i % 2, factors[i / 2], large);
-#pragma unroll
-    for (int j = 0; j < BLOCK_TOKENS / 8; ++j) {
-      // Matrices of eight tokens and eight of k; in TMA's swizzle 16 bytes at c of row r are at c ^ (r % 8).
-      const unsigned from = b + (unsigned)(word / 2 * B_ATOM_BYTES + (j * 8 + lane % 8) * ATOM_BYTES + (((word % 2 * 4 + lane / 8) ^ lane % 8) * 16));
-      unsigned x[4];
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from));
-#pragma unroll
-      for (int i = 0; i < MMA_TILES * 2; ++i) multiply_add(&d[i % MMA_TILES][j * 4], fragments[i % MMA_TILES][i / MMA_TILES], x[i / MMA_TILES * 2], x[i / MMA_TILES * 2 + 1]);
-    }
+  for (int i = 0; i < COUNT; ++i) {
+    unsigned long long descriptor;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(descriptor) : "r"(b + (unsigned)((step + i) / 4 * (B_ATOM_BYTES / 16) + (step + i) % 4 * 2)), "r"(0x40000040u));
+    Instruction<WIDTH>::multiply(d, fragments[i], descriptor);
   }
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// True if a scale of the warp's chunk may be above 2.
+// True if a scale of the warp group's chunk may be above 2: its warps take one branch together.
 static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk) {
   unsigned all = 0;
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i) all |= chunk[i / 2][i % 2];
-  return __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
+  unsigned some;
+  asm volatile(
+      "{\n"
+      ".reg .pred own, any;\n"
+      "setp.ne.u32 own, %1, 0;\n"
+      "barrier.cta.red.or.aligned.pred any, %2, 128, own;\n"
+      "selp.u32 %0, 1, 0, any;\n"
+      "}" : "=r"(some)
+      : "r"(all & 0x80808080u), "r"(2 + (int)threadIdx.x / 128)
+      : "memory");
+  return some != 0u;
 }
 #endif

@@ -22,15 +22,17 @@ constexpr std::int64_t moe_reserve = 1024 + max_moe_stages * (16 + 32);
 
 bool WgmmaMoeStage::reallocates_registers() const {
   const std::int64_t held = mma_tiles() * tokens / 2;
+  if (fp4) return warpgroups == 4 && tokens > 16 && !sorts;
   return warpgroups == 2 && (promoted ? held + tokens / 2 >= 144 : held > 128);
 }
 
 std::int64_t WgmmaMoeStage::min_width() const {
   // Narrower than half a tile the weight's rows take longer to load than to multiply.
-  return fp4 ? tokens : round_up(ceil_div(tokens, std::int64_t{2}), width_step);
+  return round_up(ceil_div(tokens, std::int64_t{2}), width_step);
 }
 
 std::int64_t WgmmaMoeStage::staged_tokens() const {
+  if (fp4 && warpgroups == 4 && stage == 1) return 16;  // no registers for more beside biases
   const std::int64_t most = promoted ? 32 : tokens > 160 ? 16 : 64;
   for (const std::int64_t count : {64, 48, 32})
     if (count <= most && tokens % count == 0) return count;
@@ -39,6 +41,7 @@ std::int64_t WgmmaMoeStage::staged_tokens() const {
 
 std::int64_t WgmmaMoeStage::producer_registers() const {
   if (!reallocates_registers()) return 0;
+  if (fp4) return 32;  // a thread that loads
   return mma_tiles() * tokens / 2 + (promoted ? tokens / 2 : 0) > 160 ? 56 : 72;
 }
 
@@ -58,7 +61,9 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     stage.stage = number;
     stage.tokens = config.number("bm", 16);
     stage.rows = config.number(number == 1 ? "bn" : "bo", 128);
+    // At most one for each instruction's rows, of which all have the same number.
     stage.warpgroups = std::clamp<std::int64_t>(config.number("wg", 1), 1, stage.rows / instruction_rows);
+    while (stage.rows / instruction_rows % stage.warpgroups != 0) --stage.warpgroups;
     stage.cluster = std::max<std::int64_t>(1, config.number("cm", 1));
     stage.fp4 = fp4;
     stage.sorts = config.number("sort", 0) != 0;
@@ -109,7 +114,8 @@ std::vector<Parameter> wgmma_moe_parameters(DataType element) {
                 .absent = "128",
                 .meaning = "block_n: rows of w1 in a tile, of a gated one half of them of the gate"},
       Parameter{.key = "bo",
-                .values = {"64", "128", "256"},
+                .values = fp4 ? std::vector<std::string>{"64", "128", "192", "256"}
+                              : std::vector<std::string>{"64", "128", "256"},
                 .absent = "128",
                 .meaning = "block_n of the second stage: columns of its output, rows of w2, in a tile"},
       Parameter{.key = "wg",
@@ -136,6 +142,20 @@ std::vector<Parameter> wgmma_moe_parameters(DataType element) {
                 .meaning = "1: each block sorts the pairs of token and expert: no kernel before the stages"}};
 }
 
+namespace {
+
+/// Of a thread beside what decodes an MXFP4 weight: fragments in two buffers, with four warp groups or two blocks in one.
+std::int64_t fp4_accumulators(const WgmmaMoeStage& stage) {
+  const std::int64_t resident = stage.threads() * stage.blocks_per_multiprocessor;
+  if (stage.reallocates_registers()) return (stage.consumer_registers() - 64) / 2;
+  if (stage.warpgroups == 4) return 8;
+  const std::int64_t registers = std::min<std::int64_t>(255, registers_per_multiprocessor / resident / 8 * 8);
+  if (stage.blocks_per_multiprocessor == 2) return stage.warpgroups == 1 ? 16 : 0;
+  return stage.mma_tiles() > 1 ? 48 : (registers - 80) / 2;
+}
+
+}  // namespace
+
 std::string refuse_wgmma_moe(const WgmmaMoeStage& stage) {
   if (stage.cluster > 1 && (stage.rows < 128 || stage.sorts))
     return "no cluster of tiles of 64 rows, or of blocks that sort";
@@ -149,12 +169,7 @@ std::string refuse_wgmma_moe(const WgmmaMoeStage& stage) {
   if (stage.fp4 && stage.stage == 1 && !stage.interleaved && stage.rows > fp4_unit)
     return "no tile of 256 rows of an MXFP4 w1 without gate";
   if (stage.fp4 && stage.cluster > 1) return "no cluster of an MXFP4 weight";
-  if (stage.fp4 && two_blocks && (stage.warpgroups > 2 || held * stage.warpgroups > 16))
-    return "two blocks of a multiprocessor have too few registers";
-  if (stage.fp4 && held > (stage.warpgroups == 4   ? 16
-                           : stage.warpgroups == 2 ? (stage.mma_tiles() == 2 ? 48 : 32)
-                                                   : 96))
-    return "more accumulators than registers";
+  if (stage.fp4 && held > fp4_accumulators(stage)) return "more accumulators than registers";
   if (stage.promoted && (stage.tokens > 160 || held + partial > 192))
     return "more partial sums than registers";
   // Without a gate the producer of such a tile lacks a register or two.
@@ -200,10 +215,10 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
                                                                       : 0.5) *
                                                                  (1.2 * tokens + 60);
     if (stage.fp4) {
-      // Cycles for 64 rows and 16 of k, as measured: more warps hide each other's latency, two tiles of a warp share its tokens.
+      // Cycles for 64 rows and 16 of k, as measured: three warp groups and more decode while others multiply.
       const double warpgroups = as_real(stage.warpgroups) * blocks;
-      const double alone = stage.mma_tiles() > 1 ? 50 : 62;
-      cycles = row_groups * 4 * (0.9 * tokens + (warpgroups > 2 ? 46 : warpgroups > 1 ? alone : alone + 40));
+      const double two = stage.mma_tiles() > 1 ? 38 : 42;
+      cycles = row_groups * 4 * (0.5 * tokens + (warpgroups > 2 ? 30 : warpgroups > 1 ? two : two + 40));
     }
     const double products = as_real(stage.k_atoms) * cycles * blocks / clock;
     const double fetched =
@@ -261,6 +276,7 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
           const std::int64_t narrow = std::min(rows, rows2);
           consider(tokens, rows, rows2, narrow > 64 && (fp4 || shared > 112) ? 2 : 1, shared, 1);
           if (fp4 && narrow > 64) consider(tokens, rows, rows2, narrow > 128 ? 4 : 1, shared, 1);
+          if (fp4 && narrow > 128) consider(tokens, rows, 192, 4, shared, 1);
           // Of many tokens.
           if (!fp4 && tokens >= 96 && narrow > 128 && shared > 112)
             consider(tokens, rows, rows2, 2, shared, 2);

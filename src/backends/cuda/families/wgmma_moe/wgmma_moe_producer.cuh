@@ -14,7 +14,7 @@ using gemmtune::cuda::WgmmaMoeArguments;
 
 #define INTERLEAVED (STAGE == 1 && GATED)
 #define PERMUTED (STAGE == 1 && FP4 && !GATED)  // rows of w1 in the order of the permuted hidden layer, without a gate
-#define GATHER (STAGE == 1)
+#define GATHER (STAGE == 1 && !(FP4 && !SORT))  // of an MXFP4 weight tokens come sorted unless blocks sort
 #define PROMOTE (ELEMENT == 3)  // of fp8 the tensor core keeps too few bits of long sums
 #define A_ATOM_BYTES (BLOCK_ROWS * ATOM_BYTES)
 #define A_ATOMS (FP4 ? 1 : K_ATOMS)  // boxes of 128 bytes of k in a stage: of an MXFP4 weight four atoms of B's k
