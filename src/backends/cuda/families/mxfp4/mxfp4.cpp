@@ -480,7 +480,7 @@ double Mxfp4Family::predicted_microseconds(const Problem& problem, const Config&
   const double stored = 1.2 + 4.8 * real(launch.block_m * launch.block_n * resident) * waves / 20e3;
   return 2.3 + 0.5 * (waves - 1) + std::max(looped, loaded) + 0.28 * std::min(looped, loaded) + stored +
          (launch.split_k == 1 ? 0
-          : launch.sends()    ? 0.3
+          : launch.sends()    ? 0.3 * real(launch.split_k - 1)
                               : 1.5);
 }
 
