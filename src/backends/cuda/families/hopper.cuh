@@ -157,6 +157,20 @@ static __device__ inline void bulk_load(unsigned to, const unsigned char* from, 
 static __device__ inline void bulk_prefetch(const unsigned char* from, unsigned bytes, unsigned long long policy) {
   asm volatile("cp.async.bulk.prefetch.L2.global" CACHE_HINT " [%0], %1" POLICY(2) ";" ::"l"(from), "r"(bytes), "l"(policy) : "memory");
 }
+// True if `own` is true of any thread of the warp group, whose threads wait for each other at the named barrier `barrier`.
+static __device__ __forceinline__ bool any_of_warpgroup(bool own, int barrier) {
+  unsigned some;
+  asm volatile(
+      "{\n"
+      ".reg .pred own, any;\n"
+      "setp.ne.u32 own, %1, 0;\n"
+      "barrier.cta.red.or.aligned.pred any, %2, 128, own;\n"
+      "selp.u32 %0, 1, 0, any;\n"
+      "}" : "=r"(some)
+      : "r"((unsigned)own), "r"(barrier)
+      : "memory");
+  return some != 0u;
+}
 // Makes this thread's writes to shared memory visible to the async proxy (TMA and wgmma).
 static __device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

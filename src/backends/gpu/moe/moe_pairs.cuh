@@ -35,6 +35,24 @@ static __device__ inline int inclusive_sum(int value) {
   return value;
 }
 
+// Sum of `value` over the threads of the block before this one; `total` gets that over all. `groups`: a number for each group of threads.
+static __device__ inline int exclusive_sum(int value, int* groups, int* total) {
+  const int lane = threadIdx.x % GROUP;
+  const int group = threadIdx.x / GROUP;
+  const int inclusive = inclusive_sum(value);
+  __syncthreads();
+  if (lane == GROUP - 1) groups[group] = inclusive;
+  __syncthreads();
+  int before = 0;
+  int all = 0;
+  for (int i = 0; i < (int)blockDim.x / GROUP; ++i) {
+    if (i < group) before += groups[i];
+    all += groups[i];
+  }
+  *total = all;
+  return before + inclusive - value;
+}
+
 // Where a pair's id and weight are given; -1: nowhere, it is of a shared expert.
 static __device__ inline int given_at(const MoeRouteArguments& a, int pair) {
   if (a.shared == 0) return pair;

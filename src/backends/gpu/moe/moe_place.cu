@@ -7,21 +7,6 @@
 // Sum of `value` over the lanes of this thread's group.
 static __device__ inline int sum_of_group(int value) { return value_of_lane(inclusive_sum(value), GROUP - 1); }
 
-// Sum of `value` over the threads before this one.
-static __device__ inline int exclusive_sum(int value, int* groups) {
-  const int lane = threadIdx.x % GROUP;
-  const int group = threadIdx.x / GROUP;
-  const int inclusive = inclusive_sum(value);
-  __syncthreads();
-  if (lane == GROUP - 1) groups[group] = inclusive;
-  __syncthreads();
-  int before = 0;
-#pragma unroll
-  for (int i = 0; i < GROUPS; ++i)
-    if (i < group) before += groups[i];
-  return before + inclusive - value;
-}
-
 // By one group of threads. `counts`: of all experts. Past the last expert nothing is stored: the groups of a wave stay together.
 static __device__ inline void place_tiles(const MoeRouteArguments& a, const int* counts, int expert) {
   const int lane = threadIdx.x % GROUP;
@@ -67,7 +52,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) moe_place(const MoeRouteAr
   const int to = from + each < a.experts ? from + each : a.experts;
   int own = 0;
   for (int i = from; i < to; ++i) own += counts[i];
-  int first = exclusive_sum(own, groups);
+  int total = 0;
+  int first = exclusive_sum(own, groups, &total);
   for (int i = from; i < to; ++i) {
     begins[i] += first;
     first += counts[i];

@@ -12,24 +12,6 @@ static __device__ inline int sum_of_wave(int value_of_group) {
 #endif
 }
 
-// Sum of `value` over the threads before this one; `total` gets that over all.
-static __device__ inline int exclusive_sum(int value, int* groups, int* total) {
-  const int lane = threadIdx.x % GROUP;
-  const int group = threadIdx.x / GROUP;
-  const int inclusive = inclusive_sum(value);
-  __syncthreads();
-  if (lane == GROUP - 1) groups[group] = inclusive;
-  __syncthreads();
-  int before = 0;
-  int all = 0;
-  for (int i = 0; i < (int)blockDim.x / GROUP; ++i) {
-    if (i < group) before += groups[i];
-    all += groups[i];
-  }
-  *total = all;
-  return before + inclusive - value;
-}
-
 // Experts of SHARE pairs; -1 from `end` on. All loads are under way before the first is used.
 struct Ids {
   int of[SHARE];

@@ -213,16 +213,6 @@ static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk)
 #if MMA
   return __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
 #else
-  unsigned some;
-  asm volatile(
-      "{\n"
-      ".reg .pred own, any;\n"
-      "setp.ne.u32 own, %1, 0;\n"
-      "barrier.cta.red.or.aligned.pred any, %2, 128, own;\n"
-      "selp.u32 %0, 1, 0, any;\n"
-      "}" : "=r"(some)
-      : "r"(all & 0x80808080u), "r"(2 + (int)threadIdx.x / 128)
-      : "memory");
-  return some != 0u;
+  return any_of_warpgroup((all & 0x80808080u) != 0u, 2 + (int)threadIdx.x / 128);
 #endif
 }

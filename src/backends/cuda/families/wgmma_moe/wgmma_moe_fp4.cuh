@@ -196,16 +196,6 @@ static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk)
   unsigned all = 0;
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i) all |= chunk[i / 2][i % 2];
-  unsigned some;
-  asm volatile(
-      "{\n"
-      ".reg .pred own, any;\n"
-      "setp.ne.u32 own, %1, 0;\n"
-      "barrier.cta.red.or.aligned.pred any, %2, 128, own;\n"
-      "selp.u32 %0, 1, 0, any;\n"
-      "}" : "=r"(some)
-      : "r"(all & 0x80808080u), "r"(2 + (int)threadIdx.x / 128)
-      : "memory");
-  return some != 0u;
+  return any_of_warpgroup((all & 0x80808080u) != 0u, 2 + (int)threadIdx.x / 128);
 }
 #endif
