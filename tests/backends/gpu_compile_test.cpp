@@ -187,6 +187,7 @@ void GpuCompile::expect_compiles(const KernelFamily& family, CompileOnlyRuntime&
   std::set<std::string> seen;
   for (const Config& config : configs) {
     if (is_dependent(config) || !seen.insert(config.text()).second) continue;
+    runtime.log.clear();
     const auto kernel = family.build(problem, config);
     ASSERT_TRUE(kernel.ok()) << runtime.architecture() << " " << print(problem) << " " << config.text()
                              << ": " << kernel.message();

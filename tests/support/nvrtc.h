@@ -58,14 +58,14 @@ class CompileOnlyRuntime final : public gpu::Runtime {
     if (is_new) found->second = compile(source);
     if (!found->second.ok()) return found->second.status();
     last = found->second->resources;
-    log = found->second->log;
+    log += found->second->log;
     return std::shared_ptr<gpu::Program>(
         std::make_shared<CompiledProgram>(last, limits_.shared_bytes_per_block));
   }
 
   int compiled = 0;  // sources that differ
   gpu::Resources last;
-  std::string log;
+  std::string log;  // of all sources since it was cleared
 
  private:
   struct Compiled {

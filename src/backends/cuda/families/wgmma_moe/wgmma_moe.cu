@@ -45,6 +45,41 @@ static __device__ __forceinline__ int weight_row(const WgmmaMoeArguments& a, con
   return own < limit ? own : limit;
 }
 
+#if BIAS
+// Of the rows of w1 whose sums the thread has.
+struct RowBiases {
+  float row[MMA_TILES][2];
+};
+
+static __device__ __forceinline__ RowBiases load_biases(const WgmmaMoeArguments& a, const Work& work) {
+  const float* const bias = a.bias + (long long)work.tile.expert * (INTERLEAVED ? 2 : 1) * (FP4 ? a.features : a.columns);
+  RowBiases biases;
+#pragma unroll
+  for (int i = 0; i < MMA_TILES * 2; ++i) {
+#if FP4
+    // Columns behind the last feature stay zero.
+    const int feature = feature_of(work.column, i / 2, i % 2);
+    float value = 0.0f;
+    if (feature < a.features) asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(bias + (INTERLEAVED ? i % 2 * (long long)a.features : 0) + feature));
+    biases.row[i / 2][i % 2] = value;
+#else
+    biases.row[i / 2][i % 2] = __ldg(bias + weight_row(a, work, i / 2, i % 2));
+#endif
+  }
+  return biases;
+}
+
+// WIDTH: tokens that have sums.
+template <int WIDTH>
+static __device__ __forceinline__ void add_biases(Accumulators& d, const RowBiases& biases) {
+#pragma unroll
+  for (int r = 0; r < MMA_TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < WIDTH / 2; ++i) d[r][i] += biases.row[r][i % 4 / 2];
+  }
+}
+#endif
+
 #if FP4
 // WIDTH: tokens of the instructions. `next`: the scales of the tile's first 512 of k; on return those of the next tile.
 template <int WIDTH>
@@ -183,7 +218,7 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
 }
 #else
 template <int WIDTH>
-static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work&, PipelineState& state) {
+static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state) {
   const int row = (int)(threadIdx.x / 128) * WARPGROUP_ROWS;
   int previous = -1;
 #pragma unroll
@@ -213,6 +248,10 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) Instruction<WIDTH>::fence(d[r]);
   release_stage(smem, previous, (int)threadIdx.x % 32);
+#if BIAS
+  // Here, for each width by itself: a use of sums that narrower instructions lack makes the compiler set them between instructions, each of which then waits for the one before.
+  add_biases<WIDTH>(d, load_biases(a, work));
+#endif
 }
 #endif
 
@@ -284,39 +323,6 @@ static __device__ __forceinline__ void scale_tokens(Accumulators& d, const Token
 #pragma unroll
       for (int r = 0; r < MMA_TILES * 2; ++r) d[r / 2][j * 4 + r % 2 * 2 + i] *= scale;
     }
-  }
-}
-#endif
-
-#if BIAS
-// Of the rows of w1 whose sums the thread has.
-struct RowBiases {
-  float row[MMA_TILES][2];
-};
-
-static __device__ __forceinline__ RowBiases load_biases(const WgmmaMoeArguments& a, const Work& work) {
-  const float* const bias = a.bias + (long long)work.tile.expert * (INTERLEAVED ? 2 : 1) * (FP4 ? a.features : a.columns);
-  RowBiases biases;
-#pragma unroll
-  for (int i = 0; i < MMA_TILES * 2; ++i) {
-#if FP4
-    // Columns behind the last feature stay zero.
-    const int feature = feature_of(work.column, i / 2, i % 2);
-    float value = 0.0f;
-    if (feature < a.features) asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(bias + (INTERLEAVED ? i % 2 * (long long)a.features : 0) + feature));
-    biases.row[i / 2][i % 2] = value;
-#else
-    biases.row[i / 2][i % 2] = __ldg(bias + weight_row(a, work, i / 2, i % 2));
-#endif
-  }
-  return biases;
-}
-
-static __device__ __forceinline__ void add_biases(Accumulators& d, const RowBiases& biases) {
-#pragma unroll
-  for (int r = 0; r < MMA_TILES; ++r) {
-#pragma unroll
-    for (int i = 0; i < BLOCK_TOKENS / 2; ++i) d[r][i] += biases.row[r][i % 4 / 2];
   }
 }
 #endif
@@ -423,11 +429,11 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
 #endif
     scale_tokens(d, token_scales);
 #endif
-#if BIAS
+#if BIAS && (FP4 || PROMOTE)
 #if !LOADS_EARLY
     const RowBiases biases = load_biases(a, work);
 #endif
-    add_biases(d, biases);
+    add_biases<BLOCK_TOKENS>(d, biases);
 #endif
 #pragma unroll
     for (int r = 0; r < MMA_TILES; ++r) {
