@@ -95,8 +95,10 @@ PaperDevice::PaperDevice() {
 
 PaperDevice::~PaperDevice() = default;
 
-void PaperDevice::add(PaperFamily family) {
-  families_.push_back(std::make_unique<Family>(std::move(family)));
+void PaperDevice::add(PaperFamily family) { add(std::make_unique<Family>(std::move(family))); }
+
+void PaperDevice::add(std::unique_ptr<KernelFamily> family) {
+  families_.push_back(std::move(family));
   pointers_.push_back(families_.back().get());
 }
 

@@ -35,6 +35,8 @@ class PaperDevice final : public Device {
   ~PaperDevice() override;
 
   void add(PaperFamily family);
+  /// A real one, whose names and spaces are asked.
+  void add(std::unique_ptr<KernelFamily> family);
   DeviceInfo& mutable_info() { return info_; }
   /// nullopt: there is no vendor kernel.
   std::function<std::optional<Candidate>(const Problem&)> baseline_of;
