@@ -45,6 +45,9 @@ Result<Candidate> first_that_accepts(const std::vector<const FamilyInfo*>& order
 
 int fallback_rank(const FamilyInfo& info, const Problem& problem) {
   if (info.row_scales_rank != 0 && quantization(problem) == QuantType::per_token) return info.row_scales_rank;
+  if (info.block_scales_rank != 0 && quantization(problem) == QuantType::per_1x128 &&
+      problem.m > FamilyInfo::few_rows)
+    return info.block_scales_rank;
   return problem.m <= FamilyInfo::few_rows && info.few_rows_rank != 0 ? info.few_rows_rank
                                                                       : info.fallback_rank;
 }

@@ -18,6 +18,7 @@ struct FamilyInfo {
   int fallback_rank = 0;          // the smallest that takes a problem runs on a miss; 0: never
   int few_rows_rank = 0;          // instead of fallback_rank for M ≤ few_rows; 0: the same
   int row_scales_rank = 0;        // instead of both for operands with a scale a row; 0: the same
+  int block_scales_rank = 0;      // instead for scales of blocks and M > few_rows; 0: the same
 
   /// The kernelName of ours for an AITER row of this family or its aliases whose kernelName is none of ours; null:
   /// that of the default config.

@@ -281,6 +281,20 @@ TEST(Defaults, ScalesOfRowsRunOursBeforeCublasLt) {
   EXPECT_EQ(choose_fallback(known, fake, problem_of(64, DataType::bf16))->family, "cublaslt");
 }
 
+/// wgmma wins 13 of the 14 shipped rows of a8w8_blockscale with M from 16 to 128; skinny half of those with one row.
+TEST(Defaults, ScalesOfBlocksRunWgmmaButForFewRows) {
+  testing::FakeDevice fake;
+  for (const char* name : {"skinny", "wgmma"}) fake.add({.name = name});
+  const FamilyInfos known = traits_of("cuda").families;
+  Problem scaled = default_problem(Operation::a8w8_blockscale);
+  scaled.n = scaled.k = 128;
+  for (const auto& [m, family] : {std::pair{1, "skinny"}, {8, "skinny"}, {9, "wgmma"}, {64, "wgmma"}}) {
+    scaled.m = m;
+    EXPECT_EQ(choose_fallback(known, fake, scaled)->family, family) << m;
+  }
+  EXPECT_EQ(choose_fallback(known, fake, problem_of(64, DataType::bf16))->family, "skinny");
+}
+
 TEST(Refusals, NameTheFamilyOnceWhereSeveralAreListed) {
   Problem mixture = default_problem(Operation::fused_moe);
   mixture.m = mixture.n = mixture.k = 64;

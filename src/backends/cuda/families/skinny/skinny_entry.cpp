@@ -6,7 +6,7 @@ namespace gemmtune::cuda {
 
 const gpu::FamilyEntry& skinny_entry() {
   static const gpu::FamilyEntry entry{
-      .info = {.name = "skinny", .rank = 20, .fallback_rank = 20},
+      .info = {.name = "skinny", .rank = 20, .fallback_rank = 20, .block_scales_rank = 32},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!is_hopper(driver_of(context))) return nullptr;
         return make_skinny_family(context.runtime, driver_of(context));
