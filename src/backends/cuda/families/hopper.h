@@ -19,6 +19,8 @@ std::string_view hopper_arguments_text();
 std::string_view hopper_text();
 /// Text of hopper_scales.cuh, which follows gpu::scales_text() and the family's definitions.
 std::string_view hopper_scales_text();
+/// Text of hopper_e2m1.cuh, which follows hopper_text().
+std::string_view hopper_e2m1_text();
 
 /// Whether the device and its driver have what these kernels need.
 inline bool is_hopper(const CudaDriver& driver) {

@@ -248,8 +248,9 @@ class Mxfp4Family final : public gpu::CompiledFamily {
       : runtime_(runtime),
         driver_(driver),
         source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
-                                  mxfp4_arguments_text(), hopper_text(), mxfp4_producer_text(),
-                                  mxfp4_decode_text(), mxfp4_epilogue_text(), mxfp4_text()})) {}
+                                  mxfp4_arguments_text(), hopper_text(), hopper_e2m1_text(),
+                                  mxfp4_producer_text(), mxfp4_decode_text(), mxfp4_epilogue_text(),
+                                  mxfp4_text()})) {}
 
   std::string_view name() const override { return "mxfp4"; }
   std::string identity() const override {

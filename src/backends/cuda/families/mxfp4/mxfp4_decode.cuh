@@ -70,19 +70,7 @@ static __device__ __forceinline__ void prefetch_scales(const Mxfp4Arguments& a, 
   }
 }
 
-static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
-  unsigned product;
-  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-  return product;
-}
-// The three bits of a magnitude, in place of the lowest two of the exponent and the highest of the mantissa, are the element times 2^-126. The factor
-// 2^(e - 1) makes it the element times its scale 2^(e - 127). Above e = 128 the factor is 2^127, and what is missing is large_factor().
-static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return e * 0x00800080u + 0x3f003f00u; }
-static __device__ __forceinline__ unsigned large_factor(unsigned e) { return e == 255u ? 0x7fc07fc0u : ((e > 128u ? e : 128u) - 1u) * 0x00800080u; }
 static __device__ __forceinline__ unsigned byte_of(unsigned word, int i) { return __byte_perm(word, 0u, 0x4440u + (unsigned)i); }
-
-#define MAGNITUDES 0x01c001c0u
-#define SIGNS 0x80008000u
 
 // The four registers of 16 of k (rows r, r + 8, r, r + 8; k from 0, 0, 8, 8 on), times 2^-126.
 #if PACKED

@@ -297,7 +297,7 @@ static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& 
   if (lane == 0) barrier_arrive(smem.added + 8u * (unsigned)slot);
 }
 
-// The thread's part of eight rows of x a group: of 64 of k the 16 elements from lane % 4 * 16 on, in pairs as spread() makes them.
+// The thread's part of eight rows of x a group: of 64 of k the 16 elements from lane % 4 * 16 on, in pairs as spread_word() makes them.
 typedef unsigned OwnX[UNITS][GROUPS][8];
 
 static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArguments& a, const SharedLayout& smem, int slot, int first_unit) {
@@ -326,32 +326,10 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArgument
   }
 }
 
-static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
-  unsigned product;
-  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-  return product;
-}
 static __device__ __forceinline__ void multiply_add(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-// e2m1 to bf16, exactly, as in mxfp4_decode.cuh: three bits of a magnitude in place of the lowest two of the exponent and the highest of the mantissa are the
-// element times 2^-126. The factor 2^(e - 1) makes it the element times its scale 2^(e - 127); above e = 128 it is 2^127, and what is missing is large_factor().
-static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return e * 0x00800080u + 0x3f003f00u; }
-static __device__ __forceinline__ unsigned large_factor(unsigned e) { return e == 255u ? 0x7fc07fc0u : ((e > 128u ? e : 128u) - 1u) * 0x00800080u; }
-
-// Elements j and j + 4 of a word, times 2^-126. A multiplication by two powers of two makes two copies of four bits: the sign of one and the magnitude of the other
-// are in their places. It is of another unit than shifts.
-static __device__ __forceinline__ void spread(unsigned (&to)[4], unsigned word) {
-  constexpr unsigned magnitudes = 0x01c001c0u;
-  constexpr unsigned signs = 0x80008000u;
-  const unsigned right = word >> 6;
-  to[0] = ((word & 0x000f000fu) * 0x1040u) & (signs | magnitudes);
-  to[1] = ((word & 0x00f000f0u) * 0x0104u) & (signs | magnitudes);
-  to[2] = ((right & 0x003c003cu) * 0x0410u) & (signs | magnitudes);
-  to[3] = (word & signs) | (right & magnitudes);
 }
 
 typedef unsigned OwnScales[UNITS][2];
@@ -377,7 +355,7 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, co
       unsigned pairs[2][4];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        spread(pairs[i], word == 0 ? raw[i].x : raw[i].y);
+        spread_word(pairs[i], word == 0 ? raw[i].x : raw[i].y);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           if (LARGE) pairs[i][j] = multiply(pairs[i][j], more[i]);

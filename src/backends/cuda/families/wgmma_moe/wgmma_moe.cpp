@@ -282,8 +282,8 @@ class WgmmaMoeFamily final : public gpu::CompiledFamily {
         limits_(hopper_limits(runtime, driver)),
         source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
                                   gpu::moe_route_arguments_text(), wgmma_moe_arguments_text(), hopper_text(),
-                                  gpu::moe_activation_text(), gpu::moe_sort_text(), wgmma_moe_producer_text(),
-                                  wgmma_moe_fp4_text(), wgmma_moe_text()})) {}
+                                  hopper_e2m1_text(), gpu::moe_activation_text(), gpu::moe_sort_text(),
+                                  wgmma_moe_producer_text(), wgmma_moe_fp4_text(), wgmma_moe_text()})) {}
 
   std::string_view name() const override { return "wgmma_moe"; }
   std::string identity() const override {

@@ -101,28 +101,6 @@ static __device__ __forceinline__ void load_scales(ScaleWords& words, const Wgmm
   }
 }
 
-// e2m1 to bf16, exactly: three bits of a magnitude in place of the lowest two of the exponent and the highest of the mantissa are the element times 2^-126. The
-// factor 2^(e - 1) makes it the element times its scale 2^(e - 127). Above e = 128 the factor is 2^127, and what is missing is large_factor().
-static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return e * 0x00800080u + 0x3f003f00u; }
-static __device__ __forceinline__ unsigned large_factor(unsigned e) { return e == 255u ? 0x7fc07fc0u : ((e > 128u ? e : 128u) - 1u) * 0x00800080u; }
-static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
-  unsigned product;
-  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-  return product;
-}
-
-// Elements j and j + 4 of a word, times 2^-126. A multiplication by two powers of two makes two copies of four bits: the sign of one and the magnitude of the
-// other are in their places. It is of another unit than shifts and masks.
-static __device__ __forceinline__ unsigned spread(unsigned word, int j) {
-  constexpr unsigned magnitudes = 0x01c001c0u;
-  constexpr unsigned signs = 0x80008000u;
-  if (j == 0) return ((word & 0x000f000fu) * 0x1040u) & (signs | magnitudes);
-  if (j == 1) return ((word & 0x00f000f0u) * 0x0104u) & (signs | magnitudes);
-  const unsigned right = word >> 6;
-  if (j == 2) return ((right & 0x003c003cu) * 0x0410u) & (signs | magnitudes);
-  return (word & signs) | (right & magnitudes);
-}
-
 struct Factors {
   unsigned by[2];
   unsigned more[2];  // where a scale of the warp group is above 2
@@ -169,7 +147,9 @@ static __device__ __forceinline__ void decode(unsigned (&to)[4], const uint4 (&r
   for (int i = 0; i < 4; ++i) {
     const uint4& row = raw[i % 2];
     const unsigned word = step / 2 == 0 ? row.x : step / 2 == 1 ? row.y : step / 2 == 2 ? row.z : row.w;
-    unsigned pair = spread(word, step % 2 * 2 + i / 2);
+    unsigned pairs[4];
+    spread_word(pairs, word);
+    unsigned pair = pairs[step % 2 * 2 + i / 2];
     if (large) pair = multiply(pair, factors.more[i % 2]);
     to[i] = multiply(pair, factors.by[i % 2]);
   }
