@@ -172,9 +172,7 @@ Result<RunSummary> run(const gemmtune_tuning_options& options) {
   request.policy.accuracy = *accuracy;
   request.policy.objective = *objective;
   request.energy = options.energy != 0;
-  request.confirmations = options.confirmations == 0 ? default_confirmations((*device)->info(), *objective)
-                                                     : options.confirmations;
-  request.seconds_before_confirmation = default_seconds_before_confirmation((*device)->info());
+  choose_confirmations(request, (*device)->info(), options.confirmations);
   const InProcessOptions evaluation = in_process_options(**device, request.policy, request.max_err_ratio);
   const auto evaluator = make_evaluator(options, **device, *measuring, evaluation);
   CallbackObserver observer(options);

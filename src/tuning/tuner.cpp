@@ -66,6 +66,11 @@ double default_seconds_before_confirmation(const DeviceInfo& device) {
   return traits_of(device).runs_on_host ? 30 : 0;
 }
 
+void choose_confirmations(TuneRequest& request, const DeviceInfo& device, int asked) {
+  request.confirmations = asked > 0 ? asked : default_confirmations(device, request.policy.objective);
+  request.seconds_before_confirmation = default_seconds_before_confirmation(device);
+}
+
 std::string_view to_string(ProblemState state) {
   switch (state) {
     case ProblemState::tuned:

@@ -77,6 +77,9 @@ Status check_energy(Device& device, const TuneRequest& request);
 int default_confirmations(const DeviceInfo& device, Objective objective = Objective::time);
 /// 30 on a CPU, whose neighbours stay for seconds to minutes; 0 on a GPU, where the second pass has other memory.
 double default_seconds_before_confirmation(const DeviceInfo& device);
+/// How the request's winners are measured again: `asked` passes (0: the device's own number for the policy's
+/// objective), and the wait before the second.
+void choose_confirmations(TuneRequest& request, const DeviceInfo& device, int asked);
 
 enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
 std::string_view to_string(ProblemState state);

@@ -435,10 +435,7 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
     return Status::invalid("--pdl allow: {} has no dependent launches; a GPU has", device.info().name);
   if (request.policy.launch == LaunchMode::eager && traits_of(device.info()).runs_on_host)
     return Status::invalid("--launch eager: {} has no launches; a GPU has", device.info().name);
-  request.confirmations = options.confirmations > 0
-                              ? options.confirmations
-                              : default_confirmations(device.info(), request.policy.objective);
-  request.seconds_before_confirmation = default_seconds_before_confirmation(device.info());
+  choose_confirmations(request, device.info(), options.confirmations);
   request.stop = interrupted;
   return request;
 }

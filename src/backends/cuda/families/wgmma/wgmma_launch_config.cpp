@@ -513,17 +513,29 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
          (launch.cluster_m * launch.cluster_n > 1 ? 1.0 : 0);
 }
 
+namespace {
+
+/// Of `count` accumulators, between commas: their places in an instruction's text, and the operands d[0] … themselves.
+std::string accumulator_places(std::int64_t count) {
+  std::string text;
+  for (std::int64_t i = 0; i < count; ++i) text += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
+  return text;
+}
+std::string accumulator_operands(std::int64_t count, char access, bool integers) {
+  std::string text;
+  for (std::int64_t i = 0; i < count; ++i)
+    text += fmt::format("{}\"{}{}[{}])", i == 0 ? "" : ", ", access, integers ? "r\"((int&)d" : "f\"(d", i);
+  return text;
+}
+
+}  // namespace
+
 std::string wgmma_macros(DataType element, std::int64_t rows, MnMajor operands_major) {
   const std::int64_t count = rows / 2;
   const bool integers = element == DataType::i8;
-  std::string registers_text;
-  std::string operands;
-  std::string outputs;
-  for (std::int64_t i = 0; i < count; ++i) {
-    registers_text += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
-    operands += fmt::format("{}\"+{}[{}])", i == 0 ? "" : ", ", integers ? "r\"((int&)d" : "f\"(d", i);
-    outputs += fmt::format("{}\"={}[{}])", i == 0 ? "" : ", ", integers ? "r\"((int&)d" : "f\"(d", i);
-  }
+  const std::string registers_text = accumulator_places(count);
+  const std::string operands = accumulator_operands(count, '+', integers);
+  const std::string outputs = accumulator_operands(count, '=', integers);
   const std::string_view types = element == DataType::f8_e4m3fn ? "32.f32.e4m3.e4m3"
                                  : integers                     ? "32.s32.s8.s8"
                                  : element == DataType::bf16    ? "16.f32.bf16.bf16"
@@ -547,12 +559,8 @@ std::string wgmma_macros(DataType element, std::int64_t rows, MnMajor operands_m
 
 std::string wgmma_of_registers_macros(std::int64_t rows) {
   const std::int64_t count = rows / 2;
-  std::string registers;
-  std::string operands;
-  for (std::int64_t i = 0; i < count; ++i) {
-    registers += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
-    operands += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
-  }
+  const std::string registers = accumulator_places(count);
+  const std::string operands = accumulator_operands(count, '+', false);
   return fmt::format(
       "#define WGMMA(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k16.f32.bf16.bf16 {{{}}}, "
       "{{%{}, %{}, %{}, %{}}}, %{}, 1, 1, 1, 0;\" : {} : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), "
