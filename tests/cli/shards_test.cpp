@@ -259,12 +259,15 @@ TEST_F(Shards, MergeRefusesWhatATableForAllMachinesMustNotHave) {
 }
 
 TEST_F(Shards, NoTwoProcessesWriteOneFileOrLoseARow) {
-  // As an engine starts them: all at once, with one -o; and each of them twice.
+  // As an engine starts them: all at once, with one -o; and each of them twice. tune_words writes the list of shapes,
+  // so it comes before the first process that reads it.
+  std::vector<std::vector<std::string>> commands;
+  for (int i = 1; i <= 3; ++i)
+    commands.push_back(program.words(tune_words({"--shard", std::to_string(i) + "/3"}, 12)));
   std::vector<std::unique_ptr<Subprocess>> processes;
   for (int twice = 0; twice < 2; ++twice) {
-    for (int i = 1; i <= 3; ++i)
-      processes.push_back(std::make_unique<Subprocess>(
-          program.words(tune_words({"--shard", std::to_string(i) + "/3"}, 12)), program.options()));
+    for (const auto& command : commands)
+      processes.push_back(std::make_unique<Subprocess>(command, program.options()));
   }
   for (const auto& process : processes) {
     const auto result = process->wait();
