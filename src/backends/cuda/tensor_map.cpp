@@ -85,7 +85,7 @@ bool holds_address_first(const api::TensorMap& map, const MatrixBox& box) {
 }  // namespace
 
 MovableMap::MovableMap(const api::Driver& driver, const MatrixBox& box) : driver_(driver), box_(box) {
-  if (driver.tensor_map == nullptr) return;
+  if (driver.tensor_map == nullptr || box.rows == 0 || box.box_rows == 0) return;
   MatrixBox there = box;
   there.data = address_of_bits(0x7a5a5a5a5a00);
   MatrixBox elsewhere = box;

@@ -47,7 +47,8 @@ Status encode(const api::Driver& driver, const ArrayBox& box, api::TensorMap& ma
 /// call encodes. Immutable.
 class MovableMap {
  public:
-  /// `box.data` does not matter. `driver` must outlive the map; without a driver nothing can be encoded.
+  /// `box.data` does not matter. `driver` must outlive the map; without a driver nothing can be encoded. The driver is not asked
+  /// about an empty box, which stands for a matrix that a launch does not have.
   MovableMap(const api::Driver& driver, const MatrixBox& box);
   /// The map of the matrix at `data`; as encode().
   Status at(const void* data, std::int64_t row_bytes, api::TensorMap& map) const {
