@@ -184,6 +184,18 @@ TEST(WgmmaLaunchConfig, ClustersRoundTheTilesUp) {
   EXPECT_EQ(launch.cluster_size(), 2);
 }
 
+/// 64 x 128 of 4096 x 256 are 128 tiles, one a multiprocessor; of 4096 x 2112 they would be nine waves.
+TEST(WgmmaLaunchConfig, SmallTilesOfManyRowsAreForOneWave) {
+  const Config small = config_of("swap0_bm64_bn128_wg1_smem226");
+  const auto refusal = [&](std::int64_t n) {
+    const Problem problem = dense(4096, n, 7168);
+    const WgmmaLaunchConfig launch = wgmma_launch_config(problem, small, h200);
+    return refuse_wgmma_tile_waste(problem, launch) + refuse_wgmma_waste(problem, launch, h200);
+  };
+  EXPECT_EQ(refusal(256), "");
+  EXPECT_THAT(refusal(2112), HasSubstr("tile is small for so many rows"));
+}
+
 TEST(WgmmaLaunchConfig, ClustersOfMoreThanTwoLeaveMultiprocessorsIdle) {
   const Problem problem = dense(4096, 7168, 2048);
   EXPECT_EQ(wgmma_launch_config(problem, config_of("swap0_bm128_bn256_wg2_cm2_smem226"), h200).num_blocks,

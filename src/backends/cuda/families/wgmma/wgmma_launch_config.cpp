@@ -327,10 +327,6 @@ std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaLaunchCon
   if (launch.swap_ab && launch.block_n < 64 && problem.m > 2 * launch.block_n)
     return "bn reads the weight too often";
   if (!launch.swap_ab && launch.block_n < 64 && problem.m > 256) return "bn is small for so many rows";
-  // Between 64 and 128 there is no block_n for an MN-major B.
-  const std::int64_t least = launch.b_mn_major ? 64 : 112;
-  if (problem.m > 768 && launch.block_m * launch.block_n < 128 * least)
-    return "tile is small for so many rows";
   if (launch.block_m == 256 && launch.block_n < 64) return "bm 256 needs a wider bn";
   // A block_n smaller by a step makes as many tiles.
   const std::int64_t across = ceil_div(rows_b, launch.block_n);
@@ -346,6 +342,11 @@ std::string refuse_wgmma_waste(const Problem& problem, const WgmmaLaunchConfig& 
   const std::int64_t alone = ceil_div(launch.swap_ab ? problem.n : problem.m, launch.block_m) *
                              ceil_div(launch.swap_ab ? problem.m : problem.n, launch.block_n) *
                              launch.batches;
+  // Between 64 and 128 there is no block_n for an MN-major B. Smaller tiles load more for a product: that is worth it if no tile waits
+  // for another.
+  const std::int64_t least = launch.b_mn_major ? 64 : 112;
+  if (problem.m > 768 && launch.block_m * launch.block_n < 128 * least && alone > processors)
+    return "tile is small for so many rows";
   if (launch.consumer_warpgroups == 1 && launch.block_m > 64) return "wg 1 is for small tiles";
   if (launch.k_atoms > 1 && launch.block_m + launch.block_n > 192) return "bk is for small tiles";
   if (launch.k_atoms > 1 && launch.k_tiles < launch.split_k * 3)
