@@ -412,6 +412,23 @@ GEMMTUNE_API gemmtune_status gemmtune_silu_and_mul(gemmtune_context* context,
                                                    const gemmtune_silu_and_mul_operands* operands,
                                                    void* stream);
 
+/* The scales of a problem, by the table of gemmtune_operands: how many each operand has, and of which type, F32 or U8 (e8m0); 0
+ * and unset where it has none. */
+typedef struct gemmtune_scales {
+  size_t size;
+  int64_t x;
+  int64_t w;
+  int64_t w2; /* of a fused_moe */
+  gemmtune_type x_type;
+  gemmtune_type w_type;
+  gemmtune_type w2_type;
+  int32_t x_or_one; /* not 0: one for all rows is enough (x_scale_per_tensor) */
+  int32_t w_or_one;
+} gemmtune_scales;
+
+GEMMTUNE_API gemmtune_status gemmtune_problem_scales(const gemmtune_problem* problem,
+                                                     gemmtune_scales* scales);
+
 /* ---- weights that are packed once ---------------------------------------------------------------------
  * `problem` describes the weight: operation, n, k, batch, types, scale_ab; m, bias and weight_layout are
  * ignored. */

@@ -17,6 +17,31 @@ inline Status gemm(const Problem& problem, const Operands& operands, const Conte
                               detail::COperands(operands).get(), stream));
 }
 
+/// The scales of one operand: how many, 0 if it has none, and f32 or u8 (e8m0).
+struct ScaleCount {
+  std::int64_t count = 0;
+  Type type = Type::unset;
+  bool or_one = false;  // one for all rows is enough (Operands::x_scale_per_tensor)
+};
+
+/// The scales of a problem's operands; w2 of fused_moe.
+struct Scales {
+  ScaleCount x;
+  ScaleCount w;
+  ScaleCount w2;
+};
+
+/// By the table at gemmtune_operands in gemmtune/c.h. Errors of a problem that no kernel may have.
+inline Result<Scales> scales(const Problem& problem) {
+  gemmtune_scales known{};
+  known.size = sizeof known;
+  if (Status status(gemmtune_problem_scales(detail::CProblem(problem).get(), &known)); !status.ok())
+    return status;
+  return Scales{{known.x, static_cast<Type>(known.x_type), known.x_or_one != 0},
+                {known.w, static_cast<Type>(known.w_type), known.w_or_one != 0},
+                {known.w2, static_cast<Type>(known.w2_type)}};
+}
+
 /// What gemm of views takes beside the matrices.
 struct GemmOptions {
   const void* bias = nullptr;  // [N] of y's type

@@ -62,6 +62,11 @@ class Problem(_Sized):
                 ("predecessor_triggers", c_int32), ("x_order", c_int32), ("w_order", c_int32), ("e8m0_scales", c_int32)]
 
 
+class Scales(_Sized):
+    _fields_ = [("size", c_size_t), ("x", c_int64), ("w", c_int64), ("w2", c_int64), ("x_type", c_int32), ("w_type", c_int32),
+                ("w2_type", c_int32), ("x_or_one", c_int32), ("w_or_one", c_int32)]
+
+
 class MoeOperands(_Sized):
     _fields_ = [("size", c_size_t), ("w2", c_void_p), ("w2_scale", c_void_p), ("topk_ids", c_void_p), ("topk_weights", c_void_p),
                 ("bias2", c_void_p)]
@@ -81,7 +86,7 @@ class PlanInfo(_Sized):
 
 
 structures = {"gemmtune_tuned_files": TunedFiles, "gemmtune_context_options": ContextOptions, "gemmtune_device_info": DeviceInfo,
-              "gemmtune_counters": Counters, "gemmtune_moe": Moe, "gemmtune_problem": Problem,
+              "gemmtune_counters": Counters, "gemmtune_moe": Moe, "gemmtune_problem": Problem, "gemmtune_scales": Scales,
               "gemmtune_moe_operands": MoeOperands, "gemmtune_operands": Operands, "gemmtune_plan_info": PlanInfo}
 
 _handle = c_void_p
@@ -95,6 +100,7 @@ _functions = {
     "gemmtune_plan_create": (_handle, POINTER(Problem), POINTER(_handle)),
     "gemmtune_plan_get_info": (_handle, POINTER(PlanInfo)),
     "gemmtune_gemm": (_handle, POINTER(Problem), POINTER(Operands), c_void_p),
+    "gemmtune_problem_scales": (POINTER(Problem), POINTER(Scales)),
     "gemmtune_weight_layout": (_handle, POINTER(Problem), POINTER(c_int32)),
     "gemmtune_packed_weight_bytes": (_handle, POINTER(Problem), c_int32, POINTER(c_size_t)),
     "gemmtune_pack_weight": (_handle, POINTER(Problem), c_int32, c_void_p, c_void_p),

@@ -3,6 +3,7 @@ which gemmtune.torch serves. On a CPU the result is complete on return; on a GPU
 
 import ctypes
 import importlib
+import math
 import sys
 
 from . import _arrays, contexts
@@ -89,19 +90,37 @@ class _Call:
         self.problem.w_type = _number(operand.type)
         return operand, None
 
-    def scale(self, name, array, per_tensor=None, type="f32"):
-        """A scale; returns its pointer and its size, and sets `per_tensor` where it is a single one."""
+    def read_scales(self, x_scale, w_scale, w2_scale=None):
+        """Reads the scales that the problem has: an array that is too short would be read past its end."""
+        has = c.Scales()
+        c.check(c.lib.gemmtune_problem_scales(ctypes.byref(self.problem), ctypes.byref(has)))
+        self._read_scale("x_scale", x_scale, has.x, has.x_type, has.x_or_one)
+        if not self.values.moe:
+            self._read_scale("w_scale", w_scale, has.w, has.w_type, has.w_or_one)
+            return
+        self.values.w_scale = self._scale("w1_scale", w_scale, has.w, has.w_type)[0]
+        self.values.moe.contents.w2_scale = self._scale("w2_scale", w2_scale, has.w2, has.w2_type)[0]
+
+    def _read_scale(self, name, array, count, type, or_one):
+        pointer, one = self._scale(name, array, count, type, or_one)
+        setattr(self.values, name, pointer)
+        if one:
+            setattr(self.values, name + "_per_tensor", 1)
+
+    def _scale(self, name, array, count, type, or_one=False):
+        """The pointer of `count` scales, or, if that is enough, of one; None where there are none. And whether it is one."""
+        if count == 0:
+            return None, False
         if array is None:
             raise InvalidArgument(f"{name} is missing: quantized operands have scales")
         operand = self.read(name, array)
-        if operand.type != type:
-            raise WrongType(f"{name} is {operand.type}, expected {'e8m0 or u8' if type == 'u8' else type}")
-        size = 1
-        for one in operand.shape:
-            size *= one
-        if per_tensor is not None and size == 1:
-            setattr(self.values, per_tensor, 1)
-        return self.dense(operand), size
+        if operand.type != c.types[type]:
+            raise WrongType(f"{name} is {operand.type}, expected {'e8m0 or u8' if c.types[type] == 'u8' else c.types[type]}")
+        size = math.prod(operand.shape)
+        one = bool(or_one) and size == 1
+        if size != count and not one:
+            raise InvalidArgument(f"{name} has {size} elements, expected {f'1 or {count}' if or_one and count > 1 else count}")
+        return self.dense(operand), one
 
     def bias(self, bias, n):
         if bias is None:
@@ -215,48 +234,14 @@ def _matmul(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, st
     if operation == "a16w16":
         if (x_scale is None) != (w_scale is None):
             raise InvalidArgument("one of x_scale and w_scale is missing, expected both or none")
-        if x_scale is not None:
-            call.problem.scale_ab = 1
-            for name, scale in (("x_scale", x_scale), ("w_scale", w_scale)):
-                where, size = call.scale(name, scale)
-                if size != 1:
-                    raise InvalidArgument(f"{name} has {size} elements, expected one; a scale for each row is a8w8's")
-                setattr(call.values, name, where)
-    else:
-        per_row = operation.startswith("a8w8") and "blockscale" not in operation
-        call.problem.e8m0_scales = int(operation.startswith("a8w8_blockscale") and w_scale is not None
-                                       and _arrays.read("w_scale", w_scale).type == "u8")
-        scale_type = "u8" if operation == "a4w4_blockscale" or call.problem.e8m0_scales else "f32"
-        x_count = None
-        if operation != "a16w4":
-            single = "x_scale_per_tensor" if per_row or operation == "a8w4" else None
-            call.values.x_scale, x_count = call.scale("x_scale", x_scale, single, scale_type)
-        call.values.w_scale, w_count = call.scale("w_scale", w_scale, "w_scale_per_tensor" if per_row else None,
-                                                  "u8" if operation in c.fp4_weights else scale_type)
-        _check_scales(operation, call.problem, x_count, w_count)
+        call.problem.scale_ab = int(x_scale is not None)
+    call.problem.e8m0_scales = int(operation.startswith("a8w8_blockscale") and w_scale is not None
+                                   and _arrays.read("w_scale", w_scale).type == "u8")
+    call.read_scales(x_scale, w_scale)
     y = call.result(out, (*call.x.shape[:-1], n), y_type)
     _, _, call.values.ldy = _rows(y)
     call.bias(bias, n)
     return call.run() if out is None else (call.run(), out)[1]
-
-
-def _check_scales(operation, problem, x_count, w_count):
-    """The C interface reads as many scales as the operation has; an array that is too short would be read past its end."""
-    m, n, k = problem.m, problem.n, problem.k
-    if operation in c.fp4_weights:
-        expected = {"w_scale": (w_count, {n * (k // 32)})}
-        if x_count is not None:
-            expected["x_scale"] = (x_count, {1, m})
-    elif "blockscale" not in operation:
-        expected = {"x_scale": (x_count, {1, m}), "w_scale": (w_count, {1, n})}
-    elif operation == "a4w4_blockscale":
-        expected = {"x_scale": (x_count, {m * (k // 32)}), "w_scale": (w_count, {n * (k // 32)})}
-    else:
-        blocks = -(-k // 128)
-        expected = {"x_scale": (x_count, {m * blocks}), "w_scale": (w_count, {-(-n // 128) * blocks})}
-    for name, (count, allowed) in expected.items():
-        if count not in allowed:
-            raise InvalidArgument(f"{name} has {count} elements, expected {' or '.join(str(one) for one in sorted(allowed))}")
 
 
 def linear(x, w, bias=None, out=None, *, x_scale=None, w_scale=None, out_dtype=None, context=None, stream=None):
@@ -333,12 +318,7 @@ def _batched(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, s
     call.values.x_batch_stride = call.x.strides[0] if batch > 1 else 0
     y_type = _default_y(operation == "batched_a8w8", call.x.type, out, out_dtype)
     problem.y_type = _number(y_type)
-    if operation == "batched_a8w8":
-        for name, count, array in (("x_scale", m, x_scale), ("w_scale", n, w_scale)):
-            where, size = call.scale(name, array, name + "_per_tensor")
-            if size not in (1, batch * count):
-                raise InvalidArgument(f"{name} has {size} elements, expected 1 or {batch * count}")
-            setattr(call.values, name, where)
+    call.read_scales(x_scale, w_scale)
     y = call.result(out, (batch, m, n), y_type)
     if n > 1 and y.strides[2] != 1:
         raise InvalidArgument(f"out has strides {list(y.strides)}, expected contiguous rows")
@@ -404,41 +384,13 @@ def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu",
     problem.m, problem.n, problem.k = tokens, inter, model
     call.values.w = call.dense(first)
     call.dense(call.x)
-    fp4_weights = first.type == "f4_e2m1"
-    scales = scale_counts(quant_type, tokens, model, inter, experts, gated, fp4_weights)
-    for name, array, where in (("x_scale", x_scale, (call.values, "x_scale")), ("w1_scale", w1_scale, (call.values, "w_scale")),
-                               ("w2_scale", w2_scale, (operands, "w2_scale"))):
-        if array is None:
-            continue
-        powers = quant_type == "per_1x32" or (fp4_weights and name != "x_scale")
-        pointer, size = call.scale(name, array, type="u8" if powers else "f32")
-        if size != scales[name]:
-            raise InvalidArgument(f"{name} has {size} elements, expected {scales[name]}")
-        setattr(*where, pointer)
+    call.read_scales(x_scale, w1_scale, w2_scale)
     call.expert_biases(bias1, bias2, operands, (experts, inter * (2 if gated else 1)), (experts, model))
     y_type = _default_y(call.x.type not in ("bf16", "f16", "f32"), call.x.type, out, out_dtype)
     problem.y_type = _number(y_type)
     y = call.result(out, (tokens, model), y_type)
     call.dense(y)
     return call.run() if out is None else (call.run(), out)[1]
-
-
-def scale_counts(quant_type, tokens, model, inter, experts, gated, fp4_weights=False):
-    """Elements of a mixture's scales, by the table of gemmtune_operands. Those of MXFP4 weights are of 1 x 32 whatever x's."""
-    if fp4_weights and quant_type != "per_1x32":
-        return {**scale_counts("per_1x32", tokens, model, inter, experts, gated),
-                "x_scale": scale_counts(quant_type, tokens, model, inter, experts, gated)["x_scale"]}
-    rows = inter * (2 if gated else 1)
-    blocks = (lambda size, step: -(-size // step))
-    if quant_type == "per_token":
-        return {"x_scale": tokens, "w1_scale": experts * rows, "w2_scale": experts * model}
-    if quant_type == "per_1x32":
-        return {"x_scale": tokens * (model // 32), "w1_scale": experts * rows * (model // 32),
-                "w2_scale": experts * model * (inter // 32)}
-    if quant_type in ("per_1x128", "per_128x128"):
-        return {"x_scale": tokens * blocks(model, 128), "w1_scale": experts * blocks(rows, 128) * blocks(model, 128),
-                "w2_scale": experts * blocks(model, 128) * blocks(inter, 128)}
-    return {"x_scale": 1, "w1_scale": experts, "w2_scale": experts}
 
 
 def problem(m, n, k, *, operation="a16w16", x_type="bf16", w_type=None, y_type=None, batch=1, bias=False, scale_ab=False,

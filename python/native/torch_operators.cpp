@@ -469,21 +469,40 @@ void read_bias(const Argument& bias, gemmtune_problem& problem, gemmtune_operand
 }
 
 /// A scale of `count` elements, or of one where `single` is there to say so. Read as bytes where `e8m0`.
-const void* read_scale(const char* name, const Argument& scale, std::int64_t count, std::int32_t* single,
-                       bool e8m0 = false) {
+gemmtune_scales scales_of(const gemmtune_problem& problem) {
+  gemmtune_scales scales{};
+  scales.size = sizeof scales;
+  check(gemmtune_problem_scales(&problem, &scales));
+  return scales;
+}
+
+/// Null if there are none. `one`, if not null, becomes 1 if one for all rows was given.
+const void* read_scale(const char* name, const Argument& scale, std::int64_t count, gemmtune_type type,
+                       std::int32_t* one = nullptr) {
+  if (count == 0) return nullptr;
   if (!scale) fail(GEMMTUNE_NULL_POINTER, std::string(name) + " is missing: quantized operands have scales");
   const std::int64_t elements = scale.elements();
-  if (elements != count && !(single != nullptr && elements == 1))
+  if (elements != count && !(one != nullptr && elements == 1))
     fail(GEMMTUNE_INVALID_ARGUMENT, std::string(name) + " has " + std::to_string(elements) +
                                         " elements, expected " + std::to_string(count) +
-                                        (single != nullptr ? " or 1" : ""));
-  if (scale.type() != (e8m0 ? GEMMTUNE_U8 : GEMMTUNE_F32))
+                                        (one != nullptr ? " or 1" : ""));
+  if (scale.type() != type)
     fail(GEMMTUNE_INVALID_ARGUMENT, std::string("dtype of ") + name +
-                                        (e8m0 ? " is not e8m0 or uint8" : " is not float32") +
+                                        (type == GEMMTUNE_U8 ? " is not e8m0 or uint8" : " is not float32") +
                                         ", expected that");
   if (!scale.is_dense()) fail_strides(name, scale, "a dense tensor");
-  if (single != nullptr && elements == 1) *single = 1;
+  if (one != nullptr && elements == 1) *one = 1;
   return scale.data();
+}
+
+/// The scales that the problem has.
+void read_scales(const gemmtune_problem& problem, const Argument& x_scale, const Argument& w_scale,
+                 gemmtune_operands& operands) {
+  const gemmtune_scales scales = scales_of(problem);
+  operands.x_scale = read_scale("x_scale", x_scale, scales.x, scales.x_type,
+                                scales.x_or_one != 0 ? &operands.x_scale_per_tensor : nullptr);
+  operands.w_scale = read_scale("w_scale", w_scale, scales.w, scales.w_type,
+                                scales.w_or_one != 0 ? &operands.w_scale_per_tensor : nullptr);
 }
 
 struct Quantization {
@@ -532,39 +551,6 @@ struct Matmul {
     problem.w_order = GEMMTUNE_COLUMN_MAJOR;
   }
 
-  void read_scales(gemmtune_problem& problem, gemmtune_operands& operands) const {
-    const std::int64_t blocks = (problem.k + 127) / 128;
-    switch (problem.operation) {
-      case GEMMTUNE_A16W16:
-        if (!x_scale && !w_scale) return;
-        problem.scale_ab = 1;
-        operands.x_scale = read_scale("x_scale", x_scale, 1, nullptr);
-        operands.w_scale = read_scale("w_scale", w_scale, 1, nullptr);
-        return;
-      case GEMMTUNE_A8W8:
-      case GEMMTUNE_A8W8_BPRESHUFFLE:
-        operands.x_scale = read_scale("x_scale", x_scale, problem.m, &operands.x_scale_per_tensor);
-        operands.w_scale = read_scale("w_scale", w_scale, problem.n, &operands.w_scale_per_tensor);
-        return;
-      case GEMMTUNE_A4W4_BLOCKSCALE:
-        operands.x_scale = read_scale("x_scale", x_scale, problem.m * (problem.k / 32), nullptr, true);
-        operands.w_scale = read_scale("w_scale", w_scale, problem.n * (problem.k / 32), nullptr, true);
-        return;
-      case GEMMTUNE_A8W4:
-        operands.x_scale = read_scale("x_scale", x_scale, problem.m, &operands.x_scale_per_tensor);
-        [[fallthrough]];
-      case GEMMTUNE_A16W4:
-        operands.w_scale = read_scale("w_scale", w_scale, problem.n * (problem.k / 32), nullptr, true);
-        return;
-      default:
-        problem.e8m0_scales = w_scale && w_scale.type() == GEMMTUNE_U8 ? 1 : 0;
-        operands.x_scale =
-            read_scale("x_scale", x_scale, problem.m * blocks, nullptr, problem.e8m0_scales != 0);
-        operands.w_scale = read_scale("w_scale", w_scale, (problem.n + 127) / 128 * blocks, nullptr,
-                                      problem.e8m0_scales != 0);
-    }
-  }
-
   void run(Quantization quantization) {
     refuse_gradient(x, w, bias);
     gemmtune_problem problem =
@@ -601,7 +587,11 @@ struct Matmul {
     operands.y = out.data();
     operands.ldy = y.distance;
     read_bias(bias, problem, operands);
-    read_scales(problem, operands);
+    if (problem.operation == GEMMTUNE_A16W16 && (x_scale || w_scale)) problem.scale_ab = 1;
+    if (quantization.plain == GEMMTUNE_A8W8_BLOCKSCALE)
+      problem.e8m0_scales = w_scale.type() == GEMMTUNE_U8 ? 1 : 0;
+    if (problem.operation != GEMMTUNE_A16W16 || problem.scale_ab != 0)
+      read_scales(problem, x_scale, w_scale, operands);
     torch_shim::run(gpu, problem, operands);
   }
 };
@@ -690,12 +680,7 @@ struct Batched {
     operands.ldy = problem.m > 1 ? out.stride(1) : problem.n;
     operands.y_batch_stride = problem.batch > 1 ? out.stride(0) : 0;
     read_bias(bias, problem, operands);
-    if (operation == GEMMTUNE_BATCHED_A8W8) {
-      operands.x_scale =
-          read_scale("x_scale", x_scale, problem.batch * problem.m, &operands.x_scale_per_tensor);
-      operands.w_scale =
-          read_scale("w_scale", w_scale, problem.batch * problem.n, &operands.w_scale_per_tensor);
-    }
+    if (operation == GEMMTUNE_BATCHED_A8W8) read_scales(problem, x_scale, w_scale, operands);
     torch_shim::run(gpu, problem, operands);
   }
 };
@@ -719,39 +704,6 @@ void batched(Value* values, std::uint64_t, std::uint64_t) {
 struct Mixture {
   Argument x, w1, w2, topk_ids, topk_weights, x_scale, w1_scale, w2_scale, bias1, bias2, out;
   gemmtune_moe moe{};
-
-  /// Those of MXFP4 weights are of 1 x 32 whatever x's.
-  gemmtune_quant_type quant_type_of(const char* name, const gemmtune_problem& problem) const {
-    const bool of_x = std::string(name) == "x_scale";
-    return !of_x && problem.w_type == GEMMTUNE_F4_E2M1 ? GEMMTUNE_QUANT_PER_1X32 : moe.quant_type;
-  }
-
-  std::int64_t scale_elements(const char* name, const gemmtune_problem& problem) const {
-    const std::string which = name;
-    const std::int64_t rows = problem.n * (moe.gated != 0 ? 2 : 1);
-    const auto blocks = [](std::int64_t size, std::int64_t step) { return (size + step - 1) / step; };
-    switch (quant_type_of(name, problem)) {
-      case GEMMTUNE_QUANT_PER_TOKEN:
-        return which == "x_scale" ? problem.m : moe.experts * (which == "w1_scale" ? rows : problem.k);
-      case GEMMTUNE_QUANT_PER_1X32:
-        return which == "x_scale"    ? problem.m * (problem.k / 32)
-               : which == "w1_scale" ? moe.experts * rows * (problem.k / 32)
-                                     : moe.experts * problem.k * (problem.n / 32);
-      case GEMMTUNE_QUANT_PER_1X128:
-      case GEMMTUNE_QUANT_PER_128X128:
-        return which == "x_scale"    ? problem.m * blocks(problem.k, 128)
-               : which == "w1_scale" ? moe.experts * blocks(rows, 128) * blocks(problem.k, 128)
-                                     : moe.experts * blocks(problem.k, 128) * blocks(problem.n, 128);
-      default:
-        return which == "x_scale" ? 1 : moe.experts;
-    }
-  }
-
-  const void* optional_scale(const char* name, const Argument& scale, const gemmtune_problem& problem) const {
-    if (!scale) return nullptr;
-    return read_scale(name, scale, scale_elements(name, problem), nullptr,
-                      quant_type_of(name, problem) == GEMMTUNE_QUANT_PER_1X32);
-  }
 
   void check_shapes(const gemmtune_problem& problem, std::int64_t per_element) const {
     const auto require = [](const char* name, const Argument& tensor,
@@ -829,10 +781,11 @@ struct Mixture {
     operands.x = x.data();
     operands.w = w1.data();
     operands.y = out.data();
-    operands.x_scale = optional_scale("x_scale", x_scale, problem);
-    operands.w_scale = optional_scale("w1_scale", w1_scale, problem);
+    const gemmtune_scales scales = scales_of(problem);
+    operands.x_scale = read_scale("x_scale", x_scale, scales.x, scales.x_type);
+    operands.w_scale = read_scale("w1_scale", w1_scale, scales.w, scales.w_type);
     moe_operands.w2 = w2.data();
-    moe_operands.w2_scale = optional_scale("w2_scale", w2_scale, problem);
+    moe_operands.w2_scale = read_scale("w2_scale", w2_scale, scales.w2, scales.w2_type);
     moe_operands.topk_ids = static_cast<const std::int32_t*>(topk_ids.data());
     moe_operands.topk_weights = static_cast<const float*>(topk_weights.data());
     if (problem.bias != 0) {

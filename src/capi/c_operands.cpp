@@ -1,5 +1,7 @@
 // Operands of a call: what must be there, then the run itself.
 #include "capi/c_support.h"
+#include "dispatch/planner.h"
+#include "problem/operands.h"
 
 namespace gemmtune::c {
 namespace {
@@ -165,6 +167,13 @@ gemmtune_status read_moe_operands(const gemmtune_moe_operands* given, Operands& 
   return GEMMTUNE_OK;
 }
 
+std::int64_t scales_of(const MatrixShape& matrix, gemmtune_type& type) {
+  const ScaleShape& scale = matrix.scale;
+  if (matrix.count == 0 || scale.type == ScaleType::none) return 0;
+  type = scale.type == ScaleType::f32 ? GEMMTUNE_F32 : GEMMTUNE_U8;
+  return matrix.count * scale.elements();
+}
+
 }  // namespace
 
 gemmtune_status check_alignment(const char* name, const void* pointer, std::int64_t alignment) noexcept {
@@ -196,3 +205,22 @@ gemmtune_status run_plan(const Plan& plan, const Operands& operands, void* works
 }
 
 }  // namespace gemmtune::c
+
+gemmtune_status gemmtune_problem_scales(const gemmtune_problem* problem, gemmtune_scales* scales) {
+  namespace c = gemmtune::c;
+  gemmtune_problem known;
+  gemmtune::Problem asked;
+  if (const auto status = c::read_problem(problem, known, asked); status != GEMMTUNE_OK) return status;
+  return c::guarded([&]() -> gemmtune_status {
+    if (const gemmtune::Status legal = gemmtune::check_runnable(asked); !legal.ok()) return c::report(legal);
+    const gemmtune::OperandShapes shapes = gemmtune::operand_shapes(asked);
+    gemmtune_scales found{};
+    found.x = c::scales_of(shapes.x, found.x_type);
+    found.w = c::scales_of(shapes.w, found.w_type);
+    found.w2 = c::scales_of(shapes.w2, found.w2_type);
+    const gemmtune::OperandNeeds needs(asked);
+    found.x_or_one = needs.per_tensor ? 1 : 0;
+    found.w_or_one = needs.per_tensor && !needs.mx_weight ? 1 : 0;
+    return c::write_struct(found, scales);
+  });
+}

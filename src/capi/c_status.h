@@ -89,6 +89,7 @@ GEMMTUNE_STRUCT(gemmtune_device_info, cu_num);
 GEMMTUNE_STRUCT(gemmtune_counters, invalid_rows);
 GEMMTUNE_STRUCT(gemmtune_moe, doweight_stage1);
 GEMMTUNE_STRUCT(gemmtune_problem, predecessor_triggers);
+GEMMTUNE_STRUCT(gemmtune_scales, w_or_one);
 GEMMTUNE_STRUCT(gemmtune_moe_operands, topk_weights);
 GEMMTUNE_STRUCT(gemmtune_operands, moe);
 GEMMTUNE_STRUCT(gemmtune_plan_info, weight_layout);

@@ -238,6 +238,94 @@ TEST(COperations, WeightsArePackedAsTheirOperationTakesThem) {
   gemmtune_context_destroy(context);
 }
 
+gemmtune_scales scales_of(const gemmtune_problem& asked) {
+  gemmtune_scales scales{};
+  scales.size = sizeof scales;
+  EXPECT_EQ(gemmtune_problem_scales(&asked, &scales), GEMMTUNE_OK) << gemmtune_last_error();
+  return scales;
+}
+
+/// The table at gemmtune_operands, written out once more; sizes that 32 and 128 do not divide where they may be so.
+TEST(COperations, EachHasTheScalesOfItsTable) {
+  const auto counts = [](gemmtune_problem asked) {
+    const gemmtune_scales found = scales_of(asked);
+    return std::vector<std::int64_t>{found.x,      found.x_type,   found.x_or_one, found.w,
+                                     found.w_type, found.w_or_one, found.w2};
+  };
+  using Counts = std::vector<std::int64_t>;
+  auto bf16 = problem(GEMMTUNE_A16W16, GEMMTUNE_BF16);
+  EXPECT_EQ(counts(bf16), (Counts{0, 0, 0, 0, 0, 0, 0}));
+  auto fp8 = problem(GEMMTUNE_A16W16, GEMMTUNE_F8_E4M3FN);
+  fp8.scale_ab = 1;
+  fp8.y_type = GEMMTUNE_BF16;
+  EXPECT_EQ(counts(fp8), (Counts{1, GEMMTUNE_F32, 0, 1, GEMMTUNE_F32, 0, 0}));
+  EXPECT_EQ(counts(problem(GEMMTUNE_A8W8, GEMMTUNE_I8)),
+            (Counts{16, GEMMTUNE_F32, 1, 64, GEMMTUNE_F32, 1, 0}));
+  auto none = problem(GEMMTUNE_A8W8, GEMMTUNE_I8);
+  none.m = 0;
+  EXPECT_EQ(counts(none), (Counts{0, GEMMTUNE_F32, 1, 64, GEMMTUNE_F32, 1, 0}));
+  auto batches = problem(GEMMTUNE_BATCHED_A8W8, GEMMTUNE_I8);
+  batches.batch = 3;
+  EXPECT_EQ(counts(batches), (Counts{48, GEMMTUNE_F32, 1, 192, GEMMTUNE_F32, 1, 0}));
+  auto blocks = problem(GEMMTUNE_A8W8_BLOCKSCALE, GEMMTUNE_F8_E4M3FN);
+  blocks.n = 130;
+  blocks.k = 272;
+  EXPECT_EQ(counts(blocks), (Counts{48, GEMMTUNE_F32, 0, 6, GEMMTUNE_F32, 0, 0}));
+  blocks.e8m0_scales = 1;
+  EXPECT_EQ(counts(blocks), (Counts{48, GEMMTUNE_U8, 0, 6, GEMMTUNE_U8, 0, 0}));
+  EXPECT_EQ(counts(problem(GEMMTUNE_A4W4_BLOCKSCALE, GEMMTUNE_F4_E2M1)),
+            (Counts{64, GEMMTUNE_U8, 0, 256, GEMMTUNE_U8, 0, 0}));
+  EXPECT_EQ(counts(problem(GEMMTUNE_A16W4, GEMMTUNE_BF16)), (Counts{0, 0, 0, 256, GEMMTUNE_U8, 0, 0}));
+  EXPECT_EQ(counts(problem(GEMMTUNE_A8W4, GEMMTUNE_F8_E4M3FN)),
+            (Counts{16, GEMMTUNE_F32, 1, 256, GEMMTUNE_U8, 0, 0}));
+}
+
+TEST(COperations, AMixtureHasTheScalesOfItsQuantization) {
+  gemmtune_moe moe{};
+  moe.size = sizeof moe;
+  moe.experts = 5;
+  moe.topk = 2;
+  moe.gated = 1;
+  moe.activation = GEMMTUNE_ACTIVATION_SILU;
+  const auto counts = [&](gemmtune_quant_type quant_type, gemmtune_type x_type, gemmtune_type w_type) {
+    auto asked = problem(GEMMTUNE_FUSED_MOE, x_type);
+    asked.n = 96;   // inter_dim: w1 has 192 rows
+    asked.k = 160;  // model_dim
+    asked.w_type = w_type;
+    asked.moe = &moe;
+    moe.quant_type = quant_type;
+    const gemmtune_scales found = scales_of(asked);
+    EXPECT_EQ(found.x_or_one + found.w_or_one, 0);
+    return std::vector<std::int64_t>{found.x, found.x_type, found.w, found.w_type, found.w2, found.w2_type};
+  };
+  using Counts = std::vector<std::int64_t>;
+  constexpr auto fp8 = GEMMTUNE_F8_E4M3FN;
+  constexpr auto fp4 = GEMMTUNE_F4_E2M1;
+  constexpr auto f32 = GEMMTUNE_F32;
+  constexpr auto u8 = GEMMTUNE_U8;
+  EXPECT_EQ(counts(GEMMTUNE_QUANT_NONE, GEMMTUNE_BF16, GEMMTUNE_BF16), (Counts{0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(counts(GEMMTUNE_QUANT_PER_TENSOR, fp8, fp8), (Counts{1, f32, 5, f32, 5, f32}));
+  EXPECT_EQ(counts(GEMMTUNE_QUANT_PER_TOKEN, fp8, fp8), (Counts{16, f32, 5 * 192, f32, 5 * 160, f32}));
+  EXPECT_EQ(counts(GEMMTUNE_QUANT_PER_1X128, fp8, fp8), (Counts{32, f32, 5 * 2 * 2, f32, 5 * 2, f32}));
+  EXPECT_EQ(counts(GEMMTUNE_QUANT_PER_1X32, GEMMTUNE_BF16, fp4),
+            (Counts{0, 0, 5 * 192 * 5, u8, 5 * 160 * 3, u8}));
+  // Scales of MXFP4 weights are per 1 x 32 whatever those of the tokens are.
+  EXPECT_EQ(counts(GEMMTUNE_QUANT_PER_TOKEN, fp8, fp4), (Counts{16, f32, 5 * 192 * 5, u8, 5 * 160 * 3, u8}));
+}
+
+TEST(COperations, ScalesOfWhatNoKernelMayHave) {
+  gemmtune_scales scales{};
+  scales.size = sizeof scales;
+  auto asked = problem(GEMMTUNE_A16W4, GEMMTUNE_BF16);
+  EXPECT_EQ(gemmtune_problem_scales(nullptr, &scales), GEMMTUNE_NULL_POINTER);
+  EXPECT_EQ(gemmtune_problem_scales(&asked, nullptr), GEMMTUNE_NULL_POINTER);
+  asked.k = 33;
+  EXPECT_EQ(gemmtune_problem_scales(&asked, &scales), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("33"));
+  scales.size = 8;
+  EXPECT_EQ(gemmtune_problem_scales(&asked, &scales), GEMMTUNE_INVALID_ARGUMENT);
+}
+
 /// The workspace of a mixture is computed in 64 bits, and one that no machine has is refused.
 TEST(COperations, AMixtureOfVeryManyExpertsHasAWorkspaceForAllOfThem) {
   gemmtune_context_options options{};

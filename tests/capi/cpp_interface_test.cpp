@@ -10,6 +10,23 @@ namespace {
 
 using ::testing::HasSubstr;
 
+TEST(CppInterface, ScalesOfAProblem) {
+  gemmtune::Problem problem{.m = 7, .n = 64, .k = 128, .x_type = gemmtune::Type::f8_e4m3fn};
+  problem.operation = gemmtune::Operation::a8w4;
+  problem.w_type = gemmtune::Type::f4_e2m1;
+  const auto found = gemmtune::scales(problem);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_EQ(found->x.count, 7);
+  EXPECT_EQ(found->x.type, gemmtune::Type::f32);
+  EXPECT_TRUE(found->x.or_one);
+  EXPECT_EQ(found->w.count, 64 * 4);
+  EXPECT_EQ(found->w.type, gemmtune::Type::u8);
+  EXPECT_FALSE(found->w.or_one);
+  EXPECT_EQ(found->w2.count, 0);
+  problem.k = 33;
+  EXPECT_EQ(gemmtune::scales(problem).status().code(), GEMMTUNE_INVALID_ARGUMENT);
+}
+
 TEST(CppInterface, AProblemReachesTheCStructure) {
   gemmtune::Problem problem{.m = 1, .n = 2, .k = 3, .x_type = gemmtune::Type::f8_e4m3fn};
   problem.y_type = gemmtune::Type::f16;

@@ -204,6 +204,7 @@ class CExtremeSizes : public ::testing::Test {
   }
   void plan_and_refuse(const CProblem& asked, Random& random);
   void refuse_calls(const CProblem& asked, const gemmtune_plan* plan, Random& random);
+  void ask_for_scales(const CProblem& asked) const;
   void ask_for_weights(const CProblem& asked, gemmtune_layout layout);
 
   gemmtune_context* context_;
@@ -225,6 +226,25 @@ void CExtremeSizes::refuse_calls(const CProblem& asked, const gemmtune_plan* pla
     *members[member] = stride;
     expect_sentence(gemmtune_plan_run(plan, &given, room_.data(), nullptr),
                     fmt::format("{}, stride {} = {}", what, member, stride));
+  }
+}
+
+void CExtremeSizes::ask_for_scales(const CProblem& asked) const {
+  const std::string what = text_of(asked);
+  const bool legal = is_legal(asked, asked->m == 0 ? 1 : asked->m);
+  gemmtune_scales scales{};
+  scales.size = sizeof scales;
+  scales.x = -7;
+  const gemmtune_status status = gemmtune_problem_scales(asked.get(), &scales);
+  EXPECT_EQ(status == GEMMTUNE_OK, legal) << what << ": " << gemmtune_last_error();
+  if (status != GEMMTUNE_OK) {
+    expect_sentence(status, what);
+    EXPECT_EQ(scales.x, -7) << what;
+    return;
+  }
+  for (const std::int64_t count : {scales.x, scales.w, scales.w2}) {
+    EXPECT_GE(count, 0) << what;
+    EXPECT_LE(count, std::int64_t{1} << 47) << what;
   }
 }
 
@@ -251,6 +271,7 @@ void CExtremeSizes::plan_and_refuse(const CProblem& asked, Random& random) {
     }
     gemmtune_plan_release(plan);
   }
+  ask_for_scales(asked);
   gemmtune_operands nothing{};
   nothing.size = sizeof nothing;
   const gemmtune_status called = gemmtune_gemm(context_, asked.get(), &nothing, nullptr);

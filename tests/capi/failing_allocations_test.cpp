@@ -271,6 +271,9 @@ TEST_F(FailingAllocations, OfTheOtherCallsOfAContext) {
     each("reload", [&] { return gemmtune_context_reload(context); });
     each("sources", [&] { return gemmtune_context_sources(context, text.data(), text.size(), nullptr); });
     each("weight_layout", [&] { return gemmtune_weight_layout(context, problem.get(), &layout); });
+    gemmtune_scales scales{};
+    scales.size = sizeof scales;
+    each("problem_scales", [&] { return gemmtune_problem_scales(problem.get(), &scales); });
     each("set_miss_handler", [&] { return gemmtune_context_set_miss_handler(context, &handler); });
     EXPECT_EQ(released, 0) << "released although it was not taken";
     each("reload_online", [&] { return gemmtune_context_reload_online(context); });
