@@ -64,10 +64,10 @@ TEST_F(ModelLayers, GptOss) {
   const auto list = known("gpt-oss-20b", one_token(4));
   EXPECT_THAT(brief(list), ElementsAre("lm_head 1 a16w16 50272x2880", "qkv_proj 24 a16w16 1280x2880+bias",
                                        "o_proj 24 a16w16 2880x1024+bias", "router 24 a16w16 32x2880+bias",
-                                       "experts 24 fused_moe 768x3072"));
+                                       "experts 24 fused_moe 768x3072+bias"));
   // As AITER's tables have them: 2880 / 4 and 2880 padded to multiples of 256.
   EXPECT_EQ(problem_of(list, "experts"),
-            "fused_moe m=1 n=768 k=3072 x=f4_e2m1 w=f4_e2m1 y=bf16 bias=0 scale_ab=0 layout=plain "
+            "fused_moe m=1 n=768 k=3072 x=f4_e2m1 w=f4_e2m1 y=bf16 bias=1 scale_ab=0 layout=plain "
             "experts=32 topk=4 act=Swiglu quant=per_1x32 gated=1 doweight_stage1=0");
 }
 

@@ -11,6 +11,7 @@
 #include "formats/aiter/tuned_row.h"
 #include "scratch_folder.h"
 #include "support/fixtures.h"
+#include "tuned/key.h"
 #include "tuned/table.h"
 
 namespace gemmtune {
@@ -300,6 +301,14 @@ TEST(TunedCsvColumns, SharedExpertsAndTheRoutingAreColumnsWhereARowHasThem) {
   const auto again = parse_tuned_csv("tuned_fmoe.csv", written, {});
   ASSERT_TRUE(again.ok() && again->entries.size() == 1) << written;
   EXPECT_TRUE(same_row(ours->entries[0], again->entries[0]));
+  const auto biased = parse_tuned_csv("tuned_fmoe.csv", key + ",bias\n" + row + ",True\n", {});
+  ASSERT_TRUE(biased.ok() && biased->entries.size() == 1) << biased.message();
+  EXPECT_TRUE(biased->entries[0].problem.bias);
+  EXPECT_FALSE(same_row(plain->entries[0], biased->entries[0]));
+  EXPECT_TRUE(same_key(plain->entries[0].problem, biased->entries[0].problem));
+  EXPECT_THAT(write_tuned_csv(Operation::fused_moe, biased->entries, CsvSchema::aiter), HasSubstr(",bias"));
+  EXPECT_THAT(write_tuned_csv(Operation::fused_moe, plain->entries, CsvSchema::aiter),
+              ::testing::Not(HasSubstr("bias")));
   const auto bad = parse_tuned_csv("tuned_fmoe.csv", key + ",shared_experts\n" + row + ",9\n", {});
   ASSERT_TRUE(bad.ok());
   EXPECT_THAT(

@@ -185,6 +185,7 @@ void ProblemReader::read_moe(Row& row, Problem& problem) {
   moe.topk = any_topk ? -1 : static_cast<std::int32_t>(row.dimension(Column::topk, most));
   if (!is_missing(row.cell(Column::shared_experts)))
     moe.shared_experts = static_cast<std::int32_t>(row.count(Column::shared_experts, moe.topk - 1));
+  if (!is_missing(row.cell(Column::bias))) problem.bias = row.flag(Column::bias);
   row.word(Column::act_type, parse_activation, "ActivationType.Silu, .Gelu, .Swiglu, .Situv2 or .No",
            moe.activation);
   row.word(Column::q_type, parse_quant_type,

@@ -84,7 +84,7 @@ constexpr std::array<SchemaColumn, 5> mxscale_key{{
 constexpr auto mxscale_columns = joined(mxscale_key, library, winner);
 
 // The tag and what is behind it are columns of a new file only where a row has them; the last two are ours.
-constexpr std::array<SchemaColumn, 31> moe_columns{{
+constexpr std::array<SchemaColumn, 32> moe_columns{{
     {Column::gfx, "gfx", {}},
     {Column::cu_num, "cu_num", {}},
     {Column::m, "token", {}},
@@ -115,6 +115,7 @@ constexpr std::array<SchemaColumn, 31> moe_columns{{
     {Column::bw, "bw", {}},
     {Column::tag, "_tag", {"tag"}},
     {Column::shared_experts, "shared_experts", {}},
+    {Column::bias, "bias", {}},
     {Column::routing, "routing", {}},
 }};
 

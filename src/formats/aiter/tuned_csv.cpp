@@ -25,20 +25,22 @@ void read_tuned_row(const CsvLine& line, const Columns& columns, EntryReader& re
   file.entries.push_back(std::move(entry));
 }
 
-/// A fused MoE's tag, shared experts and routing only where a row has them; gemmtune's columns behind AITER's.
+/// A fused MoE's tag, shared experts, biases and routing only where a row has them; gemmtune's columns behind AITER's.
 std::vector<SchemaColumn> columns_of_new_file(Operation operation, const std::vector<TunedEntry>& entries,
                                               CsvSchema schema) {
   const auto any = [&](const auto& has) { return std::any_of(entries.begin(), entries.end(), has); };
   const bool tagged =
       any([](const TunedEntry& entry) { return entry.stages != nullptr && !entry.stages->tag.empty(); });
   const bool shared = any([](const TunedEntry& entry) { return entry.problem.moe.shared_experts > 0; });
+  const bool biased =
+      operation != Operation::fused_moe || any([](const TunedEntry& entry) { return entry.problem.bias; });
   const bool routed = any([](const TunedEntry& entry) { return !entry.routing.empty(); });
   std::vector<SchemaColumn> columns;
   for (const SchemaColumn& column : schema_of(operation).columns) {
-    const bool left_out = (column.column == Column::tag && !tagged) ||
-                          (column.column == Column::shared_experts && !shared) ||
-                          (column.column == Column::routing && !routed) ||
-                          (column.column == Column::gfx && schema == CsvSchema::seed);
+    const bool left_out =
+        (column.column == Column::tag && !tagged) || (column.column == Column::shared_experts && !shared) ||
+        (column.column == Column::bias && !biased) || (column.column == Column::routing && !routed) ||
+        (column.column == Column::gfx && schema == CsvSchema::seed);
     if (!left_out) columns.push_back(column);
   }
   columns.insert(columns.end(), own_columns().begin(), own_columns().end());

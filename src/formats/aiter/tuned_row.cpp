@@ -441,7 +441,8 @@ bool same_row(const TunedEntry& old_row, const TunedEntry& entry) {
          old_row.pdl_kernel_name == entry.pdl_kernel_name &&
          same_number(old_row.pdl_us, entry.pdl_us, time_digits) && old_row.env == entry.env &&
          old_row.accuracy == entry.accuracy && old_row.routing == entry.routing &&
-         old_row.problem.moe.shared_experts == entry.problem.moe.shared_experts;
+         old_row.problem.moe.shared_experts == entry.problem.moe.shared_experts &&
+         old_row.problem.bias == entry.problem.bias;
 }
 
 }  // namespace gemmtune

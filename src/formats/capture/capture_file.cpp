@@ -272,7 +272,7 @@ Problem problem_of_row(const Problem& problem) {
     if (schema.has(Column::q_dtype_w)) row.x_type = row.w_type = problem.w_type;
     if (schema.has(Column::q_dtype_a)) row.x_type = problem.x_type;
     if (schema.has(Column::dtype) || schema.has(Column::outdtype)) row.y_type = problem.y_type;
-    if (schema.has(Column::bias)) row.bias = problem.bias;
+    if (schema.has(Column::bias) && !is_mixture(problem)) row.bias = problem.bias;
     if (schema.has(Column::bpreshuffle)) row.bpreshuffle = problem.bpreshuffle;
     row.moe = problem.moe;
     row.moe.shared_experts = 0;

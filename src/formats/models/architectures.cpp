@@ -118,6 +118,7 @@ constexpr Architecture gpt_oss = [] {
   row.qkv_bias = row.output_bias = {.otherwise = true, .fields = {"attention_bias"}};
   row.router = "router";
   row.router_bias = true;
+  row.expert_bias = true;
   row.swiglu = true;
   return row;
 }();

@@ -45,6 +45,7 @@ struct Architecture {
   int shared_experts = 0;  // where n_shared_experts does not say them
   const char* dense_size = "intermediate_size";
   bool router_bias = false;
+  bool expert_bias = false;
   bool swiglu = false;           // gpt-oss's clamped one, which its hidden_act does not say
   bool doweight_stage1 = false;  // the routing weight meets the expert's input
 };

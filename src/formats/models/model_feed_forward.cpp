@@ -149,7 +149,7 @@ ModelLayer router_layer(const Architecture& architecture, std::int64_t experts, 
 
 ModelLayer expert_layer(ModelFields& fields, const Architecture& architecture, const Experts& experts,
                         const std::vector<std::int64_t>& at) {
-  ModelLayer layer{.name = "experts", .at = at};
+  ModelLayer layer{.name = "experts", .at = at, .bias = architecture.expert_bias};
   for (const std::string_view part : architecture.expert) {
     layer.modules.push_back(module_of(architecture, fmt::format("experts.0.{}", part)));
   }

@@ -20,6 +20,7 @@ DataType chosen_type(DataType own, const ModelShapeOptions& options) {
 
 Problem expert_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format) {
   Problem problem = default_problem(Operation::fused_moe);
+  problem.bias = layer.bias;
   problem.moe = *layer.moe;
   problem.moe.quant_type = format ? format->expert_quant : QuantType::none;
   problem.n = round_up(layer.n, format ? format->expert_multiple : 1);

@@ -277,6 +277,10 @@ std::string shape_list_text(Operation operation, const std::vector<ShapeRow>& ro
   }
   const bool shared = std::any_of(rows.begin(), rows.end(),
                                   [](const ShapeRow& row) { return row.problem.moe.shared_experts > 0; });
+  const bool biased =
+      operation == Operation::fused_moe &&
+      std::any_of(rows.begin(), rows.end(), [](const ShapeRow& row) { return row.problem.bias; });
+  if (biased) columns.push_back({Column::bias, schema.column_name(Column::bias), {}});
   if (shared) columns.push_back({Column::shared_experts, schema.column_name(Column::shared_experts), {}});
   std::string text;
   for (const SchemaColumn& column : columns) text += std::string(column.name) + ",";
