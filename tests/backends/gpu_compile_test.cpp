@@ -89,7 +89,8 @@ std::vector<Config> tiles(const Space& space) {
   for (const Config& config : space.enumerate()) {
     std::string shape;
     for (const char* key : {"wg", "bm", "bn", "mma", "bk"}) shape += std::string(config.word(key)) + " ";
-    found.try_emplace(shape, config);
+    // Blocks of a cluster have an epilogue of their own, and do not keep what comes behind a tile.
+    found.try_emplace(shape + (config.number("csk", 1) > 1 ? "split" : ""), config);
   }
   std::vector<Config> configs;
   for (const auto& [shape, config] : found) configs.push_back(config);

@@ -89,7 +89,9 @@ TEST_F(CudaFp4, NamedTilesAreRight) {
                      {"wg3_bm192_bn128_mma0_bk128_csk1_smem220", "wg3_bm192_bn128_mma0_bk256_csk1_smem220",
                       "wg2_bm256_bn128_mma0_bk256_csk1_smem220", "wg2_bm128_bn208_mma0_bk128_csk1_smem220",
                       "wg1_bm64_bn64_mma0_bk128_csk1_smem75", "wg3_bm192_bn96_mma0_bk128_csk2_smem110",
-                      "wg2_bm256_bn112_mma0_bk128_csk1_smem220", "wg1_bm128_bn96_mma0_bk128_csk1_smem110"});
+                      "wg2_bm256_bn112_mma0_bk128_csk1_smem220", "wg1_bm128_bn96_mma0_bk128_csk1_smem110",
+                      "wg2_bm128_bn128_mma0_bk256_csk1_smem220", "wg2_bm128_bn256_mma0_bk128_csk2_smem220",
+                      "wg2_bm128_bn64_mma0_bk256_csk2_smem220"});
   expect_named_right({130, 333, 352}, {"wg2_bm128_bn64_mma0_bk128_csk1_smem110"});
 }
 

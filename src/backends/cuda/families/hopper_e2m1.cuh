@@ -21,3 +21,24 @@ static __device__ __forceinline__ void spread_word(unsigned (&to)[4], unsigned w
   to[2] = ((right & 0x003c003cu) * 0x0410u) & (SIGNS | MAGNITUDES);
   to[3] = (word & SIGNS) | (right & MAGNITUDES);
 }
+
+// Decoded fragments are wgmma's first operand. Each batch of its instructions costs the tensor core about 40 cycles beside those of its columns, so fragments of several
+// 16 of k are multiplied together, as many as a warp group with `tiles` of 64 rows has registers for in two buffers.
+#define FRAGMENTS_PER_BATCH(tiles) ((tiles) == 1 ? 4 : 2)
+
+// The lower half of matrix_descriptor(), in units of 16 bytes.
+static __device__ __forceinline__ unsigned descriptor_word(unsigned address) { return ((address & 0x3ffffu) >> 4) | 0x10000u; }
+
+// Starts COUNT products of 16 of k from `step` of a stage on: multiply(i, descriptor) is product i, whose second operand is K-major from descriptor_word `b` on, in atoms of
+// `atom_bytes` for 64 of k.
+template <int COUNT, typename Multiply>
+static __device__ __forceinline__ void start_batch(unsigned b, int step, int atom_bytes, const Multiply& multiply) {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    unsigned long long descriptor;
+    asm("mov.b64 %0, {%1, %2};" : "=l"(descriptor) : "r"(b + (unsigned)((step + i) / 4 * (atom_bytes / 16) + (step + i) % 4 * 2)), "r"(0x40000040u));
+    multiply(i, descriptor);
+  }
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}

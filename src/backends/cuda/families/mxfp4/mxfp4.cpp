@@ -460,7 +460,9 @@ double Mxfp4Family::predicted_microseconds(const Problem& problem, const Config&
   constexpr double from_l2 = 8.9e6;
   const std::int64_t processors = runtime_.limits().multiprocessors;
   const std::int64_t resident = std::min(launch.blocks_per_sm, ceil_div(launch.blocks(), processors));
-  const double waves = real(ceil_div(launch.blocks(), processors * resident));
+  const std::int64_t at_once =
+      hopper_limits(runtime_, driver_).clusters_at_once(launch.split_k) * launch.split_k * resident;
+  const double waves = real(ceil_div(launch.blocks(), at_once));
   const std::int64_t k_tiles = ceil_div(launch.k_tiles, launch.split_k);
   const std::int64_t all_atoms = ceil_div(problem.k, k_of_atom);
   const double k_atoms = real(std::min(k_tiles * launch.k_atoms, all_atoms));

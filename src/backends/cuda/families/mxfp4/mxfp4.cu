@@ -1,7 +1,7 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] with bf16 x and an MXFP4 weight, on Hopper. Other activations were made bf16 (mxfp4_activations.cu). The
 // weight stays 4 bits wide up to the registers: A and B are swapped, so that it is wgmma's first operand, which may come from registers. TMA loads stages of the weight and of x; a consumer warp group reads
-// its 64 rows of the weight from shared memory, makes bf16 of them and multiplies by x in shared memory. While the tensor core works on 32 of k the
-// threads decode the next 32. The blocks of a cluster divide k. Follows mxfp4_epilogue.cuh.
+// its 64 rows of the weight from shared memory, makes bf16 of them and multiplies by x in shared memory. While the tensor core works on 64 of k the
+// threads decode the next 64. The blocks of a cluster divide k. Follows mxfp4_epilogue.cuh.
 //
 // The host defines: WARPGROUPS (consumers: 1, 2, 3), TILES (of 64 rows of the weight, of a warp group: 1, 2), BLOCK_N (rows of x), K_ATOMS (BLOCK_K in
 // units of 64 elements: 2, 4, 8), PACKED (1: the weight has the layout fragment64), WIDE (1: two warp groups of consumers take registers from the
@@ -10,15 +10,6 @@
 // row became two of bf16), PERSISTENT (1: no split of k, and a block computes several tiles),
 // L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
 
-// matrix_descriptor() in two halves: the lower one, in units of 16 bytes, is added to.
-static __device__ __forceinline__ unsigned descriptor_word(unsigned address) { return ((address & 0x3ffffu) >> 4) | 0x10000u; }
-static __device__ __forceinline__ unsigned long long descriptor_of(unsigned word) {
-  unsigned long long descriptor;
-  asm("mov.b64 %0, {%1, %2};" : "=l"(descriptor) : "r"(word), "r"(0x40000040u));
-  return descriptor;
-}
-
-#define COMMIT() asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
 #define WAIT(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
 
 static __device__ __forceinline__ void fence_accumulators(Accumulators& d) {
@@ -70,12 +61,15 @@ static __device__ __forceinline__ void multiply_half(AccumulatorSets& d, const O
 #endif
 
 #if !MMA
-// 16 of k, `k_block` of those of a stage, of tile `r`.
-static __device__ __forceinline__ void start_product(Accumulators& d, const unsigned (&fragment)[4], unsigned x_at, int k_block, int r) {
-  const unsigned long long b = descriptor_of(x_at + (unsigned)(k_block / 4 * (X_ATOM_BYTES / 16) + k_block % 4 * 2));
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-  WGMMA(d[r], fragment, b);
-  COMMIT();
+// Fragments of 16 of k that are multiplied together. With one tile and many columns single ones, of which two are under way, are as fast; a plain weight leaves three warp
+// groups fewer registers.
+#define FRAGMENTS (TILES == 1 && BLOCK_N > (WARPGROUPS == 3 && !PACKED ? 80 : 96) ? 1 : FRAGMENTS_PER_BATCH(TILES))
+#define BATCHES (FRAGMENTS == 1 ? 2 : 1)  // under way while the next one is decoded
+
+// COUNT times 16 of k of tile `r`, from `step` of those of a stage on, whose x is at `x_at`.
+template <int COUNT>
+static __device__ __forceinline__ void start_products(Accumulators& d, const unsigned (*fragments)[4], unsigned x_at, int step, int r) {
+  start_batch<COUNT>(x_at, step, X_ATOM_BYTES, [&](int i, unsigned long long b) { WGMMA(d[r], fragments[i], b); });
 }
 #endif
 
@@ -89,7 +83,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
   const unsigned x_own[2] = {(unsigned)(lane % 8 * ATOM_BYTES + (lane / 8 ^ lane % 8) * 16), (unsigned)(lane % 8 * ATOM_BYTES + ((4 + lane / 8) ^ lane % 8) * 16)};
   AccumulatorSets sets = {};
 #else
-  unsigned fragments[4][4];  // of the instructions under way, and of the next one
+  unsigned fragments[2 * BATCHES][FRAGMENTS][4];  // of the instructions under way, and of the next ones
   unsigned previous = 0;
 #endif
   bool large = false;
@@ -122,7 +116,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
     __syncwarp();
     if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)stage);
 #else
-    const unsigned x_at = descriptor_word(w + W_BYTES);
+    const unsigned x_at = __shfl_sync(0xffffffffu, descriptor_word(w + W_BYTES), 0);  // in uniform registers
     const bool has_all = K_ATOMS == 2 || k_tile * K_ATOMS + 2 < a.k_atoms;
 #pragma unroll
     for (int half = 0; half < K_ATOMS / 2; ++half) {
@@ -138,28 +132,27 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
 #pragma unroll
         for (int i = 0; i < 8 * TILES; ++i) {
           const int r = i % TILES;
-          decode(fragments[0], raw, r, i / TILES / 2, i / TILES % 2, factors_of(words[r], i / TILES / 2, true), true);
-          start_product(d, fragments[0], x_at, half * 8 + i / TILES, r);
+          decode(fragments[0][0], raw, r, i / TILES / 2, i / TILES % 2, factors_of(words[r], i / TILES / 2, true), true);
+          start_products<1>(d, &fragments[0][0], x_at, half * 8 + i / TILES, r);
           WAIT(0);
         }
         continue;
       }
 #pragma unroll
-      for (int block = 0; block < 4; ++block) {
-        Factors factors[TILES];
+      for (int batch = 0; batch < 8 / FRAGMENTS * TILES; ++batch) {
+        const int r = batch % TILES;
+        const int first = batch / TILES * FRAGMENTS;
 #pragma unroll
-        for (int r = 0; r < TILES; ++r) factors[r] = factors_of(words[r], block, false);
-#pragma unroll
-        for (int i = 0; i < 2 * TILES; ++i) {
-          const int r = i % TILES;
-          unsigned(&fragment)[4] = fragments[(block * 2 * TILES + i) % 4];
-          decode(fragment, raw, r, block, i / TILES, factors[r], false);
-          start_product(d, fragment, x_at, half * 8 + block * 2 + i / TILES, r);
-          // The threads decode while two instructions are under way. The fragment of the third last one is free, and at the second one of a stage the
-          // stage before.
-          WAIT(2);
-          if (half == 0 && block == 0 && i == 1 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
-        }
+        for (int i = first; i < first + FRAGMENTS; ++i)
+          decode(fragments[batch % (2 * BATCHES)][i - first], raw, r, i / 2, i % 2, factors_of(words[r], i / 2, false), false);
+        start_products<FRAGMENTS>(d, fragments[batch % (2 * BATCHES)], x_at, half * 8 + first, r);
+        // The threads decode while batches are under way. After the first ones of a stage the stage before is free.
+#if BATCHES == 1
+        WAIT(1);
+#else
+        WAIT(2);
+#endif
+        if (half == 0 && batch == BATCHES - 1 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
       }
     }
     previous = (unsigned)stage;

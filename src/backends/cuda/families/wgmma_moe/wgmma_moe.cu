@@ -92,7 +92,7 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
 #pragma unroll
     for (int i = 0; i < WIDTH / 2; ++i) d[r][i] = 0.0f;
   }
-  unsigned fragments[BUFFERS][BATCH][4];  // of the instructions under way, and of the next ones
+  unsigned fragments[BUFFERS][FRAGMENTS][4];  // of the instructions under way, and of the next ones
   ScaleWords chunk;
   bool large = false;
   int previous = -1;  // the stage before
@@ -133,15 +133,15 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
         continue;
       }
 #pragma unroll
-      for (int batch = 0; batch < 8 / BATCH * MMA_TILES; ++batch) {
+      for (int batch = 0; batch < 8 / FRAGMENTS * MMA_TILES; ++batch) {
         const int r = batch % MMA_TILES;
-        const int first = batch / MMA_TILES * BATCH;
+        const int first = batch / MMA_TILES * FRAGMENTS;
         // The threads decode while a batch is under way: of their own, or with one buffer of the other warp groups. The stage before is free then.
         if (BUFFERS == 1) WAIT_FOR_PRODUCTS(0);
         if (BUFFERS == 1 && half == 0 && batch == 0) release_stage(smem, previous, previous >= 0 ? lane : 32);
 #pragma unroll
-        for (int i = 0; i < BATCH; ++i) decode(fragments[batch % BUFFERS][i], raw[r], first + i, factors[r], false);
-        start_products<WIDTH, BATCH>(d[r], fragments[batch % BUFFERS], b, half * 8 + first);
+        for (int i = 0; i < FRAGMENTS; ++i) decode(fragments[batch % BUFFERS][i], raw[r], first + i, factors[r], false);
+        start_products<WIDTH, FRAGMENTS>(d[r], fragments[batch % BUFFERS], b, half * 8 + first);
         if (BUFFERS == 2) WAIT_FOR_PRODUCTS(1);
         if (BUFFERS == 2 && half == 0 && batch == 0) release_stage(smem, previous, previous >= 0 ? lane : 32);
       }

@@ -30,7 +30,7 @@ static __device__ __forceinline__ int feature_of(int column, int r, int half) {
 }
 #endif
 typedef unsigned ScaleWords[MMA_TILES][2];
-#define BATCH (MMA_TILES == 1 ? 4 : 2)                               // fragments of 16 of k that are multiplied together
+#define FRAGMENTS FRAGMENTS_PER_BATCH(MMA_TILES)                     // of 16 of k that are multiplied together
 #define BUFFERS (CONSUMER_WARPGROUPS == 4 || BLOCKS == 2 ? 1 : 2)  // for fragments: with four warp groups a multiprocessor one
 
 // Where the scales of the thread's rows begin. Four lanes share their rows: lane l of them loads those of 128 of k, the l-th of a chunk of 512.
@@ -155,20 +155,10 @@ static __device__ __forceinline__ void decode(unsigned (&to)[4], const uint4 (&r
   }
 }
 
-// The lower half of matrix_descriptor(), in units of 16 bytes.
-static __device__ __forceinline__ unsigned descriptor_word(unsigned address) { return ((address & 0x3ffffu) >> 4) | 0x10000u; }
-
-// COUNT times 16 of k from `step` of the 16 of a stage on, whose tokens are at `b`. Each batch of instructions costs the tensor core about 40 cycles beside those of its columns.
+// COUNT times 16 of k from `step` of the 16 of a stage on, whose tokens are at `b`.
 template <int WIDTH, int COUNT>
 static __device__ __forceinline__ void start_products(float* d, const unsigned (*fragments)[4], unsigned b, int step) {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#pragma unroll
-  for (int i = 0; i < COUNT; ++i) {
-    unsigned long long descriptor;
-    asm("mov.b64 %0, {%1, %2};" : "=l"(descriptor) : "r"(b + (unsigned)((step + i) / 4 * (B_ATOM_BYTES / 16) + (step + i) % 4 * 2)), "r"(0x40000040u));
-    Instruction<WIDTH>::multiply(d, fragments[i], descriptor);
-  }
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  start_batch<COUNT>(b, step, B_ATOM_BYTES, [&](int i, unsigned long long descriptor) { Instruction<WIDTH>::multiply(d, fragments[i], descriptor); });
 }
 
 // True if a scale of the warp group's chunk may be above 2: its warps take one branch together.
