@@ -392,17 +392,20 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
     for (const std::int64_t bn : row_tiles) {
       if ((bn < 64 && bn < rows) || bn >= 2 * std::max<std::int64_t>(rows, 8)) continue;
       for (std::int64_t csk = 1; csk <= max_cluster; ++csk) {
-        for (const std::int64_t smem : {50, 110, 220}) {
-          for (const std::int64_t bk : {128, 256}) {
-            config.set("wg", wg);
-            config.set("bm", bm);
-            config.set("bn", bn);
-            config.set("mma", std::int64_t{bn <= 16 ? 1 : 0});
-            config.set("bk", bk);
-            config.set("csk", csk);
-            config.set("smem", smem);
-            config.set("pdl", std::int64_t{0});
-            consider();
+        for (const std::int64_t smem : {50, 75, 110, 220}) {
+          for (const std::int64_t bk : {128, 256, 512}) {
+            for (const std::int64_t mma : {1, 0}) {
+              if (mma == 1 ? bn > 32 : bk == 512) continue;
+              config.set("wg", wg);
+              config.set("bm", bm);
+              config.set("bn", bn);
+              config.set("mma", mma);
+              config.set("bk", bk);
+              config.set("csk", csk);
+              config.set("smem", smem);
+              config.set("pdl", std::int64_t{0});
+              consider();
+            }
           }
         }
       }
