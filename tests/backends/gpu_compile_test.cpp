@@ -9,6 +9,7 @@
 
 #include "backends/cuda/families/mma/mma.h"
 #include "backends/cuda/families/mxfp4/mxfp4.h"
+#include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny.h"
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream.h"
 #include "backends/cuda/families/skinny/skinny.h"
 #include "backends/cuda/families/wgmma/wgmma.h"
@@ -174,8 +175,9 @@ void GpuCompile::expect_compiles(const KernelFamily& family, CompileOnlyRuntime&
                                  const Problem& problem) {
   ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
   const Space space = family.space(problem);
-  std::vector<Config> configs = family.name() == "wgmma"   ? widest_tiles(space)
-                                : family.name() == "mxfp4" ? tiles(space)
+  std::vector<Config> configs = family.name() == "wgmma"          ? widest_tiles(space)
+                                : family.name() == "mxfp4"        ? tiles(space)
+                                : family.name() == "mxfp4_skinny" ? space.enumerate()
                                 : family.name() == "mma" || family.name() == "wgmma_moe"
                                     ? corners_that_build(space)
                                     : corners(space);
@@ -326,6 +328,18 @@ TEST_F(GpuCompile, Mxfp4StreamForHopper) {
     EXPECT_EQ(runtime.last.stack_bytes, 0) << name;
   }
   expect_names_are_read_back(*family, layer, {family->default_config(layer)});
+}
+
+/// What a search may build.
+TEST_F(GpuCompile, Mxfp4SkinnyForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const auto family = cuda::make_mxfp4_skinny_family(runtime, limits_of("sm_90a"));
+  const Problem plain[] = {of_fp4(Operation::a16w4, 8, 8192, 8192),
+                           of_fp4(Operation::a16w4, 13, 5760, 2880, true)};
+  for (const Problem& problem : {plain[0], plain[1], packed(plain[0]), packed(plain[1]),
+                                 packed(of_fp4(Operation::a16w4, 16, 7168, 2048))})
+    expect_compiles(*family, runtime, problem);
 }
 
 /// The tiles with most accumulators for each number of registers.

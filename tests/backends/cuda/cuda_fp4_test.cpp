@@ -108,6 +108,21 @@ TEST_F(CudaFp4, StreamsAreRight) {
   }
 }
 
+/// Warps and blocks of a cluster that divide k evenly or not, one strip of the weight for a block and many, pipelines of less than a strip and of several, both layouts.
+TEST_F(CudaFp4, FewRowsAreRight) {
+  const KernelFamily* family = gpu()->find_family("mxfp4_skinny");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4_skinny").message();
+  for (const Size& size : {Size{1, 48, 320}, Size{7, 5760, 2880}, Size{16, 16, 1024}, Size{7, 1040, 8192},
+                           Size{13, 272, 1472}, Size{16, 4160, 64}, Size{8, 8192, 8192}}) {
+    const Problem plain = of_fp4(Operation::a16w4, size.m, size.n, size.k, size.m % 2 == 0);
+    for (const Problem& problem : {plain, in_fragments(plain)}) {
+      ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
+      expect_right(*family, problem, some_configs(*family, problem, 10));
+      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+    }
+  }
+}
+
 /// For compute-sanitizer.
 TEST_F(CudaFp4, SanitizerSample) {
   const KernelFamily* family = gpu()->find_family("mxfp4");
@@ -129,6 +144,17 @@ TEST_F(CudaFp4, SanitizerSampleOfStreams) {
     const Problem problem = of_fp4(Operation::a16w4, size.m, size.n, size.k, size.m % 2 == 0);
     ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
     expect_right(*family, problem, some_configs(*family, problem, 4));
+  }
+}
+
+/// The same of mxfp4_skinny, in both layouts.
+TEST_F(CudaFp4, SanitizerSampleOfFewRows) {
+  const KernelFamily* family = gpu()->find_family("mxfp4_skinny");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4_skinny").message();
+  for (const Size& size : {Size{1, 48, 320}, Size{7, 4240, 192}, Size{13, 80, 1472}}) {
+    const Problem plain = of_fp4(Operation::a16w4, size.m, size.n, size.k, size.m % 2 == 0);
+    for (const Problem& problem : {plain, in_fragments(plain)})
+      expect_right(*family, problem, some_configs(*family, problem, 4));
   }
 }
 

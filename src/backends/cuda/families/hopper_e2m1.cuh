@@ -22,6 +22,14 @@ static __device__ __forceinline__ void spread_word(unsigned (&to)[4], unsigned w
   to[3] = (word & SIGNS) | (right & MAGNITUDES);
 }
 
+// Of a word of the layout fragment64: the four registers of 16 of k (rows r, r + 8, r, r + 8; k from 0, 0, 8, 8 on), times 2^-126.
+static __device__ __forceinline__ void spread_fragment(unsigned (&to)[4], unsigned word) {
+  to[0] = word & (SIGNS | MAGNITUDES);
+  to[1] = (word << 3) & (SIGNS | MAGNITUDES);
+  to[2] = ((word << 6) & MAGNITUDES) | ((word << 1) & SIGNS);
+  to[3] = ((word >> 3) & MAGNITUDES) | ((word << 2) & SIGNS);
+}
+
 // Decoded fragments are wgmma's first operand. Each batch of its instructions costs the tensor core about 40 cycles beside those of its columns, so fragments of several
 // 16 of k are multiplied together, as many as a warp group with `tiles` of 64 rows has registers for in two buffers.
 #define FRAGMENTS_PER_BATCH(tiles) ((tiles) == 1 ? 4 : 2)

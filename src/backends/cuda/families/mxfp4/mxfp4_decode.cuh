@@ -72,15 +72,7 @@ static __device__ __forceinline__ void prefetch_scales(const Mxfp4Arguments& a, 
 
 static __device__ __forceinline__ unsigned byte_of(unsigned word, int i) { return __byte_perm(word, 0u, 0x4440u + (unsigned)i); }
 
-// The four registers of 16 of k (rows r, r + 8, r, r + 8; k from 0, 0, 8, 8 on), times 2^-126.
-#if PACKED
-static __device__ __forceinline__ void spread(unsigned (&to)[4], unsigned word) {
-  to[0] = word & (SIGNS | MAGNITUDES);
-  to[1] = (word << 3) & (SIGNS | MAGNITUDES);
-  to[2] = ((word << 6) & MAGNITUDES) | ((word << 1) & SIGNS);
-  to[3] = ((word >> 3) & MAGNITUDES) | ((word << 2) & SIGNS);
-}
-#else
+#if !PACKED
 // Byte i of `bytes`: an element in each half.
 static __device__ __forceinline__ unsigned spread_byte(unsigned bytes, int i) {
   const unsigned high = __byte_perm(bytes << 4, bytes, (unsigned)(i * 0x0011 + (4 + i) * 0x1100));  // in the upper four bits of each half
@@ -179,7 +171,7 @@ static __device__ __forceinline__ void load_half(RawWeight& raw, const OwnWeight
 static __device__ __forceinline__ void decode(unsigned (&to)[4], const RawWeight& raw, int r, int block, int step, const Factors& factors, bool large) {
 #if PACKED
   const uint4& words = raw.of[r][block / 2];
-  spread(to, block % 2 == 0 ? (step == 0 ? words.x : words.y) : (step == 0 ? words.z : words.w));
+  spread_fragment(to, block % 2 == 0 ? (step == 0 ? words.x : words.y) : (step == 0 ? words.z : words.w));
 #else
 #pragma unroll
   for (int i = 0; i < 4; ++i) to[i] = spread_byte(raw.of[r][block][i % 2], step * 2 + i / 2);

@@ -1,0 +1,342 @@
+#include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny_arguments.h"
+#include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/source_text.h"
+#include "backends/refusal.h"
+#include "base/hash.h"
+#include "base/rounding.h"
+#include "problem/operands.h"
+
+namespace gemmtune::cuda {
+
+// Texts of the files beside this one.
+std::string_view mxfp4_skinny_arguments_text();
+std::string_view mxfp4_skinny_text();
+
+namespace {
+
+constexpr std::int64_t k_of_unit = 64;
+constexpr std::int64_t rows_of_strip = 16;
+constexpr std::int64_t piece_bytes = 512;      // of 16 rows x 64 of k
+constexpr std::int64_t strip_sum_bytes = 512;  // of 16 x 8 sums
+constexpr std::int64_t strip_slots = 4;        // for the warps' sums
+constexpr std::int64_t max_skinny_rows = 16;   // of x
+constexpr std::int64_t max_skinny_warps = 16;
+constexpr std::int64_t max_units_of_warp = 10;
+constexpr std::int64_t max_pieces = 32;             // of a warp
+constexpr std::int64_t barrier_bytes = 1024;        // and what aligns them
+constexpr std::int64_t max_early_bytes = 32 << 10;  // of a block
+constexpr std::int64_t registers_beside_x = 36;     // of a thread, scales and sums left out
+constexpr std::int64_t pipeline_kib[] = {16, 24, 32, 48, 64, 96};
+
+/// Strips of 16 rows of the weight, which clusters of `split_k` blocks divide.
+struct Mxfp4SkinnyLaunch {
+  std::int64_t groups = 1;  // of eight rows of x
+  std::int64_t warps = 1;   // that divide a block's k
+  std::int64_t warp_units = 1;
+  std::int64_t units = 1;  // of 64 of k
+  std::int64_t split_k = 1;
+  std::int64_t strips = 1;
+  std::int64_t clusters = 1;
+  std::int64_t pieces = 0;     // in a warp's pipeline
+  std::int64_t max_owned = 0;  // strips that a block of a cluster adds
+  std::int64_t shared_bytes = 0;
+
+  std::int64_t threads() const { return warps * 32; }
+  bool tail() const { return split_k * warps * warp_units != units; }
+  std::int64_t cluster_strips() const { return ceil_div(strips, clusters); }
+  std::int64_t pipeline_bytes() const { return warps * pieces * piece_bytes; }
+  /// Of a thread: those of a quarter of a multiprocessor, which its warps share.
+  std::int64_t registers() const {
+    return std::min<std::int64_t>(255, 512 / ceil_div(warps, std::int64_t{4}) / 8 * 8);
+  }
+};
+
+Mxfp4SkinnyLaunch mxfp4_skinny_launch(const Problem& problem, const Config& config,
+                                      const HopperLimits& limits) {
+  Mxfp4SkinnyLaunch launch;
+  launch.groups = config.number("bm", 8) / 8;
+  launch.split_k = config.number("csk", 1);
+  launch.units = problem.k / k_of_unit;
+  launch.warp_units = std::min(config.number("ku", 3), launch.units);
+  launch.warps = ceil_div(launch.units, launch.warp_units * launch.split_k);
+  launch.strips = problem.n / rows_of_strip;
+  launch.clusters = std::clamp<std::int64_t>(limits.clusters_at_once(launch.split_k), 1,
+                                             std::max<std::int64_t>(1, launch.strips));
+  // Whole strips, or a part of one that divides it, so that a piece's place is known at compile time.
+  const std::int64_t most = std::min({config.number("smem", 32) * 1024 / (launch.warps * piece_bytes),
+                                      launch.cluster_strips() * launch.warp_units, max_pieces});
+  for (launch.pieces = most; launch.pieces > 1; --launch.pieces)
+    if (launch.pieces % launch.warp_units == 0 || launch.warp_units % launch.pieces == 0) break;
+  const std::int64_t sums = launch.groups * strip_sum_bytes;
+  if (launch.split_k > 1) launch.max_owned = ceil_div(launch.cluster_strips(), launch.split_k);
+  launch.shared_bytes = barrier_bytes + strip_slots * launch.warps * sums +
+                        launch.max_owned * launch.split_k * sums + launch.pipeline_bytes();
+  return launch;
+}
+
+/// Bytes of a row's scales that a load takes.
+std::int64_t scale_load_bytes(const Problem& problem, const Mxfp4SkinnyLaunch& launch) {
+  std::int64_t bytes = 16;
+  while ((launch.warp_units * 2 | problem.k / mx_block) % bytes != 0) bytes /= 2;
+  return bytes;
+}
+
+class Mxfp4SkinnyKernel final : public Kernel {
+ public:
+  Mxfp4SkinnyKernel(std::shared_ptr<gpu::Program> program, const Problem& problem,
+                    const Mxfp4SkinnyLaunch& launch, bool dependent)
+      : program_(std::move(program)), problem_(problem), launch_(launch), dependent_(dependent) {
+    hopper_.cluster = static_cast<unsigned>(launch.split_k);
+    // Plain launches start early too: their prologue overlaps the previous kernel, before griddepcontrol.wait.
+    hopper_.dependent = true;
+    shape_.grid[0] = static_cast<unsigned>(launch.clusters * launch.split_k);
+    shape_.threads = static_cast<unsigned>(launch.threads());
+    shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
+    shape_.extension = &hopper_;
+  }
+  std::size_t workspace_bytes() const override { return 0; }
+  WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
+
+  Status run(const Operands& o, void*, Stream stream) const override {
+    const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
+    const auto together = reinterpret_cast<std::uintptr_t>(o.w) |
+                          reinterpret_cast<std::uintptr_t>(o.w_scale) |
+                          reinterpret_cast<std::uintptr_t>(o.x) | static_cast<std::uintptr_t>(ldx * 2);
+    if (together % 16 != 0)
+      return Status::unsupported(
+          "x, w and its scales need pointers and rows at multiples of 16 bytes: {}, {}, {}, rows of {} bytes",
+          o.x, o.w, o.w_scale, ldx * 2);
+    Mxfp4SkinnyArguments values{};
+    values.w = static_cast<const unsigned char*>(o.w);
+    values.scales = static_cast<const unsigned char*>(o.w_scale);
+    values.x = static_cast<const unsigned short*>(o.x);
+    values.bias = o.bias;
+    values.y = o.y;
+    values.x_row = ldx;
+    values.y_row = o.ldy;
+    values.rows = as_int(problem_.m);
+    values.strips = as_int(launch_.strips);
+    values.units = as_int(launch_.units);
+    values.scale_columns = as_int(problem_.k / mx_block);
+    values.split_k = as_int(launch_.split_k);
+    values.max_owned = as_int(launch_.max_owned);
+    values.dependent_launch = dependent_ ? 1 : 0;
+    values.prefetch_units =
+        as_int(std::min(launch_.warp_units, max_early_bytes / (launch_.warps * piece_bytes)));
+    void* arguments[] = {&values};
+    return program_->launch(shape_, arguments, stream);
+  }
+
+ private:
+  std::shared_ptr<gpu::Program> program_;
+  Problem problem_;
+  Mxfp4SkinnyLaunch launch_;
+  bool dependent_;
+  HopperLaunch hopper_;
+  gpu::LaunchShape shape_;  // points at hopper_
+};
+
+class Mxfp4SkinnyFamily final : public gpu::CompiledFamily {
+ public:
+  Mxfp4SkinnyFamily(gpu::Runtime& runtime, const HopperLimits& limits)
+      : runtime_(runtime),
+        limits_(limits),
+        source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
+                                  mxfp4_skinny_arguments_text(), hopper_text(), hopper_e2m1_text(),
+                                  mxfp4_skinny_text()})) {}
+
+  std::string_view name() const override { return "mxfp4_skinny"; }
+  std::string identity() const override {
+    return fmt::format("mxfp4_skinny r1 source {}", short_hash(source_, 12));
+  }
+  int tie_rank() const override { return 10; }
+  Status accepts(const Problem& problem) const override;
+  std::optional<WeightLayout> packed_layout(const Problem&) const override {
+    return WeightLayout::fragment64;
+  }
+  Space space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override;
+  gpu::Source source(const Problem& problem, const Config& config) const override;
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
+  double predicted_microseconds(const Problem& problem, const Config& config) const override;
+  std::int64_t resources(const Problem& problem, const Config& config) const override {
+    return mxfp4_skinny_launch(problem, config, limits_).shared_bytes;
+  }
+  std::string_view thread_pool() const override { return "gpu"; }
+
+ private:
+  std::string refuse_build(const Problem& problem, const Config& config) const;
+  std::string refuse_waste(const Problem& problem, const Config& config) const;
+
+  gpu::Runtime& runtime_;
+  HopperLimits limits_;
+  std::string source_;
+};
+
+Status Mxfp4SkinnyFamily::accepts(const Problem& problem) const {
+  if (problem.w_type != DataType::f4_e2m1 || problem.x_type != DataType::bf16)
+    return refusal::refuse(refusal::types, "x {} with w {}, only bf16 with {}", to_string(problem.x_type),
+                           to_string(problem.w_type), to_string(DataType::f4_e2m1));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, {.weights = gpu::Weights::packed_too, .fp4 = true}));
+  if (problem.m > max_skinny_rows)
+    return refusal::refuse(refusal::size, "m = {}, at most {}", problem.m, max_skinny_rows);
+  if (problem.k % k_of_unit != 0 || problem.n % rows_of_strip != 0)
+    return refusal::refuse(refusal::alignment, "n = {}, k = {}, no multiples of {} and {}", problem.n,
+                           problem.k, rows_of_strip, k_of_unit);
+  if (problem.alignment % 16 != 0)
+    return refusal::refuse(refusal::alignment, "operands at multiples of {} bytes, 16 are needed",
+                           problem.alignment);
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  if (problem.n > most || problem.k > most || default_config(problem).text().empty())
+    return refusal::refuse(refusal::size, "{} x {}: a warp's part of x does not fit into registers",
+                           problem.n, problem.k);
+  return {};
+}
+
+std::string Mxfp4SkinnyFamily::refuse_build(const Problem& problem, const Config& config) const {
+  const Mxfp4SkinnyLaunch launch = mxfp4_skinny_launch(problem, config, limits_);
+  if (launch.warps > max_skinny_warps) return "ku makes more than 16 warps";
+  if ((launch.split_k - 1) * launch.warps * launch.warp_units >= launch.units)
+    return "csk leaves a block without k";
+  if (problem.m > launch.groups * 8) return "bm is less than the rows of x";
+  if (launch.groups * 8 >= round_up(problem.m, std::int64_t{8}) + 8) return "bm leaves eight rows empty";
+  const std::int64_t held = launch.warp_units * launch.groups * 8 +
+                            ceil_div(launch.warp_units, std::int64_t{2}) * 4 +
+                            (launch.groups == 1 ? 8 : launch.groups * 4);
+  if (held + registers_beside_x > launch.registers()) return "more of x than registers";
+  if (launch.pieces < 1) return "smem holds no piece for each warp";
+  if (launch.shared_bytes > static_cast<std::int64_t>(limits_.shared_bytes_per_block))
+    return "more partial sums than shared memory";
+  return {};
+}
+
+std::string Mxfp4SkinnyFamily::refuse_waste(const Problem& problem, const Config& config) const {
+  const Mxfp4SkinnyLaunch launch = mxfp4_skinny_launch(problem, config, limits_);
+  if (launch.warps < 8 && launch.warp_units > 1)
+    return "ku leaves most of a multiprocessor's warps without k";
+  if (launch.pieces == 1 && launch.cluster_strips() * launch.warp_units > 1) return "smem holds one piece";
+  Config smaller = config;
+  for (const std::int64_t kib : pipeline_kib) {
+    if (kib >= config.number("smem")) break;
+    smaller.set("smem", kib);
+    if (mxfp4_skinny_launch(problem, smaller, limits_).pieces == launch.pieces)
+      return "smem makes as many pieces as a smaller one";
+  }
+  return {};
+}
+
+Space Mxfp4SkinnyFamily::space(const Problem& problem) const {
+  Space space;
+  space.add(Parameter{
+      .key = "bm", .values = {"8", "16"}, .absent = "8", .meaning = "block_m: rows of x, all of them"});
+  Parameter units{.key = "ku", .values = {}, .absent = "3", .meaning = "units of 64 of k that a warp has"};
+  for (std::int64_t i = 1; i <= max_units_of_warp; ++i) units.values.push_back(std::to_string(i));
+  space.add(std::move(units));
+  space.add(Parameter{.key = "csk",
+                      .values = {"1", "2", "4"},
+                      .absent = "1",
+                      .meaning = "split-K within the cluster: blocks that divide k"});
+  Parameter smem{.key = "smem",
+                 .values = {},
+                 .absent = "32",
+                 .meaning = "KiB of shared memory, which the warps' pipelines fill"};
+  for (const std::int64_t kib : pipeline_kib) smem.values.push_back(std::to_string(kib));
+  space.add(std::move(smem));
+  space.add(dependent_parameter());
+  space.add(
+      Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
+  space.add(Constraint{"waste",
+                       [this, problem](const Config& config) { return refuse_waste(problem, config); },
+                       Rule::search});
+  space.add(refuse_slow(problem, 2));
+  return space;
+}
+
+/// The config that the cost model prefers; empty if none fits.
+Config Mxfp4SkinnyFamily::default_config(const Problem& problem) const {
+  Config best;
+  double best_us = 0;
+  Config config;
+  config.set("bm", std::clamp<std::int64_t>(round_up(problem.m, std::int64_t{8}), 8, max_skinny_rows));
+  for (std::int64_t units = 1; units <= max_units_of_warp; ++units) {
+    for (const std::int64_t csk : {1, 2, 4}) {
+      for (const std::int64_t kib : pipeline_kib) {
+        config.set("ku", units);
+        config.set("csk", csk);
+        config.set("smem", kib);
+        config.set("pdl", std::int64_t{0});
+        if (!refuse_build(problem, config).empty()) continue;
+        const double predicted = predicted_microseconds(problem, config);
+        if (best_us != 0 && predicted >= best_us) continue;
+        best_us = predicted;
+        best = config;
+      }
+    }
+  }
+  return best;
+}
+
+gpu::Source Mxfp4SkinnyFamily::source(const Problem& problem, const Config& config) const {
+  const Mxfp4SkinnyLaunch launch = mxfp4_skinny_launch(problem, config, limits_);
+  return {"mxfp4_skinny",
+          source_,
+          {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
+           fmt::format("OUTPUT={}", gpu::element_code(problem.y_type)), "L2_HINTS=1",
+           fmt::format("WARPS={}", launch.warps), fmt::format("UNITS={}", launch.warp_units),
+           fmt::format("TAIL={}", launch.tail() ? 1 : 0), fmt::format("GROUPS={}", launch.groups),
+           fmt::format("PIECES={}", launch.pieces), fmt::format("SPLIT={}", launch.split_k > 1 ? 1 : 0),
+           fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0),
+           fmt::format("SCALE_BYTES={}", scale_load_bytes(problem, launch))},
+          "mxfp4_skinny"};
+}
+
+Result<std::unique_ptr<Kernel>> Mxfp4SkinnyFamily::build(const Problem& problem, const Config& config) const {
+  auto program = runtime_.load(source(problem, config));
+  if (!program.ok()) return program.status();
+  const Mxfp4SkinnyLaunch launch = mxfp4_skinny_launch(problem, config, limits_);
+  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
+  return std::unique_ptr<Kernel>(
+      std::make_unique<Mxfp4SkinnyKernel>(std::move(*program), problem, launch, is_dependent(config)));
+}
+
+/// In microseconds, to rank kernels: a fit to 226 kernels of ten (M, N, K) on an H100 (docs/lab/mxfp4_skinny.md). Bytes under way beyond what memory needs
+/// cost time: the first ones arrive later.
+double Mxfp4SkinnyFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
+  constexpr double clock = 1755;          // cycles a microsecond
+  constexpr double from_memory = 3.15e6;  // bytes a microsecond
+  constexpr double latency = 0.75;        // microseconds
+  const Mxfp4SkinnyLaunch launch = mxfp4_skinny_launch(problem, config, limits_);
+  const double groups = as_real(launch.groups);
+  const double units = as_real(launch.warp_units);
+  const double strips = as_real(launch.cluster_strips());
+  const double scale_loads = units * 2 / as_real(scale_load_bytes(problem, launch));
+  // Of a strip: a warp by itself, and the issue slots of all.
+  const double alone = units * (155 + 77 * groups) + 177 + 158 * scale_loads;
+  const double shared =
+      (units * 4 * (21 + 6 * groups) + 70 + 20 * groups) * as_real(ceil_div(launch.warps, std::int64_t{4}));
+  const double busy = strips * std::max(alone, shared) / clock;
+  const double bytes = as_real(problem.n) * as_real(problem.k) * (0.5 + 1.0 / 32);
+  const double under_way = as_real(launch.pipeline_bytes());
+  const double blocks = as_real(launch.clusters * launch.split_k);
+  const double loaded = bytes / std::min(from_memory, blocks * under_way / latency);
+  const double x = groups * 16 * as_real(problem.k) / as_real(launch.split_k) / 51e3;
+  return (problem.bpreshuffle ? 1.5 : 1.9) + std::max(busy, loaded) + x + under_way / 36e3 +
+         (launch.split_k > 1 ? 0.55 : 0);
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_mxfp4_skinny_family(gpu::Runtime& runtime, const HopperLimits& limits) {
+  return std::make_unique<Mxfp4SkinnyFamily>(runtime, limits);
+}
+
+}  // namespace gemmtune::cuda

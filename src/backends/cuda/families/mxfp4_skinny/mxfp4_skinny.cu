@@ -1,0 +1,436 @@
+// Few rows of bf16 x times an MXFP4 weight on Hopper. The weight is read as a stream: a block, or a cluster whose blocks divide k, goes through neighbouring strips of 16
+// rows. The warps of a block divide its k and keep their part of x in registers. Each warp has a pipeline of its own: a lane copies 16 bytes of a piece (16 rows x 64 of
+// k) to shared memory by cp.async, with a packed weight those that it decodes itself, so that no warp waits for another one before sums are added. The warps take turns
+// at that. A and B are swapped: A is the weight.
+//
+// The host defines: WARPS, UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), PIECES (in the pipeline: a divisor of UNITS, or whole strips), SPLIT (1: a cluster
+// divides k), PACKED (1: the weight has the layout fragment64), SCALE_BYTES (of a row, that a load takes), L2_HINTS, ELEMENT, OUTPUT.
+using gemmtune::cuda::Mxfp4SkinnyArguments;
+
+#define PIECE_BYTES 512
+#define GROUP_BYTES 512  // of 16 x 8 sums
+#define SUM_BYTES (GROUPS * GROUP_BYTES)
+#define SETS (GROUPS == 1 ? 2 : 1)  // of sums, so that an instruction need not wait for the one before it
+#define SLOTS 4                     // strips whose sums are not added yet
+#define STRIPS_AHEAD (PIECES < UNITS ? 1 : PIECES / UNITS)  // between a piece and the one that is copied over it, or none
+#define STRIP_ROWS 16
+
+// Addresses in shared memory.
+struct SharedLayout {
+  unsigned pieces;    // of each warp, PIECES
+  unsigned sums;      // SLOTS strips, of each warp
+  unsigned exchange;  // of the strips that this block adds, the sums of each block of the cluster
+  unsigned done;      // barriers of the slots: all warps' sums are there; they were added
+  unsigned added;
+  unsigned partials;  // all sums of `exchange` have arrived
+};
+
+// The warp's part of k.
+struct OwnK {
+  int first;  // unit
+  __device__ __forceinline__ bool has(const Mxfp4SkinnyArguments& a, int u) const { return !TAIL || first + u < a.units; }
+};
+
+// ---- the weight
+
+// The lane's 16 bytes of the warp's first piece of a strip.
+static __device__ __forceinline__ const unsigned char* own_weight(const Mxfp4SkinnyArguments& a, const OwnK& k, int strip) {
+  const int lane = (int)threadIdx.x % 32;
+#if PACKED
+  return a.w + ((long long)(strip / 4) * a.units + k.first) * (4 * PIECE_BYTES) + strip % 4 * PIECE_BYTES + lane * 16;
+#else
+  return a.w + ((long long)strip * STRIP_ROWS + lane / 2) * a.units * 32 + k.first * 32 + lane % 2 * 16;
+#endif
+}
+#define NEXT_UNIT (PACKED ? 4 * PIECE_BYTES : 32)  // bytes from a piece to that of the next unit
+
+static __device__ __forceinline__ void copy_piece(unsigned to, const unsigned char* from, unsigned long long policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
+}
+static __device__ __forceinline__ void commit_piece() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits for the oldest piece of the pipeline.
+static __device__ __forceinline__ void wait_for_piece() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(PIECES - 1) : "memory");
+  if (!PACKED) __syncwarp();  // other lanes copied a part of what this one reads
+}
+
+// Prefetches the beginning of the warp's first strip into L2, and of the block's scales. This is no read: later writes by the previous kernel remain visible to loads.
+static __device__ __forceinline__ void prefetch_weight(const Mxfp4SkinnyArguments& a, const OwnK& k, int strip) {
+  const int lane = (int)threadIdx.x % 32;
+#if PACKED
+  const int unit = lane / 4;  // of 128 bytes each
+  const unsigned char* const from = own_weight(a, k, strip) - lane * 16 + unit * NEXT_UNIT + lane % 4 * 128;
+#else
+  const int unit = lane % 2 * 4;  // 128 bytes of a row
+  const unsigned char* const from = own_weight(a, k, strip) - lane % 2 * 16 + unit * NEXT_UNIT;
+#endif
+  if (unit < a.prefetch_units && k.has(a, unit)) asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
+}
+static __device__ __forceinline__ void prefetch_scales(const Mxfp4SkinnyArguments& a, int first_unit, int begin, int end) {
+  const int first = first_unit * 2;
+  const int last = first + WARPS * UNITS * 2 < a.scale_columns ? first + WARPS * UNITS * 2 : a.scale_columns;
+  const int sectors = (last - first + 31) / 32;
+#pragma unroll 1
+  for (int i = (int)threadIdx.x; i < (end - begin) * STRIP_ROWS * sectors; i += WARPS * 32)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(a.scales + (long long)(begin * STRIP_ROWS + i / sectors) * a.scale_columns + first + i % sectors * 32) : "memory");
+}
+
+// ---- scales
+
+// Of rows lane / 4 and that plus 8 of a strip, two bytes a unit.
+typedef unsigned OwnScales[2][(UNITS + 1) / 2];
+
+static __device__ __forceinline__ void load_scales(OwnScales& scales, const Mxfp4SkinnyArguments& a, const OwnK& k, int strip) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const unsigned char* const from = a.scales + ((long long)strip * STRIP_ROWS + (int)threadIdx.x % 32 / 4 + i * 8) * a.scale_columns + k.first * 2;
+#pragma unroll
+    for (int word = 0; word < (UNITS + 1) / 2; ++word) scales[i][word] = 0;
+#pragma unroll
+    for (int at = 0; at < UNITS * 2; at += SCALE_BYTES) {
+      if (TAIL && k.first * 2 + at >= a.scale_columns) continue;
+      unsigned* const to = &scales[i][at / 4];
+#if SCALE_BYTES == 16
+      asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "l"(from + at));
+#elif SCALE_BYTES == 8
+      asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from + at));
+#elif SCALE_BYTES == 4
+      asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(to[0]) : "l"(from + at));
+#else
+      unsigned half;
+      asm volatile("{\n.reg .b16 half;\nld.global.nc.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}" : "=r"(half) : "l"(from + at));
+      to[0] |= half << (at % 4 * 8);
+#endif
+    }
+  }
+}
+
+// ---- x
+
+// The thread's part of eight rows of x a group: of 64 of k 16 elements, in the pairs that the weight's are multiplied by.
+typedef unsigned OwnX[UNITS][GROUPS][8];
+
+#if PACKED
+// Word i of four goes to lane i of the four, which gets the words of the others in their order.
+static __device__ __forceinline__ void transpose(unsigned& v0, unsigned& v1, unsigned& v2, unsigned& v3) {
+  const auto exchange = [](unsigned& first, unsigned& second, int mask) {
+    const bool upper = ((int)threadIdx.x & mask) != 0;
+    const unsigned other = __shfl_xor_sync(0xffffffffu, upper ? first : second, mask);
+    (upper ? first : second) = other;
+  };
+  exchange(v0, v1, 1);
+  exchange(v2, v3, 1);
+  exchange(v0, v2, 2);
+  exchange(v1, v3, 2);
+}
+#endif
+
+static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArguments& a, const OwnK& k) {
+  const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+  for (int group = 0; group < GROUPS; ++group) {
+    const int row = group * 8 + lane / 4;
+    const uint4* const from = (const uint4*)(a.x + (row < a.rows ? row : 0) * a.x_row) + (k.first * 8 + lane % 4 * (PACKED ? 1 : 2));
+#pragma unroll
+    for (int u = 0; u < UNITS; ++u) {
+      unsigned(&to)[8] = x[u][group];
+      uint4 bits[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        bits[i] = make_uint4(0, 0, 0, 0);
+        if (row < a.rows && k.has(a, u)) bits[i] = __ldcg(from + (u * 8 + i * (PACKED ? 4 : 1)));
+      }
+#if PACKED
+      // Of 16 bytes, k from 8 * j on, lane i of four has the pair at 2 * i.
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        transpose(bits[i].x, bits[i].y, bits[i].z, bits[i].w);
+        to[i * 4 + 0] = bits[i].x;
+        to[i * 4 + 1] = bits[i].y;
+        to[i * 4 + 2] = bits[i].z;
+        to[i * 4 + 3] = bits[i].w;
+      }
+#else
+      // As spread_word() makes them.
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        to[i * 4 + 0] = __byte_perm(bits[i].x, bits[i].z, 0x5410);
+        to[i * 4 + 1] = __byte_perm(bits[i].x, bits[i].z, 0x7632);
+        to[i * 4 + 2] = __byte_perm(bits[i].y, bits[i].w, 0x5410);
+        to[i * 4 + 3] = __byte_perm(bits[i].y, bits[i].w, 0x7632);
+      }
+#endif
+    }
+  }
+}
+
+// ---- products
+
+static __device__ __forceinline__ void multiply_add(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+typedef float Sums[SETS][GROUPS][4];
+
+// Scale `block` of two of unit u, of row lane / 4 or that plus 8. With a plain weight a lane has elements of one block.
+static __device__ __forceinline__ unsigned scale_at(const OwnScales& scales, int u, int i, int block) {
+  const int at = u * 2 % 4 + (PACKED ? block : (int)threadIdx.x % 4 / 2);
+  return __byte_perm(scales[i][u / 2], 0u, 0x4440u + (unsigned)at);
+}
+
+// Multiplies a strip at `own`, whose pieces begin at `pieces`, and copies those of the strip at `following` in their places, behind what is left of its own; null: none.
+// LARGE: a scale of the warp is above 2.
+template <bool LARGE>
+static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, const OwnScales& scales, const Mxfp4SkinnyArguments& a, const OwnK& k, unsigned pieces,
+                                                      const unsigned char* own, const unsigned char* following, unsigned long long policy) {
+  const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+  for (int u = 0; u < UNITS; ++u) {
+    const unsigned piece = pieces + (unsigned)(u % PIECES * PIECE_BYTES);
+    wait_for_piece();
+    unsigned raw[4];
+#if PACKED
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(raw[0]), "=r"(raw[1]), "=r"(raw[2]), "=r"(raw[3]) : "r"(piece + (unsigned)(lane * 16)) : "memory");
+#else
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(raw[i * 2]), "=r"(raw[i * 2 + 1]) : "r"(piece + (unsigned)(i * (PIECE_BYTES / 2) + lane * 8)) : "memory");
+#endif
+    unsigned by[2];
+    unsigned more[2];
+#if !PACKED
+    unsigned pairs[2][4];
+#endif
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {  // 16 of k
+      if (step == 0 || (PACKED && step == 2)) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const unsigned e = scale_at(scales, u, i, step / 2);
+          more[i] = LARGE ? large_factor(e) : 0u;
+          by[i] = scale_factor(LARGE && e > 128u ? 128u : e);
+        }
+      }
+      unsigned fragment[4];
+#if PACKED
+      spread_fragment(fragment, raw[step]);
+#else
+      if (step % 2 == 0) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) spread_word(pairs[i], raw[i * 2 + step / 2]);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) fragment[i] = pairs[i % 2][step % 2 * 2 + i / 2];
+#endif
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (LARGE) fragment[i] = multiply(fragment[i], more[i % 2]);
+        fragment[i] = multiply(fragment[i], by[i % 2]);
+      }
+#pragma unroll
+      for (int group = 0; group < GROUPS; ++group) multiply_add(d[step % SETS][group], fragment, x[u][group][step * 2], x[u][group][step * 2 + 1]);
+    }
+    if (!PACKED) __syncwarp();  // other lanes have read what this one copies over
+    const int next = (u + PIECES) % UNITS;
+    const unsigned char* const from = u + PIECES < UNITS ? own : following;
+    if (from && k.has(a, next)) copy_piece(piece + (unsigned)(lane * 16), from + next * NEXT_UNIT, policy);
+    commit_piece();
+  }
+}
+
+// ---- sums
+
+static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) {
+  float value[4];
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3]) : "r"(from) : "memory");
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum[i] += value[i];
+}
+
+// Stores 16 x 8 sums: of eight rows of x the thread has two, of rows lane / 4 and that plus 8 of the strip.
+static __device__ __forceinline__ void store_sums(const Mxfp4SkinnyArguments& a, int strip, int group, const float (&sum)[4]) {
+  const int lane = (int)threadIdx.x % 32;
+  const int feature = strip * STRIP_ROWS + lane / 4;
+  float bias[2] = {0.0f, 0.0f};
+  if (a.bias) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) bias[i] = read_output(a.bias[feature + i * 8]);
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int row = group * 8 + lane % 4 * 2 + i;
+    if (row >= a.rows) continue;
+    output* const to = a.y + row * a.y_row + feature;
+    to[0] = round_output(sum[i] + bias[0]);
+    to[8] = round_output(sum[2 + i] + bias[1]);
+  }
+}
+
+// The strips of a cluster are added by its blocks in turn: how many of `count` by block `rank`.
+static __device__ __forceinline__ int owned_strips(const Mxfp4SkinnyArguments& a, int count, int rank) { return (count + a.split_k - 1 - rank) / a.split_k; }
+
+// Adds the warps' sums of the strip `index` of the cluster's; stores them, or sends them to the block that adds those of the cluster.
+static __device__ __forceinline__ void finish_strip(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int rank, int slot, int index, int strip) {
+  const int lane = (int)threadIdx.x % 32;
+  const unsigned from = smem.sums + (unsigned)(slot * WARPS * SUM_BYTES + lane * 16);
+#pragma unroll 1
+  for (int group = 0; group < GROUPS; ++group) {
+    float sum[2][4] = {};
+#pragma unroll
+    for (int warp = 0; warp < WARPS; ++warp) add_sums(sum[warp % 2], from + (unsigned)(warp * SUM_BYTES + group * GROUP_BYTES));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[0][i] += sum[1][i];
+#if SPLIT
+    const int owner = index % a.split_k;
+    const unsigned to = smem.exchange + (unsigned)((index / a.split_k * a.split_k + rank) * SUM_BYTES + group * GROUP_BYTES + lane * 16);
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(remote_address(to, owner)), "f"(sum[0][0]),
+                 "f"(sum[0][1]), "f"(sum[0][2]), "f"(sum[0][3]), "r"(remote_address(smem.partials, owner))
+                 : "memory");
+#else
+    store_sums(a, strip, group, sum[0]);
+#endif
+  }
+  __syncwarp();
+  if (lane == 0) barrier_arrive(smem.added + 8u * (unsigned)slot);
+}
+
+#if SPLIT
+// Adds the blocks' sums of the strips that this block owns, in the blocks' order.
+static __device__ __forceinline__ void add_partials(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int rank, int begin, int end) {
+  const int owned = owned_strips(a, end - begin, rank);
+  if (owned == 0) return;
+  barrier_wait_for_cluster(smem.partials, 0);
+#pragma unroll 1
+  for (int i = (int)threadIdx.x / 32; i < owned * GROUPS; i += WARPS) {
+    float sum[4] = {};
+    const unsigned from = smem.exchange + (unsigned)(i / GROUPS * a.split_k * SUM_BYTES + i % GROUPS * GROUP_BYTES + (int)threadIdx.x % 32 * 16);
+#pragma unroll
+    for (int block = 0; block < 8; ++block)
+      if (block < a.split_k) add_sums(sum, from + (unsigned)(block * SUM_BYTES));
+    store_sums(a, begin + i / GROUPS * a.split_k + rank, i % GROUPS, sum);
+  }
+}
+#endif
+
+// ----
+
+static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int rank, int begin, int end) {
+  const int warp = (int)threadIdx.x / 32;
+  const int lane = (int)threadIdx.x % 32;
+  const OwnK k = {(rank * WARPS + warp) * UNITS};
+  const unsigned pieces = smem.pieces + (unsigned)(warp * PIECES * PIECE_BYTES);
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  if (!a.dependent_launch) {
+    prefetch_weight(a, k, begin);
+    prefetch_scales(a, rank * WARPS * UNITS, begin, end);
+    grid_dependency_wait();
+  }
+#pragma unroll 1
+  for (int i = 0; i < STRIPS_AHEAD; ++i) {
+    const unsigned char* const from = own_weight(a, k, begin + i);
+    const unsigned to = pieces + (unsigned)(i * UNITS * PIECE_BYTES + lane * 16);
+#pragma unroll
+    for (int u = 0; u < UNITS && u < PIECES; ++u) {
+      if (begin + i < end && k.has(a, u)) copy_piece(to + (unsigned)(u * PIECE_BYTES), from + u * NEXT_UNIT, policy);
+      commit_piece();
+    }
+  }
+  OwnScales next;
+  load_scales(next, a, k, begin);
+  if (a.dependent_launch) grid_dependency_wait();
+  OwnX x;
+  load_x(x, a, k);
+#if SPLIT
+  cluster_wait();  // the other blocks' barriers are initialized
+#endif
+  int ahead = 0;  // of the strips in the pipeline
+  int slot = 0;
+  int turn = warp + 1;  // strips until this warp adds the sums of the one before
+  unsigned phase = 0;   // of the slots
+#pragma unroll 1
+  for (int strip = begin; strip <= end; ++strip) {
+    if (strip < end) {
+      OwnScales scales;
+      unsigned all = 0;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int word = 0; word < (UNITS + 1) / 2; ++word) {
+          scales[i][word] = next[i][word];
+          all |= scales[i][word];
+        }
+      }
+      if (strip + 1 < end) load_scales(next, a, k, strip + 1);
+      const unsigned char* const following = strip + STRIPS_AHEAD < end ? own_weight(a, k, strip + STRIPS_AHEAD) : 0;
+      const unsigned from = pieces + (unsigned)(ahead * UNITS * PIECE_BYTES);
+      const unsigned char* const own = own_weight(a, k, strip);
+      Sums d = {};
+      if (__any_sync(0xffffffffu, (all & 0x80808080u) != 0u)) {
+        multiply_strip<true>(d, x, scales, a, k, from, own, following, policy);
+      } else {
+        multiply_strip<false>(d, x, scales, a, k, from, own, following, policy);
+      }
+      barrier_wait(smem.added + 8u * (unsigned)slot, phase ^ 1u);
+#pragma unroll
+      for (int group = 0; group < GROUPS; ++group) {
+        float(&sum)[4] = d[0][group];
+#pragma unroll
+        for (int i = 0; i < 4 && SETS > 1; ++i) sum[i] += d[SETS - 1][group][i];
+        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(smem.sums + (unsigned)((slot * WARPS + warp) * SUM_BYTES + group * GROUP_BYTES + lane * 16)), "f"(sum[0]),
+                     "f"(sum[1]), "f"(sum[2]), "f"(sum[3])
+                     : "memory");
+      }
+      __syncwarp();
+      if (lane == 0) barrier_arrive(smem.done + 8u * (unsigned)slot);
+    }
+    if (turn-- == 0) {
+      turn = WARPS - 1;
+      const int before = (slot > 0 ? slot : SLOTS) - 1;
+      barrier_wait(smem.done + 8u * (unsigned)before, slot > 0 ? phase : phase ^ 1u);
+      finish_strip(a, smem, rank, before, strip - 1 - begin, strip - 1);
+    }
+    if (++ahead == STRIPS_AHEAD) ahead = 0;
+    if (++slot == SLOTS) {
+      slot = 0;
+      phase ^= 1u;
+    }
+  }
+#if SPLIT
+  add_partials(a, smem, rank, begin, end);
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(WARPS * 32, 1) mxfp4_skinny(const __grid_constant__ Mxfp4SkinnyArguments a) {
+  extern __shared__ unsigned char memory[];
+  SharedLayout smem;
+  smem.pieces = (shared_address(memory) + 127u) & ~127u;
+  smem.sums = smem.pieces + (unsigned)(WARPS * PIECES * PIECE_BYTES);
+  smem.exchange = smem.sums + (unsigned)(SLOTS * WARPS * SUM_BYTES);
+  smem.done = smem.exchange + (SPLIT ? (unsigned)(a.max_owned * a.split_k * SUM_BYTES) : 0u);
+  smem.added = smem.done + 8u * SLOTS;
+  smem.partials = smem.added + 8u * SLOTS;
+  const int rank = SPLIT ? cluster_cta_rank() : 0;
+  const int index = SPLIT ? cluster_index() : (int)blockIdx.x;
+  const int count = SPLIT ? cluster_count() : (int)gridDim.x;
+  const int begin = (int)((long long)a.strips * index / count);
+  const int end = (int)((long long)a.strips * (index + 1) / count);
+  if (threadIdx.x == 0) {
+#pragma unroll
+    for (int i = 0; i < SLOTS; ++i) {
+      barrier_init(smem.done + 8u * (unsigned)i, WARPS);
+      barrier_init(smem.added + 8u * (unsigned)i, 1);
+    }
+    if (SPLIT) barrier_init(smem.partials, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    if (SPLIT) barrier_arrive_expect_tx(smem.partials, (unsigned)(owned_strips(a, end - begin, rank) * a.split_k * SUM_BYTES));
+  }
+  __syncthreads();
+#if SPLIT
+  cluster_arrive();
+#endif
+  launch_dependents();
+  multiply_strips(a, smem, rank, begin, end);
+}
