@@ -304,22 +304,13 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
 #endif
 
 #if SPLIT_K > 1
-// Synchronizes the block's consumer warps.
-static __device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 5, %0;" ::"r"(CONSUMER_THREADS) : "memory"); }
-
-// Reduces a tile's partial sums over the cluster. They reuse the pipeline's memory once all blocks have read their last stage.
+// Reduces a tile's partial sums over the cluster.
 static __device__ __forceinline__ void reduce_split_k(const Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work, const Tile& tile,
                                                  int row, float scale) {
-  if (!MULTICAST) cluster_wait();  // completes sync_barrier_init()
-  cluster_arrive();
-  sync_consumers();
-  store_partials(d, smem, row);
-  sync_consumers();
-  cluster_wait();
-  send_partials(a, smem, work);
-  barrier_wait(smem.partials_barrier, 0);
-  cluster_arrive();  // the other blocks' sums have arrived: they may exit
-  reduce_and_store(a, smem, tile, work.split, scale);
+  send_partials(d, a, smem, work);
+  const ThreadOutputs to = thread_outputs(a, tile, row);
+  barrier_wait_for_cluster(smem.partials_barrier, 0);
+  reduce_and_store(d, a, smem, to, work.split, scale);
 }
 #endif
 
@@ -351,6 +342,7 @@ static __device__ __forceinline__ void consume(const WgmmaArguments& a, const Sh
 #endif
     const Tile tile = tile_at(a, tile_index(a, round), work.rank_m, work.rank_n);
     const TileProduct product = {tile, row, work.k_begin, k_tiles};
+    if (SPLIT_K > 1 && !MULTICAST) cluster_wait();  // completes sync_barrier_init(), in front of what is sent
     Accumulators d;
 #if SCALES == 2
     const RowScales scales = row_scales(scaled_rows(a, product));
@@ -413,7 +405,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   if (a.dependent_launch) launch_dependents();
   SharedLayout smem;
   smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
-  smem.staging = SPLIT_K > 1 ? smem.pipeline : smem.pipeline + (unsigned)a.num_stages * STAGE_BYTES;
+  smem.staging = smem.pipeline + (unsigned)a.num_stages * STAGE_BYTES;
   smem.scales = smem.pipeline + (unsigned)a.storage_bytes;
   smem.full_barriers = smem.scales + (unsigned)a.scale_groups * GROUP_SCALES_BYTES;
   smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
@@ -453,20 +445,16 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     if (!a.scale_maps && threadIdx.x / 32 == CONSUMER_THREADS / 32 + 1) produce_scales(a, smem, work);
 #endif
     __syncwarp();
-    if (SPLIT_K > 1) {
-      if (!MULTICAST) cluster_wait();
-      cluster_arrive();
-      cluster_wait();
-    }
-    if (SPLIT_K > 1 || MULTICAST) cluster_arrive();
+    if (SPLIT_K > 1 && !MULTICAST) cluster_wait();
+    if (MULTICAST) cluster_arrive();
   } else {
     REALLOCATE_REGISTERS(inc, CONSUMER_REGISTERS);
     consume(a, smem, work);
-    if (SPLIT_K == 1 && MULTICAST) {
+    if (MULTICAST) {
       __syncwarp();
       cluster_arrive();
     }
   }
-  // No block exits while another may still access its shared memory.
-  if (SPLIT_K > 1 || MULTICAST) cluster_wait();
+  // No block exits while another may still access its shared memory. (Partial sums of others have arrived before a block stores.)
+  if (MULTICAST) cluster_wait();
 }

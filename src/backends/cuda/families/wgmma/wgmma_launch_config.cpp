@@ -55,8 +55,10 @@ std::int64_t max_accumulators_of_one_matrix(const WgmmaLaunchConfig& launch) {
 }
 
 std::int64_t max_accumulators_of(const WgmmaLaunchConfig& launch) {
+  // Sums with scales of rows that are sent to other blocks are scaled first: beside the widest tiles that spills with a bias.
+  const bool sent = launch.split_k > 1 && launch.swap_ab && launch.row_scales && launch.promotion == 0;
   return max_accumulators_of_one_matrix(launch) -
-         (launch.batched && launch.row_scales ? beside_accumulators_for_scales_of_batches : 0);
+         ((launch.batched && launch.row_scales) || sent ? beside_accumulators_for_scales_of_batches : 0);
 }
 
 /// The widest instructions whose partial sums fit beside the sums. Two sets are of whole tiles.
@@ -73,14 +75,11 @@ std::string refuse_accumulators(const WgmmaLaunchConfig& launch) {
                                                              : "";
 }
 
-/// Bytes of the staging buffers, or of the partial sums with split-K, as laid out in the kernel.
+/// Bytes of the staging buffers, or of the partial sums that other blocks send with split-K, as laid out in the kernel.
 std::int64_t staging_bytes(const WgmmaLaunchConfig& launch, std::int64_t output_bytes) {
   if (launch.split_k > 1) {
-    const std::int64_t row_groups = (launch.swap_ab ? launch.block_n : launch.block_m) / 8;
-    const std::int64_t most = ceil_div(row_groups, launch.split_k);
-    // The block's own sums, and those that the other blocks send.
-    const std::int64_t tile_columns = launch.swap_ab ? launch.block_m : launch.block_n;
-    return (row_groups + (launch.split_k - 1) * most) * 8 * tile_columns * 4;
+    const std::int64_t units = launch.warpgroup_m() / 64 * launch.block_n / 8;
+    return (launch.split_k - 1) * ceil_div(units, launch.split_k) * launch.consumer_warpgroups * 128 * 16;
   }
   if (launch.single_tile) return 0;
   // Of each warp group with swap_ab, else of each warp.
@@ -149,11 +148,9 @@ std::int64_t stages_beside(const WgmmaLaunchConfig& launch, std::int64_t fixed, 
 
 void lay_out(WgmmaLaunchConfig& launch, std::int64_t smem_bytes, std::int64_t output_bytes,
              const HopperLimits& limits) {
-  // Partial sums reuse the pipeline's memory, and so does the epilogue of a block's only tile.
+  // The epilogue of a block's only tile reuses the pipeline's memory.
   const auto stages = [&] {
-    const std::int64_t fixed =
-        shared_reserve + (launch.split_k > 1 ? 0 : staging_bytes(launch, output_bytes));
-    return stages_beside(launch, fixed, smem_bytes, limits);
+    return stages_beside(launch, shared_reserve + staging_bytes(launch, output_bytes), smem_bytes, limits);
   };
   launch.staging_buffers_at_once = 2;
   launch.num_stages = stages();
@@ -175,9 +172,7 @@ void lay_out(WgmmaLaunchConfig& launch, std::int64_t smem_bytes, std::int64_t ou
   if (launch.split_k > 1)
     launch.num_stages = std::min(launch.num_stages, ceil_div(launch.k_tiles, launch.split_k));
   launch.scale_groups = scale_groups_of(launch, launch.num_stages);
-  launch.storage_bytes = launch.split_k > 1
-                             ? std::max(launch.num_stages * launch.stage_bytes, round_up(staging, 128))
-                             : launch.num_stages * launch.stage_bytes + staging;
+  launch.storage_bytes = launch.num_stages * launch.stage_bytes + staging;
   launch.shared_bytes =
       launch.storage_bytes + launch.scale_groups * launch.group_scales_bytes() + shared_reserve;
 }

@@ -45,7 +45,7 @@ struct WgmmaLaunchConfig {
   bool whole_staging = false;                // they hold all of a tile
   std::int64_t scale_groups = 0;             // places for groups of scales of blocks
   std::int64_t stage_bytes = 0;
-  std::int64_t storage_bytes = 0;  // the pipeline and the staging buffers, or the partial sums in their place
+  std::int64_t storage_bytes = 0;  // the pipeline, and the staging buffers or the partial sums of others
   std::int64_t shared_bytes = 0;   // dynamic shared memory of a block
   std::int64_t batches = 1;
   bool batched = false;      // tiles are of batches, be it one

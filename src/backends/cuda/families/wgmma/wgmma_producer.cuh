@@ -25,8 +25,6 @@ using gemmtune::cuda::WgmmaArguments;
 #define PRODUCER_THREADS (PRODUCER_REGISTERS ? 128 : SCALES == 3 ? 64 : 32)  // the first warp loads operands, the second scales of blocks
 #define WARPGROUP_M (PING_PONG ? BLOCK_M : BLOCK_M / CONSUMER_WARPGROUPS)  // rows of A for each warp group
 #define MMA_TILES (WARPGROUP_M / 64)  // of 64 rows, one instruction each
-#define ROW_GROUPS ((SWAP_AB ? BLOCK_N : BLOCK_M) / 8)  // groups of 8 rows of y, which the split-K reduction distributes
-#define TILE_COLUMNS (SWAP_AB ? BLOCK_M : BLOCK_N)       // of y
 
 static __device__ inline int divide(int n, const FastDivisor& by) {
   return by.multiplier == 0 ? n : (int)(__umulhi((unsigned)n, by.multiplier) >> by.shift);
@@ -54,7 +52,7 @@ static __device__ inline void tma_load(unsigned to, const TensorMap* map, int co
 // Addresses in shared memory.
 struct SharedLayout {
   unsigned pipeline;       // num_stages x STAGE_BYTES; a stage holds K_ATOMS atoms of A, then K_ATOMS atoms of B
-  unsigned staging;        // the epilogue's staging buffers; with SPLIT_K the partial sums, which reuse the pipeline's memory
+  unsigned staging;        // the epilogue's staging buffers; with SPLIT_K the partial sums of the other blocks
   unsigned scales;         // of blocks: scale_groups places
   unsigned full_barriers;  // one for each stage
   unsigned empty_barriers;

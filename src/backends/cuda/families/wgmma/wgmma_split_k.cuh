@@ -1,113 +1,135 @@
-// Epilogue of split-K within a cluster: the blocks send each other partial sums; each block reduces and stores a share of the tile's rows of
-// y. Follows wgmma_epilogue.cuh.
+// Epilogue of split-K within a cluster: the blocks send each other partial sums; each block reduces and stores a share of the tile. Follows
+// wgmma_epilogue.cuh.
 #if SPLIT_K > 1
-// Partial sums are stored as 8 x 8 tiles of y, 256 bytes each; the tiles of a row group (eight rows of y) are contiguous. Rows within a
-// tile are swizzled by the tile's index, so that the same row of four adjacent tiles lies in different banks.
-#define PARTIAL_TILE_BYTES 256
-#define ROW_GROUP_BYTES (TILE_COLUMNS / 8 * PARTIAL_TILE_BYTES)
-#define TILE_PARTIALS_BYTES (ROW_GROUPS * ROW_GROUP_BYTES)
+// A thread's four sums of 64 rows x 8 columns of D are a unit. A block reduces a range of units: the same thread of each other block sends its sums of
+// them from registers to memory that nothing else uses. No block waits until another one has read its last stage.
+#define UNITS (MMA_TILES * (BLOCK_N / 8))
+#define MAX_UNITS ((UNITS + SPLIT_K - 1) / SPLIT_K)  // that a block reduces
+#define UNIT_BYTES (CONSUMER_THREADS * 16)
 
-static __device__ inline int first_row_group(int split) { return (split * ROW_GROUPS + SPLIT_K - 1) / SPLIT_K; }
-#define MAX_ROW_GROUPS ((ROW_GROUPS + SPLIT_K - 1) / SPLIT_K)  // that a block reduces
+static __device__ constexpr int first_unit(int split) { return (split * UNITS + SPLIT_K - 1) / SPLIT_K; }
 
-// Offset at which split `from` stores partial sums in the shared memory of split `to`: after that block's own sums.
-static __device__ inline unsigned partials_offset(int from, int to) {
-  return TILE_PARTIALS_BYTES + (unsigned)((from < to ? from : from - 1) * MAX_ROW_GROUPS) * ROW_GROUP_BYTES;
-}
-
-// Writes this warp's accumulators to the block's shared memory.
-static __device__ __forceinline__ void store_partials(const Accumulators& d, const SharedLayout& smem, int row) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int r = 0; r < MMA_TILES; ++r) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int i = (row + r * 64) / 8 + (int)(threadIdx.x % 128) / 32 * 2 + half;
-#pragma unroll
-      for (int j = 0; j < BLOCK_N / 8; ++j) {
-        const int tile_column = SWAP_AB ? i : j;
-        const unsigned to = smem.staging + (unsigned)((SWAP_AB ? j : i) * ROW_GROUP_BYTES + tile_column * PARTIAL_TILE_BYTES);
-        const float first = d[r][4 * j + 2 * half];
-        const float second = d[r][4 * j + 2 * half + 1];
-        const unsigned swizzle = (unsigned)(tile_column % 8 * 32);
-        if (SWAP_AB) {
-          const unsigned offset = (unsigned)(lane % 4 * 64 + lane / 4 * 4);
-          asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + (offset ^ swizzle)), "f"(first) : "memory");
-          asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + (offset + 32 ^ swizzle)), "f"(second) : "memory");
-        } else {
-          asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + ((unsigned)(lane * 8) ^ swizzle)), "f"(first), "f"(second) : "memory");
-        }
-      }
-    }
-  }
-  fence_async_proxy();
-}
-
-// Sends each other block the row groups that it reduces, in one bulk copy; one warp for each block.
-static __device__ __forceinline__ void send_partials(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
-  for (int owner = (int)threadIdx.x / 32; owner < SPLIT_K; owner += CONSUMER_THREADS / 32) {
-    if (owner == work.split || !elect_one()) continue;
-    const int block = (owner << (LOG2_CLUSTER_M + LOG2_CLUSTER_N)) + work.rank_m + (work.rank_n << LOG2_CLUSTER_M);
-    const int first = first_row_group(owner);
-    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     remote_address(smem.staging + partials_offset(work.split, owner), block)),
-                 "r"(smem.staging + (unsigned)(first * ROW_GROUP_BYTES)), "r"((unsigned)((first_row_group(owner + 1) - first) * ROW_GROUP_BYTES)),
-                 "r"(remote_address(smem.partials_barrier, block))
-                 : "memory");
-  }
-  __syncwarp();
-}
+// Where split `from` stores its partial sums in the shared memory of split `to`.
+static __device__ constexpr unsigned partials_offset(int from, int to) { return (unsigned)((from < to ? from : from - 1) * MAX_UNITS * UNIT_BYTES); }
 
 // Bytes that this block receives.
-static __device__ inline unsigned received_bytes(int split) { return (unsigned)((SPLIT_K - 1) * (first_row_group(split + 1) - first_row_group(split))) * ROW_GROUP_BYTES; }
+static __device__ inline unsigned received_bytes(int split) { return (unsigned)((SPLIT_K - 1) * (first_unit(split + 1) - first_unit(split)) * UNIT_BYTES); }
+
+static __device__ constexpr int owner_of(int unit) { return unit * SPLIT_K / UNITS; }
+static __device__ constexpr unsigned unit_offset(int unit) { return (unsigned)((unit - first_unit(owner_of(unit))) * UNIT_BYTES); }
+
+static __device__ __forceinline__ void send_partials(const Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
+  unsigned to[SPLIT_K], barrier[SPLIT_K];
+#pragma unroll
+  for (int owner = 0; owner < SPLIT_K; ++owner) {
+    const int block = (owner << (LOG2_CLUSTER_M + LOG2_CLUSTER_N)) + work.rank_m + (work.rank_n << LOG2_CLUSTER_M);
+    to[owner] = remote_address(smem.staging + partials_offset(work.split, owner) + threadIdx.x * 16, block);
+    barrier[owner] = remote_address(smem.partials_barrier, block);
+  }
+#pragma unroll
+  for (int unit = 0; unit < UNITS; ++unit) {
+    if (owner_of(unit) == work.split) continue;
+    const float* own = &d[unit / (BLOCK_N / 8)][unit % (BLOCK_N / 8) * 4];
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to[owner_of(unit)] + unit_offset(unit)),
+                 "f"(own[0]), "f"(own[1]), "f"(own[2]), "f"(own[3]), "r"(barrier[owner_of(unit)])
+                 : "memory");
+  }
+}
 
 static __device__ __forceinline__ void load_shared_float4(unsigned from, float (&v)[4]) {
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory");
 }
 
-struct alignas(4 * sizeof(output)) FourOutputs {
-  output value[4];
+// Where a thread stores: its first element of y, and how many rows and columns of y there are from it on. It stores pairs of columns.
+struct ThreadOutputs {
+  output* y;
+  int n;
+  int rows, columns;
 };
 
-// Reduces the partial sums in the order of the splits and stores them, four adjacent elements for each thread.
-static __device__ __forceinline__ void reduce_and_store(const WgmmaArguments& a, const SharedLayout& smem, const Tile& tile, int split, float scale) {
-  const int first = first_row_group(split);
-  const int rows = (first_row_group(split + 1) - first) * 8;
-  const int m = (SWAP_AB ? tile.b : tile.a) + first * 8;
-  const int n = (SWAP_AB ? tile.a : tile.b);
-  output* const y = y_at(a, tile.batch) + m * a.ldy + n;
-  const bool aligned = (a.ldy % 4 == 0) && (((unsigned long long)y_at(a, tile.batch)) % sizeof(FourOutputs) == 0);
-  unsigned from[SPLIT_K];
+// Lanes of two adjacent rows of D: with SWAP_AB, where these are columns of y, they exchange a sum, so that each has both of one row of y.
+static __device__ __forceinline__ bool is_odd_row() { return SWAP_AB && threadIdx.x / 4 % 2 != 0; }
+
+// `row`: the warp group's first within the tile.
+static __device__ __forceinline__ ThreadOutputs thread_outputs(const WgmmaArguments& a, const Tile& tile, int row) {
+  const int of_a = tile.a + row + first_row_of_thread();
+  const int of_b = tile.b + (int)threadIdx.x % 4 * 2;
+  const int m = SWAP_AB ? of_b + is_odd_row() : of_a;
+  const int n = SWAP_AB ? of_a - is_odd_row() : of_b;
+  ThreadOutputs to = {y_at(a, tile.batch) + m * a.ldy + n, n, a.m - m, a.n - n};
+  // Otherwise the compiler computes them behind the wait for the partial sums of others.
+  asm volatile("" : "+l"(to.y), "+r"(to.n), "+r"(to.rows), "+r"(to.columns));
+  return to;
+}
+
+// Stores two sums `m` rows and `n` columns from the thread's first element on. PAIRS: y takes two elements at once.
+template <bool PAIRS>
+static __device__ __forceinline__ void store_pair(const WgmmaArguments& a, const ThreadOutputs& to, int m, int n, float first, float second, float scale) {
+  if (m >= to.rows || n >= to.columns) return;
+  output* const y = to.y + m * a.ldy + n;
+  first = epilogue_value(first, scale, bias_at(a, to.n + n));
+  second = epilogue_value(second, scale, bias_at(a, to.n + n + 1));
+  if (PAIRS) {
+#if OUTPUT == 0
+    asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(y), "f"(first), "f"(second) : "memory");
+#else
+    asm volatile("st.global.b32 [%0], %1;" ::"l"(y), "r"(round_pair(first, second)) : "memory");
+#endif
+  } else {
+    y[0] = round_output(first);
+    if (n + 1 < to.columns) y[1] = round_output(second);
+  }
+}
+
+// Stores a unit of the tile of 64 rows `r`, whose first column of D is `column`.
+template <bool PAIRS>
+static __device__ __forceinline__ void store_unit(const WgmmaArguments& a, const ThreadOutputs& to, int r, int column, const float (&sums)[4], float scale) {
 #pragma unroll
-  for (int other = 0; other < SPLIT_K; ++other)
-    from[other] = smem.staging + (other == split ? (unsigned)(first * ROW_GROUP_BYTES) : partials_offset(other, split));
-#pragma unroll 2
-  for (unsigned item = threadIdx.x; item < (unsigned)rows * (TILE_COLUMNS / 4); item += CONSUMER_THREADS) {
-    const unsigned local = item / (TILE_COLUMNS / 4);
-    const unsigned column = item % (TILE_COLUMNS / 4) * 4;
-    const unsigned tile_column = column / 8;
-    const unsigned offset = local / 8 * ROW_GROUP_BYTES + tile_column * PARTIAL_TILE_BYTES + (local % 8 ^ tile_column % 8) * 32 + column % 8 * 4;
+  for (int half = 0; half < 2; ++half) {
+    const float first = sums[half * 2];
+    const float second = sums[half * 2 + 1];
+    const int row = r * 64 + half * 8;
+#if SWAP_AB
+    const float other = __shfl_xor_sync(0xffffffffu, is_odd_row() ? first : second, 4);
+    store_pair<PAIRS>(a, to, column, row, is_odd_row() ? other : first, is_odd_row() ? second : other, scale);
+#else
+    store_pair<PAIRS>(a, to, row, column, first, second, scale);
+#endif
+  }
+}
+
+// Reduces this block's units in the order of the splits and stores them.
+template <bool PAIRS>
+static __device__ __forceinline__ void reduce_units(const Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, const ThreadOutputs& to, int split, float scale) {
+  const unsigned from = smem.staging + threadIdx.x * 16;
+#pragma unroll
+  for (int unit = 0; unit < UNITS; ++unit) {
+    const int owner = owner_of(unit);
+    if (owner != split) continue;
+    const int r = unit / (BLOCK_N / 8);
+    const int column = unit % (BLOCK_N / 8) * 8;
     float partials[SPLIT_K][4];  // all loads are in flight at once
 #pragma unroll
-    for (int other = 0; other < SPLIT_K; ++other) load_shared_float4(from[other] + offset, partials[other]);
-    FourOutputs sums;
+    for (int other = 0; other < SPLIT_K; ++other) {
+      if (other != owner) load_shared_float4(from + partials_offset(other, owner) + unit_offset(unit), partials[other]);
+    }
+    float sums[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      float sum = partials[0][i];
+      partials[owner][i] = d[r][column / 2 + i];
+      sums[i] = partials[0][i];
 #pragma unroll
-      for (int other = 1; other < SPLIT_K; ++other) sum += partials[other][i];
-      sums.value[i] = round_output(epilogue_value(sum, scale, bias_at(a, n + (int)column + i)));
+      for (int other = 1; other < SPLIT_K; ++other) sums[i] += partials[other][i];
     }
-    if (m + (int)local >= a.m) continue;
-    output* to = y + local * a.ldy + column;
-    if (aligned && n + (int)column + 4 <= a.n) {
-      *(FourOutputs*)to = sums;
-    } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (n + (int)column + i < a.n) to[i] = sums.value[i];
-      }
-    }
+    store_unit<PAIRS>(a, to, r, column, sums, scale);
+  }
+}
+
+static __device__ __forceinline__ void reduce_and_store(const Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, const ThreadOutputs& to, int split, float scale) {
+  if (a.n % 2 == 0 && a.ldy % 2 == 0 && (unsigned long long)to.y % (2 * sizeof(output)) == 0) {
+    reduce_units<true>(d, a, smem, to, split, scale);
+  } else {
+    reduce_units<false>(d, a, smem, to, split, scale);
   }
 }
 
