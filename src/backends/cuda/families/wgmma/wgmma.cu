@@ -101,12 +101,12 @@ static __device__ __forceinline__ BlockScalesAt scales_at(const TileProduct& pro
 #endif
 }
 
-// The scales of k atom i of a stage that is full and not released.
-static __device__ __forceinline__ BlockScales atom_scales(const SharedLayout& smem, const BlockScalesAt& at, const PipelineState& state, int i) {
+// The scales of k atom i of a stage that is full and not released. `first`: it is the tile's first stage; with split-K its group may have begun before.
+static __device__ __forceinline__ BlockScales atom_scales(const SharedLayout& smem, const BlockScalesAt& at, const PipelineState& state, int i, bool first) {
 #if SCALES == 3
   const unsigned group = state.scales / GROUP_STAGES;
   const unsigned within = state.scales % GROUP_STAGES;
-  if ((within == 0 || SPLIT_K > 1) && i == 0) barrier_wait(smem.scale_barriers + 8u * group, state.scales_phase);
+  if ((within == 0 || (SPLIT_K > 1 && first)) && i == 0) barrier_wait(smem.scale_barriers + 8u * group, state.scales_phase);
   return block_scales(at, group_scales(smem, (int)group) + (within * K_ATOMS + (unsigned)i) * 4u);
 #else
   return {};
@@ -170,11 +170,24 @@ static __device__ __forceinline__ void end_group(const WgmmaArguments& a, Pipeli
 #endif
 }
 
+// With two sets: whether scales of blocks are read while the products of their own stage run, or while those of the next one do. (With SWAP_AB a thread has too
+// many of them for two sets.)
+#define SCALES_AHEAD (!SWAP_AB)
+
+// While the products of a stage run: reads its scales. Returns whether the next stage is full.
+static __device__ __forceinline__ bool read_ahead(BlockScales& scales, const WgmmaArguments& a, const SharedLayout& smem, const BlockScalesAt& at,
+                                                  const PipelineState& stage) {
+  scales = atom_scales(smem, at, stage, 0, false);
+  PipelineState next = stage;
+  next_stage(a, next);
+  return is_full(smem, next);
+}
+
 // Waits until at most `pending` later stages' products run, adds those of a stage of one step, and releases it.
 template <int pending>
-static __device__ __forceinline__ void finish(Accumulators& d, PartialSums& partials, const SharedLayout& smem, const BlockScalesAt& at, unsigned empty,
-                                              const PipelineState& stage) {
-  const BlockScales scales = atom_scales(smem, at, stage, 0);  // while the products run
+static __device__ __forceinline__ void finish(Accumulators& d, PartialSums& partials, BlockScales& scales, const SharedLayout& smem, const BlockScalesAt& at, unsigned empty,
+                                              const PipelineState& stage, bool first) {
+  if (!SCALES_AHEAD) scales = atom_scales(smem, at, stage, 0, first);
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
   release_stage(empty, stage.stage);
   promote(d, partials, scales, at, 0);
@@ -207,7 +220,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
       start_step(partials[0], smem, row, state, step);
-      if (step % SLICES == 0) scales = atom_scales(smem, at, state, step / SLICES);
+      if (step % SLICES == 0) scales = atom_scales(smem, at, state, step / SLICES, k_tile == 0);
       if (step == STEPS - 1) full = is_full(smem, next);
       asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
       if (step == STEPS - 1) release_stage(empty, state.stage);
@@ -217,30 +230,36 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
   }
 #else
   // Each set has every second stage: its products run while those of the stage before are added. A stage has one step: of stages with more the
-  // compiler waits after each instruction.
+  // compiler waits after each instruction. What the additions need (scales), and the barrier of the stage after the next, is read while products run: of
+  // small tiles a stage lasts as long as these latencies, one after the other.
   static_assert(STEPS == 1, "two sets are of whole stages");
+  BlockScales scales[PROMOTION];
   wait_full(smem, state);
   start_step(partials[0], smem, row, state, 0);
+  if (SCALES_AHEAD) scales[0] = atom_scales(smem, at, state, 0, true);
+  bool full = false;
 #pragma unroll 1
   for (int k_tile = 1;; k_tile += 2) {
     PipelineState previous = state;
     next_stage(a, state);
     if (k_tile == k_tiles) {
-      finish<0>(d, partials[0], smem, at, empty, previous);
+      finish<0>(d, partials[0], scales[0], smem, at, empty, previous, k_tile == 1);
       break;
     }
-    wait_full(smem, state);
+    if (!full) wait_full(smem, state);
     start_step(partials[1], smem, row, state, 0);
-    finish<1>(d, partials[0], smem, at, empty, previous);
+    if (SCALES_AHEAD) full = read_ahead(scales[1], a, smem, at, state);
+    finish<1>(d, partials[0], scales[0], smem, at, empty, previous, k_tile == 1);
     previous = state;
     next_stage(a, state);
     if (k_tile + 1 == k_tiles) {
-      finish<0>(d, partials[1], smem, at, empty, previous);
+      finish<0>(d, partials[1], scales[1], smem, at, empty, previous, false);
       break;
     }
-    wait_full(smem, state);
+    if (!full) wait_full(smem, state);
     start_step(partials[0], smem, row, state, 0);
-    finish<1>(d, partials[1], smem, at, empty, previous);
+    if (SCALES_AHEAD) full = read_ahead(scales[0], a, smem, at, state);
+    finish<1>(d, partials[1], scales[1], smem, at, empty, previous, false);
   }
 #endif
   end_group(a, state);
