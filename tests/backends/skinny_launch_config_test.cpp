@@ -6,6 +6,7 @@
 #include "candidates/config.h"
 #include "support/dense_problem.h"
 #include "support/nvrtc.h"
+#include "support/operation_problems.h"
 
 namespace gemmtune::cuda {
 namespace {
@@ -61,6 +62,19 @@ TEST(SkinnyLaunchConfig, BlocksThatRunAtOnceFollowFromSharedMemory) {
   for (const char* settings :
        {"bm64_bk64_csk1_smem220", "bm128_bk256_csk8_smem220", "bm128_bk64_csk5_smem220"})
     EXPECT_LE(launch_config_of(64, 7168, 8192, settings).shared_bytes, 227 << 10) << settings;
+}
+
+TEST(SkinnyLaunchConfig, BlocksThatRunAtOnceFollowFromRegistersToo) {
+  const auto blocks = [](std::int64_t m, const std::string& settings) {
+    const auto candidate =
+        parse_kernel_name("skinny_r1_" + settings, {"bm", "bk", "csk", "smem", "pdl", "prom"});
+    const Problem problem = quantized(Operation::a8w8_blockscale, m, 4096, 7168, DataType::f8_e4m3fn);
+    return skinny_launch_config(problem, candidate->config, limits_of("sm_90a")).blocks_per_sm;
+  };
+  EXPECT_EQ(blocks(16, "bm64_bk128_csk4_smem50_prom1"), 3);
+  // 141 and 212 registers a thread.
+  EXPECT_EQ(blocks(64, "bm64_bk128_csk4_smem50_prom1"), 2);
+  EXPECT_EQ(blocks(64, "bm128_bk128_csk4_smem50_prom1"), 1);
 }
 
 }  // namespace

@@ -143,6 +143,16 @@ TEST(WgmmaLaunchConfig, ScalesOfBlocksHavePlacesForWhatIsInFlight) {
             0);
 }
 
+TEST(WgmmaLaunchConfig, TheDefaultOfFewRowsWithScalesOfBlocksFillsTheGpu) {
+  for (const std::int64_t m : {16, 64, 128}) {
+    const Problem problem = quantized(Operation::a8w8_blockscale, m, 2112, 7168, DataType::f8_e4m3fn);
+    const WgmmaLaunchConfig launch = wgmma_launch_config(problem, default_wgmma_config(problem, h200), h200);
+    EXPECT_GE(launch.num_blocks, 88) << m;
+    EXPECT_LE(launch.num_blocks, 132) << m;
+    EXPECT_FALSE(launch.swap_ab) << m;
+  }
+}
+
 TEST(WgmmaLaunchConfig, TheDefaultOfManyTilesDividesNoK) {
   for (const Operation operation : {Operation::a8w8_blockscale, Operation::a8w8}) {
     const Problem problem = quantized(operation, 4096, 24576, 1536, DataType::f8_e4m3fn);

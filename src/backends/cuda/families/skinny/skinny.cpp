@@ -19,7 +19,6 @@ namespace gemmtune::cuda {
 namespace {
 
 constexpr std::int64_t max_m = 64;
-constexpr unsigned threads = 160;
 
 class SkinnyKernel final : public Kernel {
  public:
@@ -35,7 +34,7 @@ class SkinnyKernel final : public Kernel {
         x_map_(driver.functions(),
                {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_, launch.block_n, 0,
                 batches(problem), problem.m * problem.k * element_bytes_}) {
-    shape_.threads = threads;
+    shape_.threads = skinny_threads;
     shape_.grid[0] = static_cast<unsigned>(launch.tiles * launch.split_k);
     shape_.grid[1] = static_cast<unsigned>(problem.batch);
     hopper_.cluster = static_cast<unsigned>(launch.split_k);
@@ -201,7 +200,7 @@ Space SkinnyFamily::space(const Problem& problem) const {
   return space;
 }
 
-// Enough blocks for one or two per multiprocessor; shared memory of which two blocks fit.
+// Enough blocks for one or two per multiprocessor; shared memory of which two blocks fit. With scales of blocks the best by the cost model.
 Config SkinnyFamily::default_config(const Problem& problem) const {
   const std::int64_t tiles = ceil_div(problem.n, 64) * problem.batch;
   Config config;
@@ -214,7 +213,21 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
   config.set("smem", std::int64_t{110});
   config.set("pdl", std::int64_t{0});
   if (accumulates_fewer_bits(problem.x_type)) config.set("prom", std::int64_t{1});
-  return config;
+  if (quantization(problem) != QuantType::per_1x128) return config;
+  Config best = config;
+  double best_us = predicted_microseconds(problem, best);
+  for (const std::int64_t smem_kib : {50, 75, 110}) {
+    for (std::int64_t blocks = 1; blocks <= max_cluster; ++blocks) {
+      config.set("smem", smem_kib);
+      config.set("csk", blocks);
+      if (!refuse_build(problem, config).empty()) continue;
+      const double predicted = predicted_microseconds(problem, config);
+      if (predicted >= best_us) continue;
+      best_us = predicted;
+      best = config;
+    }
+  }
+  return best;
 }
 
 gpu::Source SkinnyFamily::source(const Problem& problem, const Config& config) const {
@@ -238,26 +251,39 @@ Result<std::unique_ptr<Kernel>> SkinnyFamily::build(const Problem& problem, cons
       std::make_unique<SkinnyKernel>(driver_, std::move(*program), problem, launch));
 }
 
-/// In microseconds; meant to rank kernels, not to state their time. A fit to a sweep over eight (N, K) on one
-/// H200: fastest are about 200 blocks on 132 multiprocessors with as many bytes in flight as leave room for a
-/// second block; wave quantization and unequal shares of k cost in proportion.
+/// In microseconds; meant to rank kernels, not to state their time. The bytes at the bandwidth of memory, more if few are in flight or few blocks load
+/// them, or what a multiprocessor takes in; and a pause for each further wave of clusters. Constants are a fit to eight (N, K) on one H200, and
+/// to 510 kernels of six (N, K) at M = 16 and 64 with scales of blocks on one H100.
 double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
   const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  constexpr double into_multiprocessor = 120e3;  // bytes per microsecond
   const double processors = real(runtime_.limits().multiprocessors);
-  const double grid = real(launch.tiles * problem.batch * launch.split_k);
-  const double resident = real(launch.blocks_per_sm);
-  const double waves = grid / (processors * resident);
-  const double uneven = std::ceil(waves) / waves;
-  const double share = real(ceil_div(launch.k_tiles, launch.split_k) * launch.split_k) / real(launch.k_tiles);
+  const double clusters = real(launch.tiles * problem.batch);
+  const double grid = clusters * real(launch.split_k);
+  const double at_once =
+      real(hopper_limits(runtime_, driver_).clusters_at_once(launch.split_k) * launch.blocks_per_sm);
+  const double share = real(ceil_div(launch.k_tiles, launch.split_k));  // k tiles of a block
+  const double uneven = share * real(launch.split_k) / real(launch.k_tiles);
   const double in_flight =
-      std::min(grid, processors * resident) * real(launch.num_stages * launch.stage_bytes);
+      std::min(grid, at_once * real(launch.split_k)) * real(launch.num_stages * launch.stage_bytes);
   const double few_bytes = std::max(1.0, 12e6 / std::max(in_flight, 1.0));
   const double memory = bytes(problem) / 4.3e6;
   const double few_blocks = std::max(1.0, 100 / grid);
-  return 2.2 +
-         memory * share * (1 + 0.08 * (std::min(uneven, 3.0) - 1)) * std::pow(few_bytes, 0.15) * few_blocks +
-         (launch.split_k > 1 ? 0.25 + 0.02 * real(launch.split_k) : 0) +
+  const double loaded = share * real(launch.stage_bytes) / into_multiprocessor;  // by a block alone
+  const double taken_in = loaded * std::ceil(std::min(clusters, at_once) * real(launch.split_k) / processors);
+  // A cluster starts when as many multiprocessors of a group are free, and exchanges its sums; blocks without one follow each other without a pause.
+  const double waves = std::ceil(clusters / at_once);
+  const double pauses = launch.split_k > 1 ? (waves - 1) * (1.5 + 1.5 * loaded)
+                                           : (waves - clusters / at_once) / waves * 0.5 * loaded;
+  // Promoted sums: each k atom of a block waits for its products, and for scales of blocks, of which a thread has more the wider x is.
+  const bool block_scales = quantization(problem) == QuantType::per_1x128;
+  const double atom = config.number("prom", 0) == 0 ? 0
+                      : block_scales                ? 0.12 + 0.002 * real(launch.block_n)
+                                                    : 0.12;
+  const double chained = atom * share * real(launch.k_atoms) * std::max(1.0, clusters / at_once);
+  return 2.2 + std::max({memory * uneven * std::pow(few_bytes, 0.15) * few_blocks, taken_in, chained}) +
+         pauses + (launch.split_k > 1 ? 0.25 + 0.02 * real(launch.split_k + launch.block_n) : 0) +
          0.1 * std::abs(std::log2(grid / 200));
 }
 

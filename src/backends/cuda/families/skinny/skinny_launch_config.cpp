@@ -8,6 +8,7 @@
 namespace gemmtune::cuda {
 namespace {
 
+constexpr std::int64_t registers_of_multiprocessor = 65536;
 constexpr std::int64_t max_prefetch = 32 << 10;  // bytes of the weight per block
 
 /// M rounded up to what the kernel is compiled for.
@@ -21,6 +22,15 @@ std::int64_t prefetch_k_tiles(const SkinnyLaunchConfig& launch) {
   const std::int64_t bytes =
       launch.dependent_launch ? (share - launch.num_stages) * k_tile_bytes / 4 : share * k_tile_bytes / 8;
   return std::min(bytes, max_prefetch) / k_tile_bytes;
+}
+
+/// Registers of a thread, about: sums, partial sums, scales of blocks of as many k atoms as are loaded ahead.
+std::int64_t registers_of(const Problem& problem, const Config& config, const SkinnyLaunchConfig& launch) {
+  const std::int64_t sums = launch.block_m / 64 * launch.block_n / 2;
+  const bool wide = launch.block_n == 64;
+  const std::int64_t scales =
+      quantization(problem) != QuantType::per_1x128 ? 0 : launch.block_n / 2 * (wide ? 1 : launch.k_atoms);
+  return 44 + sums * (config.number("prom", 0) == 0 ? 1 : 2) + scales + (wide && launch.k_atoms > 1 ? 32 : 0);
 }
 
 }  // namespace
@@ -56,9 +66,11 @@ SkinnyLaunchConfig skinny_launch_config(const Problem& problem, const Config& co
   const std::int64_t wanted = std::min(config.number("smem", 110) * 1024, most);
   launch.num_stages = std::min(wanted / launch.stage_bytes, ceil_div(launch.k_tiles, launch.split_k));
   launch.shared_bytes = launch.num_stages * launch.stage_bytes + fixed;
-  launch.blocks_per_sm = std::clamp<std::int64_t>(
-      static_cast<std::int64_t>(limits.shared_bytes_per_multiprocessor) / (launch.shared_bytes + 1024), 1,
-      12);
+  const std::int64_t by_memory =
+      static_cast<std::int64_t>(limits.shared_bytes_per_multiprocessor) / (launch.shared_bytes + 1024);
+  const std::int64_t by_registers =
+      registers_of_multiprocessor / (skinny_threads * round_up(registers_of(problem, config, launch), 8));
+  launch.blocks_per_sm = std::clamp<std::int64_t>(std::min(by_memory, by_registers), 1, 12);
   launch.prefetch_k_tiles = prefetch_k_tiles(launch);
   launch.prefetch_blocks = limits.multiprocessors * launch.blocks_per_sm;
   return launch;

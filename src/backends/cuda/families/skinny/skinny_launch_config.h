@@ -9,6 +9,8 @@
 
 namespace gemmtune::cuda {
 
+inline constexpr int skinny_threads = 160;
+
 /// A is the weight, B is x. Shared memory in bytes.
 struct SkinnyLaunchConfig {
   std::int64_t block_m = 64;  // rows of the weight
@@ -22,7 +24,7 @@ struct SkinnyLaunchConfig {
   std::int64_t tiles = 1;  // along the weight's rows, one for each cluster
   std::int64_t stage_bytes = 0;
   std::int64_t shared_bytes = 0;      // dynamic shared memory of a block
-  std::int64_t blocks_per_sm = 1;     // by shared memory and threads
+  std::int64_t blocks_per_sm = 1;     // by shared memory and registers
   std::int64_t prefetch_k_tiles = 0;  // of the weight, into L2, before it may be loaded
   std::int64_t prefetch_blocks = 0;   // blocks that run at once
 

@@ -317,7 +317,9 @@ std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaLaunchCon
   const std::int64_t step = launch.block_n_step();
   if (launch.block_n > step && rows_b <= launch.block_n / 2)
     return "bn is more than twice the rows there are";
-  if (!launch.swap_ab && problem.m < 48) return "swap 0 leaves most rows of a tile empty";
+  // (Rows that are not there cost little: TMA reads none, and with scales of blocks a tile of 64 rows waits for latencies, not for its products.)
+  if (!launch.swap_ab && problem.m < 48 && !(launch.block_scales && launch.block_m == 64))
+    return "swap 0 leaves most rows of a tile empty";
   if (launch.swap_ab && problem.m > 768) return "swap 1 is for few rows";
   if (launch.swap_ab && launch.block_n < 64 && problem.m > 2 * launch.block_n)
     return "bn reads the weight too often";
@@ -407,20 +409,39 @@ Config swap_ab_config(const Problem& problem, const HopperLimits& limits) {
 }  // namespace
 
 Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) {
-  if (problem.m <= 64) return swap_ab_config(problem, limits);
-  // The best tile of 128 rows by the cost model; promoted ones may have 256.
-  Config best = config_of(problem, false, 128, 128, 1, 1, 1);
+  const bool block_scales = quantization(problem) == QuantType::per_1x128;
+  if (problem.m <= 64 && !block_scales) return swap_ab_config(problem, limits);
+  // The best tile of 128 rows by the cost model; promoted ones may have 256. With scales of blocks few rows have tiles of 64, and A and B are never swapped.
+  Config best = config_of(problem, false, problem.m <= 64 ? 64 : 128, problem.m <= 64 ? 64 : 128, 1, 1, 1);
   double best_us = predicted_wgmma(problem, wgmma_launch_config(problem, best, limits), limits);
   const auto try_config = [&](const Config& config) {
     const WgmmaLaunchConfig launch = wgmma_launch_config(problem, config, limits);
     if (!refuse_wgmma_order(launch).empty() || !refuse_wgmma_tile(launch).empty() ||
-        !refuse_wgmma_cluster(launch).empty() || !refuse_wgmma(launch, limits).empty())
+        !refuse_wgmma_cluster(launch).empty() || !refuse_wgmma(launch, limits).empty() ||
+        (launch.split_k > 1 &&
+         launch.tiles() > limits.clusters_at_once(launch.cluster_size()) * launch.blocks_per_sm))
       return;
     const double predicted = predicted_wgmma(problem, launch, limits);
     if (predicted >= best_us) return;
     best_us = predicted;
     best = config;
   };
+  // Of few rows with scales of blocks, whose fastest kernels divide k, or have tiles of 64 rows.
+  if (block_scales && problem.m <= 256) {
+    for (const std::int64_t block_m : {64, 128}) {
+      if (block_m > 64 && problem.m <= 64) continue;
+      for (std::int64_t block_n = 16; block_n <= 128; block_n += 16) {
+        for (std::int64_t split_k = 1; split_k <= max_cluster; ++split_k) {
+          for (const std::int64_t promotion : {1, 2}) {
+            Config config = config_of(problem, false, block_m, block_n, split_k, 1, 1);
+            config.set("prom", promotion);
+            try_config(config);
+          }
+        }
+      }
+    }
+    if (problem.m <= 64) return best;
+  }
   for (std::int64_t block_n = 64; block_n <= 256; block_n += 16) {
     for (const std::int64_t split_k : {1, 2, 4}) {
       for (const auto& [cluster_m, cluster_n] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}}) {
@@ -463,12 +484,16 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
   const double instruction_n = width / real(launch.n_slices);
   const double product = std::max(instruction_n / 2, 22 + instruction_n * 0.18);
   const double steps = real(launch.n_slices * launch.k_atoms);  // of 64 rows in a k tile
-  // With one set of partial sums a warp group waits for its products, adds them and waits for the next stage.
+  // With one set of partial sums a warp group waits for its products, adds them and waits for the next stage. With two it waits for the latencies of a
+  // step, one after the other, even if its products take less.
+  const double scales = launch.block_scales ? real(launch.scales_of_thread()) : 0;
   const double waits = launch.block_scales ? 240 : 180;
+  const double latencies = (launch.block_scales ? 225 : 180) + 0.6 * instruction_n + 2 * scales;
   constexpr double slowdown = 1.3;  // of the tensor cores, under load
-  const double alone =
-      (launch.promotion == 1 ? slowdown * (4 * product + waits + instruction_n / 2) : 4 * product) * steps *
-      real(launch.warpgroup_m() / 64);
+  const double alone = (launch.promotion == 0   ? 4 * product
+                        : launch.promotion == 1 ? slowdown * (4 * product + waits + instruction_n / 2)
+                                                : std::max(4 * product, latencies)) *
+                       steps * real(launch.warpgroup_m() / 64);
   // Launches of many promoted tiles run at the power limit: what small tiles load costs energy, and so does choosing each column's block.
   const double loads = 30 * std::max(0.0, 1 / real(launch.block_m) + 1 / width - 3.0 / 256);
   const double choices = launch.block_scales && !launch.swap_ab
@@ -495,11 +520,12 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
   const double looped = waves * real(ceil_div(launch.k_tiles, launch.split_k)) * step / clock;
   const double in_flight = at_once * real(launch.num_stages * launch.stage_bytes);
   const double memory = bytes(problem) / from_memory * std::pow(std::max(1.0, 6.5e6 / in_flight), 0.2) *
-                        std::max(1.0, 0.7 * processors / blocks);
+                        (launch.block_scales ? std::pow(std::max(1.0, processors / blocks), 0.4)
+                                             : std::max(1.0, 0.7 * processors / blocks));
   const double area = real(launch.block_m) * width;
   const double stored = (0.36 + area / 15.5e3) * (launch.whole_staging ? 0.72 : 1) *
                         (launch.ping_pong || resident > 1 ? 1 : waves);
-  const double exchanged = 2.6 + area * 4 / 20.7e3;
+  const double exchanged = 2 + area * 4 / 20.7e3;
   // Blocks that share x wait for the slowest of them: parts of a packed weight's tiles are loaded in runs
   // that complete at different times.
   const bool uneven = problem.bpreshuffle && launch.weight_box_rows() < 64 &&
