@@ -4,7 +4,8 @@
 // after the full check of their results. A line is "M N K" and kernelNames, or FAMILY:COUNT for a family's
 // first COUNT kernels by its cost model, or FAMILY~COUNT for as many spread over that order; with :TEXT
 // behind it, of those whose names hold TEXT. In front of M: op=a16w4 or another operation, x=f16 or another type of x, packed=1 (the weight),
-// moe=EXPERTS,TOPK,ACTIVATION,QUANTIZATION behind op=fused_moe, w=fp4 or another type of the weight, dtype=fp8 (with a scale each) or another type of both operands, x_order=N and w_order=N. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
+// moe=EXPERTS,TOPK,ACTIVATION,QUANTIZATION behind op=fused_moe, w=fp4 or another type of the weight, dtype=fp8 (with a scale each) or another type of both operands, x_order=N and w_order=N,
+// of mixtures routing=zipf. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
 // interval, what the cost model says. With ENERGY_ROUNDS also, of batches of a second, µs, joules of a launch and watts.
 #include <fmt/format.h>
 
@@ -48,13 +49,21 @@ std::vector<Candidate> by_model(const KernelFamily& family, const Problem& probl
   return chosen;
 }
 
+/// What a line times.
+struct Line {
+  Problem problem = default_problem(Operation::a16w16);
+  RoutingKind routing = RoutingKind::uniform;
+};
+
 /// A word in front of the sizes.
-Status read_setting(const std::string& word, Problem& problem) {
+Status read_setting(const std::string& word, Line& line) {
+  Problem& problem = line.problem;
   const std::size_t equals = word.find('=');
   const std::string key = word.substr(0, equals);
   const std::string value = word.substr(equals + 1);
   const auto type = parse_data_type(value);
   const auto order = parse_order(value);
+  const auto routing = parse_routing_kind(value);
   if (key == "dtype" && type) {
     problem.x_type = problem.w_type = *type;
     if (!traits(problem.operation).scale_ab) return {};
@@ -83,12 +92,15 @@ Status read_setting(const std::string& word, Problem& problem) {
     problem.moe.activation = *parse_activation(activation);
     problem.moe.quant_type = *parse_quant_type(quantization);
     problem.moe.gated = true;
+  } else if (key == "routing" && routing && *routing != RoutingKind::trace) {
+    line.routing = *routing;
   } else if (key == "packed" && value == "1") {
     problem.bpreshuffle = true;
     problem.weight_layout = WeightLayout::any;
   } else {
     return Status::invalid(
-        "{}: expected dtype=TYPE, x_order=T|N, w_order=T|N, op=OPERATION, x=TYPE, w=TYPE, moe=… or packed=1",
+        "{}: expected dtype=TYPE, x_order=T|N, w_order=T|N, op=OPERATION, x=TYPE, w=TYPE, moe=…, "
+        "routing=uniform|zipf or packed=1",
         word);
   }
   return {};
@@ -115,11 +127,12 @@ Status print_energy(Evaluator& evaluator, const Problem& problem, const std::vec
 Status time_line(Device& device, Evaluator& evaluator, const std::string& line, int rounds,
                  int energy_rounds) {
   std::istringstream words(line);
-  Problem problem = default_problem(Operation::a16w16);
+  Line settings;
+  Problem& problem = settings.problem;
   std::string word;
   if (!(words >> word)) return {};
   for (; word.find('=') != std::string::npos; words >> word)
-    GEMMTUNE_RETURN_IF_ERROR(read_setting(word, problem));
+    GEMMTUNE_RETURN_IF_ERROR(read_setting(word, settings));
   std::istringstream first(word);
   if (!(first >> problem.m) || !(words >> problem.n >> problem.k))
     return Status::invalid("expected M N K and kernels");
@@ -151,7 +164,9 @@ Status time_line(Device& device, Evaluator& evaluator, const std::string& line, 
         candidates.push_back(std::move(one));
   }
   evaluator.announce(problem, candidates);
-  const auto result = evaluator.finals(problem, candidates, rounds);
+  const auto result = settings.routing == RoutingKind::uniform
+                          ? evaluator.finals(problem, candidates, rounds)
+                          : evaluator.finals_on(settings.routing, problem, candidates, rounds);
   if (!result.ok()) return result.status();
   struct Row {
     double median_us, ratio;
