@@ -101,11 +101,11 @@ Problem mixture_of(const Shape& shape, int experts, int topk) {
 
 TEST_F(CudaMoe, FewAndManyExpertsAreRight) {
   // All experts for every token; one expert; more experts than pairs; more pairs than the sort reads at once; many tokens an expert; pairs that
-  // two kernels sort.
+  // two kernels sort, and more tiles for a block than it keeps.
   for (const Problem& problem :
        {mixture_of({37, 72, 200}, 8, 8), mixture_of({130, 72, 200}, 1, 1), mixture_of({3, 264, 136}, 256, 8),
         mixture_of({1500, 64, 128}, 16, 4), mixture_of({700, 136, 264}, 4, 2),
-        mixture_of({300, 768, 512}, 16, 4), mixture_of({4150, 64, 128}, 40, 4)}) {
+        mixture_of({300, 768, 512}, 16, 4), mixture_of({4150, 512, 128}, 40, 4)}) {
     expect_families_right(problem, 13);
     ASSERT_TRUE(gpu()->health().ok());
   }
@@ -167,10 +167,11 @@ INSTANTIATE_TEST_SUITE_P(, CudaFp8Moe,
                          ::testing::Values(QuantType::per_tensor, QuantType::per_token, QuantType::per_1x128),
                          [](const auto& one) { return std::string(to_string(one.param)); });
 
-/// gpt-oss's layer, biases included, on awkward sizes: rows of scales at multiples of 4, 2 and 1 bytes, units of 128 that are not whole.
+/// gpt-oss's layer, biases included, on awkward sizes: rows of scales at multiples of 4, 2 and 1 bytes, units of 128 that are not whole, rows that begin 32 bytes
+/// further in a line than the one before (2880, 576, 320).
 TEST_F(CudaMoe, Mxfp4WeightsAreRight) {
   for (const Shape& shape : {Shape{1, 2880, 2880}, Shape{3, 96, 32}, Shape{50, 160, 192}, Shape{20, 192, 576},
-                             Shape{130, 288, 544}, Shape{300, 256, 1024}}) {
+                             Shape{130, 288, 544}, Shape{300, 256, 1024}, Shape{140, 320, 576}}) {
     for (const bool early : {false, true}) {
       Problem problem = moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, shape);
       problem.moe.activation = early ? Activation::silu : Activation::swiglu;

@@ -162,7 +162,7 @@ Result<MoeLayer> MoeLayer::make(Runtime& runtime, const Problem& problem, const 
   layer.position_of_at_ = take(pairs * 4);
   layer.tiles_at_ = take(layer.max_tiles_ * static_cast<std::int64_t>(sizeof(MoeTile)));
   layer.tiles_of_at_ = take(problem.moe.experts * std::int64_t{4});
-  layer.tile_count_at_ = take(4);
+  layer.tile_count_at_ = take(3 * 4);
   layer.chunk_counts_at_ = take(many ? max_chunks_of(pairs) * problem.moe.experts * 4 : 0);
   layer.hidden_at_ = take(pairs * buffers.hidden_bytes);
   layer.hidden_scales_at_ = take(pairs * buffers.hidden_scale_bytes);

@@ -83,3 +83,8 @@ static __device__ inline void store_tiles(const MoeRouteArguments& a, int expert
   }
   if (thread == 0) a.tiles_of[expert] = tiles;
 }
+
+// Counters of the items that blocks of the two stages take, behind the number of tiles. By one block.
+static __device__ inline void reset_counters(const MoeRouteArguments& a, int thread) {
+  if (thread < 2) a.tile_count[1 + thread] = 0;
+}

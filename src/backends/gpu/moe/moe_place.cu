@@ -34,6 +34,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) moe_place(const MoeRouteAr
   __shared__ int groups[GROUPS];
   const int thread = threadIdx.x;
   wait_for_the_kernel_in_front();
+  if (blockIdx.x == 0) reset_counters(a, thread);
   for (int i = thread; i < a.experts; i += THREADS) {
     int count = 0;
     int before = 0;

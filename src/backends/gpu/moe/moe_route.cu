@@ -32,6 +32,7 @@ extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArgum
   const int threads = blockDim.x;
   const int expert = blockIdx.x;
   wait_for_the_kernel_in_front();
+  if (expert == 0) reset_counters(a, thread);
   for (int i = thread; i < a.experts; i += threads) counts[i] = 0;
   __syncthreads();
   // A group of threads has neighbouring pairs, GROUP * SHARE at a time.

@@ -21,7 +21,7 @@ struct MoeRouteArguments {
   int* pair_of;      // [pairs], by position
   int* position_of;  // [pairs]; −1 where the pair's id is no expert
   MoeTile* tiles;
-  int* tile_count;             // [1]
+  int* tile_count;             // [3], see reset_counters()
   int* tiles_of;               // [experts], tiles of each expert
   const float* given_weights;  // [tokens, topk - shared]; read with shared experts only
   float* weights;              // [pairs]; written with shared experts only, whose pairs have the weight 1

@@ -81,9 +81,9 @@ static __device__ __forceinline__ void add_biases(Accumulators& d, const RowBias
 #endif
 
 #if FP4
-// WIDTH: tokens of the instructions. `next`: the scales of the tile's first 512 of k; on return those of the next tile.
+// WIDTH: tokens of the instructions. `next`: the scales of the tile's first 512 of k; on return those of the next tile. `at`: of the work.
 template <int WIDTH>
-static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state, ScaleWords& next) {
+static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state, ScaleWords& next, unsigned at) {
   const int lane = (int)threadIdx.x % 32;
   const ScaleRows rows = scale_rows(a, work.tile.expert, work.row, work.column);
   const unsigned own = own_weight();
@@ -103,8 +103,9 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
       for (int i = 0; i < MMA_TILES * 2; ++i) chunk[i / 2][i % 2] = next[i / 2][i % 2];
       if (k_tile + 2 < a.k_tiles) {
         load_scales(next, a, rows, k_tile * 8 + 16);
-      } else if (work.next_expert >= 0) {
-        load_scales(next, a, scale_rows(a, work.next_expert, work.next_row, INTERLEAVED ? work.next_row / 2 : work.next_row), 0);
+      } else {
+        const Work of = read_work(at);
+        if (!of.last) load_scales(next, a, scale_rows(a, of.next_expert, of.next_row, INTERLEAVED ? of.next_row / 2 : of.next_row), 0);
       }
       large = has_large_scales(chunk);
     }
@@ -401,10 +402,12 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
   ScaleWords scales;  // of the next tile's first chunk
   bool loaded = false;
 #endif
+  int last = first_work() >= work_count;
+  unsigned at = smem.work;
 #pragma unroll 1
-  for (int index = first_work(); index < work_count; index += work_stride()) {
+  while (!last) {
     wait_full(smem, state);
-    const Work work = read_work(smem, state.stage);
+    Work work = read_work(at);
     __syncwarp();
     Accumulators d;
 #if FP4
@@ -416,10 +419,13 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
 #if TOKEN_SCALES && LOADS_EARLY
     const TokenScales token_scales = load_token_scales(a, routes, work);
 #endif
-    mainloop<BLOCK_TOKENS>(d, a, smem, work, state, scales);
+    mainloop<BLOCK_TOKENS>(d, a, smem, work, state, scales, at);
+    work = read_work(at);  // again: the mainloop has no registers for it
 #else
     mainloop<BLOCK_TOKENS>(d, a, smem, work, state);
 #endif
+    last = work.last;
+    at = at == smem.work + (ITEM_SLOTS - 1) * WORK_BYTES ? smem.work : at + WORK_BYTES;
 #if SCALES == 1
     scale_rows(d, a, routes, work);
 #endif
@@ -465,12 +471,16 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   smem.staging = smem.pipeline + (unsigned)a.num_stages * STAGE_BYTES;
   smem.scales = smem.staging + CONSUMER_WARPGROUPS * STAGING_BYTES;
   smem.work = smem.pipeline + (unsigned)a.storage_bytes;
-  smem.full_barriers = smem.work + (unsigned)a.num_stages * WORK_BYTES;
+  smem.items = smem.work + ITEM_SLOTS * WORK_BYTES;
+  smem.full_barriers = smem.items + ITEM_SLOTS * ITEM_BYTES;
   smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
   if (threadIdx.x == 0) {
     for (int i = 0; i < a.num_stages; ++i) {
       barrier_init(smem.full_barriers + 8u * (unsigned)i, COPIES ? 1 + PRODUCER_THREADS : 1);
       barrier_init(smem.empty_barriers + 8u * (unsigned)i, CLUSTER * CONSUMER_THREADS / 32);
+    }
+    if (DYNAMIC && SHARED_ITEMS) {
+      for (int i = 0; i < ITEM_SLOTS; ++i) barrier_init(smem.items + (unsigned)(i * ITEM_BYTES), 1);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     prefetch_tensor_map(&a.w);

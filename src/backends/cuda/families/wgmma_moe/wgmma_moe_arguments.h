@@ -15,7 +15,7 @@ struct WgmmaMoeArguments {
   void* to;                // [pairs, columns] by position
   const int* pair_of;
   const gpu::MoeTile* tiles;
-  const int* tile_count;
+  int* tile_count;  // then for each stage the work items that its blocks took from it
   const int* tiles_of;
   const float* weights;   // stage 1: routing weights by pair that scale gate and up (WEIGHTED)
   const float* x_scales;  // token t at k: x_scales[t * x_scale_step + k / 128 * x_scale_k_step]

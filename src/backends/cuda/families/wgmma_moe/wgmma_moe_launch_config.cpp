@@ -15,8 +15,10 @@ constexpr std::int64_t min_moe_stages = 3;
 constexpr std::int64_t instruction_rows = 64;
 constexpr std::int64_t fp4_block_k = 256;  // of an MXFP4 weight: 128 bytes
 constexpr std::int64_t kibibyte = 1024;
-// Alignment of the pipeline, and for each stage two barriers and the work that it begins.
-constexpr std::int64_t moe_reserve = 1024 + max_moe_stages * (16 + 32);
+constexpr std::int64_t moe_items = 32;  // ITEM_SLOTS
+// Alignment of the pipeline, of items the work and a barrier with an index, and of each stage two barriers.
+constexpr std::int64_t moe_reserve = 1024 + moe_items * (32 + 16) + max_moe_stages * 16;
+static_assert(moe_items >= max_moe_stages + 2, "the producer is at most the stages ahead");
 
 }  // namespace
 

@@ -46,13 +46,19 @@ struct SharedLayout {
   unsigned pipeline;
   unsigned staging;  // a buffer for each consumer warp
   unsigned scales;   // num_stages x K_ATOMS x SCALE_BYTES: a float of each token, then of each 8 rows of A
-  unsigned work;     // the Work of each stage that begins a tile
+  unsigned work;     // ITEM_SLOTS Works, which the producer passes to the consumers
+  unsigned items;    // ITEM_SLOTS indices of work items, each behind its barrier
   unsigned full_barriers;
   unsigned empty_barriers;
 };
 #define WORK_BYTES 32
 
-// Rank of the block in its cluster, and the first of the work items of the cluster.
+// Rank of the block in its cluster, and the first two of the work items of the cluster: others come from a counter (DYNAMIC) as blocks become free, because tiles are
+// of unequal work. Blocks that sort have few, at a fixed stride.
+#define DYNAMIC !SORT
+#define ITEM_SLOTS 32  // two more than stages: the producer is at most these ahead of the consumers, and a block of the other one of its cluster
+#define ITEM_BYTES 16
+#define SHARED_ITEMS (COPIES || CLUSTER > 1)  // several threads walk over the items
 static __device__ __forceinline__ int rank_of_block() { return CLUSTER > 1 ? cluster_cta_rank() : 0; }
 static __device__ __forceinline__ int first_work() { return CLUSTER > 1 ? cluster_index() : (int)blockIdx.x; }
 static __device__ __forceinline__ int work_stride() { return CLUSTER > 1 ? cluster_count() : (int)gridDim.x; }
@@ -61,6 +67,7 @@ struct Work {
   MoeTile tile;  // the block's share of it; count may be 0 with CLUSTER
   int column;    // first one of `to`
   int row;       // first one of the weight; of an interleaved one in groups of 8 of each half
+  int last;      // the block has no other one
 #if FP4
   int next_expert, next_row;  // of the block's next tile, whose scales are loaded early; next_expert < 0: there is none
 #endif
@@ -108,23 +115,25 @@ static __device__ __forceinline__ Work work_at(const WgmmaMoeArguments& a, const
   return work;
 }
 
-// The producer passes the work to the consumers with the first stage of its tile.
-static __device__ __forceinline__ void store_work(const SharedLayout& smem, int stage, const Work& work) {
-  const unsigned to = smem.work + (unsigned)stage * WORK_BYTES;
+// The producer passes the work to the consumers with the first stage of its tile, the block's `number`-th.
+static __device__ __forceinline__ void store_work(const SharedLayout& smem, int number, const Work& work) {
+  const unsigned to = smem.work + (unsigned)(number % ITEM_SLOTS) * WORK_BYTES;
   asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(work.tile.expert), "r"(work.tile.first), "r"(work.tile.count), "r"(work.column) : "memory");
-  asm volatile("st.shared.s32 [%0], %1;" ::"r"(to + 16u), "r"(work.row) : "memory");
+  asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(to + 16u), "r"(work.row), "r"(work.last) : "memory");
 #if FP4
   asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(to + 24u), "r"(work.next_expert), "r"(work.next_row) : "memory");
 #endif
 }
-static __device__ __forceinline__ Work read_work(const SharedLayout& smem, int stage) {
-  const unsigned from = smem.work + (unsigned)stage * WORK_BYTES;
+static __device__ __forceinline__ Work read_work(unsigned from) {
   Work work;
   work.tile.index = 0;
   asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];" : "=r"(work.tile.expert), "=r"(work.tile.first), "=r"(work.tile.count), "=r"(work.column) : "r"(from) : "memory");
-  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(work.row) : "r"(from + 16u) : "memory");
 #if FP4
   asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];" : "=r"(work.next_expert), "=r"(work.next_row) : "r"(from + 24u) : "memory");
+  work.row = INTERLEAVED ? 2 * work.column : work.column;
+  work.last = work.next_expert < 0;
+#else
+  asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];" : "=r"(work.row), "=r"(work.last) : "r"(from + 16u) : "memory");
 #endif
   return work;
 }
@@ -137,6 +146,46 @@ static __device__ __forceinline__ unsigned loaded_bytes(const Work& work) {
 
 // ---- producer
 
+// The walk of a block, or of a cluster's, over its items.
+struct Walk {
+  int index;
+  int next;    // not less than the number of all: there is none
+  int number;  // of the item at `index` among the block's
+};
+static __device__ __forceinline__ Walk first_walk() { return {first_work(), first_work() + work_stride(), 0}; }
+
+// Takes the item behind the next one of the block's item `number`. One thread of each block, once for each number; it may do so before others advance.
+static __device__ __forceinline__ void take_item(const WgmmaMoeArguments& a, const SharedLayout& smem, int number) {
+  const unsigned slot = smem.items + (unsigned)(number % ITEM_SLOTS * ITEM_BYTES);
+#if CLUSTER > 1
+  barrier_arrive_expect_tx(slot, 4);
+  if (rank_of_block() > 0) return;
+#endif
+  const int item = atomicAdd(a.tile_count + STAGE, 1) + 2 * work_stride();
+#if CLUSTER > 1
+#pragma unroll
+  for (int rank = 0; rank < CLUSTER; ++rank)
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(remote_address(slot + 8u, rank)), "r"(item), "r"(remote_address(slot, rank))
+                 : "memory");
+#else
+  asm volatile("st.shared.s32 [%0], %1;" ::"r"(slot + 8u), "r"(item) : "memory");
+  if (SHARED_ITEMS) barrier_arrive(slot);
+#endif
+}
+
+static __device__ __forceinline__ void advance(const SharedLayout& smem, Walk& walk, int work_count) {
+  walk.index = walk.next;
+  if (walk.next >= work_count) return;
+#if DYNAMIC
+  const unsigned slot = smem.items + (unsigned)(walk.number % ITEM_SLOTS * ITEM_BYTES);
+  if (SHARED_ITEMS) barrier_wait(slot, (unsigned)(walk.number / ITEM_SLOTS % 2));
+  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(walk.next) : "r"(slot + 8u) : "memory");
+#else
+  walk.next += work_stride();
+#endif
+  ++walk.number;
+}
+
 #if CLUSTER > 1
 #define MULTICAST ".multicast::cluster"
 #define MULTICAST_MASK(operand) ", %" #operand
@@ -147,8 +196,8 @@ static __device__ __forceinline__ unsigned loaded_bytes(const Work& work) {
 
 #if FP4
 // Adds to `work` what its tile's scales need to know of `next`, which may be none.
-static __device__ __forceinline__ void set_next(Work& work, const Work& next, bool there) {
-  work.next_expert = there ? next.tile.expert : -1;
+static __device__ __forceinline__ void set_next(Work& work, const Work& next) {
+  work.next_expert = work.last ? -1 : next.tile.expert;
   work.next_row = next.row;
 }
 
@@ -281,29 +330,36 @@ static __device__ __forceinline__ void arrive_after_copies(unsigned barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
+// What was done before the hidden layer was there.
+struct Early {
+  int stages;  // that have their weight
+  int taken;   // items from the counter
+};
+
 // Stage 2 starts while the kernel before it still computes the hidden layer: its weights are loaded into all stages, then it waits.
-static __device__ __forceinline__ int load_early(const WgmmaMoeArguments& a, const SharedLayout& smem, const Routes& routes, int work_count) {
-  int early = 0;
+static __device__ __forceinline__ Early load_early(const WgmmaMoeArguments& a, const SharedLayout& smem, const Routes& routes, int work_count) {
+  Early early = {0, 0};
+  Walk walk = first_walk();
 #pragma unroll 1
-  for (int index = first_work(); index < work_count; index += work_stride()) {
+  while (walk.index < work_count) {
+    Work work = work_at<true>(a, routes, walk.index);
+    work.last = walk.next >= work_count;
 #if FP4
-    Work work = work_at<true>(a, routes, index);
-    const bool more = index + work_stride() < work_count;
-    set_next(work, more ? work_at<true>(a, routes, index + work_stride()) : work, more);
-#else
-    const Work work = work_at<true>(a, routes, index);
+    set_next(work, work.last ? work : work_at<true>(a, routes, walk.next));
 #endif
 #pragma unroll 1
     for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
-      if (early == a.num_stages) return early;
-      const unsigned full = smem.full_barriers + 8u * (unsigned)early;
-      if (k_tile == 0) store_work(smem, early, work);
+      if (early.stages == a.num_stages) return early;
+      const unsigned full = smem.full_barriers + 8u * (unsigned)early.stages;
+      if (k_tile == 0) store_work(smem, walk.number, work);
       barrier_arrive_expect_tx(full, loaded_bytes(work));
 #pragma unroll
       for (int i = 0; i < A_ATOMS; ++i)
-        load_weight(a, smem.pipeline + (unsigned)early * STAGE_BYTES + (unsigned)(i * A_ATOM_BYTES), k_tile * A_ATOMS + i, work, full);
-      ++early;
+        load_weight(a, smem.pipeline + (unsigned)early.stages * STAGE_BYTES + (unsigned)(i * A_ATOM_BYTES), k_tile * A_ATOMS + i, work, full);
+      ++early.stages;
     }
+    if (DYNAMIC && !work.last) take_item(a, smem, early.taken++);
+    advance(smem, walk, work_count);
   }
   return early;
 }
@@ -312,25 +368,28 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
   const int thread = (int)threadIdx.x - CONSUMER_THREADS;
   int stage = 0;
   unsigned phase = 1;
-  int early = 0;  // stages that have their weight
+  Early early = {0, 0};
 #if STAGE == 2
   if (thread == 0) early = load_early(a, smem, routes, work_count);
   grid_dependency_wait();
 #endif
+  Walk walk = first_walk();
 #if READS_AHEAD
   Work next = {};
-  if (first_work() < work_count) next = work_at<false>(a, routes, first_work());
+  if (walk.index < work_count) next = work_at<false>(a, routes, walk.index);
 #endif
+  const int take_at = a.k_tiles > 3 ? a.k_tiles - 3 : 0;  // late, so that no block has items that another one could begin
 #pragma unroll 1
-  for (int index = first_work(); index < work_count; index += work_stride()) {
+  while (walk.index < work_count) {
 #if READS_AHEAD
     Work work = next;
-    if (index + work_stride() < work_count) next = work_at<false>(a, routes, index + work_stride());
+    if (walk.next < work_count) next = work_at<false>(a, routes, walk.next);
 #else
-    const Work work = work_at<false>(a, routes, index);
+    Work work = work_at<false>(a, routes, walk.index);
 #endif
+    work.last = walk.next >= work_count;
 #if FP4
-    set_next(work, next, index + work_stride() < work_count);
+    set_next(work, next);
 #endif
 #if COPIES
     const Copies copies = copies_of(a, routes, work, thread);
@@ -341,9 +400,9 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
       const unsigned full = smem.full_barriers + 8u * (unsigned)stage;
       barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
       if (thread == 0) {
-        const bool loaded = early > 0;
-        early -= loaded;
-        if (!loaded && k_tile == 0) store_work(smem, stage, work);
+        const bool loaded = early.stages > 0;
+        early.stages -= loaded;
+        if (!loaded && k_tile == 0) store_work(smem, walk.number, work);
         if (!loaded) barrier_arrive_expect_tx(full, loaded_bytes(work));
 #pragma unroll
         for (int i = 0; i < K_ATOMS; ++i) {
@@ -374,11 +433,13 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
       }
       arrive_after_copies(full);
 #endif
+      if (DYNAMIC && thread == 0 && k_tile == take_at && !work.last && early.taken == walk.number) take_item(a, smem, early.taken++);
       if (++stage == a.num_stages) {
         stage = 0;
         phase ^= 1u;
       }
     }
+    advance(smem, walk, work_count);
   }
 #if COPIES
   asm volatile("cp.async.wait_all;" ::: "memory");
