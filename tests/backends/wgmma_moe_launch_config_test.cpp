@@ -64,6 +64,20 @@ TEST(WgmmaMoeLaunchConfig, RowsOfAnMxfp4LayerArePadded) {
   }
 }
 
+/// With buffers for output beside the stages they would have three.
+TEST(WgmmaMoeLaunchConfig, WideTilesOfAnMxfp4WeightHaveFourStages) {
+  const HopperLimits limits(limits_of("sm_90a"));
+  const Problem problem = testing_problems::moe_problem(DataType::bf16, DataType::f4_e2m1,
+                                                        QuantType::per_1x32, {1024, 2880, 2880});
+  const auto candidate = parse_kernel_name("wgmma_moe_r1_bm48_bn256_bo256_wg4_cm1_bk256_smem226",
+                                           {"bm", "bn", "bo", "wg", "cm", "bk", "smem"});
+  ASSERT_TRUE(candidate.ok()) << candidate.message();
+  for (const WgmmaMoeStage& stage : wgmma_moe_stages(problem, candidate->config, limits)) {
+    EXPECT_EQ(stage.num_stages, 4);
+    EXPECT_LE(stage.shared_bytes, static_cast<std::int64_t>(limits.shared_bytes_per_block));
+  }
+}
+
 TEST(WgmmaMoeLaunchConfig, RefusesWhatDoesNotFit) {
   const HopperLimits limits(limits_of("sm_90a"));
   const Problem problem = layer(DataType::bf16, 4096, 8, 2, 7168, 4096);

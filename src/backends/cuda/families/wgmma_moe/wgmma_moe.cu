@@ -81,7 +81,7 @@ static __device__ __forceinline__ void add_biases(Accumulators& d, const RowBias
 #endif
 
 #if FP4
-// WIDTH: tokens of the instructions. `next`: the scales of the tile's first 512 of k; on return those of the next tile. `at`: of the work.
+// WIDTH: tokens of the instructions. `next`: the scales of the tile's first 512 of k; on return those of the next tile. `at`: of the work. The last stage is released by the epilogue.
 template <int WIDTH>
 static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state, ScaleWords& next, unsigned at) {
   const int lane = (int)threadIdx.x % 32;
@@ -153,7 +153,6 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
   WAIT_FOR_PRODUCTS(0);
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) Instruction<WIDTH>::fence(d[r]);
-  release_stage(smem, previous, lane);
 }
 #elif PROMOTE
 typedef float PartialSums[BLOCK_TOKENS / 2];
@@ -396,7 +395,9 @@ static __device__ __forceinline__ void store_staged(const WgmmaMoeArguments& a, 
 static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const SharedLayout& smem, const Routes& routes, int work_count) {
   const int group = (int)threadIdx.x / 128;
   const int warp = (int)(threadIdx.x % 128) / 32;
+#if !FP4
   const unsigned staging = smem.staging + (unsigned)((group * 4 + warp) * (STAGING_BYTES / 4));
+#endif
   PipelineState state = {0, 0};
 #if FP4
   ScaleWords scales;  // of the next tile's first chunk
@@ -421,6 +422,10 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
 #endif
     mainloop<BLOCK_TOKENS>(d, a, smem, work, state, scales, at);
     work = read_work(at);  // again: the mainloop has no registers for it
+    // In the weight's rows of the tile's last stage, 16 of the warp group's: it has read them all when its last instruction has completed.
+    const int last_stage = (state.stage > 0 ? state.stage : a.num_stages) - 1;
+    const unsigned staging = smem.pipeline + (unsigned)last_stage * STAGE_BYTES +
+                             (unsigned)((STAGE == 1 ? warp * (BLOCK_ROWS / 4) + group * MMA_TILES * 16 : group * WARPGROUP_ROWS + warp * 16) * ATOM_BYTES);
 #else
     mainloop<BLOCK_TOKENS>(d, a, smem, work, state);
 #endif
@@ -453,6 +458,11 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
         store_staged(a, work, first, column, staging);
       }
     }
+#if FP4
+    fence_async_proxy();
+    __syncwarp();
+    release_stage(smem, last_stage, (int)threadIdx.x % 32);
+#endif
   }
 }
 

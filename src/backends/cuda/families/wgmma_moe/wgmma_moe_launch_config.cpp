@@ -83,7 +83,8 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     stage.column_tiles = ceil_div(stage.columns * (stage.interleaved ? 2 : 1), stage.rows);
     stage.stage_bytes = ((fp4 ? 1 : stage.k_atoms) * stage.rows + stage.k_atoms * stage.tokens) * atom_bytes;
     const std::int64_t staged = stage.staged_tokens();
-    const std::int64_t staging = stage.warpgroups * staged * (stage.interleaved ? 32 : 64) * 2;
+    // Of an MXFP4 weight the output is staged in the tile's last stage.
+    const std::int64_t staging = fp4 ? 0 : stage.warpgroups * staged * (stage.interleaved ? 32 : 64) * 2;
     // A stage has scales of its tokens and of each 8 rows where these change with k.
     const bool block_scales = scales_by_block(problem);
     const std::int64_t scales = block_scales ? stage.k_atoms * (stage.tokens + stage.rows / 8) * 4 : 0;
