@@ -33,6 +33,7 @@ TEST(CudaApi, DriverValues) {
   EXPECT_EQ(api::stream_default, static_cast<unsigned>(CU_STREAM_DEFAULT));
   EXPECT_EQ(api::capture_mode_thread_local, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   EXPECT_EQ(api::capture_none, CU_STREAM_CAPTURE_STATUS_NONE);
+  EXPECT_EQ(api::launch_attribute_cooperative, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
   EXPECT_EQ(api::launch_attribute_cluster, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
   EXPECT_EQ(api::launch_attribute_programmatic, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
   EXPECT_EQ(api::tensor_uint8, CU_TENSOR_MAP_DATA_TYPE_UINT8);

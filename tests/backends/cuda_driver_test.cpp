@@ -241,6 +241,11 @@ TEST_F(CudaDriverTest, TheExtensionOfALaunchBecomesAttributes) {
   cuda_state.version = 12020;
   ASSERT_TRUE(open()->launch({}, shape, nullptr, {}).ok());
   EXPECT_EQ(cuda_state.attributes, std::vector{api::launch_attribute_cluster});
+  hopper.cluster = 1;
+  hopper.cooperative = true;
+  ASSERT_TRUE(driver->launch({}, shape, nullptr, {}).ok());
+  EXPECT_EQ(cuda_state.attributes,
+            (std::vector{api::launch_attribute_programmatic, api::launch_attribute_cooperative}));
 }
 
 TEST_F(CudaDriverTest, AFailedLaunchIsDescribed) {

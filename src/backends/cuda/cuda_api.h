@@ -53,6 +53,7 @@ inline constexpr int capture_mode_thread_local = 1;
 inline constexpr int capture_mode_relaxed = 2;
 inline constexpr int capture_none = 0;
 
+inline constexpr int launch_attribute_cooperative = 2;
 inline constexpr int launch_attribute_cluster = 4;
 inline constexpr int launch_attribute_programmatic =
     6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION

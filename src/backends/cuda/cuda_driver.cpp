@@ -285,6 +285,11 @@ api::LaunchConfig CudaDriver::config_of(const gpu::LaunchShape& shape, Attribute
       programmatic.id = api::launch_attribute_programmatic;
       programmatic.value.number = 1;
     }
+    if (hopper->cooperative) {
+      api::LaunchAttribute& cooperative = attributes[count++];
+      cooperative.id = api::launch_attribute_cooperative;
+      cooperative.value.number = 1;
+    }
   }
   api::LaunchConfig config{};
   for (int i = 0; i < 3; ++i) config.grid[i] = shape.grid[static_cast<std::size_t>(i)];

@@ -90,7 +90,7 @@ class CudaDriver final : public gpu::Driver {
   Result<double> milliseconds_between(gpu::Event begin, gpu::Event end) override;
 
  private:
-  using Attributes = std::array<api::LaunchAttribute, 2>;
+  using Attributes = std::array<api::LaunchAttribute, 3>;
 
   Status start(int ordinal);
   void count_clusters();

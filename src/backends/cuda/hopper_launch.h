@@ -14,6 +14,8 @@ struct HopperLaunch final : gpu::LaunchExtension {
   /// May start while the kernel before it on the stream still runs: the program waits for what it needs of
   /// it. A driver that cannot do that starts it after that kernel.
   bool dependent = false;
+  /// Starts only when all of its blocks can be resident at once: they may wait for each other.
+  bool cooperative = false;
 };
 
 /// A dependent launch without clusters.
