@@ -20,8 +20,8 @@ std::string_view fragment_text();
 
 namespace {
 
-constexpr std::int64_t threads = 256;
-constexpr std::int64_t max_blocks = 4096;
+constexpr std::int64_t pack_threads = 256;
+constexpr std::int64_t max_pack_blocks = 4096;
 
 /// What a layout's tiles cover.
 struct Tiles {
@@ -57,8 +57,8 @@ Status pack(Runtime& runtime, const Tiles& shape, void* rows, void* tiles, bool 
                        units};
   void* arguments[] = {&values};
   LaunchShape launch;
-  launch.threads = threads;
-  launch.grid[0] = static_cast<unsigned>(std::min(ceil_div(units, threads), max_blocks));
+  launch.threads = pack_threads;
+  launch.grid[0] = static_cast<unsigned>(std::min(ceil_div(units, pack_threads), max_pack_blocks));
   return (*program)->launch(launch, arguments, {});
 }
 
@@ -79,8 +79,8 @@ Status fragments(Runtime& runtime, const Fragment64& shape, void* rows, void* ti
                            units};
   void* arguments[] = {&values};
   LaunchShape launch;
-  launch.threads = threads;
-  launch.grid[0] = static_cast<unsigned>(std::min(ceil_div(units, threads), max_blocks));
+  launch.threads = pack_threads;
+  launch.grid[0] = static_cast<unsigned>(std::min(ceil_div(units, pack_threads), max_pack_blocks));
   return (*program)->launch(launch, arguments, {});
 }
 
