@@ -8,6 +8,7 @@
 #include <set>
 
 #include "backends/cuda/families/mma/mma.h"
+#include "backends/cuda/families/moe_decode/moe_decode.h"
 #include "backends/cuda/families/mxfp4/mxfp4.h"
 #include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny.h"
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream.h"
@@ -282,6 +283,26 @@ TEST_F(GpuCompile, WgmmaMoeForHopper) {
       if (tokens == 4096) expect_compiles(*family, runtime, quantized);
     }
   }
+}
+
+/// Most of x and of the rows of w2 that registers hold; every form of scales.
+TEST_F(GpuCompile, MoeDecodeForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const auto family = cuda::make_moe_decode_family(runtime);
+  constexpr DataType fp8 = DataType::f8_e4m3fn;
+  const auto expect = [&](DataType type, QuantType scales, const testing_problems::Shape& shape) {
+    Problem problem = testing_problems::moe_problem(type, type, scales, shape);
+    expect_compiles(*family, runtime, problem);
+    problem.bias = problem.moe.doweight_stage1 = true;
+    problem.moe.activation = Activation::gelu;
+    problem.moe.gated = shape.n == 7168;
+    expect_compiles(*family, runtime, problem);
+  };
+  for (const auto& [n, k] : {std::pair{768, 2048}, std::pair{7168, 4096}, std::pair{192, 7168}})
+    expect(DataType::bf16, QuantType::none, {8, n, k});
+  for (const QuantType scales : {QuantType::per_tensor, QuantType::per_token, QuantType::per_1x128})
+    for (const std::int64_t k : {7168, 9216}) expect(fp8, scales, {1, 256, k});
 }
 
 /// Most of x, scales and sums for each number of registers; rows and scales with and without gaps; every epilogue.

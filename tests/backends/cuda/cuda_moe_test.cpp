@@ -157,7 +157,9 @@ TEST_P(CudaFp8Moe, IsRight) {
       problem.moe.doweight_stage1 = !gated;
       problem.moe.activation = gated ? Activation::silu : Activation::gelu;
       problem.bias = shape.m == 33;
-      EXPECT_EQ(expect_families_right(problem, 10), gpu()->find_family("wgmma_moe") == nullptr ? 1 : 2);
+      EXPECT_EQ(expect_families_right(problem, 10), gpu()->find_family("wgmma_moe") == nullptr ? 1
+                                                    : shape.m <= 8                             ? 3
+                                                                                               : 2);
       ASSERT_TRUE(gpu()->health().ok());
     }
   }
@@ -270,10 +272,13 @@ class Layer {
     EXPECT_TRUE(gpu()->copy_in(w2_scale_->data(), second.data(), second.size()).ok());
   }
 
-  /// y as float32 bits of bf16.
-  std::vector<float> run(const Kernel& kernel, const std::vector<std::int32_t>& ids) {
+  /// y as float32 bits of bf16. `byte`: what the workspace is filled with; −1: graphs of several launches, each in what the one before left.
+  std::vector<float> run(const Kernel& kernel, const std::vector<std::int32_t>& ids, int byte = 0xff) {
     EXPECT_TRUE(gpu()->copy_in(ids_->data(), ids.data(), ids.size() * 4).ok());
     auto workspace = allocated(kernel.workspace_bytes());
+    if (byte >= 0) {
+      EXPECT_TRUE(gpu()->fill(workspace->data(), byte, workspace->bytes()).ok());
+    }
     Operands o;
     o.x = x_->data();
     o.w = w_->data();
@@ -286,8 +291,21 @@ class Layer {
     o.ldx = o.ldy = problem_.k;
     o.topk_ids = static_cast<const std::int32_t*>(ids_->data());
     o.topk_weights = static_cast<const float*>(weights_->data());
-    const Status ran = kernel.run(o, workspace->data(), {});
-    EXPECT_TRUE(ran.ok()) << ran.message();
+    if (byte < 0) {
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_TRUE(gpu()->fill(y_->data(), 0xff, y_->bytes()).ok());
+        SampleRequest request;
+        request.kernel = &kernel;
+        request.rotation = {&o, 1};
+        request.launches = 3;
+        request.workspace = workspace->data();
+        const auto sampled = gpu()->sample(request);
+        EXPECT_TRUE(sampled.ok()) << sampled.message();
+      }
+    } else {
+      const Status ran = kernel.run(o, workspace->data(), {});
+      EXPECT_TRUE(ran.ok()) << ran.message();
+    }
     const Status done = gpu()->synchronize();
     EXPECT_TRUE(done.ok()) << done.message();
     std::vector<std::uint16_t> bits(static_cast<std::size_t>(problem_.m * problem_.k));
@@ -354,7 +372,7 @@ TEST_F(CudaMoe, Mxfp4ScalesOfEverySizeAreRight) {
 
 TEST_F(CudaMoe, AnIdThatIsNoExpertMakesItsTokenNaN) {
   const std::pair<const char*, std::int64_t> families[] = {
-      {"simt_moe", 20}, {"wgmma_moe", 20}, {"skinny_moe", 4}};
+      {"simt_moe", 20}, {"wgmma_moe", 20}, {"moe_decode", 4}};
   for (const auto& [name, tokens] : families) {
     const KernelFamily* family = gpu()->find_family(name);
     if (family == nullptr) continue;
@@ -378,6 +396,76 @@ TEST_F(CudaMoe, AnIdThatIsNoExpertMakesItsTokenNaN) {
         if (!lost) {
           ASSERT_EQ(y[at], right[at]) << name << " " << token << " " << column;
         }
+      }
+    }
+  }
+}
+
+/// moe_decode with operands of one form.
+class CudaMoeDecode : public OnGpu, public ::testing::WithParamInterface<std::pair<DataType, QuantType>> {};
+
+TEST_P(CudaMoeDecode, IsRight) {
+  const KernelFamily* family = gpu()->find_family("moe_decode");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("moe_decode").message();
+  const auto [type, quantization] = GetParam();
+  // Fewer rows of w2 than blocks; rows that are no whole 128 bytes, tiles of 8 rows, features that are no whole 16; rows of w2 in slabs; many pairs.
+  const Shape shapes[] = {{1, 48, 80},    {2, 272, 656}, {3, 768, 2048}, {4, 4624, 272},
+                          {5, 144, 4112}, {7, 16, 1040}, {8, 256, 3584}};
+  for (const Shape& shape : shapes) {
+    Problem problem = moe_problem(type, type, quantization, shape);
+    const Activation activations[] = {Activation::silu, Activation::gelu, Activation::swiglu,
+                                      Activation::none};
+    problem.y_type = type == DataType::f16 ? type : DataType::bf16;
+    problem.moe.activation = activations[shape.m % 4];
+    problem.moe.gated = problem.moe.activation == Activation::swiglu || shape.m % 3 != 0;
+    problem.moe.doweight_stage1 = shape.m == 5;
+    problem.moe.experts = shape.m == 8 ? 40 : 7;
+    problem.moe.topk = shape.m == 8 ? 8 : 3;
+    problem.moe.shared_experts = shape.m % 4 == 3 ? 2 : 0;
+    problem.bias = shape.m % 2 == 0;
+    ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
+    expect_right(*family, problem, some_configs(*family, problem, 3));
+    ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+  }
+}
+
+constexpr DataType form_fp8 = DataType::f8_e4m3fn;
+INSTANTIATE_TEST_SUITE_P(
+    , CudaMoeDecode,
+    ::testing::Values(std::pair{DataType::bf16, QuantType::none}, std::pair{DataType::f16, QuantType::none},
+                      std::pair{form_fp8, QuantType::per_tensor}, std::pair{form_fp8, QuantType::per_token},
+                      std::pair{form_fp8, QuantType::per_1x128}),
+    [](const auto& one) {
+      return std::string(to_string(one.param.first)) + "_" + std::string(to_string(one.param.second));
+    });
+
+/// For every number of tokens; with a workspace that holds anything, also what an earlier launch or another kernel left; experts that a token names twice.
+TEST_F(CudaMoe, DecodeWorksWithAnyWorkspace) {
+  const KernelFamily* family = gpu()->find_family("moe_decode");
+  const KernelFamily* slow = gpu()->find_family("simt_moe");
+  if (family == nullptr || slow == nullptr) GTEST_SKIP() << "needs both families";
+  for (std::int64_t tokens = 1; tokens <= 8; ++tokens) {
+    const Problem problem = mixture_of({tokens, 96, 1056}, 6, 4);
+    Layer layer(problem);
+    const auto kernel = default_kernel(*family, problem);
+    const auto reference = default_kernel(*slow, problem);
+    ASSERT_TRUE(kernel != nullptr && reference != nullptr);
+    std::vector<std::int32_t> ids = layer.ids();
+    for (const bool twice : {false, true}) {
+      if (twice) ids[1] = ids[2] = ids[0];
+      const std::vector<float> right = layer.run(*reference, ids);
+      std::vector<float> first;
+      for (const int byte : {0, 1, 2, 0xff, -1}) {
+        const std::vector<float> y = layer.run(*kernel, ids, byte);
+        double error = 0;
+        double norm = 0;
+        for (std::size_t i = 0; i < y.size(); ++i) {
+          error += std::pow(static_cast<double>(y[i]) - static_cast<double>(right[i]), 2);
+          norm += std::pow(static_cast<double>(right[i]), 2);
+        }
+        EXPECT_LT(std::sqrt(error / norm), 0.006) << tokens << " " << twice << " " << byte;
+        if (first.empty()) first = y;
+        EXPECT_EQ(y, first) << tokens << " " << twice << " " << byte;
       }
     }
   }

@@ -1,0 +1,225 @@
+#include "backends/cuda/families/moe_decode/moe_decode.h"
+
+#include <utility>
+
+#include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/moe_decode/moe_decode_arguments.h"
+#include "backends/cuda/families/moe_decode/moe_decode_launch_config.h"
+#include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/moe/moe_layer.h"
+#include "backends/refusal.h"
+#include "base/hash.h"
+#include "base/rounding.h"
+#include "problem/operands.h"
+
+namespace gemmtune::cuda {
+
+// Text of the file beside this one.
+std::string_view moe_decode_producer_text();
+
+namespace {
+
+constexpr std::int64_t hidden_alignment = 256;  // bytes
+
+/// Of the grid's barrier, in front of the hidden layer.
+std::int64_t counter_bytes(const MoeDecodeLaunch& launch) {
+  return round_up(launch.counters * 4, hidden_alignment);
+}
+
+/// 0: none, 1: one a matrix, 2: one a row, 3: one for 1 x 128 and 128 x 128; −1: others.
+int decode_scales(const Problem& problem) {
+  switch (problem.moe.quant_type) {
+    case QuantType::none:
+      return 0;
+    case QuantType::per_tensor:
+      return 1;
+    case QuantType::per_token:
+      return 2;
+    case QuantType::per_1x128:
+    case QuantType::per_128x128:
+      return 3;
+    default:
+      return -1;
+  }
+}
+
+class MoeDecodeKernel final : public Kernel {
+ public:
+  MoeDecodeKernel(std::shared_ptr<gpu::Program> program, const Problem& problem,
+                  const MoeDecodeLaunch& launch)
+      : program_(std::move(program)), problem_(problem), shapes_(operand_shapes(problem)), launch_(launch) {
+    extension_.dependent = true;
+    extension_.cooperative = true;
+    shape_.grid[0] = static_cast<unsigned>(launch.grid);
+    shape_.threads = static_cast<unsigned>(launch.threads());
+    shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
+    shape_.extension = &extension_;
+  }
+  std::size_t workspace_bytes() const override {
+    return static_cast<std::size_t>(counter_bytes(launch_) +
+                                    routed_pairs(problem_) * problem_.m * problem_.n * 2);
+  }
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+
+  Status run(const Operands& o, void* workspace, Stream stream) const override {
+    const std::int64_t x_row_bytes = bytes_of(problem_.x_type, problem_.m == 1 ? problem_.k : o.ldx);
+    const auto addresses = reinterpret_cast<std::uintptr_t>(o.x) | reinterpret_cast<std::uintptr_t>(o.w) |
+                           reinterpret_cast<std::uintptr_t>(o.w2);
+    if (x_row_bytes % 16 != 0 || addresses % 16 != 0)
+      return Status::unsupported(
+          "x and weights need pointers and rows at multiples of 16 bytes: {}, {}, {}, rows of {} bytes", o.x,
+          o.w, o.w2, x_row_bytes);
+    MoeDecodeArguments values{};
+    values.w = static_cast<const unsigned char*>(o.w);
+    values.w2 = static_cast<const unsigned char*>(o.w2);
+    values.x = static_cast<const unsigned char*>(o.x);
+    values.ids = o.topk_ids;
+    values.weights = o.topk_weights;
+    values.x_scales = static_cast<const float*>(o.x_scale);
+    values.w_scales = static_cast<const float*>(o.w_scale);
+    values.w2_scales = static_cast<const float*>(o.w2_scale);
+    values.bias = static_cast<const float*>(o.bias);
+    values.bias2 = o.bias2;
+    values.counters = static_cast<unsigned*>(workspace);
+    values.hidden = reinterpret_cast<unsigned short*>(static_cast<char*>(workspace) + counter_bytes(launch_));
+    values.y = o.y;
+    values.ldy = o.ldy;
+    values.x_row_bytes = x_row_bytes;
+    values.w_scale_matrix = shapes_.w.scale.elements();
+    values.w2_scale_matrix = shapes_.w2.scale.elements();
+    values.x_scale_columns = as_int(shapes_.x.scale.row_block == 1 ? shapes_.x.scale.columns : 0);
+    values.w_scale_columns = as_int(shapes_.w.scale.columns);
+    values.w2_scale_columns = as_int(shapes_.w2.scale.columns);
+    values.tokens = as_int(problem_.m);
+    values.topk = problem_.moe.topk;
+    values.shared = problem_.moe.shared_experts;
+    values.experts = problem_.moe.experts;
+    values.features = as_int(problem_.n);
+    values.rows = as_int(problem_.k);
+    values.groups = as_int(launch_.groups);
+    values.num_stages = as_int(launch_.num_stages);
+    void* arguments[] = {&values};
+    return program_->launch(shape_, arguments, stream);
+  }
+
+ private:
+  std::shared_ptr<gpu::Program> program_;
+  Problem problem_;
+  OperandShapes shapes_;
+  MoeDecodeLaunch launch_;
+  HopperLaunch extension_;
+  gpu::LaunchShape shape_;  // points at extension_
+};
+
+class MoeDecodeFamily final : public gpu::CompiledFamily {
+ public:
+  explicit MoeDecodeFamily(gpu::Runtime& runtime)
+      : runtime_(runtime),
+        limits_(runtime.limits()),
+        source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
+                                  moe_decode_arguments_text(), hopper_text(), gpu::moe_activation_text(),
+                                  moe_decode_producer_text(), moe_decode_text()})) {}
+
+  std::string_view name() const override { return "moe_decode"; }
+  std::string identity() const override {
+    return fmt::format("moe_decode r1 source {}", short_hash(source_, 12));
+  }
+  int tie_rank() const override { return 11; }
+  Status accepts(const Problem& problem) const override;
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  Space space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override {
+    return default_moe_decode_config(problem, limits_);
+  }
+  gpu::Source source(const Problem& problem, const Config& config) const override;
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
+  double predicted_microseconds(const Problem& problem, const Config& config) const override {
+    return predicted_moe_decode(problem, moe_decode_launch(problem, config, limits_), limits_);
+  }
+  std::int64_t resources(const Problem& problem, const Config& config) const override {
+    return moe_decode_launch(problem, config, limits_).shared_bytes;
+  }
+  std::string_view thread_pool() const override { return "gpu"; }
+
+ private:
+  gpu::Runtime& runtime_;
+  gpu::Limits limits_;
+  std::string source_;
+};
+
+Status MoeDecodeFamily::accepts(const Problem& problem) const {
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem));
+  const DataType type = problem.w_type;
+  if (problem.x_type != type ||
+      (type != DataType::bf16 && type != DataType::f16 && type != DataType::f8_e4m3fn))
+    return refusal::refuse(refusal::types, "x {} with w {}, only bf16, fp16 and fp8 e4m3fn of both",
+                           to_string(problem.x_type), to_string(type));
+  const int scales = decode_scales(problem);
+  if ((scales == 0) != (bits(type) == 16) || scales < 0)
+    return refusal::refuse(refusal::types, "{} scaled by {}", to_string(type),
+                           to_string(problem.moe.quant_type));
+  if (problem.m > max_decode_tokens)
+    return refusal::refuse(refusal::size, "m = {}, at most {}", problem.m, max_decode_tokens);
+  if (routed_pairs(problem) > max_decode_pairs)
+    return refusal::refuse(refusal::size, "{} pairs of token and expert, at most {}", routed_pairs(problem),
+                           max_decode_pairs);
+  for (const auto& [name, elements] : {std::pair{"k", problem.k}, std::pair{"n", problem.n}}) {
+    if (bytes_of(type, elements) % 16 != 0)
+      return refusal::refuse(refusal::alignment, "rows of {} = {} {} are no multiple of 16 bytes", name,
+                             elements, to_string(type));
+  }
+  if (problem.alignment % 16 != 0)
+    return refusal::refuse(refusal::alignment, "operands at multiples of {} bytes, 16 are needed",
+                           problem.alignment);
+  if (default_moe_decode_config(problem, limits_).text().empty())
+    return refusal::refuse(refusal::size, "k = {}: more of x than registers", problem.k);
+  return {};
+}
+
+Space MoeDecodeFamily::space(const Problem& problem) const {
+  Space space;
+  for (Parameter& parameter : moe_decode_parameters()) space.add(std::move(parameter));
+  const auto limits = limits_;
+  space.add(Constraint{"fits", [problem, limits](const Config& config) {
+                         return refuse_moe_decode(moe_decode_launch(problem, config, limits));
+                       }});
+  return space;
+}
+
+gpu::Source MoeDecodeFamily::source(const Problem& problem, const Config& config) const {
+  const MoeDecodeLaunch launch = moe_decode_launch(problem, config, limits_);
+  return {
+      "moe_decode",
+      source_,
+      {fmt::format("ELEMENT={}", gpu::element_code(problem.x_type)),
+       fmt::format("OUTPUT={}", gpu::element_code(problem.y_type)),
+       fmt::format("HIDDEN={}", problem.x_type == DataType::f16 ? 1 : 2),
+       fmt::format("SCALES={}", decode_scales(problem)), fmt::format("WARPS={}", launch.warps),
+       fmt::format("ROW_BYTES={}", launch.row_bytes), fmt::format("SLAB={}", launch.slab),
+       fmt::format("HIDDEN_BYTES={}", launch.hidden_bytes), fmt::format("HIDDEN_SLAB={}", launch.hidden_slab),
+       fmt::format("ENTRIES={}", launch.entries), fmt::format("STAGE_BYTES={}", launch.stage_bytes),
+       fmt::format("TILES={}", launch.tiles), fmt::format("GRID={}", launch.grid), "L2_HINTS=1",
+       fmt::format("GATED={}", problem.moe.gated ? 1 : 0),
+       fmt::format("WEIGHTED={}", problem.moe.doweight_stage1 ? 1 : 0),
+       fmt::format("BIAS={}", problem.bias ? 1 : 0),
+       fmt::format("ACTIVATION={}", gpu::activation_code(problem.moe.activation))},
+      "moe_decode"};
+}
+
+Result<std::unique_ptr<Kernel>> MoeDecodeFamily::build(const Problem& problem, const Config& config) const {
+  auto program = runtime_.load(source(problem, config));
+  if (!program.ok()) return program.status();
+  const MoeDecodeLaunch launch = moe_decode_launch(problem, config, limits_);
+  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
+  return std::unique_ptr<Kernel>(std::make_unique<MoeDecodeKernel>(std::move(*program), problem, launch));
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_moe_decode_family(gpu::Runtime& runtime) {
+  return std::make_unique<MoeDecodeFamily>(runtime);
+}
+
+}  // namespace gemmtune::cuda

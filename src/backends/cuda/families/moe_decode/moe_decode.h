@@ -1,0 +1,19 @@
+// moe_decode: a layer of a mixture of experts for a few tokens as one kernel on Hopper, which reads the experts' weights at the speed of memory.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "backends/backend.h"
+#include "backends/gpu/runtime.h"
+
+namespace gemmtune::cuda {
+
+/// The runtime must outlive the family and its kernels.
+std::unique_ptr<KernelFamily> make_moe_decode_family(gpu::Runtime& runtime);
+
+// Texts of moe_decode_arguments.h and of moe_decode.cu.
+std::string_view moe_decode_arguments_text();
+std::string_view moe_decode_text();
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,48 @@
+// Arguments of the moe_decode kernel: a whole layer of a mixture of experts for few tokens. The host includes this file; its text comes
+// before the kernel's source.
+#pragma once
+
+#include "backends/gpu/jit/layout_arguments.h"
+
+namespace gemmtune::cuda {
+
+struct MoeDecodeArguments {
+  const unsigned char* w;   // w1 of all experts; of a gated one the gate's rows come first
+  const unsigned char* w2;  // of all experts
+  const unsigned char* x;   // [tokens, k], rows of x_row_bytes bytes, a multiple of 16
+  const int* ids;           // [tokens, topk - shared]
+  const float* weights;     // as ids
+  // Scale of element (row, k) of an expert: [expert * matrix + row of scales * columns + k / 128].
+  const float* x_scales;
+  const float* w_scales;
+  const float* w2_scales;
+  const float* bias;       // [experts, rows of w1] (BIAS)
+  const float* bias2;      // [experts, rows of w2] (BIAS)
+  unsigned short* hidden;  // [entries, tokens, features]
+  unsigned*
+      counters;  // of the grid's barrier: arrivals; from GRID_COUNTERS on challenges, then echoes, one a block
+  GEMMTUNE_OUTPUT* y;  // [tokens, ldy]
+  long long ldy;
+  long long x_row_bytes;
+  long long w_scale_matrix;
+  long long w2_scale_matrix;
+  int x_scale_columns;
+  int w_scale_columns;
+  int w2_scale_columns;
+  int tokens;
+  int topk;
+  int shared;  // the last slots of a token, of the last experts
+  int experts;
+  int features;  // of the hidden layer
+  int rows;      // of w2
+  int groups;    // units of w1's rows of an expert
+  int num_stages;
+};
+
+static_assert(GEMMTUNE_OFFSET(MoeDecodeArguments, x) == 16 &&
+                  GEMMTUNE_OFFSET(MoeDecodeArguments, ldy) == 104 &&
+                  GEMMTUNE_OFFSET(MoeDecodeArguments, x_scale_columns) == 136 &&
+                  sizeof(MoeDecodeArguments) == 184,
+              "host and device layouts differ");
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,305 @@
+// What moe_decode's blocks know of the routing and of their shares, the thread that loads, and how blocks learn that the hidden layer may be read.
+using gemmtune::cuda::MoeDecodeArguments;
+
+#define MAX_TOKENS 8
+#define MAX_PAIRS 128
+#define CONSUMER_THREADS (WARPS * 32)
+#define THREADS (CONSUMER_THREADS + 64)
+#define ATOMS ((ROW_BYTES + 127) / 128)
+#define SLABS ((ATOMS + SLAB - 1) / SLAB)
+#define STEPS (SLAB / WARPS)  // 128 bytes of k of a stage that a warp has
+#define PITCH (SLAB * 128 + 16)
+#define HIDDEN_ATOMS ((HIDDEN_BYTES + 127) / 128)
+#define HIDDEN_SLABS ((HIDDEN_ATOMS + HIDDEN_SLAB - 1) / HIDDEN_SLAB)
+#define HIDDEN_STEPS ((ENTRIES * HIDDEN_SLAB + WARPS - 1) / WARPS)
+#define WHOLE_ROWS (HIDDEN_SLABS == 1)  // rows of w2 of a tile are one copy
+#define HIDDEN_PITCH (WHOLE_ROWS ? HIDDEN_BYTES : HIDDEN_SLAB * 128 + 16)
+#define BUFFERS (TILES > 2 ? TILES : 2)  // of sums
+#define GRID_COUNTERS 32
+#define ECHOES ((GRID + 31) / 32)
+#define FP8 (ELEMENT == 3)
+#define NOT_A_NUMBER __uint_as_float(0x7fc00000u)
+
+// Pairs of one expert, at most one of each token: their weight is read once. Pairs of a token that repeat an expert have entries of their own.
+struct Tables {
+  float weights[MAX_PAIRS][MAX_TOKENS];  // by entry
+  int experts[MAX_PAIRS];
+  unsigned masks[MAX_PAIRS];  // tokens of the entry
+  int ids[MAX_PAIRS];
+  int keys[MAX_PAIRS];
+  unsigned first[MAX_PAIRS / 32];  // bits: pairs that begin an entry
+  unsigned missing;                // tokens with an id that is no expert
+  int count;                       // of entries
+};
+
+struct Shared {
+  unsigned pipeline;
+  unsigned full_barriers;
+  unsigned empty_barriers;
+  unsigned cleared_barrier;  // this block's hidden layer is cleared
+  unsigned grid_barrier;     // everybody's is
+  float* sums;              // [BUFFERS][WARPS][16][8]
+  Tables* tables;
+};
+
+struct State {
+  int stage;
+  unsigned phase;
+};
+static __device__ __forceinline__ void next_stage(const MoeDecodeArguments& a, State& state) {
+  if (++state.stage == a.num_stages) {
+    state.stage = 0;
+    state.phase ^= 1u;
+  }
+}
+
+// ---- entries
+
+static __device__ __forceinline__ int entries_before(const Tables& t, int pair) {
+  int count = 0;
+#pragma unroll
+  for (int i = 0; i < MAX_PAIRS / 32; ++i) {
+    const int bits = pair - i * 32;
+    const unsigned mask = bits >= 32 ? 0xffffffffu : bits <= 0 ? 0u : (1u << bits) - 1u;
+    count += __popc(t.first[i] & mask);
+  }
+  return count;
+}
+
+struct Pair {
+  int token, id;  // id −1: no expert
+  float weight;
+};
+static __device__ __forceinline__ Pair load_pair(const MoeDecodeArguments& a, int pair) {
+  const int routed = a.topk - a.shared;
+  Pair found = {0, -1, 1.0f};
+  if (pair >= a.tokens * a.topk) return found;
+  found.token = pair / a.topk;
+  const int slot = pair - found.token * a.topk;
+  if (slot >= routed) {
+    found.id = a.experts - a.shared + slot - routed;
+    return found;
+  }
+  found.id = __ldcg(a.ids + found.token * routed + slot);
+  found.weight = __ldcg(a.weights + found.token * routed + slot);
+  if (found.id < 0 || found.id >= a.experts - a.shared) found.id = -1;
+  return found;
+}
+
+static __device__ __forceinline__ void store_pair(Tables& t, const Pair& pair, int entry, bool first) {
+  if (first) t.experts[entry] = pair.id;
+  t.weights[entry][pair.token] = pair.weight;
+  atomicOr(&t.masks[entry], 1u << pair.token);
+}
+
+// Of at most 32 pairs, by one warp.
+static __device__ __forceinline__ void make_entries_of_few(const MoeDecodeArguments& a, Tables& t) {
+  const int lane = (int)threadIdx.x % 32;
+  const bool there = lane < a.tokens * a.topk;
+  t.masks[lane] = 0u;
+  __syncwarp();
+  const Pair pair = load_pair(a, lane);
+  const bool valid = pair.id >= 0;
+  unsigned same = 0;  // pairs of the same expert
+#pragma unroll 8
+  for (int i = 0; i < a.tokens * a.topk; ++i) same |= (unsigned)(__shfl_sync(0xffffffffu, pair.id, i) == pair.id) << i;
+  // Of a token's pairs that repeat an expert the second ones are together, and so on.
+  const unsigned before = (1u << lane) - 1u;
+  const int repeated = __popc(same & before & ~((1u << pair.token * a.topk) - 1u));
+  unsigned left = 0xffffffffu;
+#pragma unroll 1
+  for (int i = 0; left != 0u; ++i) {
+    const unsigned now = __ballot_sync(0xffffffffu, repeated == i);
+    if (repeated == i) same &= now;
+    left &= ~now;
+  }
+  const int first = valid ? __ffs((int)same) - 1 : lane;
+  const unsigned begins = __ballot_sync(0xffffffffu, valid && first == lane);
+  unsigned missing = there && !valid ? 1u << pair.token : 0u;
+#pragma unroll
+  for (int i = 16; i > 0; i /= 2) missing |= __shfl_xor_sync(0xffffffffu, missing, i);
+  if (lane == 0) t.missing = missing;
+  if (lane == 0) t.count = __popc(begins);
+  if (valid) store_pair(t, pair, __popc(begins & ((1u << first) - 1u)), first == lane);
+  __syncwarp();
+}
+
+// By all threads of the block.
+static __device__ __forceinline__ void make_entries_of_many(const MoeDecodeArguments& a, Tables& t) {
+  const int at = (int)threadIdx.x;
+  const int pairs = a.tokens * a.topk;
+  const Pair pair = load_pair(a, at);
+  if (at < pairs) t.ids[at] = pair.id;
+  for (int i = at; i < pairs; i += THREADS) t.masks[i] = 0u;
+  if (at < MAX_PAIRS / 32) t.first[at] = 0u;
+  if (at == 0) t.missing = 0u;
+  __syncthreads();
+  if (at < pairs) {
+    int repeated = 0;
+    for (int i = pair.token * a.topk; i < at; ++i) repeated += t.ids[i] == pair.id;
+    t.keys[at] = pair.id * 256 + repeated;
+  }
+  __syncthreads();
+  int first = at;
+  if (at < pairs) {
+    const int key = t.keys[at];
+    for (int i = at - 1; i >= 0; --i)
+      if (t.keys[i] == key) first = i;
+    if (pair.id < 0) atomicOr(&t.missing, 1u << pair.token);
+    if (pair.id >= 0 && first == at) atomicOr(&t.first[at / 32], 1u << at % 32);
+  }
+  __syncthreads();
+  if (at < pairs && pair.id >= 0) store_pair(t, pair, entries_before(t, first), first == at);
+  if (at == 0) t.count = entries_before(t, MAX_PAIRS);
+}
+
+// ---- the work of a block
+
+struct Share {
+  int begin, end;
+};
+static __device__ __forceinline__ Share share_of(int total) {
+  return {(int)((long long)total * blockIdx.x / GRID), (int)((long long)total * (blockIdx.x + 1) / GRID)};
+}
+
+// ---- producer
+
+static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, const Shared& smem, int entries) {
+  const Tables& t = *smem.tables;
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  State state = {0, 1u};
+  const Share units = share_of(entries * a.groups);
+  int entry = units.begin / a.groups;
+  int group = units.begin - entry * a.groups;
+#pragma unroll 1
+  for (int unit = units.begin; unit < units.end; ++unit) {
+    const int first_row = group * (GATED ? 8 : 16);
+    const unsigned char* const from = a.w + ((long long)t.experts[entry] * (a.features * (GATED ? 2 : 1)) + first_row) * ROW_BYTES;
+    const int rows = GATED || a.features - first_row >= 16 ? 16 : a.features - first_row;
+    const long long up = GATED ? (long long)(a.features - 8) * ROW_BYTES : 0;
+#pragma unroll 1
+    for (int slab = 0; slab < SLABS; ++slab) {
+      const unsigned full = smem.full_barriers + 8u * (unsigned)state.stage;
+      const unsigned to = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
+      const unsigned bytes = slab + 1 < SLABS ? SLAB * 128u : (unsigned)(ROW_BYTES - (SLABS - 1) * SLAB * 128);
+      barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
+      barrier_arrive_expect_tx(full, bytes * (unsigned)rows);
+#pragma unroll 1
+      for (int i = 0; i < rows; ++i) bulk_load(to + (unsigned)(i * PITCH), from + (long long)i * ROW_BYTES + (i >= 8 ? up : 0) + slab * (SLAB * 128), bytes, full, 0, policy);
+      next_stage(a, state);
+    }
+    if (++group == a.groups) {
+      group = 0;
+      ++entry;
+    }
+  }
+  const Share groups = share_of((a.rows + 7) / 8);
+#pragma unroll 1
+  for (int first = 0; first < entries; first += ENTRIES) {
+    const int count = entries - first < ENTRIES ? entries - first : ENTRIES;
+#pragma unroll 1
+    for (int slab = 0; slab < HIDDEN_SLABS; ++slab) {
+      const unsigned bytes = slab + 1 < HIDDEN_SLABS ? HIDDEN_SLAB * 128u : (unsigned)(HIDDEN_BYTES - (HIDDEN_SLABS - 1) * HIDDEN_SLAB * 128);
+#pragma unroll 1
+      for (int tile = groups.begin; tile < groups.end; tile += 2) {
+        const unsigned rows = tile + 1 < groups.end ? 16u : 8u;
+        const unsigned full = smem.full_barriers + 8u * (unsigned)state.stage;
+        const unsigned to = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
+        barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
+        barrier_arrive_expect_tx(full, bytes * rows * (unsigned)count);
+#pragma unroll 1
+        for (int i = 0; i < count; ++i) {
+          const unsigned char* const from = a.w2 + ((long long)t.experts[first + i] * a.rows + tile * 8) * HIDDEN_BYTES;
+          if (WHOLE_ROWS) {
+            bulk_load(to + (unsigned)(i * 16 * HIDDEN_PITCH), from, bytes * rows, full, 0, policy);
+          } else {
+#pragma unroll 1
+            for (unsigned row = 0; row < rows; ++row) bulk_load(to + row * HIDDEN_PITCH, from + (long long)row * HIDDEN_BYTES + slab * (HIDDEN_SLAB * 128), bytes, full, 0, policy);
+          }
+        }
+        next_stage(a, state);
+      }
+    }
+  }
+}
+
+// ---- the grid's barrier
+
+static __device__ __forceinline__ unsigned load_relaxed(const unsigned* from) {
+  unsigned value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+static __device__ __forceinline__ unsigned load_acquire(const unsigned* from) {
+  unsigned value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+static __device__ __forceinline__ void store_relaxed(unsigned* to, unsigned value) { asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory"); }
+static __device__ __forceinline__ void add_release(unsigned* to) { asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(to) : "memory"); }
+
+// What is not yet written of the hidden layer: two NaNs that no result is rounded to.
+#define NOT_WRITTEN 0xffffffffu
+
+// A warp of each block. Blocks wait for the hidden layer itself, which each block clears where it will write: they may read it when all are known to have done that, which they are
+// long before the end of the first product. The workspace may hold anything: the first block clears the counter of those blocks, and the others add to it when they know that it did.
+// For that a block stores a challenge that differs from what was there and from its echo, and the first block echoes what it reads.
+static __device__ __forceinline__ void clear_hidden(const MoeDecodeArguments& a, const Shared& smem, int entries) {
+  const int lane = (int)threadIdx.x % 32;
+  const Share units = share_of(entries * a.groups);
+#pragma unroll 1
+  for (int i = lane; i < (units.end - units.begin) * a.tokens; i += 32) {
+    const int unit = units.begin + i / a.tokens;
+    const int entry = unit / a.groups;
+    const int feature = (unit - entry * a.groups) * (GATED ? 8 : 16);
+    unsigned short* const to = a.hidden + ((long long)entry * a.tokens + i % a.tokens) * a.features + feature;
+    *(uint4*)to = make_uint4(NOT_WRITTEN, NOT_WRITTEN, NOT_WRITTEN, NOT_WRITTEN);
+    if (!GATED && feature + 8 < a.features) *(uint4*)(to + 8) = make_uint4(NOT_WRITTEN, NOT_WRITTEN, NOT_WRITTEN, NOT_WRITTEN);
+  }
+  __threadfence();
+  __syncwarp();
+  if (lane == 0) barrier_arrive(smem.cleared_barrier);
+}
+
+static __device__ __forceinline__ void synchronize_grid(const MoeDecodeArguments& a, const Shared& smem) {
+  const int lane = (int)threadIdx.x % 32;
+  unsigned* const challenges = a.counters + GRID_COUNTERS;
+  unsigned* const echoes = challenges + ECHOES * 32;
+  if (blockIdx.x == 0) {
+    unsigned echo[ECHOES];
+#pragma unroll
+    for (int i = 0; i < ECHOES; ++i) echo[i] = load_relaxed(echoes + i * 32 + lane);
+    if (lane == 0) store_relaxed(a.counters, 1u);
+    __syncwarp();
+    __threadfence();
+    unsigned arrived = 0;
+#pragma unroll 1
+    while (arrived < GRID) {
+      unsigned challenge[ECHOES];
+      arrived = load_relaxed(a.counters);
+#pragma unroll
+      for (int i = 0; i < ECHOES; ++i) challenge[i] = load_relaxed(challenges + i * 32 + lane);
+#pragma unroll
+      for (int i = 0; i < ECHOES; ++i) {
+        if (challenge[i] != echo[i]) store_relaxed(echoes + i * 32 + lane, challenge[i]);
+        echo[i] = challenge[i];
+      }
+      arrived = __shfl_sync(0xffffffffu, arrived, 0);
+    }
+    __threadfence();
+  } else if (lane == 0) {
+    const unsigned was = load_relaxed(challenges + blockIdx.x);
+    const unsigned echo = load_relaxed(echoes + blockIdx.x);
+    unsigned own = 0;
+    while (own == was || own == echo) ++own;
+    store_relaxed(challenges + blockIdx.x, own);
+    while (load_acquire(echoes + blockIdx.x) != own) {
+    }
+    add_release(a.counters);
+    while (load_acquire(a.counters) != GRID) {
+    }
+  }
+  __syncwarp();
+  if (lane == 0) barrier_arrive(smem.grid_barrier);
+}

@@ -1,0 +1,80 @@
+// What moe_decode's launches must hold for the kernel, without a GPU.
+#include "backends/cuda/families/moe_decode/moe_decode_launch_config.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/operation_problems.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+gpu::Limits hopper() {
+  gpu::Limits limits;
+  limits.multiprocessors = 132;
+  limits.shared_bytes_per_block = 227 * 1024;
+  limits.shared_bytes_per_multiprocessor = 228 * 1024;
+  return limits;
+}
+
+Problem layer(DataType type, QuantType quantization, std::int64_t n, std::int64_t k) {
+  return testing_problems::moe_problem(type, type, quantization, {1, n, k});
+}
+
+TEST(MoeDecodeLaunchConfig, StagesHoldWhatIsLoadedAndRead) {
+  constexpr DataType fp8 = DataType::f8_e4m3fn;
+  for (const Problem& problem :
+       {layer(DataType::bf16, QuantType::none, 768, 2048), layer(DataType::bf16, QuantType::none, 7168, 4096),
+        layer(fp8, QuantType::per_1x128, 256, 7168), layer(fp8, QuantType::per_1x128, 4624, 272),
+        layer(DataType::f16, QuantType::none, 8, 8)}) {
+    Space space;
+    for (Parameter& parameter : moe_decode_parameters()) space.add(std::move(parameter));
+    int built = 0;
+    for (const Config& config : space.enumerate()) {
+      const MoeDecodeLaunch launch = moe_decode_launch(problem, config, hopper());
+      if (!refuse_moe_decode(launch).empty()) continue;
+      ++built;
+      const std::string text = print(problem) + " " + config.text();
+      EXPECT_LE(launch.shared_bytes, std::min<std::int64_t>(config.number("smem") * 1024, 227 * 1024))
+          << text;
+      EXPECT_EQ(launch.slab % launch.warps, 0) << text;
+      EXPECT_GE(launch.steps * launch.warps * 128, launch.row_bytes) << text;
+      // Rows of w1 and whole rows of w2 of each entry, or slabs of them; a warp reads 128 bytes from where its k begins, in the last row too.
+      const std::int64_t last = 15 * (launch.slab * 128 + 16) + launch.slab * 128;
+      EXPECT_LE(last, launch.stage_bytes) << text;
+      const bool whole = launch.hidden_slab * 128 >= launch.hidden_bytes;
+      const std::int64_t pitch = whole ? launch.hidden_bytes : launch.hidden_slab * 128 + 16;
+      EXPECT_TRUE(whole || launch.entries == 1) << text;
+      EXPECT_LE((launch.entries * 16 - 1) * pitch + launch.hidden_slab * 128, launch.stage_bytes) << text;
+      // Every block has its rows of w2 in registers.
+      EXPECT_GE(launch.tiles * 16 * launch.grid, problem.k) << text;
+    }
+    EXPECT_GT(built, 0) << print(problem);
+  }
+}
+
+// The fastest of those that were measured, or as fast (docs/lab/moe_decode.md).
+TEST(MoeDecodeLaunchConfig, TheDefaultIsWhatWasFast) {
+  constexpr DataType fp8 = DataType::f8_e4m3fn;
+  const auto chosen = [](const Problem& problem) {
+    return default_moe_decode_config(problem, hopper()).text();
+  };
+  EXPECT_EQ(chosen(layer(fp8, QuantType::per_1x128, 256, 7168)), "warps8_bk1024_smem112");
+  EXPECT_EQ(chosen(layer(fp8, QuantType::per_1x128, 768, 2048)), "warps14_bk1024_smem112");
+  EXPECT_EQ(chosen(layer(DataType::bf16, QuantType::none, 768, 2048)), "warps14_bk2048_smem226");
+  EXPECT_EQ(chosen(layer(DataType::bf16, QuantType::none, 7168, 4096)), "warps14_bk2048_smem226");
+}
+
+TEST(MoeDecodeLaunchConfig, RowsThatNoThreadCanHoldAreRefused) {
+  const Problem problem = layer(DataType::bf16, QuantType::none, 768, 16384);
+  Config config;
+  for (const std::int64_t warps : {6, 8, 14}) {
+    config.set("warps", warps);
+    EXPECT_EQ(refuse_moe_decode(moe_decode_launch(problem, config, hopper())), "more of x than registers");
+  }
+  EXPECT_TRUE(default_moe_decode_config(problem, hopper()).text().empty());
+}
+
+}  // namespace
+}  // namespace gemmtune::cuda
