@@ -1,7 +1,9 @@
 #include "resolve/bind.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "formats/triton/bucket_rows.h"
 #include "resolve/errata.h"
@@ -120,11 +122,27 @@ Binding bind_row(const Device& device, const TunedEntry& row, std::string_view o
 }
 
 Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem) {
-  auto fallback = usable_fallback(device, problem);
-  if (!fallback.ok()) return fallback.status();
-  auto kernel = device.build(fallback->candidate, problem);
-  if (!kernel.ok()) return kernel.status();
-  return BoundKernel{std::move(fallback->candidate), std::move(kernel).value(), std::move(fallback->passed)};
+  std::vector<std::string> families;  // whose kernel cannot be built here: it spills registers, say
+  std::vector<std::string> passed;
+  const auto other_family = [&](const Candidate& candidate) {
+    return std::find(families.begin(), families.end(), candidate.family) == families.end();
+  };
+  const auto text = [&] { return fmt::format("{}", fmt::join(passed, "; ")); };
+  while (true) {
+    auto fallback = usable_fallback(device, problem, other_family);
+    if (!fallback.ok()) {
+      passed.push_back(fallback.message());
+      return Status(fallback.code(), text());
+    }
+    auto kernel = device.build(fallback->candidate, problem);
+    if (kernel.ok()) {
+      if (!fallback->passed.empty()) passed.push_back(std::move(fallback->passed));
+      return BoundKernel{std::move(fallback->candidate), std::move(kernel).value(), text()};
+    }
+    if (kernel.code() != StatusCode::unsupported) return kernel.status();
+    passed.push_back(fmt::format("{}: {}", fallback->candidate.kernel_name(), kernel.message()));
+    families.push_back(std::move(fallback->candidate.family));
+  }
 }
 
 std::optional<WeightLayout> weight_layout_of(const Device& device, const TunedEntry& row) {

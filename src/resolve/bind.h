@@ -36,7 +36,7 @@ struct BindRules {
 struct BoundKernel {
   Candidate candidate;
   std::unique_ptr<Kernel> kernel;
-  std::string passed = {};  // of a fallback, Fallback::passed
+  std::string passed = {};  // of a fallback, Fallback::passed, and kernels that could not be built
 };
 
 /// A kernel that runs the problem, or why there is none.
@@ -79,7 +79,8 @@ Status check_accuracy(const Device& device, const TunedEntry& row, const Candida
 Binding bind_row(const Device& device, const TunedEntry& row, std::string_view other_environment,
                  const Problem& problem, BindRules rules);
 
-/// What runs if no row does: usable_fallback(), built.
+/// What runs if no row does: usable_fallback(), built; if it is not supported here (it needs more registers than there are), that of the
+/// next family.
 Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem);
 
 /// The weight layout that the row's plain kernel reads; none if the name is unknown here or takes any layout.

@@ -7,6 +7,7 @@
 #include "resolve/answer.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"
+#include "support/fake_device.h"
 
 namespace gemmtune {
 namespace {
@@ -121,6 +122,37 @@ TEST_F(Bind, OnlineRowsAreSearchedAfterTheTunedFiles) {
   EXPECT_EQ(answer.kernel_name(), "alpha_r1_a1")
       << "a padded row of the tuned files goes before an online row";
   EXPECT_EQ(answer_problem(device_, {TableSet(), &second}, small_problem(5), {}).kernel_name(), "beta_r1_a2");
+}
+
+/// One family after the other; a failure that is no matter of the kernel ends it.
+TEST(BindFallback, AKernelThatCannotBeBuiltIsPassedOver) {
+  testing::FakeDevice device;
+  device.change_info().backend = "cpu";
+  testing::FakeFamilyOptions first{.name = "onednn"};
+  first.build_status = Status::unsupported("40 bytes a thread in device memory");
+  device.add(first);
+  testing::FakeFamilyOptions second{.name = "tiled"};
+  second.build_status = Status::unsupported("no room");
+  device.add(second);
+  const Problem problem = small_problem(64);  // few rows have another order of families
+  EXPECT_THAT(bind_fallback(device, problem).message(),
+              HasSubstr("onednn_r1: 40 bytes a thread in device memory; tiled_r1: no room; "));
+  device.add({.name = "skinny"});
+  const auto bound = bind_fallback(device, problem);
+  ASSERT_TRUE(bound.ok()) << bound.message();
+  EXPECT_EQ(bound->candidate.family, "skinny");
+  EXPECT_THAT(describe_fallback(problem, *bound),
+              HasSubstr("; passed over onednn_r1: 40 bytes a thread in device memory; tiled_r1: no room"));
+}
+
+TEST(BindFallback, AnotherFailureIsAnswered) {
+  testing::FakeDevice device;
+  device.change_info().backend = "cpu";
+  testing::FakeFamilyOptions first{.name = "onednn"};
+  first.build_status = Status::out_of_memory("none left");
+  device.add(first);
+  device.add({.name = "tiled"});
+  EXPECT_EQ(bind_fallback(device, small_problem(3)).code(), StatusCode::out_of_memory);
 }
 
 }  // namespace
