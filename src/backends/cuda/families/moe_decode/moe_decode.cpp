@@ -28,21 +28,11 @@ std::int64_t counter_bytes(const MoeDecodeLaunch& launch) {
   return round_up(launch.counters * 4, hidden_alignment);
 }
 
-/// 0: none, 1: one a matrix, 2: one a row, 3: one for 1 x 128 and 128 x 128; −1: others.
+/// gpu::scale_code() up to 3; −1: others. What is stored of per_128x128 is as of per_1x128.
 int decode_scales(const Problem& problem) {
-  switch (problem.moe.quant_type) {
-    case QuantType::none:
-      return 0;
-    case QuantType::per_tensor:
-      return 1;
-    case QuantType::per_token:
-      return 2;
-    case QuantType::per_1x128:
-    case QuantType::per_128x128:
-      return 3;
-    default:
-      return -1;
-  }
+  if (problem.moe.quant_type == QuantType::per_128x128) return 3;
+  const int code = gpu::scale_code(problem);
+  return code <= 3 ? code : -1;
 }
 
 class MoeDecodeKernel final : public Kernel {
