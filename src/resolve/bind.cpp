@@ -1,5 +1,7 @@
 #include "resolve/bind.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
