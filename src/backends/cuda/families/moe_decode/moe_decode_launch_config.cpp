@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
@@ -108,8 +109,7 @@ double predicted_moe_decode(const Problem& problem, const MoeDecodeLaunch& launc
 }
 
 Config default_moe_decode_config(const Problem& problem, const gpu::Limits& limits) {
-  Config best;
-  double least = 0;
+  gpu::FastestConfig fastest;
   for (const std::int64_t warps : {14, 8, 6}) {
     for (const std::int64_t bytes : {2048, 4096, 1024}) {
       for (const std::int64_t smem : {226, 168, 112}) {
@@ -118,15 +118,12 @@ Config default_moe_decode_config(const Problem& problem, const gpu::Limits& limi
         config.set("bk", bytes);
         config.set("smem", smem);
         const MoeDecodeLaunch launch = moe_decode_launch(problem, config, limits);
-        if (!refuse_moe_decode(launch).empty()) continue;
-        const double time = predicted_moe_decode(problem, launch, limits);
-        if (least != 0 && time >= least) continue;
-        least = time;
-        best = config;
+        if (refuse_moe_decode(launch).empty())
+          fastest.consider(config, predicted_moe_decode(problem, launch, limits));
       }
     }
   }
-  return best;
+  return fastest.config();
 }
 
 }  // namespace gemmtune::cuda

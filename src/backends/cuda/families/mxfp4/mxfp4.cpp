@@ -9,6 +9,7 @@
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/jit/source_text.h"
 #include "backends/refusal.h"
@@ -376,16 +377,8 @@ Space Mxfp4Family::space(const Problem& problem) const {
 
 /// The config that the cost model prefers.
 Config Mxfp4Family::default_config(const Problem& problem) const {
-  Config best;
-  double best_us = 0;
+  gpu::FastestConfig fastest;
   Config config;
-  const auto consider = [&] {
-    if (!refuse_build(problem, config).empty()) return;
-    const double predicted = predicted_microseconds(problem, config);
-    if (best_us != 0 && predicted >= best_us) return;
-    best_us = predicted;
-    best = config;
-  };
   const std::int64_t rows = problem.m * wide_rows(problem);
   for (const auto& [wg, bm] :
        {std::pair<std::int64_t, std::int64_t>{1, 64}, {1, 128}, {2, 128}, {2, 256}, {3, 192}}) {
@@ -404,14 +397,15 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
               config.set("csk", csk);
               config.set("smem", smem);
               config.set("pdl", std::int64_t{0});
-              consider();
+              if (refuse_build(problem, config).empty())
+                fastest.consider(config, predicted_microseconds(problem, config));
             }
           }
         }
       }
     }
   }
-  return best;
+  return fastest.config();
 }
 
 gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) const {

@@ -8,6 +8,7 @@
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny_arguments.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/jit/source_text.h"
 #include "backends/refusal.h"
@@ -263,8 +264,7 @@ Space Mxfp4SkinnyFamily::space(const Problem& problem) const {
 
 /// The config that the cost model prefers; empty if none fits.
 Config Mxfp4SkinnyFamily::default_config(const Problem& problem) const {
-  Config best;
-  double best_us = 0;
+  gpu::FastestConfig fastest;
   Config config;
   config.set("bm", std::clamp<std::int64_t>(round_up(problem.m, std::int64_t{8}), 8, max_skinny_rows));
   for (std::int64_t units = 1; units <= max_units_of_warp; ++units) {
@@ -274,15 +274,12 @@ Config Mxfp4SkinnyFamily::default_config(const Problem& problem) const {
         config.set("csk", csk);
         config.set("smem", kib);
         config.set("pdl", std::int64_t{0});
-        if (!refuse_build(problem, config).empty()) continue;
-        const double predicted = predicted_microseconds(problem, config);
-        if (best_us != 0 && predicted >= best_us) continue;
-        best_us = predicted;
-        best = config;
+        if (refuse_build(problem, config).empty())
+          fastest.consider(config, predicted_microseconds(problem, config));
       }
     }
   }
-  return best;
+  return fastest.config();
 }
 
 gpu::Source Mxfp4SkinnyFamily::source(const Problem& problem, const Config& config) const {

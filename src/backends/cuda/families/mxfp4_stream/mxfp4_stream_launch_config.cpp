@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
@@ -149,8 +150,7 @@ double predicted_stream(const Problem& problem, const Config& config, const gpu:
 }
 
 Config default_stream_config(const Problem& problem, const gpu::Limits& limits) {
-  Config best;
-  double least = 0;
+  gpu::FastestConfig fastest;
   Config config;
   const bool mixture = is_mixture(problem);
   for (const std::int64_t bm : {8, 16, 24, 32, 40}) {
@@ -164,15 +164,12 @@ Config default_stream_config(const Problem& problem, const gpu::Limits& limits) 
         } else {
           config.set("pdl", std::int64_t{0});
         }
-        if (!refuse_stream(problem, config, limits).empty()) continue;
-        const double time = predicted_stream(problem, config, limits);
-        if (least != 0 && time >= least) continue;
-        least = time;
-        best = config;
+        if (refuse_stream(problem, config, limits).empty())
+          fastest.consider(config, predicted_stream(problem, config, limits));
       }
     }
   }
-  return best;
+  return fastest.config();
 }
 
 }  // namespace gemmtune::cuda

@@ -9,6 +9,7 @@
 #include "backends/cuda/families/skinny/skinny_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/jit/source_text.h"
 #include "backends/refusal.h"
@@ -214,20 +215,17 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
   config.set("pdl", std::int64_t{0});
   if (accumulates_fewer_bits(problem.x_type)) config.set("prom", std::int64_t{1});
   if (quantization(problem) != QuantType::per_1x128) return config;
-  Config best = config;
-  double best_us = predicted_microseconds(problem, best);
+  gpu::FastestConfig fastest;
+  fastest.consider(config, predicted_microseconds(problem, config));
   for (const std::int64_t smem_kib : {50, 75, 110}) {
     for (std::int64_t blocks = 1; blocks <= max_cluster; ++blocks) {
       config.set("smem", smem_kib);
       config.set("csk", blocks);
-      if (!refuse_build(problem, config).empty()) continue;
-      const double predicted = predicted_microseconds(problem, config);
-      if (predicted >= best_us) continue;
-      best_us = predicted;
-      best = config;
+      if (refuse_build(problem, config).empty())
+        fastest.consider(config, predicted_microseconds(problem, config));
     }
   }
-  return best;
+  return fastest.config();
 }
 
 gpu::Source SkinnyFamily::source(const Problem& problem, const Config& config) const {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/gpu/families/fastest_config.h"
 #include "base/rounding.h"
 
 namespace gemmtune::cuda {
@@ -412,8 +413,10 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) 
   const bool block_scales = quantization(problem) == QuantType::per_1x128;
   if (problem.m <= 64 && !block_scales) return swap_ab_config(problem, limits);
   // The best tile of 128 rows by the cost model; promoted ones may have 256. With scales of blocks few rows have tiles of 64, and A and B are never swapped.
-  Config best = config_of(problem, false, problem.m <= 64 ? 64 : 128, problem.m <= 64 ? 64 : 128, 1, 1, 1);
-  double best_us = predicted_wgmma(problem, wgmma_launch_config(problem, best, limits), limits);
+  gpu::FastestConfig fastest;
+  const std::int64_t side = problem.m <= 64 ? 64 : 128;
+  const Config square = config_of(problem, false, side, side, 1, 1, 1);
+  fastest.consider(square, predicted_wgmma(problem, wgmma_launch_config(problem, square, limits), limits));
   const auto try_config = [&](const Config& config) {
     const WgmmaLaunchConfig launch = wgmma_launch_config(problem, config, limits);
     if (!refuse_wgmma_order(launch).empty() || !refuse_wgmma_tile(launch).empty() ||
@@ -421,10 +424,7 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) 
         (launch.split_k > 1 &&
          launch.tiles() > limits.clusters_at_once(launch.cluster_size()) * launch.blocks_per_sm))
       return;
-    const double predicted = predicted_wgmma(problem, launch, limits);
-    if (predicted >= best_us) return;
-    best_us = predicted;
-    best = config;
+    fastest.consider(config, predicted_wgmma(problem, launch, limits));
   };
   // Of few rows with scales of blocks, whose fastest kernels divide k, or have tiles of 64 rows.
   if (block_scales && problem.m <= 256) {
@@ -440,7 +440,7 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) 
         }
       }
     }
-    if (problem.m <= 64) return best;
+    if (problem.m <= 64) return fastest.config();
   }
   for (std::int64_t block_n = 64; block_n <= 256; block_n += 16) {
     for (const std::int64_t split_k : {1, 2, 4}) {
@@ -455,7 +455,7 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) 
       }
     }
   }
-  return best;
+  return fastest.config();
 }
 
 // The blocks of a wave advance by a k tile at the rate of their bottleneck: the latency of refilling a stage

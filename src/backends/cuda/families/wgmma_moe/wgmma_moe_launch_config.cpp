@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
@@ -250,8 +251,7 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
 }
 
 Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits) {
-  Config best;
-  double least = 0;
+  gpu::FastestConfig fastest;
   const bool fp4 = has_fp4_weight(problem);
   const auto consider = [&](std::int64_t tokens, std::int64_t rows, std::int64_t rows2,
                             std::int64_t warpgroups, std::int64_t shared, std::int64_t cluster) {
@@ -266,11 +266,8 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
     config.set("smem", shared);
     config.set("sort", std::int64_t{gpu::sorts_in_blocks(problem) ? 1 : 0});
     const auto stages = wgmma_moe_stages(problem, config, limits);
-    if (!refuse_wgmma_moe(stages[0]).empty() || !refuse_wgmma_moe(stages[1]).empty()) return;
-    const double time = predicted_wgmma_moe(problem, stages, limits);
-    if (least != 0 && time >= least) return;
-    least = time;
-    best = config;
+    if (refuse_wgmma_moe(stages[0]).empty() && refuse_wgmma_moe(stages[1]).empty())
+      fastest.consider(config, predicted_wgmma_moe(problem, stages, limits));
   };
   for (const std::int64_t tokens : {16, 32, 48, 64, 96, 128, 144, 160, 192}) {
     for (const std::int64_t rows : {64, 128, 256}) {
@@ -287,7 +284,7 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
       }
     }
   }
-  return best;
+  return fastest.config();
 }
 
 }  // namespace gemmtune::cuda
