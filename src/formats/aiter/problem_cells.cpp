@@ -223,6 +223,12 @@ bool ProblemReader::read(const CsvCells& cells, std::size_t line, Problem& probl
 
 std::string_view python_bool(bool value) { return value ? "True" : "False"; }
 
+bool needs_column(const Problem& problem, Column column) {
+  if (!is_mixture(problem)) return true;
+  if (column == Column::bias) return problem.bias;
+  return column != Column::shared_experts || problem.moe.shared_experts > 0;
+}
+
 std::optional<std::string> problem_cell(const Problem& problem, Column column) {
   const auto digit = [](bool value) { return std::string(value ? "1" : "0"); };
   const bool moe = is_mixture(problem);

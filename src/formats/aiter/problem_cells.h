@@ -1,6 +1,7 @@
 // The problem that a row of a table stands for: what shape lists and tuned files have in common.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 
@@ -56,6 +57,11 @@ class ProblemReader {
 
 /// A bool as AITER writes it.
 std::string_view python_bool(bool value);
+
+/// What a mixture may have that AITER's rows do not say. A file has such a column only where a row needs it.
+inline constexpr std::array mixture_options{Column::bias, Column::shared_experts};
+/// Whether a file with this problem needs the column; true for columns that are no option of its operation.
+bool needs_column(const Problem& problem, Column column);
 
 /// The cell of a key column for a problem; nullopt for columns that no problem holds.
 std::optional<std::string> problem_cell(const Problem& problem, Column column);

@@ -83,7 +83,7 @@ constexpr std::array<SchemaColumn, 5> mxscale_key{{
 }};
 constexpr auto mxscale_columns = joined(mxscale_key, library, winner);
 
-// The tag and what is behind it are columns of a new file only where a row has them; the last two are ours.
+// The tag and what is behind it are columns of a new file only where a row has them; the last three are ours.
 constexpr std::array<SchemaColumn, 32> moe_columns{{
     {Column::gfx, "gfx", {}},
     {Column::cu_num, "cu_num", {}},

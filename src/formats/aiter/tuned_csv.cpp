@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "formats/aiter/problem_cells.h"
 #include "formats/aiter/tuned_row.h"
 #include "formats/all_formats.h"
 #include "formats/csv/csv.h"
@@ -31,16 +32,17 @@ std::vector<SchemaColumn> columns_of_new_file(Operation operation, const std::ve
   const auto any = [&](const auto& has) { return std::any_of(entries.begin(), entries.end(), has); };
   const bool tagged =
       any([](const TunedEntry& entry) { return entry.stages != nullptr && !entry.stages->tag.empty(); });
-  const bool shared = any([](const TunedEntry& entry) { return entry.problem.moe.shared_experts > 0; });
-  const bool biased =
-      operation != Operation::fused_moe || any([](const TunedEntry& entry) { return entry.problem.bias; });
   const bool routed = any([](const TunedEntry& entry) { return !entry.routing.empty(); });
+  const Problem without = default_problem(operation);
+  const auto unneeded = [&](Column column) {
+    return !needs_column(without, column) &&
+           !any([&](const TunedEntry& entry) { return needs_column(entry.problem, column); });
+  };
   std::vector<SchemaColumn> columns;
   for (const SchemaColumn& column : schema_of(operation).columns) {
-    const bool left_out =
-        (column.column == Column::tag && !tagged) || (column.column == Column::shared_experts && !shared) ||
-        (column.column == Column::bias && !biased) || (column.column == Column::routing && !routed) ||
-        (column.column == Column::gfx && schema == CsvSchema::seed);
+    const bool left_out = (column.column == Column::tag && !tagged) || unneeded(column.column) ||
+                          (column.column == Column::routing && !routed) ||
+                          (column.column == Column::gfx && schema == CsvSchema::seed);
     if (!left_out) columns.push_back(column);
   }
   columns.insert(columns.end(), own_columns().begin(), own_columns().end());

@@ -275,13 +275,11 @@ std::string shape_list_text(Operation operation, const std::vector<ShapeRow>& ro
   for (const SchemaColumn& column : schema.key()) {
     if (column.column != Column::gfx && column.column != Column::cu_num) columns.push_back(column);
   }
-  const bool shared = std::any_of(rows.begin(), rows.end(),
-                                  [](const ShapeRow& row) { return row.problem.moe.shared_experts > 0; });
-  const bool biased =
-      operation == Operation::fused_moe &&
-      std::any_of(rows.begin(), rows.end(), [](const ShapeRow& row) { return row.problem.bias; });
-  if (biased) columns.push_back({Column::bias, schema.column_name(Column::bias), {}});
-  if (shared) columns.push_back({Column::shared_experts, schema.column_name(Column::shared_experts), {}});
+  for (const Column option : mixture_options) {
+    const bool needed = std::any_of(rows.begin(), rows.end(),
+                                    [&](const ShapeRow& row) { return needs_column(row.problem, option); });
+    if (traits(operation).mixture && needed) columns.push_back({option, schema.column_name(option), {}});
+  }
   std::string text;
   for (const SchemaColumn& column : columns) text += std::string(column.name) + ",";
   text += layers ? "calls,layer\n" : "calls\n";
