@@ -218,7 +218,7 @@ gemmtune_status gemmtune_problem_scales(const gemmtune_problem* problem, gemmtun
     found.x = c::scales_of(shapes.x, found.x_type);
     found.w = c::scales_of(shapes.w, found.w_type);
     found.w2 = c::scales_of(shapes.w2, found.w2_type);
-    const gemmtune::OperandNeeds needs(asked);
+    const gemmtune::OperandNeeds needs(asked, shapes);
     found.x_or_one = needs.per_tensor ? 1 : 0;
     found.w_or_one = needs.per_tensor && !needs.mx_weight ? 1 : 0;
     return c::write_struct(found, scales);

@@ -1,10 +1,10 @@
 #include "dispatch/plan.h"
-#include "problem/operands.h"
 
 namespace gemmtune {
 
-OperandNeeds::OperandNeeds(const Problem& problem) {
-  const OperandShapes shapes = operand_shapes(problem);
+OperandNeeds::OperandNeeds(const Problem& problem) : OperandNeeds(problem, operand_shapes(problem)) {}
+
+OperandNeeds::OperandNeeds(const Problem& problem, const OperandShapes& shapes) {
   x_lines = shapes.x.lines();
   x_line_elements = shapes.x.line_elements();
   y_columns = output_columns(problem);

@@ -13,6 +13,7 @@
 #include "backends/traits.h"
 #include "candidates/config.h"
 #include "dispatch/untuned_guard.h"
+#include "problem/operands.h"
 #include "tuned/table.h"
 
 namespace gemmtune {
@@ -28,6 +29,7 @@ struct DispatchDevice {
 /// What a call of a problem must bring, worked out once.
 struct OperandNeeds {
   explicit OperandNeeds(const Problem& problem);
+  OperandNeeds(const Problem& problem, const OperandShapes& shapes);
 
   std::int64_t x_lines = 0;          // rows of x, or columns of a column-major x
   std::int64_t x_line_elements = 0;  // what ldx is at least
