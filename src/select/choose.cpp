@@ -312,7 +312,8 @@ std::optional<std::size_t> Chooser::surely_faster() const {
   std::optional<std::size_t> winner;
   for (std::size_t i = 0; i < finalists_.size(); ++i) {
     if (!in_race_[i] || i == baseline_ || ratio(i, *best) > limit.tie) continue;
-    if (!is_below(selection_.ratios(i, *baseline_), limit.win, test_alpha / chances)) continue;
+    const std::vector<double> ratios = selection_.ratios(i, *baseline_);
+    if (!is_below(ratios, limit.win, test_alpha / chances) && !is_far_below(ratios, limit.win)) continue;
     if (!winner || precedes_in_tie(finalists_[i], finalists_[*winner])) winner = i;
   }
   return winner;

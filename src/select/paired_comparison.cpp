@@ -35,4 +35,11 @@ bool is_above(std::span<const double> ratios, double limit, double alpha) {
   return is_below(inverse, 1 / limit, alpha);
 }
 
+bool is_far_below(std::span<const double> ratios, double limit) {
+  constexpr std::size_t fewest = 3;
+  constexpr double far = 0.8;
+  return ratios.size() >= fewest &&
+         std::ranges::all_of(ratios, [&](double ratio) { return ratio < far * limit; });
+}
+
 }  // namespace gemmtune

@@ -220,21 +220,42 @@ TEST(Choose, stopped_early_it_is_undecided) {
   EXPECT_EQ(chooser.decision().winner, 0U);
 }
 
+// The time ends within the selection.
+Decision decide_after(int rounds, std::vector<double> costs, std::uint64_t seed = 9) {
+  const std::size_t count = costs.size();
+  Machine machine(std::move(costs), seed);
+  machine.jitter = 0.02;
+  Chooser chooser(finalists(count), 0, {});
+  FinalsPlan plan = chooser.next();
+  plan.rounds = rounds;
+  chooser.add(plan, machine.measure(plan));
+  return chooser.decision();
+}
+
 TEST(Choose, stopped_early_a_gain_that_the_selection_proves_is_a_win) {
-  const auto decide_after = [](int rounds) {
-    Machine machine({100, 70, 72, 101}, 9);
-    machine.jitter = 0.02;
-    Chooser chooser(finalists(4), 0, {});
-    FinalsPlan plan = chooser.next();
-    plan.rounds = rounds;
-    chooser.add(plan, machine.measure(plan));
-    return chooser.decision();
-  };
-  const Decision decision = decide_after(25);
+  const Decision decision = decide_after(25, {100, 90, 92, 101});
   EXPECT_EQ(decision.verdict, Verdict::win);
   EXPECT_EQ(decision.winner, 1U);
-  EXPECT_GT(*decision.speedup, 1.3);
-  EXPECT_EQ(decide_after(8).verdict, Verdict::undecided) << "too few rounds prove nothing";
+  EXPECT_GT(*decision.speedup, 1.08);
+  EXPECT_EQ(decide_after(8, {100, 90, 92, 101}).verdict, Verdict::undecided)
+      << "too few rounds prove nothing";
+}
+
+// A budget left 64x2112x7168 in fp8 few rounds on an H100: its row held the default, 20.3 us, beside kernels of about 8.
+TEST(Choose, three_rounds_prove_a_gain_as_large_as_two_thirds) {
+  const Decision decision = decide_after(3, {20.3, 7.5, 8.1});
+  EXPECT_EQ(decision.verdict, Verdict::win);
+  EXPECT_EQ(decision.winner, 1U);
+  EXPECT_EQ(decide_after(2, {20.3, 7.5, 8.1}).verdict, Verdict::undecided);
+  EXPECT_EQ(decide_after(3, {20.3, 18}).verdict, Verdict::undecided) << "not large";
+}
+
+TEST(Choose, three_rounds_of_equal_kernels_choose_none_beyond_alpha) {
+  constexpr int runs = 2000;
+  int chosen = 0;
+  for (std::uint64_t seed = 0; seed < runs; ++seed)
+    if (decide_after(3, std::vector<double>(9, 100), seed).winner != 0U) ++chosen;
+  EXPECT_LE(chosen, runs * test_alpha);
 }
 
 TEST(Choose, the_test_is_evaluated_at_numbers_of_rounds_within_the_round_limit) {

@@ -65,5 +65,13 @@ TEST(SignTest, NeedsEnoughRatiosOnOneSide) {
   EXPECT_FALSE(is_below({}, 1, test_alpha));
 }
 
+TEST(IsFarBelow, NeedsThreeRatiosWhichAreAllFarBelow) {
+  EXPECT_TRUE(is_far_below(std::vector<double>{0.5, 0.79, 0.4}, 1));
+  EXPECT_FALSE(is_far_below(std::vector<double>{0.5, 0.81, 0.4}, 1));
+  EXPECT_FALSE(is_far_below(std::vector<double>{0.5, 0.6, 0.4}, 0.7)) << "a noise floor of 0.3";
+  EXPECT_FALSE(is_far_below(std::vector<double>{0.1, 0.1}, 1));
+  EXPECT_FALSE(is_far_below({}, 1));
+}
+
 }  // namespace
 }  // namespace gemmtune
