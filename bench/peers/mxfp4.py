@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Times gemmtune's tuned kernels for MXFP4 weights (a16w4 of bf16 and fp16, a8w4, a4w4_blockscale) beside what else computes them on this GPU, in
-one process: F.linear and gemmtune on bf16 weights, and for a16w4 of bf16 vLLM's Marlin where vllm is installed, and a Triton kernel that is written here
+one process: F.linear and gemmtune on bf16 weights, and for a16w4 of bf16 vLLM's Marlin and humming-kernels where they are installed, and a Triton kernel that is written here
 (tl.dot_scaled, which decodes 4-bit weights where the tensor cores have no such type; the fastest of some configs for each size). Every call is captured in a CUDA graph that rotates over
 copies of the weight larger than the cache; the graphs are replayed in turns, --rounds times. Prints a table of medians in microseconds, and
 geometric means of the others' times over gemmtune's by M. What is not there is named.
@@ -18,6 +18,7 @@ import sys
 import torch
 
 import dense_8bit
+import humming_ops
 import vllm_ops
 from dense_8bit import Operands, Problem, geometric_mean, graph_of, time_once, write_rows
 
@@ -202,6 +203,7 @@ def measure(case, library, options, missing):
         makers["triton dot_scaled"] = lambda: triton_call(case, options.triton)
     if case.form == "a16w4":
         makers["vLLM Marlin"] = lambda: vllm_ops.marlin(case)
+        makers["humming"] = lambda: humming_ops.mxfp4_linear(case)
     calls = {}
     for name, make in makers.items():
         try:

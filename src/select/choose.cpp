@@ -313,7 +313,7 @@ std::optional<std::size_t> Chooser::surely_faster() const {
   for (std::size_t i = 0; i < finalists_.size(); ++i) {
     if (!in_race_[i] || i == baseline_ || ratio(i, *best) > limit.tie) continue;
     const std::vector<double> ratios = selection_.ratios(i, *baseline_);
-    if (!is_below(ratios, limit.win, test_alpha / chances) && !is_far_below(ratios, limit.win)) continue;
+    if (!is_below(ratios, limit.win, test_alpha / chances) && !is_far_below(ratios, noise_floor())) continue;
     if (!winner || precedes_in_tie(finalists_[i], finalists_[*winner])) winner = i;
   }
   return winner;

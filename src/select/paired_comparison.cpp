@@ -35,11 +35,10 @@ bool is_above(std::span<const double> ratios, double limit, double alpha) {
   return is_below(inverse, 1 / limit, alpha);
 }
 
-bool is_far_below(std::span<const double> ratios, double limit) {
+bool is_far_below(std::span<const double> ratios, double noise_floor) {
   constexpr std::size_t fewest = 3;
-  constexpr double far = 0.8;
-  return ratios.size() >= fewest &&
-         std::ranges::all_of(ratios, [&](double ratio) { return ratio < far * limit; });
+  const double limit = 1 - std::max(0.1, 10 * noise_floor);
+  return ratios.size() >= fewest && std::ranges::all_of(ratios, [&](double ratio) { return ratio < limit; });
 }
 
 }  // namespace gemmtune

@@ -43,8 +43,8 @@ bool is_below(std::span<const double> ratios, double limit, double alpha);
 bool is_above(std::span<const double> ratios, double limit, double alpha);
 
 /// What few rounds prove by the size of a difference, where they are too few for a sign test: at least three ratios,
-/// each below 0.8 of `limit`. A stall of one kernel in each of three rounds by chance is as rare as 1 in 30,000 where
-/// stalls are 3 % of the samples.
-bool is_far_below(std::span<const double> ratios, double limit);
+/// each below 1 by more than ten times the noise floor, or 0.1 if that is larger. That the same kernel stalls by
+/// chance in each of three rounds is as rare as 1 in 30,000 where stalls are 3 % of the samples.
+bool is_far_below(std::span<const double> ratios, double noise_floor);
 
 }  // namespace gemmtune

@@ -247,7 +247,7 @@ TEST(Choose, three_rounds_prove_a_gain_as_large_as_two_thirds) {
   EXPECT_EQ(decision.verdict, Verdict::win);
   EXPECT_EQ(decision.winner, 1U);
   EXPECT_EQ(decide_after(2, {20.3, 7.5, 8.1}).verdict, Verdict::undecided);
-  EXPECT_EQ(decide_after(3, {20.3, 18}).verdict, Verdict::undecided) << "not large";
+  EXPECT_EQ(decide_after(3, {20.3, 19}).verdict, Verdict::undecided) << "not large";
 }
 
 TEST(Choose, three_rounds_of_equal_kernels_choose_none_beyond_alpha) {

@@ -66,11 +66,11 @@ TEST(SignTest, NeedsEnoughRatiosOnOneSide) {
 }
 
 TEST(IsFarBelow, NeedsThreeRatiosWhichAreAllFarBelow) {
-  EXPECT_TRUE(is_far_below(std::vector<double>{0.5, 0.79, 0.4}, 1));
-  EXPECT_FALSE(is_far_below(std::vector<double>{0.5, 0.81, 0.4}, 1));
-  EXPECT_FALSE(is_far_below(std::vector<double>{0.5, 0.6, 0.4}, 0.7)) << "a noise floor of 0.3";
-  EXPECT_FALSE(is_far_below(std::vector<double>{0.1, 0.1}, 1));
-  EXPECT_FALSE(is_far_below({}, 1));
+  EXPECT_TRUE(is_far_below(std::vector<double>{0.5, 0.89, 0.4}, 0.002));
+  EXPECT_FALSE(is_far_below(std::vector<double>{0.5, 0.91, 0.4}, 0.002));
+  EXPECT_FALSE(is_far_below(std::vector<double>{0.5, 0.6, 0.4}, 0.05)) << "ten times the noise floor are 0.5";
+  EXPECT_FALSE(is_far_below(std::vector<double>{0.1, 0.1}, 0));
+  EXPECT_FALSE(is_far_below({}, 0));
 }
 
 }  // namespace
