@@ -156,64 +156,124 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
 }
 #elif PROMOTE
 typedef float PartialSums[BLOCK_TOKENS / 2];
+#define STEPS (K_ATOMS * MMA_TILES)  // of a stage: an instruction's rows of a k atom each
+#define THREAD_REGISTERS (CONSUMER_REGISTERS > 0 ? CONSUMER_REGISTERS : BLOCKS == 2 ? 128 : CONSUMER_WARPGROUPS == 2 ? 168 : 255)
+// Whether a thread has registers for the scales of its tokens, which it then reads while products run; else it reads them one by one while it adds.
+#define HOLDS_SCALES(WIDTH) ((MMA_TILES + 1) * BLOCK_TOKENS / 2 + WIDTH / 4 <= THREAD_REGISTERS - 40)
 
-// Partial sums of 128 elements of k are added to d in float32, times their scales. WIDTH: tokens of the instructions.
+// Of a k atom: of the thread's two rows of each instruction, and of its tokens.
+template <int WIDTH>
+struct AtomScales {
+#if SCALES == 2
+  float rows[MMA_TILES][2];
+  float tokens[HOLDS_SCALES(WIDTH) ? WIDTH / 8 : 1][2];
+  unsigned of_tokens;  // their address
+#endif
+};
+
+template <int WIDTH>
+static __device__ __forceinline__ AtomScales<WIDTH> read_scales(const SharedLayout& smem, int row, int stage, int atom) {
+  AtomScales<WIDTH> scales;
+#if SCALES == 2
+  const unsigned from = smem.scales + (unsigned)((stage * K_ATOMS + atom) * SCALE_BYTES);
+#pragma unroll
+  for (int r = 0; r < MMA_TILES; ++r) {
+    const unsigned rows = from + (unsigned)((BLOCK_TOKENS + (row + r * 64 + (int)(threadIdx.x % 128) / 32 * 16) / 8) * 4);
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(scales.rows[r][0]), "=f"(scales.rows[r][1]) : "r"(rows) : "memory");
+  }
+  scales.of_tokens = from + threadIdx.x % 4 * 8;
+  if (HOLDS_SCALES(WIDTH)) {
+#pragma unroll
+    for (int j = 0; j < WIDTH / 8; ++j)
+      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(scales.tokens[j][0]), "=f"(scales.tokens[j][1]) : "r"(scales.of_tokens + (unsigned)(j * 32)) : "memory");
+  }
+#endif
+  return scales;
+}
+
+// Starts the products of a step of the stage. All steps name the same registers: WGMMA_FIRST would let the compiler take others for each.
+template <int WIDTH>
+static __device__ __forceinline__ void start_step(PartialSums& partials, const SharedLayout& smem, int row, int stage, int step) {
+  const unsigned base = smem.pipeline + (unsigned)stage * STAGE_BYTES;
+  const int i = step / MMA_TILES;
+  const unsigned long long a_at = matrix_descriptor(base + (unsigned)(i * A_ATOM_BYTES + row * ATOM_BYTES)) + 512u * (step % MMA_TILES);
+  const unsigned long long b_at = matrix_descriptor(base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES));
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+  for (int k_block = 0; k_block < 4; ++k_block) Instruction<WIDTH>::multiply(partials, a_at + 2u * k_block, b_at + 2u * k_block, k_block > 0);
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Adds a step's partial sums, whose instructions have completed, times their scales.
+template <int WIDTH>
+static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& partials, const AtomScales<WIDTH>& scales, int step) {
+  const int r = step % MMA_TILES;
+  Instruction<WIDTH>::fence(partials);
+#pragma unroll
+  for (int j = 0; j < WIDTH / 8; ++j) {
+#if SCALES == 2
+    float first = scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][0];
+    float second = scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][1];
+    if (!HOLDS_SCALES(WIDTH)) asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(scales.of_tokens + (unsigned)(j * 32)) : "memory");
+    // Without a gate a thread's two rows lie in the same 128 of the weight.
+    const float low = scales.rows[r][0];
+    const float high = scales.rows[r][1];
+    const float of_first = low * first, of_second = low * second;
+    const float factors[4] = {of_first, of_second, INTERLEAVED ? high * first : of_first, INTERLEAVED ? high * second : of_second};
+#endif
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      float& sum = d[r][j * 4 + e];
+#if SCALES == 2
+      sum = fmaf(partials[j * 4 + e], factors[e], sum);
+#else
+      sum += partials[j * 4 + e];
+#endif
+      asm volatile("" : "+f"(sum)::"memory");
+    }
+  }
+}
+
+// Partial sums of 128 elements of k are added to d in float32, times their scales, while the other warp group multiplies. WIDTH: tokens of the instructions. The next
+// stage's barrier and the scales are read while products run: what passes from the last addition to the next instruction is lost.
 template <int WIDTH>
 static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work&, PipelineState& state) {
-  const int row = (int)(threadIdx.x / 128) * WARPGROUP_ROWS;
+  // Of the same value in all lanes, as the compiler then knows: descriptors stay in uniform registers.
+  const int row = __shfl_sync(0xffffffffu, (int)(threadIdx.x / 128), 0) * WARPGROUP_ROWS;
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
     for (int i = 0; i < WIDTH / 2; ++i) d[r][i] = 0.0f;
   }
   PartialSums partials;
+#pragma unroll
+  for (int i = 0; i < WIDTH / 2; ++i) asm volatile("" : "=f"(partials[i]));  // of any value
+  bool full = false;
 #pragma unroll 1
   for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
-    wait_full(smem, state);
-    const unsigned base = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
+    if (!full) barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
+    if (GATHER) fence_async_proxy();  // the copies were ordinary writes
+    PipelineState next = state;
+    next_stage(a, next);
+    AtomScales<WIDTH> scales;
 #pragma unroll
-    for (int step = 0; step < K_ATOMS * MMA_TILES; ++step) {
-      const int i = step / MMA_TILES;
-      const int r = step % MMA_TILES;
-      const unsigned long long a_at = matrix_descriptor(base + (unsigned)(i * A_ATOM_BYTES + (row + r * 64) * ATOM_BYTES));
-      const unsigned long long b_at = matrix_descriptor(base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES));
-      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-      Instruction<WIDTH>::first(partials, a_at, b_at);
-#pragma unroll
-      for (int k_block = 1; k_block < 4; ++k_block) Instruction<WIDTH>::multiply(partials, a_at + 2u * k_block, b_at + 2u * k_block, 1);
-      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-#if SCALES == 2
-      const unsigned scales = smem.scales + (unsigned)((state.stage * K_ATOMS + i) * SCALE_BYTES);
-      const unsigned row_scales = scales + (unsigned)((BLOCK_TOKENS + (row + r * 64 + (int)(threadIdx.x % 128) / 32 * 16) / 8) * 4);
-      float low, high;
-      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(low), "=f"(high) : "r"(row_scales) : "memory");
-#endif
+    for (int step = 0; step < STEPS; ++step) {
+      start_step<WIDTH>(partials, smem, row, state.stage, step);
+      if (step % MMA_TILES == 0) scales = read_scales<WIDTH>(smem, row, state.stage, step / MMA_TILES);
+      if (step == STEPS - 1) full = barrier_completed(smem.full_barriers + 8u * (unsigned)next.stage, next.phase);
       WAIT_FOR_PRODUCTS(0);
-      Instruction<WIDTH>::fence(partials);
-#pragma unroll
-      for (int j = 0; j < WIDTH / 8; ++j) {
-#if SCALES == 2
-        float first, second;
-        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(scales + (unsigned)((int)threadIdx.x % 4 * 8 + j * 32)) : "memory");
-        // Without a gate a thread's two rows lie in the same 128 of the weight.
-        const float of_first = low * first, of_second = low * second;
-        const float factors[4] = {of_first, of_second, INTERLEAVED ? high * first : of_first, INTERLEAVED ? high * second : of_second};
-#endif
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          float& sum = d[r][j * 4 + e];
-#if SCALES == 2
-          sum = fmaf(partials[j * 4 + e], factors[e], sum);
-#else
-          sum += partials[j * 4 + e];
-#endif
-          asm volatile("" : "+f"(sum)::"memory");
-        }
+      const bool early = HOLDS_SCALES(WIDTH) || SCALES != 2;
+      if (step == STEPS - 1 && early) {
+        __syncwarp();  // all lanes have read the scales
+        release_stage(smem, state.stage, (int)threadIdx.x % 32);
+      }
+      promote<WIDTH>(d, partials, scales, step);
+      if (step == STEPS - 1 && !early) {
+        __syncwarp();
+        release_stage(smem, state.stage, (int)threadIdx.x % 32);
       }
     }
-    __syncwarp();  // all lanes have read the scales
-    release_stage(smem, state.stage, (int)threadIdx.x % 32);
-    next_stage(a, state);
+    state = next;
   }
 }
 #else

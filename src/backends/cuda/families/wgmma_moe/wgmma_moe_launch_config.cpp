@@ -26,7 +26,8 @@ static_assert(moe_items >= max_moe_stages + 2, "the producer is at most the stag
 bool WgmmaMoeStage::reallocates_registers() const {
   const std::int64_t held = mma_tiles() * tokens / 2;
   if (fp4) return warpgroups == 4 && tokens > 16 && !sorts;
-  return warpgroups == 2 && (promoted ? held + tokens / 2 >= 144 : held > 128);
+  // Of fp8 partial sums and scales of the tokens too.
+  return warpgroups == 2 && held + (promoted ? tokens / 2 + tokens / 4 : 0) > 128;
 }
 
 std::int64_t WgmmaMoeStage::min_width() const {
