@@ -159,12 +159,14 @@ class WgmmaMoeKernel final : public Kernel {
       set_weight_scales(shapes_.w.scale, round.operands.w_scale, first);
       first.x_scale_step = as_int(shapes_.x.scale.row_block == 1 ? shapes_.x.scale.columns : 0);
       first.x_scale_k_step = 1;
-      GEMMTUNE_RETURN_IF_ERROR(launch(0, first, stream));
-      const void* hidden = round.hidden;
-      if (programs_.quantize != nullptr) {
-        hidden = static_cast<const char*>(round.hidden) + round.pairs * problem_.n * 2;
-        GEMMTUNE_RETURN_IF_ERROR(quantize(round, const_cast<void*>(hidden), stream));
+      void* hidden = round.hidden;
+      if (quantizes_hidden(problem_)) hidden = static_cast<char*>(round.hidden) + round.pairs * problem_.n * 2;
+      if (stages_[0].quantizes) {
+        first.to = hidden;
+        first.to_scales = static_cast<float*>(round.hidden_scales);
       }
+      GEMMTUNE_RETURN_IF_ERROR(launch(0, first, stream));
+      if (programs_.quantize != nullptr) GEMMTUNE_RETURN_IF_ERROR(quantize(round, hidden, stream));
       set_common(stages_[1], round, second);
       second.to = round.partials;
       second.x_scales = static_cast<const float*>(round.hidden_scales);
@@ -412,6 +414,7 @@ gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeS
                     fmt::format("BLOCK_ROWS={}", stage.rows),
                     fmt::format("BLOCK_TOKENS={}", stage.tokens),
                     fmt::format("STAGED_TOKENS={}", stage.staged_tokens()),
+                    fmt::format("QUANTIZES={}", stage.quantizes ? 1 : 0),
                     fmt::format("MIN_WIDTH={}", stage.min_width()),
                     fmt::format("CONSUMER_WARPGROUPS={}", stage.warpgroups),
                     fmt::format("K_ATOMS={}", stage.k_atoms),
@@ -437,7 +440,7 @@ Result<std::unique_ptr<Kernel>> WgmmaMoeFamily::build(const Problem& problem, co
     GEMMTUNE_RETURN_IF_ERROR(
         programs.stages[i]->reserve_shared(static_cast<std::size_t>(stages[i].shared_bytes)));
   }
-  if (quantizes_hidden(problem)) {
+  if (quantizes_hidden(problem) && !stages[0].quantizes) {
     auto program = runtime_.load(quantize_source());
     if (!program.ok()) return program.status();
     programs.quantize = std::move(*program);

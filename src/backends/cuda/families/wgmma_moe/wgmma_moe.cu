@@ -387,11 +387,14 @@ static __device__ __forceinline__ void scale_tokens(Accumulators& d, const Token
 }
 #endif
 
-// Rounds and transposes STAGED_TOKENS tokens of an instruction's 16 rows to the warp's staging buffer, a row of 8 or 16 columns for each token; `d`: the thread's accumulators of them.
-static __device__ __forceinline__ void stage_output(const float* d, const WgmmaMoeArguments& a, const Routes& routes, const Work& work, int first_token, unsigned to) {
-  const int lane = (int)threadIdx.x % 32;
-  // All arithmetic before the first store, so that the compiler interleaves it.
-  unsigned rounded[STAGED_TOKENS / 8][INTERLEAVED ? 1 : 2];
+// Of STAGED_TOKENS tokens of an instruction's rows: pairs of tokens of the thread's one or two columns.
+struct Rounded {
+  unsigned of[STAGED_TOKENS / 8][INTERLEAVED ? 1 : 2];
+};
+
+// `d`: the thread's accumulators of these tokens.
+static __device__ __forceinline__ Rounded round_tokens(const float* d, const WgmmaMoeArguments& a, const Routes& routes, const Work& work, int first_token) {
+  Rounded rounded;
 #pragma unroll
   for (int j = 0; j < STAGED_TOKENS / 8; ++j) {
     const float* v = d + j * 4;
@@ -399,28 +402,141 @@ static __device__ __forceinline__ void stage_output(const float* d, const WgmmaM
 #if WEIGHTED
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int at = first_token + j * 8 + lane % 4 * 2 + i;
+      const int at = first_token + j * 8 + (int)threadIdx.x % 4 * 2 + i;
       if (at < work.tile.count) factors[i] = a.weights[routes.pair_of[work.tile.first + at]];
     }
 #endif
 #if INTERLEAVED
-    rounded[j][0] = round_pair(activate(v[0] * factors[0], v[2] * factors[0]), activate(v[1] * factors[1], v[3] * factors[1]));
+    rounded.of[j][0] = round_pair(activate(v[0] * factors[0], v[2] * factors[0]), activate(v[1] * factors[1], v[3] * factors[1]));
 #else
 #pragma unroll
     for (int i = 0; i < 2; ++i)
-      rounded[j][i] = STAGE == 1 ? round_pair(activate(v[i * 2] * factors[0], 1.0f), activate(v[i * 2 + 1] * factors[1], 1.0f)) : round_pair(v[i * 2], v[i * 2 + 1]);
+      rounded.of[j][i] = STAGE == 1 ? round_pair(activate(v[i * 2] * factors[0], 1.0f), activate(v[i * 2 + 1] * factors[1], 1.0f)) : round_pair(v[i * 2], v[i * 2 + 1]);
 #endif
   }
+  return rounded;
+}
+
+#if QUANTIZES
+static __device__ __forceinline__ void sync_warpgroup() { asm volatile("bar.sync %0, 128;" ::"r"(1 + (int)threadIdx.x / 128) : "memory"); }
+
+#define QUANTIZED_INSTRUCTIONS (INTERLEAVED ? 2 : 1)  // of a warp group, whose columns are neighbours: rows of 128 bytes, of which 16 bytes at c of row r are at c ^ (r % 8)
+
+// Rounds and transposes STAGED_TOKENS tokens of the warp group's instructions from r on.
+static __device__ __forceinline__ void stage_chunk(const Accumulators& d, int r, const WgmmaMoeArguments& a, const Routes& routes, const Work& work, int first_token, unsigned to) {
+  const int lane = (int)threadIdx.x % 32;
+  const int warp = (int)(threadIdx.x % 128) / 32;
+  // All arithmetic before the first store, so that the compiler interleaves it.
+  Rounded rounded[QUANTIZED_INSTRUCTIONS];
+#pragma unroll
+  for (int i = 0; i < QUANTIZED_INSTRUCTIONS; ++i) rounded[i] = round_tokens(&d[r + i][first_token / 2], a, routes, work, first_token);
+#pragma unroll
+  for (int j = 0; j < STAGED_TOKENS / 8; j += 2) {
+    // Four matrices of 8 x 8: the columns of two instructions, or of both halves of one, of 8 tokens and of the next 8. Lanes have a row of one each.
+#if INTERLEAVED
+    const unsigned row = (unsigned)((j + lane / 8 % 2) * 8 + lane % 8);
+    const unsigned unit = (unsigned)(lane / 16 * 4 + warp);
+    const unsigned values[4] = {rounded[0].of[j][0], rounded[0].of[j + 1][0], rounded[1].of[j][0], rounded[1].of[j + 1][0]};
+#else
+    const unsigned row = (unsigned)((j + lane / 16) * 8 + lane % 8);
+    const unsigned unit = (unsigned)(warp * 2 + lane / 8 % 2);
+    const unsigned values[4] = {rounded[0].of[j][0], rounded[0].of[j][1], rounded[0].of[j + 1][0], rounded[0].of[j + 1][1]};
+#endif
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + row * 128u + (unit ^ (unsigned)(lane % 8)) * 16u), "r"(values[0]),
+                 "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+  }
+}
+
+static __device__ __forceinline__ unsigned fp8_pair(float first, float second) {
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+// Of four of eight bf16 values.
+static __device__ __forceinline__ unsigned fp8_four(unsigned low, unsigned high, float factor) {
+  return fp8_pair(__uint_as_float(low << 16) * factor, __uint_as_float(low & 0xffff0000u) * factor) |
+         fp8_pair(__uint_as_float(high << 16) * factor, __uint_as_float(high & 0xffff0000u) * factor) << 16;
+}
+static __device__ __forceinline__ unsigned max_pair(unsigned first, unsigned second) {
+  unsigned most;
+  asm("max.bf16x2 %0, %1, %2;" : "=r"(most) : "r"(first & 0x7fff7fffu), "r"(second & 0x7fff7fffu));
+  return most;
+}
+
+#define TOKENS_AT_ONCE 32  // four threads have a token's 64 columns of the warp group
+#define QUANTIZED_PARTS ((BLOCK_TOKENS + TOKENS_AT_ONCE - 1) / TOKENS_AT_ONCE)
+
+// Quantizes the staged tokens as moe_quantize does: the tile's 128 columns are divided by their largest magnitude over 448. `largest`: of this tile, the magnitudes of both
+// warp groups' columns.
+static __device__ __forceinline__ void store_quantized(const WgmmaMoeArguments& a, const Work& work, unsigned from, float (&largest)[2][BLOCK_TOKENS]) {
+  const int group = (int)threadIdx.x / 128;
+  const int own = (int)threadIdx.x % 128 / 4;
+  const int quarter = (int)threadIdx.x % 4;
+  uint4 values[QUANTIZED_PARTS][2];
+  float most[QUANTIZED_PARTS];
+#pragma unroll
+  for (int part = 0; part < QUANTIZED_PARTS; ++part) {
+    const int token = part * TOKENS_AT_ONCE + own;
+    unsigned pair = 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      uint4& value = values[part][i];
+      value = make_uint4(0u, 0u, 0u, 0u);
+      if (token < work.tile.count)
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                     : "r"(from + (unsigned)(token * 128 + ((quarter * 2 + i) ^ (token % 8)) * 16))
+                     : "memory");
+      pair = max_pair(max_pair(pair, max_pair(value.x, value.y)), max_pair(value.z, value.w));
+    }
+    float one = fmaxf(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
+    one = fmaxf(one, __shfl_xor_sync(0xffffffffu, one, 1));
+    most[part] = fmaxf(one, __shfl_xor_sync(0xffffffffu, one, 2));
+    if (quarter == 0 && token < work.tile.count) largest[group][token] = most[part];
+  }
+  asm volatile("bar.sync 3, 256;" ::: "memory");  // of both warp groups
+#pragma unroll
+  for (int part = 0; part < QUANTIZED_PARTS; ++part) {
+    const int token = part * TOKENS_AT_ONCE + own;
+    if (token >= work.tile.count) continue;
+    const float scale = fmaxf(fmaxf(most[part], largest[1 - group][token]), 1e-30f) / 448.0f;
+    const float factor = 1.0f / scale;
+    const uint4 first = values[part][0], second = values[part][1];
+    const long long position = work.tile.first + token;
+    *(uint4*)((unsigned char*)a.to + position * a.columns + work.column + group * 64 + quarter * 16) =
+        make_uint4(fp8_four(first.x, first.y, factor), fp8_four(first.z, first.w, factor), fp8_four(second.x, second.y, factor), fp8_four(second.z, second.w, factor));
+    if (group == 0 && quarter == 0) a.to_scales[(long long)(work.column / 128) * a.pairs + position] = scale;
+  }
+}
+
+// Stores the tile, staged at `to`. `parity`: of the tile's number.
+static __device__ __forceinline__ void store_tile(const Accumulators& d, const WgmmaMoeArguments& a, const Routes& routes, const Work& work, unsigned to, int& parity) {
+  __shared__ float largest[2][2][BLOCK_TOKENS];  // of two tiles: a warp group may be one ahead
+#pragma unroll
+  for (int first = 0; first < BLOCK_TOKENS; first += STAGED_TOKENS)
+    if (first < work.tile.count) stage_chunk(d, 0, a, routes, work, first, to + (unsigned)(first * 128));
+  sync_warpgroup();
+  if (work.tile.count > 0) store_quantized(a, work, to, largest[parity]);
+  parity ^= 1;
+}
+#endif
+
+// Rounds and transposes STAGED_TOKENS tokens of an instruction's 16 rows to the warp's staging buffer, a row of 8 or 16 columns for each token; `d`: the thread's accumulators of them.
+static __device__ __forceinline__ void stage_output(const float* d, const WgmmaMoeArguments& a, const Routes& routes, const Work& work, int first_token, unsigned to) {
+  const int lane = (int)threadIdx.x % 32;
+  // All arithmetic before the first store, so that the compiler interleaves it.
+  const Rounded rounded = round_tokens(d, a, routes, work, first_token);
 #pragma unroll
   for (int j = 0; j < STAGED_TOKENS / 8; j += 2) {
 #if INTERLEAVED
     const unsigned row = (unsigned)((j + lane / 8 % 2) * 8 + lane % 8);
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to + row * STAGING_PITCH), "r"(rounded[j][0]), "r"(rounded[j + 1][0])
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to + row * STAGING_PITCH), "r"(rounded.of[j][0]), "r"(rounded.of[j + 1][0])
                  : "memory");
 #else
     const unsigned row = (unsigned)((j + lane / 16) * 8 + lane % 8);
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to + row * STAGING_PITCH + (unsigned)((lane / 8 % 2) ^ (lane / 4 % 2)) * 16u),
-                 "r"(rounded[j][0]), "r"(rounded[j][1]), "r"(rounded[j + 1][0]), "r"(rounded[j + 1][1])
+                 "r"(rounded.of[j][0]), "r"(rounded.of[j][1]), "r"(rounded.of[j + 1][0]), "r"(rounded.of[j + 1][1])
                  : "memory");
 #endif
   }
@@ -456,7 +572,10 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
   const int group = (int)threadIdx.x / 128;
   const int warp = (int)(threadIdx.x % 128) / 32;
 #if !FP4
-  const unsigned staging = smem.staging + (unsigned)((group * 4 + warp) * (STAGING_BYTES / 4));
+  const unsigned staging = smem.staging + (unsigned)(group * STAGING_BYTES + (QUANTIZES ? 0 : warp * (STAGING_BYTES / 4)));
+#endif
+#if QUANTIZES
+  int parity = 0;
 #endif
   PipelineState state = {0, 0};
 #if FP4
@@ -506,6 +625,10 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
 #endif
     add_biases<BLOCK_TOKENS>(d, biases);
 #endif
+#if QUANTIZES
+    sync_warpgroup();  // the tile before was read
+    store_tile(d, a, routes, work, staging, parity);
+#else
 #pragma unroll
     for (int r = 0; r < MMA_TILES; ++r) {
       const int column = work.column + (group * MMA_TILES + r) * MMA_COLUMNS + warp * (MMA_COLUMNS / 4);
@@ -518,6 +641,7 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
         store_staged(a, work, first, column, staging);
       }
     }
+#endif
 #if FP4
     fence_async_proxy();
     __syncwarp();

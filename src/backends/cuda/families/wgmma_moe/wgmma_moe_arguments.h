@@ -44,6 +44,7 @@ struct WgmmaMoeArguments {
   const int* ids;
   int* position_of;
   const float* bias;  // stage 1: [experts, rows of w1] (BIAS)
+  float* to_scales;   // stage 1: of 128 columns of `to`, [columns / 128, pairs] (QUANTIZES)
 };
 
 static_assert(GEMMTUNE_OFFSET(WgmmaMoeArguments, x) == 256 &&

@@ -14,6 +14,7 @@ namespace {
 constexpr std::int64_t max_moe_stages = 24;
 constexpr std::int64_t min_moe_stages = 3;
 constexpr std::int64_t instruction_rows = 64;
+constexpr std::int64_t min_quantized_tokens = 64;  // of a tile that quantizes the hidden layer
 constexpr std::int64_t fp4_block_k = 256;  // of an MXFP4 weight: 128 bytes
 constexpr std::int64_t kibibyte = 1024;
 constexpr std::int64_t moe_items = 32;  // ITEM_SLOTS
@@ -84,16 +85,24 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     stage.weight_rows = features * (stage.interleaved ? 2 : 1);
     stage.column_tiles = ceil_div(stage.columns * (stage.interleaved ? 2 : 1), stage.rows);
     stage.stage_bytes = ((fp4 ? 1 : stage.k_atoms) * stage.rows + stage.k_atoms * stage.tokens) * atom_bytes;
-    const std::int64_t staged = stage.staged_tokens();
-    // Of an MXFP4 weight the output is staged in the tile's last stage.
-    const std::int64_t staging = fp4 ? 0 : stage.warpgroups * staged * (stage.interleaved ? 32 : 64) * 2;
     // A stage has scales of its tokens and of each 8 rows where these change with k.
     const bool block_scales = scales_by_block(problem);
     const std::int64_t scales = block_scales ? stage.k_atoms * (stage.tokens + stage.rows / 8) * 4 : 0;
     const auto most = static_cast<std::int64_t>(limits.shared_bytes_per_block);
-    const std::int64_t budget = std::min(small ? 112 * kibibyte : most, most) - moe_reserve - staging -
-                                (stage.sorts ? gpu::sorted_bytes : 0);
-    stage.num_stages = std::clamp<std::int64_t>(budget / (stage.stage_bytes + scales), 0, max_moe_stages);
+    // Each of two warp groups has 64 of a group's columns. They pass each other the largest magnitude of each token, of two tiles.
+    stage.quantizes = number == 1 && stage.promoted && block_scales && stage.tokens >= min_quantized_tokens &&
+                      stage.warpgroups == 2 && problem.n % scale_block == 0 &&
+                      stage.rows == scale_block * (stage.interleaved ? 2 : 1);
+    const std::int64_t budget = std::min(small ? 112 * kibibyte : most, most) - moe_reserve -
+                                (stage.sorts ? gpu::sorted_bytes : 0) -
+                                (stage.quantizes ? 2 * 2 * stage.tokens * 4 : 0);
+    const std::int64_t warpgroup_staging = stage.quantizes
+                                               ? stage.tokens * 64 * 2
+                                               : stage.staged_tokens() * (stage.interleaved ? 32 : 64) * 2;
+    // Of an MXFP4 weight the output is staged in the tile's last stage.
+    const std::int64_t staging = fp4 ? 0 : stage.warpgroups * warpgroup_staging;
+    stage.num_stages =
+        std::clamp<std::int64_t>((budget - staging) / (stage.stage_bytes + scales), 0, max_moe_stages);
     stage.storage_bytes = round_up(stage.num_stages * (stage.stage_bytes + scales) + staging, 16);
     stage.shared_bytes = stage.storage_bytes + moe_reserve;
   }
@@ -246,7 +255,7 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
     const double memory =
         (weights + results) / from_memory * (stage.promoted && stage.warpgroups == 1 ? 1.08 : 1.0);
     total += std::max({busy, memory, items * k_tiles * fetched / from_l2}) + 1.5;
-    if (stage.promoted && stage.stage == 1) total += 2 + results * 1.5 / from_memory;
+    if (stage.promoted && stage.stage == 1 && !stage.quantizes) total += 2 + results * 1.5 / from_memory;
   }
   return total + pairs * as_real(problem.k) * 2 / from_memory;
 }

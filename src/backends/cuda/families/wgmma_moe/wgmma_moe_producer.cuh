@@ -8,7 +8,7 @@
 // The host defines: STAGE (1, 2), BLOCK_ROWS (of A: 64, 128, 256), BLOCK_TOKENS (of B), CONSUMER_WARPGROUPS (1, 2), K_ATOMS (block_k in units of 128 bytes), BLOCKS
 // (of a multiprocessor), CLUSTER (1; 2: blocks of a cluster compute neighbouring halves of a tile's tokens with the same rows of the weight, of which each loads a
 // half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), WEIGHTED (1: stage 1 multiplies gate and up by routing weights), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens
-// and 128 x 128 of the weight), SORT (1: each block sorts the pairs itself; at most 256), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), STAGED_TOKENS (at once in the epilogue), MIN_WIDTH (tokens of the narrowest
+// and 128 x 128 of the weight), SORT (1: each block sorts the pairs itself; at most 256), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), STAGED_TOKENS (at once in the epilogue), QUANTIZES (1: stage 1 stores fp8 and its scales, tiles being of 128 columns), MIN_WIDTH (tokens of the narrowest
 // instructions) and for it and each 16 tokens more, to BLOCK_TOKENS, Instruction<WIDTH>.
 using gemmtune::cuda::WgmmaMoeArguments;
 
@@ -36,7 +36,7 @@ using gemmtune::cuda::WgmmaMoeArguments;
 #define MMA_COLUMNS (INTERLEAVED ? 32 : 64)                      // of one instruction's rows
 #define COPIES (GATHER || SCALES == 2)                           // the producer's threads copy too
 #define STAGING_PITCH (MMA_COLUMNS / 2)  // bytes of a warp's columns
-#define STAGING_BYTES (STAGED_TOKENS * 4 * STAGING_PITCH)
+#define STAGING_BYTES (FP4 ? 0 : QUANTIZES ? BLOCK_TOKENS * 128 : STAGED_TOKENS * 4 * STAGING_PITCH)  // of a warp group
 #define SCALE_COPIES ((BLOCK_TOKENS + 127) / 128)  // of a thread of the producer, each k atom
 #define ROWS_PER_THREAD (BLOCK_TOKENS / 16)  // that a producer thread gathers, 16 bytes of each
 #define READS_AHEAD !(SCALES == 2 ? BLOCK_TOKENS > 96 : BLOCK_TOKENS > 160)  // the producer knows its next tile; without registers for it it waits
