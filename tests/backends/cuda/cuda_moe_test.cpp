@@ -1,4 +1,5 @@
 // Mixtures of experts on a GPU: every family, type and form against the reference of verify/. Skips where there is no GPU.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -168,6 +169,38 @@ TEST_P(CudaFp8Moe, IsRight) {
 INSTANTIATE_TEST_SUITE_P(, CudaFp8Moe,
                          ::testing::Values(QuantType::per_tensor, QuantType::per_token, QuantType::per_1x128),
                          [](const auto& one) { return std::string(to_string(one.param)); });
+
+/// Where a tile has the 128 columns of a scale, stage 1 of wgmma_moe quantizes the hidden layer. Several tiles of an expert, tiles in part, blocks of a cluster
+/// without tokens.
+TEST_F(CudaMoe, Fp8HiddenLayersThatStage1QuantizesAreRight) {
+  constexpr DataType fp8 = DataType::f8_e4m3fn;
+  const KernelFamily* family = gpu()->find_family("wgmma_moe");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("wgmma_moe").message();
+  for (const Shape& shape : {Shape{700, 256, 400}, Shape{41, 384, 528}}) {
+    for (const bool gated : {true, false}) {
+      Problem problem = moe_problem(fp8, fp8, QuantType::per_1x128, shape);
+      problem.moe.experts = 5;
+      problem.moe.topk = 2;
+      problem.moe.gated = gated;
+      problem.moe.doweight_stage1 = !gated;
+      problem.moe.activation = gated ? Activation::silu : Activation::gelu;
+      problem.bias = shape.m == 41;
+      const Space space = family->space(problem);
+      std::vector<Config> configs;
+      for (const char* tiles : {"bm64_bn256_bo128_wg2_cm1_bk128", "bm96_bn256_bo256_wg2_cm2_bk128",
+                                "bm128_bn256_bo256_wg2_cm1_bk128", "bm96_bn128_bo256_wg2_cm1_bk128",
+                                "bm64_bn128_bo128_wg2_cm2_bk256"}) {
+        const auto candidate =
+            parse_kernel_name(fmt::format("wgmma_moe_r1_{}_smem226", tiles), space.keys());
+        ASSERT_TRUE(candidate.ok()) << candidate.message();
+        if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
+      }
+      EXPECT_GE(configs.size(), gated ? 5U : 4U);
+      expect_right(*family, problem, configs);
+      ASSERT_TRUE(gpu()->health().ok());
+    }
+  }
+}
 
 /// gpt-oss's layer, biases included, on awkward sizes: rows of scales at multiples of 4, 2 and 1 bytes, units of 128 that are not whole, rows that begin 32 bytes
 /// further in a line than the one before (2880, 576, 320).
