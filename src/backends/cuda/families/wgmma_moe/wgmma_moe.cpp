@@ -160,7 +160,8 @@ class WgmmaMoeKernel final : public Kernel {
       first.x_scale_step = as_int(shapes_.x.scale.row_block == 1 ? shapes_.x.scale.columns : 0);
       first.x_scale_k_step = 1;
       void* hidden = round.hidden;
-      if (quantizes_hidden(problem_)) hidden = static_cast<char*>(round.hidden) + round.pairs * problem_.n * 2;
+      if (quantizes_hidden(problem_))
+        hidden = static_cast<char*>(round.hidden) + round.pairs * problem_.n * 2;
       if (stages_[0].quantizes) {
         first.to = hidden;
         first.to_scales = static_cast<float*>(round.hidden_scales);

@@ -15,7 +15,7 @@ constexpr std::int64_t max_moe_stages = 24;
 constexpr std::int64_t min_moe_stages = 3;
 constexpr std::int64_t instruction_rows = 64;
 constexpr std::int64_t min_quantized_tokens = 64;  // of a tile that quantizes the hidden layer
-constexpr std::int64_t fp4_block_k = 256;  // of an MXFP4 weight: 128 bytes
+constexpr std::int64_t fp4_block_k = 256;          // of an MXFP4 weight: 128 bytes
 constexpr std::int64_t kibibyte = 1024;
 constexpr std::int64_t moe_items = 32;  // ITEM_SLOTS
 // Alignment of the pipeline, of items the work and a barrier with an index, and of each stage two barriers.
@@ -96,9 +96,8 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     const std::int64_t budget = std::min(small ? 112 * kibibyte : most, most) - moe_reserve -
                                 (stage.sorts ? gpu::sorted_bytes : 0) -
                                 (stage.quantizes ? 2 * 2 * stage.tokens * 4 : 0);
-    const std::int64_t warpgroup_staging = stage.quantizes
-                                               ? stage.tokens * 64 * 2
-                                               : stage.staged_tokens() * (stage.interleaved ? 32 : 64) * 2;
+    const std::int64_t warpgroup_staging =
+        stage.quantizes ? stage.tokens * 64 * 2 : stage.staged_tokens() * (stage.interleaved ? 32 : 64) * 2;
     // Of an MXFP4 weight the output is staged in the tile's last stage.
     const std::int64_t staging = fp4 ? 0 : stage.warpgroups * warpgroup_staging;
     stage.num_stages =
@@ -247,7 +246,13 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
     const double epilogue = stage.promoted && stage.warpgroups == 2 && stage.tokens >= 96
                                 ? 1.3 + tokens * as_real(stage.rows) / 25e3
                                 : 0.8 + as_real(stage.tokens * stage.rows) / 40e3;
-    const double busy = waves * (k_tiles * step + epilogue);
+    // Blocks of a cluster wait for each other; of fp8 that costs more than the weight's bytes, as measured at 4096 tokens.
+    // So do scales of tokens for which a thread has no registers, read while the tensor core has nothing to do (HOLDS_SCALES).
+    const std::int64_t of_scales = stage.mma_tiles() * stage.tokens / 2 + stage.tokens / 2 +
+                                   stage.tokens / 4 + 40 - stage.consumer_registers();
+    const double waits = (stage.promoted && stage.cluster > 1 ? 1.15 : 1.0) *
+                         (stage.promoted && stage.reallocates_registers() && of_scales > 0 ? 1.2 : 1.0);
+    const double busy = waves * (k_tiles * step + epilogue) * waits;
     const double weights =
         work.experts * as_real(stage.weight_rows * stage.weight_row_bytes) * (stage.fp4 ? 17.0 / 16 : 1.0);
     const double results = pairs * as_real(stage.columns) * 2;
@@ -255,7 +260,7 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
     const double memory =
         (weights + results) / from_memory * (stage.promoted && stage.warpgroups == 1 ? 1.08 : 1.0);
     total += std::max({busy, memory, items * k_tiles * fetched / from_l2}) + 1.5;
-    if (stage.promoted && stage.stage == 1 && !stage.quantizes) total += 2 + results * 1.5 / from_memory;
+    if (stage.promoted && stage.stage == 1) total += stage.quantizes ? 3 : 2 + results * 1.5 / from_memory;
   }
   return total + pairs * as_real(problem.k) * 2 / from_memory;
 }

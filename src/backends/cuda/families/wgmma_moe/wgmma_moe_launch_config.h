@@ -27,7 +27,7 @@ struct WgmmaMoeStage {
   bool promoted = false;     // fp8
   bool fp4 = false;          // an MXFP4 weight
   bool sorts = false;        // each block sorts all pairs
-  bool quantizes = false;    // the stage quantizes the hidden layer, of which a tile has a group of 128 columns
+  bool quantizes = false;  // the stage quantizes the hidden layer, of which a tile has a group of 128 columns
   std::int64_t weight_row_bytes = 0;
   std::int64_t k_bytes = 0;  // of a token's row; with fp4 k is a multiple of 128
   std::int64_t k_tiles = 0;
