@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) moe_place(const MoeRouteAr
   for (int i = thread; i < a.experts; i += THREADS) {
     int count = 0;
     int before = 0;
-#pragma unroll 16
+#pragma unroll 32
     for (int chunk = 0; chunk < a.chunks; ++chunk) {
       const int some = a.chunk_counts[(long long)chunk * a.experts + i];
       count += some;
