@@ -78,15 +78,24 @@ TEST(WgmmaMoeLaunchConfig, WideTilesOfAnMxfp4WeightHaveFourStages) {
   }
 }
 
+/// As measured: 128 x 256 tiles of a cluster take 1.13 times as long.
+TEST(WgmmaMoeLaunchConfig, Fp8WithManyTokensOfAnExpertRunsTilesWithoutAClusterUntuned) {
+  const HopperLimits limits(limits_of("sm_90a"));
+  const Problem problem = layer(DataType::f8_e4m3fn, 4096, 128, 8, 768, 2048);
+  const auto stages = wgmma_moe_stages(problem, default_wgmma_moe_config(problem, limits), limits);
+  EXPECT_EQ(stages[0].tokens, 96);
+  EXPECT_EQ(stages[0].cluster, 1);
+  EXPECT_TRUE(stages[0].quantizes);
+}
+
 /// Where a tile of w1 has the 128 columns of a scale, in two warp groups: no kernel between the stages then.
 TEST(WgmmaMoeLaunchConfig, TilesOfAScalesColumnsQuantizeTheHiddenLayer) {
   const HopperLimits limits(limits_of("sm_90a"));
   const auto quantizes = [&](const char* tile, std::int64_t n, bool gated) {
     Problem problem = layer(DataType::f8_e4m3fn, 4096, 128, 8, n, 2048);
     problem.moe.gated = gated;
-    const auto candidate =
-        parse_kernel_name(std::string("wgmma_moe_r1_") + tile + "_cm1_bk128_smem226",
-                          {"bm", "bn", "bo", "wg", "cm", "bk", "smem"});
+    const auto candidate = parse_kernel_name(std::string("wgmma_moe_r1_") + tile + "_cm1_bk128_smem226",
+                                             {"bm", "bn", "bo", "wg", "cm", "bk", "smem"});
     EXPECT_TRUE(candidate.ok()) << candidate.message();
     const auto stages = wgmma_moe_stages(problem, candidate->config, limits);
     EXPECT_EQ(refuse_wgmma_moe(stages[0]), "") << tile;
@@ -99,10 +108,10 @@ TEST(WgmmaMoeLaunchConfig, TilesOfAScalesColumnsQuantizeTheHiddenLayer) {
   EXPECT_TRUE(quantizes("bm96_bn256_bo256_wg2", 768, true));
   EXPECT_TRUE(quantizes("bm64_bn256_bo128_wg2", 256, true));
   EXPECT_TRUE(quantizes("bm96_bn128_bo128_wg2", 768, false));
-  EXPECT_FALSE(quantizes("bm48_bn256_bo256_wg2", 768, true));    // few tokens
-  EXPECT_FALSE(quantizes("bm96_bn128_bo128_wg2", 768, true));    // 64 columns
-  EXPECT_FALSE(quantizes("bm64_bn256_bo128_wg1", 768, true));    // one warp group
-  EXPECT_FALSE(quantizes("bm96_bn256_bo256_wg2", 832, true));    // the last scale has 64 columns
+  EXPECT_FALSE(quantizes("bm48_bn256_bo256_wg2", 768, true));  // few tokens
+  EXPECT_FALSE(quantizes("bm96_bn128_bo128_wg2", 768, true));  // 64 columns
+  EXPECT_FALSE(quantizes("bm64_bn256_bo128_wg1", 768, true));  // one warp group
+  EXPECT_FALSE(quantizes("bm96_bn256_bo256_wg2", 832, true));  // the last scale has 64 columns
 }
 
 TEST(WgmmaMoeLaunchConfig, RefusesWhatDoesNotFit) {

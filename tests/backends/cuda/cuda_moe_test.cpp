@@ -190,8 +190,7 @@ TEST_F(CudaMoe, Fp8HiddenLayersThatStage1QuantizesAreRight) {
       for (const char* tiles : {"bm64_bn256_bo128_wg2_cm1_bk128", "bm96_bn256_bo256_wg2_cm2_bk128",
                                 "bm128_bn256_bo256_wg2_cm1_bk128", "bm96_bn128_bo256_wg2_cm1_bk128",
                                 "bm64_bn128_bo128_wg2_cm2_bk256"}) {
-        const auto candidate =
-            parse_kernel_name(fmt::format("wgmma_moe_r1_{}_smem226", tiles), space.keys());
+        const auto candidate = parse_kernel_name(fmt::format("wgmma_moe_r1_{}_smem226", tiles), space.keys());
         ASSERT_TRUE(candidate.ok()) << candidate.message();
         if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
       }
