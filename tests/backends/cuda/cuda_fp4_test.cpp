@@ -95,19 +95,6 @@ TEST_F(CudaFp4, NamedTilesAreRight) {
   expect_named_right({130, 333, 352}, {"wg2_bm128_bn64_mma0_bk128_csk1_smem110"});
 }
 
-/// Warps and blocks that divide k evenly or not, several groups of rows, one strip of the weight for a block and many.
-TEST_F(CudaFp4, StreamsAreRight) {
-  const KernelFamily* family = gpu()->find_family("mxfp4_stream");
-  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4_stream").message();
-  for (const Size& size : {Size{1, 48, 320}, Size{7, 5760, 2880}, Size{16, 16, 1024}, Size{7, 1040, 8192},
-                           Size{24, 272, 1472}, Size{32, 4160, 64}}) {
-    const Problem problem = of_fp4(Operation::a16w4, size.m, size.n, size.k, size.m % 2 == 0);
-    ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
-    expect_right(*family, problem, some_configs(*family, problem, 8));
-    ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
-  }
-}
-
 /// Warps and blocks of a cluster that divide k evenly or not, one strip of the weight for a block and many, pipelines of less than a strip and of several, both layouts.
 TEST_F(CudaFp4, FewRowsAreRight) {
   const KernelFamily* family = gpu()->find_family("mxfp4_skinny");
@@ -136,18 +123,7 @@ TEST_F(CudaFp4, SanitizerSample) {
   }
 }
 
-/// Every way through the stream, for compute-sanitizer: warps without k and with a rest, two groups of rows, several strips for a block.
-TEST_F(CudaFp4, SanitizerSampleOfStreams) {
-  const KernelFamily* family = gpu()->find_family("mxfp4_stream");
-  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4_stream").message();
-  for (const Size& size : {Size{1, 48, 320}, Size{7, 4240, 192}, Size{24, 80, 1472}}) {
-    const Problem problem = of_fp4(Operation::a16w4, size.m, size.n, size.k, size.m % 2 == 0);
-    ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
-    expect_right(*family, problem, some_configs(*family, problem, 4));
-  }
-}
-
-/// The same of mxfp4_skinny, in both layouts.
+/// Few rows, in both layouts, for compute-sanitizer: warps without k and with a rest, two groups of rows, several strips for a block.
 TEST_F(CudaFp4, SanitizerSampleOfFewRows) {
   const KernelFamily* family = gpu()->find_family("mxfp4_skinny");
   if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4_skinny").message();

@@ -40,6 +40,8 @@ Status accepts_transposing(const Problem& problem);
 /// `unsupported` if rows (columns of a column-major operand) or pointers are not aligned to 16 bytes, as TMA
 /// requires.
 Status accepts_alignment(const Problem& problem);
+/// The same of a call's operands: `x` with rows of `x_row_bytes`, weights and scales.
+Status check_alignment(const void* x, std::int64_t x_row_bytes, std::initializer_list<const void*> others);
 
 PackedWeight packed_weight(const Problem& problem, const void* data);
 

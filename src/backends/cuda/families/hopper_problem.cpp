@@ -32,6 +32,16 @@ Status accepts_alignment(const Problem& problem) {
   return {};
 }
 
+Status check_alignment(const void* x, std::int64_t x_row_bytes, std::initializer_list<const void*> others) {
+  const auto address = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data); };
+  std::uintptr_t together = address(x) | static_cast<std::uintptr_t>(x_row_bytes);
+  for (const void* data : others) together |= address(data);
+  if (together % 16 == 0) return {};
+  return Status::unsupported(
+      "x, weights and scales need pointers and rows at multiples of 16 bytes: x at {}, rows of {} bytes", x,
+      x_row_bytes);
+}
+
 PackedWeight packed_weight(const Problem& problem, const void* data) {
   const Tile64 tiles = gpu::tiles_of(problem);
   return {static_cast<const unsigned char*>(data), static_cast<int>(tiles.tiles()),

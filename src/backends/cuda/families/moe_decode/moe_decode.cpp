@@ -55,12 +55,7 @@ class MoeDecodeKernel final : public Kernel {
 
   Status run(const Operands& o, void* workspace, Stream stream) const override {
     const std::int64_t x_row_bytes = bytes_of(problem_.x_type, problem_.m == 1 ? problem_.k : o.ldx);
-    const auto addresses = reinterpret_cast<std::uintptr_t>(o.x) | reinterpret_cast<std::uintptr_t>(o.w) |
-                           reinterpret_cast<std::uintptr_t>(o.w2);
-    if (x_row_bytes % 16 != 0 || addresses % 16 != 0)
-      return Status::unsupported(
-          "x and weights need pointers and rows at multiples of 16 bytes: {}, {}, {}, rows of {} bytes", o.x,
-          o.w, o.w2, x_row_bytes);
+    GEMMTUNE_RETURN_IF_ERROR(check_alignment(o.x, x_row_bytes, {o.w, o.w2}));
     MoeDecodeArguments values{};
     values.w = static_cast<const unsigned char*>(o.w);
     values.w2 = static_cast<const unsigned char*>(o.w2);

@@ -38,15 +38,6 @@ void set_weight(const StreamLaunch& launch, const void* w, const void* scales, M
   values.stage_bytes = as_int(launch.stage_bytes);
 }
 
-Status check_operands(const void* w, const void* scales, const void* x, std::int64_t x_row_bytes) {
-  const auto together = reinterpret_cast<std::uintptr_t>(w) | reinterpret_cast<std::uintptr_t>(scales) |
-                        reinterpret_cast<std::uintptr_t>(x) | static_cast<std::uintptr_t>(x_row_bytes);
-  if (together % 16 == 0) return {};
-  return Status::unsupported(
-      "x, w and its scales need pointers and rows at multiples of 16 bytes: {}, {}, {}, rows of {} bytes", x,
-      w, scales, x_row_bytes);
-}
-
 /// A launch that may start while the kernel before it still runs.
 class StreamShape {
  public:
@@ -68,41 +59,6 @@ class StreamShape {
   gpu::LaunchShape shape_;
 };
 
-class DenseStreamKernel final : public Kernel {
- public:
-  DenseStreamKernel(std::shared_ptr<gpu::Program> program, const Problem& problem, const StreamLaunch& launch,
-                    const gpu::Limits& limits, bool dependent)
-      : program_(std::move(program)),
-        problem_(problem),
-        launch_(launch),
-        shape_(launch, limits),
-        dependent_(dependent) {}
-  std::size_t workspace_bytes() const override { return 0; }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
-
-  Status run(const Operands& o, void*, Stream stream) const override {
-    const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
-    GEMMTUNE_RETURN_IF_ERROR(check_operands(o.w, o.w_scale, o.x, ldx * 2));
-    Mxfp4StreamArguments values{};
-    set_weight(launch_, o.w, o.w_scale, values);
-    values.x = static_cast<const unsigned short*>(o.x);
-    values.x_row = ldx;
-    values.to = o.y;
-    values.to_row = o.ldy;
-    values.bias = o.bias;
-    values.rows = as_int(problem_.m);
-    values.dependent_launch = dependent_ ? 1 : 0;
-    return shape_.launch(*program_, values, stream);
-  }
-
- private:
-  std::shared_ptr<gpu::Program> program_;
-  Problem problem_;
-  StreamLaunch launch_;
-  StreamShape shape_;
-  bool dependent_;
-};
-
 class MoeStreamKernel final : public Kernel {
  public:
   /// The stages', and the one that makes x bf16; null where it is.
@@ -122,8 +78,8 @@ class MoeStreamKernel final : public Kernel {
 
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     const std::int64_t x_row_bytes = bytes_of(problem_.x_type, operands.ldx);
-    GEMMTUNE_RETURN_IF_ERROR(check_operands(operands.w, operands.w_scale, operands.x, x_row_bytes));
-    GEMMTUNE_RETURN_IF_ERROR(check_operands(operands.w2, operands.w2_scale, operands.x, x_row_bytes));
+    GEMMTUNE_RETURN_IF_ERROR(check_alignment(operands.x, x_row_bytes,
+                                             {operands.w, operands.w_scale, operands.w2, operands.w2_scale}));
     for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
       const gpu::MoeRound round = layer_.round(operands, workspace, token);
       const void* x = round.operands.x;
@@ -148,7 +104,7 @@ class MoeStreamKernel final : public Kernel {
       first.to_row = problem_.n;
       first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
       first.position_of = round.position_of;
-      first.bias = round.operands.bias;
+      first.bias = static_cast<const float*>(round.operands.bias);
       GEMMTUNE_RETURN_IF_ERROR(shapes_[0].launch(*programs_.stages[0], first, stream));
       Mxfp4StreamArguments second{};
       set_weight(launches_[1], operands.w2, operands.w2_scale, second);
@@ -156,7 +112,7 @@ class MoeStreamKernel final : public Kernel {
       second.x = static_cast<const unsigned short*>(round.hidden);
       second.x_row = problem_.n;
       second.to = round.partials;
-      second.bias = operands.bias2;
+      second.bias = static_cast<const float*>(operands.bias2);
       second.to_row = problem_.k;
       GEMMTUNE_RETURN_IF_ERROR(shapes_[1].launch(*programs_.stages[1], second, stream));
       GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
@@ -236,38 +192,31 @@ class Mxfp4StreamFamily final : public gpu::CompiledFamily {
 };
 
 Status Mxfp4StreamFamily::accepts(const Problem& problem) const {
-  const bool mixture = is_mixture(problem);
-  if (problem.w_type != DataType::f4_e2m1 || (!mixture && problem.x_type != DataType::bf16))
-    return refusal::refuse(refusal::types, "x {} with w {}, only bf16 with {}", to_string(problem.x_type),
+  if (problem.w_type != DataType::f4_e2m1)
+    return refusal::refuse(refusal::types, "x {} with w {}, only with {}", to_string(problem.x_type),
                            to_string(problem.w_type), to_string(DataType::f4_e2m1));
-  if (mixture) {
-    GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem));
-    if (!widens_exactly(problem))
-      return refusal::refuse(refusal::types, "x {} scaled by {}", to_string(problem.x_type),
-                             to_string(problem.moe.quant_type));
-    if (routed_pairs(problem) > max_stream_tokens * problem.moe.experts)
-      return refusal::refuse(refusal::size, "{} tokens for {} experts, more than {} each",
-                             routed_pairs(problem), problem.moe.experts, max_stream_tokens);
-  } else {
-    GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, {.fp4 = true}));
-    if (problem.m > max_stream_rows)
-      return refusal::refuse(refusal::size, "m = {}, at most {}", problem.m, max_stream_rows);
-  }
-  if (problem.k % stream_unit != 0 || (mixture && problem.n % stream_unit != 0) || problem.n % 16 != 0)
-    return refusal::refuse(refusal::alignment, "n = {}, k = {}, no multiples of {} and {}", problem.n,
-                           problem.k, mixture ? stream_unit : 16, stream_unit);
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem));
+  if (!widens_exactly(problem))
+    return refusal::refuse(refusal::types, "x {} scaled by {}", to_string(problem.x_type),
+                           to_string(problem.moe.quant_type));
+  if (routed_pairs(problem) > max_stream_tokens * problem.moe.experts)
+    return refusal::refuse(refusal::size, "{} tokens for {} experts, more than {} each",
+                           routed_pairs(problem), problem.moe.experts, max_stream_tokens);
+  if (problem.k % stream_unit != 0 || problem.n % stream_unit != 0)
+    return refusal::refuse(refusal::alignment, "n = {}, k = {}, no multiples of {}", problem.n, problem.k,
+                           stream_unit);
   if (problem.alignment % 16 != 0)
     return refusal::refuse(refusal::alignment, "operands at multiples of {} bytes, 16 are needed",
                            problem.alignment);
   if (default_stream_config(problem, limits_).text().empty())
     return refusal::refuse(refusal::size, "k = {}: no strip of it fits into shared memory and registers",
-                           std::max(problem.k, mixture ? problem.n : problem.k));
+                           std::max(problem.k, problem.n));
   return {};
 }
 
 Space Mxfp4StreamFamily::space(const Problem& problem) const {
   Space space;
-  for (Parameter& parameter : stream_parameters(problem)) space.add(std::move(parameter));
+  for (Parameter& parameter : stream_parameters()) space.add(std::move(parameter));
   const auto limits = limits_;
   space.add(Constraint{
       "fits", [problem, limits](const Config& config) { return refuse_stream(problem, config, limits); }});
@@ -278,21 +227,20 @@ Space Mxfp4StreamFamily::space(const Problem& problem) const {
 gpu::Source Mxfp4StreamFamily::source_of(const Problem& problem, const StreamLaunch& launch) const {
   const bool first = launch.stage == 1;
   const DataType output = first ? DataType::bf16 : problem.y_type;
-  return {
-      "mxfp4_stream",
-      source_,
-      {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
-       fmt::format("OUTPUT={}", gpu::element_code(output)), fmt::format("STAGE={}", launch.stage),
-       fmt::format("WARPS={}", launch.warps), fmt::format("BLOCKS={}", launch.blocks),
-       fmt::format("BIAS={}", launch.stage > 0 && problem.bias ? 1 : 0),
-       fmt::format("TOKEN_SCALES={}", first && scales_tokens(problem) ? 1 : 0),
-       fmt::format("UNITS={}", launch.warp_units), fmt::format("TAIL={}", launch.tail() ? 1 : 0),
-       fmt::format("GROUPS={}", launch.groups), fmt::format("ROWS_APART={}", launch.rows_apart() ? 1 : 0),
-       fmt::format("SCALES_APART={}", launch.scales_apart() ? 1 : 0),
-       fmt::format("SORT={}", launch.sorts ? 1 : 0), fmt::format("L2_HINTS={}", launch.stage == 0 ? 1 : 0),
-       fmt::format("GATED={}", launch.interleaved ? 1 : 0),
-       fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)},
-      "mxfp4_stream"};
+  return {"mxfp4_stream",
+          source_,
+          {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
+           fmt::format("OUTPUT={}", gpu::element_code(output)), fmt::format("STAGE={}", launch.stage),
+           fmt::format("WARPS={}", launch.warps), fmt::format("BLOCKS={}", launch.blocks),
+           fmt::format("BIAS={}", problem.bias ? 1 : 0),
+           fmt::format("TOKEN_SCALES={}", first && scales_tokens(problem) ? 1 : 0),
+           fmt::format("UNITS={}", launch.warp_units), fmt::format("TAIL={}", launch.tail() ? 1 : 0),
+           fmt::format("GROUPS={}", launch.groups), fmt::format("ROWS_APART={}", launch.rows_apart() ? 1 : 0),
+           fmt::format("SCALES_APART={}", launch.scales_apart() ? 1 : 0),
+           fmt::format("SORT={}", launch.sorts ? 1 : 0), "L2_HINTS=0",
+           fmt::format("GATED={}", launch.interleaved ? 1 : 0),
+           fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)},
+          "mxfp4_stream"};
 }
 
 Result<std::unique_ptr<Kernel>> Mxfp4StreamFamily::build(const Problem& problem, const Config& config) const {
@@ -304,9 +252,6 @@ Result<std::unique_ptr<Kernel>> Mxfp4StreamFamily::build(const Problem& problem,
     GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
     programs.push_back(std::move(*program));
   }
-  if (!is_mixture(problem))
-    return std::unique_ptr<Kernel>(std::make_unique<DenseStreamKernel>(
-        std::move(programs[0]), problem, launches[0], limits_, is_dependent(config)));
   MoeStreamKernel::Programs of_mixture{{std::move(programs[0]), std::move(programs[1])}, nullptr};
   std::int64_t widened_bytes = 0;  // of a pair
   if (problem.x_type != DataType::bf16) {

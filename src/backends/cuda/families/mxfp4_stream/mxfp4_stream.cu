@@ -1,9 +1,8 @@
-// Few rows of bf16 x times an MXFP4 weight on Hopper: a dense product, or one stage of a mixture of experts. The weight is read as a stream: a block goes through
+// One stage of a mixture of experts with few tokens for each, bf16 x times MXFP4 weights, on Hopper. The weight is read as a stream: a block goes through
 // strips of 16 rows that follow each other in memory, which one warp loads. Each other warp has a part of k and keeps its part of x in registers, so that shared memory
 // holds nothing but the weight and sums; the warps take turns to add those of a strip. A and B are swapped: A is the weight.
 //
-// The host defines: WARPS (that divide k), UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), STAGE (0: dense, 1, 2: of a
-// mixture), GATED and ACTIVATION (moe_activation.cuh; of stage 1), BIAS (1: experts have one, which stage 1 adds and stage 2 prefetches for the sum), TOKEN_SCALES (1: x_scales; of stage 1), BLOCKS (of a multiprocessor), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
+// The host defines: WARPS (that divide k), UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), STAGE (1, 2), GATED and ACTIVATION (moe_activation.cuh; of stage 1), BIAS (1: experts have one, which stage 1 adds and stage 2 prefetches for the sum), TOKEN_SCALES (1: x_scales; of stage 1), BLOCKS (of a multiprocessor), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
 // memory), SCALES_APART (the same of their scales), L2_HINTS, ELEMENT, OUTPUT.
 using gemmtune::cuda::Mxfp4StreamArguments;
 
@@ -41,7 +40,7 @@ static __device__ __forceinline__ Strip read_strip(unsigned from) {
 }
 static __device__ __forceinline__ bool begins_run(const Strip& strip) { return (ADDS_BIAS ? strip.begins & 1 : strip.begins) != 0; }
 
-// Tiles of tokens of one expert, or all rows of x.
+// Tiles of tokens of one expert.
 struct Routes {
   const int* pair_of;
   const MoeTile* tiles;
@@ -64,7 +63,6 @@ static __device__ __forceinline__ MoeTile load_tile(const MoeTile* from) {
 
 static __device__ __forceinline__ Run run_at(const Mxfp4StreamArguments& a, const Routes& routes, int index, int end) {
   Run run;
-#if STAGE
   const int any = index / a.strips;
   const MoeTile one = load_tile(routes.tiles + any);
   const int tiles = SORT ? routes.tiles_of[any] : __ldcg(routes.tiles_of + one.expert);
@@ -78,11 +76,6 @@ static __device__ __forceinline__ Run run_at(const Mxfp4StreamArguments& a, cons
   run.tile = load_tile(routes.tiles + first + tile);
   run.strip = before + within - tile * size;
   run.count = before + size - run.strip;
-#else
-  run.tile = {0, 0, a.rows, 0};
-  run.strip = index;
-  run.count = end - index;
-#endif
   if (run.count > end - index) run.count = end - index;
   return run;
 }
@@ -109,7 +102,7 @@ static __device__ __forceinline__ bool advance(const Mxfp4StreamArguments& a, co
 // ---- the warp that loads
 
 // Loads a strip and its scales; all lanes.
-static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, int stage, const Run& run, unsigned long long policy) {
+static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, int stage, const Run& run) {
   const int lane = (int)threadIdx.x % 32;
   const unsigned full = smem.full + 8u * (unsigned)stage;
   const unsigned to = smem.stages + (unsigned)(stage * a.stage_bytes);
@@ -127,20 +120,20 @@ static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a,
 #endif
   const bool one = elect_one();
 #if ROWS_APART
-  if (lane < 16) bulk_load(to + (unsigned)(lane * a.pitch), w + (long long)(lane / 8 * second + lane % 8) * a.row_bytes, (unsigned)a.row_bytes, full, 0, policy);
+  if (lane < 16) bulk_load(to + (unsigned)(lane * a.pitch), w + (long long)(lane / 8 * second + lane % 8) * a.row_bytes, (unsigned)a.row_bytes, full, 0, 0);
 #else
   if (one) {
-    bulk_load(to, w, (unsigned)((INTERLEAVED ? 8 : 16) * a.row_bytes), full, 0, policy);
-    if (INTERLEAVED) bulk_load(to + (unsigned)(8 * a.pitch), w + (long long)second * a.row_bytes, (unsigned)(8 * a.row_bytes), full, 0, policy);
+    bulk_load(to, w, (unsigned)((INTERLEAVED ? 8 : 16) * a.row_bytes), full, 0, 0);
+    if (INTERLEAVED) bulk_load(to + (unsigned)(8 * a.pitch), w + (long long)second * a.row_bytes, (unsigned)(8 * a.row_bytes), full, 0, 0);
   }
 #endif
 #if SCALES_APART
   if (lane >= 16)
-    bulk_load(scales_to + (unsigned)((lane - 16) * a.scale_pitch), scales + (long long)(lane / 8 % 2 * second + lane % 8) * a.scale_row, (unsigned)a.scale_row, full, 0, policy);
+    bulk_load(scales_to + (unsigned)((lane - 16) * a.scale_pitch), scales + (long long)(lane / 8 % 2 * second + lane % 8) * a.scale_row, (unsigned)a.scale_row, full, 0, 0);
 #else
   if (one) {
-    bulk_load(scales_to, scales, (unsigned)((INTERLEAVED ? 8 : 16) * a.scale_row), full, 0, policy);
-    if (INTERLEAVED) bulk_load(scales_to + (unsigned)(8 * a.scale_pitch), scales + (long long)second * a.scale_row, (unsigned)(8 * a.scale_row), full, 0, policy);
+    bulk_load(scales_to, scales, (unsigned)((INTERLEAVED ? 8 : 16) * a.scale_row), full, 0, 0);
+    if (INTERLEAVED) bulk_load(scales_to + (unsigned)(8 * a.scale_pitch), scales + (long long)second * a.scale_row, (unsigned)(8 * a.scale_row), full, 0, 0);
   }
 #endif
 }
@@ -166,26 +159,9 @@ static __device__ __forceinline__ void tell_strip(const Mxfp4StreamArguments& a,
   if (lane == 0) barrier_arrive_expect_tx(smem.full + 8u * (unsigned)stage, 16u * (unsigned)(a.row_bytes + a.scale_row));
 }
 
-#if !STAGE
-// Prefetches a strip into L2. This is no read: later writes by the previous kernel remain visible to loads.
-static __device__ __forceinline__ void prefetch_strip(const Mxfp4StreamArguments& a, const Run& run, unsigned long long policy) {
-  if (elect_one()) bulk_prefetch(a.w + (long long)run.strip * 16 * a.row_bytes, (unsigned)(16 * a.row_bytes), policy);
-}
-#endif
-
 // Loads strips as stages become free, and the sums of the strip that had the same slot were added.
 static __device__ __forceinline__ void load_strips(const Mxfp4StreamArguments& a, const SharedLayout& smem, const Routes& routes, int begin, int end) {
-  unsigned long long policy = 0;
-#if L2_HINTS
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-#endif
   Walk walk = walk_from(a, routes, begin, end);
-#if !STAGE
-  if (!a.dependent_launch) {
-    prefetch_strip(a, walk.run, policy);
-    grid_dependency_wait();
-  }
-#endif
   int stage = 0;
   int slot = 0;
   unsigned phase = 1;
@@ -195,7 +171,7 @@ static __device__ __forceinline__ void load_strips(const Mxfp4StreamArguments& a
   for (int i = begin; i < end; ++i) {
     barrier_wait(smem.done + 8u * (unsigned)stage, phase);
     barrier_wait(smem.added + 8u * (unsigned)slot, slot_phase);
-    load_strip(a, smem, stage, walk.run, policy);
+    load_strip(a, smem, stage, walk.run);
     tell_strip(a, smem, routes, stage, slot, walk.run, begins);
     if (i == begin && threadIdx.x % 32 == 0) barrier_arrive(smem.begun);
     begins = advance(a, routes, walk, end);
@@ -265,16 +241,8 @@ static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a,
     to[8] = round_output(activate(second, 1.0f));
 #endif
 #else
-    float first = sum[i];
-    float second = sum[2 + i];
-#if !STAGE
-    if (a.bias) {
-      first += read_output(((const output*)a.bias)[row]);
-      second += read_output(((const output*)a.bias)[row + 8]);
-    }
-#endif
-    to[0] = round_output(first);
-    to[8] = round_output(second);
+    to[0] = round_output(sum[i]);
+    to[8] = round_output(sum[2 + i]);
 #endif
   }
 }
@@ -473,12 +441,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) mxfp4_stream(const
   __shared__ Sorted sorted;
   const int tile_count = sort_pairs<GROUPS * 8>(a.ids, a.pairs, a.experts, STAGE == 1 ? a.position_of : 0, sorted);
   const Routes routes = {sorted.pair_of, sorted.tiles, sorted.tiles_of};
-#elif STAGE
+#else
   const int tile_count = __ldcg(a.tile_count);
   const Routes routes = {a.pair_of, a.tiles, a.tiles_of};
-#else
-  const int tile_count = 1;
-  const Routes routes = {};
 #endif
   const long long strips = (long long)tile_count * a.strips;
   const int begin = (int)(strips * blockIdx.x / gridDim.x);
@@ -487,7 +452,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) mxfp4_stream(const
     if (threadIdx.x / 32 == WARPS) {
       load_strips(a, smem, routes, begin, end);
     } else {
-#if STAGE != 1
+#if STAGE == 2
       grid_dependency_wait();
 #endif
       multiply_strips(a, smem, routes, begin, end);

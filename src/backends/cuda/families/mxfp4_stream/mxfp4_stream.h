@@ -1,4 +1,4 @@
-// mxfp4_stream: few rows of bf16 x by an MXFP4 weight on Hopper, dense or in mixtures of experts. The weight is read at the speed of memory.
+// mxfp4_stream: mixtures of experts with few tokens for each and MXFP4 weights on Hopper. The weight is read at the speed of memory.
 #pragma once
 
 #include <memory>

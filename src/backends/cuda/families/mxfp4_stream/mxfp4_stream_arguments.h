@@ -1,5 +1,4 @@
-// Arguments of the mxfp4_stream kernel: a dense product, or one stage of a mixture of experts. The host includes this
-// file; its text comes before the kernel's source.
+// Arguments of the mxfp4_stream kernel, one stage of a mixture of experts. The host includes this file; its text comes before the kernel's source.
 #pragma once
 
 #include "backends/gpu/jit/layout_arguments.h"
@@ -11,7 +10,7 @@ struct Mxfp4StreamArguments {
   const unsigned char* w;       // plain, of all experts
   const unsigned char* scales;  // e8m0, as many rows
   const unsigned short* x;      // bf16; of stage 2 the hidden layer, by position
-  GEMMTUNE_OUTPUT* to;          // y; of a mixture by position
+  GEMMTUNE_OUTPUT* to;          // by position
   long long x_row;              // elements
   long long to_row;             // elements
   long long w_matrix;           // bytes, from expert to expert
@@ -26,9 +25,8 @@ struct Mxfp4StreamArguments {
   int num_stages;
   int num_slots;  // for the warps' sums of a strip
   int stage_bytes;
-  int rows;   // dense: of x
-  int chunk;  // of a mixture: strips of an expert that all its tiles compute before the next ones
-  // Of a mixture.
+  int chunk;  // strips of an expert that all its tiles compute before the next ones
+  int x_scale_step;
   const int* pair_of;
   const gpu::MoeTile* tiles;
   const int* tile_count;
@@ -39,17 +37,14 @@ struct Mxfp4StreamArguments {
   int topk;
   int pairs;
   int experts;
-  int dependent_launch;  // dense; 1: the kernel may load the weight and its scales before the previous kernel has ended
   const float* x_scales;  // stage 1: [tokens], or one with a step of 0 (TOKEN_SCALES)
-  int x_scale_step;
-  const void*
-      bias;  // dense: [features], of y's type; null: none. Of a mixture: float32, [experts, rows of w] (BIAS)
+  const float* bias;      // [experts, rows of w] (BIAS)
 };
 
 static_assert(GEMMTUNE_OFFSET(Mxfp4StreamArguments, row_bytes) == 64 &&
                   GEMMTUNE_OFFSET(Mxfp4StreamArguments, pair_of) == 112 &&
                   GEMMTUNE_OFFSET(Mxfp4StreamArguments, topk) == 168 &&
-                  GEMMTUNE_OFFSET(Mxfp4StreamArguments, bias) == 200 && sizeof(Mxfp4StreamArguments) == 208,
+                  GEMMTUNE_OFFSET(Mxfp4StreamArguments, bias) == 192 && sizeof(Mxfp4StreamArguments) == 200,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

@@ -36,7 +36,7 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   launch.groups = config.number("bm", 8) / 8;
   launch.blocks = config.number("smem", 226) <= 112 ? 2 : 1;
   launch.interleaved = stage == 1 && problem.moe.gated;
-  launch.sorts = stage > 0 && config.number("sort", 0) != 0;
+  launch.sorts = config.number("sort", 0) != 0;
   launch.units = k / stream_unit;
   launch.warp_units = std::min(config.number("ku", 3), launch.units);
   launch.warps = ceil_div(launch.units, launch.warp_units);
@@ -79,33 +79,26 @@ std::string refuse_launch(const StreamLaunch& launch) {
 
 std::vector<StreamLaunch> stream_launches(const Problem& problem, const Config& config,
                                           const gpu::Limits& limits) {
-  if (!is_mixture(problem)) return {stream_launch(problem, config, limits, 0)};
   return {stream_launch(problem, config, limits, 1), stream_launch(problem, config, limits, 2)};
 }
 
-std::vector<Parameter> stream_parameters(const Problem& problem) {
+std::vector<Parameter> stream_parameters() {
   Parameter units{.key = "ku", .values = {}, .absent = "3", .meaning = "units of 64 of k that a warp has"};
   for (std::int64_t i = 1; i <= max_warp_units; ++i) units.values.push_back(std::to_string(i));
   std::vector<Parameter> parameters{
       {.key = "bm",
        .values = {"8", "16", "24", "32", "40"},
        .absent = "8",
-       .meaning = is_mixture(problem) ? "block_m: tokens of one expert that share a read of its weight"
-                                      : "block_m: rows of x, all of them"},
+       .meaning = "block_m: tokens of one expert that share a read of its weight"},
       std::move(units),
       {.key = "smem",
        .values = {"112", "226"},
        .absent = "226",
-       .meaning = "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"}};
-  if (is_mixture(problem)) {
-    parameters.push_back(
-        {.key = "sort",
-         .values = {"0", "1"},
-         .absent = "0",
-         .meaning = "1: each block sorts the pairs of token and expert: no kernel before the stages"});
-  } else {
-    parameters.push_back(dependent_parameter());
-  }
+       .meaning = "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"},
+      {.key = "sort",
+       .values = {"0", "1"},
+       .absent = "0",
+       .meaning = "1: each block sorts the pairs of token and expert: no kernel before the stages"}};
   return parameters;
 }
 
@@ -118,7 +111,6 @@ std::string refuse_stream(const Problem& problem, const Config& config, const gp
   }
   if (launches.front().sorts && problem.moe.shared_experts > 0)
     return "blocks that sort know no shared experts";
-  if (!is_mixture(problem) && problem.m > launches.front().rows()) return "bm is less than the rows of x";
   if (launches.front().rows() >= round_up(problem.m, std::int64_t{8}) + 8)
     return "bm leaves eight rows empty";
   return {};
@@ -129,13 +121,10 @@ std::string refuse_stream(const Problem& problem, const Config& config, const gp
 double predicted_stream(const Problem& problem, const Config& config, const gpu::Limits& limits) {
   constexpr double clock = 1755;         // cycles a microsecond
   constexpr double from_memory = 3.5e6;  // bytes a microsecond
-  double total = 2;
-  if (is_mixture(problem)) {
-    const double pairs = as_real(routed_pairs(problem));
-    total = 4 + (config.number("sort", 0) != 0 ? 0.5 + 0.03 * pairs : 4 + pairs / 12e3);
-  }
+  const double pairs = as_real(routed_pairs(problem));
+  double total = 4 + (config.number("sort", 0) != 0 ? 0.5 + 0.03 * pairs : 4 + pairs / 12e3);
   for (const StreamLaunch& launch : stream_launches(problem, config, limits)) {
-    const double tiles = is_mixture(problem) ? gpu::expected_moe_tiles(problem, launch.rows()).tiles : 1;
+    const double tiles = gpu::expected_moe_tiles(problem, launch.rows()).tiles;
     const double strips = tiles * as_real(launch.strips);
     const double cycles = 1250 + 165 * as_real(launch.warp_units) + 340 * as_real(launch.groups - 1) +
                           (launch.rows_apart() ? 1500 : 0);
@@ -152,18 +141,13 @@ double predicted_stream(const Problem& problem, const Config& config, const gpu:
 Config default_stream_config(const Problem& problem, const gpu::Limits& limits) {
   gpu::FastestConfig fastest;
   Config config;
-  const bool mixture = is_mixture(problem);
   for (const std::int64_t bm : {8, 16, 24, 32, 40}) {
     for (std::int64_t units = 1; units <= max_warp_units; ++units) {
       for (const std::int64_t smem : {226, 112}) {
         config.set("bm", bm);
         config.set("ku", units);
         config.set("smem", smem);
-        if (mixture) {
-          config.set("sort", std::int64_t{gpu::sorts_in_blocks(problem) ? 1 : 0});
-        } else {
-          config.set("pdl", std::int64_t{0});
-        }
+        config.set("sort", std::int64_t{gpu::sorts_in_blocks(problem) ? 1 : 0});
         if (refuse_stream(problem, config, limits).empty())
           fastest.consider(config, predicted_stream(problem, config, limits));
       }

@@ -13,12 +13,11 @@ namespace gemmtune::cuda {
 
 inline constexpr std::int64_t stream_unit = 64;        // elements of k
 inline constexpr std::int64_t stream_chunk = 30;       // strips
-inline constexpr std::int64_t max_stream_rows = 32;    // of x
 inline constexpr std::int64_t max_stream_tokens = 16;  // of an expert, on average
 
-/// A dense product, or one stage of a mixture: strips of 16 rows of the weight.
+/// One stage of a mixture: strips of 16 rows of the weight.
 struct StreamLaunch {
-  int stage = 0;            // 0: dense
+  int stage = 1;            // or 2
   std::int64_t blocks = 1;  // of a multiprocessor
   std::int64_t groups = 1;  // of eight rows of x
   std::int64_t warps = 1;   // that divide k
@@ -44,10 +43,10 @@ struct StreamLaunch {
   bool scales_apart() const { return scale_pitch != scale_row; }
 };
 
-/// One, or the two of a mixture.
+/// Of the two stages.
 std::vector<StreamLaunch> stream_launches(const Problem& problem, const Config& config,
                                           const gpu::Limits& limits);
-std::vector<Parameter> stream_parameters(const Problem& problem);
+std::vector<Parameter> stream_parameters();
 /// Empty, or why it cannot be built.
 std::string refuse_stream(const Problem& problem, const Config& config, const gpu::Limits& limits);
 double predicted_stream(const Problem& problem, const Config& config, const gpu::Limits& limits);
