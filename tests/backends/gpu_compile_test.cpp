@@ -351,11 +351,16 @@ TEST_F(GpuCompile, Mxfp4StreamForHopper) {
 TEST_F(GpuCompile, Mxfp4SkinnyForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
-  const auto family = cuda::make_mxfp4_skinny_family(runtime, limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_mxfp4_skinny_family(runtime, no_driver, limits_of("sm_90a"));
   const Problem plain[] = {of_fp4(Operation::a16w4, 8, 8192, 8192),
                            of_fp4(Operation::a16w4, 13, 5760, 2880, true)};
-  for (const Problem& problem : {plain[0], plain[1], packed(plain[0]), packed(plain[1]),
-                                 packed(of_fp4(Operation::a16w4, 16, 7168, 2048))})
+  for (const Problem& problem :
+       {plain[0], plain[1], packed(plain[0]), packed(plain[1]), of_fp4(Operation::a16w4, 1, 8192, 8192),
+        packed(of_fp4(Operation::a16w4, 4, 5760, 2880)), packed(of_fp4(Operation::a16w4, 16, 7168, 2048)),
+        packed(of_fp4(Operation::a16w4, 32, 5760, 2880)), of_fp4(Operation::a16w4, 24, 7168, 2048, true),
+        of_fp4(Operation::a4w4_blockscale, 16, 5760, 2880),
+        packed(of_fp4(Operation::a4w4_blockscale, 16, 5760, 2880))})
     expect_compiles(*family, runtime, problem);
 }
 

@@ -95,16 +95,20 @@ TEST_F(CudaFp4, NamedTilesAreRight) {
   expect_named_right({130, 333, 352}, {"wg2_bm128_bn64_mma0_bk128_csk1_smem110"});
 }
 
-/// Warps and blocks of a cluster that divide k evenly or not, one strip of the weight for a block and many, pipelines of less than a strip and of several, both layouts.
+/// Warps and blocks of a cluster that divide k evenly or not, one strip of the weight for a block and many, pipelines of less than a strip and of several, x by lanes and through shared
+/// memory, bf16 and MXFP4, both layouts.
 TEST_F(CudaFp4, FewRowsAreRight) {
   const KernelFamily* family = gpu()->find_family("mxfp4_skinny");
   if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4_skinny").message();
-  for (const Size& size : {Size{1, 48, 320}, Size{7, 5760, 2880}, Size{16, 16, 1024}, Size{7, 1040, 8192},
-                           Size{13, 272, 1472}, Size{16, 4160, 64}, Size{8, 8192, 8192}}) {
+  for (const Size& size :
+       {Size{1, 48, 320}, Size{4, 5760, 2880}, Size{16, 16, 1024}, Size{7, 1040, 8192}, Size{13, 272, 1472},
+        Size{16, 12672, 64}, Size{24, 1040, 2880}, Size{31, 272, 2048}}) {
     const Problem plain = of_fp4(Operation::a16w4, size.m, size.n, size.k, size.m % 2 == 0);
-    for (const Problem& problem : {plain, in_fragments(plain)}) {
+    const Problem both = of_fp4(Operation::a4w4_blockscale, size.m, size.n, size.k);
+    for (const Problem& problem : {plain, in_fragments(plain), both, in_fragments(both)}) {
       ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
-      expect_right(*family, problem, some_configs(*family, problem, 10));
+      expect_right(*family, problem,
+                   some_configs(*family, problem, problem.x_type == DataType::bf16 ? 5 : 3));
       ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
     }
   }
@@ -136,28 +140,36 @@ TEST_F(CudaFp4, SanitizerSampleOfFewRows) {
 
 /// Every element of x by the identity: fp8 and fp16 as they are, fp4 with every scale. y is exact.
 TEST_F(CudaFp4, EveryActivationIsExact) {
-  const KernelFamily* family = gpu()->find_family("mxfp4");
-  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4").message();
-  constexpr std::int64_t k = 32;
+  for (const char* name : {"mxfp4", "mxfp4_skinny"})
+    if (gpu()->find_family(name) == nullptr) GTEST_SKIP() << gpu()->missing_family(name).message();
   const auto on_gpu = [&](const auto& host) {
     auto buffer = gpu()->allocate(host.size() * sizeof(host[0]), Placement::plain);
     EXPECT_TRUE(buffer.ok()) << buffer.message();
     EXPECT_TRUE(gpu()->copy_in((*buffer)->data(), host.data(), (*buffer)->bytes()).ok());
     return std::move(*buffer);
   };
-  std::vector<unsigned char> identity(static_cast<std::size_t>(k * k / 2));
-  for (std::int64_t row = 0; row < k; ++row)
-    identity[static_cast<std::size_t>((row * k + row) / 2)] = row % 2 == 0 ? 0x02 : 0x20;
-  const auto there_w = on_gpu(identity);
-  const auto there_ones = on_gpu(std::vector<unsigned char>(static_cast<std::size_t>(k), 127));
   struct Form {
+    const char* family;
     Operation operation;
     DataType x, y;
-    std::int64_t rows;
+    std::int64_t rows, k;
+    std::int64_t first;  // exponent of the rows' scales
   };
-  for (const Form& form : {Form{Operation::a16w4, DataType::f16, DataType::f16, 65536 / k},
-                           Form{Operation::a8w4, DataType::f8_e4m3fn, DataType::bf16, 256 / k},
-                           Form{Operation::a4w4_blockscale, DataType::f4_e2m1, DataType::bf16, 253}}) {
+  std::vector<Form> forms{
+      {"mxfp4", Operation::a16w4, DataType::f16, DataType::f16, 65536 / 32, 32, 0},
+      {"mxfp4", Operation::a8w4, DataType::f8_e4m3fn, DataType::bf16, 256 / 32, 32, 0},
+      {"mxfp4", Operation::a4w4_blockscale, DataType::f4_e2m1, DataType::bf16, 253, 32, 0}};
+  for (std::int64_t first = 0; first < 253; first += 23)
+    forms.push_back(
+        {"mxfp4_skinny", Operation::a4w4_blockscale, DataType::f4_e2m1, DataType::bf16, 23, 64, first});
+  for (const Form& form : forms) {
+    const KernelFamily* family = gpu()->find_family(form.family);
+    const std::int64_t k = form.k;
+    std::vector<unsigned char> identity(static_cast<std::size_t>(k * k / 2));
+    for (std::int64_t row = 0; row < k; ++row)
+      identity[static_cast<std::size_t>((row * k + row) / 2)] = row % 2 == 0 ? 0x02 : 0x20;
+    const auto there_w = on_gpu(identity);
+    const auto there_ones = on_gpu(std::vector<unsigned char>(static_cast<std::size_t>(k * k / 32), 127));
     Problem problem = of_fp4(form.operation, form.rows, k, k);
     problem.x_type = form.x;
     problem.y_type = form.y;
@@ -177,11 +189,13 @@ TEST_F(CudaFp4, EveryActivationIsExact) {
     std::vector<unsigned char> exponents;
     std::vector<float> factors;
     for (std::int64_t row = 0; row < form.rows; ++row) {
-      exponents.push_back(static_cast<unsigned char>(row % 256));
+      for (std::int64_t block = 0; block < k / 32; ++block)
+        exponents.push_back(static_cast<unsigned char>((form.first + row) % 256));
       factors.push_back(form.x == DataType::f16
                             ? 1.0F
-                            : std::ldexp(1.0F, form.x == DataType::f4_e2m1 ? static_cast<int>(row) - 127
-                                                                           : static_cast<int>(row % 5) - 2));
+                            : std::ldexp(1.0F, form.x == DataType::f4_e2m1
+                                                   ? static_cast<int>(form.first + row) - 127
+                                                   : static_cast<int>(row % 5) - 2));
     }
     const auto there_x = on_gpu(x);
     const auto there_exponents = on_gpu(exponents);
@@ -189,7 +203,7 @@ TEST_F(CudaFp4, EveryActivationIsExact) {
     std::vector<std::uint16_t> y(static_cast<std::size_t>(form.rows * k));
     const auto there_y = on_gpu(y);
     Config config = family->default_config(problem);
-    for (int other = 0; other < 2; ++other) {
+    for (int other = 0; other < (family->name() == "mxfp4" ? 2 : 1); ++other) {
       if (other == 1) {
         config.set("bn", std::int64_t{32});
         config.set("mma", 1 - config.number("mma"));

@@ -7,6 +7,7 @@
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny_arguments.h"
+#include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/jit/compiled_family.h"
@@ -29,11 +30,12 @@ constexpr std::int64_t rows_of_strip = 16;
 constexpr std::int64_t piece_bytes = 512;      // of 16 rows x 64 of k
 constexpr std::int64_t strip_sum_bytes = 512;  // of 16 x 8 sums
 constexpr std::int64_t strip_slots = 4;        // for the warps' sums
-constexpr std::int64_t max_skinny_rows = 16;   // of x
+constexpr std::int64_t max_skinny_rows = 32;   // of x
 constexpr std::int64_t max_skinny_warps = 16;
 constexpr std::int64_t max_units_of_warp = 10;
 constexpr std::int64_t max_pieces = 32;             // of a warp
-constexpr std::int64_t barrier_bytes = 1024;        // and what aligns them
+constexpr std::int64_t x_group_bytes = 1024;        // of eight rows of x, 64 of k
+constexpr std::int64_t barrier_bytes = 2048;        // and what aligns x
 constexpr std::int64_t max_early_bytes = 32 << 10;  // of a block
 constexpr std::int64_t registers_beside_x = 36;     // of a thread, scales and sums left out
 constexpr std::int64_t pipeline_kib[] = {16, 24, 32, 48, 64, 96};
@@ -79,7 +81,12 @@ Mxfp4SkinnyLaunch mxfp4_skinny_launch(const Problem& problem, const Config& conf
     if (launch.pieces % launch.warp_units == 0 || launch.warp_units % launch.pieces == 0) break;
   const std::int64_t sums = launch.groups * strip_sum_bytes;
   if (launch.split_k > 1) launch.max_owned = ceil_div(launch.cluster_strips(), launch.split_k);
-  launch.shared_bytes = barrier_bytes + strip_slots * launch.warps * sums +
+  // Of a warp: its part of x, then its sums.
+  const bool fp4 = problem.x_type == DataType::f4_e2m1;
+  const std::int64_t x = launch.warp_units * launch.groups * (fp4 ? x_group_bytes / 4 : x_group_bytes);
+  const std::int64_t x_scales = fp4 ? launch.groups * 8 * launch.warps * launch.warp_units * 2 : 0;
+  const std::int64_t scales = launch.split_k == 1 ? strip_slots * rows_of_strip * (problem.k / mx_block) : 0;
+  launch.shared_bytes = barrier_bytes + x_scales + scales + launch.warps * std::max(x, strip_slots * sums) +
                         launch.max_owned * launch.split_k * sums + launch.pipeline_bytes();
   return launch;
 }
@@ -93,9 +100,14 @@ std::int64_t scale_load_bytes(const Problem& problem, const Mxfp4SkinnyLaunch& l
 
 class Mxfp4SkinnyKernel final : public Kernel {
  public:
-  Mxfp4SkinnyKernel(std::shared_ptr<gpu::Program> program, const Problem& problem,
+  Mxfp4SkinnyKernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
                     const Mxfp4SkinnyLaunch& launch, bool dependent)
-      : program_(std::move(program)), problem_(problem), launch_(launch), dependent_(dependent) {
+      : program_(std::move(program)),
+        problem_(problem),
+        launch_(launch),
+        x_map_(driver.functions(), {nullptr, 2, problem.x_type == DataType::bf16 ? problem.m : 0, problem.k,
+                                    problem.k * 2, problem.m}),
+        dependent_(dependent) {
     hopper_.cluster = static_cast<unsigned>(launch.split_k);
     // Plain launches start early too: their prologue overlaps the previous kernel, before griddepcontrol.wait.
     hopper_.dependent = true;
@@ -109,20 +121,17 @@ class Mxfp4SkinnyKernel final : public Kernel {
 
   Status run(const Operands& o, void*, Stream stream) const override {
     const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
-    const auto together = reinterpret_cast<std::uintptr_t>(o.w) |
-                          reinterpret_cast<std::uintptr_t>(o.w_scale) |
-                          reinterpret_cast<std::uintptr_t>(o.x) | static_cast<std::uintptr_t>(ldx * 2);
-    if (together % 16 != 0)
-      return Status::unsupported(
-          "x, w and its scales need pointers and rows at multiples of 16 bytes: {}, {}, {}, rows of {} bytes",
-          o.x, o.w, o.w_scale, ldx * 2);
+    const std::int64_t x_row = bytes_of(problem_.x_type, ldx);
+    GEMMTUNE_RETURN_IF_ERROR(check_alignment(o.x, x_row, {o.w, o.w_scale, o.x_scale}));
     Mxfp4SkinnyArguments values{};
+    if (problem_.x_type == DataType::bf16) GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, x_row, values.x_map));
     values.w = static_cast<const unsigned char*>(o.w);
     values.scales = static_cast<const unsigned char*>(o.w_scale);
-    values.x = static_cast<const unsigned short*>(o.x);
+    values.x = static_cast<const unsigned char*>(o.x);
+    values.x_scales = static_cast<const unsigned char*>(o.x_scale);
     values.bias = o.bias;
     values.y = o.y;
-    values.x_row = ldx;
+    values.x_row = x_row;
     values.y_row = o.ldy;
     values.rows = as_int(problem_.m);
     values.strips = as_int(launch_.strips);
@@ -141,6 +150,7 @@ class Mxfp4SkinnyKernel final : public Kernel {
   std::shared_ptr<gpu::Program> program_;
   Problem problem_;
   Mxfp4SkinnyLaunch launch_;
+  MovableMap x_map_;
   bool dependent_;
   HopperLaunch hopper_;
   gpu::LaunchShape shape_;  // points at hopper_
@@ -148,8 +158,9 @@ class Mxfp4SkinnyKernel final : public Kernel {
 
 class Mxfp4SkinnyFamily final : public gpu::CompiledFamily {
  public:
-  Mxfp4SkinnyFamily(gpu::Runtime& runtime, const HopperLimits& limits)
+  Mxfp4SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver, const HopperLimits& limits)
       : runtime_(runtime),
+        driver_(driver),
         limits_(limits),
         source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
                                   mxfp4_skinny_arguments_text(), hopper_text(), hopper_e2m1_text(),
@@ -179,14 +190,17 @@ class Mxfp4SkinnyFamily final : public gpu::CompiledFamily {
   std::string refuse_waste(const Problem& problem, const Config& config) const;
 
   gpu::Runtime& runtime_;
+  const CudaDriver& driver_;
   HopperLimits limits_;
   std::string source_;
 };
 
 Status Mxfp4SkinnyFamily::accepts(const Problem& problem) const {
-  if (problem.w_type != DataType::f4_e2m1 || problem.x_type != DataType::bf16)
-    return refusal::refuse(refusal::types, "x {} with w {}, only bf16 with {}", to_string(problem.x_type),
-                           to_string(problem.w_type), to_string(DataType::f4_e2m1));
+  if (problem.w_type != DataType::f4_e2m1 ||
+      (problem.x_type != DataType::bf16 && problem.x_type != DataType::f4_e2m1))
+    return refusal::refuse(refusal::types, "x {} with w {}, only bf16 and {} with {}",
+                           to_string(problem.x_type), to_string(problem.w_type), to_string(DataType::f4_e2m1),
+                           to_string(DataType::f4_e2m1));
   GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, {.weights = gpu::Weights::packed_too, .fp4 = true}));
   if (problem.m > max_skinny_rows)
     return refusal::refuse(refusal::size, "m = {}, at most {}", problem.m, max_skinny_rows);
@@ -208,11 +222,12 @@ std::string Mxfp4SkinnyFamily::refuse_build(const Problem& problem, const Config
   if (launch.warps > max_skinny_warps) return "ku makes more than 16 warps";
   if ((launch.split_k - 1) * launch.warps * launch.warp_units >= launch.units)
     return "csk leaves a block without k";
+  if (problem.m > 16 && launch.split_k > 2) return "csk 4 takes longer than mxfp4 with more than 16 rows";
   if (problem.m > launch.groups * 8) return "bm is less than the rows of x";
   if (launch.groups * 8 >= round_up(problem.m, std::int64_t{8}) + 8) return "bm leaves eight rows empty";
   const std::int64_t held = launch.warp_units * launch.groups * 8 +
                             ceil_div(launch.warp_units, std::int64_t{2}) * 4 +
-                            (launch.groups == 1 ? 8 : launch.groups * 4);
+                            launch.groups * (launch.groups <= 2 ? 8 : 4);
   if (held + registers_beside_x > launch.registers()) return "more of x than registers";
   if (launch.pieces < 1) return "smem holds no piece for each warp";
   if (launch.shared_bytes > static_cast<std::int64_t>(limits_.shared_bytes_per_block))
@@ -237,8 +252,10 @@ std::string Mxfp4SkinnyFamily::refuse_waste(const Problem& problem, const Config
 
 Space Mxfp4SkinnyFamily::space(const Problem& problem) const {
   Space space;
-  space.add(Parameter{
-      .key = "bm", .values = {"8", "16"}, .absent = "8", .meaning = "block_m: rows of x, all of them"});
+  space.add(Parameter{.key = "bm",
+                      .values = {"8", "16", "24", "32"},
+                      .absent = "8",
+                      .meaning = "block_m: rows of x, all of them"});
   Parameter units{.key = "ku", .values = {}, .absent = "3", .meaning = "units of 64 of k that a warp has"};
   for (std::int64_t i = 1; i <= max_units_of_warp; ++i) units.values.push_back(std::to_string(i));
   space.add(std::move(units));
@@ -291,6 +308,7 @@ gpu::Source Mxfp4SkinnyFamily::source(const Problem& problem, const Config& conf
            fmt::format("WARPS={}", launch.warps), fmt::format("UNITS={}", launch.warp_units),
            fmt::format("TAIL={}", launch.tail() ? 1 : 0), fmt::format("GROUPS={}", launch.groups),
            fmt::format("PIECES={}", launch.pieces), fmt::format("SPLIT={}", launch.split_k > 1 ? 1 : 0),
+           fmt::format("X_FP4={}", problem.x_type == DataType::f4_e2m1 ? 1 : 0),
            fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0),
            fmt::format("SCALE_BYTES={}", scale_load_bytes(problem, launch))},
           "mxfp4_skinny"};
@@ -301,39 +319,45 @@ Result<std::unique_ptr<Kernel>> Mxfp4SkinnyFamily::build(const Problem& problem,
   if (!program.ok()) return program.status();
   const Mxfp4SkinnyLaunch launch = mxfp4_skinny_launch(problem, config, limits_);
   GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
-  return std::unique_ptr<Kernel>(
-      std::make_unique<Mxfp4SkinnyKernel>(std::move(*program), problem, launch, is_dependent(config)));
+  return std::unique_ptr<Kernel>(std::make_unique<Mxfp4SkinnyKernel>(driver_, std::move(*program), problem,
+                                                                     launch, is_dependent(config)));
 }
 
-/// In microseconds, to rank kernels: a fit to 226 kernels of ten (M, N, K) on an H100 (docs/lab/mxfp4_skinny.md). Bytes under way beyond what memory needs
+/// In microseconds, to rank kernels: a fit to 66 kernels of 15 (M, N, K) on an H100 (docs/lab/mxfp4_skinny.md). Bytes under way beyond what memory needs
 /// cost time: the first ones arrive later.
 double Mxfp4SkinnyFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
   constexpr double clock = 1755;          // cycles a microsecond
-  constexpr double from_memory = 3.15e6;  // bytes a microsecond
-  constexpr double latency = 0.75;        // microseconds
+  constexpr double from_memory = 3.47e6;  // bytes a microsecond
+  constexpr double latency = 0.74;        // microseconds
   const Mxfp4SkinnyLaunch launch = mxfp4_skinny_launch(problem, config, limits_);
+  const bool split = launch.split_k > 1;
   const double groups = as_real(launch.groups);
   const double units = as_real(launch.warp_units);
   const double strips = as_real(launch.cluster_strips());
-  const double scale_loads = units * 2 / as_real(scale_load_bytes(problem, launch));
+  // In clusters lanes load scales.
+  const double scale_loads = split ? units * 2 / as_real(scale_load_bytes(problem, launch)) : 0;
   // Of a strip: a warp by itself, and the issue slots of all.
-  const double alone = units * (155 + 77 * groups) + 177 + 158 * scale_loads;
+  const double alone = units * (169 + 69 * groups) + 170 + 40 * scale_loads;
   const double shared =
-      (units * 4 * (21 + 6 * groups) + 70 + 20 * groups) * as_real(ceil_div(launch.warps, std::int64_t{4}));
+      (units * 4 * (17.9 + 9.35 * groups) + 87) * as_real(ceil_div(launch.warps, std::int64_t{4}));
   const double busy = strips * std::max(alone, shared) / clock;
   const double bytes = as_real(problem.n) * as_real(problem.k) * (0.5 + 1.0 / 32);
   const double under_way = as_real(launch.pipeline_bytes());
   const double blocks = as_real(launch.clusters * launch.split_k);
   const double loaded = bytes / std::min(from_memory, blocks * under_way / latency);
-  const double x = groups * 16 * as_real(problem.k) / as_real(launch.split_k) / 51e3;
-  return (problem.bpreshuffle ? 1.5 : 1.9) + std::max(busy, loaded) + x + under_way / 36e3 +
-         (launch.split_k > 1 ? 0.55 : 0);
+  // Decoding MXFP4 takes longer than loading bf16.
+  const double x = groups * 16 * as_real(problem.k) / as_real(launch.split_k) /
+                   (problem.x_type == DataType::bf16 ? 208e3 : 48e3);
+  const double less_than_a_strip = launch.pieces < launch.warp_units ? 0.15 * strips : 0;
+  return (problem.bpreshuffle ? 1.85 : 2.25) + std::max(busy, loaded) + x + under_way / 50e3 +
+         less_than_a_strip + (split ? 0.59 * as_real(launch.split_k) : 0);
 }
 
 }  // namespace
 
-std::unique_ptr<KernelFamily> make_mxfp4_skinny_family(gpu::Runtime& runtime, const HopperLimits& limits) {
-  return std::make_unique<Mxfp4SkinnyFamily>(runtime, limits);
+std::unique_ptr<KernelFamily> make_mxfp4_skinny_family(gpu::Runtime& runtime, const CudaDriver& driver,
+                                                       const HopperLimits& limits) {
+  return std::make_unique<Mxfp4SkinnyFamily>(runtime, driver, limits);
 }
 
 }  // namespace gemmtune::cuda

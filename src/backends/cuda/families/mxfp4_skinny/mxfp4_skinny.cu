@@ -1,29 +1,42 @@
-// Few rows of bf16 x times an MXFP4 weight on Hopper. The weight is read as a stream: a block, or a cluster whose blocks divide k, goes through neighbouring strips of 16
+// Few rows of bf16 or MXFP4 x times an MXFP4 weight on Hopper. The weight is read as a stream: a block, or a cluster whose blocks divide k, goes through neighbouring strips of 16
 // rows. The warps of a block divide its k and keep their part of x in registers. Each warp has a pipeline of its own: a lane copies 16 bytes of a piece (16 rows x 64 of
 // k) to shared memory by cp.async, with a packed weight those that it decodes itself, so that no warp waits for another one before sums are added. The warps take turns
 // at that. A and B are swapped: A is the weight.
 //
 // The host defines: WARPS, UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), PIECES (in the pipeline: a divisor of UNITS, or whole strips), SPLIT (1: a cluster
-// divides k), PACKED (1: the weight has the layout fragment64), SCALE_BYTES (of a row, that a load takes), L2_HINTS, ELEMENT, OUTPUT.
+// divides k), X_FP4 (1: x is MXFP4 too), PACKED (1: the weight has the layout fragment64), SCALE_BYTES (of a row, that a load takes), L2_HINTS, ELEMENT, OUTPUT.
 using gemmtune::cuda::Mxfp4SkinnyArguments;
 
 #define PIECE_BYTES 512
 #define GROUP_BYTES 512  // of 16 x 8 sums
 #define SUM_BYTES (GROUPS * GROUP_BYTES)
-#define SETS (GROUPS == 1 ? 2 : 1)  // of sums, so that an instruction need not wait for the one before it
+#define SETS (GROUPS <= 2 ? 2 : 1)  // of sums, so that an instruction need not wait for the one before it
 #define SLOTS 4                     // strips whose sums are not added yet
 #define STRIPS_AHEAD (PIECES < UNITS ? 1 : PIECES / UNITS)  // between a piece and the one that is copied over it, or none
 #define STRIP_ROWS 16
+#define X_GROUP_BYTES 1024  // of eight rows of x, 64 of k: a swizzle atom
+#define X_UNIT_BYTES (GROUPS * X_GROUP_BYTES)
+// Of a warp: sums, and before those its part of x.
+#define X_BYTES (X_FP4 ? X_CHUNKS * 16 : UNITS * X_UNIT_BYTES)
+#define X_CHUNKS (GROUPS * 8 * UNITS * 2)  // of MXFP4 elements, 16 bytes each
+#define WARP_BYTES (X_BYTES > SLOTS * SUM_BYTES ? X_BYTES : SLOTS * SUM_BYTES)
 
 // Addresses in shared memory.
 struct SharedLayout {
-  unsigned pieces;    // of each warp, PIECES
-  unsigned sums;      // SLOTS strips, of each warp
-  unsigned exchange;  // of the strips that this block adds, the sums of each block of the cluster
-  unsigned done;      // barriers of the slots: all warps' sums are there; they were added
+  unsigned warps;        // of each its part of x, which becomes registers, then its sums of SLOTS strips
+  unsigned pieces;       // of each warp, PIECES
+  unsigned exchange;     // of the strips that this block adds, the sums of each block of the cluster
+  unsigned scales;       // without SPLIT, of the strips in the slots
+  unsigned done;         // barriers of the slots: all warps' sums are there; they were added
   unsigned added;
-  unsigned partials;  // all sums of `exchange` have arrived
+  unsigned partials;     // all sums of `exchange` have arrived
+  unsigned scales_full;  // of the slots: scales have arrived
+  unsigned x_full;       // of the warps, without X_FP4: x has arrived
+  unsigned x_scales;     // with X_FP4, of the block's k
 };
+
+static __device__ __forceinline__ unsigned own_x(const SharedLayout& smem, int warp) { return smem.warps + (unsigned)(warp * WARP_BYTES); }
+static __device__ __forceinline__ unsigned sums_of(const SharedLayout& smem, int warp, int slot) { return smem.warps + (unsigned)(warp * WARP_BYTES + slot * SUM_BYTES); }
 
 // The warp's part of k.
 struct OwnK {
@@ -66,13 +79,17 @@ static __device__ __forceinline__ void prefetch_weight(const Mxfp4SkinnyArgument
 #endif
   if (unit < a.prefetch_units && k.has(a, unit)) asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
 }
-static __device__ __forceinline__ void prefetch_scales(const Mxfp4SkinnyArguments& a, int first_unit, int begin, int end) {
+static __device__ __forceinline__ void prefetch_scales(const Mxfp4SkinnyArguments& a, int first_unit, int begin, int end, unsigned long long policy) {
+#if SPLIT
   const int first = first_unit * 2;
   const int last = first + WARPS * UNITS * 2 < a.scale_columns ? first + WARPS * UNITS * 2 : a.scale_columns;
   const int sectors = (last - first + 31) / 32;
 #pragma unroll 1
   for (int i = (int)threadIdx.x; i < (end - begin) * STRIP_ROWS * sectors; i += WARPS * 32)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(a.scales + (long long)(begin * STRIP_ROWS + i / sectors) * a.scale_columns + first + i % sectors * 32) : "memory");
+#else
+  if (threadIdx.x == 0 && begin < end) bulk_prefetch(a.scales + (long long)begin * STRIP_ROWS * a.scale_columns, (unsigned)((end - begin) * STRIP_ROWS * a.scale_columns), policy);
+#endif
 }
 
 // ---- scales
@@ -80,10 +97,21 @@ static __device__ __forceinline__ void prefetch_scales(const Mxfp4SkinnyArgument
 // Of rows lane / 4 and that plus 8 of a strip, two bytes a unit.
 typedef unsigned OwnScales[2][(UNITS + 1) / 2];
 
-static __device__ __forceinline__ void load_scales(OwnScales& scales, const Mxfp4SkinnyArguments& a, const OwnK& k, int strip) {
+#if SPLIT
+#define READ_SCALES "ld.global.nc"
+typedef const unsigned char* ScaleAddress;
+#define SCALE_OPERAND "l"
+#else
+#define READ_SCALES "ld.shared"
+typedef unsigned ScaleAddress;
+#define SCALE_OPERAND "r"
+#endif
+
+// `strip`: its scales. In shared memory they are volatile.
+static __device__ __forceinline__ void load_scales(OwnScales& scales, const Mxfp4SkinnyArguments& a, const OwnK& k, ScaleAddress strip) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const unsigned char* const from = a.scales + ((long long)strip * STRIP_ROWS + (int)threadIdx.x % 32 / 4 + i * 8) * a.scale_columns + k.first * 2;
+    const ScaleAddress from = strip + (unsigned)(((int)threadIdx.x % 32 / 4 + i * 8) * a.scale_columns + k.first * 2);
 #pragma unroll
     for (int word = 0; word < (UNITS + 1) / 2; ++word) scales[i][word] = 0;
 #pragma unroll
@@ -91,78 +119,187 @@ static __device__ __forceinline__ void load_scales(OwnScales& scales, const Mxfp
       if (TAIL && k.first * 2 + at >= a.scale_columns) continue;
       unsigned* const to = &scales[i][at / 4];
 #if SCALE_BYTES == 16
-      asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "l"(from + at));
+      asm volatile(READ_SCALES ".v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : SCALE_OPERAND(from + at) : "memory");
 #elif SCALE_BYTES == 8
-      asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from + at));
+      asm volatile(READ_SCALES ".v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : SCALE_OPERAND(from + at) : "memory");
 #elif SCALE_BYTES == 4
-      asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(to[0]) : "l"(from + at));
+      asm volatile(READ_SCALES ".u32 %0, [%1];" : "=r"(to[0]) : SCALE_OPERAND(from + at) : "memory");
 #else
       unsigned half;
-      asm volatile("{\n.reg .b16 half;\nld.global.nc.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}" : "=r"(half) : "l"(from + at));
+      asm volatile("{\n.reg .b16 half;\n" READ_SCALES ".b16 half, [%1];\ncvt.u32.u16 %0, half;\n}" : "=r"(half) : SCALE_OPERAND(from + at) : "memory");
       to[0] |= half << (at % 4 * 8);
 #endif
     }
   }
 }
 
+#if SPLIT
+static __device__ __forceinline__ ScaleAddress scales_of(const Mxfp4SkinnyArguments& a, const SharedLayout&, int strip, int) {
+  return a.scales + (long long)strip * STRIP_ROWS * a.scale_columns;
+}
+#else
+// Those of a strip lie together: one thread copies them to the strip's slot.
+static __device__ __forceinline__ ScaleAddress scales_of(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int, int slot) {
+  return smem.scales + (unsigned)(slot * STRIP_ROWS * a.scale_columns);
+}
+static __device__ __forceinline__ void start_scales(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int strip, int slot, unsigned long long policy) {
+  const unsigned bytes = (unsigned)(STRIP_ROWS * a.scale_columns);
+  const unsigned barrier = smem.scales_full + 8u * (unsigned)slot;
+  barrier_arrive_expect_tx(barrier, bytes);
+  bulk_load(scales_of(a, smem, strip, slot), a.scales + (long long)strip * bytes, bytes, barrier, 0, policy);
+}
+#endif
+
 // ---- x
 
 // The thread's part of eight rows of x a group: of 64 of k 16 elements, in the pairs that the weight's are multiplied by.
 typedef unsigned OwnX[UNITS][GROUPS][8];
 
-#if PACKED
-// Word i of four goes to lane i of the four, which gets the words of the others in their order.
-static __device__ __forceinline__ void transpose(unsigned& v0, unsigned& v1, unsigned& v2, unsigned& v3) {
-  const auto exchange = [](unsigned& first, unsigned& second, int mask) {
-    const bool upper = ((int)threadIdx.x & mask) != 0;
-    const unsigned other = __shfl_xor_sync(0xffffffffu, upper ? first : second, mask);
-    (upper ? first : second) = other;
-  };
-  exchange(v0, v1, 1);
-  exchange(v2, v3, 1);
-  exchange(v0, v2, 2);
-  exchange(v1, v3, 2);
+#if !PACKED
+// Of eight elements from 8 * i of the thread's 16 on, the pairs as spread_word() makes them.
+static __device__ __forceinline__ void pair_x(unsigned (&to)[8], int i, const uint4& bits) {
+  to[i * 4 + 0] = __byte_perm(bits.x, bits.z, 0x5410);
+  to[i * 4 + 1] = __byte_perm(bits.x, bits.z, 0x7632);
+  to[i * 4 + 2] = __byte_perm(bits.y, bits.w, 0x5410);
+  to[i * 4 + 3] = __byte_perm(bits.y, bits.w, 0x7632);
 }
 #endif
 
-static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArguments& a, const OwnK& k) {
+#if !X_FP4
+// Loads the warp's part of x into shared memory. What lies there of rows past the last one is multiplied, but not stored.
+static __device__ __forceinline__ void start_x(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, const OwnK& k) {
+  const int warp = (int)threadIdx.x / 32;
+  const unsigned barrier = smem.x_full + 8u * (unsigned)warp;
+  if (!elect_one()) return;
+  const int left = a.units - k.first;
+  barrier_arrive_expect_tx(barrier, (unsigned)((TAIL && left < UNITS ? (left > 0 ? left : 0) : UNITS) * a.rows * 128));
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+#pragma unroll
+  for (int u = 0; u < UNITS; ++u)
+    if (k.has(a, u)) tma_load(own_x(smem, warp) + (unsigned)(u * X_UNIT_BYTES), &a.x_map, (k.first + u) * 64, 0, barrier, policy);
+}
+
+static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArguments& a, const SharedLayout& smem, const OwnK& k) {
+  const int warp = (int)threadIdx.x / 32;
   const int lane = (int)threadIdx.x % 32;
+  barrier_wait(smem.x_full + 8u * (unsigned)warp, 0);
 #pragma unroll
-  for (int group = 0; group < GROUPS; ++group) {
-    const int row = group * 8 + lane / 4;
-    const uint4* const from = (const uint4*)(a.x + (row < a.rows ? row : 0) * a.x_row) + (k.first * 8 + lane % 4 * (PACKED ? 1 : 2));
+  for (int u = 0; u < UNITS; ++u) {
 #pragma unroll
-    for (int u = 0; u < UNITS; ++u) {
+    for (int group = 0; group < GROUPS; ++group) {
       unsigned(&to)[8] = x[u][group];
-      uint4 bits[2];
+      const unsigned from = own_x(smem, warp) + (unsigned)(u * X_UNIT_BYTES + group * X_GROUP_BYTES);
+      // TMA's swizzle: 16 bytes at c of row r are at c ^ r.
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        bits[i] = make_uint4(0, 0, 0, 0);
-        if (row < a.rows && k.has(a, u)) bits[i] = __ldcg(from + (u * 8 + i * (PACKED ? 4 : 1)));
-      }
 #if PACKED
-      // Of 16 bytes, k from 8 * j on, lane i of four has the pair at 2 * i.
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        transpose(bits[i].x, bits[i].y, bits[i].z, bits[i].w);
-        to[i * 4 + 0] = bits[i].x;
-        to[i * 4 + 1] = bits[i].y;
-        to[i * 4 + 2] = bits[i].z;
-        to[i * 4 + 3] = bits[i].w;
-      }
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[i * 4]), "=r"(to[i * 4 + 1]), "=r"(to[i * 4 + 2]), "=r"(to[i * 4 + 3])
+                     : "r"(from + (unsigned)(lane % 8 * 128 + ((i * 4 + lane / 8) ^ lane % 8) * 16))
+                     : "memory");
 #else
-      // As spread_word() makes them.
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        to[i * 4 + 0] = __byte_perm(bits[i].x, bits[i].z, 0x5410);
-        to[i * 4 + 1] = __byte_perm(bits[i].x, bits[i].z, 0x7632);
-        to[i * 4 + 2] = __byte_perm(bits[i].y, bits[i].w, 0x5410);
-        to[i * 4 + 3] = __byte_perm(bits[i].y, bits[i].w, 0x7632);
-      }
+        uint4 bits;
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+                     : "r"(from + (unsigned)(lane / 4 * 128 + ((lane % 4 * 2 + i) ^ lane / 4) * 16))
+                     : "memory");
+        pair_x(to, i, bits);
 #endif
+      }
+      if (k.has(a, u)) continue;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) to[i] = 0u;
     }
   }
+  __syncwarp();  // the warp's sums take this place
 }
+#else
+#if PACKED
+// Byte `i` of `bytes`: a pair of elements, times 2^-126.
+static __device__ __forceinline__ unsigned spread_byte(unsigned bytes, int i) {
+  const unsigned high = __byte_perm(bytes << 4, bytes, (unsigned)(i * 0x0011 + (4 + i) * 0x1100));  // in the upper four bits of each half
+  return (high & SIGNS) | ((high >> 6) & MAGNITUDES);
+}
+#endif
+
+// Copies the warp's elements of x to shared memory, each once: all blocks want them from L2 at the same time. What lies past the last row, or the end of k, is zero.
+static __device__ __forceinline__ void start_x(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, const OwnK& k) {
+#pragma unroll
+  for (int first = 0; first < X_CHUNKS; first += 32) {
+    const int i = first + (int)threadIdx.x % 32;
+    if (X_CHUNKS % 32 != 0 && i >= X_CHUNKS) break;
+    const int row = i / (UNITS * 2);
+    const int at = i % (UNITS * 2);
+    const bool there = row < a.rows && k.has(a, at / 2);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(own_x(smem, (int)threadIdx.x / 32) + (unsigned)(i * 16)),
+                 "l"(there ? a.x + row * a.x_row + (k.first * 2 + at) * 16 : a.x), "r"(there ? 16 : 0)
+                 : "memory");
+  }
+  commit_piece();
+}
+
+// The scales of x of the block's k, two bytes for 64 of k, row by row.
+static __device__ __forceinline__ void copy_x_scales(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int first_unit) {
+#pragma unroll 1
+  for (int i = (int)threadIdx.x; i < GROUPS * 8 * WARPS * UNITS; i += WARPS * 32) {
+    const int row = i / (WARPS * UNITS);
+    const int unit = first_unit + i % (WARPS * UNITS);
+    const unsigned short two = row < a.rows && unit < a.units ? __ldcg((const unsigned short*)(a.x_scales + (long long)row * a.scale_columns) + unit) : (unsigned short)0;
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(smem.x_scales + (unsigned)(i * 2)), "h"(two) : "memory");
+  }
+}
+
+static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArguments& a, const SharedLayout& smem, const OwnK& k) {
+  const int warp = (int)threadIdx.x / 32;
+  const int own = (int)threadIdx.x % 4;
+  if (a.dependent_launch) {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+  } else {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PIECES) : "memory");  // of the weight, behind x
+  }
+  __syncthreads();  // the scales are there
+#pragma unroll
+  for (int group = 0; group < GROUPS; ++group) {
+    const int row = group * 8 + (int)threadIdx.x % 32 / 4;
+    const unsigned from = own_x(smem, warp) + (unsigned)(row * UNITS * 32);
+    const unsigned scales = smem.x_scales + (unsigned)((row * WARPS + warp) * UNITS * 2);
+#pragma unroll
+    for (int u = 0; u < UNITS; ++u) {
+      unsigned e;
+      asm volatile("{\n.reg .b16 two;\nld.shared.b16 two, [%1];\ncvt.u32.u16 %0, two;\n}" : "=r"(e) : "r"(scales + (unsigned)(u * 2)) : "memory");
+      unsigned bits[PACKED ? 8 : 2];
+#pragma unroll
+      for (int i = 0; i < (PACKED ? 8 : 2); i += 2)
+        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(bits[i]), "=r"(bits[i + 1]) : "r"(from + (unsigned)(u * 32 + (PACKED ? i * 4 : own * 8))) : "memory");
+      const bool large = __any_sync(0xffffffffu, (e & 0x8080u) != 0u);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {  // 32 of k, or, of a plain weight's order, eight
+        const unsigned scale = __byte_perm(e, 0u, 0x4440u + (unsigned)(PACKED ? i : own / 2));
+        const unsigned by = scale_factor(scale < 128u ? scale : 128u);
+        unsigned four[4];
+#if PACKED
+        // The lane's pair of each eight elements.
+        const unsigned select = (unsigned)(own * 0x11 + 0x40);
+        const unsigned bytes =
+            __byte_perm(__byte_perm(bits[i * 4], bits[i * 4 + 1], select), __byte_perm(bits[i * 4 + 2], bits[i * 4 + 3], select), 0x5410u);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) four[j] = spread_byte(bytes, j);
+#else
+        spread_word(four, bits[i]);
+#endif
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          unsigned& to = x[u][group][i * 4 + j];
+          to = multiply(four[j], by);
+          if (large) to = multiply(to, large_factor(scale));
+        }
+      }
+    }
+  }
+  __syncwarp();  // the warp's sums take this place
+}
+#endif
 
 // ---- products
 
@@ -271,27 +408,23 @@ static __device__ __forceinline__ void store_sums(const Mxfp4SkinnyArguments& a,
 // The strips of a cluster are added by its blocks in turn: how many of `count` by block `rank`.
 static __device__ __forceinline__ int owned_strips(const Mxfp4SkinnyArguments& a, int count, int rank) { return (count + a.split_k - 1 - rank) / a.split_k; }
 
-// Adds the warps' sums of the strip `index` of the cluster's; stores them, or sends them to the block that adds those of the cluster.
-static __device__ __forceinline__ void finish_strip(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int rank, int slot, int index, int strip) {
+// Adds the warps' sums of eight rows of x of the strip `index` of the cluster's; stores them, or sends them to the block that adds those of the cluster.
+static __device__ __forceinline__ void finish_group(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int rank, int slot, int group, int index, int strip) {
   const int lane = (int)threadIdx.x % 32;
-  const unsigned from = smem.sums + (unsigned)(slot * WARPS * SUM_BYTES + lane * 16);
-#pragma unroll 1
-  for (int group = 0; group < GROUPS; ++group) {
-    float sum[2][4] = {};
+  float sum[2][4] = {};
 #pragma unroll
-    for (int warp = 0; warp < WARPS; ++warp) add_sums(sum[warp % 2], from + (unsigned)(warp * SUM_BYTES + group * GROUP_BYTES));
+  for (int warp = 0; warp < WARPS; ++warp) add_sums(sum[warp % 2], sums_of(smem, warp, slot) + (unsigned)(group * GROUP_BYTES + lane * 16));
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sum[0][i] += sum[1][i];
+  for (int i = 0; i < 4; ++i) sum[0][i] += sum[1][i];
 #if SPLIT
-    const int owner = index % a.split_k;
-    const unsigned to = smem.exchange + (unsigned)((index / a.split_k * a.split_k + rank) * SUM_BYTES + group * GROUP_BYTES + lane * 16);
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(remote_address(to, owner)), "f"(sum[0][0]),
-                 "f"(sum[0][1]), "f"(sum[0][2]), "f"(sum[0][3]), "r"(remote_address(smem.partials, owner))
-                 : "memory");
+  const int owner = index % a.split_k;
+  const unsigned to = smem.exchange + (unsigned)((index / a.split_k * a.split_k + rank) * SUM_BYTES + group * GROUP_BYTES + lane * 16);
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(remote_address(to, owner)), "f"(sum[0][0]),
+               "f"(sum[0][1]), "f"(sum[0][2]), "f"(sum[0][3]), "r"(remote_address(smem.partials, owner))
+               : "memory");
 #else
-    store_sums(a, strip, group, sum[0]);
+  store_sums(a, strip, group, sum[0]);
 #endif
-  }
   __syncwarp();
   if (lane == 0) barrier_arrive(smem.added + 8u * (unsigned)slot);
 }
@@ -325,9 +458,16 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   if (!a.dependent_launch) {
     prefetch_weight(a, k, begin);
-    prefetch_scales(a, rank * WARPS * UNITS, begin, end);
+    prefetch_scales(a, rank * WARPS * UNITS, begin, end, policy);
     grid_dependency_wait();
+    start_x(a, smem, k);
   }
+#if !SPLIT
+  if (threadIdx.x == 0) {
+#pragma unroll 1
+    for (int i = 0; i < SLOTS && begin + i < end; ++i) start_scales(a, smem, begin + i, i, policy);
+  }
+#endif
 #pragma unroll 1
   for (int i = 0; i < STRIPS_AHEAD; ++i) {
     const unsigned char* const from = own_weight(a, k, begin + i);
@@ -338,32 +478,48 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
       commit_piece();
     }
   }
+#if SPLIT
   OwnScales next;
-  load_scales(next, a, k, begin);
-  if (a.dependent_launch) grid_dependency_wait();
+  load_scales(next, a, k, scales_of(a, smem, begin, 0));
+#endif
+  if (a.dependent_launch) {
+    grid_dependency_wait();
+    start_x(a, smem, k);
+  }
+#if X_FP4
+  copy_x_scales(a, smem, rank * WARPS * UNITS);
+#endif
   OwnX x;
-  load_x(x, a, k);
+  load_x(x, a, smem, k);
 #if SPLIT
   cluster_wait();  // the other blocks' barriers are initialized
 #endif
   int ahead = 0;  // of the strips in the pipeline
   int slot = 0;
-  int turn = warp + 1;  // strips until this warp adds the sums of the one before
+  int turn = warp;  // from a strip's first group to the one that this warp adds, counted by all warps in turn
   unsigned phase = 0;   // of the slots
 #pragma unroll 1
   for (int strip = begin; strip <= end; ++strip) {
     if (strip < end) {
       OwnScales scales;
+#if !SPLIT
+      barrier_wait(smem.scales_full + 8u * (unsigned)slot, phase);
+      load_scales(scales, a, k, scales_of(a, smem, strip, slot));
+#endif
       unsigned all = 0;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
 #pragma unroll
         for (int word = 0; word < (UNITS + 1) / 2; ++word) {
+#if SPLIT
           scales[i][word] = next[i][word];
+#endif
           all |= scales[i][word];
         }
       }
-      if (strip + 1 < end) load_scales(next, a, k, strip + 1);
+#if SPLIT
+      if (strip + 1 < end) load_scales(next, a, k, scales_of(a, smem, strip + 1, 0));
+#endif
       const unsigned char* const following = strip + STRIPS_AHEAD < end ? own_weight(a, k, strip + STRIPS_AHEAD) : 0;
       const unsigned from = pieces + (unsigned)(ahead * UNITS * PIECE_BYTES);
       const unsigned char* const own = own_weight(a, k, strip);
@@ -379,18 +535,25 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
         float(&sum)[4] = d[0][group];
 #pragma unroll
         for (int i = 0; i < 4 && SETS > 1; ++i) sum[i] += d[SETS - 1][group][i];
-        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(smem.sums + (unsigned)((slot * WARPS + warp) * SUM_BYTES + group * GROUP_BYTES + lane * 16)), "f"(sum[0]),
+        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(sums_of(smem, warp, slot) + (unsigned)(group * GROUP_BYTES + lane * 16)), "f"(sum[0]),
                      "f"(sum[1]), "f"(sum[2]), "f"(sum[3])
                      : "memory");
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(smem.done + 8u * (unsigned)slot);
     }
-    if (turn-- == 0) {
-      turn = WARPS - 1;
+    if (strip > begin) {
       const int before = (slot > 0 ? slot : SLOTS) - 1;
-      barrier_wait(smem.done + 8u * (unsigned)before, slot > 0 ? phase : phase ^ 1u);
-      finish_strip(a, smem, rank, before, strip - 1 - begin, strip - 1);
+#pragma unroll 1
+      for (; turn < GROUPS; turn += WARPS) {
+        barrier_wait(smem.done + 8u * (unsigned)before, slot > 0 ? phase : phase ^ 1u);
+        finish_group(a, smem, rank, before, turn, strip - 1 - begin, strip - 1);
+#if !SPLIT
+        // All warps have read the scales that are there.
+        if (turn == 0 && lane == 0 && strip - 1 + SLOTS < end) start_scales(a, smem, strip - 1 + SLOTS, before, policy);
+#endif
+      }
+      turn -= GROUPS;
     }
     if (++ahead == STRIPS_AHEAD) ahead = 0;
     if (++slot == SLOTS) {
@@ -406,24 +569,32 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
 extern "C" __global__ void __launch_bounds__(WARPS * 32, 1) mxfp4_skinny(const __grid_constant__ Mxfp4SkinnyArguments a) {
   extern __shared__ unsigned char memory[];
   SharedLayout smem;
-  smem.pieces = (shared_address(memory) + 127u) & ~127u;
-  smem.sums = smem.pieces + (unsigned)(WARPS * PIECES * PIECE_BYTES);
-  smem.exchange = smem.sums + (unsigned)(SLOTS * WARPS * SUM_BYTES);
-  smem.done = smem.exchange + (SPLIT ? (unsigned)(a.max_owned * a.split_k * SUM_BYTES) : 0u);
+  smem.warps = (shared_address(memory) + 1023u) & ~1023u;
+  smem.pieces = smem.warps + (unsigned)(WARPS * WARP_BYTES);
+  smem.exchange = smem.pieces + (unsigned)(WARPS * PIECES * PIECE_BYTES);
+  smem.scales = smem.exchange;
+  smem.done = smem.exchange + (unsigned)(SPLIT ? a.max_owned * a.split_k * SUM_BYTES : SLOTS * STRIP_ROWS * a.scale_columns);
   smem.added = smem.done + 8u * SLOTS;
   smem.partials = smem.added + 8u * SLOTS;
+  smem.scales_full = smem.partials + 8u;
+  smem.x_full = smem.scales_full + 8u * SLOTS;
+  smem.x_scales = smem.x_full + 8u * WARPS;
   const int rank = SPLIT ? cluster_cta_rank() : 0;
   const int index = SPLIT ? cluster_index() : (int)blockIdx.x;
   const int count = SPLIT ? cluster_count() : (int)gridDim.x;
   const int begin = (int)((long long)a.strips * index / count);
   const int end = (int)((long long)a.strips * (index + 1) / count);
   if (threadIdx.x == 0) {
+    if (!X_FP4) prefetch_tensor_map(&a.x_map);
 #pragma unroll
     for (int i = 0; i < SLOTS; ++i) {
       barrier_init(smem.done + 8u * (unsigned)i, WARPS);
-      barrier_init(smem.added + 8u * (unsigned)i, 1);
+      barrier_init(smem.added + 8u * (unsigned)i, GROUPS);
+      barrier_init(smem.scales_full + 8u * (unsigned)i, 1);
     }
     if (SPLIT) barrier_init(smem.partials, 1);
+#pragma unroll 1
+    for (int i = 0; i < (X_FP4 ? 0 : WARPS); ++i) barrier_init(smem.x_full + 8u * (unsigned)i, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     if (SPLIT) barrier_arrive_expect_tx(smem.partials, (unsigned)(owned_strips(a, end - begin, rank) * a.split_k * SUM_BYTES));
   }

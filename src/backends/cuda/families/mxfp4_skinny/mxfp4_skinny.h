@@ -1,15 +1,17 @@
-// mxfp4_skinny: up to 16 rows of bf16 x by an MXFP4 weight on Hopper, plain or packed. The weight is read at the speed of memory.
+// mxfp4_skinny: up to 32 rows of bf16 or MXFP4 x by an MXFP4 weight on Hopper, plain or packed. The weight is read at the speed of memory.
 #pragma once
 
 #include <memory>
 
 #include "backends/backend.h"
+#include "backends/cuda/cuda_driver.h"
 #include "backends/cuda/hopper_launch.h"
 #include "backends/gpu/runtime.h"
 
 namespace gemmtune::cuda {
 
 /// The runtime must outlive the family and its kernels.
-std::unique_ptr<KernelFamily> make_mxfp4_skinny_family(gpu::Runtime& runtime, const HopperLimits& limits);
+std::unique_ptr<KernelFamily> make_mxfp4_skinny_family(gpu::Runtime& runtime, const CudaDriver& driver,
+                                                       const HopperLimits& limits);
 
 }  // namespace gemmtune::cuda

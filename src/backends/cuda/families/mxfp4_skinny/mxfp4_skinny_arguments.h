@@ -1,21 +1,24 @@
 // Arguments of the mxfp4_skinny kernel. The host includes this file; its text comes before the kernel's source.
 #pragma once
 
+#include "backends/cuda/tensor_map_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::cuda {
 
 struct Mxfp4SkinnyArguments {
-  const unsigned char* w;       // plain, or with PACKED in the layout fragment64
-  const unsigned char* scales;  // e8m0 [features, scale_columns]
-  const unsigned short* x;      // bf16 [rows, x_row]
-  const GEMMTUNE_OUTPUT* bias;  // [features]; null: none
-  GEMMTUNE_OUTPUT* y;           // [rows, y_row]
-  long long x_row;              // elements
-  long long y_row;              // elements
-  int rows;                     // of x
-  int strips;                   // of 16 rows of w
-  int units;                    // of 64 of k
+  TensorMap x_map;                // without X_FP4: boxes of all rows x 128 bytes
+  const unsigned char* w;         // plain, or with PACKED in the layout fragment64
+  const unsigned char* scales;    // e8m0 [features, scale_columns]
+  const unsigned char* x;         // with X_FP4: e2m1 [rows, x_row]
+  const unsigned char* x_scales;  // with X_FP4: e8m0 [rows, scale_columns]
+  const GEMMTUNE_OUTPUT* bias;    // [features]; null: none
+  GEMMTUNE_OUTPUT* y;             // [rows, y_row]
+  long long x_row;                // bytes
+  long long y_row;                // elements
+  int rows;                       // of x
+  int strips;                     // of 16 rows of w
+  int units;                      // of 64 of k
   int scale_columns;
   int split_k;           // blocks of a cluster
   int max_owned;         // strips that a block of a cluster has to add, at most
@@ -23,9 +26,9 @@ struct Mxfp4SkinnyArguments {
   int prefetch_units;  // of a warp's first strip, into L2, before griddepcontrol.wait returns
 };
 
-static_assert(GEMMTUNE_OFFSET(Mxfp4SkinnyArguments, rows) == 56 &&
-                  GEMMTUNE_OFFSET(Mxfp4SkinnyArguments, dependent_launch) == 80 &&
-                  sizeof(Mxfp4SkinnyArguments) == 88,
+static_assert(GEMMTUNE_OFFSET(Mxfp4SkinnyArguments, rows) == 192 &&
+                  GEMMTUNE_OFFSET(Mxfp4SkinnyArguments, dependent_launch) == 216 &&
+                  sizeof(Mxfp4SkinnyArguments) == 256,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

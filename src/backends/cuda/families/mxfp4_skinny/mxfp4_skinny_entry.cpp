@@ -9,7 +9,8 @@ const gpu::FamilyEntry& mxfp4_skinny_entry() {
       .info = {.name = "mxfp4_skinny", .rank = 34, .fallback_rank = 33},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!is_hopper(driver_of(context))) return nullptr;
-        return make_mxfp4_skinny_family(context.runtime, hopper_limits(context.runtime, driver_of(context)));
+        return make_mxfp4_skinny_family(context.runtime, driver_of(context),
+                                        hopper_limits(context.runtime, driver_of(context)));
       }};
   return entry;
 }
