@@ -32,9 +32,9 @@ class SkinnyKernel final : public Kernel {
         w_map_(driver.functions(),
                {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_, launch.block_m, 0,
                 batches(problem), problem.n * problem.k * element_bytes_}),
-        x_map_(driver.functions(),
-               {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_, launch.block_n, 0,
-                batches(problem), problem.m * problem.k * element_bytes_}) {
+        x_map_(driver.functions(), {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_,
+                                    std::min(launch.block_n, problem.m), 0, batches(problem),
+                                    problem.m * problem.k * element_bytes_}) {
     shape_.threads = skinny_threads;
     shape_.grid[0] = static_cast<unsigned>(launch.tiles * launch.split_k);
     shape_.grid[1] = static_cast<unsigned>(problem.batch);

@@ -10,7 +10,7 @@ namespace gemmtune::cuda {
 
 struct SkinnyArguments {
   TensorMap w;                  // boxes of BLOCK_M rows x 128 bytes
-  TensorMap x;                  // boxes of BLOCK_N rows x 128 bytes
+  TensorMap x;                  // boxes of min(m, BLOCK_N) rows x 128 bytes
   const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
   gemmtune::gpu::ScalesArguments scales;
   GEMMTUNE_OUTPUT* y;  // [m, ldy]

@@ -66,8 +66,13 @@ static __device__ inline void load_x(const SkinnyArguments& a, const SharedLayou
            (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, 0, smem.full_barriers + 8u * (unsigned)stage, policies.x, batch_of_block());
 }
 
+// Of a stage: rows of x that the matrix does not have are not loaded, what their memory holds goes into columns of the product that are not stored.
+static __device__ inline unsigned expected_bytes(const SkinnyArguments& a) {
+  return (unsigned)(K_ATOMS * (W_ATOM_BYTES + (a.m < BLOCK_N ? a.m : BLOCK_N) * ATOM_BYTES));
+}
+
 static __device__ inline void load_stage(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies, int row, int k_tile, int stage) {
-  barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, STAGE_BYTES);
+  barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, expected_bytes(a));
 #pragma unroll
   for (int i = 0; i < K_ATOMS; ++i) {
     load_weight(a, smem, policies, row, k_tile, stage, i);
@@ -109,7 +114,7 @@ static __device__ inline void fill_pipeline(const SkinnyArguments& a, const Shar
   }
 #pragma unroll 1
   for (int stage = 0; stage < filled; ++stage) {
-    barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, STAGE_BYTES);
+    barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, expected_bytes(a));
 #pragma unroll
     for (int i = 0; i < K_ATOMS; ++i) load_weight(a, smem, policies, row, begin + stage, stage, i);
   }
