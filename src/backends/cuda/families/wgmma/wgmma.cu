@@ -361,12 +361,12 @@ static __device__ __forceinline__ void consume(const WgmmaArguments& a, const Sh
 #endif
     const Tile tile = tile_at(a, tile_index(a, round), work.rank_m, work.rank_n);
     const TileProduct product = {tile, row, work.k_begin, k_tiles};
-    if (SPLIT_K > 1 && !MULTICAST) cluster_wait();  // completes sync_barrier_init(), in front of what is sent
     Accumulators d;
 #if SCALES == 2
     const RowScales scales = row_scales(scaled_rows(a, product));
 #endif
     mainloop(d, a, smem, empty, product, state);
+    if (SPLIT_K > 1 && !MULTICAST) cluster_wait();  // completes sync_barrier_init(), in front of what is sent
 #if PING_PONG
     if (tile_index(a, round + 1) < a.tiles) order_barrier_arrive(1 - group);
 #endif
