@@ -78,6 +78,21 @@ static __device__ __forceinline__ ScaledRows scaled_rows(const WgmmaArguments& a
 
 typedef float PartialSums[INSTRUCTION_N / 2];
 
+// The lower words of the descriptors of stage 0: of the warp group's first row of A, and of B. From a shuffle: then they and what is added to them are in
+// uniform registers, and those of a stage are ready before the stage is full.
+struct StageDescriptors {
+  unsigned a, b;
+};
+
+static __device__ __forceinline__ StageDescriptors stage_descriptors(const SharedLayout& smem, int row) {
+  const unsigned a = (unsigned)matrix_descriptor(smem.pipeline + (unsigned)(row * ATOM_BYTES));
+  const unsigned b = (unsigned)matrix_descriptor(smem.pipeline + (unsigned)(K_ATOMS * A_ATOM_BYTES));
+  return {__shfl_sync(0xffffffffu, a, 0), __shfl_sync(0xffffffffu, b, 0)};
+}
+
+// The descriptor `further` units of 16 bytes on from the one with the lower word `first`.
+static __device__ __forceinline__ unsigned long long descriptor_at(unsigned first, unsigned further) { return (matrix_descriptor(0) & ~0xffffffffull) | (first + further); }
+
 // Starts the products of a slice of a k atom. `a_at`, `b_at`: descriptors of the tile's first rows.
 static __device__ __forceinline__ void multiply_slice(PartialSums& partials, unsigned long long a_at, unsigned long long b_at, int slice) {
   a_at += (unsigned)(slice / N_SLICES * 512);
@@ -131,11 +146,10 @@ static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& par
 }
 
 // Starts the products of a step of the current stage.
-static __device__ __forceinline__ void start_step(PartialSums& partials, const SharedLayout& smem, int row, const PipelineState& state, int step) {
-  const unsigned base = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
+static __device__ __forceinline__ void start_step(PartialSums& partials, const StageDescriptors& first, const PipelineState& state, int step) {
+  const unsigned stage = (unsigned)state.stage * (STAGE_BYTES / 16);
   const int i = step / SLICES;
-  multiply_slice(partials, matrix_descriptor(base + (unsigned)(i * A_ATOM_BYTES + row * ATOM_BYTES)),
-                 matrix_descriptor(base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES)), step % SLICES);
+  multiply_slice(partials, descriptor_at(first.a, stage + (unsigned)(i * A_ATOM_BYTES / 16)), descriptor_at(first.b, stage + (unsigned)(i * B_ATOM_BYTES / 16)), step % SLICES);
 }
 
 static __device__ __forceinline__ void wait_full(const SharedLayout& smem, const PipelineState& state) {
@@ -203,6 +217,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; ++i) d[r][i] = 0.0f;
   }
+  const StageDescriptors first = stage_descriptors(smem, row);
   const BlockScalesAt at = scales_at(product);
   PartialSums partials[PROMOTION];
 #if PROMOTION == 1
@@ -219,7 +234,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
     BlockScales scales;
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
-      start_step(partials[0], smem, row, state, step);
+      start_step(partials[0], first, state, step);
       if (step % SLICES == 0) scales = atom_scales(smem, at, state, step / SLICES, k_tile == 0);
       if (step == STEPS - 1) full = is_full(smem, next);
       asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
@@ -235,7 +250,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
   static_assert(STEPS == 1, "two sets are of whole stages");
   BlockScales scales[PROMOTION];
   wait_full(smem, state);
-  start_step(partials[0], smem, row, state, 0);
+  start_step(partials[0], first, state, 0);
   if (SCALES_AHEAD) scales[0] = atom_scales(smem, at, state, 0, true);
   bool full = false;
 #pragma unroll 1
@@ -247,7 +262,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
       break;
     }
     if (!full) wait_full(smem, state);
-    start_step(partials[1], smem, row, state, 0);
+    start_step(partials[1], first, state, 0);
     if (SCALES_AHEAD) full = read_ahead(scales[1], a, smem, at, state);
     finish<1>(d, partials[0], scales[0], smem, at, empty, previous, k_tile == 1);
     previous = state;
@@ -257,7 +272,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
       break;
     }
     if (!full) wait_full(smem, state);
-    start_step(partials[0], smem, row, state, 0);
+    start_step(partials[0], first, state, 0);
     if (SCALES_AHEAD) full = read_ahead(scales[0], a, smem, at, state);
     finish<1>(d, partials[1], scales[1], smem, at, empty, previous, false);
   }
