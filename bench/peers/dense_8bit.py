@@ -26,6 +26,7 @@ A8W8, A8W8_BLOCKSCALE = 1, 3
 BF16, F8_E4M3FN, I8 = 3, 4, 6
 COLD_BYTES = 300 << 20
 SPAN_MICROSECONDS = 2500
+SLEEP_CYCLES = 1_000_000  # of the GPU, half a millisecond: longer than the host needs to launch a graph
 TERABYTES, TERAFLOPS = 4.3, 1580.0
 
 
@@ -192,6 +193,7 @@ def graph_of(call, copies, calls):
 
 def time_once(graph, calls):
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda._sleep(SLEEP_CYCLES)  # else the GPU waits between `begin` and the graph while the host launches it
     begin.record()
     graph.replay()
     end.record()
