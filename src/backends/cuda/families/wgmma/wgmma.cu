@@ -128,8 +128,8 @@ static __device__ __forceinline__ BlockScales atom_scales(const SharedLayout& sm
 #endif
 }
 
-// Adds a slice's partial sums, whose instructions have completed, times their scales. The additions must not move behind the next
-// instructions: the compiler would then wait after each of these.
+// Adds a slice's partial sums, whose instructions have completed, times their scales. With two sets the additions must not move behind the next
+// instructions, or the compiler waits after each of these; with one they cannot, and may move behind the wait for the next stage.
 static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& partials, const BlockScales& scales, const BlockScalesAt& at, int slice) {
   FENCE_ACCUMULATORS(partials);
 #pragma unroll
@@ -141,7 +141,9 @@ static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& par
 #else
     sum += partials[i];
 #endif
+#if PROMOTION > 1
     asm volatile("" : "+f"(sum)::"memory");
+#endif
   }
 }
 
@@ -221,27 +223,23 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
   const BlockScalesAt at = scales_at(product);
   PartialSums partials[PROMOTION];
 #if PROMOTION == 1
-  // The other warp group multiplies while this one adds. The next stage's barrier is read while the products run: what passes from the last addition
-  // to the next instruction is lost unless the other's products last as long.
-  bool full = false;
+  // The other warp group multiplies while this one adds. What passes from the last addition to the next instruction is lost unless the other's products
+  // last as long: in straight code of some stages the compiler tests the next stage's barrier in front of most additions, and no branch is behind them.
 #pragma unroll
   for (int i = 0; i < INSTRUCTION_N / 2; ++i) asm volatile("" : "=f"(partials[0][i]));  // of any value
-#pragma unroll 1
+#pragma unroll 4
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
-    if (!full) wait_full(smem, state);
-    PipelineState next = state;
-    next_stage(a, next);
+    wait_full(smem, state);
     BlockScales scales;
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
       start_step(partials[0], first, state, step);
       if (step % SLICES == 0) scales = atom_scales(smem, at, state, step / SLICES, k_tile == 0);
-      if (step == STEPS - 1) full = is_full(smem, next);
       asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
       if (step == STEPS - 1) release_stage(empty, state.stage);
       promote(d, partials[0], scales, at, step % SLICES);
     }
-    state = next;
+    next_stage(a, state);
   }
 #else
   // Each set has every second stage: its products run while those of the stage before are added. A stage has one step: of stages with more the
