@@ -25,6 +25,8 @@ TEST(CudaApi, DriverValues) {
   EXPECT_EQ(api::attribute_minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   EXPECT_EQ(api::attribute_shared_per_multiprocessor,
             CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+  EXPECT_EQ(api::attribute_cooperative_launch, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH);
+  EXPECT_EQ(api::affinity_multiprocessors, CU_EXEC_AFFINITY_TYPE_SM_COUNT);
   EXPECT_EQ(api::attribute_shared_a_block_optin, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   EXPECT_EQ(api::function_max_dynamic_shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   EXPECT_EQ(api::event_default, static_cast<unsigned>(CU_EVENT_DEFAULT));
@@ -50,6 +52,8 @@ TEST(CudaApi, DriverValues) {
 }
 
 TEST(CudaApi, DriverStructures) {
+  expect_same_size<api::ExecAffinity, CUexecAffinityParam>();
+  EXPECT_EQ(offsetof(api::ExecAffinity, multiprocessors), offsetof(CUexecAffinityParam, param));
   expect_same_size<api::LaunchConfig, CUlaunchConfig>();
   EXPECT_EQ(offsetof(api::LaunchConfig, shared_bytes), offsetof(CUlaunchConfig, sharedMemBytes));
   EXPECT_EQ(offsetof(api::LaunchConfig, stream), offsetof(CUlaunchConfig, hStream));

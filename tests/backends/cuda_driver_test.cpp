@@ -19,6 +19,8 @@ struct Cuda {
   Calls calls;
   std::string failing;  // this call fails
   int version = 12040;
+  int cooperative = 1;
+  unsigned affinity = 132;  // multiprocessors of the context
   int major = 9;
   std::vector<int> attributes;  // of the last launch
   unsigned cluster = 0;         // of the last launch that has one
@@ -58,14 +60,19 @@ void add_context(api::Driver& f) {
     return cuda_state.note("driver_version");
   };
   f.device_attribute = [](int* value, int attribute, api::Device) {
-    *value = attribute == api::attribute_major   ? cuda_state.major
-             : attribute == api::attribute_minor ? 0
-                                                 : 132;
+    *value = attribute == api::attribute_major                ? cuda_state.major
+             : attribute == api::attribute_minor              ? 0
+             : attribute == api::attribute_cooperative_launch ? cuda_state.cooperative
+                                                              : 132;
     return cuda_state.note("device_attribute");
   };
   f.context_retain = [](api::Context* context, api::Device) {
     *context = handle_of<api::Context>(1);
     return cuda_state.note("context_retain");
+  };
+  f.exec_affinity = [](api::ExecAffinity* affinity, int) {
+    affinity->multiprocessors = cuda_state.affinity;
+    return cuda_state.note("exec_affinity");
   };
   f.context_set = [](api::Context) { return cuda_state.note("context_set"); };
   f.context_release = [](api::Device) { return cuda_state.note("context_release"); };
@@ -178,8 +185,8 @@ TEST_F(CudaDriverTest, OpensAndClosesInOrder) {
   ASSERT_TRUE(driver.ok());
   EXPECT_EQ(cuda_state.take(),
             (Calls{"device_get", "device_attribute", "device_attribute", "device_attribute",
-                   "device_attribute", "device_attribute", "device_attribute", "driver_version",
-                   "context_retain", "context_set", "stream_create"}));
+                   "device_attribute", "device_attribute", "device_attribute", "device_attribute",
+                   "driver_version", "context_retain", "context_set", "exec_affinity", "stream_create"}));
   EXPECT_EQ((*driver)->properties().architecture, "sm_80");
   EXPECT_EQ((*driver)->properties().limits.multiprocessors, 132);
   driver->reset();
@@ -246,6 +253,19 @@ TEST_F(CudaDriverTest, TheExtensionOfALaunchBecomesAttributes) {
   ASSERT_TRUE(driver->launch({}, shape, nullptr, {}).ok());
   EXPECT_EQ(cuda_state.attributes,
             (std::vector{api::launch_attribute_programmatic, api::launch_attribute_cooperative}));
+}
+
+// Under MPS a context may have fewer multiprocessors than the device says, which older drivers do not tell.
+TEST_F(CudaDriverTest, CooperativeLaunchesNeedTheWholeDevice) {
+  EXPECT_TRUE(open()->properties().limits.cooperative_launches);
+  cuda_state.affinity = 66;
+  EXPECT_FALSE(open()->properties().limits.cooperative_launches);
+  cuda_state.failing = "exec_affinity";
+  EXPECT_TRUE(open()->properties().limits.cooperative_launches);
+  table_.exec_affinity = nullptr;
+  EXPECT_TRUE(open()->properties().limits.cooperative_launches);
+  cuda_state.cooperative = 0;
+  EXPECT_FALSE(open()->properties().limits.cooperative_launches);
 }
 
 TEST_F(CudaDriverTest, AFailedLaunchIsDescribed) {

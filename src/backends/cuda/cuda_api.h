@@ -41,6 +41,7 @@ inline constexpr int attribute_l2_bytes = 38;
 inline constexpr int attribute_major = 75;
 inline constexpr int attribute_minor = 76;
 inline constexpr int attribute_shared_per_multiprocessor = 81;
+inline constexpr int attribute_cooperative_launch = 95;
 inline constexpr int attribute_shared_a_block_optin = 97;
 // CUfunction_attribute
 inline constexpr int function_max_dynamic_shared = 8;
@@ -74,6 +75,13 @@ struct LaunchConfig {
   LaunchAttribute* attributes;
   unsigned attribute_count;
 };
+
+/// How much of the device a context has: multiprocessors.
+struct ExecAffinity {
+  int type;
+  unsigned multiprocessors;
+};
+inline constexpr int affinity_multiprocessors = 0;
 
 using TensorMap = cuda::TensorMap;
 // CUtensorMapDataType and its neighbours
@@ -161,6 +169,7 @@ struct Driver {
   Result (*memory_granularity)(std::size_t*, const MemoryProperties*, int);
   // For Hopper's clusters and TMA; null where the driver is older.
   Result (*max_active_clusters)(int*, Function, const LaunchConfig*);
+  Result (*exec_affinity)(ExecAffinity*, int);
   Result (*tensor_map)(TensorMap*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*,
                        const std::uint32_t*, const std::uint32_t*, int, int, int, int);
 };

@@ -36,14 +36,15 @@ Status CudaDriver::start(int ordinal) {
   const CaptureUntouched untouched(f_);
   ordinal_ = ordinal;
   GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.device_get(&device_, ordinal), "cuDeviceGet"));
-  int values[6] = {};
-  const int wanted[6] = {api::attribute_multiprocessors,
+  int values[7] = {};
+  const int wanted[7] = {api::attribute_multiprocessors,
                          api::attribute_l2_bytes,
                          api::attribute_major,
                          api::attribute_minor,
                          api::attribute_shared_per_multiprocessor,
-                         api::attribute_shared_a_block_optin};
-  for (int i = 0; i < 6; ++i) {
+                         api::attribute_shared_a_block_optin,
+                         api::attribute_cooperative_launch};
+  for (int i = 0; i < 7; ++i) {
     GEMMTUNE_RETURN_IF_ERROR(
         driver_status(f_.device_attribute(&values[i], wanted[i], device_), "cuDeviceGetAttribute"));
   }
@@ -59,6 +60,12 @@ Status CudaDriver::start(int ordinal) {
   limits.shared_bytes_per_block = static_cast<std::size_t>(values[5]);
   GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.context_retain(&context_, device_), "cuDevicePrimaryCtxRetain"));
   enter();
+  // Under MPS a context may have fewer multiprocessors than the device says.
+  api::ExecAffinity affinity{};
+  const bool partial = f_.exec_affinity != nullptr &&
+                       f_.exec_affinity(&affinity, api::affinity_multiprocessors) == api::success &&
+                       affinity.multiprocessors < static_cast<unsigned>(limits.multiprocessors);
+  limits.cooperative_launches = values[6] != 0 && !partial;
   GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.stream_create(&stream_, api::stream_default), "cuStreamCreate"));
   count_clusters();
   return {};

@@ -104,6 +104,7 @@ Opened<api::Driver> open_driver() {
   if (const auto library = SharedLibrary::open({"libcuda.so.1"}); library.ok()) {
     (void)library->find("cuTensorMapEncodeTiled", opened.functions.tensor_map);
     (void)library->find("cuOccupancyMaxActiveClusters", opened.functions.max_active_clusters);
+    (void)library->find("cuCtxGetExecAffinity", opened.functions.exec_affinity);
   }
   return opened;
 }

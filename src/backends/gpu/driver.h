@@ -20,6 +20,8 @@ struct Limits {
   std::size_t shared_bytes_per_block = 0;           // maximum of one block
   std::size_t shared_bytes_per_multiprocessor = 0;  // each block occupies 1 KiB beside what it requests
   std::size_t cache_bytes = 0;                      // the last-level cache, as the driver states it
+  // Whether all blocks of a launch can be resident together, one on each of the multiprocessors: the driver has cooperative launches, and this process the whole device.
+  bool cooperative_launches = true;
 };
 
 /// Facts of an opened device.
