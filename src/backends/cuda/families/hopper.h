@@ -21,6 +21,8 @@ std::string_view hopper_text();
 std::string_view hopper_scales_text();
 /// Text of hopper_e2m1.cuh, which follows hopper_text().
 std::string_view hopper_e2m1_text();
+/// Text of hopper_e2m1_strip.cuh, which follows hopper_e2m1_text().
+std::string_view hopper_e2m1_strip_text();
 
 /// Whether the device and its driver have what these kernels need.
 inline bool is_hopper(const CudaDriver& driver) {

@@ -22,6 +22,14 @@ static __device__ __forceinline__ void spread_word(unsigned (&to)[4], unsigned w
   to[3] = (word & SIGNS) | (right & MAGNITUDES);
 }
 
+// Of eight elements of x from 8 * i of the thread's 16 on, the pairs as spread_word() makes them.
+static __device__ __forceinline__ void pair_x(unsigned (&to)[8], int i, const uint4& bits) {
+  to[i * 4 + 0] = __byte_perm(bits.x, bits.z, 0x5410);
+  to[i * 4 + 1] = __byte_perm(bits.x, bits.z, 0x7632);
+  to[i * 4 + 2] = __byte_perm(bits.y, bits.w, 0x5410);
+  to[i * 4 + 3] = __byte_perm(bits.y, bits.w, 0x7632);
+}
+
 // Of a word of the layout fragment64: the four registers of 16 of k (rows r, r + 8, r, r + 8; k from 0, 0, 8, 8 on), times 2^-126.
 static __device__ __forceinline__ void spread_fragment(unsigned (&to)[4], unsigned word) {
   to[0] = word & (SIGNS | MAGNITUDES);

@@ -155,16 +155,6 @@ static __device__ __forceinline__ void start_scales(const Mxfp4SkinnyArguments& 
 // The thread's part of eight rows of x a group: of 64 of k 16 elements, in the pairs that the weight's are multiplied by.
 typedef unsigned OwnX[UNITS][GROUPS][8];
 
-#if !PACKED
-// Of eight elements from 8 * i of the thread's 16 on, the pairs as spread_word() makes them.
-static __device__ __forceinline__ void pair_x(unsigned (&to)[8], int i, const uint4& bits) {
-  to[i * 4 + 0] = __byte_perm(bits.x, bits.z, 0x5410);
-  to[i * 4 + 1] = __byte_perm(bits.x, bits.z, 0x7632);
-  to[i * 4 + 2] = __byte_perm(bits.y, bits.w, 0x5410);
-  to[i * 4 + 3] = __byte_perm(bits.y, bits.w, 0x7632);
-}
-#endif
-
 #if !X_FP4
 // Loads the warp's part of x into shared memory. What lies there of rows past the last one is multiplied, but not stored.
 static __device__ __forceinline__ void start_x(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, const OwnK& k) {

@@ -147,8 +147,8 @@ class Mxfp4StreamFamily final : public gpu::CompiledFamily {
         limits_(limits),
         source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
                                   gpu::moe_route_arguments_text(), mxfp4_stream_arguments_text(),
-                                  hopper_text(), hopper_e2m1_text(), gpu::moe_activation_text(),
-                                  gpu::moe_sort_text(), mxfp4_stream_text()})) {}
+                                  hopper_text(), hopper_e2m1_text(), hopper_e2m1_strip_text(),
+                                  gpu::moe_activation_text(), gpu::moe_sort_text(), mxfp4_stream_text()})) {}
 
   std::string_view name() const override { return "mxfp4_stream"; }
   std::string identity() const override {

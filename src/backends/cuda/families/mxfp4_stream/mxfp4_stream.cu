@@ -118,24 +118,8 @@ static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a,
     asm volatile("prefetch.global.L2 [%0];" ::"l"(bias));
   }
 #endif
-  const bool one = elect_one();
-#if ROWS_APART
-  if (lane < 16) bulk_load(to + (unsigned)(lane * a.pitch), w + (long long)(lane / 8 * second + lane % 8) * a.row_bytes, (unsigned)a.row_bytes, full, 0, 0);
-#else
-  if (one) {
-    bulk_load(to, w, (unsigned)((INTERLEAVED ? 8 : 16) * a.row_bytes), full, 0, 0);
-    if (INTERLEAVED) bulk_load(to + (unsigned)(8 * a.pitch), w + (long long)second * a.row_bytes, (unsigned)(8 * a.row_bytes), full, 0, 0);
-  }
-#endif
-#if SCALES_APART
-  if (lane >= 16)
-    bulk_load(scales_to + (unsigned)((lane - 16) * a.scale_pitch), scales + (long long)(lane / 8 % 2 * second + lane % 8) * a.scale_row, (unsigned)a.scale_row, full, 0, 0);
-#else
-  if (one) {
-    bulk_load(scales_to, scales, (unsigned)((INTERLEAVED ? 8 : 16) * a.scale_row), full, 0, 0);
-    if (INTERLEAVED) bulk_load(scales_to + (unsigned)(8 * a.scale_pitch), scales + (long long)second * a.scale_row, (unsigned)(8 * a.scale_row), full, 0, 0);
-  }
-#endif
+  copy_strip_rows<ROWS_APART, INTERLEAVED>(to, a.pitch, w, a.row_bytes, second, 16, 0, full, 0ull);
+  copy_strip_rows<SCALES_APART, INTERLEAVED>(scales_to, a.scale_pitch, scales, a.scale_row, second, 16, 16, full, 0ull);
 }
 
 // Tells the other warps of a strip, whose loads may have begun.
@@ -285,19 +269,10 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArgument
       for (int word = 0; word < 2; ++word) {
         uint4 bits = make_uint4(0, 0, 0, 0);
         if (there && (!TAIL || first_unit + u < a.units)) bits = __ldcg(from + u * 8 + word);
-        x[u][group][word * 4 + 0] = __byte_perm(bits.x, bits.z, 0x5410);
-        x[u][group][word * 4 + 1] = __byte_perm(bits.x, bits.z, 0x7632);
-        x[u][group][word * 4 + 2] = __byte_perm(bits.y, bits.w, 0x5410);
-        x[u][group][word * 4 + 3] = __byte_perm(bits.y, bits.w, 0x7632);
+        pair_x(x[u][group], word, bits);
       }
     }
   }
-}
-
-static __device__ __forceinline__ void multiply_add(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 typedef unsigned OwnScales[UNITS][2];
@@ -308,37 +283,9 @@ template <bool LARGE, int USED>
 static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, const OwnScales& scales, unsigned from, unsigned second) {
 #pragma unroll
   for (int u = 0; u < UNITS; ++u) {
-    uint2 raw[2];
-    unsigned by[2];
-    unsigned more[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(raw[i].x), "=r"(raw[i].y) : "r"(from + (unsigned)i * second + (unsigned)(u * 32)) : "memory");
-      const unsigned e = scales[u][i];
-      more[i] = LARGE ? large_factor(e) : 0u;
-      by[i] = scale_factor(LARGE && e > 128u ? 128u : e);
-    }
-#pragma unroll
-    for (int word = 0; word < 2; ++word) {
-      unsigned pairs[2][4];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        spread_word(pairs[i], word == 0 ? raw[i].x : raw[i].y);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          if (LARGE) pairs[i][j] = multiply(pairs[i][j], more[i]);
-          pairs[i][j] = multiply(pairs[i][j], by[i]);
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < 4; j += 2) {
-#pragma unroll
-        for (int group = 0; group < USED; ++group) {
-          const unsigned(&own)[8] = x[u][group];
-          multiply_add(d[j / 2 % SETS][group], pairs[0][j], pairs[1][j], pairs[0][j + 1], pairs[1][j + 1], own[word * 4 + j], own[word * 4 + j + 1]);
-        }
-      }
-    }
+    OwnWords words;
+    load_words<false>(words, from + (unsigned)(u * 32), second);
+    multiply_unit<LARGE, false, USED>(d, x[u], scales[u], words);
   }
 }
 

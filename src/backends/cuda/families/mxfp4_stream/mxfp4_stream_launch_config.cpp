@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/hopper_strip.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "base/rounding.h"
@@ -23,10 +24,6 @@ constexpr std::int64_t max_stream_stages = 24;
 constexpr std::int64_t stream_reserve = 1024;  // alignment, barriers
 constexpr std::int64_t registers_beside = 30;  // of a thread, beside its part of x, scales and sums
 
-/// Where rows follow each other at multiples of 128 bytes in shared memory, or of 64, threads would meet in the same banks: 32 bytes lie between them then, and
-/// 16 between those of their scales.
-bool needs_gaps(std::int64_t row_bytes) { return row_bytes % 64 == 0; }
-
 StreamLaunch stream_launch(const Problem& problem, const Config& config, const gpu::Limits& limits,
                            int stage) {
   StreamLaunch launch;
@@ -42,12 +39,12 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   launch.warps = ceil_div(launch.units, launch.warp_units);
   launch.weight_rows = features * (launch.interleaved ? 2 : 1);
   launch.strips = launch.weight_rows / strip_rows;
-  launch.row_bytes = k / 2;
-  launch.scale_row = k / 32;
-  // Rows with gaps are copied one by one; scales only at multiples of 16 bytes.
-  launch.pitch = launch.row_bytes + (needs_gaps(launch.row_bytes) ? 32 : 0);
-  launch.scale_pitch = launch.scale_row + (launch.scale_row % 16 == 0 ? 16 : 0);
-  launch.stage_bytes = round_up(strip_rows * (launch.pitch + launch.scale_pitch), 128);
+  const StripRows rows(k);
+  launch.row_bytes = rows.row_bytes;
+  launch.scale_row = rows.scale_row;
+  launch.pitch = rows.pitch;
+  launch.scale_pitch = rows.scale_pitch;
+  launch.stage_bytes = rows.bytes(strip_rows);
   // Of a strip: each warp's, and what the warps know of it.
   const std::int64_t sums = launch.warps * launch.groups * group_bytes + 16 + launch.groups * 32;
   const auto most = static_cast<std::int64_t>(limits.shared_bytes_per_block);
