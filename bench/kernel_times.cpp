@@ -5,7 +5,7 @@
 // first COUNT kernels by its cost model, or FAMILY~COUNT for as many spread over that order; with :TEXT
 // behind it, of those whose names hold TEXT. In front of M: op=a16w4 or another operation, x=f16 or another type of x, packed=1 (the weight),
 // moe=EXPERTS,TOPK,ACTIVATION,QUANTIZATION behind op=fused_moe, w=fp4 or another type of the weight, dtype=fp8 (with a scale each) or another type of both operands, x_order=N and w_order=N,
-// of mixtures routing=zipf. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
+// bias=1, of mixtures routing=zipf. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
 // interval, what the cost model says. With ENERGY_ROUNDS also, of batches of a second, µs, joules of a launch and watts.
 #include <fmt/format.h>
 
@@ -94,13 +94,15 @@ Status read_setting(const std::string& word, Line& line) {
     problem.moe.gated = true;
   } else if (key == "routing" && routing && *routing != RoutingKind::trace) {
     line.routing = *routing;
+  } else if (key == "bias" && value == "1") {
+    problem.bias = true;
   } else if (key == "packed" && value == "1") {
     problem.bpreshuffle = true;
     problem.weight_layout = WeightLayout::any;
   } else {
     return Status::invalid(
         "{}: expected dtype=TYPE, x_order=T|N, w_order=T|N, op=OPERATION, x=TYPE, w=TYPE, moe=…, "
-        "routing=uniform|zipf or packed=1",
+        "routing=uniform|zipf, bias=1 or packed=1",
         word);
   }
   return {};

@@ -64,8 +64,9 @@ Result<Candidate> choose_baseline(FamilyInfos known, const Device& device, const
 Result<Candidate> choose_fallback(FamilyInfos known, const Device& device, const Problem& problem,
                                   const KernelFilter& allowed) {
   std::vector<const FamilyInfo*> order;
-  std::copy_if(known.begin(), known.end(), std::back_inserter(order),
-               [](const FamilyInfo* info) { return info->fallback_rank != 0; });
+  std::copy_if(known.begin(), known.end(), std::back_inserter(order), [&](const FamilyInfo* info) {
+    return info->fallback_rank != 0 && (info->runs_untuned == nullptr || info->runs_untuned(problem));
+  });
   std::stable_sort(order.begin(), order.end(), [&](const FamilyInfo* a, const FamilyInfo* b) {
     return fallback_rank(*a, problem) < fallback_rank(*b, problem);
   });

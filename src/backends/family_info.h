@@ -8,6 +8,8 @@
 
 namespace gemmtune {
 
+struct Problem;
+
 /// One for each family of a backend; the entries of its families (cpu/families/family_entry.h,
 /// gpu/families/family_entry.h) hold it.
 struct FamilyInfo {
@@ -17,8 +19,9 @@ struct FamilyInfo {
   bool vendor = false;            // what a user without gemmtune gets: the baseline
   int fallback_rank = 0;          // the smallest that takes a problem runs on a miss; 0: never
   int few_rows_rank = 0;          // instead of fallback_rank for M ≤ few_rows; 0: the same
-  int row_scales_rank = 0;        // instead of both for operands with a scale a row; 0: the same
-  int block_scales_rank = 0;      // instead for scales of blocks and M > few_rows; 0: the same
+  bool (*runs_untuned)(const Problem& problem) = nullptr;  // false: others run on a miss; null: never false
+  int row_scales_rank = 0;    // instead of both for operands with a scale a row; 0: the same
+  int block_scales_rank = 0;  // instead for scales of blocks and M > few_rows; 0: the same
 
   /// The kernelName of ours for an AITER row of this family or its aliases whose kernelName is none of ours; null:
   /// that of the default config.

@@ -22,6 +22,7 @@ inline constexpr std::string_view rows = "rows";
 inline constexpr std::string_view reduction = "k";
 inline constexpr std::string_view activation = "activation";
 inline constexpr std::string_view instructions = "isa";
+inline constexpr std::string_view device = "device";
 inline constexpr std::string_view size = "size";
 inline constexpr std::string_view alignment = "alignment";
 

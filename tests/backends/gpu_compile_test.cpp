@@ -176,12 +176,12 @@ void GpuCompile::expect_compiles(const KernelFamily& family, CompileOnlyRuntime&
                                  const Problem& problem) {
   ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
   const Space space = family.space(problem);
-  std::vector<Config> configs = family.name() == "wgmma"          ? widest_tiles(space)
-                                : family.name() == "mxfp4"        ? tiles(space)
-                                : family.name() == "mxfp4_skinny" ? space.enumerate()
-                                : family.name() == "mma" || family.name() == "wgmma_moe"
-                                    ? corners_that_build(space)
-                                    : corners(space);
+  std::vector<Config> configs =
+      family.name() == "wgmma"                                           ? widest_tiles(space)
+      : family.name() == "mxfp4"                                         ? tiles(space)
+      : family.name() == "mxfp4_skinny" || family.name() == "moe_decode" ? space.enumerate()
+      : family.name() == "mma" || family.name() == "wgmma_moe"           ? corners_that_build(space)
+                                                                         : corners(space);
   // A dependent launch is decided at run time: the source is the same.
   std::erase_if(configs, is_dependent);
   configs = sample_of(std::move(configs), std::string(family.name()), form_of(problem));
@@ -290,9 +290,9 @@ TEST_F(GpuCompile, MoeDecodeForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
   const auto family = cuda::make_moe_decode_family(runtime);
-  constexpr DataType fp8 = DataType::f8_e4m3fn;
-  const auto expect = [&](DataType type, QuantType scales, const testing_problems::Shape& shape) {
-    Problem problem = testing_problems::moe_problem(type, type, scales, shape);
+  constexpr DataType bf16 = DataType::bf16, fp8 = DataType::f8_e4m3fn, fp4 = DataType::f4_e2m1;
+  const auto expect = [&](DataType x, DataType w, QuantType scales, const testing_problems::Shape& shape) {
+    Problem problem = testing_problems::moe_problem(x, w, scales, shape);
     expect_compiles(*family, runtime, problem);
     problem.bias = problem.moe.doweight_stage1 = true;
     problem.moe.activation = Activation::gelu;
@@ -300,9 +300,10 @@ TEST_F(GpuCompile, MoeDecodeForHopper) {
     expect_compiles(*family, runtime, problem);
   };
   for (const auto& [n, k] : {std::pair{768, 2048}, std::pair{7168, 4096}, std::pair{192, 7168}})
-    expect(DataType::bf16, QuantType::none, {8, n, k});
+    expect(bf16, bf16, QuantType::none, {8, n, k});
   for (const QuantType scales : {QuantType::per_tensor, QuantType::per_token, QuantType::per_1x128})
-    for (const std::int64_t k : {7168, 9216}) expect(fp8, scales, {1, 256, k});
+    for (const std::int64_t k : {7168, 9216}) expect(fp8, fp8, scales, {1, 256, k});
+  for (const std::int64_t size : {2880, 3072}) expect(bf16, fp4, QuantType::per_1x32, {8, size, size});
 }
 
 /// Most of x, scales and sums for each number of registers; rows and scales with and without gaps; every epilogue.

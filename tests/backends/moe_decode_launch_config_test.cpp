@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <string>
 
+#include "backends/cuda/families/moe_decode/moe_decode.h"
 #include "support/operation_problems.h"
 
 namespace gemmtune::cuda {
@@ -29,7 +32,7 @@ TEST(MoeDecodeLaunchConfig, StagesHoldWhatIsLoadedAndRead) {
         layer(fp8, QuantType::per_1x128, 256, 7168), layer(fp8, QuantType::per_1x128, 4624, 272),
         layer(DataType::f16, QuantType::none, 8, 8)}) {
     Space space;
-    for (Parameter& parameter : moe_decode_parameters()) space.add(std::move(parameter));
+    for (Parameter& parameter : moe_decode_parameters(problem)) space.add(std::move(parameter));
     int built = 0;
     for (const Config& config : space.enumerate()) {
       const MoeDecodeLaunch launch = moe_decode_launch(problem, config, hopper());
@@ -54,6 +57,32 @@ TEST(MoeDecodeLaunchConfig, StagesHoldWhatIsLoadedAndRead) {
   }
 }
 
+// Of MXFP4 weights a stage is 16 whole rows and their scales, of w1 or of w2.
+TEST(MoeDecodeLaunchConfig, StagesHoldStrips) {
+  for (const auto& [n, k] :
+       {std::pair{2880, 2880}, std::pair{3072, 3072}, std::pair{64, 128}, std::pair{1536, 4096}}) {
+    const Problem problem =
+        testing_problems::moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {1, n, k});
+    Space space;
+    for (Parameter& parameter : moe_decode_parameters(problem)) space.add(std::move(parameter));
+    int built = 0;
+    for (const Config& config : space.enumerate()) {
+      const MoeDecodeLaunch launch = moe_decode_launch(problem, config, hopper());
+      if (!refuse_moe_decode(launch).empty()) continue;
+      ++built;
+      const std::string text = print(problem) + " " + config.text();
+      EXPECT_LE(launch.shared_bytes, config.number("smem") * 1024) << text;
+      EXPECT_GE(launch.stage_bytes, 16 * (k / 2 + k / 32)) << text;
+      EXPECT_GE(launch.stage_bytes, 16 * (n / 2 + n / 32)) << text;
+      EXPECT_GE(launch.steps * launch.warps * 64, k) << text;
+      EXPECT_GE(launch.hidden_steps * launch.warps * 64, n) << text;
+      EXPECT_EQ(launch.hidden_slab * 64, n) << text;
+      EXPECT_GE(launch.tiles * 16 * launch.grid, k) << text;
+    }
+    EXPECT_GT(built, 0) << print(problem);
+  }
+}
+
 // The fastest of those that were measured, or as fast (docs/lab/moe_decode.md).
 TEST(MoeDecodeLaunchConfig, TheDefaultIsWhatWasFast) {
   constexpr DataType fp8 = DataType::f8_e4m3fn;
@@ -63,7 +92,44 @@ TEST(MoeDecodeLaunchConfig, TheDefaultIsWhatWasFast) {
   EXPECT_EQ(chosen(layer(fp8, QuantType::per_1x128, 256, 7168)), "warps8_bk1024_smem112");
   EXPECT_EQ(chosen(layer(fp8, QuantType::per_1x128, 768, 2048)), "warps14_bk1024_smem112");
   EXPECT_EQ(chosen(layer(DataType::bf16, QuantType::none, 768, 2048)), "warps14_bk2048_smem226");
+  EXPECT_EQ(chosen(testing_problems::moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32,
+                                                 {1, 2880, 2880})),
+            "warps15_smem168");
   EXPECT_EQ(chosen(layer(DataType::bf16, QuantType::none, 7168, 4096)), "warps14_bk2048_smem226");
+}
+
+/// Knows what a device is, and compiles nothing.
+class Described final : public gpu::Runtime {
+ public:
+  explicit Described(const gpu::Limits& limits) : limits_(limits) {}
+  const gpu::Limits& limits() const override { return limits_; }
+  const std::string& architecture() const override { return architecture_; }
+  Result<std::shared_ptr<gpu::Program>> load(const gpu::Source&) override {
+    return Status::internal("no compiler");
+  }
+
+ private:
+  gpu::Limits limits_;
+  std::string architecture_ = "sm_90a";
+};
+
+TEST(MoeDecodeLaunchConfig, AllBlocksMustBeResident) {
+  const Problem problem = layer(DataType::bf16, QuantType::none, 768, 2048);
+  gpu::Limits limits = hopper();
+  Described whole(limits);
+  EXPECT_TRUE(make_moe_decode_family(whole)->accepts(problem).ok());
+  limits.cooperative_launches = false;
+  Described part(limits);
+  EXPECT_EQ(make_moe_decode_family(part)->accepts(problem).message().find("device: "), 0U);
+}
+
+TEST(MoeDecodeLaunchConfig, UntunedLayersOfMxfp4RunItForTwoTokens) {
+  Problem problem =
+      testing_problems::moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {2, 2880, 2880});
+  EXPECT_TRUE(runs_decode_untuned(problem));
+  problem.m = 3;
+  EXPECT_FALSE(runs_decode_untuned(problem));
+  EXPECT_TRUE(runs_decode_untuned(layer(DataType::bf16, QuantType::none, 768, 2048)));
 }
 
 TEST(MoeDecodeLaunchConfig, RowsThatNoThreadCanHoldAreRefused) {

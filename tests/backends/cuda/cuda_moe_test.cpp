@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "problem/operands.h"
 #include "support/first_gpu.h"
 #include "support/gpu_kernels.h"
+#include "support/held_multiprocessors.h"
 #include "support/operation_problems.h"
 #include "verify/inputs.h"
 
@@ -213,12 +216,12 @@ TEST_F(CudaMoe, Mxfp4WeightsAreRight) {
       problem.bias = !early || shape.m == 50;
       problem.moe.experts = shape.m == 1 ? 6 : 5;
       problem.moe.topk = early ? 1 : 4;
-      // mxfp4_stream takes rows of whole units of 64 elements.
+      // mxfp4_stream and, of few tokens, moe_decode take rows of whole units of 64 elements.
       const bool streams =
           shape.n % 64 == 0 && shape.k % 64 == 0 && problem.m * problem.moe.topk <= 16 * problem.moe.experts;
       EXPECT_EQ(expect_families_right(problem, 8), gpu()->find_family("wgmma_moe") == nullptr ? 1
-                                                   : streams                                  ? 3
-                                                                                              : 2);
+                                                   : streams ? (shape.m <= 8 ? 4 : 3)
+                                                             : 2);
       ASSERT_TRUE(gpu()->health().ok());
     }
   }
@@ -245,7 +248,7 @@ TEST_F(CudaMoe, Mxfp4WeightsWithoutAGateAreRight) {
     problem.bias = shape.m != 1;
     const bool streams = shape.m == 1;
     EXPECT_EQ(expect_families_right(problem, 8), gpu()->find_family("wgmma_moe") == nullptr ? 1
-                                                 : streams                                  ? 3
+                                                 : streams                                  ? 4
                                                                                             : 2);
     ASSERT_TRUE(gpu()->health().ok());
   }
@@ -266,9 +269,11 @@ TEST_F(CudaMoe, Mxfp4WeightsWithQuantizedTokensAreRight) {
       problem.moe.topk = shape.m == 50 ? 2 : 1;
       problem.bias = shape.m != 130;
       const bool streams = shape.n % 64 == 0 && problem.m * problem.moe.topk <= 16 * problem.moe.experts;
+      // moe_decode takes scales of tokens or one.
+      const bool decodes = shape.m == 1 && type == DataType::f8_e4m3fn && quantization != QuantType::per_1x32;
       EXPECT_EQ(expect_families_right(problem, 4), gpu()->find_family("wgmma_moe") == nullptr ? 1
-                                                   : streams                                  ? 3
-                                                                                              : 2);
+                                                   : streams ? (decodes ? 4 : 3)
+                                                             : 2);
       ASSERT_TRUE(gpu()->health().ok());
     }
   }
@@ -305,7 +310,10 @@ class Layer {
   }
 
   /// y as float32 bits of bf16. `byte`: what the workspace is filled with; −1: graphs of several launches, each in what the one before left.
-  std::vector<float> run(const Kernel& kernel, const std::vector<std::int32_t>& ids, int byte = 0xff) {
+  /// `before`: what is enqueued right in front of the launch.
+  std::vector<float> run(
+      const Kernel& kernel, const std::vector<std::int32_t>& ids, int byte = 0xff,
+      const std::function<void()>& before = [] {}) {
     EXPECT_TRUE(gpu()->copy_in(ids_->data(), ids.data(), ids.size() * 4).ok());
     auto workspace = allocated(kernel.workspace_bytes());
     if (byte >= 0) {
@@ -335,6 +343,7 @@ class Layer {
         EXPECT_TRUE(sampled.ok()) << sampled.message();
       }
     } else {
+      before();
       const Status ran = kernel.run(o, workspace->data(), {});
       EXPECT_TRUE(ran.ok()) << ran.message();
     }
@@ -461,6 +470,42 @@ TEST_P(CudaMoeDecode, IsRight) {
   }
 }
 
+/// MXFP4 weights: fewer rows of w2 than blocks, warps without k, an odd number of tiles of 8 rows; rows with gaps, of scales too; several tiles a block; gpt-oss's rows. Scales above 2.
+TEST_F(CudaMoe, DecodeOfMxfp4IsRight) {
+  const KernelFamily* family = gpu()->find_family("moe_decode");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("moe_decode").message();
+  const Shape shapes[] = {{1, 64, 64},     {2, 320, 192},  {3, 512, 1024}, {4, 2880, 2880},
+                          {5, 1088, 2240}, {7, 128, 4224}, {8, 2880, 2880}};
+  for (const Shape& shape : shapes) {
+    Problem problem = moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, shape);
+    const Activation activations[] = {Activation::swiglu, Activation::gelu, Activation::silu,
+                                      Activation::none};
+    problem.moe.activation = activations[shape.m % 4];
+    problem.moe.gated = problem.moe.activation == Activation::swiglu || shape.m % 3 != 0;
+    problem.moe.doweight_stage1 = shape.m == 5;
+    problem.moe.experts = shape.m == 8 ? 40 : 7;
+    problem.moe.topk = shape.m == 8 ? 8 : 3;
+    problem.moe.shared_experts = shape.m % 4 == 3 ? 2 : 0;
+    problem.bias = shape.m % 2 == 0;
+    for (const QuantType tokens : {QuantType::per_1x32, QuantType::per_token, QuantType::per_tensor}) {
+      problem.x_type = tokens == QuantType::per_1x32 ? DataType::bf16 : DataType::f8_e4m3fn;
+      problem.moe.quant_type = tokens;
+      ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
+      expect_right(*family, problem, some_configs(*family, problem, tokens == QuantType::per_1x32 ? 4 : 1));
+      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+    }
+  }
+  // Untuned layers run it as long as it is the faster one.
+  Problem untuned = moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {2, 2880, 2880});
+  EXPECT_EQ(gpu()->fallback(untuned)->family, "moe_decode");
+  untuned.m = 3;
+  EXPECT_EQ(gpu()->fallback(untuned)->family, "mxfp4_stream");
+  for (const std::int64_t lost : {2880 + 32, 96})
+    EXPECT_FALSE(
+        family->accepts(moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {4, lost, 2880}))
+            .ok());
+}
+
 constexpr DataType form_fp8 = DataType::f8_e4m3fn;
 INSTANTIATE_TEST_SUITE_P(
     , CudaMoeDecode,
@@ -501,6 +546,27 @@ TEST_F(CudaMoe, DecodeWorksWithAnyWorkspace) {
       }
     }
   }
+}
+
+/// Beside a kernel on another stream that holds a third of the multiprocessors for 50 ms: the blocks that have found room wait for the others, and the layer ends when these have.
+TEST_F(CudaMoe, DecodeEndsBesideAKernelThatEnds) {
+  const KernelFamily* family = gpu()->find_family("moe_decode");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("moe_decode").message();
+  const auto other = HeldMultiprocessors::make();
+  ASSERT_TRUE(other.ok()) << other.message();
+  const Problem problem = mixture_of({2, 96, 1056}, 6, 4);
+  Layer layer(problem);
+  const auto kernel = default_kernel(*family, problem);
+  ASSERT_NE(kernel, nullptr);
+  const std::vector<float> right = layer.run(*kernel, layer.ids());
+  std::chrono::steady_clock::time_point begin;
+  const auto holding = [&] {
+    const Status held = (*other)->hold(3, std::chrono::milliseconds(50));
+    EXPECT_TRUE(held.ok()) << held.message();
+    begin = std::chrono::steady_clock::now();
+  };
+  EXPECT_EQ(layer.run(*kernel, layer.ids(), 0, holding), right);
+  EXPECT_GT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(40));
 }
 
 TEST_F(CudaMoe, AllTokensToTheSameExperts) {

@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/hopper_strip.h"
 #include "backends/cuda/families/moe_decode/moe_decode_arguments.h"
 #include "backends/cuda/families/moe_decode/moe_decode_launch_config.h"
+#include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/jit/source_text.h"
@@ -56,6 +58,7 @@ class MoeDecodeKernel final : public Kernel {
   Status run(const Operands& o, void* workspace, Stream stream) const override {
     const std::int64_t x_row_bytes = bytes_of(problem_.x_type, problem_.m == 1 ? problem_.k : o.ldx);
     GEMMTUNE_RETURN_IF_ERROR(check_alignment(o.x, x_row_bytes, {o.w, o.w2}));
+    if (launch_.fp4) GEMMTUNE_RETURN_IF_ERROR(check_alignment(o.x, x_row_bytes, {o.w_scale, o.w2_scale}));
     MoeDecodeArguments values{};
     values.w = static_cast<const unsigned char*>(o.w);
     values.w2 = static_cast<const unsigned char*>(o.w2);
@@ -104,7 +107,8 @@ class MoeDecodeFamily final : public gpu::CompiledFamily {
       : runtime_(runtime),
         limits_(runtime.limits()),
         source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
-                                  moe_decode_arguments_text(), hopper_text(), gpu::moe_activation_text(),
+                                  moe_decode_arguments_text(), hopper_text(), hopper_e2m1_text(),
+                                  hopper_e2m1_strip_text(), gpu::moe_activation_text(),
                                   moe_decode_producer_text(), moe_decode_text()})) {}
 
   std::string_view name() const override { return "moe_decode"; }
@@ -137,20 +141,33 @@ class MoeDecodeFamily final : public gpu::CompiledFamily {
 Status MoeDecodeFamily::accepts(const Problem& problem) const {
   GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem));
   const DataType type = problem.w_type;
-  if (problem.x_type != type ||
-      (type != DataType::bf16 && type != DataType::f16 && type != DataType::f8_e4m3fn))
-    return refusal::refuse(refusal::types, "x {} with w {}, only bf16, fp16 and fp8 e4m3fn of both",
-                           to_string(problem.x_type), to_string(type));
+  const bool fp4 = type == DataType::f4_e2m1;
+  const bool fp8_tokens =
+      problem.x_type == DataType::f8_e4m3fn && widens_exactly(problem) && scales_tokens(problem);
+  if (fp4 ? problem.x_type != DataType::bf16 && !fp8_tokens
+          : problem.x_type != type ||
+                (type != DataType::bf16 && type != DataType::f16 && type != DataType::f8_e4m3fn))
+    return refusal::refuse(refusal::types,
+                           "x {} scaled by {} with w {}, only bf16, fp16 and fp8 e4m3fn of both, and bf16 "
+                           "and fp8 of a scale each with {}",
+                           to_string(problem.x_type), to_string(problem.moe.quant_type), to_string(type),
+                           to_string(DataType::f4_e2m1));
   const int scales = decode_scales(problem);
-  if ((scales == 0) != (bits(type) == 16) || scales < 0)
+  if (!fp4 && ((scales == 0) != (bits(type) == 16) || scales < 0))
     return refusal::refuse(refusal::types, "{} scaled by {}", to_string(type),
                            to_string(problem.moe.quant_type));
+  if (!limits_.cooperative_launches)
+    return refusal::refuse(refusal::device,
+                           "its blocks would not all be resident: this process has a part of the device, or "
+                           "no cooperative launches");
   if (problem.m > max_decode_tokens)
     return refusal::refuse(refusal::size, "m = {}, at most {}", problem.m, max_decode_tokens);
   if (routed_pairs(problem) > max_decode_pairs)
     return refusal::refuse(refusal::size, "{} pairs of token and expert, at most {}", routed_pairs(problem),
                            max_decode_pairs);
   for (const auto& [name, elements] : {std::pair{"k", problem.k}, std::pair{"n", problem.n}}) {
+    if (fp4 && elements % 64 != 0)
+      return refusal::refuse(refusal::alignment, "{} = {}, no multiple of 64", name, elements);
     if (bytes_of(type, elements) % 16 != 0)
       return refusal::refuse(refusal::alignment, "rows of {} = {} {} are no multiple of 16 bytes", name,
                              elements, to_string(type));
@@ -165,7 +182,7 @@ Status MoeDecodeFamily::accepts(const Problem& problem) const {
 
 Space MoeDecodeFamily::space(const Problem& problem) const {
   Space space;
-  for (Parameter& parameter : moe_decode_parameters()) space.add(std::move(parameter));
+  for (Parameter& parameter : moe_decode_parameters(problem)) space.add(std::move(parameter));
   const auto limits = limits_;
   space.add(Constraint{"fits", [problem, limits](const Config& config) {
                          return refuse_moe_decode(moe_decode_launch(problem, config, limits));
@@ -175,22 +192,41 @@ Space MoeDecodeFamily::space(const Problem& problem) const {
 
 gpu::Source MoeDecodeFamily::source(const Problem& problem, const Config& config) const {
   const MoeDecodeLaunch launch = moe_decode_launch(problem, config, limits_);
-  return {
+  gpu::Source source{
       "moe_decode",
       source_,
-      {fmt::format("ELEMENT={}", gpu::element_code(problem.x_type)),
+      {fmt::format("ELEMENT={}", gpu::element_code(launch.fp4 ? DataType::bf16 : problem.x_type)),
        fmt::format("OUTPUT={}", gpu::element_code(problem.y_type)),
        fmt::format("HIDDEN={}", problem.x_type == DataType::f16 ? 1 : 2),
-       fmt::format("SCALES={}", decode_scales(problem)), fmt::format("WARPS={}", launch.warps),
-       fmt::format("ROW_BYTES={}", launch.row_bytes), fmt::format("SLAB={}", launch.slab),
-       fmt::format("HIDDEN_BYTES={}", launch.hidden_bytes), fmt::format("HIDDEN_SLAB={}", launch.hidden_slab),
-       fmt::format("ENTRIES={}", launch.entries), fmt::format("STAGE_BYTES={}", launch.stage_bytes),
-       fmt::format("TILES={}", launch.tiles), fmt::format("GRID={}", launch.grid), "L2_HINTS=1",
+       fmt::format("SCALES={}", launch.fp4 ? 0 : decode_scales(problem)),
+       fmt::format("WARPS={}", launch.warps),
+       fmt::format("ROW_BYTES={}", launch.row_bytes),
+       fmt::format("SLAB={}", launch.slab),
+       fmt::format("HIDDEN_BYTES={}", launch.hidden_bytes),
+       fmt::format("HIDDEN_SLAB={}", launch.hidden_slab),
+       fmt::format("ENTRIES={}", launch.entries),
+       fmt::format("STAGE_BYTES={}", launch.stage_bytes),
+       fmt::format("SLOTS={}", launch.slots),
+       fmt::format("TILES={}", launch.tiles),
+       fmt::format("GRID={}", launch.grid),
+       fmt::format("L2_HINTS={}", launch.fp4 ? 0 : 1),
        fmt::format("GATED={}", problem.moe.gated ? 1 : 0),
        fmt::format("WEIGHTED={}", problem.moe.doweight_stage1 ? 1 : 0),
        fmt::format("BIAS={}", problem.bias ? 1 : 0),
+       fmt::format("FP4={}", launch.fp4 ? 1 : 0),
+       fmt::format("TOKENS_FP8={}", launch.fp4 && bits(problem.x_type) == 8 ? 1 : 0),
+       fmt::format("HIDDEN_AHEAD={}", launch.hidden_ahead() ? 1 : 0),
        fmt::format("ACTIVATION={}", gpu::activation_code(problem.moe.activation))},
       "moe_decode"};
+  if (launch.fp4) {
+    const StripRows w1(problem.k);
+    const StripRows w2(problem.n);
+    source.defines.push_back(fmt::format("PITCH={}", w1.pitch));
+    source.defines.push_back(fmt::format("SCALE_PITCH={}", w1.scale_pitch));
+    source.defines.push_back(fmt::format("HIDDEN_PITCH={}", w2.pitch));
+    source.defines.push_back(fmt::format("HIDDEN_SCALE_PITCH={}", w2.scale_pitch));
+  }
+  return source;
 }
 
 Result<std::unique_ptr<Kernel>> MoeDecodeFamily::build(const Problem& problem, const Config& config) const {

@@ -3,11 +3,12 @@
 // waits for the elements that it reads.
 //
 // The host defines: ELEMENT (x and w: 1, 2, 3), OUTPUT, HIDDEN (1: fp16, 2: bf16), SCALES (0: none, 1: one a matrix, 2: one a row, 3: one for 1 x 128 of x and 128 x 128 of w),
-// WARPS (consumers), ROW_BYTES (of w1), SLAB (k of a row of w1 in a stage, in units of 128 bytes), HIDDEN_BYTES (of a row of w2), HIDDEN_SLAB (k of a row of w2 in a stage), ENTRIES (of
-// w2 in a stage; with whole rows more than one), STAGE_BYTES, TILES (most tiles of 16 rows of w2 that a block has), GRID (blocks), GATED, WEIGHTED (1: routing weights scale the first
-// product), BIAS, ACTIVATION.
+// WARPS (consumers), ROW_BYTES (of w1), SLAB (k of a row of w1 in a stage, in atoms: 128 bytes), HIDDEN_BYTES (of a row of w2), HIDDEN_SLAB (k of a row of w2 in a stage), ENTRIES (of
+// w2 in a stage; with whole rows more than one), STAGE_BYTES, SLOTS (for the warps' sums of a unit of the first product), TILES (most tiles of 16 rows of w2 that a block has), GRID (blocks),
+// HIDDEN_AHEAD (1: the hidden layer of the next w2 is loaded while this one's is multiplied), GATED, WEIGHTED (1: routing weights scale the first product), BIAS, ACTIVATION. FP4 (1: x is bf16, or with TOKENS_FP8 fp8 with a scale each, weights are MXFP4; a stage is a strip of whole rows and their scales, an atom 32 bytes)
+// and with it PITCH, SCALE_PITCH, HIDDEN_PITCH, HIDDEN_SCALE_PITCH (of rows in shared memory).
 //
-// Follows moe_decode_producer.cuh.
+// Follows moe_decode_producer.cuh and, with FP4, hopper_e2m1_strip.cuh.
 typedef float Sums[4];  // rows lane / 4 and that plus 8, tokens lane % 4 * 2 and the next
 
 static __device__ __forceinline__ void multiply(Sums& d, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
@@ -77,6 +78,50 @@ static __device__ __forceinline__ void multiply_rows(Sums& d, const Rows& rows, 
 #endif
 }
 
+#if FP4
+typedef float PairOfSums[2][1][4];
+
+// d += the warp's atoms of a row, one in WARPS, times `x`; COUNT: of all warps.
+template <bool LARGE, bool EIGHT_ROWS, int COUNT, int HELD>
+static __device__ __forceinline__ void multiply_atoms(PairOfSums& d, const unsigned (&x)[HELD][1][8], const unsigned (&scales)[HELD][2], unsigned from, unsigned second) {
+#pragma unroll
+  for (int i = 0; i < HELD; ++i) {
+    if ((i + 1) * WARPS > COUNT && i * WARPS + (int)threadIdx.x / 32 >= COUNT) continue;
+    OwnWords words;
+    load_words<EIGHT_ROWS>(words, from + (unsigned)(i * WARPS * W_ATOM_BYTES), second);
+    multiply_unit<LARGE, EIGHT_ROWS, 1>(d, x[i], scales[i], words);
+  }
+}
+
+// The sums of a strip, or of its first eight rows; `x` as pair_x() makes it.
+template <bool EIGHT_ROWS, int COUNT, int HELD>
+static __device__ __forceinline__ void multiply_strip(Sums& d, const unsigned (&x)[HELD][1][8], unsigned strip, unsigned strip_scales, int pitch, int scale_pitch) {
+  const int warp = (int)threadIdx.x / 32;
+  const int lane = (int)threadIdx.x % 32;
+  const unsigned from = strip + (unsigned)(lane / 4 * pitch + warp * W_ATOM_BYTES + lane % 4 * 8);
+  const unsigned scales_from = strip_scales + (unsigned)(lane / 4 * scale_pitch + warp * 2 + lane % 4 / 2);
+  unsigned scales[HELD][2];
+  unsigned all = 0;
+#pragma unroll
+  for (int i = 0; i < HELD * 2; ++i) {
+    unsigned& e = scales[i / 2][i % 2];
+    if (EIGHT_ROWS && i % 2 == 1) continue;
+    e = 0;  // behind the row's end is no scale
+    if ((i / 2 + 1) * WARPS <= COUNT || i / 2 * WARPS + warp < COUNT)
+      asm volatile("ld.shared.u8 %0, [%1];" : "=r"(e) : "r"(scales_from + (unsigned)(i % 2 * 8 * scale_pitch + i / 2 * WARPS * 2)) : "memory");
+    all |= e;
+  }
+  PairOfSums p = {};
+  if (__any_sync(0xffffffffu, (all & 0x80u) != 0u)) {
+    multiply_atoms<true, EIGHT_ROWS, COUNT>(p, x, scales, from, 8u * (unsigned)pitch);
+  } else {
+    multiply_atoms<false, EIGHT_ROWS, COUNT>(p, x, scales, from, 8u * (unsigned)pitch);
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) d[i] = p[0][0][i] + p[1][0][i];
+}
+#endif
+
 static __device__ __forceinline__ void consumers_wait() { asm volatile("bar.sync 1, %0;" ::"r"(CONSUMER_THREADS) : "memory"); }
 
 static __device__ __forceinline__ uint4 load_vector(const void* from) {
@@ -91,6 +136,7 @@ static __device__ __forceinline__ uint4 load_current(const void* from) {
   return value;
 }
 
+#if SCALES
 static __device__ __forceinline__ float weight_scale(const float* scales, long long matrix, int columns, int expert, int row, int atom) {
 #if SCALES == 1
   return __ldg(scales + expert * matrix);
@@ -100,6 +146,7 @@ static __device__ __forceinline__ float weight_scale(const float* scales, long l
   return __ldg(scales + expert * matrix + row / 128 * columns + atom);
 #endif
 }
+#endif
 
 static __device__ __forceinline__ void store_sums(const Shared& smem, int buffer, const Sums& d) {
   const int lane = (int)threadIdx.x % 32;
@@ -119,6 +166,11 @@ static __device__ __forceinline__ float sum_of_warps(const Shared& smem, int buf
 static __device__ __forceinline__ float hidden_of(const MoeDecodeArguments& a, const Shared& smem, int buffer, int entry, int feature, int row, int token) {
   float gate = sum_of_warps(smem, buffer, row * 8 + token);
   float up = GATED ? sum_of_warps(smem, buffer, 64 + row * 8 + token) : 0.0f;
+#if TOKENS_FP8
+  const float scale = __ldcg(a.x_scales + token * a.x_scale_columns);
+  gate *= scale;
+  up *= scale;
+#endif
 #if BIAS
   const float* const bias = a.bias + (long long)smem.tables->experts[entry] * a.features * (GATED ? 2 : 1);
   gate += __ldg(bias + feature);
@@ -134,7 +186,7 @@ static __device__ __forceinline__ float hidden_of(const MoeDecodeArguments& a, c
 // By one warp: two features of a token a lane.
 static __device__ __forceinline__ void store_hidden(const MoeDecodeArguments& a, const Shared& smem, int buffer, int entry, int group) {
   const unsigned mask = smem.tables->masks[entry];
-#pragma unroll
+#pragma unroll 1
   for (int i = (int)threadIdx.x % 32; i < (GATED ? 32 : 64); i += 32) {
     const int token = i % 8;
     const int row = i / 8 * 2;
@@ -148,14 +200,32 @@ static __device__ __forceinline__ void store_hidden(const MoeDecodeArguments& a,
   }
 }
 
-// The 128 bytes of k that are a warp's j-th, and whether any warp has that many.
+// The atom of k that is a warp's j-th, and whether any warp has that many.
 static __device__ __forceinline__ int atom_at(int j, int warp) { return j / STEPS * SLAB + j % STEPS * WARPS + warp; }
 static __device__ constexpr bool has_atom(int j) { return j / STEPS * SLAB + j % STEPS * WARPS < ATOMS; }
 
 // The tokens' k of a warp.
 struct TokenPart {
+#if FP4
+  unsigned x[STEPS][1][8];
+#else
   unsigned x[SLABS * STEPS][8];
+#endif
 };
+
+#if TOKENS_FP8
+// Eight elements as bf16, which is exact.
+static __device__ __forceinline__ uint4 widen_to_bfloats(unsigned first, unsigned second) {
+  unsigned halves[4];
+  widen(first, halves[0], halves[1]);
+  widen(second, halves[2], halves[3]);
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    asm("{\n.reg .b16 low, high;\n.reg .f32 first, second;\nmov.b32 {low, high}, %0;\ncvt.f32.f16 first, low;\ncvt.f32.f16 second, high;\ncvt.rn.bf16x2.f32 %0, second, first;\n}"
+        : "+r"(halves[i]));
+  return make_uint4(halves[0], halves[1], halves[2], halves[3]);
+}
+#endif
 
 static __device__ __forceinline__ void load_tokens(const MoeDecodeArguments& a, TokenPart& part) {
   const int warp = (int)threadIdx.x / 32;
@@ -163,18 +233,42 @@ static __device__ __forceinline__ void load_tokens(const MoeDecodeArguments& a, 
 #pragma unroll
   for (int j = 0; j < SLABS * STEPS; ++j) {
     if (!has_atom(j)) continue;
+#if TOKENS_FP8
+    const int at = atom_at(j, warp) * 64 + lane % 4 * 16;
+    uint4 bits = make_uint4(0u, 0u, 0u, 0u);
+    if (lane / 4 < a.tokens && at < ROW_BYTES * 2) bits = load_vector(a.x + lane / 4 * a.x_row_bytes + at);
+    pair_x(part.x[j][0], 0, widen_to_bfloats(bits.x, bits.y));
+    pair_x(part.x[j][0], 1, widen_to_bfloats(bits.z, bits.w));
+#else
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int at = atom_at(j, warp) * 128 + lane % 4 * 32 + i * 16;
       uint4 bits = make_uint4(0u, 0u, 0u, 0u);
-      if (lane / 4 < a.tokens && at < ROW_BYTES) bits = load_vector(a.x + lane / 4 * a.x_row_bytes + at);
+      if (lane / 4 < a.tokens && at < ROW_BYTES * (FP4 ? 4 : 1)) bits = load_vector(a.x + lane / 4 * a.x_row_bytes + at);
+#if FP4
+      pair_x(part.x[j][0], i, bits);
+#else
       part.x[j][i * 4] = bits.x;
       part.x[j][i * 4 + 1] = bits.y;
       part.x[j][i * 4 + 2] = bits.z;
       part.x[j][i * 4 + 3] = bits.w;
+#endif
     }
+#endif
   }
 }
+
+#if FP4
+// By one warp, another each time, which has begun the next unit then: the warps' sums of a unit are added and stored.
+static __device__ __forceinline__ void finish_unit(const MoeDecodeArguments& a, const Shared& smem, const Share& units, int unit) {
+  const int slot = (unit - units.begin) % SLOTS;
+  barrier_wait(smem.done_barriers + 8u * (unsigned)slot, (unsigned)((unit - units.begin) / SLOTS % 2));
+  barrier_wait(smem.cleared_barrier, 0u);
+  store_hidden(a, smem, slot, unit / a.groups, unit % a.groups);
+  __syncwarp();
+  if ((int)threadIdx.x % 32 == 0) barrier_arrive(smem.added_barriers + 8u * (unsigned)slot);
+}
+#endif
 
 static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a, const Shared& smem, int entries, const TokenPart& part, State& state) {
   const Tables& t = *smem.tables;
@@ -183,13 +277,22 @@ static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a
   const Share units = share_of(entries * a.groups);
   int entry = units.begin / a.groups;
   int group = units.begin - entry * a.groups;
-  int buffer = 0;
+  int slot = 0;
+  unsigned slot_phase = 0;
 #pragma unroll 1
   for (int unit = units.begin; unit < units.end; ++unit) {
 #if SCALES
     const int expert = t.experts[entry];
 #endif
     Sums d = {};
+#if FP4
+    barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
+    const unsigned strip = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
+    multiply_strip<false, ATOMS>(d, part.x, strip, strip + 16u * PITCH, PITCH, SCALE_PITCH);
+    __syncwarp();
+    if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)state.stage);
+    next_stage(a, state);
+#else
 #pragma unroll
     for (int slab = 0; slab < SLABS; ++slab) {
 #if SCALES == 3
@@ -230,6 +333,7 @@ static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a
       if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)state.stage);
       next_stage(a, state);
     }
+#endif
 #if SCALES == 1 || SCALES == 2
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -239,24 +343,38 @@ static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a
       d[i] *= weight_scale(a.w_scales, a.w_scale_matrix, 1, expert, row, 0) * (token < a.tokens ? __ldcg(a.x_scales + token * a.x_scale_columns) : 0.0f);
     }
 #endif
-    store_sums(smem, buffer, d);
+#if FP4
+    barrier_wait(smem.added_barriers + 8u * (unsigned)slot, slot_phase ^ 1u);
+    store_sums(smem, slot, d);
+    __syncwarp();
+    if (lane == 0) barrier_arrive(smem.done_barriers + 8u * (unsigned)slot);
+    if (unit > units.begin && warp == (unit - 1 - units.begin) % WARPS) finish_unit(a, smem, units, unit - 1);
+#else
+    store_sums(smem, slot, d);
     consumers_wait();
     // Another warp each time; the others go on.
     if (warp == (unit - units.begin) % WARPS) {
       barrier_wait(smem.cleared_barrier, 0u);
-      store_hidden(a, smem, buffer, entry, group);
+      store_hidden(a, smem, slot, entry, group);
     }
-    buffer ^= 1;
+#endif
+    if (++slot == SLOTS) {
+      slot = 0;
+      slot_phase ^= 1u;
+    }
     if (++group == a.groups) {
       group = 0;
       ++entry;
     }
   }
+#if FP4
+  if (units.begin < units.end && warp == (units.end - 1 - units.begin) % WARPS) finish_unit(a, smem, units, units.end - 1);
+#endif
 }
 
 #define HIDDEN_VECTORS (FP8 ? 4 : 2)
 
-// 128 bytes of k of an entry that a warp multiplies: its i-th of a stage.
+// An atom of k of an entry that a warp multiplies: its i-th of a stage.
 struct Step {
   int entry, atom;
   int offset;  // in the stage
@@ -264,13 +382,21 @@ struct Step {
 };
 static __device__ __forceinline__ Step step_at(int first, int slab, int entries, int i) {
   const int at = i * WARPS + (int)threadIdx.x / 32;
-  const int of_stage = at / HIDDEN_SLAB;
   Step step;
+#if ENTRIES == 1
+  step.entry = entry_at(first, entries);
+  step.atom = slab * HIDDEN_SLAB + at;
+  step.offset = at * W_ATOM_BYTES;
+  step.there = at < HIDDEN_SLAB && step.atom < HIDDEN_ATOMS;
+#else
+  const int of_stage = at / HIDDEN_SLAB;
   step.entry = first + of_stage;
   step.atom = slab * HIDDEN_SLAB + at % HIDDEN_SLAB;
-  step.offset = of_stage * 16 * HIDDEN_PITCH + at % HIDDEN_SLAB * 128;
+  step.offset = of_stage * 16 * HIDDEN_PITCH + at % HIDDEN_SLAB * W_ATOM_BYTES;
   step.there = of_stage < ENTRIES && step.entry < entries && step.atom < HIDDEN_ATOMS;
-  if (!step.there) step.entry = step.atom = step.offset = 0;
+  if (!step.there) step.entry = 0;
+#endif
+  if (!step.there) step.atom = step.offset = 0;
   return step;
 }
 static __device__ __forceinline__ void load_hidden(const MoeDecodeArguments& a, const Tables& t, const Step& step, uint4 (&bits)[HIDDEN_VECTORS]) {
@@ -278,7 +404,7 @@ static __device__ __forceinline__ void load_hidden(const MoeDecodeArguments& a, 
   const int token = lane / 4;
   const bool routed = step.there && (t.masks[step.entry] >> token & 1u);
   const int column = step.atom * ATOM_ELEMENTS + lane % 4 * (ATOM_ELEMENTS / 4);
-  const unsigned short* const from = a.hidden + ((long long)step.entry * a.tokens + token) * a.features + column;
+  const unsigned short* const from = a.hidden + ((step.entry * a.tokens + token) * a.features + column);
 #pragma unroll
   for (int i = 0; i < HIDDEN_VECTORS; ++i) {
     bits[i] = make_uint4(0u, 0u, 0u, 0u);
@@ -349,14 +475,18 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
       }
     }
 #endif
-    if (first == 0 && slab == 0) {
-      barrier_wait(smem.grid_barrier, 0u);
+    if (first == 0 && slab == 0) barrier_wait(smem.grid_barrier, 0u);
+    if (!HIDDEN_AHEAD || (first == 0 && slab == 0)) {
 #pragma unroll
       for (int i = 0; i < HIDDEN_STEPS; ++i) load_hidden(a, t, steps[i], next[i]);
     }
     float factors[HIDDEN_STEPS][2];
     bool routed[HIDDEN_STEPS][2];
+#if FP4
+    unsigned b[HIDDEN_STEPS][1][8];
+#else
     unsigned b[HIDDEN_STEPS][FP8 ? 16 : 8];
+#endif
 #pragma unroll
     for (int s = 0; s < HIDDEN_STEPS; ++s) {
       while (!__all_sync(0xffffffffu, is_written(next[s]))) load_hidden(a, t, steps[s], next[s]);
@@ -368,10 +498,14 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         factors[s][i] = 1.0f;
+#if FP4
+        pair_x(b[s][0], i, next[s][i]);
+#else
         b[s][i * 4] = next[s][i].x;
         b[s][i * 4 + 1] = next[s][i].y;
         b[s][i * 4 + 2] = next[s][i].z;
         b[s][i * 4 + 3] = next[s][i].w;
+#endif
       }
 #endif
 #pragma unroll
@@ -384,10 +518,34 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
       slab = 0;
       first += ENTRIES;
     }
-    if (first < entries) {
+    if (HIDDEN_AHEAD && first < entries) {
 #pragma unroll
       for (int i = 0; i < HIDDEN_STEPS; ++i) load_hidden(a, t, step_at(first, slab, entries, i), next[i]);
     }
+#if FP4
+    // A stage has all rows that the block has.
+    if (tiles == 0) continue;
+    barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+      if (tile >= tiles) continue;
+      const int row = tile * 16;
+      const unsigned strip = smem.pipeline + (unsigned)state.stage * STAGE_BYTES + (unsigned)(row * HIDDEN_PITCH);
+      const unsigned scales = smem.pipeline + (unsigned)state.stage * STAGE_BYTES + (unsigned)((rows.end - rows.begin) * 8 * HIDDEN_PITCH + row * HIDDEN_SCALE_PITCH);
+      Sums p = {};
+      if (rows.begin + tile * 2 + 1 < rows.end) {
+        multiply_strip<false, HIDDEN_ATOMS>(p, b, strip, scales, HIDDEN_PITCH, HIDDEN_SCALE_PITCH);
+      } else {
+        multiply_strip<true, HIDDEN_ATOMS>(p, b, strip, scales, HIDDEN_PITCH, HIDDEN_SCALE_PITCH);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (routed[0][i % 2]) d[tile][i] = fmaf(p[i], factors[0][i % 2], d[tile][i]);
+    }
+    __syncwarp();
+    if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)state.stage);
+    next_stage(a, state);
+#else
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
       if (tile >= tiles) continue;
@@ -424,25 +582,21 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
       if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)state.stage);
       next_stage(a, state);
     }
+#endif
   }
   consumers_wait();  // those of the first product are read
 #pragma unroll
   for (int tile = 0; tile < TILES; ++tile)
     if (tile < tiles) store_sums(smem, tile, d[tile]);
   consumers_wait();
+  if (BIAS) barrier_wait(smem.bias_barrier, 0u);
 #pragma unroll 1
   for (int i = (int)threadIdx.x; i < tiles * 128; i += CONSUMER_THREADS) {
-    const int token = i % 128 / 16;
-    const int group = rows.begin + i / 128 * 2 + i % 16 / 8;
-    const int row = group * 8 + i % 8;
-    if (token >= a.tokens || group >= rows.end || row >= a.rows) continue;
-    float sum = sum_of_warps(smem, i / 128, i % 16 * 8 + token);
-#if BIAS
-#pragma unroll 1
-    for (int entry = 0; entry < entries; ++entry)
-      if (t.masks[entry] >> token & 1u) sum = fmaf(WEIGHTED ? 1.0f : t.weights[entry][token], __ldg(a.bias2 + (long long)t.experts[entry] * a.rows + row), sum);
-#endif
-    a.y[token * a.ldy + row] = round_output(t.missing >> token & 1u ? NOT_A_NUMBER : sum);
+    const Element element = element_at(a, rows, i);
+    if (!element.there) continue;
+    float sum = sum_of_warps(smem, i / 128, i % 16 * 8 + element.token);
+    if (BIAS) sum += smem.biases[i];
+    a.y[element.token * a.ldy + element.row] = round_output(t.missing >> element.token & 1u ? NOT_A_NUMBER : sum);
   }
 }
 
@@ -453,11 +607,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode(const __grid
   smem.pipeline = (shared_address(memory) + 127u) & ~127u;
   unsigned char* const behind = memory + (smem.pipeline - shared_address(memory)) + a.num_stages * STAGE_BYTES;
   smem.sums = (float*)behind;
-  smem.tables = (Tables*)(behind + BUFFERS * WARPS * 512);
-  smem.full_barriers = shared_address(behind) + (unsigned)(BUFFERS * WARPS * 512 + ((int)sizeof(Tables) + 15) / 16 * 16);
+  smem.biases = (float*)(behind + BUFFERS * WARPS * 512);
+  smem.tables = (Tables*)(behind + BUFFERS * WARPS * 512 + BIAS_BYTES);
+  smem.full_barriers = shared_address(behind) + (unsigned)(BUFFERS * WARPS * 512 + BIAS_BYTES + ((int)sizeof(Tables) + 15) / 16 * 16);
   smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
   smem.cleared_barrier = smem.empty_barriers + 8u * (unsigned)a.num_stages;
   smem.grid_barrier = smem.cleared_barrier + 8u;
+  smem.bias_barrier = smem.grid_barrier + 8u;
+  smem.done_barriers = smem.bias_barrier + 8u;
+  smem.added_barriers = smem.done_barriers + 8u * SLOTS;
   if (threadIdx.x == CONSUMER_THREADS) {
 #pragma unroll 1
     for (int i = 0; i < a.num_stages; ++i) {
@@ -466,6 +624,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode(const __grid
     }
     barrier_init(smem.cleared_barrier, 1);
     barrier_init(smem.grid_barrier, 1);
+    barrier_init(smem.bias_barrier, 1);
+#pragma unroll
+    for (int i = 0; i < SLOTS; ++i) {
+      barrier_init(smem.done_barriers + 8u * (unsigned)i, WARPS);
+      barrier_init(smem.added_barriers + 8u * (unsigned)i, 1);
+    }
     fence_async_proxy();
   }
   grid_dependency_wait();
@@ -485,16 +649,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode(const __grid
     make_entries_of_many(a, t);
     __syncthreads();
   }
-  if (warp == WARPS) {
-    if (elect_one()) produce(a, smem, t.count);
-    return;
+  if (warp >= WARPS) {
+    // Of the 96 that a thread has.
+    if (GIVES_REGISTERS) asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
+    if (warp == WARPS) {
+      if (FP4 || elect_one()) produce(a, smem, t.count);
+    } else if (warp == WARPS + 1) {
+      clear_hidden(a, smem, t.count);
+      synchronize_grid(a, smem);
+#if BIAS
+      add_biases(a, smem, t.count);
+#endif
+    }
+  } else {
+    if (GIVES_REGISTERS) asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
+    State state = {0, 0u};
+    first_product(a, smem, t.count, part, state);
+    second_product(a, smem, t.count, state);
   }
-  if (warp > WARPS) {
-    clear_hidden(a, smem, t.count);
-    synchronize_grid(a, smem);
-    return;
-  }
-  State state = {0, 0u};
-  first_product(a, smem, t.count, part, state);
-  second_product(a, smem, t.count, state);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/hopper_strip.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "base/rounding.h"
@@ -18,34 +19,53 @@ constexpr std::int64_t min_decode_stages = 3;
 constexpr std::int64_t decode_reserve = 8 * 1024 + 64;
 constexpr std::int64_t decode_barrier_lanes = 32;
 constexpr std::int64_t decode_registers_beside_x = 84;  // of a thread
+constexpr std::int64_t fp4_atom_bytes = 32;             // of a row of an MXFP4 weight: 64 of k
 constexpr std::int64_t decode_tile_rows = 16;
 constexpr std::int64_t decode_gap = 16;  // bytes between rows that are copied one by one
 
 /// Of a thread, with so many warps.
 std::int64_t decode_registers(std::int64_t warps) {
+  if (warps == 16) return 112;  // of which the producer's warp group gave some
   return std::min<std::int64_t>(255, 512 / ceil_div(warps + 2, std::int64_t{4}) / 8 * 8);
+}
+
+/// Registers of a thread, as the compiler was found to need: for x and scales or, in the second product, the hidden layer of two entries, scales and sums.
+std::int64_t fp4_registers(const MoeDecodeLaunch& launch) {
+  return std::max(launch.steps * 10 + 48,
+                  launch.hidden_steps * (launch.hidden_ahead() ? 26 : 18) + launch.tiles * 4 + 8);
 }
 
 }  // namespace
 
 MoeDecodeLaunch moe_decode_launch(const Problem& problem, const Config& config, const gpu::Limits& limits) {
   MoeDecodeLaunch launch;
-  launch.warps = config.number("warps", 8);
+  launch.warps = config.number("warps", problem.w_type == DataType::f4_e2m1 ? 15 : 8);
   launch.grid = limits.multiprocessors;
   launch.fp8 = bits(problem.w_type) == 8;
   launch.block_scales = launch.fp8 && operand_shapes(problem).x.scale.columns > 1;
+  launch.fp4 = problem.w_type == DataType::f4_e2m1;
   launch.row_bytes = bytes_of(problem.w_type, problem.k);
   // Slabs of about equal size, in whole units of each warp.
-  const std::int64_t atoms = ceil_div(launch.row_bytes, atom_bytes);
-  const std::int64_t slabs = ceil_div(launch.row_bytes, config.number("bk", 2048));
+  const std::int64_t w_atom_bytes = launch.fp4 ? fp4_atom_bytes : atom_bytes;
+  const std::int64_t atoms = ceil_div(launch.row_bytes, w_atom_bytes);
+  const std::int64_t slabs = launch.fp4 ? 1 : ceil_div(launch.row_bytes, config.number("bk", 2048));
   launch.slab = round_up(ceil_div(atoms, slabs), launch.warps);
   launch.steps = ceil_div(atoms, launch.warps);
   launch.groups = ceil_div(problem.n, std::int64_t{problem.moe.gated ? 8 : 16});
   launch.hidden_bytes = bytes_of(problem.w_type, problem.n);
-  const std::int64_t hidden_atoms = ceil_div(launch.hidden_bytes, atom_bytes);
+  const std::int64_t hidden_atoms = ceil_div(launch.hidden_bytes, w_atom_bytes);
+  launch.hidden_steps = ceil_div(hidden_atoms, launch.warps);
   const std::int64_t of_w1 = decode_tile_rows * (launch.slab * atom_bytes + decode_gap);
   const std::int64_t max_atoms = (launch.fp8 || launch.warps > 8 ? 1 : 2) * launch.warps;
-  if (hidden_atoms <= max_atoms) {
+  if (launch.fp4) {
+    launch.hidden_slab = hidden_atoms;
+    launch.entries = 1;
+    launch.slots = 4;  // a strip is short beside the sum over warps
+    // Of w2 all rows that the block has.
+    const std::int64_t rows = ceil_div(ceil_div(problem.k, std::int64_t{8}), launch.grid) * 8;
+    launch.stage_bytes =
+        std::max(StripRows(problem.k).bytes(decode_tile_rows), StripRows(problem.n).bytes(rows));
+  } else if (hidden_atoms <= max_atoms) {
     launch.hidden_slab = hidden_atoms;
     launch.entries = std::clamp<std::int64_t>(of_w1 / (decode_tile_rows * launch.hidden_bytes), 1,
                                               max_atoms / hidden_atoms);
@@ -55,10 +75,13 @@ MoeDecodeLaunch moe_decode_launch(const Problem& problem, const Config& config, 
     launch.entries = 1;
     launch.stage_bytes = std::max(of_w1, decode_tile_rows * (launch.hidden_slab * atom_bytes + decode_gap));
   }
-  launch.stage_bytes =
-      round_up(launch.stage_bytes + atom_bytes, atom_bytes);  // what is read past a row's end
+  if (!launch.fp4)
+    launch.stage_bytes =
+        round_up(launch.stage_bytes + atom_bytes, atom_bytes);  // what is read past a row's end
   launch.tiles = ceil_div(ceil_div(ceil_div(problem.k, std::int64_t{8}), launch.grid), std::int64_t{2});
-  const std::int64_t sums = std::max<std::int64_t>(launch.tiles, 2) * launch.warps * 512;
+  // Of 16 rows by eight tokens: of each warp, and biases.
+  const std::int64_t sums =
+      (std::max(launch.tiles, launch.slots) * launch.warps + (problem.bias ? launch.tiles : 0)) * 512;
   const std::int64_t budget =
       std::min(config.number("smem", 226) * 1024, static_cast<std::int64_t>(limits.shared_bytes_per_block)) -
       decode_reserve - sums;
@@ -68,30 +91,38 @@ MoeDecodeLaunch moe_decode_launch(const Problem& problem, const Config& config, 
   return launch;
 }
 
-std::vector<Parameter> moe_decode_parameters() {
-  return {Parameter{.key = "warps",
-                    .values = {"6", "8", "14"},
-                    .absent = "8",
-                    .meaning = "consumer warps, which divide k"},
-          Parameter{.key = "bk",
-                    .values = {"1024", "2048", "4096"},
-                    .absent = "2048",
-                    .meaning = "block_k: most bytes of a row of w1 in a stage"},
-          Parameter{.key = "smem",
-                    .values = {"112", "168", "226"},
-                    .absent = "226",
-                    .meaning = "KiB of shared memory, which the stages fill"}};
+std::vector<Parameter> moe_decode_parameters(const Problem& problem) {
+  const bool fp4 = problem.w_type == DataType::f4_e2m1;
+  std::vector<Parameter> parameters{Parameter{.key = "warps",
+                                              .values = fp4 ? std::vector<std::string>{"9", "12", "15", "16"}
+                                                            : std::vector<std::string>{"6", "8", "14"},
+                                              .absent = fp4 ? "15" : "8",
+                                              .meaning = "consumer warps, which divide k"}};
+  if (!fp4)
+    parameters.push_back({.key = "bk",
+                          .values = {"1024", "2048", "4096"},
+                          .absent = "2048",
+                          .meaning = "block_k: most bytes of a row of w1 in a stage"});
+  parameters.push_back({.key = "smem",
+                        .values = fp4 ? std::vector<std::string>{"112", "144", "168", "226"}
+                                      : std::vector<std::string>{"112", "168", "226"},
+                        .absent = "226",
+                        .meaning = "KiB of shared memory, which the stages fill"});
+  return parameters;
 }
 
 std::string refuse_moe_decode(const MoeDecodeLaunch& launch) {
   // x, beside it all else; with scales of blocks also those of a stage, as the compiler was found to need.
   const std::int64_t registers = decode_registers(launch.warps);
-  const bool fits = launch.block_scales ? launch.steps * 9 + launch.slab / launch.warps * 8 + 80 <=
-                                              std::min<std::int64_t>(registers, 216)
-                                        : launch.steps * 8 + decode_registers_beside_x <= registers;
-  if (!fits) return "more of x than registers";
+  const bool fits = launch.fp4            ? fp4_registers(launch) <= registers
+                    : launch.block_scales ? launch.steps * 9 + launch.slab / launch.warps * 8 + 80 <=
+                                                std::min<std::int64_t>(registers, 216)
+                                          : launch.steps * 8 + decode_registers_beside_x <= registers;
+  // Before registers change hands x has those of 20 warps.
+  if (!fits || (launch.warps == 16 && launch.steps > 3)) return "more of x than registers";
   if (launch.tiles > 8) return "more rows of w2 than registers";
-  if (launch.num_stages < min_decode_stages) return "fewer than 3 stages fit into shared memory";
+  if (launch.num_stages < (launch.fp4 ? 2 : min_decode_stages))
+    return fmt::format("fewer than {} stages fit into shared memory", launch.fp4 ? 2 : min_decode_stages);
   return {};
 }
 
@@ -99,8 +130,14 @@ double predicted_moe_decode(const Problem& problem, const MoeDecodeLaunch& launc
   constexpr double from_memory = 4.2e6;  // bytes a microsecond
   const double experts = gpu::expected_moe_tiles(problem, max_decode_tokens).experts;
   const double weights = experts * as_real(problem.k * problem.n * (problem.moe.gated ? 3 : 2)) *
-                         as_real(bits(problem.w_type)) / 8;
+                         as_real(launch.fp4 ? 17 : 4 * bits(problem.w_type)) / 32;
   double total = 5.5 + weights / from_memory;
+  if (launch.fp4) {
+    // As measured, to rank kernels: w2 waits for the hidden layer, which each block reads whole; two stages of w2 are few.
+    total += 0.2 * experts + (launch.warps == 9 ? 0.35 : launch.warps == 15 ? 0 : 0.05) * experts;
+    total += launch.num_stages < 3 ? 0.3 * experts : as_real(launch.shared_bytes) / 200e3;
+    return total;
+  }
   // As measured; kernels differ by little. Long rows of fp8 want the registers of eight warps, and a next launch finds room beside blocks with less shared memory.
   const bool long_rows = launch.fp8 && launch.row_bytes > 4096;
   total += launch.warps == 6 ? 0.8 : launch.warps == (long_rows ? 8 : 14) ? 0 : 0.3;
@@ -108,14 +145,21 @@ double predicted_moe_decode(const Problem& problem, const MoeDecodeLaunch& launc
   return total;
 }
 
+bool runs_decode_untuned(const Problem& problem) {
+  constexpr std::int64_t max_fp4_tokens = 2;
+  return problem.w_type != DataType::f4_e2m1 || problem.m <= max_fp4_tokens;
+}
+
 Config default_moe_decode_config(const Problem& problem, const gpu::Limits& limits) {
   gpu::FastestConfig fastest;
-  for (const std::int64_t warps : {14, 8, 6}) {
-    for (const std::int64_t bytes : {2048, 4096, 1024}) {
-      for (const std::int64_t smem : {226, 168, 112}) {
+  using Values = std::vector<std::int64_t>;
+  const bool fp4 = problem.w_type == DataType::f4_e2m1;
+  for (const std::int64_t warps : fp4 ? Values{16, 15, 12, 9} : Values{14, 8, 6}) {
+    for (const std::int64_t bytes : fp4 ? Values{0} : Values{2048, 4096, 1024}) {
+      for (const std::int64_t smem : fp4 ? Values{226, 168, 144, 112} : Values{226, 168, 112}) {
         Config config;
         config.set("warps", warps);
-        config.set("bk", bytes);
+        if (!fp4) config.set("bk", bytes);
         config.set("smem", smem);
         const MoeDecodeLaunch launch = moe_decode_launch(problem, config, limits);
         if (refuse_moe_decode(launch).empty())

@@ -4,17 +4,23 @@ using gemmtune::cuda::MoeDecodeArguments;
 #define MAX_TOKENS 8
 #define MAX_PAIRS 128
 #define CONSUMER_THREADS (WARPS * 32)
-#define THREADS (CONSUMER_THREADS + 64)
-#define ATOMS ((ROW_BYTES + 127) / 128)
+// With 16 consumer warps a whole warp group, two warps of which have nothing to do: it gives registers to the others.
+#define GIVES_REGISTERS (WARPS == 16)
+#define THREADS (CONSUMER_THREADS + (GIVES_REGISTERS ? 128 : 64))
+#define W_ATOM_BYTES (FP4 ? 32 : 128)  // of a row of a weight, that a warp multiplies at once
+#define ATOMS ((ROW_BYTES + W_ATOM_BYTES - 1) / W_ATOM_BYTES)
 #define SLABS ((ATOMS + SLAB - 1) / SLAB)
-#define STEPS (SLAB / WARPS)  // 128 bytes of k of a stage that a warp has
-#define PITCH (SLAB * 128 + 16)
-#define HIDDEN_ATOMS ((HIDDEN_BYTES + 127) / 128)
+#define STEPS (SLAB / WARPS)  // atoms of k of a stage that a warp has
+#define HIDDEN_ATOMS ((HIDDEN_BYTES + W_ATOM_BYTES - 1) / W_ATOM_BYTES)
 #define HIDDEN_SLABS ((HIDDEN_ATOMS + HIDDEN_SLAB - 1) / HIDDEN_SLAB)
 #define HIDDEN_STEPS ((ENTRIES * HIDDEN_SLAB + WARPS - 1) / WARPS)
 #define WHOLE_ROWS (HIDDEN_SLABS == 1)  // rows of w2 of a tile are one copy
+#if !FP4
+#define PITCH (SLAB * 128 + 16)
 #define HIDDEN_PITCH (WHOLE_ROWS ? HIDDEN_BYTES : HIDDEN_SLAB * 128 + 16)
-#define BUFFERS (TILES > 2 ? TILES : 2)  // of sums
+#endif
+#define BUFFERS (TILES > SLOTS ? TILES : SLOTS)  // of sums
+#define BIAS_BYTES (BIAS ? TILES * 512 : 0)      // of the second product
 #define GRID_COUNTERS 32
 #define ECHOES ((GRID + 31) / 32)
 #define FP8 (ELEMENT == 3)
@@ -38,7 +44,11 @@ struct Shared {
   unsigned empty_barriers;
   unsigned cleared_barrier;  // this block's hidden layer is cleared
   unsigned grid_barrier;     // everybody's is
+  unsigned done_barriers;    // of the slots for sums: all warps' are there; they were added
+  unsigned added_barriers;
+  unsigned bias_barrier;     // biases are there
   float* sums;              // [BUFFERS][WARPS][16][8]
+  float* biases;            // as y's elements of the block, [TILES][8][16] (BIAS)
   Tables* tables;
 };
 
@@ -162,8 +172,67 @@ static __device__ __forceinline__ Share share_of(int total) {
   return {(int)((long long)total * blockIdx.x / GRID), (int)((long long)total * (blockIdx.x + 1) / GRID)};
 }
 
+// The i-th entry whose w2 the block multiplies. Of MXFP4, whose w2 is short beside the hidden layer, blocks begin with different ones: all of them read the hidden layer of each.
+static __device__ __forceinline__ int entry_at(int i, int entries) {
+  if (!FP4) return i;
+  const int entry = i + (int)(blockIdx.x * (unsigned)entries / GRID);
+  return entry < entries ? entry : entry - entries;
+}
+
 // ---- producer
 
+// A bias of w1 of a unit, or of both of its halves. It comes from memory, which the warp that adds it would wait for.
+static __device__ __forceinline__ void prefetch_bias(const MoeDecodeArguments& a, int expert, int feature) {
+#if BIAS
+  const float* const bias = a.bias + (long long)expert * a.features * (GATED ? 2 : 1) + feature;
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(bias));
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(bias + (GATED ? a.features : 8)));
+#endif
+}
+
+#if FP4
+// Whole rows and their scales. All lanes.
+template <bool APART, bool SCALES_APART, bool SPLIT_ROWS>
+static __device__ __forceinline__ void load_strip(const MoeDecodeArguments& a, const Shared& smem, State& state, const unsigned char* w, const unsigned char* scales, long long row, int second,
+                                                  int rows, int row_bytes, int pitch, int scale_pitch) {
+  const unsigned full = smem.full_barriers + 8u * (unsigned)state.stage;
+  const unsigned to = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
+  barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
+  if ((int)threadIdx.x % 32 == 0) barrier_arrive_expect_tx(full, (unsigned)(rows * (row_bytes + row_bytes / 16)));
+  __syncwarp();
+  copy_strip_rows<APART, SPLIT_ROWS>(to, pitch, w + row * row_bytes, row_bytes, second, rows, 0, full, 0ull);
+  copy_strip_rows<SCALES_APART, SPLIT_ROWS>(to + (unsigned)(rows * pitch), scale_pitch, scales + row * (row_bytes / 16), row_bytes / 16, second, rows, 16, full, 0ull);
+  next_stage(a, state);
+}
+
+static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, const Shared& smem, int entries) {
+  const Tables& t = *smem.tables;
+  State state = {0, 1u};
+  const Share units = share_of(entries * a.groups);
+  int entry = units.begin / a.groups;
+  int group = units.begin - entry * a.groups;
+#pragma unroll 1
+  for (int unit = units.begin; unit < units.end; ++unit) {
+    const int expert = t.experts[entry];
+    const int feature = group * (GATED ? 8 : 16);
+    load_strip<PITCH != ROW_BYTES, SCALE_PITCH != ROW_BYTES / 16, GATED>(a, smem, state, a.w, (const unsigned char*)a.w_scales, (long long)expert * a.features * (GATED ? 2 : 1) + feature,
+                                                                         a.features, 16, ROW_BYTES, PITCH, SCALE_PITCH);
+    prefetch_bias(a, expert, feature);
+    if (++group == a.groups) {
+      group = 0;
+      ++entry;
+    }
+  }
+  const Share groups = share_of((a.rows + 7) / 8);
+#pragma unroll 1
+  for (int i = 0; i < t.count; ++i) {  // read again: registers are few
+    if (groups.begin < groups.end)
+      load_strip<HIDDEN_PITCH != HIDDEN_BYTES, HIDDEN_SCALE_PITCH != HIDDEN_BYTES / 16, false>(
+          a, smem, state, a.w2, (const unsigned char*)a.w2_scales, (long long)t.experts[entry_at(i, t.count)] * a.rows + groups.begin * 8, 8, (groups.end - groups.begin) * 8, HIDDEN_BYTES, HIDDEN_PITCH,
+          HIDDEN_SCALE_PITCH);
+  }
+}
+#else
 static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, const Shared& smem, int entries) {
   const Tables& t = *smem.tables;
   unsigned long long policy;
@@ -189,6 +258,7 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
       for (int i = 0; i < rows; ++i) bulk_load(to + (unsigned)(i * PITCH), from + (long long)i * ROW_BYTES + (i >= 8 ? up : 0) + slab * (SLAB * 128), bytes, full, 0, policy);
       next_stage(a, state);
     }
+    prefetch_bias(a, t.experts[entry], first_row);
     if (++group == a.groups) {
       group = 0;
       ++entry;
@@ -223,6 +293,8 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
     }
   }
 }
+
+#endif
 
 // ---- the grid's barrier
 
@@ -303,3 +375,35 @@ static __device__ __forceinline__ void synchronize_grid(const MoeDecodeArguments
   __syncwarp();
   if (lane == 0) barrier_arrive(smem.grid_barrier);
 }
+
+// Element `at` of the block's of y, in tiles of 16 rows of w2 by all tokens.
+struct Element {
+  int token, row;
+  bool there;
+};
+static __device__ __forceinline__ Element element_at(const MoeDecodeArguments& a, const Share& rows, int at) {
+  const int group = rows.begin + at / 128 * 2 + at % 16 / 8;
+  const Element element = {at % 128 / 16, group * 8 + at % 8, true};
+  return {element.token, element.row, element.token < a.tokens && group < rows.end && element.row < a.rows};
+}
+
+#if BIAS
+// The biases of the second product, of a token's experts together; by the warp that has nothing else to do then.
+static __device__ __forceinline__ void add_biases(const MoeDecodeArguments& a, const Shared& smem, int entries) {
+  const Tables& t = *smem.tables;
+  const Share rows = share_of((a.rows + 7) / 8);
+#pragma unroll 1
+  for (int i = (int)threadIdx.x % 32; i < TILES * 128; i += 32) {
+    const Element element = element_at(a, rows, i);
+    if (!element.there) continue;
+    float sum = 0.0f;
+#pragma unroll 1
+    for (int entry = 0; entry < entries; ++entry)
+      if (t.masks[entry] >> element.token & 1u)
+        sum = fmaf(WEIGHTED ? 1.0f : t.weights[entry][element.token], __ldg(a.bias2 + (long long)t.experts[entry] * a.rows + element.row), sum);
+    smem.biases[i] = sum;
+  }
+  __syncwarp();
+  if ((int)threadIdx.x % 32 == 0) barrier_arrive(smem.bias_barrier);
+}
+#endif
