@@ -7,6 +7,7 @@
 
 #include "backends/cuda/cuda_driver.h"
 #include "backends/cuda/families/mma/mma.h"
+#include "backends/cuda/families/moe_decode/moe_decode.h"
 #include "backends/cuda/families/mxfp4/mxfp4.h"
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream.h"
 #include "backends/cuda/families/skinny/skinny.h"
@@ -27,6 +28,7 @@ TEST(ShippedTables, KernelsOfOurFamiliesCanBeBuilt) {
                     cuda::make_wgmma_moe_family})
     device.add(make(runtime, no_driver));
   device.add(cuda::make_mma_family(runtime));
+  device.add(cuda::make_moe_decode_family(runtime));
   device.add(cuda::make_mxfp4_stream_family(runtime, runtime.limits()));
   int tables = 0;
   int kernels = 0;
