@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "measure/statistics.h"
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
+#include "resolve/errata.h"
 #include "search/strategy.h"
 #include "select/energy.h"
 #include "tuned/key.h"
@@ -156,7 +158,12 @@ std::vector<Candidate> Run::hints_for(const Problem& problem) const {
   if (request_.earlier_winners) {
     for (std::string& earlier : request_.earlier_winners(problem)) names.push_back(std::move(earlier));
   }
-  return candidates_named(names, device_, problem);
+  std::vector<Candidate> hints;
+  // However short the time is, the row's kernel is one that was compared with what an untuned call runs.
+  if (auto untuned = usable_fallback(device_, problem); untuned.ok())
+    hints.push_back(std::move(untuned->candidate));
+  std::ranges::move(candidates_named(names, device_, problem), std::back_inserter(hints));
+  return hints;
 }
 
 void Run::learn_winner(const Problem& problem, const std::string& kernel_name) {

@@ -99,6 +99,7 @@ class Run {
   /// As observed by now. Requires lock_.
   void update_environment();
 
+  /// What an untuned call runs, then winners of problems near this one.
   std::vector<Candidate> hints_for(const Problem& problem) const;
   /// Of the tuned file: that of the first shape. Requires shapes.
   Operation operation() const { return request_.shapes.front().problem.operation; }

@@ -113,11 +113,13 @@ class TransferInARun : public ::testing::Test {
   double best_ = 211;
 };
 
-TEST_F(TransferInARun, TheWinnerOfAnEarlierShapeIsTriedFirst) {
+// A budget left 1024x8192x8192 (a16w4) two candidates on an H200, both winners of other M: the row had 244 us where other kernels take 182.
+TEST_F(TransferInARun, WhatAnUntunedCallRunsIsTriedBeforeTheWinnerOfAnEarlierShape) {
   const auto summary = tune(device_, fake_, request_, observer_);
   ASSERT_TRUE(summary.ok()) << summary.message();
   const std::string first_winner = summary->items[0].row()->kernel_name;
-  EXPECT_EQ(observer_.tried[observer_.ends[0]], first_winner);
+  EXPECT_EQ(observer_.tried[observer_.ends[0]], "vendor_r1");
+  EXPECT_EQ(observer_.tried[observer_.ends[0] + 1], first_winner);
 }
 
 TEST_F(TransferInARun, AnEarlierRunOnlyDecidesWhatIsTriedFirst) {
@@ -126,7 +128,7 @@ TEST_F(TransferInARun, AnEarlierRunOnlyDecidesWhatIsTriedFirst) {
   };
   const auto summary = tune(device_, fake_, request_, observer_);
   ASSERT_TRUE(summary.ok()) << summary.message();
-  EXPECT_EQ(observer_.tried.front(), "tiled_r1_kc3");
+  EXPECT_EQ(observer_.tried[1], "tiled_r1_kc3");
   EXPECT_NE(summary->items[0].row()->kernel_name, "tiled_r1_kc3") << "it is a fifth slower than the best";
 }
 
