@@ -447,14 +447,27 @@ Result<std::unique_ptr<Kernel>> Mxfp4Family::build(const Problem& problem, const
       std::make_unique<Mxfp4Kernel>(driver_, std::move(*program), std::move(widening), problem, launch));
 }
 
-/// In microseconds; meant to rank kernels, not to state their time. A fit to 350 kernels of ten (M, N, K) on an H200, fast ones weighted more
-/// (docs/lab/mxfp4.md). The blocks of a multiprocessor share its tensor cores and the units that decode; all of them share memory.
+/// What the time of a kernel is made of beside its products.
+struct Mxfp4Fit {
+  double stage;      // cycles
+  double from_l2;    // bytes a microsecond
+  double uncovered;  // share of the smaller of loop and loads
+  double stored;     // microseconds of 20,000 elements of a tile
+  double wave;       // microseconds of each after the first
+  double exchanged;  // microseconds of partial sums that are not sent
+};
+constexpr Mxfp4Fit fit_of_warps{250, 8.9e6, 0.28, 4.8, 0.5, 1.5};
+constexpr Mxfp4Fit fit_of_warpgroups{325, 8.2e6, 0.24, 1.6, 3.1, 1.9};
+
+/// In microseconds; meant to rank kernels, not to state their time. Instructions of a warp: a fit to the few rows among 350 kernels of ten (M, N, K) on an H200, fast
+/// ones weighted more; of a warp group: to 171 kernels of M = 64 to 4096, of an H200 and, as they are since, of an H100 (docs/lab/mxfp4.md). The blocks of a
+/// multiprocessor share its tensor cores and the units that decode; all of them share memory.
 double Mxfp4Family::predicted_microseconds(const Problem& problem, const Config& config) const {
   const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   constexpr double clock = 1700;  // cycles per microsecond
   constexpr double from_memory = 2.83e6;
-  constexpr double from_l2 = 8.9e6;
+  const Mxfp4Fit& fit = launch.warp_instructions ? fit_of_warps : fit_of_warpgroups;
   const std::int64_t processors = runtime_.limits().multiprocessors;
   const std::int64_t resident = std::min(launch.blocks_per_sm, ceil_div(launch.blocks(), processors));
   const std::int64_t at_once =
@@ -468,20 +481,22 @@ double Mxfp4Family::predicted_microseconds(const Problem& problem, const Config&
   const double rows = real(launch.block_n);
   const double plain = problem.bpreshuffle ? 1.0 : 1.6;  // more to decode
   // Cycles of 64 of k: of a warp group that waits for its own results, and of the multiprocessor's units.
+  const bool four_together = launch.tiles() == 1 && launch.block_n <= 96;  // batches of instructions
   const double alone = launch.warp_instructions ? 9 + own_tiles * (71 * plain + 5 * rows)
-                                                : 4 * own_tiles * (43 * plain + 0.56 * rows);
-  const double shared =
-      launch.warp_instructions ? tiles * 89 * plain : tiles * 4 * std::max(0.39 * rows, 33 * plain);
-  const double step = std::max(alone, shared) + 250 / real(launch.k_atoms);
+                       : four_together          ? 4 * (43 * plain + 0.33 * rows)
+                                                : 4 * own_tiles * (47 * plain + 0.53 * rows);
+  const double shared = launch.warp_instructions ? tiles * 89 * plain : tiles * 4 * 51 * plain;
+  const double step = std::max(alone, shared) + fit.stage / real(launch.k_atoms);
   const double looped = waves * k_atoms * step / clock;
   const double memory = (bytes(problem) + real(weight_bytes(problem)) / 16) / from_memory;
-  const double l2 = real(launch.blocks() * k_tiles * launch.stage_bytes) / from_l2;
+  const double l2 = real(launch.blocks() * k_tiles * launch.stage_bytes) / fit.from_l2;
   const double loaded = std::max(memory, l2);
-  const double stored = 1.2 + 4.8 * real(launch.block_m * launch.block_n * resident) * waves / 20e3;
-  return 2.3 + 0.5 * (waves - 1) + std::max(looped, loaded) + 0.28 * std::min(looped, loaded) + stored +
+  const double stored = 1.2 + fit.stored * real(launch.block_m * launch.block_n * resident) * waves / 20e3;
+  return 2.3 + fit.wave * (waves - 1) + std::max(looped, loaded) + fit.uncovered * std::min(looped, loaded) +
+         stored +
          (launch.split_k == 1 ? 0
           : launch.sends()    ? 0.3 * real(launch.split_k - 1)
-                              : 1.5);
+                              : fit.exchanged);
 }
 
 }  // namespace
