@@ -74,6 +74,9 @@ struct Mxfp4LaunchConfig {
   /// The consumers take registers from the producer.
   bool wide() const { return warpgroups == 2 && accumulators() > 64 && !warp_instructions; }
   std::int64_t threads() const { return 128 * warpgroups + (wide() ? 128 : 32); }
+  /// Fragments of 16 of k are multiplied several together. With one tile and many columns single ones, of which two are under way, are as fast; a plain weight leaves
+  /// three warp groups fewer registers.
+  bool together() const { return tiles() > 1 || block_n <= (warpgroups == 3 && !packed ? 80 : 96); }
   /// A block computes several tiles; their rows of y leave through shared memory of their own.
   bool persistent() const {
     const std::int64_t most = packed || tiles() == 1 ? max_fp4_sums : max_persistent_plain;
@@ -419,6 +422,7 @@ gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("WARPGROUPS={}", launch.warpgroups));
   source.defines.push_back(fmt::format("TILES={}", launch.tiles()));
   source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
+  source.defines.push_back(fmt::format("TOGETHER={}", launch.together() ? 1 : 0));
   source.defines.push_back(fmt::format("K_ATOMS={}", launch.k_atoms));
   source.defines.push_back(fmt::format("WIDE={}", launch.wide() ? 1 : 0));
   source.defines.push_back(fmt::format("SEND={}", launch.sends() ? 1 : 0));
@@ -481,7 +485,7 @@ double Mxfp4Family::predicted_microseconds(const Problem& problem, const Config&
   const double rows = real(launch.block_n);
   const double plain = problem.bpreshuffle ? 1.0 : 1.6;  // more to decode
   // Cycles of 64 of k: of a warp group that waits for its own results, and of the multiprocessor's units.
-  const bool four_together = launch.tiles() == 1 && launch.block_n <= 96;  // batches of instructions
+  const bool four_together = launch.tiles() == 1 && launch.together();
   const double alone = launch.warp_instructions ? 9 + own_tiles * (71 * plain + 5 * rows)
                        : four_together          ? 4 * (43 * plain + 0.33 * rows)
                                                 : 4 * own_tiles * (47 * plain + 0.53 * rows);

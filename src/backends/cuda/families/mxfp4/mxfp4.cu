@@ -61,9 +61,7 @@ static __device__ __forceinline__ void multiply_half(AccumulatorSets& d, const O
 #endif
 
 #if !MMA
-// Fragments of 16 of k that are multiplied together. With one tile and many columns single ones, of which two are under way, are as fast; a plain weight leaves three warp
-// groups fewer registers.
-#define FRAGMENTS (TILES == 1 && BLOCK_N > (WARPGROUPS == 3 && !PACKED ? 80 : 96) ? 1 : FRAGMENTS_PER_BATCH(TILES))
+#define FRAGMENTS (TOGETHER ? FRAGMENTS_PER_BATCH(TILES) : 1)  // of 16 of k that are multiplied together
 #define BATCHES (FRAGMENTS == 1 ? 2 : 1)  // under way while the next one is decoded
 
 // COUNT times 16 of k of tile `r`, from `step` of those of a stage on, whose x is at `x_at`.
