@@ -3,6 +3,8 @@
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 BUDGET ?= 110
+# Parts of the GPU tests that run at the same time: each keeps a core busy with compiling.
+GPU_JOBS ?= 4
 
 SHAPES := shapes/llama-3.2-1b.csv
 TUNED  := build/llama-3.2-1b_bf16_tuned_gemm.csv
@@ -59,7 +61,7 @@ bench-gpu: build
 	@tools/bench_gpu.py build $(ARGS)
 
 test-gpu: build
-	@ctest --test-dir build -L gpu --no-tests=error --output-on-failure
+	@ctest --test-dir build -L gpu -j $(GPU_JOBS) --no-tests=error --output-on-failure
 
 format:
 	@tools/install_dependencies.sh check

@@ -1,7 +1,7 @@
 // kernel_times DEVICE ROUNDS [ENERGY_ROUNDS] < LINES
 //
 // Times kernels by name, side by side with the default: interleaved rounds in one process on cold weights,
-// after the full check of their results. A line is "M N K" and kernelNames, or FAMILY:COUNT for a family's
+// after the full check of their results. A line is "M N K" and kernelNames, or FAMILY for a family's default kernel, or FAMILY:COUNT for its
 // first COUNT kernels by its cost model, or FAMILY~COUNT for as many spread over that order; with :TEXT
 // behind it, of those whose names hold TEXT. In front of M: op=a16w4 or another operation, x=f16 or another type of x, packed=1 (the weight),
 // moe=EXPERTS,TOPK,ACTIVATION,QUANTIZATION behind op=fused_moe, w=fp4 or another type of the weight, dtype=fp8 (with a scale each) or another type of both operands, x_order=N and w_order=N,
@@ -47,6 +47,11 @@ std::vector<Candidate> by_model(const KernelFamily& family, const Problem& probl
   for (std::size_t i = 0; i < all.size() && chosen.size() < count; i += step)
     chosen.push_back(std::move(all[i].second));
   return chosen;
+}
+
+Result<Candidate> default_of(const KernelFamily& family, const Problem& problem) {
+  GEMMTUNE_RETURN_IF_ERROR(family.accepts(problem));
+  return Candidate{std::string(family.name()), family.revision(), family.default_config(problem)};
 }
 
 /// What a line times.
@@ -145,7 +150,8 @@ Status time_line(Device& device, Evaluator& evaluator, const std::string& line, 
   while (words >> word) {
     const std::size_t colon = word.find_first_of(":~");
     if (colon == std::string::npos) {
-      auto candidate = device.resolve(word, problem);
+      const KernelFamily* family = device.find_family(word);
+      auto candidate = family == nullptr ? device.resolve(word, problem) : default_of(*family, problem);
       if (!candidate.ok()) {
         fmt::print("{} {} {} {}: {}\n", problem.m, problem.n, problem.k, word, candidate.message());
         continue;

@@ -22,6 +22,7 @@ if(GEMMTUNE_SANITIZE)
 endif()
 
 option(GEMMTUNE_UNITY_BUILD "Compile several files of a folder as one" ON)
+set(GEMMTUNE_UNITY_BATCH 16 CACHE STRING "Files of a folder that compile as one: fewer make an edit faster and a clean build slower")
 
 # GCC collects garbage from 128 MiB on; sixteen files and their headers are a few hundred. Later it takes less time and 150 MB more.
 # (clang-tidy, which reads the dev preset's commands, refuses the option.)
@@ -33,6 +34,9 @@ endif()
 # leave no templates to instantiate belong here: GCC instantiates what is pending in every file that uses them (nlohmann's JSON: 0.65 s,
 # CLI11: 5 s a file). Off in the dev preset, so that a file which forgets an include does not compile there.
 option(GEMMTUNE_PRECOMPILED_HEADERS "Precompile the headers of libraries" ON)
+if(GEMMTUNE_PRECOMPILED_HEADERS AND CCACHE_PROGRAM AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>")  # else ccache takes no file with precompiled headers
+endif()
 set(gemmtune_library_headers <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstring> <filesystem> <fstream> <functional> <limits>
     <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <utility> <vector>
     <fmt/format.h>)
@@ -54,10 +58,10 @@ function(gemmtune_precompile target)
   endif()
 endfunction()
 
-# Sixteen files of a folder compile as one: three quarters of the time to compile a file is that of headers and of templates which its
+# GEMMTUNE_UNITY_BATCH files of a folder compile as one: three quarters of the time to compile a file is that of headers and of templates which its
 # neighbours instantiate too. Names local to a file then differ within a folder. Off in the dev preset, which compiles each file alone.
 function(gemmtune_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${GEMMTUNE_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 16)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${GEMMTUNE_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE ${GEMMTUNE_UNITY_BATCH})
 endfunction()
 
 # gemmtune_layer(NAME [EXCLUDE regex …] [SOURCES generated.cpp …] [LINKS lib …] [OPTIMIZATION -O1]): one static library a folder of
@@ -90,6 +94,27 @@ function(gemmtune_precompile_test name optimization)
   endif()
   target_precompile_headers(${name} REUSE_FROM ${precompiled})
 endfunction()
+
+# gemmtune_add_test(NAME name COMMAND …): add_test(), for every test: its home is a folder of its own, so that nothing is read from or left
+# in the user's. Packages that the user installed for Python are still found.
+function(gemmtune_add_test NAME name)
+  add_test(NAME ${name} ${ARGN})
+  set(home ${CMAKE_BINARY_DIR}/test-home/${name})
+  set(changes HOME=set:${home})
+  foreach(variable CACHE CONFIG DATA STATE)
+    list(APPEND changes XDG_${variable}_HOME=unset:)
+  endforeach()
+  if(NOT DEFINED ENV{PYTHONUSERBASE} AND DEFINED ENV{HOME})
+    list(APPEND changes PYTHONUSERBASE=set:$ENV{HOME}/.local)
+  endif()
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT_MODIFICATION "${changes}")
+endfunction()
+
+# The cache of the user who builds, where tools/ put what tests need; a test's home is another.
+set(gemmtune_user_cache $ENV{XDG_CACHE_HOME})
+if(NOT gemmtune_user_cache)
+  set(gemmtune_user_cache $ENV{HOME}/.cache)
+endif()
 
 # gemmtune_test(NAME SOURCES a.cpp … LINKS lib … [TIMEOUT seconds]): a GoogleTest program, one CTest entry.
 function(gemmtune_test name)
@@ -124,12 +149,15 @@ function(gemmtune_test_folder name)
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# gemmtune_test_part(PROGRAM NAME SUITES suite … [TIMEOUT seconds]): a CTest entry NAME that runs these suites of PROGRAM
-# (parameterized or not), and that the entry PROGRAM leaves out: they have other properties, or a sanitizer is meant for them.
+# gemmtune_test_part(PROGRAM NAME [SUITES suite …] [CASES pattern …] [TIMEOUT seconds]): a CTest entry NAME that runs these suites
+# (parameterized or not) and the cases of these GoogleTest patterns of PROGRAM, and that the entry PROGRAM leaves out: they have other
+# properties, a sanitizer is meant for them, or the whole takes too long.
 function(gemmtune_test_part program name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SUITES" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SUITES;CASES" ${ARGN})
   list(TRANSFORM ARG_SUITES REPLACE "(.+)" "\\1.*:*/\\1.*")
   list(JOIN ARG_SUITES ":" filter)
+  list(JOIN ARG_CASES ":" cases)
+  string(JOIN ":" filter ${filter} ${cases})
   gemmtune_test_entry(${name} ${program} "${filter}" "${ARG_TIMEOUT}")
   set_property(TARGET ${program} APPEND PROPERTY GEMMTUNE_PARTS "${filter}")
   get_target_property(parts ${program} GEMMTUNE_PARTS)
@@ -141,7 +169,7 @@ function(gemmtune_test_entry name program filter timeout)
   if(NOT timeout)
     set(timeout 900)  # of a folder, on a busy machine
   endif()
-  add_test(NAME ${name} COMMAND ${program})
+  gemmtune_add_test(NAME ${name} COMMAND ${program})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})
   if(DEFINED seconds_of_${name})  # tests/CMakeLists.txt
     set_tests_properties(${name} PROPERTIES COST ${seconds_of_${name}})

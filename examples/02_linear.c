@@ -62,6 +62,25 @@ static int run(gemmtune_context* context, const gemmtune_operands* operands, int
   return 0;
 }
 
+/* One line a tuned file. */
+static void print_source(void* unused, const gemmtune_source* source) {
+  (void)unused;
+  if (source->rows > 0 || source->named) {
+    printf("%s: %zu rows, %zu of this device%s%s\n", source->path, source->rows, source->own_rows,
+           source->unused[0] != '\0' ? "; " : "", source->unused);
+  }
+}
+
+/* How the calls were served, and by which files: what a service exports to its monitoring. */
+static void report(const gemmtune_context* context) {
+  gemmtune_counters counters = {.size = sizeof counters};
+  if (gemmtune_context_counters(context, &counters) != GEMMTUNE_OK) return;
+  const uint64_t tuned = counters.exact + counters.range + counters.fine + counters.coarse + counters.bucket;
+  printf("calls: %llu tuned, %llu untuned, %llu by rows of fewer threads\n", (unsigned long long)tuned,
+         (unsigned long long)counters.untuned, (unsigned long long)counters.fewer_threads);
+  gemmtune_context_visit_sources(context, print_source, NULL);
+}
+
 int main(int argc, char** argv) {
   const gemmtune_tuned_files files = {.operation = GEMMTUNE_A16W16, .paths = argc > 1 ? argv[1] : NULL};
   const gemmtune_context_options options = {
@@ -78,6 +97,7 @@ int main(int argc, char** argv) {
   int bad[2] = {0, 0};
   int result = run(context, &operands, bad);
   if (result == 0) printf("wrong elements: %d by the plan, %d by the one call\n", bad[0], bad[1]);
+  report(context);
   free(x);
   free(w);
   free(bias);

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Fuzzes every parser of file formats, with libFuzzer and sanitizers where clang has them, else with the driver of
-# tests/fuzz. What fails is kept in build-fuzz/tests/fuzz.
+# tests/fuzz. What fails is kept in build-fuzz/tests/fuzz; it belongs into a folder of tests/data that tests/fuzz/CMakeLists.txt names, where
+# `make test` runs it.
 #
 # Usage: fuzz.sh [SECONDS]   (a parser; default: 60)
 set -euo pipefail
@@ -16,4 +17,4 @@ fi
 cmake -S . -B build-fuzz -G Ninja "${compilers[@]}" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O1 -g1" \
   -DGEMMTUNE_SANITIZE=$sanitizers -DGEMMTUNE_FUZZ_SECONDS="$seconds" >/dev/null
 cmake --build build-fuzz --target fuzz_targets
-ctest --test-dir build-fuzz/tests/fuzz --output-on-failure
+tools/run_tests.py build-fuzz/tests/fuzz

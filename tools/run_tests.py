@@ -4,6 +4,8 @@
 An entry of a GoogleTest program counts with each of its test cases (from BUILD_FOLDER/test-reports/ENTRY.xml, where its
 GTEST_OUTPUT lets it write), any other CTest entry and a program that died before it could write counts as one.
 
+A change in the user's own folders of gemmtune while the tests run is one more failure.
+
 Usage: run_tests.py BUILD_FOLDER [ctest arguments ...]
 """
 
@@ -45,6 +47,32 @@ def count_entry(entry, reports):
     return cases
 
 
+def users_folders():
+    """Where gemmtune keeps what is the user's: tuned files and compiled kernels."""
+    for variable, below in (("XDG_CACHE_HOME", ".cache"), ("XDG_CONFIG_HOME", ".config")):
+        base = os.environ.get(variable, "")
+        yield (Path(base) if base.startswith("/") else Path.home() / below) / "gemmtune"
+
+
+def contents(folders):
+    """Path, size and time of everything in folders that may not be there."""
+    found = {}
+    for folder in folders:
+        for path in [folder, *folder.rglob("*")]:
+            try:
+                state = path.lstat()
+            except OSError:
+                continue
+            found[str(path)] = (state.st_size, state.st_mtime_ns)
+    return found
+
+
+def environment_of_tests():
+    """The user's, without what leads tests to the user's tuned files and kernels. Homes are CTest's to set (cmake/layers.cmake)."""
+    return {name: value for name, value in os.environ.items()
+            if name != "GEMMTUNE_CACHE_DIR" and not name.startswith(("GEMMTUNE_CONFIG", "AITER_CONFIG"))}
+
+
 def main():
     if len(sys.argv) < 2:
         print(__doc__, file=sys.stderr)
@@ -53,13 +81,20 @@ def main():
     reports = build / "test-reports"
     shutil.rmtree(reports, ignore_errors=True)
     reports.mkdir(parents=True)
+    shutil.rmtree(build / "test-home", ignore_errors=True)
+    folders = list(users_folders())
+    before = contents(folders)
     junit = reports / "ctest-junit.xml"
     # A sixth of the time tests wait: for a lock, for a kernel that hangs, for a signal. Those that time run alone.
     cores = os.cpu_count() or 1
     jobs = str(cores + (cores + 1) // 2)
     command = ["ctest", "--test-dir", str(build), "--output-on-failure", "--output-junit", str(junit), "-j", jobs]
-    code = subprocess.run(command + sys.argv[2:], check=False).returncode
-    totals = [0, 0, 0]
+    code = subprocess.run(command + sys.argv[2:], env=environment_of_tests(), check=False).returncode
+    after = contents(folders)
+    changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    for path in changed:
+        print(f"run_tests.py: {path}: changed while the tests ran, by one of them or by another gemmtune of this user")
+    totals = [0, 1 if changed else 0, 0]
     try:
         entries = list(xml.parse(junit).getroot().iter("testcase"))
     except (OSError, xml.ParseError) as error:

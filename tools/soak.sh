@@ -5,6 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 echo "=== tests"
+[ -x build/triton/bin/python ] || python3 -m venv build/triton
+build/triton/bin/pip install --quiet triton==3.9.0
 cmake --preset release
 cmake --build --preset release --target all gemmtune_gpu_tests
 GEMMTUNE_SOAK=1 GEMMTUNE_SOAK_SECONDS=60 tools/run_tests.py build --timeout 7200

@@ -9,6 +9,7 @@ trap 'rm -rf "$work"' EXIT
 prefix=$work/prefix
 
 cmake --install "$build" --prefix "$prefix" >"$work/install.log" || { cat "$work/install.log"; exit 1; }
+"$(dirname "$0")/check_library_paths.py" "$prefix"
 
 mkdir "$work/outside"
 cat >"$work/outside/CMakeLists.txt" <<'END'
@@ -33,6 +34,9 @@ int main() {
   for (const float value : y) {
     if (value != 48) return std::printf("%g, expected 48\n", static_cast<double>(value)), 1;
   }
+  auto context = gemmtune::Context::open();
+  if (!context || context->sources().find("/gemmtune/model_configs: ") == std::string::npos)
+    return std::printf("no shipped tables\n"), 1;
   std::printf("gemmtune %s\n", gemmtune_version());
   return 0;
 }
@@ -66,6 +70,14 @@ fi
 
 if [ -x "$prefix/bin/gemmtune" ]; then
   "$prefix/bin/gemmtune" --help >/dev/null
+  # Shipped tables are found from the program, wherever the tree lies.
+  mv "$prefix" "$work/moved"
+  said=$("$work/moved/bin/gemmtune" lookup -m 16 -n 1280 -k 8192 --gfx sm_90 --cu-num 132)
+  mv "$work/moved" "$prefix"
+  case $said in
+    *"$work/moved/"*/gemmtune/model_configs/*"measured on NVIDIA H200"*) ;;
+    *) echo "no shipped row: $said"; exit 1 ;;
+  esac
 fi
 # It needs nothing of cuBLAS to be loaded, and says nothing of a program that does not call it.
 interposer=$(find "$prefix" -name libgemmtune_cublas.so)

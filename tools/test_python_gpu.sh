@@ -43,7 +43,10 @@ part() {
 part "devices" "$work/site/bin/gemmtune" devices
 part "structures" "$python" tests/python/layout_test.py
 part "numpy on the CPU" env CUDA_VISIBLE_DEVICES= "$python" tests/python/numpy_test.py Operations Errors Processes
+part "views of numpy" env CUDA_VISIBLE_DEVICES= "$python" tests/python/operands_test.py
 part "PyTorch on the CPU" env CUDA_VISIBLE_DEVICES= "$python" tests/python/torch_test.py
+part "PyTorch on the CPU: changes" env CUDA_VISIBLE_DEVICES= "$python" tests/python/torch_changes_test.py
+part "views of PyTorch on the CPU" env CUDA_VISIBLE_DEVICES= "$python" tests/python/torch_operands_test.py
 part "PyTorch, cupy, JAX on the GPU" "$python" tests/python/torch_gpu_test.py
 part "vLLM plug-in, a double of vLLM" "$python" tests/python/vllm_test.py
 part "host cost, GPU" "$python" tools/bench_python.py --device cuda --json "$work/cuda.json"

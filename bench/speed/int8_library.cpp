@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "backends/cpu/families/onednn/onednn_library.h"
+#include "base/environment.h"
 #include "measure/cold_pool.h"
 
 namespace gemmtune::speed {
@@ -64,7 +65,7 @@ Result<std::shared_ptr<Holdings>> make_holdings(Workplace& workplace, const cpu:
 }  // namespace
 
 Result<RoundMember> int8_library(Workplace& workplace, std::int64_t m, int threads) {
-  const auto library = cpu::OnednnLibrary::load({}, std::nullopt);
+  const auto library = cpu::OnednnLibrary::load({{}, read_environment().onednn_folders}, std::nullopt);
   if (!library.ok()) return library.status();
   gemmtune_onednn_problem problem{};
   problem.weight = {workplace.largest().n, workplace.largest().k, gemmtune_onednn_s8, threads};

@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/environment.h"
 #include "base/text.h"
 #include "measure/statistics.h"
 #include "speed/moe_table.h"
@@ -168,6 +169,7 @@ Result<std::vector<Row>> run(const Options& options) {
   };
   for (const int threads : options.threads) {
     DeviceRequest request;
+    request.onednn_folders = read_environment().onednn_folders;
     request.text = "cpu";
     request.threads = threads;
     request.pin_threads = true;

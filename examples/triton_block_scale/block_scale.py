@@ -6,7 +6,6 @@ for each block of 128 x 128 [⌈N/128⌉, K/128]; y is bf16 or fp16 [M, N]. K is
 
 import json
 
-import torch
 import triton
 import triton.language as tl
 
@@ -67,6 +66,15 @@ def add_splits_kernel(partial_ptr, y_ptr, N, ldy, split_stride, k_splits, BLOCK_
     tl.store(y_ptr + m.to(tl.int64) * ldy + n, sums.to(y_ptr.dtype.element_ty), mask=inside)
 
 
+# Parameters of the compiler: of every GPU, and of AMD's alone.
+COMPILER_OPTIONS = ("num_warps", "num_stages", "waves_per_eu", "kpack", "matrix_instr_nonkdim")
+
+
+def compiler_options(config):
+    """Those of the config's parameters that are the compiler's."""
+    return {name: config[name] for name in COMPILER_OPTIONS if name in config}
+
+
 def launch(x, w, x_scale, w_scale, y, M, N, K, ldx, ldy, config, partial=None):
     """Enqueues the product. `config` has the keys of AITER's block-scale files; `partial` is float32
     [NUM_KSPLIT, M, N], needed for more than one split."""
@@ -77,7 +85,7 @@ def launch(x, w, x_scale, w_scale, y, M, N, K, ldx, ldy, config, partial=None):
                              0 if splits == 1 else M * N, config["GROUP_SIZE_M"], splits,
                              BLOCK_M=config["BLOCK_SIZE_M"], BLOCK_N=config["BLOCK_SIZE_N"],
                              BLOCK_K=config["BLOCK_SIZE_K"], CACHE=config["cache_modifier"],
-                             num_warps=config["num_warps"], num_stages=config["num_stages"])
+                             **compiler_options(config))
     if splits > 1:
         add_splits_kernel[(M, triton.cdiv(N, 1024))](partial, y, N, ldy, M * N, splits, BLOCK_N=1024)
 
@@ -116,6 +124,7 @@ def config_for(configs, M):
 
 def gemm(x, w, x_scale, w_scale, configs):
     """y = x · wᵀ with the config of x's M; `configs` are read_configs()."""
+    import torch  # the kernel itself needs none
     M, K = x.shape
     N = w.shape[0]
     config = config_for(configs, M)

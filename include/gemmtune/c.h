@@ -11,8 +11,12 @@
  *
  * Errors
  *   Every function that can fail returns a gemmtune_status, those of gemmtune/tuning.h too;
- *   gemmtune_last_error() is the message. Nothing prints, no exception leaves. If a call fails, nothing was
+ *   gemmtune_last_error() is the message. No exception leaves. If a call fails, nothing was
  *   written to its outputs; an opaque handle that it would have created is null.
+ *
+ * Log
+ *   Warnings and errors that are nobody's return value (a tuned file that is not used, a capture that cannot be
+ *   written) go to stderr, unless gemmtune_set_log or a context's `log` takes them. Nothing else is printed.
  *
  * Threads
  *   Every function may be called from any thread, on one context or plan at the same time too, except
@@ -38,8 +42,11 @@
  *   NaN, infinity   An element of y is NaN if a NaN is among the x, w, bias or scales that it is computed
  *                   from; infinite inputs and sums beyond float32 follow IEEE 754 (0 * inf and inf - inf are
  *                   NaN). Elements of y that do not depend on them are not changed by them. A sum beyond the
- *                   range of y's type is infinite. Subnormal bf16 inputs may count as zero (the tensor cores
- *                   and AMX of today do so).
+ *                   range of y's type is infinite. Instructions for bf16 (VDPBF16PS of AVX-512, AMX) flush what
+ *                   is below the normal numbers: inputs, single products and results below 2^-126 may count as
+ *                   zero. e8m0 scales are exact from 2^-127 to 2^127, wherever scaled sums of 32 or 128 elements
+ *                   are in the range of float. A product of two scales of a block (a8w8_blockscale), and the
+ *                   sums of a8w4 before x_scale, must be in that range too.
  *   determinism     One plan returns the same bits for the same operands, in every run on that device with
  *                   that number of threads: no kernel adds in an order that depends on timing, and the tuner
  *                   refuses kernels whose two runs differ. Different kernels, thus other M, other tuned files
@@ -113,11 +120,25 @@ typedef enum gemmtune_match {
   GEMMTUNE_MATCH_FINE = 2,    /* M padded, fine step */
   GEMMTUNE_MATCH_COARSE = 3,  /* M padded, coarse step */
   GEMMTUNE_MATCH_UNTUNED = 4, /* no row: the fallback */
-  GEMMTUNE_MATCH_BUCKET = 5   /* a bucket of a Triton config (JSON) */
+  GEMMTUNE_MATCH_BUCKET = 5,  /* a bucket of a Triton config (JSON) */
+  /* Of a CPU: no row of its number of threads; a row of the nearest smaller number. The first call is verified. */
+  GEMMTUNE_MATCH_FEWER_THREADS = 6
 } gemmtune_match;
 
 typedef struct gemmtune_context gemmtune_context;
 typedef struct gemmtune_plan gemmtune_plan;
+
+/* ---- log ---------------------------------------------------------------------------------------------- */
+
+/* level: 0 debug, 1 info, 2 warning, 3 error. May be called from any thread, from several at once. */
+typedef void (*gemmtune_log)(void* context, int level, const char* line);
+
+/* Every line of every context and of the library goes to `log` from now on. Null: to stderr again, from warnings on, with
+ * GEMMTUNE_LOG_CONFIG or log_config from information on. When this returns no other thread is in the previous function.
+ * While the process ends lines go to stderr. */
+GEMMTUNE_API void gemmtune_set_log(gemmtune_log log, void* context);
+/* Writes a line into that log: for libraries on top of this one, as libgemmtune_tuning. */
+GEMMTUNE_API gemmtune_status gemmtune_log_line(int32_t level, const char* line);
 
 /* ---- context ----------------------------------------------------------------------------------------- */
 
@@ -126,9 +147,6 @@ typedef void (*gemmtune_task)(void* task_context, int64_t part);
 /* Runs task(task_context, part) for every part in [0, parts), on any threads, and returns when all are done.
  * Must not throw. Parts may run one after another. */
 typedef void (*gemmtune_parallel_for)(void* context, int64_t parts, gemmtune_task task, void* task_context);
-/* level: 0 debug, 1 info, 2 warning, 3 error. May be called from any thread. */
-typedef void (*gemmtune_log)(void* context, int level, const char* line);
-
 /* The tuned files of one operation. Never grows: arrays of it have no size member. */
 typedef struct gemmtune_tuned_files {
   gemmtune_operation operation;
@@ -150,20 +168,24 @@ typedef struct gemmtune_context_options {
   const char* device;         /* "cpu", "cpu:0-15"; null: the backend's default */
   int32_t threads;            /* 0: GEMMTUNE_NUM_THREADS, else all cores of the device */
   int32_t strict_environment; /* not 0: rows measured in another environment do not answer */
-  int32_t log_config;         /* not 0: a line per problem with its row or rule. 0: GEMMTUNE_LOG_CONFIG */
+  int32_t
+      log_config; /* not 0: an info line a problem, in AITER's words. 0: GEMMTUNE_LOG_CONFIG, AITER_LOG_TUNED_CONFIG */
   /* Not 0: record every problem that is planned, with its match and how often, in the untuned files of
    * capture_folder. 0: GEMMTUNE_CAPTURE, else AITER_TUNE_GEMM decides. See gemmtune_capture_flush. */
   int32_t capture;
   const char* capture_folder; /* null: the folder that the variable names, else the config folder */
-  /* Null: gemmtune's own threads. `threads` then says how many run at once. */
+  /* Null: the team that GEMMTUNE_TEAM says. `threads` then says how many run at once. */
   gemmtune_parallel_for parallel_for;
   void* parallel_for_context;
-  gemmtune_log log; /* null: no log lines of this context */
+  gemmtune_log log; /* gets the lines of this context in place of stderr */
   void* log_context;
   /* Not 0: the first run of each plan that no row answered is compared with a float64 reference of the caller's
    * operands, on the host; the call waits for it. A kernel that is wrong is replaced, with a log line of the
    * process. A run under stream capture is not verified. 0: GEMMTUNE_VERIFY_UNTUNED decides. See docs/errata.md. */
   int32_t verify_untuned;
+  /* Not 0: on a CPU rows of fewer threads do not answer (GEMMTUNE_MATCH_FEWER_THREADS); nor do they with
+   * strict_environment. 0: GEMMTUNE_FEWER_THREADS decides. */
+  int32_t own_threads_only;
 } gemmtune_context_options;
 
 /* Opens the device and reads the tuned files (missing ones are not an error). `options` may be null: all
@@ -175,13 +197,38 @@ GEMMTUNE_API gemmtune_status gemmtune_context_create(const gemmtune_context_opti
 GEMMTUNE_API void gemmtune_context_destroy(gemmtune_context* context);
 /* The process's context with all defaults, created by the first call; owned by gemmtune, never destroyed. */
 GEMMTUNE_API gemmtune_status gemmtune_default_context(gemmtune_context** context);
-/* Reads the tuned files again and swaps them in; plans in use stay valid. If a file cannot be read the old
+/* Reads the tuned files again (not the shipped ones) and swaps them in; plans in use stay valid. If a file cannot be read the old
  * rows stay and the error is returned. */
 GEMMTUNE_API gemmtune_status gemmtune_context_reload(gemmtune_context* context);
-/* The tuned files, one line each: path, and rows read or why there are none. Writes at most `capacity` bytes
+/* The tuned files, one line each, and one of the shipped tables: path, and rows read or why there are none. Writes at most `capacity` bytes
  * with the final 0; *needed (may be null) is the full length with it. `text` may be null if capacity is 0. */
 GEMMTUNE_API gemmtune_status gemmtune_context_sources(const gemmtune_context* context, char* text,
                                                       size_t capacity, size_t* needed);
+
+/* A tuned file as a context has read it. */
+typedef struct gemmtune_source {
+  size_t size;
+  gemmtune_operation operation;
+  const char* path;
+  int32_t named;                 /* not 0: by a variable or the program; 0: a file of the config folder */
+  int32_t online;                /* not 0: rows of online tuning */
+  size_t rows;                   /* or buckets of a Triton config */
+  size_t left_out;               /* rows that could not be read */
+  size_t own_rows;               /* of the context's device */
+  size_t other_environment_rows; /* of own_rows: measured in another environment */
+  size_t fewer_threads_rows;     /* that may answer as GEMMTUNE_MATCH_FEWER_THREADS */
+  const char* devices;           /* rows by gfx and cu_num: "gfx950/256:200,gfx942/304:32"; "" for none */
+  const char* unused;            /* why its rows do not answer, as in the log; "" if they may */
+  int32_t shipped;               /* not 0: a table that comes with gemmtune; `rows` are those of the device */
+} gemmtune_source;
+
+/* The texts live until it returns. It must not throw. */
+typedef void (*gemmtune_source_visitor)(void* visitor_context, const gemmtune_source* source);
+/* Calls `visit` for each tuned file, on this thread; once for all shipped tables with rows of other devices alone (path: their folder,
+ * operation: that of the first). */
+GEMMTUNE_API gemmtune_status gemmtune_context_visit_sources(const gemmtune_context* context,
+                                                            gemmtune_source_visitor visit,
+                                                            void* visitor_context);
 
 typedef struct gemmtune_device_info {
   size_t size;
@@ -190,18 +237,25 @@ typedef struct gemmtune_device_info {
   const char* model;
   const char* gfx; /* the tables' architecture: "x86-avx2" */
   int32_t cu_num;  /* compute units: the threads of a CPU */
+  /* Whose threads run a CPU's kernels by now: "openmp", "own", "callback" (GEMMTUNE_TEAM); "" of a GPU. */
+  const char* team;
 } gemmtune_device_info;
 
 GEMMTUNE_API gemmtune_status gemmtune_context_device(const gemmtune_context* context,
                                                      gemmtune_device_info* info);
+/* The type that a word means on the context's device, as for the program and its files: "fp8" is the fp8 that the device
+ * computes with (e4m3fnuz on gfx94x, e4m3fn elsewhere); other words ("bf16", "int8", "torch.float8_e4m3fn" ...) mean the
+ * same everywhere. A word that names no type is GEMMTUNE_INVALID_ARGUMENT. */
+GEMMTUNE_API gemmtune_status gemmtune_context_type(const gemmtune_context* context, const char* word,
+                                                   gemmtune_type* type);
 
-/* Capture: each problem that is planned (m = 0 excepted) gets one line in its operation's untuned CSV
+/* Capture: each problem that is planned (sizes of 0 excepted) gets one line in its operation's untuned CSV
  * (bf16_untuned_gemm.csv ..., the input of `gemmtune tune`), and its calls and matches are added up in
- * <file>.calls.json beside it. Any number of processes may write the same files; existing rows stay. A thread
- * of the context writes every second; the rest is written by this function, by gemmtune_context_destroy and,
- * for the default context, when the process exits. A process that is killed loses what the last second
- * brought. In a child made by fork() the parent's contexts record and write nothing: create a context in the
- * child.
+ * <file>.calls.json beside it. Any number of processes may write the same files; existing rows stay. The line is
+ * written during the first call, or within 100 ms if the files are slow or in use. Calls are written every second by
+ * a thread of the context, by this function, when a thread that made them ends, by gemmtune_context_destroy, and for
+ * every context when the process exits. A process that is killed, or ends by _exit, loses calls of the last second.
+ * In a child made by fork() contexts of the parent go on recording, what the child does.
  *
  * Writes what is not written yet; GEMMTUNE_OK if capture is off. On an error it stays and is tried again. */
 GEMMTUNE_API gemmtune_status gemmtune_capture_flush(gemmtune_context* context);
@@ -218,6 +272,7 @@ typedef struct gemmtune_counters {
   uint64_t plans_made;        /* requests that the plan cache could not answer */
   uint64_t invalid_rows;      /* rows that were passed over because their kernel cannot run here */
   uint64_t bucket;            /* buckets of Triton configs */
+  uint64_t fewer_threads;     /* of a CPU: rows of fewer threads */
 } gemmtune_counters;
 
 GEMMTUNE_API gemmtune_status gemmtune_context_counters(const gemmtune_context* context,
@@ -239,15 +294,16 @@ typedef struct gemmtune_moe {
 } gemmtune_moe;
 
 /* Dimensions are at most 2^31 - 1, tensors at most 2^47 bytes; all sizes are checked with arithmetic that
- * does not overflow. */
+ * does not overflow. m, n and k may be 0: if y has no elements, nothing is read or written; with k = 0 each row of y
+ * is the bias, or zero, and x, w and scales are not read. */
 typedef struct gemmtune_problem {
   size_t size;
   gemmtune_operation operation;
   gemmtune_type x_type;
   gemmtune_type w_type; /* unset: x_type; fp4 of a16w4 and a8w4 */
   gemmtune_type y_type; /* unset: x_type of a16w16 and batched_bf16, bf16 of the others */
-  int64_t m;            /* rows of x; 0 is legal: nothing is read or written. Tokens of a fused_moe */
-  int64_t n;            /* rows of w; inter_dim of a fused_moe (of one half, if gated) */
+  int64_t m;            /* rows of x; tokens of a fused_moe */
+  int64_t n;            /* rows of w; inter_dim of a fused_moe (of one half, if gated), which is never 0 */
   int64_t k;            /* model_dim of a fused_moe */
   int64_t batch;        /* of the batched operations; 0: 1 */
   int32_t bias; /* not 0: a bias [N] of y's type is added in float32 before rounding; of a fused_moe two */
@@ -273,13 +329,17 @@ typedef struct gemmtune_moe_operands {
   size_t size;
   const void* w2;
   const void* w2_scale;
-  /* [T, topk - shared_experts]: 0 to experts - shared_experts - 1; others are refused on a CPU only */
+  /* [T, topk - shared_experts]: 0 to experts - shared_experts - 1, or -1: an empty slot, which adds nothing (another rank's
+   * expert, padding). A token of empty slots alone is 0, or what its shared experts add. Other ids are refused on a CPU; on
+   * a GPU they make their token NaN. */
   const int32_t* topk_ids;
-  const float* topk_weights; /* [T, topk - shared_experts] */
+  const float* topk_weights; /* [T, topk - shared_experts]; of empty slots not read */
   const float* bias2;        /* [E, model_dim]; required if the problem has a bias, ignored elsewhere */
 } gemmtune_moe_operands;
 
-/* Pointers of one call, on the context's device. Weights and scales are dense. y must not overlap an input.
+/* Pointers of one call, on the context's device. Weights, biases and scales are dense. A call whose y shares a byte with
+ * an input is refused; rows of x and y may take turns in one buffer. Shapes of w, biases, scales and routes are not
+ * known here: what the table says is read from each pointer (gemmtune_read_arrays checks shapes).
  *
  *   operation             x           y           w           x_scale               w_scale
  *   --------------------  ----------  ----------  ----------  --------------------  -----------------
@@ -345,6 +405,17 @@ GEMMTUNE_API gemmtune_status gemmtune_plan_create(gemmtune_context* context, con
  * kernel. For callers whose stream is being captured into a graph. */
 GEMMTUNE_API gemmtune_status gemmtune_plan_find(gemmtune_context* context, const gemmtune_problem* problem,
                                                 gemmtune_plan** plan);
+/* The plan of a problem on one kernel, whatever the tuned files say. `kernel` is a kernelName as in tuned files;
+ * "family", that family's default; or "family:index": the solution of that index of hipBLASLt, for other families
+ * (cublaslt, tiled, …) the config of that place, from 0, in the order in which the family proposes them for the
+ * problem (`gemmtune explain --space FAMILY` describes it). GEMMTUNE_NOT_FOUND for a name, family or index that is not here,
+ * GEMMTUNE_UNSUPPORTED with the reason if the kernel does not take the problem or is known to be wrong for it.
+ * `unverified` 0: the plan's first run waits for its result and compares it with a float64 reference, on the
+ * caller's operands; a wrong one is GEMMTUNE_INTERNAL, and the next run is verified again. A run whose stream is
+ * being captured is not verified. Plans are made anew each time and count in no counter. */
+GEMMTUNE_API gemmtune_status gemmtune_plan_create_named(gemmtune_context* context,
+                                                        const gemmtune_problem* problem, const char* kernel,
+                                                        int32_t unverified, gemmtune_plan** plan);
 /* One more reference. */
 GEMMTUNE_API void gemmtune_plan_retain(gemmtune_plan* plan);
 /* Gives one reference back; the last one frees the plan. Null is ignored. */
@@ -388,11 +459,74 @@ GEMMTUNE_API gemmtune_status gemmtune_plan_run(const gemmtune_plan* plan, const 
 GEMMTUNE_API gemmtune_status gemmtune_gemm(gemmtune_context* context, const gemmtune_problem* problem,
                                            const gemmtune_operands* operands, void* stream);
 
+/* ---- operands as arrays ------------------------------------------------------------------------------ */
+
+/* int32, beside the values of gemmtune_type: the type of topk_ids. */
+enum { GEMMTUNE_ARRAY_I32 = 0x1000 };
+
+/* An array as a library of tensors describes it. Never grows. */
+typedef struct gemmtune_array {
+  const void* data;
+  int32_t type; /* a gemmtune_type or GEMMTUNE_ARRAY_I32; unset: a type that gemmtune does not know */
+  int32_t dimensions;
+  const int64_t* sizes;   /* of bytes that hold two elements each (fp4, int4) the number of bytes */
+  const int64_t* strides; /* in elements (such bytes), of any sign; null: contiguous */
+  int32_t read_only;      /* not 0: `out` must not be this array */
+} gemmtune_array;
+
+/* The arrays of one call, named as Python names them; null: absent. */
+typedef struct gemmtune_arrays {
+  size_t size;
+  const gemmtune_array* x;
+  const gemmtune_array* w; /* w1 of a fused_moe; of a packed weight its bytes */
+  const gemmtune_array* out;
+  const gemmtune_array* bias; /* bias1 of a fused_moe */
+  const gemmtune_array* x_scale;
+  const gemmtune_array* w_scale; /* w1_scale of a fused_moe */
+  const gemmtune_array* w2;
+  const gemmtune_array* w2_scale;
+  const gemmtune_array* bias2;
+  const gemmtune_array* topk_ids;
+  const gemmtune_array* topk_weights;
+  /* Of a fused_moe. `moe` holds all but experts and topk, which are written; moe_operands is written. */
+  gemmtune_moe* moe;
+  gemmtune_moe_operands* moe_operands;
+} gemmtune_arrays;
+
+/* Makes a call's problem and operands of its arrays. This is the one place that decides which types, shapes, strides and
+ * read-only arrays are right; Python and PyTorch ask it.
+ *
+ *   x               [..., K] (batched: [B, M, K]; fused_moe: [T, K]): contiguous rows at one distance, which is not
+ *                   below K; of an a16w16 of bf16, f16 or f32 also a column-major [M, K]
+ *   out             x's shape with the columns of y; contiguous rows at one distance, not read-only
+ *   w, w1, w2       the shape of the table at gemmtune_operands, contiguous; w of an a16w16 may be a transposed view
+ *   bias, bias2     the table's shape, contiguous
+ *   scales          the table's shape, contiguous; dimensions of size 1 may be there or not, and B or E may be merged
+ *                   with the rows behind it. x_scale may have x's leading dimensions in place of M. One element where
+ *                   one is enough
+ *   topk_ids, topk_weights   [T, topk - shared_experts], contiguous, int32 and float
+ *
+ * Strides of dimensions of size 1, and of arrays without elements, mean nothing. An array that the operation does not have
+ * is refused.
+ *
+ * In `problem` the caller sets operation (of a packed weight too: its _BPRESHUFFLE form follows), weight_layout, of a packed
+ * weight n and, if known, k and w_type, the promises, and y_type for a call without `out` (unset: x's type if that is bf16,
+ * f16 or f32, else bf16). All other members are written, and all of *operands. Without `out`, operands->y is null and
+ * operands->ldy the columns of y: allocate x's shape with that many columns of problem->y_type. If the array is contiguous
+ * and at a multiple of 16 bytes, it is enough to set operands->y; else call again with it.
+ *
+ * x, x_scale, topk_ids and topk_weights belong to one call, so a contiguous copy of them is cheap. If one of them has
+ * strides that no kernel reads, or elements at odd addresses, *strided is that array: copy it and call again; nothing else
+ * was written. If all is well *strided is null. `strided` null: such an array is refused. */
+GEMMTUNE_API gemmtune_status gemmtune_read_arrays(const gemmtune_arrays* arrays, gemmtune_problem* problem,
+                                                  gemmtune_operands* operands,
+                                                  const gemmtune_array** strided);
+
 /* ---- between two products ---------------------------------------------------------------------------- */
 
 /* y = silu(gate) * up, element by element, silu(v) = v / (1 + exp(-v)), computed in float32 and rounded once: what a gated
  * feed-forward layer has between its products. Matrices of rows x columns on the context's device. gate and up may be columns
- * of one matrix; y may be gate or up, with the same distance of rows, and overlaps them in no other way. */
+ * of one matrix; y may be gate or up, with the same distance of rows, and is refused if it overlaps them in another way. */
 typedef struct gemmtune_silu_and_mul_operands {
   size_t size;
   gemmtune_type type; /* of all three: F32, F16 or BF16 */
@@ -411,6 +545,14 @@ typedef struct gemmtune_silu_and_mul_operands {
 GEMMTUNE_API gemmtune_status gemmtune_silu_and_mul(gemmtune_context* context,
                                                    const gemmtune_silu_and_mul_operands* operands,
                                                    void* stream);
+
+/* The operands of three arrays, as gemmtune_read_arrays reads others: one shape and type, contiguous rows at one distance.
+ * `out` null: y is null and ldy the columns; gate and up may have to be copied. */
+GEMMTUNE_API gemmtune_status gemmtune_read_silu_and_mul_arrays(const gemmtune_array* gate,
+                                                               const gemmtune_array* up,
+                                                               const gemmtune_array* out,
+                                                               gemmtune_silu_and_mul_operands* operands,
+                                                               const gemmtune_array** strided);
 
 /* The scales of a problem, by the table of gemmtune_operands: how many each operand has, and of which type, F32 or U8 (e8m0); 0
  * and unset where it has none. */

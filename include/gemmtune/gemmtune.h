@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -76,6 +77,8 @@ inline std::string_view to_string(Match match) {
       return "coarse";
     case Match::bucket:
       return "bucket";
+    case Match::fewer_threads:
+      return "fewer_threads";
     case Match::untuned:
       break;
   }
@@ -166,7 +169,8 @@ struct Options {
   void* parallel_for_context = nullptr;
   gemmtune_log log = nullptr;
   void* log_context = nullptr;
-  bool verify_untuned = false;  // the first run of each plan that no row answered: gemmtune/c.h says how
+  bool verify_untuned = false;    // the first run of each plan that no row answered: gemmtune/c.h says how
+  bool own_threads_only = false;  // on a CPU, rows of fewer threads do not answer
 };
 
 /// A device and its tuned files. Move-only; plans outlive it.
@@ -194,6 +198,7 @@ class Context {
     given.capture = options.capture ? 1 : 0;
     given.capture_folder = text(options.capture_folder);
     given.verify_untuned = options.verify_untuned ? 1 : 0;
+    given.own_threads_only = options.own_threads_only ? 1 : 0;
     gemmtune_context* context = nullptr;
     if (Status status(gemmtune_context_create(&given, &context)); !status.ok()) return status;
     return Context(context);
@@ -211,6 +216,16 @@ class Context {
       return status;
     return Plan(made);
   }
+  /// The plan on one kernel, whatever the tuned files say: a kernelName, "family" or "family:index"
+  /// (gemmtune_plan_create_named in gemmtune/c.h). Its first run is verified if `verify` is true.
+  Result<Plan> plan_named(const std::string& kernel, const Problem& problem, bool verify = true) const {
+    gemmtune_plan* made = nullptr;
+    if (Status status(gemmtune_plan_create_named(context_, detail::CProblem(problem).get(), kernel.c_str(),
+                                                 verify ? 0 : 1, &made));
+        !status.ok())
+      return status;
+    return Plan(made);
+  }
   /// Reads the tuned files again; plans in use stay valid.
   Status reload() const { return Status(gemmtune_context_reload(context_)); }
   /// Writes what capture has not written yet; ok where capture is off.
@@ -224,6 +239,15 @@ class Context {
     text.resize(std::char_traits<char>::length(text.c_str()));
     return text;
   }
+  /// visit(const gemmtune_source&) for each tuned file: the same as data. It must not throw.
+  template <typename Visit>
+  Status visit_sources(Visit&& visit) const {
+    const gemmtune_source_visitor call = [](void* given, const gemmtune_source* source) {
+      (*static_cast<std::remove_reference_t<Visit>*>(given))(*source);
+    };
+    return Status(
+        gemmtune_context_visit_sources(context_, call, const_cast<void*>(static_cast<const void*>(&visit))));
+  }
   gemmtune_counters counters() const {
     gemmtune_counters values{};
     values.size = sizeof values;
@@ -235,6 +259,12 @@ class Context {
     info.size = sizeof info;
     (void)gemmtune_context_device(context_, &info);
     return info;
+  }
+  /// The type that a word ("fp8", "bf16") means on the device.
+  Result<Type> type(const char* word) const {
+    gemmtune_type type = GEMMTUNE_TYPE_UNSET;
+    if (Status status(gemmtune_context_type(context_, word, &type)); !status.ok()) return status;
+    return static_cast<Type>(type);
   }
 
   /// The layout that the tuned files were made for. M, bias and layout of `weight` are ignored, as below.

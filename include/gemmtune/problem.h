@@ -12,7 +12,7 @@ namespace gemmtune {
 inline namespace api {
 
 /// The values of gemmtune_match.
-enum class Match { exact, range, fine, coarse, untuned, bucket };
+enum class Match { exact, range, fine, coarse, untuned, bucket, fewer_threads };
 
 /// An input on the context's device: its pointer, its type, and its leading dimension in elements (0: dense).
 struct View {
@@ -90,7 +90,7 @@ struct Operands {
   // These of fused_moe.
   const void* w2 = nullptr;
   const void* w2_scale = nullptr;
-  const std::int32_t* topk_ids = nullptr;
+  const std::int32_t* topk_ids = nullptr;  // -1: an empty slot, which adds nothing
   const float* topk_weights = nullptr;
   const float* bias2 = nullptr;
 };

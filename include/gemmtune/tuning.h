@@ -17,7 +17,8 @@ typedef enum gemmtune_tuning_state {
   GEMMTUNE_TUNING_SKIPPED_DONE = 2,
   GEMMTUNE_TUNING_UNSUPPORTED_SHAPE = 3,
   GEMMTUNE_TUNING_FAILED = 4,
-  GEMMTUNE_TUNING_OUT_OF_BUDGET = 5
+  GEMMTUNE_TUNING_OUT_OF_BUDGET = 5,
+  GEMMTUNE_TUNING_INTERRUPTED = 6
 } gemmtune_tuning_state;
 
 /* A problem is done. Texts live until the callback returns. */
@@ -26,7 +27,7 @@ typedef struct gemmtune_tuning_progress {
   size_t index; /* of the problem, from 0 */
   size_t count;
   gemmtune_tuning_state state;
-  const char* reason;      /* for skipped, unsupported, failed and out of budget; else "" */
+  const char* reason;      /* for skipped, unsupported, failed, out of budget, interrupted; else "" */
   const char* kernel_name; /* "" where there is no row */
   double microseconds;     /* 0 where there is no row */
   double speedup;          /* over the default kernel; 0 where there is none */
@@ -43,7 +44,7 @@ typedef struct gemmtune_tuning_options {
   size_t problem_count;
   const int64_t* calls; /* [problem_count]: how often each runs, below 1: 1; null: 1 each */
   const char*
-      output; /* the tuned file; problems that it has are skipped unless `all`. A .yaml gets tune_gemm's
+      output; /* the tuned file, never null and not "-"; problems that it has are skipped unless `all`. A .yaml gets tune_gemm's
                           * results, and its problems are tuned again */
   /* "cpu", "cuda", "hip"; null: the first that is available. "external": kernels of another program
    * (docs/evaluators.md). */
@@ -92,8 +93,8 @@ typedef struct gemmtune_tuning_summary {
 GEMMTUNE_API gemmtune_status gemmtune_tune(const gemmtune_tuning_options* options,
                                            gemmtune_tuning_summary* summary);
 
-/* Online tuning: problems that no row of a context answers are tuned beside it, in this process, and their
- * rows kept in a file. */
+/* Online tuning: problems that no row of a context answers are tuned beside it, and their rows kept in a
+ * file: on a CPU in a worker process within a share of the machine, on a GPU in this process. */
 typedef struct gemmtune_online_options {
   size_t size;
   /* Null: online_tuning.csv of the context's config folder, or hip_online_tuning_res.csv of the working
@@ -103,13 +104,23 @@ typedef struct gemmtune_online_options {
    * null: HIP_ONLINE_TUNING decides. */
   int32_t hipblaslt_table;
   int32_t synchronous; /* not 0: the call that plans waits, at most three budgets. 0: HIP_ONLINE_TUNING */
-  int64_t budget_milliseconds; /* of one problem; 0: GEMMTUNE_ONLINE_BUDGET_MS, else 2000 */
+  /* Of one problem, of all of the machine's time: a worker takes 1/share of it. 0: GEMMTUNE_ONLINE_BUDGET_MS,
+   * else 2000 */
+  int64_t budget_milliseconds;
+  /* Of the processor time of the context's cores, what the worker may use, up to 1. 0: GEMMTUNE_ONLINE_SHARE,
+   * else 0.25; below 0: no worker, this process measures. A worker that callers wait for (synchronous) has
+   * all. */
+  double share;
+  /* Path of the gemmtune program that the worker is a process of. Null: GEMMTUNE_PROGRAM, else the one that
+   * lies around this library. */
+  const char* worker_program;
 } gemmtune_online_options;
 
 /* Takes the context's misses until the context is destroyed or gets another miss handler. The first plan of
- * an unknown problem is the fallback's, at once; a thread beside measures the vendors' kernels and those of
- * families that rows of this device name, verifies them, writes the best one's row and lets the context plan
- * the problem anew. Existing plans stay valid. `options` may be null. */
+ * an unknown problem is the fallback's, at once; a thread beside has kernels measured and verified, writes
+ * the best one's row and lets the context plan the problem anew. Existing plans stay valid. In a worker process
+ * all families are tried; if none can be started, which is logged once, this process measures the vendors'
+ * kernels and those of families that rows of this device name. `options` may be null. */
 GEMMTUNE_API gemmtune_status gemmtune_enable_online_tuning(gemmtune_context* context,
                                                            const gemmtune_online_options* options);
 

@@ -15,10 +15,10 @@ fp4_weights = {"a16w4": "bf16", "a8w4": "f8_e4m3fn"}
 types = ("unset", "f32", "f16", "bf16", "f8_e4m3fn", "f8_e4m3fnuz", "i8", "f4_e2m1", "u8", "i4")
 quant_types = ("none", "per_tensor", "per_token", "per_1x32", "per_1x128", "per_128x128")
 activations = ("none", "silu", "gelu", "swiglu", "situv2")
-matches = ("exact", "range", "fine", "coarse", "untuned", "bucket")
+matches = ("exact", "range", "fine", "coarse", "untuned", "bucket", "fewer_threads")
 
 plain, any_layout = 0, 1
-row_major, column_major = 0, 1
+array_i32 = 0x1000  # the type of topk_ids
 
 
 class _Sized(Structure):
@@ -37,17 +37,23 @@ class ContextOptions(_Sized):
                 ("tuned_file_count", c_size_t), ("backend", c_char_p), ("device", c_char_p), ("threads", c_int32),
                 ("strict_environment", c_int32), ("log_config", c_int32), ("capture", c_int32), ("capture_folder", c_char_p),
                 ("parallel_for", c_void_p), ("parallel_for_context", c_void_p), ("log", c_void_p), ("log_context", c_void_p),
-                ("verify_untuned", c_int32)]
+                ("verify_untuned", c_int32), ("own_threads_only", c_int32)]
 
 
 class DeviceInfo(_Sized):
     _fields_ = [("size", c_size_t), ("backend", c_char_p), ("name", c_char_p), ("model", c_char_p), ("gfx", c_char_p),
-                ("cu_num", c_int32)]
+                ("cu_num", c_int32), ("team", c_char_p)]
 
 
 class Counters(_Sized):
     _fields_ = [("size", c_size_t)] + [(name, ctypes.c_uint64) for name in (
-        "exact", "range", "fine", "coarse", "untuned", "other_environment", "plans_made", "invalid_rows", "bucket")]
+        "exact", "range", "fine", "coarse", "untuned", "other_environment", "plans_made", "invalid_rows", "bucket", "fewer_threads")]
+
+
+class Source(_Sized):
+    _fields_ = [("size", c_size_t), ("operation", c_int32), ("path", c_char_p), ("named", c_int32), ("online", c_int32),
+                ("rows", c_size_t), ("left_out", c_size_t), ("own_rows", c_size_t), ("other_environment_rows", c_size_t),
+                ("fewer_threads_rows", c_size_t), ("devices", c_char_p), ("unused", c_char_p), ("shipped", c_int32)]
 
 
 class Moe(_Sized):
@@ -62,11 +68,6 @@ class Problem(_Sized):
                 ("predecessor_triggers", c_int32), ("x_order", c_int32), ("w_order", c_int32), ("e8m0_scales", c_int32)]
 
 
-class Scales(_Sized):
-    _fields_ = [("size", c_size_t), ("x", c_int64), ("w", c_int64), ("w2", c_int64), ("x_type", c_int32), ("w_type", c_int32),
-                ("w2_type", c_int32), ("x_or_one", c_int32), ("w_or_one", c_int32)]
-
-
 class MoeOperands(_Sized):
     _fields_ = [("size", c_size_t), ("w2", c_void_p), ("w2_scale", c_void_p), ("topk_ids", c_void_p), ("topk_weights", c_void_p),
                 ("bias2", c_void_p)]
@@ -79,28 +80,47 @@ class Operands(_Sized):
                 ("moe", POINTER(MoeOperands))]
 
 
+class Array(Structure):
+    _fields_ = [("data", c_void_p), ("type", c_int32), ("dimensions", c_int32), ("sizes", POINTER(c_int64)),
+                ("strides", POINTER(c_int64)), ("read_only", c_int32)]
+
+
+class Arrays(_Sized):
+    _fields_ = [("size", c_size_t)] + [(name, POINTER(Array)) for name in (
+        "x", "w", "out", "bias", "x_scale", "w_scale", "w2", "w2_scale", "bias2", "topk_ids", "topk_weights")] + [
+            ("moe", POINTER(Moe)), ("moe_operands", POINTER(MoeOperands))]
+
+
 class PlanInfo(_Sized):
     _fields_ = [("size", c_size_t), ("match", c_int32), ("other_environment", c_int32), ("hit_m", c_int64),
                 ("kernel_name", c_char_p), ("family", c_char_p), ("rule", c_char_p), ("file", c_char_p), ("line", c_size_t),
                 ("workspace_bytes", c_size_t), ("weight_layout", c_int32), ("fallback_erratum", c_int32)]
 
 
-structures = {"gemmtune_tuned_files": TunedFiles, "gemmtune_context_options": ContextOptions, "gemmtune_device_info": DeviceInfo,
-              "gemmtune_counters": Counters, "gemmtune_moe": Moe, "gemmtune_problem": Problem, "gemmtune_scales": Scales,
-              "gemmtune_moe_operands": MoeOperands, "gemmtune_operands": Operands, "gemmtune_plan_info": PlanInfo}
+Visitor = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Source))
+Log = ctypes.CFUNCTYPE(None, c_void_p, ctypes.c_int, c_char_p)
+
+structures = {"gemmtune_source": Source, "gemmtune_tuned_files": TunedFiles, "gemmtune_context_options": ContextOptions,
+              "gemmtune_device_info": DeviceInfo, "gemmtune_counters": Counters, "gemmtune_moe": Moe, "gemmtune_problem": Problem,
+              "gemmtune_array": Array, "gemmtune_arrays": Arrays, "gemmtune_moe_operands": MoeOperands,
+              "gemmtune_operands": Operands, "gemmtune_plan_info": PlanInfo}
 
 _handle = c_void_p
 _functions = {
     "gemmtune_context_create": (POINTER(ContextOptions), POINTER(_handle)),
     "gemmtune_context_reload": (_handle,),
     "gemmtune_context_sources": (_handle, c_char_p, c_size_t, POINTER(c_size_t)),
+    "gemmtune_context_visit_sources": (_handle, Visitor, c_void_p),
     "gemmtune_context_device": (_handle, POINTER(DeviceInfo)),
+    "gemmtune_context_type": (_handle, c_char_p, POINTER(c_int32)),
     "gemmtune_context_counters": (_handle, POINTER(Counters)),
     "gemmtune_capture_flush": (_handle,),
     "gemmtune_plan_create": (_handle, POINTER(Problem), POINTER(_handle)),
+    "gemmtune_plan_create_named": (_handle, POINTER(Problem), c_char_p, c_int32, POINTER(_handle)),
+    "gemmtune_plan_run": (_handle, POINTER(Operands), c_void_p, c_void_p),
     "gemmtune_plan_get_info": (_handle, POINTER(PlanInfo)),
     "gemmtune_gemm": (_handle, POINTER(Problem), POINTER(Operands), c_void_p),
-    "gemmtune_problem_scales": (POINTER(Problem), POINTER(Scales)),
+    "gemmtune_read_arrays": (POINTER(Arrays), POINTER(Problem), POINTER(Operands), POINTER(POINTER(Array))),
     "gemmtune_weight_layout": (_handle, POINTER(Problem), POINTER(c_int32)),
     "gemmtune_packed_weight_bytes": (_handle, POINTER(Problem), c_int32, POINTER(c_size_t)),
     "gemmtune_pack_weight": (_handle, POINTER(Problem), c_int32, c_void_p, c_void_p),
@@ -131,8 +151,12 @@ def _load():
     opened.gemmtune_version.restype = c_char_p
     opened.gemmtune_layout_text.restype = c_char_p
     opened.gemmtune_layout_text.argtypes = (c_int32,)
+    opened.gemmtune_set_log.restype = None
+    opened.gemmtune_set_log.argtypes = (Log, c_void_p)
     opened.gemmtune_plan_release.restype = None
     opened.gemmtune_plan_release.argtypes = (_handle,)
+    opened.gemmtune_context_destroy.restype = None
+    opened.gemmtune_context_destroy.argtypes = (_handle,)
     for name, arguments in _functions.items():
         function = getattr(opened, name)
         function.argtypes = arguments

@@ -1,33 +1,75 @@
 """Contexts: a device and the tuned files of this process. Functions of the package use one for each device, which the
 first call opens; use() replaces it."""
 
-import csv
 import ctypes
 import os
+import sys
 import threading
+import weakref
 
 from . import _library as c
-from .errors import NoGpu, NotFound, OtherDevice, Unsupported, error_of
+from . import _log
+from .errors import InvalidArgument, NoGpu, NotFound, OtherDevice, Unsupported, error_of
 from .program import nvidia_folders
 
 _lock = threading.RLock()
 _current = {}  # ("cpu", 0) -> Context
-_kept = []  # contexts that were replaced: a call of another thread may still be in one
-_listeners = []  # called with (device, context) when a device's context changes; context None: forget it
+_kept = []  # C contexts that never end: of graphs that hold their kernels, and in a child those of its parent
+_open = weakref.WeakSet()  # C contexts
+_finalized_in = None  # process with a finalizer of multiprocessing
+# Called with (device, C context) when a device's context changes; None: forget it. True if the former one must never end.
+_listeners = []
 
 
 def _text(value):
     return None if value is None else os.fsencode(value)
 
 
+class _Handle:
+    """A context of the C interface. ctypes takes it as an argument and holds it for the time of the call, so that it ends with its
+    last call."""
+
+    def __init__(self, options):
+        self._process = os.getpid()
+        self._as_parameter_ = ctypes.c_void_p()
+        self.status = c.lib.gemmtune_context_create(ctypes.byref(options), ctypes.byref(self._as_parameter_))
+        if not self.status:
+            _open.add(self)
+
+    def __del__(self):
+        # Not in a child, which has none of its threads; not at the end of Python, where a thread may still be in a call.
+        if self._as_parameter_ and self._process == os.getpid() and not sys.is_finalizing():
+            c.lib.gemmtune_context_destroy(self._as_parameter_)
+
+
+class NamedPlan:
+    """A plan on one kernel, whatever the tuned files say."""
+
+    def __init__(self, context, problem, kernel, verify):
+        self._handle = ctypes.c_void_p()
+        c.check(c.lib.gemmtune_plan_create_named(context.handle, ctypes.byref(problem), os.fsencode(kernel), int(not verify),
+                                                 ctypes.byref(self._handle)))
+        info = c.PlanInfo()
+        c.check(c.lib.gemmtune_plan_get_info(self._handle, ctypes.byref(info)))
+        self.kernel, self.workspace_bytes = info.kernel_name.decode(), info.workspace_bytes
+
+    def run(self, operands, workspace, stream):
+        c.check(c.lib.gemmtune_plan_run(self._handle, ctypes.byref(operands), workspace, stream))
+
+    def __del__(self):
+        if self._handle and not sys.is_finalizing():
+            c.lib.gemmtune_plan_release(self._handle)
+
+
 class Context:
-    """A device and tuned files.
+    """A device and tuned files. It ends, with its threads and memory, by close(), at the end of a `with` block or when nothing
+    holds it any more; never before the last call in it.
 
     device: "cpu", "cpu:0-15", "cuda:0". tuned_files: paths of a16w16, colon-separated, or a dictionary from operations to
     such lists; they replace the default of the operation. Other options are those of gemmtune_context_options."""
 
     def __init__(self, device="cpu", tuned_files=None, *, config_folder=None, threads=0, strict_environment=False,
-                 log_config=False, capture=None, verify_untuned=False):
+                 log_config=False, capture=None, verify_untuned=False, own_threads_only=False):
         lists = tuned_files if isinstance(tuned_files, dict) else {"a16w16": tuned_files} if tuned_files else {}
         lists = {operation: os.fspath(paths) for operation, paths in lists.items()}
         for operation in lists:
@@ -42,25 +84,55 @@ class Context:
             config_folder=_text(config_folder), tuned_files=files, tuned_file_count=len(lists),
             backend=b"cuda" if on_gpu else b"cpu", device=None if device in ("cpu", "cuda") else _text(device), threads=threads,
             strict_environment=strict_environment, log_config=log_config, verify_untuned=verify_untuned,
-            capture=capture is not None, capture_folder=_text(capture))
-        self.handle = ctypes.c_void_p()
-        self._process = os.getpid()
-        status = c.lib.gemmtune_context_create(ctypes.byref(options), ctypes.byref(self.handle))
-        if status:
+            capture=capture is not None, capture_folder=_text(capture), own_threads_only=own_threads_only)
+        if log_config:
+            _log.print_information()
+        self._named_plans = {}
+        self._handle = _Handle(options)
+        if status := self._handle.status:
             sentence = c.lib.gemmtune_last_error().decode(errors="replace")
             if on_gpu and status in (Unsupported.status, NotFound.status):
                 raise NoGpu(sentence)
             raise error_of(status, sentence)
-        for paths in lists.values():
-            for path in paths.split(":"):
-                _check_rows(path, self.device())
+        _check_named({path for paths in lists.values() for path in paths.split(":")}, self.files())
+        _flush_when_a_worker_ends()
+
+    @property
+    def handle(self):
+        """The C context, for an argument of ctypes."""
+        handle = self._handle
+        if handle is None:
+            raise InvalidArgument("the context is closed")
+        return handle
+
+    def close(self):
+        """Ends the context once no call is in it. Later calls on it raise InvalidArgument; its device gets a new one where it was
+        the current one."""
+        with _lock:
+            for device in [device for device, context in _current.items() if context is self]:
+                del _current[device]
+                _tell(device, self, None)
+        self._named_plans.clear()
+        self._handle = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
 
     def device(self):
-        """backend, name, model, gfx and cu_num of the device."""
+        """backend, name, model, gfx and cu_num of the device; team: whose threads run a CPU's kernels by now ("openmp", "own")."""
         info = c.DeviceInfo()
         c.check(c.lib.gemmtune_context_device(self.handle, ctypes.byref(info)))
         return {"backend": info.backend.decode(), "name": info.name.decode(), "model": info.model.decode(),
-                "gfx": info.gfx.decode(), "cu_num": info.cu_num}
+                "gfx": info.gfx.decode(), "cu_num": info.cu_num, "team": info.team.decode()}
+
+    def type(self, word):
+        """The name of the type that a word means on the device: "fp8" is "f8_e4m3fnuz" on gfx94x, "f8_e4m3fn" elsewhere."""
+        found = ctypes.c_int32()
+        c.check(c.lib.gemmtune_context_type(self.handle, word.encode(), ctypes.byref(found)))
+        return c.types[found.value]
 
     def sources(self):
         """The tuned files, one line each: path, and rows read or why there are none."""
@@ -69,6 +141,24 @@ class Context:
         text = ctypes.create_string_buffer(needed.value + 256)
         c.check(c.lib.gemmtune_context_sources(self.handle, text, len(text), ctypes.byref(needed)))
         return text.value.decode(errors="replace").splitlines()
+
+    def files(self):
+        """The tuned files as dictionaries: path, operation, rows, own_rows (of this device), fewer_threads_rows,
+        other_environment_rows, left_out, devices ({"gfx950/256": 200}), named, online, shipped, and unused: why none of the rows answers."""
+        files = []
+
+        @c.Visitor
+        def visit(_, source):
+            one = source.contents
+            devices = [text.rpartition(":") for text in one.devices.decode(errors="replace").split(",") if text]
+            files.append({"path": os.fsdecode(one.path), "operation": c.operations[one.operation], "rows": one.rows,
+                          "own_rows": one.own_rows, "fewer_threads_rows": one.fewer_threads_rows,
+                          "other_environment_rows": one.other_environment_rows, "left_out": one.left_out,
+                          "devices": {name: int(rows) for name, _, rows in devices}, "named": bool(one.named),
+                          "online": bool(one.online), "shipped": bool(one.shipped), "unused": one.unused.decode(errors="replace")})
+
+        c.check(c.lib.gemmtune_context_visit_sources(self.handle, visit, None))
+        return files
 
     def counters(self):
         """How plan requests were served: exact, range, fine, coarse, bucket, untuned ... and plans_made."""
@@ -90,6 +180,17 @@ class Context:
         finally:
             c.lib.gemmtune_plan_release(plan)
 
+    def named_plan(self, problem, kernel, verify=True):
+        """The plan of a problem on a kernel: a kernelName, "family" or "family:index" (gemmtune_plan_create_named in
+        gemmtune/c.h). Its first run is verified, unless `verify` is False. Kept for further calls."""
+        key = bytes(problem), kernel, verify
+        plan = self._named_plans.get(key)
+        if plan is None:
+            if len(self._named_plans) >= 4096:
+                self._named_plans.clear()
+            plan = self._named_plans[key] = NamedPlan(self, problem, kernel, verify)
+        return plan
+
     def reload(self):
         """Reads the tuned files again."""
         c.check(c.lib.gemmtune_context_reload(self.handle))
@@ -110,19 +211,24 @@ def _load_toolkit():
                     pass  # libgemmtune says what it could not open
 
 
-def _check_rows(path, device):
-    """A tuned file that was named must be there and have a row of this device."""
-    if not os.path.exists(path):
-        raise NotFound(f"{path} does not exist, expected a tuned file")
-    if os.path.isdir(path) or not path.endswith(".csv"):
-        return
-    with open(path, newline="", errors="replace") as file:
-        rows = [row for row in csv.DictReader(file, skipinitialspace=True) if row.get("gfx") and row.get("cu_num")]
-    devices = {(row["gfx"].strip(), row["cu_num"].strip()) for row in rows}
-    if devices and (device["gfx"], str(device["cu_num"])) not in devices:
-        known = ", ".join(f"{gfx} with {units} compute units" for gfx, units in sorted(devices))
-        raise OtherDevice(f"{path}: {len(rows)} rows of {known}; this device is {device['gfx']} with {device['cu_num']} compute "
-                          "units, so none of them answers")
+def _check_named(paths, files):
+    """Tuned files that were named must be there, and those of an operation must have a row that may answer."""
+    for path in sorted(paths):
+        if not os.path.exists(path):
+            raise NotFound(f"{path} does not exist, expected a tuned file")
+    used = {file["operation"] for file in files if not file["shipped"] and (file["own_rows"] or file["fewer_threads_rows"])}
+    for file in files:
+        if file["path"] in paths and file["devices"] and file["unused"] and file["operation"] not in used:
+            raise OtherDevice(file["unused"])
+
+
+def _flush_when_a_worker_ends():
+    """A process of multiprocessing ends by os._exit(), after these finalizers."""
+    global _finalized_in
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and _finalized_in != os.getpid():
+        _finalized_in = os.getpid()
+        util.Finalize(None, flush_capture, exitpriority=0)
 
 
 def _key(device):
@@ -143,19 +249,33 @@ def current(device):
         return found
 
 
-def _replace(device, context):
-    if device in _current:
-        _kept.append(_current[device])
-    _current[device] = context
+def _tell(device, former, context):
+    """The listeners have no call in the former context when this returns, or it is kept."""
+    handle = None if context is None else context.handle
     for listener in _listeners:
-        listener(device, context)
+        if listener(device, handle) is True and former is not None:
+            _kept.append(former.handle)
+
+
+def _replace(device, context):
+    former = _current.get(device)
+    _current[device] = context
+    _tell(device, former, context)
     return context
+
+
+def keep(context):
+    """For ever: a graph holds its kernels."""
+    with _lock:
+        if context.handle not in _kept:
+            _kept.append(context.handle)
 
 
 def use(tuned_files=None, device="cpu", **options):
     """From now on calls on `device` use these tuned files (and options of Context); returns the context.
 
-    Raises NotFound if a file is missing and OtherDevice if it has rows, but none of this device."""
+    The former context of the device ends when no call is in it and nothing else holds it. Raises NotFound if a file is missing
+    and OtherDevice if it has rows, but none of this device."""
     context = Context(device, tuned_files, **options)
     with _lock:
         return _replace(_key(device), context)
@@ -167,24 +287,35 @@ def reload():
         context.reload()
 
 
+def sources(device="cpu"):
+    """The tuned files that calls on `device` look up, as data: Context.files()."""
+    return current(_key(device)).files()
+
+
+def flush_capture():
+    """Writes what capture has not written yet, of all contexts."""
+    for context in list(_open):
+        c.check(c.lib.gemmtune_capture_flush(context))
+
+
 def listen(listener):
-    """Calls listener(device, context) for the contexts of now and of later."""
+    """Calls listener(device, C context) for the contexts of now and of later. When it returns it has no call in the former one, or
+    it returns True."""
     with _lock:
         _listeners.append(listener)
         for device, context in _current.items():
-            listener(device, context)
+            listener(device, context.handle)
 
 
 def _after_fork():
     """A child has the parent's contexts, but not their threads: it opens its own."""
     global _lock
     _lock = threading.RLock()
-    _kept.extend(_current.values())
+    _kept.extend(context._handle for context in _current.values())
     devices = list(_current)
     _current.clear()
     for device in devices:
         for listener in _listeners:
             listener(device, None)
-
 
 os.register_at_fork(after_in_child=_after_fork)

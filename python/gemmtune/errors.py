@@ -50,7 +50,10 @@ class NotPlanned(Error):
 
 
 class NeedsGradient(Unsupported):
-    """Autograd wants a gradient; gemmtune's kernels have none."""
+    """A derivative is wanted; gemmtune's kernels have none."""
+
+    sentence = ("gemmtune computes no gradients, and an operand requires one: call it under torch.no_grad() or torch.inference_mode(), call "
+                "requires_grad_(False) on the model, or patch(model, gradients=\"torch\")")
 
 
 class InputOutput(Error, OSError):

@@ -3,7 +3,6 @@ which gemmtune.torch serves. On a CPU the result is complete on return; on a GPU
 
 import ctypes
 import importlib
-import math
 import sys
 
 from . import _arrays, contexts
@@ -45,215 +44,111 @@ def _plain_array(array):
 
 
 class _Call:
-    """One call: operands are read, checked and put into the structures of the C interface."""
+    """One call: its arrays become the problem and the operands of the C interface, which decides what is right."""
 
     def __init__(self, operation, x, context, stream):
         first = _plain_array(x)
+        _arrays.refuse_traced("x", first)
         self.shared_stream = True
         self.stream = stream
         if not hasattr(first, "__array_interface__") and stream is None and hasattr(first, "__dlpack_device__"):
             if first.__dlpack_device__()[0] not in (1, 3):
                 self.stream, self.shared_stream = _arrays.stream_of(x)
         self.x_array = x
-        self.operands = []
-        self.x = self.read("x", x)
-        self.context = context or contexts.current(self.x.device)
-        self.problem = c.Problem(operation=c.operations.index(operation), x_type=_number(self.x.type))
-        self.values = c.Operands(x=self.x.pointer)
+        self.read = {}
+        self.arrays = c.Arrays()
+        self.problem = c.Problem(operation=c.operations.index(operation))
+        self.values = c.Operands()
+        self.add("x", x)
+        self.context = context or contexts.current(self.read["x"].device)
 
-    def read(self, name, array):
-        operand = _arrays.read(name, array, self.stream)
-        if self.operands and operand.device != self.operands[0].device:
-            raise InvalidArgument(f"{name} is on {operand.device[0]}:{operand.device[1]}, expected it beside x on "
-                                  f"{self.operands[0].device[0]}:{self.operands[0].device[1]}")
-        self.operands.append(operand)
-        return operand
-
-    def require(self, operand, shape):
-        if operand.shape != tuple(shape):
-            raise InvalidArgument(f"{operand.name} has shape {list(operand.shape)}, expected {list(shape)}")
-
-    def dense(self, operand):
-        if not operand.is_dense():
-            raise InvalidArgument(f"{operand.name} has strides {list(operand.strides)}, expected a dense array")
-        return operand.pointer
-
-    def read_weight(self, name, weight, k):
-        """(rows, pointer) of a weight with k columns; its layout and order go into the problem."""
-        if isinstance(weight, PackedWeight):
-            if weight.k != k:
-                raise InvalidArgument(f"{name} has {weight.k} columns, expected {k} as x has")
-            self.problem.weight_layout = weight.layout
-            self.problem.w_type = _number(weight.type)
-            return weight.n, self.read(name, weight.bits).pointer
-        operand = self.read(name, weight)
-        self.problem.w_type = _number(operand.type)
-        return operand, None
-
-    def read_scales(self, x_scale, w_scale, w2_scale=None):
-        """Reads the scales that the problem has: an array that is too short would be read past its end."""
-        has = c.Scales()
-        c.check(c.lib.gemmtune_problem_scales(ctypes.byref(self.problem), ctypes.byref(has)))
-        self._read_scale("x_scale", x_scale, has.x, has.x_type, has.x_or_one)
-        if not self.values.moe:
-            self._read_scale("w_scale", w_scale, has.w, has.w_type, has.w_or_one)
-            return
-        self.values.w_scale = self._scale("w1_scale", w_scale, has.w, has.w_type)[0]
-        self.values.moe.contents.w2_scale = self._scale("w2_scale", w2_scale, has.w2, has.w2_type)[0]
-
-    def _read_scale(self, name, array, count, type, or_one):
-        pointer, one = self._scale(name, array, count, type, or_one)
-        setattr(self.values, name, pointer)
-        if one:
-            setattr(self.values, name + "_per_tensor", 1)
-
-    def _scale(self, name, array, count, type, or_one=False):
-        """The pointer of `count` scales, or, if that is enough, of one; None where there are none. And whether it is one."""
-        if count == 0:
-            return None, False
+    def add(self, member, array, name=None):
+        """`array` as a member of gemmtune_arrays; `name`: its own, if that is another one. None: absent."""
         if array is None:
-            raise InvalidArgument(f"{name} is missing: quantized operands have scales")
-        operand = self.read(name, array)
-        if operand.type != c.types[type]:
-            raise WrongType(f"{name} is {operand.type}, expected {'e8m0 or u8' if c.types[type] == 'u8' else c.types[type]}")
-        size = math.prod(operand.shape)
-        one = bool(or_one) and size == 1
-        if size != count and not one:
-            raise InvalidArgument(f"{name} has {size} elements, expected {f'1 or {count}' if or_one and count > 1 else count}")
-        return self.dense(operand), one
-
-    def bias(self, bias, n):
-        if bias is None:
             return
-        operand = self.read("bias", bias)
-        self.require(operand, (n,))
-        if c.types[self.problem.y_type] != operand.type:
-            raise WrongType(f"bias is {operand.type}, expected the result's type {c.types[self.problem.y_type]}")
-        self.problem.bias = 1
-        self.values.bias = self.dense(operand)
+        operand = _arrays.read(name or member, array, self.stream)
+        first = self.read.setdefault("x", operand)
+        if operand.device != first.device:
+            raise InvalidArgument(f"{operand.name} is on {operand.device[0]}:{operand.device[1]}, expected it beside x on "
+                                  f"{first.device[0]}:{first.device[1]}")
+        self.read[member] = operand
+        operand.description = operand.describe()
+        setattr(self.arrays, member, ctypes.pointer(operand.description))
 
-    def expert_biases(self, bias1, bias2, operands, shape1, shape2):
-        if (bias1 is None) != (bias2 is None):
-            raise InvalidArgument(f"bias{1 if bias1 is None else 2} is missing, expected bias1 and bias2 or neither")
-        if bias1 is None:
+    def add_weight(self, weight):
+        if isinstance(weight, PackedWeight):
+            self.problem.weight_layout, self.problem.w_type = weight.layout, _number(weight.type)
+            self.problem.n, self.problem.k = weight.n, weight.k
+            weight = weight.bits
+        self.add("w", weight)
+
+    def _check(self):
+        """Fills problem and operands; what a kernel cannot read where it lies is copied, if it belongs to this call alone."""
+        while True:
+            strided = ctypes.POINTER(c.Array)()
+            c.check(c.lib.gemmtune_read_arrays(ctypes.byref(self.arrays), ctypes.byref(self.problem), ctypes.byref(self.values),
+                                               ctypes.byref(strided)))
+            if not strided:
+                return
+            address = ctypes.addressof(strided.contents)
+            member, operand = next((member, operand) for member, operand in self.read.items()
+                                   if ctypes.addressof(operand.description) == address)
+            copied = _arrays.contiguous(operand)
+            if copied is None:  # its library is not known: the sentence
+                c.check(c.lib.gemmtune_read_arrays(ctypes.byref(self.arrays), ctypes.byref(self.problem),
+                                                   ctypes.byref(self.values), None))
+            self.add(member, copied, operand.name)
+
+    def _launch(self, kernel):
+        if self.read["x"].device[0] == "cuda" and _arrays.is_capturing(self.stream):
+            contexts.keep(self.context)
+        if kernel is None:
+            c.check(c.lib.gemmtune_gemm(self.context.handle, ctypes.byref(self.problem), ctypes.byref(self.values), self.stream))
             return
-        for name, bias, shape, where in (("bias1", bias1, shape1, (self.values, "bias")), ("bias2", bias2, shape2, (operands, "bias2"))):
-            operand = self.read(name, bias)
-            self.require(operand, shape)
-            if operand.type != "f32":
-                raise WrongType(f"{name} is {operand.type}, expected f32")
-            setattr(*where, self.dense(operand))
-        self.problem.bias = 1
+        plan = self.context.named_plan(self.problem, kernel)
+        workspace = _aligned_bytes(_plain_array(self.x_array), plan.workspace_bytes) if plan.workspace_bytes else None
+        pointer = None if workspace is None else _arrays.read("workspace", workspace, self.stream).pointer
+        plan.run(self.values, pointer, self.stream)
+        if workspace is not None and self.read["x"].device[0] != "cpu":
+            _arrays.synchronize(self.stream)  # the kernel has the workspace until it ends
 
-    def result(self, out, shape, type):
-        """Makes or reads the result; y's pointer goes into the operands."""
-        self.out = _arrays.empty_like_of(self.x_array, shape, type) if out is None else out
-        operand = self.read("out", self.out)
-        self.require(operand, shape)
-        if operand.read_only:
-            raise InvalidArgument("out is read-only, expected an array to write to")
-        if operand.type != type:
-            raise WrongType(f"out is {operand.type}, expected {type}")
-        self.values.y = operand.pointer
-        return operand
-
-    def align(self):
-        """What all pointers are multiples of, up to 16 bytes; an operation's default is that promise."""
-        together = 16
-        for pointer in (self.values.x, self.values.w, self.values.bias, self.values.y):
-            together |= pointer or 0
-        self.problem.alignment = together & -together
-
-    def run(self):
-        self.align()
-        c.check(c.lib.gemmtune_gemm(self.context.handle, ctypes.byref(self.problem), ctypes.byref(self.values), self.stream))
+    def run(self, out, out_dtype, kernel=None):
+        made = out
+        if out is not None:
+            _arrays.refuse_immutable("out", _plain_array(out))
+            self.add("out", out)
+            if out_dtype is not None and out_dtype != self.read["out"].type:
+                raise InvalidArgument(f"out is {self.read['out'].type} and out_dtype {out_dtype}, expected one of the two, or the same")
+        elif out_dtype is not None:
+            self.problem.y_type = _number(out_dtype)
+        self._check()
+        if out is None:
+            shape = (*self.read["x"].shape[:-1], self.values.ldy)
+            made = _arrays.empty_like_of(self.x_array, shape, c.types[self.problem.y_type])
+            self.add("out", made)
+            self._check()
+        self._launch(kernel)
         if not self.shared_stream:
             _arrays.synchronize(self.stream)
-        return _plain_array(self.out)
+        return _plain_array(made) if out is None else out
 
 
-def _rows(operand):
-    """The leading dimensions of x or out as one: (rows, columns, distance of rows). Of a column-major x the distance of columns
-    is strides[1]."""
-    if not operand.shape:
-        raise InvalidArgument(f"{operand.name} has no dimension, expected at least one")
-    columns = operand.shape[-1]
-    rows, distance = 1, columns
-    if columns > 1 and operand.strides[-1] != 1:
-        if len(operand.shape) == 2 and operand.strides[0] == 1 and operand.name == "x":
-            return operand.shape[0], columns, columns
-        raise InvalidArgument(f"{operand.name} has strides {list(operand.strides)}, expected contiguous rows")
-    for size, stride in zip(reversed(operand.shape[:-1]), reversed(operand.strides[:-1])):
-        if size > 1 and rows == 1:
-            distance = stride
-        if (size > 1 and rows > 1 and stride != rows * distance) or (size > 1 and distance < columns):
-            raise InvalidArgument(f"{operand.name} has shape {list(operand.shape)} and strides {list(operand.strides)}, expected "
-                                  "rows at one distance")
-        rows *= size
-    return rows, columns, distance
-
-
-def _matrix_order(operand):
-    """row_major or column_major of a dense matrix."""
-    if operand.is_dense():
-        return c.row_major
-    if len(operand.shape) == 2 and operand.strides == (1, operand.shape[0]):
-        return c.column_major
-    raise InvalidArgument(f"{operand.name} has strides {list(operand.strides)}, expected a dense matrix or its transpose")
-
-
-def _default_y(quantized, x_type, out, out_dtype):
-    if out is not None:
-        return _arrays.read("out", out).type
-    if out_dtype is not None:
-        _number(out_dtype)
-        return out_dtype
-    return "bf16" if quantized else x_type
-
-
-def _matmul(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, stream, k_per_element=1, k_per_weight=None):
+def _multiply(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, stream, kernel=None):
     call = _Call(operation, x, context, stream)
-    rows, columns, distance = _rows(call.x)
-    k = columns * k_per_element
-    w_columns = k // (k_per_weight or k_per_element)
-    column_major_x = len(call.x.shape) == 2 and rows > 1 and columns > 1 and call.x.strides[-1] != 1
-    found, pointer = call.read_weight("w", w, k if operation in c.fp4_weights else columns)
-    if pointer is None:
-        if len(found.shape) != 2 or found.shape[1] != w_columns:
-            raise InvalidArgument(f"w has shape {list(found.shape)}, expected [N, {w_columns}] as x has {columns} columns")
-        call.problem.w_order = _matrix_order(found)
-        n, pointer = found.shape[0], found.pointer
-    else:
-        n = found
-    call.values.w = pointer
-    call.problem.m, call.problem.n, call.problem.k = rows, n, k
-    call.problem.x_order = c.column_major if column_major_x else c.row_major
-    call.values.ldx = (call.x.strides[1] if column_major_x else distance) * k_per_element
-    y_type = _default_y(x_scale is not None, call.x.type, out, out_dtype)
-    call.problem.y_type = _number(y_type)
-    if operation == "a16w16":
-        if (x_scale is None) != (w_scale is None):
-            raise InvalidArgument("one of x_scale and w_scale is missing, expected both or none")
-        call.problem.scale_ab = int(x_scale is not None)
-    call.problem.e8m0_scales = int(operation.startswith("a8w8_blockscale") and w_scale is not None
-                                   and _arrays.read("w_scale", w_scale).type == "u8")
-    call.read_scales(x_scale, w_scale)
-    y = call.result(out, (*call.x.shape[:-1], n), y_type)
-    _, _, call.values.ldy = _rows(y)
-    call.bias(bias, n)
-    return call.run() if out is None else (call.run(), out)[1]
+    call.add_weight(w)
+    call.add("x_scale", x_scale)
+    call.add("w_scale", w_scale)
+    call.add("bias", bias)
+    return call.run(out, out_dtype, kernel)
 
 
-def linear(x, w, bias=None, out=None, *, x_scale=None, w_scale=None, out_dtype=None, context=None, stream=None):
+def linear(x, w, bias=None, out=None, *, x_scale=None, w_scale=None, out_dtype=None, context=None, stream=None, kernel=None):
     """y = x · wᵀ (+ bias), the operation a16w16: x [..., K], w [N, K] (or a PackedWeight), bias [N]; bf16, fp16 or fp32, and
-    fp8 with x_scale and w_scale, one float32 each."""
-    if torch := _torch_for(x):
+    fp8 with x_scale and w_scale, one float32 each. kernel: a kernelName, "family" or "family:index" to run in place of what the
+    tuned files say, verified in its first run (Context.named_plan); for tests, not for speed."""
+    if kernel is None and (torch := _torch_for(x)):
         return torch.linear(x, w, bias, out, x_scale=x_scale, w_scale=w_scale, out_dtype=out_dtype)
-    return _matmul("a16w16", x, w, x_scale, w_scale, bias, out, out_dtype, context, stream)
-
-
-def _packed_name(operation, w):
-    return operation + "_bpreshuffle" if isinstance(w, PackedWeight) else operation
+    return _multiply("a16w16", x, w, x_scale, w_scale, bias, out, out_dtype, context, stream, kernel)
 
 
 def a8w8(x, w, x_scale, w_scale, bias=None, out=None, *, out_dtype=None, context=None, stream=None):
@@ -261,14 +156,14 @@ def a8w8(x, w, x_scale, w_scale, bias=None, out=None, *, out_dtype=None, context
     PackedWeight makes it a8w8_bpreshuffle."""
     if torch := _torch_for(x):
         return torch.a8w8(x, w, x_scale, w_scale, bias, out, out_dtype=out_dtype)
-    return _matmul(_packed_name("a8w8", w), x, w, x_scale, w_scale, bias, out, out_dtype, context, stream)
+    return _multiply("a8w8", x, w, x_scale, w_scale, bias, out, out_dtype, context, stream)
 
 
 def a8w8_blockscale(x, w, x_scale, w_scale, out=None, *, out_dtype=None, context=None, stream=None):
     """fp8 with scales of blocks: x_scale [M, ceil(K/128)], w_scale [ceil(N/128), ceil(K/128)], both float32 or both e8m0 bytes."""
     if torch := _torch_for(x):
         return torch.a8w8_blockscale(x, w, x_scale, w_scale, out, out_dtype=out_dtype)
-    return _matmul(_packed_name("a8w8_blockscale", w), x, w, x_scale, w_scale, None, out, out_dtype, context, stream)
+    return _multiply("a8w8_blockscale", x, w, x_scale, w_scale, None, out, out_dtype, context, stream)
 
 
 def a4w4_blockscale(x, w, x_scale, w_scale, out=None, *, out_dtype=None, context=None, stream=None):
@@ -276,12 +171,7 @@ def a4w4_blockscale(x, w, x_scale, w_scale, out=None, *, out_dtype=None, context
     w_scale [N, K/32]."""
     if torch := _torch_for(x):
         return torch.a4w4_blockscale(x, w, x_scale, w_scale, out, out_dtype=out_dtype)
-    x, w = (one if isinstance(one, _arrays.Typed) else _arrays.Typed(one, "f4_e2m1", implicit=True) for one in (x, w))
-    return _matmul("a4w4_blockscale", x, w, x_scale, w_scale, None, out, out_dtype, context, stream, k_per_element=2)
-
-
-def _fp4_weight(w):
-    return w if isinstance(w, (_arrays.Typed, PackedWeight)) else _arrays.Typed(w, "f4_e2m1", implicit=True)
+    return _multiply("a4w4_blockscale", x, w, x_scale, w_scale, None, out, out_dtype, context, stream)
 
 
 def a16w4(x, w, w_scale, bias=None, out=None, *, out_dtype=None, context=None, stream=None):
@@ -289,7 +179,7 @@ def a16w4(x, w, w_scale, bias=None, out=None, *, out_dtype=None, context=None, s
     w_scale [N, K/32]; the result has the type of x."""
     if torch := _torch_for(x):
         return torch.a16w4(x, w, w_scale, bias, out, out_dtype=out_dtype)
-    return _matmul("a16w4", x, _fp4_weight(w), None, w_scale, bias, out, out_dtype, context, stream, k_per_weight=2)
+    return _multiply("a16w4", x, w, None, w_scale, bias, out, out_dtype, context, stream)
 
 
 def a8w4(x, w, x_scale, w_scale, bias=None, out=None, *, out_dtype=None, context=None, stream=None):
@@ -297,49 +187,21 @@ def a8w4(x, w, x_scale, w_scale, bias=None, out=None, *, out_dtype=None, context
     f16."""
     if torch := _torch_for(x):
         return torch.a8w4(x, w, x_scale, w_scale, bias, out, out_dtype=out_dtype)
-    return _matmul("a8w4", x, _fp4_weight(w), x_scale, w_scale, bias, out, out_dtype, context, stream, k_per_weight=2)
-
-
-def _batched(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, stream):
-    call = _Call(operation, x, context, stream)
-    if len(call.x.shape) != 3 or (call.x.shape[2] > 1 and call.x.strides[2] != 1):
-        raise InvalidArgument(f"x has shape {list(call.x.shape)} and strides {list(call.x.strides)}, expected [B, M, K] with "
-                              "contiguous rows")
-    batch, m, k = call.x.shape
-    weight = call.read("w", w)
-    if len(weight.shape) != 3 or (weight.shape[0], weight.shape[2]) != (batch, k):
-        raise InvalidArgument(f"w has shape {list(weight.shape)}, expected [{batch}, N, {k}]")
-    n = weight.shape[1]
-    call.values.w = call.dense(weight)
-    problem = call.problem
-    problem.w_type = _number(weight.type)
-    problem.batch, problem.m, problem.n, problem.k = batch, m, n, k
-    call.values.ldx = max(call.x.strides[1], k) if m > 1 else k
-    call.values.x_batch_stride = call.x.strides[0] if batch > 1 else 0
-    y_type = _default_y(operation == "batched_a8w8", call.x.type, out, out_dtype)
-    problem.y_type = _number(y_type)
-    call.read_scales(x_scale, w_scale)
-    y = call.result(out, (batch, m, n), y_type)
-    if n > 1 and y.strides[2] != 1:
-        raise InvalidArgument(f"out has strides {list(y.strides)}, expected contiguous rows")
-    call.values.ldy = max(y.strides[1], n) if m > 1 else n
-    call.values.y_batch_stride = y.strides[0] if batch > 1 else 0
-    call.bias(bias, n)
-    return call.run() if out is None else (call.run(), out)[1]
+    return _multiply("a8w4", x, w, x_scale, w_scale, bias, out, out_dtype, context, stream)
 
 
 def batched_bf16(x, w, bias=None, out=None, *, context=None, stream=None):
     """bf16 [B, M, K] with weights [B, N, K]; bias [N]."""
     if torch := _torch_for(x):
         return torch.batched_bf16(x, w, bias, out)
-    return _batched("batched_bf16", x, w, None, None, bias, out, None, context, stream)
+    return _multiply("batched_bf16", x, w, None, None, bias, out, None, context, stream)
 
 
 def batched_a8w8(x, w, x_scale, w_scale, bias=None, out=None, *, context=None, stream=None):
     """int8 or fp8 [B, M, K] with weights [B, N, K]; scales [B, M] and [B, N], or one for all."""
     if torch := _torch_for(x):
         return torch.batched_a8w8(x, w, x_scale, w_scale, bias, out)
-    return _batched("batched_a8w8", x, w, x_scale, w_scale, bias, out, None, context, stream)
+    return _multiply("batched_a8w8", x, w, x_scale, w_scale, bias, out, None, context, stream)
 
 
 def _word(kind, words, value):
@@ -352,45 +214,22 @@ def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu",
               doweight_stage1=False, shared_experts=0, x_scale=None, w1_scale=None, w2_scale=None, bias1=None, bias2=None,
               out_dtype=None, context=None, stream=None):
     """A mixture of experts: x [T, K], w1 [E, N or 2N (gated), K], w2 [E, K, N], topk_ids int32 [T, k], topk_weights float32
-    [T, k]. The last `shared_experts` of E get every token with the weight 1, beside the k in topk_ids. Scales by quant_type: the
+    [T, k]; an id of -1 is an empty slot, which adds nothing. The last `shared_experts` of E get every token with the weight 1, beside the k in topk_ids. Scales by quant_type: the
     table of gemmtune_operands in include/gemmtune/c.h. bias1 [E, N or 2N] and bias2 [E, K], float32, are given both or neither."""
     if torch := _torch_for(x):
         return torch.fused_moe(x, w1, w2, topk_ids, topk_weights, out, activation=activation, quant_type=quant_type, gated=gated,
                          doweight_stage1=doweight_stage1, shared_experts=shared_experts, x_scale=x_scale, w1_scale=w1_scale,
                          w2_scale=w2_scale, bias1=bias1, bias2=bias2, out_dtype=out_dtype)
     call = _Call("fused_moe", x, context, stream)
-    first, second = call.read("w1", w1), call.read("w2", w2)
-    ids, weights = call.read("topk_ids", topk_ids), call.read("topk_weights", topk_weights)
-    if len(call.x.shape) != 2 or len(first.shape) != 3 or len(second.shape) != 3 or len(ids.shape) != 2:
-        raise InvalidArgument(f"x, w1, w2 and topk_ids have {len(call.x.shape)}, {len(first.shape)}, {len(second.shape)} and "
-                              f"{len(ids.shape)} dimensions, expected 2, 3, 3 and 2")
-    per_element = 2 if first.type in ("f4_e2m1", "i4") else 1
-    tokens, model = call.x.shape
-    model *= 2 if call.x.type == "f4_e2m1" else 1
-    experts, inter = first.shape[0], second.shape[2] * per_element
-    call.require(first, (experts, inter * (2 if gated else 1), model // per_element))
-    call.require(second, (experts, model, inter // per_element))
-    call.require(ids, (tokens, ids.shape[1]))
-    call.require(weights, ids.shape)
-    if ids.type != "i32" or weights.type != "f32":
-        raise WrongType(f"topk_ids is {ids.type} and topk_weights {weights.type}, expected int32 and f32")
-    moe = c.Moe(experts=experts, topk=ids.shape[1] + shared_experts, activation=_word("activation", c.activations, activation),
-                quant_type=_word("quant_type", c.quant_types, quant_type), gated=gated, doweight_stage1=doweight_stage1,
-                shared_experts=shared_experts)
-    operands = c.MoeOperands(w2=call.dense(second), topk_ids=call.dense(ids), topk_weights=call.dense(weights))
-    problem = call.problem
-    problem.moe, call.values.moe = ctypes.pointer(moe), ctypes.pointer(operands)
-    problem.w_type = _number(first.type)
-    problem.m, problem.n, problem.k = tokens, inter, model
-    call.values.w = call.dense(first)
-    call.dense(call.x)
-    call.read_scales(x_scale, w1_scale, w2_scale)
-    call.expert_biases(bias1, bias2, operands, (experts, inter * (2 if gated else 1)), (experts, model))
-    y_type = _default_y(call.x.type not in ("bf16", "f16", "f32"), call.x.type, out, out_dtype)
-    problem.y_type = _number(y_type)
-    y = call.result(out, (tokens, model), y_type)
-    call.dense(y)
-    return call.run() if out is None else (call.run(), out)[1]
+    moe = c.Moe(activation=_word("activation", c.activations, activation), quant_type=_word("quant_type", c.quant_types, quant_type),
+                gated=gated, doweight_stage1=doweight_stage1, shared_experts=shared_experts)
+    call.arrays.moe, call.arrays.moe_operands = ctypes.pointer(moe), ctypes.pointer(c.MoeOperands())
+    for member, name, array in (("w", "w1", w1), ("w2", "w2", w2), ("topk_ids", "topk_ids", topk_ids),
+                                ("topk_weights", "topk_weights", topk_weights), ("x_scale", "x_scale", x_scale),
+                                ("w_scale", "w1_scale", w1_scale), ("w2_scale", "w2_scale", w2_scale), ("bias", "bias1", bias1),
+                                ("bias2", "bias2", bias2)):
+        call.add(member, array, name)
+    return call.run(out, out_dtype)
 
 
 def problem(m, n, k, *, operation="a16w16", x_type="bf16", w_type=None, y_type=None, batch=1, bias=False, scale_ab=False,
@@ -429,6 +268,7 @@ def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, con
     that is the plain layout. operation: what will run it (a16w16, a8w8_bpreshuffle, a8w8_blockscale_bpreshuffle)."""
     if torch := _torch_for(w):
         return torch.pack(w, operation=operation, x_type=x_type, y_type=y_type, scale_ab=scale_ab, context=context)
+    _arrays.refuse_traced("w", _plain_array(w))
     stream, shared = _arrays.stream_of(w)
     operand = _arrays.read("w", w, stream)
     if len(operand.shape) != 2 or not operand.is_dense():

@@ -163,20 +163,38 @@ class Run:
         if self.arguments.input:
             words += ["-i", self.arguments.input]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode == 2:
-            raise Failed(done.stderr.strip())
-        return json.loads(done.stdout)
+        try:
+            return json.loads(done.stdout)
+        except ValueError:
+            raise Failed(done.stderr.strip() or f"{words[0]} tune --list ended with {done.returncode}") from None
 
     def shard_path(self, index, ending=""):
         return self.folder / f"tuned.{index}of{self.count}.csv{ending}"
 
     def known(self, index, list_hash):
-        """An earlier run left this shard, whole."""
+        """An earlier run left this shard, whole. What is no shard of this list is set aside: no merge could read it."""
+        path = self.shard_path(index, ".shard.json")
         try:
-            shard = json.loads(self.shard_path(index, ".shard.json").read_text())
-        except (OSError, ValueError):
+            shard = json.loads(path.read_text())
+            listed, state = shard["list"], shard["state"]
+        except FileNotFoundError:
+            if self.shard_path(index).exists():
+                self.set_aside(index, f"{path} is missing")
             return False
-        return shard["state"] == "finished" and shard["list"] == list_hash
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            self.set_aside(index, f"{path} is no shard's file ({type(error).__name__}: {error})")
+            return False
+        if listed != list_hash:
+            self.set_aside(index, f"{path} is of another list of shapes")
+            return False
+        return state == "finished"
+
+    def set_aside(self, index, why):
+        for ending in ENDINGS:
+            path = self.shard_path(index, ending)
+            if path.exists():
+                path.replace(path.with_name(path.name + ".old"))
+        say(f"shard {index}: {why}; it is tuned again, its files are kept as *.old")
 
     def store(self, item, result):
         """Its .shard.json last: with it the shard counts as there."""
@@ -196,8 +214,8 @@ class Run:
         if time.monotonic() - self.merged_at < self.arguments.merge_seconds:
             return
         done = self.merge(["--allow", "missing,unfinished,unanswered"])
-        if done.returncode == 2:
-            raise Failed(done.stderr.strip())
+        if done.returncode not in (0, 1):
+            raise Failed(done.stderr.strip() or f"{self.program} merge ended with {done.returncode}")
         self.merged_at = time.monotonic()
 
     def accept(self, item, result):

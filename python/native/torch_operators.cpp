@@ -3,14 +3,18 @@
 // in _out write one. python/gemmtune/torch loads this library and registers what is Python's (fake kernels, autograd).
 #include <dlfcn.h>
 #include <gemmtune/c.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <initializer_list>
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "torch_shim.h"
@@ -49,23 +53,75 @@ std::int32_t cpu_type = 0;
 std::int32_t cuda_type = 1;
 
 constexpr std::size_t max_gpus = 64;
-std::atomic<gemmtune_context*> cpu_context{nullptr};
-std::array<std::atomic<gemmtune_context*>, max_gpus> gpu_contexts{};
+/// The context of a device, and the calls in it. A call counts in one of two phases: who replaces the context changes the phase, so
+/// that calls that begin meanwhile do not keep it waiting.
+struct ContextSlot {
+  std::atomic<gemmtune_context*> context{nullptr};
+  std::atomic<unsigned> phase{0};
+  std::array<std::atomic<long>, 2> calls{};
+  std::atomic<bool> is_in_graphs{false};  // graphs hold kernels of this context
+};
+ContextSlot cpu_slot;
+std::array<ContextSlot, max_gpus> gpu_slots;
 std::atomic<int> gpus_used{0};
 /// Opens the context of a device (`gpu` below 0: the CPU) and sets it; answers 0, else its sentence stands in `message`.
 using Opener = int (*)(int gpu, char* message, std::size_t capacity);
 Opener opener = nullptr;
 
-std::atomic<gemmtune_context*>& context_slot(int gpu) {
-  return gpu < 0 ? cpu_context : gpu_contexts[static_cast<std::size_t>(gpu)];
+ContextSlot& context_slot(int gpu) { return gpu < 0 ? cpu_slot : gpu_slots[static_cast<std::size_t>(gpu)]; }
+
+/// A call's hold on the context of its device.
+class ContextUse {
+ public:
+  explicit ContextUse(int gpu) : slot_(context_slot(gpu)) {
+    while (true) {
+      calls_ = &slot_.calls[slot_.phase.load() & 1U];
+      calls_->fetch_add(1);
+      context_ = slot_.context.load();
+      if (context_ != nullptr) return;
+      calls_->fetch_sub(1);
+      // Without a hold: the opener sets the context.
+      std::array<char, 2048> message{};
+      const int status = opener(gpu, message.data(), message.size());
+      if (status != 0) fail(status, message.data());
+    }
+  }
+  ContextUse(const ContextUse&) = delete;
+  ContextUse& operator=(const ContextUse&) = delete;
+  ~ContextUse() { calls_->fetch_sub(1); }
+
+  gemmtune_context* get() const { return context_; }
+  void keep_for_graphs() { slot_.is_in_graphs.store(true); }
+
+ private:
+  ContextSlot& slot_;
+  std::atomic<long>* calls_ = nullptr;
+  gemmtune_context* context_ = nullptr;
+};
+
+/// In a child made by fork(): calls of its parent's other threads are not in it.
+void forget_parents_calls() {
+  static pid_t process = getpid();
+  if (std::exchange(process, getpid()) == process) return;
+  const auto forget = [](ContextSlot& slot) {
+    for (std::atomic<long>& calls : slot.calls) calls.store(0);
+  };
+  forget(cpu_slot);
+  std::for_each(gpu_slots.begin(), gpu_slots.end(), forget);
 }
 
-gemmtune_context* context_of(int gpu) {
-  if (gemmtune_context* const known = context_slot(gpu).load(std::memory_order_acquire)) return known;
-  std::array<char, 2048> message{};
-  const int status = opener(gpu, message.data(), message.size());
-  if (status != 0) fail(status, message.data());
-  return context_slot(gpu).load(std::memory_order_acquire);
+/// Waits until no call that began before is in the slot's former context. False if one is still there after ten seconds.
+bool wait_for_calls(ContextSlot& slot) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  // Twice: a call may have read the phase before the first change and count in it after.
+  for (int change = 0; change < 2; ++change) {
+    const unsigned before = slot.phase.fetch_add(1);
+    while (slot.calls[before & 1U].load() != 0) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+  return true;
 }
 
 struct TypePair {
@@ -147,22 +203,13 @@ class Argument {
     return pointer;
   }
   std::int64_t dim() const { return dim_; }
-  std::int64_t size(std::int64_t i) const { return sizes_[i < 0 ? dim_ + i : i]; }
-  std::int64_t stride(std::int64_t i) const { return strides_[i < 0 ? dim_ + i : i]; }
+  std::int64_t size(std::int64_t i) const { return sizes_[i]; }
   std::int32_t dtype() const { return dtype_; }
   gemmtune_type type() const { return type_of(dtype_); }
-  std::int64_t elements() const {
-    std::int64_t product = 1;
-    for (std::int64_t i = 0; i < dim_; ++i) product *= sizes_[i];
-    return product;
-  }
-  bool is_dense() const {
-    std::int64_t expected = 1;
-    for (std::int64_t i = dim_ - 1; i >= 0; --i) {
-      if (sizes_[i] != 1 && strides_[i] != expected) return false;
-      expected *= sizes_[i];
-    }
-    return true;
+  /// As the C interface reads it; points into the tensor.
+  gemmtune_array describe() const {
+    const std::int32_t type = dtype_ == int32_type ? std::int32_t{GEMMTUNE_ARRAY_I32} : this->type();
+    return {data(), type, static_cast<std::int32_t>(dim_), sizes_, strides_, 0};
   }
   /// The GPU that it is on, -1 for the CPU.
   int gpu(const char* name) const {
@@ -175,16 +222,6 @@ class Argument {
       fail(GEMMTUNE_UNSUPPORTED,
            std::string(name) + " is on a device of another kind, expected the CPU or CUDA");
     return index;
-  }
-  std::string shape() const {
-    std::string text = "[";
-    for (std::int64_t i = 0; i < dim_; ++i) text += (i > 0 ? ", " : "") + std::to_string(sizes_[i]);
-    return text + "]";
-  }
-  std::string strides() const {
-    std::string text = "[";
-    for (std::int64_t i = 0; i < dim_; ++i) text += (i > 0 ? ", " : "") + std::to_string(strides_[i]);
-    return text + "]";
   }
 
  private:
@@ -232,93 +269,31 @@ class Stack {
   std::size_t next_ = 0;
 };
 
-/// Refuses operands of which autograd wants a gradient. The stable interface does not say which do: an operator in Python does.
-void refuse_gradient(const Argument& x, const Argument& w, const Argument& third) {
-  if (!torch.aoti_torch_grad_mode_is_enabled()) return;
-  const auto optional = [](const Argument& tensor) {
-    return tensor ? reinterpret_cast<Value>(new Value(reinterpret_cast<Value>(tensor.share()))) : Value{0};
-  };
-  std::array<Value, 3> stack{reinterpret_cast<Value>(x.share()), optional(w), optional(third)};
+/// Whether a derivative may be recorded: by autograd, or in forward mode, whose levels are open where level 0 is.
+bool may_be_differentiated() {
+  if (torch.aoti_torch_grad_mode_is_enabled() || torch.forward_level == nullptr) return true;
+  return torch.forward_level(0) != nullptr;
+}
+
+constexpr const char* needs_gradient_schema =
+    "needs_gradient(Tensor? a, Tensor? b, Tensor? c, Tensor? d, Tensor? e, Tensor? f, Tensor? g, Tensor? h, "
+    "Tensor? i, "
+    "Tensor? j, Tensor? k) -> bool";
+constexpr std::size_t max_operands = 11;
+
+/// Refuses operands of which a derivative is wanted. The stable interface does not say which do: an operator in Python does.
+void refuse_gradient(std::initializer_list<const Argument*> operands) {
+  if (!may_be_differentiated()) return;
+  std::array<Value, max_operands> stack{};
+  std::size_t next = 0;
+  for (const Argument* const tensor : operands)
+    if (*tensor) stack[next++] = reinterpret_cast<Value>(new Value(reinterpret_cast<Value>(tensor->share())));
   check_torch(torch.aoti_torch_call_dispatcher("gemmtune::needs_gradient", "", stack.data()),
               "to say what needs a gradient");
   if ((stack[0] & 0xff) != 0) fail(needs_gradient, gradient_sentence);
 }
 
 // ---- a call --------------------------------------------------------------------------------------------------------
-
-/// The rows of x or y as one dimension.
-struct Rows {
-  std::int64_t rows = 1;
-  std::int64_t columns = 0;
-  std::int64_t distance = 0;  // of rows, in elements; of column-major ones of columns
-  bool column_major = false;
-};
-
-[[noreturn]] void fail_strides(const char* name, const Argument& tensor, const char* expected) {
-  fail(GEMMTUNE_INVALID_ARGUMENT, std::string(name) + " has strides " + tensor.strides() + " and shape " +
-                                      tensor.shape() + ", expected " + expected);
-}
-
-bool is_column_major(const Argument& tensor) {
-  return tensor.dim() == 2 && tensor.size(0) > 1 && tensor.size(1) > 1 && tensor.stride(0) == 1 &&
-         tensor.stride(1) >= tensor.size(0);
-}
-
-/// Whether the rows of a tensor are contiguous and at one distance, and then how they lie.
-bool find_rows(const Argument& tensor, Rows& found) {
-  found = {};
-  found.columns = tensor.size(-1);
-  found.distance = found.columns;
-  if (found.columns > 1 && tensor.stride(-1) != 1) return false;
-  for (std::int64_t i = tensor.dim() - 2; i >= 0; --i) {
-    const std::int64_t size = tensor.size(i);
-    if (size > 1 && found.rows == 1) found.distance = tensor.stride(i);
-    if (size > 1 && found.rows > 1 && tensor.stride(i) != found.rows * found.distance) return false;
-    found.rows *= size;
-    if (found.rows == 0) break;
-  }
-  for (std::int64_t i = 0; i < tensor.dim() - 1; ++i)
-    if (tensor.size(i) == 0) found.rows = 0;
-  return found.rows <= 1 || found.distance >= found.columns;
-}
-
-void require_dimension(const char* name, const Argument& tensor) {
-  if (tensor.dim() < 1)
-    fail(GEMMTUNE_INVALID_ARGUMENT, std::string(name) + " has no dimension, expected at least one");
-}
-
-Rows rows_of_result(const Argument& out) {
-  require_dimension("out", out);
-  Rows found;
-  if (!find_rows(out, found)) fail_strides("out", out, "contiguous rows at one distance");
-  return found;
-}
-
-gemmtune_problem new_problem(gemmtune_operation operation, const Argument& x, const Argument& w) {
-  gemmtune_problem problem{};
-  problem.size = sizeof problem;
-  problem.operation = operation;
-  problem.x_type = x.type();
-  problem.w_type = w.type();
-  for (const auto& [name, tensor] : {std::pair("x", &x), std::pair("w", &w)}) {
-    if (tensor->type() == GEMMTUNE_TYPE_UNSET)
-      fail(GEMMTUNE_INVALID_ARGUMENT,
-           std::string("dtype of ") + name +
-               " is one that gemmtune does not know, expected bf16, f16, f32, fp8 e4m3, int8 or uint8");
-  }
-  return problem;
-}
-
-std::int64_t bytes_of(gemmtune_type type) {
-  return type == GEMMTUNE_F32 ? 4 : type == GEMMTUNE_F16 || type == GEMMTUNE_BF16 ? 2 : 1;
-}
-
-bool is_float(gemmtune_type type) {
-  return type == GEMMTUNE_BF16 || type == GEMMTUNE_F16 || type == GEMMTUNE_F32;
-}
-
-/// What the result's type is if nobody says it.
-gemmtune_type default_y(gemmtune_type x) { return is_float(x) ? x : GEMMTUNE_BF16; }
 
 /// Makes the result, with x's leading dimensions.
 Tensor make_result(const Argument& x, std::int64_t columns, std::int32_t dtype, int gpu) {
@@ -341,28 +316,12 @@ Tensor make_result(const Argument& x, std::int64_t columns, std::int32_t dtype, 
   return made;
 }
 
-/// The rows of x; an x whose rows are not at one distance is copied, as PyTorch's own operators do.
-Rows rows_of_x(Argument& x, int gpu, bool may_be_column_major) {
-  require_dimension("x", x);
-  Rows found;
-  if (find_rows(x, found)) return found;
-  if (may_be_column_major && is_column_major(x)) {
-    found = {x.size(0), x.size(1), x.stride(1), true};
-    return found;
-  }
-  Argument dense(make_result(x, x.size(-1), x.dtype(), gpu));
-  check_torch(torch.aoti_torch_copy_(dense.handle(), x.handle(), 0), "to copy x");
-  x.take(dense);
-  find_rows(x, found);
-  return found;
-}
-
-/// 16 bytes, or less if a pointer is a multiple of less.
-std::int32_t alignment_of(const gemmtune_operands& operands) {
-  std::uintptr_t together = 16;
-  for (const void* pointer : {operands.x, operands.w, operands.bias, static_cast<const void*>(operands.y)})
-    together |= reinterpret_cast<std::uintptr_t>(pointer);
-  return static_cast<std::int32_t>(together & (~together + 1));
+/// A contiguous copy takes the tensor's place, as PyTorch's own operators do with what they cannot read where it lies.
+void make_contiguous(Argument& tensor, int gpu) {
+  Argument copy(
+      make_result(tensor, tensor.dim() > 0 ? tensor.size(tensor.dim() - 1) : 1, tensor.dtype(), gpu));
+  check_torch(torch.aoti_torch_copy_(copy.handle(), tensor.handle(), 0), "to copy an operand");
+  tensor.take(copy);
 }
 
 /// Makes a GPU the current one while it lives, if there are several: gemmtune changes the thread's CUDA context.
@@ -417,17 +376,18 @@ struct PlanOwner {
 
 /// On a GPU the workspace is PyTorch's: it belongs to the stream, and to the graph while one is captured.
 void run_on_gpu(int gpu, const gemmtune_problem& problem, const gemmtune_operands& operands) {
-  gemmtune_context* const context = context_of(gpu);
+  ContextUse context(gpu);
   const DeviceGuard guard(gpu);
   void* const stream = current_stream(gpu);
   PlanOwner owner;
   if (is_capturing(stream)) {
-    const gemmtune_status status = gemmtune_plan_find(context, &problem, &owner.plan);
+    context.keep_for_graphs();
+    const gemmtune_status status = gemmtune_plan_find(context.get(), &problem, &owner.plan);
     if (status == GEMMTUNE_NOT_FOUND) fail_not_planned("run this size");
     check(status);
     gemmtune_plan_retain(owner.plan);  // for ever: the graph may be replayed after a reload dropped the plan
   } else {
-    check(gemmtune_plan_create(context, &problem, &owner.plan));
+    check(gemmtune_plan_create(context.get(), &problem, &owner.plan));
   }
   gemmtune_plan_info info{};
   info.size = sizeof info;
@@ -445,10 +405,9 @@ void run_on_gpu(int gpu, const gemmtune_problem& problem, const gemmtune_operand
   check(gemmtune_plan_run(owner.plan, &operands, workspace ? workspace.data() : nullptr, stream));
 }
 
-void run(int gpu, gemmtune_problem& problem, const gemmtune_operands& operands) {
-  problem.alignment = alignment_of(operands);
+void run(int gpu, const gemmtune_problem& problem, const gemmtune_operands& operands) {
   if (gpu >= 0) return run_on_gpu(gpu, problem, operands);
-  check(gemmtune_gemm(context_of(-1), &problem, &operands, nullptr));
+  check(gemmtune_gemm(ContextUse(-1).get(), &problem, &operands, nullptr));
 }
 
 void require_device(const char* name, const Argument& tensor, int gpu, const char* first = "x") {
@@ -457,237 +416,141 @@ void require_device(const char* name, const Argument& tensor, int gpu, const cha
          std::string(name) + " is on another device than " + first + ", expected it beside " + first);
 }
 
-void read_bias(const Argument& bias, gemmtune_problem& problem, gemmtune_operands& operands) {
-  if (!bias) return;
-  if (bias.dim() != 1 || bias.size(0) != problem.n || !bias.is_dense())
-    fail(GEMMTUNE_INVALID_ARGUMENT,
-         "bias has shape " + bias.shape() + ", expected [" + std::to_string(problem.n) + "], contiguous");
-  if (bias.type() != problem.y_type)
-    fail(GEMMTUNE_INVALID_ARGUMENT, "dtype of bias is not that of the result, expected the same");
-  problem.bias = 1;
-  operands.bias = bias.data();
-}
-
-/// A scale of `count` elements, or of one where `single` is there to say so. Read as bytes where `e8m0`.
-gemmtune_scales scales_of(const gemmtune_problem& problem) {
-  gemmtune_scales scales{};
-  scales.size = sizeof scales;
-  check(gemmtune_problem_scales(&problem, &scales));
-  return scales;
-}
-
-/// Null if there are none. `one`, if not null, becomes 1 if one for all rows was given.
-const void* read_scale(const char* name, const Argument& scale, std::int64_t count, gemmtune_type type,
-                       std::int32_t* one = nullptr) {
-  if (count == 0) return nullptr;
-  if (!scale) fail(GEMMTUNE_NULL_POINTER, std::string(name) + " is missing: quantized operands have scales");
-  const std::int64_t elements = scale.elements();
-  if (elements != count && !(one != nullptr && elements == 1))
-    fail(GEMMTUNE_INVALID_ARGUMENT, std::string(name) + " has " + std::to_string(elements) +
-                                        " elements, expected " + std::to_string(count) +
-                                        (one != nullptr ? " or 1" : ""));
-  if (scale.type() != type)
-    fail(GEMMTUNE_INVALID_ARGUMENT, std::string("dtype of ") + name +
-                                        (type == GEMMTUNE_U8 ? " is not e8m0 or uint8" : " is not float32") +
-                                        ", expected that");
-  if (!scale.is_dense()) fail_strides(name, scale, "a dense tensor");
-  if (one != nullptr && elements == 1) *one = 1;
-  return scale.data();
-}
-
-/// The scales that the problem has.
-void read_scales(const gemmtune_problem& problem, const Argument& x_scale, const Argument& w_scale,
-                 gemmtune_operands& operands) {
-  const gemmtune_scales scales = scales_of(problem);
-  operands.x_scale = read_scale("x_scale", x_scale, scales.x, scales.x_type,
-                                scales.x_or_one != 0 ? &operands.x_scale_per_tensor : nullptr);
-  operands.w_scale = read_scale("w_scale", w_scale, scales.w, scales.w_type,
-                                scales.w_or_one != 0 ? &operands.w_scale_per_tensor : nullptr);
-}
-
-struct Quantization {
-  gemmtune_operation plain;
-  gemmtune_operation packed;
-};
-
-/// The weight alone is of fp4, two elements to a byte.
-bool is_weight_only(gemmtune_operation operation) {
-  return operation == GEMMTUNE_A16W4 || operation == GEMMTUNE_A8W4;
-}
-
-/// x · wᵀ of one weight: linear, a8w8, a8w8_blockscale, a4w4_blockscale, a16w4, a8w4 and their _out forms.
-struct Matmul {
-  Argument x, w, bias, x_scale, w_scale, out;
-  std::int64_t packed_n = 0;
-  std::int64_t layout = GEMMTUNE_LAYOUT_PLAIN;
+/// A call of any operation but silu_and_mul. gemmtune_read_arrays() decides whether its tensors are right.
+struct Call {
+  Argument x, w, bias, x_scale, w_scale, w2, w2_scale, bias2, topk_ids, topk_weights, out;
+  gemmtune_problem problem{};
+  gemmtune_moe moe{};
   std::int32_t out_dtype = -1;
-  bool constant_weight = false;  // a dependent launch may read it before the kernel in front has ended
 
-  void read_weight(gemmtune_problem& problem, gemmtune_operands& operands) const {
-    operands.w = w.data();
+  explicit Call(gemmtune_operation operation) {
+    problem.size = sizeof problem;
+    problem.operation = operation;
+    arrays_.size = sizeof arrays_;
+    operands_.size = sizeof operands_;
+  }
+
+  /// `packed_n` is the rows of a weight that is not plain.
+  void set_layout(std::int64_t layout, std::int64_t packed_n) {
     problem.weight_layout = static_cast<gemmtune_layout>(layout);
-    if (layout != GEMMTUNE_LAYOUT_PLAIN) {
-      problem.n = packed_n;
-      if (!is_weight_only(problem.operation)) problem.w_type = problem.x_type;
-      // Packed weights are never smaller than plain ones.
-      if (w.type() != GEMMTUNE_U8 || !w.is_dense() || packed_n < 1 ||
-          w.elements() <
-              packed_n * problem.k * bytes_of(problem.w_type) / (is_weight_only(problem.operation) ? 2 : 1))
-        fail(GEMMTUNE_INVALID_ARGUMENT,
-             "w has shape " + w.shape() + ", expected the bytes of a packed weight [" +
-                 std::to_string(packed_n) + ", " + std::to_string(problem.k) + "]");
-      return;
-    }
-    const bool halves = problem.operation == GEMMTUNE_A4W4_BLOCKSCALE || is_weight_only(problem.operation);
-    const std::int64_t per_element = halves ? 2 : 1;
-    if (w.dim() != 2 || w.size(1) * per_element != problem.k)
-      fail(GEMMTUNE_INVALID_ARGUMENT, "w has shape " + w.shape() + ", expected [N, " +
-                                          std::to_string(problem.k / per_element) +
-                                          "], because x has so many columns");
-    problem.n = w.size(0);
-    if (w.is_dense()) return;
-    if (w.stride(0) != 1 || w.stride(1) != w.size(0) || halves)
-      fail_strides("w", w, "a dense matrix or its transpose");
-    problem.w_order = GEMMTUNE_COLUMN_MAJOR;
+    if (layout != GEMMTUNE_LAYOUT_PLAIN) problem.n = packed_n;
   }
 
-  void run(Quantization quantization) {
-    refuse_gradient(x, w, bias);
-    gemmtune_problem problem =
-        new_problem(layout == GEMMTUNE_LAYOUT_PLAIN ? quantization.plain : quantization.packed, x, w);
-    const bool fp4 = problem.operation == GEMMTUNE_A4W4_BLOCKSCALE;
-    if (fp4) problem.x_type = problem.w_type = GEMMTUNE_F4_E2M1;
-    if (is_weight_only(problem.operation)) problem.w_type = GEMMTUNE_F4_E2M1;
-    gemmtune_operands operands{};
-    operands.size = sizeof operands;
-    const int gpu = x.gpu("x");
-    require_device("w", w, gpu);
-    require_device("bias", bias, gpu);
-    require_device("x_scale", x_scale, gpu);
-    require_device("w_scale", w_scale, gpu);
-    const Rows rows = rows_of_x(x, gpu, !fp4 && !is_weight_only(problem.operation));
-    problem.m = rows.rows;
-    problem.k = rows.columns * (fp4 ? 2 : 1);
-    problem.x_order = rows.column_major ? GEMMTUNE_COLUMN_MAJOR : GEMMTUNE_ROW_MAJOR;
-    operands.x = x.data();
-    operands.ldx = rows.distance * (fp4 ? 2 : 1);
-    read_weight(problem, operands);
+  void run() {
+    const bool mixture = problem.operation == GEMMTUNE_FUSED_MOE;
+    refuse_gradient(
+        {&x, &w, &bias, &x_scale, &w_scale, &w2, &w2_scale, &bias2, &topk_ids, &topk_weights, &out});
+    gpu_ = x.gpu("x");
+    add("x", x, arrays_.x);
+    add(mixture ? "w1" : "w", w, arrays_.w);
+    add(mixture ? "bias1" : "bias", bias, arrays_.bias);
+    add("x_scale", x_scale, arrays_.x_scale);
+    add(mixture ? "w1_scale" : "w_scale", w_scale, arrays_.w_scale);
+    add("out", out, arrays_.out);
+    if (mixture) add_experts();
+    if (out_dtype >= 0) set_result_type();
+    read();
     if (!out) {
-      const std::int32_t dtype = out_dtype >= 0 ? out_dtype : torch_type_of(default_y(problem.x_type));
-      out.reset(make_result(x, problem.n, dtype, gpu));
-    } else {
-      require_device("out", out, gpu);
+      out.reset(make_result(x, operands_.ldy, torch_type_of(problem.y_type), gpu_));
+      operands_.y = out.data();  // PyTorch's memory begins at multiples of 64
     }
-    problem.constant_weights = problem.predecessor_triggers = constant_weight ? 1 : 0;
-    problem.y_type = out.type();
-    const Rows y = rows_of_result(out);
-    if (out.dim() != x.dim() || y.rows != problem.m || y.columns != problem.n)
-      fail(GEMMTUNE_INVALID_ARGUMENT, "out has shape " + out.shape() + ", expected x's " + x.shape() +
-                                          " with " + std::to_string(problem.n) + " columns");
-    operands.y = out.data();
-    operands.ldy = y.distance;
-    read_bias(bias, problem, operands);
-    if (problem.operation == GEMMTUNE_A16W16 && (x_scale || w_scale)) problem.scale_ab = 1;
-    if (quantization.plain == GEMMTUNE_A8W8_BLOCKSCALE)
-      problem.e8m0_scales = w_scale.type() == GEMMTUNE_U8 ? 1 : 0;
-    if (problem.operation != GEMMTUNE_A16W16 || problem.scale_ab != 0)
-      read_scales(problem, x_scale, w_scale, operands);
-    torch_shim::run(gpu, problem, operands);
+    torch_shim::run(gpu_, problem, operands_);
   }
+
+ private:
+  void add(const char* name, Argument& tensor, const gemmtune_array*& member) {
+    if (!tensor) return;
+    require_device(name, tensor, gpu_);
+    described_[count_] = tensor.describe();
+    member = &described_[count_];
+    tensors_[count_++] = &tensor;
+  }
+
+  void add_experts() {
+    add("w2", w2, arrays_.w2);
+    add("w2_scale", w2_scale, arrays_.w2_scale);
+    add("bias2", bias2, arrays_.bias2);
+    add("topk_ids", topk_ids, arrays_.topk_ids);
+    add("topk_weights", topk_weights, arrays_.topk_weights);
+    moe.size = sizeof moe;
+    moe_operands_.size = sizeof moe_operands_;
+    arrays_.moe = &moe;
+    arrays_.moe_operands = &moe_operands_;
+  }
+
+  void set_result_type() {
+    problem.y_type = type_of(out_dtype);
+    if (problem.y_type == GEMMTUNE_TYPE_UNSET)
+      fail(GEMMTUNE_INVALID_ARGUMENT,
+           "dtype of the result is one that gemmtune does not know, expected bf16, f16 or f32");
+  }
+
+  void read() {
+    while (true) {
+      const gemmtune_array* strided = nullptr;
+      check(gemmtune_read_arrays(&arrays_, &problem, &operands_, &strided));
+      if (strided == nullptr) return;
+      const auto i = static_cast<std::size_t>(strided - described_.data());
+      make_contiguous(*tensors_[i], gpu_);
+      described_[i] = tensors_[i]->describe();
+    }
+  }
+
+  int gpu_ = -1;
+  std::size_t count_ = 0;
+  std::array<gemmtune_array, 11> described_;  // the first count_ of them
+  std::array<Argument*, 11> tensors_;
+  gemmtune_arrays arrays_{};
+  gemmtune_operands operands_{};
+  gemmtune_moe_operands moe_operands_{};
 };
 
 /// Both forms of an operator on one weight have these arguments: x, w, bias?, x_scale?, w_scale?, n, layout, then out or
 /// out_dtype. a8w8_blockscale and a4w4_blockscale have no bias.
-template <Quantization quantization, bool has_bias, bool into_out>
+template <gemmtune_operation operation, bool has_bias, bool into_out>
 void matmul(Value* values, std::uint64_t, std::uint64_t) {
-  Matmul call;
+  Call call(operation);
   Stack stack(values);
   call.x.reset(stack.tensor());
   call.w.reset(stack.tensor());
-  if constexpr (quantization.plain == GEMMTUNE_A16W16) {
+  if constexpr (operation == GEMMTUNE_A16W16) {
     call.bias.reset(stack.optional_tensor());
     call.x_scale.reset(stack.optional_tensor());
     call.w_scale.reset(stack.optional_tensor());
   } else {
-    if constexpr (quantization.plain != GEMMTUNE_A16W4) call.x_scale.reset(stack.tensor());
+    if constexpr (operation != GEMMTUNE_A16W4) call.x_scale.reset(stack.tensor());
     call.w_scale.reset(stack.tensor());
     if constexpr (has_bias) call.bias.reset(stack.optional_tensor());
   }
   if constexpr (into_out) call.out.reset(stack.tensor());
-  call.packed_n = stack.integer();
-  call.layout = stack.integer();
+  const std::int64_t packed_n = stack.integer();
+  call.set_layout(stack.integer(), packed_n);
   if constexpr (!into_out) call.out_dtype = stack.dtype();
-  if constexpr (quantization.plain == GEMMTUNE_A16W16 && !into_out) call.constant_weight = stack.flag();
-  call.run(quantization);
+  // A dependent launch may read a constant weight before the kernel in front has ended.
+  if constexpr (operation == GEMMTUNE_A16W16 && !into_out)
+    call.problem.constant_weights = call.problem.predecessor_triggers = stack.flag() ? 1 : 0;
+  call.run();
   if constexpr (!into_out) values[0] = reinterpret_cast<Value>(call.out.release());
 }
-
-constexpr Quantization linear{GEMMTUNE_A16W16, GEMMTUNE_A16W16};
 
 /// linear of a plain weight without scales. PyTorch needs 40 ns for each argument that a call leaves out, so most calls get
 /// a schema with few.
 template <bool into_out>
 void plain_linear(Value* values, std::uint64_t, std::uint64_t) {
-  Matmul call;
+  Call call(GEMMTUNE_A16W16);
   Stack stack(values);
   call.x.reset(stack.tensor());
   call.w.reset(stack.tensor());
   call.bias.reset(stack.optional_tensor());
   if constexpr (into_out) call.out.reset(stack.tensor());
-  call.run(linear);
+  call.run();
   if constexpr (!into_out) values[0] = reinterpret_cast<Value>(call.out.release());
 }
 
-constexpr Quantization a8w8{GEMMTUNE_A8W8, GEMMTUNE_A8W8_BPRESHUFFLE};
-constexpr Quantization a8w8_blockscale{GEMMTUNE_A8W8_BLOCKSCALE, GEMMTUNE_A8W8_BLOCKSCALE_BPRESHUFFLE};
-constexpr Quantization a4w4_blockscale{GEMMTUNE_A4W4_BLOCKSCALE, GEMMTUNE_A4W4_BLOCKSCALE};
-constexpr Quantization a16w4{GEMMTUNE_A16W4, GEMMTUNE_A16W4};
-constexpr Quantization a8w4{GEMMTUNE_A8W4, GEMMTUNE_A8W4};
-
 /// [B, M, K] · [B, N, K]ᵀ.
-struct Batched {
-  Argument x, w, bias, x_scale, w_scale, out;
-
-  void run(gemmtune_operation operation) {
-    refuse_gradient(x, w, bias);
-    gemmtune_problem problem = new_problem(operation, x, w);
-    gemmtune_operands operands{};
-    operands.size = sizeof operands;
-    const int gpu = x.gpu("x");
-    for (const auto& [name, tensor] :
-         {std::pair("w", &w), std::pair("bias", &bias), std::pair("x_scale", &x_scale),
-          std::pair("w_scale", &w_scale), std::pair("out", &out)})
-      require_device(name, *tensor, gpu);
-    if (x.dim() != 3 || w.dim() != 3 || w.size(0) != x.size(0) || w.size(2) != x.size(2))
-      fail(GEMMTUNE_INVALID_ARGUMENT,
-           "x and w have shapes " + x.shape() + " and " + w.shape() + ", expected [B, M, K] and [B, N, K]");
-    if (!w.is_dense()) fail_strides("w", w, "a dense tensor");
-    if (x.size(2) > 1 && x.stride(2) != 1) fail_strides("x", x, "contiguous rows");
-    problem.batch = x.size(0);
-    problem.m = x.size(1);
-    problem.n = w.size(1);
-    problem.k = x.size(2);
-    operands.x = x.data();
-    operands.w = w.data();
-    operands.ldx = problem.m > 1 ? x.stride(1) : problem.k;
-    operands.x_batch_stride = problem.batch > 1 ? x.stride(0) : 0;
-    if (!out) out.reset(make_result(x, problem.n, torch_type_of(GEMMTUNE_BF16), gpu));
-    if (out.dim() != 3 || out.size(0) != problem.batch || out.size(1) != problem.m ||
-        out.size(2) != problem.n || (problem.n > 1 && out.stride(2) != 1))
-      fail_strides("out", out, "[B, M, N] with contiguous rows");
-    problem.y_type = out.type();
-    operands.y = out.data();
-    operands.ldy = problem.m > 1 ? out.stride(1) : problem.n;
-    operands.y_batch_stride = problem.batch > 1 ? out.stride(0) : 0;
-    read_bias(bias, problem, operands);
-    if (operation == GEMMTUNE_BATCHED_A8W8) read_scales(problem, x_scale, w_scale, operands);
-    torch_shim::run(gpu, problem, operands);
-  }
-};
-
 template <gemmtune_operation operation, bool into_out>
 void batched(Value* values, std::uint64_t, std::uint64_t) {
-  Batched call;
+  Call call(operation);
   Stack stack(values);
   call.x.reset(stack.tensor());
   call.w.reset(stack.tensor());
@@ -697,113 +560,17 @@ void batched(Value* values, std::uint64_t, std::uint64_t) {
   }
   call.bias.reset(stack.optional_tensor());
   if constexpr (into_out) call.out.reset(stack.tensor());
-  call.run(operation);
+  call.run();
   if constexpr (!into_out) values[0] = reinterpret_cast<Value>(call.out.release());
 }
 
-struct Mixture {
-  Argument x, w1, w2, topk_ids, topk_weights, x_scale, w1_scale, w2_scale, bias1, bias2, out;
-  gemmtune_moe moe{};
-
-  void check_shapes(const gemmtune_problem& problem, std::int64_t per_element) const {
-    const auto require = [](const char* name, const Argument& tensor,
-                            std::initializer_list<std::int64_t> shape) {
-      bool same = tensor.dim() == static_cast<std::int64_t>(shape.size());
-      std::string expected;
-      std::int64_t i = 0;
-      for (const std::int64_t size : shape) {
-        same = same && tensor.size(i++) == size;
-        expected += (expected.empty() ? "" : ", ") + std::to_string(size);
-      }
-      if (!same)
-        fail(GEMMTUNE_INVALID_ARGUMENT,
-             std::string(name) + " has shape " + tensor.shape() + ", expected [" + expected + "]");
-      if (!tensor.is_dense()) fail_strides(name, tensor, "a dense tensor");
-    };
-    require("w1", w1, {moe.experts, problem.n * (moe.gated != 0 ? 2 : 1), problem.k / per_element});
-    require("w2", w2, {moe.experts, problem.k, problem.n / per_element});
-    require("topk_ids", topk_ids, {problem.m, topk_ids.size(1)});
-    require("topk_weights", topk_weights, {problem.m, topk_ids.size(1)});
-    require("out", out, {problem.m, problem.k});
-    if (problem.bias != 0) {
-      require("bias1", bias1, {moe.experts, w1.size(1)});
-      require("bias2", bias2, {moe.experts, problem.k});
-      if (bias1.type() != GEMMTUNE_F32 || bias2.type() != GEMMTUNE_F32)
-        fail(GEMMTUNE_INVALID_ARGUMENT, "dtype of bias1 or bias2 is another one, expected float32");
-    }
-    if (topk_ids.dtype() != int32_type || topk_weights.type() != GEMMTUNE_F32)
-      fail(GEMMTUNE_INVALID_ARGUMENT,
-           "dtype of topk_ids or topk_weights is another one, expected int32 and float32");
-  }
-
-  void run(std::int32_t out_dtype) {
-    refuse_gradient(x, w1, w2);
-    gemmtune_problem problem = new_problem(GEMMTUNE_FUSED_MOE, x, w1);
-    problem.bias = bias1 || bias2 ? 1 : 0;
-    if (problem.bias != 0 && (!bias1 || !bias2))
-      fail(GEMMTUNE_INVALID_ARGUMENT,
-           std::string(bias1 ? "bias2" : "bias1") + " is missing, expected bias1 and bias2 or neither");
-    if (x.dim() != 2 || w1.dim() != 3 || w2.dim() != 3 || topk_ids.dim() != 2 || !x.is_dense())
-      fail(GEMMTUNE_INVALID_ARGUMENT, "x, w1, w2 and topk_ids have shapes " + x.shape() + ", " + w1.shape() +
-                                          ", " + w2.shape() + " and " + topk_ids.shape() +
-                                          ", expected 2, 3, 3 and 2 dimensions and a dense x");
-    const bool bytes_are_fp4 = moe.quant_type == GEMMTUNE_QUANT_PER_1X32;
-    if (problem.w_type == GEMMTUNE_U8) problem.w_type = GEMMTUNE_F4_E2M1;
-    if (bytes_are_fp4 && problem.x_type == GEMMTUNE_U8) problem.x_type = GEMMTUNE_F4_E2M1;
-    const bool halves = problem.w_type == GEMMTUNE_F4_E2M1 || problem.w_type == GEMMTUNE_I4;
-    const std::int64_t per_element = halves ? 2 : 1;
-    gemmtune_operands operands{};
-    operands.size = sizeof operands;
-    gemmtune_moe_operands moe_operands{};
-    moe_operands.size = sizeof moe_operands;
-    const int gpu = x.gpu("x");
-    for (const auto& [name, tensor] :
-         {std::pair("w1", &w1), std::pair("w2", &w2), std::pair("topk_ids", &topk_ids),
-          std::pair("topk_weights", &topk_weights), std::pair("x_scale", &x_scale),
-          std::pair("w1_scale", &w1_scale), std::pair("w2_scale", &w2_scale), std::pair("bias1", &bias1),
-          std::pair("bias2", &bias2)})
-      require_device(name, *tensor, gpu);
-    problem.m = x.size(0);
-    problem.k = x.size(1) * (problem.x_type == GEMMTUNE_F4_E2M1 ? 2 : 1);
-    problem.n = w2.size(2) * per_element;
-    moe.size = sizeof moe;
-    moe.experts = static_cast<std::int32_t>(w1.size(0));
-    moe.topk = static_cast<std::int32_t>(topk_ids.size(1)) + moe.shared_experts;
-    problem.moe = &moe;
-    if (!out) {
-      const std::int32_t dtype = out_dtype >= 0 ? out_dtype : torch_type_of(default_y(problem.x_type));
-      out.reset(make_result(x, problem.k, dtype, gpu));
-    } else {
-      require_device("out", out, gpu);
-    }
-    check_shapes(problem, per_element);
-    problem.y_type = out.type();
-    operands.x = x.data();
-    operands.w = w1.data();
-    operands.y = out.data();
-    const gemmtune_scales scales = scales_of(problem);
-    operands.x_scale = read_scale("x_scale", x_scale, scales.x, scales.x_type);
-    operands.w_scale = read_scale("w1_scale", w1_scale, scales.w, scales.w_type);
-    moe_operands.w2 = w2.data();
-    moe_operands.w2_scale = read_scale("w2_scale", w2_scale, scales.w2, scales.w2_type);
-    moe_operands.topk_ids = static_cast<const std::int32_t*>(topk_ids.data());
-    moe_operands.topk_weights = static_cast<const float*>(topk_weights.data());
-    if (problem.bias != 0) {
-      operands.bias = bias1.data();
-      moe_operands.bias2 = static_cast<const float*>(bias2.data());
-    }
-    operands.moe = &moe_operands;
-    torch_shim::run(gpu, problem, operands);
-  }
-};
-
 template <bool into_out>
 void fused_moe(Value* values, std::uint64_t, std::uint64_t) {
-  Mixture call;
+  Call call(GEMMTUNE_FUSED_MOE);
   Stack stack(values);
-  for (Argument* tensor : {&call.x, &call.w1, &call.w2, &call.topk_ids, &call.topk_weights})
+  for (Argument* tensor : {&call.x, &call.w, &call.w2, &call.topk_ids, &call.topk_weights})
     tensor->reset(stack.tensor());
-  for (Argument* tensor : {&call.x_scale, &call.w1_scale, &call.w2_scale})
+  for (Argument* tensor : {&call.x_scale, &call.w_scale, &call.w2_scale})
     tensor->reset(stack.optional_tensor());
   if constexpr (into_out) call.out.reset(stack.tensor());
   call.moe.activation = static_cast<gemmtune_activation>(stack.integer());
@@ -811,10 +578,9 @@ void fused_moe(Value* values, std::uint64_t, std::uint64_t) {
   call.moe.gated = stack.flag() ? 1 : 0;
   call.moe.doweight_stage1 = stack.flag() ? 1 : 0;
   call.moe.shared_experts = static_cast<std::int32_t>(stack.integer());
-  for (Argument* tensor : {&call.bias1, &call.bias2}) tensor->reset(stack.optional_tensor());
-  std::int32_t out_dtype = -1;
-  if constexpr (!into_out) out_dtype = stack.dtype();
-  call.run(out_dtype);
+  for (Argument* tensor : {&call.bias, &call.bias2}) tensor->reset(stack.optional_tensor());
+  if constexpr (!into_out) call.out_dtype = stack.dtype();
+  call.run();
   if constexpr (!into_out) values[0] = reinterpret_cast<Value>(call.out.release());
 }
 
@@ -825,48 +591,40 @@ struct Gated {
   Argument gate, up, out;
 
   void run() {
-    refuse_gradient(gate, up, Argument());
+    refuse_gradient({&gate, &up, &out});
     const int gpu = gate.gpu("gate");
     require_device("up", up, gpu, "gate");
-    if (gate.type() == GEMMTUNE_TYPE_UNSET || up.dtype() != gate.dtype())
-      fail(GEMMTUNE_INVALID_ARGUMENT,
-           "dtype of gate or up is another one, expected one of bf16, f16 and f32 for both");
-    bool same = gate.dim() == up.dim();
-    for (std::int64_t i = 0; same && i < gate.dim(); ++i) same = gate.size(i) == up.size(i);
-    if (!same)
-      fail(GEMMTUNE_INVALID_ARGUMENT,
-           "gate and up have shapes " + gate.shape() + " and " + up.shape() + ", expected the same");
-    gemmtune_silu_and_mul_operands operands{};
-    operands.size = sizeof operands;
-    operands.type = gate.type();
-    require_dimension("gate", gate);
-    const Rows gates = rows_of_x(gate, gpu, false);
-    const Rows ups = rows_of_x(up, gpu, false);
+    require_device("out", out, gpu, "gate");
+    read(gpu);
     if (!out) {
-      out.reset(make_result(gate, gates.columns, gate.dtype(), gpu));
-    } else {
-      require_device("out", out, gpu, "gate");
+      out.reset(make_result(gate, operands_.ldy, gate.dtype(), gpu));
+      operands_.y = out.data();
     }
-    const Rows results = rows_of_result(out);
-    if (out.dtype() != gate.dtype() || results.rows != gates.rows || results.columns != gates.columns)
-      fail(GEMMTUNE_INVALID_ARGUMENT,
-           "out has shape " + out.shape() + ", expected gate's shape and type, " + gate.shape());
-    operands.rows = gates.rows;
-    operands.columns = gates.columns;
-    operands.gate = gate.data();
-    operands.up = up.data();
-    operands.y = out.data();
-    operands.ldgate = gates.distance;
-    operands.ldup = ups.distance;
-    operands.ldy = results.distance;
-    gemmtune_context* const context = context_of(gpu);
-    if (gpu < 0) return check(gemmtune_silu_and_mul(context, &operands, nullptr));
+    ContextUse context(gpu);
+    if (gpu < 0) return check(gemmtune_silu_and_mul(context.get(), &operands_, nullptr));
     const DeviceGuard guard(gpu);
     void* const stream = current_stream(gpu);
-    const gemmtune_status status = gemmtune_silu_and_mul(context, &operands, stream);
+    if (is_capturing(stream)) context.keep_for_graphs();
+    const gemmtune_status status = gemmtune_silu_and_mul(context.get(), &operands_, stream);
     if (status == GEMMTUNE_NOT_FOUND) fail_not_planned("run it");
     check(status);
   }
+
+ private:
+  void read(int gpu) {
+    operands_.size = sizeof operands_;
+    while (true) {
+      const gemmtune_array gates = gate.describe();
+      const gemmtune_array ups = up.describe();
+      const gemmtune_array outs = out ? out.describe() : gemmtune_array{};
+      const gemmtune_array* strided = nullptr;
+      check(gemmtune_read_silu_and_mul_arrays(&gates, &ups, out ? &outs : nullptr, &operands_, &strided));
+      if (strided == nullptr) return;
+      make_contiguous(strided == &gates ? gate : up, gpu);
+    }
+  }
+
+  gemmtune_silu_and_mul_operands operands_{};
 };
 
 template <bool into_out>
@@ -903,34 +661,34 @@ constexpr Operator operators[] = {
     {"linear", "linear(Tensor x, Tensor w, Tensor? bias=None) -> Tensor", &plain_linear<false>},
     {"linear.full",
      "linear.full(" LINEAR ", " PACKED ", ScalarType? out_dtype=None, bool constant_weight=False) -> Tensor",
-     &matmul<linear, true, false>},
+     &matmul<GEMMTUNE_A16W16, true, false>},
     {"linear_out", "linear_out(Tensor x, Tensor w, Tensor? bias=None, *, Tensor(a!) out) -> ()",
      &plain_linear<true>},
     {"linear_out.full", "linear_out.full(" LINEAR ", *, Tensor(a!) out, " PACKED ") -> ()",
-     &matmul<linear, true, true>},
+     &matmul<GEMMTUNE_A16W16, true, true>},
     {"a8w8", "a8w8(" SCALED ", Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
-     &matmul<a8w8, true, false>},
+     &matmul<GEMMTUNE_A8W8, true, false>},
     {"a8w8_out", "a8w8_out(" SCALED ", Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
-     &matmul<a8w8, true, true>},
+     &matmul<GEMMTUNE_A8W8, true, true>},
     {"a8w8_blockscale", "a8w8_blockscale(" SCALED ", " PACKED ", ScalarType? out_dtype=None) -> Tensor",
-     &matmul<a8w8_blockscale, false, false>},
+     &matmul<GEMMTUNE_A8W8_BLOCKSCALE, false, false>},
     {"a8w8_blockscale_out", "a8w8_blockscale_out(" SCALED ", *, Tensor(a!) out, " PACKED ") -> ()",
-     &matmul<a8w8_blockscale, false, true>},
+     &matmul<GEMMTUNE_A8W8_BLOCKSCALE, false, true>},
     {"a4w4_blockscale", "a4w4_blockscale(" SCALED ", " PACKED ", ScalarType? out_dtype=None) -> Tensor",
-     &matmul<a4w4_blockscale, false, false>},
+     &matmul<GEMMTUNE_A4W4_BLOCKSCALE, false, false>},
     {"a4w4_blockscale_out", "a4w4_blockscale_out(" SCALED ", *, Tensor(a!) out, " PACKED ") -> ()",
-     &matmul<a4w4_blockscale, false, true>},
+     &matmul<GEMMTUNE_A4W4_BLOCKSCALE, false, true>},
     {"a16w4",
      "a16w4(Tensor x, Tensor w, Tensor w_scale, Tensor? bias=None, " PACKED
      ", ScalarType? out_dtype=None) -> Tensor",
-     &matmul<a16w4, true, false>},
+     &matmul<GEMMTUNE_A16W4, true, false>},
     {"a16w4_out",
      "a16w4_out(Tensor x, Tensor w, Tensor w_scale, Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
-     &matmul<a16w4, true, true>},
+     &matmul<GEMMTUNE_A16W4, true, true>},
     {"a8w4", "a8w4(" SCALED ", Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
-     &matmul<a8w4, true, false>},
+     &matmul<GEMMTUNE_A8W4, true, false>},
     {"a8w4_out", "a8w4_out(" SCALED ", Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
-     &matmul<a8w4, true, true>},
+     &matmul<GEMMTUNE_A8W4, true, true>},
     {"batched_bf16", "batched_bf16(Tensor x, Tensor w, Tensor? bias=None) -> Tensor",
      &batched<GEMMTUNE_BATCHED_BF16, false>},
     {"batched_bf16_out", "batched_bf16_out(Tensor x, Tensor w, Tensor? bias=None, *, Tensor(a!) out) -> ()",
@@ -956,9 +714,7 @@ const char* register_operators() {
     return "the namespace";
   for (const Operator& one : operators)
     if (torch.aoti_torch_library_def(definitions, one.schema) != 0) return one.name;
-  if (torch.aoti_torch_library_def(definitions,
-                                   "needs_gradient(Tensor x, Tensor? w, Tensor? third) -> bool") != 0)
-    return "needs_gradient";
+  if (torch.aoti_torch_library_def(definitions, needs_gradient_schema) != 0) return "needs_gradient";
   for (const char* key : {"CPU", "CUDA"}) {
     Library kernels = nullptr;
     if (torch.aoti_torch_library_init_impl(space, key, __FILE__, __LINE__, &kernels) != 0) return key;
@@ -987,11 +743,16 @@ GEMMTUNE_API const char* gemmtune_torch_register(shim::Opener opener, const char
   return shim::register_operators();
 }
 
-/// The context of calls on a GPU, below 0 on the CPU; null: the opener is asked.
-GEMMTUNE_API void gemmtune_torch_set_context(int gpu, gemmtune_context* context) {
-  if (gpu >= static_cast<int>(shim::max_gpus)) return;
-  if (gpu >= 0 && context != nullptr && shim::context_slot(gpu).load() == nullptr) ++shim::gpus_used;
-  shim::context_slot(gpu).store(context, std::memory_order_release);
+/// The context of calls on a GPU, below 0 on the CPU; null: the opener is asked. Of one thread at a time. Waits for the calls in the former one. Not 0 if
+/// that must never end: graphs hold its kernels, or a call does not leave it.
+GEMMTUNE_API int gemmtune_torch_set_context(int gpu, gemmtune_context* context) {
+  if (gpu >= static_cast<int>(shim::max_gpus)) return 0;
+  shim::forget_parents_calls();
+  shim::ContextSlot& slot = shim::context_slot(gpu);
+  if (gpu >= 0 && context != nullptr && slot.context.load() == nullptr) ++shim::gpus_used;
+  slot.context.store(context);
+  const bool has_left = shim::wait_for_calls(slot);
+  return slot.is_in_graphs.exchange(false) || !has_left ? 1 : 0;
 }
 
 /// The status of this thread's last failed operator, once: a gemmtune_status, or 100 if there is no plan while the stream is being

@@ -56,6 +56,7 @@ const char* find_functions(Functions& functions) {
   GEMMTUNE_FIND(cuda, aoti_torch_delete_cuda_guard);
   GEMMTUNE_FIND(cpu, torch_dtype_float8_e8m0fnu);
   GEMMTUNE_FIND(cpu, torch_dtype_float4_e2m1fn_x2);
+  find(cpu, "_ZN5torch8autograd14ForwardADLevel14try_get_by_idxEm", functions.forward_level);
   return missing;
 }
 

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 namespace gemmtune::torch_shim {
 
 struct TensorObject;
 struct LibraryObject;
 struct GuardObject;
+struct ForwardLevelObject;
 using Tensor = TensorObject*;
 using Library = LibraryObject*;
 using Guard = GuardObject*;
@@ -57,6 +59,9 @@ struct Functions {
   // Types of later versions; null in older ones.
   std::int32_t (*torch_dtype_float8_e8m0fnu)();
   std::int32_t (*torch_dtype_float4_e2m1fn_x2)();
+  // torch::autograd::ForwardADLevel::try_get_by_idx: a level of forward-mode differentiation if it is open. The stable interface does
+  // not say it. Null where PyTorch has no function of this name.
+  std::shared_ptr<ForwardLevelObject> (*forward_level)(std::uint64_t index);
 };
 
 /// Finds the functions in the libraries that this process has loaded. The name of one that is missing and needed, or null.

@@ -14,6 +14,8 @@ std::vector<CompiledKernel> list_compiled_kernels(const std::string& folder) {
   return kernels;
 }
 
+Status check_kernel_folder(const std::string& folder) { return gpu::KernelCache(folder).check_folder(); }
+
 Result<int> clear_compiled_kernels(const std::string& folder) { return gpu::KernelCache(folder).clear(); }
 
 }  // namespace gemmtune

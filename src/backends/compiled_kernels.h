@@ -15,6 +15,8 @@ struct CompiledKernel {
   std::uint64_t bytes = 0;
 };
 
+/// An error if other users may write the folder: it is neither read nor written then.
+Status check_kernel_folder(const std::string& folder);
 /// In the order of their titles; none where the folder is not there.
 std::vector<CompiledKernel> list_compiled_kernels(const std::string& folder);
 /// Removes them all and nothing else; how many there were.

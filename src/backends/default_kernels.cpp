@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,13 +44,24 @@ Result<Candidate> first_that_accepts(const std::vector<const FamilyInfo*>& order
   return Status(otherwise, fmt::format("{}: {}", short_name(problem), reasons));
 }
 
-int fallback_rank(const FamilyInfo& info, const Problem& problem) {
+/// Smaller ranks run first.
+int fallback_rank(const FamilyInfo& info, const Problem& problem, std::string_view architecture) {
+  if (info.leads_untuned != nullptr && info.leads_untuned(problem, architecture)) return 0;
   if (info.row_scales_rank != 0 && quantization(problem) == QuantType::per_token) return info.row_scales_rank;
   if (info.block_scales_rank != 0 && quantization(problem) == QuantType::per_1x128 &&
       problem.m > FamilyInfo::few_rows)
     return info.block_scales_rank;
   return problem.m <= FamilyInfo::few_rows && info.few_rows_rank != 0 ? info.few_rows_rank
                                                                       : info.fallback_rank;
+}
+
+/// With `fast` its family's fast config.
+Result<Candidate> under_policy(const Device& device, const Problem& problem, AccuracyPolicy policy,
+                               Result<Candidate> candidate) {
+  if (!candidate.ok() || policy == AccuracyPolicy::keep) return candidate;
+  if (const KernelFamily* family = device.find_family(candidate->family); family != nullptr)
+    candidate->config = family->fast_config(problem);
+  return candidate;
 }
 
 }  // namespace
@@ -67,18 +79,22 @@ Result<Candidate> choose_fallback(FamilyInfos known, const Device& device, const
   std::copy_if(known.begin(), known.end(), std::back_inserter(order), [&](const FamilyInfo* info) {
     return info->fallback_rank != 0 && (info->runs_untuned == nullptr || info->runs_untuned(problem));
   });
+  const std::string_view architecture = device.info().gfx;
   std::stable_sort(order.begin(), order.end(), [&](const FamilyInfo* a, const FamilyInfo* b) {
-    return fallback_rank(*a, problem) < fallback_rank(*b, problem);
+    return fallback_rank(*a, problem, architecture) < fallback_rank(*b, problem, architecture);
   });
   return first_that_accepts(order, device, problem, StatusCode::unsupported, allowed);
 }
 
-Result<Candidate> baseline_for(const Device& device, const Problem& problem, AccuracyPolicy policy) {
-  auto baseline = device.baseline(problem);
-  if (!baseline.ok() || policy == AccuracyPolicy::keep) return baseline;
-  if (const KernelFamily* family = device.find_family(baseline->family); family != nullptr)
-    baseline->config = family->fast_config(problem);
-  return baseline;
+Result<Candidate> library_kernel(const Device& device, const Problem& problem, AccuracyPolicy policy) {
+  return under_policy(device, problem, policy, device.baseline(problem));
+}
+
+Result<Candidate> default_kernel(const Device& device, const Problem& problem, AccuracyPolicy policy) {
+  auto library = library_kernel(device, problem, policy);
+  if (library.ok() && (policy == AccuracyPolicy::fast || library->family == device.info().opponent))
+    return library;
+  return under_policy(device, problem, policy, device.fallback(problem));
 }
 
 }  // namespace gemmtune

@@ -18,8 +18,13 @@ Result<Candidate> choose_baseline(FamilyInfos known, const Device& device, const
 Result<Candidate> choose_fallback(FamilyInfos known, const Device& device, const Problem& problem,
                                   const KernelFilter& allowed = {});
 
-/// What candidates are compared with: Device::baseline(); with `fast`, what its library runs if it is asked for
-/// its fast accumulation.
-Result<Candidate> baseline_for(const Device& device, const Problem& problem, AccuracyPolicy policy);
+/// What a user without gemmtune has: Device::baseline(); with `fast`, what its library runs if it is asked for its fast
+/// accumulation.
+Result<Candidate> library_kernel(const Device& device, const Problem& problem, AccuracyPolicy policy);
+
+/// The default kernel, which candidates are compared with: what an untuned call runs, Device::fallback(). With `fast`
+/// library_kernel(), which no untuned call runs; if there is none, the fallback with its family's fast config. The opponent's
+/// kernel (DeviceInfo::opponent) if it takes the problem.
+Result<Candidate> default_kernel(const Device& device, const Problem& problem, AccuracyPolicy policy);
 
 }  // namespace gemmtune

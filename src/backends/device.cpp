@@ -25,12 +25,9 @@ std::string refusal_of(const Space& space, const Config& full) {
     const std::string_view value = full.word(parameter.key);
     // What absence means need not be among the values that are tried.
     if (value == parameter.absent) continue;
-    if (parameter.open && parse_integer(value)) continue;
-    if (std::find(parameter.values.begin(), parameter.values.end(), value) != parameter.values.end())
-      continue;
-    std::string known = parameter.values.empty() ? parameter.absent : "";
-    for (const std::string& one : parameter.values) known += (known.empty() ? "" : ", ") + one;
-    return fmt::format("{} ({}) is {}, expected one of {}", parameter.key, parameter.meaning, value, known);
+    if (parameter.holds(value)) continue;
+    return fmt::format("{} ({}) is {}, expected one of {}", parameter.key, parameter.meaning, value,
+                       parameter.allowed_text());
   }
   return space.build_refusal(full);
 }
@@ -77,24 +74,24 @@ std::string Device::family_identity(std::string_view name) const {
   return identity;
 }
 
-Status Device::unpack_weight(const Problem& problem, WeightLayout layout, const void*, void*) const {
+Status LeafDevice::unpack_weight(const Problem& problem, WeightLayout layout, const void*, void*) const {
   return Status::unsupported("weight layout {} of {} has no inverse on {}", to_string(layout),
                              short_name(problem), info().name);
 }
 
-Status Device::fill_random(void*, const RandomFill&) {
+Status LeafDevice::fill_random(void*, const RandomFill&) {
   return Status::unsupported("{} has no random fill", info().name);
 }
 
-Status Device::silu_and_mul(const SiluAndMul&, Stream) {
+Status LeafDevice::silu_and_mul(const SiluAndMul&, Stream) {
   return Status::unsupported("{} has no silu_and_mul", info().name);
 }
 
-Result<std::unique_ptr<OutputChecker>> Device::output_checker(const Problem&) {
+Result<std::unique_ptr<OutputChecker>> LeafDevice::output_checker(const Problem&) {
   return Status::unsupported("{} compares no outputs by itself", info().name);
 }
 
-Status Device::copy_within(void* to, const void* from, std::size_t bytes) {
+Status LeafDevice::copy_within(void* to, const void* from, std::size_t bytes) {
   std::vector<std::byte> piece(std::min<std::size_t>(bytes, std::size_t{1} << 24));
   for (std::size_t at = 0; at < bytes; at += piece.size()) {
     const std::size_t size = std::min(piece.size(), bytes - at);
@@ -104,16 +101,30 @@ Status Device::copy_within(void* to, const void* from, std::size_t bytes) {
   return {};
 }
 
-Status Device::counts_energy() { return Status::unsupported("{} counts no joules", info().name); }
+Status LeafDevice::counts_energy() { return Status::unsupported("{} counts no joules", info().name); }
 
-Result<EnergySample> Device::sample_energy(const SampleRequest&, double) { return counts_energy(); }
+Result<EnergySample> LeafDevice::sample_energy(const SampleRequest&, double) { return counts_energy(); }
 
-Problem Device::probe_problem() const {
+std::unique_ptr<Kernel> LeafDevice::reading_kernel(std::size_t) const { return nullptr; }
+
+Problem LeafDevice::probe_problem() const {
   Problem problem = default_problem(Operation::a16w16);
   problem.m = 16;
   problem.n = 64;
   problem.k = 64;
   return problem;
+}
+
+std::string Library::text() const {
+  std::string text = name + ' ' + version;
+  return year == 0 ? text : fmt::format("{} ({})", text, year);
+}
+
+std::string DeviceInfo::vendor_text(std::string_view family) const {
+  if (!opponent.empty() && family == opponent) return opponent_text;
+  for (const Library& library : libraries)
+    if (to_lower(library.name) == family) return library.text();
+  return {};
 }
 
 Status Device::missing_family(std::string_view name) const {

@@ -18,19 +18,30 @@ Result<int> thread_count(std::int64_t option, const NumberVariable& variable) {
   return static_cast<int>(set->value_or(0));
 }
 
+Result<Team> team_of(const DeviceChoice& choice, const std::string& variable) {
+  if (choice.team != Team::automatic) return choice.team;
+  const auto set = parse_team(variable.empty() ? "auto" : variable);
+  if (!set) return Status::invalid("GEMMTUNE_TEAM {}: expected auto, own or openmp", variable);
+  return *set == Team::automatic ? choice.default_team : *set;
+}
+
 }  // namespace
 
 Result<DeviceRequest> device_request(const DeviceChoice& choice, const Environment& environment) {
   const auto threads = thread_count(choice.threads, environment.threads);
   if (!threads.ok()) return threads.status();
+  const auto team = team_of(choice, environment.team);
+  if (!team.ok()) return team.status();
   DeviceRequest request;
   request.text = choice.text;
   request.threads = *threads;
   request.isa_cap = environment.cpu_isa;
   request.module_folder = environment.module_folder;
+  request.onednn_folders = environment.onednn_folders;
   request.kernel_cache_folder = environment.kernel_cache_folder;
   request.rebuild_kernels = environment.rebuild_kernels;
   request.pin_threads = choice.pin_threads;
+  request.team = *team;
   request.powercap_folder = environment.powercap_folder;
   return request;
 }

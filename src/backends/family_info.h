@@ -20,6 +20,9 @@ struct FamilyInfo {
   int fallback_rank = 0;          // the smallest that takes a problem runs on a miss; 0: never
   int few_rows_rank = 0;          // instead of fallback_rank for M ≤ few_rows; 0: the same
   bool (*runs_untuned)(const Problem& problem) = nullptr;  // false: others run on a miss; null: never false
+  /// True where tables of bench/results show the default kernel ahead of every vendor's: it then runs on a miss before
+  /// all others; null: nowhere. `architecture`: DeviceInfo::gfx.
+  bool (*leads_untuned)(const Problem& problem, std::string_view architecture) = nullptr;
   int row_scales_rank = 0;    // instead of both for operands with a scale a row; 0: the same
   int block_scales_rank = 0;  // instead for scales of blocks and M > few_rows; 0: the same
 
@@ -30,6 +33,9 @@ struct FamilyInfo {
 
   static constexpr std::int64_t few_rows = 8;
 };
+
+/// AITER's words for kernels that are tuned, which families of ours are.
+inline constexpr std::string_view tunable_aliases = "triton,ck,cktile,asm,flydsl,opus,gluon";
 
 using FamilyInfos = std::span<const FamilyInfo* const>;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/machine/affinity.h"
 #include "backends/cpu/machine/core_set.h"
 #include "backends/cpu/machine/system_limits.h"
 
@@ -26,6 +27,17 @@ int shared_core(const DeviceInfo& first, const DeviceInfo& second) {
     if (std::find(others.begin(), others.end(), core) != others.end()) return core;
   }
   return -1;
+}
+
+CoresOfChildren::CoresOfChildren(const DeviceInfo& device) {
+  const cpu::CoreList cores = cores_of(device);
+  if (cores.empty()) return;
+  before_ = cpu::thread_affinity();
+  (void)cpu::set_thread_affinity(cores);
+}
+
+CoresOfChildren::~CoresOfChildren() {
+  if (!before_.empty()) (void)cpu::set_thread_affinity(before_);
 }
 
 }  // namespace gemmtune

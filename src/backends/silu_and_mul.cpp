@@ -1,5 +1,6 @@
 #include "backends/silu_and_mul.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "problem/problem.h"
@@ -16,6 +17,9 @@ Status check(const SiluAndMul& call) {
        {std::pair("ldgate", call.ldgate), std::pair("ldup", call.ldup), std::pair("ldy", call.ldy)})
     if (value < call.columns || value > max_dimension)
       return Status::invalid("{} = {}, expected {} to {} elements", name, value, call.columns, max_dimension);
+  const std::int64_t elements = (call.rows - 1) * std::max({call.ldgate, call.ldup, call.ldy}) + call.columns;
+  if (elements > max_tensor_bytes / bytes_of(call.type, 1))
+    return Status::invalid("gate, up or y extends over {} elements, expected at most 2^47 bytes", elements);
   return {};
 }
 

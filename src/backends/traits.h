@@ -24,7 +24,10 @@ struct DeviceTraits {
   /// Sums are tensor cores': of fp8 products with fewer bits than float32 has, of others truncated to float32.
   bool tensor_core_sums = true;
   double sample_microseconds = gpu_sample_microseconds;
-  int confirmation_passes = 1;              // by default
+  int confirmation_passes = 1;  // by default
+  /// Within which the ratio of two kernels stays from one pass to the next, seven times of eight, beyond what its rounds
+  /// show: docs/lab/measuring.md, "Repeatability".
+  double pass_factor = 1;
   std::string_view unit = "compute units";  // what cu_num counts: of one, of several
   std::string_view units = "compute units";
   FamilyInfos families;  // all that the backend knows, in the order of their ranks

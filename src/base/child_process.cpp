@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,8 +13,12 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <thread>
+
+#include "base/text.h"
 
 namespace gemmtune {
 namespace {
@@ -58,6 +64,54 @@ bool receive_some(int socket, std::string& text) {
       return errno == EAGAIN || errno == EWOULDBLOCK;
     }
   }
+}
+
+std::string find_program(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  const std::string folders = path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path;
+  for (const std::string_view folder : split(folders, ':')) {
+    if (!folder.starts_with('/')) continue;
+    std::string program = fmt::format("{}/{}", folder, name);
+    std::error_code error;
+    if (std::filesystem::is_regular_file(program, error) && access(program.c_str(), X_OK) == 0)
+      return program;
+  }
+  return {};
+}
+
+namespace {
+
+/// Of a child of vfork(): does not return, and changes nothing of this process but `error`.
+[[noreturn]] void become(char* const* words, std::span<const int> descriptors, std::size_t address_space,
+                         volatile int& error) {
+  const rlimit limit{address_space, address_space};
+  // A terminal's Ctrl-C is for the parent to decide on.
+  bool ready = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && setpgid(0, 0) == 0 &&
+               (address_space == 0 || setrlimit(RLIMIT_AS, &limit) == 0);
+  for (std::size_t index = 0; ready && index < descriptors.size(); ++index)
+    ready = dup2(descriptors[index], static_cast<int>(index)) >= 0;
+  if (ready) {
+    close_range(static_cast<unsigned>(descriptors.size()), ~0U, 0);
+    execvp(words[0], words);
+  }
+  error = errno;
+  _exit(127);
+}
+
+}  // namespace
+
+// vfork(): fork() calls what libraries registered, of which OpenBLAS may wait for ever; posix_spawn() cannot ask for a signal at
+// the parent's death.
+pid_t start_program(char* const* words, std::span<const int> descriptors, std::size_t address_space) {
+  volatile int error = 0;
+  const pid_t pid = vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
+  if (pid == 0) become(words, descriptors, address_space, error);
+  if (pid > 0 && error != 0) {
+    waitpid(pid, nullptr, 0);
+    errno = error;
+    return -1;
+  }
+  return pid;
 }
 
 Descriptor lifted_copy(int descriptor) { return Descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, above_ours)); }

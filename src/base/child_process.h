@@ -3,7 +3,9 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -27,6 +29,16 @@ bool receive_some(int socket, std::string& text);
 /// A copy above the numbers that a child's descriptors get, so that none overwrites what another one is made of;
 /// closed on exec. -1, and errno, where there is none.
 Descriptor lifted_copy(int descriptor);
+
+/// The program of this name in the first folder of PATH that has one; folders without a slash in front, which depend on where
+/// this process stands, do not count. Empty where there is none.
+std::string find_program(const std::string& name);
+
+/// Starts a program without a shell: `words` (a null pointer ends them) are its arguments, the first is looked for on PATH where it
+/// has no slash; descriptors[i] becomes its descriptor i, of which none may be below their count (lifted_copy()); all others are
+/// closed. It leads a group of processes and dies with the thread that calls this. `address_space`: bytes; 0: as this process
+/// may. The child's id; negative, and errno, where it does not start.
+pid_t start_program(char* const* words, std::span<const int> descriptors, std::size_t address_space = 0);
 
 /// The end of what a process wrote.
 class LastWords {

@@ -1,4 +1,4 @@
-// Two clocks: one for people, one for durations.
+// Clocks: one for people, one for durations, two of processor time.
 #pragma once
 
 #include <string>
@@ -11,5 +11,9 @@ std::string utc_text();
 std::string utc_text_before(double seconds);
 /// Seconds of a clock that only goes forward; only differences mean something.
 double steady_seconds();
+/// Processor time of this process, of all its threads together.
+double process_cpu_seconds();
+/// That of the calling thread.
+double thread_cpu_seconds();
 
 }  // namespace gemmtune

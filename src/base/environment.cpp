@@ -4,6 +4,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/shared_library.h"
 #include "base/text.h"
 
 namespace gemmtune {
@@ -36,9 +38,9 @@ std::optional<bool> parse_switch(const std::string& value) {
 
 bool is_on(const std::string& value) { return parse_switch(value).value_or(false); }
 
-/// A folder that a variable names, from the root on: the process may change its working folder later. Empty
-/// for an empty text.
-std::string folder_named(const std::string& text) {
+/// A folder or file that a variable names, from the root on: the process may change its working folder later.
+/// Empty for an empty text.
+std::string path_named(const std::string& text) {
   std::error_code error;
   const auto absolute = std::filesystem::absolute(text, error);
   return text.empty() || error ? text : absolute.lexically_normal().string();
@@ -48,7 +50,13 @@ void read_capture_switch(const std::string& value, Environment& environment) {
   if (value.empty()) return;
   const auto on = parse_switch(value);
   environment.capture = on.value_or(true);
-  if (!on) environment.capture_folder = folder_named(value);
+  if (!on) environment.capture_folder = path_named(value);
+}
+
+std::string shipped_folder(const std::string& value) {
+  const std::optional<bool> on = value.empty() ? true : parse_switch(value);
+  if (!on) return path_named(value);
+  return *on ? data_folder("model_configs") : std::string();
 }
 
 OnlineTuning online_tuning() {
@@ -61,7 +69,7 @@ OnlineTuning online_tuning() {
 
 /// HOME, else what the system's list of users says; empty for a user without either.
 std::string home_folder() {
-  if (auto home = folder_named(first_set({"HOME"})); !home.empty()) return home;
+  if (auto home = path_named(first_set({"HOME"})); !home.empty()) return home;
   std::vector<char> space(std::size_t{1} << 14);
   passwd entry{};
   passwd* found = nullptr;
@@ -78,12 +86,12 @@ std::string user_folder(const char* variable, std::string_view below) {
 }
 
 std::string default_config_folder() {
-  if (auto folder = folder_named(first_set({"GEMMTUNE_CONFIG_DIR"})); !folder.empty()) return folder;
+  if (auto folder = path_named(first_set({"GEMMTUNE_CONFIG_DIR"})); !folder.empty()) return folder;
   return user_folder("XDG_CONFIG_HOME", ".config");
 }
 
 std::string default_kernel_cache_folder() {
-  if (auto folder = folder_named(first_set({"GEMMTUNE_CACHE_DIR"})); !folder.empty()) return folder;
+  if (auto folder = path_named(first_set({"GEMMTUNE_CACHE_DIR"})); !folder.empty()) return folder;
   const std::string folder = user_folder("XDG_CACHE_HOME", ".cache");
   return folder.empty() ? folder : folder + "/kernels";
 }
@@ -112,6 +120,40 @@ std::map<std::string, std::string, std::less<>> scheduler_variables() {
     if (std::string value = first_set({name}); !value.empty()) variables.emplace(name, std::move(value));
   }
   return variables;
+}
+
+/// lib/ of a Python's environment, and in its site-packages the folder in which Paddle has a libdnnl.so.3.
+void add_onednn_folders(const std::filesystem::path& prefix, std::vector<std::string>& folders) {
+  namespace fs = std::filesystem;
+  if (!prefix.is_absolute()) return;
+  const fs::path lib = prefix / "lib";
+  const auto add = [&](const fs::path& folder) {
+    if (std::find(folders.begin(), folders.end(), folder.string()) == folders.end())
+      folders.push_back(folder.string());
+  };
+  add(lib);
+  std::error_code error;
+  std::vector<fs::path> pythons;
+  for (fs::directory_iterator entry(lib, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().filename().string().starts_with("python3.")) pythons.push_back(entry->path());
+  std::sort(pythons.begin(), pythons.end());
+  for (const fs::path& python : pythons) {
+    const fs::path libraries = python / "site-packages" / "paddle" / "libs";
+    if (fs::is_directory(libraries, error)) add(libraries);
+  }
+}
+
+std::vector<std::string> onednn_folders(const std::string& python) {
+  std::vector<std::string> folders;
+  // PREFIX/bin/python3. A link to the system's Python is the environment's all the same.
+  if (python.starts_with('/'))
+    add_onednn_folders(std::filesystem::path(python).parent_path().parent_path(), folders);
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"})
+    if (const std::string prefix = first_set({name}); !prefix.empty()) add_onednn_folders(prefix, folders);
+  if (const std::string prefix = python_prefix(); !prefix.empty()) add_onednn_folders(prefix, folders);
+  if (const std::string cache = user_folder("XDG_CACHE_HOME", ".cache"); !cache.empty())
+    folders.push_back(cache + "/onednn/lib");
+  return folders;
 }
 
 void read_number(NumberVariable& variable) {
@@ -143,22 +185,31 @@ Environment read_environment() {
   environment.config_folder = default_config_folder();
   environment.runtime_folder = default_runtime_folder();
   environment.config_variables = config_variables();
+  environment.fewer_threads = parse_switch(first_set({"GEMMTUNE_FEWER_THREADS"})).value_or(true);
+  environment.shipped_folder = shipped_folder(first_set({"GEMMTUNE_SHIPPED"}));
   environment.log_config = is_on(first_set({"GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG"}));
   read_capture_switch(first_set({"GEMMTUNE_CAPTURE", "AITER_TUNE_GEMM"}), environment);
   environment.online_tuning = online_tuning();
-  for (NumberVariable* variable : {&environment.online_budget_milliseconds, &environment.threads,
-                                   &environment.batch_size, &environment.tensor_parallel}) {
+  for (NumberVariable* variable :
+       {&environment.online_budget_milliseconds, &environment.online_share, &environment.threads,
+        &environment.batch_size, &environment.tensor_parallel}) {
     read_number(*variable);
   }
   environment.errata = first_set({"GEMMTUNE_ERRATA"});
   environment.verify_untuned = is_on(first_set({"GEMMTUNE_VERIFY_UNTUNED"}));
+  environment.team = first_set({"GEMMTUNE_TEAM"});
   environment.cpu_isa = first_set({"GEMMTUNE_CPU_ISA"});
   environment.model_folder = first_set({"GTUNE_MODEL"});
+  environment.input_file = first_set({"GTUNE_INPUT"});
+  environment.tuned_file = first_set({"GTUNE_TUNED"});
   environment.kernel_cache_folder = default_kernel_cache_folder();
   environment.rebuild_kernels = is_on(first_set({"GEMMTUNE_REBUILD", "AITER_REBUILD"}));
-  environment.powercap_folder = folder_named(first_set({"GEMMTUNE_POWERCAP_DIR"}));
+  environment.powercap_folder = path_named(first_set({"GEMMTUNE_POWERCAP_DIR"}));
   environment.scheduler_variables = scheduler_variables();
-  environment.module_folder = folder_named(first_set({"GEMMTUNE_LIBRARY_DIR"}));
+  environment.python = first_set({"GEMMTUNE_PYTHON"});
+  environment.onednn_folders = onednn_folders(environment.python);
+  environment.module_folder = path_named(first_set({"GEMMTUNE_LIBRARY_DIR"}));
+  environment.program = path_named(first_set({"GEMMTUNE_PROGRAM"}));
   return environment;
 }
 

@@ -1,39 +1,26 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include <climits>
 
-#include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/hash.h"
+#include "base/temporary_file.h"
 #include "base/text.h"
 
 namespace gemmtune {
 namespace {
-
-/// A file that is removed on destruction.
-struct Temporary {
-  Temporary() = default;
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-  ~Temporary() {
-    if (exists) ::unlink(path.c_str());
-  }
-  std::string path;
-  bool exists = false;
-};
 
 std::string why() { return std::strerror(errno); }
 
@@ -72,21 +59,6 @@ Status write_all(int descriptor, const std::string& path, std::string_view conte
   }
   if (::fsync(descriptor) != 0) return Status::io("{}: cannot sync: {}", path, why());
   return {};
-}
-
-/// A new file `target`.<word>.tmp, whose mode follows the umask (that of mkstemp does not). Negative: errno says
-/// why.
-int make_file_beside(const std::string& target, std::string& path) {
-  constexpr int tries = 100;
-  static std::atomic<std::uint64_t> made{0};
-  int descriptor = -1;
-  for (int i = 0; i < tries; ++i) {
-    const std::string word = fmt::format("{} {} {}", ::getpid(), steady_seconds(), made++);
-    path = fmt::format("{}.{}.tmp", target, short_hash(word, 6));
-    descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor >= 0 || errno != EEXIST) break;
-  }
-  return descriptor;
 }
 
 /// Gives a file the mode of the one that it will replace, and its owner where that is permitted.
@@ -143,7 +115,18 @@ Result<std::string> read_file(const std::string& path, std::size_t limit) {
   return read_descriptor(descriptor.get(), path, limit);
 }
 
+Result<std::string> read_regular_file(const std::string& path, std::size_t limit) {
+  // O_NONBLOCK: opening a pipe does not wait for a writer.
+  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!descriptor.ok()) return Status::io("{}: cannot open: {}", path, why());
+  struct stat information {};
+  if (::fstat(descriptor.get(), &information) != 0) return Status::io("{}: {}", path, why());
+  if (!S_ISREG(information.st_mode)) return Status::invalid("{}: is not a regular file", path);
+  return read_descriptor(descriptor.get(), path, limit);
+}
+
 Status write_file_atomically(const std::string& path, std::string_view content) {
+  GEMMTUNE_RETURN_IF_ERROR(check_links(path));
   const std::string target = resolve_links(path);
   struct stat existing {};
   const bool exists = ::stat(target.c_str(), &existing) == 0;
@@ -153,18 +136,34 @@ Status write_file_atomically(const std::string& path, std::string_view content) 
     return Status::invalid("{}: is a link that leads to no place for a file", path);
   }
 
-  const std::string folder = folder_of(target);
-  Temporary temporary;
-  const Descriptor descriptor(make_file_beside(target, temporary.path));
-  if (!descriptor.ok()) return Status::io("{}: cannot create a file in {}: {}", path, folder, why());
-  temporary.exists = true;
-  GEMMTUNE_RETURN_IF_ERROR(write_all(descriptor.get(), path, content));
-  if (exists) GEMMTUNE_RETURN_IF_ERROR(take_over(descriptor.get(), path, existing));
-  if (::rename(temporary.path.c_str(), target.c_str()) != 0) {
-    return Status::io("{}: cannot replace the file: {}", path, why());
-  }
-  temporary.exists = false;
+  auto temporary = TemporaryFile::beside(target);
+  if (!temporary.ok()) return Status::io("{}: {}", path, temporary.message());
+  GEMMTUNE_RETURN_IF_ERROR(write_all(temporary->descriptor(), path, content));
+  if (exists) GEMMTUNE_RETURN_IF_ERROR(take_over(temporary->descriptor(), path, existing));
+  const std::string folder =
+      folder_of(target);  // nothing is allocated behind the replacement: it is no failure then
+  if (!temporary->replace(target)) return Status::io("{}: cannot replace the file: {}", path, why());
   return sync_folder(folder);
+}
+
+Result<bool> append_within_page(const std::string& path, std::size_t size, std::string_view text) {
+  constexpr std::size_t page = 4096;
+  if (size % page + text.size() > page) return false;
+  const int made = size == 0 ? O_CREAT : 0;
+  const Descriptor descriptor(
+      ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | made, 0666));
+  if (!descriptor.ok()) return Status::io("{}: cannot open: {}", path, why());
+  struct stat information {};
+  if (::fstat(descriptor.get(), &information) != 0) return Status::io("{}: {}", path, why());
+  if (!S_ISREG(information.st_mode) || static_cast<std::size_t>(information.st_size) != size) return false;
+  ssize_t count = -1;
+  do {
+    count = ::write(descriptor.get(), text.data(), text.size());
+  } while (count < 0 && errno == EINTR);
+  if (count == static_cast<ssize_t>(text.size())) return true;
+  const std::string reason = count < 0 ? why() : "no space left";
+  if (count > 0) (void)!::ftruncate(descriptor.get(), information.st_size);
+  return Status::io("{}: cannot write: {}", path, reason);
 }
 
 std::string join_path(const std::string& folder, std::string_view name) {
@@ -181,12 +180,12 @@ std::string parent_folder(const std::string& path) {
   return end == std::string::npos ? "/" : path.substr(0, end + 1);
 }
 
-Status make_folders(const std::string& path) {
+Status make_folders(const std::string& path, unsigned mode) {
   for (std::size_t end = 0; end < path.size();) {
     end = std::min(path.find('/', end + 1), path.size());
     const std::string folder = path.substr(0, end);
     struct stat information {};
-    if (::mkdir(folder.c_str(), 0777) == 0 ||
+    if (::mkdir(folder.c_str(), mode) == 0 ||
         (::stat(folder.c_str(), &information) == 0 && S_ISDIR(information.st_mode)))
       continue;
     if (::stat(folder.c_str(), &information) == 0) errno = ENOTDIR;
@@ -220,6 +219,51 @@ std::string resolve_links(const std::string& path) {
     rest = std::move(names);
   }
   return append_names({}, rest);
+}
+
+std::string file_identity(const std::string& path) {
+  struct stat information {};
+  if (::stat(path.c_str(), &information) != 0) return path;
+  return fmt::format("{} {} {}.{:09}", path, information.st_size, information.st_mtim.tv_sec,
+                     information.st_mtim.tv_nsec);
+}
+
+Status check_links(const std::string& path) {
+  constexpr int max_links = 40;
+  std::string done = path.starts_with('/') ? "/" : "";
+  std::vector<std::string> rest;  // the next name last
+  const auto add = [&rest](std::string_view names) {
+    const auto parts = split(names, '/');
+    for (auto part = parts.rbegin(); part != parts.rend(); ++part)
+      if (!part->empty() && *part != ".") rest.emplace_back(*part);
+  };
+  add(path);
+  for (int links = 0; !rest.empty() && links < max_links;) {
+    const std::string at = join_path(done, rest.back());
+    rest.pop_back();
+    struct stat link {};
+    if (::lstat(at.c_str(), &link) != 0) return {};  // nothing is there, or whoever opens it says why not
+    if (!S_ISLNK(link.st_mode)) {
+      done = at;
+      continue;
+    }
+    struct stat folder {};
+    const std::string place = done.empty() ? "." : done;
+    const bool is_shared = ::stat(place.c_str(), &folder) == 0 && (folder.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+    const uid_t owner = link.st_uid;
+    if (is_shared && owner != ::geteuid() && owner != 0 && owner != folder.st_uid) {
+      return Status::invalid(
+          "{}: {} is a link of user {} in a folder that others may write; write to another place", path, at,
+          owner);
+    }
+    std::array<char, PATH_MAX> target{};
+    const ssize_t length = ::readlink(at.c_str(), target.data(), target.size());
+    if (length <= 0) return {};
+    if (target[0] == '/') done = "/";
+    add({target.data(), static_cast<std::size_t>(length)});
+    ++links;
+  }
+  return {};
 }
 
 }  // namespace gemmtune

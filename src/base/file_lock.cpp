@@ -49,12 +49,13 @@ std::string text_behind(int descriptor) {
 
 /// Leaves alone what is not known to be a lock's text: the path may be a file of somebody else. What cannot be
 /// written is missing in a message, no more.
-void write_holder(int descriptor) {
+void write_holder(int descriptor, std::int64_t owner) {
   struct stat information {};
   if (fstat(descriptor, &information) != 0 || information.st_nlink != 1) return;
   const std::string old = text_behind(descriptor);
   if (!old.empty() && !old.starts_with(holder_mark)) return;
-  const std::string text = fmt::format("{}{} on {}\n", holder_mark, getpid(), host_name());
+  const std::string text =
+      fmt::format("{}{} on {}\n", holder_mark, owner != 0 ? owner : getpid(), host_name());
   if (old == text) return;
   if (pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) {
     (void)!ftruncate(descriptor, static_cast<off_t>(text.size()));
@@ -73,19 +74,17 @@ std::string command_of(std::string_view pid) {
   return words;
 }
 
-/// "process 4711 on node3 (gemmtune tune -o a.csv)", as far as it is known.
-std::string holder_of(const std::string& path) {
-  constexpr const char* unknown = "another process";
+/// The words of the holder's line behind the mark, "4711 on node3"; empty if the file has none.
+std::vector<std::string> holder_words(const std::string& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
-  if (!line.starts_with(holder_mark) || line.size() > max_holder_bytes) return unknown;
-  const auto words = split(std::string_view(line).substr(holder_mark.size()), ' ');
-  if (words.size() != 3 || !parse_integer(words[0])) return unknown;
-  const std::string process = fmt::format("process {} on {}", words[0], words[2]);
-  if (words[2] != host_name()) return process;
-  const std::string command = command_of(words[0]);
-  return command.empty() ? unknown : fmt::format("{} ({})", process, command);
+  if (!line.starts_with(holder_mark) || line.size() > max_holder_bytes) return {};
+  std::vector<std::string> words;
+  for (const auto word : split(std::string_view(line).substr(holder_mark.size()), ' '))
+    words.emplace_back(word);
+  if (words.size() != 3 || !parse_integer(words[0])) return {};
+  return words;
 }
 
 /// Read-only if the file is another user's, which is enough for flock().
@@ -203,7 +202,7 @@ Status wait_for(int& descriptor, const std::string& path) {
   while (!lock.wait()) {
     wait_log.tick();
     if (!interrupted() || (was_interrupted && wait_log.seconds() < seconds_after_interrupt)) continue;
-    return Status::unsupported("{}: interrupted while waiting for {}", path, holder_of(path));
+    return Status::unsupported("{}: interrupted while waiting for {}", path, describe_lock_holder(path));
   }
   const int error = lock.join(descriptor);
   return error == 0 ? Status() : lock_failure(path, error);
@@ -211,21 +210,49 @@ Status wait_for(int& descriptor, const std::string& path) {
 
 }  // namespace
 
+std::optional<std::int64_t> lock_holder(const std::string& path) {
+  const auto words = holder_words(path);
+  if (words.empty() || words[2] != host_name()) return std::nullopt;
+  return parse_integer(words[0]);
+}
+
+std::string describe_lock_holder(const std::string& path) {
+  constexpr const char* unknown = "another process";
+  const auto words = holder_words(path);
+  if (words.empty()) return unknown;
+  const std::string process = fmt::format("process {} on {}", words[0], words[2]);
+  if (words[2] != host_name()) return process;
+  const std::string command = command_of(words[0]);
+  return command.empty() ? unknown : fmt::format("{} ({})", process, command);
+}
+
 void LockWaitLog::tick() {
   if (seconds() < next_) return;
-  log(LogLevel::warning, "{}: waiting for {}, which has the lock", path_, holder_of(path_));
+  log(LogLevel::warning, "{}: waiting for {}, which has the lock", path_, describe_lock_holder(path_));
   next_ = next_ < 60 ? 60 : next_ + 600;
 }
 
-Result<FileLock> FileLock::acquire(const std::string& path) {
+Result<std::optional<FileLock>> FileLock::try_acquire(const std::string& path, std::int64_t owner) {
   const auto opened = open_lock(path);
   if (!opened.ok()) return opened.status();
   FileLock lock(*opened);
   if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return lock_failure(path, errno);
-    GEMMTUNE_RETURN_IF_ERROR(wait_for(lock.descriptor_, path));
+    if (errno == EWOULDBLOCK || errno == EINTR) return std::optional<FileLock>();
+    return lock_failure(path, errno);
   }
-  write_holder(lock.descriptor_);
+  write_holder(lock.descriptor_, owner);
+  return std::optional(std::move(lock));
+}
+
+Result<FileLock> FileLock::acquire(const std::string& path, std::int64_t owner) {
+  auto free = try_acquire(path, owner);
+  if (!free.ok()) return free.status();
+  if (*free) return std::move(**free);
+  const auto opened = open_lock(path);
+  if (!opened.ok()) return opened.status();
+  FileLock lock(*opened);
+  GEMMTUNE_RETURN_IF_ERROR(wait_for(lock.descriptor_, path));
+  write_holder(lock.descriptor_, owner);
   return lock;
 }
 

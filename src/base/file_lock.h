@@ -1,6 +1,8 @@
 // Exclusive locks between processes: a file that is locked while something is done that one may do at a time.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -15,7 +17,10 @@ class FileLock {
   /// (LockWaitLog). A link and anything but a regular file are refused, so that nobody can make this process
   /// write elsewhere. interrupted() ends a wait with `unsupported`; a wait that begins after the interrupt
   /// lasts two seconds at most, which is enough to publish what was decided.
-  static Result<FileLock> acquire(const std::string& path);
+  /// The file names `owner` as its holder; 0: this process.
+  static Result<FileLock> acquire(const std::string& path, std::int64_t owner = 0);
+  /// Without waiting; empty if another one has the lock.
+  static Result<std::optional<FileLock>> try_acquire(const std::string& path, std::int64_t owner = 0);
   /// acquire() would not fail, however long it had to wait.
   static Status check(const std::string& path);
   FileLock(FileLock&& other) noexcept;
@@ -28,6 +33,11 @@ class FileLock {
   explicit FileLock(int descriptor) : descriptor_(descriptor) {}
   int descriptor_ = -1;
 };
+
+/// The process of this machine that a lock's file names; empty if it names none.
+std::optional<std::int64_t> lock_holder(const std::string& path);
+/// "process 4711 on node3 (gemmtune tune -o a.csv)", as far as it is known.
+std::string describe_lock_holder(const std::string& path);
 
 /// Says in the log for whom a lock is waited for: after a second, after a minute, then every ten minutes.
 class LockWaitLog {

@@ -26,4 +26,11 @@ Result<std::optional<std::int64_t>> NumberVariable::read(std::int64_t min, std::
   return std::optional(*value);
 }
 
+Result<std::optional<double>> NumberVariable::read_finite(double min, double max) const {
+  if (text.empty()) return std::optional<double>();
+  const auto value = finite_number(name, text, min, max);
+  if (!value.ok()) return value.status();
+  return std::optional(*value);
+}
+
 }  // namespace gemmtune

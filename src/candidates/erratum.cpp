@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "numbers/data_type.h"
 
 namespace gemmtune {
 namespace {
@@ -86,10 +87,14 @@ bool covers_version(const Erratum& erratum, std::string_view version) {
   return !last || erratum.last_version.empty() || compare_versions(*numbers, *last) <= 0;
 }
 
-bool holds(const Erratum& erratum, const Problem& problem, const Candidate& candidate) {
+bool holds(const Erratum& erratum, std::string_view architecture, const Problem& problem,
+           const Candidate& candidate) {
   if (candidate.family != erratum.family) return false;
   if (!contains_or_empty(erratum.operations, problem.operation)) return false;
-  if (!contains_or_empty(erratum.types, problem.x_type)) return false;
+  const auto is_of = [&](const std::string& word) {
+    return data_type_on(architecture, word) == problem.x_type;
+  };
+  if (!erratum.types.empty() && std::ranges::none_of(erratum.types, is_of)) return false;
   const auto value = erratum.condition.evaluate([&](std::string_view name) -> std::optional<std::int64_t> {
     for (const Size& size : sizes) {
       if (size.name == name) return size.of(problem);

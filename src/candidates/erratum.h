@@ -29,8 +29,9 @@ struct Erratum {
   std::vector<std::string> repaired;
   std::vector<std::string> architectures;  // as in tables: sm_90, x86-amx; empty: all
   std::vector<Operation> operations;       // empty: all
-  std::vector<DataType> types;             // of x; empty: all
-  std::vector<std::string> parameters;     // keys of the family's configs that `condition` uses; absent: 0
+  std::vector<std::string>
+      types;  // of x, as words whose meaning the device decides (data_type_on); empty: all
+  std::vector<std::string> parameters;  // keys of the family's configs that `condition` uses; absent: 0
   /// Beside `parameters` it may use erratum_sizes().
   IntegerExpression condition;
   ErratumEffect effect = ErratumEffect::wrong;
@@ -46,9 +47,10 @@ std::vector<std::string_view> erratum_sizes();
 /// unless the range has no limits.
 bool covers_version(const Erratum& erratum, std::string_view version);
 
-/// True if the kernel is wrong for the problem, on a device and with a library that the erratum covers. A
+/// True if the kernel is wrong for the problem, on a device of `architecture` and with a library that the erratum covers. A
 /// condition without a value (a division by zero) does not hold.
-bool holds(const Erratum& erratum, const Problem& problem, const Candidate& candidate);
+bool holds(const Erratum& erratum, std::string_view architecture, const Problem& problem,
+           const Candidate& candidate);
 
 /// "erratum NAME: WHAT".
 std::string describe(const Erratum& erratum);

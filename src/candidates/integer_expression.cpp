@@ -203,6 +203,9 @@ class IntegerExpression::Parser {
 };
 
 Result<IntegerExpression> IntegerExpression::parse(std::string_view text) {
+  if (text.size() > max_characters)
+    return Status::invalid("'{}…' has {} characters, expected at most {}", text.substr(0, 40), text.size(),
+                           max_characters);
   Parser parser(text);
   auto root = parser.run();
   if (!root.ok()) return root.status();

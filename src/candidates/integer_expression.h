@@ -1,6 +1,7 @@
 // A condition on integers, as text: "k % sk != 0 and (k / sk) % 64 == 0".
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,7 +18,10 @@ namespace gemmtune {
 /// 1 or 0; every value but 0 is true. `and` and `or` evaluate their right side only if it decides.
 class IntegerExpression {
  public:
-  /// invalid_argument with the position and what was expected.
+  /// The longest text: terms of one level nest as deep as there are of them.
+  static constexpr std::size_t max_characters = 1024;
+
+  /// invalid_argument with the position and what was expected, and for a text above max_characters.
   static Result<IntegerExpression> parse(std::string_view text);
 
   const std::string& text() const { return text_; }

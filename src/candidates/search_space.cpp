@@ -14,6 +14,25 @@ std::vector<std::string> texts_of(const std::vector<LocatedWord>& words) {
   return texts;
 }
 
+/// The file's values of a parameter; of one that a replaced space does not name the default's. None: all stay.
+std::vector<std::string> values_of(const FamilySpace& chosen, const Config& usual,
+                                   const Parameter& parameter) {
+  for (const ChosenParameter& one : chosen.parameters)
+    if (one.key.text == parameter.key) return texts_of(one.values);
+  if (!chosen.replace || chosen.parameters.empty() || parameter.values.empty()) return {};
+  const std::string value(usual.word(parameter.key, parameter.absent));
+  return parameter.holds(value) ? std::vector<std::string>{value} : std::vector<std::string>();
+}
+
+void choose_values(const FamilySpace& chosen, const Config& usual, const Parameter& parameter, Space& space) {
+  const std::vector<std::string> values = values_of(chosen, usual, parameter);
+  if (values.empty()) return;
+  const bool is_named = std::any_of(chosen.parameters.begin(), chosen.parameters.end(),
+                                    [&](const auto& one) { return one.key.text == parameter.key; });
+  // A library's proposals are no product of values: each keeps what is not named.
+  if (is_named || !space.is_listed()) space.choose(parameter.key, values);
+}
+
 void turn_rules(const FamilySpace& chosen, Space& space) {
   if (chosen.replace) {
     const std::vector<Constraint> rules = space.constraints();
@@ -49,13 +68,19 @@ const FamilySpace* SearchSpace::find(std::string_view family) const {
 std::string SearchSpace::text() const {
   std::vector<std::string> words;
   for (const FamilySpace& family : families) words.push_back(text_of(family));
+  if (rules != RuleSet::own) words.push_back(fmt::format("rules {}", to_string(rules)));
   return sorted_text(std::move(words));
 }
 
-void choose(const FamilySpace& chosen, Space& space) {
-  for (const ChosenParameter& parameter : chosen.parameters)
-    space.choose(parameter.key.text, texts_of(parameter.values));
+void choose(const FamilySpace& chosen, const Config& usual, Space& space) {
+  const std::vector<Parameter> parameters = space.parameters();
+  for (const Parameter& parameter : parameters) choose_values(chosen, usual, parameter, space);
   turn_rules(chosen, space);
+}
+
+void choose(const SearchSpace& request, std::string_view family, const Config& usual, Space& space) {
+  turn_set(request.rules, space);
+  if (const FamilySpace* chosen = request.find(family); chosen != nullptr) choose(*chosen, usual, space);
 }
 
 std::string_view to_string(SpaceStep::Kind kind) {
@@ -70,18 +95,18 @@ std::string_view to_string(SpaceStep::Kind kind) {
   return {};
 }
 
-std::vector<SpaceStep> space_steps(Space family_space, const FamilySpace* chosen) {
+std::vector<SpaceStep> space_steps(Space family_space, const FamilySpace* chosen, const Config& usual,
+                                   RuleSet rules) {
   Space& space = family_space;
   std::vector<SpaceStep> steps;
   std::int64_t left = space.points();
-  for (const std::string& key : space.keys()) {
-    for (std::size_t i = 0; chosen != nullptr && i < chosen->parameters.size(); ++i) {
-      const ChosenParameter& parameter = chosen->parameters[i];
-      if (parameter.key.text == key) space.choose(key, texts_of(parameter.values));
-    }
+  const std::vector<Parameter> parameters = space.parameters();
+  for (const Parameter& parameter : parameters) {
+    if (chosen != nullptr) choose_values(*chosen, usual, parameter, space);
     const std::int64_t before = std::exchange(left, space.points());
-    steps.push_back({SpaceStep::Kind::parameter, key, true, before - left, left});
+    steps.push_back({SpaceStep::Kind::parameter, parameter.key, true, before - left, left});
   }
+  turn_set(rules, space);
   if (chosen != nullptr) turn_rules(*chosen, space);
   for (const RuleEffect& effect : space.effects()) {
     left -= effect.removed;

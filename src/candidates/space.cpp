@@ -1,10 +1,15 @@
 #include "candidates/space.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
+
+#include "base/text.h"
 
 namespace gemmtune {
 namespace {
@@ -32,6 +37,27 @@ std::int64_t product(const std::vector<Parameter>& parameters, std::size_t first
 
 }  // namespace
 
+bool NumberRange::holds(std::string_view text) const {
+  const auto number = parse_integer(text);
+  if (!number || *number < first || *number > last || std::to_string(*number) != text) return false;
+  const auto distance = static_cast<std::uint64_t>(*number) - static_cast<std::uint64_t>(first);
+  return distance % static_cast<std::uint64_t>(step) == 0;
+}
+
+std::string NumberRange::text() const {
+  if (is_any()) return "any number";
+  return fmt::format("{} to {}{}", first, last, step == 1 ? "" : fmt::format(" in steps of {}", step));
+}
+
+bool Parameter::holds(std::string_view value) const {
+  return std::find(values.begin(), values.end(), value) != values.end() || (range && range->holds(value));
+}
+
+std::string Parameter::allowed_text() const {
+  const std::string listed = values.empty() ? absent : fmt::format("{}", fmt::join(values, ", "));
+  return range ? fmt::format("{}, or {}", listed, range->text()) : listed;
+}
+
 Constraint split_k_divides(std::int64_t k, const std::string& key, std::int64_t block_k) {
   return {"split-K divides",
           [k, key, block_k](const Config& config) -> std::string {
@@ -58,8 +84,14 @@ void Space::choose(const std::string& key, const std::vector<std::string>& value
   for (Parameter& parameter : parameters_) {
     if (parameter.key != key) continue;
     parameter.chosen = true;
+    std::set<std::int64_t> added;
+    for (const std::string& value : values)
+      if (!listed_ && parameter.range && parameter.range->holds(value) && !holds(parameter.values, value))
+        added.insert(*parse_integer(value));
     if (parameter.values.empty()) parameter.values = {parameter.absent};
     std::erase_if(parameter.values, [&](const std::string& value) { return !holds(values, value); });
+    for (const std::int64_t value : added)
+      if (!holds(parameter.values, std::to_string(value))) parameter.values.push_back(std::to_string(value));
     if (!listed_) continue;
     std::erase_if(*listed_, [&](const Config& config) { return !is_tried(parameter, config); });
   }

@@ -3,13 +3,29 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "candidates/config.h"
 
 namespace gemmtune {
+
+/// first, first + step, … up to last.
+struct NumberRange {
+  std::int64_t first = std::numeric_limits<std::int64_t>::min();
+  std::int64_t last = std::numeric_limits<std::int64_t>::max();
+  std::int64_t step = 1;
+
+  bool is_any() const { return *this == NumberRange(); }
+  /// True of a number of the range as names have it: no sign or zero in front.
+  bool holds(std::string_view text) const;
+  /// "1 to 4096", "16 to 4096 in steps of 16", "any number".
+  std::string text() const;
+  friend bool operator==(const NumberRange&, const NumberRange&) = default;
+};
 
 /// One tunable parameter. A key that a kernelName lacks means `absent`: what kernels did before the key
 /// existed.
@@ -18,8 +34,14 @@ struct Parameter {
   std::vector<std::string> values;  // none: no choice for this problem, and names leave the key out
   std::string absent;
   std::string meaning;  // a phrase for `gemmtune explain`
-  bool open = false;    // any number is legal, not only `values`
+  // Of numbers that can be built as well, beside `values`, which are those worth trying. None: no others can.
+  std::optional<NumberRange> range = {};
   bool chosen = false;  // a user chose `values`: nothing else is tried, what absence means neither
+
+  /// One of `values`, or in the range.
+  bool holds(std::string_view value) const;
+  /// "64, 128, or 1 to 4096": what can be built; of a parameter without values what absence means.
+  std::string allowed_text() const;
 };
 
 /// What a constraint is about. A row tuned for one M serves other M through padding: rules of the search must
@@ -60,11 +82,13 @@ class Space {
   void add(Constraint constraint) { constraints_.push_back(std::move(constraint)); }
   /// The configs to try are these instead of all combinations of values: where a library proposes them.
   void list(std::vector<Config> configs) { listed_ = std::move(configs); }
-  /// Narrows a parameter to those of its values that are in `values`; listed configs with others go. A
-  /// parameter without values means its `absent` value.
+  /// The parameter's values become those of `values` that it can have: the family's in its order, then others of its
+  /// range by size. Of listed configs those with other values go, and nothing is added. A parameter without values
+  /// means its `absent` value.
   void choose(const std::string& key, const std::vector<std::string>& values);
   /// Turns all search rules of this name on or off; build rules stay.
   void turn(const std::string& rule, bool on);
+  bool is_listed() const { return listed_.has_value(); }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<Constraint>& constraints() const { return constraints_; }
   std::vector<std::string> keys() const;

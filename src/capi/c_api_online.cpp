@@ -20,6 +20,7 @@ namespace gemmtune {
 namespace {
 
 constexpr double default_budget_seconds = 2;
+constexpr double default_share = 0.25;
 
 std::vector<std::string> words(const char* list, char separator) {
   std::vector<std::string> result;
@@ -32,8 +33,14 @@ std::vector<std::string> words(const char* list, char separator) {
 /// One context's tuner, owned by its miss handler.
 class Service {
  public:
-  Service(gemmtune_context* context, OnlineTunerOptions options, Environment environment)
-      : context_(context), environment_(std::move(environment)), tuner_(host(), std::move(options)) {}
+  /// `share`: of a worker, 0: none; `program`: that it runs.
+  Service(gemmtune_context* context, OnlineTunerOptions options, Environment environment, double share,
+          std::string program)
+      : context_(context),
+        environment_(std::move(environment)),
+        share_(share),
+        program_(std::move(program)),
+        tuner_(host(), std::move(options)) {}
 
   std::int32_t missed(const gemmtune_miss& miss) {
     auto problem = parse_problem(miss.problem);
@@ -46,34 +53,60 @@ class Service {
 
  private:
   OnlineHost host() {
-    return {[this] { return open_own_device(); },
-            [this] {
-              if (gemmtune_context_reload_online(context_) == GEMMTUNE_OK) return Status();
-              return Status::io("{}", gemmtune_last_error());
-            },
-            [this](LogLevel level, const std::string& line) {
-              (void)gemmtune_context_log(context_, static_cast<std::int32_t>(level), line.c_str());
-            }};
+    OnlineHost host;
+    host.open_device = [this] { return open_own_device(); };
+    if (share_ > 0) host.worker_start = [this] { return worker_start(); };
+    host.rows_changed = [this] {
+      if (gemmtune_context_reload_online(context_) == GEMMTUNE_OK) return Status();
+      return Status::io("{}", gemmtune_last_error());
+    };
+    host.say = [this](LogLevel level, const std::string& line) {
+      (void)gemmtune_context_log(context_, static_cast<std::int32_t>(level), line.c_str());
+    };
+    return host;
   }
-  /// With threads of its own, which are not pinned: the context's serve.
-  Result<std::unique_ptr<Device>> open_own_device() {
+  Result<gemmtune_device_info> context_device() const {
     gemmtune_device_info info{};
     info.size = sizeof info;
     if (gemmtune_context_device(context_, &info) != GEMMTUNE_OK)
       return Status::internal("{}", gemmtune_last_error());
+    return info;
+  }
+  /// With threads of its own, which are not pinned: the context's serve.
+  Result<DeviceRequest> own_request(const gemmtune_device_info& info) const {
     const int threads = traits_of(info.backend).runs_on_host ? info.cu_num : 0;
-    const auto request = device_request({.text = info.name, .threads = threads}, environment_);
+    // Nothing but the program could measure on its parallel_for.
+    const bool own = info.team != nullptr && to_string(Team::own) == info.team;
+    return device_request(
+        {.text = info.name, .threads = threads, .team = own ? Team::own : Team::openmp_or_own}, environment_);
+  }
+  Result<std::unique_ptr<Device>> open_own_device() {
+    const auto info = context_device();
+    if (!info.ok()) return info.status();
+    const auto request = own_request(*info);
     if (!request.ok()) return request.status();
-    auto device = open_device(info.backend, *request);
+    auto device = open_device(info->backend, *request);
     if (!device.ok()) return device;
     const DeviceInfo& own = (*device)->info();
-    if (own.gfx == info.gfx && own.cu_num == info.cu_num) return device;
-    return Status::internal("{} is {} with {} units here, the context has {} with {}", info.name, own.gfx,
-                            own.cu_num, info.gfx, info.cu_num);
+    if (own.gfx == info->gfx && own.cu_num == info->cu_num) return device;
+    return Status::internal("{} is {} with {} units here, the context has {} with {}", info->name, own.gfx,
+                            own.cu_num, info->gfx, info->cu_num);
+  }
+  Result<OnlineWorkerStart> worker_start() const {
+    const auto info = context_device();
+    if (!info.ok()) return info.status();
+    auto program = worker_program_of(program_);
+    if (!program.ok()) return program.status();
+    auto request = own_request(*info);
+    if (!request.ok()) return request.status();
+    request->serves = true;  // libraries' threads wait as they do in the service, and cost it no more
+    return OnlineWorkerStart{std::move(*program), info->backend, std::move(*request), share_};
   }
 
   gemmtune_context* context_;
   Environment environment_;
+  double share_;
+  std::string program_;
   OnlineTuner tuner_;
 };
 
@@ -128,13 +161,32 @@ Result<OnlineTunerOptions> tuner_options(const gemmtune_online_options& given,
   return options;
 }
 
+/// Of the machine's processor time for a worker; 0: no worker. One that callers wait for has all of it, and a GPU is
+/// measured in this process: another one would need memory of its own there.
+Result<double> worker_share(gemmtune_context* context, const gemmtune_online_options& given,
+                            const Environment& environment, bool synchronous) {
+  const auto set = environment.online_share.read_finite(0, 1);
+  if (!set.ok()) return set.status();
+  gemmtune_device_info info{};
+  info.size = sizeof info;
+  if (gemmtune_context_device(context, &info) != GEMMTUNE_OK)
+    return Status::internal("{}", gemmtune_last_error());
+  if (!traits_of(info.backend).runs_on_host || given.share < 0) return 0.0;
+  const double share = given.share > 0 ? given.share : set->value_or(default_share);
+  return share > 0 && synchronous ? 1.0 : share;
+}
+
 gemmtune_status enable(gemmtune_context* context, const gemmtune_online_options& given) {
   static const int stops_at_exit = std::atexit(stop_all);
   (void)stops_at_exit;  // where it is full, a thread may run on while the process ends
   Environment environment = read_environment();
   const auto options = tuner_options(given, environment);
   if (!options.ok()) return c::report(options.status());
-  auto service = std::make_unique<Service>(context, *options, std::move(environment));
+  const auto share = worker_share(context, given, environment, options->synchronous);
+  if (!share.ok()) return c::report(share.status());
+  std::string program = given.worker_program == nullptr ? environment.program : given.worker_program;
+  auto service =
+      std::make_unique<Service>(context, *options, std::move(environment), *share, std::move(program));
   {
     const std::lock_guard lock(live().mutex);
     live().services.insert(service.get());
@@ -167,6 +219,9 @@ extern "C" gemmtune_status gemmtune_enable_online_tuning(gemmtune_context* conte
     if (known.budget_milliseconds < 0) {
       return c::fail(GEMMTUNE_INVALID_ARGUMENT, fmt::format("budget_milliseconds is {}, expected at least 0",
                                                             known.budget_milliseconds));
+    }
+    if (!(known.share <= 1)) {
+      return c::fail(GEMMTUNE_INVALID_ARGUMENT, fmt::format("share is {}, expected at most 1", known.share));
     }
     return gemmtune::enable(context, known);
   });

@@ -5,13 +5,16 @@
 #include <cstddef>
 
 #include "backends/device_request.h"
+#include "base/clock.h"
 #include "base/environment.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "capi/c_problem.h"
 #include "evaluate/external/external_device.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "evaluate/worker/worker_evaluator.h"
 #include "select/energy.h"
+#include "tuning/budget.h"
 #include "tuning/tuner.h"
 
 namespace gemmtune {
@@ -47,10 +50,14 @@ Result<ShapeRow> read_problem(const gemmtune_tuning_options& options, std::size_
   return row;
 }
 
-Result<std::vector<ShapeRow>> read_problems(const gemmtune_tuning_options& options) {
+Result<std::vector<ShapeRow>> read_problems(const gemmtune_tuning_options& options,
+                                            const DeviceInfo& device) {
   if (options.input != nullptr) {
-    auto list = read_shape_list(options.input, {});
+    ShapeListOptions list_options;
+    list_options.architecture = device.gfx;
+    auto list = read_shape_list(options.input, list_options);
     if (!list.ok()) return list.status();
+    for (const std::string& note : list->notes) log(LogLevel::info, "{}", note);
     return std::move(list->rows);
   }
   if (options.problems == nullptr || options.problem_count == 0)
@@ -105,11 +112,14 @@ static_assert(static_cast<int>(ProblemState::skipped_done) == GEMMTUNE_TUNING_SK
 static_assert(static_cast<int>(ProblemState::unsupported) == GEMMTUNE_TUNING_UNSUPPORTED_SHAPE);
 static_assert(static_cast<int>(ProblemState::failed) == GEMMTUNE_TUNING_FAILED);
 static_assert(static_cast<int>(ProblemState::out_of_budget) == GEMMTUNE_TUNING_OUT_OF_BUDGET);
+static_assert(static_cast<int>(ProblemState::interrupted) == GEMMTUNE_TUNING_INTERRUPTED);
 
 gemmtune_tuning_summary counts_of(const RunSummary& summary) {
   gemmtune_tuning_summary counts{};
+  std::int64_t interrupted = 0;  // this function has no way to interrupt it
   std::int64_t* const by_state[] = {&counts.tuned,       &counts.kept_default, &counts.skipped_done,
-                                    &counts.unsupported, &counts.failed,       &counts.out_of_budget};
+                                    &counts.unsupported, &counts.failed,       &counts.out_of_budget,
+                                    &interrupted};
   for (const ItemReport& report : summary.items) ++*by_state[static_cast<std::size_t>(report.state)];
   counts.candidates = summary.candidates;
   counts.seconds = summary.seconds;
@@ -132,12 +142,21 @@ std::unique_ptr<Evaluator> make_evaluator(const gemmtune_tuning_options& options
   worker.backend = backend_of(options);
   worker.device = device_request;
   worker.evaluation = evaluation;
+  worker.device_of_run = &device;
+  worker.is_spent = [begin = steady_seconds(), budget = options.budget_seconds] {
+    return budget > 0 && steady_seconds() - begin > cut_off_seconds(budget);
+  };
   return std::make_unique<WorkerEvaluator>(std::move(worker));
 }
 
 Result<RunSummary> run(const gemmtune_tuning_options& options) {
   TuneRequest request;
   request.output = text_of(options.output);
+  if (request.output.empty())
+    return Status::invalid("output is null or empty: expected the path of a tuned file");
+  if (request.output == "-")
+    return Status::invalid(
+        "output is '-': rows are no stream; expected the path of a tuned file (./- for one of this name)");
   request.budget_seconds = options.budget_seconds;
   request.all = options.all != 0;
   if (options.search != nullptr) request.strategy = options.search;
@@ -157,17 +176,23 @@ Result<RunSummary> run(const gemmtune_tuning_options& options) {
       parse_objective(options.objective == nullptr ? "time" : std::string_view(options.objective));
   if (!objective) return Status::invalid("objective is {}, expected time, energy or edp", options.objective);
   if (!accuracy) return Status::invalid("accuracy is {}, expected default or fast", options.accuracy);
-  auto shapes = read_problems(options);
-  if (!shapes.ok()) return shapes.status();
-  request.shapes = std::move(*shapes);
-  const auto measuring = device_request(
-      {.text = text_of(options.device), .threads = options.threads, .pin_threads = options.pin_threads != 0},
-      read_environment());
+  const bool in_worker = options.worker_program != nullptr;
+  const auto measuring = device_request({.text = text_of(options.device),
+                                         .threads = options.threads,
+                                         .pin_threads = options.pin_threads != 0,
+                                         .default_team = in_worker ? Team::openmp_or_own : Team::automatic},
+                                        read_environment());
   if (!measuring.ok()) return measuring.status();
   DeviceRequest listing = *measuring;
-  if (options.worker_program != nullptr) listing.pin_threads = false;
-  auto device = open_device_of(backend_of(options), listing);
+  if (in_worker) listing.pin_threads = false;
+  const double begin = steady_seconds();
+  const double budget = request.budget_seconds;
+  auto device = open_device_of(backend_of(options), listing,
+                               budget > 0 ? std::min(budget, hello_seconds) : hello_seconds);
   if (!device.ok()) return device.status();
+  auto shapes = read_problems(options, (*device)->info());
+  if (!shapes.ok()) return shapes.status();
+  request.shapes = std::move(*shapes);
   request.policy = default_policy((*device)->info());
   request.policy.accuracy = *accuracy;
   request.policy.objective = *objective;
@@ -176,6 +201,7 @@ Result<RunSummary> run(const gemmtune_tuning_options& options) {
   const InProcessOptions evaluation = in_process_options(**device, request.policy, request.max_err_ratio);
   const auto evaluator = make_evaluator(options, **device, *measuring, evaluation);
   CallbackObserver observer(options);
+  request.seconds_spent = steady_seconds() - begin;
   return tune(**device, *evaluator, request, observer);
 }
 

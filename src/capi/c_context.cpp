@@ -8,10 +8,12 @@
 #include <string>
 #include <utility>
 
+#include "base/file.h"
 #include "capi/c_support.h"
 #include "dispatch/weights.h"
 #include "resolve/answer.h"
 #include "resolve/errata.h"
+#include "resolve/source_use.h"
 
 namespace gemmtune::c {
 namespace {
@@ -51,6 +53,7 @@ ContextOptions options_of(const gemmtune_context_options& given) {
   options.strict_environment = given.strict_environment != 0;
   options.log_config = given.log_config != 0;
   options.verify_untuned = given.verify_untuned != 0;
+  options.own_threads_only = given.own_threads_only != 0;
   options.capture = given.capture != 0;
   options.capture_folder = text_or_empty(given.capture_folder);
   options.parallel_for.function = given.parallel_for;
@@ -79,13 +82,74 @@ gemmtune_status open_context(const gemmtune_context_options& given, gemmtune_con
   return GEMMTUNE_OK;
 }
 
+/// Shipped tables that hold rows of other devices alone.
+struct ShippedForOthers {
+  const TableSource* first = nullptr;
+  std::size_t files = 0;
+  std::size_t rows = 0;
+
+  /// False: the source is none of them.
+  bool add(const TableSource& source) {
+    if (!source.shipped || !source.state.ok() || !source.diagnostics.empty() || source.rows > 0) return false;
+    if (files++ == 0) first = &source;
+    rows += source.other_rows;
+    return true;
+  }
+};
+
+/// They have one folder, and one entry.
+void visit_shipped_for_others(const ShippedForOthers& others, gemmtune_source_visitor visit,
+                              void* visitor_context) {
+  if (others.files == 0) return;
+  const std::string folder = parent_folder(others.first->path);
+  const std::string unused =
+      fmt::format("{}: shipped tables for other devices are not used (files: {}, rows: {})", folder,
+                  others.files, others.rows);
+  gemmtune_source known{};
+  known.size = sizeof known;
+  known.operation = static_cast<gemmtune_operation>(others.first->operation);
+  known.path = folder.c_str();
+  known.devices = "";
+  known.unused = unused.c_str();
+  known.shipped = 1;
+  visit(visitor_context, &known);
+}
+
+void visit_sources(const TableSet& tables, bool online, const Context& context, gemmtune_source_visitor visit,
+                   void* visitor_context) {
+  const auto uses = uses_of_sources(tables, context.device().info(), context.is_strict());
+  ShippedForOthers others;
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const TableSource& source = tables.sources[i];
+    if (others.add(source)) continue;
+    std::string devices;
+    for (const auto& [device, rows] : uses[i].devices)
+      devices += fmt::format("{}{}:{}", devices.empty() ? "" : ",", device, rows);
+    gemmtune_source known{};
+    known.size = sizeof known;
+    known.operation = static_cast<gemmtune_operation>(source.operation);
+    known.path = source.path.c_str();
+    known.named = source.named ? 1 : 0;
+    known.online = online ? 1 : 0;
+    known.rows = source.rows;
+    known.left_out = source.diagnostics.size();
+    known.own_rows = uses[i].own;
+    known.other_environment_rows = uses[i].other_environment;
+    known.fewer_threads_rows = uses[i].fewer_threads;
+    known.devices = devices.c_str();
+    known.unused = uses[i].unused.c_str();
+    known.shipped = source.shipped ? 1 : 0;
+    visit(visitor_context, &known);
+  }
+  visit_shipped_for_others(others, visit, visitor_context);
+}
+
 std::atomic<gemmtune_context*> default_context{nullptr};
 
 /// At the process's exit, or where the library is unloaded: nobody destroys the default context.
 void end_default_context() {
   guarded([] {
     default_context.load()->context->set_miss_handler(nullptr, std::nullopt);
-    default_context.load()->context->stop_capture();
     return GEMMTUNE_OK;
   });
 }
@@ -168,7 +232,7 @@ gemmtune_status gemmtune_default_context(gemmtune_context** context) {
     const auto status = gemmtune_context_create(nullptr, context);
     if (status != GEMMTUNE_OK) return status;
     shared.store(*context, std::memory_order_release);
-    // Without it (no memory) capture loses at most what the last second brought.
+    // Without it (no memory) the miss handler is not told of the end.
     (void)std::atexit(c::end_default_context);
     return status;
   });
@@ -186,11 +250,27 @@ gemmtune_status gemmtune_context_sources(const gemmtune_context* context, char* 
   return c::guarded([&]() -> gemmtune_status {
     std::string all = context->context->tables()->describe();
     if (const auto online = context->context->online_rows()) all += "\n" + online->describe();
+    if (const std::string shipped = context->context->shipped_tables().describe(); !shipped.empty())
+      all += (all.empty() ? "" : "\n") + shipped;
     if (needed != nullptr) *needed = all.size() + 1;
     if (capacity == 0) return GEMMTUNE_OK;
     const std::size_t length = std::min(all.size(), capacity - 1);
     std::memcpy(text, all.data(), length);
     text[length] = '\0';
+    return GEMMTUNE_OK;
+  });
+}
+
+gemmtune_status gemmtune_context_visit_sources(const gemmtune_context* context, gemmtune_source_visitor visit,
+                                               void* visitor_context) {
+  if (context == nullptr) return c::fail_null("gemmtune_context_visit_sources", "context");
+  if (visit == nullptr) return c::fail_null("gemmtune_context_visit_sources", "visit");
+  return c::guarded([&] {
+    const gemmtune::Context& opened = *context->context;
+    c::visit_sources(*opened.tables(), false, opened, visit, visitor_context);
+    if (const auto online = opened.online_rows())
+      c::visit_sources(*online, true, opened, visit, visitor_context);
+    c::visit_sources(opened.shipped_tables(), false, opened, visit, visitor_context);
     return GEMMTUNE_OK;
   });
 }
@@ -209,7 +289,22 @@ gemmtune_status gemmtune_context_device(const gemmtune_context* context, gemmtun
   known.model = device.model.c_str();
   known.gfx = device.gfx.c_str();
   known.cu_num = device.cu_num;
+  known.team = device.team.c_str();
   return c::write_struct(known, info);
+}
+
+gemmtune_status gemmtune_context_type(const gemmtune_context* context, const char* word,
+                                      gemmtune_type* type) {
+  if (context == nullptr) return c::fail_null("gemmtune_context_type", "context");
+  if (word == nullptr) return c::fail_null("gemmtune_context_type", "word");
+  if (type == nullptr) return c::fail_null("gemmtune_context_type", "type");
+  return c::guarded([&] {
+    const auto meant = gemmtune::data_type_on(context->context->device().info().gfx, word);
+    if (!meant)
+      return c::report(gemmtune::Status::invalid("word is '{}', expected a type such as bf16 or fp8", word));
+    *type = static_cast<gemmtune_type>(static_cast<int>(*meant) + 1);
+    return GEMMTUNE_OK;
+  });
 }
 
 gemmtune_status gemmtune_context_counters(const gemmtune_context* context, gemmtune_counters* counters) {
@@ -222,6 +317,7 @@ gemmtune_status gemmtune_context_counters(const gemmtune_context* context, gemmt
   known.coarse = values.by_match[GEMMTUNE_MATCH_COARSE];
   known.untuned = values.by_match[GEMMTUNE_MATCH_UNTUNED];
   known.bucket = values.by_match[GEMMTUNE_MATCH_BUCKET];
+  known.fewer_threads = values.by_match[GEMMTUNE_MATCH_FEWER_THREADS];
   known.other_environment = values.other_environment;
   known.plans_made = values.plans_made;
   known.invalid_rows = values.invalid_rows;
@@ -233,8 +329,10 @@ gemmtune_status gemmtune_weight_layout(const gemmtune_context* context, const ge
   if (layout == nullptr) return c::fail_null("gemmtune_weight_layout", "layout");
   return c::with_weight("gemmtune_weight_layout", context, problem,
                         [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
-                          auto known =
-                              gemmtune::tuned_weight_layout(opened.device(), *opened.tables(), asked);
+                          const auto tables = opened.tables();
+                          auto known = gemmtune::tuned_weight_layout(
+                              opened.device(), {*tables, nullptr, [&] { return &opened.shipped_tables(); }},
+                              asked);
                           if (known == gemmtune::WeightLayout::plain && c::always_packed(asked.operation))
                             known = c::fallback_layout(opened.device(), asked);
                           *layout = c::layout_to_c(known);

@@ -36,7 +36,8 @@ extern "C" gemmtune_status gemmtune_gemm(gemmtune_context* context, const gemmtu
                    "gemmtune_gemm: weight_layout is any, expected the layout that w has "
                    "(gemmtune_weight_layout)");
   }
-  if (asked.m == 0) return c::guarded([&] { return c::report(gemmtune::check_runnable(asked)); });
+  if (gemmtune::writes_nothing(asked))
+    return c::guarded([&] { return c::report(gemmtune::check_runnable(asked)); });
   if (context == nullptr) {
     if (const auto status = gemmtune_default_context(&context); status != GEMMTUNE_OK) return status;
   }

@@ -60,11 +60,6 @@ gemmtune_status set_handler(Context& context, const gemmtune_miss_handler& given
   return GEMMTUNE_OK;
 }
 
-/// The folder of this library; of the program where it is linked into that.
-std::string own_folder() {
-  return parent_folder(SharedLibrary::file_of(reinterpret_cast<const void*>(&own_folder)));
-}
-
 /// In the program's own libraries, else in GEMMTUNE_LIBRARY_DIR, else beside this library. The library stays
 /// loaded: its threads and its handler are in use until the process ends.
 Enable find_enable(const std::string& module_folder, std::string& why) {
@@ -79,6 +74,14 @@ Enable find_enable(const std::string& module_folder, std::string& why) {
     }
   }
   return reinterpret_cast<Enable>(function);
+}
+
+gemmtune_status check_line(const char* function, std::int32_t level, const char* line) noexcept {
+  if (line == nullptr) return fail_null(function, "line");
+  if (level >= 0 && level <= 3) return GEMMTUNE_OK;
+  return guarded([&] {
+    return fail(GEMMTUNE_INVALID_ARGUMENT, fmt::format("{}: level is {}, expected 0 to 3", function, level));
+  });
 }
 
 }  // namespace
@@ -132,15 +135,17 @@ gemmtune_status gemmtune_context_reload_online(gemmtune_context* context) {
   return c::guarded([&] { return c::report(context->context->reload_online()); });
 }
 
+gemmtune_status gemmtune_log_line(int32_t level, const char* line) {
+  if (const auto bad = c::check_line("gemmtune_log_line", level, line); bad != GEMMTUNE_OK) return bad;
+  return c::guarded([&] {
+    gemmtune::log_line(static_cast<gemmtune::LogLevel>(level), line);
+    return GEMMTUNE_OK;
+  });
+}
+
 gemmtune_status gemmtune_context_log(gemmtune_context* context, int32_t level, const char* line) {
   if (context == nullptr) return c::fail_null("gemmtune_context_log", "context");
-  if (line == nullptr) return c::fail_null("gemmtune_context_log", "line");
-  if (level < 0 || level > 3) {
-    return c::guarded([&] {
-      return c::fail(GEMMTUNE_INVALID_ARGUMENT,
-                     fmt::format("gemmtune_context_log: level is {}, expected 0 to 3", level));
-    });
-  }
+  if (const auto bad = c::check_line("gemmtune_context_log", level, line); bad != GEMMTUNE_OK) return bad;
   return c::guarded([&] {
     context->context->say(static_cast<gemmtune::LogLevel>(level), line);
     return GEMMTUNE_OK;

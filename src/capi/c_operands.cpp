@@ -2,6 +2,7 @@
 #include "capi/c_support.h"
 #include "dispatch/planner.h"
 #include "problem/operands.h"
+#include "problem/overlap.h"
 
 namespace gemmtune::c {
 namespace {
@@ -18,12 +19,12 @@ gemmtune_status fail_dimension(const char* name, std::int64_t value, std::int64_
 template <typename Visit>
 void visit_pointers(const Plan& plan, const Operands& operands, Visit visit) {
   const OperandNeeds& needs = plan.needs();
-  visit("x", operands.x, true, true);
-  visit("w", operands.w, true, true);
+  visit("x", operands.x, needs.reads, true);
+  visit("w", operands.w, needs.reads, true);
   visit("y", operands.y, true, true);
   visit("bias", operands.bias, plan.problem().bias, true);
-  visit("x_scale", operands.x_scale, needs.x_scale, false);
-  visit("w_scale", operands.w_scale, needs.w_scale, false);
+  visit("x_scale", operands.x_scale, needs.x_scale && needs.reads, false);
+  visit("w_scale", operands.w_scale, needs.w_scale && needs.reads, false);
   visit("w2", operands.w2, needs.mixture, true);
   visit("w2_scale", operands.w2_scale, needs.w2_scale, false);
   visit("bias2", operands.bias2, needs.bias2, true);
@@ -68,6 +69,7 @@ struct Extent {
 
 /// Dimensions are below 2^31 and strides at most max_tensor_bytes / batch, so that no product overflows.
 gemmtune_status check_extent(const Problem& problem, const Extent& extent) noexcept {
+  if (extent.lines == 0) return GEMMTUNE_OK;  // of a column-major x with K = 0
   const std::int64_t matrix = (extent.lines - 1) * extent.leading + extent.columns;
   const std::int64_t elements = (problem.batch - 1) * extent.stride + matrix;
   constexpr std::int64_t max_element_bytes = 8;  // no type has more: most calls need no division
@@ -90,12 +92,54 @@ gemmtune_status check_extents(const Problem& problem, const OperandNeeds& needs,
       problem, {"y", problem.y_type, problem.m, operands.ldy, needs.y_columns, operands.y_batch_stride});
 }
 
-/// With which no two rows of `columns` elements overlap: one batch follows another, or, if the rows leave room for it, the
-/// same row of all batches lies side by side.
-std::int64_t min_batch_stride(const Problem& problem, std::int64_t leading, std::int64_t columns,
-                              std::int64_t stride) noexcept {
-  const bool side_by_side = stride < leading && stride <= (leading - columns) / (problem.batch - 1);
-  return side_by_side ? columns : (problem.m - 1) * leading + columns;
+/// Calls visit(name, pointer, bytes) for each contiguous operand that a call may read.
+template <typename Visit>
+void visit_contiguous_inputs(const OperandNeeds& needs, const Operands& operands, Visit visit) {
+  constexpr std::int64_t one = sizeof(float);
+  visit("w", operands.w, needs.w_bytes);
+  visit("bias", operands.bias, needs.bias_bytes);
+  visit("x_scale", operands.x_scale, operands.x_scale_step == 0 ? one : needs.x_scale_bytes);
+  visit("w_scale", operands.w_scale, operands.w_scale_step == 0 ? one : needs.w_scale_bytes);
+  if (!needs.mixture) return;
+  visit("w2", operands.w2, needs.w2_bytes);
+  visit("w2_scale", operands.w2_scale, needs.w2_scale_bytes);
+  visit("bias2", operands.bias2, needs.bias2_bytes);
+  visit("topk_ids", operands.topk_ids, needs.route_bytes);
+  visit("topk_weights", operands.topk_weights, needs.route_bytes);
+}
+
+std::uintptr_t address_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+gemmtune_status fail_overlap(const char* name) noexcept {
+  return guarded([&] {
+    return fail(GEMMTUNE_INVALID_ARGUMENT,
+                fmt::format("y overlaps {} in memory, expected an output apart from every input", name));
+  });
+}
+
+/// Refuses a y that has a byte in common with an input. Requires checked extents.
+gemmtune_status check_overlap(const Problem& problem, const OperandNeeds& needs,
+                              const Operands& operands) noexcept {
+  const MemoryLines y{address_of(operands.y),
+                      needs.y_columns * needs.y_bits / 8,
+                      problem.m,
+                      operands.ldy * needs.y_bits / 8,
+                      problem.batch,
+                      operands.y_batch_stride * needs.y_bits / 8};
+  const MemoryLines x{address_of(operands.x), needs.x_line_elements * needs.x_bits / 8,
+                      needs.x_lines,          operands.ldx * needs.x_bits / 8,
+                      problem.batch,          operands.x_batch_stride * needs.x_bits / 8};
+  if (share_a_byte(x, y)) return fail_overlap("x");
+  const std::uintptr_t begin = y.begin;
+  const std::uintptr_t end = y.end();
+  const char* found = nullptr;
+  visit_contiguous_inputs(needs, operands, [&](const char* name, const void* pointer, std::int64_t bytes) {
+    const std::uintptr_t first = address_of(pointer);
+    if (first >= end || first + static_cast<std::uintptr_t>(bytes) <= begin || pointer == nullptr) return;
+    const MemoryLines input{first, bytes};
+    if (found == nullptr && share_a_byte(input, y)) found = name;
+  });
+  return found == nullptr ? GEMMTUNE_OK : fail_overlap(found);
 }
 
 gemmtune_status check_operands(const Plan& plan, const Operands& operands) noexcept {
@@ -114,16 +158,18 @@ gemmtune_status check_operands(const Plan& plan, const Operands& operands) noexc
     return fail(
         GEMMTUNE_INVALID_ARGUMENT,
         "x_scale_per_tensor or w_scale_per_tensor is set, expected it with a8w8, batched_a8w8 and a8w4 only");
-  if (problem.batch == 1) return check_extents(problem, needs, operands);
-  const std::int64_t min_x_stride =
-      min_batch_stride(problem, operands.ldx, problem.k, operands.x_batch_stride);
-  const std::int64_t min_y_stride =
-      min_batch_stride(problem, operands.ldy, needs.y_columns, operands.y_batch_stride);
-  if (operands.x_batch_stride < min_x_stride || operands.x_batch_stride > max_tensor_bytes / problem.batch)
-    return fail_dimension("x_batch_stride", operands.x_batch_stride, min_x_stride);
-  if (operands.y_batch_stride < min_y_stride || operands.y_batch_stride > max_tensor_bytes / problem.batch)
-    return fail_dimension("y_batch_stride", operands.y_batch_stride, min_y_stride);
-  return check_extents(problem, needs, operands);
+  if (problem.batch > 1) {
+    const BatchRows x{problem.batch, problem.m, operands.ldx, problem.k};
+    const BatchRows y{problem.batch, problem.m, operands.ldy, needs.y_columns};
+    if (!is_batch_stride(x, operands.x_batch_stride))
+      return fail_dimension("x_batch_stride", operands.x_batch_stride,
+                            min_batch_stride(x, operands.x_batch_stride));
+    if (!is_batch_stride(y, operands.y_batch_stride))
+      return fail_dimension("y_batch_stride", operands.y_batch_stride,
+                            min_batch_stride(y, operands.y_batch_stride));
+  }
+  if (const auto status = check_extents(problem, needs, operands); status != GEMMTUNE_OK) return status;
+  return check_overlap(problem, needs, operands);
 }
 
 gemmtune_status check_workspace(const Plan& plan, const void* workspace) noexcept {
@@ -175,6 +221,16 @@ std::int64_t scales_of(const MatrixShape& matrix, gemmtune_type& type) {
 }
 
 }  // namespace
+
+std::int64_t min_batch_stride(const BatchRows& rows, std::int64_t stride) noexcept {
+  const bool side_by_side =
+      stride < rows.leading && stride <= (rows.leading - rows.columns) / (rows.batch - 1);
+  return side_by_side ? rows.columns : (rows.m - 1) * rows.leading + rows.columns;
+}
+
+bool is_batch_stride(const BatchRows& rows, std::int64_t stride) noexcept {
+  return stride >= min_batch_stride(rows, stride) && stride <= max_tensor_bytes / rows.batch;
+}
 
 gemmtune_status check_alignment(const char* name, const void* pointer, std::int64_t alignment) noexcept {
   if ((reinterpret_cast<std::uintptr_t>(pointer) & (static_cast<std::uintptr_t>(alignment) - 1)) == 0)

@@ -67,6 +67,16 @@ gemmtune_status gemmtune_plan_find(gemmtune_context* context, const gemmtune_pro
                         });
 }
 
+gemmtune_status gemmtune_plan_create_named(gemmtune_context* context, const gemmtune_problem* problem,
+                                           const char* kernel, int32_t unverified, gemmtune_plan** plan) {
+  if (kernel == nullptr) return c::fail_null("gemmtune_plan_create_named", "kernel");
+  return c::answer_plan(
+      "gemmtune_plan_create_named", context, problem, plan,
+      [&](gemmtune::Context& opened, const gemmtune::Problem& asked, gemmtune::LaunchPromises promises) {
+        return opened.named_plan(kernel, asked, promises, unverified == 0);
+      });
+}
+
 void gemmtune_plan_retain(gemmtune_plan* plan) {
   if (plan != nullptr) c::plan_of_c(plan)->retain();
 }
@@ -102,7 +112,7 @@ gemmtune_status gemmtune_plan_run(const gemmtune_plan* plan, const gemmtune_oper
                                   void* workspace, void* stream) {
   if (plan == nullptr) return c::fail_null("gemmtune_plan_run", "plan");
   const gemmtune::Plan& bound = *c::plan_of_c(plan);
-  if (bound.kernel() == nullptr) return GEMMTUNE_OK;  // zero rows
+  if (bound.kernel() == nullptr) return GEMMTUNE_OK;  // y has no elements
   const c::CallOperands call = c::read_operands(bound, operands);
   return call.status != GEMMTUNE_OK ? call.status : c::run_plan(bound, call.operands, workspace, stream);
 }

@@ -5,6 +5,7 @@
 #include "backends/silu_and_mul.h"
 #include "capi/c_problem.h"
 #include "capi/c_support.h"
+#include "problem/overlap.h"
 
 namespace gemmtune::c {
 namespace {
@@ -38,6 +39,31 @@ gemmtune_status check_pointers(const SiluAndMul& call) noexcept {
   return GEMMTUNE_OK;
 }
 
+MemoryLines lines_of(const SiluAndMul& call, const void* pointer, std::int64_t leading) {
+  const std::int64_t bytes = bytes_of(call.type, 1);
+  return {reinterpret_cast<std::uintptr_t>(pointer), call.columns * bytes, call.rows, leading * bytes};
+}
+
+/// y may be an input itself: its elements are read before they are written.
+gemmtune_status check_overlap(const SiluAndMul& call) noexcept {
+  struct Input {
+    const char* name;
+    const void* pointer;
+    std::int64_t leading;
+  };
+  for (const auto& [name, pointer, leading] :
+       std::array<Input, 2>{{{"gate", call.gate, call.ldgate}, {"up", call.up, call.ldup}}}) {
+    if (pointer == call.y && (leading == call.ldy || call.rows == 1)) continue;
+    if (!share_a_byte(lines_of(call, pointer, leading), lines_of(call, call.y, call.ldy))) continue;
+    return guarded([&, named = name] {
+      return fail(GEMMTUNE_INVALID_ARGUMENT,
+                  fmt::format("y overlaps {} in memory, expected {} itself or an output apart from it", named,
+                              named));
+    });
+  }
+  return GEMMTUNE_OK;
+}
+
 }  // namespace
 }  // namespace gemmtune::c
 
@@ -55,6 +81,7 @@ extern "C" gemmtune_status gemmtune_silu_and_mul(gemmtune_context* context,
     if (const auto legal = gemmtune::check(call); !legal.ok()) return c::report(legal);
     if (call.is_empty()) return GEMMTUNE_OK;
     if (const auto status = c::check_pointers(call); status != GEMMTUNE_OK) return status;
+    if (const auto status = c::check_overlap(call); status != GEMMTUNE_OK) return status;
     return c::report(context->context->silu_and_mul(call, gemmtune::Stream{stream}));
   });
 }

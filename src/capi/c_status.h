@@ -92,6 +92,7 @@ GEMMTUNE_STRUCT(gemmtune_problem, predecessor_triggers);
 GEMMTUNE_STRUCT(gemmtune_scales, w_or_one);
 GEMMTUNE_STRUCT(gemmtune_moe_operands, topk_weights);
 GEMMTUNE_STRUCT(gemmtune_operands, moe);
+GEMMTUNE_STRUCT(gemmtune_arrays, moe_operands);
 GEMMTUNE_STRUCT(gemmtune_plan_info, weight_layout);
 GEMMTUNE_STRUCT(gemmtune_silu_and_mul_operands, ldy);
 GEMMTUNE_STRUCT(gemmtune_miss_handler, hipblaslt_table);

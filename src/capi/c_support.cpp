@@ -1,9 +1,16 @@
-// The C functions of statuses, error texts and versions.
+// The C functions of statuses, error texts, the log and versions.
 #include "capi/c_support.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/log.h"
 
 namespace gemmtune::c {
 namespace {
@@ -12,6 +19,18 @@ namespace {
 std::array<char, 2048>& error_text() {
   static thread_local std::array<char, 2048> text{};
   return text;
+}
+
+/// The host's function.
+struct ProcessLog {
+  gemmtune_log log = nullptr;
+  void* context = nullptr;
+};
+
+/// A LogSink. The function may replace itself.
+void write_process_log(LogLevel level, std::string_view line, void* installed) {
+  const ProcessLog to = *static_cast<const ProcessLog*>(installed);
+  to.log(to.context, static_cast<int>(level), std::string(line).c_str());
 }
 
 }  // namespace
@@ -51,6 +70,19 @@ gemmtune_status gemmtune_set_last_error(gemmtune_status status, const char* mess
   if (length > 0) std::memmove(text.data(), message, length);  // it may be this text itself
   text[length] = '\0';
   return status;
+}
+
+void gemmtune_set_log(gemmtune_log log, void* context) {
+  namespace c = gemmtune::c;
+  (void)c::guarded([&] {
+    static std::mutex mutex;
+    static auto* const installed = new std::unique_ptr<c::ProcessLog>;  // outlives statics
+    const std::lock_guard lock(mutex);
+    auto next = log == nullptr ? nullptr : std::make_unique<c::ProcessLog>(c::ProcessLog{log, context});
+    gemmtune::set_log_sink(next ? &c::write_process_log : nullptr, next.get());
+    *installed = std::move(next);
+    return GEMMTUNE_OK;
+  });
 }
 
 const char* gemmtune_version(void) { return GEMMTUNE_VERSION; }

@@ -39,6 +39,18 @@ CallOperands read_operands(const Plan& plan, const gemmtune_operands* given) noe
 /// Runs the plan with checked operands (gemmtune_plan_run's contract).
 gemmtune_status run_plan(const Plan& plan, const Operands& operands, void* workspace, void* stream) noexcept;
 
+/// Rows of all batches; two batches at least, and rows.
+struct BatchRows {
+  std::int64_t batch;
+  std::int64_t m;
+  std::int64_t leading;
+  std::int64_t columns;
+};
+/// With which no two rows overlap: one batch follows another, or, if the rows leave room for it, the same row of all batches
+/// lies side by side. `stride` says which of both is meant.
+std::int64_t min_batch_stride(const BatchRows& rows, std::int64_t stride) noexcept;
+bool is_batch_stride(const BatchRows& rows, std::int64_t stride) noexcept;
+
 /// GEMMTUNE_MISALIGNED, with the pointer, unless it is a multiple of `alignment`, a power of two of bytes.
 gemmtune_status check_alignment(const char* name, const void* pointer, std::int64_t alignment) noexcept;
 /// What workspaces and packed weights are multiples of.

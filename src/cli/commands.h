@@ -24,7 +24,7 @@ std::function<int()> declare_devices(CommandOptions& app);
 std::function<int()> declare_cache(CommandOptions& app);
 std::function<int()> declare_journal(CommandOptions& app);
 
-/// The hidden command: the worker process of `tune`. Takes no options.
+/// The hidden command: the worker process of `tune` and of online tuning. Takes no options.
 int run_worker_command();
 
 }  // namespace gemmtune::cli

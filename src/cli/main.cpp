@@ -6,14 +6,18 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <map>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
+#include "base/interrupt.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/argv_words.h"
@@ -27,6 +31,9 @@ constexpr std::string_view footer = R"(
 In option names '-' and '_' are equal. Exit codes: 0 done, 1 finished with findings (failed shapes, wrong rows),
 2 usage or input. Each command has its own help: gemmtune COMMAND --help
 
+--parent-pipe FD before the command is for programs that start this one: it ends, as by SIGTERM, when the other end of that pipe
+is closed or the parent ends.
+
 Examples:
   gemmtune tune --model_dir Llama-3.2-1B --nsets 1,16,128 -o tuned.csv
   gemmtune lookup -m 3 -n 2048 -k 2048 --table tuned.csv
@@ -38,6 +45,17 @@ std::string command_of(const std::vector<std::string>& words) {
     if (!words.empty() && words[0] == command.name) return words[0];
   }
   return {};
+}
+
+/// Takes --parent-pipe FD from the front of the words.
+Status take_parent_pipe(std::vector<std::string>& words) {
+  if (words.empty() || words[0] != "--parent-pipe") return {};
+  const auto pipe = words.size() < 2 ? std::nullopt : parse_integer(words[1]);
+  if (!pipe || *pipe < 0 || *pipe > std::numeric_limits<int>::max())
+    return Status::invalid("--parent-pipe {}: expected a descriptor", words.size() < 2 ? "" : words[1]);
+  words.erase(words.begin(), words.begin() + 2);
+  const Status status = end_with_parent(static_cast<int>(*pipe));
+  return status.ok() ? status : Status::invalid("--parent-pipe: {}", status.message());
 }
 
 /// One line and exit code 2; help and version are no errors.
@@ -66,7 +84,11 @@ int run(int argc, char** argv) {
     CommandOptions options(*sub);
     actions[sub] = command.declare(options);
   }
-  const std::vector<std::string> raw(argv + 1, argv + argc);
+  std::vector<std::string> raw(argv + 1, argv + argc);
+  if (const Status status = take_parent_pipe(raw); !status.ok()) {
+    print_note(fmt::format("gemmtune: {}", status.message()));
+    return exit_usage;
+  }
   if (raw == std::vector<std::string>{"worker"}) return run_worker_command();
   std::vector<std::string> words = argv_words(raw);
   const std::string command = command_of(words);

@@ -1,8 +1,6 @@
-// CaptureRecorder: which problems a context was asked for and how often, in memory and, every second, in the
-// untuned files of a folder.
+// CaptureRecorder: which problems a context was asked for and how often, in memory and in the untuned files of a
+// folder: a line at the first call, counts every second.
 #pragma once
-
-#include <sys/types.h>
 
 #include <array>
 #include <atomic>
@@ -12,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -37,21 +34,25 @@ class CallCounts {
   std::array<std::atomic<std::uint64_t>, std::tuple_size_v<MatchCounts>> by_match_{};
 };
 
-/// All members are safe from any thread. A thread of its own writes what is new: every second, or as rarely
-/// as keeps it below a tenth of its time where the files are large or slow.
+/// All members are safe from any thread. Files are written
+///  - by the thread that asks for a new problem: its line, at once (write_new_lines()), unless another process writes,
+///    or such threads have spent more than a tenth of the time (and 200 ms) on it;
+///  - by a thread of the recorder: lines that had to wait, after 20 ms; counts every second, or as rarely as keeps it
+///    below a tenth of its time where the files are large or slow;
+///  - when a thread that asked for problems ends, under the same limit;
+///  - at the end of the process, for every recorder that lives.
 ///
-/// After fork() the child's copy is inert: it has no such thread, and what it holds is the parent's to write.
-/// It records nothing, writes nothing and may be destroyed; the child opens a context of its own.
-class CaptureRecorder {
+/// In a child of fork() the recorder goes on with nothing counted: what the parent holds is the parent's to write.
+class CaptureRecorder : public std::enable_shared_from_this<CaptureRecorder> {
  public:
   /// More problems than this are not recorded (said once): shapes without end would fill memory and files.
   static constexpr std::size_t max_problems = 65536;
   using Say = std::function<void(LogLevel, std::string_view)>;
 
   /// Files: untuned_file_name() of each operation in `folder`, which is made when there is something to
-  /// write. `say` may be called from any thread until the destructor has ended.
-  CaptureRecorder(std::string folder, Say say);
-  /// stop().
+  /// write. `say` may be called from any thread until close() or the end of the process has begun.
+  static std::shared_ptr<CaptureRecorder> make(std::string folder, Say say);
+  /// Requires close(), or the end of the process.
   ~CaptureRecorder();
   CaptureRecorder(const CaptureRecorder&) = delete;
   CaptureRecorder& operator=(const CaptureRecorder&) = delete;
@@ -59,42 +60,70 @@ class CaptureRecorder {
   /// Where calls of a problem are counted; lives as long as the recorder. Problems that share a row of tuned
   /// files share it. nullptr: the problem is not recorded (M = 0, too many).
   CallCounts* counts_of(const Problem& problem);
+  /// After counts_of(): the lines of new problems, by this thread or soon.
+  void write_new_lines() noexcept;
+  /// After each call that is counted: when this thread ends, its counts are written.
+  void note_thread();
   /// Writes what is new, and waits for other processes that write. What could not be written stays and is
   /// tried again; the first error is returned.
   Status flush();
-  /// flush(), and no thread afterwards. Calls go on being counted; flush() still writes them.
-  void stop();
+  /// flush(), and nothing afterwards: no thread, no file, no line.
+  void close();
 
  private:
+  friend class CaptureProcess;
+  friend class CapturingThread;
+
   struct Entry {
     Problem problem;
     CallCounts counts;
-    MatchCounts written{};  // guarded by flushing_
+    MatchCounts written{};      // guarded by files_
+    bool line_pending = false;  // guarded by entries_mutex_
   };
   struct Unwritten {
     std::vector<CapturedProblem> seen;
     std::vector<Entry*> entries;
   };
   struct Writer;
+  struct Files;
 
-  bool forked() const;
+  CaptureRecorder(std::string folder, Say say);
+
+  std::string path_of(Operation operation) const;
+  void say(LogLevel level, std::string_view line) const;
+  /// `line`, once for each `about`. With files_.
+  void say_once(LogLevel level, const std::string& about, const std::string& line);
+  void say_merged(const std::string& path, const CaptureMerge& merged);
+
+  void start_writer();
+  void stop_writer();
+  void run_writer(Writer& writer);
+  /// The writer comes to lines that are pending, and to counts if `counts`, soon.
+  void wake_writer(bool counts);
+
+  std::vector<Unwritten> collect_lines();  // one an operation; nothing is pending afterwards
+  std::vector<Unwritten> collect();        // one an operation
+  void pend_again(const Unwritten& unwritten);
+  void add_lines();  // with files_
+  Status write(Operation operation, const Unwritten& unwritten);
   /// flush() where nobody hears of an error or an exception.
   void flush_without_caller() noexcept;
-  void run_writer();
-  std::vector<Unwritten> collect();  // one an operation
-  Status write(Operation operation, const Unwritten& unwritten);
-  /// `line`, once for each `about`.
-  void say_once(LogLevel level, const std::string& about, const std::string& line);
+
+  void thread_ended() noexcept;
+  void process_ends() noexcept;
+  void begin_in_child();
 
   const std::string folder_;
   const Say say_;
-  const pid_t process_;
-  std::mutex entries_mutex_;   // of the next three; never held while files are written
-  std::deque<Entry> entries_;  // addresses stay
+  std::atomic<std::uint64_t> id_;   // of all recorders of this process and its parents
+  std::atomic<bool> speaks_{true};  // through say_; false at the end of the process
+  std::mutex entries_mutex_;        // of the next four; never held while files are written
+  std::deque<Entry> entries_;       // addresses stay
   std::unordered_map<PlanKey, Entry*, PlanKeyHash> index_;
+  std::vector<Entry*> new_;  // their lines are pending
   bool full_ = false;
-  std::mutex flushing_;  // one flush at a time
-  std::set<std::string> said_;
+  std::atomic<bool> has_new_{false};
+  std::unique_ptr<Files> files_;  // one thread writes at a time
   std::unique_ptr<Writer> writer_;
 };
 

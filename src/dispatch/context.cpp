@@ -6,9 +6,13 @@
 
 #include "backends/device_request.h"
 #include "backends/traits.h"
+#include "base/file.h"
 #include "dispatch/planner.h"
+#include "formats/capture/capture_file.h"
 #include "resolve/bind.h"
 #include "resolve/errata.h"
+#include "resolve/shipped_tables.h"
+#include "resolve/source_use.h"
 #include "tuned/choice.h"
 
 namespace gemmtune {
@@ -40,8 +44,11 @@ std::vector<TablePath> context_table_paths(const ContextOptions& options, const 
 
 Result<std::unique_ptr<Context>> Context::open(const ContextOptions& options) {
   const Environment environment = read_environment();
-  const auto request = device_request({.text = options.device, .threads = options.threads}, environment);
+  const Team team = options.parallel_for.function == nullptr ? Team::automatic : Team::callback;
+  auto request =
+      device_request({.text = options.device, .threads = options.threads, .team = team}, environment);
   if (!request.ok()) return request.status();
+  request->serves = true;
   GEMMTUNE_RETURN_IF_ERROR(known_errata().status);
   auto device = open_device(options.backend.empty() ? "auto" : options.backend, *request);
   if (!device.ok()) return device.status();
@@ -54,15 +61,17 @@ Context::Context(const ContextOptions& options, const Environment& environment,
       environment_(environment),
       device_(wrap_device(std::move(device), options.parallel_for)),
       workspaces_(WorkspacePool::make(device_)),
-      tables_(std::make_shared<const TableSet>(load_table_set(context_table_paths(options_, environment_)))) {
+      tables_(std::make_shared<const TableSet>(read_tables())) {
   options_.log_config = options_.log_config || environment_.log_config;
   options_.verify_untuned = options_.verify_untuned || environment_.verify_untuned;
+  if (environment_.log_config || (options_.log_config && options_.log == nullptr)) let_default_sink_inform();
   log_tables(*tables_);
+  warn_of_sources(*tables_);
   leave_out_what_needs_a_config_folder();
   if (environment_.online_tuning != OnlineTuning::off) {
     online_file_ = default_online_file(environment_.online_tuning);
     online_ = load_online_rows(*online_file_, *device_->device);
-    log_tables(*online_);
+    log_rows_of_ours(*online_);
   }
   start_capture();
 }
@@ -71,7 +80,10 @@ OnlineFile Context::default_online_file(OnlineTuning switched_by) const {
   return gemmtune::default_online_file(switched_by, config_folder_of(options_, environment_));
 }
 
-Context::~Context() { set_miss_handler(nullptr, std::nullopt); }
+Context::~Context() {
+  set_miss_handler(nullptr, std::nullopt);
+  if (capture_) capture_->close();
+}
 
 void Context::leave_out_what_needs_a_config_folder() {
   if (!config_folder_of(options_, environment_).empty()) return;
@@ -93,8 +105,8 @@ void Context::start_capture() {
   std::string folder = options_.capture_folder;
   if (folder.empty()) folder = environment_.capture_folder;
   if (folder.empty()) folder = config_folder_of(options_, environment_);
-  capture_ = std::make_unique<CaptureRecorder>(
-      std::move(folder), [this](LogLevel level, std::string_view line) { say(level, line); });
+  capture_ = CaptureRecorder::make(std::move(folder),
+                                   [this](LogLevel level, std::string_view line) { say(level, line); });
 }
 
 Result<PlanRef> Context::plan(const Problem& problem, Stream stream, LaunchPromises promises) {
@@ -102,6 +114,7 @@ Result<PlanRef> Context::plan(const Problem& problem, Stream stream, LaunchPromi
   PlanRef plan = cache_.find(key);
   if (!plan) {
     auto made = make(key);
+    if (capture_) capture_->write_new_lines();
     if (!made.ok()) return made.status();
     plan = std::move(made).value();
   }
@@ -120,6 +133,12 @@ PlanRef Context::cached_plan(const Problem& problem, LaunchPromises promises) {
   return plan;
 }
 
+Result<PlanRef> Context::named_plan(std::string_view kernel, const Problem& problem, LaunchPromises promises,
+                                    bool verify) {
+  const std::lock_guard planning(planning_mutex_);
+  return make_named_plan(device_, kernel, problem, promises, verify);
+}
+
 Status Context::silu_and_mul(const SiluAndMul& call, Stream stream) const {
   if (traits_of(device().info()).runs_on_host) {
     if (stream.handle != nullptr) return Status::invalid("stream is set, expected null on a CPU");
@@ -130,7 +149,10 @@ Status Context::silu_and_mul(const SiluAndMul& call, Stream stream) const {
 
 void Context::count(const Plan& plan) {
   counters_.count_answer(plan);
-  if (CallCounts* calls = plan.call_counts()) calls->count(plan.account().match);
+  if (CallCounts* calls = plan.call_counts()) {
+    calls->count(plan.account().match);
+    capture_->note_thread();
+  }
 }
 
 Result<PlanRef> Context::make(const PlanKey& asked) {
@@ -146,7 +168,7 @@ Result<PlanRef> Context::make(const PlanKey& asked) {
   }
   if (PlanRef plan = cache_.find(key)) return plan;  // another thread made it meanwhile
   int invalid_rows = 0;
-  auto plan = make_plan(device_, {*tables, online.get()}, key.problem,
+  auto plan = make_plan(device_, {*tables, online.get(), [this] { return &shipped_tables(); }}, key.problem,
                         {options_.strict_environment, key.dependent}, &invalid_rows, options_.verify_untuned);
   if (!plan.ok()) {
     if (check_runnable(key.problem).ok()) count_unanswered(key.problem, invalid_rows);
@@ -161,15 +183,14 @@ Result<PlanRef> Context::make(const PlanKey& asked) {
 
 void Context::count_unanswered(const Problem& problem, int rows_passed_over) {
   counters_.count_unanswered(rows_passed_over);
+  warn_of_sources(problem.operation);
   CallCounts* calls = capture_ ? capture_->counts_of(problem) : nullptr;
-  if (calls != nullptr) calls->count(Match::untuned);
+  if (calls == nullptr) return;
+  calls->count(Match::untuned);
+  capture_->note_thread();
 }
 
 Status Context::flush_capture() { return capture_ ? capture_->flush() : Status(); }
-
-void Context::stop_capture() {
-  if (capture_) capture_->stop();
-}
 
 Miss Context::miss_of(const Plan& plan) const {
   Miss miss;
@@ -222,7 +243,7 @@ void Context::set_miss_handler(std::shared_ptr<MissHandler> handler, std::option
   std::shared_ptr<const TableSet> rows;
   if (file) {
     rows = load_online_rows(*file, *device_->device);
-    log_tables(*rows);
+    log_rows_of_ours(*rows);
   }
   const std::lock_guard planning(planning_mutex_);  // or a plan of the old rows would be cached after them
   {
@@ -257,10 +278,15 @@ Status Context::reload_online() {
 }
 
 Status Context::reload() {
-  auto fresh = std::make_shared<const TableSet>(load_table_set(context_table_paths(options_, environment_)));
+  auto fresh = std::make_shared<const TableSet>(read_tables());
   GEMMTUNE_RETURN_IF_ERROR(fresh->first_fault());
   GEMMTUNE_RETURN_IF_ERROR(reload_online());
   log_tables(*fresh);
+  {
+    const std::lock_guard planning(planning_mutex_);
+    look_ups_said_.clear();
+    warn_of_sources(*fresh);
+  }
   {
     const std::lock_guard lock(tables_mutex_);
     tables_.swap(fresh);
@@ -280,40 +306,146 @@ std::shared_ptr<const TableSet> Context::online_rows() const {
   return online_;
 }
 
+const TableSet& Context::shipped_tables() const {
+  std::call_once(shipped_flag_, [this] {
+    auto read = production_shipped_tables(environment_, &device_->device->info());
+    log_rows_of_ours(*read);
+    shipped_ = std::move(read);
+  });
+  return *shipped_;
+}
+
 void Context::say(LogLevel level, std::string_view line) const {
   if (options_.log != nullptr) options_.log(level, line, options_.log_context);
-  log_line(level, line);
+  log_line(level, line, options_.log != nullptr);
+}
+
+TableSet Context::read_tables() const {
+  TableSet tables = load_table_set(context_table_paths(options_, environment_));
+  tables.fewer_threads =
+      environment_.fewer_threads && !options_.own_threads_only && !options_.strict_environment;
+  return tables;
 }
 
 void Context::log_tables(const TableSet& tables) const {
   for (const TableSource& source : tables.sources) {
-    const bool missing = source.state.code() == StatusCode::not_found;
-    say(!source.state.ok() && !missing ? LogLevel::warning
-        : missing || source.triton     ? LogLevel::debug  // of the latter there may be hundreds
-                                       : LogLevel::info,
-        source.state.ok() ? fmt::format("{}: {} rows", source.path, source.rows) : source.state.message());
-    for (const std::string& diagnostic : source.diagnostics) say(LogLevel::warning, diagnostic);
+    if (source.state.ok()) {
+      // Of Triton configs there may be hundreds; shipped tables are of all devices.
+      say(source.triton || (source.shipped && source.rows == 0) ? LogLevel::debug : LogLevel::info,
+          fmt::format("{}: {} rows", source.path, source.rows));
+    } else if (source.state.code() == StatusCode::not_found) {
+      say(LogLevel::debug, source.state.message());
+    }
+    if (source.diagnostics.empty()) continue;
+    const std::size_t others = source.diagnostics.size() - 1;
+    warn_once(others == 0 ? source.diagnostics.front()
+                          : fmt::format("{} (and {} more in this file: gemmtune audit)",
+                                        source.diagnostics.front(), others));
   }
+}
+
+void Context::log_rows_of_ours(const TableSet& rows) const {
+  log_tables(rows);
+  for (const TableSource& source : rows.sources) {
+    if (!source.state.ok() && source.state.code() != StatusCode::not_found) warn_once(source.state.message());
+  }
+}
+
+void Context::warn_of_sources(const TableSet& tables) {
+  waiting_warnings_.clear();
+  for (SourceWarning& warning :
+       source_warnings(tables, device_->device->info(), options_.strict_environment)) {
+    if (warning.named) {
+      warn_once(warning.text);
+    } else {
+      waiting_warnings_.emplace(warning.operation, std::move(warning.text));
+    }
+  }
+}
+
+void Context::warn_of_sources(Operation operation) {
+  const auto [first, last] = waiting_warnings_.equal_range(operation);
+  for (auto warning = first; warning != last; ++warning) warn_once(warning->second);
+  waiting_warnings_.erase(first, last);
+}
+
+void Context::warn_once(const std::string& line) const {
+  static std::mutex mutex;
+  static auto* const said = new std::set<std::string>;  // by any context of the process
+  if (options_.log != nullptr) options_.log(LogLevel::warning, line, options_.log_context);
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex);
+    first = said->insert(line).second;
+  }
+  if (first) log_line(LogLevel::warning, line, options_.log != nullptr);
 }
 
 void Context::log_plan(const Plan& plan) {
   const PlanAccount& account = plan.account();
-  if (plan.kernel() == nullptr) return;
+  if (plan.kernel() == nullptr || plan.problem().k == 0) return;
   if (!account.triton_only.empty() && triton_only_said_.insert(account.triton_only).second) {
-    say(LogLevel::warning,
-        fmt::format("{}: configurations that only Triton can run (no kernelName) answer nothing",
-                    account.triton_only));
+    warn_once(fmt::format("{}: configurations that only Triton can run (no kernelName) answer nothing",
+                          account.triton_only));
   }
-  const bool invalid = account.invalid_rows > (account.triton_only.empty() ? 0 : 1);
-  const auto level = invalid ? LogLevel::warning : LogLevel::info;
-  if (options_.log_config || account.match == Match::untuned || invalid) {
-    say(level, fmt::format("{}: {} ({})", short_name(plan.problem()), account.kernel_name, account.rule));
+  if (!account.passed_file.empty() && passed_said_.insert(account.passed_file).second) {
+    warn_once(fmt::format("{}: rows whose kernel cannot run here are passed over, the first for {}: {}",
+                          account.passed_file, short_name(plan.problem()), account.rule));
   }
+  log_look_up(plan);
   if (!account.other_environment.empty() &&
       environments_said_.insert(account.file + account.other_environment).second) {
-    say(LogLevel::warning,
+    warn_once(
         fmt::format("{}: rows of another environment are used: {}", account.file, account.other_environment));
   }
+  if (is_miss(account.match)) warn_of_sources(plan.problem().operation);
+}
+
+/// Other programs read these lines: the words, their order and "name:number" are AITER's.
+void Context::log_look_up(const Plan& plan) {
+  constexpr std::size_t max_lines = 65536;
+  const PlanAccount& account = plan.account();
+  const bool untuned = account.match == Match::untuned;
+  if (!options_.log_config && !untuned) return;
+  const Problem& problem = plan.problem();
+  const std::string sizes =
+      fmt::format("{}M:{}, N:{}, K:{}", problem.batch == 1 ? "" : fmt::format("B:{}, ", problem.batch),
+                  problem.m, problem.n, problem.k);
+  std::string line = fmt::format("shape is {}, {}, ", sizes, print(problem_of_row(problem)));
+  if (untuned) {
+    line += fmt::format("not found tuned config in {}, will use default config! using {} solution:{}, {}",
+                        asked_files(problem.operation), account.family, account.kernel_name, account.rule);
+  } else {
+    line += fmt::format(
+        "found padded_M: {}, N:{}, K:{} is tuned on cu_num = {} in {}, libtype is {}, kernel name is {}, {}",
+        account.hit_m, problem.n, problem.k,
+        account.cu_num > 0 ? account.cu_num : device_->device->info().cu_num, account.file, account.family,
+        account.kernel_name, account.rule);
+  }
+  if (look_ups_said_.size() >= max_lines || !look_ups_said_.insert(line).second) return;
+  say(LogLevel::info, line);
+}
+
+std::string Context::asked_files(Operation operation) const {
+  constexpr std::size_t max_files = 4;
+  std::string text;
+  std::size_t count = 0;
+  const auto add = [&](const std::string& path) { text += (text.empty() ? "" : ":") + path; };
+  for (const TableSource& source : tables()->sources) {
+    if (source.operation != operation && !source.unknown) continue;
+    if (++count > max_files) {
+      add("…");
+      break;
+    }
+    add(source.path);
+  }
+  // One word for all of them: they lie in one folder.
+  for (const TableSource& source : shipped_tables().sources) {
+    if (source.operation != operation || source.rows == 0) continue;
+    add(parent_folder(source.path));
+    break;
+  }
+  return text.empty() ? "(none)" : text;
 }
 
 }  // namespace gemmtune

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,6 +34,7 @@ struct ContextOptions {
   std::string device;
   int threads = 0;
   bool strict_environment = false;
+  bool own_threads_only = false;  // rows of fewer threads do not answer
   bool log_config = false;
   bool verify_untuned = false;  // the first run of each plan that no row answered (UntunedGuard)
   bool capture = false;
@@ -58,6 +60,9 @@ class Context {
   Result<PlanRef> plan(const Problem& problem, Stream stream = {}, LaunchPromises promises = {});
   /// The same from the cache alone; none if the plan would have to be made.
   PlanRef cached_plan(const Problem& problem, LaunchPromises promises = {});
+  /// The plan of a problem on a kernel that the caller names (make_named_plan()). Made anew each time; counts as no answer.
+  Result<PlanRef> named_plan(std::string_view kernel, const Problem& problem, LaunchPromises promises,
+                             bool verify);
   /// y = silu(gate) · up on a GPU's `stream`, on a CPU (null) on the device's threads or the host's. Requires a checked call.
   Status silu_and_mul(const SiluAndMul& call, Stream stream) const;
   /// Reads the tuned files again. Where one is there but cannot be read, the old rows stay and the error is
@@ -66,8 +71,6 @@ class Context {
 
   /// Writes what capture has not written yet; ok where capture is off.
   Status flush_capture();
-  /// The same, and capture has no thread from then on. For the end of a process that keeps the context.
-  void stop_capture();
 
   /// Handler called for problems that no row answers; null for none. The previous one is destroyed once no
   /// thread runs it. `file` (where given) replaces the online file and is read.
@@ -82,12 +85,16 @@ class Context {
   const std::string& module_folder() const { return environment_.module_folder; }
   /// A line for this context's log and the process's.
   void say(LogLevel level, std::string_view line) const;
+  /// Rows of another environment do not answer.
+  bool is_strict() const { return options_.strict_environment; }
 
   Device& device() const { return *device_->device; }
   /// The tables of this moment; they stay readable as long as they are held.
   std::shared_ptr<const TableSet> tables() const;
   /// The rows of online tuning, likewise; null: there is no online file.
   std::shared_ptr<const TableSet> online_rows() const;
+  /// The shipped rows of this device, read by the first call, which no other table answered; no rows if they are off.
+  const TableSet& shipped_tables() const;
   CounterValues counters() const { return counters_.read(); }
   WorkspacePool& workspaces() const { return *workspaces_; }
 
@@ -98,8 +105,19 @@ class Context {
   /// Online tuning and capture, said once, if the user has no home to keep their files in.
   void leave_out_what_needs_a_config_folder();
   void start_capture();
+  TableSet read_tables() const;
   void log_tables(const TableSet& tables) const;
+  /// Online rows and shipped tables: no user named these files.
+  void log_rows_of_ours(const TableSet& rows) const;
+  /// Files that are not used. Those that nobody named wait until their operation is asked for.
+  void warn_of_sources(const TableSet& tables);
+  void warn_of_sources(Operation operation);  // those that waited
+  /// For the process's log once, whichever context says it.
+  void warn_once(const std::string& line) const;
   void log_plan(const Plan& plan);
+  void log_look_up(const Plan& plan);
+  /// The tuned files of an operation, colon-separated.
+  std::string asked_files(Operation operation) const;
   Result<PlanRef> report_miss(PlanRef plan, Stream stream, PlanKey key);
   Miss miss_of(const Plan& plan) const;
 
@@ -109,7 +127,9 @@ class Context {
   std::shared_ptr<WorkspacePool> workspaces_;
   mutable std::mutex tables_mutex_;  // of tables_, online_… and generation_ together, and of the handler
   std::shared_ptr<const TableSet> tables_;
-  std::mutex online_reading_mutex_;  // what was read later is swapped in later
+  mutable std::once_flag shipped_flag_;
+  mutable std::shared_ptr<const TableSet> shipped_;  // shipped_tables() reads it
+  std::mutex online_reading_mutex_;                  // what was read later is swapped in later
   std::optional<OnlineFile> online_file_;
   std::shared_ptr<const TableSet> online_;
   std::shared_ptr<MissHandler> miss_handler_;
@@ -117,10 +137,13 @@ class Context {
   std::atomic<std::uint64_t> generation_{0};
   PlanCache cache_;
   Counters counters_;
-  std::mutex planning_mutex_;  // one kernel is made at a time
+  std::mutex planning_mutex_;  // one kernel is made at a time; and of the next five
   std::set<std::string> environments_said_;
-  std::set<std::string> triton_only_said_;    // files
-  std::unique_ptr<CaptureRecorder> capture_;  // last: it speaks through say(); null: off
+  std::set<std::string> passed_said_;       // files
+  std::set<std::string> triton_only_said_;  // files
+  std::set<std::string> look_ups_said_;
+  std::multimap<Operation, std::string> waiting_warnings_;
+  std::shared_ptr<CaptureRecorder> capture_;  // speaks through say(); null: off
 };
 
 /// The tuned files that a context with these options reads.

@@ -16,6 +16,17 @@ OperandNeeds::OperandNeeds(const Problem& problem, const OperandShapes& shapes) 
   per_tensor = traits(problem.operation).quantization == QuantType::per_token;
   mx_weight = traits(problem.operation).mx_weight;
   halves = bits(problem.x_type) == 4;
+  reads = problem.k != 0;
+  x_bits = bits(problem.x_type);
+  y_bits = bits(problem.y_type);
+  w_bytes = shapes.w.bytes();
+  w2_bytes = shapes.w2.bytes();
+  bias_bytes = shapes.bias.bytes();
+  bias2_bytes = shapes.bias2.bytes();
+  x_scale_bytes = shapes.x.scale_bytes();
+  w_scale_bytes = shapes.w.scale_bytes();
+  w2_scale_bytes = shapes.w2.scale_bytes();
+  route_bytes = given_pairs(problem) * static_cast<std::int64_t>(sizeof(std::int32_t));
 }
 
 }  // namespace gemmtune

@@ -42,6 +42,19 @@ struct OperandNeeds {
   bool per_tensor = false;  // one scale instead of a row's is allowed
   bool mx_weight = false;   // of x alone: w has a scale for every 32 of k
   bool halves = false;      // two elements to a byte of x: rows must begin at whole bytes
+  bool reads = true;        // false with K = 0: nothing but the bias is read
+
+  // What y must not overlap.
+  int x_bits = 0;  // of an element
+  int y_bits = 0;
+  std::int64_t w_bytes = 0;
+  std::int64_t w2_bytes = 0;
+  std::int64_t bias_bytes = 0;
+  std::int64_t bias2_bytes = 0;
+  std::int64_t x_scale_bytes = 0;
+  std::int64_t w_scale_bytes = 0;
+  std::int64_t w2_scale_bytes = 0;
+  std::int64_t route_bytes = 0;  // of topk_ids, and of topk_weights
 };
 
 /// What the caller of a plan promises of every call. Both together allow a programmatic dependent launch: the
@@ -57,6 +70,7 @@ struct LaunchPromises {
 struct PlanAccount {
   Match match = Match::untuned;
   std::int64_t hit_m = 0;
+  int cu_num = 0;  // of the row; 0 where it has none
   std::string kernel_name;
   std::string family;
   std::string rule;  // what decided, in words, rows passed over included
@@ -66,24 +80,16 @@ struct PlanAccount {
   int invalid_rows = 0;           // rows passed over because their kernel cannot run here
   bool fallback_erratum = false;  // untuned, and the device's own fallback was passed over for one
   std::string triton_only;        // the file of one of them: a configuration that only Triton can run
+  std::string passed_file;        // the file of the first of the others
 };
 
 class CallCounts;
 
 class Plan {
  public:
-  /// `kernel` is null for a problem of zero rows only. `guard`: verifies the first run; null for none.
+  /// `kernel` is null if y has no elements, and only then. `guard`: verifies the first run; null for none.
   Plan(std::shared_ptr<const DispatchDevice> device, const Problem& problem, PlanAccount account,
-       std::unique_ptr<Kernel> kernel, std::unique_ptr<UntunedGuard> guard = nullptr)
-      : device_(std::move(device)),
-        problem_(problem),
-        account_(std::move(account)),
-        kernel_(std::move(kernel)),
-        guard_(std::move(guard)),
-        workspace_bytes_(kernel_ ? kernel_->workspace_bytes() : 0),
-        on_cpu_(traits_of(device_->device->info()).runs_on_host),
-        needs_(problem),
-        miss_(account_.match == Match::untuned && kernel_ != nullptr) {}
+       std::unique_ptr<Kernel> kernel, std::unique_ptr<UntunedGuard> guard = nullptr);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
@@ -104,7 +110,7 @@ class Plan {
   /// Before any other thread sees the plan.
   void count_calls_in(CallCounts* counts) const { call_counts_ = counts; }
 
-  /// True once for a plan that no row answered; that caller calls the context's miss handler.
+  /// True once for a plan that no row of the device's own answered; that caller calls the context's miss handler.
   bool take_miss() const { return miss_.exchange(false, std::memory_order_relaxed); }
   /// The handler was not reached: the next caller calls it.
   void put_miss_back() const { miss_.store(true, std::memory_order_relaxed); }

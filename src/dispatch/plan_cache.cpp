@@ -86,7 +86,7 @@ void PlanCache::drop_untuned(const std::function<bool(const Problem& problem)>& 
     const std::lock_guard lock(shard.mutex);
     for (auto item = shard.items.begin(); item != shard.items.end();) {
       const auto next = std::next(item);
-      if (item->plan->account().match == Match::untuned && answered_now(item->key.problem)) {
+      if (is_miss(item->plan->account().match) && answered_now(item->key.problem)) {
         shard.index.erase(item->key);
         dropped.splice(dropped.end(), shard.items, item);
         size_.fetch_sub(1, std::memory_order_relaxed);  // here: the next question may throw

@@ -39,7 +39,7 @@ class PlanCache {
   /// Keeps a reference of `plan`; what was there for the key stays.
   void insert(const PlanKey& key, const PlanRef& plan);
   void clear();
-  /// Drops the plans that no row answered and whose problem `answered_now` says yes to. It is called under a
+  /// Drops the plans that no row of the device's own answered and whose problem `answered_now` says yes to. It is called under a
   /// lock of the cache.
   void drop_untuned(const std::function<bool(const Problem& problem)>& answered_now);
   std::size_t size() const { return size_.load(std::memory_order_relaxed); }

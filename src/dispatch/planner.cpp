@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "dispatch/empty_sum.h"
 #include "resolve/row_kernel.h"
 
 namespace gemmtune {
@@ -16,43 +17,98 @@ PlanAccount account_of(const Answer& answer) {
   account.rule = answer.rule();
   account.invalid_rows = answer.invalid_rows();
   account.fallback_erratum = answer.tables == nullptr && !answer.bound.passed.empty();
-  for (const PassedRow& row : answer.passed)
-    if (row.refusal == Refusal::triton_only) account.triton_only = row.tables->path_of(*row.hit.entry);
+  for (const PassedRow& row : answer.passed) {
+    const std::string& file = row.tables->path_of(*row.hit.entry);
+    if (row.refusal == Refusal::triton_only) {
+      account.triton_only = file;
+    } else if (row.refusal != Refusal::other_environment && account.passed_file.empty()) {
+      account.passed_file = file;
+    }
+  }
   account.other_environment = answer.other_environment;
   if (answer.tables != nullptr) {
     account.file = answer.tables->path_of(*answer.hit.entry);
     account.line = answer.hit.entry->line;
+    account.cu_num = answer.hit.entry->cu_num;
   }
   return account;
 }
 
+/// The problem with the least legal size in place of each 0.
+Problem with_least_sizes(const Problem& problem) {
+  Problem least = problem;
+  if (least.m == 0) least.m = 1;
+  if (least.n == 0 && !is_mixture(problem)) least.n = 1;
+  const bool blocks = bits(problem.x_type) == 4 || bits(problem.w_type) == 4;
+  if (least.k == 0) least.k = blocks ? mx_block : 1;
+  return least;
+}
+
+PlanRef plan_nothing(const std::shared_ptr<const DispatchDevice>& device, const Problem& problem) {
+  PlanAccount account;
+  account.rule = "y has no elements: nothing runs";
+  return PlanRef(new Plan(device, problem, std::move(account), nullptr));
+}
+
+/// Of K = 0.
+Result<PlanRef> plan_empty_sum(const std::shared_ptr<const DispatchDevice>& device, const Problem& problem,
+                               std::unique_ptr<Kernel> kernel, PlanAccount account) {
+  account.rule = "K = 0: each row of y is the bias, or zero";
+  return PlanRef(new Plan(device, problem, std::move(account), std::move(kernel)));
+}
+
 }  // namespace
 
-Status check_runnable(const Problem& problem) {
-  if (problem.m != 0) return check(problem);
-  Problem one = problem;
-  one.m = 1;
-  return check(one);
+Status check_runnable(const Problem& problem) { return check(with_least_sizes(problem)); }
+
+Result<PlanRef> make_named_plan(const std::shared_ptr<const DispatchDevice>& device, std::string_view kernel,
+                                const Problem& problem, LaunchPromises promises, bool verify) {
+  GEMMTUNE_RETURN_IF_ERROR(check_runnable(problem));
+  device->device->look_for_threads();
+  if (writes_nothing(problem)) return plan_nothing(device, problem);
+  if (problem.k == 0) return Status::unsupported("kernel '{}': K is 0, expected at least 1", kernel);
+  auto name = named_kernel_name(*device->device, kernel, problem);
+  if (!name.ok()) return name.status();
+  Binding binding = bind_name(*device->device, *name, problem, promises.dependent());
+  if (!binding.bound) return std::move(binding.status);
+  PlanAccount account;
+  account.kernel_name = std::move(name).value();
+  account.family = binding.bound->candidate.family;
+  account.rule = "named by the caller";
+  std::unique_ptr<UntunedGuard> guard;
+  if (verify) {
+    guard = std::make_unique<UntunedGuard>(*device->device, problem, std::move(binding.bound->candidate),
+                                           UntunedGuard::WrongResult::is_an_error);
+  }
+  return PlanRef(
+      new Plan(device, problem, std::move(account), std::move(binding.bound->kernel), std::move(guard)));
 }
 
 Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, const LookupTables& tables,
                           const Problem& problem, BindRules rules, int* invalid_rows, bool verify_untuned) {
   GEMMTUNE_RETURN_IF_ERROR(check_runnable(problem));
-  if (problem.m == 0) {
-    PlanAccount account;
-    account.rule = "zero rows: nothing runs";
-    return PlanRef(new Plan(device, problem, std::move(account), nullptr));
-  }
-  Answer answer = answer_problem(*device->device, tables, problem, rules);
+  device->device->look_for_threads();
+  if (writes_nothing(problem)) return plan_nothing(device, problem);
+  const bool on_host = traits_of(device->device->info()).runs_on_host;
+  if (problem.k == 0 && on_host) return plan_empty_sum(device, problem, host_empty_sum(problem), {});
+  Answer answer = answer_problem(*device->device, tables, with_least_sizes(problem), rules);
   if (!answer.status.ok()) {
     if (invalid_rows != nullptr) *invalid_rows = answer.invalid_rows();
     return answer.status;
   }
   PlanAccount account = account_of(answer);
+  if (problem.k == 0) {
+    auto kernel =
+        device_empty_sum(*device->device, with_least_sizes(problem), std::move(answer.bound.kernel));
+    if (!kernel.ok()) return kernel.status();
+    return plan_empty_sum(device, problem, std::move(kernel).value(), std::move(account));
+  }
   std::unique_ptr<UntunedGuard> guard;
-  // Of AITER's rows only libtype and index are known, not that the kernel there is the one that was tuned.
+  // A kernel was verified with the row's number of threads. Of AITER's rows only libtype and index are known, not that the
+  // kernel there is the one that was tuned.
   const bool foreign = answer.tables != nullptr && is_foreign(*answer.hit.entry);
-  if (foreign || (verify_untuned && answer.tables == nullptr))
+  const bool other_threads = answer.tables != nullptr && answer.hit.match == Match::fewer_threads;
+  if (foreign || other_threads || (verify_untuned && answer.tables == nullptr))
     guard = std::make_unique<UntunedGuard>(*device->device, problem, answer.bound.candidate);
   return PlanRef(
       new Plan(device, problem, std::move(account), std::move(answer.bound.kernel), std::move(guard)));

@@ -127,6 +127,7 @@ Result<std::string> UntunedGuard::fault_of(const Operands& operands, const Candi
   options.max_complete_flops = 0;
   options.sampled_rows = 1;
   options.sampled_columns = 4;
+  options.any_numbers = true;
   const auto reference = compute_reference(problem_, *host, options);
   if (!reference.ok()) return reference.status();
   return check_output(problem_, *reference, y, columns, bounds_for(problem_, device_, candidate)).reason;
@@ -161,7 +162,7 @@ Result<BoundKernel> UntunedGuard::next_kernel(const Kernel& first,
 Status UntunedGuard::run_first(const Kernel& kernel, const Operands& operands, void* workspace,
                                Stream stream) {
   std::vector<Candidate> failed;
-  Candidate candidate = fallback_;
+  Candidate candidate = candidate_;
   const Kernel* running = &kernel;
   std::unique_ptr<Kernel> replacement;
   while (true) {
@@ -172,6 +173,10 @@ Status UntunedGuard::run_first(const Kernel& kernel, const Operands& operands, v
       log(LogLevel::warning, "{}: {} runs unverified: {}", short_name(problem_), candidate.kernel_name(),
           fault.message());
     } else if (!fault->empty()) {
+      if (wrong_ == WrongResult::is_an_error) {
+        return Status::internal("{}: {} is wrong on the caller's operands: {}", short_name(problem_),
+                                candidate.kernel_name(), *fault);
+      }
       log(LogLevel::warning, "{}: {}, which runs untuned, is wrong on the caller's operands: {}",
           short_name(problem_), candidate.kernel_name(), *fault);
       failed.push_back(candidate);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "backends/backend.h"
@@ -15,14 +16,19 @@ namespace gemmtune {
 /// Safe from any thread. The device must outlive it.
 class UntunedGuard {
  public:
-  /// `fallback`: what the plan runs.
-  UntunedGuard(Device& device, const Problem& problem, const Candidate& fallback)
-      : device_(device), problem_(problem), fallback_(fallback) {}
+  /// What a wrong result leads to.
+  enum class WrongResult { runs_the_next_kernel, is_an_error };
+
+  /// `candidate`: what the plan runs.
+  UntunedGuard(Device& device, const Problem& problem, Candidate candidate,
+               WrongResult wrong = WrongResult::runs_the_next_kernel)
+      : device_(device), problem_(problem), candidate_(std::move(candidate)), wrong_(wrong) {}
 
   /// Runs the kernel. The first call waits for it, copies the operands to the host and compares y with a
   /// float64 reference: every element if M is 1, else a random-vector check and a few rows and columns. If y
   /// is wrong, the next kernel of the fallback that has the same weight layout and needs no larger workspace
-  /// runs in its place, is verified alike and serves all further calls; `internal` if none is right. A call
+  /// runs in its place, is verified alike and serves all further calls; `internal` if none is right or none is wanted
+  /// (WrongResult). A call
   /// whose stream is being captured runs unverified. What cannot be verified (no reference, no memory) is
   /// logged and stays.
   Status run(const Kernel& kernel, const Operands& operands, void* workspace, Stream stream);
@@ -39,7 +45,8 @@ class UntunedGuard {
 
   Device& device_;
   Problem problem_;
-  Candidate fallback_;
+  Candidate candidate_;
+  WrongResult wrong_;
   std::mutex mutex_;
   std::atomic<const Kernel*> verified_{nullptr};
   std::unique_ptr<Kernel> replacement_;

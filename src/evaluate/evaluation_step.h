@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -11,10 +12,12 @@
 namespace gemmtune {
 
 enum class Step {
-  idle,       // nothing to do
-  preparing,  // operands, references, pools: as long as the problem needs
-  waiting,    // for another process that is timing on this machine
-  candidate,  // a candidate is built, or its code runs
+  idle,               // nothing to do
+  preparing,          // operands, references, pools: as long as the problem needs
+  waiting,            // for another worker of the same tuner that is timing on this machine
+  waiting_for_other,  // for another program that does
+  resting,            // to stay within InProcessOptions::share
+  candidate,          // a candidate is built, or its code runs
 };
 
 struct InProcessOptions {
@@ -31,10 +34,18 @@ struct InProcessOptions {
   std::size_t memory_limit_bytes = 0;
   /// Held while something is timed, so that partitions of one machine do not disturb each other. Empty: none.
   std::string timing_lock;
+  /// The process that the lock's file names as its holder: the tuner, for all of its workers. 0: this process.
+  std::int64_t lock_owner = 0;
+  /// Of the processor time of the device's cores, what a worker may use: it rests between pieces of work. 1: all.
+  double share = 1;
   /// Called before each step, with the kernel's name where one candidate is concerned. Must be cheap: it is
   /// called between calls that are timed. What it throws leaves the evaluator's call; the evaluator must then
   /// be destroyed.
   std::function<void(Step step, std::string_view kernel_name)> on_step;
+  /// Called after a wait for another program's timing lock, with its seconds.
+  std::function<void(double seconds)> on_waited = {};
+  /// Called between pieces of work, where nothing is timed and no lock is held: it may sleep.
+  std::function<void()> on_pause = {};
 };
 
 }  // namespace gemmtune

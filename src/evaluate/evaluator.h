@@ -1,5 +1,6 @@
 // Interface to measuring: problems and candidates in, outcomes and times out. Implementations: in process, in
-// a worker process, replay of a recording.
+// a worker process, replay of a recording. Purely virtual, so that nobody answers a function by forgetting it;
+// decorators derive from ForwardingEvaluator (evaluate/forwarding_evaluator.h).
 #pragma once
 
 #include <cstdint>
@@ -25,19 +26,18 @@ struct FinalsResult {
   std::vector<std::vector<double>> joules;  // of energy(), as `times`; empty: not measured
   Quietness quietness;                      // of these rounds
   std::optional<RoutingKind> routing = {};  // of finals_on(); empty: the policy's
+  double roof_microseconds =
+      0;  // what reading the weight alone takes here; 0: not measured, or no bound of the kernels
 };
 
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
   /// True if announced candidates are compiled beside the measuring.
-  virtual bool compiles_ahead() const { return false; }
+  virtual bool compiles_ahead() const = 0;
   /// The candidates of the next calls of screen, in this order; replaces what was announced before. A hint:
   /// what they need may be compiled beside the measuring.
-  virtual void announce(const Problem& problem, std::span<const Candidate> candidates) {
-    (void)problem;
-    (void)candidates;
-  }
+  virtual void announce(const Problem& problem, std::span<const Candidate> candidates) = 0;
   /// Builds each candidate, verifies it quickly and takes `samples` samples (0: verifies only), in order. `stop` is called
   /// between candidates; if it returns true, the remaining ones are missing from the result.
   virtual Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
@@ -46,23 +46,14 @@ class Evaluator {
   /// in random order in one process. A further call measures fresh rounds.
   virtual Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                                       int rounds) = 0;
-  /// The same rounds of a mixture on another routing of the policy; verification is that of finals().
+  /// The same rounds of a mixture on another routing of the policy; verification is that of finals(). `unsupported` where
+  /// there are none.
   virtual Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
-                                         std::span<const Candidate> candidates, int rounds) {
-    (void)problem;
-    (void)candidates;
-    (void)rounds;
-    return Status::unsupported("no rounds on {} routing here", to_string(routing));
-  }
+                                         std::span<const Candidate> candidates, int rounds) = 0;
   /// Verifies each candidate fully, then takes `rounds` rounds of one energy batch of each candidate, in random order: the
   /// joules and the microseconds of a call. `unsupported` where no joules are counted.
   virtual Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
-                                      int rounds) {
-    (void)problem;
-    (void)candidates;
-    (void)rounds;
-    return Status::unsupported("no joules are counted here");
-  }
+                                      int rounds) = 0;
   /// Verifies the candidate fully for the same problem with `m` rows, because a winner's row answers other M
   /// too. No times; `refused` if the family does not take that M.
   virtual Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) = 0;

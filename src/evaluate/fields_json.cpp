@@ -30,6 +30,9 @@ void from_json(const Json& json, AccuracyPolicy& policy) {
   read_word(json, parse_accuracy_policy, "accuracy policy", policy);
 }
 
+void to_json(Json& json, Team team) { json = to_string(team); }
+void from_json(const Json& json, Team& team) { read_word(json, parse_any_team, "team", team); }
+
 void to_json(Json& json, LaunchMode mode) { json = to_string(mode); }
 void from_json(const Json& json, LaunchMode& mode) {
   read_word(json, parse_launch_mode, "launch mode", mode);

@@ -19,8 +19,9 @@ namespace gemmtune {
 template <SameStruct<Policy> Struct, typename Visit>
 void visit_fields(Struct& policy, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(policy, visit, cache, warmup, iterations, sample_us, screening_samples,
-                        pool_limit_bytes, prefer_ratio, tie_band, round_limit, seed, finalists, accuracy,
-                        init, launch, rotating_mb, objective, routing, routing_trace);
+                        pool_limit_bytes, prefer_ratio, tie_band, unwritten_pass_factor, round_limit, seed,
+                        finalists, accuracy, init, launch, rotating_mb, objective, routing, routing_trace,
+                        team, parallel_pass);
 }
 
 template <SameStruct<RoutingTrace> Struct, typename Visit>
@@ -30,27 +31,31 @@ void visit_fields(Struct& trace, Visit visit) {
 
 template <SameStruct<DeviceRequest> Struct, typename Visit>
 void visit_fields(Struct& request, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(request, visit, text, threads, isa_cap, module_folder, kernel_cache_folder,
-                        rebuild_kernels, source_folder, compile_threads, pin_threads, powercap_folder);
+  GEMMTUNE_VISIT_FIELDS(request, visit, text, threads, isa_cap, module_folder, onednn_folders,
+                        kernel_cache_folder, rebuild_kernels, source_folder, compile_threads, pin_threads,
+                        serves, team, powercap_folder, opponent);
 }
 
-/// Without on_step, which is of the process that evaluates.
+/// Without the functions, which are of the process that evaluates.
 template <SameStruct<InProcessOptions> Struct, typename Visit>
 void visit_fields(Struct& options, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(options, visit, policy, max_err_ratio, reference_threads, too_slow_factor,
-                        odd_strides, memory_limit_bytes, timing_lock, unwritten_on_step);
+                        odd_strides, memory_limit_bytes, timing_lock, lock_owner, share, unwritten_on_step,
+                        unwritten_on_waited, unwritten_on_pause);
 }
 
-/// Without the file, which is of the machine that has it.
+/// Without the files, which are of the machine that has them, and what follows from the version.
 template <SameStruct<Library> Struct, typename Visit>
 void visit_fields(Struct& library, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(library, visit, name, version, why, unwritten_path);
+  GEMMTUNE_VISIT_FIELDS(library, visit, name, version, why, unwritten_path, unwritten_year,
+                        unwritten_passed_over);
 }
 
-/// Without the slot of the machine that it is in.
+/// Without the slot of the machine that it is in, and without its team, which a policy names.
 template <SameStruct<DeviceInfo> Struct, typename Visit>
 void visit_fields(Struct& device, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(device, visit, backend, name, model, gfx, cu_num, unwritten_bus_id, libraries);
+  GEMMTUNE_VISIT_FIELDS(device, visit, backend, name, model, gfx, cu_num, unwritten_bus_id, unwritten_team,
+                        libraries, unwritten_opponent, unwritten_opponent_text);
 }
 
 template <SameStruct<Candidate> Struct, typename Visit>
@@ -82,6 +87,8 @@ void to_json(Json& json, CacheMode mode);
 void from_json(const Json& json, CacheMode& mode);
 void to_json(Json& json, AccuracyPolicy policy);
 void from_json(const Json& json, AccuracyPolicy& policy);
+void to_json(Json& json, Team team);
+void from_json(const Json& json, Team& team);
 void to_json(Json& json, LaunchMode mode);
 void from_json(const Json& json, LaunchMode& mode);
 void to_json(Json& json, Objective objective);

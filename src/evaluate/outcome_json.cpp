@@ -82,6 +82,7 @@ Json to_json(const FinalsResult& result) {
   for (const auto& round : result.times) json["times"].push_back(to_json(round));
   for (const auto& round : result.joules) json["joules"].push_back(to_json(round));
   if (result.routing) json["routing"] = to_string(*result.routing);
+  if (result.roof_microseconds > 0) json["roof_us"] = result.roof_microseconds;
   return json;
 }
 
@@ -143,6 +144,7 @@ std::optional<FinalsResult> finals_from_json(const Json& json) {
     result.routing = parse_routing_kind(routing.is_string() ? routing.get<std::string>() : std::string());
     if (!result.routing) return std::nullopt;
   }
+  if (const Json& roof = member(json, "roof_us"); roof.is_number()) result.roof_microseconds = roof;
   result.quietness = {static_cast<int>(result.times.size()), count_from_json(member(json, "disturbed")),
                       count_from_json(member(json, "repeated"))};
   return result;

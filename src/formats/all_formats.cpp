@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "base/text.h"
+#include "formats/aic/aic_csv.h"
 #include "formats/aiter/operation_header.h"
 #include "formats/aiter/tuned_row.h"
+#include "formats/bench/bench_call.h"
 #include "formats/csv/csv.h"
 #include "formats/flashinfer/flashinfer_cache.h"
 #include "formats/triton/triton_json.h"
@@ -28,12 +30,16 @@ constexpr std::array held_by_hipblaslt{Column::dtype, Column::outdtype, Column::
                                        Column::solidx};
 constexpr std::array held_by_tunableop{Column::bias, Column::dtype, Column::outdtype, Column::scale_ab,
                                        Column::us};
+constexpr std::array held_by_aic{Column::dtype,   Column::outdtype,  Column::scale_ab,  Column::bpreshuffle,
+                                 Column::us,      Column::q_dtype_a, Column::q_dtype_w, Column::q_type,
+                                 Column::experts, Column::topk,      Column::act_type,  Column::use_g1u1,
+                                 Column::env,     Column::routing};
 constexpr std::array held_by_size_lists{
     Column::bias,      Column::dtype,     Column::outdtype,        Column::scale_ab,      Column::bpreshuffle,
     Column::q_dtype_a, Column::q_dtype_w, Column::q_type,          Column::experts,       Column::topk,
     Column::act_type,  Column::use_g1u1,  Column::doweight_stage1, Column::shared_experts};
 
-constexpr std::array<Format, 12> formats{{
+constexpr std::array<Format, 15> formats{{
     {"aiter",
      "AITER's tuned CSV with today's header, gemmtune's columns behind",
      "*_tuned_*.csv",
@@ -94,6 +100,24 @@ constexpr std::array<Format, 12> formats{{
      {.known = held_by_tunableop},
      read_tunableop_rows,
      write_tunableop_rows},
+    {"rocblas_yaml",
+     "calls of rocblas-bench and hipblaslt-bench: sizes and types",
+     "*.yaml",
+     {.known = held_by_size_lists, .sizes_only = true},
+     read_bench_rows,
+     nullptr},
+    {"cutlass_csv",
+     "what CUTLASS's profiler timed: sizes and types",
+     "*.csv",
+     {.known = held_by_size_lists, .sizes_only = true},
+     read_cutlass_rows,
+     nullptr},
+    {"aic",
+     "NVIDIA aiconfigurator's latencies (gemm_perf, moe_perf) as CSV",
+     "*_perf.csv",
+     {.known = held_by_aic},
+     read_aic_rows,
+     write_aic_rows},
     {"flashinfer",
      "FlashInfer's cache: runners and tactics, which are indices of one version on one GPU",
      "*.json",
@@ -118,6 +142,8 @@ const Format& format_named(std::string_view name) {
 /// By the header: algo_index is hipBLASLt's, a time a tuned file's.
 const Format& csv_format(std::string_view content) {
   if (is_tunableop(first_row(content))) return format_named("tunableop");
+  if (is_cutlass_header(first_row(content))) return format_named("cutlass_csv");
+  if (is_aic_header(first_row(content))) return format_named("aic");
   CsvCells header;
   if (!header.split(first_row(content))) return format_named("untuned");
   bool has_time = false;
@@ -227,6 +253,7 @@ const Format& detect_format(const std::string& source, std::string_view content)
     const bool nearest = name && (name->family == nearest_dense_family || name->family == nearest_moe_family);
     return format_named(nearest ? "vllm_json" : "triton_json");
   }
+  if (!csv && is_bench_yaml(content)) return format_named("rocblas_yaml");
   if (is_yaml_path(source) || (!csv && (first.starts_with('-') || first.starts_with('[')))) {
     return format_named("tune_gemm_yaml");
   }
@@ -290,6 +317,8 @@ Status ConversionRows::append(ConversionRows more) {
   }
   name_source(more, static_cast<std::uint32_t>(sources.size()));
   sources.push_back(more.source);
+  for (auto& [index, key] : more.own_keys) own_keys[entries.size() + index] = std::move(key);
+  config = nullptr;  // of several files
   gone.resize(entries.size());
   more.gone.resize(more.entries.size());
   gone.insert(gone.end(), more.gone.begin(), more.gone.end());
@@ -309,6 +338,11 @@ Result<std::string> write_rows(const Format& format, ConversionRows& rows, const
   for (std::size_t index = 0; index < rows.entries.size() && !format.holds.all; ++index) {
     const std::string& types = rows.entries[index].unknown_types;
     if (!types.empty()) rows.leave_out(index, fmt::format("{}: no type known here", types));
+  }
+  for (const auto& [index, key] : rows.own_keys) {
+    if (key.lost.empty() || rows.origin == format.name || rows.is_gone(index)) continue;
+    rows.leave_out(index,
+                   fmt::format("{}: {} has no place for operands that are not dense", key.lost, format.name));
   }
   auto text = format.write(rows, options);
   if (!text.ok()) return text;

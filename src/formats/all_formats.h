@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,9 +14,12 @@
 #include "base/status.h"
 #include "formats/aiter/schema.h"
 #include "formats/left_out.h"
+#include "formats/shapes/shape_list.h"
 #include "tuned/entry.h"
 
 namespace gemmtune {
+
+struct TritonFile;
 
 /// A part of a file that no row holds, such as the bucket of a Triton config that has no largest M. Only a
 /// writer of the same format can take it.
@@ -23,6 +28,12 @@ struct CarriedPart {
   std::string text;      // as it stands in the file
   std::size_t line = 0;  // 1-based
   bool taken = false;    // by the writer
+};
+
+/// The key of a row in its own format, where the problem does not say all of it.
+struct OwnKey {
+  std::string text;
+  std::string lost;  // what the problem lacks: "lda = 256"; empty: nothing
 };
 
 /// What a file holds, in the words that all formats share. A reader hands over everything: what it cannot
@@ -36,9 +47,11 @@ struct ConversionRows {
   std::string_view origin;  // name of the format that they were read from
   std::vector<CarriedPart> parts;
   std::vector<LeftOut> left_out;
-  std::vector<std::string> notes;    // "file:line: …" about what was carried all the same
-  std::vector<bool> gone;            // of each entry (as far as it reaches): left out as a row
-  std::vector<std::string> sources;  // where several files were read; TunedEntry::source is an index
+  std::vector<std::string> notes;            // "file:line: …" about what was carried all the same
+  std::vector<bool> gone;                    // of each entry (as far as it reaches): left out as a row
+  std::vector<std::string> sources;          // where several files were read; TunedEntry::source is an index
+  std::map<std::size_t, OwnKey> own_keys;    // by index of the entry; of formats that have them
+  std::shared_ptr<const TritonFile> config;  // the Triton config that they were read from
 
   /// Leaves out the entry of that index.
   void leave_out(std::size_t entry, std::string_view why);
@@ -59,7 +72,8 @@ struct ConversionOptions {
   std::optional<DataType> x_type;
   std::optional<DataType> y_type;
   std::optional<Operation> operation;
-  bool thirds = false;  // Triton JSON with small_M, medium_M and large_M in place of M_LEQ_x
+  // Triton JSON with small_M, medium_M and large_M (true) or M_LEQ_x; nullopt: a Triton config keeps its own keys.
+  std::optional<bool> thirds;
 };
 
 /// Which cells of a row a format has a place for.
@@ -120,8 +134,14 @@ Result<std::string> write_hipblaslt_rows(ConversionRows&, const ConversionOption
 Result<ConversionRows> read_tunableop_rows(const std::string&, std::string, const ConversionOptions&);
 Result<std::string> write_tunableop_rows(ConversionRows&, const ConversionOptions&);
 Result<ConversionRows> read_flashinfer_rows(const std::string&, std::string, const ConversionOptions&);
+Result<ConversionRows> read_bench_rows(const std::string&, std::string, const ConversionOptions&);
+Result<ConversionRows> read_cutlass_rows(const std::string&, std::string, const ConversionOptions&);
+Result<ConversionRows> read_aic_rows(const std::string&, std::string, const ConversionOptions&);
+Result<std::string> write_aic_rows(ConversionRows&, const ConversionOptions&);
 Result<std::string> write_listing(ConversionRows&, const ConversionOptions&);
 
+/// The sizes of a list as rows, what the list could not read left out.
+ConversionRows rows_of_list(ShapeList list);
 /// An error that asks for --indtype where the types are not known.
 Status require_types(const ConversionRows& rows);
 

@@ -68,6 +68,8 @@ Status no_json(const std::string& source, std::string_view text, std::size_t byt
 }
 
 Json parse_json(std::string_view text) {
+  // The parser would take it for the end of the text.
+  if (text.find('\0') != std::string_view::npos) return Json(Json::value_t::discarded);
   if (too_deep_at(text)) return Json(Json::value_t::discarded);
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
@@ -81,7 +83,14 @@ std::string json_ascii_string(const std::string& text) {
   return Json(text).dump(no_indent, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
+Status check_no_nul(const std::string& source, std::string_view text) {
+  const std::size_t at = text.find('\0');
+  if (at == std::string_view::npos) return {};
+  return Status::invalid("{}:{}: a NUL byte, expected JSON", source, line_at(text, at));
+}
+
 Result<Json> parse_json_object(const std::string& source, const std::string& text) {
+  GEMMTUNE_RETURN_IF_ERROR(check_no_nul(source, text));
   if (const auto at = too_deep_at(text)) {
     return Status::invalid("{}:{}: nested deeper than {} levels", source, line_at(text, *at), max_json_depth);
   }

@@ -16,7 +16,11 @@ inline constexpr std::size_t max_json_depth = 64;
 /// "source:line: no JSON: why" for what nlohmann's parser says of byte `byte` (1-based); long texts are cut.
 Status no_json(const std::string& source, std::string_view text, std::size_t byte, std::string_view why);
 
-/// Discarded (is_discarded()) where the text is no JSON or nested deeper than max_json_depth.
+/// An error "source:line: a NUL byte, …" for a text that has one: nlohmann's parser takes it for the end and drops what
+/// follows.
+Status check_no_nul(const std::string& source, std::string_view text);
+
+/// Discarded (is_discarded()) where the text is no JSON, has a NUL byte or is nested deeper than max_json_depth.
 Json parse_json(std::string_view text);
 
 /// One line. Of these three, bytes that are no UTF-8 become U+FFFD.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "formats/aic/aic_csv.h"
 #include "formats/all_formats.h"
 #include "formats/flashinfer/flashinfer_cache.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
@@ -28,6 +29,9 @@ Result<std::vector<std::string>> diagnostics_of(const std::string& source, const
     return std::move(cache->diagnostics);
   }
   if (name == "tunableop") return diagnostics_in(parse_tunableop_csv(source, content));
+  if (name == "aic") return diagnostics_in(parse_aic_csv(source, content));
+  if (name == "rocblas_yaml" || name == "cutlass_csv")
+    return diagnostics_in(parse_shape_list(source, content, options));
   if (name != "untuned") return diagnostics_in(parse_gemm_results(source, content));
   return diagnostics_in(parse_shape_list(source, content, options));
 }

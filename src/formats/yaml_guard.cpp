@@ -39,12 +39,15 @@ Status check_text(const std::string& source, const std::string& content, std::st
   return {};
 }
 
-/// Finds the first anchor or alias, by which a short text becomes a huge tree.
+/// Finds where a document begins, and its first anchor or alias, by which a short text becomes a huge tree.
 class AliasFinder : public YAML::EventHandler {
  public:
-  std::size_t line() const { return line_; }  // 0: there is none
+  std::size_t line() const { return line_; }    // 0: there is none
+  std::size_t begin() const { return begin_; }  // the line where the document begins
 
-  void OnDocumentStart(const YAML::Mark& /*mark*/) override {}
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    begin_ = static_cast<std::size_t>(std::max(0, mark.line)) + 1;
+  }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { see(mark, anchor); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override { see(mark, anchor); }
@@ -69,6 +72,7 @@ class AliasFinder : public YAML::EventHandler {
   }
 
   std::size_t line_ = 0;
+  std::size_t begin_ = 0;
 };
 
 Result<YAML::Node> load(const std::string& source, const std::string& content, std::string_view expected) {
@@ -85,6 +89,9 @@ Result<YAML::Node> load(const std::string& source, const std::string& content, s
     if (finder.line() != 0) {
       return Status::invalid("{}:{}: an anchor or alias, expected {}", source, finder.line(), expected);
     }
+    AliasFinder second;
+    if (parser.HandleNextDocument(second))
+      return Status::invalid("{}:{}: a second document, expected one", source, second.begin());
     return YAML::Load(content);
   } catch (const YAML::Exception& error) {
     return Status::invalid("{}:{}: no YAML: {}", source, error.mark.line + 1, error.msg);

@@ -15,7 +15,7 @@ namespace gemmtune {
 inline constexpr std::size_t max_yaml_bytes = std::size_t{1} << 22;
 
 /// Loads a YAML list (an empty text is an empty list). Errors name source:line: what is no YAML, no list, has
-/// a NUL byte (UTF-16 has), is nested deeper than 16 levels, uses anchors or aliases, or is above
+/// a NUL byte (UTF-16 has) or a second document, is nested deeper than 16 levels, uses anchors or aliases, or is above
 /// max_yaml_bytes. No exception leaves it; reading scalars of the node throws none either.
 Result<YAML::Node> load_yaml_list(const std::string& source, const std::string& content);
 

@@ -55,6 +55,8 @@ std::optional<Objective> parse_objective(std::string_view text) {
 Policy default_policy(const DeviceInfo& device) {
   Policy policy;
   policy.sample_microseconds = traits_of(device).sample_microseconds;
+  policy.pass_factor = traits_of(device).pass_factor;
+  policy.team = device.team;
   return policy;
 }
 
@@ -82,6 +84,8 @@ std::string Policy::text() const {
   if (routing != RoutingKind::uniform) text += fmt::format(" routing={}", routing_of(routing).text());
   if (routing != RoutingKind::trace && routing_trace)
     text += fmt::format(" routing_trace={}", routing_trace->text());
+  if (!team.empty()) text += fmt::format(" team={}", team);
+  if (parallel_pass) text += " between=parallel";
   return text;
 }
 

@@ -41,7 +41,8 @@ struct Policy {
   std::size_t pool_limit_bytes = 0;  // 0: a quarter of free memory
   double prefer_ratio = 0.995;
   double tie_band = 0.01;
-  int round_limit = 60;  // tests are evaluated after 15, 30, 60
+  double pass_factor = 1;  // DeviceTraits; of intervals alone, it decides nothing
+  int round_limit = 60;    // tests are evaluated after 15, 30, 60
   std::uint64_t seed = 1;
   int finalists = 12;
   AccuracyPolicy accuracy = AccuracyPolicy::keep;  // which classes of kernels are compared
@@ -51,6 +52,8 @@ struct Policy {
   Objective objective = Objective::time;
   RoutingKind routing = RoutingKind::uniform;                   // of mixtures
   std::shared_ptr<const RoutingTrace> routing_trace = nullptr;  // null: none was given
+  std::string team = {};                                        // DeviceInfo's
+  bool parallel_pass = false;                                   // SampleRequest's
 
   Routing routing_of(RoutingKind kind) const {
     return {kind, kind == RoutingKind::trace ? routing_trace : nullptr};
@@ -58,12 +61,12 @@ struct Policy {
   /// On which a mixture's kernel must hold beside the policy's own; none for other problems.
   std::vector<Routing> other_routings(const Problem& problem) const;
 
-  /// What changes the meaning of a stored time: cache, pools, warm-up, iterations, sample length, data, routing; and of
-  /// a row's choice: accuracy, objective, the trace. Part of `env`.
+  /// What changes the meaning of a stored time: cache, pools, warm-up, iterations, sample length, data, routing, team, pass; and
+  /// of a row's choice: accuracy, objective, the trace. Part of `env`.
   std::string text() const;
 };
 
-/// With the sample length of this kind of device (DeviceTraits).
+/// With the sample length of this kind of device (DeviceTraits), and its team.
 Policy default_policy(const DeviceInfo& device);
 
 }  // namespace gemmtune

@@ -33,6 +33,7 @@ Result<double> Sampler::launch(const Timed& timed, int launches) {
   request.launches = launches;
   request.workspace = timed.workspace;
   request.eager = policy_.launch == LaunchMode::eager;
+  request.parallel_pass = policy_.parallel_pass;
   Result<double> time = device_.sample(request);
   timed.rotation->cursor =
       (timed.rotation->cursor + static_cast<std::size_t>(launches)) % timed.rotation->operands.size();
@@ -52,11 +53,14 @@ Result<std::optional<double>> Sampler::probe(const Timed& timed, double limit_mi
   const Result<double> first = launch(timed, 1);
   if (!first.ok()) return first.status();
   if (limit_microseconds <= 0 || *first <= limit_microseconds) return std::optional(*first);
-  // A first call may pay for threads that slept and code that was never run: the second decides.
-  const Result<double> second = launch(timed, 1);
-  if (!second.ok()) return second.status();
-  if (*second > limit_microseconds) return std::optional<double>();
-  return std::optional(*second);
+  // A first call may pay for threads that slept and code that was never run, and another program may have had the
+  // processor in a second one.
+  for (int further = 0; further < 2; ++further) {
+    const Result<double> time = launch(timed, 1);
+    if (!time.ok()) return time.status();
+    if (*time <= limit_microseconds) return std::optional(*time);
+  }
+  return std::optional<double>();
 }
 
 Status Sampler::prepare(Timed& timed) {

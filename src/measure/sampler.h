@@ -53,8 +53,7 @@ class Sampler {
 
   /// Waits until the threads of other pools are idle. probe, sample, sample_in_turns and round do it first.
   void enter_pool(std::string_view thread_pool);
-  /// Time of a kernel's first call, microseconds; of the second, if the first exceeds `limit_microseconds`
-  /// (0: no limit); empty if both do.
+  /// Time of a kernel's first call that does not exceed `limit_microseconds` (0: no limit); empty if three do.
   Result<std::optional<double>> probe(const Timed& timed, double limit_microseconds);
   /// The policy's warm-up calls (one, where that is enough), then sets `launches` so that a sample lasts
   /// policy.sample_microseconds, within policy.iterations.

@@ -25,6 +25,11 @@ Status check_private_folder(const std::string& folder) {
 
 }  // namespace
 
+std::string online_lock_path(const std::string& runtime_folder) {
+  if (runtime_folder.empty() || !check_private_folder(runtime_folder).ok()) return {};
+  return runtime_folder + "/online.lock";
+}
+
 std::string timing_lock_path(const std::string& runtime_folder, const DeviceInfo& device) {
   const std::string path =
       runtime_folder + (device.bus_id.empty() ? "/timing.lock" : "/timing-" + device.bus_id + ".lock");

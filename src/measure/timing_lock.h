@@ -14,4 +14,8 @@ namespace gemmtune {
 /// quiet.
 std::string timing_lock_path(const std::string& runtime_folder, const DeviceInfo& device);
 
+/// The file under which the services of a machine take turns at tuning beside their work. Empty where there
+/// is no such folder.
+std::string online_lock_path(const std::string& runtime_folder);
+
 }  // namespace gemmtune

@@ -92,7 +92,7 @@ constexpr DataTypeTraits rows[] = {
      .to_f32 = brain_to_f32, .from_f32 = f32_to_brain, .widen = widen_words<std::uint16_t, brain_to_f32>,
      .fp8 = false, .fill_sigma = 0},
     {.type = DataType::f8_e4m3fn, .name = "f8_e4m3fn", .torch = "torch.float8_e4m3fn", .bits = 8,
-     .words = {"fp8", "f8", "float8_e4m3fn"},
+     .words = {"float8_e4m3fn"},
      .to_f32 = fn_to_f32, .from_f32 = f32_to_fn, .widen = widen_bytes<fn_to_f32>,
      .fp8 = true, .fill_sigma = 64},
     {.type = DataType::f8_e4m3fnuz, .name = "f8_e4m3fnuz", .torch = "torch.float8_e4m3fnuz", .bits = 8,
@@ -153,7 +153,13 @@ double round_to(DataType type, double value) {
   return static_cast<double>(row.to_f32(row.from_f32(static_cast<float>(value))));
 }
 
-std::optional<DataType> parse_data_type(std::string_view text) {
+DataType device_fp8(std::string_view architecture) {
+  return architecture.starts_with("gfx94") ? DataType::f8_e4m3fnuz : DataType::f8_e4m3fn;
+}
+
+std::optional<DataType> parse_data_type(std::string_view text) { return data_type_on({}, text); }
+
+std::optional<DataType> data_type_on(std::string_view architecture, std::string_view text) {
   const std::string lowered = to_lower(trim(text));
   std::string_view word = lowered;
   for (const std::string_view prefix : {"torch.", "dtypes."}) {
@@ -163,6 +169,7 @@ std::optional<DataType> parse_data_type(std::string_view text) {
     }
   }
   if (word.empty()) return std::nullopt;
+  if (word == "fp8" || word == "f8") return device_fp8(architecture);
   for (const DataTypeTraits& candidate : rows) {
     if (word == candidate.name || word == candidate.torch.substr(6)) return candidate.type;
     for (const std::string_view spelling : candidate.words) {

@@ -40,8 +40,14 @@ std::string_view to_string(DataType type);
 /// The text of AITER's tables: torch.bfloat16 …
 std::string_view torch_name(DataType type);
 /// Accepts our name, torch.*, dtypes.* and the command line's words (f32, float32, fp32, f16, float16, half,
-/// bf16, bfloat16, fp8, int8 …), any case.
+/// bf16, bfloat16, fp8, int8 …), any case. fp8 and f8 are those of no device: e4m3fn.
 std::optional<DataType> parse_data_type(std::string_view text);
+/// The fp8 e4m3 that a device computes with: AMD's own form (fnuz) on gfx94x, OCP's (fn) elsewhere and where `architecture`
+/// is empty.
+DataType device_fp8(std::string_view architecture);
+/// What the word of a type means on a device of `architecture`: fp8 and f8 are device_fp8(), other words are the same
+/// everywhere.
+std::optional<DataType> data_type_on(std::string_view architecture, std::string_view text);
 /// Bits per element; 4 for f4_e2m1 and i4.
 int bits(DataType type);
 /// Bytes of `elements` elements, rounded up to whole bytes.

@@ -33,12 +33,29 @@ Problem with_open_layout(const Problem& problem) {
 
 OnlineEvaluator::OnlineEvaluator(Device& device, Journal& journal, std::int64_t run,
                                  std::vector<Journal>& others, const OnlineEvaluation& options)
-    : device_(device),
+    : OnlineEvaluator(
+          std::make_unique<InProcessEvaluator>(device, stoppable(options.in_process, options.stopping)),
+          device, journal, run, others, options) {}
+
+OnlineEvaluator::OnlineEvaluator(std::unique_ptr<InProcessEvaluator> evaluator, Device& device,
+                                 Journal& journal, std::int64_t run, std::vector<Journal>& others,
+                                 const OnlineEvaluation& options)
+    : ForwardingEvaluator(*evaluator),
+      device_(device),
       journal_(journal),
       run_(run),
       others_(others),
       options_(options),
-      inner_(device, stoppable(options.in_process, options.stopping)) {}
+      evaluator_(std::move(evaluator)) {}
+
+OnlineEvaluator::OnlineEvaluator(Evaluator& worker, Device& device, Journal& journal, std::int64_t run,
+                                 std::vector<Journal>& others, const OnlineEvaluation& options)
+    : ForwardingEvaluator(worker),
+      device_(device),
+      journal_(journal),
+      run_(run),
+      others_(others),
+      options_(options) {}
 
 std::string OnlineEvaluator::key_of(const Problem& problem, const Candidate& candidate) const {
   return outcome_key(print(with_open_layout(problem)), options_.device_text, candidate.kernel_name(),
@@ -72,12 +89,12 @@ std::optional<Outcome> OnlineEvaluator::earlier_failure(const Problem& problem, 
   return std::nullopt;
 }
 
-bool OnlineEvaluator::is_new(JournalStage stage, const Candidate& candidate) {
-  return tried_.emplace(stage, candidate.kernel_name()).second;
+bool OnlineEvaluator::is_new(const std::string& what, const Candidate& candidate) {
+  return tried_.emplace(what, candidate.kernel_name()).second;
 }
 
 Status OnlineEvaluator::leave_trace(const Trial& trial) {
-  if (options_.trusted.contains(trial.candidate.kernel_name())) return {};
+  if (is_isolated() || options_.trusted.contains(trial.candidate.kernel_name())) return {};
   const auto id = journal_.add_problem(run_, trial.problem, {});
   if (!id.ok()) return id.status();
   return journal_.add(*id, record(trial, crashed_here()));
@@ -85,6 +102,7 @@ Status OnlineEvaluator::leave_trace(const Trial& trial) {
 
 void OnlineEvaluator::write(const Trial& trial, const Outcome& outcome) {
   if (options_.trusted.contains(trial.candidate.kernel_name())) return;
+  if (is_isolated() && !is_lasting_failure(outcome.kind)) return;
   const auto id = journal_.add_problem(run_, trial.problem, {});
   // A candidate that stays under suspicion is only tried no more.
   if (id.ok()) (void)journal_.add(*id, record(trial, outcome));
@@ -99,7 +117,7 @@ Result<std::vector<Outcome>> OnlineEvaluator::screen(const Problem& problem,
     if (stop && stop()) break;
     const std::string name = candidate.kernel_name();
     const Trial trial{JournalStage::screen, problem, candidate};
-    const bool first = is_new(JournalStage::screen, candidate);
+    const bool first = is_new("screening", candidate);
     if (first) {
       if (auto known = earlier_failure(problem, candidate)) failed_[name] = std::move(*known);
     }
@@ -109,7 +127,7 @@ Result<std::vector<Outcome>> OnlineEvaluator::screen(const Problem& problem,
     }
     if (first) GEMMTUNE_RETURN_IF_ERROR(leave_trace(trial));
     try {
-      auto measured = inner_.screen(problem, {&candidate, 1}, samples, {});
+      auto measured = inner().screen(problem, {&candidate, 1}, samples, {});
       if (!measured.ok() || measured->empty()) {
         if (first) write(trial, Outcome());
         return measured.ok() ? Result<std::vector<Outcome>>(std::move(answers)) : measured;
@@ -127,11 +145,28 @@ Result<std::vector<Outcome>> OnlineEvaluator::screen(const Problem& problem,
 
 Result<FinalsResult> OnlineEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
                                              int rounds) {
+  return take("finals", problem, candidates, [&] { return inner().finals(problem, candidates, rounds); });
+}
+
+Result<FinalsResult> OnlineEvaluator::finals_on(RoutingKind routing, const Problem& problem,
+                                                std::span<const Candidate> candidates, int rounds) {
+  return take(fmt::format("finals on {}", to_string(routing)), problem, candidates,
+              [&] { return inner().finals_on(routing, problem, candidates, rounds); });
+}
+
+Result<FinalsResult> OnlineEvaluator::energy(const Problem& problem, std::span<const Candidate> candidates,
+                                             int rounds) {
+  return take("energy", problem, candidates, [&] { return inner().energy(problem, candidates, rounds); });
+}
+
+Result<FinalsResult> OnlineEvaluator::take(const std::string& what, const Problem& problem,
+                                           std::span<const Candidate> candidates,
+                                           const std::function<Result<FinalsResult>()>& rounds) {
   if (stopped()) return Status::internal("{}", stopped_text);
   std::vector<Trial> traced;
   for (const Candidate& candidate : candidates) {
     const Trial trial{JournalStage::finals, problem, candidate};
-    if (!is_new(JournalStage::finals, candidate)) continue;
+    if (!is_new(what, candidate)) continue;
     GEMMTUNE_RETURN_IF_ERROR(leave_trace(trial));
     traced.push_back(trial);
   }
@@ -145,7 +180,7 @@ Result<FinalsResult> OnlineEvaluator::finals(const Problem& problem, std::span<c
     }
   };
   try {
-    auto result = inner_.finals(problem, candidates, rounds);
+    auto result = rounds();
     clear(result.ok() ? &*result : nullptr);
     return result;
   } catch (const Stopped&) {
@@ -165,7 +200,7 @@ Outcome OnlineEvaluator::check_neighbour_m(const Problem& problem, const Candida
     return failed_outcome(OutcomeKind::launch_failed, status.message());
   }
   try {
-    Outcome outcome = inner_.check_neighbour_m(problem, candidate, m);
+    Outcome outcome = inner().check_neighbour_m(problem, candidate, m);
     write(trial, outcome);
     return outcome;
   } catch (const Stopped&) {

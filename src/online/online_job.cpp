@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/default_kernels.h"
 #include "base/file.h"
 #include "evaluate/in_process/memory_need.h"
 #include "evaluate/journal/journal_texts.h"
@@ -15,6 +16,7 @@
 #include "resolve/known_rows.h"
 #include "tuned/key.h"
 #include "tuning/problem_tuner.h"
+#include "tuning/transfer.h"
 
 namespace gemmtune {
 namespace {
@@ -123,6 +125,10 @@ std::vector<std::string> allowed_families(const Device& device, const OnlineProb
 
 struct JobSettings : OnlineSettings {
   Policy policy;
+  OnlineWorker* worker = nullptr;
+
+  /// Of the machine's time, what this tuning has.
+  double share() const { return worker == nullptr ? 1 : worker->share(); }
 };
 
 OnlineEvaluation evaluation_of(const Device& device, const OnlineProblem& asked, const JobSettings& settings,
@@ -172,12 +178,28 @@ Status publish_row(const OnlineProblem& asked, const TunedEntry& entry, const Ro
   return append_hipblaslt_row(asked.file, *row);
 }
 
+/// What rows of the same weight say of other M: it goes first.
+std::vector<Candidate> hints_of(const Device& device, const OnlineProblem& asked,
+                                const JobSettings& settings) {
+  if (settings.worker == nullptr) return {};
+  std::vector<std::string> files = asked.tuned_files;
+  if (!settings.hipblaslt_table) files.insert(files.begin(), asked.file);
+  const auto rows = KnownRows::read(files, asked.problem.operation, device.info());
+  if (!rows.ok()) return {};
+  Transfer winners;
+  for (const KnownRows::Row* row : rows->of_weight(asked.problem))
+    winners.learn(row->entry.problem, row->entry.kernel_name);
+  return candidates_named(winners.winners_near(asked.problem), device, asked.problem);
+}
+
 /// The winner of the layout in question; an error says why there is none.
 Result<Settled> search(Device& device, Evaluator& evaluator, const OnlineProblem& asked,
                        const JobSettings& settings) {
   TuneRequest request;
-  request.libtypes = allowed_families(device, asked);
-  if (request.libtypes.empty()) return Status::unsupported("no family is proven on this device");
+  if (settings.worker == nullptr) {
+    request.libtypes = allowed_families(device, asked);
+    if (request.libtypes.empty()) return Status::unsupported("no family is proven on this device");
+  }
   request.policy = settings.policy;
   request.max_err_ratio = settings.max_err_ratio;
   request.clock = settings.clock;
@@ -185,9 +207,10 @@ Result<Settled> search(Device& device, Evaluator& evaluator, const OnlineProblem
   std::optional<WeightLayout> layout = problem.weight_layout;
   if (layout == WeightLayout::any) layout.reset();
   const double checks = neighbour_seconds(problem, reference_threads(device));
-  const Deadline deadline = Deadline::in(std::max(0.0, settings.budget_seconds - checks), settings.clock);
-  ProblemResult result =
-      tune_problem(device, evaluator, request, problem, layout, TuningVisit(deadline), [](const Trial&) {});
+  const Deadline deadline =
+      Deadline::in(std::max(0.0, settings.budget_seconds - checks) / settings.share(), settings.clock);
+  ProblemResult result = tune_problem(device, evaluator, request, problem, layout, TuningVisit(deadline),
+                                      {[](const Trial&) {}}, hints_of(device, asked, settings));
   if (result.layouts.empty()) return Status::unsupported("{}", result.reason);
   const auto fastest = std::min_element(result.layouts.begin(), result.layouts.end(),
                                         [](const LayoutResult& a, const LayoutResult& b) {
@@ -221,10 +244,12 @@ OnlineResult tune_unknown(Device& device, const OnlineProblem& asked, const JobS
   if (!run.ok()) return online_failure(asked, run.message(), true);
   auto others = journals_of(asked.tuned_files);
   auto evaluation = evaluation_of(device, asked, settings, stopping);
-  if (const auto baseline = usable_baseline(device, asked.problem, settings.policy.accuracy); baseline.ok()) {
-    evaluation.trusted.insert(baseline->kernel_name());
-  }
-  OnlineEvaluator evaluator(device, *journal, run->id, others, evaluation);
+  if (const auto library = library_kernel(device, asked.problem, settings.policy.accuracy);
+      library.ok() && check_errata(device, asked.problem, *library).ok())
+    evaluation.trusted.insert(library->kernel_name());
+  auto evaluator = settings.worker == nullptr ? OnlineEvaluator(device, *journal, run->id, others, evaluation)
+                                              : OnlineEvaluator(settings.worker->evaluator(), device,
+                                                                *journal, run->id, others, evaluation);
   const auto settled = search(device, evaluator, asked, settings);
   std::string wrong;
   if (settled.ok() && settings.hipblaslt_table && !stopping) {
@@ -263,8 +288,8 @@ Problem online_key_problem(const Problem& problem) {
   return key;
 }
 
-OnlineResult tune_online(Device& device, const OnlineProblem& asked, const OnlineSettings& settings,
-                         const std::atomic<bool>& stopping) {
+OnlineResult tune_online(Device& device, OnlineWorker* worker, const OnlineProblem& asked,
+                         const OnlineSettings& settings, const std::atomic<bool>& stopping) {
   const auto known = known_row(device, asked, settings.hipblaslt_table);
   if (!known.ok()) return online_failure(asked, known.message(), true);
   if (*known == KnownRow::yes) return answer(OnlineState::known, {});
@@ -277,7 +302,8 @@ OnlineResult tune_online(Device& device, const OnlineProblem& asked, const Onlin
     return answer(OnlineState::declined,
                   fmt::format("{}: not tuned online: {}", short_name(asked.problem), reason));
   }
-  return tune_unknown(device, asked, {settings, online_policy(device)}, stopping);
+  const Policy policy = worker == nullptr ? online_policy(device) : worker->policy();
+  return tune_unknown(device, asked, {settings, policy, worker}, stopping);
 }
 
 }  // namespace gemmtune

@@ -1,4 +1,5 @@
-// One problem tuned in the process that serves: within a budget, with proven kernels, into the online file.
+// One problem tuned beside the service: within a budget, into the online file. In a worker process with all
+// kernels; in the process that serves with proven ones.
 #pragma once
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include "backends/backend.h"
 #include "base/status.h"
 #include "measure/policy.h"
+#include "online/online_worker.h"
 #include "tuning/budget.h"
 
 namespace gemmtune {
@@ -23,7 +25,7 @@ struct OnlineProblem {
 };
 
 struct OnlineSettings {
-  double budget_seconds = 2;
+  double budget_seconds = 2;     // of all of the machine's time: a worker with a share of it takes longer
   bool hipblaslt_table = false;  // the file is AITER's hip_online_tuning_res.csv
   double max_err_ratio = 0.05;
   std::string runtime_folder;           // for the lock that a GPU or the CPUs are timed under; empty: none
@@ -51,11 +53,12 @@ struct OnlineResult {
 /// A problem as its row will stand for it: the alignment is what AITER's columns hold.
 Problem online_key_problem(const Problem& problem);
 
-/// Requires the problem's claim. `device` is not used by anybody else. The result is checked by both gates,
+/// Requires the problem's claim. `device` is not used by anybody else. `worker`, of that device, measures; null: this
+/// process does, with vendors' kernels and proven families alone. The result is checked by both gates,
 /// and at the other M that its row answers (for AITER's table: with and without a bias, which its key does
 /// not tell apart). What the budget cannot cut (the reference, one candidate, three rounds) may exceed it; a
 /// problem whose checks alone are estimated above it is declined.
-OnlineResult tune_online(Device& device, const OnlineProblem& asked, const OnlineSettings& settings,
-                         const std::atomic<bool>& stopping);
+OnlineResult tune_online(Device& device, OnlineWorker* worker, const OnlineProblem& asked,
+                         const OnlineSettings& settings, const std::atomic<bool>& stopping);
 
 }  // namespace gemmtune

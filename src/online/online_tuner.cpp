@@ -12,13 +12,16 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "base/byte_lock.h"
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/hash.h"
 #include "base/quiet_thread.h"
-#include "online/online_claim.h"
+#include "measure/timing_lock.h"
 #include "tuned/key.h"
 
 namespace gemmtune {
@@ -28,6 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t max_problems = 65536;
 constexpr std::chrono::milliseconds pause_while_another_tunes{50};
+constexpr std::chrono::milliseconds pause_for_others{120};  // twice as long: they come to their turn
 constexpr double budgets_to_wait = 3;
 constexpr int background_nice = 10;  // serving threads go first; those of our device inherit it
 
@@ -50,6 +54,7 @@ struct OnlineTuner::State {
   bool running = false;  // the thread looks at the queue
   bool gave_up = false;  // the file cannot be written
   std::atomic<bool> stopping{false};
+  bool without_worker = false;  // none can be started; of the thread alone
 };
 
 OnlineTuner::OnlineTuner(OnlineHost host, OnlineTunerOptions options)
@@ -151,7 +156,7 @@ void OnlineTuner::work(std::string& current) {
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), background_nice);
   }
   State& state = *state_;
-  std::unique_ptr<Device> device;
+  Workplace workplace;
   std::unique_lock lock(state.mutex);
   while (!state.stopping && !state.queue.empty()) {
     const auto next =
@@ -168,7 +173,7 @@ void OnlineTuner::work(std::string& current) {
     bool busy = false;
     OnlineResult result;
     try {
-      result = attempt(job.problem, device, busy);
+      result = attempt(job.problem, workplace, busy);
     } catch (const std::exception& error) {
       result.text = fmt::format("{}: not tuned online: {}", short_name(job.problem.problem), error.what());
     }
@@ -177,11 +182,14 @@ void OnlineTuner::work(std::string& current) {
     if (busy) {
       job.not_before = Clock::now() + pause_while_another_tunes;
       state.queue.push_back(std::move(job));
+    } else if (workplace.worker && !state.queue.empty()) {
+      state.wake.wait_for(lock, pause_for_others, [&] { return state.stopping.load(); });
     }
   }
   // Its threads end and its memory goes before anybody hears that all is done.
   lock.unlock();
-  device.reset();
+  workplace.worker.reset();
+  workplace.device.reset();
   lock.lock();
   if (!state.stopping && !state.queue.empty()) {  // asked meanwhile
     lock.unlock();
@@ -191,7 +199,43 @@ void OnlineTuner::work(std::string& current) {
   state.done.notify_all();
 }
 
-OnlineResult OnlineTuner::attempt(const OnlineProblem& problem, std::unique_ptr<Device>& device, bool& busy) {
+Status OnlineTuner::open(Workplace& workplace) {
+  if (!workplace.device) {
+    auto opened = host_.open_device();
+    if (!opened.ok()) return opened.status();
+    workplace.device = std::move(opened).value();
+  }
+  if (!workplace.worker && host_.worker_start && !state_->without_worker) start_worker(workplace);
+  // Measured once, outside any problem's budget.
+  if (!workplace.worker) (void)workplace.device->last_level_cache_bytes();
+  return {};
+}
+
+void OnlineTuner::start_worker(Workplace& workplace) {
+  Device& device = *workplace.device;
+  const auto start = host_.worker_start();
+  const OnlineSettings& settings = options_.settings;
+  auto worker = start.ok() ? OnlineWorker::start(
+                                 *start, device, online_policy(device), settings.max_err_ratio,
+                                 timing_lock_path(settings.runtime_folder, device.info()), state_->stopping)
+                           : Result<std::unique_ptr<OnlineWorker>>(start.status());
+  if (worker.ok()) {
+    workplace.worker = std::move(worker).value();
+    return;
+  }
+  if (state_->stopping) return;
+  state_->without_worker = true;
+  host_.say(LogLevel::warning,
+            fmt::format(
+                "online tuning measures in this process, kernels of vendors and of proven families alone: {}",
+                worker.message()));
+}
+
+bool OnlineTuner::takes_turns() const {
+  return host_.worker_start && !state_->without_worker && !options_.synchronous;
+}
+
+OnlineResult OnlineTuner::attempt(const OnlineProblem& problem, Workplace& workplace, bool& busy) {
   const auto failed = [&](const Status& status) {
     return OnlineResult{OnlineState::failed, status.message(), true};
   };
@@ -204,17 +248,24 @@ OnlineResult OnlineTuner::attempt(const OnlineProblem& problem, std::unique_ptr<
     key.m = problem.problem.m;
     return key;
   }();
-  auto claim = OnlineClaim::take(problem.file + ".claims", hash64(print(group)));
+  // Any byte can be locked. Two problems at one place only wait for each other.
+  auto claim = ByteLock::take(problem.file + ".claims", hash64(print(group)) >> 2);
   if (!claim.ok()) return failed(claim.status());
   busy = !claim->has_value();
   if (busy) return {};
-  if (!device) {
-    auto opened = host_.open_device();
-    if (!opened.ok()) return failed(opened.status());
-    device = std::move(opened).value();
-    (void)device->last_level_cache_bytes();  // measured once, outside any problem's budget
+  std::optional<FileLock> turn;
+  if (const std::string path = online_lock_path(options_.settings.runtime_folder);
+      takes_turns() && !path.empty()) {
+    auto taken = FileLock::try_acquire(path);
+    busy = taken.ok() && !taken->has_value();
+    if (busy) {
+      workplace.worker.reset();  // it would hold memory while another service's works
+      return {};
+    }
+    if (taken.ok()) turn = std::move(*taken);
   }
-  return tune_online(*device, problem, options_.settings, state_->stopping);
+  if (const Status opened = open(workplace); !opened.ok()) return failed(opened);
+  return tune_online(*workplace.device, workplace.worker.get(), problem, options_.settings, state_->stopping);
 }
 
 void OnlineTuner::conclude(const std::string& key, const OnlineResult& result) {

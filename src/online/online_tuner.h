@@ -17,6 +17,8 @@ namespace gemmtune {
 struct OnlineHost {
   /// A device of its own, equal to the context's in gfx and cu_num. It is closed when nothing waits.
   std::function<Result<std::unique_ptr<Device>>()> open_device;
+  /// How a worker for that device is started; an error says why there is none. Empty: this process measures.
+  std::function<Result<OnlineWorkerStart>()> worker_start = {};
   std::function<Status()> rows_changed;  // the online file has a new row
   std::function<void(LogLevel level, const std::string& line)> say;
 };
@@ -29,8 +31,9 @@ struct OnlineTunerOptions {
 /// Each problem is tuned once: by one thread here, by one process of all that share the file. What another
 /// process is tuning is looked for again until its row, or its end, is there.
 ///
-/// There is no thread until a problem is missed, and none again once all are done. In a child made by fork()
-/// nothing is tuned.
+/// There is no thread and no worker until a problem is missed, and none again once all are done. In a child
+/// made by fork() nothing is tuned. Where no worker can be started, that is said once and this process
+/// measures. Workers of a machine's services take turns, so that all of them together stay within one share.
 class OnlineTuner {
  public:
   OnlineTuner(OnlineHost host, OnlineTunerOptions options);
@@ -49,12 +52,22 @@ class OnlineTuner {
 
  private:
   struct State;
+  /// What the thread works with.
+  struct Workplace {
+    std::unique_ptr<Device> device;
+    std::unique_ptr<OnlineWorker> worker;  // of the device
+  };
   /// The thread.
   void run();
   /// `current`: the key of the problem in hand.
   void work(std::string& current);
   bool start_thread();
-  OnlineResult attempt(const OnlineProblem& problem, std::unique_ptr<Device>& device, bool& busy);
+  OnlineResult attempt(const OnlineProblem& problem, Workplace& workplace, bool& busy);
+  Status open(Workplace& workplace);
+  /// Leaves the workplace without a worker where there can be none.
+  void start_worker(Workplace& workplace);
+  /// Workers of other services wait meanwhile.
+  bool takes_turns() const;
   void conclude(const std::string& key, const OnlineResult& result);
   bool forked() const;
 

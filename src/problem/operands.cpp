@@ -13,27 +13,30 @@ struct Granularity {
   std::int64_t rows = 1;
   std::int64_t k = 1;
 };
+constexpr std::int64_t all = 0;  // rows, or elements of k: one scale for however many there are
 
 ScaleShape scale_shape(const MatrixShape& matrix, const Granularity& granularity) {
   ScaleShape shape;
   shape.type = granularity.type;
   if (shape.type == ScaleType::none) return shape;
-  shape.row_block = granularity.rows;
-  shape.k_block = granularity.k;
-  shape.rows = ceil_div(matrix.rows, granularity.rows);
-  shape.columns = ceil_div(matrix.columns, granularity.k);
+  const auto share = [](std::int64_t size, std::int64_t of_one, std::int64_t& block, std::int64_t& count) {
+    block = of_one == all ? std::max<std::int64_t>(size, 1) : of_one;
+    count = of_one == all ? 1 : ceil_div(size, of_one);
+  };
+  share(matrix.rows, granularity.rows, shape.row_block, shape.rows);
+  share(matrix.columns, granularity.k, shape.k_block, shape.columns);
   return shape;
 }
 
 /// The granularity that a mixture's q_type means.
-Granularity of_quant_type(QuantType type, const MatrixShape& matrix, bool weight) {
+Granularity of_quant_type(QuantType type, bool weight) {
   switch (type) {
     case QuantType::none:
       return {};
     case QuantType::per_tensor:
-      return {ScaleType::f32, std::max<std::int64_t>(matrix.rows, 1), matrix.columns};  // no rows are legal
+      return {ScaleType::f32, all, all};
     case QuantType::per_token:
-      return {ScaleType::f32, 1, matrix.columns};
+      return {ScaleType::f32, 1, all};
     case QuantType::per_1x32:
       return {ScaleType::e8m0, 1, mx_block};
     case QuantType::per_1x128:
@@ -47,7 +50,7 @@ void set_scale(const Problem& problem, MatrixShape& matrix, bool weight) {
   const bool wide = bits(matrix.type) >= 16 && is_mixture(problem);
   if (wide) return;
   const QuantType type = weight ? weight_quantization(problem) : quantization(problem);
-  Granularity granularity = of_quant_type(type, matrix, weight);
+  Granularity granularity = of_quant_type(type, weight);
   if (problem.e8m0_scales) granularity.type = ScaleType::e8m0;
   matrix.scale = scale_shape(matrix, granularity);
 }

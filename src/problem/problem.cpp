@@ -146,7 +146,7 @@ Status check_layout(const Problem& problem) {
 
 struct Field {
   std::string_view key;
-  std::function<bool(Problem&, std::string_view)> read;
+  std::function<bool(Problem&, std::string_view text, std::string_view architecture)> read;
 };
 
 /// False where the value does not fit its member.
@@ -157,16 +157,23 @@ bool assign(Value& member, const Parsed& value) {
 }
 
 template <typename Value, typename Parse>
-std::function<bool(Problem&, std::string_view)> reader(Value Problem::*member, Parse parse) {
-  return [member, parse](Problem& problem, std::string_view text) {
+auto reader(Value Problem::*member, Parse parse) {
+  return [member, parse](Problem& problem, std::string_view text, std::string_view) {
     const auto value = parse(text);
     return value && assign(problem.*member, *value);
   };
 }
 
+auto type_reader(DataType Problem::*member) {
+  return [member](Problem& problem, std::string_view text, std::string_view architecture) {
+    const auto type = data_type_on(architecture, text);
+    return type && assign(problem.*member, *type);
+  };
+}
+
 template <typename Value, typename Parse>
-std::function<bool(Problem&, std::string_view)> moe_reader(Value MoeShape::*member, Parse parse) {
-  return [member, parse](Problem& problem, std::string_view text) {
+auto moe_reader(Value MoeShape::*member, Parse parse) {
+  return [member, parse](Problem& problem, std::string_view text, std::string_view) {
     const auto value = parse(text);
     return value && assign(problem.moe.*member, *value);
   };
@@ -178,9 +185,9 @@ const std::vector<Field>& fields() {
       {"n", reader(&Problem::n, parse_integer)},
       {"k", reader(&Problem::k, parse_integer)},
       {"batch", reader(&Problem::batch, parse_integer)},
-      {"x", reader(&Problem::x_type, parse_data_type)},
-      {"w", reader(&Problem::w_type, parse_data_type)},
-      {"y", reader(&Problem::y_type, parse_data_type)},
+      {"x", type_reader(&Problem::x_type)},
+      {"w", type_reader(&Problem::w_type)},
+      {"y", type_reader(&Problem::y_type)},
       {"bias", reader(&Problem::bias, parse_bool)},
       {"scale_ab", reader(&Problem::scale_ab, parse_bool)},
       {"e8m0_scales", reader(&Problem::e8m0_scales, parse_bool)},
@@ -200,7 +207,7 @@ const std::vector<Field>& fields() {
   return list;
 }
 
-Status read_field(Problem& problem, std::string_view word) {
+Status read_field(Problem& problem, std::string_view word, std::string_view architecture) {
   const auto equals = word.find('=');
   if (equals == std::string_view::npos) {
     return Status::invalid("problem text: '{}', expected key=value", word);
@@ -208,7 +215,7 @@ Status read_field(Problem& problem, std::string_view word) {
   const auto key = word.substr(0, equals);
   for (const Field& field : fields()) {
     if (field.key != key) continue;
-    if (field.read(problem, word.substr(equals + 1))) return {};
+    if (field.read(problem, word.substr(equals + 1), architecture)) return {};
     return Status::invalid("problem text: {} has value '{}', which is none of its values", key,
                            word.substr(equals + 1));
   }
@@ -259,6 +266,13 @@ Problem default_problem(Operation operation) {
   return problem;
 }
 
+Problem default_problem(Operation operation, std::string_view architecture) {
+  Problem problem = default_problem(operation);
+  for (DataType* type : {&problem.x_type, &problem.w_type})
+    if (traits(*type).fp8) *type = device_fp8(architecture);
+  return problem;
+}
+
 QuantType quantization(const Problem& problem) {
   const OperationTraits& operation = traits(problem.operation);
   if (operation.mixture) return problem.moe.quant_type;
@@ -294,7 +308,9 @@ std::string print(const Problem& problem) {
   return text;
 }
 
-Result<Problem> parse_problem(std::string_view text) {
+Result<Problem> parse_problem(std::string_view text) { return parse_problem(text, {}); }
+
+Result<Problem> parse_problem(std::string_view text, std::string_view architecture) {
   Problem problem;
   bool first = true;
   for (const std::string_view word : split(trim(text), ' ')) {
@@ -306,7 +322,7 @@ Result<Problem> parse_problem(std::string_view text) {
       first = false;
       continue;
     }
-    GEMMTUNE_RETURN_IF_ERROR(read_field(problem, word));
+    GEMMTUNE_RETURN_IF_ERROR(read_field(problem, word, architecture));
   }
   if (first) return Status::invalid("problem text: empty, expected an operation and key=value words");
   problem.bpreshuffle = problem.weight_layout != WeightLayout::plain;

@@ -90,12 +90,16 @@ inline bool all_row_major(const Problem& problem) {
 /// for a16w16 and batched_bf16, fp8 e4m3fn for the block-scaled ones and a8w4, int8 for the other a8w8, fp4 for a4w4,
 /// y bf16; layout `any` for the pre-shuffled ones.
 Problem default_problem(Operation operation);
+/// The same for a device: fp8 is the one that it computes with (device_fp8).
+Problem default_problem(Operation operation, std::string_view architecture);
 
 /// One line, stable: "a16w16 m=1 n=2048 k=2048 x=bf16 w=bf16 y=bf16 bias=0 scale_ab=0 layout=plain"; fields
 /// at their default (batch, orders, alignment, those of fused_moe) are left out. parse_problem(print(p)) ==
 /// p.
 std::string print(const Problem& problem);
 Result<Problem> parse_problem(std::string_view text);
+/// The same where words of types are those of a device (data_type_on); print() writes none of them.
+Result<Problem> parse_problem(std::string_view text, std::string_view architecture);
 
 /// Short form for tables and messages: "1x2048x2048 bf16" (+ "→f32", "x:N" and "w:N" of column-major operands,
 /// "+bias", "packed").

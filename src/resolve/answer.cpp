@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 #include "tuned/bucket_index.h"
@@ -15,23 +16,72 @@ LookupKey key_of(const Device& device, const Problem& problem) {
   return {device.info().gfx, device.info().cu_num, problem};
 }
 
-/// True if a row of `tables` runs; adds those that do not to `answer.passed`.
-bool answer_from(const TableSet& tables, const Device& device, const Problem& problem, BindRules rules,
+/// True if the row runs; if it does not, it is added to `answer.passed`.
+bool answer_with(const TableSet& tables, const LookupHit& hit, const Device& device, BindRules rules,
                  Answer& answer) {
-  for (const LookupHit& hit : tables.lookup(key_of(device, problem))) {
-    std::string other = tables.other_environment(*hit.entry, device.info());
-    Binding binding = bind_row(device, *hit.entry, other, problem, rules);
-    if (!binding.bound) {
-      answer.passed.push_back({&tables, hit, binding.refusal, binding.status.message()});
-      continue;
-    }
-    answer.bound = std::move(*binding.bound);
-    answer.tables = &tables;
-    answer.hit = hit;
-    answer.other_environment = std::move(other);
-    return true;
+  std::string other = tables.other_environment(*hit.entry, device.info());
+  Binding binding = bind_row(device, *hit.entry, other, answer.problem, rules);
+  if (!binding.bound) {
+    answer.passed.push_back({&tables, hit, binding.refusal, binding.status.message()});
+    return false;
+  }
+  answer.bound = std::move(*binding.bound);
+  answer.tables = &tables;
+  answer.hit = hit;
+  answer.other_environment = std::move(other);
+  return true;
+}
+
+bool answer_from(const TableSet& tables, const Device& device, BindRules rules, Answer& answer) {
+  for (const LookupHit& hit : tables.lookup(key_of(device, answer.problem))) {
+    if (answer_with(tables, hit, device, rules, answer)) return true;
   }
   return false;
+}
+
+/// After rows of the device's own, online ones too.
+bool answer_from_fewer_threads(const TableSet& tables, const Device& device, BindRules rules,
+                               Answer& answer) {
+  if (rules.strict_environment) return false;
+  rules.fewer_threads = true;
+  const auto hit = tables.lookup_fewer_threads(key_of(device, answer.problem));
+  return hit && answer_with(tables, *hit, device, rules, answer);
+}
+
+/// Rows, by layout.
+using LayoutCounts = std::array<int, static_cast<std::size_t>(WeightLayout::fragment64) + 1>;
+
+WeightLayout prevalent_layout(LayoutCounts rows) {
+  rows[static_cast<std::size_t>(WeightLayout::any)] = 0;
+  auto best = WeightLayout::plain;
+  for (std::size_t layout = 0; layout < rows.size(); ++layout) {
+    if (rows[layout] > rows[static_cast<std::size_t>(best)]) best = static_cast<WeightLayout>(layout);
+  }
+  return best;
+}
+
+/// The layout of the rows of one table set; plain if there is none.
+WeightLayout layout_of_rows(const Device& device, const TableSet& tables, const Problem& problem) {
+  Problem packed = problem;
+  packed.bpreshuffle = true;  // the caller asks before it packs
+  const DeviceInfo& info = device.info();
+  std::map<int, LayoutCounts> rows;  // by cu_num
+  for (const TunedEntry& row : tables.table.entries()) {
+    const bool own = row_is_of(row, info);
+    if (!own && !(tables.fewer_threads && is_of_fewer_threads(row, info))) continue;
+    std::optional<WeightLayout> layout;
+    if (row.bucket.empty()) {
+      if (may_be_chosen(row) && share_packed_weight(row.problem, packed))
+        layout = weight_layout_of(device, row);
+    } else if (check_has_kernel(row).ok() && bucket_group(row.problem) == bucket_group(packed)) {
+      TunedEntry bucket = row;
+      bucket.problem = packed;
+      bucket.problem.m = row.m_from.value_or(1);
+      layout = weight_layout_of(device, bucket);
+    }
+    if (layout) ++rows[own ? info.cu_num : row.cu_num][static_cast<std::size_t>(*layout)];
+  }
+  return rows.empty() ? WeightLayout::plain : prevalent_layout(rows.rbegin()->second);
 }
 
 }  // namespace
@@ -63,8 +113,12 @@ Answer answer_problem(const Device& device, const LookupTables& tables, const Pr
                       BindRules rules) {
   Answer answer;
   answer.problem = problem;
-  if (answer_from(*tables.tuned, device, problem, rules, answer)) return answer;
-  if (tables.online != nullptr && answer_from(*tables.online, device, problem, rules, answer)) return answer;
+  if (answer_from(*tables.tuned, device, rules, answer)) return answer;
+  if (tables.online != nullptr && answer_from(*tables.online, device, rules, answer)) return answer;
+  if (answer_from_fewer_threads(*tables.tuned, device, rules, answer)) return answer;
+  if (const TableSet* shipped = tables.shipped();
+      shipped != nullptr && answer_from(*shipped, device, rules, answer))
+    return answer;
   auto fallback = bind_fallback(device, problem);
   if (fallback.ok()) {
     answer.bound = std::move(fallback).value();
@@ -86,8 +140,12 @@ std::string describe_hit(const TableSet& tables, const LookupHit& hit) {
     return fmt::format("bucket {}, {}:{}", describe_bucket(*hit.entry), tables.path_of(*hit.entry),
                        hit.entry->line);
   }
-  return fmt::format("{} row, M = {}, {}:{}", to_string(hit.match), hit.hit_m, tables.path_of(*hit.entry),
-                     hit.entry->line);
+  if (hit.match == Match::fewer_threads) {
+    return fmt::format("fewer_threads row, cu_num = {}, M = {}, {}:{}", hit.entry->cu_num, hit.hit_m,
+                       tables.path_of(*hit.entry), hit.entry->line);
+  }
+  return fmt::format("{}{} row, M = {}, {}:{}", tables.is_shipped(*hit.entry) ? "shipped " : "",
+                     to_string(hit.match), hit.hit_m, tables.path_of(*hit.entry), hit.entry->line);
 }
 
 std::string describe_bucket(const TunedEntry& row) {
@@ -109,34 +167,14 @@ std::string describe_fallback(const Problem& problem, const BoundKernel& fallbac
                      fallback.passed.empty() ? std::string() : "; passed over " + fallback.passed);
 }
 
-WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, const Problem& problem) {
-  constexpr std::size_t layouts = static_cast<std::size_t>(WeightLayout::fragment64) + 1;
-  std::array<int, layouts> rows{};
-  Problem packed = problem;
-  packed.bpreshuffle = true;  // the caller asks before it packs
-  for (const TunedEntry& row : tables.table.entries()) {
-    if (!row_is_of(row, device.info())) continue;
-    std::optional<WeightLayout> layout;
-    if (row.bucket.empty()) {
-      if (may_be_chosen(row) && share_packed_weight(row.problem, packed))
-        layout = weight_layout_of(device, row);
-    } else if (check_has_kernel(row).ok() && bucket_group(row.problem) == bucket_group(packed)) {
-      TunedEntry bucket = row;
-      bucket.problem = packed;
-      bucket.problem.m = row.m_from.value_or(1);
-      layout = weight_layout_of(device, bucket);
-    }
-    if (layout) ++rows[static_cast<std::size_t>(*layout)];
-  }
-  rows[static_cast<std::size_t>(WeightLayout::any)] = 0;
-  auto best = WeightLayout::plain;
-  for (std::size_t layout = 0; layout < layouts; ++layout) {
-    if (rows[layout] > rows[static_cast<std::size_t>(best)]) best = static_cast<WeightLayout>(layout);
-  }
-  return best;
+WeightLayout tuned_weight_layout(const Device& device, const LookupTables& tables, const Problem& problem) {
+  const WeightLayout layout = layout_of_rows(device, *tables.tuned, problem);
+  if (layout != WeightLayout::plain) return layout;
+  const TableSet* shipped = tables.shipped();
+  return shipped == nullptr ? layout : layout_of_rows(device, *shipped, problem);
 }
 
-Problem with_tuned_layout(const Device& device, const TableSet& tables, const Problem& problem) {
+Problem with_tuned_layout(const Device& device, const LookupTables& tables, const Problem& problem) {
   Problem posed = problem;
   if (!problem.bpreshuffle || problem.weight_layout != WeightLayout::any) return posed;
   const WeightLayout layout = tuned_weight_layout(device, tables, problem);

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/backend.h"
@@ -13,13 +15,23 @@
 
 namespace gemmtune {
 
-/// The tables that are searched, in this order. Both must outlive what is made of them.
+/// The tables that are searched, in this order. All must outlive what is made of them.
 struct LookupTables {
+  /// Asked for where no other table answers, so that they may be read then.
+  using Shipped = std::function<const TableSet*()>;
+
   // Implicit: a table set alone is a whole list. NOLINTNEXTLINE(google-explicit-constructor)
-  LookupTables(const TableSet& tuned_files, const TableSet* online_rows = nullptr)
-      : tuned(&tuned_files), online(online_rows) {}
+  LookupTables(const TableSet& tuned_files, const TableSet* online_rows = nullptr,
+               Shipped shipped_tables = {})
+      : tuned(&tuned_files), online(online_rows), shipped_(std::move(shipped_tables)) {}
+  /// Null: none.
+  const TableSet* shipped() const { return shipped_ ? shipped_() : nullptr; }
+
   const TableSet* tuned;
   const TableSet* online;  // null: none
+
+ private:
+  Shipped shipped_;
 };
 
 /// A row that the tables hold for the problem and that does not run it.
@@ -47,7 +59,7 @@ struct Answer {
   int invalid_rows() const;
 };
 
-/// Requires check(problem).ok(). Builds the kernel and may be slow.
+/// Rows of this device, then those of fewer threads on a CPU, then shipped rows, then the fallback. Requires check(problem).ok(). Builds the kernel and may be slow.
 Answer answer_problem(const Device& device, const LookupTables& tables, const Problem& problem,
                       BindRules rules);
 
@@ -56,7 +68,7 @@ bool has_row(const TableSet& tables, const Device& device, const Problem& proble
 
 /// "M_LEQ_16 (M = 9 to 16)", of a row that is a bucket.
 std::string describe_bucket(const TunedEntry& row);
-/// "exact row, M = 16, tuned.csv:12", "bucket M_LEQ_16 (M = 9 to 16), x.json:2".
+/// "exact row, M = 16, tuned.csv:12", "bucket M_LEQ_16 (M = 9 to 16), x.json:2"; "shipped exact row …".
 std::string describe_hit(const TableSet& tables, const LookupHit& hit);
 /// Why this fallback runs, in words.
 std::string describe_fallback(const Problem& problem, const BoundKernel& fallback);
@@ -64,12 +76,12 @@ std::string describe_fallback(const Problem& problem, const BoundKernel& fallbac
 std::string describe_passed(const PassedRow& row);
 
 /// The layout of the table's rows for this weight on this device (operation, N, K and types of `problem`; M,
-/// bias and layout are ignored): the one that most rows and buckets whose kernel is known here read; plain if
-/// there is none.
-WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, const Problem& problem);
+/// bias and layout are ignored): the one that most rows and buckets whose kernel is known here read, without any
+/// most rows of the nearest smaller number of threads, then shipped rows; plain if there is none.
+WeightLayout tuned_weight_layout(const Device& device, const LookupTables& tables, const Problem& problem);
 
 /// The problem as a program poses it that packed its weight in tuned_weight_layout(): a layout of `any` is
 /// replaced by that one, if a row decides it.
-Problem with_tuned_layout(const Device& device, const TableSet& tables, const Problem& problem);
+Problem with_tuned_layout(const Device& device, const LookupTables& tables, const Problem& problem);
 
 }  // namespace gemmtune

@@ -40,6 +40,11 @@ bool row_is_of(const TunedEntry& row, const DeviceInfo& device) {
   return gfx.empty() ? amd_architecture(device.gfx) : gfx == device.gfx;
 }
 
+bool is_of_fewer_threads(const TunedEntry& row, const DeviceInfo& device) {
+  return cpu_architecture(device.gfx) && row.gfx == device.gfx && row.cu_num > 0 &&
+         row.cu_num < device.cu_num && row.bucket.empty() && row.unknown_types.empty();
+}
+
 Status check_row_is_of(const TunedEntry& row, const DeviceInfo& device) {
   if (row_is_of(row, device)) return {};
   if (!row.bucket.empty())
@@ -100,7 +105,8 @@ Status check_accuracy(const Device& device, const TunedEntry& row, const Candida
 
 Binding bind_row(const Device& device, const TunedEntry& row, std::string_view other_environment,
                  const Problem& problem, BindRules rules) {
-  if (Status own = check_row_is_of(row, device.info()); !own.ok()) {
+  const bool may_be_of_fewer = rules.fewer_threads && is_of_fewer_threads(row, device.info());
+  if (Status own = check_row_is_of(row, device.info()); !own.ok() && !may_be_of_fewer) {
     return refused(Refusal::other_device, std::move(own));
   }
   if (Status kernel = check_has_kernel(row); !kernel.ok())

@@ -31,6 +31,7 @@ enum class Refusal {
 struct BindRules {
   bool strict_environment = false;  // rows of another environment do not answer
   bool dependent_launches = false;  // a row's pdl_kernelName goes before its kernelName
+  bool fewer_threads = false;       // a CPU's row of fewer threads is one of this device
 };
 
 struct BoundKernel {
@@ -49,7 +50,9 @@ struct Binding {
 /// True if the row was measured on this device, as look-up sees it (table_gfx). Rows without gfx are of AMD
 /// devices; rows with types that are not known are of none. A bucket is of every device of its architecture.
 bool row_is_of(const TunedEntry& row, const DeviceInfo& device);
-/// The same: ok, or of which device the row is.
+/// True if the row is of the same architecture, a CPU's, and of fewer threads.
+bool is_of_fewer_threads(const TunedEntry& row, const DeviceInfo& device);
+/// row_is_of(): ok, or of which device the row is.
 Status check_row_is_of(const TunedEntry& row, const DeviceInfo& device);
 
 /// `unsupported` for a bucket of a Triton config that names no kernel of gemmtune.

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "backends/default_kernels.h"
 #include "base/text.h"
 #include "resolve/errata.h"
 
@@ -74,6 +75,14 @@ void remove_inaccurate(const KernelFamily& family, const Problem& problem, Accur
                   family.name(), removed, removed == 1 ? "" : "s", to_string(lowest)));
 }
 
+/// "space.yaml", "--rules tune_gemm_v2", or both.
+std::string changed_by(const SearchSpace& space, std::string_view family) {
+  const std::string rules =
+      space.rules == RuleSet::own ? "" : fmt::format("--rules {}", to_string(space.rules));
+  if (space.find(family) == nullptr) return rules;
+  return space.source + (rules.empty() ? "" : " and " + rules);
+}
+
 void list_family(const KernelFamily& family, const Problem& problem, const CandidateFilter& filter,
                  Accuracy lowest, const DeviceErrata& errata, CandidateList& list) {
   if (const Status accepted = family.accepts(problem); !accepted.ok()) {
@@ -92,9 +101,9 @@ void list_family(const KernelFamily& family, const Problem& problem, const Candi
   if (!any) {
     list.refusals.push_back(
         fmt::format("{}: no config is allowed for this problem{}", family.name(),
-                    filter.search_space == nullptr || filter.search_space->find(family.name()) == nullptr
+                    filter.search_space == nullptr || !filter.search_space->changes(family.name())
                         ? ""
-                        : " by " + filter.search_space->source));
+                        : " by " + changed_by(*filter.search_space, family.name())));
   }
   for (const Config& config : configs) list.candidates.push_back(list_one(family, problem, config, first));
 }
@@ -115,21 +124,24 @@ class FamilyCheck {
   FamilyCheck(const SearchSpace& file, const FamilySpace& chosen) : file_(file), chosen_(chosen) {}
 
   /// True once nothing further can be learnt: all that the file names is known, and a config is left.
-  bool add(const Space& space) {
+  bool add(const Space& space, const Config& usual) {
     taken_ = true;
     for (const Parameter& parameter : space.parameters()) {
       add_new(parameter.key, keys_);
-      Words& values = values_[parameter.key];
-      for (const std::string& value : parameter.values) add_new(value, values);
-      if (parameter.values.empty()) add_new(parameter.absent, values);
+      Parameter& known = parameters_[parameter.key];
+      for (const std::string& value : parameter.values) add_new(value, known.values);
+      if (parameter.values.empty()) add_new(parameter.absent, known.values);
+      // A library's proposals are narrowed only.
+      if (parameter.range && !space.is_listed()) known.range = parameter.range;
     }
     for (const Constraint& rule : space.constraints())
       add_new(rule.name, rule.rule == Rule::search ? search_rules_ : build_rules_);
     if (!any_left_) {
       Space narrowed = space;
-      choose(chosen_, narrowed);
+      choose(file_, chosen_.family.text, usual, narrowed);
       any_left_ = !narrowed.enumerate(1).empty();
-      if (!any_left_ && emptied_by_.empty()) emptied_by_ = emptied_by(space_steps(space, &chosen_));
+      if (!any_left_ && emptied_by_.empty())
+        emptied_by_ = emptied_by(space_steps(space, &chosen_, usual, file_.rules));
     }
     return any_left_ && status().ok();
   }
@@ -137,17 +149,19 @@ class FamilyCheck {
   Status status() const {
     if (!taken_) return {};
     for (const ChosenParameter& parameter : chosen_.parameters) {
-      const auto values = values_.find(parameter.key.text);
-      if (values == values_.end()) return unknown(parameter.key, "has no parameter", keys_);
+      const auto known = parameters_.find(parameter.key.text);
+      if (known == parameters_.end()) return unknown(parameter.key, "has no parameter", some_of(keys_));
       for (const LocatedWord& value : parameter.values) {
-        if (!holds(values->second, value.text))
-          return unknown(value, "parameter '" + parameter.key.text + "' has no value", values->second);
+        if (!known->second.holds(value.text))
+          return unknown(value, "parameter '" + parameter.key.text + "' has no value",
+                         "some of " + known->second.allowed_text());
       }
     }
     for (const ChosenRule& rule : chosen_.rules) {
       if (holds(search_rules_, rule.name.text)) continue;
-      if (!holds(build_rules_, rule.name.text)) return unknown(rule.name, "has no rule", search_rules_);
-      if (!rule.on) return unknown(rule.name, "no kernel is built without rule", search_rules_);
+      if (!holds(build_rules_, rule.name.text))
+        return unknown(rule.name, "has no rule", some_of(search_rules_));
+      if (!rule.on) return unknown(rule.name, "no kernel is built without rule", some_of(search_rules_));
     }
     if (any_left_) return {};
     return Status::invalid("{}:{}: {}: an empty space: {}", file_.source, chosen_.family.line,
@@ -155,17 +169,19 @@ class FamilyCheck {
   }
 
  private:
-  Status unknown(const LocatedWord& word, std::string_view what, const Words& allowed) const {
+  static std::string some_of(const Words& words) {
+    return words.empty() ? "none" : fmt::format("some of {}", fmt::join(words, ", "));
+  }
+  Status unknown(const LocatedWord& word, std::string_view what, const std::string& expected) const {
     return Status::invalid("{}:{}: {}: {} '{}', expected {}", file_.source, word.line, chosen_.family.text,
-                           what, printable_word(word.text),
-                           allowed.empty() ? "none" : fmt::format("some of {}", fmt::join(allowed, ", ")));
+                           what, printable_word(word.text), expected);
   }
 
   const SearchSpace& file_;
   const FamilySpace& chosen_;
   // Of all problems:
   Words keys_;
-  std::map<std::string, Words> values_;  // by parameter
+  std::map<std::string, Parameter> parameters_;  // by key: values and range
   Words search_rules_;
   Words build_rules_;
   std::string emptied_by_;  // of the first
@@ -178,8 +194,8 @@ class FamilyCheck {
 Space searched_space(const KernelFamily& family, const Problem& problem, const SearchSpace* search_space,
                      bool exhaustive) {
   Space space = exhaustive ? family.exhaustive_space(problem) : family.space(problem);
-  const FamilySpace* chosen = search_space == nullptr ? nullptr : search_space->find(family.name());
-  if (chosen != nullptr) choose(*chosen, space);
+  if (search_space != nullptr && search_space->changes(family.name()))
+    choose(*search_space, family.name(), family.default_config(problem), space);
   return space;
 }
 
@@ -193,7 +209,8 @@ Status check_search_space(const Device& device, const SearchSpace& search_space,
     }
     FamilyCheck check(search_space, chosen);
     for (const Problem& problem : problems) {
-      if (family->accepts(problem).ok() && check.add(searched_space(*family, problem, nullptr, exhaustive)))
+      if (family->accepts(problem).ok() &&
+          check.add(searched_space(*family, problem, nullptr, exhaustive), family->default_config(problem)))
         break;
     }
     GEMMTUNE_RETURN_IF_ERROR(check.status());
@@ -217,10 +234,8 @@ Status check_libtypes(const Device& device, const std::vector<std::string>& libt
 
 Accuracy lowest_accuracy(const Device& device, const Problem& problem, AccuracyPolicy policy) {
   if (policy == AccuracyPolicy::fast) return Accuracy::tensor_core;
-  auto baseline = device.baseline(problem);
-  // What no vendor has is compared with what runs untuned.
-  if (!baseline.ok()) baseline = device.fallback(problem);
-  return baseline.ok() ? device.accuracy(*baseline, problem) : Accuracy::fp32;
+  const auto candidate = default_kernel(device, problem, policy);
+  return candidate.ok() ? device.accuracy(*candidate, problem) : Accuracy::fp32;
 }
 
 CandidateList list_candidates(const Device& device, const Problem& problem, const CandidateFilter& filter) {
@@ -228,6 +243,7 @@ CandidateList list_candidates(const Device& device, const Problem& problem, cons
   const DeviceErrata errata(device.info());
   const Accuracy lowest = lowest_accuracy(device, problem, filter.accuracy);
   for (const KernelFamily* family : device.families()) {
+    if (family->name() == device.info().opponent) continue;
     if (wanted(*family, filter.libtypes)) list_family(*family, problem, filter, lowest, errata, list);
   }
   return list;
@@ -238,7 +254,9 @@ Result<ListedCandidate> describe(const Device& device, const Problem& problem, c
   if (family == nullptr) {
     return Status::not_found("{} has no kernel family {}", device.info().name, candidate.family);
   }
-  return list_one(*family, problem, candidate.config, family->default_config(problem));
+  ListedCandidate listed = list_one(*family, problem, candidate.config, family->default_config(problem));
+  listed.is_opponent = family->name() == device.info().opponent;
+  return listed;
 }
 
 }  // namespace gemmtune

@@ -15,7 +15,7 @@ struct CandidateFilter {
   std::vector<std::string> libtypes;  // empty or "all": every family but `reference`, which must be named
   bool split_k = true;                // false: no config whose `sk` is above 1
   bool exhaustive = false;            // of KernelFamily::exhaustive_space
-  AccuracyPolicy accuracy = AccuracyPolicy::keep;  // with `fast` all classes, else none below the baseline's
+  AccuracyPolicy accuracy = AccuracyPolicy::keep;  // with `fast` all classes, else none below the default's
   bool dependent = false;  // only configs of programmatic dependent launches (`pdl` is 1), else none of them
   const SearchSpace* search_space = nullptr;  // of a user; null: the families' own spaces
 };
@@ -26,9 +26,10 @@ struct ListedCandidate {
   const KernelFamily* family = nullptr;       // owned by the device
   WeightLayout layout = WeightLayout::plain;  // that it reads
   Accuracy accuracy = Accuracy::fp32;
-  double predicted = 0;  // microseconds; 0: no opinion
-  int hint = 0;          // as SearchPoint::hint
-  int departures = 0;    // settings that differ from the family's default config
+  double predicted = 0;      // microseconds; 0: no opinion
+  int hint = 0;              // as SearchPoint::hint
+  int departures = 0;        // settings that differ from the family's default config
+  bool is_opponent = false;  // of DeviceInfo::opponent: no row can name it
 };
 
 struct CandidateList {
@@ -51,8 +52,7 @@ Space searched_space(const KernelFamily& family, const Problem& problem, const S
 Status check_search_space(const Device& device, const SearchSpace& search_space,
                           std::span<const Problem> problems, bool exhaustive);
 
-/// The lowest class of a candidate under the policy: with `keep` that of the device's baseline, without one that of its
-/// fallback.
+/// The lowest class of a candidate under the policy: with `keep` that of default_kernel().
 Accuracy lowest_accuracy(const Device& device, const Problem& problem, AccuracyPolicy policy);
 
 /// Kernels that have an erratum are not listed; a refusal names the erratum, one of them and their number.

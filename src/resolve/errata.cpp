@@ -40,7 +40,7 @@ Result<std::vector<std::string>> files_of(const std::string& place) {
   if (::access(place.c_str(), R_OK | X_OK) != 0) {
     return Status::io("{}: {}", place, std::generic_category().message(errno));
   }
-  std::vector<std::string> files = paths_in(place);
+  std::vector<std::string> files = files_in(place);
   std::erase_if(files, [](const std::string& file) { return !file.ends_with(".json"); });
   return files;
 }
@@ -101,7 +101,7 @@ const KnownErrata& known_errata() {
   return known;
 }
 
-DeviceErrata::DeviceErrata(const DeviceInfo& device, const KnownErrata& known) {
+DeviceErrata::DeviceErrata(const DeviceInfo& device, const KnownErrata& known) : architecture_(device.gfx) {
   for (const Erratum& erratum : known.errata) {
     if (covers(erratum, device)) list_.push_back(&erratum);
   }
@@ -109,7 +109,7 @@ DeviceErrata::DeviceErrata(const DeviceInfo& device, const KnownErrata& known) {
 
 const Erratum* DeviceErrata::find(const Problem& problem, const Candidate& candidate) const {
   const auto found = std::find_if(list_.begin(), list_.end(), [&](const Erratum* erratum) {
-    return holds(*erratum, problem, candidate);
+    return holds(*erratum, architecture_, problem, candidate);
   });
   return found == list_.end() ? nullptr : *found;
 }
@@ -120,11 +120,11 @@ Status check_errata(const Device& device, const Problem& problem, const Candidat
   return Status::unsupported("{}: {}", candidate.kernel_name(), describe(*erratum));
 }
 
-Result<Candidate> usable_baseline(const Device& device, const Problem& problem, AccuracyPolicy policy) {
-  auto baseline = baseline_for(device, problem, policy);
-  if (!baseline.ok()) return baseline;
-  GEMMTUNE_RETURN_IF_ERROR(check_errata(device, problem, *baseline));
-  return baseline;
+Result<Candidate> usable_default(const Device& device, const Problem& problem, AccuracyPolicy policy) {
+  auto candidate = default_kernel(device, problem, policy);
+  if (!candidate.ok()) return candidate;
+  GEMMTUNE_RETURN_IF_ERROR(check_errata(device, problem, *candidate));
+  return candidate;
 }
 
 Result<Fallback> usable_fallback(const Device& device, const Problem& problem, const KernelFilter& allowed) {

@@ -45,14 +45,15 @@ class DeviceErrata {
   const Erratum* find(const Problem& problem, const Candidate& candidate) const;
 
  private:
+  std::string architecture_;
   std::vector<const Erratum*> list_;
 };
 
 /// ok, or `unsupported`: the kernel's name and its erratum.
 Status check_errata(const Device& device, const Problem& problem, const Candidate& candidate);
 
-/// baseline_for(), or `unsupported` if it has an erratum.
-Result<Candidate> usable_baseline(const Device& device, const Problem& problem, AccuracyPolicy policy);
+/// default_kernel(), or `unsupported` if it has an erratum.
+Result<Candidate> usable_default(const Device& device, const Problem& problem, AccuracyPolicy policy);
 
 /// What runs if no row does: the device's fallback, unless it has an erratum; then the first kernel without
 /// one of the families that may be a fallback, a family's default before the others of its space. `allowed`:

@@ -19,7 +19,7 @@ std::vector<LookupLevel> levels_of(const TableSet& tables, const Problem& proble
   const Padding padding = traits(problem.operation).padding;
   std::vector<LookupLevel> levels;
   for (const Match match : matches_in_order) {
-    if (match == Match::untuned) continue;
+    if (is_miss(match)) continue;
     LookupLevel& level = levels.emplace_back();
     level.tables = &tables;
     level.level = match;
@@ -46,21 +46,25 @@ void bind_level(LookupLevel& level, const Device* device, const LookupRequest& r
     return;
   }
   const std::string other = level.tables->other_environment(*level.row, device->info());
-  const Binding binding = bind_row(*device, *level.row, other, request.problem,
-                                   {.strict_environment = request.strict_environment});
+  const bool fewer_threads = level.level == Match::fewer_threads;
+  const Binding binding =
+      bind_row(*device, *level.row, other, request.problem,
+               {.strict_environment = request.strict_environment, .fewer_threads = fewer_threads});
   level.answers = binding.bound.has_value();
   level.refusal = binding.refusal;
   level.why = level.answers ? other : binding.status.message();
   level.runnable = level.answers;
   if (!level.answers && binding.refusal == Refusal::other_environment) {
-    level.runnable = bind_row(*device, *level.row, other, request.problem, {}).bound.has_value();
+    level.runnable = bind_row(*device, *level.row, other, request.problem, {.fewer_threads = fewer_threads})
+                         .bound.has_value();
   }
   level.other_environment = !other.empty() && level.refusal != Refusal::other_device;
 }
 
 /// True if the row is of the key that is looked up, its M left out.
 bool is_asked_for(const TunedEntry& row, const GroupKey& asked) {
-  if (row.problem.n != asked.group.n || row.problem.k != asked.group.k || !is_of_look_up(row)) return false;
+  if (row.problem.n != asked.group.n || row.problem.k != asked.group.k || !row.other_key.empty())
+    return false;
   GroupKey key = group_key_of(row);
   if (key.gfx.empty() && amd_architecture(asked.gfx)) key.gfx = asked.gfx;
   return key == asked || (is_mixture(row.problem) && of_any_activation(key) == of_any_activation(asked));
@@ -69,8 +73,16 @@ bool is_asked_for(const TunedEntry& row, const GroupKey& asked) {
 /// True if the row, might it be chosen, would be the level's.
 bool is_of_level(const TunedEntry& row, const LookupLevel& level) {
   if (level.level == Match::bucket) return false;
-  if (level.level != Match::range) return row.problem.m == level.tried_m;
+  // Above the last tier but one a mixture's look-up goes down to that one.
+  const bool lower_tier = level.level == Match::coarse && is_mixture(row.problem) &&
+                          level.tried_m == upper_token_tier && row.problem.m == lower_token_tier;
+  if (level.level != Match::range) return row.problem.m == level.tried_m || lower_tier;
   return row.m_from && *row.m_from <= level.tried_m && level.tried_m <= row.problem.m;
+}
+
+/// Why the row of a key that is asked for is not chosen; empty: it may be.
+std::string why_not_chosen(const TunedEntry& row) {
+  return is_of_look_up(row) ? std::string(why_never_chosen(row)) : why_unreachable(row);
 }
 
 /// Levels without a row get one that exists, but is never chosen; each row is named once.
@@ -80,13 +92,15 @@ void name_never_chosen(std::vector<LookupLevel>& levels, const TableSet& tables,
                        [&](const LookupLevel& level) { return level.row != nullptr && level.hit_m == m; });
   };
   for (const TunedEntry& row : tables.table.entries()) {
-    if (!is_asked_for(row, asked) || may_be_chosen(row) || has_row_of(row.problem.m)) continue;
+    if (!is_asked_for(row, asked) || has_row_of(row.problem.m)) continue;
+    const std::string why = why_not_chosen(row);
+    if (why.empty()) continue;
     for (LookupLevel& level : levels) {
       if (level.row != nullptr || !is_of_level(row, level)) continue;
       if (level.never_chosen == nullptr) {
         level.never_chosen = &row;
         level.hit_m = row.problem.m;
-        level.why = fmt::format("never chosen: {}", why_never_chosen(row));
+        level.why = fmt::format("never chosen: {}", why);
       }
       break;
     }
@@ -100,7 +114,7 @@ std::string never_chosen_rows(const LookupReport& report) {
     if (level.never_chosen == nullptr) continue;
     const TunedEntry& row = *level.never_chosen;
     text += fmt::format("; never chosen {}:{}, M = {}, kernel '{}': {}", level.tables->path_of(row), row.line,
-                        row.problem.m, row.kernel_name, why_never_chosen(row));
+                        row.problem.m, row.kernel_name, why_not_chosen(row));
   }
   return text;
 }
@@ -108,9 +122,9 @@ std::string never_chosen_rows(const LookupReport& report) {
 /// Appends the levels of one table set, each with its row.
 void add_levels(LookupReport& report, const TableSet& tables, const Device* device,
                 const LookupRequest& request) {
+  const LookupKey key{report.gfx, report.cu_num, request.problem, request.unknown_types};
   std::vector<LookupLevel> levels = levels_of(tables, request.problem);
-  for (const LookupHit& hit :
-       tables.lookup({report.gfx, report.cu_num, request.problem, request.unknown_types})) {
+  for (const LookupHit& hit : tables.lookup(key)) {
     LookupLevel& level = *std::find_if(levels.begin(), levels.end(),
                                        [&](const LookupLevel& one) { return one.level == hit.match; });
     level.row = hit.entry;
@@ -123,6 +137,22 @@ void add_levels(LookupReport& report, const TableSet& tables, const Device* devi
   report.levels.insert(report.levels.end(), levels.begin(), levels.end());
 }
 
+/// Of a CPU, after all rows of its own.
+void add_fewer_threads(LookupReport& report, const TableSet& tables, const Device* device,
+                       const LookupRequest& request) {
+  if (!cpu_architecture(report.gfx) || !tables.fewer_threads || request.strict_environment) return;
+  LookupLevel& level = report.levels.emplace_back();
+  level.tables = &tables;
+  level.level = Match::fewer_threads;
+  level.tried_m = request.problem.m;
+  const auto hit =
+      tables.lookup_fewer_threads({report.gfx, report.cu_num, request.problem, request.unknown_types});
+  if (!hit) return;
+  level.row = hit->entry;
+  level.hit_m = hit->hit_m;
+  bind_level(level, device, request);
+}
+
 LookupHit hit_of(const LookupLevel& level) { return {level.level, level.hit_m, level.row}; }
 
 /// A row as the report's answer.
@@ -132,6 +162,7 @@ void answer_with(LookupReport& report, const LookupLevel& level) {
   report.row = level.row;
   report.file = level.tables->path_of(*level.row);
   report.line = level.row->line;
+  report.card = level.tables->model_of(*level.row);
   report.kernel_name = level.row->kernel_name;
   report.libtype = level.row->libtype;
   report.runnable = level.runnable;
@@ -158,6 +189,18 @@ const LookupLevel* answering_level(const LookupReport& report, bool as_dispatch)
     if (level.row != nullptr && (level.answers || !as_dispatch)) return &level;
   }
   return nullptr;
+}
+
+/// Levels as AITER has them: a row answers its level whatever its time and its error are.
+void choose_as_aiter(LookupReport& report, const Device* device, const LookupRequest& request) {
+  for (LookupLevel& level : report.levels) {
+    // AITER's dispatch drops rows of such a tag, too.
+    if (level.row != nullptr || level.never_chosen == nullptr || !is_of_look_up(*level.never_chosen))
+      continue;
+    level.row = std::exchange(level.never_chosen, nullptr);
+    level.why.clear();
+    bind_level(level, device, request);
+  }
 }
 
 /// Rows better than the answer that did not answer, in words.
@@ -189,6 +232,10 @@ Result<LookupReport> explain_lookup(const LookupTables& tables, const Device* de
   report.unknown_types = request.unknown_types;
   add_levels(report, *tables.tuned, device, request);
   if (tables.online != nullptr) add_levels(report, *tables.online, device, request);
+  add_fewer_threads(report, *tables.tuned, device, request);
+  if (const TableSet* shipped = tables.shipped(); shipped != nullptr && !shipped->table.entries().empty())
+    add_levels(report, *shipped, device, request);
+  if (request.as_aiter) choose_as_aiter(report, device, request);
   if (const LookupLevel* level = answering_level(report, as_dispatch)) {
     answer_with(report, *level);
   } else if (as_dispatch) {

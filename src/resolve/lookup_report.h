@@ -16,6 +16,8 @@ namespace gemmtune {
 struct LookupRequest {
   Problem problem;
   std::string unknown_types = {};  // as TunedEntry's: only tables answer then
+  // AITER does not ask for times and errors: rows that are never chosen answer too, each on its level.
+  bool as_aiter = false;
   std::optional<std::string> gfx;  // given with or without cu_num: only the table is asked
   std::optional<int> cu_num;
   bool runnable =
@@ -50,13 +52,15 @@ struct LookupReport {
   const TunedEntry* row = nullptr;  // null where untuned; owned by the table
   std::string file;                 // of the row
   std::size_t line = 0;             // 1-based; 0 where untuned
+  std::string card;                 // the device model that the row was measured on; empty if it is not known
   std::string kernel_name;  // the row's, or the fallback's where dispatch's rule was applied; may be empty
   std::string libtype;
   bool runnable = false;
   std::string why;   // why it cannot run here; empty where it can
   std::string rule;  // what decided, in words
   std::vector<LookupLevel>
-      levels;  // exact, range, bucket, fine, coarse; then the same of the online rows, if there are any
+      levels;  // exact, range, bucket, fine, coarse; the same of the online rows, if any; of CPUs fewer_threads; the same of
+  // shipped tables, if they have rows
 };
 
 /// Looks `request.problem` up. With gfx or cu_num: for that device, and the first row answers, whether or not

@@ -1,6 +1,7 @@
 #include "resolve/online_rows.h"
 
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -14,9 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The table holds no times; equal ones leave the choice among rows of one key to their order, as in AITER.
-constexpr double unknown_microseconds = 1;
-
 /// Rows of AITER's own tuning name Tensile's kernels, ours our own; one whose kernel cannot be had here is no row.
 std::optional<TunedEntry> entry_of(const HipblasltRow& row, const Problem& problem, const Device& owner) {
   const DeviceInfo& device = owner.info();
@@ -27,7 +25,8 @@ std::optional<TunedEntry> entry_of(const HipblasltRow& row, const Problem& probl
   entry.problem = problem;
   entry.solidx = row.algo_index;
   entry.kernel_name = row.kernel_name;
-  entry.us = unknown_microseconds;
+  entry.us = std::numeric_limits<double>::quiet_NaN();
+  entry.never_timed = true;  // the first row of a key counts, as in AITER
   entry.line = row.line;
   const auto name = row_kernel_name(owner, entry, problem);
   const auto candidate = name.ok() ? owner.resolve(*name, problem) : Result<Candidate>(name.status());

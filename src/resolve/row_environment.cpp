@@ -31,6 +31,7 @@ void EnvironmentNotes::add(const std::string& env, std::string_view object) {
   RowEnvironmentNote note;
   if (document.is_object()) {
     note.model = text_at(document, "device");
+    note.team = text_at(document, "team");
     const auto libraries = document.find("libraries");
     if (libraries != document.end() && libraries->is_object()) {
       for (const auto& [name, version] : libraries->items()) {
@@ -49,6 +50,10 @@ std::string EnvironmentNotes::difference(const std::string& env, const DeviceInf
   if (!note.model.empty() && note.model != device.model) {
     return fmt::format("measured on '{}', this is '{}'", note.model, device.model);
   }
+  const bool any_team = note.team.empty() || device.team.empty() || device.team == to_string(Team::callback);
+  if (!any_team && note.team != device.team)
+    return fmt::format("measured on threads of team {}, here it is {} (GEMMTUNE_TEAM)", note.team,
+                       device.team);
   for (const Library& library : device.libraries) {
     const auto version = note.libraries.find(library.name);
     if (version == note.libraries.end() || version->second.empty() || library.version.empty()) continue;
@@ -56,6 +61,18 @@ std::string EnvironmentNotes::difference(const std::string& env, const DeviceInf
     return fmt::format("measured with {} {}, here is {}", library.name, version->second, library.version);
   }
   return {};
+}
+
+std::string EnvironmentNotes::certain_difference(const std::string& env, const DeviceInfo& device) const {
+  if (env.empty()) return "it names no environment";
+  if (notes_.contains(env) && model(env).empty())
+    return fmt::format("its environment {} names no device", env);
+  return difference(env, device);
+}
+
+std::string EnvironmentNotes::model(const std::string& env) const {
+  const auto found = notes_.find(env);
+  return found == notes_.end() ? std::string() : found->second.model;
 }
 
 }  // namespace gemmtune

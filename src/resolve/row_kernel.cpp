@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include "backends/traits.h"
 #include "base/text.h"
+#include "candidates/space.h"
 
 namespace gemmtune {
 namespace {
@@ -28,12 +30,27 @@ constexpr std::array<ForeignLibrary, 8> foreign_libraries{{
 }};
 
 const FamilyInfo* family_of(const Device& device, std::string_view libtype) {
+  if (libtype.empty()) return nullptr;  // a family without aliases has an empty one
   for (const FamilyInfo* family : traits_of(device.info()).families) {
     const auto aliases = split(family->aliases, ',');
     if (family->name == libtype || std::find(aliases.begin(), aliases.end(), libtype) != aliases.end())
       return family;
   }
   return nullptr;
+}
+
+/// The family if it is here and takes the problem.
+Result<const KernelFamily*> accepting_family(const Device& device, std::string_view name,
+                                             const Problem& problem) {
+  const KernelFamily* family = device.find_family(name);
+  if (family == nullptr) return device.missing_family(name);
+  if (const Status accepted = family->accepts(problem); !accepted.ok())
+    return Status(accepted.code(), fmt::format("{}: {}", name, accepted.message()));
+  return family;
+}
+
+std::string name_of(const KernelFamily& family, Config config) {
+  return Candidate{std::string(family.name()), family.revision(), std::move(config)}.kernel_name();
 }
 
 }  // namespace
@@ -63,12 +80,40 @@ Result<std::string> row_kernel_name(const Device& device, const TunedEntry& row,
   const FamilyInfo* info = family_of(device, libtype);
   if (info == nullptr) return row.kernel_name;
   if (info->name_of_row != nullptr) return info->name_of_row(libtype, row.solidx, row.kernel_name);
-  const KernelFamily* family = device.find_family(info->name);
-  if (family == nullptr) return device.missing_family(info->name);
-  if (const Status accepted = family->accepts(problem); !accepted.ok())
-    return Status(accepted.code(), fmt::format("{}: {}", info->name, accepted.message()));
-  return Candidate{std::string(info->name), family->revision(), family->default_config(problem)}
-      .kernel_name();
+  const auto family = accepting_family(device, info->name, problem);
+  if (!family.ok()) return family.status();
+  return name_of(**family, (*family)->default_config(problem));
+}
+
+Result<std::string> named_kernel_name(const Device& device, std::string_view text, const Problem& problem) {
+  if (family_of_kernel_name(text)) return std::string(text);
+  const std::size_t colon = text.find(':');
+  const std::string_view word = text.substr(0, colon);
+  const FamilyInfo* info = family_of(device, word);
+  if (info == nullptr) {
+    std::vector<std::string_view> names;
+    for (const FamilyInfo* each : traits_of(device.info()).families) names.push_back(each->name);
+    return Status::not_found(
+        "kernel '{}', expected a kernelName, a family or family:index; families of {}: {}", text,
+        device.info().backend, fmt::join(names, ", "));
+  }
+  std::optional<std::int64_t> index;
+  if (colon != std::string_view::npos) {
+    index = parse_integer(text.substr(colon + 1));
+    if (!index || *index < 0)
+      return Status::invalid("kernel '{}': index '{}', expected a number from 0", text,
+                             text.substr(colon + 1));
+    if (info->name_of_row != nullptr) return info->name_of_row(word, *index, {});
+  }
+  const auto family = accepting_family(device, info->name, problem);
+  if (!family.ok()) return family.status();
+  if (!index) return name_of(**family, (*family)->default_config(problem));
+  auto configs = (*family)->space(problem).enumerate(static_cast<std::size_t>(*index) + 1);
+  if (static_cast<std::size_t>(*index) >= configs.size()) {
+    return Status::not_found("kernel '{}': {} has {} configs for {}", text, info->name, configs.size(),
+                             print(problem));
+  }
+  return name_of(**family, std::move(configs.back()));
 }
 
 }  // namespace gemmtune

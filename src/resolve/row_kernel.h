@@ -21,6 +21,11 @@ std::string_view missing_library(const TunedEntry& row);
 /// tells.
 std::string_view libtype_of(const TunedEntry& row);
 
+/// The kernelName of what a caller names: a kernelName as it is; "family", the family's default; "family:index", the solution of
+/// that index of the vendor's library (hipBLASLt), or the config of that place, from 0, in the order in which the family
+/// proposes them for the problem. `not_found` without such a family or index.
+Result<std::string> named_kernel_name(const Device& device, std::string_view text, const Problem& problem);
+
 /// The kernelName that runs the row on this device: its own; for a foreign row on an AMD GPU, what the family of its
 /// libtype makes of it. Else why there is none: the library whose kernels gemmtune does not have.
 Result<std::string> row_kernel_name(const Device& device, const TunedEntry& row, const Problem& problem);

@@ -32,12 +32,21 @@ bool is_model_table(const fs::path& file, std::string_view base_name) {
          name.find("untuned") == std::string::npos;
 }
 
+/// Of the first file the memory, too: a table of a million rows would be there twice.
+void append_rows(std::vector<TunedEntry>&& rows, std::vector<TunedEntry>& entries) {
+  if (entries.empty()) {
+    entries = std::move(rows);
+  } else {
+    std::move(rows.begin(), rows.end(), std::back_inserter(entries));
+  }
+}
+
 /// Moves the file's rows to the end of `entries`; `source` gets what else the file says.
 void add_file(TableSource& source, std::uint32_t index, TunedFile&& file, std::vector<TunedEntry>& entries) {
   source.rows = file.entries.size();
   source.diagnostics = std::move(file.diagnostics);
   for (TunedEntry& entry : file.entries) entry.source = index;
-  std::move(file.entries.begin(), file.entries.end(), std::back_inserter(entries));
+  append_rows(std::move(file.entries), entries);
   auto notes = EnvironmentNotes::read(source.path);
   if (notes.ok()) {
     source.environments = std::move(notes).value();
@@ -56,7 +65,7 @@ void read_triton_source(TableSource& source, std::uint32_t index, std::vector<Tu
   }
   source.diagnostics = std::move(file->diagnostics);
   source.rows = file->buckets.size();
-  if (const auto named = problem_of_triton_family(file->name.family)) source.operation = named->operation;
+  if (!rows->empty()) source.operation = rows->front().problem.operation;
   for (TunedEntry& row : *rows) {
     row.source = index;
     entries.push_back(std::move(row));
@@ -121,10 +130,13 @@ void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntr
 std::vector<TablePath> default_table_paths(const std::string& config_folder, Operation operation) {
   if (config_folder.empty()) return {};  // not the working folder
   std::vector<TablePath> paths{{operation, join_path(config_folder, tuned_file_name(operation))}};
-  for (const std::string& path : paths_in(join_path(config_folder, "model_configs"))) {
-    if (is_model_table(path, schema_of(operation).tuned_name)) paths.push_back({operation, path});
-  }
+  auto of_models = model_table_paths(join_path(config_folder, "model_configs"), operation);
+  std::move(of_models.begin(), of_models.end(), std::back_inserter(paths));
   return paths;
+}
+
+std::string counted(std::size_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -142,7 +154,7 @@ LookupHits TableSet::lookup(const LookupKey& key) const {
 std::string TableSet::describe(std::optional<Operation> operation) const {
   std::string text;
   const auto is_plain = [&](const TableSource& source) {
-    return source.triton && source.state.ok() && source.diagnostics.empty();
+    return (source.triton || source.shipped) && source.state.ok() && source.diagnostics.empty();
   };
   for (std::size_t index = 0; index < sources.size(); ++index) {
     const TableSource& source = sources[index];
@@ -151,16 +163,23 @@ std::string TableSet::describe(std::optional<Operation> operation) const {
     if (is_plain(source)) {
       const std::string folder = parent_folder(source.path);
       std::size_t files = 1;
-      std::size_t buckets = source.rows;
+      std::size_t rows = source.rows;
+      std::size_t others = source.other_rows;
       for (; index + 1 < sources.size() && is_plain(sources[index + 1]) &&
              parent_folder(sources[index + 1].path) == folder;
            ++index) {
         if (operation && sources[index + 1].operation != *operation) continue;
         ++files;
-        buckets += sources[index + 1].rows;
+        rows += sources[index + 1].rows;
+        others += sources[index + 1].other_rows;
       }
-      text += files == 1 ? fmt::format("{}: {} buckets", source.path, buckets)
-                         : fmt::format("{}: {} buckets in {} Triton configs", folder, buckets, files);
+      if (source.shipped) {
+        text += fmt::format("{}: {} in {}", folder, counted(rows, "row"), counted(files, "shipped table"));
+        if (others > 0) text += fmt::format(", {} of other devices", others);
+      } else {
+        text += files == 1 ? fmt::format("{}: {} buckets", source.path, rows)
+                           : fmt::format("{}: {} buckets in {} Triton configs", folder, rows, files);
+      }
       continue;
     }
     text += source.state.ok() ? fmt::format("{}: {} rows", source.path, source.rows) : source.state.message();
@@ -180,7 +199,7 @@ Status TableSet::first_fault() const {
 
 std::vector<TablePath> table_paths_of(Operation operation, std::string_view list) {
   std::vector<TablePath> paths;
-  for (std::string& path : path_list(list)) paths.push_back({operation, std::move(path)});
+  for (std::string& path : path_list(list)) paths.push_back({operation, std::move(path), true});
   return paths;
 }
 
@@ -216,11 +235,19 @@ std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedF
   return paths;
 }
 
+std::vector<TablePath> model_table_paths(const std::string& model_configs, Operation operation) {
+  std::vector<TablePath> paths;
+  for (const std::string& path : files_in(model_configs)) {
+    if (is_model_table(path, schema_of(operation).tuned_name)) paths.push_back({operation, path});
+  }
+  return paths;
+}
+
 std::vector<TablePath> triton_table_paths(const Environment& environment, const std::string& config_folder) {
   std::vector<TablePath> paths;
   const auto set = environment.config_variables.find(triton_variable);
   if (set != environment.config_variables.end()) {
-    for (std::string& path : path_list(set->second)) paths.push_back({std::nullopt, std::move(path)});
+    for (std::string& path : path_list(set->second)) paths.push_back({std::nullopt, std::move(path), true});
     return paths;
   }
   if (config_folder.empty()) return paths;
@@ -237,6 +264,7 @@ TableSet load_table_set(const std::vector<TablePath>& paths) {
   TableSet set;
   for (const TablePath& path : paths) {
     auto sources = sources_of(path);
+    for (TableSource& source : sources) source.named = path.named;
     std::move(sources.begin(), sources.end(), std::back_inserter(set.sources));
   }
   std::vector<TunedEntry> entries;
@@ -270,7 +298,9 @@ TableSet production_tables(const Environment& environment) {
   auto paths = all_table_paths({}, tuned_files_of(environment), environment.config_folder);
   auto triton = triton_table_paths(environment, environment.config_folder);
   std::move(triton.begin(), triton.end(), std::back_inserter(paths));
-  return load_table_set(paths);
+  TableSet set = load_table_set(paths);
+  set.fewer_threads = environment.fewer_threads;
+  return set;
 }
 
 }  // namespace gemmtune

@@ -62,7 +62,9 @@ FinalsPlan Chooser::next() const {
 
 void Chooser::drop(std::size_t finalist) {
   alive_[finalist] = in_race_[finalist] = false;
-  if (baseline_ == finalist) baseline_.reset();
+  if (baseline_ != finalist) return;
+  baseline_.reset();
+  lost_default_ = true;
 }
 
 void Chooser::add(const FinalsPlan& plan, const FinalsResult& result) {
@@ -167,7 +169,7 @@ void Chooser::start_test() {
     if (precedes_in_tie(finalists_[i], finalists_[tested_])) tested_ = i;
   }
   if (!baseline_) {
-    verdict_ = Verdict::only;
+    verdict_ = verdict_without_default();
   } else if (!fastest_beats &&
              is_above(selection_.ratios(tested_, *baseline_), policy_.prefer_ratio, test_alpha)) {
     verdict_ = Verdict::keep_default;
@@ -262,6 +264,40 @@ std::vector<std::size_t> Chooser::tie_set(std::size_t winner, double drift) cons
   return ties;
 }
 
+std::optional<double> Chooser::selection_ratio(std::size_t finalist) const {
+  if (!baseline_ || test_rounds_ == 0 || finalist != tested_) return std::nullopt;
+  const std::vector<double> ratios = selection_.ratios(*baseline_, finalist);
+  return ratios.empty() ? std::nullopt : std::optional(median(ratios));
+}
+
+namespace {
+
+/// What a kernel takes where nothing disturbs it: the tenth part of its rounds that was fastest ends there.
+double quietest(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 10];
+}
+
+}  // namespace
+
+// The order statistics of the deciding rounds, widened by what else is known of the ratio: the rounds of the selection,
+// the quietest rounds, how much A differs from A, and how far ratios move from pass to pass: rounds of one pass agree with
+// each other, not with those of another state of the machine.
+std::optional<Interval> Chooser::speedup_interval(std::size_t winner, const PairedRounds& deciding) const {
+  if (winner == *baseline_) return std::nullopt;
+  const std::vector<double> ratios = deciding.ratios(*baseline_, winner);
+  if (ratios.empty()) return std::nullopt;
+  Interval interval = median_interval(ratios, 0.95);
+  const auto include = [&](double ratio) {
+    interval.low = std::min(interval.low, ratio);
+    interval.high = std::max(interval.high, ratio);
+  };
+  if (const auto other = selection_ratio(winner)) include(*other);
+  include(quietest(deciding.times(*baseline_)) / quietest(deciding.times(winner)));
+  const double widened = (1 + noise_floor()) * policy_.pass_factor;
+  return Interval{interval.low / widened, interval.high * widened};
+}
+
 Decision Chooser::settle(std::size_t winner, Verdict verdict) const {
   Decision decision;
   decision.winner = winner;
@@ -274,6 +310,7 @@ Decision Chooser::settle(std::size_t winner, Verdict verdict) const {
   if (baseline_) {
     decision.default_microseconds = median(deciding.times(*baseline_));
     decision.speedup = winner == *baseline_ ? 1 : median(deciding.ratios(*baseline_, winner));
+    decision.speedup_interval = speedup_interval(winner, deciding);
   }
   decision.drift = drift();
   decision.ties = tie_set(winner, decision.drift);
@@ -324,7 +361,7 @@ Decision Chooser::decision() const {
   if (selection_rounds_ == 0 || !any_alive) return {};
   if (stage_ != Stage::decided && !baseline_) {  // the time ended before the selection did
     const auto best = fastest();
-    return best ? settle(*best, Verdict::only) : Decision{};
+    return best ? settle(*best, verdict_without_default()) : Decision{};
   }
   if (stage_ != Stage::decided) {  // the time ended: what the rounds of the selection prove
     const auto winner = surely_faster();

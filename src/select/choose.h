@@ -10,6 +10,7 @@
 
 #include "evaluate/evaluator.h"
 #include "measure/policy.h"
+#include "measure/statistics.h"
 #include "select/paired_comparison.h"
 #include "select/paired_rounds.h"
 #include "tuned/entry.h"
@@ -41,6 +42,7 @@ struct Decision {
   double spread = 0;                           // half-width of that median's 95 % interval, microseconds
   std::optional<double> default_microseconds;  // median of the baseline in the same rounds
   std::optional<double> speedup;  // median of baseline/winner, round by round; 1 where the default stays
+  std::optional<Interval> speedup_interval;
   /// Every finalist whose time these rounds cannot distinguish from the winner's by more than the tie band,
   /// the winner included: what a second run may name instead. Ascending.
   std::vector<std::size_t> ties;
@@ -61,7 +63,8 @@ struct Decision {
 /// give the same decision.
 class Chooser {
  public:
-  /// `baseline`: index of the default kernel; empty without a vendor kernel (then the verdict is `only`).
+  /// `baseline`: index of the default kernel; empty without a vendor kernel (then the verdict is `only`; if there is
+  /// one that failed, `default_untimed`).
   Chooser(std::vector<TieOrder> finalists, std::optional<std::size_t> baseline, const Policy& policy);
 
   FinalsPlan next() const;
@@ -74,6 +77,11 @@ class Chooser {
   /// The best of the `allowed` finalists, ties decided by the same order, as `undecided`: for callers that
   /// cannot use the others. Its ties are allowed ones too. Empty if none of them was measured.
   Decision decision_among(const std::vector<bool>& allowed) const;
+  /// The default, as `undecided`: for callers that do not believe the rounds. Requires a default with times.
+  Decision default_as_undecided() const { return settle(*baseline_, Verdict::undecided); }
+  /// Median ratio default/finalist of the rounds that selected it, if a test of it was made too: what another call
+  /// says of the same pair.
+  std::optional<double> selection_ratio(std::size_t finalist) const;
 
  private:
   enum class Stage { selecting, testing, decided };
@@ -97,9 +105,12 @@ class Chooser {
   bool may_tie(const std::vector<double>& ratios, double drift) const;
   std::vector<std::size_t> tie_set(std::size_t winner, double drift) const;
   Decision settle(std::size_t winner, Verdict verdict) const;
+  Verdict verdict_without_default() const { return lost_default_ ? Verdict::default_untimed : Verdict::only; }
+  std::optional<Interval> speedup_interval(std::size_t winner, const PairedRounds& deciding) const;
 
   std::vector<TieOrder> finalists_;
   std::optional<std::size_t> baseline_;  // empty where it failed, too
+  bool lost_default_ = false;            // … in these finals
   Policy policy_;
   Stage stage_ = Stage::selecting;
   std::vector<bool> alive_;    // did not fail

@@ -47,18 +47,25 @@ class ConfirmationPass {
   bool measure(const Deadline& deadline);
   /// The fastest in both passes, ties by the fixed order; the default only if none beats it.
   std::size_t best() const;
+  /// In both passes together, and behind it in neither: noise that lasts through one pass makes any difference there.
   bool beats_default(std::size_t entry) const {
-    return !default_ || entries_[entry].both() - entries_[*default_].both() < std::log(policy_.prefer_ratio);
+    if (!default_) return true;
+    const Entry& one = entries_[entry];
+    const Entry& other = entries_[*default_];
+    return one.both() - other.both() < std::log(policy_.prefer_ratio) && one.before < other.before &&
+           one.now < other.now;
   }
   RatioLimits limits() const { return ratio_limits(policy_, first_.noise_floor); }
   bool usable(std::size_t entry) const {
-    return entries_[entry].alive && entries_[entry].finalist.listed.layout == layout_;
+    const ListedCandidate& listed = entries_[entry].finalist.listed;
+    return entries_[entry].alive && !listed.is_opponent && listed.layout == layout_;
   }
   bool passes_test(std::size_t entry, const Deadline& deadline);
   bool is_right_elsewhere(std::size_t entry) {
     return neighbour_failure(problem_, entries_[entry].finalist.listed.candidate, evaluator_).empty();
   }
   Settled settle(std::size_t winner, Verdict verdict) const;
+  std::optional<Interval> interval_of(std::size_t winner, double before) const;
 
   const Problem& problem_;
   WeightLayout layout_;
@@ -168,6 +175,15 @@ bool ConfirmationPass::passes_test(std::size_t entry, const Deadline& deadline) 
   return false;
 }
 
+/// Holds the intervals of both passes: the machine was in another state in each.
+std::optional<Interval> ConfirmationPass::interval_of(std::size_t winner, double before) const {
+  if (winner == *default_) return std::nullopt;
+  Interval interval = median_interval(rounds_.ratios(*default_, winner), 0.95);
+  const Interval first =
+      winner == winner_ && first_.speedup_interval ? *first_.speedup_interval : Interval{before, before};
+  return Interval{std::min(first.low, interval.low), std::max(first.high, interval.high)};
+}
+
 Settled ConfirmationPass::settle(std::size_t winner, Verdict verdict) const {
   Settled settled = first_;
   const Entry& entry = entries_[winner];
@@ -180,6 +196,7 @@ Settled ConfirmationPass::settle(std::size_t winner, Verdict verdict) const {
   settled.err_ratio = outcomes_[winner].err_ratio;
   settled.error = outcomes_[winner].error;
   settled.quietness += quietness_;
+  if (verdict == Verdict::win) settled.doubt.clear();  // this pass proved it
   if (default_) {
     const double before = winner == winner_ && first_.speedup
                               ? *first_.speedup
@@ -187,6 +204,7 @@ Settled ConfirmationPass::settle(std::size_t winner, Verdict verdict) const {
     const double now = median(rounds_.ratios(*default_, winner));
     settled.speedup = winner == *default_ ? 1 : std::sqrt(before * now);
     settled.default_microseconds = settled.microseconds * *settled.speedup;
+    settled.speedup_interval = interval_of(winner, before);
   }
   add_tie(entry.finalist.listed.candidate, settled);
   for (MeasuredFinalist& finalist : settled.finalists) {
@@ -214,7 +232,7 @@ Confirmation ConfirmationPass::run(const Deadline& deadline) {
   if (wanted == winner_) {
     result.settled = settle(winner_, first_.verdict);
   } else if (wanted != default_ && passes_test(wanted, deadline) && is_right_elsewhere(wanted)) {
-    const Verdict without_default = first_.wrong_default ? Verdict::default_wrong : Verdict::only;
+    const Verdict without_default = first_.default_fault ? first_.default_fault->verdict : Verdict::only;
     result.settled = settle(wanted, default_ ? Verdict::win : without_default);
   } else if (winner_ == default_ || still_wins || !default_ || !usable(*default_)) {
     if (!entries_[winner_].alive) return {first_, {}, quietness_};

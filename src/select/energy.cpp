@@ -85,7 +85,8 @@ void EnergyContest::select_contenders() {
     Contender contender;
     contender.finalist = finalist;
     const bool is_near = finalist.ratio <= energy_time_limit * fastest;
-    contender.may_win = is_winner(contender) || (is_near && finalist.listed.layout == layout_);
+    contender.may_win = is_winner(contender) ||
+                        (is_near && !finalist.listed.is_opponent && finalist.listed.layout == layout_);
     if (contender.may_win || is_default(contender)) contenders_.push_back(std::move(contender));
   }
   std::stable_sort(contenders_.begin(), contenders_.end(), [&](const Contender& a, const Contender& b) {
@@ -165,7 +166,7 @@ Settled EnergyContest::settle(std::size_t chosen, const PairedRounds& values, co
   const Contender& contender = contenders_[chosen];
   FinalsTask task{problem_, {as_finalist(contender)}, {}, layout_, policy_};
   task.only_winner = contender.finalist.listed.candidate;
-  task.wrong_default = by_time_.wrong_default;
+  task.default_fault = by_time_.default_fault;
   for (std::size_t i = 0; i < contenders_.size(); ++i) {
     if (!is_default(contenders_[i])) continue;
     if (i != chosen) task.finalists.push_back(as_finalist(contenders_[i]));

@@ -53,15 +53,16 @@ void admit_plain_ties(const std::vector<Trial>& trials, const Policy& policy, st
 std::vector<Finalist> choose_finalists(const std::vector<ListedCandidate>& candidates,
                                        const std::vector<Trial>& trials, WeightLayout layout,
                                        const Policy& policy) {
-  std::map<std::string, double> medians;
+  std::map<std::string, const std::vector<double>*> samples;
   for (const Trial& trial : trials) {
     if (trial.outcome.kind != OutcomeKind::ok || trial.outcome.microseconds.empty()) continue;
-    medians[trial.candidate.kernel_name()] = median(trial.outcome.microseconds);
+    samples[trial.candidate.kernel_name()] = &trial.outcome.microseconds;
   }
   std::vector<Finalist> finalists;
   for (const ListedCandidate& listed : candidates) {
-    const auto found = medians.find(listed.candidate.kernel_name());
-    if (listed.layout == layout && found != medians.end()) finalists.push_back({listed, found->second});
+    const auto found = samples.find(listed.candidate.kernel_name());
+    if (listed.layout == layout && found != samples.end())
+      finalists.push_back(as_finalist(listed, *found->second));
   }
   const auto faster = [](const Finalist& a, const Finalist& b) {
     return a.screened_microseconds < b.screened_microseconds;
@@ -74,29 +75,63 @@ std::vector<Finalist> choose_finalists(const std::vector<ListedCandidate>& candi
   return finalists;
 }
 
-void add_baseline(const Device& device, const std::vector<Trial>& trials, FinalsTask& task) {
-  const auto baseline = baseline_for(device, task.problem, task.policy.accuracy);
+namespace {
+
+std::optional<std::size_t> place_of(const Candidate& candidate, const std::vector<Finalist>& finalists) {
+  const auto found =
+      std::ranges::find_if(finalists, [&](const Finalist& one) { return one.listed.candidate == candidate; });
+  if (found == finalists.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - finalists.begin());
+}
+
+const Trial* trial_of(const Candidate& candidate, const std::vector<Trial>& trials) {
+  const auto found =
+      std::ranges::find_if(trials, [&](const Trial& one) { return one.candidate == candidate; });
+  return found == trials.end() ? nullptr : &*found;
+}
+
+Finalist finalist_of(const ListedCandidate& listed, const Trial* trial) {
+  if (trial == nullptr || trial->outcome.microseconds.empty()) return {listed, 0};
+  return as_finalist(listed, trial->outcome.microseconds);
+}
+
+void add_default(const Device& device, const std::vector<Trial>& trials, FinalsTask& task) {
+  const auto baseline = default_kernel(device, task.problem, task.policy.accuracy);
   if (!baseline.ok()) return;
   const DeviceErrata errata(device.info());
   if (const Erratum* erratum = errata.find(task.problem, *baseline); erratum != nullptr) {
-    task.wrong_default = WrongDefault{baseline->kernel_name(), describe(*erratum)};
+    task.default_fault = DefaultFault{baseline->kernel_name(), describe(*erratum)};
     return;
   }
-  for (std::size_t i = 0; i < task.finalists.size(); ++i) {
-    if (task.finalists[i].listed.candidate != *baseline) continue;
-    task.baseline = i;
+  task.baseline = place_of(*baseline, task.finalists);
+  if (task.baseline) return;
+  const auto listed = describe(device, task.problem, *baseline);
+  if (!listed.ok()) {
+    task.default_fault = DefaultFault{baseline->kernel_name(), listed.message(), Verdict::default_untimed};
     return;
-  }
-  auto listed = describe(device, task.problem, *baseline);
-  if (!listed.ok()) return;
-  Finalist finalist{*listed, 0};
-  for (const Trial& trial : trials) {
-    if (trial.candidate == *baseline && !trial.outcome.microseconds.empty()) {
-      finalist.screened_microseconds = median(trial.outcome.microseconds);
-    }
   }
   task.baseline = task.finalists.size();
-  task.finalists.push_back(std::move(finalist));
+  task.finalists.push_back(finalist_of(*listed, trial_of(*baseline, trials)));
+}
+
+void add_library(const Device& device, const std::vector<ListedCandidate>& candidates,
+                 const std::vector<Trial>& trials, FinalsTask& task) {
+  const auto library = library_kernel(device, task.problem, task.policy.accuracy);
+  if (!library.ok() || place_of(*library, task.finalists)) return;
+  const auto listed =
+      std::ranges::find_if(candidates, [&](const auto& one) { return one.candidate == *library; });
+  if (listed == candidates.end() || listed->layout != task.layout) return;
+  const Trial* trial = trial_of(*library, trials);
+  if (trial != nullptr && trial->outcome.kind != OutcomeKind::ok) return;
+  task.finalists.push_back(finalist_of(*listed, trial));
+}
+
+}  // namespace
+
+void add_opponents(const Device& device, const std::vector<ListedCandidate>& candidates,
+                   const std::vector<Trial>& trials, FinalsTask& task) {
+  add_default(device, trials, task);
+  add_library(device, candidates, trials, task);
 }
 
 }  // namespace gemmtune

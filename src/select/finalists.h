@@ -17,8 +17,10 @@ std::vector<Finalist> choose_finalists(const std::vector<ListedCandidate>& candi
                                        const std::vector<Trial>& trials, WeightLayout layout,
                                        const Policy& policy);
 
-/// Adds the default kernel under the policy to the finalists, unless it is one already, and sets task.baseline. A
-/// default that has an erratum is task.wrong_default instead. Neither is set if the device has no default.
-void add_baseline(const Device& device, const std::vector<Trial>& trials, FinalsTask& task);
+/// Adds what the winner may not lose to, unless they are finalists already: the default kernel under the policy, and the vendor
+/// library's of this layout if it is one of the candidates and did not fail. Sets task.baseline to the default; one that has an
+/// erratum, or that is not to be had here, is task.default_fault instead. Neither is set if the device has no default.
+void add_opponents(const Device& device, const std::vector<ListedCandidate>& candidates,
+                   const std::vector<Trial>& trials, FinalsTask& task);
 
 }  // namespace gemmtune

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "measure/statistics.h"
+#include "select/belief.h"
 #include "select/choose.h"
 #include "select/paired_rounds.h"
 #include "tuned/table.h"
@@ -15,6 +16,8 @@ namespace {
 constexpr int min_rounds = 3;                 // of one call, however little time is left
 constexpr double pool_change_seconds = 0.02;  // of a round that leaves one thread pool for another
 constexpr double warm_up_and_gaps = 2;        // time of a round over that of its samples
+constexpr double min_rounds_share = 0.3;      // of the time, however long the checks of the winner take
+constexpr double call_seconds = 2;  // of one call: then the deadline is asked and the ratio is shown
 
 /// What a finalist adds to a round, as far as screening knows.
 double round_share_seconds(double microseconds, const Policy& policy) {
@@ -33,7 +36,8 @@ double round_seconds(const FinalsTask& task) {
 
 bool may_win(const FinalsTask& task, std::size_t finalist) {
   const ListedCandidate& listed = task.finalists[finalist].listed;
-  return listed.layout == task.layout && (!task.only_winner || listed.candidate == *task.only_winner);
+  return !listed.is_opponent && listed.layout == task.layout &&
+         (!task.only_winner || listed.candidate == *task.only_winner);
 }
 
 /// Finals with one set of finalists.
@@ -57,7 +61,19 @@ class FinalsRun {
     return {};
   }
 
-  Decision decision() const { return chooser_.decision(); }
+  /// Measures a pair again whose times other times of the run contradict. What stays contradicted is undecided.
+  Decision decision(const Deadline& deadline) {
+    const Decision decision = chooser_.decision();
+    if (!decision.winner || !decision.default_microseconds) return decision;
+    const PairEvidence evidence = evidence_of(decision);
+    doubt_ = doubt_of(evidence);
+    if (!doubt_.empty() && is_same_again(evidence, *decision.winner, deadline)) doubt_.clear();
+    if (doubt_.empty() && decision.verdict == Verdict::win) doubt_ = doubt_of_win(evidence);
+    if (doubt_.empty()) return decision;
+    quietness_.rounds = quietness_.disturbed = std::max(quietness_.rounds, decision.rounds);
+    return chooser_.default_as_undecided();
+  }
+  const std::string& doubt() const { return doubt_; }
   /// The decision if the chooser's own winner is none that the row may have.
   Decision decision_of_allowed() const {
     std::vector<bool> allowed;
@@ -85,41 +101,107 @@ class FinalsRun {
     return list;
   }
 
-  /// As many as fit into the time, at least a few, at most all.
-  int fitting_rounds(int wanted, const Deadline& deadline) const {
-    const double fitting = std::max(0.0, deadline.seconds_left() / std::max(seconds_per_round_, 1e-9));
+  /// As many as fit into the time and into one call, at least a few, at most all.
+  int fitting_rounds(int wanted, double round_seconds, const Deadline& deadline) const {
+    // Screening said what a round takes, maybe on a quieter machine: under a time limit a few are tried first.
+    if (!measured_round_ && std::isfinite(deadline.seconds_left())) return std::min(wanted, min_rounds);
+    const double in_call = call_seconds / std::max(round_seconds, 1e-9);
+    const double in_time = std::max(0.0, deadline.seconds_left() / std::max(seconds_per_round_, 1e-9));
+    const double fitting = std::min(in_call, in_time);
     return fitting >= wanted ? wanted : std::min(wanted, std::max(min_rounds, static_cast<int>(fitting)));
   }
 
-  /// One plan, in several calls if the time is short. The chooser gets their rounds at once, because each
-  /// evaluation of its test has its share of the error probability.
-  Status measure(const FinalsPlan& plan, const Deadline& deadline) {
+  PairEvidence evidence_of(const Decision& decision) const {
+    PairEvidence evidence;
+    const Finalist& baseline = task_.finalists[*task_.baseline];
+    evidence.rounds.default_us = *decision.default_microseconds;
+    evidence.screened.default_us = baseline.screened_microseconds;
+    evidence.early.default_us = baseline.early_microseconds;
+    evidence.roof_microseconds = roof_microseconds_;
+    if (decision.winner == task_.baseline) return evidence;
+    evidence.rounds.kernel_us = evidence.rounds.default_us / *decision.speedup;
+    evidence.screened.kernel_us = task_.finalists[*decision.winner].screened_microseconds;
+    evidence.early.kernel_us = task_.finalists[*decision.winner].early_microseconds;
+    evidence.screening_deviation = task_.screening_deviation;
+    evidence.other_ratio = chooser_.selection_ratio(*decision.winner);
+    return evidence;
+  }
+
+  /// Fresh rounds of the pair agree with those that are doubted.
+  bool is_same_again(const PairEvidence& evidence, std::size_t winner, const Deadline& deadline) {
+    if (deadline.over()) return false;
+    FinalsPlan plan{{*task_.baseline}, interim_rounds(task_.policy.round_limit).front()};
+    if (winner != *task_.baseline) plan.candidates.push_back(winner);
+    const auto again = rounds_of(plan, deadline);
+    if (!again.ok()) return false;
+    PairedRounds fresh(plan.candidates.size());
+    std::vector<std::size_t> columns;
+    for (std::size_t i = 0; i < plan.candidates.size(); ++i) columns.push_back(i);
+    fresh.add(columns, again->times);
+    const auto time_of = [&](std::size_t column) {
+      const auto times = fresh.times(column);
+      return times.empty() ? 0.0 : median(times);
+    };
+    if (!agree(time_of(0), evidence.rounds.default_us)) return false;
+    return columns.size() < 2 || agree(time_of(1), evidence.rounds.kernel_us);
+  }
+
+  /// One plan, in several calls if they are long or the time is short. An error only if no call succeeded.
+  Result<FinalsResult> rounds_of(const FinalsPlan& plan, const Deadline& deadline) {
     FinalsResult all;
+    double round_seconds = 0;
+    for (const std::size_t i : plan.candidates)
+      round_seconds += round_share_seconds(task_.finalists[i], task_.policy);
     int done = 0;
-    Status status;
     while (done < plan.rounds && (done == 0 || !deadline.over())) {
-      const int rounds = fitting_rounds(plan.rounds - done, deadline);
+      const int rounds = fitting_rounds(plan.rounds - done, round_seconds, deadline);
       const double before = deadline.seconds_left();
       auto part = evaluator_.finals(task_.problem, candidates(plan), rounds);
       if (!part.ok()) {
-        status = part.status();
+        failure_ = part.status();
+        if (done == 0) return part.status();
         break;
       }
       if (std::isfinite(before)) seconds_per_round_ = (before - deadline.seconds_left()) / rounds;
+      measured_round_ = true;
       done += rounds;
+      rounds_.add(plan.candidates, part->times);
+      if (part->roof_microseconds > 0) roof_microseconds_ = part->roof_microseconds;
+      show_ratio(plan);
       all.outcomes = std::move(part->outcomes);
       all.times.insert(all.times.end(), part->times.begin(), part->times.end());
       all.same_ratios.insert(all.same_ratios.end(), part->same_ratios.begin(), part->same_ratios.end());
       quietness_ += part->quietness;
     }
-    if (done == 0) return status;
-    for (std::size_t i = 0; i < plan.candidates.size() && i < all.outcomes.size(); ++i) {
-      outcomes_[plan.candidates[i]] = all.outcomes[i];
+    return all;
+  }
+
+  /// A plan's rounds, given to the chooser at once, because each evaluation of its test has its share of the error
+  /// probability.
+  Status measure(const FinalsPlan& plan, const Deadline& deadline) {
+    failure_ = {};
+    const auto all = rounds_of(plan, deadline);
+    if (!all.ok()) return all.status();
+    for (std::size_t i = 0; i < plan.candidates.size() && i < all->outcomes.size(); ++i) {
+      outcomes_[plan.candidates[i]] = all->outcomes[i];
     }
-    rounds_.add(plan.candidates, all.times);
-    chooser_.add(plan, all);
+    chooser_.add(plan, *all);
     measured_ = true;
-    return status;
+    return failure_;
+  }
+
+  void show_ratio(const FinalsPlan& plan) const {
+    if (!task_.on_ratio || !task_.baseline) return;
+    PairedRatio shown;
+    for (const std::size_t i : plan.candidates) {
+      const auto ratios = rounds_.ratios(*task_.baseline, i);
+      if (i == *task_.baseline || static_cast<int>(ratios.size()) < min_shown_rounds) continue;
+      const double ratio = median(ratios);
+      if (shown.rounds > 0 && ratio <= shown.ratio) continue;
+      shown = {task_.finalists[i].listed.candidate.kernel_name(), ratio, median_interval(ratios, 0.95),
+               static_cast<int>(ratios.size())};
+    }
+    if (shown.rounds > 0) task_.on_ratio(shown);
   }
 
   const FinalsTask& task_;
@@ -130,7 +212,11 @@ class FinalsRun {
   Quietness quietness_;
   bool measured_ = false;
   bool is_cut_ = false;
+  bool measured_round_ = false;
   double seconds_per_round_ = 0;
+  double roof_microseconds_ = 0;
+  Status failure_;  // of the latest call
+  std::string doubt_;
 };
 
 /// Keeps the finalists that fit into the time: the baseline and the best, which are measured in the test too,
@@ -142,7 +228,7 @@ void trim(FinalsTask& task, const Deadline& deadline) {
     return rounds * round_share_seconds(finalist, task.policy);
   };
   double left = deadline.seconds_left();
-  if (task.baseline) left -= 2 * cost(task.finalists[*task.baseline]);
+  if (task.baseline) left -= 2 * cost(task.finalists[*task.baseline]) + task.check_seconds;
   std::vector<Finalist> kept;
   std::optional<std::size_t> baseline;
   std::size_t others = 0;
@@ -151,7 +237,7 @@ void trim(FinalsTask& task, const Deadline& deadline) {
     if (task.baseline == i) {
       baseline = kept.size();
     } else {
-      left -= others == 0 ? 2 * cost(finalist) : cost(finalist);
+      left -= (others == 0 ? 2 * cost(finalist) : cost(finalist)) + task.check_seconds;
       if (others++ > 0 && left < 0) continue;
     }
     kept.push_back(finalist);
@@ -175,14 +261,48 @@ void remove_finalist(FinalsTask& task, std::size_t index) {
 /// finalists.
 void fit_rounds(FinalsTask& task, const Deadline& deadline) {
   if (!std::isfinite(deadline.seconds_left())) return;
-  const auto seconds_of = [&](int rounds) { return rounds * (round_seconds(task) + pool_change_seconds); };
+  const auto seconds_of = [&](int rounds) {
+    return rounds * (round_seconds(task) + pool_change_seconds) +
+           static_cast<double>(task.finalists.size()) * task.check_seconds;
+  };
   const auto interim = interim_rounds(task.policy.round_limit);
   if (seconds_of(interim.back()) < deadline.seconds_left() / 2) return;
   task.policy.round_limit = interim.front();
-  while (task.finalists.size() > 3 && seconds_of(interim.front()) > deadline.seconds_left() / 2) {
+  const double checks = static_cast<double>(task.finalists.size()) * task.check_seconds;
+  const std::size_t fewest = checks > deadline.seconds_left() / 2 ? 2 : 3;
+  while (task.finalists.size() > fewest && seconds_of(interim.front()) > deadline.seconds_left() / 2) {
     const std::size_t last = task.finalists.size() - 1;
     remove_finalist(task, task.baseline == last ? last - 1 : last);
   }
+}
+
+struct FailedNeighbour {
+  std::int64_t m = 0;
+  Outcome outcome;
+};
+
+std::optional<FailedNeighbour> failed_neighbour(const Problem& problem, const Candidate& candidate,
+                                                Evaluator& evaluator) {
+  for (const std::int64_t m : neighbour_ms(problem)) {
+    Outcome outcome = evaluator.check_neighbour_m(problem, candidate, m);
+    if (outcome.kind == OutcomeKind::ok || outcome.kind == OutcomeKind::refused) continue;
+    return FailedNeighbour{m, std::move(outcome)};
+  }
+  return std::nullopt;
+}
+
+std::string describe(const FailedNeighbour& failed) {
+  return fmt::format("at M = {}, which its row answers too: {}: {}", failed.m, to_string(failed.outcome.kind),
+                     failed.outcome.reason);
+}
+
+/// What is left for rounds: the winner is then checked at the other M of its row.
+Deadline without_neighbour_checks(const FinalsTask& task, const Deadline& until) {
+  const double left = until.seconds_left();
+  const double checks =
+      static_cast<double>(neighbour_ms(task.problem).size()) * (task.set_up_seconds + task.check_seconds);
+  if (!std::isfinite(left) || left <= 0 || checks <= 0) return until;
+  return until.part(std::max(min_rounds_share, 1 - checks / left));
 }
 
 std::string reasons(const std::vector<Trial>& trials) {
@@ -196,17 +316,22 @@ std::string reasons(const std::vector<Trial>& trials) {
   return text.empty() ? "no finalist could be measured" : text;
 }
 
-void set_wrong_default(const FinalsTask& task, const FinalsRun& run, Settled& settled) {
-  settled.wrong_default = task.wrong_default;
+void set_default_fault(const FinalsTask& task, const FinalsRun& run, Settled& settled) {
+  settled.default_fault = task.default_fault;
   if (task.baseline) {
     const Candidate& baseline = task.finalists[*task.baseline].listed.candidate;
-    settled.wrong_default = wrong_default_of(baseline, run.outcome(*task.baseline));
+    settled.default_fault = default_fault_of(baseline, run.outcome(*task.baseline));
+    if (!settled.default_fault && settled.verdict == Verdict::default_untimed) {
+      settled.default_fault =
+          DefaultFault{baseline.kernel_name(), "it has no time in its rounds", Verdict::default_untimed};
+    }
   }
-  if (!settled.wrong_default) return;
-  settled.verdict = Verdict::default_wrong;
-  settled.default_kernel = settled.wrong_default->kernel_name;
+  if (!settled.default_fault) return;
+  settled.verdict = settled.default_fault->verdict;
+  settled.default_kernel = settled.default_fault->kernel_name;
   settled.default_microseconds.reset();
   settled.speedup.reset();
+  settled.speedup_interval.reset();
 }
 
 Settled settled_from(const FinalsTask& task, const FinalsRun& run, const Decision& decision) {
@@ -217,11 +342,13 @@ Settled settled_from(const FinalsTask& task, const FinalsRun& run, const Decisio
   settled.spread = decision.spread;
   settled.default_microseconds = decision.default_microseconds;
   settled.speedup = decision.speedup;
+  settled.speedup_interval = decision.speedup_interval;
   settled.err_ratio = run.outcome(*decision.winner).err_ratio;
   settled.error = run.outcome(*decision.winner).error;
   settled.noise_floor = decision.noise_floor;
   settled.drift = decision.drift;
   settled.quietness = run.quietness();
+  settled.doubt = run.doubt();
   for (const std::size_t tie : decision.ties) {
     settled.ties.push_back(task.finalists[tie].listed.candidate.kernel_name());
   }
@@ -233,16 +360,25 @@ Settled settled_from(const FinalsTask& task, const FinalsRun& run, const Decisio
     if (run.outcome(i).kind != OutcomeKind::ok || ratios.empty()) continue;
     settled.finalists.push_back({task.finalists[i].listed, median(ratios), 1});
   }
-  set_wrong_default(task, run, settled);
+  set_default_fault(task, run, settled);
   return settled;
 }
 
 }  // namespace
 
-std::optional<WrongDefault> wrong_default_of(const Candidate& baseline, const Outcome& outcome) {
-  if (outcome.kind != OutcomeKind::wrong && outcome.kind != OutcomeKind::crashed) return std::nullopt;
-  const std::string crashed = outcome.kind == OutcomeKind::crashed ? "it crashes: " : "";
-  return WrongDefault{baseline.kernel_name(), crashed + outcome.reason};
+std::optional<DefaultFault> default_fault_of(const Candidate& baseline, const Outcome& outcome) {
+  const std::string name = baseline.kernel_name();
+  switch (outcome.kind) {
+    case OutcomeKind::ok:
+      return std::nullopt;
+    case OutcomeKind::wrong:
+      return DefaultFault{name, outcome.reason};
+    case OutcomeKind::crashed:
+      return DefaultFault{name, "it crashes: " + outcome.reason};
+    default:
+      return DefaultFault{name, fmt::format("{}: {}", to_string(outcome.kind), outcome.reason),
+                          Verdict::default_untimed};
+  }
 }
 
 double expected_finals_seconds(double microseconds, FinalsExtent extent, const Policy& policy) {
@@ -257,13 +393,23 @@ double expected_finals_seconds(double microseconds, FinalsExtent extent, const P
   return shares * round_share_seconds(microseconds, policy);
 }
 
+Finalist as_finalist(const ListedCandidate& listed, std::span<const double> screened) {
+  Finalist finalist{listed};
+  if (screened.empty()) return finalist;
+  const auto early = screened.first((screened.size() + 1) / 2);
+  finalist.screened_microseconds = median(screened);
+  finalist.early_microseconds = early.size() > 2 ? median(early) : std::ranges::min(early);
+  return finalist;
+}
+
 TieOrder tie_order_of(const Problem& problem, const ListedCandidate& listed) {
   return {listed.candidate.kernel_name(), listed.family->tie_rank(), listed.departures,
           listed.family->resources(problem, listed.candidate.config)};
 }
 
-Settled run_finals(const FinalsTask& given, Evaluator& evaluator, const Deadline& deadline) {
+Settled run_finals(const FinalsTask& given, Evaluator& evaluator, const Deadline& until) {
   FinalsTask task = given;
+  const Deadline deadline = without_neighbour_checks(task, until);
   trim(task, deadline);
   fit_rounds(task, deadline);
   const bool has_fewer_finalists = task.finalists.size() < given.finalists.size();
@@ -277,17 +423,27 @@ Settled run_finals(const FinalsTask& given, Evaluator& evaluator, const Deadline
       failed.trials = std::move(lost);
       return failed;
     }
-    Decision decision = run.decision();
+    Decision decision = run.decision(deadline);
     if (decision.winner && !may_win(task, *decision.winner)) decision = run.decision_of_allowed();
     std::string failure;
     if (decision.winner) {
       const Candidate& winner = task.finalists[*decision.winner].listed.candidate;
-      failure = neighbour_failure(task.problem, winner, evaluator);
+      const auto failed = failed_neighbour(task.problem, winner, evaluator);
+      if (failed && failed->outcome.kind == OutcomeKind::too_slow) {
+        Settled cut;
+        cut.reason = describe(*failed);
+        cut.trials = std::move(lost);
+        cut.is_cut = true;
+        return cut;
+      }
+      if (failed) failure = describe(*failed);
     }
     if (decision.winner && !failure.empty()) {
       Outcome outcome = run.outcome(*decision.winner);
       outcome.kind = OutcomeKind::wrong;
       outcome.reason = std::move(failure);
+      if (decision.winner == task.baseline)
+        task.default_fault = default_fault_of(task.finalists[*decision.winner].listed.candidate, outcome);
       lost.push_back({task.finalists[*decision.winner].listed.candidate, std::move(outcome)});
       remove_finalist(task, *decision.winner);
       continue;
@@ -325,13 +481,8 @@ std::vector<std::int64_t> neighbour_ms(const Problem& problem) {
 }
 
 std::string neighbour_failure(const Problem& problem, const Candidate& candidate, Evaluator& evaluator) {
-  for (const std::int64_t m : neighbour_ms(problem)) {
-    const Outcome outcome = evaluator.check_neighbour_m(problem, candidate, m);
-    if (outcome.kind == OutcomeKind::ok || outcome.kind == OutcomeKind::refused) continue;
-    return fmt::format("at M = {}, which its row answers too: {}: {}", m, to_string(outcome.kind),
-                       outcome.reason);
-  }
-  return {};
+  const auto failed = failed_neighbour(problem, candidate, evaluator);
+  return failed ? describe(*failed) : std::string();
 }
 
 }  // namespace gemmtune

@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/deadline.h"
 #include "evaluate/evaluator.h"
 #include "measure/policy.h"
+#include "measure/statistics.h"
 #include "resolve/candidate_list.h"
 #include "select/choose.h"
 #include "tuned/entry.h"
@@ -21,16 +24,29 @@ namespace gemmtune {
 struct Finalist {
   ListedCandidate listed;
   double screened_microseconds = 0;  // 0: not screened
+  double early_microseconds = 0;     // of the first half of its samples: long before the finals
 };
+/// With the times of `screened`, the candidate's samples of screening; without samples not screened.
+Finalist as_finalist(const ListedCandidate& listed, std::span<const double> screened);
 
-/// A default kernel that is not right.
-struct WrongDefault {
+/// A default kernel with which nothing can be compared.
+struct DefaultFault {
   std::string kernel_name;
   std::string reason;
+  Verdict verdict = Verdict::default_wrong;  // or default_untimed
 };
 
-/// Set if this outcome of the default kernel says that it is wrong or crashes.
-std::optional<WrongDefault> wrong_default_of(const Candidate& baseline, const Outcome& outcome);
+/// Set if this outcome of the default kernel says that it is wrong or crashes, or that it could not be timed.
+std::optional<DefaultFault> default_fault_of(const Candidate& baseline, const Outcome& outcome);
+
+/// The default's time over that of the finalist that is ahead, while rounds go on.
+struct PairedRatio {
+  std::string kernel_name;
+  double ratio = 1;   // median of the paired rounds so far
+  Interval interval;  // 95 %
+  int rounds = 0;     // at least min_shown_rounds
+};
+inline constexpr int min_shown_rounds = 3;
 
 struct FinalsTask {
   Problem problem;
@@ -39,9 +55,15 @@ struct FinalsTask {
   std::optional<std::size_t> baseline;
   WeightLayout layout = WeightLayout::plain;  // that the winner must read; the baseline may read another
   Policy policy;
-  std::optional<WrongDefault> wrong_default = {};  // a default that must not run
+  std::optional<DefaultFault> default_fault = {};  // of a default that is none of the finalists
   /// Chosen already: only its time and its ratio to the baseline are open.
   std::optional<Candidate> only_winner = {};
+  /// screening_deviation() of the trials; 0: not known, or screening is not asked.
+  double screening_deviation = 0;
+  // Of a time limit: what full verification of one finalist takes, about, and what setting the problem up takes.
+  double check_seconds = 0;
+  double set_up_seconds = 0;
+  std::function<void(const PairedRatio&)> on_ratio = {};
 };
 
 /// A finalist that was measured beside the winner.
@@ -79,12 +101,14 @@ struct Settled {
   std::optional<double> default_microseconds;
   std::string default_kernel;
   std::optional<double> speedup;
-  std::optional<WrongDefault> wrong_default;  // the verdict is default_wrong
+  std::optional<Interval> speedup_interval;
+  std::optional<DefaultFault> default_fault;  // the verdict is default_wrong or default_untimed
   double err_ratio = 1;
   MeasuredError error;
   double noise_floor = 0;
   double drift = 0;  // of ratios between batches of rounds, Decision::drift
   Quietness quietness;
+  std::string doubt;              // why times were not believed; empty: they were
   bool is_cut = false;            // the deadline left fewer finalists, or not the rounds that decide
   std::vector<std::string> ties;  // kernels that may be as fast as the winner, it included; empty: not known
   std::vector<MeasuredFinalist> finalists;  // all that were measured, the winner included

@@ -155,7 +155,7 @@ Settled RoutingContest::settle(std::size_t chosen, const Deadline& deadline) {
   const RoutedFinalist& contender = contenders_[chosen];
   FinalsTask task{problem_, {as_finalist(contender)}, {}, layout_, policy_};
   task.only_winner = contender.finalist.listed.candidate;
-  task.wrong_default = tuned_.wrong_default;
+  task.default_fault = tuned_.default_fault;
   for (std::size_t i = 0; i < contenders_.size(); ++i) {
     if (!is_default(contenders_[i])) continue;
     if (i != chosen) task.finalists.push_back(as_finalist(contenders_[i]));

@@ -12,14 +12,17 @@ DataType kind_of(DataType type) {
 }
 
 /// The names that a problem is looked for under, the most special one first.
-std::array<Problem, 3> names_of(const Problem& problem) {
+std::array<Problem, 4> names_of(const Problem& problem) {
   const Problem all = bucket_group(problem);
+  // vLLM's and SGLang's names of a mixture say experts and N.
+  Problem shard = all;
+  if (is_mixture(problem)) shard.k = 0;
   Problem sizes = all;
   if (traits(all.operation).batched) sizes.batch = 0;
   sizes.moe.experts = 0;
   Problem none = sizes;
   none.n = none.k = 0;
-  return {all, sizes, none};
+  return {all, shard, sizes, none};
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ class BucketIndex {
     std::size_t entry = 0;      // index of the entries
     bool of_all_sizes = false;  // its file names no N and K
   };
-  /// The bucket of the problem's M in the file that names most of its sizes: B, N and K, then N and K, then none. A file
+  /// The bucket of the problem's M in the file that names most of its sizes: B, N and K, then experts and N, then N and K, then none. A file
   /// that names more replaces the others wholesale: where it has no bucket of the M there is no answer.
   std::optional<Hit> find(const LookupKey& key) const;
 

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/rounding.h"
+#include "tuned/answered_spans.h"
 #include "tuned/compress.h"
 #include "tuned/layouts.h"
 #include "tuned/peaks.h"
@@ -18,8 +21,8 @@ namespace {
 class Collector {
  public:
   explicit Collector(std::span<const std::string> paths) : paths_(paths) {}
-  void add(FindingKind kind, const TunedEntry& row, std::string text) {
-    findings_.push_back({kind, row.source, row.line, std::move(text)});
+  void add(FindingKind kind, const TunedEntry& row, std::string text, std::optional<Severity> severity = {}) {
+    findings_.push_back({kind, row.source, row.line, std::move(text), severity});
   }
   std::string place(const TunedEntry& row) const {
     return fmt::format("{}:{}", paths_[row.source], row.line);
@@ -55,9 +58,18 @@ void check_error(const TunedEntry& row, const CheckOptions& options, Collector& 
 
 void check_rate(const TunedEntry& row, Collector& found) {
   if (!is_impossible_rate(row)) return;
+  if (row.rated_share != 1) {
+    found.add(FindingKind::impossible_rate, row,
+              fmt::format("{} µs, but the device takes at least {:.3g} µs for the {:.3g} % of the products "
+                          "that surely are its own",
+                          row.us, row.rated_share * shortest_microseconds(row.gfx, row.cu_num, row.problem),
+                          100 * row.rated_share));
+    return;
+  }
   found.add(FindingKind::impossible_rate, row,
-            fmt::format("{} µs would be {:.6g} TFLOP/s, the device's peak is {:.6g}", row.us,
-                        flops(row.problem) / (row.us * 1e6), peak_tflops(row.gfx, row.cu_num, row.problem)));
+            fmt::format("{} µs would be {:.6g} TFLOP/s and {:.6g} GB/s, the device takes at least {:.3g} µs",
+                        row.us, flops(row.problem) / (row.us * 1e6), bytes(row.problem) / (row.us * 1e3),
+                        shortest_microseconds(row.gfx, row.cu_num, row.problem)));
 }
 
 void check_reach(const TunedEntry& row, Collector& found) {
@@ -70,7 +82,7 @@ void check_dominated(std::span<const TunedEntry* const> chosen, double percent, 
   std::map<Accuracy, const TunedEntry*> fastest;  // of the rows behind
   for (std::size_t index = chosen.size(); index-- > 0;) {
     const TunedEntry& row = *chosen[index];
-    if (!may_be_chosen(row)) continue;
+    if (!may_answer(row)) continue;
     const TunedEntry* best = nullptr;
     for (auto at = fastest.lower_bound(accuracy_class(row)); at != fastest.end(); ++at) {
       if (best == nullptr || at->second->us < best->us) best = at->second;
@@ -127,7 +139,10 @@ std::string why_unreachable(const TunedEntry& row) {
       token_tier(row.problem.m) != row.problem.m) {
     return fmt::format("{} tokens are looked up as {}", row.problem.m, token_tier(row.problem.m));
   }
-  return check_asked(row.problem).message();
+  // Of the M that the row may answer the smallest: a larger one may have tensors that are too large to be asked for.
+  Problem asked = row.problem;
+  for (const RowSpan& span : answered_spans(row)) asked.m = std::min(asked.m, span.m_from);
+  return check_asked(asked).message();
 }
 
 std::vector<Duplicate> duplicate_rows(std::span<const Rows> groups) {
@@ -155,9 +170,17 @@ std::vector<Finding> check_rows(std::span<const TunedEntry* const> rows, std::sp
   const std::vector<Rows> groups = rows_by_group(rows);
   for (const auto& [loser, winner] : duplicate_rows(groups)) {
     const std::string_view why = why_never_chosen(*loser);
+    const bool other_tag =
+        loser->stages != nullptr && winner->stages != nullptr && loser->stages->tag != winner->stages->tag;
+    // AITER's readers of dense tables need one row a key; of mixtures they take the first and say so.
+    const bool ends_reader = loser->other_key.empty() && !is_mixture(loser->problem);
     found.add(FindingKind::duplicate_key, *loser,
-              fmt::format("{} µs{}, but {} µs for the same key at {}", loser->us,
-                          why.empty() ? "" : fmt::format(" ({})", why), winner->us, found.place(*winner)));
+              other_tag ? fmt::format("tag '{}' of the same key as {}, whose tag '{}' comes first",
+                                      loser->stages->tag, found.place(*winner), winner->stages->tag)
+                        : fmt::format("{}{}, but {} for the same key at {}", row_time_text(loser->us),
+                                      why.empty() ? "" : fmt::format(" ({})", why), row_time_text(winner->us),
+                                      found.place(*winner)),
+              ends_reader ? std::nullopt : std::optional(Severity::warning));
   }
   for (const Rows& group : groups) {
     check_dominated(chosen_rows(group), options.dominated_percent, found);

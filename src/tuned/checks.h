@@ -31,6 +31,9 @@ Status check_asked(const Problem& problem);
 
 /// Why no request can look the row up; empty where one can, and for rows of tables that are only read.
 std::string why_unreachable(const TunedEntry& row);
+/// The one rule of what a row is for: some request can look it up, and it may be chosen. Others of its key may still be
+/// chosen in its place (better_row()).
+inline bool may_answer(const TunedEntry& row) { return may_be_chosen(row) && why_unreachable(row).empty(); }
 
 /// The rows that lose against another of their key, each with its winner.
 struct Duplicate {

@@ -11,11 +11,11 @@ bool is_over_tolerance(const TunedEntry& row, double err_ratio, double stage_err
 
 bool is_impossible_rate(const TunedEntry& row) {
   if (!valid_time(row.us) || !row.unknown_types.empty()) return false;
-  return flops(row.problem) / (row.us * 1e6) > peak_tflops(row.gfx, row.cu_num, row.problem);
+  return row.us < row.rated_share * shortest_microseconds(row.gfx, row.cu_num, row.problem);
 }
 
 std::string_view why_never_chosen(const TunedEntry& row) {
-  if (!valid_time(row.us)) return "no valid time";
+  if (!valid_time(row.us) && !row.never_timed) return "no valid time";
   if (is_over_tolerance(row, stored_err_limit, stored_stage_err_limit)) return "an error above the limit";
   return is_impossible_rate(row) ? "faster than the device can compute" : "";
 }

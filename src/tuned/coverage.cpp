@@ -32,7 +32,8 @@ class MedianRates {
     std::vector<double> here;
     std::vector<double> anywhere;
     for (const TunedEntry& row : table_.entries()) {
-      if (row.problem.operation != operation || !may_be_chosen(row) || !is_of_look_up(row)) continue;
+      const bool is_timed = may_be_chosen(row) && valid_time(row.us);
+      if (row.problem.operation != operation || !is_timed || !is_of_look_up(row)) continue;
       const double rate = flops(row.problem) / (row.us * 1e6);
       anywhere.push_back(rate);
       if (row.gfx == gfx_ && row.cu_num == cu_num_) here.push_back(rate);
@@ -56,7 +57,7 @@ void add_served(LevelShare& share, const ServedShape& served) {
 }  // namespace
 
 Coverage cover(const TunedTable& table, const std::string& gfx, int cu_num,
-               std::span<const WorkloadShape> workload) {
+               std::span<const WorkloadShape> workload, bool fewer_threads) {
   Coverage coverage;
   MedianRates rates(table, gfx, cu_num);
   LookupKey key{gfx, cu_num, {}};
@@ -64,11 +65,17 @@ Coverage cover(const TunedTable& table, const std::string& gfx, int cu_num,
     key.problem = shape.problem;
     ServedShape served{&shape};
     const auto hits = table.lookup(key);
+    std::optional<LookupHit> hit;
     if (!hits.empty()) {
-      served.match = hits.front().match;
-      served.row = hits.front().entry;
+      hit = hits.front();
+    } else if (fewer_threads) {
+      hit = table.lookup_fewer_threads(key);
     }
-    if (served.row != nullptr && served.row->bucket.empty()) {
+    if (hit) {
+      served.match = hit->match;
+      served.row = hit->entry;
+    }
+    if (served.row != nullptr && valid_time(served.row->us)) {
       served.us = served.row->us;
     } else if (const double rate = rates.of(shape.problem.operation); rate > 0) {
       served.us = flops(shape.problem) / (rate * 1e6);

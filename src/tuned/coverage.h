@@ -43,7 +43,7 @@ struct Coverage {
 /// The time of an answered call is its row's, also where the row's M is another; an untuned call, and one that a bucket
 /// answers, which has no time, is estimated at the median rate of the rows of its operation on this device, else of all rows of the operation.
 Coverage cover(const TunedTable& table, const std::string& gfx, int cu_num,
-               std::span<const WorkloadShape> workload);
+               std::span<const WorkloadShape> workload, bool fewer_threads = true);
 
 /// The untuned shapes, most calls first, at most `count`.
 std::vector<const ServedShape*> worst_misses(const Coverage& coverage, std::size_t count);

@@ -1,5 +1,7 @@
 #include "tuned/entry.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 
@@ -11,7 +13,7 @@ struct Row {
   std::string_view name;
 };
 
-constexpr std::array<Row, 7> rows{{
+constexpr std::array<Row, 8> rows{{
     {Verdict::none, ""},
     {Verdict::win, "win"},
     {Verdict::keep_default, "default"},
@@ -19,9 +21,18 @@ constexpr std::array<Row, 7> rows{{
     {Verdict::only, "only"},
     {Verdict::default_wrong, "default_wrong"},
     {Verdict::energy, "energy"},
+    {Verdict::default_untimed, "default_untimed"},
 }};
 
+constexpr auto verdicts = [] {
+  std::array<Verdict, rows.size()> all{};
+  for (std::size_t i = 0; i < rows.size(); ++i) all[i] = rows[i].verdict;
+  return all;
+}();
+
 }  // namespace
+
+std::span<const Verdict> all_verdicts() { return verdicts; }
 
 std::string_view to_string(Verdict verdict) { return rows[static_cast<std::size_t>(verdict)].name; }
 
@@ -34,13 +45,17 @@ std::optional<Verdict> parse_verdict(std::string_view text) {
 
 bool valid_time(double us) { return std::isfinite(us) && us > 0; }
 
+std::string row_time_text(double us) { return std::isnan(us) ? "no time" : fmt::format("{} µs", us); }
+
 bool is_of_look_up(const TunedEntry& entry) {
   if (!entry.other_key.empty()) return false;
-  if (entry.stages != nullptr && entry.stages->tag == "flydsl_fallback") return false;
+  if (entry.stages != nullptr && entry.stages->tag == unused_tag) return false;
   return entry.problem.m >= 1 && entry.problem.m <= max_dimension;
 }
 
 bool amd_architecture(std::string_view gfx) { return gfx.starts_with("gfx"); }
+
+bool cpu_architecture(std::string_view gfx) { return gfx.starts_with("x86-"); }
 
 std::string_view gfx_of_cu_num(int cu_num) {
   if (cu_num == 256) return "gfx950";

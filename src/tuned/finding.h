@@ -34,8 +34,20 @@ enum class FindingKind {
   key_order,
   noise,
   unpaired,
+  wrong_key,
+  // Of all Triton configs.
+  wrong_value,
+  other_split,
 };
-inline constexpr std::size_t finding_kind_count = static_cast<std::size_t>(FindingKind::unpaired) + 1;
+inline constexpr std::size_t finding_kind_count = static_cast<std::size_t>(FindingKind::other_split) + 1;
+
+/// error: ends the program that loads the file, cannot be compiled or launched, or computes wrong results. warning: slow,
+/// noisy, or never used. note: redundant, without effect.
+enum class Severity { note, warning, error };
+std::string_view to_string(Severity severity);
+std::optional<Severity> parse_severity(std::string_view text);
+/// Of a kind's findings, where a finding does not say its own.
+Severity severity_of(FindingKind kind);
 
 std::string_view to_string(FindingKind kind);
 std::optional<FindingKind> parse_finding_kind(std::string_view text);
@@ -64,6 +76,8 @@ struct Finding {
   std::uint32_t source = 0;  // TunedEntry::source of the row
   std::size_t line = 0;      // 1-based
   std::string text;
+  std::optional<Severity> own_severity = {};  // where it is not that of the kind
+  Severity severity() const { return own_severity.value_or(severity_of(kind)); }
 };
 
 }  // namespace gemmtune

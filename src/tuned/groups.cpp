@@ -25,9 +25,13 @@ struct FullKeyHash {
   }
 };
 
-FullKey full_key_of(const TunedEntry& row) {
-  return {group_key_of(row), row.stages != nullptr ? std::string_view(row.stages->tag) : std::string_view(),
-          row.other_key.view()};
+std::string_view tag_of(const TunedEntry& row) {
+  return row.stages != nullptr ? std::string_view(row.stages->tag) : std::string_view();
+}
+
+FullKey full_key_of(const TunedEntry& row, TagRule tags) {
+  const bool apart = tags == TagRule::merge || tag_of(row) == unused_tag;
+  return {group_key_of(row), apart ? tag_of(row) : std::string_view(), row.other_key.view()};
 }
 
 }  // namespace
@@ -43,11 +47,11 @@ Rows rows_of(const std::vector<TunedEntry>& entries) {
   return rows;
 }
 
-std::vector<Rows> rows_by_group(std::span<const TunedEntry* const> rows) {
+std::vector<Rows> rows_by_group(std::span<const TunedEntry* const> rows, TagRule tags) {
   std::vector<Rows> groups;
   std::unordered_map<FullKey, std::size_t, FullKeyHash> numbers;
   for (const TunedEntry* row : rows) {
-    const auto [at, made] = numbers.try_emplace(full_key_of(*row), groups.size());
+    const auto [at, made] = numbers.try_emplace(full_key_of(*row, tags), groups.size());
     if (made) groups.emplace_back();
     groups[at->second].push_back(row);
   }
@@ -63,6 +67,7 @@ Accuracy accuracy_class(const TunedEntry& row) { return row.accuracy.value_or(Ac
 bool better_row(const TunedEntry& a, const TunedEntry& b) {
   if (!may_be_chosen(a)) return false;
   if (!may_be_chosen(b)) return true;
+  if (tag_of(a) != tag_of(b)) return false;
   const Accuracy of_a = accuracy_class(a);
   const Accuracy of_b = accuracy_class(b);
   return of_a != of_b ? of_a > of_b : a.us < b.us;

@@ -7,8 +7,8 @@
 namespace gemmtune {
 
 std::string_view to_string(Match match) {
-  static constexpr std::array<std::string_view, match_count> names{"exact",  "range",   "fine",
-                                                                   "coarse", "untuned", "bucket"};
+  static constexpr std::array<std::string_view, match_count> names{
+      "exact", "range", "fine", "coarse", "untuned", "bucket", "fewer_threads"};
   return names[static_cast<std::size_t>(match)];
 }
 

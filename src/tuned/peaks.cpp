@@ -41,7 +41,44 @@ double peak_of_bits(const Peaks& peaks, int width) {
   return width <= 16 ? peaks.bits16 : peaks.bits32;
 }
 
+/// What a core of a CPU computes in a cycle: twice the multiplications and additions of the widest units that are sold (two of
+/// AVX-512, one of AMX). Libraries may run wider instructions than the level that the row names, below AVX-512.
+struct CoreWidth {
+  std::string_view gfx;
+  double bits32;
+  double bits16;
+  double bits8;
+};
+constexpr std::array<CoreWidth, 5> core_widths{{{"x86-scalar", 128, 256, 512},
+                                                {"x86-avx2", 128, 256, 512},
+                                                {"x86-avx512", 128, 256, 512},
+                                                {"x86-avx512bf16", 128, 256, 512},
+                                                {"x86-amx", 1024, 2048, 4096}}};
+constexpr double cycles_per_microsecond = 7e3;  // no core is clocked as high
+constexpr int cores_of_unknown = 1024;
+constexpr double core_bytes_per_cycle = 192;          // from the nearest cache
+constexpr double max_cache_bytes = 4.0 * (1 << 30);   // of a whole machine
+constexpr double memory_bytes_per_microsecond = 1e7;  // of a whole machine
+
+double shortest_of_cores(const CoreWidth& width, int cores, const Problem& problem) {
+  const double cycles = cycles_per_microsecond * (cores > 0 ? cores : cores_of_unknown);
+  const int narrower = std::min(bits(problem.x_type), bits(problem.w_type));
+  const double computed = narrower <= 8 ? width.bits8 : narrower <= 16 ? width.bits16 : width.bits32;
+  const double computing = flops(problem) / (computed * cycles);
+  if (traits(problem.operation).mixture) return computing;  // which experts are read depends on the routing
+  const double read = bytes(problem);
+  const double loading = read / (core_bytes_per_cycle * cycles);
+  const double beyond_caches = std::max(0.0, read - max_cache_bytes) / memory_bytes_per_microsecond;
+  return std::max({computing, loading, beyond_caches});
+}
+
 }  // namespace
+
+double shortest_microseconds(std::string_view gfx, int cu_num, const Problem& problem) {
+  for (const CoreWidth& width : core_widths)
+    if (width.gfx == gfx) return shortest_of_cores(width, cu_num, problem);
+  return flops(problem) / (1e6 * peak_tflops(gfx, cu_num, problem));
+}
 
 double peak_tflops(std::string_view gfx, int cu_num, const Problem& problem) {
   if (gfx.empty()) gfx = gfx_of_cu_num(cu_num);

@@ -1,7 +1,10 @@
 #include "tuned/table.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -44,6 +47,7 @@ struct TunedTable::State {
   std::vector<std::uint32_t> row_m;
   std::vector<GroupRow> rows;
   BucketIndex buckets;
+  std::map<std::string, std::set<int, std::greater<>>, std::less<>> thread_counts;  // of CPUs' architectures
 
   std::vector<GroupKey> number_groups(std::vector<Item>& items);
   std::vector<std::vector<GroupRow>> choose_rows(std::vector<Item> items, std::size_t group_count);
@@ -63,7 +67,10 @@ std::vector<GroupKey> TunedTable::State::number_groups(std::vector<Item>& items)
     if (!is_of_look_up(entry) || !entry.bucket.empty()) continue;
     const GroupKey key = group_key_of(entry);
     const std::uint32_t group = groups.insert(key);
-    if (group == keys.size()) keys.push_back(key);
+    if (group == keys.size()) {
+      keys.push_back(key);
+      if (cpu_architecture(entry.gfx)) thread_counts[entry.gfx].insert(entry.cu_num);
+    }
     items.push_back({group, static_cast<std::uint32_t>(entry.problem.m), static_cast<std::int32_t>(index)});
   }
   return keys;
@@ -101,10 +108,15 @@ void TunedTable::State::add_wild_groups(std::vector<GroupKey>& keys,
                                         std::vector<std::vector<GroupRow>>& chosen) {
   const auto is_of_mixture = [](const GroupKey& key) { return is_mixture(key.group); };
   if (std::none_of(keys.begin(), keys.end(), is_of_mixture)) return;
-  for (std::size_t index = 0; index < entries.size(); ++index) {
+  // Of rows of one key the chosen one, whose place in the file counts.
+  std::vector<std::size_t> winners;
+  for (std::size_t group = 0; group < chosen.size(); ++group) {
+    if (!is_of_mixture(keys[group])) continue;
+    for (const GroupRow& row : chosen[group]) winners.push_back(static_cast<std::size_t>(row.entry));
+  }
+  std::sort(winners.begin(), winners.end());
+  for (const std::size_t index : winners) {
     const TunedEntry& entry = entries[index];
-    if (!is_mixture(entry.problem) || !is_of_look_up(entry)) continue;
-    if (!may_be_chosen(entry)) continue;
     const GroupKey key = of_any_activation(group_key_of(entry));
     const std::uint32_t group = groups.insert(key);
     if (group == keys.size()) {
@@ -275,6 +287,19 @@ LookupHits TunedTable::lookup(const LookupKey& key) const {
   }
   add_bucket(true);
   return hits;
+}
+
+std::optional<LookupHit> TunedTable::lookup_fewer_threads(const LookupKey& key) const {
+  const auto counts = state_->thread_counts.find(key.gfx);
+  if (counts == state_->thread_counts.end()) return std::nullopt;
+  LookupKey asked = key;
+  for (auto count = counts->second.upper_bound(key.cu_num); count != counts->second.end(); ++count) {
+    asked.cu_num = *count;
+    for (const LookupHit& hit : lookup(asked)) {
+      if (hit.match != Match::bucket) return LookupHit{Match::fewer_threads, hit.hit_m, hit.entry};
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace gemmtune

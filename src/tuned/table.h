@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,14 @@
 namespace gemmtune {
 
 /// How well a table knew a problem.
-enum class Match { exact, range, fine, coarse, untuned, bucket };
-inline constexpr std::size_t match_count = static_cast<std::size_t>(Match::bucket) + 1;
+enum class Match { exact, range, fine, coarse, untuned, bucket, fewer_threads };
+inline constexpr std::size_t match_count = static_cast<std::size_t>(Match::fewer_threads) + 1;
 /// All of them, in the order in which a look-up tries them; untuned is the last.
-inline constexpr std::array matches_in_order{Match::exact, Match::range,  Match::bucket,
-                                             Match::fine,  Match::coarse, Match::untuned};
+inline constexpr std::array matches_in_order{Match::exact,  Match::range,         Match::bucket, Match::fine,
+                                             Match::coarse, Match::fewer_threads, Match::untuned};
 std::string_view to_string(Match match);
+/// No row of the device's own answers: the problem is to be tuned.
+inline bool is_miss(Match match) { return match == Match::untuned || match == Match::fewer_threads; }
 
 /// AITER's padded M (docs/guide.md, "Look-up"): level 0 fine, level 1 coarse.
 std::int64_t padded_m(std::int64_t m, std::int64_t n, int level);
@@ -77,6 +80,10 @@ class TunedTable {
   /// where no row with gfx has that M. Of overlapping ranges the one with the smallest M answers. Rows that
   /// may not be chosen do not answer.
   LookupHits lookup(const LookupKey& key) const;
+
+  /// Of CPUs: what lookup() answers first, buckets left out, for the nearest smaller number of threads that has an answer; as
+  /// Match::fewer_threads. For callers that lookup() gave no row that they can run.
+  std::optional<LookupHit> lookup_fewer_threads(const LookupKey& key) const;
 
  private:
   struct State;

@@ -76,7 +76,7 @@ double RunBudget::seconds_left() const {
 std::optional<RunBudget::Visit> RunBudget::next(std::size_t evaluator) {
   std::unique_lock guard(lock_);
   for (;;) {
-    if (ended_) return std::nullopt;
+    if (ended_ || is_cut_off()) return std::nullopt;
     if (auto visit = next_unvisited(evaluator)) return visit;
     if (!is_limited() || (deadline_.over() && any_result_)) return std::nullopt;
     if (options_.goes_on) {

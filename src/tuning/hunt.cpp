@@ -127,8 +127,8 @@ void Hunt::add(const Candidate& candidate, const Problem& problem, Work& work) {
 Work Hunt::work_of(const Problem& problem) {
   Work work;
   for (const AccuracyPolicy policy : {AccuracyPolicy::keep, AccuracyPolicy::fast}) {
-    if (const auto baseline = baseline_for(device_, problem, policy); baseline.ok())
-      add(*baseline, problem, work);
+    if (const auto library = library_kernel(device_, problem, policy); library.ok())
+      add(*library, problem, work);
   }
   if (const auto fallback = usable_fallback(device_, problem); fallback.ok())
     add(fallback->candidate, problem, work);
@@ -174,7 +174,7 @@ Erratum Hunt::suggest(const HuntFinding& finding, const FailsAt& fails) const {
   }
   erratum.architectures = {info.gfx};
   erratum.operations = {finding.problem.operation};
-  erratum.types = {finding.problem.x_type};
+  erratum.types = {std::string(to_string(finding.problem.x_type))};
   std::string condition = failing_sizes(finding.problem, fails);
   const auto add = [&](std::string_view term) {
     condition += fmt::format("{}{}", condition.empty() ? "" : " and ", term);

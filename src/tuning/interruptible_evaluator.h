@@ -1,21 +1,21 @@
-// An evaluator that ends early after Ctrl-C: the tuner sees screening that stops and finals that answer an
-// error, so that it finishes its run in its own way, with everything decided so far published.
+// An evaluator that ends early after Ctrl-C or a spent budget: the tuner sees screening that stops and finals that
+// answer an error, so that it finishes its run in its own way, with everything decided so far published.
 #pragma once
 
 #include <functional>
 #include <span>
 #include <vector>
 
-#include "evaluate/evaluator.h"
+#include "evaluate/forwarding_evaluator.h"
 
 namespace gemmtune {
 
-class InterruptibleEvaluator final : public Evaluator {
+class InterruptibleEvaluator final : public ForwardingEvaluator {
  public:
-  InterruptibleEvaluator(Evaluator& inner, std::function<bool()> interrupted);
+  /// A spent budget also ends checks at another M (`too_slow`: nobody remembers that of the kernel); after Ctrl-C they
+  /// go on, so that what was measured becomes a row.
+  InterruptibleEvaluator(Evaluator& inner, std::function<bool()> interrupted, std::function<bool()> is_spent);
 
-  bool compiles_ahead() const override { return inner_.compiles_ahead(); }
-  void announce(const Problem& problem, std::span<const Candidate> candidates) override;
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
@@ -27,8 +27,10 @@ class InterruptibleEvaluator final : public Evaluator {
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 
  private:
-  Evaluator& inner_;
+  bool ends() const { return interrupted_() || is_spent_(); }
+
   std::function<bool()> interrupted_;
+  std::function<bool()> is_spent_;
 };
 
 }  // namespace gemmtune

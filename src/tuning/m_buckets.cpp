@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/default_kernels.h"
 #include "tuning/m_range_comparison.h"
 
 namespace gemmtune {
@@ -28,6 +29,8 @@ class BucketContest {
       return BucketChoice{finalists_.front().kernel, 0};
     }
     for (const TunedEntry& row : rows_) add(row.default_kernel, 0);
+    if (const auto library = library_kernel(device_, at(ends_.last), policy_.accuracy); library.ok())
+      add(library->kernel_name(), 0);
     if (finalists_.empty()) {
       return Status::unsupported("no winner and no default takes M = {} and M = {}, which the bucket answers",
                                  ends_.first, ends_.last);
@@ -111,6 +114,7 @@ class BucketContest {
   Status compare(const TunedEntry& row, const Deadline& deadline) {
     MComparisonRequest request;
     request.problem = row.problem;
+    request.against_library = true;
     for (const BucketFinalist& one : finalists_) request.kernels.push_back(one.kernel);
     for (const TunedEntry& other : rows_)
       if (std::find(request.kernels.begin(), request.kernels.end(), other.kernel_name) ==

@@ -25,8 +25,10 @@ class KernelComparison {
       const auto candidate = device.resolve(name, request.problem);
       if (candidate.ok() && check_errata(device, request.problem, *candidate).ok()) add(device, *candidate);
     }
-    const auto baseline = baseline_for(device, request.problem, request.policy.accuracy);
-    if (baseline.ok()) add_default(device, *baseline);
+    const auto candidate = request.against_library
+                               ? library_kernel(device, request.problem, request.policy.accuracy)
+                               : default_kernel(device, request.problem, request.policy.accuracy);
+    if (candidate.ok()) add_default(device, *candidate);
     rounds_ = PairedRounds(finalists_.size());
     outcomes_.resize(finalists_.size());
   }
@@ -48,9 +50,12 @@ class KernelComparison {
   void add_default(const Device& device, const Candidate& baseline) {
     const DeviceErrata errata(device.info());
     if (const Erratum* erratum = errata.find(request_.problem, baseline); erratum != nullptr) {
-      wrong_default_ = WrongDefault{baseline.kernel_name(), describe(*erratum)};
+      default_fault_ = DefaultFault{baseline.kernel_name(), describe(*erratum)};
     } else {
       baseline_ = add(device, baseline);
+      if (!baseline_)
+        default_fault_ =
+            DefaultFault{baseline.kernel_name(), "it is not to be had here", Verdict::default_untimed};
     }
   }
 
@@ -66,7 +71,7 @@ class KernelComparison {
   /// with.
   std::vector<std::size_t> unclear() const;
   bool slower_than_default(std::size_t finalist) const;
-  std::optional<WrongDefault> wrong_default() const;
+  std::optional<DefaultFault> default_fault() const;
   Verdict verdict(std::size_t finalist) const;
   Settled row(std::size_t finalist) const;
 
@@ -74,7 +79,7 @@ class KernelComparison {
   const MComparisonRequest& request_;
   std::vector<ListedCandidate> finalists_;
   std::optional<std::size_t> baseline_;
-  std::optional<WrongDefault> wrong_default_;  // has an erratum: it is not measured
+  std::optional<DefaultFault> default_fault_;  // why the default is not measured
   PairedRounds rounds_;
   std::vector<Outcome> outcomes_;
   std::vector<double> same_ratios_;
@@ -147,14 +152,18 @@ bool KernelComparison::slower_than_default(std::size_t finalist) const {
   return median(ratios(finalist, *baseline_)) > limits().tie;
 }
 
-std::optional<WrongDefault> KernelComparison::wrong_default() const {
-  if (!baseline_) return wrong_default_;
-  return wrong_default_of(finalists_[*baseline_].candidate, outcomes_[*baseline_]);
+std::optional<DefaultFault> KernelComparison::default_fault() const {
+  if (!baseline_) return default_fault_;
+  const Candidate& candidate = finalists_[*baseline_].candidate;
+  auto fault = default_fault_of(candidate, outcomes_[*baseline_]);
+  if (!fault && !ran(*baseline_))
+    fault = DefaultFault{candidate.kernel_name(), "it has no time in its rounds", Verdict::default_untimed};
+  return fault;
 }
 
 Verdict KernelComparison::verdict(std::size_t finalist) const {
-  if (wrong_default()) return Verdict::default_wrong;
-  if (!baseline_ || !ran(*baseline_)) return Verdict::only;
+  if (const auto fault = default_fault()) return fault->verdict;
+  if (!baseline_) return Verdict::only;
   if (finalist == *baseline_) return Verdict::keep_default;
   const bool wins = is_below(ratios(finalist, *baseline_), limits().win, test_alpha);
   return wins ? Verdict::win : Verdict::undecided;
@@ -173,9 +182,11 @@ Settled KernelComparison::row(std::size_t finalist) const {
     settled.default_kernel = finalists_[*baseline_].candidate.kernel_name();
     settled.default_microseconds = median(times(*baseline_));
     settled.speedup = finalist == *baseline_ ? 1 : median(ratios(*baseline_, finalist));
+    if (finalist != *baseline_)
+      settled.speedup_interval = median_interval(ratios(*baseline_, finalist), confidence);
   }
-  settled.wrong_default = wrong_default();
-  if (settled.wrong_default) settled.default_kernel = settled.wrong_default->kernel_name;
+  settled.default_fault = default_fault();
+  if (settled.default_fault) settled.default_kernel = settled.default_fault->kernel_name;
   return settled;
 }
 

@@ -17,6 +17,9 @@ struct MComparisonRequest {
   WeightLayout layout = WeightLayout::plain;
   Policy policy;
   double regret = 0.02;
+  /// The default is the vendor library's kernel, none where there is none: of one kernel for many M, at some of which
+  /// another one may run untuned.
+  bool against_library = false;
 };
 
 struct MComparison {

@@ -45,7 +45,7 @@ Answer production_answer(const Device& device, const LookupTables& tables, const
   Answer answer;
   answer.status = check(problem);
   if (!answer.status.ok()) return answer;
-  answer = answer_problem(device, tables, with_tuned_layout(device, *tables.tuned, problem), rules);
+  answer = answer_problem(device, tables, with_tuned_layout(device, tables, problem), rules);
   answer.bound.kernel.reset();
   return answer;
 }
@@ -55,7 +55,7 @@ Result<Candidate> other_candidate(const Device& device, const BenchRequest& requ
                                   const Candidate& production, std::string& rule) {
   if (!request.against) {
     const bool fast = device.accuracy(production, problem) == Accuracy::tensor_core;
-    return usable_baseline(device, problem, fast ? AccuracyPolicy::fast : AccuracyPolicy::keep);
+    return usable_default(device, problem, fast ? AccuracyPolicy::fast : AccuracyPolicy::keep);
   }
   Answer answer = production_answer(device, *request.against, problem, request.rules);
   if (!answer.status.ok()) return answer.status;

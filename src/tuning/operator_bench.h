@@ -1,5 +1,5 @@
 // Benchmark of the production operator: for each problem the kernel that dispatch runs with a set of tables,
-// against the baseline or against the kernel that dispatch runs with a second set, in interleaved paired
+// against the default kernel or against the kernel that dispatch runs with a second set, in interleaved paired
 // rounds.
 #pragma once
 
@@ -25,7 +25,7 @@ struct BenchRequest {
   std::vector<ShapeRow> shapes;
   LookupTables tables;  // of A
   std::optional<LookupTables>
-      against{};      // of B; none: B is the baseline (if there is none, A is timed alone)
+      against{};      // of B; none: B is default_kernel() (if there is none, A is timed alone)
   BindRules rules{};  // of both
   int rounds = 30;
 };
@@ -38,7 +38,7 @@ struct BenchRow {
   std::string rule;          // what decided, as in Answer::rule(): passed rows with their reasons included
   bool passed_rows = false;  // better rows of A do not run here
   std::string other_kernel;  // B; empty if there is none
-  std::string other_rule;    // empty for the baseline
+  std::string other_rule;    // empty for the default
   std::optional<double> microseconds;
   std::optional<double> other_microseconds;
   std::optional<double> ratio;          // paired median of A/B

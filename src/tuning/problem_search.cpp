@@ -35,29 +35,48 @@ State state_of(const std::vector<ListedCandidate>& candidates, std::span<const T
   return state;
 }
 
-/// Adds what a step learnt of candidate `i`. True where it was looked at for the first time.
-bool learn(State& state, std::size_t i, Outcome&& outcome) {
+/// Of one answer to a step.
+enum class Learnt {
+  nothing,  // a strategy that asks again may get the same answer
+  further,  // of a candidate that was looked at before
+  of_a_new_one,
+};
+
+/// Adds what a step learnt of candidate `i`.
+Learnt learn(State& state, std::size_t i, Outcome&& outcome) {
   SearchPoint& point = state.points[i];
   auto& samples = point.samples;
+  // A kernel that has times is not too slow to be timed: the machine was.
+  if (outcome.kind == OutcomeKind::too_slow && !samples.empty()) return Learnt::nothing;
+  if (outcome.kind == OutcomeKind::ok && outcome.microseconds.empty() && state.outcomes[i].has_value())
+    return Learnt::nothing;
   samples.insert(samples.end(), outcome.microseconds.begin(), outcome.microseconds.end());
   point.failed = outcome.kind != OutcomeKind::ok;
   const bool first = !state.outcomes[i].has_value();
   state.outcomes[i] = std::move(outcome);
   state.outcomes[i]->microseconds = samples;
-  return first;
+  return first ? Learnt::of_a_new_one : Learnt::further;
 }
+
+/// After so many steps without an answer that teaches anything the search is over.
+constexpr int max_idle_steps = 3;
 
 /// What candidates take that are looked at for the first time: the median, for one of them waits for the
 /// problem's operands, and others wait for a compiler that all problems share.
 class CandidateSeconds {
  public:
   void add(double seconds) { seconds_.push_back(seconds); }
-  void write_to(Searched& searched) const {
-    if (seconds_.empty()) return;
+  bool empty() const { return seconds_.empty(); }
+  double candidate() const {
     // Of a single one, most is set-up.
     constexpr double share_of_single = 0.1;
-    searched.candidate_seconds = seconds_.size() > 1 ? median(seconds_) : share_of_single * seconds_.front();
-    searched.set_up_seconds = std::max(0.0, seconds_.front() - searched.candidate_seconds);
+    return seconds_.size() > 1 ? median(seconds_) : share_of_single * seconds_.front();
+  }
+  double set_up() const { return std::max(0.0, seconds_.front() - candidate()); }
+  void write_to(Searched& searched) const {
+    if (seconds_.empty()) return;
+    searched.candidate_seconds = candidate();
+    searched.set_up_seconds = set_up();
   }
 
  private:
@@ -75,10 +94,18 @@ Result<Searched> search_problem(const Problem& problem, const std::vector<Listed
   Searched searched;
   CandidateSeconds candidate_seconds;
   std::size_t looked_at = 0;
+  int idle_steps = 0;
   // One candidate is always looked at: a problem whose turn came gets an answer.
   bool any = !earlier.empty();
+  const auto is_over = [&] {
+    if (deadline.over()) return true;
+    if (!bounds.settling_seconds || candidate_seconds.empty()) return false;
+    return bounds.until.seconds_left() <
+           bounds.settling_seconds(candidate_seconds.set_up(), candidate_seconds.candidate());
+  };
   const auto seconds_left = [&] {
-    if (!bounds.is_last && !(any && deadline.over())) return std::numeric_limits<double>::infinity();
+    if (any && is_over()) return 0.0;
+    if (!bounds.is_last) return std::numeric_limits<double>::infinity();
     return any ? deadline.seconds_left() : std::max(deadline.seconds_left(), 1e-3);
   };
   for (SearchStep step = strategy.next(state.points, seconds_left()); !step.candidates.empty();
@@ -102,26 +129,38 @@ Result<Searched> search_problem(const Problem& problem, const std::vector<Listed
       for (const std::size_t i : strategy.likely_next(state.points)) ahead.push_back(candidates[i].candidate);
       evaluator.announce(problem, ahead);
     }
-    std::vector<double> began;  // when each of the step did
+    std::size_t begun = 0;  // of the step
+    double begin = 0;       // of the latest of them
+    const auto end_latest = [&] {
+      if (begun > 0 && is_new(step.candidates[begun - 1]))
+        candidate_seconds.add(deadline.seconds_elapsed() - begin);
+    };
     auto outcomes = evaluator.screen(problem, batch, step.samples, [&] {
-      const bool stopping = any && deadline.over();
+      end_latest();
+      const bool stopping = any && is_over();
       any = true;
-      if (!stopping) began.push_back(deadline.seconds_elapsed());
-      return stopping;
+      if (stopping) return true;
+      ++begun;
+      begin = deadline.seconds_elapsed();
+      return false;
     });
     if (!outcomes.ok() || outcomes->size() < batch.size()) evaluator.announce(problem, {});
     if (!outcomes.ok()) return outcomes.status();
     any = true;
-    began.push_back(deadline.seconds_elapsed());
+    if (outcomes->size() == begun && begun == batch.size()) end_latest();
     searched.is_cut = searched.is_cut || outcomes->size() < batch.size();
+    bool idle = true;
     for (std::size_t i = 0; i < outcomes->size(); ++i) {
       const std::size_t index = step.candidates[i];
-      if (!learn(state, index, std::move((*outcomes)[i]))) continue;
+      const Learnt learnt = learn(state, index, std::move((*outcomes)[i]));
+      idle = idle && learnt == Learnt::nothing;
+      if (learnt != Learnt::of_a_new_one) continue;
       ++looked_at;
-      if (i + 1 < began.size()) candidate_seconds.add(began[i + 1] - began[i]);
       on_trial({candidates[index].candidate, *state.outcomes[index]});
     }
-    if (looked_at >= bounds.max_candidates && searched.is_cut) break;
+    idle_steps = idle ? idle_steps + 1 : 0;
+    searched.is_cut = searched.is_cut || idle_steps == max_idle_steps;
+    if (idle_steps == max_idle_steps || (looked_at >= bounds.max_candidates && searched.is_cut)) break;
   }
   searched.is_cut = searched.is_cut || strategy.is_cut();
   candidate_seconds.write_to(searched);

@@ -19,6 +19,10 @@ struct SearchBounds {
   /// No more candidates are looked at for the first time.
   std::size_t max_candidates = std::numeric_limits<std::size_t>::max();
   bool is_last = true;  // no search goes on from this one: the strategy plans for the deadline
+  /// When the problem must be settled, and what settling it takes at least, by the seconds of setting it up and of a
+  /// candidate: the search leaves so much. Empty: it need not.
+  Deadline until = Deadline::never();
+  std::function<double(double set_up_seconds, double candidate_seconds)> settling_seconds = {};
 };
 
 struct Searched {

@@ -24,6 +24,9 @@ constexpr double plain_share =
 constexpr double min_finals_share =
     0.3;  // of the time for finals, rounds on other routings and energy batches
 
+constexpr double full_checks = 3;         // what full verification takes, over the first look at a candidate
+constexpr double shortest_finalists = 4;  // of FinalsExtent::shortest
+
 /// Of a plain winner. What a dependent launch hides is the fixed cost of one, 2 to 4 µs: of a slower kernel
 /// that is less than finals tell apart, and the comparison would take seconds.
 constexpr double longest_with_dependent_microseconds = 150;
@@ -97,8 +100,23 @@ struct Turn {
   const TuneRequest& request;
   const Problem& problem;
   const TuningVisit& visit;
-  const std::function<void(const Trial&)>& on_trial;
+  const TuningWatch& watch;
 };
+
+/// Of checking the winner at the other M of its row.
+double neighbour_seconds(const Problem& problem, double set_up_seconds, double candidate_seconds) {
+  return static_cast<double>(neighbour_ms(problem).size()) *
+         (set_up_seconds + full_checks * candidate_seconds);
+}
+
+/// Without which there is no row: the default and one more are verified, timed in a few rounds, and one is checked at the
+/// other M.
+double min_settling_seconds(const Problem& problem, double set_up_seconds, double candidate_seconds) {
+  constexpr double finalists = 2;
+  constexpr double margin = 1.1;
+  return margin * (neighbour_seconds(problem, set_up_seconds, candidate_seconds) +
+                   finalists * (full_checks + 1) * candidate_seconds);
+}
 
 /// Goes on from `screened`, which then holds what was found.
 Result<Searched> screen(const Turn& turn, const Deadline& deadline,
@@ -109,10 +127,16 @@ Result<Searched> screen(const Turn& turn, const Deadline& deadline,
   auto strategy = make_strategy(turn.request.strategy, limits);
   if (!strategy.ok()) return strategy.status();
   const bool is_last = turn.visit.settles;
-  const SearchBounds bounds{is_last ? deadline.part(turn.visit.search_share) : deadline,
-                            turn.visit.max_candidates, is_last};
-  auto searched =
-      search_problem(turn.problem, candidates, turn.evaluator, **strategy, bounds, turn.on_trial, screened);
+  SearchBounds bounds{is_last ? deadline.part(turn.visit.search_share) : deadline, turn.visit.max_candidates,
+                      is_last};
+  bounds.until = deadline;
+  if (is_last && turn.visit.is_hard && std::isfinite(deadline.seconds_left())) {
+    bounds.settling_seconds = [&](double set_up_seconds, double candidate_seconds) {
+      return min_settling_seconds(turn.problem, set_up_seconds, candidate_seconds);
+    };
+  }
+  auto searched = search_problem(turn.problem, candidates, turn.evaluator, **strategy, bounds,
+                                 turn.watch.on_trial, screened);
   if (searched.ok()) screened = std::move(searched->trials);
   return searched;
 }
@@ -129,7 +153,7 @@ void add_winners(const TuningProgress& progress, const std::vector<ListedCandida
     const auto trial =
         std::ranges::find_if(progress.screened, [&](const Trial& one) { return one.candidate == winner; });
     if (trial == progress.screened.end() || trial->outcome.microseconds.empty()) continue;
-    task.finalists.push_back({*listed, median(trial->outcome.microseconds)});
+    task.finalists.push_back(as_finalist(*listed, trial->outcome.microseconds));
   }
 }
 
@@ -165,6 +189,10 @@ VisitFigures figures_of(const Turn& turn, std::size_t candidates, const Searched
     figures.whole_finals_seconds =
         2 * figures.whole_finals_seconds + static_cast<double>(figures.expected) * figures.candidate_seconds;
   }
+  const double checks = neighbour_seconds(turn.problem, figures.set_up_seconds, figures.candidate_seconds) +
+                        shortest_finalists * (full_checks - 1) * figures.candidate_seconds;
+  figures.shortest_finals_seconds += checks;
+  figures.whole_finals_seconds += checks;
   figures.is_cut = searched.is_cut;
   return figures;
 }
@@ -209,7 +237,7 @@ void add_dependent(const Turn& turn, LayoutResult& plain, std::vector<Trial>& ea
 
 ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const TuneRequest& request,
                            const Problem& problem, std::optional<WeightLayout> layout,
-                           const TuningVisit& visit, const std::function<void(const Trial&)>& on_trial,
+                           const TuningVisit& visit, const TuningWatch& watch,
                            const std::vector<Candidate>& hints, TuningProgress* progress) {
   TuningProgress own;
   if (progress == nullptr) progress = &own;
@@ -226,7 +254,7 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     return result;
   }
   mark_hints(hints, list.candidates);
-  const Turn turn{device, evaluator, request, problem, visit, on_trial};
+  const Turn turn{device, evaluator, request, problem, visit, watch};
   const Deadline plain_deadline =
       request.pdl && visit.settles ? visit.deadline.part(plain_share) : visit.deadline;
   const auto searched = screen(turn, plain_deadline, list.candidates, progress->screened);
@@ -243,7 +271,13 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     task.finalists = choose_finalists(list.candidates, result.trials, layouts[i], request.policy);
     if (task.finalists.empty()) continue;
     add_winners(*progress, list.candidates, task);
-    add_baseline(device, result.trials, task);
+    add_opponents(device, list.candidates, result.trials, task);
+    task.screening_deviation = screening_deviation(result.trials);
+    if (visit.is_hard) {
+      task.check_seconds = full_checks * result.figures.candidate_seconds;
+      task.set_up_seconds = result.figures.set_up_seconds;
+    }
+    task.on_ratio = watch.on_ratio;
     const double share = 1.0 / static_cast<double>(layouts.size() - i);
     const Deadline deadline = plain_deadline.part(share);
     Settled settled =
@@ -322,6 +356,10 @@ TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Se
   entry.default_us = round4(settled.default_microseconds);
   entry.default_kernel = settled.default_kernel;
   entry.speedup = round4(settled.speedup);
+  if (settled.speedup_interval) {
+    entry.speedup_low = round4(std::optional(settled.speedup_interval->low));
+    entry.speedup_high = round4(std::optional(settled.speedup_interval->high));
+  }
   entry.verdict = settled.verdict;
   if (!settled.ties.empty()) entry.ties = static_cast<std::int64_t>(settled.ties.size()) - 1;
   entry.env = environment_hash;

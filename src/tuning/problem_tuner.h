@@ -41,6 +41,12 @@ struct ProblemResult {
   VisitFigures figures;
 };
 
+/// What is seen of a problem while it is tuned.
+struct TuningWatch {
+  std::function<void(const Trial&)> on_trial;  // of a candidate that was looked at for the first time
+  std::function<void(const PairedRatio&)> on_ratio = {};
+};
+
 /// Which candidates a request wants.
 inline CandidateFilter candidate_filter(const TuneRequest& request, bool dependent = false) {
   return {request.libtypes,        request.split_k, tries_whole_libraries(request.strategy),
@@ -52,7 +58,7 @@ inline CandidateFilter candidate_filter(const TuneRequest& request, bool depende
 /// one too; null: there is one visit only. A visit that does not settle answers neither layouts nor a reason.
 ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const TuneRequest& request,
                            const Problem& problem, std::optional<WeightLayout> layout,
-                           const TuningVisit& visit, const std::function<void(const Trial&)>& on_trial,
+                           const TuningVisit& visit, const TuningWatch& watch,
                            const std::vector<Candidate>& hints = {}, TuningProgress* progress = nullptr);
 
 /// The row of a settled problem: numbers rounded to 4 decimals as AITER's tables hold them. Requires a

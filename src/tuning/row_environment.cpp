@@ -18,6 +18,7 @@ RowEnvironment row_environment(const Device& device, const Policy& policy,
   meaning["gfx"] = info.gfx;
   meaning["cu_num"] = info.cu_num;
   meaning["policy"] = policy.text();
+  if (!policy.team.empty()) meaning["team"] = policy.team;
   meaning["libraries"] = Json::object();
   for (const Library& library : info.libraries) {
     if (!library.version.empty()) meaning["libraries"][library.name] = library.version;
@@ -28,6 +29,11 @@ RowEnvironment row_environment(const Device& device, const Policy& policy,
   }
   RowEnvironment environment;
   environment.hash = short_hash(json_line(meaning));
+  // By the family that a row's default_kernel names.
+  for (const KernelFamily* family : device.families()) {
+    if (const std::string text = info.vendor_text(family->name()); !text.empty())
+      meaning["opponents"][std::string(family->name())] = text;
+  }
   meaning["observations"] = {{"recorded", utc_text()}};
   for (const auto& [name, value] : observations) meaning["observations"][name] = value;
   for (const auto& [problem, energy] : energies) {

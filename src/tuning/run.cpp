@@ -106,7 +106,12 @@ std::optional<WeightLayout> Run::decided_layout(
   return std::nullopt;
 }
 
-void Run::set_out_of_budget(ItemReport& report, bool was_visited) const {
+void Run::set_unfinished(ItemReport& report, bool was_visited) const {
+  if (stopped()) {
+    report.state = ProblemState::interrupted;
+    report.reason = was_visited ? "interrupted while it was measured" : "interrupted before its turn";
+    return;
+  }
   report.state = ProblemState::out_of_budget;
   report.reason = fmt::format("the budget of {} s {}", request_.budget_seconds,
                               was_visited ? "ended while it was measured" : "was spent before its turn");
@@ -134,17 +139,22 @@ ProblemResult Run::search(std::size_t index, const Problem& problem, std::option
     const std::lock_guard guard(lock_);
     hints = hints_for(problem);
   }
-  const auto on_trial = [&](const Trial& trial) {
+  TuningWatch watch;
+  watch.on_trial = [&](const Trial& trial) {
     const std::lock_guard guard(lock_);
     observer_.candidate_done(index, trial, ++summary_.candidates);
   };
+  watch.on_ratio = [&](const PairedRatio& ratio) {
+    const std::lock_guard guard(lock_);
+    observer_.paired_rounds(index, ratio);
+  };
   ProblemResult result =
-      tune_problem(device_, evaluator, request_, problem, layout, visit, on_trial, hints, progress);
-  if (!result.reason.empty() && result.layouts.empty() && budget_.is_cut_off()) {
-    ItemReport cut_off;
-    set_out_of_budget(cut_off, true);
-    result.failure = cut_off.state;
-    result.reason = std::move(cut_off.reason);
+      tune_problem(device_, evaluator, request_, problem, layout, visit, watch, hints, progress);
+  if (ended() && result.layouts.empty() && result.failure == ProblemState::failed && !result.reason.empty()) {
+    ItemReport ended;
+    set_unfinished(ended, true);
+    result.failure = ended.state;
+    result.reason = std::move(ended.reason);
   }
   const std::lock_guard guard(lock_);
   for (const LayoutResult& each : result.layouts) {
@@ -178,8 +188,9 @@ void Run::problem_paused(std::size_t index) {
 
 void Run::problem_done(std::size_t index, const ItemReport& report) {
   const std::lock_guard guard(lock_);
-  // A problem that the budget did not reach stays undecided: its trials are reported once it is.
-  const bool undecided = report.state == ProblemState::out_of_budget;
+  // A problem that the run did not finish stays undecided: its trials are reported once it is.
+  const bool undecided =
+      report.state == ProblemState::out_of_budget || report.state == ProblemState::interrupted;
   if (!report.trials.empty() || undecided || !request_.unreported_trials) {
     observer_.problem_done(index, report);
     return;
@@ -222,7 +233,8 @@ void Run::set_row(std::size_t item, const LayoutResult& result) {
   report.routing_losses = settled.routing_losses;
   report.routing_reason = settled.routing_reason;
   report.instead_of = settled.instead_of;
-  report.default_fault = settled.wrong_default ? settled.wrong_default->reason : std::string();
+  report.doubt = settled.doubt;
+  report.default_fault = settled.default_fault ? settled.default_fault->reason : std::string();
   report.rows = {std::move(row)};
   note_energy(report);
   note_routings(report);

@@ -51,6 +51,8 @@ class Run {
   ItemReport& report(std::size_t item) { return summary_.items[item]; }
   bool waits(std::size_t item) const { return waiting_[item]; }
   bool stopped() const { return request_.stop && request_.stop(); }
+  /// What was measured last may have been ended in the middle: by an interrupt, or by the end of the budget.
+  bool ended() const { return stopped() || budget_.is_cut_off(); }
   /// An error, whose message is the report's reason: the problem is malformed, or not of the run's operation.
   Status check_problem(const Problem& problem) const;
   /// ok if the output can hold a row of the problem.
@@ -65,8 +67,8 @@ class Run {
   /// What is worked on next, and how long.
   RunBudget& budget() { return budget_; }
   const RunBudget& budget() const { return budget_; }
-  /// State and reason of a problem that the budget did not reach or settle.
-  void set_out_of_budget(ItemReport& report, bool was_visited) const;
+  /// State and reason of a problem that the budget, or an interrupt, left unreached or unsettled.
+  void set_unfinished(ItemReport& report, bool was_visited) const;
 
   /// A number for a search over a range of M: how many began before.
   std::size_t next_search();

@@ -129,7 +129,7 @@ void ShapeGroup::set_result(std::size_t item) {
   ItemReport& report = run_.report(item);
   const auto found = visited_.find(item);
   if (found == visited_.end() || !found->second.result) {
-    run_.set_out_of_budget(report, found != visited_.end());
+    run_.set_unfinished(report, found != visited_.end());
     return;
   }
   Visited& visited = found->second;
@@ -216,6 +216,7 @@ bool leave_out(Run& run, const FirstOfKey& earlier, ItemReport& report) {
     return ends_as(ProblemState::failed, status.message());
   }
   if (const auto same = earlier.find(problem); same != earlier.end()) {
+    report.repeats = true;
     return ends_as(ProblemState::skipped_done,
                    fmt::format("the same problem is number {} of this list", same->second + 1));
   }

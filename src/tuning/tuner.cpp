@@ -85,6 +85,8 @@ std::string_view to_string(ProblemState state) {
       return "failed";
     case ProblemState::out_of_budget:
       return "out of budget";
+    case ProblemState::interrupted:
+      return "interrupted";
   }
   return "unknown";
 }
@@ -97,14 +99,13 @@ Result<RunSummary> tune(Device& device, std::span<Evaluator* const> evaluators, 
   const auto at_once = static_cast<std::size_t>(std::max(1, request.shapes_at_once));
   std::vector<Evaluator*> working(evaluators.begin(), evaluators.end());
   working.resize(std::min(working.size(), at_once));
-  std::vector<std::unique_ptr<InterruptibleEvaluator>> interruptible;
-  if (request.stop) {
-    for (Evaluator*& evaluator : working) {
-      interruptible.push_back(std::make_unique<InterruptibleEvaluator>(*evaluator, request.stop));
-      evaluator = interruptible.back().get();
-    }
-  }
   Run run(device, working.size(), request, observer);
+  std::vector<std::unique_ptr<InterruptibleEvaluator>> interruptible;
+  for (Evaluator*& evaluator : working) {
+    interruptible.push_back(std::make_unique<InterruptibleEvaluator>(
+        *evaluator, [&run] { return run.stopped(); }, [&run] { return run.budget().is_cut_off(); }));
+    evaluator = interruptible.back().get();
+  }
   auto summary = run_items(run, working);
   if (summary.ok()) summary->seconds = clock.seconds_elapsed();
   return summary;

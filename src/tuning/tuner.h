@@ -81,7 +81,15 @@ double default_seconds_before_confirmation(const DeviceInfo& device);
 /// objective), and the wait before the second.
 void choose_confirmations(TuneRequest& request, const DeviceInfo& device, int asked);
 
-enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
+enum class ProblemState {
+  tuned,
+  kept_default,
+  skipped_done,
+  unsupported,
+  failed,
+  out_of_budget,
+  interrupted
+};
 std::string_view to_string(ProblemState state);
 
 /// What the report of a range of M has beside that of a shape.
@@ -98,6 +106,7 @@ struct ItemReport {
   ShapeRow shape;  // of a range: M is its last, the calls are those of all shapes of the weight
   ProblemState state = ProblemState::failed;  // of a range kept_default: every row has the default kernel
   std::string reason;                         // for all but tuned and kept_default
+  bool repeats = false;          // skipped_done because an earlier shape of the list is the same problem
   std::vector<TunedEntry> rows;  // of a shape at most one; of a range ascending in M, with m_from and regret
   std::vector<Trial> trials;     // every candidate that was looked at; empty for a range
   std::vector<std::string> refusals;  // "family: why it does not take the problem"; of a range at its last M
@@ -110,7 +119,9 @@ struct ItemReport {
   std::string routing_reason;
   std::string instead_of;
   Objective chosen_by = Objective::time;  // what the row's kernel was chosen by
-  std::string default_fault;  // of a row with the verdict default_wrong: what is wrong with the default
+  std::string
+      default_fault;  // of a row without a usable default: what is wrong with it, or why it has no time
+  std::string doubt;  // Settled::doubt
   double seconds = 0;
   std::optional<RangeFigures> range{};
 
@@ -120,8 +131,9 @@ struct ItemReport {
 
 struct RunSummary {
   std::vector<ItemReport>
-      items;  // shapes in the order of the request, or weights in the order of their first
-  double seconds = 0;
+      items;                  // shapes in the order of the request, or weights in the order of their first
+  double seconds = 0;         // without those …
+  double waited_seconds = 0;  // … in which a worker waited for another program that was timing
   double geometric_mean_speedup = 0;  // over rows with a baseline; 0: none
   std::int64_t candidates = 0;
   std::size_t confirmed = 0;  // rows with a confirmation pass
@@ -160,6 +172,8 @@ class RunObserver {
   virtual void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) = 0;
   /// Under a budget: the problem is left, and may begin again where it stopped.
   virtual void problem_paused(std::size_t /*index*/) {}
+  /// The paired rounds of a problem's finals so far.
+  virtual void paired_rounds(std::size_t /*index*/, const PairedRatio& /*ratio*/) {}
   virtual void problem_done(std::size_t index, const ItemReport& report) = 0;
   /// A confirmation pass begins: number `done` of `count`, from 0.
   virtual void confirmation_started(std::size_t /*index*/, std::size_t /*done*/, std::size_t /*count*/) {}
@@ -186,7 +200,7 @@ Result<RunSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest&
 
 /// The environment of rows made by this request on this device: its hash (the `env` column) and the JSON
 /// object behind it. The hash covers device, libraries, families and policy; the object holds observations
-/// beside them (the date, and what the caller gives), which it does not cover.
+/// beside them (the date, and what the caller gives) and what speed-ups are against, which it does not cover.
 struct RowEnvironment {
   std::string hash;
   std::string json;

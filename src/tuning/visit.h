@@ -18,6 +18,7 @@ struct TuningVisit {
   /// No more candidates are looked at for the first time.
   std::size_t max_candidates = std::numeric_limits<std::size_t>::max();
   bool settles = true;  // finals follow the search
+  bool is_hard = true;  // nothing of it may end later; else the time is a share, and more is left behind it
 };
 
 /// What a visit showed of a problem's cost.

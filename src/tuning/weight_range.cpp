@@ -80,7 +80,7 @@ class WeightRange final : public WorkItem {
   void read_shapes_and_rows();
   Problem problem_at(std::int64_t m) const;
   bool is_replaced(const TunedEntry& row) const;
-  bool must_stop(const Turn& turn) const { return run_.stopped() || turn.deadline.over(); }
+  bool must_stop(const Turn& turn) const { return run_.ended() || turn.deadline.over(); }
   void announce(const MQuestion& question);
   /// False if it was interrupted: nothing is known then.
   bool search(std::int64_t m, const Turn& turn);
@@ -174,9 +174,10 @@ bool WeightRange::search(std::int64_t m, const Turn& turn) {
   const double begin = run_.request().clock();
   const std::size_t index = run_.next_search();
   run_.problem_started(index, searched.shape);
-  ProblemResult result = run_.search(index, searched.shape.problem, layout_,
-                                     TuningVisit(turn.deadline.part(share)), turn.evaluator);
-  if (run_.stopped()) return false;
+  TuningVisit visit(turn.deadline.part(share));
+  visit.is_hard = false;
+  ProblemResult result = run_.search(index, searched.shape.problem, layout_, visit, turn.evaluator);
+  if (run_.ended()) return false;
   searched.seconds = run_.request().clock() - begin;
   searched.trials = std::move(result.trials);
   report().refusals = searched.refusals = std::move(result.refusals);
@@ -186,7 +187,7 @@ bool WeightRange::search(std::int64_t m, const Turn& turn) {
     const Settled& settled = result.layouts.front().settled;
     searched.rows = {make_entry(run_.device().info(), searched.shape.problem, settled,
                                 run_.environment_hash(), run_.request().policy)};
-    if (settled.wrong_default) searched.default_fault = settled.wrong_default->reason;
+    if (settled.default_fault) searched.default_fault = settled.default_fault->reason;
     if (settled.default_kernel == searched.row()->kernel_name) searched.state = ProblemState::kept_default;
   } else {
     figures().failures.push_back(fmt::format("M = {}: {}", m, result.reason));
@@ -252,7 +253,7 @@ bool WeightRange::answer_comparison(const MQuestion& question, const Turn& turn)
   const MComparisonRequest asked_for{problem_at(question.m), question.kernels, *layout_,
                                      run_.request().policy, asked().regret};
   auto comparison = compare_kernels(run_.device(), turn.evaluator, asked_for, turn.deadline);
-  if (run_.stopped()) return false;
+  if (run_.ended()) return false;
   ++figures().compared;
   if (!comparison.ok()) {
     // Nothing can be measured there by itself: the result of the search remains.
@@ -288,7 +289,7 @@ bool WeightRange::answer_check(const MQuestion& question, Evaluator& evaluator) 
       if (outcome.kind != OutcomeKind::ok && (inside || !refused)) wrong_at = m;
     }
   }
-  if (run_.stopped()) return false;
+  if (run_.ended()) return false;
   planner_.checked(question, wrong_at);
   return true;
 }
@@ -339,7 +340,7 @@ void WeightRange::write_report(bool complete) {
       figures().searched < first_ms(asked().range).size() ? 0 : planner_.settled_share();
   all.seconds = run_.request().clock() - begin_;
   if (!complete) {
-    all.state = ProblemState::out_of_budget;
+    all.state = run_.stopped() ? ProblemState::interrupted : ProblemState::out_of_budget;
     all.reason =
         fmt::format("{} with {:.0f} % of the M axis settled",
                     run_.stopped() ? "interrupted" : "the time was over", 100 * figures().settled_share);
@@ -382,7 +383,7 @@ Status WeightRange::visit(const RunBudget::Visit& visit, Evaluator& evaluator) {
 
 Status WeightRange::finish() {
   if (is_reported_) return {};
-  if (run_.waits(item_)) run_.set_out_of_budget(report(), false);
+  if (run_.waits(item_)) run_.set_unfinished(report(), false);
   run_.range_done(item_);
   return {};
 }

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/threads.h"
+
 namespace gemmtune {
 
 DequantizedMatrix::DequantizedMatrix(const MatrixShape& shape, std::span<const std::byte> elements,
@@ -46,8 +48,54 @@ void DequantizedMatrix::read(std::int64_t row, std::int64_t first, std::span<dou
   }
 }
 
+ScaleRange DequantizedMatrix::scales(std::int64_t row) const {
+  ScaleRange range;
+  if (shape_.scale.type == ScaleType::none) return range;
+  for (std::int64_t k = 0; k < shape_.columns; k += shape_.scale.k_block) {
+    const double scale = std::fabs(scale_at(row, k));
+    range.largest = std::fmax(range.largest, scale);
+    if (scale > 0) range.smallest = std::fmin(range.smallest, scale);
+  }
+  return range;
+}
+
 void DoubleMatrix::read(std::int64_t row, std::int64_t first, std::span<double> out) const {
   std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(row * columns_ + first), out.size(), out.begin());
+}
+
+LineNumbers numbers_of(const RowSource& source, std::int64_t row, std::span<double> buffer) {
+  LineNumbers line;
+  double squares = 0;
+  source.read(row, 0, buffer);
+  for (const double value : buffer) {
+    if (std::isfinite(value)) {
+      squares += value * value;
+    } else {
+      (std::isnan(value) ? line.has_nan : line.has_infinity) = true;
+    }
+  }
+  line.norm = std::sqrt(squares);
+  line.scales = source.scales(row);
+  return line;
+}
+
+std::vector<LineNumbers> lines_of(const RowSource& source, std::int64_t rows, std::int64_t columns,
+                                  int threads) {
+  std::vector<LineNumbers> lines(static_cast<std::size_t>(rows));
+  std::vector<std::vector<double>> buffers(static_cast<std::size_t>(threads),
+                                           std::vector<double>(static_cast<std::size_t>(columns)));
+  run_on_threads(threads, [&](int thread) {
+    for (std::int64_t row = thread; row < rows; row += threads)
+      lines[static_cast<std::size_t>(row)] =
+          numbers_of(source, row, buffers[static_cast<std::size_t>(thread)]);
+  });
+  return lines;
+}
+
+void add_bias(double bias, LineNumbers& line) {
+  line.has_nan = line.has_nan || std::isnan(bias);
+  line.has_infinity = line.has_infinity || std::isinf(bias);
+  if (std::isfinite(bias)) line.bias = std::fabs(bias);
 }
 
 }  // namespace gemmtune

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "problem/operands.h"
+#include "verify/line_numbers.h"
 
 namespace gemmtune {
 
@@ -16,6 +17,10 @@ class RowSource {
   virtual ~RowSource() = default;
   /// out[i] = element (row, first + i).
   virtual void read(std::int64_t row, std::int64_t first, std::span<double> out) const = 0;
+  /// Elements are products with scales, which may be beyond the range of float32.
+  virtual bool is_scaled() const { return false; }
+  /// Of a row; those without scales have the default.
+  virtual ScaleRange scales(std::int64_t /*row*/) const { return {}; }
 };
 
 /// Matrix number `matrix` (a batch, an expert) of an operand: elements, row by row, times their scales. Keeps the
@@ -25,6 +30,8 @@ class DequantizedMatrix final : public RowSource {
   DequantizedMatrix(const MatrixShape& shape, std::span<const std::byte> elements,
                     std::span<const std::byte> scales, std::int64_t matrix);
   void read(std::int64_t row, std::int64_t first, std::span<double> out) const override;
+  bool is_scaled() const override { return shape_.scale.type != ScaleType::none; }
+  ScaleRange scales(std::int64_t row) const override;
 
  private:
   double scale_at(std::int64_t row, std::int64_t k) const;
@@ -50,5 +57,13 @@ class DoubleMatrix final : public RowSource {
   std::int64_t columns_;
   std::vector<double> values_;
 };
+
+/// What each of `rows` rows of `columns` numbers holds, without bias.
+std::vector<LineNumbers> lines_of(const RowSource& source, std::int64_t rows, std::int64_t columns,
+                                  int threads);
+/// What row `row` holds; `buffer` has its length and is overwritten.
+LineNumbers numbers_of(const RowSource& source, std::int64_t row, std::span<double> buffer);
+/// A bias of what the row's sums become.
+void add_bias(double bias, LineNumbers& line);
 
 }  // namespace gemmtune

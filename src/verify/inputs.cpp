@@ -37,8 +37,20 @@ Tensor tensor(std::int64_t elements, DataType type, double sigma, const Random& 
   return {random_fill(type, static_cast<std::size_t>(elements), sigma, random, signs), {}};
 }
 
-// Random scales around `size`, each within a factor of three.
-RandomFill scales(const MatrixShape& matrix, double size, Random random) {
+constexpr int codes_of_e8m0 = 255;  // that are numbers
+constexpr int codes_without_float_scale =
+    220;  // with which sums are finite before float32 scales of x make them small
+
+/// A code below `end`: each fourth is 0 or the last one, each eighth a neighbour of these.
+std::byte whole_range_code(int end, Random& random) {
+  const auto drawn = static_cast<int>(random.below(8));
+  if (drawn < 3) return static_cast<std::byte>(drawn == 2 ? 1 : drawn * (end - 1));
+  if (drawn == 3) return static_cast<std::byte>(end - 2);
+  return static_cast<std::byte>(random.below(static_cast<std::size_t>(end)));
+}
+
+// Random scales around `size`, each within a factor of three; e8m0 ones with `end` are any below it.
+RandomFill scales(const MatrixShape& matrix, double size, Random random, int end = 0) {
   const bool powers = matrix.scale.type == ScaleType::e8m0;
   RandomFill made;
   made.element_bytes = powers ? 1 : sizeof(float);
@@ -46,7 +58,9 @@ RandomFill scales(const MatrixShape& matrix, double size, Random random) {
   made.table.resize(RandomFill::table_size * made.element_bytes);
   const int exponent = std::ilogb(size);
   for (std::size_t i = 0; i < RandomFill::table_size; ++i) {
-    if (powers) {
+    if (powers && end > 0) {
+      made.table[i] = whole_range_code(end, random);
+    } else if (powers) {
       made.table[i] = static_cast<std::byte>(127 + exponent - 1 + static_cast<int>(random.below(3)));
     } else {
       const auto scale = static_cast<float>(size * (0.5 + random.uniform()));
@@ -71,10 +85,21 @@ struct QuantizedMatrix {
 };
 
 QuantizedMatrix matrix_of(const MatrixShape& shape, double sigma, const Random& elements, const Random& scale,
-                          InitType init = InitType::randn) {
+                          InitType init = InitType::randn, int scale_end = 0) {
   if (shape.scale.type == ScaleType::none) return {plain_tensor(shape, sigma, elements, init), {}};
   const double own = traits(shape.type).fill_sigma;
-  return {tensor(shape.elements(), shape.type, own, elements), scales(shape, sigma / own, scale)};
+  return {tensor(shape.elements(), shape.type, own, elements), scales(shape, sigma / own, scale, scale_end)};
+}
+
+/// The end of the e8m0 codes of a weight of that size, with ScaleCodes::whole.
+int end_of_codes(const MatrixShape& shape, double sigma) {
+  return 127 + std::ilogb(sigma / traits(shape.type).fill_sigma) + 2;
+}
+
+/// Whether scales of the whole range leave results finite, with small x.
+bool has_whole_range(const Problem& problem, const OperandShapes& shapes) {
+  return shapes.w.scale.type == ScaleType::e8m0 && problem.x_type != DataType::f16 &&
+         problem.y_type != DataType::f16;
 }
 
 // The weight's range goes into its scale, as quantizers do. The scales lie in ranges that do not meet: a
@@ -120,7 +145,7 @@ Status PlannedInputs::fill_all(int threads) {
 }
 
 Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Signs signs, InitType init,
-                                  const Routing& routing) {
+                                  const Routing& routing, ScaleCodes codes) {
   if (traits(problem.x_type).widen == nullptr || traits(problem.w_type).widen == nullptr)
     return Status::unsupported("no test data for operands of {} and {}", to_string(problem.x_type),
                                to_string(problem.w_type));
@@ -128,6 +153,8 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
   const auto stream = [&](const char* name) { return stream_of(problem, name, seed); };
   const OperandShapes shapes = operand_shapes(problem);
   const bool moe = is_mixture(problem);
+  const bool whole = codes == ScaleCodes::whole && has_whole_range(problem, shapes);
+  const double x_sigma = whole ? 0x1p-40 : 1;
   const double w_sigma = (moe ? 2 : 8) / std::sqrt(static_cast<double>(problem.k));
   PlannedInputs inputs;
   HostOperands& operands = inputs.host;
@@ -141,16 +168,22 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
       put(tensor(shapes.w.elements(), problem.w_type, 1, stream("w"), signs), inputs.w, operands.w);
       scale_whole_tensors(w_sigma, stream("scales"), operands);
     } else {
-      QuantizedMatrix x = matrix_of(shapes.x, 1, stream("x"), stream("x scale"), init);
+      QuantizedMatrix x = matrix_of(shapes.x, x_sigma, stream("x"), stream("x scale"), init);
       put(std::move(x.elements), inputs.x, operands.x);
       inputs.x_scale = std::move(x.scale);
-      QuantizedMatrix w = matrix_of(shapes.w, w_sigma, stream("w"), stream("w scale"), init);
+      // What is between the products of a mixture is multiplied by itself where there is a gate.
+      const int w_end = !whole                                  ? 0
+                        : moe                                   ? end_of_codes(shapes.w, w_sigma)
+                        : shapes.x.scale.type == ScaleType::f32 ? codes_without_float_scale
+                                                                : codes_of_e8m0;
+      QuantizedMatrix w = matrix_of(shapes.w, w_sigma, stream("w"), stream("w scale"), init, w_end);
       put(std::move(w.elements), inputs.w, operands.w);
       inputs.w_scale = std::move(w.scale);
     }
     if (moe) {
       const double w2_sigma = 4 / std::sqrt(static_cast<double>(problem.n));
-      QuantizedMatrix w2 = matrix_of(shapes.w2, w2_sigma, stream("w2"), stream("w2 scale"));
+      QuantizedMatrix w2 = matrix_of(shapes.w2, w2_sigma, stream("w2"), stream("w2 scale"), InitType::randn,
+                                     whole ? codes_of_e8m0 : 0);
       put(std::move(w2.elements), inputs.w2, operands.w2);
       inputs.w2_scale = std::move(w2.scale);
       Routes routes = routes_of_call(problem, seed, routing, 0);
@@ -158,7 +191,7 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
       operands.topk_weights = std::move(routes.weights);
     }
     // Of the size of what they are added to.
-    operands.bias = small_tensor(shapes.bias, moe ? 2 : 4, stream("bias"));
+    operands.bias = small_tensor(shapes.bias, moe ? 2 * x_sigma : 4, stream("bias"));
     operands.bias2 = small_tensor(shapes.bias2, 4, stream("bias2"));
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory("no memory for the operands of {}", print(problem));

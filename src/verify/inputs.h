@@ -23,8 +23,8 @@ struct HostOperands {
   std::vector<std::byte> w2;
   std::vector<std::byte> w2_scale;
   std::vector<std::byte> bias2;
-  std::vector<std::int32_t> topk_ids;  // [T, routed_topk()]: experts, each at most once a token
-  std::vector<float> topk_weights;     // [T, routed_topk()]: routing weights, positive, their sum 1 a token
+  std::vector<std::int32_t> topk_ids;  // [T, routed_topk()], as Routes has them
+  std::vector<float> topk_weights;
 };
 
 /// Operands of which some may be given by their random fill alone, because a device can compute it.
@@ -41,6 +41,11 @@ struct PlannedInputs {
   Status fill_all(int threads);
 };
 
+/// e8m0 scales: around the size that gives outputs a realistic range, or of the whole range, its ends above all. Then x and
+/// the biases in front of activations are small, so that results stay finite: with fp16 operands and outputs, which have no
+/// room for that, scales are around that size all the same.
+enum class ScaleCodes { usual, whole };
+
 /// Approximately normal values (x: σ = 1, w: σ = 1/√K·8, so that outputs have a realistic range in fp16 too),
 /// fresh for each seed and problem, the same on every machine. Quantized elements fill their type's range,
 /// their scales are random and bring the products back to that size. Tokens of a mixture go to experts by `routing`, the
@@ -48,7 +53,8 @@ struct PlannedInputs {
 /// With Signs::one no element of x and w is negative; for operands of whole bytes that one scale each belongs to.
 /// Another `init` than randn is for operands without scales: its numbers have no σ and fill x and w alone.
 Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Signs signs = Signs::both,
-                                  InitType init = InitType::randn, const Routing& routing = {});
+                                  InitType init = InitType::randn, const Routing& routing = {},
+                                  ScaleCodes codes = ScaleCodes::usual);
 /// The routes of call number `call` with these operands; those of call 0 are in them.
 Routes routes_of_call(const Problem& problem, std::uint64_t seed, const Routing& routing, std::int64_t call);
 /// The same, filled.

@@ -8,6 +8,7 @@
 
 #include "problem/operands.h"
 #include "verify/check_report_builder.h"
+#include "verify/line_numbers.h"
 
 namespace gemmtune {
 namespace {
@@ -41,18 +42,72 @@ class Checker {
  private:
   void read_row(std::int64_t row) { traits(problem_.y_type).widen(output_, row * ldy_, line_); }
 
-  // Checks that every element of y is a number. (A reference that overflows y's type allows the infinity
-  // there.)
+  // Checks that every element of y is a number where it must be one, and is none where it must not.
   void scan_row(std::int64_t row) {
     read_row(row);
     RowFigures figures;
     for (std::int64_t column = 0; column < columns_; ++column) {
-      const float value = line_[static_cast<std::size_t>(column)];
-      if (std::isfinite(value) || infinity_expected(row, column, value)) continue;
+      const auto value = static_cast<double>(line_[static_cast<std::size_t>(column)]);
+      switch (expected_at(row, column, value)) {
+        case Expected::anything:
+          continue;
+        case Expected::number:
+          if (std::isfinite(value)) continue;
+          break;
+        case Expected::number_or_infinity:
+          if (!std::isnan(value)) continue;
+          break;
+        case Expected::not_finite:
+          if (!std::isfinite(value)) continue;
+          add_wrong_kind(column, value, std::numeric_limits<double>::infinity(), figures);
+          continue;
+        case Expected::nan:
+          if (std::isnan(value)) continue;
+          add_wrong_kind(column, value, std::numeric_limits<double>::quiet_NaN(), figures);
+          continue;
+      }
       if (figures.not_finite++ == 0) figures.first_not_finite = column;
       if (is_poison(row, column)) ++figures.unwritten;
     }
     report_.add(row, figures);
+  }
+
+  // What a complete reference has is compared element by element; here it decides where y must be a number.
+  Expected expected_at(std::int64_t row, std::int64_t column, double value) const {
+    if (reference_.complete) {
+      const auto at = static_cast<std::size_t>(row * columns_ + column);
+      const bool is_number = std::isfinite(reference_.values[at]) &&
+                             (std::isfinite(value) || !may_be(value, exact_at(at), problem_.y_type));
+      return is_number ? Expected::number : Expected::anything;
+    }
+    if (reference_.x_lines.empty()) return Expected::number;
+    static const LineNumbers one = [] {
+      LineNumbers line;
+      line.norm = 1;
+      return line;
+    }();
+    return expected_of(
+        reference_.x_lines[static_cast<std::size_t>(row)],
+        reference_.w_lines.empty() ? one : reference_.w_lines[static_cast<std::size_t>(column)],
+        problem_.y_type);
+  }
+
+  ExactElement exact_at(std::size_t index) const {
+    const double magnitude = reference_.magnitudes[index];
+    return {reference_.values[index], tolerance_.element_factor * magnitude,
+            reference_.reaches.empty() ? magnitude : reference_.reaches[index]};
+  }
+
+  // An infinity, NaN or a number in place of another of these.
+  static void add_wrong_kind(std::int64_t column, double out, double expected, RowFigures& figures) {
+    ++figures.checked;
+    ++figures.misrounded;
+    ++figures.outside;
+    if (std::isinf(figures.worst_excess)) return;
+    figures.worst_excess = std::numeric_limits<double>::infinity();
+    figures.worst_column = column;
+    figures.worst_output = out;
+    figures.worst_reference = expected;
   }
 
   bool is_poison(std::int64_t row, std::int64_t column) const {
@@ -60,12 +115,6 @@ class Checker {
     const auto element = output_.subspan(static_cast<std::size_t>(row * ldy_ + column) * size, size);
     return std::all_of(element.begin(), element.end(),
                        [](std::byte b) { return b == std::byte{poison_byte}; });
-  }
-
-  bool infinity_expected(std::int64_t row, std::int64_t column, float value) const {
-    if (!reference_.complete || !std::isinf(value)) return false;
-    const double exact = reference_.values[static_cast<std::size_t>(row * columns_ + column)];
-    return round_to(problem_.y_type, exact) == static_cast<double>(value);
   }
 
   // One row of y against `n` reference elements from `at`.
@@ -102,10 +151,15 @@ class Checker {
     const double out = value;
     const double exact = reference_.values[index];
     const double magnitude = reference_.magnitudes[index];
+    if (!std::isfinite(out) || !std::isfinite(exact)) {
+      const bool right = !std::isfinite(out) && may_be(out, exact_at(index), problem_.y_type);
+      if (!right) return add_wrong_kind(column, out, exact, figures);
+      ++figures.checked;
+      return;
+    }
     const double rounded = round_to(problem_.y_type, exact);
     ++figures.checked;
     if (out != rounded) ++figures.misrounded;
-    if (std::isinf(out) && out == rounded) return;
     if (!(std::fabs(rounded - out) <= tolerance_.absolute + tolerance_.relative * std::fabs(out)))
       ++figures.outside;
     figures.max_output = std::max(figures.max_output, std::fabs(out));
@@ -135,11 +189,14 @@ class Checker {
     double product = 0;
     double squares = 0;
     for (std::size_t column = 0; column < line_.size(); ++column) {
+      if (reference_.vector[column] == 0) continue;
       const double term = static_cast<double>(line_[column]) * reference_.vector[column];
       product += term;
       squares += term * term;
     }
     const auto index = static_cast<std::size_t>(row);
+    // A row with other than numbers was looked at element by element.
+    if (!std::isfinite(product) || !std::isfinite(reference_.product[index])) return;
     const double bound = 3 * tolerance_.output_epsilon * std::sqrt(squares) +
                          1.5 * tolerance_.accumulation * reference_.product_magnitudes[index] +
                          3 * tolerance_.output_tiny * std::sqrt(static_cast<double>(columns_));

@@ -1,9 +1,11 @@
 #include "verify/product.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -90,8 +92,20 @@ void multiply_tile(const Element* x, const Element* w, std::int64_t depth, Eleme
   }
 }
 
+// Magnitudes are sums of float32. The largest product of an element and an e8m0 scale, 448 * 2^127, is beyond its range and
+// in range divided by this; x is multiplied by it instead.
+constexpr double scaled_weight_unit = 1024;
+
+double unit_of(const ProductSource& source) { return source.w.is_scaled() ? scaled_weight_unit : 1; }
+
+/// Without sign, in units; 0 of what is no finite number.
+float size_of(double value, double unit) {
+  return std::isfinite(value) ? static_cast<float>(std::fabs(value) * unit) : 0;
+}
+
 void pack_w(const ProductSource& source, std::span<const std::int64_t> columns, std::int64_t k0,
             std::int64_t depth, Scratch& scratch) {
+  const double unit = unit_of(source);
   const auto count = static_cast<std::int64_t>(columns.size());
   const std::int64_t padded = round_up(count, tile_columns);
   for (std::int64_t j = 0; j < padded; ++j) {
@@ -104,18 +118,18 @@ void pack_w(const ProductSource& source, std::span<const std::int64_t> columns, 
     const std::span<double> line(scratch.line.get(), static_cast<std::size_t>(depth));
     source.w.read(columns[j], k0, line);
     for (std::int64_t k = 0; k < depth; ++k) wide[tile_columns * k] = line[k];
-    for (std::int64_t k = 0; k < depth; ++k)
-      absolute[tile_columns * k] = static_cast<float>(std::fabs(line[k]));
+    for (std::int64_t k = 0; k < depth; ++k) absolute[tile_columns * k] = size_of(line[k], 1 / unit);
   }
 }
 
 void pack_x(const ProductSource& source, std::span<const std::int64_t> rows, std::int64_t k0,
             std::int64_t depth, Scratch& scratch) {
+  const double unit = unit_of(source);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::span<double> line(scratch.x.get() + i * k_block, static_cast<std::size_t>(depth));
     source.x.read(rows[i], k0, line);
     std::transform(line.begin(), line.end(), scratch.x_abs.get() + i * k_block,
-                   [](double v) { return static_cast<float>(std::fabs(v)); });
+                   [unit](double value) { return size_of(value, unit); });
   }
   // Rows that are missing to a multiple of four: their sums are not read.
   for (std::size_t i = rows.size(); i % tile_rows != 0; ++i) {
@@ -163,12 +177,18 @@ class Multiplication {
     const auto columns = static_cast<std::int64_t>(selection_.columns.size());
     const auto count =
         static_cast<int>(std::clamp<std::int64_t>(ceil_div(columns, column_block), 1, threads));
+    if (output_.reaches != nullptr) read_scales();
     std::vector<Scratch> scratch;
     for (int t = 0; t < count; ++t) scratch.emplace_back(rows, columns);
     run_on_threads(count, [&](int t) { work(scratch[static_cast<std::size_t>(t)]); });
   }
 
  private:
+  void read_scales() {
+    for (const std::int64_t row : selection_.rows) x_scales_.push_back(source_.x.scales(row));
+    for (const std::int64_t row : selection_.columns) w_scales_.push_back(source_.w.scales(row));
+  }
+
   void work(Scratch& scratch) {
     const auto total = static_cast<std::int64_t>(selection_.columns.size());
     for (std::int64_t j0 = next_.fetch_add(column_block); j0 < total; j0 = next_.fetch_add(column_block)) {
@@ -197,13 +217,40 @@ class Multiplication {
                                 (block.first_column + static_cast<std::int64_t>(j)) * output_.column_stride;
         const double bias = source_.bias.empty() ? 0 : source_.bias[static_cast<std::size_t>(columns[j])];
         output_.values[to] = scratch.sum[from] + bias;
-        output_.magnitudes[to] = static_cast<double>(scratch.magnitude[from]) + std::fabs(bias);
+        const bool has_size = std::isfinite(scratch.magnitude[from]);
+        const std::size_t i_all = static_cast<std::size_t>(block.first_row) + i;
+        const std::size_t j_all = static_cast<std::size_t>(block.first_column) + j;
+        const double size = has_size || output_.reaches == nullptr
+                                ? static_cast<double>(scratch.magnitude[from])
+                                : wide_magnitude(i_all, j_all);
+        output_.magnitudes[to] = size + (std::isfinite(bias) ? std::fabs(bias) : 0);
+        if (output_.reaches == nullptr) continue;
+        output_.reaches[to] = scales_pass_float(x_scales_[i_all], w_scales_[j_all])
+                                  ? std::numeric_limits<double>::infinity()
+                                  : reach_of(output_.magnitudes[to], x_scales_[i_all], w_scales_[j_all]);
       }
+  }
+
+  /// Of an element whose magnitude float32 cannot hold.
+  double wide_magnitude(std::size_t i, std::size_t j) const {
+    std::array<double, k_block> x;
+    std::array<double, k_block> w;
+    double sum = 0;
+    for (std::int64_t k0 = 0; k0 < source_.k; k0 += k_block) {
+      const auto depth = static_cast<std::size_t>(std::min(k_block, source_.k - k0));
+      source_.x.read(selection_.rows[i], k0, {x.data(), depth});
+      source_.w.read(selection_.columns[j], k0, {w.data(), depth});
+      for (std::size_t k = 0; k < depth; ++k)
+        if (std::isfinite(x[k]) && std::isfinite(w[k])) sum += std::fabs(x[k] * w[k]);
+    }
+    return sum;
   }
 
   ProductSource source_;
   Selection selection_;
   ProductOutput output_;
+  std::vector<ScaleRange> x_scales_;  // with reaches only
+  std::vector<ScaleRange> w_scales_;
   std::atomic<std::int64_t> next_{0};
 };
 

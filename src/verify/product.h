@@ -21,10 +21,12 @@ struct Selection {
   std::span<const std::int64_t> columns;
 };
 
-/// Element (i, j) of the selection at i · row_stride + j · column_stride: its value, and Σ|x||w| + |bias|.
+/// Element (i, j) of the selection at i · row_stride + j · column_stride: its value, and Σ|x||w| + |bias| of what
+/// is a finite number.
 struct ProductOutput {
   double* values = nullptr;
   double* magnitudes = nullptr;
+  double* reaches = nullptr;  // Reference::reaches; null: not asked for
   std::int64_t row_stride = 0;
   std::int64_t column_stride = 0;
 };

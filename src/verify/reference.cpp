@@ -47,6 +47,9 @@ struct Folded {
   std::vector<double> squares;
 };
 
+bool has_finite_numbers(const LineNumbers& line) { return !line.has_nan && !line.has_infinity; }
+
+/// Columns of w with other numbers have a factor of 0.
 Folded fold_w(const Gemm& gemm, std::span<const double> vector, int threads) {
   const std::int64_t n = gemm.n;
   const std::int64_t k = gemm.source.k;
@@ -59,8 +62,9 @@ Folded fold_w(const Gemm& gemm, std::span<const double> vector, int threads) {
     Folded& part = parts[static_cast<std::size_t>(thread)];
     std::vector<double>& line = lines[static_cast<std::size_t>(thread)];
     for (std::int64_t row = thread; row < n; row += threads) {
-      gemm.source.w.read(row, 0, line);
       const double factor = vector[static_cast<std::size_t>(row)];
+      if (factor == 0) continue;
+      gemm.source.w.read(row, 0, line);
       for (std::size_t i = 0; i < length; ++i) {
         const double value = line[i];
         part.weighted[i] += factor * value;
@@ -84,11 +88,14 @@ void add_product(const Gemm& gemm, Random& random, int threads, Reference& refer
     const double size = 0.5 + random.uniform();
     value = (random.next() & 1) != 0 ? size : -size;
   }
+  for (std::size_t column = 0; column < reference.w_lines.size(); ++column)
+    if (!has_finite_numbers(reference.w_lines[column])) reference.vector[column] = 0;
   const Folded folded = fold_w(gemm, reference.vector, threads);
   double bias_product = 0;
   double bias_squares = 0;
   for (std::size_t column = 0; column < gemm.source.bias.size(); ++column) {
     const double bias = gemm.source.bias[column];
+    if (reference.vector[column] == 0) continue;
     bias_product += bias * reference.vector[column];
     bias_squares += bias * bias;
   }
@@ -119,6 +126,12 @@ Status check_supported(const Problem& problem) {
   return {};
 }
 
+ProductOutput output_at(Reference& reference, std::int64_t first, std::int64_t row_stride,
+                        std::int64_t column_stride) {
+  return {reference.values.data() + first, reference.magnitudes.data() + first,
+          reference.reaches.empty() ? nullptr : reference.reaches.data() + first, row_stride, column_stride};
+}
+
 Reference sampled_reference(const Gemm& gemm, const ReferenceOptions& options) {
   const int threads = std::max(1, options.threads);
   Reference reference;
@@ -131,13 +144,18 @@ Reference sampled_reference(const Gemm& gemm, const ReferenceOptions& options) {
       static_cast<std::size_t>(row_values + static_cast<std::int64_t>(reference.columns.size()) * gemm.m);
   reference.values.resize(all);
   reference.magnitudes.resize(all);
+  if (options.any_numbers) reference.reaches.resize(all);
   const std::vector<std::int64_t> every_row = all_of(gemm.m);
   const std::vector<std::int64_t> every_column = all_of(gemm.n);
-  multiply_selected(gemm.source, {reference.rows, every_column},
-                    {reference.values.data(), reference.magnitudes.data(), gemm.n, 1}, threads);
-  multiply_selected(
-      gemm.source, {every_row, reference.columns},
-      {reference.values.data() + row_values, reference.magnitudes.data() + row_values, 1, gemm.m}, threads);
+  multiply_selected(gemm.source, {reference.rows, every_column}, output_at(reference, 0, gemm.n, 1), threads);
+  multiply_selected(gemm.source, {every_row, reference.columns}, output_at(reference, row_values, 1, gemm.m),
+                    threads);
+  if (options.any_numbers) {
+    reference.x_lines = lines_of(gemm.source.x, gemm.m, gemm.source.k, threads);
+    reference.w_lines = lines_of(gemm.source.w, gemm.n, gemm.source.k, threads);
+    for (std::size_t column = 0; column < gemm.source.bias.size(); ++column)
+      add_bias(gemm.source.bias[column], reference.w_lines[column]);
+  }
   add_product(gemm, random, threads, reference);
   return reference;
 }
@@ -153,8 +171,8 @@ Reference gemm_reference(const Gemm& gemm, bool sampled, const ReferenceOptions&
   const auto count = static_cast<std::size_t>(gemm.m * gemm.n);
   reference.values.resize(count);
   reference.magnitudes.resize(count);
-  multiply_selected(gemm.source, {all_of(gemm.m), all_of(gemm.n)},
-                    {reference.values.data(), reference.magnitudes.data(), gemm.n, 1},
+  if (options.any_numbers) reference.reaches.resize(count);
+  multiply_selected(gemm.source, {all_of(gemm.m), all_of(gemm.n)}, output_at(reference, 0, gemm.n, 1),
                     std::max(1, options.threads));
   return reference;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -32,21 +33,46 @@ struct Route {
   double weight = 0;
 };
 
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// The hidden layer of the routes of one expert, and of each route what a kernel's own hidden layer may be.
+struct Hidden {
+  DoubleMatrix values;
+  std::vector<bool> may_overflow;  // the type in which it is stored
+  std::vector<bool> is_unknown;    // its float32 sums may pass their range
+};
+
+/// What is known of the numbers of one expert.
+struct ExpertNumbers {
+  bool makes_nan = false;  // of every result
+  bool is_finite = true;
+  double norm1 = 0;  // the largest of a row of w1
+  double bias1 = 0;
+  double norm2 = 0;
+  double bias2 = 0;
+};
+
 class Mixture {
  public:
-  Mixture(const Problem& problem, const HostOperands& operands, int threads)
-      : problem_(problem), operands_(operands), shapes_(operand_shapes(problem)), threads_(threads) {}
+  Mixture(const Problem& problem, const HostOperands& operands, const ReferenceOptions& options)
+      : problem_(problem),
+        operands_(operands),
+        shapes_(operand_shapes(problem)),
+        threads_(std::max(1, options.threads)),
+        any_numbers_(options.any_numbers) {}
 
   /// y of the tokens, [tokens, model_dim], with Σ r·(|w2|·|h| + |bias2|) as magnitudes.
   void compute(std::span<const std::int64_t> tokens, Reference& reference) const {
     const auto values = tokens.size() * static_cast<std::size_t>(problem_.k);
     reference.values.assign(values, 0);
     reference.magnitudes.assign(values, 0);
+    if (any_numbers_) reference.reaches.assign(values, 0);
     std::vector<std::vector<Route>> routes(static_cast<std::size_t>(problem_.moe.experts));
     const MixtureRoutes given(problem_.moe, operands_.topk_ids.data(), operands_.topk_weights.data());
     for (std::size_t row = 0; row < tokens.size(); ++row)
       for (std::int64_t slot = 0; slot < problem_.moe.topk; ++slot) {
         const std::int64_t pair = tokens[row] * problem_.moe.topk + slot;
+        if (given.expert(pair) == empty_slot) continue;
         routes[static_cast<std::size_t>(given.expert(pair))].push_back(
             {static_cast<std::int64_t>(row), tokens[row], static_cast<double>(given.weight(pair))});
       }
@@ -54,31 +80,114 @@ class Mixture {
       if (!routes[expert].empty()) add_expert(static_cast<std::int64_t>(expert), routes[expert], reference);
   }
 
+  /// Of every token: a row's norm bounds its results.
+  std::vector<LineNumbers> token_lines() const {
+    std::vector<ExpertNumbers> experts;
+    for (std::int64_t expert = 0; expert < problem_.moe.experts; ++expert)
+      experts.push_back(numbers_of_expert(expert));
+    const DequantizedMatrix x(shapes_.x, operands_.x, operands_.x_scale, 0);
+    const MixtureRoutes routes(problem_.moe, operands_.topk_ids.data(), operands_.topk_weights.data());
+    std::vector<double> buffer(static_cast<std::size_t>(problem_.k));
+    std::vector<LineNumbers> lines;
+    for (std::int64_t token = 0; token < problem_.m; ++token) {
+      const LineNumbers given = numbers_of(x, token, buffer);
+      LineNumbers line;
+      // A float32 hidden layer may be of an infinite scale, or of none.
+      const bool scales_decide = scales_pass_float(given.scales, {});
+      line.has_nan = given.has_nan && !scales_decide;
+      if (given.has_infinity || scales_decide) line.norm = infinity;
+      for (std::int64_t slot = 0; slot < problem_.moe.topk; ++slot) {
+        const std::int64_t pair = token * problem_.moe.topk + slot;
+        const ExpertNumbers& expert = experts[static_cast<std::size_t>(routes.expert(pair))];
+        line.has_nan = line.has_nan || expert.makes_nan;
+        line.norm += result_bound(reach_of(given.norm, given.scales, {}), expert,
+                                  static_cast<double>(routes.weight(pair)));
+      }
+      lines.push_back(line);
+    }
+    return lines;
+  }
+
  private:
+  ExpertNumbers numbers_of_expert(std::int64_t expert) const {
+    ExpertNumbers numbers;
+    const auto read = [&](const MatrixShape& shape, std::span<const std::byte> elements,
+                          std::span<const std::byte> scales, double& norm) {
+      const DequantizedMatrix w(shape, elements, scales, expert);
+      bool has_nan = false;
+      for (const LineNumbers& line : lines_of(w, shape.rows, shape.columns, threads_)) {
+        const bool scales_decide = scales_pass_float(line.scales, {});
+        has_nan = has_nan || (line.has_nan && !scales_decide);
+        if (line.has_nan || line.has_infinity || scales_decide) numbers.is_finite = false;
+        norm = std::max(norm, reach_of(line.norm, line.scales, {}));
+      }
+      return has_nan;
+    };
+    const auto read_bias = [&](const MatrixShape& shape, const std::vector<std::byte>& bytes, double& size) {
+      bool has_nan = false;
+      for (const double value : bias_of(shape, bytes, expert)) {
+        has_nan = has_nan || std::isnan(value);
+        if (!std::isfinite(value)) numbers.is_finite = false;
+        size = std::fmax(size, std::fabs(value));
+      }
+      return has_nan;
+    };
+    const bool nan1 = read(shapes_.w, operands_.w, operands_.w_scale, numbers.norm1);
+    const bool nan_bias1 = read_bias(shapes_.bias, operands_.bias, numbers.bias1);
+    numbers.makes_nan = nan1 || nan_bias1;
+    read(shapes_.w2, operands_.w2, operands_.w2_scale, numbers.norm2);
+    read_bias(shapes_.bias2, operands_.bias2, numbers.bias2);
+    return numbers;
+  }
+
+  /// What no result of a token passes by one route; infinite where it may be no number, or where the hidden layer may be none.
+  double result_bound(double x_norm, const ExpertNumbers& expert, double weight) const {
+    if (!expert.is_finite || !std::isfinite(weight)) return infinity;
+    const double early = problem_.moe.doweight_stage1 ? std::fabs(weight) : 1;
+    const double late = problem_.moe.doweight_stage1 ? 1 : std::fabs(weight);
+    const double gate = early * (x_norm * expert.norm1 + expert.bias1);
+    const double hidden = gate * std::max(1.0, problem_.moe.gated ? gate + 1 : 1);
+    if (gate > max_float || hidden > hidden_limit()) return infinity;
+    return late * (std::sqrt(static_cast<double>(problem_.n)) * hidden * expert.norm2 + expert.bias2);
+  }
+
+  /// Of the type in which a kernel may store the hidden layer.
+  double hidden_limit() const {
+    const bool half = problem_.x_type == DataType::f16 || problem_.y_type == DataType::f16;
+    return half ? 65504 : max_float;
+  }
+
   void add_expert(std::int64_t expert, const std::vector<Route>& routes, Reference& reference) const {
-    const DoubleMatrix hidden = stage1(expert, routes);
+    const Hidden hidden = stage1(expert, routes);
     const DequantizedMatrix w2(shapes_.w2, operands_.w2, operands_.w2_scale, expert);
     const auto count = static_cast<std::int64_t>(routes.size());
     const std::int64_t columns = problem_.k;
     std::vector<double> values(static_cast<std::size_t>(count * columns));
     std::vector<double> magnitudes(values.size());
     const std::vector<double> bias = bias_of(shapes_.bias2, operands_.bias2, expert);
-    multiply_selected({hidden, w2, problem_.n, bias}, {indices(count), indices(columns)},
-                      {values.data(), magnitudes.data(), columns, 1}, threads_);
+    std::vector<double> reaches(any_numbers_ ? values.size() : 0);
+    multiply_selected({hidden.values, w2, problem_.n, bias}, {indices(count), indices(columns)},
+                      {values.data(), magnitudes.data(), any_numbers_ ? reaches.data() : nullptr, columns, 1},
+                      threads_);
     for (std::int64_t i = 0; i < count; ++i) {
       const Route& route = routes[static_cast<std::size_t>(i)];
       const double weight = problem_.moe.doweight_stage1 ? 1 : route.weight;
+      const bool unknown = hidden.is_unknown[static_cast<std::size_t>(i)];
       for (std::int64_t column = 0; column < columns; ++column) {
         const auto from = static_cast<std::size_t>(i * columns + column);
         const auto to = static_cast<std::size_t>(route.row * columns + column);
         reference.values[to] += weight * values[from];
-        reference.magnitudes[to] += weight * magnitudes[from];
+        reference.magnitudes[to] += unknown ? infinity : std::fabs(weight) * magnitudes[from];
+        if (!any_numbers_) continue;
+        const bool order_decides =
+            unknown || std::isinf(weight) || hidden.may_overflow[static_cast<std::size_t>(i)];
+        reference.reaches[to] += order_decides ? infinity : std::fabs(weight) * reaches[from];
       }
     }
   }
 
   /// h of each route, [routes, inter_dim].
-  DoubleMatrix stage1(std::int64_t expert, const std::vector<Route>& routes) const {
+  Hidden stage1(std::int64_t expert, const std::vector<Route>& routes) const {
     const DequantizedMatrix x(shapes_.x, operands_.x, operands_.x_scale, 0);
     const DequantizedMatrix w1(shapes_.w, operands_.w, operands_.w_scale, expert);
     std::vector<std::int64_t> tokens;
@@ -86,16 +195,28 @@ class Mixture {
     const std::int64_t columns = shapes_.w.rows;
     std::vector<double> values(routes.size() * static_cast<std::size_t>(columns));
     std::vector<double> magnitudes(values.size());
+    std::vector<double> reaches(any_numbers_ ? values.size() : 0);
     const std::vector<double> bias = bias_of(shapes_.bias, operands_.bias, expert);
     multiply_selected({x, w1, problem_.k, bias}, {tokens, indices(columns)},
-                      {values.data(), magnitudes.data(), columns, 1}, threads_);
-    DoubleMatrix hidden(static_cast<std::int64_t>(routes.size()), problem_.n);
+                      {values.data(), magnitudes.data(), any_numbers_ ? reaches.data() : nullptr, columns, 1},
+                      threads_);
+    Hidden hidden{DoubleMatrix(static_cast<std::int64_t>(routes.size()), problem_.n),
+                  std::vector<bool>(routes.size()), std::vector<bool>(routes.size())};
     for (std::size_t i = 0; i < routes.size(); ++i) {
       const double weight = problem_.moe.doweight_stage1 ? routes[i].weight : 1;
       const double* gate = values.data() + i * static_cast<std::size_t>(columns);
       for (std::int64_t j = 0; j < problem_.n; ++j) {
         const double up = problem_.moe.gated ? weight * gate[problem_.n + j] : 1;
-        hidden.at(static_cast<std::int64_t>(i), j) = activate(problem_.moe.activation, weight * gate[j], up);
+        const double value = activate(problem_.moe.activation, weight * gate[j], up);
+        hidden.values.at(static_cast<std::int64_t>(i), j) = value;
+        if (std::isfinite(value) && std::fabs(value) > hidden_limit()) hidden.may_overflow[i] = true;
+      }
+      if (any_numbers_) {
+        const double* reach = reaches.data() + i * static_cast<std::size_t>(columns);
+        for (std::int64_t j = 0; j < columns; ++j)
+          // NaN is NaN in every order of sums, but not in every order of scales.
+          if (std::isinf(reach[j]) || (std::fabs(weight) * reach[j] > max_float && !std::isnan(gate[j])))
+            hidden.is_unknown[i] = true;
       }
     }
     return hidden;
@@ -120,6 +241,7 @@ class Mixture {
   const HostOperands& operands_;
   OperandShapes shapes_;
   int threads_;
+  bool any_numbers_;
 };
 
 /// The tokens that are computed: the first, the last, and others at random.
@@ -155,7 +277,9 @@ Result<Reference> moe_reference(const Problem& problem, const HostOperands& oper
   const std::vector<std::int64_t> tokens = sampled_tokens(problem, options);
   reference.complete = static_cast<std::int64_t>(tokens.size()) == problem.m;
   if (!reference.complete) reference.rows = tokens;
-  Mixture(problem, operands, std::max(1, options.threads)).compute(tokens, reference);
+  const Mixture mixture(problem, operands, options);
+  mixture.compute(tokens, reference);
+  if (options.any_numbers && !reference.complete) reference.x_lines = mixture.token_lines();
   return reference;
 }
 

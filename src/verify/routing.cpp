@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <numeric>
 #include <utility>
 
 #include "base/hash.h"
+#include "problem/mixture_routes.h"
 
 namespace gemmtune {
 namespace {
@@ -62,6 +64,24 @@ class ExpertDraw {
   std::vector<double> shares_;         // of zipf
   std::vector<bool> taken_;
 };
+
+/// Empties an eighth of the slots, and all of the last token and of one in the middle. A batch keeps a slot.
+void empty_slots(std::int64_t tokens, std::int64_t topk, Random& random, Routes& routes) {
+  constexpr std::size_t one_in = 8;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    const bool all = tokens > 1 && (token + 1 == tokens || (tokens > 3 && token == tokens / 2));
+    for (std::int64_t slot = 0; slot < topk; ++slot) {
+      const bool drawn = random.below(one_in) == 0;
+      // The first slot of the first token is empty unless that is all there is.
+      const bool first = token == 0 && slot == 0 && topk > 1;
+      const bool last_left = token == 0 && slot + 1 == topk;
+      if (!all && !first && (!drawn || last_left)) continue;
+      const auto at = static_cast<std::size_t>(token * topk + slot);
+      routes.ids[at] = empty_slot;
+      routes.weights[at] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+}
 
 }  // namespace
 
@@ -133,6 +153,7 @@ Routes make_routes(const Problem& problem, const Routing& routing, std::int64_t 
     for (std::size_t at = begin; at < routes.weights.size(); ++at)
       routes.weights[at] /= static_cast<float>(sum);
   }
+  if (routing.padded) empty_slots(problem.m, topk, random, routes);
   return routes;
 }
 

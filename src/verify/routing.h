@@ -39,14 +39,17 @@ struct RoutingTrace {
 struct Routing {
   RoutingKind kind = RoutingKind::uniform;
   std::shared_ptr<const RoutingTrace> trace;
+  /// Some slots are empty (their id is −1, their weight NaN), and some tokens have no other: the last one, as batches are
+  /// padded, and one among the others. For verifying: not part of the text.
+  bool padded = false;
   /// "uniform", "zipf", "trace:name#hash".
   std::string text() const;
 };
 
 /// Of one call: [T, topk] without the slots of shared experts.
 struct Routes {
-  std::vector<std::int32_t> ids;  // each at most once a token
-  std::vector<float> weights;     // positive, their sum 1 a token
+  std::vector<std::int32_t> ids;  // each at most once a token; −1 of empty slots
+  std::vector<float> weights;     // positive, their sum 1 a token; NaN of empty slots
 };
 
 /// `unsupported` where the trace is of other experts or another topk.

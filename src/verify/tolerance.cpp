@@ -140,7 +140,8 @@ Tolerance tolerance_for(const Problem& problem, double max_err_ratio, const SumR
       traits(problem.operation).aiter_tolerance_by_type ? rule->aiter_tolerance : aiter_other_operations;
   tolerance.max_err_ratio = max_err_ratio;
   tolerance.output_epsilon = rule->epsilon;
-  tolerance.output_tiny = rule->tiny;
+  // Instructions may flush each product that is below the normal numbers of float32.
+  tolerance.output_tiny = std::max(rule->tiny, (k + 1) * 0x1p-126);
   tolerance.element_factor = (k + 4) * unit;
   tolerance.max_frobenius = rule->epsilon;
   tolerance.accumulation = 16 * unit;

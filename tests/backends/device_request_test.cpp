@@ -56,6 +56,31 @@ TEST(DeviceRequests, RefuseNumbersThatAreNone) {
   EXPECT_THAT(device_request({.threads = 4294967297}, {}).message(), HasSubstr("threads = 4294967297"));
 }
 
+Environment with_team(const char* text) {
+  Environment environment;
+  environment.team = text;
+  return environment;
+}
+
+TEST(DeviceRequests, TheTeamIsTheChoicesElseTheEnvironmentsElseTheDefault) {
+  const DeviceChoice tuner{.default_team = Team::openmp_or_own};
+  EXPECT_EQ(device_request({}, {})->team, Team::automatic);
+  EXPECT_EQ(device_request(tuner, {})->team, Team::openmp_or_own);
+  EXPECT_EQ(device_request(tuner, with_team("auto"))->team, Team::openmp_or_own);
+  EXPECT_EQ(device_request(tuner, with_team("own"))->team, Team::own);
+  EXPECT_EQ(device_request({.team = Team::own}, with_team("openmp"))->team, Team::own);
+  EXPECT_EQ(device_request({.team = Team::callback}, with_team("openmp"))->team, Team::callback);
+  EXPECT_EQ(device_request({}, with_team("openmp"))->team, Team::openmp);
+}
+
+TEST(DeviceRequests, RefuseTeamsThatAreNone) {
+  for (const char* text : {"gomp", "callback", "openmp-or-own", "OWN", "1"}) {
+    const auto request = device_request({}, with_team(text));
+    EXPECT_EQ(request.code(), StatusCode::invalid_argument) << text;
+    EXPECT_THAT(request.message(), HasSubstr(std::string("GEMMTUNE_TEAM ") + text));
+  }
+}
+
 TEST(CoreList, ReadsAndPrints) {
   EXPECT_EQ(*parse_core_list("0-3,8"), (CoreList{0, 1, 2, 3, 8}));
   EXPECT_EQ(*parse_core_list("5,2"), (CoreList{5, 2}));

@@ -2,12 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "backends/backend.h"
 #include "backends/cpu/machine/affinity.h"
+#include "backends/cpu/machine/timer.h"
 #include "backends/default_kernels.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/traits.h"
@@ -205,6 +209,51 @@ TEST(CpuDevice, SamplesTakeTime) {
   }
 }
 
+/// Notes when it runs.
+class NotingKernel final : public Kernel {
+ public:
+  explicit NotingKernel(std::string& notes) : notes_(notes) {}
+  std::size_t workspace_bytes() const override { return 0; }
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+  Status run(const Operands&, void*, Stream) const override {
+    notes_ += 'k';
+    return {};
+  }
+
+ private:
+  std::string& notes_;
+};
+
+TEST(CpuTimer, LeavesOutWhatRunsBeforeEachCall) {
+  using Microseconds = std::chrono::duration<double, std::micro>;
+  std::string notes;
+  const NotingKernel kernel(notes);
+  const Operands operands;
+  const SampleRequest request{.kernel = &kernel, .rotation = {&operands, 1}, .launches = 3};
+  Microseconds passes{};
+  const auto begin = std::chrono::steady_clock::now();
+  const auto mean = cpu::time_batch(request, {}, [&] {
+    const auto pass = std::chrono::steady_clock::now();
+    notes += 'p';
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    passes += std::chrono::steady_clock::now() - pass;
+  });
+  const Microseconds all = std::chrono::steady_clock::now() - begin;
+  ASSERT_TRUE(mean.ok()) << mean.message();
+  EXPECT_EQ(notes, "pkpkpk");
+  EXPECT_LE(*mean * 3, (all - passes).count());
+}
+
+TEST(CpuDevice, SamplesWithAParallelPassTakeTime) {
+  const Problem problem = problem_of(16, DataType::f32);
+  auto prepared = prepare(device(), problem, *device().fallback(problem));
+  prepared.request.rotation = prepared.rotation;
+  prepared.request.parallel_pass = true;
+  const auto microseconds = device().sample(prepared.request);
+  ASSERT_TRUE(microseconds.ok()) << microseconds.message();
+  EXPECT_GT(*microseconds, 0.0);
+}
+
 TEST(CpuDevice, SamplesOfPinnedDevicesLeaveTheCallerAsItWas) {
   DeviceRequest request;
   request.pin_threads = true;
@@ -267,6 +316,39 @@ TEST(Defaults, FallbackIsOnednnThenOursNeverTheReference) {
   EXPECT_EQ(chosen(false, {"openblas", "tiled", "skinny", "reference"}, 64), "tiled");
   EXPECT_EQ(chosen(false, {"tiled"}, 1), "tiled");
   EXPECT_THAT(chosen(false, {"openblas", "reference"}, 1), HasSubstr("skinny: data types: none"));
+}
+
+/// bench/results/epyc_zen4/few_rows.csv: ahead at every size for so few rows, on these instructions alone.
+TEST(Defaults, FewRowsRunSkinnyInPlaceOfOnednnWhereItWasMeasuredAhead) {
+  testing::FakeDevice fake;
+  for (const char* name : {"onednn", "skinny", "tiled"}) fake.add({.name = name});
+  const FamilyInfos known = traits_of("cpu").families;
+  const auto runs = [&](const char* architecture, const Problem& problem) {
+    fake.change_info().gfx = architecture;
+    EXPECT_EQ(choose_baseline(known, fake, problem)->family, "onednn") << "what a user has without us";
+    return choose_fallback(known, fake, problem)->family;
+  };
+  for (const auto& [type, rows] : {std::pair{DataType::bf16, 2}, {DataType::f32, 1}, {DataType::f16, 0}}) {
+    for (int m = 1; m <= 64; m *= 2)
+      EXPECT_EQ(runs("x86-avx512bf16", problem_of(m, type)), m <= rows ? "skinny" : "onednn")
+          << to_string(type) << " " << m;
+    for (const char* other : {"x86-scalar", "x86-avx2", "x86-avx512", "x86-amx"})
+      EXPECT_EQ(runs(other, problem_of(1, type)), "onednn") << other;
+  }
+  Problem wide = problem_of(1, DataType::bf16);
+  wide.y_type = DataType::f32;
+  EXPECT_EQ(runs("x86-avx512bf16", wide), "onednn");
+  EXPECT_EQ(runs("x86-avx512bf16", packed(problem_of(1, DataType::bf16), WeightLayout::any)), "onednn");
+}
+
+/// An opponent is what an untuned call runs, but for the library's fast call.
+TEST(Defaults, TheDefaultKernelIsTheFallbackAndOfFastTheLibrarys) {
+  const Problem one = problem_of(1, DataType::f32);
+  const auto untuned = device().fallback(one);
+  ASSERT_TRUE(untuned.ok()) << untuned.message();
+  EXPECT_EQ(*default_kernel(device(), one, AccuracyPolicy::keep), *untuned);
+  const auto library = library_kernel(device(), one, AccuracyPolicy::fast);
+  EXPECT_EQ(*default_kernel(device(), one, AccuracyPolicy::fast), library.ok() ? *library : *untuned);
 }
 
 /// cuBLASLt is what a user has without us, and slow where its sums are of the class fp32.

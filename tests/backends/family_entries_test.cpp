@@ -145,6 +145,7 @@ TEST(DeviceTraits, AreThoseOfTheBackend) {
   EXPECT_FALSE(cpu.dependent_launches);
   EXPECT_FALSE(cpu.tensor_core_sums);
   EXPECT_EQ(cpu.confirmation_passes, 2);
+  EXPECT_EQ(cpu.pass_factor, 1.2);
   EXPECT_EQ(cpu.units, "cores");
   for (const char* gpu : {"cuda", "hip", "a backend of another build"}) {
     const DeviceTraits& traits = traits_of(gpu);
@@ -153,6 +154,7 @@ TEST(DeviceTraits, AreThoseOfTheBackend) {
     EXPECT_EQ(traits.dependent_launches, std::string_view(gpu) != "hip") << gpu;
     EXPECT_TRUE(traits.tensor_core_sums) << gpu;
     EXPECT_EQ(traits.confirmation_passes, 1) << gpu;
+    EXPECT_EQ(traits.pass_factor, 1) << gpu;
     EXPECT_EQ(traits.sample_microseconds, 500) << gpu;
   }
   for (const Backend* backend : all_backends()) EXPECT_EQ(&traits_of(backend->name()), &backend->traits());

@@ -43,7 +43,7 @@ using ::testing::IsEmpty;
 using Calls = std::vector<std::string>;
 
 /// A library's family: no compiler, refuses fp32.
-class VendorFamily final : public KernelFamily {
+class VendorFamily final : public LeafFamily {
  public:
   std::string_view name() const override { return "vendor"; }
   int tie_rank() const override { return 0; }

@@ -4,11 +4,16 @@
 #include <sys/mman.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <thread>
 
 #include "backends/backend.h"
+#include "backends/cpu/families/onednn/onednn_library.h"
+#include "backends/device_request.h"
+#include "base/environment.h"
+#include "base/file.h"
 #include "problem/operands.h"
 #include "support/dense_problem.h"
 #include "support/elements.h"
@@ -22,7 +27,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 Device& device() {
-  static const auto opened = open_device("cpu", {});
+  static const auto opened = open_device("cpu", *device_request({}, read_environment()));
   return **opened;
 }
 
@@ -133,6 +138,11 @@ std::string missing(std::string_view family) {
   return device().find_family(family) == nullptr ? device().missing_family(family).message() : std::string();
 }
 
+/// errata/onednn-f32-k1.json: nothing above the backends runs such a kernel.
+bool has_erratum(DataType type, std::int64_t k) {
+  return k == 1 && type == DataType::f32 && device().info().libraries.front().version == "3.6.2";
+}
+
 class Onednn : public ::testing::TestWithParam<std::pair<DataType, DataType>> {
  protected:
   void SetUp() override {
@@ -145,6 +155,7 @@ class Onednn : public ::testing::TestWithParam<std::pair<DataType, DataType>> {
   void for_each_case(Check check) {
     const auto [x_type, y_type] = GetParam();
     for (const auto& [m, n, k] : awkward_shapes) {
+      if (has_erratum(x_type, k)) continue;
       for (const bool bias : {false, true}) {
         Problem problem = dense(m, n, k, x_type, y_type);
         problem.bias = bias;
@@ -173,6 +184,7 @@ TEST_P(Onednn, ColumnMajorOperands) {
   int built = 0;
   for (const auto& [m, n, k] : awkward_shapes)
     for (const auto& [x_order, w_order] : column_orders) {
+      if (has_erratum(x_type, k)) continue;
       Problem problem = dense(m, n, k, x_type, y_type);
       problem.bias = m % 2 == 0;
       problem.x_order = x_order;
@@ -238,6 +250,35 @@ INSTANTIATE_TEST_SUITE_P(Types, Onednn,
                          ::testing::Values(std::pair{DataType::bf16, DataType::bf16},
                                            std::pair{DataType::bf16, DataType::f32},
                                            std::pair{DataType::f32, DataType::f32}));
+
+// As CTest runs it, once without and once with a folder of oneDNN 3.
+TEST(OnednnFamily, IsOfTheNewestLibraryThatTheEnvironmentNames) {
+  const char* folder = std::getenv("GEMMTUNE_TEST_ONEDNN3");
+  if (folder == nullptr) GTEST_SKIP() << "GEMMTUNE_TEST_ONEDNN3 is not set";
+  const std::string file = join_path(folder, "lib/libdnnl.so.3");
+  if (!file_exists(file))
+    GTEST_SKIP() << file << " is not there: tools/onednn_library.py --for-tests fetches it";
+  ASSERT_EQ(missing("onednn"), "");
+  const Library& library = device().info().libraries.front();
+  EXPECT_THAT(library.version, StartsWith("3."));
+  EXPECT_EQ(library.path, file);
+  EXPECT_EQ(library.passed_over, "");
+}
+
+TEST(OnednnFamily, KnowsTheYearsOfReleases) {
+  EXPECT_EQ(cpu::onednn_release_year("2.6.3"), 2022);
+  EXPECT_EQ(cpu::onednn_release_year("3.2.0"), 2023);
+  EXPECT_EQ(cpu::onednn_release_year("3.6.2"), 2024);
+  EXPECT_EQ(cpu::onednn_release_year("3.12.0"), 2026);
+  for (const char* unknown : {"3.99.1", "2.65.0", "4", ""})
+    EXPECT_EQ(cpu::onednn_release_year(unknown), 0) << unknown;
+  Library library;
+  library.name = "oneDNN";
+  library.version = "2.6.3";
+  EXPECT_EQ(library.text(), "oneDNN 2.6.3");
+  library.year = 2022;
+  EXPECT_EQ(library.text(), "oneDNN 2.6.3 (2022)");
+}
 
 TEST(OnednnFamily, PacksTheSameForEveryM) {
   if (const auto why = missing("onednn"); !why.empty()) GTEST_SKIP() << why;

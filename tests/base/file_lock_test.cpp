@@ -121,21 +121,45 @@ TEST_F(FileLockTest, AChildForkedMeanwhileDoesNotKeepIt) {
 }
 
 TEST_F(FileLockTest, ALongWaitNamesTheHolder) {
-  std::string said;
+  struct Said {
+    std::string text;
+    std::atomic<bool> is_there{false};
+  } said;
   set_log_sink(
-      [](LogLevel, std::string_view line, void* context) { *static_cast<std::string*>(context) += line; },
+      [](LogLevel, std::string_view line, void* context) {
+        auto* kept = static_cast<Said*>(context);
+        kept->text += line;
+        kept->is_there = true;
+      },
       &said);
   const pid_t child = holder_of(path("lock"));
   std::thread ends_it([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    for (int i = 0; i < 6000 && !said.is_there; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     end(child);
   });
   const auto lock = FileLock::acquire(path("lock"));
   ends_it.join();
   set_log_sink(nullptr, nullptr);
   ASSERT_TRUE(lock.ok()) << lock.message();
-  EXPECT_THAT(said, StartsWith(path("lock") + ": waiting for process " + std::to_string(child)));
-  EXPECT_THAT(said, HasSubstr("("));  // its command
+  EXPECT_THAT(said.text, StartsWith(path("lock") + ": waiting for process " + std::to_string(child)));
+  EXPECT_THAT(said.text, HasSubstr("("));  // its command
+}
+
+TEST_F(FileLockTest, TheHolderMayBeNamedAsAnotherProcess) {
+  auto lock = FileLock::try_acquire(path("lock"), ::getppid());
+  ASSERT_TRUE(lock.ok() && *lock);
+  EXPECT_EQ(lock_holder(path("lock")), ::getppid());
+  EXPECT_THAT(describe_lock_holder(path("lock")),
+              StartsWith("process " + std::to_string(::getppid()) + " on "));
+  const auto second = FileLock::try_acquire(path("lock"));
+  ASSERT_TRUE(second.ok()) << second.message();
+  EXPECT_FALSE(*second) << "it does not wait";
+  EXPECT_EQ(lock_holder(path("lock")), ::getppid()) << "who did not get it is not named";
+  lock->reset();
+  EXPECT_TRUE(*FileLock::try_acquire(path("lock")));
+  EXPECT_EQ(lock_holder(path("lock")), ::getpid());
+  EXPECT_FALSE(lock_holder(path("missing")));
 }
 
 TEST_F(FileLockTest, AShortWaitIsNotWorthALine) {
@@ -148,10 +172,14 @@ TEST_F(FileLockTest, AShortWaitIsNotWorthALine) {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     end(child);
   });
+  const double begin = steady_seconds();
   EXPECT_TRUE(FileLock::acquire(path("lock")).ok());
+  const double waited = steady_seconds() - begin;
   ends_it.join();
   set_log_sink(nullptr, nullptr);
-  EXPECT_EQ(said, "");
+  if (waited < 0.9) {  // else a busy machine made it long
+    EXPECT_EQ(said, "");
+  }
 }
 
 /// In a child, because the flag of interrupts stays set.
@@ -173,7 +201,7 @@ TEST_F(FileLockTest, AnInterruptEndsTheWaitAndTheLockStaysItsHolders) {
     const double begin = steady_seconds();
     const bool again = FileLock::acquire(path("lock")).ok();
     const double waited = steady_seconds() - begin;
-    ::_exit(right && free && !again && waited > 1 && waited < 10 ? 7 : 0);
+    ::_exit(right && free && !again && waited > 1 && waited < 200 ? 7 : 0);
   }
   int result = 0;
   ASSERT_EQ(::waitpid(waiter, &result, 0), waiter);
@@ -211,6 +239,19 @@ TEST_F(FileLockTest, WritesIntoNobodysFile) {
   EXPECT_EQ(*read_file(path("empty")), "");
   EXPECT_TRUE(FileLock::acquire(path("own")).ok());
   EXPECT_THAT(*read_file(path("own")), StartsWith("locked by process " + std::to_string(::getpid())));
+}
+
+TEST_F(FileLockTest, ATryDoesNotWait) {
+  {
+    const auto first = FileLock::try_acquire(path("a.lock"));
+    ASSERT_TRUE(first.ok()) << first.message();
+    ASSERT_TRUE(first->has_value());
+    const auto second = FileLock::try_acquire(path("a.lock"));
+    ASSERT_TRUE(second.ok()) << second.message();
+    EXPECT_FALSE(second->has_value());
+  }
+  EXPECT_TRUE(FileLock::try_acquire(path("a.lock"))->has_value());
+  EXPECT_EQ(FileLock::try_acquire(path("no/a.lock")).code(), StatusCode::io_error);
 }
 
 }  // namespace

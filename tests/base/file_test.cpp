@@ -10,6 +10,10 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
+
+#include "base/folder.h"
+#include "base/temporary_file.h"
 
 namespace gemmtune {
 namespace {
@@ -48,6 +52,109 @@ TEST_F(FileTest, FollowsLinks) {
   ASSERT_TRUE(write_file_atomically(path("link"), "two").ok());
   EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
   EXPECT_EQ(*read_file(path("real")), "two");
+}
+
+/// A link of another user in a folder that others may write. Only root can make one.
+class ForeignLinks : public FileTest {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root gives a link to another user";
+    FileTest::SetUp();
+    fs::create_directory(folder_ / "shared");
+    ASSERT_EQ(::chmod(path("shared").c_str(), 01777), 0);
+    fs::create_directory(folder_ / "own");
+    ASSERT_TRUE(write_file_atomically(path("own/file"), "mine").ok());
+  }
+  void link(const std::string& name, const std::string& target, uid_t owner) const {
+    fs::create_symlink(target, folder_ / name);
+    ASSERT_EQ(::lchown(path(name).c_str(), owner, owner), 0);
+  }
+  static constexpr uid_t other = 65534;
+};
+
+TEST_F(ForeignLinks, AreNotFollowedByWhatIsWritten) {
+  link("shared/out", path("own/file"), other);
+  link("shared/folder", path("own"), other);
+  for (const char* name : {"shared/out", "shared/folder/file", "own/../shared/out"}) {
+    const Status refused = write_file_atomically(path(name), "theirs");
+    EXPECT_EQ(refused.code(), StatusCode::invalid_argument) << name;
+    EXPECT_NE(refused.message().find("is a link of user 65534 in a folder that others may write"),
+              std::string::npos);
+  }
+  EXPECT_EQ(*read_file(path("own/file")), "mine");
+}
+
+TEST_F(ForeignLinks, OfThisUserOfTheFoldersOwnerAndInAFolderOfOneUserAreFollowed) {
+  link("shared/own", path("own/file"), 0);
+  link("own/others", path("own/file"), other);  // nobody else could have put it there
+  ASSERT_EQ(::chown(path("shared").c_str(), other, other), 0);
+  link("shared/owners", path("own/file"), other);
+  for (const char* name : {"shared/own", "own/others", "shared/owners"})
+    EXPECT_TRUE(write_file_atomically(path(name), name).ok()) << name;
+  EXPECT_EQ(*read_file(path("own/file")), "shared/owners");
+}
+
+TEST_F(FileTest, WhatKilledProcessesLeftIsRemovedAndWhatOthersWriteStays) {
+  const std::string dead = path("a.csv.0a1b2c.tmp");
+  for (const std::string& left :
+       {dead, path("b.csv.0a1b2c.tmp"), path("a.csv.notes1.tmp"), path("a.csv.tmp")})
+    std::ofstream(left) << "half";
+  auto living = TemporaryFile::beside(path("a.csv"));
+  ASSERT_TRUE(living.ok());
+  EXPECT_FALSE(fs::exists(dead));
+  ASSERT_TRUE(write_file_atomically(path("a.csv"), "whole").ok());
+  EXPECT_TRUE(fs::exists(living->path())) << "its process lives";
+  EXPECT_TRUE(fs::exists(path("b.csv.0a1b2c.tmp"))) << "another output's";
+  EXPECT_TRUE(fs::exists(path("a.csv.notes1.tmp")) && fs::exists(path("a.csv.tmp"))) << "of other names";
+  EXPECT_EQ(remove_leftovers(folder_.string()), 1);
+  EXPECT_FALSE(fs::exists(path("b.csv.0a1b2c.tmp")));
+  EXPECT_TRUE(fs::exists(living->path()));
+}
+
+TEST_F(FileTest, AKilledWriterLeavesNothingToTheNext) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto half = TemporaryFile::beside(path("a.csv"));
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(entries(), 1U) << "the kill left it";
+  ASSERT_TRUE(write_file_atomically(path("a.csv"), "whole").ok());
+  EXPECT_EQ(entries(), 1U);
+  EXPECT_EQ(*read_file(path("a.csv")), "whole");
+}
+
+TEST_F(FileTest, OfAFolderAPipeIsNoFileAndIsNotWaitedFor) {
+  ASSERT_EQ(::mkfifo(path("pipe.json").c_str(), 0600), 0);
+  ASSERT_TRUE(write_file_atomically(path("a.json"), "{}").ok());
+  fs::create_symlink("a.json", folder_ / "link.json");
+  fs::create_directory(folder_ / "folder.json");
+  EXPECT_EQ(files_in(folder_.string()), (std::vector{path("a.json"), path("link.json")}));
+  EXPECT_EQ(read_regular_file(path("pipe.json")).code(), StatusCode::invalid_argument);
+  EXPECT_FALSE(read_regular_file(path("link.json")).ok());
+  EXPECT_EQ(*read_regular_file(path("a.json")), "{}");
+}
+
+TEST_F(FileTest, FoldersThatOthersMayWriteAreKnown) {
+  EXPECT_EQ(why_others_may_write(folder_.string()), "");
+  EXPECT_EQ(why_others_may_write(path("absent")), "");
+  ASSERT_EQ(::chmod(folder_.c_str(), 0775), 0);
+  EXPECT_EQ(why_others_may_write(folder_.string()), "its mode is 0775");
+  ASSERT_EQ(::chmod(folder_.c_str(), 0755), 0);
+  EXPECT_EQ(why_others_may_write(folder_.string()), "");
+  if (::geteuid() != 0) return;
+  ASSERT_EQ(::chown(folder_.c_str(), 65534, 65534), 0);
+  EXPECT_EQ(why_others_may_write(folder_.string()), "its owner is user 65534");
+}
+
+TEST_F(FileTest, AnotherFileHasAnotherIdentity) {
+  ASSERT_TRUE(write_file_atomically(path("a"), "one").ok());
+  const std::string first = file_identity(path("a"));
+  EXPECT_EQ(file_identity(path("a")), first);
+  ASSERT_TRUE(write_file_atomically(path("a"), "three").ok());
+  EXPECT_NE(file_identity(path("a")), first);
+  EXPECT_EQ(file_identity(path("absent")), path("absent"));
 }
 
 TEST_F(FileTest, RefusesFoldersAndNamesMissingFiles) {
@@ -113,6 +220,23 @@ TEST_F(FileTest, ALinkToNothingIsFollowed) {
   fs::create_symlink("circle", folder_ / "circle");
   EXPECT_FALSE(write_file_atomically(path("circle"), "x").ok());
   EXPECT_TRUE(fs::is_symlink(folder_ / "circle"));
+}
+
+TEST_F(FileTest, AppendsWithinAPageOnly) {
+  ASSERT_TRUE(write_file_atomically(path("a"), "one\n").ok());
+  auto appended = append_within_page(path("a"), 4, "two\n");
+  ASSERT_TRUE(appended.ok()) << appended.message();
+  EXPECT_TRUE(*appended);
+  EXPECT_EQ(*read_file(path("a")), "one\ntwo\n");
+  // Another size than was read, and text that would cross a page.
+  EXPECT_FALSE(*append_within_page(path("a"), 4, "three\n"));
+  EXPECT_FALSE(*append_within_page(path("a"), 8, std::string(4089, 'x')));
+  EXPECT_EQ(*read_file(path("a")), "one\ntwo\n");
+  EXPECT_TRUE(*append_within_page(path("a"), 8, std::string(4088, 'x')));
+  EXPECT_EQ(read_file(path("a"))->size(), 4096U);
+  EXPECT_EQ(append_within_page(path("none"), 4, "x").code(), StatusCode::io_error);
+  EXPECT_TRUE(*append_within_page(path("new"), 0, "x")) << "an empty file and none are one";
+  EXPECT_EQ(*read_file(path("new")), "x");
 }
 
 }  // namespace

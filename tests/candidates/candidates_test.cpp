@@ -91,7 +91,7 @@ TEST(Space, ARuleIsAskedOnceItsKeysHaveValues) {
 TEST(Space, ListedConfigsStandInsteadOfAllCombinations) {
   Space space;
   Parameter parameter = {
-      .key = "a", .values = {"1", "2"}, .absent = "1", .meaning = "a number", .open = true};
+      .key = "a", .values = {"1", "2"}, .absent = "1", .meaning = "a number", .range = NumberRange()};
   space.add(parameter);
   parameter.key = "b";
   space.add(parameter);

@@ -64,11 +64,22 @@ TEST(IntegerExpression, RefusesWithThePosition) {
   EXPECT_THAT(message(std::string(100, '(')), HasSubstr("at most 64 levels"));
 }
 
+TEST(IntegerExpression, ItsLengthIsLimited) {
+  std::string sum = "1";
+  while (sum.size() + 2 <= IntegerExpression::max_characters) sum += "+1";
+  EXPECT_EQ(value_of(sum), static_cast<std::int64_t>(sum.size() / 2 + 1));
+  std::string endless = "k == 1";
+  for (int i = 0; i < 500'000; ++i) endless += " or k == 1";
+  const Status refused = IntegerExpression::parse(endless).status();
+  EXPECT_EQ(refused.message(),
+            "'k == 1 or k == 1 or k == 1 or k == 1 or …' has 5000006 characters, expected at most 1024");
+}
+
 Erratum tail() {
   Erratum erratum;
   erratum.family = "cublaslt";
   erratum.operations = {Operation::a16w16};
-  erratum.types = {DataType::bf16, DataType::f16};
+  erratum.types = {"bf16", "f16"};
   erratum.parameters = {"algo", "sk"};
   erratum.condition =
       *IntegerExpression::parse("algo == 66 and sk >= 2 and k % sk != 0 and (k / sk) % 64 == 0");
@@ -104,8 +115,9 @@ TEST(Erratum, HoldsForTheSizesThatWereWrongAndForNoOther) {
     problem.m = 8;
     problem.n = 16;
     problem.k = one.k;
-    EXPECT_EQ(holds(tail(), problem, algorithm(66, one.splits)), one.wrong) << one.k << " sk" << one.splits;
-    EXPECT_FALSE(holds(tail(), problem, algorithm(21, one.splits))) << "another algorithm";
+    EXPECT_EQ(holds(tail(), "sm_90", problem, algorithm(66, one.splits)), one.wrong)
+        << one.k << " sk" << one.splits;
+    EXPECT_FALSE(holds(tail(), "sm_90", problem, algorithm(21, one.splits))) << "another algorithm";
   }
 }
 
@@ -114,17 +126,35 @@ TEST(Erratum, HoldsForItsFamilyOperationsAndTypesOnly) {
   problem.m = 8;
   problem.n = 16;
   problem.k = 11528;
-  EXPECT_TRUE(holds(tail(), problem, algorithm(66, 9)));
+  EXPECT_TRUE(holds(tail(), "sm_90", problem, algorithm(66, 9)));
   Candidate other = algorithm(66, 9);
   other.family = "skinny";
-  EXPECT_FALSE(holds(tail(), problem, other));
+  EXPECT_FALSE(holds(tail(), "sm_90", problem, other));
   problem.x_type = problem.w_type = DataType::f32;
-  EXPECT_FALSE(holds(tail(), problem, algorithm(66, 9)));
+  EXPECT_FALSE(holds(tail(), "sm_90", problem, algorithm(66, 9)));
   problem = default_problem(Operation::batched_bf16);
   problem.m = 8;
   problem.n = 16;
   problem.k = 11528;
-  EXPECT_FALSE(holds(tail(), problem, algorithm(66, 9)));
+  EXPECT_FALSE(holds(tail(), "sm_90", problem, algorithm(66, 9)));
+}
+
+TEST(Erratum, Fp8IsTheDevices) {
+  Erratum erratum = tail();
+  erratum.types = {"fp8"};
+  erratum.operations.clear();
+  Problem problem = default_problem(Operation::a8w8);
+  problem.m = 8;
+  problem.n = 16;
+  problem.k = 11528;
+  for (const auto& [architecture, type] :
+       {std::pair{"sm_90", DataType::f8_e4m3fn}, std::pair{"gfx942", DataType::f8_e4m3fnuz},
+        std::pair{"gfx950", DataType::f8_e4m3fn}}) {
+    for (const DataType x : {DataType::f8_e4m3fn, DataType::f8_e4m3fnuz}) {
+      problem.x_type = problem.w_type = x;
+      EXPECT_EQ(holds(erratum, architecture, problem, algorithm(66, 9)), x == type) << architecture;
+    }
+  }
 }
 
 TEST(Erratum, CoversVersionsAsFarAsTheyAreWritten) {

@@ -191,6 +191,15 @@ TEST_F(CApiTuning, AYamlGetsTuneGemmsResults) {
   EXPECT_EQ(read_gemm_results(output_)->results.size(), 1U);
 }
 
+TEST_F(CApiTuning, AnOutputIsAFile) {
+  for (const char* output : {static_cast<const char*>(nullptr), "", "-"}) {
+    options_.output = output;
+    EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
+    EXPECT_THAT(gemmtune_last_error(), ::testing::HasSubstr("expected the path of a tuned file"));
+  }
+  EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
 TEST_F(CApiTuning, ProblemsThatDoNotBelongTogetherAreNamed) {
   gemmtune_problem both[] = {problem_, problem_};
   options_.problems = both;

@@ -247,6 +247,78 @@ TEST_F(CInterface, ZeroRowsReturnAtOnce) {
   EXPECT_THAT(arrays_.y, Each(untouched));
 }
 
+TEST_F(CInterface, ZeroColumnsReturnAtOnce) {
+  gemmtune_problem asked = problem(3);
+  asked.n = 0;
+  gemmtune_operands nothing{};
+  nothing.size = sizeof nothing;
+  EXPECT_EQ(gemmtune_gemm(&handle_, &asked, &nothing, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
+  make(asked);
+  EXPECT_EQ(gemmtune_plan_run(plan_, &nothing, nullptr, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
+}
+
+TEST_F(CInterface, WithoutASumYIsTheBiasOrZero) {
+  for (const bool bias : {false, true}) {
+    gemmtune_problem asked = problem(3, bias);
+    asked.k = 0;
+    make(asked);
+    gemmtune_plan_info info{};
+    info.size = sizeof info;
+    ASSERT_EQ(gemmtune_plan_get_info(plan_, &info), GEMMTUNE_OK);
+    EXPECT_STREQ(info.rule, "K = 0: each row of y is the bias, or zero");
+    for (float& value : arrays_.y) value = untouched;
+    gemmtune_operands given = operands();
+    given.x = given.w = nullptr;
+    given.ldy = 29;
+    ASSERT_EQ(run(given), GEMMTUNE_OK) << gemmtune_last_error();
+    for (std::size_t i = 0; i < 3; ++i)
+      for (std::size_t j = 0; j < 29; ++j)
+        ASSERT_EQ(arrays_.y[i * 29 + j], j >= 20 ? untouched : bias ? arrays_.bias[j] : 0) << i << ' ' << j;
+    EXPECT_EQ(gemmtune_gemm(&handle_, &asked, &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
+  }
+}
+
+TEST_F(CInterface, AnOutputThatOverlapsAnInputIsRefused) {
+  make(problem(3, true));
+  const auto refused = [&](const char* name, const void* x, const void* w, const void* bias, void* y) {
+    gemmtune_operands given = operands();
+    given.x = x;
+    given.w = w;
+    given.bias = bias;
+    given.y = y;
+    EXPECT_EQ(run(given), GEMMTUNE_INVALID_ARGUMENT) << name;
+    EXPECT_THAT(gemmtune_last_error(), HasSubstr(std::string("y overlaps ") + name));
+  };
+  refused("x", arrays_.x, arrays_.w, arrays_.bias, arrays_.x);
+  refused("x", arrays_.x, arrays_.w, arrays_.bias, arrays_.x + 3 * k - 4);
+  refused("w", arrays_.x, arrays_.w, arrays_.bias, arrays_.w + n * k - 4);
+  refused("bias", arrays_.x, arrays_.w, arrays_.y + 2 * n, arrays_.y);
+  EXPECT_THAT(arrays_.y, Each(untouched));
+  gemmtune_operands given = operands();  // behind each other
+  given.x = arrays_.w + n * k;
+  given.y = arrays_.w + n * k + 3 * k;
+  EXPECT_EQ(run(given), GEMMTUNE_OK) << gemmtune_last_error();
+}
+
+TEST_F(CInterface, RowsOfXAndYMayTakeTurns) {
+  make(problem(3));
+  gemmtune_operands given = operands();
+  for (std::size_t i = 0; i < 3; ++i) std::copy_n(arrays_.x + i * k, k, arrays_.y + i * 48);
+  given.x = arrays_.y;
+  given.y = arrays_.y + k;
+  given.ldx = given.ldy = 48;
+  ASSERT_EQ(run(given), GEMMTUNE_OK) << gemmtune_last_error();
+  const auto expect_sum = [&](std::size_t i, std::size_t j) {
+    float sum = 0;
+    for (std::size_t l = 0; l < k; ++l) sum += arrays_.x[i * k + l] * arrays_.w[j * k + l];
+    EXPECT_EQ(arrays_.y[i * 48 + k + j], sum) << i << ' ' << j;
+  };
+  for (std::size_t i = 0; i < 3; ++i)
+    for (std::size_t j = 0; j < n; ++j) expect_sum(i, j);
+  given.y = arrays_.y + k - 4;
+  EXPECT_EQ(run(given), GEMMTUNE_INVALID_ARGUMENT);
+}
+
 TEST_F(CInterface, TheShortFormFindsItsWorkspace) {
   const gemmtune_problem asked = problem(3, true);
   const gemmtune_operands given = operands();
@@ -263,74 +335,6 @@ TEST_F(CInterface, TheShortFormFindsItsWorkspace) {
 }
 
 // ---- structures of other versions ------------------------------------------------------------------------
-
-/// As a structure that had `first` in the first release and has `second` since.
-struct Grown {
-  std::size_t size;
-  std::int64_t first;
-  std::int64_t second;
-};
-
-}  // namespace
-
-template <>
-struct c::StructTraits<Grown> {
-  static constexpr const char* name = "Grown";
-  static constexpr std::size_t size = sizeof(Grown);
-  static constexpr std::size_t first_size = offsetof(Grown, second);
-};
-
-namespace {
-
-TEST(CStructures, WhatAnOlderProgramDoesNotKnowKeepsItsDefault) {
-  const Grown old{offsetof(Grown, second), 5, 77};
-  Grown known{};
-  known.second = 3;
-  ASSERT_EQ(c::read_struct(&old, known), GEMMTUNE_OK) << gemmtune_last_error();
-  EXPECT_EQ(known.first, 5);
-  EXPECT_EQ(known.second, 0);
-
-  Grown answer{offsetof(Grown, second), 0, 77};
-  ASSERT_EQ(c::write_struct(Grown{0, 8, 9}, &answer), GEMMTUNE_OK);
-  EXPECT_EQ(answer.size, offsetof(Grown, second));
-  EXPECT_EQ(answer.first, 8);
-  EXPECT_EQ(answer.second, 77) << "beyond the caller's structure";
-}
-
-TEST(CStructures, SizesBelowTheFirstReleaseAreRefused) {
-  for (const std::size_t size : {std::size_t{0}, sizeof(std::size_t), offsetof(Grown, second) - 1}) {
-    const Grown given{size, 5, 0};
-    Grown known{};
-    EXPECT_EQ(c::read_struct(&given, known), GEMMTUNE_INVALID_ARGUMENT) << size;
-    EXPECT_THAT(gemmtune_last_error(), HasSubstr("Grown: size is " + std::to_string(size) + ", expected"));
-    Grown answer{size, 0, 0};
-    EXPECT_EQ(c::write_struct(Grown{0, 8, 9}, &answer), GEMMTUNE_INVALID_ARGUMENT) << size;
-    EXPECT_EQ(answer.first, 0);
-  }
-}
-
-TEST(CStructures, ASizeThatWasNeverSetIsRefusedAndNotRead) {
-  for (const std::size_t size : {c::max_struct_size + 1, SIZE_MAX / 2, SIZE_MAX}) {
-    const Grown given{size, 5, 0};
-    Grown known{};
-    EXPECT_EQ(c::read_struct(&given, known), GEMMTUNE_INVALID_ARGUMENT) << size;
-    Grown answer{size, 0, 0};
-    EXPECT_EQ(c::write_struct(Grown{0, 8, 9}, &answer), GEMMTUNE_INVALID_ARGUMENT) << size;
-  }
-}
-
-TEST(CStructures, ANewerProgramMaySetWhatWeKnow) {
-  struct Newer {
-    Grown known;
-    std::int64_t unknown;
-  } newer{{sizeof(Newer), 5, 6}, 0};
-  Grown known{};
-  EXPECT_EQ(c::read_struct(&newer.known, known), GEMMTUNE_OK) << gemmtune_last_error();
-  EXPECT_EQ(known.second, 6);
-  newer.unknown = 1;
-  EXPECT_EQ(c::read_struct(&newer.known, known), GEMMTUNE_UNSUPPORTED);
-  EXPECT_THAT(gemmtune_last_error(), HasSubstr("byte 24"));
-}
 
 /// Every structure that a function takes is read by these rules.
 TEST_F(CInterface, AStructureWithoutItsSizeIsRefusedByName) {
@@ -370,6 +374,18 @@ TEST_F(CInterface, AStructureWithoutItsSizeIsRefusedByName) {
   EXPECT_EQ(context, nullptr);
 }
 
+TEST_F(CInterface, WordsOfTypesAreTheDevices) {
+  gemmtune_type type = GEMMTUNE_TYPE_UNSET;
+  ASSERT_EQ(gemmtune_context_type(&handle_, "fp8", &type), GEMMTUNE_OK);
+  EXPECT_EQ(type, GEMMTUNE_F8_E4M3FN) << "of a CPU";
+  ASSERT_EQ(gemmtune_context_type(&handle_, "torch.float8_e4m3fnuz", &type), GEMMTUNE_OK);
+  EXPECT_EQ(type, GEMMTUNE_F8_E4M3FNUZ);
+  ASSERT_EQ(gemmtune_context_type(&handle_, "int4", &type), GEMMTUNE_OK);
+  EXPECT_EQ(type, GEMMTUNE_I4);
+  EXPECT_EQ(gemmtune_context_type(&handle_, "fp7", &type), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_STREQ(gemmtune_last_error(), "word is 'fp7', expected a type such as bf16 or fp8");
+}
+
 TEST_F(CInterface, NullArgumentsAreNamed) {
   const auto refused = [](gemmtune_status status, const char* text) {
     EXPECT_EQ(status, GEMMTUNE_NULL_POINTER) << text;
@@ -386,6 +402,10 @@ TEST_F(CInterface, NullArgumentsAreNamed) {
   refused(gemmtune_context_sources(&handle_, nullptr, 5, nullptr), "gemmtune_context_sources: text is null");
   refused(gemmtune_context_device(none, nullptr), "gemmtune_context_device: context is null");
   refused(gemmtune_context_device(&handle_, nullptr), "gemmtune_device_info: the structure is null");
+  gemmtune_type type = GEMMTUNE_TYPE_UNSET;
+  refused(gemmtune_context_type(none, "fp8", &type), "gemmtune_context_type: context is null");
+  refused(gemmtune_context_type(&handle_, nullptr, &type), "gemmtune_context_type: word is null");
+  refused(gemmtune_context_type(&handle_, "fp8", nullptr), "gemmtune_context_type: type is null");
   refused(gemmtune_context_counters(none, nullptr), "gemmtune_context_counters: context is null");
   refused(gemmtune_context_counters(&handle_, nullptr), "gemmtune_counters: the structure is null");
   refused(gemmtune_context_log(none, 1, "x"), "gemmtune_context_log: context is null");
@@ -664,6 +684,103 @@ TEST_F(CInterface, KernelErratumKnowsTheUsersErrata) {
     std::exit(answered && two != 0 && one == 0 ? 0 : 1);
   };
   EXPECT_EXIT(ask(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(CInterface, SourcesAreGivenAsData) {
+  TunedEntry other = row(f32(5), "alpha_r1_a1");
+  other.gfx = "gfx950";
+  other.cu_num = 256;
+  TunedEntry fewer = row(f32(6), "alpha_r1_a1");
+  fewer.cu_num = 1;
+  ContextOptions options;
+  options.tuned_files[Operation::a16w16] =
+      test::write_rows(folder_, "u.csv", {row(f32(3), "alpha_r1_a1"), other, other, fewer}) + ":" +
+      folder_.file("none.csv");
+  handle_.context = std::make_unique<Context>(options, Environment(), std::make_unique<test::FakeDevice>());
+  std::vector<std::string> seen;
+  const gemmtune_source_visitor visit = [](void* to, const gemmtune_source* source) {
+    if (source->named == 0) return;
+    static_cast<std::vector<std::string>*>(to)->push_back(fmt::format(
+        "{} {} {} {} {} {} '{}' '{}'", source->operation, source->path, source->rows, source->own_rows,
+        source->fewer_threads_rows, source->other_environment_rows, source->devices, source->unused));
+  };
+  ASSERT_EQ(gemmtune_context_visit_sources(&handle_, visit, &seen), GEMMTUNE_OK) << gemmtune_last_error();
+  const std::string none = folder_.file("none.csv");
+  EXPECT_THAT(seen, ::testing::ElementsAre(
+                        "0 " + folder_.file("u.csv") + " 4 1 1 0 'gfx950/256:2,x86-fake/1:1,x86-fake/2:1' ''",
+                        "0 " + none + " 0 0 0 0 '' '" + none + ": no such file'"));
+  EXPECT_EQ(gemmtune_context_visit_sources(nullptr, visit, &seen), GEMMTUNE_NULL_POINTER);
+  EXPECT_EQ(gemmtune_context_visit_sources(&handle_, nullptr, &seen), GEMMTUNE_NULL_POINTER);
+}
+
+TEST_F(CInterface, ShippedTablesAreAmongTheSources) {
+  TunedEntry here = row(f32(3), "alpha_r1_a1");
+  here.env = "here";
+  Environment environment;
+  environment.shipped_folder = folder_.file("shipped");
+  folder_.write("shipped/a_bf16_tuned_gemm.csv",
+                write_tuned_csv(Operation::a16w16, {here, row(f32(5), "alpha_r1_a1")}, CsvSchema::aiter));
+  folder_.write("shipped/a_bf16_tuned_gemm.csv.env.json", R"({"here": {"device": "Fake 1"}})");
+  for (const char* name : {"b", "c"}) {
+    folder_.write(fmt::format("shipped/{}_bf16_tuned_gemm.csv", name),
+                  write_tuned_csv(Operation::a16w16, {here, row(f32(5), "alpha_r1_a1")}, CsvSchema::aiter));
+    folder_.write(fmt::format("shipped/{}_bf16_tuned_gemm.csv.env.json", name),
+                  R"({"here": {"device": "Fake 2"}})");
+  }
+  handle_.context =
+      std::make_unique<Context>(ContextOptions(), environment, std::make_unique<test::FakeDevice>());
+  std::vector<std::string> seen;
+  const gemmtune_source_visitor visit = [](void* to, const gemmtune_source* source) {
+    if (source->shipped == 0) return;
+    static_cast<std::vector<std::string>*>(to)->push_back(fmt::format(
+        "{} {} {} {} '{}'", source->operation, source->path, source->rows, source->own_rows, source->unused));
+  };
+  ASSERT_EQ(gemmtune_context_visit_sources(&handle_, visit, &seen), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_THAT(seen, ::testing::ElementsAre(
+                        "0 " + folder_.file("shipped/a_bf16_tuned_gemm.csv") + " 1 1 ''",
+                        "0 " + folder_.file("shipped") + " 0 0 '" + folder_.file("shipped") +
+                            ": shipped tables for other devices are not used (files: 2, rows: 4)'"));
+  char text[4096];
+  ASSERT_EQ(gemmtune_context_sources(&handle_, text, sizeof text, nullptr), GEMMTUNE_OK);
+  EXPECT_THAT(std::string(text), ::testing::EndsWith(folder_.file("shipped") +
+                                                     ": 1 row in 3 shipped tables, 5 of other devices"));
+}
+
+TEST_F(CInterface, FewerThreadsHaveACounterAndASwitch) {
+  TunedEntry fewer = row(f32(5), "alpha_r1_a1");
+  fewer.cu_num = 1;
+  ContextOptions options;
+  options.tuned_files[Operation::a16w16] = test::write_rows(folder_, "u.csv", {fewer});
+  options.log = [](LogLevel, std::string_view, void*) {};
+  const auto counters = [&] {
+    handle_.context = std::make_unique<Context>(options, Environment(), std::make_unique<test::FakeDevice>());
+    make(problem(5));
+    gemmtune_counters values{};
+    values.size = sizeof values;
+    EXPECT_EQ(gemmtune_context_counters(&handle_, &values), GEMMTUNE_OK);
+    return std::pair(values.fewer_threads, values.untuned);
+  };
+  EXPECT_EQ(counters(), std::pair(std::uint64_t{1}, std::uint64_t{0}));
+  options.own_threads_only = true;
+  EXPECT_EQ(counters(), std::pair(std::uint64_t{0}, std::uint64_t{1}));
+}
+
+TEST_F(CInterface, TheProcessesLogIsTheHosts) {
+  std::vector<std::string> lines;
+  gemmtune_set_log(
+      [](void* to, int level, const char* line) {
+        static_cast<std::vector<std::string>*>(to)->push_back(std::to_string(level) + line);
+      },
+      &lines);
+  EXPECT_EQ(gemmtune_log_line(2, "of the process"), GEMMTUNE_OK);
+  EXPECT_EQ(gemmtune_context_log(&handle_, 1, "of a context"), GEMMTUNE_OK);
+  gemmtune_set_log(nullptr, nullptr);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(gemmtune_log_line(2, "to stderr"), GEMMTUNE_OK);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "gemmtune: warning: to stderr\n");
+  EXPECT_THAT(lines, ::testing::ElementsAre("2of the process", "1of a context"));
+  EXPECT_EQ(gemmtune_log_line(4, "x"), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_EQ(gemmtune_log_line(1, nullptr), GEMMTUNE_NULL_POINTER);
 }
 
 }  // namespace

@@ -64,6 +64,22 @@ TEST_F(CSiluAndMul, NothingIsNothing) {
   EXPECT_EQ(gemmtune_silu_and_mul(context_, &operands_, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
 }
 
+TEST_F(CSiluAndMul, YMayBeAnInputAndNothingBetween) {
+  const std::vector<float> up = up_;
+  operands_.y = up_.data();
+  ASSERT_EQ(gemmtune_silu_and_mul(context_, &operands_, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
+  for (std::size_t i = 0; i < 60; ++i)
+    EXPECT_NEAR(up_[i], gate_[i] / (1 + std::exp(-gate_[i])) * up[i], 1e-5) << i;
+  operands_.y = up_.data() + 20;
+  refused(GEMMTUNE_INVALID_ARGUMENT,
+          "y overlaps up in memory, expected up itself or an output apart from it");
+  operands_.y = gate_.data();
+  operands_.ldy = 21;
+  refused(GEMMTUNE_INVALID_ARGUMENT, "y overlaps gate");
+  operands_.rows = operands_.ldy = std::int64_t{1} << 30;
+  refused(GEMMTUNE_INVALID_ARGUMENT, "expected at most 2^47 bytes");
+}
+
 TEST_F(CSiluAndMul, RefusesWithASentence) {
   operands_.type = GEMMTUNE_TYPE_UNSET;
   refused(GEMMTUNE_INVALID_ARGUMENT, "type is not set, expected one of enum gemmtune_type");

@@ -138,11 +138,20 @@ bool fits(DataType type, std::initializer_list<std::int64_t> tensor) {
   return elements * bits(type) <= (Wide{1} << 47) * 8;
 }
 
-/// What the header says of sizes, worked out in 128 bits. `m` stands in for the problem's.
-bool is_legal(const CProblem& asked, std::int64_t m) {
+struct Sizes {
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+};
+
+/// What the header says of sizes, worked out in 128 bits. `sizes` stand in for the problem's.
+bool is_legal(const CProblem& asked, const Sizes& sizes) {
   gemmtune_problem known;
   Problem p;
   if (c::read_problem(asked.get(), known, p) != GEMMTUNE_OK) return false;
+  const std::int64_t m = sizes.m;
+  p.n = sizes.n;
+  p.k = sizes.k;
   const bool blocks = bits(p.x_type) == 4 || bits(p.w_type) == 4;
   if (!is_dimension(m) || !is_dimension(p.n) || !is_dimension(p.k) || !is_dimension(p.batch)) return false;
   if (!traits(p.operation).batched && p.batch != 1) return false;
@@ -155,6 +164,17 @@ bool is_legal(const CProblem& asked, std::int64_t m) {
   return moe.experts >= 1 && moe.topk >= 1 && moe.topk <= moe.experts && fits(p.y_type, {m, p.k}) &&
          fits(DataType::f32, {m, moe.topk}) && fits(p.w_type, {3, moe.experts, p.n, p.k}) &&
          (!p.bias || fits(DataType::f32, {moe.experts, 2 * p.n + p.k}));
+}
+
+/// A call may have sizes of 0, but no inter_dim of 0: legal sizes in their place.
+Sizes without_zeros(const CProblem& asked) {
+  const bool mixture = asked->operation == GEMMTUNE_FUSED_MOE;
+  return {asked->m == 0 ? 1 : asked->m, asked->n == 0 && !mixture ? 1 : asked->n,
+          asked->k == 0 ? 32 : asked->k};
+}
+
+bool writes_nothing(const CProblem& asked) {
+  return asked->m == 0 || (asked->operation == GEMMTUNE_FUSED_MOE ? asked->k : asked->n) == 0;
 }
 
 std::string text_of(const CProblem& asked) {
@@ -231,7 +251,7 @@ void CExtremeSizes::refuse_calls(const CProblem& asked, const gemmtune_plan* pla
 
 void CExtremeSizes::ask_for_scales(const CProblem& asked) const {
   const std::string what = text_of(asked);
-  const bool legal = is_legal(asked, asked->m == 0 ? 1 : asked->m);
+  const bool legal = is_legal(asked, without_zeros(asked));
   gemmtune_scales scales{};
   scales.size = sizeof scales;
   scales.x = -7;
@@ -250,21 +270,20 @@ void CExtremeSizes::ask_for_scales(const CProblem& asked) const {
 
 void CExtremeSizes::plan_and_refuse(const CProblem& asked, Random& random) {
   const std::string what = text_of(asked);
-  const std::int64_t m = asked->m == 0 ? 1 : asked->m;
   gemmtune_plan* plan = nullptr;
   const gemmtune_status status = gemmtune_plan_create(context_, asked.get(), &plan);
   if (status != GEMMTUNE_OK) {
     EXPECT_EQ(plan, nullptr);
     expect_sentence(status, what);
-    EXPECT_EQ(status == GEMMTUNE_INVALID_ARGUMENT, !is_legal(asked, m))
+    EXPECT_EQ(status == GEMMTUNE_INVALID_ARGUMENT, !is_legal(asked, without_zeros(asked)))
         << what << ": " << gemmtune_last_error();
   } else {
-    EXPECT_TRUE(is_legal(asked, m)) << what;
+    EXPECT_TRUE(is_legal(asked, without_zeros(asked))) << what;
     gemmtune_plan_info info{};
     info.size = sizeof info;
     ASSERT_EQ(gemmtune_plan_get_info(plan, &info), GEMMTUNE_OK);
     EXPECT_LE(info.workspace_bytes, std::size_t{1} << 47) << what << ": " << info.kernel_name;
-    if (asked->m == 0) {
+    if (writes_nothing(asked)) {
       EXPECT_EQ(gemmtune_plan_run(plan, nullptr, nullptr, nullptr), GEMMTUNE_OK) << what;
     } else {
       refuse_calls(asked, plan, random);
@@ -275,7 +294,7 @@ void CExtremeSizes::plan_and_refuse(const CProblem& asked, Random& random) {
   gemmtune_operands nothing{};
   nothing.size = sizeof nothing;
   const gemmtune_status called = gemmtune_gemm(context_, asked.get(), &nothing, nullptr);
-  if (asked->m == 0 && status == GEMMTUNE_OK && asked->weight_layout != GEMMTUNE_LAYOUT_ANY) {
+  if (writes_nothing(asked) && status == GEMMTUNE_OK && asked->weight_layout != GEMMTUNE_LAYOUT_ANY) {
     EXPECT_EQ(called, GEMMTUNE_OK) << what;
   } else {
     expect_sentence(called, what);
@@ -284,7 +303,7 @@ void CExtremeSizes::plan_and_refuse(const CProblem& asked, Random& random) {
 
 void CExtremeSizes::ask_for_weights(const CProblem& asked, gemmtune_layout layout) {
   const std::string what = fmt::format("{}, layout {}", text_of(asked), layout);
-  const bool legal = is_legal(asked, 1);
+  const bool legal = is_legal(asked, {1, asked->n, asked->k});
   gemmtune_layout chosen = -7;
   if (const auto status = gemmtune_weight_layout(context_, asked.get(), &chosen); status != GEMMTUNE_OK) {
     expect_sentence(status, what);
@@ -318,7 +337,7 @@ TEST_F(CExtremeSizes, EachHasAStatusAndASentence) {
   const std::size_t before = peak_of_address_space();
   for (int i = 0; i < draws(); ++i) {
     const auto asked = drawn_problem(all, random);
-    legal += is_legal(*asked, (*asked)->m) ? 1 : 0;
+    legal += is_legal(*asked, {(*asked)->m, (*asked)->n, (*asked)->k}) ? 1 : 0;
     plan_and_refuse(*asked, random);
     ask_for_weights(*asked, layouts[random.below(std::size(layouts))]);
     if (HasFailure() && !is_soak()) break;

@@ -63,6 +63,7 @@ class FailingAllocations : public ::testing::Test {
  protected:
   void SetUp() override {
     ::setenv("GEMMTUNE_LIBRARY_DIR", "/none", 1);  // no oneDNN
+    ::setenv("GEMMTUNE_SHIPPED", "0", 1);          // each allocation is a call of its own
     DeviceRequest request;
     request.text = "cpu";
     request.threads = 2;
@@ -355,7 +356,7 @@ TEST_F(FailingAllocations, OfThreadsBehindAContext) {
   {
     const test::NoMemoryForOtherThreads none;
     for (std::int64_t m = 2; m < 12; ++m) expect_usable(context, m);
-    for (int i = 0; i < 100 && test::NoMemoryForOtherThreads::failed() < 2; ++i) usleep(50'000);
+    for (int i = 0; i < 2400 && test::NoMemoryForOtherThreads::failed() < 2; ++i) usleep(50'000);
     EXPECT_GE(test::NoMemoryForOtherThreads::failed(), 2);
   }
   expect_usable(context, 12);
@@ -371,13 +372,17 @@ TEST_F(FailingAllocations, OfThreadsBehindAContext) {
 TEST_F(FailingAllocations, OfTheDefaultContext) {
   ::setenv("GEMMTUNE_CONFIG_DIR", config_.c_str(), 1);
   ::setenv("GEMMTUNE_NUM_THREADS", "2", 1);
+  const std::filesystem::path tuned = tuned_file({"reference_r1"});
+  const std::string shipped = folder_.path() + "/shipped";
+  std::filesystem::create_directory(shipped);
+  std::filesystem::copy_file(tuned, shipped + "/one_bf16_tuned_gemm.csv");
+  ::setenv("GEMMTUNE_SHIPPED", shipped.c_str(), 1);
   gemmtune_context* context = nullptr;
   sweep(
       "gemmtune_default_context", false, [&] { return gemmtune_default_context(&context); },
       [&] { EXPECT_EQ(context, nullptr); });
   expect_usable(nullptr, 3);
-  ::unsetenv("GEMMTUNE_CONFIG_DIR");
-  ::unsetenv("GEMMTUNE_NUM_THREADS");
+  for (const char* name : {"GEMMTUNE_CONFIG_DIR", "GEMMTUNE_NUM_THREADS"}) ::unsetenv(name);
 }
 
 /// Documents of all kinds of values, made from a text, by initializer lists and by members of a null.

@@ -86,6 +86,12 @@ TEST_F(EvaluatorCli, ProblemsThatItDoesNotTakeAreRefusedWithTheReason) {
   EXPECT_THAT(other.out + other.err, HasSubstr("operation: a8w8 is not among the evaluator's"));
 }
 
+TEST_F(EvaluatorCli, OneThatIsSilentIsGivenUpWithTheBudget) {
+  const auto result = tune({"--budget", "1"}, "python3 -c 'import time; time.sleep(600)'");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("no reply to \"hello\" within 1 s"));
+}
+
 TEST_F(EvaluatorCli, TuneWritesTheBestConfig) {
   const auto result = tune({});
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -104,6 +110,25 @@ TEST_F(EvaluatorCli, TuneWritesTheBestConfig) {
   const auto bench = run({"bench", program_.file("out.csv"), "--json"}, command());
   EXPECT_EQ(bench.exit_code, 0) << bench.err;
   EXPECT_THAT(bench.out, HasSubstr(best_kernel));
+}
+
+TEST_F(EvaluatorCli, SamplesThatNoClockShowsAreRefused) {
+  for (const char* microseconds : {"1e308", "1e-9", "0", "null"}) {
+    const auto result = tune({}, command(std::string("--microseconds ") + microseconds));
+    EXPECT_NE(result.exit_code, 0) << microseconds;
+    EXPECT_THAT(result.out + result.err, HasSubstr("expected a number from 0.001 to 3.6e+09"))
+        << microseconds;
+  }
+}
+
+TEST_F(EvaluatorCli, ARuleWithoutAnEndIsRefused) {
+  std::string rule = "n == 1";
+  for (int i = 0; i < 1000; ++i) rule += " or n == 1";
+  const auto result =
+      tune({}, command("--hello 'rules=[{\"name\": \"long\", \"refuses\": \"" + rule + "\"}]'"));
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("rules[0].refuses: 'n == 1 or n == 1"));
+  EXPECT_THAT(result.err, HasSubstr("has 10006 characters, expected at most 1024"));
 }
 
 // 100 W with a cache modifier, 300 W without; 2 µs more.

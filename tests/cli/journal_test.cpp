@@ -266,8 +266,7 @@ TEST_F(JournalCli, AnInterruptedRunKeepsItsProfileAndGoesOn) {
   const auto words = tune_words({"-o2", profile}, 20);
   {
     Subprocess process(program.words(words), program.options());
-    for (int i = 0; i < 1000 && process.running() && !std::filesystem::exists(output()); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_TRUE(process.wait_until([&] { return std::filesystem::exists(output()); }));
     process.send(SIGINT);
     const auto result = process.wait();
     EXPECT_EQ(result.exit_code, 130) << "signal " << result.signal << "\n" << result.err;

@@ -56,6 +56,17 @@ TEST(LiveView, NothingYet) {
   EXPECT_THAT(lines[0], Not(HasSubstr("ETA")));
 }
 
+TEST(LiveView, AWorkerInFinalsShowsTheRatioOfItsRounds) {
+  EXPECT_EQ(ratio_text({"tiled_r1", 1.2345, {1.201, 1.26}, 15}), "1.234x (1.201 to 1.260 in 15 rounds)");
+  LiveRun run;
+  run.shapes = {ShapeState::in_work};
+  LiveWorker& worker = run.workers.emplace_back();
+  worker.shape = "8x64x64";
+  worker.best_microseconds = 12;
+  worker.ratio = PairedRatio{"tiled_r1", 1.5, {1.4, 1.6}, 3};
+  EXPECT_THAT(live_lines(run, 120).back(), HasSubstr("1.500x (1.400 to 1.600 in 3 rounds)"));
+}
+
 TEST(LiveView, StatesOfReports) {
   ItemReport report;
   report.state = ProblemState::failed;

@@ -17,15 +17,10 @@ using ::testing::HasSubstr;
 
 std::string table(const std::string& name) { return std::string(GEMMTUNE_TEST_DATA) + "/tables/" + name; }
 
-/// One JSON object a line.
-std::vector<Json> json_lines_of(const std::string& text) {
-  std::vector<Json> answers;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const auto end = text.find('\n', begin);
-    answers.push_back(parse_json(text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  return answers;
+std::vector<Json> answers_of(const std::string& text) {
+  const Json document = parse_json(text);
+  EXPECT_TRUE(document.is_object()) << text;
+  return document["answers"].get<std::vector<Json>>();
 }
 
 class LookupRequests : public ::testing::Test {
@@ -50,7 +45,7 @@ TEST_F(LookupRequests, EachHasOneAnswerInOrder) {
             ",gfx=gfx950;cu_num=256;token=7" + moe + "Gelu\n" + "a8w8_blockscale," +
             table("a8w8_blockscale_tuned_gemm.csv") + ",gfx=gfx950;cu_num=256;M=300;N=2048;K=3072\n")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const auto answers = json_lines_of(result.out);
+  const auto answers = answers_of(result.out);
   ASSERT_EQ(answers.size(), 3U);
   EXPECT_EQ(answers[0]["index"], 0);
   EXPECT_EQ(answers[0]["level"], "fine");
@@ -74,7 +69,7 @@ TEST_F(LookupRequests, AnImpossibleRequestIsAMissAndDoesNotEndTheList) {
        list("a8w8_blockscale," + file + ",gfx=gfx950;cu_num=256;M=x;N=2;K=3\n" + "a8w8_blockscale," + file +
             ":" + file + ",gfx=gfx950;cu_num=256;M=2;N=2048;K=3072\n")});
   EXPECT_EQ(result.exit_code, 1) << result.err;
-  const auto answers = json_lines_of(result.out);
+  const auto answers = answers_of(result.out);
   ASSERT_EQ(answers.size(), 2U);
   EXPECT_EQ(answers[0]["level"], "untuned");
   EXPECT_THAT(answers[0]["why"].get<std::string>(), HasSubstr("requests.csv:2: column request: "));
@@ -90,7 +85,7 @@ TEST_F(LookupRequests, ARowOfFusedMoeHasItsStages) {
            "/lost/flat_2_tuned_fmoe.csv,gfx=gfx950;cu_num=256;token=16;model_dim=4096;inter_dim=512;expert=8;"
            "topk=2;dtype=torch.bfloat16;q_dtype_a=torch.float8_e4m3fn;q_dtype_w=torch.float8_e4m3fn;"
            "q_type=QuantType.per_Token;use_g1u1=1;doweight_stage1=0;act_type=ActivationType.Silu\n")});
-  const auto answers = json_lines_of(result.out);
+  const auto answers = answers_of(result.out);
   ASSERT_EQ(answers.size(), 1U) << result.err;
   EXPECT_EQ(answers[0]["row"]["block_m"], 32);
   EXPECT_EQ(answers[0]["row"]["stages"]["flat"], 2);
@@ -160,7 +155,7 @@ TEST_F(LookupRequests, TheOracleIsAnsweredWhole) {
   GEMMTUNE_NEEDS_FIXTURES(folder);
   const auto result = program.run({"lookup", "--requests", folder + "/oracle_lookup.csv", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const auto answers = json_lines_of(result.out);
+  const auto answers = answers_of(result.out);
   ASSERT_EQ(answers.size(), 53U);
   std::size_t untuned = 0;
   for (const Json& answer : answers) untuned += answer["level"] == "untuned" ? 1 : 0;

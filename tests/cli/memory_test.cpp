@@ -238,7 +238,7 @@ TEST_F(LittleMemory, SigtermEndsATuningInALimitedAddressSpace) {
   Subprocess running(words, options());
   for (int i = 0; i < 10 && running.running(); ++i) usleep(100'000);
   running.send(SIGTERM);
-  for (int i = 0; i < 200 && running.running(); ++i) usleep(100'000);
+  for (int i = 0; i < 3000 && running.running(); ++i) usleep(100'000);
   EXPECT_FALSE(running.running());
 }
 

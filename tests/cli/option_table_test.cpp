@@ -17,8 +17,8 @@ namespace gemmtune::cli {
 namespace {
 
 constexpr OptionSection sections[] = {
-    OptionSection::files,          OptionSection::ranges,    OptionSection::search, OptionSection::measuring,
-    OptionSection::operator_times, OptionSection::tune_gemm, OptionSection::output};
+    OptionSection::files,          OptionSection::ranges, OptionSection::search,    OptionSection::measuring,
+    OptionSection::operator_times, OptionSection::aiter,  OptionSection::tune_gemm, OptionSection::output};
 
 /// Values other than the default, of options that take a text; numbers and flags are changed by type.
 const std::map<std::string_view, std::string> other_texts = {
@@ -44,9 +44,13 @@ const std::map<std::string_view, std::string> other_texts = {
     {"--run-config", "tuned.csv"},
     {"--gpu-ids", "0,1"},
     {"--launch", "eager"},
+    {"--team", "own"},
+    {"--between", "parallel"},
     {"--routing", "zipf"},
     {"--routing-trace", GEMMTUNE_TEST_DATA "/routing/small.routing"},
     {"--init-type", "hpl"},
+    {"--blockPerCu", "1,2"},
+    {"--rules", "tune_gemm_v2"},
     {"--search-space", GEMMTUNE_TEST_DATA "/search_space/replace.yaml"},
 };
 
@@ -54,6 +58,7 @@ class OptionTable : public ::testing::Test {
  protected:
   OptionTable() {
     device_.mutable_info().backend = "paper";  // --pdl is not for CPUs
+    device_.mutable_info().team = "openmp";
     device_.add({.name = "vendor", .tie_rank = 0});
     device_.add({.name = "tiled"});
     shapes_.rows.emplace_back();

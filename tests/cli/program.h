@@ -18,9 +18,15 @@ class Program {
 
   SubprocessOptions options() const {
     SubprocessOptions options;
-    options.environment = {{"GEMMTUNE_CONFIG_DIR", config_folder()}, {"GEMMTUNE_CONFIG_A16W16", ""},
-                           {"AITER_CONFIG_GEMM_BF16", ""},           {"GTUNE_MODEL", ""},
-                           {"XDG_RUNTIME_DIR", folder_.path()},      {"LC_ALL", "C"}};
+    options.environment = {{"GEMMTUNE_CONFIG_DIR", config_folder()},
+                           {"GEMMTUNE_CONFIG_A16W16", ""},
+                           {"AITER_CONFIG_GEMM_BF16", ""},
+                           {"GTUNE_MODEL", ""},
+                           {"GTUNE_INPUT", ""},
+                           {"GTUNE_TUNED", ""},
+                           {"XDG_RUNTIME_DIR", folder_.path()},
+                           {"GEMMTUNE_SHIPPED", "0"},
+                           {"LC_ALL", "C"}};
     options.working_folder = folder_.path();
     return options;
   }

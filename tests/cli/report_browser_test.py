@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import chromium  # noqa: E402
-from report_test import HEADER, HOSTILE, OfARun, Report, column, many_rows, records, row  # noqa: E402
+from report_test import HEADER, HOSTILE, OWN, OfARun, Report, column, many_rows, records, row  # noqa: E402
 
 for name in [name for name in dir(OfARun) if name.startswith("test_")]:  # they need no browser
     delattr(OfARun, name)
@@ -164,6 +164,16 @@ class InBrowser(OfARun):
             self.assertIn(HOSTILE[0], texts)
             self.assertEqual(browser.evaluate("document.querySelectorAll('img').length"), 0)
             self.assertEqual(browser.evaluate("document.querySelectorAll('script').length"), 2)
+            self.assertEqual(browser.problems, [])
+
+    def test_numbers_that_are_not_finite_draw_nothing(self):
+        numbers = ["2.0", "inf", "nan", "1e308", "1.1"]
+        self.write("tuned.csv", HEADER + OWN + "\n" + "".join(row(1 << i, 5, f"k{i}", own=f",inf,10,d,{number},win,0") for i, number in enumerate(numbers)))
+        with chromium.Chromium() as browser:
+            browser.open(self.page("tuned.csv"))
+            paths = browser.evaluate("[...document.querySelectorAll('.chart path')].map(path => path.getAttribute('d'))")
+            self.assertGreater(len(paths), 0)
+            self.assertEqual([path for path in paths if "NaN" in path or "Infinity" in path], [])
             self.assertEqual(browser.problems, [])
 
     def test_without_javascript_the_tables_are_there(self):

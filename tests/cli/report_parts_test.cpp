@@ -125,6 +125,74 @@ TEST(VerdictText, AWrongDefaultIsCountedAndIsNoFailure) {
   EXPECT_EQ(ending_code(ending), 0);
 }
 
+TEST(VerdictText, AnUntimedDefaultIsSaidCountedAndAFinding) {
+  RunSummary summary;
+  ItemReport untimed = reported(Verdict::default_untimed, 1, 0);
+  untimed.rows[0].speedup.reset();
+  untimed.rows[0].default_kernel = "vendor_r1";
+  untimed.default_fault = "timed_out: did not end within 5 s; its worker was killed";
+  EXPECT_EQ(
+      result_text(untimed),
+      "default could not be timed: timed_out: did not end within 5 s; its worker was killed (vendor_r1): "
+      "tiled_r1_kc2 12.35 µs");
+  summary.items = {reported(Verdict::win, 1.9, 3), untimed};
+  const ShapeList shapes;
+  const Outputs outputs;
+  const DeviceInfo device;
+  const RunEnding ending{summary, shapes, outputs, device};
+  EXPECT_THAT(ending_text(ending), ::testing::HasSubstr("the default could not be timed for 1 shape"));
+  const auto json = nlohmann::json::parse(ending_json(ending));
+  EXPECT_EQ(json["default_untimed"], 1);
+  EXPECT_EQ(json["default_wrong"], 0);
+  EXPECT_EQ(json["problems"][1]["verdict"], "default_untimed");
+  EXPECT_EQ(ending_code(ending), 1);
+}
+
+TEST(Endings, ABudgetThatProvesNoRowIsAFinding) {
+  RunSummary summary;
+  summary.items.emplace_back().state = ProblemState::out_of_budget;
+  const ShapeList shapes;
+  const Outputs outputs;
+  const DeviceInfo device;
+  EXPECT_EQ(ending_code({summary, shapes, outputs, device}), 1);
+  EXPECT_THAT(ending_text({summary, shapes, outputs, device}),
+              ::testing::HasSubstr("the budget ended before a row was proved"));
+  summary.items.push_back(reported(Verdict::win, 1.9, 3));
+  EXPECT_EQ(ending_code({summary, shapes, outputs, device}), 0);
+}
+
+TEST(Endings, WaitsForOthersAndInterruptedShapesAreCountedApart) {
+  RunSummary summary;
+  summary.items = {reported(Verdict::win, 1.9, 3)};
+  summary.items.emplace_back().state = ProblemState::interrupted;
+  summary.waited_seconds = 34;
+  const ShapeList shapes;
+  const Outputs outputs;
+  const DeviceInfo device;
+  const RunEnding ending{summary, shapes, outputs, device};
+  const std::string text = ending_text(ending);
+  EXPECT_THAT(text, ::testing::HasSubstr("0 failed, 1 interrupted"));
+  EXPECT_THAT(text, ::testing::HasSubstr("waited 34 s for other programs"));
+  const auto json = nlohmann::json::parse(ending_json(ending));
+  EXPECT_EQ(json["waited_seconds"], 34);
+  EXPECT_EQ(json["states"]["interrupted"], 1);
+}
+
+TEST(VerdictText, TheTableHasTheIntervalBehindTheSpeedUp) {
+  RunSummary summary;
+  summary.items = {reported(Verdict::win, 1.9, 3)};
+  summary.items[0].rows[0].speedup_low = 1.85;
+  summary.items[0].rows[0].speedup_high = 1.973;
+  const ShapeList shapes;
+  const Outputs outputs;
+  const DeviceInfo device;
+  EXPECT_THAT(ending_text({summary, shapes, outputs, device}),
+              ::testing::ContainsRegex("win +1\\.900x +1\\.850 to 1\\.973 +3 "));
+  const auto json = nlohmann::json::parse(ending_json({summary, shapes, outputs, device}));
+  EXPECT_EQ(json["problems"][0]["speedup_low"], 1.85);
+  EXPECT_EQ(json["problems"][0]["speedup_high"], 1.973);
+}
+
 TEST(VerdictText, TheTableHasVerdictSpeedUpAndTiesBeforeTheTimes) {
   RunSummary summary;
   summary.items = {reported(Verdict::win, 1.9, 3)};
@@ -136,7 +204,7 @@ TEST(VerdictText, TheTableHasVerdictSpeedUpAndTiesBeforeTheTimes) {
   EXPECT_LT(at("verdict"), at("speed-up"));
   EXPECT_LT(at("speed-up"), at("ties"));
   EXPECT_LT(at("ties"), at("default µs"));
-  EXPECT_THAT(text, ::testing::ContainsRegex("win +1\\.900x +3 "));
+  EXPECT_THAT(text, ::testing::ContainsRegex("win +1\\.900x +- +3 "));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("tie ")));
 }
 

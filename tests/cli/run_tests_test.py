@@ -1,5 +1,6 @@
 """tools/run_tests.py counts what CTest and GoogleTest report."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -8,9 +9,17 @@ from pathlib import Path
 
 RUN_TESTS = Path(__file__).resolve().parents[2] / "tools" / "run_tests.py"
 
-# A stand-in for a GoogleTest program: writes the XML that it is asked for, where its environment says, and exits with a code.
+# A stand-in for a GoogleTest program: writes the XML that it is asked for, where its environment says, and exits with a code. With
+# "home" as XML it leaves a kernel in the user's cache and writes none, with "variables" it fails if it sees the user's tuned files.
 PROGRAM = """
-import os, sys
+import os, pathlib, sys
+if sys.argv[1] == "home":
+    kernels = pathlib.Path.home() / ".cache" / "gemmtune" / "kernels"
+    kernels.mkdir(parents=True)
+    (kernels / "0.kernel").write_text("x")
+    sys.exit(0)
+if sys.argv[1] == "variables":
+    sys.exit("GEMMTUNE_CONFIG_DIR" in os.environ or "GEMMTUNE_CACHE_DIR" in os.environ)
 if sys.argv[1]:
     report = os.environ["GTEST_OUTPUT"].removeprefix("xml:")
     open(report, "w").write("<testsuites><testsuite>" + sys.argv[1] + "</testsuite></testsuites>")
@@ -33,7 +42,10 @@ def run(entries):
             report = f"xml:{build.resolve()}/test-reports/{name}.xml"
             lines.append(f'set_tests_properties({name} PROPERTIES ENVIRONMENT "GTEST_OUTPUT={report}")')
         (build / "CTestTestfile.cmake").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        done = subprocess.run([sys.executable, RUN_TESTS, build], capture_output=True, text=True, check=False)
+        (build / "user").mkdir()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+        environment |= {"HOME": str(build / "user"), "GEMMTUNE_CONFIG_DIR": "/config", "GEMMTUNE_CACHE_DIR": "/cache"}
+        done = subprocess.run([sys.executable, RUN_TESTS, build], env=environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout.splitlines()[-1]
 
 
@@ -54,6 +66,12 @@ class RunTests(unittest.TestCase):
 
     def test_a_crash_after_a_clean_report_is_a_failure(self):
         self.assertEqual(run({"dead": (PASS, 9)}), (1, "0 passed, 1 failed, 0 skipped"))
+
+    def test_what_a_test_leaves_in_the_users_home_is_a_failure(self):
+        self.assertEqual(run({"one": ("home", 0)}), (1, "1 passed, 1 failed, 0 skipped"))
+
+    def test_the_users_tuned_files_and_kernels_are_not_the_tests(self):
+        self.assertEqual(run({"one": ("variables", 0)}), (0, "1 passed, 0 failed, 0 skipped"))
 
 
 if __name__ == "__main__":

@@ -335,11 +335,10 @@ TEST_F(Shards, AKilledShardGoesOnAndTheMergeIsOneRun) {
 TEST_F(Shards, JournalsComeTogetherAndTheWholeListGoesOnWithThem) {
   const std::string local = program.file("local");
   ASSERT_EQ(program.run(tune_words({"--shard", "1/2", "--journal", local}, 8)).exit_code, 0);
-  EXPECT_TRUE(std::filesystem::exists(local + "/tuned.1of2.csv.journal"));
+  EXPECT_FALSE(std::filesystem::exists(local)) << "copied beside the output, then removed";
   {
     Subprocess second(program.words(tune_words({"--shard", "2/2"}, 8)), program.options());
-    for (int i = 0; i < 1000 && second.running() && !std::filesystem::exists(part(2, 2)); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_TRUE(second.wait_until([&] { return std::filesystem::exists(part(2, 2)); }));
     second.send(SIGKILL);
     second.wait();
   }
@@ -380,8 +379,7 @@ TEST_F(Shards, AJournalOnALocalDiskIsFetchedByTheNextMachine) {
   };
   {
     Subprocess process(program.words(words("first")), program.options());
-    for (int i = 0; i < 1000 && process.running() && !std::filesystem::exists(part(1, 1)); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_TRUE(process.wait_until([&] { return std::filesystem::exists(part(1, 1)); }));
     process.send(SIGTERM);
     EXPECT_EQ(process.wait().exit_code, 130);
   }
@@ -399,8 +397,8 @@ TEST_F(Shards, ConfirmationTakesBackWhatDoesNotHold) {
   const std::string shapes =
       program.folder().write("shapes.csv",
                              "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n"
-                             "1,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n"
-                             "2,128,64,False,torch.bfloat16,torch.bfloat16,False,False\n");
+                             "1,64,64,False,torch.float32,torch.float32,False,False\n"
+                             "2,128,64,False,torch.float32,torch.float32,False,False\n");
   const auto run = program.run({"tune", "-i", shapes, "-o", tuned(), "-o2", profile, "--libtype",
                                 "skinny,tiled", "--search", "exhaustive", "--confirmations", "1", "-q"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
@@ -438,7 +436,9 @@ TEST_F(Shards, ConfirmationTakesBackWhatDoesNotHold) {
   const std::string merged = program.file("merged.csv");
   const auto result = program.run({"merge", claim, "--confirm", "-o", merged, "--quiet"});
   EXPECT_EQ(result.exit_code, 1) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("1 of 2 rows hold"));
+  // A row that keeps the default is not measured again.
+  const bool second_won = table[2].find(",win,") != std::string::npos;
+  EXPECT_THAT(result.err, HasSubstr(second_won ? "1 of 2 rows hold" : "0 of 1 row hold"));
   EXPECT_THAT(result.err, HasSubstr("not confirmed: "));
   const auto rows = text_lines(read_text(merged));
   ASSERT_EQ(rows.size(), 3U);
@@ -449,7 +449,7 @@ TEST_F(Shards, ConfirmationTakesBackWhatDoesNotHold) {
   const Json notes = parse_json(read_text(merged + ".env.json"));
   ASSERT_EQ(notes.size(), 1U);
   const Json note = notes.begin().value()["confirmation"];
-  EXPECT_EQ(note["held"], 1);
+  EXPECT_EQ(note["held"], second_won ? 1 : 0);
   ASSERT_EQ(note["refuted"].size(), 1U);
   EXPECT_EQ(note["refuted"][0]["kernelName"], slowest);
   EXPECT_EQ(note["refuted"][0]["becomes"], default_kernel);

@@ -48,7 +48,7 @@ TEST_F(TableCommands, AuditSaysPlaceKindAndReason) {
   EXPECT_EQ(result.exit_code, 1) << result.err;
   EXPECT_THAT(result.out, HasSubstr(every_kind + ":3: failed_time: a time of -1 µs\n"));
   EXPECT_THAT(result.out, HasSubstr("15 rows in 1 file, 11 findings\n"));
-  EXPECT_THAT(result.out, HasSubstr("duplicate_key           1  another row"));
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("duplicate_key +1  error +another row"));
 }
 
 TEST_F(TableCommands, AuditOfOtherFormatsTellsWhatIsMalformed) {
@@ -82,7 +82,7 @@ TEST_F(TableCommands, AuditReadsEveryFixture) {
 
 TEST_F(TableCommands, AuditShowsTheKindsThatWereAskedFor) {
   const auto quiet = program.run({"audit", every_kind, "--kinds", "dominated,stale", "--quiet"});
-  EXPECT_EQ(quiet.exit_code, 1);
+  EXPECT_EQ(quiet.exit_code, 0) << "no error";
   EXPECT_THAT(quiet.out, StartsWith("15 rows in 1 file, 1 finding\n"));
   EXPECT_EQ(program.run({"audit", every_kind, "--kinds", "dominated", "--dominated", "150"}).exit_code, 0);
   EXPECT_EQ(program.run({"audit", every_kind, "--kinds", "over_tolerance", "--errRatio", "0.2"}).exit_code,
@@ -250,7 +250,8 @@ TEST_F(TableCommands, CoverageWeighsCalls) {
   const auto result = program.run(words);
   EXPECT_EQ(result.exit_code, 1) << result.err;
   EXPECT_THAT(result.out, HasSubstr("n=96"));
-  EXPECT_THAT(result.out, HasSubstr("to tune them: gemmtune tune -i " + capture));
+  EXPECT_THAT(result.out, HasSubstr("to tune them (on gfx950 with 256 compute units): gemmtune tune -i " +
+                                    capture + " -o " + table + "\n"));
   auto as_json = words;
   as_json.emplace_back("--json");
   const json report = json::parse(program.run(as_json).out);
@@ -300,6 +301,57 @@ TEST_F(TableCommands, ConvertListsFormatsAndSaysWhatItLeavesOut) {
 }
 
 // Issue 19, 13: rows of a table without cu_num answer no device; the clean table would be empty.
+TEST_F(TableCommands, OutputsReplaceNoSideFileOfATable) {
+  const std::string table = write("t.csv", header + row(1, "5", "k"));
+  const std::string list = write("list.csv", "M,N,K,dtype\n1,64,64,torch.bfloat16\n");
+  const std::vector<std::vector<std::string>> commands = {
+      {"merge", table, "-o"},
+      {"audit", every_kind, "--fix"},
+      {"convert", table, "--to", "aiter", "-o"},
+      {"convert", table, "--to", "listing", "-o"},
+      {"shapes", "-i", list, "-o"},
+      {"report", table, "-o"},
+      {"tune", "-i", list, "-o"},
+      {"tune", "-i", list, "-o", program.file("new.csv"), "-o2"},
+      {"tune", "-i", list, "-o", program.file("new.csv"), "--record"},
+      {"tune", "-i", list, "-o", program.file("new.csv"), "--events"}};
+  for (const auto& command : commands) {
+    for (const char* ending : {".journal", ".env.json", ".lock", ".shard.json"}) {
+      std::vector<std::string> words = command;
+      words.push_back(table + ending);
+      const auto result = program.run(words);
+      EXPECT_EQ(result.exit_code, 2) << command.front() << ending;
+      EXPECT_THAT(result.err, HasSubstr(table + ending + ": is the name of the ")) << command.front();
+      EXPECT_FALSE(std::filesystem::exists(table + ending)) << command.front();
+    }
+  }
+}
+
+TEST_F(TableCommands, OutputsReplaceFilesOfTheirOwnKindAlone) {
+  const std::string table = write("t.csv", header + row(1, "5", "k"));
+  const std::string list = write("list.csv", "M,N,K,dtype\n1,64,64,torch.bfloat16\n");
+  for (const auto& [name, content] :
+       std::map<std::string, std::string>{{"notes.txt", "mine\n"},
+                                          {"a.csv", "name,age\nme,3\n"},
+                                          {"a.json", "{\"a\": 1}\n"},
+                                          {"old.csv", header + row(1, "5", "k")}}) {
+    const std::string path = write(name, content);
+    const auto result = program.run({"shapes", "-i", list, "-o", path});
+    EXPECT_EQ(result.exit_code, 2) << name;
+    EXPECT_THAT(result.err, HasSubstr(path + ": is there and is not a list of shapes"));
+    EXPECT_EQ(read_text(path), content);
+  }
+  const auto merged = program.run({"merge", table, "-o", program.file("notes.txt")});
+  EXPECT_EQ(merged.exit_code, 2);
+  EXPECT_THAT(merged.err, HasSubstr("notes.txt: is there and is not a tuned file"));
+  // An empty file, a list and a table are replaced.
+  write("empty.csv", "\n");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(program.run({"shapes", "-i", list, "-o", program.file("empty.csv")}).exit_code, 0);
+    EXPECT_EQ(program.run({"merge", table, "-o", program.file("merged.csv")}).exit_code, 0);
+  }
+}
+
 TEST_F(TableCommands, AuditWritesNoTableWithoutRows) {
   const std::string old =
       write("a8w8_tuned_gemm.csv", "M,N,K,kernelId,splitK,us,kernelName\n1,512,512,0,0,5.0,a\n");

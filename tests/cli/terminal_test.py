@@ -3,18 +3,23 @@
 Usage: terminal_test.py SIMULATED_PROGRAM
 """
 
+import csv
 import fcntl
+import json
 import os
 import pty
 import re
 import struct
+import subprocess
 import sys
 import tempfile
 import termios
 import unittest
 
 PROGRAM = sys.argv[1]
+EVALUATOR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "evaluator.py")
 COLUMNS = 90
+SEEN = (r"▕.*▏ +\d+ %  \d of 6 shapes", r"\n\./measure  \d+x\d+x16 bf16  searches")  # of a frame
 
 
 class Screen:
@@ -52,18 +57,87 @@ class Screen:
             text = text[1:]
 
 
+TIMES = {"us", "us1", "us2", "tflops", "bw", "spread", "default_us", "speedup"}
+
+
+def output_of_terminal(folder, arguments):
+    """What `gemmtune ARGUMENTS` writes in the folder on a terminal; it must end well."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(folder)
+        os.execve(PROGRAM, [PROGRAM, *arguments], environment(folder))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
+    output = b""
+    while True:
+        try:
+            read = os.read(terminal, 65536)
+        except OSError:  # the program has ended
+            break
+        if not read:
+            break
+        output += read
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, output.decode("utf-8", errors="replace")
+    return output.decode("utf-8", errors="ignore")
+
+
+def environment(folder):
+    return {**os.environ, "GEMMTUNE_CONFIG_DIR": folder + "/config", "XDG_RUNTIME_DIR": folder, "GEMMTUNE_POWERCAP_DIR": folder + "/powercap"}
+
+
+def decision(path):
+    """A row but for its times, and what the file beside it says was measured."""
+    with open(path, encoding="utf-8") as file:
+        row = {name: value for name, value in next(csv.DictReader(file)).items() if name not in TIMES}
+    with open(path + ".env.json", encoding="utf-8") as file:
+        (measured,) = json.load(file).values()
+    observations = measured["observations"]
+    routings = {problem: (one["kernelName"], one["best"], sorted(one["loss"])) for problem, one in observations.get("routings", {}).items()}
+    joules = {problem: (one["kernelName"], sorted(one)) for problem, one in observations.get("joules", {}).items()}
+    return row, measured["policy"], sorted(observations), routings, joules
+
+
 class Terminal(unittest.TestCase):
+    def expect_the_same_choice(self, arguments, observation):
+        decisions = []
+        for terminal in (False, True):
+            with tempfile.TemporaryDirectory() as folder:
+                os.makedirs(folder + "/powercap/intel-rapl:0")
+                for name, value in (("name", "package-0"), ("energy_uj", "1000"), ("max_energy_range_uj", "1000000")):
+                    with open(f"{folder}/powercap/intel-rapl:0/{name}", "w", encoding="utf-8") as file:
+                        file.write(value + "\n")
+                words = ["tune", *arguments, "-o", "tuned.csv"]
+                if terminal:
+                    output = output_of_terminal(folder, words)
+                    self.assertIn("▕", output)  # the live view was there
+                else:
+                    subprocess.run([PROGRAM, *words], cwd=folder, env=environment(folder), check=True, capture_output=True)
+                decisions.append(decision(folder + "/tuned.csv"))
+        self.assertEqual(decisions[0], decisions[1])
+        self.assertIn(observation, decisions[1][2])
+
+    def test_a_mixture_meets_its_other_routings_on_a_terminal_too(self):
+        self.expect_the_same_choice(["--op", "fused_moe", "-m", "2", "-n", "64", "-k", "64", "--expert", "8", "--topk", "2", "--libtype", "moe,reference"],
+                                    "routings")
+
+    def test_joules_decide_on_a_terminal_too(self):
+        self.expect_the_same_choice(["-m", "4", "-n", "64", "-k", "64", "--objective", "energy", "--libtype", "skinny,onednn"], "joules")
+
     def test_live_view(self):
         with tempfile.TemporaryDirectory() as folder:
             with open(folder + "/shapes.csv", "w", encoding="utf-8") as file:
-                file.write("M,N,K,dtype,calls\n" + "".join(f"{m},{n},256,torch.bfloat16,1\n" for n in (256, 512) for m in (1, 16, 64)))
+                file.write("M,N,K,dtype,calls\n" + "".join(f"{m},{n},16,torch.bfloat16,1\n" for n in (16, 24) for m in (1, 2, 4)))
+            # It measures nothing before a frame has shown that.
+            with open(folder + "/measure", "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/sh\nexec {sys.executable} {EVALUATOR} --hold {folder}/seen\n")
+            os.chmod(folder + "/measure", 0o755)
             child, terminal = pty.fork()
             if child == 0:
+                fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
                 os.chdir(folder)
                 os.environ.update(GEMMTUNE_CONFIG_DIR=folder + "/config", XDG_RUNTIME_DIR=folder)
-                os.execv(PROGRAM, [PROGRAM, "tune", "-i", "shapes.csv", "--op", "a16w16", "-o", "tuned.csv", "--libtype", "tiled,skinny,onednn",
-                                   "--budget", "8", "--iters", "5", "--confirmations", "1"])
-            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
+                os.execv(PROGRAM, [PROGRAM, "tune", "-i", "shapes.csv", "--op", "a16w16", "-o", "tuned.csv", "--evaluator", "./measure",
+                                   "--timeout", "600", "--search", "random", "--iters", "2", "--confirmations", "1"])
             screen, pending = Screen(), b""
             while True:
                 try:
@@ -76,14 +150,12 @@ class Terminal(unittest.TestCase):
                 text = pending.decode("utf-8", errors="ignore")
                 pending = pending[len(text.encode()):]
                 screen.feed(text)
+                if all(re.search(expected, "\n".join(screen.frames)) for expected in SEEN):
+                    open(folder + "/seen", "w", encoding="utf-8").close()
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0, "\n".join(screen.lines))
-        self.assertGreater(len(screen.frames), 0)
-        frames = "\n".join(screen.frames)
-        self.assertTrue(re.search(r"▕.*▏ +\d+ %  \d of 6 shapes", frames), screen.frames[-1])
-        self.assertTrue(re.search(r"\ncpu:\S+  \d+x\d+x256 bf16  searches", frames), screen.frames[-1])
         for frame in screen.frames:
             for line in frame.splitlines():
-                if "▕" in line or line.startswith("cpu:"):
+                if "▕" in line or line.startswith("./measure"):
                     self.assertLess(len(line), COLUMNS)
         left = "\n".join(screen.lines)
         self.assertNotIn("▕", left)

@@ -370,6 +370,28 @@ TEST_F(Tune, EachStrategyAndCacheModeRuns) {
   }
 }
 
+TEST_F(Tune, TheTeamIsWrittenAndRowsOfAnotherOneAreToldApart) {
+  const auto in_environment = [this](const char* text) {
+    EXPECT_THAT(read_text(output() + ".env.json"), HasSubstr(text));
+  };
+  ASSERT_EQ(tune_one({"--team", "own"}).exit_code, 0);
+  in_environment(R"("team": "own")");
+  in_environment(" team=own");
+  const std::vector<std::string> strict = {"lookup", "--table", output(), "-m", "3",
+                                           "-n",     "64",      "-k",     "64", "--strict"};
+  SubprocessOptions options = program.options();
+  options.environment["GEMMTUNE_TEAM"] = "own";
+  EXPECT_THAT(program.run(strict, options).out, HasSubstr("exact row"));
+  EXPECT_THAT(tune_one({"--team", "gomp"}).err, HasSubstr("--team gomp: expected own or openmp"));
+  options.environment["GEMMTUNE_TEAM"] = "openmp";
+  const auto other = program.run(strict, options);
+  if (other.err.find("OpenMP") != std::string::npos) GTEST_SKIP() << other.err;
+  EXPECT_THAT(other.out, HasSubstr("measured on threads of team own, here it is openmp"));
+  ASSERT_EQ(tune_one({"--all", "--between", "parallel"}).exit_code, 0);
+  in_environment(R"("team": "openmp")");
+  in_environment(" team=openmp between=parallel");
+}
+
 TEST_F(Tune, AnImpossiblePreferRatioKeepsTheDefault) {
   const auto result =
       program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--indtype", "f32", "--prefer-ratio", "0.001",
@@ -396,9 +418,7 @@ TEST_F(Tune, KilledItLeavesAReadableFile) {
                                           "--libtype", "tiled", "--iters", "5"};
   {
     Subprocess process(program.words(words), program.options());
-    for (int i = 0; i < 1500 && process.running() && !std::filesystem::exists(output()); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    EXPECT_TRUE(process.wait_until([&] { return std::filesystem::exists(output()); }));
     process.send(SIGKILL);
     process.wait();
   }
@@ -421,9 +441,7 @@ TEST_F(Tune, InterruptedItPublishesAndSaysSo) {
   Subprocess process(
       program.words({"tune", "-i", path, "-o", output(), "--libtype", "tiled", "--iters", "5"}),
       program.options());
-  for (int i = 0; i < 1500 && process.running() && !std::filesystem::exists(output()); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  EXPECT_TRUE(process.wait_until([&] { return std::filesystem::exists(output()); }));
   process.send(SIGINT);
   const SubprocessResult result = process.wait();
   EXPECT_EQ(result.exit_code, 130) << result.err;

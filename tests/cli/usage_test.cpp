@@ -207,6 +207,7 @@ TEST_F(Usage, NumbersOfVariablesAreWholeAndInRange) {
     expect_one_line(run_with("GEMMTUNE_NUM_THREADS", value, {"explain", "-m", "3", "-n", "64", "-k", "64"}),
                     std::string("GEMMTUNE_NUM_THREADS ") + value);
   }
+  expect_one_line(run_with("GEMMTUNE_TEAM", "gomp", {"devices"}), "GEMMTUNE_TEAM gomp");
   // The option answers in the variable's place, and a variable of another command is not looked at.
   EXPECT_EQ(run_with("GEMMTUNE_NUM_THREADS", "abc", {"devices", "--threads", "1"}).exit_code, 0);
   EXPECT_EQ(run_with("GTUNE_TP", "abc", {"devices"}).exit_code, 0);

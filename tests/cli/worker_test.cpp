@@ -54,10 +54,10 @@ class WorkerProgram : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  /// Until a worker runs, at most ten seconds.
+  /// Until a worker runs, at most two minutes.
   std::set<pid_t> wait_for_workers() const {
     const std::string folder = std::filesystem::canonical(program.folder().path());
-    for (int i = 0; i < 1000; ++i) {
+    for (int i = 0; i < 12000; ++i) {
       if (auto found = workers_in(folder); !found.empty()) return found;
       std::this_thread::sleep_for(milliseconds(10));
     }
@@ -124,9 +124,11 @@ TEST_F(WorkerProgram, AWorkerThatIsStoppedIsReplaced) {
   std::this_thread::sleep_for(milliseconds(300));
   kill(*workers.begin(), SIGSTOP);
   const auto result = run.wait();
-  EXPECT_EQ(result.exit_code, 0) << result.err << result.out;
   const std::string file = read_text(output());
   EXPECT_EQ(std::count(file.begin(), file.end(), '\n'), 3) << file;
+  // The stopped worker may have been at the default kernel, which then has no time.
+  const bool untimed = file.find("default_untimed") != std::string::npos;
+  EXPECT_EQ(result.exit_code, untimed ? 1 : 0) << result.err << result.out;
 }
 
 TEST_F(WorkerProgram, DiesWithTheTuner) {
@@ -135,7 +137,8 @@ TEST_F(WorkerProgram, DiesWithTheTuner) {
   run.send(SIGKILL);
   run.wait();
   const std::string folder = std::filesystem::canonical(program.folder().path());
-  for (int i = 0; i < 500 && !workers_in(folder).empty(); ++i) std::this_thread::sleep_for(milliseconds(10));
+  for (int i = 0; i < 12000 && !workers_in(folder).empty(); ++i)
+    std::this_thread::sleep_for(milliseconds(10));
   EXPECT_TRUE(workers_in(folder).empty());
 }
 

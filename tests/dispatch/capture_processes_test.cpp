@@ -15,6 +15,7 @@
 #include <memory>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -160,7 +161,6 @@ int fork_while_writing(const std::string& folder) {
     if (child == 0) {
       ::alarm(20);  // where it hangs
       (void)context->flush_capture();
-      context->stop_capture();
       context.reset();
       _exit(0);
     }
@@ -174,6 +174,58 @@ int fork_while_writing(const std::string& folder) {
   context.reset();
   fmt::print("{} {}", good, counters.by_match[static_cast<std::size_t>(Match::untuned)]);
   return 0;
+}
+
+constexpr std::int64_t sizes_of_end = 3;
+
+/// Three sizes, the last one twice.
+void call_three(Context& context) {
+  for (std::int64_t m = 1; m <= sizes_of_end; ++m) (void)context.plan(problem_of(Operation::a16w16, m, 512));
+  (void)context.plan(problem_of(Operation::a16w16, sizes_of_end, 512));
+}
+
+/// A context that nobody destroys, and a process that ends at once after its calls.
+int end_by(const std::string& folder, const std::string& end) {
+  Context* const context = open_capturing(folder).release();
+  if (end == "thread") {
+    std::thread([&] { call_three(*context); }).join();
+    _exit(0);
+  }
+  if (end == "other thread") {
+    std::atomic<bool> called{false};
+    std::thread([&] {
+      call_three(*context);
+      called = true;
+      called.notify_one();
+      for (;;) ::pause();
+    }).detach();
+    called.wait(false);
+    return 0;
+  }
+  call_three(*context);
+  if (end == "exit") std::exit(0);
+  if (end == "throw") throw std::runtime_error("nobody catches this");
+  if (end == "_exit") _exit(0);
+  if (end == "SIGTERM") std::raise(SIGTERM);
+  if (end == "SIGKILL") std::raise(SIGKILL);
+  return 0;
+}
+
+/// A child by fork() that goes on with its parent's context: it asks again for what the parent asked for, and for a size of
+/// its own.
+int fork_and_call(const std::string& folder, const std::string& end) {
+  Context* const context = open_capturing(folder).release();
+  call_three(*context);
+  const pid_t child = fork();
+  if (child == 0) {
+    call_three(*context);
+    (void)context->plan(problem_of(Operation::a16w16, sizes_of_end + 1, 512));
+    if (end == "_exit") _exit(0);
+    return 0;
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
 // ---- the tests
@@ -323,10 +375,73 @@ TEST_F(CaptureProcesses, AForkedChildNeitherHangsNorCountsTwice) {
   EXPECT_EQ(read->problems[0].calls, planned);
 }
 
+/// Calls by size, as the CSV and its counts have them; sizes without a line are none.
+std::map<std::int64_t, std::uint64_t> calls_by_size(const std::string& path) {
+  std::map<std::int64_t, std::uint64_t> calls;
+  const auto read = read_capture(path, Operation::a16w16);
+  EXPECT_TRUE(read.ok()) << read.message();
+  if (!read.ok()) return calls;
+  for (const CapturedProblem& one : read->problems)
+    if (one.line > 0) calls[one.problem.m] = one.calls;
+  return calls;
+}
+
+using SizeCalls = std::map<std::int64_t, std::uint64_t>;
+const SizeCalls three_sizes{{1, 1}, {2, 1}, {3, 2}};
+/// Of ends that run nothing. A process that is stopped for long in between has left its lines to the thread that writes.
+constexpr int max_tries = 5;
+
+TEST_F(CaptureProcesses, AContextThatNobodyDestroysIsWrittenWhenTheProcessEnds) {
+  for (const std::string end : {"return", "exit", "other thread"}) {
+    const test::TemporaryFolder folder;
+    const auto result = test::run_program({program(), "end", folder.path(), end});
+    ASSERT_EQ(result.exit_code, 0) << end << ": " << result.err;
+    EXPECT_EQ(calls_by_size(folder.file(untuned_file_name(Operation::a16w16))), three_sizes) << end;
+  }
+}
+
+TEST_F(CaptureProcesses, AnEndWithoutExitHandlersKeepsEverySize) {
+  for (const std::string end : {"throw", "_exit", "SIGTERM", "SIGKILL"}) {
+    std::size_t sizes = 0;
+    for (int tries = 0; tries < max_tries && sizes != three_sizes.size(); ++tries) {
+      const test::TemporaryFolder folder;
+      (void)test::run_program({program(), "end", folder.path(), end});
+      sizes = calls_by_size(folder.file(untuned_file_name(Operation::a16w16))).size();
+    }
+    EXPECT_EQ(sizes, three_sizes.size()) << end;
+  }
+}
+
+TEST_F(CaptureProcesses, AThreadThatEndsLeavesItsCounts) {
+  SizeCalls calls;
+  for (int tries = 0; tries < max_tries && calls != three_sizes; ++tries) {
+    const test::TemporaryFolder folder;
+    (void)test::run_program({program(), "end", folder.path(), "thread"});
+    calls = calls_by_size(folder.file(untuned_file_name(Operation::a16w16)));
+  }
+  EXPECT_EQ(calls, three_sizes);
+}
+
+TEST_F(CaptureProcesses, AForkedChildGoesOnRecordingInItsParentsContext) {
+  const SizeCalls both{{1, 2}, {2, 2}, {3, 4}, {4, 1}};
+  for (const std::string end : {"return", "_exit"}) {
+    const test::TemporaryFolder folder;
+    const auto result = test::run_program({program(), "fork_and_call", folder.path(), end});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const auto calls = calls_by_size(folder.file(untuned_file_name(Operation::a16w16)));
+    if (end == "return") {
+      EXPECT_EQ(calls, both);
+    }
+    EXPECT_EQ(calls.size(), both.size()) << end;
+  }
+}
+
 int run_role(const std::vector<std::string>& words) {
   const std::string& role = words[0];
   if (role == "default") return use_default_context();
   if (role == "fork") return fork_while_writing(words[1]);
+  if (role == "end") return end_by(words[1], words[2]);
+  if (role == "fork_and_call") return fork_and_call(words[1], words[2]);
   const int id = std::stoi(words[2]);
   const double seconds = std::stod(words[3]);
   return role == "capture" ? capture(words[1], id, seconds, words[4])

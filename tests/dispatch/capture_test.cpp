@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/file_lock.h"
 #include "capi/c_support.h"
 #include "formats/aiter/schema.h"
 #include "support/dispatch_fake_device.h"
@@ -158,11 +159,32 @@ TEST_F(CaptureContext, TheEnvironmentTurnsItOnAndNamesTheFolder) {
 TEST_F(CaptureContext, ItsThreadWritesWithoutBeingAsked) {
   const auto context = open();
   ASSERT_TRUE(context->plan(small_problem(4)).ok());
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(300);
   while (captured().problems.empty() && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_THAT(captured().problems, SizeIs(1));
+}
+
+TEST_F(CaptureContext, ANewProblemIsInTheFileWhenItsPlanIs) {
+  const auto context = open();
+  for (std::int64_t m = 1; m <= 3; ++m) {
+    ASSERT_TRUE(context->plan(small_problem(m)).ok());
+    ASSERT_THAT(captured().problems, SizeIs(static_cast<std::size_t>(m)));
+    EXPECT_GT(captured().problems.back().line, 0U);
+  }
+}
+
+TEST_F(CaptureContext, ALineThatHasToWaitForAnotherProcessComesLater) {
+  auto context = open();
+  {
+    const auto lock = FileLock::acquire(folder_.file("bf16_untuned_gemm.csv.lock"));
+    ASSERT_TRUE(lock.ok()) << lock.message();
+    ASSERT_TRUE(context->plan(small_problem(4)).ok());
+    EXPECT_THAT(captured().problems, SizeIs(0));
+  }
+  while (captured().problems.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(captured().problems[0].problem, small_problem(4));
 }
 
 TEST_F(CaptureContext, WhatCannotBeWrittenIsSaidOnceAndWrittenLater) {

@@ -302,6 +302,7 @@ TEST_F(OnCpu, TheHostsThreadsRunTheKernel) {
     for (std::int64_t part = parts - 1; part >= 0; --part) task(task_context, part);
   };
   open("", host, &calls);
+  EXPECT_EQ(device().info().team, "callback");
   const Problem problem = f32(64, 512, 512);
   const std::string name = default_name(*device().find_family("tiled"), problem);
   test::write_rows(folder_, "bf16_tuned_gemm.csv", {row(problem, name)});

@@ -151,6 +151,25 @@ TEST_P(Operations, OneCallIsRight) {
   EXPECT_EQ(check_result(), "");
 }
 
+TEST_P(Operations, EmptySlotsAreTakenAndOtherIdsRefused) {
+  if (GetParam().operation != Operation::fused_moe) return;
+  const std::vector<std::byte>& w = weight();
+  const CProblem asked(GetParam());
+  const auto slots = static_cast<std::size_t>(GetParam().moe.routed_topk());
+  host_.topk_ids[0] = -1;
+  for (std::size_t i = host_.topk_ids.size() - slots; i < host_.topk_ids.size(); ++i) host_.topk_ids[i] = -1;
+  gemmtune_operands given = operands(w);
+  ASSERT_EQ(gemmtune_gemm(context_, asked.get(), &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_EQ(check_result(), "");
+  for (const std::int32_t id : {-2, GetParam().moe.routed_experts()}) {
+    host_.topk_ids[0] = id;
+    EXPECT_EQ(gemmtune_gemm(context_, asked.get(), &given, nullptr), GEMMTUNE_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(gemmtune_last_error()).find("topk_ids[0][0] = " + std::to_string(id)),
+              std::string::npos)
+        << gemmtune_last_error();
+  }
+}
+
 TEST_P(Operations, OneCallReturnsTheSameBitsEachTime) {
   const std::vector<std::byte>& w = weight();
   const CProblem asked(GetParam());

@@ -53,6 +53,15 @@ TEST_F(Planner, ExactRowWinsOverEveryOtherLevel) {
   EXPECT_EQ(made->workspace_bytes(), 128U);
 }
 
+TEST_F(Planner, LooksForThreadsBeforeItAsksWhichTeamARowIsOf) {
+  TunedEntry here = row(small_problem(3), "alpha_r1_a1");
+  here.env = "abc";
+  folder_.write("tuned.csv.env.json", R"({"abc": {"team": "openmp"}})");
+  EXPECT_EQ(plan({here}, small_problem(3))->account().other_environment, "");
+  folder_.write("tuned.csv.env.json", R"({"abc": {"team": "own"}})");
+  EXPECT_THAT(plan({here}, small_problem(3))->account().other_environment, HasSubstr("team own"));
+}
+
 TEST_F(Planner, ARowOfOneOrderDoesNotAnswerAnother) {
   Problem columns = small_problem(3);
   columns.w_order = Order::column_major;
@@ -199,6 +208,22 @@ TEST_F(Planner, RowsOfAnotherDeviceDoNotAnswer) {
   TunedEntry wider = row(small_problem(8), "alpha_r1_a1");
   wider.cu_num = 4;
   EXPECT_EQ(plan({wider}, small_problem(8))->account().match, Match::untuned);
+}
+
+TEST_F(Planner, ARowOfFewerThreadsAnswersLast) {
+  TunedEntry one = row(small_problem(4), "alpha_r1_a2");
+  one.cu_num = 1;
+  TunedEntry four = row(small_problem(4), "alpha_r1_a1");
+  four.cu_num = 4;
+  const PlanRef made = plan({one, four, row(small_problem(16), "beta_r1_a1")}, small_problem(4));
+  EXPECT_EQ(made->account().match, Match::fine) << "rows of its own go first: " << made->account().rule;
+  const PlanRef fewer = plan({one, four}, small_problem(3));
+  EXPECT_EQ(fewer->account().match, Match::fewer_threads);
+  EXPECT_EQ(fewer->account().hit_m, 4);
+  EXPECT_EQ(fewer->account().kernel_name, "alpha_r1_a2");
+  EXPECT_EQ(fewer->account().rule, "fewer_threads row, cu_num = 1, M = 4, " + file_ + ":2");
+  EXPECT_TRUE(fewer->has_miss()) << "online tuning may find a row of its own";
+  EXPECT_EQ(plan({one, four}, small_problem(3), true)->account().match, Match::untuned);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "dispatch/context.h"
 #include "dispatch/planner.h"
 #include "problem/operands.h"
+#include "support/dispatch_tables.h"
 #include "support/fake_device.h"
 #include "verify/inputs.h"
 
@@ -145,6 +146,24 @@ TEST_F(UntunedPlan, WithoutTheOptionNothingIsVerified) {
   EXPECT_EQ(*wrong, 2);
 }
 
+TEST_F(UntunedPlan, AWrongKernelThatTheCallerNamedIsAnErrorEachTime) {
+  const auto wrong = add("onednn", loses_eight);
+  const auto right = add("tiled", right_gemm);
+  auto named = make_named_plan(device_, "onednn", problem_, {}, true);
+  ASSERT_TRUE(named.ok()) << named.message();
+  for (int call = 0; call < 2; ++call) {
+    const Status ran = run(**named);
+    EXPECT_EQ(ran.code(), StatusCode::internal);
+    EXPECT_THAT(ran.message(), HasSubstr("is wrong on the caller's operands"));
+  }
+  EXPECT_EQ(*wrong, 2);
+  EXPECT_EQ(*right, 0);
+  auto unverified = make_named_plan(device_, "onednn", problem_, {}, false);
+  ASSERT_TRUE(unverified.ok()) << unverified.message();
+  EXPECT_TRUE(run(**unverified).ok());
+  EXPECT_EQ(*wrong, 3);
+}
+
 TEST_F(UntunedPlan, AKernelThatNeedsMoreWorkspaceIsNoReplacement) {
   add("onednn", loses_eight);
   const auto greedy = add("tiled", right_gemm, 4096);
@@ -173,6 +192,28 @@ TEST_F(UntunedPlan, TheContextsOptionAndTheVariableSwitchItOn) {
     EXPECT_EQ(*wrong, 1);
     EXPECT_EQ(*right, 2);
   }
+}
+
+/// Its kernel was verified with another number of threads.
+TEST_F(UntunedPlan, ARowOfFewerThreadsIsVerifiedInItsFirstRun) {
+  const auto wrong = add("skinny", loses_eight);
+  const auto right = add("onednn", right_gemm);
+  TunedEntry row;
+  row.gfx = fake_->change_info().gfx = "x86-fake";
+  fake_->change_info().cu_num = 2;
+  row.cu_num = 1;
+  row.problem = problem_;
+  row.libtype = "skinny";
+  row.kernel_name = "skinny_r1";
+  row.us = 10;
+  test::TemporaryFolder folder;
+  const TableSet tables = load_table_set({test::table(test::write_rows(folder, "t.csv", {row}))});
+  auto made = make_plan(device_, tables, problem_, {});
+  ASSERT_TRUE(made.ok()) << made.message();
+  EXPECT_EQ((*made)->account().match, Match::fewer_threads) << (*made)->account().rule;
+  for (int call = 0; call < 3; ++call) ASSERT_TRUE(run(**made).ok());
+  EXPECT_EQ(*wrong, 1);
+  EXPECT_EQ(*right, 3);
 }
 
 TEST_F(UntunedPlan, WithoutARightKernelTheCallFails) {

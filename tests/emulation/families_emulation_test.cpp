@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 #include <sstream>
 #include <string>
@@ -133,6 +134,132 @@ TEST(FamiliesOnTheEmulation, MfmaOfShuffledWeights) {
     expect_right(*family, shuffled(quantized(Operation::a8w8, 35, 48, 288, fnuz)), rows);
     expect_right(*family, shuffled(quantized(Operation::a8w8, 35, 48, 288, i8)), rows);
     expect_right(*family, shuffled(quantized(Operation::a8w8_blockscale, 9, 144, 288, fnuz)), rows);
+  }
+}
+
+constexpr Order columns = Order::column_major;
+constexpr Order in_rows = Order::row_major;
+
+/// The other three orders of both operands.
+std::vector<Problem> in_other_orders(const Problem& problem) {
+  return {in_orders(problem, in_rows, columns), in_orders(problem, columns, in_rows),
+          in_orders(problem, columns, columns)};
+}
+
+/// Sizes with tails on every side: rows that are no multiple of a word's, fewer than a word has, and tails of k of every kind.
+TEST(FamiliesOnTheEmulation, MfmaOfColumnMajorOperands) {
+  for (const std::string architecture : {"gfx90a", "gfx942", "gfx950"}) {
+    EmulatedRuntime runtime(architecture);
+    const auto family = hip::make_mfma_family(runtime);
+    for (const std::string& staging : stagings()) {
+      if (staging.find("dl=1") != std::string::npos) continue;
+      if (architecture != "gfx942" && staging.find("bk=128") == std::string::npos && !test::is_thorough())
+        continue;
+      for (const Problem& problem : in_other_orders(dense(35, 70, 200, bf16, bf16, true))) {
+        expect_right(*family, problem, staging);
+        if (architecture != "gfx942" || (staging.find("bk=128") == std::string::npos && !test::is_thorough()))
+          continue;
+        for (const auto [m, n, k] : {std::array{1, 3, 78}, std::array{34, 1, 8}, std::array{33, 65, 257}}) {
+          Problem small = problem;
+          small.m = m;
+          small.n = n;
+          small.k = k;
+          small.bias = false;
+          expect_right(*family, small, staging);
+        }
+      }
+    }
+    if (architecture != "gfx942" && !test::is_thorough()) continue;
+    for (const std::string tile :
+         {"mi=16 bm=32 bn=64", "mi=32 bm=32 bn=64 nw=2 nb=2", "mi=16 bm=16 bn=128 bk=64 kp=1"})
+      for (const Problem& problem : in_other_orders(dense(33, 67, 137, f16, f16, true)))
+        expect_right(*family, problem, tile);
+  }
+}
+
+/// 8-bit operands have four rows in a word, and 16 lines in a unit.
+TEST(FamiliesOnTheEmulation, MfmaOfColumnMajorFp8) {
+  for (const std::string architecture : {"gfx942", "gfx950"}) {
+    EmulatedRuntime runtime(architecture);
+    const auto family = hip::make_mfma_family(runtime);
+    for (const std::string tile : {"mi=16 bm=32 bn=64 bk=128", "mi=32 bm=32 bn=64 nw=2 nb=2 bk=64",
+                                   "mi=16 bm=16 bn=64 bk=256 kp=1", "mi=16 bm=64 bn=32 bk=64 pad=16"}) {
+      if (architecture != "gfx942" && tile != "mi=16 bm=32 bn=64 bk=128" && !test::is_thorough()) continue;
+      for (const auto [m, n, k] :
+           {std::array{33, 68, 300}, std::array{1, 2, 79}, std::array{3, 5, 16}, std::array{36, 67, 513}}) {
+        Problem problem = scaled(m, n, k);
+        if (architecture == "gfx950") problem.x_type = problem.w_type = fn;
+        for (const Problem& ordered : in_other_orders(problem)) expect_right(*family, ordered, tile);
+      }
+    }
+  }
+}
+
+/// With split-K, with a shuffled weight, in tiles of large problems; and what is refused.
+TEST(FamiliesOnTheEmulation, MfmaOfColumnMajorOperandsInOtherConfigs) {
+  EmulatedRuntime runtime("gfx942");
+  const auto family = hip::make_mfma_family(runtime);
+  for (const Problem& problem : in_other_orders(dense(35, 70, 603, bf16, bf16, true))) {
+    expect_right(*family, problem, "bm=32 bn=32 nw=1 bk=64 sk=3");
+    EXPECT_THAT(family->space(problem).build_refusal(with(*family, problem, "nb=2 dl=1")),
+                HasSubstr("dl1 cannot transpose a column-major operand"));
+  }
+  expect_right(*family, in_orders(shuffled(dense(19, 80, 160)), columns, in_rows), "bm=32 bn=64");
+  expect_right(*family, in_orders(dense(130, 260, 200), columns, columns), "bm=128 bn=256 nw=8");
+  expect_right(*family, in_orders(scaled(130, 260, 200), columns, columns), "bm=256 bn=128 nw=8");
+  EXPECT_EQ(family->accepts(in_orders(dense(1 << 21, 64, 64), columns, in_rows)).message(), "");
+  EXPECT_EQ(family->accepts(in_orders(dense((1 << 21) + 1, 64, 64), columns, in_rows)).message(),
+            "size: columns of 2097153 elements, at most 4194304 bytes");
+  EXPECT_THAT(
+      family->accepts(in_orders(quantized(Operation::a8w8, 35, 66, 264, i8), in_rows, columns)).message(),
+      HasSubstr("expected column-major operands with a16w16 only"));
+}
+
+TEST(FamiliesOnTheEmulation, SkinnyOfColumnMajorWeights) {
+  for (const std::string architecture : {"gfx90a", "gfx942", "gfx950"}) {
+    EmulatedRuntime runtime(architecture);
+    const auto family = hip::make_skinny_family(runtime);
+    const auto expect = [&](const Problem& problem, const std::string& settings = "") {
+      expect_right(*family, in_orders(problem, in_rows, columns), settings);
+    };
+    for (const std::string config : {"rn=2 nw=2 un=2", "rn=1 nw=1 un=1", "rn=4 nw=4 un=1"}) {
+      if (architecture != "gfx942" && config != "rn=2 nw=2 un=2" && !test::is_thorough()) continue;
+      expect(dense(1, 37, 1100, bf16, bf16, true), config);
+      expect(dense(5, 131, 203, bf16, f32), config);
+      expect(dense(2, 1, 8), config);
+      expect(dense(3, 64, 259, f16, f16, true), config);
+      if (architecture == "gfx90a") continue;
+      for (const auto [m, n, k] : {std::array{3, 37, 333}, std::array{1, 2, 16}, std::array{2, 130, 1040}}) {
+        Problem problem = scaled(m, n, k);
+        if (architecture == "gfx950") problem.x_type = problem.w_type = fn;
+        expect(problem, config);
+      }
+    }
+    expect(dense(16, 70, 530));
+    EXPECT_THAT(family->accepts(in_orders(dense(3, (1 << 19) + 1, 64), in_rows, columns)).message(),
+                HasSubstr("size: columns of 524289 elements"));
+    EXPECT_EQ(family->accepts(in_orders(dense(3, 64, 64), columns, in_rows)).message(),
+              "operand order: column-major x, only row-major");
+  }
+}
+
+/// The default of every order, type and number of rows can be built.
+TEST(FamiliesOnTheEmulation, DefaultsOfColumnMajorOperandsCanBeBuilt) {
+  for (const std::string architecture : {"gfx90a", "gfx942", "gfx950"}) {
+    EmulatedRuntime runtime(architecture);
+    const auto mfma = hip::make_mfma_family(runtime);
+    const auto skinny = hip::make_skinny_family(runtime);
+    for (const int m : {1, 2, 3, 5, 8, 9, 16, 33, 512, 5000})
+      for (const DataType type : {bf16, f16, fnuz, fn})
+        for (const Problem& problem : in_other_orders(dense(m, 1280, 8192, type))) {
+          Problem right = problem;
+          right.scale_ab = traits(type).fp8;
+          for (const KernelFamily* family : {mfma.get(), skinny.get()})
+            if (family->accepts(right).ok()) {
+              EXPECT_EQ(family->space(right).build_refusal(family->default_config(right)), "")
+                  << print(right);
+            }
+        }
   }
 }
 
@@ -324,7 +451,9 @@ TEST(FamiliesOnTheEmulation, DrawnConfigsOfEveryProblem) {
                                   shuffled(dense(11, 48, 224)),
                                   shuffled(quantized(Operation::a8w8, 5, 64, 352, i8)),
                                   batched(3, 14, 71, 333),
-                                  batched(2, 7, 37, 301, i8)};
+                                  batched(2, 7, 37, 301, i8),
+                                  in_orders(dense(14, 71, 333), in_rows, columns),
+                                  in_orders(dense(39, 71, 333), columns, in_rows)};
     for (const Problem& problem : fp4_problems(7, 48, 448)) {
       const bool is_one = problem.operation == Operation::a4w4_blockscale;
       if (draws > 1 || is_one) problems.push_back(problem);
@@ -333,6 +462,7 @@ TEST(FamiliesOnTheEmulation, DrawnConfigsOfEveryProblem) {
     }
     if (runtime.architecture() == "gfx942") {
       problems.push_back(scaled(34, 130, 77));
+      problems.push_back(in_orders(scaled(34, 130, 77), columns, columns));
       problems.push_back(quantized(Operation::a8w8_blockscale, 14, 200, 390, fnuz));
       problems.push_back(shuffled(quantized(Operation::a8w8_blockscale, 40, 160, 416, fnuz)));
     }
@@ -474,6 +604,31 @@ TEST(FamiliesOnTheEmulation, BrokenKernelsAreFound) {
        batched(2, 35, 66, 264, i8), tile, "outside of its error bound"},
   };
   expect_found("gfx942", broken);
+}
+
+/// And of what transposes column-major operands.
+TEST(FamiliesOnTheEmulation, BrokenTranspositionsAreFound) {
+  const Problem odd = in_orders(dense(35, 71, 203), columns, columns);
+  const Problem fp8 = in_orders(scaled(35, 71, 203), columns, columns);
+  const std::string tile = "bm=32 bn=64";
+  const std::string wrong = "outside of its error bound";
+  expect_found(
+      "gfx942",
+      {{"the last word of a line is read where it is", "byte < last_word ? byte : last_word", "byte", odd,
+        tile, "past the end of"},
+       {"a word that was read before its place is not moved", "loaded >> (byte - there) * 8 % 32", "loaded",
+        odd, tile, wrong},
+       {"lines behind k count", "line + j < lines ? loaded", "true ? loaded", odd, tile, wrong},
+       {"the last lines are taken for inner ones", "(rows % WORD_ROWS == 0 ? 0 : 4) <= k_bytes)",
+        "(rows % WORD_ROWS == 0 ? 0 : 4) <= k_bytes + 128)", odd, tile, "past the end of"},
+       {"words of odd rows may end behind the operand", "(rows % WORD_ROWS == 0 ? 0 : 4) <= k_bytes",
+        "0 <= k_bytes", in_orders(dense(35, 71, 256), columns, columns), tile, "past the end of"},
+       {"rows of a word are swapped", "to[0][i] = __builtin_amdgcn_perm(second, first, 0x05040100u);",
+        "to[0][i] = __builtin_amdgcn_perm(second, first, 0x07060302u);", odd, tile, wrong},
+       {"lines of a pair are swapped", "__builtin_amdgcn_perm(from[i][3], from[i][2], 0x07030602u)",
+        "__builtin_amdgcn_perm(from[i][2], from[i][3], 0x07030602u)", fp8, tile, wrong},
+       {"operands are read with the other swizzle", "unit_offset<COLUMNS>(row, byte / 16)",
+        "unit_offset<false>(row, byte / 16)", odd, tile, wrong}});
 }
 
 /// And of what it has for fp4: decoded on gfx942, with scaled instructions on gfx950.

@@ -24,6 +24,7 @@
 #include "support/hip_compiler/clang_runtime.h"
 #include "support/kernel_names.h"
 #include "support/operation_problems.h"
+#include "support/range_values.h"
 #include "support/thoroughness.h"
 
 namespace gemmtune {
@@ -160,9 +161,16 @@ void expect_mfma(const KernelFamily& family, ClangRuntime& runtime, const Proble
     const int decoding =
         object.count(runtime.architecture() == "gfx950" ? "v_cvt_scalef32_pk_bf16_fp4" : "v_perm_b32");
     const std::int64_t fp8_units = runtime.architecture() == "gfx950" ? 0 : launch.decoded_fp8_units();
+    const std::int64_t transposing = launch.transposed_units() * (launch.element_bits == 8 ? 8 : 4);
     const std::int64_t least = launch.decoded_fp4_units() * in_a_unit + fp8_units * 4;
-    EXPECT_GE(decoding, least) << what;
-    EXPECT_LE(decoding, launch.decoded ? 4 * least : 0) << what;
+    if (transposing > 0) {
+      const int permutations = object.count("v_perm_b32");
+      EXPECT_GE(permutations, transposing) << what;
+      EXPECT_LE(permutations, 4 * transposing) << what;
+    } else {
+      EXPECT_GE(decoding, least) << what;
+      EXPECT_LE(decoding, launch.decoded ? 4 * least : 0) << what;
+    }
     const std::int64_t read_bytes = launch.lds_reads() * 8 * launch.kpack;
     EXPECT_GT(object.lds_read_bytes(), 0) << what;
     EXPECT_EQ(object.lds_read_bytes() % read_bytes, 0) << what << ": " << object.lds_read_bytes();
@@ -235,6 +243,27 @@ TEST_P(HipCompile, MfmaOfEveryType) {
     expect_mfma(*family, runtime, quantized(Operation::a8w8_blockscale, 512, 1280, 8192, *fp8),
                 Corners::instructions);
   }
+}
+
+/// What transposes an operand is the same for both. fp8 has more registers in flight.
+TEST_P(HipCompile, MfmaOfColumnMajorOperands) {
+  GEMMTUNE_NEEDS_CLANG(GetParam());
+  ClangRuntime runtime(GetParam());
+  const auto family = hip::make_mfma_family(runtime);
+  Problem problem = dense(512, 1280, 8192);
+  problem.w_order = Order::column_major;
+  expect_mfma(*family, runtime, problem, Corners::widest);
+  problem.x_order = Order::column_major;
+  expect_mfma(*family, runtime, problem, Corners::instructions);
+  problem = dense(512, 1280, 8192, DataType::f16);
+  problem.x_order = Order::column_major;
+  expect_mfma(*family, runtime, problem, Corners::widest);
+  const auto fp8 = fp8_of(GetParam());
+  if (!fp8) return;
+  problem = dense(512, 1280, 8192, *fp8);
+  problem.scale_ab = true;
+  problem.x_order = problem.w_order = Order::column_major;
+  expect_mfma(*family, runtime, problem, Corners::instructions);
 }
 
 /// The MXFP4 operations: decoded, but for a4w4 on gfx950, whose scaled instructions take the operands as they are.
@@ -390,6 +419,15 @@ TEST_P(HipCompile, Skinny) {
   problems.push_back(of_fp4(Operation::a4w4_blockscale, 8, 1280, 8192));
   problems.push_back(of_fp4(Operation::a16w4, 16, 1280, 8192, true));
   problems.push_back(of_fp4(Operation::a8w4, 4, 1280, 8192));
+  problems.push_back(dense(4, 1280, 8192));
+  problems.back().w_order = Order::column_major;
+  problems.push_back(dense(16, 1280, 8192, DataType::f16));
+  problems.back().w_order = Order::column_major;
+  if (fp8) {
+    problems.push_back(dense(4, 1280, 8192, *fp8));
+    problems.back().scale_ab = true;
+    problems.back().w_order = Order::column_major;
+  }
   for (const Problem& problem : problems) {
     std::vector<Config> configs = corners_of(*family, problem);
     if (!is_soak() && configs.size() > 2) configs.erase(configs.begin() + 1, configs.end() - 1);
@@ -412,6 +450,33 @@ TEST_P(HipCompile, Skinny) {
       EXPECT_LE(object.registers, hip::registers_per_lane / waves_on_simd) << what;
     }
   }
+}
+
+/// What --search-space may ask for beside what a search would try, at both ends.
+TEST_P(HipCompile, ValuesOfRangesThatNoSearchLists) {
+  GEMMTUNE_NEEDS_CLANG(GetParam());
+  ClangRuntime runtime(GetParam());
+  constexpr DataType bf16 = DataType::bf16;
+  std::vector<std::pair<std::unique_ptr<KernelFamily>, Problem>> families;
+  families.emplace_back(hip::make_mfma_family(runtime), dense(512, 1280, 8192));
+  families.emplace_back(hip::make_skinny_family(runtime), dense(4, 1280, 8192));
+  families.emplace_back(hip::make_mfma_moe_family(runtime),
+                        testing_problems::moe_problem(bf16, bf16, QuantType::none, {64, 768, 2048}));
+  std::set<std::string> ranged;
+  for (const auto& [family, problem] : families) {
+    ASSERT_TRUE(family->accepts(problem).ok())
+        << family->name() << ": " << family->accepts(problem).message();
+    for (const auto& [key, configs] :
+         configs_of_ranges(family->space(problem), family->default_config(problem))) {
+      for (const Config& config : configs) {
+        const auto kernel = family->build(problem, config);
+        EXPECT_TRUE(kernel.ok()) << family->name() << " " << config.text() << ": " << kernel.message();
+      }
+      ranged.insert(std::string(family->name()) + "." + key);
+    }
+  }
+  EXPECT_THAT(ranged, ::testing::IsSupersetOf({"mfma.pad", "mfma.sk", "mfma.eu", "mfma.gm", "mfma_moe.eu",
+                                               "skinny.nw", "skinny.un"}));
 }
 
 TEST_P(HipCompile, SimtAndTheDevicesOwnKernels) {

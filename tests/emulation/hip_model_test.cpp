@@ -1,6 +1,7 @@
 // What the performance model of mfma counts, against what the emulation counted while the kernel ran.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "backends/hip/families/mfma/mfma_launch_config.h"
 #include "support/dense_problem.h"
 #include "support/emulation/emulated_runtime.h"
+#include "support/thoroughness.h"
 
 namespace gemmtune::emulation {
 namespace {
@@ -62,6 +64,48 @@ TEST_P(CountsOn, WhatTheEmulationCounts) {
   }
 }
 
+/// The same of column-major operands, whose writes may have conflicts too.
+TEST_P(CountsOn, ThoseOfColumnMajorOperands) {
+  EmulatedRuntime runtime(GetParam());
+  const auto family = hip::make_mfma_family(runtime);
+  int turn = 0;
+  for (const char* settings :
+       {"bm=32 bn=64 bk=64 mi=16 kp=2 nw=2", "bm=32 bn=64 bk=128 mi=16 kp=2 nw=2",
+        "bm=64 bn=32 bk=256 mi=16 kp=2 nw=4", "bm=32 bn=64 bk=128 mi=16 kp=1 nw=2",
+        "bm=64 bn=64 bk=128 mi=32 kp=2 nw=4 nb=2", "bm=64 bn=64 bk=64 mi=32 kp=1 nw=4 nb=2",
+        "bm=256 bn=64 bk=64 mi=32 kp=2 nw=4"})
+    for (const DataType type :
+         {DataType::bf16, std::string(GetParam()) == "gfx942" ? DataType::f8_e4m3fnuz : DataType::f8_e4m3fn})
+      for (const int orders : {1, 2, 3}) {
+        if (turn++ % 5 != 0 && !test::is_thorough()) continue;
+        const Config of_tile = changed(Config(), settings);
+        Problem problem = dense(of_tile.number("bm"), of_tile.number("bn"), 512, type);
+        problem.scale_ab = traits(type).fp8;
+        if ((orders & 1) != 0) problem.w_order = Order::column_major;
+        if ((orders & 2) != 0) problem.x_order = Order::column_major;
+        const std::string what = std::string(settings) + " " + print(problem);
+        const Config config = changed(family->default_config(problem), settings);
+        const hip::MfmaLaunchConfig launch = hip::mfma_launch_config(problem, config, GetParam());
+        Statistics counted;
+        runtime.statistics = &counted;
+        EXPECT_EQ(check_kernel(*family, problem, config), "") << what;
+        runtime.statistics = nullptr;
+        const auto waves = static_cast<std::uint64_t>(launch.waves * launch.k_tiles);
+        EXPECT_EQ(counted.lds_reads, waves * static_cast<std::uint64_t>(launch.lds_reads())) << what;
+        const double per_clock = static_cast<double>(launch.lds_bytes_per_clock());
+        const double read_cycles = static_cast<double>(launch.lds_reads()) * static_cast<double>(waves) *
+                                   static_cast<double>(64 * 8 * launch.kpack) / per_clock;
+        EXPECT_DOUBLE_EQ(static_cast<double>(counted.lds_read_conflict_cycles),
+                         read_cycles * (hip::lds_read_conflicts(launch) - 1))
+            << what;
+        const auto tile_bytes = static_cast<double>((launch.block_m + launch.block_n) * launch.block_k);
+        const double write_cycles = tile_bytes * static_cast<double>(launch.k_tiles) / per_clock;
+        EXPECT_DOUBLE_EQ(static_cast<double>(counted.lds_conflict_cycles - counted.lds_read_conflict_cycles),
+                         write_cycles * (hip::lds_write_conflicts(launch) - 1))
+            << what;
+      }
+}
+
 /// The same of fp4 operands, decoded and as they are.
 TEST(HipModel, CountsThoseOfFp4) {
   for (const char* architecture : {"gfx942", "gfx950"}) {
@@ -101,6 +145,25 @@ TEST(HipModel, SwizzledRowsHaveNoBankConflicts) {
           dense(64, 64, 512), changed(Config(), std::string("bm=64 bn=64 ") + settings), architecture);
       EXPECT_EQ(hip::lds_read_conflicts(launch), 1) << architecture << " " << settings;
     }
+}
+
+/// Column-major operands are read without conflicts too, where lanes read 16 bytes. Rows of a word's place, 2 or 4 apart, are written at
+/// the rate of the banks that such rows have.
+TEST(HipModel, SwizzledColumnsHaveFewBankConflicts) {
+  for (const std::string architecture : {"gfx942", "gfx950"})
+    for (const DataType type : {DataType::bf16, DataType::f8_e4m3fnuz})
+      for (const std::string tile :
+           {"bk=64 mi=16", "bk=128 mi=16", "bk=256 mi=16", "bk=64 mi=32", "bk=128 mi=32", "bk=256 mi=32"}) {
+        Problem problem = dense(64, 64, 512, type);
+        problem.x_order = problem.w_order = Order::column_major;
+        const hip::MfmaLaunchConfig launch =
+            hip::mfma_launch_config(problem, changed(Config(), "bm=64 bn=64 kp=2 " + tile), architecture);
+        const std::string what = architecture + " " + tile + " " + print(problem);
+        EXPECT_EQ(hip::lds_read_conflicts(launch), 1) << what;
+        const std::int64_t rows_in_banks = launch.lds_bytes_per_clock() / launch.block_k;
+        const std::int64_t least = std::clamp<std::int64_t>(rows_in_banks, 1, launch.word_rows());
+        EXPECT_EQ(hip::lds_write_conflicts(launch), static_cast<double>(least)) << what;
+      }
 }
 
 /// A bound says which unit a kernel waits for: large tiles MFMA, few rows the memory.

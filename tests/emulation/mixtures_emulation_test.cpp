@@ -70,7 +70,7 @@ Problem routed(Problem problem, std::int32_t experts, std::int32_t topk) {
   return problem;
 }
 
-/// Empty experts, all tokens to one, as many slots as experts, ids that are none, one token.
+/// Empty experts, all tokens to one, as many slots as experts, ids that are none, empty slots, one token.
 void expect_every_route(const KernelFamily& family, const Problem& problem, const std::string& settings) {
   const auto tokens = static_cast<std::size_t>(problem.m);
   expect_mixture(family, routed(problem, 40, 1), settings);
@@ -79,10 +79,17 @@ void expect_every_route(const KernelFamily& family, const Problem& problem, cons
   expect_mixture(family, routed(problem, 4, 4), settings);
   std::vector<std::int32_t> ids(tokens * 2);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i % 5);
-  ids[2] = -1;
+  ids[2] = -2;
   ids[5] = 5;
+  ids[7] = ids[8] = ids[9] = -1;  // token 4 has no other
   ids[ids.size() - 1] = 1 << 30;
   expect_mixture(family, routed(problem, 5, 2), settings, {.ids = ids, .gaps = false});
+  expect_mixture(family, routed(problem, 5, 2), settings,
+                 {.ids = std::vector<std::int32_t>(tokens * 2, -1), .gaps = false});
+  Problem shared = routed(problem, 6, 3);
+  shared.moe.shared_experts = 1;
+  shared.bias = true;
+  expect_mixture(family, shared, settings, {.ids = ids, .gaps = false});
   Problem one = routed(problem, 6, 3);
   one.m = 1;
   expect_mixture(family, one, settings);
@@ -119,6 +126,12 @@ TEST(MixturesOnTheEmulation, ManyTokensAreSorted) {
   expect_mixture(*family,
                  routed(moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {2060, 2, 3}), 300, 8),
                  "bm=16");
+  MixtureRun padded;
+  for (std::int32_t i = 0; i < 2060 * 8; ++i)
+    padded.ids.push_back(i / 8 % 7 == 6 || i % 5 == 0 ? -1 : (i * 37) % 300);
+  expect_mixture(*family,
+                 routed(moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {2060, 2, 3}), 300, 8),
+                 "bm=16", padded);
 }
 
 Problem shuffled_mixture(Problem problem) {

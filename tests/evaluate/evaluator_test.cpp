@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "base/file_lock.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "evaluate/in_process/memory_need.h"
 #include "evaluate/in_process/weight_pools.h"
@@ -71,6 +74,34 @@ TEST_F(Evaluating, screening_gives_samples_in_order) {
   EXPECT_THAT((*outcomes)[0].microseconds, ::testing::ElementsAre(50, 50, 50, 50));
   EXPECT_THAT((*outcomes)[1].microseconds, ::testing::ElementsAre(70, 70, 70, 70));
   EXPECT_EQ((*outcomes)[0].err_ratio, 0);
+}
+
+TEST(EvaluatorPauses, come_between_pieces_of_work_while_no_lock_is_held) {
+  FakeDevice device;
+  const std::vector candidates{device.add({.name = "a", .cost = constant(50)}),
+                               device.add({.name = "b", .cost = constant(70)})};
+  std::string pattern = ::testing::TempDir() + "gemmtune_pauses_XXXXXX";
+  const std::string folder = mkdtemp(pattern.data());
+  InProcessOptions options;
+  options.timing_lock = folder + "/timing.lock";
+  int pauses = 0;
+  int held = 0;
+  options.on_pause = [&] {
+    ++pauses;
+    const auto lock = FileLock::try_acquire(options.timing_lock);
+    held += lock.ok() && lock->has_value() ? 0 : 1;
+  };
+  InProcessEvaluator evaluator(device, options);
+  int before = 0;
+  const auto since = [&] { return pauses - std::exchange(before, pauses); };
+  ASSERT_TRUE(evaluator.screen(small_problem(), candidates, 2, {}).ok());
+  EXPECT_GE(since(), 5);  // the problem; each candidate before it is verified and before it is timed
+  ASSERT_TRUE(evaluator.finals(small_problem(), candidates, 4).ok());
+  EXPECT_GE(since(), 4 + 2);  // each round, and verification
+  EXPECT_EQ(evaluator.check_neighbour_m(small_problem(), candidates[0], 2).kind, OutcomeKind::ok);
+  EXPECT_GE(since(), 3);
+  EXPECT_EQ(held, 0);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(Evaluating, a_sample_lasts_long_enough_within_iterations) {
@@ -187,9 +218,79 @@ TEST_F(Evaluating, a_hopelessly_slow_candidate_is_given_up_early) {
   const Outcome outcome = screen(slower);
   EXPECT_EQ(outcome.kind, OutcomeKind::too_slow);
   EXPECT_FALSE(outcome.reason.empty());
-  EXPECT_EQ(device.launches["slower"], 2);
+  EXPECT_EQ(device.launches["slower"], 3);
   EXPECT_EQ(screen(slower).kind, OutcomeKind::too_slow);
-  EXPECT_EQ(device.launches["slower"], 2);
+  EXPECT_EQ(device.launches["slower"], 3);
+}
+
+TEST_F(Evaluating, the_default_is_never_too_slow) {
+  const Candidate quick = device.add({.name = "quick", .cost = constant(10)});
+  const Candidate vendor = device.add({.name = "vendor", .cost = constant(2000)});
+  device.set_baseline(vendor);
+  InProcessEvaluator fresh(device, options);
+  const auto outcomes = fresh.screen(problem, std::vector{quick, vendor}, 3, {});
+  ASSERT_TRUE(outcomes.ok());
+  EXPECT_EQ(outcomes->at(1).kind, OutcomeKind::ok) << outcomes->at(1).reason;
+  EXPECT_EQ(outcomes->at(1).microseconds.size(), 3U);
+}
+
+// Another problem was measured between, so the kernel is built anew, on a machine that is busy now.
+TEST_F(Evaluating, a_kernel_that_was_timed_is_not_too_slow_later) {
+  auto busy = std::make_shared<bool>(false);
+  const Candidate quick = device.add({.name = "quick", .cost = constant(10)});
+  const Candidate other = device.add(
+      {.name = "other", .cost = [busy](const Problem&, Random&, double) { return *busy ? 2000.0 : 20.0; }});
+  EXPECT_EQ(screen(other).kind, OutcomeKind::ok);
+  Problem between = problem;
+  between.m = 5;
+  ASSERT_TRUE(evaluator.screen(between, std::vector{quick}, 1, {}).ok());
+  *busy = true;
+  screen(quick);
+  EXPECT_EQ(screen(other).kind, OutcomeKind::ok);
+}
+
+TEST_F(Evaluating, finals_measure_what_screening_gave_up_on) {
+  const Candidate quick = device.add({.name = "quick", .cost = constant(10)});
+  auto busy = std::make_shared<bool>(true);
+  const Candidate slower = device.add(
+      {.name = "slower", .cost = [busy](const Problem&, Random&, double) { return *busy ? 2000.0 : 12.0; }});
+  screen(quick);
+  ASSERT_EQ(screen(slower).kind, OutcomeKind::too_slow);
+  *busy = false;
+  const auto rounds = evaluator.finals(problem, std::vector{quick, slower}, 3);
+  ASSERT_TRUE(rounds.ok()) << rounds.message();
+  EXPECT_EQ(rounds->outcomes[1].kind, OutcomeKind::ok) << rounds->outcomes[1].reason;
+  EXPECT_EQ(rounds->times[0][1], 12);
+}
+
+TEST_F(Evaluating, a_sample_three_times_off_the_one_before_is_taken_again) {
+  auto calls = std::make_shared<int>(0);
+  const Candidate disturbed =
+      device.add({.name = "disturbed", .cost = [calls](const Problem&, Random&, double) {
+                    // One probe, a warm-up, then a sample a call.
+                    return ++*calls == 4 ? 3500.0 : 350.0;
+                  }});
+  EXPECT_THAT(screen(disturbed).microseconds, ::testing::ElementsAre(350, 350, 350));
+  *calls = 0;
+  const Candidate first = device.add({.name = "first", .cost = [calls](const Problem&, Random&, double) {
+                                        return ++*calls == 3 ? 35.0 : 350.0;
+                                      }});
+  EXPECT_THAT(screen(first).microseconds, ::testing::ElementsAre(350, 350, 350)) << "the first one was off";
+}
+
+TEST_F(Evaluating, a_sample_that_the_machine_cannot_reach_is_taken_again) {
+  problem.m = 1;
+  problem.n = 1024;
+  problem.k = 512;  // a weight of 1 MiB
+  device.reading_microseconds = 100;
+  auto calls = std::make_shared<int>(0);
+  const Candidate candidate = device.add({.name = "a", .cost = [calls](const Problem&, Random&, double) {
+                                            return ++*calls == 3 || *calls == 4 ? 49.0 : 120.0;
+                                          }});
+  EXPECT_THAT(screen(candidate, 2).microseconds, ::testing::ElementsAre(120, 120));
+  const auto rounds = evaluator.finals(problem, std::vector{candidate}, 1);
+  ASSERT_TRUE(rounds.ok());
+  EXPECT_EQ(rounds->roof_microseconds, 100);
 }
 
 TEST_F(Evaluating, a_slow_first_call_alone_is_forgiven) {

@@ -15,14 +15,17 @@ void change(std::string& text) { text += "x"; }
 void change(bool& value) { value = !value; }
 void change(double& value) { value += 0.375; }
 void change(int& value) { value += 3; }
+void change(std::int64_t& value) { value += 5; }
 void change(std::uint64_t& value) { value += std::uint64_t{1} << 63; }
 void change(CacheMode& mode) { mode = CacheMode::cold; }
+void change(Team& team) { team = Team::own; }
 void change(LaunchMode& mode) { mode = LaunchMode::eager; }
 void change(InitType& type) { type = InitType::trig_float; }
 void change(AccuracyPolicy& policy) { policy = AccuracyPolicy::fast; }
 void change(Objective& objective) { objective = Objective::edp; }
 void change(RoutingKind& kind) { kind = RoutingKind::zipf; }
 void change(std::vector<std::int32_t>& values) { values.push_back(3); }
+void change(std::vector<std::string>& texts) { texts.emplace_back("text"); }
 void change(std::shared_ptr<const RoutingTrace>& trace) {
   trace = std::make_shared<const RoutingTrace>(RoutingTrace{"t", 4, 1, {2}});
 }
@@ -59,10 +62,10 @@ void expect_survival(std::size_t fields) {
 }
 
 TEST(FieldsJson, EveryFieldSurvives) {
-  expect_survival<Policy>(18);
+  expect_survival<Policy>(20);
   expect_survival<RoutingTrace>(4);
-  expect_survival<DeviceRequest>(10);
-  expect_survival<InProcessOptions>(7);
+  expect_survival<DeviceRequest>(14);
+  expect_survival<InProcessOptions>(9);
   expect_survival<Library>(3);
   expect_survival<DeviceInfo>(6);
   expect_survival<Candidate>(3);

@@ -171,6 +171,26 @@ TEST_F(JournalTest, ARunThatALivingProcessWorksOnIsNotGoneOnWith) {
   EXPECT_FALSE(process_runs("another-boot 1 2"));
 }
 
+TEST_F(JournalTest, ARunOfAnotherContainerIsAliveWhileItHoldsItsLock) {
+  const auto forget_process = [&] {  // as another container's list of processes has it
+    ASSERT_TRUE(SqlDatabase::open(path_)->execute("UPDATE runs SET owner = 'boot 1 1'").ok());
+  };
+  std::int64_t id = 0;
+  {
+    Journal theirs = open();
+    id = begin(theirs, true).id;
+    forget_process();
+    Journal ours = open();
+    EXPECT_FALSE(begin(ours, true).goes_on);
+    EXPECT_TRUE(run_is_live(path_, id, "boot 1 1"));
+    EXPECT_FALSE(run_is_live(path_, id, "")) << "the run was given back";
+  }
+  forget_process();
+  EXPECT_FALSE(run_is_live(path_, id, "boot 1 1"));
+  Journal later = open();
+  EXPECT_TRUE(begin(later, true).goes_on);
+}
+
 TEST_F(JournalTest, FailuresOfEarlierRunsAreNotTriedAgainUnlessAskedOrRepaired) {
   evaluator_.outcome = [](const Problem&, const Candidate& candidate) {
     if (candidate == tiled("128")) return failure(OutcomeKind::crashed, "signal 11");

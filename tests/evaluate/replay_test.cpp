@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "evaluate/forwarding_evaluator.h"
 #include "evaluate/replay/recording_evaluator.h"
 #include "evaluate/replay/replay_device.h"
 #include "evaluate/replay/replay_evaluator.h"
@@ -45,12 +46,12 @@ Candidate tiled(std::int64_t kc) {
 }
 
 /// A clock that goes on while the inner evaluator works: 1 ms a candidate, and 3 ms a sample.
-class Working final : public Evaluator {
+class Working final : public ForwardingEvaluator {
  public:
-  explicit Working(FakeEvaluator& inner) : inner_(inner) {}
+  explicit Working(FakeEvaluator& inner) : ForwardingEvaluator(inner) {}
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override {
-    auto outcomes = inner_.screen(problem, candidates, samples, stop);
+    auto outcomes = inner().screen(problem, candidates, samples, stop);
     for (const Outcome& outcome : *outcomes)
       seconds += 1e-3 + 3e-3 * static_cast<double>(outcome.microseconds.size());
     return outcomes;
@@ -58,16 +59,13 @@ class Working final : public Evaluator {
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override {
     seconds += 3e-3 * rounds * static_cast<double>(candidates.size());
-    return inner_.finals(problem, candidates, rounds);
+    return inner().finals(problem, candidates, rounds);
   }
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override {
     seconds += 5e-3;
-    return inner_.check_neighbour_m(problem, candidate, m);
+    return inner().check_neighbour_m(problem, candidate, m);
   }
   double seconds = 0;
-
- private:
-  FakeEvaluator& inner_;
 };
 
 /// Every sample of every candidate of a recording, in order.

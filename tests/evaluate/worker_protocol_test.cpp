@@ -54,7 +54,8 @@ Problem problem() {
 TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   OpenRequest open;
   open.backend = "cpu";
-  open.device = {"cpu:0-3", 2, "avx2", "/lib/x", "/cache", true, "/sources", 3, true, "/rapl"};
+  open.device = {"cpu:0-3",  2, "avx2", "/lib/x", {"/onednn"}, "/cache", true,
+                 "/sources", 3, true,   true,     Team::own,   "/rapl",  "python3 torch_linear.py"};
   open.evaluation.policy.cache = CacheMode::cold;
   open.evaluation.policy.iterations = 17;
   open.evaluation.policy.pool_limit_bytes = 12345678901;
@@ -68,13 +69,19 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   open.evaluation.policy.routing_trace = trace;
   open.evaluation.max_err_ratio = 0.01;
   open.evaluation.timing_lock = "/run/lock";
+  open.evaluation.share = 0.1;
+  EXPECT_EQ(open.version, gemmtune_version_text());
+  open.version = "0.0.7";
   const OpenRequest opened = sent(open);
   EXPECT_EQ(opened.device.text, "cpu:0-3");
   EXPECT_EQ(opened.device.threads, 2);
   EXPECT_EQ(opened.device.isa_cap, "avx2");
   EXPECT_EQ(opened.device.module_folder, "/lib/x");
+  EXPECT_EQ(opened.device.onednn_folders, (std::vector<std::string>{"/onednn"}));
+  EXPECT_EQ(opened.device.opponent, "python3 torch_linear.py");
   EXPECT_TRUE(opened.device.pin_threads);
   EXPECT_EQ(opened.device.powercap_folder, "/rapl");
+  EXPECT_EQ(opened.device.team, Team::own);
   EXPECT_EQ(opened.evaluation.policy.text(), open.evaluation.policy.text());
   EXPECT_EQ(opened.evaluation.policy.pool_limit_bytes, 12345678901U);
   EXPECT_EQ(opened.evaluation.policy.seed, 99U);
@@ -82,6 +89,8 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   EXPECT_EQ(opened.evaluation.policy.routing_trace->text(), trace->text());
   EXPECT_EQ(opened.evaluation.max_err_ratio, 0.01);
   EXPECT_EQ(opened.evaluation.timing_lock, "/run/lock");
+  EXPECT_EQ(opened.evaluation.share, 0.1);
+  EXPECT_EQ(opened.version, "0.0.7");
 
   const ScreenRequest screen = sent(ScreenRequest{problem(), tiled(), 4});
   EXPECT_EQ(screen.problem, problem());

@@ -8,17 +8,21 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <thread>
 
 #include "base/file.h"
 #include "base/file_lock.h"
+#include "base/log.h"
 #include "evaluate/worker/worker_evaluator.h"
 #include "formats/aiter/tuned_csv.h"
 #include "support/faulty_device.h"
+#include "support/processes.h"
 #include "tuning/tuner.h"
 
 namespace gemmtune::worker_test {
@@ -76,12 +80,22 @@ std::string process_state(pid_t pid) {
 }
 
 bool is_gone(pid_t pid) {
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < 12000; ++i) {
     const std::string state = process_state(pid);
     if (state.empty() || state == "Z" || state == "X") return true;
     std::this_thread::sleep_for(milliseconds(10));
   }
   return false;
+}
+
+/// Processor time, of all threads.
+double cpu_seconds_of(pid_t pid) {
+  long user = 0;
+  long system = 0;
+  const int read = std::sscanf(test::stat_of(pid).c_str(),
+                               "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user, &system);
+  EXPECT_EQ(read, 2);
+  return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 struct SilentObserver final : RunObserver {
@@ -102,7 +116,7 @@ TEST_P(FaultyKernel, CostsItsCandidateAndNothingElse) {
   const auto start = Clock::now();
   const auto outcomes =
       evaluator.screen(small_problem(), candidates_of({"good_slow", GetParam().family, "good_fast"}), 3, {});
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(300));
   ASSERT_TRUE(outcomes.ok()) << outcomes.message();
   ASSERT_THAT(*outcomes, SizeIs(3));
   EXPECT_EQ((*outcomes)[1].kind, GetParam().kind) << (*outcomes)[1].reason;
@@ -324,6 +338,8 @@ TEST(Worker, KilledInFinalsTheFinalsAreDoneAgain) {
   ASSERT_TRUE(finals.ok()) << finals.message();
   for (const Outcome& outcome : finals->outcomes) EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
   EXPECT_THAT(finals->times, SizeIs(3));
+  // On a busy machine it may have been killed after its work: that shows at the next request.
+  ASSERT_TRUE(evaluator.screen(small_problem(41), candidates_of({"good_fast"}), 1, {}).ok());
   EXPECT_NE(evaluator.worker(), first);
 }
 
@@ -337,6 +353,71 @@ TEST(Worker, KilledWhileIdleNobodyIsToBlame) {
   ASSERT_TRUE(outcomes.ok()) << outcomes.message();
   EXPECT_EQ(outcomes->front().kind, OutcomeKind::ok);
   EXPECT_NE(evaluator.worker(), first);
+}
+
+TEST(Worker, KilledBeforeItEverWorkedAnotherOneIsStarted) {
+  WorkerEvaluator evaluator(worker_options());
+  std::atomic<bool> done = false;
+  std::thread killer([&] {
+    while (!done) {
+      const auto children = test::children_of(getpid());
+      if (children.empty()) continue;
+      kill(children.front(), SIGKILL);
+      return;
+    }
+  });
+  const Status started = evaluator.start();
+  done = true;
+  killer.join();
+  EXPECT_TRUE(started.ok()) << started.message();
+  EXPECT_TRUE(evaluator.screen(small_problem(), candidates_of({"good_fast"}), 1, {}).ok());
+}
+
+TEST(Worker, AProgramOfAnotherKindIsRefusedWithItsWords) {
+  WorkerOptions options = worker_options();
+  options.launch = {"/bin/true", {}};
+  EXPECT_THAT(WorkerEvaluator(options).start().message(), HasSubstr("/bin/true"));
+  options.launch = {"/no/such/program", {}};
+  EXPECT_THAT(WorkerEvaluator(options).start().message(), HasSubstr("/no/such/program"));
+}
+
+TEST(Worker, OneThatHasAShareRestsAndGoesFirstWithoutMemory) {
+  WorkerOptions options = worker_options();
+  options.evaluation.share = 0.2;
+  WorkerEvaluator evaluator(options);
+  ASSERT_TRUE(evaluator.start().ok());
+  EXPECT_EQ(read_file(fmt::format("/proc/{}/oom_score_adj", evaluator.worker())).value(), "1000\n");
+  const auto begin = Clock::now();
+  const double before = cpu_seconds_of(evaluator.worker());
+  double used = 0;
+  for (int m = 40; used < 0.5; ++m) {
+    Problem problem = small_problem(m);
+    problem.n = problem.k = 256;
+    const auto outcomes = evaluator.screen(problem, candidates_of({"good_fast", "good_slow"}), 2, {});
+    ASSERT_TRUE(outcomes.ok()) << outcomes.message();
+    used = cpu_seconds_of(evaluator.worker()) - before;
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  // What a request does behind its last rest, and the clock's tick, are no part of the bound.
+  EXPECT_LE(used, options.evaluation.share * seconds + 0.15);
+}
+
+TEST(Worker, TheDefaultKernelHasMoreTimeThanOthers) {
+  FakeDevice of_run;
+  of_run.add({.name = "loop"});
+  WorkerOptions options = worker_options();
+  options.min_deadline_seconds = 0.1;
+  options.deadline_factor = 0;
+  const std::vector<Candidate> kernels = candidates_of({"loop"});
+  ASSERT_EQ(*of_run.fallback(small_problem()), kernels.front());
+  const auto reason = [&] {
+    WorkerEvaluator evaluator(options);
+    const auto screened = evaluator.screen(small_problem(), kernels, 1, {});
+    return screened.ok() ? screened->front().reason : screened.message();
+  };
+  EXPECT_THAT(reason(), HasSubstr("did not end within 0.2 s"));
+  options.device_of_run = &of_run;
+  EXPECT_THAT(reason(), HasSubstr("did not end within 2.4 s"));
 }
 
 TEST(Worker, CtrlCIsTheParentsToDecide) {
@@ -364,7 +445,7 @@ TEST(Worker, ARequestThatIsCancelledEndsAtOnce) {
   user.join();
   EXPECT_FALSE(outcomes.ok());
   EXPECT_THAT(outcomes.message(), HasSubstr("interrupted"));
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(300)) << "half of the deadline";
 }
 
 TEST(Worker, DiesWithItsParent) {
@@ -395,7 +476,7 @@ TEST(Worker, DiesWithItsParent) {
 
 TEST(Worker, WaitsForWhoeverIsTimingAndIsNotBlamedForIt) {
   WorkerOptions options = worker_options();
-  options.min_deadline_seconds = 0.2;
+  options.min_deadline_seconds = 1;
   std::string pattern = ::testing::TempDir() + "gemmtune_lock_XXXXXX";
   const std::string folder = mkdtemp(pattern.data());
   options.evaluation.timing_lock = folder + "/timing.lock";
@@ -408,12 +489,63 @@ TEST(Worker, WaitsForWhoeverIsTimingAndIsNotBlamedForIt) {
     EXPECT_TRUE(outcomes.ok() && outcomes->front().kind == OutcomeKind::ok);
     done = true;
   });
-  std::this_thread::sleep_for(milliseconds(1500));  // far above the deadline of a candidate
+  std::this_thread::sleep_for(milliseconds(3000));  // far above the deadline of a candidate
   EXPECT_FALSE(done);
   lock.reset();
   measuring.join();
   EXPECT_TRUE(done);
   std::filesystem::remove_all(folder);
+}
+
+TEST(Worker, AWaitForAnotherTunerIsCountedApartAndSaidOnce) {
+  std::string said;
+  set_log_sink([](LogLevel, std::string_view line,
+                  void* context) { static_cast<std::string*>(context)->append(line).append("\n"); },
+               &said);
+  std::string pattern = ::testing::TempDir() + "gemmtune_lock_XXXXXX";
+  const std::string folder = mkdtemp(pattern.data());
+  WorkerOptions options = worker_options();
+  options.evaluation.timing_lock = folder + "/timing.lock";
+  std::atomic<double> waited = 0;
+  options.on_waited = [&](double seconds) { waited.fetch_add(seconds); };
+  WorkerEvaluator evaluator(options);
+  ASSERT_TRUE(evaluator.screen(small_problem(), candidates_of({"vendor"}), 1, {}).ok());
+  EXPECT_EQ(waited, 0);
+  const pid_t other = getppid();  // of a tuner that is not this process
+  const auto wait_for = [&](std::int64_t holder, const char* family, const std::function<bool()>& is_enough) {
+    std::optional<FileLock> lock = FileLock::acquire(options.evaluation.timing_lock, holder).value();
+    std::thread measuring(
+        [&] { EXPECT_TRUE(evaluator.screen(small_problem(), candidates_of({family}), 1, {}).ok()); });
+    for (int tries = 0; tries < 600 && !is_enough(); ++tries) std::this_thread::sleep_for(milliseconds(100));
+    lock.reset();
+    measuring.join();
+  };
+  int polls = 0;
+  wait_for(0, "good_fast", [&] { return ++polls > 4; });  // its own worker on another partition
+  EXPECT_EQ(waited, 0);
+  wait_for(other, "good_slow", [&] { return waited > 1.05; });
+  EXPECT_GE(waited, 1);
+  const std::string line = options.evaluation.timing_lock + ": waiting for process " + std::to_string(other);
+  EXPECT_THAT(said, HasSubstr(line));
+  said.clear();
+  wait_for(other, "dawdling", [&] { return waited > 1.3; });
+  set_log_sink(nullptr, nullptr);
+  EXPECT_EQ(said.find(line), std::string::npos) << "once is enough";
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Worker, ASpentBudgetEndsACheckAtAnotherM) {
+  WorkerOptions options = worker_options();
+  options.timeout_seconds = 60;
+  options.min_deadline_seconds = 60;
+  std::atomic<bool> spent = false;
+  options.is_spent = [&] { return spent.load(); };
+  WorkerEvaluator evaluator(options);
+  ASSERT_TRUE(evaluator.screen(small_problem(), candidates_of({"vendor"}), 1, {}).ok());
+  spent = true;
+  const Outcome outcome = evaluator.check_neighbour_m(small_problem(), candidates_of({"loop"}).front(), 3);
+  EXPECT_NE(outcome.kind, OutcomeKind::ok);
+  EXPECT_THAT(outcome.reason, HasSubstr("interrupted"));
 }
 
 TEST(Worker, SeveralOfThemShareOutTheShapesOfARun) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/file_lock.h"
 #include "formats/aiter/schema.h"
 #include "scratch_folder.h"
 
@@ -98,7 +99,8 @@ TEST_F(CaptureFile, AStoreWithoutBucketsIsRead) {
   const std::string store = calls_path(file());
   std::string text = *read_file(store);
   EXPECT_THAT(text, HasSubstr("\"bucket\":4"));
-  for (const std::string count : {",\"bucket\":4", ",\"bucket\":0"})
+  for (const std::string count :
+       {",\"bucket\":4", ",\"bucket\":0", ",\"fewer_threads\":0", ",\"fewer_threads\":0"})
     text.erase(text.find(count), count.size());
   ASSERT_TRUE(write_file_atomically(store, text).ok());
   const auto read = read_capture(file(), Operation::a16w16);
@@ -249,6 +251,28 @@ TEST_F(CaptureFile, LinksAreFollowed) {
   EXPECT_TRUE(std::filesystem::is_symlink(file()));
   EXPECT_THAT(content("real.csv"), HasSubstr("1,256,512"));
   EXPECT_THAT(content("real.csv.calls.json"), HasSubstr("\"calls\":1"));
+}
+
+TEST_F(CaptureFile, LinesAreAddedWithoutCountsWhileNobodyElseWrites) {
+  const auto add = [&](const std::vector<CapturedProblem>& all) {
+    const auto added = try_add_lines(file(), all);
+    EXPECT_TRUE(added.ok()) << added.message();
+    return added.ok() && added->has_value() ? (*added)->added : 99;
+  };
+  EXPECT_EQ(add({seen(problem(1))}), 1U);
+  EXPECT_EQ(add({seen(problem(1)), seen(problem(2))}), 1U);
+  EXPECT_EQ(capture().problems.size(), 2U);
+  EXPECT_EQ(capture().problems[1].calls, 0U);
+  {
+    const auto lock = FileLock::acquire(file() + ".lock");
+    ASSERT_TRUE(lock.ok()) << lock.message();
+    EXPECT_EQ(add({seen(problem(3))}), 99U) << "another holds the lock";
+  }
+  // Over several pages, behind a line without an end.
+  ASSERT_TRUE(write_file_atomically(file(), text().substr(0, text().size() - 1)).ok());
+  for (std::int64_t m = 3; m < 200; ++m) ASSERT_EQ(add({seen(problem(m))}), 1U);
+  EXPECT_EQ(capture().problems.size(), 199U);
+  EXPECT_THAT(capture().diagnostics, IsEmpty());
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ TEST(Convert, UnknownColumnsAreCarriedAndSizesWithoutWinnersNamed) {
   const std::string rows = "cu_num,M,N,K,dtype,us,kernelName,mood\n80,1,2,3,bf16,5.0,a,fine\n";
   const Converted carried = good("bf16_tuned_gemm.csv", rows, "aiter");
   EXPECT_THAT(carried.left_out, IsEmpty());
-  EXPECT_THAT(carried.text, HasSubstr(",env,accuracy,mood\n"));
+  EXPECT_THAT(carried.text, HasSubstr(",env,accuracy,speedup_low,speedup_high,mood\n"));
   EXPECT_THAT(carried.text, HasSubstr(",fine\n"));
   EXPECT_EQ(good("bf16_tuned_gemm.csv", carried.text, "aiter").text, carried.text);
   EXPECT_THAT(good("bf16_tuned_gemm.csv", rows, "untuned").left_out,
@@ -164,7 +164,8 @@ TEST(Convert, TritonBucketsAndBack) {
   ConversionOptions options;
   options.cu_num = 304;
   const Converted csv = good(name, json, "aiter", options);
-  EXPECT_THAT(csv.left_out, ElementsAre(HasSubstr("key any: aiter has no place for it")));
+  EXPECT_THAT(csv.left_out, ElementsAre(HasSubstr("column us: 2 rows: a Triton config has no times"),
+                                        HasSubstr("key any: aiter has no place for it")));
   EXPECT_THAT(csv.text, HasSubstr("gfx942,304,16,1024,3072,triton,0,4,,"));
   EXPECT_THAT(csv.text, HasSubstr("\"BLOCK_SIZE_M=32;on=true;text=\"\"7\"\"\","));
   const Converted back = good("a8w8_blockscale_tuned_gemm.csv", csv.text, "triton_json");
@@ -201,6 +202,25 @@ TEST(Convert, TritonFilesHoldOneSizeAndKnownBounds) {
   EXPECT_EQ(file->buckets[1].key, "large_M");
   EXPECT_THAT(thirds.left_out, ::testing::Contains(HasSubstr("M = 16: small_M holds a row with a larger M")));
   EXPECT_FALSE(convert(name, "gfx,cu_num,M,N,K,libtype,us,kernelName\n", "triton_json").ok());
+}
+
+/// The callers of gemm_afp4wfp4's preshuffled kernel look for 31, those of no other kernel do.
+TEST(Convert, ABoundThatOneFamilyLooksForIsKept) {
+  const std::string name = "gfx950-GEMM-AFP4WFP4_PRESHUFFLED-N=64-K=128.json";
+  const std::string json =
+      R"({"M_LEQ_16": {"a": 1}, "M_LEQ_31": {"a": 2}, "M_LEQ_64": {"a": 3}, "any": {"a": 4}})";
+  ConversionOptions options;
+  options.cu_num = 256;
+  options.operation = Operation::a16w4;
+  EXPECT_EQ(good(name, json, "triton_json", options).text, json);
+  const Converted csv = good(name, json, "aiter", options);
+  EXPECT_THAT(csv.text, HasSubstr("gfx950,256,31,64,128,"));
+  const auto back =
+      parse_triton_json(name, good("a16w4_tuned_gemm.csv", csv.text, "triton_json", options).text);
+  ASSERT_TRUE(back.ok()) << back.message();
+  ASSERT_THAT(back->buckets, SizeIs(4));
+  EXPECT_EQ(back->buckets[1].key, "M_LEQ_31");
+  EXPECT_EQ(back->buckets[1].config.integer("a"), 2);
 }
 
 TEST(Convert, ATritonFileWithoutSizesNeedsThem) {

@@ -43,7 +43,7 @@ TEST(ErratumFile, ReadsEveryField) {
   EXPECT_EQ(erratum->last_version, "");
   EXPECT_TRUE(erratum->repaired.empty());
   EXPECT_EQ(erratum->operations.front(), Operation::a16w16);
-  EXPECT_EQ(erratum->types.front(), DataType::bf16);
+  EXPECT_EQ(erratum->types.front(), "bf16");
   EXPECT_EQ(erratum->condition.text(), "k % 2 == 1 and sk >= 2");
   EXPECT_EQ(erratum->effect, ErratumEffect::crash);
   EXPECT_EQ(erratum->what, "it \"crashes\": {badly}");
@@ -62,6 +62,16 @@ TEST(ErratumFile, ReadsAndPrintsRepairs) {
   ASSERT_TRUE(erratum.ok()) << erratum.message();
   EXPECT_THAT(erratum->repaired, ::testing::ElementsAre("2.6.9", "2.7.1"));
   EXPECT_EQ(parse_erratum("e.json", print_erratum(*erratum))->repaired, erratum->repaired);
+}
+
+TEST(ErratumFile, NamesTheLineOfAConditionWithoutAnEndAndOfANulByte) {
+  std::string condition = "k == 1";
+  for (int i = 0; i < 1000; ++i) condition += " or k == 1";
+  EXPECT_THAT(
+      message(with("k % 2 == 1 and sk >= 2", condition)),
+      HasSubstr("e.json:9: condition: 'k == 1 or k == 1 or k == 1 or k == 1 or …' has 10006 characters"));
+  EXPECT_THAT(message(good_erratum + std::string("\n\0{", 3)), HasSubstr("a NUL byte, expected JSON"));
+  EXPECT_THAT(message(std::string("{\n\0}", 4)), HasSubstr("e.json:2: a NUL byte, expected JSON"));
 }
 
 TEST(ErratumFile, NamesTheLineOfEachMistake) {

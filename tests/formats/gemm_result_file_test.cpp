@@ -127,11 +127,11 @@ TEST_F(GemmResultFileTest, TypesOrdersAndBiasBelongToTheKey) {
   const auto read = read_gemm_results(file);
   ASSERT_TRUE(read.ok());
   ASSERT_EQ(read->results.size(), 4U);
-  EXPECT_EQ(problem_of_result(read->results[0], {}, {})->x_type, DataType::f16);
-  EXPECT_EQ(problem_of_result(read->results[0], DataType::bf16, {})->x_type, DataType::bf16);
-  EXPECT_EQ(problem_of_result(read->results[1], DataType::f32, {})->y_type, DataType::bf16) << "its own";
-  EXPECT_TRUE(problem_of_result(read->results[2], {}, {})->bias);
-  EXPECT_EQ(problem_of_result(read->results[3], {}, {})->w_order, Order::column_major);
+  EXPECT_EQ(problem_of_result(read->results[0], {}, {}, {})->x_type, DataType::f16);
+  EXPECT_EQ(problem_of_result(read->results[0], DataType::bf16, {}, {})->x_type, DataType::bf16);
+  EXPECT_EQ(problem_of_result(read->results[1], DataType::f32, {}, {})->y_type, DataType::bf16) << "its own";
+  EXPECT_TRUE(problem_of_result(read->results[2], {}, {}, {})->bias);
+  EXPECT_EQ(problem_of_result(read->results[3], {}, {}, {})->w_order, Order::column_major);
   // As a list of sizes it says the same.
   const auto shapes = read_shape_list(file, {});
   ASSERT_TRUE(shapes.ok());

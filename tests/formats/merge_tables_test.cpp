@@ -99,6 +99,33 @@ TEST(Merge, GfxIsFilledInFromTheComputeUnits) {
             old_header + "80,1,512,512,ck,0,0,9.0,a,1,2,0\n");
 }
 
+/// Look-up takes the row for every architecture of AMD's.
+TEST(Merge, AnEmptyGfxOfAFileWithTheColumnStays) {
+  const std::string rows =
+      header + ",256,1,512,512,ck,0,0,9.0,a,1,2,0\ngfx950,256,2,512,512,ck,0,0,9.0,b,1,2,0\n";
+  EXPECT_EQ(merged({rows}).text, rows);
+}
+
+/// Look-up takes the first tag, and of its rows the fastest.
+TEST(Merge, OfSeveralTagsTheChosenRowComesFirst) {
+  const std::string columns =
+      "gfx,cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,"
+      "doweight_stage1,block_m,ksplit,us1,kernelName1,err1,us2,kernelName2,err2,us,_tag\n";
+  const auto row = [](const char* token, const std::string& kernel, const char* us, const char* tag) {
+    return std::string("gfx950,256,") + token +
+           ",4096,256,8,2,ActivationType.Silu,torch.bfloat16,torch.bfloat16,torch.bfloat16,QuantType.No,1,0,"
+           "32,0,"
+           "1," +
+           kernel + ",0,1,k2,0," + us + "," + tag + "\n";
+  };
+  const std::string other_key = row("32", "other_key", "9", "");
+  const MergedTable table = merged({columns + row("16", "first", "50", "") + row("16", "second", "40", "x") +
+                                    other_key + row("16", "fastest", "45", "")},
+                                   {}, Operation::fused_moe);
+  EXPECT_EQ(table.text,
+            columns + other_key + row("16", "fastest", "45", "") + row("16", "second", "40", "x"));
+}
+
 TEST(Merge, TheSchemaAddsOrTakesGfx) {
   const std::string old_header = header.substr(4);
   MergeOptions options;

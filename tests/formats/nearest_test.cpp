@@ -6,6 +6,7 @@
 #include "formats/all_formats.h"
 #include "formats/triton/bucket_rows.h"
 #include "formats/triton/bucket_sets.h"
+#include "formats/triton/nearest_loaders.h"
 #include "formats/triton/triton_audit.h"
 #include "formats/triton/triton_folder.h"
 #include "formats/triton/triton_lookup.h"
@@ -186,6 +187,207 @@ TEST(Nearest, MergedAndComparedAcrossSpellings) {
               SizeIs(3));
 }
 
+TEST(NearestLoaders, ANameIsGoodIfALoaderBuildsIt) {
+  const std::string h200_mixture = "E=8,N=14336,device_name=NVIDIA_H200";
+  for (const std::string& name :
+       {h200_mixture + ",dtype=float8", h200_mixture + ",dtype=FP8_W8A8", h200_mixture + ",dtype=None",
+        h200_mixture + ",dtype=fp8_w8a8,block_shape=None",
+        h200_mixture + ",dtype=fp8_w8a8,block_shape=(128, 128)",
+        h200_mixture + ",dtype=fp8_w8a8,block_shape=[128 ,128]",
+        h200_mixture + ",block_shape=[128,128],dtype=fp8_w8a8",
+        std::string("E=8,N=14336,device_name=NVIDIA H200"), std::string("E=8,N=14336,device_name="),
+        std::string("E=08,N=14336,device_name=NVIDIA_H200"),
+        std::string("H=2048,E=8,N=14336,device_name=NVIDIA_H200"),
+        std::string("N=512,E=8,device_name=NVIDIA_H200")}) {
+    EXPECT_THAT(loaders_of_name(name + ".json"), IsEmpty()) << name;
+  }
+  const auto programs = [](const std::string& name) {
+    std::string text;
+    for (const NearestName& one : loaders_of_name(name + ".json"))
+      text += std::string(one.loader->program) + " ";
+    return text;
+  };
+  EXPECT_EQ(programs(h200_mixture), "vLLM SGLang ");
+  EXPECT_EQ(programs(h200_mixture + ",dtype=fp8_w8a8,block_shape=[128,128]"), "vLLM ");
+  EXPECT_EQ(programs(h200_mixture + ",dtype=fp8_w8a8,block_shape=[128, 128]_down"), "SGLang ");
+  EXPECT_EQ(programs("E=192,N=192,device_name=NVIDIA_H20-3e_down"), "SGLang ");
+  EXPECT_EQ(programs("N=24576,K=4096,device_name=NVIDIA_L40S,dtype=fp8_w8a8_channelwise"), "SGLang ");
+  EXPECT_EQ(
+      programs(
+          "N=1536,K=7168,device_name=Intel(R)_Arc(TM)_Pro_B70_Graphics,dtype=fp8_w8a8,block_shape=[128,128]"),
+      "vLLM ");
+  EXPECT_EQ(programs("headdim=64,dstate=128,device_name=NVIDIA_H200,cache_dtype=float32"), "vLLM ");
+}
+
+TEST(NearestLoaders, VllmLooksForH200OnItsFamily) {
+  const std::string text = default_file(R"("BLOCK_SIZE_M": 64)");
+  const auto findings = [&](const std::string& path) {
+    const TritonFile file = config_file(path, text);
+    return audit_triton_files(std::vector<TritonFile>{file});
+  };
+  const auto both = findings("E=8,N=14336,device_name=NVIDIA_H200_NVL.json");
+  ASSERT_THAT(both, SizeIs(1));
+  EXPECT_EQ(both[0].text, "vLLM looks for NVIDIA_H200 on such a device, SGLang for this name");
+  EXPECT_EQ(both[0].severity(), Severity::note);
+  const auto vllm =
+      findings("E=8,N=14336,device_name=NVIDIA_H200_NVL,dtype=fp8_w8a8,block_shape=[128,128].json");
+  ASSERT_THAT(vllm, SizeIs(1));
+  EXPECT_EQ(vllm[0].severity(), Severity::warning);
+  EXPECT_THAT(findings("headdim=64,dstate=128,device_name=NVIDIA_H200,cache_dtype=float32.json"), IsEmpty());
+}
+
+TEST(NearestLoaders, AKeyThatIntRefusesEndsTheServer) {
+  const auto wrong_keys = [](const std::string& path, const std::string& more) {
+    std::string text = default_file(R"("BLOCK_SIZE_M": 64)");
+    text.insert(1, more + ", ");
+    std::vector<std::string> keys;
+    for (const Finding& finding : audit_triton_files(std::vector<TritonFile>{config_file(path, text)})) {
+      if (finding.kind != FindingKind::wrong_key) continue;
+      EXPECT_EQ(finding.severity(), Severity::error);
+      EXPECT_EQ(finding.line, 1U);
+      keys.push_back(finding.text.substr(1, finding.text.find('\'', 1) - 1));
+    }
+    return keys;
+  };
+  const std::string version = R"("triton_version": "3.6.0")";
+  EXPECT_THAT(wrong_keys("E=8,N=64,device_name=X.json", version), IsEmpty()) << "vLLM's mixtures drop it";
+  EXPECT_THAT(wrong_keys("triton_3_6_0/E=8,N=64,device_name=X.json", version), ElementsAre("triton_version"));
+  EXPECT_THAT(wrong_keys("E=8,N=64,device_name=X_down.json", version), ElementsAre("triton_version"));
+  EXPECT_THAT(wrong_keys(h200, version), ElementsAre("triton_version"));
+  for (const std::string key : {"_note", "1.0", "1e3"})
+    EXPECT_THAT(wrong_keys("E=8,N=64,device_name=X.json", "\"" + key + "\": 1"), ElementsAre(key));
+  for (const std::string key : {"01", " 1", "-1", "1_0"})
+    EXPECT_THAT(wrong_keys("E=8,N=64,device_name=X.json", "\"" + key + "\": {}"), IsEmpty()) << key;
+  EXPECT_EQ(python_int("1_0"), 10);
+  EXPECT_EQ(python_int("1__0"), std::nullopt);
+  EXPECT_EQ(python_int(""), std::nullopt);
+}
+
+TEST(NearestLoaders, OfTwoKeysOfOneNumberTheLastCountsInThePlaceOfTheFirst) {
+  const TritonFile file = config_file(
+      "E=8,N=64,device_name=X.json",
+      R"({"01": {"num_warps": 1}, "3": {"num_warps": 2}, "1": {"num_warps": 4}, "-5": {"num_warps": 8}})");
+  const auto at = [&](std::int64_t m) { return find_bucket(file, m)->bucket->config.integer("num_warps"); };
+  EXPECT_EQ(at(1), 4);
+  EXPECT_EQ(at(2), 4) << "as near as 3, and its key came first";
+  EXPECT_EQ(at(3), 2);
+  for (const BucketSpan& span : bucket_spans(file))
+    EXPECT_EQ(find_bucket(file, span.m_from)->bucket, span.bucket);
+}
+
+TEST(NearestLoaders, ABlockBeyondTheScalesBlock) {
+  const auto findings = [](const std::string& path, const std::string& parameters) {
+    return audit_triton_files(std::vector<TritonFile>{config_file(path, default_file(parameters))});
+  };
+  const auto dense = findings(h200, R"("BLOCK_SIZE_M": 64, "BLOCK_SIZE_K": 256)");
+  ASSERT_THAT(dense, SizeIs(18));
+  EXPECT_EQ(dense[0].kind, FindingKind::wrong_size);
+  EXPECT_EQ(dense[0].severity(), Severity::error);
+  EXPECT_THAT(dense[0].text, HasSubstr("the results are wrong"));
+  const auto mixture = findings("E=8,N=64,device_name=X,dtype=fp8_w8a8,block_shape=[128,128].json",
+                                R"("BLOCK_SIZE_M": 64, "BLOCK_SIZE_K": 256)");
+  ASSERT_THAT(mixture, SizeIs(18));
+  EXPECT_EQ(mixture[0].severity(), Severity::note);
+  EXPECT_THAT(mixture[0].text, HasSubstr("is launched as 128"));
+}
+
+TEST(NearestLoaders, IllegalValuesAndParametersOfOtherKernels) {
+  const std::string name = "E=8,N=64,device_name=X.json";
+  const auto texts = [&](const std::string& parameters) {
+    return audit_of({config_file(name, default_file(parameters))});
+  };
+  EXPECT_THAT(texts(R"("BLOCK_SIZE_M": 48)"),
+              Contains(HasSubstr("wrong_value 1: parameter BLOCK_SIZE_M: value 48")));
+  EXPECT_THAT(texts(R"("BLOCK_SIZE_M": 64, "GROUP_SIZE_M": 0)"),
+              Contains(HasSubstr("GROUP_SIZE_M: value 0")));
+  EXPECT_THAT(texts(R"("BLOCK_SIZE_M": 64, "num_warps": "4")"), Contains(HasSubstr("num_warps: value '4'")));
+  EXPECT_THAT(texts(R"("BLOCK_SIZE_M": 64, "SWAP_AB": true)"), IsEmpty()) << "SGLang's";
+  EXPECT_THAT(texts(R"("tile_m": 64, "tile_n": 64, "tile_k": 128, "tile_n2": 64, "tile_k2": 128)"), IsEmpty())
+      << "FlyDSL's";
+  EXPECT_THAT(texts(R"("BLOCK_SIZE_M": 64, "nothing": 1)"), Contains(HasSubstr("unread_key")));
+}
+
+TEST(NearestLoaders, ANullBucketIsSglangsDefault) {
+  const std::string name = "N=24576,K=4096,device_name=NVIDIA_L40S,dtype=fp8_w8a8_channelwise.json";
+  std::string text = default_file(R"("BLOCK_SIZE_M": 64)");
+  text.replace(text.find(R"({"BLOCK_SIZE_M": 64})"), 20, "null");
+  const TritonFile file = config_file(name, text);
+  ASSERT_THAT(file.buckets, SizeIs(18)) << "the file's other buckets are there";
+  EXPECT_TRUE(file.buckets[0].is_null);
+  EXPECT_EQ(write_triton_json(file), text);
+  EXPECT_THAT(audit_of({file}), IsEmpty());
+  EXPECT_THAT(audit_of({config_file(h200, text)}), ElementsAre(HasSubstr("wrong_value 1: null")));
+  const MergedConfigs merged = merge_triton_files(std::vector<TritonFile>{file});
+  EXPECT_EQ(write_triton_json(merged.files.at(0)), text);
+}
+
+/// The config at each M of the file that the conversion gives, and what it left out.
+std::pair<TritonFile, std::vector<LeftOut>> converted(const std::string& name, const std::string& text,
+                                                      std::string_view to, std::optional<bool> thirds = {}) {
+  ConversionOptions options;
+  options.thirds = thirds;
+  auto rows = read_triton_rows(name, text, options);
+  EXPECT_TRUE(rows.ok()) << rows.message();
+  const auto written = write_rows(**find_format(to), *rows, options);
+  EXPECT_TRUE(written.ok()) << written.message();
+  return {config_file("gfx950-GEMM-A8W8_BLOCKSCALE-N=1536-K=7168.json", *written), rows->left_out};
+}
+
+TEST(NearestConversion, BoundsBecomeTheEndsOfTheirIntervals) {
+  const std::string bounds =
+      R"({"M_LEQ_1": {"num_warps": 1}, "M_LEQ_16": {"num_warps": 2}, "M_LEQ_64": {"num_warps": 4}, "any": {"num_warps": 8}})";
+  const std::string name = "gfx950-GEMM-A8W8_BLOCKSCALE-N=1536-K=7168.json";
+  const auto [file, left_out] = converted(name, bounds, "vllm_json");
+  for (const LeftOut& item : left_out)
+    EXPECT_NE(item.kind, LeftOutKind::key) << item.name << ": " << item.why;
+  const TritonFile before = config_file(name, bounds);
+  for (std::int64_t m = 1; m < 200; ++m)
+    EXPECT_EQ(find_bucket(file, m)->bucket->config, find_bucket(before, m)->bucket->config) << m;
+}
+
+TEST(NearestConversion, MidpointsThatNoBoundHasAreNamed) {
+  const std::string nearest =
+      R"({"1": {"num_warps": 1}, "16": {"num_warps": 2}, "64": {"num_warps": 4}, "8192": {"num_warps": 8}})";
+  const auto [file, left_out] = converted(h200, nearest, "triton_json");
+  EXPECT_EQ(find_bucket(file, 8)->bucket->config.integer("num_warps"), 1) << "half way to 16";
+  EXPECT_EQ(find_bucket(file, 16)->bucket->config.integer("num_warps"), 2);
+  EXPECT_EQ(find_bucket(file, 4096)->bucket->config.integer("num_warps"), 4) << "4128 is half way to 8192";
+  std::vector<std::string> texts;
+  for (const LeftOut& item : left_out)
+    if (item.kind == LeftOutKind::key) texts.push_back(item.name + ": " + item.why);
+  EXPECT_THAT(texts, Contains("16: M = 33 to 40: another bucket answers in the new file"));
+}
+
+TEST(TritonConversion, AConfigKeepsItsKeysAndItsBytes) {
+  const std::string name = "gfx942-MOE-DEFAULT.json";
+  for (const std::string& text :
+       {std::string("{\n  \"small_M\": {\n    \"a\": 1\n  },\n  \"medium_M\": {\n    \"a\": 2\n  },\n  "
+                    "\"large_M\": {\n    \"a\": 3\n  }\n}"),
+        std::string("{\n \"any\": {\n  \"a\": 1\n },\n \"M_LEQ_16\": {\n  \"a\": 2\n },\n \"_note\": 3\n}\n"),
+        std::string(R"({"M_LEQ_16": {"a": 1}, "any": {"a": 2}})")}) {
+    auto rows = read_triton_rows(name, text, {});
+    ASSERT_TRUE(rows.ok()) << rows.message();
+    const auto written = write_rows(**find_format("triton_json"), *rows, {});
+    ASSERT_TRUE(written.ok()) << written.message();
+    EXPECT_EQ(*written, text);
+    EXPECT_THAT(rows->left_out, IsEmpty());
+  }
+  const std::string version = R"({"triton_version": "3.6.0", "4": {"a": 1}, "1": {"a": 2}})";
+  auto rows = read_triton_rows("E=8,N=64,device_name=X.json", version, {});
+  ASSERT_TRUE(rows.ok());
+  EXPECT_EQ(*write_rows(**find_format("vllm_json"), *rows, {}), version);
+}
+
+TEST(TritonConversion, ATableOfConfigsHasNoTimes) {
+  ConversionOptions options;
+  options.cu_num = 256;
+  auto rows = read_triton_rows("gfx950-GEMM-A16W16-N=64-K=128.json", R"({"M_LEQ_16": {"a": 1}})", options);
+  ASSERT_TRUE(rows.ok());
+  ASSERT_TRUE(write_rows(**find_format("aiter"), *rows, options).ok());
+  ASSERT_THAT(rows->left_out, SizeIs(1));
+  EXPECT_THAT(rows->left_out[0].why, HasSubstr("no look-up chooses such rows"));
+}
+
 TEST(Flashinfer, WhatIsThereIsListedAndNothingCarried) {
   const auto content = read_file(std::string(GEMMTUNE_TEST_DATA) + "/flashinfer/cache.json");
   ASSERT_TRUE(content.ok());
@@ -200,6 +402,9 @@ TEST(Flashinfer, WhatIsThereIsListedAndNothingCarried) {
   const auto listing = write_rows(**find_format("listing"), *rows, {});
   ASSERT_TRUE(listing.ok()) << listing.message();
   EXPECT_THAT(*listing, HasSubstr("_metadata gpu: NVIDIA B200\n"));
+  rows->parts.push_back({"\x1b]0;title\x07", "two\nlines", 0});
+  EXPECT_THAT(*write_rows(**find_format("listing"), *rows, {}),
+              HasSubstr("\\x1b]0;title\\x07: two\\x0alines\n"));
   EXPECT_THAT(*listing, HasSubstr("8: fp4_gemm (4, 7168), (7168, 4608): CudnnFp4GemmRunner, tactic 3\n"));
   const auto table = write_rows(**find_format("aiter"), *rows, {});
   EXPECT_THAT(table.message(), HasSubstr("indices of one version of a library on one GPU"));

@@ -22,8 +22,8 @@ class PublishRanges : public ScratchTest {
     entry.gfx = "x86-avx2";
     entry.cu_num = 2;
     entry.problem.m = last;
-    entry.problem.n = 2048;
-    entry.problem.k = 1024;
+    entry.problem.n = 64;
+    entry.problem.k = 64;
     entry.libtype = "tiled";
     entry.kernel_name = "tiled_r1";
     entry.us = us;

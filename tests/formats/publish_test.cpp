@@ -48,7 +48,8 @@ TunedEntry amd_row(std::int64_t m, double us) {
 }
 
 const std::string own_names =
-    ",spread,default_us,default_kernel,speedup,verdict,ties,m_from,regret,pdl_kernelName,pdl_us,env,accuracy";
+    ",spread,default_us,default_kernel,speedup,verdict,ties,m_from,regret,pdl_kernelName,pdl_us,env,accuracy,"
+    "speedup_low,speedup_high";
 const std::string aiter_header =
     "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,"
     "tflops,bw";
@@ -93,7 +94,7 @@ TEST_F(Publish, OtherBytesStay) {
   EXPECT_THAT(text(), StartsWith(expected));
   EXPECT_EQ(text().substr(expected.size()),
             "x86-avx512,2,16,2048,1024,False,torch.bfloat16,torch.bfloat16,False,False,tiled,0,0,5.0,"
-            "tiled_r1_mr8,0.0,13.42,858.52,,,,,,win,,,,,,abc12345,\r\n");
+            "tiled_r1_mr8,0.0,13.42,858.52,,,,,,win,,,,,,abc12345,,,\r\n");
 }
 
 TEST_F(Publish, AReplacedRowKeepsItsPlaceAndItsUnknownCells) {
@@ -286,8 +287,9 @@ TEST_F(Publish, EnvironmentsAreMergedUnderTheirHash) {
   publish_ok({cpu_row(1, 4)}, options);
   const auto file_of_environments = read_environment_json(file());
   ASSERT_TRUE(file_of_environments.ok()) << file_of_environments.message();
-  EXPECT_EQ(file_of_environments->objects.at("abc12345"), R"({"device":"one","observed":{"date":"b"}})");
-  EXPECT_EQ(file_of_environments->objects.at("ffff0000"), R"({"device":"two"})");
+  EXPECT_EQ(file_of_environments->objects.at("abc12345"),
+            R"({"device":"one","observed":{"date":"b"},"operation":"a16w16"})");
+  EXPECT_EQ(file_of_environments->objects.at("ffff0000"), R"({"device":"two","operation":"a16w16"})");
 
   const auto before = content("tuned.csv.env.json");
   publish_ok({cpu_row(1, 4)}, options);
@@ -303,7 +305,8 @@ TEST_F(Publish, SeveralHashesNeedAnObjectEach) {
   EXPECT_FALSE(fs::exists(file()));
   options.environment_json = R"({"abc12345": {"device": "one"}, "ffff0000": {"device": "two"}})";
   publish_ok({cpu_row(1, 5), other}, options);
-  EXPECT_EQ(read_environment_json(file())->objects.at("ffff0000"), R"({"device":"two"})");
+  EXPECT_EQ(read_environment_json(file())->objects.at("ffff0000"),
+            R"({"device":"two","operation":"a16w16"})");
   options.environment_json = "no json";
   EXPECT_FALSE(publish(file(), {cpu_row(1, 5)}, options).ok());
 }

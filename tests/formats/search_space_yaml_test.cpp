@@ -61,6 +61,8 @@ TEST(SearchSpaceYaml, ErrorsNameFileLineAndWhatIsExpected) {
   EXPECT_THAT(refused("a: {rules: {x: on,\n x: off}}"), HasSubstr("s.yaml:2: rule 'x' twice"));
   EXPECT_THAT(refused("a: [\n"), HasSubstr("s.yaml:2: no YAML"));
   EXPECT_THAT(refused("a: &x {}\nb: *x\n"), HasSubstr("s.yaml:1: an anchor or alias"));
+  EXPECT_THAT(refused("a: {}\n---\nb: {}\n"), HasSubstr("s.yaml:2: a second document, expected one"));
+  EXPECT_EQ(refused("---\na: {}\n...\n"), "it was read");
   EXPECT_THAT(read_search_space("/nowhere/s.yaml").message(), HasSubstr("/nowhere/s.yaml"));
 }
 

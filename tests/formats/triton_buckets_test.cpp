@@ -8,9 +8,11 @@
 #include "formats/triton/bucket_rows.h"
 #include "formats/triton/bucket_sets.h"
 #include "formats/triton/triton_audit.h"
+#include "formats/triton/triton_families.h"
 #include "formats/triton/triton_folder.h"
 #include "formats/triton/triton_lookup.h"
 #include "support/fixtures.h"
+#include "support/temporary_folder.h"
 
 namespace gemmtune {
 namespace {
@@ -160,6 +162,17 @@ std::vector<TritonFile> read_all(const std::string& folder) {
   return files;
 }
 
+/// nc 0 of `quantized`: the columns of the register tile, no block of none.
+TEST(BucketFiles, ABlockOfNoColumnsIsTheRegisterTiles) {
+  const std::string name = "quantized_r1_isaavx2_wplain_mr2_nr32_kc256_mc64_nc";
+  const auto columns_of = [&](const std::string& nc) {
+    return bucket_config(name + nc, {{"mr", "2"}, {"nr", "32"}, {"kc", "256"}, {"mc", "64"}, {"nc", nc}})
+        .integer("BLOCK_SIZE_N");
+  };
+  EXPECT_EQ(columns_of("0"), 32);
+  EXPECT_EQ(columns_of("128"), 128);
+}
+
 TEST(TritonAudit, FindsEveryKind) {
   const auto files = read_all(GEMMTUNE_TEST_DATA "/triton/audit");
   ASSERT_THAT(files, SizeIs(4));
@@ -170,7 +183,7 @@ TEST(TritonAudit, FindsEveryKind) {
           "gfx942-MOE-FP8_W8A8.json:0: missing_bucket: no bucket answers M = 256 to 1023",
           dense + ":0: missing_bucket: no bucket answers M from 65",
           dense + ":2: unread_key: M_LEQ_16: parameter 'EVEN_K': no kernel reads it",
-          dense + ":2: wrong_size: M_LEQ_16: K = 1000 is launched with NUM_KSPLIT 1 and BLOCK_SIZE_K 512, "
+          dense + ":2: other_split: M_LEQ_16: K = 1000 is launched with NUM_KSPLIT 1 and BLOCK_SIZE_K 512, "
                   "not 4 and 512",
           dense + ":8: unreachable: 'M_LEQ_20': the kernel does not look for the bound 20",
           dense + ":11: unread_key: M_LEQ_64: parameter 'nr': no kernel reads it, the kernelName does not "
@@ -182,6 +195,74 @@ TEST(TritonAudit, FindsEveryKind) {
           dense + ":22: unknown_kernel: M_LEQ_64: kernelName 'Cijk_Alik': no name of a kernel of gemmtune",
           "gfx950-GEMM-A16WFP4.json:5: unreachable: 'any': other buckets answer all of its M",
           HasSubstr("gfx950-GEMM-AFP4WFP4-N=512-K=100.json:0: wrong_size: the sizes of its name: ")));
+}
+
+TEST(TritonAudit, SplitsAreThoseOfTheFamilysOwnFunction) {
+  const auto split = [](const std::string& family, std::int64_t k, std::int64_t splits, std::int64_t block) {
+    TritonConfig one;
+    one.set("NUM_KSPLIT", splits);
+    one.set("BLOCK_SIZE_K", block);
+    const auto result = apply_split_k(one, k, triton_launch_rule(family));
+    EXPECT_TRUE(result.ok()) << result.message();
+    return fmt::format("{} of {}", result->num_ksplit, result->block_size_k);
+  };
+  // AITER's get_splitk() of these configs, at e4048607.
+  EXPECT_EQ(split("GEMM-AFP4WFP4", 7168, 16, 512), "14 of 512") << "N=2112 M_LEQ_8";
+  EXPECT_EQ(split("GEMM-AFP4WFP4", 7168, 8, 1024), "7 of 1024") << "N=2112 M_LEQ_32";
+  EXPECT_EQ(split("GEMM-AFP4WFP4", 7168, 4, 1024), "1 of 1024") << "N=4096 M_LEQ_64 loses its split";
+  EXPECT_EQ(split("GEMM-AFP4WFP4", 512, 4, 512), "1 of 512");
+  EXPECT_EQ(split("GEMM-AFP4WFP4", 128, 1, 1024), "1 of 128");
+  EXPECT_EQ(split("GEMM-AFP4WFP4", 2304, 4, 256), "3 of 256");
+  EXPECT_EQ(split("GEMM-AFP4WFP4_PRESHUFFLED", 7168, 8, 512), "7 of 512");
+  EXPECT_EQ(split("GEMM-AFP4WFP4_PRESHUFFLED", 3584, 4, 512), "2 of 512");
+  EXPECT_EQ(split("GEMM-A8W8_BLOCKSCALE_PRESHUFFLED", 512, 8, 128), "8 of 64") << "only the block shrinks";
+  EXPECT_EQ(split("GEMM-A8W8", 1024, 16, 256), "4 of 256");
+  EXPECT_FALSE(apply_split_k({}, 64, triton_launch_rule("GEMM-OF-TOMORROW")).ok());
+}
+
+TEST(TritonAudit, TheBoundsOfTheFamilysCallerAreSearched) {
+  const std::string bounds = R"({"M_LEQ_4": {}, "M_LEQ_31": {}, "any": {}})";
+  EXPECT_THAT(audited({config("gfx950-GEMM-AFP4WFP4_PRESHUFFLED-N=64-K=64.json", bounds)}), IsEmpty());
+  EXPECT_THAT(
+      audited({config("gfx950-GEMM-AFP4WFP4_PRESHUFFLED-N=64-K=64.json", R"({"M_LEQ_1": {}, "any": {}})")}),
+      ElementsAre(HasSubstr("does not look for the bound 1")));
+  EXPECT_THAT(audited({config("gfx950-GEMM-A8W8-N=64-K=64.json", bounds)}),
+              ElementsAre(HasSubstr("does not look for the bound 31")));
+}
+
+TEST(TritonAudit, OfAnUnknownFamilyParametersAreNotJudged) {
+  EXPECT_THAT(audited({config("gfx950-GEMM-OF-TOMORROW-N=64-K=64.json", R"({"any": {"new_key": 1}})")}),
+              IsEmpty());
+  EXPECT_THAT(audited({config("gfx950-GEMM-A8W8-N=64-K=64.json", R"({"any": {"new_key": 1}})")}), SizeIs(1));
+  EXPECT_THAT(
+      audited({config("gfx950-GEMM-A8W8-N=64-K=64.json", R"({"any": {"BLOCK_SIZE_M": 48}})")}),
+      ElementsAre(HasSubstr("wrong_value: any: parameter BLOCK_SIZE_M: value 48, expected a power of two")));
+  EXPECT_THAT(audited({config("gfx950-GEMM-A8W8-N=64-K=64.json", R"({"any": null})")}),
+              ElementsAre(HasSubstr("wrong_value: any: null")));
+}
+
+TEST(TritonFolder, AFamilysFirstPlaceWithADefaultFileCounts) {
+  test::TemporaryFolder folder;
+  const std::string config_text = R"({"any": {}})";
+  const auto write = [&](const std::string& name) { folder.write(name, config_text); };
+  write("gemm/gfx1250-GEMM-A8W8_BLOCKSCALE_PRESHUFFLED.json");
+  write("gemm/gfx1250-GEMM-A8W8_BLOCKSCALE_PRESHUFFLED-N=7168-K=768.json");
+  write("gemm/gluon/gfx1250-GEMM-A8W8_BLOCKSCALE_PRESHUFFLED.json");
+  write("gemm/gluon/gfx1250-GEMM-A8W8_BLOCKSCALE_PRESHUFFLED-N=64-K=64.json");
+  write("gemm/gfx950-GEMM-A8W8_BLOCKSCALE.json");
+  write("gemm/gluon/gfx950-GEMM-A8W8_BLOCKSCALE.json");
+  write("gemm/gluon/gfx950-GEMM-A8W8_BLOCKSCALE-N=64-K=64.json");
+  std::vector<std::string> names;
+  for (const std::string& path : triton_files_in(folder.path()))
+    names.push_back(path.substr(folder.path().size() + 1));
+  EXPECT_THAT(names, ElementsAre("gemm/gfx950-GEMM-A8W8_BLOCKSCALE.json",
+                                 "gemm/gluon/gfx1250-GEMM-A8W8_BLOCKSCALE_PRESHUFFLED-N=64-K=64.json",
+                                 "gemm/gluon/gfx1250-GEMM-A8W8_BLOCKSCALE_PRESHUFFLED.json"))
+      << "gfx1250's kernels take Gluon's configs first, those of gfx950 Triton's";
+  std::vector<TritonFile> files;
+  for (const std::string& path : config_files_in(folder.path())) files.push_back(*read_triton_json(path));
+  EXPECT_THAT(files, SizeIs(7)) << "an audit reads all";
+  EXPECT_THAT(audited(files), IsEmpty()) << "configs of two kernels are no duplicates";
 }
 
 TEST(TritonAudit, TwoFilesOfOneNameAreNamed) {

@@ -109,7 +109,7 @@ TEST(TritonJson, IndentationAndFinalNewlineAreTheFiles) {
   const TritonFile two = parse("{\n  \"any\": {\n    \"BLOCK_SIZE_M\": 16\n  }\n}");
   EXPECT_EQ(two.indent, 2);
   EXPECT_FALSE(two.final_newline);
-  EXPECT_EQ(write_triton_json(parse("{\"any\":{}}")), "{\n    \"any\": {}\n}");
+  EXPECT_EQ(write_triton_json(parse("{\"any\":{}}")), "{\"any\": {}}");
   EXPECT_EQ(write_triton_json(parse("{}\n")), "{}\n");
 }
 
@@ -159,7 +159,9 @@ TEST(TritonJson, WhatIsMadeToBreakAReaderIsRefused) {
   };
   EXPECT_THAT(refused("{\"_deep\": " + std::string(100000, '[')), HasSubstr("nested deeper than 64 levels"));
   refused("{\"any\": {\"a\": 1" + std::string(1 << 20, '0') + "}}");
-  refused(std::string("{\"any\": {\"a\": \"\0\"}}", 20));
+  EXPECT_THAT(refused(std::string("{\"any\": {\"a\": \"\0\"}}", 20)), HasSubstr("x.json:1: a NUL byte"));
+  EXPECT_THAT(refused(std::string("{\"any\": {}}\n\0more", 18)),
+              HasSubstr("x.json:2: a NUL byte, expected JSON"));
   refused(std::string("\xFF\xFE{\0\"\0a\0", 8));
   refused("{\"any\": {\"a\": \"\x80\"}}");
   EXPECT_THAT(parse("\xEF\xBB\xBF{\"any\": {}}").buckets, SizeIs(1));

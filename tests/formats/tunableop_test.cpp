@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "formats/all_formats.h"
 #include "formats/shapes/shape_list.h"
 #include "formats/tunableop/tunableop_csv.h"
@@ -12,11 +13,18 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const std::string cublaslt_solution =
     "Gemm_Cublaslt_id_66_tile_10_stages_35_splitk_5_red_2_swizzle_0_custom_1_inner_0_cluster_4";
 const std::string cublaslt_kernel =
     "cublaslt_r1_algo66_tile10_stages35_sk5_red2_swizzle0_custom1_inner0_cluster4";
+
+std::string read_text(const std::string& path) {
+  auto content = read_file(path);
+  EXPECT_TRUE(content.ok()) << content.message();
+  return content.ok() ? std::move(*content) : std::string();
+}
 
 TunableopFile read_results(const std::string& text) {
   auto file = parse_tunableop_csv("t.csv", text);
@@ -64,8 +72,92 @@ TEST(Tunableop, WhatHasNoRowIsNamed) {
                   HasSubstr("t.csv:2: tf32: no type known here"),
                   HasSubstr("t.csv:3: tn_1_2_ld_3_3_1: expected"), HasSubstr("t.csv:4: time 'fast'"),
                   HasSubstr("t.csv:5: ")));
-  const auto strided = read_results("GemmTunableOp_float_TN,tn_4_2_3_ld_8_3_4,Default,0.1\n");
-  EXPECT_EQ(strided.rows.at(0).note, "lda = 8: taken for a dense operand");
+  const auto strided = read_results("GemmTunableOp_float_TN,tn_4_2_3_ld_8_6_4,Default,0.1\n");
+  EXPECT_EQ(strided.rows.at(0).strides, "lda = 8, ldb = 6");
+}
+
+TEST(Tunableop, AnUntunedLineHasTwoFields) {
+  const auto list =
+      parse_shape_list("tunableop_untuned0.csv",
+                       read_text(std::string(GEMMTUNE_TEST_DATA) + "/tunableop/tunableop_untuned0.csv"), {});
+  ASSERT_TRUE(list.ok()) << list.message();
+  ASSERT_EQ(list->rows.size(), 2U);
+  EXPECT_EQ(print(list->rows[0].problem),
+            print(*parse_problem("a16w16 m=16 n=1536 k=7168 x=bf16 w=bf16 y=bf16")));
+  EXPECT_TRUE(list->rows[1].problem.bias);
+  EXPECT_THAT(list->diagnostics, IsEmpty());
+}
+
+TEST(Tunableop, ResultsBeforePytorch26HaveNoLeadingDimensions) {
+  const auto file =
+      read_results(read_text(std::string(GEMMTUNE_TEST_DATA) + "/tunableop/pytorch_2_5_results0.csv"));
+  EXPECT_THAT(file.diagnostics, IsEmpty());
+  ASSERT_EQ(file.rows.size(), 3U);
+  EXPECT_EQ(print(file.rows[0].problem),
+            print(*parse_problem("a16w16 m=64 n=32000 k=8192 x=f16 w=f16 y=f16")));
+  EXPECT_EQ(file.rows[0].solution, "Gemm_Hipblaslt_TN_12683");
+  EXPECT_EQ(index_of_solution("Gemm_Hipblaslt_TN_12683"), 12683);
+  EXPECT_EQ(file.rows[1].problem.n, 25088);
+  EXPECT_EQ(file.rows[1].problem.w_order, Order::column_major);
+  EXPECT_EQ(library_of_solution(file.rows[1].solution), "rocblas") << "1219 alone";
+  EXPECT_FALSE(file.rows[2].us) << "PyTorch reads a result without a time";
+}
+
+/// The rows of a file, and what its conversion leaves out.
+std::pair<std::string, ConversionRows> converted(const std::string& text, std::string_view to) {
+  ConversionOptions device;
+  device.gfx = "gfx942";
+  device.cu_num = 304;
+  auto rows = read_tunableop_rows("t.csv", text, device);
+  EXPECT_TRUE(rows.ok()) << rows.message();
+  auto written = write_rows(**find_format(to), *rows, device);
+  EXPECT_TRUE(written.ok()) << written.message();
+  return {*written, std::move(*rows)};
+}
+
+TEST(Tunableop, TheIndexOfAHipblasltSolutionGoesIntoTheTarget) {
+  const std::string row =
+      "GemmTunableOp_BFloat16_TN,tn_8192_32_4096_ld_4096_4096_8192,Gemm_Hipblaslt_617849,0.4\n";
+  const auto aiter = converted(row, "aiter");
+  EXPECT_THAT(aiter.first, HasSubstr(",hipblaslt,617849,"));
+  EXPECT_THAT(aiter.second.left_out, IsEmpty());
+  EXPECT_THAT(converted(row, "hipblaslt_csv").first, HasSubstr(",617849,Gemm_Hipblaslt_617849"));
+}
+
+TEST(Tunableop, ASolutionThatTheTargetCannotRunIsLeftOut) {
+  for (const std::string solution : {"Gemm_Rocblas_5", "1219", "Gemm_Hipblaslt_none"}) {
+    const auto aiter = converted(
+        "GemmTunableOp_BFloat16_TN,tn_8192_32_4096_ld_4096_4096_8192," + solution + ",0.4\n", "aiter");
+    EXPECT_THAT(aiter.first, Not(HasSubstr(solution))) << solution;
+    ASSERT_EQ(aiter.second.left_out.size(), 1U) << solution;
+  }
+}
+
+TEST(Tunableop, OfTwoRowsOfAKeyTheFasterGoesIntoATable) {
+  const auto [text, rows] = converted(
+      "GemmTunableOp_BFloat16_TN,tn_8192_32_4096_ld_4096_4096_8192,Gemm_Hipblaslt_5,0.5\n"
+      "GemmTunableOp_BFloat16_TN,tn_8192_32_4096_ld_4096_4096_8192,Gemm_Hipblaslt_617849,0.4\n",
+      "aiter");
+  EXPECT_THAT(text, HasSubstr("617849"));
+  EXPECT_THAT(text, Not(HasSubstr("Gemm_Hipblaslt_5,")));
+  ASSERT_EQ(rows.left_out.size(), 1U);
+  EXPECT_EQ(rows.left_out[0].why, "500 µs, but 400 µs for the same key at line 2");
+}
+
+TEST(Tunableop, StridedOperandsKeepTheirKeyOrAreLeftOut) {
+  const std::string row = "GemmTunableOp_BFloat16_TN,tn_1024_1_128_ld_128_256_1024,Gemm_Hipblaslt_7,0.4\n";
+  const auto same = converted(row, "tunableop");
+  EXPECT_EQ(same.first, row);
+  EXPECT_THAT(same.second.left_out, IsEmpty());
+  const auto aiter = converted(row, "aiter");
+  EXPECT_THAT(aiter.first, Not(HasSubstr("Gemm_Hipblaslt_7")));
+  ASSERT_EQ(aiter.second.left_out.size(), 1U);
+  EXPECT_EQ(aiter.second.left_out[0].why, "ldb = 256: aiter has no place for operands that are not dense");
+}
+
+TEST(Tunableop, AFileOfOldPytorchStaysAsItIs) {
+  const std::string text = read_text(std::string(GEMMTUNE_TEST_DATA) + "/tunableop/pytorch_2_5_results0.csv");
+  EXPECT_EQ(converted(text, "tunableop").first, text);
 }
 
 TEST(Tunableop, NamesOfCublasltKernels) {

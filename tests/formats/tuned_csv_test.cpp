@@ -258,9 +258,9 @@ TEST_F(TunedCsvFiles, TheTextIsAiters) {
   EXPECT_EQ(write_tuned_csv(Operation::a16w16, {entry}, CsvSchema::aiter),
             "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,"
             "err_ratio,tflops,bw,spread,default_us,default_kernel,speedup,verdict,ties,m_from,regret,"
-            "pdl_kernelName,pdl_us,env,accuracy\n"
+            "pdl_kernelName,pdl_us,env,accuracy,speedup_low,speedup_high\n"
             "gfx950,256,64,256,5120,False,torch.bfloat16,torch.float32,False,False,asm,5,13,10.0,"
-            "_ZN5aiter39bf16gemm_fp32bf16_tn_64x64_splitk_cleanE,0.0,16.78,330.96,,,,1.25,,,,,,,,\n");
+            "_ZN5aiter39bf16gemm_fp32bf16_tn_64x64_splitk_cleanE,0.0,16.78,330.96,,,,1.25,,,,,,,,,,\n");
 }
 
 TEST(TunedCsvColumns, RatesOfInvalidTimesAreZero) {

@@ -24,7 +24,14 @@ void look_up(const TritonFile& file) {
 }
 
 bool same_but_lines(const TritonFile& a, const TritonFile& b) {
-  if (a.notes != b.notes || a.scheme != b.scheme || a.buckets.size() != b.buckets.size()) return false;
+  if (a.scheme != b.scheme || a.buckets.size() != b.buckets.size() || a.notes.size() != b.notes.size())
+    return false;
+  for (std::size_t index = 0; index < a.notes.size(); ++index) {
+    const TritonNote& note = b.notes[index];
+    if (a.notes[index].key != note.key || a.notes[index].json != note.json ||
+        a.notes[index].before != note.before)
+      return false;
+  }
   for (std::size_t index = 0; index < a.buckets.size(); ++index) {
     if (a.buckets[index].key != b.buckets[index].key) return false;
     if (a.buckets[index].config != b.buckets[index].config) return false;

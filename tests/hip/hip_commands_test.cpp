@@ -35,10 +35,16 @@ class HipCommands : public ::testing::Test {
     words.insert(words.begin(), GEMMTUNE_PROGRAM);
     SubprocessOptions options;
     options.environment = std::move(variables);
+    options.working_folder = working_folder_;
     options.environment.emplace("LD_LIBRARY_PATH", std::string(DOUBLES) + "/" + doubles);
     options.environment.emplace("XDG_CACHE_HOME", path("cache"));
     options.environment.emplace("XDG_CONFIG_HOME", path("config"));
     return run_program(words, options);
+  }
+  SubprocessResult run_in_folder(std::vector<std::string> words,
+                                 std::map<std::string, std::string> variables) {
+    working_folder_ = folder_.path();
+    return run(std::move(words), std::move(variables));
   }
   SubprocessResult tune_small(std::map<std::string, std::string> variables = {},
                               std::vector<std::string> more = {}) {
@@ -60,6 +66,7 @@ class HipCommands : public ::testing::Test {
   }
 
   test::TemporaryFolder folder_;
+  std::string working_folder_;
 };
 
 // ---- devices
@@ -116,6 +123,39 @@ TEST_F(HipCommands, TuneWritesARowThatLookupAnswers) {
   EXPECT_EQ(found.exit_code, 0) << found.err;
   EXPECT_THAT(found.out, AllOf(HasSubstr("exact"), HasSubstr("hipblaslt_r1_sol")));
   EXPECT_EQ(run({"check", path("tuned.csv"), "--backend", "hip"}).exit_code, 0);
+}
+
+// A word of a type means the same on every command of one device.
+TEST_F(HipCommands, TheWordFp8IsTheDevicesOnEveryCommand) {
+  const auto explained =
+      run({"explain", "--op", "a8w8_blockscale", "-m", "16", "-n", "256", "-k", "512", "--backend", "hip"});
+  ASSERT_EQ(explained.exit_code, 0) << explained.err;
+  EXPECT_THAT(explained.out, HasSubstr("x=f8_e4m3fnuz w=f8_e4m3fnuz"));
+  EXPECT_THAT(explained.out, ::testing::ContainsRegex("\nmfma +[1-9]")) << "the family takes it";
+  const auto named = run({"explain", "--op", "a8w8", "-m", "16", "-n", "256", "-k", "512", "--indtype", "fp8",
+                          "--backend", "hip"});
+  EXPECT_THAT(named.out, HasSubstr("x=f8_e4m3fnuz w=f8_e4m3fnuz"));
+  const auto found =
+      run({"lookup", "--op", "a8w8_blockscale", "-m", "16", "-n", "256", "-k", "512", "--backend", "hip"});
+  EXPECT_THAT(found.out, HasSubstr("x=f8_e4m3fnuz w=f8_e4m3fnuz")) << found.err;
+  const auto checked = run({"check", "--problem", "a8w8 m=4 n=64 k=64 x=fp8 w=fp8 y=bf16", "--libtype",
+                            "simt", "--backend", "hip"});
+  EXPECT_EQ(checked.exit_code, 0) << checked.err << checked.out;
+  EXPECT_THAT(checked.out, HasSubstr("f8_e4m3fnuz"));
+}
+
+// The file has no times, so none is shown.
+TEST_F(HipCommands, ARowOfOnlineTuningHasNoTime) {
+  write("hip_online_tuning_res.csv",
+        "false,false,T,N,64,5,48,bf16_r,48,0,bf16_r,48,0,bf16_r,64,0,f32_r,1,1003,"
+        "Cijk_Alik_Bljk_BBS_BH_Bias_UserArgs_MT128x64x64_SN_SK3\n");
+  const std::vector<std::string> words{"lookup", "-m", "5", "-n", "64", "-k", "48", "--backend", "hip"};
+  const std::map<std::string, std::string> online{{"HIP_ONLINE_TUNING", "1"}};
+  const auto text = run_in_folder(words, online);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("hip_online_tuning_res.csv:1"), Not(HasSubstr("µs")))) << text.err;
+  std::vector<std::string> as_json = words;
+  as_json.emplace_back("--json");
+  EXPECT_THAT(run_in_folder(as_json, online).out, HasSubstr("\"us\": null"));
 }
 
 TEST_F(HipCommands, AMovedSolutionIsAMiss) {
@@ -180,7 +220,8 @@ TEST_F(HipCommands, WithoutALibraryTheRestTunes) {
   const auto no_handle =
       tune_small({{"HIP_DOUBLE_FAIL", "hipblasLtCreate=1@1,hipblasLtCreate=1@2"}}, {"--libtype", "simt"});
   EXPECT_EQ(no_handle.exit_code, 0);
-  EXPECT_THAT(no_handle.out, HasSubstr("only"));
+  EXPECT_THAT(no_handle.out, HasSubstr("5x64x48 bf16")) << "compared with what runs untuned then";
+  EXPECT_THAT(no_handle.out, Not(HasSubstr("hipblaslt")));
   std::filesystem::remove(path("tuned.csv"));
   const auto no_compiler =
       tune_small({{"HIP_DOUBLE_FAIL", "hiprtcCompileProgram=6@1"}}, {"--libtype", "hipblaslt"});
@@ -217,6 +258,19 @@ TEST_F(HipCommands, TuneGemmsSizesAreTuned) {
   EXPECT_EQ(run({"tune", "--backend", "hip", "--gemm_size_file", path("results.yaml"), "--compare_wo_tuning"})
                 .exit_code,
             0);
+}
+
+/// rowMajorB: T, on our own kernels alone.
+TEST_F(HipCommands, TuneGemmsColumnMajorWeightsAreTunedByOurKernels) {
+  const std::string sizes =
+      write("sizes.yaml", "- {'M': 5, 'N': 64, 'K': 48, 'rowMajorA': 'T', 'rowMajorB': 'T'}\n");
+  for (const std::string family : {"mfma", "skinny"}) {
+    const std::string results = path(family + ".yaml");
+    const auto result = run({"tune", "--backend", "hip", "--gemm_size_file", sizes, "--o", results,
+                             "--libtype", family, "--search", "random", "--budget", "4"});
+    ASSERT_EQ(result.exit_code, 0) << result.err << result.out;
+    EXPECT_THAT(lines(family + ".yaml").at(0), HasSubstr("'rowMajorB': 'T'"));
+  }
 }
 
 // ---- AITER's lists and rows

@@ -22,12 +22,14 @@
 #include "formats/aiter/schema.h"
 #include "formats/capture/capture_file.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
+#include "formats/shapes/shape_list.h"
 #include "measure/policy.h"
 #include "resolve/answer.h"
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
 #include "resolve/row_kernel.h"
 #include "support/dense_problem.h"
+#include "support/fixtures.h"
 #include "support/hip_double/hip_double.h"
 #include "support/subprocess.h"
 #include "support/temporary_folder.h"
@@ -98,6 +100,60 @@ TEST(HipDevice, PacksBusIdsAsAmdSmiDoes) {
   EXPECT_EQ(packed_bus_id("0000:c1:00.0"), 0xc100U);
   EXPECT_EQ(packed_bus_id("0001:05:1f.3"), 0x105fbU);
   EXPECT_EQ(packed_bus_id("no bus"), 0U);
+}
+
+/// The families with configs of our own kernels that take the problem; `simt` has what is for correctness.
+std::vector<std::string> tunable_families(const Device& device, const Problem& problem) {
+  std::vector<std::string> names;
+  for (const KernelFamily* family : device.families()) {
+    const bool ours = family->name() != "hipblaslt" && family->name() != "simt";
+    if (!ours || !family->accepts(problem).ok()) continue;
+    EXPECT_EQ(family->space(problem).build_refusal(family->default_config(problem)), "") << print(problem);
+    names.emplace_back(family->name());
+  }
+  return names;
+}
+
+/// A size in any order is tuned, not only run by the library: of few rows and many, of every type.
+TEST(HipDevice, EveryOrderHasAFamilyToTune) {
+  for (const std::string architecture : {"gfx90a", "gfx942", "gfx950"}) {
+    const Set gfx("HIP_DOUBLE_ARCH", architecture.c_str());
+    const auto device = open_hip();
+    ASSERT_NE(device, nullptr);
+    std::vector<DataType> types{DataType::bf16, DataType::f16};
+    if (architecture == "gfx942") types.push_back(DataType::f8_e4m3fnuz);
+    if (architecture == "gfx950") types.push_back(DataType::f8_e4m3fn);
+    for (const DataType type : types)
+      for (const int m : {1, 16, 4864})
+        for (const Order x : {Order::row_major, Order::column_major})
+          for (const Order w : {Order::row_major, Order::column_major}) {
+            Problem problem = dense(m, 4096, 4097, type);
+            problem.scale_ab = traits(type).fp8;
+            problem.x_order = x;
+            problem.w_order = w;
+            const std::vector<std::string> names = tunable_families(*device, problem);
+            const bool streams_weight = m <= 16 && x == Order::row_major;
+            EXPECT_EQ(names, streams_weight ? (std::vector<std::string>{"skinny", "mfma"})
+                                            : std::vector<std::string>{"mfma"})
+                << architecture << " " << print(problem);
+          }
+  }
+}
+
+/// tune_gemm's own list of sizes, 25 of which have rowMajorB: T.
+TEST(HipDevice, EverySizeOfTuneGemmHasAFamilyToTune) {
+  GEMMTUNE_NEEDS_FIXTURES(fixtures);
+  const auto list = read_shape_list(fixtures + "/tune_gemm/tuning_gemm_sizes.yaml", {});
+  ASSERT_TRUE(list.ok()) << list.message();
+  const auto device = open_hip();
+  ASSERT_NE(device, nullptr);
+  int columns = 0;
+  EXPECT_EQ(list->rows.size(), 63U);
+  for (const ShapeRow& row : list->rows) {
+    columns += row.problem.w_order == Order::column_major ? 1 : 0;
+    EXPECT_FALSE(tunable_families(*device, row.problem).empty()) << print(row.problem);
+  }
+  EXPECT_EQ(columns, 25);
 }
 
 TEST(HipDevice, ReadsClocksAndJoules) {
@@ -249,6 +305,16 @@ TEST(CodeObject, TellsWhatAKernelUses) {
   EXPECT_EQ(resources->static_shared_bytes, 4096U);
 }
 
+TEST(CodeObject, IsOfTheProcessorThatItWasMadeFor) {
+  const std::string source = "extern \"C\" __global__ void k(int a) {}";
+  for (const std::string made : {"gfx90a", "gfx942", "gfx950"}) {
+    const std::string code =
+        hip_double::make_code_object(source, {"--offload-arch=" + made + ":sramecc+:xnack-"});
+    for (const std::string wanted : {"gfx90a", "gfx942", "gfx950"})
+      EXPECT_EQ(check_code_object(code, wanted).ok(), made == wanted) << made << " " << wanted;
+  }
+}
+
 // Debian's clang-19 makes code objects of AMD GPUs without ROCm.
 TEST(CodeObject, OfTheRealCompilerIsRead) {
   const gemmtune::test::TemporaryFolder folder;
@@ -262,7 +328,10 @@ TEST(CodeObject, OfTheRealCompilerIsRead) {
       "--offload-arch=gfx942 -c " +
       source + " -o " + folder.path() + "/k.o 2>/dev/null";
   if (std::system(command.c_str()) != 0) GTEST_SKIP() << "no clang++-19 (apt-get install clang-19)";
-  const auto resources = read_code_object(gemmtune::test::read_text(folder.path() + "/k.o"));
+  const std::string code = gemmtune::test::read_text(folder.path() + "/k.o");
+  EXPECT_TRUE(check_code_object(code, "gfx942:sramecc+:xnack-").ok());
+  EXPECT_FALSE(check_code_object(code, "gfx90a").ok());
+  const auto resources = read_code_object(code);
   ASSERT_TRUE(resources.ok()) << resources.message();
   EXPECT_GT(resources->registers, 0);
   EXPECT_LT(resources->registers, 32);

@@ -173,6 +173,9 @@ TEST_F(Interposer, PassesThroughWhatIsNotItsOwn) {
 
 /// Tuned files know row-major operands only.
 TEST_F(Interposer, ReplacesInAllFourLayouts) {
+  if (fallback_.family != "onednn")
+    GTEST_SKIP() << "oneDNN has no bf16 below AVX-512: " << fallback_.family
+                 << " alone takes all four layouts here";
   set_erratum("m == 4");
   const auto result =
       run({"lt:tuned", "lt:nn", "lt:nt", "lt:tt", "lt:bias", "gemm:tuned", "gemm:nn", "gemm:nt", "gemm:tt"});

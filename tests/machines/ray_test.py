@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 
-from shards_of_a_recording import PROGRAM, REPLAY, ROOT, ShardsOfARecording, main, run
+from shards_of_a_recording import PROGRAM, QUICK, REPLAY, ROOT, ShardsOfARecording, main, run
 
 MARK = f"gemmtune-ray-test-{uuid.uuid4()}"
 
@@ -62,6 +62,14 @@ class Ray(ShardsOfARecording):
         again = run(self.words(PROGRAM, "--shards", "6"), env=self.environment(), cwd=self.folder)
         self.assertIn("6 shards are there already", again.stderr)
         self.expect_whole()
+
+    def test_every_operation(self):
+        for operation, folder in self.each_operation():
+            with self.subTest(operation):
+                done = run([sys.executable, "-m", "gemmtune.ray", "-i", folder / "list.csv", "-o", folder / "tuned.csv", "--gemmtune", PROGRAM, "--workers",
+                            "2", "--shards", "2", "--merge-seconds", "0", "--op", operation, *QUICK], env=self.environment(), cwd=folder)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.expect_both_rows(folder / "tuned.csv", done.stderr)
 
     def test_a_straggler_is_started_again(self):
         program = self.file("hanging-gemmtune")

@@ -14,11 +14,15 @@ RECORDING = ROOT / "tests" / "data" / "recordings" / "cpu-amx.jsonl.gz"
 REPLAY = ["--replay", str(RECORDING), "--confirmations", "1"]
 
 
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+from operation_lists import QUICK, OperationLists  # noqa: E402, F401
+
+
 def run(words, **more):
     return subprocess.run([str(word) for word in words], text=True, capture_output=True, check=False, **more)
 
 
-class ShardsOfARecording(unittest.TestCase):
+class ShardsOfARecording(OperationLists, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.temporary = tempfile.TemporaryDirectory(prefix="gemmtune-machines-")

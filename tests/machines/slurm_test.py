@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from shards_of_a_recording import PROGRAM, REPLAY, ROOT, ShardsOfARecording, main, run
+from shards_of_a_recording import PROGRAM, QUICK, REPLAY, ROOT, ShardsOfARecording, main, run
 
 
 def free_port():
@@ -131,6 +131,16 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         self.tune("again.csv", GEMMTUNE=str(PROGRAM))
         self.wait_for_jobs()
         self.expect_whole("again.csv")
+
+    def test_every_operation(self):
+        for operation, folder in self.each_operation():
+            with self.subTest(operation):
+                done = self.slurm(ROOT / "tools" / "slurm" / "tune.sh", "2", folder / "sl.csv", "-i", folder / "list.csv", "--op", operation, *QUICK,
+                                  GEMMTUNE=str(PROGRAM), TMPDIR=str(folder))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.wait_for_jobs()
+                self.expect_both_rows(folder / "sl.csv", self.log(f"{operation}/sl.csv.0.log") + self.log(f"{operation}/sl.csv.merge.log"))
+                self.assertEqual(list(folder.glob("gemmtune-*")), [], "the journals' folders are removed")
 
     def test_tasks_of_one_job_are_shards(self):
         done = self.slurm("sbatch", "--wait", "--ntasks=2", "--overcommit", f"--output={self.file('tasks.log')}", "--wrap",

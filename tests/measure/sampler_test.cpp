@@ -34,6 +34,18 @@ class Sampling : public ::testing::Test {
   Rotation rotation;
 };
 
+TEST_F(Sampling, EveryCallComesAfterAPassIfThePolicySaysSo) {
+  Timed kernel_timed = timed(2);
+  ASSERT_TRUE(sampler.prepare(kernel_timed).ok());
+  EXPECT_EQ(device.parallel_passes, 0);
+  device.launches.clear();
+  policy.parallel_pass = true;
+  ASSERT_TRUE(sampler.prepare(kernel_timed).ok());
+  ASSERT_TRUE(sampler.sample(kernel_timed).ok());
+  EXPECT_GT(device.parallel_passes, 0);
+  EXPECT_EQ(device.parallel_passes, device.launches["k"]);
+}
+
 TEST_F(Sampling, calibrates_to_the_length_of_a_sample_within_the_iterations) {
   Timed one = timed(1);
   sampler.calibrate(one, 150);
@@ -180,13 +192,13 @@ TEST_F(Sampling, a_round_samples_all_kernels_the_pools_one_after_another) {
   }
 }
 
-TEST_F(Sampling, first_look_gives_up_only_after_two_slow_calls) {
+TEST_F(Sampling, first_look_gives_up_only_after_three_slow_calls) {
   const Timed one = timed(1);
   EXPECT_EQ(**sampler.probe(one, 0), 100);
   EXPECT_EQ(**sampler.probe(one, 100), 100);
   EXPECT_EQ(device.launches["k"], 2);
   EXPECT_FALSE(sampler.probe(one, 99)->has_value());
-  EXPECT_EQ(device.launches["k"], 4);
+  EXPECT_EQ(device.launches["k"], 5);
 }
 
 TEST_F(Sampling, a_time_that_is_none_is_an_error) {

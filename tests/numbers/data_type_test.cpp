@@ -60,5 +60,21 @@ TEST(DataTypeTraits, NumbersOfTheTypes) {
   EXPECT_EQ(element_bits(DataType::f4_e2m1, &pair, 1), 0x2U);
 }
 
+// The one place that decides what the word of a type means on a device.
+TEST(DataTypeTraits, TheWordFp8IsTheDevices) {
+  for (const char* const word : {"fp8", "FP8", "f8", "torch.fp8", "dtypes.fp8"}) {
+    EXPECT_EQ(data_type_on("gfx942", word), DataType::f8_e4m3fnuz) << word;
+    for (const char* const architecture : {"", "gfx950", "gfx90a", "sm_90", "x86-avx2"})
+      EXPECT_EQ(data_type_on(architecture, word), DataType::f8_e4m3fn) << word << " on " << architecture;
+    EXPECT_EQ(parse_data_type(word), DataType::f8_e4m3fn) << word;
+  }
+  for (const DataTypeTraits& type : all_data_types()) {
+    for (const char* const architecture : {"gfx942", "gfx950"}) {
+      EXPECT_EQ(data_type_on(architecture, type.name), type.type) << "a full name says its form";
+      EXPECT_EQ(data_type_on(architecture, type.torch), type.type);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gemmtune

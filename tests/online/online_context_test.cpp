@@ -1,8 +1,10 @@
-// Online tuning through the C interface, on the machine's own CPU, and by several processes. The processes
-// are this program again, with a filter and a folder.
+// Online tuning through the C interface, on the machine's own CPU, by a worker of the gemmtune program and in
+// the process itself, and by several processes. These are this program again, with a filter and a folder.
 #include <gemmtune/tuning.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,11 +22,13 @@
 #include "base/file.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
+#include "support/processes.h"
 #include "support/subprocess.h"
 
 namespace gemmtune {
 namespace {
 
+using test::children_of;
 using test::Subprocess;
 using test::SubprocessOptions;
 using test::TemporaryFolder;
@@ -60,10 +65,42 @@ int threads_of_this_process() {
   return count;
 }
 
+template <typename Condition>
+bool comes_true(const Condition& condition) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+/// The worker of this process; 0 if none comes.
+pid_t worker_of(pid_t parent) {
+  std::vector<pid_t> children;
+  const bool came = comes_true([&] {
+    children = children_of(parent);
+    return !children.empty();
+  });
+  return came ? children.front() : 0;
+}
+
+bool goes_first_without_memory(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/oom_score_adj");
+  int adjustment = 0;
+  return static_cast<bool>(file >> adjustment) && adjustment == 1000;
+}
+
+bool ends(pid_t process) {
+  return comes_true([&] { return test::has_ended(process); });
+}
+
 /// A context on two cores' threads with a config folder of its own.
 class Service {
  public:
+  /// With locks of its own: other tests of the machine time kernels too.
   explicit Service(const std::string& folder) {
+    ::setenv("XDG_RUNTIME_DIR", folder.c_str(), 1);
     gemmtune_context_options options{};
     options.size = sizeof options;
     options.config_folder = folder.c_str();
@@ -75,10 +112,21 @@ class Service {
   }
   ~Service() { gemmtune_context_destroy(context); }
 
+  /// In this process.
   void enable(std::int64_t budget_milliseconds = 300) const {
     gemmtune_online_options online{};
     online.size = sizeof online;
     online.budget_milliseconds = budget_milliseconds;
+    online.share = -1;
+    ASSERT_EQ(gemmtune_enable_online_tuning(context, &online), GEMMTUNE_OK);
+  }
+  void enable_worker(std::int64_t budget_milliseconds = 300, double share = 0.5,
+                     const char* program = GEMMTUNE_PROGRAM) const {
+    gemmtune_online_options online{};
+    online.size = sizeof online;
+    online.budget_milliseconds = budget_milliseconds;
+    online.share = share;
+    online.worker_program = program;
     ASSERT_EQ(gemmtune_enable_online_tuning(context, &online), GEMMTUNE_OK);
   }
   static gemmtune_problem problem(std::int64_t m) {
@@ -248,7 +296,130 @@ TEST(OnlineContext, BadOptionsAreRefused) {
   online.budget_milliseconds = -5;
   EXPECT_EQ(gemmtune_enable_online_tuning(service.context, &online), GEMMTUNE_INVALID_ARGUMENT);
   EXPECT_THAT(gemmtune_last_error(), HasSubstr("-5"));
+  online.budget_milliseconds = 0;
+  online.share = 1.5;
+  EXPECT_EQ(gemmtune_enable_online_tuning(service.context, &online), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("share is 1.5, expected at most 1"));
+  online.share = 0;
+  ::setenv("GEMMTUNE_ONLINE_SHARE", "25%", 1);
+  EXPECT_EQ(gemmtune_enable_online_tuning(service.context, &online), GEMMTUNE_INVALID_ARGUMENT);
+  ::unsetenv("GEMMTUNE_ONLINE_SHARE");
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("GEMMTUNE_ONLINE_SHARE 25%: expected a number from 0 to 1"));
   EXPECT_EQ(gemmtune_enable_online_tuning(nullptr, &online), GEMMTUNE_NULL_POINTER);
+}
+
+// ---- by a worker -----------------------------------------------------------------------------------------
+
+TEST(OnlineWorkerProcess, MeasuresBesideTheServiceAndIsGoneWhenAllIsTuned) {
+  const TemporaryFolder folder;
+  Service service(folder.path());
+  service.enable_worker();
+  const auto first = service.plan(4);
+  EXPECT_EQ(Service::info(first).match, GEMMTUNE_MATCH_UNTUNED);
+  const pid_t worker = worker_of(::getpid());
+  EXPECT_NE(worker, 0);
+  EXPECT_NE(worker, ::getpid());
+  const auto later = service.plan_with_row(4);
+  EXPECT_EQ(Service::info(later).match, GEMMTUNE_MATCH_EXACT) << Service::info(later).rule;
+  expect_right(later, 4);
+  EXPECT_TRUE(comes_true([] { return children_of(::getpid()).empty(); }));
+  EXPECT_EQ(rows_of(folder.file("online_tuning.csv")), 1U);
+  EXPECT_EQ(service.lines.count("measures in this process"), 0);
+}
+
+TEST(OnlineWorkerProcess, KilledAgainAndAgainTheServiceAnswersAndTheRowComes) {
+  const TemporaryFolder folder;
+  Service service(folder.path());
+  service.enable_worker(3000);
+  const auto first = service.plan(4);
+  for (int i = 0; i < 2; ++i) {
+    const pid_t worker = worker_of(::getpid());
+    ASSERT_NE(worker, 0);
+    ASSERT_TRUE(comes_true([&] { return goes_first_without_memory(worker); }));  // it opens its device
+    ASSERT_EQ(::kill(worker, SIGKILL), 0);
+    expect_right(first, 4);
+    ASSERT_TRUE(comes_true([&] { return children_of(::getpid()) != std::vector{worker}; }));
+  }
+  const auto later = service.plan_with_row(4);
+  EXPECT_EQ(Service::info(later).match, GEMMTUNE_MATCH_EXACT) << Service::info(later).rule;
+  expect_right(later, 4);
+  EXPECT_TRUE(comes_true([] { return children_of(::getpid()).empty(); }));  // no zombie either
+}
+
+TEST(OnlineWorkerProcess, DestroyingTheContextEndsOneThatHangs) {
+  const TemporaryFolder folder;
+  pid_t worker = 0;
+  {
+    Service service(folder.path());
+    service.enable_worker(1000000);
+    for (std::int64_t m = 1; m < 10; ++m) (void)service.plan(m);
+    worker = worker_of(::getpid());
+    ASSERT_NE(worker, 0);
+    // It runs the program: a child that is stopped before that holds the thread that started it (vfork(2)).
+    ASSERT_TRUE(comes_true([&] { return goes_first_without_memory(worker); }));
+    ASSERT_EQ(::kill(worker, SIGSTOP), 0);
+  }
+  EXPECT_TRUE(children_of(::getpid()).empty());
+  EXPECT_TRUE(ends(worker));
+}
+
+TEST(OnlineWorkerProcess, GivesWayToTheServicesThreads) {
+  constexpr int worker_nice = 10;
+  if (::getpriority(PRIO_PROCESS, 0) >= worker_nice)
+    GTEST_SKIP() << "this process has nice 10 or more itself";
+  const TemporaryFolder folder;
+  Service service(folder.path());
+  service.enable_worker(1000000);
+  (void)service.plan(4);
+  const pid_t worker = worker_of(::getpid());
+  ASSERT_NE(worker, 0);
+  EXPECT_EQ(::getpriority(PRIO_PROCESS, static_cast<id_t>(worker)), worker_nice);
+  EXPECT_LT(::getpriority(PRIO_PROCESS, 0), worker_nice);
+}
+
+TEST(OnlineWorkerProcess, AForkOfTheServiceDisturbsNeither) {
+  const TemporaryFolder folder;
+  Service service(folder.path());
+  service.enable_worker(3000);
+  (void)service.plan(4);
+  const pid_t worker = worker_of(::getpid());
+  ASSERT_NE(worker, 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    gemmtune_context_destroy(service.context);  // the parent's worker is none of its own
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  const auto later = service.plan_with_row(4);
+  EXPECT_EQ(Service::info(later).match, GEMMTUNE_MATCH_EXACT) << Service::info(later).rule;
+  EXPECT_TRUE(comes_true([] { return children_of(::getpid()).empty(); }));
+}
+
+TEST(OnlineWorkerProcess, AHostThatReapsAllChildrenGetsItsRow) {
+  const TemporaryFolder folder;
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  {
+    Service service(folder.path());
+    service.enable_worker();
+    const auto later = service.plan_with_row(4);
+    EXPECT_EQ(Service::info(later).match, GEMMTUNE_MATCH_EXACT) << Service::info(later).rule;
+  }
+  std::signal(SIGCHLD, before);
+  EXPECT_TRUE(comes_true([] { return children_of(::getpid()).empty(); }));
+}
+
+TEST(OnlineWorkerProcess, WithoutOneItIsSaidOnceAndTheRowComesAllTheSame) {
+  const TemporaryFolder folder;
+  Service service(folder.path());
+  service.enable_worker(300, 0.5, "/no/such/gemmtune");
+  for (const std::int64_t m : {4, 6}) {
+    const auto later = service.plan_with_row(m);
+    EXPECT_EQ(Service::info(later).match, GEMMTUNE_MATCH_EXACT) << Service::info(later).rule;
+  }
+  EXPECT_EQ(service.lines.count("online tuning measures in this process"), 1);
+  EXPECT_EQ(service.lines.count("/no/such/gemmtune"), 1);
 }
 
 // ---- several processes -----------------------------------------------------------------------------------
@@ -271,6 +442,15 @@ TEST(OnlineChild, DISABLED_AsksForManyProblems) {
   Service service(folder);
   service.enable();
   for (std::int64_t m = 1; m <= 64; ++m) (void)service.plan_with_row(m);
+}
+
+TEST(OnlineChild, DISABLED_TunesByAWorkerForEver) {
+  const char* folder = std::getenv(folder_variable);
+  ASSERT_NE(folder, nullptr);
+  Service service(folder);
+  service.enable_worker(1000000, 0.05);
+  (void)service.plan(12);
+  std::this_thread::sleep_for(10 * patience);
 }
 
 TEST(OnlineChild, DISABLED_WaitsForItsRow) {
@@ -332,6 +512,18 @@ TEST(OnlineProcesses, AKillLeavesAReadableFileAndNoClaim) {
     expect_right(plan, m);
   }
   EXPECT_GE(rows_of(file), before);
+}
+
+TEST(OnlineProcesses, AWorkerDiesWithItsService) {
+  const TemporaryFolder folder;
+  const auto child = start("TunesByAWorkerForEver", folder.path());
+  const pid_t service = worker_of(::getpid());
+  ASSERT_NE(service, 0);
+  const pid_t worker = worker_of(service);
+  ASSERT_NE(worker, 0);
+  child->send(SIGKILL);
+  (void)child->wait();
+  EXPECT_TRUE(ends(worker));
 }
 
 TEST(OnlineProcesses, AitersVariableWaitsAndWritesAitersFile) {

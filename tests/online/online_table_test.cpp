@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
-#include "online/online_claim.h"
 #include "support/online_tuning.h"
 
 namespace gemmtune {
@@ -76,27 +75,6 @@ TEST_F(AitersTable, LargeMIsDeclinedAsInAiter) {
   tune(small(513));
   EXPECT_THAT(lines_, ElementsAre(HasSubstr("M = 513")));
   EXPECT_THAT(text(), IsEmpty());
-}
-
-TEST(OnlineClaims, ExcludeEachOtherByProblem) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "gemmtune_claims_XXXXXX").string();
-  const std::string folder = ::mkdtemp(pattern.data());
-  const std::string path = folder + "/claims";
-  {
-    auto first = OnlineClaim::take(path, 8);
-    ASSERT_TRUE(first.ok() && first->has_value());
-    auto same = OnlineClaim::take(path, 8);
-    ASSERT_TRUE(same.ok());
-    EXPECT_FALSE(same->has_value());
-    auto other = OnlineClaim::take(path, std::uint64_t{8} << 40);
-    ASSERT_TRUE(other.ok());
-    EXPECT_TRUE(other->has_value());
-    first->reset();
-    same = OnlineClaim::take(path, 8);
-    EXPECT_TRUE(same.ok() && same->has_value());
-  }
-  EXPECT_FALSE(OnlineClaim::take(folder + "/none/claims", 1).ok());
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 """Makes the virtual environment BUILD/python-environment with the package in it: its wheel, built by pip from a finished
 build (`GEMMTUNE_FINISHED_BUILD`), or, where scikit-build-core is neither installed nor to be had, the same files by
-`cmake --install`. numpy, and PyTorch where there is one, are those of the Python that runs this script.
+`cmake --install`. numpy, and PyTorch where there is one, are those of the Python that runs this script, or of the environment that
+tools/torch_environment.py made for it in the user's cache folder CACHE (this script's home is another).
 
-Usage: prepare.py SOURCE BUILD"""
+Usage: prepare.py SOURCE BUILD CACHE"""
 
 import os
 import shutil
@@ -25,15 +26,24 @@ def quiet(*command):
     return done.returncode == 0
 
 
+def torch_packages(host, source, cache):
+    """Of a Python without PyTorch: the packages of the environment that tools/torch_environment.py made for it; empty if it made none."""
+    if subprocess.run([host, "-c", "import torch"], capture_output=True, check=False).returncode == 0:
+        return ""
+    found = subprocess.run([host, str(source / "tools" / "torch_environment.py"), "--find"], capture_output=True, text=True, check=False,
+                           env={**os.environ, "XDG_CACHE_HOME": str(cache)}).stdout.strip()
+    return output(found, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))") if found else ""
+
+
 def main():
-    source, build = (Path(place).resolve() for place in sys.argv[1:3])
+    source, build, cache = (Path(place).resolve() for place in sys.argv[1:4])
     host = sys.executable
     place = build / "python-environment"
     shutil.rmtree(place, ignore_errors=True)
     subprocess.run([host, "-m", "venv", str(place)], check=True)
     python = str(place / "bin" / "python")
     packages = Path(output(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
-    (packages / "host.pth").write_text(output(host, "-c", SETTINGS))
+    (packages / "host.pth").write_text(torch_packages(host, source, cache) + output(host, "-c", SETTINGS))
     wheels = build / "python-wheel"
     shutil.rmtree(wheels, ignore_errors=True)
     offline = ["--disable-pip-version-check", "--no-deps"]

@@ -62,6 +62,25 @@ class Operators(unittest.TestCase):
         x8, w8 = random_fp8((16, 256), "cuda"), random_fp8((128, 256), "cuda")
         close(self, gemmtune.linear(x8, w8, x_scale=one, w_scale=one), x8.double() @ w8.double().T / 4, 1e-2)
 
+    def test_operands_as_on_a_cpu(self):
+        x, w, bias = on_gpu(6, 64), on_gpu(32, 64), on_gpu(32)
+        for arguments in ((x[:, :0], w[:, :0], None), (x[:, :0], w[:, :0], bias), (x, w[:0], None), (x[:0], w, bias)):
+            torch.testing.assert_close(ops.linear(*arguments), functional.linear(*arguments), rtol=0, atol=0)
+        empty = torch.empty(6, 0, device="cuda").to(torch.float8_e4m3fn), torch.empty(32, 0, device="cuda").to(torch.float8_e4m3fn)
+        y = gemmtune.a8w8(*empty, torch.ones(6, device="cuda"), torch.ones(32, device="cuda"), bias)
+        torch.testing.assert_close(y, bias.expand(6, 32), rtol=0, atol=0)
+        room = torch.cat([x, torch.zeros(6, 32, device="cuda").bfloat16()], 1)
+        ops.linear_out(room[:, :64], w, out=room[:, 64:])  # rows take turns
+        close(self, room[:, 64:], x.double() @ w.double().T, 1e-2)
+        with self.assertRaisesRegex(RuntimeError, "y overlaps x in memory"):
+            ops.linear_out(room[:, :64], w, out=room[:, 56:88])
+        scales = torch.rand(6, 3, device="cuda"), torch.rand(1, 3, device="cuda")
+        x8, w8 = random_fp8((6, 384), "cuda"), random_fp8((32, 384), "cuda")
+        y = gemmtune.a8w8_blockscale(x8, w8, *scales)
+        torch.testing.assert_close(gemmtune.a8w8_blockscale(x8, w8, scales[0].t().contiguous().t(), scales[1]), y, rtol=0, atol=0)
+        with self.assertRaisesRegex(errors.InvalidArgument, r"x_scale has shape \[3, 6\], expected \[6, 3\]"):
+            gemmtune.a8w8_blockscale(x8, w8, scales[0].view(3, 6), scales[1])
+
     def test_silu_and_mul(self):
         for dtype, relative in ((torch.bfloat16, 4e-3), (torch.float32, 1e-6)):
             for rows, columns in ((1, 14336), (8, 12288), (16, 100), (3, 4099), (700, 1536)):
@@ -239,6 +258,43 @@ class Models(unittest.TestCase):
             torch._dynamo.reset()
         torch.testing.assert_close(self.model(self.tokens), self.expected, rtol=2e-2, atol=2e-2)
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def test_a_patched_model_moves_and_changes(self):
+        layers = torch.nn.ModuleDict({name: torch.nn.Linear(512, 256).bfloat16() for name in ("wq", "wk", "other")})
+        x = torch.randn(3, 512).bfloat16()
+
+        def run(x):
+            return [layer(x) for layer in layers.values()]
+
+        def check(run, x):
+            for layer, y in zip(layers.values(), run(x)):
+                close(self, y, functional.linear(x.double(), layer.weight.double(), layer.bias.double()), 1e-2)
+
+        with gemmtune.torch.patch(layers, merge=[("wq", "wk")]) as patched:
+            for device in ("cpu", "cuda", "cpu", "cuda"):
+                layers.to(device)
+                check(run, x.to(device))
+                layers["wk"].weight.mul_(3)
+                layers["other"].weight.data += 1
+                patched.refresh()
+                check(run, x.to(device))
+            compiled, x = torch.compile(run, fullgraph=True, mode="reduce-overhead"), x.to("cuda")
+            for change in (lambda layer: None, lambda layer: layer.weight.mul_(3),
+                           lambda layer: layer.load_state_dict({name: torch.randn_like(value) for name, value in layer.state_dict().items()}, assign=True)):
+                for layer in layers.values():
+                    change(layer)
+                for _ in range(4):
+                    check(compiled, x)
+            torch._dynamo.reset()
+
+    def test_derivatives_are_refused(self):
+        x, w = on_gpu(3, 64), on_gpu(8, 64)
+        with torch.inference_mode(False), self.assertRaises(errors.NeedsGradient):
+            torch.func.grad(lambda w: ops.linear(x.clone(), w).sum())(w.clone())
+        with torch.inference_mode(False), self.assertRaises(errors.NeedsGradient):
+            torch.func.jvp(lambda w: ops.linear(x.clone(), w), (w.clone(),), (w.clone(),))
+
     def test_max_autotune_times_our_kernel(self):
         from torch._inductor import config
         gemmtune.torch.register_inductor()
@@ -257,7 +313,7 @@ class Models(unittest.TestCase):
                 self.model(self.tokens[:, :1])
             done = gemmtune.tune(file, table, backend="cuda", budget=BUDGET)
             states = [problem["state"] for problem in done["problems"]]
-            self.assertTrue(set(states) <= {"tuned", "kept default"}, states)
+            self.assertTrue(set(states) <= {"tuned", "default"}, states)
             context = gemmtune.use(table, "cuda:0")
             one = self.model(self.tokens[:, :1])
             with gemmtune.torch.patch(self.model) as patched:
@@ -293,7 +349,7 @@ class Models(unittest.TestCase):
         file = self.folder / "cpu.csv"
         file.write_text("gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName\n"
                         "x86-avx2,4,1,64,64,False,torch.bfloat16,torch.bfloat16,False,False,skinny,0,0,1.0,skinny_r1\n")
-        with self.assertRaisesRegex(errors.OtherDevice, "1 rows of x86-avx2 with 4 compute units; this device is sm_"):
+        with self.assertRaisesRegex(errors.OtherDevice, "is not used: 1 row of x86-avx2/4, none of this device, sm_"):
             gemmtune.use(file, "cuda:0")
 
 

@@ -12,16 +12,9 @@ from unittest import mock
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "gemmtune_vllm"
 sys.path.insert(0, str(PACKAGE))
 
-try:
-    import torch
-except ImportError:
-    print("SKIPPED: this Python has no PyTorch (GEMMTUNE_TEST_PYTHON names another)")
-    sys.exit(77)
-if tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) < (2, 9):
-    print(f"SKIPPED: PyTorch {torch.__version__} is older than 2.9")
-    sys.exit(77)
-
+import needs_torch  # noqa: F401, I001: the first of these
 import gemmtune_vllm
+import torch
 import vllm_double
 from torch import nn
 from torch_models import close

@@ -1,6 +1,8 @@
 """The wheel that prepare.py built: its name and what it holds."""
 
+import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -20,4 +22,8 @@ assert "Requires-Dist" not in metadata, "the package requires another one"
 program = zipfile.ZipFile(wheel).getinfo("gemmtune/bin/gemmtune")
 assert program.external_attr >> 16 & 0o111, "gemmtune/bin/gemmtune is not executable"
 assert not any(name.endswith(".so.0.1.0") for name in names), "a library is there twice"
+check = Path(__file__).resolve().parents[2] / "tools" / "check_library_paths.py"
+with tempfile.TemporaryDirectory() as folder:
+    zipfile.ZipFile(wheel).extractall(folder)
+    subprocess.run([sys.executable, check, folder], check=True)
 print(wheel.name, "holds", len(names), "files")

@@ -59,6 +59,9 @@ TEST(ShippedErrata, CoverOnlyTheirLibraryVersionAndArchitecture) {
   EXPECT_EQ(names(device_with("x86-amx", "oneDNN", "2.6.3")), "onednn-amx-odd-k;");
   EXPECT_EQ(names(device_with("x86-avx512bf16", "oneDNN", "2.6.3")), "") << "capped, or no AMX";
   EXPECT_EQ(names(device_with("x86-amx", "oneDNN", "3.0.0")), "");
+  EXPECT_EQ(names(device_with("x86-avx512bf16", "oneDNN", "3.6.2")), "onednn-f32-k1;");
+  EXPECT_EQ(names(device_with("x86-avx2", "oneDNN", "3.6.2")), "") << "other code";
+  EXPECT_EQ(names(device_with("x86-avx512", "oneDNN", "3.2.0")), "");
 }
 
 TEST(ShippedErrata, OnednnWithAmxIsLeftOutFrom33RowsOn) {
@@ -164,12 +167,12 @@ TEST_F(ErrataOfACpu, TheFallbackIsTheNextRightKernel) {
 }
 
 TEST_F(ErrataOfACpu, TheDefaultIsNotUsable) {
-  const auto own = device_->baseline(problem_);
+  const auto own = default_kernel(*device_, problem_, AccuracyPolicy::keep);
   ASSERT_TRUE(own.ok());
   if (own->family != "onednn") GTEST_SKIP() << "the default is " << own->family;
-  EXPECT_EQ(usable_baseline(*device_, problem_, AccuracyPolicy::keep).code(), StatusCode::unsupported);
+  EXPECT_EQ(usable_default(*device_, problem_, AccuracyPolicy::keep).code(), StatusCode::unsupported);
   problem_.k = 472;
-  EXPECT_TRUE(usable_baseline(*device_, problem_, AccuracyPolicy::keep).ok());
+  EXPECT_TRUE(usable_default(*device_, problem_, AccuracyPolicy::keep).ok());
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ class Report : public ::testing::Test {
 TEST_F(Report, EveryLevelIsAccountedFor) {
   load({row(small_problem(16), "alpha_r1_a1"), row(small_problem(4), "beta_r1_a1")});
   const LookupReport report = ask(request(3), &device_);
-  ASSERT_EQ(report.levels.size(), 5U);
+  ASSERT_EQ(report.levels.size(), 6U);
+  EXPECT_EQ(report.levels[5].level, Match::fewer_threads);
   EXPECT_EQ(report.levels[0].row, nullptr);
   EXPECT_EQ(report.levels[2].level, Match::bucket);
   EXPECT_EQ(report.levels[2].row, nullptr);
@@ -211,12 +212,33 @@ TEST_F(Report, OnlineRowsHaveLevelsOfTheirOwn) {
   const TableSet online = load_table_set({test::table(file)});
   const auto report = explain_lookup({tables_, &online}, &device_, request(5));
   ASSERT_TRUE(report.ok()) << report.message();
-  ASSERT_EQ(report->levels.size(), 10U);
+  ASSERT_EQ(report->levels.size(), 11U);
   EXPECT_EQ(report->levels[0].row, nullptr);
   EXPECT_EQ(report->levels[5].tables, &online);
   EXPECT_EQ(report->kernel_name, "beta_r1_a2");
   EXPECT_EQ(report->file, file);
   EXPECT_EQ(report->rule, answer_problem(device_, {tables_, &online}, small_problem(5), {}).rule());
+}
+
+TEST_F(Report, RowsOfFewerThreadsAreALevelOfCpus) {
+  TunedEntry fewer = row(small_problem(4), "alpha_r1_a1");
+  fewer.cu_num = 1;
+  load({fewer});
+  const LookupReport report = ask(request(3), &device_);
+  EXPECT_EQ(report.level, Match::fewer_threads);
+  EXPECT_EQ(report.hit_m, 4);
+  EXPECT_TRUE(report.runnable);
+  EXPECT_EQ(report.rule, "fewer_threads row, cu_num = 1, M = 4, " + file_ + ":2");
+  LookupRequest strict = request(3);
+  strict.strict_environment = true;
+  EXPECT_EQ(ask(strict, &device_).level, Match::untuned);
+  tables_.fewer_threads = false;
+  EXPECT_EQ(ask(request(3), &device_).level, Match::untuned);
+  tables_.fewer_threads = true;
+  LookupRequest gpu = request(3);
+  gpu.gfx = "gfx942";
+  gpu.cu_num = 304;
+  for (const LookupLevel& level : ask(gpu, nullptr).levels) EXPECT_NE(level.level, Match::fewer_threads);
 }
 
 }  // namespace

@@ -45,6 +45,21 @@ TEST(RowEnvironment, AnotherMajorVersionIsNamed) {
             "measured with fastlib 3.0, here is 2.6.3");
 }
 
+TEST(RowEnvironment, AnotherTeamOfThreadsIsNamed) {
+  EnvironmentNotes notes;
+  notes.add("openmp", R"({"device": "Model A", "team": "openmp"})");
+  notes.add("own", R"({"device": "Model A", "team": "own"})");
+  notes.add("older", R"({"device": "Model A"})");
+  DeviceInfo here = device();
+  here.team = "openmp";
+  EXPECT_EQ(notes.difference("openmp", here), "");
+  EXPECT_EQ(notes.difference("own", here),
+            "measured on threads of team own, here it is openmp (GEMMTUNE_TEAM)");
+  EXPECT_EQ(notes.difference("older", here), "") << "rows from before say no team";
+  here.team = "callback";
+  EXPECT_EQ(notes.difference("openmp", here) + notes.difference("own", here), "");
+}
+
 TEST(RowEnvironment, AHashWithoutANoteIsAnother) {
   EXPECT_THAT(difference("{}", "xyz"), HasSubstr("xyz is not described"));
 }

@@ -107,6 +107,40 @@ TEST(Choose, without_a_default_the_verdict_is_only) {
   EXPECT_FALSE(decision.default_microseconds.has_value());
 }
 
+TEST(Choose, a_default_that_fails_in_its_rounds_is_untimed_and_not_missing) {
+  Machine machine({100, 80, 90}, 3);
+  machine.broken = {0};
+  const Decision decision = decide(machine, finalists(3), 0);
+  EXPECT_EQ(decision.winner, 1U);
+  EXPECT_EQ(decision.verdict, Verdict::default_untimed);
+  EXPECT_FALSE(decision.speedup.has_value());
+}
+
+TEST(Choose, the_interval_of_the_speed_up_holds_it) {
+  int inside = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Machine machine({100, 80, 90}, seed);
+    const Decision decision = decide(machine, finalists(3), 0);
+    ASSERT_TRUE(decision.speedup_interval) << seed;
+    EXPECT_LE(decision.speedup_interval->low, *decision.speedup);
+    EXPECT_GE(decision.speedup_interval->high, *decision.speedup);
+    EXPECT_LT(decision.speedup_interval->high / decision.speedup_interval->low, 1.2);
+    inside += decision.speedup_interval->low <= 1.25 && 1.25 <= decision.speedup_interval->high ? 1 : 0;
+  }
+  EXPECT_GE(inside, 38);
+}
+
+TEST(Choose, the_interval_is_as_wide_as_ratios_move_from_pass_to_pass) {
+  const auto interval = [](double pass_factor) {
+    Machine machine({100, 80, 90}, 3);
+    Policy policy;
+    policy.pass_factor = pass_factor;
+    return *decide(machine, finalists(3), 0, policy).speedup_interval;
+  };
+  EXPECT_NEAR(interval(1.2).low, interval(1).low / 1.2, 1e-9);
+  EXPECT_NEAR(interval(1.2).high, interval(1).high * 1.2, 1e-9);
+}
+
 TEST(Choose, a_gain_inside_of_the_noise_stays_undecided) {
   // Below prefer_ratio, but a third of what A against A shows on this machine.
   Machine machine({100, 99}, 4);
@@ -186,7 +220,7 @@ TEST(Choose, a_failed_default_leaves_no_comparison) {
   machine.broken = {0};
   const Decision decision = decide(machine, finalists(3), 0);
   EXPECT_EQ(decision.winner, 1U);
-  EXPECT_EQ(decision.verdict, Verdict::only);
+  EXPECT_EQ(decision.verdict, Verdict::default_untimed);
 }
 
 TEST(Choose, a_challenger_that_fails_under_test_is_replaced) {

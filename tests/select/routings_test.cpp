@@ -173,7 +173,7 @@ TEST_F(RoutingChoice, WithoutTimeOrRoundsTheWinnerStaysWithTheReason) {
   evaluator_.time_on = {};
   const Settled without = hold();
   EXPECT_EQ(name_of(without), "tiled_r1_kc1");
-  EXPECT_THAT(without.routing_reason, HasSubstr("no rounds on zipf"));
+  EXPECT_THAT(without.routing_reason, HasSubstr("without rounds on zipf"));
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ struct FakeFamilyTraits {
   bool takes_any_layout = false;  // accepts what its kernels then do not read
 };
 
-class FakeFamily final : public KernelFamily {
+class FakeFamily final : public LeafFamily {
  public:
   FakeFamily(FakeFamilyTraits traits, std::shared_ptr<FakeLog> log)
       : traits_(std::move(traits)), log_(std::move(log)) {}
@@ -139,7 +139,7 @@ class FakeBuffer final : public Buffer {
 
 /// Families: alpha (plain and panel16, 128 bytes of workspace), beta (plain, M ≤ 8), gamma (reads the onednn
 /// layout only), safe (the fallback, all layouts of ours).
-class FakeDevice : public Device {
+class FakeDevice : public LeafDevice {
  public:
   explicit FakeDevice(std::shared_ptr<FakeLog> log = std::make_shared<FakeLog>()) {
     info_.backend = "fake";
@@ -174,6 +174,13 @@ class FakeDevice : public Device {
     return {};
   }
   Status synchronize() override { return {}; }
+  Status health() const override { return {}; }
+  std::map<std::string, double> observe() override { return {}; }
+  void compile_ahead(const Problem&, std::span<const Candidate>) override {}
+  bool times_single_calls() const override { return false; }
+  void quiesce(std::string_view) override {}
+  void look_for_threads() override { info_.team = "openmp"; }
+  bool is_capturing(Stream) const override { return false; }
   Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override {
     if (layout != WeightLayout::panel16) return Status::unsupported("weight layout {}", to_string(layout));
     return static_cast<std::size_t>(panel(problem).bytes());

@@ -29,7 +29,7 @@ inline Problem packed(Problem problem, WeightLayout layout = WeightLayout::panel
 }
 
 /// A row for the fake device.
-inline TunedEntry row(const Problem& problem, std::string kernel_name, double us = 10) {
+inline TunedEntry row(const Problem& problem, std::string kernel_name, double us = 1e6) {
   TunedEntry entry;
   entry.gfx = "x86-fake";
   entry.cu_num = 2;

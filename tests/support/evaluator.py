@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """An evaluator of gemmtune (docs/evaluators.md) without libraries: a product of bf16 in Python, times by a formula.
 
-  evaluator.py [--hello MEMBER=JSON]… [--faults] [--wrong-hello] [--log FILE]
+  evaluator.py [--hello MEMBER=JSON]… [--faults] [--microseconds JSON] [--wrong-hello] [--log FILE] [--hold FILE]
 
 A config's time does not depend on the machine, nor its joules, which it counts with --hello energy=true: 300 W, and 100 W
-with a cache modifier. With --faults there is a parameter MODE whose values are what can go
+with a cache modifier. With --hold it takes no time before FILE exists. With --faults there is a parameter MODE whose values are what can go
 wrong.
 """
 
@@ -147,6 +147,8 @@ class Evaluator:
         return {"microseconds": microseconds, "joules": microseconds * 1e-6 * (100 if modifier else 300)}
 
     def sample(self, request):
+        while self.options.hold and not os.path.exists(self.options.hold):
+            time.sleep(0.01)
         kernel = self.kernels[request["kernel"]]
         assert 0 <= request["first"] < len(self.rotation) and request["launches"] > 0
         config, problem = kernel["config"], kernel["problem"]
@@ -154,6 +156,8 @@ class Evaluator:
         microseconds = (20 + waste / 8 + 40 / config["num_warps"] + 300 / config["BLOCK_SIZE_N"] +
                         (2 if config["cache_modifier"] else 0))
         self.samples += 1
+        if self.options.microseconds is not None:
+            return {"microseconds": self.options.microseconds}
         return {"microseconds": microseconds * (1 + 1e-4 * (self.samples * 7919 % 11 - 5))}
 
     verbs = {"rotation": rotate}
@@ -167,7 +171,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--hello", action="append", default=[])
     parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--microseconds", type=json.loads)
     parser.add_argument("--log")
+    parser.add_argument("--hold")
     options = parser.parse_args()
     evaluator = Evaluator(options)
     for line in sys.stdin:

@@ -89,7 +89,7 @@ class FakeKernel final : public Kernel {
   Problem problem_;
 };
 
-class FakeFamily final : public KernelFamily {
+class FakeFamily final : public LeafFamily {
  public:
   FakeFamily(FakeDevice& device, FakeFamilyOptions options) : device_(device), options_(std::move(options)) {}
   std::string_view name() const override { return options_.name; }
@@ -197,10 +197,21 @@ Result<double> FakeDevice::sample(const SampleRequest& request) {
     return Status::internal("a sample without a kernel, operands or launches");
   sampled_weights.push_back(request.rotation[request.first % request.rotation.size()].w);
   launches[kernel->options().name] += request.launches;
+  if (request.parallel_pass) parallel_passes += request.launches;
   const auto& cost = kernel->options().cost;
-  const double time = cost ? cost(kernel->problem(), noise, now_microseconds) : 100;
+  const bool reads = kernel->options().name == "reading";
+  const double time = reads  ? reading_microseconds
+                      : cost ? cost(kernel->problem(), noise, now_microseconds)
+                             : 100;
   now_microseconds += time * request.launches;
   return time;
+}
+
+std::unique_ptr<Kernel> FakeDevice::reading_kernel(std::size_t) const {
+  if (reading_microseconds <= 0) return nullptr;
+  static const FakeFamilyOptions reading{.name = "reading",
+                                         .run = [](const Problem&, const Operands&, void*) {}};
+  return std::make_unique<FakeKernel>(reading, Problem());
 }
 
 Result<EnergySample> FakeDevice::sample_energy(const SampleRequest& request, double seconds) {
@@ -218,6 +229,7 @@ Result<Candidate> FakeDevice::baseline(const Problem&) const {
 }
 
 Result<Candidate> FakeDevice::fallback(const Problem&) const {
+  if (!baseline_.family.empty()) return baseline_;
   if (families_.empty()) return Status::not_found("no family");
   Candidate candidate;
   candidate.family = std::string(family_pointers_.front()->name());

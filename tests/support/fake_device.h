@@ -43,7 +43,7 @@ struct FakeFamilyOptions {
 /// only.
 void right_gemm(const Problem& problem, const Operands& operands, void* workspace);
 
-class FakeDevice final : public Device {
+class FakeDevice final : public LeafDevice {
  public:
   FakeDevice();
   ~FakeDevice() override;
@@ -74,8 +74,12 @@ class FakeDevice final : public Device {
   Status counts_energy() override { return energy_status; }
   Result<EnergySample> sample_energy(const SampleRequest& request, double seconds) override;
   bool times_single_calls() const override { return single_calls; }
+  std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const override;
   std::size_t last_level_cache_bytes() override { return cache_bytes; }
   std::size_t free_memory_bytes() override { return free_bytes; }
+  std::map<std::string, double> observe() override { return {}; }
+  void look_for_threads() override {}
+  bool is_capturing(Stream) const override { return false; }
   void quiesce(std::string_view thread_pool) override { quiesced.emplace_back(thread_pool); }
   Result<Candidate> baseline(const Problem& problem) const override;
   Result<Candidate> fallback(const Problem& problem) const override;
@@ -84,6 +88,7 @@ class FakeDevice final : public Device {
   std::size_t free_bytes = std::size_t{1} << 30;
   double now_microseconds = 0;
   bool single_calls = false;                // what times_single_calls answers
+  double reading_microseconds = 0;          // of reading_kernel; 0: the device has none
   Status energy_status;                     // what counts_energy answers
   std::vector<std::string> energy_batches;  // families, in their order
   Random noise{1};
@@ -91,6 +96,7 @@ class FakeDevice final : public Device {
   std::vector<const void*> sampled_weights;      // w of the first launch of each sample
   std::map<std::string, std::int64_t> launches;  // of samples, by family
   std::vector<std::vector<Candidate>> ahead;     // what compile_ahead was given
+  std::int64_t parallel_passes = 0;              // launches of samples with one
   int builds = 0;
   std::size_t live_bytes = 0;
   std::size_t max_live_bytes = 0;

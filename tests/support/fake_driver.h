@@ -74,9 +74,11 @@ class FakeCompiler final : public gpu::Compiler {
   /// `compiled` counts; it outlives the compiler.
   explicit FakeCompiler(std::vector<std::string>& compiled) : compiled_(compiled) {}
   const std::string& version() const override { return version_; }
+  const std::string& identity() const override { return version_; }
   std::string flags(std::string_view) const override { return {}; }
   Result<gpu::Binary> compile(const gpu::Source& source, std::string_view architecture) const override;
   Result<gpu::Resources> resources(const gpu::Binary& binary) const override;
+  Status check(const gpu::Binary&, std::string_view) const override { return {}; }
 
  private:
   std::string version_ = "fake 1";

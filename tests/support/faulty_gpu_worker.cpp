@@ -6,6 +6,7 @@
 
 #include "backends/backend.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/forwarding_device.h"
 #include "evaluate/worker/worker_main.h"
 
 namespace gemmtune {
@@ -29,7 +30,7 @@ class FaultyKernel final : public Kernel {
   bool ends_;
 };
 
-class FaultyFamily final : public KernelFamily {
+class FaultyFamily final : public LeafFamily {
  public:
   FaultyFamily(gpu::Runtime& runtime, std::string name, std::string text, bool ends)
       : runtime_(runtime), name_(std::move(name)), text_(std::move(text)), ends_(ends) {}
@@ -54,10 +55,10 @@ class FaultyFamily final : public KernelFamily {
 };
 
 /// Another device with families added.
-class FaultyGpu final : public Device {
+class FaultyGpu final : public ForwardingDevice {
  public:
   FaultyGpu(std::unique_ptr<Device> real, std::unique_ptr<gpu::GpuRuntime> runtime)
-      : runtime_(std::move(runtime)), real_(std::move(real)) {
+      : ForwardingDevice(*real), runtime_(std::move(runtime)), real_(std::move(real)) {
     faulty_.push_back(std::make_unique<FaultyFamily>(
         *runtime_, "illegal", "extern \"C\" __global__ void k(int* p) { *p = 1; }\n", true));
     faulty_.push_back(std::make_unique<FaultyFamily>(
@@ -67,37 +68,7 @@ class FaultyGpu final : public Device {
     for (const KernelFamily* family : real_->families()) families_.push_back(family);
     for (const auto& family : faulty_) families_.push_back(family.get());
   }
-  const DeviceInfo& info() const override { return real_->info(); }
   std::span<const KernelFamily* const> families() const override { return families_; }
-  Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, Placement placement) override {
-    return real_->allocate(bytes, placement);
-  }
-  Status copy_in(void* device, const void* host, std::size_t bytes) override {
-    return real_->copy_in(device, host, bytes);
-  }
-  Status copy_out(void* host, const void* device, std::size_t bytes) override {
-    return real_->copy_out(host, device, bytes);
-  }
-  Status copy_within(void* to, const void* from, std::size_t bytes) override {
-    return real_->copy_within(to, from, bytes);
-  }
-  Status fill(void* device, int byte, std::size_t bytes) override { return real_->fill(device, byte, bytes); }
-  Status synchronize() override { return real_->synchronize(); }
-  Status health() const override { return real_->health(); }
-  Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override {
-    return real_->packed_bytes(problem, layout);
-  }
-  Status pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) override {
-    return real_->pack_weight(problem, layout, plain, packed);
-  }
-  void compile_ahead(const Problem& problem, std::span<const Candidate> candidates) override {
-    real_->compile_ahead(problem, candidates);
-  }
-  Result<double> sample(const SampleRequest& request) override { return real_->sample(request); }
-  std::size_t last_level_cache_bytes() override { return real_->last_level_cache_bytes(); }
-  std::size_t free_memory_bytes() override { return real_->free_memory_bytes(); }
-  Result<Candidate> baseline(const Problem& problem) const override { return real_->baseline(problem); }
-  Result<Candidate> fallback(const Problem& problem) const override { return real_->fallback(problem); }
 
  private:
   std::unique_ptr<gpu::GpuRuntime> runtime_;

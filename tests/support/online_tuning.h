@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -70,8 +71,9 @@ class OnlineTuning : public ::testing::Test {
 
   std::unique_ptr<OnlineTuner> tuner() {
     OnlineHost host;
+    host.worker_start = worker_start_;
     host.open_device = [this]() -> Result<std::unique_ptr<Device>> {
-      auto device = std::make_unique<FakeDevice>();
+      auto device = make_device_ ? make_device_() : std::make_unique<FakeDevice>();
       for (const FakeFamilyOptions& family : families_) device->add(family);
       device->set_baseline(Candidate{"vendor", 1, {}});
       device->free_bytes = free_bytes_;
@@ -113,6 +115,8 @@ class OnlineTuning : public ::testing::Test {
   std::string folder_;
   std::string file_;
   std::vector<FakeFamilyOptions> families_;
+  std::function<std::unique_ptr<FakeDevice>()> make_device_;  // families_ are added to it
+  std::function<Result<OnlineWorkerStart>()> worker_start_;   // empty: tuned in this process
   OnlineTunerOptions options_;
   std::vector<std::string> proven_{"vendor"};
   std::vector<std::string> tuned_files_;

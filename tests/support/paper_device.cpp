@@ -19,7 +19,7 @@ class PaperKernel final : public Kernel {
   WeightLayout layout_;
 };
 
-class Family final : public KernelFamily {
+class Family final : public LeafFamily {
  public:
   explicit Family(PaperFamily options) : options_(std::move(options)) {}
 
@@ -118,6 +118,11 @@ Result<Candidate> PaperDevice::baseline(const Problem& problem) const {
 }
 
 Result<Candidate> PaperDevice::fallback(const Problem& problem) const {
+  if (fallback_of) {
+    if (auto candidate = fallback_of(problem)) return *candidate;
+    return Status::unsupported("nothing runs untuned");
+  }
+  if (auto library = baseline(problem); library.ok()) return library;
   for (const KernelFamily* family : pointers_) {
     if (family->name() == "reference" || !family->accepts(problem).ok()) continue;
     return Candidate{std::string(family->name()), family->revision(), family->default_config(problem)};
@@ -181,7 +186,7 @@ Result<FinalsResult> FakeEvaluator::finals(const Problem& problem, std::span<con
 Result<FinalsResult> FakeEvaluator::finals_on(RoutingKind routing, const Problem& problem,
                                               std::span<const Candidate> candidates, int rounds) {
   if (before) before(problem);
-  if (!time_on) return Evaluator::finals_on(routing, problem, candidates, rounds);
+  if (!time_on) return Status::unsupported("an evaluator on paper without rounds on {}", to_string(routing));
   FinalsResult result;
   result.routing = routing;
   routed_calls.push_back({routing, {}});

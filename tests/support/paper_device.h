@@ -29,7 +29,7 @@ struct PaperFamily {
   std::string fast_key = {};  // configs in which it is 1 are of the class tensor_core; fast_config() sets it
 };
 
-class PaperDevice final : public Device {
+class PaperDevice final : public LeafDevice {
  public:
   PaperDevice();
   ~PaperDevice() override;
@@ -40,6 +40,8 @@ class PaperDevice final : public Device {
   DeviceInfo& mutable_info() { return info_; }
   /// nullopt: there is no vendor kernel.
   std::function<std::optional<Candidate>(const Problem&)> baseline_of;
+  std::function<std::optional<Candidate>(const Problem&)>
+      fallback_of;  // empty: the baseline, else the first family that takes the problem
 
   const DeviceInfo& info() const override { return info_; }
   std::span<const KernelFamily* const> families() const override { return pointers_; }
@@ -48,6 +50,13 @@ class PaperDevice final : public Device {
   Status copy_out(void*, const void*, std::size_t) override;
   Status fill(void*, int, std::size_t) override;
   Status synchronize() override { return {}; }
+  Status health() const override { return {}; }
+  std::map<std::string, double> observe() override { return {}; }
+  void compile_ahead(const Problem&, std::span<const Candidate>) override {}
+  bool times_single_calls() const override { return false; }
+  void quiesce(std::string_view) override {}
+  void look_for_threads() override {}
+  bool is_capturing(Stream) const override { return false; }
   Result<std::size_t> packed_bytes(const Problem&, WeightLayout) const override;
   Status pack_weight(const Problem&, WeightLayout, const void*, void*) override;
   Result<double> sample(const SampleRequest&) override;
@@ -92,6 +101,8 @@ class FakeEvaluator final : public Evaluator {
   std::vector<std::vector<std::string>> energy_calls;
   std::vector<std::pair<RoutingKind, std::vector<std::string>>> routed_calls;
 
+  bool compiles_ahead() const override { return false; }
+  void announce(const Problem&, std::span<const Candidate>) override {}
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,

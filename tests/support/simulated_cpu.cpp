@@ -3,13 +3,16 @@
 // costs no time. So what a command decides is the same in every run and on a busy machine.
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "backends/backend.h"
 #include "backends/cpu/cpu_backend.h"
-#include "backends/output_checker.h"
+#include "backends/forwarding_device.h"
+#include "backends/forwarding_family.h"
 #include "base/random.h"
 
 namespace gemmtune {
@@ -18,6 +21,7 @@ namespace {
 constexpr double noise = 0.01;                              // of one sample, to either side
 constexpr double vendor_operations_per_microsecond = 20e3;  // vendors' families have no cost model
 constexpr std::size_t cache_bytes = 1 << 16;
+constexpr double watts = 100;
 
 class SimulatedKernel final : public Kernel {
  public:
@@ -35,82 +39,46 @@ class SimulatedKernel final : public Kernel {
   double microseconds_;
 };
 
-class SimulatedFamily final : public KernelFamily {
+class SimulatedFamily final : public ForwardingFamily {
  public:
-  explicit SimulatedFamily(const KernelFamily& family) : family_(family) {}
-  std::string_view name() const override { return family_.name(); }
-  int revision() const override { return family_.revision(); }
-  std::string identity() const override { return family_.identity(); }
-  int tie_rank() const override { return family_.tie_rank(); }
-  Status accepts(const Problem& problem) const override { return family_.accepts(problem); }
-  std::optional<WeightLayout> packed_layout(const Problem& problem) const override {
-    return family_.packed_layout(problem);
-  }
-  Space space(const Problem& problem) const override { return family_.space(problem); }
-  Space exhaustive_space(const Problem& problem) const override { return family_.exhaustive_space(problem); }
-  Config default_config(const Problem& problem) const override { return family_.default_config(problem); }
+  explicit SimulatedFamily(const KernelFamily& family) : ForwardingFamily(family) {}
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    auto kernel = family_.build(problem, config);
+    auto kernel = ForwardingFamily::build(problem, config);
     if (!kernel.ok()) return kernel.status();
-    const double predicted = family_.predicted_microseconds(problem, config);
+    const double predicted = predicted_microseconds(problem, config);
     const double time = predicted > 0 ? predicted : 1 + flops(problem) / vendor_operations_per_microsecond;
     return std::unique_ptr<Kernel>(std::make_unique<SimulatedKernel>(std::move(*kernel), time));
   }
-  double predicted_microseconds(const Problem& problem, const Config& config) const override {
-    return family_.predicted_microseconds(problem, config);
-  }
-  std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return family_.resources(problem, config);
-  }
-  std::string_view thread_pool() const override { return family_.thread_pool(); }
-
- private:
-  const KernelFamily& family_;
 };
 
-class SimulatedDevice final : public Device {
+class SimulatedDevice final : public ForwardingDevice {
  public:
-  explicit SimulatedDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {
+  explicit SimulatedDevice(std::unique_ptr<Device> device)
+      : ForwardingDevice(*device), device_(std::move(device)) {
     families_.reserve(device_->families().size());
     for (const KernelFamily* family : device_->families()) families_.emplace_back(*family);
     for (const SimulatedFamily& family : families_) pointers_.push_back(&family);
   }
-  const DeviceInfo& info() const override { return device_->info(); }
   std::span<const KernelFamily* const> families() const override { return pointers_; }
-  Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, Placement placement) override {
-    return device_->allocate(bytes, placement);
-  }
-  Status copy_in(void* device, const void* host, std::size_t bytes) override {
-    return device_->copy_in(device, host, bytes);
-  }
-  Status copy_out(void* host, const void* device, std::size_t bytes) override {
-    return device_->copy_out(host, device, bytes);
-  }
-  Status fill(void* device, int byte, std::size_t bytes) override {
-    return device_->fill(device, byte, bytes);
-  }
-  Status synchronize() override { return device_->synchronize(); }
-  Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override {
-    return device_->packed_bytes(problem, layout);
-  }
-  Status pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) override {
-    return device_->pack_weight(problem, layout, plain, packed);
-  }
-  Status unpack_weight(const Problem& problem, WeightLayout layout, const void* packed,
-                       void* plain) const override {
-    return device_->unpack_weight(problem, layout, packed, plain);
-  }
   Result<double> sample(const SampleRequest& request) override {
-    const double time = static_cast<const SimulatedKernel&>(*request.kernel).microseconds();
-    return time * (1 + noise * (2 * random_.uniform() - 1));
+    return microseconds_of(request) * (1 + noise * (2 * random_.uniform() - 1));
   }
-  bool times_single_calls() const override { return device_->times_single_calls(); }
+  /// In proportion to the time, where the CPU counts joules. Takes no time either.
+  Result<EnergySample> sample_energy(const SampleRequest& request, double) override {
+    GEMMTUNE_RETURN_IF_ERROR(counts_energy());
+    const double time = microseconds_of(request);
+    return EnergySample{time, 1e-6 * watts * time * (1 + noise * (2 * random_.uniform() - 1))};
+  }
+  std::map<std::string, double> observe() override { return {}; }
+  /// Nothing to wait for: no clock runs.
+  void quiesce(std::string_view) override {}
   std::size_t last_level_cache_bytes() override { return cache_bytes; }
-  std::size_t free_memory_bytes() override { return device_->free_memory_bytes(); }
-  Result<Candidate> baseline(const Problem& problem) const override { return device_->baseline(problem); }
-  Result<Candidate> fallback(const Problem& problem) const override { return device_->fallback(problem); }
 
  private:
+  static double microseconds_of(const SampleRequest& request) {
+    return static_cast<const SimulatedKernel&>(*request.kernel).microseconds();
+  }
+
   std::unique_ptr<Device> device_;
   std::vector<SimulatedFamily> families_;
   std::vector<const KernelFamily*> pointers_;

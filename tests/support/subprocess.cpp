@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 namespace gemmtune::test {
 namespace {
@@ -63,6 +65,21 @@ bool Subprocess::running() {
 
 void Subprocess::send(int signal) const {
   if (!ended_) kill(process_, signal);
+}
+
+bool Subprocess::wait_until(const std::function<bool()>& holds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(5);
+  while (std::chrono::steady_clock::now() < end) {
+    const bool ran = running();
+    if (holds()) return true;
+    if (!ran) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+bool Subprocess::wait_until_said(const std::string& text) {
+  return wait_until([&] { return read_text(folder_.file("err")).find(text) != std::string::npos; });
 }
 
 SubprocessResult Subprocess::wait() {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -39,6 +40,10 @@ class Subprocess {
 
   bool running();
   void send(int signal) const;
+  /// Waits until a condition holds; false if the program has ended before, or after five minutes.
+  bool wait_until(const std::function<bool()>& holds);
+  /// Waits until its standard error has a text.
+  bool wait_until_said(const std::string& text);
   SubprocessResult wait();
 
  private:

@@ -8,6 +8,7 @@
 
 #include "tuned/layouts.h"
 #include "tuned/peaks.h"
+#include "tuned/table.h"
 
 namespace gemmtune::checks_test {
 namespace {
@@ -62,6 +63,48 @@ TEST(FindingKinds, EveryNameIsReadBack) {
   EXPECT_FALSE(parse_finding_kind("Malformed"));
 }
 
+TunedEntry tagged(std::int64_t tokens, double us, const std::string& tag, const std::string& kernel) {
+  TunedEntry entry = moe_row(tokens, 0, 0);
+  auto stages = std::make_shared<MoeStages>(*entry.stages);
+  stages->tag = tag;
+  entry.stages = stages;
+  entry.us = us;
+  entry.kernel_name = kernel;
+  return entry;
+}
+
+TEST(Checks, OfTwoTagsOfAKeyTheFirstIsTaken) {
+  const std::vector<TunedEntry> entries{tagged(16, 50, "", "first"), tagged(16, 40, "other", "second"),
+                                        tagged(16, 45, "", "fastest_of_the_tag")};
+  EXPECT_THAT(found(entries), ElementsAre("duplicate_key:1", "duplicate_key:2"));
+  const TunedTable table(entries);
+  const auto hits = table.lookup({"gfx950", 256, entries[0].problem});
+  ASSERT_EQ(hits.size(), 1U);
+  EXPECT_EQ(hits[0].entry->kernel_name, "fastest_of_the_tag") << "AITER takes the first tag";
+}
+
+TEST(Checks, RowsThatNoLookUpTakesAreNotDominated) {
+  EXPECT_THAT(found({tagged(16, 50, "flydsl_fallback", "a"), tagged(32, 40, "flydsl_fallback", "b")}),
+              ElementsAre("unreachable:1", "unreachable:2"));
+  EXPECT_THAT(found({tagged(16, 50, "", "a"), tagged(32, 40, "", "b")}), ElementsAre("dominated:1"));
+}
+
+TEST(Checks, ADuplicateKeyEndsAitersReaderOfDenseTables) {
+  const std::vector<std::string> paths{"t.csv"};
+  const std::vector<TunedEntry> dense{row(1, 5), row(1, 6, "asm_b")};
+  EXPECT_EQ(check_rows(rows_of(dense), paths, {}).at(0).severity(), Severity::error);
+  const std::vector<TunedEntry> mixture{tagged(16, 50, "", "a"), tagged(16, 40, "", "b")};
+  EXPECT_EQ(check_rows(rows_of(mixture), paths, {}).at(0).severity(), Severity::warning);
+}
+
+TEST(FindingKinds, EverySeverityIsReadBack) {
+  for (const Severity severity : {Severity::note, Severity::warning, Severity::error})
+    EXPECT_EQ(parse_severity(to_string(severity)), severity);
+  EXPECT_FALSE(parse_severity("Error"));
+  EXPECT_EQ(severity_of(FindingKind::wrong_key), Severity::error);
+  EXPECT_EQ(severity_of(FindingKind::redundant), Severity::note);
+}
+
 TEST(Checks, GoodRowsHaveNoFindings) {
   EXPECT_THAT(found({row(1, 5), row(2, 5, "asm_b"), row(4, 6)}), IsEmpty());
 }
@@ -83,6 +126,25 @@ TEST(Checks, TheErrorMayEqualTheLimit) {
   CheckOptions loose;
   loose.err_ratio = 0.1;
   EXPECT_THAT(found({entry}, loose), IsEmpty());
+}
+
+/// An M of tensors that are too large to be asked for answers smaller ones, which are padded to it.
+TEST(Checks, ARowTooLargeForItsOwnMAnswersSmallerOnes) {
+  TunedEntry large;
+  large.gfx = "gfx950";
+  large.cu_num = 256;
+  large.problem = default_problem(Operation::a8w8_blockscale);
+  large.problem.m = std::int64_t{1} << 30;
+  large.problem.n = 8;
+  large.problem.k = 200000;
+  large.us = 9e8;
+  large.libtype = "ck";
+  ASSERT_FALSE(check_asked(large.problem).ok());
+  EXPECT_EQ(why_unreachable(large), "");
+  LookupKey key{"gfx950", 256, large.problem};
+  key.problem.m = 600'000'000;
+  ASSERT_TRUE(check_asked(key.problem).ok());
+  EXPECT_EQ(TunedTable({large}).lookup(key).size(), 1U);
 }
 
 TEST(Checks, BothStagesOfAFusedMoeHaveALimitOfTheirOwn) {
@@ -128,6 +190,39 @@ TEST(Peaks, ScaleWithTypesAndComputeUnits) {
   EXPECT_DOUBLE_EQ(peak_tflops("gfx950", 256, problem), 10066.3);
 }
 
+TEST(Checks, TheLimitOfACpuFollowsItsCoresAndInstructions) {
+  TunedEntry entry = row(8192, 0);
+  entry.problem.n = entry.problem.k = 8192;
+  entry.gfx = "x86-avx2";
+  entry.cu_num = 2;
+  entry.us = 1e5;  // 11 TFLOP/s
+  EXPECT_FALSE(may_be_chosen(entry));
+  for (const auto& [gfx, cores] :
+       std::vector<std::pair<std::string, int>>{{"x86-amx", 2}, {"x86-avx2", 64}, {"x86-avx2", 0}}) {
+    entry.gfx = gfx;
+    entry.cu_num = cores;
+    EXPECT_TRUE(may_be_chosen(entry)) << gfx << " " << cores;
+  }
+  // Where little is computed, reading takes time: 134 MB of a weight.
+  entry.problem.m = 1;
+  entry.gfx = "x86-amx";
+  entry.cu_num = 2;
+  entry.us = 40;
+  EXPECT_FALSE(may_be_chosen(entry));
+  entry.us = 60;
+  EXPECT_TRUE(may_be_chosen(entry));
+  entry.us = 1e-6;
+  entry.problem.n = entry.problem.k = 64;
+  EXPECT_FALSE(may_be_chosen(entry));
+  // What lies beyond all caches comes from memory: 137 GB on any number of cores.
+  entry.problem.n = entry.problem.k = std::int64_t{1} << 18;
+  entry.cu_num = 1 << 20;
+  entry.us = 1e4;
+  EXPECT_FALSE(may_be_chosen(entry));
+  entry.us = 2e4;
+  EXPECT_TRUE(may_be_chosen(entry));
+}
+
 TEST(Checks, TheBestOfAKeyIsNoDuplicate) {
   EXPECT_THAT(found({row(1, 5), row(1, 4, "asm_b"), row(1, 4, "asm_c")}),
               ElementsAre("duplicate_key:1", "duplicate_key:3"));
@@ -143,7 +238,9 @@ TEST(Checks, RowsOfOtherKeysAreNoDuplicates) {
   auto stages = std::make_shared<MoeStages>(*tagged.stages);
   stages->tag = "exact-m4096-a";
   tagged.stages = stages;
-  EXPECT_THAT(found({row(1, 5), other, device, moe_row(16, 0, 0), tagged}), IsEmpty());
+  EXPECT_THAT(found({row(1, 5), other, device, moe_row(16, 0, 0)}), IsEmpty());
+  EXPECT_THAT(found({moe_row(16, 0, 0), tagged}), ElementsAre("duplicate_key:2"))
+      << "look-up asks for no tag";
 }
 
 TEST(Checks, AFusedMoeWithoutGfxHasTheOneOfItsComputeUnits) {

@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 #include <span>
+#include <string_view>
 
 #include "base/random.h"
 
@@ -38,10 +40,12 @@ std::string levels(std::span<const LookupHit> hits) {
 }
 
 TEST(Verdicts, EveryWordIsReadBack) {
-  for (const Verdict verdict :
-       {Verdict::none, Verdict::win, Verdict::keep_default, Verdict::undecided, Verdict::only}) {
+  std::set<std::string_view> words;
+  for (const Verdict verdict : all_verdicts()) {
     EXPECT_EQ(parse_verdict(to_string(verdict)), verdict);
+    EXPECT_TRUE(words.insert(to_string(verdict)).second) << to_string(verdict);
   }
+  EXPECT_EQ(words.size(), static_cast<std::size_t>(Verdict::default_untimed) + 1);
   EXPECT_EQ(to_string(Verdict::keep_default), "default");
   EXPECT_FALSE(parse_verdict("Win").has_value());
 }
@@ -262,6 +266,47 @@ TEST(Table, AgreesWithTheRulesOnRandomTables) {
       for (std::size_t i = 0; i < hits.size(); ++i) ASSERT_EQ(hits[i].entry, expected[i].entry) << m;
     }
   }
+}
+
+// ---- fewer threads ------------------------------------------------------------------------------------------
+
+TunedEntry cpu_row(std::int64_t m, int threads, std::string name) {
+  TunedEntry one = row(m, 1, std::move(name));
+  one.gfx = "x86-avx2";
+  one.cu_num = threads;
+  one.us = 1e5;  // a CPU takes that long
+  return one;
+}
+
+std::string fewer_threads(const TunedTable& table, int threads, std::int64_t m,
+                          const char* gfx = "x86-avx2") {
+  LookupKey key = key_for(cpu_row(0, threads, ""), m);
+  key.gfx = gfx;
+  const auto hit = table.lookup_fewer_threads(key);
+  if (!hit) return "";
+  EXPECT_EQ(hit->match, Match::fewer_threads);
+  return hit->entry->kernel_name + ":" + std::to_string(hit->hit_m);
+}
+
+TEST(Table, FewerThreadsAreTheNearestSmallerNumberThatHasAnAnswer) {
+  const TunedTable table({cpu_row(16, 1, "one"), cpu_row(4, 2, "two"), cpu_row(16, 8, "eight")});
+  EXPECT_EQ(fewer_threads(table, 4, 4), "two:4");
+  EXPECT_EQ(fewer_threads(table, 4, 16), "one:16") << "two threads have no row of this M";
+  EXPECT_EQ(fewer_threads(table, 4, 3), "two:4") << "padded as among rows of its own";
+  EXPECT_EQ(fewer_threads(table, 2, 16), "one:16");
+  EXPECT_EQ(fewer_threads(table, 1, 16), "") << "more threads do not answer";
+  EXPECT_EQ(fewer_threads(table, 16, 16), "eight:16");
+  EXPECT_EQ(fewer_threads(table, 4, 16, "x86-avx512"), "");
+  EXPECT_TRUE(table.lookup(key_for(cpu_row(0, 4, ""), 16)).empty()) << "no level of an ordinary look-up";
+}
+
+TEST(Table, FewerComputeUnitsOfAGpuAnswerNothing) {
+  TunedEntry fewer = row(16, 1, "fewer");
+  fewer.cu_num = 80;
+  const TunedTable table({fewer});
+  LookupKey key = key_for(fewer, 16);
+  key.cu_num = 304;
+  EXPECT_FALSE(table.lookup_fewer_threads(key));
 }
 
 }  // namespace

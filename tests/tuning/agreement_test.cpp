@@ -14,6 +14,7 @@
 
 #include "base/hash.h"
 #include "base/random.h"
+#include "evaluate/forwarding_evaluator.h"
 #include "evaluate/replay/replay_evaluator.h"
 #include "support/recorded_spaces.h"
 #include "tuning/problem_tuner.h"
@@ -22,15 +23,15 @@ namespace gemmtune::agreement_test {
 namespace {
 
 /// Two machines of one kind: each kernel is faster or slower on the second by a little, always the same.
-class OtherMachine final : public Evaluator {
+class OtherMachine final : public ForwardingEvaluator {
  public:
   /// `deviation`: standard deviation of a kernel's time, as a share.
   OtherMachine(Evaluator& inner, std::uint64_t seed, double deviation)
-      : inner_(inner), seed_(seed), deviation_(deviation) {}
+      : ForwardingEvaluator(inner), seed_(seed), deviation_(deviation) {}
 
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override {
-    auto outcomes = inner_.screen(problem, candidates, samples, stop);
+    auto outcomes = inner().screen(problem, candidates, samples, stop);
     if (!outcomes.ok()) return outcomes;
     for (std::size_t i = 0; i < outcomes->size(); ++i) {
       for (double& time : (*outcomes)[i].microseconds) time *= factor(problem, candidates[i]);
@@ -39,16 +40,13 @@ class OtherMachine final : public Evaluator {
   }
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override {
-    auto result = inner_.finals(problem, candidates, rounds);
+    auto result = inner().finals(problem, candidates, rounds);
     if (!result.ok()) return result;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       for (double& time : result->outcomes[i].microseconds) time *= factor(problem, candidates[i]);
       for (auto& round : result->times) round[i] *= factor(problem, candidates[i]);
     }
     return result;
-  }
-  Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override {
-    return inner_.check_neighbour_m(problem, candidate, m);
   }
 
  private:
@@ -59,7 +57,6 @@ class OtherMachine final : public Evaluator {
     return std::exp(deviation_ * (sum - 6));
   }
 
-  Evaluator& inner_;
   std::uint64_t seed_;
   double deviation_;
 };
@@ -85,7 +82,7 @@ Run tune_cold(const testing::Recorded& recorded, const RecordedProblem& problem,
   request.policy.seed = seed;
   const Deadline never = Deadline::never([&] { return replay.seconds(); });
   ProblemResult result = tune_problem(recorded.device, evaluator, request, problem.problem, std::nullopt,
-                                      TuningVisit(never), [](const Trial&) {});
+                                      TuningVisit(never), {[](const Trial&) {}});
   Run run;
   for (const Trial& trial : result.trials) run.tried.insert(trial.candidate.kernel_name());
   EXPECT_FALSE(result.layouts.empty()) << result.reason;

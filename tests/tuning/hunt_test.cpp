@@ -82,7 +82,7 @@ TEST_F(HuntOnAFakeDevice, AWrongFamilyIsFoundAndItsSizeMinimized) {
     EXPECT_EQ(erratum.first_version, "2.6.3");
     EXPECT_EQ(erratum.repro,
               "gemmtune check --backend fake --problem '" + print(finding.problem) + "' --kernel odd_r1");
-    EXPECT_TRUE(holds(erratum, finding.first, finding.candidate));
+    EXPECT_TRUE(holds(erratum, "", finding.first, finding.candidate));
     const auto read = parse_erratum("suggested.json", print_erratum(erratum));
     EXPECT_TRUE(read.ok()) << read.message();
   }
@@ -136,10 +136,10 @@ TEST(HuntOnPaper, AFaultOfOneOrderIsReducedToThatOrder) {
     EXPECT_EQ(finding.problem.w_order, Order::column_major);
     EXPECT_EQ(finding.erratum.condition.text(), "w_columns == 1");
     EXPECT_THAT(finding.erratum.repro, ::testing::HasSubstr("w_order=N"));
-    EXPECT_TRUE(holds(finding.erratum, finding.first, finding.candidate));
+    EXPECT_TRUE(holds(finding.erratum, "", finding.first, finding.candidate));
     Problem rows = finding.first;
     rows.w_order = Order::row_major;
-    EXPECT_FALSE(holds(finding.erratum, rows, finding.candidate));
+    EXPECT_FALSE(holds(finding.erratum, "", rows, finding.candidate));
   }
 }
 

@@ -73,7 +73,7 @@ Searched search(const Recorded& recorded, const RecordedProblem& record, const s
   auto made = make_strategy(strategy, limits);
   const auto clock = [&] { return evaluator.seconds(); };
   const auto searched = search_problem(record.problem, list.candidates, evaluator, **made,
-                                       {Deadline::in(budget, clock)}, [](const Trial&) {});
+                                       {Deadline::in(budget, clock)}, {[](const Trial&) {}});
   EXPECT_TRUE(searched.ok()) << searched.message();
   const std::vector<Trial>* const trials = &searched->trials;
   Searched result;
@@ -269,7 +269,7 @@ TEST(StagedSearch, TwoRunsNameTheSameWinner) {
         request.policy.seed = seed;
         const Deadline never = Deadline::never([&] { return evaluator.seconds(); });
         return tune_problem(recorded.device, evaluator, request, problem.problem, std::nullopt,
-                            TuningVisit(never), [](const Trial&) {});
+                            TuningVisit(never), {[](const Trial&) {}});
       };
       for (const std::uint64_t seed : all_seeds) {
         const ProblemResult first = run(seed);

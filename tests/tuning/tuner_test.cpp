@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <stdexcept>
 #include <thread>
 
 #include "base/file.h"
@@ -289,8 +290,52 @@ TEST_F(Tuner, TheBaselineIsInTheFinalsEvenWhereItsFamilyIsNotSearched) {
   EXPECT_EQ(summary.items[0].row()->default_kernel, "vendor_r1");
 }
 
-TEST_F(Tuner, WithoutAVendorKernelTheVerdictIsOnly) {
+TEST_F(Tuner, WithoutAVendorKernelTheDefaultIsWhatRunsUntuned) {
   device_.baseline_of = nullptr;
+  device_.fallback_of = [](const Problem&) {
+    return parse_kernel_name("tiled_r1_kc256_sk1", {"kc", "sk"}).value();
+  };
+  request_.libtypes = {"tiled"};
+  ask({problem_of(8)});
+  run();
+  const auto rows = published();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].verdict, Verdict::win);
+  EXPECT_EQ(rows[0].kernel_name, "tiled_r1_kc128_sk2");
+  EXPECT_EQ(rows[0].default_kernel, "tiled_r1_kc256_sk1");
+  EXPECT_NEAR(rows[0].speedup.value_or(0), 1.8, 0.01);
+}
+
+TEST_F(Tuner, WhereTheDefaultIsOursTheLibraryIsInTheFinalsToo) {
+  device_.fallback_of = [](const Problem&) {
+    return parse_kernel_name("tiled_r1_kc256_sk1", {"kc", "sk"}).value();
+  };
+  request_.policy.finalists = 1;
+  for (const double vendor : {99.0, 40.0}) {
+    SCOPED_TRACE(vendor);
+    times_["vendor_r1"] = vendor;
+    evaluator_.finals_calls.clear();
+    request_.output = folder_ + "/" + std::to_string(vendor) + ".csv";
+    ask({problem_of(8)});
+    run();
+    ASSERT_FALSE(evaluator_.finals_calls.empty());
+    EXPECT_THAT(evaluator_.finals_calls[0], ::testing::IsSupersetOf({"vendor_r1", "tiled_r1_kc256_sk1"}));
+    const auto rows = published();
+    ASSERT_EQ(rows.size(), 1U);
+    EXPECT_EQ(rows[0].verdict, Verdict::win);
+    EXPECT_EQ(rows[0].default_kernel, "tiled_r1_kc256_sk1");
+    EXPECT_EQ(rows[0].kernel_name, vendor < 50 ? "vendor_r1" : "tiled_r1_kc128_sk2");
+  }
+  request_.libtypes = {"tiled"};
+  request_.output = folder_ + "/named.csv";
+  ask({problem_of(8)});
+  run();
+  EXPECT_EQ(published()[0].kernel_name, "tiled_r1_kc128_sk2") << "--libtype leaves the library out";
+}
+
+TEST_F(Tuner, WithoutADefaultKernelTheVerdictIsOnly) {
+  device_.baseline_of = nullptr;
+  device_.fallback_of = [](const Problem&) { return std::optional<Candidate>(); };
   ask({problem_of(8)});
   const RunSummary summary = run();
   const auto rows = published();
@@ -382,6 +427,7 @@ TEST_F(Tuner, RowsThatNobodyTakesAreReportedNotDropped) {
   EXPECT_EQ(summary.items[2].state, ProblemState::unsupported);
   EXPECT_THAT(summary.items[2].reason, HasSubstr("fused_moe"));
   EXPECT_EQ(summary.items[3].state, ProblemState::skipped_done) << "twice in the list";
+  EXPECT_TRUE(summary.items[3].repeats) << "it is not in the file";
   EXPECT_THAT(observer_.done, ElementsAre(0, 1, 2, 3));
 }
 
@@ -423,6 +469,72 @@ TEST_F(Tuner, AProblemWhoseCandidatesAllFailIsFailedAndTheRestGoesOn) {
   EXPECT_EQ(summary.items[1].reason, "operands do not fit");
   EXPECT_EQ(summary.items[2].state, ProblemState::tuned);
   EXPECT_EQ(published().size(), 1U) << "failed shapes are not written";
+}
+
+TEST_F(Tuner, ACandidateThatHasTimesIsNotLostToARuleForLosers) {
+  evaluator_.outcome = [this](const Problem&, const Candidate& candidate) {
+    const std::string name = candidate.kernel_name();
+    const bool again = evaluator_.screened[name] > 1;
+    const bool struck = again && (name == "vendor_r1" || name == "tiled_r1_kc128_sk2");
+    return struck ? testing::failure(OutcomeKind::too_slow, "its first calls took long") : Outcome{};
+  };
+  evaluator_.full_outcome = [](const Problem&, const Candidate&) { return Outcome{}; };
+  ask({problem_of(8)});
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].row()->kernel_name, "tiled_r1_kc128_sk2");
+  EXPECT_EQ(summary.items[0].row()->verdict, Verdict::win);
+  EXPECT_TRUE(summary.items[0].row()->default_us);
+}
+
+TEST_F(Tuner, ASearchWhoseAnswersTeachNothingEnds) {
+  int answers = 0;
+  evaluator_.outcome = [&](const Problem&, const Candidate& candidate) {
+    if (++answers > 1000) throw std::runtime_error("asked for ever");
+    const bool again = evaluator_.screened[candidate.kernel_name()] > 1;
+    return again ? testing::failure(OutcomeKind::too_slow, "its first calls took long") : Outcome{};
+  };
+  evaluator_.full_outcome = [](const Problem&, const Candidate&) { return Outcome{}; };
+  ask({problem_of(8)});
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].row()->verdict, Verdict::win);
+}
+
+TEST_F(Tuner, ADefaultThatCannotBeTimedIsTheVerdictOfTheRow) {
+  evaluator_.full_outcome = [](const Problem&, const Candidate& candidate) {
+    return candidate.family == "vendor" ? testing::failure(OutcomeKind::timed_out, "5 s") : Outcome{};
+  };
+  ask({problem_of(8)});
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].default_fault, "timed_out: 5 s");
+  const auto rows = published();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].verdict, Verdict::default_untimed);
+  EXPECT_EQ(rows[0].default_kernel, "vendor_r1");
+  EXPECT_FALSE(rows[0].speedup);
+}
+
+TEST_F(Tuner, ShapesThatAnInterruptLeavesAreInterruptedAndNotFailed) {
+  bool stop = false;
+  evaluator_.before = [&](const Problem& problem) { stop = stop || problem.m == 9; };
+  request_.stop = [&] { return stop; };
+  ask({problem_of(8), problem_of(9), problem_of(16)});
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].state, ProblemState::tuned);
+  EXPECT_EQ(summary.items[1].state, ProblemState::interrupted) << summary.items[1].reason;
+  EXPECT_EQ(summary.items[2].state, ProblemState::interrupted) << summary.items[2].reason;
+  EXPECT_EQ(published().size(), 1U);
+}
+
+TEST_F(Tuner, ARowHasTheIntervalOfItsSpeedUp) {
+  ask({problem_of(8)});
+  run();
+  const auto rows = published();
+  ASSERT_EQ(rows.size(), 1U);
+  ASSERT_TRUE(rows[0].speedup_low && rows[0].speedup_high);
+  EXPECT_LE(*rows[0].speedup_low, *rows[0].speedup);
+  EXPECT_GE(*rows[0].speedup_high, *rows[0].speedup);
+  EXPECT_NEAR(*rows[0].speedup_low, 2, 0.05);
+  EXPECT_NEAR(*rows[0].speedup_high, 2, 0.05);
 }
 
 TEST_F(Tuner, AFinalistThatFailsTheFullGateLosesToTheNext) {

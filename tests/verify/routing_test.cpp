@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -81,6 +83,56 @@ TEST(RoutingTest, EveryExpertOfATokenIsPossibleAndOthersComeWithOtherSeeds) {
     EXPECT_EQ(ids(1), ids(1));
     EXPECT_NE(ids(1), ids(2));
   }
+}
+
+TEST(RoutingTest, PaddedBatchesHaveEmptySlotsAndEmptyTokens) {
+  const Problem problem = mixture(64, 32, 4);
+  const Routes full = make_routes(problem, {}, 0, Random(7));
+  const Routes padded = make_routes(problem, {RoutingKind::uniform, nullptr, true}, 0, Random(7));
+  std::size_t empty = 0;
+  std::set<std::size_t> tokens;  // with an expert
+  for (std::size_t i = 0; i < padded.ids.size(); ++i) {
+    EXPECT_EQ(std::isnan(padded.weights[i]), padded.ids[i] == empty_slot) << i;
+    if (padded.ids[i] == empty_slot) {
+      ++empty;
+      continue;
+    }
+    EXPECT_EQ(padded.ids[i], full.ids[i]);
+    EXPECT_EQ(padded.weights[i], full.weights[i]);
+    tokens.insert(i / 4);
+  }
+  EXPECT_GT(empty, 16U);
+  EXPECT_LT(empty, 80U);
+  EXPECT_EQ(tokens.count(63), 0U);
+  EXPECT_EQ(tokens.count(32), 0U);
+  EXPECT_EQ(padded.ids[0], empty_slot);
+  EXPECT_EQ((Routing{RoutingKind::uniform, nullptr, true}).text(), "uniform");
+  // One token keeps a slot, however few it has.
+  for (const std::int32_t topk : {1, 2}) {
+    const Routes one = make_routes(mixture(1, 8, topk), {RoutingKind::uniform, nullptr, true}, 0, Random(1));
+    EXPECT_NE(one.ids.back(), empty_slot);
+  }
+}
+
+/// As valid ids with the weight 0, which the reference knows without them.
+TEST(RoutingTest, TheReferenceLeavesEmptySlotsOut) {
+  Problem problem = mixture(5, 6, 3);
+  problem.bias = true;
+  auto operands = make_inputs(problem, 2);
+  ASSERT_TRUE(operands.ok()) << operands.message();
+  HostOperands zero = *operands;
+  for (const std::size_t i : {0U, 4U, 6U, 7U, 8U, 14U}) {
+    operands->topk_ids[i] = empty_slot;
+    operands->topk_weights[i] = std::numeric_limits<float>::quiet_NaN();
+    zero.topk_weights[i] = 0;
+  }
+  const auto expected = compute_reference(problem, zero, {});
+  const auto found = compute_reference(problem, *operands, {});
+  ASSERT_TRUE(expected.ok() && found.ok()) << expected.message() << found.message();
+  EXPECT_EQ(found->values, expected->values);
+  EXPECT_EQ(found->magnitudes, expected->magnitudes);
+  for (std::int64_t i = 2 * problem.k; i < 3 * problem.k; ++i)
+    EXPECT_EQ(found->values[static_cast<std::size_t>(i)], 0);
 }
 
 TEST(RoutingTest, ATraceGoesOnWhereTheLastCallEnded) {

@@ -20,5 +20,5 @@ array=$(sbatch --parsable --job-name=gemmtune --array=0-$((shards - 1)) --output
 # afterany: a task that has shapes without a kernel ends with 1. What is missing, merge refuses by itself.
 merge=$(sbatch --parsable --job-name=gemmtune-merge --dependency=afterany:"$array" --output="$output.merge.log" \
   "${sbatch_options[@]}" \
-  --wrap "exec $program merge $(printf %q "${output%.csv}").'*of$shards.csv' --expect-shards $shards -o $(printf %q "$output") ${MERGE_OPTIONS:-}")
+  --wrap "exec $program merge $(printf %q "${output%.csv}").*of$shards.csv --expect-shards $shards -o $(printf %q "$output") ${MERGE_OPTIONS:-}")
 echo "array $array, merge $merge; log of the merge: $output.merge.log"

@@ -10,8 +10,6 @@ from .. import _library as c
 from .. import contexts, errors, operations
 
 _not_planned, _needs_gradient = 100, 101  # of gemmtune_torch_take_status, beside those of the C interface
-_gradient_sentence = ("gemmtune computes no gradients, and an operand requires one: call it under torch.no_grad() or "
-                      "torch.inference_mode(), or call requires_grad_(False) on the model")
 
 
 def _open(gpu, message, capacity):
@@ -28,18 +26,17 @@ def _open(gpu, message, capacity):
 def _load():
     library = ctypes.CDLL(c.library_path("libgemmtune_torch.so"))
     opener = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)(_open)
-    sentence = _gradient_sentence.encode()
+    sentence = errors.NeedsGradient.sentence.encode()
     library.kept = opener, sentence
     library.gemmtune_torch_register.restype = ctypes.c_char_p
     library.gemmtune_torch_register.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     library.gemmtune_torch_set_context.argtypes = (ctypes.c_int, ctypes.c_void_p)
-    library.gemmtune_torch_set_context.restype = None
+    library.gemmtune_torch_set_context.restype = ctypes.c_int
     missing = library.gemmtune_torch_register(opener, sentence)
     if missing:
         raise errors.TorchTooOld(f"PyTorch {torch.__version__} has no {missing.decode()}, which gemmtune's operators need; expected "
                                  "PyTorch 2.9 or later")
-    contexts.listen(lambda device, context: library.gemmtune_torch_set_context(
-        device[1] if device[0] == "cuda" else -1, context.handle if context is not None else None))
+    contexts.listen(lambda device, context: library.gemmtune_torch_set_context(device[1] if device[0] == "cuda" else -1, context) != 0)
     return library
 
 
@@ -72,28 +69,10 @@ def _typed(function):
     return call
 
 
-# ---- autograd: the kernels ask needs_gradient() while gradients are recorded -----------------------------------------------
+# ---- derivatives, and shapes without data, for torch.compile -------------------------------------------------------------------------------
 
-def _needs(*tensors):
-    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+from . import _gradients  # noqa: E402: behind _load(), which says so where PyTorch is too old
 
-
-_python_kernels = torch.library.Library("gemmtune", "IMPL")
-_python_kernels.impl("needs_gradient", _needs, "CompositeImplicitAutograd")
-
-
-def _refusing(fake):
-    """A fake kernel that refuses autograd, as the real ones do."""
-    @functools.wraps(fake)
-    def check(*arguments, **options):
-        tensors = [one for one in (*arguments, *options.values()) if isinstance(one, torch.Tensor)]
-        if _needs(*tensors):
-            raise errors.NeedsGradient(_gradient_sentence)
-        return fake(*arguments, **options)
-    return check
-
-
-# ---- shapes without data, for torch.compile -------------------------------------------------------------------------------
 
 def _result_type(x, out_dtype):
     if out_dtype is not None:
@@ -140,10 +119,14 @@ def _fake_silu_and_mul(gate, up):
 _fakes = {"linear": _fake_linear, "linear.full": _fake_linear, "a8w8": _fake_a8w8, "a8w8_blockscale": _fake_blockscale, "a4w4_blockscale": _fake_blockscale,
           "a16w4": _fake_a16w4, "a8w4": _fake_a8w8,
           "batched_bf16": _fake_batched, "batched_a8w8": _fake_batched, "fused_moe": _fake_moe, "silu_and_mul": _fake_silu_and_mul}
+_python_kernels = torch.library.Library("gemmtune", "IMPL")
+_python_kernels.impl("needs_gradient", _gradients.needed, "CompositeImplicitAutograd")
 for _name, _fake in _fakes.items():
-    torch.library.register_fake(f"gemmtune::{_name}", _refusing(_fake))
     _base, *_overload = _name.split(".")
-    torch.library.register_fake(".".join([f"gemmtune::{_base}_out", *_overload]), _refusing(lambda *arguments, **options: None))
+    _names = _name, ".".join([f"{_base}_out", *_overload])
+    for _one, _function in zip(_names, (_fake, lambda *arguments, **options: None)):
+        torch.library.register_fake(f"gemmtune::{_one}", _gradients.refusing(_function))
+    _gradients.register(_python_kernels, _names)
 
 
 # ---- functions --------------------------------------------------------------------------------------------------------------
@@ -158,6 +141,13 @@ def dtype_of(type):
     return words[type]
 
 
+def _check_out(out, out_dtype):
+    """An out that is not of the type asked for."""
+    wanted = dtype_of(out_dtype)
+    if wanted is not None and wanted != getattr(out, "dtype", wanted):
+        raise errors.InvalidArgument(f"out is {out.dtype} and out_dtype {wanted}, expected one of the two, or the same")
+
+
 def _weight(w):
     """(tensor, n, layout) of a plain or packed weight."""
     return (w.bits, w.n, w.layout) if isinstance(w, operations.PackedWeight) else (w, 0, 0)
@@ -169,6 +159,7 @@ def linear(x, w, bias=None, out=None, *, x_scale=None, w_scale=None, out_dtype=N
     w, n, layout = _weight(w)
     if out is None:
         return ops.linear.full(x, w, bias, x_scale, w_scale, n, layout, dtype_of(out_dtype))
+    _check_out(out, out_dtype)
     ops.linear_out.full(x, w, bias, x_scale, w_scale, out=out, n=n, layout=layout)
     return out
 
@@ -179,6 +170,7 @@ def a8w8(x, w, x_scale, w_scale, bias=None, out=None, *, out_dtype=None):
     w, n, layout = _weight(w)
     if out is None:
         return ops.a8w8(x, w, x_scale, w_scale, bias, n, layout, dtype_of(out_dtype))
+    _check_out(out, out_dtype)
     ops.a8w8_out(x, w, x_scale, w_scale, bias, out=out, n=n, layout=layout)
     return out
 
@@ -189,6 +181,7 @@ def a8w8_blockscale(x, w, x_scale, w_scale, out=None, *, out_dtype=None):
     w, n, layout = _weight(w)
     if out is None:
         return ops.a8w8_blockscale(x, w, x_scale, w_scale, n, layout, dtype_of(out_dtype))
+    _check_out(out, out_dtype)
     ops.a8w8_blockscale_out(x, w, x_scale, w_scale, out=out, n=n, layout=layout)
     return out
 
@@ -199,6 +192,7 @@ def a4w4_blockscale(x, w, x_scale, w_scale, out=None, *, out_dtype=None):
     w, n, layout = _weight(w)
     if out is None:
         return ops.a4w4_blockscale(x, w, x_scale, w_scale, n, layout, dtype_of(out_dtype))
+    _check_out(out, out_dtype)
     ops.a4w4_blockscale_out(x, w, x_scale, w_scale, out=out, n=n, layout=layout)
     return out
 
@@ -209,6 +203,7 @@ def a16w4(x, w, w_scale, bias=None, out=None, *, out_dtype=None):
     w, n, layout = _weight(w)
     if out is None:
         return ops.a16w4(x, w, w_scale, bias, n, layout, dtype_of(out_dtype))
+    _check_out(out, out_dtype)
     ops.a16w4_out(x, w, w_scale, bias, out=out, n=n, layout=layout)
     return out
 
@@ -219,6 +214,7 @@ def a8w4(x, w, x_scale, w_scale, bias=None, out=None, *, out_dtype=None):
     w, n, layout = _weight(w)
     if out is None:
         return ops.a8w4(x, w, x_scale, w_scale, bias, n, layout, dtype_of(out_dtype))
+    _check_out(out, out_dtype)
     ops.a8w4_out(x, w, x_scale, w_scale, bias, out=out, n=n, layout=layout)
     return out
 
@@ -252,6 +248,7 @@ def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu",
         return ops.fused_moe(x, w1, w2, topk_ids, topk_weights, x_scale, w1_scale, w2_scale, *words, bias1, bias2,
                              dtype_of(out_dtype))
     activation, quant_type, gated, doweight_stage1, shared_experts = words
+    _check_out(out, out_dtype)
     ops.fused_moe_out(x, w1, w2, topk_ids, topk_weights, x_scale, w1_scale, w2_scale, out=out, activation=activation,
                       quant_type=quant_type, gated=gated, doweight_stage1=doweight_stage1, shared_experts=shared_experts, bias1=bias1,
                       bias2=bias2)

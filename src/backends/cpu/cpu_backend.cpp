@@ -26,7 +26,10 @@ Result<CpuDeviceOptions> read_request(const DeviceRequest& request) {
     }
   }
   options.module_folder = request.module_folder;
+  options.onednn_folders = request.onednn_folders;
   options.pin_threads = request.pin_threads;
+  options.serves = request.serves;
+  options.team = request.team;
   if (!request.powercap_folder.empty()) options.powercap_folder = request.powercap_folder;
   return options;
 }
@@ -46,6 +49,7 @@ class CpuBackend final : public Backend {
                                      .tensor_core_sums = false,
                                      .sample_microseconds = cpu_sample_microseconds,
                                      .confirmation_passes = 2,
+                                     .pass_factor = 1.2,
                                      .unit = "core",
                                      .units = "cores",
                                      .families = families};
@@ -58,14 +62,20 @@ class CpuBackend final : public Backend {
     if (!options.ok()) return {};
     const Isa isa = detect_isa(options->isa_cap);
     FamilyList list;
-    add_vendor_families({isa, options->isa_cap, options->cores.cores, options->module_folder}, list);
-    return {describe_device(options->cores.cores, isa, std::move(list.libraries))};
+    add_vendor_families(
+        {isa, options->isa_cap, options->cores.cores, options->module_folder, options->onednn_folders}, list);
+    ThreadTeam team(options->team, {});
+    (void)team.look();
+    return {describe_device(options->cores.cores, isa, team_word(options->team, team.openmp() != nullptr),
+                            std::move(list.libraries))};
   }
 
   Result<std::unique_ptr<Device>> open(const DeviceRequest& request) const override {
     auto options = read_request(request);
     if (!options.ok()) return options.status();
-    return std::unique_ptr<Device>(std::make_unique<CpuDevice>(*options));
+    auto device = CpuDevice::open(*options);
+    if (!device.ok()) return device.status();
+    return std::unique_ptr<Device>(std::move(device).value());
   }
 };
 

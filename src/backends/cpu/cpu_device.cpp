@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -9,11 +10,13 @@
 #include "backends/cpu/families/own_families.h"
 #include "backends/cpu/machine/cache_probe.h"
 #include "backends/cpu/machine/memory.h"
+#include "backends/cpu/machine/reading_kernel.h"
 #include "backends/cpu/machine/system_limits.h"
 #include "backends/cpu/machine/timer.h"
 #include "backends/cpu/silu_and_mul.h"
 #include "backends/cpu/threads/idle_threads.h"
 #include "backends/default_kernels.h"
+#include "backends/silu_and_mul.h"
 #include "backends/traits.h"
 
 namespace gemmtune::cpu {
@@ -33,7 +36,8 @@ PoolOptions pool_options(const CpuDeviceOptions& options) {
 }
 
 FamilyRequest family_request(const CpuDeviceOptions& options) {
-  return {detect_isa(options.isa_cap), options.isa_cap, options.cores.cores, options.module_folder};
+  return {detect_isa(options.isa_cap), options.isa_cap,        options.cores.cores,
+          options.module_folder,       options.onednn_folders, options.serves};
 }
 
 Status check_pointers(const void* a, const void* b, std::size_t bytes) {
@@ -51,13 +55,15 @@ Problem as_onednn_weight(Problem problem) {
 
 }  // namespace
 
-DeviceInfo describe_device(const CoreList& cores, Isa isa, std::vector<Library> libraries) {
+DeviceInfo describe_device(const CoreList& cores, Isa isa, std::string_view team,
+                           std::vector<Library> libraries) {
   DeviceInfo info;
   info.backend = "cpu";
   info.name = "cpu:" + print_core_list(cores);
   info.model = cpu_model_name();
   info.gfx = gfx_name(isa);
   info.cu_num = static_cast<int>(cores.size());
+  info.team = team;
   info.libraries = std::move(libraries);
   return info;
 }
@@ -67,11 +73,22 @@ CpuDevice::CpuDevice(const CpuDeviceOptions& options)
       level_(detect_isa(options.isa_cap)),
       pin_threads_(options.pin_threads),
       powercap_folder_(options.powercap_folder),
-      executor_(pool_options(options)),
-      families_(make_families(family_request(options), executor_)),
-      info_(describe_device(cores_, level_, families_.libraries)) {
+      serves_(options.serves),
+      team_(options.team, pool_options(options)),
+      families_(make_families(family_request(options), team_)),
+      info_(describe_device(cores_, level_, team_word(options.team, false), families_.libraries)),
+      openmp_info_(describe_device(cores_, level_, team_word(options.team, true), families_.libraries)) {
   for (const auto& family : families_.families) family_pointers_.push_back(family.get());
 }
+
+Result<std::unique_ptr<CpuDevice>> CpuDevice::open(const CpuDeviceOptions& options) {
+  std::unique_ptr<CpuDevice> device(new CpuDevice(options));
+  // After the families: a library of theirs may bring the runtime.
+  GEMMTUNE_RETURN_IF_ERROR(device->team_.look(options.serves));
+  return device;
+}
+
+void CpuDevice::look_for_threads() { (void)team_.look(serves_); }
 
 Result<std::unique_ptr<Buffer>> CpuDevice::allocate(std::size_t bytes, Placement placement) {
   return allocate_memory(bytes, placement);
@@ -155,19 +172,37 @@ Status CpuDevice::unpack_weight(const Problem& problem, WeightLayout layout, con
 }
 
 Status CpuDevice::silu_and_mul(const SiluAndMul& call, Stream stream) {
-  cpu::silu_and_mul(call, level_, stream.handle == nullptr ? executor_ : executor_of(stream));
+  cpu::silu_and_mul(call, level_,
+                    stream.handle == nullptr ? static_cast<Executor&>(team_) : executor_of(stream));
   return {};
 }
 
 Result<double> CpuDevice::sample(const SampleRequest& request) {
   const std::lock_guard lock(sampling_);
-  const Stream stream{static_cast<Executor*>(&executor_)};
-  if (!pin_threads_) return time_batch(request, stream);
+  const Stream stream{static_cast<Executor*>(&team_)};
+  const std::function<void()> before_each = [this] { run_parallel_pass(); };
+  const auto time = [&] {
+    return time_batch(request, stream, request.parallel_pass ? before_each : nullptr);
+  };
+  if (!pin_threads_) return time();
   const ScopedAffinity on_first_core({cores_.front()});
   // libgomp may start workers in the middle of a sample, and they inherit the caller's cores: so it keeps the
   // whole set. It stays on the first core all the same, for the workers are pinned to the others.
-  const ScopedAffinity for_new_workers(active_pool_ == "openmp" ? cores_ : CoreList());
-  return time_batch(request, stream);
+  const bool on_openmp = active_pool_ == "openmp" || team_.openmp() != nullptr;
+  const ScopedAffinity for_new_workers(on_openmp ? cores_ : CoreList());
+  return time();
+}
+
+void CpuDevice::run_parallel_pass() {
+  constexpr std::int64_t rows = 64;
+  constexpr std::int64_t columns = 8192;
+  if (pass_in_.empty()) {
+    pass_in_.assign(rows * columns, 0.5F);
+    pass_out_.assign(rows * columns, 0);
+  }
+  const SiluAndMul pass{DataType::f32,    rows,    columns, pass_in_.data(), pass_in_.data(),
+                        pass_out_.data(), columns, columns, columns};
+  cpu::silu_and_mul(pass, level_, team_);
 }
 
 Result<EnergySample> CpuDevice::sample_energy(const SampleRequest& request, double seconds) {
@@ -198,6 +233,10 @@ Result<EnergySample> CpuDevice::sample_energy(const SampleRequest& request, doub
   return EnergySample{1e6 * *taken / static_cast<double>(calls), joules / static_cast<double>(calls)};
 }
 
+std::unique_ptr<Kernel> CpuDevice::reading_kernel(std::size_t bytes) const {
+  return make_reading_kernel(bytes);
+}
+
 std::map<std::string, double> CpuDevice::observe() {
   return {{"last_level_cache_mib", static_cast<double>(last_level_cache_bytes()) / (1 << 20)}};
 }
@@ -212,8 +251,11 @@ void CpuDevice::quiesce(std::string_view thread_pool) {
   active_pool_ = thread_pool;
   std::this_thread::sleep_for(pool_gap);
   // The tuner has the process for itself; in a service other threads have other work.
-  if (pin_threads_) wait_until_other_threads_sleep(longest_pool_gap);
-  if (pin_threads_ && thread_pool == "openmp" && families_.onednn != nullptr) {
+  if (!pin_threads_) return;
+  wait_until_other_threads_sleep(longest_pool_gap);
+  if (team_.openmp() != nullptr) {
+    team_.pin_openmp_team(cores_);
+  } else if (thread_pool == "openmp" && families_.onednn != nullptr) {
     families_.onednn->pin_team(cores_);
   }
 }

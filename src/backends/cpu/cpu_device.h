@@ -1,4 +1,4 @@
-// A CPU as a device: a set of cores with its pool of threads.
+// A CPU as a device: a set of cores with its team of threads.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 #include "backends/cpu/machine/core_set.h"
 #include "backends/cpu/machine/energy_counter.h"
 #include "backends/cpu/machine/isa.h"
-#include "backends/cpu/threads/thread_pool_executor.h"
+#include "backends/cpu/threads/thread_team.h"
 
 namespace gemmtune::cpu {
 
@@ -20,7 +20,10 @@ struct CpuDeviceOptions {
   CoreSet cores;
   std::optional<Isa> isa_cap;
   std::string module_folder;
+  std::vector<std::string> onednn_folders;
   bool pin_threads = false;
+  bool serves = false;  // DeviceRequest's
+  Team team = Team::automatic;
   std::string powercap_folder = default_powercap_folder;
 };
 
@@ -28,14 +31,16 @@ struct CpuDeviceOptions {
 /// immutable. sample and quiesce serialise among themselves; take the samples of one comparison from one
 /// thread, because OpenMP has a team for each. Kernels must not outlive the device.
 ///
-/// With pin_threads the workers of the pool stay on a core each, those of OpenMP are put there from inside
+/// With pin_threads the workers of our pool stay on a core each, those of OpenMP are put there from inside
 /// their team, and the caller of sample is on the first core for the length of the sample (only then: threads
 /// that it starts elsewhere would inherit the pin).
-class CpuDevice final : public Device {
+class CpuDevice final : public LeafDevice {
  public:
-  explicit CpuDevice(const CpuDeviceOptions& options);
+  /// `not_found` with Team::openmp if there is no OpenMP runtime.
+  static Result<std::unique_ptr<CpuDevice>> open(const CpuDeviceOptions& options);
 
-  const DeviceInfo& info() const override { return info_; }
+  const DeviceInfo& info() const override { return team_.openmp() == nullptr ? info_ : openmp_info_; }
+  void look_for_threads() override;
   std::span<const KernelFamily* const> families() const override { return family_pointers_; }
 
   Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, Placement placement) override;
@@ -43,6 +48,7 @@ class CpuDevice final : public Device {
   Status copy_out(void* host, const void* device, std::size_t bytes) override;
   Status fill(void* device, int byte, std::size_t bytes) override;
   Status synchronize() override { return {}; }
+  Status health() const override { return {}; }  // what faults ends the process
 
   Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override;
   Status pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) override;
@@ -56,31 +62,42 @@ class CpuDevice final : public Device {
   Status counts_energy() override { return EnergyCounter::open(powercap_folder_).status(); }
   Result<EnergySample> sample_energy(const SampleRequest& request, double seconds) override;
   bool times_single_calls() const override { return true; }
+  std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const override;
   /// `last_level_cache_mib`: half of what the cold pools are asked to hold.
   std::map<std::string, double> observe() override;
   std::size_t last_level_cache_bytes() override;
   std::size_t free_memory_bytes() override;
   void quiesce(std::string_view thread_pool) override;
+  void compile_ahead(const Problem&, std::span<const Candidate>) override {}  // compiles nothing
+  bool is_capturing(Stream) const override { return false; }
 
   Result<Candidate> baseline(const Problem& problem) const override;
   Result<Candidate> fallback(const Problem& problem) const override;
 
  private:
+  explicit CpuDevice(const CpuDeviceOptions& options);
   Status check_layout(const Problem& problem, WeightLayout layout) const;
+  /// silu over a matrix of 2 MiB on the team. Guarded by sampling_.
+  void run_parallel_pass();
 
   CoreList cores_;
   Isa level_;
   bool pin_threads_;
   std::string powercap_folder_;
-  ThreadPoolExecutor executor_;
+  bool serves_;
+  ThreadTeam team_;
   FamilyList families_;
   std::vector<const KernelFamily*> family_pointers_;
   DeviceInfo info_;
+  DeviceInfo openmp_info_;  // while kernels run on an OpenMP team
   std::mutex sampling_;
-  std::string active_pool_;  // guarded by sampling_
+  std::string active_pool_;     // guarded by sampling_
+  std::vector<float> pass_in_;  // guarded by sampling_; empty until a sample has a parallel pass
+  std::vector<float> pass_out_;
 };
 
-/// What info() of a device with these options says, without its threads.
-DeviceInfo describe_device(const CoreList& cores, Isa isa, std::vector<Library> libraries);
+/// What info() of a device with these options says, without its threads. `team`: DeviceInfo's.
+DeviceInfo describe_device(const CoreList& cores, Isa isa, std::string_view team,
+                           std::vector<Library> libraries);
 
 }  // namespace gemmtune::cpu

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/text.h"
+
 namespace gemmtune::cuda {
 namespace {
 
@@ -83,6 +85,22 @@ Result<gpu::Resources> read_cubin(std::string_view code) {
   resources.static_shared_bytes -= std::min(resources.static_shared_bytes, reserved);
   if (resources.registers == 0) return refuse("no count of registers in it");
   return resources;
+}
+
+Status check_cubin(std::string_view code, std::string_view architecture) {
+  constexpr int machine_cuda = 190;         // EM_CUDA
+  constexpr int first_shifted_version = 8;  // of the ABI: CUDA 13 has the number one byte higher
+  Elf64_Ehdr header{};
+  if (!read(code, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != machine_cuda)
+    return Status::invalid("no cubin");
+  const bool shifted = header.e_ident[EI_ABIVERSION] >= first_shifted_version;
+  const auto number = static_cast<int>(header.e_flags >> (shifted ? 8 : 0) & 0xff);
+  const std::string_view digits =
+      architecture.substr(std::min(architecture.find_first_of("0123456789"), architecture.size()));
+  const auto wanted = parse_integer(digits.substr(0, digits.find_first_not_of("0123456789")));
+  if (wanted == number) return {};
+  return Status::invalid("a cubin for sm_{}, expected one for {}", number, architecture);
 }
 
 }  // namespace gemmtune::cuda

@@ -9,11 +9,14 @@ namespace {
 
 class NvrtcCompiler final : public gpu::LibraryCompiler<api::Nvrtc, api::Program> {
  public:
-  NvrtcCompiler(const api::Nvrtc& functions, const std::string& version)
-      : LibraryCompiler(functions, version, {"NVRTC", "nvrtcCreateProgram", ".cu", "--define-macro="}) {}
+  NvrtcCompiler(const api::Nvrtc& functions, const Library& library)
+      : LibraryCompiler(functions, library, {"NVRTC", "nvrtcCreateProgram", ".cu", "--define-macro="}) {}
 
   Result<gpu::Resources> resources(const gpu::Binary& binary) const override {
     return read_cubin(binary.code);
+  }
+  Status check(const gpu::Binary& binary, std::string_view architecture) const override {
+    return check_cubin(binary.code, architecture);
   }
 
  protected:
@@ -29,7 +32,7 @@ Result<std::unique_ptr<gpu::Compiler>> make_nvrtc_compiler(const std::string& li
   const auto& opened = nvrtc(library_folder);
   if (!opened.ok()) return opened.found;
   return std::unique_ptr<gpu::Compiler>(
-      std::make_unique<NvrtcCompiler>(opened.functions, opened.description.version));
+      std::make_unique<NvrtcCompiler>(opened.functions, opened.description));
 }
 
 }  // namespace gemmtune::cuda

@@ -20,7 +20,7 @@ namespace gemmtune::gpu {
 /// Threads: everything but sample may be called from any thread at once; samples serialise among themselves.
 /// Kernels and buffers must not outlive the device. A fault (an illegal address …) ends the process's use of
 /// the GPU: from then on every call fails and health() returns the first fault.
-class GpuDevice final : public Device {
+class GpuDevice final : public LeafDevice {
  public:
   /// Families are made in the order of `entries`.
   GpuDevice(std::unique_ptr<GpuRuntime> runtime, DeviceInfo info, std::span<const FamilyEntry* const> entries,
@@ -52,9 +52,12 @@ class GpuDevice final : public Device {
   Result<double> sample(const SampleRequest& request) override;
   Status counts_energy() override { return runtime_->driver().joules().status(); }
   Result<EnergySample> sample_energy(const SampleRequest& request, double seconds) override;
+  bool times_single_calls() const override { return false; }  // graphs of launches
+  void quiesce(std::string_view) override {}                  // its kernels have no threads
   std::size_t last_level_cache_bytes() override;
   std::size_t free_memory_bytes() override;
 
+  void look_for_threads() override {}
   bool is_capturing(Stream stream) const override;
 
   Result<Candidate> baseline(const Problem& problem) const override;

@@ -68,6 +68,10 @@ GpuRuntime::GpuRuntime(std::unique_ptr<Driver> driver, Result<std::unique_ptr<Co
 
 GpuRuntime::~GpuRuntime() {
   queue_.reset();
+  if (!programs_.empty()) {
+    driver_->enter();
+    (void)driver_->synchronize();  // kernels that were launched may still run
+  }
   programs_.clear();
 }
 

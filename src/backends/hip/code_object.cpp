@@ -3,6 +3,7 @@
 #include <elf.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -129,7 +130,37 @@ class MetadataReader {
   std::optional<std::uint64_t> number_;
 };
 
+/// EF_AMDGPU_MACH_AMDGCN_… of LLVM's ELF.h.
+struct ProcessorNumber {
+  std::string_view name;
+  unsigned number;
+};
+constexpr std::array<ProcessorNumber, 6> processor_numbers{{{"gfx908", 0x30},
+                                                            {"gfx90a", 0x3f},
+                                                            {"gfx940", 0x40},
+                                                            {"gfx942", 0x4c},
+                                                            {"gfx950", 0x4f},
+                                                            {"gfx1100", 0x41}}};
+
 }  // namespace
+
+Status check_code_object(std::string_view code, std::string_view architecture) {
+  constexpr int machine_amdgpu = 224;  // EM_AMDGPU
+  constexpr int abi_hsa = 64;          // ELFOSABI_AMDGPU_HSA
+  Elf64_Ehdr header{};
+  if (!read_at(code, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != machine_amdgpu ||
+      header.e_ident[EI_OSABI] != abi_hsa)
+    return Status::invalid("no code object");
+  const std::string_view name = architecture.substr(0, architecture.find(':'));
+  const unsigned number = header.e_flags & 0xff;
+  for (const ProcessorNumber& known : processor_numbers) {
+    if (known.name == name && known.number != number)
+      return Status::invalid("a code object for processor {:#x}, expected {:#x} of {}", number, known.number,
+                             name);
+  }
+  return {};
+}
 
 Result<gpu::Resources> read_code_object(std::string_view code) {
   const auto refuse = [](std::string_view why) {

@@ -13,4 +13,8 @@ namespace gemmtune::hip {
 /// as the hardware allots them; the stack: private_segment_fixed_size.
 Result<gpu::Resources> read_code_object(std::string_view code);
 
+/// ok if the code begins as a code object for the architecture ("gfx942:sramecc+:xnack-") does: 64-bit ELF for AMD's run
+/// time, the machine, and the processor's number in the flags, where that is known.
+Status check_code_object(std::string_view code, std::string_view architecture);
+
 }  // namespace gemmtune::hip

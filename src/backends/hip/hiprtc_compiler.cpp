@@ -9,11 +9,14 @@ namespace {
 
 class HiprtcCompiler final : public gpu::LibraryCompiler<api::Rtc, api::Program> {
  public:
-  HiprtcCompiler(const api::Rtc& functions, const std::string& version)
-      : LibraryCompiler(functions, version, {"hipRTC", "hiprtcCreateProgram", ".hip", "-D"}) {}
+  HiprtcCompiler(const api::Rtc& functions, const Library& library)
+      : LibraryCompiler(functions, library, {"hipRTC", "hiprtcCreateProgram", ".hip", "-D"}) {}
 
   Result<gpu::Resources> resources(const gpu::Binary& binary) const override {
     return read_code_object(binary.code);
+  }
+  Status check(const gpu::Binary& binary, std::string_view architecture) const override {
+    return check_code_object(binary.code, architecture);
   }
 
  protected:
@@ -28,7 +31,7 @@ Result<std::unique_ptr<gpu::Compiler>> make_hiprtc_compiler(const std::string& l
   const auto& opened = rtc(library_folder);
   if (!opened.ok()) return opened.found;
   return std::unique_ptr<gpu::Compiler>(
-      std::make_unique<HiprtcCompiler>(opened.functions, opened.description.version));
+      std::make_unique<HiprtcCompiler>(opened.functions, opened.description));
 }
 
 }  // namespace gemmtune::hip

@@ -21,6 +21,7 @@
 #include "formats/triton/bucket_rows.h"
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
+#include "resolve/shipped_tables.h"
 #include "resolve/table_set.h"
 #include "tuned/key.h"
 
@@ -68,6 +69,7 @@ struct BenchInput {
   bool tuned_file = false;
   TableSet tables;
   std::shared_ptr<const TableSet> online;
+  std::shared_ptr<const TableSet> shipped;
 };
 
 /// The buckets of this device at both ends of their M.
@@ -109,15 +111,15 @@ Result<BenchInput> read_input(const std::string& path, std::optional<Operation> 
   if (!*all_tuned) {
     ShapeListOptions list;
     list.operation = operation;
+    list.architecture = device.gfx;
     auto shapes = read_shape_list(path, list);
     if (!shapes.ok()) return shapes.status();
     for (const std::string& diagnostic : shapes->diagnostics) print_note(diagnostic);
-    if (const std::string ignored = describe_ignored(*shapes); !ignored.empty()) {
-      print_note(ignored);
-    }
+    for (const std::string& note : notes_of(*shapes)) print_note(note);
     input.shapes = std::move(shapes->rows);
     input.tables = production_tables(environment);
     input.online = production_online_rows(environment, opened);
+    input.shipped = production_shipped_tables(environment, &device);
     GEMMTUNE_RETURN_IF_ERROR(input.tables.first_fault());
     return input;
   }
@@ -153,7 +155,9 @@ int run_bench_command(const BenchOptions& options) {
     if (!tables.ok()) return usage_error("bench", fmt::format("--against {}", tables.message()));
     against = std::move(*tables);
   }
-  BenchRequest request{.shapes = std::move(input->shapes), .tables = {input->tables, input->online.get()}};
+  BenchRequest request{
+      .shapes = std::move(input->shapes),
+      .tables = {input->tables, input->online.get(), [shipped = input->shipped] { return shipped.get(); }}};
   if (options.limit > 0 && static_cast<std::size_t>(options.limit) < request.shapes.size()) {
     request.shapes.resize(static_cast<std::size_t>(options.limit));
   }

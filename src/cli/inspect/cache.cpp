@@ -177,6 +177,8 @@ int run_cache(const CacheOptions& options) {
   const std::string& folder = environment.kernel_cache_folder;
   if (options.action != "warm" && !options.table.empty())
     return usage_error("cache", fmt::format("{}: only warm takes a tuned file", options.table));
+  if (const Status status = check_kernel_folder(folder); !status.ok())
+    return usage_error("cache", status.message());
   if (options.action == "list") return list_kernels(folder, options.json);
   if (options.action == "clear") return clear(folder, options.json);
   if (options.action != "warm")

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <span>
 
@@ -23,6 +24,7 @@
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
 #include "resolve/errata.h"
+#include "resolve/source_use.h"
 #include "tuning/row_check.h"
 
 namespace gemmtune::cli {
@@ -78,10 +80,25 @@ std::string row_text(const Checked& row) {
                      row.check.reason.empty() ? "" : ": ", row.check.reason);
 }
 
-std::string check_document(const std::string& file, const std::vector<Checked>& rows) {
+/// Why nothing was checked: all rows are of other devices. Empty if some were.
+std::string why_none(const std::vector<Checked>& rows, const DeviceInfo& device) {
+  std::map<std::string, std::size_t> devices;
+  for (const Checked& row : rows) {
+    if (row.own) return {};
+    ++devices[device_of_row(*row.entry)];
+  }
+  if (devices.empty()) return {};
+  return fmt::format("nothing was checked: {}, none of this device, {}", rows_of_devices(devices),
+                     device_of_rows(device));
+}
+
+std::string check_document(const std::string& file, const std::vector<Checked>& rows,
+                           const std::string& warning) {
   Json json;
   json["command"] = "check";
   json["file"] = file;
+  json["warnings"] = Json::array();
+  if (!warning.empty()) json["warnings"].push_back(warning);
   json["rows"] = Json::array();
   for (const Checked& row : rows) {
     Json checked = {{"file", row.file->path},
@@ -116,9 +133,9 @@ void check_file(const CheckedFile& file, std::size_t count, const Device& device
   console.clear_live_line();
 }
 
-Result<Problem> problem_of_check(const CheckCommandOptions& options) {
-  if (options.problem.empty()) return problem_of(options.size);
-  auto problem = parse_problem(options.problem);
+Result<Problem> problem_of_check(const CheckCommandOptions& options, const DeviceInfo& device) {
+  if (options.problem.empty()) return problem_of(options.size, device.gfx);
+  auto problem = parse_problem(options.problem, device.gfx);
   if (!problem.ok()) return Status(problem.code(), fmt::format("--problem: {}", problem.message()));
   GEMMTUNE_RETURN_IF_ERROR(check(*problem));
   return problem;
@@ -129,8 +146,7 @@ Result<Candidate> candidate_of_check(const CheckCommandOptions& options, const D
                                      const Problem& problem) {
   if (!options.kernel.empty()) return device.resolve(options.kernel, problem);
   if (options.libtype.empty()) {
-    auto baseline = device.baseline(problem);
-    return baseline.ok() ? baseline : device.fallback(problem);
+    return default_kernel(device, problem, AccuracyPolicy::keep);
   }
   GEMMTUNE_RETURN_IF_ERROR(check_libtypes(device, {options.libtype}));
   const KernelFamily* const family = device.find_family(options.libtype);
@@ -144,10 +160,10 @@ Result<Candidate> candidate_of_check(const CheckCommandOptions& options, const D
 /// One kernel at one size, in a worker.
 int run_one_check(const CheckCommandOptions& options) {
   const Environment environment = read_environment();
-  const auto problem = problem_of_check(options);
-  if (!problem.ok()) return usage_error("check", problem.message());
   auto device = open_device(options.device, environment, false);
   if (!device.ok()) return usage_error("check", device.message());
+  const auto problem = problem_of_check(options, (*device)->info());
+  if (!problem.ok()) return usage_error("check", problem.message());
   const auto candidate = candidate_of_check(options, **device, *problem);
   if (!candidate.ok()) return usage_error("check", candidate.message());
   watch_for_interrupts();
@@ -218,9 +234,11 @@ int run_check(const CheckCommandOptions& options) {
     findings += is_finding(row);
     if (is_finding(row) && !options.json) print_text(row_text(row) + "\n");
   }
+  const std::string warning = interrupted() ? std::string() : why_none(rows, (*device)->info());
   if (options.json) {
-    print_document(check_document(options.file, rows));
+    print_document(check_document(options.file, rows, warning));
   } else {
+    if (!warning.empty()) print_text(fmt::format("{}: warning: {}\n", options.file, warning));
     const bool buckets = !rows.empty() && !rows.front().entry->bucket.empty();
     print_text(fmt::format("{}: {} of this device: {} right, {} not; {} of other devices\n", options.file,
                            counted(right + findings, buckets ? "bucket" : "row"), right, findings,

@@ -33,8 +33,11 @@ Json json_of(const DeviceInfo& info) {
   if (!info.bus_id.empty()) json["bus_id"] = info.bus_id;
   json["libraries"] = Json::array();
   for (const Library& library : info.libraries) {
-    json["libraries"].push_back(
-        {{"name", library.name}, {"version", library.version}, {"missing", library.why}});
+    Json one = {{"name", library.name}, {"version", library.version}, {"missing", library.why}};
+    if (library.year != 0) one["year"] = library.year;
+    if (!library.path.empty()) one["path"] = library.path;
+    if (!library.passed_over.empty()) one["passed_over"] = library.passed_over;
+    json["libraries"].push_back(std::move(one));
   }
   json["errata"] = Json::array();
   for (const Erratum* erratum : DeviceErrata(info).list()) json["errata"].push_back(erratum_json(*erratum));
@@ -44,8 +47,10 @@ Json json_of(const DeviceInfo& info) {
 std::string device_text(const DeviceInfo& info) {
   std::string text = fmt::format("  {}\n", device_line(info));
   for (const Library& library : info.libraries) {
-    text += library.why.empty() ? fmt::format("    {} {}\n", library.name, library.version)
+    text += library.why.empty() ? fmt::format("    {}\n", library.text())
                                 : fmt::format("    {}: missing: {}\n", library.name, library.why);
+    if (!library.passed_over.empty())
+      text += fmt::format("    {}: passed over: {}\n", library.name, library.passed_over);
   }
   for (const Erratum* erratum : DeviceErrata(info).list()) {
     text += fmt::format("    erratum {} ({}): {}, if {}\n", erratum->name, erratum->family, erratum->what,

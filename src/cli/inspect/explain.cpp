@@ -16,6 +16,7 @@
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/report_parts.h"
+#include "cli/shared/rules_option.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "formats/json.h"
@@ -35,6 +36,7 @@ Examples:
   gemmtune explain -m 1 -n 2048 -k 2048
   gemmtune explain -m 16 -n 2048 -k 8192 --indtype f32 --space tiled
   gemmtune explain -m 16 -n 2048 -k 8192 --space tiled --search-space narrow.yaml
+  gemmtune explain -m 16 -n 2048 -k 8192 --space tune_gemm_v2
   gemmtune explain --op a8w8_blockscale -m 16 -n 2112 -k 7168 --table configs
   gemmtune explain -m 1 -n 2048 -k 2048 --json)";
 
@@ -43,13 +45,14 @@ struct ExplainOptions {
   DeviceOptions device;
   std::string space;
   std::string search_space;  // file; empty: none
-  std::string table;         // tuned files or Triton configs; empty: none
+  std::string rules = "own";
+  std::string table;  // tuned files or Triton configs; empty: none
   bool json = false;
 };
 
 std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
-std::string default_kernel(const KernelFamily& family, const Problem& problem) {
+std::string default_name_of(const KernelFamily& family, const Problem& problem) {
   return Candidate{std::string(family.name()), family.revision(), family.default_config(problem)}
       .kernel_name();
 }
@@ -57,13 +60,16 @@ std::string default_kernel(const KernelFamily& family, const Problem& problem) {
 /// A family's space as tuning goes through it, and how it came to that.
 struct ExplainedSpace {
   ExplainedSpace(const KernelFamily& explained, const Problem& problem, const SearchSpace& file)
-      : family(explained),
+      : name(explained.name()),
         own(explained.space(problem)),
         searched(searched_space(explained, problem, &file, false)),
-        steps(space_steps(own, file.find(explained.name()))) {}
+        steps(space_steps(own, file.find(explained.name()), explained.default_config(problem), file.rules)) {}
+  /// A space of no family.
+  ExplainedSpace(std::string_view of, const Space& space)
+      : name(of), own(space), searched(space), steps(space_steps(space, nullptr, {})) {}
   std::int64_t allowed() const { return steps.empty() ? searched.points() : steps.back().left; }
 
-  const KernelFamily& family;
+  std::string name;
   Space own;
   Space searched;
   std::vector<SpaceStep> steps;  // parameters first, in the spaces' order
@@ -85,6 +91,9 @@ Json space_json(const ExplainedSpace& space) {
                                     {"meaning", parameters[i].meaning},
                                     {"removed", step.removed},
                                     {"left", step.left}});
+      if (const auto& range = parameters[i].range; range && !space.searched.is_listed())
+        json["parameters"].back()["range"] = {
+            {"first", range->first}, {"last", range->last}, {"step", range->step}};
     } else {
       json["rules"].push_back({{"name", step.name},
                                {"kind", step.kind == SpaceStep::Kind::build ? "build" : "search"},
@@ -96,9 +105,15 @@ Json space_json(const ExplainedSpace& space) {
   return json;
 }
 
+/// With what can be built beside the values: "rows a block; any of 1 to 4096".
+std::string meaning_text(const Parameter& parameter, bool is_listed) {
+  if (!parameter.range || is_listed) return parameter.meaning;
+  return fmt::format("{}; any of {}", parameter.meaning, parameter.range->text());
+}
+
 std::string space_text(const ExplainedSpace& space) {
-  std::string text = fmt::format("\nspace of {}: {} points, {} allowed\n", space.family.name(),
-                                 space.own.points(), space.allowed());
+  std::string text =
+      fmt::format("\nspace of {}: {} points, {} allowed\n", space.name, space.own.points(), space.allowed());
   TextTable table({{"name", false, false},
                    {"kind", false, false},
                    {"removed", true, false},
@@ -111,7 +126,8 @@ std::string space_text(const ExplainedSpace& space) {
     const bool is_parameter = i < parameters.size();
     table.add({step.name, std::string(to_string(step.kind)) + (step.on ? "" : ", off"),
                std::to_string(step.removed), std::to_string(step.left),
-               is_parameter ? joined(parameters[i].values) : "", is_parameter ? parameters[i].meaning : ""});
+               is_parameter ? joined(parameters[i].values) : "",
+               is_parameter ? meaning_text(parameters[i], space.searched.is_listed()) : ""});
   }
   if (!table.empty()) text += table.text(stdout_is_terminal() ? stdout_columns() : 0);
   return text;
@@ -133,7 +149,7 @@ Json family_json(const KernelFamily& family, const Problem& problem, const Searc
   const Status accepted = family.accepts(problem);
   Json json = {{"name", family.name()}, {"takes", accepted.ok()}, {"why", accepted.message()}};
   if (accepted.ok()) {
-    json["default"] = default_kernel(family, problem);
+    json["default"] = default_name_of(family, problem);
     const Space space = searched_space(family, problem, &search_space, false);
     const std::vector<Config> configs = space.enumerate();
     json["points"] = space.points();
@@ -158,7 +174,7 @@ std::string families_text(const Device& device, const Problem& problem, const Se
     }
     const std::vector<Config> configs = searched_space(*family, problem, &search_space, false).enumerate();
     table.add({name, std::to_string(configs.size()), classes_text(*family, problem, configs),
-               default_kernel(*family, problem)});
+               default_name_of(*family, problem)});
   }
   return table.text(0);
 }
@@ -202,8 +218,8 @@ Json accuracy_json(const Device& device, const Problem& problem, const Result<Ca
 
 /// The default under --accuracy fast, if it is another one.
 std::optional<Candidate> fast_default(const Device& device, const Problem& problem) {
-  const auto usual = device.baseline(problem);
-  const auto fast = baseline_for(device, problem, AccuracyPolicy::fast);
+  const auto usual = default_kernel(device, problem, AccuracyPolicy::keep);
+  const auto fast = default_kernel(device, problem, AccuracyPolicy::fast);
   if (!usual.ok() || !fast.ok() || *usual == *fast) return std::nullopt;
   return *fast;
 }
@@ -220,19 +236,21 @@ Result<std::string> rule_of_tables(const ExplainOptions& options, const Device& 
 }
 
 int run_explain(const ExplainOptions& options) {
-  const auto problem = problem_of(options.size);
-  if (!problem.ok()) return usage_error("explain", problem.message());
   auto opened = open_device(options.device, read_environment(), false);
   if (!opened.ok()) return usage_error("explain", opened.message());
   const Device& device = **opened;
+  const auto problem = problem_of(options.size, device.info().gfx);
+  if (!problem.ok()) return usage_error("explain", problem.message());
   const KernelFamily* shown = nullptr;
-  if (!options.space.empty()) {
+  const bool shows_tune_gemm = options.space == to_string(RuleSet::tune_gemm_v2);
+  if (!options.space.empty() && !shows_tune_gemm) {
     shown = device.find_family(options.space);
     if (shown == nullptr) {
       std::string known;
       for (const KernelFamily* family : device.families()) {
-        known += fmt::format("{}{}", known.empty() ? "" : ", ", family->name());
+        known += fmt::format("{}, ", family->name());
       }
+      known += to_string(RuleSet::tune_gemm_v2);
       return usage_error("explain",
                          fmt::format("--space {}: unknown family (known: {})", options.space, known));
     }
@@ -242,23 +260,32 @@ int run_explain(const ExplainOptions& options) {
     }
   }
   SearchSpace search_space;
+  const auto rules = parse_rule_set(options.rules);
+  if (!rules.ok()) return usage_error("explain", "--rules " + rules.message());
   if (!options.search_space.empty()) {
     auto read = read_search_space(options.search_space);
+    if (read.ok()) read->rules = *rules;
     const Status status =
         read.ok() ? check_search_space(device, *read, {&*problem, 1}, false) : read.status();
     if (!status.ok()) return usage_error("explain", "--search-space " + status.message());
     search_space = std::move(*read);
   }
+  search_space.rules = *rules;
+  std::optional<ExplainedSpace> space;
+  if (shown != nullptr) space.emplace(*shown, *problem, search_space);
+  if (shows_tune_gemm) space.emplace(options.space, tune_gemm_v2_space(*problem));
   const auto rule = rule_of_tables(options, device, *problem);
   if (!rule.ok()) return usage_error("explain", rule.message());
+  const auto usual = default_kernel(device, *problem, AccuracyPolicy::keep);
   if (options.json) {
     Json json;
     json["command"] = "explain";
     json["problem"] = print(*problem);
     json["device"] = device.info().name;
     json["gfx"] = device.info().gfx;
-    json["baseline"] = candidate_json(device.baseline(*problem));
-    json["baseline_accuracy"] = accuracy_json(device, *problem, device.baseline(*problem));
+    json["baseline"] = candidate_json(usual);
+    json["baseline_accuracy"] = accuracy_json(device, *problem, usual);
+    json["library"] = candidate_json(device.baseline(*problem));
     const auto fast = fast_default(device, *problem);
     json["fast_baseline"] = fast ? Json(fast->kernel_name()) : Json();
     const auto fallback = usable_fallback(device, *problem);
@@ -273,16 +300,18 @@ int run_explain(const ExplainOptions& options) {
     json["families"] = Json::array();
     for (const KernelFamily* family : device.families())
       json["families"].push_back(family_json(*family, *problem, search_space));
-    if (shown != nullptr) json["space"] = space_json({*shown, *problem, search_space});
+    if (space) json["space"] = space_json(*space);
     print_document(json_document(json));
     return exit_done;
   }
   std::string text = fmt::format("{}\n{:.3g} GFLOP, {:.3g} MB\non {}\n\n{}\n", print(*problem),
                                  flops(*problem) * 1e-9, bytes(*problem) * 1e-6, device_line(device.info()),
                                  families_text(device, *problem, search_space));
-  text += fmt::format("default (speed-ups are against it): {}\nwithout a tuned row: {}\n",
-                      candidate_text(device, *problem, device.baseline(*problem)),
-                      fallback_text(usable_fallback(device, *problem)));
+  text +=
+      fmt::format("default (speed-ups are against it): {}\nwithout a tuned row: {}\n",
+                  candidate_text(device, *problem, usual), fallback_text(usable_fallback(device, *problem)));
+  if (const auto library = device.baseline(*problem); library.ok() && usual.ok() && *library != *usual)
+    text += fmt::format("of a vendor's library: {}\n", candidate_text(device, *problem, library));
   if (!rule->empty()) text += fmt::format("with {}: {}\n", options.table, *rule);
   if (const auto fast = fast_default(device, *problem))
     text += fmt::format("default of --accuracy fast: {}\n", candidate_text(device, *problem, *fast));
@@ -290,7 +319,7 @@ int run_explain(const ExplainOptions& options) {
     text += fmt::format("{} of {}: {} (found: {}; try: {})\n", counted(configs, "config"), erratum->family,
                         describe(*erratum), erratum->found, erratum->repro);
   }
-  if (shown != nullptr) text += space_text({*shown, *problem, search_space});
+  if (space) text += space_text(*space);
   print_text(text);
   return exit_done;
 }
@@ -301,9 +330,13 @@ std::function<int()> declare_explain(CommandOptions& app) {
   auto options = std::make_shared<ExplainOptions>();
   declare_size_options(app, options->size);
   declare_device_options(app, options->device);
-  app.add_option("--space", options->space, "Parameters, values and rules of this family's space");
+  app.add_option(
+      "--space", options->space,
+      "Parameters, values and rules of this family's space; tune_gemm_v2: of the space of tune_gemm 2, "
+      "which it prunes by the same rules");
+  app.add_option("--rules", options->rules, rules_help).capture_default_str();
   app.add_option("--search-space", options->search_space,
-                 "Narrow or replace spaces by this file (YAML), as tune does")
+                 "Choose values and rules of spaces by this file (YAML), as tune does")
       .type_name("FILE");
   app.add_option("--table", options->table,
                  "Say what dispatch runs with these tuned files, Triton configs and folders of these, "

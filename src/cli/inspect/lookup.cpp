@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -25,6 +26,8 @@
 #include "formats/json_text.h"
 #include "resolve/lookup_report.h"
 #include "resolve/online_rows.h"
+#include "resolve/shipped_tables.h"
+#include "resolve/source_use.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -32,8 +35,9 @@ namespace {
 using Json = OrderedJson;
 
 constexpr const char* lookup_footer = R"(
-M is tried exactly, then by ranges, then in the buckets of Triton configs, then padded finely and coarsely; then the
-fallback runs. With --gfx or --cu_num
+M is tried exactly, then by ranges, then in the buckets of Triton configs, then padded finely and coarsely; then, on a CPU,
+all of that in rows of the nearest smaller number of threads (fewer_threads); then, without --table, all of that in the
+shipped tables; then the fallback runs. With --gfx or --cu_num
 only the table is asked, for that device, and whether its row could run here is said beside it; --runnable applies
 the rule of dispatch all the same (rows that cannot run are passed over).
 
@@ -47,7 +51,7 @@ Examples:
 
 --requests takes a CSV with the columns family (the operation), file (relative to the list) and request
 (gfx=gfx950;cu_num=256;M=1;N=2048;K=3072 …, the key columns of the operation's tuned file); the tables alone are asked,
-and each request has one line of answer: a JSON object a line with --json. One that no problem stands for is a miss
+and each request has one line of answer, with --json one member of "answers". One that no problem stands for is a miss
 with a reason, and the exit code is then 1.)";
 
 struct LookupOptions {
@@ -59,24 +63,26 @@ struct LookupOptions {
   std::string cu_num;
   bool runnable = false;
   bool strict = false;
+  bool as_aiter = false;
   bool json = false;
 };
 
-Result<LookupRequest> request_of(const LookupOptions& options) {
-  auto problem = problem_of(options.size);
-  if (!problem.ok()) return problem.status();
+/// `device`: this machine's; null if it has none.
+Result<LookupRequest> request_of(const LookupOptions& options, const Device* device) {
   LookupRequest request;
+  const auto asked = asked_device(options.gfx, options.cu_num, device != nullptr ? &device->info() : nullptr);
+  if (!asked.ok()) return asked.status();
+  auto problem = problem_of(options.size, asked->gfx);
+  if (!problem.ok()) return problem.status();
   request.problem = *problem;
+  request.as_aiter = options.as_aiter;
   request.runnable = options.runnable;
   request.strict_environment = options.strict;
-  if (!options.gfx.empty()) request.gfx = options.gfx;
-  if (!options.cu_num.empty()) {
-    const auto value = parse_integer(options.cu_num);
-    if (!value || *value < 1 || *value > 1'000'000) {
-      return Status::invalid("--cu_num {}: expected a whole number of at least 1", options.cu_num);
-    }
-    request.cu_num = static_cast<int>(*value);
+  if (!options.gfx.empty() || !options.cu_num.empty()) {
+    request.gfx = asked->gfx;
+    request.cu_num = asked->cu_num;
   }
+  if (!asked->note.empty()) print_note(asked->note);
   return request;
 }
 
@@ -102,7 +108,7 @@ Json lookup_row_json(const TunedEntry& row, const std::string& file) {
           {"M", row.problem.m},
           {"N", row.problem.n},
           {"K", row.problem.k},
-          {"us", row.us},
+          {"us", std::isnan(row.us) ? Json() : Json(row.us)},
           {"kernelName", row.kernel_name},
           {"libtype", row.libtype},
           {"splitK", row.split_k},
@@ -132,6 +138,7 @@ Json answer_json(const LookupReport& report, std::size_t index) {
   json["runnable"] = report.runnable;
   json["why"] = report.why;
   json["rule"] = report.rule;
+  json["card"] = report.card.empty() ? Json() : Json(report.card);
   json["problem"] = print(report.problem);
   if (!report.unknown_types.empty()) json["unknown_types"] = report.unknown_types;
   json["gfx"] = report.gfx;
@@ -144,12 +151,23 @@ Json never_chosen_json(const LookupLevel& level) {
   return lookup_row_json(*level.never_chosen, level.tables->path_of(*level.never_chosen));
 }
 
-std::string lookup_json(const LookupReport& report, const LookupTables& tables) {
+/// Who was asked for: this device, or one that only tables know.
+DeviceInfo device_asked_for(const LookupReport& report, const LookupRequest& request, const Device* device) {
+  if (device != nullptr && !request.gfx && !request.cu_num) return device->info();
+  DeviceInfo info;
+  info.gfx = report.gfx;
+  info.cu_num = report.cu_num;
+  return info;
+}
+
+std::string lookup_json(const LookupReport& report, const LookupTables& tables, const DeviceInfo& device,
+                        bool strict) {
   Json json = answer_json(report, 0);
   json["levels"] = Json::array();
   for (const LookupLevel& level : report.levels) {
     json["levels"].push_back({{"level", to_string(level.level)},
                               {"online", level.tables == tables.online},
+                              {"shipped", level.tables == tables.shipped()},
                               {"tried_m", level.tried_m},
                               {"hit_m", level.row != nullptr ? Json(level.hit_m) : Json()},
                               {"kernelName", level.row != nullptr ? Json(level.row->kernel_name) : Json()},
@@ -159,19 +177,30 @@ std::string lookup_json(const LookupReport& report, const LookupTables& tables) 
                               {"why", level.why}});
   }
   json["sources"] = Json::array();
-  for (const TableSet* set : {tables.tuned, tables.online}) {
+  for (const TableSet* set : {tables.tuned, tables.online, tables.shipped()}) {
     if (set == nullptr) continue;
-    for (const TableSource& source : set->sources) {
-      json["sources"].push_back(
-          {{"path", source.path}, {"rows", source.rows}, {"why", source.state.message()}});
+    const auto uses = uses_of_sources(*set, device, strict);
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      const TableSource& source = set->sources[i];
+      json["sources"].push_back({{"path", source.path},
+                                 {"rows", source.rows},
+                                 {"shipped", source.shipped},
+                                 {"why", source.state.message()},
+                                 {"own_rows", uses[i].own},
+                                 {"fewer_threads_rows", uses[i].fewer_threads},
+                                 {"other_environment_rows", uses[i].other_environment},
+                                 {"devices", uses[i].devices},
+                                 {"unused", uses[i].unused}});
     }
   }
   return json_document(json);
 }
 
 std::string level_text(const LookupLevel& level, const LookupTables& tables) {
-  std::string text = fmt::format("  {}{:<7} M={}: ", level.tables == tables.online ? "online " : "",
-                                 to_string(level.level), level.tried_m);
+  const char* kind = level.tables == tables.online      ? "online "
+                     : level.tables == tables.shipped() ? "shipped "
+                                                        : "";
+  std::string text = fmt::format("  {}{:<7} M={}: ", kind, to_string(level.level), level.tried_m);
   if (level.never_chosen != nullptr) {
     return text + fmt::format("no row but {}:{} of M={}, {}\n          {}\n",
                               level.tables->path_of(*level.never_chosen), level.never_chosen->line,
@@ -191,19 +220,24 @@ std::string level_text(const LookupLevel& level, const LookupTables& tables) {
   return text + "\n";
 }
 
-std::string lookup_text(const LookupReport& report, const LookupTables& tables) {
+std::string lookup_text(const LookupReport& report, const LookupTables& tables, const DeviceInfo& device,
+                        bool strict) {
   std::string text = fmt::format("{}\nfor {}, cu_num {}\n", print(report.problem), report.gfx, report.cu_num);
-  for (const TableSet* set : {tables.tuned, tables.online}) {
+  for (const TableSet* set : {tables.tuned, tables.online, tables.shipped()}) {
     const std::string sources = set == nullptr ? "" : set->describe(report.problem.operation);
     for (const std::string_view line : split(sources, '\n')) {
       if (!line.empty()) text += fmt::format("from {}\n", line);
     }
   }
+  for (const SourceWarning& warning : source_warnings(*tables.tuned, device, strict)) {
+    if (warning.operation == report.problem.operation) text += fmt::format("warning: {}\n", warning.text);
+  }
   for (const LookupLevel& level : report.levels) text += level_text(level, tables);
   text += fmt::format("answer: {}\n", report.rule);
   if (report.row != nullptr) {
-    const std::string time = valid_time(report.row->us) ? fmt::format(", {} µs", report.row->us) : "";
-    text += fmt::format("  {} ({}){}, {}:{}\n", report.kernel_name, report.libtype, time, report.file,
+    const std::string time = valid_time(report.row->us) ? ", " + row_time_text(report.row->us) : "";
+    const std::string card = report.card.empty() ? "" : fmt::format(", measured on {}", report.card);
+    text += fmt::format("  {} ({}){}{}, {}:{}\n", report.kernel_name, report.libtype, time, card, report.file,
                         report.line);
   } else if (!report.kernel_name.empty()) {
     text += fmt::format("  {} ({})\n", report.kernel_name, report.libtype);
@@ -276,6 +310,7 @@ int run_requests(const LookupOptions& options) {
   if (!device.ok() && options.device.names_device()) return usage_error("lookup", device.message());
   RequestedTables tables(options.requests);
   std::string text;
+  Json document = {{"requests", options.requests}, {"answers", Json::array()}};
   std::size_t index = 0;
   std::size_t impossible = 0;
   for (const TableRequest& request : requests->rows) {
@@ -291,14 +326,14 @@ int run_requests(const LookupOptions& options) {
                                    : Result<LookupReport>(state);
     Json json = report.ok() ? answer_json(*report, index) : impossible_json(report.status(), index);
     if (options.json) {
-      text += json_line(json) + "\n";
+      document["answers"].push_back(std::move(json));
     } else {
       text += report.ok() ? answer_line(*report) : fmt::format("untuned: {}\n", report.message());
     }
     impossible += report.ok() ? 0 : 1;
     ++index;
   }
-  print_answer(options.json, text);
+  print_answer(options.json, options.json ? json_document(document) : text);
   return impossible == 0 ? exit_done : exit_findings;
 }
 
@@ -311,16 +346,17 @@ int run_lookup(const LookupOptions& options) {
     }
     return run_requests(options);
   }
-  const auto request = request_of(options);
-  if (!request.ok()) return usage_error("lookup", request.message());
   const Environment environment = read_environment();
   auto device = open_device(options.device, environment, false);
-  const bool needs_device =
-      (!request->gfx && !request->cu_num) || options.runnable || options.device.names_device();
+  const bool asks_table_alone = !options.gfx.empty() || !options.cu_num.empty();
+  const bool needs_device = !asks_table_alone || options.runnable || options.device.names_device();
   if (!device.ok() && needs_device) return usage_error("lookup", device.message());
-  const TableSet tables = options.table.empty()
-                              ? production_tables(environment)
-                              : load_table_set(table_paths_of(request->problem.operation, options.table));
+  const auto request = request_of(options, device.ok() ? device->get() : nullptr);
+  if (!request.ok()) return usage_error("lookup", request.message());
+  TableSet tables = options.table.empty()
+                        ? production_tables(environment)
+                        : load_table_set(table_paths_of(request->problem.operation, options.table));
+  tables.fewer_threads = environment.fewer_threads;
   Status fault = tables.first_fault();
   // A path that was named must be there; the default ones may be missing.
   for (const TableSource& source : tables.sources) {
@@ -329,10 +365,17 @@ int run_lookup(const LookupOptions& options) {
   if (!fault.ok()) return usage_error("lookup", fault.message());
   std::shared_ptr<const TableSet> online;
   if (options.table.empty() && device.ok()) online = production_online_rows(environment, **device);
-  const LookupTables asked(tables, online.get());
+  std::shared_ptr<const TableSet> shipped;
+  if (options.table.empty()) {
+    const bool here = !request->gfx && !request->cu_num;
+    shipped = production_shipped_tables(environment, here || options.runnable ? &(*device)->info() : nullptr);
+  }
+  const LookupTables asked(tables, online.get(), [shipped] { return shipped.get(); });
   const auto report = explain_lookup(asked, device.ok() ? device->get() : nullptr, *request);
   if (!report.ok()) return usage_error("lookup", report.message());
-  print_answer(options.json, options.json ? lookup_json(*report, asked) : lookup_text(*report, asked));
+  const DeviceInfo asked_for = device_asked_for(*report, *request, device.ok() ? device->get() : nullptr);
+  print_answer(options.json, options.json ? lookup_json(*report, asked, asked_for, options.strict)
+                                          : lookup_text(*report, asked, asked_for, options.strict));
   return exit_done;
 }
 
@@ -347,10 +390,16 @@ std::function<int()> declare_lookup(CommandOptions& app) {
                  "folder's)");
   app.add_option("--requests", options->requests, "Answer every row of a CSV (family, file, request)");
   app.add_option("--gfx", options->gfx, "Ask the table for this architecture: gfx942, x86-avx2, sm_90 …");
-  app.add_option("--cu-num", options->cu_num, "Ask the table for this number of compute units");
+  app.add_option("--cu-num", options->cu_num,
+                 "Ask the table for this number of compute units; without --gfx this machine's architecture "
+                 "if it has so "
+                 "many, else that of AITER's tables (80 and 304: gfx942, 256: gfx950), else this machine's");
   app.add_flag("--runnable", options->runnable, "Pass over rows that cannot run here, as dispatch does");
   app.add_flag("--strict", options->strict, "Rows of another environment do not answer");
   declare_device_options(app, options->device);
+  app.add_flag("--as-aiter", options->as_aiter,
+               "Rows that gemmtune never chooses (no time, an impossible one, an error above the limit) "
+               "answer, as in AITER");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(lookup_footer);
   return [options] { return run_lookup(*options); };

@@ -48,11 +48,20 @@ Result<bool> EventReader::read() {
   for (std::string line;
        std::getline(file, line) && !file.eof();) {  // a line without its end is being written
     offset_ += line.size() + 1;
-    ++line_;
-    GEMMTUNE_RETURN_IF_ERROR(take(line));
     any = true;
+    GEMMTUNE_RETURN_IF_ERROR(add_line(line));
   }
   return any;
+}
+
+Status EventReader::add_line(const std::string& line) {
+  ++line_;
+  const Status taken = take(line);
+  if (taken.ok()) return {};
+  if (line_ == 1) return taken;
+  ++skipped_;
+  notes_.push_back(taken.message() + "; the line is left out");
+  return {};
 }
 
 Status EventReader::take(const std::string& line) {
@@ -77,9 +86,9 @@ Status EventReader::take(const std::string& line) {
 }
 
 void EventReader::begin(const Json& event) {
-  const auto keep = std::tuple(path_, offset_, line_);
+  auto keep = std::tuple(path_, offset_, line_, there_, skipped_, std::move(notes_));
   *this = EventReader(path_);
-  std::tie(path_, offset_, line_) = keep;
+  std::tie(path_, offset_, line_, there_, skipped_, notes_) = std::move(keep);
   begun_ = true;
   if (const auto waiting = event.find("waiting"); waiting != event.end()) waiting_ = waiting->size();
   if (const auto device = event.find("device"); device != event.end() && device->is_object()) {
@@ -118,6 +127,8 @@ Status EventReader::take_row(const Json& event, std::size_t index) {
   row.default_us = number_in(event, "default_us");
   row.default_kernel = text_of(event, "default_kernel");
   row.speedup = number_in(event, "speedup");
+  row.speedup_low = number_in(event, "speedup_low");
+  row.speedup_high = number_in(event, "speedup_high");
   row.verdict = parse_verdict(text_of(event, "verdict")).value_or(Verdict::none);
   row.err_ratio = number_in(event, "err_ratio").value_or(0);
   row.accuracy = parse_accuracy(text_of(event, "accuracy"));
@@ -145,7 +156,7 @@ void EventReader::fill(ReportInputs& inputs) const {
   inputs.tuned.files.push_back(std::move(file));
   inputs.measurements = {};
   inputs.measurements.add_missing(measurements_);
-  RunState run{std::max(waiting_, shapes_.size()), 0, candidates_, ended_, {}};
+  RunState run{std::max(waiting_, shapes_.size()), 0, candidates_, skipped_, ended_, {}};
   for (const auto& each : shapes_) {
     if (each.second.done) ++run.done;
     if (each.second.in_work) run.in_work.emplace_back(each.second.problem, each.second.last);

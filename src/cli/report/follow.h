@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cli/report/report_tables.h"
 #include "formats/json_fwd.h"
@@ -16,9 +18,14 @@ class EventReader {
   /// `path`: of the events, for messages and as the file of the rows.
   explicit EventReader(std::string path) : path_(std::move(path)) {}
 
-  /// Reads what was appended since the last call. A file that is not there yet has nothing. True: something is new. An
-  /// error names the line that is no event.
+  /// Reads what was appended since the last call. A file that is not there yet has nothing. True: something is new. A line that
+  /// is no event is left out; an error where it is the first one, because the file is another then.
   Result<bool> read();
+  /// A line of the events, without its end; read() takes those of the file. An error as of read().
+  Status add_line(const std::string& line);
+  /// What was left out since the last call, a line each.
+  std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
+  std::size_t skipped() const { return skipped_; }
   bool there() const { return there_; }
   bool ended() const { return ended_; }
   /// What is known of the newest run of the file.
@@ -39,6 +46,8 @@ class EventReader {
   std::string path_;
   std::uint64_t offset_ = 0;
   std::size_t line_ = 0;
+  std::size_t skipped_ = 0;  // lines
+  std::vector<std::string> notes_;
   std::string gfx_;
   int cu_num_ = 0;
   bool there_ = false;

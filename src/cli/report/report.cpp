@@ -10,6 +10,7 @@
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/interrupt.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/report/follow.h"
@@ -99,6 +100,19 @@ Status read_profiles(const ReportOptions& options, ReportInputs& inputs) {
   return {};
 }
 
+/// The architecture of the tuned rows, or any of several that compute with the same fp8; empty if they do not.
+std::string architecture_of(const ReportInputs& inputs) {
+  std::string architecture;
+  for (const TunedFile& file : inputs.tuned.files) {
+    for (const TunedEntry& row : file.entries) {
+      const std::string_view own = table_gfx(row).empty() ? gfx_of_cu_num(row.cu_num) : table_gfx(row);
+      if (architecture.empty()) architecture = own;
+      if (device_fp8(own) != device_fp8(architecture)) return {};
+    }
+  }
+  return architecture;
+}
+
 /// --base and --capture.
 Status read_comparisons(const ReportOptions& options, std::optional<Operation> operation,
                         ReportInputs& inputs) {
@@ -110,10 +124,12 @@ Status read_comparisons(const ReportOptions& options, std::optional<Operation> o
   for (const std::string& path : options.captures) {
     ShapeListOptions list_options;
     list_options.operation = operation;
+    list_options.architecture = architecture_of(inputs);
     auto list = read_shape_list(path, list_options);
     if (!list.ok()) return list.status();
     take_captured_calls(path, *list);
     for (const std::string& diagnostic : list->diagnostics) print_note(diagnostic);
+    for (const std::string& note : list->notes) print_note(note);
     inputs.captures.push_back(std::move(*list));
   }
   inputs.tolerance = options.tolerance;
@@ -173,8 +189,8 @@ Status write_report(const ReportOptions& options, const ReportInputs& inputs) {
   return {};
 }
 
-/// Writes a page whenever something is new, until the run has ended.
-Status follow_run(const ReportOptions& options, ReportInputs& inputs) {
+/// Writes a page whenever something is new, until the run has ended. How many lines were left out.
+Result<std::size_t> follow_run(const ReportOptions& options, ReportInputs& inputs) {
   watch_for_interrupts();
   EventReader events(options.follow);
   const double begun_at = steady_seconds();
@@ -183,6 +199,7 @@ Status follow_run(const ReportOptions& options, ReportInputs& inputs) {
   while (true) {
     const auto read = events.read();
     if (!read.ok()) return read.status();
+    for (const std::string& note : events.take_notes()) print_note(note);
     if (!events.there() && steady_seconds() - begun_at > seconds_before_events) {
       return Status::not_found(
           "--follow {}: there is no such file after {:.0f} s; `gemmtune tune --events` writes it",
@@ -196,9 +213,13 @@ Status follow_run(const ReportOptions& options, ReportInputs& inputs) {
       written_at = steady_seconds();
       pending = false;
     }
-    if (last) return {};
+    if (last) return events.skipped();
     std::this_thread::sleep_for(pause_between_looks);
   }
+}
+
+bool is_page(const std::string& /*path*/, const std::string& content) {
+  return to_lower(content.substr(0, 64)).starts_with("<!doctype html>");
 }
 
 Status check_report_options(const ReportOptions& options) {
@@ -210,7 +231,7 @@ Status check_report_options(const ReportOptions& options) {
   if (!options.follow.empty() && options.output == "-") return Status::invalid("--follow needs -o FILE");
   if (options.output != "-") {
     GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", options.output));
-    GEMMTUNE_RETURN_IF_ERROR(check_replaces_no_tuned_file("-o", options.output));
+    GEMMTUNE_RETURN_IF_ERROR(check_replaces_only("-o", options.output, "a page", is_page));
     std::vector<NamedFile> inputs;
     for (const auto* list :
          {&options.files, &options.journals, &options.profiles, &options.bases, &options.captures}) {
@@ -232,12 +253,18 @@ int run_report(const ReportOptions& options) {
   if (device.ok()) inputs.device = device->get();
   Status status = read_comparisons(options, *operation, inputs);
   if (status.ok() && options.follow.empty()) status = read_tuned(options, *operation, inputs);
-  if (status.ok())
-    status = options.follow.empty() ? write_report(options, inputs) : follow_run(options, inputs);
+  std::size_t skipped = 0;
+  if (status.ok() && options.follow.empty()) {
+    status = write_report(options, inputs);
+  } else if (status.ok()) {
+    const auto followed = follow_run(options, inputs);
+    status = followed.status();
+    if (followed.ok()) skipped = *followed;
+  }
   if (!status.ok()) return usage_error("report", status.message());
   if (options.output != "-")
     print_note(fmt::format("{}: written, {}", options.output, page_subtitle(inputs)));
-  return exit_done;
+  return skipped == 0 ? exit_done : exit_findings;
 }
 
 }  // namespace

@@ -33,8 +33,9 @@ constexpr PageSection page_sections[] = {
      {"chart-by-m"}},
     {"lines",
      "Speed-up by M",
-     "A line for each weight (N × K). Whiskers: 95 % intervals of the paired rounds where a journal has "
-     "them, else what the spread of "
+     "A line for each weight (N × K). Whiskers: the row's 95 % interval, else that of paired rounds in a "
+     "journal, "
+     "else what the spread of "
      "the row's own time leaves. Rows that were not compared stand on the axis.",
      {{{"rows"}}},
      {"chart-lines"}},

@@ -76,7 +76,10 @@ struct ReportView {
 };
 using ReportViews = std::map<std::string, ReportView>;
 
-bool is_compared(const TunedEntry& row) { return row.speedup.has_value() && *row.speedup > 0; }
+/// A speed-up of a damaged row, infinite for example, would be all that a mean shows.
+bool is_compared(const TunedEntry& row) {
+  return row.speedup.has_value() && *row.speedup > 0 && std::isfinite(*row.speedup);
+}
 
 /// What one call of the row saves, by the paired ratio: the two stored times may be of other minutes.
 std::optional<double> saved_microseconds(const TunedEntry& row) {
@@ -159,6 +162,8 @@ ReportTable summary_table(const ReportViews& views) {
        {"undecided", "undecided"},
        {"only", "only"},
        {"default_wrong", "default wrong"},
+       {"default_untimed", "default untimed"},
+       {"energy", "energy"},
        {"kernels", "distinct kernels"}});
   for (const auto& [name, view] : views) {
     std::size_t compared = 0;
@@ -177,7 +182,8 @@ ReportTable summary_table(const ReportViews& views) {
                maybe(mean_speedup(view.rows)), compared > 0 ? ReportValue(saved) : ReportValue(),
                verdict_value(Verdict::win), verdict_value(Verdict::keep_default),
                verdict_value(Verdict::undecided), verdict_value(Verdict::only),
-               verdict_value(Verdict::default_wrong), count_value(kernels.size())});
+               verdict_value(Verdict::default_wrong), verdict_value(Verdict::default_untimed),
+               verdict_value(Verdict::energy), count_value(kernels.size())});
   }
   return table;
 }
@@ -255,7 +261,8 @@ ReportTable roofs_table(const ReportViews& views, const Roof& roof) {
   return table;
 }
 
-/// The interval of the speed-up: of its paired rounds, else what the spread of the row's own time leaves.
+/// The interval of the speed-up: of the row, else of paired rounds in a journal, else what the spread of the row's own
+/// time leaves.
 struct SpeedupInterval {
   ReportValue low;
   ReportValue high;
@@ -264,6 +271,7 @@ struct SpeedupInterval {
 SpeedupInterval speedup_interval(const ReportRow& row) {
   const TunedEntry& entry = *row.entry;
   if (!is_compared(entry)) return {};
+  if (entry.speedup_low && entry.speedup_high) return {*entry.speedup_low, *entry.speedup_high, "row"};
   if (row.paired) return {row.paired->interval.low, row.paired->interval.high, "rounds"};
   if (!entry.spread || !valid_time(entry.us) || *entry.spread >= entry.us) return {};
   if (entry.kernel_name == entry.default_kernel) return {};
@@ -571,11 +579,14 @@ ReportTable runs_table(const ReportInputs& inputs) {
 void add_run_tables(const ReportInputs& inputs, std::vector<ReportTable>& tables) {
   if (!inputs.run) return;
   const RunState& run = *inputs.run;
-  ReportTable state(
-      "run", "The run", "",
-      {{"shapes", "shapes"}, {"done", "done"}, {"candidates", "candidates"}, {"ended", "ended", text_kind}});
+  ReportTable state("run", "The run", "",
+                    {{"shapes", "shapes"},
+                     {"done", "done"},
+                     {"candidates", "candidates"},
+                     {"skipped", "lines of events left out"},
+                     {"ended", "ended", text_kind}});
   state.add({count_value(run.shapes), count_value(run.done), count_value(run.candidates),
-             run.ended ? "yes" : "no"});
+             count_value(run.skipped), run.ended ? "yes" : "no"});
   ReportTable work("in_work", "In work", "",
                    {{"problem", "problem", text_kind}, {"last", "tried last", text_kind}});
   for (const auto& [problem, last] : run.in_work) work.add({problem, last});

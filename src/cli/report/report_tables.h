@@ -26,6 +26,7 @@ struct RunState {
   std::size_t shapes = 0;
   std::size_t done = 0;
   std::size_t candidates = 0;
+  std::size_t skipped = 0;  // lines of its events that could not be read
   bool ended = false;
   std::vector<std::pair<std::string, std::string>> in_work;  // problem, what was tried last
 };

@@ -114,7 +114,8 @@ ReportTable search_by_seconds(const ReportInputs& inputs) {
         any = true;
       }
       begun += any ? 1 : 0;
-      gains.push_back(*problem->reference_us / best);
+      const double gain = *problem->reference_us / best;
+      if (std::isfinite(gain) && gain > 0) gains.push_back(gain);
     }
     if (!gains.empty()) table.add({seconds, static_cast<double>(begun), geometric_mean(gains)});
   }

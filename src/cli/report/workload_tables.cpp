@@ -119,6 +119,7 @@ struct WorkloadTables {
               compared && us > 0 ? ReportValue(defaults / us) : ReportValue()});
     for (const Match match : matches_in_order) {
       const LevelShare& level = coverage_of.at(match);
+      if (match == Match::fewer_threads && level.shapes == 0) continue;
       coverage.add({view, to_string(match), static_cast<double>(level.shapes), level.calls,
                     percent_value(level.calls, coverage_of.total.calls), level.us,
                     percent_value(level.us, coverage_of.total.us)});

@@ -6,10 +6,13 @@
 
 #include "backends/device_request.h"
 #include "backends/traits.h"
+#include "base/file.h"
+#include "base/number_text.h"
+#include "base/shared_library.h"
 #include "base/text.h"
 #include "cli/shared/command_options.h"
-#include "evaluate/external/external_device.h"
 #include "resolve/errata.h"
+#include "tuned/entry.h"
 
 namespace gemmtune::cli {
 
@@ -30,13 +33,55 @@ void declare_device_options(CommandOptions& app, DeviceOptions& options) {
       .type_name("CMD")
       .not_empty()
       .one_at_a_time();
+  app.add_option("--baseline", options.baseline,
+                 "What speed-ups are against: default (what an untuned call runs), torch "
+                 "(torch.nn.functional.linear of "
+                 "--python, on the device's cores), or the command of an evaluator (docs/evaluators.md)")
+      .capture_default_str()
+      .not_empty();
+  app.add_option("--python", options.python,
+                 "The Python of --baseline torch (default: GEMMTUNE_PYTHON, else python3)")
+      .type_name("PYTHON")
+      .not_empty();
 }
 
+namespace {
+
+/// The evaluator's command; empty for the device's own baseline.
+Result<std::string> opponent_command(const DeviceOptions& options, const Environment& environment) {
+  const bool is_own = options.baseline == DeviceOptions().baseline;
+  const bool is_torch = options.baseline == "torch";
+  if (!is_own && !options.evaluators.empty())
+    return Status::invalid("--baseline {}: not with --evaluator, whose defaults are the baseline",
+                           options.baseline);
+  if (!is_torch && !options.python.empty()) return Status::invalid("--python: is of --baseline torch");
+  if (!is_torch) return is_own ? std::string() : options.baseline;
+  const std::string folder = data_folder("evaluators");
+  if (folder.empty()) return Status::not_found("--baseline torch: torch_linear.py is not beside gemmtune");
+  const std::string script = join_path(folder, "torch_linear.py");
+  std::string python = options.python.empty() ? environment.python : options.python;
+  if (python.empty()) python = "python3";
+  for (const std::string_view word : {std::string_view(python), std::string_view(script)})
+    if (word.find('\'') != std::string_view::npos)
+      return Status::invalid("--baseline torch: {}: expected a path without a quote", word);
+  return fmt::format("'{}' '{}'", python, script);
+}
+
+}  // namespace
+
 Result<DeviceRequest> device_request(const DeviceOptions& options, const Environment& environment) {
-  auto request = gemmtune::device_request({.text = options.device, .threads = options.threads}, environment);
+  // This program uses no OpenMP, most programs that run kernels do.
+  auto request = gemmtune::device_request({.text = options.device,
+                                           .threads = options.threads,
+                                           .team = options.team,
+                                           .default_team = Team::openmp_or_own},
+                                          environment);
   if (!request.ok()) return request;
   request->compile_threads = options.compile_threads;
   request->source_folder = options.source_folder;
+  auto opponent = opponent_command(options, environment);
+  if (!opponent.ok()) return opponent.status();
+  request->opponent = std::move(*opponent);
   return request;
 }
 
@@ -56,7 +101,7 @@ std::vector<std::string> split_devices(const std::string& text) {
 }
 
 Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const Environment& environment,
-                                            bool pin) {
+                                            bool pin, double seconds) {
   const bool names_backend = options.backend != DeviceOptions().backend || !options.device.empty();
   if (!options.evaluators.empty() && names_backend)
     return Status::invalid("--evaluator takes the place of --backend and --device: expected one of them");
@@ -69,9 +114,35 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const 
   if (!request.ok()) return request.status();
   GEMMTUNE_RETURN_IF_ERROR(known_errata().status);
   request->pin_threads = pin;
-  if (options.evaluators.empty()) return open_device_of(options.backend, *request);
+  if (options.evaluators.empty()) return open_device_of(options.backend, *request, seconds);
   request->text = options.evaluators.front();
-  return open_device_of(std::string(external_backend), *request);
+  return open_device_of(std::string(external_backend), *request, seconds);
+}
+
+Result<AskedDevice> asked_device(const std::string& gfx, const std::string& cu_num, const DeviceInfo* here) {
+  AskedDevice asked{gfx, 0, {}};
+  if (!cu_num.empty()) {
+    const auto value = whole_number("--cu_num", cu_num, 1, 1'000'000);
+    if (!value.ok()) return Status::invalid("--cu_num {}: expected a whole number of at least 1", cu_num);
+    asked.cu_num = static_cast<int>(*value);
+  } else if (here != nullptr) {
+    asked.cu_num = here->cu_num;
+  }
+  if (gfx.empty() && here != nullptr) asked.gfx = here->gfx;
+  const std::string_view of_tables = gfx_of_cu_num(asked.cu_num);
+  const bool is_here = here != nullptr && asked.cu_num == here->cu_num;
+  if (gfx.empty() && !is_here && !of_tables.empty()) {
+    asked.gfx = of_tables;
+    asked.note = fmt::format(
+        "--cu_num {} without --gfx: asked for {}, the architecture of {} compute units in AITER's tables",
+        cu_num, of_tables, cu_num);
+  } else if (gfx.empty() && !is_here && here != nullptr) {
+    asked.note = fmt::format("--cu_num {} without --gfx: asked for this machine's architecture, {}", cu_num,
+                             asked.gfx);
+  }
+  if (asked.gfx.empty() || asked.cu_num == 0)
+    return Status::invalid("no device of this backend is open here: expected --gfx and --cu_num");
+  return asked;
 }
 
 std::string device_line(const DeviceInfo& info) {

@@ -48,6 +48,11 @@ Status missing_family(std::string_view name, const Device& device) {
                                device.info().name, library.why);
     }
   }
+  if (name == "rocblas")
+    return Status::not_found(
+        "--libtype: gemmtune has no rocBLAS, which AITER's tuners have left out since November 2025; "
+        "expected hipblaslt, the word for the vendor's library on {}",
+        device.info().name);
   return Status::not_found("--libtype: unknown kernel family '{}' on {}; known: {}", name, device.info().name,
                            known_names(device));
 }
@@ -61,9 +66,10 @@ Result<std::vector<std::string>> resolve_families(std::string_view text, const D
     if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
   };
   for (const std::string_view part : split(text, ',')) {
-    const std::string word = to_lower(trim(part));
+    std::string word = to_lower(trim(part));
     if (word.empty()) continue;
     if (word == "all") return std::vector<std::string>();
+    if (word == "both") word = "ck";  // and cktile, which names the same families
     const auto alias = std::find_if(aliases.begin(), aliases.end(),
                                     [&](const Alias& candidate) { return candidate.word == word; });
     if (alias == aliases.end()) {

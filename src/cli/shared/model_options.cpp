@@ -22,6 +22,15 @@ Result<std::int64_t> positive(std::string_view option, const std::string& text,
   return set->value_or(1);
 }
 
+/// --op, of any operation: a model has rows of several, whichever of them are tuned.
+Result<std::optional<Operation>> any_operation(const SizeOptions& size) {
+  if (size.operation.empty()) return std::optional<Operation>();
+  if (const auto operation = parse_operation(size.operation)) return operation;
+  return operation_of(size);  // the error lists what is known
+}
+
+}  // namespace
+
 Result<std::vector<std::int64_t>> token_counts(const std::string& text) {
   if (text.empty()) return ModelShapeOptions().tokens;
   std::vector<std::int64_t> tokens;
@@ -34,15 +43,6 @@ Result<std::vector<std::int64_t>> token_counts(const std::string& text) {
   }
   return tokens;
 }
-
-/// --op, of any operation: a model has rows of several, whichever of them are tuned.
-Result<std::optional<Operation>> any_operation(const SizeOptions& size) {
-  if (size.operation.empty()) return std::optional<Operation>();
-  if (const auto operation = parse_operation(size.operation)) return operation;
-  return operation_of(size);  // the error lists what is known
-}
-
-}  // namespace
 
 void declare_model_options(CommandOptions& app, ModelOptions& options) {
   app.add_option("--model-dir", options.folder,
@@ -69,12 +69,13 @@ std::string model_folder(const ModelOptions& options, const Environment& environ
 }
 
 Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions& size,
-                                  const Environment& environment, bool layer_names) {
+                                  const Environment& environment, const std::string& architecture,
+                                  bool layer_names) {
   const auto tensor_parallel = positive("--tp", options.tensor_parallel, environment.tensor_parallel);
   const auto batch_size = positive("--batch_size", options.batch_size, environment.batch_size);
   const auto tokens = token_counts(options.tokens);
-  const auto x_type = x_type_of(size);
-  const auto y_type = y_type_of(size);
+  const auto x_type = x_type_of(size, architecture);
+  const auto y_type = y_type_of(size, architecture);
   const auto operation = any_operation(size);
   for (const Status& status : {tensor_parallel.status(), batch_size.status(), tokens.status(),
                                x_type.status(), y_type.status(), operation.status()}) {
@@ -89,6 +90,7 @@ Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions
   shape_options.operation = *operation;
   shape_options.bpreshuffle = size.bpreshuffle;
   shape_options.layer_names = layer_names;
+  shape_options.architecture = architecture;
   shape_options.assume = options.assume;
   if (!options.vocab_size.empty()) {
     const auto vocab_size = whole_number("--vocab_size", options.vocab_size, 1, max_dimension);
@@ -99,8 +101,8 @@ Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions
 }
 
 Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const SizeOptions& size,
-                                          const Environment& environment) {
-  auto list = shapes_of_model(options, size, environment, true);
+                                          const Environment& environment, const std::string& architecture) {
+  auto list = shapes_of_model(options, size, environment, architecture, true);
   if (!list.ok()) return list;
   const auto asked = operation_of(size);
   if (!asked.ok()) return asked.status();

@@ -1,7 +1,9 @@
 // --model_dir and what belongs to it: the same on tune and shapes.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/environment.h"
 #include "base/status.h"
@@ -26,13 +28,16 @@ struct ModelOptions {
 void declare_model_options(CommandOptions& app, ModelOptions& options);
 /// Numbers that were given, whether a model is read or not.
 Status check_words(const ModelOptions& options);
+/// The numbers of --nsets; an empty text: the default ones.
+Result<std::vector<std::int64_t>> token_counts(const std::string& text);
 /// The folder given, else GTUNE_MODEL, else empty.
 std::string model_folder(const ModelOptions& options, const Environment& environment);
-/// All GEMMs of the model, of the operation in `size` where one is given.
+/// All GEMMs of the model on a device of `architecture` (empty: of none), of the operation in `size` where one is given.
 Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions& size,
-                                  const Environment& environment, bool layer_names);
+                                  const Environment& environment, const std::string& architecture,
+                                  bool layer_names);
 /// Those that are tuned, a16w16; a line on stderr counts the others. An error where there are none.
 Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const SizeOptions& size,
-                                          const Environment& environment);
+                                          const Environment& environment, const std::string& architecture);
 
 }  // namespace gemmtune::cli

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include <climits>
 
@@ -31,11 +32,11 @@ Status probe_folder(const std::string& folder) {
   std::string probe = folder + "/.gemmtune-probe-XXXXXX";
   const int descriptor = mkostemp(probe.data(), O_CLOEXEC);
   if (descriptor < 0) return Status::io("{}", std::strerror(errno));
+  unlink(probe.c_str());  // now: a kill leaves nothing
   std::array<char, 4096> block{};
   const ssize_t written = ::write(descriptor, block.data(), block.size());
   const int error = written < 0 ? errno : ENOSPC;
   close(descriptor);
-  unlink(probe.c_str());
   if (written != static_cast<ssize_t>(block.size())) return Status::io("{}", std::strerror(error));
   return {};
 }
@@ -49,14 +50,15 @@ bool is_same_file(const std::string& a, const std::string& b) {
   if (has_first != has_second) return false;
   if (has_first)
     return S_ISREG(first.st_mode) && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
-  const auto place = [](const std::string& path) {
-    std::error_code ignored;
-    return std::filesystem::absolute(resolve_links(path), ignored).lexically_normal();
-  };
-  return place(a) == place(b);
+  return absolute_path(a) == absolute_path(b);
 }
 
 }  // namespace
+
+std::string absolute_path(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::absolute(resolve_links(path), ignored).lexically_normal();
+}
 
 bool names_folder(const std::string& output) {
   std::error_code ignored;
@@ -86,13 +88,49 @@ Status check_replaces_no_tuned_file(const std::string& option, const std::string
                          path);
 }
 
+Status check_replaces_only(const std::string& option, const std::string& path, std::string_view kind,
+                           bool (*is_kind)(const std::string& path, const std::string& content)) {
+  if (!std::filesystem::is_regular_file(resolve_links(path))) return {};
+  const auto content = read_file(path);
+  if (!content.ok()) return content.status();
+  if (trim(*content).empty() || is_kind(path, *content)) return {};
+  return Status::invalid("{} {}: is there and is not {}; choose another file, or remove it", option, path,
+                         kind);
+}
+
+Status check_no_side_file(const std::string& option, const std::string& path) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> endings{
+      {{".journal", "the journal"},
+       {".journal-wal", "a part of the journal"},
+       {".journal-shm", "a part of the journal"},
+       {".journal.runs", "the locks of the journal"},
+       {".env.json", "the environments"},
+       {".shard.json", "the shard"},
+       {".lock", "the lock"}}};
+  for (const auto& [ending, what] : endings) {
+    if (!path.ends_with(ending) || path.size() == ending.size()) continue;
+    const std::string table = path.substr(0, path.size() - ending.size());
+    if (file_exists(path) || file_exists(table))
+      return Status::invalid("{} {}: is the name of {} of {}; choose another file", option, path, what,
+                             table);
+  }
+  return {};
+}
+
 Status check_writable(const std::string& option, const std::string& path) {
+  GEMMTUNE_RETURN_IF_ERROR(check_no_side_file(option, path));
+  return check_side_file_writable(option, path);
+}
+
+Status check_side_file_writable(const std::string& option, const std::string& path) {
   if (path == "-") {
     return Status::invalid(
         "{} -: standard output cannot be replaced as a file is; name a file (./- for one of "
         "this name)",
         option);
   }
+  if (const Status status = check_links(path); !status.ok())
+    return Status(status.code(), fmt::format("{} {}", option, status.message()));
   const std::string target = resolve_links(path);
   const std::size_t name_bytes = std::filesystem::path(target).filename().string().size();
   if (name_bytes + longest_ending > NAME_MAX) {

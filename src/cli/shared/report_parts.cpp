@@ -59,6 +59,11 @@ std::string speedup_text(const std::optional<double>& speedup) {
   return speedup ? fmt::format("{:.3f}x", *speedup) : "-";
 }
 
+std::string interval_text(const TunedEntry& row) {
+  if (!row.speedup_low || !row.speedup_high) return "-";
+  return fmt::format("{:.3f} to {:.3f}", *row.speedup_low, *row.speedup_high);
+}
+
 std::string ties_text(const TunedEntry& row) { return row.ties ? std::to_string(*row.ties) : "-"; }
 
 std::string verdict_text(const TunedEntry& row) {
@@ -90,6 +95,8 @@ void add_row(const TunedEntry& row, Json& json) {
   json["default_us"] = number_or_null(row.default_us);
   json["default_kernel"] = row.default_kernel;
   json["speedup"] = number_or_null(row.speedup);
+  json["speedup_low"] = number_or_null(row.speedup_low);
+  json["speedup_high"] = number_or_null(row.speedup_high);
   json["verdict"] = to_string(row.verdict);
   json["err_ratio"] = row.err_ratio;
   json["accuracy"] = row.accuracy ? Json(to_string(*row.accuracy)) : Json();

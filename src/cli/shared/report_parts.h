@@ -28,7 +28,11 @@ std::size_t count_of(const std::vector<Report>& reports, ProblemState state) {
                                                 [&](const Report& report) { return report.state == state; }));
 }
 
-using StateWords = std::pair<ProblemState, std::string_view>;
+struct StateWords {
+  ProblemState state;
+  std::string_view words;
+  bool repeats = false;  // ItemReport::repeats
+};
 
 /// "; 2 rows could not be read; 512 candidates": the end of a line of counts.
 std::string rest_of_counts(const ShapeList& shapes, std::int64_t candidates);
@@ -38,9 +42,11 @@ template <typename Report>
 std::string rare_counts(const std::vector<Report>& reports, std::initializer_list<StateWords> rare,
                         const ShapeList& shapes, std::int64_t candidates) {
   std::string text;
-  for (const auto& [state, words] : rare) {
-    if (const std::size_t count = count_of(reports, state); count > 0)
-      text += fmt::format(", {} {}", count, words);
+  for (const StateWords& one : rare) {
+    const auto count = std::count_if(reports.begin(), reports.end(), [&](const Report& report) {
+      return report.state == one.state && report.repeats == one.repeats;
+    });
+    if (count > 0) text += fmt::format(", {} {}", count, one.words);
   }
   return text + rest_of_counts(shapes, candidates);
 }
@@ -52,6 +58,8 @@ std::vector<std::string> failed_families(const std::vector<ItemReport>& reports)
 
 /// "1.234x", or "-" where the default kernel was not timed.
 std::string speedup_text(const std::optional<double>& speedup);
+/// "1.201 to 1.260", the 95 % interval of the speed-up, or "-".
+std::string interval_text(const TunedEntry& row);
 /// Number of other kernels that may be as fast, or "-" if not known.
 std::string ties_text(const TunedEntry& row);
 OrderedJson erratum_json(const Erratum& erratum);

@@ -9,9 +9,10 @@
 namespace gemmtune::cli {
 namespace {
 
-Result<std::optional<DataType>> data_type_of(std::string_view option, const std::string& text) {
+Result<std::optional<DataType>> data_type_of(std::string_view option, const std::string& text,
+                                             std::string_view architecture) {
   if (text.empty()) return std::optional<DataType>();
-  const auto type = parse_data_type(text);
+  const auto type = data_type_on(architecture, text);
   if (!type) {
     return Status::invalid("{}: unknown data type '{}' (known: f32, f16, bf16, fp8, int8 and torch's names)",
                            option, text);
@@ -66,7 +67,7 @@ std::optional<bool> parse_scale_format(std::string_view text) {
 }
 
 /// What operations other than a16w16 have beside M, N and K.
-Status read_other_sizes(const SizeOptions& options, Problem& problem) {
+Status read_other_sizes(const SizeOptions& options, std::string_view architecture, Problem& problem) {
   if (!options.batch.empty()) {
     const auto batch = dimension("-b", options.batch);
     if (!batch.ok()) return batch.status();
@@ -74,7 +75,7 @@ Status read_other_sizes(const SizeOptions& options, Problem& problem) {
   }
   GEMMTUNE_RETURN_IF_ERROR(
       word_of("--scale_fmt", options.scale_format, parse_scale_format, "f32 or ue8m0", problem.e8m0_scales));
-  const auto w_type = data_type_of("--q_dtype_w", options.w_type);
+  const auto w_type = data_type_of("--q_dtype_w", options.w_type, architecture);
   if (!w_type.ok()) return w_type.status();
   if (*w_type) {
     problem.w_type = **w_type;
@@ -133,7 +134,8 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
   app.add_option("-k", options.k, "The reduction; with -m and -n a single size");
   app.add_option(
       "--indtype,--q-dtype-a", options.x_type,
-      "Type of x and w: f32, f16, bf16, fp8, int8, fp4 (also torch's names); default: the operation's");
+      "Type of x and w: f32, f16, bf16, fp8 (the device's: e4m3fnuz on gfx94x, else e4m3fn), int8, fp4, also "
+      "torch's names; default: the operation's");
   app.add_option("--outdtype", options.y_type, "Type of y; default: as x, bf16 for quantized x");
   app.add_flag("--bias", options.bias,
                "With a bias [N] of y's type, of fused_moe two for each expert (for -m -n -k)");
@@ -197,26 +199,26 @@ Result<std::optional<Operation>> operation_of(const SizeOptions& options) {
   return operation_word(options.operation);
 }
 
-Result<std::optional<DataType>> x_type_of(const SizeOptions& options) {
-  const auto of_a = one_of(data_type_of("--indtype", options.x_type), "--indtype",
-                           data_type_of("-dtype_a", options.type_a), "-dtype_a");
+Result<std::optional<DataType>> x_type_of(const SizeOptions& options, std::string_view architecture) {
+  const auto of_a = one_of(data_type_of("--indtype", options.x_type, architecture), "--indtype",
+                           data_type_of("-dtype_a", options.type_a, architecture), "-dtype_a");
   return one_of(of_a, options.x_type.empty() ? "-dtype_a" : "--indtype",
-                data_type_of("-dtype_b", options.type_b), "-dtype_b");
+                data_type_of("-dtype_b", options.type_b, architecture), "-dtype_b");
 }
 
-Result<std::optional<DataType>> y_type_of(const SizeOptions& options) {
-  return one_of(data_type_of("--outdtype", options.y_type), "--outdtype",
-                data_type_of("-dtype_c", options.type_c), "-dtype_c");
+Result<std::optional<DataType>> y_type_of(const SizeOptions& options, std::string_view architecture) {
+  return one_of(data_type_of("--outdtype", options.y_type, architecture), "--outdtype",
+                data_type_of("-dtype_c", options.type_c, architecture), "-dtype_c");
 }
 
 Status check_words(const SizeOptions& options) {
   const auto operation = operation_of(options);
   if (!operation.ok()) return operation.status();
-  GEMMTUNE_RETURN_IF_ERROR(x_type_of(options).status());
-  GEMMTUNE_RETURN_IF_ERROR(y_type_of(options).status());
+  GEMMTUNE_RETURN_IF_ERROR(x_type_of(options, {}).status());
+  GEMMTUNE_RETURN_IF_ERROR(y_type_of(options, {}).status());
   Problem problem = default_problem(operation->value_or(Operation::a16w16));
   GEMMTUNE_RETURN_IF_ERROR(read_orders(options, problem));
-  return read_other_sizes(options, problem);
+  return read_other_sizes(options, {}, problem);
 }
 
 Result<std::optional<std::int64_t>> dimension_word(std::string_view option, const std::string& text) {
@@ -226,15 +228,15 @@ Result<std::optional<std::int64_t>> dimension_word(std::string_view option, cons
   return std::optional(*value);
 }
 
-Result<Problem> problem_of(const SizeOptions& options) {
+Result<Problem> problem_of(const SizeOptions& options, std::string_view architecture) {
   std::string missing;
   for (const auto& [name, text] : {std::pair("-m", &options.m), {"-n", &options.n}, {"-k", &options.k}}) {
     if (text->empty()) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name);
   }
   if (!missing.empty()) return Status::invalid("a single size needs -m, -n and -k; missing: {}", missing);
   const auto operation = operation_of(options);
-  const auto x_type = x_type_of(options);
-  const auto y_type = y_type_of(options);
+  const auto x_type = x_type_of(options, architecture);
+  const auto y_type = y_type_of(options, architecture);
   const auto m = dimension("-m", options.m);
   const auto n = dimension("-n", options.n);
   const auto k = dimension("-k", options.k);
@@ -242,7 +244,7 @@ Result<Problem> problem_of(const SizeOptions& options) {
        {operation.status(), x_type.status(), y_type.status(), m.status(), n.status(), k.status()}) {
     if (!status.ok()) return status;
   }
-  Problem problem = default_problem(operation->value_or(Operation::a16w16));
+  Problem problem = default_problem(operation->value_or(Operation::a16w16), architecture);
   problem.m = *m;
   problem.n = *n;
   problem.k = *k;
@@ -253,7 +255,7 @@ Result<Problem> problem_of(const SizeOptions& options) {
   problem.bpreshuffle = problem.bpreshuffle || options.bpreshuffle;
   if (problem.bpreshuffle) problem.weight_layout = WeightLayout::any;
   GEMMTUNE_RETURN_IF_ERROR(read_orders(options, problem));
-  GEMMTUNE_RETURN_IF_ERROR(read_other_sizes(options, problem));
+  GEMMTUNE_RETURN_IF_ERROR(read_other_sizes(options, architecture, problem));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   return problem;
 }

@@ -58,13 +58,14 @@ Result<std::optional<Operation>> operation_word(const std::string& text);
 Result<std::optional<Operation>> operation_of(const SizeOptions& options);
 /// Words and numbers that were given, whether something uses them or not.
 Status check_words(const SizeOptions& options);
-/// --indtype (or -dtype_a, -dtype_b) and --outdtype (or -dtype_c); nullopt where not given.
-Result<std::optional<DataType>> x_type_of(const SizeOptions& options);
-Result<std::optional<DataType>> y_type_of(const SizeOptions& options);
+/// --indtype (or -dtype_a, -dtype_b) and --outdtype (or -dtype_c) on a device of `architecture` (data_type_on; empty: no
+/// device); nullopt where not given.
+Result<std::optional<DataType>> x_type_of(const SizeOptions& options, std::string_view architecture);
+Result<std::optional<DataType>> y_type_of(const SizeOptions& options, std::string_view architecture);
 /// -m, -n or -k; nullopt where it is empty.
 Result<std::optional<std::int64_t>> dimension_word(std::string_view option, const std::string& text);
-/// The problem of -m -n -k, checked. Types default to those of the operation (default_problem); of a16w16 y
-/// is as x.
-Result<Problem> problem_of(const SizeOptions& options);
+/// The problem of -m -n -k on a device of `architecture`, checked. Types default to those of the operation
+/// (default_problem); of a16w16 y is as x.
+Result<Problem> problem_of(const SizeOptions& options, std::string_view architecture);
 
 }  // namespace gemmtune::cli

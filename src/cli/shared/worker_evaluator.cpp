@@ -9,7 +9,7 @@ namespace gemmtune::cli {
 std::unique_ptr<WorkerEvaluator> make_worker(const Device& device, const DeviceOptions& options,
                                              const Environment& environment,
                                              const InProcessOptions& evaluation, double timeout_seconds,
-                                             std::function<bool()> cancelled) {
+                                             WorkerHooks hooks) {
   WorkerOptions worker;
   worker.launch = {"/proc/self/exe", {"worker"}};
   worker.backend = device.info().backend;
@@ -18,9 +18,12 @@ std::unique_ptr<WorkerEvaluator> make_worker(const Device& device, const DeviceO
   worker.device.threads = 0;  // the name holds the cores that were chosen
   worker.device.pin_threads = true;
   worker.evaluation = evaluation;
+  worker.device_of_run = &device;
   worker.timeout_seconds = timeout_seconds;
   worker.memory_limit_bytes = evaluation.memory_limit_bytes;
-  worker.cancelled = std::move(cancelled);
+  worker.cancelled = std::move(hooks.cancelled);
+  worker.is_spent = std::move(hooks.is_spent);
+  worker.on_waited = std::move(hooks.on_waited);
   return std::make_unique<WorkerEvaluator>(std::move(worker));
 }
 

@@ -14,6 +14,8 @@
 #include "cli/shared/device_options.h"
 #include "cli/shared/output_path.h"
 #include "cli/shared/size_options.h"
+#include "cli/tables/audit_ci.h"
+#include "cli/tables/audit_marks.h"
 #include "cli/tables/audited_files.h"
 #include "cli/tables/table_files.h"
 #include "formats/aiter/merge_tables.h"
@@ -37,16 +39,24 @@ overwritten; a table of which no row would be left is not written.
 Of Triton configs missing buckets, unreachable ones, keys that no kernel reads, duplicates and sizes that do not fit are
 found, and kernels that are not known here.
 
+aiconfigurator's tables (gemm_perf, moe_perf) are read as CSV, and as parquet by a Python with pyarrow: GEMMTUNE_PYTHON, else
+python3 of PATH. Rows of which no time is too short are counted with the reason.
+
 Files that cannot be read are named and passed over.
 
-Exit codes: 0 nothing found, 1 findings or a file that cannot be read beside others that can, 2 usage or input, also
-where the device of --backend, --device or --threads is not here.
+A finding is an error (it ends the program that loads the file, cannot be compiled or launched, or computes wrong results), a
+warning (slow, noisy or never used) or a note (redundant). Findings that are meant stand in a file gemmtune-audit.txt beside
+the audited ones, a line each: the kind, a pattern of file names, and a part of the text, if only some are meant.
+
+Exit codes: 0 no finding as severe as --fail-on, 1 one, or a file that cannot be read beside others that can, 2 usage or
+input, also where the device of --backend, --device or --threads is not here.
 
 Examples:
   gemmtune audit bf16_tuned_gemm.csv
   gemmtune audit a.csv:b.csv --kinds duplicate_key,dominated --dominated 10
   gemmtune audit a.csv --quiet --fix clean.csv --fix-kinds redundant
-  gemmtune audit aiter/ops/triton/configs --kinds missing_bucket,unreachable --json)";
+  gemmtune audit aiter/ops/triton/configs --kinds missing_bucket,unreachable --json
+  gemmtune audit configs --ci github --fail-on warning)";
 
 struct AuditOptions {
   std::vector<std::string> files;
@@ -57,6 +67,8 @@ struct AuditOptions {
   double err_ratio = 0;
   bool err_ratio_given = false;
   double dominated = 5;
+  std::string fail_on = "error";
+  std::string ci;
   bool quiet = false;
   bool json = false;
   DeviceOptions device;
@@ -102,12 +114,25 @@ std::size_t row_count(const std::vector<TunedFile>& files) {
 
 bool is_tuned_name(std::string_view format) { return format == "aiter" || format == "seed"; }
 
+/// "error", "warning, note": what the kind's findings are.
+std::string severities_of(const std::vector<Finding>& findings, FindingKind kind) {
+  std::string text;
+  for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
+    const bool has = std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
+      return finding.kind == kind && finding.severity() == severity;
+    });
+    if (has) text += fmt::format("{}{}", text.empty() ? "" : ", ", to_string(severity));
+  }
+  return text;
+}
+
 void print_audit_text(const AuditOptions& options, const AuditedFiles& audited,
-                      const std::vector<Finding>& findings) {
+                      const std::vector<Finding>& findings, std::size_t meant) {
   const std::vector<TunedFile>& files = audited.files;
   std::string text;
   for (std::size_t index = 0; index < files.size(); ++index) {
-    if (is_tuned_name(audited.formats[index]) || audited.config_of(index) != nullptr) continue;
+    const bool has_rows = is_tuned_name(audited.formats[index]) || audited.formats[index] == "aic";
+    if (has_rows || audited.config_of(index) != nullptr) continue;
     text += fmt::format("{}: {}: no tuned rows; what is malformed is said\n", files[index].path,
                         audited.formats[index]);
   }
@@ -117,6 +142,9 @@ void print_audit_text(const AuditOptions& options, const AuditedFiles& audited,
     text += fmt::format("{}{}: {}: {}\n", files[finding.source].path, line, to_string(finding.kind),
                         finding.text);
   }
+  for (const UnratedRows& unrated : audited.unrated)
+    text += fmt::format("{}: {} without a shortest time: {}\n", files[unrated.file].path,
+                        counted(unrated.rows, "row"), unrated.why);
   std::string content = counted(row_count(files), "row");
   if (!audited.configs.empty()) {
     const std::string buckets = counted(audited.bucket_count(), "bucket");
@@ -124,18 +152,24 @@ void print_audit_text(const AuditOptions& options, const AuditedFiles& audited,
   }
   text += fmt::format("{} in {}, {}\n", content, counted(files.size(), "file"),
                       counted(findings.size(), "finding"));
-  TextTable table({{"kind"}, {"findings", true}, {"meaning"}});
+  if (meant != 0) text += fmt::format("{} meant ({})\n", counted(meant, "finding"), audit_marks_name);
+  if (const std::size_t withheld = withheld_keys(audited); withheld != 0)
+    text += fmt::format("{} without a row that may be chosen; AITER answers from them (lookup --as-aiter)\n",
+                        counted(withheld, "key"));
+  TextTable table({{"kind"}, {"findings", true}, {"severity"}, {"meaning"}});
   for (const FindingKind kind : all_finding_kinds()) {
     const std::size_t count = count_of_kind(findings, kind);
     if (count != 0) {
-      table.add({std::string(to_string(kind)), std::to_string(count), std::string(describe(kind))});
+      table.add({std::string(to_string(kind)), std::to_string(count), severities_of(findings, kind),
+                 std::string(describe(kind))});
     }
   }
   if (!table.empty()) text += table.text(0);
   print_text(text);
 }
 
-void print_audit_json(const AuditedFiles& audited, const std::vector<Finding>& findings, const Json& fixed) {
+void print_audit_json(const AuditedFiles& audited, const std::vector<Finding>& findings, const Json& fixed,
+                      std::size_t meant) {
   const std::vector<TunedFile>& files = audited.files;
   Json json;
   json["command"] = "audit";
@@ -146,11 +180,15 @@ void print_audit_json(const AuditedFiles& audited, const std::vector<Finding>& f
     json["files"].push_back({{"path", file.path},
                              {"format", audited.formats[index]},
                              {"table", tuned ? Json(file.schema().name) : Json()},
-                             {"rows", tuned ? Json(file.entries.size()) : Json()}});
+                             {"rows", tuned || !file.entries.empty() ? Json(file.entries.size()) : Json()}});
     if (const TritonFile* config = audited.config_of(index))
       json["files"].back()["buckets"] = config->buckets.size();
   }
   json["unread"] = audited.unread;
+  json["unrated"] = Json::array();
+  for (const UnratedRows& unrated : audited.unrated)
+    json["unrated"].push_back(
+        {{"file", files[unrated.file].path}, {"rows", unrated.rows}, {"why", unrated.why}});
   json["summary"] = Json::object();
   for (const FindingKind kind : all_finding_kinds()) {
     json["summary"][std::string(to_string(kind))] = count_of_kind(findings, kind);
@@ -160,8 +198,11 @@ void print_audit_json(const AuditedFiles& audited, const std::vector<Finding>& f
     json["findings"].push_back({{"file", files[finding.source].path},
                                 {"line", finding.line},
                                 {"kind", to_string(finding.kind)},
+                                {"severity", to_string(finding.severity())},
                                 {"text", finding.text}});
   }
+  json["meant"] = meant;
+  json["withheld_keys"] = withheld_keys(audited);
   json["fix"] = fixed;
   print_document(json_document(json));
 }
@@ -228,6 +269,14 @@ int run_audit(const AuditOptions& options) {
   const auto more = kinds_of("--fix-kinds", options.fix_kinds);
   if (!shown.ok()) return usage_error("audit", shown.message());
   if (!more.ok()) return usage_error("audit", more.message());
+  const auto fail_on = parse_severity(options.fail_on);
+  if (!fail_on)
+    return usage_error("audit",
+                       fmt::format("--fail-on {}: expected error, warning or note", options.fail_on));
+  if (!options.ci.empty() && options.ci != "sarif" && options.ci != "github")
+    return usage_error("audit", fmt::format("--ci {}: expected sarif or github", options.ci));
+  if (!options.ci.empty() && options.json)
+    return usage_error("audit", "--ci and --json: stdout holds one document; give one of them");
   if (options.fix == "-") return usage_error("audit", "--fix -: expected a file");
   if (options.fix.empty() && !options.fix_kinds.empty())
     return usage_error("audit", "--fix-kinds needs --fix");
@@ -248,6 +297,14 @@ int run_audit(const AuditOptions& options) {
   auto all = findings_of(options, audited);
   if (!all.ok()) return usage_error("audit", all.message());
   std::vector<Finding> findings = std::move(*all);
+  std::vector<std::string> paths;
+  for (const TunedFile& file : *files) paths.push_back(file.path);
+  auto marks = read_audit_marks(paths);
+  if (!marks.ok()) return usage_error("audit", marks.message());
+  const std::size_t meant = std::erase_if(
+      findings, [&](const Finding& finding) { return is_meant(finding, paths[finding.source], *marks); });
+  for (const AuditMark& mark : *marks)
+    if (mark.findings == 0) print_note(fmt::format("{}: marks no finding", mark.place));
   Json fixed;
   if (!options.fix.empty()) {
     FixOptions fix;
@@ -263,12 +320,18 @@ int run_audit(const AuditOptions& options) {
   if (!shown->empty()) {
     std::erase_if(findings, [&](const Finding& finding) { return !shown->has(finding.kind); });
   }
-  if (options.json) {
-    print_audit_json(audited, findings, fixed);
+  if (options.ci == "sarif") {
+    print_document(sarif_of(audited, findings));
+  } else if (options.ci == "github") {
+    print_document(github_annotations_of(audited, findings));
+  } else if (options.json) {
+    print_audit_json(audited, findings, fixed, meant);
   } else {
-    print_audit_text(options, audited, findings);
+    print_audit_text(options, audited, findings, meant);
   }
-  return findings.empty() && audited.unread.empty() ? exit_done : exit_findings;
+  const bool fails = std::any_of(findings.begin(), findings.end(),
+                                 [&](const Finding& finding) { return finding.severity() >= *fail_on; });
+  return fails || !audited.unread.empty() ? exit_findings : exit_done;
 }
 
 }  // namespace
@@ -276,8 +339,8 @@ int run_audit(const AuditOptions& options) {
 std::function<int()> declare_audit(CommandOptions& app) {
   auto options = std::make_shared<AuditOptions>();
   app.add_option("FILE", options->files,
-                 "Tuned files, Triton configs (JSON) and folders of these, or colon-separated lists of them; "
-                 "in files of "
+                 "Tuned files, Triton configs (JSON) and folders of these, aiconfigurator's tables, or "
+                 "colon-separated lists of them; in files of "
                  "other formats (untuned CSV, tune_gemm YAML, hipBLASLt CSV) only malformed rows are found")
       .required();
   declare_file_operation(app, options->operation);
@@ -291,6 +354,12 @@ std::function<int()> declare_audit(CommandOptions& app) {
       .number_range(0, 1e6);
   app.add_option("--fix", options->fix, "Write a clean table to this file");
   app.add_option("--fix-kinds", options->fix_kinds, "Kinds whose rows are dropped too, comma-separated");
+  app.add_option("--fail-on", options->fail_on,
+                 "The least severe finding that makes the exit code 1: error, warning or note")
+      .capture_default_str();
+  app.add_option(
+      "--ci", options->ci,
+      "For continuous integration: sarif (SARIF 2.1.0 on stdout) or github (annotations of a workflow)");
   app.add_flag("--quiet", options->quiet, "Only the summary");
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");

@@ -7,25 +7,29 @@
 #include <tuple>
 #include <utility>
 
-#include "base/file.h"
+#include "base/environment.h"
 #include "base/path_list.h"
 #include "cli/shared/console.h"
+#include "formats/aic/aic_csv.h"
 #include "formats/aiter/table_audit.h"
 #include "formats/all_formats.h"
 #include "formats/other_diagnostics.h"
+#include "formats/parquet/parquet.h"
 #include "formats/triton/bucket_rows.h"
 #include "formats/triton/triton_audit.h"
 #include "formats/triton/triton_folder.h"
 #include "resolve/bind.h"
 #include "resolve/row_audit.h"
+#include "tuned/groups.h"
 
 namespace gemmtune::cli {
 namespace {
 
 /// A tuned file or Triton config whole; of other formats what is malformed, without rows.
 Result<TunedFile> read_audited(const std::string& path, std::optional<Operation> operation,
-                               std::string_view& format_name, std::optional<TritonFile>& config) {
-  auto content = read_file(path);
+                               std::string_view& format_name, std::optional<TritonFile>& config,
+                               std::vector<UnratedRows>& unrated) {
+  auto content = read_text_of_table(path, {.python = read_environment().python});
   if (!content.ok()) return content.status();
   const Format& format = detect_format(path, *content);
   format_name = format.name;
@@ -36,6 +40,16 @@ Result<TunedFile> read_audited(const std::string& path, std::optional<Operation>
     config = std::move(*parsed);
     TunedFile file;
     file.path = path;
+    return file;
+  }
+  if (format.read == read_aic_rows) {
+    auto parsed = parse_aic_csv(path, std::move(*content));
+    if (!parsed.ok()) return parsed.status();
+    TunedFile file;
+    file.path = path;
+    file.entries = std::move(parsed->entries);
+    file.diagnostics = std::move(parsed->diagnostics);
+    for (const auto& [why, rows] : parsed->unrated) unrated.push_back({0, rows, why});
     return file;
   }
   ShapeListOptions list;
@@ -113,8 +127,11 @@ AuditedFiles read_audited_files(const std::vector<std::string>& words, std::opti
     for (const std::string& path : with_configs_of_folders(path_list(word))) {
       std::string_view format_name;
       std::optional<TritonFile> config;
-      auto file = read_audited(path, operation, format_name, config);
+      std::vector<UnratedRows> unrated;
+      auto file = read_audited(path, operation, format_name, config, unrated);
       if (file.ok()) {
+        for (UnratedRows& rows : unrated)
+          audited.unrated.push_back({audited.files.size(), rows.rows, std::move(rows.why)});
         if (config) {
           audited.config_index.push_back(audited.files.size());
           audited.configs.push_back(std::move(*config));
@@ -140,6 +157,20 @@ std::vector<Finding> all_findings(AuditedFiles& audited, const CheckOptions& che
     return std::tuple(a.source, a.line, a.kind) < std::tuple(b.source, b.line, b.kind);
   });
   return findings;
+}
+
+std::size_t withheld_keys(const AuditedFiles& audited) {
+  Rows rows;
+  for (const TunedFile& file : audited.files) {
+    for (const TunedEntry& entry : file.entries) {
+      if (entry.other_key.empty() && why_unreachable(entry).empty()) rows.push_back(&entry);
+    }
+  }
+  std::size_t keys = 0;
+  for (const Rows& group : rows_by_group(rows)) {
+    for (const TunedEntry* row : chosen_rows(group)) keys += may_be_chosen(*row) ? 0 : 1;
+  }
+  return keys;
 }
 
 }  // namespace gemmtune::cli

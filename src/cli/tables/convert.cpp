@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/path_list.h"
 #include "base/text.h"
@@ -17,6 +18,7 @@
 #include "formats/all_formats.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
+#include "formats/parquet/parquet.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -48,7 +50,7 @@ struct ConvertOptions {
   std::string k;
   std::string x_type;
   std::string y_type;
-  std::string scheme = "m_leq";
+  std::string scheme;
   bool list = false;
   bool strict = false;
   bool json = false;
@@ -61,9 +63,11 @@ Status read_number(const std::string& option, const std::string& text, std::opti
   return Status::invalid("{} {}: expected a whole number of at least 1", option, text);
 }
 
-Status read_type(const std::string& option, const std::string& text, std::optional<DataType>& type) {
+Status read_type(const std::string& option, const std::string& text, const ConversionOptions& conversion,
+                 std::optional<DataType>& type) {
   if (text.empty()) return {};
-  type = parse_data_type(text);
+  const std::string_view of_units = gfx_of_cu_num(conversion.cu_num);
+  type = data_type_on(conversion.gfx.empty() ? of_units : std::string_view(conversion.gfx), text);
   if (type) return {};
   return Status::invalid("{} {}: expected a type such as bf16, fp16 or torch.bfloat16", option, text);
 }
@@ -79,12 +83,12 @@ Result<ConversionOptions> conversion_options(const ConvertOptions& options) {
   conversion.cu_num = static_cast<int>(cu_num.value_or(0));
   GEMMTUNE_RETURN_IF_ERROR(read_number("-n", options.n, conversion.n));
   GEMMTUNE_RETURN_IF_ERROR(read_number("-k", options.k, conversion.k));
-  GEMMTUNE_RETURN_IF_ERROR(read_type("--indtype", options.x_type, conversion.x_type));
-  GEMMTUNE_RETURN_IF_ERROR(read_type("--outdtype", options.y_type, conversion.y_type));
-  if (options.scheme != "m_leq" && options.scheme != "small_medium_large") {
+  GEMMTUNE_RETURN_IF_ERROR(read_type("--indtype", options.x_type, conversion, conversion.x_type));
+  GEMMTUNE_RETURN_IF_ERROR(read_type("--outdtype", options.y_type, conversion, conversion.y_type));
+  if (!options.scheme.empty() && options.scheme != "m_leq" && options.scheme != "small_medium_large") {
     return Status::invalid("--scheme {}: expected m_leq or small_medium_large", options.scheme);
   }
-  conversion.thirds = options.scheme == "small_medium_large";
+  if (!options.scheme.empty()) conversion.thirds = options.scheme == "small_medium_large";
   return conversion;
 }
 
@@ -107,7 +111,7 @@ struct Converted {
 
 Result<ConversionRows> read_one(const std::string& path, const std::string& from,
                                 const ConversionOptions& conversion) {
-  auto content = read_file(path);
+  auto content = read_text_of_table(path, {.python = read_environment().python});
   if (!content.ok()) return content.status();
   const std::string source = path == "-" ? "standard input" : path;
   const auto origin =
@@ -212,8 +216,9 @@ std::function<int()> declare_convert(CommandOptions& app) {
   app.add_option("--outdtype", options->y_type, "Type of y (default: as x)");
   app.add_option("-n", options->n, "N of a Triton file whose name does not state it");
   app.add_option("-k", options->k, "K of a Triton file whose name does not state it");
-  app.add_option("--scheme", options->scheme, "Buckets of a Triton file: m_leq or small_medium_large")
-      .capture_default_str();
+  app.add_option("--scheme", options->scheme,
+                 "Buckets of a Triton file: m_leq or small_medium_large (default: those "
+                 "that a Triton config has, else m_leq)");
   app.add_flag("--strict", options->strict, "What cannot be carried is an error; nothing is written");
   app.add_flag("--json", options->json, "One JSON document on stdout: what was left out; needs -o");
   app.footer(convert_footer);

@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <map>
 #include <memory>
 
 #include "base/environment.h"
+#include "base/path_list.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -22,8 +24,11 @@
 #include "formats/json.h"
 #include "formats/json_text.h"
 #include "formats/shapes/shape_list.h"
+#include "resolve/lookup_report.h"
 #include "resolve/row_kernel.h"
+#include "resolve/source_use.h"
 #include "resolve/table_set.h"
+#include "tuned/choice.h"
 #include "tuned/entry.h"
 
 namespace gemmtune::cli {
@@ -59,29 +64,25 @@ struct CoverageOptions {
 struct Target {
   std::string gfx;
   int cu_num = 0;
+  bool here = true;  // it is the device that `tune` would take, as far as is known
 };
 
 Result<Target> target_of(const CoverageOptions& options, const Environment& environment) {
-  Target target{options.gfx, 0};
-  if (!options.cu_num.empty()) {
-    const auto cu_num = parse_integer(options.cu_num);
-    if (!cu_num || *cu_num < 1 || *cu_num > 1'000'000) {
-      return Status::invalid("--cu_num {}: expected a whole number of at least 1", options.cu_num);
-    }
-    target.cu_num = static_cast<int>(*cu_num);
-  }
-  if (!target.gfx.empty() && target.cu_num != 0) return target;
   const auto device = open_device(options.device, environment, false);
-  if (!device.ok()) return device.status();
-  if (target.gfx.empty()) target.gfx = (*device)->info().gfx;
-  if (target.cu_num == 0) target.cu_num = (*device)->info().cu_num;
-  return target;
+  if (!device.ok() && options.gfx.empty() && options.cu_num.empty()) return device.status();
+  const DeviceInfo* const here = device.ok() ? &(*device)->info() : nullptr;
+  const auto asked = asked_device(options.gfx, options.cu_num, here);
+  if (!asked.ok()) return asked.status();
+  if (!asked->note.empty()) print_note(asked->note);
+  return Target{asked->gfx, asked->cu_num,
+                here != nullptr && asked->gfx == here->gfx && asked->cu_num == here->cu_num};
 }
 
 Result<TableSet> tables_of(const CoverageOptions& options, Operation operation,
                            const Environment& environment) {
   TableSet tables = options.table.empty() ? production_tables(environment)
                                           : load_table_set(table_paths_of(operation, options.table));
+  tables.fewer_threads = environment.fewer_threads;
   GEMMTUNE_RETURN_IF_ERROR(tables.first_fault());
   for (const TableSource& source : tables.sources) {
     if (!options.table.empty()) GEMMTUNE_RETURN_IF_ERROR(source.state);
@@ -89,10 +90,53 @@ Result<TableSet> tables_of(const CoverageOptions& options, Operation operation,
   return tables;
 }
 
-std::string tune_command(const CoverageOptions& options, Operation operation) {
+DeviceInfo device_of(const Target& target) {
+  DeviceInfo device;
+  device.gfx = target.gfx;
+  device.cu_num = target.cu_num;
+  return device;
+}
+
+/// The files of --table with one to write first: a file that is to be made, or has rows of the target alone or none. A table
+/// of other devices is not tuned into without a word.
+std::string output_of(const CoverageOptions& options, Operation operation, const TableSet& tables,
+                      const Target& target) {
+  if (options.table.empty()) return tuned_file_name(operation);
+  const auto uses = uses_of_sources(tables, device_of(target), false);
+  std::string others;
+  std::string first;
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const TableSource& source = tables.sources[i];
+    if (source.triton) continue;
+    const bool is_own = uses[i].own > 0 || uses[i].devices.empty();
+    std::string& list = is_own && first.empty() ? first : others;
+    list += (list.empty() ? "" : ":") + source.path;
+  }
+  if (first.empty()) {
+    first = fmt::format("{}_{}_{}", target.gfx, target.cu_num, tuned_file_name(operation));
+  }
+  return others.empty() ? first : fmt::format("{}:{}", first, others);
+}
+
+/// Where it is to be run, if that is not this machine; empty for here.
+std::string elsewhere(const Target& target) {
+  if (target.here) return {};
+  return fmt::format(" (on {} with {} {})", target.gfx, target.cu_num,
+                     cpu_architecture(target.gfx) ? "threads" : "compute units");
+}
+
+std::string tune_command(const CoverageOptions& options, Operation operation, const TableSet& tables,
+                         const Target& target) {
   std::string command = fmt::format("gemmtune tune -i {}", options.capture);
   if (operation != Operation::a16w16) command += fmt::format(" --op {}", to_string(operation));
-  return command + fmt::format(" -o {}", options.table.empty() ? tuned_file_name(operation) : options.table);
+  return command + fmt::format(" -o {}", output_of(options, operation, tables, target));
+}
+
+std::vector<std::string> warnings_of(const TableSet& tables, Operation operation, const Target& target) {
+  std::vector<std::string> texts;
+  for (SourceWarning& warning : source_warnings(tables, device_of(target), false))
+    if (warning.operation == operation) texts.push_back(std::move(warning.text));
+  return texts;
 }
 
 /// Shapes that rows of one libtype answer.
@@ -128,12 +172,31 @@ std::string libtype_text(const std::map<std::string, LibtypeShare>& shares) {
   return "answered by rows of:\n" + table.text(0);
 }
 
+/// Untuned shapes of which the table has rows that are never chosen, and from which AITER answers.
+std::size_t withheld_shapes(const Coverage& coverage, const TableSet& tables, const Target& target) {
+  const auto& rows = tables.table.entries();
+  if (std::all_of(rows.begin(), rows.end(), may_be_chosen)) return 0;
+  std::size_t shapes = 0;
+  for (const ServedShape& shape : coverage.shapes) {
+    if (shape.row != nullptr) continue;
+    LookupRequest request;
+    request.problem = shape.shape->problem;
+    request.gfx = target.gfx;
+    request.cu_num = target.cu_num;
+    request.as_aiter = true;
+    const auto report = explain_lookup(tables, nullptr, request);
+    shapes += report.ok() && report->row != nullptr ? 1 : 0;
+  }
+  return shapes;
+}
+
 /// Buckets have no time, untuned shapes no row.
 bool is_estimated(Match match) { return match == Match::untuned || match == Match::bucket; }
 
 double percent_of(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
-std::string coverage_text(const Coverage& coverage, const Target& target, const std::string& command) {
+std::string coverage_text(const Coverage& coverage, const Target& target, const std::string& command,
+                          const std::vector<std::string>& warnings, std::size_t withheld) {
   std::string text =
       fmt::format("{}, {:.0f} calls, asked for {} cu_num {}\n", counted(coverage.shapes.size(), "shape"),
                   coverage.total.calls, target.gfx, target.cu_num);
@@ -143,7 +206,9 @@ std::string coverage_text(const Coverage& coverage, const Target& target, const 
                    {"% of calls", true},
                    {"ms", true},
                    {"% of time", true}});
+  for (const std::string& warning : warnings) text += fmt::format("warning: {}\n", warning);
   for (const Match match : matches_in_order) {
+    if (match == Match::fewer_threads && !cpu_architecture(target.gfx)) continue;
     const LevelShare& level = coverage.at(match);
     const bool estimate = is_estimated(match) && level.us > 0;
     table.add({std::string(to_string(match)), std::to_string(level.shapes),
@@ -158,16 +223,20 @@ std::string coverage_text(const Coverage& coverage, const Target& target, const 
                         coverage.median_tflops);
   }
   text += libtype_text(by_libtype(coverage, target));
+  if (withheld != 0)
+    text +=
+        fmt::format("{} of the untuned have rows that are never chosen; AITER answers from them\n", withheld);
   const auto misses = worst_misses(coverage, listed_misses);
   if (misses.empty()) return text;
   text += "untuned, most calls first:\n";
   for (const ServedShape* miss : misses) {
     text += fmt::format("  {:>10} calls  {}\n", miss->shape->calls, print(miss->shape->problem));
   }
-  return text + fmt::format("to tune them: {}\n", command);
+  return text + fmt::format("to tune them{}: {}\n", elsewhere(target), command);
 }
 
-Json json_of(const Coverage& coverage, const Target& target, const std::string& command) {
+Json json_of(const Coverage& coverage, const Target& target, const std::string& command,
+             const std::vector<std::string>& warnings, std::size_t withheld) {
   Json json{{"command", "coverage"},
             {"gfx", target.gfx},
             {"cu_num", target.cu_num},
@@ -191,6 +260,7 @@ Json json_of(const Coverage& coverage, const Target& target, const std::string& 
                                  {"runs", share.missing.empty()},
                                  {"missing", share.missing}};
   }
+  json["withheld_shapes"] = withheld;
   json["misses"] = Json::array();
   for (const ServedShape* miss : worst_misses(coverage, listed_misses)) {
     json["misses"].push_back({{"problem", print(miss->shape->problem)},
@@ -198,33 +268,39 @@ Json json_of(const Coverage& coverage, const Target& target, const std::string& 
                               {"estimated_us", miss->us}});
   }
   json["tune"] = command;
+  json["warnings"] = warnings;
   return json;
 }
 
 int run_coverage(const CoverageOptions& options) {
   const auto operation = operation_word(options.operation);
   if (!operation.ok()) return usage_error("coverage", operation.message());
+  const Environment environment = read_environment();
+  const auto target = target_of(options, environment);
+  if (!target.ok()) return usage_error("coverage", target.message());
   ShapeListOptions list_options;
   list_options.operation = *operation;
+  list_options.architecture = target->gfx;
+  if (const auto tuned = path_list(options.table); !tuned.empty()) list_options.output = tuned.front();
   auto list = read_shape_list(options.capture, list_options);
   if (!list.ok()) return usage_error("coverage", list.message());
   take_captured_calls(options.capture, *list);
   for (const std::string& diagnostic : list->diagnostics) print_note(diagnostic);
-  if (const std::string ignored = describe_ignored(*list); !ignored.empty()) print_note(ignored);
-  const Environment environment = read_environment();
-  const auto target = target_of(options, environment);
-  if (!target.ok()) return usage_error("coverage", target.message());
+  for (const std::string& note : notes_of(*list)) print_note(note);
   const auto tables = tables_of(options, list->operation, environment);
   if (!tables.ok()) return usage_error("coverage", tables.message());
   std::vector<WorkloadShape> workload;
   for (const ShapeRow& row : list->rows) workload.push_back({row.problem, row.calls});
-  const Coverage coverage = cover(tables->table, target->gfx, target->cu_num, workload);
-  const std::string command = tune_command(options, list->operation);
+  const Coverage coverage =
+      cover(tables->table, target->gfx, target->cu_num, workload, tables->fewer_threads);
+  const std::string command = tune_command(options, list->operation, *tables, *target);
+  const auto warnings = warnings_of(*tables, list->operation, *target);
+  const std::size_t withheld = withheld_shapes(coverage, *tables, *target);
   if (options.json) {
-    const Json json = json_of(coverage, *target, command);
+    const Json json = json_of(coverage, *target, command, warnings, withheld);
     print_document(json_document(json));
   } else {
-    print_text(coverage_text(coverage, *target, command));
+    print_text(coverage_text(coverage, *target, command, warnings, withheld));
   }
   const bool complete = coverage.at(Match::untuned).shapes == 0 && list->diagnostics.empty();
   return complete ? exit_done : exit_findings;
@@ -241,8 +317,9 @@ std::function<int()> declare_coverage(CommandOptions& app) {
   app.add_option("--table", options->table,
                  "Tuned files, colon-separated (default: those that dispatch reads)");
   app.add_option("--gfx", options->gfx, "Ask for this architecture (default: this machine's)");
-  app.add_option("--cu-num", options->cu_num,
-                 "Ask for this number of compute units (default: this machine's)");
+  app.add_option(
+      "--cu-num", options->cu_num,
+      "Ask for this number of compute units (default: this machine's); without --gfx as in lookup");
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(coverage_footer);

@@ -91,19 +91,19 @@ std::string change_text(const RowChange& change, const Side& before, const Side&
   const std::string row = describe_row(change.row());
   switch (change.kind) {
     case ChangeKind::added:
-      return fmt::format("{}: added: {}: {} µs, {}\n", after.place(*change.after), row, change.after->us,
-                         winner_text(*change.after));
+      return fmt::format("{}: added: {}: {}, {}\n", after.place(*change.after), row,
+                         row_time_text(change.after->us), winner_text(*change.after));
     case ChangeKind::removed:
-      return fmt::format("{}: removed: {}: {} µs, {}\n", before.place(*change.before), row, change.before->us,
-                         winner_text(*change.before));
+      return fmt::format("{}: removed: {}: {}, {}\n", before.place(*change.before), row,
+                         row_time_text(change.before->us), winner_text(*change.before));
     case ChangeKind::winner:
-      return fmt::format("{}: winner: {}: {} ({} µs), before {} ({} µs)\n", after.place(*change.after), row,
-                         winner_text(*change.after), change.after->us, winner_text(*change.before),
-                         change.before->us);
+      return fmt::format("{}: winner: {}: {} ({}), before {} ({})\n", after.place(*change.after), row,
+                         winner_text(*change.after), row_time_text(change.after->us),
+                         winner_text(*change.before), row_time_text(change.before->us));
     case ChangeKind::timed:
     case ChangeKind::untimed:
-      return fmt::format("{}: {}: {}: {} µs, before {} µs\n", after.place(*change.after),
-                         to_string(change.kind), row, change.after->us, change.before->us);
+      return fmt::format("{}: {}: {}: {}, before {}\n", after.place(*change.after), to_string(change.kind),
+                         row, row_time_text(change.after->us), row_time_text(change.before->us));
     case ChangeKind::faster:
     case ChangeKind::slower:
       break;

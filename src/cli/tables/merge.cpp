@@ -265,7 +265,7 @@ int run_merge(const MergeCommandOptions& options) {
   }
   const auto how = merge_options(options);
   if (!how.ok()) return usage_error("merge", how.message());
-  const auto files = read_tables(options.files, *operation);
+  auto files = read_tables(options.files, *operation);
   if (!files.ok()) return usage_error("merge", files.message());
   if (const Status status = check_no_input("-o", options.output, *files); !status.ok()) {
     return usage_error("merge", status.message());

@@ -78,6 +78,8 @@ std::optional<TunedEntry> default_row(const Device& device, const TunedEntry& ro
   changed.default_us = us;
   changed.default_kernel = measured.other_kernel;
   changed.speedup = 1;
+  changed.speedup_low.reset();
+  changed.speedup_high.reset();
   changed.verdict = Verdict::undecided;
   changed.pdl_kernel_name.clear();
   changed.pdl_us.reset();
@@ -85,19 +87,19 @@ std::optional<TunedEntry> default_row(const Device& device, const TunedEntry& ro
   return changed;
 }
 
-/// Changes the lines of a table: each is replaced by the cells of another row, or goes.
+/// Changes the lines of a table: cells that another row has otherwise are written anew, or the line goes.
 class TableText {
  public:
   explicit TableText(const TunedFile& table) : table_(table) {
     for (const CsvLine& line : table.document.lines) lines_.emplace_back(line.text);
   }
   void remove(std::size_t line) { lines_[line - 1].reset(); }
-  void replace(const TunedEntry& row) {
+  void replace(const TunedEntry& before, const TunedEntry& row) {
     RawRow cells(*lines_[row.line - 1]);
     for (std::size_t position = 0; position < table_.columns.width(); ++position) {
       const Column* column = table_.columns.known_at(position);
       const auto text = column != nullptr ? cell_text(row, *column) : std::nullopt;
-      if (text) cells.set(position, csv_cell(*text));
+      if (text && text != cell_text(before, *column)) cells.set(position, csv_cell(*text));
     }
     lines_[row.line - 1] = cells.text();
   }
@@ -194,7 +196,7 @@ Result<ConfirmationReport> confirm_rows(const TunedFile& table, const Environmen
     const bool is_wrong = measured[i].kernel == row.kernel_name && measured[i].status != BenchStatus::ok;
     if (!options.keeps_rows && (is_wrong || !row.problem.bpreshuffle)) {
       if (const auto changed = default_row(**device, row, measured[i])) {
-        text.replace(*changed);
+        text.replace(row, *changed);
         refuted.becomes = changed->kernel_name;
       } else {
         text.remove(row.line);

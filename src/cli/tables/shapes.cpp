@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/environment.h"
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/command_options.h"
@@ -16,6 +17,7 @@
 #include "cli/tables/table_files.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
+#include "formats/shapes/call_log.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -27,33 +29,68 @@ Examples:
   gemmtune shapes --model_dir DeepSeek-V3 --tp 8 --nsets 1,64,4096 -o untuned/
   gemmtune shapes --model_dir DeepSeek-V3 --tp 8 --op fused_moe -o untuned_fmoe.csv
   gemmtune shapes -i sizes.yaml -o untuned.csv
-  cat a.csv | gemmtune shapes -i -)";
+  cat a.csv | gemmtune shapes -i -
+  gemmtune shapes --from-log server.log --nsets 1,16,256 -o untuned/
+
+--from-log reads what a program's log says of GEMMs, each line as a call: AITER's "not found tuned config" and "[fused_moe]
+using … default", vLLM's "Config file not found at" (which says no M: --nsets does), command lines of hipblaslt-bench and
+rocblas-bench, onednn_verbose, a trace of PyTorch's profiler (record_shapes=True), TunableOp's files. Other lines are passed
+over.
+
+Exit codes: 0 done, 1 some rows or lines could not be read, 2 usage or input.)";
 
 struct ShapesOptions {
   SizeOptions size;
   ModelOptions model;
+  std::string gfx;  // of the device that words of types are meant for; empty: of none
   std::string input;
+  std::string log;
   std::string output;
   bool layers = false;
   bool strict = false;
   bool json = false;
 };
 
+Result<ShapeList> read_log(const ShapesOptions& options) {
+  const auto x_type = x_type_of(options.size, options.gfx);
+  const auto y_type = y_type_of(options.size, options.gfx);
+  const auto tokens = token_counts(options.model.tokens);
+  for (const Status& status : {x_type.status(), y_type.status(), tokens.status()})
+    GEMMTUNE_RETURN_IF_ERROR(status);
+  CallLogOptions log;
+  if (!options.size.operation.empty()) {
+    log.list.operation = parse_operation(options.size.operation);
+    if (!log.list.operation) return operation_of(options.size).status();
+  }
+  log.list.x_type = *x_type;
+  log.list.y_type = *y_type;
+  log.list.strict = options.strict;
+  log.list.architecture = options.gfx;
+  if (!options.model.tokens.empty()) log.tokens = *tokens;
+  auto content = read_file(options.log);
+  if (!content.ok()) return content.status();
+  return parse_call_log(options.log == "-" ? "standard input" : options.log, std::move(*content), log);
+}
+
 Result<ShapeList> read_shapes(const ShapesOptions& options, const Environment& environment) {
   if (!options.input.empty() && !options.model.folder.empty()) {
     return Status::invalid("-i and --model_dir: give one of them, not both");
   }
+  if (!options.log.empty() && (!options.input.empty() || !options.model.folder.empty())) {
+    return Status::invalid("--from-log: give it alone, without -i and --model_dir");
+  }
   GEMMTUNE_RETURN_IF_ERROR(check_words(options.model));
+  if (!options.log.empty()) return read_log(options);
   if (options.input.empty()) {
     if (model_folder(options.model, environment).empty()) {
-      return Status::invalid("no shapes: give --model_dir DIR or -i FILE");
+      return Status::invalid("no shapes: give --model_dir DIR, -i FILE or --from-log FILE");
     }
-    return shapes_of_model(options.model, options.size, environment, options.layers);
+    return shapes_of_model(options.model, options.size, environment, options.gfx, options.layers);
   }
   const auto operation = operation_of(options.size);
   if (!operation.ok()) return operation.status();
-  const auto x_type = x_type_of(options.size);
-  const auto y_type = y_type_of(options.size);
+  const auto x_type = x_type_of(options.size, options.gfx);
+  const auto y_type = y_type_of(options.size, options.gfx);
   if (!x_type.ok()) return x_type.status();
   if (!y_type.ok()) return y_type.status();
   ShapeListOptions list;
@@ -61,6 +98,7 @@ Result<ShapeList> read_shapes(const ShapesOptions& options, const Environment& e
   list.x_type = *x_type;
   list.y_type = *y_type;
   list.strict = options.strict;
+  list.architecture = options.gfx;
   return read_shape_list(options.input, list);
 }
 
@@ -80,6 +118,7 @@ std::string shapes_json(const ShapeList& list) {
                               {"layer", row.layer}});
   }
   json["diagnostics"] = list.diagnostics;
+  json["notes"] = list.notes;
   json["left_out"] = left_out_json(list.ignored);
   return json_document(json);
 }
@@ -88,9 +127,7 @@ int run_shapes(const ShapesOptions& options) {
   const auto list = read_shapes(options, read_environment());
   if (!list.ok()) return usage_error("shapes", list.message());
   for (const std::string& diagnostic : list->diagnostics) print_note(diagnostic);
-  if (const std::string ignored = describe_ignored(*list); !ignored.empty()) {
-    print_note(ignored);
-  }
+  for (const std::string& note : notes_of(*list)) print_note(note);
   const bool to_stdout = options.output.empty() || options.output == "-";
   if (!to_stdout) {
     const auto written = write_shapes(list->rows, options.output);
@@ -114,6 +151,9 @@ std::function<int()> declare_shapes(CommandOptions& app) {
   app.add_option("--indtype", options->size.x_type,
                  "Type of x and w (default: the model's or the file's); of a model's layers of as many bits");
   app.add_option("--outdtype", options->size.y_type, "Type of y (default: the model's or the file's)");
+  app.add_option(
+      "--gfx", options->gfx,
+      "The architecture that the shapes are for: fp8 is its own (e4m3fnuz on gfx94x, else e4m3fn)");
   app.add_flag(
       "--bpreshuffle", options->size.bpreshuffle,
       "Weights of the model packed once: a8w8_bpreshuffle, a8w8_blockscale_bpreshuffle, bf16 so marked");
@@ -121,6 +161,8 @@ std::function<int()> declare_shapes(CommandOptions& app) {
   app.add_option(
       "-i,--input,--untune-file,--input-file,--gemm-size-file", options->input,
       "Shapes of a file instead of a model (CSV, YAML, tuned file, - for stdin), duplicates removed");
+  app.add_option("--from-log", options->log,
+                 "Shapes of the GEMMs that a program's log or trace names (- for stdin); see below");
   app.add_option(
       "-o,--output", options->output,
       "Where the CSV goes (default, and -: stdout); a folder (or NAME/) gets one file an operation");

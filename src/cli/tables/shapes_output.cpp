@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <utility>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/shared/console.h"
 #include "cli/shared/output_path.h"
 #include "formats/aiter/schema.h"
+#include "formats/all_formats.h"
 #include "formats/models/model_config.h"
 
 namespace gemmtune::cli {
@@ -23,9 +26,23 @@ RowsByOperation by_operation(const std::vector<ShapeRow>& rows) {
   return parts;
 }
 
+/// A CSV as write_shape_list() makes it, of any operation; its header alone too.
+bool is_shape_list(const std::string& path, const std::string& content) {
+  if (detect_format(path, content).name != "untuned") return false;
+  ShapeListOptions with_type;  // for a list without types
+  with_type.x_type = DataType::bf16;
+  if (parse_shape_list(path, content, {}).ok() || parse_shape_list(path, content, with_type).ok())
+    return true;
+  const auto operations = all_operations();
+  return std::any_of(operations.begin(), operations.end(), [&](Operation operation) {
+    const std::string header = empty_shape_list(operation);
+    return trim(header) == trim(std::string_view(content));
+  });
+}
+
 Result<std::string> write_file(const std::vector<ShapeRow>& rows, const std::string& path) {
   GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", path));
-  GEMMTUNE_RETURN_IF_ERROR(check_replaces_no_tuned_file("-o", path));
+  GEMMTUNE_RETURN_IF_ERROR(check_replaces_only("-o", path, "a list of shapes", is_shape_list));
   GEMMTUNE_RETURN_IF_ERROR(write_file_atomically(path, write_shape_list(rows)));
   return fmt::format("{} in {}", counted(rows.size(), "shape"), path);
 }

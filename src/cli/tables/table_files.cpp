@@ -15,6 +15,7 @@
 #include "formats/aiter/environment_json.h"
 #include "formats/all_formats.h"
 #include "formats/json.h"
+#include "formats/shards/shard_file.h"
 #include "formats/triton/triton_folder.h"
 
 namespace gemmtune::cli {
@@ -47,6 +48,14 @@ Result<std::vector<std::string>> paths_of(const std::string& word) {
   return paths;
 }
 
+/// The operation of a shard's output; none where the file is no shard's.
+Result<std::optional<Operation>> operation_of_shard(const std::string& path) {
+  const auto shard = read_shard_file(path);
+  if (shard.ok()) return std::optional(shard->operation);
+  if (shard.code() == StatusCode::not_found) return std::optional<Operation>();
+  return shard.status();
+}
+
 }  // namespace
 
 Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words,
@@ -56,7 +65,13 @@ Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words
     auto paths = paths_of(word);
     if (!paths.ok()) return paths.status();
     for (const std::string& path : *paths) {
-      auto file = read_tuned_csv(path, {.operation = operation});
+      std::optional<Operation> known = operation;
+      if (!known) {
+        auto of_shard = operation_of_shard(path);
+        if (!of_shard.ok()) return of_shard.status();
+        known = *of_shard;
+      }
+      auto file = read_tuned_csv(path, {.operation = known});
       if (!file.ok()) return file.status();
       files.push_back(std::move(*file));
     }
@@ -141,6 +156,10 @@ OrderedJson left_out_json(const std::vector<LeftOut>& items) {
   return json;
 }
 
+bool is_tuned_file(const std::string& path, const std::string& content) {
+  return is_tuned_format(detect_format(path, content));
+}
+
 Status check_no_input(const std::string& option, const std::string& output,
                       const std::vector<TunedFile>& inputs) {
   if (output.empty() || output == "-") return {};
@@ -160,6 +179,7 @@ Status write_table(const std::string& option, const std::string& path, const std
     return {};
   }
   GEMMTUNE_RETURN_IF_ERROR(check_writable(option, path));
+  GEMMTUNE_RETURN_IF_ERROR(check_replaces_only(option, path, "a tuned file", is_tuned_file));
   const std::string target = resolve_links(path);
   const auto lock = FileLock::acquire(target + ".lock");
   if (!lock.ok()) return lock.status();

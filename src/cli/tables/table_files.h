@@ -16,7 +16,8 @@
 namespace gemmtune::cli {
 
 /// Every file of the words, each a path, a pattern (shell's `*`, `?`, `[a-z]`) or a colon-separated list of them. A path
-/// that was named must be there, and a pattern must mean a file.
+/// that was named must be there, and a pattern must mean a file. The output of a shard is of the operation that its shard file
+/// names, unless `operation` is given.
 Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words,
                                            std::optional<Operation> operation);
 

@@ -13,6 +13,8 @@ namespace gemmtune::cli {
 
 Result<std::unique_ptr<KeepLog>> KeepLog::open(const std::string& folder, const std::string& first_line) {
   const std::string path = join_path(folder, "run.log");
+  if (const Status status = check_links(path); !status.ok())
+    return Status(status.code(), fmt::format("--keep: {}", status.message()));
   std::FILE* const file = std::fopen(path.c_str(), "ae");
   if (file == nullptr) return Status::io("--keep: {}: {}", path, std::strerror(errno));
   auto log = std::unique_ptr<KeepLog>(new KeepLog(file));

@@ -79,6 +79,7 @@ std::string worker_line(const LiveWorker& worker) {
   if (worker.seconds >= 1) text += fmt::format(" {:.0f} s", worker.seconds);
   if (worker.candidates > 0)
     text += fmt::format("  {}", counted(static_cast<std::size_t>(worker.candidates), "candidate"));
+  if (worker.ratio) return text + "  " + ratio_text(*worker.ratio);
   if (worker.best_microseconds) text += fmt::format("  best {:.2f} µs", *worker.best_microseconds);
   if (worker.best_microseconds && worker.default_microseconds)
     text += fmt::format(" ({:.2f}x)", *worker.default_microseconds / *worker.best_microseconds);
@@ -86,6 +87,11 @@ std::string worker_line(const LiveWorker& worker) {
 }
 
 }  // namespace
+
+std::string ratio_text(const PairedRatio& ratio) {
+  return fmt::format("{:.3f}x ({:.3f} to {:.3f} in {})", ratio.ratio, ratio.interval.low, ratio.interval.high,
+                     counted(static_cast<std::size_t>(ratio.rounds), "round"));
+}
 
 ShapeState state_of(const ItemReport& report) {
   if (report.state == ProblemState::failed || report.state == ProblemState::unsupported)

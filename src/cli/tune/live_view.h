@@ -25,6 +25,7 @@ struct LiveWorker {
   std::int64_t candidates = 0;  // tried of the shape, in this visit
   std::optional<double> best_microseconds;
   std::optional<double> default_microseconds;
+  std::optional<PairedRatio> ratio = std::nullopt;  // of paired rounds, once there are some
 };
 
 struct LiveRun {
@@ -40,6 +41,9 @@ struct LiveRun {
 /// Lines of at most `columns`: a bar with the time left, the gain so far, a sign a shape (several shapes share one where
 /// there are more than columns), and a line a worker.
 std::vector<std::string> live_lines(const LiveRun& run, std::size_t columns);
+
+/// "1.234x (1.201 to 1.260 in 15 rounds)".
+std::string ratio_text(const PairedRatio& ratio);
 
 /// The state of a shape that is done.
 ShapeState state_of(const ItemReport& report);

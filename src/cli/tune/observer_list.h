@@ -25,6 +25,9 @@ class ObserverList final : public RunObserver {
   void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override {
     for (RunObserver* each : observers_) each->candidate_done(index, trial, candidates_so_far);
   }
+  void paired_rounds(std::size_t index, const PairedRatio& ratio) override {
+    for (RunObserver* each : observers_) each->paired_rounds(index, ratio);
+  }
   void problem_paused(std::size_t index) override {
     for (RunObserver* each : observers_) each->problem_paused(index);
   }

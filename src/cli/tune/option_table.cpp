@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/routing_options.h"
+#include "cli/shared/rules_option.h"
 #include "cli/tune/tune_buckets.h"
 #include "search/strategy.h"
 
@@ -74,6 +75,23 @@ Status apply_launch(const TuneOptions& options, TuneRequest& request) {
   return {};
 }
 
+Status apply_team(const TuneOptions& options, TuneRequest& request) {
+  if (options.team.empty()) return {};
+  const auto team = parse_team(options.team);
+  if (!team || *team == Team::automatic)
+    return Status::invalid("--team {}: expected own or openmp", options.team);
+  request.policy.team = options.team;
+  return {};
+}
+
+Status apply_between(const TuneOptions& options, TuneRequest& request) {
+  constexpr std::array<std::string_view, 2> words = {"none", "parallel"};
+  const auto word = word_of("--between", options.between, words);
+  if (!word.ok()) return word.status();
+  request.policy.parallel_pass = *word == 1;
+  return {};
+}
+
 Status apply_objective(const TuneOptions& options, TuneRequest& request) {
   const auto objective = parse_objective(options.objective);
   if (!objective) return Status::invalid("--objective {}: expected time, energy or edp", options.objective);
@@ -125,6 +143,14 @@ std::string libtypes_identity(const TuneRequest& request) {
 }
 
 /// By what the file chooses, not by its name or layout.
+Status check_rules(const TuneOptions& options) {
+  const auto rules = parse_rule_set(options.rules);
+  if (!rules.ok()) return Status::invalid("--rules {}", rules.message());
+  if (*rules == RuleSet::own || options.replay.empty()) return {};
+  return Status::invalid("--rules {}: not with --replay, a recording has configs and no rules",
+                         options.rules);
+}
+
 std::string search_space_identity(const TuneRequest& request) {
   const std::string text = request.search_space.text();
   return text.empty() ? "" : "search_space=" + short_hash(text);
@@ -155,6 +181,7 @@ constexpr OptionBounds ratio{
 constexpr OptionBounds percent{
     .min = 0, .max = 100, .expected = "percent above 0, up to 100", .excludes_min = true};
 
+constexpr const char* aiter_heading = "Options of AITER's tuners that have no other name here";
 constexpr const char* tune_gemm_heading =
     "tune_gemm's options (with one of them a single size is fp16 by default)";
 
@@ -166,7 +193,8 @@ std::vector<TuneOption> own_rows() {
       {files,
        "-i,--input,--untune-file,--input-file,--gemm-size-file",
        &TuneOptions::input,
-       "Shapes: CSV, YAML of gemm sizes, - for stdin (default: the config folder's bf16_untuned_gemm.csv)",
+       "Shapes: CSV, YAML of gemm sizes, - for stdin (default: GTUNE_INPUT, else the config folder's "
+       "bf16_untuned_gemm.csv)",
        {.value_name = "FILE"}},
       {files,
        "--limit",
@@ -180,7 +208,8 @@ std::vector<TuneOption> own_rows() {
        {.value_name = "N", .bounds = at_least_one}},
       {files, "-o,--output,--tune-file,--tuned-file,--tuning-results-file", &TuneOptions::output,
        "The tuned file (tune_gemm's --o too): .yaml and .yml are tune_gemm's results, others AITER's CSV; of "
-       "these a colon list: all are read, the first is written (default: the config folder's "
+       "these a colon list: all are read, the first is written (default: GTUNE_TUNED, else the config "
+       "folder's "
        "bf16_tuned_gemm.csv)"},
       {files, "--profile-file", &TuneOptions::profile,
        "-o2 FILE: append all candidates with time, spread, error, outcome and reason"},
@@ -206,6 +235,9 @@ std::vector<TuneOption> own_rows() {
        "With --shard (also all/N): print its shapes with their predicted seconds, and end. Needs no device; "
        "predicted for GPUs unless --backend is cpu"},
       {files, "--all", &TuneRequest::all, "Tune again what the output has"},
+      {files, "--add-device", &TuneOptions::add_device,
+       "Add rows of this device to an output whose rows are all of other devices (--backend or --device "
+       "allow it too)"},
       {files, "--resume,!--no-resume", &TuneOptions::resume,
        "Go on with an unfinished run of the same request (on; its journal is OUTPUT.journal)"},
       {files,
@@ -213,7 +245,7 @@ std::vector<TuneOption> own_rows() {
        &TuneOptions::journal_folder,
        "Keep the journal in this folder while the run lasts, on a local disk where the output lies on a "
        "shared one, "
-       "and copy it beside the output at the end",
+       "and move it beside the output at the end",
        {.value_name = "FOLDER"}},
       {files, "--retry-failed", &TuneOptions::retry_failed,
        "Try candidates again that failed before; without it only repaired kernels are"},
@@ -250,7 +282,9 @@ std::vector<TuneOption> own_rows() {
        {.effect = Effect::run, .shows_default = true, .bounds = percent}},
 
       {ranges, "--buckets", &TuneOptions::buckets,
-       "Also write a Triton config for each (N, K), with one kernel for a bucket of M; -o is a folder. "
+       "Also write a Triton config for each (N, K), with one kernel for a bucket of M; -o is a folder "
+       "(default: "
+       "triton in the config folder, where dispatch finds it). "
        "Without "
        "shapes those of AITER's block-scale tuner (--op a8w8_blockscale)"},
       {ranges,
@@ -268,9 +302,17 @@ std::vector<TuneOption> own_rows() {
       {search,
        "--search-space",
        &TuneOptions::search_space,
-       "Narrow or replace the families' spaces: YAML, family: {parameters: {key: [values]}, rules: {name: "
+       "Choose values and rules of the families' spaces: YAML, family: {parameters: {key: [values]}, rules: "
+       "{name: "
        "on|off}, replace: true|false}; `explain --space FAMILY` shows what there is",
        {.effect = Effect::run, .value_name = "FILE", .identity = search_space_identity}},
+      {search,
+       "--rules",
+       &TuneOptions::rules,
+       rules_help,
+       {.effect = Effect::run,
+        .shows_default = true,
+        .apply = [](const TuneOptions& tune, TuneRequest&) { return check_rules(tune); }}},
       {search,
        "--splitK,!--no-splitK",
        &TuneRequest::split_k,
@@ -353,6 +395,20 @@ std::vector<TuneOption> own_rows() {
        &TuneOptions::launch,
        "How a GPU's calls are timed: graph, or eager (enqueued one by one, which adds what that costs)",
        {.effect = Effect::measuring, .shows_default = true, .apply = apply_launch}},
+      {measuring,
+       "--team",
+       &TuneOptions::team,
+       "Whose threads run a CPU's kernels: openmp, as in programs that use OpenMP (PyTorch), or own, "
+       "gemmtune's "
+       "pool (default: GEMMTUNE_TEAM, else openmp if there is a libgomp)",
+       {.effect = Effect::measuring, .apply = apply_team}},
+      {measuring,
+       "--between",
+       &TuneOptions::between,
+       "What a CPU's threads do between timed calls: none, or parallel (an elementwise pass over 4 MiB, as "
+       "programs "
+       "have one between their products)",
+       {.effect = Effect::measuring, .shows_default = true, .apply = apply_between}},
       {measuring,
        "--routing",
        &TuneOptions::routing,
@@ -439,8 +495,8 @@ std::vector<TuneOption> own_rows() {
 const std::vector<TuneOption>& table() {
   static const std::vector<TuneOption> options = [] {
     std::vector<TuneOption> all = own_rows();
-    const std::vector<TuneOption> more = tune_gemm_option_rows();
-    all.insert(all.end(), more.begin(), more.end());
+    for (const std::vector<TuneOption>& more : {aiter_option_rows(), tune_gemm_option_rows()})
+      all.insert(all.end(), more.begin(), more.end());
     return all;
   }();
   return options;
@@ -523,6 +579,7 @@ void declare_section(CommandOptions& app, OptionSection section, TuneOptions& op
         [&](auto field) {
           CommandOption added = add(app, option, value_in(options, field));
           if (section == OptionSection::tune_gemm) added.group(tune_gemm_heading);
+          if (section == OptionSection::aiter) added.group(aiter_heading);
         },
         option.field);
   }

@@ -19,7 +19,7 @@ namespace gemmtune::cli {
 
 class CommandOptions;
 
-enum class OptionSection { files, ranges, search, measuring, operator_times, tune_gemm, output };
+enum class OptionSection { files, ranges, search, measuring, operator_times, aiter, tune_gemm, output };
 
 /// Where an option's value goes. A field of Policy changes how a time is taken: it is forwarded to workers,
 /// and most are part of a row's environment. A field of the request goes to the tuner as it is.
@@ -66,6 +66,8 @@ struct TuneOption {
 std::span<const TuneOption> tune_option_table();
 /// Its section of tune_gemm (tune_gemm_option_table.cpp).
 std::vector<TuneOption> tune_gemm_option_rows();
+/// Its section of AITER's tuners (aiter_option_table.cpp).
+std::vector<TuneOption> aiter_option_rows();
 /// "--profile-file" of the option's spellings: its first long one.
 std::string_view long_name(const TuneOption& option);
 

@@ -20,6 +20,7 @@ std::string range_table(const RunSummary& summary) {
                    {"M", true, false},
                    {"verdict", false, false},
                    {"speed-up", true, false},
+                   {"95 %", true, false},
                    {"regret", true, false},
                    {"tuned µs", true, false},
                    {"kernel", false, true}});
@@ -27,7 +28,7 @@ std::string range_table(const RunSummary& summary) {
     for (const TunedEntry& row : report.rows) {
       table.add({weight_text(row.problem),
                  fmt::format("{} to {}", row.m_from.value_or(row.problem.m), row.problem.m),
-                 std::string(to_string(row.verdict)), speedup_text(row.speedup),
+                 std::string(to_string(row.verdict)), speedup_text(row.speedup), interval_text(row),
                  fmt::format("{:.2f} %", 100 * row.regret.value_or(0)), fmt::format("{:.2f}", row.us),
                  row.kernel_name});
     }
@@ -51,7 +52,8 @@ std::string range_counts(const RunEnding& ending) {
                      {{ProblemState::failed, "failed"},
                       {ProblemState::unsupported, "that no family takes"},
                       {ProblemState::skipped_done, "already in the file"},
-                      {ProblemState::out_of_budget, "not finished"}},
+                      {ProblemState::out_of_budget, "not finished"},
+                      {ProblemState::interrupted, "interrupted"}},
                      ending.shapes, summary.candidates);
 }
 
@@ -106,8 +108,8 @@ std::string range_ending_text(const RunEnding& ending) {
   }
   std::string text = range_table(summary) + range_counts(ending);
   if (summary.geometric_mean_speedup > 0) {
-    text += fmt::format("geometric-mean speed-up over the default, of the rows: {:.3f}x\n",
-                        summary.geometric_mean_speedup);
+    text += fmt::format("geometric-mean speed-up over the default, of the rows: {:.3f}x{}\n",
+                        summary.geometric_mean_speedup, opponents_text(summary, ending.device));
   }
   text += range_reasons(summary);
   if (ending.interrupted) {

@@ -13,6 +13,7 @@
 #include "cli/shared/family_names.h"
 #include "cli/shared/report_parts.h"
 #include "cli/shared/worker_evaluator.h"
+#include "cli/tune/aiter_options.h"
 #include "cli/tune/keep_log.h"
 #include "cli/tune/observer_list.h"
 #include "cli/tune/tune_events.h"
@@ -80,6 +81,7 @@ Result<int> TuneSession::list_shards() {
   GEMMTUNE_RETURN_IF_ERROR(read_shapes());
   GEMMTUNE_RETURN_IF_ERROR(take_shard());
   for (const std::string& diagnostic : shapes_.diagnostics) print_note(diagnostic);
+  for (const std::string& note : shapes_.notes) print_note(note);
   print_answer(options_.json, shard_->list(options_.shard.starts_with(all_shards), options_.json));
   return shapes_.diagnostics.empty() ? exit_done : exit_findings;
 }
@@ -144,6 +146,8 @@ std::string TuneSession::opening_line() const {
 void TuneSession::announce() {
   console_->clear_live_line();
   for (const std::string& diagnostic : shapes_.diagnostics) console_->urgent_line(diagnostic);
+  for (const std::string& note : shapes_.notes) console_->urgent_line(note);
+  for (const std::string& note : aiter_notes(options_)) console_->urgent_line(note);
   for (const std::string& note : tune_gemm_notes(options_, device().info())) console_->urgent_line(note);
   if (!outputs_.keep_folder.empty())
     console_->line(fmt::format("--keep: sources, log and times are left in {}", outputs_.keep_folder));
@@ -164,11 +168,13 @@ Status TuneSession::make_evaluators() {
     request_.clock = [evaluator = replay.get()] { return evaluator->seconds(); };
     evaluators_.push_back(std::move(replay));
   } else {
-    const auto cancelled = [this, budget = request_.budget_seconds] {
-      const bool cut_off = budget > 0 && steady_seconds() - begin_ > cut_off_seconds(budget);
-      return interrupted() || (cut_off && !decides_buckets_);
+    WorkerHooks hooks;
+    hooks.is_spent = [this, budget = request_.budget_seconds] {
+      return budget > 0 && !decides_buckets_ && seconds() - begin_ > cut_off_seconds(budget);
     };
-    evaluators_ = cli::make_evaluators(options_, environment_, devices_, request_, cancelled);
+    hooks.on_waited = [this](double waited) { waited_seconds_.fetch_add(waited); };
+    request_.clock = [this] { return seconds(); };
+    evaluators_ = cli::make_evaluators(options_, environment_, devices_, request_, hooks);
   }
   for (std::size_t i = 0; i < evaluators_.size(); ++i) {
     auto& evaluator = evaluators_[i];
@@ -207,8 +213,9 @@ Result<RunSummary> TuneSession::tune() {
   }
   if (journal_ != nullptr) observers.push_back(journal_.get());
   ObserverList all(std::move(observers));
-  if (!is_replay()) request_.seconds_spent = steady_seconds() - begin_;
+  if (!is_replay()) request_.seconds_spent = seconds() - begin_;
   auto summary = gemmtune::tune(device(), measuring_, request_, all);
+  if (summary.ok()) summary->waited_seconds = waited_seconds_;
   if (events != nullptr) events->run_ended(!summary.ok() ? "failed" : interrupted() ? "interrupted" : "done");
   // Buckets are a part of the run: it is not complete before they are decided.
   const bool goes_on = summary.ok() && options_.buckets;
@@ -227,7 +234,7 @@ Result<std::vector<CheckedRow>> TuneSession::winners_checked(const RunSummary& s
 
 Result<BucketReport> TuneSession::decide_buckets() {
   const double budget = request_.budget_seconds;
-  const double left = begin_ + cut_off_seconds(budget) - steady_seconds();
+  const double left = begin_ + cut_off_seconds(budget) - seconds();
   const Deadline deadline = budget > 0 && !is_replay() ? Deadline::in(left) : Deadline::never();
   decides_buckets_ = true;
   return write_buckets(options_, outputs_, device(), request_.policy, *measuring_.front(), deadline);
@@ -259,6 +266,7 @@ Result<int> TuneSession::report(const RunSummary& summary) {
 
 Result<int> TuneSession::run() {
   if (options_.list) return list_shards();
+  begin_ = steady_seconds();
   GEMMTUNE_RETURN_IF_ERROR(open_devices());
   if (options_.run_config && !options_.run_config->empty()) return run_operator_on_file(options_, device());
   if (options_.compare_wo_tuning) return check_results(options_, environment_, device());
@@ -267,7 +275,7 @@ Result<int> TuneSession::run() {
     console_.emplace(options_.quiet);
     if (!options_.input.empty()) console_->live_line("reading " + options_.input);
   }
-  begin_ = steady_seconds();
+  begin_ = seconds();
   GEMMTUNE_RETURN_IF_ERROR(read_shapes());
   GEMMTUNE_RETURN_IF_ERROR(take_shard());
   if (options_.run_config) return run_operator_on_shapes(options_, environment_, device(), shapes_);

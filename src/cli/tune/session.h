@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/environment.h"
 #include "base/status.h"
 #include "cli/shared/check_report.h"
@@ -37,6 +38,8 @@ class TuneSession {
 
  private:
   bool is_replay() const { return recording_.has_value(); }
+  /// The run's clock: it stops while a worker waits for another program that is timing.
+  double seconds() const { return steady_seconds() - waited_seconds_; }
   Device& device() const { return *devices_.front(); }
   Status open_devices();
   Status read_shapes();
@@ -60,6 +63,7 @@ class TuneSession {
   TuneOptions options_;  // as given, with the folder of --keep
   const Environment& environment_;
   double begin_ = 0;  // of reading the shapes: the budget counts from here
+  std::atomic<double> waited_seconds_{0};
   std::atomic<bool> decides_buckets_{
       false};  // they have a deadline of their own, which breaks no measurement off
   std::optional<Recording> recording_;

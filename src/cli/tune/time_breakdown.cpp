@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cli/shared/console.h"
+#include "evaluate/forwarding_evaluator.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -27,15 +28,11 @@ class Stopwatch {
   double begin_ = steady_seconds();
 };
 
-class TimedEvaluator final : public Evaluator {
+class TimedEvaluator final : public ForwardingEvaluator {
  public:
   TimedEvaluator(std::unique_ptr<Evaluator> inner, TimeBreakdown& breakdown)
-      : inner_(std::move(inner)), breakdown_(breakdown) {}
+      : ForwardingEvaluator(*inner), inner_(std::move(inner)), breakdown_(breakdown) {}
 
-  bool compiles_ahead() const override { return inner_->compiles_ahead(); }
-  void announce(const Problem& problem, std::span<const Candidate> candidates) override {
-    inner_->announce(problem, candidates);
-  }
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override {
     const Stopwatch watch(breakdown_, Part::search);

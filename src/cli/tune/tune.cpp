@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
+#include "cli/tune/aiter_options.h"
 #include "cli/tune/option_table.h"
 #include "cli/tune/session.h"
 #include "cli/tune/tune_options.h"
@@ -40,9 +41,10 @@ Examples:
   gemmtune tune --replay run.jsonl -o replayed.csv)";
 
 int run_tune(TuneOptions options) {
+  const Environment environment = read_environment();
+  take_environment(environment, options);
   if (const Status status = check_options(options); !status.ok())
     return usage_error("tune", status.message());
-  const Environment environment = read_environment();
   TuneSession session(options, environment);
   const auto code = session.run();
   if (code.ok()) return *code;
@@ -60,7 +62,7 @@ std::function<int()> declare_tune(CommandOptions& app) {
   declare_device_options(app, options->device);
   for (const OptionSection section :
        {OptionSection::ranges, OptionSection::search, OptionSection::measuring, OptionSection::operator_times,
-        OptionSection::tune_gemm, OptionSection::output})
+        OptionSection::aiter, OptionSection::tune_gemm, OptionSection::output})
     declare_section(app, section, *options);
   app.footer(tune_footer);
   return [options] { return run_tune(*options); };

@@ -83,8 +83,9 @@ Result<TritonScheme> bucket_scheme_of(const TuneOptions& options) {
   return Status::invalid("--bucket-scheme {}: expected thirds or bounds", options.bucket_scheme);
 }
 
-Result<ShapeList> block_scale_seed_shapes() {
+Result<ShapeList> block_scale_seed_shapes(const std::string& architecture) {
   ShapeListOptions options;
+  options.architecture = architecture;
   options.operation = Operation::a8w8_blockscale;
   return parse_shape_list("block_scale_seed.csv", block_scale_seed_csv, options);
 }

@@ -17,7 +17,7 @@ namespace gemmtune::cli {
 Result<TritonScheme> bucket_scheme_of(const TuneOptions& options);
 
 /// shapes/block_scale_seed.csv: the sizes that AITER's block-scale tuner tunes.
-Result<ShapeList> block_scale_seed_shapes();
+Result<ShapeList> block_scale_seed_shapes(const std::string& architecture);
 
 struct WrittenBucket {
   std::string path;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/shared/report_parts.h"
 #include "cli/tune/tune_report.h"
@@ -34,6 +35,8 @@ Status check_lines(const std::string& path) {
 }  // namespace
 
 Result<std::unique_ptr<TuneEvents>> TuneEvents::open(const std::string& path, const DeviceInfo& device) {
+  if (const Status status = check_links(path); !status.ok())
+    return Status(status.code(), fmt::format("--events {}", status.message()));
   GEMMTUNE_RETURN_IF_ERROR(check_lines(path));
   std::FILE* const file = std::fopen(path.c_str(), "ae");
   if (file == nullptr) return Status::io("--events {}: {}", path, std::strerror(errno));
@@ -71,6 +74,16 @@ void TuneEvents::candidate_done(std::size_t index, const Trial& trial, std::int6
   if (!outcome.microseconds.empty()) event["us"] = median(outcome.microseconds);
   if (!outcome.reason.empty()) event["reason"] = outcome.reason;
   write(json_line(event));
+}
+
+void TuneEvents::paired_rounds(std::size_t index, const PairedRatio& ratio) {
+  write(json_line(Json{{"event", "rounds"},
+                       {"index", index},
+                       {"kernelName", ratio.kernel_name},
+                       {"speedup", ratio.ratio},
+                       {"speedup_low", ratio.interval.low},
+                       {"speedup_high", ratio.interval.high},
+                       {"rounds", ratio.rounds}}));
 }
 
 void TuneEvents::problem_paused(std::size_t index) {

@@ -25,6 +25,7 @@ class TuneEvents final : public RunObserver {
   void run_started(std::span<const std::size_t> waiting, std::size_t evaluators) override;
   void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
   void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
+  void paired_rounds(std::size_t index, const PairedRatio& ratio) override;
   void problem_paused(std::size_t index) override;
   void problem_done(std::size_t index, const ItemReport& report) override;
   void problem_revised(std::size_t index, const ItemReport& report) override;

@@ -111,13 +111,18 @@ Status check_results_mode(const TuneOptions& options) {
   return {};
 }
 
+/// The option whose results a YAML has no place for; empty for none.
+std::string_view needs_a_csv(const TuneOptions& options) {
+  return !options.m_range.empty()  ? "--m-range"
+         : options.buckets         ? "--buckets"
+         : options.pdl != "off"    ? "--pdl"
+         : options.update_improved ? "--update_improved"
+                                   : "";
+}
+
 Status check_yaml_options(const TuneOptions& options) {
   if (!names_yaml(options.output)) return {};
-  const std::string_view other = !options.m_range.empty()  ? "--m-range"
-                                 : options.buckets         ? "--buckets"
-                                 : options.pdl != "off"    ? "--pdl"
-                                 : options.update_improved ? "--update_improved"
-                                                           : "";
+  const std::string_view other = needs_a_csv(options);
   if (!other.empty())
     return Status::invalid("-o {}: tune_gemm's results have no place for {}; expected a .csv", options.output,
                            other);
@@ -134,6 +139,12 @@ bool is_tune_gemm(const TuneOptions& options) {
       !size.type_a.empty() || !size.type_b.empty() || !size.type_c.empty() || size.column_a || size.column_b;
   return has_words || names_yaml(options.input) || names_yaml(options.output) ||
          uses_section(options, OptionSection::tune_gemm);
+}
+
+bool has_yaml_default(const TuneOptions& options) {
+  const auto dense = is_dense(options.size);
+  if (!dense.ok() || !*dense || options.size.scale_ab || !needs_a_csv(options).empty()) return false;
+  return names_yaml(options.input) || (options.size.any() && is_tune_gemm(options));
 }
 
 Status apply_tune_gemm(TuneOptions& options) {

@@ -17,6 +17,11 @@ namespace gemmtune::cli {
 /// One of tune_gemm's options was given, or a YAML of sizes or of results is named.
 bool is_tune_gemm(const TuneOptions& options);
 
+/// The file of results without -o where has_yaml_default(), in the folder that the program runs in.
+inline constexpr const char* default_results_yaml = "tuning_results.yaml";
+/// True for a YAML of sizes, and for -m -n -k with tune_gemm's options, unless the run asks for what only a CSV holds.
+bool has_yaml_default(const TuneOptions& options);
+
 /// Turns tune_gemm's options into ours: fp16 for a single size without types, GPUs into --device, --compare into
 /// checks of winners. An error for contradictions.
 Status apply_tune_gemm(TuneOptions& options);

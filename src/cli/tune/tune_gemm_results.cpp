@@ -44,8 +44,8 @@ Result<ResultRows> read_results(const TuneOptions& options, const DeviceInfo& de
   auto content = read_file(options.input);
   if (!content.ok()) return content.status();
   const Format& format = detect_format(options.input, *content);
-  const auto x_type = x_type_of(options.size);
-  const auto y_type = y_type_of(options.size);
+  const auto x_type = x_type_of(options.size, device.gfx);
+  const auto y_type = y_type_of(options.size, device.gfx);
   for (const Status& status : {x_type.status(), y_type.status()}) GEMMTUNE_RETURN_IF_ERROR(status);
   ConversionOptions conversion;
   conversion.gfx = device.gfx;

@@ -1,7 +1,6 @@
 #include "cli/tune/tune_journal.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/temporary_file.h"
 #include "cli/tune/option_table.h"
 #include "evaluate/journal/journal_merge.h"
 #include "evaluate/journal/journal_texts.h"
@@ -38,7 +38,9 @@ JournaledDecision decision_of(const ItemReport& report) {
 
 /// Of --journal: the disk of the output may have no locks, so SQLite opens nothing there.
 Status fetch_journal(const Outputs& outputs) {
-  const std::string local = fmt::format("{}.{}.fetched", outputs.working_journal, getpid());
+  const auto fetched = TemporaryFile::beside(outputs.working_journal);
+  if (!fetched.ok()) return Status::io("{}: {}", outputs.working_journal, fetched.message());
+  const std::string& local = fetched->path();
   std::error_code error;
   std::filesystem::copy_file(outputs.journal, local, std::filesystem::copy_options::overwrite_existing,
                              error);
@@ -46,14 +48,23 @@ Status fetch_journal(const Outputs& outputs) {
                       ? Status::io("{}: cannot be copied to {}: {}", outputs.journal, local, error.message())
                       : Status();
   if (status.ok()) status = merge_journal(outputs.working_journal, local).status();
-  for (const char* ending : {"", "-wal", "-shm"}) std::filesystem::remove(local + ending, error);
+  for (const char* ending : {"-wal", "-shm"}) std::filesystem::remove(local + ending, error);
   return status;
 }
 
 }  // namespace
 
+TuneJournal::LocalJournal::~LocalJournal() {
+  if (!is_copied) return;
+  std::error_code error;
+  for (const char* ending : {"", "-wal", "-shm", ".lock", ".runs"})
+    std::filesystem::remove(path + ending, error);
+  if (!made_folder.empty()) std::filesystem::remove(made_folder, error);
+}
+
 void TuneJournal::problem_done(std::size_t, const ItemReport& report) {
-  const bool open_end = report.state == ProblemState::out_of_budget || report.state == ProblemState::failed;
+  const bool open_end = report.state == ProblemState::out_of_budget ||
+                        report.state == ProblemState::interrupted || report.state == ProblemState::failed;
   const bool decided_before = report.state == ProblemState::skipped_done && report.trials.empty();
   if (open_end || decided_before) return;
   // After the profile was written: a kill in between leaves the problem undecided, and the profile gets its
@@ -91,7 +102,8 @@ RunText run_text(const Device& device, const TuneRequest& request, std::span<con
 
 TuneJournal::TuneJournal(const Outputs& outputs, Journal journal, RunStart run, const Device& device,
                          const TuneRequest& request)
-    : path_(outputs.working_journal),
+    : local_{outputs.working_journal, outputs.made_journal_folder},
+      path_(outputs.working_journal),
       copy_path_(outputs.journal),
       journal_(std::move(journal)),
       run_(run),
@@ -163,7 +175,10 @@ void TuneJournal::end(const RunSummary* summary, bool interrupted) {
       std::none_of(summary->items.begin(), summary->items.end(),
                    [](const ItemReport& report) { return report.state == ProblemState::out_of_budget; });
   warn(journal_.end_run(run_.id, complete));
-  if (copy_path_ != path_) warn(copy_journal(path_, copy_path_));
+  if (copy_path_ == path_) return;
+  const Status copied = copy_journal(path_, copy_path_);
+  warn(copied);
+  local_.is_copied = copied.ok();
 }
 
 }  // namespace gemmtune::cli

@@ -45,6 +45,15 @@ class TuneJournal final : public RunObserver {
   /// published it) gets those that the journal has.
   std::vector<Trial> unreported_trials(const Problem& problem);
 
+  /// Removed, once it is no journal's any more, if the journal was copied beside the output.
+  struct LocalJournal {
+    std::string path;
+    std::string made_folder;  // removed too if nothing else is in it; empty: none
+    bool is_copied = false;
+    ~LocalJournal();
+  };
+
+  LocalJournal local_;  // first: the connections go before it
   const std::string path_;
   const std::string copy_path_;  // beside the output; the same unless --journal names a folder
   Journal journal_;

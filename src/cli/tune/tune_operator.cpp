@@ -20,6 +20,7 @@
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
+#include "resolve/shipped_tables.h"
 #include "tuned/key.h"
 
 namespace gemmtune::cli {
@@ -64,14 +65,14 @@ std::string improvement_text(const std::vector<BenchRow>& rows, double min_perce
                    {"", false, false},
                    {"kernel", false, true}});
   for (const BenchRow& row : rows) {
-    const auto percent = improvement_percent(row);
+    const auto improved = improvement_percent(row);
     const auto time = [](const std::optional<double>& value) {
       return value ? fmt::format("{:.2f}", *value) : "-";
     };
     std::string word(to_string(improvement_of(row, min_percent)));
     if (row.status != BenchStatus::ok) word = std::string(to_string(row.status));
     table.add({short_name(row.shape.problem), time(row.other_microseconds), time(row.microseconds),
-               percent ? fmt::format("{:+.1f} %", *percent) : "-", word, row.kernel});
+               improved ? fmt::format("{:+.1f} %", *improved) : "-", word, row.kernel});
   }
   return table.text(stdout_is_terminal() ? stdout_columns() : 0);
 }
@@ -123,7 +124,9 @@ int run_operator_on_shapes(const TuneOptions& options, const Environment& enviro
   const TableSet tables = production_tables(environment);
   if (const Status fault = tables.first_fault(); !fault.ok()) return usage_error("tune", fault.message());
   const auto online = production_online_rows(environment, device);
-  const BenchRequest request{.shapes = shapes.rows, .tables = {tables, online.get()}};
+  const auto shipped = production_shipped_tables(environment, &device.info());
+  const BenchRequest request{.shapes = shapes.rows,
+                             .tables = {tables, online.get(), [&] { return shipped.get(); }}};
   return run_and_report(options, device, request, {"operator", "default"});
 }
 

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "backends/traits.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/interrupt.h"
 #include "base/path_list.h"
 #include "base/text.h"
@@ -17,17 +19,21 @@
 #include "cli/shared/family_names.h"
 #include "cli/shared/output_path.h"
 #include "cli/shared/routing_options.h"
+#include "cli/tune/aiter_options.h"
 #include "cli/tune/option_table.h"
 #include "cli/tune/tune_buckets.h"
 #include "cli/tune/tune_gemm_mode.h"
 #include "evaluate/journal/journal.h"
+#include "evaluate/journal/journal_schema.h"
 #include "formats/aiter/environment_json.h"
 #include "formats/aiter/schema.h"
 #include "formats/capture/capture_file.h"
 #include "formats/search_space/search_space_yaml.h"
 #include "formats/triton/triton_families.h"
 #include "formats/tune_gemm/gemm_result_file.h"
+#include "resolve/bind.h"
 #include "resolve/candidate_list.h"
+#include "resolve/source_use.h"
 #include "tuning/problem_tuner.h"
 
 namespace gemmtune::cli {
@@ -62,9 +68,6 @@ Result<ShapeList> own_rows_of(const std::string& path, std::optional<Operation> 
   return list;
 }
 
-/// gfx94x computes with AMD's own form of fp8 alone; AITER's lists name no type where it is the device's.
-bool has_fnuz(const DeviceInfo& device) { return device.gfx.starts_with("gfx94"); }
-
 Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& environment,
                                  const DeviceInfo& device) {
   const auto operation = operation_of(options.size);
@@ -84,8 +87,8 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
     return own_rows_of(path, *operation, device, options.strict);
   }
   ShapeListOptions list;
-  const auto x_type = x_type_of(options.size);
-  const auto y_type = y_type_of(options.size);
+  const auto x_type = x_type_of(options.size, device.gfx);
+  const auto y_type = y_type_of(options.size, device.gfx);
   for (const Status& status : {x_type.status(), y_type.status()}) {
     if (!status.ok()) return status;
   }
@@ -93,7 +96,8 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
   list.x_type = *x_type;
   list.y_type = *y_type;
   list.strict = options.strict;
-  list.fnuz = has_fnuz(device);
+  list.architecture = device.gfx;
+  list.output = outputs.empty() ? std::string() : outputs.front();
   auto shapes = read_shape_list(path, list);
   if (shapes.ok() && options.input.empty()) take_captured_calls(path, *shapes);
   return shapes;
@@ -102,10 +106,8 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
 Result<ShapeList> given_shapes(const TuneOptions& options, const Environment& environment,
                                const DeviceInfo& device) {
   if (options.size.any()) {
-    auto problem = problem_of(options.size);
+    auto problem = problem_of(options.size, device.gfx);
     if (!problem.ok()) return problem.status();
-    if (options.size.x_type.empty() && has_fnuz(device) && traits(problem->operation).fp8_by_default)
-      problem->x_type = problem->w_type = DataType::f8_e4m3fnuz;
     ShapeList list;
     list.source = "-m -n -k";
     list.rows.push_back({*problem, 1, {}, 0});
@@ -113,12 +115,12 @@ Result<ShapeList> given_shapes(const TuneOptions& options, const Environment& en
   }
   if (options.input.empty() && !model_folder(options.model, environment).empty()) {
     GEMMTUNE_RETURN_IF_ERROR(operation_of(options.size).status());
-    return tunable_shapes_of_model(options.model, options.size, environment);
+    return tunable_shapes_of_model(options.model, options.size, environment, device.gfx);
   }
   if (options.buckets && options.input.empty()) {
     const auto operation = operation_of(options.size);
     if (!operation.ok()) return operation.status();
-    if (*operation == Operation::a8w8_blockscale) return block_scale_seed_shapes();
+    if (*operation == Operation::a8w8_blockscale) return block_scale_seed_shapes(device.gfx);
     return Status::invalid(
         "--buckets: give shapes (-i FILE); only --op a8w8_blockscale has a list of its own");
   }
@@ -179,7 +181,7 @@ Status check_buckets(const TuneOptions& options) {
                                  : options.compare        ? "--compare"
                                                           : "";
   if (!other.empty()) return Status::invalid("--buckets: not with {}", other);
-  if (options.output.empty()) return Status::invalid("--buckets: give -o FOLDER");
+  if (options.output.empty()) return Status::invalid("--buckets: give -o FOLDER ({})", no_config_folder);
   return {};
 }
 
@@ -205,6 +207,19 @@ Status check_energy_options(const TuneOptions& options) {
   return {};
 }
 
+/// What cannot be given with --baseline.
+Status check_baseline(const TuneOptions& options) {
+  if (options.device.baseline == DeviceOptions().baseline) return {};
+  const std::string_view other = !options.m_range.empty()  ? "--m-range"
+                                 : options.buckets         ? "--buckets"
+                                 : options.compare         ? "--compare"
+                                 : !options.record.empty() ? "--record"
+                                 : !options.replay.empty() ? "--replay"
+                                                           : "";
+  return other.empty() ? Status()
+                       : Status::invalid("--baseline {}: not with {}", options.device.baseline, other);
+}
+
 /// --shard and --list, and what cannot be given with them.
 Status check_shard(const TuneOptions& options) {
   if (options.shard.empty())
@@ -224,11 +239,10 @@ Status check_schema(const TuneOptions& options, const std::string& path, Operati
   if (file_exists(path)) {
     const auto file = read_tuned_csv(path, {.operation = operation});
     if (!file.ok()) return Status(file.code(), fmt::format("-o {}", file.message()));
-    if (!file->has_gfx && !file->entries.empty()) {
-      return Status::invalid("-o {}: has no gfx column, and rows of {} need one; choose another file", path,
-                             device.gfx);
-    }
-    return {};
+    const bool has_header = file->header < file->document.lines.size();
+    if (file->has_gfx || !has_header) return {};
+    const Status refusal = no_gfx_column(path, device.gfx);
+    return Status(refusal.code(), fmt::format("-o {}", refusal.message()));
   }
   if (options.schema == "seed") {
     return Status::invalid("--csv-schema seed has no gfx column, and rows of {} need one; use aiter",
@@ -237,8 +251,30 @@ Status check_schema(const TuneOptions& options, const std::string& path, Operati
   return {};
 }
 
+/// A table of other devices is hardly meant for what happens to be the default device here.
+Status check_devices_of_rows(const TuneOptions& options, const std::string& path, Operation operation,
+                             const DeviceInfo& device) {
+  const bool asks = options.add_device || options.device.names_device() || !options.replay.empty();
+  if (asks || is_yaml_path(path) || !file_exists(path)) return {};
+  const auto file = read_tuned_csv(path, {.operation = operation});
+  if (!file.ok() || file->entries.empty()) return {};  // who reads it says why
+  std::map<std::string, std::size_t> devices;
+  for (const TunedEntry& row : file->entries) {
+    if (row_is_of(row, device)) return {};
+    ++devices[device_of_row(row)];
+  }
+  return Status::invalid(
+      "-o {}: {}, none of this device, {} ({}): give --add-device to add rows of it, --backend or --device "
+      "for "
+      "another one, or another output",
+      path, rows_of_devices(devices), device_of_rows(device), device.name);
+}
+
 /// --search-space, checked against the shapes of the request (of ranges: with their largest M).
 Status take_search_space(const TuneOptions& options, const Device& device, TuneRequest& request) {
+  const auto rules = parse_rule_set(options.rules);
+  if (!rules.ok()) return Status(rules.code(), fmt::format("--rules {}", rules.message()));
+  request.search_space.rules = *rules;
   if (options.search_space.empty()) return {};
   auto space = read_search_space(options.search_space);
   if (!space.ok()) return Status(space.code(), fmt::format("--search-space {}", space.message()));
@@ -248,6 +284,7 @@ Status take_search_space(const TuneOptions& options, const Device& device, TuneR
     family.rules.clear();
     family.replace = false;
   }
+  space->rules = *rules;
   std::vector<Problem> problems;
   for (const ShapeRow& shape : request.shapes) {
     problems.push_back(shape.problem);
@@ -267,6 +304,7 @@ Status check_side_files(const TuneOptions& options, const Outputs& outputs) {
                                    {"the journal of --journal", outputs.working_journal},
                                    {"the environments of -o", environment_path(tuned)},
                                    {"the lock of -o", resolve_links(tuned) + ".lock"},
+                                   {"the locks of the journal of -o", run_lock_path(outputs.journal)},
                                    {"-i", options.input},
                                    {"--search-space", options.search_space},
                                    {"--replay", options.replay}};
@@ -278,16 +316,18 @@ Status check_side_files(const TuneOptions& options, const Outputs& outputs) {
 }  // namespace
 
 Status check_options(TuneOptions& options) {
+  GEMMTUNE_RETURN_IF_ERROR(apply_aiter_options(options));
   GEMMTUNE_RETURN_IF_ERROR(apply_tune_gemm(options));
   GEMMTUNE_RETURN_IF_ERROR(check_m_range(options));
   GEMMTUNE_RETURN_IF_ERROR(check_buckets(options));
   GEMMTUNE_RETURN_IF_ERROR(check_energy_options(options));
+  GEMMTUNE_RETURN_IF_ERROR(check_baseline(options));
   GEMMTUNE_RETURN_IF_ERROR(check_shard(options));
   const bool has_model = !options.model.folder.empty();
   if (options.size.any() + !options.input.empty() + has_model > 1) {
     return Status::invalid("-i, -m -n -k and --model_dir: give one of them, not several");
   }
-  if (options.size.any()) GEMMTUNE_RETURN_IF_ERROR(problem_of(options.size).status());
+  if (options.size.any()) GEMMTUNE_RETURN_IF_ERROR(problem_of(options.size, {}).status());
   GEMMTUNE_RETURN_IF_ERROR(check_words(options.size));
   GEMMTUNE_RETURN_IF_ERROR(check_words(options.model));
   if (options.update_improved && !options.compare) {
@@ -302,6 +342,7 @@ Status check_options(TuneOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(check_journal(options));
   TuneRequest request = options.request;
   GEMMTUNE_RETURN_IF_ERROR(apply_options(options, request));
+  options.device.team = parse_team(options.team).value_or(Team::automatic);
   return check_bounds(options);
 }
 
@@ -323,6 +364,7 @@ Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& envir
     print_note(fmt::format("--max-dim {}: {} left out", options.max_dim, counted(left_out, "larger shape")));
   if (left_out > 0 && list->rows.empty())
     return Status::invalid("--max-dim {}: no shape is left", options.max_dim);
+  GEMMTUNE_RETURN_IF_ERROR(choose_shapes(options, *list));
   if (static_cast<std::size_t>(options.limit) < list->rows.size()) {
     list->rows.resize(static_cast<std::size_t>(options.limit));
   }
@@ -342,6 +384,8 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
   } else {
     outputs.also_read = path_list(options.output);
   }
+  if (options.output.empty() && !shard && has_yaml_default(options))
+    outputs.also_read = {default_results_yaml};
   if (outputs.also_read.empty()) {
     if (!options.output.empty()) return Status::invalid("-o '{}': no file name in it", options.output);
     if (environment.config_folder.empty()) return Status::invalid("give -o FILE ({})", no_config_folder);
@@ -354,15 +398,19 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
   outputs.tuned = outputs.also_read.front();
   outputs.journal = outputs.working_journal = journal_path(outputs.tuned);
   if (!options.journal_folder.empty()) {
+    if (!file_exists(options.journal_folder)) outputs.made_journal_folder = options.journal_folder;
     GEMMTUNE_RETURN_IF_ERROR(make_folders(options.journal_folder));
-    const std::string name = outputs.journal.substr(outputs.journal.find_last_of('/') + 1);
-    outputs.working_journal = join_path(options.journal_folder, name);
-    GEMMTUNE_RETURN_IF_ERROR(check_writable("--journal", outputs.working_journal));
+    // Tables of one name in several folders have journals of their own here.
+    const std::string folder = short_hash(parent_folder(absolute_path(outputs.tuned)), 8);
+    const std::string name = outputs.tuned.substr(outputs.tuned.find_last_of('/') + 1);
+    outputs.working_journal = join_path(options.journal_folder, journal_path(name + "." + folder));
+    GEMMTUNE_RETURN_IF_ERROR(check_side_file_writable("--journal", outputs.working_journal));
   }
   outputs.also_read.erase(outputs.also_read.begin());
   outputs.profile = options.profile;
   GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", outputs.tuned));
   GEMMTUNE_RETURN_IF_ERROR(check_schema(options, outputs.tuned, operation, device));
+  GEMMTUNE_RETURN_IF_ERROR(check_devices_of_rows(options, outputs.tuned, operation, device));
   GEMMTUNE_RETURN_IF_ERROR(check_yaml_output(options, outputs, shapes));
   outputs.is_written = options.init_type != to_string(InitType::zeros);
   GEMMTUNE_RETURN_IF_ERROR(make_keep_folder(options, outputs));
@@ -378,12 +426,13 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
   if (!options.record.empty()) GEMMTUNE_RETURN_IF_ERROR(check_writable("--record", options.record));
   if (options.events == "-")
     return Status::invalid("--events -: expected a file or pipe (/dev/stdout is one)");
+  GEMMTUNE_RETURN_IF_ERROR(check_no_side_file("--events", options.events));
   GEMMTUNE_RETURN_IF_ERROR(check_side_files(options, outputs));
   return outputs;
 }
 
 Result<double> timeout_of(const TuneOptions& options) {
-  if (options.timeout == "none") return std::numeric_limits<double>::infinity();
+  if (to_lower(options.timeout) == "none") return std::numeric_limits<double>::infinity();
   const auto seconds = parse_number(options.timeout);
   if (seconds && std::isfinite(*seconds) && *seconds > 0) return *seconds;
   return Status::invalid("--timeout {}: expected seconds above 0, or none", options.timeout);
@@ -433,6 +482,10 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   GEMMTUNE_RETURN_IF_ERROR(take_search_space(options, device, request));
   if (request.pdl && !traits_of(device.info()).dependent_launches)
     return Status::invalid("--pdl allow: {} has no dependent launches; a GPU has", device.info().name);
+  if (!options.team.empty() && device.info().team.empty())
+    return Status::invalid("--team {}: {} is no CPU", options.team, device.info().name);
+  if (request.policy.parallel_pass && device.info().team.empty())
+    return Status::invalid("--between parallel: {} is no CPU", device.info().name);
   if (request.policy.launch == LaunchMode::eager && traits_of(device.info()).runs_on_host)
     return Status::invalid("--launch eager: {} has no launches; a GPU has", device.info().name);
   choose_confirmations(request, device.info(), options.confirmations);

@@ -33,9 +33,12 @@ struct TuneOptions {
   std::string schema = "aiter";
   std::string sort;  // "true", "false"; empty: off
   std::string families = "all";
-  std::string search_space;  // file; empty: none
+  std::string search_space;   // file; empty: none
+  std::string rules = "own";  // own, tune_gemm_v2
   std::string cache = "weights-cold";
   std::string launch = "graph";           // graph, eager
+  std::string team;                       // own, openmp; empty: GEMMTUNE_TEAM, else openmp
+  std::string between = "none";           // none, parallel
   std::string accuracy = "default";       // default, fast
   std::string objective = "time";         // time, energy, edp
   std::string routing = "uniform";        // uniform, zipf, trace:FILE
@@ -48,6 +51,7 @@ struct TuneOptions {
   bool retry_failed = false;
   std::string record;          // file; empty: none
   std::string events;          // file; empty: none
+  bool add_device = false;     // the output may hold rows of other devices alone
   std::string shard;           // I/N, auto, auto/N; empty: all shapes
   bool list = false;           // print the shapes, and end
   std::string journal_folder;  // of the journal while the run lasts; empty: beside the output
@@ -66,6 +70,15 @@ struct TuneOptions {
   std::string bucket_scheme = "thirds";  // thirds, bounds
   std::string pdl = "off";               // off, allow
   int confirmations = 0;                 // 0: two on a CPU, one elsewhere
+
+  // AITER's (aiter_options.h)
+  bool preshuffle = false;
+  bool all_bias = false;
+  bool last = false;
+  bool with_hipblaslt = false;  // accepted
+  std::string blocks_per_unit;  // refused, as the next two
+  bool grouped_gemm = false;
+  bool mxfp4_flydsl = false;
 
   // tune_gemm's options (tune_gemm_mode.h)
   bool compare_wo_tuning = false;
@@ -106,8 +119,9 @@ struct Outputs {
   std::string tuned;
   std::vector<std::string> also_read;
   std::string profile;
-  std::string journal;          // beside `tuned`
-  std::string working_journal;  // that the run writes; the same unless --journal names a folder
+  std::string journal;              // beside `tuned`
+  std::string working_journal;      // that the run writes; the same unless --journal names a folder
+  std::string made_journal_folder;  // that folder, if it was not there before
   bool is_config_file = false;
   bool is_written = true;   // false: nothing is (--init_type zeros)
   std::string keep_folder;  // of --keep; empty: none

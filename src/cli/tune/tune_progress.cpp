@@ -84,7 +84,7 @@ void TuneProgress::problem_started(std::size_t index, std::size_t count, const S
   estimate_.started(index);
   shapes_.resize(count);
   shapes_[index] = shape_text(shape);
-  in_work_[index] = {shape.problem, {}, {}, {}, 0};
+  in_work_[index] = {shape.problem, {}, {}, {}, 0, {}};
   if (Clock::now() - shown_at_ > min_pause) show();
 }
 
@@ -95,12 +95,12 @@ void TuneProgress::note_time(std::size_t index, const Trial& trial) {
   if (!is_timed(trial)) return;
   const double time = median(trial.outcome.microseconds);
   InWork& work = found->second;
-  if (!work.baseline) {
-    const auto baseline = baseline_for(device_, work.problem, request_.policy.accuracy);
-    work.baseline = baseline.ok() ? baseline->kernel_name() : std::string();
+  if (!work.default_kernel) {
+    const auto candidate = default_kernel(device_, work.problem, request_.policy.accuracy);
+    work.default_kernel = candidate.ok() ? candidate->kernel_name() : std::string();
   }
   work.best_microseconds = std::min(time, work.best_microseconds.value_or(time));
-  if (trial.candidate.kernel_name() == *work.baseline) work.baseline_microseconds = time;
+  if (trial.candidate.kernel_name() == *work.default_kernel) work.default_microseconds = time;
 }
 
 void TuneProgress::candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) {
@@ -114,6 +114,14 @@ void TuneProgress::candidate_done(std::size_t index, const Trial& trial, std::in
   if (since_shown < max_silence || console_.is_live() || verbose_ || is_over_ranges()) return;
   shown_at_ = Clock::now();
   console_.line(shape_line());
+}
+
+void TuneProgress::paired_rounds(std::size_t index, const PairedRatio& ratio) {
+  const std::lock_guard guard(lock_);
+  const auto found = in_work_.find(index);
+  if (found == in_work_.end()) return;
+  found->second.ratio = ratio;
+  if (Clock::now() - shown_at_ > min_pause) show();
 }
 
 void TuneProgress::show() {
@@ -149,8 +157,9 @@ LiveRun TuneProgress::live_run() const {
       if (!(work.problem == problem)) continue;
       worker.shape = shapes_[index];
       worker.best_microseconds = work.best_microseconds;
-      worker.default_microseconds = work.baseline_microseconds;
+      worker.default_microseconds = work.default_microseconds;
       worker.candidates = work.candidates;
+      worker.ratio = work.ratio;
     }
     return worker;
   };
@@ -175,9 +184,13 @@ std::string TuneProgress::shape_line() const {
   if (candidates_ > 0 && gone > 0) {
     line += fmt::format(", {:.1f} candidates/s", static_cast<double>(candidates_) / gone);
   }
-  if (work.best_microseconds) line += fmt::format(", best {:.2f} µs", *work.best_microseconds);
-  if (work.best_microseconds && work.baseline_microseconds) {
-    line += fmt::format(" ({:.2f}x)", *work.baseline_microseconds / *work.best_microseconds);
+  if (work.ratio) {
+    line += fmt::format(", {}", ratio_text(*work.ratio));
+  } else if (work.best_microseconds) {
+    line += fmt::format(", best {:.2f} µs", *work.best_microseconds);
+  }
+  if (!work.ratio && work.best_microseconds && work.default_microseconds) {
+    line += fmt::format(" ({:.2f}x)", *work.default_microseconds / *work.best_microseconds);
   }
   return line + remaining();
 }
@@ -215,8 +228,9 @@ void TuneProgress::problem_done(std::size_t index, const ItemReport& report) {
   in_work_.erase(index);
   if (states_.count(index) > 0) note_row(index, report);
   estimate_.done(index, report.trials.empty() ? 0 : report.seconds);
-  const bool untouched =
-      report.state == ProblemState::skipped_done || report.state == ProblemState::out_of_budget;
+  const bool untouched = report.state == ProblemState::skipped_done ||
+                         report.state == ProblemState::out_of_budget ||
+                         report.state == ProblemState::interrupted;
   if (untouched && !verbose_) return;  // the summary counts them
   shown_at_ = Clock::now();
   std::string line =

@@ -33,6 +33,7 @@ class TuneProgress final : public RunObserver {
   void run_started(std::span<const std::size_t> waiting, std::size_t evaluators) override;
   void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
   void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
+  void paired_rounds(std::size_t index, const PairedRatio& ratio) override;
   void problem_paused(std::size_t index) override;
   void problem_done(std::size_t index, const ItemReport& report) override;
   void problem_revised(std::size_t index, const ItemReport& report) override;
@@ -44,10 +45,11 @@ class TuneProgress final : public RunObserver {
   using Clock = std::chrono::steady_clock;
   struct InWork {
     Problem problem;
-    std::optional<std::string> baseline;  // a kernel's name, empty for none; from the first time on
-    std::optional<double> baseline_microseconds;
+    std::optional<std::string> default_kernel;  // a kernel's name, empty for none; from the first time on
+    std::optional<double> default_microseconds;
     std::optional<double> best_microseconds;
     std::int64_t candidates = 0;
+    std::optional<PairedRatio> ratio;  // in finals
   };
 
   bool is_over_ranges() const { return request_.m_range.has_value(); }

@@ -30,6 +30,8 @@ Status take_recorded_policy(const RecordedRun& run, const TuneOptions& options, 
   request.policy.init = run.policy.init;
   request.policy.launch = run.policy.launch;
   request.policy.rotating_mb = run.policy.rotating_mb;
+  request.policy.team = run.policy.team;
+  request.policy.parallel_pass = run.policy.parallel_pass;
   return {};
 }
 

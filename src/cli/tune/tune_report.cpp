@@ -1,6 +1,7 @@
 #include "cli/tune/tune_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -41,18 +42,26 @@ std::string millijoules(const ItemReport& report, const std::string& kernel_name
 std::string result_table(const RunSummary& summary) {
   const bool has_joules =
       std::ranges::any_of(summary.items, [](const ItemReport& report) { return !report.energies.empty(); });
-  std::vector<TextTable::Column> columns = {{"shape (M x N x K)", false, true}, {"verdict", false, false},
-                                            {"speed-up", true, false},          {"ties", true, false},
-                                            {"default µs", true, false},        {"tuned µs", true, false}};
+  std::vector<TextTable::Column> columns = {{"shape (M x N x K)", false, true},
+                                            {"verdict", false, false},
+                                            {"speed-up", true, false},
+                                            {"95 %", true, false},
+                                            {"ties", true, false},
+                                            {"default µs", true, false},
+                                            {"tuned µs", true, false}};
   if (has_joules) columns.insert(columns.end(), {{"default mJ", true, false}, {"tuned mJ", true, false}});
   columns.push_back({"kernel", false, true});
   TextTable table(std::move(columns));
   for (const ItemReport& report : summary.items) {
     if (!has_row(report)) continue;
     const TunedEntry& entry = *report.row();
-    std::vector<std::string> cells = {shape_text(report.shape),       std::string(to_string(entry.verdict)),
-                                      speedup_text(entry.speedup),    ties_text(entry),
-                                      microseconds(entry.default_us), microseconds(entry.us)};
+    std::vector<std::string> cells = {shape_text(report.shape),
+                                      std::string(to_string(entry.verdict)),
+                                      speedup_text(entry.speedup),
+                                      interval_text(entry),
+                                      ties_text(entry),
+                                      microseconds(entry.default_us),
+                                      microseconds(entry.us)};
     if (has_joules) {
       cells.push_back(millijoules(report, entry.default_kernel));
       cells.push_back(millijoules(report, entry.kernel_name));
@@ -80,19 +89,24 @@ std::string reasons(const RunSummary& summary, ProblemState state, std::string_v
   return text.empty() ? text : fmt::format("{}:\n{}", title, text);
 }
 
-std::size_t wrong_defaults(const RunSummary& summary) {
-  return static_cast<std::size_t>(
-      std::count_if(summary.items.begin(), summary.items.end(), [](const ItemReport& report) {
-        return std::any_of(report.rows.begin(), report.rows.end(),
-                           [](const TunedEntry& row) { return row.verdict == Verdict::default_wrong; });
-      }));
+/// The budget was too short for a single row.
+bool nothing_tuned(const RunSummary& summary) {
+  return count_of(summary.items, ProblemState::out_of_budget) > 0 &&
+         std::ranges::all_of(summary.items, [](const ItemReport& report) { return report.rows.empty(); });
 }
 
-/// A line for each shape whose default kernel is wrong.
-std::string wrong_default_lines(const RunSummary& summary) {
+/// Shapes with a row of this verdict.
+std::size_t shapes_with(const RunSummary& summary, Verdict verdict) {
+  return static_cast<std::size_t>(std::ranges::count_if(summary.items, [&](const ItemReport& report) {
+    return std::ranges::any_of(report.rows, [&](const TunedEntry& row) { return row.verdict == verdict; });
+  }));
+}
+
+/// A line for each shape whose row has this verdict: what is wrong with the default.
+std::string default_fault_lines(const RunSummary& summary, Verdict verdict) {
   std::string text;
   for (const ItemReport& report : summary.items) {
-    if (!has_row(report) || report.row()->verdict != Verdict::default_wrong) continue;
+    if (!has_row(report) || report.row()->verdict != verdict) continue;
     text += fmt::format("  {}: {}\n", shape_text(report.shape), default_fault_text(report));
   }
   return text;
@@ -110,6 +124,7 @@ std::string why_repeat(const ItemReport& report) {
   if (rounds.busy()) {
     why += fmt::format("{}busy machine: {} of {} rounds were disturbed", why.empty() ? "" : "; ",
                        rounds.disturbed, rounds.rounds);
+    if (!report.doubt.empty()) why += "; " + report.doubt;
   }
   return why;
 }
@@ -162,8 +177,10 @@ std::string counts(const RunEnding& ending) {
                      count(ProblemState::failed)) +
          rare_counts(summary.items,
                      {{ProblemState::unsupported, "that no family takes"},
-                      {ProblemState::skipped_done, "already in the file"},
-                      {ProblemState::out_of_budget, "not reached"}},
+                      {ProblemState::skipped_done, "already in the file", false},
+                      {ProblemState::skipped_done, "listed before", true},
+                      {ProblemState::out_of_budget, "not reached"},
+                      {ProblemState::interrupted, "interrupted"}},
                      ending.shapes, summary.candidates);
 }
 
@@ -290,8 +307,8 @@ std::string shapes_ending_text(const RunEnding& ending) {
   }
   std::string text = result_table(summary) + counts(ending);
   if (summary.geometric_mean_speedup > 0) {
-    text +=
-        fmt::format("geometric-mean speed-up over the default: {:.3f}x\n", summary.geometric_mean_speedup);
+    text += fmt::format("geometric-mean speed-up over the default: {:.3f}x{}\n",
+                        summary.geometric_mean_speedup, opponents_text(summary, ending.device));
   }
   if (summary.confirmed > 0) {
     text += fmt::format("confirmation pass of {}: {} another kernel; ratios of kernels moved by ±{:.1f} %\n",
@@ -299,9 +316,19 @@ std::string shapes_ending_text(const RunEnding& ending) {
                         summary.revised == 1 ? "1 has" : fmt::format("{} have", summary.revised),
                         100 * summary.pass_deviation);
   }
-  if (const auto wrong = wrong_defaults(summary); wrong > 0) {
+  if (summary.waited_seconds >= 1) {
+    text += fmt::format(
+        "waited {} for other programs that were timing; no part of the times and the budget above\n",
+        duration(summary.waited_seconds));
+  }
+  if (const auto wrong = shapes_with(summary, Verdict::default_wrong); wrong > 0) {
     text += fmt::format("the default is wrong for {}; their rows have no speed-up:\n{}",
-                        counted(wrong, "shape"), wrong_default_lines(summary));
+                        counted(wrong, "shape"), default_fault_lines(summary, Verdict::default_wrong));
+  }
+  if (const auto untimed = shapes_with(summary, Verdict::default_untimed); untimed > 0) {
+    text += fmt::format(
+        "the default could not be timed for {}; their rows have no speed-up (--all tries again):\n{}",
+        counted(untimed, "shape"), default_fault_lines(summary, Verdict::default_untimed));
   }
   text += rows_without_joules(summary);
   text += rows_of_routings(summary);
@@ -311,12 +338,34 @@ std::string shapes_ending_text(const RunEnding& ending) {
   if (ending.interrupted) {
     text += "interrupted: what was decided by then is in the file; the same command goes on from there\n";
   } else if (count_of(summary.items, ProblemState::out_of_budget) > 0) {
-    text += "the budget ended before all shapes were tuned; the same command goes on from there\n";
+    text += nothing_tuned(summary)
+                ? "the budget ended before a row was proved; give more time (the same command goes on from "
+                  "there)\n"
+                : "the budget ended before all shapes were tuned; the same command goes on from there\n";
   }
   return text + files_and_next_step(ending);
 }
 
 }  // namespace
+
+std::vector<std::string> opponents(const RunSummary& summary, const DeviceInfo& device) {
+  std::vector<std::string> texts;
+  for (const ItemReport& report : summary.items) {
+    for (const TunedEntry& row : report.rows) {
+      const auto family = family_of_kernel_name(row.default_kernel);
+      if (!row.speedup || !family) continue;
+      std::string text = device.vendor_text(*family);
+      if (!text.empty() && std::find(texts.begin(), texts.end(), text) == texts.end())
+        texts.push_back(std::move(text));
+    }
+  }
+  return texts;
+}
+
+std::string opponents_text(const RunSummary& summary, const DeviceInfo& device) {
+  const std::vector<std::string> texts = opponents(summary, device);
+  return texts.empty() ? std::string() : fmt::format(", {}", fmt::join(texts, "; "));
+}
 
 bool is_timed(const Trial& trial) {
   return trial.outcome.kind == OutcomeKind::ok && !trial.outcome.microseconds.empty();
@@ -341,11 +390,11 @@ std::string shape_text(const ShapeRow& shape) {
 std::string result_text(const ItemReport& report) {
   if (has_row(report)) {
     const TunedEntry& entry = *report.row();
-    const bool wrong_default = entry.verdict == Verdict::default_wrong;
-    std::string text =
-        fmt::format("{}: {} {:.2f} µs",
-                    wrong_default ? "default is wrong: " + default_fault_text(report) : verdict_text(entry),
-                    entry.kernel_name, entry.us);
+    std::string verdict = verdict_text(entry);
+    if (entry.verdict == Verdict::default_wrong) verdict = "default is wrong: " + default_fault_text(report);
+    if (entry.verdict == Verdict::default_untimed)
+      verdict = "default could not be timed: " + default_fault_text(report);
+    std::string text = fmt::format("{}: {} {:.2f} µs", verdict, entry.kernel_name, entry.us);
     if (entry.ties.value_or(0) > 0) text += ", " + counted(static_cast<std::size_t>(*entry.ties), "tie");
     if (report.quietness.busy()) text += ", busy machine";
     return text;
@@ -399,15 +448,19 @@ std::string ending_json(const RunEnding& ending) {
     }
   }
   json["diagnostics"] = ending.shapes.diagnostics;
+  json["notes"] = ending.shapes.notes;
   if (!ending.range) json["failed_families"] = failed_families(summary.items);
   json["geometric_mean_speedup"] = summary.geometric_mean_speedup;
-  json["default_wrong"] = wrong_defaults(summary);
+  json["opponents"] = opponents(summary, ending.device);
+  json["default_wrong"] = shapes_with(summary, Verdict::default_wrong);
+  json["default_untimed"] = shapes_with(summary, Verdict::default_untimed);
   json["candidates"] = summary.candidates;
   if (summary.confirmed > 0) {
     json["confirmations"] = {
         {"shapes", summary.confirmed}, {"revised", summary.revised}, {"deviation", summary.pass_deviation}};
   }
   json["seconds"] = summary.seconds;
+  json["waited_seconds"] = summary.waited_seconds;
   json["output"] = ending.outputs.is_written ? ending.outputs.tuned : std::string();
   if (!ending.outputs.keep_folder.empty()) json["kept"] = ending.outputs.keep_folder;
   if (ending.correctness) json["correctness"] = checked_rows_json(*ending.correctness);
@@ -436,7 +489,9 @@ int ending_code(const RunEnding& ending) {
   });
   const bool unanswered = ending.buckets && !ending.buckets->problems.empty();
   const bool wrong = ending.correctness && !all_right(*ending.correctness);
-  const bool findings = gaps || unanswered || wrong || count_of(items, ProblemState::failed) > 0 ||
+  const bool findings = gaps || unanswered || wrong || nothing_tuned(ending.summary) ||
+                        shapes_with(ending.summary, Verdict::default_untimed) > 0 ||
+                        count_of(items, ProblemState::failed) > 0 ||
                         count_of(items, ProblemState::unsupported) > 0 || !ending.shapes.diagnostics.empty();
   return findings ? exit_findings : exit_done;
 }

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backends/backend.h"
 #include "cli/shared/check_report.h"
@@ -24,6 +25,11 @@ std::string weight_text(const Problem& problem);
 std::string result_text(const ItemReport& report);
 /// Of a range: "5 rows, 14 M searched, 32 compared, 3 min 5 s", or the state and its reason.
 std::string range_result_text(const ItemReport& report);
+
+/// What the rows' speed-ups are against: "oneDNN 2.6.3 (2022)", each once.
+std::vector<std::string> opponents(const RunSummary& summary, const DeviceInfo& device);
+/// Behind a line with a speed-up: ", oneDNN 2.6.3 (2022)"; empty where that is not known.
+std::string opponents_text(const RunSummary& summary, const DeviceInfo& device);
 
 /// "nothing to do: …" if every shape was in the output before.
 std::optional<std::string> nothing_done_text(const RunSummary& summary, const std::string& output);

@@ -211,6 +211,7 @@ TuneShard::TuneShard(const Shard& shard, bool runs_on_host, const TuneOptions& o
     file_.m_from = range->first;
     file_.m_to = range->last;
   }
+  file_.operation = all_.empty() ? shapes.operation : all_.front().problem.operation;
   shapes.rows.clear();
   for (std::size_t i = 0; i < all_.size(); ++i) {
     if (deal_.shard_of[i] + 1 != shard.index) continue;
@@ -218,7 +219,7 @@ TuneShard::TuneShard(const Shard& shard, bool runs_on_host, const TuneOptions& o
     file_.shapes.push_back({deal_.positions[i], all_[i].problem, {}, {}});
   }
   if (!shapes.rows.empty() || all_.empty()) return;
-  shapes.operation = all_.front().problem.operation;
+  shapes.operation = file_.operation;
 }
 
 double TuneShard::share(std::size_t shard) const {
@@ -296,9 +297,8 @@ Status TuneShard::end(const RunSummary& summary, const TuneRequest& request, boo
     shape.reason = found->second->reason;
   }
   if (!file_exists(output_)) {
-    const Operation operation = all_.empty() ? Operation::a16w16 : all_.front().problem.operation;
     GEMMTUNE_RETURN_IF_ERROR(
-        write_file_atomically(output_, write_tuned_csv(operation, {}, request.publish.schema)));
+        write_file_atomically(output_, write_tuned_csv(file_.operation, {}, request.publish.schema)));
   }
   return write_shard_file(output_, file_);
 }

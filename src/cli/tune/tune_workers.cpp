@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "backends/host.h"
+#include "base/deadline.h"
 #include "base/file.h"
 #include "cli/shared/worker_evaluator.h"
+#include "evaluate/external/external_device.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "measure/timing_lock.h"
 
@@ -55,6 +57,8 @@ Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions
                            options.in_process ? "--in-process" : "--run_config", names.size());
   }
   const bool has_evaluators = !options.device.evaluators.empty();
+  const double budget = options.request.budget_seconds;
+  const Deadline deadline = budget > 0 ? Deadline::in(budget) : Deadline::never();
   std::vector<std::unique_ptr<Device>> devices;
   for (const std::string& name : names) {
     DeviceOptions one = options.device;
@@ -63,7 +67,8 @@ Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions
     } else {
       one.device = name;
     }
-    auto device = open_device(one, environment, options.in_process || options.run_config.has_value());
+    auto device = open_device(one, environment, options.in_process || options.run_config.has_value(),
+                              std::clamp(deadline.seconds_left(), 0.0, hello_seconds));
     if (!device.ok()) return device.status();
     for (const auto& other : devices) {
       GEMMTUNE_RETURN_IF_ERROR(
@@ -78,13 +83,14 @@ std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& optio
                                                         const Environment& environment,
                                                         const std::vector<std::unique_ptr<Device>>& devices,
                                                         const TuneRequest& request,
-                                                        const std::function<bool()>& cancelled) {
+                                                        const WorkerHooks& hooks) {
   std::vector<std::unique_ptr<Evaluator>> evaluators;
   const std::size_t free_bytes = free_host_memory_bytes();
   for (const auto& device : devices) {
     InProcessOptions evaluation = in_process_options(*device, request.policy, request.max_err_ratio);
     evaluation.timing_lock = timing_lock_path(environment.runtime_folder, device->info());
     if (options.in_process) {
+      evaluation.on_waited = hooks.on_waited;
       evaluators.push_back(std::make_unique<InProcessEvaluator>(*device, evaluation));
       continue;
     }
@@ -92,8 +98,8 @@ std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& optio
     if (devices.size() > 1 && !has_own_memory)
       evaluation.policy.pool_limit_bytes = free_bytes / 4 / devices.size();
     evaluation.memory_limit_bytes = free_bytes / 2 / devices.size();
-    evaluators.push_back(make_worker(*device, options.device, environment, evaluation,
-                                     timeout_of(options).value(), cancelled));
+    evaluators.push_back(
+        make_worker(*device, options.device, environment, evaluation, timeout_of(options).value(), hooks));
   }
   return evaluators;
 }

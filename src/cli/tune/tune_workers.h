@@ -8,6 +8,7 @@
 #include "backends/backend.h"
 #include "base/environment.h"
 #include "base/status.h"
+#include "cli/shared/worker_evaluator.h"
 #include "cli/tune/tune_options.h"
 #include "evaluate/evaluator.h"
 #include "tuning/tuner.h"
@@ -22,11 +23,10 @@ Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions
                                                                const Environment& environment);
 
 /// One a device, which they do not outlive. A worker starts at its first request, and ends what it measures when
-/// `cancelled` says so.
+/// the hooks say so.
 std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& options,
                                                         const Environment& environment,
                                                         const std::vector<std::unique_ptr<Device>>& devices,
-                                                        const TuneRequest& request,
-                                                        const std::function<bool()>& cancelled);
+                                                        const TuneRequest& request, const WorkerHooks& hooks);
 
 }  // namespace gemmtune::cli

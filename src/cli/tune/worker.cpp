@@ -1,4 +1,4 @@
-// gemmtune worker: what `tune` starts to measure in; not for people, and not in the list of commands.
+// gemmtune worker: what `tune` and online tuning start to measure in; not for people, and not in the list of commands.
 #include <cstdio>
 
 #include "cli/command.h"
@@ -10,10 +10,13 @@ namespace gemmtune::cli {
 
 int run_worker_command() {
   if (!has_worker_descriptors()) {
-    std::fputs("gemmtune worker: is started by gemmtune tune; it has no use by itself\n", stderr);
+    std::fputs("gemmtune worker: is started by gemmtune tune and by online tuning; it has no use by itself\n",
+               stderr);
     return exit_usage;
   }
-  return run_worker(open_device_of);
+  return run_worker([](const std::string& backend, const DeviceRequest& request) {
+    return open_device_of(backend, request);
+  });
 }
 
 }  // namespace gemmtune::cli

@@ -6,19 +6,16 @@
 
 #include "base/clock.h"
 #include "cli/shared/console.h"
+#include "evaluate/forwarding_evaluator.h"
 
 namespace gemmtune::cli {
 namespace {
 
-class WatchedEvaluator final : public Evaluator {
+class WatchedEvaluator final : public ForwardingEvaluator {
  public:
   WatchedEvaluator(std::unique_ptr<Evaluator> inner, WorkerActivities& activities, std::size_t worker)
-      : inner_(std::move(inner)), activities_(activities), worker_(worker) {}
+      : ForwardingEvaluator(*inner), inner_(std::move(inner)), activities_(activities), worker_(worker) {}
 
-  bool compiles_ahead() const override { return inner_->compiles_ahead(); }
-  void announce(const Problem& problem, std::span<const Candidate> candidates) override {
-    inner_->announce(problem, candidates);
-  }
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override {
     activities_.begin(worker_, problem, "searches");
@@ -26,10 +23,19 @@ class WatchedEvaluator final : public Evaluator {
   }
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override {
-    activities_.begin(worker_, problem,
-                      fmt::format("{} in {}", counted(candidates.size(), "finalist"),
-                                  counted(static_cast<std::size_t>(rounds), "round")));
+    activities_.begin(worker_, problem, text_of(candidates, rounds));
     return inner_->finals(problem, candidates, rounds);
+  }
+  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
+                                 std::span<const Candidate> candidates, int rounds) override {
+    activities_.begin(worker_, problem,
+                      fmt::format("{} on {} routing", text_of(candidates, rounds), to_string(routing)));
+    return inner_->finals_on(routing, problem, candidates, rounds);
+  }
+  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
+                              int rounds) override {
+    activities_.begin(worker_, problem, fmt::format("{} of energy batches", text_of(candidates, rounds)));
+    return inner_->energy(problem, candidates, rounds);
   }
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override {
     activities_.begin(worker_, problem, fmt::format("checks M = {}", m));
@@ -37,6 +43,11 @@ class WatchedEvaluator final : public Evaluator {
   }
 
  private:
+  static std::string text_of(std::span<const Candidate> candidates, int rounds) {
+    return fmt::format("{} in {}", counted(candidates.size(), "finalist"),
+                       counted(static_cast<std::size_t>(rounds), "round"));
+  }
+
   std::unique_ptr<Evaluator> inner_;
   WorkerActivities& activities_;
   std::size_t worker_;

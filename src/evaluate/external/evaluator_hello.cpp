@@ -99,12 +99,13 @@ Result<IntegerExpression> expression(const Member& member, const std::set<std::s
   return parsed;
 }
 
-Result<std::vector<DataType>> types(const Member& member, std::span<const DataType> allowed) {
+Result<std::vector<DataType>> types(const Member& member, std::string_view architecture,
+                                    std::span<const DataType> allowed) {
   std::vector<DataType> types;
   for (const Member& element : member.elements()) {
     std::string text;
     GEMMTUNE_READ(text, element.text());
-    const auto type = parse_data_type(text);
+    const auto type = data_type_on(architecture, text);
     if (!type || std::find(allowed.begin(), allowed.end(), *type) == allowed.end()) {
       std::string known;
       for (const DataType one : allowed)
@@ -116,7 +117,7 @@ Result<std::vector<DataType>> types(const Member& member, std::span<const DataTy
   return types;
 }
 
-Result<EvaluatorProblems> problems(const Member& member) {
+Result<EvaluatorProblems> problems(const Member& member, std::string_view architecture) {
   EvaluatorProblems problems;
   std::string word;
   GEMMTUNE_READ(word, member.at("operation").text());
@@ -125,9 +126,10 @@ Result<EvaluatorProblems> problems(const Member& member) {
     return member.at("operation").wrong("an operation other than fused_moe");
   problems.operation = *operation;
   const OperationTraits& of = traits(*operation);
-  GEMMTUNE_READ(problems.x_types, types(member.at("x_types"), of.x_types));
-  GEMMTUNE_READ(problems.w_types, types(member.at("w_types"), of.w_types.empty() ? of.x_types : of.w_types));
-  GEMMTUNE_READ(problems.y_types, types(member.at("y_types"), of.y_types));
+  GEMMTUNE_READ(problems.x_types, types(member.at("x_types"), architecture, of.x_types));
+  GEMMTUNE_READ(problems.w_types,
+                types(member.at("w_types"), architecture, of.w_types.empty() ? of.x_types : of.w_types));
+  GEMMTUNE_READ(problems.y_types, types(member.at("y_types"), architecture, of.y_types));
   GEMMTUNE_READ(problems.bias, member.at("bias").truth_or(false));
   if (!member.at("requires").is_absent())
     GEMMTUNE_READ(problems.condition, expression(member.at("requires"), {}));
@@ -309,7 +311,7 @@ Result<EvaluatorHello> parse_hello(const Json& json) {
   }
   for (const Member& member : reply.at("problems").elements()) {
     EvaluatorProblems one;
-    GEMMTUNE_READ(one, problems(member));
+    GEMMTUNE_READ(one, problems(member, hello.device.gfx));
     hello.problems.push_back(std::move(one));
   }
   if (hello.problems.empty()) return reply.at("problems").wrong("at least one operation");

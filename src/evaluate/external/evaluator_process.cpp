@@ -2,20 +2,18 @@
 
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <wordexp.h>
 
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
+#include "evaluate/external/evaluator_reply.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
 
@@ -60,39 +58,6 @@ class Words {
   int error_;
 };
 
-/// The child's descriptors 0 to 3. 0 is the child's id, or it is negative and errno says why.
-///
-/// vfork(): fork() calls what libraries registered, of which OpenBLAS may wait for ever; posix_spawn() cannot ask for a
-/// signal at the parent's death.
-pid_t start_child(char* const* words, int channel, int errors, int memory) {
-  volatile int error = 0;
-  const pid_t pid = vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
-  if (pid == 0) {
-    // A terminal's Ctrl-C is for the parent to decide on.
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && setpgid(0, 0) == 0 && dup2(channel, STDIN_FILENO) >= 0 &&
-        dup2(channel, STDOUT_FILENO) >= 0 && dup2(errors, STDERR_FILENO) >= 0 && dup2(memory, 3) >= 0) {
-      close_range(4, ~0U, 0);
-      execvp(words[0], words);
-    }
-    error = errno;
-    _exit(127);
-  }
-  if (pid > 0 && error != 0) {
-    waitpid(pid, nullptr, 0);
-    errno = error;
-    return -1;
-  }
-  return pid;
-}
-
-Status status_of(const Json& error, const Json& kind) {
-  std::string text = error.is_string() ? error.get<std::string>() : json_line(error);
-  if (text.empty()) text = "the evaluator gave no reason";
-  if (kind == "refused") return Status(StatusCode::unsupported, std::move(text));
-  if (kind == "out_of_memory") return Status(StatusCode::out_of_memory, std::move(text));
-  return Status(StatusCode::internal, std::move(text));
-}
-
 }  // namespace
 
 Result<SharedMemory> SharedMemory::make() {
@@ -134,7 +99,8 @@ Result<std::unique_ptr<EvaluatorProcess>> EvaluatorProcess::start(const std::str
   const Descriptor high_channel = lifted_copy(channel->theirs.get());
   const Descriptor high_errors = lifted_copy(errors->theirs.get());
   const Descriptor high_memory = lifted_copy(memory->descriptor().get());
-  const pid_t pid = start_child(words.get(), high_channel.get(), high_errors.get(), high_memory.get());
+  const std::array descriptors{high_channel.get(), high_channel.get(), high_errors.get(), high_memory.get()};
+  const pid_t pid = start_program(words.get(), descriptors);
   if (pid < 0)
     return Status::not_found("evaluator '{}': {}: {}", command, words.get()[0], std::strerror(errno));
   return std::unique_ptr<EvaluatorProcess>(new EvaluatorProcess(
@@ -157,24 +123,28 @@ Result<Json> EvaluatorProcess::ask(Json request, double seconds) {
   const std::size_t id = ++requests_;
   request["id"] = id;
   auto line = exchange(json_line(request) + "\n", seconds);
+  if (line.code() == StatusCode::not_found) {
+    fault_ = Status::io("evaluator '{}': no reply to \"{}\" within {:.3g} s", command_,
+                        request["do"].get<std::string>(), seconds);
+    return fault_;
+  }
   if (!line.ok()) {
     fault_ = line.status();
     return fault_;
   }
   Json reply = parse_json(*line);
-  if (!reply.is_object() || reply.value("id", Json()) != id) {
+  if (!is_reply(reply, id)) {
     fault_ = Status::io(
         "evaluator '{}': its reply to \"{}\" is '{}', expected a JSON object with \"id\": {} on one "
         "line (print to stderr instead of stdout)",
         command_, request["do"].get<std::string>(), line->substr(0, quoted_bytes), id);
     return fault_;
   }
-  if (const auto error = reply.find("error"); error != reply.end())
-    return status_of(*error, reply.value("kind", Json()));
+  GEMMTUNE_RETURN_IF_ERROR(error_of_reply(reply));
   return reply;
 }
 
-// Reads while it writes: a process that waits until its output is read does not read its input.
+// `not_found` after the time without a reply. Reads while it writes: a process that waits until its output is read does not read its input.
 Result<std::string> EvaluatorProcess::exchange(const std::string& line, double seconds) {
   const auto begin = Clock::now();
   std::string_view rest = line;
@@ -198,7 +168,7 @@ Result<std::string> EvaluatorProcess::exchange(const std::string& line, double s
     if (read_.size() > max_reply_bytes)
       return Status::io("evaluator '{}': a reply of more than {} bytes", command_, max_reply_bytes);
     if (std::chrono::duration<double>(Clock::now() - begin).count() > seconds)
-      return Status::io("evaluator '{}': no reply within {:g} s", command_, seconds);
+      return Status::not_found("no reply");
   }
   return reply;
 }

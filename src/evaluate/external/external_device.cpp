@@ -11,12 +11,13 @@
 #include "backends/guard_bands.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
+#include "evaluate/external/evaluator_reply.h"
+#include "evaluate/external/opponent_device.h"
 #include "evaluate/fields_json.h"
 
 namespace gemmtune {
 namespace {
 
-constexpr double hello_seconds = 120;  // an interpreter loads its modules first
 constexpr std::size_t guard_bytes = 4096;
 constexpr std::size_t alignment = 256;                     // of addresses
 constexpr std::size_t piece_bytes = std::size_t{1} << 26;  // that are moved at a time
@@ -25,14 +26,6 @@ Json message(std::string_view what) {
   Json json = Json::object();
   json["do"] = std::string(what);
   return json;
-}
-
-/// A number of the reply to `what`.
-Result<double> positive_member(const Json& reply, std::string_view what, const char* name) {
-  const auto found = reply.find(name);
-  if (found == reply.end() || !found->is_number() || !(found->get<double>() > 0))
-    return Status::internal("the evaluator's {} has no \"{}\" above 0", what, name);
-  return found->get<double>();
 }
 
 Json json_of(const Problem& problem) {
@@ -52,8 +45,12 @@ Json json_of(const Problem& problem) {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> open_device_of(const std::string& backend, const DeviceRequest& request) {
-  return backend == external_backend ? ExternalDevice::open(request.text) : open_device(backend, request);
+Result<std::unique_ptr<Device>> open_device_of(const std::string& backend, const DeviceRequest& request,
+                                               double seconds) {
+  if (backend == external_backend) return ExternalDevice::open(request.text, seconds);
+  auto device = open_device(backend, request);
+  if (!device.ok() || request.opponent.empty()) return device;
+  return with_opponent(std::move(*device), request.opponent, seconds);
 }
 
 /// Addresses for memory that this process cannot reach, and the evaluator's buffers behind them.
@@ -197,7 +194,7 @@ class ExternalDevice::RemoteKernel final : public Kernel {
   std::size_t number_;
 };
 
-class ExternalDevice::Family final : public KernelFamily {
+class ExternalDevice::Family final : public LeafFamily {
  public:
   Family(EvaluatorProcess& process, const Memory& memory, const EvaluatorHello& hello)
       : process_(process), memory_(memory), hello_(hello) {}
@@ -322,12 +319,12 @@ ExternalDevice::ExternalDevice(std::unique_ptr<EvaluatorProcess> process, Evalua
 
 ExternalDevice::~ExternalDevice() = default;
 
-Result<std::unique_ptr<Device>> ExternalDevice::open(const std::string& command) {
+Result<std::unique_ptr<Device>> ExternalDevice::open(const std::string& command, double seconds) {
   auto process = EvaluatorProcess::start(command);
   if (!process.ok()) return process.status();
   Json ask = message("hello");
   ask["protocol"] = evaluator_protocol;
-  const auto reply = (*process)->ask(std::move(ask), hello_seconds);
+  const auto reply = (*process)->ask(std::move(ask), seconds);
   if (!reply.ok()) return reply.status();
   auto hello = parse_hello(*reply);
   if (!hello.ok())
@@ -447,7 +444,9 @@ Result<Json> ExternalDevice::ask_launches(std::string_view what, const SampleReq
 
 Result<double> ExternalDevice::sample(const SampleRequest& request) {
   const auto reply = ask_launches("sample", request, 0);
-  return reply.ok() ? positive_member(*reply, "sample", "microseconds") : reply.status();
+  return reply.ok() ? number_of_reply(*reply, "sample", "microseconds", min_sample_microseconds,
+                                      max_sample_microseconds)
+                    : reply.status();
 }
 
 Status ExternalDevice::counts_energy() {
@@ -460,9 +459,10 @@ Result<EnergySample> ExternalDevice::sample_energy(const SampleRequest& request,
   GEMMTUNE_RETURN_IF_ERROR(counts_energy());
   const auto reply = ask_launches("energy", request, seconds);
   if (!reply.ok()) return reply.status();
-  const auto microseconds = positive_member(*reply, "energy", "microseconds");
+  const auto microseconds =
+      number_of_reply(*reply, "energy", "microseconds", min_sample_microseconds, max_sample_microseconds);
   if (!microseconds.ok()) return microseconds.status();
-  const auto joules = positive_member(*reply, "energy", "joules");
+  const auto joules = number_of_reply(*reply, "energy", "joules", min_sample_joules, max_sample_joules);
   if (!joules.ok()) return joules.status();
   return EnergySample{*microseconds, *joules};
 }

@@ -19,19 +19,25 @@ namespace gemmtune {
 /// DeviceInfo::backend of such a device; its name is the evaluator's command.
 inline constexpr std::string_view external_backend = "external";
 
-/// That backend's device; of external_backend the evaluator whose command is the request's text.
-Result<std::unique_ptr<Device>> open_device_of(const std::string& backend, const DeviceRequest& request);
+/// What an evaluator may take to say what it is: an interpreter loads its modules first.
+inline constexpr double hello_seconds = 120;
 
-class ExternalDevice final : public Device {
+/// That backend's device; of external_backend the evaluator whose command is the request's text. It, or the request's opponent,
+/// must say what it is within `seconds`.
+Result<std::unique_ptr<Device>> open_device_of(const std::string& backend, const DeviceRequest& request,
+                                               double seconds = hello_seconds);
+
+class ExternalDevice final : public LeafDevice {
  public:
   /// Starts the command and asks what it is. Errors hold the command and the end of what it wrote to its standard
   /// error. The device must be used by one thread at a time and ends with the thread that opened it.
-  static Result<std::unique_ptr<Device>> open(const std::string& command);
+  static Result<std::unique_ptr<Device>> open(const std::string& command, double seconds = hello_seconds);
   ~ExternalDevice() override;
 
   const DeviceInfo& info() const override { return hello_.device; }
   std::span<const KernelFamily* const> families() const override { return families_; }
   Status health() const override { return process_->fault(); }
+  std::map<std::string, double> observe() override { return {}; }
 
   /// page_end is as plain: the evaluator's memory has no such place.
   Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, Placement placement) override;
@@ -49,6 +55,10 @@ class ExternalDevice final : public Device {
   Result<EnergySample> sample_energy(const SampleRequest& request, double seconds) override;
   std::size_t last_level_cache_bytes() override { return hello_.cache_bytes; }
   std::size_t free_memory_bytes() override;
+  bool times_single_calls() const override { return false; }
+  void quiesce(std::string_view) override {}
+  void look_for_threads() override {}
+  bool is_capturing(Stream) const override { return false; }
   Problem probe_problem() const override;
   Result<Candidate> baseline(const Problem& problem) const override { return fallback(problem); }
   Result<Candidate> fallback(const Problem& problem) const override;

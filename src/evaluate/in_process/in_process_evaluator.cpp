@@ -45,12 +45,13 @@ InProcessEvaluator::~InProcessEvaluator() = default;
 Result<ProblemBench*> InProcessEvaluator::bench_for(const Problem& problem) {
   if (bench_ && bench_->problem() == problem) return bench_.get();
   bench_.reset();
+  pause();
   step(Step::preparing);
   GEMMTUNE_RETURN_IF_ERROR(check_memory(problem, true));
   auto verifier = KernelVerifier::make(device_, problem, verifier_options(options_));
   if (!verifier.ok()) return verifier.status();
   bench_ = std::make_unique<ProblemBench>(device_, problem, options_, std::move(verifier).value(),
-                                          quiet_levels_[print(problem)]);
+                                          earlier_[print(problem)]);
   return bench_.get();
 }
 
@@ -121,20 +122,24 @@ Outcome InProcessEvaluator::check_neighbour_m(const Problem& problem, const Cand
 
 Outcome InProcessEvaluator::check_at(const Problem& problem, const Candidate& candidate) {
   const std::string name = candidate.kernel_name();
+  pause();
   step(Step::candidate, name);
   if (const Status fits = check_memory(problem, false); !fits.ok())
     return failed_outcome(OutcomeKind::refused, fits.message());
   BuiltKernel built;
   if (Outcome outcome = build_kernel(device_, problem, candidate, built); outcome.kind != OutcomeKind::ok)
     return outcome;
+  pause();
   step(Step::preparing, name);
   auto verifier = KernelVerifier::make(device_, problem, verifier_options(options_));
   if (!verifier.ok()) return failed_launch(verifier.status());
+  pause();
   step(Step::candidate, name);
   const KernelOfClass kernels[] = {{built.kernel.get(), device_.accuracy(candidate, problem)}};
   Outcome outcome = verifier->verify_quickly(kernels[0]);
   if (outcome.kind != OutcomeKind::ok) return outcome;
   const auto outcomes = verifier->verify_fully(kernels, [&](const Kernel* kernel) {
+    pause();
     step(kernel == nullptr ? Step::preparing : Step::candidate, name);
   });
   if (!outcomes.ok()) return failed_launch(outcomes.status());

@@ -67,10 +67,13 @@ class InProcessEvaluator final : public Evaluator {
   void step(Step step, std::string_view kernel_name = {}) const {
     if (options_.on_step) options_.on_step(step, kernel_name);
   }
+  void pause() const {
+    if (options_.on_pause) options_.on_pause();
+  }
 
   Device& device_;
   InProcessOptions options_;
-  std::map<std::string, QuietLevels> quiet_levels_;  // by problem
+  std::map<std::string, EarlierTimes> earlier_;  // by problem
   std::unique_ptr<ProblemBench> bench_;
 };
 

@@ -179,8 +179,8 @@ Result<OutputVerifier> KernelVerifier::refill(DeviceOperands& operands, std::uin
                                               Signs signs) {
   const RoutingKind routing =
       options_.routing.kind == RoutingKind::zipf ? RoutingKind::uniform : RoutingKind::zipf;
-  auto inputs =
-      plan_inputs(problem_, options_.seed + seed_offset, signs, InitType::randn, {routing, nullptr});
+  auto inputs = plan_inputs(problem_, options_.seed + seed_offset, signs, InitType::randn,
+                            {routing, nullptr, true}, ScaleCodes::whole);
   if (!inputs.ok()) return inputs.status();
   GEMMTUNE_RETURN_IF_ERROR(operands.fill(*inputs, options_.reference_threads));
   return output_verifier_for(*device_, problem_, options_, *inputs, operands, seed_offset, signs);

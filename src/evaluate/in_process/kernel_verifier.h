@@ -22,7 +22,7 @@ struct KernelVerifierOptions {
   int reference_threads = 1;
   std::uint64_t seed = 1;
   InitType init = InitType::randn;  // of the first seed's operands; further ones are random in any case
-  Routing routing = {};             // of the first seed's; those of the second seed are of another kind
+  Routing routing = {};  // of the first seed's; those of the second seed are of another kind, and padded
   /// Of OutputVerifierOptions: larger problems are verified on the device.
   double max_host_flops = OutputVerifierOptions().max_host_flops;
   std::int64_t max_host_elements = OutputVerifierOptions().max_host_elements;
@@ -107,7 +107,7 @@ class KernelVerifier {
   /// One seed, poisoned output, guard bands around output and workspace, every element compared.
   Outcome verify_quickly(const KernelOfClass& kernel);
   /// For kernels that verify_quickly passed: operands that end at an unreadable page, a padded output, other
-  /// data at the same addresses (a second seed), runs repeated on the same data; where the device has classes of
+  /// data at the same addresses (a second seed; e8m0 scales of the whole range, mixtures with empty slots), runs repeated on the same data; where the device has classes of
   /// accuracy for the problem, operands of one sign. One outcome per kernel. A read past the end of an operand kills the process, which the worker's parent reports as the kernel's
   /// failure. `on_kernel` is called before a kernel's code runs, and with nullptr before what all kernels
   /// share is prepared.

@@ -224,8 +224,11 @@ Status OutputVerifier::confirm_mixture(const PlannedInputs& inputs, int threads)
   const MixtureRoutes routes(moe, inputs.host.topk_ids.data(), inputs.host.topk_weights.data());
   std::vector<std::int32_t> experts;  // of these tokens, and the shared ones: the last of all
   for (const std::int64_t token : tokens)
-    for (std::int64_t slot = 0; slot < moe.topk; ++slot)
-      experts.push_back(routes.expert(token * moe.topk + slot));
+    for (std::int64_t slot = 0; slot < moe.topk; ++slot) {
+      const std::int32_t expert = routes.expert(token * moe.topk + slot);
+      if (expert != empty_slot) experts.push_back(expert);
+    }
+  if (experts.empty()) experts.push_back(0);  // a mixture has one
   std::sort(experts.begin(), experts.end());
   experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
   const OperandShapes shapes = operand_shapes(problem_);
@@ -252,7 +255,8 @@ Status OutputVerifier::confirm_mixture(const PlannedInputs& inputs, int threads)
     for (std::int64_t slot = 0; slot < moe.routed_topk(); ++slot) {
       const std::int64_t pair = token * moe.topk + slot;
       const auto at = std::lower_bound(experts.begin(), experts.end(), routes.expert(pair));
-      operands.topk_ids.push_back(static_cast<std::int32_t>(at - experts.begin()));
+      operands.topk_ids.push_back(
+          routes.expert(pair) == empty_slot ? empty_slot : static_cast<std::int32_t>(at - experts.begin()));
       operands.topk_weights.push_back(routes.weight(pair));
     }
   ReferenceOptions options;

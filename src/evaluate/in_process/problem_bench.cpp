@@ -1,12 +1,18 @@
 #include "evaluate/in_process/problem_bench.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
+#include "backends/default_kernels.h"
+#include "base/clock.h"
 #include "base/file_lock.h"
 #include "measure/statistics.h"
+#include "problem/operands.h"
+#include "tuned/peaks.h"
 
 namespace gemmtune {
 namespace {
@@ -17,12 +23,28 @@ constexpr double finalist_excess = 0.3;   // the same of the first kernel of ano
 constexpr double sample_excess = 0.3;     // the same of a screening sample's reference …
 constexpr int sample_tries = 2;           // … which is then taken again
 constexpr double loses_by = 2.5;  // times the fastest: one long call is enough to know that a kernel loses
+constexpr double impossible_factor = 2;  // times the machine's own rate: no kernel is that fast
+constexpr double far_off = 3;            // two samples of one kernel that differ so much: one was disturbed
+constexpr int possible_tries = 3;        // of a sample that the machine cannot reach
+constexpr std::int64_t min_read_bytes =
+    1 << 20;  // of a smaller weight the call itself takes as long as reading
+constexpr double memory_bound_flops =
+    32;  // per byte of the weight: fewer, and the memory bounds a call on any CPU
+
+double distance(double a, double b) { return std::fabs(std::log(a / b)); }
 
 /// Empty if no lock is configured or it cannot be acquired: times are then as good as the machine is quiet.
 std::optional<FileLock> lock_for_timing(const InProcessOptions& options, std::string_view kernel_name) {
   if (options.timing_lock.empty()) return std::nullopt;
-  if (options.on_step) options.on_step(Step::waiting, kernel_name);
-  auto lock = FileLock::acquire(options.timing_lock);
+  auto free = FileLock::try_acquire(options.timing_lock, options.lock_owner);
+  if (!free.ok()) return std::nullopt;
+  if (*free) return std::move(*free);
+  const std::int64_t own = options.lock_owner != 0 ? options.lock_owner : getpid();
+  const bool is_other = lock_holder(options.timing_lock) != own;
+  if (options.on_step) options.on_step(is_other ? Step::waiting_for_other : Step::waiting, kernel_name);
+  const double begin = steady_seconds();
+  auto lock = FileLock::acquire(options.timing_lock, options.lock_owner);
+  if (is_other && options.on_waited) options.on_waited(steady_seconds() - begin);
   if (!lock.ok()) return std::nullopt;
   return std::move(lock).value();
 }
@@ -43,14 +65,17 @@ Outcome build_kernel(Device& device, const Problem& problem, const Candidate& ca
 }
 
 ProblemBench::ProblemBench(Device& device, const Problem& problem, const InProcessOptions& options,
-                           KernelVerifier verifier, QuietLevels& quiet_levels)
+                           KernelVerifier verifier, EarlierTimes& earlier)
     : device_(device),
       problem_(problem),
       options_(options),
-      quiet_levels_(quiet_levels),
+      earlier_(earlier),
       verifier_(std::move(verifier)),
       sampler_(device, options_.policy),
-      pools_(device, problem, options_.policy) {}
+      pools_(device, problem, options_.policy) {
+  const auto candidate = default_kernel(device, problem, options_.policy.accuracy);
+  if (candidate.ok()) default_name_ = candidate->kernel_name();
+}
 
 ProblemBench::Entry& ProblemBench::entry_of(const Candidate& candidate) {
   const auto [found, is_new] = entries_.try_emplace(candidate.kernel_name());
@@ -58,6 +83,7 @@ ProblemBench::Entry& ProblemBench::entry_of(const Candidate& candidate) {
   if (!is_new) return entry;
   entry.name = found->first;
   entry.accuracy = device_.accuracy(candidate, problem_);
+  pause();
   step(Step::candidate, entry.name);
   entry.checked = build_kernel(device_, problem_, candidate, entry.built);
   if (entry.checked.kind == OutcomeKind::ok)
@@ -87,8 +113,12 @@ Status ProblemBench::set_up_timing(Entry& entry) {
   return {};
 }
 
+bool ProblemBench::may_lose(const Entry& entry) const {
+  return entry.name != default_name_ && !earlier_.timed.contains(entry.name);
+}
+
 std::optional<Outcome> ProblemBench::probe(Entry& entry) {
-  const double limit = options_.too_slow_factor * fastest_microseconds_;
+  const double limit = may_lose(entry) ? options_.too_slow_factor * fastest_microseconds_ : 0;
   const auto look = sampler_.probe(*entry.timed, limit);
   if (!look.ok()) return failed_launch(look.status());
   if (!look->has_value()) {
@@ -98,7 +128,8 @@ std::optional<Outcome> ProblemBench::probe(Entry& entry) {
                     options_.too_slow_factor));
   }
   const double call = **look;
-  if (sampler_.warms_itself(call) && fastest_microseconds_ > 0 && call > loses_by * fastest_microseconds_) {
+  if (may_lose(entry) && sampler_.warms_itself(call) && fastest_microseconds_ > 0 &&
+      call > loses_by * fastest_microseconds_) {
     sampler_.calibrate(*entry.timed, call);
     Outcome loser = entry.checked;
     loser.microseconds.push_back(call);
@@ -114,11 +145,81 @@ Result<ProblemBench::DriftReference*> ProblemBench::drift_reference_for(Entry& e
   DriftReference& reference = drift_references_[entry.built.thread_pool];
   if (reference.entry != nullptr) return &reference;
   const Timed* const alone[] = {&*entry.timed};
-  const auto level =
-      sampler_.sample_in_turns(alone, reference_samples * Sampler::turns(*entry.timed)).front();
-  if (!level.ok()) return level.status();
-  reference = {&entry, *level};
+  // All samples of this pool are multiples of the level: the quieter of two counts.
+  double quietest = std::numeric_limits<double>::infinity();
+  for (int half = 0; half < 2; ++half) {
+    const auto level =
+        sampler_.sample_in_turns(alone, reference_samples / 2 * Sampler::turns(*entry.timed)).front();
+    if (!level.ok()) return level.status();
+    quietest = std::min(quietest, *level);
+  }
+  reference = {&entry, quietest};
   return &reference;
+}
+
+// The time of a kernel that only reads the weight, over the same cold copies, by our own threads.
+void ProblemBench::measure_roof(const Entry& entry) {
+  if (options_.policy.cache == CacheMode::warm || is_mixture(problem_) || entry.built.thread_pool != "own")
+    return;
+  const WeightLayout layout = entry.built.kernel->weight_layout();
+  const auto [found, is_new] = roofs_.try_emplace(layout, 0.0);
+  const std::int64_t bytes = operand_shapes(problem_).w.bytes();
+  if (!is_new || bytes < min_read_bytes) return;
+  const auto reading = device_.reading_kernel(static_cast<std::size_t>(bytes));
+  if (reading == nullptr) return;
+  Timed timed;
+  timed.kernel = reading.get();
+  timed.rotation = entry.timed->rotation;
+  timed.thread_pool = entry.built.thread_pool;
+  sampler_.enter_pool(timed.thread_pool);
+  if (!sampler_.prepare(timed).ok()) return;
+  for (int i = 0; i < 2; ++i) {
+    const auto sample = sampler_.sample(timed);
+    if (sample.ok() && (found->second == 0 || *sample < found->second)) found->second = *sample;
+  }
+}
+
+double ProblemBench::memory_roof() const {
+  const auto bytes = static_cast<double>(operand_shapes(problem_).w.bytes());
+  if (flops(problem_) > memory_bound_flops * bytes) return 0;
+  for (const auto& [layout, microseconds] : roofs_)
+    if (microseconds > 0) return microseconds;
+  return 0;
+}
+
+bool ProblemBench::is_impossible(const Entry& entry, double microseconds) const {
+  const auto roof = roofs_.find(entry.built.kernel->weight_layout());
+  if (roof != roofs_.end() && impossible_factor * microseconds < roof->second) return true;
+  const double peak = peak_tflops(device_.info().gfx, device_.info().cu_num, problem_);
+  return flops(problem_) > impossible_factor * peak * 1e6 * microseconds;
+}
+
+Result<double> ProblemBench::possible_sample(Entry& entry) {
+  Result<double> sample = screening_sample(entry);
+  for (int tries = 1; tries < possible_tries && sample.ok() && is_impossible(entry, *sample); ++tries) {
+    const Result<double> again = screening_sample(entry);
+    if (!again.ok()) return again;
+    sample = std::max(*sample, *again);
+  }
+  return sample;
+}
+
+Status ProblemBench::add_sample(Entry& entry, std::vector<double>& samples) {
+  Result<double> sample = possible_sample(entry);
+  if (!sample.ok()) return sample.status();
+  if (!samples.empty() && distance(*sample, samples.back()) > std::log(far_off)) {
+    const Result<double> third = possible_sample(entry);
+    if (!third.ok()) return third.status();
+    // The two that agree better stay.
+    const bool first_was_off = distance(*third, *sample) < distance(*third, samples.back());
+    if (first_was_off) {
+      samples.back() = *third;
+    } else {
+      sample = *third;
+    }
+  }
+  samples.push_back(*sample);
+  return {};
 }
 
 Result<double> ProblemBench::screening_sample(Entry& entry) {
@@ -152,17 +253,19 @@ Outcome ProblemBench::take_samples(Entry& entry, int samples) {
   if (first_time) {
     if (const Status status = set_up_timing(entry); !status.ok()) return not_measured(status);
   }
+  pause();
   const auto lock = lock_for_timing(options_, entry.name);
   step(Step::candidate, entry.name);
   if (first_time) {
+    measure_roof(entry);
     if (auto failure = probe(entry)) return std::move(*failure);
   }
   for (int i = 0; i < samples; ++i) {
-    const Result<double> sample = screening_sample(entry);
-    if (!sample.ok()) return not_measured(sample.status());
-    outcome.microseconds.push_back(*sample);
+    if (const Status status = add_sample(entry, outcome.microseconds); !status.ok())
+      return not_measured(status);
   }
   if (samples > 0) {
+    earlier_.timed.insert(entry.name);
     const double time = median(outcome.microseconds);
     if (fastest_microseconds_ == 0 || time < fastest_microseconds_) fastest_microseconds_ = time;
   }
@@ -196,6 +299,7 @@ Status ProblemBench::check_fully(std::span<Entry* const> entries) {
   }
   if (pending.empty()) return {};
   const auto outcomes = verifier_.verify_fully(kernels, [&](const Kernel* kernel) {
+    pause();
     const auto at = std::find_if(kernels.begin(), kernels.end(),
                                  [&](const KernelOfClass& one) { return one.kernel == kernel; });
     if (at == kernels.end()) {
@@ -218,6 +322,7 @@ Status ProblemBench::check_fully(std::span<Entry* const> entries) {
 
 // `times` has an element for each member's column. Removes members that fail.
 void ProblemBench::run_round(std::vector<RoundMember>& members, std::vector<double>& times) {
+  pause();
   const auto lock = lock_for_timing(options_, {});
   std::vector<const Timed*> timed;
   for (const RoundMember& member : members) timed.push_back(&*member.entry->timed);
@@ -234,8 +339,8 @@ void ProblemBench::run_round(std::vector<RoundMember>& members, std::vector<doub
 }
 
 double ProblemBench::quiet_level_of(const Entry& entry) const {
-  const auto known = quiet_levels_.find(entry.name);
-  return known == quiet_levels_.end() ? std::numeric_limits<double>::infinity() : known->second;
+  const auto known = earlier_.quiet.find(entry.name);
+  return known == earlier_.quiet.end() ? std::numeric_limits<double>::infinity() : known->second;
 }
 
 // A machine that takes a core from one pool of threads for a second may leave the other alone.
@@ -314,13 +419,18 @@ void ProblemBench::learn_quiet_levels(std::span<Entry* const> entries,
     std::vector<double> times;
     for (const auto& round : rounds) times.push_back(round[column]);
     const double level = std::min(quiet_level_of(*entries[column]), quiet_level(times));
-    if (std::isfinite(level)) quiet_levels_[entries[column]->name] = level;
+    if (std::isfinite(level)) earlier_.quiet[entries[column]->name] = level;
   }
 }
 
 Result<std::vector<ProblemBench::RoundMember>> ProblemBench::finalists(std::span<const Candidate> candidates,
                                                                        std::vector<Entry*>& entries) {
-  for (const Candidate& candidate : candidates) entries.push_back(&entry_of(candidate));
+  for (const Candidate& candidate : candidates) {
+    // Screening gave up on it for the sake of time; who asks for rounds wants its time.
+    const auto known = entries_.find(candidate.kernel_name());
+    if (known != entries_.end() && known->second.checked.kind == OutcomeKind::too_slow) entries_.erase(known);
+    entries.push_back(&entry_of(candidate));
+  }
   GEMMTUNE_RETURN_IF_ERROR(check_fully(entries));
   step(Step::preparing);
   GEMMTUNE_RETURN_IF_ERROR(pools_.place_packed_again());
@@ -340,6 +450,7 @@ Result<FinalsResult> ProblemBench::energy(std::span<const Candidate> candidates,
   for (int round = 0; round < rounds; ++round) {
     std::vector<double>& times = result.times.emplace_back(nothing);
     std::vector<double>& joules = result.joules.emplace_back(nothing);
+    pause();
     const auto lock = lock_for_timing(options_, {});
     const auto samples =
         sampler_.energy_round(timed, [&](std::size_t i) { step(Step::candidate, members[i].entry->name); });
@@ -371,11 +482,12 @@ Result<FinalsResult> ProblemBench::finals_on(RoutingKind routing, std::span<cons
   // Kernels that were never timed are made ready on the policy's routing first.
   std::vector<Entry*> entries;
   if (const auto ready = finalists(candidates, entries); !ready.ok()) return ready.status();
-  QuietLevels own_levels;  // times on another routing say nothing of the machine on this one
-  std::swap(quiet_levels_, own_levels);
+  std::map<std::string, double>
+      own_levels;  // times on another routing say nothing of the machine on this one
+  std::swap(earlier_.quiet, own_levels);
   Status status = route(routing);
   Result<FinalsResult> result = status.ok() ? finals(candidates, rounds) : Result<FinalsResult>(status);
-  std::swap(quiet_levels_, own_levels);
+  std::swap(earlier_.quiet, own_levels);
   GEMMTUNE_RETURN_IF_ERROR(route(options_.policy.routing));
   if (result.ok()) result->routing = routing;
   return result;
@@ -394,6 +506,9 @@ Result<FinalsResult> ProblemBench::finals(std::span<const Candidate> candidates,
   FinalsResult result;
   auto measured = quiet_rounds(members, again + 1, rounds, result.quietness);
   learn_quiet_levels(entries, measured);
+  for (const Entry* entry : entries)
+    if (entry->checked.kind == OutcomeKind::ok) earlier_.timed.insert(entry->name);
+  result.roof_microseconds = memory_roof();
   for (auto& times : measured) {
     if (const double ratio = times[again] / times[first]; std::isfinite(ratio))
       result.same_ratios.push_back(ratio);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,15 +28,17 @@ struct BuiltKernel {
 /// Builds the family's kernel for this problem into `built`; the outcome is `ok`, or why there is none.
 Outcome build_kernel(Device& device, const Problem& problem, const Candidate& candidate, BuiltKernel& built);
 
-/// Times of one problem's kernels in quiet rounds of finals, microseconds, by kernel name. It outlives a
-/// bench, because the confirmation pass measures the same problem minutes later.
-using QuietLevels = std::map<std::string, double>;
+/// What earlier benches of a problem measured: the confirmation pass measures the same problem minutes later.
+struct EarlierTimes {
+  std::map<std::string, double> quiet;  // microseconds in quiet rounds of finals, by kernel name
+  std::set<std::string> timed;          // kernels that had a sample
+};
 
 class ProblemBench {
  public:
-  /// The device, the options and the levels must outlive it.
+  /// The device, the options and the earlier times must outlive it.
   ProblemBench(Device& device, const Problem& problem, const InProcessOptions& options,
-               KernelVerifier verifier, QuietLevels& quiet_levels);
+               KernelVerifier verifier, EarlierTimes& earlier);
 
   const Problem& problem() const { return problem_; }
   const WeightPools& pools() const { return pools_; }
@@ -43,7 +46,9 @@ class ProblemBench {
   /// Builds and verifies the candidate at the first call, then takes `samples` samples. If the device times
   /// single calls, each sample is taken in turns with the drift reference (the first kernel of the
   /// candidate's thread pool) and returned as the reference's time, which is measured once, times the ratio
-  /// to it: so candidates that are screened minutes apart are compared as if they had run together.
+  /// to it: so candidates that are screened minutes apart are compared as if they had run together. A sample that
+  /// the machine cannot reach, or that is 3 times off the one before, is taken again. `too_slow` is never said of the
+  /// default kernel nor of one that was timed before.
   Outcome screen(const Candidate& candidate, int samples);
   Result<FinalsResult> finals(std::span<const Candidate> candidates, int rounds);
   /// The same rounds of a mixture whose tokens go elsewhere.
@@ -73,12 +78,25 @@ class ProblemBench {
   void step(Step step, std::string_view kernel_name = {}) const {
     if (options_.on_step) options_.on_step(step, kernel_name);
   }
+  void pause() const {
+    if (options_.on_pause) options_.on_pause();
+  }
   Entry& entry_of(const Candidate& candidate);
   Status set_up_timing(Entry& entry);
   /// The outcome if no sample is to be taken: the kernel failed, or its first calls already show that it cannot
   /// win. Empty where it is ready for samples.
   std::optional<Outcome> probe(Entry& entry);
+  /// Rules for losers hold for it.
+  bool may_lose(const Entry& entry) const;
   Result<double> screening_sample(Entry& entry);
+  /// Taken again where the machine cannot have been that fast.
+  Result<double> possible_sample(Entry& entry);
+  /// Adds a sample; one that is far off the sample before is taken again.
+  Status add_sample(Entry& entry, std::vector<double>& samples);
+  bool is_impossible(const Entry& entry, double microseconds) const;
+  void measure_roof(const Entry& entry);
+  /// FinalsResult::roof_microseconds.
+  double memory_roof() const;
   Result<DriftReference*> drift_reference_for(Entry& entry);
   Outcome take_samples(Entry& entry, int samples);
   Status check_fully(std::span<Entry* const> entries);
@@ -101,12 +119,14 @@ class ProblemBench {
   Device& device_;
   Problem problem_;
   const InProcessOptions& options_;
-  QuietLevels& quiet_levels_;
+  EarlierTimes& earlier_;
+  std::string default_name_;  // of the default kernel; empty: there is none
   KernelVerifier verifier_;
   Sampler sampler_;
   WeightPools pools_;
   std::map<std::string, Entry> entries_;                    // by kernel name
   std::map<std::string, DriftReference> drift_references_;  // by thread pool
+  std::map<WeightLayout, double> roofs_;                    // microseconds that reading the weight takes
   double fastest_microseconds_ = 0;                         // median of the fastest candidate so far; 0: none
 };
 

@@ -96,7 +96,8 @@ Result<std::optional<std::int64_t>> Journal::unfinished_run(const std::string& r
   auto row = runs->step();
   for (; row.ok() && *row; row = runs->step()) {
     const std::string owner = runs->text(1);
-    if (owner == process_identity() || !process_runs(owner)) return std::optional(runs->integer(0));
+    if (owner == process_identity() || !run_is_live(path(), runs->integer(0), owner))
+      return std::optional(runs->integer(0));
   }
   if (!row.ok()) return row.status();
   return std::optional<std::int64_t>();
@@ -126,11 +127,16 @@ Result<RunStart> Journal::begin_run(const RunText& text, bool go_on) {
   }
   GEMMTUNE_RETURN_IF_ERROR(statement->run());
   if (!start.goes_on) start.id = database_.last_id();
+  // Where files cannot be locked the owner's identity alone says that it runs.
+  run_lock_.reset();
+  if (auto lock = ByteLock::take(run_lock_path(path()), static_cast<std::uint64_t>(start.id)); lock.ok())
+    run_lock_ = std::move(*lock);
   GEMMTUNE_RETURN_IF_ERROR(transaction->commit());
   return start;
 }
 
 Status Journal::end_run(std::int64_t run, bool complete) {
+  run_lock_.reset();
   auto transaction = SqlTransaction::begin(database_);
   if (!transaction.ok()) return transaction.status();
   auto forget = database_.prepare(

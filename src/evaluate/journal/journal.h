@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/byte_lock.h"
 #include "evaluate/evaluator.h"
 #include "evaluate/journal/sqlite.h"
 
@@ -118,6 +119,7 @@ class Journal {
   Status insert(std::int64_t problem, const JournaledOutcome& outcome);
 
   SqlDatabase database_;
+  std::optional<ByteLock> run_lock_;  // of the run that was begun
 };
 
 /// True of outcomes that an unchanged candidate would have again: crashed, timed_out, wrong, build_failed,

@@ -1,15 +1,15 @@
 #include "evaluate/journal/journal_merge.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <system_error>
 #include <vector>
 
-#include "base/process.h"
+#include "base/temporary_file.h"
 #include "evaluate/journal/journal_schema.h"
 
 namespace gemmtune {
@@ -159,7 +159,7 @@ Status JournalMerge::add_run(Id run) {
     if (!owner.ok()) return owner.status();
     const auto row = owner->bind(**partner).step();
     if (!row.ok()) return row.status();
-    if (*row && process_runs(owner->text(0)))
+    if (*row && run_is_live(journal_.path(), **partner, owner->text(0)))
       return Status::unsupported("{}: a running tune works on run {}; merge once it has ended",
                                  journal_.path(), **partner);
     // As early as the first, and unfinished as long as one of them is.
@@ -193,12 +193,6 @@ Result<JournalMergeReport> JournalMerge::run() {
   return report_;
 }
 
-Status remove_with_status(const std::string& path, const Status& status) {
-  std::error_code ignored;
-  std::filesystem::remove(path, ignored);
-  return status;
-}
-
 }  // namespace
 
 Result<JournalMergeReport> merge_journal(const std::string& output, const std::string& input) {
@@ -213,23 +207,23 @@ Result<JournalMergeReport> merge_journal(const std::string& output, const std::s
 }
 
 Status copy_journal(const std::string& from, const std::string& to) {
-  const std::string local = fmt::format("{}.{}.copy", from, getpid());
-  const std::string arriving = fmt::format("{}.{}.tmp", to, getpid());
-  std::error_code error;
-  std::filesystem::remove(local, error);
+  // SQLite writes beside the original: the disk of the copy may have no locks.
+  const auto local = TemporaryFile::beside(from);
+  if (!local.ok()) return Status::io("{}: {}", from, local.message());
   {
     auto journal = open_existing_journal(from);
     if (!journal.ok()) return journal.status();
     auto vacuum = journal->prepare("VACUUM INTO ?");
     if (!vacuum.ok()) return vacuum.status();
-    if (const Status made = vacuum->bind(local).run(); !made.ok()) return remove_with_status(local, made);
+    GEMMTUNE_RETURN_IF_ERROR(vacuum->bind(local->path()).run());
   }
-  std::filesystem::copy_file(local, arriving, std::filesystem::copy_options::overwrite_existing, error);
-  if (!error) std::filesystem::rename(arriving, to, error);
-  const Status copied =
-      error ? Status::io("{}: cannot be copied to {}: {}", from, to, error.message()) : Status();
-  if (!copied.ok()) (void)remove_with_status(arriving, copied);
-  return remove_with_status(local, copied);
+  auto arriving = TemporaryFile::beside(to);
+  if (!arriving.ok()) return Status::io("{}: cannot be copied to {}: {}", from, to, arriving.message());
+  std::error_code error;
+  std::filesystem::copy_file(local->path(), arriving->path(),
+                             std::filesystem::copy_options::overwrite_existing, error);
+  if (!error && !arriving->replace(to)) error = std::error_code(errno, std::generic_category());
+  return error ? Status::io("{}: cannot be copied to {}: {}", from, to, error.message()) : Status();
 }
 
 }  // namespace gemmtune

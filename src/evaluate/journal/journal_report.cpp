@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "base/process.h"
+#include "evaluate/journal/journal_schema.h"
 #include "evaluate/outcome_json.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
@@ -23,7 +23,8 @@ Result<std::vector<StoredRun>> runs_newest_first(SqlDatabase& journal) {
   std::vector<StoredRun> runs;
   auto row = rows->step();
   for (; row.ok() && *row; row = rows->step())
-    runs.push_back({rows->integer(0), rows->text(1), process_runs(rows->text(2))});
+    runs.push_back(
+        {rows->integer(0), rows->text(1), run_is_live(journal.path(), rows->integer(0), rows->text(2))});
   if (!row.ok()) return row.status();
   return runs;
 }
@@ -114,7 +115,7 @@ Result<std::vector<JournalRunReport>> list_runs(SqlDatabase& journal) {
     run.id = rows->integer(0);
     run.started = rows->text(1);
     run.finished = rows->text(2);
-    run.running = process_runs(rows->text(3));
+    run.running = run_is_live(journal.path(), run.id, rows->text(3));
     run.device = rows->text(4);
     run.command = rows->text(5);
     run.policy = rows->text(6);

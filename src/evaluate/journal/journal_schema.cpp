@@ -8,9 +8,11 @@
 #include <iterator>
 #include <system_error>
 
+#include "base/byte_lock.h"
 #include "base/file.h"
 #include "base/file_lock.h"
 #include "base/log.h"
+#include "base/process.h"
 
 namespace gemmtune {
 namespace {
@@ -199,6 +201,13 @@ Result<SqlDatabase> open_journal(const std::string& path) {
   auto database = open_or_replace(path);
   if (!database.ok()) return as_journal_error(database.status());
   return database;
+}
+
+std::string run_lock_path(const std::string& journal) { return journal + ".runs"; }
+
+bool run_is_live(const std::string& journal, std::int64_t id, const std::string& owner) {
+  if (owner.empty()) return false;  // it gave the run back
+  return process_runs(owner) || ByteLock::is_held(run_lock_path(journal), static_cast<std::uint64_t>(id));
 }
 
 Result<SqlDatabase> open_existing_journal(const std::string& path) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/default_kernels.h"
 #include "base/log.h"
 #include "measure/statistics.h"
 
@@ -19,7 +20,7 @@ Problem at_m(const Problem& problem, std::int64_t m) {
 
 JournaledEvaluator::JournaledEvaluator(Evaluator& inner, Journal& journal, const Device& device,
                                        JournalOptions options)
-    : inner_(inner), journal_(journal), device_(device), options_(std::move(options)) {}
+    : ForwardingEvaluator(inner), journal_(journal), device_(device), options_(std::move(options)) {}
 
 void JournaledEvaluator::written(const Status& status) {
   if (status.ok() || !writes_) return;
@@ -32,8 +33,7 @@ JournaledEvaluator::Bench& JournaledEvaluator::bench_of(const Problem& problem) 
   const auto [found, is_new] = benches_.try_emplace(print(problem));
   Bench& bench = found->second;
   if (!is_new) return bench;
-  auto reference = device_.baseline(problem);
-  if (!reference.ok()) reference = device_.fallback(problem);
+  const auto reference = default_kernel(device_, problem, AccuracyPolicy::keep);
   if (reference.ok()) bench.reference = reference->kernel_name();
   const auto id = journal_.add_problem(options_.run, problem, bench.reference);
   written(id.status());
@@ -136,7 +136,7 @@ void JournaledEvaluator::announce(const Problem& problem, std::span<const Candid
                                                         past->second.latest.kind != OutcomeKind::ok);
     if (!known) unknown.push_back(candidate);
   }
-  inner_.announce(problem, unknown);
+  inner().announce(problem, unknown);
 }
 
 Result<std::vector<Outcome>> JournaledEvaluator::screen(const Problem& problem,
@@ -158,7 +158,7 @@ Result<std::vector<Outcome>> JournaledEvaluator::screen(const Problem& problem,
     }
     std::vector<double> had(past.samples.begin() + static_cast<std::ptrdiff_t>(past.used),
                             past.samples.end());
-    auto measured = inner_.screen(problem, {&candidate, 1}, samples - static_cast<int>(had.size()), stop);
+    auto measured = inner().screen(problem, {&candidate, 1}, samples - static_cast<int>(had.size()), stop);
     if (!measured.ok()) {
       // What the journal has by then is answered; the next call meets the error again.
       if (!answers.empty()) break;
@@ -208,9 +208,9 @@ Result<FinalsResult> JournaledEvaluator::take(const RoundsKind& kind, const Prob
     return past.result;
   }
   bench.finals_used = bench.finals.size();  // another course than before: the rest does not fit it
-  auto result = kind.energy    ? inner_.energy(problem, candidates, rounds)
-                : kind.routing ? inner_.finals_on(*kind.routing, problem, candidates, rounds)
-                               : inner_.finals(problem, candidates, rounds);
+  auto result = kind.energy    ? inner().energy(problem, candidates, rounds)
+                : kind.routing ? inner().finals_on(*kind.routing, problem, candidates, rounds)
+                               : inner().finals(problem, candidates, rounds);
   if (!result.ok() || !writes_) return result;
   std::vector<JournaledOutcome> failures;
   for (std::size_t i = 0; i < candidates.size() && i < result->outcomes.size(); ++i) {
@@ -229,8 +229,8 @@ Outcome JournaledEvaluator::check_neighbour_m(const Problem& problem, const Cand
   if (known != bench.neighbours.end()) return known->second;
   const Problem neighbour = at_m(problem, m);
   if (auto failure = earlier_failure(neighbour, candidate)) return *failure;
-  Outcome outcome = inner_.check_neighbour_m(problem, candidate, m);
-  if (writes_)
+  Outcome outcome = inner().check_neighbour_m(problem, candidate, m);
+  if (writes_ && outcome.kind != OutcomeKind::too_slow)  // the time was over, which is nothing of the kernel
     written(journal_.add(bench.id, record(JournalStage::neighbour, neighbour, candidate, outcome)));
   return outcome;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "evaluate/forwarding_evaluator.h"
 #include "evaluate/journal/journal.h"
 
 namespace gemmtune {
@@ -24,12 +25,11 @@ struct JournalOptions {
 ///
 /// The inner evaluator gets one candidate at a time, so that each outcome is in the journal before the next
 /// candidate begins. If the journal cannot be written any more, the log says so once and measuring continues.
-class JournaledEvaluator final : public Evaluator {
+class JournaledEvaluator final : public ForwardingEvaluator {
  public:
   /// All must outlive this.
   JournaledEvaluator(Evaluator& inner, Journal& journal, const Device& device, JournalOptions options);
 
-  bool compiles_ahead() const override { return inner_.compiles_ahead(); }
   void announce(const Problem& problem, std::span<const Candidate> candidates) override;
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
@@ -77,7 +77,6 @@ class JournaledEvaluator final : public Evaluator {
   void note_reference(Bench& bench, const Candidate& candidate, const std::vector<double>& samples);
   void written(const Status& status);
 
-  Evaluator& inner_;
   Journal& journal_;
   const Device& device_;
   JournalOptions options_;

@@ -80,6 +80,7 @@ Result<SqlDatabase> SqlDatabase::open(const std::string& path, int busy_millisec
     return Status::io("{}: the path has {} bytes, SQLite takes at most {}; use a shorter one", path, bytes,
                       max_path_bytes);
   }
+  GEMMTUNE_RETURN_IF_ERROR(check_links(path));
   sqlite3* handle = nullptr;
   const int code =
       sqlite3_open_v2(path.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);

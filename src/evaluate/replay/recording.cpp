@@ -1,5 +1,6 @@
 #include "evaluate/replay/recording.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
@@ -28,7 +29,8 @@ constexpr int recording_version = 2;  // 2: candidates of screenings are numbers
 /// The fields of a policy that change the meaning of a time: those of Policy::text().
 constexpr std::array policy_fields = {"cache", "warmup", "iterations", "sample_us"};
 /// Those that are written only where they are not the default: older recordings do not have them.
-constexpr std::array later_policy_fields = {"init", "launch", "rotating_mb", "routing"};
+constexpr std::array later_policy_fields = {"init",    "launch", "rotating_mb",
+                                            "routing", "team",   "parallel_pass"};
 
 // ---- to JSON
 
@@ -94,7 +96,12 @@ Json recorded_json(const RecordedSpace& space) {
                                   {"values", parameter.values},
                                   {"absent", parameter.absent},
                                   {"meaning", parameter.meaning}});
-    if (parameter.open) json["parameters"].back()["open"] = true;
+    if (!parameter.range) continue;
+    Json& described = json["parameters"].back();
+    if (parameter.range->is_any())
+      described["open"] = true;
+    else
+      described["range"] = {parameter.range->first, parameter.range->last, parameter.range->step};
   }
   for (const RecordedConfig& config : space.configs) {
     json["configs"].push_back(Json::array({config.kernel_name, brief(config.predicted), config.resources}));
@@ -129,6 +136,7 @@ RecordedRun run_from(const Json& json) {
   run.device = json.at("device").get<DeviceInfo>();
   run.families = json.at("families").get<std::vector<RecordedFamily>>();
   run.policy = policy_from(json.at("policy"));
+  run.device.team = run.policy.team;
   run.max_err_ratio = json.at("err_ratio");
   return run;
 }
@@ -143,8 +151,15 @@ RecordedSpace space_from(const Json& json) {
   space.default_kernel = json.at("default");
   if (json.contains("packed")) space.packed = parse_weight_layout(json.at("packed").get<std::string>());
   for (const Json& one : json.at("parameters")) {
+    std::optional<NumberRange> range;
+    if (one.value("open", false)) range = NumberRange();
+    if (one.contains("range")) {
+      const Json& numbers = one.at("range");
+      range = NumberRange{numbers.at(0).get<std::int64_t>(), numbers.at(1).get<std::int64_t>(),
+                          std::max<std::int64_t>(1, numbers.at(2).get<std::int64_t>())};
+    }
     space.parameters.push_back({one.at("key"), one.at("values").get<std::vector<std::string>>(),
-                                one.at("absent"), one.at("meaning"), one.value("open", false)});
+                                one.at("absent"), one.at("meaning"), range});
   }
   for (const Json& one : json.at("configs")) {
     space.configs.push_back({one.at(0), one.at(1), one.at(2)});

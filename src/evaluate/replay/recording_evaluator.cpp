@@ -27,7 +27,7 @@ RecordedSpace record_space(const KernelFamily& family, const Problem& problem,
   record.packed = family.packed_layout(problem);
   record.default_kernel = name_of(first);
   std::vector<Config> configs = space.enumerate();
-  if (search_space.find(family.name()) != nullptr) {
+  if (search_space.changes(family.name())) {
     std::set<std::string> known;
     for (const Config& config : configs) known.insert(config.text());
     for (Config& config : searched_space(family, problem, &search_space, false).enumerate())
@@ -60,7 +60,7 @@ RecordedProblem recorded_problem(const Device& device, const Problem& problem, s
 RecordingEvaluator::RecordingEvaluator(Evaluator& inner, RecordingWriter& writer, const Device& device,
                                        const std::vector<ShapeRow>& shapes, SecondsClock clock,
                                        SearchSpace search_space)
-    : inner_(inner),
+    : ForwardingEvaluator(inner),
       writer_(writer),
       device_(device),
       clock_(std::move(clock)),
@@ -85,10 +85,6 @@ std::size_t RecordingEvaluator::number_of(const Problem& problem) {
   return numbers_[text] = number.ok() ? *number : 0;
 }
 
-void RecordingEvaluator::announce(const Problem& problem, std::span<const Candidate> candidates) {
-  inner_.announce(problem, candidates);
-}
-
 Result<std::vector<Outcome>> RecordingEvaluator::screen(const Problem& problem,
                                                         std::span<const Candidate> candidates, int samples,
                                                         const std::function<bool()>& stop) {
@@ -96,7 +92,7 @@ Result<std::vector<Outcome>> RecordingEvaluator::screen(const Problem& problem,
   std::vector<Outcome> outcomes;
   for (const Candidate& candidate : candidates) {
     const double begin = clock_();
-    auto outcome = inner_.screen(problem, {&candidate, 1}, samples, stop);
+    auto outcome = inner().screen(problem, {&candidate, 1}, samples, stop);
     if (!outcome.ok()) return outcome.status();
     if (outcome->empty()) break;
     if (writes_) {
@@ -112,7 +108,7 @@ Result<FinalsResult> RecordingEvaluator::finals(const Problem& problem, std::spa
                                                 int rounds) {
   const std::size_t number = number_of(problem);
   const double begin = clock_();
-  auto result = inner_.finals(problem, candidates, rounds);
+  auto result = inner().finals(problem, candidates, rounds);
   if (!result.ok() || !writes_) return result;
   RecordedFinals record{{}, *result, clock_() - begin};
   for (const Candidate& candidate : candidates) record.candidates.push_back(candidate.kernel_name());
@@ -124,7 +120,7 @@ Outcome RecordingEvaluator::check_neighbour_m(const Problem& problem, const Cand
                                               std::int64_t m) {
   const std::size_t number = number_of(problem);
   const double begin = clock_();
-  Outcome outcome = inner_.check_neighbour_m(problem, candidate, m);
+  Outcome outcome = inner().check_neighbour_m(problem, candidate, m);
   if (writes_) {
     written(writer_.add(number, RecordedNeighbour{candidate.kernel_name(), m, outcome, clock_() - begin}));
   }

@@ -7,6 +7,7 @@
 
 #include "base/deadline.h"
 #include "candidates/search_space.h"
+#include "evaluate/forwarding_evaluator.h"
 #include "evaluate/replay/recording.h"
 #include "formats/shapes/shape_list.h"
 
@@ -17,37 +18,26 @@ namespace gemmtune {
 RecordedProblem recorded_problem(const Device& device, const Problem& problem, std::int64_t calls,
                                  const SearchSpace& search_space = {});
 
-/// Gives the inner evaluator one candidate at a time. If the file cannot be written any more, the log says so
+/// Gives the inner evaluator one candidate at a time. Recordings hold no other routings and no joules: their rounds are not
+/// written. If the file cannot be written any more, the log says so
 /// once and measuring continues.
-class RecordingEvaluator final : public Evaluator {
+class RecordingEvaluator final : public ForwardingEvaluator {
  public:
   /// `shapes`: for the calls of each problem. `inner`, `writer` and `device` must outlive this.
   RecordingEvaluator(Evaluator& inner, RecordingWriter& writer, const Device& device,
                      const std::vector<ShapeRow>& shapes, SecondsClock clock = steady_seconds,
                      SearchSpace search_space = {});
 
-  bool compiles_ahead() const override { return inner_.compiles_ahead(); }
-  void announce(const Problem& problem, std::span<const Candidate> candidates) override;
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override;
-  /// Recordings hold no other routings and no joules: these are not written.
-  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
-                                 std::span<const Candidate> candidates, int rounds) override {
-    return inner_.finals_on(routing, problem, candidates, rounds);
-  }
-  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override {
-    return inner_.energy(problem, candidates, rounds);
-  }
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 
  private:
   std::size_t number_of(const Problem& problem);
   void written(const Status& status);
 
-  Evaluator& inner_;
   RecordingWriter& writer_;
   const Device& device_;
   std::map<std::string, std::int64_t> calls_;

@@ -33,7 +33,7 @@ struct Answers {
   std::set<std::string> beginnings;                      // of these, for enumeration
 };
 
-class ReplayFamily final : public KernelFamily {
+class ReplayFamily final : public LeafFamily {
  public:
   ReplayFamily(const RecordedFamily& family, const std::vector<RecordedProblem>& problems) : family_(family) {
     for (const RecordedProblem& problem : problems) {

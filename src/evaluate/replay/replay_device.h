@@ -12,7 +12,7 @@ namespace gemmtune {
 
 /// Serves the tuner's requests to a device for the problems of the recording; every family refuses other
 /// problems. Memory, kernels and times are `unsupported`.
-class ReplayDevice final : public Device {
+class ReplayDevice final : public LeafDevice {
  public:
   /// The recording must outlive this.
   explicit ReplayDevice(const Recording& recording);
@@ -25,6 +25,13 @@ class ReplayDevice final : public Device {
   Status copy_out(void* host, const void* device, std::size_t bytes) override;
   Status fill(void* device, int byte, std::size_t bytes) override;
   Status synchronize() override { return {}; }
+  Status health() const override { return {}; }
+  std::map<std::string, double> observe() override { return {}; }
+  void compile_ahead(const Problem&, std::span<const Candidate>) override {}
+  bool times_single_calls() const override { return false; }
+  void quiesce(std::string_view) override {}
+  void look_for_threads() override {}
+  bool is_capturing(Stream) const override { return false; }
   Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override;
   Status pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) override;
   Result<double> sample(const SampleRequest& request) override;

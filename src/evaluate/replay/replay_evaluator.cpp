@@ -200,6 +200,15 @@ Result<FinalsResult> ReplayEvaluator::finals(const Problem& problem, std::span<c
   return result;
 }
 
+Result<FinalsResult> ReplayEvaluator::finals_on(RoutingKind routing, const Problem&,
+                                                std::span<const Candidate>, int) {
+  return Status::unsupported("a recording has no rounds on {} routing", to_string(routing));
+}
+
+Result<FinalsResult> ReplayEvaluator::energy(const Problem&, std::span<const Candidate>, int) {
+  return Status::unsupported("a recording has no joules");
+}
+
 Outcome ReplayEvaluator::check_neighbour_m(const Problem& problem, const Candidate& candidate,
                                            std::int64_t m) {
   const auto bench = bench_of(problem);

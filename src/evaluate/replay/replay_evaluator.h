@@ -26,9 +26,16 @@ class ReplayEvaluator final : public Evaluator {
   /// problem that is asked for again after another one is set up again.
   double seconds() const { return seconds_; }
 
+  bool compiles_ahead() const override { return false; }
+  void announce(const Problem&, std::span<const Candidate>) override {}
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
+                              int rounds) override;
+  /// `unsupported`, as energy(): recordings hold neither.
+  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
+                                 std::span<const Candidate> candidates, int rounds) override;
+  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override;
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 

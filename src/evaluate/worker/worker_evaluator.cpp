@@ -1,5 +1,7 @@
 #include "evaluate/worker/worker_evaluator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -7,7 +9,10 @@
 #include <thread>
 #include <utility>
 
+#include "backends/default_kernels.h"
 #include "backends/host.h"
+#include "base/clock.h"
+#include "base/log.h"
 
 namespace gemmtune {
 namespace {
@@ -18,6 +23,7 @@ constexpr double poll_seconds = 0.1;              // between two checks of a bus
 constexpr double attention_seconds = 10;          // until a worker has begun a request, or sent what it has
 constexpr double pauses_seconds[] = {0, 0.5, 2};  // before each try to replace a worker
 constexpr std::size_t announced_at_once = 64;     // candidates; the next ones are sent when half are left
+constexpr double default_patience = 12;           // of WorkerOptions::device_of_run's default kernel
 constexpr int max_tries = 3;                      // of a request whose worker is lost for reasons outside
 
 double seconds_since(Clock::time_point then) {
@@ -28,6 +34,42 @@ double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 
 
 std::string key_of(const Problem& problem, const Candidate& candidate) {
   return print(problem) + "\n" + candidate.kernel_name();
+}
+
+/// The candidates that a request runs.
+struct CandidatesOf {
+  std::span<const Candidate> operator()(const OpenRequest&) const { return {}; }
+  std::span<const Candidate> operator()(const AnnounceRequest&) const { return {}; }
+  std::span<const Candidate> operator()(const ScreenRequest& request) const {
+    return {&request.candidate, 1};
+  }
+  std::span<const Candidate> operator()(const NeighbourRequest& request) const {
+    return {&request.candidate, 1};
+  }
+  template <typename Rounds>
+  std::span<const Candidate> operator()(const Rounds& request) const {
+    return request.candidates;
+  }
+};
+
+struct ProblemOf {
+  const Problem* operator()(const OpenRequest&) const { return nullptr; }
+  template <typename Request>
+  const Problem* operator()(const Request& request) const {
+    return &request.problem;
+  }
+};
+
+/// The default kernel's place among the candidates that a request runs.
+std::optional<std::size_t> default_of(const WorkerRequest& request, const WorkerOptions& options) {
+  const std::span<const Candidate> candidates = std::visit(CandidatesOf(), request);
+  if (options.device_of_run == nullptr || candidates.empty()) return std::nullopt;
+  const auto known = default_kernel(*options.device_of_run, *std::visit(ProblemOf(), request),
+                                    options.evaluation.policy.accuracy);
+  if (!known.ok()) return std::nullopt;
+  const auto found = std::find(candidates.begin(), candidates.end(), *known);
+  if (found == candidates.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - candidates.begin());
 }
 
 }  // namespace
@@ -41,6 +83,7 @@ class WorkerEvaluator::Watch {
     double factor;
     double expected_seconds;  // of a candidate; 0: none was measured yet
     std::size_t memory_bytes;
+    std::optional<std::size_t> default_kernel;  // its place in the request
   };
 
   Watch(const WorkerProcess& process, std::uint32_t number, const Limits& limits)
@@ -82,7 +125,8 @@ class WorkerEvaluator::Watch {
         limits_.expected_seconds > 0
             ? std::max(limits_.min_seconds, limits_.factor * limits_.expected_seconds)
             : std::max(2 * limits_.min_seconds, limits_.factor * prepared_seconds_.value_or(0));
-    return std::min(limit, limits_.timeout_seconds);
+    const bool is_default = limits_.default_kernel && now.candidate == limits_.default_kernel;
+    return std::min(is_default ? default_patience * limit : limit, limits_.timeout_seconds);
   }
 
   const WorkerProcess& process_;
@@ -94,14 +138,20 @@ class WorkerEvaluator::Watch {
   std::optional<double> prepared_seconds_;
 };
 
-WorkerEvaluator::WorkerEvaluator(WorkerOptions options) : options_(std::move(options)) {}
+WorkerEvaluator::WorkerEvaluator(WorkerOptions options) : options_(std::move(options)) {
+  options_.evaluation.lock_owner = getpid();
+}
 
 WorkerEvaluator::~WorkerEvaluator() = default;
+
+Status WorkerEvaluator::start() { return process_ ? Status() : start_worker(); }
 
 Status WorkerEvaluator::start_worker() {
   Status failure;
   for (const double pause : pauses_seconds) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+    for (const auto begin = Clock::now(); seconds_since(begin) < pause && !is_cancelled();)
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::min(pause, poll_seconds)));
+    if (is_cancelled()) return Status::unsupported("interrupted");
     auto process = WorkerProcess::start(options_.launch);
     if (!process.ok()) return process.status();
     process_ = std::move(process).value();
@@ -114,6 +164,7 @@ Status WorkerEvaluator::start_worker() {
       return {};
     }
     process_.reset();
+    const bool killed_from_outside = answer.ok() && std::get<Loss>(*answer).killed_from_outside;
     if (answer.ok()) {
       failure = Status::internal("no worker ({}): {}", options_.launch.program,
                                  std::get<Loss>(*answer).outcome.reason);
@@ -121,7 +172,7 @@ Status WorkerEvaluator::start_worker() {
       failure = answer.status();
     }
     // A device that just lost a worker may need a moment.
-    if (!had_worker_) break;
+    if (!had_worker_ && !killed_from_outside) break;
   }
   return failure;
 }
@@ -129,9 +180,12 @@ Status WorkerEvaluator::start_worker() {
 Result<WorkerEvaluator::Answer> WorkerEvaluator::ask(const WorkerRequest& request) {
   const std::uint32_t number = ++requests_;
   const bool may_cancel = !std::holds_alternative<NeighbourRequest>(request);
+  waited_in_request_ = 0;
+  waits_since_.reset();
   Watch watch(*process_, number,
               {options_.timeout_seconds, options_.min_deadline_seconds, options_.deadline_factor,
-               learnt_count_ > 0 ? learnt_seconds_ / learnt_count_ : 0, memory_limit_});
+               learnt_count_ > 0 ? learnt_seconds_ / learnt_count_ : 0, memory_limit_,
+               default_of(request, options_)});
   if (!process_->send(print_request({number, request})).ok()) return Answer(lose(watch, std::nullopt));
   for (;;) {
     std::string message;
@@ -143,11 +197,12 @@ Result<WorkerEvaluator::Answer> WorkerEvaluator::ask(const WorkerRequest& reques
         return Answer(
             lose(watch, failed_outcome(OutcomeKind::crashed, "its worker answered with no valid reply")));
       }
+      count_wait(reply->waited_seconds - waited_in_request_);
       if (!reply->status.ok()) return reply->status;
       return Answer(std::move(reply).value());
     }
-    log_wait(watch.state());
-    if (may_cancel && options_.cancelled && options_.cancelled()) {
+    note_wait(watch.state());
+    if ((may_cancel && is_cancelled()) || (options_.is_spent && options_.is_spent())) {
       process_.reset();
       return Status::unsupported("interrupted");
     }
@@ -155,13 +210,28 @@ Result<WorkerEvaluator::Answer> WorkerEvaluator::ask(const WorkerRequest& reques
   }
 }
 
-void WorkerEvaluator::log_wait(const WorkerState& state) {
-  if (state.step != Step::waiting || options_.evaluation.timing_lock.empty()) {
-    waiting_.reset();
+void WorkerEvaluator::note_wait(const WorkerState& state) {
+  if (state.step != Step::waiting_for_other) {
+    waits_since_.reset();
     return;
   }
-  if (!waiting_) waiting_.emplace(options_.evaluation.timing_lock);
-  waiting_->tick();
+  const double now = steady_seconds();
+  if (waits_since_) count_wait(now - *waits_since_);
+  waits_since_ = now;
+}
+
+void WorkerEvaluator::count_wait(double seconds) {
+  constexpr double worth_a_line = 1;  // of all waits together
+  if (seconds <= 0) return;
+  waited_ += seconds;
+  waited_in_request_ += seconds;
+  if (options_.on_waited) options_.on_waited(seconds);
+  const std::string& path = options_.evaluation.timing_lock;
+  if (waited_ < worth_a_line || lock_holder(path) == getpid()) return;
+  const std::string holder = describe_lock_holder(path);
+  if (named_holders_.insert(holder).second)
+    log(LogLevel::warning, "{}: waiting for {}, which has the lock; this time is counted apart", path,
+        holder);
 }
 
 WorkerEvaluator::Loss WorkerEvaluator::lose(const Watch& watch, std::optional<Outcome> killed_for) {
@@ -172,8 +242,8 @@ WorkerEvaluator::Loss WorkerEvaluator::lose(const Watch& watch, std::optional<Ou
   const WorkerEnding ending = process_->ending();
   loss.outcome =
       killed_for ? std::move(*killed_for) : failed_outcome(OutcomeKind::crashed, ending_text(ending));
-  const bool killed_from_outside = !killed_for && ending.signal == SIGKILL && !ending.killed_by_us;
-  loss.may_try_again = !begun || killed_from_outside;
+  loss.killed_from_outside = !killed_for && ending.signal == SIGKILL && !ending.killed_by_us;
+  loss.may_try_again = !begun || loss.killed_from_outside;
   process_.reset();
   announced_.clear();
   sent_ = 0;

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <variant>
@@ -35,10 +36,17 @@ struct WorkerOptions {
   /// A candidate may take `deadline_factor` times what the problem's candidates took so far, at least this.
   double min_deadline_seconds = 5;
   double deadline_factor = 20;
+  /// The run's device. Its default kernel may take default_patience times that long: without its time a row has no speed-up.
+  /// Null: no kernel is the default. Must outlive the evaluator.
+  const Device* device_of_run = nullptr;
   /// What a worker may hold. 0: half of what is free when it starts, of which the pools take half.
   std::size_t memory_limit_bytes = 0;
   /// Called while the worker is busy; if it returns true, the request fails with `unsupported: interrupted`.
   std::function<bool()> cancelled;
+  /// The same where the time of the run is over: it also ends checks at another M, which `cancelled` lets finish.
+  std::function<bool()> is_spent = {};
+  /// Seconds in which the worker waited for another program that was timing, as they pass.
+  std::function<void(double seconds)> on_waited = {};
 };
 
 /// Starts its worker at the first request. One thread at a time.
@@ -47,6 +55,8 @@ class WorkerEvaluator final : public Evaluator {
   explicit WorkerEvaluator(WorkerOptions options);
   ~WorkerEvaluator() override;
 
+  /// Starts the worker now, where there is none: an error says why there can be none.
+  Status start();
   bool compiles_ahead() const override { return traits_of(options_.backend).compiles_ahead; }
   /// Sends the announcement to the worker in parts, as screening proceeds. If a worker is lost, the rest is
   /// not announced to the next one: if the compiler ended it, the next one fails while that candidate is
@@ -72,6 +82,7 @@ class WorkerEvaluator final : public Evaluator {
   struct Loss {
     std::optional<std::size_t> candidate;  // of the request's, that was running
     Outcome outcome;                       // that it would have
+    bool killed_from_outside = false;      // by another process
     bool may_try_again = false;            // external cause: the request had not begun, or another process
                                            // killed the worker
   };
@@ -79,6 +90,7 @@ class WorkerEvaluator final : public Evaluator {
   class Watch;
 
   Status start_worker();
+  bool is_cancelled() const { return options_.cancelled && options_.cancelled(); }
   /// Of the worker that runs. An error: the request as a whole failed there, or was cancelled.
   Result<Answer> ask(const WorkerRequest& request);
   /// Starts a worker if there is none, and repeats the request if a loss had an external cause or no
@@ -91,8 +103,9 @@ class WorkerEvaluator final : public Evaluator {
   template <typename Request>
   Result<FinalsResult> take_rounds(Request request, std::span<const Candidate> candidates);
   void learn(const Problem& problem, const WorkerReply& reply);
-  /// Says for whom the worker waits with the timing lock; it has no log of its own.
-  void log_wait(const WorkerState& state);
+  /// Counts a wait for another program's timing lock, and says for whom the worker waits, once; it has no log of its own.
+  void note_wait(const WorkerState& state);
+  void count_wait(double seconds);
   /// Before `candidate` is screened: announces the next ones, where that is due.
   void announce_from(const Candidate& candidate);
 
@@ -100,7 +113,10 @@ class WorkerEvaluator final : public Evaluator {
   std::unique_ptr<WorkerProcess> process_;
   std::uint32_t requests_ = 0;  // of this worker
   std::size_t memory_limit_ = 0;
-  std::optional<LockWaitLog> waiting_;
+  double waited_ = 0;                    // for other programs that were timing
+  double waited_in_request_ = 0;         // … during this request, as far as on_waited knows
+  std::optional<double> waits_since_;    // steady_seconds() up to which the current wait was counted
+  std::set<std::string> named_holders_;  // for whom a wait was logged
   bool had_worker_ = false;              // that opened the device
   std::map<std::string, Outcome> lost_;  // by problem and kernel name
   Problem announced_problem_;

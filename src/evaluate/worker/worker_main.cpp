@@ -12,10 +12,12 @@
 #include <cstdlib>
 #include <exception>
 #include <new>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/duty_cycle.h"
 #include "evaluate/worker/message_channel.h"
 #include "evaluate/worker/worker_protocol.h"
 
@@ -35,6 +37,7 @@ class StepLog {
     kernel_names_ = std::move(kernel_names);
     state_.request = request;
     candidate_seconds_ = 0;
+    waited_seconds_ = 0;
     note(Step::preparing, {});
   }
   void end() { note(Step::idle, {}); }
@@ -53,6 +56,8 @@ class StepLog {
     page_.write(state_);
   }
   double candidate_seconds() const { return candidate_seconds_; }
+  void add_wait(double seconds) { waited_seconds_ += seconds; }
+  double waited_seconds() const { return waited_seconds_; }
 
  private:
   WorkerPage page_;
@@ -60,6 +65,7 @@ class StepLog {
   std::vector<std::string> kernel_names_;  // of the request's candidates
   Clock::time_point since_{};
   double candidate_seconds_ = 0;
+  double waited_seconds_ = 0;
 };
 
 struct NamesOf {
@@ -95,6 +101,7 @@ class Worker {
     leave_if_lost();
     steps_.end();
     reply.candidate_seconds = steps_.candidate_seconds();
+    reply.waited_seconds = steps_.waited_seconds();
     if (result.ok()) {
       reply.result = std::move(result).value();
     } else {
@@ -105,6 +112,10 @@ class Worker {
 
  private:
   Result<FinalsResult> result_of(const OpenRequest& request) {
+    if (request.version != gemmtune_version_text()) {
+      return Status::unsupported("this program is gemmtune {}, expected {}", gemmtune_version_text(),
+                                 request.version);
+    }
     auto device = open_(request.backend, request.device);
     if (!device.ok()) return device.status();
     device_ = std::move(device).value();
@@ -113,6 +124,15 @@ class Worker {
       leave_if_lost();
       steps_.note(step, kernel_name);
     };
+    options.on_waited = [this](double seconds) { steps_.add_wait(seconds); };
+    if (options.share < 1) {
+      go_first_without_memory();
+      duty_.emplace(options.share, device_->info().cu_num);
+      options.on_pause = [this] {
+        steps_.note(Step::resting, {});
+        duty_->rest();
+      };
+    }
     evaluator_ = std::make_unique<InProcessEvaluator>(*device_, options);
     const Problem probe = device_->probe_problem();
     const auto good = device_->fallback(probe);
@@ -172,10 +192,19 @@ class Worker {
     }
   }
 
+  /// Beside a service it is this process that the system ends where memory runs out.
+  static void go_first_without_memory() {
+    std::FILE* file = std::fopen("/proc/self/oom_score_adj", "we");
+    if (file == nullptr) return;
+    std::fputs("1000", file);
+    std::fclose(file);
+  }
+
   static Status not_open() { return Status::internal("the worker was asked before its device was opened"); }
 
   const DeviceOpener& open_;
   StepLog steps_;
+  std::optional<DutyCycle> duty_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<InProcessEvaluator> evaluator_;  // after the device: it goes first
 };
@@ -226,7 +255,11 @@ int run_worker(const DeviceOpener& open) {
   Worker worker(open, std::move(page).value());
   while (const auto message = channel.receive()) {
     const auto request = parse_request(*message);
-    if (!request.ok()) return 1;
+    if (!request.ok()) {
+      fmt::print(stderr, "{}; is this another version of gemmtune than its parent, {}?\n", request.message(),
+                 gemmtune_version_text());
+      return 1;
+    }
     if (!channel.send(print_reply(answer(worker, *request))).ok()) return 0;
   }
   return 0;

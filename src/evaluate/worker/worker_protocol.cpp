@@ -11,7 +11,7 @@ namespace gemmtune {
 
 template <SameStruct<OpenRequest> Struct, typename Visit>
 void visit_fields(Struct& request, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(request, visit, backend, device, evaluation);
+  GEMMTUNE_VISIT_FIELDS(request, visit, backend, device, evaluation, version);
 }
 template <SameStruct<AnnounceRequest> Struct, typename Visit>
 void visit_fields(Struct& request, Visit visit) {
@@ -66,6 +66,8 @@ Status not_understood(const std::exception& error) {
 
 }  // namespace
 
+std::string gemmtune_version_text() { return GEMMTUNE_VERSION; }
+
 std::string print_request(const NumberedRequest& request) {
   Json json = std::visit(
       [](const auto& content) {
@@ -88,7 +90,7 @@ Result<NumberedRequest> parse_request(std::string_view text) {
 }
 
 std::string print_reply(const WorkerReply& reply) {
-  Json json = {{"number", reply.number}};
+  Json json = {{"number", reply.number}, {"waited_seconds", reply.waited_seconds}};
   if (!reply.status.ok()) {
     json["error"] = {{"code", static_cast<int>(reply.status.code())}, {"text", reply.status.message()}};
     return json_line(json);
@@ -103,6 +105,7 @@ Result<WorkerReply> parse_reply(std::string_view text) {
     const Json json = parse_json(text);
     WorkerReply reply;
     reply.number = json.at("number");
+    reply.waited_seconds = json.at("waited_seconds");
     if (json.contains("error")) {
       const Json& error = json["error"];
       reply.status = Status(static_cast<StatusCode>(error.at("code").get<int>()), error.at("text"));

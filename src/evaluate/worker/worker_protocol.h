@@ -23,11 +23,15 @@ namespace gemmtune {
 inline constexpr int worker_socket = 3;
 inline constexpr int worker_page = 4;
 
+/// The gemmtune that this code is part of.
+std::string gemmtune_version_text();
+
 /// The first request: opens the device and runs a kernel that is known to be good.
 struct OpenRequest {
   std::string backend;
   DeviceRequest device;
-  InProcessOptions evaluation;  // without on_step
+  InProcessOptions evaluation;                    // without its functions
+  std::string version = gemmtune_version_text();  // the worker refuses another one
 };
 
 /// What the next requests will screen, as Evaluator::announce.
@@ -83,6 +87,7 @@ struct WorkerReply {
   std::uint32_t number = 0;
   Status status;                 // of the whole request; then the rest is empty
   double candidate_seconds = 0;  // spent in Step::candidate
+  double waited_seconds = 0;     // InProcessOptions::on_waited
   FinalsResult result;           // outcomes alone, but for finals; empty for open and announce
 };
 

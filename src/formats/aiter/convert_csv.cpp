@@ -4,14 +4,17 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "base/text.h"
 #include "formats/aiter/tuned_csv.h"
+#include "formats/aiter/tuned_row.h"
 #include "formats/all_formats.h"
 #include "formats/diagnostics.h"
 #include "formats/shapes/shape_list.h"
+#include "tuned/groups.h"
 
 namespace gemmtune {
 namespace {
@@ -25,7 +28,35 @@ std::string why_not_tuned(const TunedEntry& entry) {
   if (is_only_read(entry)) return "of a table that is only read";
   if (!all_row_major(entry.problem)) return only_row_major;
   if (entry.libtype.empty() && entry.kernel_name.empty()) return "a size without a winner";
+  if (entry.libtype == "hipblaslt" && entry.kernel_name.starts_with("Gemm_") && entry.solidx == 0)
+    return fmt::format("kernel '{}': a solution of hipBLASLt without its index", entry.kernel_name);
+  if (entry.libtype == "rocblas") return "a solution of rocBLAS, which no libtype of AITER's runs";
   return {};
+}
+
+/// AITER's readers take one row a key: of several the chosen one stays, the others are left out by name.
+void keep_one_row_a_key(ConversionRows& rows, std::vector<TunedEntry>& kept,
+                        const std::vector<std::size_t>& indexes) {
+  const Schema& schema = schema_of(rows.operation);
+  std::unordered_map<std::string, std::size_t> best;  // of `kept`
+  std::vector<bool> lost(kept.size());
+  for (std::size_t index = 0; index < kept.size(); ++index) {
+    const auto [at, made] = best.try_emplace(row_key(kept[index], schema, true), index);
+    if (made) continue;
+    std::size_t winner = at->second;
+    std::size_t loser = index;
+    if (better_row(kept[index], kept[winner])) std::swap(winner, loser);
+    at->second = winner;
+    lost[loser] = true;
+    rows.leave_out(indexes[loser],
+                   fmt::format("{}, but {} for the same key at line {}", row_time_text(kept[loser].us),
+                               row_time_text(kept[winner].us), kept[winner].line));
+  }
+  std::vector<TunedEntry> chosen;
+  for (std::size_t index = 0; index < kept.size(); ++index) {
+    if (!lost[index]) chosen.push_back(std::move(kept[index]));
+  }
+  kept = std::move(chosen);
 }
 
 /// The rows that a tuned file can hold, with the device filled in; `refuse` (if any) says why
@@ -34,7 +65,9 @@ Result<std::vector<TunedEntry>> tuned_entries(ConversionRows& rows, const Conver
                                               std::string (*refuse)(const TunedEntry&) = nullptr) {
   GEMMTUNE_RETURN_IF_ERROR(require_types(rows));
   std::vector<TunedEntry> kept;
+  std::vector<std::size_t> indexes;
   for (std::size_t index = 0; index < rows.entries.size(); ++index) {
+    if (rows.is_gone(index)) continue;
     TunedEntry entry = rows.entries[index];
     std::string why = why_not_tuned(entry);
     if (!why.empty()) {
@@ -50,7 +83,13 @@ Result<std::vector<TunedEntry>> tuned_entries(ConversionRows& rows, const Conver
       rows.leave_out(index, why);
     } else {
       kept.push_back(std::move(entry));
+      indexes.push_back(index);
     }
+  }
+  keep_one_row_a_key(rows, kept, indexes);
+  if (rows.config != nullptr && !kept.empty()) {
+    rows.left_out.push_back({LeftOutKind::column, "us", 0, kept.size(),
+                             "a Triton config has no times: no look-up chooses such rows"});
   }
   return kept;
 }
@@ -74,7 +113,8 @@ void name_lost_gfx(ConversionRows& rows, const std::vector<TunedEntry>& written)
 
 Result<ConversionRows> read_aiter_rows(const std::string& source, std::string content,
                                        const ConversionOptions& options) {
-  auto file = parse_tuned_csv(source, std::move(content), {.operation = options.operation});
+  auto file =
+      parse_tuned_csv(source, std::move(content), {.operation = options.operation, .keeps_cells = true});
   if (!file.ok()) return file.status();
   ConversionRows rows;
   rows.source = source;
@@ -99,28 +139,22 @@ Result<std::string> write_aiter_rows(ConversionRows& rows, const ConversionOptio
 Result<std::string> write_seed_rows(ConversionRows& rows, const ConversionOptions& options) {
   const auto entries = tuned_entries(rows, options, refuse_without_gfx);
   if (!entries.ok()) return entries.status();
-  GEMMTUNE_RETURN_IF_ERROR(check_without_gfx(*entries));
+  GEMMTUNE_RETURN_IF_ERROR(check_without_gfx(rows_of(*entries)));
   name_lost_gfx(rows, *entries);
   return write_tuned_csv(rows.operation, *entries, CsvSchema::seed);
 }
 
-Result<ConversionRows> read_untuned_rows(const std::string& source, std::string content,
-                                         const ConversionOptions& options) {
-  ShapeListOptions list_options;
-  list_options.operation = options.operation;
-  list_options.x_type = options.x_type;
-  list_options.y_type = options.y_type;
-  auto list = parse_shape_list(source, std::move(content), list_options);
-  if (!list.ok()) return list.status();
+ConversionRows rows_of_list(ShapeList list) {
   ConversionRows rows;
-  rows.source = source;
-  rows.operation = list->operation;
-  rows.left_out = std::move(list->ignored);
-  for (const std::string& diagnostic : list->diagnostics) {
-    const auto [line, why] = split_diagnostic(diagnostic, source);
+  rows.source = list.source;
+  rows.operation = list.operation;
+  rows.left_out = std::move(list.ignored);
+  rows.notes = std::move(list.notes);
+  for (const std::string& diagnostic : list.diagnostics) {
+    const auto [line, why] = split_diagnostic(diagnostic, rows.source);
     rows.leave_out_line(line, why);
   }
-  for (const ShapeRow& row : list->rows) {
+  for (const ShapeRow& row : list.rows) {
     TunedEntry& entry = rows.entries.emplace_back();
     entry.problem = row.problem;
     entry.line = row.line;
@@ -131,6 +165,18 @@ Result<ConversionRows> read_untuned_rows(const std::string& source, std::string 
     if (!cells.empty()) entry.carried = std::make_shared<const CarriedCells>(std::move(cells));
   }
   return rows;
+}
+
+Result<ConversionRows> read_untuned_rows(const std::string& source, std::string content,
+                                         const ConversionOptions& options) {
+  ShapeListOptions list_options;
+  list_options.operation = options.operation;
+  list_options.x_type = options.x_type;
+  list_options.y_type = options.y_type;
+  list_options.architecture = options.gfx;
+  auto list = parse_shape_list(source, std::move(content), list_options);
+  if (!list.ok()) return list.status();
+  return rows_of_list(std::move(*list));
 }
 
 Result<std::string> write_untuned_rows(ConversionRows& rows, const ConversionOptions&) {

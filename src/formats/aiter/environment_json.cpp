@@ -14,6 +14,7 @@ namespace gemmtune {
 namespace {
 
 constexpr std::size_t max_environment_bytes = std::size_t{64} << 20;
+constexpr const char* operation_key = "operation";
 
 Result<Json> parse_environments(const std::string& path, const std::string& text) {
   auto json = parse_json_object(path, text);
@@ -60,6 +61,28 @@ Result<EnvironmentFile> parse_environment_json(const std::string& source, const 
   file.path = source;
   for (const auto& [hash, object] : json->items()) file.objects[hash] = json_line(object);
   return file;
+}
+
+std::optional<Operation> noted_operation(const std::string& tuned_path) {
+  const auto file = read_environment_json(tuned_path);
+  std::optional<Operation> operation;
+  if (!file.ok()) return operation;  // who reads rows' environments says why
+  for (const auto& [hash, text] : file->objects) {
+    const Json object = parse_json(text);
+    const auto at = object.find(operation_key);
+    const auto noted =
+        at == object.end() || !at->is_string() ? std::nullopt : parse_operation(at->get<std::string>());
+    if (noted && operation && *noted != *operation) return std::nullopt;
+    if (noted) operation = noted;
+  }
+  return operation;
+}
+
+Result<std::string> with_operation(const std::string& object, Operation operation) {
+  auto json = parse_json_object("environment", object);
+  if (!json.ok()) return json.status();
+  (*json)[operation_key] = to_string(operation);
+  return json_line(*json);
 }
 
 Status merge_environment_json(const std::string& tuned_path, const EnvironmentObjects& objects) {

@@ -38,7 +38,7 @@ bool is_own(Column column) {
 /// The union of the files' columns.
 class MergedHeader {
  public:
-  explicit MergedHeader(std::span<const TunedFile> files) {
+  explicit MergedHeader(std::span<TunedFile> files) {
     for (const TunedFile& file : files) {
       if (columns_.empty()) line_end_ = end_of(file);
       const bool first = columns_.empty();
@@ -141,7 +141,17 @@ class RowWriter {
 
 class Merge {
  public:
-  explicit Merge(std::span<const TunedFile> files) : files_(files), header_(files) {}
+  explicit Merge(std::span<TunedFile> files) : files_(files), header_(files) {
+    std::size_t first = 0;
+    for (std::uint32_t source = 0; source < files.size(); ++source) {
+      firsts_.push_back(first);
+      first += files[source].entries.size();
+      for (TunedEntry& entry : files[source].entries) {
+        entry.source = source;
+        kept_.push_back(&entry);
+      }
+    }
+  }
   Result<MergedTable> run(const MergeOptions& options);
 
  private:
@@ -150,6 +160,7 @@ class Merge {
   void fill_gfx();
   void drop_layouts();
   void drop_duplicates();
+  void put_losers_behind(const std::vector<Duplicate>& losers);
   void part_ranges();
   void write();
   std::string row_text(const RowWriter& writer, const TunedEntry& row) const;
@@ -157,10 +168,15 @@ class Merge {
     return fmt::format("{}:{}", files_[row.source].path, row.line);
   }
 
-  std::span<const TunedFile> files_;
+  /// The place of a row among those of all files.
+  std::size_t ordinal(const TunedEntry* row) const {
+    return firsts_[row->source] + static_cast<std::size_t>(row - files_[row->source].entries.data());
+  }
+
+  std::span<TunedFile> files_;
   MergedHeader header_;
-  std::vector<TunedEntry> entries_;
-  std::vector<bool> gfx_filled_;
+  std::vector<std::size_t> firsts_;  // ordinals of the files' first rows
+  std::vector<bool> gfx_filled_;     // by ordinal
   Rows kept_;
   std::unordered_map<const TunedEntry*, std::int64_t> starts_;  // m_from of ranges that were cut
   MergedTable merged_;
@@ -178,13 +194,13 @@ Status Merge::check_tables() const {
 Status Merge::settle_gfx(const MergeOptions& options) {
   if (options.schema == CsvSchema::aiter && !header_.has(Column::gfx)) header_.add_gfx();
   if (options.schema != CsvSchema::seed) return {};
-  for (const TunedEntry& entry : entries_) {
-    if (entry.gfx.empty() || amd_architecture(entry.gfx)) continue;
+  for (const TunedEntry* row : kept_) {
+    if (row->gfx.empty() || amd_architecture(row->gfx)) continue;
     return Status::invalid(
-        "{}: a row of {}, which needs the column gfx; a table without it speaks of AMD devices", place(entry),
-        entry.gfx);
+        "{}: a row of {}, which needs the column gfx; a table without it speaks of AMD devices", place(*row),
+        row->gfx);
   }
-  if (const Status status = check_without_gfx(entries_); !status.ok()) {
+  if (const Status status = check_without_gfx(kept_); !status.ok()) {
     return Status::invalid("--csv-schema seed: {}", status.message());
   }
   header_.remove_gfx();
@@ -192,16 +208,18 @@ Status Merge::settle_gfx(const MergeOptions& options) {
 }
 
 void Merge::fill_gfx() {
-  gfx_filled_.assign(entries_.size(), false);
+  gfx_filled_.assign(kept_.size(), false);
   if (!header_.has(Column::gfx)) return;
-  for (std::size_t index = 0; index < entries_.size(); ++index) {
-    TunedEntry& entry = entries_[index];
-    if (!entry.gfx.empty()) continue;
-    entry.gfx = gfx_of_cu_num(entry.cu_num);
-    gfx_filled_[index] = !entry.gfx.empty();
-    if (entry.gfx.empty()) {
-      merged_.notes.push_back(
-          fmt::format("{}: no gfx, and cu_num {} tells none", place(entry), entry.cu_num));
+  for (TunedFile& file : files_) {
+    // An empty cell of the column stays: look-up takes its row for every architecture of AMD's.
+    if (file.has_gfx) continue;
+    for (TunedEntry& entry : file.entries) {
+      entry.gfx = gfx_of_cu_num(entry.cu_num);
+      gfx_filled_[ordinal(&entry)] = !entry.gfx.empty();
+      if (entry.gfx.empty()) {
+        merged_.notes.push_back(
+            fmt::format("{}: no gfx, and cu_num {} tells none", place(entry), entry.cu_num));
+      }
     }
   }
 }
@@ -220,35 +238,59 @@ void Merge::drop_layouts() {
 }
 
 void Merge::drop_duplicates() {
-  const std::vector<Rows> groups = rows_by_group(kept_);
-  // The winner stands where its key came first.
+  const std::vector<Rows> groups = rows_by_group(kept_, TagRule::merge);
+  // The winner stands where its key came first; of a mixture where it is, because a request of another activation takes the
+  // first row of all.
   std::unordered_map<const TunedEntry*, const TunedEntry*> stands_at;
   std::unordered_set<const TunedEntry*> gone;
   for (const auto& [loser, winner] : duplicate_rows(groups)) {
     ++merged_.duplicates;
     gone.insert(loser);
     auto& place_of_winner = stands_at.try_emplace(winner, winner).first->second;
-    if (loser < place_of_winner) place_of_winner = loser;
+    if (ordinal(loser) < ordinal(place_of_winner) && !is_mixture(winner->problem)) place_of_winner = loser;
     const std::string_view why = why_never_chosen(*loser);
-    merged_.notes.push_back(
-        fmt::format("{}: left out: {} µs{}, but {} µs for the same key at {}", place(*loser), loser->us,
-                    why.empty() ? "" : fmt::format(" ({})", why), winner->us, place(*winner)));
+    merged_.notes.push_back(fmt::format(
+        "{}: left out: {}{}, but {} for the same key at {}", place(*loser), row_time_text(loser->us),
+        why.empty() ? "" : fmt::format(" ({})", why), row_time_text(winner->us), place(*winner)));
   }
   std::erase_if(kept_, [&](const TunedEntry* row) { return gone.count(row) != 0; });
   const auto position = [&](const TunedEntry* row) {
     const auto at = stands_at.find(row);
     return at == stands_at.end() ? row : at->second;
   };
-  std::sort(kept_.begin(), kept_.end(),
-            [&](const TunedEntry* a, const TunedEntry* b) { return position(a) < position(b); });
+  std::sort(kept_.begin(), kept_.end(), [&](const TunedEntry* a, const TunedEntry* b) {
+    return ordinal(position(a)) < ordinal(position(b));
+  });
 }
 
-/// Ranges of several files may overlap: each keeps the M that it answers.
+/// `losers`: rows that look-up does not choose, each with the one that it does. A row of another tag stays, but may not come first now
+/// that the rows before it are gone.
+void Merge::put_losers_behind(const std::vector<Duplicate>& losers) {
+  std::unordered_map<const TunedEntry*, std::size_t> places;
+  for (std::size_t place = 0; place < kept_.size(); ++place) places.emplace(kept_[place], place);
+  std::unordered_map<const TunedEntry*, std::size_t> behind;
+  for (const auto& [loser, winner] : losers) {
+    const auto from = places.find(loser);
+    const auto to = places.find(winner);
+    if (from == places.end() || to == places.end() || from->second > to->second) continue;
+    behind.emplace(loser, to->second);
+  }
+  if (behind.empty()) return;
+  const auto key_of = [&](const TunedEntry* row) {
+    const auto moved = behind.find(row);
+    return moved == behind.end() ? std::pair(places.at(row), 0) : std::pair(moved->second, 1);
+  };
+  std::stable_sort(kept_.begin(), kept_.end(),
+                   [&](const TunedEntry* a, const TunedEntry* b) { return key_of(a) < key_of(b); });
+}
+
+/// Ranges of several files may overlap: each keeps the M that it answers. Rows that look-up does not choose answer nothing.
 void Merge::part_ranges() {
+  if (!header_.has(Column::m_from)) return;
   for (const Rows& group : rows_by_group(kept_)) {
     Rows rows;
     std::vector<RowSpan> spans;
-    for (const TunedEntry* row : group) {
+    for (const TunedEntry* row : chosen_rows(group)) {
       if (!row->m_from || !may_be_chosen(*row)) continue;
       rows.push_back(row);
       spans.push_back({*row->m_from, row->problem.m});
@@ -264,7 +306,7 @@ void Merge::part_ranges() {
 }
 
 std::string Merge::row_text(const RowWriter& writer, const TunedEntry& row) const {
-  const std::string text = writer.text(row, gfx_filled_[static_cast<std::size_t>(&row - entries_.data())]);
+  const std::string text = writer.text(row, gfx_filled_[ordinal(&row)]);
   const auto start = starts_.find(&row);
   if (start == starts_.end()) return text;
   RawRow cells(text);
@@ -288,12 +330,6 @@ void Merge::write() {
 
 Result<MergedTable> Merge::run(const MergeOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(check_tables());
-  for (std::uint32_t source = 0; source < files_.size(); ++source) {
-    for (const TunedEntry& entry : files_[source].entries) {
-      entries_.push_back(entry);
-      entries_.back().source = source;
-    }
-  }
   GEMMTUNE_RETURN_IF_ERROR(settle_gfx(options));
   fill_gfx();
   if (header_.columns().empty()) {
@@ -301,9 +337,11 @@ Result<MergedTable> Merge::run(const MergeOptions& options) {
         write_tuned_csv(files_.front().schema().operation, {}, options.schema.value_or(CsvSchema::aiter));
     return std::move(merged_);
   }
-  kept_ = rows_of(entries_);
   drop_layouts();
+  const bool has_tags = traits(files_.front().schema().operation).mixture;
+  const auto losers = has_tags ? duplicate_rows(rows_by_group(kept_)) : std::vector<Duplicate>();
   drop_duplicates();
+  put_losers_behind(losers);
   part_ranges();
   write();
   return std::move(merged_);
@@ -311,7 +349,7 @@ Result<MergedTable> Merge::run(const MergeOptions& options) {
 
 }  // namespace
 
-Result<MergedTable> merge_tables(std::span<const TunedFile> files, const MergeOptions& options) {
+Result<MergedTable> merge_tables(std::span<TunedFile> files, const MergeOptions& options) {
   if (files.empty()) return MergedTable{};
   return Merge(files).run(options);
 }

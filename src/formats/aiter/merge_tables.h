@@ -30,11 +30,14 @@ struct MergedTable {
 /// (choose_layouts). Columns: the first file's; those of later files before tflops (else at the end), gfx in
 /// front, gemmtune's own at the end. Rows of a file with the same header keep every byte, others the bytes of
 /// each cell (but m_from where ranges of several files overlap: then each keeps the M that it answers); a
-/// column that a row's file lacks holds what its absence means. Where the table has gfx, rows without it get
-/// the architecture of their cu_num. Comments and blank lines are not carried.
+/// column that a row's file lacks holds what its absence means. Where the table has gfx, rows of files without that column get
+/// the architecture of their cu_num. Comments and blank lines are not carried. Rows of a fused MoE that differ in their tag alone
+/// stay all; those that look-up does not choose stand behind the one that it does.
+///
+/// TunedEntry::source is an index into `files` afterwards, and gfx is filled in.
 ///
 /// Errors: files of several tables; rows that are not AMD's where `schema` has no gfx.
-Result<MergedTable> merge_tables(std::span<const TunedFile> files, const MergeOptions& options);
+Result<MergedTable> merge_tables(std::span<TunedFile> files, const MergeOptions& options);
 
 /// A row of a compressed table that stands for several.
 struct MadeRange {

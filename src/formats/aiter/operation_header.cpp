@@ -8,6 +8,7 @@
 #include <initializer_list>
 
 #include "base/text.h"
+#include "formats/aiter/environment_json.h"
 
 namespace gemmtune {
 namespace {
@@ -123,6 +124,67 @@ std::optional<TableKind> of_equal_bits(const std::vector<TableKind>& candidates,
   return found;
 }
 
+struct KernelNamePart {
+  std::string_view text;
+  TableKind table;
+};
+
+// Of AITER's kernels, in lower case; a longer part stands before any that it contains.
+constexpr std::array<KernelNamePart, 9> kernel_name_parts{{
+    {"bf16_batched", TableKind::batched_bf16},
+    {"a8w8_batched", TableKind::batched_a8w8},
+    {"blockscale_bpreshuffle", TableKind::a8w8_blockscale_bpreshuffle},
+    {"a8w8_blockscale", TableKind::a8w8_blockscale},
+    {"a8w8_bpreshuffle", TableKind::a8w8_bpreshuffle},
+    {"flydsl_bpreshuflle", TableKind::a8w8_bpreshuffle},
+    {"a8w8_rowwise", TableKind::a8w8},
+    {"a4w4_blockscale", TableKind::a4w4_blockscale},
+    {"f4gemm", TableKind::a4w4_blockscale},
+}};
+
+std::optional<TableKind> table_of_kernel_name(std::string_view name) {
+  const std::string lowered = to_lower(name);
+  for (const KernelNamePart& part : kernel_name_parts) {
+    if (lowered.find(part.text) != std::string::npos) return part.table;
+  }
+  return std::nullopt;
+}
+
+/// The table on which all rows agree whose kernel's name states one.
+std::optional<TableKind> table_of_kernels(const CsvDocument& document, std::size_t header,
+                                          const CsvCells& names) {
+  std::size_t column = 0;
+  while (column < names.size() && to_lower(names[column]) != "kernelname") ++column;
+  if (column == names.size()) return std::nullopt;
+  std::optional<TableKind> found;
+  CsvCells cells;
+  for (std::size_t index = header + 1; index < document.lines.size(); ++index) {
+    const std::string_view line = document.lines[index].text;
+    if (is_blank_or_comment(line) || !cells.split(line) || cells.size() <= column) continue;
+    const auto table = table_of_kernel_name(cells[column]);
+    if (table && found && *table != *found) return std::nullopt;
+    if (table) found = table;
+  }
+  return found;
+}
+
+/// What states the table beside the header and the file's own name: the first of them that names a candidate.
+std::optional<TableKind> stated_table(const CsvDocument& document, std::size_t header, const CsvCells& names,
+                                      const std::vector<TableKind>& candidates, const std::string& output) {
+  const auto noted = [](const std::string& path) -> std::optional<TableKind> {
+    const auto operation = path.empty() ? std::nullopt : noted_operation(path);
+    return operation ? std::optional(schema_of(*operation).kind) : std::nullopt;
+  };
+  const auto is_candidate = [&](const std::optional<TableKind>& table) {
+    return table && std::find(candidates.begin(), candidates.end(), *table) != candidates.end();
+  };
+  if (const auto table = table_of_file_name(output); is_candidate(table)) return table;
+  if (const auto table = noted(document.source); is_candidate(table)) return table;
+  if (const auto table = noted(output); is_candidate(table)) return table;
+  const auto table = table_of_kernels(document, header, names);
+  return is_candidate(table) ? table : std::nullopt;
+}
+
 }  // namespace
 
 std::vector<TableKind> tables_of_header(const CsvCells& header) {
@@ -153,11 +215,22 @@ std::string name_disagreement(const std::string& source, const Schema& schema) {
                      schema_of(*named).name);
 }
 
-Result<const Schema*> detect_schema(const std::string& source, const CsvCells& header,
-                                    std::optional<Operation> wanted) {
-  const auto candidates = tables_of_header(header);
-  if (wanted) return schema_of_wanted(source, candidates, *wanted);
-  if (candidates.size() == 1) return &schema_of(candidates.front());
+Result<DetectedTable> detect_table(const CsvDocument& document, std::size_t header, const CsvCells& cells,
+                                   const TableSources& sources) {
+  const std::string& source = document.source;
+  const auto candidates = tables_of_header(cells);
+  if (has_any(cells, {"stage"}) && has_any(cells, {"token"})) {
+    return Status::invalid(
+        "{}: is a profile of AITER's MoE tuner (column stage: a row for each stage of each candidate), "
+        "expected its "
+        "tuned file",
+        source);
+  }
+  if (sources.wanted) {
+    const auto schema = schema_of_wanted(source, candidates, *sources.wanted);
+    return schema.ok() ? Result<DetectedTable>({*schema}) : schema.status();
+  }
+  if (candidates.size() == 1) return DetectedTable{&schema_of(candidates.front())};
   if (candidates.empty()) {
     return Status::invalid(
         "{}: the header is none of a shape list or tuned file: expected columns M, N and K, or token, "
@@ -166,15 +239,21 @@ Result<const Schema*> detect_schema(const std::string& source, const CsvCells& h
         source);
   }
   if (const auto named = table_of_file_name(source)) {
-    if (!hides_batch(candidates, *named)) return &schema_of(*named);
-    if (const auto fits = of_equal_bits(candidates, *named)) return &schema_of(*fits);
+    if (!hides_batch(candidates, *named)) return DetectedTable{&schema_of(*named)};
+    if (const auto fits = of_equal_bits(candidates, *named)) return DetectedTable{&schema_of(*fits)};
     return Status::invalid(
         "{}: the header is that of a table of {}, the file's name says {}; name it with --op", source,
         operations_of(candidates), schema_of(*named).name);
   }
+  if (const auto stated = stated_table(document, header, cells, candidates, sources.output))
+    return DetectedTable{&schema_of(*stated)};
+  const bool is_bare = candidates.front() == TableKind::bf16 && candidates.size() > 1;
+  if (is_bare && sources.bare_sizes) return DetectedTable{&schema_of(*sources.bare_sizes), true};
   return Status::invalid(
-      "{}: neither the header nor the file name states the operation; name it with --op ({})", source,
-      operations_of(candidates));
+      "{}: neither the header, the file name, notes beside the file nor names of kernels state the "
+      "operation; name it "
+      "with --op ({})",
+      source, operations_of(candidates));
 }
 
 }  // namespace gemmtune

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/text.h"
+#include "tuned/entry.h"
 
 namespace gemmtune {
 
@@ -104,16 +105,26 @@ bool split_row(const CsvLine& line, const Columns& columns, CsvCells& cells, Dia
   return true;
 }
 
-std::optional<DataType> ProblemReader::type_of(std::string_view text) {
-  if (text != last_text_ || last_text_.empty()) {
+/// The row's, else the one that AITER takes for its compute units, else the caller's.
+std::string_view ProblemReader::architecture_of(const Row& row) const {
+  const std::string_view gfx = row.cell(Column::gfx);
+  if (!is_missing(gfx)) return gfx;
+  const auto cu_num = parse_integer(row.cell(Column::cu_num));
+  return cu_num ? gfx_of_cu_num(static_cast<int>(*cu_num)) : std::string_view(overrides_.architecture);
+}
+
+std::optional<DataType> ProblemReader::type_of(std::string_view architecture, std::string_view text) {
+  const DataType fp8 = device_fp8(architecture);
+  if (text != last_text_ || last_text_.empty() || fp8 != last_fp8_) {
     last_text_ = text;
-    last_type_ = parse_data_type(text);
+    last_fp8_ = fp8;
+    last_type_ = data_type_on(architecture, text);
   }
   return last_type_;
 }
 
 bool ProblemReader::read_type(Row& row, Column column, DataType& type) {
-  if (const auto read = type_of(row.cell(column))) {
+  if (const auto read = type_of(architecture_of(row), row.cell(column))) {
     type = *read;
     return true;
   }
@@ -159,14 +170,9 @@ void ProblemReader::read_weight_only_types(Row& row, Problem& problem) {
 }
 
 void ProblemReader::read_quantized_types(Row& row, Problem& problem) {
-  // gfx94x computes with the fnuz form of fp8; 80 and 304 are the compute units of its devices.
-  const std::string_view gfx = row.cell(Column::gfx);
-  const std::string_view cu_num = row.cell(Column::cu_num);
-  const bool fnuz = gfx.starts_with("gfx94") || (gfx.empty() && (cu_num == "80" || cu_num == "304")) ||
-                    (gfx.empty() && cu_num.empty() && overrides_.fnuz);
   const bool fp8 =
       traits(problem.operation).fp8_by_default || row.columns.schema().kind == TableKind::batched_mxscale;
-  if (fp8) problem.w_type = fnuz ? DataType::f8_e4m3fnuz : DataType::f8_e4m3fn;
+  if (fp8) problem.w_type = device_fp8(architecture_of(row));
   if (overrides_.x_type) {
     problem.w_type = *overrides_.x_type;
   } else if (!is_missing(row.cell(Column::q_dtype_w))) {
@@ -203,7 +209,7 @@ bool ProblemReader::read(const CsvCells& cells, std::size_t line, Problem& probl
                          std::string* unknown_types) {
   Row row{columns_, cells, line, diagnostics, unknown_types};
   const Schema& schema = columns_.schema();
-  problem = default_problem(schema.operation);
+  problem = default_problem(schema.operation, architecture_of(row));
   problem.m = row.dimension(Column::m);
   problem.n = row.dimension(Column::n);
   problem.k = row.dimension(Column::k);

@@ -4,6 +4,8 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "formats/csv/columns.h"
 #include "formats/diagnostics.h"
@@ -11,11 +13,11 @@
 
 namespace gemmtune {
 
-/// Types that the caller wants instead of the file's.
+/// Types that the caller wants instead of the file's, and whose words they are.
 struct TypeOverrides {
   std::optional<DataType> x_type;  // of x and w
   std::optional<DataType> y_type;
-  bool fnuz = false;  // fp8 of a row without gfx and cu_num is AMD's own form: the device is a gfx94x
+  std::string architecture = {};  // of the device that words of types are meant for, where a row says none
 };
 
 /// Empty, or one of the words that pandas and AITER write for a missing cell (Null, NA, nan …).
@@ -26,11 +28,12 @@ bool split_row(const CsvLine& line, const Columns& columns, CsvCells& cells, Dia
 
 /// Reads problems row by row. A column that the header lacks, or a missing cell: bias, scaleAB, bpreshuffle
 /// False; outdtype as dtype; q_dtype_w int8 for a8w8 and the device's fp8 for a8w8_bpreshuffle. Types that a
-/// table does not hold: y bf16, x of the block-scaled operations the device's fp8 (fnuz for gfx942). The
-/// layout of a pre-shuffled weight is `any`.
+/// table does not hold: y bf16, x of the block-scaled operations the device's fp8 (device_fp8 of the row's gfx, of the one
+/// that AITER takes for its cu_num, or of the caller's architecture). The layout of a pre-shuffled weight is `any`.
 class ProblemReader {
  public:
-  ProblemReader(const Columns& columns, TypeOverrides overrides) : columns_(columns), overrides_(overrides) {}
+  ProblemReader(const Columns& columns, TypeOverrides overrides)
+      : columns_(columns), overrides_(std::move(overrides)) {}
   /// False where the row means no problem; then its first bad cell has a diagnostic (none where `diagnostics`
   /// is nullptr). Dimensions are within 1 … max_dimension; whether any kernel takes the types is not asked
   /// here. A word for a type that is not known here ("torch.uint32") is appended to `unknown_types` as
@@ -41,7 +44,8 @@ class ProblemReader {
 
  private:
   struct Row;
-  std::optional<DataType> type_of(std::string_view text);
+  std::string_view architecture_of(const Row& row) const;
+  std::optional<DataType> type_of(std::string_view architecture, std::string_view text);
   void read_dense_types(Row& row, Problem& problem);
   void read_weight_only_types(Row& row, Problem& problem);
   void read_quantized_types(Row& row, Problem& problem);
@@ -52,6 +56,7 @@ class ProblemReader {
   TypeOverrides overrides_;
   // The type text of the row before: tables repeat it, and comparing is cheaper than parsing.
   std::string last_text_;
+  DataType last_fp8_ = DataType::f8_e4m3fn;  // of the device of that row
   std::optional<DataType> last_type_;
 };
 

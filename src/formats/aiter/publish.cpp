@@ -147,10 +147,7 @@ void Splice::start_new(Operation operation) {
 
 Status Splice::check_device(const TunedEntry& entry) const {
   if (has_gfx_ || entry.gfx.empty() || amd_architecture(entry.gfx)) return {};
-  return Status::invalid(
-      "{}: has no column gfx, so a row of {} would pass for one of an AMD device; "
-      "write to a file with gfx",
-      document_.source, entry.gfx);
+  return no_gfx_column(document_.source, entry.gfx);
 }
 
 bool Splice::line_says(std::size_t line, const TunedEntry& entry, bool& old_may_be_chosen) const {
@@ -364,8 +361,13 @@ Status merge_environment(const std::string& target, const std::vector<TunedEntry
   for (const TunedEntry& entry : entries) {
     if (!entry.env.empty()) hashes.insert(entry.env);
   }
-  const auto objects = environments_of(environment_json, hashes);
+  auto objects = environments_of(environment_json, hashes);
   if (!objects.ok()) return objects.status();
+  for (auto& [hash, object] : *objects) {
+    auto noted = with_operation(object, entries.front().problem.operation);
+    if (!noted.ok()) return noted.status();
+    object = std::move(*noted);
+  }
   return objects->empty() ? Status() : merge_environment_json(target, *objects);
 }
 

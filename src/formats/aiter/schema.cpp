@@ -119,7 +119,7 @@ constexpr std::array<SchemaColumn, 32> moe_columns{{
     {Column::routing, "routing", {}},
 }};
 
-constexpr std::array<SchemaColumn, 12> own{{
+constexpr std::array<SchemaColumn, 14> own{{
     {Column::spread, "spread", {}},
     {Column::default_us, "default_us", {}},
     {Column::default_kernel, "default_kernel", {}},
@@ -132,6 +132,8 @@ constexpr std::array<SchemaColumn, 12> own{{
     {Column::pdl_us, "pdl_us", {}},
     {Column::env, "env", {}},
     {Column::accuracy, "accuracy", {}},
+    {Column::speedup_low, "speedup_low", {}},
+    {Column::speedup_high, "speedup_high", {}},
 }};
 
 constexpr std::array<SchemaColumn, 2> of_shape_lists{{

@@ -65,6 +65,8 @@ enum class Column {
   pdl_us,
   env,
   accuracy,
+  speedup_low,
+  speedup_high,
   shared_experts,
   routing,
   // of shape lists

@@ -22,34 +22,38 @@
 namespace gemmtune {
 namespace {
 
-/// A stored rate that is there and a number.
-std::optional<double> stored_rate(const CsvCells& cells, const Columns& columns, Column column) {
-  const std::string_view cell = columns.cell(cells, column);
-  return is_missing(cell) ? std::nullopt : parse_number(cell);
-}
-
-std::string wrong_rate_text(const TunedEntry& row, const CsvCells& cells, const Columns& columns) {
-  const auto tflops = stored_rate(cells, columns, Column::tflops);
-  // Bytes need the types.
-  const auto bandwidth =
-      row.unknown_types.empty() ? stored_rate(cells, columns, Column::bw) : std::optional<double>();
-  std::string text;
+/// The columns of a row whose stored rates are not what its own time and shape give, a text that is no number included.
+/// Requires a valid time. Bytes need the types.
+std::vector<Column> wrong_rates(const TunedEntry& row, const CsvCells& cells, const Columns& columns) {
+  const std::string_view tflops_cell = columns.cell(cells, Column::tflops);
+  const std::string_view bandwidth_cell = columns.cell(cells, Column::bw);
+  const auto tflops = parse_number(tflops_cell);
+  const auto bandwidth = parse_number(bandwidth_cell);
   // Grouped MoE tables hold zeros for rates that nobody computed; mxscale tables round rates to one decimal and
   // most times to two, after the rates were computed.
   const TableKind kind = columns.schema().kind;
   if (kind == TableKind::grouped_moe && tflops.value_or(0) == 0 && bandwidth.value_or(0) == 0) return {};
+  std::vector<Column> wrong;
   const auto one_decimal = [&](double stored, double expected) {
     const double of_time = expected * 0.0051 / row.us;
     return kind == TableKind::batched_mxscale && std::abs(stored - expected) <= 0.056 + of_time;
   };
-  if (tflops && !agrees_with_tflops(row.problem, row.us, *tflops) &&
-      !one_decimal(*tflops, tflops_column(row.problem, row.us))) {
-    text = fmt::format("tflops {}, expected {}", *tflops, tflops_column(row.problem, row.us));
-  }
-  if (bandwidth && !agrees_with_bandwidth(row.problem, row.us, *bandwidth) &&
-      !one_decimal(*bandwidth, bandwidth_column(row.problem, row.us))) {
-    text += fmt::format("{}bw {}, expected {}", text.empty() ? "" : ", ", *bandwidth,
-                        bandwidth_column(row.problem, row.us));
+  const bool is_right_tflops = tflops && (agrees_with_tflops(row.problem, row.us, *tflops) ||
+                                          one_decimal(*tflops, tflops_column(row.problem, row.us)));
+  const bool is_right_bandwidth =
+      bandwidth && (agrees_with_bandwidth(row.problem, row.us, *bandwidth) ||
+                    one_decimal(*bandwidth, bandwidth_column(row.problem, row.us)));
+  if (!is_missing(tflops_cell) && !is_right_tflops) wrong.push_back(Column::tflops);
+  if (row.unknown_types.empty() && !is_missing(bandwidth_cell) && !is_right_bandwidth)
+    wrong.push_back(Column::bw);
+  return wrong;
+}
+
+std::string wrong_rate_text(const TunedEntry& row, const CsvCells& cells, const Columns& columns) {
+  std::string text;
+  for (const Column column : wrong_rates(row, cells, columns)) {
+    text += fmt::format("{}{} {}, expected {}", text.empty() ? "" : ", ", columns.name(column),
+                        columns.cell(cells, column), cell_text(row, column).value_or(std::string()));
   }
   return text;
 }
@@ -116,9 +120,14 @@ std::vector<Finding> audit_tables(std::span<TunedFile> files, const CheckOptions
   });
   for (std::uint32_t source = 0; source < files.size(); ++source) {
     std::unordered_set<std::size_t> malformed;
+    std::unordered_set<std::size_t> read;
+    for (const TunedEntry& entry : files[source].entries) read.insert(entry.line);
     for (const std::string& diagnostic : files[source].diagnostics) {
       const auto [line, text] = split_diagnostic(diagnostic, paths[source]);
-      findings.push_back({FindingKind::malformed, source, line, std::string(text)});
+      // A row with one odd cell is read, and answers without it.
+      const bool answers = line == 0 || read.contains(line);
+      findings.push_back({FindingKind::malformed, source, line, std::string(text),
+                          answers ? std::optional(Severity::warning) : std::nullopt});
       malformed.insert(findings.back().line);
     }
     check_stored_rates(files[source], source, malformed, findings);
@@ -143,14 +152,17 @@ using KindOfLine = std::unordered_map<std::size_t, FindingKind>;
 KindOfLine lines_to_drop(const TunedFile& file, std::uint32_t source, std::span<const Finding> findings,
                          const FixOptions& options) {
   std::unordered_set<std::size_t> kept;
+  std::unordered_set<std::size_t> answering;
   for (const TunedEntry& entry : file.entries) {
     if (entry.us == 0 && !options.drop_zero_times) kept.insert(entry.line);
+    if (may_answer(entry)) answering.insert(entry.line);
   }
   KindOfLine dropped;
   for (const Finding& finding : findings) {
     // These two are asked of the rows that are left.
     const bool later = finding.kind == FindingKind::duplicate_key || finding.kind == FindingKind::redundant;
-    const bool stays = finding.kind == FindingKind::failed_time && kept.count(finding.line) != 0;
+    const bool stays = (finding.kind == FindingKind::failed_time && kept.count(finding.line) != 0) ||
+                       (finding.kind == FindingKind::malformed && answering.count(finding.line) != 0);
     const bool drops = options.kinds.has(finding.kind) && finding.kind != FindingKind::wrong_rate;
     if (finding.source == source && drops && !later && !stays) {
       dropped.try_emplace(finding.line, finding.kind);
@@ -178,9 +190,12 @@ KindOfLine lines_to_drop(const TunedFile& file, std::uint32_t source, std::span<
 
 std::string with_right_rates(std::string_view line, const TunedEntry& entry, const Columns& columns) {
   RawRow row(line);
+  CsvCells cells;
+  cells.split(line);
+  const std::vector<Column> wrong = wrong_rates(entry, cells, columns);
   for (std::size_t position = 0; position < columns.width(); ++position) {
     const Column* column = columns.known_at(position);
-    if (column == nullptr || (*column != Column::tflops && *column != Column::bw)) continue;
+    if (column == nullptr || std::find(wrong.begin(), wrong.end(), *column) == wrong.end()) continue;
     row.set(position, cell_text(entry, *column).value_or(std::string()));
   }
   return row.text();

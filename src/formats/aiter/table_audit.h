@@ -36,7 +36,7 @@ struct FixedTable {
   std::size_t recomputed = 0;                             // rows with other rates
 };
 
-/// The file without the rows of options.kinds; of the rows of one key that are left, the chosen one where
+/// The file without the rows of options.kinds, but those that are malformed and answer all the same (may_answer()); of the rows of one key that are left, the chosen one where
 /// `kinds` has duplicate_key, and of the rest those that are not redundant if it has redundant. Other rows,
 /// comments and the header keep every byte, rows with wrong rates all but those cells. `findings`:
 /// audit_tables() of files of which this is number `source`.

@@ -107,7 +107,7 @@ Result<TunedFile> parse_tuned_csv(std::string source, std::string content, const
   if (!header->disagreement.empty()) {
     diagnostics.row(document.lines[file.header].number, header->disagreement);
   }
-  EntryReader reader(file.columns);
+  EntryReader reader(file.columns, options.keeps_cells);
   CsvCells cells;
   file.entries.reserve(document.lines.size());
   for (std::size_t index = file.header + 1; index < document.lines.size(); ++index) {
@@ -126,9 +126,18 @@ Result<TunedFile> read_tuned_csv(const std::string& path, const TunedReadOptions
   return parse_tuned_csv(std::move(source), std::move(*content), options);
 }
 
-Status check_without_gfx(const std::vector<TunedEntry>& entries) {
+Status no_gfx_column(const std::string& path, std::string_view gfx) {
+  return Status::invalid(
+      "{}: has no column gfx, so a row of {} would pass for one of an AMD device; write to another file, or "
+      "to a copy with "
+      "gfx: gemmtune convert {} --to aiter -o NEW.csv",
+      path, gfx, path);
+}
+
+Status check_without_gfx(std::span<const TunedEntry* const> rows) {
   std::unordered_map<int, const TunedEntry*> first_of;
-  for (const TunedEntry& entry : entries) {
+  for (const TunedEntry* row : rows) {
+    const TunedEntry& entry = *row;
     if (entry.gfx.empty()) continue;
     const std::string_view meant = gfx_of_cu_num(entry.cu_num);
     const TunedEntry& first = *first_of.try_emplace(entry.cu_num, &entry).first->second;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -35,6 +37,7 @@ std::vector<UnreadRow> unread_rows(const TunedFile& file);
 struct TunedReadOptions {
   std::optional<Operation> operation{};  // nullopt: from the header or the file name
   bool strict = false;                   // a bad row is an error
+  bool keeps_cells = false;              // what a row says beside its key is written again byte for byte
 };
 
 /// A file of another format is an error that says which. A zero-byte or header-only file has no entries. A
@@ -79,10 +82,13 @@ Status check_expressible(const Problem& problem);
 Status publish(const std::string& path, const std::vector<TunedEntry>& entries,
                const PublishOptions& options);
 
+/// Why rows of `gfx`, which is not AMD's, do not go into the file at `path`, which has no column gfx, and what to do.
+Status no_gfx_column(const std::string& path, std::string_view gfx);
+
 /// ok if a table without gfx, whose rows differ by cu_num alone, can hold these rows of AMD devices. An error
 /// that names two rows of different architectures with one cu_num, or one whose cu_num stands for another
 /// architecture (gfx_of_cu_num): it would answer for a device that it was not measured on.
-Status check_without_gfx(const std::vector<TunedEntry>& entries);
+Status check_without_gfx(std::span<const TunedEntry* const> rows);
 
 /// The text of a new file (header and rows) of an operation, which all entries have. Carried cells stand as
 /// they were read, those of unknown columns behind all others.

@@ -90,14 +90,15 @@ Result<TunedHeader> read_tuned_header(const CsvDocument& document, std::optional
   if (!cells.split(without_mark(line.text))) {
     return Status::invalid("{}:{}: {}", document.source, line.number, unclosed_quote);
   }
-  const auto schema = detect_schema(document.source, cells, wanted);
-  if (!schema.ok()) return schema.status();
-  header.columns = Columns(cells, **schema);
-  if (!wanted) header.disagreement = name_disagreement(document.source, **schema);
+  const auto detected = detect_table(document, header.index, cells, {.wanted = wanted});
+  if (!detected.ok()) return detected.status();
+  const Schema* const schema = detected->schema;
+  header.columns = Columns(cells, *schema);
+  if (!wanted) header.disagreement = name_disagreement(document.source, *schema);
   const std::string missing = missing_columns(header.columns);
   if (missing.empty()) return header;
   return Status::invalid("{}:{}: no column {}, which a tuned file of {} needs", document.source, line.number,
-                         missing, (*schema)->name);
+                         missing, schema->name);
 }
 
 bool EntryReader::read_key(const CsvCells& row, std::size_t line, TunedEntry& entry,
@@ -195,14 +196,24 @@ struct EntryReader::Values {
   }
 };
 
+/// "win, default, … or nothing".
+std::string verdict_words() {
+  std::string words;
+  for (const Verdict verdict : all_verdicts()) {
+    if (verdict != Verdict::none) words += fmt::format("{}{}", words.empty() ? "" : ", ", to_string(verdict));
+  }
+  return words + " or nothing";
+}
+
 void EntryReader::read_own(Values& values, TunedEntry& entry) const {
   entry.spread = values.own_number(Column::spread);
   entry.default_us = values.own_number(Column::default_us);
   entry.default_kernel = values.cell(Column::default_kernel);
   entry.speedup = values.own_number(Column::speedup);
+  entry.speedup_low = values.own_number(Column::speedup_low);
+  entry.speedup_high = values.own_number(Column::speedup_high);
   const auto verdict = parse_verdict(values.cell(Column::verdict));
-  if (!verdict)
-    values.not_understood(Column::verdict, "win, default, undecided, only, default_wrong or nothing");
+  if (!verdict) values.not_understood(Column::verdict, verdict_words());
   entry.verdict = verdict.value_or(Verdict::none);
   entry.ties.reset();
   if (!is_missing(values.cell(Column::ties))) {
@@ -244,6 +255,11 @@ void EntryReader::read_stages(Values& values, TunedEntry& entry) const {
   stages->err2 = values.number(Column::err2, share, share_scale);
   stages->kernel_name2 = values.cell(Column::kernel_name2);
   if (is_missing(stages->kernel_name2)) stages->kernel_name2.clear();  // AITER writes Null for one stage
+  const bool lacks_stage1 = columns_.has(Column::kernel_name) && is_missing(entry.kernel_name);
+  if (lacks_stage1 && !stages->kernel_name2.empty() && values.good) {
+    values.complain(Column::kernel_name, "the kernel of stage 1: a row of stage 2 alone is of a profile");
+    values.good = false;
+  }
   stages->run_1stage = values.own_switch(Column::run_1stage);
   stages->xbf16 = columns_.has(Column::xbf16) ? values.own_switch(Column::xbf16)
                                               : entry.kernel_name.find("blockscaleBf16") != std::string::npos;
@@ -262,6 +278,21 @@ void EntryReader::carry_types(Values& values) const {
   values.carry(Column::bw);
 }
 
+/// Rates, digits of times and words for a missing cell as they stand. Key cells are written as AITER's look-up needs them.
+void EntryReader::keep_cells(Values& values, const TunedEntry& entry) const {
+  const Schema& schema = columns_.schema();
+  for (std::size_t position = 0; position < columns_.width(); ++position) {
+    const Column* column = columns_.known_at(position);
+    if (column == nullptr || schema.in_key(*column)) continue;
+    const std::string_view cell = values.cell(*column);
+    const auto carried = [&](const CarriedCell& one) { return one.column == schema.column_name(*column); };
+    if (cell == cell_text(entry, *column).value_or(std::string()) ||
+        std::any_of(values.carried.begin(), values.carried.end(), carried))
+      continue;
+    values.carry(*column);
+  }
+}
+
 bool EntryReader::read_values(const CsvCells& row, std::size_t line, TunedEntry& entry,
                               Diagnostics* diagnostics) const {
   Values values{columns_, row, line, diagnostics};
@@ -276,6 +307,7 @@ bool EntryReader::read_values(const CsvCells& row, std::size_t line, TunedEntry&
   if (!values.good) return false;
   read_own(values, entry);
   if (!entry.unknown_types.empty()) carry_types(values);
+  if (keeps_cells_) keep_cells(values, entry);
   for (const Columns::Unknown& column : columns_.unknown()) {
     if (!row[column.position].empty())
       values.carried.push_back({column.name, std::string(row[column.position])});
@@ -354,6 +386,10 @@ std::optional<std::string> own_cell(const TunedEntry& entry, Column column) {
       return entry.default_kernel;
     case Column::speedup:
       return float_text(entry.speedup, time_digits);
+    case Column::speedup_low:
+      return float_text(entry.speedup_low, time_digits);
+    case Column::speedup_high:
+      return float_text(entry.speedup_high, time_digits);
     case Column::verdict:
       return std::string(to_string(entry.verdict));
     case Column::ties:
@@ -435,8 +471,10 @@ bool same_row(const TunedEntry& old_row, const TunedEntry& entry) {
          old_row.kernel_name == entry.kernel_name && same_number(old_row.spread, entry.spread, time_digits) &&
          same_number(old_row.default_us, entry.default_us, time_digits) &&
          old_row.default_kernel == entry.default_kernel &&
-         same_number(old_row.speedup, entry.speedup, time_digits) && old_row.verdict == entry.verdict &&
-         old_row.ties == entry.ties && old_row.m_from == entry.m_from &&
+         same_number(old_row.speedup, entry.speedup, time_digits) &&
+         same_number(old_row.speedup_low, entry.speedup_low, time_digits) &&
+         same_number(old_row.speedup_high, entry.speedup_high, time_digits) &&
+         old_row.verdict == entry.verdict && old_row.ties == entry.ties && old_row.m_from == entry.m_from &&
          same_number(old_row.regret, entry.regret, time_digits) &&
          old_row.pdl_kernel_name == entry.pdl_kernel_name &&
          same_number(old_row.pdl_us, entry.pdl_us, time_digits) && old_row.env == entry.env &&

@@ -19,14 +19,16 @@ struct TunedHeader {
   std::string disagreement;  // of the file's name with the header; empty where the caller named the operation
 };
 
-/// Finds the table (see detect_schema). A header without key columns, or without a
+/// Finds the table (see detect_table). A header without key columns, or without a
 /// time, is an error that names them.
 Result<TunedHeader> read_tuned_header(const CsvDocument& document, std::optional<Operation> wanted);
 
 /// Reads entries row by row; `columns` must outlive it.
 class EntryReader {
  public:
-  explicit EntryReader(const Columns& columns) : columns_(columns), problems_(columns, {}) {}
+  /// `keeps_cells`: cells behind the key whose text cell_text() would not give back are carried too.
+  explicit EntryReader(const Columns& columns, bool keeps_cells = false)
+      : columns_(columns), problems_(columns, {}), keeps_cells_(keeps_cells) {}
   /// gfx, cu_num, the problem and other_key; false (and a diagnostic) where they mean nothing. cu_num is 0
   /// where the header lacks it or the cell is empty: such a row answers no device.
   bool read_key(const CsvCells& row, std::size_t line, TunedEntry& entry, Diagnostics* diagnostics);
@@ -41,9 +43,11 @@ class EntryReader {
   void read_own(Values& values, TunedEntry& entry) const;
   void read_stages(Values& values, TunedEntry& entry) const;
   void carry_types(Values& values) const;
+  void keep_cells(Values& values, const TunedEntry& entry) const;
 
   const Columns& columns_;
   ProblemReader problems_;
+  bool keeps_cells_;
 };
 
 /// AITER's key of a row as text (the tag of a fused MoE row and types that are not known included); without gfx where the file has none.

@@ -32,8 +32,8 @@ std::uint64_t add(std::uint64_t a, std::uint64_t b) {
 
 using Store = std::map<std::string, CapturedProblem, std::less<>>;  // by the problem's text
 
-constexpr std::array matches{Match::exact,  Match::range,   Match::fine,
-                             Match::coarse, Match::untuned, Match::bucket};  // by value
+constexpr std::array matches{Match::exact,   Match::range,  Match::fine,         Match::coarse,
+                             Match::untuned, Match::bucket, Match::fewer_threads};  // by value
 static_assert(matches.size() == match_count);
 
 /// Takes the counts of one member; false where it is no object of them.
@@ -46,7 +46,8 @@ bool read_counts(const Json& json, CapturedProblem& counted) {
     return true;
   };
   for (const Match match : matches) {
-    const bool is_new = match == Match::bucket;  // stores of earlier versions have no such count
+    const bool is_new =
+        match == Match::bucket || match == Match::fewer_threads;  // stores of earlier versions lack them
     if (is_new && !json.contains(to_string(match))) continue;
     if (!number(to_string(match), counted.by_match[static_cast<std::size_t>(match)])) return false;
   }
@@ -146,7 +147,7 @@ class UntunedFile {
   /// False where the header cannot express the problem.
   bool add(const Problem& problem);
   std::size_t added() const { return added_; }
-  std::string take_text() { return std::move(text_); }
+  Status write() const;
 
  private:
   Status read_rows(const CsvDocument& document);
@@ -156,6 +157,7 @@ class UntunedFile {
   std::string path_;
   Operation operation_;
   std::string text_;
+  std::size_t read_bytes_ = 0;
   std::string line_end_ = "\n";
   Columns columns_;
   std::unordered_set<std::string> known_;
@@ -166,6 +168,7 @@ Status UntunedFile::read() {
   auto content = read_file(path_);
   if (!content.ok() && content.code() != StatusCode::not_found) return content.status();
   if (content.ok()) text_ = *content;
+  read_bytes_ = text_.size();
   const auto document = parse_csv(path_, text_);
   if (!document.ok()) return document.status();
   if (header_line(*document) < document->lines.size()) return read_rows(*document);
@@ -180,12 +183,13 @@ Status UntunedFile::read_rows(const CsvDocument& document) {
   if (!cells.split(without_mark(line.text))) {
     return Status::invalid("{}:{}: {}", path_, line.number, unclosed_quote);
   }
-  const auto schema = detect_schema(path_, cells, operation_);
-  if (!schema.ok()) return schema.status();
-  if (!(*schema)->dispatched) {
-    return Status::unsupported("{}: is a table of {}, which is only read", path_, (*schema)->name);
+  const auto detected = detect_table(document, header, cells, {.wanted = operation_});
+  if (!detected.ok()) return detected.status();
+  const Schema& schema = *detected->schema;
+  if (!schema.dispatched) {
+    return Status::unsupported("{}: is a table of {}, which is only read", path_, schema.name);
   }
-  columns_ = Columns(cells, **schema);
+  columns_ = Columns(cells, schema);
   if (line.end == "\r\n") line_end_ = "\r\n";
   ProblemReader reader(columns_, {});
   Diagnostics ignored(path_);
@@ -235,6 +239,12 @@ bool UntunedFile::add(const Problem& problem) {
   return true;
 }
 
+Status UntunedFile::write() const {
+  const auto appended = append_within_page(path_, read_bytes_, std::string_view(text_).substr(read_bytes_));
+  if (!appended.ok() || *appended) return appended.status();
+  return write_file_atomically(path_, text_);
+}
+
 /// Appends what the file lacks.
 Result<CaptureMerge> merge_rows(const std::string& path, const std::vector<CapturedProblem>& seen) {
   CaptureMerge merge;
@@ -250,7 +260,7 @@ Result<CaptureMerge> merge_rows(const std::string& path, const std::vector<Captu
                                    print(one.problem), calls_path(path));
   }
   merge.added = file.added();
-  if (merge.added > 0) GEMMTUNE_RETURN_IF_ERROR(write_file_atomically(path, file.take_text()));
+  if (merge.added > 0) GEMMTUNE_RETURN_IF_ERROR(file.write());
   return merge;
 }
 
@@ -293,6 +303,19 @@ Result<CaptureMerge> merge_capture(const std::string& untuned_path,
   if (!merge.ok()) return merge;
   GEMMTUNE_RETURN_IF_ERROR(merge_store(calls_path(target), seen, merge->damage));
   return merge;
+}
+
+Result<std::optional<CaptureMerge>> try_add_lines(const std::string& untuned_path,
+                                                  const std::vector<CapturedProblem>& seen) {
+  if (seen.empty()) return std::optional<CaptureMerge>(CaptureMerge());
+  const std::string target = resolve_links(untuned_path);
+  GEMMTUNE_RETURN_IF_ERROR(make_folders(parent_folder(target)));
+  const auto lock = FileLock::try_acquire(target + ".lock");
+  if (!lock.ok()) return lock.status();
+  if (!*lock) return std::optional<CaptureMerge>();
+  auto merge = merge_rows(target, seen);
+  if (!merge.ok()) return merge.status();
+  return std::optional<CaptureMerge>(std::move(*merge));
 }
 
 Result<Capture> read_capture(const std::string& untuned_path, Operation operation) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,10 +51,15 @@ struct CaptureMerge {
 /// Adds what was seen to an operation's files, under <file>.lock (links resolved first); many processes may.
 /// A problem that the CSV lacks gets one line in the order of the file's own columns, and every byte that was
 /// there stays; a file that is not there begins with AITER's header. Calls are added up in the side store; a
-/// damaged one is kept as <file>.calls.json.damaged and begun anew. Each file is replaced
-/// whole, the CSV first. `seen` holds problems of problem_of_row(), of one operation. On an error no call was
+/// damaged one is kept as <file>.calls.json.damaged and begun anew. The CSV is first. Each file is replaced whole, but for
+/// a few lines that are appended within a page of the CSV: no reader and no SIGKILL leaves a part of a line. `seen` holds problems of problem_of_row(), of one operation. On an error no call was
 /// counted, and the same may be tried again.
 Result<CaptureMerge> merge_capture(const std::string& untuned_path, const std::vector<CapturedProblem>& seen);
+
+/// The lines of merge_capture() alone, for callers that cannot wait: nothing is synced, and there is no result if another
+/// process holds the lock.
+Result<std::optional<CaptureMerge>> try_add_lines(const std::string& untuned_path,
+                                                  const std::vector<CapturedProblem>& seen);
 
 /// The CSV joined with its side store. A problem that nobody counted has no calls. Errors: as
 /// read_shape_list(), where the CSV is there; both missing is `not_found`.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "formats/parquet/parquet.h"
 
 namespace gemmtune {
 namespace {
@@ -40,6 +41,9 @@ Result<CsvDocument> parse_csv(std::string source, std::string content) {
   document.source = std::move(source);
   document.content = std::make_unique<const std::string>(std::move(content));
   const std::string_view all = *document.content;
+  if (is_parquet(all))
+    return Status::invalid("{}: is parquet, expected CSV; convert it first: {}", document.source,
+                           parquet_command(document.source));
   const std::size_t nul = all.find('\0');
   LineEnds line_ends(all);
   std::size_t begin = 0;

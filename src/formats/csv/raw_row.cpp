@@ -4,14 +4,25 @@
 
 namespace gemmtune {
 
+/// Cells as CsvCells::split() finds them: a quote within a cell that does not begin with one is a letter.
 RawRow::RawRow(std::string_view line) {
   bool quoted = false;
+  bool begins = true;
   std::size_t begin = 0;
   for (std::size_t at = 0; at < line.size(); ++at) {
-    if (line[at] == '"') quoted = !quoted;
-    if (line[at] != ',' || quoted) continue;
-    cells_.emplace_back(line.substr(begin, at - begin));
-    begin = at + 1;
+    const char letter = line[at];
+    if (letter == ',' && !quoted) {
+      cells_.emplace_back(line.substr(begin, at - begin));
+      begin = at + 1;
+      begins = true;
+      continue;
+    }
+    if (letter == '"' && (begins || quoted)) {
+      quoted = !quoted;
+      begins = !quoted && at + 1 < line.size() && line[at + 1] == '"';  // a doubled one goes on
+    } else if (letter != ' ' && letter != '\t') {
+      begins = false;
+    }
   }
   cells_.emplace_back(line.substr(begin));
 }

@@ -97,6 +97,11 @@ std::optional<std::string> any_word(std::string_view text) {
   return text.empty() ? std::nullopt : std::optional(std::string(text));
 }
 
+/// The word itself: a device decides what it means.
+std::optional<std::string> type_word(std::string_view text) {
+  return parse_data_type(text) ? std::optional(std::string(text)) : std::nullopt;
+}
+
 Status read_condition(const Json& value, Erratum& erratum) {
   if (!value.is_string()) return expected("a condition as \"k % 2 == 1 and m >= 33\"");
   auto condition = IntegerExpression::parse(value.get_ref<const std::string&>());
@@ -124,7 +129,7 @@ const std::vector<Field>& fields() {
        list_into<std::string>(&Erratum::repaired, parse_version, "versions as \"13.1.1\"")},
       {"architectures", false, list_into<std::string>(&Erratum::architectures, any_word, "architectures")},
       {"operations", false, list_into<Operation>(&Erratum::operations, parse_operation, "operations")},
-      {"types", false, list_into<DataType>(&Erratum::types, parse_data_type, "data types")},
+      {"types", false, list_into<std::string>(&Erratum::types, type_word, "data types")},
       {"parameters", false, list_into<std::string>(&Erratum::parameters, any_word, "config keys")},
       {"condition", true, read_condition},
       {"effect", true, read_effect},
@@ -199,7 +204,7 @@ std::string print_erratum(const Erratum& erratum) {
   if (!erratum.repaired.empty()) json["repaired"] = erratum.repaired;
   if (!erratum.architectures.empty()) json["architectures"] = erratum.architectures;
   if (!erratum.operations.empty()) json["operations"] = words_of(erratum.operations);
-  if (!erratum.types.empty()) json["types"] = words_of(erratum.types);
+  if (!erratum.types.empty()) json["types"] = erratum.types;
   if (!erratum.parameters.empty()) json["parameters"] = erratum.parameters;
   json["condition"] = erratum.condition.text();
   json["effect"] = to_string(erratum.effect);

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/text.h"
 #include "formats/all_formats.h"
 #include "formats/diagnostics.h"
 #include "formats/flashinfer/flashinfer_cache.h"
@@ -37,8 +38,10 @@ Result<ConversionRows> read_flashinfer_rows(const std::string& source, std::stri
 
 Result<std::string> write_listing(ConversionRows& rows, const ConversionOptions& /*options*/) {
   std::string text;
+  // For people: names of the file may hold what a terminal would take for commands.
   const auto add = [&](std::size_t line, const std::string& what) {
-    text += line == 0 ? fmt::format("{}\n", what) : fmt::format("{}: {}\n", line, what);
+    const std::string shown = printable_word(what);
+    text += line == 0 ? fmt::format("{}\n", shown) : fmt::format("{}: {}\n", line, shown);
   };
   for (CarriedPart& part : rows.parts) {
     add(part.line, part.text.empty() ? part.key : fmt::format("{}: {}", part.key, part.text));

@@ -51,6 +51,10 @@ Result<std::string> write_hipblaslt_rows(ConversionRows& rows, const ConversionO
       rows.leave_out(index, fmt::format("libtype '{}', expected hipblaslt", entry.libtype));
       continue;
     }
+    if (entry.kernel_name.starts_with("Gemm_") && entry.solidx == 0) {
+      rows.leave_out(index, fmt::format("kernel '{}': a solution without its index", entry.kernel_name));
+      continue;
+    }
     if (entry.problem.bias) {
       rows.leave_out(index, "a bias, for which the table has no field");
       continue;

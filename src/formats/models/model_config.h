@@ -17,7 +17,8 @@ struct ModelShapeOptions {
   std::int64_t batch_size = 1;
   // Instead of the model's, of the layers whose operands have as many bits (16 and 32 count as one kind).
   std::optional<DataType> x_type;
-  std::optional<DataType> y_type;      // instead of torch_dtype / dtype
+  std::optional<DataType> y_type;  // instead of torch_dtype / dtype
+  std::string architecture;        // of the device that runs the model: fp8 layers have its fp8 (device_fp8)
   std::optional<Operation> operation;  // rows of this one only
   bool bpreshuffle = false;  // weights packed once: the pre-shuffled a8w8 operations; a16w16 so marked
   bool lm_head = true;

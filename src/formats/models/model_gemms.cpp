@@ -46,7 +46,9 @@ Problem linear_problem(const ModelLayer& layer, const std::optional<WeightFormat
 Problem layer_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format, DataType dtype,
                       const ModelShapeOptions& options) {
   Problem problem = layer.moe ? expert_problem(layer, format) : linear_problem(layer, format, options);
-  problem.x_type = problem.w_type = chosen_type(format ? format->type : dtype, options);
+  DataType own = format ? format->type : dtype;
+  if (traits(own).fp8) own = device_fp8(options.architecture);
+  problem.x_type = problem.w_type = chosen_type(own, options);
   const DataType otherwise = format ? dtype : problem.x_type;
   problem.y_type = options.y_type.value_or(otherwise);
   return problem;

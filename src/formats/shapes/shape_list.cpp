@@ -15,6 +15,7 @@
 #include "formats/aiter/operation_header.h"
 #include "formats/aiter/problem_cells.h"
 #include "formats/all_formats.h"
+#include "formats/bench/bench_call.h"
 #include "formats/csv/columns.h"
 #include "formats/csv/csv.h"
 #include "formats/diagnostics.h"
@@ -27,27 +28,36 @@ namespace gemmtune {
 namespace {
 
 /// Names the missing key columns, if any: those without which no problem can be read.
-Status check_key_columns(const std::string& source, std::size_t line, const Columns& columns,
-                         const ShapeListOptions& options) {
-  static constexpr std::array dense{Column::m, Column::n, Column::k, Column::dtype};
+Status check_key_columns(const std::string& source, std::size_t line, const Columns& columns) {
   static constexpr std::array size_columns{Column::m, Column::n, Column::k};
   static constexpr std::array batched{Column::batch, Column::m, Column::n, Column::k};
   static constexpr std::array moe{Column::m,    Column::k,     Column::n,         Column::experts,
                                   Column::topk, Column::dtype, Column::q_dtype_a, Column::q_dtype_w};
   const Schema& schema = columns.schema();
   const std::span<const Column> needed = traits(schema.operation).mixture ? std::span<const Column>(moe)
-                                         : schema.operation == Operation::a16w16
-                                             ? std::span<const Column>(dense)
-                                         : schema.has(Column::batch) ? std::span<const Column>(batched)
+                                         : schema.has(Column::batch)      ? std::span<const Column>(batched)
                                                                      : std::span<const Column>(size_columns);
   std::string missing;
   for (const Column column : needed) {
-    if (columns.has(column) || (column == Column::dtype && options.x_type)) continue;
+    if (columns.has(column)) continue;
     missing += (missing.empty() ? "" : ", ") + std::string(schema.column_name(column));
   }
   if (missing.empty()) return {};
-  return Status::invalid("{}:{}: the header has no column {}{}", source, line, missing,
-                         missing == "dtype" ? " (or give --indtype)" : "");
+  return Status::invalid("{}:{}: the header has no column {}", source, line, missing);
+}
+
+/// "u.csv: read as a16w16 of bf16: …; --op and --indtype say otherwise".
+std::string assumption_text(const ShapeList& list, bool is_operation_assumed, bool is_type_assumed) {
+  const std::string operation(to_string(list.operation));
+  const std::string type(to_string(default_problem(list.operation).x_type));
+  return fmt::format("{}: read as {}{}: nothing states the {}; {} says otherwise", list.source, operation,
+                     is_type_assumed ? " of " + type : "",
+                     !is_type_assumed        ? "operation"
+                     : !is_operation_assumed ? "type"
+                                             : "operation and the type",
+                     !is_type_assumed        ? "--op"
+                     : !is_operation_assumed ? "--indtype"
+                                             : "--op or --indtype");
 }
 
 bool read_calls(const CsvCells& cells, const Columns& columns, ShapeRow& row, Diagnostics& diagnostics) {
@@ -119,13 +129,18 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
   if (!header.split(without_mark(header_text.text))) {
     return Status::invalid("{}:{}: {}", source, header_text.number, unclosed_quote);
   }
-  const auto schema = detect_schema(source, header, options.operation);
-  if (!schema.ok()) return schema.status();
-  const Columns columns(header, **schema);
-  GEMMTUNE_RETURN_IF_ERROR(check_key_columns(source, header_text.number, columns, options));
+  const auto detected =
+      detect_table(document, header_index, header, {options.operation, options.output, Operation::a16w16});
+  if (!detected.ok()) return detected.status();
+  const Schema& schema = *detected->schema;
+  const Columns columns(header, schema);
+  GEMMTUNE_RETURN_IF_ERROR(check_key_columns(source, header_text.number, columns));
 
   Diagnostics diagnostics(source);
-  ProblemReader reader(columns, {options.x_type, options.y_type, options.fnuz});
+  const bool lacks_type =
+      schema.operation == Operation::a16w16 && !columns.has(Column::dtype) && !options.x_type;
+  const auto x_type = lacks_type ? std::optional(default_problem(schema.operation).x_type) : options.x_type;
+  ProblemReader reader(columns, {x_type, options.y_type, options.architecture});
   IgnoredColumns ignored(columns, header_text.number);
   // The rows of a tuned file are devices, not calls.
   ShapeCollector shapes(columns.has(Column::calls) || !columns.has(Column::us));
@@ -139,7 +154,9 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
   list.rows = shapes.take();
   list.ignored = ignored.take();
   list.diagnostics = diagnostics.take();
-  const std::string disagreement = options.operation ? "" : name_disagreement(source, **schema);
+  if (detected->is_assumed || lacks_type)
+    list.notes.push_back(assumption_text(list, detected->is_assumed, lacks_type));
+  const std::string disagreement = options.operation ? "" : name_disagreement(source, schema);
   if (!disagreement.empty()) {
     list.diagnostics.insert(list.diagnostics.begin(),
                             fmt::format("{}:{}: {}", source, header_text.number, disagreement));
@@ -165,7 +182,7 @@ Result<ShapeList> parse_shape_yaml(const std::string& source, const std::string&
 Status require_sizes(const std::string& source, std::string_view content) {
   const Format& format = detect_format(source, content);
   if (format.read != read_triton_rows && format.read != read_hipblaslt_rows &&
-      format.read != read_flashinfer_rows)
+      format.read != read_flashinfer_rows && format.read != read_aic_rows)
     return {};
   return refuse_format(source, content, "a list of sizes", "convert --to untuned");
 }
@@ -212,9 +229,12 @@ void ShapeCollector::add(ShapeRow row) {
 Result<ShapeList> parse_shape_list(const std::string& source, std::string content,
                                    const ShapeListOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(require_sizes(source, content));
-  auto list = is_tunableop(first_row(content)) ? parse_tunableop_shapes(source, std::move(content), options)
-              : is_yaml(source, content)       ? parse_shape_yaml(source, content, options)
-                                               : parse_shape_csv(source, std::move(content), options);
+  const Format& format = detect_format(source, content);
+  auto list = is_tunableop(first_row(content))   ? parse_tunableop_shapes(source, std::move(content), options)
+              : format.read == read_bench_rows   ? parse_bench_yaml(source, content, options)
+              : format.read == read_cutlass_rows ? parse_cutlass_csv(source, std::move(content), options)
+              : is_yaml(source, content)         ? parse_shape_yaml(source, content, options)
+                                                 : parse_shape_csv(source, std::move(content), options);
   if (!list.ok()) return list;
   if (options.strict && !list->diagnostics.empty()) {
     return Status::invalid("{}", list->diagnostics.front());
@@ -242,6 +262,7 @@ Status append_list(ShapeList& list, ShapeList more) {
   }
   std::move(more.rows.begin(), more.rows.end(), std::back_inserter(list.rows));
   std::move(more.diagnostics.begin(), more.diagnostics.end(), std::back_inserter(list.diagnostics));
+  std::move(more.notes.begin(), more.notes.end(), std::back_inserter(list.notes));
   std::move(more.ignored.begin(), more.ignored.end(), std::back_inserter(list.ignored));
   list.source += ":" + more.source;
   return {};
@@ -298,6 +319,12 @@ std::string shape_list_text(Operation operation, const std::vector<ShapeRow>& ro
 
 std::string write_shape_list(const std::vector<ShapeRow>& rows) {
   return shape_list_text(rows.empty() ? Operation::a16w16 : rows.front().problem.operation, rows);
+}
+
+std::vector<std::string> notes_of(const ShapeList& list) {
+  std::vector<std::string> notes = list.notes;
+  if (std::string ignored = describe_ignored(list); !ignored.empty()) notes.push_back(std::move(ignored));
+  return notes;
 }
 
 std::string describe_ignored(const ShapeList& list) {

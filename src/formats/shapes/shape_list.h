@@ -26,7 +26,8 @@ struct ShapeList {
   std::vector<ShapeRow> rows;               // duplicates removed, first kept, calls added up
   // "file:line: column M: value '-3', expected a whole number from 1 to 2147483647"
   std::vector<std::string> diagnostics;
-  std::vector<LeftOut> ignored;  // columns that the operation's list does not have, with their cells' count
+  std::vector<std::string> notes;  // how the file was read where it does not say it itself
+  std::vector<LeftOut> ignored;    // columns that the operation's list does not have, with their cells' count
 };
 
 struct ShapeListOptions {
@@ -34,12 +35,14 @@ struct ShapeListOptions {
   std::optional<DataType> x_type;      // --indtype; wins over the file's dtype
   std::optional<DataType> y_type;      // --outdtype; wins over the file's outdtype
   bool strict = false;                 // a bad row is an error
-  bool fnuz = false;                   // fp8 that the file does not name is AMD's own form (gfx94x)
+  std::string output = {};  // the tuned file that the list is for: it may state the operation (TableSources)
+  std::string architecture = {};  // of the device that words of types are meant for; empty: of none
 };
 
 /// Reads a CSV, or a YAML list of sizes (by its extension; without one, by its first character), "-" is
 /// standard input. A colon-separated list of paths is one list: rows of one operation, duplicates removed, calls
-/// added up. A missing key column, an unreadable file, a header of another operation and a file without
+/// added up. A list of M, N and K of which nothing states the operation is of a16w16, one of a16w16 without a type is of bf16,
+/// and a note says so. A missing key column, an unreadable file, a header of another operation and a file without
 /// any good row are errors, and so are Triton configs and hipBLASLt's tables; single bad rows become diagnostics, one a row (M = 0, negative, above 2³¹ − 1 …)
 /// and the rest is used. A tuned file may serve as a shape list: its devices do not add up as calls.
 ///
@@ -53,6 +56,8 @@ Result<ShapeList> parse_shape_list(const std::string& source, std::string conten
 std::string write_shape_list(const std::vector<ShapeRow>& rows);
 /// "file: not used: columns a, b (3 rows)"; empty where the whole file was used.
 std::string describe_ignored(const ShapeList& list);
+/// What a command prints beside the diagnostics: the notes, then describe_ignored().
+std::vector<std::string> notes_of(const ShapeList& list);
 /// The header alone.
 std::string empty_shape_list(Operation operation);
 

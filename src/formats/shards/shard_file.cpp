@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/file.h"
@@ -57,6 +59,7 @@ class Members {
     fail(value, name, "a whole number of at least 0");
     return 0;
   }
+  bool has(const char* name) const { return json_.contains(name); }
   const Json* list(const char* name) {
     const Json* value = find(name, "a list");
     if (value != nullptr && value->is_array()) return value;
@@ -125,7 +128,11 @@ Result<ShardFile> read_shard_file(const std::string& tuned_file) {
   const std::string path = shard_file_path(tuned_file);
   const auto content = read_file(path, max_shard_file_bytes);
   if (!content.ok()) return content.status();
-  const auto json = parse_json_object(path, *content);
+  return parse_shard_file(path, *content);
+}
+
+Result<ShardFile> parse_shard_file(const std::string& path, const std::string& content) {
+  const auto json = parse_json_object(path, content);
   if (!json.ok()) return json.status();
   Members members(path, *json);
   if (const auto version = members.number("version"); members.status().ok() && version != shard_file_version)
@@ -139,10 +146,13 @@ Result<ShardFile> read_shard_file(const std::string& tuned_file) {
   file.m_from = members.number("m_from");
   file.m_to = members.number("m_to");
   file.gfx = members.text("gfx");
-  file.cu_num = static_cast<int>(members.number("cu_num"));
+  const std::int64_t cu_num = members.number("cu_num");
+  file.cu_num = static_cast<int>(std::min<std::int64_t>(cu_num, std::numeric_limits<int>::max()));
   file.environment = members.text("env");
   file.state = members.text("state");
   const Json* shapes = members.list("shapes");
+  // Files of version 0.1.0 have none: then the shapes say it.
+  const std::string operation = members.has("operation") ? members.text("operation") : "";
   GEMMTUNE_RETURN_IF_ERROR(members.status());
   if (file.shard.index < 1 || file.shard.index > file.shard.count || file.shard.count > max_shards)
     return Status::invalid("{}: shard {}, expected one from 1 to the number of shards", path,
@@ -152,13 +162,21 @@ Result<ShardFile> read_shard_file(const std::string& tuned_file) {
     if (!shape.ok()) return shape.status();
     file.shapes.push_back(std::move(*shape));
   }
+  if (!file.shapes.empty()) file.operation = file.shapes.front().problem.operation;
+  if (!operation.empty()) {
+    const auto known = parse_operation(operation);
+    if (!known)
+      return Status::invalid("{}: 'operation' is '{}', expected the name of an operation", path, operation);
+    file.operation = *known;
+  }
   return file;
 }
 
-Status write_shard_file(const std::string& tuned_file, const ShardFile& file) {
+std::string print_shard_file(const ShardFile& file) {
   OrderedJson json = {{"version", shard_file_version},
                       {"shard", file.shard.index},
                       {"shards", file.shard.count},
+                      {"operation", to_string(file.operation)},
                       {"list", file.list},
                       {"shapes_in_list", file.shapes_in_list},
                       {"options", file.options},
@@ -175,7 +193,11 @@ Status write_shard_file(const std::string& tuned_file, const ShardFile& file) {
                               {"state", shape.state},
                               {"reason", shape.reason}});
   }
-  return write_file_atomically(shard_file_path(tuned_file), json_document(json));
+  return json_document(json);
+}
+
+Status write_shard_file(const std::string& tuned_file, const ShardFile& file) {
+  return write_file_atomically(shard_file_path(tuned_file), print_shard_file(file));
 }
 
 }  // namespace gemmtune

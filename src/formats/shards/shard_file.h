@@ -43,6 +43,7 @@ struct ShardShape {
 
 struct ShardFile {
   Shard shard;
+  Operation operation = Operation::a16w16;  // of the list: columns alone do not say it of every table
   std::string list;  // hash of all shapes of the list and of what decides who gets them
   std::size_t shapes_in_list = 0;
   std::string options;      // of the run: those that decide what is measured
@@ -63,6 +64,9 @@ inline constexpr std::string_view shard_finished = "finished";
 std::string shard_file_path(const std::string& tuned_file);
 /// `not_found` where there is none; another text is an error that names the file and what was expected.
 Result<ShardFile> read_shard_file(const std::string& tuned_file);
+/// The same from memory; `path` for errors.
+Result<ShardFile> parse_shard_file(const std::string& path, const std::string& content);
+std::string print_shard_file(const ShardFile& file);
 /// Replaces the file at once.
 Status write_shard_file(const std::string& tuned_file, const ShardFile& file);
 

@@ -23,6 +23,14 @@ constexpr std::pair<std::string_view, std::string_view> shared_parameters[] = {
     {"bm", "BLOCK_SIZE_M"}, {"bn", "BLOCK_SIZE_N"}, {"bk", "BLOCK_SIZE_K"}, {"mc", "BLOCK_SIZE_M"},
     {"nc", "BLOCK_SIZE_N"}, {"kc", "BLOCK_SIZE_K"}, {"sk", "NUM_KSPLIT"},   {"nw", "num_warps"}};
 
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+std::optional<std::int64_t> number_of(const Settings& settings, std::string_view key) {
+  const auto found =
+      std::find_if(settings.begin(), settings.end(), [&](const auto& one) { return one.first == key; });
+  return found == settings.end() ? std::nullopt : parse_integer(found->second);
+}
+
 void replace_bucket(const TritonBucket& bucket, TritonFile& file) {
   std::erase_if(file.buckets, [&](const TritonBucket& other) { return other.key == bucket.key; });
   file.buckets.push_back(bucket);
@@ -91,9 +99,9 @@ TritonConfig bucket_config(const std::string& kernel_name,
   TritonConfig config;
   config.set(kernel_name_key, kernel_name);
   for (const auto& [ours, theirs] : shared_parameters) {
-    const auto setting = std::find_if(settings.begin(), settings.end(),
-                                      [&ours = ours](const auto& one) { return one.first == ours; });
-    const auto number = setting == settings.end() ? std::nullopt : parse_integer(setting->second);
+    auto number = number_of(settings, ours);
+    // A block of no columns is one of the register tile's.
+    if (ours == "nc" && number == 0) number = number_of(settings, "nr");
     if (number) config.set(theirs, *number);
   }
   return config;

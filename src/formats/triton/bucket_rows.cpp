@@ -36,6 +36,17 @@ std::string value_text(const TritonValue& value) {
 
 /// Of the file's name; one without a family means `operation`.
 Result<Problem> problem_of_name(const TritonFile& file, std::optional<Operation> operation) {
+  if (is_nearest_family(file.name.family)) {
+    auto problem = problem_of_nearest_name(file.name);
+    if (!problem)
+      return Status::unsupported("{}: configs of types or kernels that are no operation of gemmtune",
+                                 file.path);
+    problem->m = 0;
+    problem->n = file.name.n.value_or(0);
+    problem->k = file.name.k.value_or(0);
+    if (is_mixture(*problem)) problem->moe.experts = static_cast<std::int32_t>(file.name.e.value_or(0));
+    return *problem;
+  }
   auto problem = problem_of_triton_family(file.name.family);
   const bool names_family = is_triton_name(file.path);
   if (!problem && operation && !names_family) {
@@ -60,22 +71,28 @@ Result<Problem> problem_of_name(const TritonFile& file, std::optional<Operation>
 
 /// Half way between two keys the answer changes; of two that are as near the first in the file counts.
 std::vector<BucketSpan> nearest_spans(const TritonFile& file) {
-  std::vector<const TritonBucket*> buckets = last_of_keys(file);
-  std::erase_if(buckets, [](const TritonBucket* bucket) {
-    return bucket->kind != BucketKind::nearest || bucket->bound > max_dimension;
-  });
+  struct Placed {
+    const TritonBucket* bucket = nullptr;
+    std::size_t place = 0;
+  };
+  std::vector<Placed> buckets;
+  for (const TritonBucket* bucket : last_of_keys(file)) {
+    if (bucket->kind == BucketKind::nearest && bucket->bound <= max_dimension)
+      buckets.push_back({bucket, buckets.size()});
+  }
   std::sort(buckets.begin(), buckets.end(),
-            [](const TritonBucket* a, const TritonBucket* b) { return a->bound < b->bound; });
+            [](const Placed& a, const Placed& b) { return a.bucket->bound < b.bucket->bound; });
   std::vector<BucketSpan> spans;
   std::int64_t from = 1;
   for (std::size_t index = 0; index < buckets.size(); ++index) {
     std::int64_t last = max_dimension;
     if (index + 1 < buckets.size()) {
-      const std::int64_t sum = buckets[index]->bound + buckets[index + 1]->bound;
-      const bool tie_is_next = sum % 2 == 0 && buckets[index + 1] < buckets[index];
-      last = sum / 2 - (tie_is_next ? 1 : 0);
+      const std::int64_t sum = buckets[index].bucket->bound + buckets[index + 1].bucket->bound;
+      const bool tie_is_next = sum % 2 == 0 && buckets[index + 1].place < buckets[index].place;
+      last = sum < 2 ? 0 : sum / 2 - (tie_is_next ? 1 : 0);
     }
-    spans.push_back({buckets[index], from, last, true});
+    if (last < from) continue;
+    spans.push_back({buckets[index].bucket, from, last, true});
     from = last + 1;
   }
   return spans;
@@ -135,8 +152,10 @@ Result<std::vector<TunedEntry>> bucket_rows(const TritonFile& file, std::optiona
   if (!problem.ok()) return problem.status();
   std::vector<TunedEntry> rows;
   for (const BucketSpan& span : bucket_spans(file)) {
+    if (span.bucket->is_null) continue;
     TunedEntry& row = rows.emplace_back();
-    row.gfx = file.name.arch;
+    // vLLM's and SGLang's names say a device, not an architecture: they answer for whichever is asked.
+    if (!is_nearest_family(file.name.family)) row.gfx = file.name.arch;
     row.problem = *problem;
     row.problem.m = span.m;
     row.m_from = span.m_from;

@@ -127,7 +127,8 @@ BucketDifference compare_triton_files(std::span<const TritonFile> before, std::s
     const PlacedBucket now = find_in(new_places, old);
     if (now.file == nullptr) {
       difference.changes.push_back({ChangeKind::removed, old, {}});
-    } else if (!same_kernel(old.bucket->config, now.bucket->config)) {
+    } else if (old.bucket->is_null != now.bucket->is_null ||
+               !same_kernel(old.bucket->config, now.bucket->config)) {
       difference.changes.push_back({ChangeKind::winner, old, now});
     } else {
       ++difference.equal;

@@ -8,6 +8,8 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "base/text.h"
@@ -133,14 +135,18 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
   rows.operation = problem.operation;
   rows.origin = file->scheme == TritonScheme::nearest ? nearest_format : triton_format;
   rows.notes = std::move(file->diagnostics);
-  for (const TritonNote& note : file->notes) rows.parts.push_back({note.key, note.json});
+  for (const TritonNote& note : file->notes) rows.parts.push_back({note.key, note.json, note.line});
   const auto last = last_of_keys(*file);
   for (const TritonBucket& bucket : file->buckets) {
-    if (!std::binary_search(last.begin(), last.end(), &bucket)) {
+    if (std::find(last.begin(), last.end(), &bucket) == last.end()) {
       rows.left_out.push_back({LeftOutKind::key, bucket.key, bucket.line, 1, "a later one has its name"});
       continue;
     }
-    const auto m = max_m_of(bucket, file->scheme);
+    const auto m = bucket.is_null ? std::nullopt : max_m_of(bucket, file->scheme);
+    if (bucket.is_null) {
+      rows.parts.push_back({bucket.key, "null", bucket.line});
+      continue;
+    }
     if (!m || *m < 1 || *m > max_dimension) {
       rows.parts.push_back({bucket.key, triton_config_text(bucket.config), bucket.line});
       continue;
@@ -163,6 +169,7 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
     }
     rows.entries.push_back(std::move(entry));
   }
+  rows.config = std::make_shared<const TritonFile>(std::move(*file));
   return rows;
 }
 
@@ -249,77 +256,198 @@ std::vector<TritonBucket> buckets_by_thirds(ConversionRows& rows, const TritonRo
   return buckets;
 }
 
-/// True for keys that stand as they are in a file of the scheme.
-bool is_of_scheme(BucketKind kind, TritonScheme scheme) {
-  if (scheme == TritonScheme::nearest) return false;
-  if (kind == BucketKind::any) return true;
-  return scheme == TritonScheme::thirds ? kind == BucketKind::large_m : kind == BucketKind::m_geq;
-}
-
-bool has_bucket(const TritonFile& file, std::string_view key) {
-  return std::any_of(file.buckets.begin(), file.buckets.end(),
-                     [&](const TritonBucket& bucket) { return bucket.key == key; });
-}
-
-/// Takes the parts that come from a Triton config: notes and buckets without a largest M. One that is the end
-/// of another scheme (large_M, xlarge) becomes `any` where there is none.
-void take_parts(ConversionRows& rows, TritonFile& file) {
-  for (CarriedPart& part : rows.parts) {
-    const auto kind = parse_bucket_key(part.key);
-    if (!kind) {
-      file.notes.push_back({part.key, part.text, file.buckets.size()});
-      part.taken = true;
-      continue;
-    }
-    auto config = part.text.empty() ? TritonConfig() : config_of(part.text);
-    if (!config || !is_of_scheme(kind->first, file.scheme) || has_bucket(file, part.key)) continue;
-    file.buckets.push_back({part.key, kind->first, kind->second, std::move(*config)});
-    part.taken = true;
-  }
-  for (CarriedPart& part : rows.parts) {
-    if (part.taken || has_bucket(file, "any") || file.scheme == TritonScheme::nearest) continue;
-    auto config = part.text.empty() ? TritonConfig() : config_of(part.text);
-    if (!config) continue;
-    file.buckets.push_back({"any", BucketKind::any, 0, std::move(*config)});
-    part.taken = true;
-  }
-}
-
 Status no_row(const ConversionRows& rows) {
   return Status::invalid("{}: no row that a Triton config can hold{}{}", rows.source,
                          rows.left_out.empty() ? "" : "; the first: ",
                          rows.left_out.empty() ? "" : describe(rows.source, rows.left_out.front()));
 }
 
+/// The file without buckets that a later one of the same key replaces.
+std::string text_of_same(ConversionRows& rows) {
+  TritonFile file = *rows.config;
+  const auto last = last_of_keys(*rows.config);
+  if (last.size() != file.buckets.size()) {
+    file.buckets.clear();
+    for (const TritonBucket* bucket : last) file.buckets.push_back(*bucket);
+  }
+  for (CarriedPart& part : rows.parts) part.taken = true;
+  return write_triton_json(file);
+}
+
+/// An interval of M that one key of the new file answers.
+struct NewKey {
+  TritonBucket bucket;  // without a config
+  std::int64_t m_from = 0;
+  std::int64_t m = 0;
+};
+
+std::vector<NewKey> keys_of_scheme(TritonScheme scheme, std::span<const std::int64_t> bounds) {
+  std::vector<NewKey> keys;
+  if (scheme == TritonScheme::bounds) {
+    std::int64_t from = 1;
+    for (const std::int64_t bound : bounds) {
+      keys.push_back({{fmt::format("M_LEQ_{}", bound), BucketKind::m_leq, bound, {}}, from, bound});
+      from = bound + 1;
+    }
+    keys.push_back({{"any", BucketKind::any, 0, {}}, from, max_dimension});
+    return keys;
+  }
+  const bool moe = scheme == TritonScheme::moe;
+  const std::int64_t small = moe ? max_moe_small_m : max_small_m;
+  const std::int64_t medium = moe ? max_moe_medium_m : max_medium_m;
+  return {{{"small_M", BucketKind::small_m, 0, {}}, 1, small},
+          {{"medium_M", BucketKind::medium_m, 0, {}}, small + 1, medium},
+          {{"large_M", BucketKind::large_m, 0, {}}, medium + 1, max_dimension}};
+}
+
+/// The bucket that answers most of an interval; of as much the one of larger M. nullptr: none answers there.
+const TritonBucket* bucket_of_most(const std::vector<BucketSpan>& spans, const NewKey& key) {
+  std::map<const TritonBucket*, std::int64_t> shares;
+  const TritonBucket* most = nullptr;
+  for (const BucketSpan& span : spans) {
+    const std::int64_t share = std::min(span.m, key.m) - std::max(span.m_from, key.m_from) + 1;
+    if (share <= 0 || span.bucket->is_null) continue;
+    const std::int64_t sum = shares[span.bucket] += share;
+    if (most == nullptr || sum >= shares[most]) most = span.bucket;
+  }
+  return most;
+}
+
+/// The answer at m; nullptr: there is none.
+const TritonBucket* answer_at(const std::vector<BucketSpan>& spans, std::int64_t m) {
+  const auto span = std::find_if(spans.begin(), spans.end(),
+                                 [&](const BucketSpan& one) { return one.m_from <= m && m <= one.m; });
+  return span == spans.end() ? nullptr : span->bucket;
+}
+
+bool same_answer(const TritonBucket* a, const TritonBucket* b) {
+  if (a == nullptr || b == nullptr) return a == b;
+  return a->config == b->config && a->is_null == b->is_null;
+}
+
+/// Names every M at which the new file answers otherwise than the old one, by the bucket that answered.
+void name_other_answers(ConversionRows& rows, const TritonFile& now) {
+  const std::vector<BucketSpan> before = bucket_spans(*rows.config);
+  const std::vector<BucketSpan> after = bucket_spans(now);
+  std::set<std::int64_t> starts{1};
+  for (const auto* spans : {&before, &after}) {
+    for (const BucketSpan& span : *spans) {
+      starts.insert(span.m_from);
+      if (span.m < max_dimension) starts.insert(span.m + 1);
+    }
+  }
+  for (auto start = starts.begin(); start != starts.end(); ++start) {
+    const TritonBucket* const old = answer_at(before, *start);
+    const TritonBucket* const other = answer_at(after, *start);
+    if (same_answer(old, other)) continue;
+    const std::int64_t last = std::next(start) == starts.end() ? max_dimension : *std::next(start) - 1;
+    const std::string range = last == max_dimension ? fmt::format("M from {}", *start)
+                              : last == *start      ? fmt::format("M = {}", last)
+                                                    : fmt::format("M = {} to {}", *start, last);
+    const std::string key = old == nullptr ? std::string("(none)") : old->key;
+    rows.left_out.push_back({LeftOutKind::key, key, old == nullptr ? 0 : old->line, 1,
+                             fmt::format("{}: {} answers in the new file", range,
+                                         other == nullptr ? "no bucket" : "another bucket")});
+  }
+  // What no M finds before the conversion is not in the new file either.
+  for (const TritonBucket* bucket : last_of_keys(*rows.config)) {
+    const bool answers = std::any_of(before.begin(), before.end(),
+                                     [&](const BucketSpan& span) { return span.bucket == bucket; });
+    if (!answers) rows.left_out.push_back({LeftOutKind::key, bucket->key, bucket->line, 1, "no M finds it"});
+  }
+}
+
+/// Of a Triton config under the keys of another scheme. Each new key has the bucket that answers most of its M.
+Result<std::string> write_regrouped(ConversionRows& rows, TritonScheme scheme) {
+  const TritonFile& old = *rows.config;
+  const std::vector<BucketSpan> spans = bucket_spans(old);
+  TritonFile file;
+  file.name = old.name;
+  file.scheme = scheme;
+  for (NewKey& key : keys_of_scheme(scheme, triton_bounds(old.name.family))) {
+    const TritonBucket* const bucket = bucket_of_most(spans, key);
+    if (bucket == nullptr) continue;
+    key.bucket.config = bucket->config;
+    file.buckets.push_back(std::move(key.bucket));
+  }
+  // A smaller bound is not needed where the next larger one has the same config.
+  if (scheme == TritonScheme::bounds) {
+    for (std::size_t index = file.buckets.size(); index-- > 1;) {
+      const TritonBucket& next = file.buckets[index];
+      if (next.kind == BucketKind::m_leq && next.config == file.buckets[index - 1].config)
+        file.buckets.erase(file.buckets.begin() + static_cast<std::ptrdiff_t>(index) - 1);
+    }
+  }
+  if (file.buckets.empty()) return no_row(rows);
+  for (CarriedPart& part : rows.parts) {
+    const bool is_bucket = std::any_of(old.buckets.begin(), old.buckets.end(),
+                                       [&](const TritonBucket& bucket) { return bucket.key == part.key; });
+    if (!is_bucket) file.notes.push_back({part.key, part.text, file.buckets.size()});
+    part.taken = true;
+  }
+  name_other_answers(rows, file);
+  return write_triton_json(file);
+}
+
+/// Two keys for each interval of M, its ends: the nearest key then answers as the old rule did. Notes would end the programs that
+/// load the file.
+Result<std::string> write_as_nearest(ConversionRows& rows) {
+  TritonFile file;
+  file.scheme = TritonScheme::nearest;
+  const auto add = [&](std::int64_t m, const TritonBucket& bucket) {
+    file.buckets.push_back({fmt::format("{}", m), BucketKind::nearest, m, bucket.config});
+  };
+  for (const BucketSpan& span : bucket_spans(*rows.config)) {
+    if (span.bucket->is_null) continue;
+    add(span.m_from, *span.bucket);
+    if (span.m != span.m_from && span.m != max_dimension) add(span.m, *span.bucket);
+  }
+  if (file.buckets.empty()) return no_row(rows);
+  for (CarriedPart& part : rows.parts) {
+    part.taken = std::any_of(rows.config->buckets.begin(), rows.config->buckets.end(),
+                             [&](const TritonBucket& bucket) { return bucket.key == part.key; });
+  }
+  name_other_answers(rows, file);
+  return write_triton_json(file);
+}
+
 }  // namespace
 
 Result<std::string> write_nearest_rows(ConversionRows& rows, const ConversionOptions& /*options*/) {
+  if (rows.config != nullptr && rows.origin == nearest_format) return text_of_same(rows);
+  if (rows.config != nullptr) return write_as_nearest(rows);
   const TritonRows of_file = rows_of_first_file(rows);
   TritonFile file;
   file.scheme = TritonScheme::nearest;
   for (const auto& [m, row] : of_file)
     file.buckets.push_back({fmt::format("{}", m), BucketKind::nearest, m, row.config});
   if (file.buckets.empty()) return no_row(rows);
-  take_parts(rows, file);
-  if (rows.origin != nearest_format)
-    rows.notes.push_back(
-        fmt::format("{}: vLLM and SGLang take the nearest M, not the next larger one", rows.source));
+  rows.notes.push_back(
+      fmt::format("{}: vLLM and SGLang take the nearest M, not the next larger one", rows.source));
   return write_triton_json(file);
 }
 
 Result<std::string> write_triton_rows(ConversionRows& rows, const ConversionOptions& options) {
+  const bool thirds = options.thirds.value_or(false);
+  if (rows.config != nullptr) {
+    const TritonScheme own = rows.config->scheme;
+    const bool is_mixture_file = own == TritonScheme::moe || rows.config->name.family.starts_with("MOE-");
+    const TritonScheme scheme = !thirds           ? TritonScheme::bounds
+                                : is_mixture_file ? TritonScheme::moe
+                                                  : TritonScheme::thirds;
+    const bool is_todays = own != TritonScheme::nearest && own != TritonScheme::named;
+    if (own == scheme || (is_todays && !options.thirds)) return text_of_same(rows);
+    return write_regrouped(rows, scheme);
+  }
   const TritonRows of_file = rows_of_first_file(rows);
   TritonFile file;
-  file.scheme = options.thirds ? TritonScheme::thirds : TritonScheme::bounds;
-  file.buckets = options.thirds ? buckets_by_thirds(rows, of_file) : buckets_by_bounds(rows, of_file);
-  if (rows.origin == triton_format || rows.origin == nearest_format) take_parts(rows, file);
+  file.scheme = thirds ? TritonScheme::thirds : TritonScheme::bounds;
+  file.buckets = thirds ? buckets_by_thirds(rows, of_file) : buckets_by_bounds(rows, of_file);
   if (file.buckets.empty()) {
     return no_row(rows);
   }
-  // Without it AITER raises an error for a larger M; a file that was one already keeps its own rule.
-  if (!options.thirds && rows.origin != triton_format) {
-    file.buckets.push_back({"any", BucketKind::any, 0, file.buckets.back().config});
-  }
+  // Without it AITER raises an error for a larger M.
+  if (!thirds) file.buckets.push_back({"any", BucketKind::any, 0, file.buckets.back().config});
   return write_triton_json(file);
 }
 

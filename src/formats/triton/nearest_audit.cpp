@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
 
 #include "formats/triton/bucket_rows.h"
+#include "formats/triton/nearest_loaders.h"
 #include "formats/triton/triton_lookup.h"
 
 namespace gemmtune {
@@ -33,30 +35,106 @@ std::string list_of(const std::vector<std::int64_t>& numbers) {
 
 class NearestAudit {
  public:
-  NearestAudit(const TritonFile& file, std::uint32_t source) : file_(file), source_(source) {
+  NearestAudit(const TritonFile& file, std::uint32_t source)
+      : file_(file), source_(source), loaders_(loaders_of_name(file_name_of(file.path))) {
     for (const TritonBucket* bucket : last_of_keys(file))
       if (bucket->kind == BucketKind::nearest) buckets_.push_back(bucket);
   }
 
   std::vector<Finding> run() {
     check_name();
-    check_share();
+    check_keys();
+    check_blocks();
+    if (file_.name.family != nearest_state_family) check_share();
     check_order();
     check_group_size();
     return std::move(findings_);
   }
 
  private:
-  void add(FindingKind kind, std::size_t line, std::string text) {
-    findings_.push_back({kind, source_, line, std::move(text)});
+  void add(FindingKind kind, std::size_t line, std::string text, std::optional<Severity> severity = {}) {
+    findings_.push_back({kind, source_, line, std::move(text), severity});
+  }
+
+  static std::string file_name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+  /// SGLang keeps its configs of mixtures in a folder for each version of Triton.
+  bool is_in_folder_of_sglang() const {
+    const std::size_t slash = file_.path.rfind('/');
+    if (slash == std::string::npos) return false;
+    const std::string folder = file_.path.substr(0, slash);
+    return folder.substr(folder.rfind('/') + 1).starts_with("triton_");
+  }
+  /// The loaders that may open the file where it lies; all where no name says it.
+  std::vector<NearestName> likely_loaders() const {
+    std::vector<NearestName> likely = loaders_;
+    if (is_in_folder_of_sglang())
+      std::erase_if(likely, [](const NearestName& name) { return name.loader->program != "SGLang"; });
+    return likely.empty() ? loaders_ : likely;
+  }
+  bool is_looked_for_by(std::string_view program) const {
+    return std::any_of(loaders_.begin(), loaders_.end(),
+                       [&](const NearestName& name) { return name.loader->program == program; });
   }
 
   void check_name() {
-    if (file_.name.family == nearest_dense_family && file_.name.n && file_.name.k) return;
-    if (file_.name.family == nearest_moe_family && file_.name.n) return;
+    if (loaders_.empty()) {
+      add(FindingKind::unreachable, 0,
+          fmt::format("its name is none that a loader builds ({})", forms_of_names()));
+      return;
+    }
+    const std::string other = vllm_device_name(file_.name.arch);
+    const bool of_mixture = file_.name.family == nearest_moe_family;
+    if (other.empty() || !of_mixture || !is_looked_for_by("vLLM") || is_in_folder_of_sglang()) return;
+    const bool also_sglang = is_looked_for_by("SGLang");
     add(FindingKind::unreachable, 0,
-        "its name is none that vLLM or SGLang looks for: N=n,K=k,device_name=…,dtype=….json or "
-        "E=e,N=n,device_name=….json");
+        fmt::format("vLLM looks for {} on such a device{}", other,
+                    also_sglang ? ", SGLang for this name" : ""),
+        also_sglang ? std::optional(Severity::note) : std::nullopt);
+  }
+
+  /// Every key becomes a number by int(), which raises an error for others.
+  void check_keys() {
+    const std::vector<NearestName> loaders = likely_loaders();
+    for (const TritonNote& note : file_.notes) {
+      if (python_int(note.key)) continue;
+      const bool taken = note.key == "triton_version" &&
+                         std::any_of(loaders.begin(), loaders.end(),
+                                     [](const NearestName& name) { return name.loader->takes_version; });
+      if (taken) continue;
+      add(FindingKind::wrong_key, note.line,
+          fmt::format("'{}': int() raises ValueError, which ends the server that loads the file{}",
+                      note.key.substr(0, 60),
+                      note.key == "triton_version" ? "; only vLLM's loader of mixtures drops this key" : ""));
+    }
+    const bool takes_null = std::any_of(loaders.begin(), loaders.end(),
+                                        [](const NearestName& name) { return name.loader->takes_null; });
+    for (const TritonBucket* bucket : buckets_) {
+      if (!bucket->is_null || takes_null) continue;
+      add(FindingKind::wrong_value, bucket->line,
+          fmt::format("{}: null, expected an object of parameters: the launch of its M ends the server",
+                      bucket->key));
+    }
+  }
+
+  /// The kernel loads one scale for a block of K.
+  void check_blocks() {
+    for (const NearestName& name : likely_loaders()) {
+      if (name.scale_block_k == 0) continue;
+      for (const TritonBucket* bucket : buckets_) {
+        const auto block = bucket->config.integer("BLOCK_SIZE_K");
+        if (!block || *block <= name.scale_block_k) continue;
+        const bool clamped = name.loader->wide_block == WideBlock::clamped;
+        add(FindingKind::wrong_size, bucket->line,
+            clamped
+                ? fmt::format("{}: BLOCK_SIZE_K {} is launched as {}, the block of a scale", bucket->key,
+                              *block, name.scale_block_k)
+                : fmt::format(
+                      "{}: BLOCK_SIZE_K {} is larger than the block of a scale ({}): the results are wrong",
+                      bucket->key, *block, name.scale_block_k),
+            clamped ? std::optional(Severity::note) : std::nullopt);
+      }
+      return;
+    }
   }
 
   void check_share() {
@@ -88,7 +166,7 @@ class NearestAudit {
 
   /// One row of blocks is walked in one order, whatever GROUP_SIZE_M says. Of a mixture each expert has its rows.
   void check_group_size() {
-    if (file_.name.family == nearest_moe_family) return;
+    if (file_.name.family != nearest_dense_family) return;
     std::vector<std::int64_t> sizes;
     std::vector<std::int64_t> keys;
     std::size_t line = 0;
@@ -109,6 +187,7 @@ class NearestAudit {
 
   const TritonFile& file_;
   std::uint32_t source_;
+  std::vector<NearestName> loaders_;
   std::vector<const TritonBucket*> buckets_;
   std::vector<Finding> findings_;
 };
@@ -162,9 +241,9 @@ std::vector<Finding> audit_nearest_pairs(std::span<const TritonFile> files) {
     const auto [first, is_new] =
         places.try_emplace({folder_of(file.path), file.name.arch, file.name.specialisation}, source);
     if (!is_new) {
-      findings.push_back(
-          {FindingKind::duplicate_key, source, 0,
-           fmt::format("{} is of the same sizes, device and types", files[first->second].path)});
+      findings.push_back({FindingKind::duplicate_key, source, 0,
+                          fmt::format("{} is of the same sizes, device and types", files[first->second].path),
+                          Severity::warning});
     }
   }
   for (const auto& [name, source] : places) {

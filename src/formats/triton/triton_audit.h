@@ -16,8 +16,11 @@ namespace gemmtune {
 ///   whose M others answer;
 /// - unread_key: a parameter that neither AITER's kernels nor, in a bucket with a kernelName, that kernel reads;
 /// - unknown_kernel: a kernelName that is none of gemmtune's;
-/// - wrong_size: sizes of the name that the operation cannot have, or of which AITER launches another split or block of K
-///   than the bucket says.
+/// - wrong_size: sizes of the name that the operation cannot have; a block of K beyond the block of a scale;
+/// - wrong_value: a value that Triton cannot compile (a block that is no power of two) or that divides by zero, a null bucket;
+/// - other_split: AITER launches another split or block of K than the bucket says;
+/// - wrong_key: a key that int() refuses, which ends vLLM or SGLang.
+/// Of a family that is not known here (triton_families.h) parameters and splits are not judged.
 std::vector<Finding> audit_triton_files(std::span<const TritonFile> files);
 
 }  // namespace gemmtune

@@ -49,9 +49,47 @@ Problem problem_of(const Family& family) {
   return problem;
 }
 
-/// What AITER's batched FP4 kernel looks for.
-constexpr std::int64_t batched_fp4_bounds[] = {1,   4,   8,   16,   32,   64,   128,
-                                               256, 320, 512, 1024, 2048, 4096, 8192};
+/// What AITER's callers of get_gemm_config() pass for bounds, and how they launch what it returns.
+struct KernelRule {
+  std::string_view family;
+  std::span<const std::int64_t> bounds;
+  LaunchRule launch;
+};
+
+constexpr std::int64_t batched_fp4_bounds[] = {4, 8, 16, 32, 64, 128, 256, 320, 512, 1024, 2048, 4096, 8192};
+constexpr std::int64_t preshuffled_fp4_bounds[] = {4,   8,   16,   31,   32,   64,  128,
+                                                   256, 512, 1024, 2048, 4096, 8192};
+constexpr std::int64_t gated_bounds[] = {64, 128, 256, 512, 2048};
+constexpr std::int64_t feed_forward_bounds[] = {4, 8, 64, 4096};
+
+constexpr KernelRule kernel_rules[] = {
+    {"GEMM-A16W16", default_triton_bounds, {SplitRule::common}},
+    {"GEMM-A16W16-ATOMIC", default_triton_bounds, {}},
+    {"GEMM-A16W16-gated", gated_bounds, {}},
+    {"FF-A16W16-fused", feed_forward_bounds, {}},
+    {"GEMM-A8W8", default_triton_bounds, {SplitRule::common}},
+    {"GEMM-A8W8_PER_TOKEN_SCALE", default_triton_bounds, {}},
+    {"GEMM-A8W8_BLOCKSCALE", default_triton_bounds, {SplitRule::common}},
+    {"GEMM-A8W8_BLOCKSCALE_PRESHUFFLED", default_triton_bounds, {SplitRule::preshuffled}},
+    {"GEMM-A16W8_BLOCKSCALE", default_triton_bounds, {SplitRule::common}},
+    {"GEMM-A16W8_BLOCKSCALE_PRESHUFFLED", default_triton_bounds, {SplitRule::common}},
+    {"GEMM-AFP4WFP4", default_triton_bounds, {SplitRule::even_recounted, 2, true, 128}},
+    {"GEMM-AFP4WFP4_PRESHUFFLED", preshuffled_fp4_bounds, {SplitRule::even_recounted}},
+    {"GEMM-A16WFP4", default_triton_bounds, {SplitRule::even, 2, true, 64}},
+    {"GEMM-A16WFP4_PRESHUFFLED", default_triton_bounds, {SplitRule::even, 2, true}},
+    {"GEMM-A8WFP4", default_triton_bounds, {SplitRule::even_by_four}},
+    {"BATCHED_GEMM-BF16", default_triton_bounds, {SplitRule::common}},
+    {"BATCHED_GEMM-A16W16", default_triton_bounds, {SplitRule::common}},
+    {"BATCHED_GEMM-A8W8", default_triton_bounds, {}},
+    {"BATCHED_GEMM-A16WFP4", default_triton_bounds, {SplitRule::even, 2}},
+    {"BATCHED_GEMM-AFP4WFP4", batched_fp4_bounds, {SplitRule::even, 2, true}},
+};
+
+const KernelRule* kernel_rule(std::string_view family) {
+  for (const KernelRule& rule : kernel_rules)
+    if (rule.family == family) return &rule;
+  return nullptr;
+}
 
 }  // namespace
 
@@ -76,9 +114,40 @@ std::optional<Problem> problem_of_triton_family(std::string_view name) {
   return std::nullopt;
 }
 
-std::span<const std::int64_t> triton_bounds(std::string_view family) {
-  if (family == "BATCHED_GEMM-AFP4WFP4") return batched_fp4_bounds;
-  return default_triton_bounds;
+std::optional<Problem> problem_of_nearest_name(const TritonFileName& name) {
+  const auto has = [&](std::string_view text) { return name.specialisation.find(text) != std::string::npos; };
+  if (name.family == nearest_dense_family) {
+    if (has("dtype=int8_w8a8")) return std::nullopt;
+    if (has("block_shape=[128,128]")) return problem_of_triton_family(nearest_dense_family);
+    auto problem = problem_of_triton_family("GEMM-A8W8");
+    if (problem && !has("block_shape=")) return problem;
+    return std::nullopt;
+  }
+  if (name.family != nearest_moe_family) return std::nullopt;
+  if (has("dtype=fp8_w8a8")) return problem_of_triton_family("MOE-FP8_W8A8");
+  if (has("dtype=int8_w8a8")) return problem_of_triton_family("MOE-INT8_W8A8");
+  if (has("dtype=int8_w8a16")) return problem_of_triton_family("MOE-INT8_W8A16");
+  if (has("dtype=int4_w4a16")) return problem_of_triton_family("MOE-INT4_W4A16");
+  return has("dtype=") ? std::nullopt : problem_of_triton_family("MOE-DEFAULT");
 }
+
+std::span<const std::int64_t> triton_bounds(std::string_view family) {
+  const KernelRule* const rule = kernel_rule(family);
+  return rule == nullptr ? std::span<const std::int64_t>(default_triton_bounds) : rule->bounds;
+}
+
+LaunchRule triton_launch_rule(std::string_view family) {
+  const KernelRule* const rule = kernel_rule(family);
+  return rule == nullptr ? LaunchRule() : rule->launch;
+}
+
+std::string_view triton_backend(std::string_view arch, std::string_view family) {
+  const bool gluon = arch == "gfx1250";
+  if (family == "GEMM-A8W8_BLOCKSCALE" || family == "GEMM-A8W8_BLOCKSCALE_PRESHUFFLED")
+    return gluon ? "gluon" : "triton";
+  return gluon && family == "BATCHED_GEMM-A16W16" ? "gluon" : "";
+}
+
+bool is_known_family(std::string_view family) { return kernel_rule(family) != nullptr; }
 
 }  // namespace gemmtune

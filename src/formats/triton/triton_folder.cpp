@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <system_error>
+#include <utility>
 
 #include "base/file.h"
 #include "base/folder.h"
+#include "formats/triton/triton_families.h"
 #include "formats/triton/triton_lookup.h"
 
 namespace gemmtune {
@@ -37,19 +40,44 @@ bool is_triton_name(const std::string& path) {
 }
 
 std::vector<std::string> triton_files_of(const std::string& folder) {
-  Paths files = paths_in(folder);
-  std::erase_if(files, [](const std::string& path) { return !is_triton_name(path) || is_folder(path); });
+  Paths files = files_in(folder);
+  std::erase_if(files, [](const std::string& path) { return !is_triton_name(path); });
   return files;
 }
 
+namespace {
+
+Paths all_triton_files_in(const std::string& root) {
+  Paths files = triton_files_of(root);
+  const Paths inside = paths_in(root);
+  for (const char* backend : {"triton", "gluon"}) {
+    for (const std::string& arch : inside) append_below(files, join_path(join_path(arch, backend), "gemm"));
+  }
+  append(files, triton_files_of(join_path(root, "gemm")));
+  append_below(files, join_path(root, "gemm"));
+  append(files, triton_files_of(join_path(root, "moe")));
+  return files;
+}
+
+/// The folder, below `root`, of the place where the family's kernel finds its default file; empty: nowhere.
+std::string place_of_family(const std::string& root, const TritonFileName& name) {
+  TritonQuery query;
+  query.arch = name.arch;
+  query.family = name.family;
+  query.backend = triton_backend(name.arch, name.family);
+  const auto paths = find_triton_files(root, query);
+  return paths.ok() ? parent_folder(paths->default_file) : std::string();
+}
+
+}  // namespace
+
 std::vector<std::string> config_files_in(const std::string& root) {
-  Paths files = triton_files_in(root);
+  Paths files = all_triton_files_in(root);
   const auto add_nearest = [&files](const std::string& folder) {
-    Paths inside = paths_in(folder);
+    Paths inside = files_in(folder);
     std::erase_if(inside, [](const std::string& path) {
       const auto name = parse_triton_file_name(path);
-      return is_folder(path) || !name ||
-             (name->family != nearest_dense_family && name->family != nearest_moe_family);
+      return !name || !is_nearest_family(name->family);
     });
     append(files, std::move(inside));
   };
@@ -59,15 +87,19 @@ std::vector<std::string> config_files_in(const std::string& root) {
   return files;
 }
 
-std::vector<std::string> triton_files_in(const std::string& root) {
-  Paths files = triton_files_of(root);
-  const Paths inside = paths_in(root);
-  for (const char* backend : {"triton", "gluon"}) {
-    for (const std::string& arch : inside) append_below(files, join_path(join_path(arch, backend), "gemm"));
-  }
-  append(files, triton_files_of(join_path(root, "gemm")));
-  append_below(files, join_path(root, "gemm"));
-  append(files, triton_files_of(join_path(root, "moe")));
+std::vector<std::string> triton_files_in(const std::string& folder) {
+  std::string root = folder;
+  while (root.size() > 1 && root.ends_with('/')) root.pop_back();
+  Paths files = all_triton_files_in(root);
+  // Of AITER's places of a family the first with a default file counts, with all that lies there.
+  std::map<std::pair<std::string, std::string>, std::string> places;
+  std::erase_if(files, [&](const std::string& path) {
+    const auto name = parse_triton_file_name(path);
+    if (!name || parent_folder(path) == root || name->family.starts_with("MOE-")) return false;
+    const auto [place, is_new] = places.try_emplace({name->arch, name->family});
+    if (is_new) place->second = place_of_family(root, *name);
+    return !place->second.empty() && parent_folder(path) != place->second;
+  });
   return files;
 }
 

@@ -13,11 +13,12 @@ bool is_triton_name(const std::string& path);
 /// The configs that lie directly in a folder, sorted.
 std::vector<std::string> triton_files_of(const std::string& folder);
 
-/// All configs of a folder, in the order in which look-up prefers them: those in `root` itself, <arch>/triton/gemm/<family>,
-/// <arch>/gluon/gemm/<family>, gemm, gemm/<backend>, moe.
+/// The configs of a folder that look-up reads: those in `root` itself, those of moe, and of each architecture and family those of
+/// the first of AITER's places with a default file (<arch>/<backend>/gemm/<family>, gemm/<backend>, gemm; triton_backend()
+/// says of which backend). Where no place has one, all.
 std::vector<std::string> triton_files_in(const std::string& root);
 
-/// Those, which look-up reads, and vLLM's and SGLang's, which it does not: in `root` and in folders of it (triton_3_6_0).
+/// All configs, and vLLM's and SGLang's, which look-up does not read: in `root` and in folders of it (triton_3_6_0).
 std::vector<std::string> config_files_in(const std::string& root);
 
 }  // namespace gemmtune

@@ -6,13 +6,16 @@
 #include <exception>
 #include <iterator>
 #include <new>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "formats/diagnostics.h"
+#include "formats/foreign_json.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
+#include "formats/triton/nearest_loaders.h"
 #include "formats/triton/triton_lookup.h"
 
 namespace gemmtune {
@@ -60,6 +63,12 @@ bool is_note_key(std::string_view key) {
   return key.starts_with('_') || key.ends_with("_note") || key == "triton_version";
 }
 
+Status no_bucket(const std::string& path, const std::string& first_key) {
+  return Status::invalid(
+      "{}: is JSON, but no Triton config: no key is a bucket (M_LEQ_16, any …), the first is '{}'", path,
+      first_key.substr(0, 60));
+}
+
 /// The parser's events to buckets and notes. Depth 1 is the file's object, depth 2 a bucket's.
 class TritonReader : public nlohmann::json_sax<Json> {
  public:
@@ -71,7 +80,11 @@ class TritonReader : public nlohmann::json_sax<Json> {
   const Status& status() const { return status_; }
   std::vector<std::string> take_diagnostics() { return diagnostics_.take(); }
 
-  bool null() override { return scalar(nullptr, "null"); }
+  bool null() override {
+    if (in_note_ || depth_ != 1) return scalar(nullptr, "null");
+    file_.buckets.back().is_null = true;
+    return true;
+  }
   bool boolean(bool value) override { return scalar(value, value ? "true" : "false"); }
   bool number_integer(number_integer_t value) override { return number(value, fmt::format("{}", value)); }
   bool number_unsigned(number_unsigned_t value) override {
@@ -103,6 +116,11 @@ class TritonReader : public nlohmann::json_sax<Json> {
 
   bool wrong_value(std::string_view value) {
     if (depth_ == 0) return fail("expected an object of M buckets");
+    if (depth_ == 2 && parameter_ == "libraries") {
+      // A file of environments, whose names may be digits alone.
+      status_ = no_bucket(file_.path, key_);
+      return false;
+    }
     const std::string_view expected =
         depth_ == 1 ? "an object of parameters" : "a whole number, a text, null or a truth value";
     status_ = {StatusCode::invalid_argument,
@@ -181,7 +199,7 @@ class TritonReader : public nlohmann::json_sax<Json> {
     }
     in_note_ = true;
     note_begin_ = progress_.offset;
-    file_.notes.push_back({key, {}, file_.buckets.size()});
+    file_.notes.push_back({key, {}, file_.buckets.size(), progress_.line});
     return true;
   }
 
@@ -245,17 +263,18 @@ void decide_scheme(TritonFile& file) {
     }
   }
   for (std::string& text : diagnostics.take()) file.diagnostics.push_back(std::move(text));
-  file.scheme = decided.value_or(TritonScheme::bounds);
+  file.scheme =
+      decided.value_or(is_nearest_family(file.name.family) ? TritonScheme::nearest : TritonScheme::bounds);
   if (file.scheme == TritonScheme::thirds && file.name.family.starts_with("MOE")) {
     file.scheme = TritonScheme::moe;
   }
 }
 
-/// Blanks before the first key that begins a line.
+/// Blanks before the first key that begins a line; 0 where all is on one line.
 int detect_indent(std::string_view content) {
   constexpr int usual = 4;
-  const auto newline = content.find('\n');
-  if (newline == std::string_view::npos) return usual;
+  const auto newline = trim(content).find('\n');
+  if (newline == std::string_view::npos) return trim(content) == "{}" ? usual : 0;
   const auto key = content.find_first_not_of("\n\r ", newline);
   if (key == std::string_view::npos || content[key] != '"') return usual;
   const auto begin = content.rfind('\n', key);
@@ -273,6 +292,12 @@ std::string json_value(const TritonValue& value) {
 std::string config_text(const TritonConfig& config, const std::string& indent) {
   if (config.parameters.empty()) return "{}";
   std::string text = "{";
+  if (indent.empty()) {
+    for (const auto& [name, value] : config.parameters)
+      text +=
+          fmt::format("{}{}: {}", text.size() == 1 ? "" : ", ", json_ascii_string(name), json_value(value));
+    return text + "}";
+  }
   const char* separator = "\n";
   for (const auto& [name, value] : config.parameters) {
     text +=
@@ -343,8 +368,10 @@ std::optional<std::pair<BucketKind, std::int64_t>> parse_bucket_key(std::string_
   for (const Known& known : with_bound) {
     if (!key.starts_with(known.text)) continue;
     const std::string_view digits = key.substr(known.text.size());
-    const auto bound = parse_integer(digits);
-    if (bound && *bound >= 1 && fmt::format("{}", *bound) == digits) return std::pair(known.kind, *bound);
+    const auto bound = known.text.empty() ? python_int(digits) : parse_integer(digits);
+    if (!bound) continue;
+    if (known.text.empty() || (*bound >= 1 && fmt::format("{}", *bound) == digits))
+      return std::pair(known.kind, *bound);
   }
   return std::nullopt;
 }
@@ -356,9 +383,7 @@ Status check_has_buckets(const TritonFile& file, const std::string& content) {
   if (!file.buckets.empty() || content.find("\"BLOCK_") != std::string::npos) return {};
   for (const TritonNote& note : file.notes) {
     if (is_note_key(note.key)) continue;
-    return Status::invalid(
-        "{}: is JSON, but no Triton config: no key is a bucket (M_LEQ_16, any …), the first is '{}'",
-        file.path, note.key.substr(0, 60));
+    return no_bucket(file.path, note.key);
   }
   return {};
 }
@@ -367,6 +392,9 @@ Status check_has_buckets(const TritonFile& file, const std::string& content) {
 
 Result<TritonFile> parse_triton_json(const std::string& source, const std::string& content) {
   if (trim(content).empty()) return Status::invalid("{}: empty, expected a Triton config", source);
+  GEMMTUNE_RETURN_IF_ERROR(check_no_nul(source, content));
+  if (const std::string_view foreign = foreign_json(content); !foreign.empty())
+    return Status::invalid("{}: is {}, expected a Triton config", source, foreign);
   TritonFile file;
   file.path = source;
   file.name = parse_triton_file_name(source).value_or(TritonFileName());
@@ -397,10 +425,16 @@ Result<TritonFile> read_triton_json(const std::string& path) {
 
 std::vector<const TritonBucket*> last_of_keys(const TritonFile& file) {
   std::vector<const TritonBucket*> buckets;
-  std::unordered_set<std::string_view> seen;
-  for (auto bucket = file.buckets.rbegin(); bucket != file.buckets.rend(); ++bucket)
-    if (seen.insert(bucket->key).second) buckets.push_back(&*bucket);
-  std::reverse(buckets.begin(), buckets.end());
+  std::unordered_map<std::string, std::size_t> places;
+  for (const TritonBucket& bucket : file.buckets) {
+    const bool is_number = bucket.kind == BucketKind::nearest;
+    const auto [at, made] =
+        places.try_emplace(is_number ? fmt::format("{}", bucket.bound) : bucket.key, buckets.size());
+    if (made)
+      buckets.push_back(&bucket);
+    else
+      buckets[at->second] = &bucket;
+  }
   return buckets;
 }
 
@@ -414,9 +448,14 @@ std::string write_triton_json(const TritonFile& file) {
     }
     if (index == file.buckets.size()) break;
     const TritonBucket& bucket = file.buckets[index];
-    members.push_back(json_ascii_string(bucket.key) + ": " + config_text(bucket.config, indent));
+    members.push_back(json_ascii_string(bucket.key) + ": " +
+                      (bucket.is_null ? "null" : config_text(bucket.config, indent)));
   }
   std::string text = "{";
+  if (indent.empty()) {
+    for (const std::string& member : members) text += (text.size() == 1 ? "" : ", ") + member;
+    return text + (file.final_newline ? "}\n" : "}");
+  }
   const char* separator = "\n";
   for (const std::string& member : members) {
     text.append(separator).append(indent).append(member);

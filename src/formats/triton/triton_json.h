@@ -41,7 +41,7 @@ enum class BucketKind {
   small_m,   // small_M
   medium_m,  // medium_M
   large_m,   // large_M
-  nearest,   // <bound>: vLLM's and SGLang's
+  nearest,   // <bound>, as Python's int() reads it: vLLM's and SGLang's
 };
 
 struct TritonBucket {
@@ -50,6 +50,7 @@ struct TritonBucket {
   std::int64_t bound = 0;  // the number in the key; 0: none
   TritonConfig config;
   std::size_t line = 0;  // 1-based, of the key
+  bool is_null = false;  // null in place of an object: SGLang's word for its default kernel
   friend bool operator==(const TritonBucket&, const TritonBucket&) = default;
 };
 
@@ -69,6 +70,7 @@ struct TritonNote {
   std::string key;
   std::string json;
   std::size_t before = 0;  // index of the bucket that follows it
+  std::size_t line = 0;    // 1-based
   friend bool operator==(const TritonNote&, const TritonNote&) = default;
 };
 
@@ -92,12 +94,12 @@ struct TritonFile {
   std::vector<TritonNote> notes;         // keys "…_note" and "_…", and unknown keys
   std::vector<std::string> diagnostics;  // file:line: unknown keys, duplicates, keys of another scheme
   std::vector<Finding> findings;         // the same for an audit
-  int indent = 4;                        // blanks a level
+  int indent = 4;                        // blanks a level; 0: all on one line
   bool final_newline = true;
 };
 
-/// The bucket's kind and bound; nullopt for a key that no scheme knows. Numbers are as AITER prints them:
-/// M_LEQ_08 is no key.
+/// The bucket's kind and bound; nullopt for a key that no scheme knows. Bounds are as AITER prints them: M_LEQ_08 is no key.
+/// A number alone is what Python's int() takes for one.
 std::optional<std::pair<BucketKind, std::int64_t>> parse_bucket_key(std::string_view key);
 
 /// Errors name file:line: what is no JSON, a bucket that is no object, a parameter that is neither a whole
@@ -107,7 +109,8 @@ Result<TritonFile> read_triton_json(const std::string& path);
 /// `source` stands in messages and is taken apart as the file's name.
 Result<TritonFile> parse_triton_json(const std::string& source, const std::string& content);
 
-/// The buckets that look-up can find, in the file's order: of several with one key the last, as Python reads them.
+/// The buckets that look-up can find: of several with one key (of numbers with one value) the last, in the place of the first,
+/// as Python's dictionaries keep them.
 std::vector<const TritonBucket*> last_of_keys(const TritonFile& file);
 
 /// As Python's json.dump prints it, with the file's indentation and final newline. What

@@ -163,7 +163,8 @@ TritonFileName read_nearest_stem(std::string_view stem) {
     read_size(word, name);
     name.specialisation += (name.specialisation.empty() ? "" : ",") + word;
   }
-  name.family = name.e ? nearest_moe_family : nearest_dense_family;
+  const bool of_state = stem.starts_with("headdim=");
+  name.family = of_state ? nearest_state_family : name.e ? nearest_moe_family : nearest_dense_family;
   return name;
 }
 
@@ -277,15 +278,25 @@ Result<TritonPaths> find_triton_files(const std::string& root, const TritonQuery
   return Status::not_found("no default file of {} for {}: none of {}", query.family, query.arch, looked_for);
 }
 
-Result<SplitK> apply_split_k(const TritonConfig& config, std::int64_t k) {
-  constexpr std::int64_t smallest_block = 16;
+bool is_nearest_family(std::string_view family) {
+  return family == nearest_dense_family || family == nearest_moe_family || family == nearest_state_family;
+}
+
+namespace {
+
+/// What the config asks for.
+Result<SplitK> asked_split(const TritonConfig& config, std::int64_t k) {
   SplitK split;
   split.num_ksplit = config.find("NUM_KSPLIT") == nullptr ? 1 : config.integer("NUM_KSPLIT").value_or(0);
   split.block_size_k = config.integer("BLOCK_SIZE_K").value_or(0);
   GEMMTUNE_RETURN_IF_ERROR(check_size("NUM_KSPLIT", split.num_ksplit));
   GEMMTUNE_RETURN_IF_ERROR(check_size("BLOCK_SIZE_K", split.block_size_k));
   GEMMTUNE_RETURN_IF_ERROR(check_size("K", k));
+  return split;
+}
 
+void split_commonly(SplitK& split, std::int64_t k) {
+  constexpr std::int64_t smallest_block = 16;
   split.splitk_block_size = ceil_div(k, split.num_ksplit);
   while (split.num_ksplit > 1 && split.block_size_k > split.splitk_block_size) {
     split.num_ksplit /= 2;
@@ -300,6 +311,70 @@ Result<SplitK> apply_split_k(const TritonConfig& config, std::int64_t k) {
     split.splitk_block_size = round_up(split.splitk_block_size, split.block_size_k);
     split.num_ksplit = ceil_div(k, split.splitk_block_size);
   }
+}
+
+void split_preshuffled(SplitK& split, std::int64_t k) {
+  constexpr std::int64_t smallest_block = 16;
+  split.splitk_block_size = ceil_div(k, split.num_ksplit);
+  if (split.block_size_k > split.splitk_block_size) {
+    split.block_size_k = next_power_of_2(split.splitk_block_size);
+    if (split.block_size_k > split.splitk_block_size) split.block_size_k /= 4;
+  }
+  split.block_size_k = std::max(split.block_size_k, smallest_block);
+}
+
+/// Fewer splits, or smaller blocks, until each split holds whole blocks and all of K is in splits of one size. `k` is half of
+/// the elements where two share a byte; a split is counted in elements.
+void split_evenly(SplitK& split, std::int64_t k, std::int64_t step, bool recount) {
+  constexpr std::int64_t smallest_block = 16;
+  const auto elements = [&] { return round_up(2 * ceil_div(k, split.num_ksplit), split.block_size_k); };
+  split.splitk_block_size = elements();
+  while (split.num_ksplit > 1 && split.block_size_k > smallest_block) {
+    if (k % (split.splitk_block_size / 2) != 0) {
+      split.num_ksplit = std::max<std::int64_t>(split.num_ksplit / step, 1);
+    } else if (k % (split.block_size_k / 2) != 0) {
+      split.block_size_k /= step;
+    } else {
+      break;
+    }
+    split.splitk_block_size = elements();
+  }
+  if (recount) split.num_ksplit = ceil_div(k, split.splitk_block_size / 2);
+}
+
+}  // namespace
+
+Result<SplitK> apply_split_k(const TritonConfig& config, std::int64_t k) {
+  return apply_split_k(config, k, LaunchRule{SplitRule::common});
+}
+
+Result<SplitK> apply_split_k(const TritonConfig& config, std::int64_t k, const LaunchRule& rule) {
+  auto split = asked_split(config, k);
+  if (!split.ok()) return split;
+  const std::int64_t function_k = std::max<std::int64_t>(k / rule.k_divisor, 1);
+  switch (rule.split) {
+    case SplitRule::unknown:
+      return Status::unsupported("no rule by which this family splits K");
+    case SplitRule::common:
+      split_commonly(*split, k);
+      return split;
+    case SplitRule::preshuffled:
+      split_preshuffled(*split, k);
+      return split;
+    case SplitRule::even:
+    case SplitRule::even_recounted:
+      if (split->num_ksplit > 1) split_evenly(*split, function_k, 2, rule.split == SplitRule::even_recounted);
+      break;
+    case SplitRule::even_by_four:
+      split_evenly(*split, function_k, 4, false);
+      break;
+  }
+  if (rule.capped && split->block_size_k >= k) {
+    split->block_size_k = next_power_of_2(k);
+    split->splitk_block_size = k;
+    split->num_ksplit = 1;
+  }
+  split->block_size_k = std::max(split->block_size_k, rule.min_block);
   return split;
 }
 

@@ -51,6 +51,9 @@ std::string triton_file_name(std::string_view arch, std::string_view family, std
 /// Families of vLLM's and SGLang's files, by their names.
 inline constexpr std::string_view nearest_dense_family = "W8A8_BLOCK";
 inline constexpr std::string_view nearest_moe_family = "FUSED_MOE";
+/// vLLM's of selective_state_update, which is no GEMM.
+inline constexpr std::string_view nearest_state_family = "SELECTIVE_STATE_UPDATE";
+bool is_nearest_family(std::string_view family);
 /// SGLang's second file of a mixture ends its specialisation.
 inline constexpr std::string_view down_suffix = "_down";
 
@@ -75,6 +78,22 @@ struct TritonPaths {
 /// specialised file of the same place. not_found names the default files that were looked for.
 Result<TritonPaths> find_triton_files(const std::string& root, const TritonQuery& query);
 
+/// How a launch makes splits of K: one of AITER's functions.
+enum class SplitRule {
+  unknown,         // no rule here: nothing is said of such files
+  common,          // compute_splitk_params
+  preshuffled,     // of gemm_a8w8_blockscale_preshuffle: only the block shrinks
+  even,            // get_splitk: splits that divide K
+  even_recounted,  // get_splitk of gemm_afp4wfp4, which counts the splits again
+  even_by_four,    // _get_splitk of gemm_a8wfp4, up to M = 128
+};
+struct LaunchRule {
+  SplitRule split = SplitRule::unknown;
+  std::int64_t k_divisor = 1;  // 2: the function gets bytes, two elements each
+  bool capped = false;         // a block of all of K, or more, is one split of K
+  std::int64_t min_block = 16;
+};
+
 /// What a launch makes of NUM_KSPLIT and BLOCK_SIZE_K for a reduction of length k.
 struct SplitK {
   std::int64_t num_ksplit = 1;
@@ -83,7 +102,9 @@ struct SplitK {
   friend bool operator==(const SplitK&, const SplitK&) = default;
 };
 
-/// Errors: no BLOCK_SIZE_K, or a size that is not a positive whole number below 2³¹. NUM_KSPLIT defaults
+/// By the rule of a family (triton_families.h). Errors as below; `unsupported` without a rule.
+Result<SplitK> apply_split_k(const TritonConfig& config, std::int64_t k, const LaunchRule& rule);
+/// By SplitRule::common. Errors: no BLOCK_SIZE_K, or a size that is not a positive whole number below 2³¹. NUM_KSPLIT defaults
 /// to 1.
 Result<SplitK> apply_split_k(const TritonConfig& config, std::int64_t k);
 

@@ -1,6 +1,7 @@
 // PyTorch TunableOp's files among the formats.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -14,14 +15,6 @@ namespace {
 /// What PyTorch gives cuBLASLt on Hopper; a solution that needs more fails in its check.
 constexpr std::int64_t torch_workspace = std::int64_t{32} << 20;
 
-/// The library of a solution, in AITER's words.
-std::string_view library_of(std::string_view solution) {
-  if (solution.starts_with("Gemm_Cublaslt")) return "cublaslt";
-  if (solution.starts_with("Gemm_Hipblaslt")) return "hipblaslt";
-  if (solution.starts_with("Gemm_Rocblas")) return "rocblas";
-  return "torch";  // its default
-}
-
 TunedEntry entry_of(const TunableopRow& row, const ConversionOptions& options) {
   TunedEntry entry;
   entry.problem = row.problem;
@@ -31,7 +24,8 @@ TunedEntry entry_of(const TunableopRow& row, const ConversionOptions& options) {
   if (row.solution.empty()) return entry;
   entry.gfx = options.gfx;
   entry.cu_num = options.cu_num;
-  entry.libtype = library_of(row.solution);
+  entry.libtype = library_of_solution(row.solution);
+  entry.solidx = index_of_solution(row.solution).value_or(0);
   entry.kernel_name = row.problem.scale_ab ? std::string() : cublaslt_kernel_of(row.solution);
   if (entry.kernel_name.empty()) entry.kernel_name = row.solution;
   entry.us = row.us.value_or(entry.us);
@@ -40,12 +34,20 @@ TunedEntry entry_of(const TunableopRow& row, const ConversionOptions& options) {
 
 /// The words of PyTorch for a row's kernel; empty: there are none.
 std::string solution_of(const TunedEntry& entry) {
-  if (entry.libtype == library_of(entry.kernel_name) &&
-      (entry.kernel_name.starts_with("Gemm_") || entry.kernel_name == "Default"))
+  if (entry.libtype == library_of_solution(entry.kernel_name) &&
+      (entry.kernel_name.starts_with("Gemm_") || entry.kernel_name == "Default" ||
+       index_of_solution(entry.kernel_name)))
     return entry.kernel_name;
   // PyTorch's name does not say whether fp8 is accumulated fast.
   return entry.libtype == "cublaslt" && !entry.problem.scale_ab ? cublaslt_solution_of(entry.kernel_name)
                                                                 : std::string();
+}
+
+/// A line of such a file, as it was: its key says more than a problem does, and PyTorch needs no time.
+std::string line_again(const std::string& key, const std::string& solution, const TunedEntry& entry) {
+  if (solution.empty()) return key + "\n";
+  return std::isnan(entry.us) ? fmt::format("{},{}\n", key, solution)
+                              : fmt::format("{},{},{:.10g}\n", key, solution, entry.us / 1000);
 }
 
 }  // namespace
@@ -66,7 +68,7 @@ Result<ConversionRows> read_tunableop_rows(const std::string& source, std::strin
     rows.leave_out_line(line, why);
   }
   for (const TunableopRow& row : file->rows) {
-    if (!row.note.empty()) rows.notes.push_back(fmt::format("{}:{}: {}", source, row.line, row.note));
+    rows.own_keys[rows.entries.size()] = {row.key, row.strides};
     rows.entries.push_back(entry_of(row, options));
   }
   return rows;
@@ -84,6 +86,11 @@ Result<std::string> write_tunableop_rows(ConversionRows& rows, const ConversionO
     if (rows.is_gone(index)) continue;
     const TunedEntry& entry = rows.entries[index];
     const std::string solution = solution_of(entry);
+    const auto own = rows.own_keys.find(index);
+    if (own != rows.own_keys.end() && (entry.libtype.empty() || !solution.empty())) {
+      text += line_again(own->second.text, solution, entry);
+      continue;
+    }
     if (solution.empty() || !valid_time(entry.us)) {
       rows.leave_out(index, solution.empty() ? fmt::format("kernel '{}' of '{}', which PyTorch does not have",
                                                            entry.kernel_name, entry.libtype)

@@ -103,63 +103,93 @@ Result<OperationWords> parse_operation(std::string_view name) {
   return found;
 }
 
-/// "tn_M_N_K_ld_lda_ldb_ldc", of a scaled GEMM "_rw_0_bias_None" behind it. Column-major: its m is our n.
-Status parse_parameters(std::string_view text, OperationWords& words, std::string& note) {
-  const std::vector<std::string_view> parts = split(text, '_');
-  Problem& problem = words.problem;
-  const bool scaled = problem.scale_ab;
-  const auto refuse = [&] {
-    return Status::invalid("{}: expected tn_M_N_K_ld_lda_ldb_ldc{}", text, scaled ? "_rw_0_bias_None" : "");
-  };
-  if (parts.size() != (scaled ? 12U : 8U) || parts[0].size() != 2 || parts[4] != "ld") return refuse();
-  std::array<std::int64_t, 6> numbers{};
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const auto value = plain_number(parts[i < 3 ? i + 1 : i + 2]);
-    if (!value) return refuse();
-    numbers[i] = *value;
-  }
-  const char w = parts[0][0];
-  const char x = parts[0][1];
-  if ((w != 't' && w != 'n') || (x != 't' && x != 'n')) return refuse();
-  problem.n = numbers[0];
-  problem.m = numbers[1];
-  problem.k = numbers[2];
-  problem.w_order = w == 't' ? Order::row_major : Order::column_major;
-  problem.x_order = x == 'n' ? Order::row_major : Order::column_major;
-  if (scaled) {
-    if (parts[8] != "rw" || parts[10] != "bias") return refuse();
-    if (parts[9] == "1") return Status::unsupported("{}: a scale for each row, which is a8w8's", text);
-    if (parts[9] != "0") return refuse();
-    problem.bias = parts[11] != "None";
-    const TypeWord* const y = words_of(problem.y_type);
-    if (problem.bias && (y == nullptr || parts[11] != y->bias_word))
-      return Status::unsupported("{}: a bias of another type than the result", text);
-  }
-  const std::array<std::int64_t, 3> dense{w == 't' ? problem.k : problem.n, x == 'n' ? problem.k : problem.m,
-                                          problem.n};
-  for (std::size_t i = 0; i < dense.size(); ++i) {
-    if (numbers[i + 3] == dense[i] || !note.empty()) continue;
-    note = fmt::format("ld{} = {}: taken for a dense operand", "abc"[i], numbers[i + 3]);
-  }
-  return check(problem);
-}
+/// "tn_M_N_K_ld_lda_ldb_ldc", of a scaled GEMM "_rw_0_bias_None" behind it; before PyTorch 2.6 without leading
+/// dimensions. Column-major: its m is our n.
+class Parameters {
+ public:
+  explicit Parameters(std::string_view text) : text_(text), parts_(split(text, '_')) {}
 
+  Status read(OperationWords& words, std::string& strides) {
+    Problem& problem = words.problem;
+    const std::string_view transpositions = next();
+    if (transpositions.size() != 2 || !is_letter(transpositions[0]) || !is_letter(transpositions[1]))
+      return refuse(problem.scale_ab);
+    const bool w_rows = transpositions[0] == 't';
+    const bool x_rows = transpositions[1] == 'n';
+    if (!number(problem.n) || !number(problem.m) || !number(problem.k)) return refuse(problem.scale_ab);
+    problem.w_order = w_rows ? Order::row_major : Order::column_major;
+    problem.x_order = x_rows ? Order::row_major : Order::column_major;
+    if (at_ < parts_.size() && parts_[at_] == "ld") {
+      ++at_;
+      const std::array<std::int64_t, 3> dense{w_rows ? problem.k : problem.n, x_rows ? problem.k : problem.m,
+                                              problem.n};
+      for (std::size_t index = 0; index < dense.size(); ++index) {
+        std::int64_t stride = 0;
+        if (!number(stride)) return refuse(problem.scale_ab);
+        if (stride == dense[index]) continue;
+        strides += fmt::format("{}ld{} = {}", strides.empty() ? "" : ", ", "abc"[index], stride);
+      }
+    }
+    if (problem.scale_ab) GEMMTUNE_RETURN_IF_ERROR(read_scales(problem));
+    return at_ == parts_.size() ? check(problem) : refuse(problem.scale_ab);
+  }
+
+ private:
+  static bool is_letter(char letter) { return letter == 't' || letter == 'n'; }
+  std::string_view next() { return at_ < parts_.size() ? parts_[at_++] : std::string_view(); }
+  bool number(std::int64_t& target) {
+    const auto value = plain_number(next());
+    target = value.value_or(0);
+    return value.has_value();
+  }
+  Status refuse(bool scaled) const {
+    return Status::invalid("{}: expected tn_M_N_K_ld_lda_ldb_ldc{}, or tn_M_N_K{}", text_,
+                           scaled ? "_rw_0_bias_None" : "", scaled ? "_rw_0_bias_None" : "");
+  }
+  /// Files of PyTorch 2.3 say nothing of scales.
+  Status read_scales(Problem& problem) {
+    if (at_ == parts_.size()) return {};
+    const bool rw = next() == "rw";
+    const std::string_view by_row = next();
+    if (rw && by_row == "1") return Status::unsupported("{}: a scale for each row, which is a8w8's", text_);
+    if (!rw || by_row != "0" || next() != "bias" || at_ >= parts_.size()) return refuse(true);
+    std::string bias(next());
+    // Float8_e4m3fn
+    if (at_ < parts_.size()) bias += "_" + std::string(next());
+    problem.bias = bias != "None";
+    const TypeWord* const y = words_of(problem.y_type);
+    if (problem.bias && (y == nullptr || bias != y->bias_word))
+      return Status::unsupported("{}: a bias of another type than the result", text_);
+    return {};
+  }
+
+  std::string_view text_;
+  std::vector<std::string_view> parts_;
+  std::size_t at_ = 0;
+};
+
+/// A call that waits has two fields; PyTorch may log how the call looks behind them.
 Result<TunableopRow> parse_row(const std::vector<std::string_view>& fields) {
-  if (fields.size() < 3)
-    return Status::invalid("{} fields, expected an operation, parameters, a solution and a time",
-                           fields.size());
+  if (fields.size() < 2)
+    return Status::invalid(
+        "{} field, expected an operation and its parameters, and of a result a solution and a time",
+        fields.size());
   auto words = parse_operation(fields[0]);
   if (!words.ok()) return words.status();
   TunableopRow row;
-  GEMMTUNE_RETURN_IF_ERROR(parse_parameters(fields[1], *words, row.note));
+  GEMMTUNE_RETURN_IF_ERROR(Parameters(trim(fields[1])).read(*words, row.strides));
   row.problem = words->problem;
-  const std::string_view rest = trim(fields[2]);
-  if (rest.starts_with("- {") || rest.starts_with('{')) return row;  // how the call looks, again
-  if (fields.size() != 4) return Status::invalid("{} fields, expected 4 of a result", fields.size());
-  const auto milliseconds = parse_number(fields[3]);
-  if (rest.empty() || !milliseconds)
-    return Status::invalid("time '{}', expected a solution and a number of milliseconds", fields[3]);
+  row.key = fmt::format("{},{}", fields[0], trim(fields[1]));
+  const std::string_view rest = fields.size() < 3 ? std::string_view() : trim(fields[2]);
+  if (rest.empty() && fields.size() <= 3) return row;
+  if (rest.starts_with("- {") || rest.starts_with('{')) return row;
+  if (rest.empty() || fields.size() > 4)
+    return Status::invalid("{} fields, expected an operation, its parameters, a solution and a time",
+                           fields.size());
   row.solution = rest;
+  if (fields.size() == 3) return row;  // PyTorch reads a result without a time
+  const auto milliseconds = parse_number(fields[3]);
+  if (!milliseconds) return Status::invalid("time '{}', expected a number of milliseconds", fields[3]);
   row.us = *milliseconds * 1000;
   return row;
 }
@@ -223,6 +253,19 @@ Result<std::string> tunableop_line(const Problem& problem, std::string_view solu
   if (problem.scale_ab)
     parameters += fmt::format("_rw_0_bias_{}", problem.bias ? y->bias_word : std::string_view("None"));
   return fmt::format("{},{},{},{:.10g}\n", name, parameters, solution, us / 1000);
+}
+
+std::string_view library_of_solution(std::string_view solution) {
+  if (solution.starts_with("Gemm_Cublaslt")) return "cublaslt";
+  if (solution.starts_with("Gemm_Hipblaslt")) return "hipblaslt";
+  if (solution.starts_with("Gemm_Rocblas") || plain_number(solution)) return "rocblas";
+  return "torch";
+}
+
+std::optional<std::int64_t> index_of_solution(std::string_view solution) {
+  const std::string_view library = library_of_solution(solution);
+  if (library != "hipblaslt" && library != "rocblas") return std::nullopt;
+  return plain_number(solution.substr(solution.rfind('_') + 1));
 }
 
 std::string cublaslt_kernel_of(std::string_view solution) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,10 +15,12 @@ namespace gemmtune {
 
 struct TunableopRow {
   Problem problem;
-  std::string
-      solution;  // "Default", "Gemm_Hipblaslt_1219", "Gemm_Cublaslt_id_66_tile_10_…"; empty: a call that waits
-  std::optional<double> us;  // of results; the file has milliseconds
-  std::string note;          // what the problem does not say: leading dimensions; empty: nothing
+  // "Default", "Gemm_Hipblaslt_1219", "Gemm_Cublaslt_id_66_tile_10_…", "1219" (rocBLAS, in the oldest files);
+  // empty: a call that waits
+  std::string solution;
+  std::optional<double> us;  // of results with a time; the file has milliseconds
+  std::string key;           // operation and parameters as they stand in the file
+  std::string strides;       // "lda = 256" of operands that are not dense; empty: all are
   std::size_t line = 0;      // 1-based
 };
 
@@ -42,6 +45,12 @@ Result<TunableopFile> parse_tunableop_csv(const std::string& source, std::string
 /// One line of a result, or of a call that waits where there is no solution. Errors name what PyTorch has no words for:
 /// packed weights, a result of another type than the operands'.
 Result<std::string> tunableop_line(const Problem& problem, std::string_view solution, double us);
+
+/// "hipblaslt", "rocblas", "cublaslt", or "torch" of PyTorch's default: whose a solution is.
+std::string_view library_of_solution(std::string_view solution);
+/// The library's own number of a solution ("Gemm_Hipblaslt_617849", "Gemm_Hipblaslt_TN_12683", "1219"); nullopt for names
+/// without one.
+std::optional<std::int64_t> index_of_solution(std::string_view solution);
 
 /// "cublaslt_r1_algo66_tile10_…" of "Gemm_Cublaslt_id_66_tile_10_…" and back; empty for other names.
 std::string cublaslt_kernel_of(std::string_view solution);

@@ -169,7 +169,7 @@ Result<TunedEntry> entry_of(const GemmResult& result, const ConversionOptions& o
   entry.gfx = options.gfx;
   entry.cu_num = options.cu_num;
   entry.line = result.line;
-  auto problem = problem_of_result(result, options.x_type, options.y_type);
+  auto problem = problem_of_result(result, options.x_type, options.y_type, options.gfx);
   if (!problem.ok()) return problem.status();
   entry.problem = *problem;
   entry.us = result.us.value_or(std::numeric_limits<double>::quiet_NaN());

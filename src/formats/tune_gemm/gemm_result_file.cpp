@@ -47,10 +47,11 @@ std::string parameter_name(const std::string& setting, bool swapped) {
   return setting;
 }
 
-Result<std::optional<DataType>> type_of(const GemmResult& result, std::string_view parameter) {
+Result<std::optional<DataType>> type_of(const GemmResult& result, std::string_view parameter,
+                                        std::string_view architecture) {
   const GemmParameter* const found = result.find(parameter);
   if (found == nullptr) return std::optional<DataType>();
-  const auto type = parse_data_type(found->text);
+  const auto type = data_type_on(architecture, found->text);
   if (!type) return Status::invalid("{} '{}': expected a type such as fp16 or bf16", parameter, found->text);
   return type;
 }
@@ -214,10 +215,10 @@ bool is_list_of_sizes(const GemmResultFile& file) {
 }
 
 Result<Problem> problem_of_result(const GemmResult& result, std::optional<DataType> x_type,
-                                  std::optional<DataType> y_type) {
-  const auto own_x = type_of(result, type_parameters[0]);
-  const auto own_w = type_of(result, type_parameters[1]);
-  const auto own_y = type_of(result, type_parameters[2]);
+                                  std::optional<DataType> y_type, std::string_view architecture) {
+  const auto own_x = type_of(result, type_parameters[0], architecture);
+  const auto own_w = type_of(result, type_parameters[1], architecture);
+  const auto own_y = type_of(result, type_parameters[2], architecture);
   for (const Status& status : {own_x.status(), own_w.status(), own_y.status()})
     GEMMTUNE_RETURN_IF_ERROR(status);
   Problem problem = default_problem(Operation::a16w16);

@@ -35,9 +35,9 @@ void set_time(const Problem& problem, double us, GemmResult& result);
 void add_problem_parameters(const Problem& problem, GemmResult& result);
 
 /// The problem of a result: orders absent as in gemm_size_yaml.h, types its own, else those of the options,
-/// else fp16. An error names a type that nobody knows.
+/// else fp16. Words of types are those of a device of `architecture`. An error names a type that nobody knows.
 Result<Problem> problem_of_result(const GemmResult& result, std::optional<DataType> x_type,
-                                  std::optional<DataType> y_type);
+                                  std::optional<DataType> y_type, std::string_view architecture);
 /// True if the result says its types itself.
 bool has_types(const GemmResult& result);
 

@@ -62,7 +62,7 @@ class SizeReader {
   Status read_type(const YAML::Node& map, const char* key, std::optional<DataType>& target) const {
     const std::string text = text_of(map[key]);
     if (target || text.empty()) return {};
-    target = parse_data_type(text);
+    target = data_type_on(options_.architecture, text);
     if (target) return {};
     return {StatusCode::invalid_argument, diagnostic(path_, line_, key, text, "a type such as fp16 or bf16")};
   }

@@ -6,21 +6,26 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "backends/cpu/families/blocked/blocked.h"
 #include "backends/cpu/families/moe/moe.h"
 #include "backends/cpu/families/own_families.h"
+#include "backends/cpu/families/skinny/skinny.h"
 #include "backends/cpu/families/streaming/streaming.h"
 #include "backends/cpu/families/tiled/tiled.h"
 #include "base/random.h"
 #include "numbers/bfloat16.h"
 #include "support/emulated_tiles.h"
 #include "support/executors.h"
-#include "support/fenced_memory.h"
 #include "support/operation_problems.h"
+#include "support/operation_runs.h"
 #include "verify/inputs.h"
 #include "verify/output_check.h"
 #include "verify/reference.h"
@@ -29,109 +34,7 @@ namespace gemmtune::cpu {
 namespace {
 
 using namespace testing_problems;
-
-constexpr std::int64_t pad = 6;  // of rows of x and y, in elements
-
-struct Truth {
-  HostOperands host;
-  Reference reference;
-};
-
-Truth truth_of(const Problem& problem) {
-  auto host = make_inputs(problem, 9);
-  EXPECT_TRUE(host.ok()) << host.message();
-  auto reference = compute_reference(problem, *host, {});
-  EXPECT_TRUE(reference.ok()) << reference.message();
-  return {std::move(*host), std::move(*reference)};
-}
-
-/// Bytes that end at an unreadable page.
-class Fenced {
- public:
-  explicit Fenced(const std::vector<std::byte>& bytes) : memory_(bytes.size(), Fence::after) {
-    if (!bytes.empty()) std::memcpy(memory_.data(), bytes.data(), bytes.size());
-  }
-  const void* data() const { return memory_.data(); }
-
- private:
-  FencedMemory memory_;
-};
-
-std::vector<std::byte> packed(const MatrixShape& shape, WeightLayout layout,
-                              const std::vector<std::byte>& plain) {
-  if (layout == WeightLayout::plain) return plain;
-  std::vector<std::byte> bytes(static_cast<std::size_t>(shape.count * layout_bytes(shape, layout)));
-  pack_matrices(shape, layout, plain.data(), bytes.data());
-  return bytes;
-}
-
-/// Rows of x `pad` elements further apart than they are long; nothing behind the last one.
-std::vector<std::byte> with_gaps(const MatrixShape& x, const std::vector<std::byte>& dense) {
-  const std::int64_t row = bytes_of(x.type, x.columns);
-  const std::int64_t stride = bytes_of(x.type, x.columns + pad);
-  std::vector<std::byte> bytes(static_cast<std::size_t>((x.count * x.rows - 1) * stride + row),
-                               std::byte{0xff});
-  for (std::int64_t i = 0; i < x.count * x.rows; ++i)
-    std::memcpy(bytes.data() + i * stride, dense.data() + i * row, static_cast<std::size_t>(row));
-  return bytes;
-}
-
-/// y of a run, dense; empty where the kernel failed or wrote elsewhere.
-std::vector<std::byte> run_kernel(const Kernel& kernel, const Problem& problem, const Truth& truth,
-                                  Executor& executor) {
-  const OperandShapes shapes = operand_shapes(problem);
-  const HostOperands& host = truth.host;
-  const Fenced x(with_gaps(shapes.x, host.x));
-  const Fenced w(packed(shapes.w, kernel.weight_layout(), host.w));
-  const Fenced w2(host.w2);
-  const Fenced bias(host.bias);
-  const Fenced x_scale(host.x_scale);
-  const Fenced w_scale(host.w_scale);
-  const Fenced w2_scale(host.w2_scale);
-  const Fenced bias2(host.bias2);
-  const std::int64_t columns = output_columns(problem);
-  const std::int64_t ldy = columns + pad;
-  const std::int64_t size = bytes_of(problem.y_type, 1);
-  const std::int64_t rows = problem.batch * problem.m;
-  FencedMemory y(static_cast<std::size_t>(((rows - 1) * ldy + columns) * size), Fence::after);
-  FencedMemory workspace((kernel.workspace_bytes() + 63) / 64 * 64, Fence::after);
-  const auto or_null = [](const Fenced& memory, const std::vector<std::byte>& bytes) {
-    return bytes.empty() ? nullptr : memory.data();
-  };
-  const Operands operands{.x = x.data(),
-                          .w = w.data(),
-                          .bias = or_null(bias, host.bias),
-                          .x_scale = or_null(x_scale, host.x_scale),
-                          .w_scale = or_null(w_scale, host.w_scale),
-                          .y = y.data(),
-                          .ldx = problem.k + pad,
-                          .ldy = ldy,
-                          .x_batch_stride = problem.m * (problem.k + pad),
-                          .y_batch_stride = problem.m * ldy,
-                          .w2 = or_null(w2, host.w2),
-                          .w2_scale = or_null(w2_scale, host.w2_scale),
-                          .bias2 = reinterpret_cast<const float*>(or_null(bias2, host.bias2)),
-                          .topk_ids = host.topk_ids.data(),
-                          .topk_weights = host.topk_weights.data()};
-  const Status status = kernel.run(operands, workspace.data(), Stream{&executor});
-  EXPECT_TRUE(status.ok()) << status.message();
-  EXPECT_TRUE(workspace.surroundings_intact()) << "workspace";
-  EXPECT_TRUE(y.surroundings_intact()) << "y";
-  std::vector<std::byte> dense(static_cast<std::size_t>(rows * columns * size));
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::memcpy(dense.data() + row * columns * size, y.data() + row * ldy * size,
-                static_cast<std::size_t>(columns * size));
-    for (std::int64_t byte = columns * size; row + 1 < rows && byte < ldy * size; ++byte)
-      EXPECT_EQ(y.data()[row * ldy * size + byte], FencedMemory::poison) << "behind row " << row;
-  }
-  return dense;
-}
-
-std::string verdict(const Problem& problem, const Truth& truth, const std::vector<std::byte>& y) {
-  const CheckReport report =
-      check_output(problem, truth.reference, y, output_columns(problem), tolerance_for(problem, 0.05));
-  return report.right ? "" : report.reason;
-}
+using namespace testing_runs;
 
 /// The default, and allowed configs at random.
 std::vector<Config> some_configs(const KernelFamily& family, const Problem& problem, int wanted,
@@ -188,6 +91,26 @@ class OperationKernels : public ::testing::TestWithParam<Level> {
   SerialExecutor serial_{3};
   int runs_ = 0;
 };
+
+/// The default with each parameter of a range at the range's ends and at values between that no list holds, one after
+/// another.
+std::vector<Config> configs_of_ranges(const Space& space, const Config& usual) {
+  std::vector<Config> configs;
+  for (const Parameter& parameter : space.parameters()) {
+    if (!parameter.range) continue;
+    const NumberRange& range = *parameter.range;
+    const std::int64_t steps = (range.last - range.first) / range.step;
+    for (const std::int64_t step :
+         {std::int64_t{0}, std::int64_t{1}, std::int64_t{3}, std::int64_t{7}, steps}) {
+      Config config = usual;
+      const std::int64_t value = range.first + std::min(step, steps) * range.step;
+      EXPECT_TRUE(parameter.holds(std::to_string(value))) << parameter.key << " " << value;
+      config.set(parameter.key, value);
+      if (space.build_refusal(config).empty()) configs.push_back(config);
+    }
+  }
+  return configs;
+}
 
 constexpr Shape dense_shapes[] = {{1, 1, 1},    {1, 257, 130}, {2, 16, 32},   {5, 65, 384},   {17, 48, 129},
                                   {33, 80, 64}, {64, 96, 288}, {70, 33, 600}, {13, 144, 1100}};
@@ -300,6 +223,40 @@ TEST_P(OperationKernels, MixturesAreRight) {
       check_all(*family, problem, 3);
     }
   EXPECT_GT(runs_, 60);
+}
+
+/// Values that a family does not list but can build (--search-space), in problems of several blocks of them.
+TEST_P(OperationKernels, ValuesOfRangesAreRight) {
+  const std::unique_ptr<KernelFamily> families[] = {
+      make_quantized_family(GetParam().set, 3), make_batched_family(GetParam().set, 3),
+      make_moe_family(GetParam().set, 3),       make_tiled_family(GetParam().set, 3),
+      make_skinny_family(GetParam().set, 3),    make_streaming_family(GetParam().set, 3)};
+  std::vector<Problem> problems = {
+      problem_of(Operation::a16w16, DataType::bf16, {21, 83, 1100}),
+      problem_of(Operation::a8w8_bpreshuffle, DataType::i8, {9, 83, 1100}),
+      problem_of(Operation::a8w8_blockscale, DataType::f8_e4m3fn, {21, 83, 1100}),
+      problem_of(Operation::batched_bf16, DataType::bf16, {21, 83, 700}),
+      moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {40, 66, 1100})};
+  problems[0].scale_ab = false;
+  problems[1].weight_layout = WeightLayout::panel16;
+  std::set<std::string_view> families_run;
+  for (const Problem& problem : problems) {
+    ASSERT_TRUE(check(problem).ok()) << check(problem).message();
+    const Truth truth = truth_of(problem);
+    for (const auto& family : families) {
+      if (!family->accepts(problem).ok()) continue;
+      for (const Config& config :
+           configs_of_ranges(family->space(problem), family->default_config(problem))) {
+        SCOPED_TRACE(print(problem) + " " + std::string(family->name()) + "_" + config.text());
+        const auto kernel = family->build(problem, config);
+        ASSERT_TRUE(kernel.ok()) << kernel.message();
+        ASSERT_EQ(verdict(problem, truth, run_kernel(**kernel, problem, truth, serial_)), "");
+        families_run.insert(family->name());
+      }
+    }
+  }
+  for (const char* name : {"quantized", "batched", "moe", "tiled", "skinny"})
+    EXPECT_TRUE(families_run.contains(name) || GetParam().name == "emulated_amx") << name;
 }
 
 /// Rows of the weight as they lie: k in several pieces, blocks with one row and with several tiles of them.
@@ -449,6 +406,188 @@ TEST_P(OperationKernels, EveryConfigOfStreamedWeightsIsRight) {
   EXPECT_EQ(runs_ > 40, GetParam().set.stream_at(Isa::avx512bf16) != nullptr) << runs_;
 }
 
+/// A slot of -1 adds nothing, whatever its weight; a token of such slots alone is 0, or what its shared experts add.
+TEST_P(OperationKernels, EmptySlotsAddNothing) {
+  const auto moe = make_moe_family(GetParam().set, 1);
+  const auto reference = make_reference_family(Isa::scalar);
+  std::vector<Problem> problems{
+      moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {6, 36, 70}),
+      moe_problem(DataType::i8, DataType::i8, QuantType::per_token, {6, 36, 70}),
+      moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {6, 36, 70})};
+  problems[1].moe.shared_experts = 1;
+  problems[1].moe.doweight_stage1 = true;
+  problems[2].bias = true;
+  for (const Problem& problem : problems) {
+    Truth truth = truth_of(problem);
+    const auto slots = static_cast<std::size_t>(problem.moe.routed_topk());
+    const auto empty = [&](std::size_t token, std::size_t slot) {
+      truth.host.topk_ids[token * slots + slot] = -1;
+      truth.host.topk_weights[token * slots + slot] = std::numeric_limits<float>::quiet_NaN();
+    };
+    empty(0, 0);
+    empty(2, slots - 1);
+    for (const std::size_t token : {1U, 5U})
+      for (std::size_t slot = 0; slot < slots; ++slot) empty(token, slot);
+    auto computed = compute_reference(problem, truth.host, {});
+    ASSERT_TRUE(computed.ok()) << computed.message();
+    truth.reference = std::move(*computed);
+    for (const KernelFamily* family : {moe.get(), reference.get()}) {
+      for (const Config& config : some_configs(*family, problem, 4, random_)) {
+        SCOPED_TRACE(print(problem) + " " + std::string(family->name()) + "_" + config.text());
+        const auto kernel = family->build(problem, config);
+        ASSERT_TRUE(kernel.ok()) << kernel.message();
+        const auto y = run_kernel(**kernel, problem, truth, serial_);
+        ASSERT_EQ(verdict(problem, truth, y), "");
+        TwoThreadExecutor two;
+        ASSERT_EQ(run_kernel(**kernel, problem, truth, two), y);
+        if (problem.moe.shared_experts > 0) continue;
+        for (const std::int64_t token : {1, 5})
+          for (std::int64_t i = token * problem.k * 2; i < (token + 1) * problem.k * 2; ++i)
+            ASSERT_EQ(y[static_cast<std::size_t>(i)], std::byte{0}) << token;
+      }
+    }
+  }
+}
+
+TEST_P(OperationKernels, NoSlotAtAllIsZero) {
+  const auto moe = make_moe_family(GetParam().set, 1);
+  const auto reference = make_reference_family(Isa::scalar);
+  const Problem problem = moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {3, 8, 32});
+  Truth truth = truth_of(problem);
+  std::fill(truth.host.topk_ids.begin(), truth.host.topk_ids.end(), -1);
+  const std::vector<std::byte> zeros(static_cast<std::size_t>(operand_shapes(problem).y.bytes()));
+  for (const KernelFamily* family : {moe.get(), reference.get()})
+    for (const Config& config : some_configs(*family, problem, 4, random_)) {
+      const auto kernel = family->build(problem, config);
+      ASSERT_TRUE(kernel.ok()) << kernel.message();
+      EXPECT_EQ(run_kernel(**kernel, problem, truth, serial_), zeros) << config.text();
+    }
+}
+
+/// What a family makes of one element 6 of w with the scale `code`, times x, in each of its configs.
+void expect_one_product(const KernelFamily& family, Problem problem, float x, std::uint8_t code,
+                        float expected, Random& random, Executor& executor, int& runs) {
+  if (!family.accepts(problem).ok()) return;
+  Truth truth = truth_of(problem);
+  HostOperands& host = truth.host;
+  std::fill(host.x.begin(), host.x.end(), std::byte{0});
+  std::fill(host.w.begin(), host.w.end(), std::byte{0});
+  std::fill(host.w_scale.begin(), host.w_scale.end(), std::byte{127});
+  // Row 1 of x, column 3 of w, k = 33.
+  const std::uint16_t bits = f32_to_bf16(x);
+  std::memcpy(host.x.data() + (problem.k + 33) * 2, &bits, 2);
+  host.w[static_cast<std::size_t>(3 * problem.k / 2 + 16)] = std::byte{0x70};
+  host.w_scale[static_cast<std::size_t>(3 * problem.k / 32 + 1)] = std::byte{code};
+  for (const Config& config : some_configs(family, problem, 6, random)) {
+    SCOPED_TRACE(print(problem) + " " + std::string(family.name()) + "_" + config.text());
+    const auto kernel = family.build(problem, config);
+    ASSERT_TRUE(kernel.ok()) << kernel.message();
+    const auto y = run_kernel(**kernel, problem, truth, executor);
+    for (std::int64_t i = 0; i < problem.m * problem.n; ++i) {
+      std::uint16_t found = 0;
+      std::memcpy(&found, y.data() + i * 2, 2);
+      ASSERT_EQ(bf16_to_f32(found), i == problem.n + 3 ? expected : 0.0F) << i << " of code " << int{code};
+    }
+    ++runs;
+  }
+}
+
+/// 6 · 2^126 and 6 · 2^127 are more than bf16 and float32 hold, 0.5 · 2^-127 is subnormal: the product with x is neither.
+TEST_P(OperationKernels, TheEndsOfMxfp4ScalesAreExactWhereTheProductIs) {
+  const auto quantized = make_quantized_family(GetParam().set, 1);
+  for (const WeightLayout layout : {WeightLayout::plain, WeightLayout::panel16, WeightLayout::aiter16x16}) {
+    Problem problem = problem_of(Operation::a16w4, DataType::bf16, {3, 32, 320});
+    problem.y_type = DataType::bf16;
+    if (!in_layout(problem, layout)) continue;
+    const std::tuple<float, std::uint8_t, float> cases[] = {
+        {0x1p-20F, 252, 6 * 0x1p105F}, {0x1p-20F, 253, 6 * 0x1p106F}, {0x1p-20F, 254, 6 * 0x1p107F},
+        {0x1p100F, 0, 6 * 0x1p-27F},   {0x1p100F, 1, 6 * 0x1p-26F},   {0x1p100F, 2, 6 * 0x1p-25F}};
+    for (const auto& [x, code, expected] : cases)
+      expect_one_product(*quantized, problem, x, code, expected, random_, serial_, runs_);
+  }
+  EXPECT_GT(runs_, 20);
+}
+
+/// The same behind float32 scales of 128 elements: as small or as large as the results need.
+TEST_P(OperationKernels, TheEndsOfMxfp4ScalesAreExactBesideFloatScalesOfTokens) {
+  const auto moe = make_moe_family(GetParam().set, 1);
+  Problem problem = moe_problem(DataType::f8_e4m3fn, DataType::f4_e2m1, QuantType::per_1x128, {6, 288, 352});
+  problem.y_type = DataType::bf16;
+  problem.moe.gated = false;
+  const std::tuple<std::uint8_t, float, std::uint8_t> cases[] = {
+      {127, 0x1p-30F, 252},  {127, 0x1p-30F, 253},  {127, 0x1p-30F, 254}, {252, 0x1p-126F, 127},
+      {254, 0x1p-126F, 127}, {254, 0x1p-126F, 229}, {0, 0x1p110F, 140},   {127, 0x1p30F, 0}};
+  for (const auto& [code, x_scale, code2] : cases) {
+    Truth truth = truth_of(problem);
+    HostOperands& host = truth.host;
+    // Every third block is large: the others keep scales near 1, which vanish beside it. All are small.
+    for (auto& [scales, all] : {std::pair{&host.w_scale, code}, std::pair{&host.w2_scale, code2}})
+      for (std::size_t i = 0; i < scales->size(); i += all == 0 ? 1 : 3) (*scales)[i] = std::byte{all};
+    for (std::size_t i = 0; i < host.x_scale.size(); i += 4)
+      std::memcpy(host.x_scale.data() + i, &x_scale, sizeof(x_scale));
+    auto reference = compute_reference(problem, host, {});
+    ASSERT_TRUE(reference.ok()) << reference.message();
+    truth.reference = std::move(*reference);
+    for (const Config& config : some_configs(*moe, problem, 4, random_)) {
+      SCOPED_TRACE(std::to_string(code) + " " + std::to_string(code2) + " moe_" + config.text());
+      const auto kernel = moe->build(problem, config);
+      ASSERT_TRUE(kernel.ok()) << kernel.message();
+      const auto y = run_kernel(**kernel, problem, truth, serial_);
+      ASSERT_EQ(verdict(problem, truth, y), "");
+      std::int64_t there = 0;
+      for (std::int64_t i = 0; i < problem.m * problem.k; ++i) {
+        std::uint16_t bits = 0;
+        std::memcpy(&bits, y.data() + i * 2, 2);
+        ASSERT_TRUE(std::isfinite(bf16_to_f32(bits))) << i;
+        there += bf16_to_f32(bits) != 0 ? 1 : 0;
+      }
+      EXPECT_GT(there, problem.m * problem.k / 2);
+      ++runs_;
+    }
+  }
+  EXPECT_GT(runs_, 20);
+}
+
+/// All codes in x and w, all elements: what is large in one is small in the other.
+TEST_P(OperationKernels, EveryScaleOfEveryMxTypeIsRight) {
+  const auto streaming = make_streaming_family(GetParam().set, 1);
+  const auto quantized = make_quantized_family(GetParam().set, 1);
+  const auto moe = make_moe_family(GetParam().set, 1);
+  std::vector<Problem> problems;
+  for (const std::int64_t m : {3, 17}) {
+    problems.push_back(problem_of(Operation::a4w4_blockscale, DataType::f4_e2m1, {m, 37, 320}));
+    problems.back().bpreshuffle = true;
+    problems.back().weight_layout = WeightLayout::panel16;
+    problems.push_back(problem_of(Operation::a16w4, DataType::bf16, {m, 37, 320}));
+  }
+  problems.push_back(moe_problem(DataType::f8_e4m3fn, DataType::f8_e4m3fn, QuantType::per_1x32, {6, 64, 96}));
+  problems.push_back(moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {6, 64, 96}));
+  problems.push_back(
+      moe_problem(DataType::f8_e4m3fn, DataType::f4_e2m1, QuantType::per_1x128, {6, 288, 352}));
+  for (Problem& problem : problems) {
+    problem.y_type = DataType::bf16;
+    auto inputs = plan_inputs(problem, 3, Signs::both, InitType::randn, {}, ScaleCodes::whole);
+    ASSERT_TRUE(inputs.ok()) << inputs.message();
+    ASSERT_TRUE(inputs->fill_all(1).ok());
+    Truth truth;
+    truth.host = std::move(inputs->host);
+    auto reference = compute_reference(problem, truth.host, {});
+    ASSERT_TRUE(reference.ok()) << reference.message();
+    truth.reference = std::move(*reference);
+    for (const KernelFamily* family : {streaming.get(), quantized.get(), moe.get()}) {
+      if (!family->accepts(problem).ok()) continue;
+      for (const Config& config : some_configs(*family, problem, 4, random_)) {
+        SCOPED_TRACE(print(problem) + " " + std::string(family->name()) + "_" + config.text());
+        const auto kernel = family->build(problem, config);
+        ASSERT_TRUE(kernel.ok()) << kernel.message();
+        ASSERT_EQ(verdict(problem, truth, run_kernel(**kernel, problem, truth, serial_)), "");
+        ++runs_;
+      }
+    }
+  }
+  EXPECT_GT(runs_, 10);
+}
+
 /// e8m0 scales at both ends of what bf16 holds, in x and in w: beyond 252 weights are decoded another way.
 /// 255 is NaN for its rows or columns and no others.
 TEST_P(OperationKernels, TheLargestAndTheSmallestScalesOfFp4AreExact) {
@@ -539,7 +678,11 @@ TEST(MoeFamily, ExpertsOutOfRangeAreNamedAndNothingIsWritten) {
                             .topk_weights = truth.host.topk_weights.data()};
     const Status status = (*kernel)->run(operands, workspace.data(), Stream{&serial});
     EXPECT_EQ(status.code(), StatusCode::invalid_argument);
-    EXPECT_EQ(status.message(), "topk_ids[1][1] = 5, expected 0 to 4");
+    EXPECT_EQ(status.message(), "topk_ids[1][1] = 5, expected 0 to 4, or -1 for an empty slot");
+    EXPECT_EQ(y, before);
+    truth.host.topk_ids[4] = -2;
+    EXPECT_EQ((*kernel)->run(operands, workspace.data(), Stream{&serial}).message(),
+              "topk_ids[1][1] = -2, expected 0 to 4, or -1 for an empty slot");
     EXPECT_EQ(y, before);
   }
 }

@@ -300,6 +300,10 @@ class Layer {
     EXPECT_TRUE(gpu()->copy_in(weights_->data(), host_.topk_weights.data(), pairs * 4).ok());
   }
   const std::vector<std::int32_t>& ids() const { return host_.topk_ids; }
+  const std::vector<float>& weights() const { return host_.topk_weights; }
+  void set_weights(const std::vector<float>& weights) {
+    EXPECT_TRUE(gpu()->copy_in(weights_->data(), weights.data(), weights.size() * 4).ok());
+  }
 
   /// The same power of two for all of w1 and of w2.
   void set_scales(unsigned char of_w, unsigned char of_w2) {
@@ -381,7 +385,7 @@ std::unique_ptr<Kernel> default_kernel(const KernelFamily& family, const Problem
   return kernel.ok() ? std::move(*kernel) : nullptr;
 }
 
-/// Scales of every size: of w1 from 2^-52 to 2^53, of w2 from 2^-106 to 2^104.
+/// Scales of every size: of w1 from 2^-64 to 2^53, of w2 from 2^-106 to 2^127, with which elements above 1 are more than bf16 and float32 hold.
 TEST_F(CudaMoe, Mxfp4ScalesOfEverySizeAreRight) {
   Problem problem = moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {24, 128, 256});
   problem.moe.activation = Activation::none;
@@ -389,12 +393,13 @@ TEST_F(CudaMoe, Mxfp4ScalesOfEverySizeAreRight) {
   problem.moe.topk = 2;
   const KernelFamily* slow = gpu()->find_family("simt_moe");
   if (slow == nullptr) GTEST_SKIP() << gpu()->missing_family("simt_moe").message();
-  for (const int exponent : {75, 100, 126, 127, 128, 129, 130, 180}) {
+  for (const int exponent : {63, 64, 75, 100, 126, 127, 128, 129, 130, 180}) {
     Layer layer(problem);
     // In w1 e, in w2 the opposite, so that gate * up stays in range: (2^(e-127))^2 * 2^(e2-127).
     layer.set_scales(static_cast<unsigned char>(exponent),
                      static_cast<unsigned char>(std::clamp(381 - 2 * exponent, 1, 254)));
     const std::vector<float> right = layer.run(*default_kernel(*slow, problem), layer.ids());
+    for (const float value : right) ASSERT_TRUE(std::isfinite(value)) << exponent;
     for (const char* name : {"wgmma_moe", "mxfp4_stream"}) {
       const KernelFamily* fast = gpu()->find_family(name);
       if (fast == nullptr) GTEST_SKIP() << gpu()->missing_family(name).message();
@@ -407,6 +412,63 @@ TEST_F(CudaMoe, Mxfp4ScalesOfEverySizeAreRight) {
       }
       EXPECT_GT(norm, 0) << exponent;
       EXPECT_LT(std::sqrt(error / norm), 0.01) << name << " " << exponent;
+    }
+  }
+}
+
+/// Slots of -1 are as slots of the weight 0, whatever their own weight, and tokens of such slots alone are 0. Few pairs, which blocks sort or moe_decode's entries
+/// hold, some, and so many that two kernels sort them; batches of such slots alone.
+TEST_F(CudaMoe, EmptySlotsAddNothing) {
+  const DataType fp4 = DataType::f4_e2m1;
+  for (const char* name : {"simt_moe", "wgmma_moe", "moe_decode", "mxfp4_stream"}) {
+    const KernelFamily* family = gpu()->find_family(name);
+    if (family == nullptr) continue;
+    for (const std::int64_t tokens : {2, 7, 40, 4200}) {
+      for (const bool quantized : {false, true}) {
+        Problem problem = mixture_of({tokens, 64, 128}, 40, 4);
+        if (quantized) problem = moe_problem(DataType::bf16, fp4, QuantType::per_1x32, {tokens, 64, 128});
+        if (quantized) problem.moe.experts = 40;
+        if (!family->accepts(problem).ok()) continue;
+        const auto topk = static_cast<std::size_t>(problem.moe.topk);
+        Layer layer(problem);
+        std::vector<float> weights = layer.weights();
+        std::vector<float> zero = weights;
+        std::vector<std::int32_t> ids = layer.ids();
+        const auto is_empty = [&](std::size_t i) {
+          const std::size_t token = i / topk;
+          return token % 7 == 1 || token + 1 == static_cast<std::size_t>(tokens) || i % 5 == 0;
+        };
+        for (std::size_t i = 0; i < ids.size(); ++i) {
+          if (!is_empty(i)) continue;
+          ids[i] = -1;
+          weights[i] = std::numeric_limits<float>::quiet_NaN();
+          zero[i] = 0;
+        }
+        for (const Config& config : moe_configs(*family, problem, 7)) {
+          SCOPED_TRACE(fmt::format("{} {} {}", print(problem), name, config.text()));
+          const auto kernel = family->build(problem, config);
+          ASSERT_TRUE(kernel.ok()) << kernel.message();
+          layer.set_weights(zero);
+          const std::vector<float> right = layer.run(**kernel, layer.ids());
+          layer.set_weights(weights);
+          const std::vector<float> y = layer.run(**kernel, ids);
+          double error = 0;
+          double norm = 0;
+          for (std::size_t i = 0; i < y.size(); ++i) {
+            error += std::pow(static_cast<double>(y[i]) - static_cast<double>(right[i]), 2);
+            norm += std::pow(static_cast<double>(right[i]), 2);
+            const std::size_t token = i / static_cast<std::size_t>(problem.k);
+            if (token % 7 == 1 || token + 1 == static_cast<std::size_t>(tokens)) {
+              ASSERT_EQ(y[i], 0) << "token " << token;
+            }
+          }
+          EXPECT_GT(norm, 0);
+          EXPECT_LE(std::sqrt(error), 0.01 * std::sqrt(norm));
+          const std::vector<float> none = layer.run(**kernel, std::vector<std::int32_t>(ids.size(), -1));
+          for (const float value : none) ASSERT_EQ(value, 0);
+        }
+        ASSERT_TRUE(gpu()->health().ok());
+      }
     }
   }
 }
@@ -425,7 +487,7 @@ TEST_F(CudaMoe, AnIdThatIsNoExpertMakesItsTokenNaN) {
     std::vector<std::int32_t> ids = layer.ids();
     ids[5] = 8;  // token 2
     if (tokens > 12) {
-      ids[22] = -1;  // token 11
+      ids[22] = -2;  // token 11
       ids[24] = std::numeric_limits<std::int32_t>::max();
     }
     const std::vector<float> y = layer.run(*kernel, ids);

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include "numbers/weight_layout.h"
+#include "problem/mixture_routes.h"
 #include "support/emulation/emulation.h"
 #include "verify/inputs.h"
 #include "verify/output_check.h"
@@ -91,8 +93,10 @@ std::string check_mixture(const KernelFamily& family, const Problem& problem, co
   std::set<std::size_t> lost;  // tokens with an id that is no expert
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (is_expert(ids[i])) touched.insert(ids[i]);
-    if (!is_expert(ids[i])) lost.insert(i / topk);
-    host->topk_ids[i] = is_expert(ids[i]) ? ids[i] : 0;
+    const bool is_empty = ids[i] == empty_slot;
+    if (!is_expert(ids[i]) && !is_empty) lost.insert(i / topk);
+    host->topk_ids[i] = is_expert(ids[i]) || is_empty ? ids[i] : 0;
+    if (is_empty) host->topk_weights[i] = std::numeric_limits<float>::quiet_NaN();
   }
   const auto reference = compute_reference(problem, *host, {});
   if (!reference.ok()) return reference.message();

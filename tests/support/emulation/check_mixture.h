@@ -16,7 +16,8 @@ struct MixtureRun {
 };
 
 /// Builds and runs the kernel on random operands, each in a buffer of its own; weights of experts without tokens are nowhere, so
-/// that a read of them is an error. Rows of tokens with an id that is no expert must be NaN. "", or what is wrong.
+/// that a read of them is an error. Rows of tokens with an id that is no expert must be NaN, but for -1, an empty slot, whose weight
+/// is NaN. "", or what is wrong.
 std::string check_mixture(const KernelFamily& family, const Problem& problem, const Config& config,
                           const MixtureRun& run = {});
 

@@ -89,14 +89,14 @@ int operand_elements(const MatrixInstruction& one, int rows) { return rows * one
 
 /// Elements of one operand as numbers, `scales_at` bytes behind a lane's operands times their scale (0: there are none).
 void gather(const MatrixInstruction& one, const void* const* in, std::size_t offset, std::size_t scales_at,
-            int rows, Position (*position)(const MatrixInstruction&, int, int), float* matrix) {
+            int rows, Position (*position)(const MatrixInstruction&, int, int), double* matrix) {
   const float* numbers = numbers_of(one.element);
   const int count = operand_elements(one, rows);
   for (int lane = 0; lane < one.lanes; ++lane) {
     const auto* bytes = static_cast<const std::uint8_t*>(in[lane]) + offset;
     const std::uint8_t exponent =
         scales_at > 0 ? static_cast<const std::uint8_t*>(in[lane])[scales_at] : std::uint8_t{127};
-    const float scale = exponent == 255 ? std::nanf("") : std::ldexp(1.0F, exponent - 127);
+    const double scale = exponent == 255 ? std::nan("") : std::ldexp(1.0, exponent - 127);
     for (int i = 0; i < count; ++i) {
       std::uint16_t bits = 0;
       if (one.operand_bits() == 16) std::memcpy(&bits, bytes + 2 * i, 2);
@@ -111,7 +111,7 @@ void gather(const MatrixInstruction& one, const void* const* in, std::size_t off
 /// Products accumulate in float64 and are rounded once an instruction; of int8 all is exact.
 template <typename Sum, typename Wide>
 void multiply(const MatrixInstruction& one, const void* const* in, void* const* out, std::size_t sums_at,
-              const float* a, const float* b) {
+              const double* a, const double* b) {
   const int count = one.rows * one.columns / one.lanes;
   for (int lane = 0; lane < one.lanes; ++lane) {
     for (int i = 0; i < count; ++i) {
@@ -121,8 +121,8 @@ void multiply(const MatrixInstruction& one, const void* const* in, void* const* 
           &sum,
           static_cast<const std::uint8_t*>(in[lane]) + sums_at + sizeof(Sum) * static_cast<std::size_t>(i),
           sizeof sum);
-      const float* row = a + at.row * one.depth;
-      const float* column = b + at.column * one.depth;
+      const double* row = a + at.row * one.depth;
+      const double* column = b + at.column * one.depth;
       Wide wide = 0;
       for (int k = 0; k < one.depth; ++k) wide += static_cast<Wide>(row[k]) * static_cast<Wide>(column[k]);
       sum = static_cast<Sum>(static_cast<Wide>(sum) + wide);
@@ -178,8 +178,8 @@ void execute(const MatrixInstruction& one, const void* const* in, void* const* o
   };
   const std::size_t a_bytes = operand_bytes(one.rows);
   const std::size_t b_bytes = operand_bytes(one.columns);
-  std::vector<float> a(static_cast<std::size_t>(one.rows * one.depth));
-  std::vector<float> b(static_cast<std::size_t>(one.columns * one.depth));
+  std::vector<double> a(static_cast<std::size_t>(one.rows * one.depth));
+  std::vector<double> b(static_cast<std::size_t>(one.columns * one.depth));
   // The sums are a vector of their own alignment behind the operands.
   const auto sums_bytes = static_cast<std::size_t>(one.rows * one.columns / one.lanes * 4);
   const std::size_t alignment = one.lanes == 32 ? 4 : sums_bytes;

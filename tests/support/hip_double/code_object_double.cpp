@@ -29,6 +29,16 @@ std::vector<std::string> kernels_of(const std::string& source) {
   return names;
 }
 
+/// EF_AMDGPU_MACH of the processor that the options name.
+Elf64_Word processor_of(const std::vector<std::string>& options) {
+  for (const std::string& option : options) {
+    if (option.find("=gfx90a") != std::string::npos) return 0x3f;
+    if (option.find("=gfx942") != std::string::npos) return 0x4c;
+    if (option.find("=gfx950") != std::string::npos) return 0x4f;
+  }
+  return 0;
+}
+
 std::string note_of(const std::string& source) {
   nlohmann::json kernels = nlohmann::json::array();
   for (const std::string& name : kernels_of(source))
@@ -58,7 +68,9 @@ std::string make_code_object(const std::string& source, const std::vector<std::s
   header.e_ident[EI_CLASS] = ELFCLASS64;
   header.e_ident[EI_DATA] = ELFDATA2LSB;
   header.e_ident[EI_VERSION] = EV_CURRENT;
-  header.e_machine = 224;  // EM_AMDGPU
+  header.e_ident[EI_OSABI] = 64;  // ELFOSABI_AMDGPU_HSA
+  header.e_machine = 224;         // EM_AMDGPU
+  header.e_flags = processor_of(options);
   header.e_ehsize = sizeof(header);
   header.e_shoff = sizeof(header);
   header.e_shentsize = sizeof(Elf64_Shdr);

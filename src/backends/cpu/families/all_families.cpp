@@ -23,7 +23,9 @@ void add_vendor_family(const FamilyEntry& entry, const FamilyRequest& request, F
   library.name = entry.library;
   if (made.ok()) {
     library.version = made->version;
+    library.year = made->year;
     library.path = made->path;
+    library.passed_over = made->passed_over;
     if (made->onednn != nullptr) list.onednn = made->onednn;
     list.families.push_back(std::move(made->family));
   } else {
@@ -40,13 +42,14 @@ void add_vendor_families(const FamilyRequest& request, FamilyList& list) {
   }
 }
 
-FamilyList make_families(const FamilyRequest& request, Executor& executor) {
+FamilyList make_families(FamilyRequest request, ThreadTeam& team) {
+  request.team = &team;
   FamilyList list;
   add_vendor_families(request, list);
   for (const FamilyEntry* entry : family_entries()) {
     if (!entry->library.empty()) continue;
     auto made = make(*entry, request);
-    if (made.ok()) list.families.push_back(bind_family(std::move(made->family), executor));
+    if (made.ok()) list.families.push_back(bind_family(std::move(made->family), team));
   }
   return list;
 }

@@ -9,7 +9,7 @@
 #include "backends/backend.h"
 #include "backends/cpu/machine/affinity.h"
 #include "backends/cpu/machine/isa.h"
-#include "backends/cpu/threads/executor.h"
+#include "backends/cpu/threads/thread_team.h"
 
 namespace gemmtune::cpu {
 
@@ -18,6 +18,10 @@ struct FamilyRequest {
   std::optional<Isa> cap;  // asked for by the user: vendor libraries are held to it too
   CoreList cores;          // one thread a core
   std::string module_folder;
+  std::vector<std::string> onednn_folders = {};  // of libdnnl.so.3
+  bool bounded_spin = false;                     // for dispatch: BoundedOpenmpSpin
+  /// That runs kernels of libraries too, if it can; null: families are only described.
+  const ThreadTeam* team = nullptr;
 };
 
 /// What a device asks of oneDNN beside its kernels. The problem's M does not matter. Errors: `unsupported`
@@ -38,8 +42,8 @@ struct FamilyList {
   const OnednnServices* onednn = nullptr;               // lives in families; null where it is missing
 };
 
-/// Makes every family that this machine has. `executor` must outlive the list and all kernels.
-FamilyList make_families(const FamilyRequest& request, Executor& executor);
+/// Makes every family that this machine has. `team`, the request's too, must outlive the list and all kernels.
+FamilyList make_families(FamilyRequest request, ThreadTeam& team);
 
 /// Adds the families of libraries of others, and says of each library what was found.
 void add_vendor_families(const FamilyRequest& request, FamilyList& list);

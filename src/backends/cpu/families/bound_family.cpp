@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/cpu/families/source_hash.h"
+#include "backends/forwarding_family.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "numbers/minifloat.h"
@@ -14,12 +15,6 @@ namespace {
 
 constexpr std::size_t line_bytes = 64;
 
-/// The problem as families know it.
-Problem with_float_scales(Problem problem) {
-  problem.e8m0_scales = false;
-  return problem;
-}
-
 void widen_scales(const void* from, std::int64_t count, float* to) {
   const auto* bytes = static_cast<const std::uint8_t*>(from);
   std::transform(bytes, bytes + count, to, e8m0_to_f32);
@@ -27,8 +22,8 @@ void widen_scales(const void* from, std::int64_t count, float* to) {
 
 class BoundKernel final : public Kernel {
  public:
-  BoundKernel(std::unique_ptr<Kernel> kernel, Executor& executor, const Problem& problem)
-      : kernel_(std::move(kernel)), executor_(executor) {
+  BoundKernel(std::unique_ptr<Kernel> kernel, ThreadTeam& team, const Problem& problem)
+      : kernel_(std::move(kernel)), team_(team) {
     if (!problem.e8m0_scales) return;
     const OperandShapes shapes = operand_shapes(problem);
     x_scales_ = shapes.x.scale.elements();
@@ -41,7 +36,7 @@ class BoundKernel final : public Kernel {
   }
   WeightLayout weight_layout() const override { return kernel_->weight_layout(); }
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
-    if (stream.handle == nullptr) stream.handle = &executor_;
+    if (stream.handle == nullptr) stream.handle = static_cast<Executor*>(&team_);
     if (w_scales_ == 0) return kernel_->run(operands, workspace, stream);
     auto* x_scale = reinterpret_cast<float*>(static_cast<std::byte*>(workspace) + scales_at());
     float* const w_scale = x_scale + x_scales_;
@@ -57,58 +52,49 @@ class BoundKernel final : public Kernel {
   std::size_t scales_at() const { return round_up(kernel_->workspace_bytes(), line_bytes); }
 
   std::unique_ptr<Kernel> kernel_;
-  Executor& executor_;
+  ThreadTeam& team_;
   std::int64_t x_scales_ = 0;  // e8m0 scales, which follow the kernel's workspace as float32
   std::int64_t w_scales_ = 0;
 };
 
-class BoundFamily final : public KernelFamily {
+class BoundFamily final : public ForwardingFamily {
  public:
-  BoundFamily(std::unique_ptr<KernelFamily> family, Executor& executor)
-      : family_(std::move(family)), executor_(executor) {}
+  BoundFamily(std::unique_ptr<KernelFamily> family, ThreadTeam& team)
+      : ForwardingFamily(*family), family_(std::move(family)), team_(team) {}
 
-  std::string_view name() const override { return family_->name(); }
-  int revision() const override { return family_->revision(); }
   std::string identity() const override {
     return fmt::format("{} source {}", family_->identity(), kernel_source_hash());
   }
-  int tie_rank() const override { return family_->tie_rank(); }
-  Status accepts(const Problem& problem) const override {
-    return family_->accepts(with_float_scales(problem));
-  }
-  std::optional<WeightLayout> packed_layout(const Problem& problem) const override {
-    return family_->packed_layout(with_float_scales(problem));
-  }
-  Space space(const Problem& problem) const override { return family_->space(with_float_scales(problem)); }
-  Config default_config(const Problem& problem) const override {
-    return family_->default_config(with_float_scales(problem));
-  }
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    auto kernel = family_->build(with_float_scales(problem), config);
+    auto kernel = ForwardingFamily::build(problem, config);
     if (!kernel.ok()) return kernel.status();
     // A workspace is a tensor: legal problems have them far beyond any memory.
     if ((*kernel)->workspace_bytes() > static_cast<std::size_t>(max_tensor_bytes))
       return refusal::refuse(refusal::size, "a workspace of {} bytes, at most {} are taken",
                              (*kernel)->workspace_bytes(), max_tensor_bytes);
-    return std::unique_ptr<Kernel>(std::make_unique<BoundKernel>(std::move(*kernel), executor_, problem));
+    return std::unique_ptr<Kernel>(std::make_unique<BoundKernel>(std::move(*kernel), team_, problem));
   }
-  double predicted_microseconds(const Problem& problem, const Config& config) const override {
-    return family_->predicted_microseconds(with_float_scales(problem), config);
+  std::string_view thread_pool() const override {
+    const std::string_view pool = ForwardingFamily::thread_pool();
+    return pool == "own" && team_.openmp() != nullptr ? "openmp" : pool;
   }
-  std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return family_->resources(with_float_scales(problem), config);
-  }
-  std::string_view thread_pool() const override { return family_->thread_pool(); }
 
  private:
+  /// Families know float32 scales alone.
+  Problem inner_problem(const Problem& problem) const override {
+    Problem widened = problem;
+    widened.e8m0_scales = false;
+    return widened;
+  }
+
   std::unique_ptr<KernelFamily> family_;
-  Executor& executor_;
+  ThreadTeam& team_;
 };
 
 }  // namespace
 
-std::unique_ptr<KernelFamily> bind_family(std::unique_ptr<KernelFamily> family, Executor& executor) {
-  return std::make_unique<BoundFamily>(std::move(family), executor);
+std::unique_ptr<KernelFamily> bind_family(std::unique_ptr<KernelFamily> family, ThreadTeam& team) {
+  return std::make_unique<BoundFamily>(std::move(family), team);
 }
 
 }  // namespace gemmtune::cpu

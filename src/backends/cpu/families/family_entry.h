@@ -17,7 +17,9 @@ struct MadeFamily {
   std::unique_ptr<KernelFamily> family = nullptr;
   // Of a vendor's library:
   std::string version = {};
+  int year = 0;
   std::string path = {};
+  std::string passed_over = {};
   const OnednnServices* onednn = nullptr;
 };
 
@@ -27,9 +29,6 @@ struct FamilyEntry {
   /// Never fails for a family of ours. It runs its kernels on the stream's executor (bound_family.h).
   Result<MadeFamily> (*make)(const FamilyRequest& request) = nullptr;
 };
-
-/// AITER's words for kernels that are tuned, which a CPU's own families are.
-inline constexpr std::string_view tunable_aliases = "triton,ck,cktile,asm";
 
 /// In the order of their ranks; the build writes the list (families.cmake).
 std::span<const FamilyEntry* const> family_entries();

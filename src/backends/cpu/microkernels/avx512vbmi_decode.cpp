@@ -74,7 +74,7 @@ void decode_f4_row(const DecodeRowArgs& args) {
   char* to = static_cast<char*>(args.to);
   for (long first = 0; first < args.count; first += 32, from += 16, to += 64) {
     const long left = args.count - first;
-    const __mmask16 bytes_there = left >= 32 ? 0xffffU : static_cast<__mmask16>((1U << (left + 1) / 2) - 1);
+    const auto bytes_there = static_cast<__mmask16>(left >= 32 ? 0xffffU : (1U << (left + 1) / 2) - 1);
     const __mmask32 there = left >= 32 ? 0xffffffffU : (1U << left) - 1;
     const unsigned char exponent =
         args.exponents == nullptr ? static_cast<unsigned char>(127) : args.exponents[first / 32];

@@ -101,8 +101,9 @@ struct StreamF4 {
               sum = _mm512_dpbusd_epi32(sum, even[line], broadcast_integer(row + line * 4));
               sum = _mm512_dpbusd_epi32(sum, odd[line], broadcast_integer(row + 32 + line * 4));
             }
-            // Both scales first: a sum times one of them may be too large.
-            const __m512 scale = _mm512_mul_ps(w_scale, _mm512_set1_ps(x_scales[m]));
+            // Both scales first: a sum times one of them may be too large. Where both together are, a sum of 0 stays 0.
+            const __m512 scale = _mm512_min_ps(_mm512_set1_ps(__FLT_MAX__),
+                                               _mm512_mul_ps(w_scale, _mm512_set1_ps(x_scales[m])));
             sums[m][p] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, sums[m][p]);
           }
         }

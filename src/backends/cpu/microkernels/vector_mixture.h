@@ -40,10 +40,11 @@ inline Vec exponential(Vec v) {
 inline Vec at_most(Vec v, float bound) { return v > bound ? Vec{} + bound : v; }
 inline Vec at_least(Vec v, float bound) { return v < bound ? Vec{} + bound : v; }
 
-/// v / (1 + e^(−slope · v))
+/// v / (1 + e^(−slope · v)), which is −0 far below zero, and NaN of −∞.
 inline Vec silu(Vec v, float slope) {
   constexpr float bound = 87;
-  return v / (1.0F + exponential(at_least(at_most(v * -slope, bound), -bound)));
+  const Vec power = v * -slope;
+  return power > bound ? v * 0.0F : v / (1.0F + exponential(at_least(power, -bound)));
 }
 
 struct SiluGated {

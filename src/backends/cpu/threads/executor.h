@@ -31,4 +31,8 @@ class Executor {
   }
 };
 
+inline void run_alone(std::int64_t parts, Executor::Body body, void* context) {
+  for (std::int64_t part = 0; part < parts; ++part) body(context, part);
+}
+
 }  // namespace gemmtune::cpu

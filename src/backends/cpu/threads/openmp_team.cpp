@@ -1,26 +1,40 @@
 #include "backends/cpu/threads/openmp_team.h"
 
 #include <pthread.h>
+#include <sys/single_threaded.h>
 
 namespace gemmtune::cpu {
 namespace {
 
-struct Team {
-  bool started = false;
+struct ThreadsTeam {
+  bool started = false;  // by a kernel
   bool lost = false;
+  bool may_have_lost = false;        // if a region of the program has started it
+  bool forks_beside_others = false;  // while this thread forks: the process has other threads
 };
-thread_local Team team;
+thread_local ThreadsTeam team;
+
+void before_fork() { team.forks_beside_others = __libc_single_threaded == 0; }
 
 /// In the child, on the thread that called fork(): the child's only one.
-void after_fork_in_child() { team.lost = team.started; }
+void after_fork_in_child() {
+  team.lost = team.lost || team.started;
+  team.may_have_lost = team.may_have_lost || team.forks_beside_others;
+}
+
+/// From the start: a program may have teams, and fork, before it calls anything of ours. It fails without memory only; a
+/// child then waits as it would without us.
+[[maybe_unused]] const int watches_forks = pthread_atfork(&before_fork, nullptr, &after_fork_in_child);
 
 }  // namespace
 
-bool start_openmp_team() noexcept {
-  static const int registered = pthread_atfork(nullptr, nullptr, &after_fork_in_child);
-  (void)registered;  // fails without memory only; a child then waits as it would without us
+bool start_openmp_team(RegionsOf whose) noexcept {
   team.started = true;
-  return !team.lost;
+  return !has_lost_openmp_team(whose);
+}
+
+bool has_lost_openmp_team(RegionsOf whose) noexcept {
+  return team.lost || (whose == RegionsOf::program && team.may_have_lost);
 }
 
 }  // namespace gemmtune::cpu

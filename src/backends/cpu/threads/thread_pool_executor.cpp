@@ -38,10 +38,6 @@ void futex_wake_all(std::atomic<std::uint32_t>& word) {
           0);
 }
 
-void run_alone(std::int64_t parts, Executor::Body body, void* context) {
-  for (std::int64_t part = 0; part < parts; ++part) body(context, part);
-}
-
 /// The cores of worker `index`; empty where it may run anywhere.
 CoreList cores_of_worker(const PoolOptions& options, int index) {
   const auto place = static_cast<std::size_t>(index);

@@ -3,9 +3,12 @@
 #define MAGNITUDES 0x01c001c0u
 #define SIGNS 0x80008000u
 
-// The factor 2^(e - 1) makes it the element times its scale 2^(e - 127). Above e = 128 the factor is 2^127, and what is missing is large_factor().
-static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return e * 0x00800080u + 0x3f003f00u; }
-static __device__ __forceinline__ unsigned large_factor(unsigned e) { return e == 255u ? 0x7fc07fc0u : ((e > 128u ? e : 128u) - 1u) * 0x00800080u; }
+// The factor 2^(e - 3) makes it the element times its scale 2^(e - 127) over E2M1_UNIT: 6 * 2^(254 - 127) is more than bf16 holds, a quarter of it is not. Sums of products
+// are multiplied by that unit. Above e = 130 the factor is 2^127, and what is missing is large_factor().
+#define E2M1_UNIT 4.0f
+static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return e * 0x00800080u + 0x3e003e00u; }
+static __device__ __forceinline__ unsigned without_large(unsigned e) { return e < 130u ? e : 130u; }
+static __device__ __forceinline__ unsigned large_factor(unsigned e) { return e == 255u ? 0x7fc07fc0u : ((e > 130u ? e : 130u) - 3u) * 0x00800080u; }
 static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
   unsigned product;
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));

@@ -31,7 +31,7 @@ static __device__ __forceinline__ void load_words(OwnWords& words, unsigned from
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(words[i].x), "=r"(words[i].y) : "r"(from + (unsigned)i * second) : "memory");
 }
 
-// Multiplies 64 of k. `scales`: of both rows. LARGE: a scale of the warp is above 2.
+// Multiplies 64 of k; the sums are in units of E2M1_UNIT. `scales`: of both rows. LARGE: a scale of the warp is above 2.
 // EIGHT_ROWS: the second row is taken as zeros. USED: groups of eight rows of x that have rows. The sums of SUM_SETS sets do not wait for each other.
 template <bool LARGE, bool EIGHT_ROWS, int USED, int SUM_SETS, int ROW_GROUPS>
 static __device__ __forceinline__ void multiply_unit(float (&d)[SUM_SETS][ROW_GROUPS][4], const unsigned (&x)[ROW_GROUPS][8], const unsigned (&scales)[2], const OwnWords& raw) {
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void multiply_unit(float (&d)[SUM_SETS][ROW_GR
     if (EIGHT_ROWS && i == 1) continue;
     const unsigned e = scales[i];
     more[i] = LARGE ? large_factor(e) : 0u;
-    by[i] = scale_factor(LARGE && e > 128u ? 128u : e);
+    by[i] = scale_factor(LARGE ? without_large(e) : e);
   }
 #pragma unroll
   for (int word = 0; word < 2; ++word) {

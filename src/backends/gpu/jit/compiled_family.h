@@ -10,7 +10,7 @@
 
 namespace gemmtune::gpu {
 
-class CompiledFamily : public KernelFamily {
+class CompiledFamily : public LeafFamily {
  public:
   /// What build() gives to Runtime::load; requires what build() requires.
   virtual Source source(const Problem& problem, const Config& config) const = 0;

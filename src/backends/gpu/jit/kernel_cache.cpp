@@ -1,13 +1,16 @@
 #include "backends/gpu/jit/kernel_cache.h"
 
 #include <filesystem>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <system_error>
 
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/temporary_file.h"
 #include "base/text.h"
 
 namespace gemmtune::gpu {
@@ -17,12 +20,21 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view extension = ".kernel";
 constexpr std::string_view magic = "gemmtune-kernel-1";
+constexpr unsigned folder_mode = 0755;  // whatever the umask: nobody else may write
+
+/// A warning that each kernel would repeat.
+void warn_once(const std::string& text) {
+  static std::mutex lock;
+  static std::set<std::string> said;
+  const std::lock_guard held(lock);
+  if (said.insert(text).second) log(LogLevel::warning, "{}", text);
+}
 
 /// Every part with its length before it, so that no two lists have the same text.
 std::string key_text(const Compiler& compiler, const Source& source, std::string_view architecture) {
   std::string text;
   const auto add = [&](std::string_view part) { text += fmt::format("{}:{};", part.size(), part); };
-  add(compiler.version());
+  add(compiler.identity());
   add(compiler.flags(architecture));
   add(architecture);
   add(source.kernel);
@@ -106,21 +118,48 @@ Result<Binary> KernelCache::get(const Compiler& compiler, const Source& source,
                                 std::string_view architecture) const {
   leave_source(compiler, source, architecture);
   if (folder_.empty()) return compiler.compile(source, architecture);
+  if (const Status status = check_folder(); !status.ok()) {
+    warn_once(status.message() + "; kernels are compiled and not kept");
+    return compiler.compile(source, architecture);
+  }
   const std::string path =
       (fs::path(folder_) / (cache_key(compiler, source, architecture) + std::string(extension))).string();
   if (!rebuild_ && file_exists(path)) {
-    const auto content = read_file(path);
-    const auto parsed = content.ok() ? parse_file(*content) : std::nullopt;
-    if (parsed) return Binary{std::string(parsed->code), std::string(parsed->log)};
-    log(LogLevel::warning, "{}: not a kernel of this cache; it is compiled again", path);
+    auto found = kept(path, compiler, architecture);
+    if (found.ok()) return found;
+    log(LogLevel::warning, "{}: {}; it is removed and compiled again", path, found.message());
+    std::error_code ignored;
+    fs::remove(path, ignored);
   }
   auto binary = compiler.compile(source, architecture);
   if (!binary.ok()) return binary;
-  Status kept = make_folders(folder_);
-  if (kept.ok())
-    kept = write_file_atomically(path, print_file(title_of(compiler, source, architecture), *binary));
-  if (!kept.ok()) log(LogLevel::warning, "kernel cache: {}", kept.message());
+  Status written = make_folders(folder_, folder_mode);
+  if (written.ok())
+    written = write_file_atomically(path, print_file(title_of(compiler, source, architecture), *binary));
+  if (!written.ok()) log(LogLevel::warning, "kernel cache: {}", written.message());
   return binary;
+}
+
+Result<Binary> KernelCache::kept(const std::string& path, const Compiler& compiler,
+                                 std::string_view architecture) const {
+  const auto content = read_regular_file(path);
+  if (!content.ok()) return Status::invalid("is not a kernel of this cache");
+  const auto parsed = parse_file(*content);
+  if (!parsed) return Status::invalid("is not a kernel of this cache");
+  Binary binary{std::string(parsed->code), std::string(parsed->log)};
+  if (const Status status = compiler.check(binary, architecture); !status.ok())
+    return Status::invalid("holds {}", status.message());
+  return binary;
+}
+
+Status KernelCache::check_folder() const {
+  const std::string why = why_others_may_write(folder_);
+  if (why.empty()) return {};
+  return Status::invalid(
+      "the kernel cache {}: others may write it ({}), and what it holds is run; expected a folder of this "
+      "user alone (chmod go-w, or "
+      "GEMMTUNE_CACHE_DIR)",
+      folder_, why);
 }
 
 std::vector<CompiledKernel> KernelCache::list() const {
@@ -128,7 +167,7 @@ std::vector<CompiledKernel> KernelCache::list() const {
   for (const std::string& path : paths_in(folder_)) {
     const fs::path file = path;
     if (file.extension() != extension) continue;
-    const auto content = read_file(path);
+    const auto content = read_regular_file(path);
     const auto parsed = content.ok() ? parse_file(*content) : std::nullopt;
     CompiledKernel entry;
     entry.file = file.filename().string();
@@ -140,6 +179,7 @@ std::vector<CompiledKernel> KernelCache::list() const {
 }
 
 Result<int> KernelCache::clear() const {
+  remove_leftovers(folder_);
   int removed = 0;
   for (const CompiledKernel& entry : list()) {
     std::error_code error;

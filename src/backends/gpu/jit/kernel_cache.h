@@ -1,5 +1,5 @@
 // Compiled kernels on disk, shared by processes: <folder>/<key>.kernel. The key covers the source, its
-// defines, the architecture, and the compiler's version and flags.
+// defines, the architecture, and the compiler's identity and flags.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace gemmtune::gpu {
 std::string cache_key(const Compiler& compiler, const Source& source, std::string_view architecture);
 
 /// Files are written to a temporary one and renamed, so that a reader sees all of one or none; a damaged one
-/// (its length or hash is off) is compiled again and replaced. Safe from any thread and process.
+/// (its length or hash is off, its code is not the architecture's) is removed and compiled again. A folder that other users may
+/// write is not used: what it holds runs in this process. Safe from any thread and process.
 class KernelCache {
  public:
   /// An empty folder: nothing is kept. `rebuild`: nothing is read, everything is written anew. Sources of what
@@ -28,12 +29,15 @@ class KernelCache {
   Result<Binary> get(const Compiler& compiler, const Source& source, std::string_view architecture) const;
 
   const std::string& folder() const { return folder_; }
+  /// An error if other users may write the folder.
+  Status check_folder() const;
   /// The kernels in the folder, in no order.
   std::vector<CompiledKernel> list() const;
-  /// Removes all kernels; how many there were.
+  /// Removes all kernels, and what killed processes left; how many kernels there were.
   Result<int> clear() const;
 
  private:
+  Result<Binary> kept(const std::string& path, const Compiler& compiler, std::string_view architecture) const;
   void leave_source(const Compiler& compiler, const Source& source, std::string_view architecture) const;
 
   std::string folder_;

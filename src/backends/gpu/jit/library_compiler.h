@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/backend.h"
 #include "backends/gpu/jit/compiler.h"
+#include "base/file.h"
 
 namespace gemmtune::gpu {
 
@@ -24,10 +26,14 @@ struct CompilerWords {
 template <typename Functions, typename Program>
 class LibraryCompiler : public Compiler {
  public:
-  LibraryCompiler(const Functions& functions, const std::string& version, const CompilerWords& words)
-      : functions_(functions), words_(words), version_(fmt::format("{} {}", words.library, version)) {}
+  LibraryCompiler(const Functions& functions, const Library& library, const CompilerWords& words)
+      : functions_(functions),
+        words_(words),
+        version_(fmt::format("{} {}", words.library, library.version)),
+        identity_(fmt::format("{} {}", version_, file_identity(library.path))) {}
 
   const std::string& version() const override { return version_; }
+  const std::string& identity() const override { return identity_; }
   std::string flags(std::string_view architecture) const override {
     std::string text;
     for (const std::string& option : options(architecture)) text += option + " ";
@@ -44,6 +50,7 @@ class LibraryCompiler : public Compiler {
   const Functions& functions_;
   CompilerWords words_;
   std::string version_;
+  std::string identity_;
 };
 
 template <typename Functions, typename Program>

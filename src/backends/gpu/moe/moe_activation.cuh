@@ -13,8 +13,9 @@ static __device__ inline float sigmoid(float value) { return 1.0f / (1.0f + __ex
 // `up` matters with GATED alone.
 static __device__ inline float activate(float gate, float up) {
 #if ACTIVATION == 3
-  gate = fminf(gate, 7.0f);
-  up = fminf(fmaxf(up, -7.0f), 7.0f);
+  // Not fminf, which makes a number of NaN.
+  gate = gate > 7.0f ? 7.0f : gate;
+  up = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
   return gate * sigmoid(1.702f * gate) * (up + 1.0f);
 #else
 #if ACTIVATION == 1

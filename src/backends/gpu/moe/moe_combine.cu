@@ -1,4 +1,4 @@
-// y[token] = sum over the token's slots, in their order, of routing weight * (partial result + its expert's bias2). A block for each token and 2048 columns.
+// y[token] = sum over the token's slots that have an expert, in their order, of routing weight * (partial result + its expert's bias2). A block for each token and 2048 columns.
 //
 // The host defines: OUTPUT (numbers.cuh), PARTIALS (0: float32, 1: of y's type), BIAS (1: experts have one).
 using gemmtune::gpu::MoeCombineArguments;
@@ -51,13 +51,22 @@ static __device__ inline void add_slots(const MoeCombineArguments& a, long long 
   }
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
-    missing |= position[i] < 0;
-    vectors[i] = *(const PartialVector*)(partials + (position[i] < 0 ? 0 : position[i]) * a.columns);
+    missing |= position[i] < -1;
+    // Of an empty slot nothing is read, and its weight may be anything.
+    vectors[i] = PartialVector{};
+    if (position[i] >= 0) {
+      vectors[i] = *(const PartialVector*)(partials + position[i] * a.columns);
+    } else {
+      weight[i] = 0.0f;
+    }
   }
 #if BIAS
   BiasVector biases[COUNT];
 #pragma unroll
-  for (int i = 0; i < COUNT; ++i) biases[i] = *(const BiasVector*)((position[i] < 0 ? a.bias : bias_of(a, token, slot + i)) + first);
+  for (int i = 0; i < COUNT; ++i) {
+    biases[i] = BiasVector{};
+    if (position[i] >= 0) biases[i] = *(const BiasVector*)(bias_of(a, token, slot + i) + first);
+  }
 #endif
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
@@ -104,10 +113,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) moe_combine(const MoeCo
     float sum = 0.0f;
     for (int slot = 0; slot < a.topk; ++slot) {
       const int position = positions[slot];
-      if (position < 0) {
-        missing = true;
-        break;
-      }
+      missing |= position < -1;
+      if (position < 0) continue;
       float value = read_partial(partials[position * a.columns + first + i]);
 #if BIAS
       value += bias_of(a, token, slot)[first + i];

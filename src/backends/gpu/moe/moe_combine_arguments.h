@@ -8,7 +8,7 @@ namespace gemmtune::gpu {
 
 struct MoeCombineArguments {
   const void* partials;    // [pairs, columns] by position, float32 or of y's type (PARTIALS)
-  const int* position_of;  // [tokens, topk]; −1: the token's row becomes NaN
+  const int* position_of;  // [tokens, topk]; −1: the slot adds nothing, −2: the token's row becomes NaN
   const float* weights;    // [tokens, topk]; null: all 1
   GEMMTUNE_OUTPUT* y;      // [tokens, ldy]
   long long columns;

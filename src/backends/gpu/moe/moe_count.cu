@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) moe_count(const MoeRouteAr
       }
     }
     const int counted = id >= 0 ? counts[id] : 0;
-    if (pair < end) a.position_of[pair] = id >= 0 ? counted + before : -1;
+    if (pair < end) a.position_of[pair] = id >= 0 ? counted + before : id;
     __syncthreads();
     if (id >= 0 && before == same - 1) counts[id] = counted + same;
   }

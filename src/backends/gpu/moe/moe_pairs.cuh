@@ -61,12 +61,12 @@ static __device__ inline int given_at(const MoeRouteArguments& a, int pair) {
   return slot < a.topk - a.shared ? pair - token * a.shared : -1;
 }
 
-// The expert of a pair; -1 where its id is none of a routed expert.
+// The expert of a pair; -1 of an empty slot, whose id is -1, and -2 where an id is none of a routed expert.
 static __device__ inline int expert_of(const MoeRouteArguments& a, int pair) {
   const int at = given_at(a, pair);
   if (at < 0) return a.experts - a.topk + pair % a.topk;
   const int id = a.ids[at];
-  return id >= 0 && id < a.experts - a.shared ? id : -1;
+  return id >= -1 && id < a.experts - a.shared ? id : -2;
 }
 
 static __device__ inline int tiles_of_expert(const MoeRouteArguments& a, int count) { return (count + a.block_m - 1) / a.block_m; }

@@ -12,7 +12,7 @@ static __device__ inline int sum_of_wave(int value_of_group) {
 #endif
 }
 
-// Experts of SHARE pairs; -1 from `end` on. All loads are under way before the first is used.
+// Experts of SHARE pairs, as expert_of() has them; -1 from `end` on. All loads are under way before the first is used.
 struct Ids {
   int of[SHARE];
 };
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArgum
       if (ids.of[i] >= 0) {
         atomicAdd(&counts[ids.of[i]], 1);
       } else if (expert == 0 && at + i < a.pairs) {
-        a.position_of[at + i] = -1;
+        a.position_of[at + i] = ids.of[i];
       }
     }
   }

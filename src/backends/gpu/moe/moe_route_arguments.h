@@ -19,7 +19,7 @@ struct MoeTile {
 struct MoeRouteArguments {
   const int* ids;    // [tokens, topk - shared]
   int* pair_of;      // [pairs], by position
-  int* position_of;  // [pairs]; −1 where the pair's id is no expert
+  int* position_of;  // [pairs]; −1: the slot is empty (its id is −1), −2: its id is no expert
   MoeTile* tiles;
   int* tile_count;             // [3], see reset_counters()
   int* tiles_of;               // [experts], tiles of each expert

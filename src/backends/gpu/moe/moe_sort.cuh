@@ -33,7 +33,7 @@ static __device__ __forceinline__ int sort_pairs(const int* ids, int pairs, int 
     }
     sorted.pair_of[position] = pair;
   }
-  if (position_of && blockIdx.x == 0 && pair < pairs) position_of[pair] = there ? position : -1;
+  if (position_of && blockIdx.x == 0 && pair < pairs) position_of[pair] = there ? position : id == -1 ? -1 : -2;
   const bool begins = there && index % BLOCK == 0;
   if (pair < MAX_SORTED) sorted.begins_tile[pair] = begins;
   const int tiles = __syncthreads_count(begins);

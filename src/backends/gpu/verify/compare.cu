@@ -6,23 +6,54 @@ using Figures = gemmtune::gpu::DeviceRowFigures;
 
 static __device__ inline bool is_poison(unsigned short bits) { return bits == 0xffffu; }
 static __device__ inline bool is_poison(float value) { return __float_as_uint(value) == 0xffffffffu; }
-static __device__ inline bool is_infinite(float value) { return (__float_as_uint(value) & 0x7fffffffu) == 0x7f800000u; }
 static __device__ inline bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000u) != 0x7f800000u; }
+
+#define MAX_FLOAT 3.4028234663852886e38
+
+// Whether a result that is NaN or an infinity is right, as may_be() of verify/line_numbers.cpp has it.
+static __device__ inline bool may_be(float value, double exact, double magnitude, double error) {
+  // What float32 cannot hold may be any sum.
+  if (!(magnitude <= MAX_FLOAT) && exact - exact == 0.0) return true;
+  const bool is_nan = !(value == value);
+  if (!(exact == exact)) return is_nan;
+  if (exact - exact != 0.0) return (double)value == exact || (is_nan && !(magnitude <= MAX_FLOAT));
+  const bool above = (magnitude + exact) / 2 + error > MAX_FLOAT;
+  const bool below = (magnitude - exact) / 2 + error > MAX_FLOAT;
+  if (is_nan) return above && below;
+  if (value > 0.0f ? above : below) return true;
+  return read_output(round_output((float)(exact + (value > 0.0f ? error : -error)))) == value;
+}
 
 static __device__ inline void add_element(const CompareArguments& a, long long column, output stored, double exact, double magnitude, Figures& row) {
   const float value = read_output(stored);
   // Rounds through float32, as kernels do and as round_to of numbers/data_type.h does.
   const float rounded_value = read_output(round_output((float)exact));
-  if (!is_finite(value) && !(is_infinite(value) && rounded_value == value)) {
+  const bool is_exact_finite = exact - exact == 0.0;
+  if (!is_finite(value) && may_be(value, exact, magnitude, a.element_factor * magnitude)) {
+    ++row.checked;
+    return;
+  }
+  if (!is_finite(value) && is_exact_finite) {
     if (row.not_finite++ == 0) row.first_not_finite = column;
     if (is_poison(stored)) ++row.unwritten;
+    return;
+  }
+  if (!is_exact_finite) {
+    ++row.checked;
+    ++row.misrounded;
+    ++row.outside;
+    if (row.worst_excess < 1e300) {
+      row.worst_excess = (double)__uint_as_float(0x7f800000u);
+      row.worst_column = column;
+      row.worst_output = (double)value;
+      row.worst_reference = exact;
+    }
     return;
   }
   const double out = (double)value;
   const double rounded = (double)rounded_value;
   ++row.checked;
   if (out != rounded) ++row.misrounded;
-  if (is_infinite(value)) return;
   if (!(fabs(rounded - out) <= a.absolute + a.relative * fabs(out))) ++row.outside;
   row.max_output = fmax(row.max_output, fabs(out));
   row.max_error = fmax(row.max_error, fabs(rounded - out));

@@ -29,12 +29,13 @@ constexpr std::size_t round_memory_share = 8;  // a round of tokens takes an eig
 constexpr std::int64_t max_round_bytes = std::int64_t{4} << 30;  // and not more than this
 constexpr std::int64_t max_round_pairs = std::int64_t{1} << 24;
 
-/// Tokens that are computed together: their pairs sorted by expert, within an expert in their order.
+/// Tokens that are computed together: their pairs sorted by expert, within an expert in their order. Empty slots have no
+/// position.
 struct SortedRound {
   std::vector<MoeReferenceTile> tiles;
   std::vector<int> token_of;  // by position: among all tokens
   std::vector<double> weights;
-  std::vector<int> position_of;  // [tokens of the round, topk]
+  std::vector<int> position_of;  // [tokens of the round, topk]; −1 of empty slots
 };
 
 SortedRound sorted_round(const MoeShape& moe, const MixtureRoutes& routes, std::int64_t first,
@@ -42,10 +43,14 @@ SortedRound sorted_round(const MoeShape& moe, const MixtureRoutes& routes, std::
   const std::int64_t first_pair = first * moe.topk;
   const auto pairs = static_cast<std::size_t>(tokens * moe.topk);
   std::vector<int> position(static_cast<std::size_t>(moe.experts) + 1);  // of each expert's next pair
+  const auto is_empty = [&](std::size_t pair) {
+    return routes.expert(first_pair + static_cast<std::int64_t>(pair)) == empty_slot;
+  };
   const auto expert_of = [&](std::size_t pair) {
     return static_cast<std::size_t>(routes.expert(first_pair + static_cast<std::int64_t>(pair)));
   };
-  for (std::size_t pair = 0; pair < pairs; ++pair) ++position[expert_of(pair) + 1];
+  for (std::size_t pair = 0; pair < pairs; ++pair)
+    if (!is_empty(pair)) ++position[expert_of(pair) + 1];
   for (std::size_t expert = 1; expert < position.size(); ++expert) position[expert] += position[expert - 1];
   SortedRound round;
   for (std::int32_t expert = 0; expert < moe.experts; ++expert) {
@@ -58,6 +63,8 @@ SortedRound sorted_round(const MoeShape& moe, const MixtureRoutes& routes, std::
   round.position_of.resize(pairs);
   for (std::size_t pair = 0; pair < pairs; ++pair) {
     const std::int64_t all = first_pair + static_cast<std::int64_t>(pair);
+    round.position_of[pair] = -1;
+    if (is_empty(pair)) continue;
     const int at = position[expert_of(pair)]++;
     round.position_of[pair] = at;
     round.token_of[static_cast<std::size_t>(at)] = static_cast<int>(all / moe.topk);
@@ -102,7 +109,8 @@ class MoeReference final : public DeviceReference {
   /// The values in device memory.
   template <typename Value>
   Result<std::unique_ptr<Buffer>> put(const std::vector<Value>& values) const {
-    auto buffer = device_.allocate(values.size() * sizeof(Value), Placement::plain);
+    // There are no tiles where all slots are empty.
+    auto buffer = device_.allocate(std::max<std::size_t>(values.size(), 1) * sizeof(Value), Placement::plain);
     if (!buffer.ok()) return buffer.status();
     GEMMTUNE_RETURN_IF_ERROR(
         device_.copy_in((*buffer)->data(), values.data(), values.size() * sizeof(Value)));
@@ -143,7 +151,7 @@ class MoeReference final : public DeviceReference {
                                 swiglu_limit,
                                 swiglu_alpha,
                                 static_cast<int>(round.tiles.size())};
-    GEMMTUNE_RETURN_IF_ERROR(launch_stage(0, first, shapes_.w.rows));
+    if (!round.tiles.empty()) GEMMTUNE_RETURN_IF_ERROR(launch_stage(0, first, shapes_.w.rows));
     MoeReferenceArguments second = first;
     second.x = static_cast<const unsigned char*>((*hidden)->data());
     second.w = static_cast<const unsigned char*>(operands.w2);
@@ -154,7 +162,7 @@ class MoeReference final : public DeviceReference {
     second.bias = operands.bias2;
     second.ldx = second.k = problem_.n;
     second.columns = problem_.k;
-    GEMMTUNE_RETURN_IF_ERROR(launch_stage(1, second, shapes_.w2.rows));
+    if (!round.tiles.empty()) GEMMTUNE_RETURN_IF_ERROR(launch_stage(1, second, shapes_.w2.rows));
     MoeReferenceSumArguments sums{
         second.values, second.magnitudes, static_cast<const int*>((*position_of)->data()), values, magnitudes,
         problem_.k,    problem_.moe.topk};

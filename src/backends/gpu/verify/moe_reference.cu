@@ -9,6 +9,7 @@ using gemmtune::gpu::MoeReferenceArguments;
 using gemmtune::gpu::MoeReferenceTile;
 using gemmtune::gpu::MoeScales;
 
+#define WEIGHT_UNIT (W_SCALES ? SCALED_WEIGHT_UNIT : 1)
 #define COLUMNS (GATED ? TILE / 2 : TILE)  // of the result, of a tile
 
 // Where a row begins: indices of its first element and its first scale. `element` < 0: the tile has no such row.
@@ -121,8 +122,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) moe_reference(const MoeRefe
         tiles.x[across][at] = x;
         tiles.w[across][at] = w;
 #if STAGE == 2
-        tiles.x_abs[across][at] = fabsf((float)x);
-        tiles.w_abs[across][at] = fabsf((float)w);
+        tiles.x_abs[across][at] = fabsf((float)(x * WEIGHT_UNIT));
+        tiles.w_abs[across][at] = fabsf((float)(w / WEIGHT_UNIT));
 #endif
       }
       __syncthreads();

@@ -36,7 +36,7 @@ struct MoeReferenceArguments {
 struct MoeReferenceSumArguments {
   const double* partials;           // [positions, columns]
   const float* partial_magnitudes;  // the same
-  const int* position_of;           // [tokens, topk]
+  const int* position_of;           // [tokens, topk]; -1: the slot adds nothing
   double* values;                   // [tokens, columns]
   float* magnitudes;
   long long columns;

@@ -7,7 +7,9 @@ extern "C" __global__ void __launch_bounds__(256, 1) moe_reference_sum(const Moe
     double value = 0.0;
     float magnitude = 0.0f;
     for (int slot = 0; slot < a.topk; ++slot) {
-      const long long at = a.position_of[token * a.topk + slot] * a.columns + column;
+      const long long position = a.position_of[token * a.topk + slot];
+      if (position < 0) continue;
+      const long long at = position * a.columns + column;
       value += a.partials[at];
       magnitude += a.partial_magnitudes[at];
     }

@@ -5,14 +5,20 @@ using gemmtune::gpu::ReferenceArguments;
 
 #if SCALES || WEIGHT_FP4
 typedef double dequantized;
+#define WEIGHT_UNIT SCALED_WEIGHT_UNIT
 #else
 typedef float dequantized;
+#define WEIGHT_UNIT 1
 #endif
 static __device__ inline dequantized x_at(const ReferenceArguments& a, long long row, long long k) {
   return (dequantized)read_x(a.x, row * a.x_row_step + k * a.x_k_step) * (dequantized)x_scale_at(a.scales, row, k);
 }
 static __device__ inline dequantized w_at(const ReferenceArguments& a, long long row, long long k) {
   return (dequantized)read_w(a.w, row * a.w_row_step + k * a.w_k_step) * (dequantized)w_scale_at(a.scales, row, k);
+}
+// Without sign; 0 of what is no finite number.
+static __device__ inline float size_of(dequantized value) {
+  return value - value == dequantized(0) ? fabsf((float)value) : 0.0f;
 }
 
 // The arguments of this block's batch.
@@ -46,8 +52,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceAr
         const dequantized w = column < a.k && first_n + row < a.n ? w_at(a, first_n + row, column) : dequantized(0);
         tiles.x[across][row] = (double)x;
         tiles.w[across][row] = (double)w;
-        tiles.x_abs[across][row] = fabsf((float)x);
-        tiles.w_abs[across][row] = fabsf((float)w);
+        tiles.x_abs[across][row] = size_of(x * dequantized(WEIGHT_UNIT));
+        tiles.w_abs[across][row] = size_of(w / dequantized(WEIGHT_UNIT));
       }
       __syncthreads();
       multiply_tiles<true>(tiles, across, down, sums);
@@ -62,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceAr
         if (m < a.m && n < a.n) {
           const float bias = a.bias ? read_output(a.bias[n]) : 0.0f;
           a.values[m * a.n + n] = sums.values[i][j] + (double)bias;
-          a.magnitudes[m * a.n + n] = sums.magnitudes[i][j] + fabsf(bias);
+          a.magnitudes[m * a.n + n] = sums.magnitudes[i][j] + size_of((dequantized)bias);
         }
       }
     }

@@ -6,6 +6,9 @@
 #define F64_PITCH (TILE + 2)
 #define F32_PITCH (TILE + 4)
 
+// Magnitudes of weights with scales are divided by this, those of x multiplied: 448 * 2^127 is beyond float32.
+#define SCALED_WEIGHT_UNIT 1024
+
 struct __align__(16) Tiles {
   double x[BLOCK_K][F64_PITCH];
   double w[BLOCK_K][F64_PITCH];

@@ -8,6 +8,8 @@ const verdicts = {
   undecided: { title: "undecided", color: "var(--undecided)", mark: "diamond" },
   only: { title: "no default exists", color: "var(--only)", mark: "triangle" },
   default_wrong: { title: "default is wrong", color: "var(--wrong)", mark: "cross" },
+  default_untimed: { title: "default could not be timed", color: "var(--wrong)", mark: "ring" },
+  energy: { title: "chosen by joules", color: "var(--only)", mark: "circle" },
 };
 const verdictOf = (text) => verdicts[text] || { title: "no verdict", color: "var(--series-0)", mark: "circle" };
 
@@ -104,7 +106,13 @@ class Plot {
     if (y >= this.y.low && y <= this.y.high)
       this.add("path", { class: "even", d: `M${this.left},${this.y.at(y).toFixed(1)}H${this.right}` });
   }
-  line(points, color, width, opacity) {
+  /** False for what has no place: a cell without a number, one that is not finite, 0 on a logarithmic axis. */
+  holds(x, ...ys) {
+    const isPlaced = (axis, value) => Number.isFinite(value) && Number.isFinite(axis.at(value));
+    return isPlaced(this.x, x) && ys.every((y) => isPlaced(this.y, y));
+  }
+  line(given, color, width, opacity) {
+    const points = given.filter(([x, y]) => this.holds(x, y));
     if (points.length === 0) return;
     const d = points.map(([x, y], i) => `${i ? "L" : "M"}${this.x.at(x).toFixed(1)},${this.y.at(y).toFixed(1)}`).join("");
     this.add("path", { d, fill: "none", stroke: color, "stroke-width": width || 2, "stroke-linejoin": "round", opacity: opacity || 1 });
@@ -114,6 +122,7 @@ class Plot {
     let d = "";
     const taken = new Set();
     for (const point of points) {
+      if (!(point.py === undefined ? this.holds(point.x, point.y) : this.holds(point.x) && Number.isFinite(point.py))) continue;
       point.px = this.x.at(point.x);
       if (point.py === undefined) point.py = this.y.at(point.y);
       this.points.push(point);
@@ -128,7 +137,7 @@ class Plot {
     });
   }
   segments(pairs, color, width, opacity) {
-    const d = pairs.map(([x, low, high]) => `M${this.x.at(x).toFixed(1)},${this.y.at(low).toFixed(1)}V${this.y.at(high).toFixed(1)}`).join("");
+    const d = pairs.filter((pair) => this.holds(...pair)).map(([x, low, high]) => `M${this.x.at(x).toFixed(1)},${this.y.at(low).toFixed(1)}V${this.y.at(high).toFixed(1)}`).join("");
     this.add("path", { d, fill: "none", stroke: color, "stroke-width": width, opacity: opacity || 1 });
   }
   /** Hover shows a point's tip, a click calls `open` with its row. */

@@ -133,7 +133,7 @@ function drawLines() {
     const present = new Set(all.map((row) => rows.value(row, "verdict")));
     const keys = element("div", { class: "legend" });
     for (const [name, verdict] of Object.entries(verdicts)) {
-      if (present.has(name)) keys.append(markKey(verdict.mark, name === "default_wrong" ? "var(--wrong)" : "var(--muted)", verdict.title));
+      if (present.has(name)) keys.append(markKey(verdict.mark, name.startsWith("default_") ? "var(--wrong)" : "var(--muted)", verdict.title));
     }
     host.append(keys);
   }
@@ -350,7 +350,7 @@ function drawCoverage() {
   const coverage = table("coverage");
   const host = chart("chart-coverage");
   if (!host || coverage.rows === 0) return;
-  const colors = { exact: "var(--series-0)", range: "var(--series-5)", bucket: "var(--series-4)", fine: "var(--series-2)", coarse: "var(--series-1)", untuned: "var(--wrong)" };
+  const colors = { exact: "var(--series-0)", range: "var(--series-5)", bucket: "var(--series-4)", fine: "var(--series-2)", coarse: "var(--series-1)", fewer_threads: "var(--series-6)", untuned: "var(--wrong)" };
   for (const [name, title] of [["calls_percent", "of the calls"], ["us_percent", "of the time"]]) {
     const bar = element("div", { class: "stack" });
     const keys = element("div", { class: "legend" });

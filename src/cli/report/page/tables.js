@@ -82,6 +82,8 @@ function drawCards() {
   }
   const wrong = number("default_wrong");
   if (wrong > 0) host.append(card(String(wrong), wrong === 1 ? "shape" : "shapes", "where the default kernel is wrong: it fails verification, crashes or has an erratum", element("ul", {}, item("show them", "", "verdict=default_wrong")), "wrong"));
+  const untimed = number("default_untimed");
+  if (untimed > 0) host.append(card(String(untimed), untimed === 1 ? "shape" : "shapes", "where the default kernel could not be timed", element("ul", {}, item("show them", "", "verdict=default_untimed")), "wrong"));
   const unsure = element("ul", {});
   const add = (title, count, filter, section) => count > 0 && unsure.append(item(title, count, filter, section));
   add("undecided rows", number("undecided"), "verdict=undecided");

@@ -11,9 +11,26 @@ constexpr std::int64_t rows_ahead_bytes = 8 << 10;
 // AMX tiles: of x, which comes from the second cache.
 constexpr std::int64_t x_chunks_ahead = 4;
 
+constexpr std::int64_t max_tile_columns = 64;  // of a register tile
+
 bool has_float_scale(const MatrixShape& matrix) { return matrix.scale.type == ScaleType::f32; }
 
+/// Float32 scales of blocks of k.
+bool scaled_by_block(const BlockFormat& format) {
+  return (has_float_scale(format.x) && format.x.scale.columns > 1) ||
+         (has_float_scale(format.w) && format.w.scale.columns > 1);
+}
+
+E8m0Range e8m0_range(const BlockFormat& format, DataType type) {
+  return scaled_by_block(format) ? E8m0Range::before_float_scales(type) : E8m0Range(type);
+}
+
 }  // namespace
+
+const unsigned char* exponents_of(const MatrixShape& matrix, const void* scales, std::int64_t row) {
+  if (matrix.scale.type != ScaleType::e8m0) return nullptr;
+  return static_cast<const unsigned char*>(scales) + row * matrix.scale.columns;
+}
 
 BlockGemm::BlockGemm(const KernelSet& set, const BlockFormat& format, const BlockTile& tile)
     : isa_(*set.at(tile.isa)),
@@ -22,14 +39,17 @@ BlockGemm::BlockGemm(const KernelSet& set, const BlockFormat& format, const Bloc
       tile_(tile),
       compute_(*compute_type(set, tile.isa, format)),
       panels_(block_panels(set, tile.isa, format)),
-      rows_(tile.rows ? block_rows(set, tile.isa, format) : RowList{nullptr, 0}) {
+      rows_(tile.rows ? block_rows(set, tile.isa, format) : RowList{nullptr, 0}),
+      x_e8m0_(format.x.scale.type == ScaleType::e8m0),
+      w_e8m0_(format.w.scale.type == ScaleType::e8m0),
+      x_range_(e8m0_range(format, format.x.type)),
+      w_range_(e8m0_range(format, format.w.type)),
+      scaled_by_block_(scaled_by_block(format)) {
   compute_bytes_ = compute_ == Compute::f32 ? 4 : 2;
   chunks_ = ceil_div(format.x.columns, chunk_elements);
   const std::int64_t tile_columns = tile.rows ? row_columns : tile.nr;
   block_columns_ = tile.rows ? row_columns : std::max(tile.nc / tile.nr, std::int64_t{1}) * tile.nr;
   tile_panels_ = tile_columns / panel_columns;
-  scaled_by_block_ = (has_float_scale(format.x) && format.x.scale.columns > 1) ||
-                     (has_float_scale(format.w) && format.w.scale.columns > 1);
   // One block of k may also be the whole of it: then the scales are applied once, like any other.
   scaled_at_end_ = !scaled_by_block_ &&
                    (has_float_scale(format.x) || has_float_scale(format.w) || compute_ == Compute::i16);
@@ -52,7 +72,8 @@ RowTiles BlockGemm::row_tiles(std::int64_t rows) const {
 
 std::int64_t BlockGemm::packed_bytes(std::int64_t rows) const {
   const std::int64_t tiles = ceil_div(rows, tile_.mr);
-  return round_up(tiles * tile_bytes() + tiles * tile_.mr * scale_columns_ * 4, 64);
+  const std::int64_t beyond = x_e8m0_ ? tiles * (tile_.mr * chunks_ * 4 + chunks_) : 0;
+  return round_up(tiles * tile_bytes() + tiles * tile_.mr * scale_columns_ * 4 + beyond, 64);
 }
 
 /// Rows that are decoded before they are packed: mr of x over all of k, or 16 of w over a block of it, as
@@ -74,7 +95,21 @@ std::int64_t BlockGemm::column_scales_bytes() const {
 
 std::int64_t BlockGemm::scratch_bytes(std::int64_t rows) const {
   const std::int64_t panels = packs_nothing() ? 0 : block_columns_ / panel_columns * block_stride_;
-  return sums_bytes(rows) + round_up(panels, 64) + row_scratch_bytes() + column_scales_bytes();
+  return sums_bytes(rows) + round_up(panels, 64) + row_scratch_bytes() + column_scales_bytes() +
+         beyond_bytes();
+}
+
+std::int64_t BlockGemm::beyond_bytes() const {
+  return w_e8m0_ ? round_up((1 + panel_columns) * kc_chunks_, 64) : 0;
+}
+
+float* BlockGemm::x_rests(char* packed, const RowTiles& tiles, std::int64_t tile) const {
+  auto* scales = reinterpret_cast<float*>(packed + tiles.count() * tile_bytes());
+  return scales + tiles.count() * tile_.mr * scale_columns_ + tile * tile_.mr * chunks_;
+}
+
+std::uint8_t* BlockGemm::x_beyond(char* packed, const RowTiles& tiles, std::int64_t tile) const {
+  return reinterpret_cast<std::uint8_t*>(x_rests(packed, tiles, tiles.count())) + tile * chunks_;
 }
 
 std::int64_t BlockGemm::x_offset(const RowTiles& tiles, std::int64_t tile, std::int64_t chunk) const {
@@ -111,30 +146,57 @@ float* BlockGemm::sums_of(const Block& block, const Place& place) const {
 
 void BlockGemm::multiply_tile(const Block& block, const Place& place, const char* w,
                               const Depth& depth) const {
+  PanelArgs args{.x = block.packed + x_offset(block.tiles, place.tile, depth.first),
+                 .w = w + place.panel * block_stride_,
+                 .w_stride = block_stride_,
+                 .chunks = depth.count,
+                 .c = sums_of(block, place),
+                 .accumulate = depth.first > 0,
+                 .prefetch = 0,
+                 .prefetch_x = isa_.rows_read_x_panels ? x_chunks_ahead : 0};
+  if (!x_e8m0_ && !w_e8m0_) return multiply_within(block, place, args, depth, 0);
+  const std::uint8_t* of_x =
+      x_e8m0_ ? x_beyond(const_cast<char*>(block.packed), block.tiles, place.tile) + depth.first : nullptr;
+  // Scales of a block of k are for all its chunks: they go the same way.
+  const std::int64_t step = scaled_by_block_ ? block_scale_chunks : 1;
+  const auto is_beyond = [&](std::int64_t first) {
+    for (std::int64_t chunk = first; chunk < std::min(first + step, depth.count); ++chunk)
+      if ((w_e8m0_ && block.beyond[chunk] != 0) || (x_e8m0_ && of_x[chunk] != 0)) return true;
+    return false;
+  };
+  for (std::int64_t at = 0; at < depth.count; at += args.chunks) {
+    const bool beyond = is_beyond(at);
+    std::int64_t end = at + step;
+    while (end < depth.count && is_beyond(end) == beyond) end += step;
+    args.chunks = std::min(end, depth.count) - at;
+    if (beyond) {
+      multiply_beyond(block, place, args, depth, at);
+    } else {
+      multiply_within(block, place, args, depth, at);
+    }
+    args.x = static_cast<const char*>(args.x) + args.chunks * x_chunk_bytes(block, place);
+    args.w = static_cast<const char*>(args.w) + args.chunks * w_chunk_bytes();
+    args.accumulate = true;
+  }
+}
+
+void BlockGemm::multiply_within(const Block& block, const Place& place, const PanelArgs& args,
+                                const Depth& depth, std::int64_t at) const {
   const PanelKernel kernel = find(panels_, block.tiles.size(place.tile), width(block, place))->run;
-  const PanelArgs args{.x = block.packed + x_offset(block.tiles, place.tile, depth.first),
-                       .w = w + place.panel * block_stride_,
-                       .w_stride = block_stride_,
-                       .chunks = depth.count,
-                       .c = sums_of(block, place),
-                       .accumulate = depth.first > 0,
-                       .prefetch = 0,
-                       .prefetch_x = isa_.rows_read_x_panels ? x_chunks_ahead : 0};
   if (!scaled_by_block_) return kernel(args);
+  const std::int64_t first = at / block_scale_chunks;
   const ScaledPanelEntry* scaled =
       find(isa_.scaled_panels, block.tiles.size(place.tile), width(block, place));
   if (scaled != nullptr)
-    return scaled->run({.panel = args,
-                        .row_scales = row_scales(block, place.tile) + depth.first / block_scale_chunks,
-                        .row_stride = scale_columns_,
-                        .column_scales = block.column_scales + place.panel * panel_columns,
-                        .column_stride = block.panels * panel_columns});
-  const std::int64_t x_step =
-      block_scale_chunks * chunk_elements * block.tiles.size(place.tile) * compute_bytes_;
-  const std::int64_t w_step = block_scale_chunks * chunk_elements * panel_columns *
-                              (in_place_ ? panel16_of(format_.w).element_bytes : compute_bytes_);
-  const std::int64_t first = depth.first / block_scale_chunks;
-  const std::int64_t count = ceil_div(depth.count, block_scale_chunks);
+    return scaled->run(
+        {.panel = args,
+         .row_scales = row_scales(block, place.tile) + (depth.first + at) / block_scale_chunks,
+         .row_stride = scale_columns_,
+         .column_scales = block.column_scales + (first * block.panels + place.panel) * panel_columns,
+         .column_stride = block.panels * panel_columns});
+  const std::int64_t x_step = block_scale_chunks * x_chunk_bytes(block, place);
+  const std::int64_t w_step = block_scale_chunks * w_chunk_bytes();
+  const std::int64_t count = ceil_div(args.chunks, block_scale_chunks);
   // Sums are scaled a block later, beside the next block's products.
   for (std::int64_t i = 0; i <= count; ++i) {
     float* const sums[] = {block.tile_sums, block.tile_sums + tile_.mr * tile_panels_ * panel_columns};
@@ -142,16 +204,61 @@ void BlockGemm::multiply_tile(const Block& block, const Place& place, const char
       PanelArgs one = args;
       one.x = static_cast<const char*>(args.x) + i * x_step;
       one.w = static_cast<const char*>(args.w) + i * w_step;
-      one.chunks = std::min(block_scale_chunks, depth.count - i * block_scale_chunks);
+      one.chunks = std::min(block_scale_chunks, args.chunks - i * block_scale_chunks);
       one.c = sums[i % 2];
       one.accumulate = false;
       kernel(one);
     }
-    if (i > 0) scale_sums(block, place, first, i - 1, sums[(i - 1) % 2]);
+    if (i > 0) scale_sums(block, place, depth.first / block_scale_chunks, first + i - 1, sums[(i - 1) % 2]);
   }
 }
 
-/// Of block `i` from `first` on, counted in blocks of 128 of k.
+void BlockGemm::multiply_beyond(const Block& block, const Place& place, const PanelArgs& args,
+                                const Depth& depth, std::int64_t at) const {
+  const PanelKernel kernel = find(panels_, block.tiles.size(place.tile), width(block, place))->run;
+  constexpr float unscaled = 1;
+  alignas(64) float columns[max_tile_columns];
+  const std::int64_t count = width(block, place) * panel_columns;
+  char* packed = const_cast<char*>(block.packed);
+  PanelArgs one = args;
+  one.chunks = 1;
+  one.c = block.tile_sums;
+  one.accumulate = false;
+  for (std::int64_t i = 0; i < args.chunks; ++i) {
+    const std::int64_t chunk = depth.first + at + i;
+    const float* scales =
+        !scaled_by_block_ ? nullptr
+                          : block.column_scales +
+                                ((at + i) / block_scale_chunks * block.panels + place.panel) * panel_columns;
+    for (std::int64_t c = 0; c < count; ++c) {
+      const std::int64_t column = block.first + place.panel * panel_columns + c;
+      columns[c] = scales == nullptr ? unscaled : scales[c];
+      if (w_e8m0_ && column < format_.w.rows)
+        columns[c] *= w_range_.rest(exponents_of(format_.w, block.weight->scale, column)[chunk]);
+    }
+    ScaleArgs scale{.tile = block.tile_sums,
+                    .out = sums_of(block, place),
+                    .rows = block.tiles.valid(place.tile),
+                    .columns = count,
+                    .row_scale = &unscaled,
+                    .row_stride = 0,
+                    .column_scale = columns,
+                    .add = args.accumulate || i > 0};
+    if (x_e8m0_ && x_beyond(packed, block.tiles, place.tile)[chunk] != 0) {
+      scale.row_scale = x_rests(packed, block.tiles, place.tile) + chunk;
+      scale.row_stride = chunks_;
+    } else if (scaled_by_block_) {
+      scale.row_scale = row_scales(block, place.tile) + chunk / block_scale_chunks;
+      scale.row_stride = scale_columns_;
+    }
+    kernel(one);
+    decode_.scale(scale);
+    one.x = static_cast<const char*>(one.x) + x_chunk_bytes(block, place);
+    one.w = static_cast<const char*>(one.w) + w_chunk_bytes();
+  }
+}
+
+/// Of block `i` from `first` on, counted in blocks of 128 of k; `i` is that of block.column_scales.
 void BlockGemm::scale_sums(const Block& block, const Place& place, std::int64_t first, std::int64_t i,
                            const float* sums) const {
   decode_.scale({.tile = sums,
@@ -179,6 +286,8 @@ BlockGemm::Block BlockGemm::accumulate(std::int64_t rows, const char* packed, co
   block.row_scratch = block.panel_scratch +
                       (packs_nothing() ? 0 : round_up(block_columns_ / panel_columns * block_stride_, 64));
   block.column_scales = reinterpret_cast<float*>(block.row_scratch + row_scratch_bytes());
+  block.beyond = reinterpret_cast<std::uint8_t*>(block.column_scales) + column_scales_bytes();
+  block.clamped = block.beyond + kc_chunks_;
   if (tile_.rows) {
     multiply_rows(block);
     return block;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "backends/cpu/families/blocked/e8m0_range.h"
 #include "backends/cpu/families/kernel_set.h"
 #include "backends/cpu/microkernels/decode.h"
 #include "problem/operands.h"
@@ -53,6 +54,9 @@ void pack_matrices(const MatrixShape& w, WeightLayout layout, const void* plain,
 void unpack_matrices(const MatrixShape& w, WeightLayout layout, const void* packed, void* plain);
 /// ok, or why a weight cannot be in the layout.
 Status check_layout(const MatrixShape& w, WeightLayout layout);
+
+/// The e8m0 scales of a row; null where the operand has none.
+const unsigned char* exponents_of(const MatrixShape& matrix, const void* scales, std::int64_t row);
 
 /// Rows of x before they are packed: row i is `index[i]`, or i where there is no index.
 struct BlockRows {
@@ -126,6 +130,9 @@ class BlockGemm {
     char* row_scratch = nullptr;
     float* tile_sums = nullptr;      // of one block of 128 of k, and of the one before
     float* column_scales = nullptr;  // [blocks of 128 in kc][panels · 16], or of the whole of k
+    // Of weights with e8m0 scales:
+    std::uint8_t* beyond = nullptr;   // [chunks in kc]: 1: a column's scale is beyond the range
+    std::uint8_t* clamped = nullptr;  // [16][chunks in kc]: scales of a panel
   };
   /// A register tile of a block: its first panel in the block, its row tile.
   struct Place {
@@ -143,10 +150,32 @@ class BlockGemm {
   void multiply_rows(const Block& block) const;
   BlockSums finish(const Block& block, const Place& place) const;
   void multiply_tile(const Block& block, const Place& place, const char* w, const Depth& depth) const;
+  /// The chunks from `at` on of the block at `depth`, whose e8m0 scales are within the range; `args` begin there.
+  void multiply_within(const Block& block, const Place& place, const PanelArgs& args, const Depth& depth,
+                       std::int64_t at) const;
+  /// The same of chunks beyond the range: one by one.
+  void multiply_beyond(const Block& block, const Place& place, const PanelArgs& args, const Depth& depth,
+                       std::int64_t at) const;
   void scale_sums(const Block& block, const Place& place, std::int64_t first, std::int64_t i,
                   const float* sums) const;
+  /// The scales of a row of w or of x, `count` chunks; `clamped` with room for them where one is beyond the range of a chunk with an element that is not
+  /// zero: `note(chunk)` for each.
+  template <typename HasElement, typename Note>
+  static const unsigned char* within_range(const E8m0Range& range, const unsigned char* codes,
+                                           std::int64_t count, std::uint8_t* clamped,
+                                           HasElement&& has_element, Note&& note) {
+    if (range.contains_all(codes, count)) return codes;
+    for (std::int64_t i = 0; i < count; ++i) {
+      clamped[i] = codes[i];
+      if (range.contains(codes[i]) || !has_element(i)) continue;
+      clamped[i] = range.clamped(codes[i]);
+      note(i);
+    }
+    return clamped;
+  }
   void fill_column_scales(const Block& block, std::int64_t k_block, float* out) const;
   const char* decode_weights(const Block& block, std::int64_t chunk, std::int64_t chunks) const;
+  void clamp_panel_exponents(const Block& block, DecodePanelArgs& args) const;
   void decode_rows_to_panel(const Block& block, std::int64_t panel, std::int64_t chunk, std::int64_t chunks,
                             char* out) const;
   const float* row_scales(const Block& block, std::int64_t tile) const;
@@ -164,11 +193,23 @@ class BlockGemm {
   void pack_x_panels(const PackXArgs& rows, char* out, Element packer) const;
   /// Of rows as they lie: AMX tiles multiply them by x in panels.
   bool reads_x_panels() const { return tile_.rows && isa_.rows_read_x_panels; }
+  std::int64_t x_chunk_bytes(const Block& block, const Place& place) const {
+    return chunk_elements * block.tiles.size(place.tile) * compute_bytes_;
+  }
+  std::int64_t w_chunk_bytes() const {
+    return chunk_elements * panel_columns *
+           (in_place_ ? panel16_of(format_.w).element_bytes : compute_bytes_);
+  }
   bool packs_nothing() const { return in_place_ || tile_.rows; }
   std::int64_t tile_bytes() const { return tile_.mr * chunks_ * chunk_elements * compute_bytes_; }
   std::int64_t row_scratch_bytes() const;
   std::int64_t sums_bytes(std::int64_t rows) const;
   std::int64_t column_scales_bytes() const;
+  std::int64_t beyond_bytes() const;
+  /// Behind the scales of packed rows, of x with e8m0 scales: for each row what the sum of each chunk is multiplied by, which only chunks beyond the range
+  /// have; then for each tile which chunks these are.
+  float* x_rests(char* packed, const RowTiles& tiles, std::int64_t tile) const;
+  std::uint8_t* x_beyond(char* packed, const RowTiles& tiles, std::int64_t tile) const;
 
   const IsaKernels& isa_;
   const DecodeKernels& decode_;
@@ -184,8 +225,12 @@ class BlockGemm {
   std::int64_t tile_panels_ = 1;
   std::int64_t block_columns_ = 16;
   std::int64_t scale_columns_ = 1;  // float32 scales of a packed row
-  bool in_place_ = false;           // the packed weight is what panel kernels read
-  bool scaled_by_block_ = false;    // float32 scales of blocks of k
+  bool x_e8m0_ = false;
+  bool w_e8m0_ = false;
+  E8m0Range x_range_;
+  E8m0Range w_range_;
+  bool in_place_ = false;         // the packed weight is what panel kernels read
+  bool scaled_by_block_ = false;  // float32 scales of blocks of k
   bool scaled_at_end_ = false;
   std::int64_t block_stride_ = 0;  // bytes from panel to panel of decoded weights
 };

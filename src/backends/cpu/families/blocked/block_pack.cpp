@@ -31,12 +31,6 @@ Element packer_of(DataType type, Compute compute) {
 
 bool has_float_scale(const MatrixShape& matrix) { return matrix.scale.type == ScaleType::f32; }
 
-/// The e8m0 scales of a row; null where the operand has none.
-const unsigned char* exponents(const MatrixShape& matrix, const void* scales, std::int64_t row) {
-  if (matrix.scale.type != ScaleType::e8m0) return nullptr;
-  return static_cast<const unsigned char*>(scales) + row * matrix.scale.columns;
-}
-
 }  // namespace
 
 void BlockGemm::pack_scales(const BlockRows& rows, std::int64_t tile, float* out) const {
@@ -72,6 +66,11 @@ void BlockGemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed
                  .k = x.columns,
                  .chunks = chunks_,
                  .out = nullptr};
+  float* rests = x_e8m0_ ? x_rests(packed, tiles, tile) : nullptr;
+  std::uint8_t* beyond = x_e8m0_ ? x_beyond(packed, tiles, tile) : nullptr;
+  // Behind the decoded rows.
+  auto* clamped = reinterpret_cast<std::uint8_t*>(scratch) + tile_.mr * chunks_ * chunk_elements * 4;
+  if (x_e8m0_) std::memset(beyond, 0, static_cast<std::size_t>(chunks_));
   if (!wide(x.type) || rows.index != nullptr) {
     args.x = scratch;
     args.ldx = wide(x.type) ? bytes_of(x.type, x.columns) : chunks_ * chunk_elements * compute_bytes_;
@@ -82,8 +81,25 @@ void BlockGemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed
       if (wide(x.type)) {
         std::memcpy(to, from, static_cast<std::size_t>(args.ldx));
       } else {
+        const auto has_element = [&](std::int64_t chunk) {
+          const std::int64_t k = chunk * chunk_elements;
+          return x_range_.any_element(
+              from + bytes_of(x.type, k),
+              bytes_of(x.type, std::min(x.columns - k, std::int64_t{chunk_elements})));
+        };
+        const unsigned char* codes = exponents_of(x, rows.scale, row);
+        const auto note = [&](std::int64_t chunk) {
+          if (beyond[chunk] == 0)
+            for (std::int64_t each = 0; each < tile_.mr; ++each) rests[each * chunks_ + chunk] = 1;
+          beyond[chunk] = 1;
+          rests[i * chunks_ + chunk] = x_range_.rest(codes[chunk]);
+        };
         decode_.row[static_cast<int>(compute_)][stored_of(x.type)](
-            {.from = from, .count = x.columns, .to = to, .exponents = exponents(x, rows.scale, row)});
+            {.from = from,
+             .count = x.columns,
+             .to = to,
+             .exponents =
+                 x_e8m0_ ? within_range(x_range_, codes, chunks_, clamped, has_element, note) : codes});
       }
     }
   }
@@ -148,12 +164,21 @@ void BlockGemm::decode_rows_to_panel(const Block& block, std::int64_t panel, std
     char* decoded = raw + (tiled ? panel_columns * raw_bytes : 0);
     const std::int64_t stride = chunks * chunk_elements * compute_bytes_;
     for (std::int64_t row = 0; row < args.count; ++row) {
-      const unsigned char* powers = exponents(w, block.weight->scale, first + row);
+      const char* from = static_cast<const char*>(args.rows) + row * args.stride;
+      const unsigned char* codes = exponents_of(w, block.weight->scale, first + row);
+      if (codes != nullptr) codes += chunk;
+      const auto has_element = [&](std::int64_t i) {
+        const std::int64_t at = i * chunk_elements;
+        return w_range_.any_element(from + bytes_of(w.type, at),
+                                    bytes_of(w.type, std::min(count - at, std::int64_t{chunk_elements})));
+      };
       decode_.row[static_cast<int>(compute_)][stored_of(w.type)](
-          {.from = static_cast<const char*>(args.rows) + row * args.stride,
+          {.from = from,
            .count = count,
            .to = decoded + row * stride,
-           .exponents = powers == nullptr ? nullptr : powers + chunk});
+           .exponents = !w_e8m0_ ? codes
+                                 : within_range(w_range_, codes, chunks, block.clamped, has_element,
+                                                [&](std::int64_t i) { block.beyond[i] = 1; })});
     }
     args.rows = decoded;
     args.stride = stride;
@@ -168,6 +193,7 @@ const char* BlockGemm::decode_weights(const Block& block, std::int64_t chunk, st
   const std::int64_t first_panel = block.first / panel_columns;
   const auto* stored = static_cast<const char*>(block.weight->w);
   const Panel16 shape = panel16_of(w);
+  if (w_e8m0_) std::memset(block.beyond, 0, static_cast<std::size_t>(chunks));
   if (in_place_)
     return stored + first_panel * block_stride_ +
            chunk * chunk_elements * panel_columns * shape.element_bytes;
@@ -178,17 +204,50 @@ const char* BlockGemm::decode_weights(const Block& block, std::int64_t chunk, st
       continue;
     }
     const std::int64_t column = block.first + panel * panel_columns;
-    const unsigned char* powers = exponents(w, block.weight->scale, column);
-    decode_.panel[static_cast<int>(compute_)][stored_of(w.type)](
-        {.from = stored + (first_panel + panel) * shape.panel_bytes() +
-                 bytes_of(w.type, chunk * chunk_elements) * panel_columns,
-         .chunks = chunks,
-         .to = out,
-         .exponents = powers == nullptr ? nullptr : powers + chunk,
-         .exponent_stride = w.scale.columns,
-         .columns = std::min<std::int64_t>(panel_columns, w.rows - column)});
+    DecodePanelArgs args{.from = stored + (first_panel + panel) * shape.panel_bytes() +
+                                 bytes_of(w.type, chunk * chunk_elements) * panel_columns,
+                         .chunks = chunks,
+                         .to = out,
+                         .exponents = exponents_of(w, block.weight->scale, column),
+                         .exponent_stride = w.scale.columns,
+                         .columns = std::min<std::int64_t>(panel_columns, w.rows - column)};
+    if (args.exponents != nullptr) args.exponents += chunk;
+    if (w_e8m0_) clamp_panel_exponents(block, args);
+    decode_.panel[static_cast<int>(compute_)][stored_of(w.type)](args);
   }
   return block.panel_scratch;
+}
+
+/// Replaces the scales by clamped ones where one of a chunk with an element is beyond the range.
+void BlockGemm::clamp_panel_exponents(const Block& block, DecodePanelArgs& args) const {
+  const MatrixShape& w = format_.w;
+  const std::int64_t chunk_bytes = bytes_of(w.type, chunk_elements) * panel_columns;
+  constexpr std::int64_t line_bytes = 64;  // of which a column has four
+  bool all_within = true;
+  for (std::int64_t i = 0; i < args.columns; ++i)
+    all_within = w_range_.contains_all(args.exponents + i * args.exponent_stride, args.chunks) && all_within;
+  if (all_within) return;
+  bool any = false;
+  for (std::int64_t i = 0; i < args.columns; ++i) {
+    const unsigned char* codes = args.exponents + i * args.exponent_stride;
+    std::uint8_t* clamped = block.clamped + i * args.chunks;
+    const auto has_element = [&](std::int64_t at) {
+      const char* from = static_cast<const char*>(args.from) + at * chunk_bytes + i * 4;
+      bool found = false;
+      for (std::int64_t line = 0; line < chunk_bytes; line += line_bytes)
+        found = found || w_range_.any_element(from + line, 4);
+      return found;
+    };
+    const auto note = [&](std::int64_t at) {
+      block.beyond[at] = 1;
+      any = true;
+    };
+    const unsigned char* used = within_range(w_range_, codes, args.chunks, clamped, has_element, note);
+    if (used == codes) std::memcpy(clamped, codes, static_cast<std::size_t>(args.chunks));
+  }
+  if (!any) return;
+  args.exponents = block.clamped;
+  args.exponent_stride = args.chunks;
 }
 
 }  // namespace gemmtune::cpu

@@ -6,6 +6,8 @@ namespace gemmtune::cpu {
 namespace {
 
 constexpr std::int64_t kc_values[] = {256, 512, 2048};
+// What can be built beside them; a block of scales is 128 elements of k.
+constexpr NumberRange kc_range{128, 8192, 128};
 
 std::string refuse_tile(const KernelSet& set, const BlockFormat& format, const BlockTile& tile) {
   if (!compute_type(set, tile.isa, format))
@@ -80,7 +82,8 @@ void add_tile_parameters(const KernelSet& set, const BlockFormat& format, Space&
   space.add(Parameter{.key = "kc",
                       .values = number_texts(kc_values),
                       .absent = "512",
-                      .meaning = "elements of k decoded at once"});
+                      .meaning = "elements of k decoded at once",
+                      .range = kc_range});
 }
 
 void add_rows_parameter(const KernelSet& set, const BlockFormat& format, Space& space) {

@@ -9,6 +9,9 @@ namespace {
 
 constexpr std::int64_t mc_values[] = {64, 256, 1024};
 constexpr std::int64_t nc_values[] = {0, 128, 256, 512};
+// What can be built beside them.
+constexpr NumberRange mc_range{1, 4096};
+constexpr NumberRange nc_range{0, 2048, panel_columns};
 
 bool takes_quantized(const Problem& problem) {
   const OperationTraits& operation = traits(problem.operation);
@@ -34,7 +37,7 @@ BlockTile wide_tile_of(const Config& config) {
   return tile;
 }
 
-class BlockedFamily final : public KernelFamily {
+class BlockedFamily final : public LeafFamily {
  public:
   BlockedFamily(const Character& character, const KernelSet& set, int threads)
       : character_(character), set_(set), threads_(std::max(threads, 1)) {}
@@ -55,12 +58,16 @@ class BlockedFamily final : public KernelFamily {
     const BlockFormat format = format_of(problem);
     Space space;
     add_tile_parameters(set_, format, space);
-    space.add(
-        Parameter{.key = "mc", .values = number_texts(mc_values), .absent = "64", .meaning = "rows a block"});
+    space.add(Parameter{.key = "mc",
+                        .values = number_texts(mc_values),
+                        .absent = "64",
+                        .meaning = "rows a block",
+                        .range = mc_range});
     space.add(Parameter{.key = "nc",
                         .values = number_texts(nc_values),
                         .absent = "0",
-                        .meaning = "columns decoded at once, 0: those of the register tile"});
+                        .meaning = "columns decoded at once, 0: those of the register tile",
+                        .range = nc_range});
     add_tile_constraints(set_, {format, problem.m, set_.level}, space);
     space.add(Constraint{"nc",
                          [problem](const Config& config) -> std::string {

@@ -25,7 +25,7 @@ MoeFormats moe_formats(const KernelSet& set, Isa isa, const Problem& problem);
 
 /// Tokens by expert: position p of the sorted order is pair pair_of[p] (token · topk + slot) of token
 /// token_of[p]; position_of is the inverse of pair_of. Blocks are runs of at most block_m positions of one
-/// expert.
+/// expert. Of an empty slot position_of is −1 − p, with a position p of its own behind all others, which is in no block.
 struct MoeBlock {
   std::int32_t expert;
   std::int32_t first;  // position

@@ -8,6 +8,7 @@ namespace gemmtune::cpu {
 namespace {
 
 constexpr std::int64_t block_values[] = {16, 32, 64, 128};
+constexpr NumberRange block_range{1, 1024};  // what can be built beside them
 
 /// Rows that a block has on the average.
 std::int64_t default_rows(const Problem& problem) {
@@ -22,7 +23,7 @@ std::int64_t likely_rows(const Problem& problem) {
   return std::min(problem.m, usual + 3 * deviation);
 }
 
-class MoeFamily final : public KernelFamily {
+class MoeFamily final : public LeafFamily {
  public:
   MoeFamily(const KernelSet& set, int threads) : set_(set), threads_(std::max(threads, 1)) {}
 
@@ -48,8 +49,11 @@ class MoeFamily final : public KernelFamily {
   Space space(const Problem& problem) const override {
     Space space;
     add_tile_parameters(set_, tile_format(problem), space, true);
-    space.add(Parameter{
-        .key = "bm", .values = number_texts(block_values), .absent = "32", .meaning = "tokens of a block"});
+    space.add(Parameter{.key = "bm",
+                        .values = number_texts(block_values),
+                        .absent = "32",
+                        .meaning = "tokens of a block",
+                        .range = block_range});
     space.add(Parameter{
         .key = "st",
         .values = {"1", "2"},

@@ -297,7 +297,7 @@ class MoeKernel final : public Kernel {
     });
   }
 
-  /// y of every token: the sum over its slots, in their order.
+  /// y of every token: the sum over its slots that have an expert, in their order.
   void sum_experts(const Call& call, Executor& executor) const {
     const Store store = first_.isa().store[static_cast<int>(element_of(problem_.y_type))];
     const std::int64_t parts = std::min(threads_, call.tokens);
@@ -305,16 +305,20 @@ class MoeKernel final : public Kernel {
       for (std::int64_t token = share(call.tokens, parts, part); token < share(call.tokens, parts, part + 1);
            ++token) {
         const std::int32_t* positions = order(call).position_of + token * problem_.moe.topk;
-        float* sum = results(call, positions[0]);
+        // The row of its first slot, which an empty slot has too.
+        float* sum = results(call, positions[0] < 0 ? -1 - positions[0] : positions[0]);
+        if (positions[0] < 0) std::fill_n(sum, problem_.k, 0.0F);
         const auto weight = [&](std::int64_t slot) {
           return problem_.moe.doweight_stage1 ? 1.0F : call.routes.weight(token * problem_.moe.topk + slot);
         };
-        for (std::int64_t slot = 0; slot < problem_.moe.topk; ++slot)
+        for (std::int64_t slot = 0; slot < problem_.moe.topk; ++slot) {
+          if (positions[slot] < 0) continue;
           kernels_.add_row({.row = results(call, positions[slot]),
                             .factor = weight(slot),
                             .count = problem_.k,
                             .sum = sum,
                             .add = slot > 0});
+        }
         const std::int64_t at = (call.first_token + token) * call.operands.ldy;
         store({.tile = sum,
                .ldt = problem_.k,

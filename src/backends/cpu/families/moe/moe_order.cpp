@@ -12,7 +12,9 @@ std::int64_t sort_tokens(const MoeShape& shape, const MixtureRoutes& routes, std
                          std::int64_t block_m, const MoeOrder& order) {
   const std::int64_t pairs = tokens * shape.topk;
   std::fill_n(order.counts, std::int64_t{shape.experts} + 1, 0);
-  for (std::int64_t pair = 0; pair < pairs; ++pair) ++order.counts[routes.expert(pair) + 1];
+  for (std::int64_t pair = 0; pair < pairs; ++pair) {
+    if (const std::int32_t expert = routes.expert(pair); expert != empty_slot) ++order.counts[expert + 1];
+  }
   std::int64_t blocks = 0;
   for (std::int32_t expert = 0; expert < shape.experts; ++expert) {
     const std::int32_t count = order.counts[expert + 1];
@@ -22,9 +24,14 @@ std::int64_t sort_tokens(const MoeShape& shape, const MixtureRoutes& routes, std
                                 static_cast<std::int32_t>(std::min(block_m, count - at))};
     order.counts[expert + 1] = first + count;
   }
-  // counts[e] is where expert e's next pair goes.
+  // counts[e] is where expert e's next pair goes, the last one where that of the next empty slot does.
   for (std::int64_t pair = 0; pair < pairs; ++pair) {
-    const std::int32_t position = order.counts[routes.expert(pair)]++;
+    const std::int32_t expert = routes.expert(pair);
+    if (expert == empty_slot) {
+      order.position_of[pair] = -1 - order.counts[shape.experts]++;
+      continue;
+    }
+    const std::int32_t position = order.counts[expert]++;
     order.pair_of[position] = static_cast<std::int32_t>(pair);
     order.token_of[position] = static_cast<std::int32_t>(pair / shape.topk);
     order.position_of[pair] = position;

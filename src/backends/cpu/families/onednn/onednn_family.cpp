@@ -20,13 +20,23 @@ std::string_view layout_word(const Problem& problem) {
   return to_string(problem.weight_layout == WeightLayout::plain ? WeightLayout::plain : WeightLayout::onednn);
 }
 
+const gemmtune_openmp_functions* functions_of(const ThreadTeam& team) {
+  const OpenmpRuntime* const runtime = team.openmp();
+  return runtime == nullptr ? nullptr : &runtime->functions;
+}
+
+RegionsOf regions_of(const gemmtune_openmp_functions* runtime) {
+  return runtime == nullptr ? RegionsOf::ours : RegionsOf::program;
+}
+
 class OnednnKernel final : public Kernel {
  public:
   OnednnKernel(std::shared_ptr<const OnednnLibrary> library, gemmtune_onednn_matmul* matmul,
-               const Problem& problem, int threads)
+               const Problem& problem, int threads, const ThreadTeam& team)
       : library_(std::move(library)),
         matmul_(matmul),
         threads_(threads),
+        team_(team),
         x_(operand_shapes(problem).x),
         y_(operand_shapes(problem).y),
         packed_(problem.weight_layout != WeightLayout::plain) {}
@@ -48,8 +58,9 @@ class OnednnKernel final : public Kernel {
   }
 
   Status execute(const Operands& operands, const void* x, void* y, void* workspace) const {
-    const gemmtune_onednn_arguments arguments{x, operands.w, operands.bias, y, workspace};
-    return with_openmp_team(threads_,
+    const gemmtune_onednn_arguments arguments{x, operands.w, operands.bias,
+                                              y, workspace,  functions_of(team_)};
+    return with_openmp_team(threads_, regions_of(arguments.openmp),
                             [&] { return call_onednn(library_->table().execute, matmul_, &arguments); });
   }
 
@@ -88,21 +99,26 @@ class OnednnKernel final : public Kernel {
   std::shared_ptr<const OnednnLibrary> library_;
   gemmtune_onednn_matmul* matmul_;
   int threads_;
+  const ThreadTeam& team_;
   MatrixShape x_;
   MatrixShape y_;
   bool packed_;
 };
 
 /// Requires a type that oneDNN has.
-gemmtune_onednn_weight weight_of(const Problem& problem, int threads) {
-  return {problem.n, problem.k, onednn_type(problem.w_type).value_or(gemmtune_onednn_f32), threads,
-          problem.w_order == Order::column_major ? 1 : 0};
+gemmtune_onednn_weight weight_of(const Problem& problem, int threads, const ThreadTeam& team) {
+  return {problem.n,
+          problem.k,
+          onednn_type(problem.w_type).value_or(gemmtune_onednn_f32),
+          threads,
+          problem.w_order == Order::column_major ? 1 : 0,
+          functions_of(team)};
 }
 
 }  // namespace
 
-OnednnFamily::OnednnFamily(std::shared_ptr<const OnednnLibrary> library, int threads)
-    : library_(std::move(library)), threads_(threads) {}
+OnednnFamily::OnednnFamily(std::shared_ptr<const OnednnLibrary> library, int threads, const ThreadTeam* team)
+    : library_(std::move(library)), threads_(threads), team_(team) {}
 
 Status OnednnFamily::accepts(const Problem& problem) const {
   GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem, refusal::Orders::any_input));
@@ -134,7 +150,7 @@ Config OnednnFamily::default_config(const Problem& problem) const {
 Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, const Config&) const {
   const auto y_type = onednn_type(problem.y_type);
   gemmtune_onednn_problem asked{};
-  asked.weight = weight_of(problem, threads_);
+  asked.weight = weight_of(problem, threads_, *team_);
   asked.m = problem.m;
   asked.y_type = y_type.value_or(gemmtune_onednn_f32);
   asked.bias = problem.bias ? 1 : 0;
@@ -153,14 +169,14 @@ Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, cons
                : refusal::refuse(refusal::types, "oneDNN has only its reference code for {}",
                                  short_name(problem));
   }
-  auto kernel = std::make_unique<OnednnKernel>(library_, matmul, problem, threads_);
+  auto kernel = std::make_unique<OnednnKernel>(library_, matmul, problem, threads_, *team_);
   (void)owned.release();  // the kernel destroys it
   return std::unique_ptr<Kernel>(std::move(kernel));
 }
 
 Result<std::size_t> OnednnFamily::packed_bytes(const Problem& problem) const {
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-  const gemmtune_onednn_weight weight = weight_of(problem, threads_);
+  const gemmtune_onednn_weight weight = weight_of(problem, threads_, *team_);
   std::size_t bytes = 0;
   GEMMTUNE_RETURN_IF_ERROR(call_onednn(library_->table().packed_bytes, &weight, &bytes));
   return round_up(bytes,
@@ -169,15 +185,15 @@ Result<std::size_t> OnednnFamily::packed_bytes(const Problem& problem) const {
 
 Status OnednnFamily::pack(const Problem& problem, const void* plain, void* packed) const {
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-  const gemmtune_onednn_weight weight = weight_of(problem, threads_);
-  return with_openmp_team(threads_,
+  const gemmtune_onednn_weight weight = weight_of(problem, threads_, *team_);
+  return with_openmp_team(threads_, regions_of(weight.openmp),
                           [&] { return call_onednn(library_->table().pack, &weight, plain, packed); });
 }
 
 Status OnednnFamily::unpack(const Problem& problem, const void* packed, void* plain) const {
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-  const gemmtune_onednn_weight weight = weight_of(problem, threads_);
-  return with_openmp_team(threads_,
+  const gemmtune_onednn_weight weight = weight_of(problem, threads_, *team_);
+  return with_openmp_team(threads_, regions_of(weight.openmp),
                           [&] { return call_onednn(library_->table().unpack, &weight, packed, plain); });
 }
 

@@ -6,12 +6,14 @@
 #include "backends/backend.h"
 #include "backends/cpu/families/all_families.h"
 #include "backends/cpu/families/onednn/onednn_library.h"
+#include "backends/cpu/threads/thread_team.h"
 
 namespace gemmtune::cpu {
 
-class OnednnFamily final : public KernelFamily, public OnednnServices {
+class OnednnFamily final : public LeafFamily, public OnednnServices {
  public:
-  OnednnFamily(std::shared_ptr<const OnednnLibrary> library, int threads);
+  /// `team`: whose OpenMP runtime its kernels use; null for a family that is only described.
+  OnednnFamily(std::shared_ptr<const OnednnLibrary> library, int threads, const ThreadTeam* team);
 
   std::string_view name() const override { return "onednn"; }
   int tie_rank() const override { return 0; }
@@ -31,6 +33,7 @@ class OnednnFamily final : public KernelFamily, public OnednnServices {
  private:
   std::shared_ptr<const OnednnLibrary> library_;
   int threads_;
+  const ThreadTeam* team_;
 };
 
 }  // namespace gemmtune::cpu

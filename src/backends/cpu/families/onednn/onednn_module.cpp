@@ -1,5 +1,5 @@
-// libgemmtune_onednn.so: oneDNN's matmul behind the C table of onednn_module.h. The only file that sees
-// dnnl.hpp.
+// oneDNN's matmul behind the C table of onednn_module.h, built twice: libgemmtune_onednn.so links the libdnnl that the
+// build found (the only file that sees dnnl.hpp); libgemmtune_onednn3.so (GEMMTUNE_ONEDNN_3) opens a libdnnl.so.3.
 #include "backends/cpu/families/onednn/onednn_module.h"
 
 #include <sched.h>
@@ -11,13 +11,19 @@
 #include <optional>
 #include <string>
 
+#ifdef GEMMTUNE_ONEDNN_3
+#include "backends/cpu/families/onednn/dnnl3.h"
+#else
 #include <dnnl.hpp>
-
-#if DNNL_CPU_RUNTIME == DNNL_RUNTIME_OMP
-#include <omp.h>
 #endif
 
+#include "backends/cpu/families/onednn/onednn_openmp.h"
+
 namespace {
+
+using gemmtune::onednn::OpenmpRoute;
+using gemmtune::onednn::routed_openmp;
+using gemmtune::onednn::set_team_size;
 
 using dnnl::memory;
 
@@ -30,27 +36,21 @@ dnnl::engine& cpu_engine() {
   return engine;
 }
 
-/// The calling thread's OpenMP team size while it lives; what the host had set comes back.
+/// While it lives, the calling thread's OpenMP team is one of `runtime` and of this size (0: as it is); what the host had
+/// set comes back.
 class TeamSize {
  public:
-#if DNNL_CPU_RUNTIME == DNNL_RUNTIME_OMP
-  explicit TeamSize(int threads)
-      : before_(omp_get_max_threads()), changed_(threads > 0 && threads != before_) {
-    if (changed_) omp_set_num_threads(threads);
-  }
+  explicit TeamSize(int threads, const gemmtune_openmp_functions* runtime = nullptr)
+      : route_(runtime), before_(threads > 0 ? set_team_size(threads) : 0) {}
   ~TeamSize() {
-    if (changed_) omp_set_num_threads(before_);
+    if (before_ > 0) set_team_size(before_);
   }
-
- private:
-  int before_;
-  bool changed_;
-#else
-  explicit TeamSize(int) {}
-#endif
- public:
   TeamSize(const TeamSize&) = delete;
   TeamSize& operator=(const TeamSize&) = delete;
+
+ private:
+  OpenmpRoute route_;
+  int before_;
 };
 
 memory::data_type type_of(gemmtune_onednn_type type) {
@@ -211,7 +211,7 @@ const char* version() {
   return text.c_str();
 }
 
-const void* library_address() { return reinterpret_cast<const void*>(&dnnl_version); }
+const void* library_address() { return reinterpret_cast<const void*>(+*dnnl_version); }
 
 int cap_isa(gemmtune_onednn_isa isa, gemmtune_onednn_why why) {
   static std::atomic<int> applied{-1};
@@ -247,7 +247,7 @@ size_t scratch_bytes(const gemmtune_onednn_matmul* matmul) {
 int execute(const gemmtune_onednn_matmul* matmul, const gemmtune_onednn_arguments* arguments,
             gemmtune_onednn_why why) {
   return guarded(why, [&] {
-    const TeamSize team(matmul->problem.weight.threads);
+    const TeamSize team(matmul->problem.weight.threads, arguments->openmp);
     matmul->run(*arguments);
   });
 }
@@ -264,42 +264,47 @@ void reorder(const memory::desc& from_form, const void* from, const memory::desc
   dnnl::stream stream(cpu_engine());
   memory source(from_form, cpu_engine(), const_cast<void*>(from));
   memory target(to_form, cpu_engine(), to);
+#ifdef GEMMTUNE_ONEDNN_3
+  dnnl::reorder(cpu_engine(), from_form, to_form).execute(stream, source, target);
+#else
   dnnl::reorder(source, target).execute(stream, source, target);
+#endif
   stream.wait();
 }
 
 int pack(const gemmtune_onednn_weight* weight, const void* plain, void* packed, gemmtune_onednn_why why) {
   return guarded(why, [&] {
-    const TeamSize team(weight->threads);
+    const TeamSize team(weight->threads, weight->openmp);
     reorder(plain_weight(*weight), plain, packed_weight(*weight), packed);
   });
 }
 
 int unpack(const gemmtune_onednn_weight* weight, const void* packed, void* plain, gemmtune_onednn_why why) {
   return guarded(why, [&] {
-    const TeamSize team(weight->threads);
+    const TeamSize team(weight->threads, weight->openmp);
     reorder(packed_weight(*weight), packed, plain_weight(*weight), plain);
   });
 }
 
 void pin_team(const int* cores, int count) {
-#if DNNL_CPU_RUNTIME == DNNL_RUNTIME_OMP
-#pragma omp parallel num_threads(count)
-  {
-    const int index = omp_get_thread_num();
-    if (index > 0 && index < count) {
-      cpu_set_t mask;
-      CPU_ZERO(&mask);
-      if (cores[index] < CPU_SETSIZE) {
-        CPU_SET(cores[index], &mask);
+  struct Pinning {
+    const gemmtune_openmp_functions* openmp;
+    const int* cores;
+    int count;
+  };
+  Pinning pinning{routed_openmp(), cores, count};
+  if (pinning.openmp == nullptr) return;
+  pinning.openmp->parallel(
+      [](void* data) {
+        const Pinning& each = *static_cast<const Pinning*>(data);
+        const int index = each.openmp->thread_number();
+        if (index == 0 || index >= each.count || each.cores[index] >= CPU_SETSIZE) return;
+        cpu_set_t mask;
+        CPU_ZERO(&mask);
+        CPU_SET(each.cores[index], &mask);
         sched_setaffinity(0, sizeof mask, &mask);
-      }
-    }
-  }
-#else
-  (void)cores;
-  (void)count;
-#endif
+      },
+      &pinning, static_cast<unsigned>(count), 0);
 }
 
 const gemmtune_onednn_table table{
@@ -309,6 +314,24 @@ const gemmtune_onednn_table table{
 
 }  // namespace
 
+#ifdef GEMMTUNE_ONEDNN_3
+extern "C" __attribute__((visibility("default"))) const gemmtune_onednn_table* gemmtune_onednn3_module(
+    const char* path, gemmtune_onednn_why why) {
+  try {
+    const std::string reason = dnnl::open_dnnl(path);
+    if (reason.empty()) {
+      gemmtune::onednn::route_openmp(library_address());
+      return &table;
+    }
+    fail(why, reason.c_str());
+  } catch (const std::bad_alloc&) {
+    fail(why, "out of memory");
+  }
+  return nullptr;
+}
+#else
 extern "C" __attribute__((visibility("default"))) const gemmtune_onednn_table* gemmtune_onednn_module(void) {
+  gemmtune::onednn::route_openmp(library_address());
   return &table;
 }
+#endif

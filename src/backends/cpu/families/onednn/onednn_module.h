@@ -1,17 +1,20 @@
-/* The table of functions that the loadable module libgemmtune_onednn.so hands out. Plain C, so that a module
- * built against another oneDNN (2.x or 3.x) or by another compiler fits. No exception crosses it. Functions
- * that can fail return a gemmtune_onednn_code and, on failure, write a sentence into `why`. */
+/* The table of functions that the loadable modules libgemmtune_onednn.so and libgemmtune_onednn3.so hand out.
+ * Plain C, so that a module built against another oneDNN (2.x or 3.x) or by another compiler fits. No exception
+ * crosses it. Functions that can fail return a gemmtune_onednn_code and, on failure, write a sentence into
+ * `why`. */
 #ifndef GEMMTUNE_ONEDNN_MODULE_H
 #define GEMMTUNE_ONEDNN_MODULE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backends/cpu/threads/openmp_functions.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define GEMMTUNE_ONEDNN_ABI 2
+#define GEMMTUNE_ONEDNN_ABI 3
 
 typedef enum {
   gemmtune_onednn_f32 = 0,
@@ -42,6 +45,8 @@ typedef struct {
   gemmtune_onednn_type type;
   int threads;
   int columns; /* it is column-major: [k, n] row by row */
+  const gemmtune_openmp_functions*
+      openmp; /* whose team packs and unpacks it; null: that of libdnnl's own runtime */
 } gemmtune_onednn_weight;
 
 /* y[m, n] = x[m, k] * w[n, k]^T (+ bias[n] of y's type), all dense, y row-major. */
@@ -59,7 +64,8 @@ typedef struct {
   const void* w;
   const void* bias;
   void* y;
-  void* scratch; /* scratch_bytes(), 64-byte aligned */
+  void* scratch;                           /* scratch_bytes(), 64-byte aligned */
+  const gemmtune_openmp_functions* openmp; /* whose team runs it; null: that of libdnnl's own runtime */
 } gemmtune_onednn_arguments;
 
 typedef struct {
@@ -91,14 +97,20 @@ typedef struct {
   int (*pack)(const gemmtune_onednn_weight* weight, const void* plain, void* packed, gemmtune_onednn_why why);
   int (*unpack)(const gemmtune_onednn_weight* weight, const void* packed, void* plain,
                 gemmtune_onednn_why why);
-  /* Starts the calling thread's OpenMP team of `count` threads and puts its workers (1 …) on cores[i], each
-   * from inside the team. The calling thread is left alone. */
+  /* Starts the calling thread's team of `count` threads, of libdnnl's own OpenMP runtime, and puts its workers
+   * (1 …) on cores[i], each from inside the team. The calling thread is left alone. */
   void (*pin_team)(const int* cores, int count);
 } gemmtune_onednn_table;
 
-/* The module's one exported function. */
+/* The one exported function of libgemmtune_onednn.so, which is linked to the libdnnl of the build. */
 #define GEMMTUNE_ONEDNN_ENTRY "gemmtune_onednn_module"
 typedef const gemmtune_onednn_table* (*gemmtune_onednn_entry)(void);
+
+/* The one exported function of libgemmtune_onednn3.so: opens this libdnnl.so.3 (a path, or a name that the loader
+ * looks for). Null with the reason in `why` if the file cannot be used; another one may then be tried. One
+ * library a process. */
+#define GEMMTUNE_ONEDNN3_ENTRY "gemmtune_onednn3_module"
+typedef const gemmtune_onednn_table* (*gemmtune_onednn3_entry)(const char* path, gemmtune_onednn_why why);
 
 #ifdef __cplusplus
 }

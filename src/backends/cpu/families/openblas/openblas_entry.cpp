@@ -8,7 +8,7 @@ const FamilyEntry& openblas_entry() {
       .info = {.name = "openblas", .rank = 20, .aliases = "torch", .vendor = true},
       .library = "OpenBLAS",
       .make = [](const FamilyRequest& request) -> Result<MadeFamily> {
-        auto library = OpenblasLibrary::load(request.cores, request.cap);
+        auto library = OpenblasLibrary::load(request.cores, request.cap, request.bounded_spin);
         if (!library.ok()) return library.status();
         MadeFamily made{.version = (*library)->version(), .path = (*library)->path()};
         made.family =

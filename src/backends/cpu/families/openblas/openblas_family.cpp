@@ -35,7 +35,7 @@ class OpenblasKernel final : public Kernel {
     }
     // The flavour with threads of its own starts them again after fork().
     if (library_->threading() != OpenblasLibrary::Threads::openmp) return multiply(operands, ldx, ldy);
-    return with_openmp_team(threads_, [&] { return multiply(operands, ldx, ldy); });
+    return with_openmp_team(threads_, RegionsOf::program, [&] { return multiply(operands, ldx, ldy); });
   }
 
  private:

@@ -8,7 +8,7 @@
 
 namespace gemmtune::cpu {
 
-class OpenblasFamily final : public KernelFamily {
+class OpenblasFamily final : public LeafFamily {
  public:
   OpenblasFamily(std::shared_ptr<const OpenblasLibrary> library, int threads);
 

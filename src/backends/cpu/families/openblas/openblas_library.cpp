@@ -1,11 +1,11 @@
 #include "backends/cpu/families/openblas/openblas_library.h"
 
-#include <cstdlib>
 #include <mutex>
 #include <string_view>
 #include <vector>
 
 #include "backends/cpu/machine/address_space.h"
+#include "backends/cpu/machine/load_time_setting.h"
 #include "base/shared_library.h"
 
 namespace gemmtune::cpu {
@@ -17,27 +17,6 @@ constexpr std::string_view how_to_get_openblas = "apt-get install libopenblas0-p
 constexpr int row_major = 101;
 constexpr int no_transpose = 111;
 constexpr int transpose = 112;
-
-/// An environment variable that is set while this lives, unless the user has set it.
-///
-/// OpenBLAS takes these settings from the environment only, in its constructor. setenv is not safe beside a
-/// getenv of another thread; so it happens here alone, while a device is being opened, and only for a first
-/// load.
-class LoadTimeSetting {
- public:
-  LoadTimeSetting(const char* name, const char* value) {
-    if (value == nullptr || ::getenv(name) != nullptr) return;
-    if (::setenv(name, value, 0) == 0) name_ = name;
-  }
-  ~LoadTimeSetting() {
-    if (name_ != nullptr) ::unsetenv(name_);
-  }
-  LoadTimeSetting(const LoadTimeSetting&) = delete;
-  LoadTimeSetting& operator=(const LoadTimeSetting&) = delete;
-
- private:
-  const char* name_ = nullptr;
-};
 
 /// OpenBLAS's name of the processor whose kernels stay within the level; nullptr: its own choice.
 const char* core_type(std::optional<Isa> cap) {
@@ -66,7 +45,7 @@ std::vector<std::string> library_paths() {
   return paths;
 }
 
-Result<SharedLibrary> open_library(const CoreList& cores, std::optional<Isa> cap) {
+Result<SharedLibrary> open_library(const CoreList& cores, std::optional<Isa> cap, bool bounded_spin) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   // Its threads start in its constructor, with this thread's cores.
@@ -75,6 +54,7 @@ Result<SharedLibrary> open_library(const CoreList& cores, std::optional<Isa> cap
   // runs next.
   const LoadTimeSetting timeout("OPENBLAS_THREAD_TIMEOUT", "4");
   const LoadTimeSetting kernels("OPENBLAS_CORETYPE", core_type(cap));
+  const BoundedOpenmpSpin spin(bounded_spin);  // of a build with OpenMP
   return SharedLibrary::open(library_paths());
 }
 
@@ -89,9 +69,10 @@ std::string version_in(std::string_view configuration) {
 }  // namespace
 
 Result<std::shared_ptr<const OpenblasLibrary>> OpenblasLibrary::load(const CoreList& cores,
-                                                                     std::optional<Isa> cap) {
+                                                                     std::optional<Isa> cap,
+                                                                     bool bounded_spin) {
   GEMMTUNE_RETURN_IF_ERROR(check_room(cores.size()));
-  const auto opened = open_library(cores, cap);
+  const auto opened = open_library(cores, cap, bounded_spin);
   if (!opened.ok()) return Status::not_found("{} ({})", opened.message(), how_to_get_openblas);
   std::shared_ptr<OpenblasLibrary> library(new OpenblasLibrary());
   char* (*configuration)() = nullptr;

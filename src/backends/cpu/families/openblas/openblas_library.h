@@ -19,7 +19,8 @@ class OpenblasLibrary {
   /// Opens it with its threads allowed on `cores`. Fails with what is missing and how to get it. `cap`
   /// chooses the kernels of an older processor; like the cores it has an effect at the process's first load
   /// only.
-  static Result<std::shared_ptr<const OpenblasLibrary>> load(const CoreList& cores, std::optional<Isa> cap);
+  static Result<std::shared_ptr<const OpenblasLibrary>> load(const CoreList& cores, std::optional<Isa> cap,
+                                                             bool bounded_spin = false);
 
   const std::string& version() const { return version_; }
   const std::string& path() const { return path_; }

@@ -111,6 +111,7 @@ class ReferenceKernel final : public Kernel {
       const std::int64_t end = share(routed_pairs(problem_), parts, part + 1);
       for (std::int64_t pair = share(routed_pairs(problem_), parts, part); pair < end; ++pair) {
         const std::int64_t expert = routes.expert(pair);
+        if (expert == empty_slot) continue;
         const double weight = moe.doweight_stage1 ? static_cast<double>(routes.weight(pair)) : 1;
         for (std::int64_t i = 0; i < problem_.n; ++i) {
           const auto sum = [&](std::int64_t row) {
@@ -148,6 +149,7 @@ class ReferenceKernel final : public Kernel {
     for (std::int64_t slot = 0; slot < problem_.moe.topk; ++slot) {
       const std::int64_t pair = place.token * problem_.moe.topk + slot;
       const std::int64_t expert = routes.expert(pair);
+      if (expert == empty_slot) continue;
       double product =
           problem_.bias ? static_cast<double>(operands.bias2[expert * problem_.k + place.column]) : 0;
       for (std::int64_t i = 0; i < problem_.n; ++i)
@@ -160,7 +162,7 @@ class ReferenceKernel final : public Kernel {
   Problem problem_;
 };
 
-class ReferenceFamily final : public KernelFamily {
+class ReferenceFamily final : public LeafFamily {
  public:
   std::string_view name() const override { return "reference"; }
   int tie_rank() const override { return 100; }

@@ -11,6 +11,10 @@ namespace {
 constexpr std::int64_t kc_values[] = {256, 512, 1024, 2048, 4096, 16384};
 constexpr std::int64_t whole_k = 16384;  // of one pass over x
 constexpr std::int64_t pf_values[] = {0, 256, 512, 1024, 2048, 4096};
+// What can be built beside them.
+constexpr NumberRange kc_range{chunk_elements, whole_k, chunk_elements};
+constexpr NumberRange pf_range{0, 16384, 64};
+constexpr NumberRange split_range{1, 64};
 constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
 // For the cost model, of the machine that machine_rates describes.
 constexpr double inner_cache_bytes = 768e3;
@@ -57,7 +61,7 @@ Config config_of(const SkinnySettings& settings, const Problem& problem) {
   return config;
 }
 
-class SkinnyFamily final : public KernelFamily {
+class SkinnyFamily final : public LeafFamily {
  public:
   SkinnyFamily(const KernelSet& set, int threads) : set_(set), threads_(std::max(threads, 1)) {}
 
@@ -163,13 +167,21 @@ Space SkinnyFamily::space(const Problem& problem) const {
       .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of x in registers"});
   space.add(Parameter{
       .key = "nr", .values = number_texts(columns), .absent = "16", .meaning = "output features at once"});
-  space.add(Parameter{
-      .key = "kc", .values = number_texts(kc_values), .absent = "16384", .meaning = "elements of k a pass"});
+  space.add(Parameter{.key = "kc",
+                      .values = number_texts(kc_values),
+                      .absent = "16384",
+                      .meaning = "elements of k a pass",
+                      .range = kc_range});
   space.add(Parameter{.key = "pf",
                       .values = number_texts(pf_values),
                       .absent = "0",
-                      .meaning = "prefetch distance in bytes"});
-  space.add(Parameter{.key = "sk", .values = {"1", "2", "4", "8"}, .absent = "1", .meaning = "splits of k"});
+                      .meaning = "prefetch distance in bytes",
+                      .range = pf_range});
+  space.add(Parameter{.key = "sk",
+                      .values = {"1", "2", "4", "8"},
+                      .absent = "1",
+                      .meaning = "splits of k",
+                      .range = split_range});
   const auto rule = [&](const char* name, Rule kind, auto refusal, std::vector<std::string> reads) {
     space.add(Constraint{name,
                          [problem, refusal](const Config& c) { return refusal(problem, settings_of(c)); },

@@ -11,6 +11,9 @@ namespace {
 constexpr std::int64_t kc_values[] = {512, 2048, 16384};
 constexpr std::int64_t whole_k = 16384;  // of one pass over x
 constexpr std::int64_t pf_values[] = {0, 512, 1024, 2048, 4096};
+// What can be built beside them; a block of scales is 128 elements of k.
+constexpr NumberRange kc_range{128, whole_k, 128};
+constexpr NumberRange pf_range{0, 16384, 64};
 /// int32 sums of int8: 128² · k must stay below 2³¹.
 constexpr std::int64_t max_integer_k = (std::int64_t{1} << 17) - 1;
 
@@ -22,7 +25,7 @@ StreamingSettings settings_of(const Config& config) {
           .prefetch = config.number("pf", 0)};
 }
 
-class StreamingFamily final : public KernelFamily {
+class StreamingFamily final : public LeafFamily {
  public:
   StreamingFamily(const KernelSet& set, int threads) : set_(set), threads_(std::max(threads, 1)) {}
 
@@ -125,12 +128,16 @@ Space StreamingFamily::space(const Problem& problem) const {
       .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of x in registers"});
   space.add(Parameter{
       .key = "nr", .values = number_texts(columns), .absent = "16", .meaning = "output features at once"});
-  space.add(Parameter{
-      .key = "kc", .values = number_texts(kc_values), .absent = "16384", .meaning = "elements of k a pass"});
+  space.add(Parameter{.key = "kc",
+                      .values = number_texts(kc_values),
+                      .absent = "16384",
+                      .meaning = "elements of k a pass",
+                      .range = kc_range});
   space.add(Parameter{.key = "pf",
                       .values = number_texts(pf_values),
                       .absent = "0",
-                      .meaning = "prefetch distance in bytes"});
+                      .meaning = "prefetch distance in bytes",
+                      .range = pf_range});
   space.add(Constraint{"tile",
                        [this, problem](const Config& c) { return refuse_tile(problem, settings_of(c)); },
                        Rule::build,

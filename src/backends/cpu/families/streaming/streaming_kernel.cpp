@@ -11,6 +11,7 @@ constexpr std::int64_t rows_at_once = 256;
 constexpr std::int64_t min_elements_per_thread = 32768;
 /// fp4 elements are counted in halves, in x and in w.
 constexpr float f4_unit = 0.25F;
+constexpr std::int64_t scale_bytes = 16;  // of fp4, that share a scale
 
 bool is_block_scaled(Streamed type) {
   return type == Streamed::f8_e4m3fn_block || type == Streamed::f8_e4m3fnuz_block;
@@ -51,7 +52,8 @@ class StreamingKernel final : public Kernel {
 
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     Executor& executor = executor_of(stream);
-    const Call call{operands, static_cast<char*>(workspace)};
+    Call call{operands, static_cast<char*>(workspace)};
+    if (packs_f4_scales()) call.x_beyond = x_is_beyond(operands);
     pack(call, executor);
     const std::int64_t blocks = ceil_div(panel_.panels(), panels_);
     const std::int64_t parts = std::min(threads_, blocks);
@@ -68,6 +70,7 @@ class StreamingKernel final : public Kernel {
   struct Call {
     const Operands& operands;
     char* workspace;
+    bool x_beyond = false;  // with packs_f4_scales(): bf16 does not hold all of x
     char* x() const { return workspace; }
   };
   /// Columns in the making.
@@ -172,8 +175,76 @@ class StreamingKernel final : public Kernel {
       block.w_scales = w_scales(call, block, part);
       for (; block.first_tile < tiles_.count(); block.first_tile = block.last_tile) {
         block.last_tile = std::min(block.first_tile + tiles_at_once_, tiles_.count());
-        multiply(call, block);
+        if (packs_f4_scales() && (call.x_beyond || w_is_beyond(call, block))) {
+          multiply_slowly(call, block);
+        } else {
+          multiply(call, block);
+        }
         emit(call, block);
+      }
+    }
+  }
+
+  bool x_is_beyond(const Operands& operands) const {
+    const std::int64_t scales = shapes_.x.scale.columns;
+    const std::int64_t stride = bytes_of(problem_.x_type, operands.ldx);
+    const auto* codes = static_cast<const std::uint8_t*>(operands.x_scale);
+    for (std::int64_t row = 0; row < problem_.m; ++row, codes += scales) {
+      if (range_.contains_all(codes, scales)) continue;
+      const char* from = static_cast<const char*>(operands.x) + row * stride;
+      for (std::int64_t i = 0; i < scales; ++i)
+        if (!range_.contains(codes[i]) && range_.any_element(from + i * scale_bytes, scale_bytes))
+          return true;
+    }
+    return false;
+  }
+
+  bool w_is_beyond(const Call& call, const Block& block) const {
+    const std::int64_t scales = shapes_.w.scale.columns;
+    const std::int64_t end = std::min(block.first_column() + block.ldc(), problem_.n);
+    for (std::int64_t column = block.first_column(); column < end; ++column) {
+      const auto* codes = static_cast<const std::uint8_t*>(call.operands.w_scale) + column * scales;
+      if (range_.contains_all(codes, scales)) continue;
+      for (std::int64_t i = 0; i < scales; ++i) {
+        if (range_.contains(codes[i])) continue;
+        for (std::int64_t byte = i * scale_bytes; byte < (i + 1) * scale_bytes; byte += 4)
+          if (range_.any_element(w_bytes(call, column, byte), 4)) return true;
+      }
+    }
+    return false;
+  }
+
+  /// Four bytes of k of a column, from a multiple of four on.
+  const char* w_bytes(const Call& call, std::int64_t column, std::int64_t byte) const {
+    return static_cast<const char*>(call.operands.w) + column / panel_columns * panel_.panel_bytes() +
+           byte * panel_columns + column % panel_columns * 4;
+  }
+
+  /// MXFP4 with scales that the elements as bf16 do not hold: no model has them, and every number has its place in float64.
+  void multiply_slowly(const Call& call, const Block& block) const {
+    const std::int64_t scales = shapes_.w.scale.columns;
+    const std::int64_t stride = bytes_of(problem_.x_type, call.operands.ldx);
+    const auto* w_codes = static_cast<const std::uint8_t*>(call.operands.w_scale);
+    const std::int64_t end = std::min(block.first_column() + block.ldc(), problem_.n);
+    for (std::int64_t row = block.first_tile * tiles_.mr; row < rows_of(block) + block.first_tile * tiles_.mr;
+         ++row) {
+      const auto* x = static_cast<const std::uint8_t*>(call.operands.x) + row * stride;
+      float* to = block.c + (row - block.first_tile * tiles_.mr) * block.ldc();
+      for (std::int64_t column = block.first_column(); column < end; ++column) {
+        double sum = 0;
+        for (std::int64_t i = 0; i < scales; ++i) {
+          const double scale = static_cast<double>(e8m0_to_f32(x_exponents(call, row)[i])) *
+                               static_cast<double>(e8m0_to_f32(w_codes[column * scales + i]));
+          double products = 0;
+          for (std::int64_t byte = i * scale_bytes; byte < (i + 1) * scale_bytes; ++byte) {
+            const auto w = static_cast<std::uint8_t>(w_bytes(call, column, byte / 4 * 4)[byte % 4]);
+            for (const int half : {0, 4})
+              products += static_cast<double>(e2m1_to_f32(static_cast<std::uint8_t>(x[byte] >> half & 15))) *
+                          static_cast<double>(e2m1_to_f32(static_cast<std::uint8_t>(w >> half & 15)));
+          }
+          sum += products * scale;
+        }
+        to[column - block.first_column()] = static_cast<float>(sum);
       }
     }
   }
@@ -293,6 +364,7 @@ class StreamingKernel final : public Kernel {
   const StreamKernels& kernels_;
   const IsaKernels& isa_;
   Streamed type_;
+  E8m0Range range_{DataType::f4_e2m1};
   OperandShapes shapes_;
   Panel16 panel_;
   Store store_;

@@ -4,6 +4,7 @@
 
 #include "backends/cpu/families/own_families.h"
 #include "backends/refusal.h"
+#include "candidates/tune_gemm_rules.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -11,6 +12,11 @@ namespace {
 constexpr std::int64_t mc_values[] = {64, 128, 256, 512};
 constexpr std::int64_t nc_values[] = {128, 256, 512, 1024, 2048};
 constexpr std::int64_t kc_values[] = {128, 256, 512, 1024, 2048, 4096};
+// What can be built beside them.
+constexpr NumberRange mc_range{1, 4096};
+constexpr NumberRange nc_range{panel_columns, 4096, panel_columns};
+constexpr NumberRange kc_range{chunk_elements, 8192, chunk_elements};
+constexpr NumberRange split_range{1, 64};
 constexpr std::int64_t bound_by_weights = 128;  // rows
 constexpr std::int64_t tiles_enough = 16;       // a thread: no split of k
 constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
@@ -76,7 +82,7 @@ struct Choice {
   std::string_view split = "n";
 };
 
-class TiledFamily final : public KernelFamily {
+class TiledFamily final : public LeafFamily {
  public:
   TiledFamily(const KernelSet& set, int threads) : set_(set), threads_(std::max(threads, 1)) {}
 
@@ -255,17 +261,27 @@ Space TiledFamily::space(const Problem& problem) const {
                       .values = number_texts(columns),
                       .absent = "16",
                       .meaning = "columns of the register tile"});
-  space.add(
-      Parameter{.key = "mc", .values = number_texts(mc_values), .absent = "128", .meaning = "rows a block"});
-  space.add(Parameter{
-      .key = "nc", .values = number_texts(nc_values), .absent = "128", .meaning = "columns a block"});
-  space.add(Parameter{
-      .key = "kc", .values = number_texts(kc_values), .absent = "256", .meaning = "elements of k a block"});
+  space.add(Parameter{.key = "mc",
+                      .values = number_texts(mc_values),
+                      .absent = "128",
+                      .meaning = "rows a block",
+                      .range = mc_range});
+  space.add(Parameter{.key = "nc",
+                      .values = number_texts(nc_values),
+                      .absent = "128",
+                      .meaning = "columns a block",
+                      .range = nc_range});
+  space.add(Parameter{.key = "kc",
+                      .values = number_texts(kc_values),
+                      .absent = "256",
+                      .meaning = "elements of k a block",
+                      .range = kc_range});
   space.add(
       Parameter{.key = "pf", .values = {"0", "1", "2"}, .absent = "0", .meaning = "prefetch: panels, and x"});
   space.add(
       Parameter{.key = "split", .values = {"n", "m", "mn"}, .absent = "n", .meaning = "what threads divide"});
-  space.add(Parameter{.key = "sk", .values = {"1", "2", "4"}, .absent = "1", .meaning = "splits of k"});
+  space.add(Parameter{
+      .key = "sk", .values = {"1", "2", "4"}, .absent = "1", .meaning = "splits of k", .range = split_range});
   using Keys = std::vector<std::string>;
   const auto rule = [&](std::string name, Rule kind, auto refusal, Keys reads) {
     space.add(Constraint{std::move(name),
@@ -292,6 +308,10 @@ Space TiledFamily::space(const Problem& problem) const {
   rule("idle sk", Rule::search, &TiledFamily::refuse_idle_split_k, {"mr", "nr", "sk"});
   rule("split", Rule::search, &TiledFamily::refuse_split, {"mr", "split", "sk"});
   space.add(split_k_divides(problem.k, "sk", 1));
+  for (Constraint& each : tune_gemm_v2_rules(problem, [](const Config& config) {
+         return TuneGemmConfig{.block_k = 1, .split_k = config.number("sk", 1)};
+       }))
+    space.add(std::move(each));
   return space;
 }
 

@@ -99,7 +99,7 @@ std::vector<Parameter> algorithm_parameters() {
   std::vector<Parameter> parameters;
   for (const Attribute& attribute : attributes) {
     Parameter parameter{.key = attribute.key, .values = {}, .absent = "0", .meaning = attribute.meaning};
-    parameter.open = true;
+    parameter.range = NumberRange();
     parameters.push_back(std::move(parameter));
   }
   return parameters;

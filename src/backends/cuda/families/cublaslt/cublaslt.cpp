@@ -150,7 +150,7 @@ struct Proposal {
   api::LtHeuristic heuristic;
 };
 
-class CublasLtFamily final : public KernelFamily {
+class CublasLtFamily final : public LeafFamily {
  public:
   CublasLtFamily(gpu::Runtime& runtime, const CudaDriver& driver, const api::CublasLt& lt,
                  api::LtHandle handle, const Library& library)

@@ -10,7 +10,7 @@ constexpr int max_ids = 256;
 constexpr std::uint32_t max_custom = 31;
 constexpr std::uint32_t splits[] = {2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32};
 /// The library's cluster shape ids, of up to 16 blocks; 0: it chooses.
-constexpr std::uint32_t clusters[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+constexpr std::uint32_t cluster_ids[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
 
 class Enumeration {
  public:
@@ -93,7 +93,7 @@ class Enumeration {
       if (set(other, api::algorithm_swizzle, 1)) take(other);
     }
     split(base, one);
-    for (const std::uint32_t cluster : clusters) {
+    for (const std::uint32_t cluster : cluster_ids) {
       api::LtAlgorithm other = one;
       if (set(other, api::algorithm_cluster, cluster, 2) && take(other)) split(base, other);
     }

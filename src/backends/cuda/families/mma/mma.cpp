@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/rounding.h"
 #include "base/text.h"
+#include "candidates/tune_gemm_rules.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
@@ -232,17 +233,27 @@ Space MmaFamily::space(const Problem& problem) const {
   space.add(Parameter{.key = "st",
                       .values = {"3", "4", "6"},
                       .absent = "3",
-                      .meaning = "num_stages, of 128 bytes of k each"});
+                      .meaning = "num_stages, of 128 bytes of k each",
+                      .range = NumberRange{2, 12}});
   space.add(Parameter{.key = "sk",
                       .values = {"1", "2", "3", "4", "6", "8", "12", "16"},
                       .absent = "1",
-                      .meaning = "split-K: blocks that divide k"});
+                      .meaning = "split-K: blocks that divide k",
+                      .range = NumberRange{1, 64}});
   space.add(
       Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
   space.add(Constraint{"waste",
                        [this, problem](const Config& config) { return refuse_waste(problem, config); },
                        Rule::search});
   space.add(split_k_divides(problem.k, "sk", 8 * atom_bytes / bits(problem.x_type)));
+  for (Constraint& rule : tune_gemm_v2_rules(problem, [problem](const Config& config) {
+         const LaunchConfig launch = launch_config(problem, config);
+         return TuneGemmConfig{.block_m = launch.block_m,
+                               .block_n = launch.block_n,
+                               .block_k = 8 * atom_bytes / bits(problem.x_type),
+                               .split_k = launch.split_k};
+       }))
+    space.add(std::move(rule));
   return space;
 }
 

@@ -6,7 +6,7 @@ namespace gemmtune::cuda {
 
 const gpu::FamilyEntry& mma_entry() {
   static const gpu::FamilyEntry entry{
-      .info = {.name = "mma", .rank = 40, .fallback_rank = 40},
+      .info = {.name = "mma", .rank = 40, .aliases = tunable_aliases, .fallback_rank = 40},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (driver_of(context).compute_capability() < 80) return nullptr;
         return make_mma_family(context.runtime);

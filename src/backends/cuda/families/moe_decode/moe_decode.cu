@@ -118,7 +118,7 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const unsigned (&
     multiply_atoms<false, EIGHT_ROWS, COUNT>(p, x, scales, from, 8u * (unsigned)pitch);
   }
 #pragma unroll
-  for (int i = 0; i < 4; ++i) d[i] = p[0][0][i] + p[1][0][i];
+  for (int i = 0; i < 4; ++i) d[i] = (p[0][0][i] + p[1][0][i]) * E2M1_UNIT;
 }
 #endif
 

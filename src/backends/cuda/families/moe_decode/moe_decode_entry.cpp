@@ -7,7 +7,11 @@ namespace gemmtune::cuda {
 
 const gpu::FamilyEntry& moe_decode_entry() {
   static const gpu::FamilyEntry entry{
-      .info = {.name = "moe_decode", .rank = 54, .fallback_rank = 31, .runs_untuned = runs_decode_untuned},
+      .info = {.name = "moe_decode",
+               .rank = 54,
+               .aliases = tunable_aliases,
+               .fallback_rank = 31,
+               .runs_untuned = runs_decode_untuned},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!is_hopper(driver_of(context))) return nullptr;
         return make_moe_decode_family(context.runtime);

@@ -107,7 +107,8 @@ std::vector<Parameter> moe_decode_parameters(const Problem& problem) {
                         .values = fp4 ? std::vector<std::string>{"112", "144", "168", "226"}
                                       : std::vector<std::string>{"112", "168", "226"},
                         .absent = "226",
-                        .meaning = "KiB of shared memory, which the stages fill"});
+                        .meaning = "KiB of shared memory, which the stages fill",
+                        .range = NumberRange{64, 227}});
   return parameters;
 }
 

@@ -77,7 +77,7 @@ static __device__ __forceinline__ int entries_before(const Tables& t, int pair) 
 }
 
 struct Pair {
-  int token, id;  // id −1: no expert
+  int token, id;  // id −1: an empty slot, which adds nothing; −2: no expert
   float weight;
 };
 static __device__ __forceinline__ Pair load_pair(const MoeDecodeArguments& a, int pair) {
@@ -92,7 +92,7 @@ static __device__ __forceinline__ Pair load_pair(const MoeDecodeArguments& a, in
   }
   found.id = __ldcg(a.ids + found.token * routed + slot);
   found.weight = __ldcg(a.weights + found.token * routed + slot);
-  if (found.id < 0 || found.id >= a.experts - a.shared) found.id = -1;
+  if (found.id < -1 || found.id >= a.experts - a.shared) found.id = -2;
   return found;
 }
 
@@ -125,7 +125,7 @@ static __device__ __forceinline__ void make_entries_of_few(const MoeDecodeArgume
   }
   const int first = valid ? __ffs((int)same) - 1 : lane;
   const unsigned begins = __ballot_sync(0xffffffffu, valid && first == lane);
-  unsigned missing = there && !valid ? 1u << pair.token : 0u;
+  unsigned missing = there && pair.id < -1 ? 1u << pair.token : 0u;
 #pragma unroll
   for (int i = 16; i > 0; i /= 2) missing |= __shfl_xor_sync(0xffffffffu, missing, i);
   if (lane == 0) t.missing = missing;
@@ -155,7 +155,7 @@ static __device__ __forceinline__ void make_entries_of_many(const MoeDecodeArgum
     const int key = t.keys[at];
     for (int i = at - 1; i >= 0; --i)
       if (t.keys[i] == key) first = i;
-    if (pair.id < 0) atomicOr(&t.missing, 1u << pair.token);
+    if (pair.id < -1) atomicOr(&t.missing, 1u << pair.token);
     if (pair.id >= 0 && first == at) atomicOr(&t.first[at / 32], 1u << at % 32);
   }
   __syncthreads();

@@ -367,7 +367,8 @@ Space Mxfp4Family::space(const Problem& problem) const {
   space.add(Parameter{.key = "smem",
                       .values = {"36", "50", "75", "110", "220"},
                       .absent = "110",
-                      .meaning = "KiB of shared memory, which the stages fill"});
+                      .meaning = "KiB of shared memory, which the stages fill",
+                      .range = NumberRange{16, 227}});
   space.add(dependent_parameter());
   space.add(
       Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
@@ -413,7 +414,7 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
 
 gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) const {
   const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
-  // The kernel sees bf16 activations: problems that differ in what these were share it.
+  // The kernel sees bf16 activations: problems that differ in what these were share it, but for the unit of fp4.
   Problem seen = problem;
   seen.operation = Operation::a16w4;
   seen.x_type = DataType::bf16;
@@ -428,6 +429,7 @@ gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("SEND={}", launch.sends() ? 1 : 0));
   source.defines.push_back(fmt::format("MMA={}", launch.warp_instructions ? 1 : 0));
   source.defines.push_back(fmt::format("ROW_SCALES={}", scales_rows(problem) ? 1 : 0));
+  source.defines.push_back(fmt::format("X_FP4={}", problem.x_type == DataType::f4_e2m1 ? 1 : 0));
   source.defines.push_back(fmt::format("ROWS_PER_Y={}", launch.rows_per_y));
   source.defines.push_back(fmt::format("PERSISTENT={}", launch.persistent() ? 1 : 0));
   source.defines.push_back(fmt::format("L2_HINTS={}", launch.x_tiles == 1 ? 1 : 0));

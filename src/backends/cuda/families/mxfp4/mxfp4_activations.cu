@@ -1,4 +1,4 @@
-// Makes bf16 of fp4 (with its scales), fp8 or fp16 activations, exactly: an fp16 element becomes two. A thread has 16 bytes of a row. Follows numbers.cuh.
+// Makes bf16 of fp4 (with its scales, over 4: the largest ones times 6 are more than bf16 holds), fp8 or fp16 activations, exactly: an fp16 element becomes two. A thread has 16 bytes of a row. Follows numbers.cuh.
 using gemmtune::cuda::Mxfp4ActivationsArguments;
 
 #define PER_THREAD (ELEMENT == 5 ? 32 : ELEMENT == 3 ? 16 : 8)  // elements in 16 bytes
@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(256) mxfp4_activations(const Mxfp4A
   }
   unsigned wide[WIDE_ROWS][PER_THREAD / 2];
 #if ELEMENT == 5
-  const float scale = e8m0_to_float(a.scales[row * (a.k / 32) + column / 32]);
+  const float scale = 0.25f * e8m0_to_float(a.scales[row * (a.k / 32) + column / 32]);
 #endif
 #pragma unroll
   for (int i = 0; i < PER_THREAD / 2; ++i) {

@@ -104,7 +104,7 @@ static __device__ __forceinline__ Factors factors_of(const unsigned (&words)[2],
     factors.more[i] = 0;
     if (large) {
       factors.more[i] = large_factor(e);
-      e = e < 128u ? e : 128u;
+      e = without_large(e);
     }
     factors.by[i] = scale_factor(e);
   }

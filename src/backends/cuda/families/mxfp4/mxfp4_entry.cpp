@@ -6,7 +6,7 @@ namespace gemmtune::cuda {
 
 const gpu::FamilyEntry& mxfp4_entry() {
   static const gpu::FamilyEntry entry{
-      .info = {.name = "mxfp4", .rank = 35, .fallback_rank = 35},
+      .info = {.name = "mxfp4", .rank = 35, .aliases = tunable_aliases, .fallback_rank = 35},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!is_hopper(driver_of(context))) return nullptr;
         return make_mxfp4_family(context.runtime, driver_of(context));

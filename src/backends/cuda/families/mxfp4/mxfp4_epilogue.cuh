@@ -1,5 +1,7 @@
 // How a tile's sums become rows of y: alone, or with those of the other blocks of a cluster. Follows mxfp4_decode.cuh.
 
+#define SUM_UNIT (X_FP4 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT)
+
 static __device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 1, %0;" ::"n"(CONSUMER_THREADS) : "memory"); }
 static __device__ __forceinline__ void sync_warpgroup(int group) { asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory"); }
 static __device__ __forceinline__ void cluster_release() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
@@ -44,6 +46,8 @@ static __device__ __forceinline__ void store_unit(const Mxfp4Arguments& a, const
   const int m = work.m / ROWS_PER_Y + unit / (BLOCK_M / 4);
   const int n = work.n + unit % (BLOCK_M / 4) * 4;
   if (m >= a.m || n >= a.n) return;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sums[i] *= SUM_UNIT;
 #if ROW_SCALES
   const float x_scale = x_scale_at(a, m);
 #pragma unroll
@@ -97,8 +101,8 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
         unsigned matrices[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          float first = d[r][(first_row / 8 + j) * 4 + i * 2];
-          float second = d[r][(first_row / 8 + j) * 4 + i * 2 + 1];
+          float first = d[r][(first_row / 8 + j) * 4 + i * 2] * SUM_UNIT;
+          float second = d[r][(first_row / 8 + j) * 4 + i * 2 + 1] * SUM_UNIT;
 #if ROW_SCALES
           const int m = work.m + first_row + (j + i / 2) * 8 + lane % 4 * 2;
           first *= x_scale_at(a, m);

@@ -266,7 +266,8 @@ Space Mxfp4SkinnyFamily::space(const Problem& problem) const {
   Parameter smem{.key = "smem",
                  .values = {},
                  .absent = "32",
-                 .meaning = "KiB of shared memory, which the warps' pipelines fill"};
+                 .meaning = "KiB of shared memory, which the warps' pipelines fill",
+                 .range = NumberRange{4, 227}};
   for (const std::int64_t kib : pipeline_kib) smem.values.push_back(std::to_string(kib));
   space.add(std::move(smem));
   space.add(dependent_parameter());

@@ -266,7 +266,7 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArgument
 #pragma unroll
       for (int i = 0; i < 2; ++i) {  // 32 of k, or, of a plain weight's order, eight
         const unsigned scale = __byte_perm(e, 0u, 0x4440u + (unsigned)(PACKED ? i : own / 2));
-        const unsigned by = scale_factor(scale < 128u ? scale : 128u);
+        const unsigned by = scale_factor(without_large(scale));
         unsigned four[4];
 #if PACKED
         // The lane's pair of each eight elements.
@@ -337,7 +337,7 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, co
         for (int i = 0; i < 2; ++i) {
           const unsigned e = scale_at(scales, u, i, step / 2);
           more[i] = LARGE ? large_factor(e) : 0u;
-          by[i] = scale_factor(LARGE && e > 128u ? 128u : e);
+          by[i] = scale_factor(LARGE ? without_large(e) : e);
         }
       }
       unsigned fragment[4];
@@ -376,6 +376,8 @@ static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) 
   for (int i = 0; i < 4; ++i) sum[i] += value[i];
 }
 
+#define SUM_UNIT (X_FP4 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT)
+
 // Stores 16 x 8 sums: of eight rows of x the thread has two, of rows lane / 4 and that plus 8 of the strip.
 static __device__ __forceinline__ void store_sums(const Mxfp4SkinnyArguments& a, int strip, int group, const float (&sum)[4]) {
   const int lane = (int)threadIdx.x % 32;
@@ -390,8 +392,8 @@ static __device__ __forceinline__ void store_sums(const Mxfp4SkinnyArguments& a,
     const int row = group * 8 + lane % 4 * 2 + i;
     if (row >= a.rows) continue;
     output* const to = a.y + row * a.y_row + feature;
-    to[0] = round_output(sum[i] + bias[0]);
-    to[8] = round_output(sum[2 + i] + bias[1]);
+    to[0] = round_output(fmaf(sum[i], SUM_UNIT, bias[0]));
+    to[8] = round_output(fmaf(sum[2 + i], SUM_UNIT, bias[1]));
   }
 }
 

@@ -6,7 +6,7 @@ namespace gemmtune::cuda {
 
 const gpu::FamilyEntry& mxfp4_skinny_entry() {
   static const gpu::FamilyEntry entry{
-      .info = {.name = "mxfp4_skinny", .rank = 34, .fallback_rank = 33},
+      .info = {.name = "mxfp4_skinny", .rank = 34, .aliases = tunable_aliases, .fallback_rank = 33},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!is_hopper(driver_of(context))) return nullptr;
         return make_mxfp4_skinny_family(context.runtime, driver_of(context),

@@ -234,6 +234,7 @@ gpu::Source Mxfp4StreamFamily::source_of(const Problem& problem, const StreamLau
            fmt::format("WARPS={}", launch.warps), fmt::format("BLOCKS={}", launch.blocks),
            fmt::format("BIAS={}", problem.bias ? 1 : 0),
            fmt::format("TOKEN_SCALES={}", first && scales_tokens(problem) ? 1 : 0),
+           fmt::format("TOKEN_UNIT={}.0f", first ? permuted_unit_of(problem) : 1),
            fmt::format("UNITS={}", launch.warp_units), fmt::format("TAIL={}", launch.tail() ? 1 : 0),
            fmt::format("GROUPS={}", launch.groups), fmt::format("ROWS_APART={}", launch.rows_apart() ? 1 : 0),
            fmt::format("SCALES_APART={}", launch.scales_apart() ? 1 : 0),

@@ -242,7 +242,7 @@ static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& 
 #pragma unroll
     for (int warp = 0; warp < WARPS; ++warp) add_sums(sum[warp % 2], from + (unsigned)((warp * GROUPS + group) * GROUP_BYTES));
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sum[0][i] += sum[1][i];
+    for (int i = 0; i < 4; ++i) sum[0][i] = (sum[0][i] + sum[1][i]) * (E2M1_UNIT * TOKEN_UNIT);
     store_sums(a, routes, strip, group, bias, sum[0]);
   }
   __syncwarp();

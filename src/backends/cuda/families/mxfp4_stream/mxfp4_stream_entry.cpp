@@ -6,7 +6,7 @@ namespace gemmtune::cuda {
 
 const gpu::FamilyEntry& mxfp4_stream_entry() {
   static const gpu::FamilyEntry entry{
-      .info = {.name = "mxfp4_stream", .rank = 36, .fallback_rank = 34},
+      .info = {.name = "mxfp4_stream", .rank = 36, .aliases = tunable_aliases, .fallback_rank = 34},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!is_hopper(driver_of(context))) return nullptr;
         return make_mxfp4_stream_family(context.runtime, context.runtime.limits());

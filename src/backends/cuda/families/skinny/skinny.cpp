@@ -190,7 +190,8 @@ Space SkinnyFamily::space(const Problem& problem) const {
   space.add(Parameter{.key = "smem",
                       .values = {"50", "75", "110", "220"},
                       .absent = "110",
-                      .meaning = "KiB of shared memory, which the stages fill"});
+                      .meaning = "KiB of shared memory, which the stages fill",
+                      .range = NumberRange{16, 227}});
   space.add(dependent_parameter());
   space.add(promotion_parameter(problem.x_type, {1}));
   space.add(

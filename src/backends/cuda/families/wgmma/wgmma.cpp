@@ -14,6 +14,7 @@
 #include "backends/refusal.h"
 #include "base/hash.h"
 #include "base/rounding.h"
+#include "candidates/tune_gemm_rules.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
@@ -325,6 +326,15 @@ Space WgmmaFamily::space(const Problem& problem) const {
                        {},
                        false});
   space.add(split_k_divides(problem.k, "csk", atom_elements));
+  // Of x, whichever operand it is.
+  for (Constraint& each : tune_gemm_v2_rules(problem, [this, problem, atom_elements](const Config& config) {
+         const WgmmaLaunchConfig launch = launch_config(problem, config);
+         return TuneGemmConfig{.block_m = launch.swap_ab ? launch.block_n : launch.block_m,
+                               .block_n = launch.swap_ab ? launch.block_m : launch.block_n,
+                               .block_k = launch.k_atoms * atom_elements,
+                               .split_k = launch.split_k};
+       }))
+    space.add(std::move(each));
   return space;
 }
 

@@ -6,7 +6,7 @@ namespace gemmtune::cuda {
 
 const gpu::FamilyEntry& wgmma_entry() {
   static const gpu::FamilyEntry entry{
-      .info = {.name = "wgmma", .rank = 30, .fallback_rank = 30},
+      .info = {.name = "wgmma", .rank = 30, .aliases = tunable_aliases, .fallback_rank = 30},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!is_hopper(driver_of(context))) return nullptr;
         return make_wgmma_family(context.runtime, driver_of(context));

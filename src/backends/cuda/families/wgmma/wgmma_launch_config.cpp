@@ -268,7 +268,8 @@ std::vector<Parameter> wgmma_parameters(DataType element) {
       {.key = "smem",
        .values = {"112", "226"},
        .absent = "226",
-       .meaning = "KiB of shared memory, which the stages fill"},
+       .meaning = "KiB of shared memory, which the stages fill",
+       .range = NumberRange{32, 227}},
       dependent_parameter(),
       promotion_parameter(element, {1, 2}),
   };

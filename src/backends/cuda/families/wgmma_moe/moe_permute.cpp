@@ -23,6 +23,11 @@ bool widens_exactly(const Problem& problem) {
 
 bool scales_tokens(const Problem& problem) { return operand_shapes(problem).x.scale.type == ScaleType::f32; }
 
+int permuted_unit_of(const Problem& problem) {
+  if (operand_shapes(problem).x.scale.type != ScaleType::e8m0) return 1;
+  return problem.x_type == DataType::f4_e2m1 ? 4 : 256;
+}
+
 gpu::Source moe_permute_source(const Problem& problem, ColumnOrder order) {
   const bool scaled = operand_shapes(problem).x.scale.type == ScaleType::e8m0;
   return {
@@ -31,6 +36,7 @@ gpu::Source moe_permute_source(const Problem& problem, ColumnOrder order) {
                         gpu::moe_dependent_text(), moe_permute_text()}),
       {"DEPENDENT=1", "ELEMENT=2", "OUTPUT=2", fmt::format("X_TYPE={}", gpu::moe_type_code(problem.x_type)),
        fmt::format("X_SCALES={}", scaled ? gpu::moe_scale_code(ScaleType::e8m0) : 0),
+       fmt::format("TOKEN_UNIT={}.0f", permuted_unit_of(problem)),
        fmt::format("PERMUTED={}", order == ColumnOrder::permuted ? 1 : 0)},
       "moe_permute"};
 }

@@ -1,7 +1,8 @@
 // x of a mixture as bf16, exactly, for kernels with an MXFP4 weight; with PERMUTED its columns are permuted within 128, as wgmma_moe needs it: column 32 t + 8 w + j + 4 i
 // goes to 32 w + 8 j + 2 t + i (t, w, j < 4, i < 2). With pair_of tokens are sorted by expert, too. A thread has one w of a unit: 8 columns of each t.
 //
-// The host defines X_TYPE and X_SCALES (moe_elements.cuh; scales are e8m0 of 32 columns, or none), PERMUTED.
+// The host defines X_TYPE and X_SCALES (moe_elements.cuh; scales are e8m0 of 32 columns, or none), TOKEN_UNIT (of what is stored: elements times the largest e8m0 scales are
+// more than bf16 holds), PERMUTED.
 using gemmtune::cuda::MoePermuteArguments;
 
 #define THREADS 256
@@ -17,7 +18,7 @@ static __device__ inline uint4 load_columns(const MoePermuteArguments& a, long l
   const unsigned char* const from = a.x + token * a.x_row_bytes + column / PER_BYTE;
   unsigned words[2] = {*(const unsigned*)from, 0};
   if (PER_BYTE == 1) words[1] = *(const unsigned*)(from + 4);
-  const float scale = scale_at<X_SCALES>(a.x_scales, token * (a.columns / 32) + column / 32);
+  const float scale = scale_at<X_SCALES>(a.x_scales, token * (a.columns / 32) + column / 32) * (1.0f / TOKEN_UNIT);
   unsigned pairs[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {

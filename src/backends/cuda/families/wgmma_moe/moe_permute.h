@@ -21,6 +21,10 @@ bool widens_exactly(const Problem& problem);
 /// Where x has a float32 scale for each token, or one: the sums of the first product are multiplied by it.
 bool scales_tokens(const Problem& problem);
 
+/// What products of the bf16 rows are multiplied by: 1, or of e8m0 scales, of which the largest times an element is more than bf16
+/// holds, the power of two that elements are divided by.
+int permuted_unit_of(const Problem& problem);
+
 gpu::Source moe_permute_source(const Problem& problem, ColumnOrder order);
 /// Bytes of a token's row.
 std::int64_t permuted_row_bytes(const Problem& problem);

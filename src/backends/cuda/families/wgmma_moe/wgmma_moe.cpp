@@ -406,6 +406,7 @@ gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeS
   source.defines = {fmt::format("ELEMENT={}", gpu::element_code(element)),
                     fmt::format("FP4={}", stage.fp4 ? 1 : 0),
                     fmt::format("TOKEN_SCALES={}", first && stage.fp4 && scales_tokens(problem) ? 1 : 0),
+                    fmt::format("TOKEN_UNIT={}.0f", first && stage.fp4 ? permuted_unit_of(problem) : 1),
                     fmt::format("OUTPUT={}", gpu::element_code(first ? hidden : problem.y_type)),
                     fmt::format("SCALES={}", !quantized                 ? 0
                                              : scales_by_block(problem) ? 2

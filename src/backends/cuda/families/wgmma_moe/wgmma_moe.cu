@@ -353,6 +353,17 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMo
 }
 #endif
 
+#if FP4
+// Multiplies d by the unit of its sums.
+static __device__ __forceinline__ void scale_sums(Accumulators& d) {
+#pragma unroll
+  for (int r = 0; r < MMA_TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_TOKENS / 2; ++i) d[r][i] *= E2M1_UNIT * TOKEN_UNIT;
+  }
+}
+#endif
+
 #if TOKEN_SCALES
 // Of the tile's tokens, one in 32 of them a lane: loaded before the mainloop, which they would wait for otherwise.
 struct TokenScales {
@@ -612,6 +623,9 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
     at = at == smem.work + (ITEM_SLOTS - 1) * WORK_BYTES ? smem.work : at + WORK_BYTES;
 #if SCALES == 1
     scale_rows(d, a, routes, work);
+#endif
+#if FP4
+    scale_sums(d);
 #endif
 #if TOKEN_SCALES
 #if !LOADS_EARLY

@@ -114,7 +114,7 @@ static __device__ __forceinline__ Factors factors_of(const unsigned (&chunk)[2],
   for (int i = 0; i < 2; ++i) {
     unsigned e = __byte_perm(__shfl_sync(0xffffffffu, chunk[i], (lane & 28) + unit, 32), 0u, 0x4440u + (unsigned)(lane % 4));
     factors.more[i] = large ? large_factor(e) : 0u;
-    if (large && e > 128u) e = 128u;
+    if (large) e = without_large(e);
     factors.by[i] = scale_factor(e);
   }
   return factors;

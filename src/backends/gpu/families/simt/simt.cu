@@ -45,6 +45,11 @@ static __device__ inline SimtArguments of_batch(SimtArguments a) {
   return a;
 }
 
+// Elements times the largest e8m0 scales are more than float32 holds: they are divided by this, and sums are multiplied by it.
+#define E8M0_UNIT 256.0f
+#define X_UNIT (SCALES == 4 || E8M0 ? E8M0_UNIT : 1.0f)
+#define W_UNIT (SCALES == 4 || E8M0 || WEIGHT_FP4 ? E8M0_UNIT : 1.0f)
+
 extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments all) {
   const SimtArguments a = of_batch(all);
   __shared__ float x_tile[BLOCK_K][BLOCK_M + 1];
@@ -63,14 +68,14 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments al
         const int row_at = x_columns ? i % BLOCK_M : i / BLOCK_K;
         const long long row = first_m + row_at;
         const long long column = first_k + k_at;
-        x_tile[k_at][row_at] = row < a.m && column < a.k ? read_x(a.x, row * a.x_row_step + column * a.x_k_step) * x_scale_at(a.scales, row, column) : 0.0f;
+        x_tile[k_at][row_at] = row < a.m && column < a.k ? read_x(a.x, row * a.x_row_step + column * a.x_k_step) * (x_scale_at(a.scales, row, column) * (1.0f / X_UNIT)) : 0.0f;
       }
       for (int i = thread; i < BLOCK_N * BLOCK_K; i += 256) {
         const int k_at = w_columns ? i / BLOCK_N : i % BLOCK_K;
         const int row_at = w_columns ? i % BLOCK_N : i / BLOCK_K;
         const long long row = first_n + row_at;
         const long long column = first_k + k_at;
-        w_tile[k_at][row_at] = row < a.n && column < a.k ? weight_at(a, row, column) * w_scale_at(a.scales, row, column) : 0.0f;
+        w_tile[k_at][row_at] = row < a.n && column < a.k ? weight_at(a, row, column) * (w_scale_at(a.scales, row, column) * (1.0f / W_UNIT)) : 0.0f;
       }
       __syncthreads();
 #pragma unroll
@@ -95,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments al
         const long long n = first_n + thread % 16 + 16 * j;
         if (m < a.m && n < a.n) {
           const float bias = a.bias ? read_output(a.bias[n]) : 0.0f;
-          a.y[m * a.ldy + n] = round_output(sums[i][j] + bias);
+          a.y[m * a.ldy + n] = round_output(fmaf(sums[i][j], X_UNIT * W_UNIT, bias));
         }
       }
     }

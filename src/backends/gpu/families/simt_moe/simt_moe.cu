@@ -13,10 +13,14 @@ using gemmtune::gpu::MoeScales;
 using gemmtune::gpu::MoeTile;
 using gemmtune::gpu::SimtMoeArguments;
 
+// Elements times the largest e8m0 scales are more than float32 holds: they are divided by this, and sums are multiplied by it.
+#define E8M0_UNIT 256.0f
+#define SUM_UNIT ((X_SCALES == 2 ? E8M0_UNIT : 1.0f) * (W_SCALES == 2 ? E8M0_UNIT : 1.0f))
+
 template <int type>
 static __device__ inline float scale_at(const MoeScales& scales, int matrix, long long row, long long k) {
   if constexpr (type == 0) return 1.0f;
-  return scale_at<type>(scales.values, matrix * scales.matrix_elements + row / scales.row_block * scales.columns + k / scales.k_block);
+  return scale_at<type>(scales.values, matrix * scales.matrix_elements + row / scales.row_block * scales.columns + k / scales.k_block) * (type == 2 ? 1.0f / E8M0_UNIT : 1.0f);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArguments a) {
@@ -81,8 +85,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArgum
         const long long column = first_n + thread % 16 + 16 * n;
         if (column >= a.columns) continue;
 #if STAGE == 1
-        float gate = sums[0][m][n];
-        float up = sums[HALVES - 1][m][n];
+        float gate = sums[0][m][n] * SUM_UNIT;
+        float up = sums[HALVES - 1][m][n] * SUM_UNIT;
 #if BIAS
         const float* const bias = a.bias + tile.expert * (HALVES * a.columns) + column;
         gate += bias[0];
@@ -90,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArgum
 #endif
         a.to[position * a.columns + column] = activate(gate * weight, up * weight);
 #else
-        a.to[position * a.columns + column] = sums[0][m][n] * weight;
+        a.to[position * a.columns + column] = sums[0][m][n] * SUM_UNIT * weight;
 #endif
       }
     }

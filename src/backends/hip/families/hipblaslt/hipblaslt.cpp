@@ -101,7 +101,7 @@ class HipblasLtKernel final : public Kernel {
   Solution solution_;
 };
 
-class HipblasLtFamily final : public KernelFamily {
+class HipblasLtFamily final : public LeafFamily {
  public:
   HipblasLtFamily(const HipDriver& driver, const api::HipblasLt& lt, std::unique_ptr<LtHandles> handles,
                   std::string build)
@@ -184,7 +184,7 @@ Space HipblasLtFamily::space_of(std::vector<Config> configs) const {
   Parameter index{.key = index_key, .values = {}, .absent = own_choice, .meaning = "index of the solution"};
   Parameter name{
       .key = name_key, .values = {}, .absent = any_name, .meaning = "number of the solution's name"};
-  index.open = name.open = true;
+  index.range = name.range = NumberRange();
   for (const Config& config : configs) {
     index.values.emplace_back(config.word(index_key));
     name.values.emplace_back(config.word(name_key));

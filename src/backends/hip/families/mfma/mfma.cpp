@@ -12,12 +12,15 @@
 #include "backends/refusal.h"
 #include "base/hash.h"
 #include "base/rounding.h"
+#include "candidates/tune_gemm_rules.h"
 #include "problem/operands.h"
 
 namespace gemmtune::hip {
 namespace {
 
 constexpr std::int64_t max_workspace = std::int64_t{1} << 30;  // bytes of partial sums
+// Of a column-major operand: offsets within the 256 lines of a tile, and few more, have 31 bits.
+constexpr std::int64_t max_line_bytes = std::int64_t{1} << 22;
 
 class MfmaKernel final : public Kernel {
  public:
@@ -28,7 +31,8 @@ class MfmaKernel final : public Kernel {
         reduction_(std::move(reduction)),
         problem_(problem),
         launch_(launch),
-        xcds_(xcds) {
+        xcds_(xcds),
+        w_line_bytes_(bytes_of(problem.w_type, operand_shapes(problem).w.line_elements())) {
     shape_.threads = static_cast<unsigned>(wave_lanes * launch.waves);
     shape_.grid[0] = static_cast<unsigned>(launch.tiles());
     shape_.grid[1] = static_cast<unsigned>(launch.split_k);
@@ -52,11 +56,11 @@ class MfmaKernel final : public Kernel {
     values.y = o.y;
     values.partials = workspace;
     values.x_line_bytes = bytes_of(problem_.x_type, o.ldx);
-    values.w_line_bytes = bytes_of(problem_.w_type, problem_.k);
+    values.w_line_bytes = w_line_bytes_;
     values.k_bytes = problem_.k * launch_.element_bits / 8;
     values.ldy = o.ldy;
     values.x_batch_bytes = launch_.batches > 1 ? bytes_of(problem_.x_type, o.x_batch_stride) : 0;
-    values.w_batch_bytes = problem_.n * values.w_line_bytes;
+    values.w_batch_bytes = bytes_of(problem_.w_type, problem_.n * problem_.k);
     values.y_batch_step = o.y_batch_stride;
     values.m = static_cast<int>(problem_.m);
     values.n = static_cast<int>(problem_.n);
@@ -70,6 +74,9 @@ class MfmaKernel final : public Kernel {
                             static_cast<std::uintptr_t>(values.x_line_bytes | values.x_batch_bytes)) &
                            3) != 0)
       return Status::unsupported("mfma with dl1 needs pointers, rows and batches at multiples of 4 bytes");
+    if (launch_.x_columns && values.x_line_bytes > max_line_bytes)
+      return Status::unsupported("mfma needs columns of x at most {} bytes apart, not {}", max_line_bytes,
+                                 values.x_line_bytes);
     if (launch_.shuffled && address(o.w) % 16 != 0)
       return Status::unsupported("mfma needs a shuffled weight at a multiple of 16 bytes");
     void* arguments[] = {&values};
@@ -83,6 +90,7 @@ class MfmaKernel final : public Kernel {
   Problem problem_;
   MfmaLaunchConfig launch_;
   std::int64_t xcds_;
+  std::int64_t w_line_bytes_;
   gpu::LaunchShape shape_;
   gpu::LaunchShape reduction_shape_;
 };
@@ -93,7 +101,7 @@ class MfmaFamily final : public gpu::CompiledFamily {
       : runtime_(runtime),
         unit_(compute_unit(runtime.architecture(), runtime.limits())),
         source_(gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
-                                  mfma_arguments_text(), mfma_text()})) {}
+                                  mfma_arguments_text(), mfma_instructions_text(), mfma_text()})) {}
 
   std::string_view name() const override { return "mfma"; }
   std::string identity() const override { return fmt::format("mfma r1 source {}", short_hash(source_, 12)); }
@@ -137,6 +145,7 @@ Status MfmaFamily::accepts(const Problem& problem) const {
   const bool decodes = problem.operation == Operation::a8w4;
   GEMMTUNE_RETURN_IF_ERROR(
       gpu::accepts_on_tensor_cores(problem, {.weights = gpu::Weights::shuffled_too,
+                                             .orders = refusal::Orders::any_input,
                                              .row_scales = true,
                                              .block_scales = true,
                                              .int8 = true,
@@ -150,6 +159,10 @@ Status MfmaFamily::accepts(const Problem& problem) const {
   if (problem.m > most || problem.n > most || problem.k > most)
     return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k,
                            most);
+  for (const MatrixShape& matrix : {operand_shapes(problem).x, operand_shapes(problem).w})
+    if (matrix.order == Order::column_major && bytes_of(matrix.type, matrix.line_elements()) > max_line_bytes)
+      return refusal::refuse(refusal::size, "columns of {} elements, at most {} bytes",
+                             matrix.line_elements(), max_line_bytes);
   if (bytes_of(problem.x_type, problem.k) < 16)
     return refusal::refuse(refusal::reduction, "{} {}, at least 16 bytes", problem.k,
                            to_string(problem.x_type));
@@ -169,6 +182,8 @@ std::string MfmaFamily::refuse_staging(const Problem& problem, const Config& con
   if (launch.scaled && launch.kpack != 2) return "kp1 is half of a scaled instruction's operand";
   if (launch.decoded && launch.shuffled && launch.block_k < launch.fragment_bytes())
     return "bk is less than what lanes read of a shuffled fp4 weight";
+  if (launch.direct && (launch.x_columns || launch.w_columns))
+    return "dl1 cannot transpose a column-major operand";
   if (launch.direct && launch.buffers == 1) return "dl1 needs two buffers";
   if (launch.direct && launch.pad != 0) return "dl1 cannot pad rows of LDS";
   if (launch.direct && bytes_of(problem.x_type, problem.k) % 4 != 0) return "dl1 needs k in whole 4 bytes";
@@ -230,11 +245,12 @@ std::string MfmaFamily::refuse_wasted_order(const Problem& problem, const Config
 Space MfmaFamily::space(const Problem& problem) const {
   Space space;
   const auto add = [&](std::string key, std::vector<std::string> values, std::string absent,
-                       std::string meaning) {
+                       std::string meaning, std::optional<NumberRange> range = {}) {
     space.add(Parameter{.key = std::move(key),
                         .values = std::move(values),
                         .absent = std::move(absent),
-                        .meaning = std::move(meaning)});
+                        .meaning = std::move(meaning),
+                        .range = range});
   };
   add("bm", {"16", "32", "64", "128", "256"}, "64", "block_m: rows of x in a tile");
   add("bn", {"16", "32", "64", "128", "256"}, "64", "block_n: rows of the weight in a tile");
@@ -244,10 +260,11 @@ Space MfmaFamily::space(const Problem& problem) const {
   add("kp", {"1", "2"}, "2", "kpack: instructions that a read of LDS feeds");
   add("nb", {"1", "2"}, "1", "tiles in LDS");
   add("dl", {"0", "1"}, "0", "1: global loads go to LDS without registers");
-  add("pad", {"0", "16"}, "0", "bytes after a row in LDS; 0: rows are swizzled");
-  add("sk", {"1", "2", "3", "4", "6", "8", "12", "16"}, "1", "split-K: blocks that divide k");
-  add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides");
-  add("gm", {"1", "8"}, "8", "group_m: tiles along m before the next along n");
+  add("pad", {"0", "16"}, "0", "bytes after a row in LDS; 0: rows are swizzled", NumberRange{0, 128, 16});
+  add("sk", {"1", "2", "3", "4", "6", "8", "12", "16"}, "1", "split-K: blocks that divide k",
+      NumberRange{1, 64});
+  add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides", NumberRange{0, 8});
+  add("gm", {"1", "8"}, "8", "group_m: tiles along m before the next along n", NumberRange{1, 64});
   add("xcd", {"1", "0"}, "1", "1: neighbouring tiles on the same die");
   const auto rule = [&](const char* name,
                         std::string (MfmaFamily::*refuse)(const Problem&, const Config&) const,
@@ -264,6 +281,16 @@ Space MfmaFamily::space(const Problem& problem) const {
   rule("waste", &MfmaFamily::refuse_waste, {"bm", "bn", "bk", "nw", "mi", "kp", "pad"}, Rule::search);
   rule("order", &MfmaFamily::refuse_wasted_order, {}, Rule::search);
   space.add(split_k_divides(problem.k, "sk", 8 * 128 / bits(problem.x_type)));
+  for (Constraint& each : tune_gemm_v2_rules(problem, [this, problem](const Config& config) {
+         const MfmaLaunchConfig launch = launch_config(problem, config);
+         return TuneGemmConfig{.block_m = launch.block_m,
+                               .block_n = launch.block_n,
+                               .block_k = 8 * launch.block_k / launch.element_bits,
+                               .group_m = launch.group_m,
+                               .split_k = launch.split_k,
+                               .instruction = launch.rows};
+       }))
+    space.add(std::move(each));
   return space;
 }
 

@@ -1,21 +1,15 @@
-// y[m, n] = sum over k of x[m, k] * w[n, k] with MFMA, gfx90a, gfx942 and gfx950. See README.md.
+// y[m, n] = sum over k of x[m, k] * w[n, k] with MFMA, gfx90a, gfx942 and gfx950. See README.md. Follows mfma_instructions.cuh.
 //
 // The host defines: BLOCK_M, BLOCK_N, BLOCK_K (bytes of k in a tile: 64, 128, 256), WAVES_M, WAVES_N, MFMA_ROWS (16, 32: the instruction),
 // KPACK (1, 2: instructions that a lane's read of shared memory feeds), NUM_BUFFERS (1, 2: tiles in shared memory), DIRECT (1: global loads go
 // to shared memory without registers), PAD (bytes after a row in shared memory; 0: rows are swizzled), SHUFFLED (1: the weight has the layout
 // aiter16x16 and goes to registers), SPLIT_K (1: blocks divide k and write partial sums), WAVES_PER_EU (0: the compiler decides), DECODE (1: an
 // fp4 weight, and x unless it is bf16, are multiplied as bf16; bytes of k are then of bf16), SCALED (1: fp4 operands as they are, with scaled
-// instructions), ELEMENT, OUTPUT, SCALES, WEIGHT_FP4, BATCHED (1: the blocks along z have a batch each). With REDUCE alone: the kernel that reduces
-// the partial sums. MIXTURE: no kernel, mfma_moe.cu follows.
+// instructions), X_COLUMNS, W_COLUMNS (1: the operand is column-major, neither DIRECT nor DECODE), ELEMENT, OUTPUT, SCALES, WEIGHT_FP4, BATCHED (1: the
+// blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums. MIXTURE: no kernel, mfma_moe.cu follows.
 //
 // D = A * B of the instruction has the weight as A and x as B, so that a lane holds consecutive columns of y.
 using gemmtune::hip::MfmaArguments;
-
-#if ELEMENT == 4
-typedef int sum;
-#else
-typedef float sum;
-#endif
 
 // The arguments of this block's batch.
 static __device__ inline MfmaArguments of_batch(MfmaArguments a) {
@@ -59,150 +53,10 @@ extern "C" __global__ void __launch_bounds__(256) mfma_reduce(const MfmaArgument
 
 #else
 
-#define WAVES (WAVES_M * WAVES_N)
-#define NUM_THREADS (64 * WAVES)
-#define WAVE_ROWS (BLOCK_M / WAVES_M)
-#define WAVE_COLUMNS (BLOCK_N / WAVES_N)
-#define TILES_X (WAVE_ROWS / MFMA_ROWS)
-#define TILES_W (WAVE_COLUMNS / MFMA_ROWS)
-#define LANE_GROUPS (64 / MFMA_ROWS)  // lanes of a group hold the same bytes of k of all rows
-#define SUMS (MFMA_ROWS * MFMA_ROWS / 64)
-#define UNITS (BLOCK_K / 16)          // of 16 bytes in a row of a tile
-#define PITCH (BLOCK_K + PAD)
-#define STEP_BYTES (8 * KPACK * LANE_GROUPS)
-#define STEPS (BLOCK_K / STEP_BYTES)
-#define MFMA_ELEMENT (DECODE ? 2 : ELEMENT)
-#define DECODE_X (DECODE && ELEMENT != 2)
-// Instructions of 16 bytes a lane, which gfx950 has beside those of 8.
-#if defined(__gfx950__) && KPACK == 2 && (MFMA_ELEMENT == 1 || MFMA_ELEMENT == 2 || MFMA_ELEMENT == 4)
-#define WIDE 1
-#else
-#define WIDE 0
-#endif
-// fp8 has instructions of 32 bytes a lane: two steps at once.
-#if defined(__gfx950__) && KPACK == 2 && MFMA_ELEMENT == 3 && STEPS % 2 == 0
-#define PAIRED 1
-#else
-#define PAIRED 0
-#endif
-// A lane's 16 bytes of a shuffled fp4 weight are a block of 32 elements: 64 bytes of bf16.
-#define FRAGMENT_BYTES (64 * LANE_GROUPS)
-#define FRAGMENTS (BLOCK_K / FRAGMENT_BYTES)
-#ifdef __gfx950__
-#define BANKS_BYTES 256  // of all banks of shared memory
-#else
-#define BANKS_BYTES 128
-#endif
-#define X_BYTES (BLOCK_M * PITCH)
-#define BUFFER_BYTES (X_BYTES + (SHUFFLED ? 0 : BLOCK_N * PITCH))
-#define X_UNITS ((BLOCK_M * UNITS + NUM_THREADS - 1) / NUM_THREADS)  // that a thread copies
-#define W_UNITS ((BLOCK_N * UNITS + NUM_THREADS - 1) / NUM_THREADS)
-
-typedef unsigned unit_words __attribute__((vector_size(16)));
-typedef unit_words unit_anywhere __attribute__((aligned(1)));
-typedef sum sums_vector __attribute__((vector_size(4 * SUMS)));
-typedef short four_shorts __attribute__((vector_size(8)));
-typedef _Float16 four_halves __attribute__((vector_size(8)));
-
-// Eight bytes of k of each instruction's row.
-typedef long Operand __attribute__((vector_size(8 * KPACK)));
-
-#if SCALED || PAIRED
-typedef int eight_words __attribute__((vector_size(32)));
-#endif
-
-#if SCALED
-
-// A lane has the 32 elements of one block, and its scale.
-static __device__ inline sums_vector multiply_scaled(Operand w, Operand x, sums_vector sums, unsigned w_scale, unsigned x_scale) {
-  const unit_words a = __builtin_bit_cast(unit_words, w);
-  const unit_words b = __builtin_bit_cast(unit_words, x);
-  const eight_words wide_a = {(int)a[0], (int)a[1], (int)a[2], (int)a[3], 0, 0, 0, 0};
-  const eight_words wide_b = {(int)b[0], (int)b[1], (int)b[2], (int)b[3], 0, 0, 0, 0};
-  // 4: e2m1, of A and of B; 0: the scale is the lowest byte.
-#if MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(wide_a, wide_b, sums, 4, 4, 0, (int)w_scale, 0, (int)x_scale);
-#else
-  return __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(wide_a, wide_b, sums, 4, 4, 0, (int)w_scale, 0, (int)x_scale);
-#endif
-}
-
-#elif PAIRED
-
-// Which of the 128 elements of k a lane has does not matter, as long as it has the same of both operands.
-static __device__ inline sums_vector multiply_pair(const Operand (&w)[2], const Operand (&x)[2], sums_vector sums) {
-  struct Both {
-    Operand first, second;
-  };
-  const eight_words a = __builtin_bit_cast(eight_words, Both{w[0], w[1]});
-  const eight_words b = __builtin_bit_cast(eight_words, Both{x[0], x[1]});
-  // 0: e4m3, of A and of B; scales of 0 select the instruction without scales.
-#if MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(a, b, sums, 0, 0, 0, 0, 0, 0);
-#else
-  return __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(a, b, sums, 0, 0, 0, 0, 0, 0);
-#endif
-}
-
-#elif WIDE
-
-#ifndef GEMMTUNE_EMULATION  // tests/support/emulation/device.h has it for the host
-typedef __bf16 gemmtune_eight_bfloats __attribute__((ext_vector_type(8)));
-#endif
-typedef _Float16 eight_halves __attribute__((vector_size(16)));
-typedef int four_words __attribute__((vector_size(16)));
-
-static __device__ inline sums_vector multiply_wide(Operand w, Operand x, sums_vector sums) {
-#if MFMA_ELEMENT == 1 && MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_f32_16x16x32_f16(__builtin_bit_cast(eight_halves, w), __builtin_bit_cast(eight_halves, x), sums, 0, 0, 0);
-#elif MFMA_ELEMENT == 1
-  return __builtin_amdgcn_mfma_f32_32x32x16_f16(__builtin_bit_cast(eight_halves, w), __builtin_bit_cast(eight_halves, x), sums, 0, 0, 0);
-#elif MFMA_ELEMENT == 2 && MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_f32_16x16x32_bf16(__builtin_bit_cast(gemmtune_eight_bfloats, w), __builtin_bit_cast(gemmtune_eight_bfloats, x), sums, 0, 0, 0);
-#elif MFMA_ELEMENT == 2
-  return __builtin_amdgcn_mfma_f32_32x32x16_bf16(__builtin_bit_cast(gemmtune_eight_bfloats, w), __builtin_bit_cast(gemmtune_eight_bfloats, x), sums, 0, 0, 0);
-#elif MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_i32_16x16x64_i8(__builtin_bit_cast(four_words, w), __builtin_bit_cast(four_words, x), sums, 0, 0, 0);
-#else
-  return __builtin_amdgcn_mfma_i32_32x32x32_i8(__builtin_bit_cast(four_words, w), __builtin_bit_cast(four_words, x), sums, 0, 0, 0);
-#endif
-}
-
-#else
-
-static __device__ inline sums_vector multiply(long w, long x, sums_vector sums) {
-#if MFMA_ELEMENT == 1 && MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(four_halves, w), __builtin_bit_cast(four_halves, x), sums, 0, 0, 0);
-#elif MFMA_ELEMENT == 1
-  return __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(four_halves, w), __builtin_bit_cast(four_halves, x), sums, 0, 0, 0);
-#elif MFMA_ELEMENT == 2 && MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(four_shorts, w), __builtin_bit_cast(four_shorts, x), sums, 0, 0, 0);
-#elif MFMA_ELEMENT == 2
-  return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(four_shorts, w), __builtin_bit_cast(four_shorts, x), sums, 0, 0, 0);
-#elif MFMA_ELEMENT == 4 && defined(__gfx90a__)
-  // Instructions of four bytes a lane.
-#if MFMA_ROWS == 16
-  sums = __builtin_amdgcn_mfma_i32_16x16x16i8((int)w, (int)x, sums, 0, 0, 0);
-  return __builtin_amdgcn_mfma_i32_16x16x16i8((int)(w >> 32), (int)(x >> 32), sums, 0, 0, 0);
-#else
-  sums = __builtin_amdgcn_mfma_i32_32x32x8i8((int)w, (int)x, sums, 0, 0, 0);
-  return __builtin_amdgcn_mfma_i32_32x32x8i8((int)(w >> 32), (int)(x >> 32), sums, 0, 0, 0);
-#endif
-#elif MFMA_ELEMENT == 4 && MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_i32_16x16x32_i8(w, x, sums, 0, 0, 0);
-#elif MFMA_ELEMENT == 4
-  return __builtin_amdgcn_mfma_i32_32x32x16_i8(w, x, sums, 0, 0, 0);
-#elif MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(w, x, sums, 0, 0, 0);
-#else
-  return __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(w, x, sums, 0, 0, 0);
-#endif
-}
-
-#endif
-
 // Offset of the 16 bytes `unit` of a row of a tile in shared memory. Without padding they are swizzled, so that the lanes which the banks
-// serve at once read different banks.
+// serve at once read different banks; of a column-major operand also those that write rows WORD_ROWS apart, as far as such rows have different
+// banks.
+template <bool COLUMNS = false>
 static __device__ inline int unit_offset(int row, int unit) {
 #if PAD
   const int swizzle = 0;
@@ -215,7 +69,13 @@ static __device__ inline int unit_offset(int row, int unit) {
 #else
   const int swizzle = row % (BANKS_BYTES / 16);
 #endif
-  return row * PITCH + (unit ^ swizzle) * 16;
+  // Rows of 64 bytes have four units, which the rows of a phase of reads must share as before.
+#if BLOCK_K == 64
+  const int of_columns = BANKS_BYTES == 256 ? (row >> 4 & 1) * 3 : row >> 3 & 1;
+#else
+  const int of_columns = row / (BANKS_BYTES / 16) % (UNITS < BANKS_BYTES / 16 ? UNITS : BANKS_BYTES / 16);
+#endif
+  return row * PITCH + (unit ^ swizzle ^ (COLUMNS && !PAD ? of_columns : 0)) * 16;
 }
 
 // 16 bytes of k, of which `left` are there: read so that they end where the row does.
@@ -312,6 +172,11 @@ static __device__ inline unsigned bfloat_pair(float low, float high) {
   return __builtin_amdgcn_perm(__float_as_uint(high), __float_as_uint(low), 0x07060302u);
 }
 
+// Elements are decoded over this, because 6 times the largest scales is more than bf16 holds; sums are multiplied by it.
+#define E2M1_UNIT 4.0f
+#define SUM_UNIT (ELEMENT == 5 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT)
+static __device__ inline float quarter_scale(unsigned bits) { return e8m0_to_float((unsigned char)bits) * (1.0f / E2M1_UNIT); }
+
 // Eight fp4 elements times their scale.
 #ifdef __gfx950__
 static __device__ inline unit_words decode_fp4(unsigned word, float scale) {
@@ -343,7 +208,7 @@ static __device__ inline unit_words decode_fp4(unsigned word, float scale) {
 #if DECODE_X
 static __device__ inline unit_words decode_x(const Encoded& from) {
 #if ELEMENT == 5
-  return decode_fp4(from.words[0], e8m0_to_float((unsigned char)from.scale));
+  return decode_fp4(from.words[0], quarter_scale(from.scale));
 #else
   unit_words all;
 #pragma unroll
@@ -444,6 +309,114 @@ static __device__ inline void store_rows(unsigned char* to, const unit_words (&f
   }
 }
 
+#if X_COLUMNS || W_COLUMNS
+
+#define ELEMENT_BYTES (4 / WORD_ROWS)
+#define UNIT_LINES (16 / ELEMENT_BYTES)  // of memory, each an element of k, that a unit has elements of
+typedef unsigned word_of_line __attribute__((aligned(1)));
+
+// Keep a value of the whole wave in scalar registers, where the compiler would add it to addresses of lanes; and what depends on a lane's
+// value from being computed before the loop: there are more lines than registers for the addresses of all.
+static __device__ inline long long in_scalar_registers(long long value) {
+#ifndef GEMMTUNE_EMULATION
+  asm volatile("" : "+s"(value));
+#endif
+  return value;
+}
+static __device__ inline int computed_here(int value) {
+#ifndef GEMMTUNE_EMULATION
+  asm volatile("" : "+v"(value));
+#endif
+  return value;
+}
+
+// Of a column-major operand WORD_ROWS units a group: a word of each line, neighbouring threads at neighbouring words. The last word of a line
+// may reach into the next one: rows out of bounds are computed and not stored. INSIDE: all `lines` of the tile are there, and words do not end behind
+// the operand, whose last one begins at `last_word`. Within a tile offsets have 31 bits, so that addresses of lines are in scalar registers.
+template <int COUNT, int BLOCK, bool INSIDE>
+static __device__ inline void load_words(unit_words (&to)[COUNT], const unsigned char* from, int line_bytes, int first, int rows, int lines, int last_word) {
+  constexpr int groups = BLOCK / WORD_ROWS * UNITS;
+  const int last_row = (rows - 1) / WORD_ROWS * WORD_ROWS;
+#pragma unroll
+  for (int i = 0; i < COUNT / WORD_ROWS; ++i) {
+    const int at = (int)threadIdx.x + i * NUM_THREADS;
+    if (groups % NUM_THREADS == 0 || at < groups) {
+      const int wanted = first + at % (BLOCK / WORD_ROWS) * WORD_ROWS;
+      const int line = at / (BLOCK / WORD_ROWS) * UNIT_LINES;
+      const int row_bytes = (wanted < last_row ? wanted : last_row) * ELEMENT_BYTES;
+      const int begin = INSIDE ? line * line_bytes + row_bytes : computed_here(line * line_bytes + row_bytes);
+      long long offset = 0;  // of the j-th line
+#pragma unroll
+      for (int j = 0; j < UNIT_LINES; ++j) {
+        unsigned word;
+        if (INSIDE) {
+          word = *(const word_of_line*)(from + offset + (unsigned)begin);
+          offset = in_scalar_registers(offset + line_bytes);
+        } else {
+          const int byte = begin + j * line_bytes;
+          const int there = byte < last_word ? byte : last_word;
+          const unsigned loaded = *(const word_of_line*)(from + there);
+          word = line + j < lines ? loaded >> (byte - there) * 8 % 32 : 0u;
+        }
+        to[i * WORD_ROWS + j / 4][j % 4] = word;
+      }
+    }
+  }
+}
+
+template <int COUNT, int BLOCK>
+static __device__ inline void load_columns(unit_words (&to)[COUNT], const unsigned char* from, long long line_bytes, int first, int rows, long long column,
+                                           long long k_bytes) {
+  const unsigned char* const tile = from + column / ELEMENT_BYTES * line_bytes;
+  if (column + BLOCK_K + (rows % WORD_ROWS == 0 ? 0 : 4) <= k_bytes) {
+    load_words<COUNT, BLOCK, true>(to, tile, (int)line_bytes, first, rows, 0, 0);
+  } else {
+    const int lines = (int)((k_bytes - column) / ELEMENT_BYTES);
+    load_words<COUNT, BLOCK, false>(to, tile, (int)line_bytes, first, rows, lines, (lines - 1) * (int)line_bytes + rows * ELEMENT_BYTES - 4);
+  }
+}
+
+// The words of UNIT_LINES lines become a unit of each row.
+static __device__ inline void transpose(unit_words (&to)[WORD_ROWS], const unit_words* from) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#if WORD_ROWS == 2
+    const unsigned first = from[i / 2][i % 2 * 2];
+    const unsigned second = from[i / 2][i % 2 * 2 + 1];
+    to[0][i] = __builtin_amdgcn_perm(second, first, 0x05040100u);
+    to[1][i] = __builtin_amdgcn_perm(second, first, 0x07060302u);
+#else
+    // Pairs of lines, rows 0 and 1, rows 2 and 3; then the pairs of pairs.
+    const unsigned low_first = __builtin_amdgcn_perm(from[i][1], from[i][0], 0x05010400u);
+    const unsigned high_first = __builtin_amdgcn_perm(from[i][1], from[i][0], 0x07030602u);
+    const unsigned low_second = __builtin_amdgcn_perm(from[i][3], from[i][2], 0x05010400u);
+    const unsigned high_second = __builtin_amdgcn_perm(from[i][3], from[i][2], 0x07030602u);
+    to[0][i] = __builtin_amdgcn_perm(low_second, low_first, 0x05040100u);
+    to[1][i] = __builtin_amdgcn_perm(low_second, low_first, 0x07060302u);
+    to[2][i] = __builtin_amdgcn_perm(high_second, high_first, 0x05040100u);
+    to[3][i] = __builtin_amdgcn_perm(high_second, high_first, 0x07060302u);
+#endif
+  }
+}
+
+template <int COUNT, int BLOCK>
+static __device__ inline void store_columns(unsigned char* to, const unit_words (&from)[COUNT]) {
+  constexpr int groups = BLOCK / WORD_ROWS * UNITS;
+#pragma unroll
+  for (int i = 0; i < COUNT / WORD_ROWS; ++i) {
+    const int at = (int)threadIdx.x + i * NUM_THREADS;
+    if (groups % NUM_THREADS == 0 || at < groups) {
+      unit_words rows[WORD_ROWS];
+      transpose(rows, from + i * WORD_ROWS);
+#pragma unroll
+      for (int row = 0; row < WORD_ROWS; ++row)
+        *(unit_words*)(to + unit_offset<true>(at % (BLOCK / WORD_ROWS) * WORD_ROWS + row, at / (BLOCK / WORD_ROWS))) = rows[row];
+    }
+  }
+}
+
+#endif
+
 #if SHUFFLED && !DECODE
 // Tiles of 16 rows x 16 bytes: a wave reads 1 KiB in one piece (two of 512 bytes with 32 rows). `row_of(row)`: the weight's row of one of the block.
 template <typename RowOf>
@@ -527,12 +500,16 @@ static __device__ inline void load_tile(const MfmaArguments& a, Staged& staged, 
 #else
 #if DECODE_X
   load_encoded<ELEMENT == 5 ? 4 : 8, X_UNITS, BLOCK_M>(staged.x, a.x, a.x_line_bytes, a.scales.x, a.scales.x_row_step, tile.m, a.m, column, a.k_bytes);
+#elif X_COLUMNS
+  load_columns<X_UNITS, BLOCK_M>(staged.x, a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
 #else
   load_rows<X_UNITS, BLOCK_M>(
       staged.x, [&](int, int row) { return a.x + clamp_row(tile.m + row, a.m) * a.x_line_bytes; }, column, a.k_bytes);
 #endif
 #if DECODE && !SHUFFLED
   load_encoded<4, W_UNITS, BLOCK_N>(staged.w, a.w, a.w_line_bytes, a.scales.w, a.scales.w_row_step, tile.n, a.n, column, a.k_bytes);
+#elif W_COLUMNS
+  load_columns<W_UNITS, BLOCK_N>(staged.w, a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
 #elif !SHUFFLED
   load_rows<W_UNITS, BLOCK_N>(
       staged.w, [&](int, int row) { return a.w + clamp_row(tile.n + row, a.n) * a.w_line_bytes; }, column, a.k_bytes);
@@ -555,25 +532,30 @@ static __device__ inline void store_tile(const Staged& staged, unsigned char* bu
 #else
 #if DECODE_X
   store_decoded<X_UNITS, BLOCK_M>(buffer, staged.x, [](const Encoded& from) { return decode_x(from); });
+#elif X_COLUMNS
+  store_columns<X_UNITS, BLOCK_M>(buffer, staged.x);
 #else
   store_rows<X_UNITS, BLOCK_M>(buffer, staged.x);
 #endif
 #if DECODE && !SHUFFLED
   store_decoded<W_UNITS, BLOCK_N>(buffer + X_BYTES, staged.w,
-                                  [](const Encoded& from) { return decode_fp4(from.words[0], e8m0_to_float((unsigned char)from.scale)); });
+                                  [](const Encoded& from) { return decode_fp4(from.words[0], quarter_scale(from.scale)); });
+#elif W_COLUMNS
+  store_columns<W_UNITS, BLOCK_N>(buffer + X_BYTES, staged.w);
 #elif !SHUFFLED
   store_rows<W_UNITS, BLOCK_N>(buffer + X_BYTES, staged.w);
 #endif
 #endif
 }
 
+template <bool COLUMNS>
 static __device__ inline Operand read_operand(const unsigned char* rows, int row, int step, int group) {
 #if DECODE && SHUFFLED
   const int byte = step / 4 * FRAGMENT_BYTES + group * 64 + step % 4 * 16;
 #else
   const int byte = step * STEP_BYTES + group * 8 * KPACK;
 #endif
-  return *(const Operand*)(rows + unit_offset(row, byte / 16) + byte % 16);
+  return *(const Operand*)(rows + unit_offset<COLUMNS>(row, byte / 16) + byte % 16);
 }
 
 static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X], const unsigned char* buffer, const Staged& staged, int wave_m, int wave_n) {
@@ -586,7 +568,7 @@ static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X
 #pragma unroll
     for (int j = 0; j < TILES_X; ++j) {
 #pragma unroll
-      for (int part = 0; part < 2; ++part) x[j][part] = read_operand(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step + part, group);
+      for (int part = 0; part < 2; ++part) x[j][part] = read_operand<X_COLUMNS>(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step + part, group);
     }
 #pragma unroll
     for (int i = 0; i < TILES_W; ++i) {
@@ -596,7 +578,7 @@ static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X
 #if SHUFFLED
         w[part] = staged.weight[step + part][i];
 #else
-        w[part] = read_operand(buffer + X_BYTES, wave_n * WAVE_COLUMNS + i * MFMA_ROWS + row, step + part, group);
+        w[part] = read_operand<W_COLUMNS>(buffer + X_BYTES, wave_n * WAVE_COLUMNS + i * MFMA_ROWS + row, step + part, group);
 #endif
       }
 #pragma unroll
@@ -609,15 +591,15 @@ static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X
     Operand x[TILES_X];
     Operand w[TILES_W];
 #pragma unroll
-    for (int j = 0; j < TILES_X; ++j) x[j] = read_operand(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step, group);
+    for (int j = 0; j < TILES_X; ++j) x[j] = read_operand<X_COLUMNS>(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step, group);
 #pragma unroll
     for (int i = 0; i < TILES_W; ++i) {
 #if DECODE && SHUFFLED
-      w[i] = __builtin_bit_cast(Operand, decode_fp4(staged.fragments[step / 4][i][step % 4], e8m0_to_float((unsigned char)staged.fragment_scales[step / 4][i])));
+      w[i] = __builtin_bit_cast(Operand, decode_fp4(staged.fragments[step / 4][i][step % 4], quarter_scale(staged.fragment_scales[step / 4][i])));
 #elif SHUFFLED
       w[i] = staged.weight[step][i];
 #else
-      w[i] = read_operand(buffer + X_BYTES, wave_n * WAVE_COLUMNS + i * MFMA_ROWS + row, step, group);
+      w[i] = read_operand<W_COLUMNS>(buffer + X_BYTES, wave_n * WAVE_COLUMNS + i * MFMA_ROWS + row, step, group);
 #endif
     }
 #if SCALED || WIDE
@@ -756,7 +738,11 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS) OCCUPANCY mfma(const M
         if (!SPLIT_K) columns[n] = column_at(a, clamp_row(column + n, a.n));
 #pragma unroll
       for (int j = 0; j < TILES_X; ++j) {
+#if DECODE
+        const sums_vector of = sums[i][j] * SUM_UNIT;
+#else
         const sums_vector& of = sums[i][j];
+#endif
         const sum values[4] = {of[4 * four], of[4 * four + 1], of[4 * four + 2], of[4 * four + 3]};
         store_four(a, tile.m + wave_m * WAVE_ROWS + j * MFMA_ROWS + lane % MFMA_ROWS, column, values, columns);
       }

@@ -14,7 +14,7 @@ struct MfmaArguments {
   gpu::ScalesArguments scales;
   GEMMTUNE_OUTPUT* y;      // [m, ldy]
   void* partials;          // [batches][split_k][m][n], the workspace: float32, of int8 operands int32
-  long long x_line_bytes;  // between rows of x
+  long long x_line_bytes;  // between rows of x, or columns of a column-major x
   long long w_line_bytes;
   long long k_bytes;  // of a row's elements
   long long ldy;

@@ -6,10 +6,7 @@ namespace gemmtune::hip {
 
 const gpu::FamilyEntry& mfma_entry() {
   static const gpu::FamilyEntry entry{
-      .info = {.name = "mfma",
-               .rank = 40,
-               .aliases = "triton,ck,cktile,asm,flydsl,opus",
-               .fallback_rank = 40},
+      .info = {.name = "mfma", .rank = 40, .aliases = tunable_aliases, .fallback_rank = 40},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!has_mfma(context.runtime.architecture())) return nullptr;
         return make_mfma_family(context.runtime);

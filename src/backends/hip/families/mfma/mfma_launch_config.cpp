@@ -20,8 +20,8 @@ constexpr std::int64_t max_vector_registers = 250;  // of the estimate
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-/// As unit_offset() of the kernel.
-std::int64_t unit_offset(const MfmaLaunchConfig& launch, std::int64_t row, std::int64_t unit) {
+/// As unit_offset() of the kernel; of a column-major operand.
+std::int64_t unit_offset(const MfmaLaunchConfig& launch, bool columns, std::int64_t row, std::int64_t unit) {
   const std::int64_t bytes = launch.lds_bytes_per_clock();
   const std::int64_t units = launch.block_k / unit_bytes;
   std::int64_t swizzle = 0;
@@ -34,16 +34,34 @@ std::int64_t unit_offset(const MfmaLaunchConfig& launch, std::int64_t row, std::
   } else {
     swizzle = launch.block_k < bytes ? row / (bytes / launch.block_k) % units : row % (bytes / unit_bytes);
   }
+  if (columns && launch.pad == 0) {
+    if (launch.block_k == 64)
+      swizzle ^= launch.lds_banks == 64 ? (row >> 4 & 1) * 3 : row >> 3 & 1;
+    else
+      swizzle ^= row / (bytes / unit_bytes) % std::min(units, bytes / unit_bytes);
+  }
   return row * (launch.block_k + launch.pad) + (unit ^ swizzle) * unit_bytes;
+}
+
+/// Units that a lane copies of `rows` of an operand.
+std::int64_t units_of(const MfmaLaunchConfig& launch, bool columns, std::int64_t rows) {
+  const std::int64_t together = columns ? launch.word_rows() : 1;
+  return ceil_div(rows / together * (launch.block_k / unit_bytes), wave_lanes * launch.waves) * together;
 }
 
 }  // namespace
 
+std::int64_t MfmaLaunchConfig::transposed_units() const {
+  return (x_columns ? units_of(*this, true, block_m) : 0) + (w_columns ? units_of(*this, true, block_n) : 0);
+}
+
 std::int64_t MfmaLaunchConfig::staged_registers() const {
   // 16 bytes in four registers, or four direct loads with their addresses; of what is decoded its bytes, its scale, and numbers on
-  // their way.
-  const std::int64_t lds_rows = block_m + (shuffled ? 0 : block_n);
-  const std::int64_t from_rows = ceil_div(lds_rows * block_k, wave_lanes * waves * 4) * (direct ? 2 : 1);
+  // their way; of what is transposed four words with an address, and the units that it becomes.
+  const std::int64_t lds_rows = (x_columns ? 0 : block_m) + (shuffled || w_columns ? 0 : block_n);
+  const std::int64_t transposed = transposed_units();
+  const std::int64_t from_rows = ceil_div(lds_rows * block_k, wave_lanes * waves * 4) * (direct ? 2 : 1) +
+                                 4 * transposed + (transposed > 0 ? 4 * word_rows() : 0);
   // The weight's next tile and the one that is multiplied.
   const std::int64_t fragments = 2 * wave_columns() * block_k / (wave_lanes * 4);
   const std::int64_t of_weight = !shuffled ? 0 : decoded ? fragments * 5 / 16 : fragments;
@@ -101,6 +119,8 @@ MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config
   launch.group_m = config.number("gm", 8);
   launch.by_die = config.number("xcd", 1) != 0;
   launch.shuffled = problem.bpreshuffle;
+  launch.x_columns = problem.x_order == Order::column_major;
+  launch.w_columns = problem.w_order == Order::column_major;
   launch.block_scales = quantization(problem) == QuantType::per_1x128;
   launch.halves = problem.x_type == DataType::i8 && architecture == "gfx90a";
   const bool fp4 = problem.w_type == DataType::f4_e2m1;
@@ -150,6 +170,8 @@ std::vector<std::string> mfma_defines(const MfmaLaunchConfig& launch) {
   define("DIRECT", launch.direct ? 1 : 0);
   define("PAD", launch.pad);
   define("SHUFFLED", launch.shuffled ? 1 : 0);
+  define("X_COLUMNS", launch.x_columns ? 1 : 0);
+  define("W_COLUMNS", launch.w_columns ? 1 : 0);
   define("SPLIT_K", launch.split_k > 1 ? 1 : 0);
   define("WAVES_PER_EU", launch.waves_per_eu);
   define("DECODE", launch.decoded ? 1 : 0);
@@ -175,9 +197,45 @@ std::string refuse_registers(const MfmaLaunchConfig& launch) {
   return {};
 }
 
+namespace {
+
+// Different words of each bank in each phase; the search asks for this of every config.
+class BankPhases {
+ public:
+  explicit BankPhases(std::int64_t banks) : banks_(banks) {}
+  /// A lane's access of `bytes` at `offset`.
+  void add(std::int64_t phase, std::int64_t offset, std::int64_t bytes) {
+    served_ = std::max(served_, static_cast<std::size_t>(phase) + 1);
+    for (std::int64_t word = offset / 4; word < (offset + bytes) / 4; ++word) {
+      Bank& bank = phases_[static_cast<std::size_t>(phase)][static_cast<std::size_t>(word % banks_)];
+      const auto end = bank.words.begin() + static_cast<std::ptrdiff_t>(bank.count);
+      if (std::find(bank.words.begin(), end, word) == end) bank.words[bank.count++] = word;
+    }
+  }
+  double phases() const { return static_cast<double>(served_); }
+  double cycles() const {
+    double cycles = 0;
+    for (std::size_t phase = 0; phase < served_; ++phase) {
+      std::size_t most = 1;
+      for (const Bank& bank : phases_[phase]) most = std::max(most, bank.count);
+      cycles += static_cast<double>(most);
+    }
+    return cycles;
+  }
+
+ private:
+  struct Bank {
+    std::array<std::int64_t, 32> words;  // of as many lanes as a phase may have
+    std::size_t count = 0;
+  };
+  std::int64_t banks_;
+  std::array<std::array<Bank, 64>, 8> phases_;
+  std::size_t served_ = 0;
+};
+
 // Reads of 16 bytes are served in phases of 8 lanes, 0 to 3 with 20 to 23, 4 to 7 with 16 to 19 …, of 64 banks in phases of 16, 0 to 3 with 12 to 15 and 20
-// to 27 …; those of 8 bytes in phases of neighbours. Lanes of a phase that read different words of a bank wait for each other.
-double lds_read_conflicts(const MfmaLaunchConfig& launch) {
+// to 27 …; those of 8 bytes and writes in phases of neighbours. Lanes of a phase that access different words of a bank wait for each other.
+double read_conflicts(const MfmaLaunchConfig& launch, bool columns) {
   const std::int64_t bytes = 8 * launch.kpack;
   const auto phase_of = [&](std::int64_t lane) {
     if (launch.kpack == 1) return lane / (launch.lds_bytes_per_clock() / bytes);
@@ -185,32 +243,47 @@ double lds_read_conflicts(const MfmaLaunchConfig& launch) {
     if (launch.lds_banks == 64) return lane / 32 * 2 + ((quad ^ quad >> 1 ^ quad >> 2) & 1);
     return lane / 32 * 4 + (quad < 4 ? quad : (quad - 4) ^ 1);
   };
-  // Different words of each bank in each phase; the search asks for this of every config.
-  struct Bank {
-    std::array<std::int64_t, 32> words;  // of as many lanes as a phase may have
-    std::size_t count = 0;
-  };
-  std::array<std::array<Bank, 64>, 8> phases;
-  std::size_t served = 0;
+  BankPhases phases(launch.lds_banks);
   for (std::int64_t lane = 0; lane < wave_lanes; ++lane) {
     const std::int64_t apart = launch.decoded && launch.shuffled ? 64 : bytes;  // of groups of lanes
     const std::int64_t byte = lane / launch.rows * apart;
-    const std::int64_t at = unit_offset(launch, lane % launch.rows, byte / unit_bytes) + byte % unit_bytes;
-    const auto phase = static_cast<std::size_t>(phase_of(lane));
-    served = std::max(served, phase + 1);
-    for (std::int64_t word = at / 4; word < (at + bytes) / 4; ++word) {
-      Bank& bank = phases[phase][static_cast<std::size_t>(word % launch.lds_banks)];
-      const auto end = bank.words.begin() + static_cast<std::ptrdiff_t>(bank.count);
-      if (std::find(bank.words.begin(), end, word) == end) bank.words[bank.count++] = word;
-    }
+    const std::int64_t at =
+        unit_offset(launch, columns, lane % launch.rows, byte / unit_bytes) + byte % unit_bytes;
+    phases.add(phase_of(lane), at, bytes);
   }
-  double cycles = 0;
-  for (std::size_t phase = 0; phase < served; ++phase) {
-    std::size_t most = 1;
-    for (const Bank& bank : phases[phase]) most = std::max(most, bank.count);
-    cycles += static_cast<double>(most);
-  }
-  return cycles / static_cast<double>(served);
+  return phases.cycles() / phases.phases();
+}
+
+/// Of `rows` of a column-major operand; the first instruction of the first wave, whose pattern the others repeat.
+double write_conflicts(const MfmaLaunchConfig& launch, std::int64_t rows) {
+  const std::int64_t row_groups = rows / launch.word_rows();
+  const std::int64_t groups = row_groups * (launch.block_k / unit_bytes);
+  BankPhases phases(launch.lds_banks);
+  for (std::int64_t lane = 0; lane < std::min<std::int64_t>(wave_lanes, groups); ++lane)
+    phases.add(lane / (launch.lds_bytes_per_clock() / unit_bytes),
+               unit_offset(launch, true, lane % row_groups * launch.word_rows(), lane / row_groups),
+               unit_bytes);
+  return phases.cycles() / phases.phases();
+}
+
+}  // namespace
+
+double lds_read_conflicts(const MfmaLaunchConfig& launch) {
+  if (launch.shuffled || launch.x_columns == launch.w_columns)
+    return read_conflicts(launch, launch.x_columns);
+  const double of_x = real(launch.wave_rows());
+  const double of_w = real(launch.wave_columns());
+  return (of_x * read_conflicts(launch, launch.x_columns) + of_w * read_conflicts(launch, launch.w_columns)) /
+         (of_x + of_w);
+}
+
+double lds_write_conflicts(const MfmaLaunchConfig& launch) {
+  // Units of a row-major operand lie one after another.
+  const double of_x = real(launch.block_m);
+  const double of_w = launch.shuffled ? 0 : real(launch.block_n);
+  return (of_x * (launch.x_columns ? write_conflicts(launch, launch.block_m) : 1) +
+          of_w * (launch.w_columns ? write_conflicts(launch, launch.block_n) : 1)) /
+         (of_x + of_w);
 }
 
 MfmaModel model_of(const Problem& problem, const MfmaLaunchConfig& launch, const ComputeUnit& unit) {
@@ -251,21 +324,32 @@ MfmaModel model_of(const Problem& problem, const MfmaLaunchConfig& launch, const
   const double write_cycles =
       real((launch.block_m + (launch.shuffled ? 0 : launch.block_n)) * launch.block_k) /
       real(launch.lds_bytes_per_clock());
-  model.lds = rounds * k_tiles * (read_cycles * real(launch.waves) + write_cycles) / clock;
+  model.write_conflicts = lds_write_conflicts(launch);
+  model.lds =
+      rounds * k_tiles * (read_cycles * real(launch.waves) + write_cycles * model.write_conflicts) / clock;
 
-  // Decoding: instructions of a lane for eight elements, of which a SIMD takes four clocks for a wave.
-  const double instructions =
-      real(launch.decoded_fp4_units()) * (launch.converts ? 4 : 28) + real(launch.decoded_fp8_units()) * 8;
+  // Decoding: instructions of a lane for eight elements, of which a SIMD takes four clocks for a wave. Transposing: 4 for a unit of 16-bit elements, 8 of
+  // 8-bit ones.
+  const double instructions = real(launch.decoded_fp4_units()) * (launch.converts ? 4 : 28) +
+                              real(launch.decoded_fp8_units()) * 8 +
+                              real(launch.transposed_units()) * (launch.element_bits == 8 ? 8 : 4);
   model.decoding = rounds * k_tiles * instructions * 4 * waves_on_simd / clock;
 
   // Memory: operands once, and again from the L2 of each die for each tile that needs them, at 64 bytes a clock and unit.
-  const auto line_bytes = [&](DataType type) {
-    return real(launch.block_k) * bits(type) / real(launch.element_bits);
+  const auto tile_bytes = [&](DataType type, std::int64_t rows) {
+    return real(rows) * real(launch.block_k) * bits(type) / real(launch.element_bits);
   };
-  const double operand_bytes = (real(launch.block_m) * line_bytes(problem.x_type) +
-                                real(launch.block_n) * line_bytes(problem.w_type)) *
-                               k_tiles;
-  const double from_l2 = rounds * operand_bytes / 64 / clock;
+  const double x_bytes = tile_bytes(problem.x_type, launch.block_m);
+  const double w_bytes = tile_bytes(problem.w_type, launch.block_n);
+  const double operand_bytes = (x_bytes + w_bytes) * k_tiles;
+  // A tile's rows may be less of a column-major operand's line than the 64 bytes that L2 answers with.
+  const auto share = [&](bool columns, DataType type, std::int64_t rows) {
+    return columns ? std::max(1.0, 64 * 8 / real(rows * bits(type))) : 1.0;
+  };
+  const double read_bytes = (x_bytes * share(launch.x_columns, problem.x_type, launch.block_m) +
+                             w_bytes * share(launch.w_columns, problem.w_type, launch.block_n)) *
+                            k_tiles;
+  const double from_l2 = rounds * read_bytes / 64 / clock;
   const double busy = std::min(1.0, real(blocks) / real(unit.units));
   // Few blocks do not saturate the memory: each keeps a tile in flight.
   const double in_flight =

@@ -29,6 +29,8 @@ struct MfmaLaunchConfig {
   bool direct = false;
   bool by_die = true;
   bool shuffled = false;
+  bool x_columns = false;  // the operand is column-major: transposed on its way to LDS
+  bool w_columns = false;
   bool block_scales = false;
   bool halves = false;    // instructions of 4 bytes a lane: int8 on gfx90a
   bool wide = false;      // of 16 bytes a lane, of gfx950
@@ -52,6 +54,10 @@ struct MfmaLaunchConfig {
   std::int64_t blocks() const { return tiles() * split_k * batches; }
   std::int64_t wave_rows() const { return block_m / waves_m; }
   std::int64_t wave_columns() const { return block_n / waves_n; }
+  /// Rows that 4 bytes of a column-major operand have elements of.
+  std::int64_t word_rows() const { return 32 / element_bits; }
+  /// Units of 16 bytes that a lane transposes of a tile.
+  std::int64_t transposed_units() const;
   /// Registers of a lane.
   std::int64_t accumulators() const { return block_m * block_n / (wave_lanes * waves); }
   std::int64_t staged_registers() const;
@@ -84,9 +90,10 @@ struct MfmaModel {
   double mfma = 0;
   double lds = 0;
   double memory = 0;
-  double decoding = 0;
-  double overhead = 0;       // of the launch, the prologue and the reduction
-  double lds_conflicts = 1;  // cycles of LDS reads over those without bank conflicts
+  double decoding = 0;         // and transposing
+  double overhead = 0;         // of the launch, the prologue and the reduction
+  double lds_conflicts = 1;    // cycles of LDS reads over those without bank conflicts
+  double write_conflicts = 1;  // the same of writes, which only column-major operands have
   std::int64_t waves_per_simd = 0;
   double latency = 1;  // how much longer it takes for want of waves that hide latency
 
@@ -96,7 +103,9 @@ struct MfmaModel {
 
 MfmaModel model_of(const Problem& problem, const MfmaLaunchConfig& launch, const ComputeUnit& unit);
 
-/// Cycles of a wave's reads of operands from LDS over those without bank conflicts; the emulation counts the same.
+/// Cycles of a wave's reads of operands from LDS, or of a block's writes, over those without bank conflicts; the emulation counts the
+/// same.
 double lds_read_conflicts(const MfmaLaunchConfig& launch);
+double lds_write_conflicts(const MfmaLaunchConfig& launch);
 
 }  // namespace gemmtune::hip

@@ -180,8 +180,9 @@ class MfmaMoeFamily final : public gpu::CompiledFamily {
       : runtime_(runtime),
         unit_(compute_unit(runtime.architecture(), runtime.limits())),
         source_(gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
-                                  mfma_arguments_text(), mfma_text(), gpu::moe_route_arguments_text(),
-                                  mfma_moe_arguments_text(), gpu::moe_activation_text(), mfma_moe_text()})) {}
+                                  mfma_arguments_text(), mfma_instructions_text(), mfma_text(),
+                                  gpu::moe_route_arguments_text(), mfma_moe_arguments_text(),
+                                  gpu::moe_activation_text(), mfma_moe_text()})) {}
 
   std::string_view name() const override { return "mfma_moe"; }
   std::string identity() const override {
@@ -261,11 +262,12 @@ Status MfmaMoeFamily::accepts(const Problem& problem) const {
 Space MfmaMoeFamily::space(const Problem& problem) const {
   Space space;
   const auto add = [&](std::string key, std::vector<std::string> values, std::string absent,
-                       std::string meaning) {
+                       std::string meaning, std::optional<NumberRange> range = {}) {
     space.add(Parameter{.key = std::move(key),
                         .values = std::move(values),
                         .absent = std::move(absent),
-                        .meaning = std::move(meaning)});
+                        .meaning = std::move(meaning),
+                        .range = range});
   };
   add("bm", {"16", "32", "64", "128"}, "16", "block_m: tokens of one expert in a tile");
   add("bn", {"32", "64", "128", "256"}, "128",
@@ -275,7 +277,7 @@ Space MfmaMoeFamily::space(const Problem& problem) const {
   add("nw", {"1", "2", "4", "8"}, "4", "waves of a block");
   add("mi", {"16", "32"}, "16", "rows of the MFMA instruction (matrix_instr_nonkdim)");
   add("nb", {"1", "2"}, "1", "tiles in LDS");
-  add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides");
+  add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides", NumberRange{0, 8});
   space.add(Constraint{"fits", [this, problem](const Config& config) -> std::string {
                          const auto most =
                              static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block);

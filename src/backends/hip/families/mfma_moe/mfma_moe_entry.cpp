@@ -6,10 +6,7 @@ namespace gemmtune::hip {
 
 const gpu::FamilyEntry& mfma_moe_entry() {
   static const gpu::FamilyEntry entry{
-      .info = {.name = "mfma_moe",
-               .rank = 55,
-               .aliases = "triton,ck,cktile,asm,flydsl,opus",
-               .fallback_rank = 55},
+      .info = {.name = "mfma_moe", .rank = 55, .aliases = tunable_aliases, .fallback_rank = 55},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!has_mfma(context.runtime.architecture())) return nullptr;
         return make_mfma_moe_family(context.runtime);

@@ -17,8 +17,9 @@ namespace gemmtune::hip {
 namespace {
 
 constexpr std::int64_t max_rows = 16;
-constexpr std::int64_t bytes_per_load = 16;  // of k, of a lane's load
-constexpr std::int64_t shuffled_rows = 16;
+constexpr std::int64_t bytes_per_load = 16;   // of k, of a lane's load
+constexpr std::int64_t max_sums = 32;         // of a lane
+constexpr std::int64_t lanes_with_rows = 16;  // of a shuffled or column-major weight
 
 struct LaunchConfig {
   std::int64_t rows = 1;  // of x, of the kernel
@@ -26,11 +27,22 @@ struct LaunchConfig {
   std::int64_t waves = 4;
   std::int64_t unroll = 2;
   std::int64_t row_lanes = 1;
-  std::int64_t units = 1;  // of k
-  bool fp4 = false;        // of the weight: a unit has 32 elements
+  std::int64_t units = 1;          // of k
+  bool fp4 = false;                // of the weight: a unit has 32 elements
+  bool columns = false;            // the weight is column-major
+  std::int64_t element_bytes = 2;  // of a column-major weight
 
   std::int64_t block_rows() const { return weight_rows * row_lanes; }
   std::int64_t k_lanes() const { return wave_lanes / row_lanes; }
+  /// Bytes that a lane reads of a line of a column-major weight, in each of the loads of 16 bytes of k; and that its block does.
+  std::int64_t part_bytes() const { return weight_rows * element_bytes; }
+  std::int64_t line_bytes() const { return lanes_with_rows * part_bytes(); }
+  /// What the compiler needs about for a column-major weight: parts of lines in flight, the units that they become, sums, x of all loads in
+  /// flight with its addresses, and others.
+  std::int64_t transposing_registers() const {
+    const std::int64_t parts = bytes_per_load / element_bytes * ceil_div(part_bytes(), 4) * unroll;
+    return parts + 4 * weight_rows + weight_rows * rows + 8 * rows * unroll + 64;
+  }
   /// What the compiler needs about for fp8, whose products it widens to float32 for all loads in flight.
   std::int64_t widened_registers() const {
     return rows * unroll * (9 + 3 * (weight_rows - 1)) + 20 * weight_rows;
@@ -43,7 +55,9 @@ LaunchConfig launch_config(const Problem& problem, const Config& config) {
   launch.weight_rows = config.number("rn", 1);
   launch.waves = config.number("nw", 4);
   launch.unroll = config.number("un", 2);
-  launch.row_lanes = problem.bpreshuffle ? shuffled_rows : 1;
+  launch.columns = problem.w_order == Order::column_major;
+  launch.element_bytes = bits(problem.w_type) / 8;
+  launch.row_lanes = problem.bpreshuffle || launch.columns ? lanes_with_rows : 1;
   launch.units = ceil_div(bytes_of(problem.w_type, problem.k), bytes_per_load);
   launch.fp4 = problem.w_type == DataType::f4_e2m1;
   return launch;
@@ -127,16 +141,25 @@ Status SkinnyFamily::accepts(const Problem& problem) const {
   const bool decodes = problem.operation == Operation::a8w4;
   GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(
       problem, {.weights = gpu::Weights::shuffled_too,
+                .orders = refusal::Orders::any_input,
                 .row_scales = true,
                 .block_scales = true,
                 .int8 = true,
                 .fp8 = decodes ? gpu::Fp8::both : fp8_of(runtime_.architecture()),
                 .fp4 = true,
                 .batches = true}));
+  // A lane would read its elements of k one by one.
+  if (problem.x_order == Order::column_major)
+    return refusal::refuse(refusal::order, "column-major x, only row-major");
   if (problem.m > max_rows) return refusal::refuse(refusal::rows, "{}, at most {}", problem.m, max_rows);
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.n > most || problem.k > most)
     return refusal::refuse(refusal::size, "n {} and k {}, at most {} each", problem.n, problem.k, most);
+  // Offsets within the lines that a block has have 31 bits.
+  constexpr std::int64_t max_lane_line_bytes = std::int64_t{1} << 20;
+  if (problem.w_order == Order::column_major && bytes_of(problem.w_type, problem.n) > max_lane_line_bytes)
+    return refusal::refuse(refusal::size, "columns of {} elements, at most {} bytes", problem.n,
+                           max_lane_line_bytes);
   if (bytes_of(problem.w_type, problem.k) < bytes_per_load)
     return refusal::refuse(refusal::reduction, "{} {}, at least 16 bytes", problem.k,
                            to_string(problem.x_type));
@@ -150,28 +173,41 @@ Space SkinnyFamily::space(const Problem& problem) const {
   Space space;
   space.add(
       Parameter{.key = "rn", .values = {"1", "2", "4"}, .absent = "1", .meaning = "weight rows of a lane"});
-  space.add(Parameter{
-      .key = "nw", .values = {"1", "2", "4", "8", "16"}, .absent = "4", .meaning = "waves that divide k"});
+  space.add(Parameter{.key = "nw",
+                      .values = {"1", "2", "4", "8", "16"},
+                      .absent = "4",
+                      .meaning = "waves that divide k",
+                      .range = NumberRange{1, 16}});
   space.add(Parameter{.key = "un",
                       .values = {"1", "2", "4"},
                       .absent = "2",
-                      .meaning = "loads of 16 bytes in flight for each weight row"});
+                      .meaning = "loads of 16 bytes in flight for each weight row",
+                      .range = NumberRange{1, 8}});
   space.add(Constraint{
       "registers", [problem](const Config& config) -> std::string {
         const LaunchConfig launch = launch_config(problem, config);
-        // Of a block of 16 waves each has a quarter of a SIMD's registers.
+        // Of a block of 16 waves each has a quarter of a SIMD's registers, of one of 9 no more.
         const std::int64_t needed = launch.weight_rows * (launch.rows * (launch.fp4 ? 2 : 1) +
                                                           4 * launch.unroll + (launch.fp4 ? 8 : 0));
-        if (launch.weight_rows * launch.rows > 32) return "rn has more sums than a lane has registers";
-        if (traits(problem.x_type).fp8 && launch.widened_registers() > (launch.waves == 16  ? 120
-                                                                        : launch.waves == 8 ? 230
-                                                                                            : 340))
+        if (launch.weight_rows * launch.rows > max_sums) return "rn has more sums than a lane has registers";
+        if (traits(problem.x_type).fp8 && launch.widened_registers() > (launch.waves > 8   ? 120
+                                                                        : launch.waves > 4 ? 230
+                                                                                           : 340))
           return "rn and un need more registers than a lane has";
-        return needed > (launch.waves == 16 ? 16 : 96) ? "rn and un need more registers than a lane has" : "";
+        if (launch.columns) {
+          const std::int64_t waves_on_simd = ceil_div(launch.waves, simds_per_unit);
+          return launch.transposing_registers() > registers_per_lane / waves_on_simd
+                     ? "rn and un need more registers than a lane has"
+                     : "";
+        }
+        return needed > (launch.waves > 8 ? 16 : 96) ? "rn and un need more registers than a lane has" : "";
       }});
   space.add(Constraint{"waste",
                        [problem](const Config& config) -> std::string {
                          const LaunchConfig launch = launch_config(problem, config);
+                         if (launch.columns && launch.part_bytes() < 4 && launch.weight_rows < 4 &&
+                             2 * launch.weight_rows * launch.rows <= max_sums)
+                           return "rn reads less than 4 bytes of a column-major weight's line";
                          const std::int64_t step = launch.k_lanes() * launch.waves;
                          if (launch.waves > 1 && launch.units <= step / 2)
                            return "nw has more waves than k has loads";
@@ -185,6 +221,16 @@ Space SkinnyFamily::space(const Problem& problem) const {
 
 Config SkinnyFamily::default_config(const Problem& problem) const {
   Config config;
+  const LaunchConfig launch = launch_config(problem, config);
+  if (launch.columns) {
+    // 4 bytes of a line, or as many as the sums leave.
+    const std::int64_t rows = std::min(4 / launch.element_bytes, max_sums / launch.rows);
+    const bool widened = traits(problem.x_type).fp8 && launch.rows >= 8;
+    config.set("rn", rows);
+    config.set("nw", std::int64_t{4});
+    config.set("un", std::int64_t{widened ? 1 : 2});
+    return config;
+  }
   config.set(
       "rn", std::int64_t{
                 problem.bpreshuffle || problem.batch * problem.n < 8 * unit_.units || problem.m > 8 ? 1 : 2});
@@ -201,6 +247,7 @@ gpu::Source SkinnyFamily::source(const Problem& problem, const Config& config) c
   source.defines.push_back(fmt::format("WAVES={}", launch.waves));
   source.defines.push_back(fmt::format("UNROLL={}", launch.unroll));
   source.defines.push_back(fmt::format("SHUFFLED={}", problem.bpreshuffle ? 1 : 0));
+  source.defines.push_back(fmt::format("W_COLUMNS={}", launch.columns ? 1 : 0));
   return source;
 }
 
@@ -214,13 +261,17 @@ double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config
                            real(launch.waves * wave_lanes * bytes_per_load) *
                            real(launch.unroll * launch.weight_rows);
   const double reach = std::clamp(in_flight / 8e6, 0.05, 0.9);
-  const double memory = bytes(problem) / unit_.memory_bytes_per_microsecond / reach;
+  // A block may have less of a column-major weight's line than the 64 bytes that memory answers with.
+  const double share = launch.columns ? std::max(1.0, 64 / real(launch.line_bytes())) : 1;
+  const double memory = bytes(problem) * share / unit_.memory_bytes_per_microsecond / reach;
   // Instructions of a lane for each pair of elements of w and x, with what decodes x, and for each element of w.
   const bool pairs = problem.x_type == DataType::f16 || problem.x_type == DataType::f4_e2m1;
   const double each = bits(problem.x_type) == 8 ? (problem.x_type == DataType::i8 ? 0.25 : 1.5)
                       : pairs                   ? (problem.x_type == DataType::f16 ? 0.5 : 2)
                                                 : 1;
-  const double decoding = !launch.fp4 ? 1 : pairs ? 1.5 : 2.5;
+  // Transposing: an instruction for two elements, of 8 bits three for four.
+  const double transposing = !launch.columns ? 0 : launch.element_bytes == 1 ? 0.75 : 0.5;
+  const double decoding = (!launch.fp4 ? 1 : pairs ? 1.5 : 2.5) + transposing;
   const double products =
       real(problem.batch * problem.n) * real(problem.k) * (real(launch.rows) * each + decoding);
   const double rate = real(unit_.units * simds_per_unit) * 16 * unit_.clock_megahertz;

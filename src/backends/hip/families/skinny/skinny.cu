@@ -1,16 +1,17 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] for few rows of x, without MFMA: waves stream the weight. See README.md.
 //
 // The host defines: ROWS (rows of x: 1, 2, 4, 8, 16), RN (weight rows of a lane), WAVES (that divide k), UNROLL (16 bytes of each row in
-// flight), SHUFFLED (1: the weight has the layout aiter16x16), ELEMENT, OUTPUT, SCALES, WEIGHT_FP4, BATCHED (1: the blocks
-// along z have a batch each).
+// flight), SHUFFLED (1: the weight has the layout aiter16x16), W_COLUMNS (1: the weight is column-major), ELEMENT, OUTPUT, SCALES, WEIGHT_FP4,
+// BATCHED (1: the blocks along z have a batch each).
 //
 // 16 bytes of an fp4 weight are 32 elements, a block of its scales.
 //
-// A block computes RN rows of the weight, of a shuffled one 16 RN: its waves take turns along k, the lanes of a wave have 16 bytes of k each
-// (of a shuffled weight 16 lanes have rows, 4 have k). The order of the sums is fixed.
+// A block computes RN rows of the weight, of a shuffled or column-major one 16 RN: its waves take turns along k, the lanes of a wave have 16 bytes of
+// k each (of these weights 16 lanes have rows, 4 have k). Of a column-major weight a lane reads RN adjacent elements of a line for each k, and
+// transposes them. The order of the sums is fixed.
 using gemmtune::hip::SkinnyArguments;
 
-#define ROW_LANES (SHUFFLED ? 16 : 1)
+#define ROW_LANES (SHUFFLED || W_COLUMNS ? 16 : 1)
 #define K_LANES (64 / ROW_LANES)
 #define BLOCK_ROWS (RN * ROW_LANES)
 
@@ -122,7 +123,12 @@ static __device__ inline void add_block(float (&sums)[RN][ROWS], const SkinnyArg
 #pragma unroll
     for (int m = 0; m < ROWS; ++m) {
       const int row = m < a.m ? m : a.m - 1;
-      sums[r][m] += products[r][m] * scale * (SCALES == 4 ? x_scale_at(a.scales, row, block * MX_BLOCK) : 1.0f);
+#if SCALES == 4
+      // Both scales first, because a sum times one of them may be too large; products are multiples of a quarter.
+      sums[r][m] += products[r][m] * 4.0f * (scale * 0.25f * x_scale_at(a.scales, row, block * MX_BLOCK));
+#else
+      sums[r][m] += products[r][m] * scale;
+#endif
     }
   }
 }
@@ -173,6 +179,139 @@ static __device__ inline const unsigned char* weight_at(const SkinnyArguments& a
 #endif
 }
 
+// The bytes of k that a lane has of the u-th of the loads which begin at `base`.
+static __device__ inline long long byte_of(long long base, int u) {
+  const int wave = threadIdx.x / 64;
+  const int lane = threadIdx.x % 64;
+  return base + ((u * WAVES + wave) * K_LANES + lane / ROW_LANES) * 16LL;
+}
+#define STEP_BYTES (16LL * K_LANES * WAVES * UNROLL)  // of k, of a block
+
+// What a lane has loaded of its rows: 16 bytes of k of each.
+#if W_COLUMNS
+
+#define ELEMENT_BYTES (ELEMENT == 1 || ELEMENT == 2 ? 2 : 1)
+#define UNIT_LINES (16 / ELEMENT_BYTES)  // of memory, each an element of k
+#define PART_BYTES (RN * ELEMENT_BYTES)  // that a lane reads of a line
+template <int BYTES>
+struct PartOf {
+  typedef unsigned char type;
+};
+template <>
+struct PartOf<2> {
+  typedef unsigned short type;
+};
+template <>
+struct PartOf<4> {
+  typedef unsigned type;
+};
+template <>
+struct PartOf<8> {
+  typedef unsigned long long type;
+};
+typedef PartOf<PART_BYTES>::type part;
+typedef part part_anywhere __attribute__((aligned(1)));
+struct Loaded {
+  part lines[UNIT_LINES];
+};
+
+// Keeps a value of the whole block in scalar registers, where the compiler would add it to addresses of lanes.
+static __device__ inline long long in_scalar_registers(long long value) {
+#ifndef GEMMTUNE_EMULATION
+  asm volatile("" : "+s"(value));
+#endif
+  return value;
+}
+
+// Keeps what depends on it, addresses of lanes that are rarely used, from being computed before the loop and held in registers.
+static __device__ inline int computed_here(int value) {
+#ifndef GEMMTUNE_EMULATION
+  asm volatile("" : "+v"(value));
+#endif
+  return value;
+}
+
+// The first row of lanes out of bounds is that of the last part; what is computed of such rows is not stored, so that a part may reach into the next
+// line. Lanes' offsets have 31 bits.
+static __device__ inline void load_weights(Loaded (&to)[UNROLL], const SkinnyArguments& a, const int (&rows)[RN], long long base) {
+  const int line_bytes = a.n * ELEMENT_BYTES;
+  const unsigned char* const from = a.w + base / ELEMENT_BYTES * line_bytes;
+  const int first = (int)(byte_of(0, 0) / ELEMENT_BYTES);
+  const int row_bytes = rows[0] * ELEMENT_BYTES;
+  constexpr int apart = UNIT_LINES * K_LANES * WAVES;
+  const unsigned begin = (unsigned)(first * line_bytes + row_bytes);
+  const int lines = (int)((a.k_bytes - base) / ELEMENT_BYTES);
+  const int lines_inside = lines - (a.n % RN == 0 ? 0 : RN);  // whose parts do not end behind the weight
+  const long long last = lines * (long long)line_bytes - PART_BYTES;
+#pragma unroll
+  for (int u = 0; u < UNROLL; ++u) {
+    const int line = first + u * apart;
+    if (line + UNIT_LINES <= lines_inside) {
+      long long offset = in_scalar_registers(u * apart * (long long)line_bytes);  // of the j-th line
+#pragma unroll
+      for (int j = 0; j < UNIT_LINES; ++j) {
+        to[u].lines[j] = *(const part_anywhere*)(from + offset + begin);
+        offset = in_scalar_registers(offset + line_bytes);
+      }
+    } else {
+      const int hidden = computed_here(line);
+#pragma unroll
+      for (int j = 0; j < UNIT_LINES; ++j) {
+        to[u].lines[j] = 0;
+        if (hidden + j < lines) {
+          const long long at = (hidden + j) * (long long)line_bytes + row_bytes;
+          const long long there = at < last ? at : last;
+          to[u].lines[j] = (part)(*(const part_anywhere*)(from + there) >> (int)(at - there) * 8);
+        }
+      }
+    }
+  }
+}
+
+// Elements of the rows become a unit of each.
+static __device__ inline void units_of(unit_words (&to)[RN], const Loaded& from) {
+#pragma unroll
+  for (int r = 0; r < RN; ++r) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#if ELEMENT == 1 || ELEMENT == 2
+      constexpr int word = 32 % (8 * PART_BYTES);  // to the second one, where a part has two
+      const part first = r < 2 ? from.lines[2 * i] : (part)(from.lines[2 * i] >> word);
+      const part second = r < 2 ? from.lines[2 * i + 1] : (part)(from.lines[2 * i + 1] >> word);
+      to[r][i] = __builtin_amdgcn_perm((unsigned)second, (unsigned)first, r % 2 ? 0x07060302u : 0x05040100u);
+#else
+      const unsigned bytes = 0x0c0c0000u | (4u + r) << 8 | (unsigned)r;  // 0x0c: a zero
+      const unsigned low = __builtin_amdgcn_perm((unsigned)from.lines[4 * i + 1], (unsigned)from.lines[4 * i], bytes);
+      const unsigned high = __builtin_amdgcn_perm((unsigned)from.lines[4 * i + 3], (unsigned)from.lines[4 * i + 2], bytes);
+      to[r][i] = high << 16 | low;
+#endif
+    }
+  }
+}
+
+#else
+
+struct Loaded {
+  unit_words units[RN];
+};
+static __device__ inline void load_weights(Loaded (&to)[UNROLL], const SkinnyArguments& a, const int (&rows)[RN], long long base) {
+#pragma unroll
+  for (int u = 0; u < UNROLL; ++u) {
+    const long long byte = byte_of(base, u);
+#pragma unroll
+    for (int r = 0; r < RN; ++r) to[u].units[r] = load_unit(weight_at(a, rows[r], byte), a.k_bytes - byte);
+  }
+}
+static __device__ inline void units_of(unit_words (&to)[RN], const Loaded& from) {
+#pragma unroll
+  for (int r = 0; r < RN; ++r) to[r] = from.units[r];
+}
+
+#endif
+
+// A lane's r-th row in the block.
+static __device__ inline int row_in_block(int lane, int r) { return W_COLUMNS ? lane % ROW_LANES * RN + r : r * ROW_LANES + lane % ROW_LANES; }
+
 // The arguments of this block's batch.
 static __device__ inline SkinnyArguments of_batch(SkinnyArguments a) {
 #if BATCHED
@@ -194,25 +333,25 @@ extern "C" __global__ void __launch_bounds__(64 * WAVES) skinny(const SkinnyArgu
   __shared__ sum partials[WAVES][BLOCK_ROWS][ROWS];
   const int wave = threadIdx.x / 64;
   const int lane = threadIdx.x % 64;
-  const int first = (int)blockIdx.x * BLOCK_ROWS + lane % ROW_LANES;
   int rows[RN];
+  const int last_row = W_COLUMNS ? (a.n - 1) / RN * RN : a.n - 1;
 #pragma unroll
-  for (int r = 0; r < RN; ++r) rows[r] = first + r * ROW_LANES < a.n ? first + r * ROW_LANES : a.n - 1;
+  for (int r = 0; r < RN; ++r) {
+    const int row = (int)blockIdx.x * BLOCK_ROWS + row_in_block(lane, r);
+    rows[r] = row < last_row ? row : last_row;
+  }
 
   sum sums[RN][ROWS] = {};
-  for (long long base = 0; base < a.k_bytes; base += 16LL * K_LANES * WAVES * UNROLL) {
-    unit_words w[UNROLL][RN];
+  for (long long base = 0; base < a.k_bytes; base += STEP_BYTES) {
+    Loaded loaded[UNROLL];
+    load_weights(loaded, a, rows, base);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-      const long long byte = base + ((u * WAVES + wave) * K_LANES + lane / ROW_LANES) * 16LL;
-#pragma unroll
-      for (int r = 0; r < RN; ++r) w[u][r] = load_unit(weight_at(a, rows[r], byte), a.k_bytes - byte);
-    }
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-      const long long byte = base + ((u * WAVES + wave) * K_LANES + lane / ROW_LANES) * 16LL;
+      const long long byte = byte_of(base, u);
+      unit_words w[RN];
+      units_of(w, loaded[u]);
 #if WEIGHT_FP4
-      add_block(sums, a, w[u], rows, byte);
+      add_block(sums, a, w, rows, byte);
 #else
 #pragma unroll
       for (int m = 0; m < ROWS; ++m) {
@@ -223,10 +362,10 @@ extern "C" __global__ void __launch_bounds__(64 * WAVES) skinny(const SkinnyArgu
         const long long k = byte < a.k_bytes ? byte / (long long)sizeof(element) : 0;
         const float x_scale = x_scale_at(a.scales, row, k);
 #pragma unroll
-        for (int r = 0; r < RN; ++r) sums[r][m] += dot(w[u][r], x, 0) * (x_scale * w_scale_at(a.scales, rows[r], k));
+        for (int r = 0; r < RN; ++r) sums[r][m] += dot(w[r], x, 0) * (x_scale * w_scale_at(a.scales, rows[r], k));
 #else
 #pragma unroll
-        for (int r = 0; r < RN; ++r) sums[r][m] = dot(w[u][r], x, sums[r][m]);
+        for (int r = 0; r < RN; ++r) sums[r][m] = dot(w[r], x, sums[r][m]);
 #endif
       }
 #endif
@@ -245,7 +384,7 @@ extern "C" __global__ void __launch_bounds__(64 * WAVES) skinny(const SkinnyArgu
 #pragma unroll
     for (int r = 0; r < RN; ++r) {
 #pragma unroll
-      for (int m = 0; m < ROWS; ++m) partials[wave][r * ROW_LANES + lane][m] = sums[r][m];
+      for (int m = 0; m < ROWS; ++m) partials[wave][row_in_block(lane, r)][m] = sums[r][m];
     }
   }
   __syncthreads();

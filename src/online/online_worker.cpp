@@ -1,0 +1,58 @@
+#include "online/online_worker.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "base/shared_library.h"
+
+namespace gemmtune {
+namespace {
+
+bool is_program(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OnlineWorker>> OnlineWorker::start(const OnlineWorkerStart& start, Device& device,
+                                                          const Policy& policy, double max_err_ratio,
+                                                          const std::string& timing_lock,
+                                                          const std::atomic<bool>& stopping) {
+  WorkerOptions options;
+  options.launch = {start.program, {"worker"}};
+  options.backend = start.backend;
+  options.device = start.device;
+  options.evaluation = in_process_options(device, policy, max_err_ratio);
+  options.device_of_run = &device;
+  options.evaluation.timing_lock = timing_lock;
+  options.evaluation.share = start.share;
+  options.evaluation.reference_threads =
+      std::max(1, static_cast<int>(start.share * options.evaluation.reference_threads));
+  options.min_deadline_seconds = start.min_deadline_seconds;
+  options.memory_limit_bytes = start.memory_limit_bytes;
+  options.cancelled = options.is_spent = [&stopping] { return stopping.load(std::memory_order_relaxed); };
+  std::unique_ptr<OnlineWorker> worker(new OnlineWorker(std::move(options), start.share));
+  GEMMTUNE_RETURN_IF_ERROR(worker->evaluator_.start());
+  return worker;
+}
+
+Result<std::string> worker_program_of(const std::string& named) {
+  if (!named.empty()) {
+    if (is_program(named)) return named;
+    return Status::not_found("GEMMTUNE_PROGRAM {}: expected the gemmtune program", named);
+  }
+  const std::vector<std::string> paths = program_paths();
+  const auto found = std::find_if(paths.begin(), paths.end(), is_program);
+  if (found != paths.end()) return *found;
+  std::string text;
+  for (const std::string& path : paths) text += (text.empty() ? "" : ", ") + path;
+  return Status::not_found("no program gemmtune is at {}; set GEMMTUNE_PROGRAM to its path", text);
+}
+
+}  // namespace gemmtune
