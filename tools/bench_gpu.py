@@ -273,7 +273,7 @@ def bench(options, more, gpu, folder, groups, accuracy, limit_seconds):
     name = options.dtype + ("_packed" if options.packed else "") + ("_fast" if accuracy == "fast" else "")
     shapes, table = folder / f"shapes_{name}.csv", folder / f"{name}_tuned_gemm.csv"
     asked = write_shapes(options.shapes, options, *groups, shapes)
-    words = [options.build / "gemmtune", "tune", "-i", shapes, "-o", table, "--backend", "cuda", "-q", *more]
+    words = [options.build / "gemmtune", "tune", "-i", shapes, "-o", table, "--backend", "cuda", "--baseline", "library", "-q", *more]
     if accuracy != "default":
         words += ["--accuracy", accuracy]
     if not options.plain:

@@ -9,7 +9,8 @@ time can be gained at all. Outputs: the relative error of the logits against a f
 Usage: language_model.py [--models llama-3.1-8b,qwen3-8b] [--decode 1,8,16,64] [--prefill 512,2048] [--budget SECONDS]
        [--variants patched+merged] [--output FILE.csv] [--compile SECONDS] [--tuned FILE | --plain]
 With --plain gemmtune is not imported: the program that bench/end_to_end/interposed.sh runs under libgemmtune_cublas.
-Small, on a CPU: --device cpu --layers 2 --hidden 256 --vocab 1024 --decode 1 --prefill 64"""
+On a CPU torch.compile freezes the weights, which packs them: --device cpu --models llama-3.2-1b,qwen3-0.6b --decode 1,4,16
+--prefill 128 --variants "plain weights+patched" --compile 300. Small: --layers 2 --hidden 256 --vocab 1024 --decode 1 --prefill 64"""
 
 import argparse
 import copy
@@ -31,6 +32,8 @@ SIZES = {
                      head_dim=128, intermediate_size=12288, vocab_size=151936),
     "llama-3.2-1b": dict(kind="llama", hidden_size=2048, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8,
                          head_dim=64, intermediate_size=8192, vocab_size=128256),
+    "qwen3-0.6b": dict(kind="qwen3", hidden_size=1024, num_hidden_layers=28, num_attention_heads=16, num_key_value_heads=8,
+                       head_dim=128, intermediate_size=3072, vocab_size=151936),
 }
 ATTENTION = "benchmark_static_cache"
 begun = time.monotonic()
@@ -86,6 +89,7 @@ def twin(model):
 # The options of gemmtune.torch.patch() of each variant.
 PATCHES = {
     "patched": {},
+    "plain weights": dict(pack=False),
     "dependent": dict(dependent=True),
     "merged": dict(merge=True),
     "merged, dependent": dict(merge=True, dependent=True),
@@ -238,6 +242,11 @@ def add_compiled(options, models, cases, variants):
     `models`: by variant."""
     begin = time.monotonic()
     longest = 0.0
+    on_cpu = options.device == "cpu"
+    if on_cpu:  # weights as constants, which oneDNN's kernels take packed: each layer and size is a compilation, and all are kept
+        import torch._inductor.config
+        torch._inductor.config.freezing = True
+        torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 10000
     for model in models.values():
         for layer in model.model.layers:
             layer.compile(mode="max-autotune-no-cudagraphs", dynamic=False, fullgraph=True)
@@ -247,7 +256,8 @@ def add_compiled(options, models, cases, variants):
             say(f"no time to compile {case.name} and what follows (--compile {options.compile:g})")
             break
         for name, model in models.items():
-            torch._dynamo.reset()
+            if not on_cpu:  # there a graph keeps what was compiled
+                torch._dynamo.reset()
             try:
                 variants[case.name][name] = Timed(options.device, lambda case=case, model=model: case.run(model))
             except Exception as error:

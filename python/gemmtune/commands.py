@@ -181,7 +181,8 @@ def tune(shapes=None, output=None, progress=None, **options):
 
     shapes: a file (untuned CSV, YAML of sizes), a list of (m, n, k) or of dictionaries with the columns of an untuned
     CSV; None for a single size (m=, n=, k=), a model (model_dir=) or the captured shapes of the config folder.
-    baseline: what speed-ups are against; "torch" is torch.nn.functional.linear of this Python, on a CPU.
+    baseline: what speed-ups are against: "default" (what an untuned call runs), "library" (the vendor's), or "torch"
+    (torch.nn.functional.linear of this Python, on a CPU).
     progress: called on this thread with a dictionary for each event (run_started, problem_started, candidate,
     problem_done, problem_revised), while the run goes on beside it. An exception of it, Ctrl-C too, ends the run: what was
     decided is in the file, and the same call goes on. The end of this process, however it comes, ends the run too."""

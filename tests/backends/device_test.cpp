@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,7 +14,9 @@
 #include "backends/cpu/machine/affinity.h"
 #include "backends/cpu/machine/timer.h"
 #include "backends/default_kernels.h"
+#include "backends/forwarding_device.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/library_baseline.h"
 #include "backends/traits.h"
 #include "support/fake_device.h"
 
@@ -339,6 +342,64 @@ TEST(Defaults, FewRowsRunSkinnyInPlaceOfOnednnWhereItWasMeasuredAhead) {
   wide.y_type = DataType::f32;
   EXPECT_EQ(runs("x86-avx512bf16", wide), "onednn");
   EXPECT_EQ(runs("x86-avx512bf16", packed(problem_of(1, DataType::bf16), WeightLayout::any)), "onednn");
+}
+
+/// bench/results/h100/few_rows.csv: ahead at every size of the kind, on Hopper alone.
+TEST(Defaults, FewRowsRunHoppersKernelsInPlaceOfCublasLtWhereTheyWereMeasuredAhead) {
+  testing::FakeDevice fake;
+  for (const char* name : {"cublaslt", "skinny", "wgmma"}) fake.add({.name = name});
+  const FamilyInfos known = traits_of("cuda").families;
+  const auto runs = [&](const Problem& problem, const char* architecture = "sm_90") {
+    fake.change_info().gfx = architecture;
+    EXPECT_EQ(choose_baseline(known, fake, problem)->family, "cublaslt") << "what a user has without us";
+    return choose_fallback(known, fake, problem)->family;
+  };
+  const auto sized = [](int m, int n, int k, DataType type = DataType::bf16) {
+    Problem problem = problem_of(m, type);
+    problem.n = n;
+    problem.k = k;
+    return problem;
+  };
+  for (const DataType type : {DataType::bf16, DataType::f16}) {
+    for (const int m : {1, 8, 16}) {
+      EXPECT_EQ(runs(sized(m, 256, 7168, type)), "skinny") << m;
+      EXPECT_EQ(runs(sized(m, 1280, 8192, type)), "wgmma") << m;
+      EXPECT_EQ(runs(sized(m, 24576, 1536, type)), "wgmma") << m;
+      EXPECT_EQ(runs(sized(m, 10240, 5120, type)), "cublaslt") << m;
+      EXPECT_EQ(runs(sized(m, 512, 4096, type)), "cublaslt") << "no measured size: " << m;
+    }
+    EXPECT_EQ(runs(sized(17, 2048, 2048, type)), "cublaslt");
+    EXPECT_EQ(runs(sized(1, 2048, 2048, type), "sm_80"), "cublaslt");
+  }
+  EXPECT_EQ(runs(sized(1, 2048, 2048, DataType::f32)), "cublaslt");
+  Problem other = sized(1, 2048, 2048);
+  other.y_type = DataType::f32;
+  EXPECT_EQ(runs(other), "cublaslt");
+  other = sized(1, 2048, 2048);
+  other.w_order = Order::column_major;
+  EXPECT_EQ(runs(other), "cublaslt");
+  EXPECT_EQ(runs(packed(sized(1, 2048, 2048), WeightLayout::any)), "cublaslt");
+}
+
+TEST(Defaults, TheLibraryIsTheBaselineWhereItIsAskedFor) {
+  /// Its library takes one row of x; untuned calls run a family of ours.
+  class OursFirst : public ForwardingDevice {
+   public:
+    using ForwardingDevice::ForwardingDevice;
+    Result<Candidate> baseline(const Problem& problem) const override {
+      if (problem.m > 1) return Status::not_found("no library takes it");
+      return Candidate{"vendor", 1, {}};
+    }
+    Result<Candidate> fallback(const Problem&) const override { return Candidate{"ours", 1, {}}; }
+  };
+  const auto family = [](const Device& of, int m) {
+    return default_kernel(of, problem_of(m, DataType::bf16), AccuracyPolicy::keep)->family;
+  };
+  testing::FakeDevice fake;
+  EXPECT_EQ(family(OursFirst(fake), 1), "ours");
+  const auto against_library = with_library_baseline(std::make_unique<OursFirst>(fake));
+  EXPECT_EQ(family(*against_library, 1), "vendor");
+  EXPECT_EQ(family(*against_library, 2), "ours");
 }
 
 /// An opponent is what an untuned call runs, but for the library's fast call.

@@ -58,6 +58,18 @@ std::string copy_of_libgomp() {
   return path;
 }
 
+/// The runtime of a role: libgomp, or another one whose path the test gives.
+std::string runtime_library() {
+  const char* const other = std::getenv("RUNTIME");
+  return other != nullptr && *other != '\0' ? other : "libgomp.so.1";
+}
+
+/// One that is not the libgomp which oneDNN brings.
+std::string other_runtime_library() {
+  const std::string library = runtime_library();
+  return library == "libgomp.so.1" ? copy_of_libgomp() : library;
+}
+
 bool load(const std::string& path) { return dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr; }
 
 /// Each part of calls with different numbers of parts ran once.
@@ -97,13 +109,13 @@ void no_runtime() {
 void loaded_later() {
   ThreadTeam team(Team::automatic, of_threads(threads));
   expect(team.look().ok() && team.openmp() == nullptr, "a runtime was found where none is loaded");
-  expect(load("libgomp.so.1") && team.openmp() == nullptr, "a runtime is found without a look");
+  expect(load(runtime_library()) && team.openmp() == nullptr, "a runtime is found without a look");
   expect(team.look().ok() && team.openmp() != nullptr, "the runtime that is loaded by now was not found");
   expect(runs_all_parts(team), "the runtime's team does not run");
 }
 
 void one_team() {
-  expect(load("libgomp.so.1"), "no libgomp");
+  expect(load(runtime_library()), "no runtime");
   ThreadTeam team(Team::automatic, of_threads(threads));
   expect(team.look().ok() && team.openmp() != nullptr, "the loaded runtime was not found");
   const gemmtune_openmp_functions& openmp = team.openmp()->functions;
@@ -121,7 +133,7 @@ void one_team() {
 }
 
 void nested() {
-  expect(load("libgomp.so.1"), "no libgomp");
+  expect(load(runtime_library()), "no runtime");
   ThreadTeam team(Team::automatic, of_threads(threads));
   expect(team.look().ok() && team.openmp() != nullptr, "the loaded runtime was not found");
   std::atomic<bool> alone{true};
@@ -156,7 +168,7 @@ void two_runtimes() {
 }
 
 void eight_callers() {
-  expect(load("libgomp.so.1"), "no libgomp");
+  expect(load(runtime_library()), "no runtime");
   ThreadTeam team(Team::automatic, of_threads(threads));
   expect(team.look().ok() && team.openmp() != nullptr, "the loaded runtime was not found");
   std::atomic<std::int64_t> sum{0};
@@ -188,7 +200,7 @@ void expect_child(const std::string& what, const std::function<bool()>& body) {
 }
 
 void fork_after_calls() {
-  expect(load("libgomp.so.1"), "no libgomp");
+  expect(load(runtime_library()), "no runtime");
   ThreadTeam team(Team::automatic, of_threads(threads));
   expect(team.look().ok() && team.openmp() != nullptr, "the loaded runtime was not found");
   team.openmp()->functions.set_threads(threads);
@@ -208,7 +220,7 @@ void fork_after_calls() {
 }
 
 void fork_after_the_programs_regions() {
-  expect(load("libgomp.so.1"), "no libgomp");
+  expect(load(runtime_library()), "no runtime");
   ThreadTeam team(Team::automatic, of_threads(threads));
   expect(team.look().ok() && team.openmp() != nullptr, "the loaded runtime was not found");
   in_region_of(*team.openmp(), [] {});
@@ -216,8 +228,8 @@ void fork_after_the_programs_regions() {
 }
 
 void first_call_in_a_child() {
-  expect(load("libgomp.so.1"), "no libgomp");
-  void* const handle = dlopen("libgomp.so.1", RTLD_LAZY);
+  expect(load(runtime_library()), "no runtime");
+  void* const handle = dlopen(runtime_library().c_str(), RTLD_LAZY);
   OpenmpRuntime runtime;
   runtime.functions.parallel =
       reinterpret_cast<decltype(runtime.functions.parallel)>(dlsym(handle, "GOMP_parallel"));
@@ -328,7 +340,7 @@ void kernels_follow() {
   Product product(*device, "tiled");
   expect(product.ready() && product.is_right() && device->info().team == "own",
          "the first plan does not run");
-  expect(load(copy_of_libgomp()), "no copy of libgomp");
+  expect(load(other_runtime_library()), "no other runtime");
   device->look_for_threads();
   expect(device->info().team == "openmp", "the runtime that is loaded by now was not found");
   expect(product.is_right(), "a kernel that was made before does not run on the runtime");
@@ -336,8 +348,7 @@ void kernels_follow() {
 
 /// The program's runtime is another libgomp than that of oneDNN's module.
 void onednn_in_the_same_team() {
-  const std::string copy = copy_of_libgomp();
-  expect(load(copy), "no copy of libgomp");
+  expect(load(other_runtime_library()), "no other runtime");
   const auto device = open_cpu(Team::automatic);
   if (!device) return;
   expect(device->info().team == "openmp", "the program's runtime was not found");
@@ -371,7 +382,7 @@ void onednn_in_the_same_team() {
 
 /// A program that has given its runtime one thread (torch.set_num_threads) gets no other from a kernel of oneDNN.
 void onednn_alone() {
-  expect(load(copy_of_libgomp()), "no copy of libgomp");
+  expect(load(other_runtime_library()), "no other runtime");
   const auto device = open_cpu(Team::automatic);
   if (!device) return;
   programs_openmp()->functions.set_threads(1);
@@ -411,12 +422,13 @@ int play(const std::string& role) {
 // ---- The tests.
 
 /// Starts this program in a role, without variables that say how many threads there are.
-void expect_role(const std::string& role) {
+void expect_role(const std::string& role, const std::string& runtime = {}) {
   const test::TemporaryFolder scratch;
   test::SubprocessOptions options;
   const auto libgomp = any_openmp();
   options.environment = {{"SCRATCH", scratch.path()},
                          {"LIBGOMP", libgomp.ok() ? (*libgomp)->path : ""},
+                         {"RUNTIME", runtime},
                          {"OMP_NUM_THREADS", "3"}};
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const auto result = test::run_program({program, role}, options);
@@ -446,6 +458,37 @@ TEST_F(ThreadTeams, KernelsMadeBeforeARuntimeIsLoadedRunOnIt) { expect_role("ker
 TEST_F(ThreadTeams, KernelsOfOnednnRunInTheProgramsTeam) { expect_role("onednn-in-the-same-team"); }
 
 TEST_F(ThreadTeams, KernelsOfOnednnUseOneThreadIfTheRuntimeGivesOne) { expect_role("onednn-alone"); }
+
+/// LLVM's runtime, of which libiomp5 is Intel's build; GEMMTUNE_LIBOMP names the file of another one.
+std::string llvm_runtime() {
+  if (const char* const named = std::getenv("GEMMTUNE_LIBOMP"); named != nullptr && *named != '\0') return named;
+  for (const std::string name : {"libomp.so.5", "libiomp5.so"}) {
+    if (void* const handle = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE); handle != nullptr) {
+      Dl_info found{};
+      if (dladdr(dlsym(handle, "omp_get_max_threads"), &found) != 0) return found.dli_fname;
+    }
+  }
+  return {};
+}
+
+class LlvmRuntime : public ::testing::TestWithParam<std::string> {};
+
+/// What holds of libgomp holds of the other runtime too, beside the libgomp of oneDNN's module.
+TEST_P(LlvmRuntime, RunsKernelsAsLibgompDoes) {
+  static const std::string runtime = llvm_runtime();
+  if (runtime.empty()) GTEST_SKIP() << "libomp.so.5 is not installed (libomp5-14)";
+  expect_role(GetParam(), runtime);
+}
+
+INSTANTIATE_TEST_SUITE_P(Roles, LlvmRuntime,
+                         ::testing::Values("loaded-later", "one-team", "nested", "eight-callers", "fork-after-calls",
+                                           "fork-after-the-programs-regions", "first-call-in-a-child", "kernels-follow",
+                                           "onednn-in-the-same-team", "onednn-alone"),
+                         [](const auto& of) {
+                           std::string name = of.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 TEST(OwnTeam, TakesNoRuntimeThatIsLoaded) {
   (void)any_openmp();

@@ -15,6 +15,7 @@
 namespace gemmtune::test::baseline_test {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -85,6 +86,15 @@ TEST_F(Baseline, OfAnotherOneTheRowsAreOfAnotherEnvironment) {
   EXPECT_THAT(row().at("default_kernel"), Not(HasSubstr("python_gemm")));
   ASSERT_EQ(tune({"--all"}).exit_code, 0);
   EXPECT_NE(row().at("env"), own);
+}
+
+/// One row of fp32 runs `skinny` untuned on AVX-512 BF16; other machines run the library anyway.
+TEST_F(Baseline, MayBeTheVendorsLibrary) {
+  const auto result =
+      program_.run({"tune", "--backend", "cpu", "-m", "1", "-n", "24", "-k", "16", "--indtype", "fp32", "--libtype", "tiled", "-o",
+                    program_.file("out.csv"), "--quiet", "--baseline", "library"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(row().at("default_kernel"), AnyOf(StartsWith("onednn"), StartsWith("openblas")));
 }
 
 TEST_F(Baseline, OfPackedWeightsItHasThePlainOne) {

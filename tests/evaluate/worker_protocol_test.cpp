@@ -55,7 +55,8 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   OpenRequest open;
   open.backend = "cpu";
   open.device = {"cpu:0-3",  2, "avx2", "/lib/x", {"/onednn"}, "/cache", true,
-                 "/sources", 3, true,   true,     Team::own,   "/rapl",  "python3 torch_linear.py"};
+                 "/sources", 3, true,   true,     Team::own,   "/rapl",  "python3 torch_linear.py",
+                 true};
   open.evaluation.policy.cache = CacheMode::cold;
   open.evaluation.policy.iterations = 17;
   open.evaluation.policy.pool_limit_bytes = 12345678901;
@@ -79,6 +80,7 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   EXPECT_EQ(opened.device.module_folder, "/lib/x");
   EXPECT_EQ(opened.device.onednn_folders, (std::vector<std::string>{"/onednn"}));
   EXPECT_EQ(opened.device.opponent, "python3 torch_linear.py");
+  EXPECT_TRUE(opened.device.library_baseline);
   EXPECT_TRUE(opened.device.pin_threads);
   EXPECT_EQ(opened.device.powercap_folder, "/rapl");
   EXPECT_EQ(opened.device.team, Team::own);

@@ -34,9 +34,9 @@ void declare_device_options(CommandOptions& app, DeviceOptions& options) {
       .not_empty()
       .one_at_a_time();
   app.add_option("--baseline", options.baseline,
-                 "What speed-ups are against: default (what an untuned call runs), torch "
-                 "(torch.nn.functional.linear of "
-                 "--python, on the device's cores), or the command of an evaluator (docs/evaluators.md)")
+                 "What speed-ups are against: default (what an untuned call runs), library (the vendor's, where it takes "
+                 "the problem), torch (torch.nn.functional.linear of --python, on the device's cores), or the command of "
+                 "an evaluator (docs/evaluators.md)")
       .capture_default_str()
       .not_empty();
   app.add_option("--python", options.python,
@@ -47,15 +47,18 @@ void declare_device_options(CommandOptions& app, DeviceOptions& options) {
 
 namespace {
 
+constexpr std::string_view library_baseline = "library";
+
 /// The evaluator's command; empty for the device's own baseline.
 Result<std::string> opponent_command(const DeviceOptions& options, const Environment& environment) {
   const bool is_own = options.baseline == DeviceOptions().baseline;
+  const bool is_library = options.baseline == library_baseline;
   const bool is_torch = options.baseline == "torch";
   if (!is_own && !options.evaluators.empty())
     return Status::invalid("--baseline {}: not with --evaluator, whose defaults are the baseline",
                            options.baseline);
   if (!is_torch && !options.python.empty()) return Status::invalid("--python: is of --baseline torch");
-  if (!is_torch) return is_own ? std::string() : options.baseline;
+  if (!is_torch) return is_own || is_library ? std::string() : options.baseline;
   const std::string folder = data_folder("evaluators");
   if (folder.empty()) return Status::not_found("--baseline torch: torch_linear.py is not beside gemmtune");
   const std::string script = join_path(folder, "torch_linear.py");
@@ -82,6 +85,7 @@ Result<DeviceRequest> device_request(const DeviceOptions& options, const Environ
   auto opponent = opponent_command(options, environment);
   if (!opponent.ok()) return opponent.status();
   request->opponent = std::move(*opponent);
+  request->library_baseline = options.baseline == library_baseline;
   return request;
 }
 

@@ -18,7 +18,7 @@ struct DeviceOptions {
   std::string backend = "auto";
   std::string device;
   std::vector<std::string> evaluators;  // commands (docs/evaluators.md), each a device; empty: none
-  std::string baseline = "default";     // default, torch, or an evaluator's command
+  std::string baseline = "default";     // default, library, torch, or an evaluator's command
   std::string python;                   // of torch; empty: GEMMTUNE_PYTHON, else python3
   int threads = 0;                      // 0: GEMMTUNE_NUM_THREADS, else all cores of the set
   Team team = Team::automatic;          // of a CPU; automatic: GEMMTUNE_TEAM, else OpenMP

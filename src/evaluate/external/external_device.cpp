@@ -12,6 +12,7 @@
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "evaluate/external/evaluator_reply.h"
+#include "backends/library_baseline.h"
 #include "evaluate/external/opponent_device.h"
 #include "evaluate/fields_json.h"
 
@@ -49,6 +50,7 @@ Result<std::unique_ptr<Device>> open_device_of(const std::string& backend, const
                                                double seconds) {
   if (backend == external_backend) return ExternalDevice::open(request.text, seconds);
   auto device = open_device(backend, request);
+  if (device.ok() && request.library_baseline) return with_library_baseline(std::move(*device));
   if (!device.ok() || request.opponent.empty()) return device;
   return with_opponent(std::move(*device), request.opponent, seconds);
 }

@@ -33,6 +33,10 @@ inline HopperLimits hopper_limits(const gpu::Runtime& runtime, const CudaDriver&
   return {runtime.limits(), driver.clusters()};
 }
 
+/// The family whose default kernel an untuned product of few rows and plain 16-bit weights runs in place of cublasLt: "wgmma" or
+/// "skinny" where bench/results/h100/few_rows.csv has it ahead at each (N, K) of that kind; empty elsewhere.
+std::string_view leads_few_rows(const Problem& problem, std::string_view architecture);
+
 /// Numbers of a launch as kernels and cost models take them.
 inline int as_int(std::int64_t value) { return static_cast<int>(value); }
 inline double as_real(std::int64_t value) { return static_cast<double>(value); }

@@ -42,6 +42,18 @@ Status check_alignment(const void* x, std::int64_t x_row_bytes, std::initializer
       x_row_bytes);
 }
 
+std::string_view leads_few_rows(const Problem& problem, std::string_view architecture) {
+  if (architecture != "sm_90" || problem.operation != Operation::a16w16 || problem.m > 16) return {};
+  if (problem.x_type != DataType::bf16 && problem.x_type != DataType::f16) return {};
+  if (problem.y_type != problem.x_type || problem.bpreshuffle || !all_row_major(problem)) return {};
+  // Above 40 million elements both kernels are bound by the same bytes and 1 % apart either way.
+  constexpr std::int64_t narrow = 256;
+  constexpr std::int64_t wide = 1280;
+  constexpr std::int64_t many = 40'000'000;
+  if (problem.n <= narrow) return "skinny";
+  return problem.n >= wide && problem.n * problem.k <= many ? "wgmma" : "";
+}
+
 PackedWeight packed_weight(const Problem& problem, const void* data) {
   const Tile64 tiles = gpu::tiles_of(problem);
   return {static_cast<const unsigned char*>(data), static_cast<int>(tiles.tiles()),

@@ -6,7 +6,14 @@ namespace gemmtune::cuda {
 
 const gpu::FamilyEntry& skinny_entry() {
   static const gpu::FamilyEntry entry{
-      .info = {.name = "skinny", .rank = 20, .fallback_rank = 20, .block_scales_rank = 32},
+      .info = {.name = "skinny",
+               .rank = 20,
+               .fallback_rank = 20,
+               .block_scales_rank = 32,
+               .leads_untuned =
+                   [](const Problem& problem, std::string_view architecture) {
+                     return leads_few_rows(problem, architecture) == "skinny";
+                   }},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!is_hopper(driver_of(context))) return nullptr;
         return make_skinny_family(context.runtime, driver_of(context));

@@ -6,7 +6,14 @@ namespace gemmtune::cuda {
 
 const gpu::FamilyEntry& wgmma_entry() {
   static const gpu::FamilyEntry entry{
-      .info = {.name = "wgmma", .rank = 30, .aliases = tunable_aliases, .fallback_rank = 30},
+      .info = {.name = "wgmma",
+               .rank = 30,
+               .aliases = tunable_aliases,
+               .fallback_rank = 30,
+               .leads_untuned =
+                   [](const Problem& problem, std::string_view architecture) {
+                     return leads_few_rows(problem, architecture) == "wgmma";
+                   }},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!is_hopper(driver_of(context))) return nullptr;
         return make_wgmma_family(context.runtime, driver_of(context));

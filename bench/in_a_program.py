@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""A PyTorch program's pattern on a CPU: a parallel operation of PyTorch, then a linear layer in bf16 with cold weights; PyTorch's calls and
+gemmtune's tuned rows in turns.
+
+  torch      torch.nn.functional.linear
+  prepacked  PyTorch's packed weight (mkldnn._linear_pointwise, which torch.compile calls with frozen weights)
+  plain      torch.ops.gemmtune.linear
+  packed     gemmtune.torch.linear with a weight in the layout that the rows chose (none: no packed row was chosen)
+
+Printed for each size: microseconds of each layer, the operation before it subtracted (medians), and ratios, each the median of the
+paired rounds with quartiles: torch over plain, torch over packed, prepacked over packed. Above 1 gemmtune is faster. With --load the operation
+is not subtracted, because it moves more than a layer lasts: times and ratios are of both.
+
+Usage: in_a_program.py TUNED.csv [MxNxK ...] [--rounds 11] [--load COMMAND] [--csv FILE]
+  --list FILE  writes the sizes as a list for `gemmtune tune -i`, plain and packed, and ends
+  --load       a command that runs beside all rounds"""
+
+import argparse
+import csv
+import math
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+
+SIZES = ["1x2048x2048", "1x3072x2048", "1x16384x2048", "1x2048x8192", "4x2048x2048", "4x3072x2048", "4x16384x2048", "4x2048x8192",
+         "16x2048x2048", "16x3072x2048", "16x16384x2048", "16x2048x8192", "64x2048x2048", "64x3072x2048", "64x2048x8192",  # Llama-3.2-1B
+         "1x4096x1024", "4x6144x1024", "16x1024x3072", "1x9728x896", "64x4864x896"]  # Qwen3-0.6B, Qwen2.5-0.5B
+HEADER = ["M", "N", "K", "bias", "dtype", "outdtype", "bpreshuffle"]
+
+
+def write_list(path):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(HEADER)
+        for size in SIZES:
+            for packed in (False, True):
+                writer.writerow([*size.split("x"), False, "torch.bfloat16", "torch.bfloat16", packed])
+
+
+def quartiles(values):
+    ordered = sorted(values)
+    return statistics.median(ordered), ordered[len(ordered) // 4], ordered[len(ordered) * 3 // 4]
+
+
+def prepack(weight, rows):
+    import torch
+    return torch.ops.mkldnn._reorder_linear_weight(weight, rows)
+
+
+def measure(size, rounds, subtract):
+    """{name: [microseconds of a round's layer]}; without `subtract` of the operation and the layer."""
+    import torch
+    import gemmtune.torch
+    m, n, k = map(int, size.split("x"))
+    pool = min(18, max(2, math.ceil(150e6 / (n * k * 2))))
+    weights = [torch.randn(n, k).bfloat16() * 0.02 for _ in range(pool)]
+    x = torch.randn(m, k).bfloat16()
+    calls = {"torch": lambda i: torch.nn.functional.linear(x, weights[i]), "plain": lambda i: torch.ops.gemmtune.linear(x, weights[i], None)}
+    packed = [gemmtune.torch.pack(weight) for weight in weights]
+    if packed[0] is not None and packed[0] is not weights[0]:
+        calls["packed"] = lambda i: gemmtune.torch.linear(x, packed[i])
+    prepacked = [prepack(weight, m) for weight in weights]
+    calls["prepacked"] = lambda i: torch.ops.mkldnn._linear_pointwise(x, prepacked[i], None, "none", [], "")
+    exact = calls["torch"](0)
+    for name, call in calls.items():
+        torch.testing.assert_close(call(0), exact, rtol=0.02, atol=0.02, msg=lambda text, name=name: f"{size}, {name}: {text}")
+    calls["nothing"] = lambda i: None
+    before = torch.randn(64, 8192)  # large enough that PyTorch divides it among its threads
+    times = {name: [] for name in calls}
+    names = list(calls)
+    for number in range(rounds + 2):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            call = calls[name]
+            begin = time.perf_counter()
+            for i in range(pool):
+                torch.nn.functional.silu(before)
+                call(i)
+            times[name].append((time.perf_counter() - begin) / pool * 1e6)
+    nothing = times.pop("nothing")
+    alone = statistics.median(nothing[2:]) if subtract else 0.0
+    return {name: [value - alone for value in values[2:]] for name, values in times.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", nargs="?")
+    parser.add_argument("sizes", nargs="*", metavar="MxNxK")
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--load", metavar="COMMAND")
+    parser.add_argument("--csv", metavar="FILE")
+    parser.add_argument("--list", metavar="FILE")
+    options = parser.parse_intermixed_args()
+    if options.list:
+        write_list(options.list)
+        return
+    if not options.table:
+        parser.error("expected a tuned file")
+    import torch
+    import gemmtune
+    torch.set_grad_enabled(False)
+    gemmtune.use(options.table)
+    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, {options.rounds} rounds, load: {options.load or 'none'}", flush=True)
+    load = subprocess.Popen(shlex.split(options.load), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) if options.load else None
+    rows = []
+    try:
+        for size in options.sizes or SIZES:
+            times = measure(size, options.rounds, subtract=not options.load)
+            row = {"size": size, **{name + "_us": round(statistics.median(values), 1) for name, values in times.items()}}
+            text = f"{size}: " + ", ".join(f"{name} {statistics.median(values):.0f}" for name, values in times.items()) + " us"
+            for base, other in (("torch", "plain"), ("torch", "packed"), ("prepacked", "packed")):
+                if other not in times:
+                    continue
+                middle, low, high = quartiles([a / b for a, b in zip(times[base], times[other])])
+                row.update({f"{base}/{other}": round(middle, 3), f"{base}/{other}_low": round(low, 3), f"{base}/{other}_high": round(high, 3)})
+                text += f"; {base}/{other} {middle:.2f} ({low:.2f} to {high:.2f})"
+            rows.append(row)
+            print(text, flush=True)
+    finally:
+        if load:
+            load.terminate()
+            load.wait()
+    if options.csv:
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        with open(options.csv, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, names, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
