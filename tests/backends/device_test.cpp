@@ -347,7 +347,8 @@ TEST(Defaults, FewRowsRunSkinnyInPlaceOfOnednnWhereItWasMeasuredAhead) {
 /// bench/results/h100/few_rows.csv: ahead at every size of the kind, on Hopper alone.
 TEST(Defaults, FewRowsRunHoppersKernelsInPlaceOfCublasLtWhereTheyWereMeasuredAhead) {
   testing::FakeDevice fake;
-  for (const char* name : {"cublaslt", "skinny", "wgmma"}) fake.add({.name = name});
+  for (const char* name : {"cublaslt", "skinny", "wgmma"})
+    fake.add({.name = name, .accepts = [](const Problem&) { return Status(); }});
   const FamilyInfos known = traits_of("cuda").families;
   const auto runs = [&](const Problem& problem, const char* architecture = "sm_90") {
     fake.change_info().gfx = architecture;

@@ -9,11 +9,11 @@ const gpu::FamilyEntry& skinny_entry() {
       .info = {.name = "skinny",
                .rank = 20,
                .fallback_rank = 20,
-               .block_scales_rank = 32,
                .leads_untuned =
                    [](const Problem& problem, std::string_view architecture) {
                      return leads_few_rows(problem, architecture) == "skinny";
-                   }},
+                   },
+               .block_scales_rank = 32},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!is_hopper(driver_of(context))) return nullptr;
         return make_skinny_family(context.runtime, driver_of(context));
