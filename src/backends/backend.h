@@ -333,7 +333,8 @@ struct DeviceRequest {
   Team team = Team::automatic;              // of a CPU
   std::string powercap_folder;              // of a CPU's energy counters; empty: /sys/class/powercap
   std::string opponent;  // command of an evaluator whose kernels are the baseline; empty: the device's own
-  bool library_baseline = false;  // the vendor's library is the baseline, also where an untuned call runs another
+  bool library_baseline =
+      false;  // the vendor's library is the baseline, also where an untuned call runs another
 };
 
 class Backend {

@@ -461,9 +461,11 @@ TEST_F(ThreadTeams, KernelsOfOnednnUseOneThreadIfTheRuntimeGivesOne) { expect_ro
 
 /// LLVM's runtime, of which libiomp5 is Intel's build; GEMMTUNE_LIBOMP names the file of another one.
 std::string llvm_runtime() {
-  if (const char* const named = std::getenv("GEMMTUNE_LIBOMP"); named != nullptr && *named != '\0') return named;
+  if (const char* const named = std::getenv("GEMMTUNE_LIBOMP"); named != nullptr && *named != '\0')
+    return named;
   for (const std::string name : {"libomp.so.5", "libiomp5.so"}) {
-    if (void* const handle = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE); handle != nullptr) {
+    if (void* const handle = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+        handle != nullptr) {
       Dl_info found{};
       if (dladdr(dlsym(handle, "omp_get_max_threads"), &found) != 0) return found.dli_fname;
     }
@@ -481,8 +483,9 @@ TEST_P(LlvmRuntime, RunsKernelsAsLibgompDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Roles, LlvmRuntime,
-                         ::testing::Values("loaded-later", "one-team", "nested", "eight-callers", "fork-after-calls",
-                                           "fork-after-the-programs-regions", "first-call-in-a-child", "kernels-follow",
+                         ::testing::Values("loaded-later", "one-team", "nested", "eight-callers",
+                                           "fork-after-calls", "fork-after-the-programs-regions",
+                                           "first-call-in-a-child", "kernels-follow",
                                            "onednn-in-the-same-team", "onednn-alone"),
                          [](const auto& of) {
                            std::string name = of.param;

@@ -90,9 +90,9 @@ TEST_F(Baseline, OfAnotherOneTheRowsAreOfAnotherEnvironment) {
 
 /// One row of fp32 runs `skinny` untuned on AVX-512 BF16; other machines run the library anyway.
 TEST_F(Baseline, MayBeTheVendorsLibrary) {
-  const auto result =
-      program_.run({"tune", "--backend", "cpu", "-m", "1", "-n", "24", "-k", "16", "--indtype", "fp32", "--libtype", "tiled", "-o",
-                    program_.file("out.csv"), "--quiet", "--baseline", "library"});
+  const auto result = program_.run({"tune", "--backend", "cpu", "-m", "1", "-n", "24", "-k", "16",
+                                    "--indtype", "fp32", "--libtype", "tiled", "-o", program_.file("out.csv"),
+                                    "--quiet", "--baseline", "library"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(row().at("default_kernel"), AnyOf(StartsWith("onednn"), StartsWith("openblas")));
 }

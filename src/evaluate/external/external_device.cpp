@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "backends/guard_bands.h"
+#include "backends/library_baseline.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "evaluate/external/evaluator_reply.h"
-#include "backends/library_baseline.h"
 #include "evaluate/external/opponent_device.h"
 #include "evaluate/fields_json.h"
 
