@@ -36,6 +36,15 @@ const DeviceTraits& traits_of(const DeviceInfo& device) { return traits_of(devic
 
 namespace {
 
+/// ": hip is for AMD GPUs", for words of other tools.
+std::string other_word(std::string_view word) {
+  const std::string lower = to_lower(word);
+  if (lower == "gpu" || lower == "device") return ": cuda is for NVIDIA GPUs, hip for AMD GPUs";
+  if (lower == "nvidia") return ": cuda is for NVIDIA GPUs";
+  if (lower == "rocm" || lower == "amd") return ": hip is for AMD GPUs";
+  return {};
+}
+
 Result<const Backend*> chosen_backend(std::string_view backend, const DeviceRequest& request) {
   const std::string_view named = backend_in(request.text);
   const bool chosen = !backend.empty() && backend != "auto";
@@ -49,7 +58,7 @@ Result<const Backend*> chosen_backend(std::string_view backend, const DeviceRequ
       return candidate;
     }
   }
-  return Status::invalid("backend '{}', expected one of {}", wanted, backend_names());
+  return Status::invalid("backend '{}', expected one of {}{}", wanted, backend_names(), other_word(wanted));
 }
 
 }  // namespace

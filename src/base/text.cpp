@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace gemmtune {
 namespace {
@@ -132,6 +134,41 @@ std::optional<bool> parse_bool(std::string_view text) {
   if (word == "true" || word == "1") return true;
   if (word == "false" || word == "0") return false;
   return std::nullopt;
+}
+
+namespace {
+
+/// Letters to insert, drop, replace or swap with the next one (optimal string alignment).
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1), row(b.size() + 1), next(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    next[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      next[j] = std::min({row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        next[j] = std::min(next[j], before[j - 2] + 1);
+    }
+    before = std::exchange(row, std::exchange(next, before));
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string_view nearest_word(std::string_view word, std::span<const std::string_view> known) {
+  constexpr std::size_t longest = 64;  // no name is as long
+  if (word.size() > longest) return {};
+  const std::string wanted = to_lower(word);
+  std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
+  std::string_view nearest;
+  for (const std::string_view one : known) {
+    const std::size_t distance = edits(wanted, to_lower(one));
+    if (distance >= least) continue;
+    least = distance;
+    nearest = one;
+  }
+  return nearest;
 }
 
 std::string printable(std::string_view text) { return spell_controls(text, "\n\t"); }

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,9 @@ std::optional<std::int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_number(std::string_view text);
 /// True/true/TRUE/1 and False/false/FALSE/0.
 std::optional<bool> parse_bool(std::string_view text);
+/// The known word that `word` was probably meant to be: of the fewest letters to insert, drop, replace or swap with the next one, at most a
+/// third of the word's and case aside; of two the first. Empty where none is that near.
+std::string_view nearest_word(std::string_view word, std::span<const std::string_view> known);
 /// `text` as a terminal may get it: control characters, overrides of the writing direction and bytes that are
 /// no UTF-8 are spelled \x1b, \u202e, \xff. A file's names could otherwise move the cursor, set the title or
 /// hide what follows. Line feeds and tabs stay.

@@ -1,6 +1,7 @@
 // gemmtune COMMAND [options]
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -23,13 +24,14 @@
 #include "cli/shared/argv_words.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
+#include "cli/shared/suggestions.h"
 
 namespace gemmtune::cli {
 namespace {
 
 constexpr std::string_view footer = R"(
 In option names '-' and '_' are equal. Exit codes: 0 done, 1 finished with findings (failed shapes, wrong rows),
-2 usage or input. Each command has its own help: gemmtune COMMAND --help
+2 usage or input. Each command has its own help: gemmtune help COMMAND, or gemmtune COMMAND --help
 
 --parent-pipe FD before the command is for programs that start this one: it ends, as by SIGTERM, when the other end of that pipe
 is closed or the parent ends.
@@ -58,10 +60,28 @@ Status take_parent_pipe(std::vector<std::string>& words) {
   return status.ok() ? status : Status::invalid("--parent-pipe: {}", status.message());
 }
 
+/// Of words that the command does not take: the first option among them, else the first word.
+std::string unknown_word(const CLI::App& app) {
+  const auto subs = app.get_subcommands();
+  const CLI::App& command = subs.empty() ? app : *subs.front();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::vector<std::string> rest = app.remaining(true);
+  const auto option =
+      std::ranges::find_if(rest, [](const std::string& word) { return word.starts_with("-"); });
+  if (option == rest.end()) return fmt::format("unexpected word '{}'", printable_word(rest.front()));
+  const std::string name = option->substr(0, option->find('='));
+  return fmt::format("unknown option {}{}", printable_word(name),
+                     option_suggestion(name, std::vector<std::string_view>(names.begin(), names.end())));
+}
+
 /// One line and exit code 2; help and version are no errors.
 int parse_error(const CLI::App& app, const CLI::ParseError& error, const std::string& command) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
-  std::string text = error.what();
+  const bool is_unknown =
+      dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !app.remaining(true).empty();
+  std::string text = is_unknown ? unknown_word(app) : error.what();
   for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at))
     text.replace(at, 1, " ");
   const std::string name = command.empty() ? "gemmtune" : "gemmtune " + command;
@@ -90,13 +110,18 @@ int run(int argc, char** argv) {
     return exit_usage;
   }
   if (raw == std::vector<std::string>{"worker"}) return run_worker_command();
+  // `help [COMMAND]` and `version`, as other programs have them.
+  if (!raw.empty() && raw[0] == "help")
+    raw = raw.size() > 1 ? std::vector{raw[1], std::string("--help")} : std::vector{std::string("--help")};
+  if (raw == std::vector<std::string>{"version"}) raw = {"--version"};
   std::vector<std::string> words = argv_words(raw);
   const std::string command = command_of(words);
   if (command.empty() && !words.empty() && words[0].substr(0, 1) != "-") {
     std::string known;
     for (const Command& one : all_commands())
       known += fmt::format("{}{}", known.empty() ? "" : ", ", one.name);
-    print_note(fmt::format("gemmtune: unknown command '{}' (known: {})", words[0], known));
+    print_note(fmt::format("gemmtune: unknown command '{}'{} (known: {})", words[0],
+                           command_suggestion(words[0]), known));
     return exit_usage;
   }
   if (words.empty()) {

@@ -45,6 +45,17 @@ TEST(Text, FloatsPrintAsPythonPrintsThem) {
   EXPECT_EQ(python_float(123456789.5, 1), "123456789.5");
 }
 
+TEST(Text, TheNearestWordIsFewEditsAway) {
+  constexpr std::string_view known[] = {"budget", "batch", "output", "tune"};
+  EXPECT_EQ(nearest_word("buget", known), "budget");
+  EXPECT_EQ(nearest_word("Bugdet", known), "budget");  // two letters swapped are one edit
+  EXPECT_EQ(nearest_word("tunes", known), "tune");
+  EXPECT_EQ(nearest_word("tune", known), "tune");
+  EXPECT_EQ(nearest_word("polish", known), "");
+  EXPECT_EQ(nearest_word("", known), "");
+  EXPECT_EQ(nearest_word(std::string(1000, 'b'), known), "");
+}
+
 TEST(Text, SplitKeepsEmptyParts) {
   const auto parts = split("a::b:", ':');
   ASSERT_EQ(parts.size(), 4U);

@@ -43,6 +43,31 @@ TEST_F(Usage, UnknownCommandOptionAndNoCommand) {
   EXPECT_THAT(none.out, HasSubstr("gemmtune"));
 }
 
+TEST_F(Usage, AWordThatIsNearlyRightIsAnsweredWithTheRightOne) {
+  const auto said = [&](std::vector<std::string> words, const std::string& part) {
+    expect_one_line(program.run(std::move(words)), part);
+  };
+  said({"tunee"}, "unknown command 'tunee'; did you mean tune? (known: tune, ");
+  said({"benchmark"}, "did you mean bench?");
+  said({"polish"}, "unknown command 'polish' (known");
+  said({"tune", "--buget", "3"},
+       "gemmtune tune: unknown option --buget; did you mean --budget? (see gemmtune tune --help)");
+  said({"tune", "--dtype", "bf16", "-m", "1"}, "unknown option --dtype; did you mean --indtype?");
+  said({"devices", "--gpu"}, "unknown option --gpu; did you mean --device cuda:0?");
+  said({"tune", "--polish"}, "unknown option --polish (see");
+  said({"tune", "--backend", "gpu", "-m", "1", "-n", "8", "-k", "8", "-o", output()},
+       "backend 'gpu', expected one of auto, cuda, hip, cpu: cuda is for NVIDIA GPUs, hip for AMD GPUs");
+  said({"tune", "--backend", "rocm", "-m", "1", "-n", "8", "-k", "8", "-o", output()}, "hip is for AMD GPUs");
+}
+
+TEST_F(Usage, HelpAndVersionAreCommandsToo) {
+  EXPECT_EQ(program.run({"help"}).out, program.run({"--help"}).out);
+  EXPECT_EQ(program.run({"help", "lookup"}).out, program.run({"lookup", "--help"}).out);
+  EXPECT_EQ(program.run({"version"}).out, program.run({"--version"}).out);
+  EXPECT_EQ(program.run({"version"}).exit_code, 0);
+  expect_one_line(program.run({"help", "lokup"}), "did you mean lookup?");
+}
+
 TEST_F(Usage, MissingKeyColumn) {
   const auto result = program.run({"tune", "-i", shapes("M,N,bias\n1,2,False\n"), "-o", output()});
   expect_one_line(result, "shapes.csv");

@@ -1,5 +1,6 @@
 """The wheel that prepare.py built: its name and what it holds."""
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,4 +27,13 @@ check = Path(__file__).resolve().parents[2] / "tools" / "check_library_paths.py"
 with tempfile.TemporaryDirectory() as folder:
     zipfile.ZipFile(wheel).extractall(folder)
     subprocess.run([sys.executable, check, folder], check=True)
+    # The wheel's tag promises this glibc (docs/python.md).
+    for file in Path(folder).rglob("*"):
+        if file.is_file() and file.read_bytes()[:4] == b"\x7fELF":
+            symbols = subprocess.run(["objdump", "-T", file], check=True, capture_output=True, text=True).stdout
+            newest = max((tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([0-9.]+)", symbols)), default=(2,))
+            assert newest <= (2, 35), f"{file.relative_to(folder)} needs glibc {'.'.join(map(str, newest))}"
+as_module, = {subprocess.run(words, check=True, capture_output=True, text=True).stdout
+              for words in ([sys.executable, "-m", "gemmtune", "--version"], [Path(sys.prefix) / "bin" / "gemmtune", "--version"])}
+assert as_module.startswith("gemmtune "), as_module
 print(wheel.name, "holds", len(names), "files")
