@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "support/code_folder.h"
 #include "support/subprocess.h"
 #include "support/temporary_folder.h"
 
@@ -132,6 +133,7 @@ Result<CodeObject> ClangRuntime::compile(const gpu::Source& source) const {
   const Result<std::string> read = read_file(assembly);
   if (!read.ok()) return read.status();
   const std::string& listing = *read;
+  GEMMTUNE_RETURN_IF_ERROR(leave_code(source, architecture_, listing));
   if (listing.find("#ASMSTART") != std::string::npos) {
     // The compiler does not read what the source has in the assembler's words.
     const SubprocessResult assembled =
