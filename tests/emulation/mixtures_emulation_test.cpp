@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/gpu/families/simt_moe/simt_moe.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/hip/families/mfma_moe/mfma_moe.h"
 #include "backends/hip/families/mfma_moe/mfma_moe_launch_config.h"
 #include "support/emulation/check_mixture.h"
@@ -34,6 +35,7 @@ class BrokenMixture final : public gpu::Runtime {
   const std::string& architecture() const override { return runtime_.architecture(); }
   Result<std::shared_ptr<gpu::Program>> load(const gpu::Source& source) override {
     gpu::Source broken = source;
+    broken.text = gpu::resolved_text(source.text);
     if (const auto at = broken.text.find(right_); at != std::string::npos) {
       broken.text.replace(at, right_.size(), wrong_);
       changed = true;

@@ -16,7 +16,7 @@ namespace gemmtune::test {
 inline std::string code_label(const gpu::Source& source, std::string_view architecture) {
   std::string label = source.name + " " + source.kernel + " " + std::string(architecture);
   for (const std::string& define : source.defines) label += " " + define;
-  const std::string generated = source.text.substr(0, source.text.find("// GEMMTUNE_OFFSET("));
+  const std::string generated = source.text.substr(0, source.text.find("#include"));
   return label + " generated=" + short_hash(generated, 12);
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "backends/gpu/jit/device_files.h"
 #include "base/file.h"
 #include "support/code_folder.h"
 #include "support/subprocess.h"
@@ -111,7 +112,7 @@ ClangRuntime::ClangRuntime(std::string architecture)
 
 Result<CodeObject> ClangRuntime::compile(const gpu::Source& source) const {
   const TemporaryFolder folder;
-  const std::string text = folder.write("kernel.hip", source.text);
+  const std::string text = folder.write("kernel.hip", gpu::resolved_text(source.text));
   const std::string assembly = folder.file("kernel.s");
   std::vector<std::string> words{find_tool("clang++", version_),
                                  "-x",

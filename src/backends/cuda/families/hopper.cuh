@@ -1,5 +1,11 @@
 // Device code of all Hopper families: mbarriers, TMA loads and prefetches, shared memory descriptors of wgmma, clusters, programmatic
 // dependent launches.
+#pragma once
+
+#include "backends/cuda/families/hopper_arguments.h"
+#include "backends/cuda/tensor_map_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+
 using gemmtune::cuda::PackedWeight;
 using gemmtune::cuda::TensorMap;
 

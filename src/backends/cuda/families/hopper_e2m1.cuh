@@ -1,5 +1,6 @@
 // e2m1 to bf16, exactly: three bits of a magnitude in place of the lowest two of the exponent and the highest of the mantissa are the element times 2^-126.
-// Follows hopper.cuh.
+#pragma once
+
 #define MAGNITUDES 0x01c001c0u
 #define SIGNS 0x80008000u
 

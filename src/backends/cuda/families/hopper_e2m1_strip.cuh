@@ -1,5 +1,8 @@
 // Strips of 16 rows of a plain MXFP4 weight in shared memory, times bf16 x in registers by mma.sync; A and B are swapped: A is the weight.
-// Follows hopper_e2m1.cuh.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
 
 // Copies `rows` rows to shared memory. APART: rows have gaps there and are copied one by one, the first by lane `first_lane`. SPLIT_ROWS: of 16 rows the second eight begin
 // `second` rows behind the first. All lanes.

@@ -1,6 +1,14 @@
 // Scales of what a warp group accumulates: MMA_TILES x 64 rows of A by BLOCK_N rows of B, with A, B = x, w or, with SWAP_AB, w, x. Here those of
-// rows (SCALES 2); each family loads those of blocks (SCALES 3) its own way. Follows the family's definitions of these. Rows past the last one
-// have the scale of the last one: their products are not stored.
+// rows (SCALES 2); each family loads those of blocks (SCALES 3) its own way. Rows past the last one
+// have the scale of the last one: their products are not stored. The family defines MMA_TILES and SWAP_AB before it includes this file.
+#pragma once
+
+#include "backends/gpu/families/scales.cuh"
+
+#if !defined(MMA_TILES) || !defined(SWAP_AB)
+#error "MMA_TILES and SWAP_AB are not defined"
+#endif
+
 typedef float Accumulators[MMA_TILES][BLOCK_N / 2];  // of int8 operands the bits of int32 sums, until scale_rows() converts them
 
 using gemmtune::gpu::ScalesArguments;

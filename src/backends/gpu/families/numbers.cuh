@@ -1,5 +1,7 @@
 // Elements as numbers, for every architecture and without a toolkit's headers. ELEMENT (x, w) and OUTPUT (y,
 // bias) are 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4 e2m1, two to a byte, 6: fp8 e4m3fnuz. WEIGHT_FP4: w has fp4 whatever x has.
+#pragma once
+
 #if defined(__HIP__) || defined(__HIPCC_RTC__)
 typedef _Float16 half_bits;
 static __device__ inline float half_to_float(unsigned short bits) {

@@ -1,6 +1,10 @@
 // Scales of quantized operands. SCALES: 0: none, 1: one a matrix, 2: one a row of x and of w, 3: one for 1 x 128 of x and for 128 x 128 of w, 4: e8m0 for 1 x 32. WEIGHT_FP4: w has those whatever x has.
-// Follows numbers.cuh and scales_arguments.h.
 // E8M0: those of blocks are powers of two, 2^(byte - 127), a byte each.
+#pragma once
+
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/families/scales_arguments.h"
+
 #define SCALE_BLOCK 128
 #define MX_BLOCK 32
 

@@ -1,6 +1,11 @@
 // y[token] = sum over the token's slots that have an expert, in their order, of routing weight * (partial result + its expert's bias2). A block for each token and 2048 columns.
 //
 // The host defines: OUTPUT (numbers.cuh), PARTIALS (0: float32, 1: of y's type), BIAS (1: experts have one).
+
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/moe/moe_combine_arguments.h"
+#include "backends/gpu/moe/moe_dependent.cuh"
+
 using gemmtune::gpu::MoeCombineArguments;
 
 #define THREADS 256

@@ -1,4 +1,8 @@
-// What the kernels of the sort by expert share: pairs of token and expert, sums over groups of threads, and the tiles. Follows moe_route_arguments.h.
+// What the kernels of the sort by expert share: pairs of token and expert, sums over groups of threads, and the tiles.
+#pragma once
+
+#include "backends/gpu/moe/moe_route_arguments.h"
+
 using gemmtune::gpu::MoeRouteArguments;
 using gemmtune::gpu::MoeTile;
 

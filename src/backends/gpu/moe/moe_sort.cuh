@@ -1,4 +1,8 @@
-// The sort by expert of few pairs, by each block itself: no kernel before the stages. Follows moe_route_arguments.h.
+// The sort by expert of few pairs, by each block itself: no kernel before the stages.
+#pragma once
+
+#include "backends/gpu/moe/moe_route_arguments.h"
+
 using gemmtune::gpu::MoeTile;
 
 #define MAX_SORTED 256  // pairs; a thread each

@@ -1,5 +1,8 @@
 // Packs an fp4 weight into the layout fragment64 of numbers/weight_layout.h, or unpacks it. A thread makes the 16 bytes of a thread of the tensor
 // core's warp group; elements past the weight's last row or past the end of k become zero. The host defines UNPACK (0, 1).
+
+#include "backends/gpu/pack/pack_arguments.h"
+
 using gemmtune::gpu::FragmentArguments;
 
 // Where the bits of the four pairs stand in a half of a word: signs and magnitudes.

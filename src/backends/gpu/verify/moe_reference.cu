@@ -5,6 +5,12 @@
 //
 // The host defines: STAGE (1, 2), GATED (of stage 1) and ACTIVATION (0: none, 1: silu, 2: gelu, 3: swiglu), X_TYPE, W_TYPE, X_SCALES and W_SCALES
 // (moe_elements.cuh).
+
+#include "backends/gpu/moe/moe_elements.cuh"
+#include "backends/gpu/moe/moe_scales_arguments.h"
+#include "backends/gpu/verify/moe_reference_arguments.h"
+#include "backends/gpu/verify/reference_tiles.cuh"
+
 using gemmtune::gpu::MoeReferenceArguments;
 using gemmtune::gpu::MoeReferenceTile;
 using gemmtune::gpu::MoeScales;

@@ -1,4 +1,7 @@
 // Sets *differences to 1 if the two outputs differ in any bit.
+
+#include "backends/gpu/verify/same_arguments.h"
+
 using gemmtune::gpu::SameArguments;
 
 extern "C" __global__ void __launch_bounds__(256, 1) same(const SameArguments a) {

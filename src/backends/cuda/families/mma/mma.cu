@@ -3,6 +3,10 @@
 // The host defines: BLOCK_M, BLOCK_N, WARPS_M, WARPS_N, NUM_STAGES (at least 2), SPLIT_K (1: blocks divide k and write partial sums in
 // float32), X_COLUMNS, W_COLUMNS (1: the operand is column-major; two-byte elements), ELEMENT, OUTPUT,
 // BATCHED (1: the blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums.
+
+#include "backends/cuda/families/mma/mma_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+
 using gemmtune::cuda::MmaArguments;
 
 static __device__ inline float scale_of(const MmaArguments& a) { return a.x_scale ? *a.x_scale * *a.w_scale : 1.0f; }

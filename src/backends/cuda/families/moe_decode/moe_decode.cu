@@ -8,7 +8,15 @@
 // HIDDEN_AHEAD (1: the hidden layer of the next w2 is loaded while this one's is multiplied), GATED, WEIGHTED (1: routing weights scale the first product), BIAS, ACTIVATION. FP4 (1: x is bf16, or with TOKENS_FP8 fp8 with a scale each, weights are MXFP4; a stage is a strip of whole rows and their scales, an atom 32 bytes)
 // and with it PITCH, SCALE_PITCH, HIDDEN_PITCH, HIDDEN_SCALE_PITCH (of rows in shared memory).
 //
-// Follows moe_decode_producer.cuh and, with FP4, hopper_e2m1_strip.cuh.
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/families/hopper_e2m1_strip.cuh"
+#include "backends/cuda/families/moe_decode/moe_decode_arguments.h"
+#include "backends/cuda/families/moe_decode/moe_decode_producer.cuh"
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/moe/moe_activation.cuh"
+
 typedef float Sums[4];  // rows lane / 4 and that plus 8, tokens lane % 4 * 2 and the next
 
 static __device__ __forceinline__ void multiply(Sums& d, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {

@@ -1,4 +1,11 @@
 // What moe_decode's blocks know of the routing and of their shares, the thread that loads, and how blocks learn that the hidden layer may be read.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1_strip.cuh"
+#include "backends/cuda/families/moe_decode/moe_decode_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+
 using gemmtune::cuda::MoeDecodeArguments;
 
 #define MAX_TOKENS 8

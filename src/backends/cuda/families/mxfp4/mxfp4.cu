@@ -1,7 +1,7 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] with bf16 x and an MXFP4 weight, on Hopper. Other activations were made bf16 (mxfp4_activations.cu). The
 // weight stays 4 bits wide up to the registers: A and B are swapped, so that it is wgmma's first operand, which may come from registers. TMA loads stages of the weight and of x; a consumer warp group reads
 // its 64 rows of the weight from shared memory, makes bf16 of them and multiplies by x in shared memory. While the tensor core works on 64 of k the
-// threads decode the next 64. The blocks of a cluster divide k. Follows mxfp4_epilogue.cuh.
+// threads decode the next 64. The blocks of a cluster divide k.
 //
 // The host defines: WARPGROUPS (consumers: 1, 2, 3), TILES (of 64 rows of the weight, of a warp group: 1, 2), BLOCK_N (rows of x), K_ATOMS (BLOCK_K in
 // units of 64 elements: 2, 4, 8), PACKED (1: the weight has the layout fragment64), WIDE (1: two warp groups of consumers take registers from the
@@ -9,6 +9,13 @@
 // cluster send each other their partial sums), ROW_SCALES (1: rows of x have scales), ROWS_PER_Y (rows of x whose sums make a row of y: 2 where an fp16
 // row became two of bf16), PERSISTENT (1: no split of k, and a block computes several tiles),
 // L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
+#include "backends/cuda/families/mxfp4/mxfp4_decode.cuh"
+#include "backends/cuda/families/mxfp4/mxfp4_epilogue.cuh"
+#include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
 
 #define WAIT(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
 

@@ -1,4 +1,8 @@
-// Makes bf16 of fp4 (with its scales, over 4: the largest ones times 6 are more than bf16 holds), fp8 or fp16 activations, exactly: an fp16 element becomes two. A thread has 16 bytes of a row. Follows numbers.cuh.
+// Makes bf16 of fp4 (with its scales, over 4: the largest ones times 6 are more than bf16 holds), fp8 or fp16 activations, exactly: an fp16 element becomes two. A thread has 16 bytes of a row.
+
+#include "backends/cuda/families/mxfp4/mxfp4_activations_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+
 using gemmtune::cuda::Mxfp4ActivationsArguments;
 
 #define PER_THREAD (ELEMENT == 5 ? 32 : ELEMENT == 3 ? 16 : 8)  // elements in 16 bytes

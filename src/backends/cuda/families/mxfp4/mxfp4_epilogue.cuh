@@ -1,4 +1,12 @@
-// How a tile's sums become rows of y: alone, or with those of the other blocks of a cluster. Follows mxfp4_decode.cuh.
+// How a tile's sums become rows of y: alone, or with those of the other blocks of a cluster.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
+#include "backends/cuda/families/mxfp4/mxfp4_decode.cuh"
+#include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
+#include "backends/gpu/families/numbers.cuh"
 
 #define SUM_UNIT (X_FP4 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT)
 

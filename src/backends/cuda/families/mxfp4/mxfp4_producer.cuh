@@ -1,5 +1,10 @@
-// Tiles of the mxfp4 kernel, its shared memory, and the warp that loads stages of the weight and of x. Follows hopper.cuh and mxfp4_arguments.h; what the
-// host defines is in mxfp4.cu.
+// Tiles of the mxfp4 kernel, its shared memory, and the warp that loads stages of the weight and of x. What the host defines
+// is in mxfp4.cu.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
+
 using gemmtune::cuda::Mxfp4Arguments;
 
 #define BLOCK_M (64 * WARPGROUPS * TILES)

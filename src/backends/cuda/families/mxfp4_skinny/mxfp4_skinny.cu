@@ -5,6 +5,12 @@
 //
 // The host defines: WARPS, UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), PIECES (in the pipeline: a divisor of UNITS, or whole strips), SPLIT (1: a cluster
 // divides k), X_FP4 (1: x is MXFP4 too), PACKED (1: the weight has the layout fragment64), SCALE_BYTES (of a row, that a load takes), L2_HINTS, ELEMENT, OUTPUT.
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+
 using gemmtune::cuda::Mxfp4SkinnyArguments;
 
 #define PIECE_BYTES 512

@@ -4,6 +4,16 @@
 //
 // The host defines: WARPS (that divide k), UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), STAGE (1, 2), GATED and ACTIVATION (moe_activation.cuh; of stage 1), BIAS (1: experts have one, which stage 1 adds and stage 2 prefetches for the sum), TOKEN_SCALES (1: x_scales; of stage 1), BLOCKS (of a multiprocessor), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
 // memory), SCALES_APART (the same of their scales), L2_HINTS, ELEMENT, OUTPUT.
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/families/hopper_e2m1_strip.cuh"
+#include "backends/cuda/families/mxfp4_stream/mxfp4_stream_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/moe/moe_activation.cuh"
+#include "backends/gpu/moe/moe_route_arguments.h"
+#include "backends/gpu/moe/moe_sort.cuh"
+
 using gemmtune::cuda::Mxfp4StreamArguments;
 
 #define INTERLEAVED (STAGE == 1 && GATED)  // a strip is of 8 rows of the gate and the same 8 of the up half

@@ -1,12 +1,22 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] for few rows of x, on Hopper. TMA loads the weight, which is read once, into a multistage
 // pipeline in shared memory. A and B are swapped: the weight is wgmma's first operand (64 rows for each instruction) and x, padded to
 // BLOCK_N rows, the second. The blocks of a cluster divide k; each block reduces, in a fixed order, the partial sums of its share of the
-// rows. Follows skinny_producer.cuh and skinny_epilogue.cuh.
+// rows.
 //
 // The host defines: BLOCK_M (rows of the weight: 64, 128), BLOCK_N (8, 16, 32, 64), K_ATOMS (BLOCK_K in units of 128 bytes), L2_HINTS,
 // ELEMENT, OUTPUT, BATCHED (1: x, w and y are batches of matrices, one for each row of the grid), PACKED (1: the weight has the layout tile64x128), PROMOTION (1: partial sums of 128 elements of k are added to float32
 // registers; 0: the tensor core accumulates over all of k).
 // OPTIONS: what follows the accumulation's switch: factors, which integers do not have, and the orders of elements of two bytes.
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/skinny/skinny_arguments.h"
+#include "backends/cuda/families/skinny/skinny_block_scales.cuh"
+#include "backends/cuda/families/skinny/skinny_epilogue.cuh"
+#include "backends/cuda/families/skinny/skinny_producer.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
+
 #if ELEMENT == 4
 #define SHAPE_K "32.s32.s8.s8"
 #define OPTIONS ""

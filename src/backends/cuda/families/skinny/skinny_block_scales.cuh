@@ -1,5 +1,13 @@
 // Scales of blocks (SCALES 3): each thread loads its own from global memory. A has one for each 64 rows of the weight, B one for each of the thread's
-// rows of x. Follows hopper_scales.cuh.
+// rows of x.
+#pragma once
+
+#include "backends/cuda/families/skinny/skinny_producer.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
+#include "backends/gpu/families/scales.cuh"
+
 #if SCALES == 3
 // Scales at one k atom.
 struct BlockScales {

@@ -1,6 +1,16 @@
 // Epilogue of the skinny kernel: the accumulators are scaled and stored to y, or, with split-K, sent to the blocks of the cluster that reduce
 // them. Nothing hides the epilogue's latency, so addresses and biases are computed before the mainloop and kept in registers
-// (ClusterEpilogue, BlockEpilogue). Follows skinny_producer.cuh and hopper_scales.cuh.
+// (ClusterEpilogue, BlockEpilogue).
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/skinny/skinny_arguments.h"
+#include "backends/cuda/families/skinny/skinny_producer.cuh"
+#include "backends/gpu/families/numbers.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
+
 #define PARTIALS_PITCH (BLOCK_N + 4)        // floats; rows are aligned to 16 bytes, accesses free of bank conflicts
 #define STAGING_PITCH (BLOCK_M * 2 + 16)    // bytes between rows of y in shared memory
 #define DIRECT_STORE (BLOCK_N == 8 || OUTPUT == 0)

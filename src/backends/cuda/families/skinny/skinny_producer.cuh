@@ -1,4 +1,10 @@
 // The layout of shared memory and the producer thread of the skinny kernel.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/skinny/skinny_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+
 using gemmtune::cuda::SkinnyArguments;
 
 #define SWAP_AB 1

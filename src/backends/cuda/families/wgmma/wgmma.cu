@@ -1,5 +1,14 @@
-// The consumer warp groups' mainloop, and the kernel. Follows wgmma_producer.cuh (which describes the kernel and its macros),
-// hopper_scales.cuh, wgmma_block_scales.cuh, wgmma_epilogue.cuh and wgmma_split_k.cuh.
+// The consumer warp groups' mainloop, and the kernel. wgmma_producer.cuh describes the kernel and its macros.
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/wgmma/wgmma_arguments.h"
+#include "backends/cuda/families/wgmma/wgmma_block_scales.cuh"
+#include "backends/cuda/families/wgmma/wgmma_epilogue.cuh"
+#include "backends/cuda/families/wgmma/wgmma_producer.cuh"
+#include "backends/cuda/families/wgmma/wgmma_split_k.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
 
 #if PING_PONG
 // A warp group starts its mainloop after the other has waited for all stages of the previous tile. Otherwise it could be a whole

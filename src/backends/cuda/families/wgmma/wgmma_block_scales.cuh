@@ -1,6 +1,16 @@
 // Scales of blocks (SCALES 3), in groups of four k atoms: a row's scales of a group are 16 bytes. They come to shared memory beside the operands and
 // complete on a barrier of the group; the consumers read them when they add partial sums. If rows of scales are aligned to 16 bytes, the operands'
-// producer loads a group through TMA; else a second producer warp copies it. Follows hopper_scales.cuh.
+// producer loads a group through TMA; else a second producer warp copies it.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/wgmma/wgmma_arguments.h"
+#include "backends/cuda/families/wgmma/wgmma_producer.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
+#include "backends/gpu/families/scales.cuh"
+
 #if SCALES == 3
 #define SCALED_X_ROWS (SWAP_AB ? BLOCK_N : BLOCK_M)
 #define SCALED_W_ROWS (SWAP_AB ? BLOCK_M : BLOCK_N)

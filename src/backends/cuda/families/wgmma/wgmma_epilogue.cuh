@@ -1,4 +1,13 @@
-// Epilogue of whole tiles: scale, bias, conversion, and the store through shared memory and TMA. Follows wgmma_producer.cuh and hopper_scales.cuh.
+// Epilogue of whole tiles: scale, bias, conversion, and the store through shared memory and TMA.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/wgmma/wgmma_arguments.h"
+#include "backends/cuda/families/wgmma/wgmma_producer.cuh"
+#include "backends/gpu/families/numbers.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
 
 static __device__ inline void warpgroup_sync(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
 

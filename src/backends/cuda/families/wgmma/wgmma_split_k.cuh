@@ -1,5 +1,15 @@
-// Epilogue of split-K within a cluster: the blocks send each other partial sums; each block reduces and stores a share of the tile. Follows
-// wgmma_epilogue.cuh.
+// Epilogue of split-K within a cluster: the blocks send each other partial sums; each block reduces and stores a share of the tile.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/wgmma/wgmma_arguments.h"
+#include "backends/cuda/families/wgmma/wgmma_epilogue.cuh"
+#include "backends/cuda/families/wgmma/wgmma_producer.cuh"
+#include "backends/gpu/families/numbers.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
+
 #if SPLIT_K > 1
 // A thread's four sums of 64 rows x 8 columns of D are a unit. A block reduces a range of units: the same thread of each other block sends its sums of
 // them from registers to memory that nothing else uses. No block waits until another one has read its last stage.

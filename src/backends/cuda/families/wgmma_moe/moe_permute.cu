@@ -3,6 +3,12 @@
 //
 // The host defines X_TYPE and X_SCALES (moe_elements.cuh; scales are e8m0 of 32 columns, or none), TOKEN_UNIT (of what is stored: elements times the largest e8m0 scales are
 // more than bf16 holds), PERMUTED.
+
+#include "backends/cuda/families/wgmma_moe/moe_permute_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/moe/moe_dependent.cuh"
+#include "backends/gpu/moe/moe_elements.cuh"
+
 using gemmtune::cuda::MoePermuteArguments;
 
 #define THREADS 256

@@ -1,4 +1,14 @@
-// The consumers of wgmma_moe, and the kernel. Follows wgmma_moe_producer.cuh and wgmma_moe_fp4.cuh.
+// The consumers of wgmma_moe, and the kernel.
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_fp4.cuh"
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_producer.cuh"
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/moe/moe_activation.cuh"
+#include "backends/gpu/moe/moe_sort.cuh"
+
 typedef float Accumulators[MMA_TILES][BLOCK_TOKENS / 2];
 
 struct PipelineState {

@@ -10,7 +10,14 @@
 // half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), WEIGHTED (1: stage 1 multiplies gate and up by routing weights), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens
 // and 128 x 128 of the weight), SORT (1: each block sorts the pairs itself; at most 256), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), STAGED_TOKENS (at once in the epilogue), QUANTIZES (1: stage 1 stores fp8 and its scales, tiles being of 128 columns), MIN_WIDTH (tokens of the narrowest
 // instructions) and for it and each 16 tokens more, to BLOCK_TOKENS, Instruction<WIDTH>.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
+#include "backends/gpu/moe/moe_route_arguments.h"
+
 using gemmtune::cuda::WgmmaMoeArguments;
+using gemmtune::gpu::MoeTile;
 
 #define INTERLEAVED (STAGE == 1 && GATED)
 #define PERMUTED (STAGE == 1 && FP4 && !GATED)  // rows of w1 in the order of the permuted hidden layer, without a gate

@@ -3,6 +3,11 @@
 // along the grid's z. The order of the sums is fixed.
 //
 // The host defines: BLOCK_M (16, 64), PACKED (1: the weight has the layout tile64x128), ELEMENT, OUTPUT, SCALES.
+
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/families/scales.cuh"
+#include "backends/gpu/families/simt/simt_arguments.h"
+
 #define BLOCK_N 64
 #define BLOCK_K 16
 #define THREAD_M (BLOCK_M / 16)

@@ -3,6 +3,13 @@
 //
 // The host defines: STAGE (1: act(x * w1 + bias), 2: hidden * w2), BLOCK_M (16, 64), GATED and ACTIVATION (moe_activation.cuh), X_TYPE and W_TYPE,
 // X_SCALES and W_SCALES (moe_elements.cuh), BIAS (of stage 1).
+
+#include "backends/gpu/families/simt_moe/simt_moe_arguments.h"
+#include "backends/gpu/moe/moe_activation.cuh"
+#include "backends/gpu/moe/moe_elements.cuh"
+#include "backends/gpu/moe/moe_route_arguments.h"
+#include "backends/gpu/moe/moe_scales_arguments.h"
+
 #define BLOCK_N 64
 #define BLOCK_K 16
 #define THREAD_M (BLOCK_M / 16)

@@ -1,4 +1,4 @@
-// y[m, n] = sum over k of x[m, k] * w[n, k] with MFMA, gfx90a, gfx942 and gfx950. See README.md. Follows mfma_instructions.cuh.
+// y[m, n] = sum over k of x[m, k] * w[n, k] with MFMA, gfx90a, gfx942 and gfx950. See README.md.
 //
 // The host defines: BLOCK_M, BLOCK_N, BLOCK_K (bytes of k in a tile: 64, 128, 256), WAVES_M, WAVES_N, MFMA_ROWS (16, 32: the instruction),
 // KPACK (1, 2: instructions that a lane's read of shared memory feeds), NUM_BUFFERS (1, 2: tiles in shared memory), DIRECT (1: global loads go
@@ -6,9 +6,15 @@
 // aiter16x16 and goes to registers), SPLIT_K (1: blocks divide k and write partial sums), WAVES_PER_EU (0: the compiler decides), DECODE (1: an
 // fp4 weight, and x unless it is bf16, are multiplied as bf16; bytes of k are then of bf16), SCALED (1: fp4 operands as they are, with scaled
 // instructions), X_COLUMNS, W_COLUMNS (1: the operand is column-major, neither DIRECT nor DECODE), ELEMENT, OUTPUT, SCALES, WEIGHT_FP4, BATCHED (1: the
-// blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums. MIXTURE: no kernel, mfma_moe.cu follows.
+// blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums. MIXTURE: no kernel; mfma_moe.cu includes this file.
 //
 // D = A * B of the instruction has the weight as A and x as B, so that a lane holds consecutive columns of y.
+
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/families/scales.cuh"
+#include "backends/hip/families/mfma/mfma_arguments.h"
+#include "backends/hip/families/mfma/mfma_instructions.cuh"
+
 using gemmtune::hip::MfmaArguments;
 
 // The arguments of this block's batch.

@@ -1,5 +1,9 @@
-// The tile of mfma.cu, which follows, in units and instructions: what its defines amount to, types of operands, and the MFMA instruction of each
+// The tile of mfma.cu in units and instructions: what its defines amount to, types of operands, and the MFMA instruction of each
 // type.
+#pragma once
+
+#include "backends/gpu/families/numbers.cuh"
+
 #if ELEMENT == 4
 typedef int sum;
 #else

@@ -1,6 +1,10 @@
 // Quantizes the hidden layer: each group of a row is divided by its largest magnitude over the largest number of the type. A wave for each group.
 //
 // The host defines ELEMENT (4: int8, 6: fp8 e4m3fnuz).
+
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/hip/families/mfma_moe/mfma_moe_quantize_arguments.h"
+
 using gemmtune::hip::MfmaMoeQuantizeArguments;
 
 #define THREADS 256

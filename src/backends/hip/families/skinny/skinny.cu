@@ -9,6 +9,11 @@
 // A block computes RN rows of the weight, of a shuffled or column-major one 16 RN: its waves take turns along k, the lanes of a wave have 16 bytes of
 // k each (of these weights 16 lanes have rows, 4 have k). Of a column-major weight a lane reads RN adjacent elements of a line for each k, and
 // transposes them. The order of the sums is fixed.
+
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/families/scales.cuh"
+#include "backends/hip/families/skinny/skinny_arguments.h"
+
 using gemmtune::hip::SkinnyArguments;
 
 #define ROW_LANES (SHUFFLED || W_COLUMNS ? 16 : 1)
