@@ -312,7 +312,6 @@ gpu::Source MfmaMoeFamily::stage_source(const Problem& problem, const MfmaMoeSta
     source.defines.push_back(fmt::format("{}={}", name, value));
   };
   const DataType hidden = quantizes_hidden(problem) ? DataType::bf16 : problem.w_type;
-  define("MIXTURE", 1);
   define("ELEMENT", gpu::element_code(problem.w_type));
   define("OUTPUT", gpu::element_code(first ? hidden : problem.y_type));
   define("SCALES", 0);

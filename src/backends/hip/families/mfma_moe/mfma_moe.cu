@@ -1,16 +1,18 @@
 // One stage of a mixture of experts with MFMA: rows of the tokens that are routed to an expert times rows of its weight, for all experts in one grid. A
-// weight without tokens is not read. Has the tiles of mfma.cu: their loads, LDS and instructions. See README.md.
+// weight without tokens is not read. Has the tiles of mfma.cu (mfma_tile.cuh): their loads, LDS and instructions. See README.md.
 //
 // The weight's rows of a wave are of the gate in its first half and the same of the up half in its second, where stage 1 is gated: a lane then holds both
 // factors of an element of the hidden layer.
 //
-// The host defines what mfma.cu needs (MIXTURE, DIRECT=0, PAD=0, KPACK=2, SPLIT_K=0, SCALES=0), STAGE (1, 2), GATED and ACTIVATION (moe_activation.cuh; of
+// The host defines what mfma.cu needs (DIRECT=0, PAD=0, KPACK=2, SPLIT_K=0, SCALES=0), STAGE (1, 2), GATED and ACTIVATION (moe_activation.cuh; of
 // stage 1), WEIGHTED (1: routing weights scale gate and up; of stage 1), BIAS (1: experts have one; of stage 1), MOE_SCALES (0: none, 1: of rows and matrices, 2: of 1 x 128 of x and 128 x 128 of the
 // weight).
 
+#include "backends/gpu/families/numbers.cuh"
 #include "backends/gpu/moe/moe_activation.cuh"
 #include "backends/gpu/moe/moe_route_arguments.h"
-#include "backends/hip/families/mfma/mfma.cu"
+#include "backends/hip/families/mfma/mfma_instructions.cuh"
+#include "backends/hip/families/mfma/mfma_tile.cuh"
 #include "backends/hip/families/mfma_moe/mfma_moe_arguments.h"
 
 using gemmtune::gpu::MoeTile;
