@@ -78,5 +78,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) moe_place(const MoeRouteAr
     a.pair_of[position] = pair;
     a.position_of[pair] = position;
   }
-  for (int expert = blockIdx.x * GROUPS; expert < a.experts; expert += gridDim.x * GROUPS) place_tiles(a, counts, expert + thread / GROUP);
+  for (int expert = blockIdx.x * GROUPS; expert < a.experts; expert += gridDim.x * GROUPS)
+    place_tiles(a, counts, expert + thread / GROUP);
 }

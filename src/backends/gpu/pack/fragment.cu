@@ -9,8 +9,12 @@ using gemmtune::gpu::FragmentArguments;
 static __device__ inline int sign_at(int pair) { return pair == 0 ? 15 : pair == 1 ? 12 : pair == 2 ? 14 : 13; }
 static __device__ inline int magnitude_at(int pair) { return pair == 0 ? 6 : pair == 1 ? 3 : pair == 2 ? 0 : 9; }
 
-static __device__ inline unsigned spread(unsigned bits, int pair) { return (bits >> 3 & 1u) << sign_at(pair) | (bits & 7u) << magnitude_at(pair); }
-static __device__ inline unsigned gather(unsigned half, int pair) { return (half >> sign_at(pair) & 1u) << 3 | (half >> magnitude_at(pair) & 7u); }
+static __device__ inline unsigned spread(unsigned bits, int pair) {
+  return (bits >> 3 & 1u) << sign_at(pair) | (bits & 7u) << magnitude_at(pair);
+}
+static __device__ inline unsigned gather(unsigned half, int pair) {
+  return (half >> sign_at(pair) & 1u) << 3 | (half >> magnitude_at(pair) & 7u);
+}
 
 extern "C" __global__ void __launch_bounds__(256, 1) fragment(const FragmentArguments a) {
   for (long long unit = blockIdx.x * 256LL + threadIdx.x; unit < a.units; unit += gridDim.x * 256LL) {

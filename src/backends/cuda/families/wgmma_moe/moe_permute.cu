@@ -69,7 +69,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) moe_permute(const MoePermu
   for (int j = 0; j < 4; ++j) {
     unsigned pairs[4];  // columns j and j + 4 of each t
 #pragma unroll
-    for (int t = 0; t < 4; ++t) pairs[t] = __byte_perm(j < 2 ? from[t].x : from[t].y, j < 2 ? from[t].z : from[t].w, j % 2 == 0 ? 0x5410 : 0x7632);
+    for (int t = 0; t < 4; ++t)
+      pairs[t] =
+          __byte_perm(j < 2 ? from[t].x : from[t].y, j < 2 ? from[t].z : from[t].w, j % 2 == 0 ? 0x5410 : 0x7632);
     to[j] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
   }
 #else

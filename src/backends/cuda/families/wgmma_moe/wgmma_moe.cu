@@ -8,13 +8,17 @@
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_producer.cuh"
 #include "backends/gpu/moe/moe_sort.cuh"
 
-#define LOADS_EARLY (FP4 && CONSUMER_WARPGROUPS < 4)  // biases and scales of tokens before the mainloop; four warp groups have no registers for them
+#define LOADS_EARLY             \
+  (FP4 && CONSUMER_WARPGROUPS < \
+              4)  // biases and scales of tokens before the mainloop; four warp groups have no registers for them
 
-static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const SharedLayout& smem, const Routes& routes, int work_count) {
+static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const SharedLayout& smem,
+                                               const Routes& routes, int work_count) {
   const int group = (int)threadIdx.x / 128;
   const int warp = (int)(threadIdx.x % 128) / 32;
 #if !FP4
-  const unsigned staging = smem.staging + (unsigned)(group * STAGING_BYTES + (QUANTIZES ? 0 : warp * (STAGING_BYTES / 4)));
+  const unsigned staging =
+      smem.staging + (unsigned)(group * STAGING_BYTES + (QUANTIZES ? 0 : warp * (STAGING_BYTES / 4)));
 #endif
 #if QUANTIZES
   int parity = 0;
@@ -46,7 +50,9 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
     // In the weight's rows of the tile's last stage, 16 of the warp group's: it has read them all when its last instruction has completed.
     const int last_stage = (state.stage > 0 ? state.stage : a.num_stages) - 1;
     const unsigned staging = smem.pipeline + (unsigned)last_stage * STAGE_BYTES +
-                             (unsigned)((STAGE == 1 ? warp * (BLOCK_ROWS / 4) + group * MMA_TILES * 16 : group * WARPGROUP_ROWS + warp * 16) * ATOM_BYTES);
+                             (unsigned)((STAGE == 1 ? warp * (BLOCK_ROWS / 4) + group * MMA_TILES * 16
+                                                    : group * WARPGROUP_ROWS + warp * 16) *
+                                        ATOM_BYTES);
 #else
     mainloop<BLOCK_TOKENS>(d, a, smem, work, state);
 #endif
@@ -103,7 +109,8 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
 #define REALLOCATE_REGISTERS(way, count)
 #endif
 
-extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, BLOCKS) wgmma_moe(const __grid_constant__ WgmmaMoeArguments a) {
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, BLOCKS)
+    wgmma_moe(const __grid_constant__ WgmmaMoeArguments a) {
   extern __shared__ unsigned char memory[];
   SharedLayout smem;
   smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
@@ -153,7 +160,8 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   if (threadIdx.x >= CONSUMER_THREADS) {
     REALLOCATE_REGISTERS(dec, PRODUCER_REGISTERS);
     const Routes sorted_routes = ROUTES;
-    if (COPIES || threadIdx.x == CONSUMER_THREADS) produce(a, smem, sorted_routes, sorted_routes.tile_count * a.column_tiles);
+    if (COPIES || threadIdx.x == CONSUMER_THREADS)
+      produce(a, smem, sorted_routes, sorted_routes.tile_count * a.column_tiles);
   } else {
     REALLOCATE_REGISTERS(inc, CONSUMER_REGISTERS);
     // The hidden layer's scales are of the kernel before this one.

@@ -60,7 +60,8 @@ struct RowBiases {
 };
 
 static __device__ __forceinline__ RowBiases load_biases(const WgmmaMoeArguments& a, const Work& work) {
-  const float* const bias = a.bias + (long long)work.tile.expert * (INTERLEAVED ? 2 : 1) * (FP4 ? a.features : a.columns);
+  const float* const bias =
+      a.bias + (long long)work.tile.expert * (INTERLEAVED ? 2 : 1) * (FP4 ? a.features : a.columns);
   RowBiases biases;
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i) {
@@ -68,7 +69,10 @@ static __device__ __forceinline__ RowBiases load_biases(const WgmmaMoeArguments&
     // Columns behind the last feature stay zero.
     const int feature = feature_of(work.column, i / 2, i % 2);
     float value = 0.0f;
-    if (feature < a.features) asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(bias + (INTERLEAVED ? i % 2 * (long long)a.features : 0) + feature));
+    if (feature < a.features)
+      asm volatile("ld.global.nc.f32 %0, [%1];"
+                   : "=f"(value)
+                   : "l"(bias + (INTERLEAVED ? i % 2 * (long long)a.features : 0) + feature));
     biases.row[i / 2][i % 2] = value;
 #else
     biases.row[i / 2][i % 2] = __ldg(bias + weight_row(a, work, i / 2, i % 2));
@@ -91,7 +95,9 @@ static __device__ __forceinline__ void add_biases(Accumulators& d, const RowBias
 #if FP4
 // WIDTH: tokens of the instructions. `next`: the scales of the tile's first 512 of k; on return those of the next tile. `at`: of the work. The last stage is released by the epilogue.
 template <int WIDTH>
-static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state, ScaleWords& next, unsigned at) {
+static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a,
+                                                     const SharedLayout& smem, const Work& work, PipelineState& state,
+                                                     ScaleWords& next, unsigned at) {
   const int lane = (int)threadIdx.x % 32;
   const ScaleRows rows = scale_rows(a, work.tile.expert, work.row, work.column);
   const unsigned own = own_weight();
@@ -113,7 +119,9 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
         load_scales(next, a, rows, k_tile * 8 + 16);
       } else {
         const Work of = read_work(at);
-        if (!of.last) load_scales(next, a, scale_rows(a, of.next_expert, of.next_row, INTERLEAVED ? of.next_row / 2 : of.next_row), 0);
+        if (!of.last)
+          load_scales(next, a, scale_rows(a, of.next_expert, of.next_row, INTERLEAVED ? of.next_row / 2 : of.next_row),
+                      0);
       }
       large = has_large_scales(chunk);
     }
@@ -165,7 +173,8 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
 #elif PROMOTE
 typedef float PartialSums[BLOCK_TOKENS / 2];
 #define STEPS (K_ATOMS * MMA_TILES)  // of a stage: an instruction's rows of a k atom each
-#define THREAD_REGISTERS (CONSUMER_REGISTERS > 0 ? CONSUMER_REGISTERS : BLOCKS == 2 ? 128 : CONSUMER_WARPGROUPS == 2 ? 168 : 255)
+#define THREAD_REGISTERS \
+  (CONSUMER_REGISTERS > 0 ? CONSUMER_REGISTERS : BLOCKS == 2 ? 128 : CONSUMER_WARPGROUPS == 2 ? 168 : 255)
 // Whether a thread has registers for the scales of its tokens, which it then reads while products run; else it reads them one by one while it adds.
 #define HOLDS_SCALES(WIDTH) ((MMA_TILES + 1) * BLOCK_TOKENS / 2 + WIDTH / 4 <= THREAD_REGISTERS - 40)
 
@@ -180,20 +189,28 @@ struct AtomScales {
 };
 
 template <int WIDTH>
-static __device__ __forceinline__ AtomScales<WIDTH> read_scales(const SharedLayout& smem, int row, int stage, int atom) {
+static __device__ __forceinline__ AtomScales<WIDTH> read_scales(const SharedLayout& smem, int row, int stage,
+                                                                int atom) {
   AtomScales<WIDTH> scales;
 #if SCALES == 2
   const unsigned from = smem.scales + (unsigned)((stage * K_ATOMS + atom) * SCALE_BYTES);
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
-    const unsigned rows = from + (unsigned)((BLOCK_TOKENS + (row + r * 64 + (int)(threadIdx.x % 128) / 32 * 16) / 8) * 4);
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(scales.rows[r][0]), "=f"(scales.rows[r][1]) : "r"(rows) : "memory");
+    const unsigned rows =
+        from + (unsigned)((BLOCK_TOKENS + (row + r * 64 + (int)(threadIdx.x % 128) / 32 * 16) / 8) * 4);
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(scales.rows[r][0]), "=f"(scales.rows[r][1])
+                 : "r"(rows)
+                 : "memory");
   }
   scales.of_tokens = from + threadIdx.x % 4 * 8;
   if (HOLDS_SCALES(WIDTH)) {
 #pragma unroll
     for (int j = 0; j < WIDTH / 8; ++j)
-      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(scales.tokens[j][0]), "=f"(scales.tokens[j][1]) : "r"(scales.of_tokens + (unsigned)(j * 32)) : "memory");
+      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                   : "=f"(scales.tokens[j][0]), "=f"(scales.tokens[j][1])
+                   : "r"(scales.of_tokens + (unsigned)(j * 32))
+                   : "memory");
   }
 #endif
   return scales;
@@ -201,20 +218,24 @@ static __device__ __forceinline__ AtomScales<WIDTH> read_scales(const SharedLayo
 
 // Starts the products of a step of the stage. All steps name the same registers: WGMMA_FIRST would let the compiler take others for each.
 template <int WIDTH>
-static __device__ __forceinline__ void start_step(PartialSums& partials, const SharedLayout& smem, int row, int stage, int step) {
+static __device__ __forceinline__ void start_step(PartialSums& partials, const SharedLayout& smem, int row, int stage,
+                                                  int step) {
   const unsigned base = smem.pipeline + (unsigned)stage * STAGE_BYTES;
   const int i = step / MMA_TILES;
-  const unsigned long long a_at = matrix_descriptor(base + (unsigned)(i * A_ATOM_BYTES + row * ATOM_BYTES)) + 512u * (step % MMA_TILES);
+  const unsigned long long a_at =
+      matrix_descriptor(base + (unsigned)(i * A_ATOM_BYTES + row * ATOM_BYTES)) + 512u * (step % MMA_TILES);
   const unsigned long long b_at = matrix_descriptor(base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES));
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-  for (int k_block = 0; k_block < 4; ++k_block) Instruction<WIDTH>::multiply(partials, a_at + 2u * k_block, b_at + 2u * k_block, k_block > 0);
+  for (int k_block = 0; k_block < 4; ++k_block)
+    Instruction<WIDTH>::multiply(partials, a_at + 2u * k_block, b_at + 2u * k_block, k_block > 0);
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
 // Adds a step's partial sums, whose instructions have completed, times their scales.
 template <int WIDTH>
-static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& partials, const AtomScales<WIDTH>& scales, int step) {
+static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& partials, const AtomScales<WIDTH>& scales,
+                                               int step) {
   const int r = step % MMA_TILES;
   Instruction<WIDTH>::fence(partials);
 #pragma unroll
@@ -222,12 +243,17 @@ static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& par
 #if SCALES == 2
     float first = scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][0];
     float second = scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][1];
-    if (!HOLDS_SCALES(WIDTH)) asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(scales.of_tokens + (unsigned)(j * 32)) : "memory");
+    if (!HOLDS_SCALES(WIDTH))
+      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                   : "=f"(first), "=f"(second)
+                   : "r"(scales.of_tokens + (unsigned)(j * 32))
+                   : "memory");
     // Without a gate a thread's two rows lie in the same 128 of the weight.
     const float low = scales.rows[r][0];
     const float high = scales.rows[r][1];
     const float of_first = low * first, of_second = low * second;
-    const float factors[4] = {of_first, of_second, INTERLEAVED ? high * first : of_first, INTERLEAVED ? high * second : of_second};
+    const float factors[4] = {of_first, of_second, INTERLEAVED ? high * first : of_first,
+                              INTERLEAVED ? high * second : of_second};
 #endif
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
@@ -245,7 +271,8 @@ static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& par
 // Partial sums of 128 elements of k are added to d in float32, times their scales, while the other warp group multiplies. WIDTH: tokens of the instructions. The next
 // stage's barrier and the scales are read while products run: what passes from the last addition to the next instruction is lost.
 template <int WIDTH>
-static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work&, PipelineState& state) {
+static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a,
+                                                     const SharedLayout& smem, const Work&, PipelineState& state) {
   // Of the same value in all lanes, as the compiler then knows: descriptors stay in uniform registers.
   const int row = __shfl_sync(0xffffffffu, (int)(threadIdx.x / 128), 0) * WARPGROUP_ROWS;
 #pragma unroll
@@ -286,7 +313,8 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
 }
 #else
 template <int WIDTH>
-static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state) {
+static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a,
+                                                     const SharedLayout& smem, const Work& work, PipelineState& state) {
   const int row = (int)(threadIdx.x / 128) * WARPGROUP_ROWS;
   int previous = -1;
 #pragma unroll
@@ -303,7 +331,9 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
 #pragma unroll
       for (int k_block = 0; k_block < 4; ++k_block) {
 #pragma unroll
-        for (int r = 0; r < MMA_TILES; ++r) Instruction<WIDTH>::multiply(d[r], a_at + 2u * k_block + 512u * r, b_at + 2u * k_block, i + k_block == 0 ? k_tile : 1);
+        for (int r = 0; r < MMA_TILES; ++r)
+          Instruction<WIDTH>::multiply(d[r], a_at + 2u * k_block + 512u * r, b_at + 2u * k_block,
+                                       i + k_block == 0 ? k_tile : 1);
       }
     }
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -325,7 +355,8 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
 
 // With the narrowest instructions that hold the tile's tokens. OfTile: of an MXFP4 weight the scales that its loop loads early.
 template <int WIDTH, typename... OfTile>
-static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state, OfTile&... more) {
+static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem,
+                                                const Work& work, PipelineState& state, OfTile&... more) {
   if constexpr (WIDTH > MIN_WIDTH) {
     if (work.tile.count <= WIDTH - WIDTH_STEP) return mainloop<WIDTH - WIDTH_STEP>(d, a, smem, work, state, more...);
   }

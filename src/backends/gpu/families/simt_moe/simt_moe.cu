@@ -27,7 +27,9 @@ using gemmtune::gpu::SimtMoeArguments;
 template <int type>
 static __device__ inline float scale_at(const MoeScales& scales, int matrix, long long row, long long k) {
   if constexpr (type == 0) return 1.0f;
-  return scale_at<type>(scales.values, matrix * scales.matrix_elements + row / scales.row_block * scales.columns + k / scales.k_block) * (type == 2 ? 1.0f / E8M0_UNIT : 1.0f);
+  return scale_at<type>(scales.values, matrix * scales.matrix_elements + row / scales.row_block * scales.columns +
+                                           k / scales.k_block) *
+         (type == 2 ? 1.0f / E8M0_UNIT : 1.0f);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArguments a) {
@@ -75,7 +77,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArgum
 #pragma unroll
           for (int half = 0; half < HALVES; ++half) {
 #pragma unroll
-            for (int n = 0; n < THREAD_N; ++n) sums[half][m][n] = fmaf(x, w_tile[half][i][thread % 16 + 16 * n], sums[half][m][n]);
+            for (int n = 0; n < THREAD_N; ++n)
+              sums[half][m][n] = fmaf(x, w_tile[half][i][thread % 16 + 16 * n], sums[half][m][n]);
           }
         }
       }

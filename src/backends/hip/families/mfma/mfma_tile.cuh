@@ -25,12 +25,15 @@ static __device__ inline MfmaArguments of_batch(MfmaArguments a) {
 }
 
 // The factor of a row, and those of a column.
-static __device__ inline float row_scale(const MfmaArguments& a, int row) { return SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row, 0) : 1.0f; }
+static __device__ inline float row_scale(const MfmaArguments& a, int row) {
+  return SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row, 0) : 1.0f;
+}
 struct Column {
   float scale, bias;
 };
 static __device__ inline Column column_at(const MfmaArguments& a, int column) {
-  return {(SCALES == 1 || SCALES == 2) && !WEIGHT_FP4 ? w_scale_at(a.scales, column, 0) : 1.0f, a.bias ? read_output(a.bias[column]) : 0.0f};
+  return {(SCALES == 1 || SCALES == 2) && !WEIGHT_FP4 ? w_scale_at(a.scales, column, 0) : 1.0f,
+          a.bias ? read_output(a.bias[column]) : 0.0f};
 }
 static __device__ inline output epilogue_value(sum value, float scale, const Column& column) {
   return round_output((float)value * (scale * column.scale) + column.bias);
@@ -113,7 +116,8 @@ static __device__ inline unsigned gemmtune_lds_offset(const void* address) {
 // A wave's load of 256 bytes to shared memory at lds_offset, 4 bytes for each lane. Compilers before LLVM 20 fail on the builtin
 // (llvm-project#123627).
 static __device__ inline void gemmtune_load_to_lds(const void* from, unsigned lds_offset) {
-  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\t" LOAD_TO_LDS ::"s"(__builtin_amdgcn_readfirstlane((int)lds_offset)), "v"(from)
+  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\t" LOAD_TO_LDS ::"s"(__builtin_amdgcn_readfirstlane((int)lds_offset)),
+               "v"(from)
                : "memory");
 }
 #endif
@@ -122,8 +126,8 @@ static __device__ const unsigned zeros[4] = {0, 0, 0, 0};
 
 // Of BLOCK rows from row `first` on the bytes of k from `column` on; 4 bytes are there or not.
 template <int BLOCK>
-static __device__ inline void load_direct(unsigned to, const unsigned char* from, long long line_bytes, int first, int rows, long long column,
-                                          long long k_bytes) {
+static __device__ inline void load_direct(unsigned to, const unsigned char* from, long long line_bytes, int first,
+                                          int rows, long long column, long long k_bytes) {
   constexpr int parts = BLOCK * UNITS / 16;  // of 256 bytes
   const int wave = threadIdx.x / 64;
   const int lane = threadIdx.x % 64;
@@ -160,7 +164,9 @@ static __device__ inline unsigned bfloat_pair(float low, float high) {
 // Elements are decoded over this, because 6 times the largest scales is more than bf16 holds; sums are multiplied by it.
 #define E2M1_UNIT 4.0f
 #define SUM_UNIT (ELEMENT == 5 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT)
-static __device__ inline float quarter_scale(unsigned bits) { return e8m0_to_float((unsigned char)bits) * (1.0f / E2M1_UNIT); }
+static __device__ inline float quarter_scale(unsigned bits) {
+  return e8m0_to_float((unsigned char)bits) * (1.0f / E2M1_UNIT);
+}
 
 // Eight fp4 elements times their scale.
 #ifdef __gfx950__
@@ -200,7 +206,8 @@ static __device__ inline unit_words decode_x(const Encoded& from) {
   for (int i = 0; i < 4; ++i) {
 #if (ELEMENT == 6 && defined(__gfx942__)) || (ELEMENT == 3 && defined(__gfx950__))
     typedef float float_pair __attribute__((vector_size(8)));
-    const float_pair pair = i % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)from.words[i / 2], true) : __builtin_amdgcn_cvt_pk_f32_fp8((int)from.words[i / 2], false);
+    const float_pair pair = i % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)from.words[i / 2], true)
+                                  : __builtin_amdgcn_cvt_pk_f32_fp8((int)from.words[i / 2], false);
     all[i] = bfloat_pair(pair[0], pair[1]);
 #else
     const unsigned both = from.words[i / 2] >> i % 2 * 16;
@@ -217,14 +224,16 @@ static __device__ inline void store_decoded(unsigned char* to, const Encoded (&f
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
     const int at = (int)threadIdx.x + i * NUM_THREADS;
-    if (BLOCK * UNITS % NUM_THREADS == 0 || at < BLOCK * UNITS) *(unit_words*)(to + unit_offset(at / UNITS, at % UNITS)) = decode(from[i]);
+    if (BLOCK * UNITS % NUM_THREADS == 0 || at < BLOCK * UNITS)
+      *(unit_words*)(to + unit_offset(at / UNITS, at % UNITS)) = decode(from[i]);
   }
 }
 
 // BITS of an element: 4, or 8, which have no scales here. k is a multiple of 32: a unit is there or not.
 template <int BITS, int COUNT, int BLOCK>
-static __device__ inline void load_encoded(Encoded (&to)[COUNT], const unsigned char* from, long long line_bytes, const void* scales, long long scale_step,
-                                           int first, int rows, long long column, long long k_bytes) {
+static __device__ inline void load_encoded(Encoded (&to)[COUNT], const unsigned char* from, long long line_bytes,
+                                           const void* scales, long long scale_step, int first, int rows,
+                                           long long column, long long k_bytes) {
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
     const int at = (int)threadIdx.x + i * NUM_THREADS;
@@ -269,7 +278,8 @@ struct Staged {
 
 // `row_at(i, row)`: where row `row` of the block begins, of which the thread copies its i-th unit.
 template <int COUNT, int BLOCK, typename RowAt>
-static __device__ inline void load_rows(unit_words (&to)[COUNT], const RowAt& row_at, long long column, long long k_bytes) {
+static __device__ inline void load_rows(unit_words (&to)[COUNT], const RowAt& row_at, long long column,
+                                        long long k_bytes) {
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
     const int at = (int)threadIdx.x + i * NUM_THREADS;
@@ -281,7 +291,8 @@ static __device__ inline void load_rows(unit_words (&to)[COUNT], const RowAt& ro
   // Only the last tile has less than whole units.
   if (column + BLOCK_K > k_bytes) {
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) to[i] = trim_unit(to[i], k_bytes - column - ((int)threadIdx.x + i * NUM_THREADS) % UNITS * 16);
+    for (int i = 0; i < COUNT; ++i)
+      to[i] = trim_unit(to[i], k_bytes - column - ((int)threadIdx.x + i * NUM_THREADS) % UNITS * 16);
   }
 }
 
@@ -290,7 +301,8 @@ static __device__ inline void store_rows(unsigned char* to, const unit_words (&f
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
     const int at = (int)threadIdx.x + i * NUM_THREADS;
-    if (BLOCK * UNITS % NUM_THREADS == 0 || at < BLOCK * UNITS) *(unit_words*)(to + unit_offset(at / UNITS, at % UNITS)) = from[i];
+    if (BLOCK * UNITS % NUM_THREADS == 0 || at < BLOCK * UNITS)
+      *(unit_words*)(to + unit_offset(at / UNITS, at % UNITS)) = from[i];
   }
 }
 
@@ -319,7 +331,8 @@ static __device__ inline int computed_here(int value) {
 // may reach into the next one: rows out of bounds are computed and not stored. INSIDE: all `lines` of the tile are there, and words do not end behind
 // the operand, whose last one begins at `last_word`. Within a tile offsets have 31 bits, so that addresses of lines are in scalar registers.
 template <int COUNT, int BLOCK, bool INSIDE>
-static __device__ inline void load_words(unit_words (&to)[COUNT], const unsigned char* from, int line_bytes, int first, int rows, int lines, int last_word) {
+static __device__ inline void load_words(unit_words (&to)[COUNT], const unsigned char* from, int line_bytes, int first,
+                                         int rows, int lines, int last_word) {
   constexpr int groups = BLOCK / WORD_ROWS * UNITS;
   const int last_row = (rows - 1) / WORD_ROWS * WORD_ROWS;
 #pragma unroll
@@ -350,14 +363,15 @@ static __device__ inline void load_words(unit_words (&to)[COUNT], const unsigned
 }
 
 template <int COUNT, int BLOCK>
-static __device__ inline void load_columns(unit_words (&to)[COUNT], const unsigned char* from, long long line_bytes, int first, int rows, long long column,
-                                           long long k_bytes) {
+static __device__ inline void load_columns(unit_words (&to)[COUNT], const unsigned char* from, long long line_bytes,
+                                           int first, int rows, long long column, long long k_bytes) {
   const unsigned char* const tile = from + column / ELEMENT_BYTES * line_bytes;
   if (column + BLOCK_K + (rows % WORD_ROWS == 0 ? 0 : 4) <= k_bytes) {
     load_words<COUNT, BLOCK, true>(to, tile, (int)line_bytes, first, rows, 0, 0);
   } else {
     const int lines = (int)((k_bytes - column) / ELEMENT_BYTES);
-    load_words<COUNT, BLOCK, false>(to, tile, (int)line_bytes, first, rows, lines, (lines - 1) * (int)line_bytes + rows * ELEMENT_BYTES - 4);
+    load_words<COUNT, BLOCK, false>(to, tile, (int)line_bytes, first, rows, lines,
+                                    (lines - 1) * (int)line_bytes + rows * ELEMENT_BYTES - 4);
   }
 }
 
@@ -395,7 +409,8 @@ static __device__ inline void store_columns(unsigned char* to, const unit_words 
       transpose(rows, from + i * WORD_ROWS);
 #pragma unroll
       for (int row = 0; row < WORD_ROWS; ++row)
-        *(unit_words*)(to + unit_offset<true>(at % (BLOCK / WORD_ROWS) * WORD_ROWS + row, at / (BLOCK / WORD_ROWS))) = rows[row];
+        *(unit_words*)(to + unit_offset<true>(at % (BLOCK / WORD_ROWS) * WORD_ROWS + row, at / (BLOCK / WORD_ROWS))) =
+            rows[row];
     }
   }
 }
@@ -405,7 +420,8 @@ static __device__ inline void store_columns(unsigned char* to, const unit_words 
 #if SHUFFLED && !DECODE
 // Tiles of 16 rows x 16 bytes: a wave reads 1 KiB in one piece (two of 512 bytes with 32 rows). `row_of(row)`: the weight's row of one of the block.
 template <typename RowOf>
-static __device__ inline void load_shuffled(Staged& staged, const unsigned char* w, const RowOf& row_of, long long column, long long k_bytes) {
+static __device__ inline void load_shuffled(Staged& staged, const unsigned char* w, const RowOf& row_of,
+                                            long long column, long long k_bytes) {
   const int lane = threadIdx.x % 64;
   const int first = (int)threadIdx.x / 64 / WAVES_M * WAVE_COLUMNS + lane % MFMA_ROWS;
 #pragma unroll
@@ -415,7 +431,8 @@ static __device__ inline void load_shuffled(Staged& staged, const unsigned char*
       const long long row = row_of(first + i * MFMA_ROWS);
       const long long wanted = column + step * STEP_BYTES + lane / MFMA_ROWS * 16;
       const long long byte = wanted < k_bytes ? wanted : k_bytes - 16;
-      staged.weight[step][i] = __builtin_bit_cast(Operand, *(const unit_words*)(w + row / 16 * 16 * k_bytes + byte * 16 + row % 16 * 16));
+      staged.weight[step][i] =
+          __builtin_bit_cast(Operand, *(const unit_words*)(w + row / 16 * 16 * k_bytes + byte * 16 + row % 16 * 16));
     }
   }
   // Only the last tile has bytes past the end of k.
@@ -426,7 +443,8 @@ static __device__ inline void load_shuffled(Staged& staged, const unsigned char*
       const unit_words zero = {0, 0, 0, 0};
 #pragma unroll
       for (int i = 0; i < TILES_W; ++i)
-        staged.weight[step][i] = __builtin_bit_cast(Operand, is_there ? __builtin_bit_cast(unit_words, staged.weight[step][i]) : zero);
+        staged.weight[step][i] =
+            __builtin_bit_cast(Operand, is_there ? __builtin_bit_cast(unit_words, staged.weight[step][i]) : zero);
     }
   }
 }
@@ -434,7 +452,8 @@ static __device__ inline void load_shuffled(Staged& staged, const unsigned char*
 
 #if DECODE && SHUFFLED
 // Tiles of 16 rows x 16 bytes, 32 elements: as of other types below.
-static __device__ inline void load_fragments(const MfmaArguments& a, Staged& staged, const Tile& tile, long long column) {
+static __device__ inline void load_fragments(const MfmaArguments& a, Staged& staged, const Tile& tile,
+                                             long long column) {
   const int lane = threadIdx.x % 64;
   const int first = tile.n + (int)threadIdx.x / 64 / WAVES_M * WAVE_COLUMNS + lane % MFMA_ROWS;
 #pragma unroll
@@ -445,8 +464,10 @@ static __device__ inline void load_fragments(const MfmaArguments& a, Staged& sta
     for (int i = 0; i < TILES_W; ++i) {
       const long long row = clamp_row(first + i * MFMA_ROWS, a.n);
       const unit_words zero = {0, 0, 0, 0};
-      staged.fragments[step][i] = is_there ? *(const unit_words*)(a.w + row / 16 * 16 * a.w_line_bytes + byte * 16 + row % 16 * 16) : zero;
-      staged.fragment_scales[step][i] = ((const unsigned char*)a.scales.w)[row * a.scales.w_row_step + (is_there ? byte / 16 : 0)];
+      staged.fragments[step][i] =
+          is_there ? *(const unit_words*)(a.w + row / 16 * 16 * a.w_line_bytes + byte * 16 + row % 16 * 16) : zero;
+      staged.fragment_scales[step][i] =
+          ((const unsigned char*)a.scales.w)[row * a.scales.w_row_step + (is_there ? byte / 16 : 0)];
     }
   }
 }
@@ -466,16 +487,19 @@ static __device__ inline void load_scales(const MfmaArguments& a, Staged& staged
     const long long block = byte < a.k_bytes ? byte / 16 : 0;
 #pragma unroll
     for (int j = 0; j < TILES_X; ++j)
-      staged.x_scales[step][j] = ((const unsigned char*)a.scales.x)[clamp_row(x_first + j * MFMA_ROWS, a.m) * a.scales.x_row_step + block];
+      staged.x_scales[step][j] =
+          ((const unsigned char*)a.scales.x)[clamp_row(x_first + j * MFMA_ROWS, a.m) * a.scales.x_row_step + block];
 #pragma unroll
     for (int i = 0; i < TILES_W; ++i)
-      staged.w_scales[step][i] = ((const unsigned char*)a.scales.w)[clamp_row(w_first + i * MFMA_ROWS, a.n) * a.scales.w_row_step + block];
+      staged.w_scales[step][i] =
+          ((const unsigned char*)a.scales.w)[clamp_row(w_first + i * MFMA_ROWS, a.n) * a.scales.w_row_step + block];
   }
 }
 #endif
 
 // Asks for a tile: to registers, or to `buffer`.
-static __device__ inline void load_tile(const MfmaArguments& a, Staged& staged, unsigned char* buffer, const Tile& tile, int k_tile) {
+static __device__ inline void load_tile(const MfmaArguments& a, Staged& staged, unsigned char* buffer, const Tile& tile,
+                                        int k_tile) {
   const long long column = (long long)k_tile * BLOCK_K;
 #if DIRECT
   load_direct<BLOCK_M>(gemmtune_lds_offset(buffer), a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
@@ -484,7 +508,8 @@ static __device__ inline void load_tile(const MfmaArguments& a, Staged& staged, 
 #endif
 #else
 #if DECODE_X
-  load_encoded<ELEMENT == 5 ? 4 : 8, X_UNITS, BLOCK_M>(staged.x, a.x, a.x_line_bytes, a.scales.x, a.scales.x_row_step, tile.m, a.m, column, a.k_bytes);
+  load_encoded<ELEMENT == 5 ? 4 : 8, X_UNITS, BLOCK_M>(staged.x, a.x, a.x_line_bytes, a.scales.x, a.scales.x_row_step,
+                                                       tile.m, a.m, column, a.k_bytes);
 #elif X_COLUMNS
   load_columns<X_UNITS, BLOCK_M>(staged.x, a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
 #else
@@ -492,7 +517,8 @@ static __device__ inline void load_tile(const MfmaArguments& a, Staged& staged, 
       staged.x, [&](int, int row) { return a.x + clamp_row(tile.m + row, a.m) * a.x_line_bytes; }, column, a.k_bytes);
 #endif
 #if DECODE && !SHUFFLED
-  load_encoded<4, W_UNITS, BLOCK_N>(staged.w, a.w, a.w_line_bytes, a.scales.w, a.scales.w_row_step, tile.n, a.n, column, a.k_bytes);
+  load_encoded<4, W_UNITS, BLOCK_N>(staged.w, a.w, a.w_line_bytes, a.scales.w, a.scales.w_row_step, tile.n, a.n, column,
+                                    a.k_bytes);
 #elif W_COLUMNS
   load_columns<W_UNITS, BLOCK_N>(staged.w, a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
 #elif !SHUFFLED
@@ -506,7 +532,8 @@ static __device__ inline void load_tile(const MfmaArguments& a, Staged& staged, 
 #if DECODE && SHUFFLED
   load_fragments(a, staged, tile, column);
 #elif SHUFFLED
-  load_shuffled(staged, a.w, [&](int row) { return clamp_row(tile.n + row, a.n); }, column, a.k_bytes);
+  load_shuffled(
+      staged, a.w, [&](int row) { return clamp_row(tile.n + row, a.n); }, column, a.k_bytes);
 #endif
 }
 
@@ -523,8 +550,9 @@ static __device__ inline void store_tile(const Staged& staged, unsigned char* bu
   store_rows<X_UNITS, BLOCK_M>(buffer, staged.x);
 #endif
 #if DECODE && !SHUFFLED
-  store_decoded<W_UNITS, BLOCK_N>(buffer + X_BYTES, staged.w,
-                                  [](const Encoded& from) { return decode_fp4(from.words[0], quarter_scale(from.scale)); });
+  store_decoded<W_UNITS, BLOCK_N>(buffer + X_BYTES, staged.w, [](const Encoded& from) {
+    return decode_fp4(from.words[0], quarter_scale(from.scale));
+  });
 #elif W_COLUMNS
   store_columns<W_UNITS, BLOCK_N>(buffer + X_BYTES, staged.w);
 #elif !SHUFFLED
@@ -543,7 +571,8 @@ static __device__ inline Operand read_operand(const unsigned char* rows, int row
   return *(const Operand*)(rows + unit_offset<COLUMNS>(row, byte / 16) + byte % 16);
 }
 
-static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X], const unsigned char* buffer, const Staged& staged, int wave_m, int wave_n) {
+static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X], const unsigned char* buffer,
+                                            const Staged& staged, int wave_m, int wave_n) {
   const int row = threadIdx.x % 64 % MFMA_ROWS;
   const int group = threadIdx.x % 64 / MFMA_ROWS;
 #if PAIRED
@@ -553,7 +582,8 @@ static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X
 #pragma unroll
     for (int j = 0; j < TILES_X; ++j) {
 #pragma unroll
-      for (int part = 0; part < 2; ++part) x[j][part] = read_operand<X_COLUMNS>(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step + part, group);
+      for (int part = 0; part < 2; ++part)
+        x[j][part] = read_operand<X_COLUMNS>(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step + part, group);
     }
 #pragma unroll
     for (int i = 0; i < TILES_W; ++i) {
@@ -563,7 +593,8 @@ static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X
 #if SHUFFLED
         w[part] = staged.weight[step + part][i];
 #else
-        w[part] = read_operand<W_COLUMNS>(buffer + X_BYTES, wave_n * WAVE_COLUMNS + i * MFMA_ROWS + row, step + part, group);
+        w[part] =
+            read_operand<W_COLUMNS>(buffer + X_BYTES, wave_n * WAVE_COLUMNS + i * MFMA_ROWS + row, step + part, group);
 #endif
       }
 #pragma unroll
@@ -576,11 +607,13 @@ static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X
     Operand x[TILES_X];
     Operand w[TILES_W];
 #pragma unroll
-    for (int j = 0; j < TILES_X; ++j) x[j] = read_operand<X_COLUMNS>(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step, group);
+    for (int j = 0; j < TILES_X; ++j)
+      x[j] = read_operand<X_COLUMNS>(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step, group);
 #pragma unroll
     for (int i = 0; i < TILES_W; ++i) {
 #if DECODE && SHUFFLED
-      w[i] = __builtin_bit_cast(Operand, decode_fp4(staged.fragments[step / 4][i][step % 4], quarter_scale(staged.fragment_scales[step / 4][i])));
+      w[i] = __builtin_bit_cast(Operand, decode_fp4(staged.fragments[step / 4][i][step % 4],
+                                                    quarter_scale(staged.fragment_scales[step / 4][i])));
 #elif SHUFFLED
       w[i] = staged.weight[step][i];
 #else
@@ -615,8 +648,9 @@ static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X
 
 #if SCALES == 3
 // The products of one tile, which is one block of k, are scaled before they are added.
-static __device__ inline void add_scaled(const MfmaArguments& a, sums_vector (&sums)[TILES_W][TILES_X], const sums_vector (&products)[TILES_W][TILES_X],
-                                         const Tile& tile, int k_tile, int wave_m, int wave_n) {
+static __device__ inline void add_scaled(const MfmaArguments& a, sums_vector (&sums)[TILES_W][TILES_X],
+                                         const sums_vector (&products)[TILES_W][TILES_X], const Tile& tile, int k_tile,
+                                         int wave_m, int wave_n) {
   const long long k = (long long)k_tile * SCALE_BLOCK;
 #pragma unroll
   for (int j = 0; j < TILES_X; ++j) {
@@ -632,7 +666,8 @@ static __device__ inline void add_scaled(const MfmaArguments& a, sums_vector (&s
 #endif
 
 // Stores four adjacent columns of a row.
-static __device__ inline void store_four(const MfmaArguments& a, int row, int column, const sum (&values)[4], const Column (&columns)[4]) {
+static __device__ inline void store_four(const MfmaArguments& a, int row, int column, const sum (&values)[4],
+                                         const Column (&columns)[4]) {
   if (row >= a.m || column >= a.n) return;
 #if SPLIT_K
   typedef sum stored;

@@ -58,7 +58,8 @@ static __device__ inline int weight_row(const MfmaMoeArguments& a, int column, i
   return within / WAVE_RESULTS * a.columns + clamp_row(result, a.columns);
 }
 static __device__ inline float weight_scale(const MfmaMoeArguments& a, const Work& work, int row, int k_block) {
-  return a.w_scales[work.tile.expert * a.w_scale_matrix + row / a.w_scale_rows * (long long)a.w_scale_columns + k_block];
+  return a
+      .w_scales[work.tile.expert * a.w_scale_matrix + row / a.w_scale_rows * (long long)a.w_scale_columns + k_block];
 }
 
 // Where the rows of x begin that this thread copies.
@@ -66,7 +67,8 @@ struct TokenRows {
   const unsigned char* at[X_UNITS];
 };
 
-static __device__ inline void load_operands(const MfmaMoeArguments& a, Staged& staged, const TokenRows& tokens, const Work& work, int k_tile) {
+static __device__ inline void load_operands(const MfmaMoeArguments& a, Staged& staged, const TokenRows& tokens,
+                                            const Work& work, int k_tile) {
   const long long column = (long long)k_tile * BLOCK_K;
   const unsigned char* const w = a.w + work.tile.expert * a.w_matrix_bytes;
   load_rows<X_UNITS, BLOCK_M>(
@@ -86,29 +88,34 @@ struct TokenScales {
   const float* at[TILES_X];
 };
 
-static __device__ inline void add_block(const MfmaMoeArguments& a, Accumulators& sums, const sums_vector (&products)[TILES_W][TILES_X], const TokenScales& tokens,
+static __device__ inline void add_block(const MfmaMoeArguments& a, Accumulators& sums,
+                                        const sums_vector (&products)[TILES_W][TILES_X], const TokenScales& tokens,
                                         const Work& work, int k_tile, int wave_n) {
   float x_scales[TILES_X];
 #pragma unroll
   for (int j = 0; j < TILES_X; ++j) x_scales[j] = tokens.at[j][k_tile * a.x_scale_k_step];
 #pragma unroll
   for (int i = 0; i < TILES_W; ++i) {
-    const float scale = weight_scale(a, work, weight_row(a, work.column, wave_n * WAVE_COLUMNS + i * MFMA_ROWS), k_tile);
+    const float scale =
+        weight_scale(a, work, weight_row(a, work.column, wave_n * WAVE_COLUMNS + i * MFMA_ROWS), k_tile);
 #pragma unroll
     for (int j = 0; j < TILES_X; ++j) sums[i][j] += products[i][j] * (x_scales[j] * scale);
   }
 }
 #endif
 
-static __device__ inline void multiply_all(const MfmaMoeArguments& a, Accumulators& sums, unsigned char* memory, const Work& work, int wave_m, int wave_n) {
+static __device__ inline void multiply_all(const MfmaMoeArguments& a, Accumulators& sums, unsigned char* memory,
+                                           const Work& work, int wave_m, int wave_n) {
   TokenRows tokens;
 #pragma unroll
-  for (int i = 0; i < X_UNITS; ++i) tokens.at[i] = a.x + x_row(a, work.tile, ((int)threadIdx.x + i * NUM_THREADS) / UNITS) * a.x_line_bytes;
+  for (int i = 0; i < X_UNITS; ++i)
+    tokens.at[i] = a.x + x_row(a, work.tile, ((int)threadIdx.x + i * NUM_THREADS) / UNITS) * a.x_line_bytes;
 #if MOE_SCALES == 2
   TokenScales scales;
 #pragma unroll
   for (int j = 0; j < TILES_X; ++j)
-    scales.at[j] = a.x_scales + x_row(a, work.tile, wave_m * WAVE_ROWS + j * MFMA_ROWS + (int)threadIdx.x % MFMA_ROWS) * a.x_scale_step;
+    scales.at[j] = a.x_scales + x_row(a, work.tile, wave_m * WAVE_ROWS + j * MFMA_ROWS + (int)threadIdx.x % MFMA_ROWS) *
+                                    a.x_scale_step;
 #endif
   const int k_tiles = (int)((a.k_bytes + BLOCK_K - 1) / BLOCK_K);
   Staged next;
@@ -159,7 +166,8 @@ struct RowFactors {
   float scale, weight;
 };
 
-static __device__ inline void store_work(const MfmaMoeArguments& a, const Accumulators& sums, const Work& work, int wave_m, int wave_n) {
+static __device__ inline void store_work(const MfmaMoeArguments& a, const Accumulators& sums, const Work& work,
+                                         int wave_m, int wave_n) {
   const int lane = threadIdx.x % 64;
   RowFactors rows[TILES_X];
 #pragma unroll
@@ -182,10 +190,13 @@ static __device__ inline void store_work(const MfmaMoeArguments& a, const Accumu
       for (int half = 0; half < HALVES; ++half) {
 #pragma unroll
         for (int n = 0; n < 4; ++n)
-          scales[half][n] = MOE_SCALES == 1 ? weight_scale(a, work, half * a.columns + clamp_row(column + n, a.columns), 0) : 1.0f;
+          scales[half][n] =
+              MOE_SCALES == 1 ? weight_scale(a, work, half * a.columns + clamp_row(column + n, a.columns), 0) : 1.0f;
 #if BIAS
 #pragma unroll
-        for (int n = 0; n < 4; ++n) biases[half][n] = a.bias[(long long)work.tile.expert * (HALVES * a.columns) + half * a.columns + clamp_row(column + n, a.columns)];
+        for (int n = 0; n < 4; ++n)
+          biases[half][n] = a.bias[(long long)work.tile.expert * (HALVES * a.columns) + half * a.columns +
+                                   clamp_row(column + n, a.columns)];
 #endif
       }
 #pragma unroll
@@ -196,7 +207,8 @@ static __device__ inline void store_work(const MfmaMoeArguments& a, const Accumu
         for (int n = 0; n < 4; ++n) {
           float first = (float)sums[i][j][4 * four + n] * (rows[j].scale * scales[0][n]);
 #if STAGE == 1
-          float second = (float)sums[i + TILES_W - RESULT_TILES][j][4 * four + n] * (rows[j].scale * scales[HALVES - 1][n]);
+          float second =
+              (float)sums[i + TILES_W - RESULT_TILES][j][4 * four + n] * (rows[j].scale * scales[HALVES - 1][n]);
 #if BIAS
           first += biases[0][n];
           second += biases[HALVES - 1][n];
