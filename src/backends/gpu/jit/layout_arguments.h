@@ -2,7 +2,7 @@
 // host's compiler and the device's lay them out alike.
 #pragma once
 
-#ifdef __CUDACC_RTC__
+#if defined(__CUDACC_RTC__) && !defined(__clang__)
 #define GEMMTUNE_OFFSET(type, field) __INTADDR__(&(((type*)0)->field))  // NVRTC has no __builtin_offsetof
 #else
 #define GEMMTUNE_OFFSET(type, field) __builtin_offsetof(type, field)
