@@ -24,7 +24,7 @@ help:
 	@echo "  make bench-speed  our CPU kernels against the roofline and oneDNN, quick (all: build/bench/speed_table --help)"
 	@echo "  make bench-gpu tune the dense shapes of shapes/ on a GPU, print speed-ups, clocks, overheads (ARGS=\"--limit-seconds 240\")"
 	@echo "  make test-gpu  run the tests that need a GPU"
-	@echo "  make check     layers, words, formatting, clang-tidy on what changed"
+	@echo "  make check     layers, words, formatting, syntax of device sources, clang-tidy on what changed"
 	@echo "  make format    format all sources"
 	@echo "  make install   install into PREFIX ($(PREFIX)); GEMMTUNE_PREBUILD=1: compile the kernels of the tuned files too"
 	@echo "  make soak      the long tests: a fresh machine, full counts"
@@ -72,6 +72,8 @@ check:
 	@tools/check_layers.py
 	@tools/check_words.py
 	@tools/format.sh --check
+	@tools/check_device.py
+	@tools/check_device.py --database build-dev/device
 	@[ -f build-dev/build.ninja ] || cmake --preset dev
 	@tools/tidy.sh build-dev
 

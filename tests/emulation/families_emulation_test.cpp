@@ -11,6 +11,7 @@
 #include "backends/cuda/families/mma/mma.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/simt/simt.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/pack/pack.h"
 #include "backends/hip/families/mfma/mfma.h"
 #include "backends/hip/families/skinny/skinny.h"
@@ -528,6 +529,7 @@ class BrokenRuntime final : public gpu::Runtime {
   const std::string& architecture() const override { return runtime_.architecture(); }
   Result<std::shared_ptr<gpu::Program>> load(const gpu::Source& source) override {
     gpu::Source changed = source;
+    changed.text = gpu::resolved_text(source.text);
     const auto at = changed.text.find(right_);
     if (at == std::string::npos) return Status::internal("the kernel has no text '{}'", right_);
     changed.text.replace(at, right_.size(), wrong_);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/gpu/activation/silu_and_mul.h"
+#include "backends/gpu/jit/device_files.h"
 #include "support/emulation/emulated_runtime.h"
 #include "support/silu_and_mul_case.h"
 
@@ -44,6 +45,7 @@ class WithoutTheEnd final : public gpu::Runtime {
   const std::string& architecture() const override { return runtime_.architecture(); }
   Result<std::shared_ptr<gpu::Program>> load(const gpu::Source& source) override {
     gpu::Source broken = source;
+    broken.text = gpu::resolved_text(source.text);
     const std::string right = "i < first + WIDTH && i < a.columns";
     const auto at = broken.text.find(right);
     EXPECT_NE(at, std::string::npos);

@@ -16,6 +16,7 @@
 #include "backends/cuda/nvrtc_compiler.h"
 #include "backends/gpu/jit/compiler.h"
 #include "backends/gpu/runtime.h"
+#include "support/code_folder.h"
 
 namespace gemmtune {
 
@@ -75,6 +76,7 @@ class CompileOnlyRuntime final : public gpu::Runtime {
   Result<Compiled> compile(const gpu::Source& source) {
     const auto binary = compiler_.compile(source, architecture_);
     if (!binary.ok()) return binary.status();
+    GEMMTUNE_RETURN_IF_ERROR(test::leave_code(source, architecture_, binary->code));
     const auto resources = cuda::read_cubin(binary->code);
     if (!resources.ok()) return resources.status();
     GEMMTUNE_RETURN_IF_ERROR(resources->acceptable(source.name));

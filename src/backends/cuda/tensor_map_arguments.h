@@ -1,5 +1,4 @@
-// A tensor map as host and device see it: the CUtensorMap that a kernel takes by value. The host includes
-// this file; its text comes before the source of each kernel that loads through TMA.
+// A tensor map as host and device see it: the CUtensorMap that a kernel takes by value. The host includes this file too.
 #pragma once
 
 namespace gemmtune::cuda {

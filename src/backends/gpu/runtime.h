@@ -16,8 +16,8 @@ namespace gemmtune::gpu {
 
 /// One program with one kernel.
 struct Source {
-  std::string name;                  // for messages: "simt"
-  std::string text;                  // complete: includes nothing
+  std::string name;  // for messages: "simt"
+  std::string text;  // what is generated, then include_line() of a device file (jit/device_files.h)
   std::vector<std::string> defines;  // "ROWS=64"
   std::string kernel;                // extern "C" name
 };

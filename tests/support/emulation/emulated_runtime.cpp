@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/device_files.h"
 #include "numbers/weight_layout.h"
 #include "verify/inputs.h"
 #include "verify/output_check.h"
@@ -142,7 +143,7 @@ Result<std::shared_ptr<gpu::Program>> EmulatedRuntime::load(const gpu::Source& s
       (architecture_.starts_with("gfx") ? "--offload-arch=" : "--gpu-architecture=") + architecture_};
   for (const std::string& define : source.defines) options.push_back("-D" + define);
   std::string log;
-  auto module = Module::compile(source.text, options, &log);
+  auto module = Module::compile(gpu::resolved_text(source.text), options, &log);
   if (!module) return Status::invalid("{}: {}", source.name, log.substr(0, 2000));
   if (!module->has(source.kernel)) return Status::invalid("{}: no kernel {}", source.name, source.kernel);
   return std::shared_ptr<gpu::Program>(std::make_shared<EmulatedProgram>(

@@ -7,7 +7,9 @@
 #include <sstream>
 #include <utility>
 
+#include "backends/gpu/jit/device_files.h"
 #include "base/file.h"
+#include "support/code_folder.h"
 #include "support/subprocess.h"
 #include "support/temporary_folder.h"
 
@@ -110,7 +112,7 @@ ClangRuntime::ClangRuntime(std::string architecture)
 
 Result<CodeObject> ClangRuntime::compile(const gpu::Source& source) const {
   const TemporaryFolder folder;
-  const std::string text = folder.write("kernel.hip", source.text);
+  const std::string text = folder.write("kernel.hip", gpu::resolved_text(source.text));
   const std::string assembly = folder.file("kernel.s");
   std::vector<std::string> words{find_tool("clang++", version_),
                                  "-x",
@@ -132,6 +134,7 @@ Result<CodeObject> ClangRuntime::compile(const gpu::Source& source) const {
   const Result<std::string> read = read_file(assembly);
   if (!read.ok()) return read.status();
   const std::string& listing = *read;
+  GEMMTUNE_RETURN_IF_ERROR(leave_code(source, architecture_, listing));
   if (listing.find("#ASMSTART") != std::string::npos) {
     // The compiler does not read what the source has in the assembler's words.
     const SubprocessResult assembled =

@@ -1,6 +1,9 @@
 // libhiprtc: a program's code object holds its source and options; the emulation compiles it where it is loaded.
 #include <cstring>
+#include <map>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/hip/hip_api.h"
@@ -16,6 +19,29 @@ struct ProgramState {
 
 ProgramState& state_of(gemmtune::hip::api::Program program) {
   return *reinterpret_cast<ProgramState*>(program);
+}
+
+/// The text with the named headers in place of the lines that include them; each is included once.
+std::string preprocess(const std::string& text, std::map<std::string, std::string>& files) {
+  std::istringstream lines(text);
+  std::string whole;
+  for (std::string line; std::getline(lines, line);) {
+    const auto first = line.find('"');
+    const auto last = line.rfind('"');
+    if (line == "#pragma once") continue;
+    if (!line.starts_with("#include \"") || first == last) {
+      whole += line + "\n";
+      continue;
+    }
+    const auto file = files.find(line.substr(first + 1, last - first - 1));
+    if (file == files.end()) {
+      whole += "#error no header: " + line + "\n";
+      continue;
+    }
+    const std::string content = std::exchange(file->second, {});
+    whole += preprocess(content, files);
+  }
+  return whole;
 }
 
 }  // namespace
@@ -35,9 +61,12 @@ const char* hiprtcGetErrorString(int result) {
   return result == 6 ? "HIPRTC_ERROR_COMPILATION" : "HIPRTC_ERROR";
 }
 
-int hiprtcCreateProgram(Program* program, const char* source, const char*, int, const char**, const char**) {
+int hiprtcCreateProgram(Program* program, const char* source, const char*, int header_count,
+                        const char** headers, const char** include_names) {
   if (const int failed = enter("hiprtcCreateProgram"); failed != 0) return failed;
-  *program = reinterpret_cast<Program>(new ProgramState{source, {}, {}});
+  std::map<std::string, std::string> files;
+  for (int i = 0; i < header_count; ++i) files[include_names[i]] = headers[i];
+  *program = reinterpret_cast<Program>(new ProgramState{preprocess(source, files), {}, {}});
   return 0;
 }
 

@@ -1,5 +1,11 @@
 // Device code of all Hopper families: mbarriers, TMA loads and prefetches, shared memory descriptors of wgmma, clusters, programmatic
 // dependent launches.
+#pragma once
+
+#include "backends/cuda/families/hopper_arguments.h"
+#include "backends/cuda/tensor_map_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+
 using gemmtune::cuda::PackedWeight;
 using gemmtune::cuda::TensorMap;
 
@@ -29,7 +35,9 @@ using gemmtune::cuda::TensorMap;
 #define POLICY(operand)
 #endif
 
-static __device__ inline unsigned shared_address(const void* pointer) { return (unsigned)__cvta_generic_to_shared(pointer); }
+static __device__ inline unsigned shared_address(const void* pointer) {
+  return (unsigned)__cvta_generic_to_shared(pointer);
+}
 static __device__ inline void barrier_init(unsigned barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
@@ -121,41 +129,47 @@ static __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wai
 static __device__ inline void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 // Returns when the previous kernel has ended and its writes are visible; immediately if this is no dependent launch.
 static __device__ inline void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-static __device__ inline void prefetch_tensor_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+static __device__ inline void prefetch_tensor_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
 // Loads the box at (column, row) of a batch of a tensor map to shared memory; completes on `barrier`. `policy`: an L2 eviction policy.
-static __device__ inline void tma_load(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned long long policy, int batch = 0) {
-  asm volatile(
-      "cp.async.bulk.tensor." TENSOR ".shared::cluster.global.tile.mbarrier::complete_tx::bytes" CACHE_HINT
-      " [%0], [%1, {%2, %3" BATCH(6) "}], [%4]" POLICY(5) ";" ::"r"(to),
-      "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(policy), "r"(batch)
-      : "memory");
+static __device__ inline void tma_load(unsigned to, const TensorMap* map, int column, int row, unsigned barrier,
+                                       unsigned long long policy, int batch = 0) {
+  asm volatile("cp.async.bulk.tensor." TENSOR ".shared::cluster.global.tile.mbarrier::complete_tx::bytes" CACHE_HINT
+               " [%0], [%1, {%2, %3" BATCH(6) "}], [%4]" POLICY(5) ";" ::"r"(to),
+               "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(policy), "r"(batch)
+               : "memory");
 }
 
 // Prefetches a box into L2. This is no read: later writes by the previous kernel remain visible to loads.
-static __device__ inline void tma_prefetch(const TensorMap* map, int column, int row, unsigned long long policy, int batch = 0) {
-  asm volatile("cp.async.bulk.prefetch.tensor." TENSOR ".L2.global.tile" CACHE_HINT " [%0, {%1, %2" BATCH(4) "}]" POLICY(3) ";" ::"l"(map), "r"(column), "r"(row),
-               "l"(policy), "r"(batch)
+static __device__ inline void tma_prefetch(const TensorMap* map, int column, int row, unsigned long long policy,
+                                           int batch = 0) {
+  asm volatile("cp.async.bulk.prefetch.tensor." TENSOR ".L2.global.tile" CACHE_HINT
+               " [%0, {%1, %2" BATCH(4) "}]" POLICY(3) ";" ::"l"(map),
+               "r"(column), "r"(row), "l"(policy), "r"(batch)
                : "memory");
 }
 // Loads `bytes` contiguous bytes (a bulk copy without a tensor map). `multicast`: mask of the cluster's blocks that receive them, each
 // at the same address and with a completion on its own barrier; 0: this block alone.
-static __device__ inline void bulk_load(unsigned to, const unsigned char* from, unsigned bytes, unsigned barrier, unsigned multicast,
-                                       unsigned long long policy) {
+static __device__ inline void bulk_load(unsigned to, const unsigned char* from, unsigned bytes, unsigned barrier,
+                                        unsigned multicast, unsigned long long policy) {
   if (multicast == 0) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes" CACHE_HINT " [%0], [%1], %2, [%3]" POLICY(4) ";" ::"r"(to),
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes" CACHE_HINT
+                 " [%0], [%1], %2, [%3]" POLICY(4) ";" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
                  : "memory");
   } else {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster" CACHE_HINT " [%0], [%1], %2, [%3], %4" POLICY(5)
-        ";" ::"r"(to),
-        "l"(from), "r"(bytes), "r"(barrier), "h"((unsigned short)multicast), "l"(policy)
-        : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster" CACHE_HINT
+                 " [%0], [%1], %2, [%3], %4" POLICY(5) ";" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "h"((unsigned short)multicast), "l"(policy)
+                 : "memory");
   }
 }
 // Prefetches `bytes` contiguous bytes into L2.
 static __device__ inline void bulk_prefetch(const unsigned char* from, unsigned bytes, unsigned long long policy) {
-  asm volatile("cp.async.bulk.prefetch.L2.global" CACHE_HINT " [%0], %1" POLICY(2) ";" ::"l"(from), "r"(bytes), "l"(policy) : "memory");
+  asm volatile("cp.async.bulk.prefetch.L2.global" CACHE_HINT " [%0], %1" POLICY(2) ";" ::"l"(from), "r"(bytes),
+               "l"(policy)
+               : "memory");
 }
 // True if `own` is true of any thread of the warp group, whose threads wait for each other at the named barrier `barrier`.
 static __device__ __forceinline__ bool any_of_warpgroup(bool own, int barrier) {
@@ -166,7 +180,8 @@ static __device__ __forceinline__ bool any_of_warpgroup(bool own, int barrier) {
       "setp.ne.u32 own, %1, 0;\n"
       "barrier.cta.red.or.aligned.pred any, %2, 128, own;\n"
       "selp.u32 %0, 1, 0, any;\n"
-      "}" : "=r"(some)
+      "}"
+      : "=r"(some)
       : "r"((unsigned)own), "r"(barrier)
       : "memory");
   return some != 0u;
@@ -184,7 +199,8 @@ static __device__ inline unsigned long long matrix_descriptor(unsigned address) 
 #define MN_GROUP 64
 #define MN_GROUP_BYTES (ATOM_ELEMENTS * ATOM_BYTES)
 static __device__ inline unsigned long long mn_major_descriptor(unsigned address) {
-  return (unsigned long long)((address & 0x3ffffu) >> 4) | ((unsigned long long)(MN_GROUP_BYTES >> 4) << 16) | (64ull << 32) | (1ull << 62);
+  return (unsigned long long)((address & 0x3ffffu) >> 4) | ((unsigned long long)(MN_GROUP_BYTES >> 4) << 16) |
+         (64ull << 32) | (1ull << 62);
 }
 
 // Two adjacent elements of y, the first in the lower half.

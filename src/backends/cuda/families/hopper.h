@@ -4,25 +4,12 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
-#include <string_view>
 
 #include "backends/backend.h"
 #include "backends/cuda/cuda_driver.h"
 #include "backends/cuda/families/hopper_arguments.h"
 
 namespace gemmtune::cuda {
-
-/// Texts of tensor_map_arguments.h and hopper_arguments.h, and of hopper.cuh, which follows
-/// gpu::numbers_text().
-std::string_view tensor_map_arguments_text();
-std::string_view hopper_arguments_text();
-std::string_view hopper_text();
-/// Text of hopper_scales.cuh, which follows gpu::scales_text() and the family's definitions.
-std::string_view hopper_scales_text();
-/// Text of hopper_e2m1.cuh, which follows hopper_text().
-std::string_view hopper_e2m1_text();
-/// Text of hopper_e2m1_strip.cuh, which follows hopper_e2m1_text().
-std::string_view hopper_e2m1_strip_text();
 
 /// Whether the device and its driver have what these kernels need.
 inline bool is_hopper(const CudaDriver& driver) {

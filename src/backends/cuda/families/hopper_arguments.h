@@ -1,5 +1,4 @@
-// The part of the kernel arguments that all Hopper families share. The host includes this file; its text
-// comes before the kernels' sources.
+// The part of the kernel arguments that all Hopper families share. The host includes this file too.
 #pragma once
 
 #include "backends/gpu/jit/layout_arguments.h"

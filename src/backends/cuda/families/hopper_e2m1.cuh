@@ -1,5 +1,6 @@
 // e2m1 to bf16, exactly: three bits of a magnitude in place of the lowest two of the exponent and the highest of the mantissa are the element times 2^-126.
-// Follows hopper.cuh.
+#pragma once
+
 #define MAGNITUDES 0x01c001c0u
 #define SIGNS 0x80008000u
 
@@ -8,7 +9,9 @@
 #define E2M1_UNIT 4.0f
 static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return e * 0x00800080u + 0x3e003e00u; }
 static __device__ __forceinline__ unsigned without_large(unsigned e) { return e < 130u ? e : 130u; }
-static __device__ __forceinline__ unsigned large_factor(unsigned e) { return e == 255u ? 0x7fc07fc0u : ((e > 130u ? e : 130u) - 3u) * 0x00800080u; }
+static __device__ __forceinline__ unsigned large_factor(unsigned e) {
+  return e == 255u ? 0x7fc07fc0u : ((e > 130u ? e : 130u) - 3u) * 0x00800080u;
+}
 static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
   unsigned product;
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
@@ -46,7 +49,9 @@ static __device__ __forceinline__ void spread_fragment(unsigned (&to)[4], unsign
 #define FRAGMENTS_PER_BATCH(tiles) ((tiles) == 1 ? 4 : 2)
 
 // The lower half of matrix_descriptor(), in units of 16 bytes.
-static __device__ __forceinline__ unsigned descriptor_word(unsigned address) { return ((address & 0x3ffffu) >> 4) | 0x10000u; }
+static __device__ __forceinline__ unsigned descriptor_word(unsigned address) {
+  return ((address & 0x3ffffu) >> 4) | 0x10000u;
+}
 
 // Starts COUNT products of 16 of k from `step` of a stage on: multiply(i, descriptor) is product i, whose second operand is K-major from descriptor_word `b` on, in atoms of
 // `atom_bytes` for 64 of k.
@@ -56,7 +61,9 @@ static __device__ __forceinline__ void start_batch(unsigned b, int step, int ato
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
     unsigned long long descriptor;
-    asm("mov.b64 %0, {%1, %2};" : "=l"(descriptor) : "r"(b + (unsigned)((step + i) / 4 * (atom_bytes / 16) + (step + i) % 4 * 2)), "r"(0x40000040u));
+    asm("mov.b64 %0, {%1, %2};"
+        : "=l"(descriptor)
+        : "r"(b + (unsigned)((step + i) / 4 * (atom_bytes / 16) + (step + i) % 4 * 2)), "r"(0x40000040u));
     multiply(i, descriptor);
   }
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");

@@ -1,22 +1,31 @@
 // Strips of 16 rows of a plain MXFP4 weight in shared memory, times bf16 x in registers by mma.sync; A and B are swapped: A is the weight.
-// Follows hopper_e2m1.cuh.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
 
 // Copies `rows` rows to shared memory. APART: rows have gaps there and are copied one by one, the first by lane `first_lane`. SPLIT_ROWS: of 16 rows the second eight begin
 // `second` rows behind the first. All lanes.
 template <bool APART, bool SPLIT_ROWS>
-static __device__ __forceinline__ void copy_strip_rows(unsigned to, int pitch, const unsigned char* from, int row_bytes, int second, int rows, int first_lane, unsigned full,
+static __device__ __forceinline__ void copy_strip_rows(unsigned to, int pitch, const unsigned char* from, int row_bytes,
+                                                       int second, int rows, int first_lane, unsigned full,
                                                        unsigned long long policy) {
   if (APART) {
 #pragma unroll 1
     for (int row = ((int)threadIdx.x - first_lane) & 31; row < rows; row += 32)
-      bulk_load(to + (unsigned)(row * pitch), from + (long long)(SPLIT_ROWS ? row / 8 * second + row % 8 : row) * row_bytes, (unsigned)row_bytes, full, 0, policy);
+      bulk_load(to + (unsigned)(row * pitch),
+                from + (long long)(SPLIT_ROWS ? row / 8 * second + row % 8 : row) * row_bytes, (unsigned)row_bytes,
+                full, 0, policy);
   } else if (elect_one()) {
     bulk_load(to, from, (unsigned)((SPLIT_ROWS ? 8 : rows) * row_bytes), full, 0, policy);
-    if (SPLIT_ROWS) bulk_load(to + (unsigned)(8 * pitch), from + (long long)second * row_bytes, (unsigned)(8 * row_bytes), full, 0, policy);
+    if (SPLIT_ROWS)
+      bulk_load(to + (unsigned)(8 * pitch), from + (long long)second * row_bytes, (unsigned)(8 * row_bytes), full, 0,
+                policy);
   }
 }
 
-static __device__ __forceinline__ void multiply_add(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+static __device__ __forceinline__ void multiply_add(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                                                    unsigned b0, unsigned b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
@@ -28,13 +37,18 @@ template <bool EIGHT_ROWS>
 static __device__ __forceinline__ void load_words(OwnWords& words, unsigned from, unsigned second) {
 #pragma unroll
   for (int i = 0; i < (EIGHT_ROWS ? 1 : 2); ++i)
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(words[i].x), "=r"(words[i].y) : "r"(from + (unsigned)i * second) : "memory");
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(words[i].x), "=r"(words[i].y)
+                 : "r"(from + (unsigned)i * second)
+                 : "memory");
 }
 
 // Multiplies 64 of k; the sums are in units of E2M1_UNIT. `scales`: of both rows. LARGE: a scale of the warp is above 2.
 // EIGHT_ROWS: the second row is taken as zeros. USED: groups of eight rows of x that have rows. The sums of SUM_SETS sets do not wait for each other.
 template <bool LARGE, bool EIGHT_ROWS, int USED, int SUM_SETS, int ROW_GROUPS>
-static __device__ __forceinline__ void multiply_unit(float (&d)[SUM_SETS][ROW_GROUPS][4], const unsigned (&x)[ROW_GROUPS][8], const unsigned (&scales)[2], const OwnWords& raw) {
+static __device__ __forceinline__ void multiply_unit(float (&d)[SUM_SETS][ROW_GROUPS][4],
+                                                     const unsigned (&x)[ROW_GROUPS][8], const unsigned (&scales)[2],
+                                                     const OwnWords& raw) {
   unsigned by[2];
   unsigned more[2];
 #pragma unroll
@@ -65,7 +79,8 @@ static __device__ __forceinline__ void multiply_unit(float (&d)[SUM_SETS][ROW_GR
     for (int j = 0; j < 4; j += 2) {
 #pragma unroll
       for (int group = 0; group < USED; ++group)
-        multiply_add(d[j / 2 % SUM_SETS][group], pairs[0][j], pairs[1][j], pairs[0][j + 1], pairs[1][j + 1], x[group][word * 4 + j], x[group][word * 4 + j + 1]);
+        multiply_add(d[j / 2 % SUM_SETS][group], pairs[0][j], pairs[1][j], pairs[0][j + 1], pairs[1][j + 1],
+                     x[group][word * 4 + j], x[group][word * 4 + j + 1]);
     }
   }
 }

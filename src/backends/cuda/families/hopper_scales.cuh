@@ -1,7 +1,16 @@
 // Scales of what a warp group accumulates: MMA_TILES x 64 rows of A by BLOCK_N rows of B, with A, B = x, w or, with SWAP_AB, w, x. Here those of
-// rows (SCALES 2); each family loads those of blocks (SCALES 3) its own way. Follows the family's definitions of these. Rows past the last one
-// have the scale of the last one: their products are not stored.
-typedef float Accumulators[MMA_TILES][BLOCK_N / 2];  // of int8 operands the bits of int32 sums, until scale_rows() converts them
+// rows (SCALES 2); each family loads those of blocks (SCALES 3) its own way. Rows past the last one
+// have the scale of the last one: their products are not stored. The family defines MMA_TILES and SWAP_AB before it includes this file.
+#pragma once
+
+#include "backends/gpu/families/scales.cuh"
+
+#if !defined(MMA_TILES) || !defined(SWAP_AB)
+#error "MMA_TILES and SWAP_AB are not defined"
+#endif
+
+typedef float Accumulators[MMA_TILES]
+                          [BLOCK_N / 2];  // of int8 operands the bits of int32 sums, until scale_rows() converts them
 
 using gemmtune::gpu::ScalesArguments;
 
@@ -30,7 +39,9 @@ static __device__ __forceinline__ float load_scale(const scale_bits* from, Index
 static __device__ __forceinline__ int at_most(int value, int most) { return value < most ? value : most; }
 
 // A thread's accumulators are of rows warp * 16 + lane / 4 and that plus 8 of each 64, and of columns lane % 4 * 2 and the next of each 8.
-static __device__ __forceinline__ int first_row_of_thread() { return (int)(threadIdx.x % 128) / 32 * 16 + (int)threadIdx.x % 32 / 4; }
+static __device__ __forceinline__ int first_row_of_thread() {
+  return (int)(threadIdx.x % 128) / 32 * 16 + (int)threadIdx.x % 32 / 4;
+}
 
 #if SCALES == 2
 #define LANE_COLUMNS ((BLOCK_N + 31) / 32)
@@ -41,8 +52,12 @@ struct RowScales {
   float b[LANE_COLUMNS];
 };
 
-static __device__ __forceinline__ float x_row_scale(const ScaledRows& rows, int m) { return load_scale(rows.scales.x, ((long long)rows.batch * rows.m + at_most(m, rows.m - 1)) * rows.scales.x_row_step); }
-static __device__ __forceinline__ float w_row_scale(const ScaledRows& rows, int n) { return load_scale(rows.scales.w, ((long long)rows.batch * rows.n + at_most(n, rows.n - 1)) * rows.scales.w_row_step); }
+static __device__ __forceinline__ float x_row_scale(const ScaledRows& rows, int m) {
+  return load_scale(rows.scales.x, ((long long)rows.batch * rows.m + at_most(m, rows.m - 1)) * rows.scales.x_row_step);
+}
+static __device__ __forceinline__ float w_row_scale(const ScaledRows& rows, int n) {
+  return load_scale(rows.scales.w, ((long long)rows.batch * rows.n + at_most(n, rows.n - 1)) * rows.scales.w_row_step);
+}
 
 static __device__ __forceinline__ RowScales row_scales(const ScaledRows& rows) {
   RowScales scales;
@@ -65,7 +80,8 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const RowScal
   for (int j = 0; j < BLOCK_N / 8; ++j) {
     float columns[2];
 #pragma unroll
-    for (int i = 0; i < 2; ++i) columns[i] = __shfl_sync(0xffffffffu, scales.b[j / 4], j % 4 * 8 + (int)threadIdx.x % 4 * 2 + i);
+    for (int i = 0; i < 2; ++i)
+      columns[i] = __shfl_sync(0xffffffffu, scales.b[j / 4], j % 4 * 8 + (int)threadIdx.x % 4 * 2 + i);
 #pragma unroll
     for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll

@@ -5,19 +5,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "backends/gpu/activation/silu_and_mul_arguments.h"
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "base/rounding.h"
 
 namespace gemmtune::gpu {
-
-// Texts of the files beside this one.
-std::string_view silu_and_mul_arguments_text();
-std::string_view silu_and_mul_text();
 
 namespace {
 
@@ -43,8 +38,7 @@ bool takes_vectors(const SiluAndMul& call) {
 
 Source silu_and_mul_source(DataType type, bool dependent) {
   return {"silu_and_mul",
-          source_text({numbers_text(), silu_and_mul_arguments_text(), moe_dependent_text(),
-                       moe_activation_text(), silu_and_mul_text()}),
+          include_line("backends/gpu/activation/silu_and_mul.cu"),
           {fmt::format("ELEMENT={}", element_code(type)), fmt::format("OUTPUT={}", element_code(type)),
            fmt::format("ACTIVATION={}", activation_code(Activation::silu)), "GATED=1",
            fmt::format("DEPENDENT={}", dependent ? 1 : 0)},

@@ -1,6 +1,12 @@
 // y = silu(gate) * up. A block for each row and THREADS * WIDTH columns, and again where the grid is not as wide as the row.
 //
 // The host defines: OUTPUT (numbers.cuh), ACTIVATION=1 and GATED=1 (moe_activation.cuh), DEPENDENT (moe_dependent.cuh).
+
+#include "backends/gpu/activation/silu_and_mul_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/moe/moe_activation.cuh"
+#include "backends/gpu/moe/moe_dependent.cuh"
+
 using gemmtune::gpu::SiluAndMulArguments;
 
 #define THREADS 128

@@ -1,6 +1,7 @@
-// Arguments of the kernel of silu_and_mul. The host includes this file; its text comes before the kernel's source.
+// Arguments of the kernel of silu_and_mul. The host includes this file too.
 #pragma once
 
+#include "backends/gpu/families/element_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::gpu {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "backends/backend.h"
@@ -20,11 +19,7 @@ int element_code(DataType type);
 /// for others. Of a weight-only operation those of x.
 int scale_code(const Problem& problem);
 
-/// The text of numbers.cuh: conversions for ELEMENT and OUTPUT, which type_defines() sets.
-std::string_view numbers_text();
-/// Texts of scales_arguments.h and scales.cuh, which reads the SCALES that type_defines() sets.
-std::string_view scales_arguments_text();
-std::string_view scales_text();
+/// ELEMENT, OUTPUT and SCALES, by which numbers.cuh and scales.cuh choose types.
 std::vector<std::string> type_defines(const Problem& problem);
 ScalesArguments scales_of(const Problem& problem, const Operands& operands);
 

@@ -1,10 +1,10 @@
 // Elements as numbers, for every architecture and without a toolkit's headers. ELEMENT (x, w) and OUTPUT (y,
 // bias) are 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4 e2m1, two to a byte, 6: fp8 e4m3fnuz. WEIGHT_FP4: w has fp4 whatever x has.
+#pragma once
+
 #if defined(__HIP__) || defined(__HIPCC_RTC__)
 typedef _Float16 half_bits;
-static __device__ inline float half_to_float(unsigned short bits) {
-  return (float)__builtin_bit_cast(half_bits, bits);
-}
+static __device__ inline float half_to_float(unsigned short bits) { return (float)__builtin_bit_cast(half_bits, bits); }
 static __device__ inline unsigned short float_to_half(float value) {
   return __builtin_bit_cast(unsigned short, (half_bits)value);
 }
@@ -21,9 +21,7 @@ static __device__ inline unsigned short float_to_half(float value) {
 }
 #endif
 
-static __device__ inline float bfloat_to_float(unsigned short bits) {
-  return __uint_as_float((unsigned)bits << 16);
-}
+static __device__ inline float bfloat_to_float(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
 // Ties to even; a NaN stays one.
 static __device__ inline unsigned short float_to_bfloat(float value) {
   unsigned bits = __float_as_uint(value);
@@ -54,7 +52,8 @@ static __device__ inline float e4m3fnuz_to_float(unsigned char bits) {
 static __device__ inline float read_fp4(const unsigned char* from, long long at) {
   const unsigned bits = (unsigned)from[at / 2] >> (at % 2 * 4) & 15u;
   const unsigned magnitude = bits & 7u;
-  const float value = magnitude < 2u ? 0.5f * (float)magnitude : __uint_as_float(((magnitude >> 1) + 126u) << 23 | (magnitude & 1u) << 22);
+  const float value = magnitude < 2u ? 0.5f * (float)magnitude
+                                     : __uint_as_float(((magnitude >> 1) + 126u) << 23 | (magnitude & 1u) << 22);
   return bits & 8u ? -value : value;
 }
 // 2^(bits - 127); 255 is NaN.

@@ -1,5 +1,4 @@
-// The scales of quantized operands as arguments of kernels. The host includes this file; its text comes before
-// the kernels' sources.
+// The scales of quantized operands as arguments of kernels. The host includes this file too.
 #pragma once
 
 #include "backends/gpu/jit/layout_arguments.h"

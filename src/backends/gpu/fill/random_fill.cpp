@@ -4,14 +4,10 @@
 #include <string>
 
 #include "backends/gpu/fill/random_fill_arguments.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "base/rounding.h"
 
 namespace gemmtune::gpu {
-
-// Texts of the files beside this one.
-std::string_view random_fill_arguments_text();
-std::string_view random_fill_text();
 
 namespace {
 
@@ -26,7 +22,7 @@ Source random_fill_source(std::size_t element_bytes) {
                                 : element_bytes == 2 ? "unsigned short"
                                                      : "unsigned char";
   return {"fill_random",
-          source_text({random_fill_arguments_text(), random_fill_text()}),
+          include_line("backends/gpu/fill/random_fill.cu"),
           {fmt::format("element={}", type)},
           "fill_random"};
 }

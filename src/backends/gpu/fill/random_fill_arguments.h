@@ -1,4 +1,4 @@
-// Arguments of the random fill. The host includes this file; its text comes before the kernel's source.
+// Arguments of the random fill. The host includes this file too.
 #pragma once
 
 #include "backends/gpu/jit/layout_arguments.h"
@@ -6,9 +6,9 @@
 namespace gemmtune::gpu {
 
 struct RandomFillArguments {
-  GEMMTUNE_ELEMENT* to;           // `count` elements
-  const GEMMTUNE_ELEMENT* table;  // 4096 elements
-  unsigned long long state;       // of the SplitMix64, before the first number
+  void* to;                  // `count` elements
+  const void* table;         // 4096 elements
+  unsigned long long state;  // of the SplitMix64, before the first number
   long long count;
 };
 

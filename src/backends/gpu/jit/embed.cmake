@@ -1,31 +1,35 @@
-# gemmtune_embed_device_sources(RESULT FOLDER …): for each device source (.cu, .cuh) and each header of kernel arguments (*_arguments.h,
-# which the host includes too) below a folder a generated .cpp file with `std::string_view gemmtune::FOLDER::STEM_text()`, the file's
-# text, regenerated whenever that changes. RESULT gets their paths. Sources are concatenated and compiled as one text, so a header's
-# includes and its `#pragma once` are left out.
-function(gemmtune_embed_device_sources result)
-  set(generated)
-  foreach(space IN LISTS ARGN)
-    set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${space})
-    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cu ${folder}/*.cuh ${folder}/*_arguments.h)
-    foreach(path IN LISTS sources)
-      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
-      get_filename_component(name ${path} NAME_WE)
-      file(READ ${path} text)
-      string(REGEX REPLACE "#pragma once\n|#include [^\n]*\n" "" text "${text}")
-      set(output ${CMAKE_CURRENT_BINARY_DIR}/embedded/${space}_${name}_source.cpp)
-      file(CONFIGURE OUTPUT ${output} @ONLY CONTENT [[
-#include <string_view>
-
-namespace gemmtune::@space@ {
-
-std::string_view @name@_text() {
-  return R"device(@text@)device";
-}
-
-}  // namespace gemmtune::@space@
-]])
-      list(APPEND generated ${output})
-    endforeach()
+# gemmtune_embed_device_files(RESULT FOLDER …): a generated .cpp file that defines gemmtune::gpu::device_files() (device_files.h): each device
+# source (.cu, .cuh) and each header of kernel arguments (*_arguments.h, which the host includes too) below a folder, under the path that
+# #include names, regenerated whenever one changes. RESULT gets its path.
+function(gemmtune_embed_device_files result)
+  set(paths)
+  foreach(folder IN LISTS ARGN)
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src
+      ${folder}/*.cu ${folder}/*.cuh ${folder}/*_arguments.h)
+    list(APPEND paths ${found})
   endforeach()
-  set(${result} ${generated} PARENT_SCOPE)
+  list(SORT paths)
+  set(entries)
+  foreach(path IN LISTS paths)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${path})
+    file(READ ${PROJECT_SOURCE_DIR}/src/${path} text)
+    string(APPEND entries "    {\"${path}\", R\"device(${text})device\"},\n")
+  endforeach()
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/device_files.cpp)
+  file(CONFIGURE OUTPUT ${output} @ONLY CONTENT [[
+#include "backends/gpu/jit/device_files.h"
+
+namespace gemmtune::gpu {
+namespace {
+
+constexpr DeviceFile files[] = {
+@entries@};
+
+}  // namespace
+
+std::span<const DeviceFile> device_files() { return files; }
+
+}  // namespace gemmtune::gpu
+]])
+  set(${result} ${output} PARENT_SCOPE)
 endfunction()

@@ -31,7 +31,8 @@ void warn_once(const std::string& text) {
 }
 
 /// Every part with its length before it, so that no two lists have the same text.
-std::string key_text(const Compiler& compiler, const Source& source, std::string_view architecture) {
+std::string key_text(const Compiler& compiler, const Source& source, std::string_view architecture,
+                     std::span<const DeviceFile> all) {
   std::string text;
   const auto add = [&](std::string_view part) { text += fmt::format("{}:{};", part.size(), part); };
   add(compiler.identity());
@@ -40,6 +41,10 @@ std::string key_text(const Compiler& compiler, const Source& source, std::string
   add(source.kernel);
   for (const std::string& define : source.defines) add(define);
   add(source.text);
+  for (const DeviceFile& file : included_files(source.text, all)) {
+    add(file.path);
+    add(file.text);
+  }
   return text;
 }
 
@@ -91,8 +96,9 @@ std::optional<Parsed> parse_file(std::string_view text) {
 
 }  // namespace
 
-std::string cache_key(const Compiler& compiler, const Source& source, std::string_view architecture) {
-  const std::string text = key_text(compiler, source, architecture);
+std::string cache_key(const Compiler& compiler, const Source& source, std::string_view architecture,
+                      std::span<const DeviceFile> all) {
+  const std::string text = key_text(compiler, source, architecture, all);
   return short_hash(text, 16) + short_hash("second " + text, 16);
 }
 
@@ -110,7 +116,7 @@ void KernelCache::leave_source(const Compiler& compiler, const Source& source,
                         equals == std::string::npos ? "1" : define.substr(equals + 1));
   }
   Status left = make_folders(source_folder_);
-  if (left.ok()) left = write_file_atomically(path, text + source.text);
+  if (left.ok()) left = write_file_atomically(path, text + resolved_text(source.text));
   if (!left.ok()) log(LogLevel::warning, "sources of kernels: {}", left.message());
 }
 

@@ -1,5 +1,5 @@
-// Compiled kernels on disk, shared by processes: <folder>/<key>.kernel. The key covers the source, its
-// defines, the architecture, and the compiler's identity and flags.
+// Compiled kernels on disk, shared by processes: <folder>/<key>.kernel. The key covers the source, the
+// device files that it includes, its defines, the architecture, and the compiler's identity and flags.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,13 @@
 
 #include "backends/compiled_kernels.h"
 #include "backends/gpu/jit/compiler.h"
+#include "backends/gpu/jit/device_files.h"
 
 namespace gemmtune::gpu {
 
-/// 32 hexadecimal digits.
-std::string cache_key(const Compiler& compiler, const Source& source, std::string_view architecture);
+/// 32 hexadecimal digits. `all`: the files that the source may include.
+std::string cache_key(const Compiler& compiler, const Source& source, std::string_view architecture,
+                      std::span<const DeviceFile> all = device_files());
 
 /// Files are written to a temporary one and renamed, so that a reader sees all of one or none; a damaged one
 /// (its length or hash is off, its code is not the architecture's) is removed and compiled again. A folder that other users may
@@ -20,7 +22,7 @@ std::string cache_key(const Compiler& compiler, const Source& source, std::strin
 class KernelCache {
  public:
   /// An empty folder: nothing is kept. `rebuild`: nothing is read, everything is written anew. Sources of what
-  /// get() is asked for are left in `source_folder` (<source>_<key>.cu, defines as its first lines); empty:
+  /// get() is asked for are left in `source_folder` (<source>_<key>.cu, complete, defines as its first lines); empty:
   /// nowhere.
   explicit KernelCache(std::string folder, bool rebuild = false, std::string source_folder = {})
       : folder_(std::move(folder)), rebuild_(rebuild), source_folder_(std::move(source_folder)) {}

@@ -10,6 +10,7 @@
 
 #include "backends/backend.h"
 #include "backends/gpu/jit/compiler.h"
+#include "backends/gpu/jit/device_files.h"
 #include "base/file.h"
 
 namespace gemmtune::gpu {
@@ -68,7 +69,14 @@ Result<Binary> LibraryCompiler<Functions, Program>::compile(const Source& source
                                                             std::string_view architecture) const {
   Program program = nullptr;
   const std::string file = fmt::format("{}{}", source.name, words_.extension);
-  if (const int result = functions_.create(&program, source.text.c_str(), file.c_str(), 0, nullptr, nullptr);
+  std::vector<const char*> texts;
+  std::vector<const char*> paths;
+  for (const DeviceFile& included : included_files(source.text)) {
+    texts.push_back(included.text);
+    paths.push_back(included.path);
+  }
+  if (const int result = functions_.create(&program, source.text.c_str(), file.c_str(),
+                                           static_cast<int>(texts.size()), texts.data(), paths.data());
       result != 0)
     return Status::internal("{}: {}: {}", source.name, words_.create_call, functions_.error_text(result));
   struct Destroy {

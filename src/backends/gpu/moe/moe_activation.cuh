@@ -1,4 +1,6 @@
 // The function between the two GEMMs of a mixture of experts. The host defines ACTIVATION (0: none, 1: silu, 2: gelu, 3: swiglu) and GATED.
+#pragma once
+
 #if defined(__CUDACC_RTC__)
 // Six instructions. An exact division is a dozen and a branch, and __expf keeps results below 2^-126, which 1 absorbs.
 static __device__ inline float sigmoid(float value) {

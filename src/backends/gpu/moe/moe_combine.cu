@@ -1,6 +1,11 @@
 // y[token] = sum over the token's slots that have an expert, in their order, of routing weight * (partial result + its expert's bias2). A block for each token and 2048 columns.
 //
 // The host defines: OUTPUT (numbers.cuh), PARTIALS (0: float32, 1: of y's type), BIAS (1: experts have one).
+
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/moe/moe_combine_arguments.h"
+#include "backends/gpu/moe/moe_dependent.cuh"
+
 using gemmtune::gpu::MoeCombineArguments;
 
 #define THREADS 256
@@ -29,7 +34,8 @@ struct __align__(16) BiasVector {
 
 // The bias of a slot's expert, whose id is valid: the slot has a position.
 static __device__ inline const float* bias_of(const MoeCombineArguments& a, long long token, int slot) {
-  const int expert = slot < a.routed_topk ? a.ids[token * a.routed_topk + slot] : a.routed_experts + slot - a.routed_topk;
+  const int expert =
+      slot < a.routed_topk ? a.ids[token * a.routed_topk + slot] : a.routed_experts + slot - a.routed_topk;
   return a.bias + expert * a.columns;
 }
 #endif
@@ -39,7 +45,8 @@ static __device__ inline const float* bias_of(const MoeCombineArguments& a, long
 // Adds COUNT slots of a token, from `slot` on. All loads are under way before the first is used: of few tokens their latency is what this kernel takes.
 // `first`: the thread's first column.
 template <int COUNT>
-static __device__ inline void add_slots(const MoeCombineArguments& a, long long token, int slot, long long first, float (&sums)[WIDTH], bool& missing) {
+static __device__ inline void add_slots(const MoeCombineArguments& a, long long token, int slot, long long first,
+                                        float (&sums)[WIDTH], bool& missing) {
   const partial* partials = (const partial*)a.partials + first;
   int position[COUNT];
   float weight[COUNT];

@@ -1,5 +1,10 @@
 // The first kernel of the sort by expert: a block for each chunk of pairs counts those of each expert, and numbers them: a pair's rank among its expert's pairs of the
-// chunk, in the order of pairs, goes to position_of until moe_place knows positions. Follows moe_pairs.cuh.
+// chunk, in the order of pairs, goes to position_of until moe_place knows positions.
+
+#include "backends/gpu/moe/moe_dependent.cuh"
+#include "backends/gpu/moe/moe_pairs.cuh"
+#include "backends/gpu/moe/moe_route_arguments.h"
+
 #define THREADS 256
 
 extern "C" __global__ void __launch_bounds__(THREADS) moe_count(const MoeRouteArguments a) {

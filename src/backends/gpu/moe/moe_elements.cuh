@@ -1,5 +1,9 @@
-// Elements and scales of the operands of a mixture, by type codes. Follows numbers.cuh. Types: 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4 e2m1,
+// Elements and scales of the operands of a mixture, by type codes. Types: 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4 e2m1,
 // 6: fp8 e4m3fnuz, 7: int4; of scales 0: none, 1: float32, 2: e8m0.
+#pragma once
+
+#include "backends/gpu/families/numbers.cuh"
+
 template <int type>
 static __device__ inline unsigned bits_at(const unsigned char* data, long long index) {
   if constexpr (type == 1 || type == 2) return ((const unsigned short*)data)[index];

@@ -5,21 +5,13 @@
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/moe/moe_combine_arguments.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::gpu {
-
-// Texts of the files beside this one.
-std::string_view moe_pairs_text();
-std::string_view moe_count_text();
-std::string_view moe_place_text();
-std::string_view moe_route_text();
-std::string_view moe_combine_arguments_text();
-std::string_view moe_combine_text();
 
 namespace {
 
@@ -112,17 +104,12 @@ Status accepts_mixture(const Problem& problem, Weights weights) {
 
 std::array<Source, 4> moe_layer_sources(const Problem& problem, const MoeBuffers& buffers) {
   const std::string dependent = fmt::format("DEPENDENT={}", buffers.dependent != nullptr ? 1 : 0);
-  const auto of_sort = [&](const char* name, std::string_view text) {
-    return Source{name,
-                  source_text({moe_route_arguments_text(), moe_dependent_text(), moe_pairs_text(), text}),
-                  {dependent},
-                  name};
+  const auto of_sort = [&](const char* name) {
+    return Source{name, include_line(fmt::format("backends/gpu/moe/{}.cu", name)), {dependent}, name};
   };
-  return {of_sort("moe_route", moe_route_text()), of_sort("moe_count", moe_count_text()),
-          of_sort("moe_place", moe_place_text()),
+  return {of_sort("moe_route"), of_sort("moe_count"), of_sort("moe_place"),
           Source{"moe_combine",
-                 source_text({numbers_text(), moe_combine_arguments_text(), moe_dependent_text(),
-                              moe_combine_text()}),
+                 include_line("backends/gpu/moe/moe_combine.cu"),
                  {dependent, fmt::format("ELEMENT={}", element_code(problem.y_type)),
                   fmt::format("OUTPUT={}", element_code(problem.y_type)),
                   fmt::format("PARTIALS={}", buffers.rounded_partials ? 1 : 0),

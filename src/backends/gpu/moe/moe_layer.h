@@ -105,17 +105,10 @@ ExpectedTiles expected_moe_tiles(const Problem& problem, std::int64_t block_m);
 
 /// How kernels name activations (ACTIVATION): 0 none, 1 silu, 2 gelu, 3 swiglu.
 int activation_code(Activation activation);
-/// Text of moe_activation.cuh.
-std::string_view moe_activation_text();
-/// Text of moe_sort.cuh, with which blocks sort few pairs themselves, and how many at most. Follows moe_route_arguments_text().
-std::string_view moe_sort_text();
+/// How many pairs blocks sort themselves (moe_sort.cuh) at most.
 inline constexpr std::int64_t max_sorted_pairs = 256;
 inline constexpr std::int64_t sorted_bytes = 8 * 1024;  // of shared memory where blocks sort
 /// Whether blocks sort by default: with more pairs a kernel in front is about as fast, and shared experts need it.
 bool sorts_in_blocks(const Problem& problem);
-/// Text of moe_dependent.cuh, which waits for the kernel in front.
-std::string_view moe_dependent_text();
-/// Text of moe_route_arguments.h, which declares the tiles that stages read.
-std::string_view moe_route_arguments_text();
 
 }  // namespace gemmtune::gpu

@@ -1,8 +1,6 @@
 // How device sources name the types and scales of a mixture's operands (moe_elements.cuh).
 #pragma once
 
-#include <string_view>
-
 #include "backends/gpu/moe/moe_scales_arguments.h"
 #include "numbers/data_type.h"
 #include "problem/operands.h"
@@ -13,9 +11,5 @@ namespace gemmtune::gpu {
 int moe_type_code(DataType type);
 int moe_scale_code(ScaleType type);
 MoeScales moe_scales_of(const ScaleShape& shape, const void* values);
-
-// Texts of moe_scales_arguments.h and of moe_elements.cuh.
-std::string_view moe_scales_arguments_text();
-std::string_view moe_elements_text();
 
 }  // namespace gemmtune::gpu

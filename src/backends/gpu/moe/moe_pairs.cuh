@@ -1,4 +1,8 @@
-// What the kernels of the sort by expert share: pairs of token and expert, sums over groups of threads, and the tiles. Follows moe_route_arguments.h.
+// What the kernels of the sort by expert share: pairs of token and expert, sums over groups of threads, and the tiles.
+#pragma once
+
+#include "backends/gpu/moe/moe_route_arguments.h"
+
 using gemmtune::gpu::MoeRouteArguments;
 using gemmtune::gpu::MoeTile;
 
@@ -69,11 +73,14 @@ static __device__ inline int expert_of(const MoeRouteArguments& a, int pair) {
   return id >= -1 && id < a.experts - a.shared ? id : -2;
 }
 
-static __device__ inline int tiles_of_expert(const MoeRouteArguments& a, int count) { return (count + a.block_m - 1) / a.block_m; }
+static __device__ inline int tiles_of_expert(const MoeRouteArguments& a, int count) {
+  return (count + a.block_m - 1) / a.block_m;
+}
 
 // Tiles of an expert whose `count` pairs begin at `first`. They have equal shares, so that blocks that walk over tiles with a fixed stride have equal work.
 // By `threads` threads, of which this one is `thread`.
-static __device__ inline void store_tiles(const MoeRouteArguments& a, int expert, int first, int count, int first_tile, int thread, int threads) {
+static __device__ inline void store_tiles(const MoeRouteArguments& a, int expert, int first, int count, int first_tile,
+                                          int thread, int threads) {
   const int tiles = tiles_of_expert(a, count);
   const int whole = tiles > 0 ? (count + tiles * SHARE_STEP - 1) / (tiles * SHARE_STEP) * SHARE_STEP : 0;
   const int share = whole < a.block_m ? whole : a.block_m;

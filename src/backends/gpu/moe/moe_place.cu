@@ -1,6 +1,11 @@
-// The second kernel of the sort of (token, expert) pairs by expert, in the order of pairs. Follows moe_count.cu, which counted the pairs of each expert in each chunk of
+// The second kernel of the sort of (token, expert) pairs by expert, in the order of pairs. moe_count.cu counted the pairs of each expert in each chunk of
 // them: every block sums these counts, so that it knows where its chunk's pairs of each expert begin without waiting for another block, and moves the chunk's pairs.
 // The blocks' groups of threads share the experts' tiles.
+
+#include "backends/gpu/moe/moe_dependent.cuh"
+#include "backends/gpu/moe/moe_pairs.cuh"
+#include "backends/gpu/moe/moe_route_arguments.h"
+
 #define THREADS 256
 #define GROUPS (THREADS / GROUP)
 
@@ -73,5 +78,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) moe_place(const MoeRouteAr
     a.pair_of[position] = pair;
     a.position_of[pair] = position;
   }
-  for (int expert = blockIdx.x * GROUPS; expert < a.experts; expert += gridDim.x * GROUPS) place_tiles(a, counts, expert + thread / GROUP);
+  for (int expert = blockIdx.x * GROUPS; expert < a.experts; expert += gridDim.x * GROUPS)
+    place_tiles(a, counts, expert + thread / GROUP);
 }

@@ -1,5 +1,10 @@
 // Sorts few (token, expert) pairs by expert, in the order of pairs: a block for each expert. Every block counts all pairs of each expert (atomic additions of
-// integers, whose order does not matter), so that it knows where its expert's pairs begin without waiting for another block; then it numbers its own pairs. Of more pairs moe_count.cu and moe_place.cu are faster. Follows moe_pairs.cuh.
+// integers, whose order does not matter), so that it knows where its expert's pairs begin without waiting for another block; then it numbers its own pairs. Of more pairs moe_count.cu and moe_place.cu are faster.
+
+#include "backends/gpu/moe/moe_dependent.cuh"
+#include "backends/gpu/moe/moe_pairs.cuh"
+#include "backends/gpu/moe/moe_route_arguments.h"
+
 #define MAX_GROUPS 32
 #define SHARE 4  // neighbouring pairs that a thread reads at once
 

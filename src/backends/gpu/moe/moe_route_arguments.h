@@ -1,5 +1,4 @@
-// Arguments of the kernel that sorts tokens by expert, and what it writes. The host includes this file; its text
-// comes before the kernels' sources.
+// Arguments of the kernel that sorts tokens by expert, and what it writes. The host includes this file too.
 #pragma once
 
 #include "backends/gpu/jit/layout_arguments.h"

@@ -1,5 +1,4 @@
-// The scales of an operand of a mixture as arguments of kernels. The host includes this file; its text comes before
-// the kernels' sources.
+// The scales of an operand of a mixture as arguments of kernels. The host includes this file too.
 #pragma once
 
 #include "backends/gpu/jit/layout_arguments.h"

@@ -1,4 +1,8 @@
-// The sort by expert of few pairs, by each block itself: no kernel before the stages. Follows moe_route_arguments.h.
+// The sort by expert of few pairs, by each block itself: no kernel before the stages.
+#pragma once
+
+#include "backends/gpu/moe/moe_route_arguments.h"
+
 using gemmtune::gpu::MoeTile;
 
 #define MAX_SORTED 256  // pairs; a thread each
@@ -14,7 +18,8 @@ struct Sorted {
 // Returns the number of tiles, of at most BLOCK positions. A pair's position is the number of pairs before it: of experts of smaller number, or of its own expert and
 // smaller number. `position_of`: where the first block stores the positions for the sum over a token's experts; or null.
 template <int BLOCK>
-static __device__ __forceinline__ int sort_pairs(const int* ids, int pairs, int experts, int* position_of, Sorted& sorted) {
+static __device__ __forceinline__ int sort_pairs(const int* ids, int pairs, int experts, int* position_of,
+                                                 Sorted& sorted) {
   const int pair = (int)threadIdx.x;
   const int id = pair < pairs ? __ldcg(ids + pair) : -1;
   const bool there = id >= 0 && id < experts;

@@ -1,13 +1,20 @@
 // Packs an fp4 weight into the layout fragment64 of numbers/weight_layout.h, or unpacks it. A thread makes the 16 bytes of a thread of the tensor
 // core's warp group; elements past the weight's last row or past the end of k become zero. The host defines UNPACK (0, 1).
+
+#include "backends/gpu/pack/pack_arguments.h"
+
 using gemmtune::gpu::FragmentArguments;
 
 // Where the bits of the four pairs stand in a half of a word: signs and magnitudes.
 static __device__ inline int sign_at(int pair) { return pair == 0 ? 15 : pair == 1 ? 12 : pair == 2 ? 14 : 13; }
 static __device__ inline int magnitude_at(int pair) { return pair == 0 ? 6 : pair == 1 ? 3 : pair == 2 ? 0 : 9; }
 
-static __device__ inline unsigned spread(unsigned bits, int pair) { return (bits >> 3 & 1u) << sign_at(pair) | (bits & 7u) << magnitude_at(pair); }
-static __device__ inline unsigned gather(unsigned half, int pair) { return (half >> sign_at(pair) & 1u) << 3 | (half >> magnitude_at(pair) & 7u); }
+static __device__ inline unsigned spread(unsigned bits, int pair) {
+  return (bits >> 3 & 1u) << sign_at(pair) | (bits & 7u) << magnitude_at(pair);
+}
+static __device__ inline unsigned gather(unsigned half, int pair) {
+  return (half >> sign_at(pair) & 1u) << 3 | (half >> magnitude_at(pair) & 7u);
+}
 
 extern "C" __global__ void __launch_bounds__(256, 1) fragment(const FragmentArguments a) {
   for (long long unit = blockIdx.x * 256LL + threadIdx.x; unit < a.units; unit += gridDim.x * 256LL) {

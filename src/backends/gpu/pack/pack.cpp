@@ -7,16 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/pack/pack_arguments.h"
 #include "base/rounding.h"
 
 namespace gemmtune::gpu {
-
-// Texts of the files beside this one.
-std::string_view pack_arguments_text();
-std::string_view pack_text();
-std::string_view fragment_text();
 
 namespace {
 
@@ -88,7 +83,7 @@ Status fragments(Runtime& runtime, const Fragment64& shape, void* rows, void* ti
 
 Source fragment_source(bool unpack) {
   return {"fragment",
-          source_text({pack_arguments_text(), fragment_text()}),
+          include_line("backends/gpu/pack/fragment.cu"),
           {unpack ? "UNPACK=1" : "UNPACK=0"},
           "fragment"};
 }
@@ -104,7 +99,7 @@ Status unpack_fragments(Runtime& runtime, const Fragment64& shape, const void* p
 Source pack_source(bool unpack, bool shuffled) {
   std::vector<std::string> defines{unpack ? "UNPACK=1" : "UNPACK=0"};
   if (shuffled) defines.push_back("SHUFFLED=1");
-  return {"pack", source_text({pack_arguments_text(), pack_text()}), std::move(defines), "pack"};
+  return {"pack", include_line("backends/gpu/pack/pack.cu"), std::move(defines), "pack"};
 }
 
 Status pack_tile64(Runtime& runtime, const Tile64& shape, const void* plain, void* packed) {

@@ -1,6 +1,9 @@
 // Packs a weight into tiles of 64 rows x 128 bytes (the layout tile64x128 of numbers/weight_layout.h), or unpacks it. A thread copies 16
 // bytes of a tile; bytes past the weight's last row or past the end of k become zero. With SHUFFLED it has the layout aiter16x16, whose tiles
 // are 16 rows x 16 bytes and whole. The host defines UNPACK and SHUFFLED (0, 1).
+
+#include "backends/gpu/pack/pack_arguments.h"
+
 #define TILE_ROWS 64
 #define ATOM_BYTES 128
 #define UNIT_BYTES 16

@@ -1,5 +1,4 @@
-// Arguments of packing and unpacking a weight. The host includes this file; its text comes before the
-// kernel's source.
+// Arguments of packing and unpacking a weight. The host includes this file too.
 #pragma once
 
 #include "backends/gpu/jit/layout_arguments.h"

@@ -1,4 +1,8 @@
 // Compares the rows of y with the reference, as verify/check_report_builder.cpp does on the host. One block of 256 threads for each row.
+
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/verify/compare_arguments.h"
+
 #define THREADS 256
 
 using gemmtune::gpu::CompareArguments;
@@ -24,7 +28,8 @@ static __device__ inline bool may_be(float value, double exact, double magnitude
   return read_output(round_output((float)(exact + (value > 0.0f ? error : -error)))) == value;
 }
 
-static __device__ inline void add_element(const CompareArguments& a, long long column, output stored, double exact, double magnitude, Figures& row) {
+static __device__ inline void add_element(const CompareArguments& a, long long column, output stored, double exact,
+                                          double magnitude, Figures& row) {
   const float value = read_output(stored);
   // Rounds through float32, as kernels do and as round_to of numbers/data_type.h does.
   const float rounded_value = read_output(round_output((float)exact));
@@ -84,7 +89,8 @@ static __device__ inline void merge(Figures& to, const Figures& from) {
   to.max_output = fmax(to.max_output, from.max_output);
   to.max_error = fmax(to.max_error, from.max_error);
   to.max_exact_error = fmax(to.max_exact_error, from.max_exact_error);
-  if (from.worst_excess > to.worst_excess || (from.worst_excess == to.worst_excess && from.worst_column < to.worst_column)) {
+  if (from.worst_excess > to.worst_excess ||
+      (from.worst_excess == to.worst_excess && from.worst_column < to.worst_column)) {
     to.worst_excess = from.worst_excess;
     to.worst_output = from.worst_output;
     to.worst_reference = from.worst_reference;
@@ -108,7 +114,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) compare(const CompareAr
   own.worst_excess = -1.0;
   own.worst_column = own.first_not_finite = -1;
   for (long long column = thread; column < a.n; column += THREADS)
-    add_element(a, column, a.y[row * a.ldy + column], a.values[row * a.n + column], (double)a.magnitudes[row * a.n + column], own);
+    add_element(a, column, a.y[row * a.ldy + column], a.values[row * a.n + column],
+                (double)a.magnitudes[row * a.n + column], own);
   for (long long column = a.n + thread; column < a.ldy; column += THREADS)
     if (!is_poison(a.y[row * a.ldy + column])) ++own.padding_written;
   parts[thread] = own;

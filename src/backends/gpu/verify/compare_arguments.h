@@ -1,7 +1,7 @@
-// Arguments and results of the comparison of y with its reference. The host includes this file; its text
-// comes before the kernel's source.
+// Arguments and results of the comparison of y with its reference. The host includes this file too.
 #pragma once
 
+#include "backends/gpu/families/element_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::gpu {

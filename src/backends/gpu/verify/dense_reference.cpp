@@ -2,17 +2,13 @@
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/verify/device_reference.h"
 #include "backends/gpu/verify/reference_arguments.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::gpu {
-
-// Texts of the files beside this one.
-std::string_view reference_arguments_text();
-std::string_view reference_text();
 
 namespace {
 
@@ -71,10 +67,8 @@ Result<std::vector<std::shared_ptr<Program>>> load_all(Runtime& runtime, const s
 }
 
 std::vector<Source> dense_reference_sources(const Problem& problem) {
-  return {Source{"reference",
-                 source_text({numbers_text(), scales_arguments_text(), scales_text(),
-                              reference_arguments_text(), reference_tiles_text(), reference_text()}),
-                 type_defines(problem), "reference"}};
+  return {Source{"reference", include_line("backends/gpu/verify/reference.cu"), type_defines(problem),
+                 "reference"}};
 }
 
 Result<std::unique_ptr<DeviceReference>> make_dense_reference(Runtime& runtime, Device& device,

@@ -30,7 +30,4 @@ Result<std::unique_ptr<DeviceReference>> make_moe_reference(Runtime& runtime, De
 /// Programs of these sources, in their order.
 Result<std::vector<std::shared_ptr<Program>>> load_all(Runtime& runtime, const std::vector<Source>& sources);
 
-// Text of reference_tiles.cuh.
-std::string_view reference_tiles_text();
-
 }  // namespace gemmtune::gpu

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/gpu/moe/moe_operands.h"
 #include "backends/gpu/verify/device_reference.h"
@@ -14,11 +14,6 @@
 #include "problem/operands.h"
 
 namespace gemmtune::gpu {
-
-// Texts of the files beside this one.
-std::string_view moe_reference_arguments_text();
-std::string_view moe_reference_text();
-std::string_view moe_reference_sum_text();
 
 namespace {
 
@@ -196,8 +191,7 @@ Source stage_source(const Problem& problem, int stage) {
   const OperandShapes shapes = operand_shapes(problem);
   const ScaleShape& w_scale = stage == 1 ? shapes.w.scale : shapes.w2.scale;
   return {"moe_reference",
-          source_text({numbers_text(), moe_scales_arguments_text(), moe_reference_arguments_text(),
-                       moe_elements_text(), reference_tiles_text(), moe_reference_text()}),
+          include_line("backends/gpu/verify/moe_reference.cu"),
           {"ELEMENT=2", "OUTPUT=0", fmt::format("STAGE={}", stage),
            fmt::format("GATED={}", stage == 1 && problem.moe.gated ? 1 : 0),
            fmt::format("ACTIVATION={}", stage == 1 ? activation_code(problem.moe.activation) : 0),
@@ -211,13 +205,12 @@ Source stage_source(const Problem& problem, int stage) {
 }  // namespace
 
 std::vector<Source> moe_reference_sources(const Problem& problem) {
-  return {
-      stage_source(problem, 1),
-      stage_source(problem, 2),
-      {"moe_reference_sum",
-       source_text({moe_scales_arguments_text(), moe_reference_arguments_text(), moe_reference_sum_text()}),
-       {},
-       "moe_reference_sum"}};
+  return {stage_source(problem, 1),
+          stage_source(problem, 2),
+          {"moe_reference_sum",
+           include_line("backends/gpu/verify/moe_reference_sum.cu"),
+           {},
+           "moe_reference_sum"}};
 }
 
 Result<std::unique_ptr<DeviceReference>> make_moe_reference(Runtime& runtime, Device& device,

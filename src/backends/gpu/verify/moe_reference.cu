@@ -5,6 +5,12 @@
 //
 // The host defines: STAGE (1, 2), GATED (of stage 1) and ACTIVATION (0: none, 1: silu, 2: gelu, 3: swiglu), X_TYPE, W_TYPE, X_SCALES and W_SCALES
 // (moe_elements.cuh).
+
+#include "backends/gpu/moe/moe_elements.cuh"
+#include "backends/gpu/moe/moe_scales_arguments.h"
+#include "backends/gpu/verify/moe_reference_arguments.h"
+#include "backends/gpu/verify/reference_tiles.cuh"
+
 using gemmtune::gpu::MoeReferenceArguments;
 using gemmtune::gpu::MoeReferenceTile;
 using gemmtune::gpu::MoeScales;
@@ -39,7 +45,8 @@ static __device__ inline double activate(const MoeReferenceArguments& a, double 
 #endif
 }
 
-static __device__ inline Row row_of(const MoeScales& scales, long long matrix, long long rows, long long row, long long width) {
+static __device__ inline Row row_of(const MoeScales& scales, long long matrix, long long rows, long long row,
+                                    long long width) {
   return {(matrix * rows + row) * width, matrix * scales.matrix_elements + row / scales.row_block * scales.columns};
 }
 
@@ -54,7 +61,8 @@ static __device__ inline Row x_row(const MoeReferenceArguments& a, const MoeRefe
   return {position * a.ldx, 0};
 #endif
 }
-static __device__ inline Row w_row(const MoeReferenceArguments& a, const MoeReferenceTile& tile, long long first_column, int at) {
+static __device__ inline Row w_row(const MoeReferenceArguments& a, const MoeReferenceTile& tile, long long first_column,
+                                   int at) {
   const long long column = first_column + at % COLUMNS;
   if (column >= a.columns) return {-1, 0};
   return row_of(a.w_scales, tile.expert, (GATED ? 2 : 1) * a.columns, at < COLUMNS ? column : a.columns + column, a.k);
@@ -143,11 +151,13 @@ extern "C" __global__ void __launch_bounds__(256, 2) moe_reference(const MoeRefe
         const float* const bias = a.bias ? a.bias + tile.expert * ((GATED ? 2 : 1) * a.columns) + column : nullptr;
         const double first = sums.values[i][j] + (bias ? (double)bias[0] : 0.0);
 #if STAGE == 1
-        const double second = GATED ? sums.values[i][GATED ? j + 2 : j] + (bias ? (double)bias[a.columns] : 0.0) : first;
+        const double second =
+            GATED ? sums.values[i][GATED ? j + 2 : j] + (bias ? (double)bias[a.columns] : 0.0) : first;
         a.values[position * a.columns + column] = activate(a, weight * first, weight * second);
 #else
         a.values[position * a.columns + column] = weight * first;
-        a.magnitudes[position * a.columns + column] = (float)weight * (sums.magnitudes[i][j] + (bias ? fabsf(bias[0]) : 0.0f));
+        a.magnitudes[position * a.columns + column] =
+            (float)weight * (sums.magnitudes[i][j] + (bias ? fabsf(bias[0]) : 0.0f));
 #endif
       }
     }

@@ -1,5 +1,4 @@
-// Arguments of the reference of mixtures of experts. The host includes this file; its text comes before the kernels'
-// sources.
+// Arguments of the reference of mixtures of experts. The host includes this file too.
 #pragma once
 
 #include "backends/gpu/jit/layout_arguments.h"

@@ -1,4 +1,7 @@
 // The reference of each token: the sum over its slots, in their order. A block of 256 threads for each token.
+
+#include "backends/gpu/verify/moe_reference_arguments.h"
+
 using gemmtune::gpu::MoeReferenceSumArguments;
 
 extern "C" __global__ void __launch_bounds__(256, 1) moe_reference_sum(const MoeReferenceSumArguments a) {

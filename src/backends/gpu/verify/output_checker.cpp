@@ -6,19 +6,13 @@
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/verify/compare_arguments.h"
 #include "backends/gpu/verify/device_reference.h"
 #include "backends/gpu/verify/same_arguments.h"
 #include "problem/operands.h"
 
 namespace gemmtune::gpu {
-
-// Texts of the files beside this one.
-std::string_view compare_arguments_text();
-std::string_view compare_text();
-std::string_view same_arguments_text();
-std::string_view same_text();
 
 namespace {
 
@@ -54,10 +48,10 @@ static_assert(sizeof(RowFigures) == sizeof(DeviceRowFigures));
 /// The comparison with the reference, and that of two outputs. Of x and w they know nothing: one program serves all of them.
 std::vector<Source> comparison_sources(const Problem& problem) {
   return {Source{"compare",
-                 source_text({numbers_text(), compare_arguments_text(), compare_text()}),
+                 include_line("backends/gpu/verify/compare.cu"),
                  {"ELEMENT=2", fmt::format("OUTPUT={}", element_code(problem.y_type))},
                  "compare"},
-          Source{"same", source_text({same_arguments_text(), same_text()}), {}, "same"}};
+          Source{"same", include_line("backends/gpu/verify/same.cu"), {}, "same"}};
 }
 
 class GpuOutputChecker final : public OutputChecker {

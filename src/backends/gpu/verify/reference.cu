@@ -1,6 +1,12 @@
 // The float64 reference: values[m, n] = (sum over k of x[m, k] * w[n, k]) + bias of elements times their scales; magnitudes[m, n] is the same
 // of absolute values in float32. An element times its scale is exact in float64, and so is a product of elements without scales. Tiles are those
 // of reference_tiles.cuh.
+
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/families/scales.cuh"
+#include "backends/gpu/verify/reference_arguments.h"
+#include "backends/gpu/verify/reference_tiles.cuh"
+
 using gemmtune::gpu::ReferenceArguments;
 
 #if SCALES || WEIGHT_FP4

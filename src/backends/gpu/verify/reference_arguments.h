@@ -1,6 +1,7 @@
-// Arguments of the reference kernel. The host includes this file; its text comes before the kernel's source.
+// Arguments of the reference kernel. The host includes this file too.
 #pragma once
 
+#include "backends/gpu/families/element_arguments.h"
 #include "backends/gpu/families/scales_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 

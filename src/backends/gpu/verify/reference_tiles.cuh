@@ -1,5 +1,7 @@
 // What float64 references share: tiles of 64 x 64 by blocks of 256 threads, each 4 x 4 of it, in k tiles of 16. Shared memory holds elements
 // as float64, and of their magnitudes as float32: converting them in the inner loop would take longer than the multiply-adds.
+#pragma once
+
 #define TILE 64
 #define BLOCK_K 16
 // Pitches of shared memory: rows are aligned to 16 bytes and begin at different banks.

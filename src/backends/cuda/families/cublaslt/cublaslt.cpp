@@ -11,16 +11,12 @@
 #include "backends/cuda/families/cublaslt/enumeration.h"
 #include "backends/cuda/families/cublaslt/expand_scale_arguments.h"
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
-
-// Texts of the files beside this one.
-std::string_view expand_scale_arguments_text();
-std::string_view expand_scale_text();
 
 namespace {
 
@@ -298,7 +294,7 @@ Result<std::unique_ptr<Kernel>> CublasLtFamily::build(const Problem& problem, co
 ScaleForms CublasLtFamily::scale_forms(const Problem& problem, const Config& config) const {
   ScaleForms forms;
   auto program = runtime_.load({"expand_scale",
-                                gpu::source_text({expand_scale_arguments_text(), expand_scale_text()}),
+                                gpu::include_line("backends/cuda/families/cublaslt/expand_scale.cu"),
                                 {},
                                 "expand_scale"});
   if (program.ok()) forms.expand = std::move(*program);

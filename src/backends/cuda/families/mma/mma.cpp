@@ -8,9 +8,8 @@
 #include "backends/cuda/families/mma/mma_arguments.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
-#include "base/hash.h"
 #include "base/rounding.h"
 #include "base/text.h"
 #include "candidates/tune_gemm_rules.h"
@@ -138,12 +137,10 @@ class MmaKernel final : public Kernel {
 class MmaFamily final : public gpu::CompiledFamily {
  public:
   explicit MmaFamily(gpu::Runtime& runtime)
-      : runtime_(runtime),
-        capability_(capability_of(runtime.architecture())),
-        source_(gpu::source_text({gpu::numbers_text(), mma_arguments_text(), mma_text()})) {}
+      : runtime_(runtime), capability_(capability_of(runtime.architecture())) {}
 
   std::string_view name() const override { return "mma"; }
-  std::string identity() const override { return fmt::format("mma r1 source {}", short_hash(source_, 12)); }
+  std::string identity() const override { return fmt::format("mma r1 source {}", gpu::text_hash(source_)); }
   int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
@@ -168,7 +165,7 @@ class MmaFamily final : public gpu::CompiledFamily {
 
   gpu::Runtime& runtime_;
   std::int64_t capability_;
-  std::string source_;
+  std::string source_ = gpu::include_line("backends/cuda/families/mma/mma.cu");
 };
 
 Status MmaFamily::accepts(const Problem& problem) const {

@@ -3,6 +3,10 @@
 // The host defines: BLOCK_M, BLOCK_N, WARPS_M, WARPS_N, NUM_STAGES (at least 2), SPLIT_K (1: blocks divide k and write partial sums in
 // float32), X_COLUMNS, W_COLUMNS (1: the operand is column-major; two-byte elements), ELEMENT, OUTPUT,
 // BATCHED (1: the blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums.
+
+#include "backends/cuda/families/mma/mma_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+
 using gemmtune::cuda::MmaArguments;
 
 static __device__ inline float scale_of(const MmaArguments& a) { return a.x_scale ? *a.x_scale * *a.w_scale : 1.0f; }
@@ -12,10 +16,16 @@ static __device__ inline output epilogue_value(const MmaArguments& a, float sum,
 
 // Operands of this block's batch.
 static __device__ inline long long batch_of_block() { return BATCHED ? blockIdx.z : 0; }
-static __device__ inline const unsigned char* x_of_block(const MmaArguments& a) { return a.x + batch_of_block() * a.x_batch_bytes; }
-static __device__ inline const unsigned char* w_of_block(const MmaArguments& a) { return a.w + batch_of_block() * a.w_batch_bytes; }
+static __device__ inline const unsigned char* x_of_block(const MmaArguments& a) {
+  return a.x + batch_of_block() * a.x_batch_bytes;
+}
+static __device__ inline const unsigned char* w_of_block(const MmaArguments& a) {
+  return a.w + batch_of_block() * a.w_batch_bytes;
+}
 static __device__ inline output* y_of_block(const MmaArguments& a) { return a.y + batch_of_block() * a.y_batch_step; }
-static __device__ inline float* partials_of_block(const MmaArguments& a) { return a.partials + batch_of_block() * a.split_k * a.m * a.n; }
+static __device__ inline float* partials_of_block(const MmaArguments& a) {
+  return a.partials + batch_of_block() * a.split_k * a.m * a.n;
+}
 
 #ifdef REDUCE
 
@@ -74,7 +84,9 @@ static __device__ inline void load_transposed(unsigned (&to)[4], unsigned addres
 
 // Copies the 16 bytes at `from` + `at`, if they are there; else writes zeros.
 static __device__ inline void copy_unit(unsigned to, const unsigned char* from, long long at, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(there ? from + at : from), "r"(there ? 16 : 0) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(there ? from + at : from),
+               "r"(there ? 16 : 0)
+               : "memory");
 }
 
 static __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -87,12 +99,14 @@ static __device__ inline void wait_for_copies() {
 #endif
 
 // Offset in a stage of the 16 bytes `unit` of a row, swizzled so that ldmatrix has no bank conflicts.
-static __device__ inline unsigned swizzled_offset(int row, int unit) { return (unsigned)(row * ATOM_BYTES + ((unit ^ (row & 7)) << 4)); }
+static __device__ inline unsigned swizzled_offset(int row, int unit) {
+  return (unsigned)(row * ATOM_BYTES + ((unit ^ (row & 7)) << 4));
+}
 
 // Copies ROWS rows from row `first` on, one k tile from byte `column` on; elements out of bounds become zero.
 template <int ROWS>
-static __device__ inline void load_rows(unsigned to, const unsigned char* from, long long row_bytes, int first, int rows, long long column,
-                                        long long k_bytes) {
+static __device__ inline void load_rows(unsigned to, const unsigned char* from, long long row_bytes, int first,
+                                        int rows, long long column, long long k_bytes) {
 #pragma unroll
   for (int base = 0; base < ROWS * 8; base += NUM_THREADS) {
     const int i = base + (int)threadIdx.x;
@@ -100,7 +114,8 @@ static __device__ inline void load_rows(unsigned to, const unsigned char* from, 
       const int row = i / 8;
       const int unit = i % 8;
       const long long at = column + unit * 16;
-      copy_unit(to + swizzled_offset(row, unit), from, (first + row) * row_bytes + at, first + row < rows && at < k_bytes);
+      copy_unit(to + swizzled_offset(row, unit), from, (first + row) * row_bytes + at,
+                first + row < rows && at < k_bytes);
     }
   }
 }
@@ -124,8 +139,8 @@ static __device__ inline unsigned column_offset(int k, int unit) {
 // Copies one k tile, from byte `column` of k on, of BLOCK rows of a column-major operand from row `first` on; elements out of bounds become
 // zero. A line of memory is an element of k; there are whole units of 8 rows.
 template <int BLOCK>
-static __device__ inline void load_columns(unsigned to, const unsigned char* from, long long line_bytes, int first, int rows, long long column,
-                                           long long k_bytes) {
+static __device__ inline void load_columns(unsigned to, const unsigned char* from, long long line_bytes, int first,
+                                           int rows, long long column, long long k_bytes) {
 #pragma unroll
   for (int base = 0; base < BLOCK * 8; base += NUM_THREADS) {
     const int i = base + (int)threadIdx.x;
@@ -134,7 +149,8 @@ static __device__ inline void load_columns(unsigned to, const unsigned char* fro
       const int unit = i % (BLOCK / 8);
       const long long line = column / 2 + k;
       const int row = first + unit * 8;
-      copy_unit(to + column_offset<BLOCK>(k, unit), from, line * line_bytes + row * 2LL, row < rows && line * 2 < k_bytes);
+      copy_unit(to + column_offset<BLOCK>(k, unit), from, line * line_bytes + row * 2LL,
+                row < rows && line * 2 < k_bytes);
     }
   }
 }
@@ -166,7 +182,8 @@ static __device__ inline void load_stage(const MmaArguments& a, unsigned stage, 
 #endif
 }
 
-static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_COLUMNS / 8][4], unsigned stage, int warp_m, int warp_n) {
+static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_COLUMNS / 8][4], unsigned stage,
+                                             int warp_m, int warp_n) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k_block = 0; k_block < 4; ++k_block) {
@@ -176,7 +193,8 @@ static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_
     for (int i = 0; i < WARP_ROWS / 16; ++i) {
       const int row = warp_m * WARP_ROWS + i * 16;
 #if X_COLUMNS
-      load_transposed(x[i], stage + column_offset<BLOCK_M>(k_block * 16 + lane / 16 * 8 + lane % 8, row / 8 + lane / 8 % 2));
+      load_transposed(x[i],
+                      stage + column_offset<BLOCK_M>(k_block * 16 + lane / 16 * 8 + lane % 8, row / 8 + lane / 8 % 2));
 #else
       load_matrices(x[i], stage + swizzled_offset(row + lane % 16, k_block * 2 + lane / 16));
 #endif
@@ -186,7 +204,8 @@ static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_
       const int row = warp_n * WARP_COLUMNS + j * 16;
       const unsigned weight = stage + BLOCK_M * ATOM_BYTES;
 #if W_COLUMNS
-      load_transposed(w[j], weight + column_offset<BLOCK_N>(k_block * 16 + lane / 8 % 2 * 8 + lane % 8, row / 8 + lane / 16));
+      load_transposed(w[j],
+                      weight + column_offset<BLOCK_N>(k_block * 16 + lane / 8 % 2 * 8 + lane % 8, row / 8 + lane / 16));
 #else
       load_matrices(w[j], weight + swizzled_offset(row + lane % 8 + lane / 16 * 8, k_block * 2 + lane / 8 % 2));
 #endif
@@ -194,13 +213,15 @@ static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_
 #pragma unroll
     for (int i = 0; i < WARP_ROWS / 16; ++i) {
 #pragma unroll
-      for (int j = 0; j < WARP_COLUMNS / 8; ++j) multiply(sums[i][j], x[i], w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1]);
+      for (int j = 0; j < WARP_COLUMNS / 8; ++j)
+        multiply(sums[i][j], x[i], w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1]);
     }
   }
 }
 
 // Stores two adjacent columns of a row.
-static __device__ inline void store(const MmaArguments& a, int row, int column, float first, float second, float scale) {
+static __device__ inline void store(const MmaArguments& a, int row, int column, float first, float second,
+                                    float scale) {
   if (row >= a.m || column >= a.n) return;
 #if SPLIT_K
   float* to = partials_of_block(a) + ((long long)blockIdx.y * a.m + row) * a.n + column;
@@ -249,7 +270,8 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS MIN_BLOCKS) mma(const M
     wait_for_copies<NUM_STAGES - 2>();
     // All threads see this stage, and all have read the previous one: it is filled next.
     __syncthreads();
-    if (k_tile + NUM_STAGES - 1 < end) load_stage(a, pipeline + next_stage * STAGE_BYTES, tile, k_tile + NUM_STAGES - 1);
+    if (k_tile + NUM_STAGES - 1 < end)
+      load_stage(a, pipeline + next_stage * STAGE_BYTES, tile, k_tile + NUM_STAGES - 1);
     commit_copies();
     multiply_stage(sums, pipeline + stage * STAGE_BYTES, warp_m, warp_n);
     if (++stage == NUM_STAGES) stage = 0;

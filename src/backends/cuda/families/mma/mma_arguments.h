@@ -1,7 +1,7 @@
-// Arguments of the mma kernel and of its split-K reduction. The host includes this file; its text comes
-// before the kernels' source.
+// Arguments of the mma kernel and of its split-K reduction. The host includes this file too.
 #pragma once
 
+#include "backends/gpu/families/element_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::cuda {

@@ -9,17 +9,13 @@
 #include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/refusal.h"
-#include "base/hash.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
-
-// Text of the file beside this one.
-std::string_view moe_decode_producer_text();
 
 namespace {
 
@@ -103,17 +99,11 @@ class MoeDecodeKernel final : public Kernel {
 
 class MoeDecodeFamily final : public gpu::CompiledFamily {
  public:
-  explicit MoeDecodeFamily(gpu::Runtime& runtime)
-      : runtime_(runtime),
-        limits_(runtime.limits()),
-        source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
-                                  moe_decode_arguments_text(), hopper_text(), hopper_e2m1_text(),
-                                  hopper_e2m1_strip_text(), gpu::moe_activation_text(),
-                                  moe_decode_producer_text(), moe_decode_text()})) {}
+  explicit MoeDecodeFamily(gpu::Runtime& runtime) : runtime_(runtime), limits_(runtime.limits()) {}
 
   std::string_view name() const override { return "moe_decode"; }
   std::string identity() const override {
-    return fmt::format("moe_decode r1 source {}", short_hash(source_, 12));
+    return fmt::format("moe_decode r1 source {}", gpu::text_hash(source_));
   }
   int tie_rank() const override { return 11; }
   Status accepts(const Problem& problem) const override;
@@ -135,7 +125,7 @@ class MoeDecodeFamily final : public gpu::CompiledFamily {
  private:
   gpu::Runtime& runtime_;
   gpu::Limits limits_;
-  std::string source_;
+  std::string source_ = gpu::include_line("backends/cuda/families/moe_decode/moe_decode.cu");
 };
 
 Status MoeDecodeFamily::accepts(const Problem& problem) const {

@@ -8,14 +8,25 @@
 // HIDDEN_AHEAD (1: the hidden layer of the next w2 is loaded while this one's is multiplied), GATED, WEIGHTED (1: routing weights scale the first product), BIAS, ACTIVATION. FP4 (1: x is bf16, or with TOKENS_FP8 fp8 with a scale each, weights are MXFP4; a stage is a strip of whole rows and their scales, an atom 32 bytes)
 // and with it PITCH, SCALE_PITCH, HIDDEN_PITCH, HIDDEN_SCALE_PITCH (of rows in shared memory).
 //
-// Follows moe_decode_producer.cuh and, with FP4, hopper_e2m1_strip.cuh.
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/families/hopper_e2m1_strip.cuh"
+#include "backends/cuda/families/moe_decode/moe_decode_arguments.h"
+#include "backends/cuda/families/moe_decode/moe_decode_producer.cuh"
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/moe/moe_activation.cuh"
+
 typedef float Sums[4];  // rows lane / 4 and that plus 8, tokens lane % 4 * 2 and the next
 
-static __device__ __forceinline__ void multiply(Sums& d, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+static __device__ __forceinline__ void multiply(Sums& d, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                                                unsigned b0, unsigned b1) {
 #if ELEMENT == 2
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
 #else
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
 #endif
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
@@ -23,7 +34,10 @@ static __device__ __forceinline__ void multiply(Sums& d, unsigned a0, unsigned a
 
 // fp8 is exact in fp16: 4 elements.
 static __device__ __forceinline__ void widen(unsigned bits, unsigned& low, unsigned& high) {
-  asm volatile("{\n.reg .b16 first, second;\nmov.b32 {first, second}, %2;\ncvt.rn.f16x2.e4m3x2 %0, first;\ncvt.rn.f16x2.e4m3x2 %1, second;\n}" : "=r"(low), "=r"(high) : "r"(bits));
+  asm volatile(
+      "{\n.reg .b16 first, second;\nmov.b32 {first, second}, %2;\ncvt.rn.f16x2.e4m3x2 %0, first;\ncvt.rn.f16x2.e4m3x2 %1, second;\n}"
+      : "=r"(low), "=r"(high)
+      : "r"(bits));
 }
 
 struct Rows {
@@ -31,7 +45,10 @@ struct Rows {
 };
 static __device__ __forceinline__ uint4 load_shared(unsigned from) {
   uint4 value;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "r"(from) : "memory");
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(from)
+               : "memory");
   return value;
 }
 // Lane % 4 has 32 bytes of k, so that neighbouring rows are in other banks, or with whole rows of w2 two of them in the same. `left`: bytes of the row from there on; what lies behind
@@ -49,7 +66,9 @@ static __device__ __forceinline__ Rows load_rows(unsigned from, int pitch, int l
   }
   return rows;
 }
-static __device__ __forceinline__ unsigned word_of(const uint4 (&v)[2], int i) { return i % 4 == 0 ? v[i / 4].x : i % 4 == 1 ? v[i / 4].y : i % 4 == 2 ? v[i / 4].z : v[i / 4].w; }
+static __device__ __forceinline__ unsigned word_of(const uint4 (&v)[2], int i) {
+  return i % 4 == 0 ? v[i / 4].x : i % 4 == 1 ? v[i / 4].y : i % 4 == 2 ? v[i / 4].z : v[i / 4].w;
+}
 
 // Sums of instructions by turns, which do not wait for each other.
 static __device__ __forceinline__ void add(Sums& d, const Sums& other) {
@@ -73,7 +92,9 @@ static __device__ __forceinline__ void multiply_rows(Sums& d, const Rows& rows, 
 #else
   Sums second = {};
 #pragma unroll
-  for (int i = 0; i < 8; i += 2) multiply(i % 4 ? second : d, word_of(rows.low, i), word_of(rows.high, i), word_of(rows.low, i + 1), word_of(rows.high, i + 1), b[i], b[i + 1]);
+  for (int i = 0; i < 8; i += 2)
+    multiply(i % 4 ? second : d, word_of(rows.low, i), word_of(rows.high, i), word_of(rows.low, i + 1),
+             word_of(rows.high, i + 1), b[i], b[i + 1]);
   add(d, second);
 #endif
 }
@@ -83,7 +104,9 @@ typedef float PairOfSums[2][1][4];
 
 // d += the warp's atoms of a row, one in WARPS, times `x`; COUNT: of all warps.
 template <bool LARGE, bool EIGHT_ROWS, int COUNT, int HELD>
-static __device__ __forceinline__ void multiply_atoms(PairOfSums& d, const unsigned (&x)[HELD][1][8], const unsigned (&scales)[HELD][2], unsigned from, unsigned second) {
+static __device__ __forceinline__ void multiply_atoms(PairOfSums& d, const unsigned (&x)[HELD][1][8],
+                                                      const unsigned (&scales)[HELD][2], unsigned from,
+                                                      unsigned second) {
 #pragma unroll
   for (int i = 0; i < HELD; ++i) {
     if ((i + 1) * WARPS > COUNT && i * WARPS + (int)threadIdx.x / 32 >= COUNT) continue;
@@ -95,7 +118,8 @@ static __device__ __forceinline__ void multiply_atoms(PairOfSums& d, const unsig
 
 // The sums of a strip, or of its first eight rows; `x` as pair_x() makes it.
 template <bool EIGHT_ROWS, int COUNT, int HELD>
-static __device__ __forceinline__ void multiply_strip(Sums& d, const unsigned (&x)[HELD][1][8], unsigned strip, unsigned strip_scales, int pitch, int scale_pitch) {
+static __device__ __forceinline__ void multiply_strip(Sums& d, const unsigned (&x)[HELD][1][8], unsigned strip,
+                                                      unsigned strip_scales, int pitch, int scale_pitch) {
   const int warp = (int)threadIdx.x / 32;
   const int lane = (int)threadIdx.x % 32;
   const unsigned from = strip + (unsigned)(lane / 4 * pitch + warp * W_ATOM_BYTES + lane % 4 * 8);
@@ -108,7 +132,10 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const unsigned (&
     if (EIGHT_ROWS && i % 2 == 1) continue;
     e = 0;  // behind the row's end is no scale
     if ((i / 2 + 1) * WARPS <= COUNT || i / 2 * WARPS + warp < COUNT)
-      asm volatile("ld.shared.u8 %0, [%1];" : "=r"(e) : "r"(scales_from + (unsigned)(i % 2 * 8 * scale_pitch + i / 2 * WARPS * 2)) : "memory");
+      asm volatile("ld.shared.u8 %0, [%1];"
+                   : "=r"(e)
+                   : "r"(scales_from + (unsigned)(i % 2 * 8 * scale_pitch + i / 2 * WARPS * 2))
+                   : "memory");
     all |= e;
   }
   PairOfSums p = {};
@@ -122,22 +149,31 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const unsigned (&
 }
 #endif
 
-static __device__ __forceinline__ void consumers_wait() { asm volatile("bar.sync 1, %0;" ::"r"(CONSUMER_THREADS) : "memory"); }
+static __device__ __forceinline__ void consumers_wait() {
+  asm volatile("bar.sync 1, %0;" ::"r"(CONSUMER_THREADS) : "memory");
+}
 
 static __device__ __forceinline__ uint4 load_vector(const void* from) {
   uint4 value;
-  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(from) : "memory");
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from)
+               : "memory");
   return value;
 }
 
 static __device__ __forceinline__ uint4 load_current(const void* from) {
   uint4 value;
-  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(from) : "memory");
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from)
+               : "memory");
   return value;
 }
 
 #if SCALES
-static __device__ __forceinline__ float weight_scale(const float* scales, long long matrix, int columns, int expert, int row, int atom) {
+static __device__ __forceinline__ float weight_scale(const float* scales, long long matrix, int columns, int expert,
+                                                     int row, int atom) {
 #if SCALES == 1
   return __ldg(scales + expert * matrix);
 #elif SCALES == 2
@@ -163,7 +199,8 @@ static __device__ __forceinline__ float sum_of_warps(const Shared& smem, int buf
 }
 
 // The first product's sums of a feature; `row`: the feature's in the unit.
-static __device__ __forceinline__ float hidden_of(const MoeDecodeArguments& a, const Shared& smem, int buffer, int entry, int feature, int row, int token) {
+static __device__ __forceinline__ float hidden_of(const MoeDecodeArguments& a, const Shared& smem, int buffer,
+                                                  int entry, int feature, int row, int token) {
   float gate = sum_of_warps(smem, buffer, row * 8 + token);
   float up = GATED ? sum_of_warps(smem, buffer, 64 + row * 8 + token) : 0.0f;
 #if TOKENS_FP8
@@ -184,7 +221,8 @@ static __device__ __forceinline__ float hidden_of(const MoeDecodeArguments& a, c
 }
 
 // By one warp: two features of a token a lane.
-static __device__ __forceinline__ void store_hidden(const MoeDecodeArguments& a, const Shared& smem, int buffer, int entry, int group) {
+static __device__ __forceinline__ void store_hidden(const MoeDecodeArguments& a, const Shared& smem, int buffer,
+                                                    int entry, int group) {
   const unsigned mask = smem.tables->masks[entry];
 #pragma unroll 1
   for (int i = (int)threadIdx.x % 32; i < (GATED ? 32 : 64); i += 32) {
@@ -194,7 +232,8 @@ static __device__ __forceinline__ void store_hidden(const MoeDecodeArguments& a,
     if (feature >= a.features || !(mask >> token & 1u)) continue;
     const float first = hidden_of(a, smem, buffer, entry, feature, row, token);
     const float second = hidden_of(a, smem, buffer, entry, feature + 1, row + 1, token);
-    unsigned pair = HIDDEN == 1 ? float_to_half(first) | (unsigned)float_to_half(second) << 16 : float_to_bfloat(first) | (unsigned)float_to_bfloat(second) << 16;
+    unsigned pair = HIDDEN == 1 ? float_to_half(first) | (unsigned)float_to_half(second) << 16
+                                : float_to_bfloat(first) | (unsigned)float_to_bfloat(second) << 16;
     if (pair == NOT_WRITTEN) pair = 0x7fff7fffu;
     store_relaxed((unsigned*)(a.hidden + ((long long)entry * a.tokens + token) * a.features + feature), pair);
   }
@@ -244,7 +283,8 @@ static __device__ __forceinline__ void load_tokens(const MoeDecodeArguments& a, 
     for (int i = 0; i < 2; ++i) {
       const int at = atom_at(j, warp) * 128 + lane % 4 * 32 + i * 16;
       uint4 bits = make_uint4(0u, 0u, 0u, 0u);
-      if (lane / 4 < a.tokens && at < ROW_BYTES * (FP4 ? 4 : 1)) bits = load_vector(a.x + lane / 4 * a.x_row_bytes + at);
+      if (lane / 4 < a.tokens && at < ROW_BYTES * (FP4 ? 4 : 1))
+        bits = load_vector(a.x + lane / 4 * a.x_row_bytes + at);
 #if FP4
       pair_x(part.x[j][0], i, bits);
 #else
@@ -260,7 +300,8 @@ static __device__ __forceinline__ void load_tokens(const MoeDecodeArguments& a, 
 
 #if FP4
 // By one warp, another each time, which has begun the next unit then: the warps' sums of a unit are added and stored.
-static __device__ __forceinline__ void finish_unit(const MoeDecodeArguments& a, const Shared& smem, const Share& units, int unit) {
+static __device__ __forceinline__ void finish_unit(const MoeDecodeArguments& a, const Shared& smem, const Share& units,
+                                                   int unit) {
   const int slot = (unit - units.begin) % SLOTS;
   barrier_wait(smem.done_barriers + 8u * (unsigned)slot, (unsigned)((unit - units.begin) / SLOTS % 2));
   barrier_wait(smem.cleared_barrier, 0u);
@@ -270,7 +311,8 @@ static __device__ __forceinline__ void finish_unit(const MoeDecodeArguments& a, 
 }
 #endif
 
-static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a, const Shared& smem, int entries, const TokenPart& part, State& state) {
+static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a, const Shared& smem, int entries,
+                                                     const TokenPart& part, State& state) {
   const Tables& t = *smem.tables;
   const int warp = (int)threadIdx.x / 32;
   const int lane = (int)threadIdx.x % 32;
@@ -305,7 +347,9 @@ static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a
         const int atom = own < ATOMS ? own : 0;
         const int row = group * (GATED ? 8 : 16);
         w_scales[i][0] = weight_scale(a.w_scales, a.w_scale_matrix, a.w_scale_columns, expert, row, atom);
-        w_scales[i][1] = GATED ? weight_scale(a.w_scales, a.w_scale_matrix, a.w_scale_columns, expert, a.features + row, atom) : w_scales[i][0];
+        w_scales[i][1] =
+            GATED ? weight_scale(a.w_scales, a.w_scale_matrix, a.w_scale_columns, expert, a.features + row, atom)
+                  : w_scales[i][0];
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const int token = lane % 4 * 2 + e;
@@ -319,7 +363,9 @@ static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a
         const int j = slab * STEPS + i;
         if (!has_atom(j)) continue;
         if ((slab * SLAB + (i + 1) * WARPS > ATOMS) && atom_at(j, warp) >= ATOMS) continue;
-        const Rows rows = load_rows<ROW_BYTES % 128 != 0>(smem.pipeline + (unsigned)state.stage * STAGE_BYTES + (unsigned)((i * WARPS + warp) * 128), PITCH, ROW_BYTES - atom_at(j, warp) * 128);
+        const Rows rows = load_rows<ROW_BYTES % 128 != 0>(
+            smem.pipeline + (unsigned)state.stage * STAGE_BYTES + (unsigned)((i * WARPS + warp) * 128), PITCH,
+            ROW_BYTES - atom_at(j, warp) * 128);
 #if SCALES == 3
         Sums p = {};
         multiply_rows(p, rows, part.x[j]);
@@ -340,7 +386,8 @@ static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a
       const int token = lane % 4 * 2 + i % 2;
       int row = group * (GATED ? 8 : 16) + lane / 4 + i / 2 * (GATED ? a.features : 8);
       if (!GATED && row >= a.features) row = a.features - 1;
-      d[i] *= weight_scale(a.w_scales, a.w_scale_matrix, 1, expert, row, 0) * (token < a.tokens ? __ldcg(a.x_scales + token * a.x_scale_columns) : 0.0f);
+      d[i] *= weight_scale(a.w_scales, a.w_scale_matrix, 1, expert, row, 0) *
+              (token < a.tokens ? __ldcg(a.x_scales + token * a.x_scale_columns) : 0.0f);
     }
 #endif
 #if FP4
@@ -368,7 +415,8 @@ static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a
     }
   }
 #if FP4
-  if (units.begin < units.end && warp == (units.end - 1 - units.begin) % WARPS) finish_unit(a, smem, units, units.end - 1);
+  if (units.begin < units.end && warp == (units.end - 1 - units.begin) % WARPS)
+    finish_unit(a, smem, units, units.end - 1);
 #endif
 }
 
@@ -399,7 +447,8 @@ static __device__ __forceinline__ Step step_at(int first, int slab, int entries,
   if (!step.there) step.atom = step.offset = 0;
   return step;
 }
-static __device__ __forceinline__ void load_hidden(const MoeDecodeArguments& a, const Tables& t, const Step& step, uint4 (&bits)[HIDDEN_VECTORS]) {
+static __device__ __forceinline__ void load_hidden(const MoeDecodeArguments& a, const Tables& t, const Step& step,
+                                                   uint4 (&bits)[HIDDEN_VECTORS]) {
   const int lane = (int)threadIdx.x % 32;
   const int token = lane / 4;
   const bool routed = step.there && (t.masks[step.entry] >> token & 1u);
@@ -426,13 +475,17 @@ static __device__ __forceinline__ unsigned scaled_halves(unsigned bits, float fa
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
-static __device__ __forceinline__ float largest(unsigned bits) { return fmaxf(fabsf(__uint_as_float(bits << 16)), fabsf(__uint_as_float(bits & 0xffff0000u))); }
+static __device__ __forceinline__ float largest(unsigned bits) {
+  return fmaxf(fabsf(__uint_as_float(bits << 16)), fabsf(__uint_as_float(bits & 0xffff0000u)));
+}
 
 // bf16 of a token's 128 as fp16, times a power of two; returns the power's inverse.
 static __device__ __forceinline__ float to_halves(const uint4 (&bits)[HIDDEN_VECTORS], unsigned (&to)[16]) {
   float most = 0.0f;
 #pragma unroll
-  for (int i = 0; i < HIDDEN_VECTORS; ++i) most = fmaxf(fmaxf(fmaxf(most, largest(bits[i].x)), fmaxf(largest(bits[i].y), largest(bits[i].z))), largest(bits[i].w));
+  for (int i = 0; i < HIDDEN_VECTORS; ++i)
+    most = fmaxf(fmaxf(fmaxf(most, largest(bits[i].x)), fmaxf(largest(bits[i].y), largest(bits[i].z))),
+                 largest(bits[i].w));
   most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
   most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
   unsigned exponent = __float_as_uint(most) >> 23;
@@ -449,7 +502,8 @@ static __device__ __forceinline__ float to_halves(const uint4 (&bits)[HIDDEN_VEC
 }
 #endif
 
-static __device__ __forceinline__ void second_product(const MoeDecodeArguments& a, const Shared& smem, int entries, State& state) {
+static __device__ __forceinline__ void second_product(const MoeDecodeArguments& a, const Shared& smem, int entries,
+                                                      State& state) {
   const Tables& t = *smem.tables;
   const int lane = (int)threadIdx.x % 32;
   const Share rows = share_of((a.rows + 7) / 8);
@@ -471,7 +525,8 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
       for (int i = 0; i < TILES * 2; ++i) {
         int row = (rows.begin + i) * 8 + (SCALES == 2 ? lane / 4 : 0);
         if (row >= a.rows) row = a.rows - 1;
-        w_scales[s][i / 2][i % 2] = weight_scale(a.w2_scales, a.w2_scale_matrix, a.w2_scale_columns, t.experts[steps[s].entry], row, steps[s].atom);
+        w_scales[s][i / 2][i % 2] = weight_scale(a.w2_scales, a.w2_scale_matrix, a.w2_scale_columns,
+                                                 t.experts[steps[s].entry], row, steps[s].atom);
       }
     }
 #endif
@@ -531,7 +586,8 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
       if (tile >= tiles) continue;
       const int row = tile * 16;
       const unsigned strip = smem.pipeline + (unsigned)state.stage * STAGE_BYTES + (unsigned)(row * HIDDEN_PITCH);
-      const unsigned scales = smem.pipeline + (unsigned)state.stage * STAGE_BYTES + (unsigned)((rows.end - rows.begin) * 8 * HIDDEN_PITCH + row * HIDDEN_SCALE_PITCH);
+      const unsigned scales = smem.pipeline + (unsigned)state.stage * STAGE_BYTES +
+                              (unsigned)((rows.end - rows.begin) * 8 * HIDDEN_PITCH + row * HIDDEN_SCALE_PITCH);
       Sums p = {};
       if (rows.begin + tile * 2 + 1 < rows.end) {
         multiply_strip<false, HIDDEN_ATOMS>(p, b, strip, scales, HIDDEN_PITCH, HIDDEN_SCALE_PITCH);
@@ -553,7 +609,9 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
 #pragma unroll
       for (int s = 0; s < HIDDEN_STEPS; ++s) {
         if (!steps[s].there) continue;
-        const Rows own = load_rows<HIDDEN_BYTES % 128 != 0>(smem.pipeline + (unsigned)state.stage * STAGE_BYTES + (unsigned)steps[s].offset, HIDDEN_PITCH, HIDDEN_BYTES - steps[s].atom * 128);
+        const Rows own = load_rows<HIDDEN_BYTES % 128 != 0>(
+            smem.pipeline + (unsigned)state.stage * STAGE_BYTES + (unsigned)steps[s].offset, HIDDEN_PITCH,
+            HIDDEN_BYTES - steps[s].atom * 128);
         Sums p = {};
 #if FP8
         Sums second = {};
@@ -609,7 +667,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode(const __grid
   smem.sums = (float*)behind;
   smem.biases = (float*)(behind + BUFFERS * WARPS * 512);
   smem.tables = (Tables*)(behind + BUFFERS * WARPS * 512 + BIAS_BYTES);
-  smem.full_barriers = shared_address(behind) + (unsigned)(BUFFERS * WARPS * 512 + BIAS_BYTES + ((int)sizeof(Tables) + 15) / 16 * 16);
+  smem.full_barriers =
+      shared_address(behind) + (unsigned)(BUFFERS * WARPS * 512 + BIAS_BYTES + ((int)sizeof(Tables) + 15) / 16 * 16);
   smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
   smem.cleared_barrier = smem.empty_barriers + 8u * (unsigned)a.num_stages;
   smem.grid_barrier = smem.cleared_barrier + 8u;

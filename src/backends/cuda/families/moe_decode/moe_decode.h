@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "backends/backend.h"
 #include "backends/gpu/runtime.h"
@@ -11,9 +10,5 @@ namespace gemmtune::cuda {
 
 /// The runtime must outlive the family and its kernels.
 std::unique_ptr<KernelFamily> make_moe_decode_family(gpu::Runtime& runtime);
-
-// Texts of moe_decode_arguments.h and of moe_decode.cu.
-std::string_view moe_decode_arguments_text();
-std::string_view moe_decode_text();
 
 }  // namespace gemmtune::cuda

@@ -1,7 +1,7 @@
-// Arguments of the moe_decode kernel: a whole layer of a mixture of experts for few tokens. The host includes this file; its text comes
-// before the kernel's source.
+// Arguments of the moe_decode kernel: a whole layer of a mixture of experts for few tokens. The host includes this file too.
 #pragma once
 
+#include "backends/gpu/families/element_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::cuda {

@@ -1,4 +1,11 @@
 // What moe_decode's blocks know of the routing and of their shares, the thread that loads, and how blocks learn that the hidden layer may be read.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1_strip.cuh"
+#include "backends/cuda/families/moe_decode/moe_decode_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+
 using gemmtune::cuda::MoeDecodeArguments;
 
 #define MAX_TOKENS 8
@@ -46,9 +53,9 @@ struct Shared {
   unsigned grid_barrier;     // everybody's is
   unsigned done_barriers;    // of the slots for sums: all warps' are there; they were added
   unsigned added_barriers;
-  unsigned bias_barrier;     // biases are there
-  float* sums;              // [BUFFERS][WARPS][16][8]
-  float* biases;            // as y's elements of the block, [TILES][8][16] (BIAS)
+  unsigned bias_barrier;  // biases are there
+  float* sums;            // [BUFFERS][WARPS][16][8]
+  float* biases;          // as y's elements of the block, [TILES][8][16] (BIAS)
   Tables* tables;
 };
 
@@ -193,15 +200,17 @@ static __device__ __forceinline__ void prefetch_bias(const MoeDecodeArguments& a
 #if FP4
 // Whole rows and their scales. All lanes.
 template <bool APART, bool SCALES_APART, bool SPLIT_ROWS>
-static __device__ __forceinline__ void load_strip(const MoeDecodeArguments& a, const Shared& smem, State& state, const unsigned char* w, const unsigned char* scales, long long row, int second,
-                                                  int rows, int row_bytes, int pitch, int scale_pitch) {
+static __device__ __forceinline__ void load_strip(const MoeDecodeArguments& a, const Shared& smem, State& state,
+                                                  const unsigned char* w, const unsigned char* scales, long long row,
+                                                  int second, int rows, int row_bytes, int pitch, int scale_pitch) {
   const unsigned full = smem.full_barriers + 8u * (unsigned)state.stage;
   const unsigned to = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
   barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
   if ((int)threadIdx.x % 32 == 0) barrier_arrive_expect_tx(full, (unsigned)(rows * (row_bytes + row_bytes / 16)));
   __syncwarp();
   copy_strip_rows<APART, SPLIT_ROWS>(to, pitch, w + row * row_bytes, row_bytes, second, rows, 0, full, 0ull);
-  copy_strip_rows<SCALES_APART, SPLIT_ROWS>(to + (unsigned)(rows * pitch), scale_pitch, scales + row * (row_bytes / 16), row_bytes / 16, second, rows, 16, full, 0ull);
+  copy_strip_rows<SCALES_APART, SPLIT_ROWS>(to + (unsigned)(rows * pitch), scale_pitch, scales + row * (row_bytes / 16),
+                                            row_bytes / 16, second, rows, 16, full, 0ull);
   next_stage(a, state);
 }
 
@@ -215,8 +224,9 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
   for (int unit = units.begin; unit < units.end; ++unit) {
     const int expert = t.experts[entry];
     const int feature = group * (GATED ? 8 : 16);
-    load_strip<PITCH != ROW_BYTES, SCALE_PITCH != ROW_BYTES / 16, GATED>(a, smem, state, a.w, (const unsigned char*)a.w_scales, (long long)expert * a.features * (GATED ? 2 : 1) + feature,
-                                                                         a.features, 16, ROW_BYTES, PITCH, SCALE_PITCH);
+    load_strip<PITCH != ROW_BYTES, SCALE_PITCH != ROW_BYTES / 16, GATED>(
+        a, smem, state, a.w, (const unsigned char*)a.w_scales,
+        (long long)expert * a.features * (GATED ? 2 : 1) + feature, a.features, 16, ROW_BYTES, PITCH, SCALE_PITCH);
     prefetch_bias(a, expert, feature);
     if (++group == a.groups) {
       group = 0;
@@ -228,8 +238,9 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
   for (int i = 0; i < t.count; ++i) {  // read again: registers are few
     if (groups.begin < groups.end)
       load_strip<HIDDEN_PITCH != HIDDEN_BYTES, HIDDEN_SCALE_PITCH != HIDDEN_BYTES / 16, false>(
-          a, smem, state, a.w2, (const unsigned char*)a.w2_scales, (long long)t.experts[entry_at(i, t.count)] * a.rows + groups.begin * 8, 8, (groups.end - groups.begin) * 8, HIDDEN_BYTES, HIDDEN_PITCH,
-          HIDDEN_SCALE_PITCH);
+          a, smem, state, a.w2, (const unsigned char*)a.w2_scales,
+          (long long)t.experts[entry_at(i, t.count)] * a.rows + groups.begin * 8, 8, (groups.end - groups.begin) * 8,
+          HIDDEN_BYTES, HIDDEN_PITCH, HIDDEN_SCALE_PITCH);
   }
 }
 #else
@@ -244,7 +255,8 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
 #pragma unroll 1
   for (int unit = units.begin; unit < units.end; ++unit) {
     const int first_row = group * (GATED ? 8 : 16);
-    const unsigned char* const from = a.w + ((long long)t.experts[entry] * (a.features * (GATED ? 2 : 1)) + first_row) * ROW_BYTES;
+    const unsigned char* const from =
+        a.w + ((long long)t.experts[entry] * (a.features * (GATED ? 2 : 1)) + first_row) * ROW_BYTES;
     const int rows = GATED || a.features - first_row >= 16 ? 16 : a.features - first_row;
     const long long up = GATED ? (long long)(a.features - 8) * ROW_BYTES : 0;
 #pragma unroll 1
@@ -255,7 +267,9 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
       barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
       barrier_arrive_expect_tx(full, bytes * (unsigned)rows);
 #pragma unroll 1
-      for (int i = 0; i < rows; ++i) bulk_load(to + (unsigned)(i * PITCH), from + (long long)i * ROW_BYTES + (i >= 8 ? up : 0) + slab * (SLAB * 128), bytes, full, 0, policy);
+      for (int i = 0; i < rows; ++i)
+        bulk_load(to + (unsigned)(i * PITCH), from + (long long)i * ROW_BYTES + (i >= 8 ? up : 0) + slab * (SLAB * 128),
+                  bytes, full, 0, policy);
       next_stage(a, state);
     }
     prefetch_bias(a, t.experts[entry], first_row);
@@ -270,7 +284,9 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
     const int count = entries - first < ENTRIES ? entries - first : ENTRIES;
 #pragma unroll 1
     for (int slab = 0; slab < HIDDEN_SLABS; ++slab) {
-      const unsigned bytes = slab + 1 < HIDDEN_SLABS ? HIDDEN_SLAB * 128u : (unsigned)(HIDDEN_BYTES - (HIDDEN_SLABS - 1) * HIDDEN_SLAB * 128);
+      const unsigned bytes = slab + 1 < HIDDEN_SLABS
+                                 ? HIDDEN_SLAB * 128u
+                                 : (unsigned)(HIDDEN_BYTES - (HIDDEN_SLABS - 1) * HIDDEN_SLAB * 128);
 #pragma unroll 1
       for (int tile = groups.begin; tile < groups.end; tile += 2) {
         const unsigned rows = tile + 1 < groups.end ? 16u : 8u;
@@ -285,7 +301,9 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
             bulk_load(to + (unsigned)(i * 16 * HIDDEN_PITCH), from, bytes * rows, full, 0, policy);
           } else {
 #pragma unroll 1
-            for (unsigned row = 0; row < rows; ++row) bulk_load(to + row * HIDDEN_PITCH, from + (long long)row * HIDDEN_BYTES + slab * (HIDDEN_SLAB * 128), bytes, full, 0, policy);
+            for (unsigned row = 0; row < rows; ++row)
+              bulk_load(to + row * HIDDEN_PITCH, from + (long long)row * HIDDEN_BYTES + slab * (HIDDEN_SLAB * 128),
+                        bytes, full, 0, policy);
           }
         }
         next_stage(a, state);
@@ -308,8 +326,12 @@ static __device__ __forceinline__ unsigned load_acquire(const unsigned* from) {
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
   return value;
 }
-static __device__ __forceinline__ void store_relaxed(unsigned* to, unsigned value) { asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory"); }
-static __device__ __forceinline__ void add_release(unsigned* to) { asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(to) : "memory"); }
+static __device__ __forceinline__ void store_relaxed(unsigned* to, unsigned value) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+static __device__ __forceinline__ void add_release(unsigned* to) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(to) : "memory");
+}
 
 // What is not yet written of the hidden layer: two NaNs that no result is rounded to.
 #define NOT_WRITTEN 0xffffffffu
@@ -327,7 +349,8 @@ static __device__ __forceinline__ void clear_hidden(const MoeDecodeArguments& a,
     const int feature = (unit - entry * a.groups) * (GATED ? 8 : 16);
     unsigned short* const to = a.hidden + ((long long)entry * a.tokens + i % a.tokens) * a.features + feature;
     *(uint4*)to = make_uint4(NOT_WRITTEN, NOT_WRITTEN, NOT_WRITTEN, NOT_WRITTEN);
-    if (!GATED && feature + 8 < a.features) *(uint4*)(to + 8) = make_uint4(NOT_WRITTEN, NOT_WRITTEN, NOT_WRITTEN, NOT_WRITTEN);
+    if (!GATED && feature + 8 < a.features)
+      *(uint4*)(to + 8) = make_uint4(NOT_WRITTEN, NOT_WRITTEN, NOT_WRITTEN, NOT_WRITTEN);
   }
   __threadfence();
   __syncwarp();
@@ -400,7 +423,8 @@ static __device__ __forceinline__ void add_biases(const MoeDecodeArguments& a, c
 #pragma unroll 1
     for (int entry = 0; entry < entries; ++entry)
       if (t.masks[entry] >> element.token & 1u)
-        sum = fmaf(WEIGHTED ? 1.0f : t.weights[entry][element.token], __ldg(a.bias2 + (long long)t.experts[entry] * a.rows + element.row), sum);
+        sum = fmaf(WEIGHTED ? 1.0f : t.weights[entry][element.token],
+                   __ldg(a.bias2 + (long long)t.experts[entry] * a.rows + element.row), sum);
     smem.biases[i] = sum;
   }
   __syncwarp();

@@ -11,19 +11,11 @@
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
-#include "base/hash.h"
 #include "base/rounding.h"
 
 namespace gemmtune::cuda {
-
-// Texts of the files beside this one.
-std::string_view mxfp4_activations_arguments_text();
-std::string_view mxfp4_activations_text();
-std::string_view mxfp4_producer_text();
-std::string_view mxfp4_decode_text();
-std::string_view mxfp4_epilogue_text();
 
 namespace {
 
@@ -131,10 +123,7 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   return launch;
 }
 
-std::string widening_text() {
-  return gpu::source_text(
-      {gpu::numbers_text(), mxfp4_activations_arguments_text(), mxfp4_activations_text()});
-}
+std::string widening_text() { return gpu::include_line("backends/cuda/families/mxfp4/mxfp4_activations.cu"); }
 
 class Mxfp4Kernel final : public Kernel {
  public:
@@ -248,18 +237,12 @@ class Mxfp4Kernel final : public Kernel {
 
 class Mxfp4Family final : public gpu::CompiledFamily {
  public:
-  Mxfp4Family(gpu::Runtime& runtime, const CudaDriver& driver)
-      : runtime_(runtime),
-        driver_(driver),
-        source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
-                                  mxfp4_arguments_text(), hopper_text(), hopper_e2m1_text(),
-                                  mxfp4_producer_text(), mxfp4_decode_text(), mxfp4_epilogue_text(),
-                                  mxfp4_text()})) {}
+  Mxfp4Family(gpu::Runtime& runtime, const CudaDriver& driver) : runtime_(runtime), driver_(driver) {}
 
   std::string_view name() const override { return "mxfp4"; }
   std::string identity() const override {
     return fmt::format("mxfp4 r1 source {}",
-                       short_hash(source_ + wgmma_of_registers_macros(8) + widening_text(), 12));
+                       gpu::text_hash(source_ + wgmma_of_registers_macros(8) + widening_text()));
   }
   int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
@@ -282,7 +265,7 @@ class Mxfp4Family final : public gpu::CompiledFamily {
 
   gpu::Runtime& runtime_;
   const CudaDriver& driver_;
-  std::string source_;
+  std::string source_ = gpu::include_line("backends/cuda/families/mxfp4/mxfp4.cu");
 };
 
 Status Mxfp4Family::accepts(const Problem& problem) const {

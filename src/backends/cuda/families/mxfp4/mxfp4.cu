@@ -1,7 +1,7 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] with bf16 x and an MXFP4 weight, on Hopper. Other activations were made bf16 (mxfp4_activations.cu). The
 // weight stays 4 bits wide up to the registers: A and B are swapped, so that it is wgmma's first operand, which may come from registers. TMA loads stages of the weight and of x; a consumer warp group reads
 // its 64 rows of the weight from shared memory, makes bf16 of them and multiplies by x in shared memory. While the tensor core works on 64 of k the
-// threads decode the next 64. The blocks of a cluster divide k. Follows mxfp4_epilogue.cuh.
+// threads decode the next 64. The blocks of a cluster divide k.
 //
 // The host defines: WARPGROUPS (consumers: 1, 2, 3), TILES (of 64 rows of the weight, of a warp group: 1, 2), BLOCK_N (rows of x), K_ATOMS (BLOCK_K in
 // units of 64 elements: 2, 4, 8), PACKED (1: the weight has the layout fragment64), WIDE (1: two warp groups of consumers take registers from the
@@ -9,6 +9,13 @@
 // cluster send each other their partial sums), ROW_SCALES (1: rows of x have scales), ROWS_PER_Y (rows of x whose sums make a row of y: 2 where an fp16
 // row became two of bf16), PERSISTENT (1: no split of k, and a block computes several tiles),
 // L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
+#include "backends/cuda/families/mxfp4/mxfp4_decode.cuh"
+#include "backends/cuda/families/mxfp4/mxfp4_epilogue.cuh"
+#include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
 
 #define WAIT(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
 
@@ -22,12 +29,14 @@ static __device__ __forceinline__ void fence_accumulators(Accumulators& d) {
 
 #if MMA
 static __device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned from) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(from));
 }
 static __device__ __forceinline__ void multiply_add(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // Products of odd steps have sums of their own where a warp has one tile: an instruction then waits for the last but one before it.
@@ -35,8 +44,9 @@ static __device__ __forceinline__ void multiply_add(float* d, const unsigned (&a
 typedef float AccumulatorSets[SETS][TILES][BLOCK_N / 2];
 
 // 128 of k. `x_own`: the lane's 16 bytes of eight rows of x, at the first and at the second 32 of k of an atom.
-static __device__ __forceinline__ void multiply_half(AccumulatorSets& d, const OwnWeight& own, const unsigned (&x_own)[2], unsigned w, int half, const ScaleWords& words,
-                                                     bool large) {
+static __device__ __forceinline__ void multiply_half(AccumulatorSets& d, const OwnWeight& own,
+                                                     const unsigned (&x_own)[2], unsigned w, int half,
+                                                     const ScaleWords& words, bool large) {
   RawWeight raw;
   load_half(raw, own, w, half);
 #pragma unroll
@@ -44,7 +54,8 @@ static __device__ __forceinline__ void multiply_half(AccumulatorSets& d, const O
     unsigned x[BLOCK_N / 8][4];
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; ++j)
-      load_matrices(x[j], w + W_BYTES + (unsigned)((half * 2 + block / 2) * X_ATOM_BYTES + j * 8 * ATOM_BYTES) + x_own[block % 2]);
+      load_matrices(x[j], w + W_BYTES + (unsigned)((half * 2 + block / 2) * X_ATOM_BYTES + j * 8 * ATOM_BYTES) +
+                              x_own[block % 2]);
 #pragma unroll
     for (int r = 0; r < TILES; ++r) {
       const Factors factors = factors_of(words[r], block, large);
@@ -53,7 +64,8 @@ static __device__ __forceinline__ void multiply_half(AccumulatorSets& d, const O
         unsigned fragment[4];
         decode(fragment, raw, r, block, step, factors, large);
 #pragma unroll
-        for (int j = 0; j < BLOCK_N / 8; ++j) multiply_add(&d[step % SETS][r][4 * j], fragment, x[j][2 * step], x[j][2 * step + 1]);
+        for (int j = 0; j < BLOCK_N / 8; ++j)
+          multiply_add(&d[step % SETS][r][4 * j], fragment, x[j][2 * step], x[j][2 * step + 1]);
       }
     }
   }
@@ -62,23 +74,26 @@ static __device__ __forceinline__ void multiply_half(AccumulatorSets& d, const O
 
 #if !MMA
 #define FRAGMENTS (TOGETHER ? FRAGMENTS_PER_BATCH(TILES) : 1)  // of 16 of k that are multiplied together
-#define BATCHES (FRAGMENTS == 1 ? 2 : 1)  // under way while the next one is decoded
+#define BATCHES (FRAGMENTS == 1 ? 2 : 1)                       // under way while the next one is decoded
 
 // COUNT times 16 of k of tile `r`, from `step` of those of a stage on, whose x is at `x_at`.
 template <int COUNT>
-static __device__ __forceinline__ void start_products(Accumulators& d, const unsigned (*fragments)[4], unsigned x_at, int step, int r) {
+static __device__ __forceinline__ void start_products(Accumulators& d, const unsigned (*fragments)[4], unsigned x_at,
+                                                      int step, int r) {
   start_batch<COUNT>(x_at, step, X_ATOM_BYTES, [&](int i, unsigned long long b) { WGMMA(d[r], fragments[i], b); });
 }
 #endif
 
-static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem, const ScaleRows& rows, ScaleWords& next,
-                                                const BlockWork& work, int& stage, unsigned& phase) {
+static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem,
+                                                const ScaleRows& rows, ScaleWords& next, const BlockWork& work,
+                                                int& stage, unsigned& phase) {
   const int lane = threadIdx.x % 32;
   const OwnWeight own = own_weight();
   ScaleWords chunk;
 #if MMA
   // A matrix is of eight rows of x and eight of k; in TMA's swizzle 16 bytes at c of row r are at c ^ (r % 8).
-  const unsigned x_own[2] = {(unsigned)(lane % 8 * ATOM_BYTES + (lane / 8 ^ lane % 8) * 16), (unsigned)(lane % 8 * ATOM_BYTES + ((4 + lane / 8) ^ lane % 8) * 16)};
+  const unsigned x_own[2] = {(unsigned)(lane % 8 * ATOM_BYTES + (lane / 8 ^ lane % 8) * 16),
+                             (unsigned)(lane % 8 * ATOM_BYTES + ((4 + lane / 8) ^ lane % 8) * 16)};
   AccumulatorSets sets = {};
 #else
   unsigned fragments[2 * BATCHES][FRAGMENTS][4];  // of the instructions under way, and of the next ones
@@ -130,7 +145,8 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
 #pragma unroll
         for (int i = 0; i < 8 * TILES; ++i) {
           const int r = i % TILES;
-          decode(fragments[0][0], raw, r, i / TILES / 2, i / TILES % 2, factors_of(words[r], i / TILES / 2, true), true);
+          decode(fragments[0][0], raw, r, i / TILES / 2, i / TILES % 2, factors_of(words[r], i / TILES / 2, true),
+                 true);
           start_products<1>(d, &fragments[0][0], x_at, half * 8 + i / TILES, r);
           WAIT(0);
         }
@@ -142,7 +158,8 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
         const int first = batch / TILES * FRAGMENTS;
 #pragma unroll
         for (int i = first; i < first + FRAGMENTS; ++i)
-          decode(fragments[batch % (2 * BATCHES)][i - first], raw, r, i / 2, i % 2, factors_of(words[r], i / 2, false), false);
+          decode(fragments[batch % (2 * BATCHES)][i - first], raw, r, i / 2, i % 2, factors_of(words[r], i / 2, false),
+                 false);
         start_products<FRAGMENTS>(d, fragments[batch % (2 * BATCHES)], x_at, half * 8 + first, r);
         // The threads decode while batches are under way. After the first ones of a stage the stage before is free.
 #if BATCHES == 1
@@ -150,7 +167,8 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
 #else
         WAIT(2);
 #endif
-        if (half == 0 && batch == BATCHES - 1 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
+        if (half == 0 && batch == BATCHES - 1 && k_tile != work.begin && lane == 0)
+          barrier_arrive(smem.empty_barriers + 8u * previous);
       }
     }
     previous = (unsigned)stage;
@@ -173,7 +191,8 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1) mxfp4(const __grid_constant__ Mxfp4Arguments a) {
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1)
+    mxfp4(const __grid_constant__ Mxfp4Arguments a) {
   extern __shared__ unsigned char memory[];
   if (a.dependent_launch) launch_dependents();
   const int rank = cluster_cta_rank();
@@ -207,7 +226,8 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     fence_async_proxy();
     if (SEND && a.split_k > 1)
-      barrier_arrive_expect_tx(smem.partials_barrier, 16u * (unsigned)(a.split_k * (first_unit(a, rank + 1) - first_unit(a, rank))));
+      barrier_arrive_expect_tx(smem.partials_barrier,
+                               16u * (unsigned)(a.split_k * (first_unit(a, rank + 1) - first_unit(a, rank))));
   }
   __syncthreads();
   if (SEND && a.split_k > 1) cluster_arrive();
@@ -235,7 +255,8 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   prefetch_scales(a, work);
   // Before this, nothing is written, and only a dependent launch reads: the weight and its scales.
   if (!a.dependent_launch) grid_dependency_wait();
-  const int own_row = (int)threadIdx.x / 128 * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 4;
+  const int own_row =
+      (int)threadIdx.x / 128 * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 4;
   ScaleRows rows = scale_rows(a, work.n + own_row);
   ScaleWords scales;
   load_scales(scales, rows, a, work.begin * K_ATOMS * 2);

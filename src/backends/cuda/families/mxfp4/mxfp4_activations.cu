@@ -1,11 +1,17 @@
-// Makes bf16 of fp4 (with its scales, over 4: the largest ones times 6 are more than bf16 holds), fp8 or fp16 activations, exactly: an fp16 element becomes two. A thread has 16 bytes of a row. Follows numbers.cuh.
+// Makes bf16 of fp4 (with its scales, over 4: the largest ones times 6 are more than bf16 holds), fp8 or fp16 activations, exactly: an fp16 element becomes two. A thread has 16 bytes of a row.
+
+#include "backends/cuda/families/mxfp4/mxfp4_activations_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+
 using gemmtune::cuda::Mxfp4ActivationsArguments;
 
 #define PER_THREAD (ELEMENT == 5 ? 32 : ELEMENT == 3 ? 16 : 8)  // elements in 16 bytes
 #define WIDE_ROWS (ELEMENT == 1 ? 2 : 1)                        // rows of bf16 for a row of x
 
 // Exact: the upper half of a float32 whose lower half is zero.
-static __device__ inline unsigned pair_of(float first, float second) { return __float_as_uint(first) >> 16 | (__float_as_uint(second) & 0xffff0000u); }
+static __device__ inline unsigned pair_of(float first, float second) {
+  return __float_as_uint(first) >> 16 | (__float_as_uint(second) & 0xffff0000u);
+}
 
 extern "C" __global__ void __launch_bounds__(256) mxfp4_activations(const Mxfp4ActivationsArguments a) {
   // The next kernel may start: it waits for this one where it reads x. Before that this kernel waits for all in front of it, which may read what it
@@ -24,7 +30,9 @@ extern "C" __global__ void __launch_bounds__(256) mxfp4_activations(const Mxfp4A
     words[0] = bits.x, words[1] = bits.y, words[2] = bits.z, words[3] = bits.w;
   } else {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) words[i] = (unsigned)from[4 * i] | (unsigned)from[4 * i + 1] << 8 | (unsigned)from[4 * i + 2] << 16 | (unsigned)from[4 * i + 3] << 24;
+    for (int i = 0; i < 4; ++i)
+      words[i] = (unsigned)from[4 * i] | (unsigned)from[4 * i + 1] << 8 | (unsigned)from[4 * i + 2] << 16 |
+                 (unsigned)from[4 * i + 3] << 24;
   }
   unsigned wide[WIDE_ROWS][PER_THREAD / 2];
 #if ELEMENT == 5
@@ -45,7 +53,8 @@ extern "C" __global__ void __launch_bounds__(256) mxfp4_activations(const Mxfp4A
     const float second_upper = __uint_as_float(__float_as_uint(second) & 0xffff0000u);
     wide[0][i] = pair_of(first_upper, second_upper);
     // The difference of infinities is NaN: there is nothing left of one.
-    wide[WIDE_ROWS - 1][i] = pair_of(first == first_upper ? 0.0f : first - first_upper, second == second_upper ? 0.0f : second - second_upper);
+    wide[WIDE_ROWS - 1][i] = pair_of(first == first_upper ? 0.0f : first - first_upper,
+                                     second == second_upper ? 0.0f : second - second_upper);
 #endif
   }
 #pragma unroll

@@ -1,9 +1,15 @@
-// An MXFP4 weight as bf16, exactly: its scales, and its elements from shared memory to the registers of the tensor core's first operand. Follows
-// mxfp4_producer.cuh.
+// An MXFP4 weight as bf16, exactly: its scales, and its elements from shared memory to the registers of the tensor core's first operand.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
+#include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
 
 // Four lanes share their rows: lane l of them holds the scales of 128 of k, the l-th of a chunk of 512; words are exchanged by shuffles.
 struct ScaleRows {
-  const unsigned char* from[TILES][2];  // of rows warp * 16 + lane / 4 and that plus 8 of each tile; past the last row: of the last one
+  const unsigned char*
+      from[TILES][2];  // of rows warp * 16 + lane / 4 and that plus 8 of each tile; past the last row: of the last one
 };
 typedef unsigned ScaleWords[TILES][2];
 
@@ -25,7 +31,9 @@ static __device__ __forceinline__ unsigned load_word(const unsigned char* from) 
 }
 static __device__ __forceinline__ unsigned load_half_word(const unsigned char* from) {
   unsigned half;
-  asm volatile("{\n.reg .b16 half;\nld.global.nc.L2::128B.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}" : "=r"(half) : "l"(from));
+  asm volatile("{\n.reg .b16 half;\nld.global.nc.L2::128B.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}"
+               : "=r"(half)
+               : "l"(from));
   return half;
 }
 static __device__ __forceinline__ unsigned load_byte(const unsigned char* from) {
@@ -35,7 +43,8 @@ static __device__ __forceinline__ unsigned load_byte(const unsigned char* from) 
 }
 
 // The lane's words of the chunk that begins at scale `column`.
-static __device__ __forceinline__ void load_scales(ScaleWords& words, const ScaleRows& rows, const Mxfp4Arguments& a, int column) {
+static __device__ __forceinline__ void load_scales(ScaleWords& words, const ScaleRows& rows, const Mxfp4Arguments& a,
+                                                   int column) {
   column += (int)threadIdx.x % 4 * 4;
 #pragma unroll
   for (int i = 0; i < TILES * 2; ++i) {
@@ -66,16 +75,21 @@ static __device__ __forceinline__ void prefetch_scales(const Mxfp4Arguments& a, 
     const int row = work.n + (int)(i / sectors);
     const int column = first + (int)(i % sectors) * 32;
     if (row < a.n)
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(a.scales + (long long)row * a.scale_columns + (column < end ? column : end - 1)) : "memory");
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(a.scales + (long long)row * a.scale_columns +
+                                                    (column < end ? column : end - 1))
+                   : "memory");
   }
 }
 
-static __device__ __forceinline__ unsigned byte_of(unsigned word, int i) { return __byte_perm(word, 0u, 0x4440u + (unsigned)i); }
+static __device__ __forceinline__ unsigned byte_of(unsigned word, int i) {
+  return __byte_perm(word, 0u, 0x4440u + (unsigned)i);
+}
 
 #if !PACKED
 // Byte i of `bytes`: an element in each half.
 static __device__ __forceinline__ unsigned spread_byte(unsigned bytes, int i) {
-  const unsigned high = __byte_perm(bytes << 4, bytes, (unsigned)(i * 0x0011 + (4 + i) * 0x1100));  // in the upper four bits of each half
+  const unsigned high =
+      __byte_perm(bytes << 4, bytes, (unsigned)(i * 0x0011 + (4 + i) * 0x1100));  // in the upper four bits of each half
   return (high & SIGNS) | ((high >> 6) & MAGNITUDES);
 }
 // The lane's byte of each word of 16 bytes: pairs of k from 0, 8, 16 and 24 on.
@@ -86,7 +100,9 @@ static __device__ __forceinline__ unsigned own_bytes(const uint4& row, unsigned 
 
 static __device__ __forceinline__ uint4 load_shared(unsigned from) {
   uint4 value;
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "r"(from));
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(from));
   return value;
 }
 
@@ -154,7 +170,8 @@ struct RawWeight {
 static __device__ __forceinline__ void load_half(RawWeight& raw, const OwnWeight& own, unsigned w, int half) {
 #if PACKED
 #pragma unroll
-  for (int i = 0; i < TILES * 2; ++i) raw.of[i / 2][i % 2] = load_shared(w + own.at + (unsigned)((i / 2 * K_ATOMS + half * 2 + i % 2) * FRAGMENT_BYTES));
+  for (int i = 0; i < TILES * 2; ++i)
+    raw.of[i / 2][i % 2] = load_shared(w + own.at + (unsigned)((i / 2 * K_ATOMS + half * 2 + i % 2) * FRAGMENT_BYTES));
 #else
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -162,13 +179,16 @@ static __device__ __forceinline__ void load_half(RawWeight& raw, const OwnWeight
 #pragma unroll
     for (int i = 0; i < 8; ++i)  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
       raw.of[r][i / 2][i % 2] =
-          own_bytes(load_shared(w + own.at + (unsigned)(r * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + i / 2) ^ (lane / 4)) * 16))), own.select);
+          own_bytes(load_shared(w + own.at +
+                                (unsigned)(r * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + i / 2) ^ (lane / 4)) * 16))),
+                    own.select);
   }
 #endif
 }
 
 // The fragment of tile `r` at step `step` of two of block `block` of four, times its scales.
-static __device__ __forceinline__ void decode(unsigned (&to)[4], const RawWeight& raw, int r, int block, int step, const Factors& factors, bool large) {
+static __device__ __forceinline__ void decode(unsigned (&to)[4], const RawWeight& raw, int r, int block, int step,
+                                              const Factors& factors, bool large) {
 #if PACKED
   const uint4& words = raw.of[r][block / 2];
   spread_fragment(to, block % 2 == 0 ? (step == 0 ? words.x : words.y) : (step == 0 ? words.z : words.w));
@@ -182,7 +202,8 @@ static __device__ __forceinline__ void decode(unsigned (&to)[4], const RawWeight
 // The scales of 128 of k: the words of lane `unit` of four.
 static __device__ __forceinline__ void exchange_scales(ScaleWords& words, const ScaleWords& chunk, int unit) {
 #pragma unroll
-  for (int i = 0; i < TILES * 2; ++i) words[i / 2][i % 2] = __shfl_sync(0xffffffffu, chunk[i / 2][i % 2], ((int)threadIdx.x & 28) + unit, 32);
+  for (int i = 0; i < TILES * 2; ++i)
+    words[i / 2][i % 2] = __shfl_sync(0xffffffffu, chunk[i / 2][i % 2], ((int)threadIdx.x & 28) + unit, 32);
 }
 
 // True if a scale of the chunk may be above 2: of the warp, or of the warp group, whose warps then take one branch together.

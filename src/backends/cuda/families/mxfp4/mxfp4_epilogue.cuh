@@ -1,13 +1,29 @@
-// How a tile's sums become rows of y: alone, or with those of the other blocks of a cluster. Follows mxfp4_decode.cuh.
+// How a tile's sums become rows of y: alone, or with those of the other blocks of a cluster.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
+#include "backends/cuda/families/mxfp4/mxfp4_decode.cuh"
+#include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
+#include "backends/gpu/families/numbers.cuh"
 
 #define SUM_UNIT (X_FP4 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT)
 
-static __device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 1, %0;" ::"n"(CONSUMER_THREADS) : "memory"); }
-static __device__ __forceinline__ void sync_warpgroup(int group) { asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory"); }
-static __device__ __forceinline__ void cluster_release() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+static __device__ __forceinline__ void sync_consumers() {
+  asm volatile("bar.sync 1, %0;" ::"n"(CONSUMER_THREADS) : "memory");
+}
+static __device__ __forceinline__ void sync_warpgroup(int group) {
+  asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
+}
+static __device__ __forceinline__ void cluster_release() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
 
 // Block `block` of the cluster reduces the units from here on.
-static __device__ __forceinline__ int first_unit(const Mxfp4Arguments& a, int block) { return (block * UNITS + a.split_k - 1) / a.split_k; }
+static __device__ __forceinline__ int first_unit(const Mxfp4Arguments& a, int block) {
+  return (block * UNITS + a.split_k - 1) / a.split_k;
+}
 
 static __device__ __forceinline__ void store_partials(const Accumulators& d, const SharedLayout& smem) {
   const int lane = threadIdx.x % 32;
@@ -18,7 +34,9 @@ static __device__ __forceinline__ void store_partials(const Accumulators& d, con
   for (int r = 0; r < TILES; ++r) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i += 2)
-      asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4u * (unsigned)(i / 4 * 4 * PITCH + r * 64 + i % 4 / 2 * 8)), "f"(d[r][i] + d[r][i + 1]) : "memory");
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4u * (unsigned)(i / 4 * 4 * PITCH + r * 64 + i % 4 / 2 * 8)),
+                   "f"(d[r][i] + d[r][i + 1])
+                   : "memory");
   }
 #else
   const unsigned to = smem.pipeline + 4u * (unsigned)(lane % 4 * 2 * PITCH + row);
@@ -26,7 +44,10 @@ static __device__ __forceinline__ void store_partials(const Accumulators& d, con
   for (int r = 0; r < TILES; ++r) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; ++i)
-      asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4u * (unsigned)((i / 4 * 8 + i % 2) * PITCH + r * 64 + i % 4 / 2 * 8)), "f"(d[r][i]) : "memory");
+      asm volatile(
+          "st.shared.f32 [%0], %1;" ::"r"(to + 4u * (unsigned)((i / 4 * 8 + i % 2) * PITCH + r * 64 + i % 4 / 2 * 8)),
+          "f"(d[r][i])
+          : "memory");
   }
 #endif
 }
@@ -42,7 +63,8 @@ static __device__ __forceinline__ float x_scale_at(const Mxfp4Arguments& a, int 
 #endif
 
 // Stores four elements of a row of y.
-static __device__ __forceinline__ void store_unit(const Mxfp4Arguments& a, const BlockWork& work, int unit, float (&sums)[4]) {
+static __device__ __forceinline__ void store_unit(const Mxfp4Arguments& a, const BlockWork& work, int unit,
+                                                  float (&sums)[4]) {
   const int m = work.m / ROWS_PER_Y + unit / (BLOCK_M / 4);
   const int n = work.n + unit % (BLOCK_M / 4) * 4;
   if (m >= a.m || n >= a.n) return;
@@ -76,7 +98,8 @@ static __device__ __forceinline__ unsigned unit_at(const SharedLayout& smem, int
 // Stores the tile without sums of other blocks: each warp group transposes its rows of the weight, 32 or 16 rows of y at a time, in rows of 128 bytes that
 // are swizzled like TMA's.
 #define STAGED_ROWS (BLOCK_N % 32 == 0 ? 32 : 16)
-static __device__ __forceinline__ void store_staged(const Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
+static __device__ __forceinline__ void store_staged(const Accumulators& d, const Mxfp4Arguments& a,
+                                                    const SharedLayout& smem, const BlockWork& work) {
   const int thread = threadIdx.x % 128;
   const int lane = threadIdx.x % 32;
   const int warp = thread / 32;
@@ -112,8 +135,8 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
         }
         const int row = (j + lane / 16) * 8 + lane % 8;
         const unsigned to = buffer + (unsigned)(row * 128 + ((warp * 2 + lane / 8 % 2) ^ (row % 8)) * 16);
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]),
-                     "r"(matrices[3])
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                     "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
                      : "memory");
       }
       sync_warpgroup(group);
@@ -141,11 +164,15 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
 }
 #endif
 
-static __device__ __forceinline__ void store_tile(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
+static __device__ __forceinline__ void store_tile(const Mxfp4Arguments& a, const SharedLayout& smem,
+                                                  const BlockWork& work) {
 #pragma unroll 1
   for (int unit = threadIdx.x; unit < UNITS; unit += CONSUMER_THREADS) {
     float sums[4];
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3]) : "r"(unit_at(smem, unit)) : "memory");
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])
+                 : "r"(unit_at(smem, unit))
+                 : "memory");
     store_unit(a, work, unit, sums);
   }
 }
@@ -177,13 +204,18 @@ static __device__ __forceinline__ void send_partials(const Mxfp4Arguments& a, co
     const int owner = unit * a.split_k / UNITS;
     const unsigned to = smem.exchange + 16u * (unsigned)(rank * most + unit - first_unit(a, owner));
     float v[4];
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(unit_at(smem, unit)) : "memory");
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(remote_address(to, owner)), "f"(v[0]),
-                 "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(remote_address(smem.partials_barrier, owner))
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
+                 : "r"(unit_at(smem, unit))
+                 : "memory");
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                     remote_address(to, owner)),
+                 "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(remote_address(smem.partials_barrier, owner))
                  : "memory");
   }
 }
-static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int rank) {
+static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem,
+                                                        const BlockWork& work, int rank) {
   const int most = (UNITS + a.split_k - 1) / a.split_k;
   const int first = first_unit(a, rank);
   const int end = first_unit(a, rank + 1);
@@ -202,7 +234,8 @@ static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a,
 }
 #else
 // Reads the other blocks' partial sums where they are.
-static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int rank) {
+static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem,
+                                                        const BlockWork& work, int rank) {
 #pragma unroll 1
   for (int unit = rank * CONSUMER_THREADS + (int)threadIdx.x; unit < UNITS; unit += a.split_k * CONSUMER_THREADS) {
     float sums[4];

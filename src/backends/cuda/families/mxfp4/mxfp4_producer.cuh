@@ -1,25 +1,32 @@
-// Tiles of the mxfp4 kernel, its shared memory, and the warp that loads stages of the weight and of x. Follows hopper.cuh and mxfp4_arguments.h; what the
-// host defines is in mxfp4.cu.
+// Tiles of the mxfp4 kernel, its shared memory, and the warp that loads stages of the weight and of x. What the host defines
+// is in mxfp4.cu.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
+
 using gemmtune::cuda::Mxfp4Arguments;
 
 #define BLOCK_M (64 * WARPGROUPS * TILES)
 #define CONSUMER_THREADS (128 * WARPGROUPS)
-#define PRODUCER_THREADS (WIDE ? 128 : 32)  // the first warp loads
+#define PRODUCER_THREADS (WIDE ? 128 : 32)   // the first warp loads
 #define FRAGMENT_BYTES 2048                  // of 64 rows x 64 of k
 #define W_BYTES (BLOCK_M * K_ATOMS * 32)     // of a stage
 #define X_ATOM_BYTES (BLOCK_N * ATOM_BYTES)  // of 64 of k
 #define STAGE_BYTES (W_BYTES + K_ATOMS * X_ATOM_BYTES)
-#define PITCH (BLOCK_M + 4)                  // floats between rows of partial sums
+#define PITCH (BLOCK_M + 4)  // floats between rows of partial sums
 
 typedef float Accumulators[TILES][BLOCK_N / 2];
 
-#define Y_ROWS (BLOCK_N / ROWS_PER_Y)   // of a tile
-#define UNITS (Y_ROWS * (BLOCK_M / 4))  // of four rows of the weight and one row of y, in which partial sums are exchanged
+#define Y_ROWS (BLOCK_N / ROWS_PER_Y)  // of a tile
+#define UNITS \
+  (Y_ROWS * (BLOCK_M / 4))  // of four rows of the weight and one row of y, in which partial sums are exchanged
 
 // Addresses in shared memory. Partial sums, float [Y_ROWS][PITCH], take the pipeline's place.
 struct SharedLayout {
   unsigned pipeline;
-  unsigned exchange;  // with SEND, the partial sums that the blocks of the cluster send to this one: [split_k][its units]
+  unsigned
+      exchange;  // with SEND, the partial sums that the blocks of the cluster send to this one: [split_k][its units]
   unsigned partials_barrier;  // completes when they have arrived
   unsigned full_barriers;
   unsigned empty_barriers;
@@ -42,7 +49,9 @@ static __device__ __forceinline__ bool next_tile(const Mxfp4Arguments& a, BlockW
   return true;
 }
 
-static __device__ __forceinline__ void load_weight(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int k_tile, int stage, unsigned long long policy) {
+static __device__ __forceinline__ void load_weight(const Mxfp4Arguments& a, const SharedLayout& smem,
+                                                   const BlockWork& work, int k_tile, int stage,
+                                                   unsigned long long policy) {
   const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES;
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
 #if PACKED
@@ -54,8 +63,9 @@ static __device__ __forceinline__ void load_weight(const Mxfp4Arguments& a, cons
   for (int r = 0; r < BLOCK_M / 64; ++r) {
     int tile = work.n / 64 + r;
     if (BLOCK_M > 64 && tile >= a.w_tiles) tile = a.w_tiles - 1;  // its products are not stored
-    bulk_load(to + (unsigned)(r * K_ATOMS * FRAGMENT_BYTES), a.fragments + ((long long)tile * a.k_atoms + k_tile * K_ATOMS) * FRAGMENT_BYTES, bytes,
-              barrier, 0, policy);
+    bulk_load(to + (unsigned)(r * K_ATOMS * FRAGMENT_BYTES),
+              a.fragments + ((long long)tile * a.k_atoms + k_tile * K_ATOMS) * FRAGMENT_BYTES, bytes, barrier, 0,
+              policy);
   }
 #else
   barrier_arrive_expect_tx(barrier, STAGE_BYTES);
@@ -63,15 +73,17 @@ static __device__ __forceinline__ void load_weight(const Mxfp4Arguments& a, cons
 #endif
 }
 
-static __device__ __forceinline__ void load_x(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int k_tile, int stage, unsigned long long policy) {
+static __device__ __forceinline__ void load_x(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work,
+                                              int k_tile, int stage, unsigned long long policy) {
 #pragma unroll
   for (int i = 0; i < K_ATOMS; ++i)
-    tma_load(smem.pipeline + (unsigned)stage * STAGE_BYTES + W_BYTES + (unsigned)i * X_ATOM_BYTES, &a.x, (k_tile * K_ATOMS + i) * 64, work.m,
-             smem.full_barriers + 8u * (unsigned)stage, policy);
+    tma_load(smem.pipeline + (unsigned)stage * STAGE_BYTES + W_BYTES + (unsigned)i * X_ATOM_BYTES, &a.x,
+             (k_tile * K_ATOMS + i) * 64, work.m, smem.full_barriers + 8u * (unsigned)stage, policy);
 }
 
 // Prefetches the weight of the first stages into L2, before it may be read.
-static __device__ __forceinline__ void prefetch_weight(const Mxfp4Arguments& a, const BlockWork& work, unsigned long long policy) {
+static __device__ __forceinline__ void prefetch_weight(const Mxfp4Arguments& a, const BlockWork& work,
+                                                       unsigned long long policy) {
   if (work.tile >= a.prefetch_blocks) return;
   const int end = work.end < work.begin + a.prefetch_k_tiles ? work.end : work.begin + a.prefetch_k_tiles;
 #if PACKED
@@ -81,7 +93,8 @@ static __device__ __forceinline__ void prefetch_weight(const Mxfp4Arguments& a, 
   for (int r = 0; r < BLOCK_M / 64; ++r) {
     const int tile = work.n / 64 + r;
     if (tile < a.w_tiles)
-      bulk_prefetch(a.fragments + ((long long)tile * a.k_atoms + work.begin * K_ATOMS) * FRAGMENT_BYTES, (unsigned)atoms * FRAGMENT_BYTES, policy);
+      bulk_prefetch(a.fragments + ((long long)tile * a.k_atoms + work.begin * K_ATOMS) * FRAGMENT_BYTES,
+                    (unsigned)atoms * FRAGMENT_BYTES, policy);
   }
 #else
 #pragma unroll 1
@@ -110,7 +123,8 @@ static __device__ __forceinline__ void produce(const Mxfp4Arguments& a, const Sh
     for (int stage = 0; stage < filled; ++stage) load_x(a, smem, work, work.begin + stage, stage, last);
   }
   int stage = filled == a.num_stages ? 0 : filled;
-  unsigned phase = filled == a.num_stages ? 0u : 1u;  // of the empty barriers: stages that were not filled yet are empty
+  unsigned phase =
+      filled == a.num_stages ? 0u : 1u;  // of the empty barriers: stages that were not filled yet are empty
   int k_tile = work.begin + filled;
 #pragma unroll 1
   for (;;) {

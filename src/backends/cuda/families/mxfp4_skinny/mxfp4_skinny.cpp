@@ -11,17 +11,12 @@
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
-#include "base/hash.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
-
-// Texts of the files beside this one.
-std::string_view mxfp4_skinny_arguments_text();
-std::string_view mxfp4_skinny_text();
 
 namespace {
 
@@ -159,16 +154,11 @@ class Mxfp4SkinnyKernel final : public Kernel {
 class Mxfp4SkinnyFamily final : public gpu::CompiledFamily {
  public:
   Mxfp4SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver, const HopperLimits& limits)
-      : runtime_(runtime),
-        driver_(driver),
-        limits_(limits),
-        source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
-                                  mxfp4_skinny_arguments_text(), hopper_text(), hopper_e2m1_text(),
-                                  mxfp4_skinny_text()})) {}
+      : runtime_(runtime), driver_(driver), limits_(limits) {}
 
   std::string_view name() const override { return "mxfp4_skinny"; }
   std::string identity() const override {
-    return fmt::format("mxfp4_skinny r1 source {}", short_hash(source_, 12));
+    return fmt::format("mxfp4_skinny r1 source {}", gpu::text_hash(source_));
   }
   int tie_rank() const override { return 10; }
   Status accepts(const Problem& problem) const override;
@@ -192,7 +182,7 @@ class Mxfp4SkinnyFamily final : public gpu::CompiledFamily {
   gpu::Runtime& runtime_;
   const CudaDriver& driver_;
   HopperLimits limits_;
-  std::string source_;
+  std::string source_ = gpu::include_line("backends/cuda/families/mxfp4_skinny/mxfp4_skinny.cu");
 };
 
 Status Mxfp4SkinnyFamily::accepts(const Problem& problem) const {

@@ -5,6 +5,12 @@
 //
 // The host defines: WARPS, UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), PIECES (in the pipeline: a divisor of UNITS, or whole strips), SPLIT (1: a cluster
 // divides k), X_FP4 (1: x is MXFP4 too), PACKED (1: the weight has the layout fragment64), SCALE_BYTES (of a row, that a load takes), L2_HINTS, ELEMENT, OUTPUT.
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+
 using gemmtune::cuda::Mxfp4SkinnyArguments;
 
 #define PIECE_BYTES 512
@@ -12,7 +18,8 @@ using gemmtune::cuda::Mxfp4SkinnyArguments;
 #define SUM_BYTES (GROUPS * GROUP_BYTES)
 #define SETS (GROUPS <= 2 ? 2 : 1)  // of sums, so that an instruction need not wait for the one before it
 #define SLOTS 4                     // strips whose sums are not added yet
-#define STRIPS_AHEAD (PIECES < UNITS ? 1 : PIECES / UNITS)  // between a piece and the one that is copied over it, or none
+#define STRIPS_AHEAD \
+  (PIECES < UNITS ? 1 : PIECES / UNITS)  // between a piece and the one that is copied over it, or none
 #define STRIP_ROWS 16
 #define X_GROUP_BYTES 1024  // of eight rows of x, 64 of k: a swizzle atom
 #define X_UNIT_BYTES (GROUPS * X_GROUP_BYTES)
@@ -23,11 +30,11 @@ using gemmtune::cuda::Mxfp4SkinnyArguments;
 
 // Addresses in shared memory.
 struct SharedLayout {
-  unsigned warps;        // of each its part of x, which becomes registers, then its sums of SLOTS strips
-  unsigned pieces;       // of each warp, PIECES
-  unsigned exchange;     // of the strips that this block adds, the sums of each block of the cluster
-  unsigned scales;       // without SPLIT, of the strips in the slots
-  unsigned done;         // barriers of the slots: all warps' sums are there; they were added
+  unsigned warps;     // of each its part of x, which becomes registers, then its sums of SLOTS strips
+  unsigned pieces;    // of each warp, PIECES
+  unsigned exchange;  // of the strips that this block adds, the sums of each block of the cluster
+  unsigned scales;    // without SPLIT, of the strips in the slots
+  unsigned done;      // barriers of the slots: all warps' sums are there; they were added
   unsigned added;
   unsigned partials;     // all sums of `exchange` have arrived
   unsigned scales_full;  // of the slots: scales have arrived
@@ -35,19 +42,26 @@ struct SharedLayout {
   unsigned x_scales;     // with X_FP4, of the block's k
 };
 
-static __device__ __forceinline__ unsigned own_x(const SharedLayout& smem, int warp) { return smem.warps + (unsigned)(warp * WARP_BYTES); }
-static __device__ __forceinline__ unsigned sums_of(const SharedLayout& smem, int warp, int slot) { return smem.warps + (unsigned)(warp * WARP_BYTES + slot * SUM_BYTES); }
+static __device__ __forceinline__ unsigned own_x(const SharedLayout& smem, int warp) {
+  return smem.warps + (unsigned)(warp * WARP_BYTES);
+}
+static __device__ __forceinline__ unsigned sums_of(const SharedLayout& smem, int warp, int slot) {
+  return smem.warps + (unsigned)(warp * WARP_BYTES + slot * SUM_BYTES);
+}
 
 // The warp's part of k.
 struct OwnK {
   int first;  // unit
-  __device__ __forceinline__ bool has(const Mxfp4SkinnyArguments& a, int u) const { return !TAIL || first + u < a.units; }
+  __device__ __forceinline__ bool has(const Mxfp4SkinnyArguments& a, int u) const {
+    return !TAIL || first + u < a.units;
+  }
 };
 
 // ---- the weight
 
 // The lane's 16 bytes of the warp's first piece of a strip.
-static __device__ __forceinline__ const unsigned char* own_weight(const Mxfp4SkinnyArguments& a, const OwnK& k, int strip) {
+static __device__ __forceinline__ const unsigned char* own_weight(const Mxfp4SkinnyArguments& a, const OwnK& k,
+                                                                  int strip) {
   const int lane = (int)threadIdx.x % 32;
 #if PACKED
   return a.w + ((long long)(strip / 4) * a.units + k.first) * (4 * PIECE_BYTES) + strip % 4 * PIECE_BYTES + lane * 16;
@@ -58,7 +72,8 @@ static __device__ __forceinline__ const unsigned char* own_weight(const Mxfp4Ski
 #define NEXT_UNIT (PACKED ? 4 * PIECE_BYTES : 32)  // bytes from a piece to that of the next unit
 
 static __device__ __forceinline__ void copy_piece(unsigned to, const unsigned char* from, unsigned long long policy) {
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy)
+               : "memory");
 }
 static __device__ __forceinline__ void commit_piece() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits for the oldest piece of the pipeline.
@@ -79,16 +94,22 @@ static __device__ __forceinline__ void prefetch_weight(const Mxfp4SkinnyArgument
 #endif
   if (unit < a.prefetch_units && k.has(a, unit)) asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
 }
-static __device__ __forceinline__ void prefetch_scales(const Mxfp4SkinnyArguments& a, int first_unit, int begin, int end, unsigned long long policy) {
+static __device__ __forceinline__ void prefetch_scales(const Mxfp4SkinnyArguments& a, int first_unit, int begin,
+                                                       int end, unsigned long long policy) {
 #if SPLIT
   const int first = first_unit * 2;
   const int last = first + WARPS * UNITS * 2 < a.scale_columns ? first + WARPS * UNITS * 2 : a.scale_columns;
   const int sectors = (last - first + 31) / 32;
 #pragma unroll 1
   for (int i = (int)threadIdx.x; i < (end - begin) * STRIP_ROWS * sectors; i += WARPS * 32)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(a.scales + (long long)(begin * STRIP_ROWS + i / sectors) * a.scale_columns + first + i % sectors * 32) : "memory");
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(a.scales +
+                                                  (long long)(begin * STRIP_ROWS + i / sectors) * a.scale_columns +
+                                                  first + i % sectors * 32)
+                 : "memory");
 #else
-  if (threadIdx.x == 0 && begin < end) bulk_prefetch(a.scales + (long long)begin * STRIP_ROWS * a.scale_columns, (unsigned)((end - begin) * STRIP_ROWS * a.scale_columns), policy);
+  if (threadIdx.x == 0 && begin < end)
+    bulk_prefetch(a.scales + (long long)begin * STRIP_ROWS * a.scale_columns,
+                  (unsigned)((end - begin) * STRIP_ROWS * a.scale_columns), policy);
 #endif
 }
 
@@ -108,7 +129,8 @@ typedef unsigned ScaleAddress;
 #endif
 
 // `strip`: its scales. In shared memory they are volatile.
-static __device__ __forceinline__ void load_scales(OwnScales& scales, const Mxfp4SkinnyArguments& a, const OwnK& k, ScaleAddress strip) {
+static __device__ __forceinline__ void load_scales(OwnScales& scales, const Mxfp4SkinnyArguments& a, const OwnK& k,
+                                                   ScaleAddress strip) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const ScaleAddress from = strip + (unsigned)(((int)threadIdx.x % 32 / 4 + i * 8) * a.scale_columns + k.first * 2);
@@ -119,14 +141,23 @@ static __device__ __forceinline__ void load_scales(OwnScales& scales, const Mxfp
       if (TAIL && k.first * 2 + at >= a.scale_columns) continue;
       unsigned* const to = &scales[i][at / 4];
 #if SCALE_BYTES == 16
-      asm volatile(READ_SCALES ".v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : SCALE_OPERAND(from + at) : "memory");
+      asm volatile(READ_SCALES ".v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                   : SCALE_OPERAND(from + at)
+                   : "memory");
 #elif SCALE_BYTES == 8
-      asm volatile(READ_SCALES ".v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : SCALE_OPERAND(from + at) : "memory");
+      asm volatile(READ_SCALES ".v2.u32 {%0, %1}, [%2];"
+                   : "=r"(to[0]), "=r"(to[1])
+                   : SCALE_OPERAND(from + at)
+                   : "memory");
 #elif SCALE_BYTES == 4
       asm volatile(READ_SCALES ".u32 %0, [%1];" : "=r"(to[0]) : SCALE_OPERAND(from + at) : "memory");
 #else
       unsigned half;
-      asm volatile("{\n.reg .b16 half;\n" READ_SCALES ".b16 half, [%1];\ncvt.u32.u16 %0, half;\n}" : "=r"(half) : SCALE_OPERAND(from + at) : "memory");
+      asm volatile("{\n.reg .b16 half;\n" READ_SCALES ".b16 half, [%1];\ncvt.u32.u16 %0, half;\n}"
+                   : "=r"(half)
+                   : SCALE_OPERAND(from + at)
+                   : "memory");
       to[0] |= half << (at % 4 * 8);
 #endif
     }
@@ -134,15 +165,18 @@ static __device__ __forceinline__ void load_scales(OwnScales& scales, const Mxfp
 }
 
 #if SPLIT
-static __device__ __forceinline__ ScaleAddress scales_of(const Mxfp4SkinnyArguments& a, const SharedLayout&, int strip, int) {
+static __device__ __forceinline__ ScaleAddress scales_of(const Mxfp4SkinnyArguments& a, const SharedLayout&, int strip,
+                                                         int) {
   return a.scales + (long long)strip * STRIP_ROWS * a.scale_columns;
 }
 #else
 // Those of a strip lie together: one thread copies them to the strip's slot.
-static __device__ __forceinline__ ScaleAddress scales_of(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int, int slot) {
+static __device__ __forceinline__ ScaleAddress scales_of(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int,
+                                                         int slot) {
   return smem.scales + (unsigned)(slot * STRIP_ROWS * a.scale_columns);
 }
-static __device__ __forceinline__ void start_scales(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int strip, int slot, unsigned long long policy) {
+static __device__ __forceinline__ void start_scales(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int strip,
+                                                    int slot, unsigned long long policy) {
   const unsigned bytes = (unsigned)(STRIP_ROWS * a.scale_columns);
   const unsigned barrier = smem.scales_full + 8u * (unsigned)slot;
   barrier_arrive_expect_tx(barrier, bytes);
@@ -167,10 +201,12 @@ static __device__ __forceinline__ void start_x(const Mxfp4SkinnyArguments& a, co
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
 #pragma unroll
   for (int u = 0; u < UNITS; ++u)
-    if (k.has(a, u)) tma_load(own_x(smem, warp) + (unsigned)(u * X_UNIT_BYTES), &a.x_map, (k.first + u) * 64, 0, barrier, policy);
+    if (k.has(a, u))
+      tma_load(own_x(smem, warp) + (unsigned)(u * X_UNIT_BYTES), &a.x_map, (k.first + u) * 64, 0, barrier, policy);
 }
 
-static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArguments& a, const SharedLayout& smem, const OwnK& k) {
+static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArguments& a, const SharedLayout& smem,
+                                              const OwnK& k) {
   const int warp = (int)threadIdx.x / 32;
   const int lane = (int)threadIdx.x % 32;
   barrier_wait(smem.x_full + 8u * (unsigned)warp, 0);
@@ -208,7 +244,8 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArgument
 #if PACKED
 // Byte `i` of `bytes`: a pair of elements, times 2^-126.
 static __device__ __forceinline__ unsigned spread_byte(unsigned bytes, int i) {
-  const unsigned high = __byte_perm(bytes << 4, bytes, (unsigned)(i * 0x0011 + (4 + i) * 0x1100));  // in the upper four bits of each half
+  const unsigned high =
+      __byte_perm(bytes << 4, bytes, (unsigned)(i * 0x0011 + (4 + i) * 0x1100));  // in the upper four bits of each half
   return (high & SIGNS) | ((high >> 6) & MAGNITUDES);
 }
 #endif
@@ -222,25 +259,31 @@ static __device__ __forceinline__ void start_x(const Mxfp4SkinnyArguments& a, co
     const int row = i / (UNITS * 2);
     const int at = i % (UNITS * 2);
     const bool there = row < a.rows && k.has(a, at / 2);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(own_x(smem, (int)threadIdx.x / 32) + (unsigned)(i * 16)),
-                 "l"(there ? a.x + row * a.x_row + (k.first * 2 + at) * 16 : a.x), "r"(there ? 16 : 0)
-                 : "memory");
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(own_x(smem, (int)threadIdx.x / 32) + (unsigned)(i * 16)),
+        "l"(there ? a.x + row * a.x_row + (k.first * 2 + at) * 16 : a.x), "r"(there ? 16 : 0)
+        : "memory");
   }
   commit_piece();
 }
 
 // The scales of x of the block's k, two bytes for 64 of k, row by row.
-static __device__ __forceinline__ void copy_x_scales(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int first_unit) {
+static __device__ __forceinline__ void copy_x_scales(const Mxfp4SkinnyArguments& a, const SharedLayout& smem,
+                                                     int first_unit) {
 #pragma unroll 1
   for (int i = (int)threadIdx.x; i < GROUPS * 8 * WARPS * UNITS; i += WARPS * 32) {
     const int row = i / (WARPS * UNITS);
     const int unit = first_unit + i % (WARPS * UNITS);
-    const unsigned short two = row < a.rows && unit < a.units ? __ldcg((const unsigned short*)(a.x_scales + (long long)row * a.scale_columns) + unit) : (unsigned short)0;
+    const unsigned short two =
+        row < a.rows && unit < a.units
+            ? __ldcg((const unsigned short*)(a.x_scales + (long long)row * a.scale_columns) + unit)
+            : (unsigned short)0;
     asm volatile("st.shared.u16 [%0], %1;" ::"r"(smem.x_scales + (unsigned)(i * 2)), "h"(two) : "memory");
   }
 }
 
-static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArguments& a, const SharedLayout& smem, const OwnK& k) {
+static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArguments& a, const SharedLayout& smem,
+                                              const OwnK& k) {
   const int warp = (int)threadIdx.x / 32;
   const int own = (int)threadIdx.x % 4;
   if (a.dependent_launch) {
@@ -257,11 +300,17 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArgument
 #pragma unroll
     for (int u = 0; u < UNITS; ++u) {
       unsigned e;
-      asm volatile("{\n.reg .b16 two;\nld.shared.b16 two, [%1];\ncvt.u32.u16 %0, two;\n}" : "=r"(e) : "r"(scales + (unsigned)(u * 2)) : "memory");
+      asm volatile("{\n.reg .b16 two;\nld.shared.b16 two, [%1];\ncvt.u32.u16 %0, two;\n}"
+                   : "=r"(e)
+                   : "r"(scales + (unsigned)(u * 2))
+                   : "memory");
       unsigned bits[PACKED ? 8 : 2];
 #pragma unroll
       for (int i = 0; i < (PACKED ? 8 : 2); i += 2)
-        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(bits[i]), "=r"(bits[i + 1]) : "r"(from + (unsigned)(u * 32 + (PACKED ? i * 4 : own * 8))) : "memory");
+        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                     : "=r"(bits[i]), "=r"(bits[i + 1])
+                     : "r"(from + (unsigned)(u * 32 + (PACKED ? i * 4 : own * 8)))
+                     : "memory");
       const bool large = __any_sync(0xffffffffu, (e & 0x8080u) != 0u);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {  // 32 of k, or, of a plain weight's order, eight
@@ -271,8 +320,8 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArgument
 #if PACKED
         // The lane's pair of each eight elements.
         const unsigned select = (unsigned)(own * 0x11 + 0x40);
-        const unsigned bytes =
-            __byte_perm(__byte_perm(bits[i * 4], bits[i * 4 + 1], select), __byte_perm(bits[i * 4 + 2], bits[i * 4 + 3], select), 0x5410u);
+        const unsigned bytes = __byte_perm(__byte_perm(bits[i * 4], bits[i * 4 + 1], select),
+                                           __byte_perm(bits[i * 4 + 2], bits[i * 4 + 3], select), 0x5410u);
 #pragma unroll
         for (int j = 0; j < 4; ++j) four[j] = spread_byte(bytes, j);
 #else
@@ -310,8 +359,10 @@ static __device__ __forceinline__ unsigned scale_at(const OwnScales& scales, int
 // Multiplies a strip at `own`, whose pieces begin at `pieces`, and copies those of the strip at `following` in their places, behind what is left of its own; null: none.
 // LARGE: a scale of the warp is above 2.
 template <bool LARGE>
-static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, const OwnScales& scales, const Mxfp4SkinnyArguments& a, const OwnK& k, unsigned pieces,
-                                                      const unsigned char* own, const unsigned char* following, unsigned long long policy) {
+static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, const OwnScales& scales,
+                                                      const Mxfp4SkinnyArguments& a, const OwnK& k, unsigned pieces,
+                                                      const unsigned char* own, const unsigned char* following,
+                                                      unsigned long long policy) {
   const int lane = (int)threadIdx.x % 32;
 #pragma unroll
   for (int u = 0; u < UNITS; ++u) {
@@ -319,11 +370,17 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, co
     wait_for_piece();
     unsigned raw[4];
 #if PACKED
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(raw[0]), "=r"(raw[1]), "=r"(raw[2]), "=r"(raw[3]) : "r"(piece + (unsigned)(lane * 16)) : "memory");
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(raw[0]), "=r"(raw[1]), "=r"(raw[2]), "=r"(raw[3])
+                 : "r"(piece + (unsigned)(lane * 16))
+                 : "memory");
 #else
 #pragma unroll
     for (int i = 0; i < 2; ++i)
-      asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(raw[i * 2]), "=r"(raw[i * 2 + 1]) : "r"(piece + (unsigned)(i * (PIECE_BYTES / 2) + lane * 8)) : "memory");
+      asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                   : "=r"(raw[i * 2]), "=r"(raw[i * 2 + 1])
+                   : "r"(piece + (unsigned)(i * (PIECE_BYTES / 2) + lane * 8))
+                   : "memory");
 #endif
     unsigned by[2];
     unsigned more[2];
@@ -357,7 +414,8 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, co
         fragment[i] = multiply(fragment[i], by[i % 2]);
       }
 #pragma unroll
-      for (int group = 0; group < GROUPS; ++group) multiply_add(d[step % SETS][group], fragment, x[u][group][step * 2], x[u][group][step * 2 + 1]);
+      for (int group = 0; group < GROUPS; ++group)
+        multiply_add(d[step % SETS][group], fragment, x[u][group][step * 2], x[u][group][step * 2 + 1]);
     }
     if (!PACKED) __syncwarp();  // other lanes have read what this one copies over
     const int next = (u + PIECES) % UNITS;
@@ -371,7 +429,10 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, co
 
 static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) {
   float value[4];
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3]) : "r"(from) : "memory");
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
+               : "r"(from)
+               : "memory");
 #pragma unroll
   for (int i = 0; i < 4; ++i) sum[i] += value[i];
 }
@@ -379,7 +440,8 @@ static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) 
 #define SUM_UNIT (X_FP4 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT)
 
 // Stores 16 x 8 sums: of eight rows of x the thread has two, of rows lane / 4 and that plus 8 of the strip.
-static __device__ __forceinline__ void store_sums(const Mxfp4SkinnyArguments& a, int strip, int group, const float (&sum)[4]) {
+static __device__ __forceinline__ void store_sums(const Mxfp4SkinnyArguments& a, int strip, int group,
+                                                  const float (&sum)[4]) {
   const int lane = (int)threadIdx.x % 32;
   const int feature = strip * STRIP_ROWS + lane / 4;
   float bias[2] = {0.0f, 0.0f};
@@ -398,21 +460,27 @@ static __device__ __forceinline__ void store_sums(const Mxfp4SkinnyArguments& a,
 }
 
 // The strips of a cluster are added by its blocks in turn: how many of `count` by block `rank`.
-static __device__ __forceinline__ int owned_strips(const Mxfp4SkinnyArguments& a, int count, int rank) { return (count + a.split_k - 1 - rank) / a.split_k; }
+static __device__ __forceinline__ int owned_strips(const Mxfp4SkinnyArguments& a, int count, int rank) {
+  return (count + a.split_k - 1 - rank) / a.split_k;
+}
 
 // Adds the warps' sums of eight rows of x of the strip `index` of the cluster's; stores them, or sends them to the block that adds those of the cluster.
-static __device__ __forceinline__ void finish_group(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int rank, int slot, int group, int index, int strip) {
+static __device__ __forceinline__ void finish_group(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int rank,
+                                                    int slot, int group, int index, int strip) {
   const int lane = (int)threadIdx.x % 32;
   float sum[2][4] = {};
 #pragma unroll
-  for (int warp = 0; warp < WARPS; ++warp) add_sums(sum[warp % 2], sums_of(smem, warp, slot) + (unsigned)(group * GROUP_BYTES + lane * 16));
+  for (int warp = 0; warp < WARPS; ++warp)
+    add_sums(sum[warp % 2], sums_of(smem, warp, slot) + (unsigned)(group * GROUP_BYTES + lane * 16));
 #pragma unroll
   for (int i = 0; i < 4; ++i) sum[0][i] += sum[1][i];
 #if SPLIT
   const int owner = index % a.split_k;
-  const unsigned to = smem.exchange + (unsigned)((index / a.split_k * a.split_k + rank) * SUM_BYTES + group * GROUP_BYTES + lane * 16);
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(remote_address(to, owner)), "f"(sum[0][0]),
-               "f"(sum[0][1]), "f"(sum[0][2]), "f"(sum[0][3]), "r"(remote_address(smem.partials, owner))
+  const unsigned to =
+      smem.exchange + (unsigned)((index / a.split_k * a.split_k + rank) * SUM_BYTES + group * GROUP_BYTES + lane * 16);
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                   remote_address(to, owner)),
+               "f"(sum[0][0]), "f"(sum[0][1]), "f"(sum[0][2]), "f"(sum[0][3]), "r"(remote_address(smem.partials, owner))
                : "memory");
 #else
   store_sums(a, strip, group, sum[0]);
@@ -423,14 +491,16 @@ static __device__ __forceinline__ void finish_group(const Mxfp4SkinnyArguments& 
 
 #if SPLIT
 // Adds the blocks' sums of the strips that this block owns, in the blocks' order.
-static __device__ __forceinline__ void add_partials(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int rank, int begin, int end) {
+static __device__ __forceinline__ void add_partials(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int rank,
+                                                    int begin, int end) {
   const int owned = owned_strips(a, end - begin, rank);
   if (owned == 0) return;
   barrier_wait_for_cluster(smem.partials, 0);
 #pragma unroll 1
   for (int i = (int)threadIdx.x / 32; i < owned * GROUPS; i += WARPS) {
     float sum[4] = {};
-    const unsigned from = smem.exchange + (unsigned)(i / GROUPS * a.split_k * SUM_BYTES + i % GROUPS * GROUP_BYTES + (int)threadIdx.x % 32 * 16);
+    const unsigned from = smem.exchange + (unsigned)(i / GROUPS * a.split_k * SUM_BYTES + i % GROUPS * GROUP_BYTES +
+                                                     (int)threadIdx.x % 32 * 16);
 #pragma unroll
     for (int block = 0; block < 8; ++block)
       if (block < a.split_k) add_sums(sum, from + (unsigned)(block * SUM_BYTES));
@@ -441,7 +511,8 @@ static __device__ __forceinline__ void add_partials(const Mxfp4SkinnyArguments& 
 
 // ----
 
-static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int rank, int begin, int end) {
+static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArguments& a, const SharedLayout& smem,
+                                                       int rank, int begin, int end) {
   const int warp = (int)threadIdx.x / 32;
   const int lane = (int)threadIdx.x % 32;
   const OwnK k = {(rank * WARPS + warp) * UNITS};
@@ -488,8 +559,8 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
 #endif
   int ahead = 0;  // of the strips in the pipeline
   int slot = 0;
-  int turn = warp;  // from a strip's first group to the one that this warp adds, counted by all warps in turn
-  unsigned phase = 0;   // of the slots
+  int turn = warp;     // from a strip's first group to the one that this warp adds, counted by all warps in turn
+  unsigned phase = 0;  // of the slots
 #pragma unroll 1
   for (int strip = begin; strip <= end; ++strip) {
     if (strip < end) {
@@ -527,8 +598,9 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
         float(&sum)[4] = d[0][group];
 #pragma unroll
         for (int i = 0; i < 4 && SETS > 1; ++i) sum[i] += d[SETS - 1][group][i];
-        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(sums_of(smem, warp, slot) + (unsigned)(group * GROUP_BYTES + lane * 16)), "f"(sum[0]),
-                     "f"(sum[1]), "f"(sum[2]), "f"(sum[3])
+        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(sums_of(smem, warp, slot) +
+                                                                      (unsigned)(group * GROUP_BYTES + lane * 16)),
+                     "f"(sum[0]), "f"(sum[1]), "f"(sum[2]), "f"(sum[3])
                      : "memory");
       }
       __syncwarp();
@@ -558,14 +630,16 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS * 32, 1) mxfp4_skinny(const __grid_constant__ Mxfp4SkinnyArguments a) {
+extern "C" __global__ void __launch_bounds__(WARPS * 32, 1)
+    mxfp4_skinny(const __grid_constant__ Mxfp4SkinnyArguments a) {
   extern __shared__ unsigned char memory[];
   SharedLayout smem;
   smem.warps = (shared_address(memory) + 1023u) & ~1023u;
   smem.pieces = smem.warps + (unsigned)(WARPS * WARP_BYTES);
   smem.exchange = smem.pieces + (unsigned)(WARPS * PIECES * PIECE_BYTES);
   smem.scales = smem.exchange;
-  smem.done = smem.exchange + (unsigned)(SPLIT ? a.max_owned * a.split_k * SUM_BYTES : SLOTS * STRIP_ROWS * a.scale_columns);
+  smem.done =
+      smem.exchange + (unsigned)(SPLIT ? a.max_owned * a.split_k * SUM_BYTES : SLOTS * STRIP_ROWS * a.scale_columns);
   smem.added = smem.done + 8u * SLOTS;
   smem.partials = smem.added + 8u * SLOTS;
   smem.scales_full = smem.partials + 8u;
@@ -588,7 +662,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 1) mxfp4_skinny(const _
 #pragma unroll 1
     for (int i = 0; i < (X_FP4 ? 0 : WARPS); ++i) barrier_init(smem.x_full + 8u * (unsigned)i, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    if (SPLIT) barrier_arrive_expect_tx(smem.partials, (unsigned)(owned_strips(a, end - begin, rank) * a.split_k * SUM_BYTES));
+    if (SPLIT)
+      barrier_arrive_expect_tx(smem.partials, (unsigned)(owned_strips(a, end - begin, rank) * a.split_k * SUM_BYTES));
   }
   __syncthreads();
 #if SPLIT

@@ -1,7 +1,8 @@
-// Arguments of the mxfp4_skinny kernel. The host includes this file; its text comes before the kernel's source.
+// Arguments of the mxfp4_skinny kernel. The host includes this file too.
 #pragma once
 
 #include "backends/cuda/tensor_map_arguments.h"
+#include "backends/gpu/families/element_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::cuda {

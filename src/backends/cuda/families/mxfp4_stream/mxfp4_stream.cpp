@@ -10,10 +10,9 @@
 #include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/refusal.h"
-#include "base/hash.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
@@ -142,13 +141,7 @@ class MoeStreamKernel final : public Kernel {
 
 class Mxfp4StreamFamily final : public gpu::CompiledFamily {
  public:
-  Mxfp4StreamFamily(gpu::Runtime& runtime, const gpu::Limits& limits)
-      : runtime_(runtime),
-        limits_(limits),
-        source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
-                                  gpu::moe_route_arguments_text(), mxfp4_stream_arguments_text(),
-                                  hopper_text(), hopper_e2m1_text(), hopper_e2m1_strip_text(),
-                                  gpu::moe_activation_text(), gpu::moe_sort_text(), mxfp4_stream_text()})) {}
+  Mxfp4StreamFamily(gpu::Runtime& runtime, const gpu::Limits& limits) : runtime_(runtime), limits_(limits) {}
 
   std::string_view name() const override { return "mxfp4_stream"; }
   std::string identity() const override {
@@ -156,7 +149,7 @@ class Mxfp4StreamFamily final : public gpu::CompiledFamily {
     for (const gpu::Source& source : gpu::moe_layer_sources(default_problem(Operation::fused_moe), {}))
       text += source.text;
     text += moe_permute_source(default_problem(Operation::fused_moe), ColumnOrder::plain).text;
-    return fmt::format("mxfp4_stream r1 source {}", short_hash(text, 12));
+    return fmt::format("mxfp4_stream r1 source {}", gpu::text_hash(text));
   }
   int tie_rank() const override { return 11; }
   Status accepts(const Problem& problem) const override;
@@ -188,7 +181,7 @@ class Mxfp4StreamFamily final : public gpu::CompiledFamily {
 
   gpu::Runtime& runtime_;
   gpu::Limits limits_;
-  std::string source_;
+  std::string source_ = gpu::include_line("backends/cuda/families/mxfp4_stream/mxfp4_stream.cu");
 };
 
 Status Mxfp4StreamFamily::accepts(const Problem& problem) const {

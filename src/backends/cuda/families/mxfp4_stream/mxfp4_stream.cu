@@ -4,6 +4,16 @@
 //
 // The host defines: WARPS (that divide k), UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), STAGE (1, 2), GATED and ACTIVATION (moe_activation.cuh; of stage 1), BIAS (1: experts have one, which stage 1 adds and stage 2 prefetches for the sum), TOKEN_SCALES (1: x_scales; of stage 1), BLOCKS (of a multiprocessor), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
 // memory), SCALES_APART (the same of their scales), L2_HINTS, ELEMENT, OUTPUT.
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/families/hopper_e2m1_strip.cuh"
+#include "backends/cuda/families/mxfp4_stream/mxfp4_stream_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/moe/moe_activation.cuh"
+#include "backends/gpu/moe/moe_route_arguments.h"
+#include "backends/gpu/moe/moe_sort.cuh"
+
 using gemmtune::cuda::Mxfp4StreamArguments;
 
 #define INTERLEAVED (STAGE == 1 && GATED)  // a strip is of 8 rows of the gate and the same 8 of the up half
@@ -35,10 +45,15 @@ struct Strip {
 
 static __device__ __forceinline__ Strip read_strip(unsigned from) {
   Strip strip;
-  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];" : "=r"(strip.first), "=r"(strip.count), "=r"(strip.strip), "=r"(strip.begins) : "r"(from) : "memory");
+  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(strip.first), "=r"(strip.count), "=r"(strip.strip), "=r"(strip.begins)
+               : "r"(from)
+               : "memory");
   return strip;
 }
-static __device__ __forceinline__ bool begins_run(const Strip& strip) { return (ADDS_BIAS ? strip.begins & 1 : strip.begins) != 0; }
+static __device__ __forceinline__ bool begins_run(const Strip& strip) {
+  return (ADDS_BIAS ? strip.begins & 1 : strip.begins) != 0;
+}
 
 // Tiles of tokens of one expert.
 struct Routes {
@@ -85,14 +100,16 @@ struct Walk {
   Run run;
   int next;  // strip behind the run
 };
-static __device__ __forceinline__ Walk walk_from(const Mxfp4StreamArguments& a, const Routes& routes, int index, int end) {
+static __device__ __forceinline__ Walk walk_from(const Mxfp4StreamArguments& a, const Routes& routes, int index,
+                                                 int end) {
   Walk walk;
   walk.run = run_at(a, routes, index, end);
   walk.next = index + walk.run.count;
   return walk;
 }
 // True if another run begins.
-static __device__ __forceinline__ bool advance(const Mxfp4StreamArguments& a, const Routes& routes, Walk& walk, int end) {
+static __device__ __forceinline__ bool advance(const Mxfp4StreamArguments& a, const Routes& routes, Walk& walk,
+                                               int end) {
   ++walk.run.strip;
   if (--walk.run.count > 0 || walk.next >= end) return false;
   walk = walk_from(a, routes, walk.next, end);
@@ -102,7 +119,8 @@ static __device__ __forceinline__ bool advance(const Mxfp4StreamArguments& a, co
 // ---- the warp that loads
 
 // Loads a strip and its scales; all lanes.
-static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, int stage, const Run& run) {
+static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, int stage,
+                                                  const Run& run) {
   const int lane = (int)threadIdx.x % 32;
   const unsigned full = smem.full + 8u * (unsigned)stage;
   const unsigned to = smem.stages + (unsigned)(stage * a.stage_bytes);
@@ -114,7 +132,8 @@ static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a,
 #if BIAS
   // Of the gate and of the up half, or of eight rows each.
   if (lane < 2) {
-    const float* const bias = (const float*)a.bias + (long long)run.tile.expert * (INTERLEAVED ? 2 : 1) * a.features + row + lane * second;
+    const float* const bias =
+        (const float*)a.bias + (long long)run.tile.expert * (INTERLEAVED ? 2 : 1) * a.features + row + lane * second;
     asm volatile("prefetch.global.L2 [%0];" ::"l"(bias));
   }
 #endif
@@ -123,7 +142,9 @@ static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a,
 }
 
 // Tells the other warps of a strip, whose loads may have begun.
-static __device__ __forceinline__ void tell_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, const Routes& routes, int stage, int slot, const Run& run, bool begins) {
+static __device__ __forceinline__ void tell_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem,
+                                                  const Routes& routes, int stage, int slot, const Run& run,
+                                                  bool begins) {
   const int lane = (int)threadIdx.x % 32;
   const unsigned to = smem.strips + (unsigned)(slot * STRIP_BYTES);
   if (begins) {
@@ -137,14 +158,17 @@ static __device__ __forceinline__ void tell_strip(const Mxfp4StreamArguments& a,
     }
   }
   if (lane == 0)
-    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(run.tile.first), "r"(run.tile.count), "r"(run.strip), "r"((ADDS_BIAS ? 2 * run.tile.expert : 0) + (int)begins)
+    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(run.tile.first), "r"(run.tile.count),
+                 "r"(run.strip), "r"((ADDS_BIAS ? 2 * run.tile.expert : 0) + (int)begins)
                  : "memory");
   __syncwarp();
-  if (lane == 0) barrier_arrive_expect_tx(smem.full + 8u * (unsigned)stage, 16u * (unsigned)(a.row_bytes + a.scale_row));
+  if (lane == 0)
+    barrier_arrive_expect_tx(smem.full + 8u * (unsigned)stage, 16u * (unsigned)(a.row_bytes + a.scale_row));
 }
 
 // Loads strips as stages become free, and the sums of the strip that had the same slot were added.
-static __device__ __forceinline__ void load_strips(const Mxfp4StreamArguments& a, const SharedLayout& smem, const Routes& routes, int begin, int end) {
+static __device__ __forceinline__ void load_strips(const Mxfp4StreamArguments& a, const SharedLayout& smem,
+                                                   const Routes& routes, int begin, int end) {
   Walk walk = walk_from(a, routes, begin, end);
   int stage = 0;
   int slot = 0;
@@ -174,7 +198,10 @@ static __device__ __forceinline__ void load_strips(const Mxfp4StreamArguments& a
 
 static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) {
   float value[4];
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3]) : "r"(from) : "memory");
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
+               : "r"(from)
+               : "memory");
 #pragma unroll
   for (int i = 0; i < 4; ++i) sum[i] += value[i];
 }
@@ -184,10 +211,12 @@ struct StripBias {
   float of[2];
 };
 #if ADDS_BIAS
-static __device__ __forceinline__ StripBias load_bias(const Mxfp4StreamArguments& a, const SharedLayout& smem, int slot) {
+static __device__ __forceinline__ StripBias load_bias(const Mxfp4StreamArguments& a, const SharedLayout& smem,
+                                                      int slot) {
   StripBias bias;
   const Strip strip = read_strip(smem.strips + (unsigned)(slot * STRIP_BYTES));
-  const float* const from = (const float*)a.bias + (long long)(strip.begins / 2) * (INTERLEAVED ? 2 : 1) * a.features + strip.strip * (INTERLEAVED ? 8 : 16) + (int)threadIdx.x % 32 / 4;
+  const float* const from = (const float*)a.bias + (long long)(strip.begins / 2) * (INTERLEAVED ? 2 : 1) * a.features +
+                            strip.strip * (INTERLEAVED ? 8 : 16) + (int)threadIdx.x % 32 / 4;
   bias.of[0] = __ldg(from);
   bias.of[1] = __ldg(from + (INTERLEAVED ? a.features : 8));
   return bias;
@@ -195,7 +224,9 @@ static __device__ __forceinline__ StripBias load_bias(const Mxfp4StreamArguments
 #endif
 
 // Stores 16 x 8 sums: of eight rows of x the thread has two, of rows lane / 4 and that plus 8 of the strip.
-static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a, const Routes& routes, const Strip& strip, int group, const StripBias& bias, const float (&sum)[4]) {
+static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a, const Routes& routes,
+                                                  const Strip& strip, int group, const StripBias& bias,
+                                                  const float (&sum)[4]) {
   const int lane = (int)threadIdx.x % 32;
   const int row = strip.strip * (INTERLEAVED ? 8 : 16) + lane / 4;
 #pragma unroll
@@ -232,7 +263,8 @@ static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a,
 }
 
 // Adds the warps' sums of a strip and stores them.
-static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, const Routes& routes, int slot, const StripBias& bias) {
+static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem,
+                                                    const Routes& routes, int slot, const StripBias& bias) {
   const int lane = (int)threadIdx.x % 32;
   const Strip strip = read_strip(smem.strips + (unsigned)(slot * STRIP_BYTES));
   const unsigned from = smem.sums + (unsigned)(slot * WARPS * SUM_BYTES + lane * 16);
@@ -240,7 +272,8 @@ static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& 
   for (int group = 0; group * 8 < strip.count; ++group) {
     float sum[2][4] = {};
 #pragma unroll
-    for (int warp = 0; warp < WARPS; ++warp) add_sums(sum[warp % 2], from + (unsigned)((warp * GROUPS + group) * GROUP_BYTES));
+    for (int warp = 0; warp < WARPS; ++warp)
+      add_sums(sum[warp % 2], from + (unsigned)((warp * GROUPS + group) * GROUP_BYTES));
 #pragma unroll
     for (int i = 0; i < 4; ++i) sum[0][i] = (sum[0][i] + sum[1][i]) * (E2M1_UNIT * TOKEN_UNIT);
     store_sums(a, routes, strip, group, bias, sum[0]);
@@ -252,7 +285,8 @@ static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& 
 // The thread's part of eight rows of x a group: of 64 of k the 16 elements from lane % 4 * 16 on, in pairs as spread_word() makes them.
 typedef unsigned OwnX[UNITS][GROUPS][8];
 
-static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArguments& a, const SharedLayout& smem, int slot, int first_unit) {
+static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArguments& a, const SharedLayout& smem,
+                                              int slot, int first_unit) {
   const int lane = (int)threadIdx.x % 32;
   const unsigned at = smem.strips + (unsigned)(slot * STRIP_BYTES);
   const int count = read_strip(at).count;
@@ -280,7 +314,8 @@ typedef float Sums[SETS][GROUPS][4];
 
 // `from`: the thread's first eight bytes of its first row. LARGE: a scale of the warp is above 2. USED: groups that have rows.
 template <bool LARGE, int USED>
-static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, const OwnScales& scales, unsigned from, unsigned second) {
+static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, const OwnScales& scales, unsigned from,
+                                                      unsigned second) {
 #pragma unroll
   for (int u = 0; u < UNITS; ++u) {
     OwnWords words;
@@ -289,7 +324,8 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, co
   }
 }
 
-static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArguments& a, const SharedLayout& smem, const Routes& routes, int begin, int end) {
+static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArguments& a, const SharedLayout& smem,
+                                                       const Routes& routes, int begin, int end) {
   const int warp = (int)threadIdx.x / 32;
   const int lane = (int)threadIdx.x % 32;
   const int first_unit = warp * UNITS;
@@ -315,7 +351,10 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
 #pragma unroll
       for (int j = 0; j < UNITS * 2; ++j) {
         unsigned& e = scales[j / 2][j % 2];
-        asm volatile("ld.shared.u8 %0, [%1];" : "=r"(e) : "r"(base + own_scales + (unsigned)(j % 2 * 8 * a.scale_pitch + j / 2 * 2)) : "memory");
+        asm volatile("ld.shared.u8 %0, [%1];"
+                     : "=r"(e)
+                     : "r"(base + own_scales + (unsigned)(j % 2 * 8 * a.scale_pitch + j / 2 * 2))
+                     : "memory");
         if (TAIL && first_unit + j / 2 >= a.units) e = 0;  // what is there is no scale; x is zero
         all |= e;
       }
@@ -333,9 +372,11 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
         float(&sum)[4] = d[0][group];
 #pragma unroll
         for (int j = 0; j < 4 && SETS > 1; ++j) sum[j] += d[SETS - 1][group][j];
-        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(smem.sums + (unsigned)(slot * WARPS * SUM_BYTES + (warp * GROUPS + group) * GROUP_BYTES + lane * 16)),
-                     "f"(sum[0]), "f"(sum[1]), "f"(sum[2]), "f"(sum[3])
-                     : "memory");
+        asm volatile(
+            "st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(
+                smem.sums + (unsigned)(slot * WARPS * SUM_BYTES + (warp * GROUPS + group) * GROUP_BYTES + lane * 16)),
+            "f"(sum[0]), "f"(sum[1]), "f"(sum[2]), "f"(sum[3])
+            : "memory");
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(smem.done + 8u * (unsigned)stage);
@@ -358,7 +399,8 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) mxfp4_stream(const __grid_constant__ Mxfp4StreamArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    mxfp4_stream(const __grid_constant__ Mxfp4StreamArguments a) {
   extern __shared__ unsigned char memory[];
   SharedLayout smem;
   smem.stages = (shared_address(memory) + 127u) & ~127u;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "backends/backend.h"
 #include "backends/gpu/runtime.h"
@@ -11,9 +10,5 @@ namespace gemmtune::cuda {
 
 /// The runtime must outlive the family and its kernels.
 std::unique_ptr<KernelFamily> make_mxfp4_stream_family(gpu::Runtime& runtime, const gpu::Limits& limits);
-
-// Texts of mxfp4_stream_arguments.h and mxfp4_stream.cu, compiled in this order.
-std::string_view mxfp4_stream_arguments_text();
-std::string_view mxfp4_stream_text();
 
 }  // namespace gemmtune::cuda

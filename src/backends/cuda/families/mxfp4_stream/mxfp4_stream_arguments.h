@@ -1,6 +1,7 @@
-// Arguments of the mxfp4_stream kernel, one stage of a mixture of experts. The host includes this file; its text comes before the kernel's source.
+// Arguments of the mxfp4_stream kernel, one stage of a mixture of experts. The host includes this file too.
 #pragma once
 
+#include "backends/gpu/families/element_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 #include "backends/gpu/moe/moe_route_arguments.h"
 

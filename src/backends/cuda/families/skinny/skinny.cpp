@@ -11,9 +11,8 @@
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
-#include "base/hash.h"
 #include "base/rounding.h"
 
 namespace gemmtune::cuda {
@@ -96,18 +95,11 @@ class SkinnyKernel final : public Kernel {
 
 class SkinnyFamily final : public gpu::CompiledFamily {
  public:
-  SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver)
-      : runtime_(runtime),
-        driver_(driver),
-        source_(
-            gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
-                              tensor_map_arguments_text(), hopper_arguments_text(), skinny_arguments_text(),
-                              hopper_text(), skinny_producer_text(), hopper_scales_text(),
-                              skinny_block_scales_text(), skinny_epilogue_text(), skinny_text()})) {}
+  SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver) : runtime_(runtime), driver_(driver) {}
 
   std::string_view name() const override { return "skinny"; }
   std::string identity() const override {
-    return fmt::format("skinny r1 source {}", short_hash(source_, 12));
+    return fmt::format("skinny r1 source {}", gpu::text_hash(source_));
   }
   int tie_rank() const override { return 10; }
   Status accepts(const Problem& problem) const override;
@@ -133,7 +125,7 @@ class SkinnyFamily final : public gpu::CompiledFamily {
 
   gpu::Runtime& runtime_;
   const CudaDriver& driver_;
-  std::string source_;
+  std::string source_ = gpu::include_line("backends/cuda/families/skinny/skinny.cu");
 };
 
 Status SkinnyFamily::accepts(const Problem& problem) const {

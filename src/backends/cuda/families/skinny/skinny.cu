@@ -1,12 +1,22 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] for few rows of x, on Hopper. TMA loads the weight, which is read once, into a multistage
 // pipeline in shared memory. A and B are swapped: the weight is wgmma's first operand (64 rows for each instruction) and x, padded to
 // BLOCK_N rows, the second. The blocks of a cluster divide k; each block reduces, in a fixed order, the partial sums of its share of the
-// rows. Follows skinny_producer.cuh and skinny_epilogue.cuh.
+// rows.
 //
 // The host defines: BLOCK_M (rows of the weight: 64, 128), BLOCK_N (8, 16, 32, 64), K_ATOMS (BLOCK_K in units of 128 bytes), L2_HINTS,
 // ELEMENT, OUTPUT, BATCHED (1: x, w and y are batches of matrices, one for each row of the grid), PACKED (1: the weight has the layout tile64x128), PROMOTION (1: partial sums of 128 elements of k are added to float32
 // registers; 0: the tensor core accumulates over all of k).
 // OPTIONS: what follows the accumulation's switch: factors, which integers do not have, and the orders of elements of two bytes.
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/skinny/skinny_arguments.h"
+#include "backends/cuda/families/skinny/skinny_block_scales.cuh"
+#include "backends/cuda/families/skinny/skinny_epilogue.cuh"
+#include "backends/cuda/families/skinny/skinny_producer.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
+
 #if ELEMENT == 4
 #define SHAPE_K "32.s32.s8.s8"
 #define OPTIONS ""
@@ -27,37 +37,41 @@
 
 // One instruction: d += 64 x BLOCK_N products over 32 bytes of k.
 #if BLOCK_N == 8
-#define WGMMA(d, a, b) \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n8k" SHAPE_K " {" \
-               "%0, %1, %2, %3" \
-               "}, %4, %5, 1" OPTIONS ";" \
-               : SUM(d[0]), SUM(d[1]), SUM(d[2]), SUM(d[3]) \
+#define WGMMA(d, a, b)                                       \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n8k" SHAPE_K \
+               " {"                                          \
+               "%0, %1, %2, %3"                              \
+               "}, %4, %5, 1" OPTIONS ";"                    \
+               : SUM(d[0]), SUM(d[1]), SUM(d[2]), SUM(d[3])  \
                : "l"(a), "l"(b))
 #elif BLOCK_N == 16
-#define WGMMA(d, a, b) \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n16k" SHAPE_K " {" \
-               "%0, %1, %2, %3, %4, %5, %6, %7" \
-               "}, %8, %9, 1" OPTIONS ";" \
+#define WGMMA(d, a, b)                                                                                  \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n16k" SHAPE_K                                           \
+               " {"                                                                                     \
+               "%0, %1, %2, %3, %4, %5, %6, %7"                                                         \
+               "}, %8, %9, 1" OPTIONS ";"                                                               \
                : SUM(d[0]), SUM(d[1]), SUM(d[2]), SUM(d[3]), SUM(d[4]), SUM(d[5]), SUM(d[6]), SUM(d[7]) \
                : "l"(a), "l"(b))
 #elif BLOCK_N == 32
-#define WGMMA(d, a, b) \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n32k" SHAPE_K " {" \
-               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
-               "}, %16, %17, 1" OPTIONS ";" \
-               : SUM(d[0]), SUM(d[1]), SUM(d[2]), SUM(d[3]), SUM(d[4]), SUM(d[5]), SUM(d[6]), SUM(d[7]), \
-                 SUM(d[8]), SUM(d[9]), SUM(d[10]), SUM(d[11]), SUM(d[12]), SUM(d[13]), SUM(d[14]), SUM(d[15]) \
+#define WGMMA(d, a, b)                                                                                              \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n32k" SHAPE_K                                                       \
+               " {"                                                                                                 \
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"                               \
+               "}, %16, %17, 1" OPTIONS ";"                                                                         \
+               : SUM(d[0]), SUM(d[1]), SUM(d[2]), SUM(d[3]), SUM(d[4]), SUM(d[5]), SUM(d[6]), SUM(d[7]), SUM(d[8]), \
+                 SUM(d[9]), SUM(d[10]), SUM(d[11]), SUM(d[12]), SUM(d[13]), SUM(d[14]), SUM(d[15])                  \
                : "l"(a), "l"(b))
 #elif BLOCK_N == 64
-#define WGMMA(d, a, b) \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n64k" SHAPE_K " {" \
-               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
-               "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
-               "}, %32, %33, 1" OPTIONS ";" \
-               : SUM(d[0]), SUM(d[1]), SUM(d[2]), SUM(d[3]), SUM(d[4]), SUM(d[5]), SUM(d[6]), SUM(d[7]), \
-                 SUM(d[8]), SUM(d[9]), SUM(d[10]), SUM(d[11]), SUM(d[12]), SUM(d[13]), SUM(d[14]), SUM(d[15]), \
-                 SUM(d[16]), SUM(d[17]), SUM(d[18]), SUM(d[19]), SUM(d[20]), SUM(d[21]), SUM(d[22]), SUM(d[23]), \
-                 SUM(d[24]), SUM(d[25]), SUM(d[26]), SUM(d[27]), SUM(d[28]), SUM(d[29]), SUM(d[30]), SUM(d[31]) \
+#define WGMMA(d, a, b)                                                                                              \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k" SHAPE_K                                                       \
+               " {"                                                                                                 \
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "    \
+               "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"                                              \
+               "}, %32, %33, 1" OPTIONS ";"                                                                         \
+               : SUM(d[0]), SUM(d[1]), SUM(d[2]), SUM(d[3]), SUM(d[4]), SUM(d[5]), SUM(d[6]), SUM(d[7]), SUM(d[8]), \
+                 SUM(d[9]), SUM(d[10]), SUM(d[11]), SUM(d[12]), SUM(d[13]), SUM(d[14]), SUM(d[15]), SUM(d[16]),     \
+                 SUM(d[17]), SUM(d[18]), SUM(d[19]), SUM(d[20]), SUM(d[21]), SUM(d[22]), SUM(d[23]), SUM(d[24]),    \
+                 SUM(d[25]), SUM(d[26]), SUM(d[27]), SUM(d[28]), SUM(d[29]), SUM(d[30]), SUM(d[31])                 \
                : "l"(a), "l"(b))
 #endif
 
@@ -78,7 +92,8 @@ static __device__ inline void fence_accumulators(Accumulators& d) {
 // The tensor core keeps about 13 bits below the largest addend of an fp8 instruction, so that a long sum of one sign is biased. Here it
 // accumulates one k atom (128 elements) at a time; d adds these partial sums in float32. The wait for the products of an atom is hidden by
 // the pipeline: loading an atom takes longer.
-static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a, const SharedLayout& smem, const ScaledRows& rows, int begin, int end) {
+static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a, const SharedLayout& smem,
+                                       const ScaledRows& rows, int begin, int end) {
 #if SCALES == 3
   const BlockScalesAt at = block_scales_at(rows);
 #endif
@@ -132,7 +147,8 @@ static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a
   }
 }
 #else
-static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a, const SharedLayout& smem, const ScaledRows& rows, int begin, int end) {
+static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a, const SharedLayout& smem,
+                                       const ScaledRows& rows, int begin, int end) {
   int stage = 0;
   unsigned phase = 0;
   unsigned previous = 0;
@@ -179,7 +195,9 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 32) skinny(const
   SharedLayout smem;
   smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
   smem.exchange = smem.pipeline + (unsigned)a.num_stages * STAGE_BYTES;
-  smem.full_barriers = smem.exchange + (split_k == 1 ? (unsigned)(BLOCK_N * STAGING_PITCH) : 4u * (unsigned)(split_k * a.max_row_groups * 8 * PARTIALS_PITCH));
+  smem.full_barriers =
+      smem.exchange + (split_k == 1 ? (unsigned)(BLOCK_N * STAGING_PITCH)
+                                    : 4u * (unsigned)(split_k * a.max_row_groups * 8 * PARTIALS_PITCH));
   smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
   smem.partials_barrier = smem.empty_barriers + 8u * (unsigned)a.num_stages;
   // Loading here, before the barriers are visible to all threads, is 0.2 µs slower.
@@ -195,7 +213,9 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 32) skinny(const
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     fence_async_proxy();
     if (split_k > 1)
-      barrier_arrive_expect_tx(smem.partials_barrier, (unsigned)(split_k * (first_row_group(a, rank + 1) - first_row_group(a, rank)) * 8 * BLOCK_N * 4));
+      barrier_arrive_expect_tx(
+          smem.partials_barrier,
+          (unsigned)(split_k * (first_row_group(a, rank + 1) - first_row_group(a, rank)) * 8 * BLOCK_N * 4));
   }
   __syncthreads();
   if (split_k > 1) cluster_arrive();

@@ -1,8 +1,9 @@
-// Arguments of the skinny kernel. The host includes this file; its text comes before the kernel's source.
+// Arguments of the skinny kernel. The host includes this file too.
 #pragma once
 
 #include "backends/cuda/families/hopper_arguments.h"
 #include "backends/cuda/tensor_map_arguments.h"
+#include "backends/gpu/families/element_arguments.h"
 #include "backends/gpu/families/scales_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 

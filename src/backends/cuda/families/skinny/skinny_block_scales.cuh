@@ -1,5 +1,13 @@
 // Scales of blocks (SCALES 3): each thread loads its own from global memory. A has one for each 64 rows of the weight, B one for each of the thread's
-// rows of x. Follows hopper_scales.cuh.
+// rows of x.
+#pragma once
+
+#include "backends/cuda/families/skinny/skinny_producer.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
+#include "backends/gpu/families/scales.cuh"
+
 #if SCALES == 3
 // Scales at one k atom.
 struct BlockScales {
@@ -17,7 +25,9 @@ struct BlockScalesAt {
 };
 
 static __device__ __forceinline__ int x_scale_row(const ScaledRows& rows, int m) { return at_most(m, rows.m - 1); }
-static __device__ __forceinline__ int w_scale_row(const ScaledRows& rows, int n) { return at_most(n, rows.n - 1) / SCALE_BLOCK; }
+static __device__ __forceinline__ int w_scale_row(const ScaledRows& rows, int n) {
+  return at_most(n, rows.n - 1) / SCALE_BLOCK;
+}
 
 static __device__ __forceinline__ BlockScalesAt block_scales_at(const ScaledRows& rows) {
   const int columns = (int)rows.scales.x_row_step;
@@ -32,7 +42,8 @@ static __device__ __forceinline__ BlockScalesAt block_scales_at(const ScaledRows
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) at.a_at[r] = (w_scale_row(rows, rows.a + r * 64) - a) * columns;
 #pragma unroll
-  for (int i = 0; i < BLOCK_N / 4; ++i) at.b_at[i] = (x_scale_row(rows, rows.b + i / 2 * 8 + (int)threadIdx.x % 4 * 2 + i % 2) - b) * columns;
+  for (int i = 0; i < BLOCK_N / 4; ++i)
+    at.b_at[i] = (x_scale_row(rows, rows.b + i / 2 * 8 + (int)threadIdx.x % 4 * 2 + i % 2) - b) * columns;
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) asm volatile("" : "+r"(at.a_at[r]));
 #pragma unroll
@@ -51,5 +62,7 @@ static __device__ __forceinline__ BlockScales block_scales(const BlockScalesAt& 
 }
 
 // The scale of accumulator i of tile r.
-static __device__ __forceinline__ float block_scale(const BlockScales& scales, int r, int i) { return scales.a[r] * scales.b[i / 4 * 2 + i % 2]; }
+static __device__ __forceinline__ float block_scale(const BlockScales& scales, int r, int i) {
+  return scales.a[r] * scales.b[i / 4 * 2 + i % 2];
+}
 #endif

@@ -1,8 +1,18 @@
 // Epilogue of the skinny kernel: the accumulators are scaled and stored to y, or, with split-K, sent to the blocks of the cluster that reduce
 // them. Nothing hides the epilogue's latency, so addresses and biases are computed before the mainloop and kept in registers
-// (ClusterEpilogue, BlockEpilogue). Follows skinny_producer.cuh and hopper_scales.cuh.
-#define PARTIALS_PITCH (BLOCK_N + 4)        // floats; rows are aligned to 16 bytes, accesses free of bank conflicts
-#define STAGING_PITCH (BLOCK_M * 2 + 16)    // bytes between rows of y in shared memory
+// (ClusterEpilogue, BlockEpilogue).
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/skinny/skinny_arguments.h"
+#include "backends/cuda/families/skinny/skinny_producer.cuh"
+#include "backends/gpu/families/numbers.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
+
+#define PARTIALS_PITCH (BLOCK_N + 4)      // floats; rows are aligned to 16 bytes, accesses free of bank conflicts
+#define STAGING_PITCH (BLOCK_M * 2 + 16)  // bytes between rows of y in shared memory
 #define DIRECT_STORE (BLOCK_N == 8 || OUTPUT == 0)
 
 // Makes the compiler compute `value` here and not after the mainloop: it does not recompute the result of a shuffle.
@@ -11,9 +21,13 @@ static __device__ inline void materialize(T& value) {
   value = __shfl_sync(0xffffffffu, value, threadIdx.x % 32);
 }
 
-static __device__ inline float bias_at(const SkinnyArguments& a, int n) { return a.bias && n < a.n ? read_output(a.bias[n]) : 0.0f; }
+static __device__ inline float bias_at(const SkinnyArguments& a, int n) {
+  return a.bias && n < a.n ? read_output(a.bias[n]) : 0.0f;
+}
 
-static __device__ inline long long global_address(const void* pointer) { return (long long)__cvta_generic_to_global(pointer); }
+static __device__ inline long long global_address(const void* pointer) {
+  return (long long)__cvta_generic_to_global(pointer);
+}
 static __device__ inline void store_output(long long to, float value) {
 #if OUTPUT == 0
   asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
@@ -28,10 +42,10 @@ static __device__ inline void store_output(long long to, float value) {
 struct ClusterEpilogue {
   unsigned to[BLOCK_M / 64];       // in the block that reduces these rows
   unsigned barrier[BLOCK_M / 64];  // its partials barrier
-  unsigned from;                // the first pair
-  unsigned stride;              // to the same pair of the next split
-  int group, groups;            // of rows: first and end
-  int rows, columns;            // of y, from the first on
+  unsigned from;                   // the first pair
+  unsigned stride;                 // to the same pair of the next split
+  int group, groups;               // of rows: first and end
+  int rows, columns;               // of y, from the first on
   long long y;
   float bias[2];
   int pair_aligned;  // whether y takes two at once
@@ -39,7 +53,8 @@ struct ClusterEpilogue {
 
 // Lanes exchange half of their accumulators with their neighbour, so that each holds four columns of one row: even lanes of the first 8
 // rows of a warp's 16, odd lanes of the others.
-static __device__ inline ClusterEpilogue cluster_epilogue(const SkinnyArguments& a, const SharedLayout& smem, int row, int rank) {
+static __device__ inline ClusterEpilogue cluster_epilogue(const SkinnyArguments& a, const SharedLayout& smem, int row,
+                                                          int rank) {
   ClusterEpilogue epilogue;
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -47,7 +62,9 @@ static __device__ inline ClusterEpilogue cluster_epilogue(const SkinnyArguments&
     const int group = r * 8 + (int)(threadIdx.x / 32) * 2 + lane % 2;
     const int owner = group * a.split_k / ROW_GROUPS;
     const int slot = group - first_row_group(a, owner);
-    const unsigned there = smem.exchange + 4u * (unsigned)(((rank * a.max_row_groups + slot) * 8 + lane / 4) * PARTIALS_PITCH + lane % 4 / 2 * 4);
+    const unsigned there =
+        smem.exchange +
+        4u * (unsigned)(((rank * a.max_row_groups + slot) * 8 + lane / 4) * PARTIALS_PITCH + lane % 4 / 2 * 4);
     epilogue.to[r] = remote_address(there, owner);
     epilogue.barrier[r] = remote_address(smem.partials_barrier, owner);
     materialize(epilogue.to[r]);
@@ -88,15 +105,17 @@ static __device__ inline void send_partials(const Accumulators& d, const Cluster
       const float* own = &d[r][4 * j];
       const float first = __shfl_xor_sync(0xffffffffu, odd ? own[0] : own[2], 1);
       const float second = __shfl_xor_sync(0xffffffffu, odd ? own[1] : own[3], 1);
-      asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(epilogue.to[r] + 32u * j),
-                   "f"(odd ? first : own[0]), "f"(odd ? second : own[1]), "f"(odd ? own[2] : first), "f"(odd ? own[3] : second),
-                   "r"(epilogue.barrier[r])
+      asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                       epilogue.to[r] + 32u * j),
+                   "f"(odd ? first : own[0]), "f"(odd ? second : own[1]), "f"(odd ? own[2] : first),
+                   "f"(odd ? own[3] : second), "r"(epilogue.barrier[r])
                    : "memory");
     }
   }
 }
 
-static __device__ inline void store_output_pair(long long to, int columns, float first, float second, int pair_aligned) {
+static __device__ inline void store_output_pair(long long to, int columns, float first, float second,
+                                                int pair_aligned) {
 #if OUTPUT != 0
   if (pair_aligned && columns > 1) {
     asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(round_pair(first, second)) : "memory");
@@ -126,7 +145,10 @@ static __device__ inline void reduce_and_store(const SkinnyArguments& a, const C
         partials[block][0] = partials[block][1] = 0.0f;
         if (block < a.split_k) {
           asm volatile("ld.shared.f32 %0, [%1];" : "=f"(partials[block][0]) : "r"(address) : "memory");
-          asm volatile("ld.shared.f32 %0, [%1];" : "=f"(partials[block][1]) : "r"(address + 4u * PARTIALS_PITCH) : "memory");
+          asm volatile("ld.shared.f32 %0, [%1];"
+                       : "=f"(partials[block][1])
+                       : "r"(address + 4u * PARTIALS_PITCH)
+                       : "memory");
         }
         address += epilogue.stride;
       }
@@ -138,7 +160,8 @@ static __device__ inline void reduce_and_store(const SkinnyArguments& a, const C
         second += partials[block][1];
       }
       if (m < epilogue.rows)
-        store_output_pair(y + m * a.ldy * (int)sizeof(output), columns, first * scale + bias[0], second * scale + bias[1], epilogue.pair_aligned);
+        store_output_pair(y + m * a.ldy * (int)sizeof(output), columns, first * scale + bias[0],
+                          second * scale + bias[1], epilogue.pair_aligned);
     }
     columns -= step * 8;
     from += 4u * (step * 8 * PARTIALS_PITCH);
@@ -180,7 +203,8 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   }
   return epilogue;
 }
-static __device__ inline void store_tile(const Accumulators& d, const SkinnyArguments& a, const BlockEpilogue& epilogue, float scale) {
+static __device__ inline void store_tile(const Accumulators& d, const SkinnyArguments& a, const BlockEpilogue& epilogue,
+                                         float scale) {
 #pragma unroll
   for (int i = 0; i < BLOCK_N / 4; ++i) {
     const int m = i / 2 * 8 + i % 2;
@@ -191,7 +215,9 @@ static __device__ inline void store_tile(const Accumulators& d, const SkinnyArgu
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int n = r * 64 + half * 8;
-        if (n < epilogue.columns) store_output(y + n * (int)sizeof(output), d[r][i / 2 * 4 + half * 2 + i % 2] * scale + epilogue.bias[r][half]);
+        if (n < epilogue.columns)
+          store_output(y + n * (int)sizeof(output),
+                       d[r][i / 2 * 4 + half * 2 + i % 2] * scale + epilogue.bias[r][half]);
       }
     }
   }
@@ -236,7 +262,8 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   }
   return epilogue;
 }
-static __device__ inline void store_tile(const Accumulators& d, const SkinnyArguments& a, const BlockEpilogue& epilogue, float scale) {
+static __device__ inline void store_tile(const Accumulators& d, const SkinnyArguments& a, const BlockEpilogue& epilogue,
+                                         float scale) {
 #pragma unroll
   for (int r = 0; r < BLOCK_M / 64; ++r) {
 #pragma unroll
@@ -247,7 +274,8 @@ static __device__ inline void store_tile(const Accumulators& d, const SkinnyArgu
         const float* own = &d[r][4 * (j + i / 2) + 2 * (i % 2)];
         pairs[i] = round_pair(own[0] * scale + epilogue.bias[r][i % 2], own[1] * scale + epilogue.bias[r][i % 2]);
       }
-      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(epilogue.to + (unsigned)(r * 128 + j * 8 * STAGING_PITCH)),
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                       epilogue.to + (unsigned)(r * 128 + j * 8 * STAGING_PITCH)),
                    "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
                    : "memory");
     }
@@ -264,12 +292,14 @@ static __device__ inline void store_tile(const Accumulators& d, const SkinnyArgu
                  : "memory");
     const long long y = epilogue.y + m * a.ldy * (int)sizeof(output);
     if (epilogue.vectorized) {
-      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(y), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(y), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+                   : "memory");
     } else {
 #pragma unroll
       for (int i = 0; i < 8; ++i)
         if (i < epilogue.columns)
-          asm volatile("st.global.b16 [%0], %1;" ::"l"(y + i * 2), "h"((unsigned short)(v[i / 2] >> (i % 2 * 16))) : "memory");
+          asm volatile("st.global.b16 [%0], %1;" ::"l"(y + i * 2), "h"((unsigned short)(v[i / 2] >> (i % 2 * 16)))
+                       : "memory");
     }
   }
 }

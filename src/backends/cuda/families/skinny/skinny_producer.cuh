@@ -1,4 +1,10 @@
 // The layout of shared memory and the producer thread of the skinny kernel.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/skinny/skinny_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+
 using gemmtune::cuda::SkinnyArguments;
 
 #define SWAP_AB 1
@@ -9,12 +15,15 @@ using gemmtune::cuda::SkinnyArguments;
 #define STAGE_BYTES (K_ATOMS * (W_ATOM_BYTES + X_ATOM_BYTES))
 #define CONSUMER_THREADS 128
 
-static __device__ inline int first_row_group(const SkinnyArguments& a, int block) { return (int)(a.first_row_groups >> (5 * block)) & 31; }
+static __device__ inline int first_row_group(const SkinnyArguments& a, int block) {
+  return (int)(a.first_row_groups >> (5 * block)) & 31;
+}
 
 // Addresses in shared memory.
 struct SharedLayout {
   unsigned pipeline;  // num_stages x STAGE_BYTES; a stage holds K_ATOMS atoms of the weight, then K_ATOMS atoms of x
-  unsigned exchange;  // partial sums, float [split_k][max_row_groups][8 rows][PARTIALS_PITCH]; without split-K a tile of y
+  unsigned
+      exchange;  // partial sums, float [split_k][max_row_groups][8 rows][PARTIALS_PITCH]; without split-K a tile of y
   unsigned full_barriers;  // one for each stage
   unsigned empty_barriers;
   unsigned partials_barrier;  // completes when the partial sums of all blocks have arrived
@@ -22,7 +31,9 @@ struct SharedLayout {
 
 // A batch is a row of the grid.
 static __device__ inline int batch_of_block() { return BATCHED ? (int)blockIdx.y : 0; }
-static __device__ inline output* y_of_block(const SkinnyArguments& a) { return BATCHED ? a.y + batch_of_block() * a.y_batch_step : a.y; }
+static __device__ inline output* y_of_block(const SkinnyArguments& a) {
+  return BATCHED ? a.y + batch_of_block() * a.y_batch_step : a.y;
+}
 
 // L2 eviction policies: the weight is read once, x by every block.
 struct Policies {
@@ -49,7 +60,8 @@ static __device__ inline const unsigned char* packed_atoms(const SkinnyArguments
 #endif
 
 // Loads k atom i of the weight, and of x, of one stage.
-static __device__ inline void load_weight(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies, int row, int k_tile, int stage, int i) {
+static __device__ inline void load_weight(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies,
+                                          int row, int k_tile, int stage, int i) {
   const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES;
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
 #if PACKED
@@ -58,12 +70,15 @@ static __device__ inline void load_weight(const SkinnyArguments& a, const Shared
   for (int r = 0; r < BLOCK_M / 64; ++r)
     bulk_load(to + W_OFFSET(r, 0), packed_atoms(a, row, k_tile, r), K_ATOMS * 64 * ATOM_BYTES, barrier, 0, policies.w);
 #else
-  tma_load(to + W_OFFSET(0, i), &a.w, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, row, barrier, policies.w, batch_of_block());
+  tma_load(to + W_OFFSET(0, i), &a.w, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, row, barrier, policies.w,
+           batch_of_block());
 #endif
 }
-static __device__ inline void load_x(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies, int k_tile, int stage, int i) {
+static __device__ inline void load_x(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies,
+                                     int k_tile, int stage, int i) {
   tma_load(smem.pipeline + (unsigned)stage * STAGE_BYTES + K_ATOMS * W_ATOM_BYTES + (unsigned)i * X_ATOM_BYTES, &a.x,
-           (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, 0, smem.full_barriers + 8u * (unsigned)stage, policies.x, batch_of_block());
+           (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, 0, smem.full_barriers + 8u * (unsigned)stage, policies.x,
+           batch_of_block());
 }
 
 // Of a stage: rows of x that the matrix does not have are not loaded, what their memory holds goes into columns of the product that are not stored.
@@ -71,7 +86,8 @@ static __device__ inline unsigned expected_bytes(const SkinnyArguments& a) {
   return (unsigned)(K_ATOMS * (W_ATOM_BYTES + (a.m < BLOCK_N ? a.m : BLOCK_N) * ATOM_BYTES));
 }
 
-static __device__ inline void load_stage(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies, int row, int k_tile, int stage) {
+static __device__ inline void load_stage(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies,
+                                         int row, int k_tile, int stage) {
   barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, expected_bytes(a));
 #pragma unroll
   for (int i = 0; i < K_ATOMS; ++i) {
@@ -92,7 +108,8 @@ static __device__ inline void prefetch_weight(const SkinnyArguments& a, const Po
     tma_prefetch(&a.w, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, row, policies.w, batch_of_block());
 #endif
 }
-static __device__ inline void prefetch_weight_ahead(const SkinnyArguments& a, const Policies& policies, int row, int begin, int end) {
+static __device__ inline void prefetch_weight_ahead(const SkinnyArguments& a, const Policies& policies, int row,
+                                                    int begin, int end) {
   if ((int)(blockIdx.x + (BATCHED ? blockIdx.y * gridDim.x : 0)) >= a.prefetch_blocks) return;
   if (end > begin + a.prefetch_k_tiles) end = begin + a.prefetch_k_tiles;
 #pragma unroll 1
@@ -102,7 +119,8 @@ static __device__ inline void prefetch_weight_ahead(const SkinnyArguments& a, co
 // Fills the pipeline's stages for the first time, without waiting for empty barriers: x right after each part of the weight, so that the
 // first product does not wait for all of the first weights. A dependent launch loads the weight of all stages while the previous kernel
 // still runs; x follows after the grid dependency.
-static __device__ inline void fill_pipeline(const SkinnyArguments& a, const SharedLayout& smem, int row, int begin, int end) {
+static __device__ inline void fill_pipeline(const SkinnyArguments& a, const SharedLayout& smem, int row, int begin,
+                                            int end) {
   const Policies policies = make_policies();
   const int filled = end - begin < a.num_stages ? end - begin : a.num_stages;
   if (!a.dependent_launch) {
@@ -128,7 +146,8 @@ static __device__ inline void fill_pipeline(const SkinnyArguments& a, const Shar
 }
 
 // The remaining k tiles: refills each stage after its empty barrier has completed.
-static __device__ inline void refill_pipeline(const SkinnyArguments& a, const SharedLayout& smem, int row, int begin, int end) {
+static __device__ inline void refill_pipeline(const SkinnyArguments& a, const SharedLayout& smem, int row, int begin,
+                                              int end) {
   const Policies policies = make_policies();
   int stage = 0;
   unsigned phase = 0;

@@ -10,9 +10,8 @@
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
-#include "base/hash.h"
 #include "base/rounding.h"
 #include "candidates/tune_gemm_rules.h"
 #include "problem/operands.h"
@@ -200,18 +199,11 @@ class WgmmaKernel final : public Kernel {
 class WgmmaFamily final : public gpu::CompiledFamily {
  public:
   WgmmaFamily(gpu::Runtime& runtime, const CudaDriver& driver)
-      : runtime_(runtime),
-        driver_(driver),
-        limits_(hopper_limits(runtime, driver)),
-        source_(gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
-                                  tensor_map_arguments_text(), hopper_arguments_text(),
-                                  wgmma_arguments_text(), hopper_text(), wgmma_producer_text(),
-                                  hopper_scales_text(), wgmma_block_scales_text(), wgmma_epilogue_text(),
-                                  wgmma_split_k_text(), wgmma_text()})) {}
+      : runtime_(runtime), driver_(driver), limits_(hopper_limits(runtime, driver)) {}
 
   std::string_view name() const override { return "wgmma"; }
   std::string identity() const override {
-    return fmt::format("wgmma r1 source {}", short_hash(source_ + wgmma_macros(DataType::bf16, 16), 12));
+    return fmt::format("wgmma r1 source {}", gpu::text_hash(source_ + wgmma_macros(DataType::bf16, 16)));
   }
   int tie_rank() const override { return 11; }
   Status accepts(const Problem& problem) const override;
@@ -243,7 +235,7 @@ class WgmmaFamily final : public gpu::CompiledFamily {
   gpu::Runtime& runtime_;
   const CudaDriver& driver_;
   HopperLimits limits_;
-  std::string source_;
+  std::string source_ = gpu::include_line("backends/cuda/families/wgmma/wgmma.cu");
 };
 
 Status WgmmaFamily::accepts(const Problem& problem) const {

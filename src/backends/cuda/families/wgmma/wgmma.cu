@@ -1,11 +1,24 @@
-// The consumer warp groups' mainloop, and the kernel. Follows wgmma_producer.cuh (which describes the kernel and its macros),
-// hopper_scales.cuh, wgmma_block_scales.cuh, wgmma_epilogue.cuh and wgmma_split_k.cuh.
+// The consumer warp groups' mainloop, and the kernel. wgmma_producer.cuh describes the kernel and its macros.
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/wgmma/wgmma_arguments.h"
+#include "backends/cuda/families/wgmma/wgmma_block_scales.cuh"
+#include "backends/cuda/families/wgmma/wgmma_epilogue.cuh"
+#include "backends/cuda/families/wgmma/wgmma_producer.cuh"
+#include "backends/cuda/families/wgmma/wgmma_split_k.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
 
 #if PING_PONG
 // A warp group starts its mainloop after the other has waited for all stages of the previous tile. Otherwise it could be a whole
 // round of the pipeline ahead, where a barrier's phase has the same parity as the one that it waits for.
-static __device__ inline void order_barrier_wait(int group) { asm volatile("bar.sync %0, 256;" ::"r"(group + 3) : "memory"); }
-static __device__ inline void order_barrier_arrive(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(group + 3) : "memory"); }
+static __device__ inline void order_barrier_wait(int group) {
+  asm volatile("bar.sync %0, 256;" ::"r"(group + 3) : "memory");
+}
+static __device__ inline void order_barrier_arrive(int group) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(group + 3) : "memory");
+}
 #endif
 
 // ---- consumer warp groups
@@ -34,7 +47,8 @@ static __device__ inline void advance(const WgmmaArguments& a, PipelineState& st
 // Address of the empty barriers that this thread arrives on; 0 if it signals no block. One thread of each warp signals its own block;
 // with MULTICAST one thread of each warp group signals each block that it receives rows from. (wgmma is a warp group's instruction: when it
 // has completed for one warp, it has for all.)
-static __device__ inline unsigned empty_barriers_to_signal(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
+static __device__ inline unsigned empty_barriers_to_signal(const WgmmaArguments& a, const SharedLayout& smem,
+                                                           const BlockWork& work) {
   const int lane = threadIdx.x % 32;
   const int cluster_m = 1 << LOG2_CLUSTER_M;
   const int cluster_n = 1 << LOG2_CLUSTER_N;
@@ -91,15 +105,19 @@ static __device__ __forceinline__ StageDescriptors stage_descriptors(const Share
 }
 
 // The descriptor `further` units of 16 bytes on from the one with the lower word `first`.
-static __device__ __forceinline__ unsigned long long descriptor_at(unsigned first, unsigned further) { return (matrix_descriptor(0) & ~0xffffffffull) | (first + further); }
+static __device__ __forceinline__ unsigned long long descriptor_at(unsigned first, unsigned further) {
+  return (matrix_descriptor(0) & ~0xffffffffull) | (first + further);
+}
 
 // Starts the products of a slice of a k atom. `a_at`, `b_at`: descriptors of the tile's first rows.
-static __device__ __forceinline__ void multiply_slice(PartialSums& partials, unsigned long long a_at, unsigned long long b_at, int slice) {
+static __device__ __forceinline__ void multiply_slice(PartialSums& partials, unsigned long long a_at,
+                                                      unsigned long long b_at, int slice) {
   a_at += (unsigned)(slice / N_SLICES * 512);
   b_at += (unsigned)(slice % N_SLICES * INSTRUCTION_N * (ATOM_BYTES / 16));
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #if PROMOTION == 1
-  WGMMA(partials, a_at, b_at, 0);  // unlike WGMMA_FIRST it names the registers that it overwrites: all steps use the same
+  WGMMA(partials, a_at, b_at,
+        0);  // unlike WGMMA_FIRST it names the registers that it overwrites: all steps use the same
 #else
   WGMMA_FIRST(partials, a_at, b_at);
 #endif
@@ -117,11 +135,13 @@ static __device__ __forceinline__ BlockScalesAt scales_at(const TileProduct& pro
 }
 
 // The scales of k atom i of a stage that is full and not released. `first`: it is the tile's first stage; with split-K its group may have begun before.
-static __device__ __forceinline__ BlockScales atom_scales(const SharedLayout& smem, const BlockScalesAt& at, const PipelineState& state, int i, bool first) {
+static __device__ __forceinline__ BlockScales atom_scales(const SharedLayout& smem, const BlockScalesAt& at,
+                                                          const PipelineState& state, int i, bool first) {
 #if SCALES == 3
   const unsigned group = state.scales / GROUP_STAGES;
   const unsigned within = state.scales % GROUP_STAGES;
-  if ((within == 0 || (SPLIT_K > 1 && first)) && i == 0) barrier_wait(smem.scale_barriers + 8u * group, state.scales_phase);
+  if ((within == 0 || (SPLIT_K > 1 && first)) && i == 0)
+    barrier_wait(smem.scale_barriers + 8u * group, state.scales_phase);
   return block_scales(at, group_scales(smem, (int)group) + (within * K_ATOMS + (unsigned)i) * 4u);
 #else
   return {};
@@ -130,7 +150,8 @@ static __device__ __forceinline__ BlockScales atom_scales(const SharedLayout& sm
 
 // Adds a slice's partial sums, whose instructions have completed, times their scales. With two sets the additions must not move behind the next
 // instructions, or the compiler waits after each of these; with one they cannot, and may move behind the wait for the next stage.
-static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& partials, const BlockScales& scales, const BlockScalesAt& at, int slice) {
+static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& partials, const BlockScales& scales,
+                                               const BlockScalesAt& at, int slice) {
   FENCE_ACCUMULATORS(partials);
 #pragma unroll
   for (int i = 0; i < INSTRUCTION_N / 2; ++i) {
@@ -148,10 +169,12 @@ static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& par
 }
 
 // Starts the products of a step of the current stage.
-static __device__ __forceinline__ void start_step(PartialSums& partials, const StageDescriptors& first, const PipelineState& state, int step) {
+static __device__ __forceinline__ void start_step(PartialSums& partials, const StageDescriptors& first,
+                                                  const PipelineState& state, int step) {
   const unsigned stage = (unsigned)state.stage * (STAGE_BYTES / 16);
   const int i = step / SLICES;
-  multiply_slice(partials, descriptor_at(first.a, stage + (unsigned)(i * A_ATOM_BYTES / 16)), descriptor_at(first.b, stage + (unsigned)(i * B_ATOM_BYTES / 16)), step % SLICES);
+  multiply_slice(partials, descriptor_at(first.a, stage + (unsigned)(i * A_ATOM_BYTES / 16)),
+                 descriptor_at(first.b, stage + (unsigned)(i * B_ATOM_BYTES / 16)), step % SLICES);
 }
 
 static __device__ __forceinline__ void wait_full(const SharedLayout& smem, const PipelineState& state) {
@@ -191,7 +214,8 @@ static __device__ __forceinline__ void end_group(const WgmmaArguments& a, Pipeli
 #define SCALES_AHEAD (!SWAP_AB)
 
 // While the products of a stage run: reads its scales. Returns whether the next stage is full.
-static __device__ __forceinline__ bool read_ahead(BlockScales& scales, const WgmmaArguments& a, const SharedLayout& smem, const BlockScalesAt& at,
+static __device__ __forceinline__ bool read_ahead(BlockScales& scales, const WgmmaArguments& a,
+                                                  const SharedLayout& smem, const BlockScalesAt& at,
                                                   const PipelineState& stage) {
   scales = atom_scales(smem, at, stage, 0, false);
   PipelineState next = stage;
@@ -201,7 +225,8 @@ static __device__ __forceinline__ bool read_ahead(BlockScales& scales, const Wgm
 
 // Waits until at most `pending` later stages' products run, adds those of a stage of one step, and releases it.
 template <int pending>
-static __device__ __forceinline__ void finish(Accumulators& d, PartialSums& partials, BlockScales& scales, const SharedLayout& smem, const BlockScalesAt& at, unsigned empty,
+static __device__ __forceinline__ void finish(Accumulators& d, PartialSums& partials, BlockScales& scales,
+                                              const SharedLayout& smem, const BlockScalesAt& at, unsigned empty,
                                               const PipelineState& stage, bool first) {
   if (!SCALES_AHEAD) scales = atom_scales(smem, at, stage, 0, first);
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
@@ -220,8 +245,8 @@ static __device__ __forceinline__ void fence_sums(Accumulators& d, int slice) {
 }
 
 // Multiplies the product's stages.
-static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, unsigned empty, const TileProduct& product,
-                                                PipelineState& state) {
+static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem,
+                                                unsigned empty, const TileProduct& product, PipelineState& state) {
   const int k_tiles = product.k_tiles;
   const int row = product.row;
 #pragma unroll
@@ -307,8 +332,8 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
 #define B_STEP (B_MN_MAJOR ? 128u : 2u)
 
 // Multiplies the product's stages.
-static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, unsigned empty, const TileProduct& product,
-                                                PipelineState& state) {
+static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem,
+                                                unsigned empty, const TileProduct& product, PipelineState& state) {
   const int k_tiles = product.k_tiles;
   const int row = product.row;
   int previous = -1;
@@ -326,7 +351,8 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
 #pragma unroll
       for (int k_block = 0; k_block < 4; ++k_block) {
 #pragma unroll
-        for (int r = 0; r < MMA_TILES; ++r) WGMMA(d[r], a_at + A_STEP * k_block + 512u * r, b_at + B_STEP * k_block, i + k_block == 0 ? k_tile : 1);
+        for (int r = 0; r < MMA_TILES; ++r)
+          WGMMA(d[r], a_at + A_STEP * k_block + 512u * r, b_at + B_STEP * k_block, i + k_block == 0 ? k_tile : 1);
       }
     }
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -358,8 +384,9 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
 
 #if SPLIT_K > 1
 // Reduces a tile's partial sums over the cluster.
-static __device__ __forceinline__ void reduce_split_k(const Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work, const Tile& tile,
-                                                 int row, float scale) {
+static __device__ __forceinline__ void reduce_split_k(const Accumulators& d, const WgmmaArguments& a,
+                                                      const SharedLayout& smem, const BlockWork& work, const Tile& tile,
+                                                      int row, float scale) {
   send_partials(d, a, smem, work);
   const ThreadOutputs to = thread_outputs(a, tile, row);
   barrier_wait_for_cluster(smem.partials_barrier, 0);
@@ -367,7 +394,8 @@ static __device__ __forceinline__ void reduce_split_k(const Accumulators& d, con
 }
 #endif
 
-static __device__ __forceinline__ void consume(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
+static __device__ __forceinline__ void consume(const WgmmaArguments& a, const SharedLayout& smem,
+                                               const BlockWork& work) {
 #if PROMOTION
   // The compiler then keeps what depends on it, and the descriptors of the tile's rows, in uniform registers. (Without partial sums the widest tiles
   // spill, and nothing is gained.)
@@ -420,7 +448,8 @@ static __device__ __forceinline__ void consume(const WgmmaArguments& a, const Sh
 }
 
 // The consumer warps initialize the barriers, each a share of the stages: an initialization is slow.
-static __device__ __forceinline__ void init_barriers(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
+static __device__ __forceinline__ void init_barriers(const WgmmaArguments& a, const SharedLayout& smem,
+                                                     const BlockWork& work) {
   if (elect_one()) {
     const int warp = threadIdx.x / 32;
 #pragma unroll 1
@@ -430,7 +459,8 @@ static __device__ __forceinline__ void init_barriers(const WgmmaArguments& a, co
     }
 #if SCALES == 3
 #pragma unroll 1
-    for (int i = warp; i < a.scale_groups; i += CONSUMER_THREADS / 32) barrier_init(smem.scale_barriers + 8u * (unsigned)i, a.scale_maps ? 1 : 32);
+    for (int i = warp; i < a.scale_groups; i += CONSUMER_THREADS / 32)
+      barrier_init(smem.scale_barriers + 8u * (unsigned)i, a.scale_maps ? 1 : 32);
 #endif
 #if SPLIT_K > 1
     if (warp == CONSUMER_THREADS / 32 - 1) {
@@ -453,7 +483,8 @@ static __device__ __forceinline__ void sync_barrier_init() {
   }
 }
 
-extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1) wgmma(const __grid_constant__ WgmmaArguments a) {
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1)
+    wgmma(const __grid_constant__ WgmmaArguments a) {
   extern __shared__ unsigned char memory[];
   if (a.dependent_launch) launch_dependents();
   SharedLayout smem;

@@ -1,12 +1,23 @@
 // Scales of blocks (SCALES 3), in groups of four k atoms: a row's scales of a group are 16 bytes. They come to shared memory beside the operands and
 // complete on a barrier of the group; the consumers read them when they add partial sums. If rows of scales are aligned to 16 bytes, the operands'
-// producer loads a group through TMA; else a second producer warp copies it. Follows hopper_scales.cuh.
+// producer loads a group through TMA; else a second producer warp copies it.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/wgmma/wgmma_arguments.h"
+#include "backends/cuda/families/wgmma/wgmma_producer.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
+#include "backends/gpu/families/scales.cuh"
+
 #if SCALES == 3
 #define SCALED_X_ROWS (SWAP_AB ? BLOCK_N : BLOCK_M)
 #define SCALED_W_ROWS (SWAP_AB ? BLOCK_M : BLOCK_N)
 // Blocks that a tile's rows of w may be of, wherever the first of them is: it is a multiple of SCALED_W_ROWS.
 #define W_ROWS_STEP (SCALED_W_ROWS & -SCALED_W_ROWS)
-#define WEIGHT_BLOCKS (((W_ROWS_STEP < SCALE_BLOCK ? SCALE_BLOCK - W_ROWS_STEP : 0) + SCALED_W_ROWS + SCALE_BLOCK - 1) / SCALE_BLOCK)
+#define WEIGHT_BLOCKS \
+  (((W_ROWS_STEP < SCALE_BLOCK ? SCALE_BLOCK - W_ROWS_STEP : 0) + SCALED_W_ROWS + SCALE_BLOCK - 1) / SCALE_BLOCK)
 // Of a group: four scales for each row of x, then four for each block of w; wgmma_launch_config.h computes the same.
 #define GROUP_ROWS (SCALED_X_ROWS + WEIGHT_BLOCKS)
 #define ROW_SCALES_BYTES (GROUP_ATOMS * 4)
@@ -15,16 +26,20 @@
 // Groups have no empty barriers: there are so many places for them (a.scale_groups) that whoever may write to the stage of a group's first atom may also
 // write to the group's place. With multicast a stage is released when the tensor core has read it, and a warp may read its scales later, but not
 // later than the release after the next.
-static __device__ __forceinline__ unsigned group_scales(const SharedLayout& smem, int group) { return smem.scales + (unsigned)group * GROUP_SCALES_BYTES; }
+static __device__ __forceinline__ unsigned group_scales(const SharedLayout& smem, int group) {
+  return smem.scales + (unsigned)group * GROUP_SCALES_BYTES;
+}
 
 // Loads the group whose first atom is `k_atom` through TMA. What is past the ends of the scales reads as zero, and is of no product that is stored.
-static __device__ __forceinline__ void load_group_scales(const WgmmaArguments& a, const SharedLayout& smem, const Tile& tile, int k_atom, int group,
+static __device__ __forceinline__ void load_group_scales(const WgmmaArguments& a, const SharedLayout& smem,
+                                                         const Tile& tile, int k_atom, int group,
                                                          unsigned long long x_policy, unsigned long long w_policy) {
   const unsigned barrier = smem.scale_barriers + 8u * (unsigned)group;
   const unsigned to = group_scales(smem, group);
   barrier_arrive_expect_tx(barrier, GROUP_ROWS * ROW_SCALES_BYTES);
   tma_load(to, &a.x_scales, k_atom, SWAP_AB ? tile.b : tile.a, barrier, x_policy, 0);
-  tma_load(to + SCALED_X_ROWS * ROW_SCALES_BYTES, &a.w_scales, k_atom, (SWAP_AB ? tile.a : tile.b) / SCALE_BLOCK, barrier, w_policy, 0);
+  tma_load(to + SCALED_X_ROWS * ROW_SCALES_BYTES, &a.w_scales, k_atom, (SWAP_AB ? tile.a : tile.b) / SCALE_BLOCK,
+           barrier, w_policy, 0);
 }
 
 #define LANE_ROWS ((GROUP_ROWS + 31) / 32)  // of a group, for each lane of the warp that copies them
@@ -40,11 +55,13 @@ static __device__ __forceinline__ TileScales tile_scales(const WgmmaArguments& a
   const int x_row = at_most(SWAP_AB ? tile.b : tile.a, a.m - 1);
   const int last_w = (a.n - 1) / SCALE_BLOCK;
   const int w_row = at_most((SWAP_AB ? tile.a : tile.b) / SCALE_BLOCK, last_w);
-  return {(const scale_bits*)a.scales.x + x_row * a.scales.x_row_step, (const scale_bits*)a.scales.w + w_row * a.scales.w_row_step, a.m - 1 - x_row, last_w - w_row};
+  return {(const scale_bits*)a.scales.x + x_row * a.scales.x_row_step,
+          (const scale_bits*)a.scales.w + w_row * a.scales.w_row_step, a.m - 1 - x_row, last_w - w_row};
 }
 
 // A lane's row `i`, whose place in a group is i * 32 + lane, at k atom `k_atom`.
-static __device__ __forceinline__ const scale_bits* lane_scale(const WgmmaArguments& a, const TileScales& scales, int i, int k_atom) {
+static __device__ __forceinline__ const scale_bits* lane_scale(const WgmmaArguments& a, const TileScales& scales, int i,
+                                                               int k_atom) {
   const int at = i * 32 + (int)threadIdx.x % 32;
   const bool of_x = at < SCALED_X_ROWS;
   const int rows = of_x ? at_most(at, scales.after_x) : at_most(at - SCALED_X_ROWS, scales.after_w);
@@ -53,12 +70,16 @@ static __device__ __forceinline__ const scale_bits* lane_scale(const WgmmaArgume
 
 // Copies the group whose first atom is `k_atom` to `to`. All lanes of the warp; float32 scales are copied asynchronously, e8m0 ones are converted. A group may
 // have atoms past the end of k, which have the last one's scales.
-static __device__ __forceinline__ void copy_group_scales(const WgmmaArguments& a, const TileScales& scales, int k_atom, unsigned to, unsigned barrier) {
+static __device__ __forceinline__ void copy_group_scales(const WgmmaArguments& a, const TileScales& scales, int k_atom,
+                                                         unsigned to, unsigned barrier) {
   const unsigned own = to + (unsigned)(threadIdx.x % 32 * ROW_SCALES_BYTES);
   const auto is_row = [](int i) { return i * 32 + (int)threadIdx.x % 32 < GROUP_ROWS; };
   const int more = at_most((int)a.scales.x_row_step - 1 - k_atom, GROUP_ATOMS - 1);
 #if E8M0
-  const bool words = ((unsigned long long)scales.x | (unsigned long long)scales.w | (unsigned long long)a.scales.x_row_step) % GROUP_ATOMS == 0;
+  const bool words =
+      ((unsigned long long)scales.x | (unsigned long long)scales.w | (unsigned long long)a.scales.x_row_step) %
+          GROUP_ATOMS ==
+      0;
   constexpr int at_once = LANE_ROWS < 5 ? LANE_ROWS : 5;  // with more the producer's registers spill
 #pragma unroll 1
   for (int first = 0; first < LANE_ROWS; first += at_once) {
@@ -81,9 +102,11 @@ static __device__ __forceinline__ void copy_group_scales(const WgmmaArguments& a
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       if (is_row(first + i))
-        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(own + (unsigned)((first + i) * 32 * ROW_SCALES_BYTES)), "f"(read_scale(rows[i] & 255u)),
-                     "f"(read_scale(rows[i] >> 8 & 255u)), "f"(read_scale(rows[i] >> 16 & 255u)), "f"(read_scale(rows[i] >> 24))
-                     : "memory");
+        asm volatile(
+            "st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(own + (unsigned)((first + i) * 32 * ROW_SCALES_BYTES)),
+            "f"(read_scale(rows[i] & 255u)), "f"(read_scale(rows[i] >> 8 & 255u)),
+            "f"(read_scale(rows[i] >> 16 & 255u)), "f"(read_scale(rows[i] >> 24))
+            : "memory");
     }
   }
   barrier_arrive(barrier);
@@ -94,7 +117,10 @@ static __device__ __forceinline__ void copy_group_scales(const WgmmaArguments& a
     const scale_bits* const from = lane_scale(a, scales, i, k_atom);
 #pragma unroll
     for (int atom = 0; atom < GROUP_ATOMS; ++atom)
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(own + (unsigned)(i * 32 * ROW_SCALES_BYTES + atom * 4)), "l"(from + at_most(atom, more)) : "memory");
+      asm volatile(
+          "cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(own + (unsigned)(i * 32 * ROW_SCALES_BYTES + atom * 4)),
+          "l"(from + at_most(atom, more))
+          : "memory");
   }
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 #endif
@@ -113,7 +139,8 @@ static __device__ inline void produce_scales(const WgmmaArguments& a, const Shar
       // For each stage: a warp that is two phases ahead would take one for the other.
       barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
       if (begins_group(work, k_tile)) {
-        copy_group_scales(a, scales, (int)((unsigned)k_tile / GROUP_STAGES) * GROUP_ATOMS, group_scales(smem, group), smem.scale_barriers + 8u * (unsigned)group);
+        copy_group_scales(a, scales, (int)((unsigned)k_tile / GROUP_STAGES) * GROUP_ATOMS, group_scales(smem, group),
+                          smem.scale_barriers + 8u * (unsigned)group);
         if (++group == a.scale_groups) group = 0;
       }
       if (++stage == a.num_stages) {
@@ -144,11 +171,13 @@ static __device__ __forceinline__ BlockScalesAt block_scales_at(const Tile& tile
   BlockScalesAt at;
 #if SWAP_AB
 #pragma unroll
-  for (int r = 0; r < MMA_TILES; ++r) at.a[r] = ROW_SCALES_BYTES * (unsigned)(SCALED_X_ROWS + (tile.a % SCALE_BLOCK + row + r * 64) / SCALE_BLOCK);
+  for (int r = 0; r < MMA_TILES; ++r)
+    at.a[r] = ROW_SCALES_BYTES * (unsigned)(SCALED_X_ROWS + (tile.a % SCALE_BLOCK + row + r * 64) / SCALE_BLOCK);
   at.b = ROW_SCALES_BYTES * (unsigned)(threadIdx.x % 4 * 2);
 #else
 #pragma unroll
-  for (int i = 0; i < MMA_TILES * 2; ++i) at.a[i] = ROW_SCALES_BYTES * (unsigned)(row + first_row_of_thread() + i / 2 * 64 + i % 2 * 8);
+  for (int i = 0; i < MMA_TILES * 2; ++i)
+    at.a[i] = ROW_SCALES_BYTES * (unsigned)(row + first_row_of_thread() + i / 2 * 64 + i % 2 * 8);
   at.b = ROW_SCALES_BYTES * SCALED_X_ROWS;
 #endif
   at.second_block = SCALE_BLOCK - tile.b % SCALE_BLOCK;
@@ -167,7 +196,8 @@ static __device__ __forceinline__ BlockScales block_scales(const BlockScalesAt& 
 #pragma unroll
   for (int i = 0; i < MMA_TILES * (SWAP_AB ? 1 : 2); ++i) scales.a[i] = shared_scale(atom + at.a[i]);
 #pragma unroll
-  for (int i = 0; i < (SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS); ++i) scales.b[i] = shared_scale(atom + at.b + ROW_SCALES_BYTES * (unsigned)(SWAP_AB ? i / 2 * 8 + i % 2 : i));
+  for (int i = 0; i < (SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS); ++i)
+    scales.b[i] = shared_scale(atom + at.b + ROW_SCALES_BYTES * (unsigned)(SWAP_AB ? i / 2 * 8 + i % 2 : i));
   return scales;
 }
 

@@ -1,21 +1,35 @@
-// Epilogue of whole tiles: scale, bias, conversion, and the store through shared memory and TMA. Follows wgmma_producer.cuh and hopper_scales.cuh.
+// Epilogue of whole tiles: scale, bias, conversion, and the store through shared memory and TMA.
+#pragma once
 
-static __device__ inline void warpgroup_sync(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/wgmma/wgmma_arguments.h"
+#include "backends/cuda/families/wgmma/wgmma_producer.cuh"
+#include "backends/gpu/families/numbers.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
+
+static __device__ inline void warpgroup_sync(int group) {
+  asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+}
 
 #if BIAS
-static __device__ inline float bias_at(const WgmmaArguments& a, int n) { return n < a.n ? read_output(a.bias[n]) : 0.0f; }
+static __device__ inline float bias_at(const WgmmaArguments& a, int n) {
+  return n < a.n ? read_output(a.bias[n]) : 0.0f;
+}
 #else
 static __device__ inline float bias_at(const WgmmaArguments&, int) { return 0.0f; }
 #endif
 
-static __device__ __forceinline__ output* y_at(const WgmmaArguments& a, int batch) { return BATCHED ? a.y + batch * a.y_batch_step : a.y; }
+static __device__ __forceinline__ output* y_at(const WgmmaArguments& a, int batch) {
+  return BATCHED ? a.y + batch * a.y_batch_step : a.y;
+}
 
 // An element of y before the conversion to its type.
 static __device__ __forceinline__ float epilogue_value(float sum, float scale, float bias) {
   if (SCALES == 1) sum *= scale;
   return BIAS ? sum + bias : sum;
 }
-
 
 #if SPLIT_K == 1
 #define BOX_BYTES 128  // of a row of y; stored with the 128-byte swizzle
@@ -28,7 +42,9 @@ static __device__ __forceinline__ void tma_store_wait() {
 }
 
 static __device__ __forceinline__ void tma_store(const TensorMap* map, unsigned from, int n, int m, int batch) {
-  asm volatile("cp.async.bulk.tensor." TENSOR ".global.shared::cta.bulk_group [%0, {%1, %2" BATCH(4) "}], [%3];" ::"l"(map), "r"(n), "r"(m), "r"(from), "r"(batch)
+  asm volatile("cp.async.bulk.tensor." TENSOR
+               ".global.shared::cta.bulk_group [%0, {%1, %2" BATCH(4) "}], [%3];" ::"l"(map),
+               "r"(n), "r"(m), "r"(from), "r"(batch)
                : "memory");
 }
 static __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
@@ -71,10 +87,12 @@ static __device__ __forceinline__ output load_shared(unsigned from) {
 // Stores four 8 x 8 matrices (stmatrix); lanes 8 i to 8 i + 7 hold the addresses of the rows (SWAP_AB: columns) of matrix i.
 static __device__ __forceinline__ void store_matrices(unsigned to, const unsigned (&v)[4]) {
 #if SWAP_AB
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]),
+               "r"(v[2]), "r"(v[3])
                : "memory");
 #else
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]),
+               "r"(v[2]), "r"(v[3])
                : "memory");
 #endif
 }
@@ -120,8 +138,9 @@ static __device__ __forceinline__ void stage_output(const float* d, unsigned to,
     for (int i = 0; i < 8; ++i) {
       const int column = warp * 16 + lane / 4 + i / 2 % 2 * 8;
       const int m = (j + i / 4) * 8 + lane % 4 * 2 + i % 2;
-      store_shared(to + (unsigned)(column / BOX_COLUMNS * STAGED_ROWS * BOX_BYTES) + staging_offset<BOX_COLUMNS>(m, column % BOX_COLUMNS),
-               epilogue_value(v[i], scale, i / 2 % 2 ? high : low));
+      store_shared(to + (unsigned)(column / BOX_COLUMNS * STAGED_ROWS * BOX_BYTES) +
+                       staging_offset<BOX_COLUMNS>(m, column % BOX_COLUMNS),
+                   epilogue_value(v[i], scale, i / 2 % 2 ? high : low));
     }
 #else
     unsigned matrices[4];
@@ -130,7 +149,8 @@ static __device__ __forceinline__ void stage_output(const float* d, unsigned to,
       const float bias = i % 2 ? high : low;
       matrices[i] = round_pair(epilogue_value(v[i * 2], scale, bias), epilogue_value(v[i * 2 + 1], scale, bias));
     }
-    store_matrices(to + staging_offset<BOX_COLUMNS>((j + lane / 16) * 8 + lane % 8, warp * 16 + lane / 8 % 2 * 8), matrices);
+    store_matrices(to + staging_offset<BOX_COLUMNS>((j + lane / 16) * 8 + lane % 8, warp * 16 + lane / 8 % 2 * 8),
+                   matrices);
 #endif
   }
 }
@@ -142,7 +162,8 @@ static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, uns
     if (thread != 0 || m >= a.m) return;
 #pragma unroll
     for (int half = 0; half < BOXES_PER_ROW; ++half) {
-      if (n + half * BOX_COLUMNS < a.n) tma_store(&a.y_map, from + (unsigned)(half * STAGED_ROWS * BOX_BYTES), n + half * BOX_COLUMNS, m, batch);
+      if (n + half * BOX_COLUMNS < a.n)
+        tma_store(&a.y_map, from + (unsigned)(half * STAGED_ROWS * BOX_BYTES), n + half * BOX_COLUMNS, m, batch);
     }
   } else {
 #pragma unroll 1
@@ -151,12 +172,14 @@ static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, uns
       const int column = item % 64;
       if (m + local < a.m && n + column < a.n)
         y_at(a, batch)[(long long)(m + local) * a.ldy + n + column] =
-            load_shared(from + (unsigned)(column / BOX_COLUMNS * STAGED_ROWS * BOX_BYTES) + staging_offset<BOX_COLUMNS>(local, column % BOX_COLUMNS));
+            load_shared(from + (unsigned)(column / BOX_COLUMNS * STAGED_ROWS * BOX_BYTES) +
+                        staging_offset<BOX_COLUMNS>(local, column % BOX_COLUMNS));
     }
   }
 }
 
-static __device__ __forceinline__ void store_tile(const Accumulators& d, const WgmmaArguments& a, StagingBuffers& buffers, const Tile& tile, int row, float scale) {
+static __device__ __forceinline__ void store_tile(const Accumulators& d, const WgmmaArguments& a,
+                                                  StagingBuffers& buffers, const Tile& tile, int row, float scale) {
   const int thread = threadIdx.x % 128;
   const int group = threadIdx.x / 128;
   const unsigned first_buffer = buffers.next;
@@ -190,8 +213,9 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
   if (!SINGLE_TILE) buffers.next = first_buffer;
 #pragma unroll
   for (int i = 0; i < MMA_TILES * (BLOCK_N / STAGED_ROWS); ++i)
-    store_buffer(a, first_buffer + (unsigned)(i * WHOLE_STAGING_STEP), tile.b + i % (BLOCK_N / STAGED_ROWS) * STAGED_ROWS,
-                tile.a + row + i / (BLOCK_N / STAGED_ROWS) * 64, tile.batch);
+    store_buffer(a, first_buffer + (unsigned)(i * WHOLE_STAGING_STEP),
+                 tile.b + i % (BLOCK_N / STAGED_ROWS) * STAGED_ROWS, tile.a + row + i / (BLOCK_N / STAGED_ROWS) * 64,
+                 tile.batch);
   if (thread == 0) tma_store_commit();
 }
 #else
@@ -208,7 +232,8 @@ static __device__ __forceinline__ StagingBuffers staging_buffers(const SharedLay
 
 // Writes `columns` columns of the warp's 16 rows to a buffer; the first is y's column n. `d`: the lane's accumulators.
 template <int columns>
-static __device__ __forceinline__ void stage_output(const float* d, const WgmmaArguments& a, unsigned to, int n, float scale) {
+static __device__ __forceinline__ void stage_output(const float* d, const WgmmaArguments& a, unsigned to, int n,
+                                                    float scale) {
   const int lane = threadIdx.x % 32;
 #if OUTPUT == 0
   const unsigned own = to + staging_offset<columns>(lane / 4, lane % 4 * 2);
@@ -223,12 +248,15 @@ static __device__ __forceinline__ void stage_output(const float* d, const WgmmaA
 #if OUTPUT == 0
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      store_shared_pair(staging_advance<columns>(own, (j + i / 2) * 8) + (unsigned)(i % 2 * 8 * columns * (int)sizeof(output)), epilogue_value(v[i * 2], scale, bias[i / 2 * 2]),
-               epilogue_value(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
+      store_shared_pair(
+          staging_advance<columns>(own, (j + i / 2) * 8) + (unsigned)(i % 2 * 8 * columns * (int)sizeof(output)),
+          epilogue_value(v[i * 2], scale, bias[i / 2 * 2]), epilogue_value(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
 #else
     unsigned matrices[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) matrices[i] = round_pair(epilogue_value(v[i * 2], scale, bias[i / 2 * 2]), epilogue_value(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
+    for (int i = 0; i < 4; ++i)
+      matrices[i] = round_pair(epilogue_value(v[i * 2], scale, bias[i / 2 * 2]),
+                               epilogue_value(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
     store_matrices(staging_advance<columns>(own, j * 8), matrices);
 #endif
 #if BIAS
@@ -242,19 +270,23 @@ template <int columns>
 static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, unsigned from, int m, int n, int batch) {
   const int lane = threadIdx.x % 32;
   if (a.use_tma_store) {
-    if (lane == 0 && m < a.m && n < a.n) tma_store(columns == BOX_COLUMNS ? &a.y_map : &a.y_tail_map, from, n, m, batch);
+    if (lane == 0 && m < a.m && n < a.n)
+      tma_store(columns == BOX_COLUMNS ? &a.y_map : &a.y_tail_map, from, n, m, batch);
   } else {
 #pragma unroll 1
     for (int item = lane; item < 16 * columns; item += 32) {
       const int local = item / columns;
       const int column = item % columns;
-      if (m + local < a.m && n + column < a.n) y_at(a, batch)[(long long)(m + local) * a.ldy + n + column] = load_shared(from + staging_offset<columns>(local, column));
+      if (m + local < a.m && n + column < a.n)
+        y_at(a, batch)[(long long)(m + local) * a.ldy + n + column] =
+            load_shared(from + staging_offset<columns>(local, column));
     }
   }
 }
 
 template <int columns>
-static __device__ __forceinline__ void store_columns(const float* d, const WgmmaArguments& a, StagingBuffers& buffers, int m, int n, int batch, float scale) {
+static __device__ __forceinline__ void store_columns(const float* d, const WgmmaArguments& a, StagingBuffers& buffers,
+                                                     int m, int n, int batch, float scale) {
   const unsigned to = next_buffer(buffers);
   if (!WHOLE_STAGING) {
     if (threadIdx.x % 32 == 0) tma_store_wait<STAGING_BUFFERS - 1>();
@@ -268,7 +300,8 @@ static __device__ __forceinline__ void store_columns(const float* d, const Wgmma
   if (threadIdx.x % 32 == 0) tma_store_commit();
 }
 
-static __device__ __forceinline__ void store_tile(const Accumulators& d, const WgmmaArguments& a, StagingBuffers& buffers, const Tile& tile, int row, float scale) {
+static __device__ __forceinline__ void store_tile(const Accumulators& d, const WgmmaArguments& a,
+                                                  StagingBuffers& buffers, const Tile& tile, int row, float scale) {
   const int m = tile.a + row + (int)(threadIdx.x % 128) / 32 * 16;
   unsigned buffer = buffers.next;
   if (WHOLE_STAGING && !SINGLE_TILE) {
@@ -279,8 +312,11 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
     for (int i = 0; i < FULL_BOXES; ++i)
-      store_columns<BOX_COLUMNS>(&d[r][i * BOX_COLUMNS / 2], a, buffers, m + r * 64, tile.b + i * BOX_COLUMNS, tile.batch, scale);
-    if constexpr (TAIL_COLUMNS > 0) store_columns<TAIL_COLUMNS>(&d[r][(BLOCK_N - TAIL_COLUMNS) / 2], a, buffers, m + r * 64, tile.b + BLOCK_N - TAIL_COLUMNS, tile.batch, scale);
+      store_columns<BOX_COLUMNS>(&d[r][i * BOX_COLUMNS / 2], a, buffers, m + r * 64, tile.b + i * BOX_COLUMNS,
+                                 tile.batch, scale);
+    if constexpr (TAIL_COLUMNS > 0)
+      store_columns<TAIL_COLUMNS>(&d[r][(BLOCK_N - TAIL_COLUMNS) / 2], a, buffers, m + r * 64,
+                                  tile.b + BLOCK_N - TAIL_COLUMNS, tile.batch, scale);
   }
   if (!WHOLE_STAGING) return;
   fence_async_proxy();
@@ -289,7 +325,8 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
-    for (int i = 0; i < FULL_BOXES; ++i, buffer += WHOLE_STAGING_STEP) store_buffer<BOX_COLUMNS>(a, buffer, m + r * 64, tile.b + i * BOX_COLUMNS, tile.batch);
+    for (int i = 0; i < FULL_BOXES; ++i, buffer += WHOLE_STAGING_STEP)
+      store_buffer<BOX_COLUMNS>(a, buffer, m + r * 64, tile.b + i * BOX_COLUMNS, tile.batch);
     if constexpr (TAIL_COLUMNS > 0) {
       store_buffer<TAIL_COLUMNS>(a, buffer, m + r * 64, tile.b + BLOCK_N - TAIL_COLUMNS, tile.batch);
       buffer += WHOLE_STAGING_STEP;

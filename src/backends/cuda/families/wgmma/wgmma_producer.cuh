@@ -15,6 +15,11 @@
 // N_SLICES (instructions along BLOCK_N: 1; with PROMOTION 1: 1 or 2), WGMMA(d, a, b, scale_d) (one instruction: 64 x BLOCK_N / N_SLICES x 32
 // bytes of k; adds to d unless scale_d is 0), FENCE_ACCUMULATORS(d) (the compiler neither moves a use of d, the accumulators of an instruction,
 // across it nor keeps a copy of d).
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/wgmma/wgmma_arguments.h"
+
 using gemmtune::cuda::FastDivisor;
 using gemmtune::cuda::WgmmaArguments;
 
@@ -22,9 +27,10 @@ using gemmtune::cuda::WgmmaArguments;
 #define B_ATOM_BYTES (BLOCK_N * ATOM_BYTES)
 #define STAGE_BYTES (K_ATOMS * (A_ATOM_BYTES + B_ATOM_BYTES))
 #define CONSUMER_THREADS (128 * CONSUMER_WARPGROUPS)
-#define PRODUCER_THREADS (PRODUCER_REGISTERS ? 128 : SCALES == 3 ? 64 : 32)  // the first warp loads operands, the second scales of blocks
+#define PRODUCER_THREADS \
+  (PRODUCER_REGISTERS ? 128 : SCALES == 3 ? 64 : 32)  // the first warp loads operands, the second scales of blocks
 #define WARPGROUP_M (PING_PONG ? BLOCK_M : BLOCK_M / CONSUMER_WARPGROUPS)  // rows of A for each warp group
-#define MMA_TILES (WARPGROUP_M / 64)  // of 64 rows, one instruction each
+#define MMA_TILES (WARPGROUP_M / 64)                                       // of 64 rows, one instruction each
 
 static __device__ inline int divide(int n, const FastDivisor& by) {
   return by.multiplier == 0 ? n : (int)(__umulhi((unsigned)n, by.multiplier) >> by.shift);
@@ -36,16 +42,16 @@ static __device__ inline int divide(int n, const FastDivisor& by) {
 
 // `multicast`: mask of the cluster's blocks that receive the box, each at the same address and with a completion on its own
 // barrier; 0: this block alone.
-static __device__ inline void tma_load(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned multicast,
-                                     unsigned long long policy, int batch) {
+static __device__ inline void tma_load(unsigned to, const TensorMap* map, int column, int row, unsigned barrier,
+                                       unsigned multicast, unsigned long long policy, int batch) {
   if (multicast == 0) {
     tma_load(to, map, column, row, barrier, policy, batch);
   } else {
-    asm volatile(
-        "cp.async.bulk.tensor." TENSOR ".shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster" CACHE_HINT
-        " [%0], [%1, {%2, %3" BATCH(7) "}], [%4], %5" POLICY(6) ";" ::"r"(to),
-        "l"(map), "r"(column), "r"(row), "r"(barrier), "h"((unsigned short)multicast), "l"(policy), "r"(batch)
-        : "memory");
+    asm volatile("cp.async.bulk.tensor." TENSOR
+                 ".shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster" CACHE_HINT
+                 " [%0], [%1, {%2, %3" BATCH(7) "}], [%4], %5" POLICY(6) ";" ::"r"(to),
+                 "l"(map), "r"(column), "r"(row), "r"(barrier), "h"((unsigned short)multicast), "l"(policy), "r"(batch)
+                 : "memory");
   }
 }
 
@@ -83,10 +89,10 @@ static __device__ inline Tile tile_at(const WgmmaArguments& a, int index, int ra
 
 // The share of the problem that a block computes.
 struct BlockWork {
-  int split;                    // index of its part of k
-  int first_rank;               // rank of the first block of the cluster with the same part of k
-  int rank_m, rank_n;           // position among those blocks
-  int k_begin, k_end;           // in k tiles
+  int split;           // index of its part of k
+  int first_rank;      // rank of the first block of the cluster with the same part of k
+  int rank_m, rank_n;  // position among those blocks
+  int k_begin, k_end;  // in k tiles
 };
 
 // The tile that the cluster computes in its round `round`. Consumers make it anew for each round: beside the widest accumulators there is no register for it.
@@ -134,9 +140,11 @@ static __device__ inline ProducerShare producer_share(const WgmmaArguments& a, c
   share.b_multicast = 0;
   if (LOG2_CLUSTER_N > 0) {
 #pragma unroll 1
-    for (int i = 0; i < 1 << LOG2_CLUSTER_N; ++i) share.a_multicast |= 1u << (work.first_rank + work.rank_m + (i << LOG2_CLUSTER_M));
+    for (int i = 0; i < 1 << LOG2_CLUSTER_N; ++i)
+      share.a_multicast |= 1u << (work.first_rank + work.rank_m + (i << LOG2_CLUSTER_M));
   }
-  if (LOG2_CLUSTER_M > 0) share.b_multicast = ((1u << (1 << LOG2_CLUSTER_M)) - 1u) << (work.first_rank + (work.rank_n << LOG2_CLUSTER_M));
+  if (LOG2_CLUSTER_M > 0)
+    share.b_multicast = ((1u << (1 << LOG2_CLUSTER_M)) - 1u) << (work.first_rank + (work.rank_n << LOG2_CLUSTER_M));
   share.a_policy = SWAP_AB ? first : last;
   share.b_policy = SWAP_AB ? last : first;
   return share;
@@ -173,21 +181,23 @@ static __device__ inline WeightRuns weight_runs(const WgmmaArguments& a, int row
   return runs;
 }
 
-static __device__ inline const unsigned char* run_address(const WgmmaArguments& a, const WeightRuns& runs, int r, int k_atom) {
+static __device__ inline const unsigned char* run_address(const WgmmaArguments& a, const WeightRuns& runs, int r,
+                                                          int k_atom) {
   return a.packed.data + (unsigned long long)(runs.from[r] + (unsigned)k_atom * 64u) * ATOM_BYTES;
 }
 
 // The k atoms of a packed tile are contiguous in memory. In a stage they are contiguous if it holds 64 rows; one copy then loads all
 // of the stage's weight.
-static __device__ inline void load_runs(const WgmmaArguments& a, const WeightRuns& runs, unsigned to, int k_atom, int i, unsigned barrier, unsigned multicast,
-                                        unsigned long long policy) {
+static __device__ inline void load_runs(const WgmmaArguments& a, const WeightRuns& runs, unsigned to, int k_atom, int i,
+                                        unsigned barrier, unsigned multicast, unsigned long long policy) {
   if (WHOLE_RUNS && WEIGHT_ROWS == 64) {
     if (i == 0) bulk_load(to, run_address(a, runs, 0, k_atom), K_ATOMS * runs.bytes[0], barrier, multicast, policy);
     return;
   }
 #pragma unroll
   for (int r = 0; r < MAX_RUNS; ++r) {
-    if (WHOLE_RUNS || runs.bytes[r] > 0) bulk_load(to, run_address(a, runs, r, k_atom), runs.bytes[r], barrier, multicast, policy);
+    if (WHOLE_RUNS || runs.bytes[r] > 0)
+      bulk_load(to, run_address(a, runs, r, k_atom), runs.bytes[r], barrier, multicast, policy);
     to += runs.bytes[r];
   }
 }
@@ -201,11 +211,13 @@ struct ProducerTile {
 #endif
 };
 
-static __device__ inline ProducerTile producer_tile(const WgmmaArguments& a, const ProducerShare& share, const Tile& tile) {
+static __device__ inline ProducerTile producer_tile(const WgmmaArguments& a, const ProducerShare& share,
+                                                    const Tile& tile) {
   ProducerTile target;
   target.tile = tile;
 #if PACKED
-  target.runs = weight_runs(a, SWAP_AB ? tile.a + share.a_row : tile.b + share.b_row, SWAP_AB ? BLOCK_M >> LOG2_CLUSTER_N : BLOCK_N >> LOG2_CLUSTER_M);
+  target.runs = weight_runs(a, SWAP_AB ? tile.a + share.a_row : tile.b + share.b_row,
+                            SWAP_AB ? BLOCK_M >> LOG2_CLUSTER_N : BLOCK_N >> LOG2_CLUSTER_M);
 #endif
   return target;
 }
@@ -213,44 +225,54 @@ static __device__ inline ProducerTile producer_tile(const WgmmaArguments& a, con
 // Loads this block's k of an atom of an MN-major operand: a box for each group of 64 rows. `row`: the tile's first; `first_k`: within the
 // atom; `to`: where that k is in the first group.
 template <int ROWS>
-static __device__ inline void load_mn_major(unsigned to, const TensorMap* map, int k_atom, int first_k, int row, unsigned barrier, unsigned multicast,
-                                            unsigned long long policy) {
+static __device__ inline void load_mn_major(unsigned to, const TensorMap* map, int k_atom, int first_k, int row,
+                                            unsigned barrier, unsigned multicast, unsigned long long policy) {
 #pragma unroll
   for (int group = 0; group < ROWS / MN_GROUP; ++group)
-    tma_load(to + (unsigned)(group * MN_GROUP_BYTES), map, row + group * MN_GROUP, k_atom * ATOM_ELEMENTS + first_k, barrier,
-             multicast, policy, 0);
+    tma_load(to + (unsigned)(group * MN_GROUP_BYTES), map, row + group * MN_GROUP, k_atom * ATOM_ELEMENTS + first_k,
+             barrier, multicast, policy, 0);
 }
 
-static __device__ inline void load_a(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share, const ProducerTile& target, int k_tile, int stage, int i) {
-  const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES + (unsigned)(i * A_ATOM_BYTES + share.a_row * ATOM_BYTES);
+static __device__ inline void load_a(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share,
+                                     const ProducerTile& target, int k_tile, int stage, int i) {
+  const unsigned to =
+      smem.pipeline + (unsigned)stage * STAGE_BYTES + (unsigned)(i * A_ATOM_BYTES + share.a_row * ATOM_BYTES);
   const int k_atom = k_tile * K_ATOMS + i;
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
 #if PACKED && SWAP_AB
   load_runs(a, target.runs, to, k_atom, i, barrier, MULTICAST ? share.a_multicast : 0, share.a_policy);
 #elif A_MN_MAJOR
-  load_mn_major<BLOCK_M>(to, &a.a, k_atom, share.a_row, target.tile.a, barrier, MULTICAST ? share.a_multicast : 0, share.a_policy);
+  load_mn_major<BLOCK_M>(to, &a.a, k_atom, share.a_row, target.tile.a, barrier, MULTICAST ? share.a_multicast : 0,
+                         share.a_policy);
 #else
-  tma_load(to, &a.a, k_atom * ATOM_ELEMENTS, target.tile.a + share.a_row, barrier, MULTICAST ? share.a_multicast : 0, share.a_policy, target.tile.batch);
+  tma_load(to, &a.a, k_atom * ATOM_ELEMENTS, target.tile.a + share.a_row, barrier, MULTICAST ? share.a_multicast : 0,
+           share.a_policy, target.tile.batch);
 #endif
 }
-static __device__ inline void load_b(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share, const ProducerTile& target, int k_tile, int stage, int i) {
-  const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES + share.b_row * ATOM_BYTES);
+static __device__ inline void load_b(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share,
+                                     const ProducerTile& target, int k_tile, int stage, int i) {
+  const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES +
+                      (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES + share.b_row * ATOM_BYTES);
   const int k_atom = k_tile * K_ATOMS + i;
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
 #if PACKED && !SWAP_AB
   load_runs(a, target.runs, to, k_atom, i, barrier, MULTICAST ? share.b_multicast : 0, share.b_policy);
 #elif B_MN_MAJOR
-  load_mn_major<BLOCK_N>(to, &a.b, k_atom, share.b_row, target.tile.b, barrier, MULTICAST ? share.b_multicast : 0, share.b_policy);
+  load_mn_major<BLOCK_N>(to, &a.b, k_atom, share.b_row, target.tile.b, barrier, MULTICAST ? share.b_multicast : 0,
+                         share.b_policy);
 #else
-  tma_load(to, &a.b, k_atom * ATOM_ELEMENTS, target.tile.b + share.b_row, barrier, MULTICAST ? share.b_multicast : 0, share.b_policy, target.tile.batch);
+  tma_load(to, &a.b, k_atom * ATOM_ELEMENTS, target.tile.b + share.b_row, barrier, MULTICAST ? share.b_multicast : 0,
+           share.b_policy, target.tile.batch);
 #endif
 }
 
 // Scales of blocks come in groups of k atoms, aligned ones; with split-K the first of a block may begin in the middle.
 #define GROUP_ATOMS 4
 #define GROUP_STAGES (GROUP_ATOMS / K_ATOMS)  // 4 or 2
-static __device__ __forceinline__ void load_group_scales(const WgmmaArguments& a, const SharedLayout& smem, const Tile& tile, int k_atom, int group,
-                                                         unsigned long long x_policy, unsigned long long w_policy);  // wgmma_block_scales.cuh
+static __device__ __forceinline__ void load_group_scales(const WgmmaArguments& a, const SharedLayout& smem,
+                                                         const Tile& tile, int k_atom, int group,
+                                                         unsigned long long x_policy,
+                                                         unsigned long long w_policy);  // wgmma_block_scales.cuh
 
 // Whether the block's first k tile of a group is `k_tile`.
 static __device__ __forceinline__ bool begins_group(const BlockWork& work, int k_tile) {
@@ -258,11 +280,13 @@ static __device__ __forceinline__ bool begins_group(const BlockWork& work, int k
 }
 
 // With the stage of k tile `k_tile`: scales of a group that begins there. `group`: the place of the next group.
-static __device__ __forceinline__ void load_scales(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share, const BlockWork& work,
+static __device__ __forceinline__ void load_scales(const WgmmaArguments& a, const SharedLayout& smem,
+                                                   const ProducerShare& share, const BlockWork& work,
                                                    const ProducerTile& target, int k_tile, int& group) {
 #if SCALES == 3 && !E8M0
   if (!a.scale_maps || !begins_group(work, k_tile)) return;
-  load_group_scales(a, smem, target.tile, (int)((unsigned)k_tile / GROUP_STAGES) * GROUP_ATOMS, group, SWAP_AB ? share.b_policy : share.a_policy, SWAP_AB ? share.a_policy : share.b_policy);
+  load_group_scales(a, smem, target.tile, (int)((unsigned)k_tile / GROUP_STAGES) * GROUP_ATOMS, group,
+                    SWAP_AB ? share.b_policy : share.a_policy, SWAP_AB ? share.a_policy : share.b_policy);
   if (++group == a.scale_groups) group = 0;
 #endif
 }
@@ -270,13 +294,15 @@ static __device__ __forceinline__ void load_scales(const WgmmaArguments& a, cons
 #define WEIGHT_MN_MAJOR (SWAP_AB ? A_MN_MAJOR : B_MN_MAJOR)
 
 // Prefetches this block's part of the weight into L2, from k tile `k_tile` on.
-static __device__ inline void prefetch_weight(const WgmmaArguments& a, const ProducerShare& share, const ProducerTile& target, int k_tile, int end) {
+static __device__ inline void prefetch_weight(const WgmmaArguments& a, const ProducerShare& share,
+                                              const ProducerTile& target, int k_tile, int end) {
   if (end > k_tile + a.prefetch_k_tiles) end = k_tile + a.prefetch_k_tiles;
 #if PACKED
   if (WHOLE_RUNS && WEIGHT_ROWS == 64) {
     if (k_tile < end)
-      bulk_prefetch(run_address(a, target.runs, 0, k_tile * K_ATOMS), (unsigned)((end - k_tile) * K_ATOMS) * target.runs.bytes[0],
-               SWAP_AB ? share.a_policy : share.b_policy);
+      bulk_prefetch(run_address(a, target.runs, 0, k_tile * K_ATOMS),
+                    (unsigned)((end - k_tile) * K_ATOMS) * target.runs.bytes[0],
+                    SWAP_AB ? share.a_policy : share.b_policy);
     return;
   }
 #endif
@@ -286,22 +312,25 @@ static __device__ inline void prefetch_weight(const WgmmaArguments& a, const Pro
 #pragma unroll
     for (int r = 0; r < MAX_RUNS; ++r)
       if (WHOLE_RUNS || target.runs.bytes[r] > 0)
-        bulk_prefetch(run_address(a, target.runs, r, k_atom), target.runs.bytes[r], SWAP_AB ? share.a_policy : share.b_policy);
+        bulk_prefetch(run_address(a, target.runs, r, k_atom), target.runs.bytes[r],
+                      SWAP_AB ? share.a_policy : share.b_policy);
 #elif WEIGHT_MN_MAJOR
 #pragma unroll
     for (int group = 0; group < (SWAP_AB ? BLOCK_M : BLOCK_N) / MN_GROUP; ++group)
       tma_prefetch(SWAP_AB ? &a.a : &a.b, (SWAP_AB ? target.tile.a : target.tile.b) + group * MN_GROUP,
-               k_atom * ATOM_ELEMENTS + (SWAP_AB ? share.a_row : share.b_row), SWAP_AB ? share.a_policy : share.b_policy);
+                   k_atom * ATOM_ELEMENTS + (SWAP_AB ? share.a_row : share.b_row),
+                   SWAP_AB ? share.a_policy : share.b_policy);
 #else
-    tma_prefetch(SWAP_AB ? &a.a : &a.b, k_atom * ATOM_ELEMENTS, SWAP_AB ? target.tile.a + share.a_row : target.tile.b + share.b_row,
-             SWAP_AB ? share.a_policy : share.b_policy, target.tile.batch);
+    tma_prefetch(SWAP_AB ? &a.a : &a.b, k_atom * ATOM_ELEMENTS,
+                 SWAP_AB ? target.tile.a + share.a_row : target.tile.b + share.b_row,
+                 SWAP_AB ? share.a_policy : share.b_policy, target.tile.batch);
 #endif
   }
 }
 
 // A dependent launch loads the weight into all stages while the previous kernel still runs; x follows after the grid dependency.
-static __device__ inline int load_early(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share, const BlockWork& work, const ProducerTile& target,
-                                        int& group) {
+static __device__ inline int load_early(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share,
+                                        const BlockWork& work, const ProducerTile& target, int& group) {
   const int k_tiles = work.k_end - work.k_begin;
   const int early = k_tiles < a.num_stages ? k_tiles : a.num_stages;
 #pragma unroll 1
@@ -334,7 +363,8 @@ static __device__ inline int load_early(const WgmmaArguments& a, const SharedLay
 }
 
 // The producer's loop over tiles. `target`: the block's first tile.
-static __device__ inline void produce(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work, const ProducerShare& share, ProducerTile target) {
+static __device__ inline void produce(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work,
+                                      const ProducerShare& share, ProducerTile target) {
   int early = 0;
   int group = 0;
   if (a.dependent_launch) {

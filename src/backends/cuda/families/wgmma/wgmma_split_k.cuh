@@ -1,5 +1,15 @@
-// Epilogue of split-K within a cluster: the blocks send each other partial sums; each block reduces and stores a share of the tile. Follows
-// wgmma_epilogue.cuh.
+// Epilogue of split-K within a cluster: the blocks send each other partial sums; each block reduces and stores a share of the tile.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/wgmma/wgmma_arguments.h"
+#include "backends/cuda/families/wgmma/wgmma_epilogue.cuh"
+#include "backends/cuda/families/wgmma/wgmma_producer.cuh"
+#include "backends/gpu/families/numbers.cuh"
+
+// After MMA_TILES and SWAP_AB.
+#include "backends/cuda/families/hopper_scales.cuh"
+
 #if SPLIT_K > 1
 // A thread's four sums of 64 rows x 8 columns of D are a unit. A block reduces a range of units: the same thread of each other block sends its sums of
 // them from registers to memory that nothing else uses. No block waits until another one has read its last stage.
@@ -10,15 +20,22 @@
 static __device__ constexpr int first_unit(int split) { return (split * UNITS + SPLIT_K - 1) / SPLIT_K; }
 
 // Where split `from` stores its partial sums in the shared memory of split `to`.
-static __device__ constexpr unsigned partials_offset(int from, int to) { return (unsigned)((from < to ? from : from - 1) * MAX_UNITS * UNIT_BYTES); }
+static __device__ constexpr unsigned partials_offset(int from, int to) {
+  return (unsigned)((from < to ? from : from - 1) * MAX_UNITS * UNIT_BYTES);
+}
 
 // Bytes that this block receives.
-static __device__ inline unsigned received_bytes(int split) { return (unsigned)((SPLIT_K - 1) * (first_unit(split + 1) - first_unit(split)) * UNIT_BYTES); }
+static __device__ inline unsigned received_bytes(int split) {
+  return (unsigned)((SPLIT_K - 1) * (first_unit(split + 1) - first_unit(split)) * UNIT_BYTES);
+}
 
 static __device__ constexpr int owner_of(int unit) { return unit * SPLIT_K / UNITS; }
-static __device__ constexpr unsigned unit_offset(int unit) { return (unsigned)((unit - first_unit(owner_of(unit))) * UNIT_BYTES); }
+static __device__ constexpr unsigned unit_offset(int unit) {
+  return (unsigned)((unit - first_unit(owner_of(unit))) * UNIT_BYTES);
+}
 
-static __device__ __forceinline__ void send_partials(const Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
+static __device__ __forceinline__ void send_partials(const Accumulators& d, const WgmmaArguments& a,
+                                                     const SharedLayout& smem, const BlockWork& work) {
   unsigned to[SPLIT_K], barrier[SPLIT_K];
 #pragma unroll
   for (int owner = 0; owner < SPLIT_K; ++owner) {
@@ -30,14 +47,18 @@ static __device__ __forceinline__ void send_partials(const Accumulators& d, cons
   for (int unit = 0; unit < UNITS; ++unit) {
     if (owner_of(unit) == work.split) continue;
     const float* own = &d[unit / (BLOCK_N / 8)][unit % (BLOCK_N / 8) * 4];
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to[owner_of(unit)] + unit_offset(unit)),
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                     to[owner_of(unit)] + unit_offset(unit)),
                  "f"(own[0]), "f"(own[1]), "f"(own[2]), "f"(own[3]), "r"(barrier[owner_of(unit)])
                  : "memory");
   }
 }
 
 static __device__ __forceinline__ void load_shared_float4(unsigned from, float (&v)[4]) {
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory");
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
+               : "r"(from)
+               : "memory");
 }
 
 // Where a thread stores: its first element of y, and how many rows and columns of y there are from it on. It stores pairs of columns.
@@ -64,7 +85,8 @@ static __device__ __forceinline__ ThreadOutputs thread_outputs(const WgmmaArgume
 
 // Stores two sums `m` rows and `n` columns from the thread's first element on. PAIRS: y takes two elements at once.
 template <bool PAIRS>
-static __device__ __forceinline__ void store_pair(const WgmmaArguments& a, const ThreadOutputs& to, int m, int n, float first, float second, float scale) {
+static __device__ __forceinline__ void store_pair(const WgmmaArguments& a, const ThreadOutputs& to, int m, int n,
+                                                  float first, float second, float scale) {
   if (m >= to.rows || n >= to.columns) return;
   output* const y = to.y + m * a.ldy + n;
   first = epilogue_value(first, scale, bias_at(a, to.n + n));
@@ -83,7 +105,8 @@ static __device__ __forceinline__ void store_pair(const WgmmaArguments& a, const
 
 // Stores a unit of the tile of 64 rows `r`, whose first column of D is `column`.
 template <bool PAIRS>
-static __device__ __forceinline__ void store_unit(const WgmmaArguments& a, const ThreadOutputs& to, int r, int column, const float (&sums)[4], float scale) {
+static __device__ __forceinline__ void store_unit(const WgmmaArguments& a, const ThreadOutputs& to, int r, int column,
+                                                  const float (&sums)[4], float scale) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float first = sums[half * 2];
@@ -100,7 +123,9 @@ static __device__ __forceinline__ void store_unit(const WgmmaArguments& a, const
 
 // Reduces this block's units in the order of the splits and stores them.
 template <bool PAIRS>
-static __device__ __forceinline__ void reduce_units(const Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, const ThreadOutputs& to, int split, float scale) {
+static __device__ __forceinline__ void reduce_units(const Accumulators& d, const WgmmaArguments& a,
+                                                    const SharedLayout& smem, const ThreadOutputs& to, int split,
+                                                    float scale) {
   const unsigned from = smem.staging + threadIdx.x * 16;
 #pragma unroll
   for (int unit = 0; unit < UNITS; ++unit) {
@@ -125,7 +150,9 @@ static __device__ __forceinline__ void reduce_units(const Accumulators& d, const
   }
 }
 
-static __device__ __forceinline__ void reduce_and_store(const Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, const ThreadOutputs& to, int split, float scale) {
+static __device__ __forceinline__ void reduce_and_store(const Accumulators& d, const WgmmaArguments& a,
+                                                        const SharedLayout& smem, const ThreadOutputs& to, int split,
+                                                        float scale) {
   if (a.n % 2 == 0 && a.ldy % 2 == 0 && (unsigned long long)to.y % (2 * sizeof(output)) == 0) {
     reduce_units<true>(d, a, smem, to, split, scale);
   } else {

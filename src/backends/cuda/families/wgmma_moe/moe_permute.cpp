@@ -3,16 +3,12 @@
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/wgmma_moe/moe_permute_arguments.h"
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/moe/moe_operands.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
-
-// Texts of the files beside this one.
-std::string_view moe_permute_arguments_text();
-std::string_view moe_permute_text();
 
 bool widens_exactly(const Problem& problem) {
   const bool narrow = bits(problem.x_type) <= 8 && gpu::moe_type_code(problem.x_type) >= 0;
@@ -32,8 +28,7 @@ gpu::Source moe_permute_source(const Problem& problem, ColumnOrder order) {
   const bool scaled = operand_shapes(problem).x.scale.type == ScaleType::e8m0;
   return {
       "moe_permute",
-      gpu::source_text({gpu::numbers_text(), moe_permute_arguments_text(), gpu::moe_elements_text(),
-                        gpu::moe_dependent_text(), moe_permute_text()}),
+      gpu::include_line("backends/cuda/families/wgmma_moe/moe_permute.cu"),
       {"DEPENDENT=1", "ELEMENT=2", "OUTPUT=2", fmt::format("X_TYPE={}", gpu::moe_type_code(problem.x_type)),
        fmt::format("X_SCALES={}", scaled ? gpu::moe_scale_code(ScaleType::e8m0) : 0),
        fmt::format("TOKEN_UNIT={}.0f", permuted_unit_of(problem)),

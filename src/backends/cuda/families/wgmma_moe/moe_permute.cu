@@ -3,6 +3,12 @@
 //
 // The host defines X_TYPE and X_SCALES (moe_elements.cuh; scales are e8m0 of 32 columns, or none), TOKEN_UNIT (of what is stored: elements times the largest e8m0 scales are
 // more than bf16 holds), PERMUTED.
+
+#include "backends/cuda/families/wgmma_moe/moe_permute_arguments.h"
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/moe/moe_dependent.cuh"
+#include "backends/gpu/moe/moe_elements.cuh"
+
 using gemmtune::cuda::MoePermuteArguments;
 
 #define THREADS 256
@@ -63,7 +69,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) moe_permute(const MoePermu
   for (int j = 0; j < 4; ++j) {
     unsigned pairs[4];  // columns j and j + 4 of each t
 #pragma unroll
-    for (int t = 0; t < 4; ++t) pairs[t] = __byte_perm(j < 2 ? from[t].x : from[t].y, j < 2 ? from[t].z : from[t].w, j % 2 == 0 ? 0x5410 : 0x7632);
+    for (int t = 0; t < 4; ++t)
+      pairs[t] =
+          __byte_perm(j < 2 ? from[t].x : from[t].y, j < 2 ? from[t].z : from[t].w, j % 2 == 0 ? 0x5410 : 0x7632);
     to[j] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
   }
 #else

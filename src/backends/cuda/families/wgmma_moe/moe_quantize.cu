@@ -1,4 +1,8 @@
 // Quantizes the hidden layer to fp8: each group of a row is divided by its largest magnitude over 448. Half a warp for each group, a vector of 8 columns a lane.
+
+#include "backends/cuda/families/wgmma_moe/moe_quantize_arguments.h"
+#include "backends/gpu/moe/moe_dependent.cuh"
+
 using gemmtune::cuda::MoeQuantizeArguments;
 
 #define THREADS 256

@@ -12,20 +12,13 @@
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/refusal.h"
-#include "base/hash.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
-
-// Texts of the files beside this one.
-std::string_view moe_quantize_arguments_text();
-std::string_view moe_quantize_text();
-std::string_view wgmma_moe_producer_text();
-std::string_view wgmma_moe_fp4_text();
 
 namespace {
 
@@ -40,7 +33,7 @@ std::int64_t hidden_group(const Problem& problem) {
 
 gpu::Source quantize_source() {
   return {"moe_quantize",
-          gpu::source_text({moe_quantize_arguments_text(), gpu::moe_dependent_text(), moe_quantize_text()}),
+          gpu::include_line("backends/cuda/families/wgmma_moe/moe_quantize.cu"),
           {"DEPENDENT=1"},
           "moe_quantize"};
 }
@@ -280,13 +273,7 @@ class WgmmaMoeKernel final : public Kernel {
 class WgmmaMoeFamily final : public gpu::CompiledFamily {
  public:
   WgmmaMoeFamily(gpu::Runtime& runtime, const CudaDriver& driver)
-      : runtime_(runtime),
-        driver_(driver),
-        limits_(hopper_limits(runtime, driver)),
-        source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
-                                  gpu::moe_route_arguments_text(), wgmma_moe_arguments_text(), hopper_text(),
-                                  hopper_e2m1_text(), gpu::moe_activation_text(), gpu::moe_sort_text(),
-                                  wgmma_moe_producer_text(), wgmma_moe_fp4_text(), wgmma_moe_text()})) {}
+      : runtime_(runtime), driver_(driver), limits_(hopper_limits(runtime, driver)) {}
 
   std::string_view name() const override { return "wgmma_moe"; }
   std::string identity() const override {
@@ -295,7 +282,7 @@ class WgmmaMoeFamily final : public gpu::CompiledFamily {
                        moe_permute_source(default_problem(Operation::fused_moe), ColumnOrder::permuted).text;
     for (const gpu::Source& source : gpu::moe_layer_sources(default_problem(Operation::fused_moe), {}))
       text += source.text;
-    return fmt::format("wgmma_moe r1 source {}", short_hash(text, 12));
+    return fmt::format("wgmma_moe r1 source {}", gpu::text_hash(text));
   }
   int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
@@ -330,7 +317,7 @@ class WgmmaMoeFamily final : public gpu::CompiledFamily {
   gpu::Runtime& runtime_;
   const CudaDriver& driver_;
   HopperLimits limits_;
-  std::string source_;
+  std::string source_ = gpu::include_line("backends/cuda/families/wgmma_moe/wgmma_moe.cu");
 };
 
 Status WgmmaMoeFamily::accepts(const Problem& problem) const {

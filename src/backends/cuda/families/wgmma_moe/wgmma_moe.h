@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "backends/cuda/cuda_driver.h"
 #include "backends/gpu/runtime.h"
@@ -11,9 +10,5 @@ namespace gemmtune::cuda {
 
 /// The runtime must outlive the family and its kernels. `driver` encodes tensor maps; building needs none.
 std::unique_ptr<KernelFamily> make_wgmma_moe_family(gpu::Runtime& runtime, const CudaDriver& driver);
-
-// Texts of wgmma_moe_arguments.h and of wgmma_moe.cu.
-std::string_view wgmma_moe_arguments_text();
-std::string_view wgmma_moe_text();
 
 }  // namespace gemmtune::cuda

@@ -1,4 +1,11 @@
-// What a consumer of wgmma_moe does with an MXFP4 weight: its rows, their scales, and decoding between shared memory and registers. Follows wgmma_moe_producer.cuh.
+// What a consumer of wgmma_moe does with an MXFP4 weight: its rows, their scales, and decoding between shared memory and registers.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_producer.cuh"
+
 #if FP4
 // Elements of k are permuted within 128 so that a thread decodes 16 bytes of its rows, a block of one scale, without the other threads: of k = 32 t + 8 w + j +
 // 4 i (i < 2, j, t, w < 4) the place is 32 w + 8 j + 2 t + i. x comes so, and the hidden layer is written so: a warp of stage 1 has features of one (w, j), lane
@@ -25,13 +32,15 @@ static __device__ __forceinline__ int feature_of(int column, int r, int half) {
 #if INTERLEAVED
   return column / 128 * 128 + lane / 2 * 32 + (column % 128 / 32 + instruction) * 8 + warp + lane % 2 * 4;
 #else
-  return column / 128 * 128 + lane / 2 * 32 + column % 128 / 4 + instruction * 16 + warp / 2 * 8 + warp % 2 * 2 + lane % 2 * 4 + half;
+  return column / 128 * 128 + lane / 2 * 32 + column % 128 / 4 + instruction * 16 + warp / 2 * 8 + warp % 2 * 2 +
+         lane % 2 * 4 + half;
 #endif
 }
 #endif
 typedef unsigned ScaleWords[MMA_TILES][2];
-#define FRAGMENTS FRAGMENTS_PER_BATCH(MMA_TILES)                     // of 16 of k that are multiplied together
-#define BUFFERS (CONSUMER_WARPGROUPS == 4 || BLOCKS == 2 ? 1 : 2)  // for fragments: with four warp groups a multiprocessor one
+#define FRAGMENTS FRAGMENTS_PER_BATCH(MMA_TILES)  // of 16 of k that are multiplied together
+#define BUFFERS \
+  (CONSUMER_WARPGROUPS == 4 || BLOCKS == 2 ? 1 : 2)  // for fragments: with four warp groups a multiprocessor one
 
 // Where the scales of the thread's rows begin. Four lanes share their rows: lane l of them loads those of 128 of k, the l-th of a chunk of 512.
 struct ScaleRows {
@@ -39,7 +48,8 @@ struct ScaleRows {
 };
 
 // Of the tile at row `tile_row` of w, whose first column of `to` is `column`. Rows past the last one have its scales: their products are not stored, or zero.
-static __device__ __forceinline__ ScaleRows scale_rows(const WgmmaMoeArguments& a, int expert, int tile_row, int column) {
+static __device__ __forceinline__ ScaleRows scale_rows(const WgmmaMoeArguments& a, int expert, int tile_row,
+                                                       int column) {
   const unsigned char* const scales = (const unsigned char*)a.w_scales + expert * a.w_scale_matrix;
   ScaleRows rows;
 #pragma unroll
@@ -72,7 +82,8 @@ static __device__ __forceinline__ ScaleRows scale_rows(const WgmmaMoeArguments& 
 }
 
 // The lane's words of the chunk that begins at scale `column`.
-static __device__ __forceinline__ void load_scales(ScaleWords& words, const WgmmaMoeArguments& a, const ScaleRows& rows, int column) {
+static __device__ __forceinline__ void load_scales(ScaleWords& words, const WgmmaMoeArguments& a, const ScaleRows& rows,
+                                                   int column) {
   column += (int)threadIdx.x % 4 * 4;
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i) {
@@ -86,12 +97,16 @@ static __device__ __forceinline__ void load_scales(ScaleWords& words, const Wgmm
         unsigned half = 0;
         if (a.w_scale_alignment == 2) {
           if (column + byte < a.w_scale_columns)
-            asm volatile("{\n.reg .b16 half;\nld.global.nc.L2::128B.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}" : "=r"(half) : "l"(from + byte));
+            asm volatile("{\n.reg .b16 half;\nld.global.nc.L2::128B.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}"
+                         : "=r"(half)
+                         : "l"(from + byte));
         } else {
           unsigned low = 0;
           unsigned high = 0;
-          if (column + byte < a.w_scale_columns) asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(low) : "l"(from + byte));
-          if (column + byte + 1 < a.w_scale_columns) asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(high) : "l"(from + byte + 1));
+          if (column + byte < a.w_scale_columns)
+            asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(low) : "l"(from + byte));
+          if (column + byte + 1 < a.w_scale_columns)
+            asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(high) : "l"(from + byte + 1));
           half = low | high << 8;
         }
         word |= half << (8 * byte);
@@ -112,7 +127,8 @@ static __device__ __forceinline__ Factors factors_of(const unsigned (&chunk)[2],
   Factors factors;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    unsigned e = __byte_perm(__shfl_sync(0xffffffffu, chunk[i], (lane & 28) + unit, 32), 0u, 0x4440u + (unsigned)(lane % 4));
+    unsigned e =
+        __byte_perm(__shfl_sync(0xffffffffu, chunk[i], (lane & 28) + unit, 32), 0u, 0x4440u + (unsigned)(lane % 4));
     factors.more[i] = large ? large_factor(e) : 0u;
     if (large) e = without_large(e);
     factors.by[i] = scale_factor(e);
@@ -127,7 +143,8 @@ typedef uint4 RawWeight[MMA_TILES][2];
 static __device__ __forceinline__ unsigned own_weight() {
   const int lane = (int)threadIdx.x % 32;
   const int row = permuted_row((int)threadIdx.x / 128 * MMA_TILES, (int)(threadIdx.x % 128) / 32, lane / 4);
-  return (unsigned)(row * ATOM_BYTES + ((lane % 4) ^ (row % 8)) * 16);  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
+  return (unsigned)(row * ATOM_BYTES +
+                    ((lane % 4) ^ (row % 8)) * 16);  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
 }
 
 // 128 of k, half `half` of a stage at `base`. The instructions' rows differ by multiples of 8, the halves by c ^ 4, the second rows, where they follow even ones, by c ^ 1.
@@ -135,14 +152,19 @@ static __device__ __forceinline__ void load_half(RawWeight& raw, unsigned base, 
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i) {
     const unsigned swizzle = (unsigned)(half * 64 + (SECOND_ROW == 1 ? i % 2 * 16 : 0));
-    const unsigned from = base + (own ^ swizzle) + (unsigned)((i / 2 * (STAGE == 1 ? 16 : 64) + i % 2 * SECOND_ROW) * ATOM_BYTES);
+    const unsigned from =
+        base + (own ^ swizzle) + (unsigned)((i / 2 * (STAGE == 1 ? 16 : 64) + i % 2 * SECOND_ROW) * ATOM_BYTES);
     uint4& row = raw[i / 2][i % 2];
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(row.x), "=r"(row.y), "=r"(row.z), "=r"(row.w) : "r"(from) : "memory");
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(row.x), "=r"(row.y), "=r"(row.z), "=r"(row.w)
+                 : "r"(from)
+                 : "memory");
   }
 }
 
 // 16 of k, step `step` of eight.
-static __device__ __forceinline__ void decode(unsigned (&to)[4], const uint4 (&raw)[2], int step, const Factors& factors, bool large) {
+static __device__ __forceinline__ void decode(unsigned (&to)[4], const uint4 (&raw)[2], int step,
+                                              const Factors& factors, bool large) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const uint4& row = raw[i % 2];
@@ -158,7 +180,9 @@ static __device__ __forceinline__ void decode(unsigned (&to)[4], const uint4 (&r
 // COUNT times 16 of k from `step` of the 16 of a stage on, whose tokens are at `b`.
 template <int WIDTH, int COUNT>
 static __device__ __forceinline__ void start_products(float* d, const unsigned (*fragments)[4], unsigned b, int step) {
-  start_batch<COUNT>(b, step, B_ATOM_BYTES, [&](int i, unsigned long long descriptor) { Instruction<WIDTH>::multiply(d, fragments[i], descriptor); });
+  start_batch<COUNT>(b, step, B_ATOM_BYTES, [&](int i, unsigned long long descriptor) {
+    Instruction<WIDTH>::multiply(d, fragments[i], descriptor);
+  });
 }
 
 // True if a scale of the warp group's chunk may be above 2: its warps take one branch together.

@@ -10,18 +10,25 @@
 // half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), WEIGHTED (1: stage 1 multiplies gate and up by routing weights), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens
 // and 128 x 128 of the weight), SORT (1: each block sorts the pairs itself; at most 256), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), STAGED_TOKENS (at once in the epilogue), QUANTIZES (1: stage 1 stores fp8 and its scales, tiles being of 128 columns), MIN_WIDTH (tokens of the narrowest
 // instructions) and for it and each 16 tokens more, to BLOCK_TOKENS, Instruction<WIDTH>.
+#pragma once
+
+#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
+#include "backends/gpu/moe/moe_route_arguments.h"
+
 using gemmtune::cuda::WgmmaMoeArguments;
+using gemmtune::gpu::MoeTile;
 
 #define INTERLEAVED (STAGE == 1 && GATED)
 #define PERMUTED (STAGE == 1 && FP4 && !GATED)  // rows of w1 in the order of the permuted hidden layer, without a gate
 #define GATHER (STAGE == 1 && !(FP4 && !SORT))  // of an MXFP4 weight tokens come sorted unless blocks sort
-#define PROMOTE (ELEMENT == 3)  // of fp8 the tensor core keeps too few bits of long sums
+#define PROMOTE (ELEMENT == 3)                  // of fp8 the tensor core keeps too few bits of long sums
 #define A_ATOM_BYTES (BLOCK_ROWS * ATOM_BYTES)
 #define A_ATOMS (FP4 ? 1 : K_ATOMS)  // boxes of 128 bytes of k in a stage: of an MXFP4 weight four atoms of B's k
 #define A_BYTES (A_ATOMS * A_ATOM_BYTES)
 #define B_ATOM_BYTES (BLOCK_TOKENS * ATOM_BYTES)
 #define SHARE_ROWS (BLOCK_ROWS / CLUSTER)  // of A that a block loads
-#define SCALE_ROWS (BLOCK_ROWS / 8)  // groups of rows of A that share a scale of blocks
+#define SCALE_ROWS (BLOCK_ROWS / 8)        // groups of rows of A that share a scale of blocks
 #define SCALE_BYTES (SCALES == 2 ? (BLOCK_TOKENS + SCALE_ROWS) * 4 : 0)  // of a k atom
 #define STAGE_BYTES (A_BYTES + K_ATOMS * B_ATOM_BYTES)
 // A tile of fewer tokens than BLOCK_TOKENS runs instructions of fewer, in steps of 16, and loads no others.
@@ -33,13 +40,15 @@ using gemmtune::cuda::WgmmaMoeArguments;
 #define WARPGROUP_ROWS (BLOCK_ROWS / CONSUMER_WARPGROUPS)
 #define MMA_TILES (WARPGROUP_ROWS / 64)
 #define TILE_COLUMNS (INTERLEAVED ? BLOCK_ROWS / 2 : BLOCK_ROWS)  // of `to`
-#define MMA_COLUMNS (INTERLEAVED ? 32 : 64)                      // of one instruction's rows
-#define COPIES (GATHER || SCALES == 2)                           // the producer's threads copy too
-#define STAGING_PITCH (MMA_COLUMNS / 2)  // bytes of a warp's columns
+#define MMA_COLUMNS (INTERLEAVED ? 32 : 64)                       // of one instruction's rows
+#define COPIES (GATHER || SCALES == 2)                            // the producer's threads copy too
+#define STAGING_PITCH (MMA_COLUMNS / 2)                           // bytes of a warp's columns
 #define STAGING_BYTES (FP4 ? 0 : QUANTIZES ? BLOCK_TOKENS * 128 : STAGED_TOKENS * 4 * STAGING_PITCH)  // of a warp group
 #define SCALE_COPIES ((BLOCK_TOKENS + 127) / 128)  // of a thread of the producer, each k atom
-#define ROWS_PER_THREAD (BLOCK_TOKENS / 16)  // that a producer thread gathers, 16 bytes of each
-#define READS_AHEAD !(SCALES == 2 ? BLOCK_TOKENS > 96 : BLOCK_TOKENS > 160)  // the producer knows its next tile; without registers for it it waits
+#define ROWS_PER_THREAD (BLOCK_TOKENS / 16)        // that a producer thread gathers, 16 bytes of each
+#define READS_AHEAD                 \
+  !(SCALES == 2 ? BLOCK_TOKENS > 96 \
+                : BLOCK_TOKENS > 160)  // the producer knows its next tile; without registers for it it waits
 
 // Addresses in shared memory.
 struct SharedLayout {
@@ -56,7 +65,8 @@ struct SharedLayout {
 // Rank of the block in its cluster, and the first two of the work items of the cluster: others come from a counter (DYNAMIC) as blocks become free, because tiles are
 // of unequal work. Blocks that sort have few, at a fixed stride.
 #define DYNAMIC !SORT
-#define ITEM_SLOTS 32  // two more than stages: the producer is at most these ahead of the consumers, and a block of the other one of its cluster
+#define ITEM_SLOTS \
+  32  // two more than stages: the producer is at most these ahead of the consumers, and a block of the other one of its cluster
 #define ITEM_BYTES 16
 #define SHARED_ITEMS (COPIES || CLUSTER > 1)  // several threads walk over the items
 static __device__ __forceinline__ int rank_of_block() { return CLUSTER > 1 ? cluster_cta_rank() : 0; }
@@ -118,18 +128,27 @@ static __device__ __forceinline__ Work work_at(const WgmmaMoeArguments& a, const
 // The producer passes the work to the consumers with the first stage of its tile, the block's `number`-th.
 static __device__ __forceinline__ void store_work(const SharedLayout& smem, int number, const Work& work) {
   const unsigned to = smem.work + (unsigned)(number % ITEM_SLOTS) * WORK_BYTES;
-  asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(work.tile.expert), "r"(work.tile.first), "r"(work.tile.count), "r"(work.column) : "memory");
+  asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(work.tile.expert), "r"(work.tile.first),
+               "r"(work.tile.count), "r"(work.column)
+               : "memory");
   asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(to + 16u), "r"(work.row), "r"(work.last) : "memory");
 #if FP4
-  asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(to + 24u), "r"(work.next_expert), "r"(work.next_row) : "memory");
+  asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(to + 24u), "r"(work.next_expert), "r"(work.next_row)
+               : "memory");
 #endif
 }
 static __device__ __forceinline__ Work read_work(unsigned from) {
   Work work;
   work.tile.index = 0;
-  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];" : "=r"(work.tile.expert), "=r"(work.tile.first), "=r"(work.tile.count), "=r"(work.column) : "r"(from) : "memory");
+  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(work.tile.expert), "=r"(work.tile.first), "=r"(work.tile.count), "=r"(work.column)
+               : "r"(from)
+               : "memory");
 #if FP4
-  asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];" : "=r"(work.next_expert), "=r"(work.next_row) : "r"(from + 24u) : "memory");
+  asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];"
+               : "=r"(work.next_expert), "=r"(work.next_row)
+               : "r"(from + 24u)
+               : "memory");
   work.row = INTERLEAVED ? 2 * work.column : work.column;
   work.last = work.next_expert < 0;
 #else
@@ -139,7 +158,9 @@ static __device__ __forceinline__ Work read_work(unsigned from) {
 }
 
 // Boxes of the hidden layer that a stage of the tile has, and its bytes that come by TMA.
-static __device__ __forceinline__ int boxes_of(const Work& work) { return FITS ? (work.tile.count + WIDTH_STEP - 1) / WIDTH_STEP : 1; }
+static __device__ __forceinline__ int boxes_of(const Work& work) {
+  return FITS ? (work.tile.count + WIDTH_STEP - 1) / WIDTH_STEP : 1;
+}
 static __device__ __forceinline__ unsigned loaded_bytes(const Work& work) {
   return (unsigned)(A_BYTES + (GATHER ? 0 : K_ATOMS * boxes_of(work) * (BOX_TOKENS * ATOM_BYTES)));
 }
@@ -165,7 +186,9 @@ static __device__ __forceinline__ void take_item(const WgmmaMoeArguments& a, con
 #if CLUSTER > 1
 #pragma unroll
   for (int rank = 0; rank < CLUSTER; ++rank)
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(remote_address(slot + 8u, rank)), "r"(item), "r"(remote_address(slot, rank))
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
+                     remote_address(slot + 8u, rank)),
+                 "r"(item), "r"(remote_address(slot, rank))
                  : "memory");
 #else
   asm volatile("st.shared.s32 [%0], %1;" ::"r"(slot + 8u), "r"(item) : "memory");
@@ -203,46 +226,55 @@ static __device__ __forceinline__ void set_next(Work& work, const Work& next) {
 
 // Loads 256 of k of the weight. Of w1 the tile has 8 * W neighbouring features of each of 4 x 32, W = BLOCK_ROWS / 64, or without a gate / 32: those that lie at
 // neighbouring columns of the permuted hidden layer (permuted_row()).
-static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, unsigned to, int k_box, const Work& work, unsigned barrier) {
+static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, unsigned to, int k_box, const Work& work,
+                                                   unsigned barrier) {
 #if INTERLEAVED
 #pragma unroll
   for (int t = 0; t < 4; ++t) {
     // Features are permuted within 128: 16 groups of 8.
     const int group = work.column / 128 * 16 + t * 4 + work.column % 128 / 32;
-    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(
-                     to + (unsigned)(t * (A_ATOM_BYTES / 4))),
-                 "l"(&a.w), "r"(k_box * ATOM_BYTES), "r"(0), "r"(0), "r"(group), "r"(work.tile.expert), "r"(barrier)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::
+            "r"(to + (unsigned)(t * (A_ATOM_BYTES / 4))),
+        "l"(&a.w), "r"(k_box * ATOM_BYTES), "r"(0), "r"(0), "r"(group), "r"(work.tile.expert), "r"(barrier)
+        : "memory");
   }
 #elif PERMUTED
 #pragma unroll
   for (int t = 0; t < 4; ++t) {
     const int row = work.column / 128 * 128 + t * 32 + work.column % 128 / 4;
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
-                     to + (unsigned)(t * (A_ATOM_BYTES / 4))),
-                 "l"(&a.w), "r"(k_box * ATOM_BYTES), "r"(row), "r"(work.tile.expert), "r"(barrier)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::
+            "r"(to + (unsigned)(t * (A_ATOM_BYTES / 4))),
+        "l"(&a.w), "r"(k_box * ATOM_BYTES), "r"(row), "r"(work.tile.expert), "r"(barrier)
+        : "memory");
   }
 #else
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(&a.w),
-               "r"(k_box * ATOM_BYTES), "r"(work.row), "r"(work.tile.expert), "r"(barrier)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::
+          "r"(to),
+      "l"(&a.w), "r"(k_box * ATOM_BYTES), "r"(work.row), "r"(work.tile.expert), "r"(barrier)
+      : "memory");
 #endif
 }
 #else
 // Loads the block's share of a k atom of the weight, with CLUSTER to both blocks. `to`: of the whole tile.
-static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, unsigned to, int k_atom, const Work& work, unsigned barrier) {
+static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, unsigned to, int k_atom,
+                                                   const Work& work, unsigned barrier) {
   const int share = rank_of_block() * SHARE_ROWS;
   to += (unsigned)(share * ATOM_BYTES);
   const unsigned short mask = (1u << CLUSTER) - 1u;
 #if INTERLEAVED
   asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" MULTICAST
                " [%0], [%1, {%2, %3, %4, %5, %6}], [%7]" MULTICAST_MASK(8) ";" ::"r"(to),
-               "l"(&a.w), "r"(k_atom * ATOM_ELEMENTS), "r"(0), "r"(0), "r"((work.row + share) / 16), "r"(work.tile.expert), "r"(barrier), "h"(mask)
+               "l"(&a.w), "r"(k_atom * ATOM_ELEMENTS), "r"(0), "r"(0), "r"((work.row + share) / 16),
+               "r"(work.tile.expert), "r"(barrier), "h"(mask)
                : "memory");
 #else
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" MULTICAST " [%0], [%1, {%2, %3, %4}], [%5]" MULTICAST_MASK(6) ";" ::"r"(to),
-               "l"(&a.w), "r"(k_atom * ATOM_ELEMENTS), "r"(work.row + share), "r"(work.tile.expert), "r"(barrier), "h"(mask)
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" MULTICAST
+               " [%0], [%1, {%2, %3, %4}], [%5]" MULTICAST_MASK(6) ";" ::"r"(to),
+               "l"(&a.w), "r"(k_atom * ATOM_ELEMENTS), "r"(work.row + share), "r"(work.tile.expert), "r"(barrier),
+               "h"(mask)
                : "memory");
 #endif
 }
@@ -263,7 +295,8 @@ struct Copies {
 #endif
 };
 
-static __device__ __forceinline__ Copies copies_of(const WgmmaMoeArguments& a, const Routes& routes, const Work& work, int thread) {
+static __device__ __forceinline__ Copies copies_of(const WgmmaMoeArguments& a, const Routes& routes, const Work& work,
+                                                   int thread) {
   Copies copies;
   // Tokens that the tile lacks: the last one instead, whose products are not stored. A tile of none copies the first token of all.
   const int last = work.tile.count > 0 ? work.tile.count - 1 : 0;
@@ -275,7 +308,8 @@ static __device__ __forceinline__ Copies copies_of(const WgmmaMoeArguments& a, c
     copies.rows[i] = (unsigned)routes.pair_of[first + (at < last ? at : last)];
   }
 #pragma unroll
-  for (int i = 0; i < ROWS_PER_THREAD; ++i) copies.rows[i] = copies.rows[i] / (unsigned)a.topk * (unsigned)(a.x_row_bytes / 16);
+  for (int i = 0; i < ROWS_PER_THREAD; ++i)
+    copies.rows[i] = copies.rows[i] / (unsigned)a.topk * (unsigned)(a.x_row_bytes / 16);
 #endif
 #if SCALES == 2
 #pragma unroll
@@ -296,7 +330,8 @@ static __device__ __forceinline__ Copies copies_of(const WgmmaMoeArguments& a, c
 #if GATHER
 // Copies the rows' 128 bytes of k at `from`; `to`: the atom. WHOLE: all of them are in the row, else zeros.
 template <bool WHOLE>
-static __device__ __forceinline__ void copy_rows(const Copies& copies, const unsigned char* from, unsigned to, int thread, int count, bool inside) {
+static __device__ __forceinline__ void copy_rows(const Copies& copies, const unsigned char* from, unsigned to,
+                                                 int thread, int count, bool inside) {
   from += thread % 8 * 16;
   to += (unsigned)(thread / 8 * ATOM_BYTES + ((thread % 8) ^ (thread / 8 % 8)) * 16);
 #pragma unroll
@@ -304,24 +339,30 @@ static __device__ __forceinline__ void copy_rows(const Copies& copies, const uns
     if (FITS && r * 16 >= count) continue;
     const unsigned char* const row = from + (unsigned long long)copies.rows[r] * 16u;
     if (WHOLE)
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + (unsigned)(r * 16 * ATOM_BYTES)), "l"(row) : "memory");
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + (unsigned)(r * 16 * ATOM_BYTES)), "l"(row)
+                   : "memory");
     else
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + (unsigned)(r * 16 * ATOM_BYTES)), "l"(inside ? row : from), "r"(inside ? 16 : 0) : "memory");
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + (unsigned)(r * 16 * ATOM_BYTES)),
+                   "l"(inside ? row : from), "r"(inside ? 16 : 0)
+                   : "memory");
   }
 }
 #endif
 #if SCALES == 2
-static __device__ __forceinline__ void copy_scales(const WgmmaMoeArguments& a, const Copies& copies, int k_atom, unsigned to, int thread) {
+static __device__ __forceinline__ void copy_scales(const WgmmaMoeArguments& a, const Copies& copies, int k_atom,
+                                                   unsigned to, int thread) {
   if (k_atom * ATOM_BYTES >= a.k_bytes) {
     // Products with zeros behind the end of k: scales need to be finite.
-    for (int at = thread; at < SCALE_BYTES / 4; at += PRODUCER_THREADS) asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + (unsigned)(at * 4)), "r"(0) : "memory");
+    for (int at = thread; at < SCALE_BYTES / 4; at += PRODUCER_THREADS)
+      asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + (unsigned)(at * 4)), "r"(0) : "memory");
     return;
   }
   const float* const from = a.x_scales + k_atom * a.x_scale_k_step;
 #pragma unroll
   for (int r = 0; r < SCALE_COPIES; ++r)
     if (thread + r * 128 < BLOCK_TOKENS) copy_float(to + (unsigned)((thread + r * 128) * 4), from + copies.scales[r]);
-  if (thread < SCALE_ROWS) copy_float(to + (unsigned)((BLOCK_TOKENS + thread) * 4), a.w_scales + k_atom + copies.weight_scale);
+  if (thread < SCALE_ROWS)
+    copy_float(to + (unsigned)((BLOCK_TOKENS + thread) * 4), a.w_scales + k_atom + copies.weight_scale);
 }
 #endif
 
@@ -337,7 +378,8 @@ struct Early {
 };
 
 // Stage 2 starts while the kernel before it still computes the hidden layer: its weights are loaded into all stages, then it waits.
-static __device__ __forceinline__ Early load_early(const WgmmaMoeArguments& a, const SharedLayout& smem, const Routes& routes, int work_count) {
+static __device__ __forceinline__ Early load_early(const WgmmaMoeArguments& a, const SharedLayout& smem,
+                                                   const Routes& routes, int work_count) {
   Early early = {0, 0};
   Walk walk = first_walk();
 #pragma unroll 1
@@ -355,7 +397,8 @@ static __device__ __forceinline__ Early load_early(const WgmmaMoeArguments& a, c
       barrier_arrive_expect_tx(full, loaded_bytes(work));
 #pragma unroll
       for (int i = 0; i < A_ATOMS; ++i)
-        load_weight(a, smem.pipeline + (unsigned)early.stages * STAGE_BYTES + (unsigned)(i * A_ATOM_BYTES), k_tile * A_ATOMS + i, work, full);
+        load_weight(a, smem.pipeline + (unsigned)early.stages * STAGE_BYTES + (unsigned)(i * A_ATOM_BYTES),
+                    k_tile * A_ATOMS + i, work, full);
       ++early.stages;
     }
     if (DYNAMIC && !work.last) take_item(a, smem, early.taken++);
@@ -364,7 +407,8 @@ static __device__ __forceinline__ Early load_early(const WgmmaMoeArguments& a, c
   return early;
 }
 
-static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const SharedLayout& smem, const Routes& routes, int work_count) {
+static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const SharedLayout& smem,
+                                               const Routes& routes, int work_count) {
   const int thread = (int)threadIdx.x - CONSUMER_THREADS;
   int stage = 0;
   unsigned phase = 1;
@@ -378,7 +422,8 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
   Work next = {};
   if (walk.index < work_count) next = work_at<false>(a, routes, walk.index);
 #endif
-  const int take_at = a.k_tiles > 3 ? a.k_tiles - 3 : 0;  // late, so that no block has items that another one could begin
+  const int take_at =
+      a.k_tiles > 3 ? a.k_tiles - 3 : 0;  // late, so that no block has items that another one could begin
 #pragma unroll 1
   while (walk.index < work_count) {
 #if READS_AHEAD
@@ -406,12 +451,13 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
         if (!loaded) barrier_arrive_expect_tx(full, loaded_bytes(work));
 #pragma unroll
         for (int i = 0; i < K_ATOMS; ++i) {
-          if (!loaded && i < A_ATOMS) load_weight(a, base + (unsigned)(i * A_ATOM_BYTES), k_tile * A_ATOMS + i, work, full);
+          if (!loaded && i < A_ATOMS)
+            load_weight(a, base + (unsigned)(i * A_ATOM_BYTES), k_tile * A_ATOMS + i, work, full);
           if (!GATHER) {
 #pragma unroll 1
             for (int box = 0; box < boxes_of(work); ++box)
-              tma_load(base + (unsigned)(A_BYTES + i * B_ATOM_BYTES + box * BOX_TOKENS * ATOM_BYTES), &a.hidden, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS,
-                       work.tile.first + box * BOX_TOKENS, full, 0ull);
+              tma_load(base + (unsigned)(A_BYTES + i * B_ATOM_BYTES + box * BOX_TOKENS * ATOM_BYTES), &a.hidden,
+                       (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, work.tile.first + box * BOX_TOKENS, full, 0ull);
           }
         }
       }
@@ -425,7 +471,8 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
         if ((k_atom + 1) * ATOM_BYTES <= a.k_bytes)
           copy_rows<true>(copies, from, to, thread, work.tile.count, true);
         else
-          copy_rows<false>(copies, from, to, thread, work.tile.count, k_atom * ATOM_BYTES + thread % 8 * 16 < a.k_bytes);
+          copy_rows<false>(copies, from, to, thread, work.tile.count,
+                           k_atom * ATOM_BYTES + thread % 8 * 16 < a.k_bytes);
 #endif
 #if SCALES == 2
         copy_scales(a, copies, k_atom, smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES), thread);
@@ -433,7 +480,8 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
       }
       arrive_after_copies(full);
 #endif
-      if (DYNAMIC && thread == 0 && k_tile == take_at && !work.last && early.taken == walk.number) take_item(a, smem, early.taken++);
+      if (DYNAMIC && thread == 0 && k_tile == take_at && !work.last && early.taken == walk.number)
+        take_item(a, smem, early.taken++);
       if (++stage == a.num_stages) {
         stage = 0;
         phase ^= 1u;

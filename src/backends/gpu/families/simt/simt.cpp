@@ -6,8 +6,7 @@
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/simt/simt_arguments.h"
 #include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/source_text.h"
-#include "base/hash.h"
+#include "backends/gpu/jit/device_files.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
@@ -67,13 +66,10 @@ class SimtKernel final : public Kernel {
 
 class SimtFamily final : public CompiledFamily {
  public:
-  explicit SimtFamily(Runtime& runtime)
-      : runtime_(runtime),
-        source_(source_text(
-            {numbers_text(), scales_arguments_text(), scales_text(), simt_arguments_text(), simt_text()})) {}
+  explicit SimtFamily(Runtime& runtime) : runtime_(runtime) {}
 
   std::string_view name() const override { return "simt"; }
-  std::string identity() const override { return fmt::format("simt r1 source {}", short_hash(source_, 12)); }
+  std::string identity() const override { return fmt::format("simt r1 source {}", text_hash(source_)); }
   int tie_rank() const override { return 30; }
   Status accepts(const Problem& problem) const override {
     return accepts_dense(problem, {.weights = Weights::packed_too,
@@ -130,7 +126,7 @@ class SimtFamily final : public CompiledFamily {
 
  private:
   Runtime& runtime_;
-  std::string source_;
+  std::string source_ = include_line("backends/gpu/families/simt/simt.cu");
 };
 
 }  // namespace

@@ -3,6 +3,11 @@
 // along the grid's z. The order of the sums is fixed.
 //
 // The host defines: BLOCK_M (16, 64), PACKED (1: the weight has the layout tile64x128), ELEMENT, OUTPUT, SCALES.
+
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/families/scales.cuh"
+#include "backends/gpu/families/simt/simt_arguments.h"
+
 #define BLOCK_N 64
 #define BLOCK_K 16
 #define THREAD_M (BLOCK_M / 16)
@@ -17,7 +22,8 @@ static __device__ inline float weight_at(const SimtArguments& a, long long row, 
   const int k = (int)(column % 64);
   const int thread = r / 16 * 32 + r % 8 * 4 + k % 8 / 2;
   const int pair = r % 16 / 8 + k % 16 / 8 * 2;
-  const unsigned word = ((const unsigned*)a.w)[((row / 64 * a.k_atoms + column / 64) * 128 + thread) * 4 + k / 16] >> (k % 2 * 16);
+  const unsigned word =
+      ((const unsigned*)a.w)[((row / 64 * a.k_atoms + column / 64) * 128 + thread) * 4 + k / 16] >> (k % 2 * 16);
   const int sign_at = pair == 0 ? 15 : pair == 1 ? 12 : pair == 2 ? 14 : 13;
   const int magnitude_at = pair == 0 ? 6 : pair == 1 ? 3 : pair == 2 ? 0 : 9;
   const unsigned char bits = (unsigned char)((word >> sign_at & 1u) << 3 | (word >> magnitude_at & 7u));
@@ -32,7 +38,9 @@ static __device__ inline float weight_at(const SimtArguments& a, long long row, 
   return read_w(a.w, ((tile * 64 + row % 64) * 128 + unit * 16 + at % 16) / (long long)sizeof(element));
 }
 #else
-static __device__ inline float weight_at(const SimtArguments& a, long long row, long long column) { return read_w(a.w, row * a.w_row_step + column * a.w_k_step); }
+static __device__ inline float weight_at(const SimtArguments& a, long long row, long long column) {
+  return read_w(a.w, row * a.w_row_step + column * a.w_k_step);
+}
 #endif
 
 // The arguments of this block's batch.
@@ -68,14 +76,18 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments al
         const int row_at = x_columns ? i % BLOCK_M : i / BLOCK_K;
         const long long row = first_m + row_at;
         const long long column = first_k + k_at;
-        x_tile[k_at][row_at] = row < a.m && column < a.k ? read_x(a.x, row * a.x_row_step + column * a.x_k_step) * (x_scale_at(a.scales, row, column) * (1.0f / X_UNIT)) : 0.0f;
+        x_tile[k_at][row_at] = row < a.m && column < a.k ? read_x(a.x, row * a.x_row_step + column * a.x_k_step) *
+                                                               (x_scale_at(a.scales, row, column) * (1.0f / X_UNIT))
+                                                         : 0.0f;
       }
       for (int i = thread; i < BLOCK_N * BLOCK_K; i += 256) {
         const int k_at = w_columns ? i / BLOCK_N : i % BLOCK_K;
         const int row_at = w_columns ? i % BLOCK_N : i / BLOCK_K;
         const long long row = first_n + row_at;
         const long long column = first_k + k_at;
-        w_tile[k_at][row_at] = row < a.n && column < a.k ? weight_at(a, row, column) * (w_scale_at(a.scales, row, column) * (1.0f / W_UNIT)) : 0.0f;
+        w_tile[k_at][row_at] = row < a.n && column < a.k
+                                   ? weight_at(a, row, column) * (w_scale_at(a.scales, row, column) * (1.0f / W_UNIT))
+                                   : 0.0f;
       }
       __syncthreads();
 #pragma unroll

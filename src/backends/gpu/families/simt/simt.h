@@ -10,8 +10,4 @@ namespace gemmtune::gpu {
 /// The runtime must outlive the family and its kernels.
 std::unique_ptr<KernelFamily> make_simt_family(Runtime& runtime);
 
-// Texts of simt_arguments.h and of simt.cu, which follows it.
-std::string_view simt_arguments_text();
-std::string_view simt_text();
-
 }  // namespace gemmtune::gpu

@@ -6,11 +6,10 @@
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/simt_moe/simt_moe_arguments.h"
 #include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/gpu/moe/moe_operands.h"
 #include "backends/refusal.h"
-#include "base/hash.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
@@ -86,18 +85,14 @@ class SimtMoeKernel final : public Kernel {
 
 class SimtMoeFamily final : public CompiledFamily {
  public:
-  explicit SimtMoeFamily(Runtime& runtime)
-      : runtime_(runtime),
-        source_(source_text({numbers_text(), moe_route_arguments_text(), moe_scales_arguments_text(),
-                             simt_moe_arguments_text(), moe_activation_text(), moe_elements_text(),
-                             simt_moe_text()})) {}
+  explicit SimtMoeFamily(Runtime& runtime) : runtime_(runtime) {}
 
   std::string_view name() const override { return "simt_moe"; }
   std::string identity() const override {
     std::string text = source_;
     for (const Source& source : moe_layer_sources(default_problem(Operation::fused_moe), {}))
       text += source.text;
-    return fmt::format("simt_moe r1 source {}", short_hash(text, 12));
+    return fmt::format("simt_moe r1 source {}", text_hash(text));
   }
   int tie_rank() const override { return 31; }
   Status accepts(const Problem& problem) const override {
@@ -174,7 +169,7 @@ class SimtMoeFamily final : public CompiledFamily {
   }
 
   Runtime& runtime_;
-  std::string source_;
+  std::string source_ = include_line("backends/gpu/families/simt_moe/simt_moe.cu");
 };
 
 }  // namespace

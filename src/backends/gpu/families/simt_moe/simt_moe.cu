@@ -3,6 +3,13 @@
 //
 // The host defines: STAGE (1: act(x * w1 + bias), 2: hidden * w2), BLOCK_M (16, 64), GATED and ACTIVATION (moe_activation.cuh), X_TYPE and W_TYPE,
 // X_SCALES and W_SCALES (moe_elements.cuh), BIAS (of stage 1).
+
+#include "backends/gpu/families/simt_moe/simt_moe_arguments.h"
+#include "backends/gpu/moe/moe_activation.cuh"
+#include "backends/gpu/moe/moe_elements.cuh"
+#include "backends/gpu/moe/moe_route_arguments.h"
+#include "backends/gpu/moe/moe_scales_arguments.h"
+
 #define BLOCK_N 64
 #define BLOCK_K 16
 #define THREAD_M (BLOCK_M / 16)
@@ -20,7 +27,9 @@ using gemmtune::gpu::SimtMoeArguments;
 template <int type>
 static __device__ inline float scale_at(const MoeScales& scales, int matrix, long long row, long long k) {
   if constexpr (type == 0) return 1.0f;
-  return scale_at<type>(scales.values, matrix * scales.matrix_elements + row / scales.row_block * scales.columns + k / scales.k_block) * (type == 2 ? 1.0f / E8M0_UNIT : 1.0f);
+  return scale_at<type>(scales.values, matrix * scales.matrix_elements + row / scales.row_block * scales.columns +
+                                           k / scales.k_block) *
+         (type == 2 ? 1.0f / E8M0_UNIT : 1.0f);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArguments a) {
@@ -68,7 +77,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArgum
 #pragma unroll
           for (int half = 0; half < HALVES; ++half) {
 #pragma unroll
-            for (int n = 0; n < THREAD_N; ++n) sums[half][m][n] = fmaf(x, w_tile[half][i][thread % 16 + 16 * n], sums[half][m][n]);
+            for (int n = 0; n < THREAD_N; ++n)
+              sums[half][m][n] = fmaf(x, w_tile[half][i][thread % 16 + 16 * n], sums[half][m][n]);
           }
         }
       }

@@ -10,8 +10,4 @@ namespace gemmtune::gpu {
 /// The runtime must outlive the family and its kernels.
 std::unique_ptr<KernelFamily> make_simt_moe_family(Runtime& runtime);
 
-// Texts of simt_moe_arguments.h and of simt_moe.cu, which follows it.
-std::string_view simt_moe_arguments_text();
-std::string_view simt_moe_text();
-
 }  // namespace gemmtune::gpu

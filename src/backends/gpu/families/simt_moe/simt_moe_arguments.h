@@ -1,4 +1,4 @@
-// Arguments of the simt_moe kernel. The host includes this file; its text comes before the kernel's source.
+// Arguments of the simt_moe kernel. The host includes this file too.
 #pragma once
 
 #include "backends/gpu/jit/layout_arguments.h"

@@ -5,12 +5,11 @@
 
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/hip/families/compute_unit.h"
 #include "backends/hip/families/mfma/mfma_arguments.h"
 #include "backends/hip/families/mfma/mfma_launch_config.h"
 #include "backends/refusal.h"
-#include "base/hash.h"
 #include "base/rounding.h"
 #include "candidates/tune_gemm_rules.h"
 #include "problem/operands.h"
@@ -98,13 +97,10 @@ class MfmaKernel final : public Kernel {
 class MfmaFamily final : public gpu::CompiledFamily {
  public:
   explicit MfmaFamily(gpu::Runtime& runtime)
-      : runtime_(runtime),
-        unit_(compute_unit(runtime.architecture(), runtime.limits())),
-        source_(gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
-                                  mfma_arguments_text(), mfma_instructions_text(), mfma_text()})) {}
+      : runtime_(runtime), unit_(compute_unit(runtime.architecture(), runtime.limits())) {}
 
   std::string_view name() const override { return "mfma"; }
-  std::string identity() const override { return fmt::format("mfma r1 source {}", short_hash(source_, 12)); }
+  std::string identity() const override { return fmt::format("mfma r1 source {}", gpu::text_hash(source_)); }
   int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
   std::optional<WeightLayout> packed_layout(const Problem&) const override {
@@ -137,7 +133,7 @@ class MfmaFamily final : public gpu::CompiledFamily {
 
   gpu::Runtime& runtime_;
   ComputeUnit unit_;
-  std::string source_;
+  std::string source_ = gpu::include_line("backends/hip/families/mfma/mfma.cu");
 };
 
 Status MfmaFamily::accepts(const Problem& problem) const {

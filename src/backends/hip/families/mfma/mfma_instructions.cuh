@@ -1,5 +1,9 @@
-// The tile of mfma.cu, which follows, in units and instructions: what its defines amount to, types of operands, and the MFMA instruction of each
+// The tile of mfma.cu in units and instructions: what its defines amount to, types of operands, and the MFMA instruction of each
 // type.
+#pragma once
+
+#include "backends/gpu/families/numbers.cuh"
+
 #if ELEMENT == 4
 typedef int sum;
 #else
@@ -16,7 +20,7 @@ typedef float sum;
 #define TILES_W (WAVE_COLUMNS / MFMA_ROWS)
 #define LANE_GROUPS (64 / MFMA_ROWS)  // lanes of a group hold the same bytes of k of all rows
 #define SUMS (MFMA_ROWS * MFMA_ROWS / 64)
-#define UNITS (BLOCK_K / 16)          // of 16 bytes in a row of a tile
+#define UNITS (BLOCK_K / 16)  // of 16 bytes in a row of a tile
 #define PITCH (BLOCK_K + PAD)
 #define STEP_BYTES (8 * KPACK * LANE_GROUPS)
 #define STEPS (BLOCK_K / STEP_BYTES)
@@ -46,7 +50,8 @@ typedef float sum;
 #define BUFFER_BYTES (X_BYTES + (SHUFFLED ? 0 : BLOCK_N * PITCH))
 // Units that a thread copies. Of a column-major operand they are WORD_ROWS rows of the same k: as many as 4 bytes of memory have.
 #define WORD_ROWS (ELEMENT == 1 || ELEMENT == 2 ? 2 : 4)
-#define UNITS_OF(block, columns) ((block / (columns ? WORD_ROWS : 1) * UNITS + NUM_THREADS - 1) / NUM_THREADS * (columns ? WORD_ROWS : 1))
+#define UNITS_OF(block, columns) \
+  ((block / (columns ? WORD_ROWS : 1) * UNITS + NUM_THREADS - 1) / NUM_THREADS * (columns ? WORD_ROWS : 1))
 #define X_UNITS UNITS_OF(BLOCK_M, X_COLUMNS)
 #define W_UNITS UNITS_OF(BLOCK_N, W_COLUMNS)
 
@@ -66,7 +71,8 @@ typedef int eight_words __attribute__((vector_size(32)));
 #if SCALED
 
 // A lane has the 32 elements of one block, and its scale.
-static __device__ inline sums_vector multiply_scaled(Operand w, Operand x, sums_vector sums, unsigned w_scale, unsigned x_scale) {
+static __device__ inline sums_vector multiply_scaled(Operand w, Operand x, sums_vector sums, unsigned w_scale,
+                                                     unsigned x_scale) {
   const unit_words a = __builtin_bit_cast(unit_words, w);
   const unit_words b = __builtin_bit_cast(unit_words, x);
   const eight_words wide_a = {(int)a[0], (int)a[1], (int)a[2], (int)a[3], 0, 0, 0, 0};
@@ -106,17 +112,23 @@ typedef int four_words __attribute__((vector_size(16)));
 
 static __device__ inline sums_vector multiply_wide(Operand w, Operand x, sums_vector sums) {
 #if MFMA_ELEMENT == 1 && MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_f32_16x16x32_f16(__builtin_bit_cast(eight_halves, w), __builtin_bit_cast(eight_halves, x), sums, 0, 0, 0);
+  return __builtin_amdgcn_mfma_f32_16x16x32_f16(__builtin_bit_cast(eight_halves, w),
+                                                __builtin_bit_cast(eight_halves, x), sums, 0, 0, 0);
 #elif MFMA_ELEMENT == 1
-  return __builtin_amdgcn_mfma_f32_32x32x16_f16(__builtin_bit_cast(eight_halves, w), __builtin_bit_cast(eight_halves, x), sums, 0, 0, 0);
+  return __builtin_amdgcn_mfma_f32_32x32x16_f16(__builtin_bit_cast(eight_halves, w),
+                                                __builtin_bit_cast(eight_halves, x), sums, 0, 0, 0);
 #elif MFMA_ELEMENT == 2 && MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_f32_16x16x32_bf16(__builtin_bit_cast(gemmtune_eight_bfloats, w), __builtin_bit_cast(gemmtune_eight_bfloats, x), sums, 0, 0, 0);
+  return __builtin_amdgcn_mfma_f32_16x16x32_bf16(__builtin_bit_cast(gemmtune_eight_bfloats, w),
+                                                 __builtin_bit_cast(gemmtune_eight_bfloats, x), sums, 0, 0, 0);
 #elif MFMA_ELEMENT == 2
-  return __builtin_amdgcn_mfma_f32_32x32x16_bf16(__builtin_bit_cast(gemmtune_eight_bfloats, w), __builtin_bit_cast(gemmtune_eight_bfloats, x), sums, 0, 0, 0);
+  return __builtin_amdgcn_mfma_f32_32x32x16_bf16(__builtin_bit_cast(gemmtune_eight_bfloats, w),
+                                                 __builtin_bit_cast(gemmtune_eight_bfloats, x), sums, 0, 0, 0);
 #elif MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_i32_16x16x64_i8(__builtin_bit_cast(four_words, w), __builtin_bit_cast(four_words, x), sums, 0, 0, 0);
+  return __builtin_amdgcn_mfma_i32_16x16x64_i8(__builtin_bit_cast(four_words, w), __builtin_bit_cast(four_words, x),
+                                               sums, 0, 0, 0);
 #else
-  return __builtin_amdgcn_mfma_i32_32x32x32_i8(__builtin_bit_cast(four_words, w), __builtin_bit_cast(four_words, x), sums, 0, 0, 0);
+  return __builtin_amdgcn_mfma_i32_32x32x32_i8(__builtin_bit_cast(four_words, w), __builtin_bit_cast(four_words, x),
+                                               sums, 0, 0, 0);
 #endif
 }
 
@@ -124,13 +136,17 @@ static __device__ inline sums_vector multiply_wide(Operand w, Operand x, sums_ve
 
 static __device__ inline sums_vector multiply(long w, long x, sums_vector sums) {
 #if MFMA_ELEMENT == 1 && MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(four_halves, w), __builtin_bit_cast(four_halves, x), sums, 0, 0, 0);
+  return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(four_halves, w), __builtin_bit_cast(four_halves, x),
+                                               sums, 0, 0, 0);
 #elif MFMA_ELEMENT == 1
-  return __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(four_halves, w), __builtin_bit_cast(four_halves, x), sums, 0, 0, 0);
+  return __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(four_halves, w), __builtin_bit_cast(four_halves, x),
+                                              sums, 0, 0, 0);
 #elif MFMA_ELEMENT == 2 && MFMA_ROWS == 16
-  return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(four_shorts, w), __builtin_bit_cast(four_shorts, x), sums, 0, 0, 0);
+  return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(four_shorts, w),
+                                                   __builtin_bit_cast(four_shorts, x), sums, 0, 0, 0);
 #elif MFMA_ELEMENT == 2
-  return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(four_shorts, w), __builtin_bit_cast(four_shorts, x), sums, 0, 0, 0);
+  return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(four_shorts, w),
+                                                  __builtin_bit_cast(four_shorts, x), sums, 0, 0, 0);
 #elif MFMA_ELEMENT == 4 && defined(__gfx90a__)
   // Instructions of four bytes a lane.
 #if MFMA_ROWS == 16

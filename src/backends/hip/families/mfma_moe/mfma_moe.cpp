@@ -5,7 +5,7 @@
 
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/hip/families/compute_unit.h"
 #include "backends/hip/families/mfma/mfma.h"
@@ -13,17 +13,10 @@
 #include "backends/hip/families/mfma_moe/mfma_moe_launch_config.h"
 #include "backends/hip/families/mfma_moe/mfma_moe_quantize_arguments.h"
 #include "backends/refusal.h"
-#include "base/hash.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::hip {
-
-// Texts of the files beside this one.
-std::string_view mfma_moe_arguments_text();
-std::string_view mfma_moe_text();
-std::string_view mfma_moe_quantize_arguments_text();
-std::string_view mfma_moe_quantize_text();
 
 namespace {
 
@@ -41,11 +34,10 @@ std::int64_t hidden_group(const Problem& problem) {
 }
 
 gpu::Source quantize_source(const Problem& problem) {
-  return {
-      "mfma_moe_quantize",
-      gpu::source_text({gpu::numbers_text(), mfma_moe_quantize_arguments_text(), mfma_moe_quantize_text()}),
-      {fmt::format("ELEMENT={}", gpu::element_code(problem.w_type)), "OUTPUT=2"},
-      "mfma_moe_quantize"};
+  return {"mfma_moe_quantize",
+          gpu::include_line("backends/hip/families/mfma_moe/mfma_moe_quantize.cu"),
+          {fmt::format("ELEMENT={}", gpu::element_code(problem.w_type)), "OUTPUT=2"},
+          "mfma_moe_quantize"};
 }
 
 gpu::MoeBuffers buffers_of(const Problem& problem, std::int64_t block_m) {
@@ -177,19 +169,14 @@ class MfmaMoeKernel final : public Kernel {
 class MfmaMoeFamily final : public gpu::CompiledFamily {
  public:
   explicit MfmaMoeFamily(gpu::Runtime& runtime)
-      : runtime_(runtime),
-        unit_(compute_unit(runtime.architecture(), runtime.limits())),
-        source_(gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
-                                  mfma_arguments_text(), mfma_instructions_text(), mfma_text(),
-                                  gpu::moe_route_arguments_text(), mfma_moe_arguments_text(),
-                                  gpu::moe_activation_text(), mfma_moe_text()})) {}
+      : runtime_(runtime), unit_(compute_unit(runtime.architecture(), runtime.limits())) {}
 
   std::string_view name() const override { return "mfma_moe"; }
   std::string identity() const override {
     const Problem problem = default_problem(Operation::fused_moe);
     std::string text = source_ + quantize_source(problem).text;
     for (const gpu::Source& source : gpu::moe_layer_sources(problem, {})) text += source.text;
-    return fmt::format("mfma_moe r1 source {}", short_hash(text, 12));
+    return fmt::format("mfma_moe r1 source {}", gpu::text_hash(text));
   }
   int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
@@ -227,7 +214,7 @@ class MfmaMoeFamily final : public gpu::CompiledFamily {
 
   gpu::Runtime& runtime_;
   ComputeUnit unit_;
-  std::string source_;
+  std::string source_ = gpu::include_line("backends/hip/families/mfma_moe/mfma_moe.cu");
 };
 
 Status MfmaMoeFamily::accepts(const Problem& problem) const {
@@ -325,7 +312,6 @@ gpu::Source MfmaMoeFamily::stage_source(const Problem& problem, const MfmaMoeSta
     source.defines.push_back(fmt::format("{}={}", name, value));
   };
   const DataType hidden = quantizes_hidden(problem) ? DataType::bf16 : problem.w_type;
-  define("MIXTURE", 1);
   define("ELEMENT", gpu::element_code(problem.w_type));
   define("OUTPUT", gpu::element_code(first ? hidden : problem.y_type));
   define("SCALES", 0);

@@ -1,12 +1,20 @@
 // One stage of a mixture of experts with MFMA: rows of the tokens that are routed to an expert times rows of its weight, for all experts in one grid. A
-// weight without tokens is not read. Follows mfma.cu, of which it has the tiles: their loads, LDS and instructions. See README.md.
+// weight without tokens is not read. Has the tiles of mfma.cu (mfma_tile.cuh): their loads, LDS and instructions. See README.md.
 //
 // The weight's rows of a wave are of the gate in its first half and the same of the up half in its second, where stage 1 is gated: a lane then holds both
 // factors of an element of the hidden layer.
 //
-// The host defines what mfma.cu needs (MIXTURE, DIRECT=0, PAD=0, KPACK=2, SPLIT_K=0, SCALES=0), STAGE (1, 2), GATED and ACTIVATION (moe_activation.cuh; of
+// The host defines what mfma.cu needs (DIRECT=0, PAD=0, KPACK=2, SPLIT_K=0, SCALES=0), STAGE (1, 2), GATED and ACTIVATION (moe_activation.cuh; of
 // stage 1), WEIGHTED (1: routing weights scale gate and up; of stage 1), BIAS (1: experts have one; of stage 1), MOE_SCALES (0: none, 1: of rows and matrices, 2: of 1 x 128 of x and 128 x 128 of the
 // weight).
+
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/moe/moe_activation.cuh"
+#include "backends/gpu/moe/moe_route_arguments.h"
+#include "backends/hip/families/mfma/mfma_instructions.cuh"
+#include "backends/hip/families/mfma/mfma_tile.cuh"
+#include "backends/hip/families/mfma_moe/mfma_moe_arguments.h"
+
 using gemmtune::gpu::MoeTile;
 using gemmtune::hip::MfmaMoeArguments;
 
@@ -50,7 +58,8 @@ static __device__ inline int weight_row(const MfmaMoeArguments& a, int column, i
   return within / WAVE_RESULTS * a.columns + clamp_row(result, a.columns);
 }
 static __device__ inline float weight_scale(const MfmaMoeArguments& a, const Work& work, int row, int k_block) {
-  return a.w_scales[work.tile.expert * a.w_scale_matrix + row / a.w_scale_rows * (long long)a.w_scale_columns + k_block];
+  return a
+      .w_scales[work.tile.expert * a.w_scale_matrix + row / a.w_scale_rows * (long long)a.w_scale_columns + k_block];
 }
 
 // Where the rows of x begin that this thread copies.
@@ -58,7 +67,8 @@ struct TokenRows {
   const unsigned char* at[X_UNITS];
 };
 
-static __device__ inline void load_operands(const MfmaMoeArguments& a, Staged& staged, const TokenRows& tokens, const Work& work, int k_tile) {
+static __device__ inline void load_operands(const MfmaMoeArguments& a, Staged& staged, const TokenRows& tokens,
+                                            const Work& work, int k_tile) {
   const long long column = (long long)k_tile * BLOCK_K;
   const unsigned char* const w = a.w + work.tile.expert * a.w_matrix_bytes;
   load_rows<X_UNITS, BLOCK_M>(
@@ -78,29 +88,34 @@ struct TokenScales {
   const float* at[TILES_X];
 };
 
-static __device__ inline void add_block(const MfmaMoeArguments& a, Accumulators& sums, const sums_vector (&products)[TILES_W][TILES_X], const TokenScales& tokens,
+static __device__ inline void add_block(const MfmaMoeArguments& a, Accumulators& sums,
+                                        const sums_vector (&products)[TILES_W][TILES_X], const TokenScales& tokens,
                                         const Work& work, int k_tile, int wave_n) {
   float x_scales[TILES_X];
 #pragma unroll
   for (int j = 0; j < TILES_X; ++j) x_scales[j] = tokens.at[j][k_tile * a.x_scale_k_step];
 #pragma unroll
   for (int i = 0; i < TILES_W; ++i) {
-    const float scale = weight_scale(a, work, weight_row(a, work.column, wave_n * WAVE_COLUMNS + i * MFMA_ROWS), k_tile);
+    const float scale =
+        weight_scale(a, work, weight_row(a, work.column, wave_n * WAVE_COLUMNS + i * MFMA_ROWS), k_tile);
 #pragma unroll
     for (int j = 0; j < TILES_X; ++j) sums[i][j] += products[i][j] * (x_scales[j] * scale);
   }
 }
 #endif
 
-static __device__ inline void multiply_all(const MfmaMoeArguments& a, Accumulators& sums, unsigned char* memory, const Work& work, int wave_m, int wave_n) {
+static __device__ inline void multiply_all(const MfmaMoeArguments& a, Accumulators& sums, unsigned char* memory,
+                                           const Work& work, int wave_m, int wave_n) {
   TokenRows tokens;
 #pragma unroll
-  for (int i = 0; i < X_UNITS; ++i) tokens.at[i] = a.x + x_row(a, work.tile, ((int)threadIdx.x + i * NUM_THREADS) / UNITS) * a.x_line_bytes;
+  for (int i = 0; i < X_UNITS; ++i)
+    tokens.at[i] = a.x + x_row(a, work.tile, ((int)threadIdx.x + i * NUM_THREADS) / UNITS) * a.x_line_bytes;
 #if MOE_SCALES == 2
   TokenScales scales;
 #pragma unroll
   for (int j = 0; j < TILES_X; ++j)
-    scales.at[j] = a.x_scales + x_row(a, work.tile, wave_m * WAVE_ROWS + j * MFMA_ROWS + (int)threadIdx.x % MFMA_ROWS) * a.x_scale_step;
+    scales.at[j] = a.x_scales + x_row(a, work.tile, wave_m * WAVE_ROWS + j * MFMA_ROWS + (int)threadIdx.x % MFMA_ROWS) *
+                                    a.x_scale_step;
 #endif
   const int k_tiles = (int)((a.k_bytes + BLOCK_K - 1) / BLOCK_K);
   Staged next;
@@ -151,7 +166,8 @@ struct RowFactors {
   float scale, weight;
 };
 
-static __device__ inline void store_work(const MfmaMoeArguments& a, const Accumulators& sums, const Work& work, int wave_m, int wave_n) {
+static __device__ inline void store_work(const MfmaMoeArguments& a, const Accumulators& sums, const Work& work,
+                                         int wave_m, int wave_n) {
   const int lane = threadIdx.x % 64;
   RowFactors rows[TILES_X];
 #pragma unroll
@@ -174,10 +190,13 @@ static __device__ inline void store_work(const MfmaMoeArguments& a, const Accumu
       for (int half = 0; half < HALVES; ++half) {
 #pragma unroll
         for (int n = 0; n < 4; ++n)
-          scales[half][n] = MOE_SCALES == 1 ? weight_scale(a, work, half * a.columns + clamp_row(column + n, a.columns), 0) : 1.0f;
+          scales[half][n] =
+              MOE_SCALES == 1 ? weight_scale(a, work, half * a.columns + clamp_row(column + n, a.columns), 0) : 1.0f;
 #if BIAS
 #pragma unroll
-        for (int n = 0; n < 4; ++n) biases[half][n] = a.bias[(long long)work.tile.expert * (HALVES * a.columns) + half * a.columns + clamp_row(column + n, a.columns)];
+        for (int n = 0; n < 4; ++n)
+          biases[half][n] = a.bias[(long long)work.tile.expert * (HALVES * a.columns) + half * a.columns +
+                                   clamp_row(column + n, a.columns)];
 #endif
       }
 #pragma unroll
@@ -188,7 +207,8 @@ static __device__ inline void store_work(const MfmaMoeArguments& a, const Accumu
         for (int n = 0; n < 4; ++n) {
           float first = (float)sums[i][j][4 * four + n] * (rows[j].scale * scales[0][n]);
 #if STAGE == 1
-          float second = (float)sums[i + TILES_W - RESULT_TILES][j][4 * four + n] * (rows[j].scale * scales[HALVES - 1][n]);
+          float second =
+              (float)sums[i + TILES_W - RESULT_TILES][j][4 * four + n] * (rows[j].scale * scales[HALVES - 1][n]);
 #if BIAS
           first += biases[0][n];
           second += biases[HALVES - 1][n];

@@ -1,5 +1,4 @@
-// Arguments of the mfma_moe kernel, one stage of a mixture of experts. The host includes this file; its text comes
-// before the kernel's source.
+// Arguments of the mfma_moe kernel, one stage of a mixture of experts. The host includes this file too.
 #pragma once
 
 #include "backends/gpu/jit/layout_arguments.h"

@@ -1,6 +1,10 @@
 // Quantizes the hidden layer: each group of a row is divided by its largest magnitude over the largest number of the type. A wave for each group.
 //
 // The host defines ELEMENT (4: int8, 6: fp8 e4m3fnuz).
+
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/hip/families/mfma_moe/mfma_moe_quantize_arguments.h"
+
 using gemmtune::hip::MfmaMoeQuantizeArguments;
 
 #define THREADS 256
@@ -38,7 +42,8 @@ static __device__ inline unsigned wave_maximum(unsigned value) {
 extern "C" __global__ void __launch_bounds__(THREADS) mfma_moe_quantize(const MfmaMoeQuantizeArguments a) {
   const int lane = threadIdx.x % LANES;
   const int groups = (a.columns + a.group - 1) / a.group;
-  for (long long item = (long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES; item < a.pairs * groups; item += (long long)gridDim.x * (THREADS / LANES)) {
+  for (long long item = (long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES; item < a.pairs * groups;
+       item += (long long)gridDim.x * (THREADS / LANES)) {
     const long long pair = item / groups;
     const int group = (int)(item % groups);
     const int begin = group * a.group;
@@ -56,7 +61,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) mfma_moe_quantize(const Mf
       const HiddenFour four = *(const HiddenFour*)(from + column);
       float values[WIDTH];
 #pragma unroll
-      for (int i = 0; i < WIDTH; ++i) values[i] = fminf(fmaxf(bfloat_to_float(four.value[i]) * factor, -LARGEST), LARGEST);
+      for (int i = 0; i < WIDTH; ++i)
+        values[i] = fminf(fmaxf(bfloat_to_float(four.value[i]) * factor, -LARGEST), LARGEST);
       *(unsigned*)(a.to + pair * a.columns + column) = quantized_four(values);
     }
     if (lane == 0) a.scales[group * a.pairs + pair] = largest / LARGEST;

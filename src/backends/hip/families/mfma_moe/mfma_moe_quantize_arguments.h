@@ -1,5 +1,4 @@
-// Arguments of the kernel that quantizes the hidden layer. The host includes this file; its text comes before the
-// kernel's source.
+// Arguments of the kernel that quantizes the hidden layer. The host includes this file too.
 #pragma once
 
 #include "backends/gpu/jit/layout_arguments.h"

@@ -5,11 +5,10 @@
 
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/jit/device_files.h"
 #include "backends/hip/families/compute_unit.h"
 #include "backends/hip/families/skinny/skinny_arguments.h"
 #include "backends/refusal.h"
-#include "base/hash.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
@@ -105,14 +104,11 @@ class SkinnyKernel final : public Kernel {
 class SkinnyFamily final : public gpu::CompiledFamily {
  public:
   explicit SkinnyFamily(gpu::Runtime& runtime)
-      : runtime_(runtime),
-        unit_(compute_unit(runtime.architecture(), runtime.limits())),
-        source_(gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
-                                  skinny_arguments_text(), skinny_text()})) {}
+      : runtime_(runtime), unit_(compute_unit(runtime.architecture(), runtime.limits())) {}
 
   std::string_view name() const override { return "skinny"; }
   std::string identity() const override {
-    return fmt::format("skinny hip r1 source {}", short_hash(source_, 12));
+    return fmt::format("skinny hip r1 source {}", gpu::text_hash(source_));
   }
   int tie_rank() const override { return 10; }
   Status accepts(const Problem& problem) const override;
@@ -134,7 +130,7 @@ class SkinnyFamily final : public gpu::CompiledFamily {
  private:
   gpu::Runtime& runtime_;
   ComputeUnit unit_;
-  std::string source_;
+  std::string source_ = gpu::include_line("backends/hip/families/skinny/skinny.cu");
 };
 
 Status SkinnyFamily::accepts(const Problem& problem) const {

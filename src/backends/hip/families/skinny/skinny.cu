@@ -9,6 +9,11 @@
 // A block computes RN rows of the weight, of a shuffled or column-major one 16 RN: its waves take turns along k, the lanes of a wave have 16 bytes of
 // k each (of these weights 16 lanes have rows, 4 have k). Of a column-major weight a lane reads RN adjacent elements of a line for each k, and
 // transposes them. The order of the sums is fixed.
+
+#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/families/scales.cuh"
+#include "backends/hip/families/skinny/skinny_arguments.h"
+
 using gemmtune::hip::SkinnyArguments;
 
 #define ROW_LANES (SHUFFLED || W_COLUMNS ? 16 : 1)
@@ -47,7 +52,8 @@ static __device__ inline void decode_fp4(decoded& to, unsigned word) {
   const unsigned odds = __builtin_amdgcn_perm(0x46444240u, 0x3e3c3800u, odd) | (word & 0x80808080u);
 #pragma unroll
   for (unsigned i = 0; i < 4; ++i)  // 0x0c: a zero
-    to[i] = __builtin_bit_cast(half_pair, __builtin_amdgcn_perm(odds, evens, (4 + i) << 24 | 0x0c0000u | i << 8 | 0x0cu));
+    to[i] =
+        __builtin_bit_cast(half_pair, __builtin_amdgcn_perm(odds, evens, (4 + i) << 24 | 0x0c0000u | i << 8 | 0x0cu));
 #else
   const unsigned even_high = __builtin_amdgcn_perm(0x40404040u, 0x3f3f3f00u, even) | (word & 0x08080808u) << 4;
   const unsigned odd_high = __builtin_amdgcn_perm(0x40404040u, 0x3f3f3f00u, odd) | (word & 0x80808080u);
@@ -74,7 +80,8 @@ static __device__ inline void decode_x(decoded& to, x_words from) {
     to[2 * i] = __uint_as_float(from[i] << 16);
     to[2 * i + 1] = __uint_as_float(from[i] & 0xffff0000u);
 #elif (ELEMENT == 6 && defined(__gfx942__)) || (ELEMENT == 3 && defined(__gfx950__))
-    const float_pair pair = i % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)from[i / 2], true) : __builtin_amdgcn_cvt_pk_f32_fp8((int)from[i / 2], false);
+    const float_pair pair = i % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)from[i / 2], true)
+                                  : __builtin_amdgcn_cvt_pk_f32_fp8((int)from[i / 2], false);
     to[2 * i] = pair[0];
     to[2 * i + 1] = pair[1];
 #else
@@ -99,7 +106,8 @@ static __device__ inline float dot(const decoded& w, const decoded& x, float val
 }
 
 // Adds the products of a block of 32 elements, at the weight's byte `byte`, to the sums.
-static __device__ inline void add_block(float (&sums)[RN][ROWS], const SkinnyArguments& a, const unit_words (&w)[RN], const int (&rows)[RN], long long byte) {
+static __device__ inline void add_block(float (&sums)[RN][ROWS], const SkinnyArguments& a, const unit_words (&w)[RN],
+                                        const int (&rows)[RN], long long byte) {
   if (byte >= a.k_bytes) return;
   const long long block = byte / 16;
   float products[RN][ROWS] = {};
@@ -142,7 +150,8 @@ static __device__ inline sum dot(unit_words w, unit_words x, sum value) {
 #if ELEMENT == 4
     value += (sum)__builtin_amdgcn_sdot4((int)w[i], (int)x[i], 0, false);
 #elif ELEMENT == 1
-    value = __builtin_amdgcn_fdot2(__builtin_bit_cast(half_pair, w[i]), __builtin_bit_cast(half_pair, x[i]), value, false);
+    value =
+        __builtin_amdgcn_fdot2(__builtin_bit_cast(half_pair, w[i]), __builtin_bit_cast(half_pair, x[i]), value, false);
 #elif ELEMENT == 2
     value = fmaf(__uint_as_float(w[i] << 16), __uint_as_float(x[i] << 16), value);
     value = fmaf(__uint_as_float(w[i] & 0xffff0000u), __uint_as_float(x[i] & 0xffff0000u), value);
@@ -168,7 +177,8 @@ static __device__ inline unit_words load_unit(const unsigned char* from, long lo
   const unit_words zero = {0, 0, 0, 0};
   if (left <= 0) return zero;
   typedef unsigned __int128 bits;
-  return __builtin_bit_cast(unit_words, __builtin_bit_cast(bits, *(const unit_anywhere*)(from + left - 16)) >> ((16 - left) * 8));
+  return __builtin_bit_cast(unit_words,
+                            __builtin_bit_cast(bits, *(const unit_anywhere*)(from + left - 16)) >> ((16 - left) * 8));
 }
 
 static __device__ inline const unsigned char* weight_at(const SkinnyArguments& a, int row, long long byte) {
@@ -233,7 +243,8 @@ static __device__ inline int computed_here(int value) {
 
 // The first row of lanes out of bounds is that of the last part; what is computed of such rows is not stored, so that a part may reach into the next
 // line. Lanes' offsets have 31 bits.
-static __device__ inline void load_weights(Loaded (&to)[UNROLL], const SkinnyArguments& a, const int (&rows)[RN], long long base) {
+static __device__ inline void load_weights(Loaded (&to)[UNROLL], const SkinnyArguments& a, const int (&rows)[RN],
+                                           long long base) {
   const int line_bytes = a.n * ELEMENT_BYTES;
   const unsigned char* const from = a.w + base / ELEMENT_BYTES * line_bytes;
   const int first = (int)(byte_of(0, 0) / ELEMENT_BYTES);
@@ -282,7 +293,8 @@ static __device__ inline void units_of(unit_words (&to)[RN], const Loaded& from)
 #else
       const unsigned bytes = 0x0c0c0000u | (4u + r) << 8 | (unsigned)r;  // 0x0c: a zero
       const unsigned low = __builtin_amdgcn_perm((unsigned)from.lines[4 * i + 1], (unsigned)from.lines[4 * i], bytes);
-      const unsigned high = __builtin_amdgcn_perm((unsigned)from.lines[4 * i + 3], (unsigned)from.lines[4 * i + 2], bytes);
+      const unsigned high =
+          __builtin_amdgcn_perm((unsigned)from.lines[4 * i + 3], (unsigned)from.lines[4 * i + 2], bytes);
       to[r][i] = high << 16 | low;
 #endif
     }
@@ -294,7 +306,8 @@ static __device__ inline void units_of(unit_words (&to)[RN], const Loaded& from)
 struct Loaded {
   unit_words units[RN];
 };
-static __device__ inline void load_weights(Loaded (&to)[UNROLL], const SkinnyArguments& a, const int (&rows)[RN], long long base) {
+static __device__ inline void load_weights(Loaded (&to)[UNROLL], const SkinnyArguments& a, const int (&rows)[RN],
+                                           long long base) {
 #pragma unroll
   for (int u = 0; u < UNROLL; ++u) {
     const long long byte = byte_of(base, u);
@@ -310,7 +323,9 @@ static __device__ inline void units_of(unit_words (&to)[RN], const Loaded& from)
 #endif
 
 // A lane's r-th row in the block.
-static __device__ inline int row_in_block(int lane, int r) { return W_COLUMNS ? lane % ROW_LANES * RN + r : r * ROW_LANES + lane % ROW_LANES; }
+static __device__ inline int row_in_block(int lane, int r) {
+  return W_COLUMNS ? lane % ROW_LANES * RN + r : r * ROW_LANES + lane % ROW_LANES;
+}
 
 // The arguments of this block's batch.
 static __device__ inline SkinnyArguments of_batch(SkinnyArguments a) {
@@ -397,7 +412,8 @@ extern "C" __global__ void __launch_bounds__(64 * WAVES) skinny(const SkinnyArgu
 #pragma unroll
       for (int from = 0; from < WAVES; ++from) value += partials[from][at][row];
       const float x_scale = SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row, 0) : 1.0f;
-      const float scale = (SCALES == 1 || SCALES == 2) && !WEIGHT_FP4 ? x_scale * w_scale_at(a.scales, column, 0) : x_scale;
+      const float scale =
+          (SCALES == 1 || SCALES == 2) && !WEIGHT_FP4 ? x_scale * w_scale_at(a.scales, column, 0) : x_scale;
       a.y[row * a.ldy + column] = round_output((float)value * scale + (a.bias ? read_output(a.bias[column]) : 0.0f));
     }
   }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "backends/gpu/runtime.h"
 
@@ -10,9 +9,5 @@ namespace gemmtune::hip {
 
 /// The runtime must outlive the family and its kernels; its architecture has_mfma().
 std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime);
-
-// Texts of skinny_arguments.h and of skinny.cu, which follows it.
-std::string_view skinny_arguments_text();
-std::string_view skinny_text();
 
 }  // namespace gemmtune::hip
