@@ -91,8 +91,8 @@ def draw(groups, title):
         out.append(f'<text x="{middle}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{m}</text>')
     out.append(f'<text class="note" x="{LEFT}" y="{HEIGHT - 10}">M: rows of x (tokens of a call)</text>')
     if any(dependent for _, dependent in groups.values()):
-        out.append(f'<circle class="dot" cx="{WIDTH - RIGHT - 200}" cy="{HEIGHT - 14}" r="4"/>'
-                   f'<text class="note" x="{WIDTH - RIGHT}" y="{HEIGHT - 10}" text-anchor="end">mean with dependent launches</text>')
+        out.append(f'<circle class="dot" cx="{WIDTH - RIGHT - 222}" cy="{HEIGHT - 14}" r="4"/>'
+                   f'<text class="note" x="{WIDTH - RIGHT - 212}" y="{HEIGHT - 10}">mean with dependent launches</text>')
     return "\n".join([*out, "</svg>", ""])
 
 
