@@ -6,7 +6,7 @@
 # Usage: install_dependencies.sh [build|check|onednn|amdgpu|gfx950|machines|soak]...   (default: build)
 #   build  compilers, libraries, kernels of others (oneDNN, OpenBLAS)
 #   check  build, and clang-format and clang-tidy, and oneDNN 3 for tests alone
-#   onednn  build, and oneDNN 3 in the user's cache: gemmtune runs it in place of the distribution's from then on (docs/guide.md)
+#   onednn  build, and oneDNN 3 in the user's cache: gemmtune runs it in place of the distribution's from then on (docs/baselines.md)
 #   amdgpu  build, and clang 19, which compiles kernels for AMD GPUs in tests, and HIP 5.2's headers
 #   gfx950  build, and clang 22, which compiles for gfx950 too (of bookworm-security; others find what is newer than 19 by themselves)
 #   machines  build, and Slurm of one node, Open MPI, and what installs Ray (tests/machines)

@@ -49,7 +49,7 @@ std::optional<Order> parse_order(std::string_view text);
 inline constexpr std::int64_t max_dimension = (std::int64_t{1} << 31) - 1;
 inline constexpr std::int64_t max_tensor_bytes = std::int64_t{1} << 47;
 
-/// y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]); see docs/guide.md for each operation's operands. Of fused_moe M
+/// y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]); see docs/operations.md for each operation's operands. Of fused_moe M
 /// is the number of tokens, N inter_dim (of one half, where gated) and K model_dim.
 struct Problem {
   Operation operation = Operation::a16w16;

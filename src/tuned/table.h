@@ -23,7 +23,7 @@ std::string_view to_string(Match match);
 /// No row of the device's own answers: the problem is to be tuned.
 inline bool is_miss(Match match) { return match == Match::untuned || match == Match::fewer_threads; }
 
-/// AITER's padded M (docs/guide.md, "Look-up"): level 0 fine, level 1 coarse.
+/// AITER's padded M (docs/lookup.md): level 0 fine, level 1 coarse.
 std::int64_t padded_m(std::int64_t m, std::int64_t n, int level);
 
 /// Of what level 0 rounds M up to a multiple.

@@ -244,7 +244,7 @@ class GradlibGuide(Walk):
             self.step(f"gemmtune lookup {words}", on="hip", said=rf"answer: no row: .*\n  ({family})")
 
     def test_17_untuned_small_m(self):
-        # Where a table shows it ahead (docs/guide.md, Untuned calls): on CPUs with AVX-512 BF16 and no AMX.
+        # Where a table shows it ahead (docs/lookup.md, Untuned calls): on CPUs with AVX-512 BF16 and no AMX.
         explained = json.loads(self.step("gemmtune explain -m 1 -n 2048 -k 2048 --json", on="cpu").stdout)
         few = "skinny" if explained["gfx"] == "x86-avx512bf16" else explained["fallback"].partition("_")[0]
         for words in ("-m 1 -n 2048 -k 2048", "-m 2 -n 2048 -k 2048", "-m 1 -n 2048 -k 2048 --indtype f32"):

@@ -29,7 +29,7 @@ struct ModelShapeOptions {
 
 /// The GEMMs of one rank, as vLLM and SGLang run the language model with tensor parallelism: attention
 /// (grouped queries or latent), dense feed-forward layers, router, shared experts, experts (fused_moe),
-/// lm_head; see docs/guide.md for each one's N, K and calls. M = tokens · batch size (lm_head: batch size);
+/// lm_head; see docs/shapes.md for each one's N, K and calls. M = tokens · batch size (lm_head: batch size);
 /// rows of several operations where the model is quantized or has experts. Rows of one problem are one, their
 /// calls added up, unless layers are named. Vision and audio parts and layers for speculative decoding are
 /// not made.
