@@ -65,10 +65,10 @@ typedef struct gemmtune_tuning_options {
    * that process. Null: measure in this process. */
   const char* worker_program;
   /* "default" or null: no kernel of a lower accuracy class than the default kernel's. "fast": all classes,
-   * compared with the library's fast accumulation. Classes differ for fp8 on a GPU alone (docs/measuring.md). */
+   * compared with the library's fast accumulation. Classes differ for fp8 on a GPU alone (docs/correctness.md). */
   const char* accuracy;
   /* "time" or null; "energy": the fewest joules a call, "edp": the smallest product of joules and time, among the finalists
-   * up to 1.3 times the fastest one's time. Speed-ups stay those of time (docs/measuring.md). */
+   * up to 1.3 times the fastest one's time. Speed-ups stay those of time (docs/energy.md). */
   const char* objective;
   /* Not 0: measure the joules of finalists and defaults. GEMMTUNE_UNSUPPORTED where the device counts none, as with another
    * objective than time. */

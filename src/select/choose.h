@@ -1,5 +1,5 @@
 // Chooses the winner of the finals from interleaved times. It sees numbers and texts, no machine, so that
-// every rule can be tested on simulated noise. The rules and their reasons: docs/measuring.md, "Statistics".
+// every rule can be tested on simulated noise. The rules and their reasons: docs/statistics.md.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Joules of a problem's finalists, and the choice by them. The search and the finals go by time; --objective then
-// chooses among finalists that are nearly as fast. docs/measuring.md, "Energy".
+// chooses among finalists that are nearly as fast. docs/energy.md.
 #pragma once
 
 #include "base/deadline.h"

@@ -1,6 +1,6 @@
 // The paired comparison: rules that decide from ratios of paired times which of two kernels is faster. Finals,
 // the confirmation pass, comparisons over a range of M and `bench` use these and no others.
-// docs/measuring.md, "Statistics".
+// docs/statistics.md.
 #pragma once
 
 #include <span>

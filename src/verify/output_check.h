@@ -1,4 +1,4 @@
-// Checks one output: AITER's rule and ours (docs/measuring.md, "Correctness").
+// Checks one output: AITER's rule and ours (docs/correctness.md).
 #pragma once
 
 #include <cstdint>

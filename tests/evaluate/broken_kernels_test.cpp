@@ -1,5 +1,5 @@
 // Kernels that are wrong in the ways kernels are wrong. Each must be found by verification
-// (docs/measuring.md).
+// (docs/correctness.md).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

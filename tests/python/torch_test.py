@@ -161,7 +161,7 @@ class Operators(unittest.TestCase):
             gemmtune.fused_moe(x, bytes1, bytes2, ids.int(), weights, quant_type="per_token", x_scale=torch.rand(tokens), w1_scale=torch.rand(experts * 2 * inner),
                                w2_scale=scales2)
 
-    def test_moe_of_gpt_oss(self):  # as docs/python.md has it
+    def test_moe_of_gpt_oss(self):  # as docs/python_arrays.md has it
         def halves(rows):
             return torch.cat([rows[:, ::2], rows[:, 1::2]], 1).contiguous()
 

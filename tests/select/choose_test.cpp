@@ -16,7 +16,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A machine as in docs/measuring.md: jitter of a few percent, stalls, a clock that drifts for everybody.
+// A machine as in docs/statistics.md: jitter of a few percent, stalls, a clock that drifts for everybody.
 class Machine {
  public:
   Machine(std::vector<double> costs, std::uint64_t seed) : costs_(std::move(costs)), random_(seed) {}

@@ -1,4 +1,4 @@
-"""gemmtune for PyTorch: torch.ops.gemmtune.*, patched models, capture. Manual: docs/python.md.
+"""gemmtune for PyTorch: torch.ops.gemmtune.*, patched models, capture. Manual: docs/pytorch.md.
 
     import gemmtune.torch
     y = torch.ops.gemmtune.linear(x, weight, bias)

@@ -1,5 +1,5 @@
 // Verifies a kernel before its times count: runs it on real data between guard bands and compares its output
-// with a reference. docs/measuring.md, "Correctness".
+// with a reference. docs/correctness.md, "Correctness".
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 namespace gemmtune {
 namespace {
 
-// Sources: the tables as AITER ships and has shipped them since December 2024; docs/formats.md says more.
+// Sources: the tables as AITER ships and has shipped them since December 2024; docs/tuned_csv.md says more.
 
 constexpr std::array<SchemaColumn, 18> bf16_columns{{
     {Column::gfx, "gfx", {}},

@@ -1,4 +1,4 @@
-// A search-space file: YAML, family → parameters, rules, replace (docs/formats.md).
+// A search-space file: YAML, family → parameters, rules, replace (docs/search_space.md).
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Executor: who runs the parts of a CPU kernel. The caller is thread 0; the tuner's workers are pinned,
-// service's never are (docs/measuring.md, "Threads").
+// service's never are (docs/threads.md).
 #pragma once
 
 #include <cstdint>
