@@ -50,6 +50,41 @@ class CheckWords(unittest.TestCase):
     def test_code_that_is_told(self):
         self.red({"README.md": "The device is told.\n"}, "README.md:1: 'is told': write say who calls what")
 
+    def test_diaries_and_goals_of_manual_pages(self):
+        self.red({"docs/x.md": "\nFigures of another day.\n"}, "docs/x.md:2: 'of another day': say the run and its date")
+        self.red({"README.md": "1.2: **not met**\n"}, "README.md:1: 'not met': say the figure; goals are the project's")
+        self.assertEqual(run({"docs/lab/x.md": "Of another day, not met.\n", "CHANGELOG.md": "Of another day.\n"}), (0, ""))
+
+    def test_long_sentences_of_manual_pages(self):
+        long = " ".join(["word"] * 31)
+        red = "a sentence of 31 words: at most 30"
+        self.red({"docs/x.md": f"Short.\n\n{long}.\n"}, f"docs/x.md:3: {red}")
+        self.red({"docs/x.md": f"- short\n- {long}\n"}, f"docs/x.md:2: {red}")
+        self.red({"docs/x.md": f"| a | {long} |\n"}, f"docs/x.md:1: {red}")
+        self.red({"docs/x.md": " ".join(["word"] * 16) + "\n" + " ".join(["word"] * 15) + "\n"}, f"docs/x.md:1: {red}")
+        half = " ".join(["word"] * 16)
+        for right in (f"{half}. {half}.", f"{half}\n\n{half}", f"- {half}\n- {half}", f"| {half} | {half} |", f"```sh\n{long}\n```",
+                      " ".join(["word"] * 29) + " [`a b c`](d.md)"):
+            self.assertEqual(run({"docs/x.md": right + "\n"}), (0, ""), right)
+
+    def test_exceptions_allow_a_number_and_no_more(self):
+        two = {"docs/x.md": "Not met.\n\nNot met.\n"}
+        self.assertEqual(run({**two, "tools/prose_exceptions.csv": "page,kind,at_most\ndocs/x.md,goal,2\n"}), (0, ""))
+        status, lines = run({**two, "tools/prose_exceptions.csv": "page,kind,at_most\ndocs/x.md,goal,1\n"})
+        self.assertEqual((status, lines.splitlines()[-1]), (1, "docs/x.md: 2 of kind goal, tools/prose_exceptions.csv allows 1"))
+
+    def test_exceptions_shrink_and_never_grow(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "docs").mkdir()
+            (root / "tools").mkdir()
+            (root / "docs/x.md").write_text("Not met.\n\nNot met.\n", encoding="utf-8")
+            (root / "docs/y.md").write_text("Not met.\n\nNot met.\n", encoding="utf-8")
+            listed = root / "tools/prose_exceptions.csv"
+            listed.write_text("page,kind,at_most\ndocs/gone.md,goal,4\ndocs/x.md,goal,5\ndocs/y.md,goal,1\n", encoding="utf-8")
+            subprocess.run([sys.executable, CHECK, "--shrink", root], capture_output=True, check=False)
+            self.assertEqual(listed.read_text(encoding="utf-8"), "page,kind,at_most\ndocs/x.md,goal,2\ndocs/y.md,goal,1\n")
+
     def test_data_of_tests_and_the_list_itself_are_exempt(self):
         self.assertEqual(run({"tests/data/x.txt": "copy engine\n", "tools/check_words.py": "copy engine\n"}), (0, ""))
 
