@@ -9,7 +9,7 @@ GPU_JOBS ?= 4
 SHAPES := shapes/llama-3.2-1b.csv
 TUNED  := build/llama-3.2-1b_bf16_tuned_gemm.csv
 
-.PHONY: help deps program build tune test bench bench-speed bench-gpu test-gpu format check install soak clean
+.PHONY: help deps program build tune test bench bench-speed bench-gpu test-gpu format check docs install soak clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo "  make bench-gpu tune the dense shapes of shapes/ on a GPU, print speed-ups, clocks, overheads (ARGS=\"--limit-seconds 240\")"
 	@echo "  make test-gpu  run the tests that need a GPU"
 	@echo "  make check     layers, words, formatting, syntax of device sources, clang-tidy on what changed"
+	@echo "  make docs      the documents as a site, in build/site (mkdocs-material, from PyPI)"
 	@echo "  make format    format all sources"
 	@echo "  make install   install into PREFIX ($(PREFIX)); GEMMTUNE_PREBUILD=1: compile the kernels of the tuned files too"
 	@echo "  make soak      the long tests: a fresh machine, full counts"
@@ -77,6 +78,15 @@ check:
 	@tools/check_device.py --database build-dev/device
 	@[ -f build-dev/build.ninja ] || cmake --preset dev
 	@tools/tidy.sh build-dev
+
+# Fails on a link or an anchor that leads nowhere.
+docs: build/docs-environment/bin/mkdocs
+	@NO_MKDOCS_2_WARNING=1 build/docs-environment/bin/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+build/docs-environment/bin/mkdocs:
+	@python3 -m venv build/docs-environment
+	@build/docs-environment/bin/pip install --quiet "mkdocs-material>=9.5,<10"
 
 install: build
 	cmake --install build --prefix $(PREFIX)
