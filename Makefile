@@ -81,7 +81,7 @@ check:
 
 # Fails on a link or an anchor that leads nowhere.
 docs: build/docs-environment/bin/mkdocs
-	@NO_MKDOCS_2_WARNING=1 build/docs-environment/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 build/docs-environment/bin/mkdocs build --strict
 	@echo "build/site/index.html"
 
 build/docs-environment/bin/mkdocs:
