@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Writes the tables of docs/benchmarks.md from the files of bench/results. A table stands between `<!-- table NAME -->` and `<!-- end -->`.
+
+Usage: benchmark_tables.py            writes the page
+       benchmark_tables.py --check    exits 1 if the page differs from what its tables would be
+
+Ratios are of peers' time to ours: above 1 gemmtune is faster. Bold figures are below 1: there it is slower.
+"""
+
+import csv
+import math
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "bench" / "results"
+PAGE = ROOT / "docs" / "benchmarks.md"
+TABLE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.S)
+
+
+def rows(name):
+    with open(RESULTS / name, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def mean(values):
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def ratio(value):
+    text = f"{float(value):.2f}"
+    return f"**{text}**" if float(text) < 1 else text
+
+
+def table(head, body):
+    return "".join("| " + " | ".join(line) + " |\n" for line in [head, ["---"] * len(head), *body])
+
+
+def span(low, high):
+    return low if low == high else f"{low} to {high}"
+
+
+def dense():
+    """The default's time over the tuned one, by groups of M."""
+    files = [("bf16, one H200", "h200/dense_bf16_groups.csv"), ("fp8 `fp32`, one H200", "h200/dense_fp8_groups.csv"),
+             ("fp8 `fp32`, two H100s", "h100/dense_fp8_groups.csv"), ("fp8 `tensor_core`, one H200", "h200/dense_fp8_fast_groups.csv")]
+    body = [[label, span(row["M_from"], row["M_to"]), row["shapes"], ratio(row["speedup"]), ratio(row["min_speedup"]),
+             ratio(row["speedup_dependent"]) if row["speedup_dependent"] else "", row["own_kernels_win"], row["share_of_floor"]]
+            for label, file in files for row in rows(file)]
+    return table(["type, machine", "M", "shapes", "speed-up", "lowest", "with dependent launches", "own kernels win", "share of the floor"], body)
+
+
+def peers():
+    """The best peer's time over ours by M, with the worst shape: files of bench/peers, a row for each shape and program."""
+    cases = [
+        ("fp8, scales of blocks, one H100", "h100/dense_8bit_blocks_peers.csv", {"run": "4"}, ["deep_gemm", "torch_block"], "DeepGEMM, `_scaled_mm`"),
+        ("fp8, scales of rows, `tensor_core`, one H100", "h100/dense_8bit_rows_peers.csv", {"format": "fp8row"},
+         ["torch_row_fast", "vllm_cutlass"], "vLLM's CUTLASS, `_scaled_mm`"),
+        ("int8, one H100", "h100/dense_8bit_rows_peers.csv", {"format": "int8"}, ["torch_int_mm+scale", "vllm_cutlass"], "vLLM's CUTLASS, `_int_mm`"),
+        ("MXFP4 weights, bf16 tokens, one H200", "h200/mxfp4_humming.csv", {}, ["humming"], "humming-kernels"),
+        ("the same", "h200/mxfp4_humming.csv", {}, ["F.linear bf16", "gemmtune bf16"], "bf16 weights, the faster of cuBLASLt and ours"),
+        ("batched bf16, one H200", "h200/batched_peers.csv", {}, ["torch.bmm", "torch.bmm [B,K,N]"], "`torch.bmm`"),
+    ]
+    columns = ["1", "16", "64", "128", "256", "512", "1024", "4096"]
+    body = []
+    for label, file, only, others, names in cases:
+        times = {}
+        for row in rows(file):
+            if all(row[key] == value for key, value in only.items()):
+                shape = tuple(row.get(key, "") for key in ("batch", "n", "k", "side_by_side"))
+                times.setdefault(row["m"], {}).setdefault(shape, {})[row["who"]] = float(row["us"])
+        line = [label, names]
+        for m in columns:
+            shapes = [(min(who[other] for other in others if other in who) / who["gemmtune"]) for who in times.get(m, {}).values()
+                      if "gemmtune" in who and any(other in who for other in others)]
+            line.append(f"{ratio(mean(shapes))}, {ratio(min(shapes))}" if shapes else "")
+        body.append(line)
+    return table(["operation", "the best of", *(f"M = {m}" for m in columns)], body)
+
+
+def moe_layers():
+    """Microseconds of a whole untuned layer, with the share of the floor."""
+    layers = rows("h200/fused_moe_untuned.csv")
+    cases = [(model, routing) for model, routing in dict.fromkeys((row["model"], row["routing"]) for row in layers)]
+    tokens = sorted({int(row["tokens"]) for row in layers})
+    cells = {(row["model"], row["routing"], int(row["tokens"]), row["who"]): f"{float(row['us']):.1f} ({float(row['share_of_floor']):.2f})" for row in layers}
+    programs = list(dict.fromkeys(row["who"] for row in layers))
+    body = [[f"{model}, {routing}" if len(programs) == 1 else f"{model}, {routing}, {who}",
+             *(cells.get((model, routing, count, who), "") for count in tokens)]
+            for model, routing in cases for who in programs if any((model, routing, count, who) in cells for count in tokens)]
+    return table(["layer, routing", *map(str, tokens)], body)
+
+
+def models():
+    """Tokens a second of whole models before and after, with the lowest and highest round."""
+    files = [("H200", "h200/end_to_end.csv"), ("H200", "h200/end_to_end_compiled.csv"), ("EPYC, Zen 5", "epyc_zen5/end_to_end.csv")]
+    body = []
+    for machine, file in files:
+        lines = rows(file)
+        stock = {(row["model"], row["case"], row["variant"]): row["tokens_per_s"] for row in lines}
+        body += [[f"{row['model']}, {row['case']}, {machine}", row["variant"], row["base"], stock[row["model"], row["case"], row["base"]], row["tokens_per_s"],
+                  f"{ratio(row['speed_up'])} ({float(row['lowest']):.2f} to {float(row['highest']):.2f})"]
+                 for row in lines if row["variant"] != row["base"] and not (row["variant"] == "merged" and "compiled" in file) and row["variant"] != "compiled"
+                 and row["variant"] != "merged, silu apart"]
+    for row in rows("h200/end_to_end_interposed.csv"):
+        times = [float(row[key]) for key in ("interposed_ms", "interposed_ms_second_run") if row[key]]
+        how = "`libgemmtune_cublas.so`" + (", constant weights" if row["constant_weights"] == "1" else "")
+        body.append([f"{row['model']}, {row['case']}, H200", how, "stock", "", "", ratio(float(row["plain_ms"]) * len(times) / sum(times))])
+    return table(["model, case, machine", "variant", "against", "tokens/s before", "after", "speed-up (rounds)"], body)
+
+
+def cpu_kernels():
+    """Packed weights: the time of others over ours by M. A range is over machines, sizes and runs."""
+    names = {"onednn_packed": "oneDNN 2.6.3, packed", "openblas_plain": "OpenBLAS", "own_bf16": "our bf16", "read": "a read of the weights"}
+    columns = ["1", "1 16", "16", "32", "64", "128", "512", "2048"]
+    body = []
+    for machine, file in (("EPYC, Zen 5", "epyc_zen5/kernels_by_operation.csv"), ("Xeons, AMX", "xeon_amx/kernels_by_operation.csv")):
+        groups = {}
+        for row in rows(file):
+            key = (row["operation"], row["compared_with"], row["threads"])
+            groups.setdefault(key, {}).setdefault(row["M"], []).extend(float(row[cell]) for cell in ("ratio", "max_ratio") if row.get(cell))
+        for (operation, other, threads), by_m in sorted(groups.items(), key=lambda group: (group[0][2], group[0][0].lower(), group[0][1])):
+            cells = [span(ratio(min(by_m[m])), ratio(max(by_m[m]))) if m in by_m else "" for m in columns]
+            body.append([machine, threads, operation, names[other], *cells])
+    return table(["machine", "threads", "type", "against", *("M = " + m.replace(" ", ", ") for m in columns)], body)
+
+
+def cpu_moe():
+    """A fused layer: the time of a read of the weights, and of separate calls of oneDNN, over ours."""
+    body = []
+    for machine, file in (("EPYC, Zen 5", "epyc_zen5/fused_moe.csv"), ("Xeon", "xeon_amx/fused_moe.csv")):
+        for row in rows(file):
+            half = f" ± {row['separate_calls_half_width']}" if row["separate_calls_half_width"] else ""
+            name = f"{machine} {row['machine']}" + (f", {row['kernel_uses']}" if row["kernel_uses"] else "") if "machine" in row else machine
+            body.append([name, row["threads"], row["tokens"], ratio(row["read_ratio"]), ratio(row["separate_calls_ratio"]) + half])
+    return table(["machine", "threads", "tokens", "of a read", "against separate calls of oneDNN 2.6.3"], body)
+
+
+def tuned_cpu():
+    """One model's shapes on a CPU."""
+    return table(["M x N x K", "oneDNN 2.6.3, µs", "tuned, µs", "± µs", "speed-up", "verdict"],
+                 [[f"{row['M']} x {row['N']} x {row['K']}", row["default_us"], row["tuned_us"], row["spread_us"], ratio(row["speedup"]), row["verdict"]]
+                  for row in rows("epyc_zen4/tune_llama_3.2_1b.csv")])
+
+
+def calls():
+    """Look-up, loading and calls; of this version alone, where a file also has older commits."""
+    machines = (("EPYC, Zen 4", "epyc_zen4"), ("EPYC, AVX2", "epyc_avx2"))
+    body = [[machine, row["what"], row["median"], row["spread"], row["unit"]]
+            for machine, folder in machines for row in rows(f"{folder}/calls_and_{'lookup' if folder == 'epyc_zen4' else 'tables'}.csv")]
+    body += [["EPYC, Zen 5", row["what"], row["median"], f"{row['lowest']} to {row['highest']}", row["unit"]]
+             for row in rows("epyc_zen5/calls_and_tables.csv") if row["commit"] == "this"]
+    return table(["machine", "what", "median", "standard deviation or range", "unit"], body)
+
+
+def single():
+    """Figures that have no table of their own."""
+    return table(["machine", "what", "figure", "command"], [[row["machine"], row["what"], row["figure"], f"`{row['command']}`" if row["command"] else ""]
+                                                            for row in rows("single_figures.csv")])
+
+
+TABLES = {make.__name__: make for make in (dense, peers, moe_layers, models, cpu_kernels, cpu_moe, tuned_cpu, calls, single)}
+
+
+def main():
+    if sys.argv[1:] not in ([], ["--check"]):
+        sys.exit(__doc__)
+    text = PAGE.read_text(encoding="utf-8")
+    made = TABLE.sub(lambda match: match[1] + TABLES[match[2]]() + match[3], text)
+    missing = set(TABLES) - {name for _, name, _ in TABLE.findall(text)}
+    if missing:
+        print(f"{PAGE.relative_to(ROOT)}: lacks the tables {', '.join(sorted(missing))}")
+        return 1
+    if sys.argv[1:] and made != text:
+        print(f"{PAGE.relative_to(ROOT)}: differs from bench/results; run tools/benchmark_tables.py")
+        return 1
+    if not sys.argv[1:]:
+        PAGE.write_text(made, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
