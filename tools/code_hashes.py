@@ -9,6 +9,7 @@ A row of a table: the hash of the code (.text*; of AMD GPUs the assembly listing
 import hashlib
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -40,8 +41,9 @@ def hashes(code):
         found = list(sections(code))
         return (hash_of(one for one in found if one[0].startswith(".text")),
                 hash_of(one for one in found if one[0].startswith(".nv.info")))
-    # Comments, the compiler's name and the source's name are no code.
-    lines = [line.split(";")[0].rstrip() for line in code.decode().splitlines()]
+    # Comments, the compiler's name, and the source's name and path (of which clang makes a symbol) are no code.
+    text = re.sub("__hip_cuid_[0-9a-f]+", "__hip_cuid", code.decode())
+    lines = [line.split(";")[0].rstrip() for line in text.splitlines()]
     kept = [line for line in lines if line and not line.lstrip().startswith((".file", ".ident"))]
     return hash_of([("listing", "\n".join(kept).encode())]), "-"
 

@@ -10,7 +10,7 @@ using gemmtune::gpu::RandomFillArguments;
 
 extern "C" __global__ void __launch_bounds__(256, 1) fill_random(const RandomFillArguments a) {
   __shared__ element table[ENTRIES];
-  for (int i = threadIdx.x; i < ENTRIES; i += 256) table[i] = ((const element*)a.table)[i];
+  for (int i = threadIdx.x; i < ENTRIES; i += 256) table[i] = a.table[i];
   __syncthreads();
   for (long long first = 4 * (blockIdx.x * 256LL + threadIdx.x); first < a.count; first += 4 * gridDim.x * 256LL) {
     unsigned long long z = a.state + (unsigned long long)(first / 4 + 1) * STATE_INCREMENT;
@@ -19,6 +19,6 @@ extern "C" __global__ void __launch_bounds__(256, 1) fill_random(const RandomFil
     z ^= z >> 31;
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      if (first + i < a.count) ((element*)a.to)[first + i] = table[(z >> (16 * i)) & (ENTRIES - 1)];
+      if (first + i < a.count) a.to[first + i] = table[(z >> (16 * i)) & (ENTRIES - 1)];
   }
 }

@@ -1,14 +1,15 @@
 // Arguments of the random fill. The host includes this file too.
 #pragma once
 
+#include "backends/gpu/families/element_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::gpu {
 
 struct RandomFillArguments {
-  void* to;                  // `count` elements
-  const void* table;         // 4096 elements
-  unsigned long long state;  // of the SplitMix64, before the first number
+  GEMMTUNE_ELEMENT* to;           // `count` elements
+  const GEMMTUNE_ELEMENT* table;  // 4096 elements
+  unsigned long long state;       // of the SplitMix64, before the first number
   long long count;
 };
 
