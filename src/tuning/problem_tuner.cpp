@@ -207,6 +207,13 @@ Deadline finals_deadline(const Turn& turn, const Deadline& deadline, double micr
   return deadline.part(std::max(min_finals_share, 1 - after / left));
 }
 
+/// That the default is the fastest is not known where the time ended before so many kernels were tried as finals have places.
+void doubt_default_of_short_search(std::size_t tried, const Policy& policy, Settled& settled) {
+  if (settled.verdict != Verdict::keep_default || tried >= static_cast<std::size_t>(policy.finalists)) return;
+  settled.verdict = Verdict::undecided;
+  settled.doubt = fmt::format("the search ended after {} kernel{}", tried, tried == 1 ? "" : "s");
+}
+
 /// A second search, of programmatic dependent launches with the plain winner as their default. The plain row
 /// stands whatever becomes of it.
 void add_dependent(const Turn& turn, LayoutResult& plain, std::vector<Trial>& earlier,
@@ -285,6 +292,7 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     settled = keep_safer(
         hold_on_routings(problem, layouts[i], request.policy, std::move(settled), evaluator, deadline),
         progress->safer[layouts[i]]);
+    if (searched->is_cut) doubt_default_of_short_search(result.figures.tried, request.policy, settled);
     result.figures.is_cut = result.figures.is_cut || settled.is_cut;
     if (!settled.routing_reason.empty() && request.stop && request.stop()) {
       // A row that its own routing alone chose would count as done.

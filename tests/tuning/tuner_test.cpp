@@ -685,6 +685,27 @@ TEST_F(Tuner, ABudgetThatIsSpentReportsTheRestAndKeepsTheBestSoFar) {
   EXPECT_EQ(observer_.done.size(), 40U);
 }
 
+/// Only the default was looked at: nothing says that it is the fastest.
+TEST_F(Tuner, ADefaultWithoutCompetitorsIsUndecided) {
+  times_["vendor_r1"] = 10;
+  const auto settled = [&](std::size_t max_candidates) {
+    TuningVisit visit(Deadline::never());
+    visit.max_candidates = max_candidates;
+    auto result = tune_problem(device_, evaluator_, request_, problem_of(8), WeightLayout::plain, visit,
+                               {[](const Trial&) {}});
+    EXPECT_EQ(result.layouts.size(), 1U) << result.reason;
+    return result.layouts.empty() ? Settled() : std::move(result.layouts[0].settled);
+  };
+  const Settled alone = settled(1);
+  EXPECT_EQ(alone.winner->candidate.family, "vendor");
+  EXPECT_EQ(alone.verdict, Verdict::undecided);
+  EXPECT_THAT(alone.doubt, HasSubstr("after 1 kernel"));
+  const Settled among_all = settled(1000);
+  EXPECT_EQ(among_all.winner->candidate.family, "vendor");
+  EXPECT_EQ(among_all.verdict, Verdict::keep_default);
+  EXPECT_EQ(among_all.doubt, "");
+}
+
 TEST_F(Tuner, AGenerousBudgetTunesEverything) {
   request_.budget_seconds = 1000;
   ask({problem_of(8), problem_of(16)});

@@ -124,9 +124,8 @@ std::string why_repeat(const ItemReport& report) {
   if (rounds.busy()) {
     why += fmt::format("{}busy machine: {} of {} rounds were disturbed", why.empty() ? "" : "; ",
                        rounds.disturbed, rounds.rounds);
-    if (!report.doubt.empty()) why += "; " + report.doubt;
   }
-  return why;
+  return why.empty() || report.doubt.empty() ? why : why + "; " + report.doubt;
 }
 
 /// Why joules that were asked for did not count, a line for each such row.
