@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     (void)audit_nearest_file(*file, 0);
     (void)audit_nearest_pairs({&*file, 1});
     const Format& format = detect_format(source, content);
-    if (format.read == nullptr) continue;
+    if (format.read == nullptr || format.write == nullptr) continue;
     auto rows = format.read(source, content, {});
     if (!rows.ok()) continue;
     const auto written = write_rows(format, *rows, {});
