@@ -3,6 +3,7 @@
 
 #include "backends/backend.h"
 #include "backends/traits.h"
+#include "base/text.h"
 
 namespace gemmtune {
 namespace {
