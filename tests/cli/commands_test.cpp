@@ -129,6 +129,21 @@ TEST_F(Commands, ShapesTakeTheModelFromTheEnvironment) {
   EXPECT_THAT(result.out, HasSubstr("\n7,64,32,"));
 }
 
+TEST_F(Commands, ShapesOfAModelByItsName) {
+  SubprocessOptions options = program.options();
+  options.environment["HF_HUB_CACHE"] = program.folder().path();
+  const auto shipped = program.run({"shapes", "--model", "Llama-3.2-1B", "--nsets", "16"}, options);
+  EXPECT_EQ(shipped.exit_code, 0) << shipped.err;
+  EXPECT_THAT(shipped.out, HasSubstr("\n16,3072,2048,"));
+  program.folder().write("models--org--Model/snapshots/1/config.json", llama_like);
+  const auto cached = program.run({"shapes", "--model", "org/Model", "--nsets", "7"}, options);
+  EXPECT_EQ(cached.exit_code, 0) << cached.err;
+  EXPECT_THAT(cached.out, HasSubstr("\n7,128,64,"));
+  const auto absent = program.run({"shapes", "--model", "org/Absent"}, options);
+  EXPECT_EQ(absent.exit_code, 2);
+  EXPECT_THAT(absent.err, HasSubstr("hf download org/Absent config.json"));
+}
+
 constexpr const char* quantized_experts =
     R"({"model_type": "deepseek_v3", "hidden_size": 64, "intermediate_size": 128,
   "moe_intermediate_size": 32, "n_routed_experts": 8, "num_experts_per_tok": 2, "first_k_dense_replace": 1,

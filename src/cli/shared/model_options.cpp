@@ -9,6 +9,7 @@
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "formats/models/model_config.h"
+#include "formats/models/model_folder.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -45,8 +46,10 @@ Result<std::vector<std::int64_t>> token_counts(const std::string& text) {
 }
 
 void declare_model_options(CommandOptions& app, ModelOptions& options) {
-  app.add_option("--model-dir", options.folder,
-                 "Shapes of a model: a folder with Hugging Face's config.json (default: GTUNE_MODEL)");
+  app.add_option(
+      "--model-dir,--model", options.folder,
+      "Shapes of a model: a folder with config.json, a shipped model's name, or a Hugging Face id that the "
+      "cache has (default: GTUNE_MODEL)");
   app.add_option("--tp", options.tensor_parallel,
                  "Tensor parallelism of the model's shapes (GTUNE_TP, else 1)");
   app.add_option("--nsets", options.tokens,
@@ -97,7 +100,11 @@ Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions
     if (!vocab_size.ok()) return vocab_size.status();
     shape_options.vocab_size = *vocab_size;
   }
-  return model_shapes(model_folder(options, environment), shape_options);
+  const auto folder =
+      find_model_folder(model_folder(options, environment),
+                        {.shipped = environment.models_folder, .hub = environment.hub_folder});
+  if (!folder.ok()) return folder.status();
+  return model_shapes(*folder, shape_options);
 }
 
 Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const SizeOptions& size,
