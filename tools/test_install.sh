@@ -15,7 +15,7 @@ mkdir "$work/outside"
 cat >"$work/outside/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
 project(outside LANGUAGES C CXX)
-find_package(gemmtune 0.1 REQUIRED)
+find_package(gemmtune 0.2 REQUIRED)
 add_executable(outside main.cpp)
 target_compile_features(outside PRIVATE cxx_std_20)
 target_link_libraries(outside PRIVATE gemmtune::gemmtune)

@@ -106,7 +106,7 @@ GEMMTUNE_API const char* gemmtune_last_error(void);
  * libraries on top of this one, so that their users have one place to look: libgemmtune_tuning reports
  * through it. */
 GEMMTUNE_API gemmtune_status gemmtune_set_last_error(gemmtune_status status, const char* message);
-/* "0.1.0" */
+/* "0.2.0" */
 GEMMTUNE_API const char* gemmtune_version(void);
 
 /* A word for a layout ("plain", "panel16"), for logs; "unknown layout" for a value that is none. Never
