@@ -2,7 +2,7 @@
 """Refuses words that the glossary replaces (docs/contributing.md, "Words"). Prints one line a finding (file:line: word: use ... instead) and
 exits 1 on any.
 
-Manual pages (README.md and docs/*.md, not docs/lab) also have no diaries and no sentence of more than 30 words. What they still have is in
+Manual pages (README.md, CONTRIBUTING.md and docs/*.md, not docs/lab) also have no diaries and no sentence of more than 30 words. What they still have is in
 tools/prose_exceptions.csv, a number for each page and kind, which only shrinks.
 
 Usage: check_words.py [ROOT]        (ROOT: the repository, default: the folder above this script)
@@ -39,7 +39,7 @@ WORDS = [
 EXEMPT = {"tools/check_words.py", "tests/cli/check_words_test.py"}  # they list the words
 AITER_NAMES = ("python/gemmtune/aiter/", "tests/python/aiter_test.py")  # functions that have AITER's names
 ENDINGS = {".h", ".cpp", ".c", ".cu", ".cuh", ".inc", ".md", ".py", ".sh", ".cmake", ".txt"}
-FOLDERS = ("src", "include", "tests", "bench", "examples", "tools", "cmake", "python", "docs", "README.md", "CHANGELOG.md", "configs", "shapes")
+FOLDERS = ("src", "include", "tests", "bench", "examples", "tools", "cmake", "python", "docs", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "configs", "models", "shapes")
 EXCEPTIONS = "tools/prose_exceptions.csv"
 MAX_WORDS = 30
 # (kind, pattern, what to do instead) of manual pages.
@@ -71,7 +71,7 @@ def findings(root):
 
 
 def manual_pages(root):
-    return [page for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))] if page.is_file()]
+    return [page for page in [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").glob("*.md"))] if page.is_file()]
 
 
 def passages(text):
