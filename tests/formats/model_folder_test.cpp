@@ -54,7 +54,7 @@ TEST_F(ModelFolder, ASnapshotOfTheCache) {
   EXPECT_EQ(*find_model_folder("org/Some-Model", folders_), older);
   folder_.write("models--org--Some-Model/refs/main", "cccc");
   EXPECT_EQ(*find_model_folder("org/Some-Model", folders_), newer);
-  folder_.write("models--org--Some-Model/refs/main", "../../../outside");
+  folder_.write("models--org--Some-Model/refs/main", "../../outside");
   folder_.write("outside/config.json", "{}");
   EXPECT_EQ(*find_model_folder("org/Some-Model", folders_), newer);
 }
