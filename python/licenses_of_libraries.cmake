@@ -1,5 +1,6 @@
 # Run at install: the licence of each library of the distribution that was copied into the package, as licenses/<Debian package>, and
-# licenses/libraries.txt, which says which library has which. Without dpkg a warning says what is missing.
+# licenses/libraries.txt, which says which library has which. The texts that these licences refer to (GPL, Apache) come along, as
+# licenses/common-licenses. Without dpkg a warning says what is missing.
 file(GLOB libraries LIST_DIRECTORIES false "${CMAKE_INSTALL_PREFIX}/lib/*.so*")
 set(list "")
 foreach(library IN LISTS libraries)
@@ -15,6 +16,16 @@ foreach(library IN LISTS libraries)
   endif()
   file(REAL_PATH "/usr/share/doc/${package}/copyright" text)
   file(COPY_FILE "${text}" "${CMAKE_INSTALL_PREFIX}/licenses/${package}")
+  file(STRINGS "${text}" references REGEX "/usr/share/common-licenses/")
+  string(REGEX MATCHALL "/usr/share/common-licenses/[A-Za-z0-9.+-]*[A-Za-z0-9]" references "${references}")
+  foreach(reference IN LISTS references)
+    if(EXISTS "${reference}")
+      get_filename_component(title "${reference}" NAME)
+      file(REAL_PATH "${reference}" reference)
+      file(MAKE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/licenses/common-licenses")
+      file(COPY_FILE "${reference}" "${CMAKE_INSTALL_PREFIX}/licenses/common-licenses/${title}")
+    endif()
+  endforeach()
   string(APPEND list "${name}: ${package}\n")
 endforeach()
 file(WRITE "${CMAKE_INSTALL_PREFIX}/licenses/libraries.txt" "${list}")
