@@ -104,8 +104,8 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
     return plan_empty_sum(device, problem, std::move(kernel).value(), std::move(account));
   }
   std::unique_ptr<UntunedGuard> guard;
-  // A kernel was verified with the row's number of threads. Of AITER's rows only libtype and index are known, not that the
-  // kernel there is the one that was tuned.
+  // A kernel was verified with the row's number of threads. An AITER row names a kernel by index: its first run is
+  // verified, because another build of the library may have another kernel there.
   const bool foreign = answer.tables != nullptr && is_foreign(*answer.hit.entry);
   const bool other_threads = answer.tables != nullptr && answer.hit.match == Match::fewer_threads;
   if (foreign || other_threads || (verify_untuned && answer.tables == nullptr))
