@@ -22,9 +22,10 @@ run() {
 use_program() {  # FOLDER PROGRAM
   run "$1" "$2 --version"
   run "$1" "$2 devices"
-  run "$1" "cd /tmp && $2 tune --model llama-3.2-1b --nsets 1 --limit 1 --budget 10 -o tuned.csv"
-  run "$1" "cd /tmp && $2 lookup -m 1 -n 3072 -k 2048 --table tuned.csv" | tee "$1/lookup.txt"
-  grep -q '^exact\|exact row' "$1/lookup.txt" || { echo "test_packages.sh: the tuned size has no exact row" >&2; exit 1; }
+  run "$1" "$2 shapes --model llama-3.2-1b --nsets 1"
+  run "$1" "cd /tmp && $2 tune -m 16 -n 512 -k 512 --budget 60 -o tuned.csv"
+  run "$1" "cd /tmp && $2 lookup -m 16 -n 512 -k 512 --table tuned.csv" | tee "$1/lookup.txt"
+  grep -q 'exact' "$1/lookup.txt" || { echo "test_packages.sh: the tuned size has no exact row" >&2; exit 1; }
 }
 
 packages() {
