@@ -1,6 +1,6 @@
 #!/bin/bash
 # Functions for a Debian 12 in a folder, to be sourced: needs root and debootstrap. The mirror is the host's own (/etc/apt);
-# GEMMTUNE_MIRROR names another.
+# GEMMTUNE_MIRROR names another. GEMMTUNE_ROOT_CCACHE is a ccache folder that builds in there use.
 #
 #   debian_root_possible             says on stderr what is missing, and returns 1
 #   debian_root FOLDER PACKAGE,...   makes FOLDER/root, with the network of the host
@@ -50,6 +50,10 @@ debian_root() {
   mount --bind /sys "$root/sys"
   mount --bind /dev "$root/dev"
   mkdir -p "$root/dev/shm"
+  if [ -n "${GEMMTUNE_ROOT_CCACHE:-}" ]; then
+    mkdir -p "$root/root/.cache/ccache"
+    mount --bind "$GEMMTUNE_ROOT_CCACHE" "$root/root/.cache/ccache"
+  fi
 }
 
 inside() {
@@ -61,7 +65,7 @@ inside() {
 leave_roots() {
   local root mount
   for root in "${roots[@]}"; do
-    for mount in dev/shm dev sys proc; do
+    for mount in root/.cache/ccache dev/shm dev sys proc; do
       if mountpoint -q "$root/$mount"; then umount "$root/$mount" || umount -l "$root/$mount"; fi
     done
     # Nothing is removed while anything is still mounted below.
