@@ -3,7 +3,7 @@
 // have the scale of the last one: their products are not stored. The family defines MMA_TILES and SWAP_AB before it includes this file.
 #pragma once
 
-#include "backends/gpu/families/scales.cuh"
+#include "backends/gpu/device/scales.cuh"
 
 #if !defined(MMA_TILES) || !defined(SWAP_AB)
 #error "MMA_TILES and SWAP_AB are not defined"

@@ -2,7 +2,7 @@
 //
 // The host defines: OUTPUT (numbers.cuh), PARTIALS (0: float32, 1: of y's type), BIAS (1: experts have one).
 
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_combine_arguments.h"
 #include "backends/gpu/moe/moe_dependent.cuh"
 

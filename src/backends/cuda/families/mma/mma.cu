@@ -4,8 +4,10 @@
 // float32), X_COLUMNS, W_COLUMNS (1: the operand is column-major; two-byte elements), ELEMENT, OUTPUT,
 // BATCHED (1: the blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums.
 
+#include "backends/cuda/device/copy.cuh"
+#include "backends/cuda/device/mma.cuh"
 #include "backends/cuda/families/mma/mma_arguments.h"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 using gemmtune::cuda::MmaArguments;
 
@@ -50,53 +52,20 @@ extern "C" __global__ void __launch_bounds__(256) mma_reduce(const MmaArguments 
 #define STAGE_BYTES ((BLOCK_M + BLOCK_N) * ATOM_BYTES)
 #define GROUP_M 8  // tiles along m in a rasterization group
 
-#ifndef GEMMTUNE_EMULATION  // tests/support/emulation/ptx.h has these for the host
-
-#if ELEMENT == 3
-#define MMA "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
-#elif ELEMENT == 2
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#endif
-
 static __device__ inline void multiply(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-// Four matrices of 8 rows x 16 bytes; lane l gives the address of row l % 8 of matrix l / 8.
-static __device__ inline void load_matrices(unsigned (&to)[4], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(address)
-               : "memory");
-}
-
-// As load_matrices(), each matrix transposed.
-static __device__ inline void load_transposed(unsigned (&to)[4], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(address)
-               : "memory");
+#if ELEMENT == 3
+  mma_e4m3(d, a[0], a[1], a[2], a[3], b0, b1);
+#elif ELEMENT == 2
+  mma_bf16(d, a[0], a[1], a[2], a[3], b0, b1);
+#else
+  mma_f16(d, a[0], a[1], a[2], a[3], b0, b1);
+#endif
 }
 
 // Copies the 16 bytes at `from` + `at`, if they are there; else writes zeros.
-static __device__ inline void copy_unit(unsigned to, const unsigned char* from, long long at, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(there ? from + at : from),
-               "r"(there ? 16 : 0)
-               : "memory");
+static __device__ inline void copy_there(unsigned to, const unsigned char* from, long long at, bool there) {
+  copy_unit(to, there ? from + at : from, there ? 16 : 0);
 }
-
-static __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits for all groups but the last PENDING.
-template <int PENDING>
-static __device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
-}
-
-#endif
 
 // Offset in a stage of the 16 bytes `unit` of a row, swizzled so that ldmatrix has no bank conflicts.
 static __device__ inline unsigned swizzled_offset(int row, int unit) {
@@ -114,8 +83,8 @@ static __device__ inline void load_rows(unsigned to, const unsigned char* from, 
       const int row = i / 8;
       const int unit = i % 8;
       const long long at = column + unit * 16;
-      copy_unit(to + swizzled_offset(row, unit), from, (first + row) * row_bytes + at,
-                first + row < rows && at < k_bytes);
+      copy_there(to + swizzled_offset(row, unit), from, (first + row) * row_bytes + at,
+                 first + row < rows && at < k_bytes);
     }
   }
 }
@@ -149,8 +118,8 @@ static __device__ inline void load_columns(unsigned to, const unsigned char* fro
       const int unit = i % (BLOCK / 8);
       const long long line = column / 2 + k;
       const int row = first + unit * 8;
-      copy_unit(to + column_offset<BLOCK>(k, unit), from, line * line_bytes + row * 2LL,
-                row < rows && line * 2 < k_bytes);
+      copy_there(to + column_offset<BLOCK>(k, unit), from, line * line_bytes + row * 2LL,
+                 row < rows && line * 2 < k_bytes);
     }
   }
 }

@@ -10,14 +10,21 @@
 // row became two of bf16), PERSISTENT (1: no split of k, and a block computes several tiles),
 // L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/pipeline.cuh"
+#include "backends/cuda/device/registers.cuh"
+#include "backends/cuda/device/tma.cuh"
+#include "backends/cuda/device/warp.cuh"
+#include "backends/cuda/device/wgmma.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
 #include "backends/cuda/families/mxfp4/mxfp4_decode.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_epilogue.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
-
-#define WAIT(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
 
 static __device__ __forceinline__ void fence_accumulators(Accumulators& d) {
 #pragma unroll
@@ -28,17 +35,6 @@ static __device__ __forceinline__ void fence_accumulators(Accumulators& d) {
 }
 
 #if MMA
-static __device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned from) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(from));
-}
-static __device__ __forceinline__ void multiply_add(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 // Products of odd steps have sums of their own where a warp has one tile: an instruction then waits for the last but one before it.
 #define SETS (TILES == 1 ? 2 : 1)
 typedef float AccumulatorSets[SETS][TILES][BLOCK_N / 2];
@@ -65,7 +61,8 @@ static __device__ __forceinline__ void multiply_half(AccumulatorSets& d, const O
         decode(fragment, raw, r, block, step, factors, large);
 #pragma unroll
         for (int j = 0; j < BLOCK_N / 8; ++j)
-          multiply_add(&d[step % SETS][r][4 * j], fragment, x[j][2 * step], x[j][2 * step + 1]);
+          mma_bf16(reinterpret_cast<float(&)[4]>(d[step % SETS][r][4 * j]), fragment[0], fragment[1], fragment[2],
+                   fragment[3], x[j][2 * step], x[j][2 * step + 1]);
       }
     }
   }
@@ -86,7 +83,7 @@ static __device__ __forceinline__ void start_products(Accumulators& d, const uns
 
 static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem,
                                                 const ScaleRows& rows, ScaleWords& next, const BlockWork& work,
-                                                int& stage, unsigned& phase) {
+                                                PipelineState& state) {
   const int lane = threadIdx.x % 32;
   const OwnWeight own = own_weight();
   ScaleWords chunk;
@@ -111,8 +108,8 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
       if (k_tile + 8 / K_ATOMS < work.end) load_scales(next, rows, a, column);
       large = has_large_scales(chunk);
     }
-    const unsigned w = smem.pipeline + (unsigned)stage * STAGE_BYTES;
-    barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
+    const unsigned w = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
+    barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
 #if MMA
     const int left = (a.k_atoms - k_tile * K_ATOMS + 1) / 2;
 #pragma unroll(K_ATOMS == 8 ? 1 : K_ATOMS / 2)
@@ -127,7 +124,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
       }
     }
     __syncwarp();
-    if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)stage);
+    if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)state.stage);
 #else
     const unsigned x_at = __shfl_sync(0xffffffffu, descriptor_word(w + W_BYTES), 0);  // in uniform registers
     const bool has_all = K_ATOMS == 2 || k_tile * K_ATOMS + 2 < a.k_atoms;
@@ -140,7 +137,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
       load_half(raw, own, w, half);
       // Large scales are rare. A branch between instructions that are under way would make the compiler wait for each of them everywhere.
       if (large) {
-        WAIT(0);
+        wgmma_wait<0>();
         if (half == 0 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
 #pragma unroll
         for (int i = 0; i < 8 * TILES; ++i) {
@@ -148,7 +145,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
           decode(fragments[0][0], raw, r, i / TILES / 2, i / TILES % 2, factors_of(words[r], i / TILES / 2, true),
                  true);
           start_products<1>(d, &fragments[0][0], x_at, half * 8 + i / TILES, r);
-          WAIT(0);
+          wgmma_wait<0>();
         }
         continue;
       }
@@ -163,20 +160,17 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
         start_products<FRAGMENTS>(d, fragments[batch % (2 * BATCHES)], x_at, half * 8 + first, r);
         // The threads decode while batches are under way. After the first ones of a stage the stage before is free.
 #if BATCHES == 1
-        WAIT(1);
+        wgmma_wait<1>();
 #else
-        WAIT(2);
+        wgmma_wait<2>();
 #endif
         if (half == 0 && batch == BATCHES - 1 && k_tile != work.begin && lane == 0)
           barrier_arrive(smem.empty_barriers + 8u * previous);
       }
     }
-    previous = (unsigned)stage;
+    previous = (unsigned)state.stage;
 #endif
-    if (++stage == a.num_stages) {
-      stage = 0;
-      phase ^= 1u;
-    }
+    next_stage(state, a.num_stages);
   }
 #if MMA
 #pragma unroll
@@ -185,7 +179,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
     for (int i = 0; i < BLOCK_N / 2; ++i) d[r][i] = SETS == 1 ? sets[0][r][i] : sets[0][r][i] + sets[SETS - 1][r][i];
   }
 #else
-  WAIT(0);
+  wgmma_wait<0>();
   fence_accumulators(d);
   if (PERSISTENT && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
 #endif
@@ -223,7 +217,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
       barrier_init(smem.empty_barriers + 8u * (unsigned)i, CONSUMER_THREADS / 32);
     }
     if (SEND) barrier_init(smem.partials_barrier, 1);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fence_barrier_init();
     fence_async_proxy();
     if (SEND && a.split_k > 1)
       barrier_arrive_expect_tx(smem.partials_barrier,
@@ -232,9 +226,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   __syncthreads();
   if (SEND && a.split_k > 1) cluster_arrive();
   if (threadIdx.x >= CONSUMER_THREADS) {
-#if WIDE
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-#endif
+    give_registers<WIDE ? 40 : 0>();
     if (threadIdx.x < CONSUMER_THREADS + 32) {
       if (elect_one()) produce(a, smem, work);
     }
@@ -249,9 +241,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     }
     return;
   }
-#if WIDE
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-#endif
+  take_registers<WIDE ? 232 : 0>();
   prefetch_scales(a, work);
   // Before this, nothing is written, and only a dependent launch reads: the weight and its scales.
   if (!a.dependent_launch) grid_dependency_wait();
@@ -261,15 +251,14 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   ScaleWords scales;
   load_scales(scales, rows, a, work.begin * K_ATOMS * 2);
   if (a.dependent_launch) grid_dependency_wait();
-  int stage = 0;
-  unsigned phase = 0;
+  PipelineState state = {0, 0};
 #if PERSISTENT
 #pragma unroll 1
   for (;;) {
     BlockWork following = work;
     if (next_tile(a, following)) prefetch_scales(a, following);
     Accumulators d = {};
-    mainloop(d, a, smem, rows, scales, work, stage, phase);
+    mainloop(d, a, smem, rows, scales, work, state);
     const BlockWork done = work;
     const bool more = next_tile(a, work);
     if (more) {
@@ -281,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   }
 #else
   Accumulators d = {};
-  mainloop(d, a, smem, rows, scales, work, stage, phase);
+  mainloop(d, a, smem, rows, scales, work, state);
   sync_consumers();  // all have read the pipeline
   store_partials(d, smem);
   if (a.split_k == 1) {

@@ -1,7 +1,8 @@
 // Makes bf16 of fp4 (with its scales, over 4: the largest ones times 6 are more than bf16 holds), fp8 or fp16 activations, exactly: an fp16 element becomes two. A thread has 16 bytes of a row.
 
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_activations_arguments.h"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 using gemmtune::cuda::Mxfp4ActivationsArguments;
 
@@ -16,8 +17,8 @@ static __device__ inline unsigned pair_of(float first, float second) {
 extern "C" __global__ void __launch_bounds__(256) mxfp4_activations(const Mxfp4ActivationsArguments a) {
   // The next kernel may start: it waits for this one where it reads x. Before that this kernel waits for all in front of it, which may read what it
   // writes.
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  launch_dependents();
+  grid_dependency_wait();
   const int units = a.k / PER_THREAD;
   const long long unit = blockIdx.x * 256LL + threadIdx.x;
   if (unit >= (long long)a.m * units) return;

@@ -1,8 +1,10 @@
 // An MXFP4 weight as bf16, exactly: its scales, and its elements from shared memory to the registers of the tensor core's first operand.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/tma.cuh"
+#include "backends/cuda/device/warp.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
 #include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
 
@@ -24,43 +26,14 @@ static __device__ __forceinline__ ScaleRows scale_rows(const Mxfp4Arguments& a, 
   return rows;
 }
 
-static __device__ __forceinline__ unsigned load_word(const unsigned char* from) {
-  unsigned word;
-  asm volatile("ld.global.nc.L2::128B.b32 %0, [%1];" : "=r"(word) : "l"(from));
-  return word;
-}
-static __device__ __forceinline__ unsigned load_half_word(const unsigned char* from) {
-  unsigned half;
-  asm volatile("{\n.reg .b16 half;\nld.global.nc.L2::128B.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}"
-               : "=r"(half)
-               : "l"(from));
-  return half;
-}
-static __device__ __forceinline__ unsigned load_byte(const unsigned char* from) {
-  unsigned byte;
-  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(byte) : "l"(from));
-  return byte;
-}
-
 // The lane's words of the chunk that begins at scale `column`.
 static __device__ __forceinline__ void load_scales(ScaleWords& words, const ScaleRows& rows, const Mxfp4Arguments& a,
                                                    int column) {
   column += (int)threadIdx.x % 4 * 4;
 #pragma unroll
   for (int i = 0; i < TILES * 2; ++i) {
-    const unsigned char* const from = rows.from[i / 2][i % 2] + column;
-    unsigned word = 0;
-    if (a.scale_alignment == 4) {
-      if (column < a.scale_columns) word = load_word(from);
-    } else if (a.scale_alignment == 2) {
-      if (column < a.scale_columns) word = load_half_word(from);
-      if (column + 2 < a.scale_columns) word |= load_half_word(from + 2) << 16;
-    } else {
-#pragma unroll
-      for (int byte = 0; byte < 4; ++byte)
-        if (column + byte < a.scale_columns) word |= load_byte(from + byte) << (8 * byte);
-    }
-    words[i / 2][i % 2] = word;
+    words[i / 2][i % 2] =
+        load_scale_word(rows.from[i / 2][i % 2] + column, a.scale_columns - column, a.scale_alignment);
   }
 }
 
@@ -74,10 +47,7 @@ static __device__ __forceinline__ void prefetch_scales(const Mxfp4Arguments& a, 
   for (unsigned i = threadIdx.x; i < BLOCK_M * sectors; i += CONSUMER_THREADS) {
     const int row = work.n + (int)(i / sectors);
     const int column = first + (int)(i % sectors) * 32;
-    if (row < a.n)
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(a.scales + (long long)row * a.scale_columns +
-                                                    (column < end ? column : end - 1))
-                   : "memory");
+    if (row < a.n) prefetch_sector(a.scales + (long long)row * a.scale_columns + (column < end ? column : end - 1));
   }
 }
 
@@ -86,25 +56,11 @@ static __device__ __forceinline__ unsigned byte_of(unsigned word, int i) {
 }
 
 #if !PACKED
-// Byte i of `bytes`: an element in each half.
-static __device__ __forceinline__ unsigned spread_byte(unsigned bytes, int i) {
-  const unsigned high =
-      __byte_perm(bytes << 4, bytes, (unsigned)(i * 0x0011 + (4 + i) * 0x1100));  // in the upper four bits of each half
-  return (high & SIGNS) | ((high >> 6) & MAGNITUDES);
-}
 // The lane's byte of each word of 16 bytes: pairs of k from 0, 8, 16 and 24 on.
 static __device__ __forceinline__ unsigned own_bytes(const uint4& row, unsigned select) {
   return __byte_perm(__byte_perm(row.x, row.y, select), __byte_perm(row.z, row.w, select), 0x5410u);
 }
 #endif
-
-static __device__ __forceinline__ uint4 load_shared(unsigned from) {
-  uint4 value;
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "r"(from));
-  return value;
-}
 
 // The factors of 32 of k for the thread's two rows of a tile; `more` where a scale of the warp is above 2.
 struct Factors {
@@ -171,17 +127,18 @@ static __device__ __forceinline__ void load_half(RawWeight& raw, const OwnWeight
 #if PACKED
 #pragma unroll
   for (int i = 0; i < TILES * 2; ++i)
-    raw.of[i / 2][i % 2] = load_shared(w + own.at + (unsigned)((i / 2 * K_ATOMS + half * 2 + i % 2) * FRAGMENT_BYTES));
+    raw.of[i / 2][i % 2] =
+        load_shared_words(w + own.at + (unsigned)((i / 2 * K_ATOMS + half * 2 + i % 2) * FRAGMENT_BYTES));
 #else
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int r = 0; r < TILES; ++r) {
 #pragma unroll
     for (int i = 0; i < 8; ++i)  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
-      raw.of[r][i / 2][i % 2] =
-          own_bytes(load_shared(w + own.at +
-                                (unsigned)(r * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + i / 2) ^ (lane / 4)) * 16))),
-                    own.select);
+      raw.of[r][i / 2][i % 2] = own_bytes(
+          load_shared_words(w + own.at +
+                            (unsigned)(r * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + i / 2) ^ (lane / 4)) * 16))),
+          own.select);
   }
 #endif
 }
@@ -214,6 +171,6 @@ static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk)
 #if MMA
   return __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
 #else
-  return any_of_warpgroup((all & 0x80808080u) != 0u, 2 + (int)threadIdx.x / 128);
+  return any_of_warpgroup((all & 0x80808080u) != 0u, warpgroup_barrier + (int)threadIdx.x / 128);
 #endif
 }

@@ -1,24 +1,21 @@
 // How a tile's sums become rows of y: alone, or with those of the other blocks of a cluster.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/convert.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/named_barrier.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
 #include "backends/cuda/families/mxfp4/mxfp4_decode.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 #define SUM_UNIT (X_FP4 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT)
 
-static __device__ __forceinline__ void sync_consumers() {
-  asm volatile("bar.sync 1, %0;" ::"n"(CONSUMER_THREADS) : "memory");
-}
-static __device__ __forceinline__ void sync_warpgroup(int group) {
-  asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
-}
-static __device__ __forceinline__ void cluster_release() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
+static __device__ __forceinline__ void sync_consumers() { sync_named<CONSUMER_THREADS>(consumers_barrier); }
+static __device__ __forceinline__ void sync_warpgroup(int group) { sync_named<128>(warpgroup_barrier + group); }
 
 // Block `block` of the cluster reduces the units from here on.
 static __device__ __forceinline__ int first_unit(const Mxfp4Arguments& a, int block) {
@@ -34,9 +31,7 @@ static __device__ __forceinline__ void store_partials(const Accumulators& d, con
   for (int r = 0; r < TILES; ++r) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i += 2)
-      asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4u * (unsigned)(i / 4 * 4 * PITCH + r * 64 + i % 4 / 2 * 8)),
-                   "f"(d[r][i] + d[r][i + 1])
-                   : "memory");
+      store_shared_float(to + 4u * (unsigned)(i / 4 * 4 * PITCH + r * 64 + i % 4 / 2 * 8), d[r][i] + d[r][i + 1]);
   }
 #else
   const unsigned to = smem.pipeline + 4u * (unsigned)(lane % 4 * 2 * PITCH + row);
@@ -44,10 +39,7 @@ static __device__ __forceinline__ void store_partials(const Accumulators& d, con
   for (int r = 0; r < TILES; ++r) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; ++i)
-      asm volatile(
-          "st.shared.f32 [%0], %1;" ::"r"(to + 4u * (unsigned)((i / 4 * 8 + i % 2) * PITCH + r * 64 + i % 4 / 2 * 8)),
-          "f"(d[r][i])
-          : "memory");
+      store_shared_float(to + 4u * (unsigned)((i / 4 * 8 + i % 2) * PITCH + r * 64 + i % 4 / 2 * 8), d[r][i]);
   }
 #endif
 }
@@ -135,9 +127,7 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
         }
         const int row = (j + lane / 16) * 8 + lane % 8;
         const unsigned to = buffer + (unsigned)(row * 128 + ((warp * 2 + lane / 8 % 2) ^ (row % 8)) * 16);
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                     "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
-                     : "memory");
+        store_transposed(to, matrices[0], matrices[1], matrices[2], matrices[3]);
       }
       sync_warpgroup(group);
 #pragma unroll
@@ -145,7 +135,7 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
         const int row = i * 16 + thread / 8;
         const int m = work.m + first_row + row;
         const int n = first_n + thread % 8 * 8;
-        const uint4 bits = load_shared(buffer + (unsigned)(row * 128 + (thread % 8 ^ row % 8) * 16));
+        const uint4 bits = load_shared_words(buffer + (unsigned)(row * 128 + (thread % 8 ^ row % 8) * 16));
         if (m < a.m && n < a.n) {
           output* const y = a.y + m * a.ldy + n;
           if (aligned && n + 8 <= a.n) {
@@ -169,10 +159,7 @@ static __device__ __forceinline__ void store_tile(const Mxfp4Arguments& a, const
 #pragma unroll 1
   for (int unit = threadIdx.x; unit < UNITS; unit += CONSUMER_THREADS) {
     float sums[4];
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])
-                 : "r"(unit_at(smem, unit))
-                 : "memory");
+    load_shared_floats(unit_at(smem, unit), sums);
     store_unit(a, work, unit, sums);
   }
 }
@@ -204,14 +191,8 @@ static __device__ __forceinline__ void send_partials(const Mxfp4Arguments& a, co
     const int owner = unit * a.split_k / UNITS;
     const unsigned to = smem.exchange + 16u * (unsigned)(rank * most + unit - first_unit(a, owner));
     float v[4];
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
-                 : "r"(unit_at(smem, unit))
-                 : "memory");
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                     remote_address(to, owner)),
-                 "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(remote_address(smem.partials_barrier, owner))
-                 : "memory");
+    load_shared_floats(unit_at(smem, unit), v);
+    store_async(remote_address(to, owner), v[0], v[1], v[2], v[3], remote_address(smem.partials_barrier, owner));
   }
 }
 static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem,
@@ -223,12 +204,8 @@ static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a,
   for (int unit = first + (int)threadIdx.x; unit < end; unit += CONSUMER_THREADS) {
     const unsigned from = smem.exchange + 16u * (unsigned)(unit - first);
     float sums[4];
-    add_partials(sums, a.split_k, [&](int block, float* to) {
-      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                   : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
-                   : "r"(from + 16u * (unsigned)(block * most))
-                   : "memory");
-    });
+    add_partials(sums, a.split_k,
+                 [&](int block, float* to) { load_shared_floats(from + 16u * (unsigned)(block * most), to); });
     store_unit(a, work, unit, sums);
   }
 }

@@ -2,7 +2,11 @@
 // is in mxfp4.cu.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/pipeline.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
 
 using gemmtune::cuda::Mxfp4Arguments;
@@ -15,6 +19,9 @@ using gemmtune::cuda::Mxfp4Arguments;
 #define X_ATOM_BYTES (BLOCK_N * ATOM_BYTES)  // of 64 of k
 #define STAGE_BYTES (W_BYTES + K_ATOMS * X_ATOM_BYTES)
 #define PITCH (BLOCK_M + 4)  // floats between rows of partial sums
+
+// warpgroup_barrier is the first warp group's, those of the others follow.
+enum NamedBarrier { consumers_barrier = 1, warpgroup_barrier = 2 };
 
 typedef float Accumulators[TILES][BLOCK_N / 2];
 
@@ -103,9 +110,8 @@ static __device__ __forceinline__ void prefetch_weight(const Mxfp4Arguments& a, 
 }
 
 static __device__ __forceinline__ void produce(const Mxfp4Arguments& a, const SharedLayout& smem, BlockWork work) {
-  unsigned long long first, last;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
+  const unsigned long long first = evict_first();
+  const unsigned long long last = evict_last();
   const unsigned long long w_policy = a.x_tiles == 1 ? first : last;
   const int filled = work.end - work.begin < a.num_stages ? work.end - work.begin : a.num_stages;
   if (!a.dependent_launch) {
@@ -122,21 +128,17 @@ static __device__ __forceinline__ void produce(const Mxfp4Arguments& a, const Sh
 #pragma unroll 1
     for (int stage = 0; stage < filled; ++stage) load_x(a, smem, work, work.begin + stage, stage, last);
   }
-  int stage = filled == a.num_stages ? 0 : filled;
-  unsigned phase =
-      filled == a.num_stages ? 0u : 1u;  // of the empty barriers: stages that were not filled yet are empty
+  // Of the empty barriers: stages that were not filled yet are empty.
+  PipelineState state = {filled == a.num_stages ? 0 : filled, filled == a.num_stages ? 0u : 1u};
   int k_tile = work.begin + filled;
 #pragma unroll 1
   for (;;) {
 #pragma unroll 1
     for (; k_tile < work.end; ++k_tile) {
-      barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
-      load_weight(a, smem, work, k_tile, stage, w_policy);
-      load_x(a, smem, work, k_tile, stage, last);
-      if (++stage == a.num_stages) {
-        stage = 0;
-        phase ^= 1u;
-      }
+      barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
+      load_weight(a, smem, work, k_tile, state.stage, w_policy);
+      load_x(a, smem, work, k_tile, state.stage, last);
+      next_stage(state, a.num_stages);
     }
     if (!next_tile(a, work)) return;
     k_tile = work.begin;

@@ -6,10 +6,17 @@
 // The host defines: WARPS, UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), PIECES (in the pipeline: a divisor of UNITS, or whole strips), SPLIT (1: a cluster
 // divides k), X_FP4 (1: x is MXFP4 too), PACKED (1: the weight has the layout fragment64), SCALE_BYTES (of a row, that a load takes), L2_HINTS, ELEMENT, OUTPUT.
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/copy.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/tma.cuh"
+#include "backends/cuda/device/warp.cuh"
 #include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny_arguments.h"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 using gemmtune::cuda::Mxfp4SkinnyArguments;
 
@@ -71,14 +78,9 @@ static __device__ __forceinline__ const unsigned char* own_weight(const Mxfp4Ski
 }
 #define NEXT_UNIT (PACKED ? 4 * PIECE_BYTES : 32)  // bytes from a piece to that of the next unit
 
-static __device__ __forceinline__ void copy_piece(unsigned to, const unsigned char* from, unsigned long long policy) {
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy)
-               : "memory");
-}
-static __device__ __forceinline__ void commit_piece() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits for the oldest piece of the pipeline.
 static __device__ __forceinline__ void wait_for_piece() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(PIECES - 1) : "memory");
+  wait_for_copies<PIECES - 1>();
   if (!PACKED) __syncwarp();  // other lanes copied a part of what this one reads
 }
 
@@ -92,7 +94,7 @@ static __device__ __forceinline__ void prefetch_weight(const Mxfp4SkinnyArgument
   const int unit = lane % 2 * 4;  // 128 bytes of a row
   const unsigned char* const from = own_weight(a, k, strip) - lane % 2 * 16 + unit * NEXT_UNIT;
 #endif
-  if (unit < a.prefetch_units && k.has(a, unit)) asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
+  if (unit < a.prefetch_units && k.has(a, unit)) prefetch_sector(from);
 }
 static __device__ __forceinline__ void prefetch_scales(const Mxfp4SkinnyArguments& a, int first_unit, int begin,
                                                        int end, unsigned long long policy) {
@@ -102,10 +104,8 @@ static __device__ __forceinline__ void prefetch_scales(const Mxfp4SkinnyArgument
   const int sectors = (last - first + 31) / 32;
 #pragma unroll 1
   for (int i = (int)threadIdx.x; i < (end - begin) * STRIP_ROWS * sectors; i += WARPS * 32)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(a.scales +
-                                                  (long long)(begin * STRIP_ROWS + i / sectors) * a.scale_columns +
-                                                  first + i % sectors * 32)
-                 : "memory");
+    prefetch_sector(a.scales + (long long)(begin * STRIP_ROWS + i / sectors) * a.scale_columns + first +
+                    i % sectors * 32);
 #else
   if (threadIdx.x == 0 && begin < end)
     bulk_prefetch(a.scales + (long long)begin * STRIP_ROWS * a.scale_columns,
@@ -197,8 +197,7 @@ static __device__ __forceinline__ void start_x(const Mxfp4SkinnyArguments& a, co
   if (!elect_one()) return;
   const int left = a.units - k.first;
   barrier_arrive_expect_tx(barrier, (unsigned)((TAIL && left < UNITS ? (left > 0 ? left : 0) : UNITS) * a.rows * 128));
-  unsigned long long policy;
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  const unsigned long long policy = evict_last();
 #pragma unroll
   for (int u = 0; u < UNITS; ++u)
     if (k.has(a, u))
@@ -220,16 +219,11 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArgument
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
 #if PACKED
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(to[i * 4]), "=r"(to[i * 4 + 1]), "=r"(to[i * 4 + 2]), "=r"(to[i * 4 + 3])
-                     : "r"(from + (unsigned)(lane % 8 * 128 + ((i * 4 + lane / 8) ^ lane % 8) * 16))
-                     : "memory");
+        load_matrices(reinterpret_cast<unsigned(&)[4]>(to[i * 4]),
+                      from + (unsigned)(lane % 8 * 128 + ((i * 4 + lane / 8) ^ lane % 8) * 16));
 #else
         uint4 bits;
-        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
-                     : "r"(from + (unsigned)(lane / 4 * 128 + ((lane % 4 * 2 + i) ^ lane / 4) * 16))
-                     : "memory");
+        bits = load_shared_words(from + (unsigned)(lane / 4 * 128 + ((lane % 4 * 2 + i) ^ lane / 4) * 16));
         pair_x(to, i, bits);
 #endif
       }
@@ -241,15 +235,6 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArgument
   __syncwarp();  // the warp's sums take this place
 }
 #else
-#if PACKED
-// Byte `i` of `bytes`: a pair of elements, times 2^-126.
-static __device__ __forceinline__ unsigned spread_byte(unsigned bytes, int i) {
-  const unsigned high =
-      __byte_perm(bytes << 4, bytes, (unsigned)(i * 0x0011 + (4 + i) * 0x1100));  // in the upper four bits of each half
-  return (high & SIGNS) | ((high >> 6) & MAGNITUDES);
-}
-#endif
-
 // Copies the warp's elements of x to shared memory, each once: all blocks want them from L2 at the same time. What lies past the last row, or the end of k, is zero.
 static __device__ __forceinline__ void start_x(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, const OwnK& k) {
 #pragma unroll
@@ -259,12 +244,10 @@ static __device__ __forceinline__ void start_x(const Mxfp4SkinnyArguments& a, co
     const int row = i / (UNITS * 2);
     const int at = i % (UNITS * 2);
     const bool there = row < a.rows && k.has(a, at / 2);
-    asm volatile(
-        "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(own_x(smem, (int)threadIdx.x / 32) + (unsigned)(i * 16)),
-        "l"(there ? a.x + row * a.x_row + (k.first * 2 + at) * 16 : a.x), "r"(there ? 16 : 0)
-        : "memory");
+    copy_unit(own_x(smem, (int)threadIdx.x / 32) + (unsigned)(i * 16),
+              there ? a.x + row * a.x_row + (k.first * 2 + at) * 16 : a.x, there ? 16 : 0);
   }
-  commit_piece();
+  commit_copies();
 }
 
 // The scales of x of the block's k, two bytes for 64 of k, row by row.
@@ -287,9 +270,9 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArgument
   const int warp = (int)threadIdx.x / 32;
   const int own = (int)threadIdx.x % 4;
   if (a.dependent_launch) {
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    wait_for_copies<0>();
   } else {
-    asm volatile("cp.async.wait_group %0;" ::"n"(PIECES) : "memory");  // of the weight, behind x
+    wait_for_copies<PIECES>();  // of the weight, behind x
   }
   __syncthreads();  // the scales are there
 #pragma unroll
@@ -306,11 +289,10 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArgument
                    : "memory");
       unsigned bits[PACKED ? 8 : 2];
 #pragma unroll
-      for (int i = 0; i < (PACKED ? 8 : 2); i += 2)
-        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-                     : "=r"(bits[i]), "=r"(bits[i + 1])
-                     : "r"(from + (unsigned)(u * 32 + (PACKED ? i * 4 : own * 8)))
-                     : "memory");
+      for (int i = 0; i < (PACKED ? 8 : 2); i += 2) {
+        const uint2 words = load_shared_two_words(from + (unsigned)(u * 32 + (PACKED ? i * 4 : own * 8)));
+        bits[i] = words.x, bits[i + 1] = words.y;
+      }
       const bool large = __any_sync(0xffffffffu, (e & 0x8080u) != 0u);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {  // 32 of k, or, of a plain weight's order, eight
@@ -342,12 +324,6 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArgument
 
 // ---- products
 
-static __device__ __forceinline__ void multiply_add(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 typedef float Sums[SETS][GROUPS][4];
 
 // Scale `block` of two of unit u, of row lane / 4 or that plus 8. With a plain weight a lane has elements of one block.
@@ -370,17 +346,14 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, co
     wait_for_piece();
     unsigned raw[4];
 #if PACKED
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(raw[0]), "=r"(raw[1]), "=r"(raw[2]), "=r"(raw[3])
-                 : "r"(piece + (unsigned)(lane * 16))
-                 : "memory");
+    const uint4 words = load_shared_words(piece + (unsigned)(lane * 16));
+    raw[0] = words.x, raw[1] = words.y, raw[2] = words.z, raw[3] = words.w;
 #else
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
-      asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-                   : "=r"(raw[i * 2]), "=r"(raw[i * 2 + 1])
-                   : "r"(piece + (unsigned)(i * (PIECE_BYTES / 2) + lane * 8))
-                   : "memory");
+    for (int i = 0; i < 2; ++i) {
+      const uint2 words = load_shared_two_words(piece + (unsigned)(i * (PIECE_BYTES / 2) + lane * 8));
+      raw[i * 2] = words.x, raw[i * 2 + 1] = words.y;
+    }
 #endif
     unsigned by[2];
     unsigned more[2];
@@ -415,13 +388,14 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, co
       }
 #pragma unroll
       for (int group = 0; group < GROUPS; ++group)
-        multiply_add(d[step % SETS][group], fragment, x[u][group][step * 2], x[u][group][step * 2 + 1]);
+        mma_bf16(d[step % SETS][group], fragment[0], fragment[1], fragment[2], fragment[3], x[u][group][step * 2],
+                 x[u][group][step * 2 + 1]);
     }
     if (!PACKED) __syncwarp();  // other lanes have read what this one copies over
     const int next = (u + PIECES) % UNITS;
     const unsigned char* const from = u + PIECES < UNITS ? own : following;
-    if (from && k.has(a, next)) copy_piece(piece + (unsigned)(lane * 16), from + next * NEXT_UNIT, policy);
-    commit_piece();
+    if (from && k.has(a, next)) copy_unit(piece + (unsigned)(lane * 16), from + next * NEXT_UNIT, policy);
+    commit_copies();
   }
 }
 
@@ -429,10 +403,7 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, co
 
 static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) {
   float value[4];
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
-               : "r"(from)
-               : "memory");
+  load_shared_floats(from, value);
 #pragma unroll
   for (int i = 0; i < 4; ++i) sum[i] += value[i];
 }
@@ -478,10 +449,8 @@ static __device__ __forceinline__ void finish_group(const Mxfp4SkinnyArguments& 
   const int owner = index % a.split_k;
   const unsigned to =
       smem.exchange + (unsigned)((index / a.split_k * a.split_k + rank) * SUM_BYTES + group * GROUP_BYTES + lane * 16);
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                   remote_address(to, owner)),
-               "f"(sum[0][0]), "f"(sum[0][1]), "f"(sum[0][2]), "f"(sum[0][3]), "r"(remote_address(smem.partials, owner))
-               : "memory");
+  store_async(remote_address(to, owner), sum[0][0], sum[0][1], sum[0][2], sum[0][3],
+              remote_address(smem.partials, owner));
 #else
   store_sums(a, strip, group, sum[0]);
 #endif
@@ -517,8 +486,7 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
   const int lane = (int)threadIdx.x % 32;
   const OwnK k = {(rank * WARPS + warp) * UNITS};
   const unsigned pieces = smem.pieces + (unsigned)(warp * PIECES * PIECE_BYTES);
-  unsigned long long policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  const unsigned long long policy = evict_first();
   if (!a.dependent_launch) {
     prefetch_weight(a, k, begin);
     prefetch_scales(a, rank * WARPS * UNITS, begin, end, policy);
@@ -537,8 +505,8 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
     const unsigned to = pieces + (unsigned)(i * UNITS * PIECE_BYTES + lane * 16);
 #pragma unroll
     for (int u = 0; u < UNITS && u < PIECES; ++u) {
-      if (begin + i < end && k.has(a, u)) copy_piece(to + (unsigned)(u * PIECE_BYTES), from + u * NEXT_UNIT, policy);
-      commit_piece();
+      if (begin + i < end && k.has(a, u)) copy_unit(to + (unsigned)(u * PIECE_BYTES), from + u * NEXT_UNIT, policy);
+      commit_copies();
     }
   }
 #if SPLIT
@@ -598,10 +566,8 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
         float(&sum)[4] = d[0][group];
 #pragma unroll
         for (int i = 0; i < 4 && SETS > 1; ++i) sum[i] += d[SETS - 1][group][i];
-        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(sums_of(smem, warp, slot) +
-                                                                      (unsigned)(group * GROUP_BYTES + lane * 16)),
-                     "f"(sum[0]), "f"(sum[1]), "f"(sum[2]), "f"(sum[3])
-                     : "memory");
+        store_shared_floats(sums_of(smem, warp, slot) + (unsigned)(group * GROUP_BYTES + lane * 16), sum[0], sum[1],
+                            sum[2], sum[3]);
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(smem.done + 8u * (unsigned)slot);
@@ -661,7 +627,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 1)
     if (SPLIT) barrier_init(smem.partials, 1);
 #pragma unroll 1
     for (int i = 0; i < (X_FP4 ? 0 : WARPS); ++i) barrier_init(smem.x_full + 8u * (unsigned)i, 1);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fence_barrier_init();
     if (SPLIT)
       barrier_arrive_expect_tx(smem.partials, (unsigned)(owned_strips(a, end - begin, rank) * a.split_k * SUM_BYTES));
   }

@@ -5,11 +5,14 @@
 // The host defines: WARPS (that divide k), UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), STAGE (1, 2), GATED and ACTIVATION (moe_activation.cuh; of stage 1), BIAS (1: experts have one, which stage 1 adds and stage 2 prefetches for the sum), TOKEN_SCALES (1: x_scales; of stage 1), BLOCKS (of a multiprocessor), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
 // memory), SCALES_APART (the same of their scales), L2_HINTS, ELEMENT, OUTPUT.
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
-#include "backends/cuda/families/hopper_e2m1_strip.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/e2m1_strip.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_arguments.h"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_activation.cuh"
 #include "backends/gpu/moe/moe_route_arguments.h"
 #include "backends/gpu/moe/moe_sort.cuh"
@@ -44,12 +47,8 @@ struct Strip {
 #define STRIP_BYTES (16 + GROUPS * 8 * 4)
 
 static __device__ __forceinline__ Strip read_strip(unsigned from) {
-  Strip strip;
-  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(strip.first), "=r"(strip.count), "=r"(strip.strip), "=r"(strip.begins)
-               : "r"(from)
-               : "memory");
-  return strip;
+  const uint4 words = load_shared_words(from);
+  return {(int)words.x, (int)words.y, (int)words.z, (int)words.w};
 }
 static __device__ __forceinline__ bool begins_run(const Strip& strip) {
   return (ADDS_BIAS ? strip.begins & 1 : strip.begins) != 0;
@@ -134,7 +133,7 @@ static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a,
   if (lane < 2) {
     const float* const bias =
         (const float*)a.bias + (long long)run.tile.expert * (INTERLEAVED ? 2 : 1) * a.features + row + lane * second;
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(bias));
+    prefetch_sector(bias);
   }
 #endif
   copy_strip_rows<ROWS_APART, INTERLEAVED>(to, a.pitch, w, a.row_bytes, second, 16, 0, full, 0ull);
@@ -154,13 +153,12 @@ static __device__ __forceinline__ void tell_strip(const Mxfp4StreamArguments& a,
 #if STAGE == 1
       row = routes.pair_of[row] / a.topk;
 #endif
-      asm volatile("st.shared.s32 [%0], %1;" ::"r"(to + 16u + (unsigned)(i * 4)), "r"(row) : "memory");
+      store_shared_int(to + 16u + (unsigned)(i * 4), row);
     }
   }
   if (lane == 0)
-    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(run.tile.first), "r"(run.tile.count),
-                 "r"(run.strip), "r"((ADDS_BIAS ? 2 * run.tile.expert : 0) + (int)begins)
-                 : "memory");
+    store_shared_ints(to, run.tile.first, run.tile.count, run.strip,
+                      (ADDS_BIAS ? 2 * run.tile.expert : 0) + (int)begins);
   __syncwarp();
   if (lane == 0)
     barrier_arrive_expect_tx(smem.full + 8u * (unsigned)stage, 16u * (unsigned)(a.row_bytes + a.scale_row));
@@ -198,10 +196,7 @@ static __device__ __forceinline__ void load_strips(const Mxfp4StreamArguments& a
 
 static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) {
   float value[4];
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
-               : "r"(from)
-               : "memory");
+  load_shared_floats(from, value);
 #pragma unroll
   for (int i = 0; i < 4; ++i) sum[i] += value[i];
 }
@@ -295,7 +290,7 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArgument
     const int token = group * 8 + lane / 4;
     const bool there = token < count;
     int row;
-    asm volatile("ld.shared.s32 %0, [%1];" : "=r"(row) : "r"(at + 16u + (unsigned)(token * 4)) : "memory");
+    row = load_shared_int(at + 16u + (unsigned)(token * 4));
     const uint4* const from = (const uint4*)(a.x + (long long)row * a.x_row) + first_unit * 8 + lane % 4 * 2;
 #pragma unroll
     for (int u = 0; u < UNITS; ++u) {
@@ -351,10 +346,7 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
 #pragma unroll
       for (int j = 0; j < UNITS * 2; ++j) {
         unsigned& e = scales[j / 2][j % 2];
-        asm volatile("ld.shared.u8 %0, [%1];"
-                     : "=r"(e)
-                     : "r"(base + own_scales + (unsigned)(j % 2 * 8 * a.scale_pitch + j / 2 * 2))
-                     : "memory");
+        e = load_shared_byte(base + own_scales + (unsigned)(j % 2 * 8 * a.scale_pitch + j / 2 * 2));
         if (TAIL && first_unit + j / 2 >= a.units) e = 0;  // what is there is no scale; x is zero
         all |= e;
       }
@@ -372,11 +364,9 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
         float(&sum)[4] = d[0][group];
 #pragma unroll
         for (int j = 0; j < 4 && SETS > 1; ++j) sum[j] += d[SETS - 1][group][j];
-        asm volatile(
-            "st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(
-                smem.sums + (unsigned)(slot * WARPS * SUM_BYTES + (warp * GROUPS + group) * GROUP_BYTES + lane * 16)),
-            "f"(sum[0]), "f"(sum[1]), "f"(sum[2]), "f"(sum[3])
-            : "memory");
+        store_shared_floats(
+            smem.sums + (unsigned)(slot * WARPS * SUM_BYTES + (warp * GROUPS + group) * GROUP_BYTES + lane * 16),
+            sum[0], sum[1], sum[2], sum[3]);
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(smem.done + 8u * (unsigned)stage);
@@ -417,7 +407,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
     for (int i = 0; i < a.num_slots; ++i) barrier_init(smem.added + 8u * (unsigned)i, 1);
     barrier_init(smem.begun, 1);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fence_barrier_init();
   }
   __syncthreads();
 #if STAGE == 1

@@ -8,7 +8,14 @@
 // registers; 0: the tensor core accumulates over all of k).
 // OPTIONS: what follows the accumulation's switch: factors, which integers do not have, and the orders of elements of two bytes.
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/pipeline.cuh"
+#include "backends/cuda/device/tma.cuh"
+#include "backends/cuda/device/warp.cuh"
+#include "backends/cuda/device/wgmma.cuh"
 #include "backends/cuda/families/skinny/skinny_arguments.h"
 #include "backends/cuda/families/skinny/skinny_block_scales.cuh"
 #include "backends/cuda/families/skinny/skinny_epilogue.cuh"
@@ -114,18 +121,18 @@ static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a
       const unsigned long long x_at = matrix_descriptor(w + K_ATOMS * W_ATOM_BYTES + (unsigned)i * X_ATOM_BYTES);
       Accumulators partials = {};
       fence_accumulators(partials);
-      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+      wgmma_fence();
 #pragma unroll
       for (int k_block = 0; k_block < 4; ++k_block) {
 #pragma unroll
         for (int r = 0; r < BLOCK_M / 64; ++r)
           WGMMA(partials[r], matrix_descriptor(w + (unsigned)W_OFFSET(r, i)) + 2u * k_block, x_at + 2u * k_block);
       }
-      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+      wgmma_commit();
 #if SCALES == 3
       if (i >= SCALES_AHEAD) scales[i % SCALES_AHEAD] = block_scales(at, k_tile * K_ATOMS + i);
 #endif
-      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      wgmma_wait<0>();
       if (i == K_ATOMS - 1 && leader) barrier_arrive(smem.empty_barriers + 8u * (unsigned)stage);
       fence_accumulators(partials);
 #pragma unroll
@@ -140,24 +147,20 @@ static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a
         }
       }
     }
-    if (++stage == a.num_stages) {
-      stage = 0;
-      phase ^= 1u;
-    }
+    next_stage(stage, phase, a.num_stages);
   }
 }
 #else
 static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a, const SharedLayout& smem,
                                        const ScaledRows& rows, int begin, int end) {
-  int stage = 0;
-  unsigned phase = 0;
+  PipelineState state = {0, 0};
   unsigned previous = 0;
   const bool leader = threadIdx.x % 32 == 0;
 #pragma unroll 1
   for (int k_tile = begin; k_tile < end; ++k_tile) {
-    const unsigned w = smem.pipeline + (unsigned)stage * STAGE_BYTES;
-    barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    const unsigned w = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
+    barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
+    wgmma_fence();
 #pragma unroll
     for (int i = 0; i < K_ATOMS; ++i) {
       const unsigned long long x_at = matrix_descriptor(w + K_ATOMS * W_ATOM_BYTES + (unsigned)i * X_ATOM_BYTES);
@@ -168,17 +171,14 @@ static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a
           WGMMA(d[r], matrix_descriptor(w + (unsigned)W_OFFSET(r, i)) + 2u * k_block, x_at + 2u * k_block);
       }
     }
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    wgmma_commit();
     // The instructions that read the previous stage have completed: release it.
-    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+    wgmma_wait<1>();
     if (k_tile != begin && leader) barrier_arrive(smem.empty_barriers + 8u * previous);
-    previous = (unsigned)stage;
-    if (++stage == a.num_stages) {
-      stage = 0;
-      phase ^= 1u;
-    }
+    previous = (unsigned)state.stage;
+    next_stage(state, a.num_stages);
   }
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  wgmma_wait<0>();
   fence_accumulators(d);
 }
 #endif
@@ -210,7 +210,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 32) skinny(const
       barrier_init(smem.empty_barriers + 8u * (unsigned)i, CONSUMER_THREADS / 32);
     }
     barrier_init(smem.partials_barrier, 1);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fence_barrier_init();
     fence_async_proxy();
     if (split_k > 1)
       barrier_arrive_expect_tx(

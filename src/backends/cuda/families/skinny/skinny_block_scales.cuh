@@ -6,7 +6,7 @@
 
 // After MMA_TILES and SWAP_AB.
 #include "backends/cuda/families/hopper_scales.cuh"
-#include "backends/gpu/families/scales.cuh"
+#include "backends/gpu/device/scales.cuh"
 
 #if SCALES == 3
 // Scales at one k atom.

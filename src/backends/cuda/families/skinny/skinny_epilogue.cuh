@@ -3,10 +3,14 @@
 // (ClusterEpilogue, BlockEpilogue).
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/convert.cuh"
+#include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/named_barrier.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/families/skinny/skinny_arguments.h"
 #include "backends/cuda/families/skinny/skinny_producer.cuh"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 // After MMA_TILES and SWAP_AB.
 #include "backends/cuda/families/hopper_scales.cuh"
@@ -105,11 +109,8 @@ static __device__ inline void send_partials(const Accumulators& d, const Cluster
       const float* own = &d[r][4 * j];
       const float first = __shfl_xor_sync(0xffffffffu, odd ? own[0] : own[2], 1);
       const float second = __shfl_xor_sync(0xffffffffu, odd ? own[1] : own[3], 1);
-      asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                       epilogue.to[r] + 32u * j),
-                   "f"(odd ? first : own[0]), "f"(odd ? second : own[1]), "f"(odd ? own[2] : first),
-                   "f"(odd ? own[3] : second), "r"(epilogue.barrier[r])
-                   : "memory");
+      store_async(epilogue.to[r] + 32u * j, odd ? first : own[0], odd ? second : own[1], odd ? own[2] : first,
+                  odd ? own[3] : second, epilogue.barrier[r]);
     }
   }
 }
@@ -144,11 +145,8 @@ static __device__ inline void reduce_and_store(const SkinnyArguments& a, const C
       for (int block = 0; block < 8; ++block) {
         partials[block][0] = partials[block][1] = 0.0f;
         if (block < a.split_k) {
-          asm volatile("ld.shared.f32 %0, [%1];" : "=f"(partials[block][0]) : "r"(address) : "memory");
-          asm volatile("ld.shared.f32 %0, [%1];"
-                       : "=f"(partials[block][1])
-                       : "r"(address + 4u * PARTIALS_PITCH)
-                       : "memory");
+          partials[block][0] = load_shared_float(address);
+          partials[block][1] = load_shared_float(address + 4u * PARTIALS_PITCH);
         }
         address += epilogue.stride;
       }
@@ -274,22 +272,17 @@ static __device__ inline void store_tile(const Accumulators& d, const SkinnyArgu
         const float* own = &d[r][4 * (j + i / 2) + 2 * (i % 2)];
         pairs[i] = round_pair(own[0] * scale + epilogue.bias[r][i % 2], own[1] * scale + epilogue.bias[r][i % 2]);
       }
-      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                       epilogue.to + (unsigned)(r * 128 + j * 8 * STAGING_PITCH)),
-                   "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
-                   : "memory");
+      store_transposed(epilogue.to + (unsigned)(r * 128 + j * 8 * STAGING_PITCH), pairs[0], pairs[1], pairs[2],
+                       pairs[3]);
     }
   }
-  asm volatile("bar.sync 1, 128;" ::: "memory");
+  sync_named<CONSUMER_THREADS>(consumers_barrier);
   constexpr int step = CONSUMER_THREADS / (BLOCK_M / 8);
 #pragma unroll
   for (int m = 0; m < BLOCK_N; m += step) {
     if (m >= epilogue.rows) break;
-    unsigned v[4];
-    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-                 : "r"(epilogue.from + (unsigned)(m * STAGING_PITCH))
-                 : "memory");
+    const uint4 words = load_shared_words(epilogue.from + (unsigned)(m * STAGING_PITCH));
+    const unsigned v[4] = {words.x, words.y, words.z, words.w};
     const long long y = epilogue.y + m * a.ldy * (int)sizeof(output);
     if (epilogue.vectorized) {
       asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(y), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])

@@ -1,9 +1,13 @@
 // The layout of shared memory and the producer thread of the skinny kernel.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/pipeline.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/skinny/skinny_arguments.h"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 using gemmtune::cuda::SkinnyArguments;
 
@@ -14,6 +18,8 @@ using gemmtune::cuda::SkinnyArguments;
 #define X_ATOM_BYTES (BLOCK_N * ATOM_BYTES)
 #define STAGE_BYTES (K_ATOMS * (W_ATOM_BYTES + X_ATOM_BYTES))
 #define CONSUMER_THREADS 128
+
+enum NamedBarrier { consumers_barrier = 1 };
 
 static __device__ inline int first_row_group(const SkinnyArguments& a, int block) {
   return (int)(a.first_row_groups >> (5 * block)) & 31;
@@ -41,8 +47,8 @@ struct Policies {
 };
 static __device__ inline Policies make_policies() {
   Policies policies;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policies.w));
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policies.x));
+  policies.w = evict_first();
+  policies.x = evict_last();
   return policies;
 }
 
@@ -149,15 +155,11 @@ static __device__ inline void fill_pipeline(const SkinnyArguments& a, const Shar
 static __device__ inline void refill_pipeline(const SkinnyArguments& a, const SharedLayout& smem, int row, int begin,
                                               int end) {
   const Policies policies = make_policies();
-  int stage = 0;
-  unsigned phase = 0;
+  PipelineState state = {0, 0};
 #pragma unroll 1
   for (int k_tile = begin + a.num_stages; k_tile < end; ++k_tile) {
-    barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
-    load_stage(a, smem, policies, row, k_tile, stage);
-    if (++stage == a.num_stages) {
-      stage = 0;
-      phase ^= 1u;
-    }
+    barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
+    load_stage(a, smem, policies, row, k_tile, state.stage);
+    next_stage(state, a.num_stages);
   }
 }

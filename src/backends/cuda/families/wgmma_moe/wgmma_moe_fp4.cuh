@@ -1,8 +1,10 @@
 // What a consumer of wgmma_moe does with an MXFP4 weight: its rows, their scales, and decoding between shared memory and registers.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/warp.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_producer.cuh"
 
@@ -87,32 +89,8 @@ static __device__ __forceinline__ void load_scales(ScaleWords& words, const Wgmm
   column += (int)threadIdx.x % 4 * 4;
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i) {
-    const unsigned char* const from = rows.from[i / 2][i % 2] + column;
-    unsigned word = 0;
-    if (a.w_scale_alignment == 4) {
-      if (column < a.w_scale_columns) asm volatile("ld.global.nc.L2::128B.b32 %0, [%1];" : "=r"(word) : "l"(from));
-    } else {
-#pragma unroll
-      for (int byte = 0; byte < 4; byte += 2) {
-        unsigned half = 0;
-        if (a.w_scale_alignment == 2) {
-          if (column + byte < a.w_scale_columns)
-            asm volatile("{\n.reg .b16 half;\nld.global.nc.L2::128B.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}"
-                         : "=r"(half)
-                         : "l"(from + byte));
-        } else {
-          unsigned low = 0;
-          unsigned high = 0;
-          if (column + byte < a.w_scale_columns)
-            asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(low) : "l"(from + byte));
-          if (column + byte + 1 < a.w_scale_columns)
-            asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(high) : "l"(from + byte + 1));
-          half = low | high << 8;
-        }
-        word |= half << (8 * byte);
-      }
-    }
-    words[i / 2][i % 2] = word;
+    words[i / 2][i % 2] =
+        load_scale_word(rows.from[i / 2][i % 2] + column, a.w_scale_columns - column, a.w_scale_alignment);
   }
 }
 
@@ -154,11 +132,7 @@ static __device__ __forceinline__ void load_half(RawWeight& raw, unsigned base, 
     const unsigned swizzle = (unsigned)(half * 64 + (SECOND_ROW == 1 ? i % 2 * 16 : 0));
     const unsigned from =
         base + (own ^ swizzle) + (unsigned)((i / 2 * (STAGE == 1 ? 16 : 64) + i % 2 * SECOND_ROW) * ATOM_BYTES);
-    uint4& row = raw[i / 2][i % 2];
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(row.x), "=r"(row.y), "=r"(row.z), "=r"(row.w)
-                 : "r"(from)
-                 : "memory");
+    raw[i / 2][i % 2] = load_shared_words(from);
   }
 }
 
@@ -190,6 +164,6 @@ static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk)
   unsigned all = 0;
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i) all |= chunk[i / 2][i % 2];
-  return any_of_warpgroup((all & 0x80808080u) != 0u, 2 + (int)threadIdx.x / 128);
+  return any_of_warpgroup((all & 0x80808080u) != 0u, scales_barrier + (int)threadIdx.x / 128);
 }
 #endif

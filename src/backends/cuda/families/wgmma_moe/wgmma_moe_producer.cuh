@@ -12,7 +12,14 @@
 // instructions) and for it and each 16 tokens more, to BLOCK_TOKENS, Instruction<WIDTH>.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/copy.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/pipeline.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
 #include "backends/gpu/moe/moe_route_arguments.h"
 
@@ -49,6 +56,10 @@ using gemmtune::gpu::MoeTile;
 #define READS_AHEAD                 \
   !(SCALES == 2 ? BLOCK_TOKENS > 96 \
                 : BLOCK_TOKENS > 160)  // the producer knows its next tile; without registers for it it waits
+
+// warpgroup_barrier is the first warp group's, those of the others follow. In a kernel that quantizes, both_barrier is of two; of an MXFP4 weight, scales_barrier is
+// the first warp group's.
+enum NamedBarrier { warpgroup_barrier = 1, both_barrier = 3, scales_barrier = 2 };
 
 // Addresses in shared memory.
 struct SharedLayout {
@@ -128,31 +139,30 @@ static __device__ __forceinline__ Work work_at(const WgmmaMoeArguments& a, const
 // The producer passes the work to the consumers with the first stage of its tile, the block's `number`-th.
 static __device__ __forceinline__ void store_work(const SharedLayout& smem, int number, const Work& work) {
   const unsigned to = smem.work + (unsigned)(number % ITEM_SLOTS) * WORK_BYTES;
-  asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(work.tile.expert), "r"(work.tile.first),
-               "r"(work.tile.count), "r"(work.column)
-               : "memory");
-  asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(to + 16u), "r"(work.row), "r"(work.last) : "memory");
+  store_shared_ints(to, work.tile.expert, work.tile.first, work.tile.count, work.column);
+  store_shared_ints(to + 16u, work.row, work.last);
 #if FP4
-  asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(to + 24u), "r"(work.next_expert), "r"(work.next_row)
-               : "memory");
+  store_shared_ints(to + 24u, work.next_expert, work.next_row);
 #endif
 }
 static __device__ __forceinline__ Work read_work(unsigned from) {
   Work work;
   work.tile.index = 0;
-  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(work.tile.expert), "=r"(work.tile.first), "=r"(work.tile.count), "=r"(work.column)
-               : "r"(from)
-               : "memory");
+  const uint4 words = load_shared_words(from);
+  work.tile.expert = (int)words.x;
+  work.tile.first = (int)words.y;
+  work.tile.count = (int)words.z;
+  work.column = (int)words.w;
 #if FP4
-  asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];"
-               : "=r"(work.next_expert), "=r"(work.next_row)
-               : "r"(from + 24u)
-               : "memory");
+  const uint2 more = load_shared_two_words(from + 24u);
+  work.next_expert = (int)more.x;
+  work.next_row = (int)more.y;
   work.row = INTERLEAVED ? 2 * work.column : work.column;
   work.last = work.next_expert < 0;
 #else
-  asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];" : "=r"(work.row), "=r"(work.last) : "r"(from + 16u) : "memory");
+  const uint2 more = load_shared_two_words(from + 16u);
+  work.row = (int)more.x;
+  work.last = (int)more.y;
 #endif
   return work;
 }
@@ -186,12 +196,9 @@ static __device__ __forceinline__ void take_item(const WgmmaMoeArguments& a, con
 #if CLUSTER > 1
 #pragma unroll
   for (int rank = 0; rank < CLUSTER; ++rank)
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
-                     remote_address(slot + 8u, rank)),
-                 "r"(item), "r"(remote_address(slot, rank))
-                 : "memory");
+    store_async(remote_address(slot + 8u, rank), item, remote_address(slot, rank));
 #else
-  asm volatile("st.shared.s32 [%0], %1;" ::"r"(slot + 8u), "r"(item) : "memory");
+  store_shared_int(slot + 8u, item);
   if (SHARED_ITEMS) barrier_arrive(slot);
 #endif
 }
@@ -202,7 +209,7 @@ static __device__ __forceinline__ void advance(const SharedLayout& smem, Walk& w
 #if DYNAMIC
   const unsigned slot = smem.items + (unsigned)(walk.number % ITEM_SLOTS * ITEM_BYTES);
   if (SHARED_ITEMS) barrier_wait(slot, (unsigned)(walk.number / ITEM_SLOTS % 2));
-  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(walk.next) : "r"(slot + 8u) : "memory");
+  walk.next = load_shared_int(slot + 8u);
 #else
   walk.next += work_stride();
 #endif
@@ -280,10 +287,6 @@ static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, u
 }
 #endif
 
-static __device__ __forceinline__ void copy_float(unsigned to, const float* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
-}
-
 // What a thread of the producer copies. Few instructions for each copy matter more than anything else here: a warp scheduler has one such warp.
 struct Copies {
 #if GATHER
@@ -339,12 +342,9 @@ static __device__ __forceinline__ void copy_rows(const Copies& copies, const uns
     if (FITS && r * 16 >= count) continue;
     const unsigned char* const row = from + (unsigned long long)copies.rows[r] * 16u;
     if (WHOLE)
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + (unsigned)(r * 16 * ATOM_BYTES)), "l"(row)
-                   : "memory");
+      copy_unit(to + (unsigned)(r * 16 * ATOM_BYTES), row);
     else
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + (unsigned)(r * 16 * ATOM_BYTES)),
-                   "l"(inside ? row : from), "r"(inside ? 16 : 0)
-                   : "memory");
+      copy_unit(to + (unsigned)(r * 16 * ATOM_BYTES), inside ? row : from, inside ? 16 : 0);
   }
 }
 #endif
@@ -353,8 +353,7 @@ static __device__ __forceinline__ void copy_scales(const WgmmaMoeArguments& a, c
                                                    unsigned to, int thread) {
   if (k_atom * ATOM_BYTES >= a.k_bytes) {
     // Products with zeros behind the end of k: scales need to be finite.
-    for (int at = thread; at < SCALE_BYTES / 4; at += PRODUCER_THREADS)
-      asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + (unsigned)(at * 4)), "r"(0) : "memory");
+    for (int at = thread; at < SCALE_BYTES / 4; at += PRODUCER_THREADS) store_shared_int(to + (unsigned)(at * 4), 0);
     return;
   }
   const float* const from = a.x_scales + k_atom * a.x_scale_k_step;
@@ -365,11 +364,6 @@ static __device__ __forceinline__ void copy_scales(const WgmmaMoeArguments& a, c
     copy_float(to + (unsigned)((BLOCK_TOKENS + thread) * 4), a.w_scales + k_atom + copies.weight_scale);
 }
 #endif
-
-// Arrives on the barrier when this thread's copies have been written.
-static __device__ __forceinline__ void arrive_after_copies(unsigned barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
-}
 
 // What was done before the hidden layer was there.
 struct Early {
@@ -410,8 +404,7 @@ static __device__ __forceinline__ Early load_early(const WgmmaMoeArguments& a, c
 static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const SharedLayout& smem,
                                                const Routes& routes, int work_count) {
   const int thread = (int)threadIdx.x - CONSUMER_THREADS;
-  int stage = 0;
-  unsigned phase = 1;
+  PipelineState state = {0, 1};
   Early early = {0, 0};
 #if STAGE == 2
   if (thread == 0) early = load_early(a, smem, routes, work_count);
@@ -441,9 +434,9 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
 #endif
 #pragma unroll 1
     for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
-      const unsigned base = smem.pipeline + (unsigned)stage * STAGE_BYTES;
-      const unsigned full = smem.full_barriers + 8u * (unsigned)stage;
-      barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
+      const unsigned base = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
+      const unsigned full = smem.full_barriers + 8u * (unsigned)state.stage;
+      barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
       if (thread == 0) {
         const bool loaded = early.stages > 0;
         early.stages -= loaded;
@@ -475,21 +468,18 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
                            k_atom * ATOM_BYTES + thread % 8 * 16 < a.k_bytes);
 #endif
 #if SCALES == 2
-        copy_scales(a, copies, k_atom, smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES), thread);
+        copy_scales(a, copies, k_atom, smem.scales + (unsigned)((state.stage * K_ATOMS + i) * SCALE_BYTES), thread);
 #endif
       }
       arrive_after_copies(full);
 #endif
       if (DYNAMIC && thread == 0 && k_tile == take_at && !work.last && early.taken == walk.number)
         take_item(a, smem, early.taken++);
-      if (++stage == a.num_stages) {
-        stage = 0;
-        phase ^= 1u;
-      }
+      next_stage(state, a.num_stages);
     }
     advance(smem, walk, work_count);
   }
 #if COPIES
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  wait_for_all_copies();
 #endif
 }

@@ -4,8 +4,8 @@
 //
 // The host defines: BLOCK_M (16, 64), PACKED (1: the weight has the layout tile64x128), ELEMENT, OUTPUT, SCALES.
 
-#include "backends/gpu/families/numbers.cuh"
-#include "backends/gpu/families/scales.cuh"
+#include "backends/gpu/device/numbers.cuh"
+#include "backends/gpu/device/scales.cuh"
 #include "backends/gpu/families/simt/simt_arguments.h"
 
 #define BLOCK_N 64

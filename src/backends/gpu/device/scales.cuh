@@ -2,7 +2,7 @@
 // E8M0: those of blocks are powers of two, 2^(byte - 127), a byte each.
 #pragma once
 
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/families/scales_arguments.h"
 
 #define SCALE_BLOCK 128

@@ -1,0 +1,24 @@
+// Conversions of two numbers at once.
+#pragma once
+
+#include "backends/gpu/device/numbers.cuh"
+
+// Two adjacent elements of y, the first in the lower half.
+#if OUTPUT != 0
+static __device__ inline unsigned round_pair(float first, float second) {
+  unsigned pair;
+#if OUTPUT == 2
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+#else
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+#endif
+  return pair;
+}
+#endif
+
+// Two adjacent elements of fp8 e4m3, the first in the lower half; beyond their range the largest one.
+static __device__ __forceinline__ unsigned fp8_pair(float first, float second) {
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
+  return pair;
+}
