@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -310,6 +311,66 @@ class Plugin(Process):
             calls = (Path(folder) / "bf16_untuned_gemm.csv.calls.json").read_text()
             self.assertEqual(calls.count('"calls":3,'), 2, calls)
             gemmtune.use()
+
+    def test_layers_of_the_cpu_backend(self):
+        """vLLM packs the weight and drops the plain one; layers with tuned rows are ours in all sizes."""
+        path = TABLES["a16w16"] + ".packed.csv"
+        row = {"M": 4, "N": N, "K": K, "dtype": "bf16", "outdtype": "bf16", "scaleAB": False, "bpreshuffle": True}
+        gemmtune.tune([{**row, "bias": False}, {**row, "bias": True}], path, backend="cpu", search="random", iters=2, confirmations=1)
+        for table in (path, TABLES["a16w16"]):
+            for bias in (False, True):
+                self.context = gemmtune.use(table)
+                vllm = self.start(platform="CPU")
+                model = self.load(lambda: nn.Sequential(vllm.Linear(N, K, bias), vllm.Linear(256, 128, bias)))
+                self.assertIn("1 of 2 linear layers", self.line)
+                self.assertIn("gemmtune: vLLM's kernels run in 1: no tuned row answers its sizes", self.lines)
+                packed = gemmtune.torch.pack(torch.zeros(N, K).bfloat16()) is not None and model[0].weight.numel() == 0
+                self.assertEqual(packed, table == path)  # no second copy of the weight
+                self.assertEqual(model[1].weight.numel(), 0)  # vLLM's
+                for m in (4, 16, 40):
+                    x = torch.randn(2, m // 2, K).bfloat16()
+                    used, unused = self.used(), self.context.counters()["untuned"]
+                    close(self, model[0](x), x.double() @ model[0].exact.t() + (model[0].bias.double() if bias else 0), 1e-2)
+                    self.assertEqual((self.used() - used, self.context.counters()["untuned"] - unused), (1, 0) if m == 4 else (0, 1))
+                self.assertEqual(vllm.calls["packed"], 0)
+                x = torch.randn(3, 128).bfloat16()
+                close(self, model[1](x), x.double() @ model[1].exact.t() + (model[1].bias.double() if bias else 0), 1e-2)
+                self.assertEqual(vllm.calls["packed"], 1)
+
+    def test_shapes_of_the_cpu_backend_are_recorded(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"GEMMTUNE_CAPTURE": folder}):
+            self.context = gemmtune.use(TABLES)
+            vllm = self.start(platform="CPU")
+            layer = self.load(lambda: nn.Sequential(vllm.Linear(256, 128)))[0]
+            self.assertIn("records the sizes of 1 of 1", self.line)
+            for _ in range(3):
+                layer(torch.randn(6, 128).bfloat16())
+            self.assertEqual(vllm.calls["packed"], 3)
+            # vLLM kills its workers: what was recorded is in the file soon after a call, with its number.
+            file = Path(folder) / "bf16_untuned_gemm.csv.calls.json"
+            until = time.monotonic() + 0.8
+            while time.monotonic() < until and '"calls":3,' not in (file.read_text() if file.exists() else ""):
+                time.sleep(0.02)
+            self.assertIn('"calls":3,', file.read_text())
+            row, = (Path(folder) / "bf16_untuned_gemm.csv").read_text().splitlines()[1:]
+            self.assertTrue(row.startswith("6,256,128,False") and row.endswith("True"), row)  # packed
+            gemmtune.use()
+
+    def test_calls_are_counted(self):
+        vllm = self.start()
+        model = self.load(lambda: nn.Sequential(vllm.Linear(N, K), vllm.Linear(256, N)))
+        for m in (4, 4, 16):
+            model(torch.randn(m, K).bfloat16())
+        report = gemmtune_vllm.report()
+        self.assertEqual(report["calls"], {"tuned": 2, "without_row": 1})
+        self.assertEqual((report["linear_layers"], report["ours"], list(report["left"])), (2, ["0"], ["1"]))
+        from gemmtune_vllm import plugin
+        with self.assertLogs("vllm.gemmtune", logging.INFO) as log:
+            plugin._watcher.say()
+        self.assertEqual(log.records[0].getMessage(), "gemmtune: calls of our layers so far: 2 by tuned rows, 1 of sizes without a row "
+                         "(a CUDA graph counts once)")
+        with self.assertNoLogs("vllm.gemmtune", logging.INFO):
+            plugin._watcher.say()  # none since
 
     def test_switch(self):
         for value, line in (("0", "gemmtune: off (GEMMTUNE_VLLM=0)"),

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import sys
+import threading
 import time
 
 import torch
@@ -19,7 +20,7 @@ _vllm = None
 # Of the last model that this process loaded.
 _report = {"version": gemmtune.__version__, "linear_layers": 0, "ours": [], "left": {}, "plans": 0, "device": None}
 _calls_before = {}  # counters when the model had been loaded
-_said_in = None  # process that says its calls when it ends
+_watcher = None
 _dependent = False  # tuned kernels are launched before the kernel in front has ended
 
 
@@ -196,6 +197,7 @@ def _choose_layers(model, config, loading):
     device = operators.device_of(next((parameter for parameter in model.parameters()), torch.empty(0)))
     _report.update(linear_layers=total, ours=names, left=left, plans=len(plans), device=device)
     _calls_before = _counters()
+    _watch(recording)
     if recording:
         logger.info("gemmtune %s: records the sizes of %d of %d linear layers", gemmtune.__version__, len(names), total)
         return
@@ -203,7 +205,6 @@ def _choose_layers(model, config, loading):
                 "(GEMMTUNE_VLLM=0 turns this off)", gemmtune.__version__, len(names), total, len(plans), len(graphs),
                 time.monotonic() - start)
     _say_what_is_left(left, device, has_ours=bool(names))
-    _say_calls_when_the_process_ends()
 
 
 def _say_what_is_left(left, device, has_ours):
@@ -234,30 +235,59 @@ def _counters():
 
 def report():
     """What the plug-in does in this process, as data: `linear_layers` of the last model, `ours` (their names), `left` (name: why), `plans` made
-    ahead, and `calls` since then by who served them: `tuned` and `vllm`. A CUDA graph counts once, when it is captured."""
+    ahead, and `calls` of our layers since then: `tuned`, by a tuned row, and `without_row`, which vLLM's operator ran, on its CPU backend
+    gemmtune's default kernel. A CUDA graph counts once, when it is captured."""
+    return {**_report, "calls": _calls()}
+
+
+def _calls():
     counters = {name: value - _calls_before.get(name, 0) for name, value in _counters().items()}
     tuned = sum(counters.get(name, 0) for name in ("exact", "range", "fine", "coarse", "bucket", "fewer_threads"))
-    return {**_report, "calls": {"tuned": tuned, "vllm": counters.get("untuned", 0)}}
+    return {"tuned": tuned, "without_row": counters.get("untuned", 0)}
 
 
-def _say_calls():
-    if _said_in == os.getpid():
-        calls = report()["calls"]
-        logger.info("gemmtune: calls of linear layers: %d by tuned rows, %d by vLLM's kernels (a CUDA graph counts once)", calls["tuned"], calls["vllm"])
+class _Watcher(threading.Thread):
+    """Says what was served when calls pause, and when the process ends; writes what was recorded. vLLM kills its workers, so that neither may
+    wait for their end."""
+
+    flush_seconds, look_seconds, line_seconds = 0.05, 0.25, 10
+
+    def __init__(self, recording):
+        super().__init__(name="gemmtune-vllm", daemon=True)
+        self.process, self.recording, self.said, self.said_at = os.getpid(), recording, {"tuned": 0, "without_row": 0}, 0
+        atexit.register(self.say)
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:  # a process of multiprocessing ends by os._exit(), after these
+            util.Finalize(None, self.say, exitpriority=0)
+
+    def run(self):
+        before = None
+        while True:
+            time.sleep(self.flush_seconds if self.recording else self.look_seconds)
+            try:
+                if self.recording:
+                    contexts.flush_capture()
+                    continue
+                calls = _calls()
+                if calls == before and time.monotonic() - self.said_at > self.line_seconds:
+                    self.say()
+                before = calls
+            except Exception as error:  # such as a context that is closed
+                logger.debug("gemmtune: %s: %s", type(error).__name__, error)
+
+    def say(self):
+        """The line, if calls were made since the last one."""
+        calls = _calls()
+        if self.recording or calls == self.said or self.process != os.getpid():
+            return
+        self.said, self.said_at = calls, time.monotonic()
+        logger.info("gemmtune: calls of our layers so far: %d by tuned rows, %d of sizes without a row (a CUDA graph counts once)", calls["tuned"],
+                    calls["without_row"])
 
 
-def _say_calls_when_the_process_ends():
-    global _said_in
-    if _said_in == os.getpid():
-        return
-    _said_in = os.getpid()
-    atexit.register(_say_calls_once)
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None:  # a process of multiprocessing ends by os._exit(), after these
-        util.Finalize(None, _say_calls_once, exitpriority=0)
-
-
-def _say_calls_once():
-    global _said_in
-    _say_calls()
-    _said_in = None
+def _watch(recording):
+    global _watcher
+    if _watcher is None or _watcher.process != os.getpid():
+        _watcher = _Watcher(recording)
+        _watcher.start()
+    _watcher.recording, _watcher.said = recording, {"tuned": 0, "without_row": 0}
