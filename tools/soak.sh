@@ -19,6 +19,9 @@ if [ "$(id -u)" -eq 0 ]; then tests/machines/slurm_test.py; else sudo tests/mach
 build/ray/bin/pip install --quiet ray
 build/ray/bin/python tests/machines/ray_test.py
 
+echo "=== real vLLM on this CPU"
+tools/test_vllm_cpu.sh build
+
 echo "=== every parser on ten minutes of damaged files"
 tools/fuzz.sh 600
 

@@ -401,7 +401,12 @@ typedef struct gemmtune_operands {
  * *plan. */
 GEMMTUNE_API gemmtune_status gemmtune_plan_create(gemmtune_context* context, const gemmtune_problem* problem,
                                                   gemmtune_plan** plan);
-/* The same from the cache alone: GEMMTUNE_NOT_FOUND if the plan would have to be made, which compiles or loads a
+/* The same if a row answers. If none does, *plan is null, the status GEMMTUNE_OK, and no kernel was made: for callers that have a
+ * kernel of their own for such problems. Both answers are cached, counted and captured. */
+GEMMTUNE_API gemmtune_status gemmtune_plan_create_tuned(gemmtune_context* context,
+                                                        const gemmtune_problem* problem,
+                                                        gemmtune_plan** plan);
+/* gemmtune_plan_create from the cache alone: GEMMTUNE_NOT_FOUND if the plan would have to be made, which compiles or loads a
  * kernel. For callers whose stream is being captured into a graph. */
 GEMMTUNE_API gemmtune_status gemmtune_plan_find(gemmtune_context* context, const gemmtune_problem* problem,
                                                 gemmtune_plan** plan);

@@ -204,12 +204,26 @@ class Argument {
   }
   std::int64_t dim() const { return dim_; }
   std::int64_t size(std::int64_t i) const { return sizes_[i]; }
+  std::int64_t stride(std::int64_t i) const { return strides_[i]; }
+  std::int64_t elements() const {
+    std::int64_t count = 1;
+    for (std::int64_t i = 0; i < dim_; ++i) count *= sizes_[i];
+    return count;
+  }
   std::int32_t dtype() const { return dtype_; }
   gemmtune_type type() const { return type_of(dtype_); }
   /// As the C interface reads it; points into the tensor.
   gemmtune_array describe() const {
     const std::int32_t type = dtype_ == int32_type ? std::int32_t{GEMMTUNE_ARRAY_I32} : this->type();
     return {data(), type, static_cast<std::int32_t>(dim_), sizes_, strides_, 0};
+  }
+  /// From now on dim(), size() and describe() are those of a matrix over the same memory; the tensor itself stays as it is.
+  void describe_as(std::int64_t rows, std::int64_t columns, std::int64_t row_stride) {
+    matrix_sizes_ = {rows, columns};
+    matrix_strides_ = {row_stride, 1};
+    dim_ = 2;
+    sizes_ = matrix_sizes_.data();
+    strides_ = matrix_strides_.data();
   }
   /// The GPU that it is on, -1 for the CPU.
   int gpu(const char* name) const {
@@ -237,6 +251,8 @@ class Argument {
   std::int64_t* sizes_ = nullptr;
   std::int64_t* strides_ = nullptr;
   std::int32_t dtype_ = 0;
+  std::array<std::int64_t, 2> matrix_sizes_{};  // of describe_as()
+  std::array<std::int64_t, 2> matrix_strides_{};
 };
 
 Tensor tensor_of(Value value) { return reinterpret_cast<Tensor>(value); }
@@ -374,7 +390,29 @@ struct PlanOwner {
   ~PlanOwner() { gemmtune_plan_release(plan); }
 };
 
-/// On a GPU the workspace is PyTorch's: it belongs to the stream, and to the graph while one is captured.
+gemmtune_plan_info info_of(const gemmtune_plan* plan) {
+  gemmtune_plan_info info{};
+  info.size = sizeof info;
+  check(gemmtune_plan_get_info(plan, &info));
+  return info;
+}
+
+/// The workspace is PyTorch's: on a GPU it belongs to the stream, and to the graph while one is captured.
+void run_plan(int gpu, const gemmtune_plan* plan, std::size_t workspace_bytes,
+              const gemmtune_operands& operands, void* stream) {
+  Argument workspace;
+  if (workspace_bytes > 0) {
+    const std::int64_t size = static_cast<std::int64_t>(workspace_bytes);
+    const std::int64_t stride = 1;
+    Tensor made = nullptr;
+    check_torch(torch.aoti_torch_empty_strided(1, &size, &stride, torch.aoti_torch_dtype_uint8(),
+                                               gpu < 0 ? cpu_type : cuda_type, gpu < 0 ? 0 : gpu, &made),
+                "to allocate a workspace");
+    workspace.reset(made);
+  }
+  check(gemmtune_plan_run(plan, &operands, workspace ? workspace.data() : nullptr, stream));
+}
+
 void run_on_gpu(int gpu, const gemmtune_problem& problem, const gemmtune_operands& operands) {
   ContextUse context(gpu);
   const DeviceGuard guard(gpu);
@@ -389,20 +427,7 @@ void run_on_gpu(int gpu, const gemmtune_problem& problem, const gemmtune_operand
   } else {
     check(gemmtune_plan_create(context.get(), &problem, &owner.plan));
   }
-  gemmtune_plan_info info{};
-  info.size = sizeof info;
-  check(gemmtune_plan_get_info(owner.plan, &info));
-  Argument workspace;
-  if (info.workspace_bytes > 0) {
-    const std::int64_t size = static_cast<std::int64_t>(info.workspace_bytes);
-    const std::int64_t stride = 1;
-    Tensor made = nullptr;
-    check_torch(torch.aoti_torch_empty_strided(1, &size, &stride, torch.aoti_torch_dtype_uint8(), cuda_type,
-                                               gpu, &made),
-                "to allocate a workspace");
-    workspace.reset(made);
-  }
-  check(gemmtune_plan_run(owner.plan, &operands, workspace ? workspace.data() : nullptr, stream));
+  run_plan(gpu, owner.plan, info_of(owner.plan).workspace_bytes, operands, stream);
 }
 
 void run(int gpu, const gemmtune_problem& problem, const gemmtune_operands& operands) {
@@ -457,7 +482,58 @@ struct Call {
     torch_shim::run(gpu_, problem, operands_);
   }
 
+  /// Runs a call of one weight if a tuned row answers it; `out` has the result then. False if none does, or if the tensors are not
+  /// what gemmtune reads without a copy of x.
+  bool run_if_tuned() {
+    refuse_gradient({&x, &w, &bias, &x_scale, &w_scale});
+    gpu_ = x.gpu("x");
+    add("x", x, arrays_.x);
+    add("w", w, arrays_.w);
+    add("bias", bias, arrays_.bias);
+    add("w_scale", w_scale, arrays_.w_scale);
+    const bool copies_scale = x_scale && x_scale.dim() == 2 && x_scale.size(1) > 1 && x_scale.stride(1) != 1;
+    // Copied once it is known that a row answers.
+    if (copies_scale) x_scale.describe_as(x_scale.size(0), x_scale.size(1), x_scale.size(1));
+    add("x_scale", x_scale, arrays_.x_scale);
+    if (out_dtype >= 0) set_result_type();
+    const gemmtune_array* strided = nullptr;
+    const auto is_read = [&] {
+      return gemmtune_read_arrays(&arrays_, &problem, &operands_, &strided) == GEMMTUNE_OK && strided == nullptr;
+    };
+    if (!is_read()) return false;
+    ContextUse context(gpu_);
+    if (gpu_ < 0) return run_tuned_plan(context, nullptr, copies_scale);
+    const DeviceGuard guard(gpu_);
+    return run_tuned_plan(context, current_stream(gpu_), copies_scale);
+  }
+
  private:
+  /// While a stream is captured only sizes that were planned before are answered.
+  bool run_tuned_plan(ContextUse& context, void* stream, bool copies_scale) {
+    PlanOwner owner;
+    const bool captures = gpu_ >= 0 && is_capturing(stream);
+    const gemmtune_status status = captures
+                                       ? gemmtune_plan_find(context.get(), &problem, &owner.plan)
+                                       : gemmtune_plan_create_tuned(context.get(), &problem, &owner.plan);
+    if (status != GEMMTUNE_OK || owner.plan == nullptr) return false;
+    const gemmtune_plan_info info = info_of(owner.plan);
+    if (info.match == GEMMTUNE_MATCH_UNTUNED) return false;
+    if (captures) {
+      context.keep_for_graphs();
+      gemmtune_plan_retain(owner.plan);  // as in run_on_gpu()
+    }
+    if (copies_scale) {
+      Argument dense(make_result(x_scale, x_scale.size(1), x_scale.dtype(), gpu_));
+      check_torch(torch.aoti_torch_copy_(dense.handle(), x_scale.handle(), 0), "to copy x_scale");
+      operands_.x_scale = dense.data();
+      x_scale.take(dense);  // lives as long as the call
+    }
+    out.reset(make_result(x, operands_.ldy, torch_type_of(problem.y_type), gpu_));
+    operands_.y = out.data();
+    run_plan(gpu_, owner.plan, info.workspace_bytes, operands_, stream);
+    return true;
+  }
+
   void add(const char* name, Argument& tensor, const gemmtune_array*& member) {
     if (!tensor) return;
     require_device(name, tensor, gpu_);
@@ -584,6 +660,121 @@ void fused_moe(Value* values, std::uint64_t, std::uint64_t) {
   if constexpr (!into_out) values[0] = reinterpret_cast<Value>(call.out.release());
 }
 
+// ---- a tuned row's kernel, else another operator ------------------------------------------------------------------------
+
+/// Calls another operator. It takes its arguments from the stack, owns them, and leaves its result there.
+void call_operator(const char* name, Value* stack) {
+  check_torch(torch.aoti_torch_call_dispatcher(name, "", stack), name);
+}
+
+Value optional_value(Argument& tensor) {
+  return tensor ? reinterpret_cast<Value>(new Value(reinterpret_cast<Value>(tensor.release()))) : 0;
+}
+
+/// x · wᵀ (+ bias); aten::linear where no row answers.
+void tuned_linear(Value* values, std::uint64_t, std::uint64_t) {
+  Call call(GEMMTUNE_A16W16);
+  Stack stack(values);
+  call.x.reset(stack.tensor());
+  call.w.reset(stack.tensor());
+  call.bias.reset(stack.optional_tensor());
+  call.problem.constant_weights = call.problem.predecessor_triggers = stack.flag() ? 1 : 0;
+  if (call.run_if_tuned()) {
+    values[0] = reinterpret_cast<Value>(call.out.release());
+    return;
+  }
+  std::array<Value, 3> others{reinterpret_cast<Value>(call.x.release()),
+                              reinterpret_cast<Value>(call.w.release()), optional_value(call.bias)};
+  call_operator("aten::linear", others.data());
+  values[0] = others[0];
+}
+
+/// What the operands of a tuned_scaled_linear are.
+enum class Scaled : std::int64_t { per_tensor, per_token, blocks };
+/// Its operator where no row answers; other values are a key of the operator in Python.
+constexpr std::int64_t cutlass_operator = 1;
+constexpr std::int64_t deep_gemm_operator = 2;
+constexpr const char* python_operator = "gemmtune_vllm::stock_scaled_linear";
+
+gemmtune_operation operation_of(Scaled kind) {
+  if (kind == Scaled::per_token) return GEMMTUNE_A8W8;
+  return kind == Scaled::blocks ? GEMMTUNE_A8W8_BLOCKSCALE : GEMMTUNE_A16W16;
+}
+
+/// As gemmtune reads them: w as [N, K] if it is a view [K, N] of that, and of x and its scales the first `rows`, if a kernel padded them.
+/// False if they have other shapes.
+bool describe_scaled(Call& call, Scaled kind, std::int64_t rows) {
+  Argument& x = call.x;
+  Argument& w = call.w;
+  if (x.dim() != 2 || w.dim() != 2 || x.stride(1) != 1 || x.size(0) < rows) return false;
+  const std::int64_t padded = x.size(0);
+  if (padded > rows) x.describe_as(rows, x.size(1), x.stride(0));
+  if (kind == Scaled::blocks) return true;
+  const std::int64_t k = w.size(0);
+  if (w.stride(0) != 1 || w.stride(1) != k) return false;
+  w.describe_as(w.size(1), k, k);
+  if (call.x_scale.elements() == 1 || kind == Scaled::per_tensor) return call.x_scale.elements() == 1;
+  Argument& scale = call.x_scale;
+  const bool is_column = scale.dim() == 1 || (scale.dim() == 2 && scale.size(1) == 1);
+  if (!is_column || (scale.size(0) != rows && scale.size(0) != padded)) return false;
+  if (scale.size(0) != rows) scale.describe_as(rows, 1, scale.stride(0));
+  return true;
+}
+
+/// vLLM's fp8 products of x [rows or more, K] with scales; another operator where no row answers.
+void tuned_scaled_linear(Value* values, std::uint64_t, std::uint64_t) {
+  Stack stack(values);
+  Argument x(stack.tensor()), w(stack.tensor()), x_scale(stack.tensor()), w_scale(stack.tensor()), bias;
+  bias.reset(stack.optional_tensor());
+  const std::int64_t rows = stack.integer();
+  const auto out_dtype = static_cast<std::int32_t>(stack.integer());
+  const auto kind = static_cast<Scaled>(stack.integer());
+  const std::int64_t other = stack.integer();
+  const std::int64_t padded = x.dim() == 2 ? x.size(0) : -1;
+  {
+    Call call(operation_of(kind));
+    call.x.reset(x.share());
+    call.w.reset(w.share());
+    call.x_scale.reset(x_scale.share());
+    call.w_scale.reset(w_scale.share());
+    if (bias) call.bias.reset(bias.share());
+    call.out_dtype = out_dtype;
+    if (describe_scaled(call, kind, rows) && call.run_if_tuned()) {
+      values[0] = reinterpret_cast<Value>(call.out.release());
+      return;
+    }
+  }
+  if (other == cutlass_operator && padded == rows) {
+    Argument out(make_result(x, w.size(1), out_dtype, x.gpu("x")));
+    std::array<Value, 6> others{reinterpret_cast<Value>(out.share()),     reinterpret_cast<Value>(x.release()),
+                                reinterpret_cast<Value>(w.release()),     reinterpret_cast<Value>(x_scale.release()),
+                                reinterpret_cast<Value>(w_scale.release()), optional_value(bias)};
+    call_operator("_C::cutlass_scaled_mm", others.data());
+    values[0] = reinterpret_cast<Value>(out.release());
+    return;
+  }
+  if (other == deep_gemm_operator) {
+    Argument out(make_result(x, w.size(0), out_dtype, x.gpu("x")));
+    const Value scales_are_e8m0 = 0;
+    std::array<Value, 6> others{reinterpret_cast<Value>(x.release()),       reinterpret_cast<Value>(x_scale.release()),
+                                reinterpret_cast<Value>(w.release()),       reinterpret_cast<Value>(w_scale.release()),
+                                reinterpret_cast<Value>(out.share()), scales_are_e8m0};
+    call_operator("vllm::fp8_gemm_nt_op", others.data());
+    values[0] = reinterpret_cast<Value>(out.release());
+    return;
+  }
+  std::array<Value, 8> others{reinterpret_cast<Value>(x.release()),
+                              reinterpret_cast<Value>(w.release()),
+                              reinterpret_cast<Value>(x_scale.release()),
+                              reinterpret_cast<Value>(w_scale.release()),
+                              optional_value(bias),
+                              static_cast<Value>(rows),
+                              static_cast<Value>(out_dtype),
+                              static_cast<Value>(other)};
+  call_operator(python_operator, others.data());
+  values[0] = others[0];
+}
+
 // ---- between two products -------------------------------------------------------------------------------------------
 
 /// silu(gate) · up.
@@ -700,6 +891,12 @@ constexpr Operator operators[] = {
     {"fused_moe", "fused_moe(" MOE ", " MOE_WORDS ", ScalarType? out_dtype=None) -> Tensor",
      &fused_moe<false>},
     {"fused_moe_out", "fused_moe_out(" MOE ", *, Tensor(a!) out, " MOE_WORDS ") -> ()", &fused_moe<true>},
+    {"tuned_linear", "tuned_linear(Tensor x, Tensor w, Tensor? bias=None, bool constant_weight=False) -> Tensor",
+     &tuned_linear},
+    {"tuned_scaled_linear",
+     "tuned_scaled_linear(" SCALED
+     ", Tensor? bias, SymInt rows, ScalarType out_dtype, int kind, int other) -> Tensor",
+     &tuned_scaled_linear},
     {"silu_and_mul", "silu_and_mul(Tensor gate, Tensor up) -> Tensor", &silu_and_mul<false>},
     {"silu_and_mul_out", "silu_and_mul_out(Tensor gate, Tensor up, *, Tensor(a!) out) -> ()",
      &silu_and_mul<true>},

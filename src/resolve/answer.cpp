@@ -119,6 +119,7 @@ Answer answer_problem(const Device& device, const LookupTables& tables, const Pr
   if (const TableSet* shipped = tables.shipped();
       shipped != nullptr && answer_from(*shipped, device, rules, answer))
     return answer;
+  if (rules.rows_only) return answer;
   auto fallback = bind_fallback(device, problem);
   if (fallback.ok()) {
     answer.bound = std::move(fallback).value();

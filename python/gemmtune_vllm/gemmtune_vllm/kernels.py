@@ -2,7 +2,7 @@
 follows the loading of its layer. That kernel stays what it is: it prepares the weight, quantizes x, and runs all sizes that no
 tuned row answers. Only its product, apply_scaled_mm or apply_block_scaled_mm, is replaced in layers that are ours."""
 
-import hashlib
+import inspect
 import math
 
 import torch
@@ -12,14 +12,21 @@ from . import operators
 loaded = []  # Layer of each quantized layer whose weights are ready, since the last model was loaded
 
 
+# vLLM's classes whose product is one operator, which C++ calls itself.
+_operators_of = {"CutlassFP8ScaledMMLinearKernel": operators.cutlass_operator, "DeepGemmFp8BlockScaledMMKernel": operators.deep_gemm_operator}
+
+
 class Layer:
     """A quantized layer of a model, with its kernel. blocks: the kernel takes block-scaled operands, and w as [N, K]."""
 
     def __init__(self, kernel, layer, blocks):
         self.kernel, self.layer, self.blocks = kernel, layer, blocks
         self.product = "apply_block_scaled_mm" if blocks else "apply_scaled_mm"
-        self.name = getattr(layer, "prefix", "")
-        self.key = f"{type(kernel).__name__} {hashlib.sha256(repr(kernel.config).encode()).hexdigest()[:12]}"
+        known = _operators_of.get(type(kernel).__name__)
+        if getattr(kernel, "use_deep_gemm_e8m0", False):
+            known = None
+        self.runs_python = known is None
+        self.other = known or operators.key_of(f"{type(kernel).__name__} {kernel.config!r}")
 
     def weight(self):
         """The weight as [N, K], or None."""
@@ -36,18 +43,24 @@ class Layer:
                 return scale
         return None
 
-    def fits(self):
-        weight, scale = self.weight(), self.scale()
-        # A kernel with state of its layer can be run for this layer only, which the operator does not know; one that
-        # quantizes inside of its product gives no fp8 x.
-        if (weight is None or scale is None or scale.dtype is not torch.float32 or
-                not getattr(self.kernel, "apply_input_quant", True) or
-                any(isinstance(value, torch.Tensor) for value in vars(self.kernel).values())):
-            return False
+    def why_not(self):
+        """Why the layer is not of a kind that gemmtune runs, or None."""
+        weight, scale, kernel = self.weight(), self.scale(), type(self.kernel).__name__
+        if weight is None:
+            return f"{kernel} holds the weight in a form of its own"
+        if scale is None or scale.dtype is not torch.float32:
+            return f"{kernel} holds no float32 scales"
+        if not getattr(self.kernel, "apply_input_quant", True):
+            return f"{kernel} quantizes inside of its product"
+        # A kernel with state of its layer can be run for this layer only, which the operator does not know.
+        if any(isinstance(value, torch.Tensor) for value in vars(self.kernel).values()):
+            return f"{kernel} holds state of the layer"
         n, k = weight.shape
-        if self.blocks:
-            return tuple(scale.shape) == (-(-n // 128), -(-k // 128))
-        return scale.numel() in (1, n)
+        if getattr(self.kernel, "logical_output_size", None) not in (None, n):
+            return f"{kernel} padded the weight"
+        expected = (-(-n // 128), -(-k // 128)) if self.blocks else None
+        fits = tuple(scale.shape) == expected if self.blocks else scale.numel() in (1, n)
+        return None if fits else f"{kernel} has scales of shape {list(scale.shape)}"
 
     def biases(self):
         bias = None if self.blocks else getattr(self.layer, "bias", None)
@@ -55,38 +68,45 @@ class Layer:
 
     def kind(self):
         if self.blocks:
-            return "block"
+            return operators.blocks_scaled
         group = self.kernel.config.activation_quant_key.scale.group_shape
-        return "tensor" if group.is_per_tensor() and self.scale().numel() == 1 else "token"
+        one = group.is_per_tensor() and self.scale().numel() == 1
+        return operators.tensor_scaled if one else operators.token_scaled
 
     def size(self, m, bias):
         weight = self.weight()
         n, k = weight.shape
-        return operators.device_of(weight), self.kind(), m, n, k, weight.dtype, self.kernel.config.out_dtype, bias is not None
+        return operators.device_of(weight), self.kind(), m, n, k, weight.dtype, self.kernel.config.out_dtype, bias is not None, 0
 
     def run(self, m, bias):
-        weight, out_dtype = self.weight(), self.kernel.config.out_dtype
+        weight, out_dtype, kind = self.weight(), self.kernel.config.out_dtype, self.kind()
         x = torch.zeros(m, weight.shape[1], device=weight.device).to(weight.dtype)
-        if self.blocks:
-            scale = torch.ones(m, -(-weight.shape[1] // 128), device=weight.device)
-            operators.ops.block_linear(x, weight, scale, self.scale(), out_dtype, self.key)
-        else:
-            scale = torch.ones(1 if self.kind() == "tensor" else m, device=weight.device)
-            operators.ops.scaled_linear(x, weight.t(), scale, self.scale(), bias, m, out_dtype, self.kind(), self.key)
+        scale = (torch.ones(m, -(-weight.shape[1] // 128), device=weight.device) if self.blocks else
+                 torch.ones(1 if kind == operators.tensor_scaled else m, device=weight.device))
+        operators.scaled_linear(x, weight if self.blocks else weight.t(), scale, self.scale(), bias, m, out_dtype, kind, self.other)
 
-    def keep_fallback(self):
-        operators.fallbacks[self.key] = getattr(self.kernel, self.product)
+    def keep_function(self):
+        """vLLM's product, for the sizes that no row answers."""
+        product, blocks = getattr(self.kernel, self.product), self.blocks
+
+        def run(x, w, x_scale, w_scale, bias, rows, out_dtype):
+            if blocks:
+                return product(A=x, B=w, As=x_scale, Bs=w_scale).to(out_dtype)
+            y = product(A=x, B=w, out_dtype=out_dtype, As=x_scale, Bs=w_scale, bias=bias, output_shape=[rows, w.shape[1]])
+            return y.view(rows, w.shape[1])
+
+        operators.functions[self.other] = run
 
     def take(self):
         """The kernel runs its product through the operator."""
-        key, kind, block_out_dtype = self.key, self.kind(), self.kernel.config.out_dtype
+        other, kind, block_out_dtype = self.other, self.kind(), self.kernel.config.out_dtype
 
         def apply_scaled_mm(*, A, B, out_dtype, As, Bs, bias, output_shape):
-            y = operators.ops.scaled_linear(A, B, As, Bs, bias, math.prod(output_shape[:-1]), out_dtype, kind, key)
+            y = operators.scaled_linear(A, B, As, Bs, bias, math.prod(output_shape[:-1]), out_dtype, kind, other)
             return y.view(*output_shape)
 
         def apply_block_scaled_mm(A, B, As, Bs):
-            return operators.ops.block_linear(A, B, As, Bs, block_out_dtype, key)
+            return operators.scaled_linear(A, B, As, Bs, None, A.shape[0], block_out_dtype, kind, other)
 
         setattr(self.kernel, self.product, apply_block_scaled_mm if self.blocks else apply_scaled_mm)
 
@@ -107,9 +127,15 @@ def _put_first(vllm, name, base, kernel_type, lists):
     """A class `name` at the head of vLLM's list for this platform. Its instances are those of the next class that fits."""
     platform = vllm.platform
 
+    # vLLM chooses among the others: it reorders the list by device and keeps to --linear-backend.
+    quantization = {"quantization": f"{kernel_type}_w8a8"} if "quantization" in inspect.signature(vllm.choose).parameters else {}
+
     def next_class(config):
-        others = (kernel for kernel in lists[platform] if kernel is not chooser)
-        return next((kernel for kernel in others if vllm.can_run(kernel, config, None)[0]), None)
+        others = [kernel for kernel in lists[platform] if kernel is not chooser]
+        try:
+            return vllm.choose(config, {platform: others}, **quantization)
+        except ValueError:  # none fits
+            return None
 
     def is_supported(cls, compute_capability=None):
         return True, None
