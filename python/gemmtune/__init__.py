@@ -11,7 +11,7 @@ from ._arrays import as_type
 from ._folders import data
 from ._library import cublas_library
 from ._library import lib as _lib
-from .commands import audit, bench, convert, lookup, tune
+from .commands import audit, bench, convert, lookup, report, tune
 from .contexts import Context, flush_capture, reload, sources, use
 from .errors import Error
 from .operations import (PackedWeight, a16w4, a4w4_blockscale, a8w4, a8w8, a8w8_blockscale, batched_a8w8, batched_bf16, fused_moe, linear,
@@ -19,5 +19,5 @@ from .operations import (PackedWeight, a16w4, a4w4_blockscale, a8w4, a8w8, a8w8_
 
 __version__ = _lib.gemmtune_version().decode()
 __all__ = ["Context", "Error", "PackedWeight", "a16w4", "a4w4_blockscale", "a8w4", "a8w8", "a8w8_blockscale", "as_type", "audit", "batched_a8w8",
-           "batched_bf16", "bench", "convert", "cublas_library", "data", "errors", "flush_capture", "fused_moe", "linear", "lookup", "pack", "problem", "reload", "sources", "tune",
+           "batched_bf16", "bench", "convert", "cublas_library", "data", "errors", "flush_capture", "fused_moe", "linear", "lookup", "pack", "problem", "reload", "report", "sources", "tune",
            "unpack", "use"]

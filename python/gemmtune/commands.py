@@ -10,10 +10,11 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
-from . import program
+from . import _notebook, program
 from .errors import CommandFailed
 
 _patience = 1  # seconds for callbacks after the end of a run
@@ -183,9 +184,11 @@ def tune(shapes=None, output=None, progress=None, **options):
     CSV; None for a single size (m=, n=, k=), a model (model_dir=) or the captured shapes of the config folder.
     baseline: what speed-ups are against: "default" (what an untuned call runs), "library" (the vendor's), or "torch"
     (torch.nn.functional.linear of this Python, on a CPU).
-    progress: called on this thread with a dictionary for each event (run_started, problem_started, candidate,
-    problem_done, problem_revised), while the run goes on beside it. An exception of it, Ctrl-C too, ends the run: what was
+    progress: called on this thread with a dictionary for each event (docs/report.md: run_started, candidate,
+    problem_settled, problem_done …), while the run goes on beside it. None: a notebook shows the rows as they are settled. An exception of it, Ctrl-C too, ends the run: what was
     decided is in the file, and the same call goes on. The end of this process, however it comes, ends the run too."""
+    if progress is None and _notebook.is_here():
+        progress = _notebook.Progress()
     if isinstance(shapes, (list, tuple)):
         options.setdefault("op", "a16w16")
         has_type = any("dtype" in shape for shape in shapes if isinstance(shape, dict)) or not _types.isdisjoint(options)
@@ -219,3 +222,17 @@ def convert(file, output, *, to, **options):
 def bench(file, **options):
     """Times what dispatch runs for the shapes of a file against the default kernels (`gemmtune bench`)."""
     return _run("bench", [os.fspath(file), *_arguments(_with_python(options))])
+
+
+def report(*files, output=None, **options):
+    """Tuned files as a page (`gemmtune report`): a _notebook.Page, which a notebook shows where the call stands.
+
+    output: the page's file; None: it is in memory alone. Options are those of the command: base=, capture=, title= …"""
+    words = [*(os.fspath(file) for file in files), *_arguments(options)]
+    if output is not None:
+        return _notebook.read_page(output, _run("report", [*words, "-o", os.fspath(output)]))
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "report.html")
+        page = _notebook.read_page(path, _run("report", [*words, "-o", path]))
+    page.path = None
+    return page

@@ -21,6 +21,8 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/help/completions.h"
+#include "cli/help/help_text.h"
 #include "cli/shared/argv_words.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
@@ -29,17 +31,59 @@
 namespace gemmtune::cli {
 namespace {
 
-constexpr std::string_view footer = R"(
-In option names '-' and '_' are equal. Exit codes: 0 done, 1 finished with findings (failed shapes, wrong rows),
-2 usage or input. Each command has its own help: gemmtune help COMMAND, or gemmtune COMMAND --help
+constexpr std::string_view description =
+    "Finds the fastest verified kernel for every GEMM of a model on this machine, and says which one runs.";
 
---parent-pipe FD before the command is for programs that start this one: it ends, as by SIGTERM, when the other end of that pipe
-is closed or the parent ends.
+constexpr std::string_view footer = R"(
+In option names '-' and '_' are equal. Exit codes: 0 done, 1 finished with findings (failed shapes, wrong rows), 2 usage or input. Each command has its own help: gemmtune help COMMAND, or gemmtune COMMAND --help
+
+--parent-pipe FD before the command is for programs that start this one: it ends, as by SIGTERM, when the other end of that pipe is closed or the parent ends.
 
 Examples:
-  gemmtune tune --model_dir Llama-3.2-1B --nsets 1,16,128 -o tuned.csv
-  gemmtune lookup -m 3 -n 2048 -k 2048 --table tuned.csv
-  gemmtune explain -m 1 -n 2048 -k 2048)";
+  gemmtune tune shapes/llama-3.2-1b.csv -o tuned.csv --budget 110
+  gemmtune lookup tuned.csv -m 3 -n 2048 -k 2048
+  gemmtune report tuned.csv)";
+
+std::size_t help_columns() {
+  constexpr std::size_t piped = 100;
+  return stdout_is_terminal() ? stdout_columns() : piped;
+}
+
+/// Of each command: null where --help shows all options.
+using ShortHelps = std::map<const CLI::App*, const ShortHelp*>;
+
+int print_help(const CLI::App& app, const ShortHelps& short_helps, bool all) {
+  const auto subs = app.get_subcommands();
+  if (subs.empty()) {
+    print_text(program_help_text(description, help_models(app), footer, help_columns()));
+    return exit_done;
+  }
+  const HelpCommand command = help_model(*subs.front());
+  const ShortHelp* const short_help = short_helps.at(subs.front());
+  print_text(short_help == nullptr || all ? help_text(command, help_columns())
+                                          : short_help_text(command, *short_help, help_columns()));
+  return exit_done;
+}
+
+/// `completion SHELL`, `man`, `help TOPIC`: what is made from the options of all commands. nullopt: the words are none of these.
+std::optional<int> print_generated(const CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty()) return std::nullopt;
+  if (words[0] == "completion") {
+    const auto script = completion_script(words.size() == 2 ? words[1] : std::string(), help_models(app));
+    if (!script.ok()) return usage_error("", script.message());
+    print_document(*script);
+    return exit_done;
+  }
+  if (words == std::vector<std::string>{"man"}) {
+    print_document(manual_page(description, help_models(app)));
+    return exit_done;
+  }
+  if (words[0] != "help" || words.size() != 2) return std::nullopt;
+  const std::string text = topic_text(words[1], help_columns());
+  if (text.empty()) return std::nullopt;
+  print_text(text);
+  return exit_done;
+}
 
 /// The command that the words begin with, or an empty text.
 std::string command_of(const std::vector<std::string>& words) {
@@ -77,7 +121,10 @@ std::string unknown_word(const CLI::App& app) {
 }
 
 /// One line and exit code 2; help and version are no errors.
-int parse_error(const CLI::App& app, const CLI::ParseError& error, const std::string& command) {
+int parse_error(const CLI::App& app, const CLI::ParseError& error, const std::string& command,
+                const ShortHelps& short_helps) {
+  if (dynamic_cast<const CLI::CallForHelp*>(&error) != nullptr) return print_help(app, short_helps, false);
+  if (dynamic_cast<const CLI::CallForAllHelp*>(&error) != nullptr) return print_help(app, short_helps, true);
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
   const bool is_unknown =
       dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !app.remaining(true).empty();
@@ -85,24 +132,23 @@ int parse_error(const CLI::App& app, const CLI::ParseError& error, const std::st
   for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at))
     text.replace(at, 1, " ");
   const std::string name = command.empty() ? "gemmtune" : "gemmtune " + command;
-  print_note(fmt::format("{}: {} (see {} --help)", name, text, name));
-  return exit_usage;
+  return usage_error(command, fmt::format("{} (see {} --help)", text, name));
 }
 
 int run(int argc, char** argv) {
-  CLI::App app(
-      "Finds the fastest verified kernel for every GEMM of a model on this machine, and says which one runs.",
-      "gemmtune");
+  CLI::App app(std::string(description), "gemmtune");
   app.set_version_flag("--version", "gemmtune " GEMMTUNE_VERSION);
   app.require_subcommand(1);
-  app.footer(std::string(footer));
   app.set_help_flag("-h,--help", "Print this help and exit");
   std::map<const CLI::App*, std::function<int()>> actions;
+  ShortHelps short_helps;
   for (const Command& command : all_commands()) {
     CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
     sub->set_help_flag("-h,--help", "Print this help and exit");
+    sub->set_help_all_flag("--help-all", "Print the help of all options and exit");
     CommandOptions options(*sub);
     actions[sub] = command.declare(options);
+    short_helps[sub] = options.short_help();
   }
   std::vector<std::string> raw(argv + 1, argv + argc);
   if (const Status status = take_parent_pipe(raw); !status.ok()) {
@@ -110,6 +156,8 @@ int run(int argc, char** argv) {
     return exit_usage;
   }
   if (raw == std::vector<std::string>{"worker"}) return run_worker_command();
+  if (std::ranges::find(raw, "--json") != raw.end()) answer_errors_in_json();
+  if (const auto code = print_generated(app, raw)) return *code;
   // `help [COMMAND]` and `version`, as other programs have them.
   if (!raw.empty() && raw[0] == "help")
     raw = raw.size() > 1 ? std::vector{raw[1], std::string("--help")} : std::vector{std::string("--help")};
@@ -120,18 +168,17 @@ int run(int argc, char** argv) {
     std::string known;
     for (const Command& one : all_commands())
       known += fmt::format("{}{}", known.empty() ? "" : ", ", one.name);
-    print_note(fmt::format("gemmtune: unknown command '{}'{} (known: {})", words[0],
-                           command_suggestion(words[0]), known));
-    return exit_usage;
+    return usage_error(
+        "", fmt::format("unknown command '{}'{} (known: {})", words[0], command_suggestion(words[0]), known));
   }
   if (words.empty()) {
-    print_text(app.help());
+    print_help(app, short_helps, false);
     return exit_usage;
   }
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes its words last first
   } catch (const CLI::ParseError& error) {
-    return parse_error(app, error, command);
+    return parse_error(app, error, command, short_helps);
   }
   return actions.at(app.get_subcommands().front())();
 }

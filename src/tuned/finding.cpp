@@ -33,7 +33,8 @@ constexpr std::array<FindingText, finding_kind_count> finding_texts{{
     {FindingKind::unknown_kernel, Severity::warning, "unknown_kernel",
      "the kernel's name does not resolve on this device"},
     {FindingKind::stale, Severity::note, "stale",
-     "measured on another device model or library than this machine's"},
+     "measured on another device model or library, or in an environment that no .env.json beside the file "
+     "describes"},
     {FindingKind::missing_bucket, Severity::warning, "missing_bucket",
      "M that no bucket of a Triton config answers"},
     {FindingKind::unread_key, Severity::warning, "unread_key", "a key that no look-up or no kernel reads"},

@@ -33,9 +33,9 @@ BenchVerdict verdict_of(std::span<const double> ratios, double noise_floor) {
   exact.prefer_ratio = 1;
   exact.tie_band = 0;
   const RatioLimits limits = ratio_limits(exact, noise_floor);
-  if (is_below(ratios, limits.win, interval_alpha)) return BenchVerdict::faster;
+  if (is_below(ratios, limits.win, interval_alpha)) return BenchVerdict::win;
   if (is_above(ratios, limits.tie, interval_alpha)) return BenchVerdict::slower;
-  return BenchVerdict::same;
+  return BenchVerdict::undecided;
 }
 
 /// What dispatch runs for a program that packs its weights in the layout that the tables were tuned for. Only
@@ -87,7 +87,7 @@ void fill_same(BenchRow& row) {
   row.ratio = 1;
   row.interval = Interval{1, 1};
   row.certain_ratio = 1;
-  row.verdict = BenchVerdict::same;
+  row.verdict = BenchVerdict::same_kernel;
 }
 
 BenchRow bench_one(const Device& device, Evaluator& evaluator, const BenchRequest& request,
@@ -159,7 +159,7 @@ Improvement improvement_of(const BenchRow& row, double min_improvement_percent) 
   if (row.status != BenchStatus::ok || !row.microseconds) return Improvement::keep;
   const auto percent = improvement_percent(row);
   if (!percent) return Improvement::fresh;
-  const bool enough = row.verdict == BenchVerdict::faster && *percent >= min_improvement_percent;
+  const bool enough = row.verdict == BenchVerdict::win && *percent >= min_improvement_percent;
   return enough ? Improvement::update : Improvement::keep;
 }
 
@@ -179,12 +179,14 @@ std::string_view to_string(BenchVerdict verdict) {
   switch (verdict) {
     case BenchVerdict::none:
       return "";
-    case BenchVerdict::faster:
-      return "faster";
+    case BenchVerdict::win:
+      return "win";
     case BenchVerdict::slower:
       return "slower";
-    case BenchVerdict::same:
-      return "same";
+    case BenchVerdict::undecided:
+      return "undecided";
+    case BenchVerdict::same_kernel:
+      return "same kernel";
   }
   return "unknown";
 }

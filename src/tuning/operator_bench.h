@@ -16,7 +16,8 @@
 
 namespace gemmtune {
 
-enum class BenchVerdict { none, faster, slower, same };  // of A against B; none: one of them has no time
+/// Of A against B. none: one of them has no time; same_kernel: both are one; undecided: neither is proven faster.
+enum class BenchVerdict { none, win, slower, undecided, same_kernel };
 std::string_view to_string(BenchVerdict verdict);
 enum class BenchStatus { ok, mismatch, error };  // mismatch: A's result is wrong
 std::string_view to_string(BenchStatus status);

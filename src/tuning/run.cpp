@@ -90,10 +90,10 @@ Status Run::check_problem(const Problem& problem) const {
                              to_string(problem.operation), to_string(operation()));
 }
 
-bool Run::counts(const TunedEntry& row) const {
-  if (request_.all || (request_.stale && row.env != environment_.hash)) return false;
-  // A row of a lower class than the request allows is replaced.
-  return accuracy_of(device_, row) >= lowest_accuracy(device_, row.problem, request_.policy.accuracy);
+bool counts_as_done(const Device& device, const TuneRequest& request, const std::string& environment_hash,
+                    const TunedEntry& row) {
+  if (request.all || (request.stale && row.env != environment_hash)) return false;
+  return accuracy_of(device, row) >= lowest_accuracy(device, row.problem, request.policy.accuracy);
 }
 
 std::optional<WeightLayout> Run::decided_layout(
@@ -184,6 +184,11 @@ void Run::learn_winner(const Problem& problem, const std::string& kernel_name) {
 void Run::problem_paused(std::size_t index) {
   const std::lock_guard guard(lock_);
   observer_.problem_paused(index);
+}
+
+void Run::problem_settled(std::size_t index) {
+  const std::lock_guard guard(lock_);
+  observer_.problem_settled(index, report(index));
 }
 
 void Run::problem_done(std::size_t index, const ItemReport& report) {

@@ -19,6 +19,10 @@
 
 namespace gemmtune {
 
+/// A known row counts as done: not where the request retunes it, and not of a lower accuracy class than it allows.
+bool counts_as_done(const Device& device, const TuneRequest& request, const std::string& environment_hash,
+                    const TunedEntry& row);
+
 class Run {
  public:
   /// `evaluators`: how many work at the same time. All must outlive this.
@@ -57,8 +61,9 @@ class Run {
   Status check_problem(const Problem& problem) const;
   /// ok if the output can hold a row of the problem.
   Status check_expressible(const Problem& problem) const { return publisher_.check_expressible(problem); }
-  /// A known row counts as done: not where the request retunes it.
-  bool counts(const TunedEntry& row) const;
+  bool counts(const TunedEntry& row) const {
+    return counts_as_done(device_, request_, environment_.hash, row);
+  }
   /// The layout that a weight must have: plain where it is not packed, else that of a row that stays;
   /// nullopt: free. `is_replaced`: this item writes the row anew.
   std::optional<WeightLayout> decided_layout(const Problem& weight,
@@ -79,6 +84,7 @@ class Run {
   /// A winner that need not be searched for.
   void learn_winner(const Problem& problem, const std::string& kernel_name);
   void problem_paused(std::size_t index);
+  void problem_settled(std::size_t index);
   void problem_done(std::size_t index, const ItemReport& report);
   void confirmation_started(std::size_t item, std::size_t done, std::size_t count);
   void range_step(const RangeStep& step);

@@ -169,7 +169,11 @@ Status ShapeGroup::present(std::size_t item, bool may_go_on) {
   if (each != nullptr && !may_go_on)
     run_.note_machine(each->settled.noise_floor, each->settled.quietness.busy());
   GEMMTUNE_RETURN_IF_ERROR(run_.publish(run_.report(item).rows));
-  if (!may_go_on) report(item);
+  if (!may_go_on) {
+    report(item);
+  } else if (run_.waits(item) && run_.report(item).row() != nullptr) {
+    run_.problem_settled(item);
+  }
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include "measure/statistics.h"
 #include "resolve/candidate_list.h"
 #include "search/strategy.h"
+#include "select/paired_comparison.h"
 #include "tuning/problem_tuner.h"
 
 namespace gemmtune {
@@ -157,7 +158,8 @@ void RunEstimate::begin(std::span<const std::size_t> waiting, std::size_t evalua
 
 void RunEstimate::started(std::size_t index) {
   if (index >= shapes_.size() || !shapes_[index].waiting) return;
-  if (in_work_.try_emplace(index, InWork{request_.clock(), 0}).second) waiting_ -= shapes_[index].rest();
+  const double now = request_.clock();
+  if (in_work_.try_emplace(index, InWork{now, 0, 0, now}).second) waiting_ -= shapes_[index].rest();
 }
 
 void RunEstimate::paused(std::size_t index) {
@@ -165,7 +167,7 @@ void RunEstimate::paused(std::size_t index) {
   if (found == in_work_.end()) return;
   Shape& shape = shapes_[index];
   if (found->second.tried > 0) {
-    const double share = shape.share_of(found->second.tried);
+    const double share = shape.share_of(found->second.tried, found->second.finals);
     left_.add({share * shape.cost.constant, share * shape.cost.growing},
               request_.clock() - found->second.begin);
   }
@@ -175,7 +177,21 @@ void RunEstimate::paused(std::size_t index) {
 }
 
 void RunEstimate::tried(std::size_t index) {
-  if (const auto found = in_work_.find(index); found != in_work_.end()) ++found->second.tried;
+  const auto found = in_work_.find(index);
+  if (found == in_work_.end()) return;
+  ++found->second.tried;
+  found->second.known_at = request_.clock();
+}
+
+void RunEstimate::rounds(std::size_t index, int rounds) {
+  const auto found = in_work_.find(index);
+  if (found == in_work_.end()) return;
+  // The test takes about as many rounds as the selection before it, and most tests end at the first of their limits.
+  const std::vector<int> limits = interim_rounds(request_.policy.round_limit);
+  const auto limit = std::ranges::lower_bound(limits, rounds);
+  const int expected = 2 * (limit == limits.end() ? std::max(rounds, 1) : *limit);
+  found->second.finals = std::max(found->second.finals, static_cast<double>(rounds) / expected);
+  found->second.known_at = request_.clock();
 }
 
 void RunEstimate::done(std::size_t index, double seconds) {
@@ -216,8 +232,10 @@ std::optional<double> RunEstimate::remaining() const {
   return within_budget(seconds, budget_left);
 }
 
-double RunEstimate::Shape::share_of(double candidates) const {
-  return candidates / (std::max(trials, tried + candidates) + candidates_of_finals);
+double RunEstimate::Shape::share_of(double candidates, double finals) const {
+  const double searched = tried + candidates;
+  const double all = finals > 0 ? searched : std::max(trials, searched);
+  return (candidates + finals * candidates_of_finals) / (all + candidates_of_finals);
 }
 
 ShapeCost RunEstimate::Shape::rest() const {
@@ -231,9 +249,10 @@ DoneShapes RunEstimate::known() const {
   DoneShapes parts = left_;
   for (const auto& [index, work] : in_work_) {
     if (work.tried == 0) continue;
-    const double share = shapes_[index].share_of(work.tried);
+    const double share = shapes_[index].share_of(work.tried, work.finals);
     const ShapeCost& cost = shapes_[index].cost;
-    parts.add({share * cost.constant, share * cost.growing}, request_.clock() - work.begin);
+    // Up to the latest that was done: seconds in which nothing ended are no sign that all takes longer.
+    parts.add({share * cost.constant, share * cost.growing}, work.known_at - work.begin);
   }
   return parts;
 }

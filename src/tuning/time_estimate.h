@@ -78,6 +78,8 @@ class RunEstimate {
   void started(std::size_t index);
   /// A candidate of the shape was tried: the first estimate needs no finished shape.
   void tried(std::size_t index);
+  /// So many paired rounds of the shape's finals are measured: its search is over.
+  void rounds(std::size_t index, int rounds);
   /// The shape is left, and may be started again.
   void paused(std::size_t index);
   /// `seconds` 0: it was not tuned after all.
@@ -92,13 +94,15 @@ class RunEstimate {
     double trials = 0;     // expected
     bool waiting = false;  // not done
     double tried = 0;      // candidates, before it was left
-    /// The share of its time that so many candidates are.
-    double share_of(double candidates) const;
+    /// The share of its time that so many candidates and this share of its finals are.
+    double share_of(double candidates, double finals) const;
     ShapeCost rest() const;
   };
   struct InWork {
     double begin = 0;
-    double tried = 0;  // candidates
+    double tried = 0;     // candidates
+    double finals = 0;    // share of its finals; above 0: the search is over
+    double known_at = 0;  // when the latest of these was done
   };
 
   const Device& device_;

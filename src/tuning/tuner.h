@@ -172,6 +172,9 @@ class RunObserver {
   virtual void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) = 0;
   /// Under a budget: the problem is left, and may begin again where it stopped.
   virtual void problem_paused(std::size_t /*index*/) {}
+  /// Under a budget: the problem has a row, which is in the file, and may be visited again. Once more for each
+  /// later visit; problem_done follows in any case.
+  virtual void problem_settled(std::size_t /*index*/, const ItemReport& /*report*/) {}
   /// The paired rounds of a problem's finals so far.
   virtual void paired_rounds(std::size_t /*index*/, const PairedRatio& /*ratio*/) {}
   virtual void problem_done(std::size_t index, const ItemReport& report) = 0;

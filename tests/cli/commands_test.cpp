@@ -57,7 +57,7 @@ TEST_F(Commands, VersionAndHelp) {
 }
 
 TEST_F(Commands, HelpOfTuneNamesEachOfItsFlags) {
-  const std::string help = program.run({"tune", "--help"}).out;
+  const std::string help = program.run({"tune", "--help-all"}).out;
   for (const std::string flag : {"--op",
                                  "--backend",
                                  "--device",

@@ -33,6 +33,24 @@ TEST(TextTable, AlignsAndShrinksOnlyWhatMay) {
   EXPECT_NE(narrow.find("…"), std::string::npos);
 }
 
+TEST(TextTable, LeavesColumnsOutBeforeItCutsOthers) {
+  TextTable table({{"shape"},
+                   {"layer", false, true, 1},
+                   {"verdict"},
+                   {"empty", false, false, 1},
+                   {"kernel", false, true, 2}});
+  table.add({"128x128256x4096", "lm_head", "undecided", "", "tiled_r1_mr8_nr32_kc512_mc96_nc4096"});
+  EXPECT_EQ(table.text(0),
+            "shape            layer    verdict    kernel\n"
+            "128x128256x4096  lm_head  undecided  tiled_r1_mr8_nr32_kc512_mc96_nc4096\n");
+  EXPECT_EQ(table.text(52),
+            "shape            layer    verdict    kernel\n"
+            "128x128256x4096  lm_head  undecided  tiled_r…_nc4096\n");
+  EXPECT_EQ(table.text(40), "shape            layer    verdict\n128x128256x4096  lm_head  undecided\n");
+  EXPECT_EQ(table.text(10), "shape            verdict\n128x128256x4096  undecided\n")
+      << "sizes and verdicts stay";
+}
+
 TEST(Console, Durations) {
   EXPECT_EQ(duration(1.26), "1.3 s");
   EXPECT_EQ(duration(108.4), "108 s");

@@ -162,7 +162,9 @@ class Terminal(unittest.TestCase):
         self.assertNotIn("▶", left)
         for i in range(1, 7):
             self.assertIn(f"[{i}/6] ", left)
-        self.assertIn("written: tuned.csv", left)
+        self.assertRegex(left, r"written: /.*/tuned\.csv")
+        self.assertRegex(left, r"\d of 6 shapes won")
+        self.assertIn("gemmtune report /", left)
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ TEST_F(TuneGemm, ASingleSizeIsFp16InItsMode) {
       type_of({"-o", program_.file("d.yaml"), "-dtype_a", "bf16", "-dtype_b", "bf16", "-dtype_c", "fp32"}),
       HasSubstr("x=bf16 w=bf16 y=f32"));
   EXPECT_THAT(type_of({"-o", program_.file("e.yaml"), "-dtype_c", "fp32"}), HasSubstr("x=f16 w=f16 y=f32"));
-  const auto help = program_.run({"tune", "--help"});
+  const auto help = program_.run({"tune", "--help-all"});
   EXPECT_THAT(help.out, HasSubstr("size without a type is fp16 (else bf16)"));
 }
 

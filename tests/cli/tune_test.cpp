@@ -75,7 +75,7 @@ TEST(TuneEndToEnd, OneShapeFromNothingToATunedFile) {
 TEST_F(Tune, OneShapeFromNothingToATunedFile) {
   const auto result = tune_one({});
   ASSERT_EQ(result.exit_code, 0) << result.err << result.out;
-  for (const char* part : {"3x64x64", "verdict", "1 shape in ", "gemmtune lookup"}) {
+  for (const char* part : {"3x64x64", "verdict", "1 shape in ", "of 1 shape won", "gemmtune report"}) {
     EXPECT_THAT(result.out, HasSubstr(part));
   }
   EXPECT_THAT(result.out, HasSubstr("written: " + output()));

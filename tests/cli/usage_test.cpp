@@ -5,12 +5,18 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include "cli/program.h"
+#include "cli/shared/console.h"
+#include "formats/json.h"
+#include "tuned/entry.h"
+#include "tuning/operator_bench.h"
 
 namespace gemmtune::test::usage_test {
 namespace {
 
+using cli::width;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -66,6 +72,94 @@ TEST_F(Usage, HelpAndVersionAreCommandsToo) {
   EXPECT_EQ(program.run({"version"}).out, program.run({"--version"}).out);
   EXPECT_EQ(program.run({"version"}).exit_code, 0);
   expect_one_line(program.run({"help", "lokup"}), "did you mean lookup?");
+}
+
+TEST_F(Usage, HelpOfTuneIsShortAndNamesOptionsThatExist) {
+  const std::string help = program.run({"tune", "--help"}).out;
+  const std::string all = program.run({"tune", "--help-all"}).out;
+  std::istringstream lines(help);
+  int count = 0;
+  int options = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    EXPECT_LE(width(line), 80U) << line;
+    const std::size_t dash = line.find("--");
+    if (!line.starts_with("  ") || line.starts_with("  gemmtune") ||
+        (dash == std::string::npos && line[2] != '-'))
+      continue;
+    ++options;
+    const std::string name =
+        dash == std::string::npos ? line.substr(2, 2) : line.substr(dash, line.find(' ', dash) - dash);
+    EXPECT_THAT(all, HasSubstr(name)) << line;
+  }
+  EXPECT_LE(count, 80) << "two screens of 80 x 40";
+  EXPECT_GE(options, 28);
+  EXPECT_LE(options, 34);
+  for (const char* heading : {"Shapes:", "Output:", "Search:", "Measuring:", "Device and reports:"})
+    EXPECT_THAT(help, HasSubstr(std::string("\n") + heading + "\n"));
+  EXPECT_THAT(help, HasSubstr("gemmtune help verdicts"));
+  EXPECT_THAT(help, Not(HasSubstr("--hack-triton-compiler")));
+  EXPECT_THAT(all, HasSubstr("--hack-triton-compiler"));
+}
+
+TEST_F(Usage, VerdictsAreExplained) {
+  const std::string text = program.run({"help", "verdicts"}).out;
+  for (const Verdict verdict : all_verdicts())
+    if (verdict != Verdict::none)
+      EXPECT_THAT(text, HasSubstr("\n  " + std::string(to_string(verdict)) + " "));
+  for (const BenchVerdict verdict :
+       {BenchVerdict::win, BenchVerdict::slower, BenchVerdict::undecided, BenchVerdict::same_kernel})
+    EXPECT_THAT(text, HasSubstr("\n  " + std::string(to_string(verdict)) + " "));
+  EXPECT_THAT(text, HasSubstr("\nties "));
+}
+
+TEST_F(Usage, ErrorsUnderJsonAreJson) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"tune", "--buget", "3", "--json"},
+                                                {"lookup", "-m", "x", "-n", "8", "-k", "8", "--json"},
+                                                {"tune", "-i", "nofile.csv", "-o", output(), "--json"},
+                                                {"audit", "nofile.csv", "--json"}}) {
+    const auto result = program.run(words);
+    EXPECT_EQ(result.exit_code, 2);
+    const auto json = nlohmann::json::parse(result.out);
+    EXPECT_EQ(json["command"], words[0]);
+    EXPECT_EQ(json["exit_code"], 2);
+    EXPECT_THAT(result.err, HasSubstr(json["error"].get<std::string>()));
+  }
+}
+
+TEST_F(Usage, CompletionsAndTheManualPageNameEveryCommand) {
+  for (const std::string shell : {"bash", "zsh", "fish"}) {
+    const auto script = program.run({"completion", shell});
+    EXPECT_EQ(script.exit_code, 0);
+    for (const char* word : {"tune", "journal", "budget", "max-regression"})
+      EXPECT_THAT(script.out, HasSubstr(word)) << shell;
+  }
+  expect_one_line(program.run({"completion", "csh"}), "expected bash, zsh or fish");
+  const std::string page = program.run({"man"}).out;
+  EXPECT_THAT(page, HasSubstr(".TH GEMMTUNE 1"));
+  EXPECT_THAT(page, HasSubstr("\\-\\-budget"));
+  EXPECT_THAT(page, HasSubstr(".SH \"gemmtune report\""));
+}
+
+TEST_F(Usage, SeveralMAndADryRun) {
+  const auto plan = nlohmann::json::parse(
+      program.run({"tune", "-m", "1,16", "-n", "64", "-k", "64", "-o", output(), "--dry-run", "--json"}).out);
+  ASSERT_EQ(plan["shapes"].size(), 2U);
+  EXPECT_THAT(plan["shapes"][1]["problem"].get<std::string>(), HasSubstr("m=16 "));
+  EXPECT_GT(plan["shapes"][0]["candidates"].get<int>(), 0);
+  EXPECT_GT(plan["predicted_seconds"].get<double>(), 0);
+  EXPECT_FALSE(std::filesystem::exists(output()));
+  EXPECT_FALSE(std::filesystem::exists(output() + ".journal"));
+  expect_one_line(program.run({"tune", "-m", "1,x", "-n", "64", "-k", "64", "-o", output()}),
+                  "-m x: expected a whole number");
+  expect_one_line(program.run({"tune", "--problem", "a16w16 m=1 n=8 k=8", "-m", "1", "-o", output()}),
+                  "--problem and -m");
+  const auto one =
+      nlohmann::json::parse(program.run({"lookup", "-m", "1", "-n", "64", "-k", "64", "--json"}).out);
+  EXPECT_EQ(one["command"], "lookup");
+  const auto two =
+      nlohmann::json::parse(program.run({"lookup", "-m", "1,2", "-n", "64", "-k", "64", "--json"}).out);
+  ASSERT_EQ(two["answers"].size(), 2U);
+  EXPECT_EQ(two["answers"][1]["index"], 1);
 }
 
 TEST_F(Usage, MissingKeyColumn) {

@@ -328,6 +328,32 @@ TEST(TimeEstimate, TheFirstShapeIsEstimatedFromItsCandidates) {
   for (int i = 0; i < 20; ++i) estimate.tried(0);
   // 20 of 140 candidates and of finals that cost as much as 60.
   EXPECT_NEAR(*estimate.remaining(), 180, 1);
+  now += 30;
+  EXPECT_NEAR(*estimate.remaining(), 150, 1) << "seconds without an event make nothing longer";
+}
+
+TEST(TimeEstimate, FinalsShortenTheRest) {
+  PaperDevice device;
+  Parameter kc{"kc", {}, "", ""};
+  for (int i = 1; i <= 139; ++i) kc.values.push_back(std::to_string(i));
+  device.add({.name = "vendor", .tie_rank = 0, .parameters = {}});
+  device.add({.name = "tiled", .parameters = {kc}});
+  TuneRequest request;
+  request.strategy = "exhaustive";
+  double now = 0;
+  request.clock = [&] { return now; };
+  request.shapes = {shape(16, 1024, 1024)};
+  RunEstimate estimate(device, request);
+  estimate.begin(std::vector<std::size_t>{0}, 1);
+  estimate.started(0);
+  now = 60;
+  for (int i = 0; i < 60; ++i) estimate.tried(0);
+  EXPECT_NEAR(*estimate.remaining(), 140, 1) << "80 candidates and finals of 60";
+  const int first = interim_rounds(request.policy.round_limit).front();
+  now = 90;
+  estimate.rounds(0, first);
+  // The search ended after 60 candidates; half of the finals, as much as 30 candidates, took 30 s.
+  EXPECT_NEAR(*estimate.remaining(), 30, 1);
 }
 
 TEST(TimeEstimate, OfManyShapesSomeAreLookedAt) {

@@ -56,7 +56,7 @@ class TuneGemm(Walk):
         self.step(f"{SCRIPT} -m 16 -n 16 -k 16", "-dtype_a fp16", said=r"16x16x16 f16 .*\n\n1 shape in .* 0 failed")
 
     def test_04_choose_the_file_of_results(self):
-        self.step(f"{SCRIPT} --gemm_size_file input_gemm_sizes.yaml --tuning_results_file output_tuning.yaml", said="written: output_tuning.yaml")
+        self.step(f"{SCRIPT} --gemm_size_file input_gemm_sizes.yaml --tuning_results_file output_tuning.yaml", said="output_tuning.yaml")
         self.expect_results("output_tuning.yaml")
 
     def test_05_check_results_without_tuning(self):

@@ -205,7 +205,8 @@ struct Tuned {
   std::map<std::string, double> calls;
 };
 
-Tuned tune_recorded(testing::Recorded& recorded, std::uint64_t seed, double budget) {
+Tuned tune_recorded(testing::Recorded& recorded, std::uint64_t seed, double budget,
+                    RunObserver* observer = nullptr) {
   ReplayEvaluator evaluator(recorded.recording, seed, true);
   TuneRequest request;
   request.policy.sample_microseconds = recorded.recording.run.policy.sample_microseconds;
@@ -218,8 +219,8 @@ Tuned tune_recorded(testing::Recorded& recorded, std::uint64_t seed, double budg
     request.shapes.back().problem = problem.problem;
     request.shapes.back().calls = problem.calls;
   }
-  NoObserver observer;
-  auto summary = tune(recorded.device, evaluator, request, observer);
+  NoObserver silent;
+  auto summary = tune(recorded.device, evaluator, request, observer != nullptr ? *observer : silent);
   EXPECT_TRUE(summary.ok()) << summary.message();
   Tuned tuned;
   tuned.seconds = evaluator.seconds();
@@ -245,6 +246,37 @@ double loss(const Tuned& tuned, const Tuned& free) {
     calls += tuned.calls.at(name);
   }
   return sum / calls;
+}
+
+/// Counts when rows are reported: in candidates that were tried by then.
+struct SettlingObserver final : RunObserver {
+  void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
+  void candidate_done(std::size_t, const Trial&, std::int64_t so_far) override { candidates = so_far; }
+  void problem_settled(std::size_t index, const ItemReport& report) override {
+    ASSERT_NE(report.row(), nullptr);
+    EXPECT_FALSE(done.contains(index));
+    first.emplace(index, candidates);
+  }
+  void problem_done(std::size_t index, const ItemReport& report) override {
+    done.insert(index);
+    if (report.row() != nullptr) first.emplace(index, candidates);
+  }
+  std::int64_t candidates = 0;
+  std::map<std::size_t, std::int64_t> first;  // by index
+  std::set<std::size_t> done;
+};
+
+TEST(RecordedBudgets, ARowIsReportedWhenItsProblemIsSettledNotAtTheEnd) {
+  testing::Recorded& recorded = testing::recordings().front();
+  const double free = tune_recorded(recorded, 1, 0).seconds;
+  SettlingObserver observer;
+  tune_recorded(recorded, 1, 0.6 * free, &observer);
+  ASSERT_FALSE(observer.first.empty());
+  EXPECT_EQ(observer.done.size(), recorded.recording.problems.size());
+  std::int64_t before_the_last_fifth = 0;
+  for (const auto& [index, candidates] : observer.first)
+    before_the_last_fifth += 5 * candidates < 4 * observer.candidates;
+  EXPECT_GE(3 * before_the_last_fifth, static_cast<std::int64_t>(observer.first.size()));
 }
 
 TEST(RecordedBudgets, ResultsAreCloseToThoseOfAFreeRun) {

@@ -87,7 +87,7 @@ TEST_F(Rows, TheTablesKernelIsComparedWithTheBaselineInPairs) {
   EXPECT_NEAR(*fast.ratio, 0.8, 0.01);
   EXPECT_LE(fast.interval->low, *fast.ratio);
   EXPECT_GE(fast.interval->high, *fast.ratio);
-  EXPECT_EQ(fast.verdict, BenchVerdict::faster);
+  EXPECT_EQ(fast.verdict, BenchVerdict::win);
   const BenchRow slow = bench(31, table);
   EXPECT_EQ(slow.match, Match::fine);
   EXPECT_EQ(slow.hit_m, 32);
@@ -103,7 +103,7 @@ TEST_F(Rows, ARowThatCannotRunIsPassedOver) {
   const BenchRow untuned = bench(100, table);
   EXPECT_EQ(untuned.match, Match::untuned);
   EXPECT_EQ(untuned.kernel, "vendor_r1") << "the fallback";
-  EXPECT_EQ(untuned.verdict, BenchVerdict::same) << "of itself";
+  EXPECT_EQ(untuned.verdict, BenchVerdict::same_kernel) << "of itself";
   EXPECT_EQ(*untuned.ratio, 1);
 }
 
@@ -190,16 +190,16 @@ TEST_F(Rows, ARegressionNeedsThePercentAndTheProof) {
 TEST_F(Rows, EqualTimesAreTheSame) {
   times_["tiled_r1_kc128"] = 100;
   const TableSet table = table_of({row_of(8, "tiled_r1_kc128")});
-  EXPECT_EQ(bench(8, table).verdict, BenchVerdict::same);
+  EXPECT_EQ(bench(8, table).verdict, BenchVerdict::undecided);
 }
 
 // The half-width of the interval of A against A is 0.1 % here.
 TEST_F(Rows, ADifferenceThatAAgainstAShowsTooIsNone) {
   times_["tiled_r1_kc128"] = 97;
   const TableSet table = table_of({row_of(8, "tiled_r1_kc128")});
-  EXPECT_EQ(bench(8, table).verdict, BenchVerdict::faster);
+  EXPECT_EQ(bench(8, table).verdict, BenchVerdict::win);
   evaluator_.same_ratio = 0.95;
-  EXPECT_EQ(bench(8, table).verdict, BenchVerdict::same);
+  EXPECT_EQ(bench(8, table).verdict, BenchVerdict::undecided);
 }
 
 TEST_F(Rows, TwoTablesAreComparedWithEachOther) {
@@ -248,12 +248,12 @@ BenchRow compared(double ratio, BenchVerdict verdict) {
 }
 
 TEST(Improvement, NeedsThePercentAndTheProof) {
-  EXPECT_EQ(improvement_of(compared(0.9, BenchVerdict::faster), 3), Improvement::update);
-  EXPECT_NEAR(*improvement_percent(compared(0.9, BenchVerdict::faster)), 10, 1e-9);
-  EXPECT_EQ(improvement_of(compared(0.98, BenchVerdict::faster), 3), Improvement::keep);
-  EXPECT_EQ(improvement_of(compared(0.9, BenchVerdict::same), 3), Improvement::keep);
+  EXPECT_EQ(improvement_of(compared(0.9, BenchVerdict::win), 3), Improvement::update);
+  EXPECT_NEAR(*improvement_percent(compared(0.9, BenchVerdict::win)), 10, 1e-9);
+  EXPECT_EQ(improvement_of(compared(0.98, BenchVerdict::win), 3), Improvement::keep);
+  EXPECT_EQ(improvement_of(compared(0.9, BenchVerdict::undecided), 3), Improvement::keep);
   EXPECT_EQ(improvement_of(compared(1.2, BenchVerdict::slower), 3), Improvement::keep);
-  BenchRow wrong = compared(0.5, BenchVerdict::faster);
+  BenchRow wrong = compared(0.5, BenchVerdict::win);
   wrong.status = BenchStatus::mismatch;
   EXPECT_EQ(improvement_of(wrong, 3), Improvement::keep);
   BenchRow fresh = compared(0.5, BenchVerdict::none);

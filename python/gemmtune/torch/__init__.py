@@ -3,13 +3,16 @@
     import gemmtune.torch
     y = torch.ops.gemmtune.linear(x, weight, bias)
     patched = gemmtune.torch.patch(model)      # and patched.undo()
+    print(patched)                             # layers, tuned sizes, what was left alone and why
+    print(gemmtune.torch.compare(model, x, patched=patched))
 """
 
 from ._operators import (a16w4, a4w4_blockscale, a8w4, a8w8, a8w8_blockscale, batched_a8w8, batched_bf16, fused_moe, linear, pack,
                          register_inductor, silu_and_mul, unpack)
 from .capture import capture
+from .compare import Comparison, compare
 from .patch import Patch, patch, warm
 from .tunableop import write_tunableop
 
-__all__ = ["Patch", "a16w4", "a4w4_blockscale", "a8w4", "a8w8", "a8w8_blockscale", "batched_a8w8", "batched_bf16", "capture", "fused_moe", "linear",
+__all__ = ["Comparison", "Patch", "a16w4", "a4w4_blockscale", "a8w4", "a8w8", "a8w8_blockscale", "batched_a8w8", "batched_bf16", "capture", "compare", "fused_moe", "linear",
            "pack", "patch", "register_inductor", "silu_and_mul", "unpack", "warm", "write_tunableop"]

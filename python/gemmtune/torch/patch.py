@@ -1,5 +1,6 @@
 """patch(): a model's layers run gemmtune's kernels, in place, until undo()."""
 
+import contextlib
 import operator
 
 import torch
@@ -8,7 +9,7 @@ from torch.nn import functional
 from torch.nn.modules import module as all_modules
 
 from .. import contexts, errors, operations
-from . import _gradients, _operators
+from . import _gradients, _operators, _patch_text
 from ._operators import ops
 from ._patched import Group, Linear, MergedLinear, Options, PatchedModule, TransposedLinear, computed, pack_once, patched_class, put_back, why_not, why_not_kind
 
@@ -173,7 +174,13 @@ class Patch:
 
     def __init__(self):
         self.layers, self.packed, self.merged, self.gated, self.skipped = [], [], [], [], {}
-        self._undo, self._linears, self._groups = [], [], []
+        self._undo, self._linears, self._groups, self._changed = [], [], [], []
+
+    def __str__(self):
+        return _patch_text.text(self)
+
+    def __repr__(self):
+        return f"<gemmtune patch of {len(self.layers)} layers, {len(self.skipped)} left alone; print() says which>"
 
     def __enter__(self):
         return self
@@ -188,7 +195,22 @@ class Patch:
         """The model as it was. A second call does nothing."""
         while self._undo:
             self._undo.pop()()
-        self._linears, self._groups = [], []
+        self._linears, self._groups, self._changed = [], [], []
+
+    @contextlib.contextmanager
+    def paused(self):
+        """Within it the model runs as before patch(); its weights stay packed for afterwards."""
+        dropped = [module for module in self._linears if module.gemmtune_dropped]
+        if dropped:
+            raise errors.InvalidArgument(f"{len(dropped)} layers have no plain weight (patch(keep_weight=False)): they cannot run as before")
+        changed = [(module, type(module), original) for module, original in self._changed]
+        try:
+            for module, _, original in changed:
+                module.__class__ = original
+            yield self
+        finally:
+            for module, kind, _ in changed:
+                module.__class__ = kind
 
     def refresh(self):
         """Packs the weights, and merges the groups, as they are now: behind a change that a call cannot see (of values through
@@ -203,6 +225,7 @@ class Patch:
         original = type(module)
         module.gemmtune_options = options
         module.__class__ = patched_class(methods, original)
+        self._changed.append((module, original))
         self._undo.append(lambda: put_back(module, original))
 
 

@@ -1,6 +1,7 @@
 // gemmtune bench: the production operator, timed.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <unordered_set>
@@ -130,11 +131,14 @@ Result<BenchInput> read_input(const std::string& path, std::optional<Operation> 
   for (const TableSource& source : input.tables.sources) {
     for (const std::string& diagnostic : source.diagnostics) print_note(diagnostic);
   }
+  // As the files have them, not as the table keeps them for look-ups.
+  std::vector<const TunedEntry*> rows;
+  for (const TunedEntry& entry : input.tables.table.entries())
+    if (row_is_of(entry, device)) rows.push_back(&entry);
+  std::ranges::stable_sort(rows, {}, [](const TunedEntry* row) { return std::pair(row->source, row->line); });
   std::unordered_set<Problem, SameKeyHash, SameKey> seen;
-  for (const TunedEntry& entry : input.tables.table.entries()) {
-    if (row_is_of(entry, device) && seen.insert(entry.problem).second)
-      input.shapes.push_back({entry.problem, 1, {}, entry.line});
-  }
+  for (const TunedEntry* row : rows)
+    if (seen.insert(row->problem).second) input.shapes.push_back({row->problem, 1, {}, row->line});
   if (input.shapes.empty()) {
     return Status::not_found("{}: no row of this device ({}, cu_num {})", path, device.gfx, device.cu_num);
   }

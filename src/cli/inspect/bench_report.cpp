@@ -79,6 +79,8 @@ std::string bench_text(const std::vector<BenchRow>& rows, const BenchNames& name
       notes += fmt::format("{}: accuracy class {}, against {}\n", short_name(row.shape.problem),
                            to_string(row.accuracy), to_string(row.other_accuracy));
     if (!row.reason.empty()) notes += fmt::format("{}: {}\n", short_name(row.shape.problem), row.reason);
+    if (row.status != BenchStatus::ok && !row.kernel.empty())
+      notes += fmt::format("  repeat: {}\n", check_command(row.shape.problem, row.kernel));
   }
   std::string text = table.text(stdout_is_terminal() ? stdout_columns() : 0) + "\n" + notes;
   if (const double mean = geometric_mean_speedup(rows); mean > 0) {

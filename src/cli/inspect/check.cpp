@@ -17,6 +17,7 @@
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
+#include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
 #include "formats/json.h"
@@ -56,7 +57,6 @@ struct CheckCommandOptions {
   DeviceOptions device;
   std::string file;
   SizeOptions size;
-  std::string problem;  // as print() writes it
   std::string kernel;
   std::string libtype;
   double max_err_ratio = 0.05;
@@ -75,9 +75,10 @@ bool is_finding(const Checked& row) { return row.own && row.check.state != RowCh
 
 std::string row_text(const Checked& row) {
   const std::string bucket = row.entry->bucket.empty() ? "" : row.entry->bucket + ", ";
-  return fmt::format("{}:{}: {}{} {}: {}{}{}", row.file->path, row.entry->line, bucket,
+  return fmt::format("{}:{}: {}{} {}: {}{}{}\n  repeat: {}", row.file->path, row.entry->line, bucket,
                      short_name(row.entry->problem), row.entry->kernel_name, to_string(row.check.state),
-                     row.check.reason.empty() ? "" : ": ", row.check.reason);
+                     row.check.reason.empty() ? "" : ": ", row.check.reason,
+                     check_command(row.entry->problem, row.entry->kernel_name));
 }
 
 /// Why nothing was checked: all rows are of other devices. Empty if some were.
@@ -108,6 +109,8 @@ std::string check_document(const std::string& file, const std::vector<Checked>& 
                     {"kernelName", row.entry->kernel_name},
                     {"this_device", row.own}};
     checked.update(check_json(row.check));
+    if (is_finding(row))
+      checked["repeat_command"] = check_command(row.entry->problem, row.entry->kernel_name);
     json["rows"].push_back(std::move(checked));
   }
   return json_document(json);
@@ -133,14 +136,6 @@ void check_file(const CheckedFile& file, std::size_t count, const Device& device
   console.clear_live_line();
 }
 
-Result<Problem> problem_of_check(const CheckCommandOptions& options, const DeviceInfo& device) {
-  if (options.problem.empty()) return problem_of(options.size, device.gfx);
-  auto problem = parse_problem(options.problem, device.gfx);
-  if (!problem.ok()) return Status(problem.code(), fmt::format("--problem: {}", problem.message()));
-  GEMMTUNE_RETURN_IF_ERROR(check(*problem));
-  return problem;
-}
-
 /// --kernel, the default config of --libtype, or what a user gets without tuning: errata do not count.
 Result<Candidate> candidate_of_check(const CheckCommandOptions& options, const Device& device,
                                      const Problem& problem) {
@@ -162,7 +157,7 @@ int run_one_check(const CheckCommandOptions& options) {
   const Environment environment = read_environment();
   auto device = open_device(options.device, environment, false);
   if (!device.ok()) return usage_error("check", device.message());
-  const auto problem = problem_of_check(options, (*device)->info());
+  const auto problem = problem_of(options.size, (*device)->info().gfx);
   if (!problem.ok()) return usage_error("check", problem.message());
   const auto candidate = candidate_of_check(options, **device, *problem);
   if (!candidate.ok()) return usage_error("check", candidate.message());
@@ -198,8 +193,8 @@ int run_one_check(const CheckCommandOptions& options) {
 
 int run_check(const CheckCommandOptions& options) {
   // -n and -k beside a Triton config are those that its name does not say.
-  const bool names_sizes = !options.file.empty() && options.size.m.empty() && options.problem.empty();
-  const bool one = !names_sizes && (options.size.any() || !options.problem.empty());
+  const bool names_sizes = !options.file.empty() && options.size.m.empty() && options.size.problem.empty();
+  const bool one = !names_sizes && options.size.any();
   if (one == !options.file.empty()) {
     return usage_error("check", one ? "a file and a size: expected one of them"
                                     : "expected a tuned file, or a size (-m -n -k, --problem)");
@@ -255,7 +250,6 @@ std::function<int()> declare_check(CommandOptions& app) {
   app.add_option("file", options->file,
                  "A tuned file, a Triton config or a folder of these, or several, colon-separated");
   declare_size_options(app, options->size);
-  app.add_option("--problem", options->problem, "A size as reports print it, in place of -m -n -k");
   app.add_option("--kernel", options->kernel, "The kernel to verify at the size");
   app.add_option("--libtype", options->libtype, "The family whose first choice is verified at the size");
   app.add_option("--errRatio", options->max_err_ratio, "Share of elements that may be outside tolerance")

@@ -44,7 +44,8 @@ the rule of dispatch all the same (rows that cannot run are passed over).
 Exit codes: 0 answered (also where no row knew the problem), 2 usage or input.
 
 Examples:
-  gemmtune lookup -m 3 -n 2048 -k 2048 --table tuned.csv
+  gemmtune lookup tuned.csv -m 3 -n 2048 -k 2048
+  gemmtune lookup tuned.csv -m 1,16,128 -n 2048 -k 2048
   gemmtune lookup -m 3 -n 2048 -k 2048 --table a.csv:b.csv --gfx gfx942 --cu_num 80 --json
   gemmtune lookup --op a8w8_blockscale -m 300 -n 2112 -k 7168 --table configs
   gemmtune lookup --requests requests.csv --json
@@ -67,14 +68,13 @@ struct LookupOptions {
   bool json = false;
 };
 
-/// `device`: this machine's; null if it has none.
-Result<LookupRequest> request_of(const LookupOptions& options, const Device* device) {
-  LookupRequest request;
+/// One for each M. `device`: this machine's; null if it has none.
+Result<std::vector<LookupRequest>> requests_of(const LookupOptions& options, const Device* device) {
   const auto asked = asked_device(options.gfx, options.cu_num, device != nullptr ? &device->info() : nullptr);
   if (!asked.ok()) return asked.status();
-  auto problem = problem_of(options.size, asked->gfx);
-  if (!problem.ok()) return problem.status();
-  request.problem = *problem;
+  const auto problems = problems_of(options.size, asked->gfx);
+  if (!problems.ok()) return problems.status();
+  LookupRequest request;
   request.as_aiter = options.as_aiter;
   request.runnable = options.runnable;
   request.strict_environment = options.strict;
@@ -83,7 +83,9 @@ Result<LookupRequest> request_of(const LookupOptions& options, const Device* dev
     request.cu_num = asked->cu_num;
   }
   if (!asked->note.empty()) print_note(asked->note);
-  return request;
+  std::vector<LookupRequest> requests;
+  for (const Problem& problem : *problems) requests.emplace_back(request).problem = problem;
+  return requests;
 }
 
 /// What a row of fused MoE has beside a plain one; null for other rows.
@@ -160,9 +162,10 @@ DeviceInfo device_asked_for(const LookupReport& report, const LookupRequest& req
   return info;
 }
 
-std::string lookup_json(const LookupReport& report, const LookupTables& tables, const DeviceInfo& device,
-                        bool strict) {
-  Json json = answer_json(report, 0);
+Json lookup_json(const LookupReport& report, std::size_t index, const LookupTables& tables,
+                 const DeviceInfo& device, bool strict) {
+  Json json = {{"command", "lookup"}};
+  json.update(answer_json(report, index));
   json["levels"] = Json::array();
   for (const LookupLevel& level : report.levels) {
     json["levels"].push_back({{"level", to_string(level.level)},
@@ -193,7 +196,7 @@ std::string lookup_json(const LookupReport& report, const LookupTables& tables, 
                                  {"unused", uses[i].unused}});
     }
   }
-  return json_document(json);
+  return json;
 }
 
 std::string level_text(const LookupLevel& level, const LookupTables& tables) {
@@ -310,7 +313,7 @@ int run_requests(const LookupOptions& options) {
   if (!device.ok() && options.device.names_device()) return usage_error("lookup", device.message());
   RequestedTables tables(options.requests);
   std::string text;
-  Json document = {{"requests", options.requests}, {"answers", Json::array()}};
+  Json document = {{"command", "lookup"}, {"requests", options.requests}, {"answers", Json::array()}};
   std::size_t index = 0;
   std::size_t impossible = 0;
   for (const TableRequest& request : requests->rows) {
@@ -351,11 +354,12 @@ int run_lookup(const LookupOptions& options) {
   const bool asks_table_alone = !options.gfx.empty() || !options.cu_num.empty();
   const bool needs_device = !asks_table_alone || options.runnable || options.device.names_device();
   if (!device.ok() && needs_device) return usage_error("lookup", device.message());
-  const auto request = request_of(options, device.ok() ? device->get() : nullptr);
-  if (!request.ok()) return usage_error("lookup", request.message());
+  const auto requests = requests_of(options, device.ok() ? device->get() : nullptr);
+  if (!requests.ok()) return usage_error("lookup", requests.message());
+  const LookupRequest& first = requests->front();
   TableSet tables = options.table.empty()
                         ? production_tables(environment)
-                        : load_table_set(table_paths_of(request->problem.operation, options.table));
+                        : load_table_set(table_paths_of(first.problem.operation, options.table));
   tables.fewer_threads = environment.fewer_threads;
   Status fault = tables.first_fault();
   // A path that was named must be there; the default ones may be missing.
@@ -367,15 +371,30 @@ int run_lookup(const LookupOptions& options) {
   if (options.table.empty() && device.ok()) online = production_online_rows(environment, **device);
   std::shared_ptr<const TableSet> shipped;
   if (options.table.empty()) {
-    const bool here = !request->gfx && !request->cu_num;
+    const bool here = !first.gfx && !first.cu_num;
     shipped = production_shipped_tables(environment, here || options.runnable ? &(*device)->info() : nullptr);
   }
   const LookupTables asked(tables, online.get(), [shipped] { return shipped.get(); });
-  const auto report = explain_lookup(asked, device.ok() ? device->get() : nullptr, *request);
-  if (!report.ok()) return usage_error("lookup", report.message());
-  const DeviceInfo asked_for = device_asked_for(*report, *request, device.ok() ? device->get() : nullptr);
-  print_answer(options.json, options.json ? lookup_json(*report, asked, asked_for, options.strict)
-                                          : lookup_text(*report, asked, asked_for, options.strict));
+  const Device* const here = device.ok() ? device->get() : nullptr;
+  Json answers = Json::array();
+  std::string text;
+  for (const LookupRequest& request : *requests) {
+    const auto report = explain_lookup(asked, here, request);
+    if (!report.ok()) return usage_error("lookup", report.message());
+    const DeviceInfo asked_for = device_asked_for(*report, request, here);
+    if (options.json) {
+      answers.push_back(lookup_json(*report, answers.size(), asked, asked_for, options.strict));
+    } else {
+      text += (text.empty() ? "" : "\n") + lookup_text(*report, asked, asked_for, options.strict);
+    }
+  }
+  if (!options.json) {
+    print_text(text);
+  } else if (answers.size() == 1) {
+    print_document(json_document(answers.front()));
+  } else {
+    print_document(json_document(Json{{"command", "lookup"}, {"answers", std::move(answers)}}));
+  }
   return exit_done;
 }
 
@@ -384,7 +403,7 @@ int run_lookup(const LookupOptions& options) {
 std::function<int()> declare_lookup(CommandOptions& app) {
   auto options = std::make_shared<LookupOptions>();
   declare_size_options(app, options->size);
-  app.add_option("--table", options->table,
+  app.add_option("tables,--table", options->table,
                  "Tuned files of the operation, Triton configs (JSON) and folders of these, colon-separated, "
                  "merged (default: GEMMTUNE_CONFIG_<operation> and GEMMTUNE_CONFIG_TRITON, else the config "
                  "folder's)");

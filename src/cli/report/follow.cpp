@@ -81,7 +81,8 @@ Status EventReader::take(const std::string& line) {
   }
   if (kind == "problem_paused") shapes_[index].in_work = false;
   if (kind == "candidate") take_candidate(event, index);
-  if (kind == "problem_done" || kind == "problem_revised") return take_row(event, index);
+  if (kind == "problem_settled" || kind == "problem_done" || kind == "problem_revised")
+    return take_row(event, index);
   return {};
 }
 

@@ -24,6 +24,7 @@
 #include "cli/tables/table_files.h"
 #include "evaluate/journal/journal.h"
 #include "formats/capture/capture_file.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -62,6 +63,8 @@ struct ReportOptions {
   std::string follow;
   std::string output = "report.html";
   std::string csv;
+  std::string title;  // empty: model, device and operation
+  bool json = false;
 };
 
 Status read_one_journal(const std::string& path, ReportInputs& inputs) {
@@ -180,6 +183,12 @@ Status write_report(const ReportOptions& options, const ReportInputs& inputs) {
   } else {
     GEMMTUNE_RETURN_IF_ERROR(write_file_atomically(options.output, html));
   }
+  if (options.json) {
+    std::string document = fmt::format("{{\"command\":\"report\",\"output\":{},\"tables\":[\n",
+                                       json_ascii_string(absolute_path(options.output)));
+    for (std::size_t i = 0; i < tables.size(); ++i) document += (i == 0 ? "" : ",\n") + tables[i].json();
+    print_document(document + "\n]}\n");
+  }
   if (options.csv.empty()) return {};
   GEMMTUNE_RETURN_IF_ERROR(make_folders(options.csv));
   for (const ReportTable& table : tables) {
@@ -228,6 +237,9 @@ Status check_report_options(const ReportOptions& options) {
   if (!options.files.empty() && !options.follow.empty())
     return Status::invalid("--follow {}: shows the rows of the run; name no tuned files beside it",
                            options.follow);
+  if (options.json && options.output == "-")
+    return Status::invalid("--json and -o -: both are for standard output; name a file for the page");
+  if (options.json && !options.follow.empty()) return Status::invalid("--json: not with --follow");
   if (!options.follow.empty() && options.output == "-") return Status::invalid("--follow needs -o FILE");
   if (options.output != "-") {
     GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", options.output));
@@ -304,6 +316,8 @@ std::function<int()> declare_report(CommandOptions& app) {
   app.add_option("--follow", options->follow,
                  "In place of tuned files: the events of a run (tune --events), while it goes on")
       .type_name("EVENTS");
+  app.add_option("--title", options->title, "The page's title (default: model, operation and device)");
+  app.add_flag("--json", options->json, "The page's tables as one JSON document on stdout too");
   app.footer(report_footer);
   return [options] { return run_report(*options); };
 }

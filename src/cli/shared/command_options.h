@@ -14,6 +14,8 @@ class Option;
 
 namespace gemmtune::cli {
 
+struct ShortHelp;
+
 /// One option of a command, to be refined: each function returns the option.
 class CommandOption {
  public:
@@ -61,9 +63,14 @@ class CommandOptions {
   CommandOption add_flag(const std::string& names, bool& value, const std::string& help);
   /// The text below the options in --help.
   void footer(const std::string& text);
+  /// What --help shows of a command with many options; it lives until the program ends.
+  void short_help(const ShortHelp& help) { short_help_ = &help; }
+  /// Null: --help shows all options.
+  const ShortHelp* short_help() const { return short_help_; }
 
  private:
   CLI::App& app_;
+  const ShortHelp* short_help_ = nullptr;
 };
 
 }  // namespace gemmtune::cli

@@ -12,10 +12,13 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "formats/json.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -76,6 +79,8 @@ void log_warning_to_stderr(LogLevel level, std::string_view line, void*) {
   if (level < LogLevel::warning) return;
   print_note(fmt::format("{}: {}", level == LogLevel::warning ? "warning" : "error", line));
 }
+
+bool errors_in_json = false;
 
 void write(std::FILE* file, std::string_view text) { std::fwrite(text.data(), 1, text.size(), file); }
 
@@ -160,10 +165,16 @@ void Console::clear_live_line() {
   shown_.clear();
 }
 
+void answer_errors_in_json() { errors_in_json = true; }
+
 int usage_error(std::string_view command, std::string_view text) {
   std::string line(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
-  print_note(fmt::format("gemmtune {}: {}", command, line));
+  print_note(fmt::format("gemmtune{}{}: {}", command.empty() ? "" : " ", command, line));
+  // One document on stdout, however many lines there are on stderr.
+  if (std::exchange(errors_in_json, false))
+    print_document(
+        json_document(OrderedJson{{"command", command}, {"error", line}, {"exit_code", exit_usage}}));
   return exit_usage;
 }
 
@@ -172,36 +183,62 @@ void TextTable::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::vector<std::size_t> TextTable::widths(std::size_t columns) const {
+std::vector<std::size_t> TextTable::shown(std::size_t columns) const {
   std::vector<std::size_t> result;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    std::size_t widest = width(columns_[c].title);
-    for (const auto& row : rows_) widest = std::max(widest, width(row[c]));
-    result.push_back(widest);
+    const bool is_used = std::ranges::any_of(rows_, [&](const auto& row) { return !row[c].empty(); });
+    if (is_used || columns_[c].drop == 0) result.push_back(c);
   }
+  const auto least_width = [&] {
+    std::size_t total = 2 * (result.size() - 1);
+    for (const std::size_t c : result) total += columns_[c].may_shrink ? min_width(c) : widest(c);
+    return total;
+  };
+  while (columns > 0 && least_width() > columns) {
+    const auto last = std::ranges::max_element(result, {}, [&](std::size_t c) { return columns_[c].drop; });
+    if (columns_[*last].drop == 0) break;
+    result.erase(last);
+  }
+  return result;
+}
+
+std::size_t TextTable::widest(std::size_t column) const {
+  std::size_t widest = width(columns_[column].title);
+  for (const auto& row : rows_) widest = std::max(widest, width(row[column]));
+  return widest;
+}
+
+std::size_t TextTable::min_width(std::size_t column) const {
+  constexpr std::size_t readable = 12;
+  return std::min(widest(column), std::max(readable, width(columns_[column].title)));
+}
+
+std::vector<std::size_t> TextTable::widths(std::span<const std::size_t> shown, std::size_t columns) const {
+  std::vector<std::size_t> result;
+  for (const std::size_t c : shown) result.push_back(widest(c));
   const std::size_t total = std::accumulate(result.begin(), result.end(), 2 * (result.size() - 1));
   if (columns == 0 || total <= columns) return result;
   std::size_t excess = total - columns;
-  for (std::size_t c = 0; c < columns_.size() && excess > 0; ++c) {
-    if (!columns_[c].may_shrink) continue;
-    const std::size_t least = std::max<std::size_t>(12, width(columns_[c].title));
-    const std::size_t cut = result[c] > least ? std::min(excess, result[c] - least) : 0;
-    result[c] -= cut;
+  for (std::size_t i = 0; i < shown.size() && excess > 0; ++i) {
+    if (!columns_[shown[i]].may_shrink) continue;
+    const std::size_t cut = std::min(excess, result[i] - min_width(shown[i]));
+    result[i] -= cut;
     excess -= cut;
   }
   return result;
 }
 
 std::string TextTable::text(std::size_t columns) const {
-  const std::vector<std::size_t> sizes = widths(columns);
+  const std::vector<std::size_t> shown = this->shown(columns);
+  const std::vector<std::size_t> sizes = widths(shown, columns);
   std::string result;
   const auto append = [&](const auto& cell_of) {
     std::string line;
-    for (std::size_t c = 0; c < columns_.size(); ++c) {
-      const std::string cell = shortened(cell_of(c), sizes[c]);
-      const std::string padding(sizes[c] - width(cell), ' ');
-      if (c > 0) line += "  ";
-      line += columns_[c].right ? padding + cell : cell + padding;
+    for (std::size_t i = 0; i < shown.size(); ++i) {
+      const std::string cell = shortened(cell_of(shown[i]), sizes[i]);
+      const std::string padding(sizes[i] - width(cell), ' ');
+      if (i > 0) line += "  ";
+      line += columns_[shown[i]].right ? padding + cell : cell + padding;
     }
     line.erase(line.find_last_not_of(' ') + 1);
     result += line + '\n';

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,7 +62,9 @@ class Console {
   std::vector<std::string> shown_;  // the live lines
 };
 
-/// "gemmtune COMMAND: text" on stderr; answers exit_usage, for `return usage_error(…)`.
+/// From now on a usage_error() also writes {"command", "error", "exit_code"} to stdout: of a command line with --json.
+void answer_errors_in_json();
+/// "gemmtune COMMAND: text" on stderr (of an empty command "gemmtune: text"); answers exit_usage, for `return usage_error(…)`.
 int usage_error(std::string_view command, std::string_view text);
 
 /// Columns padded to their widest cell, two blanks between; numbers to the right.
@@ -71,6 +74,7 @@ class TextTable {
     std::string title;
     bool right = false;
     bool may_shrink = false;  // shortened in the middle where the table is wider than allowed
+    int drop = 0;             // above 0: left out where the table is too wide, the largest first
   };
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
   /// Cells are made printable_word(): names from files stand in them.
@@ -80,7 +84,11 @@ class TextTable {
   std::string text(std::size_t columns) const;
 
  private:
-  std::vector<std::size_t> widths(std::size_t columns) const;
+  /// The columns that fit; without those that may be left out and are empty.
+  std::vector<std::size_t> shown(std::size_t columns) const;
+  std::size_t widest(std::size_t column) const;
+  std::size_t min_width(std::size_t column) const;
+  std::vector<std::size_t> widths(std::span<const std::size_t> shown, std::size_t columns) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;

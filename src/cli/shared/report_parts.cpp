@@ -1,5 +1,6 @@
 #include "cli/shared/report_parts.h"
 
+#include <cmath>
 #include <map>
 
 #include "cli/shared/console.h"
@@ -62,6 +63,42 @@ std::string speedup_text(const std::optional<double>& speedup) {
 std::string interval_text(const TunedEntry& row) {
   if (!row.speedup_low || !row.speedup_high) return "-";
   return fmt::format("{:.3f} to {:.3f}", *row.speedup_low, *row.speedup_high);
+}
+
+std::string shell_word(std::string_view word) {
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string_view::npos) return std::string(word);
+  std::string text = "'";
+  for (const char letter : word) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return text + "'";
+}
+
+std::optional<Interval> gain_interval(std::span<const TunedEntry> rows) {
+  double sum = 0;
+  double variance = 0;
+  std::size_t count = 0;
+  for (const TunedEntry& row : rows) {
+    if (!row.speedup || *row.speedup <= 0) continue;
+    ++count;
+    sum += std::log(*row.speedup);
+    if (row.kernel_name == row.default_kernel && *row.speedup == 1) continue;
+    if (!row.speedup_low || !row.speedup_high || *row.speedup_low <= 0) return std::nullopt;
+    const double half_width = (std::log(*row.speedup_high) - std::log(*row.speedup_low)) / 2;
+    variance += half_width * half_width;
+  }
+  if (count == 0) return std::nullopt;
+  const double mean = sum / static_cast<double>(count);
+  const double half_width = std::sqrt(variance) / static_cast<double>(count);
+  return Interval{std::exp(mean - half_width), std::exp(mean + half_width)};
+}
+
+std::string check_command(const Problem& problem, std::string_view kernel) {
+  return fmt::format("gemmtune check --problem '{}' --kernel {}", print(problem), shell_word(kernel));
+}
+
+std::string tune_command(const Problem& problem, const std::string& output) {
+  return fmt::format("gemmtune tune --problem '{}' --all -o {}", print(problem), shell_word(output));
 }
 
 std::string ties_text(const TunedEntry& row) { return row.ties ? std::to_string(*row.ties) : "-"; }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "candidates/erratum.h"
 #include "cli/tune/tune_options.h"
 #include "formats/json.h"
+#include "measure/statistics.h"
 #include "tuned/entry.h"
 #include "tuning/tuner.h"
 
@@ -62,6 +64,16 @@ std::string speedup_text(const std::optional<double>& speedup);
 std::string interval_text(const TunedEntry& row);
 /// Number of other kernels that may be as fast, or "-" if not known.
 std::string ties_text(const TunedEntry& row);
+/// As a shell takes it for one word.
+std::string shell_word(std::string_view word);
+/// The 95 % interval of the geometric mean of the rows' speed-ups: of their own intervals, as of measurements that do not
+/// depend on each other. Rows that keep their default, whose ratio is 1 by definition, widen nothing. nullopt where a
+/// speed-up has no interval.
+std::optional<Interval> gain_interval(std::span<const TunedEntry> rows);
+/// "gemmtune check --problem '…' --kernel NAME": runs the kernel once at that size and says whether it is right.
+std::string check_command(const Problem& problem, std::string_view kernel);
+/// "gemmtune tune --problem '…' --all -o FILE": measures one row anew.
+std::string tune_command(const Problem& problem, const std::string& output);
 OrderedJson erratum_json(const Erratum& erratum);
 
 /// The verdict and, where the row's kernel was compared with the default, the speed-up: "win 1.420x". That

@@ -129,7 +129,7 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
       "--op", options.operation,
       "The operation: a16w16 (default; also bf16), a8w8, a8w8_bpreshuffle, a8w8_blockscale, "
       "a8w8_blockscale_bpreshuffle, a4w4_blockscale, batched_bf16, batched_a8w8, fused_moe, a16w4, a8w4");
-  app.add_option("-m", options.m, "Rows of x: tokens");
+  app.add_option("-m", options.m, "Rows of x: tokens; of tune and lookup also a list, 1,16,128");
   app.add_option("-n", options.n, "Rows of w: output features");
   app.add_option("-k", options.k, "The reduction; with -m and -n a single size");
   app.add_option(
@@ -137,6 +137,7 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
       "Type of x and w: f32, f16, bf16, fp8 (the device's: e4m3fnuz on gfx94x, else e4m3fn), int8, fp4, also "
       "torch's names; default: the operation's");
   app.add_option("--outdtype", options.y_type, "Type of y; default: as x, bf16 for quantized x");
+  app.add_option("--problem", options.problem, "A size as reports print it, in place of -m -n -k");
   app.add_flag("--bias", options.bias,
                "With a bias [N] of y's type, of fused_moe two for each expert (for -m -n -k)");
   app.add_flag("--bpreshuffle", options.bpreshuffle, "The weight was packed once (for -m -n -k)");
@@ -228,7 +229,36 @@ Result<std::optional<std::int64_t>> dimension_word(std::string_view option, cons
   return std::optional(*value);
 }
 
+/// --problem, beside which no other word says a size.
+Result<Problem> parsed_problem(const SizeOptions& options, std::string_view architecture) {
+  for (const auto& [name, text] :
+       {std::pair("-m", &options.m), {"-n", &options.n}, {"-k", &options.k}, {"--op", &options.operation}}) {
+    if (!text->empty()) return Status::invalid("--problem and {}: give one of them, not both", name);
+  }
+  auto problem = parse_problem(options.problem, architecture);
+  if (!problem.ok()) return Status(problem.code(), fmt::format("--problem: {}", problem.message()));
+  GEMMTUNE_RETURN_IF_ERROR(check(*problem));
+  return problem;
+}
+
+Result<std::vector<Problem>> problems_of(const SizeOptions& options, std::string_view architecture) {
+  std::vector<Problem> problems;
+  SizeOptions one = options;
+  const std::vector<std::string_view> ms = split(options.m, ',');
+  for (const std::string_view m : ms) {
+    if (ms.size() > 1) {
+      one.m = trim(m);
+      GEMMTUNE_RETURN_IF_ERROR(dimension("-m", one.m).status());
+    }
+    auto problem = problem_of(one, architecture);
+    if (!problem.ok()) return problem.status();
+    problems.push_back(std::move(*problem));
+  }
+  return problems;
+}
+
 Result<Problem> problem_of(const SizeOptions& options, std::string_view architecture) {
+  if (!options.problem.empty()) return parsed_problem(options, architecture);
   std::string missing;
   for (const auto& [name, text] : {std::pair("-m", &options.m), {"-n", &options.n}, {"-k", &options.k}}) {
     if (text->empty()) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name);

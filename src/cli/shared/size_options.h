@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "problem/problem.h"
@@ -16,6 +17,7 @@ class CommandOptions;
 /// Texts as given; problem_of reads them, so that every error is worded by us, not by the option parser.
 struct SizeOptions {
   std::string operation;
+  std::string problem;  // as print() writes it, in place of all others
   std::string m;
   std::string n;
   std::string k;
@@ -42,7 +44,7 @@ struct SizeOptions {
   bool bpreshuffle = false;
   bool scale_ab = false;
 
-  bool any() const { return !m.empty() || !n.empty() || !k.empty(); }
+  bool any() const { return !problem.empty() || !m.empty() || !n.empty() || !k.empty(); }
 };
 
 /// --scale_fmt of shapes from a file or a model.
@@ -64,8 +66,10 @@ Result<std::optional<DataType>> x_type_of(const SizeOptions& options, std::strin
 Result<std::optional<DataType>> y_type_of(const SizeOptions& options, std::string_view architecture);
 /// -m, -n or -k; nullopt where it is empty.
 Result<std::optional<std::int64_t>> dimension_word(std::string_view option, const std::string& text);
-/// The problem of -m -n -k on a device of `architecture`, checked. Types default to those of the operation
+/// The problem of --problem, or of -m -n -k, on a device of `architecture`, checked. Types default to those of the operation
 /// (default_problem); of a16w16 y is as x.
 Result<Problem> problem_of(const SizeOptions& options, std::string_view architecture);
+/// The same of a list of M ("1,16,128"), in its order.
+Result<std::vector<Problem>> problems_of(const SizeOptions& options, std::string_view architecture);
 
 }  // namespace gemmtune::cli

@@ -314,7 +314,7 @@ std::function<int()> declare_coverage(CommandOptions& app) {
                  "The workload: an untuned CSV with a column calls, or several, colon-separated")
       .required();
   declare_file_operation(app, options->operation);
-  app.add_option("--table", options->table,
+  app.add_option("tables,--table", options->table,
                  "Tuned files, colon-separated (default: those that dispatch reads)");
   app.add_option("--gfx", options->gfx, "Ask for this architecture (default: this machine's)");
   app.add_option(

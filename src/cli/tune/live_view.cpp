@@ -80,10 +80,7 @@ std::string worker_line(const LiveWorker& worker) {
   if (worker.candidates > 0)
     text += fmt::format("  {}", counted(static_cast<std::size_t>(worker.candidates), "candidate"));
   if (worker.ratio) return text + "  " + ratio_text(*worker.ratio);
-  if (worker.best_microseconds) text += fmt::format("  best {:.2f} µs", *worker.best_microseconds);
-  if (worker.best_microseconds && worker.default_microseconds)
-    text += fmt::format(" ({:.2f}x)", *worker.default_microseconds / *worker.best_microseconds);
-  return text;
+  return text + screened_text(worker.best_microseconds, worker.default_microseconds);
 }
 
 }  // namespace
@@ -91,6 +88,14 @@ std::string worker_line(const LiveWorker& worker) {
 std::string ratio_text(const PairedRatio& ratio) {
   return fmt::format("{:.3f}x ({:.3f} to {:.3f} in {})", ratio.ratio, ratio.interval.low, ratio.interval.high,
                      counted(static_cast<std::size_t>(ratio.rounds), "round"));
+}
+
+std::string screened_text(std::optional<double> best_microseconds,
+                          std::optional<double> default_microseconds) {
+  std::string text;
+  if (best_microseconds) text += fmt::format(", best {:.2f} µs", *best_microseconds);
+  if (default_microseconds) text += fmt::format(", default {:.2f} µs", *default_microseconds);
+  return text;
 }
 
 ShapeState state_of(const ItemReport& report) {

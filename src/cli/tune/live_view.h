@@ -45,6 +45,10 @@ std::vector<std::string> live_lines(const LiveRun& run, std::size_t columns);
 /// "1.234x (1.201 to 1.260 in 15 rounds)".
 std::string ratio_text(const PairedRatio& ratio);
 
+/// ", best 10.00 µs, default 12.00 µs": of single short samples, which prove no ratio.
+std::string screened_text(std::optional<double> best_microseconds,
+                          std::optional<double> default_microseconds);
+
 /// The state of a shape that is done.
 ShapeState state_of(const ItemReport& report);
 

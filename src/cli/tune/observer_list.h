@@ -31,6 +31,9 @@ class ObserverList final : public RunObserver {
   void problem_paused(std::size_t index) override {
     for (RunObserver* each : observers_) each->problem_paused(index);
   }
+  void problem_settled(std::size_t index, const ItemReport& report) override {
+    for (RunObserver* each : observers_) each->problem_settled(index, report);
+  }
   void problem_done(std::size_t index, const ItemReport& report) override {
     for (RunObserver* each : observers_) each->problem_done(index, report);
   }

@@ -191,7 +191,7 @@ using Effect = OptionEffect;
 std::vector<TuneOption> own_rows() {
   return {
       {files,
-       "-i,--input,--untune-file,--input-file,--gemm-size-file",
+       "shapes,-i,--input,--untune-file,--input-file,--gemm-size-file",
        &TuneOptions::input,
        "Shapes: CSV, YAML of gemm sizes, - for stdin (default: GTUNE_INPUT, else the config folder's "
        "bf16_untuned_gemm.csv)",
@@ -235,6 +235,10 @@ std::vector<TuneOption> own_rows() {
        "With --shard (also all/N): print its shapes with their predicted seconds, and end. Needs no device; "
        "predicted for GPUs unless --backend is cpu"},
       {files, "--all", &TuneRequest::all, "Tune again what the output has"},
+      {files, "--dry-run", &TuneOptions::dry_run,
+       "Print the shapes, how many kernels each has, what is in the output already and about how long it "
+       "takes, and end; "
+       "nothing is measured or written"},
       {files, "--add-device", &TuneOptions::add_device,
        "Add rows of this device to an output whose rows are all of other devices (--backend or --device "
        "allow it too)"},
@@ -431,6 +435,24 @@ std::vector<TuneOption> own_rows() {
        &Policy::iterations,
        "Maximum number of timed calls of a finalist in a round",
        {.effect = Effect::measuring, .shows_default = true, .bounds = at_least_one}},
+      {measuring,
+       "--seed",
+       &TuneOptions::seed,
+       "Of the random numbers that operands hold and the search draws",
+       {.effect = Effect::run,
+        .shows_default = true,
+        .value_name = "N",
+        .bounds = not_negative,
+        .apply =
+            [](const TuneOptions& tune, TuneRequest& request) {
+              request.policy.seed = static_cast<std::uint64_t>(tune.seed);
+              return Status();
+            },
+        .identity =
+            [](const TuneRequest& request) {
+              return request.policy.seed == Policy().seed ? std::string()
+                                                          : fmt::format("seed={}", request.policy.seed);
+            }}},
       {measuring,
        "--confirmations",
        &TuneOptions::confirmations,

@@ -14,6 +14,7 @@
 #include "cli/shared/report_parts.h"
 #include "cli/shared/worker_evaluator.h"
 #include "cli/tune/aiter_options.h"
+#include "cli/tune/dry_run.h"
 #include "cli/tune/keep_log.h"
 #include "cli/tune/observer_list.h"
 #include "cli/tune/tune_events.h"
@@ -83,6 +84,23 @@ Result<int> TuneSession::list_shards() {
   for (const std::string& diagnostic : shapes_.diagnostics) print_note(diagnostic);
   for (const std::string& note : shapes_.notes) print_note(note);
   print_answer(options_.json, shard_->list(options_.shard.starts_with(all_shards), options_.json));
+  return shapes_.diagnostics.empty() ? exit_done : exit_findings;
+}
+
+Result<int> TuneSession::answer_dry_run() {
+  std::optional<Shard> shard;
+  if (shard_) shard = shard_->shard();
+  const auto outputs = outputs_of(options_, environment_, device().info(), shapes_, shard);
+  if (!outputs.ok()) return outputs.status();
+  const auto request = request_of(options_, shapes_, *outputs, device());
+  if (!request.ok()) return request.status();
+  const auto plan = dry_run(device(), *request);
+  if (!plan.ok()) return plan.status();
+  console_->clear_live_line();
+  for (const std::string& diagnostic : shapes_.diagnostics) console_->urgent_line(diagnostic);
+  for (const std::string& note : shapes_.notes) console_->urgent_line(note);
+  print_answer(options_.json,
+               options_.json ? dry_run_json(*plan, device().info()) : dry_run_text(*plan, device().info()));
   return shapes_.diagnostics.empty() ? exit_done : exit_findings;
 }
 
@@ -279,6 +297,7 @@ Result<int> TuneSession::run() {
   GEMMTUNE_RETURN_IF_ERROR(read_shapes());
   GEMMTUNE_RETURN_IF_ERROR(take_shard());
   if (options_.run_config) return run_operator_on_shapes(options_, environment_, device(), shapes_);
+  if (options_.dry_run) return answer_dry_run();
   GEMMTUNE_RETURN_IF_ERROR(prepare());
   announce();
   watch_for_interrupts();

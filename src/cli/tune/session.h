@@ -46,6 +46,8 @@ class TuneSession {
   /// Of --shard: leaves the shapes of this part.
   Status take_shard();
   Result<int> list_shards();
+  /// --dry-run: what would be tuned.
+  Result<int> answer_dry_run();
   /// Outputs, request, profile and journal: everything that can be wrong before something is measured.
   Status prepare();
   Status prepare_profile();

@@ -5,6 +5,7 @@
 #include "base/interrupt.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/help/help_model.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/tune/aiter_options.h"
@@ -14,6 +15,64 @@
 
 namespace gemmtune::cli {
 namespace {
+
+constexpr ShortHelpOption shape_options[] = {
+    {"--input", "Shapes: CSV, tuned file or YAML (also -i); - for stdin"},
+    {"--model-dir", "Shapes of a model: its folder with config.json"},
+    {"--nsets", "Numbers of tokens (M) of a model: 1,16,128"},
+    {"--tp", "Tensor-parallel ranks of a model"},
+    {"-m", "Rows of x: tokens; also a list, 1,16,128"},
+    {"-n", "Rows of w: output features"},
+    {"-k", "The reduction"},
+    {"--op", "a16w16 (default), a8w8, a8w8_blockscale, fused_moe …"},
+    {"--indtype", "Type of x and w: bf16 (default), f16, f32, fp8, int8"},
+    {"--m-range", "Tune each weight over M from A to B, as ranges"},
+};
+constexpr ShortHelpOption output_options[] = {
+    {"--output", "The tuned file (default: of the config folder)"},
+    {"--profile-file", "All candidates with their times (-o2 FILE)"},
+    {"--all", "Tune again what the output has"},
+    {"--stale", "Tune again rows of another environment"},
+    {"--dry-run", "Print what would be tuned and how long; end"},
+};
+constexpr ShortHelpOption search_options[] = {
+    {"--budget", "Seconds for the whole run (default: no limit)"},
+    {"--search", "staged (default), exhaustive, random …"},
+    {"--libtype", "Kernel families, comma list (default: all)"},
+    {"--objective", "Minimize time (default), energy or edp"},
+    {"--accuracy", "default, or fast: lower accuracy classes too"},
+};
+constexpr ShortHelpOption measuring_options[] = {
+    {"--cache", "weights-cold (default), warm or cold"},
+    {"--launch", "Of GPUs: graph (default) or eager"},
+    {"--confirmations", "Passes over the finalists: 1 or 2 (CPU: 2)"},
+    {"--baseline", "What speed-ups are against: default, library, torch"},
+    {"--timeout", "Seconds for a step of one candidate"},
+};
+constexpr ShortHelpOption device_options[] = {
+    {"--backend", "auto, cpu, cuda or hip"},
+    {"--device", "cuda:0, cpu:0-15 (a set of cores); several: a list"},
+    {"--shard", "Part I of N of the shapes, for many machines"},
+    {"--verbose", "Each candidate, and why families refused"},
+    {"--quiet", "No progress"},
+    {"--json", "One JSON document on stdout, also of errors"},
+};
+constexpr ShortHelpGroup tune_groups[] = {{"Shapes", shape_options},
+                                          {"Output", output_options},
+                                          {"Search", search_options},
+                                          {"Measuring", measuring_options},
+                                          {"Device and reports", device_options}};
+constexpr ShortHelp tune_short_help{tune_groups, R"(
+Shapes that the output has already are skipped. The same command goes on with an
+interrupted run. Programs find the file by GEMMTUNE_CONFIG_A16W16=FILE.
+
+Examples:
+  gemmtune tune shapes/llama-3.2-1b.csv -o tuned.csv --budget 110
+  gemmtune tune -m 1,16 -n 2048 -k 8192 -o tuned.csv
+
+All options, AITER's and tune_gemm's words too: gemmtune tune --help-all
+Words of results (win, undecided, ties): gemmtune help verdicts
+)"};
 
 constexpr const char* tune_footer = R"(
 Shapes come from -i (AITER's untuned CSV, a tuned file, a YAML of gemm sizes, - for stdin), from -m -n -k, from
@@ -65,6 +124,7 @@ std::function<int()> declare_tune(CommandOptions& app) {
         OptionSection::aiter, OptionSection::tune_gemm, OptionSection::output})
     declare_section(app, section, *options);
   app.footer(tune_footer);
+  app.short_help(tune_short_help);
   return [options] { return run_tune(*options); };
 }
 

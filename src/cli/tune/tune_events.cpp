@@ -90,6 +90,10 @@ void TuneEvents::problem_paused(std::size_t index) {
   write(json_line(Json{{"event", "problem_paused"}, {"index", index}}));
 }
 
+void TuneEvents::problem_settled(std::size_t index, const ItemReport& report) {
+  write(problem_event("problem_settled", index, report));
+}
+
 void TuneEvents::problem_done(std::size_t index, const ItemReport& report) {
   write(problem_event("problem_done", index, report));
 }

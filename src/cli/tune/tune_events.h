@@ -14,8 +14,9 @@ namespace gemmtune::cli {
 
 /// Writes an event for what it observes:
 ///   run_started {waiting (empty over ranges of M), device}; problem_started {index, shapes, problem}; candidate {index, candidates, kernelName,
-///   outcome, us, reason}; problem_paused {index}; problem_done {index, and what --json has of the shape};
-///   problem_revised {the same, after its confirmation pass}; run_ended {state}.
+///   outcome, us, reason}; problem_paused {index}; problem_settled {index, and what --json has of the shape: its row is in the
+///   file, and under a budget it may be visited again}; problem_done {the same, when no visit follows}; problem_revised {the
+///   same, after its confirmation pass}; run_ended {state}.
 /// Each line is in the operating system's hands when the call returns.
 class TuneEvents final : public RunObserver {
  public:
@@ -27,6 +28,7 @@ class TuneEvents final : public RunObserver {
   void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
   void paired_rounds(std::size_t index, const PairedRatio& ratio) override;
   void problem_paused(std::size_t index) override;
+  void problem_settled(std::size_t index, const ItemReport& report) override;
   void problem_done(std::size_t index, const ItemReport& report) override;
   void problem_revised(std::size_t index, const ItemReport& report) override;
   /// "done", "interrupted" or "failed": the last event of a run that was not killed.

@@ -106,11 +106,11 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
 Result<ShapeList> given_shapes(const TuneOptions& options, const Environment& environment,
                                const DeviceInfo& device) {
   if (options.size.any()) {
-    auto problem = problem_of(options.size, device.gfx);
-    if (!problem.ok()) return problem.status();
+    auto problems = problems_of(options.size, device.gfx);
+    if (!problems.ok()) return problems.status();
     ShapeList list;
     list.source = "-m -n -k";
-    list.rows.push_back({*problem, 1, {}, 0});
+    for (Problem& problem : *problems) list.rows.push_back({std::move(problem), 1, {}, 0});
     return list;
   }
   if (options.input.empty() && !model_folder(options.model, environment).empty()) {
@@ -220,6 +220,21 @@ Status check_baseline(const TuneOptions& options) {
                        : Status::invalid("--baseline {}: not with {}", options.device.baseline, other);
 }
 
+/// What cannot be given with --dry-run.
+Status check_dry_run(const TuneOptions& options) {
+  if (!options.dry_run) return {};
+  const std::string_view other = options.buckets                   ? "--buckets"
+                                 : options.run_config              ? "--run_config"
+                                 : options.compare                 ? "--compare"
+                                 : options.compare_wo_tuning       ? "--compare_wo_tuning"
+                                 : options.benchmark               ? "--benchmark"
+                                 : options.keep                    ? "--keep"
+                                 : !options.journal_folder.empty() ? "--journal"
+                                 : options.list                    ? "--list"
+                                                                   : "";
+  return other.empty() ? Status() : Status::invalid("--dry-run: not with {}", other);
+}
+
 /// --shard and --list, and what cannot be given with them.
 Status check_shard(const TuneOptions& options) {
   if (options.shard.empty())
@@ -323,11 +338,12 @@ Status check_options(TuneOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(check_energy_options(options));
   GEMMTUNE_RETURN_IF_ERROR(check_baseline(options));
   GEMMTUNE_RETURN_IF_ERROR(check_shard(options));
+  GEMMTUNE_RETURN_IF_ERROR(check_dry_run(options));
   const bool has_model = !options.model.folder.empty();
   if (options.size.any() + !options.input.empty() + has_model > 1) {
     return Status::invalid("-i, -m -n -k and --model_dir: give one of them, not several");
   }
-  if (options.size.any()) GEMMTUNE_RETURN_IF_ERROR(problem_of(options.size, {}).status());
+  if (options.size.any()) GEMMTUNE_RETURN_IF_ERROR(problems_of(options.size, {}).status());
   GEMMTUNE_RETURN_IF_ERROR(check_words(options.size));
   GEMMTUNE_RETURN_IF_ERROR(check_words(options.model));
   if (options.update_improved && !options.compare) {
@@ -389,7 +405,7 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
   if (outputs.also_read.empty()) {
     if (!options.output.empty()) return Status::invalid("-o '{}': no file name in it", options.output);
     if (environment.config_folder.empty()) return Status::invalid("give -o FILE ({})", no_config_folder);
-    GEMMTUNE_RETURN_IF_ERROR(make_folders(environment.config_folder));
+    if (!options.dry_run) GEMMTUNE_RETURN_IF_ERROR(make_folders(environment.config_folder));
     outputs.also_read.push_back(environment.config_folder + "/" + tuned_file_name(operation));
     // Programs read it under the whole name only.
     outputs.is_config_file = !shard;
@@ -408,7 +424,9 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
   }
   outputs.also_read.erase(outputs.also_read.begin());
   outputs.profile = options.profile;
-  GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", outputs.tuned));
+  // The config folder may not be there yet, and a dry run makes nothing.
+  const bool may_be_written = !options.dry_run || file_exists(parent_folder(absolute_path(outputs.tuned)));
+  if (may_be_written) GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", outputs.tuned));
   GEMMTUNE_RETURN_IF_ERROR(check_schema(options, outputs.tuned, operation, device));
   GEMMTUNE_RETURN_IF_ERROR(check_devices_of_rows(options, outputs.tuned, operation, device));
   GEMMTUNE_RETURN_IF_ERROR(check_yaml_output(options, outputs, shapes));

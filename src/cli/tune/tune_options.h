@@ -44,6 +44,8 @@ struct TuneOptions {
   std::string routing = "uniform";        // uniform, zipf, trace:FILE
   std::string routing_trace;              // file; empty: none
   std::optional<std::string> run_config;  // an empty text: the input with defaults
+  std::int64_t seed = 1;
+  bool dry_run = false;
   bool compare = false;
   bool update_improved = false;
   double min_improvement = 3.0;  // percent

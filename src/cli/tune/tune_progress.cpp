@@ -16,8 +16,9 @@ namespace {
 constexpr auto min_pause = std::chrono::milliseconds(100);
 /// Between two live views while nothing is observed.
 constexpr auto tick = std::chrono::milliseconds(500);
-/// Between two plain lines of a shape in work.
-constexpr auto max_silence = std::chrono::seconds(30);
+/// Without a live view: between two lines, and before the first one.
+constexpr auto max_silence = std::chrono::seconds(10);
+constexpr auto first_silence = std::chrono::seconds(5);
 
 std::string_view activity(MQuestion::Kind kind) {
   switch (kind) {
@@ -42,11 +43,18 @@ TuneProgress::TuneProgress(Console& console, const Device& device, ProfileFile* 
       verbose_(verbose),
       start_(request.clock()),
       workers_(workers) {
-  if (workers == nullptr || !console.is_live()) return;
+  if (workers == nullptr || console.quiet()) return;
   ticker_ = std::thread([this] {
     std::unique_lock lock(lock_);
+    auto silence = std::chrono::seconds(first_silence);
     while (!ends_.wait_for(lock, tick, [this] { return ended_; })) {
-      if (Clock::now() - shown_at_ >= tick && (!states_.empty() || is_over_ranges())) show();
+      if (is_over_ranges() ? step_.items == 0 : states_.empty()) continue;
+      if (console_.is_live()) {
+        if (Clock::now() - shown_at_ >= tick) show();
+      } else if (Clock::now() - line_at_ >= silence) {
+        plain_line(is_over_ranges() ? range_line() : heartbeat());
+        silence = max_silence;
+      }
     }
   });
 }
@@ -79,7 +87,7 @@ void TuneProgress::run_started(std::span<const std::size_t> waiting, std::size_t
 void TuneProgress::problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) {
   if (is_over_ranges()) return;
   const std::lock_guard guard(lock_);
-  states_[index] = ShapeState::in_work;
+  if (!settled_.contains(index)) states_[index] = ShapeState::in_work;
   count_ = count;
   estimate_.started(index);
   shapes_.resize(count);
@@ -109,11 +117,7 @@ void TuneProgress::candidate_done(std::size_t index, const Trial& trial, std::in
   estimate_.tried(index);
   note_time(index, trial);
   if (verbose_ && !is_over_ranges()) console_.line("  " + trial_text(trial));
-  const auto since_shown = Clock::now() - shown_at_;
-  if (since_shown > min_pause && console_.is_live()) show();
-  if (since_shown < max_silence || console_.is_live() || verbose_ || is_over_ranges()) return;
-  shown_at_ = Clock::now();
-  console_.line(shape_line());
+  if (Clock::now() - shown_at_ > min_pause) show();
 }
 
 void TuneProgress::paired_rounds(std::size_t index, const PairedRatio& ratio) {
@@ -121,6 +125,7 @@ void TuneProgress::paired_rounds(std::size_t index, const PairedRatio& ratio) {
   const auto found = in_work_.find(index);
   if (found == in_work_.end()) return;
   found->second.ratio = ratio;
+  estimate_.rounds(index, ratio.rounds);
   if (Clock::now() - shown_at_ > min_pause) show();
 }
 
@@ -134,8 +139,14 @@ void TuneProgress::show() {
   }
 }
 
+void TuneProgress::plain_line(const std::string& text) {
+  console_.line(text);
+  line_at_ = Clock::now();
+}
+
 void TuneProgress::note_row(std::size_t index, const ItemReport& report) {
-  states_[index] = settled_[index] = state_of(report);
+  states_[index] = state_of(report);
+  settled_[index] = result_text(report);
   speedups_.erase(index);
   if (report.row() != nullptr && report.row()->speedup) speedups_[index] = *report.row()->speedup;
 }
@@ -177,21 +188,18 @@ LiveRun TuneProgress::live_run() const {
   return run;
 }
 
-std::string TuneProgress::shape_line() const {
-  const auto& [index, work] = *in_work_.rbegin();
-  std::string line = fmt::format("[{}/{}] {}", index + 1, count_, shapes_[index]);
-  const double gone = request_.clock() - start_;
-  if (candidates_ > 0 && gone > 0) {
-    line += fmt::format(", {:.1f} candidates/s", static_cast<double>(candidates_) / gone);
+std::string TuneProgress::heartbeat() const {
+  std::string line = fmt::format("{} of {} settled", settled_.size(), counted(states_.size(), "shape"));
+  for (const auto& [index, work] : in_work_) {
+    line += fmt::format("; [{}/{}] {}: {}", index + 1, count_, shapes_[index],
+                        counted(static_cast<std::size_t>(work.candidates), "candidate"));
+    if (work.ratio) {
+      line += fmt::format(", {}", ratio_text(*work.ratio));
+    } else {
+      line += screened_text(work.best_microseconds, work.default_microseconds);
+    }
   }
-  if (work.ratio) {
-    line += fmt::format(", {}", ratio_text(*work.ratio));
-  } else if (work.best_microseconds) {
-    line += fmt::format(", best {:.2f} µs", *work.best_microseconds);
-  }
-  if (!work.ratio && work.best_microseconds && work.default_microseconds) {
-    line += fmt::format(" ({:.2f}x)", *work.default_microseconds / *work.best_microseconds);
-  }
+  if (in_work_.empty() && !live_step_.empty()) line += "; " + live_step_;
   return line + remaining();
 }
 
@@ -212,9 +220,30 @@ void TuneProgress::problem_paused(std::size_t index) {
   const std::lock_guard guard(lock_);
   in_work_.erase(index);
   // A shape that was settled before and is visited again keeps its row.
-  const auto settled = settled_.find(index);
-  states_[index] = settled != settled_.end() ? settled->second : ShapeState::left;
+  if (!settled_.contains(index)) states_[index] = ShapeState::left;
   estimate_.paused(index);
+}
+
+void TuneProgress::problem_settled(std::size_t index, const ItemReport& report) {
+  const std::lock_guard guard(lock_);
+  note_settled(index, report);
+  show();
+}
+
+void TuneProgress::note_settled(std::size_t index, const ItemReport& report) {
+  const auto before = settled_.find(index);
+  const std::string text = result_text(report);
+  const bool is_first = before == settled_.end();
+  if (!is_first && before->second == text) return;
+  if (states_.contains(index)) note_row(index, report);
+  std::string line = fmt::format("[{}/{}] {}: {}{}", index + 1, count_, shape_text(report.shape),
+                                 is_first ? "" : "revised: ", text);
+  if (verbose_) {
+    for (const std::string& refusal : report.refusals) line += fmt::format("\n  {}", refusal);
+  }
+  // On a terminal the live view has the remaining time.
+  if (!console_.is_live() && settled_.size() < states_.size()) line += remaining();
+  plain_line(line);
 }
 
 void TuneProgress::problem_done(std::size_t index, const ItemReport& report) {
@@ -226,35 +255,28 @@ void TuneProgress::problem_done(std::size_t index, const ItemReport& report) {
     return;
   }
   in_work_.erase(index);
-  if (states_.count(index) > 0) note_row(index, report);
   estimate_.done(index, report.trials.empty() ? 0 : report.seconds);
   const bool untouched = report.state == ProblemState::skipped_done ||
                          report.state == ProblemState::out_of_budget ||
                          report.state == ProblemState::interrupted;
-  if (untouched && !verbose_) return;  // the summary counts them
-  shown_at_ = Clock::now();
-  std::string line =
-      fmt::format("[{}/{}] {}: {}", index + 1, count_, shape_text(report.shape), result_text(report));
-  if (verbose_) {
-    for (const std::string& refusal : report.refusals) line += fmt::format("\n  {}", refusal);
+  if (untouched && !verbose_) {  // the summary counts them
+    if (states_.contains(index)) note_row(index, report);
+    return;
   }
-  // On a terminal the live view has the remaining time.
-  if (!console_.is_live() && index + 1 < count_) line += remaining();
-  console_.line(line);
+  note_settled(index, report);
   show();
 }
 
 void TuneProgress::problem_revised(std::size_t index, const ItemReport& report) {
   const std::lock_guard guard(lock_);
-  if (!is_over_ranges() && states_.count(index) > 0) note_row(index, report);
+  if (!is_over_ranges() && states_.contains(index)) note_settled(index, report);
 }
 
 void TuneProgress::confirmation_started(std::size_t index, std::size_t done, std::size_t count) {
   const std::lock_guard guard(lock_);
   estimate_.confirmation_started(done, count);
   if (!console_.is_live()) {
-    if (done == 0) console_.line(fmt::format("confirmation pass of {} shapes{}", count, remaining()));
-    return;
+    if (done == 0) plain_line(fmt::format("confirmation pass of {} shapes{}", count, remaining()));
   }
   live_step_ = fmt::format("confirmation {} of {}: {}", done + 1, count, shapes_[index]);
   show();
@@ -269,16 +291,16 @@ void TuneProgress::range_step(const RangeStep& step) {
   const int tenths = static_cast<int>(10 * step.settled_share);
   if (console_.is_live() || verbose_ || tenths <= shown_tenths_) return;
   shown_tenths_ = tenths;
-  console_.line(fmt::format("[{}/{}] {}: {}", step.item + 1, step.items, weight_text(step.problem),
-                            progress_text(step)));
+  plain_line(fmt::format("[{}/{}] {}: {}", step.item + 1, step.items, weight_text(step.problem),
+                         progress_text(step)));
 }
 
 void TuneProgress::range_done(std::size_t item, std::size_t items, const ItemReport& report) {
   const std::lock_guard guard(lock_);
   console_.clear_live_line();
   if (report.state == ProblemState::skipped_done && !verbose_) return;
-  console_.line(fmt::format("[{}/{}] {}: {}", item + 1, items, weight_text(report.shape.problem),
-                            range_result_text(report)));
+  plain_line(fmt::format("[{}/{}] {}: {}", item + 1, items, weight_text(report.shape.problem),
+                         range_result_text(report)));
 }
 
 std::string progress_text(const RangeStep& step) {

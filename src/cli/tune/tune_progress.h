@@ -1,5 +1,5 @@
 // What a running `tune` shows: on a terminal a live view (live_view.h), and a plain line an item above it; elsewhere the plain lines,
-// and one every half minute of an item that takes long; and, on the way, the profile file. Over ranges of M it shows how much of
+// and one after ten seconds without any; and, on the way, the profile file. Over ranges of M it shows how much of
 // the axis is settled, for the number of M is not known before the end.
 #pragma once
 
@@ -35,6 +35,7 @@ class TuneProgress final : public RunObserver {
   void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
   void paired_rounds(std::size_t index, const PairedRatio& ratio) override;
   void problem_paused(std::size_t index) override;
+  void problem_settled(std::size_t index, const ItemReport& report) override;
   void problem_done(std::size_t index, const ItemReport& report) override;
   void problem_revised(std::size_t index, const ItemReport& report) override;
   void confirmation_started(std::size_t index, std::size_t done, std::size_t count) override;
@@ -58,8 +59,12 @@ class TuneProgress final : public RunObserver {
   void append_to_profile(const ItemReport& report);
   void show();
   void note_row(std::size_t index, const ItemReport& report);
+  /// Shows the result, unless it is shown already.
+  void note_settled(std::size_t index, const ItemReport& report);
   LiveRun live_run() const;
-  std::string shape_line() const;
+  /// Between items, where there is no live view: what is in work, how much is settled, the time left.
+  std::string heartbeat() const;
+  void plain_line(const std::string& text);
   std::string range_line() const;
 
   Console& console_;
@@ -76,11 +81,11 @@ class TuneProgress final : public RunObserver {
   RangeStep step_;
   int shown_tenths_ = 0;  // of the axis, on plain lines
   Clock::time_point shown_at_{};
+  Clock::time_point line_at_ = Clock::now();  // of the latest plain line
   const WorkerActivities* workers_;
-  std::map<std::size_t, ShapeState> states_;  // of the shapes that are tuned, by index
-  std::map<std::size_t, ShapeState>
-      settled_;  // of those that have been settled, also while they are visited again
-  std::map<std::size_t, double> speedups_;  // of the rows so far
+  std::map<std::size_t, ShapeState> states_;    // of the shapes that are tuned, by index
+  std::map<std::size_t, std::string> settled_;  // result_text() of those that have a row or a reason
+  std::map<std::size_t, double> speedups_;      // of the rows so far
   std::string live_step_;
   // The view goes on while a worker measures: a thread draws it again. What is observed comes from other threads.
   std::mutex lock_;

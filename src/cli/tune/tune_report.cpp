@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/shared/console.h"
+#include "cli/shared/output_path.h"
 #include "cli/shared/report_parts.h"
 #include "cli/tune/range_report.h"
 #include "formats/aiter/schema.h"
@@ -42,26 +43,25 @@ std::string millijoules(const ItemReport& report, const std::string& kernel_name
 std::string result_table(const RunSummary& summary) {
   const bool has_joules =
       std::ranges::any_of(summary.items, [](const ItemReport& report) { return !report.energies.empty(); });
-  std::vector<TextTable::Column> columns = {{"shape (M x N x K)", false, true},
-                                            {"verdict", false, false},
-                                            {"speed-up", true, false},
-                                            {"95 %", true, false},
-                                            {"ties", true, false},
-                                            {"default µs", true, false},
-                                            {"tuned µs", true, false}};
-  if (has_joules) columns.insert(columns.end(), {{"default mJ", true, false}, {"tuned mJ", true, false}});
-  columns.push_back({"kernel", false, true});
+  std::vector<TextTable::Column> columns = {{"shape (M x N x K)"},
+                                            {"layer", false, true, 2},
+                                            {"verdict"},
+                                            {"speed-up", true},
+                                            {"95 %", true},
+                                            {"ties", true, false, 3},
+                                            {"default µs", true, false, 1},
+                                            {"tuned µs", true}};
+  if (has_joules)
+    columns.insert(columns.end(), {{"default mJ", true, false, 1}, {"tuned mJ", true, false, 1}});
+  columns.push_back({"kernel", false, true, 4});
   TextTable table(std::move(columns));
   for (const ItemReport& report : summary.items) {
     if (!has_row(report)) continue;
     const TunedEntry& entry = *report.row();
-    std::vector<std::string> cells = {shape_text(report.shape),
-                                      std::string(to_string(entry.verdict)),
-                                      speedup_text(entry.speedup),
-                                      interval_text(entry),
-                                      ties_text(entry),
-                                      microseconds(entry.default_us),
-                                      microseconds(entry.us)};
+    std::vector<std::string> cells = {
+        short_name(report.shape.problem), report.shape.layer,    std::string(to_string(entry.verdict)),
+        speedup_text(entry.speedup),      interval_text(entry),  ties_text(entry),
+        microseconds(entry.default_us),   microseconds(entry.us)};
     if (has_joules) {
       cells.push_back(millijoules(report, entry.default_kernel));
       cells.push_back(millijoules(report, entry.kernel_name));
@@ -78,12 +78,22 @@ std::string default_fault_text(const ItemReport& report) {
   return fmt::format("{} ({})", report.default_fault, report.row()->default_kernel);
 }
 
+/// What repeats the first failure of a shape's kernels; empty where none failed.
+std::string command_of_failure(const ItemReport& report) {
+  const auto failed = std::ranges::find_if(
+      report.trials, [](const Trial& trial) { return trial.outcome.kind != OutcomeKind::ok; });
+  return failed == report.trials.end() ? std::string()
+                                       : check_command(report.shape.problem, failed->candidate.kernel_name());
+}
+
 /// "failed:" and one line for each such shape.
 std::string reasons(const RunSummary& summary, ProblemState state, std::string_view title) {
   std::string text;
   for (const ItemReport& report : summary.items) {
     if (report.state != state) continue;
     text += fmt::format("  {}: {}\n", shape_text(report.shape), report.reason);
+    if (const std::string command = command_of_failure(report); !command.empty())
+      text += fmt::format("    repeat: {}\n", command);
     for (const std::string& refusal : report.refusals) text += fmt::format("    {}\n", refusal);
   }
   return text.empty() ? text : fmt::format("{}:\n{}", title, text);
@@ -107,7 +117,8 @@ std::string default_fault_lines(const RunSummary& summary, Verdict verdict) {
   std::string text;
   for (const ItemReport& report : summary.items) {
     if (!has_row(report) || report.row()->verdict != verdict) continue;
-    text += fmt::format("  {}: {}\n", shape_text(report.shape), default_fault_text(report));
+    text += fmt::format("  {}: {}\n    repeat: {}\n", shape_text(report.shape), default_fault_text(report),
+                        check_command(report.shape.problem, report.row()->default_kernel));
   }
   return text;
 }
@@ -152,19 +163,44 @@ std::string rows_of_routings(const RunSummary& summary) {
   return text.empty() ? text : "other routings:\n" + text;
 }
 
-/// "2 rows …:" and one line each.
-std::string rows_to_repeat(const RunSummary& summary) {
+/// "2 rows …:", and for each why, and the command.
+std::string rows_to_repeat(const RunEnding& ending) {
+  const RunSummary& summary = ending.summary;
   std::string lines;
+  std::string first;
   std::size_t count = 0;
   for (const ItemReport& report : summary.items) {
     const std::string why = why_repeat(report);
     if (why.empty()) continue;
     ++count;
     lines += fmt::format("  {}: {}\n", shape_text(report.shape), why);
+    if (first.empty()) first = tune_command(report.shape.problem, absolute_path(ending.outputs.tuned));
   }
   if (count == 0) return {};
-  return fmt::format("{} to repeat on a quiet machine (--all); they hold, but better ones may exist:\n{}",
+  lines += fmt::format("  repeat{}: {}\n", count > 1 ? " the first" : "", first);
+  if (count > 1) lines += "  repeat all shapes: the same command with --all\n";
+  return fmt::format("{} to repeat on a quiet machine; they hold, but better ones may exist:\n{}",
                      counted(count, "row"), lines);
+}
+
+std::vector<TunedEntry> rows_of(const RunSummary& summary) {
+  std::vector<TunedEntry> rows;
+  for (const ItemReport& report : summary.items)
+    rows.insert(rows.end(), report.rows.begin(), report.rows.end());
+  return rows;
+}
+
+/// "8 of 12 shapes won", and the gain with its interval.
+std::string gain_text(const RunEnding& ending) {
+  const RunSummary& summary = ending.summary;
+  const auto rows = static_cast<std::size_t>(std::ranges::count_if(summary.items, has_row));
+  if (rows == 0) return {};
+  std::string text = fmt::format("{} of {} won", shapes_with(summary, Verdict::win), counted(rows, "shape"));
+  if (summary.geometric_mean_speedup <= 0) return text + "\n";
+  text += fmt::format("; geometric-mean speed-up over the default: {:.3f}x", summary.geometric_mean_speedup);
+  if (const auto interval = gain_interval(rows_of(summary)))
+    text += fmt::format(" (95 %: {:.3f} to {:.3f})", interval->low, interval->high);
+  return text + opponents_text(summary, ending.device) + "\n";
 }
 
 std::string counts(const RunEnding& ending) {
@@ -194,7 +230,7 @@ std::string upper(std::string_view word) {
 std::string files_and_next_step(const RunEnding& ending) {
   const auto row = std::find_if(ending.summary.items.begin(), ending.summary.items.end(), has_row);
   if (row == ending.summary.items.end()) return {};
-  const std::string& path = ending.outputs.tuned;
+  const std::string path = absolute_path(ending.outputs.tuned);
   if (!ending.outputs.is_written)
     return "nothing is written: times of zeros say nothing about other numbers\n";
   std::string text = fmt::format("written: {}", path);
@@ -212,15 +248,12 @@ std::string files_and_next_step(const RunEnding& ending) {
   }
   text += ending.outputs.is_config_file
               ? "\nnext: programs that use gemmtune find this file by themselves"
-              : fmt::format("\nnext: set GEMMTUNE_CONFIG_{}={} for programs that use gemmtune",
+              : fmt::format("\nnext: export GEMMTUNE_CONFIG_{}={}   for programs that use gemmtune",
                             upper(to_string(problem.operation)), path);
-  const bool dense = problem.operation == Operation::a16w16;
-  const std::string type = problem.x_type == default_problem(problem.operation).x_type
-                               ? std::string()
-                               : fmt::format(" --indtype {}", to_string(problem.x_type));
-  return fmt::format("{}; see gemmtune lookup{}{} -m {} -n {} -k {} --table {}\n", text,
-                     dense ? std::string() : fmt::format(" --op {}", to_string(problem.operation)), type,
-                     problem.m, problem.n, problem.k, path);
+  return fmt::format(
+      "{}\n      gemmtune report {}   one page: what was gained, how sure, every row\n"
+      "      gemmtune help verdicts   what win, default, undecided and ties mean\n",
+      text, path);
 }
 
 /// Nothing where no joules were asked for.
@@ -279,6 +312,10 @@ Json problem_json(const ItemReport& report) {
     add_routings(report, json);
   }
   if (!report.default_fault.empty()) json["default_fault"] = report.default_fault;
+  if (report.state == ProblemState::failed) {
+    if (const std::string command = command_of_failure(report); !command.empty())
+      json["repeat_command"] = command;
+  }
   json["candidates"] = report.trials.size();
   json["seconds"] = report.seconds;
   return json;
@@ -304,11 +341,7 @@ std::string shapes_ending_text(const RunEnding& ending) {
   if (!ending.interrupted) {
     if (auto text = nothing_done_text(summary, ending.outputs.tuned)) return *text + "\n";
   }
-  std::string text = result_table(summary) + counts(ending);
-  if (summary.geometric_mean_speedup > 0) {
-    text += fmt::format("geometric-mean speed-up over the default: {:.3f}x{}\n",
-                        summary.geometric_mean_speedup, opponents_text(summary, ending.device));
-  }
+  std::string text = result_table(summary) + counts(ending) + gain_text(ending);
   if (summary.confirmed > 0) {
     text += fmt::format("confirmation pass of {}: {} another kernel; ratios of kernels moved by ±{:.1f} %\n",
                         counted(summary.confirmed, "shape"),
@@ -331,7 +364,7 @@ std::string shapes_ending_text(const RunEnding& ending) {
   }
   text += rows_without_joules(summary);
   text += rows_of_routings(summary);
-  text += rows_to_repeat(summary);
+  text += rows_to_repeat(ending);
   text += reasons(summary, ProblemState::failed, "failed");
   text += reasons(summary, ProblemState::unsupported, "no kernel family takes");
   if (ending.interrupted) {
@@ -450,6 +483,8 @@ std::string ending_json(const RunEnding& ending) {
   json["notes"] = ending.shapes.notes;
   if (!ending.range) json["failed_families"] = failed_families(summary.items);
   json["geometric_mean_speedup"] = summary.geometric_mean_speedup;
+  const auto interval = gain_interval(rows_of(summary));
+  json["geometric_mean_interval"] = interval ? Json({interval->low, interval->high}) : Json();
   json["opponents"] = opponents(summary, ending.device);
   json["default_wrong"] = shapes_with(summary, Verdict::default_wrong);
   json["default_untimed"] = shapes_with(summary, Verdict::default_untimed);
