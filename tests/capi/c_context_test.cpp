@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "capi/c_interface_fixture.h"
+#include "support/c_interface_fixture.h"
 
 namespace gemmtune {
 namespace {
