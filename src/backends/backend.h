@@ -261,6 +261,11 @@ class Device {
   /// True where the time of one call alone means something: samples are then taken call by call, kernels in
   /// turns. A GPU times a graph of many launches instead.
   virtual bool times_single_calls() const = 0;
+  /// From now on processor_waits() counts.
+  virtual void begin_processor_waits() = 0;
+  /// How long this process's threads waited for processors that others had, summed over threads, in microseconds, since
+  /// begin_processor_waits() or the last call. 0 where calls need no processor, or the system does not tell.
+  virtual double processor_waits() = 0;
   /// A kernel that reads the first `bytes` of Operands::w and nothing else: no kernel of a weight of that size can be
   /// much faster. Null if the device has none.
   virtual std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const = 0;
@@ -315,6 +320,8 @@ class LeafDevice : public Device {
   Status counts_energy() override;
   Result<EnergySample> sample_energy(const SampleRequest& request, double seconds) override;
   std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const override;
+  void begin_processor_waits() override {}
+  double processor_waits() override { return 0; }
   Problem probe_problem() const override;
 };
 

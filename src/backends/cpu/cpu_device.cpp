@@ -193,6 +193,16 @@ Result<double> CpuDevice::sample(const SampleRequest& request) {
   return time();
 }
 
+void CpuDevice::begin_processor_waits() {
+  const std::lock_guard lock(sampling_);
+  waits_.begin();
+}
+
+double CpuDevice::processor_waits() {
+  const std::lock_guard lock(sampling_);
+  return waits_.since_last();
+}
+
 void CpuDevice::run_parallel_pass() {
   constexpr std::int64_t rows = 64;
   constexpr std::int64_t columns = 8192;
