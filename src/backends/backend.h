@@ -181,6 +181,8 @@ struct SampleRequest {
   void* workspace = nullptr;
   bool eager = false;
   bool parallel_pass = false;  // on a CPU: before each call, and not counted
+  bool gather =
+      false;  // on a CPU: begins once the kernel's threads have processors at the same time, or after a while
 };
 
 /// What one launch costs in a batch of them: the whole device's energy in that time, idle power included.
@@ -264,7 +266,7 @@ class Device {
   /// From now on processor_waits() counts.
   virtual void begin_processor_waits() = 0;
   /// How long this process's threads waited for processors that others had, summed over threads, in microseconds, since
-  /// begin_processor_waits() or the last call. 0 where calls need no processor, or the system does not tell.
+  /// begin_processor_waits(), the last call or the start of a sample that gathered threads. 0 where calls need no processor, or the system does not tell.
   virtual double processor_waits() = 0;
   /// A kernel that reads the first `bytes` of Operands::w and nothing else: no kernel of a weight of that size can be
   /// much faster. Null if the device has none.

@@ -20,8 +20,8 @@ constexpr double around_energy_batch = 1;  // seconds that devices take around a
 // Where other programs have the processors: what a turn's threads may wait for them, as a share of its time, the
 // turns without such waits that make a sample, and the turns that are taken to find them.
 constexpr double calm_share = 0.05;
-constexpr int calm_turns = 5;
-constexpr int turns_to_find_calm = 20;
+constexpr int calm_turns = 3;
+constexpr int turns_to_find_calm = 40;
 
 }  // namespace
 
@@ -30,7 +30,7 @@ double energy_batch_length(double call_microseconds) {
   return energy_batch_seconds + around_energy_batch + 2e-6 * call_microseconds;
 }
 
-Result<double> Sampler::launch(const Timed& timed, int launches) {
+Result<double> Sampler::launch(const Timed& timed, int launches, bool gather) {
   SampleRequest request;
   request.kernel = timed.kernel;
   request.rotation = timed.rotation->operands;
@@ -39,6 +39,7 @@ Result<double> Sampler::launch(const Timed& timed, int launches) {
   request.workspace = timed.workspace;
   request.eager = policy_.launch == LaunchMode::eager;
   request.parallel_pass = policy_.parallel_pass;
+  request.gather = gather;
   Result<double> time = device_.sample(request);
   timed.rotation->cursor =
       (timed.rotation->cursor + static_cast<std::size_t>(launches)) % timed.rotation->operands.size();
@@ -61,7 +62,7 @@ Result<std::optional<double>> Sampler::probe(const Timed& timed, double limit_mi
   // A first call may pay for threads that slept and code that was never run, and another program may have had the
   // processor in a second one.
   for (int further = 0; further < 2; ++further) {
-    const Result<double> time = launch(timed, 1);
+    const Result<double> time = launch(timed, 1, true);
     if (!time.ok()) return time.status();
     if (*time <= limit_microseconds) return std::optional(*time);
   }
@@ -139,7 +140,7 @@ std::vector<Sampler::Turns> Sampler::take_turns(std::span<const Timed* const> ke
 }
 
 void Sampler::take_turn(const Timed& timed, Turns& turns) {
-  const Result<double> time = launch(timed, timed.launches_per_turn);
+  const Result<double> time = launch(timed, timed.launches_per_turn, true);
   const double waited = device_.processor_waits();
   if (!time.ok()) {
     turns.failure = time.status();
@@ -172,20 +173,23 @@ std::vector<Sampler::Turns> Sampler::take_single_calls(std::span<const Timed* co
       if (turn >= 0) taken[i].calm.push_back(*time);
     }
     const bool is_last = turn + 1 == turns;
-    if (microseconds > 0 && (turn < 0 || is_last) && device_.processor_waits() > calm_share * microseconds) break;
+    if (microseconds > 0 && (turn < 0 || is_last) && device_.processor_waits() > calm_share * microseconds)
+      break;
     if (is_last) return taken;
     if (turn < 0) microseconds = 0;
   }
   for (Turns& of_kernel : taken) of_kernel.calm.clear();  // which of these waited is not known
   const auto wanted = static_cast<std::size_t>(std::min(turns, calm_turns));
-  const int tries = std::min(turns_to_find_calm, 4 * turns);
-  const int tries_without_any = std::min(calm_turns, 2 * turns);
+  const int tries = std::min(turns_to_find_calm, 8 * turns);
+  const int tries_without_any = std::min(8, 4 * turns);
   const auto is_complete = [&](const Turns& of_kernel) {
     return !of_kernel.failure.ok() || of_kernel.calm.size() >= wanted;
   };
   for (int turn = 0; turn < tries && !std::ranges::all_of(taken, is_complete); ++turn) {
     // Calls that last longer than a program has a processor in one piece are never calm.
-    if (turn == tries_without_any && std::ranges::all_of(taken, [](const Turns& one) { return one.calm.empty(); })) break;
+    if (turn == tries_without_any &&
+        std::ranges::all_of(taken, [](const Turns& one) { return one.calm.empty(); }))
+      break;
     shuffle(order, random_);
     for (const std::size_t i : order) {
       if (is_complete(taken[i])) continue;

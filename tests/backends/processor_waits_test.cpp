@@ -16,7 +16,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 TEST(ProcessorWaits, CountsThreadsThatShareACore) {
-  if (!std::filesystem::exists("/proc/self/schedstat")) GTEST_SKIP() << "a kernel without /proc/<process>/schedstat";
+  if (!std::filesystem::exists("/proc/self/schedstat"))
+    GTEST_SKIP() << "a kernel without /proc/<process>/schedstat";
   const CoreList first{thread_affinity().front()};
   std::atomic<int> spinning = 0;
   std::atomic<bool> is_over = false;

@@ -180,6 +180,13 @@ TEST_F(OnABusyMachine, calls_that_waited_for_a_processor_do_not_count) {
   }
 }
 
+TEST_F(OnABusyMachine, the_first_look_gathers_threads_after_a_slow_call) {
+  const auto a = kernel_of("a", stalled(100));
+  const Timed timed_a{a.get(), &rotation, nullptr, 1};
+  EXPECT_EQ(**sampler.probe(timed_a, 800), 100);
+  EXPECT_EQ(device.gathered, 2);
+}
+
 TEST_F(OnABusyMachine, a_long_call_is_calibrated_by_its_calm_calls) {
   const auto a = kernel_of("a", stalled(100));
   Timed timed_a{a.get(), &rotation, nullptr, 1};

@@ -93,9 +93,10 @@ class FakeDevice final : public LeafDevice {
   std::size_t cache_bytes = 1 << 16;
   std::size_t free_bytes = std::size_t{1} << 30;
   double now_microseconds = 0;
-  bool single_calls = false;                // what times_single_calls answers
-  double waits = 0;                         // that the next processor_waits() answers; it begins anew then
+  bool single_calls = false;  // what times_single_calls answers
+  double waits = 0;           // that the next processor_waits() answers; it begins anew then
   int wait_readings = 0;
+  std::int64_t gathered = 0;                // samples that began with threads gathered
   double reading_microseconds = 0;          // of reading_kernel; 0: the device has none
   Status energy_status;                     // what counts_energy answers
   std::vector<std::string> energy_batches;  // families, in their order
