@@ -160,6 +160,22 @@ def single():
                                                             for row in rows("single_figures.csv")])
 
 
+def readme_losses():
+    """Not for you, with what was measured."""
+    prompts = [ratio(row["speed_up"]) for row in rows("h200/end_to_end.csv") if row["variant"] == "patched" and row["case"].startswith("prefill")]
+    compiled = next(ratio(row["speed_up"]) for row in rows("h200/end_to_end_compiled.csv") if row["variant"] == "compiled, merged" and row["case"] == "decode 1")
+    mxfp4 = against(by_shape("h200/mxfp4_humming.csv", ("n", "k")), ["256", "1024"], "gemmtune", ["F.linear bf16", "gemmtune bf16"])
+    blocks = against(by_shape("h100/dense_8bit_blocks_peers.csv", ("n", "k"), run="4"), ["4096"], "gemmtune", ["deep_gemm", "torch_block"])[0]
+    return table(["not for you", "measured"], [
+        ["prompts alone", f"one H200, prompts of 512 and 2048 tokens: {min(prompts)} to {max(prompts)}"],
+        ["one sequence under `torch.compile` with max-autotune", compiled],
+        ["MXFP4 weights at many rows", " and ".join(f"{cell.split(',')[0].split(' (')[0]} of bf16 weights' speed at M = {m}" for cell, m in zip(mxfp4, ("256", "1024")))],
+        ["fp8 with scales of blocks at 4096 rows", f"{blocks.split(',')[0]} of DeepGEMM's speed"],
+        ["GPUs of sm_80 and sm_89", "the family `mma` that they run was **never measured** on one"],
+        ["training", "no gradients"],
+    ])
+
+
 def by_shape(file, key, **only):
     """M -> shape -> program -> microseconds, of the rows that have all of `only`."""
     times = {}
@@ -370,7 +386,7 @@ def readme_proof():
 
 
 PAGES = {
-    "README.md": (readme_proof, readme_tokens),
+    "README.md": (readme_proof, readme_losses, readme_tokens),
     "docs/benchmarks.md": (dense, peers, moe_layers, models, cpu_kernels, cpu_moe, tuned_cpu, calls, single),
     "docs/benchmarks_h200.md": (batches, whole_models, python_calls),
     "docs/benchmarks_8bit.md": (eight_bit_h200, eight_bit_blocks, eight_bit_blocks_times, eight_bit_rows, eight_bit_untuned),

@@ -62,7 +62,7 @@ TEST_F(ModelFolder, ASnapshotOfTheCache) {
 TEST_F(ModelFolder, WhatIsMissingNamesEveryPlace) {
   const auto missing = find_model_folder("org/Absent", folders_);
   EXPECT_EQ(missing.code(), StatusCode::not_found);
-  for (const std::string part :
+  for (const std::string& part :
        {std::string("org/Absent: no folder"), folder_.path(), std::string("qwen3-8b"),
         std::string("hf download org/Absent config.json")}) {
     EXPECT_THAT(missing.message(), HasSubstr(part));
