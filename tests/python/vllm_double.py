@@ -421,6 +421,7 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
                            "current_platform": types.SimpleNamespace(_enum=enum_of)},
         LINEAR: {"register_linear_kernel": register_linear_kernel, "_POSSIBLE_FP8_KERNELS": fp8,
                  "_POSSIBLE_FP8_BLOCK_KERNELS": blocks, "choose_scaled_mm_linear_kernel": choose_scaled_mm_linear_kernel,
+                 "is_supported_and_can_implement_kernel": can_run,
                  "FP8ScaledMMLinearKernel": ScaledBase, "Fp8BlockScaledMMLinearKernel": BlockBase},
         "vllm.model_executor.layers.linear": {"UnquantizedLinearMethod": UnquantizedLinearMethod},
         "vllm.model_executor.layers.vocab_parallel_embedding": {"UnquantizedEmbeddingMethod": UnquantizedEmbeddingMethod},

@@ -174,6 +174,23 @@ class Plugin(Process):
                         x = torch.randn(m, K).bfloat16()
                         close(self, layer(x), x.double() @ layer.exact.t(), 1e-2)
 
+    def test_two_heads_of_one_shape_keep_their_weights(self):
+        """A head keeps its plain weight beside the packed one, from which the CPU backend computes."""
+        class ParallelLMHead(nn.Module):
+            def __init__(self, method):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(N, K).bfloat16(), requires_grad=False)
+                self.quant_method = method
+
+        for platform in ("CUDA", "CPU"):
+            vllm = self.start(platform=platform)
+            heads = self.load(lambda: nn.ModuleList([ParallelLMHead(vllm.UnquantizedEmbeddingMethod()) for _ in range(2)]))
+            self.assertIn("2 of 2 linear layers", self.line)
+            for head in heads:
+                for m in (4, 33):
+                    x = torch.randn(m, K).bfloat16()
+                    close(self, head.quant_method.apply(head, x), x.double() @ head.weight.double().t(), 1e-2)
+
     def test_compiled_in_one_graph(self):
         vllm = self.start()
 
