@@ -25,6 +25,7 @@ std::vector<std::string> failed_families(const std::vector<ItemReport>& reports)
     std::size_t failed = 0;
     std::map<OutcomeKind, std::size_t> failures;
     const Trial* first = nullptr;
+    const Problem* problem = nullptr;  // of the first
   };
   std::map<std::string, Family> families;
   for (const ItemReport& report : reports) {
@@ -38,7 +39,9 @@ std::vector<std::string> failed_families(const std::vector<ItemReport>& reports)
       }
       ++family.failed;
       ++family.failures[kind];
-      if (family.first == nullptr) family.first = &trial;
+      if (family.first != nullptr) continue;
+      family.first = &trial;
+      family.problem = &report.shape.problem;
     }
   }
   std::vector<std::string> lines;
@@ -47,9 +50,10 @@ std::vector<std::string> failed_families(const std::vector<ItemReport>& reports)
     std::string kinds;
     for (const auto& [kind, count] : family.failures)
       kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", count, to_string(kind));
-    lines.push_back(fmt::format("family {}: none of {} ran ({}); the first, {}: {}", name,
+    lines.push_back(fmt::format("family {}: none of {} ran ({}); the first, {}: {}; repeat: {}", name,
                                 counted(family.failed, "kernel"), kinds,
-                                family.first->candidate.kernel_name(), family.first->outcome.reason));
+                                family.first->candidate.kernel_name(), family.first->outcome.reason,
+                                check_command(*family.problem, family.first->candidate.kernel_name())));
   }
   return lines;
 }
