@@ -109,6 +109,10 @@ std::string measure(const Device& device, Evaluator& evaluator, const TuneReques
     pair.push_back(best->candidate);
   shape.best_kernel = pair.back().kernel_name();
   run_rounds(evaluator, pair, deadline, shape);
+  if (shape.best_microseconds > shape.default_microseconds) {
+    shape.best_microseconds = shape.default_microseconds;
+    shape.best_kernel = shape.default_kernel;
+  }
   if (shape.default_microseconds <= 0) {
     const Trial* const screened = trial_of(progress.screened, shape.default_kernel);
     if (screened == nullptr) return fmt::format("the default, {}, could not be timed", shape.default_kernel);

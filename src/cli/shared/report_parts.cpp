@@ -80,7 +80,8 @@ std::string shell_word(std::string_view word) {
 
 std::optional<Interval> gain_interval(std::span<const TunedEntry> rows) {
   double sum = 0;
-  double variance = 0;
+  double below = 0;  // squares, in logarithms
+  double above = 0;
   std::size_t count = 0;
   for (const TunedEntry& row : rows) {
     if (!row.speedup || *row.speedup <= 0) continue;
@@ -88,13 +89,13 @@ std::optional<Interval> gain_interval(std::span<const TunedEntry> rows) {
     sum += std::log(*row.speedup);
     if (row.kernel_name == row.default_kernel && *row.speedup == 1) continue;
     if (!row.speedup_low || !row.speedup_high || *row.speedup_low <= 0) return std::nullopt;
-    const double half_width = (std::log(*row.speedup_high) - std::log(*row.speedup_low)) / 2;
-    variance += half_width * half_width;
+    below += std::pow(std::log(*row.speedup / *row.speedup_low), 2);
+    above += std::pow(std::log(*row.speedup_high / *row.speedup), 2);
   }
   if (count == 0) return std::nullopt;
   const double mean = sum / static_cast<double>(count);
-  const double half_width = std::sqrt(variance) / static_cast<double>(count);
-  return Interval{std::exp(mean - half_width), std::exp(mean + half_width)};
+  const auto part = [&](double squares) { return std::sqrt(squares) / static_cast<double>(count); };
+  return Interval{std::exp(mean - part(below)), std::exp(mean + part(above))};
 }
 
 std::string check_command(const Problem& problem, std::string_view kernel) {
