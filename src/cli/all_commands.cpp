@@ -8,6 +8,8 @@ namespace gemmtune::cli {
 std::span<const Command> all_commands() {
   static constexpr std::array commands = {
       Command{"tune", "Find the fastest verified kernel for each shape and write a tuned file", declare_tune},
+      Command{"worth", "What tuning can gain, before it is done: a share of the time, with an interval",
+              declare_worth},
       Command{"shapes", "Shapes of a model, or of a file: list, remove duplicates, convert", declare_shapes},
       Command{"lookup", "Which row or rule a problem gets from tuned files, and why", declare_lookup},
       Command{"explain", "Which kernel families take a problem, their spaces, and why others refuse",

@@ -8,6 +8,7 @@ namespace gemmtune::cli {
 class CommandOptions;
 
 std::function<int()> declare_tune(CommandOptions& app);
+std::function<int()> declare_worth(CommandOptions& app);
 std::function<int()> declare_shapes(CommandOptions& app);
 std::function<int()> declare_lookup(CommandOptions& app);
 std::function<int()> declare_explain(CommandOptions& app);

@@ -86,6 +86,7 @@ class FinalsRun {
   /// The time was over before the chooser had decided.
   bool is_cut() const { return is_cut_; }
   const Quietness& quietness() const { return quietness_; }
+  double roof_microseconds() const { return roof_microseconds_; }
 
  private:
   static std::vector<TieOrder> tie_orders(const FinalsTask& task) {
@@ -348,6 +349,7 @@ Settled settled_from(const FinalsTask& task, const FinalsRun& run, const Decisio
   settled.noise_floor = decision.noise_floor;
   settled.drift = decision.drift;
   settled.quietness = run.quietness();
+  settled.roof_microseconds = run.roof_microseconds();
   settled.doubt = run.doubt();
   for (const std::size_t tie : decision.ties) {
     settled.ties.push_back(task.finalists[tie].listed.candidate.kernel_name());

@@ -108,6 +108,7 @@ struct Settled {
   double noise_floor = 0;
   double drift = 0;  // of ratios between batches of rounds, Decision::drift
   Quietness quietness;
+  double roof_microseconds = 0;   // FinalsResult::roof_microseconds of its rounds
   std::string doubt;              // why times were not believed; empty: they were
   bool is_cut = false;            // the deadline left fewer finalists, or not the rounds that decide
   std::vector<std::string> ties;  // kernels that may be as fast as the winner, it included; empty: not known

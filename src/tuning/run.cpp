@@ -228,6 +228,7 @@ void Run::set_row(std::size_t item, const LayoutResult& result) {
   if (result.dependent) set_dependent(*result.dependent, row);
   const bool kept = !settled.default_kernel.empty() && settled.default_kernel == row.kernel_name;
   note_error(*row.accuracy, settled.error);
+  note_roof(report.shape.problem, settled.roof_microseconds);
   report.state = kept ? ProblemState::kept_default : ProblemState::tuned;
   report.quietness = settled.quietness;
   report.noise_floor = settled.noise_floor;
@@ -280,6 +281,13 @@ void Run::note_error(Accuracy accuracy, const MeasuredError& error) {
   note("one_sign_error", error.one_sign);
 }
 
+void Run::note_roof(const Problem& problem, double microseconds) {
+  if (microseconds <= 0) return;
+  const std::lock_guard guard(lock_);
+  memory_roof_gigabytes_ =
+      std::max(memory_roof_gigabytes_, static_cast<double>(weight_bytes(problem)) / (microseconds * 1e3));
+}
+
 void Run::note_machine(double noise_floor, bool busy) {
   const std::lock_guard guard(lock_);
   noise_floors_.push_back(noise_floor);
@@ -290,6 +298,7 @@ void Run::note_machine(double noise_floor, bool busy) {
 void Run::update_environment() {
   std::map<std::string, double> observations = device_.observe();
   observations["noise_floor"] = median(noise_floors_);
+  if (memory_roof_gigabytes_ > 0) observations["memory_roof_gbs"] = memory_roof_gigabytes_;
   observations["busy_rows"] = static_cast<double>(busy_rows_);
   observations.insert(errors_.begin(), errors_.end());
   publisher_.set_environment(

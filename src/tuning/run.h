@@ -102,6 +102,8 @@ class Run {
 
  private:
   void note_error(Accuracy accuracy, const MeasuredError& error);
+  /// Reading the weight alone takes so long; 0: not known.
+  void note_roof(const Problem& problem, double microseconds);
   void note_energy(const ItemReport& report);
   void note_routings(const ItemReport& report);
   /// As observed by now. Requires lock_.
@@ -127,6 +129,8 @@ class Run {
   std::mutex lock_;  // of the observer, and of what follows
   Transfer transfer_;
   std::vector<double> noise_floors_;
+  double memory_roof_gigabytes_ =
+      0;  // a second: the highest rate at which a weight was read; 0: not measured
   int busy_rows_ = 0;
   std::map<std::string, double> errors_;         // the largest of the rows' winners, by class
   std::map<std::string, RowEnergy> energies_;    // of rows, by problem text

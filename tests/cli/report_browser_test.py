@@ -147,6 +147,18 @@ class InBrowser(OfARun):
                 self.assertEqual(browser.evaluate("document.querySelectorAll('#t-rows tbody tr').length"), min(50, rows))
             self.assertEqual(browser.problems, [])
 
+    def test_a_phone_scrolls_down_alone_and_the_largest_device_comes_first(self):
+        compared = row(1, 5, "k", own=",0.1,10,d,2,win,0").replace("gfx950,256", "gfx942,304")
+        self.write("tuned.csv", HEADER + OWN + "\n" + compared + "".join(row(1 << i, 5, "a_rather_long_kernel_name_" * 4, own=",,,,,,") for i in range(9)))
+        page = self.page("tuned.csv")
+        with chromium.Chromium() as browser:
+            browser.open(page, width=390)
+            self.assertLessEqual(browser.evaluate("document.documentElement.scrollWidth"), 390)
+            self.assertLessEqual(browser.evaluate("Math.max(...[...document.querySelectorAll('select')].map(one => one.getBoundingClientRect().right))"), 390)
+            self.assertEqual(browser.evaluate("document.getElementById('view').value"), "gfx950/256 a16w16")
+            self.assertEqual(browser.evaluate("document.querySelector('main section').id"), "next")
+            self.assertEqual(browser.problems, [])
+
     def test_hostile_names_are_texts(self):
         self.write("tuned.csv", HEADER + "\n" + "".join(row(1 << i, 5, name) for i, name in enumerate(HOSTILE)))
         page = self.page("tuned.csv")

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "cli/tune/tune_report.h"
@@ -11,8 +13,11 @@
 namespace gemmtune::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 Trial trial(const std::string& family, OutcomeKind kind, const std::string& reason = {}) {
   Trial one;
@@ -30,8 +35,10 @@ TEST(FailedFamilies, AFamilyNoneOfWhoseKernelsRanIsNamedWithTheFirstReason) {
   second.trials = {trial("skinny", OutcomeKind::build_failed, "another"),
                    trial("skinny", OutcomeKind::wrong)};
   EXPECT_THAT(failed_families({first, second}),
-              ElementsAre("family skinny: none of 3 kernels ran (2 build_failed, 1 wrong); the first, "
-                          "skinny_r1_r64: error: no"));
+              ElementsAre(AllOf(
+                  StartsWith("family skinny: none of 3 kernels ran (2 build_failed, 1 wrong); the first, "
+                             "skinny_r1_r64: error: no; repeat: gemmtune check --problem 'a16w16 "),
+                  EndsWith("' --kernel skinny_r1_r64"))));
 }
 
 TEST(FailedFamilies, OneThatRanSomewhereOrOnlyRefusedIsNot) {
@@ -52,6 +59,34 @@ ItemReport reported(Verdict verdict, double speedup, std::optional<std::int64_t>
   row.verdict = verdict;
   row.ties = ties;
   return report;
+}
+
+TEST(GainInterval, IsOfTheRowsOwnIntervals) {
+  TunedEntry win;
+  win.kernel_name = "tiled_r1";
+  win.default_kernel = "onednn_r1";
+  win.speedup = 2;
+  win.speedup_low = 2 / 1.1;
+  win.speedup_high = 2 * 1.1;
+  TunedEntry kept;
+  kept.kernel_name = kept.default_kernel = "onednn_r1";
+  kept.speedup = 1;
+  const std::vector<TunedEntry> rows = {win, kept, win, kept};
+  const auto interval = gain_interval(rows);
+  ASSERT_TRUE(interval.has_value());
+  const double half = std::sqrt(2.0) * std::log(1.1) / 4;  // two of four rows may be off, each on its own
+  EXPECT_NEAR(interval->low, std::sqrt(2.0) * std::exp(-half), 1e-9);
+  EXPECT_NEAR(interval->high, std::sqrt(2.0) * std::exp(half), 1e-9);
+  win.speedup_low.reset();
+  EXPECT_FALSE(gain_interval(std::vector<TunedEntry>{win}).has_value())
+      << "an old row says nothing of how sure it is";
+  EXPECT_FALSE(gain_interval({}).has_value());
+}
+
+TEST(ShellWord, QuotesWhatAShellReads) {
+  EXPECT_EQ(shell_word("a/b_c-1.csv"), "a/b_c-1.csv");
+  EXPECT_EQ(shell_word("it's here"), "'it'\\''s here'");
+  EXPECT_EQ(shell_word(""), "''");
 }
 
 TEST(RowsToRepeat, UndecidedRowsAndThoseOfABusyMachineAreNamedWithTheReason) {
@@ -75,6 +110,9 @@ TEST(RowsToRepeat, UndecidedRowsAndThoseOfABusyMachineAreNamedWithTheReason) {
                         "2x64x64 bf16: undecided: in 60 rounds one kernel differed from itself by 4.3 %"));
   EXPECT_THAT(text, ::testing::HasSubstr("3x64x64 bf16: busy machine: 10 of 30 rounds were disturbed"));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("1x64x64 bf16: ")));
+  EXPECT_THAT(text, ::testing::ContainsRegex(
+                        "repeat the first: gemmtune tune --problem 'a16w16 m=2 n=64 .*' --all -o "));
+  EXPECT_THAT(text, ::testing::HasSubstr("2 of 3 shapes won"));
   const auto json = nlohmann::json::parse(ending_json({summary, shapes, outputs, device}));
   ASSERT_EQ(json["repeat"].size(), 2U);
   EXPECT_THAT(json["repeat"][0]["problem"].get<std::string>(), ::testing::HasSubstr("m=2 "));

@@ -187,6 +187,52 @@ class Page(Report):
             mean *= each ** (1 / len(speedups))
         self.assertAlmostEqual(records(tables["summary"])[0]["geometric_mean_speedup"], mean, delta=1e-4)
 
+    ENVIRONMENT = {"device": "AMD Instinct MI350X", "gfx": "gfx950", "cu_num": 256, "backend": "hip", "libraries": {"hipBLASLt": "1.2", "ROCm": "7.0"},
+                   "policy": "cache=weights-cold", "observations": {"recorded": "2026-11-02T03:04:05Z", "memory_roof_gbs": 5000.0}}
+
+    def test_the_header_says_what_was_measured_and_no_folder(self):
+        os.makedirs(self.folder / "secret_place")
+        path = self.folder / "secret_place" / "tuned.csv"
+        lines = (HEADER + OWN).rstrip() + ",env\n" + "".join(row(1 << i, 5, f"k{i}", own=f",0.1,10,d,2,{verdict},0").rstrip("\n") + ",e1\n"
+                                                             for i, verdict in enumerate(["win", "undecided", "win"]))
+        path.write_text(lines, encoding="utf-8")
+        (self.folder / "secret_place" / "tuned.csv.env.json").write_text(json.dumps({"e1": self.ENVIRONMENT}), encoding="utf-8")
+        html, tables = self.report(path.absolute())
+        self.assertIn("<title>GEMM tuning report: AMD Instinct MI350X, a16w16 bf16</title>", html)
+        header = html[html.index("<header>"):html.index("</header>")]
+        for part in ("3 rows in tuned.csv", "AMD Instinct MI350X (gfx950, 256 compute units)", "ROCm 7.0, hipBLASLt 1.2", "measured 2026-11-02", "cache=weights-cold"):
+            self.assertIn(part, header)
+        self.assertNotIn("secret_place", html)
+        steps = records(tables["next_steps"])
+        self.assertEqual(steps[0]["command"], "export GEMMTUNE_CONFIG_A16W16=tuned.csv")
+        self.assertEqual(steps[1]["rows"], 1)
+        self.assertRegex(steps[1]["command"], "gemmtune tune --problem 'a16w16 m=2 .*' --all -o tuned.csv")
+        self.assertLess(html.index('id="next"'), html.index('id="gain"'))
+        roof = records(tables["roofs"])[0]
+        self.assertEqual((roof["gigabytes"], roof["memory_from"], roof["compute_from"]), (5000, "the run", "the best row here"))
+        _, tables = self.report(path, "--bandwidth", "7000")
+        self.assertEqual(records(tables["roofs"])[0]["memory_from"], "--bandwidth")
+        html, _ = self.report(path, "--title", "Llama <8B>")
+        self.assertIn("<h1>Llama &lt;8B&gt;</h1>", html)
+
+    def test_two_files_side_by_side(self):
+        self.write("a.csv", HEADER + "\n" + row(1, 5, "first") + row(2, 6, "alone"))
+        self.write("b.csv", HEADER + "\n" + row(1, 10, "second"))
+        _, tables = self.report("a.csv", "b.csv")
+        beside, = records(tables["side_by_side"])
+        self.assertEqual((beside["first_us"], beside["second_us"], beside["ratio"]), (5, 10, 2))
+        self.assertEqual((beside["first_kernel"], beside["second_kernel"]), ("first", "second"))
+        self.assertNotIn("side_by_side", self.report("a.csv")[1])
+
+    def test_json_is_the_page_s_tables(self):
+        self.write("tuned.csv", many_rows(30))
+        document = self.json_of("report", "tuned.csv", "-o", "report.html")
+        self.assertEqual(document["command"], "report")
+        self.assertEqual(document["output"], str((self.folder / "report.html").resolve()))
+        page = data_block((self.folder / "report.html").read_text(encoding="utf-8"))
+        self.assertEqual({table["id"]: table for table in document["tables"]}, page)
+        self.assertIn("--json and -o -", self.run_program("report", "tuned.csv", "--json", "-o", "-", code=2).stderr)
+
     def test_hostile_names_are_escaped(self):
         self.write("tuned.csv", HEADER + "\n" + "".join(row(1 << i, 5, name) for i, name in enumerate(HOSTILE)))
         html, tables = self.report("tuned.csv", csv_folder="csv")
@@ -334,6 +380,15 @@ class OfARun(Report):
         curve = column(tables["search_by_candidates"], "median_ratio")
         self.assertEqual(curve, sorted(curve, reverse=True))
         self.assertEqual(curve[-1], 1)
+        summary = records(tables["summary"])[0]
+        self.assertNotIn("saved_us", summary)  # nobody calls each shape once
+        self.assertLessEqual(summary["speedup_low"], summary["geometric_mean_speedup"])
+        self.assertLessEqual(summary["geometric_mean_speedup"], summary["speedup_high"])
+        self.assertAlmostEqual(column(tables["search_by_seconds"], "gain")[-1], summary["geometric_mean_speedup"], delta=1e-3, msg="chart and card")
+        candidates = records(tables["candidates"])
+        self.assertEqual({each["shape"] for each in candidates}, {f"{int(each['m'])}x{int(each['n'])}x{int(each['k'])} f32" for each in rows})
+        self.assertEqual(min(each["ratio"] for each in candidates), 1)
+        self.assertTrue(all(re.fullmatch(r"(\w+=[^ ]+ ?)*", each["settings"]) for each in candidates))
         listed = self.json_of("journal", "list", "tuned.csv")["runs"]
         self.assertEqual(column(tables["runs"], "candidates"), [each["candidates"] for each in listed])
 
@@ -364,7 +419,7 @@ class OfARun(Report):
 
     def test_a_page_follows_the_run(self):
         lines = (self.folder / "events.jsonl").read_text().splitlines(keepends=True)
-        done = next(i for i, line in enumerate(lines) if '"problem_done"' in line)
+        done = next(i for i, line in enumerate(lines) if '"problem_done"' in line or '"problem_settled"' in line)
         growing = self.folder / "growing.jsonl"
         page = self.folder / "live.html"
         growing.unlink(missing_ok=True)

@@ -162,6 +162,30 @@ TEST_F(Usage, SeveralMAndADryRun) {
   EXPECT_EQ(two["answers"][1]["index"], 1);
 }
 
+TEST_F(Usage, FilesAreTheFirstWordEverywhere) {
+  const std::string list = right_shapes();
+  const auto plan = program.run({"tune", list, "-o", output(), "--dry-run", "--json"});
+  EXPECT_EQ(nlohmann::json::parse(plan.out)["shapes"].size(), 1U) << plan.err;
+  expect_one_line(program.run({"tune", list, "-i", "other.csv", "-o", output(), "--dry-run"}), "");
+  EXPECT_THAT(program.run({"shapes", list}).out, HasSubstr("3,64,64"));
+  const std::string table = program.folder().write(
+      "t.csv",
+      "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,"
+      "err_ratio,tflops,bw\ngfx942,80,3,64,64,False,torch.bfloat16,torch.bfloat16,False,False,asm,0,0,9,k,0,,"
+      "\n");
+  const std::vector<std::string> asked = {"--gfx", "gfx942", "--cu_num", "80", "--json"};
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"lookup", table, "-m", "3", "-n", "64", "-k", "64"},
+        {"lookup", "-m", "3", "-n", "64", "-k", "64", "--table", table}}) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), asked.begin(), asked.end());
+    EXPECT_EQ(nlohmann::json::parse(program.run(all).out)["level"], "exact");
+  }
+  std::vector<std::string> coverage = {"coverage", list, table};
+  coverage.insert(coverage.end(), asked.begin(), asked.end());
+  EXPECT_EQ(nlohmann::json::parse(program.run(coverage).out)["levels"]["exact"]["shapes"], 1);
+}
+
 TEST_F(Usage, MissingKeyColumn) {
   const auto result = program.run({"tune", "-i", shapes("M,N,bias\n1,2,False\n"), "-o", output()});
   expect_one_line(result, "shapes.csv");

@@ -338,7 +338,7 @@ std::function<int()> declare_explain(CommandOptions& app) {
   app.add_option("--search-space", options->search_space,
                  "Choose values and rules of spaces by this file (YAML), as tune does")
       .type_name("FILE");
-  app.add_option("--table", options->table,
+  app.add_option("tables,--table", options->table,
                  "Say what dispatch runs with these tuned files, Triton configs and folders of these, "
                  "colon-separated");
   app.add_flag("--json", options->json, "One JSON document on stdout");

@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/report/follow.h"
+#include "cli/report/report_overview.h"
 #include "cli/report/report_page.h"
 #include "cli/report/report_tables.h"
 #include "cli/shared/command_options.h"
@@ -158,25 +159,11 @@ Status read_tuned(const ReportOptions& options, std::optional<Operation> operati
   return read_profiles(options, inputs);
 }
 
-std::string page_subtitle(const ReportInputs& inputs) {
-  constexpr std::size_t named_files = 3;
-  const auto& files = inputs.tuned.files;
-  std::size_t rows = 0;
-  std::string names;
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    rows += files[i].entries.size();
-    if (i < named_files) names += (i == 0 ? "" : ", ") + files[i].path;
-  }
-  if (files.size() > named_files)
-    names += fmt::format(" and {}", counted(files.size() - named_files, "other"));
-  return fmt::format("{} in {}: {}", counted(rows, "row"), counted(files.size(), "file"), names);
-}
-
 Status write_report(const ReportOptions& options, const ReportInputs& inputs) {
   const std::vector<ReportTable> tables = report_tables(inputs);
   const bool live = inputs.run && !inputs.run->ended && !interrupted();  // else nobody writes it again
-  const ReportPage page{"GEMM tuning report", page_subtitle(inputs), utc_text(),
-                        live ? page_refresh_seconds : 0};
+  const ReportPage page{options.title.empty() ? report_title(inputs) : options.title, report_subtitle(inputs),
+                        utc_text(), live ? page_refresh_seconds : 0};
   const std::string html = page_html(page, tables);
   if (options.output == "-") {
     print_document(html);
@@ -275,7 +262,7 @@ int run_report(const ReportOptions& options) {
   }
   if (!status.ok()) return usage_error("report", status.message());
   if (options.output != "-")
-    print_note(fmt::format("{}: written, {}", options.output, page_subtitle(inputs)));
+    print_note(fmt::format("{}: written, {}", options.output, report_subtitle(inputs)));
   return skipped == 0 ? exit_done : exit_findings;
 }
 

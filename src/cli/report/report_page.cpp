@@ -26,6 +26,7 @@ struct PageSection {
 
 constexpr bool folded = true;
 constexpr PageSection page_sections[] = {
+    {"next", "What to do next", "", {{{"next_steps"}}}, {}},
     {"gain",
      "What was gained",
      "",
@@ -56,9 +57,15 @@ constexpr PageSection page_sections[] = {
      "",
      {{{"search_by_candidates", folded}, {"search_by_seconds", folded}}},
      {"chart-candidates", "chart-seconds"}},
+    {"candidates",
+     "All candidates",
+     "Any two of time, order, error and the kernels' settings against each other; a color a family.",
+     {{{"candidates", folded}}},
+     {"chart-scatter"}},
     {"parameters", "What each parameter is worth", "", {{{"parameters", folded}}}, {"chart-parameters"}},
     {"failures", "Failures by kind and family", "", {{{"failures", folded}}}, {"chart-failures"}},
     {"accuracy", "Accuracy", "", {{{"accuracy"}, {"errors"}}}, {}},
+    {"beside", "Two files side by side", "", {{{"side_by_side"}}}, {}},
     {"base", "Against the base", "", {{{"changes_summary"}, {"changes"}}}, {"chart-changes"}},
     {"coverage", "Coverage of the workload", "", {{{"misses"}, {"coverage", folded}}}, {"chart-coverage"}},
     {"audit", "Audit", "", {{{"findings_summary"}, {"findings", folded}}}, {}},

@@ -9,7 +9,9 @@
 #include <set>
 
 #include "base/text.h"
+#include "cli/report/report_overview.h"
 #include "cli/shared/console.h"
+#include "cli/shared/report_parts.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
 #include "tuned/choice.h"
@@ -156,7 +158,8 @@ ReportTable summary_table(const ReportViews& views) {
        {"rows", "rows"},
        {"compared", "compared with the default"},
        {"geometric_mean_speedup", "speed-up", ReportKind::number, 3},
-       {"saved_us", "µs saved, one call of each", ReportKind::number, 2},
+       {"speedup_low", "from", ReportKind::number, 3},
+       {"speedup_high", "to", ReportKind::number, 3},
        {"win", "win"},
        {"default", "default"},
        {"undecided", "undecided"},
@@ -167,23 +170,25 @@ ReportTable summary_table(const ReportViews& views) {
        {"kernels", "distinct kernels"}});
   for (const auto& [name, view] : views) {
     std::size_t compared = 0;
-    double saved = 0;
+    std::vector<TunedEntry> entries;
     std::set<std::string_view> kernels;
     for (const ReportRow* row : view.rows) {
       compared += is_compared(*row->entry) ? 1 : 0;
-      saved += saved_microseconds(*row->entry).value_or(0);
+      if (is_compared(*row->entry)) entries.push_back(*row->entry);
       kernels.insert(row->entry->kernel_name);
     }
+    const auto interval = gain_interval(entries);
     const bool has_verdicts = verdicts(view, Verdict::none) < view.rows.size();
     const auto verdict_value = [has_verdicts, &of_view = view](Verdict verdict) {
       return has_verdicts ? count_value(verdicts(of_view, verdict)) : ReportValue();
     };
     table.add({name, count_value(view.rows.size()), compared > 0 ? count_value(compared) : ReportValue(),
-               maybe(mean_speedup(view.rows)), compared > 0 ? ReportValue(saved) : ReportValue(),
-               verdict_value(Verdict::win), verdict_value(Verdict::keep_default),
-               verdict_value(Verdict::undecided), verdict_value(Verdict::only),
-               verdict_value(Verdict::default_wrong), verdict_value(Verdict::default_untimed),
-               verdict_value(Verdict::energy), count_value(kernels.size())});
+               maybe(mean_speedup(view.rows)), interval ? ReportValue(interval->low) : ReportValue(),
+               interval ? ReportValue(interval->high) : ReportValue(), verdict_value(Verdict::win),
+               verdict_value(Verdict::keep_default), verdict_value(Verdict::undecided),
+               verdict_value(Verdict::only), verdict_value(Verdict::default_wrong),
+               verdict_value(Verdict::default_untimed), verdict_value(Verdict::energy),
+               count_value(kernels.size())});
   }
   return table;
 }
@@ -207,7 +212,6 @@ ReportTable by_m_table(const ReportViews& views, const Roof& roof) {
        {"geometric_mean_speedup", "speed-up", ReportKind::number, 3},
        {"lowest_speedup", "lowest", ReportKind::number, 3},
        {"highest_speedup", "highest", ReportKind::number, 3},
-       {"saved_us", "µs saved, one call of each", ReportKind::number, 2},
        {"median_us", "median µs", ReportKind::number, 2},
        {"median_floor_share", "share of the floor", ReportKind::number, 3}});
   for (const auto& [name, view] : views) {
@@ -219,11 +223,9 @@ ReportTable by_m_table(const ReportViews& views, const Roof& roof) {
       std::vector<double> speedups;
       std::vector<double> times;
       std::vector<double> shares;
-      double saved = 0;
       for (const ReportRow* row : rows) {
         const TunedEntry& entry = *row->entry;
         if (is_compared(entry)) speedups.push_back(*entry.speedup);
-        saved += saved_microseconds(entry).value_or(0);
         times.push_back(entry.us);
         const double floor = floor_microseconds(view, roof, entry.problem);
         if (floor > 0) shares.push_back(floor / entry.us);
@@ -234,29 +236,37 @@ ReportTable by_m_table(const ReportViews& views, const Roof& roof) {
       table.add({name, static_cast<double>(from), static_cast<double>(to), count_value(rows.size()),
                  compared ? count_value(speedups.size()) : ReportValue(), maybe(mean_speedup(rows)),
                  compared ? ReportValue(*low) : ReportValue(), compared ? ReportValue(*high) : ReportValue(),
-                 compared ? ReportValue(saved) : ReportValue(), median(times),
-                 shares.empty() ? ReportValue() : ReportValue(median(shares))});
+                 median(times), shares.empty() ? ReportValue() : ReportValue(median(shares))});
     }
   }
   return table;
 }
 
-ReportTable roofs_table(const ReportViews& views, const Roof& roof) {
+/// `given`: by options alone; `roof`: with what the run measured.
+ReportTable roofs_table(const ReportViews& views, const Roof& given, const Roof& roof) {
   ReportTable table(
       "roofs", "Roofs",
       "The floor of a shape is the longer of its operations at the compute roof and its bytes (x, w and y, "
       "each once) at "
-      "the memory roof. Without --peak and --bandwidth a roof is the highest rate that a row here reaches.",
+      "the memory roof. The compute roof is --peak, else the highest rate that a row here reaches. The "
+      "memory roof is "
+      "--bandwidth, else the rate at which the run read weights, else the highest that a row here reaches.",
       {{"view", "device and operation", text_kind},
        {"tflops", "compute roof TFLOP/s", ReportKind::number, 1},
        {"gigabytes", "memory roof GB/s", ReportKind::number, 0},
        {"reached_tflops", "reached TFLOP/s", ReportKind::number, 1},
        {"reached_gigabytes", "reached GB/s", ReportKind::number, 0},
-       {"peak_tflops", "data sheet TFLOP/s", ReportKind::number, 1}});
+       {"peak_tflops", "data sheet TFLOP/s", ReportKind::number, 1},
+       {"compute_from", "compute roof of", text_kind},
+       {"memory_from", "memory roof of", text_kind}});
   for (const auto& [name, view] : views) {
     if (view.rows.empty()) continue;
     table.add({name, view.roof_tflops(roof), view.roof_gigabytes(roof), view.reached_tflops,
-               view.reached_gigabytes, view.peak > 0 ? ReportValue(view.peak) : ReportValue()});
+               view.reached_gigabytes, view.peak > 0 ? ReportValue(view.peak) : ReportValue(),
+               given.tflops > 0 ? "--peak" : "the best row here",
+               given.gigabytes > 0  ? "--bandwidth"
+               : roof.gigabytes > 0 ? "the run"
+                                    : "the best row here"});
   }
   return table;
 }
@@ -280,7 +290,8 @@ SpeedupInterval speedup_interval(const ReportRow& row) {
 }
 
 ReportTable rows_table(const ReportInputs& inputs, const std::vector<ReportRow>& rows,
-                       const ReportViews& views, const CapturedCalls& captured) {
+                       const ReportViews& views, const CapturedCalls& captured, const Roof& roof) {
+  const std::vector<std::string> names = shown_file_names(inputs);
   ReportTable table("rows", "Rows", "Every row of the tuned files; µs saved by the paired ratio.",
                     {{"view", "device and operation", text_kind},
                      {"m", "M"},
@@ -327,7 +338,7 @@ ReportTable rows_table(const ReportInputs& inputs, const std::vector<ReportRow>&
     const TunedEntry& entry = *row.entry;
     const Problem& problem = entry.problem;
     const bool timed = valid_time(entry.us);
-    const double floor = floor_microseconds(views.at(row.view), inputs.roof, problem);
+    const double floor = floor_microseconds(views.at(row.view), roof, problem);
     const SpeedupInterval interval = speedup_interval(row);
     const ShapeRow* const shape = captured.find(problem);
     const bool rounds = row.measured != nullptr && row.measured->quietness.rounds > 0;
@@ -382,7 +393,7 @@ ReportTable rows_table(const ReportInputs& inputs, const std::vector<ReportRow>&
                shape != nullptr ? ReportValue(shape->layer) : ReportValue(),
                tail,
                own ? "yes" : "",
-               inputs.tuned.files[entry.source].path,
+               names[entry.source],
                static_cast<double>(entry.line)});
   }
   return table;
@@ -413,7 +424,12 @@ ReportTable libtypes_table(const ReportViews& views) {
                      {"highest_err_ratio", "largest error share"}});
   for (const auto& [name, view] : views) {
     std::map<std::string, std::vector<const ReportRow*>> libtypes;
-    for (const ReportRow* row : view.rows) libtypes[row->entry->libtype].push_back(row);
+    for (const ReportRow* row : view.rows) {
+      // Some of AITER's tables have no libtype.
+      const std::string& given = row->entry->libtype;
+      libtypes[given.empty() ? family_of_kernel_name(row->entry->kernel_name).value_or("(not said)") : given]
+          .push_back(row);
+    }
     for (const auto& [libtype, rows] : libtypes) {
       std::set<std::string_view> kernels;
       std::optional<double> error;
@@ -514,9 +530,10 @@ void add_finding_tables(const ReportInputs& inputs, std::vector<ReportTable>& ta
                     {"line", "line"},
                     {"kind", "kind", text_kind},
                     {"text", "finding", text_kind}});
+  const std::vector<std::string> names = shown_file_names(inputs);
   for (const Finding& finding : inputs.findings) {
-    list.add({inputs.tuned.files[finding.source].path, static_cast<double>(finding.line),
-              to_string(finding.kind), finding.text});
+    list.add(
+        {names[finding.source], static_cast<double>(finding.line), to_string(finding.kind), finding.text});
   }
   tables.push_back(std::move(summary));
   tables.push_back(std::move(list));
@@ -551,9 +568,10 @@ ReportTable files_table(const ReportInputs& inputs) {
                      {"table", "table", text_kind},
                      {"rows", "rows"},
                      {"unread", "rows that cannot be read"}});
+  const std::vector<std::string> names = shown_file_names(inputs);
   for (const TunedFile& file : inputs.tuned.files)
-    table.add({file.path, file.schema().name, count_value(file.entries.size()),
-               count_value(unread_rows(file).size())});
+    table.add({names[static_cast<std::size_t>(&file - inputs.tuned.files.data())], file.schema().name,
+               count_value(file.entries.size()), count_value(unread_rows(file).size())});
   return table;
 }
 
@@ -607,11 +625,15 @@ std::vector<ReportTable> report_tables(const ReportInputs& inputs) {
   const ReportViews views = views_of(rows);
   const CapturedCalls captured(inputs.captures);
   std::vector<ReportTable> tables;
+  Roof roof = inputs.roof;
+  if (roof.gigabytes <= 0) roof.gigabytes = measured_gigabytes(inputs);
   tables.push_back(summary_table(views));
+  tables.push_back(next_steps_table(inputs));
   add_run_tables(inputs, tables);
   add_workload_tables(inputs, tables);
-  tables.push_back(by_m_table(views, inputs.roof));
-  tables.push_back(roofs_table(views, inputs.roof));
+  tables.push_back(by_m_table(views, roof));
+  tables.push_back(roofs_table(views, inputs.roof, roof));
+  tables.push_back(side_by_side_table(inputs));
   tables.push_back(libtypes_table(views));
   tables.push_back(ties_table(views));
   add_search_tables(inputs, tables);
@@ -621,7 +643,7 @@ std::vector<ReportTable> report_tables(const ReportInputs& inputs) {
   tables.push_back(environment_table(inputs));
   tables.push_back(runs_table(inputs));
   tables.push_back(files_table(inputs));
-  tables.push_back(rows_table(inputs, rows, views, captured));
+  tables.push_back(rows_table(inputs, rows, views, captured, roof));
   std::vector<const TunedEntry*> entries;
   for (const ReportRow& row : rows) entries.push_back(row.entry);
   tables.push_back(competitors_table(inputs, entries));

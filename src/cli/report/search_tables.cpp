@@ -8,11 +8,13 @@
 
 #include "base/text.h"
 #include "cli/report/report_tables.h"
+#include "tuned/choice.h"
 
 namespace gemmtune::cli {
 namespace {
 
 constexpr std::size_t max_competitors = 8;
+constexpr std::size_t max_scattered = 20000;
 /// Points of a curve: a power of two and one between each two.
 constexpr std::size_t curve_points = 24;
 
@@ -80,7 +82,7 @@ ReportTable search_by_candidates(const ReportInputs& inputs) {
 ReportTable search_by_seconds(const ReportInputs& inputs) {
   ReportTable table("search_by_seconds", "Best so far by seconds",
                     "Geometric mean over the newest run's shapes of the reference kernel's time over the "
-                    "best so far, by screening times; "
+                    "best so far, by screening times; the last point is the rows', by paired rounds; "
                     "a shape that has not begun counts as 1.",
                     {{"seconds", "seconds"},
                      {"problems", "shapes begun"},
@@ -119,6 +121,18 @@ ReportTable search_by_seconds(const ReportInputs& inputs) {
     }
     if (!gains.empty()) table.add({seconds, static_cast<double>(begun), geometric_mean(gains)});
   }
+  // The line ends where the cards stand: at what paired rounds proved, not at single samples.
+  std::vector<double> proven;
+  for (const TunedFile& file : inputs.tuned.files) {
+    for (const TunedEntry& row : file.entries) {
+      const MeasuredProblem* const measured = inputs.measurements.find(row);
+      const bool counts = measured != nullptr && measured->run == newest && may_be_chosen(row);
+      if (counts && row.speedup && *row.speedup > 0 && std::isfinite(*row.speedup))
+        proven.push_back(*row.speedup);
+    }
+  }
+  if (!proven.empty())
+    table.add({last - first + 1, static_cast<double>(proven.size()), geometric_mean(proven)});
   return table;
 }
 
@@ -199,6 +213,47 @@ ReportTable parameters_table(const ReportInputs& inputs) {
     table.add({family, parameter, text, static_cast<double>(losses.size()),
                100 * (geometric_mean(losses) - 1), 100 * (median(losses) - 1), static_cast<double>(fastest)});
   }
+  return table;
+}
+
+/// The scatter's points: every candidate with a time, of shapes that together have at most max_scattered.
+ReportTable candidates_table(const ReportInputs& inputs) {
+  ReportTable table("candidates", "All candidates",
+                    "Each candidate's screening time, as a multiple of the fastest of its shape too, in the "
+                    "order in which they were "
+                    "tried; settings as key=value.",
+                    {{"view", "device and operation", text_kind},
+                     {"shape", "shape", text_kind},
+                     {"order", "order"},
+                     {"family", "family", text_kind},
+                     {"us", "µs", ReportKind::number, 3},
+                     {"ratio", "over the fastest", ReportKind::number, 3},
+                     {"err_ratio", "error share"},
+                     {"settings", "settings", text_kind},
+                     {"kernel", "kernel", text_kind}});
+  Settings settings(inputs.device);
+  std::size_t scattered = 0;
+  inputs.measurements.for_each(
+      [&](const auto& device, const Problem& problem, const MeasuredProblem& measured) {
+        const auto curve = best_so_far(measured);
+        if (curve.empty() || scattered + curve.size() > max_scattered) return;
+        scattered += curve.size();
+        const std::string view =
+            fmt::format("{}/{} {}", device.first, device.second, to_string(problem.operation));
+        const std::string shape = short_name(problem);
+        double order = 0;
+        for (const MeasuredCandidate& candidate : measured.candidates) {
+          ++order;
+          if (!is_measured(candidate)) continue;
+          std::string text;
+          for (const auto& [key, value] : settings.of(candidate.kernel, problem))
+            text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+          const std::string family = family_of_kernel_name(candidate.kernel).value_or("(other)");
+          table.add({view, shape, order, family, *candidate.us, *candidate.us / curve.back(),
+                     std::isfinite(candidate.err_ratio) ? ReportValue(candidate.err_ratio) : ReportValue(),
+                     text, candidate.kernel});
+        }
+      });
   return table;
 }
 
@@ -344,6 +399,7 @@ ReportTable competitors_table(const ReportInputs& inputs, const std::vector<cons
 void add_search_tables(const ReportInputs& inputs, std::vector<ReportTable>& tables) {
   tables.push_back(search_by_candidates(inputs));
   tables.push_back(search_by_seconds(inputs));
+  tables.push_back(candidates_table(inputs));
   tables.push_back(parameters_table(inputs));
   tables.push_back(failures_table(inputs));
   tables.push_back(errors_table(inputs));

@@ -189,12 +189,12 @@ std::vector<std::size_t> TextTable::shown(std::size_t columns) const {
     const bool is_used = std::ranges::any_of(rows_, [&](const auto& row) { return !row[c].empty(); });
     if (is_used || columns_[c].drop == 0) result.push_back(c);
   }
-  const auto min_total_width = [&] {
+  const auto min_total = [&] {
     std::size_t total = 2 * (result.size() - 1);
     for (const std::size_t c : result) total += columns_[c].may_shrink ? min_width(c) : widest(c);
     return total;
   };
-  while (columns > 0 && min_total_width() > columns) {
+  while (columns > 0 && min_total() > columns) {
     const auto last = std::ranges::max_element(result, {}, [&](std::size_t c) { return columns_[c].drop; });
     if (columns_[*last].drop == 0) break;
     result.erase(last);

@@ -25,6 +25,7 @@ std::vector<std::string> failed_families(const std::vector<ItemReport>& reports)
     std::size_t failed = 0;
     std::map<OutcomeKind, std::size_t> failures;
     const Trial* first = nullptr;
+    const Problem* problem = nullptr;  // of the first
   };
   std::map<std::string, Family> families;
   for (const ItemReport& report : reports) {
@@ -38,7 +39,9 @@ std::vector<std::string> failed_families(const std::vector<ItemReport>& reports)
       }
       ++family.failed;
       ++family.failures[kind];
-      if (family.first == nullptr) family.first = &trial;
+      if (family.first != nullptr) continue;
+      family.first = &trial;
+      family.problem = &report.shape.problem;
     }
   }
   std::vector<std::string> lines;
@@ -47,9 +50,10 @@ std::vector<std::string> failed_families(const std::vector<ItemReport>& reports)
     std::string kinds;
     for (const auto& [kind, count] : family.failures)
       kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", count, to_string(kind));
-    lines.push_back(fmt::format("family {}: none of {} ran ({}); the first, {}: {}", name,
+    lines.push_back(fmt::format("family {}: none of {} ran ({}); the first, {}: {}; repeat: {}", name,
                                 counted(family.failed, "kernel"), kinds,
-                                family.first->candidate.kernel_name(), family.first->outcome.reason));
+                                family.first->candidate.kernel_name(), family.first->outcome.reason,
+                                check_command(*family.problem, family.first->candidate.kernel_name())));
   }
   return lines;
 }
@@ -76,7 +80,8 @@ std::string shell_word(std::string_view word) {
 
 std::optional<Interval> gain_interval(std::span<const TunedEntry> rows) {
   double sum = 0;
-  double variance = 0;
+  double below = 0;  // squares, in logarithms
+  double above = 0;
   std::size_t count = 0;
   for (const TunedEntry& row : rows) {
     if (!row.speedup || *row.speedup <= 0) continue;
@@ -84,13 +89,13 @@ std::optional<Interval> gain_interval(std::span<const TunedEntry> rows) {
     sum += std::log(*row.speedup);
     if (row.kernel_name == row.default_kernel && *row.speedup == 1) continue;
     if (!row.speedup_low || !row.speedup_high || *row.speedup_low <= 0) return std::nullopt;
-    const double half_width = (std::log(*row.speedup_high) - std::log(*row.speedup_low)) / 2;
-    variance += half_width * half_width;
+    below += std::pow(std::log(*row.speedup / *row.speedup_low), 2);
+    above += std::pow(std::log(*row.speedup_high / *row.speedup), 2);
   }
   if (count == 0) return std::nullopt;
   const double mean = sum / static_cast<double>(count);
-  const double half_width = std::sqrt(variance) / static_cast<double>(count);
-  return Interval{std::exp(mean - half_width), std::exp(mean + half_width)};
+  const auto part = [&](double squares) { return std::sqrt(squares) / static_cast<double>(count); };
+  return Interval{std::exp(mean - part(below)), std::exp(mean + part(above))};
 }
 
 std::string check_command(const Problem& problem, std::string_view kernel) {

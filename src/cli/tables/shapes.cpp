@@ -160,7 +160,7 @@ std::function<int()> declare_shapes(CommandOptions& app) {
       "Weights of the model packed once: a8w8_bpreshuffle, a8w8_blockscale_bpreshuffle, bf16 so marked");
   app.add_flag("--layers", options->layers, "With the name of each layer of the model");
   app.add_option(
-      "-i,--input,--untune-file,--input-file,--gemm-size-file", options->input,
+      "file,-i,--input,--untune-file,--input-file,--gemm-size-file", options->input,
       "Shapes of a file instead of a model (CSV, YAML, tuned file, - for stdin), duplicates removed");
   app.add_option("--from-log", options->log,
                  "Shapes of the GEMMs that a program's log or trace names (- for stdin); see below");

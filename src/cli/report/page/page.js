@@ -3,7 +3,7 @@
 // ---- the page --------------------------------------------------------------------------------------------------
 
 function drawCharts() {
-  for (const draw of [drawByM, drawLines, drawWorkload, drawRoofline, drawFloor, drawTies, drawSearch, drawParameters, drawFailures, drawChanges, drawCoverage]) draw();
+  for (const draw of [drawByM, drawLines, drawWorkload, drawRoofline, drawFloor, drawTies, drawSearch, drawScatter, drawParameters, drawFailures, drawChanges, drawCoverage]) draw();
 }
 
 function setView(view) {
@@ -33,7 +33,7 @@ function drawContents(views) {
 
 const summary = table("summary");
 const views = [...Array(summary.rows).keys()]
-  .sort((a, b) => summary.value(b, "compared") - summary.value(a, "compared") || summary.value(b, "rows") - summary.value(a, "rows"))
+  .sort((a, b) => summary.value(b, "rows") - summary.value(a, "rows") || summary.value(b, "compared") - summary.value(a, "compared"))
   .map((row) => summary.value(row, "view"));
 drawContents(views);
 const kept = recall();

@@ -25,7 +25,8 @@ function drawByM() {
     const bottom = plot.y.at(Math.min(1, mean));
     plot.add("rect", { x: plot.x.at(i) - half, width: 2 * half, y: top, height: Math.max(1, bottom - top), fill: "var(--win)", opacity: 0.75 });
     points.push({ x: i, py: top, tip: () => `M ${names[i]}: ${byM.text(row, "geometric_mean_speedup")}× over ${byM.text(row, "compared")} rows, ${byM.text(row, "lowest_speedup")} to ${byM.text(row, "highest_speedup")}` });
-    plot.add("text", { class: "label", x: plot.x.at(i) - half, y: top - 5 }, mean.toFixed(2));
+    // Above the whisker, which is drawn from the lowest to the highest.
+    plot.add("text", { class: "label", x: plot.x.at(i), y: Math.min(top, plot.y.at(byM.value(row, "highest_speedup"))) - 5, "text-anchor": "middle" }, mean.toFixed(2));
   });
   plot.segments(here.map((row, i) => [i, byM.value(row, "lowest_speedup"), byM.value(row, "highest_speedup")]), "var(--text)", 1.2);
   plot.level(1);
@@ -257,6 +258,7 @@ function drawSearch() {
     const y = extent([1, ...all.map((row) => tried.value(row, "ratio_90"))], 1.03, true);
     const plot = new Plot(host, { ...x, title: "candidates tried", ticks: powersOfTwo(x.low, x.high) }, { ...y, title: "time over the fastest" }, 240);
     plot.level(1);
+    host.append(element("div", { class: "legend" }, markKey("circle", "var(--series-0)", "median"), markKey("circle", "var(--default)", "90th percentile")));
     for (const [name, color] of [["ratio_90", "var(--default)"], ["median_ratio", "var(--series-0)"]]) {
       plot.line(all.map((row) => [tried.value(row, "candidates"), tried.value(row, name)]), color, 2);
       plot.marks(all.map((row) => ({ x: tried.value(row, "candidates"), y: tried.value(row, name), tip: () => `${tried.text(row, "candidates")} candidates: median ${tried.text(row, "median_ratio")}, 90 % below ${tried.text(row, "ratio_90")}` })), "circle", color, 3);
@@ -266,7 +268,7 @@ function drawSearch() {
   const seconds = table("search_by_seconds");
   host = chart("chart-seconds");
   if (host && seconds.rows > 1) {
-    host.append(element("h3", {}, "What the run had gained after so many seconds (geometric mean, by screening times)"));
+    host.append(element("h3", {}, "What the run had gained after so many seconds (geometric mean, by screening times; the last point is the rows', by paired rounds)"));
     const all = seconds.here();
     const x = extent(all.map((row) => seconds.value(row, "seconds")), 1.05, true);
     const y = extent([1, ...all.map((row) => seconds.value(row, "gain"))], 1.03, true);
@@ -276,6 +278,65 @@ function drawSearch() {
     plot.marks(all.map((row) => ({ x: seconds.value(row, "seconds"), y: seconds.value(row, "gain"), tip: () => `${seconds.text(row, "seconds")} s: ${seconds.text(row, "gain")}×, ${seconds.text(row, "problems")} shapes begun` })), "circle", "var(--series-2)", 3);
     plot.listen(null);
   }
+}
+
+/** The numbers that a candidate can be placed by: those of its columns, and its settings. */
+const scatterColumns = { order: "order tried", us: "µs", ratio: "time over the fastest", err_ratio: "error share" };
+const scatter = { shape: "", x: "order", y: "ratio" };
+function settingOf(candidates, row, key) {
+  const found = candidates.value(row, "settings").split(" ").find((word) => word.startsWith(`${key}=`));
+  return found === undefined ? null : found.slice(key.length + 1);
+}
+
+function drawScatter() {
+  const candidates = table("candidates");
+  const host = chart("chart-scatter");
+  if (!host || candidates.rows === 0) return;
+  const here = candidates.here();
+  const shapes = [...new Set(here.map((row) => candidates.value(row, "shape")))];
+  if (shapes.length === 0) return;
+  if (!shapes.includes(scatter.shape)) scatter.shape = shapes[0];
+  const all = here.filter((row) => candidates.value(row, "shape") === scatter.shape);
+  const keys = [...new Set(all.flatMap((row) => candidates.value(row, "settings").split(" ").map((word) => word.split("=")[0])))].filter((key) => key !== "");
+  const names = { ...scatterColumns };
+  for (const key of keys) names[`setting ${key}`] = key;
+  for (const axis of ["x", "y"]) if (!(scatter[axis] in names)) scatter[axis] = axis === "x" ? "order" : "ratio";
+  const choice = (label, what, options) => element("label", {}, `${label} `, element("select", { "aria-label": label, onchange: (event) => {
+    scatter[what] = event.target.value;
+    drawScatter();
+  } }, ...options.map(([value, title]) => element("option", { value, selected: scatter[what] === value ? "" : null }, title))));
+  host.append(element("div", { class: "tools" }, choice("shape", "shape", shapes.map((name) => [name, name])),
+    choice("across", "x", Object.entries(names)), choice("up", "y", Object.entries(names))));
+  // Settings that are no numbers stand in the order of their names.
+  const valuesOf = (name) => {
+    if (!name.startsWith("setting ")) return { at: (row) => candidates.value(row, name), words: null, log: name !== "order" && name !== "err_ratio" };
+    const key = name.slice(8);
+    const texts = all.map((row) => settingOf(candidates, row, key)).filter((text) => text !== null);
+    const numeric = texts.every((text) => Number.isFinite(Number(text)));
+    const words = [...new Set(texts)].sort((a, b) => (numeric ? Number(a) - Number(b) : a < b ? -1 : 1));
+    return { at: (row) => { const text = settingOf(candidates, row, key); return text === null ? null : words.indexOf(text); }, words, log: false };
+  };
+  const axisOf = (name) => {
+    const values = valuesOf(name);
+    const placed = all.map(values.at).filter((value) => value !== null);
+    const range = values.words ? { low: -0.6, high: values.words.length - 0.4, log: false } : extent(placed, values.log ? 1.06 : 0.04, values.log);
+    return { values, range, axis: { ...range, title: names[name], ...(values.words ? { ticks: values.words.map((word, i) => i), format: (tick) => values.words[tick] ?? "" } : {}) } };
+  };
+  const x = axisOf(scatter.x);
+  const y = axisOf(scatter.y);
+  if (!x.range || !y.range) {
+    host.append(element("p", { class: "hint" }, "No candidate of this shape has both."));
+    return;
+  }
+  const plot = new Plot(host, x.axis, y.axis, 320);
+  const families = [...new Set(all.map((row) => candidates.value(row, "family")))];
+  families.forEach((family, i) => {
+    const points = all.filter((row) => candidates.value(row, "family") === family && x.values.at(row) !== null && y.values.at(row) !== null)
+      .map((row) => ({ x: x.values.at(row), y: y.values.at(row), tip: () => `${candidates.text(row, "us")} µs, ${candidates.text(row, "ratio")} of the fastest. ${candidates.value(row, "kernel")}` }));
+    plot.marks(points, "circle", `var(--series-${i % maxSeries})`, 3, 0.75);
+  });
+  plot.listen(null);
+  host.append(element("div", { class: "legend" }, ...families.map((family, i) => markKey("circle", `var(--series-${i % maxSeries})`, family))));
 }
 
 const maxParameters = 12;

@@ -47,15 +47,15 @@ function drawCards() {
   const workload = table("workload");
   const calls = workload.here()[0];
   if (number("geometric_mean_speedup") !== null) {
-    host.append(card(`${summary.text(here, "geometric_mean_speedup")}×`, "", `geometric mean over the default, ${summary.text(here, "compared")} rows`));
+    const low = summary.value(here, "speedup_low");
+    const interval = low === null ? "" : `, 95 %: ${summary.text(here, "speedup_low")} to ${summary.text(here, "speedup_high")}`;
+    host.append(card(`${summary.text(here, "geometric_mean_speedup")}×`, "", `geometric mean over the default of ${summary.text(here, "compared")} rows${interval}; ${number("win") || 0} of ${summary.text(here, "rows")} won`));
   } else {
     host.append(card(summary.text(here, "rows"), "rows", `${summary.text(here, "kernels")} distinct kernels; no times of a default kernel to compare with`));
   }
   if (calls !== undefined && workload.value(calls, "saved_us_per_token") !== null) {
     host.append(card(workload.text(calls, "saved_us_per_token"), "µs a token", `saved in the captured workload: ${workload.text(calls, "speedup")}× by its calls, ${workload.text(calls, "saved_ms")} of ${workload.text(calls, "default_ms")} ms (${workload.text(calls, "tokens")} tokens, ${workload.value(calls, "tokens_from") === "--tokens" ? "as given" : "estimated; --tokens says how many"})`));
-  } else if (number("saved_us") !== null) {
-    host.append(card(summary.text(here, "saved_us"), "µs", "saved by one call of each shape; --capture weighs them by a workload's calls"));
-  } else {
+  } else if (number("geometric_mean_speedup") === null) {
     const byM = table("by_m").here();
     const roof = table("roofs").here()[0];
     if (roof !== undefined) host.append(card(table("roofs").text(roof, "reached_tflops"), "TFLOP/s", `the highest rate of a row; ${table("roofs").text(roof, "reached_gigabytes")} GB/s the highest traffic, over ${byM.length} classes of M`));
