@@ -19,8 +19,8 @@ struct FourFloats {
 };
 }  // namespace gemmtune::emulation
 
-static inline void mma(gemmtune::emulation::Operation operation, float (&d)[4], unsigned a0, unsigned a1,
-                       unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+static inline void emulated_mma(gemmtune::emulation::Operation operation, float (&d)[4], unsigned a0,
+                                unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
   using namespace gemmtune::emulation;
   const MmaOperands in{{a0, a1, a2, a3}, {b0, b1}, {d[0], d[1], d[2], d[3]}};
   const FourFloats out = together<FourFloats>(operation, in);
@@ -28,15 +28,15 @@ static inline void mma(gemmtune::emulation::Operation operation, float (&d)[4], 
 }
 static inline void mma_bf16(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
                             unsigned b1) {
-  mma(gemmtune::emulation::Operation::mma_m16n8k16_bf16, d, a0, a1, a2, a3, b0, b1);
+  emulated_mma(gemmtune::emulation::Operation::mma_m16n8k16_bf16, d, a0, a1, a2, a3, b0, b1);
 }
 static inline void mma_f16(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
                            unsigned b1) {
-  mma(gemmtune::emulation::Operation::mma_m16n8k16_f16, d, a0, a1, a2, a3, b0, b1);
+  emulated_mma(gemmtune::emulation::Operation::mma_m16n8k16_f16, d, a0, a1, a2, a3, b0, b1);
 }
 static inline void mma_e4m3(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
                             unsigned b1) {
-  mma(gemmtune::emulation::Operation::mma_m16n8k32_e4m3, d, a0, a1, a2, a3, b0, b1);
+  emulated_mma(gemmtune::emulation::Operation::mma_m16n8k32_e4m3, d, a0, a1, a2, a3, b0, b1);
 }
 static inline void load_matrices(unsigned (&to)[4], unsigned address) {
   using namespace gemmtune::emulation;

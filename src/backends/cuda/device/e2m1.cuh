@@ -82,21 +82,26 @@ static __device__ __forceinline__ unsigned load_scale_half_word(const unsigned c
   return half;
 }
 
-// Four scales of a row in global memory, a byte each; zeros behind the `left` that the row has from there on. `alignment`: of the row and of its length, 4, 2 or 1.
-static __device__ __forceinline__ unsigned load_scale_word(const unsigned char* from, int left, int alignment) {
+static __device__ __forceinline__ unsigned load_scale_byte(const unsigned char* from) {
+  unsigned byte;
+  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(byte) : "l"(from));
+  return byte;
+}
+
+// Four scales from `column` on of a row of `columns` scales in global memory, a byte each; zeros behind its end. `from`: of the first of the four. `alignment`: of the
+// row and of its length, 4, 2 or 1.
+static __device__ __forceinline__ unsigned load_scale_word(const unsigned char* from, int column, int columns,
+                                                           int alignment) {
   unsigned word = 0;
   if (alignment == 4) {
-    if (left > 0) asm volatile("ld.global.nc.L2::128B.b32 %0, [%1];" : "=r"(word) : "l"(from));
+    if (column < columns) asm volatile("ld.global.nc.L2::128B.b32 %0, [%1];" : "=r"(word) : "l"(from));
   } else if (alignment == 2) {
-    if (left > 0) word = load_scale_half_word(from);
-    if (left > 2) word |= load_scale_half_word(from + 2) << 16;
+    if (column < columns) word = load_scale_half_word(from);
+    if (column + 2 < columns) word |= load_scale_half_word(from + 2) << 16;
   } else {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      unsigned byte = 0;
-      if (left > i) asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(byte) : "l"(from + i));
-      word |= byte << (8 * i);
-    }
+    for (int byte = 0; byte < 4; ++byte)
+      if (column + byte < columns) word |= load_scale_byte(from + byte) << (8 * byte);
   }
   return word;
 }

@@ -2,13 +2,11 @@
 #pragma once
 
 #include "backends/cuda/tensor_map_arguments.h"
+#include "backends/gpu/device/types.cuh"
 
 using gemmtune::cuda::TensorMap;
 
 // BATCHED: tensor maps have a third dimension, the batch; its coordinate is operand `batch` of the instruction.
-#ifndef BATCHED
-#define BATCHED 0
-#endif
 #if BATCHED
 #define TENSOR "3d"
 #define BATCH(operand) ", %" #operand

@@ -1,65 +1,31 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] with mma.sync, sm_80 and up. See README.md.
-//
-// The host defines: BLOCK_M, BLOCK_N, WARPS_M, WARPS_N, NUM_STAGES (at least 2), SPLIT_K (1: blocks divide k and write partial sums in
-// float32), X_COLUMNS, W_COLUMNS (1: the operand is column-major; two-byte elements), ELEMENT, OUTPUT,
-// BATCHED (1: the blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums.
+// MmaConfig is what the host compiles it for.
 
 #include "backends/cuda/device/copy.cuh"
 #include "backends/cuda/device/mma.cuh"
 #include "backends/cuda/families/mma/mma_arguments.h"
+#include "backends/cuda/families/mma/mma_epilogue.cuh"
 #include "backends/gpu/device/numbers.cuh"
 
-using gemmtune::cuda::MmaArguments;
+static __device__ constexpr gemmtune::cuda::MmaConfig config() { return CONFIG; }
 
-static __device__ inline float scale_of(const MmaArguments& a) { return a.x_scale ? *a.x_scale * *a.w_scale : 1.0f; }
-static __device__ inline output epilogue_value(const MmaArguments& a, float sum, float scale, int n) {
-  return round_output(sum * scale + (a.bias ? read_output(a.bias[n]) : 0.0f));
-}
-
-// Operands of this block's batch.
-static __device__ inline long long batch_of_block() { return BATCHED ? blockIdx.z : 0; }
-static __device__ inline const unsigned char* x_of_block(const MmaArguments& a) {
-  return a.x + batch_of_block() * a.x_batch_bytes;
-}
-static __device__ inline const unsigned char* w_of_block(const MmaArguments& a) {
-  return a.w + batch_of_block() * a.w_batch_bytes;
-}
-static __device__ inline output* y_of_block(const MmaArguments& a) { return a.y + batch_of_block() * a.y_batch_step; }
-static __device__ inline float* partials_of_block(const MmaArguments& a) {
-  return a.partials + batch_of_block() * a.split_k * a.m * a.n;
-}
-
-#ifdef REDUCE
-
-extern "C" __global__ void __launch_bounds__(256) mma_reduce(const MmaArguments a) {
-  const long long count = (long long)a.m * a.n;
-  const float scale = scale_of(a);
-  for (long long i = (long long)blockIdx.x * 256 + threadIdx.x; i < count; i += (long long)gridDim.x * 256) {
-    float sum = 0.0f;
-    for (int split = 0; split < a.split_k; ++split) sum += partials_of_block(a)[split * count + i];
-    const int row = (int)(i / a.n);
-    const int column = (int)(i % a.n);
-    y_of_block(a)[row * a.ldy + column] = epilogue_value(a, sum, scale, column);
-  }
-}
-
-#else
-
-#define ATOM_BYTES 128  // bytes of k in a row of a stage: BLOCK_K
-#define NUM_THREADS (32 * WARPS_M * WARPS_N)
-#define WARP_ROWS (BLOCK_M / WARPS_M)
-#define WARP_COLUMNS (BLOCK_N / WARPS_N)
-#define STAGE_BYTES ((BLOCK_M + BLOCK_N) * ATOM_BYTES)
-#define GROUP_M 8  // tiles along m in a rasterization group
+enum : int {
+  ATOM_BYTES = 128,  // bytes of k in a row of a stage: BLOCK_K
+  NUM_THREADS = 32 * config().warps_m * config().warps_n,
+  WARP_ROWS = config().block_m / config().warps_m,
+  WARP_COLUMNS = config().block_n / config().warps_n,
+  STAGE_BYTES = (config().block_m + config().block_n) * ATOM_BYTES,
+  GROUP_M = 8,  // tiles along m in a rasterization group
+};
 
 static __device__ inline void multiply(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-#if ELEMENT == 3
-  mma_e4m3(d, a[0], a[1], a[2], a[3], b0, b1);
-#elif ELEMENT == 2
-  mma_bf16(d, a[0], a[1], a[2], a[3], b0, b1);
-#else
-  mma_f16(d, a[0], a[1], a[2], a[3], b0, b1);
-#endif
+  if constexpr (types().element == Element::e4m3) {
+    mma_e4m3(d, a[0], a[1], a[2], a[3], b0, b1);
+  } else if constexpr (types().element == Element::bf16) {
+    mma_bf16(d, a[0], a[1], a[2], a[3], b0, b1);
+  } else {
+    mma_f16(d, a[0], a[1], a[2], a[3], b0, b1);
+  }
 }
 
 // Copies the 16 bytes at `from` + `at`, if they are there; else writes zeros.
@@ -134,21 +100,23 @@ static __device__ inline Tile tile_at(const MmaArguments& a, int index) {
   const int first = index / (GROUP_M * a.tiles_n) * GROUP_M;
   const int within = index % (GROUP_M * a.tiles_n);
   const int height = a.tiles_m - first < GROUP_M ? a.tiles_m - first : GROUP_M;
-  return {(first + within % height) * BLOCK_M, within / height * BLOCK_N};
+  return {(first + within % height) * config().block_m, within / height * config().block_n};
 }
 
 static __device__ inline void load_stage(const MmaArguments& a, unsigned stage, const Tile& tile, int k_tile) {
   const long long column = (long long)k_tile * ATOM_BYTES;
-#if X_COLUMNS
-  load_columns<BLOCK_M>(stage, x_of_block(a), a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
-#else
-  load_rows<BLOCK_M>(stage, x_of_block(a), a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
-#endif
-#if W_COLUMNS
-  load_columns<BLOCK_N>(stage + BLOCK_M * ATOM_BYTES, w_of_block(a), a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
-#else
-  load_rows<BLOCK_N>(stage + BLOCK_M * ATOM_BYTES, w_of_block(a), a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
-#endif
+  if constexpr (config().x_columns) {
+    load_columns<config().block_m>(stage, x_of_block(a), a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
+  } else {
+    load_rows<config().block_m>(stage, x_of_block(a), a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
+  }
+  if constexpr (config().w_columns) {
+    load_columns<config().block_n>(stage + config().block_m * ATOM_BYTES, w_of_block(a), a.w_line_bytes, tile.n, a.n,
+                                   column, a.k_bytes);
+  } else {
+    load_rows<config().block_n>(stage + config().block_m * ATOM_BYTES, w_of_block(a), a.w_line_bytes, tile.n, a.n,
+                                column, a.k_bytes);
+  }
 }
 
 static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_COLUMNS / 8][4], unsigned stage,
@@ -161,23 +129,23 @@ static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_
 #pragma unroll
     for (int i = 0; i < WARP_ROWS / 16; ++i) {
       const int row = warp_m * WARP_ROWS + i * 16;
-#if X_COLUMNS
-      load_transposed(x[i],
-                      stage + column_offset<BLOCK_M>(k_block * 16 + lane / 16 * 8 + lane % 8, row / 8 + lane / 8 % 2));
-#else
-      load_matrices(x[i], stage + swizzled_offset(row + lane % 16, k_block * 2 + lane / 16));
-#endif
+      if constexpr (config().x_columns) {
+        load_transposed(x[i], stage + column_offset<config().block_m>(k_block * 16 + lane / 16 * 8 + lane % 8,
+                                                                      row / 8 + lane / 8 % 2));
+      } else {
+        load_matrices(x[i], stage + swizzled_offset(row + lane % 16, k_block * 2 + lane / 16));
+      }
     }
 #pragma unroll
     for (int j = 0; j < WARP_COLUMNS / 16; ++j) {
       const int row = warp_n * WARP_COLUMNS + j * 16;
-      const unsigned weight = stage + BLOCK_M * ATOM_BYTES;
-#if W_COLUMNS
-      load_transposed(w[j],
-                      weight + column_offset<BLOCK_N>(k_block * 16 + lane / 8 % 2 * 8 + lane % 8, row / 8 + lane / 16));
-#else
-      load_matrices(w[j], weight + swizzled_offset(row + lane % 8 + lane / 16 * 8, k_block * 2 + lane / 8 % 2));
-#endif
+      const unsigned weight = stage + config().block_m * ATOM_BYTES;
+      if constexpr (config().w_columns) {
+        load_transposed(w[j], weight + column_offset<config().block_n>(k_block * 16 + lane / 8 % 2 * 8 + lane % 8,
+                                                                       row / 8 + lane / 16));
+      } else {
+        load_matrices(w[j], weight + swizzled_offset(row + lane % 8 + lane / 16 * 8, k_block * 2 + lane / 8 % 2));
+      }
     }
 #pragma unroll
     for (int i = 0; i < WARP_ROWS / 16; ++i) {
@@ -192,31 +160,28 @@ static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_
 static __device__ inline void store(const MmaArguments& a, int row, int column, float first, float second,
                                     float scale) {
   if (row >= a.m || column >= a.n) return;
-#if SPLIT_K
-  float* to = partials_of_block(a) + ((long long)blockIdx.y * a.m + row) * a.n + column;
-  to[0] = first;
-  if (column + 1 < a.n) to[1] = second;
-#else
-  struct alignas(2 * sizeof(output)) Pair {
-    output first, second;
-  };
-  output* to = y_of_block(a) + row * a.ldy + column;
-  if (column + 1 < a.n && (unsigned long long)to % sizeof(Pair) == 0) {
-    *(Pair*)to = Pair{epilogue_value(a, first, scale, column), epilogue_value(a, second, scale, column + 1)};
+  if constexpr (config().split_k) {
+    float* to = partials_of_block(a) + ((long long)blockIdx.y * a.m + row) * a.n + column;
+    to[0] = first;
+    if (column + 1 < a.n) to[1] = second;
   } else {
-    to[0] = epilogue_value(a, first, scale, column);
-    if (column + 1 < a.n) to[1] = epilogue_value(a, second, scale, column + 1);
+    struct alignas(2 * sizeof(output)) Pair {
+      output first, second;
+    };
+    output* to = y_of_block(a) + row * a.ldy + column;
+    if (column + 1 < a.n && (unsigned long long)to % sizeof(Pair) == 0) {
+      *(Pair*)to = Pair{epilogue_value(a, first, scale, column), epilogue_value(a, second, scale, column + 1)};
+    } else {
+      to[0] = epilogue_value(a, first, scale, column);
+      if (column + 1 < a.n) to[1] = epilogue_value(a, second, scale, column + 1);
+    }
   }
-#endif
 }
 
-#if X_COLUMNS || W_COLUMNS
-#define MIN_BLOCKS , 1  // all registers that a thread may have: fewer, and some configs spill
-#else
-#define MIN_BLOCKS
-#endif
+// Of a column-major operand a block may have all registers: with fewer, some configs spill. 0 is no bound.
+enum : int { MIN_BLOCKS = config().x_columns || config().w_columns ? 1 : 0 };
 
-extern "C" __global__ void __launch_bounds__(NUM_THREADS MIN_BLOCKS) mma(const MmaArguments a) {
+extern "C" __global__ void __launch_bounds__(NUM_THREADS, MIN_BLOCKS) mma(const MmaArguments a) {
   extern __shared__ __align__(128) unsigned char memory[];
   const unsigned pipeline = (unsigned)__cvta_generic_to_shared(memory);
   const Tile tile = tile_at(a, (int)blockIdx.x);
@@ -224,30 +189,30 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS MIN_BLOCKS) mma(const M
   const int begin = (int)((long long)k_tiles * blockIdx.y / a.split_k);
   const int end = (int)((long long)k_tiles * (blockIdx.y + 1) / a.split_k);
   const int warp = threadIdx.x / 32;
-  const int warp_m = warp % WARPS_M;
-  const int warp_n = warp / WARPS_M;
+  const int warp_m = warp % config().warps_m;
+  const int warp_n = warp / config().warps_m;
 
 #pragma unroll
-  for (int i = 0; i < NUM_STAGES - 1; ++i) {
+  for (int i = 0; i < config().num_stages - 1; ++i) {
     if (begin + i < end) load_stage(a, pipeline + i * STAGE_BYTES, tile, begin + i);
     commit_copies();
   }
   float sums[WARP_ROWS / 16][WARP_COLUMNS / 8][4] = {};
   int stage = 0;
-  int next_stage = NUM_STAGES - 1;
+  int next_stage = config().num_stages - 1;
   for (int k_tile = begin; k_tile < end; ++k_tile) {
-    wait_for_copies<NUM_STAGES - 2>();
+    wait_for_copies<config().num_stages - 2>();
     // All threads see this stage, and all have read the previous one: it is filled next.
     __syncthreads();
-    if (k_tile + NUM_STAGES - 1 < end)
-      load_stage(a, pipeline + next_stage * STAGE_BYTES, tile, k_tile + NUM_STAGES - 1);
+    if (k_tile + config().num_stages - 1 < end)
+      load_stage(a, pipeline + next_stage * STAGE_BYTES, tile, k_tile + config().num_stages - 1);
     commit_copies();
     multiply_stage(sums, pipeline + stage * STAGE_BYTES, warp_m, warp_n);
-    if (++stage == NUM_STAGES) stage = 0;
-    if (++next_stage == NUM_STAGES) next_stage = 0;
+    if (++stage == config().num_stages) stage = 0;
+    if (++next_stage == config().num_stages) next_stage = 0;
   }
 
-  const float scale = SPLIT_K ? 1.0f : scale_of(a);
+  const float scale = config().split_k ? 1.0f : scale_of(a);
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < WARP_ROWS / 16; ++i) {
@@ -260,5 +225,3 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS MIN_BLOCKS) mma(const M
     }
   }
 }
-
-#endif

@@ -641,7 +641,7 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
   if (BIAS) barrier_wait(smem.bias_barrier, 0u);
 #pragma unroll 1
   for (int i = (int)threadIdx.x; i < tiles * 128; i += CONSUMER_THREADS) {
-    const Element element = element_at(a, rows, i);
+    const OutputElement element = element_at(a, rows, i);
     if (!element.there) continue;
     float sum = sum_of_warps(smem, i / 128, i % 16 * 8 + element.token);
     if (BIAS) sum += smem.biases[i];

@@ -393,13 +393,13 @@ static __device__ __forceinline__ void synchronize_grid(const MoeDecodeArguments
 }
 
 // Element `at` of the block's of y, in tiles of 16 rows of w2 by all tokens.
-struct Element {
+struct OutputElement {
   int token, row;
   bool there;
 };
-static __device__ __forceinline__ Element element_at(const MoeDecodeArguments& a, const Share& rows, int at) {
+static __device__ __forceinline__ OutputElement element_at(const MoeDecodeArguments& a, const Share& rows, int at) {
   const int group = rows.begin + at / 128 * 2 + at % 16 / 8;
-  const Element element = {at % 128 / 16, group * 8 + at % 8, true};
+  const OutputElement element = {at % 128 / 16, group * 8 + at % 8, true};
   return {element.token, element.row, element.token < a.tokens && group < rows.end && element.row < a.rows};
 }
 
@@ -410,7 +410,7 @@ static __device__ __forceinline__ void add_biases(const MoeDecodeArguments& a, c
   const Share rows = share_of((a.rows + 7) / 8);
 #pragma unroll 1
   for (int i = (int)threadIdx.x % 32; i < TILES * 128; i += 32) {
-    const Element element = element_at(a, rows, i);
+    const OutputElement element = element_at(a, rows, i);
     if (!element.there) continue;
     float sum = 0.0f;
 #pragma unroll 1

@@ -1,6 +1,6 @@
 // Epilogue of the skinny kernel: the accumulators are scaled and stored to y, or, with split-K, sent to the blocks of the cluster that reduce
 // them. Nothing hides the epilogue's latency, so addresses and biases are computed before the mainloop and kept in registers
-// (ClusterEpilogue, BlockEpilogue).
+// (ClusterEpilogue, DirectEpilogue, StagedEpilogue).
 #pragma once
 
 #include "backends/cuda/device/cluster.cuh"
@@ -15,9 +15,11 @@
 // After MMA_TILES and SWAP_AB.
 #include "backends/cuda/families/hopper_scales.cuh"
 
-#define PARTIALS_PITCH (BLOCK_N + 4)      // floats; rows are aligned to 16 bytes, accesses free of bank conflicts
-#define STAGING_PITCH (BLOCK_M * 2 + 16)  // bytes between rows of y in shared memory
-#define DIRECT_STORE (BLOCK_N == 8 || OUTPUT == 0)
+enum : int {
+  PARTIALS_PITCH = BLOCK_N + 4,               // floats; rows are aligned to 16 bytes, accesses free of bank conflicts
+  STAGING_PITCH = config().block_m * 2 + 16,  // bytes between rows of y in shared memory
+  DIRECT_STORE = BLOCK_N == 8 || types().output == Element::f32,
+};
 
 // Makes the compiler compute `value` here and not after the mainloop: it does not recompute the result of a shuffle.
 template <typename T>
@@ -33,23 +35,22 @@ static __device__ inline long long global_address(const void* pointer) {
   return (long long)__cvta_generic_to_global(pointer);
 }
 static __device__ inline void store_output(long long to, float value) {
-#if OUTPUT == 0
-  asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
-#else
-  asm volatile("st.global.b16 [%0], %1;" ::"l"(to), "h"(round_output(value)) : "memory");
-#endif
+  if constexpr (types().output == Element::f32)
+    asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
+  else
+    asm volatile("st.global.b16 [%0], %1;" ::"l"(to), "h"((unsigned short)round_output(value)) : "memory");
 }
 
 // ---- split-K within a cluster
 
 // Where a thread sends its accumulators, and the elements of y that it reduces: pairs of weight rows, for one row of x after the other.
 struct ClusterEpilogue {
-  unsigned to[BLOCK_M / 64];       // in the block that reduces these rows
-  unsigned barrier[BLOCK_M / 64];  // its partials barrier
-  unsigned from;                   // the first pair
-  unsigned stride;                 // to the same pair of the next split
-  int group, groups;               // of rows: first and end
-  int rows, columns;               // of y, from the first on
+  unsigned to[config().block_m / 64];       // in the block that reduces these rows
+  unsigned barrier[config().block_m / 64];  // its partials barrier
+  unsigned from;                            // the first pair
+  unsigned stride;                          // to the same pair of the next split
+  int group, groups;                        // of rows: first and end
+  int rows, columns;                        // of y, from the first on
   long long y;
   float bias[2];
   int pair_aligned;  // whether y takes two at once
@@ -62,7 +63,7 @@ static __device__ inline ClusterEpilogue cluster_epilogue(const SkinnyArguments&
   ClusterEpilogue epilogue;
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r) {
+  for (int r = 0; r < config().block_m / 64; ++r) {
     const int group = r * 8 + (int)(threadIdx.x / 32) * 2 + lane % 2;
     const int owner = group * a.split_k / ROW_GROUPS;
     const int slot = group - first_row_group(a, owner);
@@ -103,7 +104,7 @@ static __device__ inline ClusterEpilogue cluster_epilogue(const SkinnyArguments&
 static __device__ inline void send_partials(const Accumulators& d, const ClusterEpilogue& epilogue) {
   const bool odd = threadIdx.x % 2 != 0;
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r) {
+  for (int r = 0; r < config().block_m / 64; ++r) {
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; ++j) {
       const float* own = &d[r][4 * j];
@@ -117,12 +118,10 @@ static __device__ inline void send_partials(const Accumulators& d, const Cluster
 
 static __device__ inline void store_output_pair(long long to, int columns, float first, float second,
                                                 int pair_aligned) {
-#if OUTPUT != 0
-  if (pair_aligned && columns > 1) {
+  if (types().output != Element::f32 && pair_aligned && columns > 1) {
     asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(round_pair(first, second)) : "memory");
     return;
   }
-#endif
   if (columns > 0) store_output(to, first);
   if (columns > 1) store_output(to + (int)sizeof(output), second);
 }
@@ -173,15 +172,14 @@ static __device__ inline void reduce_and_store(const SkinnyArguments& a, const C
 
 // ---- one block computes all of k
 
-#if DIRECT_STORE
 // Few rows of y, or 4-byte elements: threads store their accumulators directly.
-struct BlockEpilogue {
+struct DirectEpilogue {
   long long y;
   int rows, columns;  // of y, from there on
-  float bias[BLOCK_M / 64][2];
+  float bias[config().block_m / 64][2];
 };
-static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, const SharedLayout&, int row) {
-  BlockEpilogue epilogue;
+static __device__ inline DirectEpilogue direct_epilogue(const SkinnyArguments& a, int row) {
+  DirectEpilogue epilogue;
   const int lane = threadIdx.x % 32;
   const int n = row + (int)(threadIdx.x / 32) * 16 + lane / 4;
   const int m = lane % 4 * 2;
@@ -192,7 +190,7 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   materialize(epilogue.columns);
   materialize(epilogue.y);
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r) {
+  for (int r = 0; r < config().block_m / 64; ++r) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       epilogue.bias[r][half] = bias_at(a, n + r * 64 + half * 8);
@@ -201,15 +199,15 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   }
   return epilogue;
 }
-static __device__ inline void store_tile(const Accumulators& d, const SkinnyArguments& a, const BlockEpilogue& epilogue,
-                                         float scale) {
+static __device__ inline void store_tile(const Accumulators& d, const SkinnyArguments& a,
+                                         const DirectEpilogue& epilogue, float scale) {
 #pragma unroll
   for (int i = 0; i < BLOCK_N / 4; ++i) {
     const int m = i / 2 * 8 + i % 2;
     if (m >= epilogue.rows) continue;
     const long long y = epilogue.y + m * a.ldy * (int)sizeof(output);
 #pragma unroll
-    for (int r = 0; r < BLOCK_M / 64; ++r) {
+    for (int r = 0; r < config().block_m / 64; ++r) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int n = r * 64 + half * 8;
@@ -221,23 +219,22 @@ static __device__ inline void store_tile(const Accumulators& d, const SkinnyArgu
   }
 }
 
-#else
 // A tile of y is transposed in shared memory, so that stores cover whole rows of it.
-struct BlockEpilogue {
+struct StagedEpilogue {
   unsigned to;    // in shared memory, of the thread's matrices
   unsigned from;  // 16 bytes of a row of y
   long long y;
   int rows, columns;  // of y, from there on
   int vectorized;     // stores of 16 bytes are aligned
-  float bias[BLOCK_M / 64][2];
+  float bias[config().block_m / 64][2];
 };
-static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, const SharedLayout& smem, int row) {
-  BlockEpilogue epilogue;
+static __device__ inline StagedEpilogue staged_epilogue(const SkinnyArguments& a, const SharedLayout& smem, int row) {
+  StagedEpilogue epilogue;
   const int lane = threadIdx.x % 32;
   const int first = (int)(threadIdx.x / 32) * 16;
   epilogue.to = smem.exchange + (unsigned)((lane / 16 * 8 + lane % 8) * STAGING_PITCH + (first + lane / 8 % 2 * 8) * 2);
-  const int chunk = (int)threadIdx.x % (BLOCK_M / 8);
-  const int m = (int)threadIdx.x / (BLOCK_M / 8);
+  const int chunk = (int)threadIdx.x % (config().block_m / 8);
+  const int m = (int)threadIdx.x / (config().block_m / 8);
   const int n = row + chunk * 8;
   epilogue.rows = a.m - m;
   epilogue.columns = a.n - n;
@@ -251,7 +248,7 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   materialize(epilogue.vectorized);
   materialize(epilogue.y);
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r) {
+  for (int r = 0; r < config().block_m / 64; ++r) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       epilogue.bias[r][half] = bias_at(a, row + r * 64 + first + half * 8 + lane / 4);
@@ -260,10 +257,10 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   }
   return epilogue;
 }
-static __device__ inline void store_tile(const Accumulators& d, const SkinnyArguments& a, const BlockEpilogue& epilogue,
-                                         float scale) {
+static __device__ inline void store_tile(const Accumulators& d, const SkinnyArguments& a,
+                                         const StagedEpilogue& epilogue, float scale) {
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r) {
+  for (int r = 0; r < config().block_m / 64; ++r) {
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; j += 2) {
       unsigned pairs[4];
@@ -277,7 +274,7 @@ static __device__ inline void store_tile(const Accumulators& d, const SkinnyArgu
     }
   }
   sync_named<CONSUMER_THREADS>(consumers_barrier);
-  constexpr int step = CONSUMER_THREADS / (BLOCK_M / 8);
+  constexpr int step = CONSUMER_THREADS / (config().block_m / 8);
 #pragma unroll
   for (int m = 0; m < BLOCK_N; m += step) {
     if (m >= epilogue.rows) break;
@@ -296,4 +293,12 @@ static __device__ inline void store_tile(const Accumulators& d, const SkinnyArgu
     }
   }
 }
-#endif
+
+// The one that the kernel has.
+static __device__ inline auto block_epilogue(const SkinnyArguments& a, const SharedLayout& smem, int row) {
+  if constexpr (DIRECT_STORE) {
+    return direct_epilogue(a, row);
+  } else {
+    return staged_epilogue(a, smem, row);
+  }
+}

@@ -90,7 +90,7 @@ static __device__ __forceinline__ void load_scales(ScaleWords& words, const Wgmm
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i) {
     words[i / 2][i % 2] =
-        load_scale_word(rows.from[i / 2][i % 2] + column, a.w_scale_columns - column, a.w_scale_alignment);
+        load_scale_word(rows.from[i / 2][i % 2] + column, column, a.w_scale_columns, a.w_scale_alignment);
   }
 }
 
