@@ -5,7 +5,6 @@
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/descriptor.cuh"
 #include "backends/cuda/device/mbarrier.cuh"
-#include "backends/cuda/device/pipeline.cuh"
 #include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
 
@@ -134,17 +133,21 @@ static __device__ __forceinline__ void produce(const Mxfp4Arguments& a, const Sh
 #pragma unroll 1
     for (int stage = 0; stage < filled; ++stage) load_x(a, smem, work, work.begin + stage, stage, last);
   }
-  // Of the empty barriers: stages that were not filled yet are empty.
-  PipelineState state = {filled == a.num_stages ? 0 : filled, filled == a.num_stages ? 0u : 1u};
+  int stage = filled == a.num_stages ? 0 : filled;
+  unsigned phase =
+      filled == a.num_stages ? 0u : 1u;  // of the empty barriers: stages that were not filled yet are empty
   int k_tile = work.begin + filled;
 #pragma unroll 1
   for (;;) {
 #pragma unroll 1
     for (; k_tile < work.end; ++k_tile) {
-      barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
-      load_weight(a, smem, work, k_tile, state.stage, w_policy);
-      load_x(a, smem, work, k_tile, state.stage, last);
-      next_stage(state, a.num_stages);
+      barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
+      load_weight(a, smem, work, k_tile, stage, w_policy);
+      load_x(a, smem, work, k_tile, stage, last);
+      if (++stage == a.num_stages) {
+        stage = 0;
+        phase ^= 1u;
+      }
     }
     if (!next_tile(a, work)) return;
     k_tile = work.begin;

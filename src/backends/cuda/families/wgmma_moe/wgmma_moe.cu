@@ -156,12 +156,12 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   { a.pair_of, a.tiles, a.tiles_of, __ldcg(a.tile_count) }
 #endif
   if (threadIdx.x >= CONSUMER_THREADS) {
-    give_registers<PRODUCER_REGISTERS>();
+    if constexpr (PRODUCER_REGISTERS > 0) give_registers<PRODUCER_REGISTERS>();
     const Routes sorted_routes = ROUTES;
     if (COPIES || threadIdx.x == CONSUMER_THREADS)
       produce(a, smem, sorted_routes, sorted_routes.tile_count * a.column_tiles);
   } else {
-    take_registers<CONSUMER_REGISTERS>();
+    if constexpr (CONSUMER_REGISTERS > 0) take_registers<CONSUMER_REGISTERS>();
     // The hidden layer's scales are of the kernel before this one.
     if (STAGE == 2) grid_dependency_wait();
     const Routes sorted_routes = ROUTES;

@@ -89,8 +89,32 @@ static __device__ __forceinline__ void load_scales(ScaleWords& words, const Wgmm
   column += (int)threadIdx.x % 4 * 4;
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i) {
-    words[i / 2][i % 2] =
-        load_scale_word(rows.from[i / 2][i % 2] + column, column, a.w_scale_columns, a.w_scale_alignment);
+    const unsigned char* const from = rows.from[i / 2][i % 2] + column;
+    unsigned word = 0;
+    if (a.w_scale_alignment == 4) {
+      if (column < a.w_scale_columns) asm volatile("ld.global.nc.L2::128B.b32 %0, [%1];" : "=r"(word) : "l"(from));
+    } else {
+#pragma unroll
+      for (int byte = 0; byte < 4; byte += 2) {
+        unsigned half = 0;
+        if (a.w_scale_alignment == 2) {
+          if (column + byte < a.w_scale_columns)
+            asm volatile("{\n.reg .b16 half;\nld.global.nc.L2::128B.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}"
+                         : "=r"(half)
+                         : "l"(from + byte));
+        } else {
+          unsigned low = 0;
+          unsigned high = 0;
+          if (column + byte < a.w_scale_columns)
+            asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(low) : "l"(from + byte));
+          if (column + byte + 1 < a.w_scale_columns)
+            asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(high) : "l"(from + byte + 1));
+          half = low | high << 8;
+        }
+        word |= half << (8 * byte);
+      }
+    }
+    words[i / 2][i % 2] = word;
   }
 }
 

@@ -225,14 +225,19 @@ static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& par
 #pragma unroll
   for (int j = 0; j < WIDTH / 8; ++j) {
 #if SCALES == 2
-    float tokens[2] = {scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][0], scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][1]};
-    if (!HOLDS_SCALES(WIDTH)) load_shared_floats(scales.of_tokens + (unsigned)(j * 32), tokens);
+    float first = scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][0];
+    float second = scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][1];
+    if (!HOLDS_SCALES(WIDTH))
+      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                   : "=f"(first), "=f"(second)
+                   : "r"(scales.of_tokens + (unsigned)(j * 32))
+                   : "memory");
     // Without a gate a thread's two rows lie in the same 128 of the weight.
     const float low = scales.rows[r][0];
     const float high = scales.rows[r][1];
-    const float of_first = low * tokens[0], of_second = low * tokens[1];
-    const float factors[4] = {of_first, of_second, INTERLEAVED ? high * tokens[0] : of_first,
-                              INTERLEAVED ? high * tokens[1] : of_second};
+    const float of_first = low * first, of_second = low * second;
+    const float factors[4] = {of_first, of_second, INTERLEAVED ? high * first : of_first,
+                              INTERLEAVED ? high * second : of_second};
 #endif
 #pragma unroll
     for (int e = 0; e < 4; ++e) {

@@ -17,7 +17,6 @@
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/descriptor.cuh"
 #include "backends/cuda/device/mbarrier.cuh"
-#include "backends/cuda/device/pipeline.cuh"
 #include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
@@ -57,9 +56,8 @@ using gemmtune::gpu::MoeTile;
   !(SCALES == 2 ? BLOCK_TOKENS > 96 \
                 : BLOCK_TOKENS > 160)  // the producer knows its next tile; without registers for it it waits
 
-// warpgroup_barrier is the first warp group's, those of the others follow. In a kernel that quantizes, both_barrier is of two; of an MXFP4 weight, scales_barrier is
-// the first warp group's.
-enum NamedBarrier { warpgroup_barrier = 1, both_barrier = 3, scales_barrier = 2 };
+// warpgroup_barrier and scales_barrier are the first warp group's, those of the others follow; both_barrier is of two in a kernel that quantizes.
+enum NamedBarrier { warpgroup_barrier = 1, scales_barrier = 2, both_barrier = 3 };
 
 // Addresses in shared memory.
 struct SharedLayout {
@@ -148,21 +146,19 @@ static __device__ __forceinline__ void store_work(const SharedLayout& smem, int 
 static __device__ __forceinline__ Work read_work(unsigned from) {
   Work work;
   work.tile.index = 0;
-  const uint4 words = load_shared_words(from);
-  work.tile.expert = (int)words.x;
-  work.tile.first = (int)words.y;
-  work.tile.count = (int)words.z;
-  work.column = (int)words.w;
+  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(work.tile.expert), "=r"(work.tile.first), "=r"(work.tile.count), "=r"(work.column)
+               : "r"(from)
+               : "memory");
 #if FP4
-  const uint2 more = load_shared_two_words(from + 24u);
-  work.next_expert = (int)more.x;
-  work.next_row = (int)more.y;
+  asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];"
+               : "=r"(work.next_expert), "=r"(work.next_row)
+               : "r"(from + 24u)
+               : "memory");
   work.row = INTERLEAVED ? 2 * work.column : work.column;
   work.last = work.next_expert < 0;
 #else
-  const uint2 more = load_shared_two_words(from + 16u);
-  work.row = (int)more.x;
-  work.last = (int)more.y;
+  asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];" : "=r"(work.row), "=r"(work.last) : "r"(from + 16u) : "memory");
 #endif
   return work;
 }
@@ -404,7 +400,8 @@ static __device__ __forceinline__ Early load_early(const WgmmaMoeArguments& a, c
 static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const SharedLayout& smem,
                                                const Routes& routes, int work_count) {
   const int thread = (int)threadIdx.x - CONSUMER_THREADS;
-  PipelineState state = {0, 1};
+  int stage = 0;
+  unsigned phase = 1;
   Early early = {0, 0};
 #if STAGE == 2
   if (thread == 0) early = load_early(a, smem, routes, work_count);
@@ -434,9 +431,9 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
 #endif
 #pragma unroll 1
     for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
-      const unsigned base = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
-      const unsigned full = smem.full_barriers + 8u * (unsigned)state.stage;
-      barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
+      const unsigned base = smem.pipeline + (unsigned)stage * STAGE_BYTES;
+      const unsigned full = smem.full_barriers + 8u * (unsigned)stage;
+      barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
       if (thread == 0) {
         const bool loaded = early.stages > 0;
         early.stages -= loaded;
@@ -468,14 +465,17 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
                            k_atom * ATOM_BYTES + thread % 8 * 16 < a.k_bytes);
 #endif
 #if SCALES == 2
-        copy_scales(a, copies, k_atom, smem.scales + (unsigned)((state.stage * K_ATOMS + i) * SCALE_BYTES), thread);
+        copy_scales(a, copies, k_atom, smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES), thread);
 #endif
       }
       arrive_after_copies(full);
 #endif
       if (DYNAMIC && thread == 0 && k_tile == take_at && !work.last && early.taken == walk.number)
         take_item(a, smem, early.taken++);
-      next_stage(state, a.num_stages);
+      if (++stage == a.num_stages) {
+        stage = 0;
+        phase ^= 1u;
+      }
     }
     advance(smem, walk, work_count);
   }
