@@ -470,6 +470,29 @@ class Plugin(Process):
         self.assertEqual(self.line, "gemmtune: OSError: disk; vLLM's kernels run in the layers that are left")
         layer(torch.randn(4, K).bfloat16())
         self.assertEqual(vllm.calls["gemm"], 1)
+        vllm = self.start(platform="CPU")  # where layers are chosen while the model is loaded
+        with mock.patch("gemmtune_vllm.operators.answered", side_effect=OSError("disk")):
+            model = self.load(lambda: nn.Sequential(vllm.Linear(N, K), vllm.Linear(N, K, kind="int8")))
+        self.assertIn("0 of 2", self.line)
+        self.assertIn("gemmtune: vLLM's kernels run in 0, 1: OSError: disk", self.lines)
+        for layer in model:
+            x = torch.randn(4, K).bfloat16()
+            close(self, layer(x), x.double() @ layer.exact.t(), 3e-2)
+        self.assertEqual((vllm.calls["packed"], vllm.calls["int8"]), (1, 1))
+
+    def test_another_layout_is_another_graph(self):
+        keys = set()
+        for table in (TABLES["a16w16"], None):
+            if table is None:
+                table = TABLES["a16w16"] + ".other_layout.csv"
+                gemmtune.tune([{"M": 4, "N": N, "K": K, "dtype": "bf16", "outdtype": "bf16", "scaleAB": False, "bpreshuffle": True, "bias": False}], table,
+                              backend="cpu", search="random", iters=2, confirmations=1)
+            gemmtune.use(table)
+            vllm = self.start(platform="CPU")
+            self.load(lambda: nn.Sequential(vllm.Linear(N, K)))
+            self.assertIn("1 of 1", self.line)
+            keys.add(self.config.additional_config["gemmtune"])
+        self.assertEqual(len(keys), 2)
 
 
 @unittest.skipUnless(torch.cuda.is_available(), "PyTorch finds no GPU")

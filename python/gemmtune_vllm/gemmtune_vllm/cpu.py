@@ -21,7 +21,7 @@ class Loading:
 
     def __init__(self, sizes, eager):
         self.sizes, self.eager = sizes, eager
-        self.taken, self.left, self.known = [], [], {}  # layers; (layer, why)
+        self.taken, self.left, self.known = [], [], {}  # (layer, constants of its graph); (layer, why)
 
     def layout(self, weight):
         """The layout that the tuned files were made for."""
@@ -54,7 +54,7 @@ def follow(vllm):
             n, k, dtype = *layer.weight.shape, layer.weight.dtype
             stock(layer, remove_weight)  # drops the weight
             return _record(loading, layer, n, k, dtype)
-        return _take(loading, layer, remove_weight) or stock(layer, remove_weight)
+        return _safely(_take, loading, layer, remove_weight) or stock(layer, remove_weight)
 
     vllm.utils.dispatch_cpu_unquantized_gemm = dispatch_cpu_unquantized_gemm
 
@@ -69,6 +69,15 @@ def end():
     global _loading
     ended, _loading = _loading, None
     return ended
+
+
+def _safely(take, loading, layer, *arguments):
+    """Whether take() made the layer ours. vLLM must load without us: a failure leaves the layer vLLM's."""
+    try:
+        return take(loading, layer, *arguments)
+    except Exception as error:
+        loading.left.append((layer, f"{type(error).__name__}: {error}"))
+        return False
 
 
 def _fits(layer):
@@ -90,7 +99,7 @@ def _take(loading, layer, remove_weight):
     layer.cpu_linear = lambda x, weight, bias: _linear(x, bits, bias, None, None, n, layout, None)
     if remove_weight and layout != c.plain:
         layer.weight = nn.Parameter(torch.empty(0, dtype=weight.dtype), requires_grad=False)
-    loading.taken.append(layer)
+    loading.taken.append((layer, f"layout {layout} n {n}"))
     return True
 
 
@@ -106,7 +115,7 @@ def _record(loading, layer, n, k, dtype):
         return stock(x, weight, bias)
 
     layer.cpu_linear = record
-    loading.taken.append(layer)
+    loading.taken.append((layer, "recorded"))
 
 
 # ---- int8 -------------------------------------------------------------------------------------------------------------------------------
@@ -118,24 +127,24 @@ def follow_int8(kernel, vllm):
     prepare = kernel.process_weights_after_loading
 
     def process_weights_after_loading(layer):
-        if _loading is None or not _take_int8(_loading, kernel, layer, prepare, vllm.quantize_int8):
+        if _loading is not None and operators.recording():
+            n, k = getattr(layer, kernel.layer_param_names[0]).shape
+            prepare(layer)
+            return _record_int8(_loading, kernel, layer, n, k, torch.get_default_dtype())
+        if _loading is None or not _safely(_take_int8, _loading, layer, kernel, vllm.quantize_int8):
             prepare(layer)
 
     kernel.process_weights_after_loading = process_weights_after_loading
 
 
-def _take_int8(loading, kernel, layer, prepare, quantize):
-    """Whether the layer is prepared: it is ours, or recorded."""
+def _take_int8(loading, layer, kernel, quantize):
+    """Whether the layer is ours from now on."""
     weight_name, scale_name = kernel.layer_param_names[:2]
     weight, scale, bias = getattr(layer, weight_name).detach(), getattr(layer, scale_name).detach(), getattr(layer, "bias", None) is not None
     y_type = torch.get_default_dtype()  # vLLM's own product has it too
     if kernel.config.is_static_input_scheme or not kernel.config.input_symmetric:
         loading.left.append((layer, "int8 with static or asymmetric scales of x"))
         return False
-    if operators.recording():
-        prepare(layer)
-        _record_int8(loading, kernel, layer, *weight.shape, y_type)
-        return True
     if weight.dim() != 2 or not weight.is_contiguous() or not loading.answers(operators.token_scaled, weight, y_type, c.plain, bias):
         loading.left.append((layer, "no tuned row answers its sizes"))
         return False
@@ -147,7 +156,7 @@ def _take_int8(loading, kernel, layer, prepare, quantize):
         return y.view(*x.shape[:-1], y.shape[-1])
 
     kernel.apply_weights = apply_weights
-    loading.taken.append(layer)
+    loading.taken.append((layer, "int8"))
     return True
 
 
@@ -170,4 +179,4 @@ def _record_int8(loading, kernel, layer, n, k, y_type):
         return stock(layer, x, bias)
 
     kernel.apply_weights = record
-    loading.taken.append(layer)
+    loading.taken.append((layer, "recorded"))

@@ -85,6 +85,10 @@ class Layer:
                  torch.ones(1 if kind == operators.tensor_scaled else m, device=weight.device))
         operators.scaled_linear(x, weight if self.blocks else weight.t(), scale, self.scale(), bias, m, out_dtype, kind, self.other)
 
+    def constants(self):
+        """What a compiled graph has of the layer beside tensors."""
+        return f"kind {self.kind()} other {self.other}"
+
     def keep_function(self):
         """vLLM's product, for the sizes that no row answers."""
         product, blocks = getattr(self.kernel, self.product), self.blocks
