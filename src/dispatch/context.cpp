@@ -410,7 +410,8 @@ void Context::warn_once(const std::string& line) const {
 
 void Context::log_plan(const Plan& plan) {
   const PlanAccount& account = plan.account();
-  if (plan.kernel() == nullptr && !writes_nothing(plan.problem())) return warn_of_sources(plan.problem().operation);
+  if (plan.kernel() == nullptr && !writes_nothing(plan.problem()))
+    return warn_of_sources(plan.problem().operation);
   if (plan.kernel() == nullptr || plan.problem().k == 0) return;
   if (!account.triton_only.empty() && triton_only_said_.insert(account.triton_only).second) {
     warn_once(fmt::format("{}: configurations that only Triton can run (no kernelName) answer nothing",

@@ -86,46 +86,6 @@ TEST_F(CInterface, AFoundPlanIsOneThatWasMade) {
   EXPECT_EQ(gemmtune_plan_find(&handle_, &asked, &found), GEMMTUNE_NOT_FOUND);
 }
 
-TEST_F(CInterface, ATunedPlanIsThatOfARow) {
-  const auto counted = [&] {
-    gemmtune_counters counters{};
-    counters.size = sizeof counters;
-    EXPECT_EQ(gemmtune_context_counters(&handle_, &counters), GEMMTUNE_OK);
-    return counters;
-  };
-  const auto tuned_plan = [&](std::int64_t m) {
-    const gemmtune_problem asked = problem(m);
-    gemmtune_plan* plan = nullptr;
-    EXPECT_EQ(gemmtune_plan_create_tuned(&handle_, &asked, &plan), GEMMTUNE_OK) << gemmtune_last_error();
-    return plan;
-  };
-  gemmtune_plan_release(plan_);
-  plan_ = tuned_plan(3);
-  ASSERT_NE(plan_, nullptr);
-  ASSERT_EQ(run(operands()), GEMMTUNE_OK) << gemmtune_last_error();
-  expect_result(3, false);
-  for (int call = 0; call < 2; ++call) EXPECT_EQ(tuned_plan(600), nullptr);  // the second answer is a cached one
-  EXPECT_EQ(tuned_plan(0), nullptr);
-  const gemmtune_counters after = counted();
-  EXPECT_EQ(after.exact, 1U);
-  EXPECT_EQ(after.untuned, 3U);
-  EXPECT_EQ(after.plans_made, 3U);
-
-  // The answer "no row" is no plan of the problem.
-  gemmtune_problem asked = problem(600);
-  gemmtune_plan* found = nullptr;
-  EXPECT_EQ(gemmtune_plan_find(&handle_, &asked, &found), GEMMTUNE_NOT_FOUND);
-  make(asked);
-  gemmtune_plan_info info{};
-  info.size = sizeof info;
-  ASSERT_EQ(gemmtune_plan_get_info(plan_, &info), GEMMTUNE_OK);
-  EXPECT_EQ(info.match, GEMMTUNE_MATCH_UNTUNED);
-  EXPECT_STRNE(info.kernel_name, "");
-  EXPECT_EQ(tuned_plan(600), nullptr);  // although the fallback's plan is cached by now
-  ASSERT_EQ(gemmtune_context_reload(&handle_), GEMMTUNE_OK) << gemmtune_last_error();
-  EXPECT_EQ(tuned_plan(600), nullptr);
-}
-
 TEST_F(CInterface, AnOrderThatIsNoneIsNamed) {
   gemmtune_problem asked = problem(3);
   gemmtune_plan* plan = nullptr;

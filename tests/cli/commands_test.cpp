@@ -126,14 +126,16 @@ TEST_F(Commands, ShapesOfAServer) {
     more.insert(more.begin(), shapes.begin(), shapes.end());
     return program.run(more);
   };
-  const auto vllm = with({"--for", "vllm", "--max-num-seqs", "4", "--max-num-batched-tokens", "48", "--layers"});
+  const auto vllm =
+      with({"--for", "vllm", "--max-num-seqs", "4", "--max-num-batched-tokens", "48", "--layers"});
   EXPECT_EQ(vllm.exit_code, 0) << vllm.err;
   for (const std::string part : {"\n1,", "\n2,", "\n4,", "\n8,", "\n16,", "\n32,", "\n48,"}) {
     EXPECT_THAT(vllm.out, HasSubstr(part));
   }
   EXPECT_THAT(vllm.out, Not(HasSubstr("\n24,")));
   std::size_t heads = 0;
-  for (std::size_t at = vllm.out.find("lm_head"); at != std::string::npos; at = vllm.out.find("lm_head", at + 1))
+  for (std::size_t at = vllm.out.find("lm_head"); at != std::string::npos;
+       at = vllm.out.find("lm_head", at + 1))
     ++heads;
   EXPECT_EQ(heads, 3U) << vllm.out;  // 1, 2 and 4 sequences
 

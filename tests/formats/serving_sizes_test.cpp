@@ -30,6 +30,7 @@ TEST(ServingSizes, VllmCapturesAtMost512AndLargeOnesBy16) {
   EXPECT_THAT(sizes.tokens, Contains(1024));
   EXPECT_EQ(sizes.tokens.back(), 8192);
   EXPECT_THAT(sizes.sequences, Each(Le(256)));
+  EXPECT_EQ(serving_sizes({.sequences = 1024}).sequences.back(), 512);  // the largest graph
 }
 
 TEST(ServingSizes, SpeculativeDecodingOfVllmRunsMultiplesOfItsTokens) {

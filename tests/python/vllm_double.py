@@ -44,6 +44,39 @@ class QuantKey:
 
 
 @dataclass
+class Int8Config:
+    is_static_input_scheme: bool
+    is_channelwise: bool
+    input_symmetric: bool
+
+
+def quantize_int8(input, scale=None, azp=None, symmetric=True):
+    scale = input.abs().amax(1, keepdim=True).float().clamp(min=1e-12) / 127
+    return (input.float() / scale).round().to(torch.int8), scale, None
+
+
+class Int8Base(ABC):
+    def __init__(self, c, layer_param_names):
+        self.config, self.layer_param_names = c, layer_param_names
+
+    @classmethod
+    def is_supported(cls, compute_capability=None):
+        return True, None
+
+    @classmethod
+    def can_implement(cls, c):
+        return True, None
+
+    @abstractmethod
+    def process_weights_after_loading(self, layer):
+        ...
+
+    @abstractmethod
+    def apply_weights(self, layer, x, bias=None):
+        ...
+
+
+@dataclass
 class Config:
     weight_quant_key: QuantKey
     activation_quant_key: QuantKey
@@ -142,7 +175,7 @@ class Vllm:
     that are functions of Python."""
 
     def __init__(self):
-        self.calls = {"gemm": 0, "cutlass": 0, "deep_gemm": 0, "torch": 0, "triton": 0, "packed": 0}
+        self.calls = {"gemm": 0, "cutlass": 0, "deep_gemm": 0, "torch": 0, "triton": 0, "packed": 0, "int8": 0}
 
 
 _current = None  # the Vllm that operators count in
@@ -268,7 +301,22 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
             calls["triton"] += 1
             return block_product(A, B, As, Bs)
 
+    class CPUInt8ScaledMMLinearKernel(Int8Base):
+        """Packs the weight [N, K] and drops it."""
+
+        def process_weights_after_loading(self, layer):
+            self.packed = layer.weight.float() * layer.weight_scale
+            layer.weight = None
+
+        def apply_weights(self, layer, x, bias=None):
+            calls["int8"] += 1
+            rows, scale, _ = quantize_int8(x.reshape(-1, x.shape[-1]))
+            y = (rows.float() * scale) @ self.packed.t()
+            y = y if bias is None else y + bias
+            return y.to(x.dtype).view(*x.shape[:-1], -1)
+
     enum_of = PlatformEnum[platform]
+    int8 = {enum_of: [CPUInt8ScaledMMLinearKernel]}
     fp8 = {enum_of: [NeverDouble, CutlassFP8ScaledMMLinearKernel, ChannelWiseTorchFP8ScaledMMLinearKernel, MarlinFP8ScaledMMLinearKernel,
                      HummingFP8ScaledMMLinearKernel]}
     blocks = {enum_of: [DeepGemmFp8BlockScaledMMKernel, TritonFp8BlockScaledMMKernel]}
@@ -280,7 +328,7 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
         return kernel.can_implement(config) if supported else (False, why)
 
     def register_linear_kernel(kernel_class, platform, kernel_type="mp"):
-        kinds = {"fp8": fp8, **({"fp8_block": blocks} if block_type_known else {})}
+        kinds = {"fp8": fp8, "int8": int8, **({"fp8_block": blocks} if block_type_known else {})}
         if kernel_type not in kinds:
             raise ValueError(f"Unrecognized kernel type: {kernel_type}")
         kinds[kernel_type].setdefault(platform, []).append(kernel_class)
@@ -296,7 +344,7 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
         return kernels
 
     def choose_scaled_mm_linear_kernel(config, possible_kernels, compute_capability=None, force_kernel=None, *, quantization):
-        assert quantization in ("fp8_w8a8", "fp8_block_w8a8"), quantization
+        assert quantization in ("fp8_w8a8", "fp8_block_w8a8", "int8_w8a8"), quantization
         for kernel in prioritize_humming(possible_kernels.get(enum_of, [])):
             if can_run(kernel, config, compute_capability)[0]:
                 return kernel
@@ -374,6 +422,18 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
         def apply(self, layer, x, bias=None):
             return self.fp8_linear.apply_weights(layer, x, bias)
 
+    class Int8LinearMethod:
+        def __init__(self, symmetric=True):
+            config = Int8Config(False, True, symmetric)
+            chosen = choose_scaled_mm_linear_kernel(config, int8, quantization="int8_w8a8")
+            self.kernel = chosen(config, layer_param_names=["weight", "weight_scale", "input_scale", "input_zero_point", "azp_adj"])
+
+        def process_weights_after_loading(self, layer):
+            self.kernel.process_weights_after_loading(layer)
+
+        def apply(self, layer, x, bias=None):
+            return self.kernel.apply_weights(layer, x, bias)
+
     class Linear(nn.Module):
         """A layer of vLLM: its method computes."""
 
@@ -387,6 +447,13 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
                 self.exact = weight.bfloat16().double()
                 self.weight = nn.Parameter(weight.bfloat16(), requires_grad=False)
                 self.quant_method = UnquantizedLinearMethod()
+                return
+            if kind == "int8":
+                scale = weight.abs().amax(1, keepdim=True) / 127
+                self.weight_scale = nn.Parameter(scale, requires_grad=False)
+                self.weight = nn.Parameter((weight / scale).round().to(torch.int8), requires_grad=False)
+                self.exact = self.weight.double() * scale.double()
+                self.quant_method = Int8LinearMethod()
                 return
             if kind == "block":
                 tiles = weight.unflatten(0, (-1, 128)).unflatten(2, (-1, 128))
@@ -422,7 +489,8 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
         LINEAR: {"register_linear_kernel": register_linear_kernel, "_POSSIBLE_FP8_KERNELS": fp8,
                  "_POSSIBLE_FP8_BLOCK_KERNELS": blocks, "choose_scaled_mm_linear_kernel": choose_scaled_mm_linear_kernel,
                  "is_supported_and_can_implement_kernel": can_run,
-                 "FP8ScaledMMLinearKernel": ScaledBase, "Fp8BlockScaledMMLinearKernel": BlockBase},
+                 "_POSSIBLE_INT8_KERNELS": int8, "Int8ScaledMMLinearKernel": Int8Base, "FP8ScaledMMLinearKernel": ScaledBase, "Fp8BlockScaledMMLinearKernel": BlockBase},
+        "vllm._custom_ops": {"onednn_scaled_int8_quant": quantize_int8},
         "vllm.model_executor.layers.linear": {"UnquantizedLinearMethod": UnquantizedLinearMethod},
         "vllm.model_executor.layers.vocab_parallel_embedding": {"UnquantizedEmbeddingMethod": UnquantizedEmbeddingMethod},
         "vllm.model_executor.layers.utils": {

@@ -1,6 +1,6 @@
 """Real vLLM on a CPU with the plug-in: small models of random weights, recorded, tuned, served. Run by tools/test_vllm_cpu.sh.
 
-Usage: vllm_real.py                         all kinds of layers, one line each; exit status 1 if one is not as expected
+Usage: vllm_real.py [KIND ...]              kinds of layers (all), one line each; exit status 1 if one is not as expected
        vllm_real.py make KIND FOLDER        writes a model
        vllm_real.py serve FOLDER eager|compiled   serves it and prints tokens and the plug-in's report as JSON
 
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-KINDS = {"bf16": "a16w16", "fp8 per token": "a8w8"}
+KINDS = {"bf16": "a16w16", "fp8 per token": "a8w8", "int8": "a8w8"}
 FILES = {"a16w16": "bf16_untuned_gemm.csv", "a8w8": "a8w8_untuned_gemm.csv"}
 CALLS = ((1, 8, 32), (4, 8, 32), (16, 8, 20), (1, 1, 200))  # sequences, tokens out, tokens in
 
@@ -31,12 +31,12 @@ def make(kind, folder):
     tensors = model.state_dict()
     for name in [name for name in tensors if name.endswith("_proj.weight")]:
         weight = tensors[name].float()
-        scale = weight.abs().amax(1, keepdim=True) / 448
-        tensors[name] = (weight / scale).to(torch.float8_e4m3fn)
+        scale = weight.abs().amax(1, keepdim=True) / (127 if kind == "int8" else 448)
+        tensors[name] = (weight / scale).round().to(torch.int8) if kind == "int8" else (weight / scale).to(torch.float8_e4m3fn)
         tensors[f"{name}_scale"] = scale
-    operand = {"num_bits": 8, "type": "float", "symmetric": True, "block_structure": None, "group_size": None}
+    operand = {"num_bits": 8, "type": "int" if kind == "int8" else "float", "symmetric": True, "block_structure": None, "group_size": None}
     model.config.quantization_config = {
-        "quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"], "quantization_status": "compressed",
+        "quant_method": "compressed-tensors", "format": "int-quantized" if kind == "int8" else "float-quantized", "ignore": ["lm_head"], "quantization_status": "compressed",
         "config_groups": {"group_0": {"targets": ["Linear"], "weights": {**operand, "strategy": "channel", "dynamic": False},
                                       "input_activations": {**operand, "strategy": "token", "dynamic": True}}}}
     from safetensors.torch import save_file
@@ -100,9 +100,9 @@ def check(kind, operation):
     return None
 
 
-def main():
+def main(kinds):
     failed = 0
-    for kind, operation in KINDS.items():
+    for kind, operation in [(kind, KINDS[kind]) for kind in kinds or KINDS]:
         why = check(kind, operation)
         print(f"{kind}: {why or 'as expected'}", flush=True)
         failed += why is not None
@@ -115,4 +115,4 @@ if __name__ == "__main__":
     elif sys.argv[1:2] == ["serve"]:
         serve(sys.argv[2], sys.argv[3] == "eager")
     else:
-        sys.exit(main())
+        sys.exit(main(sys.argv[1:]))

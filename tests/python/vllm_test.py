@@ -1,5 +1,6 @@
 """gemmtune_vllm against a double of vLLM (vllm_double.py), on a CPU: which layers are taken, which kernel runs, results."""
 
+import importlib.util
 import logging
 import os
 import subprocess
@@ -354,6 +355,40 @@ class Plugin(Process):
                 close(self, model[1](x), x.double() @ model[1].exact.t() + (model[1].bias.double() if bias else 0), 1e-2)
                 self.assertEqual(vllm.calls["packed"], 1)
 
+    def test_int8_layers_of_the_cpu_backend(self):
+        path = TABLES["a8w8"] + ".int8.csv"
+        gemmtune.tune([{"M": 4, "N": N, "K": K, "q_dtype_w": "int8"}], path, op="a8w8", backend="cpu", search="random", iters=2, confirmations=1)
+        self.context = gemmtune.use({"a8w8": path})
+        default = torch.get_default_dtype()
+        self.addCleanup(torch.set_default_dtype, default)
+        for bias in (False, True):
+            vllm = self.start(platform="CPU")
+
+            def make():
+                layers = nn.Sequential(vllm.Linear(N, K, bias, kind="int8"), vllm.Linear(256, 128, kind="int8"))
+                torch.set_default_dtype(torch.bfloat16)  # as vLLM does while it loads
+                return layers
+
+            model = self.load(make)
+            torch.set_default_dtype(default)
+            self.assertIn("1 of 2 linear layers", self.line)
+            self.assertIsNone(model[1].weight)  # vLLM's
+            for m in (4, 40):
+                x = torch.randn(2, m // 2, K).bfloat16()
+                used, unused = self.used(), self.context.counters()["untuned"]
+                close(self, model[0](x), x.double() @ model[0].exact.t() + (model[0].bias.double() if bias else 0), 3e-2)
+                self.assertEqual((self.used() - used, self.context.counters()["untuned"] - unused), (1, 0) if m == 4 else (0, 1))
+            self.assertEqual(vllm.calls["int8"], 0)
+            x = torch.randn(3, 128).bfloat16()
+            close(self, model[1](x), x.double() @ model[1].exact.t(), 3e-2)
+            self.assertEqual(vllm.calls["int8"], 1)
+
+    def test_merged_layers_have_a_scale_for_each(self):
+        from gemmtune_vllm import cpu
+        self.assertEqual(cpu._scale_of_rows(torch.tensor([2.0, 3.0]), 3, [1, 2]).tolist(), [2, 3, 3])
+        self.assertEqual(cpu._scale_of_rows(torch.tensor([[2.0], [3.0]]), 2, [2]).tolist(), [2, 3])
+        self.assertEqual(cpu._scale_of_rows(torch.tensor(2.0), 5, [5]).tolist(), [2])
+
     def test_shapes_of_the_cpu_backend_are_recorded(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"GEMMTUNE_CAPTURE": folder}):
             self.context = gemmtune.use(TABLES)
@@ -435,6 +470,29 @@ class Plugin(Process):
         self.assertEqual(self.line, "gemmtune: OSError: disk; vLLM's kernels run in the layers that are left")
         layer(torch.randn(4, K).bfloat16())
         self.assertEqual(vllm.calls["gemm"], 1)
+        vllm = self.start(platform="CPU")  # where layers are chosen while the model is loaded
+        with mock.patch("gemmtune_vllm.operators.answered", side_effect=OSError("disk")):
+            model = self.load(lambda: nn.Sequential(vllm.Linear(N, K), vllm.Linear(N, K, kind="int8")))
+        self.assertIn("0 of 2", self.line)
+        self.assertIn("gemmtune: vLLM's kernels run in 0, 1: OSError: disk", self.lines)
+        for layer in model:
+            x = torch.randn(4, K).bfloat16()
+            close(self, layer(x), x.double() @ layer.exact.t(), 3e-2)
+        self.assertEqual((vllm.calls["packed"], vllm.calls["int8"]), (1, 1))
+
+    def test_another_layout_is_another_graph(self):
+        keys = set()
+        for table in (TABLES["a16w16"], None):
+            if table is None:
+                table = TABLES["a16w16"] + ".other_layout.csv"
+                gemmtune.tune([{"M": 4, "N": N, "K": K, "dtype": "bf16", "outdtype": "bf16", "scaleAB": False, "bpreshuffle": True, "bias": False}], table,
+                              backend="cpu", search="random", iters=2, confirmations=1)
+            gemmtune.use(table)
+            vllm = self.start(platform="CPU")
+            self.load(lambda: nn.Sequential(vllm.Linear(N, K)))
+            self.assertIn("1 of 1", self.line)
+            keys.add(self.config.additional_config["gemmtune"])
+        self.assertEqual(len(keys), 2)
 
 
 @unittest.skipUnless(torch.cuda.is_available(), "PyTorch finds no GPU")
@@ -464,6 +522,7 @@ class Gpu(Process):
 
 
 class Package(unittest.TestCase):
+    @unittest.skipIf(importlib.util.find_spec("vllm"), "this Python has vLLM")
     def test_without_vllm(self):
         done = subprocess.run([sys.executable, "-c", "import logging, sys; logging.basicConfig(format='%(message)s')\n"
                                "import gemmtune_vllm; assert 'torch' not in sys.modules; gemmtune_vllm.register()"],
@@ -482,7 +541,8 @@ class Package(unittest.TestCase):
                            capture_output=True)
             found = subprocess.run(
                 [sys.executable, "-c", "from importlib.metadata import entry_points, version\n"
-                 "for one in entry_points(group='vllm.general_plugins'): print(one.name, one.load().__module__)\n"
+                 "for one in entry_points(group='vllm.general_plugins'):\n"
+                 "    if one.name == 'gemmtune': print(one.name, one.load().__module__)\n"
                  "import gemmtune_vllm; assert version('gemmtune-vllm') == gemmtune_vllm.__version__"],
                 env={**os.environ, "PYTHONPATH": folder}, capture_output=True, text=True, check=True).stdout
         self.assertEqual(found, "gemmtune gemmtune_vllm\n")

@@ -31,6 +31,13 @@ _needed = {
         ("dispatch_cpu_unquantized_gemm", _utils, "dispatch_cpu_unquantized_gemm", ("layer", "remove_weight")),
         ("cpu_unquantized_gemm", _utils, "cpu_unquantized_gemm", ("layer", "x", "weight", "bias")),
     ),
+    "int8 of the CPU backend": (
+        ("register_linear_kernel", _kernels, "register_linear_kernel", ("kernel_class", "platform", "kernel_type")),
+        ("int8_kernels", _kernels, "_POSSIBLE_INT8_KERNELS", None),
+        ("choose", _kernels, "choose_scaled_mm_linear_kernel", ("config", "possible_kernels")),
+        ("int8_base", _kernels, "Int8ScaledMMLinearKernel", None),
+        ("quantize_int8", "vllm._custom_ops", "onednn_scaled_int8_quant", ("input", "scale", "azp", "symmetric")),
+    ),
     "fp8": (
         ("register_linear_kernel", _kernels, "register_linear_kernel", ("kernel_class", "platform", "kernel_type")),
         ("fp8_kernels", _kernels, "_POSSIBLE_FP8_KERNELS", None),
@@ -88,7 +95,7 @@ def find():
     interface = Interface()
     for part, names in _needed.items():
         # The CPU backend calls a function of the layer in place of UnquantizedLinearMethod's.
-        if part == ("bf16" if interface.on_cpu else "bf16 of the CPU backend"):
+        if part == "bf16" if interface.on_cpu else part.endswith("of the CPU backend"):
             continue
         differences = []
         for name, module, path, parameters in names:

@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from . import operators
+from . import cpu, operators
 
 loaded = []  # Layer of each quantized layer whose weights are ready, since the last model was loaded
 
@@ -85,6 +85,10 @@ class Layer:
                  torch.ones(1 if kind == operators.tensor_scaled else m, device=weight.device))
         operators.scaled_linear(x, weight if self.blocks else weight.t(), scale, self.scale(), bias, m, out_dtype, kind, self.other)
 
+    def constants(self):
+        """What a compiled graph has of the layer beside tensors."""
+        return f"kind {self.kind()} other {self.other}"
+
     def keep_function(self):
         """vLLM's product, for the sizes that no row answers."""
         product, blocks = getattr(self.kernel, self.product), self.blocks
@@ -111,7 +115,8 @@ class Layer:
         setattr(self.kernel, self.product, apply_block_scaled_mm if self.blocks else apply_scaled_mm)
 
 
-def _follow(kernel, blocks):
+def _follow_fp8(kernel, vllm):
+    blocks = not isinstance(kernel, vllm.fp8_base)
     prepare = kernel.process_weights_after_loading
 
     def process_weights_after_loading(layer):
@@ -123,8 +128,8 @@ def _follow(kernel, blocks):
     kernel.process_weights_after_loading = process_weights_after_loading
 
 
-def _put_first(vllm, name, base, kernel_type, lists):
-    """A class `name` at the head of vLLM's list for this platform. Its instances are those of the next class that fits."""
+def _put_first(vllm, name, base, kernel_type, lists, follow):
+    """A class `name` at the head of vLLM's list for this platform. Its instances are those of the next class that fits, which `follow` sees."""
     platform = vllm.platform
 
     # vLLM chooses among the others: it reorders the list by device and keeps to --linear-backend.
@@ -145,12 +150,11 @@ def _put_first(vllm, name, base, kernel_type, lists):
 
     def new(cls, config, *arguments, **options):
         kernel_class = next_class(config)
-        blocks = not issubclass(kernel_class, vllm.fp8_base)
-        if not blocks and not arguments and not options:
+        if kernel_type == "fp8_block" and issubclass(kernel_class, vllm.fp8_base):
             # vLLM gives no names to a class of the block-scaled base, and these to the others
             options = {"layer_param_names": ["weight", "weight_scale", "input_scale", "input_scale_ub"]}
         kernel = kernel_class(config, *arguments, **options)
-        _follow(kernel, blocks)
+        follow(kernel, vllm)
         return kernel
 
     chooser = type(base)(name, (base,), {
@@ -167,6 +171,8 @@ def _put_first(vllm, name, base, kernel_type, lists):
 
 def register(vllm):
     if "fp8" in vllm.parts:
-        _put_first(vllm, "GemmtuneFp8LinearKernel", vllm.fp8_base, "fp8", vllm.fp8_kernels)
+        _put_first(vllm, "GemmtuneFp8LinearKernel", vllm.fp8_base, "fp8", vllm.fp8_kernels, _follow_fp8)
     if "fp8 block-scaled" in vllm.parts:
-        _put_first(vllm, "GemmtuneFp8BlockLinearKernel", vllm.fp8_block_base, "fp8_block", vllm.fp8_block_kernels)
+        _put_first(vllm, "GemmtuneFp8BlockLinearKernel", vllm.fp8_block_base, "fp8_block", vllm.fp8_block_kernels, _follow_fp8)
+    if "int8 of the CPU backend" in vllm.parts:
+        _put_first(vllm, "GemmtuneInt8LinearKernel", vllm.int8_base, "int8", vllm.int8_kernels, cpu.follow_int8)

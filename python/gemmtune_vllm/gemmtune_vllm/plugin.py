@@ -108,6 +108,10 @@ class _Unquantized:
     def run(self, m, bias):
         operators.linear(torch.zeros(m, self.weight.shape[1], dtype=self.weight.dtype, device=self.weight.device), self.weight, bias, _dependent)
 
+    def constants(self):
+        """What a compiled graph has of the layer beside tensors."""
+        return f"dependent {_dependent}"
+
     def keep_function(self):
         """aten::linear runs the sizes that no row answers."""
 
@@ -171,7 +175,7 @@ def _choose_layers(model, config, loading):
     graphs, asked = _sizes(config)
     recording = operators.recording()
     answers, plans = _Answers(asked, _longest(config)), set()
-    taken, left = list(loading.taken), list(loading.left)  # modules; (module, why)
+    taken, left = list(loading.taken), list(loading.left)  # (module, constants of its graph); (module, why)
     for layer in _layers(model):
         layer.keep_function()  # of all: a compiled graph of an earlier run may have more of our operators
         why = _why_left(layer, answers, recording)
@@ -179,7 +183,7 @@ def _choose_layers(model, config, loading):
             left.append((layer.layer, why))
             continue
         layer.take()
-        taken.append(layer.layer)
+        taken.append((layer.layer, layer.constants()))
         if recording:  # sizes that the model does not run must not get into the file
             continue
         with torch.inference_mode():
@@ -190,10 +194,10 @@ def _choose_layers(model, config, loading):
                         plans.add(size)
                         layer.run(m, bias)
     known = {id(module): name for name, module in model.named_modules()}
-    names = [known.get(id(module), type(module).__name__) for module in taken]
+    names = [known.get(id(module), type(module).__name__) for module, _ in taken]
     left = {known.get(id(module), type(module).__name__): why for module, why in left}
     total = len(names) + len(left)
-    _tell_compile_cache(config, names)
+    _tell_compile_cache(config, [f"{name} {constants}" for name, (_, constants) in zip(names, taken)])
     device = operators.device_of(next((parameter for parameter in model.parameters()), torch.empty(0)))
     _report.update(linear_layers=total, ours=names, left=left, plans=len(plans), device=device)
     _calls_before = _counters()
@@ -220,11 +224,12 @@ def _say_what_is_left(left, device, has_ours):
             logger.info("gemmtune: %s", file["unused"])
 
 
-def _tell_compile_cache(config, names):
-    """vLLM finds compiled graphs of an earlier run by a hash of its configuration, additional_config included."""
+def _tell_compile_cache(config, ours):
+    """vLLM finds compiled graphs of an earlier run by a hash of its configuration, additional_config included. ours: what a graph has of each
+    of our layers."""
     additional = getattr(config, "additional_config", None)
-    if names and isinstance(additional, dict):
-        additional["gemmtune"] = hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
+    if ours and isinstance(additional, dict):
+        additional["gemmtune"] = hashlib.sha256("\n".join(sorted(ours)).encode()).hexdigest()[:16]
 
 
 # ---- what was served --------------------------------------------------------------------------------------------------------------------

@@ -95,10 +95,12 @@ void declare_model_options(CommandOptions& app, ModelOptions& options) {
   app.add_option("--assume", options.assume,
                  "The architecture of a config.json whose model_type is not known: llama, gpt_neox, opt …");
   app.add_option("--batch-size", options.batch_size, "Factor of the token counts (GTUNE_BATCH_SIZE, else 1)");
-  app.add_option("--for", options.server,
-                 "Token counts of a server in place of --nsets: vllm or sglang; its CUDA graphs, and prompts up to "
-                 "--max-num-batched-tokens");
-  app.add_option("--max-num-seqs", options.sequences, "With --for: sequences that decode at once (default 256)");
+  app.add_option(
+      "--for", options.server,
+      "Token counts of a server in place of --nsets: vllm or sglang; its CUDA graphs, and prompts up to "
+      "--max-num-batched-tokens");
+  app.add_option("--max-num-seqs", options.sequences,
+                 "With --for: sequences that decode at once (default 256)");
   app.add_option("--max-num-batched-tokens", options.batched_tokens,
                  "With --for: tokens of a step at most (default 8192)");
   app.add_option("--speculative-tokens", options.speculative_tokens,

@@ -36,7 +36,8 @@ std::set<std::int64_t> graph_sizes(const ServingSettings& settings) {
     return sizes;
   }
   constexpr std::int64_t max_graph = 512;
-  const std::int64_t largest = std::min({settings.sequences * tokens * 2, max_graph, settings.batched_tokens});
+  const std::int64_t largest =
+      std::min({settings.sequences * tokens * 2, max_graph, settings.batched_tokens});
   std::set<std::int64_t> sizes;
   for (const std::int64_t size : sizes_of({{1, 2, 1}, {4, 4, 1}, {8, 255, 8}, {256, max_graph, 16}}, largest))
     sizes.insert((size + tokens - 1) / tokens * tokens);

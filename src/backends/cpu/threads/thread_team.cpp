@@ -125,7 +125,8 @@ CoreList team_affinity(Team team) {
   const OpenmpRuntime* const runtime =
       team == Team::own || team == Team::callback ? nullptr : programs_openmp();
   if (runtime == nullptr || in_parallel_region(*runtime)) return own;
-  if (runtime->functions.max_threads() <= static_cast<int>(own.size()) || !can_start_team(*runtime)) return own;
+  if (runtime->functions.max_threads() <= static_cast<int>(own.size()) || !can_start_team(*runtime))
+    return own;
   Union all{{}, {own.begin(), own.end()}};
   runtime->functions.parallel(
       [](void* data) {
