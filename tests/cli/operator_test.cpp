@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -150,6 +151,55 @@ TEST_F(Operator, BenchOfATunedFile) {
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_THAT(text.out, HasSubstr("other µs"));
   EXPECT_THAT(text.err, HasSubstr("[1/1]"));
+}
+
+TEST_F(Operator, BenchKeepsTheOrderOfTheFile) {
+  std::istringstream text(read_text(tuned));
+  std::string header, first, second;
+  std::getline(text, header);
+  std::getline(text, first);
+  std::getline(text, second);
+  for (const bool swapped : {false, true}) {
+    const std::string path = program.folder().write(
+        "order.csv", header + "\n" + (swapped ? second + "\n" + first : first + "\n" + second) + "\n");
+    const Json json = json_of(program.run({"bench", path, "--rounds", "3", "--json", "--quiet"}));
+    ASSERT_EQ(json["rows"].size(), 2U);
+    const bool first_is_16 = first.find(",16,64,64,") != std::string::npos;
+    EXPECT_EQ(json["rows"][0]["m"], first_is_16 != swapped ? 16 : 3);
+    const std::string verdict = json["rows"][0]["verdict"];
+    EXPECT_THAT(verdict, ::testing::AnyOf("win", "slower", "undecided", "same kernel"));
+  }
+}
+
+TEST_F(Operator, WorthSaysAShareAndWritesNothing) {
+  const std::string list =
+      program.folder().write("worth.csv",
+                             "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,calls\n"
+                             "16,64,64,False,torch.bfloat16,torch.bfloat16,False,False,9\n"
+                             "3,64,64,False,torch.bfloat16,torch.bfloat16,False,False,1\n");
+  const Json json = json_of(program.run(
+      {"worth", list, "--libtype", "tiled,skinny,onednn", "--json", "--quiet", "--gemm-share", "50"}));
+  EXPECT_EQ(json["command"], "worth");
+  ASSERT_EQ(json["shapes"].size(), 2U);
+  double all = 0;
+  for (const Json& shape : json["shapes"]) {
+    EXPECT_GT(shape["tried"].get<int>(), 1);
+    EXPECT_GE(shape["speedup"].get<double>(), 1);
+    EXPECT_LE(shape["speedup_low"].get<double>(), shape["speedup"].get<double>());
+    EXPECT_GE(shape["speedup_high"].get<double>(), shape["speedup"].get<double>());
+    all += shape["calls"].get<double>() * shape["default_us"].get<double>();
+  }
+  EXPECT_NEAR(json["default_us"].get<double>(), all, 1e-3 * all);
+  EXPECT_LE(json["saved_share_low"].get<double>(), json["saved_share"].get<double>());
+  EXPECT_EQ(json["gemm_share"], 0.5);
+  EXPECT_FALSE(std::filesystem::exists(program.file("worth.csv.journal")));
+  const auto text = program.run({"worth", list, "--libtype", "tiled,skinny,onednn", "--quiet", "--tokens",
+                                 "3", "--tokens-per-second", "0.1"});
+  EXPECT_THAT(text.out, HasSubstr("tuning is expected to save"));
+  EXPECT_THAT(text.out, HasSubstr("cannot gain more than 0.0 % here: stop"))
+      << "30 s a step, microseconds of them in GEMMs";
+  EXPECT_EQ(program.run({"worth", list, "--tokens-per-second", "9"}).exit_code, 2) << "of which step?";
+  EXPECT_EQ(program.run({"worth", program.file("none.csv")}).exit_code, 2);
 }
 
 TEST_F(Operator, BenchPassesOverWhatDispatchPassesOver) {

@@ -134,6 +134,19 @@ TEST_F(Usage, CompletionsAndTheManualPageNameEveryCommand) {
       EXPECT_THAT(script.out, HasSubstr(word)) << shell;
   }
   expect_one_line(program.run({"completion", "csh"}), "expected bash, zsh or fish");
+  const std::string script = program.folder().write(
+      "complete.sh",
+      "source " + program.folder().write("bash", program.run({"completion", "bash"}).out) +
+          "\nCOMP_WORDS=(gemmtune \"$@\"); COMP_CWORD=$#; _gemmtune; echo \"${COMPREPLY[*]}\"\n");
+  const auto completed = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"/usr/bin/env", "bash", script});
+    return run_program(words, program.options()).out;
+  };
+  EXPECT_EQ(completed({"jo"}), "journal\n");
+  EXPECT_EQ(completed({"tune", "--budg"}), "--budget\n");
+  EXPECT_EQ(completed({"help", "verd"}), "verdicts\n");
+  EXPECT_EQ(completed({"completion", "z"}), "zsh\n");
+  EXPECT_EQ(completed({"tune", "file"}), "\n") << "files are bash's own";
   const std::string page = program.run({"man"}).out;
   EXPECT_THAT(page, HasSubstr(".TH GEMMTUNE 1"));
   EXPECT_THAT(page, HasSubstr("\\-\\-budget"));
