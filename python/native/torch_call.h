@@ -519,7 +519,11 @@ struct Call {
                                        : gemmtune_plan_create_tuned(context.get(), &problem, &owner.plan);
     if (status != GEMMTUNE_OK || owner.plan == nullptr) return false;
     const gemmtune_plan_info info = info_of(owner.plan);
-    if (info.match == GEMMTUNE_MATCH_UNTUNED) return false;
+    // A plan that was found may be of another caller, who takes rows of another M and the fallback.
+    if (info.match == GEMMTUNE_MATCH_UNTUNED || info.match == GEMMTUNE_MATCH_FINE ||
+        info.match == GEMMTUNE_MATCH_COARSE) {
+      return false;
+    }
     if (captures) {
       context.keep_for_graphs();
       gemmtune_plan_retain(owner.plan);  // as in run_on_gpu()

@@ -128,9 +128,10 @@ Result<PlanRef> Context::plan(const Problem& problem, Stream stream, LaunchPromi
 }
 
 Result<PlanRef> Context::tuned_plan(const Problem& problem, Stream stream, LaunchPromises promises) {
-  const auto if_a_row_answered = [](PlanRef plan) {
-    return plan->account().match == Match::untuned ? PlanRef() : plan;
+  const auto is_measured = [](const PlanRef& plan) {
+    return plan->account().match != Match::untuned && !is_padded(plan->account().match);
   };
+  const auto if_a_row_answered = [&](PlanRef plan) { return is_measured(plan) ? std::move(plan) : PlanRef(); };
   if (reports_misses_.load(std::memory_order_relaxed)) {  // the handler is given the fallback's name
     auto answered = plan(problem, stream, promises);
     if (!answered.ok()) return answered.status();
@@ -138,8 +139,8 @@ Result<PlanRef> Context::tuned_plan(const Problem& problem, Stream stream, Launc
   }
   PlanKey key{problem, generation_.load(std::memory_order_acquire), promises.dependent()};
   PlanRef known = cache_.find(key);
-  key.rows_only = true;
-  if (!known) known = cache_.find(key);
+  key.measured_only = true;
+  if (!known || is_padded(known->account().match)) known = cache_.find(key);
   if (!known) {
     auto made = make(key);
     if (capture_) capture_->write_new_lines();
@@ -194,14 +195,14 @@ Result<PlanRef> Context::make(const PlanKey& asked) {
   auto plan = make_plan(device_, {*tables, online.get(), [this] { return &shipped_tables(); }}, key.problem,
                         {.strict_environment = options_.strict_environment,
                          .dependent_launches = key.dependent,
-                         .rows_only = key.rows_only},
+                         .measured_only = key.measured_only},
                         &invalid_rows, options_.verify_untuned);
   if (!plan.ok()) {
     if (check_runnable(key.problem).ok()) count_unanswered(key.problem, invalid_rows);
     return plan.status();
   }
   if (capture_) (*plan)->count_calls_in(capture_->counts_of(key.problem));
-  if ((*plan)->account().match != Match::untuned) key.rows_only = false;
+  if ((*plan)->account().match != Match::untuned) key.measured_only = false;
   cache_.insert(key, *plan);
   counters_.count_made(**plan);
   log_plan(**plan);

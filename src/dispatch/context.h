@@ -58,7 +58,8 @@ class Context {
   /// reported to the miss handler unless the stream is being captured.
   /// `promises`: what a row's programmatic dependent launch needs; without them its plain kernel runs.
   Result<PlanRef> plan(const Problem& problem, Stream stream = {}, LaunchPromises promises = {});
-  /// The same if a row answers; empty, and no kernel is made, if none does. Both answers are cached.
+  /// The same if a row answers that was measured at this M; empty, and no kernel is made, if none does. Both answers are
+  /// cached.
   Result<PlanRef> tuned_plan(const Problem& problem, Stream stream = {}, LaunchPromises promises = {});
   /// plan() from the cache alone; none if the plan would have to be made.
   PlanRef cached_plan(const Problem& problem, LaunchPromises promises = {});

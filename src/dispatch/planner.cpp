@@ -103,7 +103,7 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
     if (invalid_rows != nullptr) *invalid_rows = answer.invalid_rows();
     return answer.status;
   }
-  if (rules.rows_only && answer.tables == nullptr) return plan_no_row(device, problem);
+  if (rules.measured_only && answer.tables == nullptr) return plan_no_row(device, problem);
   PlanAccount account = account_of(answer);
   if (problem.k == 0) {
     auto kernel =

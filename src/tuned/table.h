@@ -23,6 +23,9 @@ std::string_view to_string(Match match);
 /// No row of the device's own answers: the problem is to be tuned.
 inline bool is_miss(Match match) { return match == Match::untuned || match == Match::fewer_threads; }
 
+/// A row of another M: what its kernel takes at this one was not measured.
+inline bool is_padded(Match match) { return match == Match::fine || match == Match::coarse; }
+
 /// AITER's padded M (docs/lookup.md): level 0 fine, level 1 coarse.
 std::int64_t padded_m(std::int64_t m, std::int64_t n, int level);
 

@@ -16,7 +16,8 @@ class TunedPlan : public ::testing::Test {
   TunedPlan() {
     ContextOptions options;
     options.tuned_files[Operation::a16w16] =
-        test::write_rows(folder_, "t.csv", {test::row(test::small_problem(3, 20, 24), "alpha_r1_a1")});
+        test::write_rows(folder_, "t.csv", {test::row(test::small_problem(3, 20, 24), "alpha_r1_a1"),
+                                            test::row(test::small_problem(32, 20, 24), "alpha_r1_a1")});
     handle_.context = std::make_unique<Context>(options, Environment(), std::make_unique<test::FakeDevice>());
   }
   static gemmtune_problem problem(std::int64_t m) {
@@ -76,6 +77,19 @@ TEST_F(TunedPlan, IsThatOfARow) {
   EXPECT_EQ(tuned_plan(600), nullptr);  // although the fallback's plan is cached by now
   ASSERT_EQ(gemmtune_context_reload(&handle_), GEMMTUNE_OK) << gemmtune_last_error();
   EXPECT_EQ(tuned_plan(600), nullptr);
+}
+
+// A row of M = 32 answers M = 31 for plan_create; nobody measured its kernel there.
+TEST_F(TunedPlan, IsOfARowThatWasMeasuredAtItsM) {
+  const gemmtune_problem asked = problem(31);
+  for (int call = 0; call < 2; ++call) {
+    gemmtune_plan* plan = nullptr;
+    ASSERT_EQ(gemmtune_plan_create_tuned(&handle_, &asked, &plan), GEMMTUNE_OK) << gemmtune_last_error();
+    EXPECT_EQ(plan, nullptr);
+    ASSERT_EQ(gemmtune_plan_create(&handle_, &asked, &plan), GEMMTUNE_OK) << gemmtune_last_error();
+    EXPECT_EQ(info_of(plan).match, GEMMTUNE_MATCH_FINE);
+    gemmtune_plan_release(plan);  // cached for the second call
+  }
 }
 
 }  // namespace
