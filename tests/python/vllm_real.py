@@ -55,7 +55,7 @@ def serve(folder, eager):
         prompts = [TokensPrompt(prompt_token_ids=[(i * 37 + j * 11) % 1000 + 5 for j in range(inside)]) for i in range(sequences)]
         done = engine.generate(prompts, SamplingParams(max_tokens=out, ignore_eos=True, temperature=0, detokenize=False), use_tqdm=False)
         tokens.append([list(one.outputs[0].token_ids) for one in done])
-    report = engine.collective_rpc("gemmtune_report")[0] if os.environ.get("GEMMTUNE_VLLM") != "0" else None
+    report = engine.collective_rpc("report_of_gemmtune")[0] if os.environ.get("GEMMTUNE_VLLM") != "0" else None
     print("RESULT", json.dumps({"tokens": tokens, "report": report}), flush=True)
 
 
