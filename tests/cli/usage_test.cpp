@@ -103,12 +103,15 @@ TEST_F(Usage, HelpOfTuneIsShortAndNamesOptionsThatExist) {
 
 TEST_F(Usage, VerdictsAreExplained) {
   const std::string text = program.run({"help", "verdicts"}).out;
-  for (const Verdict verdict : all_verdicts())
-    if (verdict != Verdict::none)
-      EXPECT_THAT(text, HasSubstr("\n  " + std::string(to_string(verdict)) + " "));
+  std::vector<std::string> words = {"slower", "same kernel"};
+  for (const Verdict verdict : all_verdicts()) words.emplace_back(to_string(verdict));
   for (const BenchVerdict verdict :
        {BenchVerdict::win, BenchVerdict::slower, BenchVerdict::undecided, BenchVerdict::same_kernel})
-    EXPECT_THAT(text, HasSubstr("\n  " + std::string(to_string(verdict)) + " "));
+    words.emplace_back(to_string(verdict));
+  for (const std::string& word : words) {
+    if (word.empty()) continue;
+    EXPECT_THAT(text, HasSubstr("\n  " + word + " "));
+  }
   EXPECT_THAT(text, HasSubstr("\nties "));
 }
 
