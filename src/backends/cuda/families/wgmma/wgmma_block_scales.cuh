@@ -129,20 +129,24 @@ static __device__ __forceinline__ void copy_group_scales(const WgmmaArguments& a
 // The loop over tiles of the warp that copies scales.
 static __device__ inline void produce_scales(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
   grid_dependency_wait();
-  PipelineState state = {0, 1};
+  int stage = 0;
+  unsigned phase = 1;
   int group = 0;
   for (int round = 0; tile_index(a, round) < a.tiles; ++round) {
     const TileScales scales = tile_scales(a, tile_at(a, tile_index(a, round), work.rank_m, work.rank_n));
 #pragma unroll 1
     for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile) {
       // For each stage: a warp that is two phases ahead would take one for the other.
-      barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
+      barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
       if (begins_group(work, k_tile)) {
         copy_group_scales(a, scales, (int)((unsigned)k_tile / GROUP_STAGES) * GROUP_ATOMS, group_scales(smem, group),
                           smem.scale_barriers + 8u * (unsigned)group);
         if (++group == a.scale_groups) group = 0;
       }
-      next_stage(state, a.num_stages);
+      if (++stage == a.num_stages) {
+        stage = 0;
+        phase ^= 1u;
+      }
     }
   }
   wait_for_all_copies();

@@ -17,13 +17,10 @@
 
 static __device__ inline void warpgroup_sync(int group) { sync_named<128>(warpgroup_barrier + group); }
 
-#if BIAS
 static __device__ inline float bias_at(const WgmmaArguments& a, int n) {
+  if constexpr (!BIAS) return 0.0f;
   return n < a.n ? read_output(a.bias[n]) : 0.0f;
 }
-#else
-static __device__ inline float bias_at(const WgmmaArguments&, int) { return 0.0f; }
-#endif
 
 static __device__ __forceinline__ output* y_at(const WgmmaArguments& a, int batch) {
   return BATCHED ? a.y + batch * a.y_batch_step : a.y;
@@ -56,13 +53,13 @@ static __device__ __forceinline__ unsigned staging_advance(unsigned offset, int 
 }
 
 static __device__ __forceinline__ output load_shared(unsigned from) {
-  output value;
-#if OUTPUT == 0
-  value = load_shared_float(from);
-#else
-  asm volatile("ld.shared.b16 %0, [%1];" : "=h"(value) : "r"(from) : "memory");
-#endif
-  return value;
+  if constexpr (OUTPUT == 0) {
+    return (output)load_shared_float(from);
+  } else {
+    unsigned short bits;
+    asm volatile("ld.shared.b16 %0, [%1];" : "=h"(bits) : "r"(from) : "memory");
+    return (output)bits;
+  }
 }
 
 // Staging buffers of a warp (SWAP_AB: of a warp group) for TMA stores: STAGING_BUFFERS; of two one is filled while TMA reads the other. With
@@ -100,25 +97,25 @@ static __device__ __forceinline__ void stage_output(const float* d, unsigned to,
 #pragma unroll
   for (int j = 0; j < STAGED_ROWS / 8; j += 2) {
     const float* v = d + j * 4;
-#if OUTPUT == 0
+    if constexpr (OUTPUT == 0) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const int column = warp * 16 + lane / 4 + i / 2 % 2 * 8;
-      const int m = (j + i / 4) * 8 + lane % 4 * 2 + i % 2;
-      store_shared_float(to + (unsigned)(column / BOX_COLUMNS * STAGED_ROWS * BOX_BYTES) +
-                             staging_offset<BOX_COLUMNS>(m, column % BOX_COLUMNS),
-                         epilogue_value(v[i], scale, i / 2 % 2 ? high : low));
-    }
-#else
-    unsigned matrices[4];
+      for (int i = 0; i < 8; ++i) {
+        const int column = warp * 16 + lane / 4 + i / 2 % 2 * 8;
+        const int m = (j + i / 4) * 8 + lane % 4 * 2 + i % 2;
+        store_shared_float(to + (unsigned)(column / BOX_COLUMNS * STAGED_ROWS * BOX_BYTES) +
+                               staging_offset<BOX_COLUMNS>(m, column % BOX_COLUMNS),
+                           epilogue_value(v[i], scale, i / 2 % 2 ? high : low));
+      }
+    } else {
+      unsigned matrices[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float bias = i % 2 ? high : low;
-      matrices[i] = round_pair(epilogue_value(v[i * 2], scale, bias), epilogue_value(v[i * 2 + 1], scale, bias));
+      for (int i = 0; i < 4; ++i) {
+        const float bias = i % 2 ? high : low;
+        matrices[i] = round_pair(epilogue_value(v[i * 2], scale, bias), epilogue_value(v[i * 2 + 1], scale, bias));
+      }
+      store_transposed(to + staging_offset<BOX_COLUMNS>((j + lane / 16) * 8 + lane % 8, warp * 16 + lane / 8 % 2 * 8),
+                       matrices[0], matrices[1], matrices[2], matrices[3]);
     }
-    store_transposed(to + staging_offset<BOX_COLUMNS>((j + lane / 16) * 8 + lane % 8, warp * 16 + lane / 8 % 2 * 8),
-                     matrices[0], matrices[1], matrices[2], matrices[3]);
-#endif
   }
 }
 
@@ -202,33 +199,29 @@ template <int columns>
 static __device__ __forceinline__ void stage_output(const float* d, const WgmmaArguments& a, unsigned to, int n,
                                                     float scale) {
   const int lane = threadIdx.x % 32;
-#if OUTPUT == 0
-  const unsigned own = to + staging_offset<columns>(lane / 4, lane % 4 * 2);
-#else
-  const unsigned own = to + staging_offset<columns>(lane % 16, lane / 16 * 8);
-#endif
+  const unsigned own = OUTPUT == 0 ? to + staging_offset<columns>(lane / 4, lane % 4 * 2)
+                                   : to + staging_offset<columns>(lane % 16, lane / 16 * 8);
 #pragma unroll
   for (int j = 0; j < columns / 8; j += 2) {
     const float* v = d + j * 4;
     const int pair = n + j * 8 + lane % 4 * 2;
     const float bias[4] = {bias_at(a, pair), bias_at(a, pair + 1), bias_at(a, pair + 8), bias_at(a, pair + 9)};
-#if OUTPUT == 0
+    if constexpr (OUTPUT == 0) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      store_shared_floats(
-          staging_advance<columns>(own, (j + i / 2) * 8) + (unsigned)(i % 2 * 8 * columns * (int)sizeof(output)),
-          epilogue_value(v[i * 2], scale, bias[i / 2 * 2]), epilogue_value(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
-#else
-    unsigned matrices[4];
+      for (int i = 0; i < 4; ++i)
+        store_shared_floats(
+            staging_advance<columns>(own, (j + i / 2) * 8) + (unsigned)(i % 2 * 8 * columns * (int)sizeof(output)),
+            epilogue_value(v[i * 2], scale, bias[i / 2 * 2]), epilogue_value(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
+    } else {
+      unsigned matrices[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      matrices[i] = round_pair(epilogue_value(v[i * 2], scale, bias[i / 2 * 2]),
-                               epilogue_value(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
-    store_matrices(staging_advance<columns>(own, j * 8), matrices[0], matrices[1], matrices[2], matrices[3]);
-#endif
-#if BIAS
-    asm volatile("" ::: "memory");  // otherwise the compiler reads all of the bias first and runs out of registers
-#endif
+      for (int i = 0; i < 4; ++i)
+        matrices[i] = round_pair(epilogue_value(v[i * 2], scale, bias[i / 2 * 2]),
+                                 epilogue_value(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
+      store_matrices(staging_advance<columns>(own, j * 8), matrices[0], matrices[1], matrices[2], matrices[3]);
+    }
+    if constexpr (BIAS)
+      asm volatile("" ::: "memory");  // otherwise the compiler reads all of the bias first and runs out of registers
   }
 }
 

@@ -91,13 +91,10 @@ struct BlockWork {
 // The tile that the cluster computes in its round `round`. Consumers make it anew for each round: beside the widest accumulators there is no register for it.
 // Without split-K a cluster's size is a power of two, and no division is needed (%clusterid is one).
 static __device__ __forceinline__ int tile_index(const WgmmaArguments& a, int round) {
-#if SPLIT_K == 1
+  if constexpr (SPLIT_K > 1) return round == 0 ? cluster_index() : a.tiles;
   int block;
   asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
   return (block >> (LOG2_CLUSTER_M + LOG2_CLUSTER_N)) + round * ((int)gridDim.x >> (LOG2_CLUSTER_M + LOG2_CLUSTER_N));
-#else
-  return round == 0 ? cluster_index() : a.tiles;
-#endif
 }
 
 static __device__ inline BlockWork block_work(const WgmmaArguments& a) {
@@ -142,13 +139,12 @@ static __device__ inline ProducerShare producer_share(const WgmmaArguments& a, c
   return share;
 }
 
-#if PACKED
-#define WEIGHT_ROWS (SWAP_AB ? BLOCK_M : BLOCK_N)
+enum : int { WEIGHT_ROWS = (SWAP_AB ? BLOCK_M : BLOCK_N) };
 // 1: the block's rows fill whole tiles of the packed weight or lie in one. With multicast each block loads parts of tiles.
-#define WHOLE_RUNS (!MULTICAST && (WEIGHT_ROWS % 64 == 0 || 64 % WEIGHT_ROWS == 0))
+enum : int { WHOLE_RUNS = (!MULTICAST && (WEIGHT_ROWS % 64 == 0 || 64 % WEIGHT_ROWS == 0)) };
 // Maximum number of packed tiles that the block's rows touch. If BLOCK_M or BLOCK_N neither divides 64 nor is a multiple of it, up to
 // 56 rows of the first tile precede the block's rows.
-#define MAX_RUNS ((WEIGHT_ROWS + (WEIGHT_ROWS % 64 == 0 || 64 % WEIGHT_ROWS == 0 ? 63 : 119)) / 64)
+enum : int { MAX_RUNS = ((WEIGHT_ROWS + (WEIGHT_ROWS % 64 == 0 || 64 % WEIGHT_ROWS == 0 ? 63 : 119)) / 64) };
 
 // The contiguous runs of one k atom of a packed weight that are loaded for a tile. The next k atom's runs follow at 64 rows.
 struct WeightRuns {
@@ -193,24 +189,20 @@ static __device__ inline void load_runs(const WgmmaArguments& a, const WeightRun
     to += runs.bytes[r];
   }
 }
-#endif
 
 // The tile that is being loaded.
 struct ProducerTile {
   Tile tile;
-#if PACKED
-  WeightRuns runs;
-#endif
+  WeightRuns runs;  // of a packed weight
 };
 
 static __device__ inline ProducerTile producer_tile(const WgmmaArguments& a, const ProducerShare& share,
                                                     const Tile& tile) {
   ProducerTile target;
   target.tile = tile;
-#if PACKED
-  target.runs = weight_runs(a, SWAP_AB ? tile.a + share.a_row : tile.b + share.b_row,
-                            SWAP_AB ? BLOCK_M >> LOG2_CLUSTER_N : BLOCK_N >> LOG2_CLUSTER_M);
-#endif
+  if constexpr (PACKED)
+    target.runs = weight_runs(a, SWAP_AB ? tile.a + share.a_row : tile.b + share.b_row,
+                              SWAP_AB ? BLOCK_M >> LOG2_CLUSTER_N : BLOCK_N >> LOG2_CLUSTER_M);
   return target;
 }
 
@@ -231,15 +223,15 @@ static __device__ inline void load_a(const WgmmaArguments& a, const SharedLayout
       smem.pipeline + (unsigned)stage * STAGE_BYTES + (unsigned)(i * A_ATOM_BYTES + share.a_row * ATOM_BYTES);
   const int k_atom = k_tile * K_ATOMS + i;
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
-#if PACKED && SWAP_AB
-  load_runs(a, target.runs, to, k_atom, i, barrier, MULTICAST ? share.a_multicast : 0, share.a_policy);
-#elif A_MN_MAJOR
-  load_mn_major<BLOCK_M>(to, &a.a, k_atom, share.a_row, target.tile.a, barrier, MULTICAST ? share.a_multicast : 0,
-                         share.a_policy);
-#else
-  tma_load(to, &a.a, k_atom * ATOM_ELEMENTS, target.tile.a + share.a_row, barrier, MULTICAST ? share.a_multicast : 0,
-           share.a_policy, target.tile.batch);
-#endif
+  if constexpr (PACKED && SWAP_AB) {
+    load_runs(a, target.runs, to, k_atom, i, barrier, MULTICAST ? share.a_multicast : 0, share.a_policy);
+  } else if constexpr (A_MN_MAJOR) {
+    load_mn_major<BLOCK_M>(to, &a.a, k_atom, share.a_row, target.tile.a, barrier, MULTICAST ? share.a_multicast : 0,
+                           share.a_policy);
+  } else {
+    tma_load(to, &a.a, k_atom * ATOM_ELEMENTS, target.tile.a + share.a_row, barrier, MULTICAST ? share.a_multicast : 0,
+             share.a_policy, target.tile.batch);
+  }
 }
 static __device__ inline void load_b(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share,
                                      const ProducerTile& target, int k_tile, int stage, int i) {
@@ -247,15 +239,15 @@ static __device__ inline void load_b(const WgmmaArguments& a, const SharedLayout
                       (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES + share.b_row * ATOM_BYTES);
   const int k_atom = k_tile * K_ATOMS + i;
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
-#if PACKED && !SWAP_AB
-  load_runs(a, target.runs, to, k_atom, i, barrier, MULTICAST ? share.b_multicast : 0, share.b_policy);
-#elif B_MN_MAJOR
-  load_mn_major<BLOCK_N>(to, &a.b, k_atom, share.b_row, target.tile.b, barrier, MULTICAST ? share.b_multicast : 0,
-                         share.b_policy);
-#else
-  tma_load(to, &a.b, k_atom * ATOM_ELEMENTS, target.tile.b + share.b_row, barrier, MULTICAST ? share.b_multicast : 0,
-           share.b_policy, target.tile.batch);
-#endif
+  if constexpr (PACKED && !SWAP_AB) {
+    load_runs(a, target.runs, to, k_atom, i, barrier, MULTICAST ? share.b_multicast : 0, share.b_policy);
+  } else if constexpr (B_MN_MAJOR) {
+    load_mn_major<BLOCK_N>(to, &a.b, k_atom, share.b_row, target.tile.b, barrier, MULTICAST ? share.b_multicast : 0,
+                           share.b_policy);
+  } else {
+    tma_load(to, &a.b, k_atom * ATOM_ELEMENTS, target.tile.b + share.b_row, barrier, MULTICAST ? share.b_multicast : 0,
+             share.b_policy, target.tile.batch);
+  }
 }
 
 // Scales of blocks come in groups of k atoms, aligned ones; with split-K the first of a block may begin in the middle.
@@ -289,34 +281,32 @@ static __device__ __forceinline__ void load_scales(const WgmmaArguments& a, cons
 static __device__ inline void prefetch_weight(const WgmmaArguments& a, const ProducerShare& share,
                                               const ProducerTile& target, int k_tile, int end) {
   if (end > k_tile + a.prefetch_k_tiles) end = k_tile + a.prefetch_k_tiles;
-#if PACKED
-  if (WHOLE_RUNS && WEIGHT_ROWS == 64) {
+  if (PACKED && WHOLE_RUNS && WEIGHT_ROWS == 64) {
     if (k_tile < end)
       bulk_prefetch(run_address(a, target.runs, 0, k_tile * K_ATOMS),
                     (unsigned)((end - k_tile) * K_ATOMS) * target.runs.bytes[0],
                     SWAP_AB ? share.a_policy : share.b_policy);
     return;
   }
-#endif
 #pragma unroll 1
   for (int k_atom = k_tile * K_ATOMS; k_atom < end * K_ATOMS; ++k_atom) {
-#if PACKED
+    if constexpr (PACKED) {
 #pragma unroll
-    for (int r = 0; r < MAX_RUNS; ++r)
-      if (WHOLE_RUNS || target.runs.bytes[r] > 0)
-        bulk_prefetch(run_address(a, target.runs, r, k_atom), target.runs.bytes[r],
-                      SWAP_AB ? share.a_policy : share.b_policy);
-#elif WEIGHT_MN_MAJOR
+      for (int r = 0; r < MAX_RUNS; ++r)
+        if (WHOLE_RUNS || target.runs.bytes[r] > 0)
+          bulk_prefetch(run_address(a, target.runs, r, k_atom), target.runs.bytes[r],
+                        SWAP_AB ? share.a_policy : share.b_policy);
+    } else if constexpr (WEIGHT_MN_MAJOR) {
 #pragma unroll
-    for (int group = 0; group < (SWAP_AB ? BLOCK_M : BLOCK_N) / MN_GROUP; ++group)
-      tma_prefetch(SWAP_AB ? &a.a : &a.b, (SWAP_AB ? target.tile.a : target.tile.b) + group * MN_GROUP,
-                   k_atom * ATOM_ELEMENTS + (SWAP_AB ? share.a_row : share.b_row),
-                   SWAP_AB ? share.a_policy : share.b_policy);
-#else
-    tma_prefetch(SWAP_AB ? &a.a : &a.b, k_atom * ATOM_ELEMENTS,
-                 SWAP_AB ? target.tile.a + share.a_row : target.tile.b + share.b_row,
-                 SWAP_AB ? share.a_policy : share.b_policy, target.tile.batch);
-#endif
+      for (int group = 0; group < (SWAP_AB ? BLOCK_M : BLOCK_N) / MN_GROUP; ++group)
+        tma_prefetch(SWAP_AB ? &a.a : &a.b, (SWAP_AB ? target.tile.a : target.tile.b) + group * MN_GROUP,
+                     k_atom * ATOM_ELEMENTS + (SWAP_AB ? share.a_row : share.b_row),
+                     SWAP_AB ? share.a_policy : share.b_policy);
+    } else {
+      tma_prefetch(SWAP_AB ? &a.a : &a.b, k_atom * ATOM_ELEMENTS,
+                   SWAP_AB ? target.tile.a + share.a_row : target.tile.b + share.b_row,
+                   SWAP_AB ? share.a_policy : share.b_policy, target.tile.batch);
+    }
   }
 }
 

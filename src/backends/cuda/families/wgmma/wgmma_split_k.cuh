@@ -84,11 +84,11 @@ static __device__ __forceinline__ void store_pair(const WgmmaArguments& a, const
   first = epilogue_value(first, scale, bias_at(a, to.n + n));
   second = epilogue_value(second, scale, bias_at(a, to.n + n + 1));
   if (PAIRS) {
-#if OUTPUT == 0
-    asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(y), "f"(first), "f"(second) : "memory");
-#else
-    asm volatile("st.global.b32 [%0], %1;" ::"l"(y), "r"(round_pair(first, second)) : "memory");
-#endif
+    if constexpr (OUTPUT == 0) {
+      asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(y), "f"(first), "f"(second) : "memory");
+    } else {
+      asm volatile("st.global.b32 [%0], %1;" ::"l"(y), "r"(round_pair(first, second)) : "memory");
+    }
   } else {
     y[0] = round_output(first);
     if (n + 1 < to.columns) y[1] = round_output(second);
@@ -104,12 +104,12 @@ static __device__ __forceinline__ void store_unit(const WgmmaArguments& a, const
     const float first = sums[half * 2];
     const float second = sums[half * 2 + 1];
     const int row = r * 64 + half * 8;
-#if SWAP_AB
-    const float other = __shfl_xor_sync(0xffffffffu, is_odd_row() ? first : second, 4);
-    store_pair<PAIRS>(a, to, column, row, is_odd_row() ? other : first, is_odd_row() ? second : other, scale);
-#else
-    store_pair<PAIRS>(a, to, row, column, first, second, scale);
-#endif
+    if constexpr (SWAP_AB) {
+      const float other = __shfl_xor_sync(0xffffffffu, is_odd_row() ? first : second, 4);
+      store_pair<PAIRS>(a, to, column, row, is_odd_row() ? other : first, is_odd_row() ? second : other, scale);
+    } else {
+      store_pair<PAIRS>(a, to, row, column, first, second, scale);
+    }
   }
 }
 
