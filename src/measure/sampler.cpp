@@ -21,6 +21,7 @@ constexpr double around_energy_batch = 1;  // seconds that devices take around a
 // turns without such waits that make a sample, and the turns that are taken to find them.
 constexpr double calm_share = 0.05;
 constexpr int calm_turns = 3;
+constexpr int min_calm_turns = 2;
 constexpr int turns_to_find_calm = 40;
 
 }  // namespace
@@ -179,7 +180,7 @@ std::vector<Sampler::Turns> Sampler::take_single_calls(std::span<const Timed* co
     if (turn < 0) microseconds = 0;
   }
   for (Turns& of_kernel : taken) of_kernel.calm.clear();  // which of these waited is not known
-  const auto wanted = static_cast<std::size_t>(std::min(turns, calm_turns));
+  const auto wanted = static_cast<std::size_t>(std::clamp(turns, min_calm_turns, calm_turns));
   const int tries = std::min(turns_to_find_calm, 8 * turns);
   const int tries_without_any = std::min(8, 4 * turns);
   const auto is_complete = [&](const Turns& of_kernel) {
@@ -202,9 +203,8 @@ std::vector<Sampler::Turns> Sampler::take_single_calls(std::span<const Timed* co
 
 // Calm turns of one kernel and disturbed ones of another would compare what the machine did.
 std::vector<Result<double>> Sampler::samples_of(std::span<const Turns> turns) {
-  constexpr std::size_t fewest = 2;
   const bool all_calm = std::ranges::all_of(turns, [&](const Turns& of_kernel) {
-    return !of_kernel.failure.ok() || of_kernel.disturbed.empty() || of_kernel.calm.size() >= fewest;
+    return !of_kernel.failure.ok() || of_kernel.disturbed.empty() || of_kernel.calm.size() >= min_calm_turns;
   });
   std::vector<Result<double>> samples;
   for (const Turns& of_kernel : turns) {

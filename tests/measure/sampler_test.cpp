@@ -173,10 +173,12 @@ TEST_F(OnABusyMachine, calls_that_waited_for_a_processor_do_not_count) {
   const Timed timed_a{a.get(), &rotation, nullptr, 1};
   const Timed timed_b{b.get(), &rotation, nullptr, 1};
   const Timed* const kernels[] = {&timed_a, &timed_b};
-  for (int round = 0; round < 20; ++round) {
-    const auto samples = sampler.sample_in_turns(kernels, 10);
-    EXPECT_EQ(*samples[0], 100) << round;
-    EXPECT_EQ(*samples[1], 170) << round;
+  for (const int turns : {10, 1}) {  // one turn: a call as long as a sample
+    for (int round = 0; round < 20; ++round) {
+      const auto samples = sampler.sample_in_turns(kernels, turns);
+      EXPECT_EQ(*samples[0], 100) << turns;
+      EXPECT_EQ(*samples[1], 170) << turns;
+    }
   }
 }
 

@@ -55,13 +55,13 @@ def serve(folder, eager):
         prompts = [TokensPrompt(prompt_token_ids=[(i * 37 + j * 11) % 1000 + 5 for j in range(inside)]) for i in range(sequences)]
         done = engine.generate(prompts, SamplingParams(max_tokens=out, ignore_eos=True, temperature=0, detokenize=False), use_tqdm=False)
         tokens.append([list(one.outputs[0].token_ids) for one in done])
-    report = engine.collective_rpc("gemmtune_report")[0] if os.environ.get("GEMMTUNE_VLLM") != "0" else None
+    report = engine.collective_rpc("report_of_gemmtune")[0] if os.environ.get("GEMMTUNE_VLLM") != "0" else None
     print("RESULT", json.dumps({"tokens": tokens, "report": report}), flush=True)
 
 
 def run(folder, mode, **variables):
     """What serve() printed."""
-    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_CPU_NUM_OF_RESERVED_CPU": "1",
+    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_CPU_OMP_THREADS_BIND": worker_cores(),
                    **os.environ, **variables}
     done = subprocess.run([sys.executable, __file__, "serve", folder, mode], env=environment, capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines() + done.stderr.splitlines():
@@ -73,9 +73,10 @@ def run(folder, mode, **variables):
     return json.loads(found[0][7:])
 
 
-def worker_device(folder):
-    """The cores of vLLM's worker, which rows must have been measured on as many of."""
-    return f"cpu:{min(os.sched_getaffinity(0))}" if os.cpu_count() == 2 else "cpu"
+def worker_cores():
+    """The cores of vLLM's worker, all but one: rows must have been measured on as many."""
+    cores = sorted(os.sched_getaffinity(0))
+    return ",".join(str(core) for core in cores[:max(1, len(cores) - 1)])
 
 
 def check(kind, operation):
@@ -87,7 +88,7 @@ def check(kind, operation):
         recorded = run(model, "eager", GEMMTUNE_CAPTURE=shapes)
         if recorded["tokens"] != stock["tokens"]:
             return "other tokens while shapes are recorded"
-        subprocess.run([sys.executable, "-m", "gemmtune", "tune", "-i", f"{shapes}/{FILES[operation]}", "--op", operation, "--device", worker_device(model),
+        subprocess.run([sys.executable, "-m", "gemmtune", "tune", "-i", f"{shapes}/{FILES[operation]}", "--op", operation, "--device", f"cpu:{worker_cores()}",
                         "--search", "random", "--iters", "2", "--confirmations", "1", "--budget", "60", "-o", table], check=True, capture_output=True)
         variable = {f"GEMMTUNE_CONFIG_{operation.upper()}": table}
         for mode in ("eager", "compiled"):

@@ -15,7 +15,7 @@ _registered = False
 
 
 def report():
-    """What the plug-in does in this process; docs/vllm.md has the fields. vLLM's engine is another process: llm.collective_rpc("gemmtune_report")
+    """What the plug-in does in this process; docs/vllm.md has the fields. vLLM's engine is another process: llm.collective_rpc("report_of_gemmtune")
     asks its workers."""
     from . import plugin
     return plugin.report()

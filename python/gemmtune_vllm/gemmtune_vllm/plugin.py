@@ -50,8 +50,8 @@ def _following(load_model):
     @functools.wraps(load_model)
     def load(self, *arguments, **options):
         worker = sys.modules.get("vllm.v1.worker.worker_base")
-        if worker is not None:  # llm.collective_rpc("gemmtune_report")
-            worker.WorkerBase.gemmtune_report = lambda self: report()
+        if worker is not None:  # llm.collective_rpc("report_of_gemmtune")
+            worker.WorkerBase.report_of_gemmtune = lambda self: report()
         config = options.get("vllm_config", arguments[0] if arguments else None)
         cpu.begin(_sizes(config)[1], getattr(getattr(config, "model_config", None), "enforce_eager", False))
         try:

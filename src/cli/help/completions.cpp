@@ -159,7 +159,7 @@ Result<std::string> completion_script(std::string_view shell, std::span<const He
 std::string manual_page(std::string_view description, std::span<const HelpCommand> commands) {
   std::string text =
       fmt::format(".TH GEMMTUNE 1 \"\" \"gemmtune {}\" \"User Commands\"\n.SH NAME\ngemmtune \\- {}\n",
-                  GEMMTUNE_VERSION, escaped(short_text(description)));
+                  GEMMTUNE_VERSION, escaped("find the fastest verified kernel for every GEMM of a model"));
   text += ".SH SYNOPSIS\n.B gemmtune\n.I COMMAND\n[OPTIONS]\n.SH DESCRIPTION\n" + escaped(description) + "\n";
   text +=
       ".SH EXIT STATUS\n0 done; 1 finished with findings (failed shapes, wrong rows); 2 usage or input; 130 "

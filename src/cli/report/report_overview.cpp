@@ -134,7 +134,7 @@ std::string report_subtitle(const ReportInputs& inputs) {
 }
 
 ReportTable next_steps_table(const ReportInputs& inputs) {
-  ReportTable table("next_steps", "What to do next", "",
+  ReportTable table("next_steps", "Steps", "",
                     {{"what", "what", text_kind}, {"rows", "rows"}, {"command", "command", text_kind}});
   if (inputs.run && !inputs.run->ended) return table;
   const std::vector<std::string> names = shown_file_names(inputs);

@@ -116,8 +116,10 @@ std::string page_html(const ReportPage& page, std::span<const ReportTable> table
                       html_text(page.title), report_style(), page.refresh_seconds);
   html += fmt::format("<header><h1>{}</h1><p>{}</p><nav id=\"contents\"></nav></header>\n<main>\n",
                       html_text(page.title), html_text(page.subtitle));
-  html += "<div id=\"cards\"></div>\n";
-  for (const PageSection& section : page_sections) html += section_html(section, tables);
+  // What to do comes before the figures.
+  html += section_html(page_sections[0], tables) + "<div id=\"cards\"></div>\n";
+  for (const PageSection& section : std::span(page_sections).subspan(1))
+    html += section_html(section, tables);
   html += fmt::format(
       "</main>\n<footer>gemmtune {}, {}. Every number of this page stands in its data block as JSON; "
       "<code>gemmtune report --csv FOLDER</code> writes the same as CSV.</footer>\n",

@@ -14,7 +14,7 @@ using gemmtune::gpu::MoeCombineArguments;
 
 typedef StoredElement<PARTIALS ? types().output : Element::f32>::type partial;
 static __device__ inline float read_partial(partial value) {
-  return read_stored<PARTIALS ? types().output : Element::f32>(value);
+  return read_stored < PARTIALS ? types().output : Element::f32 > (value);
 }
 
 struct __align__(16) PartialVector {

@@ -150,7 +150,9 @@ function drawTable(id) {
   matching = sorted(shownTable, state.sort[id], matching);
   const pages = Math.max(1, Math.ceil(matching.length / pageRows));
   const page = Math.min(state.page[id] || 0, pages - 1);
-  const filled = (column) => given.some((row) => !["", null].includes(shownTable.of(column, row)));
+  // Of the summary, verdicts that no row has are left out: the table would be wider than the page.
+  const empty = id === "summary" ? ["", null, 0] : ["", null];
+  const filled = (column) => given.some((row) => !empty.includes(shownTable.of(column, row)));
   const columns = shownTable.columns.filter((column) => !column.detail && !(column.name === "view" && id !== "summary") && filled(column));
 
   const head = element("tr", {}, ...columns.map((column) => {

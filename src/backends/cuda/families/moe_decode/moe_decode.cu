@@ -701,7 +701,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode(const __grid
   }
   if (warp >= WARPS) {
     // Of the 96 that a thread has.
-    give_registers<GIVES_REGISTERS ? 32 : 0>();
+    if constexpr (GIVES_REGISTERS) give_registers<32>();
     if (warp == WARPS) {
       if (FP4 || elect_one()) produce(a, smem, t.count);
     } else if (warp == WARPS + 1) {
@@ -712,7 +712,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode(const __grid
 #endif
     }
   } else {
-    take_registers<GIVES_REGISTERS ? 112 : 0>();
+    if constexpr (GIVES_REGISTERS) take_registers<112>();
     PipelineState state = {0, 0u};
     first_product(a, smem, t.count, part, state);
     second_product(a, smem, t.count, state);

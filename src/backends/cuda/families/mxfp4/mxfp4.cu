@@ -242,7 +242,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   __syncthreads();
   if (config().send && a.split_k > 1) cluster_arrive();
   if (threadIdx.x >= CONSUMER_THREADS) {
-    give_registers<config().wide ? 40 : 0>();
+    if constexpr (config().wide) give_registers<40>();
     if (threadIdx.x < CONSUMER_THREADS + 32) {
       if (elect_one()) produce(a, smem, work);
     }
@@ -257,7 +257,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     }
     return;
   }
-  take_registers<config().wide ? 232 : 0>();
+  if constexpr (config().wide) take_registers<232>();
   prefetch_scales(a, work);
   // Before this, nothing is written, and only a dependent launch reads: the weight and its scales.
   if (!a.dependent_launch) grid_dependency_wait();

@@ -509,7 +509,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   }
   sync_barrier_init();
   if (is_producer) {
-    give_registers<PRODUCER_REGISTERS>();
+    if constexpr (PRODUCER_REGISTERS > 0) give_registers<PRODUCER_REGISTERS>();
     if (threadIdx.x < CONSUMER_THREADS + 32 && elect_one()) {
       produce(a, smem, work, share, first);
       if (a.use_tma_store) prefetch_tensor_map(&a.y_map);
@@ -521,7 +521,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     if (SPLIT_K > 1 && !MULTICAST) cluster_wait();
     if (MULTICAST) cluster_arrive();
   } else {
-    take_registers<CONSUMER_REGISTERS>();
+    if constexpr (CONSUMER_REGISTERS > 0) take_registers<CONSUMER_REGISTERS>();
     consume(a, smem, work);
     if (MULTICAST) {
       __syncwarp();

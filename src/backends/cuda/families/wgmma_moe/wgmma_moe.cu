@@ -64,7 +64,7 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
 #endif
     last = work.last;
     at = at == smem.work + (ITEM_SLOTS - 1) * WORK_BYTES ? smem.work : at + WORK_BYTES;
-#if SCALES == 1
+#if SCALES == 2
     scale_rows(d, a, routes, work);
 #endif
 #if FP4

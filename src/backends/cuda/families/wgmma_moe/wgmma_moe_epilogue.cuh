@@ -13,7 +13,7 @@
 #include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_activation.cuh"
 
-#if SCALES == 1
+#if SCALES == 2
 // Multiplies d by the scales of its rows and of its tokens.
 static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMoeArguments& a, const Routes& routes,
                                                   const Work& work) {

@@ -172,7 +172,7 @@ typedef float PartialSums[BLOCK_TOKENS / 2];
 // Of a k atom: of the thread's two rows of each instruction, and of its tokens.
 template <int WIDTH>
 struct AtomScales {
-#if SCALES == 2
+#if SCALES == 3
   float rows[MMA_TILES][2];
   float tokens[HOLDS_SCALES(WIDTH) ? WIDTH / 8 : 1][2];
   unsigned of_tokens;  // their address
@@ -183,7 +183,7 @@ template <int WIDTH>
 static __device__ __forceinline__ AtomScales<WIDTH> read_scales(const SharedLayout& smem, int row, int stage,
                                                                 int atom) {
   AtomScales<WIDTH> scales;
-#if SCALES == 2
+#if SCALES == 3
   const unsigned from = smem.scales + (unsigned)((stage * K_ATOMS + atom) * SCALE_BYTES);
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
@@ -224,7 +224,7 @@ static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& par
   Instruction<WIDTH>::fence(partials);
 #pragma unroll
   for (int j = 0; j < WIDTH / 8; ++j) {
-#if SCALES == 2
+#if SCALES == 3
     float first = scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][0];
     float second = scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][1];
     if (!HOLDS_SCALES(WIDTH))
@@ -242,7 +242,7 @@ static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& par
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       float& sum = d[r][j * 4 + e];
-#if SCALES == 2
+#if SCALES == 3
       sum = fmaf(partials[j * 4 + e], factors[e], sum);
 #else
       sum += partials[j * 4 + e];
@@ -281,7 +281,7 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
       if (step % MMA_TILES == 0) scales = read_scales<WIDTH>(smem, row, state.stage, step / MMA_TILES);
       if (step == STEPS - 1) full = barrier_completed(smem.full_barriers + 8u * (unsigned)next.stage, next.phase);
       wgmma_wait<0>();
-      const bool early = HOLDS_SCALES(WIDTH) || SCALES != 2;
+      const bool early = HOLDS_SCALES(WIDTH) || SCALES != 3;
       if (step == STEPS - 1 && early) {
         __syncwarp();  // all lanes have read the scales
         release_stage(smem, state.stage, (int)threadIdx.x % 32);

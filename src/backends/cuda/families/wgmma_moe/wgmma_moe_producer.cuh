@@ -7,8 +7,7 @@
 //
 // The host defines: STAGE (1, 2), BLOCK_ROWS (of A: 64, 128, 256), BLOCK_TOKENS (of B), CONSUMER_WARPGROUPS (1, 2), K_ATOMS (block_k in units of 128 bytes), BLOCKS
 // (of a multiprocessor), CLUSTER (1; 2: blocks of a cluster compute neighbouring halves of a tile's tokens with the same rows of the weight, of which each loads a
-// half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), WEIGHTED (1: stage 1 multiplies gate and up by routing weights), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens
-// and 128 x 128 of the weight), SORT (1: each block sorts the pairs itself; at most 256), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), STAGED_TOKENS (at once in the epilogue), QUANTIZES (1: stage 1 stores fp8 and its scales, tiles being of 128 columns), MIN_WIDTH (tokens of the narrowest
+// half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), WEIGHTED (1: stage 1 multiplies gate and up by routing weights), ELEMENT, OUTPUT (of `to`), SCALES (Scales: none, rows, blocks), SORT (1: each block sorts the pairs itself; at most 256), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), STAGED_TOKENS (at once in the epilogue), QUANTIZES (1: stage 1 stores fp8 and its scales, tiles being of 128 columns), MIN_WIDTH (tokens of the narrowest
 // instructions) and for it and each 16 tokens more, to BLOCK_TOKENS, Instruction<WIDTH>.
 #pragma once
 
@@ -35,7 +34,7 @@ using gemmtune::gpu::MoeTile;
 #define B_ATOM_BYTES (BLOCK_TOKENS * ATOM_BYTES)
 #define SHARE_ROWS (BLOCK_ROWS / CLUSTER)  // of A that a block loads
 #define SCALE_ROWS (BLOCK_ROWS / 8)        // groups of rows of A that share a scale of blocks
-#define SCALE_BYTES (SCALES == 2 ? (BLOCK_TOKENS + SCALE_ROWS) * 4 : 0)  // of a k atom
+#define SCALE_BYTES (SCALES == 3 ? (BLOCK_TOKENS + SCALE_ROWS) * 4 : 0)  // of a k atom
 #define STAGE_BYTES (A_BYTES + K_ATOMS * B_ATOM_BYTES)
 // A tile of fewer tokens than BLOCK_TOKENS runs instructions of fewer, in steps of 16, and loads no others.
 #define WIDTH_STEP 16
@@ -47,13 +46,13 @@ using gemmtune::gpu::MoeTile;
 #define MMA_TILES (WARPGROUP_ROWS / 64)
 #define TILE_COLUMNS (INTERLEAVED ? BLOCK_ROWS / 2 : BLOCK_ROWS)  // of `to`
 #define MMA_COLUMNS (INTERLEAVED ? 32 : 64)                       // of one instruction's rows
-#define COPIES (GATHER || SCALES == 2)                            // the producer's threads copy too
+#define COPIES (GATHER || SCALES == 3)                            // the producer's threads copy too
 #define STAGING_PITCH (MMA_COLUMNS / 2)                           // bytes of a warp's columns
 #define STAGING_BYTES (FP4 ? 0 : QUANTIZES ? BLOCK_TOKENS * 128 : STAGED_TOKENS * 4 * STAGING_PITCH)  // of a warp group
 #define SCALE_COPIES ((BLOCK_TOKENS + 127) / 128)  // of a thread of the producer, each k atom
 #define ROWS_PER_THREAD (BLOCK_TOKENS / 16)        // that a producer thread gathers, 16 bytes of each
 #define READS_AHEAD                 \
-  !(SCALES == 2 ? BLOCK_TOKENS > 96 \
+  !(SCALES == 3 ? BLOCK_TOKENS > 96 \
                 : BLOCK_TOKENS > 160)  // the producer knows its next tile; without registers for it it waits
 
 // warpgroup_barrier and scales_barrier are the first warp group's, those of the others follow; both_barrier is of two in a kernel that quantizes.
@@ -288,7 +287,7 @@ struct Copies {
 #if GATHER
   unsigned rows[ROWS_PER_THREAD];  // of x, in units of 16 bytes
 #endif
-#if SCALES == 2
+#if SCALES == 3
   unsigned scales[SCALE_COPIES];  // of tokens, from a k atom's first one
   unsigned weight_scale;
 #endif
@@ -310,7 +309,7 @@ static __device__ __forceinline__ Copies copies_of(const WgmmaMoeArguments& a, c
   for (int i = 0; i < ROWS_PER_THREAD; ++i)
     copies.rows[i] = copies.rows[i] / (unsigned)a.topk * (unsigned)(a.x_row_bytes / 16);
 #endif
-#if SCALES == 2
+#if SCALES == 3
 #pragma unroll
   for (int i = 0; i < SCALE_COPIES; ++i) {
     const int own = thread + i * 128;
@@ -344,7 +343,7 @@ static __device__ __forceinline__ void copy_rows(const Copies& copies, const uns
   }
 }
 #endif
-#if SCALES == 2
+#if SCALES == 3
 static __device__ __forceinline__ void copy_scales(const WgmmaMoeArguments& a, const Copies& copies, int k_atom,
                                                    unsigned to, int thread) {
   if (k_atom * ATOM_BYTES >= a.k_bytes) {
@@ -464,7 +463,7 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
           copy_rows<false>(copies, from, to, thread, work.tile.count,
                            k_atom * ATOM_BYTES + thread % 8 * 16 < a.k_bytes);
 #endif
-#if SCALES == 2
+#if SCALES == 3
         copy_scales(a, copies, k_atom, smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES), thread);
 #endif
       }
