@@ -9,7 +9,7 @@ GPU_JOBS ?= 4
 SHAPES := shapes/llama-3.2-1b.csv
 TUNED  := build/llama-3.2-1b_bf16_tuned_gemm.csv
 
-.PHONY: help deps program build tune test bench bench-speed bench-gpu test-gpu format check docs install soak clean
+.PHONY: help deps program build tune test bench bench-speed bench-gpu test-gpu format check docs installed install package soak clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo "  make docs      the documents as a site, in build/site (mkdocs-material, from PyPI)"
 	@echo "  make format    format all sources"
 	@echo "  make install   install into PREFIX ($(PREFIX)); GEMMTUNE_PREBUILD=1: compile the kernels of the tuned files too"
+	@echo "  make package   a .deb and a wheel in build/packages"
 	@echo "  make soak      the long tests: a fresh machine, full counts"
 	@echo "  make clean     remove the build folders"
 
@@ -89,9 +90,19 @@ build/docs-environment/bin/mkdocs:
 	@python3 -m venv build/docs-environment
 	@build/docs-environment/bin/pip install --quiet "mkdocs-material>=9.5,<10"
 
-install: build
+# What is installed: no tests, no benchmarks.
+installed: deps build/build.ninja
+	cmake --build --preset release -j $(JOBS) --target gemmtune_installed
+
+install: installed
 	cmake --install build --prefix $(PREFIX)
 	@tools/prebuild_kernels.sh $(PREFIX)/bin/gemmtune
+
+package: installed
+	@tools/install_dependencies.sh package
+	cmake --build --preset release -j $(JOBS) --target gemmtune_python
+	cpack --config build/CPackConfig.cmake -B build/packages
+	@tools/make_wheel.sh build/packages build
 
 soak:
 	@tools/install_dependencies.sh soak

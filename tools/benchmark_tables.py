@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/benchmarks.md from the files of bench/results. A table stands between `<!-- table NAME -->` and `<!-- end -->`.
+"""Writes the tables of README.md and docs/benchmarks*.md from the files of bench/results. A table stands between `<!-- table NAME -->` and
+`<!-- end -->`.
 
-Usage: benchmark_tables.py            writes the page
-       benchmark_tables.py --check    exits 1 if the page differs from what its tables would be
+Usage: benchmark_tables.py            writes the pages
+       benchmark_tables.py --check    exits 1 if a page differs from what its tables would be
 
 Ratios are of peers' time to ours: above 1 gemmtune is faster. Bold figures are below 1: there it is slower.
 """
@@ -15,7 +16,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
-PAGE = ROOT / "docs" / "benchmarks.md"
 TABLE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.S)
 
 
@@ -94,7 +94,7 @@ def moe_layers():
 
 def models():
     """Tokens a second of whole models before and after, with the lowest and highest round."""
-    files = [("H200", "h200/end_to_end.csv"), ("H200", "h200/end_to_end_compiled.csv"), ("EPYC, Zen 5", "epyc_zen5/end_to_end.csv")]
+    files = [("H200", "h200/end_to_end.csv"), ("H200", "h200/end_to_end_compiled.csv"), ("EPYC, Zen 5, one thread, 4 layers", "epyc_zen5/end_to_end.csv")]
     body = []
     for machine, file in files:
         lines = rows(file)
@@ -160,24 +160,263 @@ def single():
                                                             for row in rows("single_figures.csv")])
 
 
-TABLES = {make.__name__: make for make in (dense, peers, moe_layers, models, cpu_kernels, cpu_moe, tuned_cpu, calls, single)}
+def readme_losses():
+    """Not for you, with what was measured."""
+    prompts = [ratio(row["speed_up"]) for row in rows("h200/end_to_end.csv") if row["variant"] == "patched" and row["case"].startswith("prefill")]
+    compiled = next(ratio(row["speed_up"]) for row in rows("h200/end_to_end_compiled.csv") if row["variant"] == "compiled, merged" and row["case"] == "decode 1")
+    mxfp4 = against(by_shape("h200/mxfp4_humming.csv", ("n", "k")), ["256", "1024"], "gemmtune", ["F.linear bf16", "gemmtune bf16"])
+    blocks = against(by_shape("h100/dense_8bit_blocks_peers.csv", ("n", "k"), run="4"), ["4096"], "gemmtune", ["deep_gemm", "torch_block"])[0]
+    return table(["not for you", "measured"], [
+        ["prompts alone", f"one H200, prompts of 512 and 2048 tokens: {min(prompts)} to {max(prompts)}"],
+        ["one sequence under `torch.compile` with max-autotune", compiled],
+        ["MXFP4 weights at many rows", " and ".join(f"{cell.split(',')[0].split(' (')[0]} of bf16 weights' speed at M = {m}" for cell, m in zip(mxfp4, ("256", "1024")))],
+        ["fp8 with scales of blocks at 4096 rows", f"{blocks.split(',')[0]} of DeepGEMM's speed"],
+        ["GPUs of sm_80 and sm_89", "the family `mma` that they run was **never measured** on one"],
+        ["training", "no gradients"],
+    ])
+
+
+def by_shape(file, key, **only):
+    """M -> shape -> program -> microseconds, of the rows that have all of `only`."""
+    times = {}
+    for row in rows(file):
+        if all(row[name] == value for name, value in only.items()):
+            times.setdefault(row["m"], {}).setdefault(tuple(row[name] for name in key), {})[row["who"]] = float(row["us"])
+    return times
+
+
+def against(times, columns, ours, others):
+    """The fastest of `others` over ours by M: geometric mean, of dependent launches in brackets, and the worst shape."""
+    cells = []
+    for m in columns:
+        def ratios(who):
+            return [min(programs[other] for other in others if other in programs) / programs[who] for programs in times.get(m, {}).values()
+                    if who in programs and any(other in programs for other in others)]
+        plain, dependent = ratios(ours), ratios(f"{ours} dependent")
+        text = ratio(mean(plain)) if plain else ""
+        if plain and dependent and mean(dependent) > mean(plain) * 1.005:
+            text += f" ({ratio(mean(dependent))})"
+        cells.append(f"{text}, {ratio(min(plain))}" if plain else "")
+    return cells
+
+
+def microseconds(times, columns, others, digits=1):
+    """A row a shape: ours, of dependent launches in brackets, and the fastest of `others`; bold where that is faster."""
+    body = []
+    for shape in dict.fromkeys(shape for shapes in times.values() for shape in shapes):
+        cells = []
+        for m in columns:
+            programs = times.get(m, {}).get(shape, {})
+            there = [programs[other] for other in others if other in programs]
+            if "gemmtune" not in programs:
+                cells.append("")
+                continue
+            text = f"{programs['gemmtune']:.{digits}f}"
+            if there and min(there) < programs["gemmtune"]:
+                text = f"**{text}**"
+            if programs.get("gemmtune dependent", programs["gemmtune"]) < 0.99 * programs["gemmtune"]:
+                text += f" ({programs['gemmtune dependent']:.{digits}f})"
+            cells.append(text + (f", {min(there):.{digits}f}" if there else ""))
+        body.append([" x ".join(shape), *cells])
+    return body
+
+
+ROWS = ["1", "16", "64", "128", "512", "4096"]
+
+
+def eight_bit_h200():
+    """PyTorch's time over ours on one H200, by scales."""
+    file = "h200/dense_8bit_peers.csv"
+    cases = [("fp8 rows, `fp32`, its slow accumulation", {"format": "fp8row", "run": ""}, ["torch_row"]),
+             ("fp8 rows, `tensor_core`, its fast one", {"format": "fp8row", "run": "fast"}, ["torch_row_fast"]),
+             ("fp8 blocks", {"format": "fp8block"}, ["torch_block"]),
+             ("int8, against `_int_mm` and a scaling kernel", {"format": "int8"}, ["torch_int_mm+scale"])]
+    return table(["scales, against `_scaled_mm`", *(f"M = {m}" for m in ROWS)],
+                 [[label, *against(by_shape(file, ("n", "k"), **only), ROWS, "gemmtune", others)] for label, only, others in cases])
+
+
+def eight_bit_blocks():
+    """The better of DeepGEMM and `_scaled_mm` over ours on one H100."""
+    times = by_shape("h100/dense_8bit_blocks_peers.csv", ("n", "k"), run="4")
+    return table([f"M = {m}" for m in ROWS[1:]], [against(times, ROWS[1:], "gemmtune", ["deep_gemm", "torch_block"])])
+
+
+def eight_bit_blocks_times():
+    """The same by shape."""
+    times = by_shape("h100/dense_8bit_blocks_peers.csv", ("n", "k"), run="4")
+    return table(["N x K", *(f"M = {m}" for m in ROWS[1:])], microseconds(times, ROWS[1:], ["deep_gemm", "torch_block"]))
+
+
+def eight_bit_rows():
+    """vLLM's CUTLASS and PyTorch over ours on one H100."""
+    file = "h100/dense_8bit_rows_peers.csv"
+    cases = [("int8", "int8", ["torch_int_mm+scale", "vllm_cutlass"]), ("fp8 rows, `tensor_core`", "fp8row", ["torch_row_fast", "vllm_cutlass"]),
+             ("fp8 rows, PyTorch's slow accumulation", "fp8row", ["torch_row"])]
+    return table(["type", *(f"M = {m}" for m in ROWS)],
+                 [[label, *against(by_shape(file, ("n", "k"), format=form), ROWS, "gemmtune", others)] for label, form, others in cases])
+
+
+def eight_bit_untuned():
+    """Untuned kernels beside CUTLASS."""
+    body = []
+    for label, form in (("scales of rows (CUTLASS: `tensor_core`, ours: `fp32`)", "fp8row"), ("int8", "int8"), ("scales of blocks", "fp8block")):
+        times = by_shape("h100/vllm_kernels_untuned.csv", ("n", "k"), format=form)
+        body += [[label, *line[1:]] for line in microseconds(times, ["16", "512"], ["vllm_cutlass"])]
+    return table(["4096 x 7168", "M = 16", "M = 512"], body)
+
+
+def batches():
+    """`torch.bmm` over ours."""
+    times = by_shape("h200/batched_peers.csv", ("batch", "n", "k", "side_by_side"))
+    columns = ["1", "16", "128", "512"]
+    return table([f"M = {m}" for m in columns], [against(times, columns, "gemmtune", ["torch.bmm", "torch.bmm [B,K,N]"])])
+
+
+def whole_models():
+    """Ratios of tokens a second to stock PyTorch."""
+    lines = {(row["model"], row["case"], row["variant"]): row for row in rows("h200/end_to_end.csv")}
+    cases = ["decode 1", "decode 8", "decode 16", "decode 64", "prefill 512", "prefill 2048"]
+    body = []
+    for model in dict.fromkeys(model for model, _, _ in lines):
+        stock = [lines[model, case, "stock"] for case in cases]
+        body.append([f"{model}, stock: tokens/s (share of linear layers)",
+                     *(f"{float(row['tokens_per_s']):,.0f} ({float(row['gemm_share']):.2f})" for row in stock)])
+        for variant in dict.fromkeys(variant for name, _, variant in lines if name == model and variant != "stock"):
+            body.append([variant, *(f"{float(lines[model, case, variant]['speed_up']):.3f}" if (model, case, variant) in lines else "" for case in cases)])
+    return table(["", *cases], body)
+
+
+def python_calls():
+    """Microseconds of a call from Python."""
+    gpu = {row["call"]: row for row in rows("h200/calls_from_python.csv")}
+    return table(["call", "EPYC, Zen 5, fp32", "H200, bf16", "H200 under `no_grad`"],
+                 [[f"`{row['call']}`" if " " not in row["call"] else row["call"], row["inference_mode_us"], gpu[row["call"]]["inference_mode_us"],
+                   gpu[row["call"]]["no_grad_us"]] for row in rows("epyc_zen5/calls_from_python.csv") if row["call"] in gpu])
+
+
+def mxfp4_h200():
+    """Ours (dependent) and humming; bf16; then humming and bf16 over ours."""
+    columns = ["1", "16", "64", "256", "1024"]
+    times = by_shape("h200/mxfp4_humming.csv", ("n", "k"))
+    body = microseconds(times, columns, ["humming"])
+    for shape in dict.fromkeys(shape for shapes in times.values() for shape in shapes):
+        body.append([f"{' x '.join(shape)}, bf16 weights", *(f"{min(times[m][shape]['F.linear bf16'], times[m][shape]['gemmtune bf16']):.1f}" for m in columns)])
+    body.append(["humming over ours, worst shape", *against(times, columns, "gemmtune", ["humming"])])
+    body.append(["bf16 over ours, worst shape", *against(times, columns, "gemmtune", ["F.linear bf16", "gemmtune bf16"])])
+    return table(["N x K", *(f"M = {m}" for m in columns)], body)
+
+
+def mxfp4_marlin():
+    """Untuned kernels of a plain weight, Marlin's, and bf16."""
+    columns = ["1", "16", "64", "256", "1024"]
+    times = by_shape("h100/vllm_kernels_untuned.csv", ("n", "k"), format="a16w4")
+    body = []
+    for shape in dict.fromkeys(shape for shapes in times.values() for shape in shapes):
+        for who, label in (("gemmtune", "ours, untuned"), ("vLLM Marlin", "Marlin, packed"), ("F.linear bf16", "bf16")):
+            body.append([" x ".join(shape), label, *(f"{times[m][shape][who]:.1f}" for m in columns)])
+    return table(["N x K", "", *(f"M = {m}" for m in columns)], body)
+
+
+def moe_untuned():
+    """Microseconds of a whole untuned layer, with the share of the floor; uniform routing."""
+    layers = [row for row in rows("h200/fused_moe_untuned.csv") if row["routing"] == "uniform"]
+    tokens = sorted({int(row["tokens"]) for row in layers})
+    cells = {(row["model"], row["who"], int(row["tokens"])): f"{float(row['us']):.1f} ({float(row['share_of_floor']):.2f})" for row in layers}
+    return table(["layer", *(f"{count} tokens" if count > 1 else "1 token" for count in tokens)],
+                 [[model + who.removeprefix("gemmtune").replace(" with", ", with"), *(cells.get((model, who, count), "") for count in tokens)]
+                  for model, who in dict.fromkeys((row["model"], row["who"]) for row in layers)])
+
+
+def moe_peers():
+    """Ours tuned, PyTorch's grouped product and the fastest Triton kernel, microseconds."""
+    layers = [row for row in rows("h200/fused_moe_peers.csv") if row["routing"] == "uniform"]
+    tokens = sorted({int(row["tokens"]) for row in layers})
+    body = []
+    for model in dict.fromkeys(row["model"] for row in layers):
+        for label, is_it in (("ours, tuned", "gemmtune tuned".__eq__), ("`torch._grouped_mm`", "torch._grouped_mm".__eq__),
+                             ("the fastest Triton kernel", lambda who: who.startswith("triton"))):
+            cells = [[float(row["us"]) for row in layers if row["model"] == model and int(row["tokens"]) == count and is_it(row["who"])] for count in tokens]
+            if any(cells):
+                body.append([model, label, *(f"{min(times):.1f}" if times else "" for times in cells)])
+    return table(["layer", "", *(f"{count} tokens" if count > 1 else "1 token" for count in tokens)], body)
+
+
+def search_times():
+    """Seconds of the first shapes of each operation."""
+    return table(["operation", "shapes", "with a row", "seconds", "candidates"],
+                 [[row["operation"], row["shapes"], row["tuned"], row["seconds"], row["candidates"]] for row in rows("h200/tune_operations.csv")])
+
+
+def readme_tokens():
+    """Tokens a second of Llama-3.1-8B on one H200."""
+    lines = {(row["case"], row["variant"]): row for row in rows("h200/end_to_end.csv") if row["model"] == "llama-3.1-8b"}
+    cases = [("decode 1", "1 sequence"), ("decode 8", "8 sequences"), ("decode 16", "16 sequences"), ("decode 64", "64 sequences"),
+             ("prefill 512", "a prompt of 512"), ("prefill 2048", "a prompt of 2048")]
+    body = []
+    for case, label in cases:
+        cells = [f"{float(lines[case, 'stock']['tokens_per_s']):,.0f}"]
+        for variant in ("patched", "merged"):
+            row = lines.get((case, variant))
+            cells.append(f"{float(row['tokens_per_s']):,.0f} ({ratio(row['speed_up'])})" if row else "")
+        body.append([label, *cells])
+    return table(["Llama-3.1-8B, bf16", "PyTorch, tokens/s", "patched", "merged layers too"], body)
+
+
+def readme_proof():
+    """You have, you get, measured."""
+    def speeds(file, variant, **only):
+        return [float(row["speed_up"]) for row in rows(file) if row["variant"] == variant and row["case"].startswith("decode")
+                and all(row[key] == value for key, value in only.items())]
+
+    def between(values):
+        return span(ratio(min(values)), ratio(max(values)))
+    patched, merged = (speeds("h200/end_to_end.csv", variant) for variant in ("patched", "merged"))
+    interposed = [float(row["plain_ms"]) / float(row[key]) for row in rows("h200/end_to_end_interposed.csv") if row["constant_weights"] == "0"
+                  for key in ("interposed_ms", "interposed_ms_second_run") if row[key]]
+    cpu = next(row["figure"].split(";")[0] for row in rows("single_figures.csv") if row["what"].startswith("60 bf16 shapes, M = 1 to 128, plain"))
+    return table(["you have", "you get", "measured"], [
+        ["an H100 or H200, PyTorch", "linear layers that run the fastest kernel of each size",
+         f"one H200, Llama-3.1-8B and Qwen3-8B, 1 to 64 sequences: {between(patched)} times the tokens a second, {between(merged)} with merged layers"],
+        ["a program that calls cuBLAS", "the same kernels, without a change to the program", f"the same Llama: {between(interposed)}"],
+        ["an x86 server", "kernels beside oneDNN's and OpenBLAS's, from C++, C, Python and PyTorch",
+         f"two cores of an EPYC, 60 bf16 shapes, M = 1 to 128: two runs, {cpu}"],
+        ["AITER's tables, an AMD GPU", "audit, merge, coverage and report of the tables, on any machine", "tuning has **not run** on an AMD GPU yet"],
+        ["vLLM", "a plug-in for its linear layers", "[docs/vllm.md](docs/vllm.md) says what was run"],
+    ])
+
+
+PAGES = {
+    "README.md": (readme_proof, readme_losses, readme_tokens),
+    "docs/benchmarks.md": (dense, peers, moe_layers, models, cpu_kernels, cpu_moe, tuned_cpu, calls, single),
+    "docs/benchmarks_h200.md": (batches, whole_models, python_calls),
+    "docs/benchmarks_8bit.md": (eight_bit_h200, eight_bit_blocks, eight_bit_blocks_times, eight_bit_rows, eight_bit_untuned),
+    "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin),
+    "docs/benchmarks_moe.md": (moe_untuned, moe_peers, search_times),
+}
 
 
 def main():
     if sys.argv[1:] not in ([], ["--check"]):
         sys.exit(__doc__)
-    text = PAGE.read_text(encoding="utf-8")
-    made = TABLE.sub(lambda match: match[1] + TABLES[match[2]]() + match[3], text)
-    missing = set(TABLES) - {name for _, name, _ in TABLE.findall(text)}
-    if missing:
-        print(f"{PAGE.relative_to(ROOT)}: lacks the tables {', '.join(sorted(missing))}")
-        return 1
-    if sys.argv[1:] and made != text:
-        print(f"{PAGE.relative_to(ROOT)}: differs from bench/results; run tools/benchmark_tables.py")
-        return 1
-    if not sys.argv[1:]:
-        PAGE.write_text(made, encoding="utf-8")
-    return 0
+    status = 0
+    for name, makers in PAGES.items():
+        tables = {make.__name__: make for make in makers}
+        page = ROOT / name
+        text = page.read_text(encoding="utf-8")
+        there = {label for _, label, _ in TABLE.findall(text)}
+        if there != set(tables):
+            print(f"{name}: has the tables {', '.join(sorted(there)) or '(none)'}, expected {', '.join(sorted(tables))}")
+            status = 1
+            continue
+        made = TABLE.sub(lambda match: match[1] + tables[match[2]]() + match[3], text)
+        if made == text:
+            continue
+        if sys.argv[1:]:
+            print(f"{name}: differs from bench/results; run tools/benchmark_tables.py")
+            status = 1
+        else:
+            page.write_text(made, encoding="utf-8")
+    return status
 
 
 if __name__ == "__main__":

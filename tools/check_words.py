@@ -2,8 +2,9 @@
 """Refuses words that the glossary replaces (docs/contributing.md, "Words"). Prints one line a finding (file:line: word: use ... instead) and
 exits 1 on any.
 
-Manual pages (README.md and docs/*.md, not docs/lab) also have no diaries and no sentence of more than 30 words. What they still have is in
-tools/prose_exceptions.csv, a number for each page and kind, which only shrinks.
+Manual pages (README.md, CONTRIBUTING.md and docs/*.md, not docs/lab) also have no diaries, no sentence of more than 30 words, and at most
+1,500 words beside the tables that a tool makes. What they still have is in tools/prose_exceptions.csv, a number for each page and kind,
+which only shrinks.
 
 Usage: check_words.py [ROOT]        (ROOT: the repository, default: the folder above this script)
        check_words.py --shrink      lowers the numbers of tools/prose_exceptions.csv to what the pages have
@@ -39,9 +40,11 @@ WORDS = [
 EXEMPT = {"tools/check_words.py", "tests/cli/check_words_test.py"}  # they list the words
 AITER_NAMES = ("python/gemmtune/aiter/", "tests/python/aiter_test.py")  # functions that have AITER's names
 ENDINGS = {".h", ".cpp", ".c", ".cu", ".cuh", ".inc", ".md", ".py", ".sh", ".cmake", ".txt"}
-FOLDERS = ("src", "include", "tests", "bench", "examples", "tools", "cmake", "python", "docs", "README.md", "CHANGELOG.md", "configs", "shapes")
+FOLDERS = ("src", "include", "tests", "bench", "examples", "tools", "cmake", "python", "docs", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "configs", "models", "shapes")
 EXCEPTIONS = "tools/prose_exceptions.csv"
 MAX_WORDS = 30
+MAX_PAGE_WORDS = 1500
+MADE_TABLE = re.compile(r"<!-- table \w+ -->.*?<!-- end -->", re.S)
 # (kind, pattern, what to do instead) of manual pages.
 PROSE = [
     ("diary", re.compile(r"\bof (?:another|that|the same) (?:day|time)\b|\bof the day before\b", re.IGNORECASE), "say the run and its date"),
@@ -71,7 +74,7 @@ def findings(root):
 
 
 def manual_pages(root):
-    return [page for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))] if page.is_file()]
+    return [page for page in [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").glob("*.md"))] if page.is_file()]
 
 
 def passages(text):
@@ -105,6 +108,8 @@ def prose(page):
     found = {kind: [(number, f"'{match.group(0)}': {instead}") for number, line in enumerate(text.splitlines(), 1)
                     for match in pattern.finditer(line)] for kind, pattern, instead in PROSE}
     found["long"] = [(number, f"a sentence of {words} words: at most {MAX_WORDS}") for number, words in sentences(text) if words > MAX_WORDS]
+    words = len(MADE_TABLE.sub("", text).split())
+    found["page"] = [(1, f"a page of {words} words: at most {MAX_PAGE_WORDS}, split it by task")] if words > MAX_PAGE_WORDS else []
     return {kind: lines for kind, lines in found.items() if lines}
 
 

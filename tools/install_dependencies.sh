@@ -3,13 +3,14 @@
 # (onednn_library.py; without PyPI it is left out, and said).
 # With everything installed it changes nothing and touches no network.
 #
-# Usage: install_dependencies.sh [build|check|onednn|amdgpu|gfx950|machines|soak]...   (default: build)
+# Usage: install_dependencies.sh [build|check|onednn|amdgpu|gfx950|machines|package|soak]...   (default: build)
 #   build  compilers, libraries, kernels of others (oneDNN, OpenBLAS)
 #   check  build, and clang-format and clang-tidy, and oneDNN 3 for tests alone
 #   onednn  build, and oneDNN 3 in the user's cache: gemmtune runs it in place of the distribution's from then on (docs/baselines.md)
 #   amdgpu  build, and clang 19, which compiles kernels for AMD GPUs in tests, and HIP 5.2's headers
 #   gfx950  build, and clang 22, which compiles for gfx950 too (of bookworm-security; others find what is newer than 19 by themselves)
 #   machines  build, and Slurm of one node, Open MPI, and what installs Ray (tests/machines)
+#   package  build, and what makes a .deb
 #   soak   machines, and debootstrap, qemu-user and clang (libFuzzer)
 set -euo pipefail
 
@@ -22,6 +23,7 @@ check=(clang-format clang-tidy)
 amdgpu=(clang-19 lld-19 llvm-19 libamdhip64-dev)
 gfx950=(clang-22 lld-22 llvm-22)
 machines=(slurmctld slurmd slurm-client munge openmpi-bin python3-venv python3-yaml)
+package=(dpkg-dev file)
 soak=("${machines[@]}" "${amdgpu[@]}" debootstrap qemu-user clang)
 
 wanted=("${build[@]}")
@@ -34,8 +36,9 @@ for group in "$@"; do
     amdgpu) wanted+=("${amdgpu[@]}") ;;
     gfx950) wanted+=("${gfx950[@]}") ;;
     machines) wanted+=("${machines[@]}") ;;
+    package) wanted+=("${package[@]}") ;;
     soak) wanted+=("${soak[@]}") ;;
-    *) echo "install_dependencies.sh: unknown group '$group' (build, check, onednn, amdgpu, gfx950, machines, soak)" >&2; exit 2 ;;
+    *) echo "install_dependencies.sh: unknown group '$group' (build, check, onednn, amdgpu, gfx950, machines, package, soak)" >&2; exit 2 ;;
   esac
 done
 

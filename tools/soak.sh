@@ -19,6 +19,9 @@ if [ "$(id -u)" -eq 0 ]; then tests/machines/slurm_test.py; else sudo tests/mach
 build/ray/bin/pip install --quiet ray
 build/ray/bin/python tests/machines/ray_test.py
 
+echo "=== real vLLM on this CPU"
+tools/test_vllm_cpu.sh build
+
 echo "=== every parser on ten minutes of damaged files"
 tools/fuzz.sh 600
 
@@ -30,3 +33,10 @@ tools/isolation_tax.py build/gemmtune shapes/llama-3.2-1b.csv
 
 echo "=== a fresh machine"
 if [ "$(id -u)" -eq 0 ]; then tools/fresh_machine.sh; else sudo tools/fresh_machine.sh; fi
+
+echo "=== the packages, each on a Debian that has nothing else"
+make package
+if [ "$(id -u)" -eq 0 ]; then tools/test_packages.sh; else sudo tools/test_packages.sh; fi
+
+echo "=== the steps of the Dockerfile"
+if [ "$(id -u)" -eq 0 ]; then tools/test_packages.sh --dockerfile; else sudo tools/test_packages.sh --dockerfile; fi

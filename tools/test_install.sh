@@ -8,6 +8,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 prefix=$work/prefix
 
+# What `make install` builds before: nothing of tests, benchmarks and examples.
+if [ -f "$build/build.ninja" ] && command -v ninja >/dev/null; then
+  needless=$(ninja -C "$build" -t inputs gemmtune_installed | grep -E '(^|/)(tests|bench|examples)/' || true)
+  [ -z "$needless" ] || { echo "make install would build: $needless"; exit 1; }
+fi
 cmake --install "$build" --prefix "$prefix" >"$work/install.log" || { cat "$work/install.log"; exit 1; }
 "$(dirname "$0")/check_library_paths.py" "$prefix"
 
@@ -15,7 +20,7 @@ mkdir "$work/outside"
 cat >"$work/outside/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
 project(outside LANGUAGES C CXX)
-find_package(gemmtune 0.1 REQUIRED)
+find_package(gemmtune 0.2 REQUIRED)
 add_executable(outside main.cpp)
 target_compile_features(outside PRIVATE cxx_std_20)
 target_link_libraries(outside PRIVATE gemmtune::gemmtune)
@@ -68,7 +73,12 @@ else
   echo "pkg-config is not installed: its file was not tried"
 fi
 
+# Models that --model names, lists of shapes, and the licence.
+for file in gemmtune/models/llama-3.2-1b/config.json gemmtune/shapes/llama-3.2-1b.csv doc/gemmtune/copyright; do
+  [ -s "$prefix/share/$file" ] || { echo "share/$file was not installed"; exit 1; }
+done
 if [ -x "$prefix/bin/gemmtune" ]; then
+  "$prefix/bin/gemmtune" shapes --model llama-3.2-1b --nsets 1 >/dev/null
   "$prefix/bin/gemmtune" --help >/dev/null
   # Shipped tables are found from the program, wherever the tree lies.
   mv "$prefix" "$work/moved"

@@ -106,7 +106,7 @@ GEMMTUNE_API const char* gemmtune_last_error(void);
  * libraries on top of this one, so that their users have one place to look: libgemmtune_tuning reports
  * through it. */
 GEMMTUNE_API gemmtune_status gemmtune_set_last_error(gemmtune_status status, const char* message);
-/* "0.1.0" */
+/* "0.2.0" */
 GEMMTUNE_API const char* gemmtune_version(void);
 
 /* A word for a layout ("plain", "panel16"), for logs; "unknown layout" for a value that is none. Never
@@ -401,7 +401,13 @@ typedef struct gemmtune_operands {
  * *plan. */
 GEMMTUNE_API gemmtune_status gemmtune_plan_create(gemmtune_context* context, const gemmtune_problem* problem,
                                                   gemmtune_plan** plan);
-/* The same from the cache alone: GEMMTUNE_NOT_FOUND if the plan would have to be made, which compiles or loads a
+/* The same if a row answers that was measured at this M: not GEMMTUNE_MATCH_FINE, not GEMMTUNE_MATCH_COARSE. If none does,
+ * *plan is null, the status GEMMTUNE_OK, and no kernel was made: for callers that have a kernel of their own for such
+ * problems. Both answers are cached, counted and captured. */
+GEMMTUNE_API gemmtune_status gemmtune_plan_create_tuned(gemmtune_context* context,
+                                                        const gemmtune_problem* problem,
+                                                        gemmtune_plan** plan);
+/* gemmtune_plan_create from the cache alone: GEMMTUNE_NOT_FOUND if the plan would have to be made, which compiles or loads a
  * kernel. For callers whose stream is being captured into a graph. */
 GEMMTUNE_API gemmtune_status gemmtune_plan_find(gemmtune_context* context, const gemmtune_problem* problem,
                                                 gemmtune_plan** plan);

@@ -116,6 +116,7 @@ _functions = {
     "gemmtune_context_counters": (_handle, POINTER(Counters)),
     "gemmtune_capture_flush": (_handle,),
     "gemmtune_plan_create": (_handle, POINTER(Problem), POINTER(_handle)),
+    "gemmtune_plan_create_tuned": (_handle, POINTER(Problem), POINTER(_handle)),
     "gemmtune_plan_create_named": (_handle, POINTER(Problem), c_char_p, c_int32, POINTER(_handle)),
     "gemmtune_plan_run": (_handle, POINTER(Operands), c_void_p, c_void_p),
     "gemmtune_plan_get_info": (_handle, POINTER(PlanInfo)),

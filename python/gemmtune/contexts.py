@@ -168,8 +168,17 @@ class Context:
 
     def plan(self, problem):
         """How a problem (of operations.problem()) is answered: kernel, family, match, rule, file, line, workspace_bytes."""
+        return self._plan_info(c.lib.gemmtune_plan_create, problem)
+
+    def tuned_plan(self, problem):
+        """The same if a row answers, else None; no kernel is made then."""
+        return self._plan_info(c.lib.gemmtune_plan_create_tuned, problem)
+
+    def _plan_info(self, create, problem):
         plan = ctypes.c_void_p()
-        c.check(c.lib.gemmtune_plan_create(self.handle, ctypes.byref(problem), ctypes.byref(plan)))
+        c.check(create(self.handle, ctypes.byref(problem), ctypes.byref(plan)))
+        if not plan:
+            return None
         try:
             info = c.PlanInfo()
             c.check(c.lib.gemmtune_plan_get_info(plan, ctypes.byref(info)))

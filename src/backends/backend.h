@@ -181,6 +181,8 @@ struct SampleRequest {
   void* workspace = nullptr;
   bool eager = false;
   bool parallel_pass = false;  // on a CPU: before each call, and not counted
+  bool gather =
+      false;  // on a CPU: begins once the kernel's threads have processors at the same time, or after a while
 };
 
 /// What one launch costs in a batch of them: the whole device's energy in that time, idle power included.
@@ -261,6 +263,11 @@ class Device {
   /// True where the time of one call alone means something: samples are then taken call by call, kernels in
   /// turns. A GPU times a graph of many launches instead.
   virtual bool times_single_calls() const = 0;
+  /// From now on processor_waits() counts.
+  virtual void begin_processor_waits() = 0;
+  /// How long this process's threads waited for processors that others had, summed over threads, in microseconds, since
+  /// begin_processor_waits(), the last call or the start of a sample that gathered threads. 0 where calls need no processor, or the system does not tell.
+  virtual double processor_waits() = 0;
   /// A kernel that reads the first `bytes` of Operands::w and nothing else: no kernel of a weight of that size can be
   /// much faster. Null if the device has none.
   virtual std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const = 0;
@@ -315,6 +322,8 @@ class LeafDevice : public Device {
   Status counts_energy() override;
   Result<EnergySample> sample_energy(const SampleRequest& request, double seconds) override;
   std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const override;
+  void begin_processor_waits() override {}
+  double processor_waits() override { return 0; }
   Problem probe_problem() const override;
 };
 

@@ -60,6 +60,8 @@ class ForwardingDevice : public Device {
     return inner_.sample_energy(request, seconds);
   }
   bool times_single_calls() const override { return inner_.times_single_calls(); }
+  void begin_processor_waits() override { inner_.begin_processor_waits(); }
+  double processor_waits() override { return inner_.processor_waits(); }
   std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const override {
     return inner_.reading_kernel(bytes);
   }

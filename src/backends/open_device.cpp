@@ -50,7 +50,7 @@ Result<const Backend*> chosen_backend(std::string_view backend, const DeviceRequ
   const std::string_view named = backend_in(request.text);
   const bool chosen = !backend.empty() && backend != "auto";
   if (chosen && !named.empty() && named != backend) {
-    return Status::invalid("device {} is none of backend {}", request.text, backend);
+    return Status::invalid("backend {} has no device {}", backend, request.text);
   }
   const std::string_view wanted = chosen ? backend : named;
   for (const Backend* candidate : all_backends()) {

@@ -96,6 +96,17 @@ std::string default_kernel_cache_folder() {
   return folder.empty() ? folder : folder + "/kernels";
 }
 
+/// As huggingface_hub finds it (its environment variables; HUGGINGFACE_HUB_CACHE is its older name).
+std::string default_hub_folder() {
+  if (auto folder = path_named(first_set({"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})); !folder.empty())
+    return folder;
+  if (const auto home = path_named(first_set({"HF_HOME"})); !home.empty()) return home + "/hub";
+  if (const auto cache = path_named(first_set({"XDG_CACHE_HOME"})); !cache.empty())
+    return cache + "/huggingface/hub";
+  const std::string home = home_folder();
+  return home.empty() ? home : fmt::format("{}/.cache/huggingface/hub", home == "/" ? "" : home);
+}
+
 std::string default_runtime_folder() {
   if (const auto base = first_set({"XDG_RUNTIME_DIR"}); base.starts_with('/')) return base + "/gemmtune";
   return "/tmp/gemmtune-" + std::to_string(geteuid());
@@ -200,6 +211,8 @@ Environment read_environment() {
   environment.team = first_set({"GEMMTUNE_TEAM"});
   environment.cpu_isa = first_set({"GEMMTUNE_CPU_ISA"});
   environment.model_folder = first_set({"GTUNE_MODEL"});
+  environment.models_folder = data_folder("models");
+  environment.hub_folder = default_hub_folder();
   environment.input_file = first_set({"GTUNE_INPUT"});
   environment.tuned_file = first_set({"GTUNE_TUNED"});
   environment.kernel_cache_folder = default_kernel_cache_folder();

@@ -50,10 +50,14 @@ struct Environment {
   std::string team;                                // GEMMTUNE_TEAM: auto, own or openmp (default: auto)
   std::string cpu_isa;                             // GEMMTUNE_CPU_ISA: caps the instruction-set level
   std::string model_folder;                        // GTUNE_MODEL: default of --model_dir
-  std::string input_file;                          // GTUNE_INPUT: default of -i
-  std::string tuned_file;                          // GTUNE_TUNED: default of -o
-  NumberVariable batch_size{"GTUNE_BATCH_SIZE"};   // default of --batch_size
-  NumberVariable tensor_parallel{"GTUNE_TP"};      // default of --tp
+  std::string models_folder;                       // of the models that come with gemmtune; empty: none
+  // Of Hugging Face's cache: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, $HF_HOME/hub, else $XDG_CACHE_HOME or
+  // ~/.cache and huggingface/hub; empty where there is no home.
+  std::string hub_folder;
+  std::string input_file;                         // GTUNE_INPUT: default of -i
+  std::string tuned_file;                         // GTUNE_TUNED: default of -o
+  NumberVariable batch_size{"GTUNE_BATCH_SIZE"};  // default of --batch_size
+  NumberVariable tensor_parallel{"GTUNE_TP"};     // default of --tp
   std::string
       powercap_folder;  // GEMMTUNE_POWERCAP_DIR: of a CPU's energy counters (default: /sys/class/powercap)
   /// Which process of how many this is, as schedulers say it (Slurm, Open MPI, PMI, Kubernetes): what is set of

@@ -101,7 +101,7 @@ Result<int> open_lock(const std::string& path) {
   struct stat information {};
   if (::fstat(descriptor, &information) == 0 && S_ISREG(information.st_mode)) return descriptor;
   ::close(descriptor);
-  return Status::io("{}: is no regular file, expected a lock file", path);
+  return Status::io("{}: not a regular file, expected a lock file", path);
 }
 
 Status lock_failure(const std::string& path, int error) {

@@ -56,8 +56,8 @@ struct Constraint {
   std::string name;
   std::function<std::string(const Config&)> refusal;
   Rule rule = Rule::build;
-  /// The keys that decide it; it is then also asked of configs that hold these and those before them, so that
-  /// enumeration leaves out what they rule out at once. Empty: all keys.
+  /// The keys that decide it. Such a constraint is also evaluated on partial configs (these keys and those before them), to
+  /// prune the enumeration. Empty: all keys.
   std::vector<std::string> reads = {};
   /// Off: a rule of the search that holds only where a user turns it on.
   bool on = true;

@@ -55,6 +55,15 @@ gemmtune_status gemmtune_plan_create(gemmtune_context* context, const gemmtune_p
                            gemmtune::LaunchPromises promises) { return opened.plan(asked, {}, promises); });
 }
 
+gemmtune_status gemmtune_plan_create_tuned(gemmtune_context* context, const gemmtune_problem* problem,
+                                           gemmtune_plan** plan) {
+  return c::answer_plan(
+      "gemmtune_plan_create_tuned", context, problem, plan,
+      [](gemmtune::Context& opened, const gemmtune::Problem& asked, gemmtune::LaunchPromises promises) {
+        return opened.tuned_plan(asked, {}, promises);
+      });
+}
+
 gemmtune_status gemmtune_plan_find(gemmtune_context* context, const gemmtune_problem* problem,
                                    gemmtune_plan** plan) {
   return c::answer_plan("gemmtune_plan_find", context, problem, plan,

@@ -127,6 +127,30 @@ Result<PlanRef> Context::plan(const Problem& problem, Stream stream, LaunchPromi
   return plan;
 }
 
+Result<PlanRef> Context::tuned_plan(const Problem& problem, Stream stream, LaunchPromises promises) {
+  const auto is_measured = [](const PlanRef& plan) {
+    return plan->account().match != Match::untuned && !is_padded(plan->account().match);
+  };
+  const auto if_a_row_answered = [&](PlanRef plan) { return is_measured(plan) ? std::move(plan) : PlanRef(); };
+  if (reports_misses_.load(std::memory_order_relaxed)) {  // the handler is given the fallback's name
+    auto answered = plan(problem, stream, promises);
+    if (!answered.ok()) return answered.status();
+    return if_a_row_answered(std::move(answered).value());
+  }
+  PlanKey key{problem, generation_.load(std::memory_order_acquire), promises.dependent()};
+  PlanRef known = cache_.find(key);
+  key.measured_only = true;
+  if (!known || is_padded(known->account().match)) known = cache_.find(key);
+  if (!known) {
+    auto made = make(key);
+    if (capture_) capture_->write_new_lines();
+    if (!made.ok()) return made.status();
+    known = std::move(made).value();
+  }
+  count(*known);
+  return if_a_row_answered(std::move(known));
+}
+
 PlanRef Context::cached_plan(const Problem& problem, LaunchPromises promises) {
   PlanRef plan = cache_.find({problem, generation_.load(std::memory_order_acquire), promises.dependent()});
   if (plan) count(*plan);
@@ -169,12 +193,16 @@ Result<PlanRef> Context::make(const PlanKey& asked) {
   if (PlanRef plan = cache_.find(key)) return plan;  // another thread made it meanwhile
   int invalid_rows = 0;
   auto plan = make_plan(device_, {*tables, online.get(), [this] { return &shipped_tables(); }}, key.problem,
-                        {options_.strict_environment, key.dependent}, &invalid_rows, options_.verify_untuned);
+                        {.strict_environment = options_.strict_environment,
+                         .dependent_launches = key.dependent,
+                         .measured_only = key.measured_only},
+                        &invalid_rows, options_.verify_untuned);
   if (!plan.ok()) {
     if (check_runnable(key.problem).ok()) count_unanswered(key.problem, invalid_rows);
     return plan.status();
   }
   if (capture_) (*plan)->count_calls_in(capture_->counts_of(key.problem));
+  if ((*plan)->account().match != Match::untuned) key.measured_only = false;
   cache_.insert(key, *plan);
   counters_.count_made(**plan);
   log_plan(**plan);
@@ -383,6 +411,8 @@ void Context::warn_once(const std::string& line) const {
 
 void Context::log_plan(const Plan& plan) {
   const PlanAccount& account = plan.account();
+  if (plan.kernel() == nullptr && !writes_nothing(plan.problem()))
+    return warn_of_sources(plan.problem().operation);
   if (plan.kernel() == nullptr || plan.problem().k == 0) return;
   if (!account.triton_only.empty() && triton_only_said_.insert(account.triton_only).second) {
     warn_once(fmt::format("{}: configurations that only Triton can run (no kernelName) answer nothing",

@@ -58,7 +58,10 @@ class Context {
   /// reported to the miss handler unless the stream is being captured.
   /// `promises`: what a row's programmatic dependent launch needs; without them its plain kernel runs.
   Result<PlanRef> plan(const Problem& problem, Stream stream = {}, LaunchPromises promises = {});
-  /// The same from the cache alone; none if the plan would have to be made.
+  /// The same if a row answers that was measured at this M; empty, and no kernel is made, if none does. Both answers are
+  /// cached.
+  Result<PlanRef> tuned_plan(const Problem& problem, Stream stream = {}, LaunchPromises promises = {});
+  /// plan() from the cache alone; none if the plan would have to be made.
   PlanRef cached_plan(const Problem& problem, LaunchPromises promises = {});
   /// The plan of a problem on a kernel that the caller names (make_named_plan()). Made anew each time; counts as no answer.
   Result<PlanRef> named_plan(std::string_view kernel, const Problem& problem, LaunchPromises promises,

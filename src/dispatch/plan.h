@@ -87,7 +87,7 @@ class CallCounts;
 
 class Plan {
  public:
-  /// `kernel` is null if y has no elements, and only then. `guard`: verifies the first run; null for none.
+  /// `kernel` is null if y has no elements, or of a problem that no row answers where no fallback was wanted. `guard`: verifies the first run; null for none.
   Plan(std::shared_ptr<const DispatchDevice> device, const Problem& problem, PlanAccount account,
        std::unique_ptr<Kernel> kernel, std::unique_ptr<UntunedGuard> guard = nullptr);
   Plan(const Plan&) = delete;

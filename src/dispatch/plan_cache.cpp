@@ -28,6 +28,7 @@ std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
   add(static_cast<std::uint64_t>(problem.x_order), 1);
   add(static_cast<std::uint64_t>(problem.w_order), 1);
   add(key.dependent, 1);
+  add(key.measured_only, 1);
   add(static_cast<std::uint32_t>(problem.alignment), 32);
   // Products that do not wait for each other.
   const std::uint64_t hash = key.generation * 0xa0761d6478bd642fULL +

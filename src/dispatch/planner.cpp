@@ -50,6 +50,13 @@ PlanRef plan_nothing(const std::shared_ptr<const DispatchDevice>& device, const 
   return PlanRef(new Plan(device, problem, std::move(account), nullptr));
 }
 
+/// Of a problem that no row answers, where the caller wants no fallback.
+PlanRef plan_no_row(const std::shared_ptr<const DispatchDevice>& device, const Problem& problem) {
+  PlanAccount account;
+  account.rule = "no row";
+  return PlanRef(new Plan(device, problem, std::move(account), nullptr));
+}
+
 /// Of K = 0.
 Result<PlanRef> plan_empty_sum(const std::shared_ptr<const DispatchDevice>& device, const Problem& problem,
                                std::unique_ptr<Kernel> kernel, PlanAccount account) {
@@ -96,6 +103,7 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
     if (invalid_rows != nullptr) *invalid_rows = answer.invalid_rows();
     return answer.status;
   }
+  if (rules.measured_only && answer.tables == nullptr) return plan_no_row(device, problem);
   PlanAccount account = account_of(answer);
   if (problem.k == 0) {
     auto kernel =
@@ -104,8 +112,8 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
     return plan_empty_sum(device, problem, std::move(kernel).value(), std::move(account));
   }
   std::unique_ptr<UntunedGuard> guard;
-  // A kernel was verified with the row's number of threads. Of AITER's rows only libtype and index are known, not that the
-  // kernel there is the one that was tuned.
+  // A kernel was verified with the row's number of threads. An AITER row names a kernel by index: its first run is
+  // verified, because another build of the library may have another kernel there.
   const bool foreign = answer.tables != nullptr && is_foreign(*answer.hit.entry);
   const bool other_threads = answer.tables != nullptr && answer.hit.match == Match::fewer_threads;
   if (foreign || other_threads || (verify_untuned && answer.tables == nullptr))

@@ -12,7 +12,8 @@ namespace gemmtune {
 
 /// The plan of a problem (m, n and k may be 0, see check_runnable()). May create a kernel and is then slow; not for two threads at once
 /// on one device. If neither a row nor the fallback can run, `invalid_rows` (may be null) gets the number of
-/// rows whose kernel cannot run here. `verify_untuned`: the fallback's first run is verified (UntunedGuard).
+/// rows whose kernel cannot run here. With BindRules::measured_only the plan of a problem that no row answers is untuned and has no kernel.
+/// `verify_untuned`: the fallback's first run is verified (UntunedGuard).
 Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, const LookupTables& tables,
                           const Problem& problem, BindRules rules, int* invalid_rows = nullptr,
                           bool verify_untuned = false);

@@ -17,6 +17,12 @@ constexpr double energy_part_microseconds = 20e3;  // launches of a graph that a
 constexpr double max_energy_part = 4096;           // nodes of it
 constexpr double max_energy_launches = 1 << 16;
 constexpr double around_energy_batch = 1;  // seconds that devices take around a batch, at most
+// Where other programs have the processors: what a turn's threads may wait for them, as a share of its time, the
+// turns without such waits that make a sample, and the turns that are taken to find them.
+constexpr double calm_share = 0.05;
+constexpr int calm_turns = 3;
+constexpr int min_calm_turns = 2;
+constexpr int turns_to_find_calm = 40;
 
 }  // namespace
 
@@ -25,7 +31,7 @@ double energy_batch_length(double call_microseconds) {
   return energy_batch_seconds + around_energy_batch + 2e-6 * call_microseconds;
 }
 
-Result<double> Sampler::launch(const Timed& timed, int launches) {
+Result<double> Sampler::launch(const Timed& timed, int launches, bool gather) {
   SampleRequest request;
   request.kernel = timed.kernel;
   request.rotation = timed.rotation->operands;
@@ -34,6 +40,7 @@ Result<double> Sampler::launch(const Timed& timed, int launches) {
   request.workspace = timed.workspace;
   request.eager = policy_.launch == LaunchMode::eager;
   request.parallel_pass = policy_.parallel_pass;
+  request.gather = gather;
   Result<double> time = device_.sample(request);
   timed.rotation->cursor =
       (timed.rotation->cursor + static_cast<std::size_t>(launches)) % timed.rotation->operands.size();
@@ -56,7 +63,7 @@ Result<std::optional<double>> Sampler::probe(const Timed& timed, double limit_mi
   // A first call may pay for threads that slept and code that was never run, and another program may have had the
   // processor in a second one.
   for (int further = 0; further < 2; ++further) {
-    const Result<double> time = launch(timed, 1);
+    const Result<double> time = launch(timed, 1, true);
     if (!time.ok()) return time.status();
     if (*time <= limit_microseconds) return std::optional(*time);
   }
@@ -77,7 +84,7 @@ Status Sampler::prepare(Timed& timed) {
     calls.push_back(*time);
     if (warms_itself(*time)) break;
   }
-  calibrate(timed, lower_quartile(calls));
+  calibrate(timed, std::ranges::min(calls));
   return {};
 }
 
@@ -113,30 +120,101 @@ Result<double> Sampler::batch(const Timed& timed) {
 
 std::vector<Result<double>> Sampler::sample_in_turns(std::span<const Timed* const> kernels, int turns,
                                                      const BeforeTurn& before_turn) {
-  std::vector<Result<double>> samples(kernels.size(), Result<double>(0.0));
+  return samples_of(take_turns(kernels, turns, before_turn));
+}
+
+std::vector<Sampler::Turns> Sampler::take_turns(std::span<const Timed* const> kernels, int turns,
+                                                const BeforeTurn& before_turn) {
   if (!kernels.empty()) enter_pool(kernels.front()->thread_pool);
+  if (device_.times_single_calls()) return take_single_calls(kernels, turns, before_turn);
+  std::vector<Turns> taken(kernels.size());
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (before_turn) before_turn(i);
+    const Result<double> time = batch(*kernels[i]);
+    if (time.ok()) {
+      taken[i].calm = {*time};
+    } else {
+      taken[i].failure = time.status();
+    }
+  }
+  return taken;
+}
+
+void Sampler::take_turn(const Timed& timed, Turns& turns) {
+  const Result<double> time = launch(timed, timed.launches_per_turn, true);
+  const double waited = device_.processor_waits();
+  if (!time.ok()) {
+    turns.failure = time.status();
+    return;
+  }
+  const bool is_calm = waited <= calm_share * *time * timed.launches_per_turn;
+  (is_calm ? turns.calm : turns.disturbed).push_back(*time);
+}
+
+// Reading the waits takes a microsecond for each thread, and between two calls threads would fall asleep: so on a quiet
+// machine they are read once, at the end, and only if threads waited, after each further turn.
+std::vector<Sampler::Turns> Sampler::take_single_calls(std::span<const Timed* const> kernels, int turns,
+                                                       const BeforeTurn& before_turn) {
+  std::vector<Turns> taken(kernels.size());
   std::vector<std::size_t> order(kernels.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  if (!device_.times_single_calls()) {
-    for (const std::size_t i : order) {
-      if (before_turn) before_turn(i);
-      samples[i] = batch(*kernels[i]);
-    }
-    return samples;
-  }
-  std::vector<std::vector<double>> times(kernels.size());
+  device_.begin_processor_waits();
+  double microseconds = 0;
   for (int turn = -1; turn < turns; ++turn) {
     shuffle(order, random_);
     for (const std::size_t i : order) {
-      if (!samples[i].ok() || (turn < 0 && kernels[i]->warms_itself)) continue;
+      if (!taken[i].failure.ok() || (turn < 0 && kernels[i]->warms_itself)) continue;
       if (before_turn) before_turn(i);
       const Result<double> time = launch(*kernels[i], kernels[i]->launches_per_turn);
-      if (!time.ok()) samples[i] = time;
-      if (time.ok() && turn >= 0) times[i].push_back(*time);
+      if (!time.ok()) {
+        taken[i].failure = time.status();
+        continue;
+      }
+      microseconds += *time * kernels[i]->launches_per_turn;
+      if (turn >= 0) taken[i].calm.push_back(*time);
+    }
+    const bool is_last = turn + 1 == turns;
+    if (microseconds > 0 && (turn < 0 || is_last) && device_.processor_waits() > calm_share * microseconds)
+      break;
+    if (is_last) return taken;
+    if (turn < 0) microseconds = 0;
+  }
+  for (Turns& of_kernel : taken) of_kernel.calm.clear();  // which of these waited is not known
+  const auto wanted = static_cast<std::size_t>(std::clamp(turns, min_calm_turns, calm_turns));
+  const int tries = std::min(turns_to_find_calm, 8 * turns);
+  const int tries_without_any = std::min(8, 4 * turns);
+  const auto is_complete = [&](const Turns& of_kernel) {
+    return !of_kernel.failure.ok() || of_kernel.calm.size() >= wanted;
+  };
+  for (int turn = 0; turn < tries && !std::ranges::all_of(taken, is_complete); ++turn) {
+    // Calls that last longer than a program has a processor in one piece are never calm.
+    if (turn == tries_without_any &&
+        std::ranges::all_of(taken, [](const Turns& one) { return one.calm.empty(); }))
+      break;
+    shuffle(order, random_);
+    for (const std::size_t i : order) {
+      if (is_complete(taken[i])) continue;
+      if (before_turn) before_turn(i);
+      take_turn(*kernels[i], taken[i]);
     }
   }
-  for (const std::size_t i : order)
-    if (samples[i].ok()) samples[i] = lower_quartile(times[i]);
+  return taken;
+}
+
+// Calm turns of one kernel and disturbed ones of another would compare what the machine did.
+std::vector<Result<double>> Sampler::samples_of(std::span<const Turns> turns) {
+  const bool all_calm = std::ranges::all_of(turns, [&](const Turns& of_kernel) {
+    return !of_kernel.failure.ok() || of_kernel.disturbed.empty() || of_kernel.calm.size() >= min_calm_turns;
+  });
+  std::vector<Result<double>> samples;
+  for (const Turns& of_kernel : turns) {
+    if (!of_kernel.failure.ok()) {
+      samples.emplace_back(of_kernel.failure);
+    } else {
+      const bool use_calm = all_calm || of_kernel.disturbed.empty();
+      samples.emplace_back(lower_quartile(use_calm ? of_kernel.calm : of_kernel.disturbed));
+    }
+  }
   return samples;
 }
 
@@ -179,7 +257,6 @@ std::vector<Result<EnergySample>> Sampler::energy_round(std::span<const Timed* c
 
 std::vector<Result<double>> Sampler::round(std::span<const Timed* const> kernels,
                                            const BeforeTurn& before_turn) {
-  std::vector<Result<double>> samples(kernels.size(), Result<double>(0.0));
   std::vector<std::size_t> order(kernels.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   shuffle(order, random_);
@@ -190,6 +267,7 @@ std::vector<Result<double>> Sampler::round(std::span<const Timed* const> kernels
     fewest = std::min(fewest, turns(*kernel));
   }
   const int wanted = std::min(most, max_samples_of_slow_kernel * fewest);
+  std::vector<Turns> taken(kernels.size());
   for (auto begin = order.begin(); begin != order.end();) {
     const std::string_view pool = kernels[*begin]->thread_pool;
     const auto end = std::stable_partition(begin, order.end(),
@@ -197,13 +275,13 @@ std::vector<Result<double>> Sampler::round(std::span<const Timed* const> kernels
     const std::vector<std::size_t> group(begin, end);
     std::vector<const Timed*> timed;
     for (const std::size_t i : group) timed.push_back(kernels[i]);
-    const auto of_group = sample_in_turns(timed, wanted, [&](std::size_t i) {
+    auto of_group = take_turns(timed, wanted, [&](std::size_t i) {
       if (before_turn) before_turn(group[i]);
     });
-    for (std::size_t i = 0; i < group.size(); ++i) samples[group[i]] = of_group[i];
+    for (std::size_t i = 0; i < group.size(); ++i) taken[group[i]] = std::move(of_group[i]);
     begin = end;
   }
-  return samples;
+  return samples_of(taken);
 }
 
 }  // namespace gemmtune

@@ -75,6 +75,9 @@ class Sampler {
   /// sample is the lower quartile of a
   /// kernel's turns: what disturbs a call only makes it longer. All kernels whose samples are compared must
   /// have the same number of turns. A kernel that fails has no further turns, and its error as its sample.
+  /// If threads waited for processors that other programs had, the kernels take further turns. Turns in which none
+  /// waited are then the only ones that count. If a kernel has too few of them, those in which threads waited count, of all
+  /// kernels: they say little, but favour none.
   /// Where the device cannot time single calls, each kernel's sample is the mean of its launches, one kernel
   /// after the other, each with one uncounted launch in front.
   std::vector<Result<double>> sample_in_turns(std::span<const Timed* const> kernels, int turns,
@@ -89,8 +92,20 @@ class Sampler {
                                                  const BeforeTurn& before_turn = {});
 
  private:
+  /// What the turns of one kernel took.
+  struct Turns {
+    Status failure;
+    std::vector<double> calm;       // microseconds a launch: no thread waited for a processor
+    std::vector<double> disturbed;  // the others
+  };
+  std::vector<Turns> take_turns(std::span<const Timed* const> kernels, int turns,
+                                const BeforeTurn& before_turn);
+  std::vector<Turns> take_single_calls(std::span<const Timed* const> kernels, int turns,
+                                       const BeforeTurn& before_turn);
+  void take_turn(const Timed& timed, Turns& turns);
+  static std::vector<Result<double>> samples_of(std::span<const Turns> turns);
   Result<EnergySample> energy_batch(const Timed& timed);
-  Result<double> launch(const Timed& timed, int launches);
+  Result<double> launch(const Timed& timed, int launches, bool gather = false);
   Result<double> batch(const Timed& timed);
 
   Device& device_;

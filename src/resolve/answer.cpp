@@ -34,6 +34,7 @@ bool answer_with(const TableSet& tables, const LookupHit& hit, const Device& dev
 
 bool answer_from(const TableSet& tables, const Device& device, BindRules rules, Answer& answer) {
   for (const LookupHit& hit : tables.lookup(key_of(device, answer.problem))) {
+    if (rules.measured_only && is_padded(hit.match)) continue;
     if (answer_with(tables, hit, device, rules, answer)) return true;
   }
   return false;
@@ -119,6 +120,7 @@ Answer answer_problem(const Device& device, const LookupTables& tables, const Pr
   if (const TableSet* shipped = tables.shipped();
       shipped != nullptr && answer_from(*shipped, device, rules, answer))
     return answer;
+  if (rules.measured_only) return answer;
   auto fallback = bind_fallback(device, problem);
   if (fallback.ok()) {
     answer.bound = std::move(fallback).value();

@@ -44,12 +44,13 @@ struct PassedRow {
 
 struct Answer {
   Problem problem;
-  Status status;                     // not ok: neither a row nor the fallback runs
-  BoundKernel bound;                 // if ok
-  const TableSet* tables = nullptr;  // that hold the row; null: the fallback
-  LookupHit hit;                     // untuned: the fallback
-  std::string other_environment;     // what differs from the row's environment; empty for nothing
-  std::vector<PassedRow> passed;     // better rows that do not run, in order
+  Status status;      // not ok: neither a row nor the fallback runs
+  BoundKernel bound;  // if ok
+  const TableSet* tables =
+      nullptr;                    // that hold the row; null: the fallback, with BindRules::measured_only nothing
+  LookupHit hit;                  // untuned: the fallback
+  std::string other_environment;  // what differs from the row's environment; empty for nothing
+  std::vector<PassedRow> passed;  // better rows that do not run, in order
 
   /// As the row spells it, or the fallback's. Requires ok.
   std::string kernel_name() const;

@@ -29,7 +29,6 @@ class SettingsGrid {
   std::size_t values(std::size_t axis) const { return axes_[axis].values; }
   /// The place of a member's value on an axis, from 0.
   std::size_t place(std::size_t axis, std::size_t member) const { return axes_[axis].places[member]; }
-  bool is_ordered(std::size_t axis) const { return axes_[axis].ordered; }
   enum class Reach { next_value, any_value };
   /// Members that differ from this one by the value of one axis: the next one on either side that a member has
   /// beside this one's other values, or any (words have no order: any). Where a value is possible beside another

@@ -23,6 +23,9 @@ std::string_view to_string(Match match);
 /// No row of the device's own answers: the problem is to be tuned.
 inline bool is_miss(Match match) { return match == Match::untuned || match == Match::fewer_threads; }
 
+/// A row of another M: what its kernel takes at this one was not measured.
+inline bool is_padded(Match match) { return match == Match::fine || match == Match::coarse; }
+
 /// AITER's padded M (docs/lookup.md): level 0 fine, level 1 coarse.
 std::int64_t padded_m(std::int64_t m, std::int64_t n, int level);
 
@@ -74,9 +77,9 @@ class TunedTable {
   /// All entries as given, those that never answer included.
   const std::vector<TunedEntry>& entries() const;
   /// The hits in the order of look-up (exact, range, bucket, fine, coarse), at most one per level and none twice: the
-  /// caller takes the first that it can run. A bucket of a file for all N and K comes last. Batched operations are not padded. A fused MoE is looked up by its
-  /// token tier (`exact` where that is M, else `coarse`), and where no row has its activation, by the first
-  /// row in file order that has all the rest. Rows without gfx match AMD architectures (gfx…) only, and only
+  /// caller takes the first that it can run. Buckets that apply to any N and K come last. Batched operations are
+  /// not padded. A fused MoE is looked up by its token tier (`exact` where that is M, else `coarse`), and where no row has
+  /// its activation, by the first row in file order that has all the rest. Rows without gfx match AMD architectures (gfx…) only, and only
   /// where no row with gfx has that M. Of overlapping ranges the one with the smallest M answers. Rows that
   /// may not be chosen do not answer.
   LookupHits lookup(const LookupKey& key) const;

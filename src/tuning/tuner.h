@@ -72,8 +72,8 @@ inline bool weighs_energy(const TuneRequest& request) {
 /// ok if the request's joules can be measured on this device and be chosen by; the error names --energy or --objective.
 Status check_energy(Device& device, const TuneRequest& request);
 
-/// 2 on a CPU, which has neighbours; 1 on a GPU, which is not shared while it is tuned.
-/// And where another objective than time has chosen: the pass compares times.
+/// 2 on a CPU, which has neighbours; 1 on a GPU, which is not shared while it is tuned. Also 1 for other objectives: the
+/// confirmation pass compares times only.
 int default_confirmations(const DeviceInfo& device, Objective objective = Objective::time);
 /// 30 on a CPU, whose neighbours stay for seconds to minutes; 0 on a GPU, where the second pass has other memory.
 double default_seconds_before_confirmation(const DeviceInfo& device);

@@ -252,7 +252,7 @@ TEST(OpenDevice, SaysWhyThereIsNoGpuInOneLine) {
 
 TEST(OpenDevice, SaysWhatItDoesNotKnow) {
   EXPECT_THAT(why_not_open("tpu", ""), AllOf(HasSubstr("'tpu'"), HasSubstr("auto, cuda, hip, cpu")));
-  EXPECT_THAT(why_not_open("cpu", "cuda:0"), HasSubstr("none of backend cpu"));
+  EXPECT_THAT(why_not_open("cpu", "cuda:0"), HasSubstr("backend cpu has no device cuda:0"));
   EXPECT_THAT(why_not_open("cpu", "cpu:9999"), HasSubstr("no core 9999"));
   EXPECT_THAT(why_not_open("auto", "nonsense"), HasSubstr("nonsense"));
   DeviceRequest request;

@@ -394,6 +394,25 @@ void onednn_alone() {
   expect(running_threads() == before, "oneDNN has started threads");
 }
 
+/// A server pins each thread of its team to a core of its own, the calling thread too.
+void pinned_team() {
+  const CoreList all = thread_affinity();
+  if (all.size() < 2) return;
+  expect(load(runtime_library()), "no runtime");
+  ThreadTeam team(Team::automatic, of_threads(2));
+  expect(team.look().ok() && team.openmp() != nullptr, "the loaded runtime was not found");
+  team.openmp()->functions.set_threads(2);
+  team.pin_openmp_team({all[0], all[1]});
+  set_thread_affinity({all[0]});
+  const CoreList two{all[0], all[1]};
+  expect(team_affinity(Team::automatic) == two, "the cores of the team's threads are not found");
+  expect(team_affinity(Team::own) == CoreList{all[0]}, "our own pool leaves the cores of the calling thread");
+  const auto device = open_cpu(Team::automatic);
+  expect(device && device->info().cu_num == 2, "a device on the team has not as many threads");
+  team.openmp()->functions.set_threads(1);
+  expect(team_affinity(Team::automatic) == CoreList{all[0]}, "a team of one has other cores");
+}
+
 const std::map<std::string, void (*)()>& roles() {
   static const std::map<std::string, void (*)()> all{
       {"no-runtime", no_runtime},
@@ -409,6 +428,7 @@ const std::map<std::string, void (*)()>& roles() {
       {"kernels-follow", kernels_follow},
       {"onednn-in-the-same-team", onednn_in_the_same_team},
       {"onednn-alone", onednn_alone},
+      {"pinned-team", pinned_team},
   };
   return all;
 }
@@ -448,6 +468,7 @@ TEST_F(ThreadTeams, ACallIsOneRegionOfAsManyThreadsAsTheRuntimeGives) { expect_r
 TEST_F(ThreadTeams, ACallInsideARegionRunsAlone) { expect_role("nested"); }
 TEST_F(ThreadTeams, OfTwoRuntimesTheOneThatALibraryNeedsIsChosen) { expect_role("two-runtimes"); }
 TEST_F(ThreadTeams, EightThreadsCallAtOnce) { expect_role("eight-callers"); }
+TEST_F(ThreadTeams, TheCoresOfAPinnedTeamAreThoseOfTheDevice) { expect_role("pinned-team"); }
 TEST_F(ThreadTeams, AChildOfACallerRunsOnOurPool) { expect_role("fork-after-calls"); }
 TEST_F(ThreadTeams, AChildOfAProgramWithATeamRunsOnOurPool) {
   expect_role("fork-after-the-programs-regions");

@@ -117,6 +117,24 @@ TEST_F(EnvironmentTest, OnednnIsLookedForInPythonsAndInTheCache) {
   for (const char* name : {"XDG_CACHE_HOME", "GEMMTUNE_PYTHON", "VIRTUAL_ENV"}) ::unsetenv(name);
 }
 
+TEST_F(EnvironmentTest, HuggingFacesCacheInItsOrder) {
+  const auto hub = [] { return read_environment().hub_folder; };
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"})
+    ::unsetenv(name);
+  ::setenv("HOME", "/h", 1);
+  EXPECT_EQ(hub(), "/h/.cache/huggingface/hub");
+  ::setenv("XDG_CACHE_HOME", "/c", 1);
+  EXPECT_EQ(hub(), "/c/huggingface/hub");
+  ::setenv("HF_HOME", "/f", 1);
+  EXPECT_EQ(hub(), "/f/hub");
+  ::setenv("HUGGINGFACE_HUB_CACHE", "/old", 1);
+  EXPECT_EQ(hub(), "/old");
+  ::setenv("HF_HUB_CACHE", "/hub", 1);
+  EXPECT_EQ(hub(), "/hub");
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"})
+    ::unsetenv(name);
+}
+
 TEST_F(EnvironmentTest, SwitchesAndNumbers) {
   EXPECT_FALSE(read_environment().log_config);
   ::setenv("AITER_LOG_TUNED_CONFIG", "2", 1);

@@ -120,6 +120,36 @@ TEST_F(Commands, ShapesOfAModel) {
               HasSubstr("layer"));
 }
 
+TEST_F(Commands, ShapesOfAServer) {
+  const std::vector<std::string> shapes = {"shapes", "--model_dir", model(llama_like)};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), shapes.begin(), shapes.end());
+    return program.run(more);
+  };
+  const auto vllm =
+      with({"--for", "vllm", "--max-num-seqs", "4", "--max-num-batched-tokens", "48", "--layers"});
+  EXPECT_EQ(vllm.exit_code, 0) << vllm.err;
+  for (const std::string part : {"\n1,", "\n2,", "\n4,", "\n8,", "\n16,", "\n32,", "\n48,"}) {
+    EXPECT_THAT(vllm.out, HasSubstr(part));
+  }
+  EXPECT_THAT(vllm.out, Not(HasSubstr("\n24,")));
+  std::size_t heads = 0;
+  for (std::size_t at = vllm.out.find("lm_head"); at != std::string::npos;
+       at = vllm.out.find("lm_head", at + 1))
+    ++heads;
+  EXPECT_EQ(heads, 3U) << vllm.out;  // 1, 2 and 4 sequences
+
+  for (const auto& [more, sentence] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--for", "tgi"}, "--for tgi: expected vllm or sglang"},
+           {{"--for", "vllm", "--nsets", "1"}, "not with --nsets"},
+           {{"--max-num-seqs", "4"}, "--max-num-seqs 4: needs --for vllm or --for sglang"},
+           {{"--for", "sglang", "--speculative-tokens", "-1"}, "--speculative-tokens"}}) {
+    const auto refused = with(more);
+    EXPECT_EQ(refused.exit_code, 2) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr(sentence));
+  }
+}
+
 TEST_F(Commands, ShapesTakeTheModelFromTheEnvironment) {
   SubprocessOptions options = program.options();
   options.environment["GTUNE_MODEL"] = model(llama_like);
@@ -127,6 +157,21 @@ TEST_F(Commands, ShapesTakeTheModelFromTheEnvironment) {
   const auto result = program.run({"shapes", "--nsets", "7"}, options);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("\n7,64,32,"));
+}
+
+TEST_F(Commands, ShapesOfAModelByItsName) {
+  SubprocessOptions options = program.options();
+  options.environment["HF_HUB_CACHE"] = program.folder().path();
+  const auto shipped = program.run({"shapes", "--model", "Llama-3.2-1B", "--nsets", "16"}, options);
+  EXPECT_EQ(shipped.exit_code, 0) << shipped.err;
+  EXPECT_THAT(shipped.out, HasSubstr("\n16,3072,2048,"));
+  program.folder().write("models--org--Model/snapshots/1/config.json", llama_like);
+  const auto cached = program.run({"shapes", "--model", "org/Model", "--nsets", "7"}, options);
+  EXPECT_EQ(cached.exit_code, 0) << cached.err;
+  EXPECT_THAT(cached.out, HasSubstr("\n7,128,64,"));
+  const auto absent = program.run({"shapes", "--model", "org/Absent"}, options);
+  EXPECT_EQ(absent.exit_code, 2);
+  EXPECT_THAT(absent.err, HasSubstr("hf download org/Absent config.json"));
 }
 
 constexpr const char* quantized_experts =

@@ -1,6 +1,7 @@
-"""Every `gemmtune` line of the pages in docs/ runs in a folder that has the repository's files, or is listed with what it needs and printed
-as skipped. Lines of a page run in their order, in one folder, because later ones read what earlier ones wrote. Lines that measure
-(`tune`, `bench`, `hunt`) take minutes: docs_test checks their options, and here the files that they read must exist.
+"""Every `gemmtune` line of README.md and of the pages in docs/ runs in a folder that has the repository's files, or is listed with what it
+needs and printed as skipped. Lines of a page run in their order, in one folder, because later ones read what earlier ones wrote. Lines that
+measure (`tune`, `bench`, `hunt`) take minutes: docs_test checks their options, and here the files that they read must exist. Those of
+README.md run for some seconds, so that its next lines read a file that was tuned here.
 
 Usage: docs_commands_test.py PROGRAM
 """
@@ -22,12 +23,14 @@ MEASURES = {"tune", "bench", "hunt"}
 READS = {"-i", "--input_file", "--model_dir", "--gemm_size_file", "--search-space"}
 # Page, and how a line of it begins: what it needs. A page alone: all of its lines.
 ELSEWHERE = {
+    ("README.md", "gemmtune tune --model llama-3.1-8b --backend cuda"): "an NVIDIA GPU",
     ("coming_from_aiter.md", ""): "the files of a checkout of AITER, in AITER's own names",
     ("coming_from_tune_gemm.md", "gemmtune tune"): "files of a checkout of tune_gemm, in its own names",
     ("coming_from_tune_gemm.md", "gemmtune convert"): "the results of the line above it",
     ("capture.md", "gemmtune tune"): "an engine that records",
     ("cublas.md", "gemmtune tune"): "shapes that an engine recorded",
-    ("vllm.md", "gemmtune tune"): "shapes that vLLM recorded",
+    ("vllm.md", "gemmtune shapes"): "the folder of the model that vLLM serves",
+    ("vllm.md", "gemmtune tune"): "that folder, or shapes that vLLM recorded",
     ("evaluators.md", "gemmtune explain"): "PyTorch and Triton",
     ("hip_families.md", "gemmtune coverage"): "tables of an AMD GPU",
     ("lookup.md", "gemmtune lookup --requests"): "a list of a program's requests",
@@ -49,9 +52,9 @@ def lines_of(page):
 class Commands(unittest.TestCase):
     def test_each_line_runs_or_says_what_it_needs(self):
         ran, used = 0, set()
-        for page in sorted((ROOT / "docs").glob("*.md")):
+        for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
             with tempfile.TemporaryDirectory() as folder:
-                for name in ("configs", "shapes", "tests", "examples"):
+                for name in ("configs", "models", "shapes", "tests", "examples"):
                     (Path(folder) / name).symlink_to(ROOT / name)
                 environment = {**os.environ, "GEMMTUNE_CONFIG_DIR": f"{folder}/config"}
                 for line in lines_of(page):
@@ -62,6 +65,10 @@ class Commands(unittest.TestCase):
                         continue
                     words = shlex.split(line, comments=True)[1:]
                     with self.subTest(page=page.name, line=line):
+                        if words[0] == "tune" and page.name == "README.md":
+                            self.tune_briefly(words, folder, environment)
+                            ran += 1
+                            continue
                         if words[0] in MEASURES and "--list" not in words:
                             for option, value in zip(words, words[1:]):
                                 if option in READS:
@@ -73,6 +80,17 @@ class Commands(unittest.TestCase):
                         ran += 1
         self.assertGreaterEqual(ran, 20)
         self.assertEqual(used, set(ELSEWHERE), "lines that are listed and are not there")
+
+    def tune_briefly(self, words, folder, environment):
+        """The line with a smaller budget; a larger one where a busy machine proves no row in it."""
+        output = Path(folder) / words[words.index("-o") + 1]
+        for budget in (10, 40, 160):
+            words[words.index("--budget") + 1] = str(budget)
+            done = subprocess.run([PROGRAM, *words], cwd=folder, env=environment, text=True, capture_output=True, check=False, timeout=600)
+            self.assertIn(done.returncode, (0, 1), done.stderr)  # 1: no row, or not all
+            if output.exists():
+                return
+        self.fail(f"no row: {done.stderr}")
 
     @staticmethod
     def written(page, until):

@@ -293,6 +293,17 @@ TEST_F(Evaluating, a_sample_that_the_machine_cannot_reach_is_taken_again) {
   EXPECT_EQ(rounds->roof_microseconds, 100);
 }
 
+TEST_F(Evaluating, what_the_machine_can_reach_is_known_on_an_openmp_team) {
+  problem.m = 1;
+  problem.n = 1024;
+  problem.k = 512;
+  device.reading_microseconds = 100;
+  device.change_info().team = "openmp";
+  const Candidate candidate = device.add({.name = "a", .cost = constant(120), .thread_pool = "openmp"});
+  screen(candidate, 1);
+  EXPECT_EQ(evaluator.finals(problem, std::vector{candidate}, 1)->roof_microseconds, 100);
+}
+
 TEST_F(Evaluating, a_slow_first_call_alone_is_forgiven) {
   const Candidate quick = device.add({.name = "quick", .cost = constant(10)});
   auto first = std::make_shared<bool>(true);

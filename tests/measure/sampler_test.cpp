@@ -148,6 +148,84 @@ TEST_F(Sampling, kernels_that_take_turns_meet_slow_stretches_alike) {
   }
 }
 
+// Two of three calls take 40 times as long, because another program had a processor.
+class OnABusyMachine : public Sampling {
+ protected:
+  OnABusyMachine() { device.single_calls = true; }
+  testing::FakeCost stalled(double least) {
+    return [this, least](const Problem&, Random&, double) {
+      if (++calls % 3 == 0) return least;
+      device.waits += 39 * least;
+      return 40 * least;
+    };
+  }
+  std::unique_ptr<Kernel> kernel_of(const std::string& name, testing::FakeCost cost_of_call) {
+    device.add({.name = name, .cost = std::move(cost_of_call)});
+    rotation.operands.resize(1);
+    return std::move(device.families().back()->build({}, {})).value();
+  }
+  int calls = 0;
+};
+
+TEST_F(OnABusyMachine, calls_that_waited_for_a_processor_do_not_count) {
+  const auto a = kernel_of("a", stalled(100));
+  const auto b = kernel_of("b", stalled(170));
+  const Timed timed_a{a.get(), &rotation, nullptr, 1};
+  const Timed timed_b{b.get(), &rotation, nullptr, 1};
+  const Timed* const kernels[] = {&timed_a, &timed_b};
+  for (const int turns : {10, 1}) {  // one turn: a call as long as a sample
+    for (int round = 0; round < 20; ++round) {
+      const auto samples = sampler.sample_in_turns(kernels, turns);
+      EXPECT_EQ(*samples[0], 100) << turns;
+      EXPECT_EQ(*samples[1], 170) << turns;
+    }
+  }
+}
+
+TEST_F(OnABusyMachine, the_first_look_gathers_threads_after_a_slow_call) {
+  const auto a = kernel_of("a", stalled(100));
+  const Timed timed_a{a.get(), &rotation, nullptr, 1};
+  EXPECT_EQ(**sampler.probe(timed_a, 800), 100);
+  EXPECT_EQ(device.gathered, 2);
+}
+
+TEST_F(OnABusyMachine, a_long_call_is_calibrated_by_its_calm_calls) {
+  const auto a = kernel_of("a", stalled(100));
+  Timed timed_a{a.get(), &rotation, nullptr, 1};
+  ASSERT_TRUE(sampler.prepare(timed_a).ok());
+  EXPECT_EQ(timed_a.launches, 30);
+}
+
+// A kernel whose every call waits is longer than a program's share of a processor: calm calls of another one would make
+// that faster than it is.
+TEST_F(OnABusyMachine, calm_calls_are_compared_with_calm_calls_only) {
+  const auto always = [this](const Problem&, Random&, double) {
+    device.waits += 4000;
+    return 5000.0;
+  };
+  const auto a = kernel_of("a", stalled(100));
+  const auto b = kernel_of("b", always);
+  for (const char* pool : {"own", "openmp"}) {
+    const Timed timed_a{a.get(), &rotation, nullptr, 1};
+    const Timed timed_b{b.get(), &rotation, nullptr, 1, 1, pool};
+    const Timed* const kernels[] = {&timed_a, &timed_b};
+    for (int round = 0; round < 20; ++round) {
+      const auto samples = sampler.round(kernels);
+      EXPECT_EQ(*samples[0], 4000) << pool;
+      EXPECT_EQ(*samples[1], 5000) << pool;
+    }
+  }
+}
+
+TEST_F(Sampling, a_quiet_machine_is_not_asked_after_each_call) {
+  device.single_calls = true;
+  const Timed one = timed(1);
+  const Timed* const kernels[] = {&one};
+  EXPECT_EQ(*sampler.sample_in_turns(kernels, 10).front(), 100);
+  EXPECT_EQ(device.launches["k"], 11) << "no further turns";
+  EXPECT_LE(device.wait_readings, 2);
+}
+
 TEST_F(Sampling, a_kernel_that_fails_leaves_the_others_their_turns) {
   device.single_calls = true;
   const Timed good = timed(1);

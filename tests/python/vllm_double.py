@@ -1,7 +1,13 @@
 """A double of the parts of vLLM that gemmtune_vllm touches: modules of the same names with the same rules (which kernel a layer
-gets, who quantizes, who loads), and products in plain PyTorch that count their calls. install() makes a fresh one."""
+gets, who quantizes, who loads), and products in plain PyTorch that count their calls. install() makes a fresh one.
+
+Compared with vLLM 0.24.0 and 0.32.0: CUTLASS's product is the operator _C::cutlass_scaled_mm; a method of 0.32 keeps its function from the
+start (`_gemm_impl`), one of 0.24 asks each time; kernels are chosen from a list that is reordered by device (Humming before Marlin); QuantFP8
+pads x to 17 rows in eager mode and its scales not; the CPU backend packs the weight of a layer, gives the layer a function and drops the
+plain weight."""
 
 import enum
+import functools
 import sys
 import types
 from abc import ABC, abstractmethod
@@ -35,6 +41,39 @@ class Scale:
 @dataclass(frozen=True)
 class QuantKey:
     scale: Scale
+
+
+@dataclass
+class Int8Config:
+    is_static_input_scheme: bool
+    is_channelwise: bool
+    input_symmetric: bool
+
+
+def quantize_int8(input, scale=None, azp=None, symmetric=True):
+    scale = input.abs().amax(1, keepdim=True).float().clamp(min=1e-12) / 127
+    return (input.float() / scale).round().to(torch.int8), scale, None
+
+
+class Int8Base(ABC):
+    def __init__(self, c, layer_param_names):
+        self.config, self.layer_param_names = c, layer_param_names
+
+    @classmethod
+    def is_supported(cls, compute_capability=None):
+        return True, None
+
+    @classmethod
+    def can_implement(cls, c):
+        return True, None
+
+    @abstractmethod
+    def process_weights_after_loading(self, layer):
+        ...
+
+    @abstractmethod
+    def apply_weights(self, layer, x, bias=None):
+        ...
 
 
 @dataclass
@@ -92,7 +131,7 @@ class ScaledBase(ABC):
         rows = x.view(-1, x.shape[-1])
         quantized, x_s = quantize(rows, self.config.activation_quant_key.scale.group_shape, x_s)
         if self.get_output_padding() is not None:
-            missing = self.get_output_padding() - len(quantized)
+            missing = max(0, self.get_output_padding() - len(quantized))
             quantized = torch.cat([quantized, torch.zeros(missing, rows.shape[1]).to(FP8)])
         return self.apply_scaled_mm(A=quantized, B=w, out_dtype=self.config.out_dtype, As=x_s, Bs=w_s, bias=bias,
                                     output_shape=[*x.shape[:-1], w.shape[1]])
@@ -121,6 +160,7 @@ class BlockBase(ABC):
     def apply_weights(self, layer, x, bias=None, **options):
         rows = x.view(-1, x.shape[-1])
         quantized, scale = quantize(rows, self.config.activation_quant_key.scale.group_shape)
+        scale = scale.t().contiguous().t()  # column-major, as DeepGEMM and CUTLASS read them
         y = self.apply_block_scaled_mm(A=quantized, B=layer.weight, As=scale, Bs=layer.weight_scale_inv)
         y = y if bias is None else y + bias
         return y.to(self.config.out_dtype).view(*x.shape[:-1], layer.weight.shape[0])
@@ -131,26 +171,85 @@ class BlockBase(ABC):
 
 
 class Vllm:
-    """The names that tests use; `calls` counts products by kernel."""
+    """The names that tests use; `calls` counts products by kernel: vLLM's function for bf16 (`gemm`), its operator of CUTLASS, and products
+    that are functions of Python."""
 
     def __init__(self):
-        self.calls = {"CutlassDouble": 0, "BlockDouble": 0, "gemm": 0}
-        self.modules = {}
+        self.calls = {"gemm": 0, "cutlass": 0, "deep_gemm": 0, "torch": 0, "triton": 0, "packed": 0, "int8": 0}
 
 
-def install(without=(), signature=None, batch_invariant=False, block_type_known=True, padding=None):
+_current = None  # the Vllm that operators count in
+
+
+def scaled_product(x, w, x_scale, w_scale, bias, out_dtype):
+    y = (x.float() * x_scale.reshape(-1, 1)) @ (w.float() * w_scale.reshape(1, -1))
+    y = y if bias is None else y + bias
+    return y.to(out_dtype)
+
+
+def _cutlass_scaled_mm(out, a, b, a_scales, b_scales, bias):
+    _current.calls["cutlass"] += 1
+    out.copy_(scaled_product(a, b, a_scales, b_scales, bias, out.dtype))
+
+
+def block_product(x, w, x_scale, w_scale):
+    n, k = w.shape
+    return (x.float() * x_scale.repeat_interleave(128, 1)) @ (w.float() * spread(w_scale, n, k)).t()
+
+
+def _fp8_gemm_nt_op(q_input, input_scale, weight, weight_scale, output, use_deep_gemm_e8m0):
+    assert not use_deep_gemm_e8m0
+    _current.calls["deep_gemm"] += 1
+    output.copy_(block_product(q_input, weight, input_scale, weight_scale))
+
+
+_operators_of_vllm = torch.library.Library("vllm", "FRAGMENT")
+_operators_of_vllm.define("fp8_gemm_nt_op(Tensor q_input, Tensor input_scale, Tensor weight, Tensor weight_scale, Tensor(a!) output, "
+                          "bool use_deep_gemm_e8m0) -> ()")
+_operators_of_vllm.impl("fp8_gemm_nt_op", _fp8_gemm_nt_op, "CompositeExplicitAutograd")
+_operators = torch.library.Library("_C", "DEF")
+_operators.define("cutlass_scaled_mm(Tensor! out, Tensor a, Tensor b, Tensor a_scales, Tensor b_scales, Tensor? bias) -> ()")
+_operators.impl("cutlass_scaled_mm", _cutlass_scaled_mm, "CompositeExplicitAutograd")
+
+
+def install(without=(), signature=None, batch_invariant=False, block_type_known=True, padding=None, platform="CUDA", keeps_function=True,
+            linear_backend="auto", prefers_humming=False):
     """Puts a fresh double into sys.modules. without: names ("module.attribute") that this vLLM does not have; signature: other
-    parameters of UnquantizedLinearMethod.apply."""
+    parameters of UnquantizedLinearMethod.apply; padding: rows that the torch kernel pads x to, which is then the only one; keeps_function: as
+    0.32, else as 0.24; linear_backend: what the user says."""
+    global _current
     for name in [name for name in sys.modules if name == "vllm" or name.startswith("vllm.")]:
         del sys.modules[name]
-    vllm = Vllm()
+    vllm = _current = Vllm()
     calls = vllm.calls
 
     class PlatformEnum(enum.Enum):
         CUDA = enum.auto()
         CPU = enum.auto()
 
-    class ScaledDouble(ScaledBase):
+    class CutlassFP8ScaledMMLinearKernel(ScaledBase):
+        def __init__(self, c, layer_param_names):
+            self.logical_output_size = None
+            super().__init__(c, layer_param_names)
+
+        @classmethod
+        def is_supported(cls, compute_capability=None):
+            return padding is None, "is not here"
+
+        @classmethod
+        def can_implement(cls, c):
+            return True, None
+
+        def process_weights_after_loading(self, layer):
+            weight = getattr(layer, self.layer_param_names[0])
+            self.logical_output_size = weight.shape[1]
+
+        def apply_scaled_mm(self, *, A, B, out_dtype, As, Bs, bias, output_shape):
+            out = torch.empty(A.shape[0], B.shape[1], dtype=out_dtype)
+            torch.ops._C.cutlass_scaled_mm(out, A, B, As, Bs, bias)
+            return out.view(*output_shape[:-1], self.logical_output_size)
+
+    class ChannelWiseTorchFP8ScaledMMLinearKernel(ScaledBase):
         @classmethod
         def is_supported(cls, compute_capability=None):
             return True, None
@@ -163,31 +262,64 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
             return padding
 
         def apply_scaled_mm(self, *, A, B, out_dtype, As, Bs, bias, output_shape):
-            calls["CutlassDouble"] += 1
+            calls["torch"] += 1
             rows = 1
             for size in output_shape[:-1]:
                 rows *= size
-            y = (A[:rows].float() * As.reshape(-1, 1)) @ (B.float() * Bs.reshape(1, -1))
-            y = y if bias is None else y + bias
-            return y.to(out_dtype).view(*output_shape)
+            scale = As if As.numel() == 1 else torch.narrow(As, 0, 0, rows)
+            return scaled_product(torch.narrow(A, 0, 0, rows), B, scale, Bs, bias, out_dtype).view(*output_shape)
 
-    class NeverDouble(ScaledDouble):
+    class MarlinFP8ScaledMMLinearKernel(ChannelWiseTorchFP8ScaledMMLinearKernel):
+        pass
+
+    class HummingFP8ScaledMMLinearKernel(ChannelWiseTorchFP8ScaledMMLinearKernel):
+        pass
+
+    class NeverDouble(CutlassFP8ScaledMMLinearKernel):
         @classmethod
         def is_supported(cls, compute_capability=None):
             return False, "is of another GPU"
 
-    class BlockDouble(BlockBase):
+    class DeepGemmFp8BlockScaledMMKernel(BlockBase):
+        use_deep_gemm_e8m0 = False
+
         @classmethod
         def is_supported(cls, compute_capability=None):
             return True, None
 
         def apply_block_scaled_mm(self, A, B, As, Bs):
-            calls["BlockDouble"] += 1
-            n, k = B.shape
-            return (A.float() * As.repeat_interleave(128, 1)) @ (B.float() * spread(Bs, n, k)).t()
+            output = torch.empty(A.shape[0], B.shape[0], dtype=self.config.out_dtype)
+            torch.ops.vllm.fp8_gemm_nt_op(A, As, B, Bs, output, self.use_deep_gemm_e8m0)
+            return output
 
-    fp8 = {PlatformEnum.CPU: [NeverDouble, ScaledDouble], PlatformEnum.CUDA: [ScaledDouble]}
-    blocks = {PlatformEnum.CPU: [BlockDouble]}
+    class TritonFp8BlockScaledMMKernel(BlockBase):
+        @classmethod
+        def is_supported(cls, compute_capability=None):
+            return True, None
+
+        def apply_block_scaled_mm(self, A, B, As, Bs):
+            calls["triton"] += 1
+            return block_product(A, B, As, Bs)
+
+    class CPUInt8ScaledMMLinearKernel(Int8Base):
+        """Packs the weight [N, K] and drops it."""
+
+        def process_weights_after_loading(self, layer):
+            self.packed = layer.weight.float() * layer.weight_scale
+            layer.weight = None
+
+        def apply_weights(self, layer, x, bias=None):
+            calls["int8"] += 1
+            rows, scale, _ = quantize_int8(x.reshape(-1, x.shape[-1]))
+            y = (rows.float() * scale) @ self.packed.t()
+            y = y if bias is None else y + bias
+            return y.to(x.dtype).view(*x.shape[:-1], -1)
+
+    enum_of = PlatformEnum[platform]
+    int8 = {enum_of: [CPUInt8ScaledMMLinearKernel]}
+    fp8 = {enum_of: [NeverDouble, CutlassFP8ScaledMMLinearKernel, ChannelWiseTorchFP8ScaledMMLinearKernel, MarlinFP8ScaledMMLinearKernel,
+                     HummingFP8ScaledMMLinearKernel]}
+    blocks = {enum_of: [DeepGemmFp8BlockScaledMMKernel, TritonFp8BlockScaledMMKernel]}
 
     def can_run(kernel, config, compute_capability):
         if kernel.__name__ in envs.VLLM_DISABLED_KERNELS:
@@ -196,41 +328,85 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
         return kernel.can_implement(config) if supported else (False, why)
 
     def register_linear_kernel(kernel_class, platform, kernel_type="mp"):
-        kinds = {"fp8": fp8, **({"fp8_block": blocks} if block_type_known else {})}
+        kinds = {"fp8": fp8, "int8": int8, **({"fp8_block": blocks} if block_type_known else {})}
         if kernel_type not in kinds:
             raise ValueError(f"Unrecognized kernel type: {kernel_type}")
         kinds[kernel_type].setdefault(platform, []).append(kernel_class)
 
+    def prioritize_humming(kernels):
+        names = [kernel.__name__.lower() for kernel in kernels]
+        humming = next((i for i, name in enumerate(names) if "humming" in name), None)
+        marlin = next((i for i, name in enumerate(names) if "marlin" in name), None)
+        if not prefers_humming or humming is None or marlin is None or humming < marlin:
+            return kernels
+        kernels = kernels.copy()
+        kernels.insert(marlin, kernels.pop(humming))
+        return kernels
+
+    def choose_scaled_mm_linear_kernel(config, possible_kernels, compute_capability=None, force_kernel=None, *, quantization):
+        assert quantization in ("fp8_w8a8", "fp8_block_w8a8", "int8_w8a8"), quantization
+        for kernel in prioritize_humming(possible_kernels.get(enum_of, [])):
+            if can_run(kernel, config, compute_capability)[0]:
+                return kernel
+        raise ValueError("no kernel fits")
+
     def choose(config):
         grouped = config.activation_quant_key.scale.group_shape.is_per_group()
-        chosen = next(kernel for kernel in (blocks if grouped else fp8)[PlatformEnum.CPU] if can_run(kernel, config, None)[0])
+        chosen = choose_scaled_mm_linear_kernel(config, blocks if grouped else fp8, quantization="fp8_block_w8a8" if grouped else "fp8_w8a8")
         if issubclass(chosen, ScaledBase):
             return chosen(config, layer_param_names=["weight", "weight_scale", "input_scale", "input_scale_ub"])
         return chosen(config)
 
+    def dispatch_cpu(layer, remove_weight):
+        if platform == "CPU":
+            sys.modules["vllm.model_executor.layers.utils"].dispatch_cpu_unquantized_gemm(layer, remove_weight)
+
     class UnquantizedLinearMethod:
+        def __init__(self):
+            if keeps_function:
+                self._gemm_impl = dispatch(linear_backend)
+
         def process_weights_after_loading(self, layer):
-            pass
+            dispatch_cpu(layer, True)
 
         if signature is None:
             def apply(self, layer, x, bias=None):
-                return dispatch()(layer, x, layer.weight, bias)
+                return (self._gemm_impl if keeps_function else dispatch())(layer, x, layer.weight, bias)
         else:
             apply = signature
 
     class UnquantizedEmbeddingMethod:
         def process_weights_after_loading(self, layer):
-            pass
+            dispatch_cpu(layer, False)
 
         def apply(self, layer, x, bias=None):
             return dispatch()(layer, x, layer.weight, bias)
 
-    def gemm(layer, x, weight, bias=None):
+    def default_unquantized_gemm(layer, x, weight, bias=None):
         calls["gemm"] += 1
         return torch.nn.functional.linear(x, weight, bias)
 
-    def dispatch():
-        return gemm
+    def cpu_unquantized_gemm(layer, x, weight, bias=None):
+        return layer.cpu_linear(x, weight, bias)
+
+    def flashinfer_gemm(layer, x, weight, bias=None, *, backend):
+        return default_unquantized_gemm(layer, x, weight, bias)
+
+    def dispatch(linear_backend="auto"):
+        if platform == "CPU":
+            return cpu_unquantized_gemm
+        return functools.partial(flashinfer_gemm, backend=linear_backend) if linear_backend == "flashinfer_cutedsl" else default_unquantized_gemm
+
+    def dispatch_cpu_unquantized_gemm(layer, remove_weight):
+        packed = layer.weight.detach().clone()
+
+        def run(x, weight, bias):
+            calls["packed"] += 1
+            return torch.nn.functional.linear(x, packed, bias)
+
+        layer.cpu_linear = run
+        if remove_weight:
+            layer.weight = nn.Parameter(torch.empty(0, dtype=layer.weight.dtype), requires_grad=False)
 
     class Fp8LinearMethod:
         def __init__(self, kind, n, k):
@@ -246,6 +422,18 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
         def apply(self, layer, x, bias=None):
             return self.fp8_linear.apply_weights(layer, x, bias)
 
+    class Int8LinearMethod:
+        def __init__(self, symmetric=True):
+            config = Int8Config(False, True, symmetric)
+            chosen = choose_scaled_mm_linear_kernel(config, int8, quantization="int8_w8a8")
+            self.kernel = chosen(config, layer_param_names=["weight", "weight_scale", "input_scale", "input_zero_point", "azp_adj"])
+
+        def process_weights_after_loading(self, layer):
+            self.kernel.process_weights_after_loading(layer)
+
+        def apply(self, layer, x, bias=None):
+            return self.kernel.apply_weights(layer, x, bias)
+
     class Linear(nn.Module):
         """A layer of vLLM: its method computes."""
 
@@ -259,6 +447,13 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
                 self.exact = weight.bfloat16().double()
                 self.weight = nn.Parameter(weight.bfloat16(), requires_grad=False)
                 self.quant_method = UnquantizedLinearMethod()
+                return
+            if kind == "int8":
+                scale = weight.abs().amax(1, keepdim=True) / 127
+                self.weight_scale = nn.Parameter(scale, requires_grad=False)
+                self.weight = nn.Parameter((weight / scale).round().to(torch.int8), requires_grad=False)
+                self.exact = self.weight.double() * scale.double()
+                self.quant_method = Int8LinearMethod()
                 return
             if kind == "block":
                 tiles = weight.unflatten(0, (-1, 128)).unflatten(2, (-1, 128))
@@ -290,13 +485,17 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
         "vllm": {"__version__": "double"},
         "vllm.envs": vars(envs),
         "vllm.platforms": {"PlatformEnum": PlatformEnum,
-                           "current_platform": types.SimpleNamespace(_enum=PlatformEnum.CPU)},
+                           "current_platform": types.SimpleNamespace(_enum=enum_of)},
         LINEAR: {"register_linear_kernel": register_linear_kernel, "_POSSIBLE_FP8_KERNELS": fp8,
-                 "_POSSIBLE_FP8_BLOCK_KERNELS": blocks, "is_supported_and_can_implement_kernel": can_run,
-                 "FP8ScaledMMLinearKernel": ScaledBase, "Fp8BlockScaledMMLinearKernel": BlockBase},
+                 "_POSSIBLE_FP8_BLOCK_KERNELS": blocks, "choose_scaled_mm_linear_kernel": choose_scaled_mm_linear_kernel,
+                 "is_supported_and_can_implement_kernel": can_run,
+                 "_POSSIBLE_INT8_KERNELS": int8, "Int8ScaledMMLinearKernel": Int8Base, "FP8ScaledMMLinearKernel": ScaledBase, "Fp8BlockScaledMMLinearKernel": BlockBase},
+        "vllm._custom_ops": {"onednn_scaled_int8_quant": quantize_int8},
         "vllm.model_executor.layers.linear": {"UnquantizedLinearMethod": UnquantizedLinearMethod},
         "vllm.model_executor.layers.vocab_parallel_embedding": {"UnquantizedEmbeddingMethod": UnquantizedEmbeddingMethod},
-        "vllm.model_executor.layers.utils": {"dispatch_unquantized_gemm": dispatch},
+        "vllm.model_executor.layers.utils": {
+            "dispatch_unquantized_gemm": dispatch, "default_unquantized_gemm": default_unquantized_gemm,
+            "cpu_unquantized_gemm": cpu_unquantized_gemm, "dispatch_cpu_unquantized_gemm": dispatch_cpu_unquantized_gemm},
         "vllm.model_executor.model_loader.base_loader": {"BaseModelLoader": BaseModelLoader},
     }
     for name, members in contents.items():
@@ -313,10 +512,11 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
                 setattr(sys.modules[name], member, value)
     vllm.Linear, vllm.loader, vllm.envs, vllm.fp8, vllm.blocks = Linear, BaseModelLoader, envs, fp8, blocks
     vllm.UnquantizedEmbeddingMethod = UnquantizedEmbeddingMethod
-    vllm.choose, vllm.CPU = choose, PlatformEnum.CPU
+    vllm.choose, vllm.platform = choose, enum_of
     return vllm
 
 
 def configuration(sizes=(1, 4, 16), tokens=64):
     return types.SimpleNamespace(compilation_config=types.SimpleNamespace(cudagraph_capture_sizes=list(sizes)),
-                                 scheduler_config=types.SimpleNamespace(max_num_batched_tokens=tokens), additional_config={})
+                                 scheduler_config=types.SimpleNamespace(max_num_batched_tokens=tokens),
+                                 model_config=types.SimpleNamespace(enforce_eager=True), additional_config={})

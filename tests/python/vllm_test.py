@@ -1,10 +1,12 @@
 """gemmtune_vllm against a double of vLLM (vllm_double.py), on a CPU: which layers are taken, which kernel runs, results."""
 
+import importlib.util
 import logging
 import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -23,7 +25,7 @@ import gemmtune
 
 N, K = 128, 256
 KINDS = (None, "tensor", "token", "block")
-COUNTER = {None: "gemm", "tensor": "CutlassDouble", "token": "CutlassDouble", "block": "BlockDouble"}
+COUNTER = {"tensor": "cutlass", "token": "cutlass", "block": "deep_gemm"}  # of bf16 it is aten::linear, which C++ calls
 TABLES = {}
 
 
@@ -61,7 +63,8 @@ class Process(unittest.TestCase):
         with self.assertLogs("vllm.gemmtune", logging.DEBUG) as log:
             logging.getLogger("vllm.gemmtune").debug("started")
             model = self.vllm.loader().load_model(vllm_config=self.config, model_config=make)
-        self.line = log.records[-1].getMessage()
+        self.lines = [record.getMessage() for record in log.records]
+        self.line = next((line for line in self.lines if line.startswith(f"gemmtune {gemmtune.__version__}: ")), self.lines[-1])
         return model
 
 
@@ -83,16 +86,17 @@ class Plugin(Process):
                     self.assertEqual(self.log, [])
                     layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K, bias, kind)))[0]
                     self.assertRegex(self.line, r"^gemmtune \S+: 1 of 1 linear layers have tuned kernels; .* 3 CUDA-graph sizes")
-                    counter = COUNTER[kind]
+                    counter = COUNTER.get(kind)
                     for m, ours in ((4, True), (3, True), (16, False), (33, False)):
                         x = torch.randn(m, K).bfloat16()
-                        calls, used = vllm.calls[counter], self.used()
+                        calls, used, unused = dict(vllm.calls), self.used(), self.context.counters()["untuned"]
                         y = layer(x)
                         self.assertEqual(y.dtype, torch.bfloat16)
                         exact = x.double() @ layer.exact.t() + (layer.bias.double() if bias else 0)
                         close(self, y, exact, 1e-2 if kind is None else 6e-2)
-                        self.assertEqual(vllm.calls[counter] - calls, 0 if ours else 1, m)
-                        self.assertEqual(self.used() > used, ours, m)
+                        calls = {name: vllm.calls[name] - count for name, count in calls.items() if vllm.calls[name] != count}
+                        self.assertEqual(calls, {} if ours or kind is None else {counter: 1}, m)
+                        self.assertEqual((self.used() - used, self.context.counters()["untuned"] - unused), (1, 0) if ours else (0, 1), m)
 
     def test_leading_dimensions_and_no_rows(self):
         for kind in KINDS:
@@ -100,18 +104,93 @@ class Plugin(Process):
             layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind=kind)))[0]
             x = torch.randn(2, 2, K).bfloat16()
             close(self, layer(x), x.double() @ layer.exact.t(), 6e-2)
-            self.assertEqual(vllm.calls[COUNTER[kind]], 0)
+            self.assertEqual(set(vllm.calls.values()), {0})
             if kind is None:
                 self.assertEqual(layer(x[:0]).shape, (0, 2, N))
 
     def test_padded_rows_of_a_kernel(self):
+        """vLLM pads x to 17 rows and not its scales, where nothing is compiled."""
+        for platform in ("CPU", "CUDA"):
+            vllm = self.start(padding=17, platform=platform)
+            for kind in ("tensor", "token"):
+                layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind=kind)))[0]
+                for m in (4, 3, 16, 20):
+                    x = torch.randn(m, K).bfloat16()
+                    calls = vllm.calls["torch"]
+                    y = layer(x)
+                    self.assertEqual(y.shape, (m, N))
+                    close(self, y, x.double() @ layer.exact.t(), 6e-2)
+                    ours = platform == "CPU" and m <= 4
+                    self.assertEqual(vllm.calls["torch"] - calls, 0 if ours else 1, (platform, kind, m))
+            # A product of a GPU is too short for a call of Python.
+            self.assertIn("1 of 1 linear" if platform == "CPU" else "0 of 1 linear", self.line)
+            if platform == "CUDA":
+                self.assertRegex(self.lines[-1], r"^gemmtune: vLLM's kernels run in 0: ChannelWiseTorch\w+ is a Python function")
+
+    def test_python_functions_are_ours_where_every_size_is_tuned(self):
         vllm = self.start(padding=17)
-        for kind in ("tensor", "token"):
-            layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind=kind)))[0]
-            x = torch.randn(4, K).bfloat16()
-            y = layer(x)
-            self.assertEqual(y.shape, (4, N))
-            close(self, y, x.double() @ layer.exact.t(), 6e-2)
+        layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind="token")), sizes=(3, 4), tokens=4)[0]
+        self.assertIn("0 of 1", self.line)  # 1 and 2 have no row
+        path = TABLES["a8w8"] + ".all.csv"
+        gemmtune.tune([{"M": m, "N": N, "K": K, "q_dtype_w": "fp8"} for m in (1, 2, 4)], path, op="a8w8", backend="cpu", search="random", iters=2,
+                      confirmations=1)
+        self.context = gemmtune.use({"a8w8": path})
+        layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind="token")), sizes=(3, 4), tokens=4)[0]
+        self.assertIn("1 of 1", self.line)
+        x = torch.randn(4, K).bfloat16()
+        close(self, layer(x), x.double() @ layer.exact.t(), 6e-2)
+        self.assertEqual(vllm.calls["torch"], 0)
+        x = torch.randn(64, K).bfloat16()  # more than vLLM said
+        close(self, layer(x), x.double() @ layer.exact.t(), 6e-2)
+        self.assertEqual(vllm.calls["torch"], 1)
+
+    def test_the_backend_that_a_user_chose_stays(self):
+        vllm = self.start(linear_backend="flashinfer_cutedsl")
+        model = self.load(lambda: nn.Sequential(vllm.Linear(N, K)))
+        self.assertIn("0 of 1 linear layers", self.line)
+        self.assertIn("0: flashinfer_gemm is a Python function", self.lines[-1])
+        model(torch.randn(4, K).bfloat16())
+        self.assertEqual(vllm.calls["gemm"], 1)
+        vllm = self.start(keeps_function=False)  # vLLM 0.24
+        self.load(lambda: nn.Sequential(vllm.Linear(N, K)))
+        self.assertIn("1 of 1 linear layers", self.line)
+
+    def test_vllm_reorders_kernels_by_device(self):
+        for prefers_humming in (False, True):
+            vllm = self.start(prefers_humming=prefers_humming)
+            vllm.envs.VLLM_DISABLED_KERNELS += ["CutlassFP8ScaledMMLinearKernel", "ChannelWiseTorchFP8ScaledMMLinearKernel"]
+            kernel = vllm.Linear(N, K, kind="token").quant_method.fp8_linear
+            self.assertEqual(type(kernel).__name__, f"{'Humming' if prefers_humming else 'Marlin'}FP8ScaledMMLinearKernel")
+
+    def test_equal_shapes_keep_their_weights(self):
+        """Layers of one shape, in each backend: each computes with its own weight in every size."""
+        for platform in ("CUDA", "CPU"):
+            for rows in (True, False):
+                self.context = gemmtune.use(TABLES if rows else {})
+                vllm = self.start(platform=platform)
+                model = self.load(lambda: nn.ModuleList([vllm.Linear(N, K, seed=seed) for seed in range(2)]))
+                self.assertIn(f"{2 if rows else 0} of 2 linear layers", self.line)
+                for layer in model:
+                    for m in (1, 4, 16, 40):
+                        x = torch.randn(m, K).bfloat16()
+                        close(self, layer(x), x.double() @ layer.exact.t(), 1e-2)
+
+    def test_two_heads_of_one_shape_keep_their_weights(self):
+        """A head keeps its plain weight beside the packed one, from which the CPU backend computes."""
+        class ParallelLMHead(nn.Module):
+            def __init__(self, method):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(N, K).bfloat16(), requires_grad=False)
+                self.quant_method = method
+
+        for platform in ("CUDA", "CPU"):
+            vllm = self.start(platform=platform)
+            heads = self.load(lambda: nn.ModuleList([ParallelLMHead(vllm.UnquantizedEmbeddingMethod()) for _ in range(2)]))
+            self.assertIn("2 of 2 linear layers", self.line)
+            for head in heads:
+                for m in (4, 33):
+                    x = torch.randn(m, K).bfloat16()
+                    close(self, head.quant_method.apply(head, x), x.double() @ head.weight.double().t(), 1e-2)
 
     def test_compiled_in_one_graph(self):
         vllm = self.start()
@@ -132,8 +211,8 @@ class Plugin(Process):
             expected, calls = model(x), dict(vllm.calls)
             for found, one in zip(compiled(x), expected, strict=True):
                 close(self, found, one, 1e-2)
-            self.assertEqual([vllm.calls[name] - calls[name] for name in ("gemm", "CutlassDouble", "BlockDouble")],
-                             [0, 0, 0] if ours else [1, 2, 1], m)
+            self.assertEqual([vllm.calls[name] - calls[name] for name in ("gemm", "cutlass", "deep_gemm")],
+                             [0, 0, 0] if ours else [0, 2, 1], m)
 
     def test_plans_are_made_ahead(self):
         vllm = self.start()
@@ -145,23 +224,6 @@ class Plugin(Process):
             for layer in model:
                 layer(torch.randn(m, K).bfloat16())
         self.assertEqual(self.context.counters()["plans_made"], made)
-
-    def test_nothing_is_planned_while_a_graph_is_captured(self):
-        from gemmtune_vllm import operators
-        vllm = self.start()
-        layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K)), sizes=(4,))[0]
-        made = self.context.counters()["plans_made"]
-        with mock.patch.object(operators, "_capturing", lambda x: True):
-            calls = vllm.calls["gemm"]
-            layer(torch.randn(4, K).bfloat16())
-            self.assertEqual(vllm.calls["gemm"], calls)  # planned when the model was loaded
-            layer(torch.randn(3, K).bfloat16())
-            self.assertEqual(vllm.calls["gemm"], calls + 1)  # not planned: vLLM's
-        self.assertEqual(self.context.counters()["plans_made"], made)
-        gemmtune.use(TABLES)  # what was planned belongs to the files before
-        with mock.patch.object(operators, "_capturing", lambda x: True):
-            layer(torch.randn(4, K).bfloat16())
-        self.assertEqual(vllm.calls["gemm"], calls + 2)
 
     def test_layers_without_rows_are_not_touched(self):
         vllm = self.start()
@@ -218,20 +280,21 @@ class Plugin(Process):
 
     def test_vllm_choices_stay(self):
         vllm = self.start()
-        self.assertEqual(vllm.fp8[vllm.CPU][0].__name__, "GemmtuneFp8LinearKernel")
+        self.assertEqual(vllm.fp8[vllm.platform][0].__name__, "GemmtuneFp8LinearKernel")
         kernel = vllm.Linear(N, K, kind="token").quant_method.fp8_linear
-        self.assertEqual(type(kernel).__name__, "ScaledDouble")  # the first of vLLM's that fits, and nothing around it
+        self.assertEqual(type(kernel).__name__, "CutlassFP8ScaledMMLinearKernel")  # the first of vLLM's that fits, and nothing around it
         self.assertIn("process_weights_after_loading", vars(kernel))
         self.assertEqual(kernel.layer_param_names[0], "weight")
         vllm.envs.VLLM_DISABLED_KERNELS.append("GemmtuneFp8LinearKernel")
-        self.assertEqual(vars(vllm.Linear(N, K, kind="token").quant_method.fp8_linear).keys(), {"config", "layer_param_names"})
-        vllm.envs.VLLM_DISABLED_KERNELS.append("BlockDouble")  # a block-scaled layer with a kernel that unpacks the weight
-        vllm.blocks[vllm.CPU].append(vllm.fp8[vllm.CPU][2])
+        self.assertEqual(vars(vllm.Linear(N, K, kind="token").quant_method.fp8_linear).keys(),
+                         {"config", "layer_param_names", "logical_output_size"})
+        vllm.envs.VLLM_DISABLED_KERNELS += ["DeepGemmFp8BlockScaledMMKernel", "TritonFp8BlockScaledMMKernel"]  # a block-scaled layer with a kernel that unpacks the weight
+        vllm.blocks[vllm.platform].append(vllm.fp8[vllm.platform][2])
         kernel = vllm.Linear(N, K, kind="block").quant_method.fp8_linear
-        self.assertEqual((type(kernel).__name__, kernel.layer_param_names[1]), ("ScaledDouble", "weight_scale"))
+        self.assertEqual((type(kernel).__name__, kernel.layer_param_names[1]), ("CutlassFP8ScaledMMLinearKernel", "weight_scale"))
         for known in (False, True):  # releases whose register_linear_kernel knows no block-scaled kernels
             vllm = self.start(block_type_known=known)
-            self.assertEqual([one.__name__ for one in vllm.blocks[vllm.CPU]], ["GemmtuneFp8BlockLinearKernel", "BlockDouble"])
+            self.assertEqual([one.__name__ for one in vllm.blocks[vllm.platform]], ["GemmtuneFp8BlockLinearKernel", "DeepGemmFp8BlockScaledMMKernel", "TritonFp8BlockScaledMMKernel"])
 
     def test_weights_loaded_again(self):
         vllm = self.start()
@@ -242,9 +305,9 @@ class Plugin(Process):
                 layer.weight = nn.Parameter(layer.weight.t(), requires_grad=False)
             again = self.load(lambda: model)
             x = torch.randn(16, K).bfloat16()
-            calls = vllm.calls[COUNTER[kind]]
+            calls = dict(vllm.calls)
             close(self, again[0](x), x.double() @ layer.exact.t(), 6e-2)
-            self.assertEqual(vllm.calls[COUNTER[kind]], calls + 1)
+            self.assertEqual({name for name in calls if vllm.calls[name] != calls[name]}, {COUNTER[kind]} if kind else set())
 
     def test_shapes_without_rows_are_recorded(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"GEMMTUNE_CAPTURE": folder}):
@@ -255,7 +318,7 @@ class Plugin(Process):
             for kind in KINDS:
                 for _ in range(3):
                     model[str(kind)](torch.randn(6, 128).bfloat16())
-            self.assertEqual(sorted(vllm.calls.values()), [3, 3, 6])
+            self.assertEqual({name: count for name, count in vllm.calls.items() if count}, {"cutlass": 6, "deep_gemm": 3})
             self.context.flush_capture()
             found = {path.name: path.read_text().splitlines()[1:] for path in Path(folder).glob("*.csv")}
             self.assertEqual({name: len(rows) for name, rows in found.items()},
@@ -266,6 +329,100 @@ class Plugin(Process):
             calls = (Path(folder) / "bf16_untuned_gemm.csv.calls.json").read_text()
             self.assertEqual(calls.count('"calls":3,'), 2, calls)
             gemmtune.use()
+
+    def test_layers_of_the_cpu_backend(self):
+        """vLLM packs the weight and drops the plain one; layers with tuned rows are ours in all sizes."""
+        path = TABLES["a16w16"] + ".packed.csv"
+        row = {"M": 4, "N": N, "K": K, "dtype": "bf16", "outdtype": "bf16", "scaleAB": False, "bpreshuffle": True}
+        gemmtune.tune([{**row, "bias": False}, {**row, "bias": True}], path, backend="cpu", search="random", iters=2, confirmations=1)
+        for table in (path, TABLES["a16w16"]):
+            for bias in (False, True):
+                self.context = gemmtune.use(table)
+                vllm = self.start(platform="CPU")
+                model = self.load(lambda: nn.Sequential(vllm.Linear(N, K, bias), vllm.Linear(256, 128, bias)))
+                self.assertIn("1 of 2 linear layers", self.line)
+                self.assertIn("gemmtune: vLLM's kernels run in 1: no tuned row answers its sizes", self.lines)
+                packed = gemmtune.torch.pack(torch.zeros(N, K).bfloat16()) is not None and model[0].weight.numel() == 0
+                self.assertEqual(packed, table == path)  # no second copy of the weight
+                self.assertEqual(model[1].weight.numel(), 0)  # vLLM's
+                for m in (4, 16, 40):
+                    x = torch.randn(2, m // 2, K).bfloat16()
+                    used, unused = self.used(), self.context.counters()["untuned"]
+                    close(self, model[0](x), x.double() @ model[0].exact.t() + (model[0].bias.double() if bias else 0), 1e-2)
+                    self.assertEqual((self.used() - used, self.context.counters()["untuned"] - unused), (1, 0) if m == 4 else (0, 1))
+                self.assertEqual(vllm.calls["packed"], 0)
+                x = torch.randn(3, 128).bfloat16()
+                close(self, model[1](x), x.double() @ model[1].exact.t() + (model[1].bias.double() if bias else 0), 1e-2)
+                self.assertEqual(vllm.calls["packed"], 1)
+
+    def test_int8_layers_of_the_cpu_backend(self):
+        path = TABLES["a8w8"] + ".int8.csv"
+        gemmtune.tune([{"M": 4, "N": N, "K": K, "q_dtype_w": "int8"}], path, op="a8w8", backend="cpu", search="random", iters=2, confirmations=1)
+        self.context = gemmtune.use({"a8w8": path})
+        default = torch.get_default_dtype()
+        self.addCleanup(torch.set_default_dtype, default)
+        for bias in (False, True):
+            vllm = self.start(platform="CPU")
+
+            def make():
+                layers = nn.Sequential(vllm.Linear(N, K, bias, kind="int8"), vllm.Linear(256, 128, kind="int8"))
+                torch.set_default_dtype(torch.bfloat16)  # as vLLM does while it loads
+                return layers
+
+            model = self.load(make)
+            torch.set_default_dtype(default)
+            self.assertIn("1 of 2 linear layers", self.line)
+            self.assertIsNone(model[1].weight)  # vLLM's
+            for m in (4, 40):
+                x = torch.randn(2, m // 2, K).bfloat16()
+                used, unused = self.used(), self.context.counters()["untuned"]
+                close(self, model[0](x), x.double() @ model[0].exact.t() + (model[0].bias.double() if bias else 0), 3e-2)
+                self.assertEqual((self.used() - used, self.context.counters()["untuned"] - unused), (1, 0) if m == 4 else (0, 1))
+            self.assertEqual(vllm.calls["int8"], 0)
+            x = torch.randn(3, 128).bfloat16()
+            close(self, model[1](x), x.double() @ model[1].exact.t(), 3e-2)
+            self.assertEqual(vllm.calls["int8"], 1)
+
+    def test_merged_layers_have_a_scale_for_each(self):
+        from gemmtune_vllm import cpu
+        self.assertEqual(cpu._scale_of_rows(torch.tensor([2.0, 3.0]), 3, [1, 2]).tolist(), [2, 3, 3])
+        self.assertEqual(cpu._scale_of_rows(torch.tensor([[2.0], [3.0]]), 2, [2]).tolist(), [2, 3])
+        self.assertEqual(cpu._scale_of_rows(torch.tensor(2.0), 5, [5]).tolist(), [2])
+
+    def test_shapes_of_the_cpu_backend_are_recorded(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"GEMMTUNE_CAPTURE": folder}):
+            self.context = gemmtune.use(TABLES)
+            vllm = self.start(platform="CPU")
+            layer = self.load(lambda: nn.Sequential(vllm.Linear(256, 128)))[0]
+            self.assertIn("records the sizes of 1 of 1", self.line)
+            for _ in range(3):
+                layer(torch.randn(6, 128).bfloat16())
+            self.assertEqual(vllm.calls["packed"], 3)
+            # vLLM kills its workers: what was recorded is in the file soon after a call, with its number.
+            file = Path(folder) / "bf16_untuned_gemm.csv.calls.json"
+            until = time.monotonic() + 0.8
+            while time.monotonic() < until and '"calls":3,' not in (file.read_text() if file.exists() else ""):
+                time.sleep(0.02)
+            self.assertIn('"calls":3,', file.read_text())
+            row, = (Path(folder) / "bf16_untuned_gemm.csv").read_text().splitlines()[1:]
+            self.assertTrue(row.startswith("6,256,128,False") and row.endswith("True"), row)  # packed
+            gemmtune.use()
+
+    def test_calls_are_counted(self):
+        vllm = self.start()
+        model = self.load(lambda: nn.Sequential(vllm.Linear(N, K), vllm.Linear(256, N)))
+        for m in (4, 4, 16):
+            model(torch.randn(m, K).bfloat16())
+        report = gemmtune_vllm.report()
+        self.assertEqual(report["calls"], {"tuned": 2, "without_row": 1})
+        self.assertEqual((report["linear_layers"], report["ours"], list(report["left"])), (2, ["0"], ["1"]))
+        from gemmtune_vllm import plugin
+        with self.assertLogs("vllm.gemmtune", logging.INFO) as log:
+            plugin._watcher.say()
+        self.assertEqual(log.records[0].getMessage(), "gemmtune: calls of our layers so far: 2 by tuned rows, 1 of sizes without a row "
+                         "(a CUDA graph counts once)")
+        with self.assertNoLogs("vllm.gemmtune", logging.INFO):
+            plugin._watcher.say()  # none since
 
     def test_switch(self):
         for value, line in (("0", "gemmtune: off (GEMMTUNE_VLLM=0)"),
@@ -313,6 +470,29 @@ class Plugin(Process):
         self.assertEqual(self.line, "gemmtune: OSError: disk; vLLM's kernels run in the layers that are left")
         layer(torch.randn(4, K).bfloat16())
         self.assertEqual(vllm.calls["gemm"], 1)
+        vllm = self.start(platform="CPU")  # where layers are chosen while the model is loaded
+        with mock.patch("gemmtune_vllm.operators.answered", side_effect=OSError("disk")):
+            model = self.load(lambda: nn.Sequential(vllm.Linear(N, K), vllm.Linear(N, K, kind="int8")))
+        self.assertIn("0 of 2", self.line)
+        self.assertIn("gemmtune: vLLM's kernels run in 0, 1: OSError: disk", self.lines)
+        for layer in model:
+            x = torch.randn(4, K).bfloat16()
+            close(self, layer(x), x.double() @ layer.exact.t(), 3e-2)
+        self.assertEqual((vllm.calls["packed"], vllm.calls["int8"]), (1, 1))
+
+    def test_another_layout_is_another_graph(self):
+        keys = set()
+        for table in (TABLES["a16w16"], None):
+            if table is None:
+                table = TABLES["a16w16"] + ".other_layout.csv"
+                gemmtune.tune([{"M": 4, "N": N, "K": K, "dtype": "bf16", "outdtype": "bf16", "scaleAB": False, "bpreshuffle": True, "bias": False}], table,
+                              backend="cpu", search="random", iters=2, confirmations=1)
+            gemmtune.use(table)
+            vllm = self.start(platform="CPU")
+            self.load(lambda: nn.Sequential(vllm.Linear(N, K)))
+            self.assertIn("1 of 1", self.line)
+            keys.add(self.config.additional_config["gemmtune"])
+        self.assertEqual(len(keys), 2)
 
 
 @unittest.skipUnless(torch.cuda.is_available(), "PyTorch finds no GPU")
@@ -342,6 +522,7 @@ class Gpu(Process):
 
 
 class Package(unittest.TestCase):
+    @unittest.skipIf(importlib.util.find_spec("vllm"), "this Python has vLLM")
     def test_without_vllm(self):
         done = subprocess.run([sys.executable, "-c", "import logging, sys; logging.basicConfig(format='%(message)s')\n"
                                "import gemmtune_vllm; assert 'torch' not in sys.modules; gemmtune_vllm.register()"],
@@ -360,7 +541,8 @@ class Package(unittest.TestCase):
                            capture_output=True)
             found = subprocess.run(
                 [sys.executable, "-c", "from importlib.metadata import entry_points, version\n"
-                 "for one in entry_points(group='vllm.general_plugins'): print(one.name, one.load().__module__)\n"
+                 "for one in entry_points(group='vllm.general_plugins'):\n"
+                 "    if one.name == 'gemmtune': print(one.name, one.load().__module__)\n"
                  "import gemmtune_vllm; assert version('gemmtune-vllm') == gemmtune_vllm.__version__"],
                 env={**os.environ, "PYTHONPATH": folder}, capture_output=True, text=True, check=True).stdout
         self.assertEqual(found, "gemmtune gemmtune_vllm\n")

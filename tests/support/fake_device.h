@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/backend.h"
@@ -74,6 +75,11 @@ class FakeDevice final : public LeafDevice {
   Status counts_energy() override { return energy_status; }
   Result<EnergySample> sample_energy(const SampleRequest& request, double seconds) override;
   bool times_single_calls() const override { return single_calls; }
+  void begin_processor_waits() override { waits = 0; }
+  double processor_waits() override {
+    ++wait_readings;
+    return std::exchange(waits, 0);
+  }
   std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const override;
   std::size_t last_level_cache_bytes() override { return cache_bytes; }
   std::size_t free_memory_bytes() override { return free_bytes; }
@@ -87,7 +93,10 @@ class FakeDevice final : public LeafDevice {
   std::size_t cache_bytes = 1 << 16;
   std::size_t free_bytes = std::size_t{1} << 30;
   double now_microseconds = 0;
-  bool single_calls = false;                // what times_single_calls answers
+  bool single_calls = false;  // what times_single_calls answers
+  double waits = 0;           // that the next processor_waits() answers; it begins anew then
+  int wait_readings = 0;
+  std::int64_t gathered = 0;                // samples that began with threads gathered
   double reading_microseconds = 0;          // of reading_kernel; 0: the device has none
   Status energy_status;                     // what counts_energy answers
   std::vector<std::string> energy_batches;  // families, in their order

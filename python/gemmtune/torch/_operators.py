@@ -116,9 +116,22 @@ def _fake_silu_and_mul(gate, up):
     return gate.new_empty(gate.shape)
 
 
+def _fake_tuned_linear(x, w, bias=None, constant_weight=False):
+    return x.new_empty((*x.shape[:-1], w.shape[0]))
+
+
+def _fake_tuned_scaled_linear(x, w, x_scale, w_scale, bias, rows, out_dtype, kind, other):
+    return x.new_empty((rows, w.shape[0] if kind == blocks_scaled else w.shape[1]), dtype=out_dtype)
+
+
+# What a tuned_scaled_linear has: fp8 with one scale each, with a scale a row of x, with scales of blocks. w is [N, K] of blocks, else a
+# view [K, N] of that.
+tensor_scaled, token_scaled, blocks_scaled = range(3)
 _fakes = {"linear": _fake_linear, "linear.full": _fake_linear, "a8w8": _fake_a8w8, "a8w8_blockscale": _fake_blockscale, "a4w4_blockscale": _fake_blockscale,
           "a16w4": _fake_a16w4, "a8w4": _fake_a8w8,
           "batched_bf16": _fake_batched, "batched_a8w8": _fake_batched, "fused_moe": _fake_moe, "silu_and_mul": _fake_silu_and_mul}
+for _name, _fake in (("tuned_linear", _fake_tuned_linear), ("tuned_scaled_linear", _fake_tuned_scaled_linear)):
+    torch.library.register_fake(f"gemmtune::{_name}", _gradients.refusing(_fake))
 _python_kernels = torch.library.Library("gemmtune", "IMPL")
 _python_kernels.impl("needs_gradient", _gradients.needed, "CompositeImplicitAutograd")
 for _name, _fake in _fakes.items():

@@ -7,11 +7,18 @@ import logging
 import os
 
 __version__ = "0.1.0"
-__all__ = ["register"]
+__all__ = ["register", "report"]
 
 # A child of vLLM's logger: its handler, format and level.
 logger = logging.getLogger("vllm.gemmtune")
 _registered = False
+
+
+def report():
+    """What the plug-in does in this process; docs/vllm.md has the fields. vLLM's engine is another process: llm.collective_rpc("report_of_gemmtune")
+    asks its workers."""
+    from . import plugin
+    return plugin.report()
 
 
 def register():

@@ -6,6 +6,8 @@ import inspect
 
 _kernels = "vllm.model_executor.kernels.linear"
 
+_utils = "vllm.model_executor.layers.utils"
+
 # part -> (name here, module, attribute path, parameters that must be there or None)
 _needed = {
     "loading": (
@@ -21,12 +23,25 @@ _needed = {
         ("embedding_method", "vllm.model_executor.layers.vocab_parallel_embedding", "UnquantizedEmbeddingMethod", None),
         ("embedding_apply", "vllm.model_executor.layers.vocab_parallel_embedding", "UnquantizedEmbeddingMethod.apply",
          ("layer", "x", "bias")),
-        ("dispatch_unquantized_gemm", "vllm.model_executor.layers.utils", "dispatch_unquantized_gemm", ()),
+        ("dispatch_unquantized_gemm", _utils, "dispatch_unquantized_gemm", ()),
+        ("default_unquantized_gemm", _utils, "default_unquantized_gemm", ("layer", "x", "weight", "bias")),
+    ),
+    "bf16 of the CPU backend": (
+        ("utils", _utils, "", None),
+        ("dispatch_cpu_unquantized_gemm", _utils, "dispatch_cpu_unquantized_gemm", ("layer", "remove_weight")),
+        ("cpu_unquantized_gemm", _utils, "cpu_unquantized_gemm", ("layer", "x", "weight", "bias")),
+    ),
+    "int8 of the CPU backend": (
+        ("register_linear_kernel", _kernels, "register_linear_kernel", ("kernel_class", "platform", "kernel_type")),
+        ("int8_kernels", _kernels, "_POSSIBLE_INT8_KERNELS", None),
+        ("choose", _kernels, "choose_scaled_mm_linear_kernel", ("config", "possible_kernels")),
+        ("int8_base", _kernels, "Int8ScaledMMLinearKernel", None),
+        ("quantize_int8", "vllm._custom_ops", "onednn_scaled_int8_quant", ("input", "scale", "azp", "symmetric")),
     ),
     "fp8": (
         ("register_linear_kernel", _kernels, "register_linear_kernel", ("kernel_class", "platform", "kernel_type")),
         ("fp8_kernels", _kernels, "_POSSIBLE_FP8_KERNELS", None),
-        ("can_run", _kernels, "is_supported_and_can_implement_kernel", ("kernel", "config", "compute_capability")),
+        ("choose", _kernels, "choose_scaled_mm_linear_kernel", ("config", "possible_kernels")),
         ("fp8_base", _kernels, "FP8ScaledMMLinearKernel", None),
         ("apply_scaled_mm", _kernels, "FP8ScaledMMLinearKernel.apply_scaled_mm",
          ("A", "B", "out_dtype", "As", "Bs", "bias", "output_shape")),
@@ -34,7 +49,7 @@ _needed = {
     "fp8 block-scaled": (
         ("register_linear_kernel", _kernels, "register_linear_kernel", ("kernel_class", "platform", "kernel_type")),
         ("fp8_block_kernels", _kernels, "_POSSIBLE_FP8_BLOCK_KERNELS", None),
-        ("can_run", _kernels, "is_supported_and_can_implement_kernel", ("kernel", "config", "compute_capability")),
+        ("choose", _kernels, "choose_scaled_mm_linear_kernel", ("config", "possible_kernels")),
         ("fp8_base", _kernels, "FP8ScaledMMLinearKernel", None),
         ("fp8_block_base", _kernels, "Fp8BlockScaledMMLinearKernel", None),
         ("apply_block_scaled_mm", _kernels, "Fp8BlockScaledMMLinearKernel.apply_block_scaled_mm", ("A", "B", "As", "Bs")),
@@ -48,6 +63,11 @@ class Interface:
 
     def __init__(self):
         self.parts, self.missing = [], []
+        self.platform = None
+
+    @property
+    def on_cpu(self):
+        return getattr(self.platform, "name", None) == "CPU"
 
 
 def _find(module, path, parameters):
@@ -74,6 +94,9 @@ def find():
     """The Interface of the installed vLLM."""
     interface = Interface()
     for part, names in _needed.items():
+        # The CPU backend calls a function of the layer in place of UnquantizedLinearMethod's.
+        if part == "bf16" if interface.on_cpu else part.endswith("of the CPU backend"):
+            continue
         differences = []
         for name, module, path, parameters in names:
             found, difference = _find(module, path, parameters)

@@ -2,14 +2,18 @@
 follows the loading of its layer. That kernel stays what it is: it prepares the weight, quantizes x, and runs all sizes that no
 tuned row answers. Only its product, apply_scaled_mm or apply_block_scaled_mm, is replaced in layers that are ours."""
 
-import hashlib
+import inspect
 import math
 
 import torch
 
-from . import operators
+from . import cpu, operators
 
 loaded = []  # Layer of each quantized layer whose weights are ready, since the last model was loaded
+
+
+# vLLM's classes whose product is one operator, which C++ calls itself.
+_operators_of = {"CutlassFP8ScaledMMLinearKernel": operators.cutlass_operator, "DeepGemmFp8BlockScaledMMKernel": operators.deep_gemm_operator}
 
 
 class Layer:
@@ -18,8 +22,11 @@ class Layer:
     def __init__(self, kernel, layer, blocks):
         self.kernel, self.layer, self.blocks = kernel, layer, blocks
         self.product = "apply_block_scaled_mm" if blocks else "apply_scaled_mm"
-        self.name = getattr(layer, "prefix", "")
-        self.key = f"{type(kernel).__name__} {hashlib.sha256(repr(kernel.config).encode()).hexdigest()[:12]}"
+        known = _operators_of.get(type(kernel).__name__)
+        if getattr(kernel, "use_deep_gemm_e8m0", False):
+            known = None
+        self.runs_python = known is None
+        self.other = known or operators.key_of(f"{type(kernel).__name__} {kernel.config!r}")
 
     def weight(self):
         """The weight as [N, K], or None."""
@@ -36,18 +43,24 @@ class Layer:
                 return scale
         return None
 
-    def fits(self):
-        weight, scale = self.weight(), self.scale()
-        # A kernel with state of its layer can be run for this layer only, which the operator does not know; one that
-        # quantizes inside of its product gives no fp8 x.
-        if (weight is None or scale is None or scale.dtype is not torch.float32 or
-                not getattr(self.kernel, "apply_input_quant", True) or
-                any(isinstance(value, torch.Tensor) for value in vars(self.kernel).values())):
-            return False
+    def why_not(self):
+        """Why the layer is not of a kind that gemmtune runs, or None."""
+        weight, scale, kernel = self.weight(), self.scale(), type(self.kernel).__name__
+        if weight is None:
+            return f"{kernel} holds the weight in a form of its own"
+        if scale is None or scale.dtype is not torch.float32:
+            return f"{kernel} holds no float32 scales"
+        if not getattr(self.kernel, "apply_input_quant", True):
+            return f"{kernel} quantizes inside of its product"
+        # A kernel with state of its layer can be run for this layer only, which the operator does not know.
+        if any(isinstance(value, torch.Tensor) for value in vars(self.kernel).values()):
+            return f"{kernel} holds state of the layer"
         n, k = weight.shape
-        if self.blocks:
-            return tuple(scale.shape) == (-(-n // 128), -(-k // 128))
-        return scale.numel() in (1, n)
+        if getattr(self.kernel, "logical_output_size", None) not in (None, n):
+            return f"{kernel} padded the weight"
+        expected = (-(-n // 128), -(-k // 128)) if self.blocks else None
+        fits = tuple(scale.shape) == expected if self.blocks else scale.numel() in (1, n)
+        return None if fits else f"{kernel} has scales of shape {list(scale.shape)}"
 
     def biases(self):
         bias = None if self.blocks else getattr(self.layer, "bias", None)
@@ -55,43 +68,55 @@ class Layer:
 
     def kind(self):
         if self.blocks:
-            return "block"
+            return operators.blocks_scaled
         group = self.kernel.config.activation_quant_key.scale.group_shape
-        return "tensor" if group.is_per_tensor() and self.scale().numel() == 1 else "token"
+        one = group.is_per_tensor() and self.scale().numel() == 1
+        return operators.tensor_scaled if one else operators.token_scaled
 
     def size(self, m, bias):
         weight = self.weight()
         n, k = weight.shape
-        return operators.device_of(weight), self.kind(), m, n, k, weight.dtype, self.kernel.config.out_dtype, bias is not None
+        return operators.device_of(weight), self.kind(), m, n, k, weight.dtype, self.kernel.config.out_dtype, bias is not None, 0
 
     def run(self, m, bias):
-        weight, out_dtype = self.weight(), self.kernel.config.out_dtype
+        weight, out_dtype, kind = self.weight(), self.kernel.config.out_dtype, self.kind()
         x = torch.zeros(m, weight.shape[1], device=weight.device).to(weight.dtype)
-        if self.blocks:
-            scale = torch.ones(m, -(-weight.shape[1] // 128), device=weight.device)
-            operators.ops.block_linear(x, weight, scale, self.scale(), out_dtype, self.key)
-        else:
-            scale = torch.ones(1 if self.kind() == "tensor" else m, device=weight.device)
-            operators.ops.scaled_linear(x, weight.t(), scale, self.scale(), bias, m, out_dtype, self.kind(), self.key)
+        scale = (torch.ones(m, -(-weight.shape[1] // 128), device=weight.device) if self.blocks else
+                 torch.ones(1 if kind == operators.tensor_scaled else m, device=weight.device))
+        operators.scaled_linear(x, weight if self.blocks else weight.t(), scale, self.scale(), bias, m, out_dtype, kind, self.other)
 
-    def keep_fallback(self):
-        operators.fallbacks[self.key] = getattr(self.kernel, self.product)
+    def constants(self):
+        """What a compiled graph has of the layer beside tensors."""
+        return f"kind {self.kind()} other {self.other}"
+
+    def keep_function(self):
+        """vLLM's product, for the sizes that no row answers."""
+        product, blocks = getattr(self.kernel, self.product), self.blocks
+
+        def run(x, w, x_scale, w_scale, bias, rows, out_dtype):
+            if blocks:
+                return product(A=x, B=w, As=x_scale, Bs=w_scale).to(out_dtype)
+            y = product(A=x, B=w, out_dtype=out_dtype, As=x_scale, Bs=w_scale, bias=bias, output_shape=[rows, w.shape[1]])
+            return y.view(rows, w.shape[1])
+
+        operators.functions[self.other] = run
 
     def take(self):
         """The kernel runs its product through the operator."""
-        key, kind, block_out_dtype = self.key, self.kind(), self.kernel.config.out_dtype
+        other, kind, block_out_dtype = self.other, self.kind(), self.kernel.config.out_dtype
 
         def apply_scaled_mm(*, A, B, out_dtype, As, Bs, bias, output_shape):
-            y = operators.ops.scaled_linear(A, B, As, Bs, bias, math.prod(output_shape[:-1]), out_dtype, kind, key)
+            y = operators.scaled_linear(A, B, As, Bs, bias, math.prod(output_shape[:-1]), out_dtype, kind, other)
             return y.view(*output_shape)
 
         def apply_block_scaled_mm(A, B, As, Bs):
-            return operators.ops.block_linear(A, B, As, Bs, block_out_dtype, key)
+            return operators.scaled_linear(A, B, As, Bs, None, A.shape[0], block_out_dtype, kind, other)
 
         setattr(self.kernel, self.product, apply_block_scaled_mm if self.blocks else apply_scaled_mm)
 
 
-def _follow(kernel, blocks):
+def _follow_fp8(kernel, vllm):
+    blocks = not isinstance(kernel, vllm.fp8_base)
     prepare = kernel.process_weights_after_loading
 
     def process_weights_after_loading(layer):
@@ -103,13 +128,19 @@ def _follow(kernel, blocks):
     kernel.process_weights_after_loading = process_weights_after_loading
 
 
-def _put_first(vllm, name, base, kernel_type, lists):
-    """A class `name` at the head of vLLM's list for this platform. Its instances are those of the next class that fits."""
+def _put_first(vllm, name, base, kernel_type, lists, follow):
+    """A class `name` at the head of vLLM's list for this platform. Its instances are those of the next class that fits, which `follow` sees."""
     platform = vllm.platform
 
+    # vLLM chooses among the others: it reorders the list by device and keeps to --linear-backend.
+    quantization = {"quantization": f"{kernel_type}_w8a8"} if "quantization" in inspect.signature(vllm.choose).parameters else {}
+
     def next_class(config):
-        others = (kernel for kernel in lists[platform] if kernel is not chooser)
-        return next((kernel for kernel in others if vllm.can_run(kernel, config, None)[0]), None)
+        others = [kernel for kernel in lists[platform] if kernel is not chooser]
+        try:
+            return vllm.choose(config, {platform: others}, **quantization)
+        except ValueError:  # none fits
+            return None
 
     def is_supported(cls, compute_capability=None):
         return True, None
@@ -119,12 +150,11 @@ def _put_first(vllm, name, base, kernel_type, lists):
 
     def new(cls, config, *arguments, **options):
         kernel_class = next_class(config)
-        blocks = not issubclass(kernel_class, vllm.fp8_base)
-        if not blocks and not arguments and not options:
+        if kernel_type == "fp8_block" and issubclass(kernel_class, vllm.fp8_base):
             # vLLM gives no names to a class of the block-scaled base, and these to the others
             options = {"layer_param_names": ["weight", "weight_scale", "input_scale", "input_scale_ub"]}
         kernel = kernel_class(config, *arguments, **options)
-        _follow(kernel, blocks)
+        follow(kernel, vllm)
         return kernel
 
     chooser = type(base)(name, (base,), {
@@ -141,6 +171,8 @@ def _put_first(vllm, name, base, kernel_type, lists):
 
 def register(vllm):
     if "fp8" in vllm.parts:
-        _put_first(vllm, "GemmtuneFp8LinearKernel", vllm.fp8_base, "fp8", vllm.fp8_kernels)
+        _put_first(vllm, "GemmtuneFp8LinearKernel", vllm.fp8_base, "fp8", vllm.fp8_kernels, _follow_fp8)
     if "fp8 block-scaled" in vllm.parts:
-        _put_first(vllm, "GemmtuneFp8BlockLinearKernel", vllm.fp8_block_base, "fp8_block", vllm.fp8_block_kernels)
+        _put_first(vllm, "GemmtuneFp8BlockLinearKernel", vllm.fp8_block_base, "fp8_block", vllm.fp8_block_kernels, _follow_fp8)
+    if "int8 of the CPU backend" in vllm.parts:
+        _put_first(vllm, "GemmtuneInt8LinearKernel", vllm.int8_base, "int8", vllm.int8_kernels, cpu.follow_int8)

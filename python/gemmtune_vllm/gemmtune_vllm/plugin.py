@@ -1,22 +1,32 @@
 """install(): hooks into vLLM. Layers are chosen when a model was loaded: those for which a tuned row answers one of the sizes
 that vLLM will run. The others stay exactly as they were."""
 
+import atexit
 import functools
 import hashlib
+import os
+import sys
+import threading
 import time
 
 import torch
 
 import gemmtune
+from gemmtune import contexts
 
-from . import interface, kernels, logger, operators
+from . import cpu, interface, kernels, logger, operators
 
 _vllm = None
+# Of the last model that this process loaded.
+_report = {"version": gemmtune.__version__, "linear_layers": 0, "ours": [], "left": {}, "plans": 0, "device": None}
+_calls_before = {}  # counters when the model had been loaded
+_watcher = None
+_dependent = False  # tuned kernels are launched before the kernel in front has ended
 
 
 def install():
     """Registers the kernels and follows the loading of models."""
-    global _vllm
+    global _vllm, _dependent
     _vllm = interface.find()
     if not _vllm.parts:
         logger.warning("gemmtune: off: this vLLM differs from what the plug-in knows: %s",
@@ -29,27 +39,41 @@ def install():
     if _vllm.missing:
         logger.warning("gemmtune: no %s layers: this vLLM differs from what the plug-in knows: %s",
                        ", ".join(part for part, _ in _vllm.missing), "; ".join(sentence for _, sentence in _vllm.missing))
+    _dependent = os.environ.get("GEMMTUNE_VLLM_DEPENDENT_LAUNCHES", "0") == "1"
     kernels.register(_vllm)
+    if "bf16 of the CPU backend" in _vllm.parts:
+        cpu.follow(_vllm)
     _vllm.loader.load_model = _following(_vllm.load_model)
 
 
 def _following(load_model):
     @functools.wraps(load_model)
     def load(self, *arguments, **options):
-        model = load_model(self, *arguments, **options)
+        worker = sys.modules.get("vllm.v1.worker.worker_base")
+        if worker is not None:  # llm.collective_rpc("report_of_gemmtune")
+            worker.WorkerBase.report_of_gemmtune = lambda self: report()
         config = options.get("vllm_config", arguments[0] if arguments else None)
+        cpu.begin(_sizes(config)[1], getattr(getattr(config, "model_config", None), "enforce_eager", False))
         try:
-            _choose_layers(model, config)
+            model = load_model(self, *arguments, **options)
+        finally:
+            loading = cpu.end()
+        try:
+            _choose_layers(model, config, loading)
         except Exception as error:  # layers that are not ours run as before
             logger.warning("gemmtune: %s: %s; vLLM's kernels run in the layers that are left", type(error).__name__, error)
         return model
     return load
 
 
+def _longest(config):
+    return getattr(getattr(config, "scheduler_config", None), "max_num_batched_tokens", None) or 8192
+
+
 def _sizes(config):
     """(M of the CUDA graphs, M to ask the look-up for)."""
     graphs = getattr(getattr(config, "compilation_config", None), "cudagraph_capture_sizes", None) or []
-    longest = getattr(getattr(config, "scheduler_config", None), "max_num_batched_tokens", None) or 8192
+    longest = _longest(config)
     powers = [1 << exponent for exponent in range(longest.bit_length())]
     return sorted(set(graphs)), sorted({*graphs, *powers, longest})
 
@@ -57,15 +81,21 @@ def _sizes(config):
 class _Unquantized:
     """A linear layer of bf16 or fp16."""
 
-    def __init__(self, name, layer, method):
-        self.name, self.layer, self.method = name, layer, method
+    def __init__(self, layer, method):
+        self.layer, self.method = layer, method
         self.weight = layer.weight
+        stock = getattr(method, "_gemm_impl", None) or _vllm.dispatch_unquantized_gemm()
+        self.runs_python = stock is not _vllm.default_unquantized_gemm  # else it is aten::linear
+        self.stock_name = getattr(getattr(stock, "func", stock), "__name__", str(stock))
 
-    @staticmethod
-    def fits(layer):
-        weight = getattr(layer, "weight", None)
-        return (isinstance(weight, torch.Tensor) and weight.dim() == 2 and weight.dtype in (torch.bfloat16, torch.float16) and
-                weight.is_contiguous() and weight.numel() > 0)
+    def why_not(self):
+        """Why the layer is not of a kind that gemmtune runs, or None."""
+        weight = self.weight
+        if not isinstance(weight, torch.Tensor) or weight.dim() != 2 or weight.numel() == 0:
+            return "its weight is no matrix"
+        if weight.dtype not in (torch.bfloat16, torch.float16):
+            return f"its weight is {weight.dtype}"
+        return None if weight.is_contiguous() else "its weight is not contiguous"
 
     def biases(self):
         bias = getattr(self.layer, "bias", None)
@@ -73,80 +103,196 @@ class _Unquantized:
 
     def size(self, m, bias):
         n, k = self.weight.shape
-        return operators.device_of(self.weight), "plain", m, n, k, self.weight.dtype, self.weight.dtype, bias is not None
+        return operators.device_of(self.weight), "plain", m, n, k, self.weight.dtype, self.weight.dtype, bias is not None, 0
 
     def run(self, m, bias):
-        operators.ops.linear(torch.zeros(m, self.weight.shape[1], dtype=self.weight.dtype, device=self.weight.device),
-                             self.weight, bias)
+        operators.linear(torch.zeros(m, self.weight.shape[1], dtype=self.weight.dtype, device=self.weight.device), self.weight, bias, _dependent)
 
-    def keep_fallback(self):
-        layer, dispatch = self.layer, _vllm.dispatch_unquantized_gemm
-        operators.unquantized[tuple(self.weight.shape)] = lambda x, weight, bias: dispatch()(layer, x, weight, bias)
+    def constants(self):
+        """What a compiled graph has of the layer beside tensors."""
+        return f"dependent {_dependent}"
+
+    def keep_function(self):
+        """aten::linear runs the sizes that no row answers."""
 
     def take(self):
         self.method.apply = _apply_unquantized
 
 
 def _apply_unquantized(layer, x, bias=None):
-    return operators.ops.linear(x, layer.weight, bias)
+    return operators.linear(x, layer.weight, bias, _dependent)
 
 
 def _layers(model):
-    """The layers that gemmtune could run, and how many linear layers there are."""
-    found, total = [], 0
+    """The linear layers that vLLM runs by a function that the plug-in knows."""
+    found = []
     methods = (_vllm.linear_method, _vllm.embedding_method) if "bf16" in _vllm.parts else ()
-    for name, module in model.named_modules():
+    for module in model.modules():
         method = getattr(module, "quant_method", None)
-        if type(method) not in methods or type(module).__name__ == "VocabParallelEmbedding":
-            continue  # a tied embedding is no linear layer either: its product runs once a step
-        total += 1
-        if _Unquantized.fits(module):
-            found.append(_Unquantized(name, module, method))
+        if type(method) in methods and type(module).__name__ != "VocabParallelEmbedding" and hasattr(module, "weight"):
+            found.append(_Unquantized(module, method))  # a tied embedding is no linear layer either: its product runs once a step
     loaded, kernels.loaded[:] = list(kernels.loaded), []
-    total += len(loaded)
-    found += [layer for layer in loaded if layer.fits()]
-    return found, total
+    return found + loaded
 
 
-def _choose_layers(model, config):
+class _Answers:
+    """Which sizes a tuned row answers."""
+
+    def __init__(self, asked, longest):
+        self._asked, self._longest, self._known = asked, longest, {}
+
+    def __call__(self, size):
+        if size not in self._known:
+            self._known[size] = operators.answered(size)
+        return self._known[size]
+
+    def any(self, layer):
+        return any(self(layer.size(m, bias)) for bias in layer.biases() for m in self._asked)
+
+    def all(self, layer):
+        """Rows or ranges answer every M that vLLM may run."""
+        bias = layer.biases()[-1]
+        return all(self(layer.size(m, bias)) for m in range(1, self._longest + 1))
+
+
+def _why_left(layer, answers, recording):
+    """Why a layer stays vLLM's, or None."""
+    why = layer.why_not()
+    if why is not None or recording:
+        return why
+    if not answers.any(layer):
+        return "no tuned row answers its sizes"
+    # A product of a CPU takes far longer than a call of Python.
+    if layer.runs_python and not _vllm.on_cpu and not answers.all(layer):
+        name = getattr(layer, "stock_name", None) or type(layer.kernel).__name__
+        return f"{name} is a Python function, which costs a call more than a kernel gains, and rows do not answer every M"
+    return None
+
+
+def _choose_layers(model, config, loading):
+    global _calls_before
     start = time.monotonic()
     graphs, asked = _sizes(config)
-    layers, total = _layers(model)
     recording = operators.recording()
-    answered, taken, plans = {}, [], set()
-
-    def is_answered(size):
-        if size not in answered:
-            answered[size] = operators.answered(size)
-        return answered[size]
-
-    for layer in layers:
-        layer.keep_fallback()  # of all: a compiled graph of an earlier run may have more of our operators
-        if not recording and not any(is_answered(layer.size(m, bias)) for bias in layer.biases() for m in asked):
+    answers, plans = _Answers(asked, _longest(config)), set()
+    taken, left = list(loading.taken), list(loading.left)  # (module, constants of its graph); (module, why)
+    for layer in _layers(model):
+        layer.keep_function()  # of all: a compiled graph of an earlier run may have more of our operators
+        why = _why_left(layer, answers, recording)
+        if why is not None:
+            left.append((layer.layer, why))
             continue
         layer.take()
-        taken.append(layer)
+        taken.append((layer.layer, layer.constants()))
         if recording:  # sizes that the model does not run must not get into the file
             continue
         with torch.inference_mode():
             for bias in layer.biases():
                 for m in graphs:
                     size = layer.size(m, bias)
-                    if size not in plans and is_answered(size):
+                    if size not in plans and answers(size):
                         plans.add(size)
                         layer.run(m, bias)
-    _tell_compile_cache(config, taken)
+    known = {id(module): name for name, module in model.named_modules()}
+    names = [known.get(id(module), type(module).__name__) for module, _ in taken]
+    left = {known.get(id(module), type(module).__name__): why for module, why in left}
+    total = len(names) + len(left)
+    _tell_compile_cache(config, [f"{name} {constants}" for name, (_, constants) in zip(names, taken)])
+    device = operators.device_of(next((parameter for parameter in model.parameters()), torch.empty(0)))
+    _report.update(linear_layers=total, ours=names, left=left, plans=len(plans), device=device)
+    _calls_before = _counters()
+    _watch(recording)
     if recording:
-        logger.info("gemmtune %s: records the sizes of %d of %d linear layers", gemmtune.__version__, len(taken), total)
+        logger.info("gemmtune %s: records the sizes of %d of %d linear layers", gemmtune.__version__, len(names), total)
         return
     logger.info("gemmtune %s: %d of %d linear layers have tuned kernels; %d plans for %d CUDA-graph sizes made ahead in %.1f s "
-                "(GEMMTUNE_VLLM=0 turns this off)", gemmtune.__version__, len(taken), total, len(plans), len(graphs),
+                "(GEMMTUNE_VLLM=0 turns this off)", gemmtune.__version__, len(names), total, len(plans), len(graphs),
                 time.monotonic() - start)
+    _say_what_is_left(left, device, has_ours=bool(names))
 
 
-def _tell_compile_cache(config, taken):
-    """vLLM finds compiled graphs of an earlier run by a hash of its configuration, additional_config included."""
+def _say_what_is_left(left, device, has_ours):
+    reasons = {}
+    for name, why in left.items():
+        reasons.setdefault(why, []).append(name)
+    for why, names in reasons.items():
+        logger.info("gemmtune: vLLM's kernels run in %s%s: %s", ", ".join(names[:3]), f" and {len(names) - 3} more" if len(names) > 3 else "", why)
+    if has_ours or not left:
+        return
+    for file in contexts.current(device).files():
+        if file["unused"] and file["rows"] and not file["shipped"]:
+            logger.info("gemmtune: %s", file["unused"])
+
+
+def _tell_compile_cache(config, ours):
+    """vLLM finds compiled graphs of an earlier run by a hash of its configuration, additional_config included. ours: what a graph has of each
+    of our layers."""
     additional = getattr(config, "additional_config", None)
-    if taken and isinstance(additional, dict):
-        names = "\n".join(sorted(layer.name for layer in taken))
-        additional["gemmtune"] = hashlib.sha256(names.encode()).hexdigest()[:16]
+    if ours and isinstance(additional, dict):
+        additional["gemmtune"] = hashlib.sha256("\n".join(sorted(ours)).encode()).hexdigest()[:16]
+
+
+# ---- what was served --------------------------------------------------------------------------------------------------------------------
+
+def _counters():
+    return contexts.current(_report["device"]).counters() if _report["device"] else {}
+
+
+def report():
+    """What the plug-in does in this process, as data: `linear_layers` of the last model, `ours` (their names), `left` (name: why), `plans` made
+    ahead, and `calls` of our layers since then: `tuned`, by a tuned row, and `without_row`, which vLLM's operator ran, on its CPU backend
+    gemmtune's default kernel. A CUDA graph counts once, when it is captured."""
+    return {**_report, "calls": _calls()}
+
+
+def _calls():
+    counters = {name: value - _calls_before.get(name, 0) for name, value in _counters().items()}
+    tuned = sum(counters.get(name, 0) for name in ("exact", "range", "fine", "coarse", "bucket", "fewer_threads"))
+    return {"tuned": tuned, "without_row": counters.get("untuned", 0)}
+
+
+class _Watcher(threading.Thread):
+    """Says what was served when calls pause, and when the process ends; writes what was recorded. vLLM kills its workers, so that neither may
+    wait for their end."""
+
+    flush_seconds, look_seconds, line_seconds = 0.05, 0.25, 10
+
+    def __init__(self, recording):
+        super().__init__(name="gemmtune-vllm", daemon=True)
+        self.process, self.recording, self.said, self.said_at = os.getpid(), recording, {"tuned": 0, "without_row": 0}, 0
+        atexit.register(self.say)
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:  # a process of multiprocessing ends by os._exit(), after these
+            util.Finalize(None, self.say, exitpriority=0)
+
+    def run(self):
+        before = None
+        while True:
+            time.sleep(self.flush_seconds if self.recording else self.look_seconds)
+            try:
+                if self.recording:
+                    contexts.flush_capture()
+                    continue
+                calls = _calls()
+                if calls == before and time.monotonic() - self.said_at > self.line_seconds:
+                    self.say()
+                before = calls
+            except Exception as error:  # such as a context that is closed
+                logger.debug("gemmtune: %s: %s", type(error).__name__, error)
+
+    def say(self):
+        """The line, if calls were made since the last one."""
+        calls = _calls()
+        if self.recording or calls == self.said or self.process != os.getpid():
+            return
+        self.said, self.said_at = calls, time.monotonic()
+        logger.info("gemmtune: calls of our layers so far: %d by tuned rows, %d of sizes without a row (a CUDA graph counts once)", calls["tuned"],
+                    calls["without_row"])
+
+
+def _watch(recording):
+    global _watcher
+    if _watcher is None or _watcher.process != os.getpid():
+        _watcher = _Watcher(recording)
+        _watcher.start()
+    _watcher.recording, _watcher.said = recording, {"tuned": 0, "without_row": 0}

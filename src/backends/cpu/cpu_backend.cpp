@@ -8,6 +8,7 @@
 #include "backends/cpu/families/family_entry.h"
 #include "backends/cpu/machine/core_set.h"
 #include "backends/cpu/machine/system_limits.h"
+#include "backends/cpu/threads/thread_team.h"
 #include "backends/traits.h"
 
 namespace gemmtune::cpu {
@@ -15,7 +16,7 @@ namespace {
 
 Result<CpuDeviceOptions> read_request(const DeviceRequest& request) {
   CpuDeviceOptions options;
-  auto cores = choose_cores(request.text, request.threads, thread_affinity(), cpu_quota());
+  auto cores = choose_cores(request.text, request.threads, team_affinity(request.team), cpu_quota());
   if (!cores.ok()) return cores.status();
   options.cores = std::move(*cores);
   if (!request.isa_cap.empty()) {

@@ -14,6 +14,7 @@
 #include "backends/cpu/machine/system_limits.h"
 #include "backends/cpu/machine/timer.h"
 #include "backends/cpu/silu_and_mul.h"
+#include "backends/cpu/threads/gather.h"
 #include "backends/cpu/threads/idle_threads.h"
 #include "backends/default_kernels.h"
 #include "backends/silu_and_mul.h"
@@ -25,6 +26,7 @@ namespace {
 /// libgomp spins for about 4 ms after its last region; OpenBLAS and our pool are asleep long before.
 constexpr auto pool_gap = std::chrono::milliseconds(5);
 constexpr auto longest_pool_gap = std::chrono::milliseconds(100);
+constexpr auto longest_gathering = std::chrono::milliseconds(20);
 constexpr double uncounted_seconds = 0.1;  // in front of an energy batch: clocks settle
 
 PoolOptions pool_options(const CpuDeviceOptions& options) {
@@ -182,6 +184,10 @@ Result<double> CpuDevice::sample(const SampleRequest& request) {
   const Stream stream{static_cast<Executor*>(&team_)};
   const std::function<void()> before_each = [this] { run_parallel_pass(); };
   const auto time = [&] {
+    if (request.gather && active_pool_ == (team_.openmp() == nullptr ? "own" : "openmp")) {
+      gather_threads(team_, longest_gathering);
+      waits_.since_last();
+    }
     return time_batch(request, stream, request.parallel_pass ? before_each : nullptr);
   };
   if (!pin_threads_) return time();
@@ -191,6 +197,16 @@ Result<double> CpuDevice::sample(const SampleRequest& request) {
   const bool on_openmp = active_pool_ == "openmp" || team_.openmp() != nullptr;
   const ScopedAffinity for_new_workers(on_openmp ? cores_ : CoreList());
   return time();
+}
+
+void CpuDevice::begin_processor_waits() {
+  const std::lock_guard lock(sampling_);
+  waits_.begin();
+}
+
+double CpuDevice::processor_waits() {
+  const std::lock_guard lock(sampling_);
+  return waits_.since_last();
 }
 
 void CpuDevice::run_parallel_pass() {

@@ -12,6 +12,7 @@
 #include "backends/cpu/machine/core_set.h"
 #include "backends/cpu/machine/energy_counter.h"
 #include "backends/cpu/machine/isa.h"
+#include "backends/cpu/machine/processor_waits.h"
 #include "backends/cpu/threads/thread_team.h"
 
 namespace gemmtune::cpu {
@@ -62,6 +63,8 @@ class CpuDevice final : public LeafDevice {
   Status counts_energy() override { return EnergyCounter::open(powercap_folder_).status(); }
   Result<EnergySample> sample_energy(const SampleRequest& request, double seconds) override;
   bool times_single_calls() const override { return true; }
+  void begin_processor_waits() override;
+  double processor_waits() override;
   std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const override;
   /// `last_level_cache_mib`: half of what the cold pools are asked to hold.
   std::map<std::string, double> observe() override;
@@ -94,6 +97,7 @@ class CpuDevice final : public LeafDevice {
   std::string active_pool_;     // guarded by sampling_
   std::vector<float> pass_in_;  // guarded by sampling_; empty until a sample has a parallel pass
   std::vector<float> pass_out_;
+  ProcessorWaits waits_;  // guarded by sampling_
 };
 
 /// What info() of a device with these options says, without its threads. `team`: DeviceInfo's.

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "base/text.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "formats/models/model_config.h"
+#include "formats/models/model_folder.h"
+#include "formats/models/serving_sizes.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -29,6 +32,41 @@ Result<std::optional<Operation>> any_operation(const SizeOptions& size) {
   return operation_of(size);  // the error lists what is known
 }
 
+/// The sizes of --for; none without it.
+Result<std::optional<ServingSizes>> served_sizes(const ModelOptions& options) {
+  if (options.server.empty()) {
+    for (const auto& [option, text] : {std::pair{"--max-num-seqs", options.sequences},
+                                       std::pair{"--max-num-batched-tokens", options.batched_tokens},
+                                       std::pair{"--speculative-tokens", options.speculative_tokens}}) {
+      if (!text.empty()) return Status::invalid("{} {}: needs --for vllm or --for sglang", option, text);
+    }
+    return std::optional<ServingSizes>();
+  }
+  const auto server = parse_server(options.server);
+  if (!server) return Status::invalid("--for {}: expected vllm or sglang", options.server);
+  if (!options.tokens.empty() || !options.batch_size.empty()) {
+    return Status::invalid("--for {}: its token counts are those of the server; not with {}", options.server,
+                           options.tokens.empty() ? "--batch_size" : "--nsets");
+  }
+  ServingSettings settings{.server = *server};
+  constexpr std::int64_t max_sequences = 65536;
+  constexpr std::int64_t max_drafted = 64;
+  const auto read = [](const char* option, const std::string& text, std::int64_t least, std::int64_t most,
+                       std::int64_t& value) -> Status {
+    if (text.empty()) return {};
+    const auto given = whole_number(option, text, least, most);
+    if (!given.ok()) return given.status();
+    value = *given;
+    return {};
+  };
+  GEMMTUNE_RETURN_IF_ERROR(read("--max-num-seqs", options.sequences, 1, max_sequences, settings.sequences));
+  GEMMTUNE_RETURN_IF_ERROR(read("--max-num-batched-tokens", options.batched_tokens, 1, max_dimension / 2,
+                                settings.batched_tokens));
+  GEMMTUNE_RETURN_IF_ERROR(
+      read("--speculative-tokens", options.speculative_tokens, 0, max_drafted, settings.drafted));
+  return std::optional<ServingSizes>(serving_sizes(settings));
+}
+
 }  // namespace
 
 Result<std::vector<std::int64_t>> token_counts(const std::string& text) {
@@ -45,8 +83,10 @@ Result<std::vector<std::int64_t>> token_counts(const std::string& text) {
 }
 
 void declare_model_options(CommandOptions& app, ModelOptions& options) {
-  app.add_option("--model-dir", options.folder,
-                 "Shapes of a model: a folder with Hugging Face's config.json (default: GTUNE_MODEL)");
+  app.add_option(
+      "--model-dir,--model", options.folder,
+      "Shapes of a model: a folder with config.json, a shipped model's name, or a Hugging Face id that the "
+      "cache has (default: GTUNE_MODEL)");
   app.add_option("--tp", options.tensor_parallel,
                  "Tensor parallelism of the model's shapes (GTUNE_TP, else 1)");
   app.add_option("--nsets", options.tokens,
@@ -55,12 +95,23 @@ void declare_model_options(CommandOptions& app, ModelOptions& options) {
   app.add_option("--assume", options.assume,
                  "The architecture of a config.json whose model_type is not known: llama, gpt_neox, opt …");
   app.add_option("--batch-size", options.batch_size, "Factor of the token counts (GTUNE_BATCH_SIZE, else 1)");
+  app.add_option(
+      "--for", options.server,
+      "Token counts of a server in place of --nsets: vllm or sglang; its CUDA graphs, and prompts up to "
+      "--max-num-batched-tokens");
+  app.add_option("--max-num-seqs", options.sequences,
+                 "With --for: sequences that decode at once (default 256)");
+  app.add_option("--max-num-batched-tokens", options.batched_tokens,
+                 "With --for: tokens of a step at most (default 8192)");
+  app.add_option("--speculative-tokens", options.speculative_tokens,
+                 "With --for: drafted tokens of a sequence in a step of speculative decoding (default 0)");
 }
 
 Status check_words(const ModelOptions& options) {
   const NumberVariable none{};
   GEMMTUNE_RETURN_IF_ERROR(positive("--tp", options.tensor_parallel, none).status());
   GEMMTUNE_RETURN_IF_ERROR(positive("--batch_size", options.batch_size, none).status());
+  GEMMTUNE_RETURN_IF_ERROR(served_sizes(options).status());
   return token_counts(options.tokens).status();
 }
 
@@ -74,17 +125,23 @@ Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions
   const auto tensor_parallel = positive("--tp", options.tensor_parallel, environment.tensor_parallel);
   const auto batch_size = positive("--batch_size", options.batch_size, environment.batch_size);
   const auto tokens = token_counts(options.tokens);
+  const auto served = served_sizes(options);
   const auto x_type = x_type_of(size, architecture);
   const auto y_type = y_type_of(size, architecture);
   const auto operation = any_operation(size);
   for (const Status& status : {tensor_parallel.status(), batch_size.status(), tokens.status(),
-                               x_type.status(), y_type.status(), operation.status()}) {
+                               served.status(), x_type.status(), y_type.status(), operation.status()}) {
     if (!status.ok()) return status;
   }
   ModelShapeOptions shape_options;
   shape_options.tensor_parallel = *tensor_parallel;
   shape_options.batch_size = *batch_size;
   shape_options.tokens = *tokens;
+  if (*served) {
+    shape_options.batch_size = 1;  // GTUNE_BATCH_SIZE is no server's
+    shape_options.tokens = (*served)->tokens;
+    shape_options.lm_head_rows = (*served)->sequences;
+  }
   shape_options.x_type = *x_type;
   shape_options.y_type = *y_type;
   shape_options.operation = *operation;
@@ -97,7 +154,11 @@ Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions
     if (!vocab_size.ok()) return vocab_size.status();
     shape_options.vocab_size = *vocab_size;
   }
-  return model_shapes(model_folder(options, environment), shape_options);
+  const auto folder =
+      find_model_folder(model_folder(options, environment),
+                        {.shipped = environment.models_folder, .hub = environment.hub_folder});
+  if (!folder.ok()) return folder.status();
+  return model_shapes(*folder, shape_options);
 }
 
 Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const SizeOptions& size,

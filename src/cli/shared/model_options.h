@@ -23,6 +23,10 @@ struct ModelOptions {
   std::string batch_size;
   std::string vocab_size;
   std::string assume;
+  std::string server;              // --for
+  std::string sequences;           // --max-num-seqs
+  std::string batched_tokens;      // --max-num-batched-tokens
+  std::string speculative_tokens;  // --speculative-tokens
 };
 
 void declare_model_options(CommandOptions& app, ModelOptions& options);

@@ -143,7 +143,7 @@ Status check_side_file_writable(const std::string& option, const std::string& pa
     return Status::invalid("{} {}: is a directory, expected a file", option, path);
   }
   if (exists && !S_ISREG(found.st_mode)) {
-    return Status::invalid("{} {}: is no regular file", option, path);
+    return Status::invalid("{} {}: not a regular file", option, path);
   }
   if (exists && access(target.c_str(), W_OK) != 0) {
     return Status::io("{} {}: cannot be written: {}", option, path, std::strerror(errno));

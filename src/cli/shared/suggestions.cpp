@@ -25,11 +25,11 @@ constexpr Synonym command_words[] = {
 
 /// The first word of `here` is an option of the command.
 constexpr Synonym option_words[] = {
-    {"--cpu", "--backend cpu"},    {"--cuda", "--backend cuda"}, {"--data-type", "--indtype"},
-    {"--dtype", "--indtype"},      {"--gpu", "--device cuda:0"}, {"--gpus", "--device cuda:0,cuda:1"},
-    {"--hip", "--backend hip"},    {"--model", "--model_dir"},   {"--nvidia", "--backend cuda"},
-    {"--output-file", "--output"}, {"--rocm", "--backend hip"},  {"--seconds", "--budget"},
-    {"--time", "--budget"},        {"--type", "--indtype"},      {"--vllm", "--model_dir"},
+    {"--cpu", "--backend cpu"},  {"--cuda", "--backend cuda"},   {"--data-type", "--indtype"},
+    {"--dtype", "--indtype"},    {"--gpu", "--device cuda:0"},   {"--gpus", "--device cuda:0,cuda:1"},
+    {"--hip", "--backend hip"},  {"--nvidia", "--backend cuda"}, {"--output-file", "--output"},
+    {"--rocm", "--backend hip"}, {"--seconds", "--budget"},      {"--time", "--budget"},
+    {"--type", "--indtype"},     {"--vllm", "--model_dir"},
 };
 
 std::string_view meant(std::span<const Synonym> synonyms, std::string_view word) {

@@ -27,6 +27,7 @@ Examples:
   gemmtune shapes --model_dir Llama-3.1-8B --tp 8 --nsets 1,16,512 -o untuned.csv
   gemmtune shapes --model_dir Llama-3.2-1B --nsets 1 --layers
   gemmtune shapes --model_dir DeepSeek-V3 --tp 8 --nsets 1,64,4096 -o untuned/
+  gemmtune shapes --model_dir Llama-3.1-8B --for vllm --max-num-seqs 64 -o untuned.csv
   gemmtune shapes --model_dir DeepSeek-V3 --tp 8 --op fused_moe -o untuned_fmoe.csv
   gemmtune shapes -i sizes.yaml -o untuned.csv
   cat a.csv | gemmtune shapes -i -

@@ -159,8 +159,9 @@ Result<ProblemBench::DriftReference*> ProblemBench::drift_reference_for(Entry& e
 
 // The time of a kernel that only reads the weight, over the same cold copies, by our own threads.
 void ProblemBench::measure_roof(const Entry& entry) {
-  if (options_.policy.cache == CacheMode::warm || is_mixture(problem_) || entry.built.thread_pool != "own")
-    return;
+  const std::string_view pool = entry.built.thread_pool;
+  const bool is_on_our_threads = pool == "own" || pool == device_.info().team;
+  if (options_.policy.cache == CacheMode::warm || is_mixture(problem_) || !is_on_our_threads) return;
   const WeightLayout layout = entry.built.kernel->weight_layout();
   const auto [found, is_new] = roofs_.try_emplace(layout, 0.0);
   const std::int64_t bytes = operand_shapes(problem_).w.bytes();

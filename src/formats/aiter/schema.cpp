@@ -252,7 +252,6 @@ std::optional<Column> Schema::column_of(std::string_view column_name) const {
   return std::nullopt;
 }
 
-std::span<const Schema> all_schemas() { return schemas; }
 const Schema& schema_of(Operation operation) { return schemas[static_cast<std::size_t>(operation)]; }
 const Schema& schema_of(TableKind kind) { return schemas[static_cast<std::size_t>(kind)]; }
 std::span<const SchemaColumn> own_columns() { return own; }

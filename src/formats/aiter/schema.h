@@ -120,8 +120,6 @@ struct Schema {
   std::optional<Column> column_of(std::string_view name) const;
 };
 
-/// One a table, those that are dispatched first, in the order of Operation.
-std::span<const Schema> all_schemas();
 const Schema& schema_of(Operation operation);
 const Schema& schema_of(TableKind kind);
 

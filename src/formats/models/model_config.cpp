@@ -114,17 +114,18 @@ Result<std::vector<ModelGemm>> gemms_of(ModelFields& fields, const ModelShapeOpt
   return gemms;
 }
 
-/// Logits are computed for the last token of each sequence only: one M, as in AITER's generator. The other
-/// rows are in the order of M.
+/// Logits are computed for the last token of each sequence only: one M, as in AITER's generator, unless others are given. The
+/// other rows are in the order of M.
 std::vector<ShapeRow> rows_of(const std::vector<ModelGemm>& gemms, const std::vector<std::int64_t>& rows_of_x,
-                              std::int64_t batch_size) {
+                              const std::vector<std::int64_t>& lm_head_rows) {
   std::vector<ShapeRow> rows;
   const auto add = [&rows](const ModelGemm& gemm, std::int64_t m) {
     rows.push_back({gemm.problem, gemm.calls, gemm.layer, 0});
     rows.back().problem.m = m;
   };
   for (const ModelGemm& gemm : gemms) {
-    if (gemm.last_tokens_only) add(gemm, batch_size);
+    if (!gemm.last_tokens_only) continue;
+    for (const std::int64_t m : lm_head_rows) add(gemm, m);
   }
   for (const std::int64_t m : rows_of_x) {
     for (const ModelGemm& gemm : gemms) {
@@ -173,7 +174,8 @@ Result<ShapeList> parse_model_config(const std::string& path, const std::string&
 
   ShapeList list;
   list.source = fields->path();
-  list.rows = rows_of(*gemms, *rows, options.batch_size);
+  list.rows = rows_of(*gemms, *rows,
+                      options.lm_head_rows.empty() ? std::vector{options.batch_size} : options.lm_head_rows);
   if (options.operation) {
     const std::string counts = operation_counts(list.rows);
     std::erase_if(list.rows,

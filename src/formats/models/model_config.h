@@ -15,6 +15,7 @@ struct ModelShapeOptions {
   std::int64_t tensor_parallel = 1;
   std::vector<std::int64_t> tokens = {1, 512, 1024, 2048, 3072, 4096, 8192, 16384};  // --nsets
   std::int64_t batch_size = 1;
+  std::vector<std::int64_t> lm_head_rows;  // M of lm_head; empty: batch_size
   // Instead of the model's, of the layers whose operands have as many bits (16 and 32 count as one kind).
   std::optional<DataType> x_type;
   std::optional<DataType> y_type;  // instead of torch_dtype / dtype
@@ -29,7 +30,7 @@ struct ModelShapeOptions {
 
 /// The GEMMs of one rank, as vLLM and SGLang run the language model with tensor parallelism: attention
 /// (grouped queries or latent), dense feed-forward layers, router, shared experts, experts (fused_moe),
-/// lm_head; see docs/shapes.md for each one's N, K and calls. M = tokens · batch size (lm_head: batch size);
+/// lm_head; see docs/shapes.md for each one's N, K and calls. M = tokens · batch size (lm_head: batch size, or lm_head_rows);
 /// rows of several operations where the model is quantized or has experts. Rows of one problem are one, their
 /// calls added up, unless layers are named. Vision and audio parts and layers for speculative decoding are
 /// not made.

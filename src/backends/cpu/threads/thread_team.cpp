@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <set>
 #include <utility>
 
 #include "backends/cpu/threads/openmp_team.h"
@@ -112,6 +114,32 @@ void ThreadTeam::pin_openmp_team(const CoreList& cores) const {
         }
       },
       &pinning, 0, 0);
+}
+
+CoreList team_affinity(Team team) {
+  struct Union {
+    std::mutex mutex;
+    std::set<int> cores;
+  };
+  const CoreList own = thread_affinity();
+  const OpenmpRuntime* const runtime =
+      team == Team::own || team == Team::callback ? nullptr : programs_openmp();
+  if (runtime == nullptr || in_parallel_region(*runtime)) return own;
+  if (runtime->functions.max_threads() <= static_cast<int>(own.size()) || !can_start_team(*runtime))
+    return own;
+  Union all{{}, {own.begin(), own.end()}};
+  runtime->functions.parallel(
+      [](void* data) {
+        Union& found = *static_cast<Union*>(data);
+        try {
+          const CoreList cores = thread_affinity();
+          const std::lock_guard lock(found.mutex);
+          found.cores.insert(cores.begin(), cores.end());
+        } catch (const std::bad_alloc&) {  // without its cores, then
+        }
+      },
+      &all, 0, 0);
+  return {all.cores.begin(), all.cores.end()};
 }
 
 std::string_view team_word(Team team, bool on_openmp) {

@@ -53,6 +53,11 @@ class ThreadTeam final : public Executor {
   std::atomic<ThreadPoolExecutor*> pool_{nullptr};
 };
 
+/// The cores that the threads of a device may run on, ascending: those of the calling thread. If kernels will run on the program's
+/// OpenMP team and that has more threads than these cores (servers pin each thread of it to a core of its own), those of the team's
+/// threads too. Enters a parallel region then.
+CoreList team_affinity(Team team);
+
 /// The word of DeviceInfo::team, with or without an OpenMP runtime.
 std::string_view team_word(Team team, bool on_openmp);
 

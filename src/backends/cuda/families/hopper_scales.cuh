@@ -1,13 +1,9 @@
 // Scales of what a warp group accumulates: MMA_TILES x 64 rows of A by BLOCK_N rows of B, with A, B = x, w or, with SWAP_AB, w, x. Here those of
-// rows (SCALES 2); each family loads those of blocks (SCALES 3) its own way. Rows past the last one
-// have the scale of the last one: their products are not stored. The family defines MMA_TILES and SWAP_AB before it includes this file.
+// rows (Scales::rows); each family loads those of blocks (Scales::blocks) its own way. Rows past the last one
+// have the scale of the last one: their products are not stored. The family has MMA_TILES, BLOCK_N and SWAP_AB before it includes this file.
 #pragma once
 
-#include "backends/gpu/families/scales.cuh"
-
-#if !defined(MMA_TILES) || !defined(SWAP_AB)
-#error "MMA_TILES and SWAP_AB are not defined"
-#endif
+#include "backends/gpu/device/scales.cuh"
 
 typedef float Accumulators[MMA_TILES]
                           [BLOCK_N / 2];  // of int8 operands the bits of int32 sums, until scale_rows() converts them
@@ -28,14 +24,12 @@ static __device__ __forceinline__ float load_scale(const float* from, Index at) 
   asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(scale) : "l"(from + at) : "memory");
   return scale;
 }
-#if E8M0
 template <typename Index>
-static __device__ __forceinline__ float load_scale(const scale_bits* from, Index at) {
+static __device__ __forceinline__ float load_scale(const unsigned char* from, Index at) {
   unsigned bits;
   asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(bits) : "l"(from + at) : "memory");
-  return read_scale(bits);
+  return e8m0_to_float((unsigned char)bits);
 }
-#endif
 static __device__ __forceinline__ int at_most(int value, int most) { return value < most ? value : most; }
 
 // A thread's accumulators are of rows warp * 16 + lane / 4 and that plus 8 of each 64, and of columns lane % 4 * 2 and the next of each 8.
@@ -43,8 +37,7 @@ static __device__ __forceinline__ int first_row_of_thread() {
   return (int)(threadIdx.x % 128) / 32 * 16 + (int)threadIdx.x % 32 / 4;
 }
 
-#if SCALES == 2
-#define LANE_COLUMNS ((BLOCK_N + 31) / 32)
+enum : int { LANE_COLUMNS = (BLOCK_N + 31) / 32 };
 
 // Lane l has the scales of columns l, l + 32, ...; scale_rows() exchanges them.
 struct RowScales {
@@ -87,10 +80,10 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const RowScal
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         float& sum = d[r][j * 4 + i];
-        sum = (ELEMENT == 4 ? (float)__float_as_int(sum) : sum) * scales.a[r][i / 2] * columns[i % 2];
+        sum =
+            (types().element == Element::int8 ? (float)__float_as_int(sum) : sum) * scales.a[r][i / 2] * columns[i % 2];
         asm volatile("" : "+f"(sum)::"memory");  // one after the other: together they need more registers
       }
     }
   }
 }
-#endif

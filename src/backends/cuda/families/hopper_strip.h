@@ -1,4 +1,4 @@
-// Strips of 16 rows of a plain MXFP4 weight in shared memory, as hopper_e2m1_strip.cuh reads them.
+// Strips of 16 rows of a plain MXFP4 weight in shared memory, as device/e2m1_strip.cuh reads them.
 #pragma once
 
 #include <cstdint>

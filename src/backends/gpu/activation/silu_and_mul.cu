@@ -3,7 +3,7 @@
 // The host defines: OUTPUT (numbers.cuh), ACTIVATION=1 and GATED=1 (moe_activation.cuh), DEPENDENT (moe_dependent.cuh).
 
 #include "backends/gpu/activation/silu_and_mul_arguments.h"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_activation.cuh"
 #include "backends/gpu/moe/moe_dependent.cuh"
 

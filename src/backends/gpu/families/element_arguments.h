@@ -4,7 +4,7 @@
 
 #if defined(__CUDACC_RTC__) || defined(__HIPCC_RTC__)
 #ifndef element  // of random_fill.cu the host defines it
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #endif
 #define GEMMTUNE_ELEMENT element
 #define GEMMTUNE_OUTPUT output

@@ -2,47 +2,60 @@
 
 #include <fmt/format.h>
 
+#include "backends/gpu/device/types_arguments.h"
 #include "problem/operands.h"
 
 namespace gemmtune::gpu {
 
+namespace {
+
+/// Element and Scales, as numbers of defines.
+template <typename Code>
+int code_of(Code code) {
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
 int element_code(DataType type) {
   switch (type) {
     case DataType::f32:
-      return 0;
+      return code_of(Element::f32);
     case DataType::f16:
-      return 1;
+      return code_of(Element::f16);
     case DataType::bf16:
-      return 2;
+      return code_of(Element::bf16);
     case DataType::f8_e4m3fn:
-      return 3;
+      return code_of(Element::e4m3);
     case DataType::i8:
-      return 4;
+      return code_of(Element::int8);
     case DataType::f4_e2m1:
-      return 5;
+      return code_of(Element::e2m1);
     case DataType::f8_e4m3fnuz:
-      return 6;
+      return code_of(Element::e4m3fnuz);
     default:
       return -1;
   }
 }
 
-int scale_code(const Problem& problem) {
-  switch (quantization(problem)) {
+int scale_code(QuantType type) {
+  switch (type) {
     case QuantType::none:
-      return 0;
+      return code_of(Scales::none);
     case QuantType::per_tensor:
-      return 1;
+      return code_of(Scales::matrix);
     case QuantType::per_token:
-      return 2;
+      return code_of(Scales::rows);
     case QuantType::per_1x128:
-      return 3;
+      return code_of(Scales::blocks);
     case QuantType::per_1x32:
-      return 4;
+      return code_of(Scales::mx);
     default:
       return -1;
   }
 }
+
+int scale_code(const Problem& problem) { return scale_code(quantization(problem)); }
 
 std::vector<std::string> type_defines(const Problem& problem) {
   return {fmt::format("ELEMENT={}", element_code(problem.x_type)),

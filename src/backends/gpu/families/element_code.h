@@ -13,13 +13,13 @@
 
 namespace gemmtune::gpu {
 
-/// 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4, 6: fp8 e4m3fnuz; −1 for others.
+/// The number of an Element (device/types_arguments.h); −1 for types that no kernel has.
 int element_code(DataType type);
-/// 0: no scales, 1: one a matrix, 2: one a row, 3: one for 1 x 128 of x and for 128 x 128 of w, 4: e8m0 for 1 x 32 of both; −1
-/// for others. Of a weight-only operation those of x.
+/// The number of a Scales; −1 for others. Of a problem: of a weight-only operation those of x.
+int scale_code(QuantType type);
 int scale_code(const Problem& problem);
 
-/// ELEMENT, OUTPUT and SCALES, by which numbers.cuh and scales.cuh choose types.
+/// ELEMENT, OUTPUT and SCALES, by which device/types.cuh names types.
 std::vector<std::string> type_defines(const Problem& problem);
 ScalesArguments scales_of(const Problem& problem, const Operands& operands);
 

@@ -10,7 +10,7 @@ namespace gemmtune::gpu {
 
 /// A device file: .cu, .cuh, or a header of kernel arguments. C strings, because compilers take these.
 struct DeviceFile {
-  const char* path;  // as #include names it: "backends/cuda/families/hopper.cuh"
+  const char* path;  // as #include names it: "backends/cuda/device/tma.cuh"
   const char* text;
 };
 

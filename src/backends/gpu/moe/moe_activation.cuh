@@ -14,19 +14,14 @@ static __device__ inline float sigmoid(float value) { return 1.0f / (1.0f + __ex
 
 // `up` matters with GATED alone.
 static __device__ inline float activate(float gate, float up) {
-#if ACTIVATION == 3
-  // Not fminf, which makes a number of NaN.
-  gate = gate > 7.0f ? 7.0f : gate;
-  up = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
-  return gate * sigmoid(1.702f * gate) * (up + 1.0f);
-#else
-#if ACTIVATION == 1
-  const float value = gate * sigmoid(gate);
-#elif ACTIVATION == 2
-  const float value = 0.5f * gate * (1.0f + erff(gate * 0.70710678f));
-#else
-  const float value = gate;
-#endif
+  if constexpr (ACTIVATION == 3) {
+    // Not fminf, which makes a number of NaN.
+    gate = gate > 7.0f ? 7.0f : gate;
+    up = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
+    return gate * sigmoid(1.702f * gate) * (up + 1.0f);
+  }
+  float value = gate;
+  if constexpr (ACTIVATION == 1) value = gate * sigmoid(gate);
+  if constexpr (ACTIVATION == 2) value = 0.5f * gate * (1.0f + erff(gate * 0.70710678f));
   return GATED ? value * up : value;
-#endif
 }

@@ -2,7 +2,7 @@
 //
 // The host defines: OUTPUT (numbers.cuh), PARTIALS (0: float32, 1: of y's type), BIAS (1: experts have one).
 
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_combine_arguments.h"
 #include "backends/gpu/moe/moe_dependent.cuh"
 
@@ -12,13 +12,10 @@ using gemmtune::gpu::MoeCombineArguments;
 #define WIDTH 8  // columns of a thread
 #define NOT_A_NUMBER __uint_as_float(0x7fc00000u)
 
-#if PARTIALS
-typedef output partial;
-static __device__ inline float read_partial(partial value) { return read_output(value); }
-#else
-typedef float partial;
-static __device__ inline float read_partial(partial value) { return value; }
-#endif
+typedef StoredElement<PARTIALS ? types().output : Element::f32>::type partial;
+static __device__ inline float read_partial(partial value) {
+  return read_stored < PARTIALS ? types().output : Element::f32 > (value);
+}
 
 struct __align__(16) PartialVector {
   partial values[WIDTH];
@@ -27,7 +24,6 @@ struct __align__(16) OutputVector {
   output values[WIDTH];
 };
 
-#if BIAS
 struct __align__(16) BiasVector {
   float values[WIDTH];
 };
@@ -38,7 +34,6 @@ static __device__ inline const float* bias_of(const MoeCombineArguments& a, long
       slot < a.routed_topk ? a.ids[token * a.routed_topk + slot] : a.routed_experts + slot - a.routed_topk;
   return a.bias + expert * a.columns;
 }
-#endif
 
 #define MAX_SLOTS (BIAS ? 4 : 8)  // that are loaded together: registers
 
@@ -67,23 +62,23 @@ static __device__ inline void add_slots(const MoeCombineArguments& a, long long 
       weight[i] = 0.0f;
     }
   }
-#if BIAS
   BiasVector biases[COUNT];
+  if constexpr (BIAS) {
 #pragma unroll
-  for (int i = 0; i < COUNT; ++i) {
-    biases[i] = BiasVector{};
-    if (position[i] >= 0) biases[i] = *(const BiasVector*)(bias_of(a, token, slot + i) + first);
+    for (int i = 0; i < COUNT; ++i) {
+      biases[i] = BiasVector{};
+      if (position[i] >= 0) biases[i] = *(const BiasVector*)(bias_of(a, token, slot + i) + first);
+    }
   }
-#endif
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
 #pragma unroll
     for (int j = 0; j < WIDTH; ++j) {
-#if BIAS
-      sums[j] = fmaf(weight[i], read_partial(vectors[i].values[j]) + biases[i].values[j], sums[j]);
-#else
-      sums[j] = fmaf(weight[i], read_partial(vectors[i].values[j]), sums[j]);
-#endif
+      if constexpr (BIAS) {
+        sums[j] = fmaf(weight[i], read_partial(vectors[i].values[j]) + biases[i].values[j], sums[j]);
+      } else {
+        sums[j] = fmaf(weight[i], read_partial(vectors[i].values[j]), sums[j]);
+      }
     }
   }
 }
@@ -123,9 +118,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) moe_combine(const MoeCo
       missing |= position < -1;
       if (position < 0) continue;
       float value = read_partial(partials[position * a.columns + first + i]);
-#if BIAS
-      value += bias_of(a, token, slot)[first + i];
-#endif
+      if constexpr (BIAS) {
+        value += bias_of(a, token, slot)[first + i];
+      }
       sum = fmaf(weights ? weights[slot] : 1.0f, value, sum);
     }
     a.y[token * a.ldy + first + i] = round_output(missing ? NOT_A_NUMBER : sum);

@@ -2,7 +2,7 @@
 // 6: fp8 e4m3fnuz, 7: int4; of scales 0: none, 1: float32, 2: e8m0.
 #pragma once
 
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 template <int type>
 static __device__ inline unsigned bits_at(const unsigned char* data, long long index) {

@@ -1,6 +1,6 @@
 // Compares the rows of y with the reference, as verify/check_report_builder.cpp does on the host. One block of 256 threads for each row.
 
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/verify/compare_arguments.h"
 
 #define THREADS 256

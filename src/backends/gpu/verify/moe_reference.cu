@@ -28,21 +28,16 @@ struct Rows {
 };
 
 static __device__ inline double activate(const MoeReferenceArguments& a, double gate, double up) {
-#if ACTIVATION == 3
-  const double limit = a.swiglu_limit;
-  gate = gate > limit ? limit : gate;
-  up = up > limit ? limit : up < -limit ? -limit : up;
-  return gate / (1.0 + exp(-a.swiglu_alpha * gate)) * (up + 1.0);
-#else
-#if ACTIVATION == 1
-  const double value = gate / (1.0 + exp(-gate));
-#elif ACTIVATION == 2
-  const double value = 0.5 * gate * (1.0 + erf(gate * 0.70710678118654752440));
-#else
-  const double value = gate;
-#endif
+  if constexpr (ACTIVATION == 3) {
+    const double limit = a.swiglu_limit;
+    gate = gate > limit ? limit : gate;
+    up = up > limit ? limit : up < -limit ? -limit : up;
+    return gate / (1.0 + exp(-a.swiglu_alpha * gate)) * (up + 1.0);
+  }
+  double value = gate;
+  if constexpr (ACTIVATION == 1) value = gate / (1.0 + exp(-gate));
+  if constexpr (ACTIVATION == 2) value = 0.5 * gate * (1.0 + erf(gate * 0.70710678118654752440));
   return GATED ? value * up : value;
-#endif
 }
 
 static __device__ inline Row row_of(const MoeScales& scales, long long matrix, long long rows, long long row,
@@ -54,12 +49,9 @@ static __device__ inline Row row_of(const MoeScales& scales, long long matrix, l
 static __device__ inline Row x_row(const MoeReferenceArguments& a, const MoeReferenceTile& tile, int at) {
   if (at >= tile.count) return {-1, 0};
   const long long position = tile.first + at;
-#if STAGE == 1
+  if constexpr (STAGE == 2) return {position * a.ldx, 0};
   const long long token = a.token_of[position];
   return {token * a.ldx, row_of(a.x_scales, 0, 0, token, 0).scale};
-#else
-  return {position * a.ldx, 0};
-#endif
 }
 static __device__ inline Row w_row(const MoeReferenceArguments& a, const MoeReferenceTile& tile, long long first_column,
                                    int at) {
@@ -88,18 +80,13 @@ extern "C" __global__ void __launch_bounds__(256, 2) moe_reference(const MoeRefe
     for (long long first_k = 0; first_k < a.k; first_k += BLOCK_K) {
       const long long k = first_k + across;
       const unsigned w_block = (unsigned)k / (unsigned)a.w_scales.k_block;
-#if STAGE == 1
-      const unsigned x_block = (unsigned)k / (unsigned)a.x_scales.k_block;
-#endif
+      const unsigned x_block = STAGE == 1 ? (unsigned)k / (unsigned)a.x_scales.k_block : 0u;
       // All loads before the first conversion: they are under way together. Rows that the tile lacks load the first element.
       unsigned w_bits[TILE / 16];
       float w_scales[TILE / 16];
-#if STAGE == 1
-      unsigned x_bits[TILE / 16];
+      unsigned x_bits[TILE / 16];  // of stage 1, with the scales
       float x_scales[TILE / 16];
-#else
-      double x_values[TILE / 16];
-#endif
+      double x_values[TILE / 16];  // of stage 2
 #pragma unroll
       for (int i = 0; i < TILE / 16; ++i) {
         const int at = down + 16 * i;
@@ -109,30 +96,31 @@ extern "C" __global__ void __launch_bounds__(256, 2) moe_reference(const MoeRefe
         const bool w_inside = k < a.k && w.element >= 0;
         w_bits[i] = bits_at<W_TYPE>(a.w, w_inside ? w.element + k : 0);
         w_scales[i] = scale_at<W_SCALES>(a.w_scales.values, w_inside ? w.scale + w_block : 0);
-#if STAGE == 1
-        x_bits[i] = bits_at<X_TYPE>(a.x, x_inside ? x.element + k : 0);
-        x_scales[i] = scale_at<X_SCALES>(a.x_scales.values, x_inside ? x.scale + x_block : 0);
-#else
-        x_values[i] = ((const double*)a.x)[x_inside ? x.element + k : 0];
-#endif
+        if constexpr (STAGE == 1) {
+          x_bits[i] = bits_at<X_TYPE>(a.x, x_inside ? x.element + k : 0);
+          x_scales[i] = scale_at<X_SCALES>(a.x_scales.values, x_inside ? x.scale + x_block : 0);
+        } else {
+          x_values[i] = ((const double*)a.x)[x_inside ? x.element + k : 0];
+        }
       }
 #pragma unroll
       for (int i = 0; i < TILE / 16; ++i) {
         const int at = down + 16 * i;
-#if STAGE == 1
-        const double x_value = (double)value_of<X_TYPE>(x_bits[i]) * (double)x_scales[i];
-#else
-        const double x_value = x_values[i];
-#endif
+        double x_value;
+        if constexpr (STAGE == 1) {
+          x_value = (double)value_of<X_TYPE>(x_bits[i]) * (double)x_scales[i];
+        } else {
+          x_value = x_values[i];
+        }
         const double w_value = (double)value_of<W_TYPE>(w_bits[i]) * (double)w_scales[i];
         const double x = k < a.k && rows.x[at].element >= 0 ? x_value : 0.0;
         const double w = k < a.k && rows.w[at].element >= 0 ? w_value : 0.0;
         tiles.x[across][at] = x;
         tiles.w[across][at] = w;
-#if STAGE == 2
-        tiles.x_abs[across][at] = fabsf((float)(x * WEIGHT_UNIT));
-        tiles.w_abs[across][at] = fabsf((float)(w / WEIGHT_UNIT));
-#endif
+        if constexpr (STAGE == 2) {
+          tiles.x_abs[across][at] = fabsf((float)(x * WEIGHT_UNIT));
+          tiles.w_abs[across][at] = fabsf((float)(w / WEIGHT_UNIT));
+        }
       }
       __syncthreads();
       multiply_tiles<STAGE == 2>(tiles, across, down, sums);
@@ -150,15 +138,15 @@ extern "C" __global__ void __launch_bounds__(256, 2) moe_reference(const MoeRefe
         if (column >= a.columns) continue;
         const float* const bias = a.bias ? a.bias + tile.expert * ((GATED ? 2 : 1) * a.columns) + column : nullptr;
         const double first = sums.values[i][j] + (bias ? (double)bias[0] : 0.0);
-#if STAGE == 1
-        const double second =
-            GATED ? sums.values[i][GATED ? j + 2 : j] + (bias ? (double)bias[a.columns] : 0.0) : first;
-        a.values[position * a.columns + column] = activate(a, weight * first, weight * second);
-#else
-        a.values[position * a.columns + column] = weight * first;
-        a.magnitudes[position * a.columns + column] =
-            (float)weight * (sums.magnitudes[i][j] + (bias ? fabsf(bias[0]) : 0.0f));
-#endif
+        if constexpr (STAGE == 1) {
+          const double second =
+              GATED ? sums.values[i][GATED ? j + 2 : j] + (bias ? (double)bias[a.columns] : 0.0) : first;
+          a.values[position * a.columns + column] = activate(a, weight * first, weight * second);
+        } else {
+          a.values[position * a.columns + column] = weight * first;
+          a.magnitudes[position * a.columns + column] =
+              (float)weight * (sums.magnitudes[i][j] + (bias ? fabsf(bias[0]) : 0.0f));
+        }
       }
     }
   }

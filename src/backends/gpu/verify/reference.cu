@@ -2,8 +2,8 @@
 // of absolute values in float32. An element times its scale is exact in float64, and so is a product of elements without scales. Tiles are those
 // of reference_tiles.cuh.
 
-#include "backends/gpu/families/numbers.cuh"
-#include "backends/gpu/families/scales.cuh"
+#include "backends/gpu/device/numbers.cuh"
+#include "backends/gpu/device/scales.cuh"
 #include "backends/gpu/verify/reference_arguments.h"
 #include "backends/gpu/verify/reference_tiles.cuh"
 

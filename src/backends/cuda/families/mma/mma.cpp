@@ -8,6 +8,7 @@
 #include "backends/cuda/families/mma/mma_arguments.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
@@ -16,6 +17,12 @@
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
+
+static void visit_fields(const MmaConfig& config, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(config, visit, block_m, block_n, warps_m, warps_n, num_stages, split_k, x_columns,
+                        w_columns);
+}
+
 namespace {
 
 constexpr std::int64_t max_accumulators = 64;                  // of a thread; 128 compile for many seconds
@@ -140,7 +147,9 @@ class MmaFamily final : public gpu::CompiledFamily {
       : runtime_(runtime), capability_(capability_of(runtime.architecture())) {}
 
   std::string_view name() const override { return "mma"; }
-  std::string identity() const override { return fmt::format("mma r1 source {}", gpu::text_hash(source_)); }
+  std::string identity() const override {
+    return fmt::format("mma r1 source {}", gpu::text_hash(source_ + reduce_));
+  }
   int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
@@ -166,6 +175,7 @@ class MmaFamily final : public gpu::CompiledFamily {
   gpu::Runtime& runtime_;
   std::int64_t capability_;
   std::string source_ = gpu::include_line("backends/cuda/families/mma/mma.cu");
+  std::string reduce_ = gpu::include_line("backends/cuda/families/mma/mma_reduce.cu");
 };
 
 Status MmaFamily::accepts(const Problem& problem) const {
@@ -278,14 +288,15 @@ Config MmaFamily::default_config(const Problem& problem) const {
 gpu::Source MmaFamily::source(const Problem& problem, const Config& config) const {
   const LaunchConfig launch = launch_config(problem, config);
   gpu::Source source{"mma", source_, gpu::type_defines(problem), "mma"};
-  source.defines.push_back(fmt::format("BLOCK_M={}", launch.block_m));
-  source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
-  source.defines.push_back(fmt::format("WARPS_M={}", launch.warps_m));
-  source.defines.push_back(fmt::format("WARPS_N={}", launch.warps_n));
-  source.defines.push_back(fmt::format("NUM_STAGES={}", launch.num_stages));
-  source.defines.push_back(fmt::format("SPLIT_K={}", launch.split_k > 1 ? 1 : 0));
-  source.defines.push_back(fmt::format("X_COLUMNS={}", problem.x_order == Order::column_major ? 1 : 0));
-  source.defines.push_back(fmt::format("W_COLUMNS={}", problem.w_order == Order::column_major ? 1 : 0));
+  source.defines.push_back(
+      gpu::config_define(MmaConfig{.block_m = static_cast<int>(launch.block_m),
+                                   .block_n = static_cast<int>(launch.block_n),
+                                   .warps_m = static_cast<int>(launch.warps_m),
+                                   .warps_n = static_cast<int>(launch.warps_n),
+                                   .num_stages = static_cast<int>(launch.num_stages),
+                                   .split_k = launch.split_k > 1,
+                                   .x_columns = problem.x_order == Order::column_major,
+                                   .w_columns = problem.w_order == Order::column_major}));
   return source;
 }
 
@@ -296,8 +307,7 @@ Result<std::unique_ptr<Kernel>> MmaFamily::build(const Problem& problem, const C
   GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
   std::shared_ptr<gpu::Program> reduction;
   if (launch.split_k > 1) {
-    gpu::Source second{"mma_reduce", source_, gpu::type_defines(problem), "mma_reduce"};
-    second.defines.emplace_back("REDUCE=1");
+    gpu::Source second{"mma_reduce", reduce_, gpu::type_defines(problem), "mma_reduce"};
     auto loaded = runtime_.load(second);
     if (!loaded.ok()) return loaded.status();
     reduction = std::move(*loaded);

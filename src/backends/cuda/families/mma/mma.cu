@@ -1,102 +1,37 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] with mma.sync, sm_80 and up. See README.md.
-//
-// The host defines: BLOCK_M, BLOCK_N, WARPS_M, WARPS_N, NUM_STAGES (at least 2), SPLIT_K (1: blocks divide k and write partial sums in
-// float32), X_COLUMNS, W_COLUMNS (1: the operand is column-major; two-byte elements), ELEMENT, OUTPUT,
-// BATCHED (1: the blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums.
+// MmaConfig is what the host compiles it for.
 
+#include "backends/cuda/device/copy.cuh"
+#include "backends/cuda/device/mma.cuh"
 #include "backends/cuda/families/mma/mma_arguments.h"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/cuda/families/mma/mma_epilogue.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
-using gemmtune::cuda::MmaArguments;
+static __device__ constexpr gemmtune::cuda::MmaConfig config() { return CONFIG; }
 
-static __device__ inline float scale_of(const MmaArguments& a) { return a.x_scale ? *a.x_scale * *a.w_scale : 1.0f; }
-static __device__ inline output epilogue_value(const MmaArguments& a, float sum, float scale, int n) {
-  return round_output(sum * scale + (a.bias ? read_output(a.bias[n]) : 0.0f));
-}
+enum : int {
+  ATOM_BYTES = 128,  // bytes of k in a row of a stage: BLOCK_K
+  NUM_THREADS = 32 * config().warps_m * config().warps_n,
+  WARP_ROWS = config().block_m / config().warps_m,
+  WARP_COLUMNS = config().block_n / config().warps_n,
+  STAGE_BYTES = (config().block_m + config().block_n) * ATOM_BYTES,
+  GROUP_M = 8,  // tiles along m in a rasterization group
+};
 
-// Operands of this block's batch.
-static __device__ inline long long batch_of_block() { return BATCHED ? blockIdx.z : 0; }
-static __device__ inline const unsigned char* x_of_block(const MmaArguments& a) {
-  return a.x + batch_of_block() * a.x_batch_bytes;
-}
-static __device__ inline const unsigned char* w_of_block(const MmaArguments& a) {
-  return a.w + batch_of_block() * a.w_batch_bytes;
-}
-static __device__ inline output* y_of_block(const MmaArguments& a) { return a.y + batch_of_block() * a.y_batch_step; }
-static __device__ inline float* partials_of_block(const MmaArguments& a) {
-  return a.partials + batch_of_block() * a.split_k * a.m * a.n;
-}
-
-#ifdef REDUCE
-
-extern "C" __global__ void __launch_bounds__(256) mma_reduce(const MmaArguments a) {
-  const long long count = (long long)a.m * a.n;
-  const float scale = scale_of(a);
-  for (long long i = (long long)blockIdx.x * 256 + threadIdx.x; i < count; i += (long long)gridDim.x * 256) {
-    float sum = 0.0f;
-    for (int split = 0; split < a.split_k; ++split) sum += partials_of_block(a)[split * count + i];
-    const int row = (int)(i / a.n);
-    const int column = (int)(i % a.n);
-    y_of_block(a)[row * a.ldy + column] = epilogue_value(a, sum, scale, column);
+static __device__ inline void multiply(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  if constexpr (types().element == Element::e4m3) {
+    mma_e4m3(d, a[0], a[1], a[2], a[3], b0, b1);
+  } else if constexpr (types().element == Element::bf16) {
+    mma_bf16(d, a[0], a[1], a[2], a[3], b0, b1);
+  } else {
+    mma_f16(d, a[0], a[1], a[2], a[3], b0, b1);
   }
 }
 
-#else
-
-#define ATOM_BYTES 128  // bytes of k in a row of a stage: BLOCK_K
-#define NUM_THREADS (32 * WARPS_M * WARPS_N)
-#define WARP_ROWS (BLOCK_M / WARPS_M)
-#define WARP_COLUMNS (BLOCK_N / WARPS_N)
-#define STAGE_BYTES ((BLOCK_M + BLOCK_N) * ATOM_BYTES)
-#define GROUP_M 8  // tiles along m in a rasterization group
-
-#ifndef GEMMTUNE_EMULATION  // tests/support/emulation/ptx.h has these for the host
-
-#if ELEMENT == 3
-#define MMA "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
-#elif ELEMENT == 2
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#endif
-
-static __device__ inline void multiply(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-// Four matrices of 8 rows x 16 bytes; lane l gives the address of row l % 8 of matrix l / 8.
-static __device__ inline void load_matrices(unsigned (&to)[4], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(address)
-               : "memory");
-}
-
-// As load_matrices(), each matrix transposed.
-static __device__ inline void load_transposed(unsigned (&to)[4], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(address)
-               : "memory");
-}
-
 // Copies the 16 bytes at `from` + `at`, if they are there; else writes zeros.
-static __device__ inline void copy_unit(unsigned to, const unsigned char* from, long long at, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(there ? from + at : from),
-               "r"(there ? 16 : 0)
-               : "memory");
+static __device__ inline void copy_there(unsigned to, const unsigned char* from, long long at, bool there) {
+  copy_unit(to, there ? from + at : from, there ? 16 : 0);
 }
-
-static __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits for all groups but the last PENDING.
-template <int PENDING>
-static __device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
-}
-
-#endif
 
 // Offset in a stage of the 16 bytes `unit` of a row, swizzled so that ldmatrix has no bank conflicts.
 static __device__ inline unsigned swizzled_offset(int row, int unit) {
@@ -114,8 +49,8 @@ static __device__ inline void load_rows(unsigned to, const unsigned char* from, 
       const int row = i / 8;
       const int unit = i % 8;
       const long long at = column + unit * 16;
-      copy_unit(to + swizzled_offset(row, unit), from, (first + row) * row_bytes + at,
-                first + row < rows && at < k_bytes);
+      copy_there(to + swizzled_offset(row, unit), from, (first + row) * row_bytes + at,
+                 first + row < rows && at < k_bytes);
     }
   }
 }
@@ -149,8 +84,8 @@ static __device__ inline void load_columns(unsigned to, const unsigned char* fro
       const int unit = i % (BLOCK / 8);
       const long long line = column / 2 + k;
       const int row = first + unit * 8;
-      copy_unit(to + column_offset<BLOCK>(k, unit), from, line * line_bytes + row * 2LL,
-                row < rows && line * 2 < k_bytes);
+      copy_there(to + column_offset<BLOCK>(k, unit), from, line * line_bytes + row * 2LL,
+                 row < rows && line * 2 < k_bytes);
     }
   }
 }
@@ -165,21 +100,23 @@ static __device__ inline Tile tile_at(const MmaArguments& a, int index) {
   const int first = index / (GROUP_M * a.tiles_n) * GROUP_M;
   const int within = index % (GROUP_M * a.tiles_n);
   const int height = a.tiles_m - first < GROUP_M ? a.tiles_m - first : GROUP_M;
-  return {(first + within % height) * BLOCK_M, within / height * BLOCK_N};
+  return {(first + within % height) * config().block_m, within / height * config().block_n};
 }
 
 static __device__ inline void load_stage(const MmaArguments& a, unsigned stage, const Tile& tile, int k_tile) {
   const long long column = (long long)k_tile * ATOM_BYTES;
-#if X_COLUMNS
-  load_columns<BLOCK_M>(stage, x_of_block(a), a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
-#else
-  load_rows<BLOCK_M>(stage, x_of_block(a), a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
-#endif
-#if W_COLUMNS
-  load_columns<BLOCK_N>(stage + BLOCK_M * ATOM_BYTES, w_of_block(a), a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
-#else
-  load_rows<BLOCK_N>(stage + BLOCK_M * ATOM_BYTES, w_of_block(a), a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
-#endif
+  if constexpr (config().x_columns) {
+    load_columns<config().block_m>(stage, x_of_block(a), a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
+  } else {
+    load_rows<config().block_m>(stage, x_of_block(a), a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
+  }
+  if constexpr (config().w_columns) {
+    load_columns<config().block_n>(stage + config().block_m * ATOM_BYTES, w_of_block(a), a.w_line_bytes, tile.n, a.n,
+                                   column, a.k_bytes);
+  } else {
+    load_rows<config().block_n>(stage + config().block_m * ATOM_BYTES, w_of_block(a), a.w_line_bytes, tile.n, a.n,
+                                column, a.k_bytes);
+  }
 }
 
 static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_COLUMNS / 8][4], unsigned stage,
@@ -192,23 +129,23 @@ static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_
 #pragma unroll
     for (int i = 0; i < WARP_ROWS / 16; ++i) {
       const int row = warp_m * WARP_ROWS + i * 16;
-#if X_COLUMNS
-      load_transposed(x[i],
-                      stage + column_offset<BLOCK_M>(k_block * 16 + lane / 16 * 8 + lane % 8, row / 8 + lane / 8 % 2));
-#else
-      load_matrices(x[i], stage + swizzled_offset(row + lane % 16, k_block * 2 + lane / 16));
-#endif
+      if constexpr (config().x_columns) {
+        load_transposed(x[i], stage + column_offset<config().block_m>(k_block * 16 + lane / 16 * 8 + lane % 8,
+                                                                      row / 8 + lane / 8 % 2));
+      } else {
+        load_matrices(x[i], stage + swizzled_offset(row + lane % 16, k_block * 2 + lane / 16));
+      }
     }
 #pragma unroll
     for (int j = 0; j < WARP_COLUMNS / 16; ++j) {
       const int row = warp_n * WARP_COLUMNS + j * 16;
-      const unsigned weight = stage + BLOCK_M * ATOM_BYTES;
-#if W_COLUMNS
-      load_transposed(w[j],
-                      weight + column_offset<BLOCK_N>(k_block * 16 + lane / 8 % 2 * 8 + lane % 8, row / 8 + lane / 16));
-#else
-      load_matrices(w[j], weight + swizzled_offset(row + lane % 8 + lane / 16 * 8, k_block * 2 + lane / 8 % 2));
-#endif
+      const unsigned weight = stage + config().block_m * ATOM_BYTES;
+      if constexpr (config().w_columns) {
+        load_transposed(w[j], weight + column_offset<config().block_n>(k_block * 16 + lane / 8 % 2 * 8 + lane % 8,
+                                                                       row / 8 + lane / 16));
+      } else {
+        load_matrices(w[j], weight + swizzled_offset(row + lane % 8 + lane / 16 * 8, k_block * 2 + lane / 8 % 2));
+      }
     }
 #pragma unroll
     for (int i = 0; i < WARP_ROWS / 16; ++i) {
@@ -223,31 +160,28 @@ static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_
 static __device__ inline void store(const MmaArguments& a, int row, int column, float first, float second,
                                     float scale) {
   if (row >= a.m || column >= a.n) return;
-#if SPLIT_K
-  float* to = partials_of_block(a) + ((long long)blockIdx.y * a.m + row) * a.n + column;
-  to[0] = first;
-  if (column + 1 < a.n) to[1] = second;
-#else
-  struct alignas(2 * sizeof(output)) Pair {
-    output first, second;
-  };
-  output* to = y_of_block(a) + row * a.ldy + column;
-  if (column + 1 < a.n && (unsigned long long)to % sizeof(Pair) == 0) {
-    *(Pair*)to = Pair{epilogue_value(a, first, scale, column), epilogue_value(a, second, scale, column + 1)};
+  if constexpr (config().split_k) {
+    float* to = partials_of_block(a) + ((long long)blockIdx.y * a.m + row) * a.n + column;
+    to[0] = first;
+    if (column + 1 < a.n) to[1] = second;
   } else {
-    to[0] = epilogue_value(a, first, scale, column);
-    if (column + 1 < a.n) to[1] = epilogue_value(a, second, scale, column + 1);
+    struct alignas(2 * sizeof(output)) Pair {
+      output first, second;
+    };
+    output* to = y_of_block(a) + row * a.ldy + column;
+    if (column + 1 < a.n && (unsigned long long)to % sizeof(Pair) == 0) {
+      *(Pair*)to = Pair{epilogue_value(a, first, scale, column), epilogue_value(a, second, scale, column + 1)};
+    } else {
+      to[0] = epilogue_value(a, first, scale, column);
+      if (column + 1 < a.n) to[1] = epilogue_value(a, second, scale, column + 1);
+    }
   }
-#endif
 }
 
-#if X_COLUMNS || W_COLUMNS
-#define MIN_BLOCKS , 1  // all registers that a thread may have: fewer, and some configs spill
-#else
-#define MIN_BLOCKS
-#endif
+// Of a column-major operand a block may have all registers: with fewer, some configs spill. 0 is no bound.
+enum : int { MIN_BLOCKS = config().x_columns || config().w_columns ? 1 : 0 };
 
-extern "C" __global__ void __launch_bounds__(NUM_THREADS MIN_BLOCKS) mma(const MmaArguments a) {
+extern "C" __global__ void __launch_bounds__(NUM_THREADS, MIN_BLOCKS) mma(const MmaArguments a) {
   extern __shared__ __align__(128) unsigned char memory[];
   const unsigned pipeline = (unsigned)__cvta_generic_to_shared(memory);
   const Tile tile = tile_at(a, (int)blockIdx.x);
@@ -255,30 +189,30 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS MIN_BLOCKS) mma(const M
   const int begin = (int)((long long)k_tiles * blockIdx.y / a.split_k);
   const int end = (int)((long long)k_tiles * (blockIdx.y + 1) / a.split_k);
   const int warp = threadIdx.x / 32;
-  const int warp_m = warp % WARPS_M;
-  const int warp_n = warp / WARPS_M;
+  const int warp_m = warp % config().warps_m;
+  const int warp_n = warp / config().warps_m;
 
 #pragma unroll
-  for (int i = 0; i < NUM_STAGES - 1; ++i) {
+  for (int i = 0; i < config().num_stages - 1; ++i) {
     if (begin + i < end) load_stage(a, pipeline + i * STAGE_BYTES, tile, begin + i);
     commit_copies();
   }
   float sums[WARP_ROWS / 16][WARP_COLUMNS / 8][4] = {};
   int stage = 0;
-  int next_stage = NUM_STAGES - 1;
+  int next_stage = config().num_stages - 1;
   for (int k_tile = begin; k_tile < end; ++k_tile) {
-    wait_for_copies<NUM_STAGES - 2>();
+    wait_for_copies<config().num_stages - 2>();
     // All threads see this stage, and all have read the previous one: it is filled next.
     __syncthreads();
-    if (k_tile + NUM_STAGES - 1 < end)
-      load_stage(a, pipeline + next_stage * STAGE_BYTES, tile, k_tile + NUM_STAGES - 1);
+    if (k_tile + config().num_stages - 1 < end)
+      load_stage(a, pipeline + next_stage * STAGE_BYTES, tile, k_tile + config().num_stages - 1);
     commit_copies();
     multiply_stage(sums, pipeline + stage * STAGE_BYTES, warp_m, warp_n);
-    if (++stage == NUM_STAGES) stage = 0;
-    if (++next_stage == NUM_STAGES) next_stage = 0;
+    if (++stage == config().num_stages) stage = 0;
+    if (++next_stage == config().num_stages) next_stage = 0;
   }
 
-  const float scale = SPLIT_K ? 1.0f : scale_of(a);
+  const float scale = config().split_k ? 1.0f : scale_of(a);
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < WARP_ROWS / 16; ++i) {
@@ -291,5 +225,3 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS MIN_BLOCKS) mma(const M
     }
   }
 }
-
-#endif

@@ -1,10 +1,19 @@
-// Arguments of the mma kernel and of its split-K reduction. The host includes this file too.
+// What the mma kernel is compiled for, and the arguments of it and of its split-K reduction. The host includes this file too.
 #pragma once
 
 #include "backends/gpu/families/element_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::cuda {
+
+struct MmaConfig {
+  int block_m, block_n;
+  int warps_m, warps_n;
+  int num_stages;  // at least 2
+  bool split_k;    // blocks divide k and write partial sums in float32
+  bool x_columns;  // the operand is column-major; two-byte elements
+  bool w_columns;
+};
 
 struct MmaArguments {
   const unsigned char* x;

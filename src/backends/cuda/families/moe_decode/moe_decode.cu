@@ -9,12 +9,20 @@
 // and with it PITCH, SCALE_PITCH, HIDDEN_PITCH, HIDDEN_SCALE_PITCH (of rows in shared memory).
 //
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
-#include "backends/cuda/families/hopper_e2m1_strip.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/e2m1_strip.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/named_barrier.cuh"
+#include "backends/cuda/device/pipeline.cuh"
+#include "backends/cuda/device/registers.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/warp.cuh"
 #include "backends/cuda/families/moe_decode/moe_decode_arguments.h"
 #include "backends/cuda/families/moe_decode/moe_decode_producer.cuh"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_activation.cuh"
 
 typedef float Sums[4];  // rows lane / 4 and that plus 8, tokens lane % 4 * 2 and the next
@@ -22,14 +30,10 @@ typedef float Sums[4];  // rows lane / 4 and that plus 8, tokens lane % 4 * 2 an
 static __device__ __forceinline__ void multiply(Sums& d, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
                                                 unsigned b0, unsigned b1) {
 #if ELEMENT == 2
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  mma_bf16(d, a0, a1, a2, a3, b0, b1);
 #else
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  mma_f16(d, a0, a1, a2, a3, b0, b1);
 #endif
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 // fp8 is exact in fp16: 4 elements.
@@ -43,14 +47,6 @@ static __device__ __forceinline__ void widen(unsigned bits, unsigned& low, unsig
 struct Rows {
   uint4 low[2], high[2];  // 32 bytes of row lane / 4, and of that plus 8
 };
-static __device__ __forceinline__ uint4 load_shared(unsigned from) {
-  uint4 value;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "r"(from)
-               : "memory");
-  return value;
-}
 // Lane % 4 has 32 bytes of k, so that neighbouring rows are in other banks, or with whole rows of w2 two of them in the same. `left`: bytes of the row from there on; what lies behind
 // is another row's.
 template <bool TAIL>
@@ -60,8 +56,8 @@ static __device__ __forceinline__ Rows load_rows(unsigned from, int pitch, int l
   Rows rows;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    rows.low[i] = load_shared(row + (unsigned)(i * 16));
-    rows.high[i] = load_shared(row + (unsigned)(8 * pitch + i * 16));
+    rows.low[i] = load_shared_words(row + (unsigned)(i * 16));
+    rows.high[i] = load_shared_words(row + (unsigned)(8 * pitch + i * 16));
     if (TAIL && lane % 4 * 32 + i * 16 >= left) rows.low[i] = rows.high[i] = make_uint4(0u, 0u, 0u, 0u);
   }
   return rows;
@@ -132,10 +128,7 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const unsigned (&
     if (EIGHT_ROWS && i % 2 == 1) continue;
     e = 0;  // behind the row's end is no scale
     if ((i / 2 + 1) * WARPS <= COUNT || i / 2 * WARPS + warp < COUNT)
-      asm volatile("ld.shared.u8 %0, [%1];"
-                   : "=r"(e)
-                   : "r"(scales_from + (unsigned)(i % 2 * 8 * scale_pitch + i / 2 * WARPS * 2))
-                   : "memory");
+      e = load_shared_byte(scales_from + (unsigned)(i % 2 * 8 * scale_pitch + i / 2 * WARPS * 2));
     all |= e;
   }
   PairOfSums p = {};
@@ -149,9 +142,7 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const unsigned (&
 }
 #endif
 
-static __device__ __forceinline__ void consumers_wait() {
-  asm volatile("bar.sync 1, %0;" ::"r"(CONSUMER_THREADS) : "memory");
-}
+static __device__ __forceinline__ void consumers_wait() { sync_named<CONSUMER_THREADS>(consumers_barrier); }
 
 static __device__ __forceinline__ uint4 load_vector(const void* from) {
   uint4 value;
@@ -312,7 +303,7 @@ static __device__ __forceinline__ void finish_unit(const MoeDecodeArguments& a, 
 #endif
 
 static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a, const Shared& smem, int entries,
-                                                     const TokenPart& part, State& state) {
+                                                     const TokenPart& part, PipelineState& state) {
   const Tables& t = *smem.tables;
   const int warp = (int)threadIdx.x / 32;
   const int lane = (int)threadIdx.x % 32;
@@ -333,7 +324,7 @@ static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a
     multiply_strip<false, ATOMS>(d, part.x, strip, strip + 16u * PITCH, PITCH, SCALE_PITCH);
     __syncwarp();
     if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)state.stage);
-    next_stage(a, state);
+    next_stage(state, a.num_stages);
 #else
 #pragma unroll
     for (int slab = 0; slab < SLABS; ++slab) {
@@ -377,7 +368,7 @@ static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)state.stage);
-      next_stage(a, state);
+      next_stage(state, a.num_stages);
     }
 #endif
 #if SCALES == 1 || SCALES == 2
@@ -503,7 +494,7 @@ static __device__ __forceinline__ float to_halves(const uint4 (&bits)[HIDDEN_VEC
 #endif
 
 static __device__ __forceinline__ void second_product(const MoeDecodeArguments& a, const Shared& smem, int entries,
-                                                      State& state) {
+                                                      PipelineState& state) {
   const Tables& t = *smem.tables;
   const int lane = (int)threadIdx.x % 32;
   const Share rows = share_of((a.rows + 7) / 8);
@@ -600,7 +591,7 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
     }
     __syncwarp();
     if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)state.stage);
-    next_stage(a, state);
+    next_stage(state, a.num_stages);
 #else
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
@@ -638,7 +629,7 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)state.stage);
-      next_stage(a, state);
+      next_stage(state, a.num_stages);
     }
 #endif
   }
@@ -650,7 +641,7 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
   if (BIAS) barrier_wait(smem.bias_barrier, 0u);
 #pragma unroll 1
   for (int i = (int)threadIdx.x; i < tiles * 128; i += CONSUMER_THREADS) {
-    const Element element = element_at(a, rows, i);
+    const OutputElement element = element_at(a, rows, i);
     if (!element.there) continue;
     float sum = sum_of_warps(smem, i / 128, i % 16 * 8 + element.token);
     if (BIAS) sum += smem.biases[i];
@@ -700,9 +691,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode(const __grid
   if (a.tokens * a.topk <= 32) {
     if (warp == WARPS) {
       make_entries_of_few(a, t);
-      asm volatile("bar.arrive 2, %0;" ::"r"(THREADS) : "memory");
+      arrive_named<THREADS>(entries_barrier);
     } else {
-      asm volatile("bar.sync 2, %0;" ::"r"(THREADS) : "memory");
+      sync_named<THREADS>(entries_barrier);
     }
   } else {
     make_entries_of_many(a, t);
@@ -710,7 +701,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode(const __grid
   }
   if (warp >= WARPS) {
     // Of the 96 that a thread has.
-    if (GIVES_REGISTERS) asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
+    if constexpr (GIVES_REGISTERS) give_registers<32>();
     if (warp == WARPS) {
       if (FP4 || elect_one()) produce(a, smem, t.count);
     } else if (warp == WARPS + 1) {
@@ -721,8 +712,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode(const __grid
 #endif
     }
   } else {
-    if (GIVES_REGISTERS) asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
-    State state = {0, 0u};
+    if constexpr (GIVES_REGISTERS) take_registers<112>();
+    PipelineState state = {0, 0u};
     first_product(a, smem, t.count, part, state);
     second_product(a, smem, t.count, state);
   }

@@ -1,10 +1,12 @@
 // What moe_decode's blocks know of the routing and of their shares, the thread that loads, and how blocks learn that the hidden layer may be read.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1_strip.cuh"
+#include "backends/cuda/device/e2m1_strip.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/pipeline.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/moe_decode/moe_decode_arguments.h"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 using gemmtune::cuda::MoeDecodeArguments;
 
@@ -59,16 +61,8 @@ struct Shared {
   Tables* tables;
 };
 
-struct State {
-  int stage;
-  unsigned phase;
-};
-static __device__ __forceinline__ void next_stage(const MoeDecodeArguments& a, State& state) {
-  if (++state.stage == a.num_stages) {
-    state.stage = 0;
-    state.phase ^= 1u;
-  }
-}
+// Of the consumers; of all threads, until the producer may read the entries.
+enum NamedBarrier { consumers_barrier = 1, entries_barrier = 2 };
 
 // ---- entries
 
@@ -192,15 +186,15 @@ static __device__ __forceinline__ int entry_at(int i, int entries) {
 static __device__ __forceinline__ void prefetch_bias(const MoeDecodeArguments& a, int expert, int feature) {
 #if BIAS
   const float* const bias = a.bias + (long long)expert * a.features * (GATED ? 2 : 1) + feature;
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(bias));
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(bias + (GATED ? a.features : 8)));
+  prefetch_sector(bias);
+  prefetch_sector(bias + (GATED ? a.features : 8));
 #endif
 }
 
 #if FP4
 // Whole rows and their scales. All lanes.
 template <bool APART, bool SCALES_APART, bool SPLIT_ROWS>
-static __device__ __forceinline__ void load_strip(const MoeDecodeArguments& a, const Shared& smem, State& state,
+static __device__ __forceinline__ void load_strip(const MoeDecodeArguments& a, const Shared& smem, PipelineState& state,
                                                   const unsigned char* w, const unsigned char* scales, long long row,
                                                   int second, int rows, int row_bytes, int pitch, int scale_pitch) {
   const unsigned full = smem.full_barriers + 8u * (unsigned)state.stage;
@@ -211,12 +205,12 @@ static __device__ __forceinline__ void load_strip(const MoeDecodeArguments& a, c
   copy_strip_rows<APART, SPLIT_ROWS>(to, pitch, w + row * row_bytes, row_bytes, second, rows, 0, full, 0ull);
   copy_strip_rows<SCALES_APART, SPLIT_ROWS>(to + (unsigned)(rows * pitch), scale_pitch, scales + row * (row_bytes / 16),
                                             row_bytes / 16, second, rows, 16, full, 0ull);
-  next_stage(a, state);
+  next_stage(state, a.num_stages);
 }
 
 static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, const Shared& smem, int entries) {
   const Tables& t = *smem.tables;
-  State state = {0, 1u};
+  PipelineState state = {0, 1u};
   const Share units = share_of(entries * a.groups);
   int entry = units.begin / a.groups;
   int group = units.begin - entry * a.groups;
@@ -246,9 +240,8 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
 #else
 static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, const Shared& smem, int entries) {
   const Tables& t = *smem.tables;
-  unsigned long long policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  State state = {0, 1u};
+  const unsigned long long policy = evict_first();
+  PipelineState state = {0, 1u};
   const Share units = share_of(entries * a.groups);
   int entry = units.begin / a.groups;
   int group = units.begin - entry * a.groups;
@@ -270,7 +263,7 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
       for (int i = 0; i < rows; ++i)
         bulk_load(to + (unsigned)(i * PITCH), from + (long long)i * ROW_BYTES + (i >= 8 ? up : 0) + slab * (SLAB * 128),
                   bytes, full, 0, policy);
-      next_stage(a, state);
+      next_stage(state, a.num_stages);
     }
     prefetch_bias(a, t.experts[entry], first_row);
     if (++group == a.groups) {
@@ -306,7 +299,7 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
                         bytes, full, 0, policy);
           }
         }
-        next_stage(a, state);
+        next_stage(state, a.num_stages);
       }
     }
   }
@@ -400,13 +393,13 @@ static __device__ __forceinline__ void synchronize_grid(const MoeDecodeArguments
 }
 
 // Element `at` of the block's of y, in tiles of 16 rows of w2 by all tokens.
-struct Element {
+struct OutputElement {
   int token, row;
   bool there;
 };
-static __device__ __forceinline__ Element element_at(const MoeDecodeArguments& a, const Share& rows, int at) {
+static __device__ __forceinline__ OutputElement element_at(const MoeDecodeArguments& a, const Share& rows, int at) {
   const int group = rows.begin + at / 128 * 2 + at % 16 / 8;
-  const Element element = {at % 128 / 16, group * 8 + at % 8, true};
+  const OutputElement element = {at % 128 / 16, group * 8 + at % 8, true};
   return {element.token, element.row, element.token < a.tokens && group < rows.end && element.row < a.rows};
 }
 
@@ -417,7 +410,7 @@ static __device__ __forceinline__ void add_biases(const MoeDecodeArguments& a, c
   const Share rows = share_of((a.rows + 7) / 8);
 #pragma unroll 1
   for (int i = (int)threadIdx.x % 32; i < TILES * 128; i += 32) {
-    const Element element = element_at(a, rows, i);
+    const OutputElement element = element_at(a, rows, i);
     if (!element.there) continue;
     float sum = 0.0f;
 #pragma unroll 1

@@ -11,11 +11,17 @@
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 
 namespace gemmtune::cuda {
+
+static void visit_fields(const Mxfp4Config& config, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(config, visit, warpgroups, tiles, block_n, together, k_atoms, wide, send, mma,
+                        row_scales, x_fp4, rows_per_y, persistent, packed);
+}
 
 namespace {
 
@@ -403,20 +409,20 @@ gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) co
   seen.x_type = DataType::bf16;
   gpu::Source source{"mxfp4", wgmma_of_registers_macros(launch.block_n) + source_, gpu::type_defines(seen),
                      "mxfp4"};
-  source.defines.push_back(fmt::format("WARPGROUPS={}", launch.warpgroups));
-  source.defines.push_back(fmt::format("TILES={}", launch.tiles()));
-  source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
-  source.defines.push_back(fmt::format("TOGETHER={}", launch.together() ? 1 : 0));
-  source.defines.push_back(fmt::format("K_ATOMS={}", launch.k_atoms));
-  source.defines.push_back(fmt::format("WIDE={}", launch.wide() ? 1 : 0));
-  source.defines.push_back(fmt::format("SEND={}", launch.sends() ? 1 : 0));
-  source.defines.push_back(fmt::format("MMA={}", launch.warp_instructions ? 1 : 0));
-  source.defines.push_back(fmt::format("ROW_SCALES={}", scales_rows(problem) ? 1 : 0));
-  source.defines.push_back(fmt::format("X_FP4={}", problem.x_type == DataType::f4_e2m1 ? 1 : 0));
-  source.defines.push_back(fmt::format("ROWS_PER_Y={}", launch.rows_per_y));
-  source.defines.push_back(fmt::format("PERSISTENT={}", launch.persistent() ? 1 : 0));
   source.defines.push_back(fmt::format("L2_HINTS={}", launch.x_tiles == 1 ? 1 : 0));
-  source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
+  source.defines.push_back(gpu::config_define(Mxfp4Config{.warpgroups = as_int(launch.warpgroups),
+                                                          .tiles = as_int(launch.tiles()),
+                                                          .block_n = as_int(launch.block_n),
+                                                          .together = launch.together(),
+                                                          .k_atoms = as_int(launch.k_atoms),
+                                                          .wide = launch.wide(),
+                                                          .send = launch.sends(),
+                                                          .mma = launch.warp_instructions,
+                                                          .row_scales = scales_rows(problem),
+                                                          .x_fp4 = problem.x_type == DataType::f4_e2m1,
+                                                          .rows_per_y = as_int(launch.rows_per_y),
+                                                          .persistent = launch.persistent(),
+                                                          .packed = problem.bpreshuffle}));
   return source;
 }
 

@@ -1,12 +1,17 @@
 // Makes bf16 of fp4 (with its scales, over 4: the largest ones times 6 are more than bf16 holds), fp8 or fp16 activations, exactly: an fp16 element becomes two. A thread has 16 bytes of a row.
 
+#include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_activations_arguments.h"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 using gemmtune::cuda::Mxfp4ActivationsArguments;
 
-#define PER_THREAD (ELEMENT == 5 ? 32 : ELEMENT == 3 ? 16 : 8)  // elements in 16 bytes
-#define WIDE_ROWS (ELEMENT == 1 ? 2 : 1)                        // rows of bf16 for a row of x
+enum : int {
+  PER_THREAD = types().element == Element::e2m1   ? 32
+               : types().element == Element::e4m3 ? 16
+                                                  : 8,  // elements in 16 bytes
+  WIDE_ROWS = types().element == Element::f16 ? 2 : 1,  // rows of bf16 for a row of x
+};
 
 // Exact: the upper half of a float32 whose lower half is zero.
 static __device__ inline unsigned pair_of(float first, float second) {
@@ -16,8 +21,8 @@ static __device__ inline unsigned pair_of(float first, float second) {
 extern "C" __global__ void __launch_bounds__(256) mxfp4_activations(const Mxfp4ActivationsArguments a) {
   // The next kernel may start: it waits for this one where it reads x. Before that this kernel waits for all in front of it, which may read what it
   // writes.
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  launch_dependents();
+  grid_dependency_wait();
   const int units = a.k / PER_THREAD;
   const long long unit = blockIdx.x * 256LL + threadIdx.x;
   if (unit >= (long long)a.m * units) return;
@@ -35,27 +40,26 @@ extern "C" __global__ void __launch_bounds__(256) mxfp4_activations(const Mxfp4A
                  (unsigned)from[4 * i + 3] << 24;
   }
   unsigned wide[WIDE_ROWS][PER_THREAD / 2];
-#if ELEMENT == 5
-  const float scale = 0.25f * e8m0_to_float(a.scales[row * (a.k / 32) + column / 32]);
-#endif
+  float scale = 0.25f;  // of fp4
+  if constexpr (types().element == Element::e2m1) scale *= e8m0_to_float(a.scales[row * (a.k / 32) + column / 32]);
 #pragma unroll
   for (int i = 0; i < PER_THREAD / 2; ++i) {
-#if ELEMENT == 5
-    const unsigned char pair = (unsigned char)(words[i / 4] >> (i % 4 * 8));
-    wide[0][i] = pair_of(read_fp4(&pair, 0) * scale, read_fp4(&pair, 1) * scale);
-#elif ELEMENT == 3
-    const unsigned pair = words[i / 2] >> (i % 2 * 16);
-    wide[0][i] = pair_of(e4m3_to_float((unsigned char)pair), e4m3_to_float((unsigned char)(pair >> 8)));
-#else
-    const float first = half_to_float((unsigned short)words[i]);
-    const float second = half_to_float((unsigned short)(words[i] >> 16));
-    const float first_upper = __uint_as_float(__float_as_uint(first) & 0xffff0000u);
-    const float second_upper = __uint_as_float(__float_as_uint(second) & 0xffff0000u);
-    wide[0][i] = pair_of(first_upper, second_upper);
-    // The difference of infinities is NaN: there is nothing left of one.
-    wide[WIDE_ROWS - 1][i] = pair_of(first == first_upper ? 0.0f : first - first_upper,
-                                     second == second_upper ? 0.0f : second - second_upper);
-#endif
+    if constexpr (types().element == Element::e2m1) {
+      const unsigned char pair = (unsigned char)(words[i / 4] >> (i % 4 * 8));
+      wide[0][i] = pair_of(read_fp4(&pair, 0) * scale, read_fp4(&pair, 1) * scale);
+    } else if constexpr (types().element == Element::e4m3) {
+      const unsigned pair = words[i / 2] >> (i % 2 * 16);
+      wide[0][i] = pair_of(e4m3_to_float((unsigned char)pair), e4m3_to_float((unsigned char)(pair >> 8)));
+    } else {
+      const float first = half_to_float((unsigned short)words[i]);
+      const float second = half_to_float((unsigned short)(words[i] >> 16));
+      const float first_upper = __uint_as_float(__float_as_uint(first) & 0xffff0000u);
+      const float second_upper = __uint_as_float(__float_as_uint(second) & 0xffff0000u);
+      wide[0][i] = pair_of(first_upper, second_upper);
+      // The difference of infinities is NaN: there is nothing left of one.
+      wide[WIDE_ROWS - 1][i] = pair_of(first == first_upper ? 0.0f : first - first_upper,
+                                       second == second_upper ? 0.0f : second - second_upper);
+    }
   }
 #pragma unroll
   for (int part = 0; part < WIDE_ROWS; ++part) {

@@ -1,4 +1,4 @@
-// Arguments of the mxfp4 kernel. The host includes this file too.
+// What the mxfp4 kernel is compiled for, and its arguments. The host includes this file too.
 #pragma once
 
 #include "backends/cuda/tensor_map_arguments.h"
@@ -6,6 +6,22 @@
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::cuda {
+
+struct Mxfp4Config {
+  int warpgroups;  // consumers: 1, 2, 3
+  int tiles;       // of 64 rows of the weight, of a warp group: 1, 2
+  int block_n;     // rows of x
+  bool together;   // fragments of several 16 of k are multiplied together
+  int k_atoms;     // block_k in units of 64 elements: 2, 4, 8
+  bool wide;  // two warp groups of consumers take registers from the producer, which is a warp group then
+  bool send;  // blocks of a cluster send each other their partial sums
+  bool mma;   // the instructions of a warp, for few rows of x; else those of a warp group
+  bool row_scales;  // rows of x have scales
+  bool x_fp4;       // x was MXFP4
+  int rows_per_y;   // rows of x whose sums make a row of y: 2 if an fp16 row became two of bf16
+  bool persistent;  // no split of k, and a block computes several tiles
+  bool packed;      // the weight has the layout fragment64
+};
 
 struct Mxfp4Arguments {
   TensorMap w;                     // plain: boxes of BLOCK_M rows x 128 bytes

@@ -1,22 +1,25 @@
 // An MXFP4 weight as bf16, exactly: its scales, and its elements from shared memory to the registers of the tensor core's first operand.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/tma.cuh"
+#include "backends/cuda/device/warp.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
 #include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
 
 // Four lanes share their rows: lane l of them holds the scales of 128 of k, the l-th of a chunk of 512; words are exchanged by shuffles.
 struct ScaleRows {
   const unsigned char*
-      from[TILES][2];  // of rows warp * 16 + lane / 4 and that plus 8 of each tile; past the last row: of the last one
+      from[config().tiles]
+          [2];  // of rows warp * 16 + lane / 4 and that plus 8 of each tile; past the last row: of the last one
 };
-typedef unsigned ScaleWords[TILES][2];
+typedef unsigned ScaleWords[config().tiles][2];
 
 static __device__ __forceinline__ ScaleRows scale_rows(const Mxfp4Arguments& a, int row) {
   ScaleRows rows;
 #pragma unroll
-  for (int i = 0; i < TILES * 2; ++i) {
+  for (int i = 0; i < config().tiles * 2; ++i) {
     int at = row + i / 2 * 64 + i % 2 * 8;
     if (at >= a.n) at = a.n - 1;
     rows.from[i / 2][i % 2] = a.scales + (long long)at * a.scale_columns;
@@ -24,60 +27,27 @@ static __device__ __forceinline__ ScaleRows scale_rows(const Mxfp4Arguments& a, 
   return rows;
 }
 
-static __device__ __forceinline__ unsigned load_word(const unsigned char* from) {
-  unsigned word;
-  asm volatile("ld.global.nc.L2::128B.b32 %0, [%1];" : "=r"(word) : "l"(from));
-  return word;
-}
-static __device__ __forceinline__ unsigned load_half_word(const unsigned char* from) {
-  unsigned half;
-  asm volatile("{\n.reg .b16 half;\nld.global.nc.L2::128B.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}"
-               : "=r"(half)
-               : "l"(from));
-  return half;
-}
-static __device__ __forceinline__ unsigned load_byte(const unsigned char* from) {
-  unsigned byte;
-  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(byte) : "l"(from));
-  return byte;
-}
-
 // The lane's words of the chunk that begins at scale `column`.
 static __device__ __forceinline__ void load_scales(ScaleWords& words, const ScaleRows& rows, const Mxfp4Arguments& a,
                                                    int column) {
   column += (int)threadIdx.x % 4 * 4;
 #pragma unroll
-  for (int i = 0; i < TILES * 2; ++i) {
-    const unsigned char* const from = rows.from[i / 2][i % 2] + column;
-    unsigned word = 0;
-    if (a.scale_alignment == 4) {
-      if (column < a.scale_columns) word = load_word(from);
-    } else if (a.scale_alignment == 2) {
-      if (column < a.scale_columns) word = load_half_word(from);
-      if (column + 2 < a.scale_columns) word |= load_half_word(from + 2) << 16;
-    } else {
-#pragma unroll
-      for (int byte = 0; byte < 4; ++byte)
-        if (column + byte < a.scale_columns) word |= load_byte(from + byte) << (8 * byte);
-    }
-    words[i / 2][i % 2] = word;
+  for (int i = 0; i < config().tiles * 2; ++i) {
+    words[i / 2][i % 2] = load_scale_word(rows.from[i / 2][i % 2] + column, column, a.scale_columns, a.scale_alignment);
   }
 }
 
 // Prefetches the block's scales into L2: 512 of k ahead they would come late from memory. This is no read, so that the previous kernel may still run.
 // Neighbouring threads have neighbouring sectors of a row, which then leave memory together.
 static __device__ __forceinline__ void prefetch_scales(const Mxfp4Arguments& a, const BlockWork& work) {
-  const int first = work.begin * K_ATOMS * 2;
-  const int end = work.end * K_ATOMS * 2 < a.scale_columns ? work.end * K_ATOMS * 2 : a.scale_columns;
+  const int first = work.begin * config().k_atoms * 2;
+  const int end = work.end * config().k_atoms * 2 < a.scale_columns ? work.end * config().k_atoms * 2 : a.scale_columns;
   const unsigned sectors = (unsigned)(end - first + 31) / 32 + 1;
 #pragma unroll 1
   for (unsigned i = threadIdx.x; i < BLOCK_M * sectors; i += CONSUMER_THREADS) {
     const int row = work.n + (int)(i / sectors);
     const int column = first + (int)(i % sectors) * 32;
-    if (row < a.n)
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(a.scales + (long long)row * a.scale_columns +
-                                                    (column < end ? column : end - 1))
-                   : "memory");
+    if (row < a.n) prefetch_sector(a.scales + (long long)row * a.scale_columns + (column < end ? column : end - 1));
   }
 }
 
@@ -85,25 +55,9 @@ static __device__ __forceinline__ unsigned byte_of(unsigned word, int i) {
   return __byte_perm(word, 0u, 0x4440u + (unsigned)i);
 }
 
-#if !PACKED
-// Byte i of `bytes`: an element in each half.
-static __device__ __forceinline__ unsigned spread_byte(unsigned bytes, int i) {
-  const unsigned high =
-      __byte_perm(bytes << 4, bytes, (unsigned)(i * 0x0011 + (4 + i) * 0x1100));  // in the upper four bits of each half
-  return (high & SIGNS) | ((high >> 6) & MAGNITUDES);
-}
 // The lane's byte of each word of 16 bytes: pairs of k from 0, 8, 16 and 24 on.
 static __device__ __forceinline__ unsigned own_bytes(const uint4& row, unsigned select) {
   return __byte_perm(__byte_perm(row.x, row.y, select), __byte_perm(row.z, row.w, select), 0x5410u);
-}
-#endif
-
-static __device__ __forceinline__ uint4 load_shared(unsigned from) {
-  uint4 value;
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "r"(from));
-  return value;
 }
 
 // The factors of 32 of k for the thread's two rows of a tile; `more` where a scale of the warp is above 2.
@@ -138,71 +92,77 @@ static __device__ __forceinline__ void scale(unsigned (&fragment)[4], const Fact
 // Where a thread's part of the weight lies in a stage.
 struct OwnWeight {
   unsigned at;
-#if !PACKED
-  unsigned select;
-#endif
+  unsigned select;  // of a plain weight
 };
 static __device__ __forceinline__ OwnWeight own_weight() {
   const int lane = threadIdx.x % 32;
   const int group = threadIdx.x / 128;
   OwnWeight own;
-#if PACKED
-  own.at = (unsigned)(group * TILES * K_ATOMS * FRAGMENT_BYTES + (int)threadIdx.x % 128 * 16);
-#else
-  own.at = (unsigned)((group * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + lane / 4) * 128);
-  own.select = (unsigned)(lane % 4 * 0x11 + 0x40);
-#endif
+  if constexpr (config().packed) {
+    own.at = (unsigned)(group * config().tiles * config().k_atoms * FRAGMENT_BYTES + (int)threadIdx.x % 128 * 16);
+  } else {
+    own.at = (unsigned)((group * config().tiles * 64 + (int)threadIdx.x % 128 / 32 * 16 + lane / 4) * 128);
+    own.select = (unsigned)(lane % 4 * 0x11 + 0x40);
+  }
   return own;
 }
 
 // The thread's part of 128 of k: packed as it lies in a stage, 64 of k each; plain, its bytes of each 32 of k of rows r and r + 8.
-#if PACKED
-struct RawWeight {
-  uint4 of[TILES][2];
+struct PackedRaw {
+  uint4 of[config().tiles][2];
 };
-#else
-struct RawWeight {
-  unsigned of[TILES][4][2];
+struct PlainRaw {
+  unsigned of[config().tiles][4][2];
 };
-#endif
 
 // Loads half `half` of a stage at `w`.
-static __device__ __forceinline__ void load_half(RawWeight& raw, const OwnWeight& own, unsigned w, int half) {
-#if PACKED
+static __device__ __forceinline__ void load_half(PackedRaw& raw, const OwnWeight& own, unsigned w, int half) {
 #pragma unroll
-  for (int i = 0; i < TILES * 2; ++i)
-    raw.of[i / 2][i % 2] = load_shared(w + own.at + (unsigned)((i / 2 * K_ATOMS + half * 2 + i % 2) * FRAGMENT_BYTES));
-#else
+  for (int i = 0; i < config().tiles * 2; ++i)
+    raw.of[i / 2][i % 2] =
+        load_shared_words(w + own.at + (unsigned)((i / 2 * config().k_atoms + half * 2 + i % 2) * FRAGMENT_BYTES));
+}
+static __device__ __forceinline__ void load_half(PlainRaw& raw, const OwnWeight& own, unsigned w, int half) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int r = 0; r < TILES; ++r) {
+  for (int r = 0; r < config().tiles; ++r) {
 #pragma unroll
     for (int i = 0; i < 8; ++i)  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
-      raw.of[r][i / 2][i % 2] =
-          own_bytes(load_shared(w + own.at +
-                                (unsigned)(r * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + i / 2) ^ (lane / 4)) * 16))),
-                    own.select);
+      raw.of[r][i / 2][i % 2] = own_bytes(
+          load_shared_words(w + own.at +
+                            (unsigned)(r * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + i / 2) ^ (lane / 4)) * 16))),
+          own.select);
   }
-#endif
 }
 
 // The fragment of tile `r` at step `step` of two of block `block` of four, times its scales.
-static __device__ __forceinline__ void decode(unsigned (&to)[4], const RawWeight& raw, int r, int block, int step,
+static __device__ __forceinline__ void decode(unsigned (&to)[4], const PackedRaw& raw, int r, int block, int step,
                                               const Factors& factors, bool large) {
-#if PACKED
   const uint4& words = raw.of[r][block / 2];
   spread_fragment(to, block % 2 == 0 ? (step == 0 ? words.x : words.y) : (step == 0 ? words.z : words.w));
-#else
-#pragma unroll
-  for (int i = 0; i < 4; ++i) to[i] = spread_byte(raw.of[r][block][i % 2], step * 2 + i / 2);
-#endif
   scale(to, factors, large);
 }
+static __device__ __forceinline__ void decode(unsigned (&to)[4], const PlainRaw& raw, int r, int block, int step,
+                                              const Factors& factors, bool large) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) to[i] = spread_byte(raw.of[r][block][i % 2], step * 2 + i / 2);
+  scale(to, factors, large);
+}
+
+template <bool IS_PACKED>
+struct RawWeightOf {
+  typedef PlainRaw type;
+};
+template <>
+struct RawWeightOf<true> {
+  typedef PackedRaw type;
+};
+typedef RawWeightOf<config().packed>::type RawWeight;
 
 // The scales of 128 of k: the words of lane `unit` of four.
 static __device__ __forceinline__ void exchange_scales(ScaleWords& words, const ScaleWords& chunk, int unit) {
 #pragma unroll
-  for (int i = 0; i < TILES * 2; ++i)
+  for (int i = 0; i < config().tiles * 2; ++i)
     words[i / 2][i % 2] = __shfl_sync(0xffffffffu, chunk[i / 2][i % 2], ((int)threadIdx.x & 28) + unit, 32);
 }
 
@@ -210,10 +170,10 @@ static __device__ __forceinline__ void exchange_scales(ScaleWords& words, const 
 static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk) {
   unsigned all = 0;
 #pragma unroll
-  for (int i = 0; i < TILES * 2; ++i) all |= chunk[i / 2][i % 2];
-#if MMA
-  return __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
-#else
-  return any_of_warpgroup((all & 0x80808080u) != 0u, 2 + (int)threadIdx.x / 128);
-#endif
+  for (int i = 0; i < config().tiles * 2; ++i) all |= chunk[i / 2][i % 2];
+  if constexpr (config().mma) {
+    return __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
+  } else {
+    return any_of_warpgroup((all & 0x80808080u) != 0u, warpgroup_barrier + (int)threadIdx.x / 128);
+  }
 }

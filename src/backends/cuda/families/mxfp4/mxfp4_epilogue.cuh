@@ -1,24 +1,21 @@
 // How a tile's sums become rows of y: alone, or with those of the other blocks of a cluster.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/convert.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/named_barrier.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
 #include "backends/cuda/families/mxfp4/mxfp4_decode.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
-#define SUM_UNIT (X_FP4 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT)
+static __device__ constexpr float sum_unit() { return config().x_fp4 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT; }
 
-static __device__ __forceinline__ void sync_consumers() {
-  asm volatile("bar.sync 1, %0;" ::"n"(CONSUMER_THREADS) : "memory");
-}
-static __device__ __forceinline__ void sync_warpgroup(int group) {
-  asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
-}
-static __device__ __forceinline__ void cluster_release() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
+static __device__ __forceinline__ void sync_consumers() { sync_named<CONSUMER_THREADS>(consumers_barrier); }
+static __device__ __forceinline__ void sync_warpgroup(int group) { sync_named<128>(warpgroup_barrier + group); }
 
 // Block `block` of the cluster reduces the units from here on.
 static __device__ __forceinline__ int first_unit(const Mxfp4Arguments& a, int block) {
@@ -27,32 +24,26 @@ static __device__ __forceinline__ int first_unit(const Mxfp4Arguments& a, int bl
 
 static __device__ __forceinline__ void store_partials(const Accumulators& d, const SharedLayout& smem) {
   const int lane = threadIdx.x % 32;
-  const int row = (int)threadIdx.x / 128 * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
-#if ROWS_PER_Y == 2
-  const unsigned to = smem.pipeline + 4u * (unsigned)(lane % 4 * PITCH + row);
+  const int row = (int)threadIdx.x / 128 * config().tiles * 64 + (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
+  if constexpr (config().rows_per_y == 2) {
+    const unsigned to = smem.pipeline + 4u * (unsigned)(lane % 4 * PITCH + row);
 #pragma unroll
-  for (int r = 0; r < TILES; ++r) {
+    for (int r = 0; r < config().tiles; ++r) {
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; i += 2)
-      asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4u * (unsigned)(i / 4 * 4 * PITCH + r * 64 + i % 4 / 2 * 8)),
-                   "f"(d[r][i] + d[r][i + 1])
-                   : "memory");
+      for (int i = 0; i < config().block_n / 2; i += 2)
+        store_shared_float(to + 4u * (unsigned)(i / 4 * 4 * PITCH + r * 64 + i % 4 / 2 * 8), d[r][i] + d[r][i + 1]);
+    }
+  } else {
+    const unsigned to = smem.pipeline + 4u * (unsigned)(lane % 4 * 2 * PITCH + row);
+#pragma unroll
+    for (int r = 0; r < config().tiles; ++r) {
+#pragma unroll
+      for (int i = 0; i < config().block_n / 2; ++i)
+        store_shared_float(to + 4u * (unsigned)((i / 4 * 8 + i % 2) * PITCH + r * 64 + i % 4 / 2 * 8), d[r][i]);
+    }
   }
-#else
-  const unsigned to = smem.pipeline + 4u * (unsigned)(lane % 4 * 2 * PITCH + row);
-#pragma unroll
-  for (int r = 0; r < TILES; ++r) {
-#pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; ++i)
-      asm volatile(
-          "st.shared.f32 [%0], %1;" ::"r"(to + 4u * (unsigned)((i / 4 * 8 + i % 2) * PITCH + r * 64 + i % 4 / 2 * 8)),
-          "f"(d[r][i])
-          : "memory");
-  }
-#endif
 }
 
-#if ROW_SCALES
 // Volatile, because the compiler would load those of all rows first. Rows past the last one are not stored.
 static __device__ __forceinline__ float x_scale_at(const Mxfp4Arguments& a, int m) {
   const unsigned row = (unsigned)(m < a.m ? m : 0);
@@ -60,21 +51,20 @@ static __device__ __forceinline__ float x_scale_at(const Mxfp4Arguments& a, int 
   asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(scale) : "l"(a.x_scales + row * (unsigned)a.x_scale_step));
   return scale;
 }
-#endif
 
 // Stores four elements of a row of y.
 static __device__ __forceinline__ void store_unit(const Mxfp4Arguments& a, const BlockWork& work, int unit,
                                                   float (&sums)[4]) {
-  const int m = work.m / ROWS_PER_Y + unit / (BLOCK_M / 4);
+  const int m = work.m / config().rows_per_y + unit / (BLOCK_M / 4);
   const int n = work.n + unit % (BLOCK_M / 4) * 4;
   if (m >= a.m || n >= a.n) return;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) sums[i] *= SUM_UNIT;
-#if ROW_SCALES
-  const float x_scale = x_scale_at(a, m);
+  for (int i = 0; i < 4; ++i) sums[i] *= sum_unit();
+  if constexpr (config().row_scales) {
+    const float x_scale = x_scale_at(a, m);
 #pragma unroll
-  for (int i = 0; i < 4; ++i) sums[i] *= x_scale;
-#endif
+    for (int i = 0; i < 4; ++i) sums[i] *= x_scale;
+  }
   if (a.bias) {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
@@ -94,10 +84,9 @@ static __device__ __forceinline__ unsigned unit_at(const SharedLayout& smem, int
   return smem.pipeline + 4u * (unsigned)(unit / (BLOCK_M / 4) * PITCH + unit % (BLOCK_M / 4) * 4);
 }
 
-#if PERSISTENT
 // Stores the tile without sums of other blocks: each warp group transposes its rows of the weight, 32 or 16 rows of y at a time, in rows of 128 bytes that
 // are swizzled like TMA's.
-#define STAGED_ROWS (BLOCK_N % 32 == 0 ? 32 : 16)
+enum : int { STAGED_ROWS = config().block_n % 32 == 0 ? 32 : 16 };
 static __device__ __forceinline__ void store_staged(const Accumulators& d, const Mxfp4Arguments& a,
                                                     const SharedLayout& smem, const BlockWork& work) {
   const int thread = threadIdx.x % 128;
@@ -107,8 +96,8 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
   const unsigned buffer = smem.exchange + (unsigned)(group * 32 * 128);
   const bool aligned = a.ldy % 8 == 0 && (unsigned long long)a.y % 16 == 0;
 #pragma unroll
-  for (int r = 0; r < TILES; ++r) {
-    const int first_n = work.n + (group * TILES + r) * 64;
+  for (int r = 0; r < config().tiles; ++r) {
+    const int first_n = work.n + (group * config().tiles + r) * 64;
     float bias[2] = {0.0f, 0.0f};
     if (a.bias) {
 #pragma unroll
@@ -118,26 +107,24 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
       }
     }
 #pragma unroll
-    for (int first_row = 0; first_row < BLOCK_N; first_row += STAGED_ROWS) {
+    for (int first_row = 0; first_row < config().block_n; first_row += STAGED_ROWS) {
 #pragma unroll
       for (int j = 0; j < STAGED_ROWS / 8; j += 2) {
         unsigned matrices[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          float first = d[r][(first_row / 8 + j) * 4 + i * 2] * SUM_UNIT;
-          float second = d[r][(first_row / 8 + j) * 4 + i * 2 + 1] * SUM_UNIT;
-#if ROW_SCALES
-          const int m = work.m + first_row + (j + i / 2) * 8 + lane % 4 * 2;
-          first *= x_scale_at(a, m);
-          second *= x_scale_at(a, m + 1);
-#endif
+          float first = d[r][(first_row / 8 + j) * 4 + i * 2] * sum_unit();
+          float second = d[r][(first_row / 8 + j) * 4 + i * 2 + 1] * sum_unit();
+          if constexpr (config().row_scales) {
+            const int m = work.m + first_row + (j + i / 2) * 8 + lane % 4 * 2;
+            first *= x_scale_at(a, m);
+            second *= x_scale_at(a, m + 1);
+          }
           matrices[i] = round_pair(first + bias[i % 2], second + bias[i % 2]);
         }
         const int row = (j + lane / 16) * 8 + lane % 8;
         const unsigned to = buffer + (unsigned)(row * 128 + ((warp * 2 + lane / 8 % 2) ^ (row % 8)) * 16);
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                     "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
-                     : "memory");
+        store_transposed(to, matrices[0], matrices[1], matrices[2], matrices[3]);
       }
       sync_warpgroup(group);
 #pragma unroll
@@ -145,7 +132,7 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
         const int row = i * 16 + thread / 8;
         const int m = work.m + first_row + row;
         const int n = first_n + thread % 8 * 8;
-        const uint4 bits = load_shared(buffer + (unsigned)(row * 128 + (thread % 8 ^ row % 8) * 16));
+        const uint4 bits = load_shared_words(buffer + (unsigned)(row * 128 + (thread % 8 ^ row % 8) * 16));
         if (m < a.m && n < a.n) {
           output* const y = a.y + m * a.ldy + n;
           if (aligned && n + 8 <= a.n) {
@@ -162,17 +149,13 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
     }
   }
 }
-#endif
 
 static __device__ __forceinline__ void store_tile(const Mxfp4Arguments& a, const SharedLayout& smem,
                                                   const BlockWork& work) {
 #pragma unroll 1
   for (int unit = threadIdx.x; unit < UNITS; unit += CONSUMER_THREADS) {
     float sums[4];
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])
-                 : "r"(unit_at(smem, unit))
-                 : "memory");
+    load_shared_floats(unit_at(smem, unit), sums);
     store_unit(a, work, unit, sums);
   }
 }
@@ -195,7 +178,6 @@ static __device__ __forceinline__ void add_partials(float (&sums)[4], int blocks
   }
 }
 
-#if SEND
 // Sends each unit to the block that reduces it.
 static __device__ __forceinline__ void send_partials(const Mxfp4Arguments& a, const SharedLayout& smem, int rank) {
   const int most = (UNITS + a.split_k - 1) / a.split_k;
@@ -204,18 +186,12 @@ static __device__ __forceinline__ void send_partials(const Mxfp4Arguments& a, co
     const int owner = unit * a.split_k / UNITS;
     const unsigned to = smem.exchange + 16u * (unsigned)(rank * most + unit - first_unit(a, owner));
     float v[4];
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
-                 : "r"(unit_at(smem, unit))
-                 : "memory");
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                     remote_address(to, owner)),
-                 "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(remote_address(smem.partials_barrier, owner))
-                 : "memory");
+    load_shared_floats(unit_at(smem, unit), v);
+    store_async(remote_address(to, owner), v[0], v[1], v[2], v[3], remote_address(smem.partials_barrier, owner));
   }
 }
-static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem,
-                                                        const BlockWork& work, int rank) {
+static __device__ __forceinline__ void reduce_sent(const Mxfp4Arguments& a, const SharedLayout& smem,
+                                                   const BlockWork& work, int rank) {
   const int most = (UNITS + a.split_k - 1) / a.split_k;
   const int first = first_unit(a, rank);
   const int end = first_unit(a, rank + 1);
@@ -223,23 +199,19 @@ static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a,
   for (int unit = first + (int)threadIdx.x; unit < end; unit += CONSUMER_THREADS) {
     const unsigned from = smem.exchange + 16u * (unsigned)(unit - first);
     float sums[4];
-    add_partials(sums, a.split_k, [&](int block, float* to) {
-      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                   : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
-                   : "r"(from + 16u * (unsigned)(block * most))
-                   : "memory");
-    });
+    add_partials(sums, a.split_k,
+                 [&](int block, float(&to)[4]) { load_shared_floats(from + 16u * (unsigned)(block * most), to); });
     store_unit(a, work, unit, sums);
   }
 }
-#else
+
 // Reads the other blocks' partial sums where they are.
-static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem,
-                                                        const BlockWork& work, int rank) {
+static __device__ __forceinline__ void reduce_remote(const Mxfp4Arguments& a, const SharedLayout& smem,
+                                                     const BlockWork& work, int rank) {
 #pragma unroll 1
   for (int unit = rank * CONSUMER_THREADS + (int)threadIdx.x; unit < UNITS; unit += a.split_k * CONSUMER_THREADS) {
     float sums[4];
-    add_partials(sums, a.split_k, [&](int block, float* to) {
+    add_partials(sums, a.split_k, [&](int block, float(&to)[4]) {
       asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
                    : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
                    : "r"(remote_address(unit_at(smem, unit), block))
@@ -248,4 +220,3 @@ static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a,
     store_unit(a, work, unit, sums);
   }
 }
-#endif

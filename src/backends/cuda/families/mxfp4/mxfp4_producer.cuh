@@ -2,25 +2,36 @@
 // is in mxfp4.cu.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
 
 using gemmtune::cuda::Mxfp4Arguments;
 
-#define BLOCK_M (64 * WARPGROUPS * TILES)
-#define CONSUMER_THREADS (128 * WARPGROUPS)
-#define PRODUCER_THREADS (WIDE ? 128 : 32)   // the first warp loads
-#define FRAGMENT_BYTES 2048                  // of 64 rows x 64 of k
-#define W_BYTES (BLOCK_M * K_ATOMS * 32)     // of a stage
-#define X_ATOM_BYTES (BLOCK_N * ATOM_BYTES)  // of 64 of k
-#define STAGE_BYTES (W_BYTES + K_ATOMS * X_ATOM_BYTES)
-#define PITCH (BLOCK_M + 4)  // floats between rows of partial sums
+static __device__ constexpr gemmtune::cuda::Mxfp4Config config() { return CONFIG; }
 
-typedef float Accumulators[TILES][BLOCK_N / 2];
+enum : int {
+  BLOCK_M = 64 * config().warpgroups * config().tiles,
+  CONSUMER_THREADS = 128 * config().warpgroups,
+  PRODUCER_THREADS = config().wide ? 128 : 32,   // the first warp loads
+  FRAGMENT_BYTES = 2048,                         // of 64 rows x 64 of k
+  W_BYTES = BLOCK_M * config().k_atoms * 32,     // of a stage
+  X_ATOM_BYTES = config().block_n * ATOM_BYTES,  // of 64 of k
+  STAGE_BYTES = W_BYTES + config().k_atoms * X_ATOM_BYTES,
+  PITCH = BLOCK_M + 4,  // floats between rows of partial sums
+};
 
-#define Y_ROWS (BLOCK_N / ROWS_PER_Y)  // of a tile
-#define UNITS \
-  (Y_ROWS * (BLOCK_M / 4))  // of four rows of the weight and one row of y, in which partial sums are exchanged
+// warpgroup_barrier is the first warp group's, those of the others follow.
+enum NamedBarrier { consumers_barrier = 1, warpgroup_barrier = 2 };
+
+typedef float Accumulators[config().tiles][config().block_n / 2];
+
+enum : int {
+  Y_ROWS = config().block_n / config().rows_per_y,  // of a tile
+  UNITS = Y_ROWS * (BLOCK_M / 4),  // of four rows of the weight and one row of y, in which partial sums are exchanged
+};
 
 // Addresses in shared memory. Partial sums, float [Y_ROWS][PITCH], take the pipeline's place.
 struct SharedLayout {
@@ -41,11 +52,11 @@ struct BlockWork {
 
 // The grid has fewer blocks than tiles (PERSISTENT): a block computes several.
 static __device__ __forceinline__ bool next_tile(const Mxfp4Arguments& a, BlockWork& work) {
-  if (!PERSISTENT) return false;
+  if (!config().persistent) return false;
   work.tile += (int)gridDim.x;
   if (work.tile >= a.tiles) return false;
   work.n = work.tile % a.w_blocks * BLOCK_M;
-  work.m = work.tile / a.w_blocks * BLOCK_N;
+  work.m = work.tile / a.w_blocks * config().block_n;
   return true;
 }
 
@@ -54,31 +65,31 @@ static __device__ __forceinline__ void load_weight(const Mxfp4Arguments& a, cons
                                                    unsigned long long policy) {
   const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES;
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
-#if PACKED
-  // What lies past the last atom of k keeps an earlier stage's bits: x is zero there, and every e2m1 is finite.
-  const int left = a.k_atoms - k_tile * K_ATOMS;
-  const unsigned bytes = (unsigned)(left < K_ATOMS ? left : K_ATOMS) * FRAGMENT_BYTES;
-  barrier_arrive_expect_tx(barrier, BLOCK_M / 64 * bytes + K_ATOMS * X_ATOM_BYTES);
+  if constexpr (config().packed) {
+    // What lies past the last atom of k keeps an earlier stage's bits: x is zero there, and every e2m1 is finite.
+    const int left = a.k_atoms - k_tile * config().k_atoms;
+    const unsigned bytes = (unsigned)(left < config().k_atoms ? left : config().k_atoms) * FRAGMENT_BYTES;
+    barrier_arrive_expect_tx(barrier, BLOCK_M / 64 * bytes + config().k_atoms * X_ATOM_BYTES);
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r) {
-    int tile = work.n / 64 + r;
-    if (BLOCK_M > 64 && tile >= a.w_tiles) tile = a.w_tiles - 1;  // its products are not stored
-    bulk_load(to + (unsigned)(r * K_ATOMS * FRAGMENT_BYTES),
-              a.fragments + ((long long)tile * a.k_atoms + k_tile * K_ATOMS) * FRAGMENT_BYTES, bytes, barrier, 0,
-              policy);
+    for (int r = 0; r < BLOCK_M / 64; ++r) {
+      int tile = work.n / 64 + r;
+      if (BLOCK_M > 64 && tile >= a.w_tiles) tile = a.w_tiles - 1;  // its products are not stored
+      bulk_load(to + (unsigned)(r * config().k_atoms * FRAGMENT_BYTES),
+                a.fragments + ((long long)tile * a.k_atoms + k_tile * config().k_atoms) * FRAGMENT_BYTES, bytes,
+                barrier, 0, policy);
+    }
+  } else {
+    barrier_arrive_expect_tx(barrier, STAGE_BYTES);
+    tma_load(to, &a.w, k_tile * 128, work.n, barrier, policy);
   }
-#else
-  barrier_arrive_expect_tx(barrier, STAGE_BYTES);
-  tma_load(to, &a.w, k_tile * 128, work.n, barrier, policy);
-#endif
 }
 
 static __device__ __forceinline__ void load_x(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work,
                                               int k_tile, int stage, unsigned long long policy) {
 #pragma unroll
-  for (int i = 0; i < K_ATOMS; ++i)
+  for (int i = 0; i < config().k_atoms; ++i)
     tma_load(smem.pipeline + (unsigned)stage * STAGE_BYTES + W_BYTES + (unsigned)i * X_ATOM_BYTES, &a.x,
-             (k_tile * K_ATOMS + i) * 64, work.m, smem.full_barriers + 8u * (unsigned)stage, policy);
+             (k_tile * config().k_atoms + i) * 64, work.m, smem.full_barriers + 8u * (unsigned)stage, policy);
 }
 
 // Prefetches the weight of the first stages into L2, before it may be read.
@@ -86,26 +97,26 @@ static __device__ __forceinline__ void prefetch_weight(const Mxfp4Arguments& a, 
                                                        unsigned long long policy) {
   if (work.tile >= a.prefetch_blocks) return;
   const int end = work.end < work.begin + a.prefetch_k_tiles ? work.end : work.begin + a.prefetch_k_tiles;
-#if PACKED
-  const int atoms = (end * K_ATOMS < a.k_atoms ? end * K_ATOMS : a.k_atoms) - work.begin * K_ATOMS;
-  if (atoms <= 0) return;
+  if constexpr (config().packed) {
+    const int atoms =
+        (end * config().k_atoms < a.k_atoms ? end * config().k_atoms : a.k_atoms) - work.begin * config().k_atoms;
+    if (atoms <= 0) return;
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r) {
-    const int tile = work.n / 64 + r;
-    if (tile < a.w_tiles)
-      bulk_prefetch(a.fragments + ((long long)tile * a.k_atoms + work.begin * K_ATOMS) * FRAGMENT_BYTES,
-                    (unsigned)atoms * FRAGMENT_BYTES, policy);
-  }
-#else
+    for (int r = 0; r < BLOCK_M / 64; ++r) {
+      const int tile = work.n / 64 + r;
+      if (tile < a.w_tiles)
+        bulk_prefetch(a.fragments + ((long long)tile * a.k_atoms + work.begin * config().k_atoms) * FRAGMENT_BYTES,
+                      (unsigned)atoms * FRAGMENT_BYTES, policy);
+    }
+  } else {
 #pragma unroll 1
-  for (int k_tile = work.begin; k_tile < end; ++k_tile) tma_prefetch(&a.w, k_tile * 128, work.n, policy);
-#endif
+    for (int k_tile = work.begin; k_tile < end; ++k_tile) tma_prefetch(&a.w, k_tile * 128, work.n, policy);
+  }
 }
 
 static __device__ __forceinline__ void produce(const Mxfp4Arguments& a, const SharedLayout& smem, BlockWork work) {
-  unsigned long long first, last;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
+  const unsigned long long first = evict_first();
+  const unsigned long long last = evict_last();
   const unsigned long long w_policy = a.x_tiles == 1 ? first : last;
   const int filled = work.end - work.begin < a.num_stages ? work.end - work.begin : a.num_stages;
   if (!a.dependent_launch) {

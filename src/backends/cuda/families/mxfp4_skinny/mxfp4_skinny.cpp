@@ -11,12 +11,17 @@
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
+
+static void visit_fields(const Mxfp4SkinnyConfig& config, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(config, visit, warps, units, tail, groups, pieces, split, x_fp4, packed, scale_bytes);
+}
 
 namespace {
 
@@ -296,12 +301,15 @@ gpu::Source Mxfp4SkinnyFamily::source(const Problem& problem, const Config& conf
           source_,
           {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
            fmt::format("OUTPUT={}", gpu::element_code(problem.y_type)), "L2_HINTS=1",
-           fmt::format("WARPS={}", launch.warps), fmt::format("UNITS={}", launch.warp_units),
-           fmt::format("TAIL={}", launch.tail() ? 1 : 0), fmt::format("GROUPS={}", launch.groups),
-           fmt::format("PIECES={}", launch.pieces), fmt::format("SPLIT={}", launch.split_k > 1 ? 1 : 0),
-           fmt::format("X_FP4={}", problem.x_type == DataType::f4_e2m1 ? 1 : 0),
-           fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0),
-           fmt::format("SCALE_BYTES={}", scale_load_bytes(problem, launch))},
+           gpu::config_define(Mxfp4SkinnyConfig{.warps = as_int(launch.warps),
+                                                .units = as_int(launch.warp_units),
+                                                .tail = launch.tail(),
+                                                .groups = as_int(launch.groups),
+                                                .pieces = as_int(launch.pieces),
+                                                .split = launch.split_k > 1,
+                                                .x_fp4 = problem.x_type == DataType::f4_e2m1,
+                                                .packed = problem.bpreshuffle,
+                                                .scale_bytes = as_int(scale_load_bytes(problem, launch))})},
           "mxfp4_skinny"};
 }
 

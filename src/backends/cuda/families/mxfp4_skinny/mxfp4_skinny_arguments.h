@@ -1,4 +1,4 @@
-// Arguments of the mxfp4_skinny kernel. The host includes this file too.
+// What the mxfp4_skinny kernel is compiled for, and its arguments. The host includes this file too.
 #pragma once
 
 #include "backends/cuda/tensor_map_arguments.h"
@@ -6,6 +6,18 @@
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::cuda {
+
+struct Mxfp4SkinnyConfig {
+  int warps;
+  int units;        // of 64 of k, of a warp
+  bool tail;        // some warp has fewer
+  int groups;       // of eight rows of x
+  int pieces;       // in the pipeline: a divisor of `units`, or whole strips
+  bool split;       // a cluster divides k
+  bool x_fp4;       // x is MXFP4 too
+  bool packed;      // the weight has the layout fragment64
+  int scale_bytes;  // of a row, that a load takes
+};
 
 struct Mxfp4SkinnyArguments {
   TensorMap x_map;                // without X_FP4: boxes of all rows x 128 bytes

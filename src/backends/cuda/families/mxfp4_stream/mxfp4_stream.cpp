@@ -10,6 +10,7 @@
 #include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/refusal.h"
@@ -17,6 +18,12 @@
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
+
+static void visit_fields(const Mxfp4StreamConfig& config, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(config, visit, stage, warps, units, tail, groups, blocks, bias, token_scales,
+                        token_unit, rows_apart, scales_apart, sort);
+}
+
 namespace {
 
 /// What the kernel reads of a weight and its scales, and the launch.
@@ -223,15 +230,20 @@ gpu::Source Mxfp4StreamFamily::source_of(const Problem& problem, const StreamLau
   return {"mxfp4_stream",
           source_,
           {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
-           fmt::format("OUTPUT={}", gpu::element_code(output)), fmt::format("STAGE={}", launch.stage),
-           fmt::format("WARPS={}", launch.warps), fmt::format("BLOCKS={}", launch.blocks),
-           fmt::format("BIAS={}", problem.bias ? 1 : 0),
-           fmt::format("TOKEN_SCALES={}", first && scales_tokens(problem) ? 1 : 0),
-           fmt::format("TOKEN_UNIT={}.0f", first ? permuted_unit_of(problem) : 1),
-           fmt::format("UNITS={}", launch.warp_units), fmt::format("TAIL={}", launch.tail() ? 1 : 0),
-           fmt::format("GROUPS={}", launch.groups), fmt::format("ROWS_APART={}", launch.rows_apart() ? 1 : 0),
-           fmt::format("SCALES_APART={}", launch.scales_apart() ? 1 : 0),
-           fmt::format("SORT={}", launch.sorts ? 1 : 0), "L2_HINTS=0",
+           fmt::format("OUTPUT={}", gpu::element_code(output)), "L2_HINTS=0",
+           gpu::config_define(
+               Mxfp4StreamConfig{.stage = as_int(launch.stage),
+                                 .warps = as_int(launch.warps),
+                                 .units = as_int(launch.warp_units),
+                                 .tail = launch.tail(),
+                                 .groups = as_int(launch.groups),
+                                 .blocks = as_int(launch.blocks),
+                                 .bias = problem.bias,
+                                 .token_scales = first && scales_tokens(problem),
+                                 .token_unit = static_cast<float>(first ? permuted_unit_of(problem) : 1),
+                                 .rows_apart = launch.rows_apart(),
+                                 .scales_apart = launch.scales_apart(),
+                                 .sort = launch.sorts}),
            fmt::format("GATED={}", launch.interleaved ? 1 : 0),
            fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)},
           "mxfp4_stream"};

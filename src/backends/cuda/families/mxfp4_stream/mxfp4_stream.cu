@@ -1,27 +1,32 @@
 // One stage of a mixture of experts with few tokens for each, bf16 x times MXFP4 weights, on Hopper. The weight is read as a stream: a block goes through
 // strips of 16 rows that follow each other in memory, which one warp loads. Each other warp has a part of k and keeps its part of x in registers, so that shared memory
 // holds nothing but the weight and sums; the warps take turns to add those of a strip. A and B are swapped: A is the weight.
-//
-// The host defines: WARPS (that divide k), UNITS (of 64 of k, of a warp), TAIL (1: some warp has fewer), GROUPS (of eight rows of x), STAGE (1, 2), GATED and ACTIVATION (moe_activation.cuh; of stage 1), BIAS (1: experts have one, which stage 1 adds and stage 2 prefetches for the sum), TOKEN_SCALES (1: x_scales; of stage 1), BLOCKS (of a multiprocessor), SORT (1: each block sorts the pairs itself), ROWS_APART (1: rows of the weight have gaps in shared
-// memory), SCALES_APART (the same of their scales), L2_HINTS, ELEMENT, OUTPUT.
+// Mxfp4StreamConfig is what the host compiles it for; GATED and ACTIVATION are of moe_activation.cuh.
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
-#include "backends/cuda/families/hopper_e2m1_strip.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/e2m1_strip.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_arguments.h"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_activation.cuh"
 #include "backends/gpu/moe/moe_route_arguments.h"
 #include "backends/gpu/moe/moe_sort.cuh"
 
 using gemmtune::cuda::Mxfp4StreamArguments;
 
-#define INTERLEAVED (STAGE == 1 && GATED)  // a strip is of 8 rows of the gate and the same 8 of the up half
-#define ADDS_BIAS (BIAS && STAGE == 1)
-#define THREADS ((WARPS + 1) * 32)
-#define GROUP_BYTES 512  // of 16 x 8 sums
-#define SUM_BYTES (GROUPS * GROUP_BYTES)
-#define SETS (GROUPS == 1 ? 2 : 1)  // of sums, so that an instruction need not wait for the one before it
+static __device__ constexpr gemmtune::cuda::Mxfp4StreamConfig config() { return CONFIG; }
+
+enum : int {
+  INTERLEAVED = config().stage == 1 && GATED,  // a strip is of 8 rows of the gate and the same 8 of the up half
+  ADDS_BIAS = config().bias && config().stage == 1,
+  THREADS = (config().warps + 1) * 32,
+  GROUP_BYTES = 512,  // of 16 x 8 sums
+  SUM_BYTES = config().groups * GROUP_BYTES,
+  SETS = config().groups == 1 ? 2 : 1,  // of sums, so that an instruction need not wait for the one before it
+};
 
 // Addresses in shared memory.
 struct SharedLayout {
@@ -41,15 +46,11 @@ struct Strip {
   int strip;
   int begins;  // another tile than the strip before; with ADDS_BIAS and 2 * expert
 };
-#define STRIP_BYTES (16 + GROUPS * 8 * 4)
+enum : int { STRIP_BYTES = 16 + config().groups * 8 * 4 };
 
 static __device__ __forceinline__ Strip read_strip(unsigned from) {
-  Strip strip;
-  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(strip.first), "=r"(strip.count), "=r"(strip.strip), "=r"(strip.begins)
-               : "r"(from)
-               : "memory");
-  return strip;
+  const uint4 words = load_shared_words(from);
+  return {(int)words.x, (int)words.y, (int)words.z, (int)words.w};
 }
 static __device__ __forceinline__ bool begins_run(const Strip& strip) {
   return (ADDS_BIAS ? strip.begins & 1 : strip.begins) != 0;
@@ -71,7 +72,7 @@ struct Run {
 
 // Not through L1, which may hold what was there before the sort: stage 2 reads it before stage 1 has ended.
 static __device__ __forceinline__ MoeTile load_tile(const MoeTile* from) {
-  if (SORT) return *from;
+  if (config().sort) return *from;
   const int4 bits = __ldcg((const int4*)from);
   return {bits.x, bits.y, bits.z, bits.w};
 }
@@ -80,7 +81,7 @@ static __device__ __forceinline__ Run run_at(const Mxfp4StreamArguments& a, cons
   Run run;
   const int any = index / a.strips;
   const MoeTile one = load_tile(routes.tiles + any);
-  const int tiles = SORT ? routes.tiles_of[any] : __ldcg(routes.tiles_of + one.expert);
+  const int tiles = config().sort ? routes.tiles_of[any] : __ldcg(routes.tiles_of + one.expert);
   const int first = any - one.index;
   const int local = index - first * a.strips;
   const int chunk = tiles > 1 ? a.chunk : a.strips;
@@ -129,16 +130,17 @@ static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a,
   const int second = INTERLEAVED ? a.features : 8;  // the second eight rows, from the first
   const unsigned char* const w = a.w + run.tile.expert * a.w_matrix + (long long)row * a.row_bytes;
   const unsigned char* const scales = a.scales + run.tile.expert * a.scale_matrix + (long long)row * a.scale_row;
-#if BIAS
-  // Of the gate and of the up half, or of eight rows each.
-  if (lane < 2) {
-    const float* const bias =
-        (const float*)a.bias + (long long)run.tile.expert * (INTERLEAVED ? 2 : 1) * a.features + row + lane * second;
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(bias));
+  if constexpr (config().bias) {
+    // Of the gate and of the up half, or of eight rows each.
+    if (lane < 2) {
+      const float* const bias =
+          (const float*)a.bias + (long long)run.tile.expert * (INTERLEAVED ? 2 : 1) * a.features + row + lane * second;
+      prefetch_sector(bias);
+    }
   }
-#endif
-  copy_strip_rows<ROWS_APART, INTERLEAVED>(to, a.pitch, w, a.row_bytes, second, 16, 0, full, 0ull);
-  copy_strip_rows<SCALES_APART, INTERLEAVED>(scales_to, a.scale_pitch, scales, a.scale_row, second, 16, 16, full, 0ull);
+  copy_strip_rows<config().rows_apart, INTERLEAVED>(to, a.pitch, w, a.row_bytes, second, 16, 0, full, 0ull);
+  copy_strip_rows<config().scales_apart, INTERLEAVED>(scales_to, a.scale_pitch, scales, a.scale_row, second, 16, 16,
+                                                      full, 0ull);
 }
 
 // Tells the other warps of a strip, whose loads may have begun.
@@ -149,18 +151,15 @@ static __device__ __forceinline__ void tell_strip(const Mxfp4StreamArguments& a,
   const unsigned to = smem.strips + (unsigned)(slot * STRIP_BYTES);
   if (begins) {
 #pragma unroll
-    for (int i = lane; i < GROUPS * 8; i += 32) {
+    for (int i = lane; i < config().groups * 8; i += 32) {
       int row = run.tile.first + (i < run.tile.count ? i : 0);
-#if STAGE == 1
-      row = routes.pair_of[row] / a.topk;
-#endif
-      asm volatile("st.shared.s32 [%0], %1;" ::"r"(to + 16u + (unsigned)(i * 4)), "r"(row) : "memory");
+      if constexpr (config().stage == 1) row = routes.pair_of[row] / a.topk;
+      store_shared_int(to + 16u + (unsigned)(i * 4), row);
     }
   }
   if (lane == 0)
-    asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(run.tile.first), "r"(run.tile.count),
-                 "r"(run.strip), "r"((ADDS_BIAS ? 2 * run.tile.expert : 0) + (int)begins)
-                 : "memory");
+    store_shared_ints(to, run.tile.first, run.tile.count, run.strip,
+                      (ADDS_BIAS ? 2 * run.tile.expert : 0) + (int)begins);
   __syncwarp();
   if (lane == 0)
     barrier_arrive_expect_tx(smem.full + 8u * (unsigned)stage, 16u * (unsigned)(a.row_bytes + a.scale_row));
@@ -198,10 +197,7 @@ static __device__ __forceinline__ void load_strips(const Mxfp4StreamArguments& a
 
 static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) {
   float value[4];
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
-               : "r"(from)
-               : "memory");
+  load_shared_floats(from, value);
 #pragma unroll
   for (int i = 0; i < 4; ++i) sum[i] += value[i];
 }
@@ -210,7 +206,6 @@ static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) 
 struct StripBias {
   float of[2];
 };
-#if ADDS_BIAS
 static __device__ __forceinline__ StripBias load_bias(const Mxfp4StreamArguments& a, const SharedLayout& smem,
                                                       int slot) {
   StripBias bias;
@@ -221,7 +216,6 @@ static __device__ __forceinline__ StripBias load_bias(const Mxfp4StreamArguments
   bias.of[1] = __ldg(from + (INTERLEAVED ? a.features : 8));
   return bias;
 }
-#endif
 
 // Stores 16 x 8 sums: of eight rows of x the thread has two, of rows lane / 4 and that plus 8 of the strip.
 static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a, const Routes& routes,
@@ -234,31 +228,31 @@ static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a,
     const int token = group * 8 + lane % 4 * 2 + i;
     if (token >= strip.count) continue;
     output* const to = a.to + (strip.first + token) * a.to_row + row;
-#if STAGE == 1
-    const float factor = a.weights ? a.weights[routes.pair_of[strip.first + token]] : 1.0f;
-    float first = sum[i];
-    float second = sum[2 + i];
-#if TOKEN_SCALES
-    const float scale = a.x_scales[routes.pair_of[strip.first + token] / a.topk * a.x_scale_step];
-    first *= scale;
-    second *= scale;
-#endif
-#if ADDS_BIAS
-    first += bias.of[0];
-    second += bias.of[1];
-#endif
-    first *= factor;
-    second *= factor;
-#if GATED
-    to[0] = round_output(activate(first, second));
-#else
-    to[0] = round_output(activate(first, 1.0f));
-    to[8] = round_output(activate(second, 1.0f));
-#endif
-#else
-    to[0] = round_output(sum[i]);
-    to[8] = round_output(sum[2 + i]);
-#endif
+    if constexpr (config().stage == 1) {
+      const float factor = a.weights ? a.weights[routes.pair_of[strip.first + token]] : 1.0f;
+      float first = sum[i];
+      float second = sum[2 + i];
+      if constexpr (config().token_scales) {
+        const float scale = a.x_scales[routes.pair_of[strip.first + token] / a.topk * a.x_scale_step];
+        first *= scale;
+        second *= scale;
+      }
+      if constexpr (ADDS_BIAS) {
+        first += bias.of[0];
+        second += bias.of[1];
+      }
+      first *= factor;
+      second *= factor;
+      if constexpr (GATED) {
+        to[0] = round_output(activate(first, second));
+      } else {
+        to[0] = round_output(activate(first, 1.0f));
+        to[8] = round_output(activate(second, 1.0f));
+      }
+    } else {
+      to[0] = round_output(sum[i]);
+      to[8] = round_output(sum[2 + i]);
+    }
   }
 }
 
@@ -267,15 +261,15 @@ static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& 
                                                     const Routes& routes, int slot, const StripBias& bias) {
   const int lane = (int)threadIdx.x % 32;
   const Strip strip = read_strip(smem.strips + (unsigned)(slot * STRIP_BYTES));
-  const unsigned from = smem.sums + (unsigned)(slot * WARPS * SUM_BYTES + lane * 16);
+  const unsigned from = smem.sums + (unsigned)(slot * config().warps * SUM_BYTES + lane * 16);
 #pragma unroll 1
   for (int group = 0; group * 8 < strip.count; ++group) {
     float sum[2][4] = {};
 #pragma unroll
-    for (int warp = 0; warp < WARPS; ++warp)
-      add_sums(sum[warp % 2], from + (unsigned)((warp * GROUPS + group) * GROUP_BYTES));
+    for (int warp = 0; warp < config().warps; ++warp)
+      add_sums(sum[warp % 2], from + (unsigned)((warp * config().groups + group) * GROUP_BYTES));
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sum[0][i] = (sum[0][i] + sum[1][i]) * (E2M1_UNIT * TOKEN_UNIT);
+    for (int i = 0; i < 4; ++i) sum[0][i] = (sum[0][i] + sum[1][i]) * (E2M1_UNIT * config().token_unit);
     store_sums(a, routes, strip, group, bias, sum[0]);
   }
   __syncwarp();
@@ -283,7 +277,7 @@ static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& 
 }
 
 // The thread's part of eight rows of x a group: of 64 of k the 16 elements from lane % 4 * 16 on, in pairs as spread_word() makes them.
-typedef unsigned OwnX[UNITS][GROUPS][8];
+typedef unsigned OwnX[config().units][config().groups][8];
 
 static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArguments& a, const SharedLayout& smem,
                                               int slot, int first_unit) {
@@ -291,33 +285,33 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArgument
   const unsigned at = smem.strips + (unsigned)(slot * STRIP_BYTES);
   const int count = read_strip(at).count;
 #pragma unroll
-  for (int group = 0; group < GROUPS; ++group) {
+  for (int group = 0; group < config().groups; ++group) {
     const int token = group * 8 + lane / 4;
     const bool there = token < count;
     int row;
-    asm volatile("ld.shared.s32 %0, [%1];" : "=r"(row) : "r"(at + 16u + (unsigned)(token * 4)) : "memory");
+    row = load_shared_int(at + 16u + (unsigned)(token * 4));
     const uint4* const from = (const uint4*)(a.x + (long long)row * a.x_row) + first_unit * 8 + lane % 4 * 2;
 #pragma unroll
-    for (int u = 0; u < UNITS; ++u) {
+    for (int u = 0; u < config().units; ++u) {
 #pragma unroll
       for (int word = 0; word < 2; ++word) {
         uint4 bits = make_uint4(0, 0, 0, 0);
-        if (there && (!TAIL || first_unit + u < a.units)) bits = __ldcg(from + u * 8 + word);
+        if (there && (!config().tail || first_unit + u < a.units)) bits = __ldcg(from + u * 8 + word);
         pair_x(x[u][group], word, bits);
       }
     }
   }
 }
 
-typedef unsigned OwnScales[UNITS][2];
-typedef float Sums[SETS][GROUPS][4];
+typedef unsigned OwnScales[config().units][2];
+typedef float Sums[SETS][config().groups][4];
 
 // `from`: the thread's first eight bytes of its first row. LARGE: a scale of the warp is above 2. USED: groups that have rows.
 template <bool LARGE, int USED>
 static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, const OwnScales& scales, unsigned from,
                                                       unsigned second) {
 #pragma unroll
-  for (int u = 0; u < UNITS; ++u) {
+  for (int u = 0; u < config().units; ++u) {
     OwnWords words;
     load_words<false>(words, from + (unsigned)(u * 32), second);
     multiply_unit<LARGE, false, USED>(d, x[u], scales[u], words);
@@ -328,7 +322,7 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
                                                        const Routes& routes, int begin, int end) {
   const int warp = (int)threadIdx.x / 32;
   const int lane = (int)threadIdx.x % 32;
-  const int first_unit = warp * UNITS;
+  const int first_unit = warp * config().units;
   const unsigned own = (unsigned)(lane / 4 * a.pitch + first_unit * 32 + lane % 4 * 8);
   const unsigned own_scales = (unsigned)(16 * a.pitch + lane / 4 * a.scale_pitch + first_unit * 2 + lane % 4 / 2);
   OwnX x;
@@ -349,45 +343,37 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
       OwnScales scales;
       unsigned all = 0;
 #pragma unroll
-      for (int j = 0; j < UNITS * 2; ++j) {
+      for (int j = 0; j < config().units * 2; ++j) {
         unsigned& e = scales[j / 2][j % 2];
-        asm volatile("ld.shared.u8 %0, [%1];"
-                     : "=r"(e)
-                     : "r"(base + own_scales + (unsigned)(j % 2 * 8 * a.scale_pitch + j / 2 * 2))
-                     : "memory");
-        if (TAIL && first_unit + j / 2 >= a.units) e = 0;  // what is there is no scale; x is zero
+        e = load_shared_byte(base + own_scales + (unsigned)(j % 2 * 8 * a.scale_pitch + j / 2 * 2));
+        if (config().tail && first_unit + j / 2 >= a.units) e = 0;  // what is there is no scale; x is zero
         all |= e;
       }
       Sums d = {};
       if (__any_sync(0xffffffffu, (all & 0x80u) != 0u)) {
-        multiply_strip<true, GROUPS>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
-      } else if (GROUPS > 1 && strip.count <= 8) {
+        multiply_strip<true, config().groups>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
+      } else if (config().groups > 1 && strip.count <= 8) {
         multiply_strip<false, 1>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
       } else {
-        multiply_strip<false, GROUPS>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
+        multiply_strip<false, config().groups>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
       }
 #pragma unroll
-      for (int group = 0; group < GROUPS; ++group) {
+      for (int group = 0; group < config().groups; ++group) {
         if (group > 0 && group * 8 >= strip.count) continue;
         float(&sum)[4] = d[0][group];
 #pragma unroll
         for (int j = 0; j < 4 && SETS > 1; ++j) sum[j] += d[SETS - 1][group][j];
-        asm volatile(
-            "st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(
-                smem.sums + (unsigned)(slot * WARPS * SUM_BYTES + (warp * GROUPS + group) * GROUP_BYTES + lane * 16)),
-            "f"(sum[0]), "f"(sum[1]), "f"(sum[2]), "f"(sum[3])
-            : "memory");
+        store_shared_floats(smem.sums + (unsigned)(slot * config().warps * SUM_BYTES +
+                                                   (warp * config().groups + group) * GROUP_BYTES + lane * 16),
+                            sum[0], sum[1], sum[2], sum[3]);
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(smem.done + 8u * (unsigned)stage);
     }
     if (turn-- == 0) {
-      turn = WARPS - 1;
-#if ADDS_BIAS
-      const StripBias bias = load_bias(a, smem, (slot > 0 ? slot : a.num_slots) - 1);
-#else
-      const StripBias bias = {};
-#endif
+      turn = config().warps - 1;
+      StripBias bias = {};
+      if constexpr (ADDS_BIAS) bias = load_bias(a, smem, (slot > 0 ? slot : a.num_slots) - 1);
       barrier_wait(smem.done + 8u * (unsigned)((stage > 0 ? stage : a.num_stages) - 1), stage > 0 ? phase : phase ^ 1u);
       finish_strip(a, smem, routes, (slot > 0 ? slot : a.num_slots) - 1, bias);
     }
@@ -399,13 +385,13 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArgument
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(THREADS, config().blocks)
     mxfp4_stream(const __grid_constant__ Mxfp4StreamArguments a) {
   extern __shared__ unsigned char memory[];
   SharedLayout smem;
   smem.stages = (shared_address(memory) + 127u) & ~127u;
   smem.sums = smem.stages + (unsigned)(a.num_stages * a.stage_bytes);
-  smem.strips = smem.sums + (unsigned)(a.num_slots * WARPS * SUM_BYTES);
+  smem.strips = smem.sums + (unsigned)(a.num_slots * config().warps * SUM_BYTES);
   smem.full = smem.strips + (unsigned)(a.num_slots * STRIP_BYTES);
   smem.done = smem.full + 8u * (unsigned)a.num_stages;
   smem.added = smem.done + 8u * (unsigned)a.num_stages;
@@ -413,37 +399,36 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   if (threadIdx.x == 0) {
     for (int i = 0; i < a.num_stages; ++i) {
       barrier_init(smem.full + 8u * (unsigned)i, 1);
-      barrier_init(smem.done + 8u * (unsigned)i, WARPS);
+      barrier_init(smem.done + 8u * (unsigned)i, config().warps);
     }
     for (int i = 0; i < a.num_slots; ++i) barrier_init(smem.added + 8u * (unsigned)i, 1);
     barrier_init(smem.begun, 1);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fence_barrier_init();
   }
   __syncthreads();
-#if STAGE == 1
   // Operands and the tiles are of the kernels before this one.
-  grid_dependency_wait();
-#endif
+  if constexpr (config().stage == 1) grid_dependency_wait();
   // After the wait: what starts from here on, stage 2, finds the tiles in memory, and the weight that it loads early.
   launch_dependents();
-#if SORT
-  __shared__ Sorted sorted;
-  const int tile_count = sort_pairs<GROUPS * 8>(a.ids, a.pairs, a.experts, STAGE == 1 ? a.position_of : 0, sorted);
-  const Routes routes = {sorted.pair_of, sorted.tiles, sorted.tiles_of};
-#else
-  const int tile_count = __ldcg(a.tile_count);
-  const Routes routes = {a.pair_of, a.tiles, a.tiles_of};
-#endif
+  int tile_count;
+  Routes routes;
+  if constexpr (config().sort) {
+    __shared__ Sorted sorted;
+    tile_count =
+        sort_pairs<config().groups * 8>(a.ids, a.pairs, a.experts, config().stage == 1 ? a.position_of : 0, sorted);
+    routes = {sorted.pair_of, sorted.tiles, sorted.tiles_of};
+  } else {
+    tile_count = __ldcg(a.tile_count);
+    routes = {a.pair_of, a.tiles, a.tiles_of};
+  }
   const long long strips = (long long)tile_count * a.strips;
   const int begin = (int)(strips * blockIdx.x / gridDim.x);
   const int end = (int)(strips * (blockIdx.x + 1) / gridDim.x);
   if (begin < end) {
-    if (threadIdx.x / 32 == WARPS) {
+    if (threadIdx.x / 32 == config().warps) {
       load_strips(a, smem, routes, begin, end);
     } else {
-#if STAGE == 2
-      grid_dependency_wait();
-#endif
+      if constexpr (config().stage == 2) grid_dependency_wait();
       multiply_strips(a, smem, routes, begin, end);
     }
   }

@@ -1,4 +1,4 @@
-// Arguments of the mxfp4_stream kernel, one stage of a mixture of experts. The host includes this file too.
+// What the mxfp4_stream kernel is compiled for, and its arguments: one stage of a mixture of experts. The host includes this file too.
 #pragma once
 
 #include "backends/gpu/families/element_arguments.h"
@@ -6,6 +6,21 @@
 #include "backends/gpu/moe/moe_route_arguments.h"
 
 namespace gemmtune::cuda {
+
+struct Mxfp4StreamConfig {
+  int stage;          // 1, 2
+  int warps;          // that divide k
+  int units;          // of 64 of k, of a warp
+  bool tail;          // some warp has fewer
+  int groups;         // of eight rows of x
+  int blocks;         // of a multiprocessor
+  bool bias;          // experts have one, which stage 1 adds and stage 2 prefetches for the sum
+  bool token_scales;  // x_scales; of stage 1
+  float token_unit;   // what sums are multiplied by
+  bool rows_apart;    // rows of the weight have gaps in shared memory,
+  bool scales_apart;  // and their scales
+  bool sort;          // each block sorts the pairs itself
+};
 
 struct Mxfp4StreamArguments {
   const unsigned char* w;       // plain, of all experts

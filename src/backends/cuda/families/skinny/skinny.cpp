@@ -11,11 +11,17 @@
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 
 namespace gemmtune::cuda {
+
+static void visit_fields(const SkinnyConfig& config, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(config, visit, block_m, block_n, k_atoms, promotion, packed);
+}
+
 namespace {
 
 constexpr std::int64_t max_m = 64;
@@ -224,12 +230,12 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
 gpu::Source SkinnyFamily::source(const Problem& problem, const Config& config) const {
   const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
   gpu::Source source{"skinny", source_, gpu::type_defines(problem), "skinny"};
-  source.defines.push_back(fmt::format("BLOCK_M={}", launch.block_m));
-  source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
-  source.defines.push_back(fmt::format("K_ATOMS={}", launch.k_atoms));
   source.defines.push_back("L2_HINTS=1");
-  source.defines.push_back(fmt::format("PROMOTION={}", config.number("prom", 0)));
-  source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
+  source.defines.push_back(gpu::config_define(SkinnyConfig{.block_m = as_int(launch.block_m),
+                                                           .block_n = as_int(launch.block_n),
+                                                           .k_atoms = as_int(launch.k_atoms),
+                                                           .promotion = as_int(config.number("prom", 0)),
+                                                           .packed = problem.bpreshuffle}));
   return source;
 }
 

@@ -1,4 +1,4 @@
-// Scales of blocks (SCALES 3): each thread loads its own from global memory. A has one for each 64 rows of the weight, B one for each of the thread's
+// Scales of blocks (Scales::blocks): each thread loads its own from global memory. A has one for each 64 rows of the weight, B one for each of the thread's
 // rows of x.
 #pragma once
 
@@ -6,9 +6,8 @@
 
 // After MMA_TILES and SWAP_AB.
 #include "backends/cuda/families/hopper_scales.cuh"
-#include "backends/gpu/families/scales.cuh"
+#include "backends/gpu/device/scales.cuh"
 
-#if SCALES == 3
 // Scales at one k atom.
 struct BlockScales {
   float a[MMA_TILES];
@@ -65,4 +64,3 @@ static __device__ __forceinline__ BlockScales block_scales(const BlockScalesAt& 
 static __device__ __forceinline__ float block_scale(const BlockScales& scales, int r, int i) {
   return scales.a[r] * scales.b[i / 4 * 2 + i % 2];
 }
-#endif

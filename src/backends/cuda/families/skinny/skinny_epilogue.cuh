@@ -1,19 +1,25 @@
 // Epilogue of the skinny kernel: the accumulators are scaled and stored to y, or, with split-K, sent to the blocks of the cluster that reduce
 // them. Nothing hides the epilogue's latency, so addresses and biases are computed before the mainloop and kept in registers
-// (ClusterEpilogue, BlockEpilogue).
+// (ClusterEpilogue, DirectEpilogue, StagedEpilogue).
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/convert.cuh"
+#include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/named_barrier.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/families/skinny/skinny_arguments.h"
 #include "backends/cuda/families/skinny/skinny_producer.cuh"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 // After MMA_TILES and SWAP_AB.
 #include "backends/cuda/families/hopper_scales.cuh"
 
-#define PARTIALS_PITCH (BLOCK_N + 4)      // floats; rows are aligned to 16 bytes, accesses free of bank conflicts
-#define STAGING_PITCH (BLOCK_M * 2 + 16)  // bytes between rows of y in shared memory
-#define DIRECT_STORE (BLOCK_N == 8 || OUTPUT == 0)
+enum : int {
+  PARTIALS_PITCH = BLOCK_N + 4,               // floats; rows are aligned to 16 bytes, accesses free of bank conflicts
+  STAGING_PITCH = config().block_m * 2 + 16,  // bytes between rows of y in shared memory
+  DIRECT_STORE = BLOCK_N == 8 || types().output == Element::f32,
+};
 
 // Makes the compiler compute `value` here and not after the mainloop: it does not recompute the result of a shuffle.
 template <typename T>
@@ -29,23 +35,22 @@ static __device__ inline long long global_address(const void* pointer) {
   return (long long)__cvta_generic_to_global(pointer);
 }
 static __device__ inline void store_output(long long to, float value) {
-#if OUTPUT == 0
-  asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
-#else
-  asm volatile("st.global.b16 [%0], %1;" ::"l"(to), "h"(round_output(value)) : "memory");
-#endif
+  if constexpr (types().output == Element::f32)
+    asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
+  else
+    asm volatile("st.global.b16 [%0], %1;" ::"l"(to), "h"((unsigned short)round_output(value)) : "memory");
 }
 
 // ---- split-K within a cluster
 
 // Where a thread sends its accumulators, and the elements of y that it reduces: pairs of weight rows, for one row of x after the other.
 struct ClusterEpilogue {
-  unsigned to[BLOCK_M / 64];       // in the block that reduces these rows
-  unsigned barrier[BLOCK_M / 64];  // its partials barrier
-  unsigned from;                   // the first pair
-  unsigned stride;                 // to the same pair of the next split
-  int group, groups;               // of rows: first and end
-  int rows, columns;               // of y, from the first on
+  unsigned to[config().block_m / 64];       // in the block that reduces these rows
+  unsigned barrier[config().block_m / 64];  // its partials barrier
+  unsigned from;                            // the first pair
+  unsigned stride;                          // to the same pair of the next split
+  int group, groups;                        // of rows: first and end
+  int rows, columns;                        // of y, from the first on
   long long y;
   float bias[2];
   int pair_aligned;  // whether y takes two at once
@@ -58,7 +63,7 @@ static __device__ inline ClusterEpilogue cluster_epilogue(const SkinnyArguments&
   ClusterEpilogue epilogue;
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r) {
+  for (int r = 0; r < config().block_m / 64; ++r) {
     const int group = r * 8 + (int)(threadIdx.x / 32) * 2 + lane % 2;
     const int owner = group * a.split_k / ROW_GROUPS;
     const int slot = group - first_row_group(a, owner);
@@ -99,29 +104,24 @@ static __device__ inline ClusterEpilogue cluster_epilogue(const SkinnyArguments&
 static __device__ inline void send_partials(const Accumulators& d, const ClusterEpilogue& epilogue) {
   const bool odd = threadIdx.x % 2 != 0;
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r) {
+  for (int r = 0; r < config().block_m / 64; ++r) {
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; ++j) {
       const float* own = &d[r][4 * j];
       const float first = __shfl_xor_sync(0xffffffffu, odd ? own[0] : own[2], 1);
       const float second = __shfl_xor_sync(0xffffffffu, odd ? own[1] : own[3], 1);
-      asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                       epilogue.to[r] + 32u * j),
-                   "f"(odd ? first : own[0]), "f"(odd ? second : own[1]), "f"(odd ? own[2] : first),
-                   "f"(odd ? own[3] : second), "r"(epilogue.barrier[r])
-                   : "memory");
+      store_async(epilogue.to[r] + 32u * j, odd ? first : own[0], odd ? second : own[1], odd ? own[2] : first,
+                  odd ? own[3] : second, epilogue.barrier[r]);
     }
   }
 }
 
 static __device__ inline void store_output_pair(long long to, int columns, float first, float second,
                                                 int pair_aligned) {
-#if OUTPUT != 0
-  if (pair_aligned && columns > 1) {
+  if (types().output != Element::f32 && pair_aligned && columns > 1) {
     asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(round_pair(first, second)) : "memory");
     return;
   }
-#endif
   if (columns > 0) store_output(to, first);
   if (columns > 1) store_output(to + (int)sizeof(output), second);
 }
@@ -144,11 +144,8 @@ static __device__ inline void reduce_and_store(const SkinnyArguments& a, const C
       for (int block = 0; block < 8; ++block) {
         partials[block][0] = partials[block][1] = 0.0f;
         if (block < a.split_k) {
-          asm volatile("ld.shared.f32 %0, [%1];" : "=f"(partials[block][0]) : "r"(address) : "memory");
-          asm volatile("ld.shared.f32 %0, [%1];"
-                       : "=f"(partials[block][1])
-                       : "r"(address + 4u * PARTIALS_PITCH)
-                       : "memory");
+          partials[block][0] = load_shared_float(address);
+          partials[block][1] = load_shared_float(address + 4u * PARTIALS_PITCH);
         }
         address += epilogue.stride;
       }
@@ -175,15 +172,14 @@ static __device__ inline void reduce_and_store(const SkinnyArguments& a, const C
 
 // ---- one block computes all of k
 
-#if DIRECT_STORE
 // Few rows of y, or 4-byte elements: threads store their accumulators directly.
-struct BlockEpilogue {
+struct DirectEpilogue {
   long long y;
   int rows, columns;  // of y, from there on
-  float bias[BLOCK_M / 64][2];
+  float bias[config().block_m / 64][2];
 };
-static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, const SharedLayout&, int row) {
-  BlockEpilogue epilogue;
+static __device__ inline DirectEpilogue direct_epilogue(const SkinnyArguments& a, int row) {
+  DirectEpilogue epilogue;
   const int lane = threadIdx.x % 32;
   const int n = row + (int)(threadIdx.x / 32) * 16 + lane / 4;
   const int m = lane % 4 * 2;
@@ -194,7 +190,7 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   materialize(epilogue.columns);
   materialize(epilogue.y);
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r) {
+  for (int r = 0; r < config().block_m / 64; ++r) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       epilogue.bias[r][half] = bias_at(a, n + r * 64 + half * 8);
@@ -203,15 +199,15 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   }
   return epilogue;
 }
-static __device__ inline void store_tile(const Accumulators& d, const SkinnyArguments& a, const BlockEpilogue& epilogue,
-                                         float scale) {
+static __device__ inline void store_tile(const Accumulators& d, const SkinnyArguments& a,
+                                         const DirectEpilogue& epilogue, float scale) {
 #pragma unroll
   for (int i = 0; i < BLOCK_N / 4; ++i) {
     const int m = i / 2 * 8 + i % 2;
     if (m >= epilogue.rows) continue;
     const long long y = epilogue.y + m * a.ldy * (int)sizeof(output);
 #pragma unroll
-    for (int r = 0; r < BLOCK_M / 64; ++r) {
+    for (int r = 0; r < config().block_m / 64; ++r) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int n = r * 64 + half * 8;
@@ -223,23 +219,22 @@ static __device__ inline void store_tile(const Accumulators& d, const SkinnyArgu
   }
 }
 
-#else
 // A tile of y is transposed in shared memory, so that stores cover whole rows of it.
-struct BlockEpilogue {
+struct StagedEpilogue {
   unsigned to;    // in shared memory, of the thread's matrices
   unsigned from;  // 16 bytes of a row of y
   long long y;
   int rows, columns;  // of y, from there on
   int vectorized;     // stores of 16 bytes are aligned
-  float bias[BLOCK_M / 64][2];
+  float bias[config().block_m / 64][2];
 };
-static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, const SharedLayout& smem, int row) {
-  BlockEpilogue epilogue;
+static __device__ inline StagedEpilogue staged_epilogue(const SkinnyArguments& a, const SharedLayout& smem, int row) {
+  StagedEpilogue epilogue;
   const int lane = threadIdx.x % 32;
   const int first = (int)(threadIdx.x / 32) * 16;
   epilogue.to = smem.exchange + (unsigned)((lane / 16 * 8 + lane % 8) * STAGING_PITCH + (first + lane / 8 % 2 * 8) * 2);
-  const int chunk = (int)threadIdx.x % (BLOCK_M / 8);
-  const int m = (int)threadIdx.x / (BLOCK_M / 8);
+  const int chunk = (int)threadIdx.x % (config().block_m / 8);
+  const int m = (int)threadIdx.x / (config().block_m / 8);
   const int n = row + chunk * 8;
   epilogue.rows = a.m - m;
   epilogue.columns = a.n - n;
@@ -253,7 +248,7 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   materialize(epilogue.vectorized);
   materialize(epilogue.y);
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r) {
+  for (int r = 0; r < config().block_m / 64; ++r) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       epilogue.bias[r][half] = bias_at(a, row + r * 64 + first + half * 8 + lane / 4);
@@ -262,10 +257,10 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   }
   return epilogue;
 }
-static __device__ inline void store_tile(const Accumulators& d, const SkinnyArguments& a, const BlockEpilogue& epilogue,
-                                         float scale) {
+static __device__ inline void store_tile(const Accumulators& d, const SkinnyArguments& a,
+                                         const StagedEpilogue& epilogue, float scale) {
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r) {
+  for (int r = 0; r < config().block_m / 64; ++r) {
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; j += 2) {
       unsigned pairs[4];
@@ -274,22 +269,17 @@ static __device__ inline void store_tile(const Accumulators& d, const SkinnyArgu
         const float* own = &d[r][4 * (j + i / 2) + 2 * (i % 2)];
         pairs[i] = round_pair(own[0] * scale + epilogue.bias[r][i % 2], own[1] * scale + epilogue.bias[r][i % 2]);
       }
-      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                       epilogue.to + (unsigned)(r * 128 + j * 8 * STAGING_PITCH)),
-                   "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
-                   : "memory");
+      store_transposed(epilogue.to + (unsigned)(r * 128 + j * 8 * STAGING_PITCH), pairs[0], pairs[1], pairs[2],
+                       pairs[3]);
     }
   }
-  asm volatile("bar.sync 1, 128;" ::: "memory");
-  constexpr int step = CONSUMER_THREADS / (BLOCK_M / 8);
+  sync_named<CONSUMER_THREADS>(consumers_barrier);
+  constexpr int step = CONSUMER_THREADS / (config().block_m / 8);
 #pragma unroll
   for (int m = 0; m < BLOCK_N; m += step) {
     if (m >= epilogue.rows) break;
-    unsigned v[4];
-    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-                 : "r"(epilogue.from + (unsigned)(m * STAGING_PITCH))
-                 : "memory");
+    const uint4 words = load_shared_words(epilogue.from + (unsigned)(m * STAGING_PITCH));
+    const unsigned v[4] = {words.x, words.y, words.z, words.w};
     const long long y = epilogue.y + m * a.ldy * (int)sizeof(output);
     if (epilogue.vectorized) {
       asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(y), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
@@ -303,4 +293,12 @@ static __device__ inline void store_tile(const Accumulators& d, const SkinnyArgu
     }
   }
 }
-#endif
+
+// The one that the kernel has.
+static __device__ inline auto block_epilogue(const SkinnyArguments& a, const SharedLayout& smem, int row) {
+  if constexpr (DIRECT_STORE) {
+    return direct_epilogue(a, row);
+  } else {
+    return staged_epilogue(a, smem, row);
+  }
+}

@@ -1,19 +1,30 @@
 // The layout of shared memory and the producer thread of the skinny kernel.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/pipeline.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/skinny/skinny_arguments.h"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 using gemmtune::cuda::SkinnyArguments;
 
-#define SWAP_AB 1
-#define MMA_TILES (BLOCK_M / 64)  // of 64 rows, one instruction each
-#define ROW_GROUPS (BLOCK_M / 8)  // groups of 8 weight rows, which the split-K reduction distributes
-#define W_ATOM_BYTES (BLOCK_M * ATOM_BYTES)
-#define X_ATOM_BYTES (BLOCK_N * ATOM_BYTES)
-#define STAGE_BYTES (K_ATOMS * (W_ATOM_BYTES + X_ATOM_BYTES))
-#define CONSUMER_THREADS 128
+static __device__ constexpr gemmtune::cuda::SkinnyConfig config() { return CONFIG; }
+
+enum : int {
+  SWAP_AB = 1,
+  BLOCK_N = config().block_n,
+  MMA_TILES = config().block_m / 64,  // of 64 rows, one instruction each
+  ROW_GROUPS = config().block_m / 8,  // groups of 8 weight rows, which the split-K reduction distributes
+  W_ATOM_BYTES = config().block_m * ATOM_BYTES,
+  X_ATOM_BYTES = BLOCK_N * ATOM_BYTES,
+  STAGE_BYTES = config().k_atoms * (W_ATOM_BYTES + X_ATOM_BYTES),
+  CONSUMER_THREADS = 128,
+};
+
+enum NamedBarrier { consumers_barrier = 1 };
 
 static __device__ inline int first_row_group(const SkinnyArguments& a, int block) {
   return (int)(a.first_row_groups >> (5 * block)) & 31;
@@ -30,9 +41,9 @@ struct SharedLayout {
 };
 
 // A batch is a row of the grid.
-static __device__ inline int batch_of_block() { return BATCHED ? (int)blockIdx.y : 0; }
+static __device__ inline int batch_of_block() { return types().batched ? (int)blockIdx.y : 0; }
 static __device__ inline output* y_of_block(const SkinnyArguments& a) {
-  return BATCHED ? a.y + batch_of_block() * a.y_batch_step : a.y;
+  return types().batched ? a.y + batch_of_block() * a.y_batch_step : a.y;
 }
 
 // L2 eviction policies: the weight is read once, x by every block.
@@ -41,56 +52,55 @@ struct Policies {
 };
 static __device__ inline Policies make_policies() {
   Policies policies;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policies.w));
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policies.x));
+  policies.w = evict_first();
+  policies.x = evict_last();
   return policies;
 }
 
-#if PACKED
-// The k atoms of a packed tile (64 rows) are contiguous, in a stage as in memory: one copy loads all of them. Rows past the last tile are
-// replaced by rows of the last tile; their products are not stored.
-#define W_OFFSET(r, i) (((r)*K_ATOMS + (i)) * (64 * ATOM_BYTES))
+// Offset in a stage of 64 rows, the r-th of the tile, of k atom i. The k atoms of a packed tile (64 rows) are contiguous, in a stage as in memory.
+static __device__ constexpr int weight_offset(int r, int i) {
+  return config().packed ? (r * config().k_atoms + i) * (64 * ATOM_BYTES) : i * W_ATOM_BYTES + r * (64 * ATOM_BYTES);
+}
+// Rows past the last tile of a packed weight are replaced by rows of the last tile; their products are not stored.
 static __device__ inline const unsigned char* packed_atoms(const SkinnyArguments& a, int row, int k_tile, int r) {
   int tile = row / 64 + r;
-  if (BLOCK_M > 64 && tile >= a.packed.tiles) tile = a.packed.tiles - 1;
-  return a.packed.data + ((long long)tile * a.packed.k_atoms + k_tile * K_ATOMS) * (64 * ATOM_BYTES);
+  if (config().block_m > 64 && tile >= a.packed.tiles) tile = a.packed.tiles - 1;
+  return a.packed.data + ((long long)tile * a.packed.k_atoms + k_tile * config().k_atoms) * (64 * ATOM_BYTES);
 }
-#else
-#define W_OFFSET(r, i) ((i)*W_ATOM_BYTES + (r) * (64 * ATOM_BYTES))
-#endif
 
 // Loads k atom i of the weight, and of x, of one stage.
 static __device__ inline void load_weight(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies,
                                           int row, int k_tile, int stage, int i) {
   const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES;
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
-#if PACKED
-  if (i > 0) return;
+  if constexpr (config().packed) {
+    if (i > 0) return;
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r)
-    bulk_load(to + W_OFFSET(r, 0), packed_atoms(a, row, k_tile, r), K_ATOMS * 64 * ATOM_BYTES, barrier, 0, policies.w);
-#else
-  tma_load(to + W_OFFSET(0, i), &a.w, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, row, barrier, policies.w,
-           batch_of_block());
-#endif
+    for (int r = 0; r < config().block_m / 64; ++r)
+      bulk_load(to + weight_offset(r, 0), packed_atoms(a, row, k_tile, r), config().k_atoms * 64 * ATOM_BYTES, barrier,
+                0, policies.w);
+  } else {
+    tma_load(to + weight_offset(0, i), &a.w, (k_tile * config().k_atoms + i) * ATOM_ELEMENTS, row, barrier, policies.w,
+             batch_of_block());
+  }
 }
 static __device__ inline void load_x(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies,
                                      int k_tile, int stage, int i) {
-  tma_load(smem.pipeline + (unsigned)stage * STAGE_BYTES + K_ATOMS * W_ATOM_BYTES + (unsigned)i * X_ATOM_BYTES, &a.x,
-           (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, 0, smem.full_barriers + 8u * (unsigned)stage, policies.x,
-           batch_of_block());
+  tma_load(smem.pipeline + (unsigned)stage * STAGE_BYTES + config().k_atoms * W_ATOM_BYTES + (unsigned)i * X_ATOM_BYTES,
+           &a.x, (k_tile * config().k_atoms + i) * ATOM_ELEMENTS, 0, smem.full_barriers + 8u * (unsigned)stage,
+           policies.x, batch_of_block());
 }
 
 // Of a stage: rows of x that the matrix does not have are not loaded, what their memory holds goes into columns of the product that are not stored.
 static __device__ inline unsigned expected_bytes(const SkinnyArguments& a) {
-  return (unsigned)(K_ATOMS * (W_ATOM_BYTES + (a.m < BLOCK_N ? a.m : BLOCK_N) * ATOM_BYTES));
+  return (unsigned)(config().k_atoms * (W_ATOM_BYTES + (a.m < BLOCK_N ? a.m : BLOCK_N) * ATOM_BYTES));
 }
 
 static __device__ inline void load_stage(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies,
                                          int row, int k_tile, int stage) {
   barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, expected_bytes(a));
 #pragma unroll
-  for (int i = 0; i < K_ATOMS; ++i) {
+  for (int i = 0; i < config().k_atoms; ++i) {
     load_weight(a, smem, policies, row, k_tile, stage, i);
     load_x(a, smem, policies, k_tile, stage, i);
   }
@@ -98,19 +108,19 @@ static __device__ inline void load_stage(const SkinnyArguments& a, const SharedL
 
 // Prefetches the weight of one k tile into L2.
 static __device__ inline void prefetch_weight(const SkinnyArguments& a, const Policies& policies, int row, int k_tile) {
-#if PACKED
+  if constexpr (config().packed) {
 #pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r)
-    bulk_prefetch(packed_atoms(a, row, k_tile, r), K_ATOMS * 64 * ATOM_BYTES, policies.w);
-#else
+    for (int r = 0; r < config().block_m / 64; ++r)
+      bulk_prefetch(packed_atoms(a, row, k_tile, r), config().k_atoms * 64 * ATOM_BYTES, policies.w);
+  } else {
 #pragma unroll
-  for (int i = 0; i < K_ATOMS; ++i)
-    tma_prefetch(&a.w, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, row, policies.w, batch_of_block());
-#endif
+    for (int i = 0; i < config().k_atoms; ++i)
+      tma_prefetch(&a.w, (k_tile * config().k_atoms + i) * ATOM_ELEMENTS, row, policies.w, batch_of_block());
+  }
 }
 static __device__ inline void prefetch_weight_ahead(const SkinnyArguments& a, const Policies& policies, int row,
                                                     int begin, int end) {
-  if ((int)(blockIdx.x + (BATCHED ? blockIdx.y * gridDim.x : 0)) >= a.prefetch_blocks) return;
+  if ((int)(blockIdx.x + (types().batched ? blockIdx.y * gridDim.x : 0)) >= a.prefetch_blocks) return;
   if (end > begin + a.prefetch_k_tiles) end = begin + a.prefetch_k_tiles;
 #pragma unroll 1
   for (int k_tile = begin; k_tile < end; ++k_tile) prefetch_weight(a, policies, row, k_tile);
@@ -134,14 +144,14 @@ static __device__ inline void fill_pipeline(const SkinnyArguments& a, const Shar
   for (int stage = 0; stage < filled; ++stage) {
     barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, expected_bytes(a));
 #pragma unroll
-    for (int i = 0; i < K_ATOMS; ++i) load_weight(a, smem, policies, row, begin + stage, stage, i);
+    for (int i = 0; i < config().k_atoms; ++i) load_weight(a, smem, policies, row, begin + stage, stage, i);
   }
   prefetch_weight_ahead(a, policies, row, begin + filled, end);
   grid_dependency_wait();
 #pragma unroll 1
   for (int stage = 0; stage < filled; ++stage) {
 #pragma unroll
-    for (int i = 0; i < K_ATOMS; ++i) load_x(a, smem, policies, begin + stage, stage, i);
+    for (int i = 0; i < config().k_atoms; ++i) load_x(a, smem, policies, begin + stage, stage, i);
   }
 }
 
@@ -149,15 +159,11 @@ static __device__ inline void fill_pipeline(const SkinnyArguments& a, const Shar
 static __device__ inline void refill_pipeline(const SkinnyArguments& a, const SharedLayout& smem, int row, int begin,
                                               int end) {
   const Policies policies = make_policies();
-  int stage = 0;
-  unsigned phase = 0;
+  PipelineState state = {0, 0};
 #pragma unroll 1
   for (int k_tile = begin + a.num_stages; k_tile < end; ++k_tile) {
-    barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
-    load_stage(a, smem, policies, row, k_tile, stage);
-    if (++stage == a.num_stages) {
-      stage = 0;
-      phase ^= 1u;
-    }
+    barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
+    load_stage(a, smem, policies, row, k_tile, state.stage);
+    next_stage(state, a.num_stages);
   }
 }

@@ -1,6 +1,15 @@
 // The consumer warp groups' mainloop, and the kernel. wgmma_producer.cuh describes the kernel and its macros.
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/named_barrier.cuh"
+#include "backends/cuda/device/pipeline.cuh"
+#include "backends/cuda/device/registers.cuh"
+#include "backends/cuda/device/tma.cuh"
+#include "backends/cuda/device/warp.cuh"
+#include "backends/cuda/device/wgmma.cuh"
 #include "backends/cuda/families/wgmma/wgmma_arguments.h"
 #include "backends/cuda/families/wgmma/wgmma_block_scales.cuh"
 #include "backends/cuda/families/wgmma/wgmma_epilogue.cuh"
@@ -13,26 +22,20 @@
 #if PING_PONG
 // A warp group starts its mainloop after the other has waited for all stages of the previous tile. Otherwise it could be a whole
 // round of the pipeline ahead, where a barrier's phase has the same parity as the one that it waits for.
-static __device__ inline void order_barrier_wait(int group) {
-  asm volatile("bar.sync %0, 256;" ::"r"(group + 3) : "memory");
-}
-static __device__ inline void order_barrier_arrive(int group) {
-  asm volatile("bar.arrive %0, 256;" ::"r"(group + 3) : "memory");
-}
+static __device__ inline void order_barrier_wait(int group) { sync_named<256>(order_barrier + group); }
+static __device__ inline void order_barrier_arrive(int group) { arrive_named<256>(order_barrier + group); }
 #endif
 
 // ---- consumer warp groups
 
 // The stage that a warp group reads next, and the parity of its full barrier's phase. The same of the group of scales of blocks, whose places are
 // counted in stages; not used without them.
-struct PipelineState {
-  int stage;
-  unsigned phase;
+struct ConsumerState : PipelineState {
   unsigned scales;
   unsigned scales_phase;
 };
 
-static __device__ inline void advance(const WgmmaArguments& a, PipelineState& state, int k_tiles) {
+static __device__ inline void advance(const WgmmaArguments& a, ConsumerState& state, int k_tiles) {
   const int there = state.stage + k_tiles;
   state.stage = there % a.num_stages;
   state.phase ^= (unsigned)(there / a.num_stages) & 1u;
@@ -114,7 +117,7 @@ static __device__ __forceinline__ void multiply_slice(PartialSums& partials, uns
                                                       unsigned long long b_at, int slice) {
   a_at += (unsigned)(slice / N_SLICES * 512);
   b_at += (unsigned)(slice % N_SLICES * INSTRUCTION_N * (ATOM_BYTES / 16));
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  wgmma_fence();
 #if PROMOTION == 1
   WGMMA(partials, a_at, b_at,
         0);  // unlike WGMMA_FIRST it names the registers that it overwrites: all steps use the same
@@ -123,7 +126,7 @@ static __device__ __forceinline__ void multiply_slice(PartialSums& partials, uns
 #endif
 #pragma unroll
   for (int k_block = 1; k_block < 4; ++k_block) WGMMA(partials, a_at + 2u * k_block, b_at + 2u * k_block, 1);
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  wgmma_commit();
 }
 
 static __device__ __forceinline__ BlockScalesAt scales_at(const TileProduct& product) {
@@ -136,7 +139,7 @@ static __device__ __forceinline__ BlockScalesAt scales_at(const TileProduct& pro
 
 // The scales of k atom i of a stage that is full and not released. `first`: it is the tile's first stage; with split-K its group may have begun before.
 static __device__ __forceinline__ BlockScales atom_scales(const SharedLayout& smem, const BlockScalesAt& at,
-                                                          const PipelineState& state, int i, bool first) {
+                                                          const ConsumerState& state, int i, bool first) {
 #if SCALES == 3
   const unsigned group = state.scales / GROUP_STAGES;
   const unsigned within = state.scales % GROUP_STAGES;
@@ -170,27 +173,24 @@ static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& par
 
 // Starts the products of a step of the current stage.
 static __device__ __forceinline__ void start_step(PartialSums& partials, const StageDescriptors& first,
-                                                  const PipelineState& state, int step) {
+                                                  const ConsumerState& state, int step) {
   const unsigned stage = (unsigned)state.stage * (STAGE_BYTES / 16);
   const int i = step / SLICES;
   multiply_slice(partials, descriptor_at(first.a, stage + (unsigned)(i * A_ATOM_BYTES / 16)),
                  descriptor_at(first.b, stage + (unsigned)(i * B_ATOM_BYTES / 16)), step % SLICES);
 }
 
-static __device__ __forceinline__ void wait_full(const SharedLayout& smem, const PipelineState& state) {
+static __device__ __forceinline__ void wait_full(const SharedLayout& smem, const ConsumerState& state) {
   barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
 }
 
 // Whether the stage is full, without waiting.
-static __device__ __forceinline__ bool is_full(const SharedLayout& smem, const PipelineState& state) {
+static __device__ __forceinline__ bool is_full(const SharedLayout& smem, const ConsumerState& state) {
   return barrier_completed(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
 }
 
-static __device__ __forceinline__ void next_stage(const WgmmaArguments& a, PipelineState& state) {
-  if (++state.stage == a.num_stages) {
-    state.stage = 0;
-    state.phase ^= 1u;
-  }
+static __device__ __forceinline__ void next_stage(const WgmmaArguments& a, ConsumerState& state) {
+  next_stage(state, a.num_stages);
 #if SCALES == 3
   if (++state.scales == (unsigned)a.scale_groups * GROUP_STAGES) {
     state.scales = 0;
@@ -200,7 +200,7 @@ static __device__ __forceinline__ void next_stage(const WgmmaArguments& a, Pipel
 }
 
 // Behind a tile's last stage: the next tile begins with a group of scales.
-static __device__ __forceinline__ void end_group(const WgmmaArguments& a, PipelineState& state) {
+static __device__ __forceinline__ void end_group(const WgmmaArguments& a, ConsumerState& state) {
 #if SCALES == 3
   state.scales = (state.scales + GROUP_STAGES - 1) / GROUP_STAGES * GROUP_STAGES;
   if (state.scales != (unsigned)a.scale_groups * GROUP_STAGES) return;
@@ -216,9 +216,9 @@ static __device__ __forceinline__ void end_group(const WgmmaArguments& a, Pipeli
 // While the products of a stage run: reads its scales. Returns whether the next stage is full.
 static __device__ __forceinline__ bool read_ahead(BlockScales& scales, const WgmmaArguments& a,
                                                   const SharedLayout& smem, const BlockScalesAt& at,
-                                                  const PipelineState& stage) {
+                                                  const ConsumerState& stage) {
   scales = atom_scales(smem, at, stage, 0, false);
-  PipelineState next = stage;
+  ConsumerState next = stage;
   next_stage(a, next);
   return is_full(smem, next);
 }
@@ -227,9 +227,9 @@ static __device__ __forceinline__ bool read_ahead(BlockScales& scales, const Wgm
 template <int pending>
 static __device__ __forceinline__ void finish(Accumulators& d, PartialSums& partials, BlockScales& scales,
                                               const SharedLayout& smem, const BlockScalesAt& at, unsigned empty,
-                                              const PipelineState& stage, bool first) {
+                                              const ConsumerState& stage, bool first) {
   if (!SCALES_AHEAD) scales = atom_scales(smem, at, stage, 0, first);
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+  wgmma_wait<pending>();
   release_stage(empty, stage.stage);
   promote(d, partials, scales, at, 0);
 }
@@ -246,7 +246,7 @@ static __device__ __forceinline__ void fence_sums(Accumulators& d, int slice) {
 
 // Multiplies the product's stages.
 static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem,
-                                                unsigned empty, const TileProduct& product, PipelineState& state) {
+                                                unsigned empty, const TileProduct& product, ConsumerState& state) {
   const int k_tiles = product.k_tiles;
   const int row = product.row;
 #pragma unroll
@@ -273,7 +273,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
       if (step % SLICES == 0) scales = atom_scales(smem, at, state, step / SLICES, k_tile == 0);
       start_step(partials[0], first, state, step);
       if (step == STEPS - 1) {
-        PipelineState next = state;
+        ConsumerState next = state;
         next_stage(a, next);
         asm volatile("" ::"r"(smem.full_barriers + 8u * (unsigned)next.stage), "r"(next.phase) : "memory");
       }
@@ -281,7 +281,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
       start_step(partials[0], first, state, step);
       if (step % SLICES == 0) scales = atom_scales(smem, at, state, step / SLICES, k_tile == 0);
 #endif
-      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      wgmma_wait<0>();
       if (step == STEPS - 1) release_stage(empty, state.stage);
       promote(d, partials[0], scales, at, step % SLICES);
     }
@@ -299,7 +299,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
   bool full = false;
 #pragma unroll 1
   for (int k_tile = 1;; k_tile += 2) {
-    PipelineState previous = state;
+    ConsumerState previous = state;
     next_stage(a, state);
     if (k_tile == k_tiles) {
       finish<0>(d, partials[0], scales[0], smem, at, empty, previous, k_tile == 1);
@@ -333,7 +333,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
 
 // Multiplies the product's stages.
 static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem,
-                                                unsigned empty, const TileProduct& product, PipelineState& state) {
+                                                unsigned empty, const TileProduct& product, ConsumerState& state) {
   const int k_tiles = product.k_tiles;
   const int row = product.row;
   int previous = -1;
@@ -343,7 +343,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     const unsigned base = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
     barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    wgmma_fence();
 #pragma unroll
     for (int i = 0; i < K_ATOMS; ++i) {
       const unsigned long long a_at = A_DESCRIPTOR(base + (unsigned)(i * A_ATOM_BYTES + row * ATOM_BYTES));
@@ -355,17 +355,14 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
           WGMMA(d[r], a_at + A_STEP * k_block + 512u * r, b_at + B_STEP * k_block, i + k_block == 0 ? k_tile : 1);
       }
     }
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    wgmma_commit();
     // The instructions that read the previous stage have completed: release it.
-    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+    wgmma_wait<1>();
     if (previous >= 0) release_stage(empty, previous);
     previous = state.stage;
-    if (++state.stage == a.num_stages) {
-      state.stage = 0;
-      state.phase ^= 1u;
-    }
+    next_stage(state, a.num_stages);
   }
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  wgmma_wait<0>();
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) FENCE_ACCUMULATORS(d[r]);
   if (previous >= 0) release_stage(empty, previous);
@@ -373,14 +370,6 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
 #endif
 
 // ---- the kernel
-
-// A warp group's registers a thread from here on, the same for all of its warps.
-#if PRODUCER_REGISTERS
-#define REGISTERS_TEXT(count) #count
-#define REALLOCATE_REGISTERS(way, count) asm volatile("setmaxnreg." #way ".sync.aligned.u32 " REGISTERS_TEXT(count) ";")
-#else
-#define REALLOCATE_REGISTERS(way, count)
-#endif
 
 #if SPLIT_K > 1
 // Reduces a tile's partial sums over the cluster.
@@ -409,7 +398,7 @@ static __device__ __forceinline__ void consume(const WgmmaArguments& a, const Sh
   const float scale = SCALES == 1 ? *a.scales.x * *a.scales.w : 1.0f;
   const int k_tiles = work.k_end - work.k_begin;
   const unsigned empty = empty_barriers_to_signal(a, smem, work);
-  PipelineState state = {0, 0, (unsigned)work.k_begin % GROUP_STAGES, 0};
+  ConsumerState state = {{0, 0}, (unsigned)work.k_begin % GROUP_STAGES, 0};
 #if SPLIT_K == 1
   StagingBuffers buffers = staging_buffers(smem);
 #endif
@@ -468,7 +457,7 @@ static __device__ __forceinline__ void init_barriers(const WgmmaArguments& a, co
       barrier_arrive_expect_tx(smem.partials_barrier, received_bytes(work.split));
     }
 #endif
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fence_barrier_init();
   }
   __syncwarp();
 }
@@ -520,7 +509,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   }
   sync_barrier_init();
   if (is_producer) {
-    REALLOCATE_REGISTERS(dec, PRODUCER_REGISTERS);
+    if constexpr (PRODUCER_REGISTERS > 0) give_registers<PRODUCER_REGISTERS>();
     if (threadIdx.x < CONSUMER_THREADS + 32 && elect_one()) {
       produce(a, smem, work, share, first);
       if (a.use_tma_store) prefetch_tensor_map(&a.y_map);
@@ -532,7 +521,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     if (SPLIT_K > 1 && !MULTICAST) cluster_wait();
     if (MULTICAST) cluster_arrive();
   } else {
-    REALLOCATE_REGISTERS(inc, CONSUMER_REGISTERS);
+    if constexpr (CONSUMER_REGISTERS > 0) take_registers<CONSUMER_REGISTERS>();
     consume(a, smem, work);
     if (MULTICAST) {
       __syncwarp();

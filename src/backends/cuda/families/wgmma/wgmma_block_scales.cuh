@@ -3,13 +3,18 @@
 // producer loads a group through TMA; else a second producer warp copies it.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/copy.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/pipeline.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/wgmma/wgmma_arguments.h"
 #include "backends/cuda/families/wgmma/wgmma_producer.cuh"
 
 // After MMA_TILES and SWAP_AB.
 #include "backends/cuda/families/hopper_scales.cuh"
-#include "backends/gpu/families/scales.cuh"
+#include "backends/gpu/device/scales.cuh"
 
 #if SCALES == 3
 #define SCALED_X_ROWS (SWAP_AB ? BLOCK_N : BLOCK_M)
@@ -102,11 +107,9 @@ static __device__ __forceinline__ void copy_group_scales(const WgmmaArguments& a
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       if (is_row(first + i))
-        asm volatile(
-            "st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(own + (unsigned)((first + i) * 32 * ROW_SCALES_BYTES)),
-            "f"(read_scale(rows[i] & 255u)), "f"(read_scale(rows[i] >> 8 & 255u)),
-            "f"(read_scale(rows[i] >> 16 & 255u)), "f"(read_scale(rows[i] >> 24))
-            : "memory");
+        store_shared_floats(own + (unsigned)((first + i) * 32 * ROW_SCALES_BYTES), read_scale(rows[i] & 255u),
+                            read_scale(rows[i] >> 8 & 255u), read_scale(rows[i] >> 16 & 255u),
+                            read_scale(rows[i] >> 24));
     }
   }
   barrier_arrive(barrier);
@@ -117,39 +120,32 @@ static __device__ __forceinline__ void copy_group_scales(const WgmmaArguments& a
     const scale_bits* const from = lane_scale(a, scales, i, k_atom);
 #pragma unroll
     for (int atom = 0; atom < GROUP_ATOMS; ++atom)
-      asm volatile(
-          "cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(own + (unsigned)(i * 32 * ROW_SCALES_BYTES + atom * 4)),
-          "l"(from + at_most(atom, more))
-          : "memory");
+      copy_float(own + (unsigned)(i * 32 * ROW_SCALES_BYTES + atom * 4), from + at_most(atom, more));
   }
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+  arrive_after_copies(barrier);
 #endif
 }
 
 // The loop over tiles of the warp that copies scales.
 static __device__ inline void produce_scales(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
   grid_dependency_wait();
-  int stage = 0;
-  unsigned phase = 1;
+  PipelineState state = {0, 1};
   int group = 0;
   for (int round = 0; tile_index(a, round) < a.tiles; ++round) {
     const TileScales scales = tile_scales(a, tile_at(a, tile_index(a, round), work.rank_m, work.rank_n));
 #pragma unroll 1
     for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile) {
       // For each stage: a warp that is two phases ahead would take one for the other.
-      barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
+      barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
       if (begins_group(work, k_tile)) {
         copy_group_scales(a, scales, (int)((unsigned)k_tile / GROUP_STAGES) * GROUP_ATOMS, group_scales(smem, group),
                           smem.scale_barriers + 8u * (unsigned)group);
         if (++group == a.scale_groups) group = 0;
       }
-      if (++stage == a.num_stages) {
-        stage = 0;
-        phase ^= 1u;
-      }
+      next_stage(state, a.num_stages);
     }
   }
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  wait_for_all_copies();
 }
 
 // Scales at one k atom. SWAP_AB: A has one for each 64 rows, B one for each column of the thread; else A has one for each row of the thread, B
@@ -184,20 +180,14 @@ static __device__ __forceinline__ BlockScalesAt block_scales_at(const Tile& tile
   return at;
 }
 
-static __device__ __forceinline__ float shared_scale(unsigned address) {
-  float scale;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(scale) : "r"(address) : "memory");
-  return scale;
-}
-
 // `atom`: address of the first row's scale of the k atom.
 static __device__ __forceinline__ BlockScales block_scales(const BlockScalesAt& at, unsigned atom) {
   BlockScales scales;
 #pragma unroll
-  for (int i = 0; i < MMA_TILES * (SWAP_AB ? 1 : 2); ++i) scales.a[i] = shared_scale(atom + at.a[i]);
+  for (int i = 0; i < MMA_TILES * (SWAP_AB ? 1 : 2); ++i) scales.a[i] = load_shared_float(atom + at.a[i]);
 #pragma unroll
   for (int i = 0; i < (SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS); ++i)
-    scales.b[i] = shared_scale(atom + at.b + ROW_SCALES_BYTES * (unsigned)(SWAP_AB ? i / 2 * 8 + i % 2 : i));
+    scales.b[i] = load_shared_float(atom + at.b + ROW_SCALES_BYTES * (unsigned)(SWAP_AB ? i / 2 * 8 + i % 2 : i));
   return scales;
 }
 

@@ -1,17 +1,21 @@
 // Epilogue of whole tiles: scale, bias, conversion, and the store through shared memory and TMA.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/convert.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/named_barrier.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/wgmma/wgmma_arguments.h"
 #include "backends/cuda/families/wgmma/wgmma_producer.cuh"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 // After MMA_TILES and SWAP_AB.
 #include "backends/cuda/families/hopper_scales.cuh"
 
-static __device__ inline void warpgroup_sync(int group) {
-  asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
-}
+static __device__ inline void warpgroup_sync(int group) { sync_named<128>(warpgroup_barrier + group); }
 
 #if BIAS
 static __device__ inline float bias_at(const WgmmaArguments& a, int n) {
@@ -35,20 +39,6 @@ static __device__ __forceinline__ float epilogue_value(float sum, float scale, f
 #define BOX_BYTES 128  // of a row of y; stored with the 128-byte swizzle
 #define BOX_COLUMNS (BOX_BYTES / (int)sizeof(output))
 
-// Waits until at most `pending` of this thread's groups of stores still read shared memory.
-template <int pending>
-static __device__ __forceinline__ void tma_store_wait() {
-  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
-}
-
-static __device__ __forceinline__ void tma_store(const TensorMap* map, unsigned from, int n, int m, int batch) {
-  asm volatile("cp.async.bulk.tensor." TENSOR
-               ".global.shared::cta.bulk_group [%0, {%1, %2" BATCH(4) "}], [%3];" ::"l"(map),
-               "r"(n), "r"(m), "r"(from), "r"(batch)
-               : "memory");
-}
-static __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-
 // Offset of element (row, column) in a buffer with rows of `columns` elements; rows of 128 bytes are swizzled.
 template <int columns>
 static __device__ __forceinline__ unsigned staging_offset(int row, int column) {
@@ -65,38 +55,15 @@ static __device__ __forceinline__ unsigned staging_advance(unsigned offset, int 
   return columns * (int)sizeof(output) == BOX_BYTES ? offset ^ bytes : offset + bytes;
 }
 
-#if OUTPUT == 0
-static __device__ __forceinline__ void store_shared(unsigned to, float value) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(value) : "memory");
-}
-static __device__ __forceinline__ void store_shared_pair(unsigned to, float first, float second) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(first), "f"(second) : "memory");
-}
-#endif
 static __device__ __forceinline__ output load_shared(unsigned from) {
   output value;
 #if OUTPUT == 0
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(from) : "memory");
+  value = load_shared_float(from);
 #else
   asm volatile("ld.shared.b16 %0, [%1];" : "=h"(value) : "r"(from) : "memory");
 #endif
   return value;
 }
-
-#if OUTPUT != 0
-// Stores four 8 x 8 matrices (stmatrix); lanes 8 i to 8 i + 7 hold the addresses of the rows (SWAP_AB: columns) of matrix i.
-static __device__ __forceinline__ void store_matrices(unsigned to, const unsigned (&v)[4]) {
-#if SWAP_AB
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]),
-               "r"(v[2]), "r"(v[3])
-               : "memory");
-#else
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]),
-               "r"(v[2]), "r"(v[3])
-               : "memory");
-#endif
-}
-#endif
 
 // Staging buffers of a warp (SWAP_AB: of a warp group) for TMA stores: STAGING_BUFFERS; of two one is filled while TMA reads the other. With
 // WHOLE_STAGING there are enough for the tile: they are filled one after the other and stored together. With SINGLE_TILE they lie in the pipeline's
@@ -138,9 +105,9 @@ static __device__ __forceinline__ void stage_output(const float* d, unsigned to,
     for (int i = 0; i < 8; ++i) {
       const int column = warp * 16 + lane / 4 + i / 2 % 2 * 8;
       const int m = (j + i / 4) * 8 + lane % 4 * 2 + i % 2;
-      store_shared(to + (unsigned)(column / BOX_COLUMNS * STAGED_ROWS * BOX_BYTES) +
-                       staging_offset<BOX_COLUMNS>(m, column % BOX_COLUMNS),
-                   epilogue_value(v[i], scale, i / 2 % 2 ? high : low));
+      store_shared_float(to + (unsigned)(column / BOX_COLUMNS * STAGED_ROWS * BOX_BYTES) +
+                             staging_offset<BOX_COLUMNS>(m, column % BOX_COLUMNS),
+                         epilogue_value(v[i], scale, i / 2 % 2 ? high : low));
     }
 #else
     unsigned matrices[4];
@@ -149,8 +116,8 @@ static __device__ __forceinline__ void stage_output(const float* d, unsigned to,
       const float bias = i % 2 ? high : low;
       matrices[i] = round_pair(epilogue_value(v[i * 2], scale, bias), epilogue_value(v[i * 2 + 1], scale, bias));
     }
-    store_matrices(to + staging_offset<BOX_COLUMNS>((j + lane / 16) * 8 + lane % 8, warp * 16 + lane / 8 % 2 * 8),
-                   matrices);
+    store_transposed(to + staging_offset<BOX_COLUMNS>((j + lane / 16) * 8 + lane % 8, warp * 16 + lane / 8 % 2 * 8),
+                     matrices[0], matrices[1], matrices[2], matrices[3]);
 #endif
   }
 }
@@ -248,7 +215,7 @@ static __device__ __forceinline__ void stage_output(const float* d, const WgmmaA
 #if OUTPUT == 0
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      store_shared_pair(
+      store_shared_floats(
           staging_advance<columns>(own, (j + i / 2) * 8) + (unsigned)(i % 2 * 8 * columns * (int)sizeof(output)),
           epilogue_value(v[i * 2], scale, bias[i / 2 * 2]), epilogue_value(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
 #else
@@ -257,7 +224,7 @@ static __device__ __forceinline__ void stage_output(const float* d, const WgmmaA
     for (int i = 0; i < 4; ++i)
       matrices[i] = round_pair(epilogue_value(v[i * 2], scale, bias[i / 2 * 2]),
                                epilogue_value(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
-    store_matrices(staging_advance<columns>(own, j * 8), matrices);
+    store_matrices(staging_advance<columns>(own, j * 8), matrices[0], matrices[1], matrices[2], matrices[3]);
 #endif
 #if BIAS
     asm volatile("" ::: "memory");  // otherwise the compiler reads all of the bias first and runs out of registers

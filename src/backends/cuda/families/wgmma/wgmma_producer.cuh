@@ -17,7 +17,12 @@
 // across it nor keeps a copy of d).
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/pipeline.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/wgmma/wgmma_arguments.h"
 
 using gemmtune::cuda::FastDivisor;
@@ -32,6 +37,9 @@ using gemmtune::cuda::WgmmaArguments;
 #define WARPGROUP_M (PING_PONG ? BLOCK_M : BLOCK_M / CONSUMER_WARPGROUPS)  // rows of A for each warp group
 #define MMA_TILES (WARPGROUP_M / 64)                                       // of 64 rows, one instruction each
 
+// warpgroup_barrier and order_barrier are the first warp group's, the second one's follow.
+enum NamedBarrier { warpgroup_barrier = 1, order_barrier = 3 };
+
 static __device__ inline int divide(int n, const FastDivisor& by) {
   return by.multiplier == 0 ? n : (int)(__umulhi((unsigned)n, by.multiplier) >> by.shift);
 }
@@ -39,21 +47,6 @@ static __device__ inline int divide(int n, const FastDivisor& by) {
 // Log2 of the cluster's dimensions along A's and B's rows.
 #define LOG2_CLUSTER_M (MULTICAST ? a.log2_cluster_m : 0)
 #define LOG2_CLUSTER_N (MULTICAST ? a.log2_cluster_n : 0)
-
-// `multicast`: mask of the cluster's blocks that receive the box, each at the same address and with a completion on its own
-// barrier; 0: this block alone.
-static __device__ inline void tma_load(unsigned to, const TensorMap* map, int column, int row, unsigned barrier,
-                                       unsigned multicast, unsigned long long policy, int batch) {
-  if (multicast == 0) {
-    tma_load(to, map, column, row, barrier, policy, batch);
-  } else {
-    asm volatile("cp.async.bulk.tensor." TENSOR
-                 ".shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster" CACHE_HINT
-                 " [%0], [%1, {%2, %3" BATCH(7) "}], [%4], %5" POLICY(6) ";" ::"r"(to),
-                 "l"(map), "r"(column), "r"(row), "r"(barrier), "h"((unsigned short)multicast), "l"(policy), "r"(batch)
-                 : "memory");
-  }
-}
 
 // Addresses in shared memory.
 struct SharedLayout {
@@ -130,9 +123,8 @@ struct ProducerShare {
 };
 
 static __device__ inline ProducerShare producer_share(const WgmmaArguments& a, const BlockWork& work) {
-  unsigned long long first, last;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
+  const unsigned long long first = evict_first();
+  const unsigned long long last = evict_last();
   ProducerShare share;
   share.a_row = work.rank_n * ((A_MN_MAJOR ? ATOM_ELEMENTS : BLOCK_M) >> LOG2_CLUSTER_N);
   share.b_row = work.rank_m * ((B_MN_MAJOR ? ATOM_ELEMENTS : BLOCK_N) >> LOG2_CLUSTER_M);
@@ -373,24 +365,20 @@ static __device__ inline void produce(const WgmmaArguments& a, const SharedLayou
     prefetch_weight(a, share, target, work.k_begin, work.k_end);
     grid_dependency_wait();
   }
-  int stage = early == a.num_stages ? 0 : early;
-  unsigned phase = early == a.num_stages ? 0 : 1;
+  PipelineState state = {early == a.num_stages ? 0 : early, early == a.num_stages ? 0u : 1u};
   int begin = work.k_begin + early;
   for (int index = tile_index(a, 0); index < a.tiles;) {
 #pragma unroll 1
     for (int k_tile = begin; k_tile < work.k_end; ++k_tile) {
-      barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
-      barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, STAGE_BYTES);
+      barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
+      barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)state.stage, STAGE_BYTES);
 #pragma unroll
       for (int i = 0; i < K_ATOMS; ++i) {
-        load_a(a, smem, share, target, k_tile, stage, i);
-        load_b(a, smem, share, target, k_tile, stage, i);
+        load_a(a, smem, share, target, k_tile, state.stage, i);
+        load_b(a, smem, share, target, k_tile, state.stage, i);
       }
       load_scales(a, smem, share, work, target, k_tile, group);
-      if (++stage == a.num_stages) {
-        stage = 0;
-        phase ^= 1u;
-      }
+      next_stage(state, a.num_stages);
     }
     begin = work.k_begin;
     index = SPLIT_K == 1 ? index + ((int)gridDim.x >> (LOG2_CLUSTER_M + LOG2_CLUSTER_N)) : a.tiles;

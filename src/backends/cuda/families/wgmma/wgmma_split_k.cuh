@@ -1,11 +1,13 @@
 // Epilogue of split-K within a cluster: the blocks send each other partial sums; each block reduces and stores a share of the tile.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/convert.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/families/wgmma/wgmma_arguments.h"
 #include "backends/cuda/families/wgmma/wgmma_epilogue.cuh"
 #include "backends/cuda/families/wgmma/wgmma_producer.cuh"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 // After MMA_TILES and SWAP_AB.
 #include "backends/cuda/families/hopper_scales.cuh"
@@ -47,18 +49,8 @@ static __device__ __forceinline__ void send_partials(const Accumulators& d, cons
   for (int unit = 0; unit < UNITS; ++unit) {
     if (owner_of(unit) == work.split) continue;
     const float* own = &d[unit / (BLOCK_N / 8)][unit % (BLOCK_N / 8) * 4];
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                     to[owner_of(unit)] + unit_offset(unit)),
-                 "f"(own[0]), "f"(own[1]), "f"(own[2]), "f"(own[3]), "r"(barrier[owner_of(unit)])
-                 : "memory");
+    store_async(to[owner_of(unit)] + unit_offset(unit), own[0], own[1], own[2], own[3], barrier[owner_of(unit)]);
   }
-}
-
-static __device__ __forceinline__ void load_shared_float4(unsigned from, float (&v)[4]) {
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
-               : "r"(from)
-               : "memory");
 }
 
 // Where a thread stores: its first element of y, and how many rows and columns of y there are from it on. It stores pairs of columns.
@@ -136,7 +128,7 @@ static __device__ __forceinline__ void reduce_units(const Accumulators& d, const
     float partials[SPLIT_K][4];  // all loads are in flight at once
 #pragma unroll
     for (int other = 0; other < SPLIT_K; ++other) {
-      if (other != owner) load_shared_float4(from + partials_offset(other, owner) + unit_offset(unit), partials[other]);
+      if (other != owner) load_shared_floats(from + partials_offset(other, owner) + unit_offset(unit), partials[other]);
     }
     float sums[4];
 #pragma unroll

@@ -5,7 +5,7 @@
 // more than bf16 holds), PERMUTED.
 
 #include "backends/cuda/families/wgmma_moe/moe_permute_arguments.h"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_dependent.cuh"
 #include "backends/gpu/moe/moe_elements.cuh"
 

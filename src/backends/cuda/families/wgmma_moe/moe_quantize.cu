@@ -1,5 +1,6 @@
 // Quantizes the hidden layer to fp8: each group of a row is divided by its largest magnitude over 448. Half a warp for each group, a vector of 8 columns a lane.
 
+#include "backends/cuda/device/convert.cuh"
 #include "backends/cuda/families/wgmma_moe/moe_quantize_arguments.h"
 #include "backends/gpu/moe/moe_dependent.cuh"
 
@@ -9,11 +10,6 @@ using gemmtune::cuda::MoeQuantizeArguments;
 #define LANES 16  // of a group
 #define WIDTH 8   // columns of a lane
 
-static __device__ inline unsigned fp8_pair(float first, float second) {
-  unsigned short pair;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
-  return pair;
-}
 static __device__ inline float low_of(unsigned bits) { return __uint_as_float(bits << 16); }
 static __device__ inline float high_of(unsigned bits) { return __uint_as_float(bits & 0xffff0000u); }
 static __device__ inline float largest(unsigned bits) { return fmaxf(fabsf(low_of(bits)), fabsf(high_of(bits))); }

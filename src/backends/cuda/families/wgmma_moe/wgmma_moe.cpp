@@ -390,32 +390,33 @@ gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeS
   const bool quantized = quantizes_hidden(problem);
   const DataType element = stage.fp4 ? DataType::bf16 : problem.x_type;
   const DataType hidden = quantized ? DataType::bf16 : element;
-  source.defines = {fmt::format("ELEMENT={}", gpu::element_code(element)),
-                    fmt::format("FP4={}", stage.fp4 ? 1 : 0),
-                    fmt::format("TOKEN_SCALES={}", first && stage.fp4 && scales_tokens(problem) ? 1 : 0),
-                    fmt::format("TOKEN_UNIT={}.0f", first && stage.fp4 ? permuted_unit_of(problem) : 1),
-                    fmt::format("OUTPUT={}", gpu::element_code(first ? hidden : problem.y_type)),
-                    fmt::format("SCALES={}", !quantized                 ? 0
-                                             : scales_by_block(problem) ? 2
-                                                                        : 1),
-                    "L2_HINTS=0",
-                    fmt::format("STAGE={}", stage.stage),
-                    fmt::format("BLOCK_ROWS={}", stage.rows),
-                    fmt::format("BLOCK_TOKENS={}", stage.tokens),
-                    fmt::format("STAGED_TOKENS={}", stage.staged_tokens()),
-                    fmt::format("QUANTIZES={}", stage.quantizes ? 1 : 0),
-                    fmt::format("MIN_WIDTH={}", stage.min_width()),
-                    fmt::format("CONSUMER_WARPGROUPS={}", stage.warpgroups),
-                    fmt::format("K_ATOMS={}", stage.k_atoms),
-                    fmt::format("CLUSTER={}", stage.cluster),
-                    fmt::format("SORT={}", stage.sorts ? 1 : 0),
-                    fmt::format("BLOCKS={}", stage.blocks_per_multiprocessor),
-                    fmt::format("PRODUCER_REGISTERS={}", stage.producer_registers()),
-                    fmt::format("CONSUMER_REGISTERS={}", stage.consumer_registers()),
-                    fmt::format("GATED={}", first && problem.moe.gated ? 1 : 0),
-                    fmt::format("BIAS={}", first && problem.bias ? 1 : 0),
-                    fmt::format("WEIGHTED={}", first && problem.moe.doweight_stage1 ? 1 : 0),
-                    fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)};
+  source.defines = {
+      fmt::format("ELEMENT={}", gpu::element_code(element)),
+      fmt::format("FP4={}", stage.fp4 ? 1 : 0),
+      fmt::format("TOKEN_SCALES={}", first && stage.fp4 && scales_tokens(problem) ? 1 : 0),
+      fmt::format("TOKEN_UNIT={}.0f", first && stage.fp4 ? permuted_unit_of(problem) : 1),
+      fmt::format("OUTPUT={}", gpu::element_code(first ? hidden : problem.y_type)),
+      fmt::format("SCALES={}", gpu::scale_code(!quantized                 ? QuantType::none
+                                               : scales_by_block(problem) ? QuantType::per_1x128
+                                                                          : QuantType::per_token)),
+      "L2_HINTS=0",
+      fmt::format("STAGE={}", stage.stage),
+      fmt::format("BLOCK_ROWS={}", stage.rows),
+      fmt::format("BLOCK_TOKENS={}", stage.tokens),
+      fmt::format("STAGED_TOKENS={}", stage.staged_tokens()),
+      fmt::format("QUANTIZES={}", stage.quantizes ? 1 : 0),
+      fmt::format("MIN_WIDTH={}", stage.min_width()),
+      fmt::format("CONSUMER_WARPGROUPS={}", stage.warpgroups),
+      fmt::format("K_ATOMS={}", stage.k_atoms),
+      fmt::format("CLUSTER={}", stage.cluster),
+      fmt::format("SORT={}", stage.sorts ? 1 : 0),
+      fmt::format("BLOCKS={}", stage.blocks_per_multiprocessor),
+      fmt::format("PRODUCER_REGISTERS={}", stage.producer_registers()),
+      fmt::format("CONSUMER_REGISTERS={}", stage.consumer_registers()),
+      fmt::format("GATED={}", first && problem.moe.gated ? 1 : 0),
+      fmt::format("BIAS={}", first && problem.bias ? 1 : 0),
+      fmt::format("WEIGHTED={}", first && problem.moe.doweight_stage1 ? 1 : 0),
+      fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)};
   return source;
 }
 

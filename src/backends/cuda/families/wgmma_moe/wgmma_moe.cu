@@ -1,6 +1,12 @@
 // The consumers of wgmma_moe, and the kernel.
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/pipeline.cuh"
+#include "backends/cuda/device/registers.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_epilogue.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_fp4.cuh"
@@ -58,7 +64,7 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
 #endif
     last = work.last;
     at = at == smem.work + (ITEM_SLOTS - 1) * WORK_BYTES ? smem.work : at + WORK_BYTES;
-#if SCALES == 1
+#if SCALES == 2
     scale_rows(d, a, routes, work);
 #endif
 #if FP4
@@ -101,14 +107,6 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
   }
 }
 
-// A warp group's registers a thread from here on.
-#if PRODUCER_REGISTERS
-#define REGISTERS_TEXT(count) #count
-#define REALLOCATE_REGISTERS(way, count) asm volatile("setmaxnreg." #way ".sync.aligned.u32 " REGISTERS_TEXT(count) ";")
-#else
-#define REALLOCATE_REGISTERS(way, count)
-#endif
-
 extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, BLOCKS)
     wgmma_moe(const __grid_constant__ WgmmaMoeArguments a) {
   extern __shared__ unsigned char memory[];
@@ -128,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     if (DYNAMIC && SHARED_ITEMS) {
       for (int i = 0; i < ITEM_SLOTS; ++i) barrier_init(smem.items + (unsigned)(i * ITEM_BYTES), 1);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fence_barrier_init();
     prefetch_tensor_map(&a.w);
     if (!GATHER) prefetch_tensor_map(&a.hidden);
   }
@@ -158,12 +156,12 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   { a.pair_of, a.tiles, a.tiles_of, __ldcg(a.tile_count) }
 #endif
   if (threadIdx.x >= CONSUMER_THREADS) {
-    REALLOCATE_REGISTERS(dec, PRODUCER_REGISTERS);
+    if constexpr (PRODUCER_REGISTERS > 0) give_registers<PRODUCER_REGISTERS>();
     const Routes sorted_routes = ROUTES;
     if (COPIES || threadIdx.x == CONSUMER_THREADS)
       produce(a, smem, sorted_routes, sorted_routes.tile_count * a.column_tiles);
   } else {
-    REALLOCATE_REGISTERS(inc, CONSUMER_REGISTERS);
+    if constexpr (CONSUMER_REGISTERS > 0) take_registers<CONSUMER_REGISTERS>();
     // The hidden layer's scales are of the kernel before this one.
     if (STAGE == 2) grid_dependency_wait();
     const Routes sorted_routes = ROUTES;

@@ -1,16 +1,19 @@
 // Epilogue of wgmma_moe: scales of rows and tokens, the activation, quantization of the hidden layer, and the store through shared memory.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/device/convert.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/named_barrier.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_fp4.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_mainloop.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_producer.cuh"
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_activation.cuh"
 
-#if SCALES == 1
+#if SCALES == 2
 // Multiplies d by the scales of its rows and of its tokens.
 static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMoeArguments& a, const Routes& routes,
                                                   const Work& work) {
@@ -125,9 +128,7 @@ static __device__ __forceinline__ Rounded round_tokens(const float* d, const Wgm
 }
 
 #if QUANTIZES
-static __device__ __forceinline__ void sync_warpgroup() {
-  asm volatile("bar.sync %0, 128;" ::"r"(1 + (int)threadIdx.x / 128) : "memory");
-}
+static __device__ __forceinline__ void sync_warpgroup() { sync_named<128>(warpgroup_barrier + (int)threadIdx.x / 128); }
 
 #define QUANTIZED_INSTRUCTIONS \
   (INTERLEAVED                 \
@@ -159,18 +160,10 @@ static __device__ __forceinline__ void stage_chunk(const Accumulators& d, int r,
     const unsigned values[4] = {rounded[0].of[j][0], rounded[0].of[j][1], rounded[0].of[j + 1][0],
                                 rounded[0].of[j + 1][1]};
 #endif
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                     to + row * 128u + (unit ^ (unsigned)(lane % 8)) * 16u),
-                 "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
-                 : "memory");
+    store_transposed(to + row * 128u + (unit ^ (unsigned)(lane % 8)) * 16u, values[0], values[1], values[2], values[3]);
   }
 }
 
-static __device__ __forceinline__ unsigned fp8_pair(float first, float second) {
-  unsigned short pair;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
-  return pair;
-}
 // Of four of eight bf16 values.
 static __device__ __forceinline__ unsigned fp8_four(unsigned low, unsigned high, float factor) {
   return fp8_pair(__uint_as_float(low << 16) * factor, __uint_as_float(low & 0xffff0000u) * factor) |
@@ -203,10 +196,7 @@ static __device__ __forceinline__ void store_quantized(const WgmmaMoeArguments& 
       uint4& value = values[part][i];
       value = make_uint4(0u, 0u, 0u, 0u);
       if (token < work.tile.count)
-        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-                     : "r"(from + (unsigned)(token * 128 + ((quarter * 2 + i) ^ (token % 8)) * 16))
-                     : "memory");
+        value = load_shared_words(from + (unsigned)(token * 128 + ((quarter * 2 + i) ^ (token % 8)) * 16));
       pair = max_pair(max_pair(pair, max_pair(value.x, value.y)), max_pair(value.z, value.w));
     }
     float one = fmaxf(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
@@ -214,7 +204,7 @@ static __device__ __forceinline__ void store_quantized(const WgmmaMoeArguments& 
     most[part] = fmaxf(one, __shfl_xor_sync(0xffffffffu, one, 2));
     if (quarter == 0 && token < work.tile.count) largest[group][token] = most[part];
   }
-  asm volatile("bar.sync 3, 256;" ::: "memory");  // of both warp groups
+  sync_named<256>(both_barrier);
 #pragma unroll
   for (int part = 0; part < QUANTIZED_PARTS; ++part) {
     const int token = part * TOKENS_AT_ONCE + own;
@@ -253,15 +243,11 @@ static __device__ __forceinline__ void stage_output(const float* d, const WgmmaM
   for (int j = 0; j < STAGED_TOKENS / 8; j += 2) {
 #if INTERLEAVED
     const unsigned row = (unsigned)((j + lane / 8 % 2) * 8 + lane % 8);
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to + row * STAGING_PITCH),
-                 "r"(rounded.of[j][0]), "r"(rounded.of[j + 1][0])
-                 : "memory");
+    store_two_transposed(to + row * STAGING_PITCH, rounded.of[j][0], rounded.of[j + 1][0]);
 #else
     const unsigned row = (unsigned)((j + lane / 16) * 8 + lane % 8);
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                     to + row * STAGING_PITCH + (unsigned)((lane / 8 % 2) ^ (lane / 4 % 2)) * 16u),
-                 "r"(rounded.of[j][0]), "r"(rounded.of[j][1]), "r"(rounded.of[j + 1][0]), "r"(rounded.of[j + 1][1])
-                 : "memory");
+    store_transposed(to + row * STAGING_PITCH + (unsigned)((lane / 8 % 2) ^ (lane / 4 % 2)) * 16u, rounded.of[j][0],
+                     rounded.of[j][1], rounded.of[j + 1][0], rounded.of[j + 1][1]);
 #endif
   }
 }
@@ -278,10 +264,7 @@ static __device__ __forceinline__ void store_staged(const WgmmaMoeArguments& a, 
     const int own = column + unit * 8;
     if (row >= STAGED_TOKENS || first_token + row >= work.tile.count || own >= a.columns) continue;
     uint4 value;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-                 : "r"(from + (unsigned)(row * STAGING_PITCH + (INTERLEAVED ? 0 : (unit ^ (row / 4 % 2)) * 16)))
-                 : "memory");
+    value = load_shared_words(from + (unsigned)(row * STAGING_PITCH + (INTERLEAVED ? 0 : (unit ^ (row / 4 % 2)) * 16)));
 #if FP4 && STAGE == 2
     value = make_uint4(__byte_perm(value.x, value.y, 0x5410), __byte_perm(value.z, value.w, 0x5410),
                        __byte_perm(value.x, value.y, 0x7632), __byte_perm(value.z, value.w, 0x7632));

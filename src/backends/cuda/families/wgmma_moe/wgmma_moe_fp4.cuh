@@ -1,8 +1,10 @@
 // What a consumer of wgmma_moe does with an MXFP4 weight: its rows, their scales, and decoding between shared memory and registers.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/warp.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_producer.cuh"
 
@@ -154,11 +156,7 @@ static __device__ __forceinline__ void load_half(RawWeight& raw, unsigned base, 
     const unsigned swizzle = (unsigned)(half * 64 + (SECOND_ROW == 1 ? i % 2 * 16 : 0));
     const unsigned from =
         base + (own ^ swizzle) + (unsigned)((i / 2 * (STAGE == 1 ? 16 : 64) + i % 2 * SECOND_ROW) * ATOM_BYTES);
-    uint4& row = raw[i / 2][i % 2];
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(row.x), "=r"(row.y), "=r"(row.z), "=r"(row.w)
-                 : "r"(from)
-                 : "memory");
+    raw[i / 2][i % 2] = load_shared_words(from);
   }
 }
 
@@ -190,6 +188,6 @@ static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk)
   unsigned all = 0;
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i) all |= chunk[i / 2][i % 2];
-  return any_of_warpgroup((all & 0x80808080u) != 0u, 2 + (int)threadIdx.x / 128);
+  return any_of_warpgroup((all & 0x80808080u) != 0u, scales_barrier + (int)threadIdx.x / 128);
 }
 #endif

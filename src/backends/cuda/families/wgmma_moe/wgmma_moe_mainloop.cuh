@@ -1,25 +1,18 @@
 // The products of a tile of wgmma_moe: how a consumer's warp group waits for stages, multiplies them, and adds what it has per atom of k.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/pipeline.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/wgmma.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_fp4.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_producer.cuh"
 
 typedef float Accumulators[MMA_TILES][BLOCK_TOKENS / 2];
-
-struct PipelineState {
-  int stage;
-  unsigned phase;
-};
-
-static __device__ __forceinline__ void next_stage(const WgmmaMoeArguments& a, PipelineState& state) {
-  if (++state.stage == a.num_stages) {
-    state.stage = 0;
-    state.phase ^= 1u;
-  }
-}
 
 static __device__ __forceinline__ void wait_full(const SharedLayout& smem, const PipelineState& state) {
   barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
@@ -36,8 +29,6 @@ static __device__ __forceinline__ void release_stage(const SharedLayout& smem, i
   if (lane == 0) barrier_arrive(barrier);
 #endif
 }
-
-#define WAIT_FOR_PRODUCTS(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
 
 // The weight's row of accumulator row `half` (0, 1) of instruction r.
 static __device__ __forceinline__ int weight_row(const WgmmaMoeArguments& a, const Work& work, int r, int half) {
@@ -138,14 +129,14 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
       for (int r = 0; r < MMA_TILES; ++r) factors[r] = factors_of(chunk[r], k_tile % 2 * 2 + half, large);
       // Large scales are rare. A branch between instructions that are under way would make the compiler wait for each of them everywhere.
       if (large) {
-        WAIT_FOR_PRODUCTS(0);
+        wgmma_wait<0>();
         if (half == 0) release_stage(smem, previous, previous >= 0 ? lane : 32);
 #pragma unroll
         for (int i = 0; i < 8 * MMA_TILES; ++i) {
           const int r = i % MMA_TILES;
           decode(fragments[0][0], raw[r], i / MMA_TILES, factors[r], true);
           start_products<WIDTH, 1>(d[r], &fragments[0][0], b, half * 8 + i / MMA_TILES);
-          WAIT_FOR_PRODUCTS(0);
+          wgmma_wait<0>();
         }
         continue;
       }
@@ -154,19 +145,19 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
         const int r = batch % MMA_TILES;
         const int first = batch / MMA_TILES * FRAGMENTS;
         // The threads decode while a batch is under way: of their own, or with one buffer of the other warp groups. The stage before is free then.
-        if (BUFFERS == 1) WAIT_FOR_PRODUCTS(0);
+        if (BUFFERS == 1) wgmma_wait<0>();
         if (BUFFERS == 1 && half == 0 && batch == 0) release_stage(smem, previous, previous >= 0 ? lane : 32);
 #pragma unroll
         for (int i = 0; i < FRAGMENTS; ++i) decode(fragments[batch % BUFFERS][i], raw[r], first + i, factors[r], false);
         start_products<WIDTH, FRAGMENTS>(d[r], fragments[batch % BUFFERS], b, half * 8 + first);
-        if (BUFFERS == 2) WAIT_FOR_PRODUCTS(1);
+        if (BUFFERS == 2) wgmma_wait<1>();
         if (BUFFERS == 2 && half == 0 && batch == 0) release_stage(smem, previous, previous >= 0 ? lane : 32);
       }
     }
     previous = state.stage;
-    next_stage(a, state);
+    next_stage(state, a.num_stages);
   }
-  WAIT_FOR_PRODUCTS(0);
+  wgmma_wait<0>();
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) Instruction<WIDTH>::fence(d[r]);
 }
@@ -181,7 +172,7 @@ typedef float PartialSums[BLOCK_TOKENS / 2];
 // Of a k atom: of the thread's two rows of each instruction, and of its tokens.
 template <int WIDTH>
 struct AtomScales {
-#if SCALES == 2
+#if SCALES == 3
   float rows[MMA_TILES][2];
   float tokens[HOLDS_SCALES(WIDTH) ? WIDTH / 8 : 1][2];
   unsigned of_tokens;  // their address
@@ -192,25 +183,18 @@ template <int WIDTH>
 static __device__ __forceinline__ AtomScales<WIDTH> read_scales(const SharedLayout& smem, int row, int stage,
                                                                 int atom) {
   AtomScales<WIDTH> scales;
-#if SCALES == 2
+#if SCALES == 3
   const unsigned from = smem.scales + (unsigned)((stage * K_ATOMS + atom) * SCALE_BYTES);
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
     const unsigned rows =
         from + (unsigned)((BLOCK_TOKENS + (row + r * 64 + (int)(threadIdx.x % 128) / 32 * 16) / 8) * 4);
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                 : "=f"(scales.rows[r][0]), "=f"(scales.rows[r][1])
-                 : "r"(rows)
-                 : "memory");
+    load_shared_floats(rows, scales.rows[r]);
   }
   scales.of_tokens = from + threadIdx.x % 4 * 8;
   if (HOLDS_SCALES(WIDTH)) {
 #pragma unroll
-    for (int j = 0; j < WIDTH / 8; ++j)
-      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                   : "=f"(scales.tokens[j][0]), "=f"(scales.tokens[j][1])
-                   : "r"(scales.of_tokens + (unsigned)(j * 32))
-                   : "memory");
+    for (int j = 0; j < WIDTH / 8; ++j) load_shared_floats(scales.of_tokens + (unsigned)(j * 32), scales.tokens[j]);
   }
 #endif
   return scales;
@@ -225,11 +209,11 @@ static __device__ __forceinline__ void start_step(PartialSums& partials, const S
   const unsigned long long a_at =
       matrix_descriptor(base + (unsigned)(i * A_ATOM_BYTES + row * ATOM_BYTES)) + 512u * (step % MMA_TILES);
   const unsigned long long b_at = matrix_descriptor(base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES));
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  wgmma_fence();
 #pragma unroll
   for (int k_block = 0; k_block < 4; ++k_block)
     Instruction<WIDTH>::multiply(partials, a_at + 2u * k_block, b_at + 2u * k_block, k_block > 0);
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  wgmma_commit();
 }
 
 // Adds a step's partial sums, whose instructions have completed, times their scales.
@@ -240,7 +224,7 @@ static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& par
   Instruction<WIDTH>::fence(partials);
 #pragma unroll
   for (int j = 0; j < WIDTH / 8; ++j) {
-#if SCALES == 2
+#if SCALES == 3
     float first = scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][0];
     float second = scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][1];
     if (!HOLDS_SCALES(WIDTH))
@@ -258,7 +242,7 @@ static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& par
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       float& sum = d[r][j * 4 + e];
-#if SCALES == 2
+#if SCALES == 3
       sum = fmaf(partials[j * 4 + e], factors[e], sum);
 #else
       sum += partials[j * 4 + e];
@@ -289,15 +273,15 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
     if (!full) barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
     if (GATHER) fence_async_proxy();  // the copies were ordinary writes
     PipelineState next = state;
-    next_stage(a, next);
+    next_stage(next, a.num_stages);
     AtomScales<WIDTH> scales;
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
       start_step<WIDTH>(partials, smem, row, state.stage, step);
       if (step % MMA_TILES == 0) scales = read_scales<WIDTH>(smem, row, state.stage, step / MMA_TILES);
       if (step == STEPS - 1) full = barrier_completed(smem.full_barriers + 8u * (unsigned)next.stage, next.phase);
-      WAIT_FOR_PRODUCTS(0);
-      const bool early = HOLDS_SCALES(WIDTH) || SCALES != 2;
+      wgmma_wait<0>();
+      const bool early = HOLDS_SCALES(WIDTH) || SCALES != 3;
       if (step == STEPS - 1 && early) {
         __syncwarp();  // all lanes have read the scales
         release_stage(smem, state.stage, (int)threadIdx.x % 32);
@@ -323,7 +307,7 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
   for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
     wait_full(smem, state);
     const unsigned base = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    wgmma_fence();
 #pragma unroll
     for (int i = 0; i < K_ATOMS; ++i) {
       const unsigned long long a_at = matrix_descriptor(base + (unsigned)(i * A_ATOM_BYTES + row * ATOM_BYTES));
@@ -336,13 +320,13 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
                                        i + k_block == 0 ? k_tile : 1);
       }
     }
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    WAIT_FOR_PRODUCTS(1);  // those of the stage before have completed: release it
+    wgmma_commit();
+    wgmma_wait<1>();  // those of the stage before have completed: release it
     if (previous >= 0) release_stage(smem, previous, (int)threadIdx.x % 32);
     previous = state.stage;
-    next_stage(a, state);
+    next_stage(state, a.num_stages);
   }
-  WAIT_FOR_PRODUCTS(0);
+  wgmma_wait<0>();
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) Instruction<WIDTH>::fence(d[r]);
   release_stage(smem, previous, (int)threadIdx.x % 32);

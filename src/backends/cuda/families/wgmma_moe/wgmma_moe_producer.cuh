@@ -7,12 +7,17 @@
 //
 // The host defines: STAGE (1, 2), BLOCK_ROWS (of A: 64, 128, 256), BLOCK_TOKENS (of B), CONSUMER_WARPGROUPS (1, 2), K_ATOMS (block_k in units of 128 bytes), BLOCKS
 // (of a multiprocessor), CLUSTER (1; 2: blocks of a cluster compute neighbouring halves of a tile's tokens with the same rows of the weight, of which each loads a
-// half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), WEIGHTED (1: stage 1 multiplies gate and up by routing weights), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens
-// and 128 x 128 of the weight), SORT (1: each block sorts the pairs itself; at most 256), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), STAGED_TOKENS (at once in the epilogue), QUANTIZES (1: stage 1 stores fp8 and its scales, tiles being of 128 columns), MIN_WIDTH (tokens of the narrowest
+// half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), WEIGHTED (1: stage 1 multiplies gate and up by routing weights), ELEMENT, OUTPUT (of `to`), SCALES (Scales: none, rows, blocks), SORT (1: each block sorts the pairs itself; at most 256), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), STAGED_TOKENS (at once in the epilogue), QUANTIZES (1: stage 1 stores fp8 and its scales, tiles being of 128 columns), MIN_WIDTH (tokens of the narrowest
 // instructions) and for it and each 16 tokens more, to BLOCK_TOKENS, Instruction<WIDTH>.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
+#include "backends/cuda/device/cluster.cuh"
+#include "backends/cuda/device/copy.cuh"
+#include "backends/cuda/device/dependent_launch.cuh"
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/mbarrier.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
 #include "backends/gpu/moe/moe_route_arguments.h"
 
@@ -29,7 +34,7 @@ using gemmtune::gpu::MoeTile;
 #define B_ATOM_BYTES (BLOCK_TOKENS * ATOM_BYTES)
 #define SHARE_ROWS (BLOCK_ROWS / CLUSTER)  // of A that a block loads
 #define SCALE_ROWS (BLOCK_ROWS / 8)        // groups of rows of A that share a scale of blocks
-#define SCALE_BYTES (SCALES == 2 ? (BLOCK_TOKENS + SCALE_ROWS) * 4 : 0)  // of a k atom
+#define SCALE_BYTES (SCALES == 3 ? (BLOCK_TOKENS + SCALE_ROWS) * 4 : 0)  // of a k atom
 #define STAGE_BYTES (A_BYTES + K_ATOMS * B_ATOM_BYTES)
 // A tile of fewer tokens than BLOCK_TOKENS runs instructions of fewer, in steps of 16, and loads no others.
 #define WIDTH_STEP 16
@@ -41,14 +46,17 @@ using gemmtune::gpu::MoeTile;
 #define MMA_TILES (WARPGROUP_ROWS / 64)
 #define TILE_COLUMNS (INTERLEAVED ? BLOCK_ROWS / 2 : BLOCK_ROWS)  // of `to`
 #define MMA_COLUMNS (INTERLEAVED ? 32 : 64)                       // of one instruction's rows
-#define COPIES (GATHER || SCALES == 2)                            // the producer's threads copy too
+#define COPIES (GATHER || SCALES == 3)                            // the producer's threads copy too
 #define STAGING_PITCH (MMA_COLUMNS / 2)                           // bytes of a warp's columns
 #define STAGING_BYTES (FP4 ? 0 : QUANTIZES ? BLOCK_TOKENS * 128 : STAGED_TOKENS * 4 * STAGING_PITCH)  // of a warp group
 #define SCALE_COPIES ((BLOCK_TOKENS + 127) / 128)  // of a thread of the producer, each k atom
 #define ROWS_PER_THREAD (BLOCK_TOKENS / 16)        // that a producer thread gathers, 16 bytes of each
 #define READS_AHEAD                 \
-  !(SCALES == 2 ? BLOCK_TOKENS > 96 \
+  !(SCALES == 3 ? BLOCK_TOKENS > 96 \
                 : BLOCK_TOKENS > 160)  // the producer knows its next tile; without registers for it it waits
+
+// warpgroup_barrier and scales_barrier are the first warp group's, those of the others follow; both_barrier is of two in a kernel that quantizes.
+enum NamedBarrier { warpgroup_barrier = 1, scales_barrier = 2, both_barrier = 3 };
 
 // Addresses in shared memory.
 struct SharedLayout {
@@ -128,13 +136,10 @@ static __device__ __forceinline__ Work work_at(const WgmmaMoeArguments& a, const
 // The producer passes the work to the consumers with the first stage of its tile, the block's `number`-th.
 static __device__ __forceinline__ void store_work(const SharedLayout& smem, int number, const Work& work) {
   const unsigned to = smem.work + (unsigned)(number % ITEM_SLOTS) * WORK_BYTES;
-  asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(work.tile.expert), "r"(work.tile.first),
-               "r"(work.tile.count), "r"(work.column)
-               : "memory");
-  asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(to + 16u), "r"(work.row), "r"(work.last) : "memory");
+  store_shared_ints(to, work.tile.expert, work.tile.first, work.tile.count, work.column);
+  store_shared_ints(to + 16u, work.row, work.last);
 #if FP4
-  asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(to + 24u), "r"(work.next_expert), "r"(work.next_row)
-               : "memory");
+  store_shared_ints(to + 24u, work.next_expert, work.next_row);
 #endif
 }
 static __device__ __forceinline__ Work read_work(unsigned from) {
@@ -186,12 +191,9 @@ static __device__ __forceinline__ void take_item(const WgmmaMoeArguments& a, con
 #if CLUSTER > 1
 #pragma unroll
   for (int rank = 0; rank < CLUSTER; ++rank)
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
-                     remote_address(slot + 8u, rank)),
-                 "r"(item), "r"(remote_address(slot, rank))
-                 : "memory");
+    store_async(remote_address(slot + 8u, rank), item, remote_address(slot, rank));
 #else
-  asm volatile("st.shared.s32 [%0], %1;" ::"r"(slot + 8u), "r"(item) : "memory");
+  store_shared_int(slot + 8u, item);
   if (SHARED_ITEMS) barrier_arrive(slot);
 #endif
 }
@@ -202,7 +204,7 @@ static __device__ __forceinline__ void advance(const SharedLayout& smem, Walk& w
 #if DYNAMIC
   const unsigned slot = smem.items + (unsigned)(walk.number % ITEM_SLOTS * ITEM_BYTES);
   if (SHARED_ITEMS) barrier_wait(slot, (unsigned)(walk.number / ITEM_SLOTS % 2));
-  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(walk.next) : "r"(slot + 8u) : "memory");
+  walk.next = load_shared_int(slot + 8u);
 #else
   walk.next += work_stride();
 #endif
@@ -280,16 +282,12 @@ static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, u
 }
 #endif
 
-static __device__ __forceinline__ void copy_float(unsigned to, const float* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
-}
-
 // What a thread of the producer copies. Few instructions for each copy matter more than anything else here: a warp scheduler has one such warp.
 struct Copies {
 #if GATHER
   unsigned rows[ROWS_PER_THREAD];  // of x, in units of 16 bytes
 #endif
-#if SCALES == 2
+#if SCALES == 3
   unsigned scales[SCALE_COPIES];  // of tokens, from a k atom's first one
   unsigned weight_scale;
 #endif
@@ -311,7 +309,7 @@ static __device__ __forceinline__ Copies copies_of(const WgmmaMoeArguments& a, c
   for (int i = 0; i < ROWS_PER_THREAD; ++i)
     copies.rows[i] = copies.rows[i] / (unsigned)a.topk * (unsigned)(a.x_row_bytes / 16);
 #endif
-#if SCALES == 2
+#if SCALES == 3
 #pragma unroll
   for (int i = 0; i < SCALE_COPIES; ++i) {
     const int own = thread + i * 128;
@@ -339,22 +337,18 @@ static __device__ __forceinline__ void copy_rows(const Copies& copies, const uns
     if (FITS && r * 16 >= count) continue;
     const unsigned char* const row = from + (unsigned long long)copies.rows[r] * 16u;
     if (WHOLE)
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + (unsigned)(r * 16 * ATOM_BYTES)), "l"(row)
-                   : "memory");
+      copy_unit(to + (unsigned)(r * 16 * ATOM_BYTES), row);
     else
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + (unsigned)(r * 16 * ATOM_BYTES)),
-                   "l"(inside ? row : from), "r"(inside ? 16 : 0)
-                   : "memory");
+      copy_unit(to + (unsigned)(r * 16 * ATOM_BYTES), inside ? row : from, inside ? 16 : 0);
   }
 }
 #endif
-#if SCALES == 2
+#if SCALES == 3
 static __device__ __forceinline__ void copy_scales(const WgmmaMoeArguments& a, const Copies& copies, int k_atom,
                                                    unsigned to, int thread) {
   if (k_atom * ATOM_BYTES >= a.k_bytes) {
     // Products with zeros behind the end of k: scales need to be finite.
-    for (int at = thread; at < SCALE_BYTES / 4; at += PRODUCER_THREADS)
-      asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + (unsigned)(at * 4)), "r"(0) : "memory");
+    for (int at = thread; at < SCALE_BYTES / 4; at += PRODUCER_THREADS) store_shared_int(to + (unsigned)(at * 4), 0);
     return;
   }
   const float* const from = a.x_scales + k_atom * a.x_scale_k_step;
@@ -365,11 +359,6 @@ static __device__ __forceinline__ void copy_scales(const WgmmaMoeArguments& a, c
     copy_float(to + (unsigned)((BLOCK_TOKENS + thread) * 4), a.w_scales + k_atom + copies.weight_scale);
 }
 #endif
-
-// Arrives on the barrier when this thread's copies have been written.
-static __device__ __forceinline__ void arrive_after_copies(unsigned barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
-}
 
 // What was done before the hidden layer was there.
 struct Early {
@@ -474,7 +463,7 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
           copy_rows<false>(copies, from, to, thread, work.tile.count,
                            k_atom * ATOM_BYTES + thread % 8 * 16 < a.k_bytes);
 #endif
-#if SCALES == 2
+#if SCALES == 3
         copy_scales(a, copies, k_atom, smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES), thread);
 #endif
       }
@@ -490,6 +479,6 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
     advance(smem, walk, work_count);
   }
 #if COPIES
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  wait_for_all_copies();
 #endif
 }

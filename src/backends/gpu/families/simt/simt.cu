@@ -4,8 +4,8 @@
 //
 // The host defines: BLOCK_M (16, 64), PACKED (1: the weight has the layout tile64x128), ELEMENT, OUTPUT, SCALES.
 
-#include "backends/gpu/families/numbers.cuh"
-#include "backends/gpu/families/scales.cuh"
+#include "backends/gpu/device/numbers.cuh"
+#include "backends/gpu/device/scales.cuh"
 #include "backends/gpu/families/simt/simt_arguments.h"
 
 #define BLOCK_N 64
@@ -15,9 +15,8 @@
 
 using gemmtune::gpu::SimtArguments;
 
-#if PACKED && WEIGHT_FP4
 // Layout fragment64: a thread's 16 bytes of a tile of 64 x 64, a word for each 16 of k, whose eight elements are spread over its bits.
-static __device__ inline float weight_at(const SimtArguments& a, long long row, long long column) {
+static __device__ inline float fragment_weight_at(const SimtArguments& a, long long row, long long column) {
   const int r = (int)(row % 64);
   const int k = (int)(column % 64);
   const int thread = r / 16 * 32 + r % 8 * 4 + k % 8 / 2;
@@ -29,19 +28,24 @@ static __device__ inline float weight_at(const SimtArguments& a, long long row, 
   const unsigned char bits = (unsigned char)((word >> sign_at & 1u) << 3 | (word >> magnitude_at & 7u));
   return read_fp4(&bits, 0);
 }
-#elif PACKED
+
 // Layout tile64x128: tiles of 64 rows x 128 bytes; the 16 bytes at 16 c of row r are at 16 (c ^ r % 8).
-static __device__ inline float weight_at(const SimtArguments& a, long long row, long long column) {
+static __device__ inline float tile_weight_at(const SimtArguments& a, long long row, long long column) {
   const long long at = column * (long long)sizeof(element);
   const long long tile = row / 64 * a.k_atoms + at / 128;
   const long long unit = (at % 128 / 16) ^ (row % 8);
   return read_w(a.w, ((tile * 64 + row % 64) * 128 + unit * 16 + at % 16) / (long long)sizeof(element));
 }
-#else
+
 static __device__ inline float weight_at(const SimtArguments& a, long long row, long long column) {
-  return read_w(a.w, row * a.w_row_step + column * a.w_k_step);
+  if constexpr (PACKED && types().weight_fp4) {
+    return fragment_weight_at(a, row, column);
+  } else if constexpr (PACKED) {
+    return tile_weight_at(a, row, column);
+  } else {
+    return read_w(a.w, row * a.w_row_step + column * a.w_k_step);
+  }
 }
-#endif
 
 // The arguments of this block's batch.
 static __device__ inline SimtArguments of_batch(SimtArguments a) {

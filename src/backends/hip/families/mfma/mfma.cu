@@ -8,7 +8,7 @@
 // instructions), X_COLUMNS, W_COLUMNS (1: the operand is column-major, neither DIRECT nor DECODE), ELEMENT, OUTPUT, SCALES, WEIGHT_FP4, BATCHED (1: the
 // blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums.
 
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #include "backends/hip/families/mfma/mfma_arguments.h"
 #include "backends/hip/families/mfma/mfma_instructions.cuh"
 #include "backends/hip/families/mfma/mfma_tile.cuh"

@@ -2,7 +2,7 @@
 // type.
 #pragma once
 
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 
 #if ELEMENT == 4
 typedef int sum;

@@ -4,8 +4,8 @@
 // D = A * B of the instruction has the weight as A and x as B, so that a lane holds consecutive columns of y.
 #pragma once
 
-#include "backends/gpu/families/numbers.cuh"
-#include "backends/gpu/families/scales.cuh"
+#include "backends/gpu/device/numbers.cuh"
+#include "backends/gpu/device/scales.cuh"
 #include "backends/hip/families/mfma/mfma_arguments.h"
 #include "backends/hip/families/mfma/mfma_instructions.cuh"
 

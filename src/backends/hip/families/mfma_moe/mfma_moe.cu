@@ -8,7 +8,7 @@
 // stage 1), WEIGHTED (1: routing weights scale gate and up; of stage 1), BIAS (1: experts have one; of stage 1), MOE_SCALES (0: none, 1: of rows and matrices, 2: of 1 x 128 of x and 128 x 128 of the
 // weight).
 
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_activation.cuh"
 #include "backends/gpu/moe/moe_route_arguments.h"
 #include "backends/hip/families/mfma/mfma_instructions.cuh"

@@ -2,7 +2,7 @@
 //
 // The host defines ELEMENT (4: int8, 6: fp8 e4m3fnuz).
 
-#include "backends/gpu/families/numbers.cuh"
+#include "backends/gpu/device/numbers.cuh"
 #include "backends/hip/families/mfma_moe/mfma_moe_quantize_arguments.h"
 
 using gemmtune::hip::MfmaMoeQuantizeArguments;

@@ -10,8 +10,8 @@
 // k each (of these weights 16 lanes have rows, 4 have k). Of a column-major weight a lane reads RN adjacent elements of a line for each k, and
 // transposes them. The order of the sums is fixed.
 
-#include "backends/gpu/families/numbers.cuh"
-#include "backends/gpu/families/scales.cuh"
+#include "backends/gpu/device/numbers.cuh"
+#include "backends/gpu/device/scales.cuh"
 #include "backends/hip/families/skinny/skinny_arguments.h"
 
 using gemmtune::hip::SkinnyArguments;

@@ -1,8 +1,11 @@
 // Strips of 16 rows of a plain MXFP4 weight in shared memory, times bf16 x in registers by mma.sync; A and B are swapped: A is the weight.
 #pragma once
 
-#include "backends/cuda/families/hopper.cuh"
-#include "backends/cuda/families/hopper_e2m1.cuh"
+#include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/shared_memory.cuh"
+#include "backends/cuda/device/tma.cuh"
+#include "backends/cuda/device/warp.cuh"
 
 // Copies `rows` rows to shared memory. APART: rows have gaps there and are copied one by one, the first by lane `first_lane`. SPLIT_ROWS: of 16 rows the second eight begin
 // `second` rows behind the first. All lanes.
@@ -24,23 +27,12 @@ static __device__ __forceinline__ void copy_strip_rows(unsigned to, int pitch, c
   }
 }
 
-static __device__ __forceinline__ void multiply_add(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
-                                                    unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
 // The thread's eight bytes of 64 of k of two rows, the second one `second` bytes behind.
 typedef uint2 OwnWords[2];
 template <bool EIGHT_ROWS>
 static __device__ __forceinline__ void load_words(OwnWords& words, unsigned from, unsigned second) {
 #pragma unroll
-  for (int i = 0; i < (EIGHT_ROWS ? 1 : 2); ++i)
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(words[i].x), "=r"(words[i].y)
-                 : "r"(from + (unsigned)i * second)
-                 : "memory");
+  for (int i = 0; i < (EIGHT_ROWS ? 1 : 2); ++i) words[i] = load_shared_two_words(from + (unsigned)i * second);
 }
 
 // Multiplies 64 of k; the sums are in units of E2M1_UNIT. `scales`: of both rows. LARGE: a scale of the warp is above 2.
@@ -79,8 +71,8 @@ static __device__ __forceinline__ void multiply_unit(float (&d)[SUM_SETS][ROW_GR
     for (int j = 0; j < 4; j += 2) {
 #pragma unroll
       for (int group = 0; group < USED; ++group)
-        multiply_add(d[j / 2 % SUM_SETS][group], pairs[0][j], pairs[1][j], pairs[0][j + 1], pairs[1][j + 1],
-                     x[group][word * 4 + j], x[group][word * 4 + j + 1]);
+        mma_bf16(d[j / 2 % SUM_SETS][group], pairs[0][j], pairs[1][j], pairs[0][j + 1], pairs[1][j + 1],
+                 x[group][word * 4 + j], x[group][word * 4 + j + 1]);
     }
   }
 }

@@ -1,6 +1,7 @@
-// Elements as numbers, for every architecture and without a toolkit's headers. ELEMENT (x, w) and OUTPUT (y,
-// bias) are 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4 e2m1, two to a byte, 6: fp8 e4m3fnuz. WEIGHT_FP4: w has fp4 whatever x has.
+// Numbers as floats, and the elements of x, w and y, whose types types.cuh names.
 #pragma once
+
+#include "backends/gpu/device/types.cuh"
 
 #if defined(__HIP__) || defined(__HIPCC_RTC__)
 typedef _Float16 half_bits;
@@ -61,49 +62,66 @@ static __device__ inline float e8m0_to_float(unsigned char bits) {
   return __uint_as_float(bits == 255u ? 0x7fc00000u : bits == 0u ? 0x00400000u : (unsigned)bits << 23);
 }
 
-#if ELEMENT == 0
-typedef float element;
-static __device__ inline float read_element(element value) { return value; }
-#elif ELEMENT == 1
-typedef unsigned short element;
-static __device__ inline float read_element(element value) { return half_to_float(value); }
-#elif ELEMENT == 2
-typedef unsigned short element;
-static __device__ inline float read_element(element value) { return bfloat_to_float(value); }
-#elif ELEMENT == 3
-typedef unsigned char element;
-static __device__ inline float read_element(element value) { return e4m3_to_float(value); }
-#elif ELEMENT == 5
-typedef unsigned char element;
-#elif ELEMENT == 4
-typedef signed char element;
-static __device__ inline float read_element(element value) { return (float)value; }
-#else
-typedef unsigned char element;
-static __device__ inline float read_element(element value) { return e4m3fnuz_to_float(value); }
-#endif
+// How an element is stored.
+template <Element TYPE>
+struct StoredElement {
+  typedef unsigned char type;
+};
+template <>
+struct StoredElement<Element::f32> {
+  typedef float type;
+};
+template <>
+struct StoredElement<Element::f16> {
+  typedef unsigned short type;
+};
+template <>
+struct StoredElement<Element::bf16> {
+  typedef unsigned short type;
+};
+template <>
+struct StoredElement<Element::int8> {
+  typedef signed char type;
+};
 
-#if ELEMENT == 5
-static __device__ inline float read_x(const element* x, long long at) { return read_fp4(x, at); }
-#else
-static __device__ inline float read_x(const element* x, long long at) { return read_element(x[at]); }
-#endif
-#if WEIGHT_FP4
-static __device__ inline float read_w(const element* w, long long at) { return read_fp4((const unsigned char*)w, at); }
-#else
-static __device__ inline float read_w(const element* w, long long at) { return read_element(w[at]); }
-#endif
+// Not of e2m1: read_fp4().
+template <Element TYPE>
+static __device__ inline float read_stored(typename StoredElement<TYPE>::type value) {
+  if constexpr (TYPE == Element::f16)
+    return half_to_float(value);
+  else if constexpr (TYPE == Element::bf16)
+    return bfloat_to_float(value);
+  else if constexpr (TYPE == Element::e4m3)
+    return e4m3_to_float(value);
+  else if constexpr (TYPE == Element::e4m3fnuz)
+    return e4m3fnuz_to_float(value);
+  else
+    return (float)value;
+}
 
-#if OUTPUT == 0
-typedef float output;
-static __device__ inline float read_output(output value) { return value; }
-static __device__ inline output round_output(float value) { return value; }
-#elif OUTPUT == 1
-typedef unsigned short output;
-static __device__ inline float read_output(output value) { return half_to_float(value); }
-static __device__ inline output round_output(float value) { return float_to_half(value); }
-#else
-typedef unsigned short output;
-static __device__ inline float read_output(output value) { return bfloat_to_float(value); }
-static __device__ inline output round_output(float value) { return float_to_bfloat(value); }
-#endif
+typedef StoredElement<types().element>::type element;
+typedef StoredElement<types().output>::type output;
+
+static __device__ inline float read_element(element value) { return read_stored<types().element>(value); }
+static __device__ inline float read_x(const element* x, long long at) {
+  if constexpr (types().element == Element::e2m1)
+    return read_fp4((const unsigned char*)x, at);
+  else
+    return read_element(x[at]);
+}
+static __device__ inline float read_w(const element* w, long long at) {
+  if constexpr (types().weight_fp4)
+    return read_fp4((const unsigned char*)w, at);
+  else
+    return read_element(w[at]);
+}
+
+static __device__ inline float read_output(output value) { return read_stored<types().output>(value); }
+static __device__ inline output round_output(float value) {
+  if constexpr (types().output == Element::f16)
+    return (output)float_to_half(value);
+  else if constexpr (types().output == Element::bf16)
+    return (output)float_to_bfloat(value);
+  else
+    return (output)value;
+}

@@ -1,6 +1,9 @@
 // e2m1 to bf16, exactly: three bits of a magnitude in place of the lowest two of the exponent and the highest of the mantissa are the element times 2^-126.
 #pragma once
 
+#include "backends/cuda/device/descriptor.cuh"
+#include "backends/cuda/device/wgmma.cuh"
+
 #define MAGNITUDES 0x01c001c0u
 #define SIGNS 0x80008000u
 
@@ -28,6 +31,13 @@ static __device__ __forceinline__ void spread_word(unsigned (&to)[4], unsigned w
   to[3] = (word & SIGNS) | (right & MAGNITUDES);
 }
 
+// Byte i of `bytes`: an element in each half, times 2^-126.
+static __device__ __forceinline__ unsigned spread_byte(unsigned bytes, int i) {
+  const unsigned high =
+      __byte_perm(bytes << 4, bytes, (unsigned)(i * 0x0011 + (4 + i) * 0x1100));  // in the upper four bits of each half
+  return (high & SIGNS) | ((high >> 6) & MAGNITUDES);
+}
+
 // Of eight elements of x from 8 * i of the thread's 16 on, the pairs as spread_word() makes them.
 static __device__ __forceinline__ void pair_x(unsigned (&to)[8], int i, const uint4& bits) {
   to[i * 4 + 0] = __byte_perm(bits.x, bits.z, 0x5410);
@@ -48,23 +58,50 @@ static __device__ __forceinline__ void spread_fragment(unsigned (&to)[4], unsign
 // 16 of k are multiplied together, as many as a warp group with `tiles` of 64 rows has registers for in two buffers.
 #define FRAGMENTS_PER_BATCH(tiles) ((tiles) == 1 ? 4 : 2)
 
-// The lower half of matrix_descriptor(), in units of 16 bytes.
-static __device__ __forceinline__ unsigned descriptor_word(unsigned address) {
-  return ((address & 0x3ffffu) >> 4) | 0x10000u;
-}
-
 // Starts COUNT products of 16 of k from `step` of a stage on: multiply(i, descriptor) is product i, whose second operand is K-major from descriptor_word `b` on, in atoms of
 // `atom_bytes` for 64 of k.
 template <int COUNT, typename Multiply>
 static __device__ __forceinline__ void start_batch(unsigned b, int step, int atom_bytes, const Multiply& multiply) {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  wgmma_fence();
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
     unsigned long long descriptor;
     asm("mov.b64 %0, {%1, %2};"
         : "=l"(descriptor)
-        : "r"(b + (unsigned)((step + i) / 4 * (atom_bytes / 16) + (step + i) % 4 * 2)), "r"(0x40000040u));
+        : "r"(b + (unsigned)((step + i) / 4 * (atom_bytes / 16) + (step + i) % 4 * 2)), "r"(DESCRIPTOR_UPPER_WORD));
     multiply(i, descriptor);
   }
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  wgmma_commit();
+}
+
+static __device__ __forceinline__ unsigned load_scale_half_word(const unsigned char* from) {
+  unsigned half;
+  asm volatile("{\n.reg .b16 half;\nld.global.nc.L2::128B.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}"
+               : "=r"(half)
+               : "l"(from));
+  return half;
+}
+
+static __device__ __forceinline__ unsigned load_scale_byte(const unsigned char* from) {
+  unsigned byte;
+  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(byte) : "l"(from));
+  return byte;
+}
+
+// Four scales from `column` on of a row of `columns` scales in global memory, a byte each; zeros behind its end. `from`: of the first of the four. `alignment`: of the
+// row and of its length, 4, 2 or 1.
+static __device__ __forceinline__ unsigned load_scale_word(const unsigned char* from, int column, int columns,
+                                                           int alignment) {
+  unsigned word = 0;
+  if (alignment == 4) {
+    if (column < columns) asm volatile("ld.global.nc.L2::128B.b32 %0, [%1];" : "=r"(word) : "l"(from));
+  } else if (alignment == 2) {
+    if (column < columns) word = load_scale_half_word(from);
+    if (column + 2 < columns) word |= load_scale_half_word(from + 2) << 16;
+  } else {
+#pragma unroll
+    for (int byte = 0; byte < 4; ++byte)
+      if (column + byte < columns) word |= load_scale_byte(from + byte) << (8 * byte);
+  }
+  return word;
 }

@@ -1,0 +1,31 @@
+// The types of a kernel's operands, from what the host defines: ELEMENT, OUTPUT, SCALES, E8M0, WEIGHT_FP4, BATCHED (OperandTypes); what it does not define is 0.
+#pragma once
+
+#include "backends/gpu/device/types_arguments.h"
+
+#ifndef ELEMENT
+#define ELEMENT 0
+#endif
+#ifndef OUTPUT
+#define OUTPUT 0
+#endif
+#ifndef SCALES
+#define SCALES 0
+#endif
+#ifndef E8M0
+#define E8M0 0
+#endif
+#ifndef WEIGHT_FP4
+#define WEIGHT_FP4 0
+#endif
+#ifndef BATCHED
+#define BATCHED 0
+#endif
+
+using gemmtune::gpu::Element;
+using gemmtune::gpu::Scales;
+
+// A function, because NVRTC gives each constexpr object a place in the memory of every module; so constants are enumerators.
+static __device__ constexpr gemmtune::gpu::OperandTypes types() {
+  return {Element(ELEMENT), Element(OUTPUT), Scales(SCALES), E8M0 != 0, WEIGHT_FP4 != 0, BATCHED != 0};
+}

@@ -1,0 +1,21 @@
+// What device sources know of a kernel's operands when they are compiled. The host includes this file too.
+#pragma once
+
+namespace gemmtune::gpu {
+
+/// Types of elements: DataType without those that no kernel has. e2m1 elements lie two in a byte, the even one in the low half.
+enum class Element { f32, f16, bf16, e4m3, int8, e2m1, e4m3fnuz };
+
+/// What has a scale of its own: a matrix; a row of x and of w; 1 x 128 of x and 128 x 128 of w; 1 x 32 of both (e8m0).
+enum class Scales { none, matrix, rows, blocks, mx };
+
+struct OperandTypes {
+  Element element;  // of x, and of w unless weight_fp4
+  Element output;   // of y and of the bias
+  Scales scales;    // of a weight-only operation those of x
+  bool e8m0;        // scales of blocks are powers of two, 2^(byte - 127), a byte each
+  bool weight_fp4;  // w is MXFP4, whatever x is
+  bool batched;     // x, w and y are batches of matrices
+};
+
+}  // namespace gemmtune::gpu

@@ -1,0 +1,34 @@
+// What a kernel is compiled for, as its device source reads it.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "base/fields.h"
+
+namespace gemmtune::gpu {
+
+/// The define by which `config()` of a device source returns these values: "CONFIG={/*block_m*/64,/*packed*/true}". `Config` is a struct that host and
+/// device share, of numbers, bools and Elements, with a visit_fields().
+template <typename Config>
+std::string config_define(const Config& config) {
+  std::string text;
+  const auto add = [&](std::string_view name, const auto& value) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    text += fmt::format("{}/*{}*/", text.empty() ? "" : ",", name);
+    if constexpr (std::is_enum_v<Value>) {
+      text += fmt::format("gemmtune::gpu::Element({})", static_cast<int>(value));
+    } else if constexpr (std::is_same_v<Value, float>) {
+      text += fmt::format("{:#}f", value);
+    } else {
+      text += fmt::format("{}", value);
+    }
+  };
+  visit_fields(config, add);
+  return "CONFIG={" + text + "}";
+}
+
+}  // namespace gemmtune::gpu

@@ -1,0 +1,119 @@
+"""Real vLLM on a CPU with the plug-in: small models of random weights, recorded, tuned, served. Run by tools/test_vllm_cpu.sh.
+
+Usage: vllm_real.py [KIND ...]              kinds of layers (all), one line each; exit status 1 if one is not as expected
+       vllm_real.py make KIND FOLDER        writes a model
+       vllm_real.py serve FOLDER eager|compiled   serves it and prints tokens and the plug-in's report as JSON
+
+Both sides must give the same tokens, and calls must have been served by tuned rows."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+KINDS = {"bf16": "a16w16", "fp8 per token": "a8w8", "int8": "a8w8"}
+FILES = {"a16w16": "bf16_untuned_gemm.csv", "a8w8": "a8w8_untuned_gemm.csv"}
+CALLS = ((1, 8, 32), (4, 8, 32), (16, 8, 20), (1, 1, 200))  # sequences, tokens out, tokens in
+
+
+def make(kind, folder):
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+    torch.manual_seed(0)
+    config = LlamaConfig(hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=1024,
+                         max_position_embeddings=512, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2)
+    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    if kind == "bf16":
+        model.save_pretrained(folder)
+        return
+    tensors = model.state_dict()
+    for name in [name for name in tensors if name.endswith("_proj.weight")]:
+        weight = tensors[name].float()
+        scale = weight.abs().amax(1, keepdim=True) / (127 if kind == "int8" else 448)
+        tensors[name] = (weight / scale).round().to(torch.int8) if kind == "int8" else (weight / scale).to(torch.float8_e4m3fn)
+        tensors[f"{name}_scale"] = scale
+    operand = {"num_bits": 8, "type": "int" if kind == "int8" else "float", "symmetric": True, "block_structure": None, "group_size": None}
+    model.config.quantization_config = {
+        "quant_method": "compressed-tensors", "format": "int-quantized" if kind == "int8" else "float-quantized", "ignore": ["lm_head"], "quantization_status": "compressed",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": {**operand, "strategy": "channel", "dynamic": False},
+                                      "input_activations": {**operand, "strategy": "token", "dynamic": True}}}}
+    from safetensors.torch import save_file
+    Path(folder).mkdir(exist_ok=True)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, f"{folder}/model.safetensors", metadata={"format": "pt"})
+    (Path(folder) / "config.json").write_text(json.dumps({**config.to_dict(), "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16",
+                                                          "quantization_config": model.config.quantization_config}))
+
+
+def serve(folder, eager):
+    from vllm import LLM, SamplingParams, TokensPrompt
+    engine = LLM(folder, skip_tokenizer_init=True, dtype="bfloat16", enforce_eager=eager, max_model_len=256, max_num_seqs=16, seed=0,
+                 max_num_batched_tokens=256)
+    tokens = []
+    for sequences, out, inside in CALLS:
+        prompts = [TokensPrompt(prompt_token_ids=[(i * 37 + j * 11) % 1000 + 5 for j in range(inside)]) for i in range(sequences)]
+        done = engine.generate(prompts, SamplingParams(max_tokens=out, ignore_eos=True, temperature=0, detokenize=False), use_tqdm=False)
+        tokens.append([list(one.outputs[0].token_ids) for one in done])
+    report = engine.collective_rpc("report_of_gemmtune")[0] if os.environ.get("GEMMTUNE_VLLM") != "0" else None
+    print("RESULT", json.dumps({"tokens": tokens, "report": report}), flush=True)
+
+
+def run(folder, mode, **variables):
+    """What serve() printed."""
+    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_CPU_OMP_THREADS_BIND": worker_cores(),
+                   **os.environ, **variables}
+    done = subprocess.run([sys.executable, __file__, "serve", folder, mode], env=environment, capture_output=True, text=True, check=False)
+    for line in done.stdout.splitlines() + done.stderr.splitlines():
+        if "gemmtune" in line and not line.startswith("RESULT"):
+            print("   ", line.split("] ")[-1])
+    found = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    if not found:
+        sys.exit(f"vLLM ended with exit status {done.returncode}:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+    return json.loads(found[0][7:])
+
+
+def worker_cores():
+    """The cores of vLLM's worker, all but one: rows must have been measured on as many."""
+    cores = sorted(os.sched_getaffinity(0))
+    return ",".join(str(core) for core in cores[:max(1, len(cores) - 1)])
+
+
+def check(kind, operation):
+    """Why a kind of layers is not as expected, or None."""
+    with tempfile.TemporaryDirectory() as scratch:
+        model, shapes, table = f"{scratch}/model", f"{scratch}/shapes", f"{scratch}/tuned.csv"
+        subprocess.run([sys.executable, __file__, "make", kind, model], check=True, capture_output=True)
+        stock = run(model, "eager", GEMMTUNE_VLLM="0")
+        recorded = run(model, "eager", GEMMTUNE_CAPTURE=shapes)
+        if recorded["tokens"] != stock["tokens"]:
+            return "other tokens while shapes are recorded"
+        subprocess.run([sys.executable, "-m", "gemmtune", "tune", "-i", f"{shapes}/{FILES[operation]}", "--op", operation, "--device", f"cpu:{worker_cores()}",
+                        "--search", "random", "--iters", "2", "--confirmations", "1", "--budget", "60", "-o", table], check=True, capture_output=True)
+        variable = {f"GEMMTUNE_CONFIG_{operation.upper()}": table}
+        for mode in ("eager", "compiled"):
+            served = run(model, mode, **variable)
+            print(f"{kind}, {mode}: {served['report']['calls']}, {len(served['report']['ours'])} of {served['report']['linear_layers']} layers")
+            if not served["report"]["calls"]["tuned"]:
+                return f"{mode}: no call was served by a tuned row"
+            if mode == "eager" and served["tokens"] != stock["tokens"]:
+                return "other tokens with tuned kernels"
+    return None
+
+
+def main(kinds):
+    failed = 0
+    for kind, operation in [(kind, KINDS[kind]) for kind in kinds or KINDS]:
+        why = check(kind, operation)
+        print(f"{kind}: {why or 'as expected'}", flush=True)
+        failed += why is not None
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["make"]:
+        make(*sys.argv[2:])
+    elif sys.argv[1:2] == ["serve"]:
+        serve(sys.argv[2], sys.argv[3] == "eager")
+    else:
+        sys.exit(main(sys.argv[1:]))
