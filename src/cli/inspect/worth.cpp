@@ -32,7 +32,7 @@ namespace {
 using Json = OrderedJson;
 
 constexpr const char* worth_footer = R"(
-WHAT is a shape list, a captured workload (its calls count), or a model's folder. Each shape's default kernel is timed beside the
+WHAT is a shape list, a captured workload (its calls count), or a model (a shipped name, a folder, a Hugging Face id). Each shape's default kernel is timed beside the
 kernels that tuning tries first; what the rest of a search adds to them is known from recorded runs. The
 answer is a share of the time of all GEMMs, with an interval that holds the gain of a whole run in 9 of 10 cases. Nothing is written.
 
@@ -42,6 +42,7 @@ Exit codes: 0 done, 1 a shape could not be measured, 2 usage or input.
 
 Examples:
   gemmtune worth shapes/llama-3.2-1b.csv --seconds 30
+  gemmtune worth llama-3.2-1b --nsets 1,16
   gemmtune worth captured.csv --gemm-share 60
   gemmtune worth shapes/llama-3.2-1b.csv --tokens 1 --tokens-per-second 95)";
 
@@ -132,8 +133,8 @@ std::string worth_text(const WorthOptions& options, const Worth& worth,
   if (factor * worth.saved_interval.high < stop_share)
     return text + fmt::format("tuning cannot gain more than {} here: stop\n",
                               percent(factor * worth.saved_interval.high));
-  const std::string source = options.tune.model.folder.empty() ? shell_word(options.what)
-                                                               : "--model_dir " + shell_word(options.what);
+  const std::string source =
+      options.tune.model.folder.empty() ? shell_word(options.what) : "--model " + shell_word(options.what);
   return text + fmt::format("next: gemmtune tune {} -o tuned.csv --budget {}\n", source,
                             std::max<std::size_t>(30, 10 * worth.shapes.size()));
 }
@@ -242,7 +243,9 @@ Result<int> answer_worth(WorthOptions& options) {
 
 std::function<int()> declare_worth(CommandOptions& app) {
   auto options = std::make_shared<WorthOptions>();
-  app.add_option("WHAT", options->what, "A shape list, a captured workload, or a model's folder").required();
+  app.add_option("WHAT", options->what,
+                 "A shape list, a captured workload, or a model (name, folder, Hugging Face id)")
+      .required();
   app.add_option("--seconds", options->seconds, "Seconds of measuring (0: 32 kernels of each shape)")
       .capture_default_str()
       .number_range(0, 1e6);
