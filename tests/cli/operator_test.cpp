@@ -198,6 +198,9 @@ TEST_F(Operator, WorthSaysAShareAndWritesNothing) {
   EXPECT_THAT(text.out, HasSubstr("tuning is expected to save"));
   EXPECT_THAT(text.out, HasSubstr("cannot gain more than 0.0 % here: stop"))
       << "30 s a step, microseconds of them in GEMMs";
+  EXPECT_THAT(text.out, ::testing::Not(HasSubstr("16x64x64"))) << "of another step";
+  EXPECT_THAT(program.run({"worth", list, "--tokens", "5", "--tokens-per-second", "9"}).err,
+              HasSubstr("has no shape of that M"));
   EXPECT_EQ(program.run({"worth", list, "--tokens-per-second", "9"}).exit_code, 2) << "of which step?";
   EXPECT_EQ(program.run({"worth", program.file("none.csv")}).exit_code, 2);
 }

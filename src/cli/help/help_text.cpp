@@ -69,13 +69,13 @@ std::string all_names(const HelpOption& option) {
   return option.value.empty() ? text : text + " " + option.value;
 }
 
-/// "-o, --output FILE": a short and a long name.
-std::string main_names(const HelpOption& option) {
+/// "-o, --output FILE": a short name, and `shown` or, where that is the short one, the first long one.
+std::string main_names(const HelpOption& option, std::string_view shown) {
   std::string text;
   const auto is_short = [](const std::string& name) { return !name.starts_with("--"); };
   if (const auto found = std::ranges::find_if(option.names, is_short); found != option.names.end())
     text = *found;
-  const std::string name = option.main_name();
+  const std::string name = shown.starts_with("--") ? std::string(shown) : option.main_name();
   if (name != text) text += (text.empty() ? "" : ", ") + name;
   return option.value.empty() ? text : text + " " + option.value;
 }
@@ -173,7 +173,8 @@ std::string short_help_text(const HelpCommand& command, const ShortHelp& short_h
     for (const ShortHelpOption& shown : group.options) {
       const auto option = std::ranges::find_if(
           command.options, [&](const HelpOption& each) { return has_name(each, shown.name); });
-      if (option != command.options.end()) text += entry(main_names(*option), shown.text, columns);
+      if (option != command.options.end())
+        text += entry(main_names(*option, shown.name), shown.text, columns);
     }
   }
   return text + std::string(short_help.footer);

@@ -32,7 +32,7 @@ namespace {
 using Json = OrderedJson;
 
 constexpr const char* worth_footer = R"(
-WHAT is a shape list, a captured workload (its calls count), or a model's folder. Each shape's default kernel is timed beside the
+WHAT is a shape list, a captured workload (its calls count), or a model (a shipped name, a folder, a Hugging Face id). Each shape's default kernel is timed beside the
 kernels that tuning tries first; what the rest of a search adds to them is known from recorded runs. The
 answer is a share of the time of all GEMMs, with an interval that holds the gain of a whole run in 9 of 10 cases. Nothing is written.
 
@@ -42,6 +42,7 @@ Exit codes: 0 done, 1 a shape could not be measured, 2 usage or input.
 
 Examples:
   gemmtune worth shapes/llama-3.2-1b.csv --seconds 30
+  gemmtune worth llama-3.2-1b --nsets 1,16
   gemmtune worth captured.csv --gemm-share 60
   gemmtune worth shapes/llama-3.2-1b.csv --tokens 1 --tokens-per-second 95)";
 
@@ -59,27 +60,29 @@ struct WorthOptions {
   bool json = false;
 };
 
-/// The share of the whole program's time that GEMMs take; nullopt where nothing was said of it.
-Result<std::optional<double>> gemm_share_of(const WorthOptions& options, const Worth& worth) {
-  if (options.gemm_share > 0) return std::optional(options.gemm_share / 100);
-  if (options.tokens_per_second <= 0) return std::optional<double>();
-  double step = 0;  // seconds of the GEMMs of one step
-  for (const ShapeWorth& shape : worth.shapes) {
-    if (shape.shape.problem.m != options.tokens || !shape.why_not.empty()) continue;
-    step +=
-        1e-6 * static_cast<double>(std::max<std::int64_t>(1, shape.shape.calls)) * shape.default_microseconds;
-  }
-  if (step <= 0)
-    return Status::invalid(
-        "--tokens {}: no shape of that M was measured, expected the M of the program's step", options.tokens);
+/// The share of the whole program's time that GEMMs take; nullopt where nothing was said of it. With --tokens all shapes are
+/// of one step.
+std::optional<double> gemm_share_of(const WorthOptions& options, const Worth& worth) {
+  if (options.gemm_share > 0) return options.gemm_share / 100;
+  if (options.tokens_per_second <= 0 || worth.measured == 0) return std::nullopt;
+  const double step = 1e-6 * worth.default_microseconds;
   const double whole = static_cast<double>(options.tokens) / options.tokens_per_second;
-  if (step <= whole) return std::optional(step / whole);
+  if (step <= whole) return step / whole;
   print_note(
       fmt::format("--tokens-per-second {:g}: a step of {} would take {:.3g} ms, and its GEMMs alone take "
                   "{:.3g} ms here; they count as all of it",
                   options.tokens_per_second, counted(static_cast<std::size_t>(options.tokens), "token"),
                   1e3 * whole, 1e3 * step));
-  return std::optional(1.0);
+  return 1.0;
+}
+
+/// --tokens: leaves the shapes of one step.
+Status keep_step(std::int64_t tokens, ShapeList& shapes) {
+  if (tokens == 0) return {};
+  std::erase_if(shapes.rows, [&](const ShapeRow& row) { return row.problem.m != tokens; });
+  return shapes.rows.empty()
+             ? Status::invalid("--tokens {}: {} has no shape of that M", tokens, shapes.source)
+             : Status();
 }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -130,8 +133,8 @@ std::string worth_text(const WorthOptions& options, const Worth& worth,
   if (factor * worth.saved_interval.high < stop_share)
     return text + fmt::format("tuning cannot gain more than {} here: stop\n",
                               percent(factor * worth.saved_interval.high));
-  const std::string source = options.tune.model.folder.empty() ? shell_word(options.what)
-                                                               : "--model_dir " + shell_word(options.what);
+  const std::string source =
+      options.tune.model.folder.empty() ? shell_word(options.what) : "--model " + shell_word(options.what);
   return text + fmt::format("next: gemmtune tune {} -o tuned.csv --budget {}\n", source,
                             std::max<std::size_t>(30, 10 * worth.shapes.size()));
 }
@@ -192,6 +195,7 @@ Result<int> answer_worth(WorthOptions& options) {
   auto shapes = shapes_of(options.tune, environment, device.info());
   if (!shapes.ok()) return shapes.status();
   if (!options.tune.input.empty()) take_captured_calls(options.tune.input, *shapes);
+  GEMMTUNE_RETURN_IF_ERROR(keep_step(options.tokens, *shapes));
   for (const std::string& diagnostic : shapes->diagnostics) print_note(diagnostic);
   for (const std::string& note : shapes->notes) print_note(note);
   auto request = request_of(options.tune, *shapes, Outputs(), device);
@@ -228,10 +232,9 @@ Result<int> answer_worth(WorthOptions& options) {
     if (!estimated.ok()) return estimated.status();
     worth = std::move(*estimated);
   }
-  const auto gemm_share = gemm_share_of(options, worth);
-  if (!gemm_share.ok()) return gemm_share.status();
-  print_answer(options.json, options.json ? worth_json(worth, *gemm_share, device.info())
-                                          : worth_text(options, worth, *gemm_share));
+  const std::optional<double> gemm_share = gemm_share_of(options, worth);
+  print_answer(options.json, options.json ? worth_json(worth, gemm_share, device.info())
+                                          : worth_text(options, worth, gemm_share));
   if (interrupted()) return exit_interrupted;
   return worth.measured == worth.shapes.size() && shapes->diagnostics.empty() ? exit_done : exit_findings;
 }
@@ -240,7 +243,9 @@ Result<int> answer_worth(WorthOptions& options) {
 
 std::function<int()> declare_worth(CommandOptions& app) {
   auto options = std::make_shared<WorthOptions>();
-  app.add_option("WHAT", options->what, "A shape list, a captured workload, or a model's folder").required();
+  app.add_option("WHAT", options->what,
+                 "A shape list, a captured workload, or a model (name, folder, Hugging Face id)")
+      .required();
   app.add_option("--seconds", options->seconds, "Seconds of measuring (0: 32 kernels of each shape)")
       .capture_default_str()
       .number_range(0, 1e6);
@@ -251,7 +256,7 @@ std::function<int()> declare_worth(CommandOptions& app) {
       .number_range(0, 100);
   app.add_option("--tokens-per-second", options->tokens_per_second, "What the program reaches untuned")
       .number_range(0, 1e12);
-  app.add_option("--tokens", options->tokens, "Tokens of a step of that program: the M of its shapes")
+  app.add_option("--tokens", options->tokens, "Tokens of a step of that program: only shapes of that M count")
       .positive();
   app.add_option("--op", options->tune.size.operation,
                  "The operation, where header and file name do not say it");

@@ -18,7 +18,7 @@ namespace {
 
 constexpr ShortHelpOption shape_options[] = {
     {"--input", "Shapes: CSV, tuned file or YAML (also -i); - for stdin"},
-    {"--model-dir", "Shapes of a model: its folder with config.json"},
+    {"--model", "Shapes of a model: llama-3.2-1b, a folder, an id"},
     {"--nsets", "Numbers of tokens (M) of a model: 1,16,128"},
     {"--tp", "Tensor-parallel ranks of a model"},
     {"-m", "Rows of x: tokens; also a list, 1,16,128"},
