@@ -7,9 +7,13 @@
 #include <algorithm>
 #include <set>
 
+#include "backends/cuda/families/skinny/skinny.h"
+#include "backends/gpu/device/types_arguments.h"
 #include "backends/gpu/families/simt/simt.h"
 #include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/jit/kernel_cache.h"
+#include "candidates/config.h"
 #include "support/dense_problem.h"
 #include "support/nvrtc.h"
 
@@ -126,6 +130,39 @@ TEST(DeviceFiles, IncludesStandUnderNoCondition) {
     const std::string_view head = text.substr(0, last == std::string_view::npos ? 0 : last);
     EXPECT_EQ(head.find("#if"), std::string_view::npos) << file.path;
   }
+}
+
+struct SampleConfig {
+  int block_m;
+  bool packed;
+  float unit;
+  Element element;
+};
+void visit_fields(const SampleConfig& config, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(config, visit, block_m, packed, unit, element);
+}
+
+TEST(DeviceFiles, AConfigIsOneDefineThatNamesItsFields) {
+  EXPECT_EQ(config_define(SampleConfig{64, true, 4, Element::bf16}),
+            "CONFIG={/*block_m*/64,/*packed*/true,/*unit*/4.0f,/*element*/gemmtune::gpu::Element(2)}");
+}
+
+/// What differs in the launch alone is no part of it: the program is the same.
+TEST(DeviceFiles, AConfigHoldsWhatTheKernelIsCompiledFor) {
+  NoCompiler runtime;
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_skinny_family(runtime, no_driver);
+  const auto defines_of = [&](const std::string& settings) {
+    const auto candidate = parse_kernel_name("skinny_r1_" + settings, {"bm", "bk", "csk", "smem", "pdl"});
+    EXPECT_TRUE(candidate.ok()) << candidate.message();
+    EXPECT_FALSE(family->build(dense(16, 4096, 4096), candidate->config).ok());
+    return runtime.last().defines;
+  };
+  const std::vector<std::string> plain = defines_of("bm64_bk64_csk2_smem110_pdl0");
+  EXPECT_THAT(plain, ::testing::Contains(
+                         "CONFIG={/*block_m*/64,/*block_n*/16,/*k_atoms*/1,/*promotion*/0,/*packed*/false}"));
+  EXPECT_EQ(plain, defines_of("bm64_bk64_csk4_smem110_pdl1"));
+  EXPECT_NE(plain, defines_of("bm128_bk64_csk2_smem110_pdl0"));
 }
 
 }  // namespace

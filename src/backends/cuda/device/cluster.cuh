@@ -30,7 +30,8 @@ static __device__ inline void cluster_release() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 
-// Stores four floats in the shared memory of a block of the cluster; its barrier `barrier` counts their 16 bytes. Both are remote_address()es.
+// Stores four floats in the shared memory of a block of the cluster; its barrier `barrier` counts their 16 bytes. Both
+// are remote_address()es.
 static __device__ __forceinline__ void store_async(unsigned to, float first, float second, float third, float fourth,
                                                    unsigned barrier) {
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),

@@ -3,8 +3,8 @@
 
 #include "backends/gpu/device/numbers.cuh"
 
-// Operands lie in shared memory in 128-byte swizzle atoms. K-major: rows of 128 bytes of k. MN-major, of column-major operands of two
-// bytes: rows of 64 elements along M or N, one for each k.
+// Operands lie in shared memory in 128-byte swizzle atoms. K-major: rows of 128 bytes of k. MN-major, of column-major
+// operands of two bytes: rows of 64 elements along M or N, one for each k.
 #define ATOM_BYTES 128
 #define ATOM_ELEMENTS (ATOM_BYTES / (int)sizeof(element))
 
@@ -21,7 +21,8 @@ static __device__ constexpr unsigned long long encode(const Descriptor& fields) 
 }
 static __device__ inline unsigned encoded_address(unsigned address) { return (address & 0x3ffffu) >> 4; }
 
-// Of a K-major operand: a stride of 1024 bytes between groups of 8 rows. The leading dimension is not used, as long as there is one atom along k.
+// Of a K-major operand: a stride of 1024 bytes between groups of 8 rows. The leading dimension is not used, as long as
+// there is one atom along k.
 static __device__ inline unsigned long long matrix_descriptor(unsigned address) {
   return encode({encoded_address(address), 1, 1024 / 16});
 }
@@ -31,8 +32,8 @@ static __device__ __forceinline__ unsigned descriptor_word(unsigned address) {
 }
 #define DESCRIPTOR_UPPER_WORD ((unsigned)(encode({0, 1, 1024 / 16}) >> 32))
 
-// Of an MN-major operand: groups of 64 elements along M or N, of 64 k each (8192 bytes from group to group, the leading dimension);
-// 1024 bytes between groups of 8 k. An instruction reads 16 k: 2048 bytes to the next one.
+// Of an MN-major operand: groups of 64 elements along M or N, of 64 k each (8192 bytes from group to group, the leading
+// dimension); 1024 bytes between groups of 8 k. An instruction reads 16 k: 2048 bytes to the next one.
 #define MN_GROUP 64
 #define MN_GROUP_BYTES (ATOM_ELEMENTS * ATOM_BYTES)
 static __device__ inline unsigned long long mn_major_descriptor(unsigned address) {

@@ -1,4 +1,5 @@
-// e2m1 to bf16, exactly: three bits of a magnitude in place of the lowest two of the exponent and the highest of the mantissa are the element times 2^-126.
+// e2m1 to bf16, exactly: three bits of a magnitude in place of the lowest two of the exponent and the highest of the
+// mantissa are the element times 2^-126.
 #pragma once
 
 #include "backends/cuda/device/descriptor.cuh"
@@ -7,8 +8,9 @@
 #define MAGNITUDES 0x01c001c0u
 #define SIGNS 0x80008000u
 
-// The factor 2^(e - 3) makes it the element times its scale 2^(e - 127) over E2M1_UNIT: 6 * 2^(254 - 127) is more than bf16 holds, a quarter of it is not. Sums of products
-// are multiplied by that unit. Above e = 130 the factor is 2^127, and what is missing is large_factor().
+// The factor 2^(e - 3) makes it the element times its scale 2^(e - 127) over E2M1_UNIT: 6 * 2^(254 - 127) is more than
+// bf16 holds, a quarter of it is not. Sums of products are multiplied by that unit. Above e = 130 the factor is 2^127,
+// and what is missing is large_factor().
 #define E2M1_UNIT 4.0f
 static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return e * 0x00800080u + 0x3e003e00u; }
 static __device__ __forceinline__ unsigned without_large(unsigned e) { return e < 130u ? e : 130u; }
@@ -21,8 +23,9 @@ static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
   return product;
 }
 
-// Of a word of a plain weight: to[j] are its elements j and j + 4, times 2^-126. A multiplication by two powers of two makes two copies of four bits: the sign of one
-// and the magnitude of the other are in their places. It is of another unit than shifts and masks.
+// Of a word of a plain weight: to[j] are its elements j and j + 4, times 2^-126. A multiplication by two powers of two
+// makes two copies of four bits: the sign of one and the magnitude of the other are in their places. It is of another
+// unit than shifts and masks.
 static __device__ __forceinline__ void spread_word(unsigned (&to)[4], unsigned word) {
   const unsigned right = word >> 6;
   to[0] = ((word & 0x000f000fu) * 0x1040u) & (SIGNS | MAGNITUDES);
@@ -46,7 +49,8 @@ static __device__ __forceinline__ void pair_x(unsigned (&to)[8], int i, const ui
   to[i * 4 + 3] = __byte_perm(bits.y, bits.w, 0x7632);
 }
 
-// Of a word of the layout fragment64: the four registers of 16 of k (rows r, r + 8, r, r + 8; k from 0, 0, 8, 8 on), times 2^-126.
+// Of a word of the layout fragment64: the four registers of 16 of k (rows r, r + 8, r, r + 8; k from 0, 0, 8, 8 on),
+// times 2^-126.
 static __device__ __forceinline__ void spread_fragment(unsigned (&to)[4], unsigned word) {
   to[0] = word & (SIGNS | MAGNITUDES);
   to[1] = (word << 3) & (SIGNS | MAGNITUDES);
@@ -54,12 +58,13 @@ static __device__ __forceinline__ void spread_fragment(unsigned (&to)[4], unsign
   to[3] = ((word >> 3) & MAGNITUDES) | ((word << 2) & SIGNS);
 }
 
-// Decoded fragments are wgmma's first operand. Each batch of its instructions costs the tensor core about 40 cycles beside those of its columns, so fragments of several
-// 16 of k are multiplied together, as many as a warp group with `tiles` of 64 rows has registers for in two buffers.
+// Decoded fragments are wgmma's first operand. Each batch of its instructions costs the tensor core about 40 cycles
+// beside those of its columns, so fragments of several 16 of k are multiplied together, as many as a warp group with
+// `tiles` of 64 rows has registers for in two buffers.
 #define FRAGMENTS_PER_BATCH(tiles) ((tiles) == 1 ? 4 : 2)
 
-// Starts COUNT products of 16 of k from `step` of a stage on: multiply(i, descriptor) is product i, whose second operand is K-major from descriptor_word `b` on, in atoms of
-// `atom_bytes` for 64 of k.
+// Starts COUNT products of 16 of k from `step` of a stage on: multiply(i, descriptor) is product i, whose second
+// operand is K-major from descriptor_word `b` on, in atoms of `atom_bytes` for 64 of k.
 template <int COUNT, typename Multiply>
 static __device__ __forceinline__ void start_batch(unsigned b, int step, int atom_bytes, const Multiply& multiply) {
   wgmma_fence();
@@ -88,8 +93,8 @@ static __device__ __forceinline__ unsigned load_scale_byte(const unsigned char* 
   return byte;
 }
 
-// Four scales from `column` on of a row of `columns` scales in global memory, a byte each; zeros behind its end. `from`: of the first of the four. `alignment`: of the
-// row and of its length, 4, 2 or 1.
+// Four scales from `column` on of a row of `columns` scales in global memory, a byte each; zeros behind its end.
+// `from`: of the first of the four. `alignment`: of the row and of its length, 4, 2 or 1.
 static __device__ __forceinline__ unsigned load_scale_word(const unsigned char* from, int column, int columns,
                                                            int alignment) {
   unsigned word = 0;

@@ -1,4 +1,5 @@
-// Strips of 16 rows of a plain MXFP4 weight in shared memory, times bf16 x in registers by mma.sync; A and B are swapped: A is the weight.
+// Strips of 16 rows of a plain MXFP4 weight in shared memory, times bf16 x in registers by mma.sync; A and B are
+// swapped: A is the weight.
 #pragma once
 
 #include "backends/cuda/device/e2m1.cuh"
@@ -7,8 +8,8 @@
 #include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/device/warp.cuh"
 
-// Copies `rows` rows to shared memory. APART: rows have gaps there and are copied one by one, the first by lane `first_lane`. SPLIT_ROWS: of 16 rows the second eight begin
-// `second` rows behind the first. All lanes.
+// Copies `rows` rows to shared memory. APART: rows have gaps there and are copied one by one, the first by lane
+// `first_lane`. SPLIT_ROWS: of 16 rows the second eight begin `second` rows behind the first. All lanes.
 template <bool APART, bool SPLIT_ROWS>
 static __device__ __forceinline__ void copy_strip_rows(unsigned to, int pitch, const unsigned char* from, int row_bytes,
                                                        int second, int rows, int first_lane, unsigned full,
@@ -35,8 +36,9 @@ static __device__ __forceinline__ void load_words(OwnWords& words, unsigned from
   for (int i = 0; i < (EIGHT_ROWS ? 1 : 2); ++i) words[i] = load_shared_two_words(from + (unsigned)i * second);
 }
 
-// Multiplies 64 of k; the sums are in units of E2M1_UNIT. `scales`: of both rows. LARGE: a scale of the warp is above 2.
-// EIGHT_ROWS: the second row is taken as zeros. USED: groups of eight rows of x that have rows. The sums of SUM_SETS sets do not wait for each other.
+// Multiplies 64 of k; the sums are in units of E2M1_UNIT. `scales`: of both rows. LARGE: a scale of the warp is above
+// 2. EIGHT_ROWS: the second row is taken as zeros. USED: groups of eight rows of x that have rows. The sums of SUM_SETS
+// sets do not wait for each other.
 template <bool LARGE, bool EIGHT_ROWS, int USED, int SUM_SETS, int ROW_GROUPS>
 static __device__ __forceinline__ void multiply_unit(float (&d)[SUM_SETS][ROW_GROUPS][4],
                                                      const unsigned (&x)[ROW_GROUPS][8], const unsigned (&scales)[2],

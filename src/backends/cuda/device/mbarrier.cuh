@@ -10,8 +10,8 @@ static __device__ inline void barrier_init(unsigned barrier, unsigned arrivals) 
 static __device__ inline void barrier_arrive_expect_tx(unsigned barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// Arrives on a barrier of another block of the cluster (`barrier`: a remote_address) after the tensor cores have read a stage. Does
-// not release ordinary writes to the cluster: that would be a device-wide fence for each stage and warp.
+// Arrives on a barrier of another block of the cluster (`barrier`: a remote_address) after the tensor cores have read a
+// stage. Does not release ordinary writes to the cluster: that would be a device-wide fence for each stage and warp.
 static __device__ inline void barrier_arrive_remote(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
@@ -46,7 +46,8 @@ static __device__ inline bool barrier_completed(unsigned barrier, unsigned phase
       : "memory");
   return completed != 0;
 }
-// Waits for it with acquire semantics at cluster scope, for what other blocks of the cluster wrote; it also invalidates L1.
+// Waits for it with acquire semantics at cluster scope, for what other blocks of the cluster wrote; it also invalidates
+// L1.
 static __device__ inline void barrier_wait_for_cluster(unsigned barrier, unsigned phase) {
   asm volatile(
       "{\n"

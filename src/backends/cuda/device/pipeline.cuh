@@ -3,8 +3,8 @@
 
 #include "backends/cuda/device/mbarrier.cuh"
 
-// The stage that is next, and the parity of the phase of its barrier that is waited for: consumers begin with {0, 0}, of full barriers; producers with {0, 1}, of
-// empty ones, for which a barrier that has no phase yet does not block.
+// The stage that is next, and the parity of the phase of its barrier that is waited for: consumers begin with {0, 0},
+// of full barriers; producers with {0, 1}, of empty ones, for which a barrier that has no phase yet does not block.
 struct PipelineState {
   int stage;
   unsigned phase;

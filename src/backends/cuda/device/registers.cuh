@@ -1,4 +1,5 @@
-// How many registers the threads of a warp group have, from a call on: COUNT each, a multiple of 8. All warps of the warp group call it.
+// How many registers the threads of a warp group have, from a call on: COUNT each, a multiple of 8. All warps of the
+// warp group call it.
 #pragma once
 
 // Fewer than before. The others are free for warp groups that take them.

@@ -1,4 +1,5 @@
-// TMA: copies of boxes of tensor maps, and bulk copies of contiguous bytes, between global and shared memory, and prefetches into L2.
+// TMA: copies of boxes of tensor maps, and bulk copies of contiguous bytes, between global and shared memory, and
+// prefetches into L2.
 #pragma once
 
 #include "backends/cuda/tensor_map_arguments.h"
@@ -15,7 +16,8 @@ using gemmtune::cuda::TensorMap;
 #define BATCH(operand)
 #endif
 
-// L2_HINTS: loads carry an L2 eviction policy. This is faster if the weight is read once; otherwise it costs a few percent.
+// L2_HINTS: loads carry an L2 eviction policy. This is faster if the weight is read once; otherwise it costs a few
+// percent.
 #if L2_HINTS
 #define CACHE_HINT ".L2::cache_hint"
 #define POLICY(operand) ", %" #operand
@@ -39,7 +41,8 @@ static __device__ __forceinline__ unsigned long long evict_last() {
 static __device__ inline void prefetch_tensor_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// Loads the box at (column, row) of a batch of a tensor map to shared memory; completes on `barrier`. `policy`: an L2 eviction policy.
+// Loads the box at (column, row) of a batch of a tensor map to shared memory; completes on `barrier`. `policy`: an L2
+// eviction policy.
 static __device__ inline void tma_load(unsigned to, const TensorMap* map, int column, int row, unsigned barrier,
                                        unsigned long long policy, int batch = 0) {
   asm volatile("cp.async.bulk.tensor." TENSOR ".shared::cluster.global.tile.mbarrier::complete_tx::bytes" CACHE_HINT
@@ -48,8 +51,8 @@ static __device__ inline void tma_load(unsigned to, const TensorMap* map, int co
                : "memory");
 }
 
-// `multicast`: mask of the cluster's blocks that receive the box, each at the same address and with a completion on its own
-// barrier; 0: this block alone.
+// `multicast`: mask of the cluster's blocks that receive the box, each at the same address and with a completion on its
+// own barrier; 0: this block alone.
 static __device__ inline void tma_load(unsigned to, const TensorMap* map, int column, int row, unsigned barrier,
                                        unsigned multicast, unsigned long long policy, int batch) {
   if (multicast == 0) {
@@ -85,8 +88,8 @@ static __device__ __forceinline__ void tma_store(const TensorMap* map, unsigned 
                : "memory");
 }
 static __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Loads `bytes` contiguous bytes (a bulk copy without a tensor map). `multicast`: mask of the cluster's blocks that receive them, each
-// at the same address and with a completion on its own barrier; 0: this block alone.
+// Loads `bytes` contiguous bytes (a bulk copy without a tensor map). `multicast`: mask of the cluster's blocks that
+// receive them, each at the same address and with a completion on its own barrier; 0: this block alone.
 static __device__ inline void bulk_load(unsigned to, const unsigned char* from, unsigned bytes, unsigned barrier,
                                         unsigned multicast, unsigned long long policy) {
   if (multicast == 0) {

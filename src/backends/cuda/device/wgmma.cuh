@@ -1,4 +1,5 @@
-// The tensor core's instructions of a warp group run asynchronously, in groups. (The instructions themselves are the kernels'.)
+// The tensor core's instructions of a warp group run asynchronously, in groups. (The instructions themselves are the
+// kernels'.)
 #pragma once
 
 // In front of the first instruction: registers that they read or add to are written.

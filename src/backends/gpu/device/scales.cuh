@@ -25,7 +25,8 @@ static __device__ inline float read_scale(ScaleBits<types().e8m0>::value bits) {
     return bits;
 }
 
-// Those of one batch, of matrices with m and n rows: scales of rows lie one behind the other, one scale serves all batches.
+// Those of one batch, of matrices with m and n rows: scales of rows lie one behind the other, one scale serves all
+// batches.
 static __device__ inline gemmtune::gpu::ScalesArguments scales_of_batch(gemmtune::gpu::ScalesArguments scales,
                                                                         long long batch, long long m, long long n) {
   if (types().scales != Scales::rows) return scales;

@@ -1,4 +1,5 @@
-// The types of a kernel's operands, from what the host defines: ELEMENT, OUTPUT, SCALES, E8M0, WEIGHT_FP4, BATCHED (OperandTypes); what it does not define is 0.
+// The types of a kernel's operands, from what the host defines: ELEMENT, OUTPUT, SCALES, E8M0, WEIGHT_FP4, BATCHED
+// (OperandTypes); what it does not define is 0.
 #pragma once
 
 #include "backends/gpu/device/types_arguments.h"
@@ -25,7 +26,8 @@
 using gemmtune::gpu::Element;
 using gemmtune::gpu::Scales;
 
-// A function, because NVRTC gives each constexpr object a place in the memory of every module; so constants are enumerators.
+// A function, because NVRTC gives each constexpr object a place in the memory of every module; so constants are
+// enumerators.
 static __device__ constexpr gemmtune::gpu::OperandTypes types() {
   return {Element(ELEMENT), Element(OUTPUT), Scales(SCALES), E8M0 != 0, WEIGHT_FP4 != 0, BATCHED != 0};
 }

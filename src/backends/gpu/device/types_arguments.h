@@ -3,7 +3,8 @@
 
 namespace gemmtune::gpu {
 
-/// Types of elements: DataType without those that no kernel has. e2m1 elements lie two in a byte, the even one in the low half.
+/// Types of elements: DataType without those that no kernel has. e2m1 elements lie two in a byte, the even one in the
+/// low half.
 enum class Element { f32, f16, bf16, e4m3, int8, e2m1, e4m3fnuz };
 
 /// What has a scale of its own: a matrix; a row of x and of w; 1 x 128 of x and 128 x 128 of w; 1 x 32 of both (e8m0).
