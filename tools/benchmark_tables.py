@@ -168,6 +168,7 @@ def readme_losses():
     blocks = against(by_shape("h100/dense_8bit_blocks_peers.csv", ("n", "k"), run="4"), ["4096"], "gemmtune", ["deep_gemm", "torch_block"])[0]
     return table(["not for you", "measured"], [
         ["prompts alone", f"one H200, prompts of 512 and 2048 tokens: {min(prompts)} to {max(prompts)}"],
+        ["prompts alone in vLLM", f"one H200, bf16, prompts of 128 to 1500 tokens: {served_span('bf16', decodes=False)}"],
         ["one sequence under `torch.compile` with max-autotune", compiled],
         ["MXFP4 weights at many rows", " and ".join(f"{cell.split(',')[0].split(' (')[0]} of bf16 weights' speed at M = {m}" for cell, m in zip(mxfp4, ("256", "1024")))],
         ["fp8 with scales of blocks at 4096 rows", f"{blocks.split(',')[0]} of DeepGEMM's speed"],
@@ -381,8 +382,31 @@ def readme_proof():
         ["an x86 server", "kernels beside oneDNN's and OpenBLAS's, from C++, C, Python and PyTorch",
          f"two cores of an EPYC, 60 bf16 shapes, M = 1 to 128: two runs, {cpu}"],
         ["AITER's tables, an AMD GPU", "audit, merge, coverage and report of the tables, on any machine", "tuning has **not run** on an AMD GPU yet"],
-        ["vLLM", "a plug-in for its linear layers", "run with 0.24 on an H100 and 0.32 on a CPU: [docs/vllm.md](docs/vllm.md)"],
+        ["vLLM", "a plug-in for its linear layers", f"one H200, vLLM 0.24, Llama-3.1-8B, 1 to 64 sequences: bf16 {served_span('bf16')}, "
+         f"fp8 {served_span('fp8 per token')} times the tokens a second ([docs/vllm.md](docs/vllm.md))"],
     ])
+
+
+def served(run="3"):
+    """Real vLLM with and without the plug-in: median of paired ratios, 95 % interval."""
+    lines = {(row["weights"], row["sequences"], row["prompt_tokens"]): row for row in rows("h200/vllm.csv") if row["run"] == run and row["engine"] == "tuned"}
+    weights = list(dict.fromkeys(key[0] for key in lines))
+    body = []
+    for sequences, prompt in dict.fromkeys(key[1:] for key in lines):
+        cells = []
+        for kind in weights:
+            row = lines[kind, sequences, prompt]
+            cells += [f"{float(row['stock_tokens_per_second']):,.0f}", f"{ratio(row['ratio'])} ({float(row['low']):.2f} to {float(row['high']):.2f})"]
+        decodes = lines[weights[0], sequences, prompt]["output_tokens"] != "1"
+        body.append([f"{sequences} sequence{'' if sequences == '1' else 's'}" if decodes else f"a prompt of {prompt}", *cells])
+    head = [text for kind in weights for text in (f"{kind}: vLLM, tokens/s", "with the plug-in")]
+    return table(["Llama-3.1-8B", *head], body)
+
+
+def served_span(weights, decodes=True, run="3"):
+    values = [float(row["ratio"]) for row in rows("h200/vllm.csv")
+              if row["run"] == run and row["engine"] == "tuned" and row["weights"] == weights and (row["output_tokens"] != "1") == decodes]
+    return span(ratio(min(values)), ratio(max(values)))
 
 
 PAGES = {
@@ -392,6 +416,7 @@ PAGES = {
     "docs/benchmarks_8bit.md": (eight_bit_h200, eight_bit_blocks, eight_bit_blocks_times, eight_bit_rows, eight_bit_untuned),
     "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin),
     "docs/benchmarks_moe.md": (moe_untuned, moe_peers, search_times),
+    "docs/vllm_versions.md": (served,),
 }
 
 

@@ -6,7 +6,7 @@ vLLM nor PyTorch."""
 import logging
 import os
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["register", "report"]
 
 # A child of vLLM's logger: its handler, format and level.

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Real vLLM on random weights: several engines on one GPU, started at once, asked in turns.
+
+Usage: vllm_engines.py MODEL SECONDS NAME[:VARIABLE=VALUE[,...]] ...     the first NAME is the baseline
+       vllm_engines.py worker MODEL SHARE
+MODEL: a folder with config.json. Run it in vLLM's environment, with gemmtune's plug-in installed; logs go to OUT (/tmp). Prints for each case and engine tokens a second, the median of paired ratios with its interval (95 %, order
+statistics), rounds, and how many sequences have the baseline's tokens.
+"""
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+# sequences, tokens out, tokens in
+CASES = [(1, 64, 32), (8, 64, 32), (16, 64, 32), (64, 64, 32), (1, 1, 128), (1, 1, 512), (1, 1, 1500)]
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def worker(model, share):
+    from vllm import LLM, SamplingParams, TokensPrompt
+    begin = time.time()
+    engine = LLM(model, load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16", gpu_memory_utilization=share, max_model_len=2048, max_num_seqs=64, seed=0,
+                 enable_prefix_caching=False, max_num_batched_tokens=8192, kv_cache_memory_bytes=3 << 30)
+    vocabulary = json.load(open(f"{model}/config.json"))["vocab_size"]
+    print(f"engine up in {time.time() - begin:.0f} s", flush=True)
+    print("READY", flush=True)
+    for line in sys.stdin:
+        words = line.split()
+        if words[0] == "report":
+            print("RESULT", json.dumps(engine.collective_rpc("report_of_gemmtune")), flush=True)
+            continue
+        sequences, out, tokens = map(int, words)
+        prompts = [TokensPrompt(prompt_token_ids=[(i * 37 + j * 11) % (vocabulary - 10) + 5 for j in range(tokens)]) for i in range(sequences)]
+        begin = time.perf_counter()
+        done = engine.generate(prompts, SamplingParams(max_tokens=out, ignore_eos=True, temperature=0, detokenize=False), use_tqdm=False)
+        print("RESULT", json.dumps([time.perf_counter() - begin, [list(one.outputs[0].token_ids) for one in done]]), flush=True)
+
+
+class Engine:
+    def __init__(self, model, name, variables, share):
+        self.name, self.ready = name, threading.Event()
+        self.process = subprocess.Popen([sys.executable, __file__, "worker", model, str(share)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True, env={**os.environ, **variables})
+        self.results = []
+        self.arrived = threading.Condition()
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        log = open(f"{os.environ.get('OUT', '/tmp')}/{self.name}.log", "w")
+        for line in self.process.stdout:
+            if line.startswith("RESULT"):
+                with self.arrived:
+                    self.results.append(json.loads(line[7:]))
+                    self.arrived.notify()
+                continue
+            log.write(line)
+            log.flush()
+            if "gemmtune" in line or "Error" in line or "Selected" in line or line.startswith("engine"):
+                print(f"{self.name}: {line.rstrip()[:300]}", flush=True)
+            if line.startswith("READY"):
+                self.ready.set()
+        self.ready.set()
+        with self.arrived:
+            self.results.append(None)
+            self.arrived.notify()
+
+    def ask(self, text):
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+        with self.arrived:
+            while not self.results:
+                self.arrived.wait()
+            found = self.results.pop(0)
+        if found is None:
+            sys.exit(f"{self.name}: the engine ended")
+        return found
+
+
+def interval(values):
+    """95 % of the median, by order statistics."""
+    ordered = sorted(values)
+    n = len(ordered)
+    half = 0.98 * math.sqrt(n)
+    low, high = max(0, int(n / 2 - half)), min(n - 1, math.ceil(n / 2 + half) - 1)
+    return ordered[low], ordered[high]
+
+
+def main(model, seconds, specs):
+    share = round(0.86 / len(specs), 2)
+    engines = []
+    for spec in specs:  # at once: kv_cache_memory_bytes keeps their memory apart
+        name, _, variables = spec.partition(":")
+        engines.append(Engine(model, name, dict(one.split("=", 1) for one in variables.split(",") if one), share))
+        if os.environ.get("TOGETHER", "1") != "1":
+            engines[-1].ready.wait()
+    for engine in engines:
+        engine.ready.wait()
+    same, times = {}, {case: [[] for _ in engines] for case in CASES}
+    for case in CASES:
+        tokens = [engine.ask("%d %d %d" % case)[1] for engine in engines]
+        same[case] = [sum(a == b for a, b in zip(tokens[0], other)) for other in tokens]
+        for engine in engines:
+            engine.ask("%d %d %d" % case)
+    end, round_number = time.time() + seconds, 0
+    while time.time() < end or round_number < 20 and time.time() < end + 30:
+        order = list(range(len(engines)))
+        order = order[round_number % len(order):] + order[:round_number % len(order)]
+        for case in CASES:
+            for index in order:
+                times[case][index].append(engines[index].ask("%d %d %d" % case)[0])
+        round_number += 1
+    print(f"{round_number} rounds")
+    for case in CASES:
+        for index, engine in enumerate(engines):
+            rate = case[0] * case[1] / statistics.median(times[case][index])
+            ratios = [a / b for a, b in zip(times[case][0], times[case][index])]
+            low, high = interval(ratios)
+            print(f"{case[0]} sequences, {case[1]} out, {case[2]} in: {engine.name} {rate:.1f} tokens/s, ratio {statistics.median(ratios):.4f} "
+                  f"({low:.4f} to {high:.4f}), same tokens {same[case][index]} of {case[0]}", flush=True)
+    for engine in engines[1:]:
+        for report in engine.ask("report"):
+            left = report.pop("left")
+            print(engine.name, json.dumps({**report, "ours": len(report["ours"]), "left": len(left), "why": sorted(set(left.values()))}), flush=True)
+    for engine in engines:
+        engine.process.kill()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "worker":
+        worker(sys.argv[2], float(sys.argv[3]))
+    else:
+        main(sys.argv[1], float(sys.argv[2]), sys.argv[3:])
