@@ -107,8 +107,9 @@ def prose(page):
     text = page.read_text(encoding="utf-8")
     found = {kind: [(number, f"'{match.group(0)}': {instead}") for number, line in enumerate(text.splitlines(), 1)
                     for match in pattern.finditer(line)] for kind, pattern, instead in PROSE}
-    found["long"] = [(number, f"a sentence of {words} words: at most {MAX_WORDS}") for number, words in sentences(text) if words > MAX_WORDS]
-    words = len(MADE_TABLE.sub("", text).split())
+    own = MADE_TABLE.sub(lambda table: "\n" * table[0].count("\n"), text)
+    found["long"] = [(number, f"a sentence of {words} words: at most {MAX_WORDS}") for number, words in sentences(own) if words > MAX_WORDS]
+    words = len(own.split())
     found["page"] = [(1, f"a page of {words} words: at most {MAX_PAGE_WORDS}, split it by task")] if words > MAX_PAGE_WORDS else []
     return {kind: lines for kind, lines in found.items() if lines}
 
