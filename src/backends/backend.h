@@ -181,8 +181,6 @@ struct SampleRequest {
   void* workspace = nullptr;
   bool eager = false;
   bool parallel_pass = false;  // on a CPU: before each call, and not counted
-  bool gather =
-      false;  // on a CPU: begins once the kernel's threads have processors at the same time, or after a while
 };
 
 /// What one launch costs in a batch of them: the whole device's energy in that time, idle power included.
@@ -266,8 +264,11 @@ class Device {
   /// From now on processor_waits() counts.
   virtual void begin_processor_waits() = 0;
   /// How long this process's threads waited for processors that others had, summed over threads, in microseconds, since
-  /// begin_processor_waits(), the last call or the start of a sample that gathered threads. 0 where calls need no processor, or the system does not tell.
+  /// begin_processor_waits(), the last call or gather_threads(). 0 where calls need no processor, or the system does not
+  /// tell.
   virtual double processor_waits() = 0;
+  /// Waits until the threads of kernels have processors at the same time. False if they did not within some milliseconds.
+  virtual bool gather_threads() = 0;
   /// A kernel that reads the first `bytes` of Operands::w and nothing else: no kernel of a weight of that size can be
   /// much faster. Null if the device has none.
   virtual std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const = 0;
@@ -324,6 +325,7 @@ class LeafDevice : public Device {
   std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const override;
   void begin_processor_waits() override {}
   double processor_waits() override { return 0; }
+  bool gather_threads() override { return true; }
   Problem probe_problem() const override;
 };
 

@@ -62,6 +62,7 @@ class ForwardingDevice : public Device {
   bool times_single_calls() const override { return inner_.times_single_calls(); }
   void begin_processor_waits() override { inner_.begin_processor_waits(); }
   double processor_waits() override { return inner_.processor_waits(); }
+  bool gather_threads() override { return inner_.gather_threads(); }
   std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const override {
     return inner_.reading_kernel(bytes);
   }

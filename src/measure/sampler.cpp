@@ -22,7 +22,7 @@ constexpr double around_energy_batch = 1;  // seconds that devices take around a
 constexpr double calm_share = 0.05;
 constexpr int calm_turns = 3;
 constexpr int min_calm_turns = 2;
-constexpr int turns_to_find_calm = 40;
+constexpr int turns_to_find_calm = 24;
 
 }  // namespace
 
@@ -31,7 +31,7 @@ double energy_batch_length(double call_microseconds) {
   return energy_batch_seconds + around_energy_batch + 2e-6 * call_microseconds;
 }
 
-Result<double> Sampler::launch(const Timed& timed, int launches, bool gather) {
+Result<double> Sampler::launch(const Timed& timed, int launches) {
   SampleRequest request;
   request.kernel = timed.kernel;
   request.rotation = timed.rotation->operands;
@@ -40,7 +40,6 @@ Result<double> Sampler::launch(const Timed& timed, int launches, bool gather) {
   request.workspace = timed.workspace;
   request.eager = policy_.launch == LaunchMode::eager;
   request.parallel_pass = policy_.parallel_pass;
-  request.gather = gather;
   Result<double> time = device_.sample(request);
   timed.rotation->cursor =
       (timed.rotation->cursor + static_cast<std::size_t>(launches)) % timed.rotation->operands.size();
@@ -63,7 +62,8 @@ Result<std::optional<double>> Sampler::probe(const Timed& timed, double limit_mi
   // A first call may pay for threads that slept and code that was never run, and another program may have had the
   // processor in a second one.
   for (int further = 0; further < 2; ++further) {
-    const Result<double> time = launch(timed, 1, true);
+    device_.gather_threads();
+    const Result<double> time = launch(timed, 1);
     if (!time.ok()) return time.status();
     if (*time <= limit_microseconds) return std::optional(*time);
   }
@@ -141,7 +141,7 @@ std::vector<Sampler::Turns> Sampler::take_turns(std::span<const Timed* const> ke
 }
 
 void Sampler::take_turn(const Timed& timed, Turns& turns) {
-  const Result<double> time = launch(timed, timed.launches_per_turn, true);
+  const Result<double> time = launch(timed, timed.launches_per_turn);
   const double waited = device_.processor_waits();
   if (!time.ok()) {
     turns.failure = time.status();
@@ -180,6 +180,15 @@ std::vector<Sampler::Turns> Sampler::take_single_calls(std::span<const Timed* co
     if (turn < 0) microseconds = 0;
   }
   for (Turns& of_kernel : taken) of_kernel.calm.clear();  // which of these waited is not known
+  find_calm_turns(kernels, turns, before_turn, taken);
+  return taken;
+}
+
+// A turn that begins without its threads would be disturbed, and long.
+void Sampler::find_calm_turns(std::span<const Timed* const> kernels, int turns, const BeforeTurn& before_turn,
+                              std::vector<Turns>& taken) {
+  std::vector<std::size_t> order(kernels.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
   const auto wanted = static_cast<std::size_t>(std::clamp(turns, min_calm_turns, calm_turns));
   const int tries = std::min(turns_to_find_calm, 8 * turns);
   const int tries_without_any = std::min(8, 4 * turns);
@@ -193,12 +202,16 @@ std::vector<Sampler::Turns> Sampler::take_single_calls(std::span<const Timed* co
       break;
     shuffle(order, random_);
     for (const std::size_t i : order) {
-      if (is_complete(taken[i])) continue;
+      if (is_complete(taken[i]) || !device_.gather_threads()) continue;
       if (before_turn) before_turn(i);
       take_turn(*kernels[i], taken[i]);
     }
   }
-  return taken;
+  // A kernel that the machine left no turn has one as it comes.
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    if (taken[i].failure.ok() && taken[i].calm.empty() && taken[i].disturbed.empty())
+      take_turn(*kernels[i], taken[i]);
+  }
 }
 
 // Calm turns of one kernel and disturbed ones of another would compare what the machine did.

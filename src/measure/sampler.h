@@ -103,9 +103,11 @@ class Sampler {
   std::vector<Turns> take_single_calls(std::span<const Timed* const> kernels, int turns,
                                        const BeforeTurn& before_turn);
   void take_turn(const Timed& timed, Turns& turns);
+  void find_calm_turns(std::span<const Timed* const> kernels, int turns, const BeforeTurn& before_turn,
+                       std::vector<Turns>& taken);
   static std::vector<Result<double>> samples_of(std::span<const Turns> turns);
   Result<EnergySample> energy_batch(const Timed& timed);
-  Result<double> launch(const Timed& timed, int launches, bool gather = false);
+  Result<double> launch(const Timed& timed, int launches);
   Result<double> batch(const Timed& timed);
 
   Device& device_;

@@ -188,6 +188,15 @@ TEST_F(OnABusyMachine, nor_do_long_calls) {
   for (int round = 0; round < 20; ++round) EXPECT_EQ(*sampler.sample_in_turns(alone, 1).front(), 100) << round;
 }
 
+TEST_F(OnABusyMachine, without_its_threads_no_turn_begins_but_one) {
+  const auto a = kernel_of("a", stalled(100));
+  const Timed timed_a{a.get(), &rotation, nullptr, 1};
+  const Timed* const alone[] = {&timed_a};
+  device.threads_come_together = false;
+  EXPECT_EQ(*sampler.sample_in_turns(alone, 10).front(), 4000);
+  EXPECT_EQ(device.launches["a"], 2) << "the uncounted one, and one";
+}
+
 TEST_F(OnABusyMachine, the_first_look_gathers_threads_after_a_slow_call) {
   const auto a = kernel_of("a", stalled(100));
   const Timed timed_a{a.get(), &rotation, nullptr, 1};

@@ -195,7 +195,6 @@ Result<double> FakeDevice::sample(const SampleRequest& request) {
   const auto* kernel = dynamic_cast<const FakeKernel*>(request.kernel);
   if (kernel == nullptr || request.rotation.empty() || request.launches < 1)
     return Status::internal("a sample without a kernel, operands or launches");
-  if (request.gather) ++gathered;
   sampled_weights.push_back(request.rotation[request.first % request.rotation.size()].w);
   launches[kernel->options().name] += request.launches;
   if (request.parallel_pass) parallel_passes += request.launches;

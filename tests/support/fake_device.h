@@ -80,6 +80,11 @@ class FakeDevice final : public LeafDevice {
     ++wait_readings;
     return std::exchange(waits, 0);
   }
+  bool gather_threads() override {
+    ++gathered;
+    waits = 0;
+    return threads_come_together;
+  }
   std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const override;
   std::size_t last_level_cache_bytes() override { return cache_bytes; }
   std::size_t free_memory_bytes() override { return free_bytes; }
@@ -96,7 +101,8 @@ class FakeDevice final : public LeafDevice {
   bool single_calls = false;  // what times_single_calls answers
   double waits = 0;           // that the next processor_waits() answers; it begins anew then
   int wait_readings = 0;
-  std::int64_t gathered = 0;                // samples that began with threads gathered
+  std::int64_t gathered = 0;                     // calls of gather_threads()
+  bool threads_come_together = true;             // what it answers
   double reading_microseconds = 0;          // of reading_kernel; 0: the device has none
   Status energy_status;                     // what counts_energy answers
   std::vector<std::string> energy_batches;  // families, in their order

@@ -26,7 +26,7 @@ namespace {
 /// libgomp spins for about 4 ms after its last region; OpenBLAS and our pool are asleep long before.
 constexpr auto pool_gap = std::chrono::milliseconds(5);
 constexpr auto longest_pool_gap = std::chrono::milliseconds(100);
-constexpr auto longest_gathering = std::chrono::milliseconds(20);
+constexpr auto longest_gathering = std::chrono::milliseconds(10);
 constexpr double uncounted_seconds = 0.1;  // in front of an energy batch: clocks settle
 
 PoolOptions pool_options(const CpuDeviceOptions& options) {
@@ -184,10 +184,6 @@ Result<double> CpuDevice::sample(const SampleRequest& request) {
   const Stream stream{static_cast<Executor*>(&team_)};
   const std::function<void()> before_each = [this] { run_parallel_pass(); };
   const auto time = [&] {
-    if (request.gather && active_pool_ == (team_.openmp() == nullptr ? "own" : "openmp")) {
-      gather_threads(team_, longest_gathering);
-      waits_.since_last();
-    }
     return time_batch(request, stream, request.parallel_pass ? before_each : nullptr);
   };
   if (!pin_threads_) return time();
@@ -207,6 +203,14 @@ void CpuDevice::begin_processor_waits() {
 double CpuDevice::processor_waits() {
   const std::lock_guard lock(sampling_);
   return waits_.since_last();
+}
+
+bool CpuDevice::gather_threads() {
+  const std::lock_guard lock(sampling_);
+  const bool are_ours = active_pool_ == (team_.openmp() == nullptr ? "own" : "openmp");
+  const bool together = !are_ours || cpu::gather_threads(team_, longest_gathering);
+  waits_.since_last();
+  return together;
 }
 
 void CpuDevice::run_parallel_pass() {

@@ -65,6 +65,7 @@ class CpuDevice final : public LeafDevice {
   bool times_single_calls() const override { return true; }
   void begin_processor_waits() override;
   double processor_waits() override;
+  bool gather_threads() override;
   std::unique_ptr<Kernel> reading_kernel(std::size_t bytes) const override;
   /// `last_level_cache_mib`: half of what the cold pools are asked to hold.
   std::map<std::string, double> observe() override;
