@@ -131,7 +131,9 @@ Result<PlanRef> Context::tuned_plan(const Problem& problem, Stream stream, Launc
   const auto is_measured = [](const PlanRef& plan) {
     return plan->account().match != Match::untuned && !is_padded(plan->account().match);
   };
-  const auto if_a_row_answered = [&](PlanRef plan) { return is_measured(plan) ? std::move(plan) : PlanRef(); };
+  const auto if_a_row_answered = [&](PlanRef plan) {
+    return is_measured(plan) ? std::move(plan) : PlanRef();
+  };
   if (reports_misses_.load(std::memory_order_relaxed)) {  // the handler is given the fallback's name
     auto answered = plan(problem, stream, promises);
     if (!answered.ok()) return answered.status();

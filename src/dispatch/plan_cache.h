@@ -19,7 +19,8 @@ struct PlanKey {
   Problem problem;
   std::uint64_t generation = 0;
   bool dependent = false;  // LaunchPromises::dependent
-  bool measured_only = false;  // the plan says that no row answers; of problems that a row answers it is false
+  bool measured_only =
+      false;  // the plan says that no row answers; of problems that a row answers it is false
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };
 

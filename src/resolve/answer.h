@@ -47,8 +47,8 @@ struct Answer {
   Status status;      // not ok: neither a row nor the fallback runs
   BoundKernel bound;  // if ok
   const TableSet* tables =
-      nullptr;                    // that hold the row; null: the fallback, with BindRules::measured_only nothing
-  LookupHit hit;                  // untuned: the fallback
+      nullptr;    // that hold the row; null: the fallback, with BindRules::measured_only nothing
+  LookupHit hit;  // untuned: the fallback
   std::string other_environment;  // what differs from the row's environment; empty for nothing
   std::vector<PassedRow> passed;  // better rows that do not run, in order
 

@@ -22,7 +22,6 @@ using test::small_problem;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-
 TEST_F(CInterface, RunsAPlanAndDescribesIt) {
   make(problem(3, true));
   ASSERT_EQ(run(operands()), GEMMTUNE_OK) << gemmtune_last_error();

@@ -16,8 +16,9 @@ class TunedPlan : public ::testing::Test {
   TunedPlan() {
     ContextOptions options;
     options.tuned_files[Operation::a16w16] =
-        test::write_rows(folder_, "t.csv", {test::row(test::small_problem(3, 20, 24), "alpha_r1_a1"),
-                                            test::row(test::small_problem(32, 20, 24), "alpha_r1_a1")});
+        test::write_rows(folder_, "t.csv",
+                         {test::row(test::small_problem(3, 20, 24), "alpha_r1_a1"),
+                          test::row(test::small_problem(32, 20, 24), "alpha_r1_a1")});
     handle_.context = std::make_unique<Context>(options, Environment(), std::make_unique<test::FakeDevice>());
   }
   static gemmtune_problem problem(std::int64_t m) {

@@ -185,7 +185,8 @@ TEST_F(OnABusyMachine, nor_do_long_calls) {
   const auto a = kernel_of("a", stalled(100));
   const Timed timed_a{a.get(), &rotation, nullptr, 1};
   const Timed* const alone[] = {&timed_a};
-  for (int round = 0; round < 20; ++round) EXPECT_EQ(*sampler.sample_in_turns(alone, 1).front(), 100) << round;
+  for (int round = 0; round < 20; ++round)
+    EXPECT_EQ(*sampler.sample_in_turns(alone, 1).front(), 100) << round;
 }
 
 TEST_F(OnABusyMachine, without_its_threads_no_turn_begins_but_one) {

@@ -101,8 +101,8 @@ class FakeDevice final : public LeafDevice {
   bool single_calls = false;  // what times_single_calls answers
   double waits = 0;           // that the next processor_waits() answers; it begins anew then
   int wait_readings = 0;
-  std::int64_t gathered = 0;                     // calls of gather_threads()
-  bool threads_come_together = true;             // what it answers
+  std::int64_t gathered = 0;                // calls of gather_threads()
+  bool threads_come_together = true;        // what it answers
   double reading_microseconds = 0;          // of reading_kernel; 0: the device has none
   Status energy_status;                     // what counts_energy answers
   std::vector<std::string> energy_batches;  // families, in their order
