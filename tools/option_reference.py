@@ -30,7 +30,7 @@ def page(manual):
     text = HEAD
     for name, body in zip(parts[1::2], parts[2::2]):
         body = re.split(r"^\.SH ", body, flags=re.M)[0]
-        about, *options = re.split(r"^\.TP\n", body, flags=re.M)
+        about, *options = re.split(r"^\.TP\n", body.split("\n.PP\n")[0], flags=re.M)
         text += f"## {name}\n\n{plain(about)}\n\n<!-- table {name.replace(' ', '_')} -->\n| option | meaning |\n| --- | --- |\n"
         for option in options:
             head, _, meaning = option.partition("\n")
@@ -48,6 +48,9 @@ def main():
     made = page(subprocess.run([program, "man"], check=True, capture_output=True, text=True).stdout)
     if made.count("## gemmtune") < 10:
         sys.exit(f"{program} man: {made.count('## gemmtune')} commands, expected 10 or more")
+    left = re.search(r"(?:^|\s)\.[A-Za-z]{2}\s", made)
+    if left:
+        sys.exit(f"{program} man: '{left[0].strip()}' is in the page: a request of roff that page() does not know")
     if check:
         if PAGE.read_text(encoding="utf-8") != made:
             sys.exit(f"{PAGE}: differs from the program's options; run tools/option_reference.py {program}")
