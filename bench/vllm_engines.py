@@ -3,8 +3,9 @@
 
 Usage: vllm_engines.py MODEL SECONDS NAME[:VARIABLE=VALUE[,...]] ...     the first NAME is the baseline
        vllm_engines.py worker MODEL SHARE
-MODEL: a folder with config.json. Run it in vLLM's environment, with gemmtune's plug-in installed; logs go to OUT (/tmp). Prints for each case and engine tokens a second, the median of paired ratios with its interval (95 %, order
-statistics), rounds, and how many sequences have the baseline's tokens.
+MODEL: a folder with config.json. Run it in vLLM's environment, with gemmtune's plug-in installed; logs go to OUT (/tmp). For each case
+and engine it prints tokens a second, the median of paired ratios with its 95 % interval (order statistics), and how many sequences have
+the baseline's tokens.
 """
 import json
 import math

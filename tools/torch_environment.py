@@ -31,12 +31,17 @@ STAND_INS = ("cu", "nccl", "nv")  # prefixes of the functions of CUDA's, NCCL's 
 TEXTS = re.compile(r"^(?!cuGet).*Get(Error|Status)(String|Name)$|^ncclGetLastError$")  # functions that return a text
 
 
-def place():
-    given = os.environ.get("GEMMTUNE_TORCH_ENVIRONMENT")
+def place_of(variable, name):
+    """The folder of an environment: what the variable says, else one of this Python's version in the user's cache."""
+    given = os.environ.get(variable)
     if given:
         return Path(given)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "gemmtune" / f"torch-{TORCH}-py{sys.version_info.major}.{sys.version_info.minor}"
+    return cache / "gemmtune" / f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def place():
+    return place_of("GEMMTUNE_TORCH_ENVIRONMENT", f"torch-{TORCH}")
 
 
 def python_of(folder):

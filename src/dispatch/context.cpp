@@ -128,11 +128,9 @@ Result<PlanRef> Context::plan(const Problem& problem, Stream stream, LaunchPromi
 }
 
 Result<PlanRef> Context::tuned_plan(const Problem& problem, Stream stream, LaunchPromises promises) {
-  const auto is_measured = [](const PlanRef& plan) {
-    return plan->account().match != Match::untuned && !is_padded(plan->account().match);
-  };
-  const auto if_a_row_answered = [&](PlanRef plan) {
-    return is_measured(plan) ? std::move(plan) : PlanRef();
+  const auto if_a_row_answered = [](PlanRef plan) {
+    const Match match = plan->account().match;
+    return match == Match::untuned || is_padded(match) ? PlanRef() : std::move(plan);
   };
   if (reports_misses_.load(std::memory_order_relaxed)) {  // the handler is given the fallback's name
     auto answered = plan(problem, stream, promises);

@@ -309,12 +309,17 @@ TEST(TimeEstimate, SeveralEvaluatorsShareOutWhatRemains) {
   EXPECT_NEAR(*estimate.remaining(), 10, 0.1) << "the last shape is one evaluator's";
 }
 
-TEST(TimeEstimate, TheFirstShapeIsEstimatedFromItsCandidates) {
-  PaperDevice device;
+/// One of a library, and a family of 139.
+void add_140_kernels(PaperDevice& device) {
   Parameter kc{"kc", {}, "", ""};
   for (int i = 1; i <= 139; ++i) kc.values.push_back(std::to_string(i));
   device.add({.name = "vendor", .tie_rank = 0, .parameters = {}});
   device.add({.name = "tiled", .parameters = {kc}});
+}
+
+TEST(TimeEstimate, TheFirstShapeIsEstimatedFromItsCandidates) {
+  PaperDevice device;
+  add_140_kernels(device);
   TuneRequest request;
   request.strategy = "exhaustive";
   double now = 100;
@@ -334,10 +339,7 @@ TEST(TimeEstimate, TheFirstShapeIsEstimatedFromItsCandidates) {
 
 TEST(TimeEstimate, FinalsShortenTheRest) {
   PaperDevice device;
-  Parameter kc{"kc", {}, "", ""};
-  for (int i = 1; i <= 139; ++i) kc.values.push_back(std::to_string(i));
-  device.add({.name = "vendor", .tie_rank = 0, .parameters = {}});
-  device.add({.name = "tiled", .parameters = {kc}});
+  add_140_kernels(device);
   TuneRequest request;
   request.strategy = "exhaustive";
   double now = 0;

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -33,13 +35,20 @@ std::vector<std::string> option_names(const HelpCommand& command) {
   return names;
 }
 
-std::string words(std::span<const HelpCommand> commands) {
-  std::string text;
-  for (const HelpCommand& command : commands) text += command.name + " ";
-  return text + "help completion man version";
+/// All commands with what they do: those of `commands`, and those that main() answers by itself.
+std::vector<std::pair<std::string, std::string>> command_words(std::span<const HelpCommand> commands) {
+  std::vector<std::pair<std::string, std::string>> words;
+  for (const HelpCommand& command : commands) words.emplace_back(command.name, short_text(command.summary));
+  words.emplace_back("help", "Help of a command");
+  words.emplace_back("completion", "Completions for a shell");
+  words.emplace_back("man", "The manual page");
+  words.emplace_back("version", "The version");
+  return words;
 }
 
 std::string bash_script(std::span<const HelpCommand> commands) {
+  std::string names;
+  for (const auto& [name, about] : command_words(commands)) names += name + " ";
   std::string text =
       "# bash completion of gemmtune; made by `gemmtune completion bash`.\n"
       "_gemmtune() {\n"
@@ -48,11 +57,11 @@ std::string bash_script(std::span<const HelpCommand> commands) {
   text += fmt::format(
       "  if [ \"$COMP_CWORD\" -eq 1 ] || {{ [ \"$COMP_CWORD\" -eq 2 ] && [ \"${{COMP_WORDS[1]}}\" = help ]; "
       "}}; then\n"
-      "    mapfile -t COMPREPLY < <(compgen -W \"{} verdicts --help --version\" -- \"$current\")\n"
+      "    mapfile -t COMPREPLY < <(compgen -W \"{}verdicts --help --version\" -- \"$current\")\n"
       "    return\n"
       "  fi\n"
       "  case \"${{COMP_WORDS[1]}}\" in\n",
-      words(commands));
+      names);
   for (const HelpCommand& command : commands)
     text += fmt::format("    {}) options=\"{}\" ;;\n", command.name, fmt::join(option_names(command), " "));
   text +=
@@ -75,13 +84,8 @@ std::string zsh_script(std::span<const HelpCommand> commands) {
       "_gemmtune() {\n"
       "  local -a commands\n"
       "  commands=(\n";
-  for (const HelpCommand& command : commands)
-    text += fmt::format("    '{}:{}'\n", command.name, short_text(command.summary));
+  for (const auto& [name, about] : command_words(commands)) text += fmt::format("    '{}:{}'\n", name, about);
   text +=
-      "    'help:Help of a command'\n"
-      "    'completion:Completions for a shell'\n"
-      "    'man:The manual page'\n"
-      "    'version:The version'\n"
       "  )\n"
       "  if (( CURRENT == 2 )); then\n"
       "    _describe command commands\n"
@@ -107,14 +111,10 @@ std::string zsh_script(std::span<const HelpCommand> commands) {
 std::string fish_script(std::span<const HelpCommand> commands) {
   std::string text =
       "# fish completion of gemmtune; made by `gemmtune completion fish`.\n"
-      "complete -c gemmtune -n __fish_use_subcommand -f -a help -d 'Help of a command'\n"
-      "complete -c gemmtune -n __fish_use_subcommand -f -a completion -d 'Completions for a shell'\n"
-      "complete -c gemmtune -n __fish_use_subcommand -f -a man -d 'The manual page'\n"
-      "complete -c gemmtune -n __fish_use_subcommand -f -a version -d 'The version'\n"
       "complete -c gemmtune -n '__fish_seen_subcommand_from completion' -f -a 'bash zsh fish'\n";
+  for (const auto& [name, about] : command_words(commands))
+    text += fmt::format("complete -c gemmtune -n __fish_use_subcommand -f -a {} -d '{}'\n", name, about);
   for (const HelpCommand& command : commands) {
-    text += fmt::format("complete -c gemmtune -n __fish_use_subcommand -f -a {} -d '{}'\n", command.name,
-                        short_text(command.summary));
     for (const HelpOption& option : command.options) {
       for (const std::string& name : option.names) {
         const bool is_long = name.starts_with("--");
