@@ -41,7 +41,7 @@ class AiterOptions : public ::testing::Test {
     return result.err;
   }
 
-  Program program_;
+  SimulatedProgram program_;
 };
 
 TEST_F(AiterOptions, InputAndOutputComeFromTheEnvironmentIfTheCommandNamesNone) {

@@ -42,7 +42,7 @@ class SearchSpaceCli : public ::testing::Test {
     return winners;
   }
 
-  Program program_;
+  SimulatedProgram program_;
 };
 
 TEST_F(SearchSpaceCli, ExplainCountsWhatEachParameterAndRuleRemoves) {

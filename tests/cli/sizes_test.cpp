@@ -45,6 +45,7 @@ TEST_F(Sizes, ATuningThatFitsNoMemoryIsRefusedAtOnceWithBothFigures) {
 }
 
 TEST_F(Sizes, TheOtherShapesOfTheListAreTuned) {
+  const SimulatedProgram program;  // a budget of seconds proves something on a busy machine too
   const std::string shapes = program.folder().write(
       "shapes.csv", std::string(header) + "10000000,1000000,64" + tail + "3,64,64" + tail);
   const auto result = program.run({"tune", "-i", shapes, "-o", program.file("o.csv"), "--libtype",
@@ -84,6 +85,7 @@ TEST_F(Sizes, BenchCheckAndWarmGoOnAfterAShapeThatFitsNoMemory) {
 }
 
 TEST_F(Sizes, ALongListEndsWithItsBudget) {
+  const SimulatedProgram program;
   const int rows = std::getenv("GEMMTUNE_SOAK") != nullptr ? 1000000 : 40000;
   std::string text = header;
   for (int i = 0; i < rows; ++i)

@@ -33,7 +33,7 @@ class SourcesOfCommands : public ::testing::Test {
   static ::testing::Matcher<std::string> names_both() {
     return AllOf(HasSubstr("2 rows of gfx1250/96 and gfx950/256, none of this device, x86-"));
   }
-  Program program;
+  SimulatedProgram program;
 };
 
 TEST_F(SourcesOfCommands, LookupSaysIt) {

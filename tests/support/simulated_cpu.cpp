@@ -70,8 +70,11 @@ class SimulatedDevice final : public ForwardingDevice {
     return EnergySample{time, 1e-6 * watts * time * (1 + noise * (2 * random_.uniform() - 1))};
   }
   std::map<std::string, double> observe() override { return {}; }
-  /// Nothing to wait for: no clock runs.
+  /// Nothing to wait for: no clock runs, and a thread that waits for a processor makes no sample longer.
   void quiesce(std::string_view) override {}
+  void begin_processor_waits() override {}
+  double processor_waits() override { return 0; }
+  bool gather_threads() override { return true; }
   std::size_t last_level_cache_bytes() override { return cache_bytes; }
 
  private:
