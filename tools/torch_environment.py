@@ -20,7 +20,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-TORCH = "2.13.0"
+TORCH = "2.15.0"
 # What `import torch` needs of its own requirements, and what the tests import.
 PACKAGES = ["filelock", "fsspec", "jinja2", "networkx", "setuptools<82", "sympy", "typing_extensions", "numpy", "jax==0.10.2", "transformers==5.24.0"]
 # Whose requirements are not wanted (PyTorch's are NVIDIA's packages).
