@@ -77,7 +77,7 @@ TEST_F(AiterOptions, PreshuffleIsTheOperationWithAPackedWeight) {
   const std::string tuned = program_.file("packed.csv");
   const auto result =
       program_.run({"tune", "-i", input, "--preshuffle", "--libtype", "quantized", "-o", tuned, "--budget",
-                    "1", "--iters", "2", "--in-process", "--json", "--quiet"});
+                    "60", "--iters", "2", "--in-process", "--json", "--quiet"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("a8w8_blockscale_bpreshuffle"));
   EXPECT_THAT(refusal({"--op", "a8w8", "--preshuffle"}),
@@ -112,8 +112,9 @@ TEST_F(AiterOptions, AShapeThatIsListedTwiceIsNotAlreadyInTheFile) {
 /// Kernels in the config folder's triton are found by dispatch.
 TEST_F(AiterOptions, BucketsWithoutAnOutputGoWhereDispatchFindsThem) {
   const std::string input = program_.folder().write("a8w8_blockscale_untuned_gemm.csv", "M,N,K\n3,128,256\n");
-  const auto result = program_.run({"tune", "-i", input, "--op", "a8w8_blockscale", "--buckets", "--libtype",
-                                    "quantized", "--budget", "1", "--iters", "2", "--in-process", "--quiet"});
+  const auto result =
+      program_.run({"tune", "-i", input, "--op", "a8w8_blockscale", "--buckets", "--libtype", "quantized",
+                    "--budget", "60", "--iters", "2", "--in-process", "--quiet"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   std::string config;
   for (const auto& file : std::filesystem::directory_iterator(program_.config_folder() + "/triton"))

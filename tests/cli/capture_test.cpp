@@ -39,7 +39,7 @@ TEST(Capture, WhatWasCapturedIsTunedAndAnswersExactly) {
   const SimulatedProgram program;
   EXPECT_EQ(plan_all(program, true), (std::vector{Match::untuned, Match::untuned}));
   const auto result =
-      program.run({"tune", "--libtype", "tiled,skinny", "--budget", "4", "--iters", "5", "--json"});
+      program.run({"tune", "--libtype", "tiled,skinny", "--budget", "60", "--iters", "5", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   std::vector<int> calls;
   const auto report = nlohmann::json::parse(result.out);

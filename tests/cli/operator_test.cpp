@@ -30,7 +30,7 @@ class Operator : public ::testing::Test {
                                  "16,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n"
                                  "3,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n");
     tuning = tuned_by->run({"tune", "-i", shapes, "-o", tuned_by->file("tuned.csv"), "--libtype",
-                            "tiled,skinny", "--budget", "5", "--iters", "5"});
+                            "tiled,skinny", "--budget", "60", "--iters", "5"});
   }
   static void TearDownTestSuite() {
     delete tuned_by;
@@ -241,7 +241,7 @@ TEST_F(Operator, BenchFindsARowThatIsSlower) {
                              "4,256,256,False,torch.bfloat16,torch.bfloat16,False,False\n");
   const std::string fast = program.file("fast.csv");
   const auto tuning_one = program.run({"tune", "-i", shapes, "-o", fast, "--device", "cpu:0", "--libtype",
-                                       "tiled", "--budget", "2", "--iters", "2", "--json"});
+                                       "tiled", "--budget", "60", "--iters", "2", "--json"});
   const std::string winner = json_of(tuning_one)["problems"][0]["kernelName"];
   std::string slow_text = read_text(fast);
   slow_text.replace(slow_text.find(winner), winner.size(), "reference_r1");

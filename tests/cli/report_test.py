@@ -352,7 +352,7 @@ class OfARun(Report):
         shapes = "M,N,K,dtype,calls\n" + "".join(f"{m},{n},256,torch.float32,3\n" for n in (256, 512) for m in (1, 16, 64))
         (cls.run_folder / "shapes.csv").write_text(shapes)
         subprocess.run([SIMULATED, "tune", "-i", "shapes.csv", "--op", "a16w16", "-o", "tuned.csv", "-o2", "profile.csv", "--events", "events.jsonl", "--libtype",
-                        "tiled,skinny,onednn", "--budget", "6", "--iters", "5", "-q"], cwd=cls.run_folder, env=environment, check=True, capture_output=True)
+                        "tiled,skinny,onednn", "--budget", "60", "--iters", "5", "-q"], cwd=cls.run_folder, env=environment, check=True, capture_output=True)
 
     @classmethod
     def tearDownClass(cls):

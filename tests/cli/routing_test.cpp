@@ -70,7 +70,7 @@ TEST_F(RoutingCommands, ARowNamesItsRoutingAndHasItsLossesOnTheOthers) {
   EXPECT_THAT(names, ElementsAre("trace:r", "uniform"));
 
   // Another routing is another time: nothing of the journal counts, and the row is stale.
-  const auto stale = tune_mixture({"--stale", "--budget", "3"});
+  const auto stale = tune_mixture({"--stale", "--budget", "60"});
   ASSERT_EQ(stale.exit_code, 0) << stale.err;
   EXPECT_EQ(cell(read_text(output()), "routing"), "uniform");
 

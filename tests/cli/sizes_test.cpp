@@ -49,7 +49,7 @@ TEST_F(Sizes, TheOtherShapesOfTheListAreTuned) {
   const std::string shapes = program.folder().write(
       "shapes.csv", std::string(header) + "10000000,1000000,64" + tail + "3,64,64" + tail);
   const auto result = program.run({"tune", "-i", shapes, "-o", program.file("o.csv"), "--libtype",
-                                   "tiled,skinny", "--budget", "4", "--iters", "5", "--json"});
+                                   "tiled,skinny", "--budget", "60", "--iters", "5", "--json"});
   EXPECT_EQ(result.exit_code, 1) << result.err;
   const Json json = parse_json(result.out);
   ASSERT_TRUE(json.is_object()) << result.out;

@@ -26,7 +26,8 @@ class StatedTables : public ::testing::Test {
   }
   /// One shape of a list, tuned for a moment.
   SubprocessResult tune(std::vector<std::string> more) const {
-    std::vector<std::string> words{"tune", "--budget", "1", "--iters", "5", "--limit", "2", "--threads", "1"};
+    std::vector<std::string> words{"tune",    "--budget", "60",        "--iters", "5",
+                                   "--limit", "2",        "--threads", "1"};
     words.insert(words.end(), more.begin(), more.end());
     return program.run(words);
   }

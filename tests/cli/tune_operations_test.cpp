@@ -71,8 +71,8 @@ TEST_P(TuneOperations, FromTheUntunedFileToARowThatRuns) {
   const Case& test = GetParam();
   const std::string input = program.folder().write("untuned.csv", test.untuned);
   const std::string output = program.file(test.file);
-  const std::vector<std::string> words = {"tune",     "--op", test.operation, "-i", input,   "-o", output,
-                                          "--budget", "4",    "--iters",      "5",  "--json"};
+  const std::vector<std::string> words = {"tune", "--op",     test.operation, "-i",      input, "-o",
+                                          output, "--budget", "60",           "--iters", "5",   "--json"};
   const auto tuned = program.run(words);
   ASSERT_EQ(tuned.exit_code, 0) << tuned.err << tuned.out;
   const Json summary = parse_json(tuned.out);
@@ -113,7 +113,7 @@ TEST_P(TuneOperations, OpNamesTheOperationOfFilesWhoseNamesDoNot) {
     words.insert(words.end(), op.begin(), op.end());
     return program.run(words);
   };
-  const std::vector<std::string> quick{"--budget", "1", "--iters", "5", "--confirmations", "1", "--json"};
+  const std::vector<std::string> quick{"--budget", "60", "--iters", "5", "--confirmations", "1", "--json"};
   const auto tune = [&](std::vector<std::string> words) {
     words.insert(words.begin(), "tune");
     words.insert(words.end(), quick.begin(), quick.end());

@@ -44,7 +44,7 @@ class Tune : public ::testing::Test {
   SubprocessResult tune_rows(const std::string& rows, std::vector<std::string> more) const {
     const std::string path = program.folder().write("shapes.csv", key_header + rows);
     std::vector<std::string> words = {"tune",         "-i",       path, "-o",      output(), "--libtype",
-                                      "tiled,skinny", "--budget", "4",  "--iters", "5"};
+                                      "tiled,skinny", "--budget", "60", "--iters", "5"};
     words.insert(words.end(), more.begin(), more.end());
     return program.run(words);
   }
@@ -133,7 +133,7 @@ TEST_F(Tune, AgainThereIsNothingToDoUnlessAll) {
   EXPECT_EQ(lines(read_text(output())), 2U);
   // The output as the input: all its rows of this device.
   const auto itself = program.run({"tune", "--all", "-i", output(), "-o", output(), "--libtype", "tiled",
-                                   "--budget", "3", "--iters", "5"});
+                                   "--budget", "60", "--iters", "5"});
   EXPECT_EQ(itself.exit_code, 0) << itself.err;
   EXPECT_THAT(itself.out, HasSubstr("1 shape in "));
 }
@@ -156,7 +156,7 @@ TEST_F(Tune, FurtherOutputsCountAsDone) {
 TEST_F(Tune, TheConfigFolderIsTheDefault) {
   std::filesystem::create_directories(program.config_folder());
   program.folder().write("config/bf16_untuned_gemm.csv", key_header + row(3, 64, 64));
-  const auto result = program.run({"tune", "--libtype", "tiled", "--budget", "3", "--iters", "5"});
+  const auto result = program.run({"tune", "--libtype", "tiled", "--budget", "60", "--iters", "5"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(lines(read_text(program.config_folder() + "/bf16_tuned_gemm.csv")), 2U);
 }
@@ -239,7 +239,7 @@ TEST_F(Tune, FamiliesAndTheirAliases) {
     // quick_tune gives --libtype too: the later one is refused, so that nothing is decided by order.
     EXPECT_EQ(result.exit_code, 2) << result.out;
     const auto alone = program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--all", "--libtype", word,
-                                    "-o2", profile, "--budget", "2", "--iters", "5", "-o", output()});
+                                    "-o2", profile, "--budget", "60", "--iters", "5", "-o", output()});
     EXPECT_EQ(alone.exit_code, 0) << word << alone.err;
     const std::string text = read_text(profile);
     EXPECT_EQ(text.find("tiled_r") != std::string::npos, word != "skinny" && word != "reference") << word;
@@ -251,7 +251,7 @@ TEST_F(Tune, WithoutSplitKNoCandidateSplits) {
   const auto candidates = [&](const std::vector<std::string>& more, const std::string& name) {
     std::vector<std::string> words = {"tune",       "-m",      "1",         "-n",       "16",
                                       "-k",         "4096",    "--libtype", "tiled",    "--search",
-                                      "exhaustive", "--iters", "1",         "--budget", "2",
+                                      "exhaustive", "--iters", "1",         "--budget", "60",
                                       "-o",         output(),  "--all",     "-o2",      program.file(name)};
     words.insert(words.end(), more.begin(), more.end());
     EXPECT_EQ(program.run(words).exit_code, 0);
@@ -266,7 +266,7 @@ TEST_F(Tune, WithoutSplitKNoCandidateSplits) {
 TEST_F(Tune, TypesAndBias) {
   const auto result = program.run({"tune",      "-m",  "3",          "-n",  "64",     "-k",        "64",
                                    "--indtype", "f16", "--outdtype", "f32", "--bias", "--libtype", "tiled",
-                                   "--budget",  "3",   "--iters",    "5",   "-o",     output()});
+                                   "--budget",  "60",  "--iters",    "5",   "-o",     output()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(read_text(output()), HasSubstr(",3,64,64,True,torch.float16,torch.float32,False,False,"));
 }
@@ -275,14 +275,14 @@ TEST_F(Tune, WordsOfTuneGemm) {
   const auto result =
       program.run({"tune",     "-m",       "3",       "-n",       "64",   "-k",     "64",        "-dtype_a",
                    "fp32",     "-dtype_b", "fp32",    "-dtype_c", "fp32", "-col_b", "--libtype", "tiled",
-                   "--budget", "3",        "--iters", "5",        "-o",   output()});
+                   "--budget", "60",       "--iters", "5",        "-o",   output()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(read_text(output()), HasSubstr("torch.float32,torch.float32"));
 }
 
 TEST_F(Tune, ACsvTakesNoColumnMajorSizeAndSaysWhatDoes) {
   const auto result = program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--w_order", "N", "--libtype",
-                                   "tiled", "--budget", "3", "--iters", "5", "-o", output(), "--json"});
+                                   "tiled", "--budget", "60", "--iters", "5", "-o", output(), "--json"});
   EXPECT_EQ(result.exit_code, 1) << result.err;
   const Json json = parse_json(result.out);
   ASSERT_TRUE(json.is_object()) << result.out;
@@ -302,7 +302,7 @@ TEST_F(Tune, ShapesOfAModel) {
       "num_hidden_layers": 3, "vocab_size": 320, "torch_dtype": "bfloat16"})");
   const auto result =
       program.run({"tune", "--model_dir", program.file("model"), "--tp", "2", "--nsets", "1", "--limit", "2",
-                   "--libtype", "skinny,tiled", "--budget", "4", "--iters", "5", "-o", output(), "--json"});
+                   "--libtype", "skinny,tiled", "--budget", "60", "--iters", "5", "-o", output(), "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(parse_json(result.out)["problems"].size(), 2U);
 }
@@ -316,7 +316,7 @@ TEST_F(Tune, OfAModelTheRowsThatAreNotTunedAreCounted) {
       "quantization_config": {"quant_method": "fp8"}})");
   std::vector<std::string> words = {"tune",         "--model_dir", program.file("model"),
                                     "--nsets",      "1",           "--libtype",
-                                    "skinny,tiled", "--budget",    "2",
+                                    "skinny,tiled", "--budget",    "60",
                                     "--iters",      "5",           "-o",
                                     output(),       "--json"};
   const auto result = program.run(words);
@@ -395,7 +395,7 @@ TEST_F(Tune, TheTeamIsWrittenAndRowsOfAnotherOneAreToldApart) {
 TEST_F(Tune, AnImpossiblePreferRatioKeepsTheDefault) {
   const auto result =
       program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--indtype", "f32", "--prefer-ratio", "0.001",
-                   "--budget", "4", "--iters", "5", "-o", output(), "--json"});
+                   "--budget", "60", "--iters", "5", "-o", output(), "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json document = parse_json(result.out);
   EXPECT_THAT(document["problems"][0]["verdict"].get<std::string>(), AnyOf("default", "undecided", "only"));
