@@ -6,8 +6,8 @@
 
 #include <filesystem>
 
+#include "cli/compat/tune_gemm_mode.h"
 #include "cli/program.h"
-#include "cli/tune/tune_gemm_mode.h"
 #include "cli/tune/tune_report.h"
 #include "formats/json.h"
 #include "formats/json_text.h"

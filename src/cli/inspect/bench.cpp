@@ -1,4 +1,6 @@
 // gemmtune bench: the production operator, timed.
+#include "cli/inspect/bench.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +12,7 @@
 #include "base/environment.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/inspect/bench_report.h"
+#include "cli/shared/bench_report.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
@@ -48,31 +50,6 @@ Examples:
   gemmtune bench tuned_fmoe.csv --routing zipf
   gemmtune bench shapes/llama-3.2-1b.csv)";
 
-struct BenchOptions {
-  DeviceOptions device;
-  std::string file;
-  std::string against;
-  std::string operation;
-  int rounds = 30;
-  int limit = 0;
-  double max_err_ratio = 0.05;
-  double max_regression = 1;
-  std::string routing = "uniform";
-  bool strict = false;
-  std::string pdl = "off";
-  bool quiet = false;
-  bool json = false;
-};
-
-/// Shapes of FILE, and the tables of A: FILE itself if it is a tuned file, else those of the environment.
-struct BenchInput {
-  std::vector<ShapeRow> shapes;
-  bool tuned_file = false;
-  TableSet tables;
-  std::shared_ptr<const TableSet> online;
-  std::shared_ptr<const TableSet> shipped;
-};
-
 /// The buckets of this device at both ends of their M.
 Status add_bucket_shapes(const std::string& path, std::optional<Operation> operation,
                          const DeviceInfo& device, std::vector<ShapeRow>& shapes) {
@@ -92,8 +69,22 @@ Status add_bucket_shapes(const std::string& path, std::optional<Operation> opera
   return {};
 }
 
-Result<BenchInput> read_input(const std::string& path, std::optional<Operation> operation,
-                              const Environment& environment, const Device& opened) {
+}  // namespace
+
+Result<BenchInput> bench_input_of(ShapeList shapes, const Environment& environment, const Device& device) {
+  for (const std::string& diagnostic : shapes.diagnostics) print_note(diagnostic);
+  for (const std::string& note : notes_of(shapes)) print_note(note);
+  BenchInput input;
+  input.shapes = std::move(shapes.rows);
+  input.tables = production_tables(environment);
+  input.online = production_online_rows(environment, device);
+  input.shipped = production_shipped_tables(environment, &device.info());
+  GEMMTUNE_RETURN_IF_ERROR(input.tables.first_fault());
+  return input;
+}
+
+Result<BenchInput> read_bench_input(const std::string& path, std::optional<Operation> operation,
+                                    const Environment& environment, const Device& opened) {
   const DeviceInfo& device = opened.info();
   BenchInput input;
   const auto triton = are_triton_files({path});
@@ -115,14 +106,7 @@ Result<BenchInput> read_input(const std::string& path, std::optional<Operation> 
     list.architecture = device.gfx;
     auto shapes = read_shape_list(path, list);
     if (!shapes.ok()) return shapes.status();
-    for (const std::string& diagnostic : shapes->diagnostics) print_note(diagnostic);
-    for (const std::string& note : notes_of(*shapes)) print_note(note);
-    input.shapes = std::move(shapes->rows);
-    input.tables = production_tables(environment);
-    input.online = production_online_rows(environment, opened);
-    input.shipped = production_shipped_tables(environment, &device);
-    GEMMTUNE_RETURN_IF_ERROR(input.tables.first_fault());
-    return input;
+    return bench_input_of(std::move(*shapes), environment, opened);
   }
   input.tuned_file = true;
   auto tuned = read_tables({path}, operation);
@@ -145,46 +129,52 @@ Result<BenchInput> read_input(const std::string& path, std::optional<Operation> 
   return input;
 }
 
-int run_bench_command(const BenchOptions& options) {
-  const auto operation = operation_word(options.operation);
-  if (!operation.ok()) return usage_error("bench", operation.message());
-  const Environment environment = read_environment();
-  auto device = open_device(options.device, environment, true);
-  if (!device.ok()) return usage_error("bench", device.message());
-  auto input = read_input(options.file, *operation, environment, **device);
-  if (!input.ok()) return usage_error("bench", input.message());
+Result<int> time_operator(const BenchOptions& options, BenchInput input, Device& device) {
   std::optional<TableSet> against;
   if (!options.against.empty()) {
+    const auto operation = operation_word(options.operation);
+    if (!operation.ok()) return operation.status();
     auto tables = read_table_set(options.against, *operation);
-    if (!tables.ok()) return usage_error("bench", fmt::format("--against {}", tables.message()));
+    if (!tables.ok()) return Status(tables.code(), fmt::format("--against {}", tables.message()));
     against = std::move(*tables);
   }
   BenchRequest request{
-      .shapes = std::move(input->shapes),
-      .tables = {input->tables, input->online.get(), [shipped = input->shipped] { return shipped.get(); }}};
-  if (options.limit > 0 && static_cast<std::size_t>(options.limit) < request.shapes.size()) {
+      .shapes = std::move(input.shapes),
+      .tables = {input.tables, input.online.get(), [shipped = input.shipped] { return shipped.get(); }}};
+  if (options.limit > 0 && static_cast<std::size_t>(options.limit) < request.shapes.size())
     request.shapes.resize(static_cast<std::size_t>(options.limit));
-  }
   if (against) request.against = LookupTables(*against);
   request.rules = {.strict_environment = options.strict, .dependent_launches = options.pdl == "allow"};
   request.rounds = options.rounds;
-  Policy policy = default_policy((*device)->info());
-  Status routed = read_routings(options.routing, {}, policy);
-  if (routed.ok()) routed = check_routings(policy, request.shapes);
-  if (!routed.ok()) return usage_error("bench", routed.message());
+  Policy policy = options.policy.value_or(default_policy(device.info()));
+  if (!options.policy) GEMMTUNE_RETURN_IF_ERROR(read_routings(options.routing, {}, policy));
+  GEMMTUNE_RETURN_IF_ERROR(check_routings(policy, request.shapes));
   std::vector<BenchRow> rows;
   {
     Console console(options.quiet);
-    InProcessEvaluator evaluator(**device, in_process_options(**device, policy, options.max_err_ratio));
-    rows = run_bench(**device, evaluator, request, console);
+    InProcessEvaluator evaluator(device, in_process_options(device, policy, options.max_err_ratio));
+    rows = run_bench(device, evaluator, request, console);
   }
-  const BenchNames names{input->tuned_file ? "tuned" : "operator", against ? "other" : "default"};
+  const BenchNames names{input.tuned_file ? "tuned" : "operator", against ? "other" : "default"};
   print_answer(options.json,
-               options.json ? bench_json("bench", rows, (*device)->info()) : bench_text(rows, names));
+               options.json ? bench_json("bench", rows, device.info()) : bench_text(rows, names));
   const std::string regressions = regressions_text(rows, options.max_regression);
   if (!options.json) print_text(regressions);
   const int code = bench_code(rows);
   return code == exit_done && !regressions.empty() ? exit_findings : code;
+}
+
+namespace {
+
+Result<int> run_bench_command(const BenchOptions& options) {
+  const auto operation = operation_word(options.operation);
+  if (!operation.ok()) return operation.status();
+  const Environment environment = read_environment();
+  auto device = open_device(options.device, environment, true);
+  if (!device.ok()) return device.status();
+  auto input = read_bench_input(options.file, *operation, environment, **device);
+  if (!input.ok()) return input.status();
+  return time_operator(options, std::move(*input), **device);
 }
 
 }  // namespace
@@ -219,7 +209,10 @@ std::function<int()> declare_bench(CommandOptions& app) {
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(bench_footer);
-  return [options] { return run_bench_command(*options); };
+  return [options] {
+    const auto code = run_bench_command(*options);
+    return code.ok() ? *code : usage_error("bench", code.message());
+  };
 }
 
 }  // namespace gemmtune::cli

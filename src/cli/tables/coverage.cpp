@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/inspect/bench_report.h"
+#include "cli/shared/bench_report.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/interrupt.h"
-#include "cli/inspect/bench_report.h"
+#include "cli/shared/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/shared/worker_evaluator.h"
 #include "evaluate/in_process/in_process_evaluator.h"

@@ -4,12 +4,23 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/tune/tune_report.h"
 
 namespace gemmtune::cli {
+
+Status make_keep_folder(const TuneOptions& options, Outputs& outputs) {
+  if (!options.keep) return {};
+  const std::filesystem::path output = outputs.tuned;
+  outputs.keep_folder = join_path(parent_folder(outputs.tuned), output.stem().string() + "_keep");
+  const Status made = make_folders(outputs.keep_folder);
+  if (!made.ok()) return Status(made.code(), fmt::format("--keep: {}", made.message()));
+  if (outputs.profile.empty()) outputs.profile = join_path(outputs.keep_folder, "candidates.csv");
+  return {};
+}
 
 Result<std::unique_ptr<KeepLog>> KeepLog::open(const std::string& folder, const std::string& first_line) {
   const std::string path = join_path(folder, "run.log");

@@ -6,9 +6,13 @@
 #include <string>
 
 #include "base/status.h"
+#include "cli/tune/tune_options.h"
 #include "tuning/tuner.h"
 
 namespace gemmtune::cli {
+
+/// Makes the folder of --keep beside the output and names it and its profile in `outputs`.
+Status make_keep_folder(const TuneOptions& options, Outputs& outputs);
 
 class KeepLog final : public RunObserver {
  public:

@@ -13,17 +13,16 @@
 #include "cli/shared/family_names.h"
 #include "cli/shared/report_parts.h"
 #include "cli/shared/worker_evaluator.h"
-#include "cli/tune/aiter_options.h"
 #include "cli/tune/dry_run.h"
 #include "cli/tune/keep_log.h"
 #include "cli/tune/observer_list.h"
+#include "cli/tune/shape_choice.h"
 #include "cli/tune/tune_events.h"
-#include "cli/tune/tune_gemm_mode.h"
-#include "cli/tune/tune_gemm_results.h"
 #include "cli/tune/tune_progress.h"
 #include "cli/tune/tune_replay.h"
 #include "cli/tune/tune_report.h"
 #include "cli/tune/tune_workers.h"
+#include "cli/tune/winner_check.h"
 #include "evaluate/replay/replay_device.h"
 #include "evaluate/replay/replay_evaluator.h"
 #include "tuning/budget.h"
@@ -165,8 +164,10 @@ void TuneSession::announce() {
   console_->clear_live_line();
   for (const std::string& diagnostic : shapes_.diagnostics) console_->urgent_line(diagnostic);
   for (const std::string& note : shapes_.notes) console_->urgent_line(note);
-  for (const std::string& note : aiter_notes(options_)) console_->urgent_line(note);
-  for (const std::string& note : tune_gemm_notes(options_, device().info())) console_->urgent_line(note);
+  for (const std::string& note : options_.notes) console_->urgent_line(note);
+  if (options_.device.compile_threads > 0 && !traits_of(device().info()).compiles_ahead)
+    console_->urgent_line(fmt::format("--num_threads {}: nothing is compiled at run time on {}",
+                                      options_.device.compile_threads, device().info().name));
   if (!outputs_.keep_folder.empty())
     console_->line(fmt::format("--keep: sources, log and times are left in {}", outputs_.keep_folder));
   if (!is_replay() && options_.workers > static_cast<int>(devices_.size())) {
@@ -286,17 +287,11 @@ Result<int> TuneSession::run() {
   if (options_.list) return list_shards();
   begin_ = steady_seconds();
   GEMMTUNE_RETURN_IF_ERROR(open_devices());
-  if (options_.run_config && !options_.run_config->empty()) return run_operator_on_file(options_, device());
-  if (options_.compare_wo_tuning) return check_results(options_, environment_, device());
-  if (options_.benchmark) return benchmark_results(options_, environment_, device());
-  if (!options_.run_config) {
-    console_.emplace(options_.quiet);
-    if (!options_.input.empty()) console_->live_line("reading " + options_.input);
-  }
+  console_.emplace(options_.quiet);
+  if (!options_.input.empty()) console_->live_line("reading " + options_.input);
   begin_ = seconds();
   GEMMTUNE_RETURN_IF_ERROR(read_shapes());
   GEMMTUNE_RETURN_IF_ERROR(take_shard());
-  if (options_.run_config) return run_operator_on_shapes(options_, environment_, device(), shapes_);
   if (options_.dry_run) return answer_dry_run();
   GEMMTUNE_RETURN_IF_ERROR(prepare());
   announce();

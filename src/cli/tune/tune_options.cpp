@@ -19,10 +19,11 @@
 #include "cli/shared/family_names.h"
 #include "cli/shared/output_path.h"
 #include "cli/shared/routing_options.h"
-#include "cli/tune/aiter_options.h"
+#include "cli/tune/keep_log.h"
+#include "cli/tune/option_exclusions.h"
 #include "cli/tune/option_table.h"
+#include "cli/tune/shape_choice.h"
 #include "cli/tune/tune_buckets.h"
-#include "cli/tune/tune_gemm_mode.h"
 #include "evaluate/journal/journal.h"
 #include "evaluate/journal/journal_schema.h"
 #include "formats/aiter/environment_json.h"
@@ -135,25 +136,15 @@ Result<ShapeList> all_shapes(const TuneOptions& options, const Environment& envi
   return shapes;
 }
 
-/// The journal and recordings are of plain tuning; a replay measures nothing that could be written down.
-Status check_journal(const TuneOptions& options) {
-  const std::string_view flag = !options.record.empty()   ? "--record"
-                                : !options.replay.empty() ? "--replay"
-                                : !options.events.empty() ? "--events"
-                                : options.retry_failed    ? "--retry-failed"
-                                                          : "";
-  if (!flag.empty() && (options.compare || options.run_config)) {
-    return Status::invalid("{}: not with {}", flag, options.compare ? "--compare" : "--run_config");
-  }
+/// A replay measures nothing on a device.
+Status check_replay(const TuneOptions& options) {
   if (options.replay.empty()) return {};
-  if (!options.record.empty()) return Status::invalid("--record and --replay: give one of them, not both");
-  if (options.device.backend != "auto" || !options.device.device.empty() || options.device.threads != 0) {
+  if (options.device.backend != "auto" || !options.device.device.empty() || options.device.threads != 0)
     return Status::invalid("--replay: the device is the recording's; drop --backend, --device and --threads");
-  }
   return {};
 }
 
-/// --m-range, and what cannot be given with it.
+/// --m-range.
 Status check_m_range(TuneOptions& options) {
   if (options.m_range.empty()) {
     return options.m_regret == TuneOptions().m_regret ? Status()
@@ -161,9 +152,6 @@ Status check_m_range(TuneOptions& options) {
   }
   const auto asked = m_range_of(options);
   if (!asked.ok()) return asked.status();
-  if (options.run_config || options.compare) {
-    return Status::invalid("--m-range: not with {}", options.compare ? "--compare" : "--run_config");
-  }
   if (!options.size.any()) return {};
   if (!options.size.m.empty()) {
     return Status::invalid("-m {} and --m-range {}: give one of them; a range needs -n and -k",
@@ -173,77 +161,27 @@ Status check_m_range(TuneOptions& options) {
   return {};
 }
 
-/// What cannot be given with --buckets.
 Status check_buckets(const TuneOptions& options) {
-  if (!options.buckets) return {};
-  const std::string_view other = !options.m_range.empty() ? "--m-range"
-                                 : options.run_config     ? "--run_config"
-                                 : options.compare        ? "--compare"
-                                                          : "";
-  if (!other.empty()) return Status::invalid("--buckets: not with {}", other);
-  if (options.output.empty()) return Status::invalid("--buckets: give -o FOLDER ({})", no_config_folder);
-  return {};
+  if (!options.buckets || !options.output.empty()) return {};
+  return Status::invalid("--buckets: give -o FOLDER ({})", no_config_folder);
 }
 
-/// What cannot be given with --energy, or with --objective energy or edp.
+/// Joules are counted over seconds.
 Status check_energy_options(const TuneOptions& options) {
   const bool chooses = options.objective != to_string(Objective::time);
   if (!chooses && !options.request.energy) return {};
-  const std::string option = chooses ? "--objective " + options.objective : "--energy";
-  const std::string_view other = options.compare             ? "--compare"
-                                 : options.run_config        ? "--run_config"
-                                 : options.compare_wo_tuning ? "--compare_wo_tuning"
-                                 : options.benchmark         ? "--benchmark"
-                                                             : "";
-  if (!other.empty()) return Status::invalid("{}: not with {}", option, other);
-  if (!options.replay.empty())
-    return Status::invalid("{}: not with --replay, a recording has no joules", option);
-  if (chooses && options.buckets)
-    return Status::invalid("{}: not with --buckets, whose kernels are compared by time", option);
   const auto timeout = timeout_of(options);
   if (timeout.ok() && *timeout < min_energy_timeout)
     return Status::invalid("--timeout {}: {} takes steps of some seconds, expected at least {} or none",
-                           options.timeout, option, min_energy_timeout);
+                           options.timeout, chooses ? "--objective " + options.objective : "--energy",
+                           min_energy_timeout);
   return {};
 }
 
-/// What cannot be given with --baseline.
-Status check_baseline(const TuneOptions& options) {
-  if (options.device.baseline == DeviceOptions().baseline) return {};
-  const std::string_view other = !options.m_range.empty()  ? "--m-range"
-                                 : options.buckets         ? "--buckets"
-                                 : options.compare         ? "--compare"
-                                 : !options.record.empty() ? "--record"
-                                 : !options.replay.empty() ? "--replay"
-                                                           : "";
-  return other.empty() ? Status()
-                       : Status::invalid("--baseline {}: not with {}", options.device.baseline, other);
-}
-
-/// What cannot be given with --dry-run.
-Status check_dry_run(const TuneOptions& options) {
-  if (!options.dry_run) return {};
-  const std::string_view other = options.buckets                   ? "--buckets"
-                                 : options.run_config              ? "--run_config"
-                                 : options.compare                 ? "--compare"
-                                 : options.compare_wo_tuning       ? "--compare_wo_tuning"
-                                 : options.benchmark               ? "--benchmark"
-                                 : options.keep                    ? "--keep"
-                                 : !options.journal_folder.empty() ? "--journal"
-                                 : options.list                    ? "--list"
-                                                                   : "";
-  return other.empty() ? Status() : Status::invalid("--dry-run: not with {}", other);
-}
-
-/// --shard and --list, and what cannot be given with them.
 Status check_shard(const TuneOptions& options) {
-  if (options.shard.empty())
-    return options.list ? Status::invalid("--list needs --shard; `gemmtune shapes` lists shapes") : Status();
-  const std::string_view other = options.buckets      ? "--buckets"
-                                 : options.run_config ? "--run_config"
-                                 : options.compare    ? "--compare"
-                                                      : "";
-  return other.empty() ? Status() : Status::invalid("--shard: not with {}", other);
+  if (options.shard.empty() && options.list)
+    return Status::invalid("--list needs --shard; `gemmtune shapes` lists shapes");
+  return {};
 }
 
 /// Rows of a device that is not AMD's never go into a file without gfx: its readers would take them for
@@ -328,17 +266,26 @@ Status check_side_files(const TuneOptions& options, const Outputs& outputs) {
                      others);
 }
 
+/// What a YAML as the output asks for: one file of tune_gemm's form, of GEMMs that it can hold. Ok for others.
+Status check_yaml_output(const TuneOptions& options, const Outputs& outputs, const ShapeList& shapes) {
+  if (!is_yaml_path(outputs.tuned)) return {};
+  for (const ShapeRow& row : shapes.rows) {
+    if (is_tune_gemm_problem(row.problem)) continue;
+    return Status::unsupported("-o {}: tune_gemm's results hold plain GEMMs, not {}; expected a .csv",
+                               options.output, print(row.problem));
+  }
+  const Status status = check_gemm_result_file(outputs.tuned);
+  return status.ok() ? status : Status(status.code(), fmt::format("-o {}", status.message()));
+}
+
 }  // namespace
 
 Status check_options(TuneOptions& options) {
-  GEMMTUNE_RETURN_IF_ERROR(apply_aiter_options(options));
-  GEMMTUNE_RETURN_IF_ERROR(apply_tune_gemm(options));
+  GEMMTUNE_RETURN_IF_ERROR(check_exclusions(options));
   GEMMTUNE_RETURN_IF_ERROR(check_m_range(options));
   GEMMTUNE_RETURN_IF_ERROR(check_buckets(options));
   GEMMTUNE_RETURN_IF_ERROR(check_energy_options(options));
-  GEMMTUNE_RETURN_IF_ERROR(check_baseline(options));
   GEMMTUNE_RETURN_IF_ERROR(check_shard(options));
-  GEMMTUNE_RETURN_IF_ERROR(check_dry_run(options));
   const bool has_model = !options.model.folder.empty();
   if (options.size.any() + !options.input.empty() + has_model > 1) {
     return Status::invalid("-i, -m -n -k and --model_dir: give one of them, not several");
@@ -352,10 +299,7 @@ Status check_options(TuneOptions& options) {
   if (options.in_process && options.workers > 1) {
     return Status::invalid("--in-process and --mp {}: one process measures on one device", options.workers);
   }
-  if (options.run_config && options.compare) {
-    return Status::invalid("--run_config and --compare: give one of them, not both");
-  }
-  GEMMTUNE_RETURN_IF_ERROR(check_journal(options));
+  GEMMTUNE_RETURN_IF_ERROR(check_replay(options));
   TuneRequest request = options.request;
   GEMMTUNE_RETURN_IF_ERROR(apply_options(options, request));
   options.device.team = parse_team(options.team).value_or(Team::automatic);
@@ -400,8 +344,8 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
   } else {
     outputs.also_read = path_list(options.output);
   }
-  if (options.output.empty() && !shard && has_yaml_default(options))
-    outputs.also_read = {default_results_yaml};
+  if (options.output.empty() && !shard && !options.default_output.empty())
+    outputs.also_read = {options.default_output};
   if (outputs.also_read.empty()) {
     if (!options.output.empty()) return Status::invalid("-o '{}': no file name in it", options.output);
     if (environment.config_folder.empty()) return Status::invalid("give -o FILE ({})", no_config_folder);

@@ -28,7 +28,8 @@ struct TuneOptions {
   std::string input;                   // empty: the config folder's untuned file
   std::int64_t limit = max_dimension;  // more shapes than any list has
   std::int64_t max_dim = max_dimension;
-  std::string output;  // colon list; empty: the config folder's tuned file
+  std::string output;          // colon list; empty: default_output
+  std::string default_output;  // where `output` is empty; empty: the config folder's tuned file
   std::string profile;
   std::string schema = "aiter";
   std::string sort;  // "true", "false"; empty: off
@@ -73,7 +74,7 @@ struct TuneOptions {
   std::string pdl = "off";               // off, allow
   int confirmations = 0;                 // 0: two on a CPU, one elsewhere
 
-  // AITER's (aiter_options.h)
+  // AITER's (cli/compat/aiter_options.h)
   bool preshuffle = false;
   bool all_bias = false;
   bool last = false;
@@ -82,7 +83,7 @@ struct TuneOptions {
   bool grouped_gemm = false;
   bool mxfp4_flydsl = false;
 
-  // tune_gemm's options (tune_gemm_mode.h)
+  // tune_gemm's (cli/compat/tune_gemm_mode.h)
   bool compare_wo_tuning = false;
   bool benchmark = false;
   bool keep = false;
@@ -95,7 +96,8 @@ struct TuneOptions {
   bool bias_vector = false;
   bool hack_triton_compiler = false;  // accepted
   std::string init_type = "randn";
-  bool checks_winners = false;  // what --compare means in tune_gemm's mode; set by check_options()
+  bool checks_winners = false;     // what --compare means in tune_gemm's mode; set by translate()
+  std::vector<std::string> notes;  // about words that change nothing here; set by translate()
 };
 
 /// Values out of bounds, unknown words and contradictions: what needs no machine and no file. A single size

@@ -35,8 +35,7 @@ Status check_partners(std::string_view option, const DeviceInfo& first, const De
 /// Those of --evaluator or --device; without it all devices, or one where a run takes no more.
 Result<std::vector<std::string>> device_names(const TuneOptions& options, const Environment& environment) {
   if (!options.device.evaluators.empty()) return options.device.evaluators;
-  const bool takes_one =
-      options.in_process || options.run_config || options.compare || !options.record.empty();
+  const bool takes_one = options.in_process || options.compare || !options.record.empty();
   if (!options.device.device.empty() || takes_one) return split_devices(options.device.device);
   const auto request = device_request(options.device, environment);
   if (!request.ok()) return request.status();
@@ -52,10 +51,8 @@ Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions
   std::vector<std::string> names = std::move(*found);
   const auto wanted = static_cast<std::size_t>(std::max(0, options.workers));
   if (wanted > 0) names.resize(std::min(wanted, names.size()));
-  if (names.size() > 1 && (options.in_process || options.run_config)) {
-    return Status::invalid("{} takes one device, not {}",
-                           options.in_process ? "--in-process" : "--run_config", names.size());
-  }
+  if (names.size() > 1 && options.in_process)
+    return Status::invalid("--in-process takes one device, not {}", names.size());
   const bool has_evaluators = !options.device.evaluators.empty();
   const double budget = options.request.budget_seconds;
   const Deadline deadline = budget > 0 ? Deadline::in(budget) : Deadline::never();
@@ -67,7 +64,7 @@ Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions
     } else {
       one.device = name;
     }
-    auto device = open_device(one, environment, options.in_process || options.run_config.has_value(),
+    auto device = open_device(one, environment, options.in_process,
                               std::clamp(deadline.seconds_left(), 0.0, hello_seconds));
     if (!device.ok()) return device.status();
     for (const auto& other : devices) {

@@ -18,7 +18,7 @@ namespace gemmtune::cli {
 /// The devices of --device, else all of the backend that are equal to its first, and of these as many as --mp
 /// says (more than there are: all). Their gfx and cu_num are equal and they share no core:
 /// a shape may run on any of them. This process lists candidates with them; it pins threads, and measures,
-/// only where the options say so (--in-process, --run_config).
+/// only where the options say so (--in-process).
 Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions& options,
                                                                const Environment& environment);
 

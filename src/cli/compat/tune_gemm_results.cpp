@@ -1,4 +1,4 @@
-#include "cli/tune/tune_gemm_results.h"
+#include "cli/compat/tune_gemm_results.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,6 @@
 #include "cli/shared/output_path.h"
 #include "cli/shared/report_parts.h"
 #include "cli/shared/worker_evaluator.h"
-#include "cli/tune/tune_gemm_mode.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/all_formats.h"
 #include "formats/json.h"
@@ -157,10 +156,10 @@ int code_of(const ResultRows& results, const std::vector<CheckedRow>& rows) {
 
 /// Calls `check` for each row that may run here, and `on_row` with what came out for every row; with progress.
 template <typename Check, typename OnRow>
-std::vector<CheckedRow> for_each_row(const TuneOptions& options, const Device& device,
-                                     const ResultRows& results, const Check& check, const OnRow& on_row) {
+std::vector<CheckedRow> for_each_row(const TuneOptions& options, const ResultRows& results,
+                                     const Check& check, const OnRow& on_row) {
   Console console(options.quiet);
-  for (const std::string& note : tune_gemm_notes(options, device.info())) console.urgent_line(note);
+  for (const std::string& note : options.notes) console.urgent_line(note);
   for (const std::string& line : results.unread) console.urgent_line(line);
   watch_for_interrupts();
   std::vector<CheckedRow> rows;
@@ -199,7 +198,7 @@ Result<int> check_results(const TuneOptions& options, const Environment& environ
   const auto evaluator =
       make_verifying_worker(device, options.device, environment, options.request.max_err_ratio);
   const auto rows = for_each_row(
-      options, device, *results,
+      options, *results,
       [&](const TunedEntry& entry) {
         return CheckedRow{entry, check_rows(device, *evaluator, {&entry, 1}, {}).front()};
       },
@@ -226,7 +225,7 @@ Result<int> benchmark_results(const TuneOptions& options, const Environment& env
       make_worker(device, options.device, environment, evaluation, timeout_of(options).value());
   std::vector<TimedRow> timed;
   const auto rows = for_each_row(
-      options, device, *results,
+      options, *results,
       [&](const TunedEntry& entry) { return time_row(options, device, *evaluator, entry, timed); },
       [&](const CheckedRow& row) {
         if (!options.json && row.check.state != RowCheckState::right) print_text(correctness_text({row}));

@@ -1,4 +1,4 @@
-// `tune --run_config` and `tune --compare`: the production operator, timed instead of or around tuning.
+// `tune --compare`: the production operator, timed around tuning.
 #pragma once
 
 #include <filesystem>
@@ -30,15 +30,9 @@ class CandidateFile {
   std::filesystem::path folder_;
 };
 
-/// --run_config FILE: the rows of this device in a tuned file, against the default. Answers the exit code, as
-/// all of these.
-int run_operator_on_file(const TuneOptions& options, Device& device);
-/// A bare --run_config: the input's shapes with the tables that a program would use now.
-int run_operator_on_shapes(const TuneOptions& options, const Environment& environment, Device& device,
-                           const ShapeList& shapes);
 /// --compare, after tuning into a file of its own: times the operator with the rows of `outputs` before and
 /// with the new ones after, in interleaved rounds. Writes only with --update_improved, and only rows that
-/// improved or had no time.
+/// improved or had no time. Answers the exit code.
 int compare_rows(const TuneOptions& options, const Outputs& outputs, Device& device,
                  const TuneRequest& request, const RunSummary& summary, Console& console,
                  Evaluator& evaluator);

@@ -1,4 +1,4 @@
-#include "cli/inspect/bench_report.h"
+#include "cli/shared/bench_report.h"
 
 #include <fmt/format.h>
 

@@ -1,12 +1,9 @@
-#include "cli/tune/aiter_options.h"
+#include "cli/compat/aiter_options.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <utility>
-
 #include "base/file.h"
-#include "cli/tune/tune_gemm_mode.h"
+#include "cli/compat/tune_gemm_mode.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -46,25 +43,6 @@ Status apply_preshuffle(TuneOptions& options) {
   return {};
 }
 
-/// Every shape without a bias and with one, once each.
-Status add_both_biases(ShapeList& shapes) {
-  std::vector<ShapeRow> rows;
-  for (const ShapeRow& row : shapes.rows) {
-    if (row.problem.operation != Operation::a16w16)
-      return Status::invalid("--all_bias: only of a16w16, not of {}", to_string(row.problem.operation));
-    for (const bool bias : {false, true}) {
-      ShapeRow one = row;
-      one.problem.bias = bias;
-      GEMMTUNE_RETURN_IF_ERROR(check(one.problem));
-      const bool is_new = std::none_of(rows.begin(), rows.end(),
-                                       [&](const ShapeRow& other) { return other.problem == one.problem; });
-      if (is_new) rows.push_back(std::move(one));
-    }
-  }
-  shapes.rows = std::move(rows);
-  return {};
-}
-
 }  // namespace
 
 void take_environment(const Environment& environment, TuneOptions& options) {
@@ -86,11 +64,6 @@ void take_environment(const Environment& environment, TuneOptions& options) {
 Status apply_aiter_options(TuneOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(refuse_foreign(options));
   return apply_preshuffle(options);
-}
-
-Status choose_shapes(const TuneOptions& options, ShapeList& shapes) {
-  if (options.last && shapes.rows.size() > 1) shapes.rows.erase(shapes.rows.begin(), shapes.rows.end() - 1);
-  return options.all_bias ? add_both_biases(shapes) : Status();
 }
 
 std::vector<std::string> aiter_notes(const TuneOptions& options) {

@@ -1,19 +1,14 @@
-#include "cli/tune/tune_gemm_mode.h"
+#include "cli/compat/tune_gemm_mode.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
-#include "backends/traits.h"
-#include "base/file.h"
-#include "base/interrupt.h"
+#include "backends/backend.h"
 #include "base/path_list.h"
 #include "base/text.h"
 #include "cli/tune/option_table.h"
 #include "formats/tune_gemm/gemm_result_file.h"
-#include "resolve/known_rows.h"
-#include "tuning/row_check.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -87,21 +82,9 @@ Status apply_gpus(TuneOptions& options) {
   return {};
 }
 
-/// --compare_wo_tuning and --benchmark read results and tune nothing.
+/// --compare_wo_tuning and --benchmark read results.
 Status check_results_mode(const TuneOptions& options) {
   const std::string_view mode = options.compare_wo_tuning ? "--compare_wo_tuning" : "--benchmark";
-  if (options.compare_wo_tuning && options.benchmark)
-    return Status::invalid("--compare_wo_tuning and --benchmark: give one of them, not both");
-  const std::string_view other = options.compare                 ? "--compare"
-                                 : options.run_config            ? "--run_config"
-                                 : !options.m_range.empty()      ? "--m-range"
-                                 : options.buckets               ? "--buckets"
-                                 : !options.replay.empty()       ? "--replay"
-                                 : options.keep                  ? "--keep"
-                                 : options.size.any()            ? "-m -n -k"
-                                 : !options.model.folder.empty() ? "--model_dir"
-                                                                 : "";
-  if (!other.empty()) return Status::invalid("{}: not with {}; it takes a file of results", mode, other);
   if (options.input.empty())
     return Status::invalid("{} needs --gemm_size_file FILE: the results of an earlier run", mode);
   if (options.benchmark && is_yaml_path(options.output)) {
@@ -131,8 +114,7 @@ Status check_yaml_options(const TuneOptions& options) {
   return {};
 }
 
-}  // namespace
-
+/// One of tune_gemm's options was given, or a YAML of sizes or of results is named.
 bool is_tune_gemm(const TuneOptions& options) {
   const SizeOptions& size = options.size;
   const bool has_words =
@@ -140,6 +122,8 @@ bool is_tune_gemm(const TuneOptions& options) {
   return has_words || names_yaml(options.input) || names_yaml(options.output) ||
          uses_section(options, OptionSection::tune_gemm);
 }
+
+}  // namespace
 
 bool has_yaml_default(const TuneOptions& options) {
   const auto dense = is_dense(options.size);
@@ -152,6 +136,7 @@ Status apply_tune_gemm(TuneOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(apply_gpus(options));
   if (options.compare_wo_tuning || options.benchmark) GEMMTUNE_RETURN_IF_ERROR(check_results_mode(options));
   GEMMTUNE_RETURN_IF_ERROR(check_yaml_options(options));
+  if (has_yaml_default(options)) options.default_output = "tuning_results.yaml";
   const auto dense = is_dense(options.size);
   if (!dense.ok()) return dense.status();
   if (!*dense && (options.init_type != TuneOptions().init_type || options.bias_vector)) {
@@ -178,72 +163,19 @@ Status apply_tune_gemm(TuneOptions& options) {
   return {};
 }
 
-std::vector<std::string> tune_gemm_notes(const TuneOptions& options, const DeviceInfo& device) {
+std::vector<std::string> tune_gemm_notes(const TuneOptions& options) {
   std::vector<std::string> notes;
   if (options.jobs != TuneOptions().jobs)
     notes.push_back(
         fmt::format("--jobs {}: one worker a device measures; --ngpus says how many devices", options.jobs));
-  if (options.device.compile_threads > 0 && !traits_of(device).compiles_ahead)
-    notes.push_back(fmt::format("--num_threads {}: nothing is compiled at run time on {}",
-                                options.device.compile_threads, device.name));
   if (options.icache_flush)
-    notes.push_back(
-        fmt::format("--icache_flush: {} has no way to empty its instruction cache; ignored", device.name));
+    notes.emplace_back("--icache_flush: no device here has a way to empty its instruction cache; ignored");
   if (options.hack_triton_compiler)
     notes.emplace_back("--hack_triton_compiler: no Triton compiler is involved; ignored");
   if (is_of_zeros(options))
     notes.emplace_back(
         "--init_type zeros: devices multiply zeros faster than other numbers; these times are not written");
   return notes;
-}
-
-Status add_bias(const TuneOptions& options, ShapeList& shapes) {
-  for (ShapeRow& row : shapes.rows) {
-    if (!options.bias_vector) break;
-    row.problem.bias = true;
-    GEMMTUNE_RETURN_IF_ERROR(check(row.problem));
-  }
-  return {};
-}
-
-Status check_yaml_output(const TuneOptions& options, const Outputs& outputs, const ShapeList& shapes) {
-  if (!is_yaml_path(outputs.tuned)) return {};
-  for (const ShapeRow& row : shapes.rows) {
-    if (is_tune_gemm_problem(row.problem)) continue;
-    return Status::unsupported("-o {}: tune_gemm's results hold plain GEMMs, not {}; expected a .csv",
-                               options.output, print(row.problem));
-  }
-  const Status status = check_gemm_result_file(outputs.tuned);
-  return status.ok() ? status : Status(status.code(), fmt::format("-o {}", status.message()));
-}
-
-Status make_keep_folder(const TuneOptions& options, Outputs& outputs) {
-  if (!options.keep) return {};
-  const std::filesystem::path output = outputs.tuned;
-  outputs.keep_folder = join_path(parent_folder(outputs.tuned), output.stem().string() + "_keep");
-  const Status made = make_folders(outputs.keep_folder);
-  if (!made.ok()) return Status(made.code(), fmt::format("--keep: {}", made.message()));
-  if (outputs.profile.empty()) outputs.profile = join_path(outputs.keep_folder, "candidates.csv");
-  return {};
-}
-
-Result<std::vector<CheckedRow>> check_winners(const Device& device, Evaluator& evaluator,
-                                              const RunSummary& summary, const Outputs& outputs) {
-  std::vector<CheckedRow> rows;
-  if (summary.items.empty()) return rows;
-  std::vector<std::string> paths{outputs.tuned};
-  paths.insert(paths.end(), outputs.also_read.begin(), outputs.also_read.end());
-  const auto known = KnownRows::read(paths, summary.items.front().shape.problem.operation, device.info());
-  if (!known.ok()) return known.status();
-  for (const ItemReport& report : summary.items) {
-    if (interrupted()) break;
-    const TunedEntry* row = report.row();
-    if (row == nullptr && report.state == ProblemState::skipped_done) {
-      if (const KnownRows::Row* found = known->find(report.shape.problem)) row = &found->entry;
-    }
-    if (row != nullptr) rows.push_back({*row, check_rows(device, evaluator, {row, 1}, {}).front()});
-  }
-  return rows;
 }
 
 }  // namespace gemmtune::cli

@@ -16,9 +16,6 @@ void take_environment(const Environment& environment, TuneOptions& options);
 /// --preshuffle as --op; an error says what to use instead of an option that only AITER's kernels have.
 Status apply_aiter_options(TuneOptions& options);
 
-/// --last and --all_bias: which shapes there are.
-Status choose_shapes(const TuneOptions& options, ShapeList& shapes);
-
 /// A line for each option that changes nothing here.
 std::vector<std::string> aiter_notes(const TuneOptions& options);
 

@@ -5,10 +5,10 @@
 #include "base/interrupt.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/compat/translation.h"
 #include "cli/help/help_model.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
-#include "cli/tune/aiter_options.h"
 #include "cli/tune/option_table.h"
 #include "cli/tune/session.h"
 #include "cli/tune/tune_options.h"
@@ -99,13 +99,17 @@ Examples:
   gemmtune tune -i shapes.csv -o tuned.csv --search exhaustive --record run.jsonl
   gemmtune tune --replay run.jsonl -o replayed.csv)";
 
+Result<int> tune(TuneOptions& options, const Environment& environment) {
+  GEMMTUNE_RETURN_IF_ERROR(translate(environment, options));
+  GEMMTUNE_RETURN_IF_ERROR(check_options(options));
+  const auto other = run_other_command(options, environment);
+  if (!other.ok()) return other.status();
+  return *other ? **other : TuneSession(options, environment).run();
+}
+
 int run_tune(TuneOptions options) {
   const Environment environment = read_environment();
-  take_environment(environment, options);
-  if (const Status status = check_options(options); !status.ok())
-    return usage_error("tune", status.message());
-  TuneSession session(options, environment);
-  const auto code = session.run();
+  const auto code = tune(options, environment);
   if (code.ok()) return *code;
   usage_error("tune", code.message());
   return interrupted() ? exit_interrupted : exit_usage;

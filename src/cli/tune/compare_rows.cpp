@@ -1,4 +1,4 @@
-#include "cli/tune/tune_operator.h"
+#include "cli/tune/compare_rows.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -12,15 +12,10 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/path_list.h"
 #include "cli/command.h"
-#include "cli/inspect/bench_report.h"
+#include "cli/shared/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/tune/tune_report.h"
-#include "evaluate/in_process/in_process_evaluator.h"
-#include "resolve/bind.h"
-#include "resolve/online_rows.h"
-#include "resolve/shipped_tables.h"
 #include "tuned/key.h"
 
 namespace gemmtune::cli {
@@ -45,17 +40,6 @@ Status CandidateFile::make() {
 }
 
 namespace {
-
-int run_and_report(const TuneOptions& options, Device& device, const BenchRequest& request,
-                   const BenchNames& names) {
-  Console console(options.quiet);
-  InProcessEvaluator evaluator(
-      device, in_process_options(device, policy_of(options, device.info()), options.request.max_err_ratio));
-  const std::vector<BenchRow> rows = run_bench(device, evaluator, request, console);
-  print_answer(options.json,
-               options.json ? bench_json("tune --run_config", rows, device.info()) : bench_text(rows, names));
-  return bench_code(rows);
-}
 
 std::string improvement_text(const std::vector<BenchRow>& rows, double min_percent) {
   TextTable table({{"shape (M x N x K)", false, true},
@@ -94,41 +78,6 @@ std::vector<TunedEntry> improved_entries(const RunSummary& summary, const std::v
 }
 
 }  // namespace
-
-int run_operator_on_file(const TuneOptions& options, Device& device) {
-  const auto operation = operation_of(options.size);
-  if (!operation.ok()) return usage_error("tune", operation.message());
-  std::vector<TunedFile> files;
-  for (const std::string& path : path_list(*options.run_config)) {
-    auto file = read_tuned_csv(path, {.operation = *operation, .strict = options.strict});
-    if (!file.ok()) return usage_error("tune", fmt::format("--run_config {}", file.message()));
-    files.push_back(std::move(*file));
-  }
-  const TableSet tables = table_set_of(std::move(files));
-  std::vector<ShapeRow> shapes;
-  std::unordered_set<Problem, SameKeyHash, SameKey> seen;
-  for (const TunedEntry& entry : tables.table.entries()) {
-    if (row_is_of(entry, device.info()) && seen.insert(entry.problem).second)
-      shapes.push_back({entry.problem, 1, {}, entry.line});
-  }
-  if (shapes.empty()) {
-    return usage_error("tune", fmt::format("--run_config {}: no row of this device ({}, cu_num {})",
-                                           *options.run_config, device.info().gfx, device.info().cu_num));
-  }
-  return run_and_report(options, device, {.shapes = std::move(shapes), .tables = tables},
-                        {"tuned", "default"});
-}
-
-int run_operator_on_shapes(const TuneOptions& options, const Environment& environment, Device& device,
-                           const ShapeList& shapes) {
-  const TableSet tables = production_tables(environment);
-  if (const Status fault = tables.first_fault(); !fault.ok()) return usage_error("tune", fault.message());
-  const auto online = production_online_rows(environment, device);
-  const auto shipped = production_shipped_tables(environment, &device.info());
-  const BenchRequest request{.shapes = shapes.rows,
-                             .tables = {tables, online.get(), [&] { return shipped.get(); }}};
-  return run_and_report(options, device, request, {"operator", "default"});
-}
 
 int compare_rows(const TuneOptions& options, const Outputs& outputs, Device& device,
                  const TuneRequest& request, const RunSummary& summary, Console& console,
