@@ -2,9 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -16,34 +13,12 @@
 
 namespace gemmtune::gpu {
 
-/// The launch config of the config that was asked for last: rules are asked about the same config one after another. Safe from any
-/// thread, as copies of a space share it.
-template <typename Launch>
-class LastLaunch {
- public:
-  explicit LastLaunch(std::function<Launch(const Config&)> compute) : compute_(std::move(compute)) {}
-  Launch of(const Config& config) {
-    const std::lock_guard held(lock_);
-    if (!launch_ || !(config_ == config)) {
-      launch_ = compute_(config);
-      config_ = config;
-    }
-    return *launch_;
-  }
-
- private:
-  std::function<Launch(const Config&)> compute_;
-  std::mutex lock_;
-  Config config_;
-  std::optional<Launch> launch_;
-};
-
 /// Parameters and rules of one problem. A rule gets the launch config, computed once for all rules of a config.
 template <typename Launch>
 class LaunchSpace {
  public:
   LaunchSpace(const Problem& problem, std::function<Launch(const Config&)> launch_config)
-      : problem_(problem), last_(std::make_shared<LastLaunch<Launch>>(std::move(launch_config))) {}
+      : problem_(problem), launch_config_(std::move(launch_config)) {}
 
   const Problem& problem() const { return problem_; }
   void add(Parameter parameter) { space_.add(std::move(parameter)); }
@@ -57,9 +32,9 @@ class LaunchSpace {
   template <typename Refusal>
   void rule(std::string name, Rule kind, Refusal refusal, std::vector<std::string> reads = {},
             bool on = true) {
-    const auto asked = [problem = problem_, last = last_,
-                        refusal = std::move(refusal)](const Config& config) -> std::string {
-      const Launch launch = last->of(config);
+    const auto asked = [problem = problem_, compute = launch_config_,
+                        refusal = std::move(refusal)](const AskedConfig& config) -> std::string {
+      const Launch& launch = config.computed<Launch>(compute);
       if constexpr (std::is_invocable_v<const Refusal&, const Launch&>) {
         return refusal(launch);
       } else if constexpr (std::is_invocable_v<const Refusal&, const Problem&, const Launch&>) {
@@ -73,8 +48,8 @@ class LaunchSpace {
 
   /// The rules of tune_gemm, off; `read` says what a launch config is in its terms.
   void add_tune_gemm_rules(std::function<TuneGemmConfig(const Launch&)> read) {
-    const auto of_config = [last = last_, read = std::move(read)](const Config& config) {
-      return read(last->of(config));
+    const auto of_config = [compute = launch_config_, read = std::move(read)](const AskedConfig& config) {
+      return read(config.computed<Launch>(compute));
     };
     for (Constraint& each : tune_gemm_v2_rules(problem_, of_config)) space_.add(std::move(each));
   }
@@ -83,7 +58,7 @@ class LaunchSpace {
 
  private:
   Problem problem_;
-  std::shared_ptr<LastLaunch<Launch>> last_;
+  std::function<Launch(const Config&)> launch_config_;
   Space space_;
 };
 
