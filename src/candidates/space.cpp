@@ -136,8 +136,9 @@ std::vector<std::vector<const Constraint*>> Space::asked_after() const {
 
 void Space::walk_listed(const Walk& walk) const {
   const auto constraints = asked_after().front();
+  std::any place;
   for (const Config& config : *listed_) {
-    const AskedConfig asked(config);
+    const AskedConfig asked(config, place);
     const auto refusing = std::find_if(constraints.begin(), constraints.end(),
                                        [&](const Constraint* each) { return !each->refusal(asked).empty(); });
     if (refusing != constraints.end()) {
@@ -151,9 +152,10 @@ void Space::walk_listed(const Walk& walk) const {
 void Space::walk(const Walk& walk) const {
   if (listed_) return walk_listed(walk);
   const auto constraints = asked_after();
+  std::any place;
   // False: it ends.
   const std::function<bool(const Config&, std::size_t)> extend = [&](const Config& begun, std::size_t count) {
-    const AskedConfig asked(begun);
+    const AskedConfig asked(begun, place);
     for (const Constraint* constraint : constraints[count]) {
       if (constraint->refusal(asked).empty()) continue;
       walk.refused(*constraint, product(parameters_, count));

@@ -56,19 +56,32 @@ enum class Rule {
 class AskedConfig {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor)
-  AskedConfig(const Config& config) : config_(config) {}
+  AskedConfig(const Config& config) : AskedConfig(config, own_) {}
+  /// `place`: where values are kept, of one config after another, so that few are allocated.
+  AskedConfig(const Config& config, std::any& place) : config_(config), value_(place) {}
+  AskedConfig(const AskedConfig&) = delete;
+  AskedConfig& operator=(const AskedConfig&) = delete;
   // NOLINTNEXTLINE(google-explicit-constructor)
   operator const Config&() const { return config_; }
-  /// What `compute` made of the config when it was first wanted. The rules of a space have one such value.
+
+  /// What `compute` made of the config when it was first wanted. All rules of a space want a value of one type.
   template <typename Value, typename Compute>
   const Value& computed(const Compute& compute) const {
-    if (!value_.has_value()) value_.emplace<Value>(compute(config_));
-    return *std::any_cast<Value>(&value_);
+    auto* value = std::any_cast<Value>(&value_);
+    if (value == nullptr) {
+      value = &value_.emplace<Value>(compute(config_));
+    } else if (!is_computed_) {
+      *value = compute(config_);
+    }
+    is_computed_ = true;
+    return *value;
   }
 
  private:
   const Config& config_;
-  mutable std::any value_;
+  mutable std::any own_;
+  std::any& value_;
+  mutable bool is_computed_ = false;
 };
 
 /// A rule over a full config: empty text = allowed, else the reason for the refusal (fixed wording a rule).
