@@ -53,9 +53,6 @@ class JitFamily : public CompiledFamily {
     fill(space);
     return space.take();
   }
-  Source source(const Problem& problem, const Config& config) const final {
-    return sources(problem, config).front();
-  }
   std::vector<Source> sources(const Problem& problem, const Config& config) const final {
     std::vector<Source> sources;
     for (Part& part : parts(problem, launch_config(problem, config)))
