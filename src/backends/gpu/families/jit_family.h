@@ -85,7 +85,10 @@ class JitFamily : public CompiledFamily {
   /// predicted_microseconds()
   virtual double cost(const Problem& problem, const Launch& launch) const = 0;
   /// resources()
-  virtual std::int64_t resources_of(const Launch&) const { return 0; }
+  virtual std::int64_t resources_of(const Launch& launch) const {
+    if constexpr (requires { launch.shared_bytes; }) return launch.shared_bytes;
+    return 0;
+  }
   virtual std::vector<Part> parts(const Problem& problem, const Launch& launch) const = 0;
   virtual Result<std::unique_ptr<Kernel>> make_kernel(Programs programs, const Problem& problem,
                                                       const Launch& launch) const = 0;

@@ -117,7 +117,6 @@ class MoeDecodeFamily final : public gpu::JitFamily<MoeDecodeLaunch> {
   double cost(const Problem& problem, const MoeDecodeLaunch& launch) const override {
     return predicted_moe_decode(problem, launch);
   }
-  std::int64_t resources_of(const MoeDecodeLaunch& launch) const override { return launch.shared_bytes; }
   std::vector<gpu::Part> parts(const Problem& problem, const MoeDecodeLaunch& launch) const override {
     return {{source_of(problem, launch), launch.shared_bytes}};
   }

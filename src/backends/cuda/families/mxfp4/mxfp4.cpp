@@ -257,7 +257,6 @@ class Mxfp4Family final : public gpu::JitFamily<Mxfp4LaunchConfig> {
   }
   void fill(gpu::LaunchSpace<Mxfp4LaunchConfig>& space) const override;
   double cost(const Problem& problem, const Mxfp4LaunchConfig& launch) const override;
-  std::int64_t resources_of(const Mxfp4LaunchConfig& launch) const override { return launch.shared_bytes; }
   std::vector<gpu::Part> parts(const Problem& problem, const Mxfp4LaunchConfig& launch) const override;
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const Mxfp4LaunchConfig& launch) const override {

@@ -171,7 +171,6 @@ class Mxfp4SkinnyFamily final : public gpu::JitFamily<Mxfp4SkinnyLaunch> {
   }
   void fill(gpu::LaunchSpace<Mxfp4SkinnyLaunch>& space) const override;
   double cost(const Problem& problem, const Mxfp4SkinnyLaunch& launch) const override;
-  std::int64_t resources_of(const Mxfp4SkinnyLaunch& launch) const override { return launch.shared_bytes; }
   std::vector<gpu::Part> parts(const Problem& problem, const Mxfp4SkinnyLaunch& launch) const override;
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const Mxfp4SkinnyLaunch& launch) const override {

@@ -117,7 +117,6 @@ class SkinnyFamily final : public gpu::JitFamily<SkinnyLaunchConfig> {
   }
   void fill(gpu::LaunchSpace<SkinnyLaunchConfig>& space) const override;
   double cost(const Problem& problem, const SkinnyLaunchConfig& launch) const override;
-  std::int64_t resources_of(const SkinnyLaunchConfig& launch) const override { return launch.shared_bytes; }
   std::vector<gpu::Part> parts(const Problem& problem, const SkinnyLaunchConfig& launch) const override;
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const SkinnyLaunchConfig& launch) const override {

@@ -217,7 +217,6 @@ class WgmmaFamily final : public gpu::JitFamily<WgmmaLaunchConfig> {
   double cost(const Problem& problem, const WgmmaLaunchConfig& launch) const override {
     return predicted_wgmma(problem, launch, limits_);
   }
-  std::int64_t resources_of(const WgmmaLaunchConfig& launch) const override { return launch.shared_bytes; }
   std::vector<gpu::Part> parts(const Problem& problem, const WgmmaLaunchConfig& launch) const override {
     return {{source_of(problem, launch), launch.shared_bytes}};
   }
