@@ -32,6 +32,29 @@ struct FamilyIdentity {
   int revision = 1;
 };
 
+/// A kernel of a JitFamily; of a plain weight and without a workspace unless it says otherwise.
+template <typename Launch>
+class JitKernel : public Kernel {
+ public:
+  std::size_t workspace_bytes() const override { return 0; }
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+
+ protected:
+  JitKernel(Programs programs, const Problem& problem, const Launch& launch)
+      : programs_(std::move(programs)), problem_(problem), launch_(launch) {}
+
+  /// Enqueues a program, which takes its arguments as one struct.
+  template <typename Arguments>
+  Status enqueue(std::size_t program, const LaunchShape& shape, Arguments& values, Stream stream) const {
+    void* arguments[] = {&values};
+    return programs_[program]->launch(shape, arguments, stream);
+  }
+
+  Programs programs_;
+  Problem problem_;
+  Launch launch_;
+};
+
 template <typename Launch>
 class JitFamily : public CompiledFamily {
  public:

@@ -71,13 +71,11 @@ LaunchConfig launch_config(const Problem& problem, const Config& config) {
   return launch;
 }
 
-class MmaKernel final : public Kernel {
+class MmaKernel final : public gpu::JitKernel<LaunchConfig> {
  public:
   /// `programs`: with split-K the second one is the reduction.
   MmaKernel(gpu::Programs programs, const Problem& problem, const LaunchConfig& launch)
-      : programs_(std::move(programs)),
-        problem_(problem),
-        launch_(launch),
+      : JitKernel(std::move(programs), problem, launch),
         x_(operand_shapes(problem).x),
         w_line_bytes_(bytes_of(problem.w_type, operand_shapes(problem).w.line_elements())) {
     shape_.threads = static_cast<unsigned>(32 * launch.num_warps);
@@ -90,7 +88,6 @@ class MmaKernel final : public Kernel {
         std::min<std::int64_t>(ceil_div(problem.m * problem.n, 256), std::int64_t{1} << 20));
   }
   std::size_t workspace_bytes() const override { return static_cast<std::size_t>(launch_.workspace_bytes); }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& o, void* workspace, Stream stream) const override {
     const std::int64_t x_line_bytes = bytes_of(x_.type, x_.lines() == 1 ? x_.line_elements() : o.ldx);
@@ -121,15 +118,11 @@ class MmaKernel final : public Kernel {
     values.split_k = static_cast<int>(launch_.split_k);
     values.tiles_m = static_cast<int>(launch_.tiles_m);
     values.tiles_n = static_cast<int>(launch_.tiles_n);
-    void* arguments[] = {&values};
-    GEMMTUNE_RETURN_IF_ERROR(programs_[0]->launch(shape_, arguments, stream));
-    return programs_.size() > 1 ? programs_[1]->launch(reduction_shape_, arguments, stream) : Status();
+    GEMMTUNE_RETURN_IF_ERROR(enqueue(0, shape_, values, stream));
+    return programs_.size() > 1 ? enqueue(1, reduction_shape_, values, stream) : Status();
   }
 
  private:
-  gpu::Programs programs_;
-  Problem problem_;
-  LaunchConfig launch_;
   MatrixShape x_;
   std::int64_t w_line_bytes_;
   gpu::LaunchShape shape_;

@@ -32,11 +32,10 @@ int decode_scales(const Problem& problem) {
   return code <= 3 ? code : -1;
 }
 
-class MoeDecodeKernel final : public Kernel {
+class MoeDecodeKernel final : public gpu::JitKernel<MoeDecodeLaunch> {
  public:
-  MoeDecodeKernel(std::shared_ptr<gpu::Program> program, const Problem& problem,
-                  const MoeDecodeLaunch& launch)
-      : program_(std::move(program)), problem_(problem), shapes_(operand_shapes(problem)), launch_(launch) {
+  MoeDecodeKernel(gpu::Programs programs, const Problem& problem, const MoeDecodeLaunch& launch)
+      : JitKernel(std::move(programs), problem, launch), shapes_(operand_shapes(problem)) {
     extension_.dependent = true;
     extension_.cooperative = true;
     shape_.grid[0] = static_cast<unsigned>(launch.grid);
@@ -48,7 +47,6 @@ class MoeDecodeKernel final : public Kernel {
     return static_cast<std::size_t>(counter_bytes(launch_) +
                                     routed_pairs(problem_) * problem_.m * problem_.n * 2);
   }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& o, void* workspace, Stream stream) const override {
     const std::int64_t x_row_bytes = bytes_of(problem_.x_type, problem_.m == 1 ? problem_.k : o.ldx);
@@ -83,15 +81,11 @@ class MoeDecodeKernel final : public Kernel {
     values.rows = as_int(problem_.k);
     values.groups = as_int(launch_.groups);
     values.num_stages = as_int(launch_.num_stages);
-    void* arguments[] = {&values};
-    return program_->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
-  std::shared_ptr<gpu::Program> program_;
-  Problem problem_;
   OperandShapes shapes_;
-  MoeDecodeLaunch launch_;
   HopperLaunch extension_;
   gpu::LaunchShape shape_;  // points at extension_
 };
@@ -122,8 +116,7 @@ class MoeDecodeFamily final : public gpu::JitFamily<MoeDecodeLaunch> {
   }
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const MoeDecodeLaunch& launch) const override {
-    return std::unique_ptr<Kernel>(
-        std::make_unique<MoeDecodeKernel>(std::move(programs[0]), problem, launch));
+    return std::unique_ptr<Kernel>(std::make_unique<MoeDecodeKernel>(std::move(programs), problem, launch));
   }
   std::string device_text() const override { return source_; }
 

@@ -132,14 +132,12 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
 
 std::string widening_text() { return gpu::include_line("backends/cuda/families/mxfp4/mxfp4_activations.cu"); }
 
-class Mxfp4Kernel final : public Kernel {
+class Mxfp4Kernel final : public gpu::JitKernel<Mxfp4LaunchConfig> {
  public:
   /// `programs`: the second one widens activations that are not bf16.
   Mxfp4Kernel(const CudaDriver& driver, gpu::Programs programs, const Problem& problem,
               const Mxfp4LaunchConfig& launch)
-      : programs_(std::move(programs)),
-        problem_(problem),
-        launch_(launch),
+      : JitKernel(std::move(programs), problem, launch),
         w_map_(driver.functions(), {nullptr, 1, problem.n, problem.k / 2, problem.k / 2, launch.block_m}),
         x_map_(driver.functions(),
                {nullptr, 2, problem.m * launch.rows_per_y, problem.k, problem.k * 2, launch.block_n}) {
@@ -209,8 +207,7 @@ class Mxfp4Kernel final : public Kernel {
     values.tiles = static_cast<int>(launch_.w_tiles * launch_.x_tiles);
     values.w_blocks = static_cast<int>(launch_.w_tiles);
     values.x_tiles = static_cast<int>(launch_.x_tiles);
-    void* arguments[] = {&values};
-    return programs_[0]->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
@@ -226,13 +223,9 @@ class Mxfp4Kernel final : public Kernel {
     values.k = static_cast<int>(problem_.k);
     values.aligned =
         (static_cast<std::uintptr_t>(row_bytes) | reinterpret_cast<std::uintptr_t>(o.x)) % 16 == 0;
-    void* arguments[] = {&values};
-    return programs_[1]->launch(widening_shape_, arguments, stream);
+    return enqueue(1, widening_shape_, values, stream);
   }
 
-  gpu::Programs programs_;
-  Problem problem_;
-  Mxfp4LaunchConfig launch_;
   MovableMap w_map_;
   MovableMap x_map_;
   HopperLaunch hopper_;

@@ -99,13 +99,11 @@ std::int64_t scale_load_bytes(const Problem& problem, const Mxfp4SkinnyLaunch& l
   return bytes;
 }
 
-class Mxfp4SkinnyKernel final : public Kernel {
+class Mxfp4SkinnyKernel final : public gpu::JitKernel<Mxfp4SkinnyLaunch> {
  public:
-  Mxfp4SkinnyKernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
+  Mxfp4SkinnyKernel(const CudaDriver& driver, gpu::Programs programs, const Problem& problem,
                     const Mxfp4SkinnyLaunch& launch)
-      : program_(std::move(program)),
-        problem_(problem),
-        launch_(launch),
+      : JitKernel(std::move(programs), problem, launch),
         x_map_(driver.functions(), {nullptr, 2, problem.x_type == DataType::bf16 ? problem.m : 0, problem.k,
                                     problem.k * 2, problem.m}) {
     hopper_.cluster = static_cast<unsigned>(launch.split_k);
@@ -116,7 +114,6 @@ class Mxfp4SkinnyKernel final : public Kernel {
     shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
     shape_.extension = &hopper_;
   }
-  std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
   Status run(const Operands& o, void*, Stream stream) const override {
@@ -142,14 +139,10 @@ class Mxfp4SkinnyKernel final : public Kernel {
     values.dependent_launch = launch_.dependent ? 1 : 0;
     values.prefetch_units =
         as_int(std::min(launch_.warp_units, max_early_bytes / (launch_.warps * piece_bytes)));
-    void* arguments[] = {&values};
-    return program_->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
-  std::shared_ptr<gpu::Program> program_;
-  Problem problem_;
-  Mxfp4SkinnyLaunch launch_;
   MovableMap x_map_;
   HopperLaunch hopper_;
   gpu::LaunchShape shape_;  // points at hopper_
@@ -175,7 +168,7 @@ class Mxfp4SkinnyFamily final : public gpu::JitFamily<Mxfp4SkinnyLaunch> {
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const Mxfp4SkinnyLaunch& launch) const override {
     return std::unique_ptr<Kernel>(
-        std::make_unique<Mxfp4SkinnyKernel>(driver_, std::move(programs[0]), problem, launch));
+        std::make_unique<Mxfp4SkinnyKernel>(driver_, std::move(programs), problem, launch));
   }
   std::string device_text() const override { return source_; }
 

@@ -64,18 +64,15 @@ class StreamShape {
   gpu::LaunchShape shape_;
 };
 
-class MoeStreamKernel final : public Kernel {
+class MoeStreamKernel final : public gpu::JitKernel<StreamLaunches> {
  public:
   /// `programs`: of the stages, and where x is not bf16 what makes it that.
   MoeStreamKernel(gpu::Programs programs, gpu::MoeLayer layer, const Problem& problem,
                   const StreamLaunches& launches, const gpu::Limits& limits)
-      : programs_(std::move(programs)),
+      : JitKernel(std::move(programs), problem, launches),
         layer_(std::move(layer)),
-        problem_(problem),
-        launches_(launches),
         shapes_{StreamShape(launches[0], limits), StreamShape(launches[1], limits)} {}
   std::size_t workspace_bytes() const override { return layer_.workspace_bytes(); }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     const std::int64_t x_row_bytes = bytes_of(problem_.x_type, operands.ldx);
@@ -93,9 +90,9 @@ class MoeStreamKernel final : public Kernel {
         x = widened;
         x_row = permuted_row_bytes(problem_) / 2;
       }
-      if (!launches_[0].sorts) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
+      if (!launch_[0].sorts) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       Mxfp4StreamArguments first{};
-      set_weight(launches_[0], operands.w, operands.w_scale, first);
+      set_weight(launch_[0], operands.w, operands.w_scale, first);
       set_tiles(round, first);
       first.x = static_cast<const unsigned short*>(x);
       first.x_row = x_row;
@@ -108,7 +105,7 @@ class MoeStreamKernel final : public Kernel {
       first.bias = static_cast<const float*>(round.operands.bias);
       GEMMTUNE_RETURN_IF_ERROR(shapes_[0].launch(*programs_[0], first, stream));
       Mxfp4StreamArguments second{};
-      set_weight(launches_[1], operands.w2, operands.w2_scale, second);
+      set_weight(launch_[1], operands.w2, operands.w2_scale, second);
       set_tiles(round, second);
       second.x = static_cast<const unsigned short*>(round.hidden);
       second.x_row = problem_.n;
@@ -134,10 +131,7 @@ class MoeStreamKernel final : public Kernel {
     values.experts = problem_.moe.experts;
   }
 
-  gpu::Programs programs_;
   gpu::MoeLayer layer_;
-  Problem problem_;
-  StreamLaunches launches_;
   std::array<StreamShape, 2> shapes_;
 };
 

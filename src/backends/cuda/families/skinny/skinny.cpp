@@ -25,13 +25,11 @@ namespace {
 
 constexpr std::int64_t max_m = 64;
 
-class SkinnyKernel final : public Kernel {
+class SkinnyKernel final : public gpu::JitKernel<SkinnyLaunchConfig> {
  public:
-  SkinnyKernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
+  SkinnyKernel(const CudaDriver& driver, gpu::Programs programs, const Problem& problem,
                const SkinnyLaunchConfig& launch)
-      : program_(std::move(program)),
-        problem_(problem),
-        launch_(launch),
+      : JitKernel(std::move(programs), problem, launch),
         element_bytes_(bits(problem.x_type) / 8),
         w_map_(driver.functions(),
                {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_, launch.block_m, 0,
@@ -49,7 +47,6 @@ class SkinnyKernel final : public Kernel {
     hopper_.dependent = true;
     shape_.extension = &hopper_;
   }
-  std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
   Status run(const Operands& o, void*, Stream stream) const override {
@@ -78,8 +75,7 @@ class SkinnyKernel final : public Kernel {
     values.prefetch_k_tiles = static_cast<int>(launch_.prefetch_k_tiles);
     values.prefetch_blocks = static_cast<int>(launch_.prefetch_blocks);
     values.first_row_groups = launch_.first_row_groups();
-    void* arguments[] = {&values};
-    return program_->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
@@ -88,9 +84,6 @@ class SkinnyKernel final : public Kernel {
     return traits(problem.operation).batched ? problem.batch : 0;
   }
 
-  std::shared_ptr<gpu::Program> program_;
-  Problem problem_;
-  SkinnyLaunchConfig launch_;
   int element_bytes_;
   MovableMap w_map_;
   MovableMap x_map_;
@@ -121,7 +114,7 @@ class SkinnyFamily final : public gpu::JitFamily<SkinnyLaunchConfig> {
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const SkinnyLaunchConfig& launch) const override {
     return std::unique_ptr<Kernel>(
-        std::make_unique<SkinnyKernel>(driver_, std::move(programs[0]), problem, launch));
+        std::make_unique<SkinnyKernel>(driver_, std::move(programs), problem, launch));
   }
   std::string device_text() const override { return source_; }
 

@@ -34,13 +34,11 @@ constexpr std::int64_t prefetch_bytes = 32768;
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
-class WgmmaKernel final : public Kernel {
+class WgmmaKernel final : public gpu::JitKernel<WgmmaLaunchConfig> {
  public:
-  WgmmaKernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
+  WgmmaKernel(const CudaDriver& driver, gpu::Programs programs, const Problem& problem,
               const WgmmaLaunchConfig& launch)
-      : program_(std::move(program)),
-        problem_(problem),
-        launch_(launch),
+      : JitKernel(std::move(programs), problem, launch),
         batches_(traits(problem.operation).batched ? problem.batch : 0),
         element_bytes_(bits(problem.x_type) / 8),
         output_bytes_(bits(problem.y_type) / 8),
@@ -64,7 +62,7 @@ class WgmmaKernel final : public Kernel {
     shape_.extension = &hopper_;
     // Blocks are persistent: one that does not fit beside the others would start after they have computed all
     // tiles.
-    if (const int most = driver.clusters_at_once(program_->loaded(), shape_);
+    if (const int most = driver.clusters_at_once(programs_[0]->loaded(), shape_);
         most > 0 && launch.split_k == 1 && !launch.single_tile)
       launch_.num_blocks = std::min<std::int64_t>(launch.tiles(), most) * launch.cluster_size();
     shape_.grid[0] = static_cast<unsigned>(launch_.num_blocks);
@@ -73,7 +71,6 @@ class WgmmaKernel final : public Kernel {
     last_group_m_ = fast_divisor(std::max<std::int64_t>(1, launch.tiles_m % launch.group_m));
     batch_tiles_ = fast_divisor(launch.tiles_m * launch.tiles_n);
   }
-  std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
   Status run(const Operands& o, void*, Stream stream) const override {
@@ -112,8 +109,7 @@ class WgmmaKernel final : public Kernel {
     values.last_group_m = last_group_m_;
     values.batch_tiles = batch_tiles_;
     values.dependent_launch = launch_.dependent_launch ? 1 : 0;
-    void* arguments[] = {&values};
-    return program_->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
@@ -172,9 +168,6 @@ class WgmmaKernel final : public Kernel {
            w_scales_map_.at(o.w_scale, row_bytes, values.w_scales).ok();
   }
 
-  std::shared_ptr<gpu::Program> program_;
-  Problem problem_;
-  WgmmaLaunchConfig launch_;
   std::int64_t batches_;  // of tensor maps with three dimensions; 0: they have two
   int element_bytes_;
   int output_bytes_;
@@ -223,7 +216,7 @@ class WgmmaFamily final : public gpu::JitFamily<WgmmaLaunchConfig> {
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const WgmmaLaunchConfig& launch) const override {
     return std::unique_ptr<Kernel>(
-        std::make_unique<WgmmaKernel>(driver_, std::move(programs[0]), problem, launch));
+        std::make_unique<WgmmaKernel>(driver_, std::move(programs), problem, launch));
   }
   std::string device_text() const override { return source_ + wgmma_macros(DataType::bf16, 16); }
 

@@ -87,17 +87,15 @@ gpu::MoeBuffers buffers_of(const Problem& problem, const WgmmaMoeStage& first) {
           .dependent = &starts_early()};
 }
 
-class WgmmaMoeKernel final : public Kernel {
+class WgmmaMoeKernel final : public gpu::JitKernel<Stages> {
  public:
   /// `programs`: of the stages, and one more of an fp8 kernel between them or, of an MXFP4 weight, in front of them.
   WgmmaMoeKernel(const CudaDriver& driver, gpu::Programs programs, gpu::MoeLayer layer,
                  const Problem& problem, const Stages& stages)
-      : driver_(driver),
-        programs_(std::move(programs)),
+      : JitKernel(std::move(programs), problem, stages),
+        driver_(driver),
         layer_(std::move(layer)),
-        problem_(problem),
-        shapes_(operand_shapes(problem)),
-        stages_(stages) {
+        shapes_(operand_shapes(problem)) {
     for (const std::size_t i : {0U, 1U}) {
       const WgmmaMoeStage& stage = stages[i];
       extensions_[i].dependent = true;
@@ -116,7 +114,6 @@ class WgmmaMoeKernel final : public Kernel {
     }
   }
   std::size_t workspace_bytes() const override { return layer_.workspace_bytes(); }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     const std::int64_t x_row_bytes = bytes_of(problem_.x_type, operands.ldx);
@@ -125,23 +122,23 @@ class WgmmaMoeKernel final : public Kernel {
                                  operands.x, x_row_bytes);
     WgmmaMoeArguments first{};
     WgmmaMoeArguments second{};
-    GEMMTUNE_RETURN_IF_ERROR(encode_weight(stages_[0], operands.w, first.w));
-    GEMMTUNE_RETURN_IF_ERROR(encode_weight(stages_[1], operands.w2, second.w));
+    GEMMTUNE_RETURN_IF_ERROR(encode_weight(launch_[0], operands.w, first.w));
+    GEMMTUNE_RETURN_IF_ERROR(encode_weight(launch_[1], operands.w2, second.w));
     for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
       const gpu::MoeRound round = layer_.round(operands, workspace, token);
-      set_common(stages_[0], round, first);
+      set_common(launch_[0], round, first);
       first.x = static_cast<const unsigned char*>(round.operands.x);
       first.x_row_bytes = x_row_bytes;
-      const bool sorted = !stages_[0].sorts;
+      const bool sorted = !launch_[0].sorts;
       if (sorted) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       if (has_fp4_weight(problem_)) {
         auto* const permuted =
-            static_cast<unsigned char*>(round.hidden) + round.pairs * stages_[0].columns * 2;
+            static_cast<unsigned char*>(round.hidden) + round.pairs * launch_[0].columns * 2;
         GEMMTUNE_RETURN_IF_ERROR(launch_moe_permute(
             *programs_[2], problem_, round, sorted ? RowOrder::sorted : RowOrder::tokens, permuted, stream));
         first.x = permuted;
-        first.x_row_bytes = stages_[0].k_bytes;
-        if (sorted) GEMMTUNE_RETURN_IF_ERROR(encode_tokens(stages_[0], permuted, round.pairs, first.hidden));
+        first.x_row_bytes = launch_[0].k_bytes;
+        if (sorted) GEMMTUNE_RETURN_IF_ERROR(encode_tokens(launch_[0], permuted, round.pairs, first.hidden));
       }
       first.to = round.hidden;
       first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
@@ -153,20 +150,20 @@ class WgmmaMoeKernel final : public Kernel {
       void* hidden = round.hidden;
       if (quantizes_hidden(problem_))
         hidden = static_cast<char*>(round.hidden) + round.pairs * problem_.n * 2;
-      if (stages_[0].quantizes) {
+      if (launch_[0].quantizes) {
         first.to = hidden;
         first.to_scales = static_cast<float*>(round.hidden_scales);
       }
-      GEMMTUNE_RETURN_IF_ERROR(launch(0, first, stream));
-      if (has_quantize(problem_, stages_)) GEMMTUNE_RETURN_IF_ERROR(quantize(round, hidden, stream));
-      set_common(stages_[1], round, second);
+      GEMMTUNE_RETURN_IF_ERROR(enqueue(0, launches_[0], first, stream));
+      if (has_quantize(problem_, launch_)) GEMMTUNE_RETURN_IF_ERROR(quantize(round, hidden, stream));
+      set_common(launch_[1], round, second);
       second.to = round.partials;
       second.x_scales = static_cast<const float*>(round.hidden_scales);
       set_weight_scales(shapes_.w2.scale, round.operands.w2_scale, second);
       second.x_scale_step = 1;
       second.x_scale_k_step = round.pairs;
-      GEMMTUNE_RETURN_IF_ERROR(encode_tokens(stages_[1], hidden, round.pairs, second.hidden));
-      GEMMTUNE_RETURN_IF_ERROR(launch(1, second, stream));
+      GEMMTUNE_RETURN_IF_ERROR(encode_tokens(launch_[1], hidden, round.pairs, second.hidden));
+      GEMMTUNE_RETURN_IF_ERROR(enqueue(1, launches_[1], second, stream));
       GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
     }
     return {};
@@ -249,21 +246,12 @@ class WgmmaMoeKernel final : public Kernel {
         static_cast<unsigned>(ceil_div(round.pairs * ceil_div(problem_.n, group), groups_per_block));
     shape.threads = 256;
     shape.extension = &starts_early();
-    void* arguments[] = {&values};
-    return programs_[2]->launch(shape, arguments, stream);
-  }
-
-  Status launch(std::size_t stage, WgmmaMoeArguments& values, Stream stream) const {
-    void* arguments[] = {&values};
-    return programs_[stage]->launch(launches_[stage], arguments, stream);
+    return enqueue(2, shape, values, stream);
   }
 
   const CudaDriver& driver_;
-  gpu::Programs programs_;
   gpu::MoeLayer layer_;
-  Problem problem_;
   OperandShapes shapes_;
-  Stages stages_;
   std::array<HopperLaunch, 2> extensions_;
   std::array<gpu::LaunchShape, 2> launches_;  // point at extensions_
 };

@@ -6,7 +6,6 @@
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/families/simt/simt_arguments.h"
-#include "backends/gpu/families/simt/simt_launch_config.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
@@ -16,22 +15,19 @@ namespace {
 constexpr std::int64_t block_n = 64;
 constexpr std::int64_t max_grid_rows = 65535;
 
-class SimtKernel final : public Kernel {
+class SimtKernel final : public JitKernel<SimtLaunchConfig> {
  public:
-  SimtKernel(std::shared_ptr<Program> program, const Problem& problem, std::int64_t block_m)
-      : program_(std::move(program)),
-        problem_(problem),
+  SimtKernel(Programs programs, const Problem& problem, const SimtLaunchConfig& launch)
+      : JitKernel(std::move(programs), problem, launch),
         shapes_(operand_shapes(problem)),
         k_atoms_(problem.w_type == DataType::f4_e2m1 ? fragments_of(problem).k_tiles()
-                                                     : tiles_of(problem).pieces()),
-        layout_(weight_layout_of(problem)) {
+                                                     : tiles_of(problem).pieces()) {
     shape_.threads = 256;
     shape_.grid[0] = static_cast<unsigned>(ceil_div(problem.n, block_n));
-    shape_.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem.m, block_m), max_grid_rows));
+    shape_.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem.m, launch.block_m), max_grid_rows));
     shape_.grid[2] = static_cast<unsigned>(problem.batch);
   }
-  std::size_t workspace_bytes() const override { return 0; }
-  WeightLayout weight_layout() const override { return layout_; }
+  WeightLayout weight_layout() const override { return weight_layout_of(problem_); }
   Status run(const Operands& o, void*, Stream stream) const override {
     const std::int64_t ldw = shapes_.w.line_elements();
     SimtArguments values{o.x,
@@ -51,16 +47,12 @@ class SimtKernel final : public Kernel {
                          o.x_batch_stride,
                          problem_.n * problem_.k,
                          o.y_batch_stride};
-    void* arguments[] = {&values};
-    return program_->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
-  std::shared_ptr<Program> program_;
-  Problem problem_;
   OperandShapes shapes_;
   std::int64_t k_atoms_;
-  WeightLayout layout_;
   LaunchShape shape_;
 };
 
@@ -110,13 +102,16 @@ class SimtFamily final : public JitFamily<SimtLaunchConfig> {
   }
   Result<std::unique_ptr<Kernel>> make_kernel(Programs programs, const Problem& problem,
                                               const SimtLaunchConfig& launch) const override {
-    return std::unique_ptr<Kernel>(
-        std::make_unique<SimtKernel>(std::move(programs[0]), problem, launch.block_m));
+    return std::unique_ptr<Kernel>(std::make_unique<SimtKernel>(std::move(programs), problem, launch));
   }
   std::string device_text() const override { return include_line("backends/gpu/families/simt/simt.cu"); }
 };
 
 }  // namespace
+
+std::string refuse_empty_rows(const Problem& problem, const SimtLaunchConfig& launch) {
+  return launch.block_m > 16 && problem.m <= 16 ? "bm leaves most rows of the tile empty" : "";
+}
 
 std::unique_ptr<KernelFamily> make_simt_family(Runtime& runtime) {
   return std::make_unique<SimtFamily>(runtime);

@@ -5,7 +5,7 @@
 
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/jit_family.h"
-#include "backends/gpu/families/simt/simt_launch_config.h"
+#include "backends/gpu/families/simt/simt.h"
 #include "backends/gpu/families/simt_moe/simt_moe_arguments.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/gpu/moe/moe_operands.h"
@@ -19,15 +19,13 @@ namespace {
 constexpr std::int64_t columns_per_block = 64;
 constexpr std::int64_t max_tile_blocks = 65535;
 
-class SimtMoeKernel final : public Kernel {
+class SimtMoeKernel final : public JitKernel<SimtLaunchConfig> {
  public:
-  SimtMoeKernel(Programs stages, MoeLayer layer, const Problem& problem)
-      : stages_(std::move(stages)),
+  SimtMoeKernel(Programs stages, MoeLayer layer, const Problem& problem, const SimtLaunchConfig& launch)
+      : JitKernel(std::move(stages), problem, launch),
         layer_(std::move(layer)),
-        problem_(problem),
         shapes_(operand_shapes(problem)) {}
   std::size_t workspace_bytes() const override { return layer_.workspace_bytes(); }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
       const MoeRound round = layer_.round(operands, workspace, token);
@@ -69,13 +67,10 @@ class SimtMoeKernel final : public Kernel {
     shape.threads = 256;
     shape.grid[0] = static_cast<unsigned>(ceil_div<std::int64_t>(values.columns, columns_per_block));
     shape.grid[1] = static_cast<unsigned>(std::min(round.max_tiles, max_tile_blocks));
-    void* arguments[] = {&values};
-    return stages_[stage]->launch(shape, arguments, stream);
+    return enqueue(stage, shape, values, stream);
   }
 
-  Programs stages_;
   MoeLayer layer_;
-  Problem problem_;
   OperandShapes shapes_;
 };
 
@@ -123,7 +118,7 @@ class SimtMoeFamily final : public JitFamily<SimtLaunchConfig> {
         MoeLayer::make(runtime(), problem, {.block_m = launch.block_m, .hidden_bytes = problem.n * 4});
     if (!layer.ok()) return layer.status();
     return std::unique_ptr<Kernel>(
-        std::make_unique<SimtMoeKernel>(std::move(stages), std::move(*layer), problem));
+        std::make_unique<SimtMoeKernel>(std::move(stages), std::move(*layer), problem, launch));
   }
   std::string device_text() const override { return stage_text() + moe_layer_text(); }
 

@@ -19,14 +19,12 @@ constexpr std::int64_t max_workspace = std::int64_t{1} << 30;  // bytes of parti
 // Of a column-major operand: offsets within the 256 lines of a tile, and few more, have 31 bits.
 constexpr std::int64_t max_line_bytes = std::int64_t{1} << 22;
 
-class MfmaKernel final : public Kernel {
+class MfmaKernel final : public gpu::JitKernel<MfmaLaunchConfig> {
  public:
   /// `programs`: with split-K the second one is the reduction.
   MfmaKernel(gpu::Programs programs, const Problem& problem, const MfmaLaunchConfig& launch,
              std::int64_t xcds)
-      : programs_(std::move(programs)),
-        problem_(problem),
-        launch_(launch),
+      : JitKernel(std::move(programs), problem, launch),
         xcds_(xcds),
         w_line_bytes_(bytes_of(problem.w_type, operand_shapes(problem).w.line_elements())) {
     shape_.threads = static_cast<unsigned>(wave_lanes * launch.waves);
@@ -75,15 +73,11 @@ class MfmaKernel final : public Kernel {
                                  values.x_line_bytes);
     if (launch_.shuffled && address(o.w) % 16 != 0)
       return Status::unsupported("mfma needs a shuffled weight at a multiple of 16 bytes");
-    void* arguments[] = {&values};
-    GEMMTUNE_RETURN_IF_ERROR(programs_[0]->launch(shape_, arguments, stream));
-    return programs_.size() > 1 ? programs_[1]->launch(reduction_shape_, arguments, stream) : Status();
+    GEMMTUNE_RETURN_IF_ERROR(enqueue(0, shape_, values, stream));
+    return programs_.size() > 1 ? enqueue(1, reduction_shape_, values, stream) : Status();
   }
 
  private:
-  gpu::Programs programs_;
-  Problem problem_;
-  MfmaLaunchConfig launch_;
   std::int64_t xcds_;
   std::int64_t w_line_bytes_;
   gpu::LaunchShape shape_;

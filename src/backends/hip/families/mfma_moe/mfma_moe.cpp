@@ -47,16 +47,14 @@ gpu::MoeBuffers buffers_of(const Problem& problem, std::int64_t block_m) {
           .rounded_partials = true};
 }
 
-class MfmaMoeKernel final : public Kernel {
+class MfmaMoeKernel final : public gpu::JitKernel<Stages> {
  public:
   /// `programs`: of the stages, and for 8-bit operands the one between them.
   MfmaMoeKernel(gpu::Programs programs, gpu::MoeLayer layer, const Problem& problem, const Stages& stages,
                 const ComputeUnit& unit)
-      : programs_(std::move(programs)),
+      : JitKernel(std::move(programs), problem, stages),
         layer_(std::move(layer)),
-        problem_(problem),
         shapes_(operand_shapes(problem)),
-        stages_(stages),
         xcds_(unit.xcds) {
     for (const std::size_t i : {0U, 1U}) {
       const std::int64_t works = layer_.max_tiles() * stages[i].column_tiles;
@@ -80,7 +78,7 @@ class MfmaMoeKernel final : public Kernel {
       const gpu::MoeRound round = layer_.round(operands, workspace, token);
       GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       const Operands& o = round.operands;
-      MfmaMoeArguments first = arguments_of(stages_[0], round, o.w, shapes_.w.scale, o.w_scale);
+      MfmaMoeArguments first = arguments_of(launch_[0], round, o.w, shapes_.w.scale, o.w_scale);
       first.x = static_cast<const unsigned char*>(o.x);
       first.x_line_bytes = bytes_of(problem_.x_type, o.ldx);
       first.to = round.hidden;
@@ -89,20 +87,20 @@ class MfmaMoeKernel final : public Kernel {
       first.x_scales = static_cast<const float*>(o.x_scale);
       first.x_scale_step = as_int(shapes_.x.scale.row_block == 1 ? shapes_.x.scale.columns : 0);
       first.x_scale_k_step = 1;
-      GEMMTUNE_RETURN_IF_ERROR(launch(0, first, stream));
+      GEMMTUNE_RETURN_IF_ERROR(enqueue(0, launches_[0], first, stream));
       const void* hidden = round.hidden;
       if (quantizes_hidden(problem_)) {
         hidden = static_cast<const char*>(round.hidden) + round.pairs * problem_.n * 2;
         GEMMTUNE_RETURN_IF_ERROR(quantize(round, const_cast<void*>(hidden), stream));
       }
-      MfmaMoeArguments second = arguments_of(stages_[1], round, o.w2, shapes_.w2.scale, o.w2_scale);
+      MfmaMoeArguments second = arguments_of(launch_[1], round, o.w2, shapes_.w2.scale, o.w2_scale);
       second.x = static_cast<const unsigned char*>(hidden);
       second.x_line_bytes = second.k_bytes;
       second.to = round.partials;
       second.x_scales = static_cast<const float*>(round.hidden_scales);
       second.x_scale_step = 1;
       second.x_scale_k_step = round.pairs;
-      GEMMTUNE_RETURN_IF_ERROR(launch(1, second, stream));
+      GEMMTUNE_RETURN_IF_ERROR(enqueue(1, launches_[1], second, stream));
       GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
     }
     return {};
@@ -142,20 +140,11 @@ class MfmaMoeKernel final : public Kernel {
     shape.grid[0] = static_cast<unsigned>(
         std::min(ceil_div(round.pairs * ceil_div(problem_.n, group), groups_per_block), max_quantize_blocks));
     shape.threads = 256;
-    void* arguments[] = {&values};
-    return programs_[2]->launch(shape, arguments, stream);
+    return enqueue(2, shape, values, stream);
   }
 
-  Status launch(std::size_t stage, MfmaMoeArguments& values, Stream stream) const {
-    void* arguments[] = {&values};
-    return programs_[stage]->launch(launches_[stage], arguments, stream);
-  }
-
-  gpu::Programs programs_;
   gpu::MoeLayer layer_;
-  Problem problem_;
   OperandShapes shapes_;
-  Stages stages_;
   std::int64_t xcds_;
   std::array<gpu::LaunchShape, 2> launches_;
 };

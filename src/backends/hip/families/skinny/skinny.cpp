@@ -61,15 +61,14 @@ LaunchConfig launch_config(const Problem& problem, const Config& config) {
   return launch;
 }
 
-class SkinnyKernel final : public Kernel {
+class SkinnyKernel final : public gpu::JitKernel<LaunchConfig> {
  public:
-  SkinnyKernel(std::shared_ptr<gpu::Program> program, const Problem& problem, const LaunchConfig& launch)
-      : program_(std::move(program)), problem_(problem) {
+  SkinnyKernel(gpu::Programs programs, const Problem& problem, const LaunchConfig& launch)
+      : JitKernel(std::move(programs), problem, launch) {
     shape_.threads = static_cast<unsigned>(wave_lanes * launch.waves);
     shape_.grid[0] = static_cast<unsigned>(ceil_div(problem.n, launch.block_rows()));
     shape_.grid[2] = static_cast<unsigned>(problem.batch);
   }
-  std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override {
     return problem_.bpreshuffle ? WeightLayout::aiter16x16 : WeightLayout::plain;
   }
@@ -90,13 +89,10 @@ class SkinnyKernel final : public Kernel {
     values.n = static_cast<int>(problem_.n);
     if (problem_.bpreshuffle && reinterpret_cast<std::uintptr_t>(o.w) % 16 != 0)
       return Status::unsupported("skinny needs a shuffled weight at a multiple of 16 bytes");
-    void* arguments[] = {&values};
-    return program_->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
-  std::shared_ptr<gpu::Program> program_;
-  Problem problem_;
   gpu::LaunchShape shape_;
 };
 
@@ -118,7 +114,7 @@ class SkinnyFamily final : public gpu::JitFamily<LaunchConfig> {
   std::vector<gpu::Part> parts(const Problem& problem, const LaunchConfig& launch) const override;
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const LaunchConfig& launch) const override {
-    return std::unique_ptr<Kernel>(std::make_unique<SkinnyKernel>(std::move(programs[0]), problem, launch));
+    return std::unique_ptr<Kernel>(std::make_unique<SkinnyKernel>(std::move(programs), problem, launch));
   }
   std::string device_text() const override { return source_; }
 
@@ -163,8 +159,8 @@ std::string refuse_skinny_registers(const Problem& problem, const LaunchConfig& 
   if (launch.weight_rows * launch.rows > max_sums) return "rn has more sums than a lane has registers";
   const std::string refused = "rn and un need more registers than a lane has";
   // Of a block of 16 waves each has a quarter of a SIMD's registers, of one of 9 no more.
-  const std::int64_t most_widened = launch.waves > 8 ? 120 : launch.waves > 4 ? 230 : 340;
-  if (traits(problem.x_type).fp8 && launch.widened_registers() > most_widened) return refused;
+  const std::int64_t max_widened = launch.waves > 8 ? 120 : launch.waves > 4 ? 230 : 340;
+  if (traits(problem.x_type).fp8 && launch.widened_registers() > max_widened) return refused;
   if (launch.columns) {
     const std::int64_t waves_on_simd = ceil_div(launch.waves, simds_per_unit);
     return launch.transposing_registers() > registers_per_lane / waves_on_simd ? refused : "";
