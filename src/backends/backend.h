@@ -189,10 +189,12 @@ struct EnergySample {
   double joules = 0;
 };
 
-/// A candidate that its family can build: every key has a value.
+/// A candidate that its family can build for a problem.
 struct CheckedCandidate {
   const KernelFamily* family = nullptr;
-  Config config;
+  Problem problem;
+  Candidate candidate;
+  Config config;  // the candidate's, complete: every key has a value
 };
 
 class OutputChecker;
@@ -299,15 +301,17 @@ class Device {
   /// The class of the candidate's sums: fp32 for a family that is not here.
   Accuracy accuracy(const Candidate& candidate, const Problem& problem) const;
 
-  /// Resolves a kernelName of a table: the family and its config for this problem, or why it cannot run here.
-  Result<Candidate> resolve(std::string_view kernel_name, const Problem& problem) const;
+  /// A kernelName of a table: the family and its config for this problem, or why it cannot run here.
+  Result<CheckedCandidate> checked(std::string_view kernel_name, const Problem& problem) const;
   /// `not_found` without the family, `unsupported` with the reason if it does not take the problem, the
   /// revision or the config, `invalid` for a key that it does not have.
-  Result<std::unique_ptr<Kernel>> build(const Candidate& candidate, const Problem& problem) const;
-
- protected:
-  /// The same errors as build(), before anything is built.
   Result<CheckedCandidate> checked(const Candidate& candidate, const Problem& problem) const;
+  /// checked() where no kernel is built.
+  Result<Candidate> resolve(std::string_view kernel_name, const Problem& problem) const;
+  /// `checked` is of this device.
+  Result<std::unique_ptr<Kernel>> build(const CheckedCandidate& checked) const;
+  /// Errors as of checked().
+  Result<std::unique_ptr<Kernel>> build(const Candidate& candidate, const Problem& problem) const;
 };
 
 /// A device that does by itself what it does, with errors for what not every device can. What has a quiet answer (health,

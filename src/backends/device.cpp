@@ -1,6 +1,7 @@
 // The parts of Device that are the same on every backend.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "backends/backend.h"
 #include "backends/output_checker.h"
@@ -39,7 +40,8 @@ Status check_accepts(const KernelFamily& family, const Problem& problem) {
   return Status(accepted.code(), fmt::format("{}: {}", family.name(), accepted.message()));
 }
 
-Status check_candidate(const KernelFamily& family, const Space& space, const Candidate& candidate) {
+Result<CheckedCandidate> check_candidate(const KernelFamily& family, const Space& space,
+                                         const Problem& problem, Candidate candidate) {
   if (candidate.revision != family.revision()) {
     return Status::unsupported("{}: revision {} of {}, this build has {}", candidate.kernel_name(),
                                candidate.revision, family.name(), family.revision());
@@ -50,9 +52,10 @@ Status check_candidate(const KernelFamily& family, const Space& space, const Can
       return Status::invalid("{}: {} has no parameter {}", candidate.kernel_name(), family.name(), key);
     }
   }
-  const std::string refusal = refusal_of(space, complete(space, candidate.config));
-  if (refusal.empty()) return {};
-  return Status::unsupported("{}: {}", candidate.kernel_name(), refusal);
+  Config full = complete(space, candidate.config);
+  const std::string refusal = refusal_of(space, full);
+  if (!refusal.empty()) return Status::unsupported("{}: {}", candidate.kernel_name(), refusal);
+  return CheckedCandidate{&family, problem, std::move(candidate), std::move(full)};
 }
 
 }  // namespace
@@ -144,7 +147,7 @@ Accuracy Device::accuracy(const Candidate& candidate, const Problem& problem) co
   return family == nullptr ? Accuracy::fp32 : family->accuracy(problem, candidate.config);
 }
 
-Result<Candidate> Device::resolve(std::string_view kernel_name, const Problem& problem) const {
+Result<CheckedCandidate> Device::checked(std::string_view kernel_name, const Problem& problem) const {
   const auto family_name = family_of_kernel_name(kernel_name);
   if (!family_name) return Status::not_found("kernelName '{}' is none of gemmtune's", kernel_name);
   const KernelFamily* family = find_family(*family_name);
@@ -153,23 +156,29 @@ Result<Candidate> Device::resolve(std::string_view kernel_name, const Problem& p
   const Space space = family->space(problem);
   auto candidate = parse_kernel_name(kernel_name, space.keys());
   if (!candidate.ok()) return candidate.status();
-  GEMMTUNE_RETURN_IF_ERROR(check_candidate(*family, space, *candidate));
-  return candidate;
+  return check_candidate(*family, space, problem, std::move(candidate).value());
 }
 
 Result<CheckedCandidate> Device::checked(const Candidate& candidate, const Problem& problem) const {
   const KernelFamily* family = find_family(candidate.family);
   if (family == nullptr) return missing_family(candidate.family);
   GEMMTUNE_RETURN_IF_ERROR(check_accepts(*family, problem));
-  const Space space = family->space(problem);
-  GEMMTUNE_RETURN_IF_ERROR(check_candidate(*family, space, candidate));
-  return CheckedCandidate{family, complete(space, candidate.config)};
+  return check_candidate(*family, family->space(problem), problem, candidate);
+}
+
+Result<Candidate> Device::resolve(std::string_view kernel_name, const Problem& problem) const {
+  auto found = checked(kernel_name, problem);
+  if (!found.ok()) return found.status();
+  return std::move(found->candidate);
+}
+
+Result<std::unique_ptr<Kernel>> Device::build(const CheckedCandidate& checked) const {
+  return checked.family->build(checked.problem, checked.config);
 }
 
 Result<std::unique_ptr<Kernel>> Device::build(const Candidate& candidate, const Problem& problem) const {
   const auto found = checked(candidate, problem);
-  if (!found.ok()) return found.status();
-  return found->family->build(problem, found->config);
+  return found.ok() ? build(*found) : found.status();
 }
 
 }  // namespace gemmtune

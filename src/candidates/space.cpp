@@ -103,9 +103,10 @@ void Space::turn(const std::string& rule, bool on) {
 }
 
 std::string Space::first_refusal(const Config& config, bool search_rules) const {
+  const AskedConfig asked(config);
   for (const Constraint& constraint : constraints_) {
     if (!constraint.on || (constraint.rule == Rule::search && !search_rules)) continue;
-    if (std::string reason = constraint.refusal(config); !reason.empty()) return reason;
+    if (std::string reason = constraint.refusal(asked); !reason.empty()) return reason;
   }
   return {};
 }
@@ -134,14 +135,14 @@ std::vector<std::vector<const Constraint*>> Space::asked_after() const {
 }
 
 void Space::walk_listed(const Walk& walk) const {
-  const auto asked = asked_after();
+  const auto constraints = asked_after().front();
+  std::any place;
   for (const Config& config : *listed_) {
-    const Constraint* refusing = nullptr;
-    for (const Constraint* constraint : asked.front()) {
-      if (refusing == nullptr && !constraint->refusal(config).empty()) refusing = constraint;
-    }
-    if (refusing != nullptr) {
-      walk.refused(*refusing, 1);
+    const AskedConfig asked(config, place);
+    const auto refusing = std::find_if(constraints.begin(), constraints.end(),
+                                       [&](const Constraint* each) { return !each->refusal(asked).empty(); });
+    if (refusing != constraints.end()) {
+      walk.refused(**refusing, 1);
     } else if (!walk.visit(config)) {
       return;
     }
@@ -150,11 +151,13 @@ void Space::walk_listed(const Walk& walk) const {
 
 void Space::walk(const Walk& walk) const {
   if (listed_) return walk_listed(walk);
-  const auto asked = asked_after();
+  const auto constraints = asked_after();
+  std::any place;
   // False: it ends.
   const std::function<bool(const Config&, std::size_t)> extend = [&](const Config& begun, std::size_t count) {
-    for (const Constraint* constraint : asked[count]) {
-      if (constraint->refusal(begun).empty()) continue;
+    const AskedConfig asked(begun, place);
+    for (const Constraint* constraint : constraints[count]) {
+      if (constraint->refusal(asked).empty()) continue;
       walk.refused(*constraint, product(parameters_, count));
       return true;
     }

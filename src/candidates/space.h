@@ -1,6 +1,7 @@
 // Space: a family's parameters and their constraints for one problem.
 #pragma once
 
+#include <any>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -51,10 +52,42 @@ enum class Rule {
   search,  // it can, but trying it is a waste: the same as another config, or never good
 };
 
+/// A config that rules are asked about, one after another, with what one of them computed of it for all.
+class AskedConfig {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  AskedConfig(const Config& config) : AskedConfig(config, own_) {}
+  /// `place`: where values are kept, of one config after another, so that few are allocated.
+  AskedConfig(const Config& config, std::any& place) : config_(config), value_(place) {}
+  AskedConfig(const AskedConfig&) = delete;
+  AskedConfig& operator=(const AskedConfig&) = delete;
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  operator const Config&() const { return config_; }
+
+  /// What `compute` made of the config when it was first wanted. All rules of a space want a value of one type.
+  template <typename Value, typename Compute>
+  const Value& computed(const Compute& compute) const {
+    auto* value = std::any_cast<Value>(&value_);
+    if (value == nullptr) {
+      value = &value_.emplace<Value>(compute(config_));
+    } else if (!is_computed_) {
+      *value = compute(config_);
+    }
+    is_computed_ = true;
+    return *value;
+  }
+
+ private:
+  const Config& config_;
+  mutable std::any own_;
+  std::any& value_;
+  mutable bool is_computed_ = false;
+};
+
 /// A rule over a full config: empty text = allowed, else the reason for the refusal (fixed wording a rule).
 struct Constraint {
   std::string name;
-  std::function<std::string(const Config&)> refusal;
+  std::function<std::string(const AskedConfig&)> refusal;
   Rule rule = Rule::build;
   /// The keys that decide it. Such a constraint is also evaluated on partial configs (these keys and those before them), to
   /// prune the enumeration. Empty: all keys.

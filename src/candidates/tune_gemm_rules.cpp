@@ -51,7 +51,7 @@ Result<RuleSet> parse_rule_set(std::string_view text) {
 }
 
 std::vector<Constraint> tune_gemm_v2_rules(const Problem& problem,
-                                           std::function<TuneGemmConfig(const Config&)> read) {
+                                           std::function<TuneGemmConfig(const AskedConfig&)> read) {
   using Refusal = std::string (*)(const Problem&, const TuneGemmConfig&);
   constexpr std::pair<std::string_view, Refusal> rules[] = {{"block", refuse_block},
                                                             {"split-K divides", refuse_uneven_k},
@@ -62,7 +62,7 @@ std::vector<Constraint> tune_gemm_v2_rules(const Problem& problem,
   for (const auto& [name, refuse] : rules) {
     constraints.push_back(
         {std::string(v2_word) + " " + std::string(name),
-         [problem, read, refuse = refuse](const Config& config) { return refuse(problem, read(config)); },
+         [problem, read, refuse = refuse](const AskedConfig& asked) { return refuse(problem, read(asked)); },
          Rule::search,
          {},
          false});

@@ -16,6 +16,7 @@
 #include "resolve/known_rows.h"
 #include "tuned/key.h"
 #include "tuning/problem_tuner.h"
+#include "tuning/row_environment.h"
 #include "tuning/transfer.h"
 
 namespace gemmtune {

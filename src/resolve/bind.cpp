@@ -60,15 +60,15 @@ Status check_has_kernel(const TunedEntry& row) {
 
 Binding bind_name(const Device& device, std::string_view kernel_name, const Problem& problem,
                   bool dependent) {
-  auto candidate = device.resolve(kernel_name, problem);
-  if (!candidate.ok()) return refused(Refusal::unknown_kernel, candidate.status());
-  if (Status launch = check_launch(*candidate, dependent); !launch.ok()) {
+  auto checked = device.checked(kernel_name, problem);
+  if (!checked.ok()) return refused(Refusal::unknown_kernel, checked.status());
+  if (Status launch = check_launch(checked->candidate, dependent); !launch.ok()) {
     return refused(Refusal::dependent_launch, std::move(launch));
   }
-  if (Status errata = check_errata(device, problem, *candidate); !errata.ok()) {
+  if (Status errata = check_errata(device, problem, checked->candidate); !errata.ok()) {
     return refused(Refusal::erratum, std::move(errata));
   }
-  auto kernel = device.build(*candidate, problem);
+  auto kernel = device.build(*checked);
   if (!kernel.ok()) return refused(Refusal::build, kernel.status());
   const WeightLayout layout = (*kernel)->weight_layout();
   if (problem.weight_layout != WeightLayout::any && layout != problem.weight_layout) {
@@ -76,7 +76,7 @@ Binding bind_name(const Device& device, std::string_view kernel_name, const Prob
                    Status::unsupported("the kernel reads weight layout {}, the weight has {}",
                                        to_string(layout), to_string(problem.weight_layout)));
   }
-  return {BoundKernel{std::move(candidate).value(), std::move(kernel).value()}, {}, {}};
+  return {BoundKernel{std::move(checked->candidate), std::move(kernel).value()}, {}, {}};
 }
 
 Result<Candidate> resolve_name(const Device& device, std::string_view kernel_name, const Problem& problem,

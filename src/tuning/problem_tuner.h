@@ -10,7 +10,8 @@
 #include "resolve/candidate_list.h"
 #include "search/strategy.h"
 #include "select/finals.h"
-#include "tuning/tuner.h"
+#include "tuning/item_report.h"
+#include "tuning/tune_request.h"
 #include "tuning/visit.h"
 
 namespace gemmtune {

@@ -1,10 +1,12 @@
+
+#include "tuning/row_environment.h"
+
 #include <map>
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
-#include "tuning/tuner.h"
 
 namespace gemmtune {
 RowEnvironment row_environment(const Device& device, const Policy& policy,

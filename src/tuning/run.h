@@ -14,8 +14,10 @@
 #include "tuning/budget.h"
 #include "tuning/problem_tuner.h"
 #include "tuning/publisher.h"
+#include "tuning/row_environment.h"
+#include "tuning/run_observer.h"
 #include "tuning/transfer.h"
-#include "tuning/tuner.h"
+#include "tuning/tune_request.h"
 
 namespace gemmtune {
 

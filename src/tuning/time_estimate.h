@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "tuning/tuner.h"
+#include "tuning/run_observer.h"
+#include "tuning/tune_request.h"
 
 namespace gemmtune {
 

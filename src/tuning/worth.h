@@ -10,7 +10,7 @@
 
 #include "evaluate/evaluator.h"
 #include "measure/statistics.h"
-#include "tuning/tuner.h"
+#include "tuning/tune_request.h"
 
 namespace gemmtune {
 

@@ -16,6 +16,7 @@
 #include "evaluate/replay/replay_evaluator.h"
 #include "support/paper_device.h"
 #include "tuning/time_estimate.h"
+#include "tuning/tuner.h"
 
 namespace gemmtune::replay_test {
 namespace {

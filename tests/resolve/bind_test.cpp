@@ -40,6 +40,12 @@ TEST_F(Bind, ARowGivesItsKernelForTheProblemsOwnM) {
   EXPECT_EQ(log_->builds, 1);
 }
 
+TEST_F(Bind, ANameIsCheckedOnceBeforeItsKernelIsBuilt) {
+  ASSERT_TRUE(bind_name(device_, "alpha_r1_a2", small_problem(3)).bound);
+  EXPECT_EQ(log_->spaces, 1);
+  EXPECT_EQ(log_->builds, 1);
+}
+
 TEST_F(Bind, EveryRefusalHasItsWord) {
   const Problem problem = small_problem(9);
   TunedEntry foreign = row(problem, "alpha_r1_a1");

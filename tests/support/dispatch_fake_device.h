@@ -20,6 +20,7 @@ namespace gemmtune::test {
 /// Counts what the fake device did; shared with the test, may outlive the device.
 struct FakeLog {
   std::atomic<int> builds{0};
+  std::atomic<int> spaces{0};  // that families made
   std::atomic<int> runs{0};
   std::atomic<int> build_milliseconds{0};  // how long a build takes, so that others ask meanwhile
 };
@@ -98,6 +99,7 @@ class FakeFamily final : public LeafFamily {
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return traits_.packed; }
   Space space(const Problem&) const override {
+    log_->spaces.fetch_add(1);
     Space space;
     space.add(Parameter{"a", {"1", "2"}, "1", "which"});
     space.add(Parameter{"pdl", {"0", "1"}, "0", "launched early"});

@@ -22,6 +22,7 @@
 #include "tuning/problem_tuner.h"
 #include "tuning/time_estimate.h"
 #include "tuning/transfer.h"
+#include "tuning/tuner.h"
 
 namespace gemmtune {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "evaluate/replay/replay_evaluator.h"
 #include "support/recorded_spaces.h"
+#include "tuning/tuner.h"
 
 namespace gemmtune::worth_test {
 namespace {

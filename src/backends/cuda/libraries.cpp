@@ -112,11 +112,7 @@ Opened<api::Driver> open_driver() {
 Opened<api::Nvrtc> open_nvrtc(const std::string& folder) {
   auto opened = open_library<api::Nvrtc>(
       "NVRTC", toolkit_paths(folder, {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}), get_nvrtc, bind);
-  int major = 0;
-  int minor = 0;
-  if (opened.ok() && opened.functions.version(&major, &minor) == 0) {
-    opened.description.version = fmt::format("{}.{}", major, minor);
-  }
+  if (opened.ok()) opened.description.version = gpu::compiler_version(opened.functions);
   return opened;
 }
 
@@ -155,17 +151,10 @@ void add_pip_folders(const fs::path& root, std::vector<fs::path>& folders) {
 }  // namespace
 
 std::vector<std::string> toolkit_paths(const std::string& folder, const std::vector<std::string>& names) {
-  std::vector<std::string> paths;
-  const auto add = [&](const fs::path& where) {
-    for (const std::string& name : names) paths.push_back((where / name).string());
-  };
-  if (!folder.empty()) add(folder);
-  for (const std::string& name : names) paths.push_back(name);
   std::vector<fs::path> folders{"/usr/local/cuda/lib64", "/usr/local/cuda/lib"};
   for (const char* root : {"/usr/local", "/usr"}) add_pip_folders(root, folders);
   std::sort(folders.begin() + 2, folders.end());
-  for (const fs::path& where : folders) add(where);
-  return paths;
+  return gpu::library_paths(folder, names, folders);
 }
 
 const Opened<api::Driver>& driver() {

@@ -1,6 +1,7 @@
 // A vendor's library opened at run time: its functions, or the reason why there are none.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <string>
@@ -58,6 +59,28 @@ Opened<Functions> open_library(const char* name, const std::vector<std::string>&
   const auto* any = *reinterpret_cast<void* const*>(&opened.functions);  // a table of functions
   opened.description.path = SharedLibrary::file_of(any);
   return opened;
+}
+
+/// Where a library of one of `names` may lie: `folder` if there is one, the loader's own places, `others` in this order.
+inline std::vector<std::string> library_paths(const std::string& folder,
+                                              const std::vector<std::string>& names,
+                                              const std::vector<std::filesystem::path>& others) {
+  std::vector<std::string> paths;
+  const auto add = [&](const std::filesystem::path& where) {
+    for (const std::string& name : names) paths.push_back((where / name).string());
+  };
+  if (!folder.empty()) add(folder);
+  paths.insert(paths.end(), names.begin(), names.end());
+  for (const std::filesystem::path& other : others) add(other);
+  return paths;
+}
+
+/// "13.0" of NVRTC or hipRTC; empty if it does not say.
+template <typename Functions>
+std::string compiler_version(const Functions& functions) {
+  int major = 0;
+  int minor = 0;
+  return functions.version(&major, &minor) == 0 ? fmt::format("{}.{}", major, minor) : std::string();
 }
 
 /// What `open_it` opened for each folder, for the life of the process.

@@ -92,18 +92,13 @@ void bind_smi(SymbolFinder& find, api::Smi& f) {
 
 /// Where a library of ROCm may lie: `folder`, the loader's own places, /opt/rocm and its versions, the newest first.
 std::vector<std::string> rocm_paths(const std::string& folder, const std::vector<std::string>& names) {
-  std::vector<std::string> paths;
-  const auto add = [&](const fs::path& where) {
-    for (const std::string& name : names) paths.push_back((where / name).string());
-  };
-  if (!folder.empty()) add(folder);
-  for (const std::string& name : names) paths.push_back(name);
   std::vector<std::string> versions;
   for (const std::string& path : paths_in("/opt"))
     if (fs::path(path).filename().string().starts_with("rocm")) versions.push_back(path);
   std::sort(versions.rbegin(), versions.rend());
-  for (const std::string& version : versions) add(fs::path(version) / "lib");
-  return paths;
+  std::vector<fs::path> folders;
+  for (const std::string& version : versions) folders.push_back(fs::path(version) / "lib");
+  return gpu::library_paths(folder, names, folders);
 }
 
 /// "6.2.41134" for HIP's own 60241134.
@@ -135,10 +130,7 @@ Opened<api::Runtime> open_runtime_library() {
 Opened<api::Rtc> open_rtc(const std::string& folder) {
   auto opened = open_library<api::Rtc>(
       "hipRTC", rocm_paths(folder, {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so"}), get_rtc, bind_rtc);
-  int major = 0;
-  int minor = 0;
-  if (opened.ok() && opened.functions.version(&major, &minor) == 0)
-    opened.description.version = fmt::format("{}.{}", major, minor);
+  if (opened.ok()) opened.description.version = gpu::compiler_version(opened.functions);
   return opened;
 }
 

@@ -148,7 +148,7 @@ extern "C" __global__ void one(const unsigned* a, const unsigned* b, const float
     for (const char* setting : {"bm", "bn"}) config.set(setting, std::int64_t{64});
     // The family's text has the instruction; its own kernel is compiled and not launched.
     const auto family = make_mma_family(*gpu_);
-    gpu::Source source = static_cast<const gpu::CompiledFamily&>(*family).source(problem, config);
+    gpu::Source source = static_cast<const gpu::CompiledFamily&>(*family).sources(problem, config).front();
     source.text += kernel;
     source.kernel = "one";
     const auto there = gpu_->load(source);

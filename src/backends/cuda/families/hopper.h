@@ -33,7 +33,11 @@ Status accepts_transposing(const Problem& problem);
 /// `unsupported` if rows (columns of a column-major operand) or pointers are not aligned to 16 bytes, as TMA
 /// requires.
 Status accepts_alignment(const Problem& problem);
-/// The same of a call's operands: `x` with rows of `x_row_bytes`, weights and scales.
+/// `unsupported` if pointers are not aligned to 16 bytes.
+Status accepts_addresses(const Problem& problem);
+/// The same of pointers, and of rows of both weights of a mixture.
+Status accepts_weight_rows(const Problem& problem);
+/// accepts_alignment() of a call's operands: `x` with rows of `x_row_bytes`, weights and scales.
 Status check_alignment(const void* x, std::int64_t x_row_bytes, std::initializer_list<const void*> others);
 
 PackedWeight packed_weight(const Problem& problem, const void* data);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/gpu/families/element_code.h"
@@ -14,6 +15,20 @@ Status accepts_transposing(const Problem& problem) {
                          to_string(problem.x_type));
 }
 
+Status accepts_addresses(const Problem& problem) {
+  if (problem.alignment % 16 == 0) return {};
+  return refusal::refuse(refusal::alignment, "operands at multiples of {} bytes, 16 are needed",
+                         problem.alignment);
+}
+
+Status accepts_weight_rows(const Problem& problem) {
+  for (const auto& [name, elements] : {std::pair{"k", problem.k}, std::pair{"n", problem.n}})
+    if (bytes_of(problem.w_type, elements) % 16 != 0)
+      return refusal::refuse(refusal::alignment, "rows of {} = {} {} are no multiple of 16 bytes", name,
+                             elements, to_string(problem.w_type));
+  return accepts_addresses(problem);
+}
+
 Status accepts_alignment(const Problem& problem) {
   const auto check_line = [&](const MatrixShape& shape, std::string_view columns_of) -> Status {
     const std::int64_t elements = shape.line_elements();
@@ -26,10 +41,7 @@ Status accepts_alignment(const Problem& problem) {
   const OperandShapes shapes = operand_shapes(problem);
   GEMMTUNE_RETURN_IF_ERROR(check_line(shapes.x, "m"));
   GEMMTUNE_RETURN_IF_ERROR(check_line(shapes.w, "n"));
-  if (problem.alignment % 16 != 0)
-    return refusal::refuse(refusal::alignment, "operands at multiples of {} bytes, 16 are needed",
-                           problem.alignment);
-  return {};
+  return accepts_addresses(problem);
 }
 
 Status check_alignment(const void* x, std::int64_t x_row_bytes, std::initializer_list<const void*> others) {

@@ -150,6 +150,13 @@ Status accepts_on_tensor_cores(const Problem& problem, const DenseSupport& taken
   return {};
 }
 
+Status accepts_sizes(const Problem& problem) {
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  if (problem.m <= most && problem.n <= most && problem.k <= most) return {};
+  return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k,
+                         most);
+}
+
 WeightLayout packed_layout_of(const Problem& problem) {
   return problem.w_type == DataType::f4_e2m1 ? WeightLayout::fragment64 : WeightLayout::tile64x128;
 }

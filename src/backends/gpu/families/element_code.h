@@ -48,6 +48,9 @@ Status accepts_dense(const Problem& problem, const DenseSupport& taken = {});
 /// accepts_dense() without float32 operands.
 Status accepts_on_tensor_cores(const Problem& problem, const DenseSupport& taken = {});
 
+/// `unsupported` for sizes that arguments of 32 bits and their sums do not hold.
+Status accepts_sizes(const Problem& problem);
+
 /// tile64x128, of fp4 weights fragment64.
 WeightLayout packed_layout_of(const Problem& problem);
 /// plain, or where the problem's weight is packed, packed_layout_of().

@@ -117,6 +117,13 @@ std::array<Source, 4> moe_layer_sources(const Problem& problem, const MoeBuffers
                  "moe_combine"}};
 }
 
+std::string moe_layer_text() {
+  std::string text;
+  for (const Source& source : moe_layer_sources(default_problem(Operation::fused_moe), {}))
+    text += source.text;
+  return text;
+}
+
 Result<MoeLayer> MoeLayer::make(Runtime& runtime, const Problem& problem, const MoeBuffers& buffers) {
   MoeLayer layer;
   layer.problem_ = problem;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/moe/moe_route_arguments.h"
@@ -88,6 +89,8 @@ class MoeLayer {
 
 /// What layers compile beside their stages: the sort of few pairs by one kernel, of many by two, and the sum.
 std::array<Source, 4> moe_layer_sources(const Problem& problem, const MoeBuffers& buffers);
+/// What all of them are made of, for the identity of a family.
+std::string moe_layer_text();
 
 /// ok for a mixture with weights in a layout that the family takes (plain, or shuffled_too: aiter16x16 of both weights), whose sizes
 /// the sort takes, and with an activation that its w1 serves.

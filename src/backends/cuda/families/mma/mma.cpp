@@ -7,13 +7,11 @@
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/mma/mma_arguments.h"
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
-#include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "base/text.h"
-#include "candidates/tune_gemm_rules.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
@@ -73,15 +71,11 @@ LaunchConfig launch_config(const Problem& problem, const Config& config) {
   return launch;
 }
 
-class MmaKernel final : public Kernel {
+class MmaKernel final : public gpu::JitKernel<LaunchConfig> {
  public:
-  /// `reduction`: null without split-K.
-  MmaKernel(std::shared_ptr<gpu::Program> program, std::shared_ptr<gpu::Program> reduction,
-            const Problem& problem, const LaunchConfig& launch)
-      : program_(std::move(program)),
-        reduction_(std::move(reduction)),
-        problem_(problem),
-        launch_(launch),
+  /// `programs`: with split-K the second one is the reduction.
+  MmaKernel(gpu::Programs programs, const Problem& problem, const LaunchConfig& launch)
+      : JitKernel(std::move(programs), problem, launch),
         x_(operand_shapes(problem).x),
         w_line_bytes_(bytes_of(problem.w_type, operand_shapes(problem).w.line_elements())) {
     shape_.threads = static_cast<unsigned>(32 * launch.num_warps);
@@ -94,7 +88,6 @@ class MmaKernel final : public Kernel {
         std::min<std::int64_t>(ceil_div(problem.m * problem.n, 256), std::int64_t{1} << 20));
   }
   std::size_t workspace_bytes() const override { return static_cast<std::size_t>(launch_.workspace_bytes); }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& o, void* workspace, Stream stream) const override {
     const std::int64_t x_line_bytes = bytes_of(x_.type, x_.lines() == 1 ? x_.line_elements() : o.ldx);
@@ -125,54 +118,52 @@ class MmaKernel final : public Kernel {
     values.split_k = static_cast<int>(launch_.split_k);
     values.tiles_m = static_cast<int>(launch_.tiles_m);
     values.tiles_n = static_cast<int>(launch_.tiles_n);
-    void* arguments[] = {&values};
-    GEMMTUNE_RETURN_IF_ERROR(program_->launch(shape_, arguments, stream));
-    return reduction_ ? reduction_->launch(reduction_shape_, arguments, stream) : Status();
+    GEMMTUNE_RETURN_IF_ERROR(enqueue(0, shape_, values, stream));
+    return programs_.size() > 1 ? enqueue(1, reduction_shape_, values, stream) : Status();
   }
 
  private:
-  std::shared_ptr<gpu::Program> program_;
-  std::shared_ptr<gpu::Program> reduction_;
-  Problem problem_;
-  LaunchConfig launch_;
   MatrixShape x_;
   std::int64_t w_line_bytes_;
   gpu::LaunchShape shape_;
   gpu::LaunchShape reduction_shape_;
 };
 
-class MmaFamily final : public gpu::CompiledFamily {
+class MmaFamily final : public gpu::JitFamily<LaunchConfig> {
  public:
   explicit MmaFamily(gpu::Runtime& runtime)
-      : runtime_(runtime), capability_(capability_of(runtime.architecture())) {}
+      : JitFamily(runtime, {.name = "mma", .tie_rank = 12}),
+        limits_(runtime.limits()),
+        capability_(capability_of(runtime.architecture())) {}
 
-  std::string_view name() const override { return "mma"; }
-  std::string identity() const override {
-    return fmt::format("mma r1 source {}", gpu::text_hash(source_ + reduce_));
-  }
-  int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
-  Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
-  gpu::Source source(const Problem& problem, const Config& config) const override;
-  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
-  double predicted_microseconds(const Problem& problem, const Config& config) const override;
   /// Ada's tensor core keeps as few bits of fp8 products as Hopper's; of later ones nothing was measured.
   Accuracy accuracy(const Problem& problem, const Config&) const override {
     return traits(problem.x_type).fp8 ? Accuracy::tensor_core : Accuracy::fp32;
   }
-  std::int64_t resources(const Problem& problem, const Config& config) const override {
-    const LaunchConfig launch = launch_config(problem, config);
+
+ protected:
+  LaunchConfig launch_config(const Problem& problem, const Config& config) const override {
+    return cuda::launch_config(problem, config);
+  }
+  void fill(gpu::LaunchSpace<LaunchConfig>& space) const override;
+  double cost(const Problem& problem, const LaunchConfig& launch) const override;
+  std::int64_t resources_of(const LaunchConfig& launch) const override {
     return launch.shared_bytes + launch.workspace_bytes;
   }
-  std::string_view thread_pool() const override { return "gpu"; }
+  std::vector<gpu::Part> parts(const Problem& problem, const LaunchConfig& launch) const override;
+  Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
+                                              const LaunchConfig& launch) const override {
+    return std::unique_ptr<Kernel>(std::make_unique<MmaKernel>(std::move(programs), problem, launch));
+  }
+  std::string device_text() const override { return source_ + reduce_; }
 
  private:
-  std::string refuse_build(const Problem& problem, const Config& config) const;
-  std::string refuse_waste(const Problem& problem, const Config& config) const;
+  std::string refuse_build(const LaunchConfig& launch) const;
+  std::string refuse_waste(const Problem& problem, const LaunchConfig& launch) const;
 
-  gpu::Runtime& runtime_;
+  gpu::Limits limits_;
   std::int64_t capability_;
   std::string source_ = gpu::include_line("backends/cuda/families/mma/mma.cu");
   std::string reduce_ = gpu::include_line("backends/cuda/families/mma/mma_reduce.cu");
@@ -187,32 +178,25 @@ Status MmaFamily::accepts(const Problem& problem) const {
   if (problem.x_type == DataType::f8_e4m3fn && capability_ == 90)
     return refusal::refuse(refusal::types,
                            "fp8 operands: Hopper widens them in registers that this family needs");
-  constexpr std::int64_t most = std::int64_t{1} << 30;
-  if (problem.m > most || problem.n > most || problem.k > most)
-    return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k,
-                           most);
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_sizes(problem));
   return accepts_alignment(problem);
 }
 
-std::string MmaFamily::refuse_build(const Problem& problem, const Config& config) const {
-  const LaunchConfig launch = launch_config(problem, config);
+std::string MmaFamily::refuse_build(const LaunchConfig& launch) const {
   if (launch.block_n / launch.warps_n % 16 != 0 || launch.block_n < 16 * launch.warps_n)
     return "nw leaves a warp less than 16 columns";
   if (launch.accumulators() > max_accumulators) return "tile needs more registers than a thread has";
   if (launch.block_m == 16 && launch.block_n == 128 && launch.split_k > 1)
     return "bn 128 with bm 16 and split-K: the compiler spills registers";
-  if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block))
+  if (launch.shared_bytes > static_cast<std::int64_t>(limits_.shared_bytes_per_block))
     return "st needs more shared memory than a block may have";
   if (launch.split_k > launch.k_tiles) return "sk is more than the k tiles";
   if (launch.workspace_bytes > max_workspace) return "sk needs more than 1 GiB of workspace";
   return {};
 }
 
-std::string MmaFamily::refuse_waste(const Problem& problem, const Config& config) const {
-  if (capability_ == 90 && !(config == default_config(problem)))
-    return "Hopper has better kernels: its default alone is tried";
-  const LaunchConfig launch = launch_config(problem, config);
-  const std::int64_t processors = runtime_.limits().multiprocessors;
+std::string MmaFamily::refuse_waste(const Problem& problem, const LaunchConfig& launch) const {
+  const std::int64_t processors = limits_.multiprocessors;
   if (launch.block_m > 16 && launch.block_m >= 2 * problem.m)
     return "bm is more than twice the rows there are";
   if (launch.block_m < 64 && problem.m > 4 * launch.block_m) return "bm reads the weight too often";
@@ -226,8 +210,7 @@ std::string MmaFamily::refuse_waste(const Problem& problem, const Config& config
   return {};
 }
 
-Space MmaFamily::space(const Problem& problem) const {
-  Space space;
+void MmaFamily::fill(gpu::LaunchSpace<LaunchConfig>& space) const {
   space.add(Parameter{.key = "bm",
                       .values = {"16", "32", "64", "128"},
                       .absent = "64",
@@ -247,26 +230,24 @@ Space MmaFamily::space(const Problem& problem) const {
                       .absent = "1",
                       .meaning = "split-K: blocks that divide k",
                       .range = NumberRange{1, 64}});
-  space.add(
-      Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
-  space.add(Constraint{"waste",
-                       [this, problem](const Config& config) { return refuse_waste(problem, config); },
-                       Rule::search});
-  space.add(split_k_divides(problem.k, "sk", 8 * atom_bytes / bits(problem.x_type)));
-  for (Constraint& rule : tune_gemm_v2_rules(problem, [problem](const Config& config) {
-         const LaunchConfig launch = launch_config(problem, config);
-         return TuneGemmConfig{.block_m = launch.block_m,
-                               .block_n = launch.block_n,
-                               .block_k = 8 * atom_bytes / bits(problem.x_type),
-                               .split_k = launch.split_k};
-       }))
-    space.add(std::move(rule));
-  return space;
+  space.rule("fits", Rule::build, [this](const LaunchConfig& launch) { return refuse_build(launch); });
+  space.rule("waste", Rule::search,
+             [this](const Problem& problem, const Config& config, const LaunchConfig& launch) -> std::string {
+               if (capability_ == 90 && !(config == default_config(problem)))
+                 return "Hopper has better kernels: its default alone is tried";
+               return refuse_waste(problem, launch);
+             });
+  const std::int64_t block_k = 8 * atom_bytes / bits(space.problem().x_type);
+  space.add(split_k_divides(space.problem().k, "sk", block_k));
+  space.add_tune_gemm_rules([block_k](const LaunchConfig& launch) {
+    return TuneGemmConfig{
+        .block_m = launch.block_m, .block_n = launch.block_n, .block_k = block_k, .split_k = launch.split_k};
+  });
 }
 
 // The largest tile with at least one for each multiprocessor; split-K if even small tiles are fewer.
 Config MmaFamily::default_config(const Problem& problem) const {
-  const std::int64_t processors = runtime_.limits().multiprocessors;
+  const std::int64_t processors = limits_.multiprocessors;
   const std::int64_t block_m = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : problem.m <= 512 ? 64 : 128;
   const auto tiles = [&](std::int64_t width) {
     return ceil_div(problem.m, block_m) * ceil_div(problem.n, width) * problem.batch;
@@ -285,8 +266,7 @@ Config MmaFamily::default_config(const Problem& problem) const {
   return config;
 }
 
-gpu::Source MmaFamily::source(const Problem& problem, const Config& config) const {
-  const LaunchConfig launch = launch_config(problem, config);
+std::vector<gpu::Part> MmaFamily::parts(const Problem& problem, const LaunchConfig& launch) const {
   gpu::Source source{"mma", source_, gpu::type_defines(problem), "mma"};
   source.defines.push_back(
       gpu::config_define(MmaConfig{.block_m = static_cast<int>(launch.block_m),
@@ -297,31 +277,17 @@ gpu::Source MmaFamily::source(const Problem& problem, const Config& config) cons
                                    .split_k = launch.split_k > 1,
                                    .x_columns = problem.x_order == Order::column_major,
                                    .w_columns = problem.w_order == Order::column_major}));
-  return source;
-}
-
-Result<std::unique_ptr<Kernel>> MmaFamily::build(const Problem& problem, const Config& config) const {
-  const LaunchConfig launch = launch_config(problem, config);
-  auto program = runtime_.load(source(problem, config));
-  if (!program.ok()) return program.status();
-  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
-  std::shared_ptr<gpu::Program> reduction;
-  if (launch.split_k > 1) {
-    gpu::Source second{"mma_reduce", reduce_, gpu::type_defines(problem), "mma_reduce"};
-    auto loaded = runtime_.load(second);
-    if (!loaded.ok()) return loaded.status();
-    reduction = std::move(*loaded);
-  }
-  return std::unique_ptr<Kernel>(
-      std::make_unique<MmaKernel>(std::move(*program), std::move(reduction), problem, launch));
+  std::vector<gpu::Part> parts{{std::move(source), launch.shared_bytes}};
+  if (launch.split_k > 1)
+    parts.push_back({{"mma_reduce", reduce_, gpu::type_defines(problem), "mma_reduce"}});
+  return parts;
 }
 
 /// In microseconds; meant to rank kernels, not to state their time: waves of blocks at the rate of an A100's
 /// multiprocessor, weights and partial sums once through its memory.
-double MmaFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
-  const LaunchConfig launch = launch_config(problem, config);
+double MmaFamily::cost(const Problem& problem, const LaunchConfig& launch) const {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  const double processors = real(runtime_.limits().multiprocessors);
+  const double processors = real(limits_.multiprocessors);
   const double blocks = real(launch.tiles() * problem.batch * launch.split_k);
   const double warp_tile = real(launch.block_m * launch.block_n / launch.num_warps);
   const double efficiency = std::min(0.8, 0.25 + 0.25 * std::log2(warp_tile / 256));

@@ -8,8 +8,7 @@
 #include "backends/cuda/families/moe_decode/moe_decode_launch_config.h"
 #include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/device_files.h"
+#include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
@@ -33,11 +32,10 @@ int decode_scales(const Problem& problem) {
   return code <= 3 ? code : -1;
 }
 
-class MoeDecodeKernel final : public Kernel {
+class MoeDecodeKernel final : public gpu::JitKernel<MoeDecodeLaunch> {
  public:
-  MoeDecodeKernel(std::shared_ptr<gpu::Program> program, const Problem& problem,
-                  const MoeDecodeLaunch& launch)
-      : program_(std::move(program)), problem_(problem), shapes_(operand_shapes(problem)), launch_(launch) {
+  MoeDecodeKernel(gpu::Programs programs, const Problem& problem, const MoeDecodeLaunch& launch)
+      : JitKernel(std::move(programs), problem, launch), shapes_(operand_shapes(problem)) {
     extension_.dependent = true;
     extension_.cooperative = true;
     shape_.grid[0] = static_cast<unsigned>(launch.grid);
@@ -49,7 +47,6 @@ class MoeDecodeKernel final : public Kernel {
     return static_cast<std::size_t>(counter_bytes(launch_) +
                                     routed_pairs(problem_) * problem_.m * problem_.n * 2);
   }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& o, void* workspace, Stream stream) const override {
     const std::int64_t x_row_bytes = bytes_of(problem_.x_type, problem_.m == 1 ? problem_.k : o.ldx);
@@ -84,46 +81,48 @@ class MoeDecodeKernel final : public Kernel {
     values.rows = as_int(problem_.k);
     values.groups = as_int(launch_.groups);
     values.num_stages = as_int(launch_.num_stages);
-    void* arguments[] = {&values};
-    return program_->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
-  std::shared_ptr<gpu::Program> program_;
-  Problem problem_;
   OperandShapes shapes_;
-  MoeDecodeLaunch launch_;
   HopperLaunch extension_;
   gpu::LaunchShape shape_;  // points at extension_
 };
 
-class MoeDecodeFamily final : public gpu::CompiledFamily {
+class MoeDecodeFamily final : public gpu::JitFamily<MoeDecodeLaunch> {
  public:
-  explicit MoeDecodeFamily(gpu::Runtime& runtime) : runtime_(runtime), limits_(runtime.limits()) {}
+  explicit MoeDecodeFamily(gpu::Runtime& runtime)
+      : JitFamily(runtime, {.name = "moe_decode", .tie_rank = 11}), limits_(runtime.limits()) {}
 
-  std::string_view name() const override { return "moe_decode"; }
-  std::string identity() const override {
-    return fmt::format("moe_decode r1 source {}", gpu::text_hash(source_));
-  }
-  int tie_rank() const override { return 11; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
-  Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override {
     return default_moe_decode_config(problem, limits_);
   }
-  gpu::Source source(const Problem& problem, const Config& config) const override;
-  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
-  double predicted_microseconds(const Problem& problem, const Config& config) const override {
-    return predicted_moe_decode(problem, moe_decode_launch(problem, config, limits_), limits_);
+
+ protected:
+  MoeDecodeLaunch launch_config(const Problem& problem, const Config& config) const override {
+    return moe_decode_launch(problem, config, limits_);
   }
-  std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return moe_decode_launch(problem, config, limits_).shared_bytes;
+  void fill(gpu::LaunchSpace<MoeDecodeLaunch>& space) const override {
+    space.add(moe_decode_parameters(space.problem()));
+    space.rule("fits", Rule::build, refuse_moe_decode);
   }
-  std::string_view thread_pool() const override { return "gpu"; }
+  double cost(const Problem& problem, const MoeDecodeLaunch& launch) const override {
+    return predicted_moe_decode(problem, launch);
+  }
+  std::vector<gpu::Part> parts(const Problem& problem, const MoeDecodeLaunch& launch) const override {
+    return {{source_of(problem, launch), launch.shared_bytes}};
+  }
+  Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
+                                              const MoeDecodeLaunch& launch) const override {
+    return std::unique_ptr<Kernel>(std::make_unique<MoeDecodeKernel>(std::move(programs), problem, launch));
+  }
+  std::string device_text() const override { return source_; }
 
  private:
-  gpu::Runtime& runtime_;
+  gpu::Source source_of(const Problem& problem, const MoeDecodeLaunch& launch) const;
+
   gpu::Limits limits_;
   std::string source_ = gpu::include_line("backends/cuda/families/moe_decode/moe_decode.cu");
 };
@@ -155,33 +154,16 @@ Status MoeDecodeFamily::accepts(const Problem& problem) const {
   if (routed_pairs(problem) > max_decode_pairs)
     return refusal::refuse(refusal::size, "{} pairs of token and expert, at most {}", routed_pairs(problem),
                            max_decode_pairs);
-  for (const auto& [name, elements] : {std::pair{"k", problem.k}, std::pair{"n", problem.n}}) {
-    if (fp4 && elements % 64 != 0)
-      return refusal::refuse(refusal::alignment, "{} = {}, no multiple of 64", name, elements);
-    if (bytes_of(type, elements) % 16 != 0)
-      return refusal::refuse(refusal::alignment, "rows of {} = {} {} are no multiple of 16 bytes", name,
-                             elements, to_string(type));
-  }
-  if (problem.alignment % 16 != 0)
-    return refusal::refuse(refusal::alignment, "operands at multiples of {} bytes, 16 are needed",
-                           problem.alignment);
+  if (fp4 && (problem.k % 64 != 0 || problem.n % 64 != 0))
+    return refusal::refuse(refusal::alignment, "{} = {}, no multiple of 64", problem.k % 64 != 0 ? "k" : "n",
+                           problem.k % 64 != 0 ? problem.k : problem.n);
+  GEMMTUNE_RETURN_IF_ERROR(accepts_weight_rows(problem));
   if (default_moe_decode_config(problem, limits_).text().empty())
     return refusal::refuse(refusal::size, "k = {}: more of x than registers", problem.k);
   return {};
 }
 
-Space MoeDecodeFamily::space(const Problem& problem) const {
-  Space space;
-  for (Parameter& parameter : moe_decode_parameters(problem)) space.add(std::move(parameter));
-  const auto limits = limits_;
-  space.add(Constraint{"fits", [problem, limits](const Config& config) {
-                         return refuse_moe_decode(moe_decode_launch(problem, config, limits));
-                       }});
-  return space;
-}
-
-gpu::Source MoeDecodeFamily::source(const Problem& problem, const Config& config) const {
-  const MoeDecodeLaunch launch = moe_decode_launch(problem, config, limits_);
+gpu::Source MoeDecodeFamily::source_of(const Problem& problem, const MoeDecodeLaunch& launch) const {
   gpu::Source source{
       "moe_decode",
       source_,
@@ -217,14 +199,6 @@ gpu::Source MoeDecodeFamily::source(const Problem& problem, const Config& config
     source.defines.push_back(fmt::format("HIDDEN_SCALE_PITCH={}", w2.scale_pitch));
   }
   return source;
-}
-
-Result<std::unique_ptr<Kernel>> MoeDecodeFamily::build(const Problem& problem, const Config& config) const {
-  auto program = runtime_.load(source(problem, config));
-  if (!program.ok()) return program.status();
-  const MoeDecodeLaunch launch = moe_decode_launch(problem, config, limits_);
-  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
-  return std::unique_ptr<Kernel>(std::make_unique<MoeDecodeKernel>(std::move(*program), problem, launch));
 }
 
 }  // namespace

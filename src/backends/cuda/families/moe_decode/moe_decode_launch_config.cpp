@@ -127,7 +127,7 @@ std::string refuse_moe_decode(const MoeDecodeLaunch& launch) {
   return {};
 }
 
-double predicted_moe_decode(const Problem& problem, const MoeDecodeLaunch& launch, const gpu::Limits&) {
+double predicted_moe_decode(const Problem& problem, const MoeDecodeLaunch& launch) {
   constexpr double from_memory = 4.2e6;  // bytes a microsecond
   const double experts = gpu::expected_moe_tiles(problem, max_decode_tokens).experts;
   const double weights = experts * as_real(problem.k * problem.n * (problem.moe.gated ? 3 : 2)) *
@@ -164,7 +164,7 @@ Config default_moe_decode_config(const Problem& problem, const gpu::Limits& limi
         config.set("smem", smem);
         const MoeDecodeLaunch launch = moe_decode_launch(problem, config, limits);
         if (refuse_moe_decode(launch).empty())
-          fastest.consider(config, predicted_moe_decode(problem, launch, limits));
+          fastest.consider(config, predicted_moe_decode(problem, launch));
       }
     }
   }

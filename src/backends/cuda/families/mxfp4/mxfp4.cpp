@@ -10,9 +10,8 @@
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/fastest_config.h"
-#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
-#include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 
@@ -66,6 +65,7 @@ struct Mxfp4LaunchConfig {
   std::int64_t x_tiles = 1;  // of block_n
   std::int64_t blocks_per_sm = 1;
   std::int64_t prefetch_blocks = 0;
+  std::int64_t smem_kib = 110;
 
   std::int64_t tiles() const { return block_m / (64 * warpgroups); }  // of 64 rows, of a warp group
   std::int64_t accumulators() const { return tiles() * block_n / 2; }
@@ -104,6 +104,7 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   launch.split_k = config.number("csk", 1);
   launch.warp_instructions = config.number("mma", 0) != 0;
   launch.dependent_launch = is_dependent(config);
+  launch.smem_kib = config.number("smem", 110);
   launch.k_tiles = ceil_div(problem.k, k_of_atom * launch.k_atoms);
   launch.w_tiles = ceil_div(problem.n, launch.block_m);
   launch.x_tiles = ceil_div(problem.m, launch.y_rows());
@@ -115,7 +116,7 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   if (launch.persistent()) launch.exchange_bytes = launch.warpgroups * 32 * 128;
   const std::int64_t fixed = shared_reserve + launch.exchange_bytes;
   const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_per_block) - fixed;
-  const std::int64_t wanted = std::min(config.number("smem", 110) * 1024 - fixed, most);
+  const std::int64_t wanted = std::min(launch.smem_kib * 1024 - fixed, most);
   launch.num_stages = std::min({wanted / std::max<std::int64_t>(launch.stage_bytes, 1),
                                 ceil_div(launch.k_tiles, launch.split_k), max_fp4_stages});
   launch.storage_bytes =
@@ -131,14 +132,12 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
 
 std::string widening_text() { return gpu::include_line("backends/cuda/families/mxfp4/mxfp4_activations.cu"); }
 
-class Mxfp4Kernel final : public Kernel {
+class Mxfp4Kernel final : public gpu::JitKernel<Mxfp4LaunchConfig> {
  public:
-  Mxfp4Kernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program,
-              std::shared_ptr<gpu::Program> widening, const Problem& problem, const Mxfp4LaunchConfig& launch)
-      : program_(std::move(program)),
-        widening_(std::move(widening)),
-        problem_(problem),
-        launch_(launch),
+  /// `programs`: the second one widens activations that are not bf16.
+  Mxfp4Kernel(const CudaDriver& driver, gpu::Programs programs, const Problem& problem,
+              const Mxfp4LaunchConfig& launch)
+      : JitKernel(std::move(programs), problem, launch),
         w_map_(driver.functions(), {nullptr, 1, problem.n, problem.k / 2, problem.k / 2, launch.block_m}),
         x_map_(driver.functions(),
                {nullptr, 2, problem.m * launch.rows_per_y, problem.k, problem.k * 2, launch.block_n}) {
@@ -160,8 +159,7 @@ class Mxfp4Kernel final : public Kernel {
   }
   /// Of the activations as bf16.
   std::size_t workspace_bytes() const override {
-    return widening_ == nullptr ? 0
-                                : static_cast<std::size_t>(problem_.m * launch_.rows_per_y * problem_.k * 2);
+    return widens() ? static_cast<std::size_t>(problem_.m * launch_.rows_per_y * problem_.k * 2) : 0;
   }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
@@ -173,11 +171,11 @@ class Mxfp4Kernel final : public Kernel {
     } else {
       GEMMTUNE_RETURN_IF_ERROR(w_map_.at(o.w, problem_.k / 2, values.w));
     }
-    if (widening_ == nullptr) {
-      GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * 2, values.x));
-    } else {
+    if (widens()) {
       GEMMTUNE_RETURN_IF_ERROR(x_map_.at(workspace, problem_.k * 2, values.x));
       GEMMTUNE_RETURN_IF_ERROR(widen(o, bytes_of(problem_.x_type, ldx), workspace, stream));
+    } else {
+      GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * 2, values.x));
     }
     if (scales_rows(problem_)) {
       const gpu::ScalesArguments scales = gpu::scales_of(problem_, o);
@@ -209,11 +207,11 @@ class Mxfp4Kernel final : public Kernel {
     values.tiles = static_cast<int>(launch_.w_tiles * launch_.x_tiles);
     values.w_blocks = static_cast<int>(launch_.w_tiles);
     values.x_tiles = static_cast<int>(launch_.x_tiles);
-    void* arguments[] = {&values};
-    return program_->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
+  bool widens() const { return programs_.size() > 1; }
   /// Activations as bf16 into the workspace.
   Status widen(const Operands& o, std::int64_t row_bytes, void* to, Stream stream) const {
     Mxfp4ActivationsArguments values{};
@@ -225,14 +223,9 @@ class Mxfp4Kernel final : public Kernel {
     values.k = static_cast<int>(problem_.k);
     values.aligned =
         (static_cast<std::uintptr_t>(row_bytes) | reinterpret_cast<std::uintptr_t>(o.x)) % 16 == 0;
-    void* arguments[] = {&values};
-    return widening_->launch(widening_shape_, arguments, stream);
+    return enqueue(1, widening_shape_, values, stream);
   }
 
-  std::shared_ptr<gpu::Program> program_;
-  std::shared_ptr<gpu::Program> widening_;  // null: x is bf16
-  Problem problem_;
-  Mxfp4LaunchConfig launch_;
   MovableMap w_map_;
   MovableMap x_map_;
   HopperLaunch hopper_;
@@ -241,36 +234,38 @@ class Mxfp4Kernel final : public Kernel {
   gpu::LaunchShape widening_shape_;  // points at widening_hopper_
 };
 
-class Mxfp4Family final : public gpu::CompiledFamily {
+class Mxfp4Family final : public gpu::JitFamily<Mxfp4LaunchConfig> {
  public:
-  Mxfp4Family(gpu::Runtime& runtime, const CudaDriver& driver) : runtime_(runtime), driver_(driver) {}
+  Mxfp4Family(gpu::Runtime& runtime, const CudaDriver& driver)
+      : JitFamily(runtime, {.name = "mxfp4", .tie_rank = 12, .packed = WeightLayout::fragment64}),
+        driver_(driver),
+        limits_(hopper_limits(runtime, driver)) {}
 
-  std::string_view name() const override { return "mxfp4"; }
-  std::string identity() const override {
-    return fmt::format("mxfp4 r1 source {}",
-                       gpu::text_hash(source_ + wgmma_of_registers_macros(8) + widening_text()));
-  }
-  int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override {
-    return WeightLayout::fragment64;
-  }
-  Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
-  gpu::Source source(const Problem& problem, const Config& config) const override;
-  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
-  double predicted_microseconds(const Problem& problem, const Config& config) const override;
-  std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return mxfp4_launch_config(problem, config, runtime_.limits()).shared_bytes;
+
+ protected:
+  Mxfp4LaunchConfig launch_config(const Problem& problem, const Config& config) const override {
+    return mxfp4_launch_config(problem, config, limits_);
   }
-  std::string_view thread_pool() const override { return "gpu"; }
+  void fill(gpu::LaunchSpace<Mxfp4LaunchConfig>& space) const override;
+  double cost(const Problem& problem, const Mxfp4LaunchConfig& launch) const override;
+  std::vector<gpu::Part> parts(const Problem& problem, const Mxfp4LaunchConfig& launch) const override;
+  Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
+                                              const Mxfp4LaunchConfig& launch) const override {
+    return std::unique_ptr<Kernel>(
+        std::make_unique<Mxfp4Kernel>(driver_, std::move(programs), problem, launch));
+  }
+  std::string device_text() const override {
+    return source_ + wgmma_of_registers_macros(8) + widening_text();
+  }
 
  private:
-  std::string refuse_build(const Problem& problem, const Config& config) const;
-  std::string refuse_waste(const Problem& problem, const Config& config) const;
+  std::string refuse_build(const Problem& problem, const Mxfp4LaunchConfig& launch) const;
+  std::string refuse_waste(const Problem& problem, const Mxfp4LaunchConfig& launch) const;
 
-  gpu::Runtime& runtime_;
   const CudaDriver& driver_;
+  HopperLimits limits_;
   std::string source_ = gpu::include_line("backends/cuda/families/mxfp4/mxfp4.cu");
 };
 
@@ -287,8 +282,7 @@ Status Mxfp4Family::accepts(const Problem& problem) const {
   return accepts_alignment(problem);
 }
 
-std::string Mxfp4Family::refuse_build(const Problem& problem, const Config& config) const {
-  const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
+std::string Mxfp4Family::refuse_build(const Problem& problem, const Mxfp4LaunchConfig& launch) const {
   if (launch.block_m % (64 * launch.warpgroups) != 0 || launch.tiles() > 2)
     return "bm is not one or two times 64 rows for each warp group";
   const std::int64_t most = launch.warpgroups < 3 ? max_fp4_sums
@@ -302,14 +296,13 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Config& conf
   if (launch.num_stages < std::min<std::int64_t>(2, ceil_div(launch.k_tiles, launch.split_k)))
     return "smem holds less than two stages";
   if (launch.x_tiles > max_x_tiles) return "bn makes too many tiles";
-  if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block))
+  if (launch.shared_bytes > static_cast<std::int64_t>(limits_.shared_bytes_per_block))
     return "smem is more shared memory than a block may have";
   return {};
 }
 
-std::string Mxfp4Family::refuse_waste(const Problem& problem, const Config& config) const {
-  const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
-  const std::int64_t processors = runtime_.limits().multiprocessors;
+std::string Mxfp4Family::refuse_waste(const Problem& problem, const Mxfp4LaunchConfig& launch) const {
+  const std::int64_t processors = limits_.multiprocessors;
   const std::int64_t rows = problem.m * launch.rows_per_y;
   if (launch.block_m > 64 && problem.n <= launch.block_m / 2) return "bm is more than twice the rows of w";
   for (const std::int64_t narrower : row_tiles)
@@ -324,14 +317,13 @@ std::string Mxfp4Family::refuse_waste(const Problem& problem, const Config& conf
     return "csk leaves a block less than two k tiles";
   const std::int64_t share = ceil_div(launch.k_tiles, launch.split_k) * launch.stage_bytes + shared_reserve;
   for (const std::int64_t smaller : {36, 50, 75, 110}) {
-    if (smaller < config.number("smem") && smaller * 1024 >= share)
+    if (smaller < launch.smem_kib && smaller * 1024 >= share)
       return "smem makes as many stages as a smaller one";
   }
   return {};
 }
 
-Space Mxfp4Family::space(const Problem& problem) const {
-  Space space;
+void Mxfp4Family::fill(gpu::LaunchSpace<Mxfp4LaunchConfig>& space) const {
   space.add(
       Parameter{.key = "wg", .values = {"1", "2", "3"}, .absent = "1", .meaning = "consumer warp groups"});
   space.add(Parameter{.key = "bm",
@@ -359,13 +351,13 @@ Space Mxfp4Family::space(const Problem& problem) const {
                       .meaning = "KiB of shared memory, which the stages fill",
                       .range = NumberRange{16, 227}});
   space.add(dependent_parameter());
-  space.add(
-      Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
-  space.add(Constraint{"waste",
-                       [this, problem](const Config& config) { return refuse_waste(problem, config); },
-                       Rule::search});
-  space.add(refuse_slow(problem, 2));
-  return space;
+  space.rule("fits", Rule::build, [this](const Problem& problem, const Mxfp4LaunchConfig& launch) {
+    return refuse_build(problem, launch);
+  });
+  space.rule("waste", Rule::search, [this](const Problem& problem, const Mxfp4LaunchConfig& launch) {
+    return refuse_waste(problem, launch);
+  });
+  refuse_slow(space, 2);
 }
 
 /// The config that the cost model prefers.
@@ -390,8 +382,8 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
               config.set("csk", csk);
               config.set("smem", smem);
               config.set("pdl", std::int64_t{0});
-              if (refuse_build(problem, config).empty())
-                fastest.consider(config, predicted_microseconds(problem, config));
+              const Mxfp4LaunchConfig launch = launch_config(problem, config);
+              if (refuse_build(problem, launch).empty()) fastest.consider(config, cost(problem, launch));
             }
           }
         }
@@ -401,8 +393,7 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
   return fastest.config();
 }
 
-gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) const {
-  const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
+std::vector<gpu::Part> Mxfp4Family::parts(const Problem& problem, const Mxfp4LaunchConfig& launch) const {
   // The kernel sees bf16 activations: problems that differ in what these were share it, but for the unit of fp4.
   Problem seen = problem;
   seen.operation = Operation::a16w4;
@@ -423,23 +414,11 @@ gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) co
                                                           .rows_per_y = as_int(launch.rows_per_y),
                                                           .persistent = launch.persistent(),
                                                           .packed = problem.bpreshuffle}));
-  return source;
-}
-
-Result<std::unique_ptr<Kernel>> Mxfp4Family::build(const Problem& problem, const Config& config) const {
-  auto program = runtime_.load(source(problem, config));
-  if (!program.ok()) return program.status();
-  std::shared_ptr<gpu::Program> widening;
-  if (widens_activations(problem)) {
-    auto made = runtime_.load(
-        {"mxfp4_activations", widening_text(), gpu::type_defines(problem), "mxfp4_activations"});
-    if (!made.ok()) return made.status();
-    widening = std::move(*made);
-  }
-  const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
-  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
-  return std::unique_ptr<Kernel>(
-      std::make_unique<Mxfp4Kernel>(driver_, std::move(*program), std::move(widening), problem, launch));
+  std::vector<gpu::Part> parts{{std::move(source), launch.shared_bytes}};
+  if (widens_activations(problem))
+    parts.push_back(
+        {{"mxfp4_activations", widening_text(), gpu::type_defines(problem), "mxfp4_activations"}});
+  return parts;
 }
 
 /// What the time of a kernel is made of beside its products.
@@ -457,16 +436,14 @@ constexpr Mxfp4Fit fit_of_warpgroups{325, 8.2e6, 0.24, 1.6, 3.1, 1.9};
 /// In microseconds; meant to rank kernels, not to state their time. Instructions of a warp: a fit to the few rows among 350 kernels of ten (M, N, K) on an H200, fast
 /// ones weighted more; of a warp group: to 171 kernels of M = 64 to 4096, of an H200 and, as they are since, of an H100 (docs/lab/mxfp4.md). The blocks of a
 /// multiprocessor share its tensor cores and the units that decode; all of them share memory.
-double Mxfp4Family::predicted_microseconds(const Problem& problem, const Config& config) const {
-  const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
+double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch) const {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   constexpr double clock = 1700;  // cycles per microsecond
   constexpr double from_memory = 2.83e6;
   const Mxfp4Fit& fit = launch.warp_instructions ? fit_of_warps : fit_of_warpgroups;
-  const std::int64_t processors = runtime_.limits().multiprocessors;
+  const std::int64_t processors = limits_.multiprocessors;
   const std::int64_t resident = std::min(launch.blocks_per_sm, ceil_div(launch.blocks(), processors));
-  const std::int64_t at_once =
-      hopper_limits(runtime_, driver_).clusters_at_once(launch.split_k) * launch.split_k * resident;
+  const std::int64_t at_once = limits_.clusters_at_once(launch.split_k) * launch.split_k * resident;
   const double waves = real(ceil_div(launch.blocks(), at_once));
   const std::int64_t k_tiles = ceil_div(launch.k_tiles, launch.split_k);
   const std::int64_t all_atoms = ceil_div(problem.k, k_of_atom);

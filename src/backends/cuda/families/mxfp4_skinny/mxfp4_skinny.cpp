@@ -10,9 +10,8 @@
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/fastest_config.h"
-#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
-#include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
@@ -52,6 +51,7 @@ struct Mxfp4SkinnyLaunch {
   std::int64_t pieces = 0;     // in a warp's pipeline
   std::int64_t max_owned = 0;  // strips that a block of a cluster adds
   std::int64_t shared_bytes = 0;
+  bool dependent = false;
 
   std::int64_t threads() const { return warps * 32; }
   bool tail() const { return split_k * warps * warp_units != units; }
@@ -66,6 +66,7 @@ struct Mxfp4SkinnyLaunch {
 Mxfp4SkinnyLaunch mxfp4_skinny_launch(const Problem& problem, const Config& config,
                                       const HopperLimits& limits) {
   Mxfp4SkinnyLaunch launch;
+  launch.dependent = is_dependent(config);
   launch.groups = config.number("bm", 8) / 8;
   launch.split_k = config.number("csk", 1);
   launch.units = problem.k / k_of_unit;
@@ -98,16 +99,13 @@ std::int64_t scale_load_bytes(const Problem& problem, const Mxfp4SkinnyLaunch& l
   return bytes;
 }
 
-class Mxfp4SkinnyKernel final : public Kernel {
+class Mxfp4SkinnyKernel final : public gpu::JitKernel<Mxfp4SkinnyLaunch> {
  public:
-  Mxfp4SkinnyKernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
-                    const Mxfp4SkinnyLaunch& launch, bool dependent)
-      : program_(std::move(program)),
-        problem_(problem),
-        launch_(launch),
+  Mxfp4SkinnyKernel(const CudaDriver& driver, gpu::Programs programs, const Problem& problem,
+                    const Mxfp4SkinnyLaunch& launch)
+      : JitKernel(std::move(programs), problem, launch),
         x_map_(driver.functions(), {nullptr, 2, problem.x_type == DataType::bf16 ? problem.m : 0, problem.k,
-                                    problem.k * 2, problem.m}),
-        dependent_(dependent) {
+                                    problem.k * 2, problem.m}) {
     hopper_.cluster = static_cast<unsigned>(launch.split_k);
     // Plain launches start early too: their prologue overlaps the previous kernel, before griddepcontrol.wait.
     hopper_.dependent = true;
@@ -116,7 +114,6 @@ class Mxfp4SkinnyKernel final : public Kernel {
     shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
     shape_.extension = &hopper_;
   }
-  std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
   Status run(const Operands& o, void*, Stream stream) const override {
@@ -139,52 +136,47 @@ class Mxfp4SkinnyKernel final : public Kernel {
     values.scale_columns = as_int(problem_.k / mx_block);
     values.split_k = as_int(launch_.split_k);
     values.max_owned = as_int(launch_.max_owned);
-    values.dependent_launch = dependent_ ? 1 : 0;
+    values.dependent_launch = launch_.dependent ? 1 : 0;
     values.prefetch_units =
         as_int(std::min(launch_.warp_units, max_early_bytes / (launch_.warps * piece_bytes)));
-    void* arguments[] = {&values};
-    return program_->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
-  std::shared_ptr<gpu::Program> program_;
-  Problem problem_;
-  Mxfp4SkinnyLaunch launch_;
   MovableMap x_map_;
-  bool dependent_;
   HopperLaunch hopper_;
   gpu::LaunchShape shape_;  // points at hopper_
 };
 
-class Mxfp4SkinnyFamily final : public gpu::CompiledFamily {
+class Mxfp4SkinnyFamily final : public gpu::JitFamily<Mxfp4SkinnyLaunch> {
  public:
   Mxfp4SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver, const HopperLimits& limits)
-      : runtime_(runtime), driver_(driver), limits_(limits) {}
+      : JitFamily(runtime, {.name = "mxfp4_skinny", .tie_rank = 10, .packed = WeightLayout::fragment64}),
+        driver_(driver),
+        limits_(limits) {}
 
-  std::string_view name() const override { return "mxfp4_skinny"; }
-  std::string identity() const override {
-    return fmt::format("mxfp4_skinny r1 source {}", gpu::text_hash(source_));
-  }
-  int tie_rank() const override { return 10; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override {
-    return WeightLayout::fragment64;
-  }
-  Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
-  gpu::Source source(const Problem& problem, const Config& config) const override;
-  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
-  double predicted_microseconds(const Problem& problem, const Config& config) const override;
-  std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return mxfp4_skinny_launch(problem, config, limits_).shared_bytes;
+
+ protected:
+  Mxfp4SkinnyLaunch launch_config(const Problem& problem, const Config& config) const override {
+    return mxfp4_skinny_launch(problem, config, limits_);
   }
-  std::string_view thread_pool() const override { return "gpu"; }
+  void fill(gpu::LaunchSpace<Mxfp4SkinnyLaunch>& space) const override;
+  double cost(const Problem& problem, const Mxfp4SkinnyLaunch& launch) const override;
+  std::vector<gpu::Part> parts(const Problem& problem, const Mxfp4SkinnyLaunch& launch) const override;
+  Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
+                                              const Mxfp4SkinnyLaunch& launch) const override {
+    return std::unique_ptr<Kernel>(
+        std::make_unique<Mxfp4SkinnyKernel>(driver_, std::move(programs), problem, launch));
+  }
+  std::string device_text() const override { return source_; }
 
  private:
-  std::string refuse_build(const Problem& problem, const Config& config) const;
-  std::string refuse_waste(const Problem& problem, const Config& config) const;
+  std::string refuse_build(const Problem& problem, const Mxfp4SkinnyLaunch& launch) const;
+  std::string refuse_waste(const Problem& problem, const Config& config,
+                           const Mxfp4SkinnyLaunch& launch) const;
 
-  gpu::Runtime& runtime_;
   const CudaDriver& driver_;
   HopperLimits limits_;
   std::string source_ = gpu::include_line("backends/cuda/families/mxfp4_skinny/mxfp4_skinny.cu");
@@ -202,9 +194,7 @@ Status Mxfp4SkinnyFamily::accepts(const Problem& problem) const {
   if (problem.k % k_of_unit != 0 || problem.n % rows_of_strip != 0)
     return refusal::refuse(refusal::alignment, "n = {}, k = {}, no multiples of {} and {}", problem.n,
                            problem.k, rows_of_strip, k_of_unit);
-  if (problem.alignment % 16 != 0)
-    return refusal::refuse(refusal::alignment, "operands at multiples of {} bytes, 16 are needed",
-                           problem.alignment);
+  GEMMTUNE_RETURN_IF_ERROR(accepts_addresses(problem));
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.n > most || problem.k > most || default_config(problem).text().empty())
     return refusal::refuse(refusal::size, "{} x {}: a warp's part of x does not fit into registers",
@@ -212,8 +202,7 @@ Status Mxfp4SkinnyFamily::accepts(const Problem& problem) const {
   return {};
 }
 
-std::string Mxfp4SkinnyFamily::refuse_build(const Problem& problem, const Config& config) const {
-  const Mxfp4SkinnyLaunch launch = mxfp4_skinny_launch(problem, config, limits_);
+std::string Mxfp4SkinnyFamily::refuse_build(const Problem& problem, const Mxfp4SkinnyLaunch& launch) const {
   if (launch.warps > max_skinny_warps) return "ku makes more than 16 warps";
   if ((launch.split_k - 1) * launch.warps * launch.warp_units >= launch.units)
     return "csk leaves a block without k";
@@ -230,8 +219,8 @@ std::string Mxfp4SkinnyFamily::refuse_build(const Problem& problem, const Config
   return {};
 }
 
-std::string Mxfp4SkinnyFamily::refuse_waste(const Problem& problem, const Config& config) const {
-  const Mxfp4SkinnyLaunch launch = mxfp4_skinny_launch(problem, config, limits_);
+std::string Mxfp4SkinnyFamily::refuse_waste(const Problem& problem, const Config& config,
+                                            const Mxfp4SkinnyLaunch& launch) const {
   if (launch.warps < 8 && launch.warp_units > 1)
     return "ku leaves most of a multiprocessor's warps without k";
   if (launch.pieces == 1 && launch.cluster_strips() * launch.warp_units > 1) return "smem holds one piece";
@@ -245,8 +234,7 @@ std::string Mxfp4SkinnyFamily::refuse_waste(const Problem& problem, const Config
   return {};
 }
 
-Space Mxfp4SkinnyFamily::space(const Problem& problem) const {
-  Space space;
+void Mxfp4SkinnyFamily::fill(gpu::LaunchSpace<Mxfp4SkinnyLaunch>& space) const {
   space.add(Parameter{.key = "bm",
                       .values = {"8", "16", "24", "32"},
                       .absent = "8",
@@ -266,13 +254,14 @@ Space Mxfp4SkinnyFamily::space(const Problem& problem) const {
   for (const std::int64_t kib : pipeline_kib) smem.values.push_back(std::to_string(kib));
   space.add(std::move(smem));
   space.add(dependent_parameter());
-  space.add(
-      Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
-  space.add(Constraint{"waste",
-                       [this, problem](const Config& config) { return refuse_waste(problem, config); },
-                       Rule::search});
-  space.add(refuse_slow(problem, 2));
-  return space;
+  space.rule("fits", Rule::build, [this](const Problem& problem, const Mxfp4SkinnyLaunch& launch) {
+    return refuse_build(problem, launch);
+  });
+  space.rule("waste", Rule::search,
+             [this](const Problem& problem, const Config& config, const Mxfp4SkinnyLaunch& launch) {
+               return refuse_waste(problem, config, launch);
+             });
+  refuse_slow(space, 2);
 }
 
 /// The config that the cost model prefers; empty if none fits.
@@ -287,48 +276,40 @@ Config Mxfp4SkinnyFamily::default_config(const Problem& problem) const {
         config.set("csk", csk);
         config.set("smem", kib);
         config.set("pdl", std::int64_t{0});
-        if (refuse_build(problem, config).empty())
-          fastest.consider(config, predicted_microseconds(problem, config));
+        const Mxfp4SkinnyLaunch launch = launch_config(problem, config);
+        if (refuse_build(problem, launch).empty()) fastest.consider(config, cost(problem, launch));
       }
     }
   }
   return fastest.config();
 }
 
-gpu::Source Mxfp4SkinnyFamily::source(const Problem& problem, const Config& config) const {
-  const Mxfp4SkinnyLaunch launch = mxfp4_skinny_launch(problem, config, limits_);
-  return {"mxfp4_skinny",
-          source_,
-          {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
-           fmt::format("OUTPUT={}", gpu::element_code(problem.y_type)), "L2_HINTS=1",
-           gpu::config_define(Mxfp4SkinnyConfig{.warps = as_int(launch.warps),
-                                                .units = as_int(launch.warp_units),
-                                                .tail = launch.tail(),
-                                                .groups = as_int(launch.groups),
-                                                .pieces = as_int(launch.pieces),
-                                                .split = launch.split_k > 1,
-                                                .x_fp4 = problem.x_type == DataType::f4_e2m1,
-                                                .packed = problem.bpreshuffle,
-                                                .scale_bytes = as_int(scale_load_bytes(problem, launch))})},
-          "mxfp4_skinny"};
-}
-
-Result<std::unique_ptr<Kernel>> Mxfp4SkinnyFamily::build(const Problem& problem, const Config& config) const {
-  auto program = runtime_.load(source(problem, config));
-  if (!program.ok()) return program.status();
-  const Mxfp4SkinnyLaunch launch = mxfp4_skinny_launch(problem, config, limits_);
-  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
-  return std::unique_ptr<Kernel>(std::make_unique<Mxfp4SkinnyKernel>(driver_, std::move(*program), problem,
-                                                                     launch, is_dependent(config)));
+std::vector<gpu::Part> Mxfp4SkinnyFamily::parts(const Problem& problem,
+                                                const Mxfp4SkinnyLaunch& launch) const {
+  gpu::Source source{
+      "mxfp4_skinny",
+      source_,
+      {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
+       fmt::format("OUTPUT={}", gpu::element_code(problem.y_type)), "L2_HINTS=1",
+       gpu::config_define(Mxfp4SkinnyConfig{.warps = as_int(launch.warps),
+                                            .units = as_int(launch.warp_units),
+                                            .tail = launch.tail(),
+                                            .groups = as_int(launch.groups),
+                                            .pieces = as_int(launch.pieces),
+                                            .split = launch.split_k > 1,
+                                            .x_fp4 = problem.x_type == DataType::f4_e2m1,
+                                            .packed = problem.bpreshuffle,
+                                            .scale_bytes = as_int(scale_load_bytes(problem, launch))})},
+      "mxfp4_skinny"};
+  return {{std::move(source), launch.shared_bytes}};
 }
 
 /// In microseconds, to rank kernels: a fit to 66 kernels of 15 (M, N, K) on an H100 (docs/lab/mxfp4_skinny.md). Bytes under way beyond what memory needs
 /// cost time: the first ones arrive later.
-double Mxfp4SkinnyFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
+double Mxfp4SkinnyFamily::cost(const Problem& problem, const Mxfp4SkinnyLaunch& launch) const {
   constexpr double clock = 1755;          // cycles a microsecond
   constexpr double from_memory = 3.47e6;  // bytes a microsecond
   constexpr double latency = 0.74;        // microseconds
-  const Mxfp4SkinnyLaunch launch = mxfp4_skinny_launch(problem, config, limits_);
   const bool split = launch.split_k > 1;
   const double groups = as_real(launch.groups);
   const double units = as_real(launch.warp_units);

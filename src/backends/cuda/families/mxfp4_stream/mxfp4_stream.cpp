@@ -9,9 +9,8 @@
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_launch_config.h"
 #include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
-#include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
@@ -65,22 +64,15 @@ class StreamShape {
   gpu::LaunchShape shape_;
 };
 
-class MoeStreamKernel final : public Kernel {
+class MoeStreamKernel final : public gpu::JitKernel<StreamLaunches> {
  public:
-  /// The stages', and the one that makes x bf16; null where it is.
-  struct Programs {
-    std::array<std::shared_ptr<gpu::Program>, 2> stages;
-    std::shared_ptr<gpu::Program> widen;
-  };
-  MoeStreamKernel(Programs programs, gpu::MoeLayer layer, const Problem& problem,
-                  const std::array<StreamLaunch, 2>& launches, const gpu::Limits& limits)
-      : programs_(std::move(programs)),
+  /// `programs`: of the stages, and where x is not bf16 what makes it that.
+  MoeStreamKernel(gpu::Programs programs, gpu::MoeLayer layer, const Problem& problem,
+                  const StreamLaunches& launches, const gpu::Limits& limits)
+      : JitKernel(std::move(programs), problem, launches),
         layer_(std::move(layer)),
-        problem_(problem),
-        launches_(launches),
         shapes_{StreamShape(launches[0], limits), StreamShape(launches[1], limits)} {}
   std::size_t workspace_bytes() const override { return layer_.workspace_bytes(); }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     const std::int64_t x_row_bytes = bytes_of(problem_.x_type, operands.ldx);
@@ -90,17 +82,17 @@ class MoeStreamKernel final : public Kernel {
       const gpu::MoeRound round = layer_.round(operands, workspace, token);
       const void* x = round.operands.x;
       std::int64_t x_row = operands.ldx;
-      if (programs_.widen != nullptr) {
+      if (programs_.size() > 2) {
         // Behind the hidden layer.
         void* const widened = static_cast<char*>(round.hidden) + round.pairs * problem_.n * 2;
         GEMMTUNE_RETURN_IF_ERROR(
-            launch_moe_permute(*programs_.widen, problem_, round, RowOrder::tokens, widened, stream));
+            launch_moe_permute(*programs_[2], problem_, round, RowOrder::tokens, widened, stream));
         x = widened;
         x_row = permuted_row_bytes(problem_) / 2;
       }
-      if (!launches_[0].sorts) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
+      if (!launch_[0].sorts) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       Mxfp4StreamArguments first{};
-      set_weight(launches_[0], operands.w, operands.w_scale, first);
+      set_weight(launch_[0], operands.w, operands.w_scale, first);
       set_tiles(round, first);
       first.x = static_cast<const unsigned short*>(x);
       first.x_row = x_row;
@@ -111,16 +103,16 @@ class MoeStreamKernel final : public Kernel {
       first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
       first.position_of = round.position_of;
       first.bias = static_cast<const float*>(round.operands.bias);
-      GEMMTUNE_RETURN_IF_ERROR(shapes_[0].launch(*programs_.stages[0], first, stream));
+      GEMMTUNE_RETURN_IF_ERROR(shapes_[0].launch(*programs_[0], first, stream));
       Mxfp4StreamArguments second{};
-      set_weight(launches_[1], operands.w2, operands.w2_scale, second);
+      set_weight(launch_[1], operands.w2, operands.w2_scale, second);
       set_tiles(round, second);
       second.x = static_cast<const unsigned short*>(round.hidden);
       second.x_row = problem_.n;
       second.to = round.partials;
       second.bias = static_cast<const float*>(operands.bias2);
       second.to_row = problem_.k;
-      GEMMTUNE_RETURN_IF_ERROR(shapes_[1].launch(*programs_.stages[1], second, stream));
+      GEMMTUNE_RETURN_IF_ERROR(shapes_[1].launch(*programs_[1], second, stream));
       GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
     }
     return {};
@@ -139,54 +131,46 @@ class MoeStreamKernel final : public Kernel {
     values.experts = problem_.moe.experts;
   }
 
-  Programs programs_;
   gpu::MoeLayer layer_;
-  Problem problem_;
-  std::array<StreamLaunch, 2> launches_;
   std::array<StreamShape, 2> shapes_;
 };
 
-class Mxfp4StreamFamily final : public gpu::CompiledFamily {
+class Mxfp4StreamFamily final : public gpu::JitFamily<StreamLaunches> {
  public:
-  Mxfp4StreamFamily(gpu::Runtime& runtime, const gpu::Limits& limits) : runtime_(runtime), limits_(limits) {}
+  Mxfp4StreamFamily(gpu::Runtime& runtime, const gpu::Limits& limits)
+      : JitFamily(runtime, {.name = "mxfp4_stream", .tie_rank = 11}), limits_(limits) {}
 
-  std::string_view name() const override { return "mxfp4_stream"; }
-  std::string identity() const override {
-    std::string text = source_;
-    for (const gpu::Source& source : gpu::moe_layer_sources(default_problem(Operation::fused_moe), {}))
-      text += source.text;
-    text += moe_permute_source(default_problem(Operation::fused_moe), ColumnOrder::plain).text;
-    return fmt::format("mxfp4_stream r1 source {}", gpu::text_hash(text));
-  }
-  int tie_rank() const override { return 11; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
-  Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override {
     return default_stream_config(problem, limits_);
   }
-  gpu::Source source(const Problem& problem, const Config& config) const override {
-    return source_of(problem, stream_launches(problem, config, limits_).front());
+
+ protected:
+  StreamLaunches launch_config(const Problem& problem, const Config& config) const override {
+    return stream_launches(problem, config, limits_);
   }
-  std::vector<gpu::Source> sources(const Problem& problem, const Config& config) const override {
-    std::vector<gpu::Source> sources;
-    for (const StreamLaunch& launch : stream_launches(problem, config, limits_))
-      sources.push_back(source_of(problem, launch));
-    return sources;
+  void fill(gpu::LaunchSpace<StreamLaunches>& space) const override {
+    space.add(stream_parameters());
+    space.rule("fits", Rule::build, refuse_stream);
+    refuse_slow(space, 2);
   }
-  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
-  double predicted_microseconds(const Problem& problem, const Config& config) const override {
-    return predicted_stream(problem, config, limits_);
+  double cost(const Problem& problem, const StreamLaunches& launches) const override {
+    return predicted_stream(problem, launches, limits_);
   }
-  std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return stream_launches(problem, config, limits_).front().shared_bytes;
+  std::int64_t resources_of(const StreamLaunches& launches) const override {
+    return launches[0].shared_bytes;
   }
-  std::string_view thread_pool() const override { return "gpu"; }
+  std::vector<gpu::Part> parts(const Problem& problem, const StreamLaunches& launches) const override;
+  Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
+                                              const StreamLaunches& launches) const override;
+  std::string device_text() const override {
+    return source_ + gpu::moe_layer_text() +
+           moe_permute_source(default_problem(Operation::fused_moe), ColumnOrder::plain).text;
+  }
 
  private:
   gpu::Source source_of(const Problem& problem, const StreamLaunch& launch) const;
 
-  gpu::Runtime& runtime_;
   gpu::Limits limits_;
   std::string source_ = gpu::include_line("backends/cuda/families/mxfp4_stream/mxfp4_stream.cu");
 };
@@ -205,23 +189,11 @@ Status Mxfp4StreamFamily::accepts(const Problem& problem) const {
   if (problem.k % stream_unit != 0 || problem.n % stream_unit != 0)
     return refusal::refuse(refusal::alignment, "n = {}, k = {}, no multiples of {}", problem.n, problem.k,
                            stream_unit);
-  if (problem.alignment % 16 != 0)
-    return refusal::refuse(refusal::alignment, "operands at multiples of {} bytes, 16 are needed",
-                           problem.alignment);
+  GEMMTUNE_RETURN_IF_ERROR(accepts_addresses(problem));
   if (default_stream_config(problem, limits_).text().empty())
     return refusal::refuse(refusal::size, "k = {}: no strip of it fits into shared memory and registers",
                            std::max(problem.k, problem.n));
   return {};
-}
-
-Space Mxfp4StreamFamily::space(const Problem& problem) const {
-  Space space;
-  for (Parameter& parameter : stream_parameters()) space.add(std::move(parameter));
-  const auto limits = limits_;
-  space.add(Constraint{
-      "fits", [problem, limits](const Config& config) { return refuse_stream(problem, config, limits); }});
-  space.add(refuse_slow(problem, 2));
-  return space;
 }
 
 gpu::Source Mxfp4StreamFamily::source_of(const Problem& problem, const StreamLaunch& launch) const {
@@ -249,31 +221,29 @@ gpu::Source Mxfp4StreamFamily::source_of(const Problem& problem, const StreamLau
           "mxfp4_stream"};
 }
 
-Result<std::unique_ptr<Kernel>> Mxfp4StreamFamily::build(const Problem& problem, const Config& config) const {
-  const std::vector<StreamLaunch> launches = stream_launches(problem, config, limits_);
-  std::vector<std::shared_ptr<gpu::Program>> programs;
-  for (const StreamLaunch& launch : launches) {
-    auto program = runtime_.load(source_of(problem, launch));
-    if (!program.ok()) return program.status();
-    GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
-    programs.push_back(std::move(*program));
-  }
-  MoeStreamKernel::Programs of_mixture{{std::move(programs[0]), std::move(programs[1])}, nullptr};
-  std::int64_t widened_bytes = 0;  // of a pair
-  if (problem.x_type != DataType::bf16) {
-    auto widen = runtime_.load(moe_permute_source(problem, ColumnOrder::plain));
-    if (!widen.ok()) return widen.status();
-    of_mixture.widen = std::move(*widen);
-    widened_bytes = ceil_div(permuted_row_bytes(problem), std::int64_t{problem.moe.topk});
-  }
-  auto layer = gpu::MoeLayer::make(runtime_, problem,
+std::vector<gpu::Part> Mxfp4StreamFamily::parts(const Problem& problem,
+                                                const StreamLaunches& launches) const {
+  std::vector<gpu::Part> parts;
+  for (const StreamLaunch& launch : launches)
+    parts.push_back({source_of(problem, launch), launch.shared_bytes});
+  if (problem.x_type != DataType::bf16) parts.push_back({moe_permute_source(problem, ColumnOrder::plain)});
+  return parts;
+}
+
+Result<std::unique_ptr<Kernel>> Mxfp4StreamFamily::make_kernel(gpu::Programs programs, const Problem& problem,
+                                                               const StreamLaunches& launches) const {
+  const std::int64_t widened_bytes =  // of a pair
+      problem.x_type == DataType::bf16
+          ? 0
+          : ceil_div(permuted_row_bytes(problem), std::int64_t{problem.moe.topk});
+  auto layer = gpu::MoeLayer::make(runtime(), problem,
                                    {.block_m = launches[0].rows(),
                                     .hidden_bytes = problem.n * 2 + widened_bytes,
                                     .rounded_partials = true,
                                     .dependent = &starts_early()});
   if (!layer.ok()) return layer.status();
-  return std::unique_ptr<Kernel>(std::make_unique<MoeStreamKernel>(
-      std::move(of_mixture), std::move(*layer), problem, std::array{launches[0], launches[1]}, limits_));
+  return std::unique_ptr<Kernel>(
+      std::make_unique<MoeStreamKernel>(std::move(programs), std::move(*layer), problem, launches, limits_));
 }
 
 }  // namespace

@@ -74,8 +74,7 @@ std::string refuse_launch(const StreamLaunch& launch) {
 
 }  // namespace
 
-std::vector<StreamLaunch> stream_launches(const Problem& problem, const Config& config,
-                                          const gpu::Limits& limits) {
+StreamLaunches stream_launches(const Problem& problem, const Config& config, const gpu::Limits& limits) {
   return {stream_launch(problem, config, limits, 1), stream_launch(problem, config, limits, 2)};
 }
 
@@ -99,8 +98,7 @@ std::vector<Parameter> stream_parameters() {
   return parameters;
 }
 
-std::string refuse_stream(const Problem& problem, const Config& config, const gpu::Limits& limits) {
-  const std::vector<StreamLaunch> launches = stream_launches(problem, config, limits);
+std::string refuse_stream(const Problem& problem, const StreamLaunches& launches) {
   for (const StreamLaunch& launch : launches) {
     if (std::string refused = refuse_launch(launch); !refused.empty()) return refused;
     if (launch.sorts && routed_pairs(problem) > std::min(gpu::max_sorted_pairs, launch.threads()))
@@ -115,12 +113,12 @@ std::string refuse_stream(const Problem& problem, const Config& config, const gp
 
 /// In microseconds, to rank kernels: a fit to the kernels of docs/lab/mxfp4_stream.md. A strip takes a warp's own time, which the other warps of the block hardly
 /// change, or that of its bytes.
-double predicted_stream(const Problem& problem, const Config& config, const gpu::Limits& limits) {
+double predicted_stream(const Problem& problem, const StreamLaunches& launches, const gpu::Limits& limits) {
   constexpr double clock = 1755;         // cycles a microsecond
   constexpr double from_memory = 3.5e6;  // bytes a microsecond
   const double pairs = as_real(routed_pairs(problem));
-  double total = 4 + (config.number("sort", 0) != 0 ? 0.5 + 0.03 * pairs : 4 + pairs / 12e3);
-  for (const StreamLaunch& launch : stream_launches(problem, config, limits)) {
+  double total = 4 + (launches.front().sorts ? 0.5 + 0.03 * pairs : 4 + pairs / 12e3);
+  for (const StreamLaunch& launch : launches) {
     const double tiles = gpu::expected_moe_tiles(problem, launch.rows()).tiles;
     const double strips = tiles * as_real(launch.strips);
     const double cycles = 1250 + 165 * as_real(launch.warp_units) + 340 * as_real(launch.groups - 1) +
@@ -145,8 +143,9 @@ Config default_stream_config(const Problem& problem, const gpu::Limits& limits) 
         config.set("ku", units);
         config.set("smem", smem);
         config.set("sort", std::int64_t{gpu::sorts_in_blocks(problem) ? 1 : 0});
-        if (refuse_stream(problem, config, limits).empty())
-          fastest.consider(config, predicted_stream(problem, config, limits));
+        const StreamLaunches launches = stream_launches(problem, config, limits);
+        if (refuse_stream(problem, launches).empty())
+          fastest.consider(config, predicted_stream(problem, launches, limits));
       }
     }
   }

@@ -1,6 +1,7 @@
 // Shared memory, warps and grids of mxfp4_stream, and what they cost.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -43,13 +44,12 @@ struct StreamLaunch {
   bool scales_apart() const { return scale_pitch != scale_row; }
 };
 
-/// Of the two stages.
-std::vector<StreamLaunch> stream_launches(const Problem& problem, const Config& config,
-                                          const gpu::Limits& limits);
+using StreamLaunches = std::array<StreamLaunch, 2>;  // of the two stages
+StreamLaunches stream_launches(const Problem& problem, const Config& config, const gpu::Limits& limits);
 std::vector<Parameter> stream_parameters();
 /// Empty, or why it cannot be built.
-std::string refuse_stream(const Problem& problem, const Config& config, const gpu::Limits& limits);
-double predicted_stream(const Problem& problem, const Config& config, const gpu::Limits& limits);
+std::string refuse_stream(const Problem& problem, const StreamLaunches& launches);
+double predicted_stream(const Problem& problem, const StreamLaunches& launches, const gpu::Limits& limits);
 /// The config that the cost model prefers; empty if none fits.
 Config default_stream_config(const Problem& problem, const gpu::Limits& limits);
 

@@ -10,9 +10,8 @@
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/fastest_config.h"
-#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
-#include "backends/gpu/jit/device_files.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 
@@ -26,13 +25,11 @@ namespace {
 
 constexpr std::int64_t max_m = 64;
 
-class SkinnyKernel final : public Kernel {
+class SkinnyKernel final : public gpu::JitKernel<SkinnyLaunchConfig> {
  public:
-  SkinnyKernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
+  SkinnyKernel(const CudaDriver& driver, gpu::Programs programs, const Problem& problem,
                const SkinnyLaunchConfig& launch)
-      : program_(std::move(program)),
-        problem_(problem),
-        launch_(launch),
+      : JitKernel(std::move(programs), problem, launch),
         element_bytes_(bits(problem.x_type) / 8),
         w_map_(driver.functions(),
                {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_, launch.block_m, 0,
@@ -50,7 +47,6 @@ class SkinnyKernel final : public Kernel {
     hopper_.dependent = true;
     shape_.extension = &hopper_;
   }
-  std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
   Status run(const Operands& o, void*, Stream stream) const override {
@@ -79,8 +75,7 @@ class SkinnyKernel final : public Kernel {
     values.prefetch_k_tiles = static_cast<int>(launch_.prefetch_k_tiles);
     values.prefetch_blocks = static_cast<int>(launch_.prefetch_blocks);
     values.first_row_groups = launch_.first_row_groups();
-    void* arguments[] = {&values};
-    return program_->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
@@ -89,9 +84,6 @@ class SkinnyKernel final : public Kernel {
     return traits(problem.operation).batched ? problem.batch : 0;
   }
 
-  std::shared_ptr<gpu::Program> program_;
-  Problem problem_;
-  SkinnyLaunchConfig launch_;
   int element_bytes_;
   MovableMap w_map_;
   MovableMap x_map_;
@@ -99,38 +91,39 @@ class SkinnyKernel final : public Kernel {
   gpu::LaunchShape shape_;  // points at hopper_
 };
 
-class SkinnyFamily final : public gpu::CompiledFamily {
+class SkinnyFamily final : public gpu::JitFamily<SkinnyLaunchConfig> {
  public:
-  SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver) : runtime_(runtime), driver_(driver) {}
+  SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver)
+      : JitFamily(runtime, {.name = "skinny", .tie_rank = 10, .packed = WeightLayout::tile64x128}),
+        driver_(driver),
+        limits_(hopper_limits(runtime, driver)) {}
 
-  std::string_view name() const override { return "skinny"; }
-  std::string identity() const override {
-    return fmt::format("skinny r1 source {}", gpu::text_hash(source_));
-  }
-  int tie_rank() const override { return 10; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override {
-    return WeightLayout::tile64x128;
-  }
-  Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
-  gpu::Source source(const Problem& problem, const Config& config) const override;
-  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
-  double predicted_microseconds(const Problem& problem, const Config& config) const override;
   Accuracy accuracy(const Problem& problem, const Config& config) const override {
     return hopper_accuracy(problem, config);
   }
-  std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return skinny_launch_config(problem, config, runtime_.limits()).shared_bytes;
+
+ protected:
+  SkinnyLaunchConfig launch_config(const Problem& problem, const Config& config) const override {
+    return skinny_launch_config(problem, config, limits_);
   }
-  std::string_view thread_pool() const override { return "gpu"; }
+  void fill(gpu::LaunchSpace<SkinnyLaunchConfig>& space) const override;
+  double cost(const Problem& problem, const SkinnyLaunchConfig& launch) const override;
+  std::vector<gpu::Part> parts(const Problem& problem, const SkinnyLaunchConfig& launch) const override;
+  Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
+                                              const SkinnyLaunchConfig& launch) const override {
+    return std::unique_ptr<Kernel>(
+        std::make_unique<SkinnyKernel>(driver_, std::move(programs), problem, launch));
+  }
+  std::string device_text() const override { return source_; }
 
  private:
-  std::string refuse_build(const Problem& problem, const Config& config) const;
-  std::string refuse_waste(const Problem& problem, const Config& config) const;
+  std::string refuse_build(const Problem& problem, const SkinnyLaunchConfig& launch) const;
+  std::string refuse_waste(const Problem& problem, const SkinnyLaunchConfig& launch) const;
 
-  gpu::Runtime& runtime_;
   const CudaDriver& driver_;
+  HopperLimits limits_;
   std::string source_ = gpu::include_line("backends/cuda/families/skinny/skinny.cu");
 };
 
@@ -144,23 +137,20 @@ Status SkinnyFamily::accepts(const Problem& problem) const {
   return accepts_alignment(problem);
 }
 
-std::string SkinnyFamily::refuse_build(const Problem& problem, const Config& config) const {
-  if (std::string refusal = refuse_block_k(config, problem.x_type); !refusal.empty()) return refusal;
-  const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
-  if (quantization(problem) == QuantType::per_1x128 && config.number("prom", 0) == 0)
+std::string SkinnyFamily::refuse_build(const Problem& problem, const SkinnyLaunchConfig& launch) const {
+  if (quantization(problem) == QuantType::per_1x128 && launch.promotion == 0)
     return "prom 0 adds no scales of blocks";
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
   if (launch.num_stages < std::min<std::int64_t>(2, ceil_div(launch.k_tiles, launch.split_k)))
     return "smem holds less than two stages";
-  if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block))
+  if (launch.shared_bytes > static_cast<std::int64_t>(limits_.shared_bytes_per_block))
     return "smem is more shared memory than a block may have";
   return {};
 }
 
-std::string SkinnyFamily::refuse_waste(const Problem& problem, const Config& config) const {
-  const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
+std::string SkinnyFamily::refuse_waste(const Problem& problem, const SkinnyLaunchConfig& launch) const {
   if (launch.block_m > 64 && problem.n <= 64) return "bm is more than the rows of w";
-  const std::int64_t processors = runtime_.limits().multiprocessors;
+  const std::int64_t processors = limits_.multiprocessors;
   if (launch.split_k > 1 && launch.tiles * problem.batch * (launch.split_k - 1) >= processors * 4)
     return "csk makes more than four blocks per multiprocessor";
   if (launch.k_atoms > 1 && launch.k_tiles < launch.split_k * 2)
@@ -168,19 +158,18 @@ std::string SkinnyFamily::refuse_waste(const Problem& problem, const Config& con
   // A smaller smem that holds all of a block's k tiles makes the same kernel.
   const std::int64_t share = ceil_div(launch.k_tiles, launch.split_k) * launch.stage_bytes;
   for (const std::int64_t smaller : {50, 75, 110}) {
-    if (smaller < config.number("smem") && smaller * 1024 >= share)
+    if (smaller < launch.smem_kib && smaller * 1024 >= share)
       return "smem makes as many stages as a smaller one";
   }
   return {};
 }
 
-Space SkinnyFamily::space(const Problem& problem) const {
-  Space space;
+void SkinnyFamily::fill(gpu::LaunchSpace<SkinnyLaunchConfig>& space) const {
   space.add(Parameter{.key = "bm",
                       .values = {"64", "128"},
                       .absent = "64",
                       .meaning = "block_m: rows of the weight in a tile"});
-  space.add(block_k_parameter(problem.x_type, {1, 2, 4}));
+  space.add(block_k_parameter(space.problem().x_type, {1, 2, 4}));
   space.add(Parameter{.key = "csk",
                       .values = {"1", "2", "3", "4", "5", "6", "7", "8"},
                       .absent = "1",
@@ -191,13 +180,15 @@ Space SkinnyFamily::space(const Problem& problem) const {
                       .meaning = "KiB of shared memory, which the stages fill",
                       .range = NumberRange{16, 227}});
   space.add(dependent_parameter());
-  space.add(promotion_parameter(problem.x_type, {1}));
-  space.add(
-      Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
-  space.add(Constraint{"waste",
-                       [this, problem](const Config& config) { return refuse_waste(problem, config); },
-                       Rule::search});
-  return space;
+  space.add(promotion_parameter(space.problem().x_type, {1}));
+  space.rule("fits", Rule::build,
+             [this](const Problem& problem, const Config& config, const SkinnyLaunchConfig& launch) {
+               std::string block_k = refuse_block_k(config, problem.x_type);
+               return block_k.empty() ? refuse_build(problem, launch) : block_k;
+             });
+  space.rule("waste", Rule::search, [this](const Problem& problem, const SkinnyLaunchConfig& launch) {
+    return refuse_waste(problem, launch);
+  });
 }
 
 // Enough blocks for one or two per multiprocessor; shared memory of which two blocks fit. With scales of blocks the best by the cost model.
@@ -206,8 +197,7 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
   Config config;
   config.set("bm", std::int64_t{64});
   config.set("bk", block_k_of(problem.x_type, 1));
-  std::int64_t split_k =
-      std::clamp<std::int64_t>(runtime_.limits().multiprocessors * 3 / 2 / tiles, 1, max_cluster);
+  std::int64_t split_k = std::clamp<std::int64_t>(limits_.multiprocessors * 3 / 2 / tiles, 1, max_cluster);
   split_k = std::min(split_k, ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes));
   config.set("csk", split_k);
   config.set("smem", std::int64_t{110});
@@ -220,46 +210,34 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
     for (std::int64_t blocks = 1; blocks <= max_cluster; ++blocks) {
       config.set("smem", smem_kib);
       config.set("csk", blocks);
-      if (refuse_build(problem, config).empty())
-        fastest.consider(config, predicted_microseconds(problem, config));
+      const SkinnyLaunchConfig launch = launch_config(problem, config);
+      if (refuse_build(problem, launch).empty()) fastest.consider(config, cost(problem, launch));
     }
   }
   return fastest.config();
 }
 
-gpu::Source SkinnyFamily::source(const Problem& problem, const Config& config) const {
-  const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
+std::vector<gpu::Part> SkinnyFamily::parts(const Problem& problem, const SkinnyLaunchConfig& launch) const {
   gpu::Source source{"skinny", source_, gpu::type_defines(problem), "skinny"};
   source.defines.push_back("L2_HINTS=1");
   source.defines.push_back(gpu::config_define(SkinnyConfig{.block_m = as_int(launch.block_m),
                                                            .block_n = as_int(launch.block_n),
                                                            .k_atoms = as_int(launch.k_atoms),
-                                                           .promotion = as_int(config.number("prom", 0)),
+                                                           .promotion = as_int(launch.promotion),
                                                            .packed = problem.bpreshuffle}));
-  return source;
-}
-
-Result<std::unique_ptr<Kernel>> SkinnyFamily::build(const Problem& problem, const Config& config) const {
-  auto program = runtime_.load(source(problem, config));
-  if (!program.ok()) return program.status();
-  const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
-  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
-  return std::unique_ptr<Kernel>(
-      std::make_unique<SkinnyKernel>(driver_, std::move(*program), problem, launch));
+  return {{std::move(source), launch.shared_bytes}};
 }
 
 /// In microseconds; meant to rank kernels, not to state their time. The bytes at the bandwidth of memory, more if few are in flight or few blocks load
 /// them, or what a multiprocessor takes in; and a pause for each further wave of clusters. Constants are a fit to eight (N, K) on one H200, and
 /// to 510 kernels of six (N, K) at M = 16 and 64 with scales of blocks on one H100.
-double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
-  const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
+double SkinnyFamily::cost(const Problem& problem, const SkinnyLaunchConfig& launch) const {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   constexpr double into_multiprocessor = 120e3;  // bytes per microsecond
-  const double processors = real(runtime_.limits().multiprocessors);
+  const double processors = real(limits_.multiprocessors);
   const double clusters = real(launch.tiles * problem.batch);
   const double grid = clusters * real(launch.split_k);
-  const double at_once =
-      real(hopper_limits(runtime_, driver_).clusters_at_once(launch.split_k) * launch.blocks_per_sm);
+  const double at_once = real(limits_.clusters_at_once(launch.split_k) * launch.blocks_per_sm);
   const double share = real(ceil_div(launch.k_tiles, launch.split_k));  // k tiles of a block
   const double uneven = share * real(launch.split_k) / real(launch.k_tiles);
   const double in_flight =
@@ -275,9 +253,7 @@ double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config
                                            : (waves - clusters / at_once) / waves * 0.5 * loaded;
   // Promoted sums: each k atom of a block waits for its products, and for scales of blocks, of which a thread has more the wider x is.
   const bool block_scales = quantization(problem) == QuantType::per_1x128;
-  const double atom = config.number("prom", 0) == 0 ? 0
-                      : block_scales                ? 0.12 + 0.002 * real(launch.block_n)
-                                                    : 0.12;
+  const double atom = launch.promotion == 0 ? 0 : block_scales ? 0.12 + 0.002 * real(launch.block_n) : 0.12;
   const double chained = atom * share * real(launch.k_atoms) * std::max(1.0, clusters / at_once);
   return 2.2 + std::max({memory * uneven * std::pow(few_bytes, 0.15) * few_blocks, taken_in, chained}) +
          pauses + (launch.split_k > 1 ? 0.25 + 0.02 * real(launch.split_k + launch.block_n) : 0) +

@@ -25,12 +25,12 @@ std::int64_t prefetch_k_tiles(const SkinnyLaunchConfig& launch) {
 }
 
 /// Registers of a thread, about: sums, partial sums, scales of blocks of as many k atoms as are loaded ahead.
-std::int64_t registers_of(const Problem& problem, const Config& config, const SkinnyLaunchConfig& launch) {
+std::int64_t registers_of(const Problem& problem, const SkinnyLaunchConfig& launch) {
   const std::int64_t sums = launch.block_m / 64 * launch.block_n / 2;
   const bool wide = launch.block_n == 64;
   const std::int64_t scales =
       quantization(problem) != QuantType::per_1x128 ? 0 : launch.block_n / 2 * (wide ? 1 : launch.k_atoms);
-  return 44 + sums * (config.number("prom", 0) == 0 ? 1 : 2) + scales + (wide && launch.k_atoms > 1 ? 32 : 0);
+  return 44 + sums * (launch.promotion == 0 ? 1 : 2) + scales + (wide && launch.k_atoms > 1 ? 32 : 0);
 }
 
 }  // namespace
@@ -57,19 +57,21 @@ SkinnyLaunchConfig skinny_launch_config(const Problem& problem, const Config& co
   launch.split_k = config.number("csk", 1);
   launch.block_n = block_n_of(problem.m);
   launch.dependent_launch = is_dependent(config);
+  launch.promotion = config.number("prom", 0);
+  launch.smem_kib = config.number("smem", 110);
   const std::int64_t k_bytes = bytes_of(problem.x_type, problem.k);
   launch.k_tiles = ceil_div(k_bytes, atom_bytes * launch.k_atoms);
   launch.tiles = ceil_div(problem.n, launch.block_m);
   launch.stage_bytes = launch.k_atoms * (launch.block_m + launch.block_n) * atom_bytes;
   const std::int64_t fixed = launch.exchange_bytes() + shared_reserve;
   const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_per_block) - fixed;
-  const std::int64_t wanted = std::min(config.number("smem", 110) * 1024, most);
+  const std::int64_t wanted = std::min(launch.smem_kib * 1024, most);
   launch.num_stages = std::min(wanted / launch.stage_bytes, ceil_div(launch.k_tiles, launch.split_k));
   launch.shared_bytes = launch.num_stages * launch.stage_bytes + fixed;
   const std::int64_t by_memory =
       static_cast<std::int64_t>(limits.shared_bytes_per_multiprocessor) / (launch.shared_bytes + 1024);
   const std::int64_t by_registers =
-      registers_of_multiprocessor / (skinny_threads * round_up(registers_of(problem, config, launch), 8));
+      registers_of_multiprocessor / (skinny_threads * round_up(registers_of(problem, launch), 8));
   launch.blocks_per_sm = std::clamp<std::int64_t>(std::min(by_memory, by_registers), 1, 12);
   launch.prefetch_k_tiles = prefetch_k_tiles(launch);
   launch.prefetch_blocks = limits.multiprocessors * launch.blocks_per_sm;

@@ -18,6 +18,8 @@ struct SkinnyLaunchConfig {
   std::int64_t k_atoms = 1;   // block_k in units of 128 bytes
   std::int64_t split_k = 1;   // blocks of a cluster, which divide k
   bool dependent_launch = false;
+  std::int64_t promotion = 0;  // sets of partial sums (promotion_parameter())
+  std::int64_t smem_kib = 110;
 
   std::int64_t k_tiles = 1;
   std::int64_t num_stages = 0;

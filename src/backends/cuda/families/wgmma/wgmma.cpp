@@ -9,11 +9,9 @@
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/device_files.h"
+#include "backends/gpu/families/jit_family.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
-#include "candidates/tune_gemm_rules.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
@@ -36,13 +34,11 @@ constexpr std::int64_t prefetch_bytes = 32768;
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
-class WgmmaKernel final : public Kernel {
+class WgmmaKernel final : public gpu::JitKernel<WgmmaLaunchConfig> {
  public:
-  WgmmaKernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
+  WgmmaKernel(const CudaDriver& driver, gpu::Programs programs, const Problem& problem,
               const WgmmaLaunchConfig& launch)
-      : program_(std::move(program)),
-        problem_(problem),
-        launch_(launch),
+      : JitKernel(std::move(programs), problem, launch),
         batches_(traits(problem.operation).batched ? problem.batch : 0),
         element_bytes_(bits(problem.x_type) / 8),
         output_bytes_(bits(problem.y_type) / 8),
@@ -66,7 +62,7 @@ class WgmmaKernel final : public Kernel {
     shape_.extension = &hopper_;
     // Blocks are persistent: one that does not fit beside the others would start after they have computed all
     // tiles.
-    if (const int most = driver.clusters_at_once(program_->loaded(), shape_);
+    if (const int most = driver.clusters_at_once(programs_[0]->loaded(), shape_);
         most > 0 && launch.split_k == 1 && !launch.single_tile)
       launch_.num_blocks = std::min<std::int64_t>(launch.tiles(), most) * launch.cluster_size();
     shape_.grid[0] = static_cast<unsigned>(launch_.num_blocks);
@@ -75,7 +71,6 @@ class WgmmaKernel final : public Kernel {
     last_group_m_ = fast_divisor(std::max<std::int64_t>(1, launch.tiles_m % launch.group_m));
     batch_tiles_ = fast_divisor(launch.tiles_m * launch.tiles_n);
   }
-  std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
   Status run(const Operands& o, void*, Stream stream) const override {
@@ -114,8 +109,7 @@ class WgmmaKernel final : public Kernel {
     values.last_group_m = last_group_m_;
     values.batch_tiles = batch_tiles_;
     values.dependent_launch = launch_.dependent_launch ? 1 : 0;
-    void* arguments[] = {&values};
-    return program_->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
@@ -174,9 +168,6 @@ class WgmmaKernel final : public Kernel {
            w_scales_map_.at(o.w_scale, row_bytes, values.w_scales).ok();
   }
 
-  std::shared_ptr<gpu::Program> program_;
-  Problem problem_;
-  WgmmaLaunchConfig launch_;
   std::int64_t batches_;  // of tensor maps with three dimensions; 0: they have two
   int element_bytes_;
   int output_bytes_;
@@ -196,43 +187,42 @@ class WgmmaKernel final : public Kernel {
   gpu::LaunchShape shape_;  // points at hopper_
 };
 
-class WgmmaFamily final : public gpu::CompiledFamily {
+class WgmmaFamily final : public gpu::JitFamily<WgmmaLaunchConfig> {
  public:
   WgmmaFamily(gpu::Runtime& runtime, const CudaDriver& driver)
-      : runtime_(runtime), driver_(driver), limits_(hopper_limits(runtime, driver)) {}
+      : JitFamily(runtime, {.name = "wgmma", .tie_rank = 11, .packed = WeightLayout::tile64x128}),
+        driver_(driver),
+        limits_(hopper_limits(runtime, driver)) {}
 
-  std::string_view name() const override { return "wgmma"; }
-  std::string identity() const override {
-    return fmt::format("wgmma r1 source {}", gpu::text_hash(source_ + wgmma_macros(DataType::bf16, 16)));
-  }
-  int tie_rank() const override { return 11; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override {
-    return WeightLayout::tile64x128;
-  }
-  Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override {
     return default_wgmma_config(problem, limits_);
-  }
-  gpu::Source source(const Problem& problem, const Config& config) const override;
-  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
-  double predicted_microseconds(const Problem& problem, const Config& config) const override {
-    return predicted_wgmma(problem, launch_config(problem, config), limits_);
   }
   Accuracy accuracy(const Problem& problem, const Config& config) const override {
     return hopper_accuracy(problem, config);
   }
-  std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return launch_config(problem, config).shared_bytes;
-  }
-  std::string_view thread_pool() const override { return "gpu"; }
 
- private:
-  WgmmaLaunchConfig launch_config(const Problem& problem, const Config& config) const {
+ protected:
+  WgmmaLaunchConfig launch_config(const Problem& problem, const Config& config) const override {
     return wgmma_launch_config(problem, config, limits_);
   }
+  void fill(gpu::LaunchSpace<WgmmaLaunchConfig>& space) const override;
+  double cost(const Problem& problem, const WgmmaLaunchConfig& launch) const override {
+    return predicted_wgmma(problem, launch, limits_);
+  }
+  std::vector<gpu::Part> parts(const Problem& problem, const WgmmaLaunchConfig& launch) const override {
+    return {{source_of(problem, launch), launch.shared_bytes}};
+  }
+  Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
+                                              const WgmmaLaunchConfig& launch) const override {
+    return std::unique_ptr<Kernel>(
+        std::make_unique<WgmmaKernel>(driver_, std::move(programs), problem, launch));
+  }
+  std::string device_text() const override { return source_ + wgmma_macros(DataType::bf16, 16); }
 
-  gpu::Runtime& runtime_;
+ private:
+  gpu::Source source_of(const Problem& problem, const WgmmaLaunchConfig& launch) const;
+
   const CudaDriver& driver_;
   HopperLimits limits_;
   std::string source_ = gpu::include_line("backends/cuda/families/wgmma/wgmma.cu");
@@ -246,92 +236,50 @@ Status WgmmaFamily::accepts(const Problem& problem) const {
                                                                   .int8 = true,
                                                                   .batches = true}));
   GEMMTUNE_RETURN_IF_ERROR(accepts_transposing(problem));
-  constexpr std::int64_t most = std::int64_t{1} << 30;
-  if (problem.m > most || problem.n > most || problem.k > most)
-    return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k,
-                           most);
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_sizes(problem));
   return accepts_alignment(problem);
 }
 
-Space WgmmaFamily::space(const Problem& problem) const {
-  Space space;
-  for (Parameter& parameter : wgmma_parameters(problem.x_type)) space.add(std::move(parameter));
-  const auto limits = limits_;
-  const auto rule = [&](std::string name, Rule kind, auto refusal, std::vector<std::string> reads) {
-    space.add(Constraint{std::move(name),
-                         [problem, limits, refusal](const Config& config) -> std::string {
-                           const WgmmaLaunchConfig launch = wgmma_launch_config(problem, config, limits);
-                           return refusal(problem, config, launch, limits);
-                         },
-                         kind, std::move(reads)});
-  };
-  if (!all_row_major(problem)) {
-    rule("order", Rule::build,
-         [](auto&, auto&, const WgmmaLaunchConfig& launch, auto&) { return refuse_wgmma_order(launch); },
-         {"swap", "bn"});
-  }
-  rule("tile", Rule::build,
-       [](auto&, auto&, const WgmmaLaunchConfig& launch, auto&) { return refuse_wgmma_tile(launch); },
-       {"bm", "bn", "wg", "pp"});
-  rule("tile waste", Rule::search,
-       [](const Problem& of, auto&, const WgmmaLaunchConfig& launch, auto&) {
-         return refuse_wgmma_tile_waste(of, launch);
-       },
-       {"swap", "bm", "bn"});
-  rule("cluster", Rule::build,
-       [](auto&, auto&, const WgmmaLaunchConfig& launch, auto&) { return refuse_wgmma_cluster(launch); },
-       {"bm", "bn", "cm", "cn", "csk"});
-  rule(
-      "fits", Rule::build,
-      [](const Problem& of, const Config& config, const WgmmaLaunchConfig& launch, const HopperLimits& most) {
-        const std::string block_k = refuse_block_k(config, of.x_type);
-        return block_k.empty() ? refuse_wgmma(launch, most) : block_k;
+void WgmmaFamily::fill(gpu::LaunchSpace<WgmmaLaunchConfig>& space) const {
+  const Problem& of = space.problem();
+  space.add(wgmma_parameters(of.x_type));
+  if (!all_row_major(of)) space.rule("order", Rule::build, refuse_wgmma_order, {"swap", "bn"});
+  space.rule("tile", Rule::build, refuse_wgmma_tile, {"bm", "bn", "wg", "pp"});
+  space.rule("tile waste", Rule::search, refuse_wgmma_tile_waste, {"swap", "bm", "bn"});
+  space.rule("cluster", Rule::build, refuse_wgmma_cluster, {"bm", "bn", "cm", "cn", "csk"});
+  space.rule("fits", Rule::build,
+             [this](const Problem& problem, const Config& config, const WgmmaLaunchConfig& launch) {
+               std::string block_k = refuse_block_k(config, problem.x_type);
+               return block_k.empty() ? refuse_wgmma(launch, limits_) : block_k;
+             });
+  space.rule("waste", Rule::search, [this](const Problem& problem, const WgmmaLaunchConfig& launch) {
+    return refuse_wgmma_waste(problem, launch, limits_);
+  });
+  refuse_slow(space, 1.4);
+  space.rule("smem", Rule::search,
+             [this](const Problem& problem, const Config& config, const WgmmaLaunchConfig& launch) {
+               return refuse_wgmma_smem(problem, config, launch, limits_);
+             });
+  const std::int64_t atom_elements = 8 * atom_bytes / bits(of.x_type);
+  space.rule(
+      "block_k 128", Rule::search,
+      [atom_elements](const WgmmaLaunchConfig& launch) -> std::string {
+        const bool excluded =
+            launch.k_atoms * atom_elements >= 128 && launch.block_m >= 128 && launch.block_n >= 128;
+        return excluded ? "a block of 128 x 128 has 128 elements of k a stage" : "";
       },
-      {});
-  rule("waste", Rule::search,
-       [](const Problem& of, auto&, const WgmmaLaunchConfig& launch, const HopperLimits& most) {
-         return refuse_wgmma_waste(of, launch, most);
-       },
-       {});
-  const double slowest = 1.4 * predicted_microseconds(problem, default_config(problem));
-  rule("slow", Rule::search,
-       [slowest](const Problem& of, auto&, const WgmmaLaunchConfig& launch,
-                 const HopperLimits& limits_of_device) -> std::string {
-         if (predicted_wgmma(of, launch, limits_of_device) <= slowest) return {};
-         return "the cost model says much slower than the default";
-       },
-       {});
-  rule("smem", Rule::search,
-       [](const Problem& of, const Config& config, auto&, const HopperLimits& most) {
-         return refuse_wgmma_smem(of, config, most);
-       },
-       {});
-  const std::int64_t atom_elements = 8 * atom_bytes / bits(problem.x_type);
-  space.add(Constraint{"block_k 128",
-                       [this, problem, atom_elements](const Config& config) -> std::string {
-                         const WgmmaLaunchConfig launch = launch_config(problem, config);
-                         const bool excluded = launch.k_atoms * atom_elements >= 128 &&
-                                               launch.block_m >= 128 && launch.block_n >= 128;
-                         return excluded ? "a block of 128 x 128 has 128 elements of k a stage" : "";
-                       },
-                       Rule::search,
-                       {},
-                       false});
-  space.add(split_k_divides(problem.k, "csk", atom_elements));
+      {}, false);
+  space.add(split_k_divides(of.k, "csk", atom_elements));
   // Of x, whichever operand it is.
-  for (Constraint& each : tune_gemm_v2_rules(problem, [this, problem, atom_elements](const Config& config) {
-         const WgmmaLaunchConfig launch = launch_config(problem, config);
-         return TuneGemmConfig{.block_m = launch.swap_ab ? launch.block_n : launch.block_m,
-                               .block_n = launch.swap_ab ? launch.block_m : launch.block_n,
-                               .block_k = launch.k_atoms * atom_elements,
-                               .split_k = launch.split_k};
-       }))
-    space.add(std::move(each));
-  return space;
+  space.add_tune_gemm_rules([atom_elements](const WgmmaLaunchConfig& launch) {
+    return TuneGemmConfig{.block_m = launch.swap_ab ? launch.block_n : launch.block_m,
+                          .block_n = launch.swap_ab ? launch.block_m : launch.block_n,
+                          .block_k = launch.k_atoms * atom_elements,
+                          .split_k = launch.split_k};
+  });
 }
 
-gpu::Source WgmmaFamily::source(const Problem& problem, const Config& config) const {
-  const WgmmaLaunchConfig launch = launch_config(problem, config);
+gpu::Source WgmmaFamily::source_of(const Problem& problem, const WgmmaLaunchConfig& launch) const {
   gpu::Source source{
       "wgmma",
       wgmma_macros(problem.x_type, launch.block_n / launch.n_slices, {launch.a_mn_major, launch.b_mn_major}) +
@@ -358,15 +306,6 @@ gpu::Source WgmmaFamily::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("A_MN_MAJOR={}", launch.a_mn_major ? 1 : 0));
   source.defines.push_back(fmt::format("B_MN_MAJOR={}", launch.b_mn_major ? 1 : 0));
   return source;
-}
-
-Result<std::unique_ptr<Kernel>> WgmmaFamily::build(const Problem& problem, const Config& config) const {
-  auto program = runtime_.load(source(problem, config));
-  if (!program.ok()) return program.status();
-  const WgmmaLaunchConfig launch = launch_config(problem, config);
-  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
-  return std::unique_ptr<Kernel>(
-      std::make_unique<WgmmaKernel>(driver_, std::move(*program), problem, launch));
 }
 
 }  // namespace

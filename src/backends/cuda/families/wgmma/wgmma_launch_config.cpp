@@ -365,11 +365,11 @@ std::string refuse_wgmma_waste(const Problem& problem, const WgmmaLaunchConfig& 
   return {};
 }
 
-std::string refuse_wgmma_smem(const Problem& problem, const Config& config, const HopperLimits& limits) {
+std::string refuse_wgmma_smem(const Problem& problem, const Config& config, const WgmmaLaunchConfig& launch,
+                              const HopperLimits& limits) {
   Config other = config;
   const bool large = config.number("smem", large_smem) > small_smem;
   other.set("smem", large ? small_smem : large_smem);
-  const WgmmaLaunchConfig launch = wgmma_launch_config(problem, config, limits);
   const WgmmaLaunchConfig compared = wgmma_launch_config(problem, other, limits);
   if (large && launch.num_stages == compared.num_stages) return "smem makes as many stages as a smaller one";
   if (!large && launch.blocks_per_sm < 2 && compared.num_stages > launch.num_stages)

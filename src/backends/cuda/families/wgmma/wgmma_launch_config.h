@@ -129,11 +129,12 @@ std::string refuse_wgmma_tile(const WgmmaLaunchConfig& launch);
 std::string refuse_wgmma_cluster(const WgmmaLaunchConfig& launch);
 std::string refuse_wgmma(const WgmmaLaunchConfig& launch, const HopperLimits& limits);
 // Each returns why the kernel is not worth a trial, or an empty text: by swap, bm and bn, by the whole
-// config, by smem.
+// config, by smem (`launch` is of `config`).
 std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaLaunchConfig& launch);
 std::string refuse_wgmma_waste(const Problem& problem, const WgmmaLaunchConfig& launch,
                                const HopperLimits& limits);
-std::string refuse_wgmma_smem(const Problem& problem, const Config& config, const HopperLimits& limits);
+std::string refuse_wgmma_smem(const Problem& problem, const Config& config, const WgmmaLaunchConfig& launch,
+                              const HopperLimits& limits);
 Config default_wgmma_config(const Problem& problem, const HopperLimits& limits);
 /// In microseconds; meant to rank kernels, not to state their time.
 double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, const HopperLimits& limits);

@@ -11,8 +11,7 @@
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/device_files.h"
+#include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
@@ -67,13 +66,12 @@ std::string instructions_text(DataType element, const WgmmaMoeStage& stage) {
   return text;
 }
 
-/// The stages', for fp8 the one between them, for an MXFP4 weight the one before them.
-struct Programs {
-  std::array<std::shared_ptr<gpu::Program>, 2> stages;
-  std::shared_ptr<gpu::Program> quantize;
-  std::shared_ptr<gpu::Program> permute;
-};
 using Stages = std::array<WgmmaMoeStage, 2>;
+
+/// Whether a kernel of its own is between the stages.
+bool has_quantize(const Problem& problem, const Stages& stages) {
+  return quantizes_hidden(problem) && !stages[0].quantizes;
+}
 
 gpu::MoeBuffers buffers_of(const Problem& problem, const WgmmaMoeStage& first) {
   const bool quantized = quantizes_hidden(problem);
@@ -89,16 +87,15 @@ gpu::MoeBuffers buffers_of(const Problem& problem, const WgmmaMoeStage& first) {
           .dependent = &starts_early()};
 }
 
-class WgmmaMoeKernel final : public Kernel {
+class WgmmaMoeKernel final : public gpu::JitKernel<Stages> {
  public:
-  WgmmaMoeKernel(const CudaDriver& driver, Programs programs, gpu::MoeLayer layer, const Problem& problem,
-                 const Stages& stages)
-      : driver_(driver),
-        programs_(std::move(programs)),
+  /// `programs`: of the stages, and one more of an fp8 kernel between them or, of an MXFP4 weight, in front of them.
+  WgmmaMoeKernel(const CudaDriver& driver, gpu::Programs programs, gpu::MoeLayer layer,
+                 const Problem& problem, const Stages& stages)
+      : JitKernel(std::move(programs), problem, stages),
+        driver_(driver),
         layer_(std::move(layer)),
-        problem_(problem),
-        shapes_(operand_shapes(problem)),
-        stages_(stages) {
+        shapes_(operand_shapes(problem)) {
     for (const std::size_t i : {0U, 1U}) {
       const WgmmaMoeStage& stage = stages[i];
       extensions_[i].dependent = true;
@@ -110,14 +107,13 @@ class WgmmaMoeKernel final : public Kernel {
       std::int64_t at_once = driver.properties().limits.multiprocessors * stage.blocks_per_multiprocessor;
       if (stage.cluster > 1) {
         at_once /= stage.cluster;
-        if (const int known = driver.clusters_at_once(programs_.stages[i]->loaded(), launches_[i]); known > 0)
+        if (const int known = driver.clusters_at_once(programs_[i]->loaded(), launches_[i]); known > 0)
           at_once = known;
       }
       launches_[i].grid[0] = static_cast<unsigned>(std::min(items, at_once) * stage.cluster);
     }
   }
   std::size_t workspace_bytes() const override { return layer_.workspace_bytes(); }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     const std::int64_t x_row_bytes = bytes_of(problem_.x_type, operands.ldx);
@@ -126,24 +122,23 @@ class WgmmaMoeKernel final : public Kernel {
                                  operands.x, x_row_bytes);
     WgmmaMoeArguments first{};
     WgmmaMoeArguments second{};
-    GEMMTUNE_RETURN_IF_ERROR(encode_weight(stages_[0], operands.w, first.w));
-    GEMMTUNE_RETURN_IF_ERROR(encode_weight(stages_[1], operands.w2, second.w));
+    GEMMTUNE_RETURN_IF_ERROR(encode_weight(launch_[0], operands.w, first.w));
+    GEMMTUNE_RETURN_IF_ERROR(encode_weight(launch_[1], operands.w2, second.w));
     for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
       const gpu::MoeRound round = layer_.round(operands, workspace, token);
-      set_common(stages_[0], round, first);
+      set_common(launch_[0], round, first);
       first.x = static_cast<const unsigned char*>(round.operands.x);
       first.x_row_bytes = x_row_bytes;
-      const bool sorted = !stages_[0].sorts;
+      const bool sorted = !launch_[0].sorts;
       if (sorted) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
-      if (programs_.permute != nullptr) {
+      if (has_fp4_weight(problem_)) {
         auto* const permuted =
-            static_cast<unsigned char*>(round.hidden) + round.pairs * stages_[0].columns * 2;
-        GEMMTUNE_RETURN_IF_ERROR(launch_moe_permute(*programs_.permute, problem_, round,
-                                                    sorted ? RowOrder::sorted : RowOrder::tokens, permuted,
-                                                    stream));
+            static_cast<unsigned char*>(round.hidden) + round.pairs * launch_[0].columns * 2;
+        GEMMTUNE_RETURN_IF_ERROR(launch_moe_permute(
+            *programs_[2], problem_, round, sorted ? RowOrder::sorted : RowOrder::tokens, permuted, stream));
         first.x = permuted;
-        first.x_row_bytes = stages_[0].k_bytes;
-        if (sorted) GEMMTUNE_RETURN_IF_ERROR(encode_tokens(stages_[0], permuted, round.pairs, first.hidden));
+        first.x_row_bytes = launch_[0].k_bytes;
+        if (sorted) GEMMTUNE_RETURN_IF_ERROR(encode_tokens(launch_[0], permuted, round.pairs, first.hidden));
       }
       first.to = round.hidden;
       first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
@@ -155,20 +150,20 @@ class WgmmaMoeKernel final : public Kernel {
       void* hidden = round.hidden;
       if (quantizes_hidden(problem_))
         hidden = static_cast<char*>(round.hidden) + round.pairs * problem_.n * 2;
-      if (stages_[0].quantizes) {
+      if (launch_[0].quantizes) {
         first.to = hidden;
         first.to_scales = static_cast<float*>(round.hidden_scales);
       }
-      GEMMTUNE_RETURN_IF_ERROR(launch(0, first, stream));
-      if (programs_.quantize != nullptr) GEMMTUNE_RETURN_IF_ERROR(quantize(round, hidden, stream));
-      set_common(stages_[1], round, second);
+      GEMMTUNE_RETURN_IF_ERROR(enqueue(0, launches_[0], first, stream));
+      if (has_quantize(problem_, launch_)) GEMMTUNE_RETURN_IF_ERROR(quantize(round, hidden, stream));
+      set_common(launch_[1], round, second);
       second.to = round.partials;
       second.x_scales = static_cast<const float*>(round.hidden_scales);
       set_weight_scales(shapes_.w2.scale, round.operands.w2_scale, second);
       second.x_scale_step = 1;
       second.x_scale_k_step = round.pairs;
-      GEMMTUNE_RETURN_IF_ERROR(encode_tokens(stages_[1], hidden, round.pairs, second.hidden));
-      GEMMTUNE_RETURN_IF_ERROR(launch(1, second, stream));
+      GEMMTUNE_RETURN_IF_ERROR(encode_tokens(launch_[1], hidden, round.pairs, second.hidden));
+      GEMMTUNE_RETURN_IF_ERROR(enqueue(1, launches_[1], second, stream));
       GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
     }
     return {};
@@ -251,70 +246,54 @@ class WgmmaMoeKernel final : public Kernel {
         static_cast<unsigned>(ceil_div(round.pairs * ceil_div(problem_.n, group), groups_per_block));
     shape.threads = 256;
     shape.extension = &starts_early();
-    void* arguments[] = {&values};
-    return programs_.quantize->launch(shape, arguments, stream);
-  }
-
-  Status launch(std::size_t stage, WgmmaMoeArguments& values, Stream stream) const {
-    void* arguments[] = {&values};
-    return programs_.stages[stage]->launch(launches_[stage], arguments, stream);
+    return enqueue(2, shape, values, stream);
   }
 
   const CudaDriver& driver_;
-  Programs programs_;
   gpu::MoeLayer layer_;
-  Problem problem_;
   OperandShapes shapes_;
-  Stages stages_;
   std::array<HopperLaunch, 2> extensions_;
   std::array<gpu::LaunchShape, 2> launches_;  // point at extensions_
 };
 
-class WgmmaMoeFamily final : public gpu::CompiledFamily {
+class WgmmaMoeFamily final : public gpu::JitFamily<Stages> {
  public:
   WgmmaMoeFamily(gpu::Runtime& runtime, const CudaDriver& driver)
-      : runtime_(runtime), driver_(driver), limits_(hopper_limits(runtime, driver)) {}
+      : JitFamily(runtime, {.name = "wgmma_moe", .tie_rank = 12}),
+        driver_(driver),
+        limits_(hopper_limits(runtime, driver)) {}
 
-  std::string_view name() const override { return "wgmma_moe"; }
-  std::string identity() const override {
-    std::string text = source_ + wgmma_macros(DataType::bf16, 16) + wgmma_of_registers_macros(16) +
-                       quantize_source().text +
-                       moe_permute_source(default_problem(Operation::fused_moe), ColumnOrder::permuted).text;
-    for (const gpu::Source& source : gpu::moe_layer_sources(default_problem(Operation::fused_moe), {}))
-      text += source.text;
-    return fmt::format("wgmma_moe r1 source {}", gpu::text_hash(text));
-  }
-  int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
-  Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override {
     return default_wgmma_moe_config(problem, limits_);
-  }
-  gpu::Source source(const Problem& problem, const Config& config) const override {
-    return stage_source(problem, wgmma_moe_stages(problem, config, limits_)[0]);
-  }
-  std::vector<gpu::Source> sources(const Problem& problem, const Config& config) const override {
-    const Stages stages = wgmma_moe_stages(problem, config, limits_);
-    return {stage_source(problem, stages[0]), stage_source(problem, stages[1])};
-  }
-  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
-  double predicted_microseconds(const Problem& problem, const Config& config) const override {
-    return predicted_wgmma_moe(problem, wgmma_moe_stages(problem, config, limits_), limits_);
   }
   /// What quantizes the hidden layer as well is in the lower class.
   Accuracy accuracy(const Problem& problem, const Config&) const override {
     return quantizes_hidden(problem) ? Accuracy::tensor_core : Accuracy::fp32;
   }
-  std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return wgmma_moe_stages(problem, config, limits_)[0].shared_bytes;
+
+ protected:
+  Stages launch_config(const Problem& problem, const Config& config) const override {
+    return wgmma_moe_stages(problem, config, limits_);
   }
-  std::string_view thread_pool() const override { return "gpu"; }
+  void fill(gpu::LaunchSpace<Stages>& space) const override;
+  double cost(const Problem& problem, const Stages& stages) const override {
+    return predicted_wgmma_moe(problem, stages, limits_);
+  }
+  std::int64_t resources_of(const Stages& stages) const override { return stages[0].shared_bytes; }
+  std::vector<gpu::Part> parts(const Problem& problem, const Stages& stages) const override;
+  Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
+                                              const Stages& stages) const override;
+  std::string device_text() const override {
+    return source_ + wgmma_macros(DataType::bf16, 16) + wgmma_of_registers_macros(16) +
+           quantize_source().text +
+           moe_permute_source(default_problem(Operation::fused_moe), ColumnOrder::permuted).text +
+           gpu::moe_layer_text();
+  }
 
  private:
   gpu::Source stage_source(const Problem& problem, const WgmmaMoeStage& stage) const;
 
-  gpu::Runtime& runtime_;
   const CudaDriver& driver_;
   HopperLimits limits_;
   std::string source_ = gpu::include_line("backends/cuda/families/wgmma_moe/wgmma_moe.cu");
@@ -336,52 +315,43 @@ Status WgmmaMoeFamily::accepts(const Problem& problem) const {
   const QuantType quantization = problem.moe.quant_type;
   if (quantizes_hidden(problem) && (quantization == QuantType::none || quantization == QuantType::per_1x32))
     return refusal::refuse(refusal::types, "{} scaled by {}", to_string(type), to_string(quantization));
-  for (const auto& [name, elements] : {std::pair{"k", problem.k}, std::pair{"n", problem.n}}) {
-    if (bytes_of(problem.w_type, elements) % 16 != 0)
-      return refusal::refuse(refusal::alignment, "rows of {} = {} {} are no multiple of 16 bytes", name,
-                             elements, to_string(problem.w_type));
-  }
-  if (problem.alignment % 16 != 0)
-    return refusal::refuse(refusal::alignment, "operands at multiples of {} bytes, 16 are needed",
-                           problem.alignment);
-  return {};
+  return accepts_weight_rows(problem);
 }
 
-Space WgmmaMoeFamily::space(const Problem& problem) const {
-  Space space;
-  for (Parameter& parameter : wgmma_moe_parameters(problem.w_type)) space.add(std::move(parameter));
-  const auto limits = limits_;
-  space.add(Constraint{"fits", [problem, limits](const Config& config) -> std::string {
-                         std::string refused;
-                         if (!has_fp4_weight(problem)) refused = refuse_block_k(config, problem.w_type);
-                         for (const WgmmaMoeStage& stage : wgmma_moe_stages(problem, config, limits))
-                           if (refused.empty()) refused = refuse_wgmma_moe(stage);
-                         return refused;
-                       }});
-  space.add(Constraint{"sort", [problem](const Config& config) -> std::string {
-                         if (config.number("sort", 0) == 0) return "";
-                         if (problem.moe.shared_experts > 0) return "blocks that sort know no shared experts";
-                         return routed_pairs(problem) > gpu::max_sorted_pairs
-                                    ? "more pairs of token and expert than a block sorts"
-                                    : "";
-                       }});
+std::string refuse_sort(const Problem& problem, const Stages& stages) {
+  if (!stages[0].sorts) return {};
+  if (problem.moe.shared_experts > 0) return "blocks that sort know no shared experts";
+  return routed_pairs(problem) > gpu::max_sorted_pairs ? "more pairs of token and expert than a block sorts"
+                                                       : "";
+}
+
+/// A tile is of one expert, which has each token once.
+std::string refuse_half_empty(const Problem& problem, const Stages& stages) {
+  const std::int64_t tokens = stages[0].tokens;
+  return tokens > 16 && tokens >= 2 * round_up(problem.m, std::int64_t{16})
+             ? "bm leaves half of the tile empty"
+             : "";
+}
+
+void WgmmaMoeFamily::fill(gpu::LaunchSpace<Stages>& space) const {
+  space.add(wgmma_moe_parameters(space.problem().w_type));
+  space.rule("fits", Rule::build,
+             [](const Problem& problem, const Config& config, const Stages& stages) -> std::string {
+               std::string refused;
+               if (!has_fp4_weight(problem)) refused = refuse_block_k(config, problem.w_type);
+               for (const WgmmaMoeStage& stage : stages)
+                 if (refused.empty()) refused = refuse_wgmma_moe(stage);
+               return refused;
+             });
+  space.rule("sort", Rule::build, refuse_sort);
   space.add(Constraint{"wg",
                        [](const Config& config) -> std::string {
                          const bool both = config.number("bn") == 64 && config.number("bo") == 64;
                          return both && config.number("wg") > 1 ? "wg means the same as 1" : "";
                        },
                        Rule::search});
-  space.add(Constraint{"bm",
-                       [problem](const Config& config) -> std::string {
-                         // A tile is of one expert, which has each token once.
-                         const std::int64_t tokens = config.number("bm");
-                         return tokens > 16 && tokens >= 2 * round_up(problem.m, std::int64_t{16})
-                                    ? "bm leaves half of the tile empty"
-                                    : "";
-                       },
-                       Rule::search});
-  space.add(refuse_slow(problem, 3));
-  return space;
+  space.rule("bm", Rule::search, refuse_half_empty);
+  refuse_slow(space, 3);
 }
 
 gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeStage& stage) const {
@@ -420,27 +390,18 @@ gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeS
   return source;
 }
 
-Result<std::unique_ptr<Kernel>> WgmmaMoeFamily::build(const Problem& problem, const Config& config) const {
-  const Stages stages = wgmma_moe_stages(problem, config, limits_);
-  Programs programs;
-  for (const std::size_t i : {0U, 1U}) {
-    auto program = runtime_.load(stage_source(problem, stages[i]));
-    if (!program.ok()) return program.status();
-    programs.stages[i] = std::move(*program);
-    GEMMTUNE_RETURN_IF_ERROR(
-        programs.stages[i]->reserve_shared(static_cast<std::size_t>(stages[i].shared_bytes)));
-  }
-  if (quantizes_hidden(problem) && !stages[0].quantizes) {
-    auto program = runtime_.load(quantize_source());
-    if (!program.ok()) return program.status();
-    programs.quantize = std::move(*program);
-  }
-  if (has_fp4_weight(problem)) {
-    auto program = runtime_.load(moe_permute_source(problem, ColumnOrder::permuted));
-    if (!program.ok()) return program.status();
-    programs.permute = std::move(*program);
-  }
-  auto layer = gpu::MoeLayer::make(runtime_, problem, buffers_of(problem, stages[0]));
+std::vector<gpu::Part> WgmmaMoeFamily::parts(const Problem& problem, const Stages& stages) const {
+  std::vector<gpu::Part> parts;
+  for (const WgmmaMoeStage& stage : stages)
+    parts.push_back({stage_source(problem, stage), stage.shared_bytes});
+  if (has_quantize(problem, stages)) parts.push_back({quantize_source()});
+  if (has_fp4_weight(problem)) parts.push_back({moe_permute_source(problem, ColumnOrder::permuted)});
+  return parts;
+}
+
+Result<std::unique_ptr<Kernel>> WgmmaMoeFamily::make_kernel(gpu::Programs programs, const Problem& problem,
+                                                            const Stages& stages) const {
+  auto layer = gpu::MoeLayer::make(runtime(), problem, buffers_of(problem, stages[0]));
   if (!layer.ok()) return layer.status();
   return std::unique_ptr<Kernel>(
       std::make_unique<WgmmaMoeKernel>(driver_, std::move(programs), std::move(*layer), problem, stages));

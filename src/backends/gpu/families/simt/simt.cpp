@@ -4,9 +4,8 @@
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/families/simt/simt_arguments.h"
-#include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/device_files.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
@@ -16,22 +15,19 @@ namespace {
 constexpr std::int64_t block_n = 64;
 constexpr std::int64_t max_grid_rows = 65535;
 
-class SimtKernel final : public Kernel {
+class SimtKernel final : public JitKernel<SimtLaunchConfig> {
  public:
-  SimtKernel(std::shared_ptr<Program> program, const Problem& problem, std::int64_t block_m)
-      : program_(std::move(program)),
-        problem_(problem),
+  SimtKernel(Programs programs, const Problem& problem, const SimtLaunchConfig& launch)
+      : JitKernel(std::move(programs), problem, launch),
         shapes_(operand_shapes(problem)),
         k_atoms_(problem.w_type == DataType::f4_e2m1 ? fragments_of(problem).k_tiles()
-                                                     : tiles_of(problem).pieces()),
-        layout_(weight_layout_of(problem)) {
+                                                     : tiles_of(problem).pieces()) {
     shape_.threads = 256;
     shape_.grid[0] = static_cast<unsigned>(ceil_div(problem.n, block_n));
-    shape_.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem.m, block_m), max_grid_rows));
+    shape_.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem.m, launch.block_m), max_grid_rows));
     shape_.grid[2] = static_cast<unsigned>(problem.batch);
   }
-  std::size_t workspace_bytes() const override { return 0; }
-  WeightLayout weight_layout() const override { return layout_; }
+  WeightLayout weight_layout() const override { return weight_layout_of(problem_); }
   Status run(const Operands& o, void*, Stream stream) const override {
     const std::int64_t ldw = shapes_.w.line_elements();
     SimtArguments values{o.x,
@@ -51,26 +47,19 @@ class SimtKernel final : public Kernel {
                          o.x_batch_stride,
                          problem_.n * problem_.k,
                          o.y_batch_stride};
-    void* arguments[] = {&values};
-    return program_->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
-  std::shared_ptr<Program> program_;
-  Problem problem_;
   OperandShapes shapes_;
   std::int64_t k_atoms_;
-  WeightLayout layout_;
   LaunchShape shape_;
 };
 
-class SimtFamily final : public CompiledFamily {
+class SimtFamily final : public JitFamily<SimtLaunchConfig> {
  public:
-  explicit SimtFamily(Runtime& runtime) : runtime_(runtime) {}
+  explicit SimtFamily(Runtime& runtime) : JitFamily(runtime, {.name = "simt", .tie_rank = 30}) {}
 
-  std::string_view name() const override { return "simt"; }
-  std::string identity() const override { return fmt::format("simt r1 source {}", text_hash(source_)); }
-  int tie_rank() const override { return 30; }
   Status accepts(const Problem& problem) const override {
     return accepts_dense(problem, {.weights = Weights::packed_too,
                                    .orders = refusal::Orders::any_input,
@@ -84,52 +73,45 @@ class SimtFamily final : public CompiledFamily {
   std::optional<WeightLayout> packed_layout(const Problem& problem) const override {
     return packed_layout_of(problem);
   }
-
-  Space space(const Problem& problem) const override {
-    Space space;
-    space.add(Parameter{
-        .key = "bm", .values = {"16", "64"}, .absent = "16", .meaning = "block_m: rows of x in a tile"});
-    space.add(Constraint{"bm",
-                         [m = problem.m](const Config& config) -> std::string {
-                           return config.number("bm") > 16 && m <= 16
-                                      ? "bm leaves most rows of the tile empty"
-                                      : "";
-                         },
-                         Rule::search});
-    return space;
-  }
   Config default_config(const Problem& problem) const override {
     Config config;
     config.set("bm", std::int64_t{problem.m <= 16 ? 16 : 64});
     return config;
   }
-  Source source(const Problem& problem, const Config& config) const override {
-    Source source{"simt", source_, type_defines(problem), "simt"};
-    source.defines.push_back(fmt::format("BLOCK_M={}", config.number("bm")));
-    source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
-    return source;
+
+ protected:
+  SimtLaunchConfig launch_config(const Problem&, const Config& config) const override {
+    return {.block_m = config.number("bm", 16)};
   }
-  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    auto program = runtime_.load(source(problem, config));
-    if (!program.ok()) return program.status();
-    return std::unique_ptr<Kernel>(
-        std::make_unique<SimtKernel>(std::move(*program), problem, config.number("bm")));
+  void fill(LaunchSpace<SimtLaunchConfig>& space) const override {
+    space.add(Parameter{
+        .key = "bm", .values = {"16", "64"}, .absent = "16", .meaning = "block_m: rows of x in a tile"});
+    space.rule("bm", Rule::search, refuse_empty_rows);
   }
-  double predicted_microseconds(const Problem& problem, const Config& config) const override {
-    // 10 TFLOP/s, far from any limit of the device, for all rows of the tiles.
-    const auto tile = static_cast<double>(config.number("bm"));
-    const double rows = std::max(static_cast<double>(problem.m), tile);
+  /// 10 TFLOP/s, far from any limit of the device, for all rows of the tiles.
+  double cost(const Problem& problem, const SimtLaunchConfig& launch) const override {
+    const auto rows = static_cast<double>(std::max(problem.m, launch.block_m));
     return 5 + 2 * rows * static_cast<double>(problem.n) * static_cast<double>(problem.k) *
                    static_cast<double>(problem.batch) / 10e6;
   }
-  std::string_view thread_pool() const override { return "gpu"; }
-
- private:
-  Runtime& runtime_;
-  std::string source_ = include_line("backends/gpu/families/simt/simt.cu");
+  std::vector<Part> parts(const Problem& problem, const SimtLaunchConfig& launch) const override {
+    Source source{"simt", device_text(), type_defines(problem), "simt"};
+    source.defines.push_back(fmt::format("BLOCK_M={}", launch.block_m));
+    source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
+    return {{std::move(source)}};
+  }
+  Result<std::unique_ptr<Kernel>> make_kernel(Programs programs, const Problem& problem,
+                                              const SimtLaunchConfig& launch) const override {
+    return std::unique_ptr<Kernel>(std::make_unique<SimtKernel>(std::move(programs), problem, launch));
+  }
+  std::string device_text() const override { return include_line("backends/gpu/families/simt/simt.cu"); }
 };
 
 }  // namespace
+
+std::string refuse_empty_rows(const Problem& problem, const SimtLaunchConfig& launch) {
+  return launch.block_m > 16 && problem.m <= 16 ? "bm leaves most rows of the tile empty" : "";
+}
 
 std::unique_ptr<KernelFamily> make_simt_family(Runtime& runtime) {
   return std::make_unique<SimtFamily>(runtime);

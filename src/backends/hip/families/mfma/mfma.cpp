@@ -4,14 +4,12 @@
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/device_files.h"
+#include "backends/gpu/families/jit_family.h"
 #include "backends/hip/families/compute_unit.h"
 #include "backends/hip/families/mfma/mfma_arguments.h"
 #include "backends/hip/families/mfma/mfma_launch_config.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
-#include "candidates/tune_gemm_rules.h"
 #include "problem/operands.h"
 
 namespace gemmtune::hip {
@@ -21,15 +19,12 @@ constexpr std::int64_t max_workspace = std::int64_t{1} << 30;  // bytes of parti
 // Of a column-major operand: offsets within the 256 lines of a tile, and few more, have 31 bits.
 constexpr std::int64_t max_line_bytes = std::int64_t{1} << 22;
 
-class MfmaKernel final : public Kernel {
+class MfmaKernel final : public gpu::JitKernel<MfmaLaunchConfig> {
  public:
-  /// `reduction`: null without split-K.
-  MfmaKernel(std::shared_ptr<gpu::Program> program, std::shared_ptr<gpu::Program> reduction,
-             const Problem& problem, const MfmaLaunchConfig& launch, std::int64_t xcds)
-      : program_(std::move(program)),
-        reduction_(std::move(reduction)),
-        problem_(problem),
-        launch_(launch),
+  /// `programs`: with split-K the second one is the reduction.
+  MfmaKernel(gpu::Programs programs, const Problem& problem, const MfmaLaunchConfig& launch,
+             std::int64_t xcds)
+      : JitKernel(std::move(programs), problem, launch),
         xcds_(xcds),
         w_line_bytes_(bytes_of(problem.w_type, operand_shapes(problem).w.line_elements())) {
     shape_.threads = static_cast<unsigned>(wave_lanes * launch.waves);
@@ -78,66 +73,56 @@ class MfmaKernel final : public Kernel {
                                  values.x_line_bytes);
     if (launch_.shuffled && address(o.w) % 16 != 0)
       return Status::unsupported("mfma needs a shuffled weight at a multiple of 16 bytes");
-    void* arguments[] = {&values};
-    GEMMTUNE_RETURN_IF_ERROR(program_->launch(shape_, arguments, stream));
-    return reduction_ ? reduction_->launch(reduction_shape_, arguments, stream) : Status();
+    GEMMTUNE_RETURN_IF_ERROR(enqueue(0, shape_, values, stream));
+    return programs_.size() > 1 ? enqueue(1, reduction_shape_, values, stream) : Status();
   }
 
  private:
-  std::shared_ptr<gpu::Program> program_;
-  std::shared_ptr<gpu::Program> reduction_;
-  Problem problem_;
-  MfmaLaunchConfig launch_;
   std::int64_t xcds_;
   std::int64_t w_line_bytes_;
   gpu::LaunchShape shape_;
   gpu::LaunchShape reduction_shape_;
 };
 
-class MfmaFamily final : public gpu::CompiledFamily {
+class MfmaFamily final : public gpu::JitFamily<MfmaLaunchConfig> {
  public:
   explicit MfmaFamily(gpu::Runtime& runtime)
-      : runtime_(runtime), unit_(compute_unit(runtime.architecture(), runtime.limits())) {}
+      : JitFamily(runtime, {.name = "mfma", .tie_rank = 12, .packed = WeightLayout::aiter16x16}),
+        unit_(compute_unit(runtime.architecture(), runtime.limits())) {}
 
-  std::string_view name() const override { return "mfma"; }
-  std::string identity() const override { return fmt::format("mfma r1 source {}", gpu::text_hash(source_)); }
-  int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override {
-    return WeightLayout::aiter16x16;
-  }
-  Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
-  gpu::Source source(const Problem& problem, const Config& config) const override;
-  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
-  /// The bound of the performance model: ranks kernels, does not state their time.
-  double predicted_microseconds(const Problem& problem, const Config& config) const override {
-    return model_of(problem, launch_config(problem, config), unit_).microseconds();
+
+ protected:
+  MfmaLaunchConfig launch_config(const Problem& problem, const Config& config) const override {
+    return mfma_launch_config(problem, config, runtime().architecture());
   }
-  std::int64_t resources(const Problem& problem, const Config& config) const override {
-    const MfmaLaunchConfig launch = launch_config(problem, config);
+  void fill(gpu::LaunchSpace<MfmaLaunchConfig>& space) const override;
+  /// The bound of the performance model: ranks kernels, does not state their time.
+  double cost(const Problem& problem, const MfmaLaunchConfig& launch) const override {
+    return model_of(problem, launch, unit_).microseconds();
+  }
+  std::int64_t resources_of(const MfmaLaunchConfig& launch) const override {
     return launch.shared_bytes + launch.workspace_bytes;
   }
-  std::string_view thread_pool() const override { return "gpu"; }
+  std::vector<gpu::Part> parts(const Problem& problem, const MfmaLaunchConfig& launch) const override;
+  Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
+                                              const MfmaLaunchConfig& launch) const override {
+    return std::unique_ptr<Kernel>(
+        std::make_unique<MfmaKernel>(std::move(programs), problem, launch, unit_.xcds));
+  }
+  std::string device_text() const override { return source_; }
 
  private:
-  MfmaLaunchConfig launch_config(const Problem& problem, const Config& config) const {
-    return mfma_launch_config(problem, config, runtime_.architecture());
-  }
-  std::string refuse_tile(const Problem& problem, const Config& config) const;
-  std::string refuse_staging(const Problem& problem, const Config& config) const;
-  std::string refuse_registers(const Problem& problem, const Config& config) const;
-  std::string refuse_split(const Problem& problem, const Config& config) const;
-  std::string refuse_waste(const Problem& problem, const Config& config) const;
-  std::string refuse_wasted_order(const Problem& problem, const Config& config) const;
+  std::string refuse_staging(const Problem& problem, const MfmaLaunchConfig& launch) const;
+  std::string refuse_wasted_order(const MfmaLaunchConfig& launch) const;
 
-  gpu::Runtime& runtime_;
   ComputeUnit unit_;
   std::string source_ = gpu::include_line("backends/hip/families/mfma/mfma.cu");
 };
 
 Status MfmaFamily::accepts(const Problem& problem) const {
-  const std::string& architecture = runtime_.architecture();
+  const std::string& architecture = runtime().architecture();
   const bool decodes = problem.operation == Operation::a8w4;
   GEMMTUNE_RETURN_IF_ERROR(
       gpu::accepts_on_tensor_cores(problem, {.weights = gpu::Weights::shuffled_too,
@@ -151,10 +136,7 @@ Status MfmaFamily::accepts(const Problem& problem) const {
   if (problem.operation == Operation::a16w4 && problem.x_type != DataType::bf16)
     return refusal::refuse(refusal::types, "{} activations: a scaled fp4 weight has the range of bf16",
                            to_string(problem.x_type));
-  constexpr std::int64_t most = std::int64_t{1} << 30;
-  if (problem.m > most || problem.n > most || problem.k > most)
-    return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k,
-                           most);
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_sizes(problem));
   for (const MatrixShape& matrix : {operand_shapes(problem).x, operand_shapes(problem).w})
     if (matrix.order == Order::column_major && bytes_of(matrix.type, matrix.line_elements()) > max_line_bytes)
       return refusal::refuse(refusal::size, "columns of {} elements, at most {} bytes",
@@ -168,12 +150,7 @@ Status MfmaFamily::accepts(const Problem& problem) const {
   return {};
 }
 
-std::string MfmaFamily::refuse_tile(const Problem& problem, const Config& config) const {
-  return hip::refuse_tile(launch_config(problem, config));
-}
-
-std::string MfmaFamily::refuse_staging(const Problem& problem, const Config& config) const {
-  const MfmaLaunchConfig launch = launch_config(problem, config);
+std::string MfmaFamily::refuse_staging(const Problem& problem, const MfmaLaunchConfig& launch) const {
   if (launch.direct && launch.decoded) return "dl1 cannot decode fp4 elements";
   if (launch.scaled && launch.kpack != 2) return "kp1 is half of a scaled instruction's operand";
   if (launch.decoded && launch.shuffled && launch.block_k < launch.fragment_bytes())
@@ -188,25 +165,19 @@ std::string MfmaFamily::refuse_staging(const Problem& problem, const Config& con
   if (launch.direct && launch.block_k == 256 && rows / launch.waves > 16)
     return "dl1 with bk 256 has more rows than a wave has scalar registers";
   if (launch.shuffled && launch.kpack != 2) return "kp1 cannot read a shuffled weight";
-  if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block))
+  if (launch.shared_bytes > static_cast<std::int64_t>(runtime().limits().shared_bytes_per_block))
     return "tile needs more LDS than a block may have";
   return {};
 }
 
-std::string MfmaFamily::refuse_registers(const Problem& problem, const Config& config) const {
-  return hip::refuse_registers(launch_config(problem, config));
-}
-
-std::string MfmaFamily::refuse_split(const Problem& problem, const Config& config) const {
-  const MfmaLaunchConfig launch = launch_config(problem, config);
+std::string refuse_mfma_split(const MfmaLaunchConfig& launch) {
   if (launch.split_k > launch.k_tiles) return "sk is more than the k tiles";
   if (launch.workspace_bytes > max_workspace) return "sk needs more than 1 GiB of workspace";
   return {};
 }
 
 /// Rules of tune_gemm, with ours where its own are of its compiler.
-std::string MfmaFamily::refuse_waste(const Problem& problem, const Config& config) const {
-  const MfmaLaunchConfig launch = launch_config(problem, config);
+std::string refuse_mfma_waste(const Problem& problem, const MfmaLaunchConfig& launch) {
   if (launch.rows == 32 && (problem.m < 32 || problem.n < 32)) return "mi 32 is more than the rows there are";
   if (problem.m <= launch.rows && launch.block_m != launch.rows)
     return "bm is more than the instruction's rows";
@@ -225,8 +196,7 @@ std::string MfmaFamily::refuse_waste(const Problem& problem, const Config& confi
   return {};
 }
 
-std::string MfmaFamily::refuse_wasted_order(const Problem& problem, const Config& config) const {
-  const MfmaLaunchConfig launch = launch_config(problem, config);
+std::string MfmaFamily::refuse_wasted_order(const MfmaLaunchConfig& launch) const {
   if (launch.split_k > 1 && launch.blocks() > 4 * unit_.units) return "sk makes too many blocks";
   if (launch.split_k > 1 && launch.k_tiles < 4 * launch.split_k)
     return "sk leaves a block less than four k tiles";
@@ -238,8 +208,7 @@ std::string MfmaFamily::refuse_wasted_order(const Problem& problem, const Config
   return {};
 }
 
-Space MfmaFamily::space(const Problem& problem) const {
-  Space space;
+void MfmaFamily::fill(gpu::LaunchSpace<MfmaLaunchConfig>& space) const {
   const auto add = [&](std::string key, std::vector<std::string> values, std::string absent,
                        std::string meaning, std::optional<NumberRange> range = {}) {
     space.add(Parameter{.key = std::move(key),
@@ -262,32 +231,26 @@ Space MfmaFamily::space(const Problem& problem) const {
   add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides", NumberRange{0, 8});
   add("gm", {"1", "8"}, "8", "group_m: tiles along m before the next along n", NumberRange{1, 64});
   add("xcd", {"1", "0"}, "1", "1: neighbouring tiles on the same die");
-  const auto rule = [&](const char* name,
-                        std::string (MfmaFamily::*refuse)(const Problem&, const Config&) const,
-                        std::vector<std::string> reads, Rule kind) {
-    space.add(Constraint{
-        name, [this, problem, refuse](const Config& config) { return (this->*refuse)(problem, config); },
-        kind, std::move(reads)});
-  };
-  rule("tile", &MfmaFamily::refuse_tile, {"bm", "bn", "bk", "nw", "mi"}, Rule::build);
-  rule("LDS", &MfmaFamily::refuse_staging, {"bm", "bn", "bk", "nw", "mi", "kp", "nb", "dl", "pad"},
-       Rule::build);
-  rule("registers", &MfmaFamily::refuse_registers, {}, Rule::build);
-  rule("split-K", &MfmaFamily::refuse_split, {"bk", "sk"}, Rule::build);
-  rule("waste", &MfmaFamily::refuse_waste, {"bm", "bn", "bk", "nw", "mi", "kp", "pad"}, Rule::search);
-  rule("order", &MfmaFamily::refuse_wasted_order, {}, Rule::search);
-  space.add(split_k_divides(problem.k, "sk", 8 * 128 / bits(problem.x_type)));
-  for (Constraint& each : tune_gemm_v2_rules(problem, [this, problem](const Config& config) {
-         const MfmaLaunchConfig launch = launch_config(problem, config);
-         return TuneGemmConfig{.block_m = launch.block_m,
-                               .block_n = launch.block_n,
-                               .block_k = 8 * launch.block_k / launch.element_bits,
-                               .group_m = launch.group_m,
-                               .split_k = launch.split_k,
-                               .instruction = launch.rows};
-       }))
-    space.add(std::move(each));
-  return space;
+  space.rule("tile", Rule::build, refuse_tile, {"bm", "bn", "bk", "nw", "mi"});
+  space.rule("LDS", Rule::build,
+             [this](const Problem& problem, const MfmaLaunchConfig& launch) {
+               return refuse_staging(problem, launch);
+             },
+             {"bm", "bn", "bk", "nw", "mi", "kp", "nb", "dl", "pad"});
+  space.rule("registers", Rule::build, refuse_registers);
+  space.rule("split-K", Rule::build, refuse_mfma_split, {"bk", "sk"});
+  space.rule("waste", Rule::search, refuse_mfma_waste, {"bm", "bn", "bk", "nw", "mi", "kp", "pad"});
+  space.rule("order", Rule::search,
+             [this](const MfmaLaunchConfig& launch) { return refuse_wasted_order(launch); });
+  space.add(split_k_divides(space.problem().k, "sk", 8 * 128 / bits(space.problem().x_type)));
+  space.add_tune_gemm_rules([](const MfmaLaunchConfig& launch) {
+    return TuneGemmConfig{.block_m = launch.block_m,
+                          .block_n = launch.block_n,
+                          .block_k = 8 * launch.block_k / launch.element_bits,
+                          .group_m = launch.group_m,
+                          .split_k = launch.split_k,
+                          .instruction = launch.rows};
+  });
 }
 
 // The largest square-ish tile with at least one for each compute unit; split-K if even small tiles are fewer.
@@ -324,28 +287,16 @@ Config MfmaFamily::default_config(const Problem& problem) const {
   return config;
 }
 
-gpu::Source MfmaFamily::source(const Problem& problem, const Config& config) const {
-  const MfmaLaunchConfig launch = launch_config(problem, config);
+std::vector<gpu::Part> MfmaFamily::parts(const Problem& problem, const MfmaLaunchConfig& launch) const {
   gpu::Source source{"mfma", source_, gpu::type_defines(problem), "mfma"};
   for (std::string& define : mfma_defines(launch)) source.defines.push_back(std::move(define));
-  return source;
-}
-
-Result<std::unique_ptr<Kernel>> MfmaFamily::build(const Problem& problem, const Config& config) const {
-  const MfmaLaunchConfig launch = launch_config(problem, config);
-  auto program = runtime_.load(source(problem, config));
-  if (!program.ok()) return program.status();
-  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
-  std::shared_ptr<gpu::Program> reduction;
+  std::vector<gpu::Part> parts{{std::move(source), launch.shared_bytes}};
   if (launch.split_k > 1) {
     gpu::Source reduce{"mfma", source_, gpu::type_defines(problem), "mfma_reduce"};
     reduce.defines.push_back("REDUCE=1");
-    auto loaded = runtime_.load(reduce);
-    if (!loaded.ok()) return loaded.status();
-    reduction = std::move(*loaded);
+    parts.push_back({std::move(reduce)});
   }
-  return std::unique_ptr<Kernel>(
-      std::make_unique<MfmaKernel>(std::move(*program), std::move(reduction), problem, launch, unit_.xcds));
+  return parts;
 }
 
 }  // namespace

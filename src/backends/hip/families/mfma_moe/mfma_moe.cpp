@@ -4,8 +4,7 @@
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/device_files.h"
+#include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/hip/families/compute_unit.h"
 #include "backends/hip/families/mfma/mfma.h"
@@ -48,21 +47,14 @@ gpu::MoeBuffers buffers_of(const Problem& problem, std::int64_t block_m) {
           .rounded_partials = true};
 }
 
-/// The stages', and for 8-bit operands the one between them.
-struct Programs {
-  std::array<std::shared_ptr<gpu::Program>, 2> stages;
-  std::shared_ptr<gpu::Program> quantize;
-};
-
-class MfmaMoeKernel final : public Kernel {
+class MfmaMoeKernel final : public gpu::JitKernel<Stages> {
  public:
-  MfmaMoeKernel(Programs programs, gpu::MoeLayer layer, const Problem& problem, const Stages& stages,
+  /// `programs`: of the stages, and for 8-bit operands the one between them.
+  MfmaMoeKernel(gpu::Programs programs, gpu::MoeLayer layer, const Problem& problem, const Stages& stages,
                 const ComputeUnit& unit)
-      : programs_(std::move(programs)),
+      : JitKernel(std::move(programs), problem, stages),
         layer_(std::move(layer)),
-        problem_(problem),
         shapes_(operand_shapes(problem)),
-        stages_(stages),
         xcds_(unit.xcds) {
     for (const std::size_t i : {0U, 1U}) {
       const std::int64_t works = layer_.max_tiles() * stages[i].column_tiles;
@@ -86,7 +78,7 @@ class MfmaMoeKernel final : public Kernel {
       const gpu::MoeRound round = layer_.round(operands, workspace, token);
       GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       const Operands& o = round.operands;
-      MfmaMoeArguments first = arguments_of(stages_[0], round, o.w, shapes_.w.scale, o.w_scale);
+      MfmaMoeArguments first = arguments_of(launch_[0], round, o.w, shapes_.w.scale, o.w_scale);
       first.x = static_cast<const unsigned char*>(o.x);
       first.x_line_bytes = bytes_of(problem_.x_type, o.ldx);
       first.to = round.hidden;
@@ -95,20 +87,20 @@ class MfmaMoeKernel final : public Kernel {
       first.x_scales = static_cast<const float*>(o.x_scale);
       first.x_scale_step = as_int(shapes_.x.scale.row_block == 1 ? shapes_.x.scale.columns : 0);
       first.x_scale_k_step = 1;
-      GEMMTUNE_RETURN_IF_ERROR(launch(0, first, stream));
+      GEMMTUNE_RETURN_IF_ERROR(enqueue(0, launches_[0], first, stream));
       const void* hidden = round.hidden;
-      if (programs_.quantize != nullptr) {
+      if (quantizes_hidden(problem_)) {
         hidden = static_cast<const char*>(round.hidden) + round.pairs * problem_.n * 2;
         GEMMTUNE_RETURN_IF_ERROR(quantize(round, const_cast<void*>(hidden), stream));
       }
-      MfmaMoeArguments second = arguments_of(stages_[1], round, o.w2, shapes_.w2.scale, o.w2_scale);
+      MfmaMoeArguments second = arguments_of(launch_[1], round, o.w2, shapes_.w2.scale, o.w2_scale);
       second.x = static_cast<const unsigned char*>(hidden);
       second.x_line_bytes = second.k_bytes;
       second.to = round.partials;
       second.x_scales = static_cast<const float*>(round.hidden_scales);
       second.x_scale_step = 1;
       second.x_scale_k_step = round.pairs;
-      GEMMTUNE_RETURN_IF_ERROR(launch(1, second, stream));
+      GEMMTUNE_RETURN_IF_ERROR(enqueue(1, launches_[1], second, stream));
       GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
     }
     return {};
@@ -148,71 +140,48 @@ class MfmaMoeKernel final : public Kernel {
     shape.grid[0] = static_cast<unsigned>(
         std::min(ceil_div(round.pairs * ceil_div(problem_.n, group), groups_per_block), max_quantize_blocks));
     shape.threads = 256;
-    void* arguments[] = {&values};
-    return programs_.quantize->launch(shape, arguments, stream);
+    return enqueue(2, shape, values, stream);
   }
 
-  Status launch(std::size_t stage, MfmaMoeArguments& values, Stream stream) const {
-    void* arguments[] = {&values};
-    return programs_.stages[stage]->launch(launches_[stage], arguments, stream);
-  }
-
-  Programs programs_;
   gpu::MoeLayer layer_;
-  Problem problem_;
   OperandShapes shapes_;
-  Stages stages_;
   std::int64_t xcds_;
   std::array<gpu::LaunchShape, 2> launches_;
 };
 
-class MfmaMoeFamily final : public gpu::CompiledFamily {
+class MfmaMoeFamily final : public gpu::JitFamily<Stages> {
  public:
   explicit MfmaMoeFamily(gpu::Runtime& runtime)
-      : runtime_(runtime), unit_(compute_unit(runtime.architecture(), runtime.limits())) {}
+      : JitFamily(runtime, {.name = "mfma_moe", .tie_rank = 12, .packed = WeightLayout::aiter16x16}),
+        unit_(compute_unit(runtime.architecture(), runtime.limits())) {}
 
-  std::string_view name() const override { return "mfma_moe"; }
-  std::string identity() const override {
-    const Problem problem = default_problem(Operation::fused_moe);
-    std::string text = source_ + quantize_source(problem).text;
-    for (const gpu::Source& source : gpu::moe_layer_sources(problem, {})) text += source.text;
-    return fmt::format("mfma_moe r1 source {}", gpu::text_hash(text));
-  }
-  int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override {
-    return WeightLayout::aiter16x16;
-  }
-  Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
-  gpu::Source source(const Problem& problem, const Config& config) const override {
-    return stage_source(problem, stages_of(problem, config)[0]);
-  }
-  std::vector<gpu::Source> sources(const Problem& problem, const Config& config) const override {
-    const Stages stages = stages_of(problem, config);
-    return {stage_source(problem, stages[0]), stage_source(problem, stages[1])};
-  }
-  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
-  /// The bounds of the performance model: rank kernels, do not state their time.
-  double predicted_microseconds(const Problem& problem, const Config& config) const override {
-    return predicted_mfma_moe(problem, stages_of(problem, config), unit_);
-  }
   /// What quantizes the hidden layer as well is in the lower class.
   Accuracy accuracy(const Problem& problem, const Config&) const override {
     return quantizes_hidden(problem) ? Accuracy::tensor_core : Accuracy::fp32;
   }
-  std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return stages_of(problem, config)[0].tile.shared_bytes;
+
+ protected:
+  Stages launch_config(const Problem& problem, const Config& config) const override {
+    return mfma_moe_stages(problem, config, runtime().architecture());
   }
-  std::string_view thread_pool() const override { return "gpu"; }
+  void fill(gpu::LaunchSpace<Stages>& space) const override;
+  /// The bounds of the performance model: rank kernels, do not state their time.
+  double cost(const Problem& problem, const Stages& stages) const override {
+    return predicted_mfma_moe(problem, stages, unit_);
+  }
+  std::int64_t resources_of(const Stages& stages) const override { return stages[0].tile.shared_bytes; }
+  std::vector<gpu::Part> parts(const Problem& problem, const Stages& stages) const override;
+  Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
+                                              const Stages& stages) const override;
+  std::string device_text() const override {
+    return source_ + quantize_source(default_problem(Operation::fused_moe)).text + gpu::moe_layer_text();
+  }
 
  private:
-  Stages stages_of(const Problem& problem, const Config& config) const {
-    return mfma_moe_stages(problem, config, runtime_.architecture());
-  }
   gpu::Source stage_source(const Problem& problem, const MfmaMoeStage& stage) const;
 
-  gpu::Runtime& runtime_;
   ComputeUnit unit_;
   std::string source_ = gpu::include_line("backends/hip/families/mfma_moe/mfma_moe.cu");
 };
@@ -221,11 +190,11 @@ Status MfmaMoeFamily::accepts(const Problem& problem) const {
   GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem, gpu::Weights::shuffled_too));
   const DataType type = problem.w_type;
   const bool has_type = type == DataType::bf16 || type == DataType::f16 || type == DataType::i8 ||
-                        (type == DataType::f8_e4m3fnuz && fp8_of(runtime_.architecture()) == gpu::Fp8::fnuz);
+                        (type == DataType::f8_e4m3fnuz && fp8_of(runtime().architecture()) == gpu::Fp8::fnuz);
   if (problem.x_type != type || !has_type)
     return refusal::refuse(refusal::types, "x {} with w {}, only bf16, fp16, int8{} of both",
                            to_string(problem.x_type), to_string(type),
-                           fp8_of(runtime_.architecture()) == gpu::Fp8::fnuz ? " and fp8 e4m3fnuz" : "");
+                           fp8_of(runtime().architecture()) == gpu::Fp8::fnuz ? " and fp8 e4m3fnuz" : "");
   const QuantType quantization = problem.moe.quant_type;
   const bool no_scales = quantization == QuantType::none || quantization == QuantType::per_1x32;
   if (quantizes_hidden(problem) && (no_scales || (type == DataType::i8 && scales_by_block(problem))))
@@ -246,8 +215,15 @@ Status MfmaMoeFamily::accepts(const Problem& problem) const {
   return {};
 }
 
-Space MfmaMoeFamily::space(const Problem& problem) const {
-  Space space;
+/// A tile is of one expert, which has each token once.
+std::string refuse_half_empty_tile(const Problem& problem, const Stages& stages) {
+  const std::int64_t tokens = stages[0].tile.block_m;
+  return tokens > 16 && tokens >= 2 * round_up(problem.m, std::int64_t{16})
+             ? "bm leaves half of the tile empty"
+             : "";
+}
+
+void MfmaMoeFamily::fill(gpu::LaunchSpace<Stages>& space) const {
   const auto add = [&](std::string key, std::vector<std::string> values, std::string absent,
                        std::string meaning, std::optional<NumberRange> range = {}) {
     space.add(Parameter{.key = std::move(key),
@@ -265,25 +241,13 @@ Space MfmaMoeFamily::space(const Problem& problem) const {
   add("mi", {"16", "32"}, "16", "rows of the MFMA instruction (matrix_instr_nonkdim)");
   add("nb", {"1", "2"}, "1", "tiles in LDS");
   add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides", NumberRange{0, 8});
-  space.add(Constraint{"fits", [this, problem](const Config& config) -> std::string {
-                         const auto most =
-                             static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block);
-                         std::string refused;
-                         for (const MfmaMoeStage& stage : stages_of(problem, config))
-                           if (refused.empty()) refused = refuse_mfma_moe(stage, most);
-                         return refused;
-                       }});
-  space.add(Constraint{"bm",
-                       [m = problem.m](const Config& config) -> std::string {
-                         // A tile is of one expert, which has each token once.
-                         const std::int64_t tokens = config.number("bm");
-                         return tokens > 16 && tokens >= 2 * round_up(m, std::int64_t{16})
-                                    ? "bm leaves half of the tile empty"
-                                    : "";
-                       },
-                       Rule::search});
-  space.add(refuse_slow(problem, 3));
-  return space;
+  const auto most = static_cast<std::int64_t>(runtime().limits().shared_bytes_per_block);
+  space.rule("fits", Rule::build, [most](const Stages& stages) {
+    std::string refused = refuse_mfma_moe(stages[0], most);
+    return refused.empty() ? refuse_mfma_moe(stages[1], most) : refused;
+  });
+  space.rule("bm", Rule::search, refuse_half_empty_tile);
+  refuse_slow(space, 3);
 }
 
 // As many tokens as an expert has on the average; with few of them narrow tiles of w2, which make more blocks.
@@ -325,22 +289,17 @@ gpu::Source MfmaMoeFamily::stage_source(const Problem& problem, const MfmaMoeSta
   return source;
 }
 
-Result<std::unique_ptr<Kernel>> MfmaMoeFamily::build(const Problem& problem, const Config& config) const {
-  const Stages stages = stages_of(problem, config);
-  Programs programs;
-  for (const std::size_t i : {0U, 1U}) {
-    auto program = runtime_.load(stage_source(problem, stages[i]));
-    if (!program.ok()) return program.status();
-    programs.stages[i] = std::move(*program);
-    GEMMTUNE_RETURN_IF_ERROR(
-        programs.stages[i]->reserve_shared(static_cast<std::size_t>(stages[i].tile.shared_bytes)));
-  }
-  if (quantizes_hidden(problem)) {
-    auto program = runtime_.load(quantize_source(problem));
-    if (!program.ok()) return program.status();
-    programs.quantize = std::move(*program);
-  }
-  auto layer = gpu::MoeLayer::make(runtime_, problem, buffers_of(problem, stages[0].tile.block_m));
+std::vector<gpu::Part> MfmaMoeFamily::parts(const Problem& problem, const Stages& stages) const {
+  std::vector<gpu::Part> parts;
+  for (const MfmaMoeStage& stage : stages)
+    parts.push_back({stage_source(problem, stage), stage.tile.shared_bytes});
+  if (quantizes_hidden(problem)) parts.push_back({quantize_source(problem)});
+  return parts;
+}
+
+Result<std::unique_ptr<Kernel>> MfmaMoeFamily::make_kernel(gpu::Programs programs, const Problem& problem,
+                                                           const Stages& stages) const {
+  auto layer = gpu::MoeLayer::make(runtime(), problem, buffers_of(problem, stages[0].tile.block_m));
   if (!layer.ok()) return layer.status();
   return std::unique_ptr<Kernel>(
       std::make_unique<MfmaMoeKernel>(std::move(programs), std::move(*layer), problem, stages, unit_));

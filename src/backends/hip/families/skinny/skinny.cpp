@@ -4,8 +4,7 @@
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/jit/device_files.h"
+#include "backends/gpu/families/jit_family.h"
 #include "backends/hip/families/compute_unit.h"
 #include "backends/hip/families/skinny/skinny_arguments.h"
 #include "backends/refusal.h"
@@ -62,15 +61,14 @@ LaunchConfig launch_config(const Problem& problem, const Config& config) {
   return launch;
 }
 
-class SkinnyKernel final : public Kernel {
+class SkinnyKernel final : public gpu::JitKernel<LaunchConfig> {
  public:
-  SkinnyKernel(std::shared_ptr<gpu::Program> program, const Problem& problem, const LaunchConfig& launch)
-      : program_(std::move(program)), problem_(problem) {
+  SkinnyKernel(gpu::Programs programs, const Problem& problem, const LaunchConfig& launch)
+      : JitKernel(std::move(programs), problem, launch) {
     shape_.threads = static_cast<unsigned>(wave_lanes * launch.waves);
     shape_.grid[0] = static_cast<unsigned>(ceil_div(problem.n, launch.block_rows()));
     shape_.grid[2] = static_cast<unsigned>(problem.batch);
   }
-  std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override {
     return problem_.bpreshuffle ? WeightLayout::aiter16x16 : WeightLayout::plain;
   }
@@ -91,44 +89,36 @@ class SkinnyKernel final : public Kernel {
     values.n = static_cast<int>(problem_.n);
     if (problem_.bpreshuffle && reinterpret_cast<std::uintptr_t>(o.w) % 16 != 0)
       return Status::unsupported("skinny needs a shuffled weight at a multiple of 16 bytes");
-    void* arguments[] = {&values};
-    return program_->launch(shape_, arguments, stream);
+    return enqueue(0, shape_, values, stream);
   }
 
  private:
-  std::shared_ptr<gpu::Program> program_;
-  Problem problem_;
   gpu::LaunchShape shape_;
 };
 
-class SkinnyFamily final : public gpu::CompiledFamily {
+class SkinnyFamily final : public gpu::JitFamily<LaunchConfig> {
  public:
   explicit SkinnyFamily(gpu::Runtime& runtime)
-      : runtime_(runtime), unit_(compute_unit(runtime.architecture(), runtime.limits())) {}
+      : JitFamily(runtime, {.name = "skinny", .tie_rank = 10, .packed = WeightLayout::aiter16x16}),
+        unit_(compute_unit(runtime.architecture(), runtime.limits())) {}
 
-  std::string_view name() const override { return "skinny"; }
-  std::string identity() const override {
-    return fmt::format("skinny hip r1 source {}", gpu::text_hash(source_));
-  }
-  int tie_rank() const override { return 10; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override {
-    return WeightLayout::aiter16x16;
-  }
-  Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
-  gpu::Source source(const Problem& problem, const Config& config) const override;
-  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    auto program = runtime_.load(source(problem, config));
-    if (!program.ok()) return program.status();
-    return std::unique_ptr<Kernel>(
-        std::make_unique<SkinnyKernel>(std::move(*program), problem, launch_config(problem, config)));
+
+ protected:
+  LaunchConfig launch_config(const Problem& problem, const Config& config) const override {
+    return hip::launch_config(problem, config);
   }
-  double predicted_microseconds(const Problem& problem, const Config& config) const override;
-  std::string_view thread_pool() const override { return "gpu"; }
+  void fill(gpu::LaunchSpace<LaunchConfig>& space) const override;
+  double cost(const Problem& problem, const LaunchConfig& launch) const override;
+  std::vector<gpu::Part> parts(const Problem& problem, const LaunchConfig& launch) const override;
+  Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
+                                              const LaunchConfig& launch) const override {
+    return std::unique_ptr<Kernel>(std::make_unique<SkinnyKernel>(std::move(programs), problem, launch));
+  }
+  std::string device_text() const override { return source_; }
 
  private:
-  gpu::Runtime& runtime_;
   ComputeUnit unit_;
   std::string source_ = gpu::include_line("backends/hip/families/skinny/skinny.cu");
 };
@@ -141,7 +131,7 @@ Status SkinnyFamily::accepts(const Problem& problem) const {
                 .row_scales = true,
                 .block_scales = true,
                 .int8 = true,
-                .fp8 = decodes ? gpu::Fp8::both : fp8_of(runtime_.architecture()),
+                .fp8 = decodes ? gpu::Fp8::both : fp8_of(runtime().architecture()),
                 .fp4 = true,
                 .batches = true}));
   // A lane would read its elements of k one by one.
@@ -165,8 +155,32 @@ Status SkinnyFamily::accepts(const Problem& problem) const {
   return {};
 }
 
-Space SkinnyFamily::space(const Problem& problem) const {
-  Space space;
+std::string refuse_skinny_registers(const Problem& problem, const LaunchConfig& launch) {
+  if (launch.weight_rows * launch.rows > max_sums) return "rn has more sums than a lane has registers";
+  const std::string refused = "rn and un need more registers than a lane has";
+  // Of a block of 16 waves each has a quarter of a SIMD's registers, of one of 9 no more.
+  const std::int64_t max_widened = launch.waves > 8 ? 120 : launch.waves > 4 ? 230 : 340;
+  if (traits(problem.x_type).fp8 && launch.widened_registers() > max_widened) return refused;
+  if (launch.columns) {
+    const std::int64_t waves_on_simd = ceil_div(launch.waves, simds_per_unit);
+    return launch.transposing_registers() > registers_per_lane / waves_on_simd ? refused : "";
+  }
+  const std::int64_t needed =
+      launch.weight_rows * (launch.rows * (launch.fp4 ? 2 : 1) + 4 * launch.unroll + (launch.fp4 ? 8 : 0));
+  return needed > (launch.waves > 8 ? 16 : 96) ? refused : "";
+}
+
+std::string refuse_skinny_waste(const LaunchConfig& launch) {
+  if (launch.columns && launch.part_bytes() < 4 && launch.weight_rows < 4 &&
+      2 * launch.weight_rows * launch.rows <= max_sums)
+    return "rn reads less than 4 bytes of a column-major weight's line";
+  const std::int64_t step = launch.k_lanes() * launch.waves;
+  if (launch.waves > 1 && launch.units <= step / 2) return "nw has more waves than k has loads";
+  if (launch.unroll > 1 && launch.units <= step * launch.unroll / 2) return "un has more loads than k";
+  return {};
+}
+
+void SkinnyFamily::fill(gpu::LaunchSpace<LaunchConfig>& space) const {
   space.add(
       Parameter{.key = "rn", .values = {"1", "2", "4"}, .absent = "1", .meaning = "weight rows of a lane"});
   space.add(Parameter{.key = "nw",
@@ -179,40 +193,8 @@ Space SkinnyFamily::space(const Problem& problem) const {
                       .absent = "2",
                       .meaning = "loads of 16 bytes in flight for each weight row",
                       .range = NumberRange{1, 8}});
-  space.add(Constraint{
-      "registers", [problem](const Config& config) -> std::string {
-        const LaunchConfig launch = launch_config(problem, config);
-        // Of a block of 16 waves each has a quarter of a SIMD's registers, of one of 9 no more.
-        const std::int64_t needed = launch.weight_rows * (launch.rows * (launch.fp4 ? 2 : 1) +
-                                                          4 * launch.unroll + (launch.fp4 ? 8 : 0));
-        if (launch.weight_rows * launch.rows > max_sums) return "rn has more sums than a lane has registers";
-        if (traits(problem.x_type).fp8 && launch.widened_registers() > (launch.waves > 8   ? 120
-                                                                        : launch.waves > 4 ? 230
-                                                                                           : 340))
-          return "rn and un need more registers than a lane has";
-        if (launch.columns) {
-          const std::int64_t waves_on_simd = ceil_div(launch.waves, simds_per_unit);
-          return launch.transposing_registers() > registers_per_lane / waves_on_simd
-                     ? "rn and un need more registers than a lane has"
-                     : "";
-        }
-        return needed > (launch.waves > 8 ? 16 : 96) ? "rn and un need more registers than a lane has" : "";
-      }});
-  space.add(Constraint{"waste",
-                       [problem](const Config& config) -> std::string {
-                         const LaunchConfig launch = launch_config(problem, config);
-                         if (launch.columns && launch.part_bytes() < 4 && launch.weight_rows < 4 &&
-                             2 * launch.weight_rows * launch.rows <= max_sums)
-                           return "rn reads less than 4 bytes of a column-major weight's line";
-                         const std::int64_t step = launch.k_lanes() * launch.waves;
-                         if (launch.waves > 1 && launch.units <= step / 2)
-                           return "nw has more waves than k has loads";
-                         if (launch.unroll > 1 && launch.units <= step * launch.unroll / 2)
-                           return "un has more loads than k";
-                         return {};
-                       },
-                       Rule::search});
-  return space;
+  space.rule("registers", Rule::build, refuse_skinny_registers);
+  space.rule("waste", Rule::search, refuse_skinny_waste);
 }
 
 Config SkinnyFamily::default_config(const Problem& problem) const {
@@ -235,8 +217,7 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
   return config;
 }
 
-gpu::Source SkinnyFamily::source(const Problem& problem, const Config& config) const {
-  const LaunchConfig launch = launch_config(problem, config);
+std::vector<gpu::Part> SkinnyFamily::parts(const Problem& problem, const LaunchConfig& launch) const {
   gpu::Source source{"skinny", source_, gpu::type_defines(problem), "skinny"};
   source.defines.push_back(fmt::format("ROWS={}", launch.rows));
   source.defines.push_back(fmt::format("RN={}", launch.weight_rows));
@@ -244,12 +225,11 @@ gpu::Source SkinnyFamily::source(const Problem& problem, const Config& config) c
   source.defines.push_back(fmt::format("UNROLL={}", launch.unroll));
   source.defines.push_back(fmt::format("SHUFFLED={}", problem.bpreshuffle ? 1 : 0));
   source.defines.push_back(fmt::format("W_COLUMNS={}", launch.columns ? 1 : 0));
-  return source;
+  return {{std::move(source)}};
 }
 
 /// The weight at the memory's rate, less where few bytes are in flight; or the instructions of the products.
-double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
-  const LaunchConfig launch = launch_config(problem, config);
+double SkinnyFamily::cost(const Problem& problem, const LaunchConfig& launch) const {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double blocks = real(ceil_div(problem.n, launch.block_rows()) * problem.batch);
   const std::int64_t resident = std::min<std::int64_t>(32 / launch.waves, 8);
