@@ -20,33 +20,6 @@ enum : int {
   LOADS_EARLY = config().fp4 && CONSUMER_WARPGROUPS < 4,
 };
 
-// Where the warp stages results of an MXFP4 weight: in the rows of the tile's last stage, 16 of the warp group's. It has read them all when its last instruction
-// has completed.
-static __device__ __forceinline__ unsigned stage_rows(const SharedLayout& smem, int last_stage, int group, int warp) {
-  return smem.pipeline + (unsigned)last_stage * STAGE_BYTES +
-         (unsigned)((STAGE == 1 ? warp * (BLOCK_ROWS / 4) + group * MMA_TILES * 16
-                                : group * WARPGROUP_ROWS + warp * 16) *
-                    ATOM_BYTES);
-}
-
-// Stores the tile, STAGED_TOKENS tokens at a time.
-static __device__ __forceinline__ void store_rounded(const Accumulators& d, const WgmmaMoeArguments& a,
-                                                     const Routes& routes, const Work& work, unsigned staging,
-                                                     int group, int warp) {
-#pragma unroll
-  for (int r = 0; r < MMA_TILES; ++r) {
-    const int column = work.column + (group * MMA_TILES + r) * MMA_COLUMNS + warp * (MMA_COLUMNS / 4);
-#pragma unroll
-    for (int first = 0; first < BLOCK_TOKENS; first += STAGED_TOKENS) {
-      if (first >= work.tile.count) continue;
-      __syncwarp();  // the buffer was read
-      stage_output(&d[r][first / 2], a, routes, work, first, staging);
-      __syncwarp();
-      store_staged(a, work, first, column, staging);
-    }
-  }
-}
-
 // A consumer warp group: multiplies and stores its rows of the block's tiles.
 static __device__ __forceinline__ void compute(const WgmmaMoeArguments& a, const SharedLayout& smem,
                                                const Routes& routes, int work_count) {
@@ -81,7 +54,12 @@ static __device__ __forceinline__ void compute(const WgmmaMoeArguments& a, const
       mainloop<BLOCK_TOKENS>(d, a, smem, work, state);
     }
     const int last_stage = (state.stage > 0 ? state.stage : a.num_stages) - 1;
-    if constexpr (config().fp4) staging = stage_rows(smem, last_stage, group, warp);
+    // Of an MXFP4 weight in the weight's rows of the tile's last stage, 16 of the warp group's: it has read them all when its last instruction has completed.
+    if constexpr (config().fp4)
+      staging = smem.pipeline + (unsigned)last_stage * STAGE_BYTES +
+                (unsigned)((STAGE == 1 ? warp * (BLOCK_ROWS / 4) + group * MMA_TILES * 16
+                                       : group * WARPGROUP_ROWS + warp * 16) *
+                           ATOM_BYTES);
     last = work.last;
     at = at == smem.work + (ITEM_SLOTS - 1) * WORK_BYTES ? smem.work : at + WORK_BYTES;
     if constexpr (scales_rows()) scale_rows(d, a, routes, work);
@@ -98,7 +76,18 @@ static __device__ __forceinline__ void compute(const WgmmaMoeArguments& a, const
       sync_warpgroup();  // the tile before was read
       store_tile(d, a, routes, work, staging, parity);
     } else {
-      store_rounded(d, a, routes, work, staging, group, warp);
+#pragma unroll
+      for (int r = 0; r < MMA_TILES; ++r) {
+        const int column = work.column + (group * MMA_TILES + r) * MMA_COLUMNS + warp * (MMA_COLUMNS / 4);
+#pragma unroll
+        for (int first = 0; first < BLOCK_TOKENS; first += STAGED_TOKENS) {
+          if (first >= work.tile.count) continue;
+          __syncwarp();  // the buffer was read
+          stage_output(&d[r][first / 2], a, routes, work, first, staging);
+          __syncwarp();
+          store_staged(a, work, first, column, staging);
+        }
+      }
     }
     if constexpr (config().fp4) {
       fence_async_proxy();

@@ -89,9 +89,11 @@ static __device__ __forceinline__ void scale_tokens(Accumulators& d, const Token
   }
 }
 
+enum : int { HALVES = INTERLEAVED ? 1 : 2 };  // of an instruction's rows that are columns of `to`
+
 // Of STAGED_TOKENS tokens of an instruction's rows: pairs of tokens of the thread's one or two columns.
 struct Rounded {
-  unsigned of[STAGED_TOKENS / 8][2];
+  unsigned of[STAGED_TOKENS / 8][HALVES];
 };
 
 // `d`: the thread's accumulators of these tokens.
@@ -114,7 +116,7 @@ static __device__ __forceinline__ Rounded round_tokens(const float* d, const Wgm
           round_pair(activate(v[0] * factors[0], v[2] * factors[0]), activate(v[1] * factors[1], v[3] * factors[1]));
     } else {
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
+      for (int i = 0; i < HALVES; ++i)
         rounded.of[j][i] =
             STAGE == 1 ? round_pair(activate(v[i * 2] * factors[0], 1.0f), activate(v[i * 2 + 1] * factors[1], 1.0f))
                        : round_pair(v[i * 2], v[i * 2 + 1]);
@@ -151,9 +153,9 @@ static __device__ __forceinline__ void stage_chunk(const Accumulators& d, int r,
     constexpr int second = QUANTIZED_INSTRUCTIONS - 1;
     const unsigned row = (unsigned)((j + (INTERLEAVED ? lane / 8 % 2 : lane / 16)) * 8 + lane % 8);
     const unsigned unit = (unsigned)(INTERLEAVED ? lane / 16 * 4 + warp : warp * 2 + lane / 8 % 2);
-    const unsigned values[4] = {rounded[0].of[j][0], INTERLEAVED ? rounded[0].of[j + 1][0] : rounded[0].of[j][1],
-                                INTERLEAVED ? rounded[second].of[j][0] : rounded[0].of[j + 1][0],
-                                rounded[second].of[j + 1][INTERLEAVED ? 0 : 1]};
+    const unsigned values[4] = {
+        rounded[0].of[j][0], INTERLEAVED ? rounded[0].of[j + 1][0] : rounded[0].of[j][HALVES - 1],
+        INTERLEAVED ? rounded[second].of[j][0] : rounded[0].of[j + 1][0], rounded[second].of[j + 1][HALVES - 1]};
     store_transposed(to + row * 128u + (unit ^ (unsigned)(lane % 8)) * 16u, values[0], values[1], values[2], values[3]);
   }
 }
@@ -238,7 +240,7 @@ static __device__ __forceinline__ void stage_output(const float* d, const WgmmaM
       store_two_transposed(to + row * STAGING_PITCH, rounded.of[j][0], rounded.of[j + 1][0]);
     else
       store_transposed(to + row * STAGING_PITCH + (unsigned)((lane / 8 % 2) ^ (lane / 4 % 2)) * 16u, rounded.of[j][0],
-                       rounded.of[j][1], rounded.of[j + 1][0], rounded.of[j + 1][1]);
+                       rounded.of[j][HALVES - 1], rounded.of[j + 1][0], rounded.of[j + 1][HALVES - 1]);
   }
 }
 
