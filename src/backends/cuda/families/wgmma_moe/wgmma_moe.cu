@@ -144,27 +144,33 @@ static __device__ __forceinline__ void finish() {
   }
 }
 
-extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, BLOCKS)
-    wgmma_moe(const __grid_constant__ WgmmaMoeArguments a) {
-  extern __shared__ unsigned char memory[];
-  const SharedLayout smem = shared_layout(a, shared_address(memory));
-  setup(a, smem);
-  Routes routes;
-  if constexpr (config().sort) {
-    __shared__ Sorted sorted;
-    const int tiles = sort_pairs<BLOCK_TOKENS>(a.ids, a.pairs, a.experts, STAGE == 1 ? a.position_of : 0, sorted);
-    routes = {sorted.pair_of, sorted.tiles, sorted.tiles_of, tiles};
-  }
+// `routes_of`: the routes. Each role calls it: no register holds them while registers are reallocated.
+template <typename RoutesOf>
+static __device__ __forceinline__ void run(const WgmmaMoeArguments& a, const SharedLayout& smem, RoutesOf routes_of) {
   if (threadIdx.x >= CONSUMER_THREADS) {
     if constexpr (config().producer_registers > 0) give_registers<config().producer_registers>();
-    if constexpr (!config().sort) routes = device_routes(a);
+    const Routes routes = routes_of();
     if (COPIES || threadIdx.x == CONSUMER_THREADS) load(a, smem, routes, routes.tile_count * a.column_tiles);
   } else {
     if constexpr (CONSUMER_REGISTERS > 0) take_registers<CONSUMER_REGISTERS>();
     // The hidden layer's scales are of the kernel before this one.
     if constexpr (STAGE == 2) grid_dependency_wait();
-    if constexpr (!config().sort) routes = device_routes(a);
+    const Routes routes = routes_of();
     compute(a, smem, routes, routes.tile_count * a.column_tiles);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, BLOCKS)
+    wgmma_moe(const __grid_constant__ WgmmaMoeArguments a) {
+  extern __shared__ unsigned char memory[];
+  const SharedLayout smem = shared_layout(a, shared_address(memory));
+  setup(a, smem);
+  if constexpr (config().sort) {
+    __shared__ Sorted sorted;
+    const int tiles = sort_pairs<BLOCK_TOKENS>(a.ids, a.pairs, a.experts, STAGE == 1 ? a.position_of : 0, sorted);
+    run(a, smem, [&] { return Routes{sorted.pair_of, sorted.tiles, sorted.tiles_of, tiles}; });
+  } else {
+    run(a, smem, [&] { return Routes{a.pair_of, a.tiles, a.tiles_of, __ldcg(a.tile_count)}; });
   }
   finish();
 }

@@ -124,11 +124,6 @@ struct Routes {
   int tile_count;
 };
 
-// Of the kernel that sorted. Each role reads it again: no register holds it while registers are reallocated.
-static __device__ __forceinline__ Routes device_routes(const WgmmaMoeArguments& a) {
-  return {a.pair_of, a.tiles, a.tiles_of, __ldcg(a.tile_count)};
-}
-
 // EARLY: before the grid dependency, when L1 may hold what was there before the sort.
 template <bool EARLY>
 static __device__ __forceinline__ MoeTile load_tile(const MoeTile* from) {
