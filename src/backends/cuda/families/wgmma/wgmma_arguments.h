@@ -21,14 +21,16 @@ struct WgmmaConfig {
   bool whole_staging;   // there are enough of them for a tile
   bool multicast;       // blocks of the cluster share operands
   int k_atoms;          // block_k in units of 128 bytes
-  int promotion;  // sets of partial sums that are added to float32 registers after every 128 of k; 0: the tensor core accumulates over all of k
-  int n_slices;   // instructions along block_n: 1; with promotion 1: 1 or 2
+  // Sets of partial sums that are added to float32 registers after every 128 of k; 0: the tensor core accumulates
+  // over all of k.
+  int promotion;
+  int n_slices;            // instructions along block_n: 1; with promotion 1: 1 or 2
   int producer_registers;  // of a thread after a reallocation, for which the producer is a warp group; 0: none
   int consumer_registers;
   bool bias;
   bool packed;  // the weight has the layout tile64x128
-  bool
-      a_mn_major;  // the operand is column-major in global memory and MN-major in shared memory; of two-byte elements
+  // The operand is column-major in global memory and MN-major in shared memory; of two-byte elements.
+  bool a_mn_major;
   bool b_mn_major;
 };
 

@@ -8,9 +8,8 @@
 namespace gemmtune::cuda {
 
 struct WgmmaMoeConfig {
-  int stage;  // 1, 2
-  bool
-      fp4;  // an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k
+  int stage;          // 1, 2
+  bool fp4;           // MXFP4 weights, decoded to bf16 behind shared memory; stages of 256 of k
   bool token_scales;  // of fp4: tokens of stage 1 have a scale each,
   float token_unit;   // and the unit of their elements
   int block_rows;     // of A: 64, 128, 256
@@ -20,10 +19,11 @@ struct WgmmaMoeConfig {
   int min_width;      // tokens of the narrowest instructions
   int consumer_warpgroups;
   int k_atoms;  // block_k in units of 128 bytes
-  int cluster;  // 1; 2: blocks of a cluster compute neighbouring halves of a tile's tokens with the same rows of the weight, of which each loads a half for
-                // both by multicast
-  bool sort;    // each block sorts the pairs itself; at most 256
-  int blocks;   // of a multiprocessor
+  // 1, 2. The blocks of a cluster of two compute neighbouring halves of a tile's tokens with the same rows of the
+  // weight, of which each loads a half for both by multicast.
+  int cluster;
+  bool sort;               // each block sorts the pairs itself; at most 256
+  int blocks;              // of a multiprocessor
   int producer_registers;  // of a thread; 0: as compiled
   int consumer_registers;
   bool bias;
