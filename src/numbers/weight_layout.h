@@ -70,7 +70,13 @@ struct Tile16 {
 /// another along K; P = the pieces of 128 bytes in a row, rounded up to a multiple of 4; rows past N and
 /// bytes past K are zero. Within row r of a tile, the 16 bytes at 16·c stand at 16·(c ^ (r mod 8)): as
 /// Hopper's TMA writes a matrix to shared memory with its swizzle of 128 bytes (PTX ISA, "Swizzling
-/// modes"), so that a plain copy of a tile is what its tensor core reads.
+/// modes"), so that a plain copy of a tile is what its tensor core reads. A tile, with the c of each place:
+///
+///     row 0   | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 |      row 8 is as row 0, and so on
+///     row 1   | 1 | 0 | 3 | 2 | 5 | 4 | 7 | 6 |
+///     row 2   | 2 | 3 | 0 | 1 | 6 | 7 | 4 | 5 |
+///     ...
+///     row 7   | 7 | 6 | 5 | 4 | 3 | 2 | 1 | 0 |
 struct Tile64 {
   std::int64_t n = 0;
   std::int64_t k = 0;
@@ -104,6 +110,12 @@ void unpack_tile64(const Tile64& shape, const void* packed, void* destination);
 /// r = t / 32 · 16 + t % 32 / 4 and r + 8; word j of its 16 bytes is of k from 16·j on, eight elements: with c = t % 4 · 2 the pairs
 /// (r, c), (r + 8, c), (r, c + 8), (r + 8, c + 8), each of the elements at k and k + 1, which stand in the word's lower and upper half. In a half
 /// the pairs have their signs at the bits 15, 12, 14, 13 and their magnitudes at the bits from 6, 3, 0, 9 on.
+///
+///     tile, 16 k of word j      c = 0  2  4  6   8 10 12 14      half of a word: s, m of pairs 0 to 3
+///       row 0 of a warp         t = 0  1  2  3   0  1  2  3        bit 15 14 13 12 | 11..9 | 8..6 | 5..3 | 2..0
+///       row 1                       4  5  6  7   4  5  6  7            s0 s2 s3 s1 |   m3  |  m0  |  m1  |  m2
+///       ...
+///       row 8                       0  1  2  3   0  1  2  3
 struct Fragment64 {
   std::int64_t n = 0;
   std::int64_t k = 0;

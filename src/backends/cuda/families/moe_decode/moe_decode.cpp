@@ -9,12 +9,19 @@
 #include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/jit_family.h"
+#include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
+
+static void visit_fields(const MoeDecodeConfig& config, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(config, visit, hidden, warps, row_bytes, slab, hidden_bytes, hidden_slab, entries,
+                        stage_bytes, slots, tiles, grid, weighted, bias, fp4, tokens_fp8, hidden_ahead, pitch,
+                        scale_pitch, hidden_pitch, hidden_scale_pitch);
+}
 
 namespace {
 
@@ -163,41 +170,42 @@ Status MoeDecodeFamily::accepts(const Problem& problem) const {
   return {};
 }
 
+MoeDecodeConfig config_of(const Problem& problem, const MoeDecodeLaunch& launch) {
+  const StripRows w1(problem.k);
+  const StripRows w2(problem.n);
+  return {.hidden = problem.x_type == DataType::f16 ? gpu::Element::f16 : gpu::Element::bf16,
+          .warps = as_int(launch.warps),
+          .row_bytes = as_int(launch.row_bytes),
+          .slab = as_int(launch.slab),
+          .hidden_bytes = as_int(launch.hidden_bytes),
+          .hidden_slab = as_int(launch.hidden_slab),
+          .entries = as_int(launch.entries),
+          .stage_bytes = as_int(launch.stage_bytes),
+          .slots = as_int(launch.slots),
+          .tiles = as_int(launch.tiles),
+          .grid = as_int(launch.grid),
+          .weighted = problem.moe.doweight_stage1,
+          .bias = problem.bias,
+          .fp4 = launch.fp4,
+          .tokens_fp8 = launch.fp4 && bits(problem.x_type) == 8,
+          .hidden_ahead = launch.hidden_ahead(),
+          .pitch = launch.fp4 ? as_int(w1.pitch) : 0,
+          .scale_pitch = launch.fp4 ? as_int(w1.scale_pitch) : 0,
+          .hidden_pitch = launch.fp4 ? as_int(w2.pitch) : 0,
+          .hidden_scale_pitch = launch.fp4 ? as_int(w2.scale_pitch) : 0};
+}
+
 gpu::Source MoeDecodeFamily::source_of(const Problem& problem, const MoeDecodeLaunch& launch) const {
   gpu::Source source{
       "moe_decode",
       source_,
       {fmt::format("ELEMENT={}", gpu::element_code(launch.fp4 ? DataType::bf16 : problem.x_type)),
        fmt::format("OUTPUT={}", gpu::element_code(problem.y_type)),
-       fmt::format("HIDDEN={}", problem.x_type == DataType::f16 ? 1 : 2),
        fmt::format("SCALES={}", launch.fp4 ? 0 : decode_scales(problem)),
-       fmt::format("WARPS={}", launch.warps),
-       fmt::format("ROW_BYTES={}", launch.row_bytes),
-       fmt::format("SLAB={}", launch.slab),
-       fmt::format("HIDDEN_BYTES={}", launch.hidden_bytes),
-       fmt::format("HIDDEN_SLAB={}", launch.hidden_slab),
-       fmt::format("ENTRIES={}", launch.entries),
-       fmt::format("STAGE_BYTES={}", launch.stage_bytes),
-       fmt::format("SLOTS={}", launch.slots),
-       fmt::format("TILES={}", launch.tiles),
-       fmt::format("GRID={}", launch.grid),
-       fmt::format("L2_HINTS={}", launch.fp4 ? 0 : 1),
-       fmt::format("GATED={}", problem.moe.gated ? 1 : 0),
-       fmt::format("WEIGHTED={}", problem.moe.doweight_stage1 ? 1 : 0),
-       fmt::format("BIAS={}", problem.bias ? 1 : 0),
-       fmt::format("FP4={}", launch.fp4 ? 1 : 0),
-       fmt::format("TOKENS_FP8={}", launch.fp4 && bits(problem.x_type) == 8 ? 1 : 0),
-       fmt::format("HIDDEN_AHEAD={}", launch.hidden_ahead() ? 1 : 0),
-       fmt::format("ACTIVATION={}", gpu::activation_code(problem.moe.activation))},
+       fmt::format("L2_HINTS={}", launch.fp4 ? 0 : 1), fmt::format("GATED={}", problem.moe.gated ? 1 : 0),
+       fmt::format("ACTIVATION={}", gpu::activation_code(problem.moe.activation)),
+       gpu::config_define(config_of(problem, launch))},
       "moe_decode"};
-  if (launch.fp4) {
-    const StripRows w1(problem.k);
-    const StripRows w2(problem.n);
-    source.defines.push_back(fmt::format("PITCH={}", w1.pitch));
-    source.defines.push_back(fmt::format("SCALE_PITCH={}", w1.scale_pitch));
-    source.defines.push_back(fmt::format("HIDDEN_PITCH={}", w2.pitch));
-    source.defines.push_back(fmt::format("HIDDEN_SCALE_PITCH={}", w2.scale_pitch));
-  }
   return source;
 }
 

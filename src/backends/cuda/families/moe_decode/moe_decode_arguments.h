@@ -1,10 +1,34 @@
-// Arguments of the moe_decode kernel: a whole layer of a mixture of experts for few tokens. The host includes this file too.
+// What the moe_decode kernel, a whole layer of a mixture of experts for few tokens, is compiled for, and its arguments. The host includes this file too.
 #pragma once
 
+#include "backends/gpu/device/types_arguments.h"
 #include "backends/gpu/families/element_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::cuda {
+
+struct MoeDecodeConfig {
+  gemmtune::gpu::Element hidden;  // f16, bf16: what the hidden layer is stored as
+  int warps;                      // consumers
+  int row_bytes;                  // of w1
+  int slab;                       // k of a row of w1 in a stage, in atoms: 128 bytes, of an MXFP4 weight 32
+  int hidden_bytes;               // of a row of w2
+  int hidden_slab;                // k of a row of w2 in a stage
+  int entries;                    // of w2 in a stage; with whole rows more than one
+  int stage_bytes;
+  int slots;      // for the warps' sums of a unit of the first product
+  int tiles;      // maximum number of tiles of 16 rows of w2 that a block has
+  int grid;       // blocks
+  bool weighted;  // routing weights scale the first product
+  bool bias;
+  bool fp4;           // weights are MXFP4, x is bf16; a stage is a strip of whole rows and their scales
+  bool tokens_fp8;    // of fp4: x is fp8 with a scale each
+  bool hidden_ahead;  // the hidden layer of the next w2 is loaded while this one's is multiplied
+  int pitch;  // of fp4: of rows of w1, of their scales, of rows of w2, of their scales in shared memory
+  int scale_pitch;
+  int hidden_pitch;
+  int hidden_scale_pitch;
+};
 
 struct MoeDecodeArguments {
   const unsigned char* w;   // w1 of all experts; of a gated one the gate's rows come first
@@ -16,8 +40,8 @@ struct MoeDecodeArguments {
   const float* x_scales;
   const float* w_scales;
   const float* w2_scales;
-  const float* bias;       // [experts, rows of w1] (BIAS)
-  const float* bias2;      // [experts, rows of w2] (BIAS)
+  const float* bias;       // [experts, rows of w1] (bias)
+  const float* bias2;      // [experts, rows of w2] (bias)
   unsigned short* hidden;  // [entries, tokens, features]
   unsigned*
       counters;  // of the grid's barrier: arrivals; from GRID_COUNTERS on challenges, then echoes, one a block

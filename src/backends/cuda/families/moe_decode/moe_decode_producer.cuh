@@ -10,30 +10,47 @@
 
 using gemmtune::cuda::MoeDecodeArguments;
 
-#define MAX_TOKENS 8
-#define MAX_PAIRS 128
-#define CONSUMER_THREADS (WARPS * 32)
-// With 16 consumer warps a whole warp group, two warps of which have nothing to do: it gives registers to the others.
-#define GIVES_REGISTERS (WARPS == 16)
-#define THREADS (CONSUMER_THREADS + (GIVES_REGISTERS ? 128 : 64))
-#define W_ATOM_BYTES (FP4 ? 32 : 128)  // of a row of a weight, that a warp multiplies at once
-#define ATOMS ((ROW_BYTES + W_ATOM_BYTES - 1) / W_ATOM_BYTES)
-#define SLABS ((ATOMS + SLAB - 1) / SLAB)
-#define STEPS (SLAB / WARPS)  // atoms of k of a stage that a warp has
-#define HIDDEN_ATOMS ((HIDDEN_BYTES + W_ATOM_BYTES - 1) / W_ATOM_BYTES)
-#define HIDDEN_SLABS ((HIDDEN_ATOMS + HIDDEN_SLAB - 1) / HIDDEN_SLAB)
-#define HIDDEN_STEPS ((ENTRIES * HIDDEN_SLAB + WARPS - 1) / WARPS)
-#define WHOLE_ROWS (HIDDEN_SLABS == 1)  // rows of w2 of a tile are one copy
-#if !FP4
-#define PITCH (SLAB * 128 + 16)
-#define HIDDEN_PITCH (WHOLE_ROWS ? HIDDEN_BYTES : HIDDEN_SLAB * 128 + 16)
-#endif
-#define BUFFERS (TILES > SLOTS ? TILES : SLOTS)  // of sums
-#define BIAS_BYTES (BIAS ? TILES * 512 : 0)      // of the second product
-#define GRID_COUNTERS 32
-#define ECHOES ((GRID + 31) / 32)
-#define FP8 (ELEMENT == 3)
-#define NOT_A_NUMBER __uint_as_float(0x7fc00000u)
+static __device__ constexpr gemmtune::cuda::MoeDecodeConfig config() { return CONFIG; }
+
+enum : int {
+  MAX_TOKENS = 8,
+  MAX_PAIRS = 128,
+  WARPS = config().warps,
+  ROW_BYTES = config().row_bytes,
+  SLAB = config().slab,
+  HIDDEN_BYTES = config().hidden_bytes,
+  HIDDEN_SLAB = config().hidden_slab,
+  ENTRIES = config().entries,
+  STAGE_BYTES = config().stage_bytes,
+  SLOTS = config().slots,
+  TILES = config().tiles,
+  GRID = config().grid,
+  CONSUMER_THREADS = WARPS * 32,
+  // With 16 consumer warps a whole warp group, two warps of which have nothing to do: it gives registers to the others.
+  GIVES_REGISTERS = WARPS == 16,
+  THREADS = CONSUMER_THREADS + (GIVES_REGISTERS ? 128 : 64),
+  W_ATOM_BYTES = config().fp4 ? 32 : 128,  // of a row of a weight, that a warp multiplies at once
+  ATOMS = (ROW_BYTES + W_ATOM_BYTES - 1) / W_ATOM_BYTES,
+  SLABS = (ATOMS + SLAB - 1) / SLAB,
+  STEPS = SLAB / WARPS,  // atoms of k of a stage that a warp has
+  HIDDEN_ATOMS = (HIDDEN_BYTES + W_ATOM_BYTES - 1) / W_ATOM_BYTES,
+  HIDDEN_SLABS = (HIDDEN_ATOMS + HIDDEN_SLAB - 1) / HIDDEN_SLAB,
+  HIDDEN_STEPS = (ENTRIES * HIDDEN_SLAB + WARPS - 1) / WARPS,
+  WHOLE_ROWS = HIDDEN_SLABS == 1,  // rows of w2 of a tile are one copy
+  // Of rows in shared memory, and of their scales.
+  PITCH = config().fp4 ? config().pitch : SLAB * 128 + 16,
+  SCALE_PITCH = config().scale_pitch,
+  HIDDEN_PITCH = config().fp4 ? config().hidden_pitch
+                 : WHOLE_ROWS ? HIDDEN_BYTES
+                              : HIDDEN_SLAB * 128 + 16,
+  HIDDEN_SCALE_PITCH = config().hidden_scale_pitch,
+  BUFFERS = TILES > SLOTS ? TILES : SLOTS,       // of sums
+  BIAS_BYTES = config().bias ? TILES * 512 : 0,  // of the second product
+  UNIT_FEATURES = GATED ? 8 : 16,                // of the hidden layer, of a unit of the first product
+  GRID_COUNTERS = 32,
+  ECHOES = (GRID + 31) / 32,
+};
+static __device__ __forceinline__ float not_a_number() { return __uint_as_float(0x7fc00000u); }
 
 // Pairs of one expert, at most one of each token: their weight is read once. Pairs of a token that repeat an expert have entries of their own.
 struct Tables {
@@ -47,6 +64,13 @@ struct Tables {
   int count;                       // of entries
 };
 
+// Addresses in shared memory. From a multiple of 128 on:
+//
+//   pipeline      stage 0 | stage 1 | ... | stage num_stages - 1      a stage: rows of w1 or of w2 (PITCH, HIDDEN_PITCH), of MXFP4 then their scales
+//   sums          BUFFERS x WARPS x 16 rows x 8 tokens
+//   biases        TILES x 8 tokens x 16 rows
+//   tables
+//   barriers      full 0 ... | empty 0 ... | cleared | grid | bias | done 0 ... | added 0 ...
 struct Shared {
   unsigned pipeline;
   unsigned full_barriers;
@@ -57,7 +81,7 @@ struct Shared {
   unsigned added_barriers;
   unsigned bias_barrier;  // biases are there
   float* sums;            // [BUFFERS][WARPS][16][8]
-  float* biases;          // as y's elements of the block, [TILES][8][16] (BIAS)
+  float* biases;          // as y's elements of the block, [TILES][8][16] (bias)
   Tables* tables;
 };
 
@@ -175,7 +199,7 @@ static __device__ __forceinline__ Share share_of(int total) {
 
 // The i-th entry whose w2 the block multiplies. Of MXFP4, whose w2 is short beside the hidden layer, blocks begin with different ones: all of them read the hidden layer of each.
 static __device__ __forceinline__ int entry_at(int i, int entries) {
-  if (!FP4) return i;
+  if constexpr (!config().fp4) return i;
   const int entry = i + (int)(blockIdx.x * (unsigned)entries / GRID);
   return entry < entries ? entry : entry - entries;
 }
@@ -184,14 +208,13 @@ static __device__ __forceinline__ int entry_at(int i, int entries) {
 
 // A bias of w1 of a unit, or of both of its halves. It comes from memory, which the warp that adds it would wait for.
 static __device__ __forceinline__ void prefetch_bias(const MoeDecodeArguments& a, int expert, int feature) {
-#if BIAS
-  const float* const bias = a.bias + (long long)expert * a.features * (GATED ? 2 : 1) + feature;
-  prefetch_sector(bias);
-  prefetch_sector(bias + (GATED ? a.features : 8));
-#endif
+  if constexpr (config().bias) {
+    const float* const bias = a.bias + (long long)expert * a.features * (GATED ? 2 : 1) + feature;
+    prefetch_sector(bias);
+    prefetch_sector(bias + (GATED ? a.features : 8));
+  }
 }
 
-#if FP4
 // Whole rows and their scales. All lanes.
 template <bool APART, bool SCALES_APART, bool SPLIT_ROWS>
 static __device__ __forceinline__ void load_strip(const MoeDecodeArguments& a, const Shared& smem, PipelineState& state,
@@ -208,7 +231,8 @@ static __device__ __forceinline__ void load_strip(const MoeDecodeArguments& a, c
   next_stage(state, a.num_stages);
 }
 
-static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, const Shared& smem, int entries) {
+// Of an MXFP4 weight.
+static __device__ __forceinline__ void load_strips(const MoeDecodeArguments& a, const Shared& smem, int entries) {
   const Tables& t = *smem.tables;
   PipelineState state = {0, 1u};
   const Share units = share_of(entries * a.groups);
@@ -217,7 +241,7 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
 #pragma unroll 1
   for (int unit = units.begin; unit < units.end; ++unit) {
     const int expert = t.experts[entry];
-    const int feature = group * (GATED ? 8 : 16);
+    const int feature = group * UNIT_FEATURES;
     load_strip<PITCH != ROW_BYTES, SCALE_PITCH != ROW_BYTES / 16, GATED>(
         a, smem, state, a.w, (const unsigned char*)a.w_scales,
         (long long)expert * a.features * (GATED ? 2 : 1) + feature, a.features, 16, ROW_BYTES, PITCH, SCALE_PITCH);
@@ -237,8 +261,8 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
           HIDDEN_BYTES, HIDDEN_PITCH, HIDDEN_SCALE_PITCH);
   }
 }
-#else
-static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, const Shared& smem, int entries) {
+// Of other weights: by one thread.
+static __device__ __forceinline__ void load_slabs(const MoeDecodeArguments& a, const Shared& smem, int entries) {
   const Tables& t = *smem.tables;
   const unsigned long long policy = evict_first();
   PipelineState state = {0, 1u};
@@ -247,7 +271,7 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
   int group = units.begin - entry * a.groups;
 #pragma unroll 1
   for (int unit = units.begin; unit < units.end; ++unit) {
-    const int first_row = group * (GATED ? 8 : 16);
+    const int first_row = group * UNIT_FEATURES;
     const unsigned char* const from =
         a.w + ((long long)t.experts[entry] * (a.features * (GATED ? 2 : 1)) + first_row) * ROW_BYTES;
     const int rows = GATED || a.features - first_row >= 16 ? 16 : a.features - first_row;
@@ -305,7 +329,14 @@ static __device__ __forceinline__ void produce(const MoeDecodeArguments& a, cons
   }
 }
 
-#endif
+// The producer warp: loads the block's share of w1, then of w2.
+static __device__ __forceinline__ void load(const MoeDecodeArguments& a, const Shared& smem, const Tables& t) {
+  if constexpr (config().fp4) {
+    load_strips(a, smem, t.count);
+  } else {
+    if (elect_one()) load_slabs(a, smem, t.count);
+  }
+}
 
 // ---- the grid's barrier
 
@@ -327,7 +358,7 @@ static __device__ __forceinline__ void add_release(unsigned* to) {
 }
 
 // What is not yet written of the hidden layer: two NaNs that no result is rounded to.
-#define NOT_WRITTEN 0xffffffffu
+enum : unsigned { NOT_WRITTEN = 0xffffffffu };
 
 // A warp of each block. Blocks wait for the hidden layer itself, which each block clears where it will write: they may read it when all are known to have done that, which they are
 // long before the end of the first product. The workspace may hold anything: the first block clears the counter of those blocks, and the others add to it when they know that it did.
@@ -339,7 +370,7 @@ static __device__ __forceinline__ void clear_hidden(const MoeDecodeArguments& a,
   for (int i = lane; i < (units.end - units.begin) * a.tokens; i += 32) {
     const int unit = units.begin + i / a.tokens;
     const int entry = unit / a.groups;
-    const int feature = (unit - entry * a.groups) * (GATED ? 8 : 16);
+    const int feature = (unit - entry * a.groups) * UNIT_FEATURES;
     unsigned short* const to = a.hidden + ((long long)entry * a.tokens + i % a.tokens) * a.features + feature;
     *(uint4*)to = make_uint4(NOT_WRITTEN, NOT_WRITTEN, NOT_WRITTEN, NOT_WRITTEN);
     if (!GATED && feature + 8 < a.features)
@@ -403,7 +434,6 @@ static __device__ __forceinline__ OutputElement element_at(const MoeDecodeArgume
   return {element.token, element.row, element.token < a.tokens && group < rows.end && element.row < a.rows};
 }
 
-#if BIAS
 // The biases of the second product, of a token's experts together; by the warp that has nothing else to do then.
 static __device__ __forceinline__ void add_biases(const MoeDecodeArguments& a, const Shared& smem, int entries) {
   const Tables& t = *smem.tables;
@@ -416,11 +446,10 @@ static __device__ __forceinline__ void add_biases(const MoeDecodeArguments& a, c
 #pragma unroll 1
     for (int entry = 0; entry < entries; ++entry)
       if (t.masks[entry] >> element.token & 1u)
-        sum = fmaf(WEIGHTED ? 1.0f : t.weights[entry][element.token],
+        sum = fmaf(config().weighted ? 1.0f : t.weights[entry][element.token],
                    __ldg(a.bias2 + (long long)t.experts[entry] * a.rows + element.row), sum);
     smem.biases[i] = sum;
   }
   __syncwarp();
   if ((int)threadIdx.x % 32 == 0) barrier_arrive(smem.bias_barrier);
 }
-#endif

@@ -9,12 +9,25 @@
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
+<<<<<<< HEAD
 #include "backends/gpu/families/jit_family.h"
+=======
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/config_define.h"
+#include "backends/gpu/jit/device_files.h"
+>>>>>>> w-dev
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
+
+static void visit_fields(const WgmmaConfig& config, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(config, visit, block_m, block_n, consumer_warpgroups, ping_pong, swap_ab, split_k,
+                        single_tile, staging_buffers, whole_staging, multicast, k_atoms, promotion, n_slices,
+                        producer_registers, consumer_registers, bias, packed, a_mn_major, b_mn_major);
+}
+
 namespace {
 
 /// multiplier = ⌈2^(32 + shift) / divisor⌉ with 2^shift < divisor ≤ 2^(shift + 1). (Granlund and Montgomery,
@@ -279,32 +292,41 @@ void WgmmaFamily::fill(gpu::LaunchSpace<WgmmaLaunchConfig>& space) const {
   });
 }
 
+<<<<<<< HEAD
 gpu::Source WgmmaFamily::source_of(const Problem& problem, const WgmmaLaunchConfig& launch) const {
+=======
+WgmmaConfig config_of(const Problem& problem, const WgmmaLaunchConfig& launch) {
+  return {.block_m = narrow(launch.block_m),
+          .block_n = narrow(launch.block_n),
+          .consumer_warpgroups = narrow(launch.consumer_warpgroups),
+          .ping_pong = launch.ping_pong,
+          .swap_ab = launch.swap_ab,
+          .split_k = narrow(launch.split_k),
+          .single_tile = launch.single_tile,
+          .staging_buffers = narrow(launch.staging_buffers_at_once),
+          .whole_staging = launch.whole_staging,
+          .multicast = launch.cluster_m * launch.cluster_n > 1,
+          .k_atoms = narrow(launch.k_atoms),
+          .promotion = narrow(launch.promotion),
+          .n_slices = narrow(launch.n_slices),
+          .producer_registers = narrow(launch.producer_registers),
+          .consumer_registers = narrow(launch.consumer_registers()),
+          .bias = problem.bias,
+          .packed = problem.bpreshuffle,
+          .a_mn_major = launch.a_mn_major,
+          .b_mn_major = launch.b_mn_major};
+}
+
+gpu::Source WgmmaFamily::source(const Problem& problem, const Config& config) const {
+  const WgmmaLaunchConfig launch = launch_config(problem, config);
+>>>>>>> w-dev
   gpu::Source source{
       "wgmma",
       wgmma_macros(problem.x_type, launch.block_n / launch.n_slices, {launch.a_mn_major, launch.b_mn_major}) +
           source_,
       gpu::type_defines(problem), "wgmma"};
-  source.defines.push_back(fmt::format("BLOCK_M={}", launch.block_m));
-  source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
-  source.defines.push_back(fmt::format("CONSUMER_WARPGROUPS={}", launch.consumer_warpgroups));
-  source.defines.push_back(fmt::format("PING_PONG={}", launch.ping_pong ? 1 : 0));
-  source.defines.push_back(fmt::format("SWAP_AB={}", launch.swap_ab ? 1 : 0));
-  source.defines.push_back(fmt::format("SPLIT_K={}", launch.split_k));
-  source.defines.push_back(fmt::format("SINGLE_TILE={}", launch.single_tile ? 1 : 0));
-  source.defines.push_back(fmt::format("STAGING_BUFFERS={}", launch.staging_buffers_at_once));
-  source.defines.push_back(fmt::format("WHOLE_STAGING={}", launch.whole_staging ? 1 : 0));
-  source.defines.push_back(fmt::format("MULTICAST={}", launch.cluster_m * launch.cluster_n > 1 ? 1 : 0));
-  source.defines.push_back(fmt::format("K_ATOMS={}", launch.k_atoms));
-  source.defines.push_back(fmt::format("PROMOTION={}", launch.promotion));
-  source.defines.push_back(fmt::format("N_SLICES={}", launch.n_slices));
-  source.defines.push_back(fmt::format("PRODUCER_REGISTERS={}", launch.producer_registers));
-  source.defines.push_back(fmt::format("CONSUMER_REGISTERS={}", launch.consumer_registers()));
   source.defines.push_back(fmt::format("L2_HINTS={}", launch.weight_read_once ? 1 : 0));
-  source.defines.push_back(fmt::format("BIAS={}", problem.bias ? 1 : 0));
-  source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
-  source.defines.push_back(fmt::format("A_MN_MAJOR={}", launch.a_mn_major ? 1 : 0));
-  source.defines.push_back(fmt::format("B_MN_MAJOR={}", launch.b_mn_major ? 1 : 0));
+  source.defines.push_back(gpu::config_define(config_of(problem, launch)));
   return source;
 }
 

@@ -1,4 +1,4 @@
-// Scales of blocks (SCALES 3), in groups of four k atoms: a row's scales of a group are 16 bytes. They come to shared memory beside the operands and
+// Scales of blocks (Scales::blocks), in groups of four k atoms: a row's scales of a group are 16 bytes. They come to shared memory beside the operands and
 // complete on a barrier of the group; the consumers read them when they add partial sums. If rows of scales are aligned to 16 bytes, the operands'
 // producer loads a group through TMA; else a second producer warp copies it.
 #pragma once
@@ -16,17 +16,18 @@
 #include "backends/cuda/families/hopper_scales.cuh"
 #include "backends/gpu/device/scales.cuh"
 
-#if SCALES == 3
-#define SCALED_X_ROWS (SWAP_AB ? BLOCK_N : BLOCK_M)
-#define SCALED_W_ROWS (SWAP_AB ? BLOCK_M : BLOCK_N)
-// Blocks that a tile's rows of w may be of, wherever the first of them is: it is a multiple of SCALED_W_ROWS.
-#define W_ROWS_STEP (SCALED_W_ROWS & -SCALED_W_ROWS)
-#define WEIGHT_BLOCKS \
-  (((W_ROWS_STEP < SCALE_BLOCK ? SCALE_BLOCK - W_ROWS_STEP : 0) + SCALED_W_ROWS + SCALE_BLOCK - 1) / SCALE_BLOCK)
-// Of a group: four scales for each row of x, then four for each block of w; wgmma_launch_config.h computes the same.
-#define GROUP_ROWS (SCALED_X_ROWS + WEIGHT_BLOCKS)
-#define ROW_SCALES_BYTES (GROUP_ATOMS * 4)
-#define GROUP_SCALES_BYTES ((GROUP_ROWS * ROW_SCALES_BYTES + 127) / 128 * 128)
+enum : int {
+  X_ROWS = rows_of(x_operand()),
+  W_ROWS_STEP = WEIGHT_ROWS & -WEIGHT_ROWS,
+  // Blocks that a tile's rows of w may be of, wherever the first of them is: it is a multiple of WEIGHT_ROWS.
+  WEIGHT_BLOCKS =
+      ((W_ROWS_STEP < SCALE_BLOCK ? SCALE_BLOCK - W_ROWS_STEP : 0) + WEIGHT_ROWS + SCALE_BLOCK - 1) / SCALE_BLOCK,
+  // Of a group: four scales for each row of x, then four for each block of w; wgmma_launch_config.h computes the same.
+  GROUP_ROWS = X_ROWS + WEIGHT_BLOCKS,
+  ROW_SCALES_BYTES = GROUP_ATOMS * 4,
+  GROUP_SCALES_BYTES = scales_blocks() ? (GROUP_ROWS * ROW_SCALES_BYTES + 127) / 128 * 128 : 0,
+  LANE_ROWS = (GROUP_ROWS + 31) / 32,  // of a group, for each lane of the warp that copies them
+};
 
 // Groups have no empty barriers: there are so many places for them (a.scale_groups) that whoever may write to the stage of a group's first atom may also
 // write to the group's place. With multicast a stage is released when the tensor core has read it, and a warp may read its scales later, but not
@@ -43,11 +44,9 @@ static __device__ __forceinline__ void load_group_scales(const WgmmaArguments& a
   const unsigned to = group_scales(smem, group);
   barrier_arrive_expect_tx(barrier, GROUP_ROWS * ROW_SCALES_BYTES);
   tma_load(to, &a.x_scales, k_atom, SWAP_AB ? tile.b : tile.a, barrier, x_policy, 0);
-  tma_load(to + SCALED_X_ROWS * ROW_SCALES_BYTES, &a.w_scales, k_atom, (SWAP_AB ? tile.a : tile.b) / SCALE_BLOCK,
-           barrier, w_policy, 0);
+  tma_load(to + X_ROWS * ROW_SCALES_BYTES, &a.w_scales, k_atom, (SWAP_AB ? tile.a : tile.b) / SCALE_BLOCK, barrier,
+           w_policy, 0);
 }
-
-#define LANE_ROWS ((GROUP_ROWS + 31) / 32)  // of a group, for each lane of the warp that copies them
 
 // A tile's first row of scales of x and the first block's of w, and how many follow each.
 struct TileScales {
@@ -68,9 +67,27 @@ static __device__ __forceinline__ TileScales tile_scales(const WgmmaArguments& a
 static __device__ __forceinline__ const scale_bits* lane_scale(const WgmmaArguments& a, const TileScales& scales, int i,
                                                                int k_atom) {
   const int at = i * 32 + (int)threadIdx.x % 32;
-  const bool of_x = at < SCALED_X_ROWS;
-  const int rows = of_x ? at_most(at, scales.after_x) : at_most(at - SCALED_X_ROWS, scales.after_w);
+  const bool of_x = at < X_ROWS;
+  const int rows = of_x ? at_most(at, scales.after_x) : at_most(at - X_ROWS, scales.after_w);
   return (of_x ? scales.x : scales.w) + (unsigned)rows * (unsigned)a.scales.x_row_step + k_atom;
+}
+
+static __device__ __forceinline__ bool is_lane_row(int i) { return i * 32 + (int)threadIdx.x % 32 < GROUP_ROWS; }
+
+// The four e8m0 scales from `from` on, the first in the lowest byte. `words`: they are aligned. `more`: atoms that follow the first.
+static __device__ __forceinline__ unsigned load_four_scales(const scale_bits* from, bool words, int more) {
+  unsigned four = 0;
+  if (words) {
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(four) : "l"(from) : "memory");
+    return four;
+  }
+#pragma unroll 1
+  for (int atom = GROUP_ATOMS - 1; atom >= 0; --atom) {
+    unsigned bits;
+    asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(bits) : "l"(from + at_most(atom, more)) : "memory");
+    four = four << 8 | bits;
+  }
+  return four;
 }
 
 // Copies the group whose first atom is `k_atom` to `to`. All lanes of the warp; float32 scales are copied asynchronously, e8m0 ones are converted. A group may
@@ -78,56 +95,43 @@ static __device__ __forceinline__ const scale_bits* lane_scale(const WgmmaArgume
 static __device__ __forceinline__ void copy_group_scales(const WgmmaArguments& a, const TileScales& scales, int k_atom,
                                                          unsigned to, unsigned barrier) {
   const unsigned own = to + (unsigned)(threadIdx.x % 32 * ROW_SCALES_BYTES);
-  const auto is_row = [](int i) { return i * 32 + (int)threadIdx.x % 32 < GROUP_ROWS; };
   const int more = at_most((int)a.scales.x_row_step - 1 - k_atom, GROUP_ATOMS - 1);
-#if E8M0
-  const bool words =
-      ((unsigned long long)scales.x | (unsigned long long)scales.w | (unsigned long long)a.scales.x_row_step) %
-          GROUP_ATOMS ==
-      0;
-  constexpr int at_once = LANE_ROWS < 5 ? LANE_ROWS : 5;  // with more the producer's registers spill
+  if constexpr (types().e8m0) {
+    const bool words =
+        ((unsigned long long)scales.x | (unsigned long long)scales.w | (unsigned long long)a.scales.x_row_step) %
+            GROUP_ATOMS ==
+        0;
+    constexpr int at_once = LANE_ROWS < 5 ? LANE_ROWS : 5;  // with more the producer's registers spill
 #pragma unroll 1
-  for (int first = 0; first < LANE_ROWS; first += at_once) {
-    unsigned rows[at_once];
+    for (int first = 0; first < LANE_ROWS; first += at_once) {
+      unsigned rows[at_once];
 #pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const scale_bits* const from = lane_scale(a, scales, first + i, k_atom);
-      rows[i] = 0;
-      if (words) {
-        asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(rows[i]) : "l"(from) : "memory");
-        continue;
-      }
-#pragma unroll 1
-      for (int atom = GROUP_ATOMS - 1; atom >= 0; --atom) {
-        unsigned bits;
-        asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(bits) : "l"(from + at_most(atom, more)) : "memory");
-        rows[i] = rows[i] << 8 | bits;
+      for (int i = 0; i < at_once; ++i)
+        rows[i] = load_four_scales(lane_scale(a, scales, first + i, k_atom), words, more);
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) {
+        if (is_lane_row(first + i))
+          store_shared_floats(own + (unsigned)((first + i) * 32 * ROW_SCALES_BYTES), e8m0_to_float(rows[i] & 255u),
+                              e8m0_to_float(rows[i] >> 8 & 255u), e8m0_to_float(rows[i] >> 16 & 255u),
+                              e8m0_to_float(rows[i] >> 24));
       }
     }
-#pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      if (is_row(first + i))
-        store_shared_floats(own + (unsigned)((first + i) * 32 * ROW_SCALES_BYTES), read_scale(rows[i] & 255u),
-                            read_scale(rows[i] >> 8 & 255u), read_scale(rows[i] >> 16 & 255u),
-                            read_scale(rows[i] >> 24));
-    }
-  }
-  barrier_arrive(barrier);
-#else
+    barrier_arrive(barrier);
+  } else {
 #pragma unroll 1
-  for (int i = 0; i < LANE_ROWS; ++i) {
-    if (!is_row(i)) continue;
-    const scale_bits* const from = lane_scale(a, scales, i, k_atom);
+    for (int i = 0; i < LANE_ROWS; ++i) {
+      if (!is_lane_row(i)) continue;
+      const scale_bits* const from = lane_scale(a, scales, i, k_atom);
 #pragma unroll
-    for (int atom = 0; atom < GROUP_ATOMS; ++atom)
-      copy_float(own + (unsigned)(i * 32 * ROW_SCALES_BYTES + atom * 4), from + at_most(atom, more));
+      for (int atom = 0; atom < GROUP_ATOMS; ++atom)
+        copy_float(own + (unsigned)(i * 32 * ROW_SCALES_BYTES + atom * 4), (const float*)from + at_most(atom, more));
+    }
+    arrive_after_copies(barrier);
   }
-  arrive_after_copies(barrier);
-#endif
 }
 
-// The loop over tiles of the warp that copies scales.
-static __device__ inline void produce_scales(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
+// The warp that copies scales: those of all of the block's tiles.
+static __device__ inline void copy_scales(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
   grid_dependency_wait();
   int stage = 0;
   unsigned phase = 1;
@@ -154,14 +158,18 @@ static __device__ inline void produce_scales(const WgmmaArguments& a, const Shar
 
 // Scales at one k atom. SWAP_AB: A has one for each 64 rows, B one for each column of the thread; else A has one for each row of the thread, B
 // one for each block of the columns.
+enum : int {
+  A_SCALES = MMA_TILES * (SWAP_AB ? 1 : 2),
+  B_SCALES = SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS,
+};
 struct BlockScales {
-  float a[MMA_TILES * (SWAP_AB ? 1 : 2)];
-  float b[SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS];
+  float a[A_SCALES];
+  float b[B_SCALES];
 };
 
 // A thread's rows within a group: bytes from the group's first.
 struct BlockScalesAt {
-  unsigned a[MMA_TILES * (SWAP_AB ? 1 : 2)];
+  unsigned a[A_SCALES];
   unsigned b;
   int second_block;  // the first column of the second block
 };
@@ -169,17 +177,17 @@ struct BlockScalesAt {
 // `row`: the warp group's first within the tile.
 static __device__ __forceinline__ BlockScalesAt block_scales_at(const Tile& tile, int row) {
   BlockScalesAt at;
-#if SWAP_AB
+  if constexpr (config().swap_ab) {
 #pragma unroll
-  for (int r = 0; r < MMA_TILES; ++r)
-    at.a[r] = ROW_SCALES_BYTES * (unsigned)(SCALED_X_ROWS + (tile.a % SCALE_BLOCK + row + r * 64) / SCALE_BLOCK);
-  at.b = ROW_SCALES_BYTES * (unsigned)(threadIdx.x % 4 * 2);
-#else
+    for (int r = 0; r < MMA_TILES; ++r)
+      at.a[r] = ROW_SCALES_BYTES * (unsigned)(X_ROWS + (tile.a % SCALE_BLOCK + row + r * 64) / SCALE_BLOCK);
+    at.b = ROW_SCALES_BYTES * (unsigned)(threadIdx.x % 4 * 2);
+  } else {
 #pragma unroll
-  for (int i = 0; i < MMA_TILES * 2; ++i)
-    at.a[i] = ROW_SCALES_BYTES * (unsigned)(row + first_row_of_thread() + i / 2 * 64 + i % 2 * 8);
-  at.b = ROW_SCALES_BYTES * SCALED_X_ROWS;
-#endif
+    for (int i = 0; i < MMA_TILES * 2; ++i)
+      at.a[i] = ROW_SCALES_BYTES * (unsigned)(row + first_row_of_thread() + i / 2 * 64 + i % 2 * 8);
+    at.b = ROW_SCALES_BYTES * X_ROWS;
+  }
   at.second_block = SCALE_BLOCK - tile.b % SCALE_BLOCK;
   return at;
 }
@@ -188,18 +196,16 @@ static __device__ __forceinline__ BlockScalesAt block_scales_at(const Tile& tile
 static __device__ __forceinline__ BlockScales block_scales(const BlockScalesAt& at, unsigned atom) {
   BlockScales scales;
 #pragma unroll
-  for (int i = 0; i < MMA_TILES * (SWAP_AB ? 1 : 2); ++i) scales.a[i] = load_shared_float(atom + at.a[i]);
+  for (int i = 0; i < A_SCALES; ++i) scales.a[i] = load_shared_float(atom + at.a[i]);
 #pragma unroll
-  for (int i = 0; i < (SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS); ++i)
+  for (int i = 0; i < B_SCALES; ++i)
     scales.b[i] = load_shared_float(atom + at.b + ROW_SCALES_BYTES * (unsigned)(SWAP_AB ? i / 2 * 8 + i % 2 : i));
   return scales;
 }
 
 // The scale of accumulator i of tile r.
 static __device__ __forceinline__ float block_scale(const BlockScales& scales, const BlockScalesAt& at, int r, int i) {
-#if SWAP_AB
-  return scales.a[r] * scales.b[i / 4 * 2 + i % 2];
-#else
+  if constexpr (config().swap_ab) return scales.a[r] * scales.b[i / 4 * 2 + i % 2];
   const float of_a = scales.a[r * 2 + i % 4 / 2];
   // Columns that are in one block wherever the tile begins: they share the choice. The first of them are always in the first block.
   const int column = i / 4 * 8 / W_ROWS_STEP * W_ROWS_STEP;
@@ -209,10 +215,4 @@ static __device__ __forceinline__ float block_scale(const BlockScales& scales, c
     if (column > 0 && column >= at.second_block + (block - 1) * SCALE_BLOCK) scale = of_a * scales.b[block];
   }
   return scale;
-#endif
 }
-#else
-#define GROUP_SCALES_BYTES 0
-struct BlockScales {};
-struct BlockScalesAt {};
-#endif

@@ -18,23 +18,38 @@
 static __device__ inline void warpgroup_sync(int group) { sync_named<128>(warpgroup_barrier + group); }
 
 static __device__ inline float bias_at(const WgmmaArguments& a, int n) {
-  if constexpr (!BIAS) return 0.0f;
+  if constexpr (!config().bias) return 0.0f;
   return n < a.n ? read_output(a.bias[n]) : 0.0f;
 }
 
 static __device__ __forceinline__ output* y_at(const WgmmaArguments& a, int batch) {
-  return BATCHED ? a.y + batch * a.y_batch_step : a.y;
+  if constexpr (types().batched)
+    return a.y + batch * a.y_batch_step;
+  else
+    return a.y;
 }
 
 // An element of y before the conversion to its type.
 static __device__ __forceinline__ float epilogue_value(float sum, float scale, float bias) {
-  if (SCALES == 1) sum *= scale;
-  return BIAS ? sum + bias : sum;
+  if constexpr (types().scales == Scales::matrix) sum *= scale;
+  if constexpr (config().bias) sum += bias;
+  return sum;
 }
 
-#if SPLIT_K == 1
-#define BOX_BYTES 128  // of a row of y; stored with the 128-byte swizzle
-#define BOX_COLUMNS (BOX_BYTES / (int)sizeof(output))
+enum : int {
+  STAGING_BUFFERS = config().staging_buffers,
+  WHOLE_STAGING = config().whole_staging,
+  BOX_BYTES = 128,  // of a row of y; stored with the 128-byte swizzle
+  BOX_COLUMNS = BOX_BYTES / (int)sizeof(output),
+  BOXES_PER_ROW = 64 / BOX_COLUMNS,
+  // With SWAP_AB rows of D are columns of y: a warp group transposes 64 of them, STAGED_ROWS rows of y at a time.
+  STAGED_ROWS = BLOCK_N % 32 == 0 ? 32 : 16,
+  STAGED_TILES = BLOCK_N / STAGED_ROWS,  // of 64 rows of D
+  FULL_BOXES = BLOCK_N / BOX_COLUMNS,
+  TAIL_COLUMNS = BLOCK_N % BOX_COLUMNS,
+  STAGING_BYTES = SWAP_AB ? STAGED_ROWS * BOXES_PER_ROW * BOX_BYTES : 16 * BOX_BYTES,
+  WHOLE_STAGING_STEP = SINGLE_TILE ? STAGE_BYTES : STAGING_BYTES,  // from buffer to buffer with whole_staging
+};
 
 // Offset of element (row, column) in a buffer with rows of `columns` elements; rows of 128 bytes are swizzled.
 template <int columns>
@@ -53,7 +68,7 @@ static __device__ __forceinline__ unsigned staging_advance(unsigned offset, int 
 }
 
 static __device__ __forceinline__ output load_shared(unsigned from) {
-  if constexpr (OUTPUT == 0) {
+  if constexpr (types().output == Element::f32) {
     return (output)load_shared_float(from);
   } else {
     unsigned short bits;
@@ -62,10 +77,9 @@ static __device__ __forceinline__ output load_shared(unsigned from) {
   }
 }
 
-// Staging buffers of a warp (SWAP_AB: of a warp group) for TMA stores: STAGING_BUFFERS; of two one is filled while TMA reads the other. With
-// WHOLE_STAGING there are enough for the tile: they are filled one after the other and stored together. With SINGLE_TILE they lie in the pipeline's
+// Staging buffers of a warp (SWAP_AB: of a warp group) for TMA stores: staging_buffers; of two one is filled while TMA reads the other. With
+// whole_staging there are enough for the tile: they are filled one after the other and stored together. With single_tile they lie in the pipeline's
 // stages, which are free then, at the own rows of A, which no other warp group reads.
-#define WHOLE_STAGING_STEP (SINGLE_TILE ? STAGE_BYTES : STAGING_BYTES)  // to the next of them
 struct StagingBuffers {
   unsigned next;
   int stride;  // to the next buffer
@@ -78,26 +92,30 @@ static __device__ __forceinline__ unsigned next_buffer(StagingBuffers& buffers) 
   return buffer;
 }
 
-#if SWAP_AB
-// Rows of D are columns of y: a warp group transposes 64 of them, STAGED_ROWS rows of y at a time.
-#define STAGED_ROWS (BLOCK_N % 32 == 0 ? 32 : 16)
-#define BOXES_PER_ROW (64 / BOX_COLUMNS)
-#define STAGING_BYTES (STAGED_ROWS * BOXES_PER_ROW * BOX_BYTES)
-
 static __device__ __forceinline__ StagingBuffers staging_buffers(const SharedLayout& smem) {
-  const unsigned group = threadIdx.x / 128;
-  if (SINGLE_TILE) return {smem.pipeline + group * WARPGROUP_M * ATOM_BYTES, STAGE_BYTES};
-  return {smem.staging + group * STAGING_BUFFERS * STAGING_BYTES, STAGING_BUFFERS == 1 ? 0 : STAGING_BYTES};
+  constexpr int stride = STAGING_BUFFERS == 1 ? 0 : STAGING_BYTES;
+  if constexpr (config().swap_ab) {
+    const unsigned group = threadIdx.x / 128;
+    if (SINGLE_TILE) return {smem.pipeline + group * WARPGROUP_M * ATOM_BYTES, STAGE_BYTES};
+    return {smem.staging + group * STAGING_BUFFERS * STAGING_BYTES, stride};
+  } else {
+    const unsigned row = threadIdx.x / 128 * WARPGROUP_M + threadIdx.x % 128 / 32 * 16;
+    if (SINGLE_TILE) return {smem.pipeline + row * ATOM_BYTES, STAGE_BYTES};
+    return {smem.staging + threadIdx.x / 32 * STAGING_BUFFERS * STAGING_BYTES, stride};
+  }
 }
 
+// ---- SWAP_AB: D is transposed
+
 // Writes 64 rows x STAGED_ROWS columns of D to a buffer, transposed. `d`: the thread's accumulators.
-static __device__ __forceinline__ void stage_output(const float* d, unsigned to, float scale, float low, float high) {
+static __device__ __forceinline__ void stage_transposed(const float* d, unsigned to, float scale, float low,
+                                                        float high) {
   const int lane = threadIdx.x % 32;
   const int warp = (int)(threadIdx.x % 128) / 32;
 #pragma unroll
   for (int j = 0; j < STAGED_ROWS / 8; j += 2) {
     const float* v = d + j * 4;
-    if constexpr (OUTPUT == 0) {
+    if constexpr (types().output == Element::f32) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const int column = warp * 16 + lane / 4 + i / 2 % 2 * 8;
@@ -120,7 +138,8 @@ static __device__ __forceinline__ void stage_output(const float* d, unsigned to,
 }
 
 // Stores a buffer, whose first element is the batch's y[m, n]: through TMA, or element by element if y is not aligned.
-static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, unsigned from, int m, int n, int batch) {
+static __device__ __forceinline__ void store_transposed_buffer(const WgmmaArguments& a, unsigned from, int m, int n,
+                                                               int batch) {
   const int thread = threadIdx.x % 128;
   if (a.use_tma_store) {
     if (thread != 0 || m >= a.m) return;
@@ -142,8 +161,9 @@ static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, uns
   }
 }
 
-static __device__ __forceinline__ void store_tile(const Accumulators& d, const WgmmaArguments& a,
-                                                  StagingBuffers& buffers, const Tile& tile, int row, float scale) {
+static __device__ __forceinline__ void store_transposed_tile(const Accumulators& d, const WgmmaArguments& a,
+                                                             StagingBuffers& buffers, const Tile& tile, int row,
+                                                             float scale) {
   const int thread = threadIdx.x % 128;
   const int group = threadIdx.x / 128;
   const unsigned first_buffer = buffers.next;
@@ -163,11 +183,11 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
         if (thread == 0) tma_store_wait<STAGING_BUFFERS - 1>();
         warpgroup_sync(group);
       }
-      stage_output(&d[r][first / 2], to, scale, low, high);
+      stage_transposed(&d[r][first / 2], to, scale, low, high);
       if (WHOLE_STAGING) continue;
       fence_async_proxy();
       warpgroup_sync(group);
-      store_buffer(a, to, tile.b + first, n, tile.batch);
+      store_transposed_buffer(a, to, tile.b + first, n, tile.batch);
       if (thread == 0) tma_store_commit();
     }
   }
@@ -176,37 +196,28 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
   warpgroup_sync(group);
   if (!SINGLE_TILE) buffers.next = first_buffer;
 #pragma unroll
-  for (int i = 0; i < MMA_TILES * (BLOCK_N / STAGED_ROWS); ++i)
-    store_buffer(a, first_buffer + (unsigned)(i * WHOLE_STAGING_STEP),
-                 tile.b + i % (BLOCK_N / STAGED_ROWS) * STAGED_ROWS, tile.a + row + i / (BLOCK_N / STAGED_ROWS) * 64,
-                 tile.batch);
+  for (int i = 0; i < MMA_TILES * STAGED_TILES; ++i)
+    store_transposed_buffer(a, first_buffer + (unsigned)(i * WHOLE_STAGING_STEP),
+                            tile.b + i % STAGED_TILES * STAGED_ROWS, tile.a + row + i / STAGED_TILES * 64, tile.batch);
   if (thread == 0) tma_store_commit();
 }
-#else
-// Each warp stores its own 16 rows of y: no synchronization between warps.
-#define STAGING_BYTES (16 * BOX_BYTES)
-#define FULL_BOXES (BLOCK_N / BOX_COLUMNS)
-#define TAIL_COLUMNS (BLOCK_N % BOX_COLUMNS)
 
-static __device__ __forceinline__ StagingBuffers staging_buffers(const SharedLayout& smem) {
-  const unsigned row = threadIdx.x / 128 * WARPGROUP_M + threadIdx.x % 128 / 32 * 16;
-  if (SINGLE_TILE) return {smem.pipeline + row * ATOM_BYTES, STAGE_BYTES};
-  return {smem.staging + threadIdx.x / 32 * STAGING_BUFFERS * STAGING_BYTES, STAGING_BUFFERS == 1 ? 0 : STAGING_BYTES};
-}
+// ---- D as it is: each warp stores its own 16 rows of y, without synchronization between warps
 
 // Writes `columns` columns of the warp's 16 rows to a buffer; the first is y's column n. `d`: the lane's accumulators.
 template <int columns>
 static __device__ __forceinline__ void stage_output(const float* d, const WgmmaArguments& a, unsigned to, int n,
                                                     float scale) {
   const int lane = threadIdx.x % 32;
-  const unsigned own = OUTPUT == 0 ? to + staging_offset<columns>(lane / 4, lane % 4 * 2)
-                                   : to + staging_offset<columns>(lane % 16, lane / 16 * 8);
+  constexpr bool floats = types().output == Element::f32;
+  const unsigned own = floats ? to + staging_offset<columns>(lane / 4, lane % 4 * 2)
+                              : to + staging_offset<columns>(lane % 16, lane / 16 * 8);
 #pragma unroll
   for (int j = 0; j < columns / 8; j += 2) {
     const float* v = d + j * 4;
     const int pair = n + j * 8 + lane % 4 * 2;
     const float bias[4] = {bias_at(a, pair), bias_at(a, pair + 1), bias_at(a, pair + 8), bias_at(a, pair + 9)};
-    if constexpr (OUTPUT == 0) {
+    if constexpr (types().output == Element::f32) {
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         store_shared_floats(
@@ -220,7 +231,7 @@ static __device__ __forceinline__ void stage_output(const float* d, const WgmmaA
                                  epilogue_value(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
       store_matrices(staging_advance<columns>(own, j * 8), matrices[0], matrices[1], matrices[2], matrices[3]);
     }
-    if constexpr (BIAS)
+    if constexpr (config().bias)
       asm volatile("" ::: "memory");  // otherwise the compiler reads all of the bias first and runs out of registers
   }
 }
@@ -260,8 +271,8 @@ static __device__ __forceinline__ void store_columns(const float* d, const Wgmma
   if (threadIdx.x % 32 == 0) tma_store_commit();
 }
 
-static __device__ __forceinline__ void store_tile(const Accumulators& d, const WgmmaArguments& a,
-                                                  StagingBuffers& buffers, const Tile& tile, int row, float scale) {
+static __device__ __forceinline__ void store_own_rows(const Accumulators& d, const WgmmaArguments& a,
+                                                      StagingBuffers& buffers, const Tile& tile, int row, float scale) {
   const int m = tile.a + row + (int)(threadIdx.x % 128) / 32 * 16;
   unsigned buffer = buffers.next;
   if (WHOLE_STAGING && !SINGLE_TILE) {
@@ -294,5 +305,11 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
   }
   if (threadIdx.x % 32 == 0) tma_store_commit();
 }
-#endif
-#endif
+
+static __device__ __forceinline__ void store_tile(const Accumulators& d, const WgmmaArguments& a,
+                                                  StagingBuffers& buffers, const Tile& tile, int row, float scale) {
+  if constexpr (config().swap_ab)
+    store_transposed_tile(d, a, buffers, tile, row, scale);
+  else
+    store_own_rows(d, a, buffers, tile, row, scale);
+}

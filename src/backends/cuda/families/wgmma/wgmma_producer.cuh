@@ -1,20 +1,14 @@
-// y[m, n] = sum over k of x[m, k] * w[n, k] on Hopper: D = A * B^T with A, B = x, w or, with SWAP_AB, w, x. One producer warp loads
+// y[m, n] = sum over k of x[m, k] * w[n, k] on Hopper: D = A * B^T with A, B = x, w or, with swap_ab, w, x. One producer warp loads
 // stages of A and B through TMA; one or two consumer warp groups multiply. Cooperative schedule: each warp group computes its half of
-// the rows of every tile. Ping-pong schedule (PING_PONG): the warp groups compute alternate tiles, so that the epilogue of one overlaps
+// the rows of every tile. Ping-pong schedule (ping_pong): the warp groups compute alternate tiles, so that the epilogue of one overlaps
 // the mainloop of the other.
 //
 // Blocks of a cluster share operands through multicast (cluster_m blocks along A's rows load the same rows of B, cluster_n blocks
-// along B's rows the same rows of A; each loads a part of the shared operand for all), divide k (SPLIT_K, reduced in a fixed order), or both.
+// along B's rows the same rows of A; each loads a part of the shared operand for all), divide k (split_k, reduced in a fixed order), or both.
 //
-// The host defines: BLOCK_M, BLOCK_N, CONSUMER_WARPGROUPS (1, 2), PING_PONG, SWAP_AB, SPLIT_K (blocks that divide k), SINGLE_TILE (1: each
-// block computes one tile, the kernel is not persistent), STAGING_BUFFERS (1 or 2: of each warp, for results), MULTICAST (1: blocks share operands), K_ATOMS (BLOCK_K in units of 128 bytes),
-// L2_HINTS, BIAS, SCALES, PACKED (1: the weight has the layout tile64x128), A_MN_MAJOR, B_MN_MAJOR (1: the operand is column-major in
-// global memory and MN-major in shared memory; two-byte elements, BLOCK_N a multiple of 64 for B), ELEMENT, OUTPUT,
-// PROMOTION (sets of partial sums that are added to float32 registers after every 128 of k; 0: the tensor core accumulates over all of k),
-// BATCHED (1: x, w and y are batches of matrices, of which each tile is one's), PRODUCER_REGISTERS, CONSUMER_REGISTERS (registers a thread after a reallocation, for which the producer is a warp group; 0: none),
-// N_SLICES (instructions along BLOCK_N: 1; with PROMOTION 1: 1 or 2), WGMMA(d, a, b, scale_d) (one instruction: 64 x BLOCK_N / N_SLICES x 32
-// bytes of k; adds to d unless scale_d is 0), FENCE_ACCUMULATORS(d) (the compiler neither moves a use of d, the accumulators of an instruction,
-// across it nor keeps a copy of d).
+// WgmmaConfig is what the host compiles it for. The host also defines L2_HINTS, WGMMA(d, a, b, scale_d) (one instruction: 64 x block_n / n_slices x 32
+// bytes of k; adds to d unless scale_d is 0), WGMMA_FIRST(d, a, b) (sets d), and FENCE_ACCUMULATORS(d) (the compiler neither moves a use of d, the accumulators of
+// an instruction, across it nor keeps a copy of d).
 #pragma once
 
 #include "backends/cuda/device/cluster.cuh"
@@ -28,14 +22,29 @@
 using gemmtune::cuda::FastDivisor;
 using gemmtune::cuda::WgmmaArguments;
 
-#define A_ATOM_BYTES (BLOCK_M * ATOM_BYTES)
-#define B_ATOM_BYTES (BLOCK_N * ATOM_BYTES)
-#define STAGE_BYTES (K_ATOMS * (A_ATOM_BYTES + B_ATOM_BYTES))
-#define CONSUMER_THREADS (128 * CONSUMER_WARPGROUPS)
-#define PRODUCER_THREADS \
-  (PRODUCER_REGISTERS ? 128 : SCALES == 3 ? 64 : 32)  // the first warp loads operands, the second scales of blocks
-#define WARPGROUP_M (PING_PONG ? BLOCK_M : BLOCK_M / CONSUMER_WARPGROUPS)  // rows of A for each warp group
-#define MMA_TILES (WARPGROUP_M / 64)                                       // of 64 rows, one instruction each
+static __device__ constexpr gemmtune::cuda::WgmmaConfig config() { return CONFIG; }
+static __device__ constexpr bool scales_blocks() { return types().scales == Scales::blocks; }
+
+enum : int {
+  SWAP_AB = config().swap_ab,
+  BLOCK_M = config().block_m,
+  BLOCK_N = config().block_n,
+  K_ATOMS = config().k_atoms,
+  SPLIT_K = config().split_k,
+  MULTICAST = config().multicast,
+  SINGLE_TILE = config().single_tile,
+  PING_PONG = config().ping_pong,
+  A_ATOM_BYTES = BLOCK_M * ATOM_BYTES,
+  B_ATOM_BYTES = BLOCK_N * ATOM_BYTES,
+  STAGE_BYTES = K_ATOMS * (A_ATOM_BYTES + B_ATOM_BYTES),
+  CONSUMER_THREADS = 128 * config().consumer_warpgroups,
+  // The first warp loads operands, the second scales of blocks.
+  PRODUCER_THREADS = config().producer_registers > 0 ? 128
+                     : scales_blocks()               ? 64
+                                                     : 32,
+  WARPGROUP_M = PING_PONG ? BLOCK_M : BLOCK_M / config().consumer_warpgroups,  // rows of A for each warp group
+  MMA_TILES = WARPGROUP_M / 64,                                                // of 64 rows, one instruction each
+};
 
 // warpgroup_barrier and order_barrier are the first warp group's, the second one's follow.
 enum NamedBarrier { warpgroup_barrier = 1, order_barrier = 3 };
@@ -45,14 +54,19 @@ static __device__ inline int divide(int n, const FastDivisor& by) {
 }
 
 // Log2 of the cluster's dimensions along A's and B's rows.
-#define LOG2_CLUSTER_M (MULTICAST ? a.log2_cluster_m : 0)
-#define LOG2_CLUSTER_N (MULTICAST ? a.log2_cluster_n : 0)
+static __device__ inline int log2_cluster_m(const WgmmaArguments& a) { return MULTICAST ? a.log2_cluster_m : 0; }
+static __device__ inline int log2_cluster_n(const WgmmaArguments& a) { return MULTICAST ? a.log2_cluster_n : 0; }
 
-// Addresses in shared memory.
+// Addresses in shared memory. From a multiple of 1024 on:
+//
+//   pipeline      stage 0 | stage 1 | ... | stage num_stages - 1      a stage: A's K_ATOMS atoms, then B's K_ATOMS atoms
+//   staging       the epilogue's staging buffers; with split-K the partial sums of the other blocks
+//   scales        place 0 | ... | place scale_groups - 1              a place: rows of x, then blocks of w, 16 bytes each
+//   barriers      full 0 ... | empty 0 ... | partials | scales of place 0 ...
 struct SharedLayout {
-  unsigned pipeline;       // num_stages x STAGE_BYTES; a stage holds K_ATOMS atoms of A, then K_ATOMS atoms of B
-  unsigned staging;        // the epilogue's staging buffers; with SPLIT_K the partial sums of the other blocks
-  unsigned scales;         // of blocks: scale_groups places
+  unsigned pipeline;
+  unsigned staging;
+  unsigned scales;         // of blocks
   unsigned full_barriers;  // one for each stage
   unsigned empty_barriers;
   unsigned scale_barriers;    // one for each place of scales of blocks: it is full
@@ -67,15 +81,18 @@ struct Tile {
 // Rasterization: consecutive tiles walk down group_m tiles along A's rows before they move on along B's rows, so that tiles that run
 // at the same time share operands in L2.
 static __device__ inline Tile tile_at(const WgmmaArguments& a, int index, int rank_m, int rank_n) {
-  const int batch = BATCHED ? divide(index, a.batch_tiles) : 0;
-  index -= BATCHED ? batch * a.batch_tiles.divisor : 0;
+  int batch = 0;
+  if constexpr (types().batched) {
+    batch = divide(index, a.batch_tiles);
+    index -= batch * a.batch_tiles.divisor;
+  }
   const int group = divide(index, a.group_tiles);
   const int within = index - group * a.group_tiles.divisor;
   const FastDivisor rows = group < a.full_groups ? a.group_m : a.last_group_m;
   const int across = divide(within, rows);
   Tile tile;
-  tile.a = (((group * a.group_m.divisor + within - across * rows.divisor) << LOG2_CLUSTER_M) + rank_m) * BLOCK_M;
-  tile.b = ((across << LOG2_CLUSTER_N) + rank_n) * BLOCK_N;
+  tile.a = (((group * a.group_m.divisor + within - across * rows.divisor) << log2_cluster_m(a)) + rank_m) * BLOCK_M;
+  tile.b = ((across << log2_cluster_n(a)) + rank_n) * BLOCK_N;
   tile.batch = batch;
   return tile;
 }
@@ -94,16 +111,17 @@ static __device__ __forceinline__ int tile_index(const WgmmaArguments& a, int ro
   if constexpr (SPLIT_K > 1) return round == 0 ? cluster_index() : a.tiles;
   int block;
   asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
-  return (block >> (LOG2_CLUSTER_M + LOG2_CLUSTER_N)) + round * ((int)gridDim.x >> (LOG2_CLUSTER_M + LOG2_CLUSTER_N));
+  return (block >> (log2_cluster_m(a) + log2_cluster_n(a))) +
+         round * ((int)gridDim.x >> (log2_cluster_m(a) + log2_cluster_n(a)));
 }
 
 static __device__ inline BlockWork block_work(const WgmmaArguments& a) {
   const int rank = cluster_cta_rank();
   BlockWork work;
-  work.split = SPLIT_K == 1 ? 0 : rank >> (LOG2_CLUSTER_M + LOG2_CLUSTER_N);
-  work.first_rank = work.split << (LOG2_CLUSTER_M + LOG2_CLUSTER_N);
-  work.rank_m = rank & ((1 << LOG2_CLUSTER_M) - 1);
-  work.rank_n = (rank - work.first_rank) >> LOG2_CLUSTER_M;
+  work.split = SPLIT_K == 1 ? 0 : rank >> (log2_cluster_m(a) + log2_cluster_n(a));
+  work.first_rank = work.split << (log2_cluster_m(a) + log2_cluster_n(a));
+  work.rank_m = rank & ((1 << log2_cluster_m(a)) - 1);
+  work.rank_n = (rank - work.first_rank) >> log2_cluster_m(a);
   work.k_begin = (int)((unsigned)a.k_tiles * (unsigned)work.split / SPLIT_K);
   work.k_end = (int)((unsigned)a.k_tiles * (unsigned)(work.split + 1) / SPLIT_K);
   return work;
@@ -111,40 +129,56 @@ static __device__ inline BlockWork block_work(const WgmmaArguments& a) {
 
 // ---- producer warp
 
-// The part of each operand that this block loads, and the blocks that receive it. Blocks that share an operand divide its rows; of an
+enum class Operand { a, b };
+static __device__ constexpr Operand weight_operand() { return SWAP_AB ? Operand::a : Operand::b; }
+static __device__ constexpr Operand x_operand() { return SWAP_AB ? Operand::b : Operand::a; }
+static __device__ constexpr int rows_of(Operand operand) { return operand == Operand::a ? BLOCK_M : BLOCK_N; }
+static __device__ constexpr bool is_mn_major(Operand operand) {
+  return operand == Operand::a ? config().a_mn_major : config().b_mn_major;
+}
+
+// The part of an operand that this block loads, and the blocks that receive it. Blocks that share an operand divide its rows; of an
 // MN-major one they divide each atom's k.
+struct OperandShare {
+  int row;             // first one within the tile; of an MN-major operand first k within an atom
+  unsigned multicast;  // mask of the receiving blocks; 0: this block alone
+  unsigned long long policy;
+};
 struct ProducerShare {
-  int a_row, b_row;                   // first row within the tile; of an MN-major operand first k within an atom
-  unsigned a_multicast, b_multicast;  // masks of the receiving blocks; 0: this block alone
-  unsigned long long a_policy, b_policy;
+  OperandShare a, b;
 };
 
 static __device__ inline ProducerShare producer_share(const WgmmaArguments& a, const BlockWork& work) {
   const unsigned long long first = evict_first();
   const unsigned long long last = evict_last();
+  constexpr int a_shared = is_mn_major(Operand::a) ? ATOM_ELEMENTS : BLOCK_M;
+  constexpr int b_shared = is_mn_major(Operand::b) ? ATOM_ELEMENTS : BLOCK_N;
   ProducerShare share;
-  share.a_row = work.rank_n * ((A_MN_MAJOR ? ATOM_ELEMENTS : BLOCK_M) >> LOG2_CLUSTER_N);
-  share.b_row = work.rank_m * ((B_MN_MAJOR ? ATOM_ELEMENTS : BLOCK_N) >> LOG2_CLUSTER_M);
-  share.a_multicast = 0;
-  share.b_multicast = 0;
-  if (LOG2_CLUSTER_N > 0) {
+  share.a.row = work.rank_n * (a_shared >> log2_cluster_n(a));
+  share.b.row = work.rank_m * (b_shared >> log2_cluster_m(a));
+  share.a.multicast = 0;
+  share.b.multicast = 0;
+  if (log2_cluster_n(a) > 0) {
 #pragma unroll 1
-    for (int i = 0; i < 1 << LOG2_CLUSTER_N; ++i)
-      share.a_multicast |= 1u << (work.first_rank + work.rank_m + (i << LOG2_CLUSTER_M));
+    for (int i = 0; i < 1 << log2_cluster_n(a); ++i)
+      share.a.multicast |= 1u << (work.first_rank + work.rank_m + (i << log2_cluster_m(a)));
   }
-  if (LOG2_CLUSTER_M > 0)
-    share.b_multicast = ((1u << (1 << LOG2_CLUSTER_M)) - 1u) << (work.first_rank + (work.rank_n << LOG2_CLUSTER_M));
-  share.a_policy = SWAP_AB ? first : last;
-  share.b_policy = SWAP_AB ? last : first;
+  if (log2_cluster_m(a) > 0)
+    share.b.multicast = ((1u << (1 << log2_cluster_m(a))) - 1u)
+                        << (work.first_rank + (work.rank_n << log2_cluster_m(a)));
+  share.a.policy = SWAP_AB ? first : last;
+  share.b.policy = SWAP_AB ? last : first;
   return share;
 }
 
-enum : int { WEIGHT_ROWS = (SWAP_AB ? BLOCK_M : BLOCK_N) };
-// 1: the block's rows fill whole tiles of the packed weight or lie in one. With multicast each block loads parts of tiles.
-enum : int { WHOLE_RUNS = (!MULTICAST && (WEIGHT_ROWS % 64 == 0 || 64 % WEIGHT_ROWS == 0)) };
-// Maximum number of packed tiles that the block's rows touch. If BLOCK_M or BLOCK_N neither divides 64 nor is a multiple of it, up to
-// 56 rows of the first tile precede the block's rows.
-enum : int { MAX_RUNS = ((WEIGHT_ROWS + (WEIGHT_ROWS % 64 == 0 || 64 % WEIGHT_ROWS == 0 ? 63 : 119)) / 64) };
+enum : int {
+  WEIGHT_ROWS = rows_of(weight_operand()),
+  // 1: the block's rows fill whole tiles of the packed weight or lie in one. With multicast each block loads parts of tiles.
+  WHOLE_RUNS = !MULTICAST && (WEIGHT_ROWS % 64 == 0 || 64 % WEIGHT_ROWS == 0),
+  // Maximum number of packed tiles that the block's rows touch. If BLOCK_M or BLOCK_N neither divides 64 nor is a multiple of it, up to
+  // 56 rows of the first tile precede the block's rows.
+  MAX_RUNS = (WEIGHT_ROWS + (WEIGHT_ROWS % 64 == 0 || 64 % WEIGHT_ROWS == 0 ? 63 : 119)) / 64,
+};
 
 // The contiguous runs of one k atom of a packed weight that are loaded for a tile. The next k atom's runs follow at 64 rows.
 struct WeightRuns {
@@ -200,9 +234,9 @@ static __device__ inline ProducerTile producer_tile(const WgmmaArguments& a, con
                                                     const Tile& tile) {
   ProducerTile target;
   target.tile = tile;
-  if constexpr (PACKED)
-    target.runs = weight_runs(a, SWAP_AB ? tile.a + share.a_row : tile.b + share.b_row,
-                              SWAP_AB ? BLOCK_M >> LOG2_CLUSTER_N : BLOCK_N >> LOG2_CLUSTER_M);
+  if constexpr (config().packed)
+    target.runs = weight_runs(a, SWAP_AB ? tile.a + share.a.row : tile.b + share.b.row,
+                              SWAP_AB ? BLOCK_M >> log2_cluster_n(a) : BLOCK_N >> log2_cluster_m(a));
   return target;
 }
 
@@ -217,42 +251,34 @@ static __device__ inline void load_mn_major(unsigned to, const TensorMap* map, i
              barrier, multicast, policy, 0);
 }
 
-static __device__ inline void load_a(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share,
-                                     const ProducerTile& target, int k_tile, int stage, int i) {
-  const unsigned to =
-      smem.pipeline + (unsigned)stage * STAGE_BYTES + (unsigned)(i * A_ATOM_BYTES + share.a_row * ATOM_BYTES);
+// Loads this block's share of k atom i of an operand's stage.
+template <Operand OPERAND>
+static __device__ inline void load_operand(const WgmmaArguments& a, const SharedLayout& smem,
+                                           const ProducerShare& shares, const ProducerTile& target, int k_tile,
+                                           int stage, int i) {
+  constexpr bool is_a = OPERAND == Operand::a;
+  const OperandShare& share = is_a ? shares.a : shares.b;
+  const int atom = is_a ? i * A_ATOM_BYTES : K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES;
+  const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES + (unsigned)(atom + share.row * ATOM_BYTES);
   const int k_atom = k_tile * K_ATOMS + i;
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
-  if constexpr (PACKED && SWAP_AB) {
-    load_runs(a, target.runs, to, k_atom, i, barrier, MULTICAST ? share.a_multicast : 0, share.a_policy);
-  } else if constexpr (A_MN_MAJOR) {
-    load_mn_major<BLOCK_M>(to, &a.a, k_atom, share.a_row, target.tile.a, barrier, MULTICAST ? share.a_multicast : 0,
-                           share.a_policy);
+  const int row = is_a ? target.tile.a : target.tile.b;
+  if constexpr (config().packed && OPERAND == weight_operand()) {
+    load_runs(a, target.runs, to, k_atom, i, barrier, MULTICAST ? share.multicast : 0, share.policy);
+  } else if constexpr (is_mn_major(OPERAND)) {
+    load_mn_major<rows_of(OPERAND)>(to, is_a ? &a.a : &a.b, k_atom, share.row, row, barrier,
+                                    MULTICAST ? share.multicast : 0, share.policy);
   } else {
-    tma_load(to, &a.a, k_atom * ATOM_ELEMENTS, target.tile.a + share.a_row, barrier, MULTICAST ? share.a_multicast : 0,
-             share.a_policy, target.tile.batch);
-  }
-}
-static __device__ inline void load_b(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share,
-                                     const ProducerTile& target, int k_tile, int stage, int i) {
-  const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES +
-                      (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES + share.b_row * ATOM_BYTES);
-  const int k_atom = k_tile * K_ATOMS + i;
-  const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
-  if constexpr (PACKED && !SWAP_AB) {
-    load_runs(a, target.runs, to, k_atom, i, barrier, MULTICAST ? share.b_multicast : 0, share.b_policy);
-  } else if constexpr (B_MN_MAJOR) {
-    load_mn_major<BLOCK_N>(to, &a.b, k_atom, share.b_row, target.tile.b, barrier, MULTICAST ? share.b_multicast : 0,
-                           share.b_policy);
-  } else {
-    tma_load(to, &a.b, k_atom * ATOM_ELEMENTS, target.tile.b + share.b_row, barrier, MULTICAST ? share.b_multicast : 0,
-             share.b_policy, target.tile.batch);
+    tma_load(to, is_a ? &a.a : &a.b, k_atom * ATOM_ELEMENTS, row + share.row, barrier, MULTICAST ? share.multicast : 0,
+             share.policy, target.tile.batch);
   }
 }
 
 // Scales of blocks come in groups of k atoms, aligned ones; with split-K the first of a block may begin in the middle.
-#define GROUP_ATOMS 4
-#define GROUP_STAGES (GROUP_ATOMS / K_ATOMS)  // 4 or 2
+enum : int {
+  GROUP_ATOMS = 4,
+  GROUP_STAGES = GROUP_ATOMS / K_ATOMS,  // 4 or 2
+};
 static __device__ __forceinline__ void load_group_scales(const WgmmaArguments& a, const SharedLayout& smem,
                                                          const Tile& tile, int k_atom, int group,
                                                          unsigned long long x_policy,
@@ -267,45 +293,39 @@ static __device__ __forceinline__ bool begins_group(const BlockWork& work, int k
 static __device__ __forceinline__ void load_scales(const WgmmaArguments& a, const SharedLayout& smem,
                                                    const ProducerShare& share, const BlockWork& work,
                                                    const ProducerTile& target, int k_tile, int& group) {
-#if SCALES == 3 && !E8M0
-  if (!a.scale_maps || !begins_group(work, k_tile)) return;
-  load_group_scales(a, smem, target.tile, (int)((unsigned)k_tile / GROUP_STAGES) * GROUP_ATOMS, group,
-                    SWAP_AB ? share.b_policy : share.a_policy, SWAP_AB ? share.a_policy : share.b_policy);
-  if (++group == a.scale_groups) group = 0;
-#endif
+  if constexpr (scales_blocks() && !types().e8m0) {
+    if (!a.scale_maps || !begins_group(work, k_tile)) return;
+    load_group_scales(a, smem, target.tile, (int)((unsigned)k_tile / GROUP_STAGES) * GROUP_ATOMS, group,
+                      SWAP_AB ? share.b.policy : share.a.policy, SWAP_AB ? share.a.policy : share.b.policy);
+    if (++group == a.scale_groups) group = 0;
+  }
 }
 
-#define WEIGHT_MN_MAJOR (SWAP_AB ? A_MN_MAJOR : B_MN_MAJOR)
-
 // Prefetches this block's part of the weight into L2, from k tile `k_tile` on.
-static __device__ inline void prefetch_weight(const WgmmaArguments& a, const ProducerShare& share,
+static __device__ inline void prefetch_weight(const WgmmaArguments& a, const ProducerShare& shares,
                                               const ProducerTile& target, int k_tile, int end) {
   if (end > k_tile + a.prefetch_k_tiles) end = k_tile + a.prefetch_k_tiles;
-  if (PACKED && WHOLE_RUNS && WEIGHT_ROWS == 64) {
+  const OperandShare& share = SWAP_AB ? shares.a : shares.b;
+  if constexpr (config().packed && WHOLE_RUNS && WEIGHT_ROWS == 64) {
     if (k_tile < end)
       bulk_prefetch(run_address(a, target.runs, 0, k_tile * K_ATOMS),
-                    (unsigned)((end - k_tile) * K_ATOMS) * target.runs.bytes[0],
-                    SWAP_AB ? share.a_policy : share.b_policy);
+                    (unsigned)((end - k_tile) * K_ATOMS) * target.runs.bytes[0], share.policy);
     return;
   }
 #pragma unroll 1
   for (int k_atom = k_tile * K_ATOMS; k_atom < end * K_ATOMS; ++k_atom) {
-    if constexpr (PACKED) {
+    const int row = SWAP_AB ? target.tile.a : target.tile.b;
+    if constexpr (config().packed) {
 #pragma unroll
       for (int r = 0; r < MAX_RUNS; ++r)
         if (WHOLE_RUNS || target.runs.bytes[r] > 0)
-          bulk_prefetch(run_address(a, target.runs, r, k_atom), target.runs.bytes[r],
-                        SWAP_AB ? share.a_policy : share.b_policy);
-    } else if constexpr (WEIGHT_MN_MAJOR) {
+          bulk_prefetch(run_address(a, target.runs, r, k_atom), target.runs.bytes[r], share.policy);
+    } else if constexpr (is_mn_major(weight_operand())) {
 #pragma unroll
-      for (int group = 0; group < (SWAP_AB ? BLOCK_M : BLOCK_N) / MN_GROUP; ++group)
-        tma_prefetch(SWAP_AB ? &a.a : &a.b, (SWAP_AB ? target.tile.a : target.tile.b) + group * MN_GROUP,
-                     k_atom * ATOM_ELEMENTS + (SWAP_AB ? share.a_row : share.b_row),
-                     SWAP_AB ? share.a_policy : share.b_policy);
+      for (int group = 0; group < WEIGHT_ROWS / MN_GROUP; ++group)
+        tma_prefetch(SWAP_AB ? &a.a : &a.b, row + group * MN_GROUP, k_atom * ATOM_ELEMENTS + share.row, share.policy);
     } else {
-      tma_prefetch(SWAP_AB ? &a.a : &a.b, k_atom * ATOM_ELEMENTS,
-                   SWAP_AB ? target.tile.a + share.a_row : target.tile.b + share.b_row,
-                   SWAP_AB ? share.a_policy : share.b_policy, target.tile.batch);
+      tma_prefetch(SWAP_AB ? &a.a : &a.b, k_atom * ATOM_ELEMENTS, row + share.row, share.policy, target.tile.batch);
     }
   }
 }
@@ -319,34 +339,23 @@ static __device__ inline int load_early(const WgmmaArguments& a, const SharedLay
   for (int stage = 0; stage < early; ++stage) {
     barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, STAGE_BYTES);
 #pragma unroll
-    for (int i = 0; i < K_ATOMS; ++i) {
-      if (SWAP_AB) {
-        load_a(a, smem, share, target, work.k_begin + stage, stage, i);
-      } else {
-        load_b(a, smem, share, target, work.k_begin + stage, stage, i);
-      }
-    }
+    for (int i = 0; i < K_ATOMS; ++i)
+      load_operand<weight_operand()>(a, smem, share, target, work.k_begin + stage, stage, i);
   }
   prefetch_weight(a, share, target, work.k_begin + early, work.k_end);
   grid_dependency_wait();
 #pragma unroll 1
   for (int stage = 0; stage < early; ++stage) {
 #pragma unroll
-    for (int i = 0; i < K_ATOMS; ++i) {
-      if (SWAP_AB) {
-        load_b(a, smem, share, target, work.k_begin + stage, stage, i);
-      } else {
-        load_a(a, smem, share, target, work.k_begin + stage, stage, i);
-      }
-    }
+    for (int i = 0; i < K_ATOMS; ++i) load_operand<x_operand()>(a, smem, share, target, work.k_begin + stage, stage, i);
     load_scales(a, smem, share, work, target, work.k_begin + stage, group);
   }
   return early;
 }
 
-// The producer's loop over tiles. `target`: the block's first tile.
-static __device__ inline void produce(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work,
-                                      const ProducerShare& share, ProducerTile target) {
+// The producer: loads the stages of all of the block's tiles. `target`: the first of these.
+static __device__ inline void load(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work,
+                                   const ProducerShare& share, ProducerTile target) {
   int early = 0;
   int group = 0;
   if (a.dependent_launch) {
@@ -364,14 +373,14 @@ static __device__ inline void produce(const WgmmaArguments& a, const SharedLayou
       barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)state.stage, STAGE_BYTES);
 #pragma unroll
       for (int i = 0; i < K_ATOMS; ++i) {
-        load_a(a, smem, share, target, k_tile, state.stage, i);
-        load_b(a, smem, share, target, k_tile, state.stage, i);
+        load_operand<Operand::a>(a, smem, share, target, k_tile, state.stage, i);
+        load_operand<Operand::b>(a, smem, share, target, k_tile, state.stage, i);
       }
       load_scales(a, smem, share, work, target, k_tile, group);
       next_stage(state, a.num_stages);
     }
     begin = work.k_begin;
-    index = SPLIT_K == 1 ? index + ((int)gridDim.x >> (LOG2_CLUSTER_M + LOG2_CLUSTER_N)) : a.tiles;
+    index = SPLIT_K > 1 ? a.tiles : index + ((int)gridDim.x >> (log2_cluster_m(a) + log2_cluster_n(a)));
     if (index < a.tiles) target = producer_tile(a, share, tile_at(a, index, work.rank_m, work.rank_n));
   }
 }

@@ -12,12 +12,13 @@
 // After MMA_TILES and SWAP_AB.
 #include "backends/cuda/families/hopper_scales.cuh"
 
-#if SPLIT_K > 1
-// A thread's four sums of 64 rows x 8 columns of D are a unit. A block reduces a range of units: the same thread of each other block sends its sums of
-// them from registers to memory that nothing else uses. No block waits until another one has read its last stage.
-#define UNITS (MMA_TILES * (BLOCK_N / 8))
-#define MAX_UNITS ((UNITS + SPLIT_K - 1) / SPLIT_K)  // that a block reduces
-#define UNIT_BYTES (CONSUMER_THREADS * 16)
+enum : int {
+  // A thread's four sums of 64 rows x 8 columns of D are a unit. A block reduces a range of units: the same thread of each other block sends its sums of
+  // them from registers to memory that nothing else uses. No block waits until another one has read its last stage.
+  UNITS = MMA_TILES * (BLOCK_N / 8),
+  MAX_UNITS = (UNITS + SPLIT_K - 1) / SPLIT_K,  // that a block reduces
+  UNIT_BYTES = CONSUMER_THREADS * 16,
+};
 
 static __device__ constexpr int first_unit(int split) { return (split * UNITS + SPLIT_K - 1) / SPLIT_K; }
 
@@ -41,7 +42,8 @@ static __device__ __forceinline__ void send_partials(const Accumulators& d, cons
   unsigned to[SPLIT_K], barrier[SPLIT_K];
 #pragma unroll
   for (int owner = 0; owner < SPLIT_K; ++owner) {
-    const int block = (owner << (LOG2_CLUSTER_M + LOG2_CLUSTER_N)) + work.rank_m + (work.rank_n << LOG2_CLUSTER_M);
+    const int block =
+        (owner << (log2_cluster_m(a) + log2_cluster_n(a))) + work.rank_m + (work.rank_n << log2_cluster_m(a));
     to[owner] = remote_address(smem.staging + partials_offset(work.split, owner) + threadIdx.x * 16, block);
     barrier[owner] = remote_address(smem.partials_barrier, block);
   }
@@ -84,7 +86,7 @@ static __device__ __forceinline__ void store_pair(const WgmmaArguments& a, const
   first = epilogue_value(first, scale, bias_at(a, to.n + n));
   second = epilogue_value(second, scale, bias_at(a, to.n + n + 1));
   if (PAIRS) {
-    if constexpr (OUTPUT == 0) {
+    if constexpr (types().output == Element::f32) {
       asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(y), "f"(first), "f"(second) : "memory");
     } else {
       asm volatile("st.global.b32 [%0], %1;" ::"l"(y), "r"(round_pair(first, second)) : "memory");
@@ -151,5 +153,3 @@ static __device__ __forceinline__ void reduce_and_store(const Accumulators& d, c
     reduce_units<false>(d, a, smem, to, split, scale);
   }
 }
-
-#endif

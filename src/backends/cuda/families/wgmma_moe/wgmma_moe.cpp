@@ -11,13 +11,25 @@
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
+<<<<<<< HEAD
 #include "backends/gpu/families/jit_family.h"
+=======
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/config_define.h"
+#include "backends/gpu/jit/device_files.h"
+>>>>>>> w-dev
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
+
+static void visit_fields(const WgmmaMoeConfig& config, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(config, visit, stage, fp4, token_scales, token_unit, block_rows, block_tokens,
+                        staged_tokens, quantizes, min_width, consumer_warpgroups, k_atoms, cluster, sort,
+                        blocks, producer_registers, consumer_registers, bias, weighted);
+}
 
 namespace {
 
@@ -354,6 +366,28 @@ void WgmmaMoeFamily::fill(gpu::LaunchSpace<Stages>& space) const {
   refuse_slow(space, 3);
 }
 
+WgmmaMoeConfig config_of(const Problem& problem, const WgmmaMoeStage& stage) {
+  const bool first = stage.stage == 1;
+  return {.stage = as_int(stage.stage),
+          .fp4 = stage.fp4,
+          .token_scales = first && stage.fp4 && scales_tokens(problem),
+          .token_unit = static_cast<float>(first && stage.fp4 ? permuted_unit_of(problem) : 1),
+          .block_rows = as_int(stage.rows),
+          .block_tokens = as_int(stage.tokens),
+          .staged_tokens = as_int(stage.staged_tokens()),
+          .quantizes = stage.quantizes,
+          .min_width = as_int(stage.min_width()),
+          .consumer_warpgroups = as_int(stage.warpgroups),
+          .k_atoms = as_int(stage.k_atoms),
+          .cluster = as_int(stage.cluster),
+          .sort = stage.sorts,
+          .blocks = as_int(stage.blocks_per_multiprocessor),
+          .producer_registers = as_int(stage.producer_registers()),
+          .consumer_registers = as_int(stage.consumer_registers()),
+          .bias = first && problem.bias,
+          .weighted = first && problem.moe.doweight_stage1};
+}
+
 gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeStage& stage) const {
   gpu::Source source{"wgmma_moe", instructions_text(problem.x_type, stage) + source_, {}, "wgmma_moe"};
   const bool first = stage.stage == 1;
@@ -362,31 +396,14 @@ gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeS
   const DataType hidden = quantized ? DataType::bf16 : element;
   source.defines = {
       fmt::format("ELEMENT={}", gpu::element_code(element)),
-      fmt::format("FP4={}", stage.fp4 ? 1 : 0),
-      fmt::format("TOKEN_SCALES={}", first && stage.fp4 && scales_tokens(problem) ? 1 : 0),
-      fmt::format("TOKEN_UNIT={}.0f", first && stage.fp4 ? permuted_unit_of(problem) : 1),
       fmt::format("OUTPUT={}", gpu::element_code(first ? hidden : problem.y_type)),
       fmt::format("SCALES={}", gpu::scale_code(!quantized                 ? QuantType::none
                                                : scales_by_block(problem) ? QuantType::per_1x128
                                                                           : QuantType::per_token)),
       "L2_HINTS=0",
-      fmt::format("STAGE={}", stage.stage),
-      fmt::format("BLOCK_ROWS={}", stage.rows),
-      fmt::format("BLOCK_TOKENS={}", stage.tokens),
-      fmt::format("STAGED_TOKENS={}", stage.staged_tokens()),
-      fmt::format("QUANTIZES={}", stage.quantizes ? 1 : 0),
-      fmt::format("MIN_WIDTH={}", stage.min_width()),
-      fmt::format("CONSUMER_WARPGROUPS={}", stage.warpgroups),
-      fmt::format("K_ATOMS={}", stage.k_atoms),
-      fmt::format("CLUSTER={}", stage.cluster),
-      fmt::format("SORT={}", stage.sorts ? 1 : 0),
-      fmt::format("BLOCKS={}", stage.blocks_per_multiprocessor),
-      fmt::format("PRODUCER_REGISTERS={}", stage.producer_registers()),
-      fmt::format("CONSUMER_REGISTERS={}", stage.consumer_registers()),
       fmt::format("GATED={}", first && problem.moe.gated ? 1 : 0),
-      fmt::format("BIAS={}", first && problem.bias ? 1 : 0),
-      fmt::format("WEIGHTED={}", first && problem.moe.doweight_stage1 ? 1 : 0),
-      fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)};
+      fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0),
+      gpu::config_define(config_of(problem, stage))};
   return source;
 }
 

@@ -1,4 +1,4 @@
-// Arguments of the wgmma_moe kernel, one stage of a mixture of experts. The host includes this file too.
+// What the wgmma_moe kernel, one stage of a mixture of experts, is compiled for, and its arguments. The host includes this file too.
 #pragma once
 
 #include "backends/cuda/tensor_map_arguments.h"
@@ -6,6 +6,29 @@
 #include "backends/gpu/moe/moe_route_arguments.h"
 
 namespace gemmtune::cuda {
+
+struct WgmmaMoeConfig {
+  int stage;          // 1, 2
+  bool fp4;           // MXFP4 weights, decoded to bf16 behind shared memory; stages of 256 of k
+  bool token_scales;  // of fp4: tokens of stage 1 have a scale each,
+  float token_unit;   // and the unit of their elements
+  int block_rows;     // of A: 64, 128, 256
+  int block_tokens;   // of B
+  int staged_tokens;  // at once in the epilogue
+  bool quantizes;     // stage 1 stores fp8 and its scales, tiles being of 128 columns
+  int min_width;      // tokens of the narrowest instructions
+  int consumer_warpgroups;
+  int k_atoms;  // block_k in units of 128 bytes
+  // 1, 2. The blocks of a cluster of two compute neighbouring halves of a tile's tokens with the same rows of the
+  // weight, of which each loads a half for both by multicast.
+  int cluster;
+  bool sort;               // each block sorts the pairs itself; at most 256
+  int blocks;              // of a multiprocessor
+  int producer_registers;  // of a thread; 0: as compiled
+  int consumer_registers;
+  bool bias;
+  bool weighted;  // stage 1 multiplies gate and up by routing weights
+};
 
 struct WgmmaMoeArguments {
   TensorMap w;             // of all experts
@@ -16,7 +39,7 @@ struct WgmmaMoeArguments {
   const gpu::MoeTile* tiles;
   int* tile_count;  // then for each stage the work items that its blocks took from it
   const int* tiles_of;
-  const float* weights;   // stage 1: routing weights by pair that scale gate and up (WEIGHTED)
+  const float* weights;   // stage 1: routing weights by pair that scale gate and up (weighted)
   const float* x_scales;  // token t at k: x_scales[t * x_scale_step + k / 128 * x_scale_k_step]
   const float*
       w_scales;  // row r of an expert at k: [r / w_scale_rows * w_scale_columns + k / 128]; MXFP4: e8m0
@@ -42,8 +65,8 @@ struct WgmmaMoeArguments {
   int experts;
   const int* ids;
   int* position_of;
-  const float* bias;  // stage 1: [experts, rows of w1] (BIAS)
-  float* to_scales;   // stage 1: of 128 columns of `to`, [columns / 128, pairs] (QUANTIZES)
+  const float* bias;  // stage 1: [experts, rows of w1] (bias)
+  float* to_scales;   // stage 1: of 128 columns of `to`, [columns / 128, pairs] (quantizes)
 };
 
 static_assert(GEMMTUNE_OFFSET(WgmmaMoeArguments, x) == 256 &&

@@ -13,10 +13,10 @@
 #include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_activation.cuh"
 
-#if SCALES == 2
 // Multiplies d by the scales of its rows and of its tokens.
 static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMoeArguments& a, const Routes& routes,
                                                   const Work& work) {
+  constexpr bool integers = types().element == Element::int8;
   float rows[MMA_TILES][2];
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i)
@@ -37,27 +37,24 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMo
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           float& sum = d[r][j * 4 + half * 2 + i];
-          sum = (ELEMENT == 4 ? (float)__float_as_int(sum) : sum) * rows[r][half] * token;
+          sum = (integers ? (float)__float_as_int(sum) : sum) * rows[r][half] * token;
           asm volatile("" : "+f"(sum)::"memory");
         }
       }
     }
   }
 }
-#endif
 
-#if FP4
-// Multiplies d by the unit of its sums.
+// Multiplies d by the unit of its sums, of an MXFP4 weight.
 static __device__ __forceinline__ void scale_sums(Accumulators& d) {
+  constexpr float unit = E2M1_UNIT * config().token_unit;
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
-    for (int i = 0; i < BLOCK_TOKENS / 2; ++i) d[r][i] *= E2M1_UNIT * TOKEN_UNIT;
+    for (int i = 0; i < BLOCK_TOKENS / 2; ++i) d[r][i] *= unit;
   }
 }
-#endif
 
-#if TOKEN_SCALES
 // Of the tile's tokens, one in 32 of them a lane: loaded before the mainloop, which they would wait for otherwise.
 struct TokenScales {
   float of[(BLOCK_TOKENS + 31) / 32];
@@ -91,11 +88,12 @@ static __device__ __forceinline__ void scale_tokens(Accumulators& d, const Token
     }
   }
 }
-#endif
+
+enum : int { HALVES = INTERLEAVED ? 1 : 2 };  // of an instruction's rows that are columns of `to`
 
 // Of STAGED_TOKENS tokens of an instruction's rows: pairs of tokens of the thread's one or two columns.
 struct Rounded {
-  unsigned of[STAGED_TOKENS / 8][INTERLEAVED ? 1 : 2];
+  unsigned of[STAGED_TOKENS / 8][HALVES];
 };
 
 // `d`: the thread's accumulators of these tokens.
@@ -106,34 +104,37 @@ static __device__ __forceinline__ Rounded round_tokens(const float* d, const Wgm
   for (int j = 0; j < STAGED_TOKENS / 8; ++j) {
     const float* v = d + j * 4;
     float factors[2] = {1.0f, 1.0f};
-#if WEIGHTED
+    if constexpr (config().weighted) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int at = first_token + j * 8 + (int)threadIdx.x % 4 * 2 + i;
-      if (at < work.tile.count) factors[i] = a.weights[routes.pair_of[work.tile.first + at]];
+      for (int i = 0; i < 2; ++i) {
+        const int at = first_token + j * 8 + (int)threadIdx.x % 4 * 2 + i;
+        if (at < work.tile.count) factors[i] = a.weights[routes.pair_of[work.tile.first + at]];
+      }
     }
-#endif
-#if INTERLEAVED
-    rounded.of[j][0] =
-        round_pair(activate(v[0] * factors[0], v[2] * factors[0]), activate(v[1] * factors[1], v[3] * factors[1]));
-#else
+    if constexpr (INTERLEAVED) {
+      rounded.of[j][0] =
+          round_pair(activate(v[0] * factors[0], v[2] * factors[0]), activate(v[1] * factors[1], v[3] * factors[1]));
+    } else {
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
-      rounded.of[j][i] =
-          STAGE == 1 ? round_pair(activate(v[i * 2] * factors[0], 1.0f), activate(v[i * 2 + 1] * factors[1], 1.0f))
-                     : round_pair(v[i * 2], v[i * 2 + 1]);
-#endif
+      for (int i = 0; i < HALVES; ++i)
+        rounded.of[j][i] =
+            STAGE == 1 ? round_pair(activate(v[i * 2] * factors[0], 1.0f), activate(v[i * 2 + 1] * factors[1], 1.0f))
+                       : round_pair(v[i * 2], v[i * 2 + 1]);
+    }
   }
   return rounded;
 }
 
-#if QUANTIZES
+// ---- a quantized hidden layer
+
 static __device__ __forceinline__ void sync_warpgroup() { sync_named<128>(warpgroup_barrier + (int)threadIdx.x / 128); }
 
-#define QUANTIZED_INSTRUCTIONS \
-  (INTERLEAVED                 \
-       ? 2                     \
-       : 1)  // of a warp group, whose columns are neighbours: rows of 128 bytes, of which 16 bytes at c of row r are at c ^ (r % 8)
+enum : int {
+  // Of a warp group, whose columns are neighbours: rows of 128 bytes, of which 16 bytes at c of row r are at c ^ (r % 8).
+  QUANTIZED_INSTRUCTIONS = INTERLEAVED ? 2 : 1,
+  TOKENS_AT_ONCE = 32,  // four threads have a token's 64 columns of the warp group
+  QUANTIZED_PARTS = (BLOCK_TOKENS + TOKENS_AT_ONCE - 1) / TOKENS_AT_ONCE,
+};
 
 // Rounds and transposes STAGED_TOKENS tokens of the warp group's instructions from r on.
 static __device__ __forceinline__ void stage_chunk(const Accumulators& d, int r, const WgmmaMoeArguments& a,
@@ -149,17 +150,12 @@ static __device__ __forceinline__ void stage_chunk(const Accumulators& d, int r,
 #pragma unroll
   for (int j = 0; j < STAGED_TOKENS / 8; j += 2) {
     // Four matrices of 8 x 8: the columns of two instructions, or of both halves of one, of 8 tokens and of the next 8. Lanes have a row of one each.
-#if INTERLEAVED
-    const unsigned row = (unsigned)((j + lane / 8 % 2) * 8 + lane % 8);
-    const unsigned unit = (unsigned)(lane / 16 * 4 + warp);
-    const unsigned values[4] = {rounded[0].of[j][0], rounded[0].of[j + 1][0], rounded[1].of[j][0],
-                                rounded[1].of[j + 1][0]};
-#else
-    const unsigned row = (unsigned)((j + lane / 16) * 8 + lane % 8);
-    const unsigned unit = (unsigned)(warp * 2 + lane / 8 % 2);
-    const unsigned values[4] = {rounded[0].of[j][0], rounded[0].of[j][1], rounded[0].of[j + 1][0],
-                                rounded[0].of[j + 1][1]};
-#endif
+    constexpr int second = QUANTIZED_INSTRUCTIONS - 1;
+    const unsigned row = (unsigned)((j + (INTERLEAVED ? lane / 8 % 2 : lane / 16)) * 8 + lane % 8);
+    const unsigned unit = (unsigned)(INTERLEAVED ? lane / 16 * 4 + warp : warp * 2 + lane / 8 % 2);
+    const unsigned values[4] = {
+        rounded[0].of[j][0], INTERLEAVED ? rounded[0].of[j + 1][0] : rounded[0].of[j][HALVES - 1],
+        INTERLEAVED ? rounded[second].of[j][0] : rounded[0].of[j + 1][0], rounded[second].of[j + 1][HALVES - 1]};
     store_transposed(to + row * 128u + (unit ^ (unsigned)(lane % 8)) * 16u, values[0], values[1], values[2], values[3]);
   }
 }
@@ -174,9 +170,6 @@ static __device__ __forceinline__ unsigned max_pair(unsigned first, unsigned sec
   asm("max.bf16x2 %0, %1, %2;" : "=r"(most) : "r"(first & 0x7fff7fffu), "r"(second & 0x7fff7fffu));
   return most;
 }
-
-#define TOKENS_AT_ONCE 32  // four threads have a token's 64 columns of the warp group
-#define QUANTIZED_PARTS ((BLOCK_TOKENS + TOKENS_AT_ONCE - 1) / TOKENS_AT_ONCE)
 
 // Quantizes the staged tokens as moe_quantize does: the tile's 128 columns are divided by their largest magnitude over 448. `largest`: of this tile, the magnitudes of both
 // warp groups' columns.
@@ -231,7 +224,8 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
   if (work.tile.count > 0) store_quantized(a, work, to, largest[parity]);
   parity ^= 1;
 }
-#endif
+
+// ---- other results
 
 // Rounds and transposes STAGED_TOKENS tokens of an instruction's 16 rows to the warp's staging buffer, a row of 8 or 16 columns for each token; `d`: the thread's accumulators of them.
 static __device__ __forceinline__ void stage_output(const float* d, const WgmmaMoeArguments& a, const Routes& routes,
@@ -241,14 +235,12 @@ static __device__ __forceinline__ void stage_output(const float* d, const WgmmaM
   const Rounded rounded = round_tokens(d, a, routes, work, first_token);
 #pragma unroll
   for (int j = 0; j < STAGED_TOKENS / 8; j += 2) {
-#if INTERLEAVED
-    const unsigned row = (unsigned)((j + lane / 8 % 2) * 8 + lane % 8);
-    store_two_transposed(to + row * STAGING_PITCH, rounded.of[j][0], rounded.of[j + 1][0]);
-#else
-    const unsigned row = (unsigned)((j + lane / 16) * 8 + lane % 8);
-    store_transposed(to + row * STAGING_PITCH + (unsigned)((lane / 8 % 2) ^ (lane / 4 % 2)) * 16u, rounded.of[j][0],
-                     rounded.of[j][1], rounded.of[j + 1][0], rounded.of[j + 1][1]);
-#endif
+    const unsigned row = (unsigned)((j + (INTERLEAVED ? lane / 8 % 2 : lane / 16)) * 8 + lane % 8);
+    if constexpr (INTERLEAVED)
+      store_two_transposed(to + row * STAGING_PITCH, rounded.of[j][0], rounded.of[j + 1][0]);
+    else
+      store_transposed(to + row * STAGING_PITCH + (unsigned)((lane / 8 % 2) ^ (lane / 4 % 2)) * 16u, rounded.of[j][0],
+                       rounded.of[j][HALVES - 1], rounded.of[j + 1][0], rounded.of[j + 1][HALVES - 1]);
   }
 }
 
@@ -265,10 +257,9 @@ static __device__ __forceinline__ void store_staged(const WgmmaMoeArguments& a, 
     if (row >= STAGED_TOKENS || first_token + row >= work.tile.count || own >= a.columns) continue;
     uint4 value;
     value = load_shared_words(from + (unsigned)(row * STAGING_PITCH + (INTERLEAVED ? 0 : (unit ^ (row / 4 % 2)) * 16)));
-#if FP4 && STAGE == 2
-    value = make_uint4(__byte_perm(value.x, value.y, 0x5410), __byte_perm(value.z, value.w, 0x5410),
-                       __byte_perm(value.x, value.y, 0x7632), __byte_perm(value.z, value.w, 0x7632));
-#endif
+    if constexpr (config().fp4 && STAGE == 2)
+      value = make_uint4(__byte_perm(value.x, value.y, 0x5410), __byte_perm(value.z, value.w, 0x5410),
+                         __byte_perm(value.x, value.y, 0x7632), __byte_perm(value.z, value.w, 0x7632));
     const int position = work.tile.first + first_token + row;
     *(uint4*)((output*)a.to + (long long)position * a.columns + own) = value;
   }

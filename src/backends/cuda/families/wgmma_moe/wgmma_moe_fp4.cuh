@@ -8,41 +8,38 @@
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_producer.cuh"
 
-#if FP4
 // Elements of k are permuted within 128 so that a thread decodes 16 bytes of its rows, a block of one scale, without the other threads: of k = 32 t + 8 w + j +
 // 4 i (i < 2, j, t, w < 4) the place is 32 w + 8 j + 2 t + i. x comes so, and the hidden layer is written so: a warp of stage 1 has features of one (w, j), lane
 // group g = 2 t + i; without a gate the second half of the instruction's rows is of j + 1. Of stage 2 neighbouring lane groups have rows 4 apart, for the banks of shared memory; store_staged() puts them in order.
 //
 // The row of the tile, in shared memory, of lane group `lane` and instruction R of the block; the second half of the instruction's rows is SECOND_ROW further.
-#define SECOND_ROW (PERMUTED ? 1 : 8)
+enum : int {
+  SECOND_ROW = PERMUTED ? 1 : 8,
+  FRAGMENTS = FRAGMENTS_PER_BATCH(MMA_TILES),  // of 16 of k that are multiplied together
+  // For fragments: with four warp groups a multiprocessor one.
+  BUFFERS = CONSUMER_WARPGROUPS == 4 || BLOCKS == 2 ? 1 : 2,
+};
 static __device__ __forceinline__ int permuted_row(int instruction, int warp, int lane) {
-#if INTERLEAVED
-  return lane / 2 * (BLOCK_ROWS / 4) + instruction * 16 + warp + lane % 2 * 4;
-#elif PERMUTED
-  return lane / 2 * (BLOCK_ROWS / 4) + instruction * 16 + warp / 2 * 8 + warp % 2 * 2 + lane % 2 * 4;
-#else
-  return instruction * 64 + warp * 16 + lane / 2 + lane % 2 * 4;
-#endif
+  if constexpr (INTERLEAVED)
+    return lane / 2 * (BLOCK_ROWS / 4) + instruction * 16 + warp + lane % 2 * 4;
+  else if constexpr (PERMUTED)
+    return lane / 2 * (BLOCK_ROWS / 4) + instruction * 16 + warp / 2 * 8 + warp % 2 * 2 + lane % 2 * 4;
+  else
+    return instruction * 64 + warp * 16 + lane / 2 + lane % 2 * 4;
 }
-#if STAGE == 1
 // The feature of w1 that the thread has in its instruction r (of a gated one in both halves of the instruction's rows), of the tile whose first column of `to` is
 // `column`.
 static __device__ __forceinline__ int feature_of(int column, int r, int half) {
   const int warp = (int)(threadIdx.x % 128) / 32;
   const int lane = (int)threadIdx.x % 32 / 4;
   const int instruction = (int)threadIdx.x / 128 * MMA_TILES + r;
-#if INTERLEAVED
-  return column / 128 * 128 + lane / 2 * 32 + (column % 128 / 32 + instruction) * 8 + warp + lane % 2 * 4;
-#else
-  return column / 128 * 128 + lane / 2 * 32 + column % 128 / 4 + instruction * 16 + warp / 2 * 8 + warp % 2 * 2 +
-         lane % 2 * 4 + half;
-#endif
+  if constexpr (INTERLEAVED)
+    return column / 128 * 128 + lane / 2 * 32 + (column % 128 / 32 + instruction) * 8 + warp + lane % 2 * 4;
+  else
+    return column / 128 * 128 + lane / 2 * 32 + column % 128 / 4 + instruction * 16 + warp / 2 * 8 + warp % 2 * 2 +
+           lane % 2 * 4 + half;
 }
-#endif
 typedef unsigned ScaleWords[MMA_TILES][2];
-#define FRAGMENTS FRAGMENTS_PER_BATCH(MMA_TILES)  // of 16 of k that are multiplied together
-#define BUFFERS \
-  (CONSUMER_WARPGROUPS == 4 || BLOCKS == 2 ? 1 : 2)  // for fragments: with four warp groups a multiprocessor one
 
 // Where the scales of the thread's rows begin. Four lanes share their rows: lane l of them loads those of 128 of k, the l-th of a chunk of 512.
 struct ScaleRows {
@@ -56,29 +53,29 @@ static __device__ __forceinline__ ScaleRows scale_rows(const WgmmaMoeArguments& 
   ScaleRows rows;
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
-#if INTERLEAVED
-    int row = feature_of(column, r, 0);
-    if (row >= a.features) row = a.features - 1;
-    rows.from[r][0] = scales + (long long)row * a.w_scale_columns;
-    rows.from[r][1] = rows.from[r][0] + (long long)a.features * a.w_scale_columns;
-#elif PERMUTED
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      int row = feature_of(column, r, half);
+    if constexpr (INTERLEAVED) {
+      int row = feature_of(column, r, 0);
       if (row >= a.features) row = a.features - 1;
-      rows.from[r][half] = scales + (long long)row * a.w_scale_columns;
-    }
-#else
-    const int warp = (int)(threadIdx.x % 128) / 32;
-    const int lane = (int)threadIdx.x % 32 / 4;
-    const int instruction = (int)threadIdx.x / 128 * MMA_TILES + r;
+      rows.from[r][0] = scales + (long long)row * a.w_scale_columns;
+      rows.from[r][1] = rows.from[r][0] + (long long)a.features * a.w_scale_columns;
+    } else if constexpr (PERMUTED) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      int row = tile_row + permuted_row(instruction, warp, lane) + half * 8;
-      if (row >= a.features) row = a.features - 1;
-      rows.from[r][half] = scales + (long long)row * a.w_scale_columns;
+      for (int half = 0; half < 2; ++half) {
+        int row = feature_of(column, r, half);
+        if (row >= a.features) row = a.features - 1;
+        rows.from[r][half] = scales + (long long)row * a.w_scale_columns;
+      }
+    } else {
+      const int warp = (int)(threadIdx.x % 128) / 32;
+      const int lane = (int)threadIdx.x % 32 / 4;
+      const int instruction = (int)threadIdx.x / 128 * MMA_TILES + r;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        int row = tile_row + permuted_row(instruction, warp, lane) + half * 8;
+        if (row >= a.features) row = a.features - 1;
+        rows.from[r][half] = scales + (long long)row * a.w_scale_columns;
+      }
     }
-#endif
   }
   return rows;
 }
@@ -190,4 +187,3 @@ static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk)
   for (int i = 0; i < MMA_TILES * 2; ++i) all |= chunk[i / 2][i % 2];
   return any_of_warpgroup((all & 0x80808080u) != 0u, scales_barrier + (int)threadIdx.x / 128);
 }
-#endif

@@ -23,11 +23,11 @@ static __device__ __forceinline__ void wait_full(const SharedLayout& smem, const
 // `lane`: the thread's; 32: there is none to release, which is no branch between instructions of a warp group.
 static __device__ __forceinline__ void release_stage(const SharedLayout& smem, int stage, int lane) {
   const unsigned barrier = smem.empty_barriers + 8u * (unsigned)stage;
-#if CLUSTER > 1
-  if (lane < CLUSTER) barrier_arrive_remote(remote_address(barrier, lane));
-#else
-  if (lane == 0) barrier_arrive(barrier);
-#endif
+  if constexpr (CLUSTER > 1) {
+    if (lane < CLUSTER) barrier_arrive_remote(remote_address(barrier, lane));
+  } else {
+    if (lane == 0) barrier_arrive(barrier);
+  }
 }
 
 // The weight's row of accumulator row `half` (0, 1) of instruction r.
@@ -44,7 +44,6 @@ static __device__ __forceinline__ int weight_row(const WgmmaMoeArguments& a, con
   return own < limit ? own : limit;
 }
 
-#if BIAS
 // Of the rows of w1 whose sums the thread has.
 struct RowBiases {
   float row[MMA_TILES][2];
@@ -52,22 +51,22 @@ struct RowBiases {
 
 static __device__ __forceinline__ RowBiases load_biases(const WgmmaMoeArguments& a, const Work& work) {
   const float* const bias =
-      a.bias + (long long)work.tile.expert * (INTERLEAVED ? 2 : 1) * (FP4 ? a.features : a.columns);
+      a.bias + (long long)work.tile.expert * (INTERLEAVED ? 2 : 1) * (config().fp4 ? a.features : a.columns);
   RowBiases biases;
 #pragma unroll
   for (int i = 0; i < MMA_TILES * 2; ++i) {
-#if FP4
-    // Columns behind the last feature stay zero.
-    const int feature = feature_of(work.column, i / 2, i % 2);
-    float value = 0.0f;
-    if (feature < a.features)
-      asm volatile("ld.global.nc.f32 %0, [%1];"
-                   : "=f"(value)
-                   : "l"(bias + (INTERLEAVED ? i % 2 * (long long)a.features : 0) + feature));
-    biases.row[i / 2][i % 2] = value;
-#else
-    biases.row[i / 2][i % 2] = __ldg(bias + weight_row(a, work, i / 2, i % 2));
-#endif
+    if constexpr (config().fp4) {
+      // Columns behind the last feature stay zero.
+      const int feature = feature_of(work.column, i / 2, i % 2);
+      float value = 0.0f;
+      if (feature < a.features)
+        asm volatile("ld.global.nc.f32 %0, [%1];"
+                     : "=f"(value)
+                     : "l"(bias + (INTERLEAVED ? i % 2 * (long long)a.features : 0) + feature));
+      biases.row[i / 2][i % 2] = value;
+    } else {
+      biases.row[i / 2][i % 2] = __ldg(bias + weight_row(a, work, i / 2, i % 2));
+    }
   }
   return biases;
 }
@@ -81,14 +80,14 @@ static __device__ __forceinline__ void add_biases(Accumulators& d, const RowBias
     for (int i = 0; i < WIDTH / 2; ++i) d[r][i] += biases.row[r][i % 4 / 2];
   }
 }
-#endif
 
-#if FP4
+// ---- an MXFP4 weight
+
 // WIDTH: tokens of the instructions. `next`: the scales of the tile's first 512 of k; on return those of the next tile. `at`: of the work. The last stage is released by the epilogue.
 template <int WIDTH>
-static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a,
-                                                     const SharedLayout& smem, const Work& work, PipelineState& state,
-                                                     ScaleWords& next, unsigned at) {
+static __device__ __forceinline__ void multiply_fp4_tile(Accumulators& d, const WgmmaMoeArguments& a,
+                                                         const SharedLayout& smem, const Work& work,
+                                                         PipelineState& state, ScaleWords& next, unsigned at) {
   const int lane = (int)threadIdx.x % 32;
   const ScaleRows rows = scale_rows(a, work.tile.expert, work.row, work.column);
   const unsigned own = own_weight();
@@ -161,42 +160,49 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) Instruction<WIDTH>::fence(d[r]);
 }
-#elif PROMOTE
+
+// ---- fp8: promotion
+
 typedef float PartialSums[BLOCK_TOKENS / 2];
-#define STEPS (K_ATOMS * MMA_TILES)  // of a stage: an instruction's rows of a k atom each
-#define THREAD_REGISTERS \
-  (CONSUMER_REGISTERS > 0 ? CONSUMER_REGISTERS : BLOCKS == 2 ? 128 : CONSUMER_WARPGROUPS == 2 ? 168 : 255)
+enum : int {
+  STEPS = K_ATOMS * MMA_TILES,  // of a stage: an instruction's rows of a k atom each
+  CONSUMER_REGISTERS = config().consumer_registers,
+  THREAD_REGISTERS = CONSUMER_REGISTERS > 0     ? CONSUMER_REGISTERS
+                     : BLOCKS == 2              ? 128
+                     : CONSUMER_WARPGROUPS == 2 ? 168
+                                                : 255,
+};
 // Whether a thread has registers for the scales of its tokens, which it then reads while products run; else it reads them one by one while it adds.
-#define HOLDS_SCALES(WIDTH) ((MMA_TILES + 1) * BLOCK_TOKENS / 2 + WIDTH / 4 <= THREAD_REGISTERS - 40)
+static __device__ constexpr bool holds_scales(int width) {
+  return (MMA_TILES + 1) * BLOCK_TOKENS / 2 + width / 4 <= THREAD_REGISTERS - 40;
+}
 
 // Of a k atom: of the thread's two rows of each instruction, and of its tokens.
 template <int WIDTH>
 struct AtomScales {
-#if SCALES == 3
   float rows[MMA_TILES][2];
-  float tokens[HOLDS_SCALES(WIDTH) ? WIDTH / 8 : 1][2];
+  float tokens[holds_scales(WIDTH) ? WIDTH / 8 : 1][2];
   unsigned of_tokens;  // their address
-#endif
 };
 
 template <int WIDTH>
 static __device__ __forceinline__ AtomScales<WIDTH> read_scales(const SharedLayout& smem, int row, int stage,
                                                                 int atom) {
   AtomScales<WIDTH> scales;
-#if SCALES == 3
-  const unsigned from = smem.scales + (unsigned)((stage * K_ATOMS + atom) * SCALE_BYTES);
+  if constexpr (scales_blocks()) {
+    const unsigned from = smem.scales + (unsigned)((stage * K_ATOMS + atom) * SCALE_BYTES);
 #pragma unroll
-  for (int r = 0; r < MMA_TILES; ++r) {
-    const unsigned rows =
-        from + (unsigned)((BLOCK_TOKENS + (row + r * 64 + (int)(threadIdx.x % 128) / 32 * 16) / 8) * 4);
-    load_shared_floats(rows, scales.rows[r]);
-  }
-  scales.of_tokens = from + threadIdx.x % 4 * 8;
-  if (HOLDS_SCALES(WIDTH)) {
+    for (int r = 0; r < MMA_TILES; ++r) {
+      const unsigned rows =
+          from + (unsigned)((BLOCK_TOKENS + (row + r * 64 + (int)(threadIdx.x % 128) / 32 * 16) / 8) * 4);
+      load_shared_floats(rows, scales.rows[r]);
+    }
+    scales.of_tokens = from + threadIdx.x % 4 * 8;
+    if constexpr (holds_scales(WIDTH)) {
 #pragma unroll
-    for (int j = 0; j < WIDTH / 8; ++j) load_shared_floats(scales.of_tokens + (unsigned)(j * 32), scales.tokens[j]);
+      for (int j = 0; j < WIDTH / 8; ++j) load_shared_floats(scales.of_tokens + (unsigned)(j * 32), scales.tokens[j]);
+    }
   }
-#endif
   return scales;
 }
 
@@ -216,6 +222,26 @@ static __device__ __forceinline__ void start_step(PartialSums& partials, const S
   wgmma_commit();
 }
 
+// The scales of four sums of instruction r: of the thread's two rows by the j-th two of its tokens.
+template <int WIDTH>
+static __device__ __forceinline__ void token_factors(float (&factors)[4], const AtomScales<WIDTH>& scales, int r,
+                                                     int j) {
+  float first = scales.tokens[holds_scales(WIDTH) ? j : 0][0];
+  float second = scales.tokens[holds_scales(WIDTH) ? j : 0][1];
+  if constexpr (!holds_scales(WIDTH))
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(first), "=f"(second)
+                 : "r"(scales.of_tokens + (unsigned)(j * 32))
+                 : "memory");
+  // Without a gate a thread's two rows lie in the same 128 of the weight.
+  const float low = scales.rows[r][0];
+  const float high = scales.rows[r][1];
+  factors[0] = low * first;
+  factors[1] = low * second;
+  factors[2] = INTERLEAVED ? high * first : factors[0];
+  factors[3] = INTERLEAVED ? high * second : factors[1];
+}
+
 // Adds a step's partial sums, whose instructions have completed, times their scales.
 template <int WIDTH>
 static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& partials, const AtomScales<WIDTH>& scales,
@@ -224,29 +250,15 @@ static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& par
   Instruction<WIDTH>::fence(partials);
 #pragma unroll
   for (int j = 0; j < WIDTH / 8; ++j) {
-#if SCALES == 3
-    float first = scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][0];
-    float second = scales.tokens[HOLDS_SCALES(WIDTH) ? j : 0][1];
-    if (!HOLDS_SCALES(WIDTH))
-      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                   : "=f"(first), "=f"(second)
-                   : "r"(scales.of_tokens + (unsigned)(j * 32))
-                   : "memory");
-    // Without a gate a thread's two rows lie in the same 128 of the weight.
-    const float low = scales.rows[r][0];
-    const float high = scales.rows[r][1];
-    const float of_first = low * first, of_second = low * second;
-    const float factors[4] = {of_first, of_second, INTERLEAVED ? high * first : of_first,
-                              INTERLEAVED ? high * second : of_second};
-#endif
+    float factors[4];
+    if constexpr (scales_blocks()) token_factors<WIDTH>(factors, scales, r, j);
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       float& sum = d[r][j * 4 + e];
-#if SCALES == 3
-      sum = fmaf(partials[j * 4 + e], factors[e], sum);
-#else
-      sum += partials[j * 4 + e];
-#endif
+      if constexpr (scales_blocks())
+        sum = fmaf(partials[j * 4 + e], factors[e], sum);
+      else
+        sum += partials[j * 4 + e];
       asm volatile("" : "+f"(sum)::"memory");
     }
   }
@@ -255,8 +267,9 @@ static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& par
 // Partial sums of 128 elements of k are added to d in float32, times their scales, while the other warp group multiplies. WIDTH: tokens of the instructions. The next
 // stage's barrier and the scales are read while products run: what passes from the last addition to the next instruction is lost.
 template <int WIDTH>
-static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a,
-                                                     const SharedLayout& smem, const Work&, PipelineState& state) {
+static __device__ __forceinline__ void multiply_promoted_tile(Accumulators& d, const WgmmaMoeArguments& a,
+                                                              const SharedLayout& smem, const Work&,
+                                                              PipelineState& state) {
   // Of the same value in all lanes, as the compiler then knows: descriptors stay in uniform registers.
   const int row = __shfl_sync(0xffffffffu, (int)(threadIdx.x / 128), 0) * WARPGROUP_ROWS;
 #pragma unroll
@@ -281,7 +294,7 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
       if (step % MMA_TILES == 0) scales = read_scales<WIDTH>(smem, row, state.stage, step / MMA_TILES);
       if (step == STEPS - 1) full = barrier_completed(smem.full_barriers + 8u * (unsigned)next.stage, next.phase);
       wgmma_wait<0>();
-      const bool early = HOLDS_SCALES(WIDTH) || SCALES != 3;
+      constexpr bool early = holds_scales(WIDTH) || !scales_blocks();
       if (step == STEPS - 1 && early) {
         __syncwarp();  // all lanes have read the scales
         release_stage(smem, state.stage, (int)threadIdx.x % 32);
@@ -295,7 +308,9 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
     state = next;
   }
 }
-#else
+
+// ---- other elements
+
 template <int WIDTH>
 static __device__ __forceinline__ void multiply_tile(Accumulators& d, const WgmmaMoeArguments& a,
                                                      const SharedLayout& smem, const Work& work, PipelineState& state) {
@@ -330,12 +345,9 @@ static __device__ __forceinline__ void multiply_tile(Accumulators& d, const Wgmm
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) Instruction<WIDTH>::fence(d[r]);
   release_stage(smem, previous, (int)threadIdx.x % 32);
-#if BIAS
   // Here, for each width by itself: a use of sums that narrower instructions lack makes the compiler set them between instructions, each of which then waits for the one before.
-  add_biases<WIDTH>(d, load_biases(a, work));
-#endif
+  if constexpr (config().bias) add_biases<WIDTH>(d, load_biases(a, work));
 }
-#endif
 
 // With the narrowest instructions that hold the tile's tokens. OfTile: of an MXFP4 weight the scales that its loop loads early.
 template <int WIDTH, typename... OfTile>
@@ -344,5 +356,10 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
   if constexpr (WIDTH > MIN_WIDTH) {
     if (work.tile.count <= WIDTH - WIDTH_STEP) return mainloop<WIDTH - WIDTH_STEP>(d, a, smem, work, state, more...);
   }
-  multiply_tile<WIDTH>(d, a, smem, work, state, more...);
+  if constexpr (config().fp4)
+    multiply_fp4_tile<WIDTH>(d, a, smem, work, state, more...);
+  else if constexpr (PROMOTE)
+    multiply_promoted_tile<WIDTH>(d, a, smem, work, state);
+  else
+    multiply_tile<WIDTH>(d, a, smem, work, state);
 }
