@@ -75,6 +75,7 @@ check:
 	@tools/check_words.py
 	@tools/speedup_figure.py --check
 	@tools/benchmark_tables.py --check
+	@tools/json_reference.py --check
 	@tools/format.sh --check
 	@tools/check_device.py
 	@tools/check_device.py --database build-dev/device
