@@ -20,6 +20,7 @@
 #include "measure/policy.h"
 #include "select/finals.h"
 #include "tuned/entry.h"
+#include "tuning/compute_roof.h"
 #include "tuning/m_range_planner.h"
 
 namespace gemmtune {
@@ -62,6 +63,8 @@ struct TuneRequest {
   /// Set: each weight (N, K, types) of the shapes is tuned over this range. The M of the shapes then only
   /// say, with their calls, which M matter for the choice of a weight layout.
   std::optional<MRangeRequest> m_range{};
+  /// A run of some length also measures the device's compute roof (tuning/compute_roof.h), for reports.
+  bool measures_compute_roof = false;
 };
 
 /// Joules are measured.
@@ -218,10 +221,11 @@ struct RowRoutings {
   std::vector<RoutingLoss> losses;  // all of one kernel
   std::string instead_of;           // Settled::instead_of
 };
-/// `energies` and `routings`: by problem text.
+/// `energies` and `routings`: by problem text. `roof`: null if it was not measured.
 RowEnvironment row_environment(const Device& device, const Policy& policy,
                                const std::map<std::string, double>& observations = {},
                                const std::map<std::string, RowEnergy>& energies = {},
-                               const std::map<std::string, RowRoutings>& routings = {});
+                               const std::map<std::string, RowRoutings>& routings = {},
+                               const ComputeRoof* roof = nullptr);
 
 }  // namespace gemmtune

@@ -1,4 +1,6 @@
 // Wrong usage is answered in one clear line on stderr, with exit code 2 and nothing on stdout.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -6,9 +8,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/environment_variables.h"
 #include "cli/program.h"
