@@ -18,7 +18,7 @@ constexpr double gpu_operations_per_unit = 8e9;
 constexpr std::int64_t min_edge = 1024;
 constexpr std::int64_t max_edge = 16384;
 constexpr double near_fastest = 1.5;  // of predicted times
-constexpr int samples = 5;
+constexpr int roof_samples = 5;
 
 std::vector<Candidate> candidates_of(const Device& device, const Problem& product) {
   std::vector<Candidate> candidates;
@@ -68,7 +68,7 @@ std::optional<ComputeRoof> measure_compute_roof(const Device& device, Evaluator&
                                                 const Problem& product) {
   const std::vector<Candidate> candidates = candidates_of(device, product);
   if (candidates.empty()) return std::nullopt;
-  const auto outcomes = evaluator.screen(product, candidates, samples, [] { return false; });
+  const auto outcomes = evaluator.screen(product, candidates, roof_samples, [] { return false; });
   if (!outcomes.ok()) return std::nullopt;
   std::optional<ComputeRoof> roof;
   for (std::size_t i = 0; i < outcomes->size(); ++i) {
