@@ -131,7 +131,7 @@ std::vector<Case> recorded_cases(bool held_out) {
   return cases;
 }
 
-/// Each held-out shape alone: cases that share nothing. `say` prints a line of bench/results/worth.csv for each.
+/// Each held-out shape alone: cases that share nothing. GEMMTUNE_VERBOSE=1 prints what bench/results/worth.csv has.
 TEST(RecordedWorth, NineOfTenIntervalsHoldTheGainOfAShapeThatNoConstantWasChosenBy) {
   std::vector<Case> cases;
   for (testing::RecordedList* list : {&testing::recordings(), &testing::gpu_recordings()}) {
