@@ -15,8 +15,6 @@
 #include <thread>
 
 #include "base/file.h"
-#include "formats/json.h"
-#include "formats/json_text.h"
 #include "resolve/bind.h"
 #include "search/strategy.h"
 #include "support/paper_device.h"
@@ -120,41 +118,6 @@ TEST_F(Tuner, ADefaultThatFailsVerificationIsTheVerdictOfTheRow) {
   EXPECT_EQ(rows[0].default_kernel, "vendor_r1");
   EXPECT_FALSE(rows[0].default_us);
   EXPECT_FALSE(rows[0].speedup);
-}
-
-TEST_F(Tuner, ARunOfSomeLengthMeasuresTheComputeRoof) {
-  device_.add({.name = "foreseen", .predicted = [](const Problem&, const Config&) { return 1.0; }});
-  times_["foreseen_r1"] = 200;
-  Problem packed = packed_of(8, 128);
-  packed.bias = true;
-  ask({problem_of(8), packed});
-  evaluator_.time = [this](const Problem& problem, const Candidate& candidate) {
-    if (problem.m < 1024) return times_.at(candidate.kernel_name());
-    EXPECT_EQ(problem.m, problem.n);
-    EXPECT_EQ(problem.weight_layout, WeightLayout::plain);
-    return (candidate.family == "foreseen" ? 1 : 2) * flops(problem) * 1e-6;
-  };
-  const auto roof_of_run = [&](double seconds_per_look) {
-    double seconds = 0;
-    request_.clock = [&] { return seconds += seconds_per_look; };
-    request_.all = true;
-    run();
-    const auto text = read_file(request_.output + ".env.json");
-    EXPECT_TRUE(text.ok());
-    const Json environment = parse_json(*text);
-    return environment.begin().value()["observations"].value("compute_roof", Json());
-  };
-  EXPECT_TRUE(roof_of_run(1).is_null()) << "not asked for";
-  request_.measures_compute_roof = true;
-  EXPECT_TRUE(roof_of_run(0).is_null()) << "too short";
-  const Json roof = roof_of_run(1);
-  EXPECT_NEAR(roof["tflops"].get<double>(), 1, 0.01) << "the fastest kernel of the large product";
-  EXPECT_EQ(roof["kernelName"], "foreseen_r1");
-  const auto product = parse_problem(roof["problem"].get<std::string>());
-  ASSERT_TRUE(product.ok());
-  EXPECT_GE(flops(*product), 1e9);
-  EXPECT_FALSE(product->bias);
-  EXPECT_EQ(published().size(), 2U);
 }
 
 TEST_F(Tuner, ADefaultWithAnErratumIsWrongAndNotTried) {
