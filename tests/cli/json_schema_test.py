@@ -85,7 +85,9 @@ class Documents(unittest.TestCase):
 
     def setUp(self):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="gemmtune-json-")))
-        self.environment = {**os.environ, "GEMMTUNE_CONFIG_DIR": str(self.folder / "config"), "GEMMTUNE_CACHE_DIR": str(self.folder / "cache")}
+        # Of its own: other programs' timing locks are not waited for.
+        self.environment = {**os.environ, "GEMMTUNE_CONFIG_DIR": str(self.folder / "config"), "GEMMTUNE_CACHE_DIR": str(self.folder / "cache"),
+                            "XDG_RUNTIME_DIR": str(self.folder)}
 
     def write(self, name, text):
         path = self.folder / name
