@@ -311,9 +311,9 @@ Status Run::note_compute_roof(ComputeRoof roof) {
   const auto is_new = [](const ItemReport& item) {
     return !item.rows.empty() && item.state != ProblemState::skipped_done;
   };
-  const auto row = std::ranges::find_if(summary_.items, is_new);
-  if (row == summary_.items.end() || noise_floors_.empty()) return {};
   compute_roof_ = std::move(roof);
+  const auto row = std::ranges::find_if(summary_.items, is_new);
+  if (row == summary_.items.end() || noise_floors_.empty()) return {};  // with the first row
   update_environment();
   return publisher_.add(row->rows.front());
 }

@@ -97,7 +97,7 @@ class Run {
   void note_machine(double noise_floor, bool busy);
   Status publish(const std::vector<TunedEntry>& rows);
   Status flush();
-  /// Into the environment of the rows, which is written again; without rows of this run nothing is.
+  /// Into the environment of the rows, which is written again if this run has rows already.
   Status note_compute_roof(ComputeRoof roof);
   /// Publishes the changed row of a shape that was done.
   Status revise(std::size_t item);

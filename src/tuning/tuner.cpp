@@ -40,10 +40,10 @@ struct EndOfWork {
   bool is_regular = false;
 };
 
-/// Of the largest shape that has one, by `evaluator`. Costs less than a second, so runs of some length alone pay for it.
-Status measure_roof(Run& run, Device& device, Evaluator& evaluator, double seconds) {
+/// Of the largest shape that has one, by `evaluator`. Costs about a second, so runs of some length alone pay for it.
+Status measure_roof(Run& run, Device& device, Evaluator& evaluator) {
   const TuneRequest& request = run.request();
-  if (!request.measures_compute_roof || seconds < min_seconds_for_roof || run.stopped()) return {};
+  if (!request.measures_compute_roof || run.stopped()) return {};
   std::optional<Problem> product;
   double most = 0;
   for (const ShapeRow& shape : request.shapes) {
@@ -59,6 +59,9 @@ Status measure_roof(Run& run, Device& device, Evaluator& evaluator, double secon
 Result<RunSummary> run_items(Run& run, Device& device, std::span<Evaluator* const> evaluators,
                              Evaluator& unlimited, const Deadline& clock) {
   GEMMTUNE_RETURN_IF_ERROR(run.open());
+  const double budget = run.request().budget_seconds;
+  if (budget >= min_seconds_for_roof)  // nothing is measured once it has ended
+    GEMMTUNE_RETURN_IF_ERROR(measure_roof(run, device, unlimited));
   ConfirmationPass confirmation(run);
   const auto items = run.request().m_range ? range_items(run) : shape_items(run, confirmation);
   run.begin();
@@ -72,7 +75,8 @@ Result<RunSummary> run_items(Run& run, Device& device, std::span<Evaluator* cons
   GEMMTUNE_RETURN_IF_ERROR(share_out(evaluators.size(), evaluators.size(), work));
   for (const auto& item : items) GEMMTUNE_RETURN_IF_ERROR(item->finish());
   GEMMTUNE_RETURN_IF_ERROR(confirmation.run(evaluators));
-  GEMMTUNE_RETURN_IF_ERROR(measure_roof(run, device, unlimited, clock.seconds_elapsed()));
+  if (budget == 0 && clock.seconds_elapsed() >= min_seconds_for_roof)
+    GEMMTUNE_RETURN_IF_ERROR(measure_roof(run, device, unlimited));
   return run.finish();
 }
 

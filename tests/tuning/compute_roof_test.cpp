@@ -83,6 +83,18 @@ TEST_F(ComputeRoofOfARun, IsTheFastestKernelsAtALargeProduct) {
   EXPECT_FALSE(product_->bias);
 }
 
+// Nothing is measured once a budget has ended.
+TEST_F(ComputeRoofOfARun, IsMeasuredFirstUnderABudget) {
+  request_.shapes.emplace_back().problem = problem_of(64);
+  request_.measures_compute_roof = true;
+  request_.budget_seconds = 10;
+  EXPECT_TRUE(roof_of_run(0).is_null()) << "too short";
+  request_.budget_seconds = 30;
+  evaluator_.problems.clear();
+  EXPECT_EQ(roof_of_run(0)["kernelName"], "foreseen_r1");
+  EXPECT_GE(evaluator_.problems.front().m, 1024);
+}
+
 TEST(LargeProduct, IsPlainAndGrowsWithTheDevice) {
   DeviceInfo device = testing::PaperDevice().info();
   device.cu_num = 2;
