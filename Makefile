@@ -75,6 +75,9 @@ check:
 	@tools/check_words.py
 	@tools/speedup_figure.py --check
 	@tools/benchmark_tables.py --check
+	@tools/json_reference.py --check
+	@[ ! -x build/gemmtune ] || { tools/option_reference.py build/gemmtune --check && tools/topic_reference.py build/gemmtune --check && \
+	    python3 tests/cli/docs_test.py build/gemmtune $(or $(CXX),c++); }
 	@tools/format.sh --check
 	@tools/check_device.py
 	@tools/check_device.py --database build-dev/device

@@ -29,6 +29,10 @@ string(REGEX REPLACE "/$" "" pc_up "${pc_up}")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/gemmtune.pc.in ${PROJECT_BINARY_DIR}/gemmtune.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/gemmtune.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
+# What --json prints: for programs and for people.
+install(FILES ${PROJECT_SOURCE_DIR}/docs/json.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/gemmtune)
+install(FILES ${PROJECT_SOURCE_DIR}/docs/json.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/gemmtune)
+
 # Debian's name of the file with the licence.
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/gemmtune RENAME copyright)
 

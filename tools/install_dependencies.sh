@@ -18,7 +18,7 @@ build=(cmake ninja-build g++ ccache python3
        libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libsqlite3-dev zlib1g-dev
        libdnnl-dev libopenblas-dev
        libgtest-dev libgmock-dev libbenchmark-dev
-       python3-numpy python3-venv)
+       python3-numpy python3-venv python3-jsonschema)
 check=(clang-format clang-tidy)
 amdgpu=(clang-19 lld-19 llvm-19 libamdhip64-dev)
 gfx950=(clang-22 lld-22 llvm-22)

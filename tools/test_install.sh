@@ -74,7 +74,7 @@ else
 fi
 
 # Models that --model names, lists of shapes, and the licence.
-for file in gemmtune/models/llama-3.2-1b/config.json gemmtune/shapes/llama-3.2-1b.csv doc/gemmtune/copyright; do
+for file in gemmtune/models/llama-3.2-1b/config.json gemmtune/shapes/llama-3.2-1b.csv gemmtune/json.schema.json doc/gemmtune/json.md doc/gemmtune/copyright; do
   [ -s "$prefix/share/$file" ] || { echo "share/$file was not installed"; exit 1; }
 done
 if [ -x "$prefix/bin/gemmtune" ]; then

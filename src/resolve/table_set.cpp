@@ -203,11 +203,16 @@ std::vector<TablePath> table_paths_of(Operation operation, std::string_view list
   return paths;
 }
 
+std::string tuned_files_variable(Operation operation) {
+  std::string name = "GEMMTUNE_CONFIG_" + std::string(to_string(operation));
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return name;
+}
+
 TunedFileLists tuned_files_of(const Environment& environment) {
   TunedFileLists lists;
   for (const Operation operation : all_operations()) {
-    std::string own = "GEMMTUNE_CONFIG_" + std::string(to_string(operation));
-    std::transform(own.begin(), own.end(), own.begin(), [](unsigned char c) { return std::toupper(c); });
+    const std::string own = tuned_files_variable(operation);
     for (const std::string_view name : {std::string_view(own), traits(operation).aiter_variable}) {
       const auto set = environment.config_variables.find(name);
       if (set == environment.config_variables.end()) continue;

@@ -80,7 +80,9 @@ using TunedFileLists = std::map<Operation, std::string>;
 /// name>*.csv beside it whose name has no "untuned", sorted by name.
 std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedFileLists& second,
                                        const std::string& config_folder);
-/// GEMMTUNE_CONFIG_A16W16, _A8W8 …, or if it is not set AITER's variable of the operation.
+/// GEMMTUNE_CONFIG_A16W16, _A8W8 …
+std::string tuned_files_variable(Operation operation);
+/// What that variable says, or if it is not set AITER's variable of the operation.
 TunedFileLists tuned_files_of(const Environment& environment);
 
 /// The Triton configs that dispatch reads: GEMMTUNE_CONFIG_TRITON, a colon-separated list of folders and files, else those

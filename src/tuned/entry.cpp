@@ -11,17 +11,33 @@ namespace {
 struct Row {
   Verdict verdict;
   std::string_view name;
+  std::string_view meaning;
 };
 
 constexpr std::array<Row, 8> rows{{
-    {Verdict::none, ""},
-    {Verdict::win, "win"},
-    {Verdict::keep_default, "default"},
-    {Verdict::undecided, "undecided"},
-    {Verdict::only, "only"},
-    {Verdict::default_wrong, "default_wrong"},
-    {Verdict::energy, "energy"},
-    {Verdict::default_untimed, "default_untimed"},
+    {Verdict::none, "", "The row was not compared with a default kernel."},
+    {Verdict::win, "win",
+     "The kernel is faster than the default: a paired test on fresh rounds passed, with an error of at most "
+     "1 "
+     "%. If others are as fast, a fixed order decides: vendor library, plainer config, fewer resources, "
+     "name."},
+    {Verdict::keep_default, "default",
+     "Nothing was faster: the row keeps the default kernel. Its speed-up is 1."},
+    {Verdict::undecided, "undecided",
+     "The rounds ended before a gain was proven. The row keeps the default kernel, unless its weight layout "
+     "needs another one."},
+    {Verdict::only, "only",
+     "There is nothing to compare with: the device has no default kernel for the problem. default_us is "
+     "empty."},
+    {Verdict::default_wrong, "default_wrong",
+     "The default kernel's result is wrong, it crashes or it has an erratum (docs/errata.md). The row has no "
+     "speed-up."},
+    {Verdict::energy, "energy",
+     "Chosen by --objective energy or edp, and not proven faster (docs/energy.md). The speed-up may be below "
+     "1."},
+    {Verdict::default_untimed, "default_untimed",
+     "The default kernel could not be timed: it did not launch, hung, or memory was short. The row has no "
+     "speed-up, the exit code is 1, and --all measures it again."},
 }};
 
 constexpr auto verdicts = [] {
@@ -35,6 +51,8 @@ constexpr auto verdicts = [] {
 std::span<const Verdict> all_verdicts() { return verdicts; }
 
 std::string_view to_string(Verdict verdict) { return rows[static_cast<std::size_t>(verdict)].name; }
+
+std::string_view describe(Verdict verdict) { return rows[static_cast<std::size_t>(verdict)].meaning; }
 
 std::optional<Verdict> parse_verdict(std::string_view text) {
   for (const Row& row : rows) {

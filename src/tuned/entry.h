@@ -23,6 +23,8 @@ namespace gemmtune {
 enum class Verdict { none, win, keep_default, undecided, only, default_wrong, energy, default_untimed };
 std::span<const Verdict> all_verdicts();
 std::string_view to_string(Verdict verdict);
+/// Sentences for people.
+std::string_view describe(Verdict verdict);
 std::optional<Verdict> parse_verdict(std::string_view text);
 
 /// What a fused MoE row has beside a plain one; kernel_name and err_ratio of the entry are the first stage's

@@ -191,6 +191,22 @@ std::string_view to_string(BenchVerdict verdict) {
   return "unknown";
 }
 
+std::string_view describe(BenchVerdict verdict) {
+  switch (verdict) {
+    case BenchVerdict::none:
+      return "One of the sides has no time.";
+    case BenchVerdict::win:
+      return "The first side is faster than the second by more than the noise floor.";
+    case BenchVerdict::slower:
+      return "The first side is slower than the second by more than the noise floor.";
+    case BenchVerdict::undecided:
+      return "Neither side is proven faster.";
+    case BenchVerdict::same_kernel:
+      return "Both sides run one kernel.";
+  }
+  return "";
+}
+
 std::string_view to_string(BenchStatus status) {
   switch (status) {
     case BenchStatus::ok:

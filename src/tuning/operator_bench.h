@@ -19,6 +19,8 @@ namespace gemmtune {
 /// Of A against B. none: one of them has no time; same_kernel: both are one; undecided: neither is proven faster.
 enum class BenchVerdict { none, win, slower, undecided, same_kernel };
 std::string_view to_string(BenchVerdict verdict);
+/// Sentences for people.
+std::string_view describe(BenchVerdict verdict);
 enum class BenchStatus { ok, mismatch, error };  // mismatch: A's result is wrong
 std::string_view to_string(BenchStatus status);
 

@@ -12,7 +12,7 @@ namespace gemmtune {
 RowEnvironment row_environment(const Device& device, const Policy& policy,
                                const std::map<std::string, double>& observations,
                                const std::map<std::string, RowEnergy>& energies,
-                               const std::map<std::string, RowRoutings>& routings) {
+                               const std::map<std::string, RowRoutings>& routings, const ComputeRoof* roof) {
   const DeviceInfo& info = device.info();
   Json meaning;  // an ordered map: the text of equal content is equal
   meaning["backend"] = info.backend;
@@ -38,6 +38,9 @@ RowEnvironment row_environment(const Device& device, const Policy& policy,
   }
   meaning["observations"] = {{"recorded", utc_text()}};
   for (const auto& [name, value] : observations) meaning["observations"][name] = value;
+  if (roof != nullptr)
+    meaning["observations"]["compute_roof"] = {
+        {"tflops", roof->tflops}, {"problem", roof->problem}, {"kernelName", roof->kernel_name}};
   for (const auto& [problem, energy] : energies) {
     Json& row = meaning["observations"]["joules"][problem];
     row = {{"kernelName", energy.kernel.kernel_name},

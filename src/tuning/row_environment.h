@@ -9,6 +9,7 @@
 #include "backends/backend.h"
 #include "measure/policy.h"
 #include "select/finals.h"
+#include "tuning/compute_roof.h"
 
 namespace gemmtune {
 
@@ -29,10 +30,11 @@ struct RowRoutings {
   std::vector<RoutingLoss> losses;  // all of one kernel
   std::string instead_of;           // Settled::instead_of
 };
-/// `energies` and `routings`: by problem text.
+/// `energies` and `routings`: by problem text. `roof`: null if it was not measured.
 RowEnvironment row_environment(const Device& device, const Policy& policy,
                                const std::map<std::string, double>& observations = {},
                                const std::map<std::string, RowEnergy>& energies = {},
-                               const std::map<std::string, RowRoutings>& routings = {});
+                               const std::map<std::string, RowRoutings>& routings = {},
+                               const ComputeRoof* roof = nullptr);
 
 }  // namespace gemmtune

@@ -301,8 +301,21 @@ void Run::update_environment() {
   if (memory_roof_gigabytes_ > 0) observations["memory_roof_gbs"] = memory_roof_gigabytes_;
   observations["busy_rows"] = static_cast<double>(busy_rows_);
   observations.insert(errors_.begin(), errors_.end());
-  publisher_.set_environment(
-      row_environment(device_, request_.policy, observations, energies_, routings_).json);
+  publisher_.set_environment(row_environment(device_, request_.policy, observations, energies_, routings_,
+                                             compute_roof_ ? &*compute_roof_ : nullptr)
+                                 .json);
+}
+
+Status Run::note_compute_roof(ComputeRoof roof) {
+  const std::lock_guard guard(lock_);
+  const auto is_new = [](const ItemReport& item) {
+    return !item.rows.empty() && item.state != ProblemState::skipped_done;
+  };
+  compute_roof_ = std::move(roof);
+  const auto row = std::ranges::find_if(summary_.items, is_new);
+  if (row == summary_.items.end() || noise_floors_.empty()) return {};  // with the first row
+  update_environment();
+  return publisher_.add(row->rows.front());
 }
 
 Status Run::publish(const std::vector<TunedEntry>& rows) {

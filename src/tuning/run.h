@@ -99,6 +99,8 @@ class Run {
   void note_machine(double noise_floor, bool busy);
   Status publish(const std::vector<TunedEntry>& rows);
   Status flush();
+  /// Into the environment of the rows, which is written again if this run has rows already.
+  Status note_compute_roof(ComputeRoof roof);
   /// Publishes the changed row of a shape that was done.
   Status revise(std::size_t item);
 
@@ -133,6 +135,7 @@ class Run {
   std::vector<double> noise_floors_;
   double memory_roof_gigabytes_ =
       0;  // a second: the highest rate at which a weight was read; 0: not measured
+  std::optional<ComputeRoof> compute_roof_;
   int busy_rows_ = 0;
   std::map<std::string, double> errors_;         // the largest of the rows' winners, by class
   std::map<std::string, RowEnergy> energies_;    // of rows, by problem text

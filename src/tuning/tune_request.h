@@ -56,6 +56,8 @@ struct TuneRequest {
   /// Set: each weight (N, K, types) of the shapes is tuned over this range. The M of the shapes then only
   /// say, with their calls, which M matter for the choice of a weight layout.
   std::optional<MRangeRequest> m_range{};
+  /// A run of some length also measures the device's compute roof (tuning/compute_roof.h), for reports.
+  bool measures_compute_roof = false;
 };
 
 /// Joules are measured.

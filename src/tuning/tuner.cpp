@@ -17,6 +17,8 @@
 namespace gemmtune {
 namespace {
 
+constexpr double min_seconds_for_roof = 20;
+
 Status check_range(const std::optional<MRangeRequest>& asked) {
   if (!asked) return {};
   const MRange& range = asked->range;
@@ -38,8 +40,28 @@ struct EndOfWork {
   bool is_regular = false;
 };
 
-Result<RunSummary> run_items(Run& run, std::span<Evaluator* const> evaluators) {
+/// Of the largest shape that has one, by `evaluator`. Costs about a second, so runs of some length alone pay for it.
+Status measure_roof(Run& run, Device& device, Evaluator& evaluator) {
+  const TuneRequest& request = run.request();
+  if (!request.measures_compute_roof || run.stopped()) return {};
+  std::optional<Problem> product;
+  double most = 0;
+  for (const ShapeRow& shape : request.shapes) {
+    auto large = large_product(shape.problem, device.info());
+    if (!large || flops(shape.problem) <= most) continue;
+    most = flops(shape.problem);
+    product = std::move(large);
+  }
+  auto roof = product ? measure_compute_roof(device, evaluator, *product) : std::nullopt;
+  return roof ? run.note_compute_roof(std::move(*roof)) : Status();
+}
+
+Result<RunSummary> run_items(Run& run, Device& device, std::span<Evaluator* const> evaluators,
+                             Evaluator& unlimited, const Deadline& clock) {
   GEMMTUNE_RETURN_IF_ERROR(run.open());
+  const double budget = run.request().budget_seconds;
+  if (budget >= min_seconds_for_roof)  // nothing is measured once it has ended
+    GEMMTUNE_RETURN_IF_ERROR(measure_roof(run, device, unlimited));
   ConfirmationPass confirmation(run);
   const auto items = run.request().m_range ? range_items(run) : shape_items(run, confirmation);
   run.begin();
@@ -53,6 +75,8 @@ Result<RunSummary> run_items(Run& run, std::span<Evaluator* const> evaluators) {
   GEMMTUNE_RETURN_IF_ERROR(share_out(evaluators.size(), evaluators.size(), work));
   for (const auto& item : items) GEMMTUNE_RETURN_IF_ERROR(item->finish());
   GEMMTUNE_RETURN_IF_ERROR(confirmation.run(evaluators));
+  if (budget == 0 && clock.seconds_elapsed() >= min_seconds_for_roof)
+    GEMMTUNE_RETURN_IF_ERROR(measure_roof(run, device, unlimited));
   return run.finish();
 }
 
@@ -106,7 +130,7 @@ Result<RunSummary> tune(Device& device, std::span<Evaluator* const> evaluators, 
         *evaluator, [&run] { return run.stopped(); }, [&run] { return run.budget().is_cut_off(); }));
     evaluator = interruptible.back().get();
   }
-  auto summary = run_items(run, working);
+  auto summary = run_items(run, device, working, *evaluators.front(), clock);
   if (summary.ok()) summary->seconds = clock.seconds_elapsed();
   return summary;
 }

@@ -1,7 +1,8 @@
 """Every `gemmtune` line of README.md and of the pages in docs/ runs in a folder that has the repository's files, or is listed with what it
 needs and printed as skipped. Lines of a page run in their order, in one folder, because later ones read what earlier ones wrote. Lines that
-measure (`tune`, `bench`, `hunt`) take minutes: docs_test checks their options, and here the files that they read must exist. Those of
-README.md run for some seconds, so that its next lines read a file that was tuned here.
+measure take minutes. `tune` runs with --dry-run, on a CPU where a line names a GPU, and without what excludes --dry-run. Of `bench`, `hunt`
+and `tune` on results of a run docs_test checks the options, and here the files that they read must exist. `tune` of README.md runs for some
+seconds, so that its next lines read a file that was tuned here.
 
 Usage: docs_commands_test.py PROGRAM
 """
@@ -21,6 +22,11 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```", re.M | re.S)
 MEASURES = {"tune", "bench", "hunt"}
 # Options of `tune` and `bench` that name a file or folder to read.
 READS = {"-i", "--input_file", "--model_dir", "--gemm_size_file", "--search-space"}
+# `tune` that reads what a run has written; it has no --dry-run.
+READS_A_RUN = {"--replay", "--compare_wo_tuning", "--benchmark", "--run_config"}
+# What --dry-run excludes or needs a GPU for, with the number of its values.
+LEFT_OUT = {"--buckets": 0, "--bucket-scheme": 1, "--compare": 0, "--update_improved": 0, "--min_improvement_pct": 1, "--energy": 0, "--objective": 1,
+            "--backend": 1}
 # Page, and how a line of it begins: what it needs. A page alone: all of its lines.
 ELSEWHERE = {
     ("README.md", "gemmtune tune --model llama-3.1-8b --backend cuda"): "an NVIDIA GPU",
@@ -33,6 +39,7 @@ ELSEWHERE = {
     ("vllm.md", "gemmtune tune"): "that folder, or shapes that vLLM recorded",
     ("evaluators.md", "gemmtune explain"): "PyTorch and Triton",
     ("hip_families.md", "gemmtune coverage"): "tables of an AMD GPU",
+    ("evaluators.md", "gemmtune tune"): "a program evaluate.py",
     ("lookup.md", "gemmtune lookup --requests"): "a list of a program's requests",
     ("many_machines.md", "gemmtune merge"): "the outputs of shards",
     ("report.md", "gemmtune report bf16"): "AITER's tables",
@@ -69,7 +76,9 @@ class Commands(unittest.TestCase):
                             self.tune_briefly(words, folder, environment)
                             ran += 1
                             continue
-                        if words[0] in MEASURES and "--list" not in words:
+                        if words[0] == "tune" and not READS_A_RUN & set(words) and "--list" not in words:
+                            words = self.dry(words)
+                        elif words[0] in MEASURES and "--list" not in words:
                             for option, value in zip(words, words[1:]):
                                 if option in READS:
                                     self.assertTrue((Path(folder) / value).exists() or value in self.written(page, line), value)
@@ -78,7 +87,7 @@ class Commands(unittest.TestCase):
                                               timeout=120)
                         self.assertIn(done.returncode, (0, 1), done.stderr)  # 1: findings
                         ran += 1
-        self.assertGreaterEqual(ran, 20)
+        self.assertGreaterEqual(ran, 55)
         self.assertEqual(used, set(ELSEWHERE), "lines that are listed and are not there")
 
     def tune_briefly(self, words, folder, environment):
@@ -91,6 +100,20 @@ class Commands(unittest.TestCase):
             if output.exists():
                 return
         self.fail(f"no row: {done.stderr}")
+
+    @staticmethod
+    def dry(words):
+        """The line as a plan of a run on this machine's CPU."""
+        left, skip = [], 0
+        for word in words:
+            if skip or word in LEFT_OUT:
+                skip = skip - 1 if skip else LEFT_OUT[word]
+                continue
+            left.append(word)
+        if "--buckets" in words:  # without it the output is a file, and the shapes are no default
+            left[left.index("-o") + 1] += ".csv"
+            left += [] if "-i" in left else ["-i", "shapes/block_scale_seed.csv"]
+        return [*left, "--backend", "cpu", *([] if "--dry-run" in left else ["--dry-run"])]
 
     @staticmethod
     def written(page, until):

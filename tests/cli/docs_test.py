@@ -99,6 +99,25 @@ class Docs(unittest.TestCase):
             # A program is named without its source's ending.
             self.assertTrue((ROOT / path).exists() or (ROOT / f"{path}.cpp").exists(), (str(page), path))
 
+    def test_every_variable_that_is_read_is_explained(self):
+        words = subprocess.run([PROGRAM, "help", "variables"], text=True, capture_output=True, check=True).stdout
+        explained = set(re.findall(r"^  ([A-Z].*?)(?:  |$)", words, re.M))
+        explained = {name for names in explained for name in names.split(", ")}
+        readers = re.compile(r"getenv\(|first_set\(|environ\b|user_folder\(|read_number|NumberVariable|_variable = |\{\"VIRTUAL_ENV\"")
+        read = set()
+        for path in [*ROOT.glob("src/**/*.cpp"), *ROOT.glob("src/**/*.h"), *ROOT.glob("python/**/*.py"), ROOT / "tools" / "prebuild_kernels.sh"]:
+            for line in path.read_text(encoding="utf-8").splitlines():
+                if readers.search(line):
+                    read |= set(re.findall(r"\"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|HOME|PATH)\"", line))
+                if path.suffix == ".sh":
+                    read |= set(re.findall(r"\$\{?(GEMMTUNE_[A-Z_]+|PREBUILD_[A-Z_]+)", line))
+        self.assertGreater(len(read), 30)
+        self.assertEqual(read - explained, set())
+        # Built from names of operations, or a list of its own (scheduler_variable_names).
+        made = {name for name in explained if name.startswith(("GEMMTUNE_CONFIG_A", "GEMMTUNE_CONFIG_B", "GEMMTUNE_CONFIG_F", "AITER_CONFIG_"))}
+        sources = "".join(path.read_text(encoding="utf-8") for path in [ROOT / "src/base/environment.cpp", ROOT / "src/problem/operation.cpp"])
+        self.assertEqual({name for name in explained - read - made if f'"{name}"' not in sources}, set(), "explained and not read")
+
     def test_functions_and_variables_exist(self):
         functions = named_in("include/gemmtune/*", "CMakeLists.txt", "cmake/*", "src/**/CMakeLists.txt", "src/**/*.cmake")
         functions |= {path.name for path in (ROOT / "python").iterdir()}  # packages

@@ -4,11 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <optional>
 #include <sstream>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/file_lock.h"
 #include "cli/program.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
@@ -169,6 +173,24 @@ TEST_F(Operator, BenchKeepsTheOrderOfTheFile) {
     const std::string verdict = json["rows"][0]["verdict"];
     EXPECT_THAT(verdict, ::testing::AnyOf("win", "slower", "undecided", "same kernel"));
   }
+}
+
+TEST_F(Operator, WorthDoesNotCountSecondsInWhichAnotherProgramWasTiming) {
+  const std::string list = program.folder().write("two.csv", "M,N,K\n16,64,64\n3,64,64\n");
+  std::filesystem::create_directory(program.file("gemmtune"));
+  std::filesystem::permissions(program.file("gemmtune"), std::filesystem::perms::owner_all);
+  std::optional<FileLock> lock = FileLock::acquire(program.file("gemmtune/timing.lock")).value();
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(4));
+    lock.reset();
+  });
+  const auto result =
+      program.run({"worth", list, "--libtype", "tiled,skinny,onednn", "--seconds", "1", "--json"});
+  other.join();
+  EXPECT_THAT(result.err, HasSubstr("timing.lock: waiting for process"));
+  const Json json = json_of(result);
+  for (const Json& shape : json["shapes"]) EXPECT_FALSE(shape.contains("why_not")) << shape;
+  EXPECT_LT(json["seconds"].get<double>(), 3);
 }
 
 TEST_F(Operator, WorthSaysAShareAndWritesNothing) {

@@ -210,6 +210,15 @@ class Page(Report):
         self.assertLess(html.index('id="next"'), html.index('id="gain"'))
         roof = records(tables["roofs"])[0]
         self.assertEqual((roof["gigabytes"], roof["memory_from"], roof["compute_from"]), (5000, "the run", "the best row here"))
+        for tflops, origin in ((1e-9, "the best row here"), (900.0, "the run")):
+            measured = {**self.ENVIRONMENT, "observations": {**self.ENVIRONMENT["observations"], "compute_roof": {"tflops": tflops, "problem": "", "kernelName": ""}}}
+            path.with_name("tuned.csv.env.json").write_text(json.dumps({"e1": measured, "e2": {"observations": {"compute_roof": {"tflops": 1e6}}}}), encoding="utf-8")
+            _, tables = self.report(path)
+            roof = records(tables["roofs"])[0]
+            self.assertEqual(roof["compute_from"], origin)
+            self.assertEqual(roof["tflops"] == 900, origin == "the run")
+        _, tables = self.report(path, "--peak", "1000")
+        self.assertEqual(records(tables["roofs"])[0]["compute_from"], "--peak")
         _, tables = self.report(path, "--bandwidth", "7000")
         self.assertEqual(records(tables["roofs"])[0]["memory_from"], "--bandwidth")
         html, _ = self.report(path, "--title", "Llama <8B>")

@@ -60,13 +60,13 @@ class Screen:
 TIMES = {"us", "us1", "us2", "tflops", "bw", "spread", "default_us", "speedup"}
 
 
-def output_of_terminal(folder, arguments):
+def output_of_terminal(folder, arguments, columns=COLUMNS):
     """What `gemmtune ARGUMENTS` writes in the folder on a terminal; it must end well."""
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(folder)
         os.execve(PROGRAM, [PROGRAM, *arguments], environment(folder))
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     output = b""
     while True:
         try:
@@ -122,6 +122,16 @@ class Terminal(unittest.TestCase):
 
     def test_joules_decide_on_a_terminal_too(self):
         self.expect_the_same_choice(["-m", "4", "-n", "64", "-k", "64", "--objective", "energy", "--libtype", "skinny,onednn"], "joules")
+
+    def test_the_ending_breaks_at_words_and_leaves_commands_whole(self):
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["tune", "-m", "4", "-n", "64", "-k", "64", "--libtype", "skinny,onednn", "-o", "tuned.csv", "--quiet"]
+            lines = output_of_terminal(folder, words, 64).replace("\r", "").splitlines()
+        self.assertTrue(any(line.startswith("1 shape in ") for line in lines), lines)
+        for line in lines:
+            if not re.search("gemmtune |^written: |^next: ", line):
+                self.assertLessEqual(len(line), 64)
+        self.assertRegex("\n".join(lines), r"next: export GEMMTUNE_CONFIG_A16W16=/\S+ ")
 
     def test_live_view(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,6 @@
 // Wrong usage is answered in one clear line on stderr, with exit code 2 and nothing on stdout.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,8 +9,10 @@
 #include <filesystem>
 #include <sstream>
 
+#include "base/environment_variables.h"
 #include "cli/program.h"
 #include "cli/shared/console.h"
+#include "formats/aiter/schema.h"
 #include "formats/json.h"
 #include "tuned/entry.h"
 #include "tuning/operator_bench.h"
@@ -112,7 +116,25 @@ TEST_F(Usage, VerdictsAreExplained) {
     if (word.empty()) continue;
     EXPECT_THAT(text, HasSubstr("\n  " + word + " "));
   }
-  EXPECT_THAT(text, HasSubstr("\nties "));
+  EXPECT_THAT(text, HasSubstr("\n  ties "));
+}
+
+TEST_F(Usage, ColumnsAndVariablesAreExplained) {
+  const std::string columns = program.run({"help", "columns"}).out;
+  for (std::size_t i = 0; i < column_count; ++i) {
+    const auto column = static_cast<Column>(i);
+    ASSERT_FALSE(column_names(column).empty());
+    EXPECT_FALSE(describe(column).empty()) << column_names(column).front();
+    EXPECT_THAT(columns, HasSubstr(fmt::format("\n  {}", fmt::join(column_names(column), ", "))));
+  }
+  const std::string variables = program.run({"help", "variables"}).out;
+  for (const EnvironmentVariable& variable : environment_variables())
+    EXPECT_THAT(variables, HasSubstr(fmt::format("\n  {}", variable.name)));
+  EXPECT_THAT(variables, HasSubstr("\n  GEMMTUNE_CONFIG_FUSED_MOE, AITER_CONFIG_FMOE\n"));
+  EXPECT_EQ(program.run({"help", "variable"}).out, variables);
+  const std::string page = program.run({"man"}).out;
+  for (const char* section : {".SH VERDICTS", ".SH COLUMNS", ".SH VARIABLES"})
+    EXPECT_THAT(page, HasSubstr(section));
 }
 
 TEST_F(Usage, ErrorsUnderJsonAreJson) {

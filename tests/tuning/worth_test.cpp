@@ -132,6 +132,27 @@ std::vector<Case> recorded_cases(bool held_out) {
   return cases;
 }
 
+/// Each held-out shape alone: cases that share nothing. GEMMTUNE_VERBOSE=1 prints what bench/results/worth.csv has.
+TEST(RecordedWorth, NineOfTenIntervalsHoldTheGainOfAShapeThatNoConstantWasChosenBy) {
+  std::vector<Case> cases;
+  for (testing::RecordedList* list : {&testing::recordings(), &testing::gpu_recordings()}) {
+    for (testing::Recorded& recorded : *list) {
+      const std::vector<double> speedups = tuned_speedups(recorded);
+      for (std::size_t i = 1; i < recorded.recording.problems.size(); i += 2) {
+        const Case& one = cases.emplace_back(case_of(recorded, speedups, {i}, 3));
+        const ShapeWorth& shape = one.worth.shapes.front();
+        testing::say("worth.csv {},{},{},{},{:.4f},{:.4f},{:.4f},{:.4f},{}",
+                     recorded.recording.run.device.gfx, print(shape.shape.problem), shape.tried,
+                     shape.kernels, one.worth.saved_share, one.worth.saved_interval.low,
+                     one.worth.saved_interval.high, one.truth, one.holds() ? "yes" : "no");
+      }
+    }
+  }
+  ASSERT_GE(cases.size(), 10U);
+  const auto held = std::ranges::count_if(cases, &Case::holds);
+  EXPECT_GE(10 * held, static_cast<std::int64_t>(9 * cases.size())) << held << " of " << cases.size();
+}
+
 TEST(RecordedWorth, NineOfTenIntervalsHoldTheGainOfHeldOutShapes) {
   const std::vector<Case> cases = recorded_cases(true);
   ASSERT_GE(cases.size(), 20U);

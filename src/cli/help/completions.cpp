@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "cli/help/topics.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -46,6 +47,13 @@ std::vector<std::pair<std::string, std::string>> command_words(std::span<const H
   return words;
 }
 
+/// What `help` takes beside commands.
+std::vector<std::string_view> topic_names() {
+  std::vector<std::string_view> names;
+  for (const HelpTopic& topic : help_topics()) names.push_back(topic.name);
+  return names;
+}
+
 std::string bash_script(std::span<const HelpCommand> commands) {
   std::string names;
   for (const auto& [name, about] : command_words(commands)) names += name + " ";
@@ -57,11 +65,11 @@ std::string bash_script(std::span<const HelpCommand> commands) {
   text += fmt::format(
       "  if [ \"$COMP_CWORD\" -eq 1 ] || {{ [ \"$COMP_CWORD\" -eq 2 ] && [ \"${{COMP_WORDS[1]}}\" = help ]; "
       "}}; then\n"
-      "    mapfile -t COMPREPLY < <(compgen -W \"{}verdicts --help --version\" -- \"$current\")\n"
+      "    mapfile -t COMPREPLY < <(compgen -W \"{}{} --help --version\" -- \"$current\")\n"
       "    return\n"
       "  fi\n"
       "  case \"${{COMP_WORDS[1]}}\" in\n",
-      names);
+      names, fmt::join(topic_names(), " "));
   for (const HelpCommand& command : commands)
     text += fmt::format("    {}) options=\"{}\" ;;\n", command.name, fmt::join(option_names(command), " "));
   text +=
@@ -92,8 +100,9 @@ std::string zsh_script(std::span<const HelpCommand> commands) {
       "    return\n"
       "  fi\n"
       "  case \"$words[2]\" in\n"
-      "    help) _describe command commands ;;\n"
-      "    completion) _values shell bash zsh fish ;;\n";
+      "    help)\n      _describe command commands\n";
+  text += fmt::format("      compadd {}\n    ;;\n", fmt::join(topic_names(), " "));
+  text += "    completion) _values shell bash zsh fish ;;\n";
   for (const HelpCommand& command : commands) {
     text += fmt::format("    {})\n      _arguments -S \\\n", command.name);
     for (const HelpOption& option : command.options) {
@@ -112,6 +121,8 @@ std::string fish_script(std::span<const HelpCommand> commands) {
   std::string text =
       "# fish completion of gemmtune; made by `gemmtune completion fish`.\n"
       "complete -c gemmtune -n '__fish_seen_subcommand_from completion' -f -a 'bash zsh fish'\n";
+  text += fmt::format("complete -c gemmtune -n '__fish_seen_subcommand_from help' -f -a '{}'\n",
+                      fmt::join(topic_names(), " "));
   for (const auto& [name, about] : command_words(commands))
     text += fmt::format("complete -c gemmtune -n __fish_use_subcommand -f -a {} -d '{}'\n", name, about);
   for (const HelpCommand& command : commands) {
@@ -147,6 +158,22 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
+/// The sections of the manual page behind those of the commands.
+std::string topic_sections() {
+  std::string text;
+  for (const HelpTopic& topic : help_topics()) {
+    std::string heading(topic.name);
+    for (char& letter : heading) letter = static_cast<char>(letter - 'a' + 'A');
+    text += fmt::format(".SH {}\n{}\n", heading, escaped(topic.about));
+    for (const HelpTopicGroup& group : topic.groups) {
+      text += fmt::format(".SS {}\n", escaped(group.heading));
+      for (const HelpTopicEntry& entry : group.entries)
+        text += fmt::format(".TP\n.B {}\n{}\n", escaped(entry.name), escaped(entry.text));
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 Result<std::string> completion_script(std::string_view shell, std::span<const HelpCommand> commands) {
@@ -179,7 +206,7 @@ std::string manual_page(std::string_view description, std::span<const HelpComman
     if (!command.footer.empty())
       text += ".PP\n.nf\n" + escaped(trim(std::string_view(command.footer))) + "\n.fi\n";
   }
-  return text;
+  return text + topic_sections();
 }
 
 }  // namespace gemmtune::cli

@@ -3,49 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "cli/help/topics.h"
 #include "cli/shared/console.h"
 
 namespace gemmtune::cli {
 namespace {
 
 constexpr std::size_t names_columns = 26;
-
-/// Words in the place of a verdict, in the order of their number.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> verdict_meanings{{
-    {"win",
-     "The kernel is faster than the default: a paired test on fresh rounds passed, with an error of at most "
-     "1 %."},
-    {"default", "Nothing was faster: the row keeps the default kernel, and its speed-up is 1."},
-    {"undecided",
-     "The rounds ended before a gain was proven. The row keeps the default kernel, unless its weight layout "
-     "needs another one."},
-    {"only", "There is nothing to compare with: no library kernel takes the problem."},
-    {"default_wrong", "The default kernel's result is wrong, or it crashes; the row has no speed-up."},
-    {"default_untimed",
-     "The default kernel could not be timed; the row has no speed-up. Tune it again (--all)."},
-    {"energy", "Chosen by --objective energy or edp, and not proven faster."},
-    {"slower", "Of bench: the first side is slower than the second by more than the noise."},
-    {"same kernel", "Of bench: both sides run one kernel."},
-}};
-
-constexpr std::string_view verdicts_head =
-    "The verdict of a row (columns of a tuned file; tune, lookup, bench and report use the same words):\n\n";
-constexpr std::string_view verdicts_tail =
-    "\nspeed-up    The default's time over the kernel's: the median of the ratios, round by round.\n"
-    "95 %        The interval that holds the true median with 95 % confidence.\n"
-    "ties        How many other kernels cannot be told apart from this one (1 %, or the noise floor). They "
-    "take nothing "
-    "from a win; a fixed order decides among them.\n"
-    "default     What a program runs without tuning: the vendor's library with its own choice.\n"
-    "noise floor How far one kernel differs from itself, timed twice a round.\n"
-    "busy        Many rounds were disturbed by other programs. Repeat the row on a quiet machine.\n\n"
-    "The tests behind these words: docs/statistics.md. One row measured anew:\n"
-    "  gemmtune tune --problem 'a16w16 m=16 n=2048 k=8192 …' --all -o tuned.csv\n";
 
 std::string entry(std::string names, std::string_view text, std::size_t columns) {
   std::string line = "  " + names;
@@ -184,26 +152,27 @@ std::string program_help_text(std::string_view description, std::span<const Help
                               std::string_view footer, std::size_t columns) {
   std::string text = wrapped(description, 0, columns) + "\nUsage: gemmtune COMMAND [OPTIONS]\n\nCommands:\n";
   for (const HelpCommand& command : commands) text += entry(command.name, command.summary, columns);
-  text += entry("help [COMMAND]", "Help of a command; help verdicts: the words of results", columns);
+  text += entry("help [COMMAND]", "Help of a command; help verdicts, columns, variables: lists", columns);
   text += entry("completion SHELL", "Completions for bash, zsh or fish, on stdout", columns);
   text += entry("man", "The manual page (gemmtune man > gemmtune.1)", columns);
   text += entry("version", "The version (also --version)", columns);
   return text + wrapped(footer, 0, columns) + "\n";
 }
 
-std::string topic_text(std::string_view topic, std::size_t columns) {
-  if (topic != "verdicts" && topic != "verdict" && topic != "ties") return {};
-  std::string text = wrapped(verdicts_head, 0, columns);
-  for (const auto& [word, meaning] : verdict_meanings) {
-    const std::string body = wrapped(meaning, 18, columns);
-    text += fmt::format("  {:<16}", word) + body.substr(std::min<std::size_t>(18, body.size())) + "\n";
+std::string topic_text(std::string_view name, std::size_t columns) {
+  // "verdict" and "ties" are what people type.
+  const std::string_view wanted = name == "ties" ? "verdicts" : name;
+  const std::vector<HelpTopic> topics = help_topics();
+  const auto topic = std::ranges::find_if(topics, [&](const HelpTopic& each) {
+    return wanted == each.name || wanted == each.name.substr(0, each.name.size() - 1);
+  });
+  if (topic == topics.end()) return {};
+  std::string text = wrapped(topic->about, 0, columns) + "\n";
+  for (const HelpTopicGroup& group : topic->groups) {
+    text += fmt::format("\n{}:\n", group.heading);
+    for (const HelpTopicEntry& each : group.entries) text += entry(each.name, each.text, columns);
   }
-  for (const std::string_view line : split(verdicts_tail, '\n')) {
-    const bool is_entry = line.size() > 12 && line[0] != ' ' && line[11] == ' ' && line[12] != ' ';
-    const std::string body = wrapped(line, is_entry ? 12 : 0, columns);
-    text += (is_entry ? body.substr(12) : body) + "\n";
-  }
-  return text;
+  return topic->footer.empty() ? text : text + "\n" + wrapped(topic->footer, 0, columns);
 }
 
 }  // namespace gemmtune::cli

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/interrupt.h"
@@ -216,7 +218,11 @@ Result<int> answer_worth(WorthOptions& options) {
     };
   }
   watch_for_interrupts();
-  const auto evaluators = make_evaluators(options.tune, environment, *devices, *request, {});
+  std::atomic<double> waited{0};  // for other programs that were timing: no part of --seconds
+  WorkerHooks hooks;
+  hooks.on_waited = [&waited](double seconds) { waited.fetch_add(seconds); };
+  request->clock = [&waited] { return steady_seconds() - waited; };
+  const auto evaluators = make_evaluators(options.tune, environment, *devices, *request, hooks);
   Worth worth;
   {
     Console console(options.quiet);

@@ -228,15 +228,19 @@ ReportTable side_by_side_table(const ReportInputs& inputs) {
   return table;
 }
 
-double measured_gigabytes(const ReportInputs& inputs) {
-  double most = 0;
-  for (const Json& environment : environments_by_rows(inputs)) {
-    const auto observations = environment.find("observations");
-    if (observations == environment.end() || !observations->is_object()) continue;
-    const auto roof = observations->find("memory_roof_gbs");
-    if (roof != observations->end() && roof->is_number()) most = std::max(most, roof->get<double>());
-  }
-  return most;
+Roof measured_roof(std::string_view environment) {
+  Roof roof;
+  const Json json = parse_json(environment);
+  const auto observations = json.is_object() ? json.find("observations") : json.end();
+  if (observations == json.end() || !observations->is_object()) return roof;
+  const auto number_in = [](const Json& object, const char* name) {
+    const auto found = object.find(name);
+    return found != object.end() && found->is_number() ? found->get<double>() : 0.0;
+  };
+  roof.gigabytes = number_in(*observations, "memory_roof_gbs");
+  const auto compute = observations->find("compute_roof");
+  if (compute != observations->end() && compute->is_object()) roof.tflops = number_in(*compute, "tflops");
+  return roof;
 }
 
 }  // namespace gemmtune::cli

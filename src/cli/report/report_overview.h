@@ -23,7 +23,7 @@ ReportTable next_steps_table(const ReportInputs& inputs);
 /// Rows of the first two files with the same key: their times and kernels.
 ReportTable side_by_side_table(const ReportInputs& inputs);
 
-/// The memory's measured rate in GB/s, of the environments of the rows' runs; 0: none was measured.
-double measured_gigabytes(const ReportInputs& inputs);
+/// What a run measured, of its environment's object in <file>.env.json; 0: not measured.
+Roof measured_roof(std::string_view environment);
 
 }  // namespace gemmtune::cli

@@ -69,11 +69,18 @@ struct ReportView {
   std::vector<const ReportRow*> rows;  // those that are chosen
   double reached_tflops = 0;
   double reached_gigabytes = 0;
+  Roof measured;    // by the runs of the rows; 0: not measured
   double peak = 0;  // of data sheets; 0: not known
 
-  double roof_tflops(const Roof& given) const { return given.tflops > 0 ? given.tflops : reached_tflops; }
+  /// A row that is faster than the run's large product is the roof.
+  bool has_compute_roof() const { return measured.tflops > reached_tflops; }
+  double roof_tflops(const Roof& given) const {
+    if (given.tflops > 0) return given.tflops;
+    return has_compute_roof() ? measured.tflops : reached_tflops;
+  }
   double roof_gigabytes(const Roof& given) const {
-    return given.gigabytes > 0 ? given.gigabytes : reached_gigabytes;
+    if (given.gigabytes > 0) return given.gigabytes;
+    return measured.gigabytes > 0 ? measured.gigabytes : reached_gigabytes;
   }
 };
 using ReportViews = std::map<std::string, ReportView>;
@@ -117,13 +124,19 @@ std::vector<ReportRow> rows_of_report(const ReportInputs& inputs) {
   return rows;
 }
 
-ReportViews views_of(const std::vector<ReportRow>& rows) {
+ReportViews views_of(const std::vector<ReportRow>& rows, const EnvironmentObjects& environments) {
+  std::map<std::string, Roof, std::less<>> measured;
+  for (const auto& [hash, text] : environments) measured.emplace(hash, measured_roof(text));
   ReportViews views;
   for (const ReportRow& row : rows) {
     ReportView& view = views[row.view];
     if (!row.chosen) continue;
     const TunedEntry& entry = *row.entry;
     view.rows.push_back(&row);
+    if (const auto of_run = measured.find(entry.env); of_run != measured.end()) {
+      view.measured.tflops = std::max(view.measured.tflops, of_run->second.tflops);
+      view.measured.gigabytes = std::max(view.measured.gigabytes, of_run->second.gigabytes);
+    }
     for (const double us : {entry.us, entry.default_us.value_or(0)}) {
       if (!valid_time(us)) continue;
       view.reached_tflops = std::max(view.reached_tflops, rate_tflops(entry.problem, us));
@@ -242,15 +255,15 @@ ReportTable by_m_table(const ReportViews& views, const Roof& roof) {
   return table;
 }
 
-/// `given`: by options alone; `roof`: with what the run measured.
-ReportTable roofs_table(const ReportViews& views, const Roof& given, const Roof& roof) {
+ReportTable roofs_table(const ReportViews& views, const Roof& given) {
   ReportTable table(
       "roofs", "Roofs",
       "The floor of a shape is the longer of its operations at the compute roof and its bytes (x, w and y, "
-      "each once) at "
-      "the memory roof. The compute roof is --peak, else the highest rate that a row here reaches. The "
-      "memory roof is "
-      "--bandwidth, else the rate at which the run read weights, else the highest that a row here reaches.",
+      "each once) at the memory roof. The compute roof is --peak, else the rate of the large product that "
+      "the "
+      "run timed, or of a row here that is faster. The memory roof is --bandwidth, else the rate at which "
+      "the "
+      "run read weights, else the highest that a row here reaches.",
       {{"view", "device and operation", text_kind},
        {"tflops", "compute roof TFLOP/s", ReportKind::number, 1},
        {"gigabytes", "memory roof GB/s", ReportKind::number, 0},
@@ -261,12 +274,14 @@ ReportTable roofs_table(const ReportViews& views, const Roof& given, const Roof&
        {"memory_from", "memory roof of", text_kind}});
   for (const auto& [name, view] : views) {
     if (view.rows.empty()) continue;
-    table.add({name, view.roof_tflops(roof), view.roof_gigabytes(roof), view.reached_tflops,
+    table.add({name, view.roof_tflops(given), view.roof_gigabytes(given), view.reached_tflops,
                view.reached_gigabytes, view.peak > 0 ? ReportValue(view.peak) : ReportValue(),
-               given.tflops > 0 ? "--peak" : "the best row here",
-               given.gigabytes > 0  ? "--bandwidth"
-               : roof.gigabytes > 0 ? "the run"
-                                    : "the best row here"});
+               given.tflops > 0          ? "--peak"
+               : view.has_compute_roof() ? "the run"
+                                         : "the best row here",
+               given.gigabytes > 0           ? "--bandwidth"
+               : view.measured.gigabytes > 0 ? "the run"
+                                             : "the best row here"});
   }
   return table;
 }
@@ -622,17 +637,16 @@ std::string view_of(const TunedEntry& row) {
 
 std::vector<ReportTable> report_tables(const ReportInputs& inputs) {
   const std::vector<ReportRow> rows = rows_of_report(inputs);
-  const ReportViews views = views_of(rows);
+  const ReportViews views = views_of(rows, inputs.environments);
   const CapturedCalls captured(inputs.captures);
   std::vector<ReportTable> tables;
-  Roof roof = inputs.roof;
-  if (roof.gigabytes <= 0) roof.gigabytes = measured_gigabytes(inputs);
+  const Roof& roof = inputs.roof;
   tables.push_back(summary_table(views));
   tables.push_back(next_steps_table(inputs));
   add_run_tables(inputs, tables);
   add_workload_tables(inputs, tables);
   tables.push_back(by_m_table(views, roof));
-  tables.push_back(roofs_table(views, inputs.roof, roof));
+  tables.push_back(roofs_table(views, roof));
   tables.push_back(side_by_side_table(inputs));
   tables.push_back(libtypes_table(views));
   tables.push_back(ties_table(views));

@@ -8,7 +8,9 @@
 #include "backends/traits.h"
 #include "base/file.h"
 #include "base/interrupt.h"
+#include "base/text.h"
 #include "cli/command.h"
+#include "cli/help/help_text.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/family_names.h"
 #include "cli/shared/report_parts.h"
@@ -33,6 +35,19 @@ namespace {
 
 /// --shard all/16 --list prints every shard.
 constexpr std::string_view all_shards = "all/";
+
+/// On a terminal sentences break at words. Commands and paths stay whole, because people copy them.
+std::string for_terminal(const std::string& text) {
+  if (!stdout_is_terminal()) return text;
+  std::string result;
+  for (const std::string_view line : split(text, '\n')) {
+    const bool is_copied = line.find("gemmtune ") != std::string_view::npos ||
+                           line.starts_with("written: ") || line.starts_with("next: ");
+    result +=
+        (result.empty() ? "" : "\n") + (is_copied ? std::string(line) : wrapped(line, 0, stdout_columns()));
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -279,7 +294,7 @@ Result<int> TuneSession::report(const RunSummary& summary) {
     ending.correctness = std::move(*checked);
     ending.interrupted = interrupted();
   }
-  print_answer(options_.json, options_.json ? ending_json(ending) : ending_text(ending));
+  print_answer(options_.json, options_.json ? ending_json(ending) : for_terminal(ending_text(ending)));
   return ending_code(ending);
 }
 

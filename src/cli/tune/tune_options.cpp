@@ -452,6 +452,9 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
     return Status::invalid("--launch eager: {} has no launches; a GPU has", device.info().name);
   choose_confirmations(request, device.info(), options.confirmations);
   request.stop = interrupted;
+  // A recording holds the shapes of the list alone, and an evaluator's kernels say nothing of this machine.
+  request.measures_compute_roof =
+      options.record.empty() && options.replay.empty() && options.device.evaluators.empty();
   return request;
 }
 

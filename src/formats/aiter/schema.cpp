@@ -252,6 +252,25 @@ std::optional<Column> Schema::column_of(std::string_view column_name) const {
   return std::nullopt;
 }
 
+std::vector<std::string_view> column_names(Column column) {
+  std::vector<std::string_view> names;
+  std::vector<std::string_view> older;
+  const auto add = [](std::string_view name, std::vector<std::string_view>& list) {
+    if (!name.empty() && std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
+  };
+  const auto add_of = [&](std::span<const SchemaColumn> columns) {
+    if (const SchemaColumn* known = find_column(columns, column)) {
+      add(known->name, names);
+      for (const std::string_view name : known->older_names) add(name, older);
+    }
+  };
+  for (const Schema& schema : schemas) add_of(schema.columns);
+  add_of(own);
+  add_of(of_shape_lists);
+  for (const std::string_view name : older) add(name, names);
+  return names;
+}
+
 const Schema& schema_of(Operation operation) { return schemas[static_cast<std::size_t>(operation)]; }
 const Schema& schema_of(TableKind kind) { return schemas[static_cast<std::size_t>(kind)]; }
 std::span<const SchemaColumn> own_columns() { return own; }

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "problem/problem.h"
 
@@ -119,6 +120,11 @@ struct Schema {
   std::string_view column_name(Column column) const;
   std::optional<Column> column_of(std::string_view name) const;
 };
+
+/// What a column means, in sentences for people.
+std::string_view describe(Column column);
+/// Every name of a column in AITER's tables and ours, the usual one first; older ones too.
+std::vector<std::string_view> column_names(Column column);
 
 const Schema& schema_of(Operation operation);
 const Schema& schema_of(TableKind kind);

@@ -203,7 +203,8 @@ function drawRoofline() {
   const present = new Set(all.map((row) => rows.value(row, "verdict")));
   if (withDefault.length > 0) present.add("default");
   for (const [name, verdict] of Object.entries(verdicts)) if (present.has(name)) keys.append(markKey(verdict.mark, verdict.color, name === "default" ? "the default kernel" : verdict.title));
-  keys.append(element("span", {}, `roofs ${roofs.text(roof, "tflops")} TFLOP/s and ${roofs.text(roof, "gigabytes")} GB/s`));
+  const compute = roofs.value(roof, "tflops");
+  keys.append(element("span", {}, `roofs ${compute < 10 ? compute.toPrecision(2) : roofs.text(roof, "tflops")} TFLOP/s and ${roofs.text(roof, "gigabytes")} GB/s`));
   host.append(keys);
 }
 

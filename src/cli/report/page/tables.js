@@ -49,7 +49,7 @@ function drawCards() {
   if (number("geometric_mean_speedup") !== null) {
     const low = summary.value(here, "speedup_low");
     const interval = low === null ? "" : `, 95 %: ${summary.text(here, "speedup_low")} to ${summary.text(here, "speedup_high")}`;
-    host.append(card(`${summary.text(here, "geometric_mean_speedup")}×`, "", `geometric mean over the default of ${summary.text(here, "compared")} rows${interval}; ${number("win") || 0} of ${summary.text(here, "rows")} won`));
+    host.append(card(`${summary.text(here, "geometric_mean_speedup")}×`, "", `geometric mean over the default of ${summary.text(here, "compared")} ${number("compared") === 1 ? "row" : "rows"}${interval}; ${number("win") || 0} of ${summary.text(here, "rows")} won`));
   } else {
     host.append(card(summary.text(here, "rows"), "rows", `${summary.text(here, "kernels")} distinct kernels; no times of a default kernel to compare with`));
   }

@@ -9,13 +9,8 @@
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
-<<<<<<< HEAD
 #include "backends/gpu/families/jit_family.h"
-=======
-#include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/jit/config_define.h"
-#include "backends/gpu/jit/device_files.h"
->>>>>>> w-dev
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
@@ -292,9 +287,6 @@ void WgmmaFamily::fill(gpu::LaunchSpace<WgmmaLaunchConfig>& space) const {
   });
 }
 
-<<<<<<< HEAD
-gpu::Source WgmmaFamily::source_of(const Problem& problem, const WgmmaLaunchConfig& launch) const {
-=======
 WgmmaConfig config_of(const Problem& problem, const WgmmaLaunchConfig& launch) {
   return {.block_m = narrow(launch.block_m),
           .block_n = narrow(launch.block_n),
@@ -317,9 +309,7 @@ WgmmaConfig config_of(const Problem& problem, const WgmmaLaunchConfig& launch) {
           .b_mn_major = launch.b_mn_major};
 }
 
-gpu::Source WgmmaFamily::source(const Problem& problem, const Config& config) const {
-  const WgmmaLaunchConfig launch = launch_config(problem, config);
->>>>>>> w-dev
+gpu::Source WgmmaFamily::source_of(const Problem& problem, const WgmmaLaunchConfig& launch) const {
   gpu::Source source{
       "wgmma",
       wgmma_macros(problem.x_type, launch.block_n / launch.n_slices, {launch.a_mn_major, launch.b_mn_major}) +

@@ -11,13 +11,8 @@
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
-<<<<<<< HEAD
 #include "backends/gpu/families/jit_family.h"
-=======
-#include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/jit/config_define.h"
-#include "backends/gpu/jit/device_files.h"
->>>>>>> w-dev
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
