@@ -40,7 +40,7 @@ void visit_fields(Struct& request, Visit visit) {
 template <SameStruct<InProcessOptions> Struct, typename Visit>
 void visit_fields(Struct& options, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(options, visit, policy, max_err_ratio, reference_threads, too_slow_factor,
-                        odd_strides, memory_limit_bytes, timing_lock, lock_owner, share, unwritten_on_step,
+                        odd_strides, bit_classes, memory_limit_bytes, timing_lock, lock_owner, share, unwritten_on_step,
                         unwritten_on_waited, unwritten_on_pause);
 }
 

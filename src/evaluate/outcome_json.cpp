@@ -59,6 +59,8 @@ Json to_json(const Outcome& outcome) {
   json["err"] = outcome.err_ratio;
   json["same"] = outcome.deterministic;
   if (!outcome.reason.empty()) json["reason"] = outcome.reason;
+  if (!outcome.bits.id.empty()) json["bits"] = outcome.bits.id;
+  if (!outcome.bits.reason.empty()) json["no_bits"] = outcome.bits.reason;
   json.update(to_json(outcome.error));
   return json;
 }
@@ -122,6 +124,8 @@ std::optional<Outcome> outcome_from_json(const Json& json) {
   outcome.deterministic = member(json, "same") != Json(false);
   outcome.error = error_from_json(json);
   if (const Json& reason = member(json, "reason"); reason.is_string()) outcome.reason = reason;
+  if (const Json& bits = member(json, "bits"); bits.is_string()) outcome.bits.id = bits;
+  if (const Json& reason = member(json, "no_bits"); reason.is_string()) outcome.bits.reason = reason;
   return outcome;
 }
 
