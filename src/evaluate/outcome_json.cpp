@@ -59,9 +59,8 @@ Json to_json(const Outcome& outcome) {
   json["err"] = outcome.err_ratio;
   json["same"] = outcome.deterministic;
   if (!outcome.reason.empty()) json["reason"] = outcome.reason;
-  if (!outcome.bits.id.empty()) json["bits"] = outcome.bits.id;
-  if (!outcome.bits.reason.empty()) json["no_bits"] = outcome.bits.reason;
   json.update(to_json(outcome.error));
+  json.update(to_json(outcome.bits));
   return json;
 }
 
@@ -70,6 +69,13 @@ Json to_json(const MeasuredError& error) {
   for (const auto& [name, member] : error_members) {
     if (std::isfinite(error.*member)) json[name] = error.*member;
   }
+  return json;
+}
+
+Json to_json(const BitClass& bits) {
+  Json json = Json::object();
+  if (!bits.id.empty()) json["bits"] = bits.id;
+  if (!bits.reason.empty()) json["no_bits"] = bits.reason;
   return json;
 }
 
@@ -111,6 +117,13 @@ MeasuredError error_from_json(const Json& json) {
   return error;
 }
 
+BitClass bits_from_json(const Json& json) {
+  BitClass bits;
+  if (const Json& id = member(json, "bits"); id.is_string()) bits.id = id;
+  if (const Json& reason = member(json, "no_bits"); reason.is_string()) bits.reason = reason;
+  return bits;
+}
+
 std::optional<Outcome> outcome_from_json(const Json& json) {
   const Json& kind = member(json, "kind");
   if (!kind.is_string()) return std::nullopt;
@@ -123,9 +136,8 @@ std::optional<Outcome> outcome_from_json(const Json& json) {
   outcome.err_ratio = number_from_json(member(json, "err"));
   outcome.deterministic = member(json, "same") != Json(false);
   outcome.error = error_from_json(json);
+  outcome.bits = bits_from_json(json);
   if (const Json& reason = member(json, "reason"); reason.is_string()) outcome.reason = reason;
-  if (const Json& bits = member(json, "bits"); bits.is_string()) outcome.bits.id = bits;
-  if (const Json& reason = member(json, "no_bits"); reason.is_string()) outcome.bits.reason = reason;
   return outcome;
 }
 
