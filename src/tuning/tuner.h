@@ -62,6 +62,8 @@ struct TuneRequest {
   /// Set: each weight (N, K, types) of the shapes is tuned over this range. The M of the shapes then only
   /// say, with their calls, which M matter for the choice of a weight layout.
   std::optional<MRangeRequest> m_range{};
+  /// All M of a weight take kernels of one bit class (tuning/invariant_group.h); evaluators must find bit classes.
+  bool invariant = false;
 };
 
 /// Joules are measured.
@@ -218,10 +220,16 @@ struct RowRoutings {
   std::vector<RoutingLoss> losses;  // all of one kernel
   std::string instead_of;           // Settled::instead_of
 };
-/// `energies` and `routings`: by problem text.
+/// The bit class of a row, and what it was seen on.
+struct RowBits {
+  std::string id;
+  std::string evidence;
+};
+/// `energies`, `routings` and `bits`: by problem text.
 RowEnvironment row_environment(const Device& device, const Policy& policy,
                                const std::map<std::string, double>& observations = {},
                                const std::map<std::string, RowEnergy>& energies = {},
-                               const std::map<std::string, RowRoutings>& routings = {});
+                               const std::map<std::string, RowRoutings>& routings = {},
+                               const std::map<std::string, RowBits>& bits = {});
 
 }  // namespace gemmtune

@@ -221,6 +221,19 @@ Result<HostOperands> bit_operands(const Problem& problem, int set, std::uint64_t
   return operands;
 }
 
+std::vector<std::int64_t> other_bit_ms(std::int64_t m) {
+  std::vector<std::int64_t> others{1, m - 1, m + 1};
+  std::erase_if(others, [m](std::int64_t other) { return other < 1 || other == m; });
+  others.erase(std::unique(others.begin(), others.end()), others.end());
+  return others;
+}
+
+std::string bit_evidence(const Problem& problem) {
+  return fmt::format(
+      "{} rows of x in {} sets of operands, run twice, beside other rows, at other positions, at M = {} and M = {}",
+      probe_rows, bit_sets(problem), problem.m, fmt::join(other_bit_ms(problem.m), ", "));
+}
+
 std::vector<RowPlacement> row_placements(std::int64_t m) {
   const std::vector<RowPlacement> bases = in_order(m);
   std::vector<RowPlacement> placements = bases;

@@ -26,6 +26,11 @@ int bit_sets(const Problem& problem);
 /// along k, the last elements are the largest, or no element is negative.
 Result<HostOperands> bit_operands(const Problem& problem, int set, std::uint64_t seed, int threads);
 
+/// The M at which a kernel is run beside the problem's own, as far as its family takes them.
+std::vector<std::int64_t> other_bit_ms(std::int64_t m);
+/// What a bit class was seen on, in words.
+std::string bit_evidence(const Problem& problem);
+
 /// What a placement changes.
 enum class Varied { nothing, neighbours, position };
 

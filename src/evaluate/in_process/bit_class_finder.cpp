@@ -18,14 +18,6 @@ std::vector<Problem> with_float_sums(const Problem& problem) {
   return {sums, problem};
 }
 
-/// The M at which the kernel is built too.
-std::vector<std::int64_t> other_ms(std::int64_t m) {
-  std::vector<std::int64_t> others{1, m - 1, m + 1};
-  std::erase_if(others, [m](std::int64_t other) { return other < 1 || other == m; });
-  others.erase(std::unique(others.begin(), others.end()), others.end());
-  return others;
-}
-
 }  // namespace
 
 // What belongs to the rows of one run, on the device.
@@ -135,7 +127,7 @@ BitClass BitClassFinder::class_of(const Candidate& candidate, const std::functio
     if (!own.ok() && !is_own && own.status().code() == StatusCode::unsupported) continue;
     if (!own.ok()) return {{}, own.message()};
     if (!own->empty()) return {{}, *own};
-    for (const std::int64_t m : other_ms(problem_.m)) {
+    for (const std::int64_t m : other_bit_ms(problem_.m)) {
       problem.m = m;
       const auto other = add_runs(candidate, problem, false, builder, before_run);
       if (!other.ok() && other.status().code() == StatusCode::unsupported) continue;
@@ -144,6 +136,22 @@ BitClass BitClassFinder::class_of(const Candidate& candidate, const std::functio
     }
   }
   return {builder.id(), {}};
+}
+
+Result<std::string> BitClassFinder::difference(const Candidate& first, std::int64_t first_m,
+                                               const Candidate& second, std::int64_t second_m) {
+  Result<std::string> found = Status::unsupported("no kernel of both");
+  for (Problem problem : with_float_sums(problem_)) {
+    BitClassBuilder builder;
+    const std::pair<const Candidate*, std::int64_t> runs[] = {{&first, first_m}, {&second, second_m}};
+    for (const auto& [candidate, m] : runs) {
+      problem.m = m;
+      found = add_runs(*candidate, problem, false, builder, [] {});
+      if (!found.ok()) break;
+      if (!found->empty()) return found;
+    }
+  }
+  return found;
 }
 
 BitClass bit_class_of(Result<BitClassFinder>& finder, const Candidate& candidate, bool is_deterministic,

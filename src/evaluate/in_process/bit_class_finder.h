@@ -25,6 +25,11 @@ class BitClassFinder {
   /// kernel's code runs.
   BitClass class_of(const Candidate& candidate, const std::function<void()>& before_run);
 
+  /// Where two kernels of the weight, each at its M, give a row other bits; empty if nowhere. An error if one of them cannot
+  /// run.
+  Result<std::string> difference(const Candidate& first, std::int64_t first_m, const Candidate& second,
+                                 std::int64_t second_m);
+
  private:
   struct Set {
     HostOperands rows;  // x and what belongs to it
