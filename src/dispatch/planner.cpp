@@ -122,9 +122,9 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
                        answer.hit.match == Match::range && answer.hit.hit_m != problem.m;
   const bool other_threads = answer.tables != nullptr && answer.hit.match == Match::fewer_threads;
   if (foreign || other_threads || other_m || (verify_untuned && answer.tables == nullptr)) {
-    guard = std::make_unique<UntunedGuard>(*device->device, problem, answer.bound.candidate,
-                                           other_m ? UntunedGuard::WrongResult::is_an_error
-                                                   : UntunedGuard::WrongResult::runs_the_next_kernel);
+    guard = std::make_unique<UntunedGuard>(
+        *device->device, problem, answer.bound.candidate,
+        other_m ? UntunedGuard::WrongResult::is_an_error : UntunedGuard::WrongResult::runs_the_next_kernel);
   }
   return PlanRef(
       new Plan(device, problem, std::move(account), std::move(answer.bound.kernel), std::move(guard)));

@@ -144,7 +144,8 @@ Answer answer_problem(const Device& device, const LookupTables& tables, const Pr
     return answer;
   if (rules.invariant_only) {
     answer.status = Status::not_found(
-        "{}: GEMMTUNE_INVARIANT=rows, and no row of N = {} and K = {} has a bit class for this device; `gemmtune tune "
+        "{}: GEMMTUNE_INVARIANT=rows, and no row of N = {} and K = {} has a bit class for this device; "
+        "`gemmtune tune "
         "--invariant rows` makes such rows",
         short_name(problem), problem.n, problem.k);
     return answer;

@@ -26,8 +26,9 @@ BitClass class_of(const ServedKernel& served, Evaluator& evaluator) {
       return {{}, fmt::format("at M = {}: {}: {}", m, to_string(outcome.kind), outcome.reason)};
     if (outcome.bits.id.empty()) return outcome.bits;
     if (!bits.id.empty() && bits.id != outcome.bits.id)
-      return {{}, fmt::format("{}: class {} at M = {}, {} at M = {}", bit_phrase::rows, bits.id, served.problem.m,
-                              outcome.bits.id, m)};
+      return {{},
+              fmt::format("{}: class {} at M = {}, {} at M = {}", bit_phrase::rows, bits.id, served.problem.m,
+                          outcome.bits.id, m)};
     bits = outcome.bits;
   }
   return bits;
@@ -40,8 +41,8 @@ std::string difference_of(Device& device, const ServedClass& first, const Served
   constexpr std::uint64_t seed = 1;
   auto finder = BitClassFinder::make(device, first.served.problem, seed, reference_threads(device));
   if (!finder.ok()) return classes;
-  const auto found = finder->difference(first.served.candidate, first.served.problem.m, second.served.candidate,
-                                        second.served.problem.m);
+  const auto found = finder->difference(first.served.candidate, first.served.problem.m,
+                                        second.served.candidate, second.served.problem.m);
   return found.ok() && !found->empty() ? fmt::format("{}; {}", *found, classes) : classes;
 }
 

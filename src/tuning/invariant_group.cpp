@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/log.h"
@@ -23,7 +24,7 @@ constexpr std::size_t searched_orders = 2;    // that get a search of their own
 constexpr std::size_t searched_kernels = 24;  // of such a search, looked at for the first time
 constexpr std::size_t min_verified_orders = 4;
 constexpr std::size_t max_verified_orders = 16;  // until a class serves every M
-constexpr std::size_t verified_kernels = 4;  // of an order, at each M
+constexpr std::size_t verified_kernels = 4;      // of an order, at each M
 
 double time_of(const Trial& trial) {
   const bool counts = trial.outcome.kind == OutcomeKind::ok && !trial.outcome.microseconds.empty();
@@ -49,7 +50,7 @@ class InvariantSearch {
     for (const std::string& order : ranked_orders(searched_orders)) search(order);
     std::size_t verified = 0;
     for (const std::string& order : ranked_orders(max_verified_orders)) {
-      if (verified++ >= min_verified_orders && cheapest_class()) break;
+      if (verified++ >= min_verified_orders && cheapest_class(true)) break;
       verify(order);
     }
     const auto chosen = cheapest_class();
@@ -74,7 +75,8 @@ class InvariantSearch {
 
   std::map<std::string, double> times_of(std::size_t member) const {
     std::map<std::string, double> times;
-    for (const Trial& trial : members_[member].screened) times[trial.candidate.kernel_name()] = time_of(trial);
+    for (const Trial& trial : members_[member].screened)
+      times[trial.candidate.kernel_name()] = time_of(trial);
     return times;
   }
 
@@ -99,7 +101,8 @@ class InvariantSearch {
     for (std::size_t i = 0; i < members_.size(); ++i) {
       const auto times = times_of(i);
       double slowest = 0;
-      for (const auto& [name, time] : times) slowest = std::isfinite(time) ? std::max(slowest, time) : slowest;
+      for (const auto& [name, time] : times)
+        slowest = std::isfinite(time) ? std::max(slowest, time) : slowest;
       std::map<std::string, double> best;
       for (const ListedCandidate& listed : lists_[i]) {
         const auto known = times.find(listed.candidate.kernel_name());
@@ -139,8 +142,9 @@ class InvariantSearch {
       auto strategy = make_strategy(request_.strategy, limits);
       if (!strategy.ok()) return;
       SearchBounds bounds{Deadline::never(request_.clock), searched_kernels, true};
-      const auto searched = search_problem(member.problem, of_order, evaluator_, **strategy, bounds,
-                                           [](const Trial&) {}, trials_of(of_order, member.screened));
+      const auto searched = search_problem(
+          member.problem, of_order, evaluator_, **strategy, bounds, [](const Trial&) {},
+          trials_of(of_order, member.screened));
       if (searched.ok()) merge_trials(searched->trials, member.screened);
     }
   }
@@ -185,6 +189,7 @@ class InvariantSearch {
       kernels[member].push_back(kernel);
     }
     if (order == name) return;  // it promised nothing
+    if (!outcome.bits.id.empty()) promised_.insert(outcome.bits.id);
     const auto [first, is_new] = class_of_order_.try_emplace(order, outcome.bits.id);
     if (!is_new && first->second != outcome.bits.id) {
       log(LogLevel::warning, "{} {}: its sums promise {}, whose bit class is {}; its own is {}",
@@ -193,11 +198,18 @@ class InvariantSearch {
     }
   }
 
+  /// Of the classes that a promise extends to all M; without one of all.
   std::optional<std::string> cheapest_class() const {
+    const auto promised = cheapest_class(true);
+    return promised ? promised : cheapest_class(false);
+  }
+
+  std::optional<std::string> cheapest_class(bool is_promised) const {
     std::optional<std::string> cheapest;
     double min_cost = std::numeric_limits<double>::infinity();
     for (const auto& [id, kernels] : classes_) {
       if (!decided_.empty() && id != decided_) continue;
+      if (is_promised && !promised_.contains(id)) continue;
       double cost = 0;
       for (std::size_t i = 0; i < members_.size(); ++i) {
         double best = std::numeric_limits<double>::infinity();
@@ -212,8 +224,9 @@ class InvariantSearch {
   }
 
   std::string no_class() const {
-    std::string text = decided_.empty() ? "no bit class has a kernel for every M"
-                                        : fmt::format("no kernel of bit class {}, which rows of this weight have", decided_);
+    std::string text =
+        decided_.empty() ? "no bit class has a kernel for every M"
+                         : fmt::format("no kernel of bit class {}, which rows of this weight have", decided_);
     if (!reasons_.empty()) text += "; " + reasons_.begin()->second;
     return text;
   }
@@ -224,7 +237,8 @@ class InvariantSearch {
     std::ranges::stable_sort(task.finalists, {}, &Finalist::screened_microseconds);
     const std::size_t of_class = task.finalists.size();
     add_opponents(device_, lists_[member], own.screened, task);
-    for (std::size_t i = of_class; i < task.finalists.size(); ++i) task.finalists[i].listed.is_opponent = true;
+    for (std::size_t i = of_class; i < task.finalists.size(); ++i)
+      task.finalists[i].listed.is_opponent = true;
     task.screening_deviation = screening_deviation(own.screened);
     return run_finals(task, evaluator_, Deadline::never(request_.clock));
   }
@@ -234,10 +248,11 @@ class InvariantSearch {
   const TuneRequest& request_;
   const std::string& decided_;
   std::span<InvariantMember> members_;
-  std::vector<std::vector<ListedCandidate>> lists_;     // of each member, of its layout
-  std::map<std::string, KernelsOfMembers> classes_;     // verified kernels
-  std::map<std::string, std::string> class_of_order_;   // of its first verified kernel
-  std::map<std::size_t, std::string> reasons_;          // by member: why a kernel has no class
+  std::vector<std::vector<ListedCandidate>> lists_;    // of each member, of its layout
+  std::map<std::string, KernelsOfMembers> classes_;    // verified kernels
+  std::set<std::string> promised_;                     // classes of kernels that promised an order
+  std::map<std::string, std::string> class_of_order_;  // of its first verified kernel
+  std::map<std::size_t, std::string> reasons_;         // by member: why a kernel has no class
 };
 
 }  // namespace

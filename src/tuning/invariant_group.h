@@ -21,9 +21,10 @@ struct InvariantMember {
 };
 
 struct InvariantChoice {
-  std::string bits;              // the class; empty: there is none, for this reason
+  std::string bits;  // the class; empty: there is none, for this reason
   std::string reason;
-  std::vector<Settled> settled;  // one a member, of its finals among kernels of the class against the default kernel
+  std::vector<Settled>
+      settled;  // one a member, of its finals among kernels of the class against the default kernel
 };
 
 /// Chooses the class with the smallest sum of calls times the best time among those that serve every member. Kernels that

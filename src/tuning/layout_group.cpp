@@ -23,8 +23,7 @@ Tally& tally_of(std::vector<Tally>& tallies, WeightLayout layout) {
 
 }  // namespace
 
-std::vector<std::vector<std::size_t>> layout_groups(std::span<const ShapeRow> shapes,
-                                                     bool invariant) {
+std::vector<std::vector<std::size_t>> layout_groups(std::span<const ShapeRow> shapes, bool invariant) {
   std::vector<std::vector<std::size_t>> groups;
   std::unordered_map<GroupKey, std::size_t, GroupKeyHash> of_weight;  // indices of `groups`
   for (std::size_t i = 0; i < shapes.size(); ++i) {

@@ -19,7 +19,7 @@ struct LayoutResult {
   WeightLayout layout = WeightLayout::plain;
   Settled settled;
   std::vector<Trial> screened{};  // its candidates before the finals
-  std::string bits{};  // the class that `settled` was chosen in, of an invariant request
+  std::string bits{};             // the class that `settled` was chosen in, of an invariant request
   /// The best programmatic dependent launch, where it was asked for and is faster than `settled`'s kernel;
   /// its default is that kernel.
   std::optional<Settled> dependent = std::nullopt;

@@ -145,8 +145,8 @@ void ShapeGroup::agree_on_bits(Evaluator& evaluator, const std::vector<std::size
     const auto calls = static_cast<double>(std::max<std::int64_t>(1, run_.report(item).shape.calls));
     members.push_back({problem_of(item), calls, each.layout, each.screened});
   }
-  const std::string decided = run_.decided_bits(
-      problem_of(items.front()), [this](const TunedEntry& row) { return is_replaced(row); });
+  const std::string decided = run_.decided_bits(problem_of(items.front()),
+                                                [this](const TunedEntry& row) { return is_replaced(row); });
   InvariantChoice choice = choose_invariant(run_.device(), evaluator, run_.request(), decided, members);
   const bool is_whole = std::ranges::all_of(choice.settled, [](const Settled& one) { return !!one.winner; });
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -157,8 +157,9 @@ void ShapeGroup::agree_on_bits(Evaluator& evaluator, const std::vector<std::size
       result.failure = ProblemState::failed;
       const bool is_own = !choice.bits.empty() && !choice.settled[i].winner;
       result.reason = choice.bits.empty() ? choice.reason
-                      : is_own            ? choice.settled[i].reason
-                                          : fmt::format("another M of its weight has no kernel of bit class {}", choice.bits);
+                      : is_own
+                          ? choice.settled[i].reason
+                          : fmt::format("another M of its weight has no kernel of bit class {}", choice.bits);
       continue;
     }
     LayoutResult& each = *chosen(visited_.at(items[i]));

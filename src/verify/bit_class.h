@@ -8,7 +8,7 @@ namespace gemmtune {
 
 /// Of a kernel for one weight (operation, N, K, types).
 struct BitClass {
-  std::string id;      // "f32-…" if sums were seen in float32, else the type of y; empty: none, or not asked
+  std::string id;  // "f32-…" if sums were seen in float32, else the type of y; empty: none, or not asked
   std::string reason;  // why there is none; empty: it was not asked
 
   friend bool operator==(const BitClass&, const BitClass&) = default;

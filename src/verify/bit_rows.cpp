@@ -15,11 +15,13 @@ namespace gemmtune {
 namespace {
 
 constexpr std::uint64_t seed_offset = 0xb175;
-constexpr std::int64_t compared_elements = 1 << 15;  // of a type of 16 bits, which hides most differences of sums
+constexpr std::int64_t compared_elements =
+    1 << 15;  // of a type of 16 bits, which hides most differences of sums
 constexpr int min_sets = 2;
 constexpr int max_sets = 8;
-constexpr std::int64_t large_weight = std::int64_t{256} << 20;  // bytes: one set, for the sake of memory and time
-constexpr std::int64_t tail_elements = 67;                      // no multiple of any vector
+constexpr std::int64_t large_weight = std::int64_t{256}
+                                      << 20;  // bytes: one set, for the sake of memory and time
+constexpr std::int64_t tail_elements = 67;    // no multiple of any vector
 
 constexpr std::int64_t cancelling_row = 1;
 constexpr float cancelling_factor = 64;  // what is left of such a sum is a number of fp16 too
@@ -167,15 +169,15 @@ RowPlacement spread_out(std::int64_t m) {
 
 /// The chosen rows of matrices whose rows are `bytes` long.
 template <typename Element>
-std::vector<Element> chosen_rows(const std::vector<Element>& all, std::int64_t matrices, std::int64_t row_count,
-                                 std::span<const std::int32_t> rows) {
+std::vector<Element> chosen_rows(const std::vector<Element>& all, std::int64_t matrices,
+                                 std::int64_t row_count, std::span<const std::int32_t> rows) {
   const auto each = all.size() / static_cast<std::size_t>(matrices * row_count);
   std::vector<Element> chosen;
   chosen.reserve(static_cast<std::size_t>(matrices) * rows.size() * each);
   for (std::int64_t matrix = 0; matrix < matrices; ++matrix)
     for (const std::int32_t row : rows) {
-      const auto from =
-          all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(matrix * row_count + row) * each);
+      const auto from = all.begin() + static_cast<std::ptrdiff_t>(
+                                          static_cast<std::size_t>(matrix * row_count + row) * each);
       chosen.insert(chosen.end(), from, from + static_cast<std::ptrdiff_t>(each));
     }
   return chosen;
@@ -188,7 +190,8 @@ std::vector<std::byte> chosen_columns(const MatrixShape& x, const std::vector<st
   std::vector<std::byte> chosen;
   for (std::int64_t k = 0; k < x.columns; ++k)
     for (const std::int32_t row : rows) {
-      const auto from = all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(k * x.rows + row) * size);
+      const auto from =
+          all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(k * x.rows + row) * size);
       chosen.insert(chosen.end(), from, from + static_cast<std::ptrdiff_t>(size));
     }
   return chosen;
@@ -230,7 +233,8 @@ std::vector<std::int64_t> other_bit_ms(std::int64_t m) {
 
 std::string bit_evidence(const Problem& problem) {
   return fmt::format(
-      "{} rows of x in {} sets of operands, run twice, beside other rows, at other positions, at M = {} and M = {}",
+      "{} rows of x in {} sets of operands, run twice, beside other rows, at other positions, at M = {} and "
+      "M = {}",
       probe_rows, bit_sets(problem), problem.m, fmt::join(other_bit_ms(problem.m), ", "));
 }
 
@@ -249,7 +253,8 @@ std::vector<RowPlacement> row_placements(std::int64_t m) {
   return placements;
 }
 
-HostOperands placed_rows(const Problem& problem, const HostOperands& all, std::span<const std::int32_t> rows) {
+HostOperands placed_rows(const Problem& problem, const HostOperands& all,
+                         std::span<const std::int32_t> rows) {
   const Problem of_all = bit_problem(problem);
   const MatrixShape x = operand_shapes(of_all).x;
   HostOperands placed;
@@ -288,10 +293,10 @@ std::string BitClassBuilder::add(const PlacedOutput& output) {
 std::string BitClassBuilder::difference(const PlacedOutput& output, const Seen& seen, std::int64_t row,
                                         std::span<const std::byte> bits) {
   const Problem& problem = *output.problem;
-  const char* phrase = problem.m != seen.m                               ? bit_phrase::rows
-                       : row != seen.row                                 ? bit_phrase::position
-                       : output.placement->varied == Varied::nothing     ? bit_phrase::runs
-                                                                         : bit_phrase::neighbours;
+  const char* phrase = problem.m != seen.m                           ? bit_phrase::rows
+                       : row != seen.row                             ? bit_phrase::position
+                       : output.placement->varied == Varied::nothing ? bit_phrase::runs
+                                                                     : bit_phrase::neighbours;
   std::int64_t element = 0;
   const auto at = [&](const std::byte* from) { return element_bits(problem.y_type, from, element); };
   while (at(bits.data()) == at(seen.bits.data())) ++element;

@@ -15,13 +15,13 @@ namespace {
 
 using testing::FakeDevice;
 using testing::FakeRun;
-using testing::load_element;
-using testing::right_gemm;
-using testing::store;
-using testing::store_element;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::load_element;
+using testing::right_gemm;
 using ::testing::StartsWith;
+using testing::store;
+using testing::store_element;
 
 Problem problem_of(std::int64_t m, DataType y = DataType::bf16) {
   Problem problem;

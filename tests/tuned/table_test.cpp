@@ -77,9 +77,10 @@ TEST(InvariantGroup, EveryMIsAnsweredByTheNearestRowOfTheClass) {
 TEST(InvariantGroup, RowsWithoutTheClassDoNotAnswer) {
   TunedEntry range = row(64, 1);
   range.m_from = 2;
-  const TunedTable table({row_of_class(4, "f32-a"), row_of_class(8, "f32-b"), row_of_class(16, "f32-b"),
-                          row(3, 1), range});
-  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 3))), "range:8 range:16 ") << "the class with the most rows";
+  const TunedTable table(
+      {row_of_class(4, "f32-a"), row_of_class(8, "f32-b"), row_of_class(16, "f32-b"), row(3, 1), range});
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 3))), "range:8 range:16 ")
+      << "the class with the most rows";
   EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 64))), "range:16 range:8 ");
 }
 

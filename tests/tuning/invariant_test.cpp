@@ -39,7 +39,8 @@ class Invariant : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "gemmtune_invariant_XXXXXX";
     folder_ = mkdtemp(pattern.data());
     device_.add({.name = "vendor", .tie_rank = 0});
-    device_.add({.name = "tiled", .parameters = {{"kc", {"128", "256"}, "", ""}, {"sk", {"1", "2"}, "1", ""}}});
+    device_.add(
+        {.name = "tiled", .parameters = {{"kc", {"128", "256"}, "", ""}, {"sk", {"1", "2"}, "1", ""}}});
     device_.add({.name = "narrow",
                  .refusal = [](const Problem& problem) { return problem.m > 4 ? "M above 4" : ""; }});
     device_.baseline_of = [](const Problem&) { return Candidate{"vendor", 1, {}}; };
@@ -60,7 +61,6 @@ class Invariant : public ::testing::Test {
     if (candidate.family == "vendor") return {{}, "bits of a row change with M"};
     if (candidate.family == "narrow") return {"f32-narrow", {}};
     return {candidate.config.number("sk") == 1 ? "f32-one" : "f32-two", {}};
-
   }
   /// Two splits are the faster ones at M = 1, one at M = 64.
   double time_of(const Problem& problem, const Candidate& candidate) const {
@@ -181,8 +181,8 @@ TEST_F(Invariant, ACheckNamesTheMOfAnotherClass) {
     return served;
   };
   const auto reports = check_invariant(
-      device_, evaluator_, std::vector{kernel(1, 64, "1"), kernel(1, 32, "2"), kernel(8, 64, "2"), kernel(8, 32, "2")},
-      {});
+      device_, evaluator_,
+      std::vector{kernel(1, 64, "1"), kernel(1, 32, "2"), kernel(8, 64, "2"), kernel(8, 32, "2")}, {});
   ASSERT_EQ(reports.size(), 2U);
   EXPECT_EQ(reports[0].bits, "");
   EXPECT_THAT(reports[0].difference, HasSubstr("M = 1 has class f32-one, M = 8 class f32-two"));

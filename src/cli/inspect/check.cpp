@@ -21,13 +21,13 @@
 #include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
+#include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
 #include "resolve/errata.h"
 #include "resolve/source_use.h"
-#include "evaluate/in_process/in_process_evaluator.h"
 #include "tuning/row_check.h"
 
 namespace gemmtune::cli {
@@ -169,7 +169,8 @@ int run_one_check(const CheckCommandOptions& options) {
   const auto candidate = candidate_of_check(options, **device, *problem);
   if (!candidate.ok()) return usage_error("check", candidate.message());
   watch_for_interrupts();
-  InProcessOptions evaluation = in_process_options(**device, default_policy((*device)->info()), options.max_err_ratio);
+  InProcessOptions evaluation =
+      in_process_options(**device, default_policy((*device)->info()), options.max_err_ratio);
   evaluation.odd_strides = true;
   evaluation.bit_classes = options.invariant;
   const auto evaluator = make_worker(**device, options.device, environment, evaluation);
@@ -202,7 +203,8 @@ int run_one_check(const CheckCommandOptions& options) {
                                  : fmt::format("{}: {}", to_string(outcome.kind), outcome.reason),
                            erratum == nullptr ? std::string() : "; known: " + describe(*erratum)));
     if (options.invariant && right)
-      print_text(fmt::format("bit class: {}\n", outcome.bits.id.empty() ? "none: " + outcome.bits.reason : outcome.bits.id));
+      print_text(fmt::format("bit class: {}\n",
+                             outcome.bits.id.empty() ? "none: " + outcome.bits.reason : outcome.bits.id));
   }
   return right && (!options.invariant || !outcome.bits.id.empty()) ? exit_done : exit_findings;
 }
@@ -238,8 +240,8 @@ int run_check(const CheckCommandOptions& options) {
     std::vector<TunedEntry> entries;
     for (const CheckedFile& file : *files)
       entries.insert(entries.end(), file.entries.begin(), file.entries.end());
-    return report_invariant({"check", options.file, options.device, options.max_err_ratio, 0, options.json}, **device,
-                            kernels_of_rows(**device, entries), console);
+    return report_invariant({"check", options.file, options.device, options.max_err_ratio, 0, options.json},
+                            **device, kernels_of_rows(**device, entries), console);
   }
   std::vector<Checked> rows;
   watch_for_interrupts();

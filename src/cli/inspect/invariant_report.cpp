@@ -82,11 +82,12 @@ std::string report_text(const InvariantReport& report) {
 Json report_json(const InvariantReport& report) {
   Json kernels = Json::array();
   for (const ServedClass& one : report.kernels) {
-    kernels.push_back({{"problem", print(one.served.problem)},
-                       {"kernelName", one.served.refusal.empty() ? Json(one.served.candidate.kernel_name()) : Json()},
-                       {"other_m", one.served.other_ms},
-                       {"bits", one.bits.id},
-                       {"no_bits", one.bits.reason}});
+    kernels.push_back(
+        {{"problem", print(one.served.problem)},
+         {"kernelName", one.served.refusal.empty() ? Json(one.served.candidate.kernel_name()) : Json()},
+         {"other_m", one.served.other_ms},
+         {"bits", one.bits.id},
+         {"no_bits", one.bits.reason}});
   }
   return {{"weight", weight_text(report.kernels.front().served.problem)},
           {"invariant", !report.bits.empty()},
@@ -123,7 +124,8 @@ std::vector<ServedKernel> kernels_of_rows(const Device& device, const std::vecto
       for (const LookupHit& hit :
            table.lookup_invariant({device.info().gfx, device.info().cu_num, problem})) {
         const auto name = row_kernel_name(device, *hit.entry, problem);
-        if (!name.ok() || !device.resolve(*name, problem).ok()) continue;
+        const auto candidate = name.ok() ? device.resolve(*name, problem) : Result<Candidate>(name.status());
+        if (!candidate.ok() || !check_bit_class(device, *hit.entry, *candidate, problem).ok()) continue;
         for (ServedKernel& kernel : kernels) {
           if (same_key(kernel.problem, hit.entry->problem)) kernel.other_ms.push_back(m);
         }
@@ -152,8 +154,8 @@ std::vector<ServedKernel> untuned_kernels(const Device& device, Operation operat
   return kernels;
 }
 
-int report_invariant(const InvariantCommand& command, Device& device, const std::vector<ServedKernel>& kernels,
-                     Console& console) {
+int report_invariant(const InvariantCommand& command, Device& device,
+                     const std::vector<ServedKernel>& kernels, Console& console) {
   InProcessOptions evaluation =
       in_process_options(device, default_policy(device.info()), command.max_err_ratio);
   evaluation.bit_classes = true;
@@ -161,13 +163,11 @@ int report_invariant(const InvariantCommand& command, Device& device, const std:
   const auto evaluator = make_worker(device, command.device, read_environment(), evaluation);
   const double begin = steady_seconds();
   std::size_t begun = 0;
-  const auto reports =
-      check_invariant(device, *evaluator, kernels, [&](const ServedKernel& served) {
-        console.live_line(fmt::format("[{}/{}] {}", ++begun, kernels.size(), short_name(served.problem)));
-        const bool is_spent =
-            command.budget_seconds > 0 && steady_seconds() - begin > command.budget_seconds;
-        return interrupted() || is_spent;
-      });
+  const auto reports = check_invariant(device, *evaluator, kernels, [&](const ServedKernel& served) {
+    console.live_line(fmt::format("[{}/{}] {}", ++begun, kernels.size(), short_name(served.problem)));
+    const bool is_spent = command.budget_seconds > 0 && steady_seconds() - begin > command.budget_seconds;
+    return interrupted() || is_spent;
+  });
   console.clear_live_line();
   std::size_t invariant = 0;
   Json json = {{"command", command.command},

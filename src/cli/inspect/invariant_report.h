@@ -28,7 +28,7 @@ struct InvariantCommand {
 };
 
 /// Checks, prints and answers the exit code: 1 if a weight is not invariant, or if nothing was there to check.
-int report_invariant(const InvariantCommand& command, Device& device, const std::vector<ServedKernel>& kernels,
-                     Console& console);
+int report_invariant(const InvariantCommand& command, Device& device,
+                     const std::vector<ServedKernel>& kernels, Console& console);
 
 }  // namespace gemmtune::cli
