@@ -22,7 +22,7 @@ class Invariant(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="gemmtune-invariant-")))
         cls.table = cls.folder / "tuned.csv"
-        done = cls.run_program("tune", "-m", ",".join(map(str, MS)), "-n", "96", "-k", "331", "--invariant", "rows", "-o", cls.table, *QUICK)
+        done = cls.run_program("tune", "-m", ",".join(map(str, MS)), "-n", "96", "-k", "1031", "--invariant", "rows", "-o", cls.table, *QUICK)
         assert done.returncode == 0, done.stdout + done.stderr
 
     @classmethod
@@ -60,7 +60,7 @@ class Invariant(unittest.TestCase):
 
     def test_every_m_is_served_by_the_nearest_row(self):
         for m, row in ((2, 1), (3, 7), (16, 7), (17, 40), (5000, 40)):
-            done = self.run_program("lookup", "-m", m, "-n", "96", "-k", "331", "--table", self.table, "--json")
+            done = self.run_program("lookup", "-m", m, "-n", "96", "-k", "1031", "--table", self.table, "--json")
             found = json.loads(done.stdout)
             self.assertEqual((found["level"], found["hit_m"]), ("exact" if m == row else "range", row), done.stdout)
 
@@ -79,7 +79,7 @@ class Invariant(unittest.TestCase):
         self.assertEqual((weight["invariant"], len(weight["kernels"])), (False, 3))
 
     def test_one_kernel_has_a_class(self):
-        done = self.run_program("check", "-m", "16", "-n", "96", "-k", "331", "--libtype", "tiled", "--invariant", "--json")
+        done = self.run_program("check", "-m", "16", "-n", "96", "-k", "1031", "--libtype", "tiled", "--invariant", "--json")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(json.loads(done.stdout)["bits"], "^f32-")
 

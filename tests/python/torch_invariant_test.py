@@ -12,7 +12,7 @@ import gemmtune
 import gemmtune.torch as gt
 from gemmtune import errors
 
-N, K = 96, 331
+N, K = 96, 1031
 
 
 class SplitByM(nn.Linear):
