@@ -442,6 +442,8 @@ typedef struct gemmtune_plan_info {
   /* Not 0: untuned, and the device's own fallback was passed over for an erratum (docs/errata.md); `rule` names both
    * kernels. */
   int32_t fallback_erratum;
+  const char*
+      bits; /* bit class of the row, whose weight has the same bits at every M (docs/invariant.md); "": none */
 } gemmtune_plan_info;
 
 GEMMTUNE_API gemmtune_status gemmtune_plan_get_info(const gemmtune_plan* plan, gemmtune_plan_info* info);

@@ -103,6 +103,7 @@ struct PlanInfo {
   std::size_t workspace_bytes = 0;
   Layout weight_layout = Layout::plain;  // that w must have
   bool fallback_erratum = false;         // untuned, and the device's own fallback has an erratum
+  std::string_view bits;                 // bit class of the row; empty: none
 };
 
 /// A problem bound to a kernel. Copies share it; any number of threads may run it at once.
@@ -134,7 +135,8 @@ class Plan {
             known.line,
             known.workspace_bytes,
             static_cast<Layout>(known.weight_layout),
-            known.fallback_erratum != 0};
+            known.fallback_erratum != 0,
+            known.bits};
   }
   /// `workspace`: info().workspace_bytes, 64-byte aligned, not shared with a concurrent run. On a CPU
   /// `stream` is null and y is complete on return. Errors: null or misaligned pointers, a leading dimension

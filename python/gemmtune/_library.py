@@ -94,7 +94,8 @@ class Arrays(_Sized):
 class PlanInfo(_Sized):
     _fields_ = [("size", c_size_t), ("match", c_int32), ("other_environment", c_int32), ("hit_m", c_int64),
                 ("kernel_name", c_char_p), ("family", c_char_p), ("rule", c_char_p), ("file", c_char_p), ("line", c_size_t),
-                ("workspace_bytes", c_size_t), ("weight_layout", c_int32), ("fallback_erratum", c_int32)]
+                ("workspace_bytes", c_size_t), ("weight_layout", c_int32), ("fallback_erratum", c_int32),
+                ("bits", c_char_p)]
 
 
 Visitor = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Source))

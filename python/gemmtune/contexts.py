@@ -167,7 +167,8 @@ class Context:
         return {name: getattr(values, name) for name, _ in c.Counters._fields_[1:]}
 
     def plan(self, problem):
-        """How a problem (of operations.problem()) is answered: kernel, family, match, rule, file, line, workspace_bytes."""
+        """How a problem (of operations.problem()) is answered: kernel, family, match, rule, file, line, workspace_bytes, bits (the
+        bit class of the row, or "")."""
         return self._plan_info(c.lib.gemmtune_plan_create, problem)
 
     def tuned_plan(self, problem):
@@ -185,7 +186,7 @@ class Context:
             return {"kernelName": info.kernel_name.decode(), "libtype": info.family.decode(), "match": c.matches[info.match],
                     "hit_m": info.hit_m, "rule": info.rule.decode(), "file": info.file.decode(), "line": info.line,
                     "other_environment": bool(info.other_environment), "workspace_bytes": info.workspace_bytes,
-                    "weight_layout": info.weight_layout}
+                    "weight_layout": info.weight_layout, "bits": info.bits.decode()}
         finally:
             c.lib.gemmtune_plan_release(plan)
 

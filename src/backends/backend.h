@@ -124,6 +124,9 @@ class KernelFamily {
   virtual Config fast_config(const Problem& problem) const = 0;
   /// The class of a kernel's sums. Only kernels that leave fp8 sums to a tensor core are not `fp32`.
   virtual Accuracy accuracy(const Problem& problem, const Config& config) const = 0;
+  /// A promise: kernels of one text, of whatever families and M, are of one bit class, because they add the products of an
+  /// element in the same order. Verification holds it against every kernel. Empty: none is made.
+  virtual std::string sum_order(const Problem& problem, const Config& config) const = 0;
   /// Compiles or creates; may be slow. Requires accepts(problem).ok() and a complete config without a build
   /// refusal of space(problem): Device::build() checks both, a family does not.
   virtual Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const = 0;
@@ -147,6 +150,7 @@ class LeafFamily : public KernelFamily {
   Space exhaustive_space(const Problem& problem) const override { return space(problem); }
   Config fast_config(const Problem& problem) const override { return default_config(problem); }
   Accuracy accuracy(const Problem&, const Config&) const override { return Accuracy::fp32; }
+  std::string sum_order(const Problem&, const Config&) const override { return {}; }
   std::vector<LauncherParameter> launcher_parameters(const Config&) const override { return {}; }
   double predicted_microseconds(const Problem&, const Config&) const override { return 0; }
   std::int64_t resources(const Problem&, const Config&) const override { return 0; }

@@ -31,6 +31,9 @@ class ForwardingFamily : public KernelFamily {
   Accuracy accuracy(const Problem& problem, const Config& config) const override {
     return inner_.accuracy(inner_problem(problem), config);
   }
+  std::string sum_order(const Problem& problem, const Config& config) const override {
+    return inner_.sum_order(inner_problem(problem), config);
+  }
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
     return inner_.build(inner_problem(problem), config);
   }

@@ -207,6 +207,7 @@ Environment read_environment() {
     read_number(*variable);
   }
   environment.errata = first_set({"GEMMTUNE_ERRATA"});
+  environment.invariant = first_set({"GEMMTUNE_INVARIANT"});
   environment.verify_untuned = is_on(first_set({"GEMMTUNE_VERIFY_UNTUNED"}));
   environment.team = first_set({"GEMMTUNE_TEAM"});
   environment.cpu_isa = first_set({"GEMMTUNE_CPU_ISA"});

@@ -35,6 +35,7 @@ struct Environment {
   bool rebuild_kernels = false;  // GEMMTUNE_REBUILD, AITER_REBUILD (1 or 2): compiles them again
   std::string errata;            // GEMMTUNE_ERRATA: a file or a folder of errata, or "none"
   bool verify_untuned = false;   // GEMMTUNE_VERIFY_UNTUNED
+  std::string invariant;         // GEMMTUNE_INVARIANT: rows, only rows with a bit class answer
   bool fewer_threads = true;     // GEMMTUNE_FEWER_THREADS: rows of fewer threads answer on a CPU
   // Of the tables that come with gemmtune: GEMMTUNE_SHIPPED if it names a folder, else data_folder() (base/shared_library.h);
   // empty if the variable is 0 or there is none.

@@ -20,6 +20,7 @@ gemmtune_plan_info info_of(const Plan& plan) {
   info.weight_layout =
       layout_to_c(plan.kernel() == nullptr ? plan.problem().weight_layout : plan.kernel()->weight_layout());
   info.fallback_erratum = account.fallback_erratum ? 1 : 0;
+  info.bits = account.bits.c_str();
   return info;
 }
 

@@ -44,6 +44,8 @@ std::vector<TablePath> context_table_paths(const ContextOptions& options, const 
 
 Result<std::unique_ptr<Context>> Context::open(const ContextOptions& options) {
   const Environment environment = read_environment();
+  if (!environment.invariant.empty() && environment.invariant != "rows")
+    return Status::invalid("GEMMTUNE_INVARIANT {}: expected rows", environment.invariant);
   const Team team = options.parallel_for.function == nullptr ? Team::automatic : Team::callback;
   auto request =
       device_request({.text = options.device, .threads = options.threads, .team = team}, environment);
@@ -195,7 +197,8 @@ Result<PlanRef> Context::make(const PlanKey& asked) {
   auto plan = make_plan(device_, {*tables, online.get(), [this] { return &shipped_tables(); }}, key.problem,
                         {.strict_environment = options_.strict_environment,
                          .dependent_launches = key.dependent,
-                         .measured_only = key.measured_only},
+                         .measured_only = key.measured_only,
+                         .invariant_only = !environment_.invariant.empty()},
                         &invalid_rows, options_.verify_untuned);
   if (!plan.ok()) {
     if (check_runnable(key.problem).ok()) count_unanswered(key.problem, invalid_rows);

@@ -76,6 +76,7 @@ struct PlanAccount {
   std::string rule;  // what decided, in words, rows passed over included
   std::string file;  // of the row; empty where untuned
   std::size_t line = 0;
+  std::string bits;               // bit class of the row; empty: none
   std::string other_environment;  // what differs from the row's environment; empty: nothing
   int invalid_rows = 0;           // rows passed over because their kernel cannot run here
   bool fallback_erratum = false;  // untuned, and the device's own fallback was passed over for one

@@ -30,6 +30,8 @@ PlanAccount account_of(const Answer& answer) {
     account.file = answer.tables->path_of(*answer.hit.entry);
     account.line = answer.hit.entry->line;
     account.cu_num = answer.hit.entry->cu_num;
+    // Rows of fewer threads do not carry it: it was not seen with these threads.
+    if (answer.hit.match != Match::fewer_threads) account.bits = answer.hit.entry->bits.view();
   }
   return account;
 }
@@ -115,9 +117,15 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
   // A kernel was verified with the row's number of threads. An AITER row names a kernel by index: its first run is
   // verified, because another build of the library may have another kernel there.
   const bool foreign = answer.tables != nullptr && is_foreign(*answer.hit.entry);
+  // A row of a bit class answers M at which its kernel was not verified; no other kernel may take its place.
+  const bool other_m = answer.tables != nullptr && !answer.hit.entry->bits.empty() &&
+                       answer.hit.match == Match::range && answer.hit.hit_m != problem.m;
   const bool other_threads = answer.tables != nullptr && answer.hit.match == Match::fewer_threads;
-  if (foreign || other_threads || (verify_untuned && answer.tables == nullptr))
-    guard = std::make_unique<UntunedGuard>(*device->device, problem, answer.bound.candidate);
+  if (foreign || other_threads || other_m || (verify_untuned && answer.tables == nullptr)) {
+    guard = std::make_unique<UntunedGuard>(
+        *device->device, problem, answer.bound.candidate,
+        other_m ? UntunedGuard::WrongResult::is_an_error : UntunedGuard::WrongResult::runs_the_next_kernel);
+  }
   return PlanRef(
       new Plan(device, problem, std::move(account), std::move(answer.bound.kernel), std::move(guard)));
 }

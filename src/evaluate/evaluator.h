@@ -43,7 +43,7 @@ class Evaluator {
   virtual Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                               int samples, const std::function<bool()>& stop) = 0;
   /// Verifies each candidate fully (once per candidate and problem), then takes `rounds` interleaved rounds
-  /// in random order in one process. A further call measures fresh rounds.
+  /// in random order in one process (0: verifies only). A further call measures fresh rounds.
   virtual Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                                       int rounds) = 0;
   /// The same rounds of a mixture on another routing of the policy; verification is that of finals(). `unsupported` where

@@ -40,8 +40,8 @@ void visit_fields(Struct& request, Visit visit) {
 template <SameStruct<InProcessOptions> Struct, typename Visit>
 void visit_fields(Struct& options, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(options, visit, policy, max_err_ratio, reference_threads, too_slow_factor,
-                        odd_strides, memory_limit_bytes, timing_lock, lock_owner, share, unwritten_on_step,
-                        unwritten_on_waited, unwritten_on_pause);
+                        odd_strides, bit_classes, memory_limit_bytes, timing_lock, lock_owner, share,
+                        unwritten_on_step, unwritten_on_waited, unwritten_on_pause);
 }
 
 /// Without the files, which are of the machine that has them, and what follows from the version.

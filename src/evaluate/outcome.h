@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "candidates/config.h"
+#include "verify/bit_class.h"
 
 namespace gemmtune {
 
@@ -31,6 +32,7 @@ struct Outcome {
   double err_ratio = 1;
   MeasuredError error;
   bool deterministic = true;  // two runs on the same data agreed bit for bit
+  BitClass bits;              // of full verification, with InProcessOptions::bit_classes
 };
 
 /// Without times. `kind` is not ok, and `reason` not empty.

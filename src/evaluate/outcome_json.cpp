@@ -60,6 +60,7 @@ Json to_json(const Outcome& outcome) {
   json["same"] = outcome.deterministic;
   if (!outcome.reason.empty()) json["reason"] = outcome.reason;
   json.update(to_json(outcome.error));
+  json.update(to_json(outcome.bits));
   return json;
 }
 
@@ -68,6 +69,13 @@ Json to_json(const MeasuredError& error) {
   for (const auto& [name, member] : error_members) {
     if (std::isfinite(error.*member)) json[name] = error.*member;
   }
+  return json;
+}
+
+Json to_json(const BitClass& bits) {
+  Json json = Json::object();
+  if (!bits.id.empty()) json["bits"] = bits.id;
+  if (!bits.reason.empty()) json["no_bits"] = bits.reason;
   return json;
 }
 
@@ -109,6 +117,13 @@ MeasuredError error_from_json(const Json& json) {
   return error;
 }
 
+BitClass bits_from_json(const Json& json) {
+  BitClass bits;
+  if (const Json& id = member(json, "bits"); id.is_string()) bits.id = id;
+  if (const Json& reason = member(json, "no_bits"); reason.is_string()) bits.reason = reason;
+  return bits;
+}
+
 std::optional<Outcome> outcome_from_json(const Json& json) {
   const Json& kind = member(json, "kind");
   if (!kind.is_string()) return std::nullopt;
@@ -121,6 +136,7 @@ std::optional<Outcome> outcome_from_json(const Json& json) {
   outcome.err_ratio = number_from_json(member(json, "err"));
   outcome.deterministic = member(json, "same") != Json(false);
   outcome.error = error_from_json(json);
+  outcome.bits = bits_from_json(json);
   if (const Json& reason = member(json, "reason"); reason.is_string()) outcome.reason = reason;
   return outcome;
 }

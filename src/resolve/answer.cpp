@@ -32,7 +32,29 @@ bool answer_with(const TableSet& tables, const LookupHit& hit, const Device& dev
   return true;
 }
 
+/// What an invariant group answers: a row of its bit class, or an error, because nothing else may run in its place.
+void answer_invariant(const TableSet& tables, const std::vector<LookupHit>& hits, const Device& device,
+                      BindRules rules, Answer& answer) {
+  for (const LookupHit& hit : hits) {
+    if (answer_with(tables, hit, device, rules, answer)) return;
+  }
+  std::string passed;
+  for (const PassedRow& row : answer.passed) passed += describe_passed(row);
+  answer.status =
+      Status::unsupported("{}: no kernel of bit class {} runs here, and its rows let no other run{}",
+                          short_name(answer.problem), hits.front().entry->bits.view(), passed);
+}
+
+/// True if it is decided what runs, or that nothing does.
 bool answer_from(const TableSet& tables, const Device& device, BindRules rules, Answer& answer) {
+  if (!tables.exact_only) {
+    const auto invariant = tables.table.lookup_invariant(key_of(device, answer.problem));
+    if (!invariant.empty()) {
+      answer_invariant(tables, invariant, device, rules, answer);
+      return true;
+    }
+  }
+  if (rules.invariant_only) return false;
   for (const LookupHit& hit : tables.lookup(key_of(device, answer.problem))) {
     if (rules.measured_only && is_padded(hit.match)) continue;
     if (answer_with(tables, hit, device, rules, answer)) return true;
@@ -43,7 +65,7 @@ bool answer_from(const TableSet& tables, const Device& device, BindRules rules, 
 /// After rows of the device's own, online ones too.
 bool answer_from_fewer_threads(const TableSet& tables, const Device& device, BindRules rules,
                                Answer& answer) {
-  if (rules.strict_environment) return false;
+  if (rules.strict_environment || rules.invariant_only) return false;
   rules.fewer_threads = true;
   const auto hit = tables.lookup_fewer_threads(key_of(device, answer.problem));
   return hit && answer_with(tables, *hit, device, rules, answer);
@@ -120,6 +142,14 @@ Answer answer_problem(const Device& device, const LookupTables& tables, const Pr
   if (const TableSet* shipped = tables.shipped();
       shipped != nullptr && answer_from(*shipped, device, rules, answer))
     return answer;
+  if (rules.invariant_only) {
+    answer.status = Status::not_found(
+        "{}: GEMMTUNE_INVARIANT=rows, and no row of N = {} and K = {} has a bit class for this device; "
+        "`gemmtune tune "
+        "--invariant rows` makes such rows",
+        short_name(problem), problem.n, problem.k);
+    return answer;
+  }
   if (rules.measured_only) return answer;
   auto fallback = bind_fallback(device, problem);
   if (fallback.ok()) {

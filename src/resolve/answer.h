@@ -60,7 +60,8 @@ struct Answer {
   int invalid_rows() const;
 };
 
-/// Rows of this device, then those of fewer threads on a CPU, then shipped rows, then the fallback. Requires check(problem).ok(). Builds the kernel and may be slow.
+/// Rows of this device, then those of fewer threads on a CPU, then shipped rows, then the fallback. Where rows have a bit
+/// class, one of these runs or nothing does. Requires check(problem).ok(). Builds the kernel and may be slow.
 Answer answer_problem(const Device& device, const LookupTables& tables, const Problem& problem,
                       BindRules rules);
 

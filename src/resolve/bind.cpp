@@ -103,6 +103,18 @@ Status check_accuracy(const Device& device, const TunedEntry& row, const Candida
                              to_string(accuracy));
 }
 
+Status check_bit_class(const Device& device, const TunedEntry& row, const Candidate& candidate,
+                       const Problem& problem) {
+  if (row.bits.empty() || row.problem.m == problem.m) return {};
+  const KernelFamily* const family = device.find_family(candidate.family);
+  Problem own = problem;
+  own.m = row.problem.m;
+  const std::string promised = family == nullptr ? std::string() : family->sum_order(own, candidate.config);
+  if (!promised.empty() && promised == family->sum_order(problem, candidate.config)) return {};
+  return Status::unsupported("its bit class was seen at M = {} alone, and {} promises no order of sums",
+                             row.problem.m, candidate.family);
+}
+
 Binding bind_row(const Device& device, const TunedEntry& row, std::string_view other_environment,
                  const Problem& problem, BindRules rules) {
   const bool may_be_of_fewer = rules.fewer_threads && is_of_fewer_threads(row, device.info());
@@ -119,6 +131,8 @@ Binding bind_row(const Device& device, const TunedEntry& row, std::string_view o
     if (!binding.bound) return binding;
     Status status = check_accuracy(device, row, binding.bound->candidate, problem);
     if (!status.ok()) return refused(Refusal::accuracy, std::move(status));
+    status = check_bit_class(device, row, binding.bound->candidate, problem);
+    if (!status.ok()) return refused(Refusal::bit_class, std::move(status));
     return binding;
   };
   if (rules.dependent_launches && !row.pdl_kernel_name.empty()) {

@@ -24,6 +24,7 @@ enum class Refusal {
   weight_layout,     // the kernel reads another layout than the weight has
   erratum,           // the kernel is known to be wrong for the problem
   accuracy,          // the kernel's sums are of a lower class than the row says
+  bit_class,         // nothing says that the kernel is of the row's bit class at this M too
   build,             // the family could not build the kernel
 };
 
@@ -33,6 +34,7 @@ struct BindRules {
   bool dependent_launches = false;  // a row's pdl_kernelName goes before its kernelName
   bool fewer_threads = false;       // a CPU's row of fewer threads is one of this device
   bool measured_only = false;       // no row of another M (is_padded()), no fallback where no row answers
+  bool invariant_only = false;      // only rows with a bit class answer
 };
 
 struct BoundKernel {
@@ -76,8 +78,14 @@ Accuracy accuracy_of(const Device& device, const TunedEntry& row);
 Status check_accuracy(const Device& device, const TunedEntry& row, const Candidate& candidate,
                       const Problem& problem);
 
+/// ok at the row's own M, where the class was seen. At another M only if the family promises the same order of sums there:
+/// a library may choose another kernel behind the same name.
+Status check_bit_class(const Device& device, const TunedEntry& row, const Candidate& candidate,
+                       const Problem& problem);
+
 /// The kernel of a row: its programmatic dependent launch if the rules allow one, the row has one and it can
-/// run here, else its plain one. A kernel of a lower accuracy class than the row says is refused.
+/// run here, else its plain one. A kernel of a lower accuracy class than the row says is refused, and one that
+/// check_bit_class() refuses.
 /// `other_environment`: what differs between the row's environment and this
 /// device; empty for nothing.
 Binding bind_row(const Device& device, const TunedEntry& row, std::string_view other_environment,

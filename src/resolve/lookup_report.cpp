@@ -127,6 +127,8 @@ void add_levels(LookupReport& report, const TableSet& tables, const Device* devi
   for (const LookupHit& hit : tables.lookup(key)) {
     LookupLevel& level = *std::find_if(levels.begin(), levels.end(),
                                        [&](const LookupLevel& one) { return one.level == hit.match; });
+    if (level.row != nullptr && (level.answers || device == nullptr))
+      continue;  // a nearer row of a bit class
     level.row = hit.entry;
     level.hit_m = hit.hit_m;
     bind_level(level, device, request);

@@ -79,6 +79,9 @@ struct TunedEntry {
   std::optional<double> pdl_us;
   std::optional<Accuracy> accuracy;  // the lowest class of the row's kernels
   std::string env;
+  // The bit class of its kernel (verify/bit_class.h): the rows of such a group answer every M, in one class. Empty: not
+  // invariant.
+  RareText bits;
   RareText routing;                         // fused MoE only: what it was tuned on, Routing::text()
   std::shared_ptr<const MoeStages> stages;  // fused MoE only
   // Further key cells, in tables that no look-up reads (mxscale, heterogeneous and grouped MoE).

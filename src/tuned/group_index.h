@@ -30,8 +30,9 @@ struct GroupRow {
 struct alignas(64) GroupSlice {
   FlatKey key;
   std::uint32_t first_row = 0;
-  std::uint32_t row_count : 31 = 0;
+  std::uint32_t row_count : 30 = 0;
   bool has_ranges : 1 = false;
+  bool is_invariant : 1 = false;  // all rows are of one bit class, and answer every M
 };
 
 class GroupIndex {

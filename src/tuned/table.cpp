@@ -38,6 +38,24 @@ std::vector<GroupRow> merge_rows(const std::vector<GroupRow>& first, const std::
   return merged;
 }
 
+/// The rows of the bit class that most rows have; none if no row has one.
+std::vector<GroupRow> rows_of_class(const std::vector<TunedEntry>& entries,
+                                    const std::vector<GroupRow>& rows) {
+  const auto bits_of = [&](const GroupRow& row) {
+    return entries[static_cast<std::size_t>(row.entry)].bits.view();
+  };
+  std::map<std::string_view, std::size_t> counts;
+  for (const GroupRow& row : rows) {
+    if (!bits_of(row).empty()) ++counts[bits_of(row)];
+  }
+  if (counts.empty()) return {};
+  const auto chosen = std::ranges::max_element(counts, {}, [](const auto& one) { return one.second; });
+  std::vector<GroupRow> kept;
+  std::ranges::copy_if(rows, std::back_inserter(kept),
+                       [&](const GroupRow& row) { return bits_of(row) == chosen->first; });
+  return kept;
+}
+
 }  // namespace
 
 struct TunedTable::State {
@@ -154,8 +172,11 @@ std::vector<GroupRow> TunedTable::State::rows_of(const GroupKey& key, const std:
 void TunedTable::State::lay_out(std::uint32_t group, const std::vector<GroupRow>& rows_of_group) {
   GroupSlice& slice = groups[group];
   slice.first_row = static_cast<std::uint32_t>(rows.size());
-  slice.row_count = static_cast<std::uint32_t>(rows_of_group.size()) & 0x7fffffffU;
-  for (const GroupRow& row : rows_of_group) {
+  const std::vector<GroupRow> of_class = rows_of_class(entries, rows_of_group);
+  slice.is_invariant = !of_class.empty();
+  const std::vector<GroupRow>& answering = slice.is_invariant ? of_class : rows_of_group;
+  slice.row_count = static_cast<std::uint32_t>(answering.size()) & 0x3fffffffU;
+  for (const GroupRow& row : answering) {
     slice.has_ranges = slice.has_ranges || row.m_from != 0;
     row_m.push_back(row.m);
     rows.push_back(row);
@@ -224,6 +245,18 @@ class GroupRows {
     const GroupRow* range = std::find_if(rows_ + own_, rows_ + count_, holds);
     return range == rows_ + count_ ? nullptr : range;
   }
+  /// Calls `visit` with all rows, the nearest by the ratio of M first, the larger M of two, until it answers false.
+  template <typename Visit>
+  void visit_nearest(const Visit& visit) const {
+    std::size_t above = own_;
+    std::size_t below = own_;
+    while (below > 0 || above < count_) {
+      const bool takes_above =
+          below == 0 || (above < count_ && std::uint64_t{m_[above]} * m_[below - 1] <=
+                                               static_cast<std::uint64_t>(asked_ * asked_));
+      if (!visit(rows_[takes_above ? above++ : --below])) return;
+    }
+  }
 
  private:
   std::size_t first_not_below(std::int64_t wanted, std::size_t from, std::size_t end) const {
@@ -261,6 +294,14 @@ LookupHits TunedTable::lookup(const LookupKey& key) const {
     const TunedEntry* entry = &state_->entries[bucket->entry];
     hits.push_back({Match::bucket, entry->problem.m, entry});
   };
+  if (group.is_invariant) {
+    rows.visit_nearest([&](const GroupRow& row) {
+      hits.push_back({row.m == m ? Match::exact : Match::range, row.m,
+                      &state_->entries[static_cast<std::size_t>(row.entry)]});
+      return hits.size() + 1 < match_count;
+    });
+    return hits;
+  }
   const Padding padding = traits(key.problem.operation).padding;
   if (padding == Padding::token_tiers) {
     const std::int64_t tier = token_tier(m);
@@ -286,6 +327,21 @@ LookupHits TunedTable::lookup(const LookupKey& key) const {
     if (coarse != m && coarse != fine) add(Match::coarse, rows.at(coarse));
   }
   add_bucket(true);
+  return hits;
+}
+
+std::vector<LookupHit> TunedTable::lookup_invariant(const LookupKey& key) const {
+  std::vector<LookupHit> hits;
+  const std::int64_t m = key.problem.m;
+  const GroupSlice* group = m < 1 || m > max_dimension ? nullptr : state_->find_group(key);
+  if (group == nullptr || !group->is_invariant) return hits;
+  const GroupRows rows(state_->row_m.data() + group->first_row, state_->rows.data() + group->first_row,
+                       group->row_count, m);
+  rows.visit_nearest([&](const GroupRow& row) {
+    hits.push_back({row.m == m ? Match::exact : Match::range, row.m,
+                    &state_->entries[static_cast<std::size_t>(row.entry)]});
+    return true;
+  });
   return hits;
 }
 

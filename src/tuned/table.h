@@ -82,7 +82,12 @@ class TunedTable {
   /// its activation, by the first row in file order that has all the rest. Rows without gfx match AMD architectures (gfx…) only, and only
   /// where no row with gfx has that M. Of overlapping ranges the one with the smallest M answers. Rows that
   /// may not be chosen do not answer.
+  /// A group with rows of a bit class is invariant: its rows of that class answer every M, the nearest first, as `exact` or
+  /// `range`, and nothing else answers. Of several classes the one with the most rows counts.
   LookupHits lookup(const LookupKey& key) const;
+  /// All hits of an invariant group, the nearest first: lookup() has room for the first of them alone. Empty if the group
+  /// is not invariant.
+  std::vector<LookupHit> lookup_invariant(const LookupKey& key) const;
 
   /// Of CPUs: what lookup() answers first, buckets left out, for the nearest smaller number of threads that has an answer; as
   /// Match::fewer_threads. For callers that lookup() gave no row that they can run.

@@ -23,17 +23,18 @@ Tally& tally_of(std::vector<Tally>& tallies, WeightLayout layout) {
 
 }  // namespace
 
-std::vector<std::vector<std::size_t>> layout_groups(std::span<const ShapeRow> shapes) {
+std::vector<std::vector<std::size_t>> layout_groups(std::span<const ShapeRow> shapes, bool invariant) {
   std::vector<std::vector<std::size_t>> groups;
   std::unordered_map<GroupKey, std::size_t, GroupKeyHash> of_weight;  // indices of `groups`
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const Problem& problem = shapes[i].problem;
     const auto known = of_weight.find({{}, 0, weight_of(problem)});
-    if (problem.bpreshuffle && known != of_weight.end()) {
+    const bool agrees = problem.bpreshuffle || invariant;
+    if (agrees && known != of_weight.end()) {
       groups[known->second].push_back(i);
       continue;
     }
-    if (problem.bpreshuffle) of_weight.emplace(GroupKey{{}, 0, weight_of(problem)}, groups.size());
+    if (agrees) of_weight.emplace(GroupKey{{}, 0, weight_of(problem)}, groups.size());
     groups.push_back({i});
   }
   return groups;

@@ -13,8 +13,8 @@
 namespace gemmtune {
 
 /// Indices of shapes that must agree, in the order of their first member: those that share a packed weight
-/// together, every other shape alone.
-std::vector<std::vector<std::size_t>> layout_groups(std::span<const ShapeRow> shapes);
+/// together, and if `invariant` those that share a plain one; every other shape alone.
+std::vector<std::vector<std::size_t>> layout_groups(std::span<const ShapeRow> shapes, bool invariant = false);
 
 struct LayoutTime {
   WeightLayout layout = WeightLayout::plain;

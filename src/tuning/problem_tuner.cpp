@@ -80,19 +80,6 @@ std::vector<Trial> of_layout(const std::vector<ListedCandidate>& candidates, con
   return kept;
 }
 
-/// Failures of finals replace what screening said of a candidate; new candidates are added.
-void merge_trials(const std::vector<Trial>& finals, std::vector<Trial>& trials) {
-  for (const Trial& trial : finals) {
-    const auto known = std::find_if(trials.begin(), trials.end(),
-                                    [&](const Trial& other) { return other.candidate == trial.candidate; });
-    if (known == trials.end()) {
-      trials.push_back(trial);
-    } else if (trial.outcome.kind != OutcomeKind::ok || !trial.outcome.microseconds.empty()) {
-      known->outcome = trial.outcome;
-    }
-  }
-}
-
 /// What tune_problem was given.
 struct Turn {
   const Device& device;
@@ -240,7 +227,35 @@ void add_dependent(const Turn& turn, LayoutResult& plain, std::vector<Trial>& ea
   if (settled.winner && is_dependent(settled.winner->candidate.config)) plain.dependent = std::move(settled);
 }
 
+/// The fastest screened kernel of each layout.
+std::vector<LayoutResult> screened_layouts(const std::vector<ListedCandidate>& candidates,
+                                           const std::vector<Trial>& trials, const Policy& policy) {
+  std::vector<LayoutResult> results;
+  for (const WeightLayout layout : layouts_of(candidates)) {
+    const auto finalists = choose_finalists(candidates, trials, layout, policy);
+    if (finalists.empty()) continue;
+    LayoutResult& result = results.emplace_back();
+    result.layout = layout;
+    result.settled.winner = finalists.front().listed;
+    result.settled.microseconds = finalists.front().screened_microseconds;
+    result.screened = of_layout(candidates, trials, layout);
+  }
+  return results;
+}
+
 }  // namespace
+
+void merge_trials(const std::vector<Trial>& finals, std::vector<Trial>& trials) {
+  for (const Trial& trial : finals) {
+    const auto known = std::find_if(trials.begin(), trials.end(),
+                                    [&](const Trial& other) { return other.candidate == trial.candidate; });
+    if (known == trials.end()) {
+      trials.push_back(trial);
+    } else if (trial.outcome.kind != OutcomeKind::ok || !trial.outcome.microseconds.empty()) {
+      known->outcome = trial.outcome;
+    }
+  }
+}
 
 ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const TuneRequest& request,
                            const Problem& problem, std::optional<WeightLayout> layout,
@@ -272,6 +287,11 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
   result.figures = figures_of(turn, list.candidates.size(), *searched, progress->screened);
   if (!visit.settles) return result;
   result.trials = progress->screened;
+  if (request.invariant) {
+    result.layouts = screened_layouts(list.candidates, result.trials, request.policy);
+    if (result.layouts.empty()) result.reason = failure_text(result.trials);
+    return result;
+  }
   const auto layouts = layouts_of(list.candidates);
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     FinalsTask task{problem, {}, {}, layouts[i], request.policy};

@@ -20,6 +20,7 @@ struct LayoutResult {
   WeightLayout layout = WeightLayout::plain;
   Settled settled;
   std::vector<Trial> screened{};  // its candidates before the finals
+  std::string bits{};             // the class that `settled` was chosen in, of an invariant request
   /// The best programmatic dependent launch, where it was asked for and is faster than `settled`'s kernel;
   /// its default is that kernel.
   std::optional<Settled> dependent = std::nullopt;
@@ -42,6 +43,9 @@ struct ProblemResult {
   VisitFigures figures;
 };
 
+/// Failures of finals replace what screening said of a candidate; new candidates are added.
+void merge_trials(const std::vector<Trial>& finals, std::vector<Trial>& trials);
+
 /// What is seen of a problem while it is tuned.
 struct TuningWatch {
   std::function<void(const Trial&)> on_trial;  // of a candidate that was looked at for the first time
@@ -56,7 +60,8 @@ inline CandidateFilter candidate_filter(const TuneRequest& request, bool depende
 
 /// `layout`: the only one that counts, where the weight's layout is decided; nullopt: every layout of the
 /// candidates. `hints` go first in the search, in their order. `progress`: of earlier visits, and then of this
-/// one too; null: there is one visit only. A visit that does not settle answers neither layouts nor a reason.
+/// one too; null: there is one visit only. A visit that does not settle answers neither layouts nor a reason. Of an
+/// invariant request the layouts are as screened, without finals: the whole group has these (invariant_group.h).
 ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const TuneRequest& request,
                            const Problem& problem, std::optional<WeightLayout> layout,
                            const TuningVisit& visit, const TuningWatch& watch,

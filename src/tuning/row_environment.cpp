@@ -12,7 +12,8 @@ namespace gemmtune {
 RowEnvironment row_environment(const Device& device, const Policy& policy,
                                const std::map<std::string, double>& observations,
                                const std::map<std::string, RowEnergy>& energies,
-                               const std::map<std::string, RowRoutings>& routings, const ComputeRoof* roof) {
+                               const std::map<std::string, RowRoutings>& routings,
+                               const std::map<std::string, RowBits>& bits, const ComputeRoof* roof) {
   const DeviceInfo& info = device.info();
   Json meaning;  // an ordered map: the text of equal content is equal
   meaning["backend"] = info.backend;
@@ -57,6 +58,8 @@ RowEnvironment row_environment(const Device& device, const Policy& policy,
     }
     if (!row.instead_of.empty()) written["instead_of"] = row.instead_of;
   }
+  for (const auto& [problem, row] : bits)
+    meaning["observations"]["bits"][problem] = {{"class", row.id}, {"evidence", row.evidence}};
   environment.json = json_line(meaning);
   return environment;
 }

@@ -30,11 +30,17 @@ struct RowRoutings {
   std::vector<RoutingLoss> losses;  // all of one kernel
   std::string instead_of;           // Settled::instead_of
 };
-/// `energies` and `routings`: by problem text. `roof`: null if it was not measured.
+/// The bit class of a row, and what it was seen on.
+struct RowBits {
+  std::string id;
+  std::string evidence;
+};
+/// `energies`, `routings` and `bits`: by problem text. `roof`: null if it was not measured.
 RowEnvironment row_environment(const Device& device, const Policy& policy,
                                const std::map<std::string, double>& observations = {},
                                const std::map<std::string, RowEnergy>& energies = {},
                                const std::map<std::string, RowRoutings>& routings = {},
+                               const std::map<std::string, RowBits>& bits = {},
                                const ComputeRoof* roof = nullptr);
 
 }  // namespace gemmtune

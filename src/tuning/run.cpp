@@ -16,6 +16,7 @@
 #include "search/strategy.h"
 #include "select/energy.h"
 #include "tuned/key.h"
+#include "verify/bit_rows.h"
 
 namespace gemmtune {
 namespace {
@@ -93,6 +94,7 @@ Status Run::check_problem(const Problem& problem) const {
 bool counts_as_done(const Device& device, const TuneRequest& request, const std::string& environment_hash,
                     const TunedEntry& row) {
   if (request.all || (request.stale && row.env != environment_hash)) return false;
+  if (request.invariant && row.bits.empty()) return false;
   return accuracy_of(device, row) >= lowest_accuracy(device, row.problem, request.policy.accuracy);
 }
 
@@ -104,6 +106,16 @@ std::optional<WeightLayout> Run::decided_layout(
     if (const auto layout = weight_layout_of(device_, row->entry)) return layout;
   }
   return std::nullopt;
+}
+
+std::string Run::decided_bits(const Problem& problem,
+                              const std::function<bool(const TunedEntry&)>& is_replaced) const {
+  for (const KnownRows::Row* row : known_.of_weight(problem)) {
+    const bool is_of_group = group_of(row->entry.problem) == group_of(problem);
+    if (is_of_group && !row->entry.bits.empty() && !is_replaced(row->entry))
+      return std::string(row->entry.bits.view());
+  }
+  return {};
 }
 
 void Run::set_unfinished(ItemReport& report, bool was_visited) const {
@@ -226,6 +238,7 @@ void Run::set_row(std::size_t item, const LayoutResult& result) {
   TunedEntry row =
       make_entry(device_.info(), report.shape.problem, settled, environment_.hash, request_.policy);
   if (result.dependent) set_dependent(*result.dependent, row);
+  row.bits = result.bits;
   const bool kept = !settled.default_kernel.empty() && settled.default_kernel == row.kernel_name;
   note_error(*row.accuracy, settled.error);
   note_roof(report.shape.problem, settled.roof_microseconds);
@@ -244,6 +257,13 @@ void Run::set_row(std::size_t item, const LayoutResult& result) {
   report.rows = {std::move(row)};
   note_energy(report);
   note_routings(report);
+  note_bits(*report.row());
+}
+
+void Run::note_bits(const TunedEntry& row) {
+  if (row.bits.empty()) return;
+  const std::lock_guard guard(lock_);
+  bits_[print(row.problem)] = {std::string(row.bits.view()), bit_evidence(row.problem)};
 }
 
 void Run::note_energy(const ItemReport& report) {
@@ -301,7 +321,7 @@ void Run::update_environment() {
   if (memory_roof_gigabytes_ > 0) observations["memory_roof_gbs"] = memory_roof_gigabytes_;
   observations["busy_rows"] = static_cast<double>(busy_rows_);
   observations.insert(errors_.begin(), errors_.end());
-  publisher_.set_environment(row_environment(device_, request_.policy, observations, energies_, routings_,
+  publisher_.set_environment(row_environment(device_, request_.policy, observations, energies_, routings_, bits_,
                                              compute_roof_ ? &*compute_roof_ : nullptr)
                                  .json);
 }

@@ -71,6 +71,10 @@ class Run {
   std::optional<WeightLayout> decided_layout(const Problem& weight,
                                              const std::function<bool(const TunedEntry&)>& is_replaced) const;
 
+  /// The bit class of rows of this problem's group that stay; empty: there are none. `is_replaced` as above.
+  std::string decided_bits(const Problem& problem,
+                           const std::function<bool(const TunedEntry&)>& is_replaced) const;
+
   /// What is worked on next, and how long.
   RunBudget& budget() { return budget_; }
   const RunBudget& budget() const { return budget_; }
@@ -110,6 +114,7 @@ class Run {
   void note_roof(const Problem& problem, double microseconds);
   void note_energy(const ItemReport& report);
   void note_routings(const ItemReport& report);
+  void note_bits(const TunedEntry& row);
   /// As observed by now. Requires lock_.
   void update_environment();
 
@@ -140,6 +145,7 @@ class Run {
   std::map<std::string, double> errors_;         // the largest of the rows' winners, by class
   std::map<std::string, RowEnergy> energies_;    // of rows, by problem text
   std::map<std::string, RowRoutings> routings_;  // likewise
+  std::map<std::string, RowBits> bits_;          // likewise
   std::size_t searches_ = 0;
 };
 

@@ -6,11 +6,11 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "select/energy.h"
 #include "tuned/key.h"
+#include "tuning/invariant_group.h"
 #include "tuning/layout_group.h"
 
 namespace gemmtune {
@@ -40,6 +40,10 @@ class ShapeGroup final : public WorkItem {
   bool all_have_results() const;
   /// Decides the layout of all members. Nothing changes it later.
   void conclude();
+  /// Of an invariant request: members of one key but for M get kernels of one bit class, or none.
+  void agree_on_bits(Evaluator& evaluator);
+  void agree_on_bits(Evaluator& evaluator, const std::vector<std::size_t>& items);
+  bool is_replaced(const TunedEntry& row) const;
   LayoutResult* chosen(Visited& visited) const;
   /// Into the report: the row, or why there is none.
   void set_result(std::size_t item);
@@ -63,11 +67,12 @@ std::optional<WeightLayout> ShapeGroup::decided_layout() const {
     const WeightLayout asked = problem_of(i).weight_layout;
     if (first.bpreshuffle && asked != WeightLayout::any) return asked;
   }
-  std::unordered_set<Problem, SameKeyHash, SameKey> waiting;
-  for (const std::size_t i : members_) {
-    if (run_.waits(i)) waiting.insert(problem_of(i));
-  }
-  return run_.decided_layout(first, [&](const TunedEntry& row) { return waiting.contains(row.problem); });
+  return run_.decided_layout(first, [this](const TunedEntry& row) { return is_replaced(row); });
+}
+
+bool ShapeGroup::is_replaced(const TunedEntry& row) const {
+  return std::ranges::any_of(
+      members_, [&](std::size_t i) { return run_.waits(i) && same_key(problem_of(i), row.problem); });
 }
 
 void ShapeGroup::tune_one(std::size_t item, const RunBudget::Visit& visit, Evaluator& evaluator) {
@@ -115,6 +120,52 @@ void ShapeGroup::conclude() {
       member.times.push_back({each.layout, *objective_value(each.settled, objective)});
   }
   layout_ = choose_layout(members);
+}
+
+void ShapeGroup::agree_on_bits(Evaluator& evaluator) {
+  std::vector<std::vector<std::size_t>> groups;
+  for (auto& [item, visited] : visited_) {
+    if (chosen(visited) == nullptr) continue;
+    const auto group = std::ranges::find_if(groups, [&](const std::vector<std::size_t>& known) {
+      return group_of(problem_of(known.front())) == group_of(problem_of(item));
+    });
+    if (group == groups.end()) {
+      groups.push_back({item});
+    } else {
+      group->push_back(item);
+    }
+  }
+  for (const std::vector<std::size_t>& items : groups) agree_on_bits(evaluator, items);
+}
+
+void ShapeGroup::agree_on_bits(Evaluator& evaluator, const std::vector<std::size_t>& items) {
+  std::vector<InvariantMember> members;
+  for (const std::size_t item : items) {
+    const LayoutResult& each = *chosen(visited_.at(item));
+    const auto calls = static_cast<double>(std::max<std::int64_t>(1, run_.report(item).shape.calls));
+    members.push_back({problem_of(item), calls, each.layout, each.screened});
+  }
+  const std::string decided = run_.decided_bits(problem_of(items.front()),
+                                                [this](const TunedEntry& row) { return is_replaced(row); });
+  InvariantChoice choice = choose_invariant(run_.device(), evaluator, run_.request(), decided, members);
+  const bool is_whole = std::ranges::all_of(choice.settled, [](const Settled& one) { return !!one.winner; });
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    ProblemResult& result = *visited_.at(items[i]).result;
+    merge_trials(members[i].screened, result.trials);
+    if (choice.bits.empty() || !is_whole) {
+      result.layouts.clear();
+      result.failure = ProblemState::failed;
+      const bool is_own = !choice.bits.empty() && !choice.settled[i].winner;
+      result.reason = choice.bits.empty() ? choice.reason
+                      : is_own
+                          ? choice.settled[i].reason
+                          : fmt::format("another M of its weight has no kernel of bit class {}", choice.bits);
+      continue;
+    }
+    LayoutResult& each = *chosen(visited_.at(items[i]));
+    each.settled = std::move(choice.settled[i]);
+    each.bits = choice.bits;
+  }
 }
 
 LayoutResult* ShapeGroup::chosen(Visited& visited) const {
@@ -186,6 +237,7 @@ Status ShapeGroup::visit(const RunBudget::Visit& visit, Evaluator& evaluator) {
   if (is_concluded_) return present(*visit.item, visited_.at(*visit.item).may_go_on);
   if (!all_have_results()) return {};
   conclude();
+  if (run_.request().invariant) agree_on_bits(evaluator);
   for (const std::size_t item : members_) {
     const auto found = visited_.find(item);
     GEMMTUNE_RETURN_IF_ERROR(present(item, found != visited_.end() && found->second.may_go_on));
@@ -195,6 +247,10 @@ Status ShapeGroup::visit(const RunBudget::Visit& visit, Evaluator& evaluator) {
 
 Status ShapeGroup::finish() {
   if (!is_concluded_) {
+    // Without all M the class is not decided, and a kernel alone is no row.
+    if (run_.request().invariant) {
+      for (auto& [item, visited] : visited_) visited.result.reset();
+    }
     conclude();
     for (const std::size_t item : members_) GEMMTUNE_RETURN_IF_ERROR(present(item, false));
   }
@@ -238,7 +294,7 @@ bool leave_out(Run& run, const FirstOfKey& earlier, ItemReport& report) {
 std::vector<std::unique_ptr<WorkItem>> shape_items(Run& run, ConfirmationPass& confirmation) {
   const std::vector<ShapeRow>& shapes = run.request().shapes;
   FirstOfKey first_of_key;
-  std::vector<std::vector<std::size_t>> groups = layout_groups(shapes);
+  std::vector<std::vector<std::size_t>> groups = layout_groups(shapes, run.request().invariant);
   std::vector<std::size_t> group_of_shape(shapes.size());
   for (std::size_t group = 0; group < groups.size(); ++group) {
     for (const std::size_t shape : groups[group]) group_of_shape[shape] = group;

@@ -58,6 +58,8 @@ struct TuneRequest {
   std::optional<MRangeRequest> m_range{};
   /// A run of some length also measures the device's compute roof (tuning/compute_roof.h), for reports.
   bool measures_compute_roof = false;
+  /// All M of a weight take kernels of one bit class (tuning/invariant_group.h); evaluators must find bit classes.
+  bool invariant = false;
 };
 
 /// Joules are measured.

@@ -91,6 +91,8 @@ double default_seconds_before_confirmation(const DeviceInfo& device) {
 }
 
 void choose_confirmations(TuneRequest& request, const DeviceInfo& device, int asked) {
+  // The confirmation pass chooses among all finalists of a shape, whatever their bit class is.
+  if (request.invariant) asked = 1;
   request.confirmations = asked > 0 ? asked : default_confirmations(device, request.policy.objective);
   request.seconds_before_confirmation = default_seconds_before_confirmation(device);
 }

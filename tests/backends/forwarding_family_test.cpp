@@ -72,6 +72,10 @@ class Spy final : public KernelFamily {
     note("accuracy", problem);
     return Accuracy::tensor_core;
   }
+  std::string sum_order(const Problem& problem, const Config&) const override {
+    note("sum_order", problem);
+    return "spy's order";
+  }
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config&) const override {
     note("build", problem);
     return std::unique_ptr<Kernel>(std::make_unique<SpyKernel>());
@@ -116,6 +120,7 @@ void expect_forwarded(const KernelFamily& family, const Problem& problem) {
   EXPECT_EQ(family.default_config(problem), config_of("default"));
   EXPECT_EQ(family.fast_config(problem), config_of("fast"));
   EXPECT_EQ(family.accuracy(problem, {}), Accuracy::tensor_core);
+  EXPECT_EQ(family.sum_order(problem, {}), "spy's order");
   const auto kernel = family.build(problem, {});
   ASSERT_TRUE(kernel.ok()) << kernel.message();
   EXPECT_EQ((*kernel)->weight_layout(), WeightLayout::panel16);
@@ -126,7 +131,7 @@ void expect_forwarded(const KernelFamily& family, const Problem& problem) {
   EXPECT_EQ(family.resources(problem, {}), 11);
 }
 
-constexpr int functions_of_a_problem = 10;
+constexpr int functions_of_a_problem = 11;
 
 TEST(ForwardingFamilies, ForwardEveryFunction) {
   std::vector<std::string> calls;

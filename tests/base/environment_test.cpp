@@ -33,6 +33,7 @@ class EnvironmentTest : public ::testing::Test {
                              "GEMMTUNE_CAPTURE",
                              "GEMMTUNE_ERRATA",
                              "GEMMTUNE_VERIFY_UNTUNED",
+                             "GEMMTUNE_INVARIANT",
                              "AITER_TUNE_GEMM",
                              "GTUNE_MODEL",
                              "GTUNE_BATCH_SIZE",

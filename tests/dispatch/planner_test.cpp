@@ -122,6 +122,54 @@ TEST_F(Planner, KernelIsMadeForTheRealM) {
   EXPECT_EQ(made->problem().m, 3);
 }
 
+TunedEntry row_of_class(std::int64_t m, const std::string& kernel) {
+  TunedEntry entry = row(small_problem(m), kernel);
+  entry.bits = "f32-0123456789ab";
+  return entry;
+}
+
+TEST_F(Planner, ARowOfABitClassAnswersEveryM) {
+  const std::vector<TunedEntry> rows{row_of_class(4, "alpha_r1_a1"), row_of_class(64, "alpha_r1_a2"),
+                                     row(small_problem(9), "beta_r1_a2")};
+  const PlanRef other = plan(rows, small_problem(9));
+  EXPECT_EQ(other->account().match, Match::range);
+  EXPECT_EQ(other->account().kernel_name, "alpha_r1_a1") << "not the row of M = 9, which has no class";
+  EXPECT_EQ(other->account().bits, "f32-0123456789ab");
+  EXPECT_EQ(plan(rows, small_problem(5000))->account().kernel_name, "alpha_r1_a2");
+  EXPECT_EQ(plan(rows, small_problem(64))->account().match, Match::exact);
+}
+
+TEST_F(Planner, WhereNoKernelOfTheClassRunsNothingElseDoes) {
+  file_ = test::write_rows(folder_, "tuned.csv",
+                           {row_of_class(4, "gone_r1_a1"), row(small_problem(3), "alpha_r1_a1")});
+  tables_ = load_table_set({test::table(file_)});
+  const auto made = make_plan(device_, tables_, small_problem(3), {});
+  ASSERT_FALSE(made.ok()) << made.value()->account().rule;
+  EXPECT_THAT(made.message(), HasSubstr("no kernel of bit class f32-0123456789ab runs here"));
+  EXPECT_THAT(made.message(), HasSubstr("gone_r1_a1"));
+}
+
+TEST_F(Planner, AKernelWithoutAPromiseAnswersItsOwnMAlone) {
+  const std::vector<TunedEntry> rows{row_of_class(4, "beta_r1_a1"), row_of_class(64, "alpha_r1_a1")};
+  EXPECT_EQ(plan(rows, small_problem(4))->account().kernel_name, "beta_r1_a1");
+  const PlanRef other = plan(rows, small_problem(5));
+  EXPECT_EQ(other->account().kernel_name, "alpha_r1_a1");
+  EXPECT_THAT(other->account().rule, HasSubstr("its bit class was seen at M = 4 alone"));
+}
+
+TEST_F(Planner, InvariantOnlyRefusesAWeightWithoutSuchARow) {
+  const PlanRef known =
+      plan({row_of_class(4, "alpha_r1_a1"), row(small_problem(3, 64), "alpha_r1_a1")}, small_problem(3));
+  EXPECT_EQ(known->account().kernel_name, "alpha_r1_a1");
+  for (const bool measured_only : {false, true}) {
+    const BindRules rules{.measured_only = measured_only, .invariant_only = true};
+    EXPECT_TRUE(make_plan(device_, tables_, small_problem(3), rules).ok());
+    const auto other = make_plan(device_, tables_, small_problem(3, 64), rules);
+    ASSERT_FALSE(other.ok());
+    EXPECT_THAT(other.message(), HasSubstr("GEMMTUNE_INVARIANT=rows, and no row of N = 64"));
+  }
+}
+
 TEST_F(Planner, NoRowGetsTheFallbackAndTheRuleSaysSo) {
   const PlanRef made = plan({row(small_problem(16, 64), "alpha_r1_a1")}, small_problem(3));
   EXPECT_EQ(made->account().match, Match::untuned);

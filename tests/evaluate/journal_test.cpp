@@ -522,6 +522,7 @@ TEST_F(JournalTest, ErrorsOfScreenedCandidatesOutliveTheRun) {
     evaluator_.outcome = [](const Problem&, const Candidate&) {
       Outcome outcome;
       outcome.error = {0.25, 0.5, std::nan("")};
+      outcome.bits.id = "f32-0123456789ab";
       return outcome;
     };
     screen(evaluator, problem_of(8), {tiled("128")}, 2);
@@ -539,6 +540,7 @@ TEST_F(JournalTest, ErrorsOfScreenedCandidatesOutliveTheRun) {
   EXPECT_TRUE(fresh.screened.empty());
   EXPECT_EQ(resumed.error.rms, 0.25);
   EXPECT_EQ(resumed.error.max, 0.5);
+  EXPECT_EQ(resumed.bits.id, "f32-0123456789ab");
   EXPECT_TRUE(std::isnan(resumed.error.one_sign));
 }
 

@@ -71,6 +71,7 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   open.evaluation.max_err_ratio = 0.01;
   open.evaluation.timing_lock = "/run/lock";
   open.evaluation.share = 0.1;
+  open.evaluation.bit_classes = true;
   EXPECT_EQ(open.version, gemmtune_version_text());
   open.version = "0.0.7";
   const OpenRequest opened = sent(open);
@@ -92,6 +93,7 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   EXPECT_EQ(opened.evaluation.max_err_ratio, 0.01);
   EXPECT_EQ(opened.evaluation.timing_lock, "/run/lock");
   EXPECT_EQ(opened.evaluation.share, 0.1);
+  EXPECT_TRUE(opened.evaluation.bit_classes);
   EXPECT_EQ(opened.version, "0.0.7");
 
   const ScreenRequest screen = sent(ScreenRequest{problem(), tiled(), 4});
@@ -129,7 +131,10 @@ TEST(WorkerProtocol, RepliesKeepEveryBitAndWhatIsMissing) {
   outcome.microseconds = {0.1, 123456.789};
   outcome.err_ratio = 0.3;
   outcome.deterministic = false;
-  reply.result.outcomes = {outcome, Outcome{}};
+  outcome.bits.reason = "bits of a row change with M";
+  Outcome right;
+  right.bits.id = "f32-0123456789ab";
+  reply.result.outcomes = {outcome, right};
   const auto parsed = parse_reply(print_reply(reply));
   ASSERT_TRUE(parsed.ok()) << parsed.message();
   EXPECT_EQ(parsed->number, 9U);
@@ -147,6 +152,8 @@ TEST(WorkerProtocol, RepliesKeepEveryBitAndWhatIsMissing) {
   EXPECT_THAT(parsed->result.outcomes[0].microseconds, ElementsAre(0.1, 123456.789));
   EXPECT_EQ(parsed->result.outcomes[0].err_ratio, 0.3);
   EXPECT_FALSE(parsed->result.outcomes[0].deterministic);
+  EXPECT_EQ(parsed->result.outcomes[0].bits, outcome.bits);
+  EXPECT_EQ(parsed->result.outcomes[1].bits, right.bits);
 }
 
 TEST(WorkerProtocol, AnErrorKeepsItsCodeAndText) {

@@ -121,6 +121,26 @@ TEST_F(Publish, HeaderGrowsOnlyWhereARowNeedsIt) {
   EXPECT_EQ(read_tuned_csv(file())->entries.size(), 3U);
 }
 
+TEST_F(Publish, AColumnOfBitClassesIsOnlyWhereARowHasOne) {
+  publish_ok({cpu_row(16, 4)});
+  EXPECT_THAT(text(), StartsWith(aiter_header + own_names + "\n"));
+  TunedEntry marked = cpu_row(32, 4);
+  marked.bits = "f32-0123456789ab";
+  publish_ok({marked});
+  EXPECT_THAT(text(), StartsWith(aiter_header + own_names + ",bits\n"));
+  const auto read = read_tuned_csv(file());
+  ASSERT_TRUE(read.ok()) << read.message();
+  ASSERT_EQ(read->entries.size(), 2U);
+  EXPECT_TRUE(read->entries[0].bits.empty());
+  EXPECT_EQ(read->entries[1].bits, "f32-0123456789ab");
+  const std::string before = text();
+  publish_ok({marked});
+  EXPECT_EQ(text(), before) << "the same row again";
+  marked.bits = "";
+  publish_ok({marked});
+  EXPECT_TRUE(read_tuned_csv(file())->entries[1].bits.empty());
+}
+
 TEST_F(Publish, OldHeadersGetTheColumnsThatTheKeyNeeds) {
   put("M,N,K,bias,dtype,outdtype,scaleAB,cu_num,libtype,solidx,splitK,us\n"
       "16,2048,1024,False,torch.bfloat16,torch.bfloat16,False,80,asm,1,2,9.0\n");

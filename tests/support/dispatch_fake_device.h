@@ -72,13 +72,14 @@ class FakeKernel final : public Kernel {
   std::shared_ptr<FakeLog> log_;
 };
 
-/// One parameter `a` of 1 and 2. `packed`: the layout it also reads; `max_m`: above it refuses.
+/// One parameter `a` of 1 and 2, which says the order of sums. `packed`: the layout it also reads; `max_m`: above it refuses.
 struct FakeFamilyTraits {
   std::string name;
   std::optional<WeightLayout> packed;
   std::int64_t max_m = max_dimension;
   std::size_t workspace = 0;
   bool takes_any_layout = false;  // accepts what its kernels then do not read
+  bool promises_order = true;
 };
 
 class FakeFamily final : public LeafFamily {
@@ -104,6 +105,9 @@ class FakeFamily final : public LeafFamily {
     space.add(Parameter{"a", {"1", "2"}, "1", "which"});
     space.add(Parameter{"pdl", {"0", "1"}, "0", "launched early"});
     return space;
+  }
+  std::string sum_order(const Problem&, const Config& config) const override {
+    return traits_.promises_order ? "order " + std::string(config.word("a")) : std::string();
   }
   Config default_config(const Problem&) const override {
     Config config;
@@ -139,7 +143,7 @@ class FakeBuffer final : public Buffer {
   void* data_;
 };
 
-/// Families: alpha (plain and panel16, 128 bytes of workspace), beta (plain, M ≤ 8), gamma (reads the onednn
+/// Families: alpha (plain and panel16, 128 bytes of workspace), beta (plain, M ≤ 8, without a promise), gamma (reads the onednn
 /// layout only), safe (the fallback, all layouts of ours).
 class FakeDevice : public LeafDevice {
  public:
@@ -153,7 +157,7 @@ class FakeDevice : public LeafDevice {
     info_.libraries[0].name = "fastlib";
     info_.libraries[0].version = "2.6.3";
     const FakeFamilyTraits traits[] = {{"alpha", WeightLayout::panel16, max_dimension, 128, false},
-                                       {"beta", std::nullopt, 8, 0, false},
+                                       {"beta", std::nullopt, 8, 0, false, false},
                                        {"gamma", WeightLayout::onednn, max_dimension, 0, true},
                                        {"safe", WeightLayout::panel16, max_dimension, 0, false}};
     for (const FakeFamilyTraits& one : traits) families_.push_back(std::make_unique<FakeFamily>(one, log));

@@ -58,6 +58,48 @@ TEST(Table, LevelsComeInAitersOrder) {
   EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 17))), "");
 }
 
+TunedEntry row_of_class(std::int64_t m, const char* bits) {
+  TunedEntry entry = row(m, 1);
+  entry.bits = bits;
+  return entry;
+}
+
+TEST(InvariantGroup, EveryMIsAnsweredByTheNearestRowOfTheClass) {
+  const TunedTable table({row_of_class(4, "f32-a"), row_of_class(16, "f32-a"), row_of_class(100, "f32-a")});
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 16))), "exact:16 range:4 range:100 ");
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 1))), "range:4 range:16 range:100 ");
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 8))), "range:16 range:4 range:100 ") << "8 / 4 is 16 / 8";
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 7))), "range:4 range:16 range:100 ");
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), max_dimension))), "range:100 range:16 range:4 ");
+  EXPECT_EQ(levels(table.lookup_invariant(key_for(row(0, 1), 7))), "range:4 range:16 range:100 ");
+}
+
+TEST(InvariantGroup, RowsWithoutTheClassDoNotAnswer) {
+  TunedEntry range = row(64, 1);
+  range.m_from = 2;
+  const TunedTable table(
+      {row_of_class(4, "f32-a"), row_of_class(8, "f32-b"), row_of_class(16, "f32-b"), row(3, 1), range});
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 3))), "range:8 range:16 ")
+      << "the class with the most rows";
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 64))), "range:16 range:8 ");
+}
+
+TEST(InvariantGroup, ALookUpHasAllRowsWhereTheFirstOnesCannotRun) {
+  std::vector<TunedEntry> rows;
+  for (std::int64_t m = 1; m <= 12; ++m) rows.push_back(row_of_class(m, "f32-a"));
+  const TunedTable table(std::move(rows));
+  EXPECT_LT(table.lookup(key_for(row(0, 1), 5)).size(), 12U);
+  EXPECT_EQ(table.lookup_invariant(key_for(row(0, 1), 5)).size(), 12U);
+}
+
+TEST(InvariantGroup, OthersAreLookedUpAsEver) {
+  TunedEntry other = row_of_class(4, "f32-a");
+  other.problem.n = 64;
+  const TunedTable table({other, row(4, 1)});
+  EXPECT_TRUE(table.lookup_invariant(key_for(row(0, 1), 4)).empty());
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 3))), "coarse:4 ");
+}
+
 TEST(Table, CoarseRoundsDownAboveEightThousandForWideOutputsOnly) {
   TunedEntry wide = row(8192, 100);
   wide.problem.n = 8192;

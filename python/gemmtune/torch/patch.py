@@ -314,8 +314,23 @@ def _matrices(module):
                      if value is not None and value.dim() == 3 and min(value.shape) > 1)
 
 
+def _bit_class(module):
+    """The bit class of the rows of a layer with a plain weight; "" if there are none. One row says it of every M."""
+    weight = module.weight
+    n, k = (weight.shape[1], weight.shape[0]) if _is_conv1d(module) else weight.shape
+    kind = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}.get(weight.dtype)
+    if kind is None:
+        return ""
+    problem = operations.problem(1, n, k, x_type=kind, y_type=kind, bias=module.bias is not None)
+    try:
+        plan = contexts.current(_operators.device_of(weight)).tuned_plan(problem)
+    except errors.Error:
+        return ""
+    return plan["bits"] if plan else ""
+
+
 def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged_rows=64, dependent=False, silu_and_mul=True, changed="pack",
-          gradients="refuse"):
+          gradients="refuse", invariant=False):
     """Lets every nn.Linear (and Conv1D of transformers) of the model, and every layer with a scaled fp8 weight, run gemmtune's kernels;
     returns a Patch.
 
@@ -335,13 +350,19 @@ def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged
 
     dependent=True promises that no kernel writes a weight while the model runs: on a GPU rows with a pdl_kernelName (`tune(pdl="allow")`)
     then run that programmatic dependent launch, which reads its weight while the kernel before it on the stream still runs (up_proj
-    behind gate_proj, for example). To change weights, wait for the device first."""
+    behind gate_proj, for example). To change weights, wait for the device first.
+
+    invariant=True: every layer must have rows of a bit class (`tune --invariant rows`), so that a row has the same bits in every batch.
+    Layers without such rows are an error that names them. Weights stay plain, and layers are not merged."""
+    if invariant and merge:
+        raise errors.InvalidArgument("invariant=True: not with merge, whose product depends on the number of rows")
+    pack = pack and not invariant
     for name, value, words in (("changed", changed, ("pack", "plain")), ("gradients", gradients, ("refuse", "torch"))):
         if value not in words:
             raise errors.InvalidArgument(f"{name} is {value!r}, expected one of {', '.join(words)}")
     done = Patch()
     options = Options(pack=pack, keep_weight=keep_weight, pack_again=changed == "pack", dependent=dependent, gradients=gradients == "torch")
-    packs = {}
+    packs, without = {}, []
     wanted = only if only is not None else lambda name, module: True
     try:
         for names, members in _groups(model, _same_input if merge is True else merge, wanted) if merge else ():
@@ -358,7 +379,9 @@ def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged
                     why = "nn.MultiheadAttention reads its weight and does not call it"
                 if why is None and _is_conv1d(module) and (not pack or pack_once(packs, module.weight, module.weight.detach().t()) is None):
                     why = TransposedLinear.why_not_plain(module.weight)
-                if why is not None:
+                if invariant and (kind is not None or why is not None or not _bit_class(module)):
+                    without.append(f"{name} ({why})" if why is not None else name)
+                elif why is not None:
                     done.skipped[name] = why
                 elif kind is None:
                     _patch_linear(done, name, module, options, packs, TransposedLinear if _is_conv1d(module) else Linear)
@@ -372,6 +395,9 @@ def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged
                     _patch_scaled(done, name, module, kind, options)
             elif matrices := _matrices(module):
                 done.skipped[name] = f"its weights are matrices of experts: {matrices}"
+        if without:
+            raise errors.NotFound(f"invariant=True: {len(without)} layers have no rows of a bit class: {', '.join(without[:8])}"
+                                  f"{' ...' if len(without) > 8 else ''}; `gemmtune tune --invariant rows` makes them")
         for name, module in list(model.named_modules()) if silu_and_mul else ():
             _patch_gated(done, name, module, options)
     except BaseException:

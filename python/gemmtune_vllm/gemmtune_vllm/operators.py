@@ -34,14 +34,24 @@ def recording():
 
 def answered(size):
     """Whether a tuned row answers `size`: (device, kind, m, n, k, x dtype, y dtype, bias, weight layout)."""
+    return _tuned_plan(size) is not None
+
+
+def bit_class(size):
+    """The bit class of the row that answers `size`; "" if there is none."""
+    plan = _tuned_plan(size)
+    return plan["bits"] if plan else ""
+
+
+def _tuned_plan(size):
     device, kind, m, n, k, x_type, y_type, bias, layout = size
     operation, scale_ab = _operations[kind]
     try:
         problem = operations.problem(m, n, k, operation=operation, x_type=_types[x_type], y_type=_types[y_type], bias=bias,
                                      scale_ab=scale_ab, weight_layout=layout)
-        return contexts.current(device).tuned_plan(problem) is not None
+        return contexts.current(device).tuned_plan(problem)
     except (errors.Error, KeyError):  # what this device or gemmtune does not do
-        return False
+        return None
 
 
 def _stock_scaled_linear(x, w, x_scale, w_scale, bias, rows, out_dtype, other):
@@ -54,4 +64,4 @@ _library.define("stock_scaled_linear(Tensor x, Tensor w, Tensor x_scale, Tensor 
 for _device in ("CPU", "CUDA"):
     _library.impl("stock_scaled_linear", _stock_scaled_linear, _device)
 
-__all__ = ["answered", "blocks_scaled", "device_of", "linear", "recording", "scaled_linear", "tensor_scaled", "token_scaled"]
+__all__ = ["answered", "bit_class", "blocks_scaled", "device_of", "linear", "recording", "scaled_linear", "tensor_scaled", "token_scaled"]

@@ -21,26 +21,32 @@ _vllm = None
 _report = {"version": gemmtune.__version__, "linear_layers": 0, "ours": [], "left": {}, "plans": 0, "device": None}
 _calls_before = {}  # counters when the model had been loaded
 _watcher = None
+_invariant = False  # VLLM_BATCH_INVARIANT
 _dependent = False  # tuned kernels are launched before the kernel in front has ended
 
 
 def install():
     """Registers the kernels and follows the loading of models."""
-    global _vllm, _dependent
+    global _vllm, _dependent, _invariant
     _vllm = interface.find()
     if not _vllm.parts:
         logger.warning("gemmtune: off: this vLLM differs from what the plug-in knows: %s",
                        "; ".join(sentence for _, sentence in _vllm.missing))
         return
-    if getattr(_vllm.envs, "VLLM_BATCH_INVARIANT", False):
-        logger.info("gemmtune: off: VLLM_BATCH_INVARIANT is set, and a tuned file names different kernels for different M")
+    _invariant = bool(getattr(_vllm.envs, "VLLM_BATCH_INVARIANT", False))
+    if _invariant and ("bf16" not in _vllm.parts or _vllm.on_cpu):
+        logger.info("gemmtune: off: VLLM_BATCH_INVARIANT is set, and only layers of bf16 and fp16 on a GPU can have rows of a bit class here")
         _vllm.parts = []
         return
+    if _invariant:
+        logger.info("gemmtune: VLLM_BATCH_INVARIANT is set: only layers whose rows have a bit class run gemmtune's kernels")
+        _vllm.parts = ["bf16"]
     if _vllm.missing:
         logger.warning("gemmtune: no %s layers: this vLLM differs from what the plug-in knows: %s",
                        ", ".join(part for part, _ in _vllm.missing), "; ".join(sentence for _, sentence in _vllm.missing))
     _dependent = os.environ.get("GEMMTUNE_VLLM_DEPENDENT_LAUNCHES", "0") == "1"
-    kernels.register(_vllm)
+    if not _invariant:
+        kernels.register(_vllm)
     if "bf16 of the CPU backend" in _vllm.parts:
         cpu.follow(_vllm)
     _vllm.loader.load_model = _following(_vllm.load_model)
@@ -149,6 +155,10 @@ class _Answers:
     def any(self, layer):
         return any(self(layer.size(m, bias)) for bias in layer.biases() for m in self._asked)
 
+    def are_invariant(self, layer):
+        """Rows of a bit class answer, which answer every M."""
+        return all(operators.bit_class(layer.size(1, bias)) for bias in layer.biases())
+
     def all(self, layer):
         """Rows or ranges answer every M that vLLM may run."""
         bias = layer.biases()[-1]
@@ -158,10 +168,12 @@ class _Answers:
 def _why_left(layer, answers, recording):
     """Why a layer stays vLLM's, or None."""
     why = layer.why_not()
-    if why is not None or recording:
+    if why is not None or (recording and not _invariant):
         return why
     if not answers.any(layer):
         return "no tuned row answers its sizes"
+    if _invariant and not answers.are_invariant(layer):
+        return "its rows have no bit class, and VLLM_BATCH_INVARIANT is set"
     # A product of a CPU takes far longer than a call of Python.
     if layer.runs_python and not _vllm.on_cpu and not answers.all(layer):
         name = getattr(layer, "stock_name", None) or type(layer.kernel).__name__

@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect/checked_files.h"
+#include "cli/inspect/invariant_report.h"
 #include "cli/shared/bench_report.h"
 #include "cli/shared/check_report.h"
 #include "cli/shared/command_options.h"
@@ -20,6 +21,7 @@
 #include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
+#include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
 #include "resolve/bind.h"
@@ -44,12 +46,16 @@ its bucket (of one without a largest M at twice the M before it). -n and -k give
 With a size (-m -n -k, or --problem) one kernel is verified: --kernel NAME, the first choice of --libtype NAME, or
 what runs there without tuning. It runs even if an erratum says that it is wrong.
 
+With --invariant the question is another one: do the rows of each weight give a row of y the same bits at every M? What
+differs first is named by M, row and element. Of a single kernel (a size) its bit class is printed beside its errors.
+
 Exit codes: 0 all right, 1 a row is wrong or its kernel does not exist here, 2 usage or input.
 
 Examples:
   gemmtune check tuned.csv
   gemmtune check tuned.csv --errRatio 0.01 --json
   gemmtune check configs
+  gemmtune check tuned.csv --invariant
   gemmtune check -m 33 -n 64 -k 63 --libtype onednn
   gemmtune check --problem 'a16w16 m=8 n=64 k=127 alignment=2' --kernel tiled_r1_…)";
 
@@ -60,6 +66,7 @@ struct CheckCommandOptions {
   std::string kernel;
   std::string libtype;
   double max_err_ratio = 0.05;
+  bool invariant = false;
   bool quiet = false;
   bool json = false;
 };
@@ -162,7 +169,11 @@ int run_one_check(const CheckCommandOptions& options) {
   const auto candidate = candidate_of_check(options, **device, *problem);
   if (!candidate.ok()) return usage_error("check", candidate.message());
   watch_for_interrupts();
-  const auto evaluator = make_verifying_worker(**device, options.device, environment, options.max_err_ratio);
+  InProcessOptions evaluation =
+      in_process_options(**device, default_policy((*device)->info()), options.max_err_ratio);
+  evaluation.odd_strides = true;
+  evaluation.bit_classes = options.invariant;
+  const auto evaluator = make_worker(**device, options.device, environment, evaluation);
   const Outcome outcome = evaluator->check_neighbour_m(*problem, *candidate, problem->m);
   if (interrupted()) return exit_interrupted;
   const bool right = outcome.kind == OutcomeKind::ok;
@@ -180,6 +191,10 @@ int run_one_check(const CheckCommandOptions& options) {
                  {"error", error_json(outcome.error)},
                  {"deterministic", outcome.deterministic},
                  {"erratum", erratum == nullptr ? Json() : Json(erratum->name)}};
+    if (options.invariant) {
+      json["bits"] = outcome.bits.id;
+      json["no_bits"] = outcome.bits.reason;
+    }
     print_document(json_document(json));
   } else {
     print_text(fmt::format("{} {}: {}{}\n", short_name(*problem), candidate->kernel_name(),
@@ -187,8 +202,11 @@ int run_one_check(const CheckCommandOptions& options) {
                                                to_string(accuracy), error_text(outcome.error))
                                  : fmt::format("{}: {}", to_string(outcome.kind), outcome.reason),
                            erratum == nullptr ? std::string() : "; known: " + describe(*erratum)));
+    if (options.invariant && right)
+      print_text(fmt::format("bit class: {}\n",
+                             outcome.bits.id.empty() ? "none: " + outcome.bits.reason : outcome.bits.id));
   }
-  return right ? exit_done : exit_findings;
+  return right && (!options.invariant || !outcome.bits.id.empty()) ? exit_done : exit_findings;
 }
 
 int run_check(const CheckCommandOptions& options) {
@@ -217,6 +235,13 @@ int run_check(const CheckCommandOptions& options) {
     for (const std::string& diagnostic : file.diagnostics) console.urgent_line(diagnostic);
     count += file.entries.size();
     unread += file.diagnostics.size();
+  }
+  if (options.invariant) {
+    std::vector<TunedEntry> entries;
+    for (const CheckedFile& file : *files)
+      entries.insert(entries.end(), file.entries.begin(), file.entries.end());
+    return report_invariant({"check", options.file, options.device, options.max_err_ratio, 0, options.json},
+                            **device, kernels_of_rows(**device, entries), console);
   }
   std::vector<Checked> rows;
   watch_for_interrupts();
@@ -255,6 +280,7 @@ std::function<int()> declare_check(CommandOptions& app) {
   app.add_option("--errRatio", options->max_err_ratio, "Share of elements that may be outside tolerance")
       .capture_default_str()
       .number_range(0, 1);
+  app.add_flag("--invariant", options->invariant, "Whether a row of y has the same bits at every M");
   declare_device_options(app, options->device);
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");

@@ -11,6 +11,7 @@
 #include "base/interrupt.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/inspect/invariant_report.h"
 #include "cli/shared/bench_report.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
@@ -34,6 +35,9 @@ a worker process: what runs without tuning, and every proposal of the vendor lib
 reduced to a small size and printed with a command that repeats it and an erratum: saved as a file and named in
 GEMMTUNE_ERRATA, it keeps gemmtune from running the kernel. Kernels that have an erratum are left out.
 
+With --invariant the question is another one: does what runs without tuning give a row of y the same bits at every M? A few
+weights are tried, at six M each.
+
 Exit codes: 0 nothing is wrong, 1 something is, 2 usage or input.
 
 Examples:
@@ -48,6 +52,7 @@ struct HuntOptions {
   std::uint64_t seed = 1;
   double max_gflop = 0;
   bool known = false;
+  bool invariant = false;
   double max_err_ratio = 0.05;
   bool quiet = false;
   bool json = false;
@@ -121,6 +126,13 @@ int run_hunt(const HuntOptions& options) {
     if (!families.ok()) return usage_error("hunt", families.message());
     request.libtypes = std::move(*families);
   }
+  if (options.invariant) {
+    constexpr int weights = 6;
+    Console lines(options.quiet);
+    return report_invariant(
+        {"hunt", "", options.device, options.max_err_ratio, options.budget_seconds, options.json}, **device,
+        untuned_kernels(**device, operation->value_or(Operation::a16w16), options.seed, weights), lines);
+  }
   request.budget_seconds = options.budget_seconds;
   request.seed = options.seed;
   request.max_flops = 1e9 * options.max_gflop;
@@ -161,6 +173,8 @@ std::function<int()> declare_hunt(CommandOptions& app) {
   app.add_option("--max-gflop", options->max_gflop,
                  "Largest size, in GFLOP (default: 0.4 on a CPU, 400 on a GPU)")
       .number_range(0, 1e6);
+  app.add_flag("--invariant", options->invariant,
+               "Whether what runs without tuning gives a row of y the same bits at every M");
   app.add_flag("--known", options->known, "Kernels that have an erratum run too");
   app.add_option("--errRatio", options->max_err_ratio, "Share of elements that may be outside tolerance")
       .capture_default_str()

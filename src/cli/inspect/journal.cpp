@@ -140,6 +140,9 @@ std::string export_json(const JournalLine& line) {
                {"us", line.samples.empty() ? Json() : Json(median(line.samples))},
                {"reference_us", number_or_null(line.reference_us)},
                {"samples", line.samples}};
+  // Only runs that look for bit classes have them.
+  if (!line.bits.id.empty()) json["bits"] = line.bits.id;
+  if (!line.bits.reason.empty()) json["no_bits"] = line.bits.reason;
   return json_line(json) + "\n";
 }
 

@@ -113,6 +113,27 @@ Status apply_pdl(const TuneOptions& options, TuneRequest& request) {
   return {};
 }
 
+Status apply_invariant(const TuneOptions& options, TuneRequest& request) {
+  if (options.invariant.empty()) return {};
+  if (options.invariant != "rows") return Status::invalid("--invariant {}: expected rows", options.invariant);
+  const char* other = !options.m_range.empty()      ? "--m-range"
+                      : options.pdl != "off"        ? "--pdl"
+                      : options.objective != "time" ? "--objective"
+                      : request.energy              ? "--energy"
+                      : request.budget_seconds > 0  ? "--budget"
+                      : !options.shard.empty()      ? "--shard"
+                      : options.confirmations > 1   ? "--confirmations"
+                      : options.buckets             ? "--buckets"
+                      : !options.replay.empty()     ? "--replay"
+                      : options.compare             ? "--compare"
+                                                    : nullptr;
+  if (other != nullptr)
+    return Status::invalid("--invariant rows: not with {}: all M of a weight are decided together, by time",
+                           other);
+  request.invariant = true;
+  return {};
+}
+
 Status apply_search(const TuneOptions&, TuneRequest& request) {
   std::string known;
   for (const StrategyInfo& strategy : all_strategies()) {
@@ -361,6 +382,20 @@ std::vector<TuneOption> own_rows() {
        "the "
        "library's fast accumulation (fp8 on tensor cores that keep fewer bits than float32)",
        {.effect = Effect::measuring, .shows_default = true, .apply = apply_accuracy}},
+
+      {search,
+       "--invariant",
+       &TuneOptions::invariant,
+       "rows: all M of a weight take kernels of one bit class, so that a row of y has the same bits in every "
+       "batch; "
+       "the rows have it in the column bits, and answer every M",
+       {.effect = Effect::run,
+        .value_name = "rows",
+        .apply = apply_invariant,
+        .identity =
+            [](const TuneRequest& request) {
+              return std::string(request.invariant ? "invariant=rows" : "");
+            }}},
 
       {search,
        "--objective",

@@ -72,6 +72,7 @@ struct TuneOptions {
   bool buckets = false;                  // output is a folder
   std::string bucket_scheme = "thirds";  // thirds, bounds
   std::string pdl = "off";               // off, allow
+  std::string invariant;                 // rows; empty: not
   int confirmations = 0;                 // 0: two on a CPU, one elsewhere
 
   // AITER's (cli/compat/aiter_options.h)

@@ -85,6 +85,7 @@ std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& optio
   const std::size_t free_bytes = free_host_memory_bytes();
   for (const auto& device : devices) {
     InProcessOptions evaluation = in_process_options(*device, request.policy, request.max_err_ratio);
+    evaluation.bit_classes = request.invariant;
     evaluation.timing_lock = timing_lock_path(environment.runtime_folder, device->info());
     if (options.in_process) {
       evaluation.on_waited = hooks.on_waited;

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "evaluate/in_process/bit_class_finder.h"
 #include "evaluate/in_process/kernel_verifier.h"
 #include "evaluate/in_process/memory_need.h"
 
@@ -143,7 +144,14 @@ Outcome InProcessEvaluator::check_at(const Problem& problem, const Candidate& ca
     step(kernel == nullptr ? Step::preparing : Step::candidate, name);
   });
   if (!outcomes.ok()) return failed_launch(outcomes.status());
-  return outcomes->front();
+  outcome = outcomes->front();
+  if (!options_.bit_classes || outcome.kind != OutcomeKind::ok) return outcome;
+  auto finder = BitClassFinder::make(device_, problem, options_.policy.seed, options_.reference_threads);
+  outcome.bits = bit_class_of(finder, candidate, outcome.deterministic, [&] {
+    pause();
+    step(Step::candidate, name);
+  });
+  return outcome;
 }
 
 Status InProcessEvaluator::check_memory(const Problem& problem, bool timed) const {

@@ -82,6 +82,7 @@ ProblemBench::Entry& ProblemBench::entry_of(const Candidate& candidate) {
   Entry& entry = found->second;
   if (!is_new) return entry;
   entry.name = found->first;
+  entry.candidate = candidate;
   entry.accuracy = device_.accuracy(candidate, problem_);
   pause();
   step(Step::candidate, entry.name);
@@ -318,7 +319,20 @@ Status ProblemBench::check_fully(std::span<Entry* const> entries) {
     pending[i]->checked.error = worst_of(error, (*outcomes)[i].error);
     pending[i]->fully_checked = true;
   }
+  if (options_.bit_classes) find_bit_classes(pending);
   return {};
+}
+
+void ProblemBench::find_bit_classes(std::span<Entry* const> entries) {
+  step(Step::preparing);
+  auto finder = BitClassFinder::make(device_, problem_, options_.policy.seed, options_.reference_threads);
+  for (Entry* entry : entries) {
+    if (entry->checked.kind != OutcomeKind::ok) continue;
+    entry->checked.bits = bit_class_of(finder, entry->candidate, entry->checked.deterministic, [&] {
+      pause();
+      step(Step::candidate, entry->name);
+    });
+  }
 }
 
 // `times` has an element for each member's column. Removes members that fail.
@@ -425,6 +439,7 @@ void ProblemBench::learn_quiet_levels(std::span<Entry* const> entries,
 }
 
 Result<std::vector<ProblemBench::RoundMember>> ProblemBench::finalists(std::span<const Candidate> candidates,
+                                                                       int rounds,
                                                                        std::vector<Entry*>& entries) {
   for (const Candidate& candidate : candidates) {
     // Screening gave up on it for the sake of time; who asks for rounds wants its time.
@@ -433,6 +448,7 @@ Result<std::vector<ProblemBench::RoundMember>> ProblemBench::finalists(std::span
     entries.push_back(&entry_of(candidate));
   }
   GEMMTUNE_RETURN_IF_ERROR(check_fully(entries));
+  if (rounds == 0) return std::vector<RoundMember>();
   step(Step::preparing);
   GEMMTUNE_RETURN_IF_ERROR(pools_.place_packed_again());
   return make_ready(entries);
@@ -441,7 +457,7 @@ Result<std::vector<ProblemBench::RoundMember>> ProblemBench::finalists(std::span
 Result<FinalsResult> ProblemBench::energy(std::span<const Candidate> candidates, int rounds) {
   GEMMTUNE_RETURN_IF_ERROR(device_.counts_energy());
   std::vector<Entry*> entries;
-  auto ready = finalists(candidates, entries);
+  auto ready = finalists(candidates, rounds, entries);
   if (!ready.ok()) return ready.status();
   const std::vector<RoundMember> members = std::move(ready).value();
   std::vector<const Timed*> timed;
@@ -482,7 +498,7 @@ Result<FinalsResult> ProblemBench::finals_on(RoutingKind routing, std::span<cons
   GEMMTUNE_RETURN_IF_ERROR(check_routing(problem_, options_.policy.routing_of(routing)));
   // Kernels that were never timed are made ready on the policy's routing first.
   std::vector<Entry*> entries;
-  if (const auto ready = finalists(candidates, entries); !ready.ok()) return ready.status();
+  if (const auto ready = finalists(candidates, rounds, entries); !ready.ok()) return ready.status();
   std::map<std::string, double>
       own_levels;  // times on another routing say nothing of the machine on this one
   std::swap(earlier_.quiet, own_levels);
@@ -496,7 +512,7 @@ Result<FinalsResult> ProblemBench::finals_on(RoutingKind routing, std::span<cons
 
 Result<FinalsResult> ProblemBench::finals(std::span<const Candidate> candidates, int rounds) {
   std::vector<Entry*> entries;
-  auto ready = finalists(candidates, entries);
+  auto ready = finalists(candidates, rounds, entries);
   if (!ready.ok()) return ready.status();
   std::vector<RoundMember> members = std::move(ready).value();
   // A against A: the first finalist once more, at a random place in each round.

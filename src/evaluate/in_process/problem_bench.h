@@ -14,6 +14,7 @@
 #include "backends/backend.h"
 #include "evaluate/evaluation_step.h"
 #include "evaluate/evaluator.h"
+#include "evaluate/in_process/bit_class_finder.h"
 #include "evaluate/in_process/kernel_verifier.h"
 #include "evaluate/in_process/weight_pools.h"
 #include "measure/sampler.h"
@@ -58,6 +59,7 @@ class ProblemBench {
  private:
   struct Entry {
     std::string name;
+    Candidate candidate;
     Accuracy accuracy = Accuracy::fp32;
     BuiltKernel built;
     Outcome checked;  // of quick, then of full verification; no times
@@ -100,8 +102,11 @@ class ProblemBench {
   Result<DriftReference*> drift_reference_for(Entry& entry);
   Outcome take_samples(Entry& entry, int samples);
   Status check_fully(std::span<Entry* const> entries);
-  /// Fully verified, and ready to be timed: `entries` gets the candidates', the result those that can run.
-  Result<std::vector<RoundMember>> finalists(std::span<const Candidate> candidates,
+  /// Of those that passed; a finder lives no longer than this, for the sake of its memory.
+  void find_bit_classes(std::span<Entry* const> entries);
+  /// Fully verified, and ready to be timed unless there are no rounds: `entries` gets the candidates', the result those
+  /// that can run.
+  Result<std::vector<RoundMember>> finalists(std::span<const Candidate> candidates, int rounds,
                                              std::vector<Entry*>& entries);
   std::vector<RoundMember> make_ready(std::span<Entry* const> entries);
   /// Points what the kernels are timed on at this routing's operands.

@@ -41,7 +41,9 @@ Outcome read_outcome(const SqlStatement& row, int first) {
   outcome.err_ratio = row.number(first + 2);
   outcome.deterministic = row.integer(first + 3) != 0;
   outcome.microseconds = samples_of(row, first + 4);
-  outcome.error = error_from_json(parse_json(row.text(first + 5)));
+  const Json measured = parse_json(row.text(first + 5));
+  outcome.error = error_from_json(measured);
+  outcome.bits = bits_from_json(measured);
   return outcome;
 }
 
@@ -180,7 +182,9 @@ Status Journal::insert(std::int64_t problem, const JournaledOutcome& record) {
   statement->bind(record.source).bind(record.key).bind(to_string(outcome.kind)).bind(outcome.reason);
   statement->bind(outcome.err_ratio).bind(std::int64_t{outcome.deterministic});
   statement->bind(json_line(to_json(outcome.microseconds))).bind(utc_text());
-  statement->bind(json_line(to_json(outcome.error)));
+  Json measured = to_json(outcome.error);
+  measured.update(to_json(outcome.bits));
+  statement->bind(json_line(measured));
   return statement->run();
 }
 

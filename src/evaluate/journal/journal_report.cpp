@@ -55,6 +55,7 @@ void finals_lines(const JournalLine& call, const std::vector<std::string>& candi
     line.reason = result.outcomes[i].reason;
     line.err_ratio = result.outcomes[i].err_ratio;
     line.error = result.outcomes[i].error;
+    line.bits = result.outcomes[i].bits;
     line.deterministic = result.outcomes[i].deterministic;
     line.samples = result.outcomes[i].microseconds;
     on_line(line);
@@ -150,7 +151,11 @@ Status for_each_outcome(SqlDatabase& journal, const std::function<void(const Jou
     line.err_ratio = rows->number(12);
     line.deterministic = rows->integer(13) != 0;
     line.samples = numbers_from_json(parse_json(rows->text(14))).value_or(std::vector<double>());
-    if (!rows->is_null(15)) line.error = error_from_json(parse_json(rows->text(15)));
+    if (!rows->is_null(15)) {
+      const Json measured = parse_json(rows->text(15));
+      line.error = error_from_json(measured);
+      line.bits = bits_from_json(measured);
+    }
     on_line(line);
   }
   GEMMTUNE_RETURN_IF_ERROR(row.status());

@@ -45,6 +45,7 @@ struct JournalLine {
   std::string reason;
   double err_ratio = 0;
   MeasuredError error;
+  BitClass bits;
   bool deterministic = true;
   std::optional<double> reference_us;  // of the problem in that run
   std::vector<double> samples;         // microseconds

@@ -57,7 +57,7 @@ CREATE TABLE outcomes (
   deterministic INTEGER NOT NULL,
   samples TEXT NOT NULL,     -- JSON, microseconds
   at TEXT NOT NULL,
-  errors TEXT                -- JSON: those that were measured; NULL before version 3
+  errors TEXT                -- JSON: those that were measured, and the bit class; NULL before version 3
 );
 CREATE INDEX outcomes_by_key ON outcomes (key);
 CREATE INDEX outcomes_by_problem ON outcomes (problem);

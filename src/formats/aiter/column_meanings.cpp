@@ -69,6 +69,8 @@ std::string_view describe(Column column) {
       "Lower end of the 95 % interval of speedup. Empty if the row has the default kernel or none to compare "
       "with, and in older files.",
       "Upper end of that interval.",
+      "The bit class of the row's kernel (tune --invariant rows). Rows of such a weight answer every M "
+      "(docs/invariant.md).",
       "Of fused_moe: how many of the row's experts are shared; no part of the key.",
       "Of fused_moe: the routing that the row was tuned on (docs/measuring.md); no part of the key.",
       "Of lists of shapes: calls of the shape in a step of the program.",

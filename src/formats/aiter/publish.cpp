@@ -279,7 +279,8 @@ void Splice::extend_header() {
   const auto own = own_columns();
   const bool own_wanted = std::any_of(own.begin(), own.end(), lacks_wanted);
   for (const SchemaColumn& column : own) {
-    if (own_wanted && !columns_.has(column.column)) added.push_back(column.column);
+    const bool is_wanted = is_rare(column.column) ? wants(column.column) : own_wanted;
+    if (is_wanted && !columns_.has(column.column)) added.push_back(column.column);
   }
   for (const Column column : added) {
     columns_.append(column);

@@ -119,7 +119,7 @@ constexpr std::array<SchemaColumn, 32> moe_columns{{
     {Column::routing, "routing", {}},
 }};
 
-constexpr std::array<SchemaColumn, 14> own{{
+constexpr std::array<SchemaColumn, 15> own{{
     {Column::spread, "spread", {}},
     {Column::default_us, "default_us", {}},
     {Column::default_kernel, "default_kernel", {}},
@@ -134,6 +134,7 @@ constexpr std::array<SchemaColumn, 14> own{{
     {Column::accuracy, "accuracy", {}},
     {Column::speedup_low, "speedup_low", {}},
     {Column::speedup_high, "speedup_high", {}},
+    {Column::bits, "bits", {}},
 }};
 
 constexpr std::array<SchemaColumn, 2> of_shape_lists{{

@@ -68,6 +68,7 @@ enum class Column {
   accuracy,
   speedup_low,
   speedup_high,
+  bits,  // only in files that have such rows: is_rare()
   shared_experts,
   routing,
   // of shape lists
@@ -131,6 +132,8 @@ const Schema& schema_of(TableKind kind);
 
 /// The columns that gemmtune adds behind AITER's.
 std::span<const SchemaColumn> own_columns();
+/// True of those of them that a file has only where a row has a cell.
+constexpr bool is_rare(Column column) { return column == Column::bits; }
 
 /// "bf16_tuned_gemm.csv" and "bf16_untuned_gemm.csv": AITER's names, and those of the config folder.
 std::string tuned_file_name(Operation operation);

@@ -45,7 +45,10 @@ std::vector<SchemaColumn> columns_of_new_file(Operation operation, const std::ve
                           (column.column == Column::gfx && schema == CsvSchema::seed);
     if (!left_out) columns.push_back(column);
   }
-  columns.insert(columns.end(), own_columns().begin(), own_columns().end());
+  const bool marked = any([](const TunedEntry& entry) { return !entry.bits.empty(); });
+  for (const SchemaColumn& column : own_columns()) {
+    if (marked || !is_rare(column.column)) columns.push_back(column);
+  }
   return columns;
 }
 

@@ -236,6 +236,7 @@ void EntryReader::read_own(Values& values, TunedEntry& entry) const {
   entry.pdl_us = values.own_number(Column::pdl_us);
   entry.env = values.cell(Column::env);
   entry.routing = values.cell(Column::routing);
+  entry.bits = is_missing(values.cell(Column::bits)) ? std::string_view() : values.cell(Column::bits);
   entry.accuracy.reset();
   if (!is_missing(values.cell(Column::accuracy))) {
     entry.accuracy = parse_accuracy(values.cell(Column::accuracy));
@@ -406,6 +407,8 @@ std::optional<std::string> own_cell(const TunedEntry& entry, Column column) {
       return entry.env;
     case Column::accuracy:
       return std::string(entry.accuracy ? to_string(*entry.accuracy) : "");
+    case Column::bits:
+      return std::string(entry.bits.view());
     case Column::routing:
       return std::string(entry.routing.view());
     default:
@@ -479,6 +482,7 @@ bool same_row(const TunedEntry& old_row, const TunedEntry& entry) {
          old_row.pdl_kernel_name == entry.pdl_kernel_name &&
          same_number(old_row.pdl_us, entry.pdl_us, time_digits) && old_row.env == entry.env &&
          old_row.accuracy == entry.accuracy && old_row.routing == entry.routing &&
+         old_row.bits == entry.bits &&
          old_row.problem.moe.shared_experts == entry.problem.moe.shared_experts &&
          old_row.problem.bias == entry.problem.bias;
 }

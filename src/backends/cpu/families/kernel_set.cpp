@@ -77,6 +77,11 @@ std::int64_t compute_bytes(const IsaKernels& kernels, DataType type) {
   return type == DataType::i8 ? 1 : compute_bytes(kernels);
 }
 
+std::string panel_sum_order(Isa isa, std::int64_t splits) {
+  // Sums of AVX2 and AVX-512 are the same multiply-adds; bf16 pairs and AMX tiles add two products at once.
+  const char* unit = isa == Isa::scalar ? "scalar" : isa == Isa::avx2 || isa == Isa::avx512 ? "fma" : nullptr;
+  return fmt::format("chain-{}-sk{}", unit == nullptr ? to_string(isa) : std::string_view(unit), splits);
+}
 const PanelEntry* find(const PanelList& list, std::int64_t mr, std::int64_t panels) {
   return find_in(list, mr, panels);
 }

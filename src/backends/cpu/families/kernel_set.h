@@ -39,6 +39,8 @@ Element element_of(DataType type);
 /// Of a packed element of x: of the level's floats, or of a storage type that may be int8.
 std::int64_t compute_bytes(const IsaKernels& kernels);
 std::int64_t compute_bytes(const IsaKernels& kernels, DataType type);
+/// The order of sums of panel kernels (KernelFamily::sum_order): one chain along k for each of `splits` parts of it.
+std::string panel_sum_order(Isa isa, std::int64_t splits);
 /// nullptr where the list has no such tile.
 const PanelEntry* find(const PanelList& list, std::int64_t mr, std::int64_t panels);
 const RowEntry* find(const RowList& list, std::int64_t mr, std::int64_t nr);

@@ -83,6 +83,12 @@ class SkinnyFamily final : public LeafFamily {
     return make_skinny_kernel(set_, problem, settings_of(config), threads_);
   }
 
+  /// Dot products of plain rows add lanes of vectors, in an order of each register tile: no promise.
+  std::string sum_order(const Problem& problem, const Config& config) const override {
+    if (layout_of(problem) != WeightLayout::panel16) return {};
+    const SkinnySettings settings = settings_of(config);
+    return panel_sum_order(settings.isa, settings.splits);
+  }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return cost(problem, settings_of(config));
   }

@@ -107,6 +107,10 @@ class TiledFamily final : public LeafFamily {
     return make_tiled_kernel(set_, problem, choice_of(problem, config).settings);
   }
 
+  std::string sum_order(const Problem& problem, const Config& config) const override {
+    const TiledSettings settings = choice_of(problem, config).settings;
+    return panel_sum_order(settings.isa, settings.splits);
+  }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return cost(problem, choice_of(problem, config));
   }

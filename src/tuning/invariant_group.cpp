@@ -1,0 +1,265 @@
+#include "tuning/invariant_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/log.h"
+#include "measure/statistics.h"
+#include "search/strategy.h"
+#include "select/finalists.h"
+#include "select/screened_ties.h"
+#include "tuning/problem_search.h"
+#include "tuning/problem_tuner.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr std::size_t searched_orders = 2;    // that get a search of their own
+constexpr std::size_t searched_kernels = 24;  // of such a search, looked at for the first time
+constexpr std::size_t min_verified_orders = 4;
+constexpr std::size_t max_verified_orders = 16;  // until a class serves every M
+constexpr std::size_t verified_kernels = 4;      // of an order, at each M
+
+double time_of(const Trial& trial) {
+  const bool counts = trial.outcome.kind == OutcomeKind::ok && !trial.outcome.microseconds.empty();
+  return counts ? median(trial.outcome.microseconds) : std::numeric_limits<double>::infinity();
+}
+
+/// The best kernels of a class or an order, one list a member, each the fastest first.
+using KernelsOfMembers = std::vector<std::vector<Finalist>>;
+
+class InvariantSearch {
+ public:
+  InvariantSearch(const Device& device, Evaluator& evaluator, const TuneRequest& request,
+                  const std::string& decided, std::span<InvariantMember> members)
+      : device_(device), evaluator_(evaluator), request_(request), decided_(decided), members_(members) {
+    for (const InvariantMember& member : members_) {
+      CandidateList list = list_candidates(device_, member.problem, candidate_filter(request_));
+      std::erase_if(list.candidates, [&](const auto& listed) { return listed.layout != member.layout; });
+      lists_.push_back(std::move(list.candidates));
+    }
+  }
+
+  InvariantChoice choose() {
+    for (const std::string& order : ranked_orders(searched_orders)) search(order);
+    std::size_t verified = 0;
+    for (const std::string& order : ranked_orders(max_verified_orders)) {
+      if (verified++ >= min_verified_orders && cheapest_class(true)) break;
+      verify(order);
+    }
+    const auto chosen = cheapest_class();
+    InvariantChoice choice;
+    if (!chosen) {
+      choice.reason = no_class();
+      return choice;
+    }
+    choice.bits = *chosen;
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      choice.settled.push_back(settle(i, *chosen));
+      merge_trials(choice.settled.back().trials, members_[i].screened);
+    }
+    return choice;
+  }
+
+ private:
+  static std::string order_of(const Problem& problem, const ListedCandidate& listed) {
+    std::string order = listed.family->sum_order(problem, listed.candidate.config);
+    return order.empty() ? listed.candidate.kernel_name() : order;
+  }
+
+  std::map<std::string, double> times_of(std::size_t member) const {
+    std::map<std::string, double> times;
+    for (const Trial& trial : members_[member].screened)
+      times[trial.candidate.kernel_name()] = time_of(trial);
+    return times;
+  }
+
+  /// Kernels of an order at one M, the fastest first; those without a time are left out.
+  std::vector<Finalist> kernels_of(std::size_t member, const std::string& order) const {
+    std::vector<Finalist> kernels;
+    for (const ListedCandidate& listed : lists_[member]) {
+      if (order_of(members_[member].problem, listed) != order) continue;
+      const auto trial = std::ranges::find_if(
+          members_[member].screened, [&](const Trial& one) { return one.candidate == listed.candidate; });
+      if (trial == members_[member].screened.end() || !std::isfinite(time_of(*trial))) continue;
+      kernels.push_back(as_finalist(listed, trial->outcome.microseconds));
+    }
+    std::ranges::stable_sort(kernels, {}, &Finalist::screened_microseconds);
+    return kernels;
+  }
+
+  /// Orders that some kernel of every M has, by their cost. An M without a time of the order has the slowest time that any of its
+  /// kernels has.
+  std::vector<std::string> ranked_orders(std::size_t count) const {
+    std::map<std::string, std::pair<std::size_t, double>> costs;  // members served, cost
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      const auto times = times_of(i);
+      double slowest = 0;
+      for (const auto& [name, time] : times)
+        slowest = std::isfinite(time) ? std::max(slowest, time) : slowest;
+      std::map<std::string, double> best;
+      for (const ListedCandidate& listed : lists_[i]) {
+        const auto known = times.find(listed.candidate.kernel_name());
+        if (known != times.end() && !std::isfinite(known->second)) continue;  // it failed
+        const double time = known == times.end() ? slowest : known->second;
+        const auto [found, is_new] = best.try_emplace(order_of(members_[i].problem, listed), time);
+        if (!is_new) found->second = std::min(found->second, time);
+      }
+      for (const auto& [order, time] : best) {
+        auto& [served, cost] = costs[order];
+        ++served;
+        cost += members_[i].calls * time;
+      }
+    }
+    std::vector<std::pair<double, std::string>> ranked;
+    for (const auto& [order, cost] : costs) {
+      if (cost.first == members_.size()) ranked.push_back({cost.second, order});
+    }
+    std::ranges::sort(ranked);
+    if (ranked.size() > count) ranked.resize(count);
+    std::vector<std::string> orders;
+    for (auto& [cost, order] : ranked) orders.push_back(std::move(order));
+    return orders;
+  }
+
+  /// The first search looked for the fastest kernels of all; this one for those of the order.
+  void search(const std::string& order) {
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      if (request_.stop && request_.stop()) return;
+      InvariantMember& member = members_[i];
+      std::vector<ListedCandidate> of_order;
+      std::ranges::copy_if(lists_[i], std::back_inserter(of_order),
+                           [&](const auto& listed) { return order_of(member.problem, listed) == order; });
+      SearchLimits limits;
+      limits.screening_samples = request_.policy.screening_samples;
+      limits.seed = request_.policy.seed;
+      auto strategy = make_strategy(request_.strategy, limits);
+      if (!strategy.ok()) return;
+      SearchBounds bounds{Deadline::never(request_.clock), searched_kernels, true};
+      const auto searched = search_problem(
+          member.problem, of_order, evaluator_, **strategy, bounds, [](const Trial&) {},
+          trials_of(of_order, member.screened));
+      if (searched.ok()) merge_trials(searched->trials, member.screened);
+    }
+  }
+
+  static std::vector<Trial> trials_of(const std::vector<ListedCandidate>& candidates,
+                                      const std::vector<Trial>& trials) {
+    std::vector<Trial> chosen;
+    for (const Trial& trial : trials) {
+      if (std::ranges::any_of(candidates,
+                              [&](const auto& listed) { return listed.candidate == trial.candidate; }))
+        chosen.push_back(trial);
+    }
+    return chosen;
+  }
+
+  /// Fully, the fastest kernels of the order at every M.
+  void verify(const std::string& order) {
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      if (request_.stop && request_.stop()) return;
+      std::vector<Finalist> kernels = kernels_of(i, order);
+      if (kernels.size() > verified_kernels) kernels.resize(verified_kernels);
+      if (kernels.empty()) continue;
+      std::vector<Candidate> candidates;
+      for (const Finalist& kernel : kernels) candidates.push_back(kernel.listed.candidate);
+      const auto result = evaluator_.finals(members_[i].problem, candidates, 0);
+      if (!result.ok()) {
+        reasons_[i] = result.message();
+        continue;
+      }
+      for (std::size_t k = 0; k < kernels.size(); ++k) note(i, order, kernels[k], result->outcomes[k]);
+    }
+  }
+
+  void note(std::size_t member, const std::string& order, const Finalist& kernel, const Outcome& outcome) {
+    const std::string name = kernel.listed.candidate.kernel_name();
+    if (outcome.kind != OutcomeKind::ok) return;
+    if (outcome.bits.id.empty()) {
+      reasons_.try_emplace(member, fmt::format("{}: {}", name, outcome.bits.reason));
+    } else {
+      KernelsOfMembers& kernels = classes_[outcome.bits.id];
+      kernels.resize(members_.size());
+      kernels[member].push_back(kernel);
+    }
+    if (order == name) return;  // it promised nothing
+    if (!outcome.bits.id.empty()) promised_.insert(outcome.bits.id);
+    const auto [first, is_new] = class_of_order_.try_emplace(order, outcome.bits.id);
+    if (!is_new && first->second != outcome.bits.id) {
+      log(LogLevel::warning, "{} {}: its sums promise {}, whose bit class is {}; its own is {}",
+          short_name(members_[member].problem), name, order, first->second,
+          outcome.bits.id.empty() ? outcome.bits.reason : outcome.bits.id);
+    }
+  }
+
+  /// Of the classes that a promise extends to all M; without one of all.
+  std::optional<std::string> cheapest_class() const {
+    const auto promised = cheapest_class(true);
+    return promised ? promised : cheapest_class(false);
+  }
+
+  std::optional<std::string> cheapest_class(bool is_promised) const {
+    std::optional<std::string> cheapest;
+    double min_cost = std::numeric_limits<double>::infinity();
+    for (const auto& [id, kernels] : classes_) {
+      if (!decided_.empty() && id != decided_) continue;
+      if (is_promised && !promised_.contains(id)) continue;
+      double cost = 0;
+      for (std::size_t i = 0; i < members_.size(); ++i) {
+        double best = std::numeric_limits<double>::infinity();
+        for (const Finalist& kernel : kernels[i]) best = std::min(best, kernel.screened_microseconds);
+        cost += members_[i].calls * best;
+      }
+      if (cost >= min_cost) continue;
+      min_cost = cost;
+      cheapest = id;
+    }
+    return cheapest;
+  }
+
+  std::string no_class() const {
+    std::string text =
+        decided_.empty() ? "no bit class has a kernel for every M"
+                         : fmt::format("no kernel of bit class {}, which rows of this weight have", decided_);
+    if (!reasons_.empty()) text += "; " + reasons_.begin()->second;
+    return text;
+  }
+
+  Settled settle(std::size_t member, const std::string& bits) {
+    const InvariantMember& own = members_[member];
+    FinalsTask task{own.problem, classes_[bits][member], {}, own.layout, request_.policy};
+    std::ranges::stable_sort(task.finalists, {}, &Finalist::screened_microseconds);
+    const std::size_t of_class = task.finalists.size();
+    add_opponents(device_, lists_[member], own.screened, task);
+    for (std::size_t i = of_class; i < task.finalists.size(); ++i)
+      task.finalists[i].listed.is_opponent = true;
+    task.screening_deviation = screening_deviation(own.screened);
+    return run_finals(task, evaluator_, Deadline::never(request_.clock));
+  }
+
+  const Device& device_;
+  Evaluator& evaluator_;
+  const TuneRequest& request_;
+  const std::string& decided_;
+  std::span<InvariantMember> members_;
+  std::vector<std::vector<ListedCandidate>> lists_;    // of each member, of its layout
+  std::map<std::string, KernelsOfMembers> classes_;    // verified kernels
+  std::set<std::string> promised_;                     // classes of kernels that promised an order
+  std::map<std::string, std::string> class_of_order_;  // of its first verified kernel
+  std::map<std::size_t, std::string> reasons_;         // by member: why a kernel has no class
+};
+
+}  // namespace
+
+InvariantChoice choose_invariant(const Device& device, Evaluator& evaluator, const TuneRequest& request,
+                                 const std::string& decided, std::span<InvariantMember> members) {
+  return InvariantSearch(device, evaluator, request, decided, members).choose();
+}
+
+}  // namespace gemmtune
