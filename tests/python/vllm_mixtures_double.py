@@ -241,16 +241,18 @@ def modules(vllm, amx):
                 replace_parameter(self, f"{name}_weight", stored)
                 if scale is not None:
                     replace_parameter(self, f"{name}_{self.scale_name}", scale)
+                self.exact[f"{name}_bias"] = torch.randn(shape[:2], generator=random).to(dtype) if bias else None
                 if bias:
-                    replace_parameter(self, f"{name}_bias", torch.randn(shape[:2], generator=random).to(dtype))
+                    replace_parameter(self, f"{name}_bias", self.exact[f"{name}_bias"].clone())
 
         def forward(self, x, topk_weights, topk_ids):
             return self.quant_method.apply(self, x, topk_weights, topk_ids, None, None)
 
         def reference(self, x, topk_weights, topk_ids):
-            biases = [getattr(self, f"{name}_bias", None) for name in ("w13", "w2")]
-            return mixture(x.double(), self.exact["w13"], self.exact["w2"], *(bias if bias is None else bias.double() for bias in biases),
-                           topk_weights.double(), topk_ids, self.activation)
+            biases = [bias if bias is None else bias.double() for bias in (self.exact["w13_bias"], self.exact["w2_bias"])]
+            if self.apply_router_weight_on_input:
+                x, topk_weights = x * topk_weights.to(x.dtype), torch.ones_like(topk_weights)
+            return mixture(x.double(), self.exact["w13"], self.exact["w2"], *biases, topk_weights.double(), topk_ids, self.activation)
 
     vllm.Experts = Experts
     return {ROUTED: {"RoutedExperts": RoutedExperts},

@@ -30,6 +30,7 @@ _without_kernel = set()  # names of vLLM's classes that cannot run on this CPU
 
 def follow(vllm, loading):
     """Stands behind the constructor of vLLM's layers of experts. loading(): the cpu.Loading of a model that is being loaded, or None."""
+    _without_kernel.clear()
     _skip_packing(vllm.unquantized_experts)
     if "quantized mixtures of the CPU backend" in vllm.parts:
         _skip_packing(vllm.int8_experts)
