@@ -247,7 +247,8 @@ TEST_F(CaptureFile, AMixtureIsRecordedAtItsTokenTier) {
   EXPECT_EQ(problem_of_row(problem(97)).m, 97);
   // A row of 97 tokens answers nothing, so that it does not stand for 128.
   write("untuned_fmoe.csv",
-        "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1\n"
+        "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_"
+        "stage1\n"
         "97,512,256,8,2,ActivationType.Silu,torch.bfloat16,torch.bfloat16,torch.bfloat16,QuantType.No,1,0\n");
   const auto merged = merge_capture(path("untuned_fmoe.csv"), {seen(mixture, 1)});
   ASSERT_TRUE(merged.ok());

@@ -57,7 +57,8 @@ Problem linear_problem(const ModelLayer& layer, const std::optional<WeightFormat
 
 Problem layer_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format, DataType dtype,
                       const ModelShapeOptions& options) {
-  Problem problem = layer.moe ? expert_problem(layer, format, options) : linear_problem(layer, format, options);
+  Problem problem =
+      layer.moe ? expert_problem(layer, format, options) : linear_problem(layer, format, options);
   DataType own = format ? format->type : dtype;
   if (traits(own).fp8) own = device_fp8(options.architecture);
   problem.x_type = problem.w_type = chosen_type(own, options);
