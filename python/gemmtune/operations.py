@@ -210,6 +210,10 @@ def _word(kind, words, value):
     return words.index(value)
 
 
+def _mixture(activation, quant_type, **members):
+    return c.Moe(activation=_word("activation", c.activations, activation), quant_type=_word("quant_type", c.quant_types, quant_type), **members)
+
+
 def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu", quant_type="none", gated=True,
               doweight_stage1=False, shared_experts=0, x_scale=None, w1_scale=None, w2_scale=None, bias1=None, bias2=None,
               out_dtype=None, context=None, stream=None):
@@ -221,8 +225,7 @@ def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu",
                          doweight_stage1=doweight_stage1, shared_experts=shared_experts, x_scale=x_scale, w1_scale=w1_scale,
                          w2_scale=w2_scale, bias1=bias1, bias2=bias2, out_dtype=out_dtype)
     call = _Call("fused_moe", x, context, stream)
-    moe = c.Moe(activation=_word("activation", c.activations, activation), quant_type=_word("quant_type", c.quant_types, quant_type),
-                gated=gated, doweight_stage1=doweight_stage1, shared_experts=shared_experts)
+    moe = _mixture(activation, quant_type, gated=gated, doweight_stage1=doweight_stage1, shared_experts=shared_experts)
     call.arrays.moe, call.arrays.moe_operands = ctypes.pointer(moe), ctypes.pointer(c.MoeOperands())
     for member, name, array in (("w", "w1", w1), ("w2", "w2", w2), ("topk_ids", "topk_ids", topk_ids),
                                 ("topk_weights", "topk_weights", topk_weights), ("x_scale", "x_scale", x_scale),
@@ -238,6 +241,15 @@ def problem(m, n, k, *, operation="a16w16", x_type="bf16", w_type=None, y_type=N
     return c.Problem(operation=_word("operation", c.operations, operation), m=m, n=n, k=k, batch=batch, x_type=_number(x_type),
                      w_type=_number(w_type or ("f4_e2m1" if operation in c.fp4_weights else x_type)), y_type=_number(y_type or "unset"), bias=bias, scale_ab=scale_ab,
                      weight_layout=weight_layout, alignment=alignment)
+
+
+def mixture_problem(tokens, inter_dim, model_dim, *, experts, topk, x_type="bf16", w_type=None, y_type=None, bias=False, activation="silu",
+                    quant_type="none", gated=True, doweight_stage1=False, shared_experts=0):
+    """The problem of a fused_moe for Context.plan()."""
+    made = problem(tokens, inter_dim, model_dim, operation="fused_moe", x_type=x_type, w_type=w_type, y_type=y_type, bias=bias)
+    made.moe = ctypes.pointer(_mixture(activation, quant_type, experts=experts, topk=topk, gated=gated, doweight_stage1=doweight_stage1,
+                                       shared_experts=shared_experts))
+    return made
 
 
 def weight_problem(operation, type, n, k, *, x_type=None, y_type=None, batch=1, scale_ab=False):

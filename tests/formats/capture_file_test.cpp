@@ -236,6 +236,25 @@ TEST_F(CaptureFile, AProblemIsWhatItsRowSays) {
   EXPECT_EQ(problem_of_row(fp8), fp8);
 }
 
+TEST_F(CaptureFile, AMixtureIsRecordedAtItsTokenTier) {
+  const Problem mixture = problem(97, Operation::fused_moe);
+  EXPECT_EQ(problem_of_row(mixture).m, 128);
+  Problem tier = mixture;
+  tier.m = 128;
+  EXPECT_EQ(problem_of_row(tier), problem_of_row(mixture));
+  tier.m = upper_token_tier + 1;
+  EXPECT_EQ(problem_of_row(tier).m, upper_token_tier);
+  EXPECT_EQ(problem_of_row(problem(97)).m, 97);
+  // A row of 97 tokens answers nothing, so that it does not stand for 128.
+  write("untuned_fmoe.csv",
+        "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_"
+        "stage1\n"
+        "97,512,256,8,2,ActivationType.Silu,torch.bfloat16,torch.bfloat16,torch.bfloat16,QuantType.No,1,0\n");
+  const auto merged = merge_capture(path("untuned_fmoe.csv"), {seen(mixture, 1)});
+  ASSERT_TRUE(merged.ok());
+  EXPECT_EQ(merged->added, 1);
+}
+
 TEST_F(CaptureFile, WhatCannotBeWrittenIsAnErrorAndCountsNothing) {
   std::filesystem::create_directory(path("bf16_untuned_gemm.csv.calls.json"));
   EXPECT_FALSE(merge_capture(file(), {seen(problem(1))}).ok());

@@ -10,6 +10,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class ModelLayers : public ModelTest {};
 
@@ -69,6 +70,26 @@ TEST_F(ModelLayers, GptOss) {
   EXPECT_EQ(problem_of(list, "experts"),
             "fused_moe m=1 n=768 k=3072 x=f4_e2m1 w=f4_e2m1 y=bf16 bias=1 scale_ab=0 layout=plain "
             "experts=32 topk=4 act=Swiglu quant=per_1x32 gated=1 doweight_stage1=0");
+}
+
+TEST_F(ModelLayers, ExpertsAsAServerHoldsThem) {
+  ModelShapeOptions options = one_token(4);
+  options.served = true;
+  const auto experts = [&](const std::string& model, const std::string& architecture) {
+    options.architecture = architecture;
+    return problem_of(known(model, options), "experts");
+  };
+  // MXFP4: 16-bit tokens, 2880 / 4 at the next multiple of 32; where AITER serves as in its tables.
+  for (const char* architecture : {"x86-avx512bf16", "sm_90", ""}) {
+    EXPECT_THAT(experts("gpt-oss-20b", architecture),
+                StartsWith("fused_moe m=1 n=736 k=2880 x=bf16 w=f4_e2m1 y=bf16 bias=1"));
+  }
+  EXPECT_THAT(experts("gpt-oss-20b", "gfx950"), StartsWith("fused_moe m=1 n=768 k=3072 x=f4_e2m1 w=f4_e2m1"));
+  // fp8 blocks: CPUs have no fp8 products.
+  EXPECT_THAT(experts("qwen3-30b-a3b-fp8", "x86-avx512bf16"),
+              StartsWith("fused_moe m=1 n=192 k=2048 x=bf16 w=f8_e4m3fn"));
+  EXPECT_THAT(experts("qwen3-30b-a3b-fp8", "sm_90"),
+              StartsWith("fused_moe m=1 n=192 k=2048 x=f8_e4m3fn w=f8_e4m3fn"));
 }
 
 TEST_F(ModelLayers, Mixtral) {

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
+import vllm_mixtures_double
 from torch import nn
 
 FP8 = torch.float8_e4m3fn
@@ -213,10 +214,10 @@ _operators.impl("cutlass_scaled_mm", _cutlass_scaled_mm, "CompositeExplicitAutog
 
 
 def install(without=(), signature=None, batch_invariant=False, block_type_known=True, padding=None, platform="CUDA", keeps_function=True,
-            linear_backend="auto", prefers_humming=False):
+            linear_backend="auto", prefers_humming=False, amx=True):
     """Puts a fresh double into sys.modules. without: names ("module.attribute") that this vLLM does not have; signature: other
     parameters of UnquantizedLinearMethod.apply; padding: rows that the torch kernel pads x to, which is then the only one; keeps_function: as
-    0.32, else as 0.24; linear_backend: what the user says."""
+    0.32, else as 0.24; linear_backend: what the user says; amx: the CPU has it."""
     global _current
     for name in [name for name in sys.modules if name == "vllm" or name.startswith("vllm.")]:
         del sys.modules[name]
@@ -498,6 +499,8 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
             "cpu_unquantized_gemm": cpu_unquantized_gemm, "dispatch_cpu_unquantized_gemm": dispatch_cpu_unquantized_gemm},
         "vllm.model_executor.model_loader.base_loader": {"BaseModelLoader": BaseModelLoader},
     }
+    if platform == "CPU":
+        contents.update(vllm_mixtures_double.modules(vllm, amx))
     for name, members in contents.items():
         steps = name.split(".")
         for end in range(1, len(steps) + 1):  # packages above, and the module as an attribute of its package

@@ -4,7 +4,8 @@ Usage: vllm_real.py [KIND ...]              kinds of layers (all), one line each
        vllm_real.py make KIND FOLDER        writes a model
        vllm_real.py serve FOLDER eager|compiled   serves it and prints tokens and the plug-in's report as JSON
 
-Both sides must give the same tokens, and calls must have been served by tuned rows."""
+Both sides must give the same tokens, and calls must have been served by tuned rows. vLLM's kernels for MXFP4 experts need AMX: the stock engine
+serves the same weights in bf16."""
 
 import json
 import os
@@ -13,13 +14,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-KINDS = {"bf16": "a16w16", "fp8 per token": "a8w8", "int8": "a8w8"}
-FILES = {"a16w16": "bf16_untuned_gemm.csv", "a8w8": "a8w8_untuned_gemm.csv"}
+KINDS = {"bf16": "a16w16", "fp8 per token": "a8w8", "int8": "a8w8", "mixture": "fused_moe", "gpt-oss": "fused_moe", "gpt-oss MXFP4": "fused_moe"}
+FILES = {"a16w16": "bf16_untuned_gemm.csv", "a8w8": "a8w8_untuned_gemm.csv", "fused_moe": "untuned_fmoe.csv"}
+STOCK = {"gpt-oss MXFP4": "gpt-oss"}  # kind -> the one that the stock engine serves
 CALLS = ((1, 8, 32), (4, 8, 32), (16, 8, 20), (1, 1, 200))  # sequences, tokens out, tokens in
 
 
 def make(kind, folder):
     import torch
+    if KINDS[kind] == "fused_moe":
+        make_mixture(kind, folder)
+        return
     from transformers import LlamaConfig, LlamaForCausalLM
     torch.manual_seed(0)
     config = LlamaConfig(hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=1024,
@@ -39,11 +44,45 @@ def make(kind, folder):
         "quant_method": "compressed-tensors", "format": "int-quantized" if kind == "int8" else "float-quantized", "ignore": ["lm_head"], "quantization_status": "compressed",
         "config_groups": {"group_0": {"targets": ["Linear"], "weights": {**operand, "strategy": "channel", "dynamic": False},
                                       "input_activations": {**operand, "strategy": "token", "dynamic": True}}}}
+    save(folder, tensors, config, "LlamaForCausalLM", model.config.quantization_config)
+
+
+def save(folder, tensors, config, architecture, quantization):
     from safetensors.torch import save_file
     Path(folder).mkdir(exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, f"{folder}/model.safetensors", metadata={"format": "pt"})
-    (Path(folder) / "config.json").write_text(json.dumps({**config.to_dict(), "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16",
-                                                          "quantization_config": model.config.quantization_config}))
+    (Path(folder) / "config.json").write_text(json.dumps({**config.to_dict(), "architectures": [architecture], "torch_dtype": "bfloat16",
+                                                          "quantization_config": quantization}))
+
+
+def make_mixture(kind, folder):
+    import torch
+    from transformers import GptOssConfig, GptOssForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
+    from vllm_mixtures_double import quantized
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 1024,
+             "max_position_embeddings": 512, "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2}
+    if kind == "mixture":
+        config = Qwen3MoeConfig(**sizes, intermediate_size=512, moe_intermediate_size=128, num_experts=16, num_experts_per_tok=4, norm_topk_prob=True)
+        Qwen3MoeForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+        return
+    config = GptOssConfig(**sizes, intermediate_size=128, num_local_experts=8, num_experts_per_tok=2, sliding_window=128)
+    model = GptOssForCausalLM(config).to(torch.bfloat16)
+    tensors = model.state_dict()
+    for name in list(tensors):
+        if name.endswith(("gate_up_proj", "down_proj")):  # [E, columns, rows] of bf16, of MXFP4 [E, rows, groups, 16] bytes
+            stored, scale, exact = quantized(tensors[name].float().transpose(1, 2).contiguous() * 4, "mxfp4")
+            tensors[name] = exact.transpose(1, 2).to(torch.bfloat16)
+            if kind == "gpt-oss MXFP4":
+                tensors[f"{name}_blocks"], tensors[f"{name}_scales"] = stored.unflatten(2, (-1, 16)), scale
+                del tensors[name]
+        elif name.endswith("bias"):
+            tensors[name] = torch.randn(tensors[name].shape).to(torch.bfloat16) / 10
+    if kind == "gpt-oss":
+        model.load_state_dict(tensors)
+        model.save_pretrained(folder)
+    else:
+        save(folder, tensors, config, "GptOssForCausalLM", {"quant_method": "mxfp4"})
 
 
 def serve(folder, eager):
@@ -83,8 +122,10 @@ def check(kind, operation):
     """Why a kind of layers is not as expected, or None."""
     with tempfile.TemporaryDirectory() as scratch:
         model, shapes, table = f"{scratch}/model", f"{scratch}/shapes", f"{scratch}/tuned.csv"
-        subprocess.run([sys.executable, __file__, "make", kind, model], check=True, capture_output=True)
-        stock = run(model, "eager", GEMMTUNE_VLLM="0")
+        of_stock = f"{scratch}/stock" if kind in STOCK else model
+        for made, place in {kind: model, STOCK.get(kind, kind): of_stock}.items():
+            subprocess.run([sys.executable, __file__, "make", made, place], check=True, capture_output=True)
+        stock = run(of_stock, "eager", GEMMTUNE_VLLM="0")
         recorded = run(model, "eager", GEMMTUNE_CAPTURE=shapes)
         if recorded["tokens"] != stock["tokens"]:
             return "other tokens while shapes are recorded"
@@ -93,7 +134,8 @@ def check(kind, operation):
         variable = {f"GEMMTUNE_CONFIG_{operation.upper()}": table}
         for mode in ("eager", "compiled"):
             served = run(model, mode, **variable)
-            print(f"{kind}, {mode}: {served['report']['calls']}, {len(served['report']['ours'])} of {served['report']['linear_layers']} layers")
+            print(f"{kind}, {mode}: {served['report']['calls']}, {len(served['report']['ours'])} of "
+                  f"{served['report']['linear_layers'] + served['report']['mixtures']} layers")
             if not served["report"]["calls"]["tuned"]:
                 return f"{mode}: no call was served by a tuned row"
             if mode == "eager" and served["tokens"] != stock["tokens"]:

@@ -64,6 +64,11 @@ def begin(sizes, eager):
     _loading = Loading(sizes, eager)
 
 
+def loading():
+    """The Loading of the model whose weights are being loaded, or None."""
+    return _loading
+
+
 def end():
     """The Loading of the model whose weights are ready."""
     global _loading

@@ -8,6 +8,10 @@ _kernels = "vllm.model_executor.kernels.linear"
 
 _utils = "vllm.model_executor.layers.utils"
 
+_experts = "vllm.model_executor.layers.fused_moe.experts.cpu_moe"
+_quantize_int8 = ("quantize_int8", "vllm._custom_ops", "onednn_scaled_int8_quant", ("input", "scale", "azp", "symmetric"))
+_run_experts = ("output", "hidden_states", "w1", "w2", "topk_weights", "topk_ids", "expert_map", "apply_router_weight_on_input")
+
 # part -> (name here, module, attribute path, parameters that must be there or None)
 _needed = {
     "loading": (
@@ -36,7 +40,24 @@ _needed = {
         ("int8_kernels", _kernels, "_POSSIBLE_INT8_KERNELS", None),
         ("choose", _kernels, "choose_scaled_mm_linear_kernel", ("config", "possible_kernels")),
         ("int8_base", _kernels, "Int8ScaledMMLinearKernel", None),
-        ("quantize_int8", "vllm._custom_ops", "onednn_scaled_int8_quant", ("input", "scale", "azp", "symmetric")),
+        _quantize_int8,
+    ),
+    "mixtures of the CPU backend": (
+        ("routed_experts", "vllm.model_executor.layers.fused_moe.routed_experts", "RoutedExperts", ("moe_config",)),
+        ("unquantized_experts", _experts, "CPUUnquantizedExperts", ("moe_config", "quant_config")),
+        ("apply_experts", _experts, "CPUUnquantizedExperts.apply", _run_experts),
+        ("prepare_experts", _experts, "CPUUnquantizedExperts.process_weights_after_loading", ("layer",)),
+        _quantize_int8,
+    ),
+    "quantized mixtures of the CPU backend": (
+        ("cpu_experts", _experts, "", None),
+        ("apply_fp8_experts", _experts, "CPUExpertsFp8.apply", _run_experts),
+        ("apply_mxfp4_experts", _experts, "CPUExpertsMxfp4.apply", _run_experts),
+        ("int8_experts", _experts, "CPUExpertsInt8", ("moe_config", "quant_config")),
+        ("apply_int8_experts", _experts, "CPUExpertsInt8.apply", _run_experts),
+        ("prepare_int8_experts", _experts, "CPUExpertsInt8.process_weights_after_loading", ("layer",)),
+        ("prepare_fp8_experts", _experts, "prepare_fp8_moe_layer_for_cpu", ("w13", "w2")),
+        ("prepare_mxfp4_experts", _experts, "prepare_mxfp4_moe_layer_for_cpu", ("w13", "w2", "w13_scale", "w2_scale")),
     ),
     "fp8": (
         ("register_linear_kernel", _kernels, "register_linear_kernel", ("kernel_class", "platform", "kernel_type")),

@@ -14,11 +14,11 @@ import torch
 import gemmtune
 from gemmtune import contexts
 
-from . import cpu, interface, kernels, logger, operators
+from . import cpu, interface, kernels, logger, mixtures, operators
 
 _vllm = None
 # Of the last model that this process loaded.
-_report = {"version": gemmtune.__version__, "linear_layers": 0, "ours": [], "left": {}, "plans": 0, "device": None}
+_report = {"version": gemmtune.__version__, "linear_layers": 0, "mixtures": 0, "ours": [], "left": {}, "plans": 0, "device": None}
 _calls_before = {}  # counters when the model had been loaded
 _watcher = None
 _invariant = False  # VLLM_BATCH_INVARIANT
@@ -49,6 +49,8 @@ def install():
         kernels.register(_vllm)
     if "bf16 of the CPU backend" in _vllm.parts:
         cpu.follow(_vllm)
+    if "mixtures of the CPU backend" in _vllm.parts:
+        mixtures.follow(_vllm, cpu.loading)
     _vllm.loader.load_model = _following(_vllm.load_model)
 
 
@@ -207,20 +209,27 @@ def _choose_layers(model, config, loading):
                         layer.run(m, bias)
     known = {id(module): name for name, module in model.named_modules()}
     names = [known.get(id(module), type(module).__name__) for module, _ in taken]
+    counted, experts = _counted(taken, left)
     left = {known.get(id(module), type(module).__name__): why for module, why in left}
-    total = len(names) + len(left)
     _tell_compile_cache(config, [f"{name} {constants}" for name, (_, constants) in zip(names, taken)])
     device = operators.device_of(next((parameter for parameter in model.parameters()), torch.empty(0)))
-    _report.update(linear_layers=total, ours=names, left=left, plans=len(plans), device=device)
+    _report.update(linear_layers=len(names) + len(left) - experts, mixtures=experts, ours=names, left=left, plans=len(plans), device=device)
     _calls_before = _counters()
     _watch(recording)
     if recording:
-        logger.info("gemmtune %s: records the sizes of %d of %d linear layers", gemmtune.__version__, len(names), total)
+        logger.info("gemmtune %s: records the sizes of %s", gemmtune.__version__, counted)
         return
-    logger.info("gemmtune %s: %d of %d linear layers have tuned kernels; %d plans for %d CUDA-graph sizes made ahead in %.1f s "
-                "(GEMMTUNE_VLLM=0 turns this off)", gemmtune.__version__, len(names), total, len(plans), len(graphs),
-                time.monotonic() - start)
+    logger.info("gemmtune %s: %s have tuned kernels; %d plans for %d CUDA-graph sizes made ahead in %.1f s (GEMMTUNE_VLLM=0 turns this off)",
+                gemmtune.__version__, counted, len(plans), len(graphs), time.monotonic() - start)
     _say_what_is_left(left, device, has_ours=bool(names))
+
+
+def _counted(taken, left):
+    """("5 of 6 linear layers and 2 of 2 mixtures of experts", mixtures)."""
+    kind = getattr(_vllm, "routed_experts", None) or ()
+    experts, others = (sum(isinstance(module, kind) for module, _ in modules) for modules in (taken, left))
+    text = f"{len(taken) - experts} of {len(taken) + len(left) - experts - others} linear layers"
+    return f"{text} and {experts} of {experts + others} mixtures of experts" if experts + others else text, experts + others
 
 
 def _say_what_is_left(left, device, has_ours):
@@ -251,7 +260,7 @@ def _counters():
 
 
 def report():
-    """What the plug-in does in this process, as data: `linear_layers` of the last model, `ours` (their names), `left` (name: why), `plans` made
+    """What the plug-in does in this process, as data: `linear_layers` and `mixtures` of the last model, `ours` (their names), `left` (name: why), `plans` made
     ahead, and `calls` of our layers since then: `tuned`, by a tuned row, and `without_row`, which vLLM's operator ran, on its CPU backend
     gemmtune's default kernel. A CUDA graph counts once, when it is captured."""
     return {**_report, "calls": _calls()}

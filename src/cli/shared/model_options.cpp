@@ -138,6 +138,7 @@ Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions
   shape_options.batch_size = *batch_size;
   shape_options.tokens = *tokens;
   if (*served) {
+    shape_options.served = true;
     shape_options.batch_size = 1;  // GTUNE_BATCH_SIZE is no server's
     shape_options.tokens = (*served)->tokens;
     shape_options.lm_head_rows = (*served)->sequences;

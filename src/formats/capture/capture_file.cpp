@@ -18,6 +18,7 @@
 #include "formats/csv/csv.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
+#include "tuned/key.h"
 
 namespace gemmtune {
 namespace {
@@ -197,7 +198,9 @@ Status UntunedFile::read_rows(const CsvDocument& document) {
   for (std::size_t index = header + 1; index < document.lines.size(); ++index) {
     const CsvLine& row = document.lines[index];
     if (!split_row(row, columns_, cells, ignored)) continue;
-    if (reader.read(cells, row.number, problem, nullptr)) known_.insert(print(problem_of_row(problem)));
+    if (!reader.read(cells, row.number, problem, nullptr)) continue;
+    const Problem stated = problem_of_row(problem);
+    if (stated.m == problem.m) known_.insert(print(stated));
   }
   return {};
 }
@@ -286,6 +289,7 @@ Problem problem_of_row(const Problem& problem) {
     if (schema.has(Column::bpreshuffle)) row.bpreshuffle = problem.bpreshuffle;
     row.moe = problem.moe;
     row.moe.shared_experts = 0;
+    if (is_mixture(problem)) row.m = token_tier(problem.m);  // the only M of a row that answers
   }
   row.alignment = Problem().alignment;
   if (row.bpreshuffle) row.weight_layout = WeightLayout::any;

@@ -38,8 +38,8 @@ struct Capture {
 std::string calls_path(const std::string& untuned_path);
 
 /// The problem as its row of an untuned CSV states it: alignment 16, the layout of a packed weight not
-/// decided, types that the operation's table has no column for at what they mean there. Problems with one
-/// answer share a row of tuned files, too.
+/// decided, types that the operation's table has no column for at what they mean there, tokens of a mixture of experts at the
+/// token tier that it is looked up by. Problems with one answer share a row of tuned files, too.
 Problem problem_of_row(const Problem& problem);
 
 struct CaptureMerge {

@@ -22,6 +22,7 @@ struct ModelShapeOptions {
   std::string architecture;        // of the device that runs the model: fp8 layers have its fp8 (device_fp8)
   std::optional<Operation> operation;  // rows of this one only
   bool bpreshuffle = false;  // weights packed once: the pre-shuffled a8w8 operations; a16w16 so marked
+  bool served = false;       // experts as vLLM and SGLang hold them, where that differs from AITER's tables
   bool lm_head = true;
   std::optional<std::int64_t> vocab_size;  // where the config says none
   std::string assume;                      // model_type of architectures.h for a config whose own has no row

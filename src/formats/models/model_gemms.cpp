@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/rounding.h"
+#include "tuned/entry.h"
 
 namespace gemmtune {
 namespace {
@@ -18,13 +19,24 @@ DataType chosen_type(DataType own, const ModelShapeOptions& options) {
   return same_kind ? *options.x_type : own;
 }
 
-Problem expert_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format) {
+/// True if a server multiplies experts' 16-bit tokens as they are: MXFP4 weights but where AITER serves, fp8 blocks on CPUs.
+bool keeps_tokens(const WeightFormat& format, const ModelShapeOptions& options) {
+  if (!options.served) return false;
+  if (format.type == DataType::f4_e2m1) return !options.architecture.starts_with("gfx");
+  return format.expert_quant == QuantType::per_1x128 && cpu_architecture(options.architecture);
+}
+
+Problem expert_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format,
+                       const ModelShapeOptions& options) {
+  constexpr std::int64_t served_multiple = 32;
   Problem problem = default_problem(Operation::fused_moe);
   problem.bias = layer.bias;
   problem.moe = *layer.moe;
   problem.moe.quant_type = format ? format->expert_quant : QuantType::none;
-  problem.n = round_up(layer.n, format ? format->expert_multiple : 1);
-  problem.k = round_up(layer.k, format ? format->expert_multiple : 1);
+  std::int64_t multiple = format ? format->expert_multiple : 1;
+  if (multiple > 1 && keeps_tokens(*format, options)) multiple = served_multiple;
+  problem.n = round_up(layer.n, multiple);
+  problem.k = round_up(layer.k, multiple);
   return problem;
 }
 
@@ -45,10 +57,12 @@ Problem linear_problem(const ModelLayer& layer, const std::optional<WeightFormat
 
 Problem layer_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format, DataType dtype,
                       const ModelShapeOptions& options) {
-  Problem problem = layer.moe ? expert_problem(layer, format) : linear_problem(layer, format, options);
+  Problem problem =
+      layer.moe ? expert_problem(layer, format, options) : linear_problem(layer, format, options);
   DataType own = format ? format->type : dtype;
   if (traits(own).fp8) own = device_fp8(options.architecture);
   problem.x_type = problem.w_type = chosen_type(own, options);
+  if (layer.moe && format && keeps_tokens(*format, options)) problem.x_type = dtype;
   const DataType otherwise = format ? dtype : problem.x_type;
   problem.y_type = options.y_type.value_or(otherwise);
   return problem;
