@@ -148,6 +148,10 @@ void ShapeGroup::agree_on_bits(Evaluator& evaluator, const std::vector<std::size
   const std::string decided = run_.decided_bits(problem_of(items.front()),
                                                 [this](const TunedEntry& row) { return is_replaced(row); });
   InvariantChoice choice = choose_invariant(run_.device(), evaluator, run_.request(), decided, members);
+  if (run_.ended()) {  // the report says so, and not that there is no class
+    for (const std::size_t item : items) visited_.at(item).result.reset();
+    return;
+  }
   const bool is_whole = std::ranges::all_of(choice.settled, [](const Settled& one) { return !!one.winner; });
   for (std::size_t i = 0; i < items.size(); ++i) {
     ProblemResult& result = *visited_.at(items[i]).result;

@@ -1,4 +1,5 @@
-"""gemmtune_vllm's mixtures of experts against a double of vLLM's CPU backend (vllm_mixtures_double.py): which layers are taken, what runs, results."""
+"""gemmtune_vllm's mixtures of experts against a double of vLLM's CPU backend (vllm_mixtures_double.py): which layers are taken, what runs,
+results."""
 
 import os
 import tempfile
@@ -44,7 +45,7 @@ def routes(tokens, topk=2, experts=8, seed=0):
     """(weights, ids) as vLLM's router gives them."""
     random = torch.Generator().manual_seed(seed)
     logits, ids = torch.randn(tokens, experts, generator=random).topk(topk)
-    return torch.softmax(logits, 1), ids.to(torch.int32)
+    return torch.sigmoid(logits), ids.to(torch.int32)
 
 
 def inputs(tokens, topk=2, k=128, dtype=torch.bfloat16):

@@ -260,8 +260,8 @@ def _counters():
 
 
 def report():
-    """What the plug-in does in this process, as data: `linear_layers` and `mixtures` of the last model, `ours` (their names), `left` (name: why), `plans` made
-    ahead, and `calls` of our layers since then: `tuned`, by a tuned row, and `without_row`, which vLLM's operator ran, on its CPU backend
+    """What the plug-in does in this process, as data: `linear_layers` and `mixtures` of the last model, `ours` (their names), `left` (name: why),
+    `plans` made ahead, and `calls` of our layers since then: `tuned`, by a tuned row, and `without_row`, which vLLM's operator ran, on its CPU backend
     gemmtune's default kernel. A CUDA graph counts once, when it is captured."""
     return {**_report, "calls": _calls()}
 
