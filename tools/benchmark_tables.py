@@ -382,7 +382,7 @@ def readme_proof():
         ["an x86 server", "kernels beside oneDNN's and OpenBLAS's, from C++, C, Python and PyTorch",
          f"two cores of an EPYC, 60 bf16 shapes, M = 1 to 128: two runs, {cpu}"],
         ["AITER's tables, an AMD GPU", "audit, merge, coverage and report of the tables, on any machine", "tuning has **not run** on an AMD GPU yet"],
-        ["vLLM", "a plug-in for its linear layers", f"one H200, vLLM 0.24, Llama-3.1-8B, 1 to 64 sequences: bf16 {served_span('bf16')}, "
+        ["vLLM", "a plug-in for its linear layers, on CPUs mixtures of experts too", f"one H200, vLLM 0.24, Llama-3.1-8B, 1 to 64 sequences: bf16 {served_span('bf16')}, "
          f"fp8 {served_span('fp8 per token')} times the tokens a second ([docs/vllm.md](docs/vllm.md))"],
     ])
 
