@@ -35,7 +35,8 @@ std::span<const EnvironmentVariable> environment_variables() {
       {"GEMMTUNE_VERIFY_UNTUNED", "",
        "1: verify the first run of each plan that no row answered (docs/errata.md)."},
       {"GEMMTUNE_INVARIANT", "",
-       "rows: a weight without rows of a bit class is an error in place of an untuned call (docs/invariant.md)."},
+       "rows: a weight without rows of a bit class is an error in place of an untuned call "
+       "(docs/invariant.md)."},
       {"GEMMTUNE_NUM_THREADS", "",
        "Threads of the CPU (default: all cores of the device). A part of cu_num."},
       {"GEMMTUNE_TEAM", "", "Whose threads run a CPU's kernels: auto, own or openmp (docs/threads.md)."},

@@ -321,8 +321,8 @@ void Run::update_environment() {
   if (memory_roof_gigabytes_ > 0) observations["memory_roof_gbs"] = memory_roof_gigabytes_;
   observations["busy_rows"] = static_cast<double>(busy_rows_);
   observations.insert(errors_.begin(), errors_.end());
-  publisher_.set_environment(row_environment(device_, request_.policy, observations, energies_, routings_, bits_,
-                                             compute_roof_ ? &*compute_roof_ : nullptr)
+  publisher_.set_environment(row_environment(device_, request_.policy, observations, energies_, routings_,
+                                             bits_, compute_roof_ ? &*compute_roof_ : nullptr)
                                  .json);
 }
 

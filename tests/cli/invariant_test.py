@@ -1,4 +1,4 @@
-"""tune --invariant rows, check --invariant and hunt --invariant on this machine's CPU.
+"""tune --invariant rows, check --invariant and hunt --invariant: real kernels, simulated times.
 
 Usage: invariant_test.py PROGRAM
 """
@@ -27,7 +27,7 @@ class Invariant(unittest.TestCase):
 
     @classmethod
     def run_program(cls, *words):
-        environment = {**os.environ, "GEMMTUNE_CONFIG_DIR": str(cls.folder / "config"), "GEMMTUNE_SHIPPED": "0"}
+        environment = {**os.environ, "GEMMTUNE_CONFIG_DIR": str(cls.folder / "config"), "GEMMTUNE_SHIPPED": "0", "XDG_RUNTIME_DIR": str(cls.folder)}
         return subprocess.run([str(PROGRAM), *map(str, words)], env=environment, text=True, capture_output=True, check=False)
 
     def rows(self, table=None):
