@@ -64,6 +64,11 @@ TEST(OptionExclusions, WordsThatContradictAreNamedWithTheirValue) {
             }),
             "--baseline torch: not with --compare");
   EXPECT_EQ(said([](TuneOptions& options) { options.objective = "edp"; }), "");
+  EXPECT_EQ(said([](TuneOptions& options) {
+              options.invariant = "rows";
+              options.request.budget_seconds = 60;
+            }),
+            "--invariant rows: not with --budget: all M of a weight are decided together, by time");
 }
 
 }  // namespace

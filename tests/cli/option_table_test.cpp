@@ -35,6 +35,7 @@ const std::map<std::string_view, std::string> other_texts = {
     {"--m-range", "1:16"},
     {"--libtype", "tiled"},
     {"--search", "exhaustive"},
+    {"--invariant", "rows"},
     {"--cache", "warm"},
     {"--timeout", "none"},
     {"--pdl", "allow"},

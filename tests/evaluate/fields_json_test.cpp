@@ -65,7 +65,7 @@ TEST(FieldsJson, EveryFieldSurvives) {
   expect_survival<Policy>(20);
   expect_survival<RoutingTrace>(4);
   expect_survival<DeviceRequest>(15);
-  expect_survival<InProcessOptions>(9);
+  expect_survival<InProcessOptions>(10);
   expect_survival<Library>(3);
   expect_survival<DeviceInfo>(6);
   expect_survival<Candidate>(3);

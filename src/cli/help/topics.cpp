@@ -34,7 +34,9 @@ HelpTopic verdicts_topic() {
         "How many other kernels cannot be told apart from this one (1 %, or the noise floor). They take "
         "nothing "
         "from a win; a fixed order decides among them."},
-       {"default kernel", "What a program runs without tuning: the vendor's library with its own choice."},
+       {"default kernel",
+        "What a program runs without tuning: the first choice of the vendor's library, or of our family for "
+        "few rows."},
        {"noise floor", "How far one kernel differs from itself, timed twice a round."},
        {"busy machine", "Other programs disturbed many rounds. Repeat the row on a quiet machine."}}};
   return {"verdicts",

@@ -36,6 +36,12 @@ constexpr Subject retry_failed{"--retry-failed", differs<&TuneOptions::retry_fai
 constexpr Subject keep{"--keep", differs<&TuneOptions::keep>};
 constexpr Subject journal{"--journal", differs<&TuneOptions::journal_folder>};
 constexpr Subject dry_run{"--dry-run", differs<&TuneOptions::dry_run>};
+constexpr Subject invariant{"--invariant", differs<&TuneOptions::invariant>};
+constexpr Subject pdl{"--pdl", differs<&TuneOptions::pdl>};
+constexpr Subject budget{"--budget",
+                         [](const TuneOptions& options) { return options.request.budget_seconds > 0; }};
+constexpr Subject further_passes{"--confirmations",
+                                 [](const TuneOptions& options) { return options.confirmations > 1; }};
 constexpr Subject objective{"--objective", differs<&TuneOptions::objective>};
 constexpr Subject energy{"--energy", [](const TuneOptions& options) { return options.request.energy; }};
 constexpr Subject single_size{"-m -n -k", [](const TuneOptions& options) { return options.size.any(); }};
@@ -60,7 +66,8 @@ const std::vector<Exclusion>& exclusions() {
       {{compare_wo_tuning, benchmark}, {compare, single_size, model}, "; it takes a file of results"},
       // These tune nothing.
       {{run_config, compare_wo_tuning, benchmark},
-       {m_range, buckets, shard, record, replay, events, retry_failed, keep, energy, objective, dry_run},
+       {m_range, buckets, shard, record, replay, events, retry_failed, keep, energy, objective, dry_run,
+        invariant},
        ""},
       {{compare},
        {m_range, buckets, shard, record, replay, events, retry_failed, energy, objective, dry_run},
@@ -70,6 +77,9 @@ const std::vector<Exclusion>& exclusions() {
       {{objective, energy}, {replay}, ", a recording has no joules"},
       {{baseline}, {m_range, buckets, compare, record, replay}, ""},
       {{record}, {replay}, ""},
+      {{invariant},
+       {compare, m_range, buckets, shard, replay, pdl, objective, energy, budget, further_passes},
+       ": all M of a weight are decided together, by time"},
       {{dry_run}, {keep, journal, list}, ""},
   };
   return all;
@@ -79,6 +89,7 @@ const std::vector<Exclusion>& exclusions() {
 std::string text_of(const TuneOptions& options, const Subject& one) {
   std::string text(one.name);
   if (one.name == subject::objective.name) text += " " + options.objective;
+  if (one.name == subject::invariant.name) text += " " + options.invariant;
   if (one.name == subject::baseline.name) text += " " + options.device.baseline;
   return text;
 }

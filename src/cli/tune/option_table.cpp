@@ -116,20 +116,6 @@ Status apply_pdl(const TuneOptions& options, TuneRequest& request) {
 Status apply_invariant(const TuneOptions& options, TuneRequest& request) {
   if (options.invariant.empty()) return {};
   if (options.invariant != "rows") return Status::invalid("--invariant {}: expected rows", options.invariant);
-  const char* other = !options.m_range.empty()      ? "--m-range"
-                      : options.pdl != "off"        ? "--pdl"
-                      : options.objective != "time" ? "--objective"
-                      : request.energy              ? "--energy"
-                      : request.budget_seconds > 0  ? "--budget"
-                      : !options.shard.empty()      ? "--shard"
-                      : options.confirmations > 1   ? "--confirmations"
-                      : options.buckets             ? "--buckets"
-                      : !options.replay.empty()     ? "--replay"
-                      : options.compare             ? "--compare"
-                                                    : nullptr;
-  if (other != nullptr)
-    return Status::invalid("--invariant rows: not with {}: all M of a weight are decided together, by time",
-                           other);
   request.invariant = true;
   return {};
 }
@@ -400,8 +386,7 @@ std::vector<TuneOption> own_rows() {
       {search,
        "--objective",
        &TuneOptions::objective,
-       "What is small of the chosen kernel: time, energy (joules a call) or edp (joules x time). energy and "
-       "edp choose "
+       "Minimize time, energy (joules a call) or edp (joules x time). energy and edp choose "
        "among the finalists up to 1.3 times the fastest one's time, by batches of a second each; speed-ups "
        "stay those of "
        "time",
