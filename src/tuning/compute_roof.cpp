@@ -12,10 +12,10 @@
 namespace gemmtune {
 namespace {
 
-// Of a core, and of a GPU's multiprocessor: some milliseconds.
-constexpr double host_operations_per_unit = 1e9;
+// Of a core, and of a GPU's multiprocessor: a millisecond or more. The reference of a host's takes about a second.
+constexpr double host_operations_per_unit = 1.2e8;
 constexpr double gpu_operations_per_unit = 8e9;
-constexpr std::int64_t min_edge = 1024;
+constexpr std::int64_t min_edge = 512;
 constexpr std::int64_t max_edge = 16384;
 constexpr double near_fastest = 1.5;  // of predicted times
 constexpr int roof_samples = 5;
@@ -65,10 +65,10 @@ std::optional<Problem> large_product(const Problem& like, const DeviceInfo& devi
 }
 
 std::optional<ComputeRoof> measure_compute_roof(const Device& device, Evaluator& evaluator,
-                                                const Problem& product) {
+                                                const Problem& product, const std::function<bool()>& stop) {
   const std::vector<Candidate> candidates = candidates_of(device, product);
   if (candidates.empty()) return std::nullopt;
-  const auto outcomes = evaluator.screen(product, candidates, roof_samples, [] { return false; });
+  const auto outcomes = evaluator.screen(product, candidates, roof_samples, stop);
   if (!outcomes.ok()) return std::nullopt;
   std::optional<ComputeRoof> roof;
   for (std::size_t i = 0; i < outcomes->size(); ++i) {

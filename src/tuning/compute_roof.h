@@ -1,6 +1,7 @@
 // The rate at which the device computes a large product: the compute roof of reports, kept in <file>.env.json.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -20,8 +21,8 @@ struct ComputeRoof {
 std::optional<Problem> large_product(const Problem& like, const DeviceInfo& device);
 
 /// Verifies and times the default kernel and the vendor library's at that product, and the default configs of families whose
-/// cost model sees them near the fastest. The highest rate of a median; nullopt if no kernel ran.
+/// cost model sees them near the fastest, until `stop` answers true. The highest rate of a median; nullopt if no kernel ran.
 std::optional<ComputeRoof> measure_compute_roof(const Device& device, Evaluator& evaluator,
-                                                const Problem& product);
+                                                const Problem& product, const std::function<bool()>& stop);
 
 }  // namespace gemmtune

@@ -18,6 +18,8 @@ namespace gemmtune {
 namespace {
 
 constexpr double min_seconds_for_roof = 20;
+constexpr double min_budget_for_roof = 60;
+constexpr double share_for_roof = 0.05;  // of a budget
 
 Status check_range(const std::optional<MRangeRequest>& asked) {
   if (!asked) return {};
@@ -40,8 +42,9 @@ struct EndOfWork {
   bool is_regular = false;
 };
 
-/// Of the largest shape that has one, by `evaluator`. Costs about a second, so runs of some length alone pay for it.
-Status measure_roof(Run& run, Device& device, Evaluator& evaluator) {
+/// Of the largest shape that has one, by `evaluator`, within the deadline but for one kernel. Runs of some length alone pay
+/// for it.
+Status measure_roof(Run& run, Device& device, Evaluator& evaluator, const Deadline& deadline) {
   const TuneRequest& request = run.request();
   if (!request.measures_compute_roof || run.stopped()) return {};
   std::optional<Problem> product;
@@ -52,7 +55,9 @@ Status measure_roof(Run& run, Device& device, Evaluator& evaluator) {
     most = flops(shape.problem);
     product = std::move(large);
   }
-  auto roof = product ? measure_compute_roof(device, evaluator, *product) : std::nullopt;
+  auto roof = product ? measure_compute_roof(device, evaluator, *product,
+                                             [&] { return run.stopped() || deadline.over(); })
+                      : std::nullopt;
   return roof ? run.note_compute_roof(std::move(*roof)) : Status();
 }
 
@@ -60,8 +65,8 @@ Result<RunSummary> run_items(Run& run, Device& device, std::span<Evaluator* cons
                              Evaluator& unlimited, const Deadline& clock) {
   GEMMTUNE_RETURN_IF_ERROR(run.open());
   const double budget = run.request().budget_seconds;
-  if (budget >= min_seconds_for_roof)  // nothing is measured once it has ended
-    GEMMTUNE_RETURN_IF_ERROR(measure_roof(run, device, unlimited));
+  if (budget >= min_budget_for_roof)  // nothing is measured once it has ended
+    GEMMTUNE_RETURN_IF_ERROR(measure_roof(run, device, unlimited, Deadline::in(share_for_roof * budget)));
   ConfirmationPass confirmation(run);
   const auto items = run.request().m_range ? range_items(run) : shape_items(run, confirmation);
   run.begin();
@@ -76,7 +81,7 @@ Result<RunSummary> run_items(Run& run, Device& device, std::span<Evaluator* cons
   for (const auto& item : items) GEMMTUNE_RETURN_IF_ERROR(item->finish());
   GEMMTUNE_RETURN_IF_ERROR(confirmation.run(evaluators));
   if (budget == 0 && clock.seconds_elapsed() >= min_seconds_for_roof)
-    GEMMTUNE_RETURN_IF_ERROR(measure_roof(run, device, unlimited));
+    GEMMTUNE_RETURN_IF_ERROR(measure_roof(run, device, unlimited, Deadline::never()));
   return run.finish();
 }
 

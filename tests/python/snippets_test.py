@@ -26,6 +26,7 @@ ELSEWHERE = {
     ("README.md", "import gemmtune, gemmtune.torch, torch"): "PyTorch, a GPU and a model",
     ("python.md", 'gemmtune.tune("untuned.csv", "tuned.csv", backend="cuda", pdl="allow")'): "a GPU",
     ("coming_from_aiter.md", "import torch"): "PyTorch",
+    ("invariant.md", "import gemmtune.torch"): "PyTorch and a model",
     ("python_arrays.md", "def halves(rows):  # [E, 2N, ...]"): "PyTorch and a checkpoint of gpt-oss",
     ("pytorch.md", 'with gemmtune.torch.capture("shapes.csv") as captured:      # packed=True on a CPU'): "PyTorch, a GPU and a model",
 }

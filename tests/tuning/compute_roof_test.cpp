@@ -41,7 +41,7 @@ class ComputeRoofOfARun : public ::testing::Test {
     device_.add({.name = "slow", .predicted = [](const Problem&, const Config&) { return 2.0; }});
     device_.baseline_of = [](const Problem&) { return Candidate{"vendor", 1, {}}; };
     evaluator_.time = [this](const Problem& problem, const Candidate& candidate) {
-      if (problem.m < 1024) return 100.0;
+      if (problem.m < 512) return 100.0;
       EXPECT_NE(candidate.family, "slow") << "predicted to be far from the fastest";
       product_ = problem;
       return (candidate.family == "foreseen" ? 1 : 2) * flops(problem) * 1e-6;
@@ -79,7 +79,7 @@ TEST_F(ComputeRoofOfARun, IsTheFastestKernelsAtALargeProduct) {
   EXPECT_EQ(roof["kernelName"], "foreseen_r1");
   ASSERT_TRUE(product_);
   EXPECT_EQ(roof["problem"], print(*product_));
-  EXPECT_GE(flops(*product_), 1e9);
+  EXPECT_GE(flops(*product_), 2e8);
   EXPECT_FALSE(product_->bias);
 }
 
@@ -87,12 +87,12 @@ TEST_F(ComputeRoofOfARun, IsTheFastestKernelsAtALargeProduct) {
 TEST_F(ComputeRoofOfARun, IsMeasuredFirstUnderABudget) {
   request_.shapes.emplace_back().problem = problem_of(64);
   request_.measures_compute_roof = true;
-  request_.budget_seconds = 10;
+  request_.budget_seconds = 50;
   EXPECT_TRUE(roof_of_run(0).is_null()) << "too short";
-  request_.budget_seconds = 30;
+  request_.budget_seconds = 100;
   evaluator_.problems.clear();
   EXPECT_EQ(roof_of_run(0)["kernelName"], "foreseen_r1");
-  EXPECT_GE(evaluator_.problems.front().m, 1024);
+  EXPECT_GE(evaluator_.problems.front().m, 512);
 }
 
 TEST(LargeProduct, IsPlainAndGrowsWithTheDevice) {

@@ -75,4 +75,8 @@ void Measurements::add_missing(const Measurements& more) {
   });
 }
 
+void Measurements::leave_out(const Problem& problem) {
+  std::erase_if(in_order_, [&](const InOrder& each) { return same_key(*each.problem, problem); });
+}
+
 }  // namespace gemmtune::cli

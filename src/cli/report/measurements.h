@@ -84,6 +84,8 @@ class Measurements {
   }
   /// Problems that this one lacks; of others the errors of candidates that have none.
   void add_missing(const Measurements& more);
+  /// The problem is no longer visited; a row of it still finds what was measured.
+  void leave_out(const Problem& problem);
 
  private:
   using Device = std::pair<std::string, int>;

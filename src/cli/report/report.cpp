@@ -1,6 +1,7 @@
 // gemmtune report: tuned files and what is known of their tuning as one HTML page; while a run goes on, from its events.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -26,6 +27,7 @@
 #include "evaluate/journal/journal.h"
 #include "formats/capture/capture_file.h"
 #include "formats/json_text.h"
+#include "tuned/key.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -142,6 +144,19 @@ Status read_comparisons(const ReportOptions& options, std::optional<Operation> o
   return {};
 }
 
+/// The large product of the compute roof says something of the device, and is no shape of the list unless it is tuned too.
+void leave_out_roof_products(ReportInputs& inputs) {
+  for (const auto& [hash, environment] : inputs.environments) {
+    const auto product = parse_problem(measured_roof(environment).product);
+    if (!product.ok()) continue;
+    const bool is_tuned = std::ranges::any_of(inputs.tuned.files, [&](const TunedFile& file) {
+      return std::ranges::any_of(file.entries,
+                                 [&](const TunedEntry& row) { return same_key(row.problem, *product); });
+    });
+    if (!is_tuned) inputs.measurements.leave_out(*product);
+  }
+}
+
 Status read_tuned(const ReportOptions& options, std::optional<Operation> operation, ReportInputs& inputs) {
   auto files = read_tables(options.files, operation);
   if (!files.ok()) return files.status();
@@ -156,6 +171,7 @@ Status read_tuned(const ReportOptions& options, std::optional<Operation> operati
     }
   }
   GEMMTUNE_RETURN_IF_ERROR(read_journals(options, inputs));
+  leave_out_roof_products(inputs);
   return read_profiles(options, inputs);
 }
 

@@ -239,7 +239,11 @@ Roof measured_roof(std::string_view environment) {
   };
   roof.gigabytes = number_in(*observations, "memory_roof_gbs");
   const auto compute = observations->find("compute_roof");
-  if (compute != observations->end() && compute->is_object()) roof.tflops = number_in(*compute, "tflops");
+  if (compute != observations->end() && compute->is_object()) {
+    roof.tflops = number_in(*compute, "tflops");
+    const auto product = compute->find("problem");
+    if (product != compute->end() && product->is_string()) roof.product = product->get<std::string>();
+  }
   return roof;
 }
 

@@ -18,7 +18,8 @@ namespace gemmtune::cli {
 /// The device's rates that no kernel passes; 0: the highest that a row of the report reaches.
 struct Roof {
   double tflops = 0;
-  double gigabytes = 0;  // a second
+  double gigabytes = 0;   // a second
+  std::string product{};  // that reached tflops, as print() writes it; empty: not known
 };
 
 /// What a run says while it goes on (follow.h).
