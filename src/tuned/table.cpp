@@ -38,6 +38,11 @@ std::vector<GroupRow> merge_rows(const std::vector<GroupRow>& first, const std::
   return merged;
 }
 
+/// What a row of an invariant group answers at M.
+LookupHit hit_of_class(const std::vector<TunedEntry>& entries, const GroupRow& row, std::int64_t m) {
+  return {row.m == m ? Match::exact : Match::range, row.m, &entries[static_cast<std::size_t>(row.entry)]};
+}
+
 /// The rows of the bit class that most rows have; none if no row has one.
 std::vector<GroupRow> rows_of_class(const std::vector<TunedEntry>& entries,
                                     const std::vector<GroupRow>& rows) {
@@ -296,8 +301,7 @@ LookupHits TunedTable::lookup(const LookupKey& key) const {
   };
   if (group.is_invariant) {
     rows.visit_nearest([&](const GroupRow& row) {
-      hits.push_back({row.m == m ? Match::exact : Match::range, row.m,
-                      &state_->entries[static_cast<std::size_t>(row.entry)]});
+      hits.push_back(hit_of_class(state_->entries, row, m));
       return hits.size() + 1 < match_count;
     });
     return hits;
@@ -338,8 +342,7 @@ std::vector<LookupHit> TunedTable::lookup_invariant(const LookupKey& key) const 
   const GroupRows rows(state_->row_m.data() + group->first_row, state_->rows.data() + group->first_row,
                        group->row_count, m);
   rows.visit_nearest([&](const GroupRow& row) {
-    hits.push_back({row.m == m ? Match::exact : Match::range, row.m,
-                    &state_->entries[static_cast<std::size_t>(row.entry)]});
+    hits.push_back(hit_of_class(state_->entries, row, m));
     return true;
   });
   return hits;
