@@ -242,6 +242,16 @@ TEST_F(Operator, BenchPassesOverWhatDispatchPassesOver) {
   EXPECT_THAT(text.out, HasSubstr("passed over exact row, M = 3"));
 }
 
+// --strict of tune is about rows that cannot be read, not about environments.
+TEST_F(Operator, RunConfigReadsAsTuneDoes) {
+  const std::string copy = changed("torch.bfloat16", "torch.bfloat16");
+  const Json strict = json_of(program.run({"tune", "--run_config", copy, "--strict", "--json", "--quiet"}));
+  EXPECT_EQ(strict["rows"][0]["match"], "exact");
+  const std::string bad = program.folder().write("bad.csv", read_text(copy) + "x,y,z\n");
+  EXPECT_EQ(program.run({"tune", "--run_config", bad, "--quiet"}).exit_code, 0);
+  EXPECT_EQ(program.run({"tune", "--run_config", bad, "--strict", "--quiet"}).exit_code, 2);
+}
+
 // A copy of the file has no description of its environments beside it.
 TEST_F(Operator, BenchIsStrictAboutEnvironmentsIfAskedTo) {
   const std::string copy = changed("torch.bfloat16", "torch.bfloat16");
@@ -279,6 +289,8 @@ TEST_F(Operator, BenchFindsARowThatIsSlower) {
   EXPECT_EQ(program.run({"bench", fast, "--against", slow, "--device", "cpu:0", "--rounds", "11"}).exit_code,
             0)
       << "the other way round";
+  EXPECT_EQ(program.run({"tune", "--run_config", slow, "--device", "cpu:0", "--quiet"}).exit_code, 0)
+      << "a report, no gate";
 }
 
 TEST_F(Operator, BenchOfAShapeList) {

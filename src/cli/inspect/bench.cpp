@@ -84,7 +84,7 @@ Result<BenchInput> bench_input_of(ShapeList shapes, const Environment& environme
 }
 
 Result<BenchInput> read_bench_input(const std::string& path, std::optional<Operation> operation,
-                                    const Environment& environment, const Device& opened) {
+                                    const Environment& environment, const Device& opened, bool strict) {
   const DeviceInfo& device = opened.info();
   BenchInput input;
   const auto triton = are_triton_files({path});
@@ -104,12 +104,13 @@ Result<BenchInput> read_bench_input(const std::string& path, std::optional<Opera
     ShapeListOptions list;
     list.operation = operation;
     list.architecture = device.gfx;
+    list.strict = strict;
     auto shapes = read_shape_list(path, list);
     if (!shapes.ok()) return shapes.status();
     return bench_input_of(std::move(*shapes), environment, opened);
   }
   input.tuned_file = true;
-  auto tuned = read_tables({path}, operation);
+  auto tuned = read_tables({path}, operation, strict);
   if (!tuned.ok()) return tuned.status();
   input.tables = table_set_of(std::move(*tuned));
   for (const TableSource& source : input.tables.sources) {

@@ -42,9 +42,10 @@ struct BenchInput {
   std::shared_ptr<const TableSet> shipped;
 };
 
-/// Of a file: tuned files, Triton configs or a shape list, colon-separated.
+/// Of a file: tuned files, Triton configs or a shape list, colon-separated. Strict: a row that cannot be read is an error.
 Result<BenchInput> read_bench_input(const std::string& path, std::optional<Operation> operation,
-                                    const Environment& environment, const Device& device);
+                                    const Environment& environment, const Device& device,
+                                    bool strict = false);
 /// Of shapes, with the tables that a program would use now.
 Result<BenchInput> bench_input_of(ShapeList shapes, const Environment& environment, const Device& device);
 

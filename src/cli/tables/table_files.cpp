@@ -59,7 +59,7 @@ Result<std::optional<Operation>> operation_of_shard(const std::string& path) {
 }  // namespace
 
 Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words,
-                                           std::optional<Operation> operation) {
+                                           std::optional<Operation> operation, bool strict) {
   std::vector<TunedFile> files;
   for (const std::string& word : words) {
     auto paths = paths_of(word);
@@ -71,7 +71,7 @@ Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words
         if (!of_shard.ok()) return of_shard.status();
         known = *of_shard;
       }
-      auto file = read_tuned_csv(path, {.operation = known});
+      auto file = read_tuned_csv(path, {.operation = known, .strict = strict});
       if (!file.ok()) return file.status();
       files.push_back(std::move(*file));
     }

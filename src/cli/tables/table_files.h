@@ -17,9 +17,9 @@ namespace gemmtune::cli {
 
 /// Every file of the words, each a path, a pattern (shell's `*`, `?`, `[a-z]`) or a colon-separated list of them. A path
 /// that was named must be there, and a pattern must mean a file. The output of a shard is of the operation that its shard file
-/// names, unless `operation` is given.
+/// names, unless `operation` is given. Strict: a row that cannot be read is an error.
 Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words,
-                                           std::optional<Operation> operation);
+                                           std::optional<Operation> operation, bool strict = false);
 
 /// True if every path of the words, each a path or a colon-separated list, is a Triton config (*.json) or a folder of them;
 /// false if none is. Both kinds in one list are an error.
