@@ -535,7 +535,7 @@ class Models(unittest.TestCase):
             "5,64,32,4,2,ActivationType.Gelu,torch.bfloat16,torch.bfloat16,torch.bfloat16,QuantType.No,0,1,1",
             "5,64,32,4,2,ActivationType.Silu,torch.bfloat16,torch.bfloat16,torch.bfloat16,QuantType.No,1,0,2",
             "5,64,32,4,2,ActivationType.Silu,torch.bfloat16,torch.bfloat16,torch.float4_e2m1fn_x2,QuantType.per_1x32,0,0,1"])
-        done = gemmtune.tune(file, self.folder / "moe.csv", limit=1, budget=60, iters=2, confirmations=1)
+        done = gemmtune.tune(file, self.folder / "moe.csv", limit=1, iters=2, confirmations=1)
         self.assertEqual([problem["state"] in ("tuned", "default") for problem in done["problems"]], [True], done["problems"])
 
     def test_scaled_fp8_layers(self):
