@@ -49,14 +49,15 @@ class Problem(ctypes.Structure):
                 ("batch", ctypes.c_int64), ("bias", ctypes.c_int32), ("scale_ab", ctypes.c_int32),
                 ("weight_layout", ctypes.c_int32), ("alignment", ctypes.c_int32), ("moe", ctypes.c_void_p),
                 ("constant_weights", ctypes.c_int32), ("predecessor_triggers", ctypes.c_int32), ("x_order", ctypes.c_int),
-                ("w_order", ctypes.c_int)]
+                ("w_order", ctypes.c_int), ("e8m0_scales", ctypes.c_int32), ("w_group", ctypes.c_int32), ("zero_points", ctypes.c_int32)]
 
 
 class Operands(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("x", ctypes.c_void_p), ("w", ctypes.c_void_p), ("bias", ctypes.c_void_p),
                 ("y", ctypes.c_void_p), ("ldx", ctypes.c_int64), ("ldy", ctypes.c_int64), ("x_scale", ctypes.c_void_p),
                 ("w_scale", ctypes.c_void_p), ("x_scale_per_tensor", ctypes.c_int32), ("w_scale_per_tensor", ctypes.c_int32),
-                ("x_batch_stride", ctypes.c_int64), ("y_batch_stride", ctypes.c_int64), ("moe", ctypes.c_void_p)]
+                ("x_batch_stride", ctypes.c_int64), ("y_batch_stride", ctypes.c_int64), ("moe", ctypes.c_void_p),
+                ("x_global_scale", ctypes.c_void_p), ("w_global_scale", ctypes.c_void_p), ("w_zero_points", ctypes.c_void_p)]
 
 
 class Library:

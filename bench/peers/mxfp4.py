@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Times gemmtune's tuned kernels for MXFP4 weights (a16w4 of bf16 and fp16, a8w4, a4w4_blockscale) beside what else computes them on this GPU, in
-one process: F.linear and gemmtune on bf16 weights, and for a16w4 of bf16 vLLM's Marlin and humming-kernels where they are installed, and a Triton kernel that is written here
+"""Times gemmtune's tuned kernels for weights of 4 bits (MXFP4: a16w4 of bf16 and fp16, a8w4, a4w4_blockscale; NVFP4 and int4 in groups of 128 with
+bf16) beside what else computes them on this GPU, in one process: F.linear and gemmtune on bf16 weights, and with bf16 x vLLM's Marlin, and for MXFP4
+humming-kernels where they are installed, and a Triton kernel that is written here
 (tl.dot_scaled, which decodes 4-bit weights where the tensor cores have no such type; the fastest of some configs for each size). Every call is captured in a CUDA graph that rotates over
 copies of the weight larger than the cache; the graphs are replayed in turns, --rounds times. Prints a table of medians in microseconds, and
 geometric means of the others' times over gemmtune's by M. What is not there is named.
@@ -33,10 +34,14 @@ except ImportError:
 SIZES = ["5120,2880", "2880,4096", "5760,2880", "2880,2880", "8192,8192", "8192,7168", "7168,8192"]
 ROWS = [1, 16, 64, 256, 1024]
 A16W16, A4W4, A16W4, A8W4 = 0, 5, 9, 10
-F16, BF16, F8, F4 = 2, 3, 4, 7
-OPERATIONS = {"a16w4": A16W4, "a8w4": A8W4, "a4w4_blockscale": A4W4}
+A16W4_NVFP4, A16W4_INT4 = 11, 14
+F16, BF16, F8, F4, I4 = 2, 3, 4, 7, 9
+OPERATIONS = {"a16w4": A16W4, "a8w4": A8W4, "a4w4_blockscale": A4W4, "a16w4_nvfp4": A16W4_NVFP4, "a16w4_int4": A16W4_INT4}
+GROUP = 128  # of int4
 # Form -> operation, type of x, type of y.
-FORMS = {"a16w4": (A16W4, BF16, BF16), "a16w4 fp16": (A16W4, F16, F16), "a8w4": (A8W4, F8, BF16), "a4w4_blockscale": (A4W4, F4, BF16)}
+FORMS = {"a16w4": (A16W4, BF16, BF16), "a16w4 fp16": (A16W4, F16, F16), "a8w4": (A8W4, F8, BF16), "a4w4_blockscale": (A4W4, F4, BF16),
+         "a16w4_nvfp4": (A16W4_NVFP4, BF16, BF16), "a16w4_int4": (A16W4_INT4, BF16, BF16)}
+SCALE_BYTES = {"a16w4_nvfp4": 1 / 16, "a16w4_int4": 2 / GROUP}  # for an element of the weight; MXFP4's: 1 / 32
 ANY_LAYOUT = 1
 COLD_BYTES = 300 << 20
 SPAN_MICROSECONDS = 2000
@@ -67,6 +72,11 @@ def fp4_values(pairs):
     return torch.stack([values[(pairs & 15).long()], values[(pairs >> 4).long()]], dim=-1).flatten(-2)
 
 
+def int4_values(pairs):
+    """Of bytes with two elements each, in two's complement, in float64."""
+    return torch.stack([((pairs & 15) ^ 8).double() - 8, ((pairs >> 4) ^ 8).double() - 8], dim=-1).flatten(-2)
+
+
 def powers(exponents):
     """Of e8m0 scales, for every element of k."""
     return torch.pow(2.0, exponents.double() - 127).repeat_interleave(32, 1)
@@ -90,17 +100,31 @@ class Case:
             self.x = torch.randint(0, 256, (m, k // 2), generator=random, device="cuda", dtype=torch.uint8)
             self.x_scale = torch.randint(124, 130, (m, k // 32), generator=random, device="cuda", dtype=torch.uint8)
         self.w = [torch.randint(0, 256, (n, k // 2), generator=random, device="cuda", dtype=torch.uint8) for _ in range(copies)]
-        self.scale = [torch.randint(118, 124, (n, k // 32), generator=random, device="cuda", dtype=torch.uint8) for _ in range(copies)]
+        self.scale = [self.scales(random) for _ in range(copies)]
+        self.global_scale = torch.tensor([1 / math.sqrt(k)], dtype=torch.float32, device="cuda")  # of NVFP4
         self.y = torch.empty(m, n, dtype=torch.float16 if form == "a16w4 fp16" else torch.bfloat16, device="cuda")
         self.bf16_y = torch.empty(m, n, dtype=torch.bfloat16, device="cuda")
 
+    def scales(self, random):
+        """Of one copy of the weight."""
+        if self.form == "a16w4_nvfp4":
+            return (torch.rand(self.n, self.k // 16, generator=random, device="cuda") + 0.5).to(torch.float8_e4m3fn)
+        if self.form == "a16w4_int4":
+            return ((torch.rand(self.n, self.k // GROUP, generator=random, device="cuda") + 0.5) / math.sqrt(self.k)).to(torch.bfloat16)
+        return torch.randint(118, 124, (self.n, self.k // 32), generator=random, device="cuda", dtype=torch.uint8)
+
     def floor(self):
-        moved = self.n * self.k * 17 / 32 + self.x.numel() * self.x.element_size() + 2 * self.m * self.n
+        moved = self.n * self.k * (1 / 2 + SCALE_BYTES.get(self.form, 1 / 32)) + self.x.numel() * self.x.element_size() + 2 * self.m * self.n
         return max(moved / TERABYTES / 1e6, 2.0 * self.m * self.n * self.k / TERAFLOPS / 1e6)
 
     def expected(self):
         """The first rows in float64."""
-        w = fp4_values(self.w[0]) * powers(self.scale[0])
+        if self.form == "a16w4_int4":
+            w = int4_values(self.w[0]) * self.scale[0].double().repeat_interleave(GROUP, 1)
+        elif self.form == "a16w4_nvfp4":
+            w = fp4_values(self.w[0]) * self.scale[0].double().repeat_interleave(16, 1) * self.global_scale.double()
+        else:
+            w = fp4_values(self.w[0]) * powers(self.scale[0])
         if self.form == "a4w4_blockscale":
             x = fp4_values(self.x[:16]) * powers(self.x_scale[:16])
         else:
@@ -110,14 +134,15 @@ class Case:
 
 def fp4_call(library, case, packed, dependent):
     operation, x_type, y_type = FORMS[case.form]
-    problem = Problem(size=ctypes.sizeof(Problem), operation=operation, x_type=x_type, w_type=F4, y_type=y_type, m=case.m, n=case.n, k=case.k,
-                      constant_weights=int(dependent), predecessor_triggers=int(dependent))
+    is_int4 = operation == A16W4_INT4
+    problem = Problem(size=ctypes.sizeof(Problem), operation=operation, x_type=x_type, w_type=I4 if is_int4 else F4, y_type=y_type, m=case.m, n=case.n,
+                      k=case.k, constant_weights=int(dependent), predecessor_triggers=int(dependent), w_group=GROUP if is_int4 else 0)
     weights = case.w
     if packed:
         problem.weight_layout = ANY_LAYOUT
         problem.weight_layout, weights = library.pack(problem, case.w)
     operands = [Operands(size=ctypes.sizeof(Operands), x=case.x.data_ptr(), w=w.data_ptr(), y=case.y.data_ptr(), w_scale=scale.data_ptr(),
-                         x_scale=None if case.x_scale is None else case.x_scale.data_ptr())
+                         x_scale=None if case.x_scale is None else case.x_scale.data_ptr(), w_global_scale=case.global_scale.data_ptr())
                 for w, scale in zip(weights, case.scale)]
 
     def call(i, _kept=weights):
@@ -201,8 +226,9 @@ def measure(case, library, options, missing):
         missing["triton"] = "is not installed"
     elif options.triton > 0 and case.form == "a16w4":
         makers["triton dot_scaled"] = lambda: triton_call(case, options.triton)
-    if case.form == "a16w4":
+    if case.form in ("a16w4", "a16w4_nvfp4", "a16w4_int4"):
         makers["vLLM Marlin"] = lambda: vllm_ops.marlin(case)
+    if case.form == "a16w4":
         makers["humming"] = lambda: humming_ops.mxfp4_linear(case)
     calls = {}
     for name, make in makers.items():

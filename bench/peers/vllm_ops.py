@@ -1,5 +1,5 @@
-"""vLLM's compiled kernels as peers: CUTLASS's scaled_mm of fp8 and int8, and Marlin's MXFP4 weights. The wheel's library of operators is loaded
-from where vllm is installed; the package itself is imported for Marlin's packing alone, because importing it needs all of its dependencies."""
+"""vLLM's compiled kernels as peers: CUTLASS's scaled_mm of fp8 and int8, and Marlin's weights of 4 bits. The wheel's library of operators is loaded
+from where vllm is installed. The package itself is not imported, because that needs all of its dependencies."""
 
 import functools
 import importlib.util
@@ -37,30 +37,64 @@ def scaled_mm(case):
     return lambda i: run(case.y, case.x, case.w[i].T, x_scale, w_scale, None)
 
 
-def marlin(case):
-    """call(i) of Marlin for an a16w4 case of mxfp4.py, which writes case.y; its sums of blocks that divide k are float32."""
-    run = operators().marlin_gemm
-    from vllm.model_executor.layers.quantization.utils import marlin_utils, marlin_utils_fp4
-    from vllm.scalar_type import scalar_types
+def by_name(operator, **values):
+    """A call of an operator whose arguments differ between versions of vLLM: those that are not given are None."""
+    names = [argument.name.removesuffix("_or_none") for argument in operator.default._schema.arguments]
+    return operator(*[values.get(name) for name in names])
 
-    if marlin_utils.marlin_padded_nk(case.n, case.k, 32) != (case.n, case.k):
+
+def scalar_type(name):
+    """The number of one of vLLM's scalar types, which marlin_gemm takes: vllm/scalar_type.py needs no other module."""
+    file = next(folder for folder in importlib.util.find_spec("vllm").submodule_search_locations if (pathlib.Path(folder) / "scalar_type.py").exists())
+    spec = importlib.util.spec_from_file_location("vllm_scalar_type", pathlib.Path(file) / "scalar_type.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module.scalar_types, name).id
+
+
+def marlin_scales(scale, form):
+    """Scales [N, K / group] as Marlin reads them: [K / group, N] in blocks of 64 columns, of which an 8 x 8 square is transposed; those of a byte
+    have the middle two of four exchanged besides. e4m3 becomes five bits of exponent and three of mantissa without a sign. Returns them and what
+    the tensor's own scale is divided by. The layouts are those of vLLM's marlin_utils.py and marlin_utils_fp4.py."""
+    if form == "a16w4":
+        scale = scale.view(torch.float8_e8m0fnu)
+    scale = scale.T.contiguous().to(torch.bfloat16)
+    shape = scale.shape
+    scale = scale.reshape(-1, 8, 8).transpose(1, 2).reshape(shape).contiguous()
+    if form == "a16w4_int4":
+        return scale, 1.0
+    scale = scale.reshape(-1, 4)[:, [0, 2, 1, 3]].reshape(shape)
+    if form == "a16w4":
+        return scale.to(torch.float8_e8m0fnu), 1.0
+    factor = float((448 / scale.float().max()).log2().floor().clamp(min=0).exp2())
+    half = (scale.float() * factor).to(torch.float16) * 128
+    half[half < 2] = 0
+    return (half.view(torch.int16) << 1).view(torch.float8_e4m3fn)[:, 1::2].contiguous(), factor
+
+
+def marlin(case):
+    """call(i) of Marlin for a case of mxfp4.py with bf16 x and a weight of 4 bits, which writes case.y; its sums of blocks that divide k are float32."""
+    run = operators().marlin_gemm
+    if case.n % 64 != 0 or case.k % 128 != 0:
         raise ValueError(f"Marlin pads a weight of {case.n} x {case.k}")
+    none = torch.empty(0, dtype=torch.int32, device="cuda")
 
     def packed(w, scale):
-        layer = torch.nn.Module()
-        layer.output_size_per_partition, layer.input_size_per_partition, layer.params_dtype = case.n, case.k, torch.bfloat16
-        layer.weight = torch.nn.Parameter(w, requires_grad=False)
-        layer.weight_scale = torch.nn.Parameter(scale, requires_grad=False)
-        marlin_utils_fp4.prepare_fp4_layer_for_marlin(layer)
-        return layer.weight.data, layer.weight_scale.data
+        if case.form == "a16w4_int4":
+            w = w ^ 0x88  # 0 to 15, of which 8 is zero
+        words = w.view(torch.int32).T.contiguous()
+        w = by_name(operators().gptq_marlin_repack, b_q_weight=words, perm=none, size_k=case.k, size_n=case.n, num_bits=4, is_a_8bit=False)
+        return w, *marlin_scales(scale, case.form)
 
     weights = [packed(w, scale) for w, scale in zip(case.w, case.scale)]
-    workspace = marlin_utils.marlin_make_workspace_new(case.x.device)
-    atomic = marlin_utils.should_use_atomic_add_reduce(case.m, case.n, case.k, case.x.device, case.x.dtype)
-    kind = scalar_types.float4_e2m1f.id
+    # The kernel's elements and scales of NVFP4 are 2^-126 and 2^7 times what they mean.
+    globals_ = [case.global_scale * 2.0 ** (126 - 7) / factor if case.form == "a16w4_nvfp4" else None for _, _, factor in weights]
+    workspace = torch.zeros(torch.cuda.get_device_properties(0).multi_processor_count, dtype=torch.int32, device="cuda")
+    kind = scalar_type("uint4b8" if case.form == "a16w4_int4" else "float4_e2m1f")
 
     def call(i):
-        w, scale = weights[i]
-        run(case.x, case.y, w, None, scale, None, None, None, workspace, kind, case.m, case.n, case.k, atomic, True, False)
+        w, scale, _ = weights[i]
+        by_name(run, a=case.x, c=case.y, b_q_weight=w, b_scales=scale, global_scale=globals_[i], workspace=workspace, b_type_id=kind, size_m=case.m,
+                size_n=case.n, size_k=case.k, is_k_full=True, use_atomic_add=False, use_fp32_reduce=True, is_zp_float=False)
 
     return call

@@ -95,11 +95,11 @@ Result<std::unique_ptr<OutputChecker>> LeafDevice::output_checker(const Problem&
 }
 
 Status LeafDevice::copy_within(void* to, const void* from, std::size_t bytes) {
-  std::vector<std::byte> piece(std::min<std::size_t>(bytes, std::size_t{1} << 24));
-  for (std::size_t at = 0; at < bytes; at += piece.size()) {
-    const std::size_t size = std::min(piece.size(), bytes - at);
-    GEMMTUNE_RETURN_IF_ERROR(copy_out(piece.data(), static_cast<const std::byte*>(from) + at, size));
-    GEMMTUNE_RETURN_IF_ERROR(copy_in(static_cast<std::byte*>(to) + at, piece.data(), size));
+  std::vector<std::byte> chunk(std::min<std::size_t>(bytes, std::size_t{1} << 24));
+  for (std::size_t at = 0; at < bytes; at += chunk.size()) {
+    const std::size_t size = std::min(chunk.size(), bytes - at);
+    GEMMTUNE_RETURN_IF_ERROR(copy_out(chunk.data(), static_cast<const std::byte*>(from) + at, size));
+    GEMMTUNE_RETURN_IF_ERROR(copy_in(static_cast<std::byte*>(to) + at, chunk.data(), size));
   }
   return {};
 }

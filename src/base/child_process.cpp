@@ -53,11 +53,11 @@ Result<ChannelEnds> make_pipe() {
 }
 
 bool receive_some(int socket, std::string& text) {
-  std::array<char, 1 << 16> piece;
+  std::array<char, 1 << 16> chunk;
   for (;;) {
-    const ssize_t got = recv(socket, piece.data(), piece.size(), MSG_DONTWAIT);
+    const ssize_t got = recv(socket, chunk.data(), chunk.size(), MSG_DONTWAIT);
     if (got > 0) {
-      text.append(piece.data(), static_cast<std::size_t>(got));
+      text.append(chunk.data(), static_cast<std::size_t>(got));
     } else if (got == 0) {
       return false;
     } else if (errno != EINTR) {
@@ -117,10 +117,10 @@ pid_t start_program(char* const* words, std::span<const int> descriptors, std::s
 Descriptor lifted_copy(int descriptor) { return Descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, above_ours)); }
 
 bool LastWords::read_from(int descriptor) {
-  std::array<char, 4096> piece;
-  ssize_t got = read(descriptor, piece.data(), piece.size());
-  for (; got > 0; got = read(descriptor, piece.data(), piece.size())) {
-    words_.append(piece.data(), static_cast<std::size_t>(got));
+  std::array<char, 4096> chunk;
+  ssize_t got = read(descriptor, chunk.data(), chunk.size());
+  for (; got > 0; got = read(descriptor, chunk.data(), chunk.size())) {
+    words_.append(chunk.data(), static_cast<std::size_t>(got));
     if (words_.size() > max_last_words) words_.erase(0, words_.size() - max_last_words);
   }
   return got != 0;

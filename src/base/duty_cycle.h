@@ -1,4 +1,4 @@
-// Rests between pieces of work that keep a process or a thread within a share of the machine.
+// Rests between tasks that keep a process or a thread within a share of the machine.
 #pragma once
 
 #include <functional>

@@ -19,7 +19,7 @@ struct MachineRates {
 
 /// What one call does. Bytes and operations are of all units together and hold the padding.
 struct KernelWork {
-  std::int64_t tiles = 1;          // equal pieces
+  std::int64_t tiles = 1;          // of equal size
   std::int64_t tiles_at_once = 1;  // that units work on; at most `tiles` are
   std::int64_t busiest_tiles = 0;  // of one unit, where a grid divides them; 0: waves(tiles, tiles_at_once)
   double flops = 0;

@@ -38,7 +38,7 @@ struct InProcessOptions {
   std::string timing_lock;
   /// The process that the lock's file names as its holder: the tuner, for all of its workers. 0: this process.
   std::int64_t lock_owner = 0;
-  /// Of the processor time of the device's cores, what a worker may use: it rests between pieces of work. 1: all.
+  /// Of the processor time of the device's cores, what a worker may use: it rests between tasks. 1: all.
   double share = 1;
   /// Called before each step, with the kernel's name where one candidate is concerned. Must be cheap: it is
   /// called between calls that are timed. What it throws leaves the evaluator's call; the evaluator must then
@@ -46,7 +46,7 @@ struct InProcessOptions {
   std::function<void(Step step, std::string_view kernel_name)> on_step;
   /// Called after a wait for another program's timing lock, with its seconds.
   std::function<void(double seconds)> on_waited = {};
-  /// Called between pieces of work, where nothing is timed and no lock is held: it may sleep.
+  /// Called between tasks, where nothing is timed and no lock is held: it may sleep.
   std::function<void()> on_pause = {};
 };
 

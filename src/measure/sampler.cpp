@@ -196,7 +196,7 @@ void Sampler::find_calm_turns(std::span<const Timed* const> kernels, int turns, 
     return !of_kernel.failure.ok() || of_kernel.calm.size() >= wanted;
   };
   for (int turn = 0; turn < tries && !std::ranges::all_of(taken, is_complete); ++turn) {
-    // Calls that last longer than a program has a processor in one piece are never calm.
+    // Calls that last longer than a program has a processor without a break are never calm.
     if (turn == tries_without_any &&
         std::ranges::all_of(taken, [](const Turns& one) { return one.calm.empty(); }))
       break;

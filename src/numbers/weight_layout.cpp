@@ -63,13 +63,13 @@ void unpack(const Panel16& shape, const void* packed, void* destination) {
     });
 }
 
-/// `copy(offset in the tiles, offset in the plain weight)` for every piece.
+/// `copy(offset in the tiles, offset in the plain weight)` for every chunk.
 template <typename Copy>
-void for_each_piece(const Tile16& shape, Copy copy) {
-  constexpr std::int64_t stride = Tile16::rows * Tile16::piece_bytes;
+void for_each_chunk(const Tile16& shape, Copy copy) {
+  constexpr std::int64_t stride = Tile16::rows * Tile16::chunk_bytes;
   for (std::int64_t row = 0; row < shape.n; ++row)
-    for (std::int64_t at = 0; at < shape.row_bytes(); at += Tile16::piece_bytes)
-      copy(shape.row_offset(row) + at / Tile16::piece_bytes * stride, row * shape.row_bytes() + at);
+    for (std::int64_t at = 0; at < shape.row_bytes(); at += Tile16::chunk_bytes)
+      copy(shape.row_offset(row) + at / Tile16::chunk_bytes * stride, row * shape.row_bytes() + at);
 }
 
 /// `copy(offset in the tiles, offset in the plain weight, bytes)` for every unit.
@@ -108,16 +108,16 @@ void unpack_panel16(const Panel16& shape, const void* packed, void* destination)
 }
 
 void shuffle_tile16(const Tile16& shape, const void* plain, void* destination) {
-  for_each_piece(shape, [&](std::int64_t to, std::int64_t from) {
+  for_each_chunk(shape, [&](std::int64_t to, std::int64_t from) {
     std::memcpy(static_cast<char*>(destination) + to, static_cast<const char*>(plain) + from,
-                Tile16::piece_bytes);
+                Tile16::chunk_bytes);
   });
 }
 
 void unshuffle_tile16(const Tile16& shape, const void* shuffled, void* destination) {
-  for_each_piece(shape, [&](std::int64_t from, std::int64_t to) {
+  for_each_chunk(shape, [&](std::int64_t from, std::int64_t to) {
     std::memcpy(static_cast<char*>(destination) + to, static_cast<const char*>(shuffled) + from,
-                Tile16::piece_bytes);
+                Tile16::chunk_bytes);
   });
 }
 

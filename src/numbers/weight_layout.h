@@ -55,19 +55,19 @@ struct Tile16 {
   std::int64_t element_bytes = 1;
 
   static constexpr std::int64_t rows = 16;
-  static constexpr std::int64_t piece_bytes = 16;
+  static constexpr std::int64_t chunk_bytes = 16;
   static constexpr std::int64_t k_multiple = 32;
   bool fits() const { return n % rows == 0 && k % k_multiple == 0; }
   std::int64_t row_bytes() const { return k * element_bytes; }
   std::int64_t bytes() const { return n * row_bytes(); }
-  /// Where row `row`'s first piece begins; the next ones follow every rows · piece_bytes.
+  /// Where row `row`'s first chunk begins; the next ones follow every rows · chunk_bytes.
   std::int64_t row_offset(std::int64_t row) const {
-    return row / rows * rows * row_bytes() + row % rows * piece_bytes;
+    return row / rows * rows * row_bytes() + row % rows * chunk_bytes;
   }
 };
 
 /// tile64x128: [ceil(N/64)][P][64][128 bytes]: tiles of 64 rows by 128 bytes of K, 8 KiB each, one after
-/// another along K; P = the pieces of 128 bytes in a row, rounded up to a multiple of 4; rows past N and
+/// another along K; P = the chunks of 128 bytes in a row, rounded up to a multiple of 4; rows past N and
 /// bytes past K are zero. Within row r of a tile, the 16 bytes at 16·c stand at 16·(c ^ (r mod 8)): as
 /// Hopper's TMA writes a matrix to shared memory with its swizzle of 128 bytes (PTX ISA, "Swizzling
 /// modes"), so that a plain copy of a tile is what its tensor core reads. A tile, with the c of each place:
@@ -83,21 +83,21 @@ struct Tile64 {
   std::int64_t element_bytes = 2;
 
   static constexpr std::int64_t rows = 64;
-  static constexpr std::int64_t piece_bytes = 128;
+  static constexpr std::int64_t chunk_bytes = 128;
   static constexpr std::int64_t unit_bytes = 16;
-  static constexpr std::int64_t piece_multiple = 4;
+  static constexpr std::int64_t chunk_multiple = 4;
   std::int64_t row_bytes() const { return k * element_bytes; }
   std::int64_t tiles() const { return (n + rows - 1) / rows; }
-  std::int64_t pieces() const {
-    constexpr std::int64_t step = piece_bytes * piece_multiple;
-    return (row_bytes() + step - 1) / step * piece_multiple;
+  std::int64_t row_chunks() const {
+    constexpr std::int64_t step = chunk_bytes * chunk_multiple;
+    return (row_bytes() + step - 1) / step * chunk_multiple;
   }
-  std::int64_t bytes() const { return tiles() * pieces() * rows * piece_bytes; }
+  std::int64_t bytes() const { return tiles() * row_chunks() * rows * chunk_bytes; }
   /// Where byte `at` of row `row` stands.
   std::int64_t offset(std::int64_t row, std::int64_t at) const {
-    const std::int64_t tile = row / rows * pieces() + at / piece_bytes;
-    const std::int64_t unit = (at % piece_bytes / unit_bytes) ^ (row % 8);
-    return (tile * rows + row % rows) * piece_bytes + unit * unit_bytes + at % unit_bytes;
+    const std::int64_t tile = row / rows * row_chunks() + at / chunk_bytes;
+    const std::int64_t unit = (at % chunk_bytes / unit_bytes) ^ (row % 8);
+    return (tile * rows + row % rows) * chunk_bytes + unit * unit_bytes + at % unit_bytes;
   }
 };
 

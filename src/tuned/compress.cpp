@@ -57,7 +57,7 @@ LookupKey lookup_key_of(const TunedEntry& row) {
   return {std::string(table_gfx(row)), row.cu_num, row.problem, row.unknown_types};
 }
 
-/// The look-ups of one group, piece by piece: the M from one change of its answers to before the next.
+/// The look-ups of one group, segment by segment: the M from one change of its answers to before the next.
 class GroupAnswers {
  public:
   /// `table`: of copies of the entries from `first` on.
@@ -73,14 +73,14 @@ class GroupAnswers {
     }
   }
   std::size_t size() const { return starts_.size(); }
-  /// The piece that holds `m`, else (below all) the first.
-  std::size_t piece_of(std::int64_t m) const {
+  /// The segment that holds `m`, else (below all) the first.
+  std::size_t segment_of(std::int64_t m) const {
     const auto behind = std::upper_bound(starts_.begin(), starts_.end(), m);
     return behind == starts_.begin() ? 0 : static_cast<std::size_t>(behind - starts_.begin()) - 1;
   }
-  std::int64_t start(std::size_t piece) const { return starts_[piece]; }
+  std::int64_t start(std::size_t segment) const { return starts_[segment]; }
   /// The best hit; without an entry where no row answers.
-  const LookupHit& operator[](std::size_t piece) const { return answers_[piece]; }
+  const LookupHit& operator[](std::size_t segment) const { return answers_[segment]; }
 
  private:
   std::vector<std::int64_t> starts_;
@@ -112,20 +112,20 @@ class Run {
   std::optional<std::int64_t> start_with(const TunedEntry& row) const {
     std::int64_t start = std::min(m_from_, lowest_m(row));
     for (const RowSpan& span : answered_spans(row)) {
-      for (std::size_t piece = answers_.piece_of(span.m_from);
-           piece < answers_.size() && answers_.start(piece) <= span.m; ++piece) {
-        if (answers_[piece].entry != &row) continue;
-        if (answers_.start(piece) > top_.problem.m) return std::nullopt;
-        start = std::min(start, answers_.start(piece));
+      for (std::size_t segment = answers_.segment_of(span.m_from);
+           segment < answers_.size() && answers_.start(segment) <= span.m; ++segment) {
+        if (answers_[segment].entry != &row) continue;
+        if (answers_.start(segment) > top_.problem.m) return std::nullopt;
+        start = std::min(start, answers_.start(segment));
       }
     }
     return start;
   }
-  /// True if the pieces from `start` to the range have their answer from a range beginning there, too.
+  /// True if the segments from `start` to the range have their answer from a range beginning there, too.
   bool answers_alike(std::int64_t start, std::int64_t row_m) const {
-    for (std::size_t piece = answers_.piece_of(start);
-         piece < answers_.size() && answers_.start(piece) < m_from_; ++piece) {
-      if (!keeps_answer(answers_[piece], answers_.start(piece) > row_m)) return false;
+    for (std::size_t segment = answers_.segment_of(start);
+         segment < answers_.size() && answers_.start(segment) < m_from_; ++segment) {
+      if (!keeps_answer(answers_[segment], answers_.start(segment) > row_m)) return false;
     }
     return true;
   }

@@ -54,7 +54,7 @@ std::vector<double> seconds_of(std::span<const ShapeRow> shapes, const std::vect
   return seconds;
 }
 
-/// A weight in pieces of at most `limit` seconds, or whole.
+/// A weight in parts of at most `limit` seconds, or whole.
 void add_units(Indices weight, std::span<const ShapeRow> shapes, const std::vector<double>& seconds,
                bool may_be_cut, double limit, std::vector<Unit>& units) {
   Unit whole{std::move(weight), 0};

@@ -51,7 +51,7 @@ using ::testing::HasSubstr;
 
 void run(void (*kernel)(gpu::PackArguments), const Tile64& shape, unsigned char* rows, unsigned char* tiles) {
   const gpu::PackArguments values{
-      rows, tiles, shape.n, shape.row_bytes(), shape.pieces(), shape.bytes() / Tile64::unit_bytes};
+      rows, tiles, shape.n, shape.row_bytes(), shape.row_chunks(), shape.bytes() / Tile64::unit_bytes};
   gridDim.x = 3;  // fewer threads than units: they loop
   for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)
     for (threadIdx.x = 0; threadIdx.x < 256; ++threadIdx.x) kernel(values);

@@ -68,17 +68,17 @@ TEST(Tile16, IsThePermutationOfAiterAndRoundTrips) {
   for (const int size : {1, 2}) {
     const Tile16 shape{.n = 48, .k = 96, .element_bytes = size};
     ASSERT_TRUE(shape.fits());
-    const std::int64_t piece = 16 / size;
+    const std::int64_t chunk = 16 / size;
     std::vector<unsigned char> plain(static_cast<std::size_t>(shape.bytes()));
     for (std::size_t i = 0; i < plain.size(); ++i) plain[i] = static_cast<unsigned char>(i * 7 + i / 256);
     std::vector<unsigned char> expected;
     for (std::int64_t a = 0; a < shape.n / 16; ++a)
       for (std::int64_t b = 0; b < shape.k / 32; ++b)
-        for (std::int64_t c = 0; c < 32 / piece; ++c)
+        for (std::int64_t c = 0; c < 32 / chunk; ++c)
           for (std::int64_t row = 0; row < 16; ++row)
             for (std::int64_t byte = 0; byte < 16; ++byte)
               expected.push_back(plain[static_cast<std::size_t>(
-                  ((a * 16 + row) * shape.k + b * 32 + c * piece) * size + byte)]);
+                  ((a * 16 + row) * shape.k + b * 32 + c * chunk) * size + byte)]);
     std::vector<unsigned char> shuffled(plain.size());
     shuffle_tile16(shape, plain.data(), shuffled.data());
     EXPECT_EQ(shuffled, expected);
@@ -104,14 +104,14 @@ TEST_P(Tile64Shapes, EveryByteStandsWhereTheLayoutSaysAndComesBack) {
   std::vector<unsigned char> packed(static_cast<std::size_t>(shape.bytes()), 0xee);
   pack_tile64(shape, plain.data(), packed.data());
 
-  // By the header's words: [tile of 64 rows][piece of 128 bytes][row][unit of 16 bytes, swizzled].
+  // By the header's words: [tile of 64 rows][chunk of 128 bytes][row][unit of 16 bytes, swizzled].
   const unsigned char* at = packed.data();
   const std::int64_t row_bytes = std::int64_t{k} * bytes;
   for (std::int64_t tile = 0; tile < (n + 63) / 64; ++tile)
-    for (std::int64_t piece = 0; piece < shape.pieces(); ++piece)
+    for (std::int64_t chunk = 0; chunk < shape.row_chunks(); ++chunk)
       for (std::int64_t row = tile * 64; row < tile * 64 + 64; ++row)
         for (std::int64_t place = 0; place < 128; ++place, ++at) {
-          const std::int64_t of_row = piece * 128 + ((place / 16) ^ (row % 8)) * 16 + place % 16;
+          const std::int64_t of_row = chunk * 128 + ((place / 16) ^ (row % 8)) * 16 + place % 16;
           const bool real = row < n && of_row < row_bytes;
           const int expected = real ? plain[static_cast<std::size_t>(row * row_bytes + of_row)] : 0;
           ASSERT_EQ(*at, expected) << row << "," << of_row;

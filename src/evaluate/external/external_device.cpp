@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t guard_bytes = 4096;
 constexpr std::size_t alignment = 256;                     // of addresses
-constexpr std::size_t piece_bytes = std::size_t{1} << 26;  // that are moved at a time
+constexpr std::size_t chunk_bytes = std::size_t{1} << 26;  // that are moved at a time
 
 Json message(std::string_view what) {
   Json json = Json::object();
@@ -350,18 +350,18 @@ Result<std::unique_ptr<Buffer>> ExternalDevice::allocate(std::size_t bytes, Plac
 // `direction`: "write" takes `from`, "read" fills `to`.
 Status ExternalDevice::move_bytes(std::string_view direction, const void* device, std::size_t bytes,
                                   const void* from, void* to) {
-  for (std::size_t done = 0; done < bytes; done += piece_bytes) {
-    const std::size_t piece = std::min(piece_bytes, bytes - done);
-    std::byte* const shared = process_->memory().at_least(piece);
-    if (shared == nullptr) return Status::out_of_memory("no shared memory of {} bytes", piece);
+  for (std::size_t done = 0; done < bytes; done += chunk_bytes) {
+    const std::size_t chunk = std::min(chunk_bytes, bytes - done);
+    std::byte* const shared = process_->memory().at_least(chunk);
+    if (shared == nullptr) return Status::out_of_memory("no shared memory of {} bytes", chunk);
     const auto place = memory_->place_of(static_cast<const std::byte*>(device) + done);
     if (!place.ok()) return place.status();
-    if (from != nullptr) std::memcpy(shared, static_cast<const std::byte*>(from) + done, piece);
+    if (from != nullptr) std::memcpy(shared, static_cast<const std::byte*>(from) + done, chunk);
     Json move = message(direction);
     move["at"] = *place;
-    move["bytes"] = piece;
+    move["bytes"] = chunk;
     if (const auto reply = process_->ask(std::move(move)); !reply.ok()) return reply.status();
-    if (to != nullptr) std::memcpy(static_cast<std::byte*>(to) + done, shared, piece);
+    if (to != nullptr) std::memcpy(static_cast<std::byte*>(to) + done, shared, chunk);
   }
   return {};
 }

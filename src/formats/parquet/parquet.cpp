@@ -79,11 +79,11 @@ Result<Descriptor> memory_of(std::string_view content) {
 
 /// Appends what is there; false once the other side is closed.
 bool read_some(int descriptor, std::string& text) {
-  std::array<char, 1 << 16> piece;
+  std::array<char, 1 << 16> chunk;
   for (;;) {
-    const ssize_t got = read(descriptor, piece.data(), piece.size());
+    const ssize_t got = read(descriptor, chunk.data(), chunk.size());
     if (got > 0) {
-      text.append(piece.data(), static_cast<std::size_t>(got));
+      text.append(chunk.data(), static_cast<std::size_t>(got));
     } else if (got == 0) {
       return false;
     } else if (errno != EINTR) {

@@ -69,7 +69,7 @@ std::string_view leads_few_rows(const Problem& problem, std::string_view archite
 PackedWeight packed_weight(const Problem& problem, const void* data) {
   const Tile64 tiles = gpu::tiles_of(problem);
   return {static_cast<const unsigned char*>(data), static_cast<int>(tiles.tiles()),
-          static_cast<int>(tiles.pieces())};
+          static_cast<int>(tiles.row_chunks())};
 }
 
 Parameter block_k_parameter(DataType element, std::initializer_list<std::int64_t> atoms) {

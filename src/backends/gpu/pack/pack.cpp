@@ -28,10 +28,10 @@ struct Tiles {
 };
 
 Tiles tiles_of(const Tile64& shape) {
-  return {shape.n, shape.row_bytes(), shape.pieces(), shape.bytes(), false};
+  return {shape.n, shape.row_bytes(), shape.row_chunks(), shape.bytes(), false};
 }
 Tiles tiles_of(const Tile16& shape) {
-  return {shape.n, shape.row_bytes(), shape.row_bytes() / Tile16::piece_bytes, shape.bytes(), true};
+  return {shape.n, shape.row_bytes(), shape.row_bytes() / Tile16::chunk_bytes, shape.bytes(), true};
 }
 
 Status pack(Runtime& runtime, const Tiles& shape, void* rows, void* tiles, bool unpack) {

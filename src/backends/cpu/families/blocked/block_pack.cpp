@@ -150,12 +150,12 @@ void BlockGemm::decode_rows_to_panel(const Block& block, std::int64_t panel, std
   char* raw = block.row_scratch;
   if (tiled) {
     const Tile16 shape = tile16_of(w);
-    constexpr std::int64_t step = Tile16::rows * Tile16::piece_bytes;
+    constexpr std::int64_t step = Tile16::rows * Tile16::chunk_bytes;
     for (std::int64_t row = 0; row < args.count; ++row) {
       const char* from = static_cast<const char*>(block.weight->w) + shape.row_offset(first + row) +
-                         bytes_of(w.type, k) / Tile16::piece_bytes * step;
-      for (std::int64_t at = 0; at < bytes_of(w.type, count); at += Tile16::piece_bytes, from += step)
-        std::memcpy(raw + row * raw_bytes + at, from, Tile16::piece_bytes);
+                         bytes_of(w.type, k) / Tile16::chunk_bytes * step;
+      for (std::int64_t at = 0; at < bytes_of(w.type, count); at += Tile16::chunk_bytes, from += step)
+        std::memcpy(raw + row * raw_bytes + at, from, Tile16::chunk_bytes);
     }
     args.rows = raw;
     args.stride = raw_bytes;

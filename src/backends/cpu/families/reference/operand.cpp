@@ -24,8 +24,8 @@ std::int64_t panel16_index(const Panel16& panel, std::int64_t row, std::int64_t 
 
 std::int64_t tile16_index(const Tile16& tile, std::int64_t row, std::int64_t k) {
   const std::int64_t byte = k * tile.element_bytes;
-  return (tile.row_offset(row) + byte / Tile16::piece_bytes * Tile16::rows * Tile16::piece_bytes +
-          byte % Tile16::piece_bytes) /
+  return (tile.row_offset(row) + byte / Tile16::chunk_bytes * Tile16::rows * Tile16::chunk_bytes +
+          byte % Tile16::chunk_bytes) /
          tile.element_bytes;
 }
 

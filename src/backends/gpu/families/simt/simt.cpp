@@ -21,7 +21,7 @@ class SimtKernel final : public JitKernel<SimtLaunchConfig> {
       : JitKernel(std::move(programs), problem, launch),
         shapes_(operand_shapes(problem)),
         k_atoms_(problem.w_type == DataType::f4_e2m1 ? fragments_of(problem).k_tiles()
-                                                     : tiles_of(problem).pieces()) {
+                                                     : tiles_of(problem).row_chunks()) {
     shape_.threads = 256;
     shape_.grid[0] = static_cast<unsigned>(ceil_div(problem.n, block_n));
     shape_.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem.m, launch.block_m), max_grid_rows));
