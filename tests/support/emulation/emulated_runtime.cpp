@@ -8,6 +8,7 @@
 
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/device_files.h"
+#include "backends/gpu/pack/pack.h"
 #include "numbers/weight_layout.h"
 #include "verify/inputs.h"
 #include "verify/output_check.h"
