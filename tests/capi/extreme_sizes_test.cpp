@@ -145,7 +145,7 @@ struct Sizes {
 };
 
 /// Of elements of 4 bits: what share a scale along k.
-std::int64_t least_block(const Problem& p) {
+std::int64_t scale_block_of(const Problem& p) {
   const bool nvfp4 = p.operation == Operation::a16w4_nvfp4 || p.operation == Operation::a8w4_nvfp4 ||
                      p.operation == Operation::a4w4_nvfp4;
   const bool int4 = p.operation == Operation::a16w4_int4 || p.operation == Operation::a8w4_int4;
@@ -161,7 +161,7 @@ bool is_legal(const CProblem& asked, const Sizes& sizes) {
   p.n = sizes.n;
   p.k = sizes.k;
   const bool blocks = bits(p.x_type) == 4 || bits(p.w_type) == 4;
-  const std::int64_t block = least_block(p);
+  const std::int64_t block = scale_block_of(p);
   if (!is_dimension(m) || !is_dimension(p.n) || !is_dimension(p.k) || !is_dimension(p.batch)) return false;
   if (!traits(p.operation).batched && p.batch != 1) return false;
   if (p.alignment < 1 || (p.alignment & (p.alignment - 1)) != 0) return false;
