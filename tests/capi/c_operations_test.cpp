@@ -36,8 +36,10 @@ bool always_packed(Operation operation) { return default_problem(operation).bpre
 
 TEST(COperations, EachIsTheProblemOfItsTable) {
   const gemmtune_type x_types[] = {
-      GEMMTUNE_BF16, GEMMTUNE_I8, GEMMTUNE_I8,   GEMMTUNE_F8_E4M3FN, GEMMTUNE_F8_E4M3FN, GEMMTUNE_F4_E2M1,
-      GEMMTUNE_BF16, GEMMTUNE_I8, GEMMTUNE_BF16, GEMMTUNE_BF16,      GEMMTUNE_F8_E4M3FN};
+      GEMMTUNE_BF16,      GEMMTUNE_I8,      GEMMTUNE_I8,        GEMMTUNE_F8_E4M3FN,
+      GEMMTUNE_F8_E4M3FN, GEMMTUNE_F4_E2M1, GEMMTUNE_BF16,      GEMMTUNE_I8,
+      GEMMTUNE_BF16,      GEMMTUNE_BF16,    GEMMTUNE_F8_E4M3FN, GEMMTUNE_BF16,
+      GEMMTUNE_F8_E4M3FN, GEMMTUNE_F4_E2M1, GEMMTUNE_BF16,      GEMMTUNE_I8};
   for (const Operation operation : all_operations()) {
     if (operation == Operation::fused_moe) continue;
     auto asked =

@@ -59,7 +59,15 @@ std::vector<Problem> problems() {
                            problem_of(fused_moe, fn),
                            problem_of(fused_moe, DataType::f4_e2m1),
                            problem_of(a16w4, DataType::bf16),
-                           problem_of(a8w4, fn)};
+                           problem_of(a8w4, fn),
+                           problem_of(a16w4_nvfp4, DataType::bf16),
+                           problem_of(a8w4_nvfp4, fn),
+                           problem_of(a4w4_nvfp4, DataType::f4_e2m1),
+                           problem_of(a16w4_int4, DataType::f16),
+                           problem_of(a8w4_int4, DataType::i8)};
+  all[18].bias = true;
+  all[19].zero_points = true;
+  all[20].w_group = static_cast<std::int32_t>(all[20].k);
   all[1].scale_ab = true;
   all[2].bias = all[12].bias = true;
   for (const Operation operation : {a8w8_blockscale, a8w8_blockscale_bpreshuffle}) {
@@ -119,6 +127,9 @@ class Operations : public ::testing::TestWithParam<Problem> {
     given.y = y_.data();
     given.x_scale = host_.x_scale.data();
     given.w_scale = host_.w_scale.data();
+    given.x_global_scale = reinterpret_cast<const float*>(host_.x_global_scale.data());
+    given.w_global_scale = reinterpret_cast<const float*>(host_.w_global_scale.data());
+    given.w_zero_points = reinterpret_cast<const std::int8_t*>(host_.w_zero_points.data());
     given.moe = &moe_;
     moe_.size = sizeof moe_;
     moe_.w2 = host_.w2.data();
@@ -291,6 +302,21 @@ TEST_P(Operations, WhatIsMissingIsNamedAndNothingIsWritten) {
     refused(given, "w_scale");
   }
   given = operands(w);
+  if (shapes.x.scale.global) {
+    given.x_global_scale = nullptr;
+    refused(given, "x_global_scale");
+    given = operands(w);
+  }
+  if (shapes.w.scale.global) {
+    given.w_global_scale = nullptr;
+    refused(given, "w_global_scale");
+    given = operands(w);
+  }
+  if (shapes.w.scale.zero_points) {
+    given.w_zero_points = nullptr;
+    refused(given, "w_zero_points");
+    given = operands(w);
+  }
   if (GetParam().operation == Operation::fused_moe) {
     moe_.topk_ids = nullptr;
     refused(given, "topk_ids");
