@@ -1,7 +1,10 @@
 """gemmtune.checkpoints: each packing against float64, damaged tensors, and files with their configs. Files of the quantizers' own code are
 in checkpoints_written_test.py."""
 
+import contextlib
+import io
 import json
+import os
 import random
 import re
 import tempfile
@@ -192,18 +195,24 @@ def config_of(method, **changes):
 PREFIX = "model.layers.0.mlp."
 
 
+def write(folder, config, layers, separator=".", shards=1):
+    """A checkpoint of layers (name to tensors); of several shards with an index."""
+    folder = Path(folder)
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", **config}))
+    tensors = {f"{layer}{separator}{name}": tensor.contiguous() for layer, its in layers.items() for name, tensor in its.items()}
+    names = [f"model-{shard + 1:05}-of-{shards:05}.safetensors" for shard in range(shards)] if shards > 1 else ["model.safetensors"]
+    files = {tensor: names[place % shards] for place, tensor in enumerate(tensors)}
+    for name in names:
+        save_file({tensor: tensors[tensor] for tensor, file in files.items() if file == name}, folder / name)
+    if shards > 1:
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+
+
 class Folder(unittest.TestCase):
-    def write(self, config, layers, separator=".", shards=1):
-        """A checkpoint of layers (name to tensors); of several shards with an index."""
+    def write(self, *arguments, **options):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
-        (folder / "config.json").write_text(json.dumps({"model_type": "llama", **config}))
-        tensors = {f"{layer}{separator}{name}": tensor.contiguous() for layer, its in layers.items() for name, tensor in its.items()}
-        names = [f"model-{shard + 1:05}-of-{shards:05}.safetensors" for shard in range(shards)] if shards > 1 else ["model.safetensors"]
-        files = {tensor: names[place % shards] for place, tensor in enumerate(tensors)}
-        for name in names:
-            save_file({tensor: tensors[tensor] for tensor, file in files.items() if file == name}, folder / name)
-        if shards > 1:
-            (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+        write(folder, *arguments, **options)
         return folder
 
     def checkpoint(self, method, layers, separator=".", **changes):
@@ -349,6 +358,47 @@ class Folder(unittest.TestCase):
         (folder / "model.safetensors").unlink()
         with self.assertRaisesRegex(errors.NotFound, re.escape(f"{folder} has no *.safetensors")):
             checkpoints.Checkpoint(folder)
+
+
+class Page(unittest.TestCase):
+    """The blocks of docs/checkpoints.md, on small checkpoints with the names that they have there."""
+
+    def setUp(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.enterContext(contextlib.chdir(folder))
+        os.mkdir("layers")
+        name = "model.layers.0.mlp.experts."
+        self.up, self.down = gpt_oss(experts=4, n=64, k=64), gpt_oss(experts=4, n=64, k=32)
+        for tensors, rows in ((self.up, 64), (self.down, 64)):
+            tensors.update(scales=torch.randint(120, 126, tensors["scales"].shape, dtype=torch.uint8), bias=torch.rand(4, rows).bfloat16())
+        write("Qwen3-8B-AWQ", {"quantization_config": config_of("awq", group_size=128)}, {"model.layers.0.self_attn.q_proj": Int4(16, 256, 128).awq()})
+        write("gpt-oss-20b", {"quantization_config": config_of("mxfp4")}, {f"{name}gate_up_proj": self.up, f"{name}down_proj": self.down}, "_")
+        for name, tensors in (("gptq", Int4(16, 256, 128, (1, 16)).gptq()), ("awq", Int4(16, 256, 128).awq()), ("compressed", Int4(16, 64, 32).compressed()),
+                              ("nvfp4", compressed_nvfp4()), ("modelopt", modelopt())):
+            save_file(tensors, f"layers/{name}.safetensors")
+
+    def test_blocks_run(self):
+        page = Path(__file__).resolve().parents[2] / "docs" / "checkpoints.md"
+        x, weights = torch.randn(5, 64).bfloat16(), torch.rand(5, 2)
+        names = {"x": x, "ids": torch.stack([torch.randperm(4)[:2] for _ in range(5)]).int(), "weights": weights}
+        printed = io.StringIO()
+        blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+        self.assertEqual(len(blocks), 3)
+        with contextlib.redirect_stdout(printed):
+            for block in blocks:
+                exec(compile(block, str(page), "exec"), names)  # pylint: disable=exec-used
+        self.assertEqual(printed.getvalue(), "model.layers.0.self_attn.q_proj a16w4_int4 (16, 128) 128\n")
+        self.assertEqual(names["y"].dtype, torch.bfloat16)
+        exact = self.mixture(x.double(), names["ids"].long(), weights.double())
+        self.assertLess((names["y"].double() - exact).norm(), 0.02 * exact.norm())
+
+    def mixture(self, x, ids, weights):
+        """gpt-oss's experts as its model computes them, gate and up in turns."""
+        up, down = (values(checkpoints.gpt_oss_mxfp4(tensors["blocks"], tensors["scales"])) for tensors in (self.up, self.down))
+        both = torch.einsum("tk,tsnk->tsn", x, up[ids]) + self.up["bias"].double()[ids]
+        gate, linear = both[..., ::2].clamp(max=7), both[..., 1::2].clamp(-7, 7)
+        hidden = gate * torch.sigmoid(1.702 * gate) * (linear + 1)
+        return torch.einsum("ts,tsk->tk", weights, torch.einsum("tsn,tskn->tsk", hidden, down[ids]) + self.down["bias"].double()[ids])
 
 
 if __name__ == "__main__":

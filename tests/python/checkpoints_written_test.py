@@ -17,7 +17,7 @@ from quantized import values
 from safetensors.torch import save_file
 from torch import nn
 
-from gemmtune import checkpoints
+from gemmtune import checkpoints, errors
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "checkpoint_environment.py"
 found = subprocess.run([sys.executable, str(TOOL), "--find"], capture_output=True, text=True, check=False,
@@ -103,7 +103,7 @@ class CompressedTensors(unittest.TestCase):
             for dtype in (torch.bfloat16, torch.float16):
                 for x, operation in ((None, "a16w4_int4"), (int8, "a8w4_int4")):
                     with self.subTest(weights=weights, dtype=dtype, x=x):
-                        folder, modules = self.write({"group": {"targets": ["Linear"], "weights": weights, "input_activations": x}}, dtype)
+                        folder, modules = self.write({"group": {"targets": ["Linear"], "weights": weights, "input_activations": x, "format": "pack-quantized"}}, dtype)
                         checkpoint = checkpoints.Checkpoint(folder)
                         self.assertEqual(sorted(checkpoint.layers()), ["down_proj", "up_proj"])
                         for name, module in modules.items():
@@ -131,17 +131,17 @@ class CompressedTensors(unittest.TestCase):
         checkpoint = checkpoints.Checkpoint(folder)
         self.compare_int4(checkpoint.read_layer("up_proj"), modules["up_proj"])
         self.compare_nvfp4(checkpoint.read_layer("down_proj"), modules["down_proj"])
-        with self.assertRaisesRegex(checkpoints.checkpoint.NotFound, 'gate is not quantized: .*ignore has "gate"'):
+        with self.assertRaisesRegex(errors.NotFound, 'gate is not quantized: .*ignore has "gate"'):
             checkpoint.read_layer("gate")
 
 
 class ModelOpt(unittest.TestCase):
     def test_nvfp4(self):
         torch.manual_seed(2)
-        config = LlamaConfig(vocab_size=64, hidden_size=64, intermediate_size=96, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2,
-                             architectures=["LlamaForCausalLM"])
         for recipe, operation in ((modelopt.NVFP4_DEFAULT_CFG, "a4w4_nvfp4"), (modelopt.W4A16_NVFP4_CFG, "a16w4_nvfp4")):
             with self.subTest(operation):
+                config = LlamaConfig(vocab_size=64, hidden_size=64, intermediate_size=96, num_hidden_layers=1, num_attention_heads=4,
+                                     num_key_value_heads=2, architectures=["LlamaForCausalLM"])  # the export changes it
                 model = LlamaForCausalLM(config).bfloat16()
                 before = {name: parameter.detach().double() for name, parameter in model.named_parameters()}
                 model = modelopt.quantize(model, recipe, lambda model: model(torch.arange(16)[None]))

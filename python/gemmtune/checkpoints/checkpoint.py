@@ -84,10 +84,13 @@ class Checkpoint:
             raise InputOutput(f"{self._folder / file}: {name}: {error}") from None
 
     def layers(self):
-        """The names of the quantized layers, in the order of the files."""
+        """The names of the quantized layers, in the order of the files; at least one."""
         ending = self._method.separator + self._method.marker
-        names = (tensor[:-len(ending)] for tensor in self._files if tensor.endswith(ending))
-        return [name for name in names if self._method.exclusion(name) is None]
+        names = [tensor[:-len(ending)] for tensor in self._files if tensor.endswith(ending)]
+        names = [name for name in names if self._method.exclusion(name) is None]
+        if not names:
+            raise NotFound(f"{self._folder} has no quantized layer: no tensor LAYER{ending} that the config does not leave out")
+        return names
 
     def read_layer(self, name):
         """The QuantizedWeight of a layer ("model.layers.0.self_attn.q_proj"), with its bias if it has one."""

@@ -239,3 +239,9 @@ def gpt_oss_mxfp4(blocks, scales):
     _require("blocks", blocks, _bytes, "[E, N, K/32, 16]", (None, None, None, 16))
     _require("scales", scales, _bytes, "[E, N, K/32]", tuple(blocks.shape[:3]), blocks.device)
     return QuantizedWeight("fused_moe", blocks.contiguous().flatten(2), scales.contiguous(), _mxfp4_group)
+
+
+def gate_first(rows):
+    """gpt-oss's gate_up_proj, its scales or its bias ([E, 2N, ...], a row of the gate and one of up in turns) with all rows of the gate
+    first, as fused_moe takes them: a copy."""
+    return torch.cat((rows[:, ::2], rows[:, 1::2]), 1)
