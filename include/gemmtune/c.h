@@ -300,7 +300,7 @@ typedef struct gemmtune_problem {
   size_t size;
   gemmtune_operation operation;
   gemmtune_type x_type;
-  gemmtune_type w_type; /* unset: x_type; fp4 of a16w4 and a8w4 */
+  gemmtune_type w_type; /* unset: x_type; fp4 or int4 of weights of a format of their own */
   gemmtune_type y_type; /* unset: x_type of a16w16 and batched_bf16, bf16 of the others */
   int64_t m;            /* rows of x; tokens of a fused_moe */
   int64_t n;            /* rows of w; inter_dim of a fused_moe (of one half, if gated), which is never 0 */
@@ -322,6 +322,9 @@ typedef struct gemmtune_problem {
   gemmtune_order w_order;
   /* Of an a8w8_blockscale, not 0: scales are e8m0 bytes, 2^(byte - 127) (DeepSeek's scale_fmt ue8m0), not float. */
   int32_t e8m0_scales;
+  /* Of an int4 weight: 32, 64, 128 or k, the elements of k that share a scale; 0: k, whole rows. 0 elsewhere. */
+  int32_t w_group;
+  int32_t zero_points; /* of an int4 weight, not 0: it has zero points */
 } gemmtune_problem;
 
 /* What a call of a mixture of experts has beside the other operands. */
@@ -350,13 +353,23 @@ typedef struct gemmtune_moe_operands {
  *   a4w4_blockscale       [M, K]      [M, N]      [N, K]      e8m0 [M, K/32]        e8m0 [N, K/32]
  *   a16w4                 [M, K]      [M, N]      [N, K] fp4  -                     e8m0 [N, K/32]
  *   a8w4                  [M, K]      [M, N]      [N, K] fp4  float [M] or one      e8m0 [N, K/32]
+ *   a16w4_nvfp4           [M, K]      [M, N]      [N, K] fp4  -                     e4m3 [N, K/16]
+ *   a8w4_nvfp4            [M, K]      [M, N]      [N, K] fp4  float [M] or one      e4m3 [N, K/16]
+ *   a4w4_nvfp4            [M, K]      [M, N]      [N, K]      e4m3 [M, K/16]        e4m3 [N, K/16]
+ *   a16w4_int4            [M, K]      [M, N]      [N, K] int4 -                     y's type [N, K/group]
+ *   a8w4_int4             [M, K]      [M, N]      [N, K] int4 float [M] or one      y's type [N, K/group]
  *   batched_bf16          [B, M, K]   [B, M, N]   [B, N, K]   -                     -
  *   batched_a8w8          [B, M, K]   [B, M, N]   [B, N, K]   float [B, M] or one   float [B, N] or one
  *   fused_moe             [T, model]  [T, model]  w1, below   by quant_type         by quant_type, per expert
  *
  * The _bpreshuffle operations are as those without, with a packed weight. KB is ceil(K/128), NB ceil(N/128).
- * fp4 and int4: two elements to a byte, the even one in the low half, K a multiple of 32. e8m0: a byte b is 2^(b -
- * 127), 255 is NaN.
+ * fp4 and int4: two elements to a byte, the even one in the low half, K a multiple of the elements that share a scale (int4
+ * with whole rows: of 2; mixtures: of 32). e8m0: a byte b is 2^(b - 127), 255 is NaN.
+ *
+ * NVFP4: an element is e2m1 . scale . w_global_scale (x_global_scale), where a scale is an f8_e4m3fn (0x7f and 0xff are NaN) and
+ * the global one a float; its reciprocal, as some checkpoints store it, is not meant. int4: an element is (q - z) . scale, with
+ * q from -8 to 7 in two's complement and z an int8 of w_zero_points [N, K/group], from -8 to 8; without zero points z is 0.
+ * What checkpoints store as 0 to 15 becomes q by subtracting 8, and so does z.
  *
  * fused_moe (T is M, model is K = model_dim, inter_dim is N, E is experts):
  *
@@ -387,13 +400,16 @@ typedef struct gemmtune_operands {
   int64_t ldy;         /* elements, >= the columns of y; 0: those */
   const void* x_scale; /* required if the table above has one */
   const void* w_scale;
-  int32_t x_scale_per_tensor; /* of a8w8, batched_a8w8 and a8w4, not 0: x_scale is one float for all rows */
+  int32_t x_scale_per_tensor; /* of a8w8, batched_a8w8 and a8w4*, not 0: x_scale is one float for all rows */
   int32_t w_scale_per_tensor;
   int64_t
       x_batch_stride; /* of batched operations: elements from batch to batch; 0: m * ldx. Batches may also lie side by side
                                        ([M, B, K]: x_batch_stride = K, ldx = B * K) */
   int64_t y_batch_stride;           /* 0: m * ldy */
   const gemmtune_moe_operands* moe; /* of a fused_moe, ignored elsewhere; read during the call only */
+  const float* x_global_scale;      /* one float; required where x or w is NVFP4, ignored elsewhere */
+  const float* w_global_scale;
+  const int8_t* w_zero_points; /* required if the problem has them, ignored elsewhere */
 } gemmtune_operands;
 
 /* Binds a problem to the kernel that the tuned files name, or to the fallback. Answers come from a cache of
@@ -499,6 +515,9 @@ typedef struct gemmtune_arrays {
   /* Of a fused_moe. `moe` holds all but experts and topk, which are written; moe_operands is written. */
   gemmtune_moe* moe;
   gemmtune_moe_operands* moe_operands;
+  const gemmtune_array* x_global_scale; /* of NVFP4 operands */
+  const gemmtune_array* w_global_scale;
+  const gemmtune_array* w_zero_points; /* of int4 weights */
 } gemmtune_arrays;
 
 /* Makes a call's problem and operands of its arrays. This is the one place that decides which types, shapes, strides and
@@ -562,8 +581,8 @@ GEMMTUNE_API gemmtune_status gemmtune_read_silu_and_mul_arrays(const gemmtune_ar
                                                                gemmtune_silu_and_mul_operands* operands,
                                                                const gemmtune_array** strided);
 
-/* The scales of a problem, by the table of gemmtune_operands: how many each operand has, and of which type, F32 or U8 (e8m0); 0
- * and unset where it has none. */
+/* The scales of a problem, by the table of gemmtune_operands: how many each operand has, and of which type, F32, U8 (e8m0),
+ * F8_E4M3FN, BF16 or F16; 0 and unset where it has none. */
 typedef struct gemmtune_scales {
   size_t size;
   int64_t x;
@@ -574,6 +593,9 @@ typedef struct gemmtune_scales {
   gemmtune_type w2_type;
   int32_t x_or_one; /* not 0: one for all rows is enough (x_scale_per_tensor) */
   int32_t w_or_one;
+  int32_t x_global; /* not 0: x_global_scale is required */
+  int32_t w_global;
+  int64_t w_zero_points; /* how many */
 } gemmtune_scales;
 
 GEMMTUNE_API gemmtune_status gemmtune_problem_scales(const gemmtune_problem* problem,

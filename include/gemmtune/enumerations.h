@@ -30,17 +30,24 @@ typedef enum gemmtune_operation {
   GEMMTUNE_BATCHED_A8W8 = 7,
   GEMMTUNE_FUSED_MOE = 8, /* both GEMMs of a mixture of experts */
   GEMMTUNE_A16W4 = 9,     /* bf16 or fp16 with an MXFP4 weight: fp4 with a scale for every 32 of K */
-  GEMMTUNE_A8W4 = 10      /* fp8, a scale for each row of x, with an MXFP4 weight */
+  GEMMTUNE_A8W4 = 10,     /* fp8, a scale for each row of x, with an MXFP4 weight */
+  GEMMTUNE_A16W4_NVFP4 = 11, /* bf16 or fp16 with an NVFP4 weight: fp4 with an e4m3 scale for every 16 of K, and one float */
+  GEMMTUNE_A8W4_NVFP4 = 12,  /* fp8, a scale for each row of x, with an NVFP4 weight */
+  GEMMTUNE_A4W4_NVFP4 = 13,  /* both NVFP4 */
+  GEMMTUNE_A16W4_INT4 = 14,  /* bf16 or fp16 with an int4 weight: a scale for every w_group of K */
+  GEMMTUNE_A8W4_INT4 = 15    /* int8, a scale for each row of x, with an int4 weight */
 } gemmtune_operation;
 
-/* How the operands of a mixture of experts are quantized: AITER's QuantType. */
+/* How operands are quantized: AITER's QuantType, which a mixture of experts has, and two of dense operations alone. */
 typedef enum gemmtune_quant_type {
   GEMMTUNE_QUANT_NONE = 0,
   GEMMTUNE_QUANT_PER_TENSOR = 1,
   GEMMTUNE_QUANT_PER_TOKEN = 2,
   GEMMTUNE_QUANT_PER_1X32 = 3,
   GEMMTUNE_QUANT_PER_1X128 = 4,
-  GEMMTUNE_QUANT_PER_128X128 = 5
+  GEMMTUNE_QUANT_PER_128X128 = 5,
+  GEMMTUNE_QUANT_PER_1X16 = 6, /* NVFP4 */
+  GEMMTUNE_QUANT_PER_GROUP = 7 /* int4 weights */
 } gemmtune_quant_type;
 
 /* The function between the two GEMMs of a mixture of experts: AITER's ActivationType. */
@@ -88,8 +95,13 @@ enum class Operation {
   fused_moe,
   a16w4,
   a8w4,
+  a16w4_nvfp4,
+  a8w4_nvfp4,
+  a4w4_nvfp4,
+  a16w4_int4,
+  a8w4_int4,
 };
-enum class QuantType { none, per_tensor, per_token, per_1x32, per_1x128, per_128x128 };
+enum class QuantType { none, per_tensor, per_token, per_1x32, per_1x128, per_128x128, per_1x16, per_group };
 enum class Activation { none, silu, gelu, swiglu, situv2 };
 /// Other values are opaque ids, see gemmtune_layout.
 enum class Layout : int32_t { plain, any, aiter16x16 };

@@ -17,11 +17,13 @@ inline Status gemm(const Problem& problem, const Operands& operands, const Conte
                               detail::COperands(operands).get(), stream));
 }
 
-/// The scales of one operand: how many, 0 if it has none, and f32 or u8 (e8m0).
+/// The scales of one operand: how many, 0 if it has none, and f32, u8 (e8m0), f8_e4m3fn, bf16 or f16.
 struct ScaleCount {
   std::int64_t count = 0;
   Type type = Type::unset;
-  bool or_one = false;  // one for all rows is enough (Operands::x_scale_per_tensor)
+  bool or_one = false;           // one for all rows is enough (Operands::x_scale_per_tensor)
+  bool global = false;           // a float more is required (Operands::x_global_scale)
+  std::int64_t zero_points = 0;  // how many
 };
 
 /// The scales of a problem's operands; w2 of fused_moe.
@@ -37,8 +39,9 @@ inline Result<Scales> scales(const Problem& problem) {
   known.size = sizeof known;
   if (Status status(gemmtune_problem_scales(detail::CProblem(problem).get(), &known)); !status.ok())
     return status;
-  return Scales{{known.x, static_cast<Type>(known.x_type), known.x_or_one != 0},
-                {known.w, static_cast<Type>(known.w_type), known.w_or_one != 0},
+  return Scales{{known.x, static_cast<Type>(known.x_type), known.x_or_one != 0, known.x_global != 0},
+                {known.w, static_cast<Type>(known.w_type), known.w_or_one != 0, known.w_global != 0,
+                 known.w_zero_points},
                 {known.w2, static_cast<Type>(known.w2_type)}};
 }
 

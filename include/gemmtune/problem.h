@@ -70,6 +70,8 @@ struct Problem {
   Order x_order = Order::row_major;  // of a16w16; column_major: x is [K, M] row by row
   Order w_order = Order::row_major;  // column_major: w is [K, N] row by row
   bool e8m0_scales = false;          // of a8w8_blockscale: scales are powers of two, a byte each
+  int w_group = 0;                   // of int4 weights: 32, 64, 128 or k elements of k share a scale; 0: k
+  bool zero_points = false;          // of int4 weights
 };
 
 /// Pointers of one call. Leading dimensions in elements, 0: dense (ldx: k, of a column-major x m); the weight is dense. The table at
@@ -93,6 +95,9 @@ struct Operands {
   const std::int32_t* topk_ids = nullptr;  // -1: an empty slot, which adds nothing
   const float* topk_weights = nullptr;
   const float* bias2 = nullptr;
+  const float* x_global_scale = nullptr;  // of NVFP4 operands
+  const float* w_global_scale = nullptr;
+  const std::int8_t* w_zero_points = nullptr;  // of int4 weights that have them
 };
 
 namespace detail {
@@ -119,6 +124,8 @@ class CProblem {
     problem_.x_order = static_cast<gemmtune_order>(given.x_order);
     problem_.w_order = static_cast<gemmtune_order>(given.w_order);
     problem_.e8m0_scales = given.e8m0_scales ? 1 : 0;
+    problem_.w_group = given.w_group;
+    problem_.zero_points = given.zero_points ? 1 : 0;
     if (given.operation != Operation::fused_moe) return;
     problem_.moe = &moe_;
     moe_.size = sizeof moe_;
@@ -156,6 +163,9 @@ class COperands {
     operands_.w_scale_per_tensor = given.w_scale_per_tensor ? 1 : 0;
     operands_.x_batch_stride = given.x_batch_stride;
     operands_.y_batch_stride = given.y_batch_stride;
+    operands_.x_global_scale = given.x_global_scale;
+    operands_.w_global_scale = given.w_global_scale;
+    operands_.w_zero_points = given.w_zero_points;
     operands_.moe = &moe_;
     moe_.size = sizeof moe_;
     moe_.w2 = given.w2;

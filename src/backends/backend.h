@@ -57,12 +57,12 @@ struct Operands {
   const void* x = nullptr;
   const void* w = nullptr;        // in the kernel's weight layout; w1 of fused_moe
   const void* bias = nullptr;     // bias1 of fused_moe; null where the problem has none
-  const void* x_scale = nullptr;  // float32, or e8m0 bytes; null where the operand has no scales
+  const void* x_scale = nullptr;  // of the shapes' ScaleType; null where the operand has no scales
   const void* w_scale = nullptr;
   void* y = nullptr;
   std::int64_t ldx = 0;  // ≥ k; of a column-major x from column to column, ≥ m
   std::int64_t ldy = 0;  // ≥ n; ≥ k of fused_moe
-  /// Of a8w8 and batched_a8w8: 1: a scale for each row. 0: one scale for all rows (of all batches).
+  /// Of rows with a scale each: 1. 0: one scale for all rows (of all batches).
   std::int64_t x_scale_step = 1;
   std::int64_t w_scale_step = 1;
   /// Of batched operations: elements from batch to batch of x and y; ≥ m · ldx, m · ldy.
@@ -74,6 +74,10 @@ struct Operands {
   const float* bias2 = nullptr;
   const std::int32_t* topk_ids = nullptr;  // [M, routed_topk()]: 0 … routed_experts() − 1
   const float* topk_weights = nullptr;     // [M, routed_topk()]
+  // A float32 each where the shapes' scales are global, and int8 zero points where they have them (problem/operands.h).
+  const void* x_global_scale = nullptr;
+  const void* w_global_scale = nullptr;
+  const void* w_zero_points = nullptr;
 
   friend bool operator==(const Operands&, const Operands&) = default;
 };

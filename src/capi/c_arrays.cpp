@@ -135,12 +135,15 @@ bool is_wide(std::int32_t type) {
 
 std::int64_t per_byte(std::int32_t type) { return type == GEMMTUNE_F4_E2M1 || type == GEMMTUNE_I4 ? 2 : 1; }
 
-/// Libraries hold fp4 in bytes.
+/// Libraries hold elements of 4 bits in bytes.
 gemmtune_type element_type(const gemmtune_array& array, std::span<const DataType> types) {
   const auto type = static_cast<gemmtune_type>(array.type);
   if (type != GEMMTUNE_U8) return type;
-  const bool takes_fp4 = std::find(types.begin(), types.end(), DataType::f4_e2m1) != types.end();
-  return takes_fp4 ? GEMMTUNE_F4_E2M1 : type;
+  const auto takes = [&](DataType wanted) {
+    return std::find(types.begin(), types.end(), wanted) != types.end();
+  };
+  if (takes(DataType::f4_e2m1)) return GEMMTUNE_F4_E2M1;
+  return takes(DataType::i4) ? GEMMTUNE_I4 : type;
 }
 
 /// "[16, 3]" of count, rows and columns; `counted`: there are several matrices.
@@ -228,7 +231,10 @@ struct ArrayReader : Reader {
     if (!require("x", given.x) || !require(w_name(), given.w) || !is_legal("x", *given.x) ||
         !is_legal(w_name(), *given.w) || !is_legal_or_absent("out", given.out) ||
         !is_legal_or_absent(bias_name(), given.bias) || !is_legal_or_absent("x_scale", given.x_scale) ||
-        !is_legal_or_absent(w_scale_name(), given.w_scale) || !has_known_type("x", given.x) ||
+        !is_legal_or_absent(w_scale_name(), given.w_scale) ||
+        !is_legal_or_absent("x_global_scale", given.x_global_scale) ||
+        !is_legal_or_absent("w_global_scale", given.w_global_scale) ||
+        !is_legal_or_absent("w_zero_points", given.w_zero_points) || !has_known_type("x", given.x) ||
         !has_known_type(w_name(), given.w) || !has_known_type("out", given.out))
       return false;
     for (const auto& [name, array] :
@@ -248,7 +254,7 @@ struct ArrayReader : Reader {
     if (!packed()) {
       problem.w_type = element_type(*given.w, w_types);
     } else if (problem.w_type == GEMMTUNE_TYPE_UNSET) {
-      problem.w_type = operation->mx_weight ? GEMMTUNE_F4_E2M1 : problem.x_type;
+      problem.w_type = operation->own_w_type() ? type_to_c(operation->w_types.front()) : problem.x_type;
     }
     if (given.out != nullptr) problem.y_type = static_cast<gemmtune_type>(given.out->type);
     if (problem.y_type == GEMMTUNE_TYPE_UNSET)
@@ -306,7 +312,7 @@ struct ArrayReader : Reader {
     if (has_rows) return true;
     // Few kernels read fp8 column by column.
     const bool may_be_column_major =
-        operation->key_switches && !operation->mx_weight && x.dimensions == 2 && is_wide(problem.x_type);
+        operation->key_switches && !operation->own_w_type() && x.dimensions == 2 && is_wide(problem.x_type);
     if (!may_be_column_major || problem.m < 2 || problem.k < 2 || x.strides[0] != 1 ||
         x.strides[1] < problem.m || x.strides[1] > max_dimension)
       return ask_for_copy("x", x, rows_expected);
@@ -350,7 +356,7 @@ struct ArrayReader : Reader {
     }
     if (!is_dimension("N", problem.n)) return false;
     if (is_contiguous(w)) return true;
-    const bool may_be_transposed = operation->key_switches && !operation->mx_weight && !operation->batched;
+    const bool may_be_transposed = operation->key_switches && per == 1;
     if (!may_be_transposed || w.strides[0] != 1 || w.strides[1] != problem.n)
       return refuse_strides("w", w,
                             may_be_transposed ? "a contiguous matrix or its transpose; copy it once"
@@ -496,10 +502,12 @@ struct ArrayReader : Reader {
       return false;
     }
     const gemmtune_array& array = *scale.array;
-    const bool f32 = shape.type == ScaleType::f32;
-    if (array.type != static_cast<std::int32_t>(f32 ? GEMMTUNE_F32 : GEMMTUNE_U8))
+    const bool of_bytes = bytes_of(shape.type) == 1;
+    if (array.type != type_of(shape.type) && !(of_bytes && array.type == GEMMTUNE_U8))
       return refuse("dtype of {} is {}, expected {}", scale.name, type_text(array.type),
-                    f32 ? "f32" : "e8m0 or u8");
+                    shape.type == ScaleType::e8m0 ? "e8m0 or u8"
+                    : of_bytes                    ? "f8_e4m3fn or u8"
+                                                  : type_text(type_of(shape.type)));
     const std::array<std::int64_t, 3> wanted{operation->batched ? problem.batch : scale.matrix.count,
                                              shape.rows, shape.columns};
     const bool one = scale.or_one && elements_of(array) == 1;
@@ -512,15 +520,65 @@ struct ArrayReader : Reader {
     }
     if (one && per_tensor != nullptr) *per_tensor = 1;
     pointer = array.data;
-    if (is_contiguous(array) && (!f32 || is_at_multiple(array, sizeof(float)))) return true;
+    if (is_contiguous(array) && is_at_multiple(array, static_cast<std::size_t>(bytes_of(shape.type))))
+      return true;
     if (scale.of_x) return ask_for_copy(scale.name, array, "a contiguous array of whole elements");
     return refuse_strides(scale.name, array, "a contiguous array of whole elements; copy it once");
   }
 
+  /// The scale of a whole tensor.
+  bool read_global_scale(const char* name, const gemmtune_array* array, const ScaleShape& shape,
+                         const float*& pointer) {
+    if (array == nullptr && !shape.global) return true;
+    if (array == nullptr) {
+      status = fail(GEMMTUNE_NULL_POINTER,
+                    fmt::format("{} is missing: NVFP4 operands have a scale of the tensor", name));
+      return false;
+    }
+    if (!shape.global) return refuse("{} is given, expected none: this operand is not NVFP4", name);
+    if (array->type != GEMMTUNE_F32 || elements_of(*array) != 1 || !is_at_multiple(*array, sizeof(float)))
+      return refuse("{} has shape {} and dtype {}, expected one element of f32", name, shape_of(*array),
+                    type_text(array->type));
+    pointer = static_cast<const float*>(array->data);
+    return true;
+  }
+
+  bool read_zero_points(const ScaleShape& shape) {
+    if (given.w_zero_points == nullptr) return true;
+    if (!shape.zero_points) return refuse("w_zero_points is given, expected none with {}", operation->name);
+    const gemmtune_array& array = *given.w_zero_points;
+    if (array.type != GEMMTUNE_I8)
+      return refuse("dtype of w_zero_points is {}, expected i8", type_text(array.type));
+    const std::int64_t wanted[] = {shape.rows, shape.columns};
+    if (!has_shape(array, wanted, 2))
+      return refuse("w_zero_points has shape {}, expected {} as w_scale has", shape_of(array),
+                    list_of(wanted, 2));
+    if (!is_contiguous(array)) return refuse_strides("w_zero_points", array, "a contiguous array; copy it once");
+    operands.w_zero_points = static_cast<const std::int8_t*>(array.data);
+    return true;
+  }
+
+  /// The group of a weight that has groups: of the columns of w_scale.
+  bool read_group() {
+    problem.w_group = 0;
+    const bool grouped = operation->w_quantization == QuantType::per_group;
+    problem.zero_points = grouped && given.w_zero_points != nullptr ? 1 : 0;
+    if (!grouped || given.w_scale == nullptr) return true;
+    const std::int64_t columns = given.w_scale->dimensions < 2 ? 1 : last_size(*given.w_scale);
+    if (columns < 1 || problem.k % columns != 0)
+      return refuse("w_scale has shape {}, expected [{}, {} / group]", shape_of(*given.w_scale), problem.n,
+                    problem.k);
+    problem.w_group = static_cast<std::int32_t>(problem.k / columns);
+    return true;
+  }
+
   bool read_scales() {
-    const bool any = given.x_scale != nullptr || given.w_scale != nullptr || given.w2_scale != nullptr;
-    const bool wide = is_wide(problem.x_type) && !operation->mixture && !operation->mx_weight;
+    const bool any = given.x_scale != nullptr || given.w_scale != nullptr || given.w2_scale != nullptr ||
+                     given.x_global_scale != nullptr || given.w_global_scale != nullptr ||
+                     given.w_zero_points != nullptr;
+    const bool wide = is_wide(problem.x_type) && !operation->mixture && !operation->own_w_type();
     if (wide && !any) return true;
+    if (!read_group()) return false;
     gemmtune_problem asked = problem;
     asked.size = sizeof asked;
     moe.size = sizeof moe;
@@ -534,11 +592,14 @@ struct ArrayReader : Reader {
     const OperandShapes shapes = operand_shapes(checked);
     const OperandNeeds needs(checked, shapes);
     const void* w2_scale = nullptr;
-    if (!read_scale({"x_scale", given.x_scale, shapes.x, needs.per_tensor, true}, operands.x_scale,
+    if (!read_scale({"x_scale", given.x_scale, shapes.x, needs.x_or_one, true}, operands.x_scale,
                     &operands.x_scale_per_tensor) ||
-        !read_scale({w_scale_name(), given.w_scale, shapes.w, needs.per_tensor && !needs.mx_weight, false},
-                    operands.w_scale, &operands.w_scale_per_tensor) ||
-        !read_scale({"w2_scale", given.w2_scale, shapes.w2, false, false}, w2_scale, nullptr))
+        !read_scale({w_scale_name(), given.w_scale, shapes.w, needs.w_or_one, false}, operands.w_scale,
+                    &operands.w_scale_per_tensor) ||
+        !read_scale({"w2_scale", given.w2_scale, shapes.w2, false, false}, w2_scale, nullptr) ||
+        !read_global_scale("x_global_scale", given.x_global_scale, shapes.x.scale, operands.x_global_scale) ||
+        !read_global_scale("w_global_scale", given.w_global_scale, shapes.w.scale, operands.w_global_scale) ||
+        !read_zero_points(shapes.w.scale))
       return false;
     moe_operands.w2_scale = w2_scale;
     return true;
@@ -558,7 +619,7 @@ struct ArrayReader : Reader {
     problem.bias = 0;
     problem.batch = 1;
     problem.x_order = problem.w_order = GEMMTUNE_ROW_MAJOR;
-    problem.scale_ab = problem.e8m0_scales = 0;
+    problem.scale_ab = problem.e8m0_scales = problem.w_group = problem.zero_points = 0;
   }
 
   bool read() {

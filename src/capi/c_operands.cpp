@@ -30,6 +30,9 @@ void visit_pointers(const Plan& plan, const Operands& operands, Visit visit) {
   visit("bias2", operands.bias2, needs.bias2, true);
   visit("topk_ids", operands.topk_ids, needs.mixture, false);
   visit("topk_weights", operands.topk_weights, needs.mixture, false);
+  visit("x_global_scale", operands.x_global_scale, needs.x_global_scale && needs.reads, false);
+  visit("w_global_scale", operands.w_global_scale, needs.w_global_scale && needs.reads, false);
+  visit("w_zero_points", operands.w_zero_points, needs.w_zero_points && needs.reads, false);
 }
 
 /// The error of the first operand that is missing, else of the first that is not aligned.
@@ -100,6 +103,9 @@ void visit_contiguous_inputs(const OperandNeeds& needs, const Operands& operands
   visit("bias", operands.bias, needs.bias_bytes);
   visit("x_scale", operands.x_scale, operands.x_scale_step == 0 ? one : needs.x_scale_bytes);
   visit("w_scale", operands.w_scale, operands.w_scale_step == 0 ? one : needs.w_scale_bytes);
+  visit("x_global_scale", operands.x_global_scale, needs.x_global_bytes);
+  visit("w_global_scale", operands.w_global_scale, needs.w_global_bytes);
+  visit("w_zero_points", operands.w_zero_points, needs.zero_point_bytes);
   if (!needs.mixture) return;
   visit("w2", operands.w2, needs.w2_bytes);
   visit("w2_scale", operands.w2_scale, needs.w2_scale_bytes);
@@ -152,12 +158,12 @@ gemmtune_status check_operands(const Plan& plan, const Operands& operands) noexc
     return fail(GEMMTUNE_INVALID_ARGUMENT, "ldx is odd, expected an even number: two elements share a byte");
   if (operands.ldy < needs.y_columns || operands.ldy > max_dimension)
     return fail_dimension("ldy", operands.ldy, needs.y_columns);
-  if (needs.mx_weight && operands.w_scale_step == 0)
-    return fail(GEMMTUNE_INVALID_ARGUMENT, "w_scale_per_tensor is set, expected a scale for every 32 of k");
-  if (!needs.per_tensor && (operands.x_scale_step == 0 || operands.w_scale_step == 0))
-    return fail(
-        GEMMTUNE_INVALID_ARGUMENT,
-        "x_scale_per_tensor or w_scale_per_tensor is set, expected it with a8w8, batched_a8w8 and a8w4 only");
+  if (!needs.x_or_one && operands.x_scale_step == 0)
+    return fail(GEMMTUNE_INVALID_ARGUMENT,
+                "x_scale_per_tensor is set, expected it where rows of x have a scale each only");
+  if (!needs.w_or_one && operands.w_scale_step == 0)
+    return fail(GEMMTUNE_INVALID_ARGUMENT,
+                "w_scale_per_tensor is set, expected it where rows of w have a scale each only");
   if (problem.batch > 1) {
     const BatchRows x{problem.batch, problem.m, operands.ldx, problem.k};
     const BatchRows y{problem.batch, problem.m, operands.ldy, needs.y_columns};
@@ -191,6 +197,10 @@ Operands operands_of(const Plan& plan, const gemmtune_operands& given) {
   operands.bias = problem.bias ? given.bias : nullptr;
   operands.x_scale = given.x_scale;
   operands.w_scale = given.w_scale;
+  const OperandNeeds& needs = plan.needs();
+  operands.x_global_scale = needs.x_global_scale ? given.x_global_scale : nullptr;
+  operands.w_global_scale = needs.w_global_scale ? given.w_global_scale : nullptr;
+  operands.w_zero_points = needs.w_zero_points ? given.w_zero_points : nullptr;
   operands.y = given.y;
   operands.ldx = given.ldx != 0 ? given.ldx : plan.needs().x_line_elements;
   operands.ldy = given.ldy != 0 ? given.ldy : plan.needs().y_columns;
@@ -216,7 +226,7 @@ gemmtune_status read_moe_operands(const gemmtune_moe_operands* given, Operands& 
 std::int64_t scales_of(const MatrixShape& matrix, gemmtune_type& type) {
   const ScaleShape& scale = matrix.scale;
   if (matrix.count == 0 || scale.type == ScaleType::none) return 0;
-  type = scale.type == ScaleType::f32 ? GEMMTUNE_F32 : GEMMTUNE_U8;
+  type = type_of(scale.type);
   return matrix.count * scale.elements();
 }
 
@@ -275,8 +285,11 @@ gemmtune_status gemmtune_problem_scales(const gemmtune_problem* problem, gemmtun
     found.w = c::scales_of(shapes.w, found.w_type);
     found.w2 = c::scales_of(shapes.w2, found.w2_type);
     const gemmtune::OperandNeeds needs(asked, shapes);
-    found.x_or_one = needs.per_tensor ? 1 : 0;
-    found.w_or_one = needs.per_tensor && !needs.mx_weight ? 1 : 0;
+    found.x_or_one = needs.x_or_one ? 1 : 0;
+    found.w_or_one = needs.w_or_one ? 1 : 0;
+    found.x_global = needs.x_global_scale ? 1 : 0;
+    found.w_global = needs.w_global_scale ? 1 : 0;
+    found.w_zero_points = needs.zero_point_bytes;
     return c::write_struct(found, scales);
   });
 }

@@ -29,13 +29,13 @@ const LayoutId* find_layout(gemmtune_layout id) {
 }
 
 // Enumerations whose values are ours; a value that is added comes last on both sides.
-static_assert(static_cast<int>(Operation::a8w4) == GEMMTUNE_A8W4);
-static_assert(static_cast<int>(QuantType::per_128x128) == GEMMTUNE_QUANT_PER_128X128);
+static_assert(static_cast<int>(Operation::a8w4_int4) == GEMMTUNE_A8W4_INT4);
+static_assert(static_cast<int>(QuantType::per_group) == GEMMTUNE_QUANT_PER_GROUP);
 static_assert(static_cast<int>(Activation::situv2) == GEMMTUNE_ACTIVATION_SITUV2);
 static_assert(static_cast<int>(Order::column_major) == GEMMTUNE_COLUMN_MAJOR);
 constexpr std::size_t order_count = static_cast<std::size_t>(Order::column_major) + 1;
 constexpr std::size_t activation_count = static_cast<std::size_t>(Activation::situv2) + 1;
-constexpr std::size_t quant_type_count = static_cast<std::size_t>(QuantType::per_128x128) + 1;
+constexpr std::size_t quant_type_count = static_cast<std::size_t>(QuantType::per_group) + 1;
 static_assert(static_cast<int>(DataType::f32) + 1 == GEMMTUNE_F32);
 static_assert(static_cast<int>(DataType::i8) + 1 == GEMMTUNE_I8);
 static_assert(static_cast<int>(DataType::i4) + 1 == GEMMTUNE_I4);
@@ -64,7 +64,8 @@ gemmtune_status read_type_or(const char* field, gemmtune_type given, DataType ab
 
 gemmtune_status read_types(const gemmtune_problem& known, Problem& problem) noexcept {
   if (const auto bad = read_type("x_type", known.x_type, problem.x_type); bad != GEMMTUNE_OK) return bad;
-  const DataType w_type = traits(problem.operation).mx_weight ? DataType::f4_e2m1 : problem.x_type;
+  const OperationTraits& operation = traits(problem.operation);
+  const DataType w_type = operation.own_w_type() ? operation.w_types.front() : problem.x_type;
   if (const auto bad = read_type_or("w_type", known.w_type, w_type, problem.w_type); bad != GEMMTUNE_OK)
     return bad;
   return read_type_or("y_type", known.y_type, default_y_type(problem.operation, problem.x_type),
@@ -126,6 +127,28 @@ std::string_view layout_text(gemmtune_layout layout) noexcept {
   return known == nullptr ? "unknown layout" : to_string(known->layout);
 }
 
+gemmtune_type type_to_c(DataType type) {
+  return static_cast<gemmtune_type>(static_cast<int>(type) + 1);
+}
+
+gemmtune_type type_of(ScaleType type) {
+  switch (type) {
+    case ScaleType::none:
+      break;
+    case ScaleType::f32:
+      return GEMMTUNE_F32;
+    case ScaleType::e8m0:
+      return GEMMTUNE_U8;
+    case ScaleType::e4m3:
+      return GEMMTUNE_F8_E4M3FN;
+    case ScaleType::bf16:
+      return GEMMTUNE_BF16;
+    case ScaleType::f16:
+      return GEMMTUNE_F16;
+  }
+  return GEMMTUNE_TYPE_UNSET;
+}
+
 gemmtune_layout layout_to_c(WeightLayout layout) {
   for (const LayoutId& one : layout_ids)
     if (one.layout == layout) return one.id;
@@ -146,6 +169,10 @@ gemmtune_status read_problem(const gemmtune_problem* given, gemmtune_problem& kn
   problem.bias = known.bias != 0;
   problem.scale_ab = known.scale_ab != 0;
   problem.e8m0_scales = known.e8m0_scales != 0;
+  problem.w_group = known.w_group;
+  if (known.w_group == 0 && has_weight_groups(problem.operation) && known.k >= 0 && known.k <= max_dimension)
+    problem.w_group = static_cast<std::int32_t>(known.k);
+  problem.zero_points = known.zero_points != 0;
   if (known.alignment != 0) problem.alignment = known.alignment;
   if (const auto bad = read_layout(known.weight_layout, problem.weight_layout); bad != GEMMTUNE_OK)
     return bad;

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "capi/c_status.h"
-#include "problem/problem.h"
+#include "problem/operands.h"
 
 namespace gemmtune::c {
 
@@ -17,6 +17,9 @@ gemmtune_status read_type(const char* field, gemmtune_type given, DataType& type
 gemmtune_status read_operation(gemmtune_operation given, Operation& operation) noexcept;
 gemmtune_status read_layout(gemmtune_layout given, WeightLayout& layout) noexcept;
 gemmtune_layout layout_to_c(WeightLayout layout);
+gemmtune_type type_to_c(DataType type);
+/// The type of scales in an array: U8 of e8m0; unset of none.
+gemmtune_type type_of(ScaleType type);
 /// gemmtune_layout_text(): a literal.
 std::string_view layout_text(gemmtune_layout layout) noexcept;
 

@@ -13,8 +13,11 @@ OperandNeeds::OperandNeeds(const Problem& problem, const OperandShapes& shapes) 
   w2_scale = shapes.w2.scale.type != ScaleType::none;
   mixture = is_mixture(problem);
   bias2 = mixture && problem.bias;
-  per_tensor = traits(problem.operation).quantization == QuantType::per_token;
-  mx_weight = traits(problem.operation).mx_weight;
+  x_or_one = !mixture && quantization(problem) == QuantType::per_token;
+  w_or_one = !mixture && weight_quantization(problem) == QuantType::per_token;
+  x_global_scale = shapes.x.scale.global;
+  w_global_scale = shapes.w.scale.global;
+  w_zero_points = shapes.w.scale.zero_points;
   halves = bits(problem.x_type) == 4;
   reads = problem.k != 0;
   x_bits = bits(problem.x_type);
@@ -26,6 +29,9 @@ OperandNeeds::OperandNeeds(const Problem& problem, const OperandShapes& shapes) 
   x_scale_bytes = shapes.x.scale_bytes();
   w_scale_bytes = shapes.w.scale_bytes();
   w2_scale_bytes = shapes.w2.scale_bytes();
+  x_global_bytes = shapes.x.scale.global_bytes();
+  w_global_bytes = shapes.w.scale.global_bytes();
+  zero_point_bytes = shapes.w.scale.zero_point_bytes();
   route_bytes = given_pairs(problem) * static_cast<std::int64_t>(sizeof(std::int32_t));
 }
 

@@ -39,8 +39,11 @@ struct OperandNeeds {
   bool w2_scale = false;
   bool bias2 = false;
   bool mixture = false;     // w2 and routes
-  bool per_tensor = false;  // one scale instead of a row's is allowed
-  bool mx_weight = false;   // of x alone: w has a scale for every 32 of k
+  bool x_or_one = false;    // one scale instead of a row's is allowed
+  bool w_or_one = false;
+  bool x_global_scale = false;
+  bool w_global_scale = false;
+  bool w_zero_points = false;
   bool halves = false;      // two elements to a byte of x: rows must begin at whole bytes
   bool reads = true;        // false with K = 0: nothing but the bias is read
 
@@ -54,6 +57,9 @@ struct OperandNeeds {
   std::int64_t x_scale_bytes = 0;
   std::int64_t w_scale_bytes = 0;
   std::int64_t w2_scale_bytes = 0;
+  std::int64_t x_global_bytes = 0;
+  std::int64_t w_global_bytes = 0;
+  std::int64_t zero_point_bytes = 0;
   std::int64_t route_bytes = 0;  // of topk_ids, and of topk_weights
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dispatch/empty_sum.h"
+#include "problem/operands.h"
 #include "resolve/row_kernel.h"
 
 namespace gemmtune {
@@ -41,8 +42,10 @@ Problem with_least_sizes(const Problem& problem) {
   Problem least = problem;
   if (least.m == 0) least.m = 1;
   if (least.n == 0 && !is_mixture(problem)) least.n = 1;
-  const bool blocks = bits(problem.x_type) == 4 || bits(problem.w_type) == 4;
-  if (least.k == 0) least.k = blocks ? mx_block : 1;
+  if (least.k != 0) return least;
+  least.k = k_multiple(problem);
+  const bool whole_rows = has_weight_groups(problem.operation) && problem.w_group == 0;
+  if (whole_rows) least.w_group = static_cast<std::int32_t>(least.k);
   return least;
 }
 

@@ -7,11 +7,13 @@
 namespace gemmtune {
 namespace {
 
-/// How many rows and elements of k share a scale.
+/// How many rows and elements of k share a scale, and what is beside the scales.
 struct Granularity {
   ScaleType type = ScaleType::none;
   std::int64_t rows = 1;
   std::int64_t k = 1;
+  bool global = false;
+  bool zero_points = false;
 };
 constexpr std::int64_t all = 0;  // rows, or elements of k: one scale for however many there are
 
@@ -19,6 +21,8 @@ ScaleShape scale_shape(const MatrixShape& matrix, const Granularity& granularity
   ScaleShape shape;
   shape.type = granularity.type;
   if (shape.type == ScaleType::none) return shape;
+  shape.global = granularity.global;
+  shape.zero_points = granularity.zero_points;
   const auto share = [](std::int64_t size, std::int64_t of_one, std::int64_t& block, std::int64_t& count) {
     block = of_one == all ? std::max<std::int64_t>(size, 1) : of_one;
     count = of_one == all ? 1 : ceil_div(size, of_one);
@@ -28,9 +32,8 @@ ScaleShape scale_shape(const MatrixShape& matrix, const Granularity& granularity
   return shape;
 }
 
-/// The granularity that a mixture's q_type means.
-Granularity of_quant_type(QuantType type, bool weight) {
-  switch (type) {
+Granularity granularity_of(const Problem& problem, bool weight) {
+  switch (weight ? weight_quantization(problem) : quantization(problem)) {
     case QuantType::none:
       return {};
     case QuantType::per_tensor:
@@ -41,7 +44,12 @@ Granularity of_quant_type(QuantType type, bool weight) {
       return {ScaleType::e8m0, 1, mx_block};
     case QuantType::per_1x128:
     case QuantType::per_128x128:
-      return {ScaleType::f32, weight ? scale_block : 1, scale_block};
+      return {problem.e8m0_scales ? ScaleType::e8m0 : ScaleType::f32, weight ? scale_block : 1, scale_block};
+    case QuantType::per_1x16:
+      return {ScaleType::e4m3, 1, nv_block, true};
+    case QuantType::per_group:
+      return {problem.y_type == DataType::f16 ? ScaleType::f16 : ScaleType::bf16, 1, problem.w_group, false,
+              problem.zero_points};
   }
   return {};
 }
@@ -49,10 +57,7 @@ Granularity of_quant_type(QuantType type, bool weight) {
 void set_scale(const Problem& problem, MatrixShape& matrix, bool weight) {
   const bool wide = bits(matrix.type) >= 16 && is_mixture(problem);
   if (wide) return;
-  const QuantType type = weight ? weight_quantization(problem) : quantization(problem);
-  Granularity granularity = of_quant_type(type, weight);
-  if (problem.e8m0_scales) granularity.type = ScaleType::e8m0;
-  matrix.scale = scale_shape(matrix, granularity);
+  matrix.scale = scale_shape(matrix, granularity_of(problem, weight));
 }
 
 }  // namespace
@@ -80,6 +85,17 @@ OperandShapes operand_shapes(const Problem& problem) {
   set_scale(problem, shapes.w, true);
   if (moe) set_scale(problem, shapes.w2, true);
   return shapes;
+}
+
+std::int64_t k_multiple(const Problem& problem) {
+  std::int64_t multiple = 1;
+  for (const bool weight : {false, true}) {
+    if (bits(weight ? problem.w_type : problem.x_type) != 4) continue;
+    const std::int64_t block = is_mixture(problem) ? mx_block : granularity_of(problem, weight).k;
+    const bool whole_bytes = block != all && block % 2 == 0;
+    multiple = std::max(multiple, whole_bytes ? block : 2);
+  }
+  return multiple;
 }
 
 std::int64_t output_columns(const Problem& problem) { return is_mixture(problem) ? problem.k : problem.n; }

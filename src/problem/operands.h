@@ -3,15 +3,10 @@
 
 #include <cstdint>
 
+#include "numbers/scale_type.h"
 #include "problem/problem.h"
 
 namespace gemmtune {
-
-enum class ScaleType {
-  none,
-  f32,
-  e8m0,  // 2^(byte − 127)
-};
 
 /// The scales of one matrix [rows, columns], row-major: each holds for `row_block` rows and `k_block`
 /// elements.
@@ -21,11 +16,13 @@ struct ScaleShape {
   std::int64_t columns = 0;
   std::int64_t row_block = 1;
   std::int64_t k_block = 1;
+  bool global = false;       // one float32 more, which multiplies all of them
+  bool zero_points = false;  // an int8 beside each, −8 … 8, which is subtracted from the elements first
 
   std::int64_t elements() const { return rows * columns; }
-  std::int64_t bytes() const {
-    return type == ScaleType::none ? 0 : elements() * (type == ScaleType::f32 ? 4 : 1);
-  }
+  std::int64_t bytes() const { return elements() * bytes_of(type); }
+  std::int64_t global_bytes() const { return global ? std::int64_t{sizeof(float)} : 0; }
+  std::int64_t zero_point_bytes() const { return zero_points ? elements() : 0; }
   std::int64_t index(std::int64_t row, std::int64_t k) const {
     return row / row_block * columns + k / k_block;
   }
@@ -63,6 +60,10 @@ struct MatrixShape {
 /// and per_1x32 e8m0 for 1 × 32 of both, of a16w4 and a8w4 of w (a8w4: x has one a row); of scaleAB and per_tensor one alone (an expert); of per_token one a
 /// row. Operands of fused_moe of a 16-bit type have none.
 ///
+/// NVFP4 (w of a16w4_nvfp4 and a8w4_nvfp4, both of a4w4_nvfp4): e4m3 for 1 × 16, and one float32: an element is e2m1 · scale · global.
+/// int4 (w of a16w4_int4, a8w4_int4): y's type for 1 × Problem::w_group: an element is (i4 − zero point) · scale. x of a8w4_nvfp4 and
+/// a8w4_int4 has one a row, as of a8w8.
+///
 /// Where the problem has a bias: bias [N] of y's type, of all batches; of fused_moe bias (bias1) and bias2, float32, [experts, rows of w1] and
 /// [experts, model_dim].
 struct OperandShapes {
@@ -76,6 +77,9 @@ struct OperandShapes {
 
 /// Requires check(problem).ok().
 OperandShapes operand_shapes(const Problem& problem);
+
+/// What K is a multiple of (and inter_dim of a mixture): of elements of 4 bits whole blocks, or whole bytes of rows with one scale.
+std::int64_t k_multiple(const Problem& problem);
 
 /// Columns of y: N; model_dim of fused_moe.
 std::int64_t output_columns(const Problem& problem);

@@ -24,11 +24,25 @@ enum class Operation {
   fused_moe,
   a16w4,
   a8w4,
+  a16w4_nvfp4,
+  a8w4_nvfp4,
+  a4w4_nvfp4,
+  a16w4_int4,
+  a8w4_int4,
 };
 
-/// How operands are quantized, in AITER's words (QuantType.per_1x128 …). Of the dense operations it follows
-/// from the operation; fused_moe carries it.
-enum class QuantType { none, per_tensor, per_token, per_1x32, per_1x128, per_128x128 };
+/// How operands are quantized, in AITER's words (QuantType.per_1x128 …) and two of ours. Of the dense operations it
+/// follows from the operation; fused_moe carries it, one of AITER's. The scales that each means: problem/operands.cpp.
+enum class QuantType {
+  none,
+  per_tensor,
+  per_token,
+  per_1x32,
+  per_1x128,
+  per_128x128,
+  per_1x16,   // NVFP4: e4m3 for 16 elements of k, and one float32 for the tensor
+  per_group,  // integers: y's type for Problem::w_group elements of k, with zero points if Problem::zero_points
+};
 /// "No", "per_Tensor", "per_1x128" …: AITER's words without "QuantType.".
 std::string_view to_string(QuantType type);
 /// With or without "QuantType.", any case.
@@ -38,6 +52,10 @@ std::optional<QuantType> parse_quant_type(std::string_view text);
 /// per_1x32.
 inline constexpr std::int64_t scale_block = 128;
 inline constexpr std::int64_t mx_block = 32;
+inline constexpr std::int64_t nv_block = 16;
+/// What Problem::w_group may be besides K, and what tables mean that do not say.
+inline constexpr std::array<std::int32_t, 3> weight_groups{32, 64, 128};
+inline constexpr std::int32_t default_weight_group = 128;
 
 /// Whether an operation's weight is packed.
 enum class Packing { optional, never, always };
@@ -64,7 +82,7 @@ struct OperationTraits {
   std::span<const DataType> y_types;  // the first one is the default, unless y_as_x
   bool y_as_x;                        // y has the type of x by default
   QuantType quantization;             // of x and w; a mixture's problem carries it
-  bool mx_weight = false;             // w alone is MXFP4 (w_types), scaled per_1x32; `quantization` is of x
+  std::optional<QuantType> w_quantization = std::nullopt;  // of a w of its own format; `quantization` is of x
   bool scale_ab;                      // fp8 operands with scaleAB, beside x_types
   bool bias;
   bool batched;
@@ -78,6 +96,9 @@ struct OperationTraits {
   Padding padding;
   bool fp8_by_default;           // rows without q_dtype_w are of the device's fp8
   bool aiter_tolerance_by_type;  // of AITER's check: by y's type, else one for all types
+
+  /// w has w_types.front() where nothing else is said, whatever x is.
+  bool own_w_type() const { return !mixture && !w_types.empty(); }
 };
 
 /// All operations, in the order of the enumeration.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <span>
@@ -55,15 +56,28 @@ Status check_w_type(const Problem& problem, const OperationTraits& operation) {
                          to_string(problem.x_type));
 }
 
+Status check_groups(const Problem& problem) {
+  if (!has_weight_groups(problem.operation)) {
+    if (problem.w_group == 0 && !problem.zero_points) return {};
+    return Status::invalid("group = {}, zero_points = {}: expected both with int4 weights only, not {}",
+                           problem.w_group, problem.zero_points ? "True" : "False",
+                           to_string(problem.operation));
+  }
+  const bool known = std::find(weight_groups.begin(), weight_groups.end(), problem.w_group) !=
+                     weight_groups.end();
+  if (known || problem.w_group == problem.k) return {};
+  return Status::invalid("group = {}, expected {} or row", problem.w_group, fmt::join(weight_groups, ", "));
+}
+
 /// Elements of 4 bits come in blocks along k, which share scales or begin at whole words: of both GEMMs of a mixture.
 Status check_blocks(const Problem& problem) {
-  if (bits(problem.x_type) != 4 && bits(problem.w_type) != 4) return {};
-  if (is_mixture(problem) && (problem.k % mx_block != 0 || problem.n % mx_block != 0)) {
+  const std::int64_t multiple = k_multiple(problem);
+  if (is_mixture(problem) && (problem.k % multiple != 0 || problem.n % multiple != 0)) {
     return Status::invalid("model_dim = {}, inter_dim = {}, expected multiples of {} for elements of 4 bits",
-                           problem.k, problem.n, mx_block);
+                           problem.k, problem.n, multiple);
   }
-  if (problem.k % mx_block == 0) return {};
-  return Status::invalid("K = {}, expected a multiple of {} for elements of 4 bits", problem.k, mx_block);
+  if (problem.k % multiple == 0) return {};
+  return Status::invalid("K = {}, expected a multiple of {} for elements of 4 bits", problem.k, multiple);
 }
 
 Status check_types(const Problem& problem) {
@@ -71,6 +85,7 @@ Status check_types(const Problem& problem) {
   GEMMTUNE_RETURN_IF_ERROR(check_w_type(problem, operation));
   GEMMTUNE_RETURN_IF_ERROR(check_x_type(problem, operation));
   GEMMTUNE_RETURN_IF_ERROR(check_type("dtype of y", problem.y_type, operation.y_types));
+  GEMMTUNE_RETURN_IF_ERROR(check_groups(problem));
   return check_blocks(problem);
 }
 
@@ -86,6 +101,9 @@ Status check_mixture(const Problem& problem) {
         "shared_experts = {}, expected a whole number from 0 to {}: topk {} counts them too",
         problem.moe.shared_experts, problem.moe.topk - 1, problem.moe.topk);
   }
+  if (problem.moe.quant_type > QuantType::per_128x128)
+    return Status::invalid("q_type = {}, expected none of the formats of dense operations",
+                           to_string(problem.moe.quant_type));
   // Numbers of 32 bits.
   if (problem.bias)
     GEMMTUNE_RETURN_IF_ERROR(
@@ -112,7 +130,7 @@ Status check_unused(const Problem& problem) {
     return Status::invalid("bias = True, expected none with {}", operation.name);
   }
   // Where the key does not hold the orders, rows of another order would answer; elements that share a byte have none.
-  if ((!operation.key_switches || operation.mx_weight) && !all_row_major(problem)) {
+  if ((!operation.key_switches || bits(problem.w_type) == 4) && !all_row_major(problem)) {
     return Status::invalid(
         "x_order, w_order or y_order is N: expected column-major operands with a16w16 only, not {}",
         operation.name);
@@ -196,6 +214,8 @@ const std::vector<Field>& fields() {
       {"w_order", reader(&Problem::w_order, parse_order)},
       {"y_order", reader(&Problem::y_order, parse_order)},
       {"alignment", reader(&Problem::alignment, parse_integer)},
+      {"group", [](Problem& problem, std::string_view text, std::string_view) { return parse_group(text, problem); }},
+      {"zero_points", reader(&Problem::zero_points, parse_bool)},
       {"experts", moe_reader(&MoeShape::experts, parse_integer)},
       {"topk", moe_reader(&MoeShape::topk, parse_integer)},
       {"shared_experts", moe_reader(&MoeShape::shared_experts, parse_integer)},
@@ -261,6 +281,7 @@ Problem default_problem(Operation operation) {
     problem.moe.activation = Activation::silu;
     problem.moe.gated = true;
   }
+  if (has_weight_groups(operation)) problem.w_group = default_weight_group;
   problem.bpreshuffle = row.packing == Packing::always;
   if (problem.bpreshuffle) problem.weight_layout = WeightLayout::any;
   return problem;
@@ -280,9 +301,18 @@ QuantType quantization(const Problem& problem) {
 }
 
 QuantType weight_quantization(const Problem& problem) {
-  const bool mx_weight =
-      traits(problem.operation).mx_weight || (is_mixture(problem) && problem.w_type == DataType::f4_e2m1);
-  return mx_weight ? QuantType::per_1x32 : quantization(problem);
+  if (is_mixture(problem) && problem.w_type == DataType::f4_e2m1) return QuantType::per_1x32;
+  return traits(problem.operation).w_quantization.value_or(quantization(problem));
+}
+
+std::string group_text(const Problem& problem) {
+  return problem.w_group == problem.k ? "row" : std::to_string(problem.w_group);
+}
+
+bool parse_group(std::string_view text, Problem& problem) {
+  if (text == "row") return problem.k > 0 && assign(problem.w_group, problem.k);
+  const auto number = parse_integer(text);
+  return number && *number > 0 && assign(problem.w_group, *number);
 }
 
 std::string print(const Problem& problem) {
@@ -298,6 +328,8 @@ std::string print(const Problem& problem) {
   if (problem.w_order != plain.w_order) text += fmt::format(" w_order={}", to_string(problem.w_order));
   if (problem.y_order != plain.y_order) text += fmt::format(" y_order={}", to_string(problem.y_order));
   if (problem.alignment != plain.alignment) text += fmt::format(" alignment={}", problem.alignment);
+  if (problem.w_group != plain.w_group) text += fmt::format(" group={}", group_text(problem));
+  if (problem.zero_points) text += " zero_points=1";
   if (is_mixture(problem)) {
     const MoeShape& moe = problem.moe;
     text += fmt::format(" experts={} topk={} act={} quant={} gated={} doweight_stage1={}", moe.experts,
@@ -342,6 +374,8 @@ std::string short_name(const Problem& problem) {
   if (problem.x_order == Order::column_major) text += " x:N";
   if (problem.w_order == Order::column_major) text += " w:N";
   if (problem.e8m0_scales) text += " ue8m0";
+  if (problem.w_group != 0) text += fmt::format(" g{}", group_text(problem));
+  if (problem.zero_points) text += " zp";
   if (problem.bias) text += "+bias";
   if (problem.bpreshuffle) text += " packed";
   return text;

@@ -70,6 +70,8 @@ struct Problem {
   Order w_order = Order::row_major;
   Order y_order = Order::row_major;  // column_major: of tables only, no kernel writes it
   std::int32_t alignment = 16;       // bytes, promised for every operand pointer
+  std::int32_t w_group = 0;          // of an int4 weight: elements of k that share a scale; K: whole rows
+  bool zero_points = false;          // of an int4 weight: an int8 beside each scale
   MoeShape moe{};
 
   friend bool operator==(const Problem&, const Problem&) = default;
@@ -88,14 +90,14 @@ inline bool all_row_major(const Problem& problem) {
 
 /// The problem of an operation with the types and the layout that its tables mean where they do not say: bf16
 /// for a16w16 and batched_bf16, fp8 e4m3fn for the block-scaled ones and a8w4, int8 for the other a8w8, fp4 for a4w4,
-/// y bf16; layout `any` for the pre-shuffled ones.
+/// y bf16; layout `any` for the pre-shuffled ones; groups of 128 without zero points for int4 weights.
 Problem default_problem(Operation operation);
 /// The same for a device: fp8 is the one that it computes with (device_fp8).
 Problem default_problem(Operation operation, std::string_view architecture);
 
 /// One line, stable: "a16w16 m=1 n=2048 k=2048 x=bf16 w=bf16 y=bf16 bias=0 scale_ab=0 layout=plain"; fields
-/// at their default (batch, orders, alignment, those of fused_moe) are left out. parse_problem(print(p)) ==
-/// p.
+/// at their default (batch, orders, alignment, those of fused_moe) are left out; int4 weights have group=128, or group=row
+/// for whole rows. parse_problem(print(p)) == p.
 std::string print(const Problem& problem);
 Result<Problem> parse_problem(std::string_view text);
 /// The same where words of types are those of a device (data_type_on); print() writes none of them.
@@ -107,19 +109,27 @@ std::string short_name(const Problem& problem);
 
 /// True for a mixture of experts: `moe` holds.
 inline bool is_mixture(const Problem& problem) { return traits(problem.operation).mixture; }
-/// How x and w are quantized: the operation's way, per_tensor with scaleAB, a mixture's own. Of a weight-only operation
-/// (a16w4, a8w4) how x is.
+/// How x and w are quantized: the operation's way, per_tensor with scaleAB, a mixture's own. Where w has a format of its own
+/// (a16w4, a8w4_int4 …) how x is.
 QuantType quantization(const Problem& problem);
 QuantType weight_quantization(const Problem& problem);
 /// Some operand has scales.
 inline bool is_quantized(const Problem& problem) {
-  return quantization(problem) != QuantType::none || traits(problem.operation).mx_weight;
+  return quantization(problem) != QuantType::none || traits(problem.operation).w_quantization.has_value();
 }
 /// x's type, and w's where the operation has none of its own for it.
 inline void set_types(Problem& problem, DataType type) {
   problem.x_type = type;
-  if (!traits(problem.operation).mx_weight) problem.w_type = type;
+  if (!traits(problem.operation).own_w_type()) problem.w_type = type;
 }
+/// The weight has groups (Problem::w_group), and may have zero points.
+inline bool has_weight_groups(Operation operation) {
+  return traits(operation).w_quantization == QuantType::per_group;
+}
+/// A group as texts have it: "128", or "row" for K elements.
+std::string group_text(const Problem& problem);
+/// Of such a text; "row" is problem.k, which is set before. False for other texts.
+bool parse_group(std::string_view text, Problem& problem);
 
 /// 2·M·N·K·batch; of fused_moe both GEMMs of every (token, expert) pair.
 double flops(const Problem& problem);

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/rounding.h"
+#include "problem/operands.h"
 
 namespace gemmtune {
 namespace {
@@ -109,14 +110,19 @@ Problem random_problem(Operation operation, const HuntLimits& limits, Random& ra
   problem.n = random_columns(random);
   problem.k = random_k(random);
   if (!row.mixture && one_in(problems_per_huge_one, random)) make_huge(limits, random, problem);
-  if (row.key_switches && !row.mx_weight) {
+  if (row.key_switches && bits(problem.w_type) != 4) {
     if (one_in(4, random)) problem.x_order = Order::column_major;
     if (one_in(4, random)) problem.w_order = Order::column_major;
   }
+  if (has_weight_groups(operation)) {
+    problem.w_group = any_of<std::int32_t>(weight_groups, random);
+    problem.zero_points = one_in(2, random);
+  }
   // Of 4 bits the dimensions that are reduced are whole blocks.
+  const std::int64_t multiple = k_multiple(problem);
   const auto step_of = [&](const std::int64_t* dimension) {
     const bool reduced = dimension == &problem.k || (row.mixture && dimension == &problem.n);
-    return reduced && (bits(problem.w_type) == 4 || bits(problem.x_type) == 4) ? mx_block : std::int64_t{1};
+    return reduced ? multiple : std::int64_t{1};
   };
   for (std::int64_t* const dimension : {&problem.n, &problem.k})
     *dimension = round_up(*dimension, step_of(dimension));
@@ -127,6 +133,8 @@ Problem random_problem(Operation operation, const HuntLimits& limits, Random& ra
     if (*largest <= step) break;
     *largest = std::max(step, *largest / 2 / step * step);
   }
+  if (has_weight_groups(operation) && one_in(4, random))
+    problem.w_group = static_cast<std::int32_t>(problem.k);
   return problem;
 }
 

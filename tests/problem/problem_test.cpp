@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 
 #include "problem/operands.h"
 
@@ -51,6 +53,98 @@ TEST(Problem, ScalesOfBlocksMayBePowersOfTwo) {
   }
 }
 
+TEST(Problem, Nvfp4HasTwoKindsOfScales) {
+  Problem problem = default_problem(Operation::a4w4_nvfp4);
+  problem.m = 3;
+  problem.n = 5;
+  problem.k = 48;
+  EXPECT_TRUE(check(problem).ok()) << check(problem).message();
+  const OperandShapes both = operand_shapes(problem);
+  for (const MatrixShape& matrix : {both.x, both.w}) {
+    EXPECT_EQ(matrix.type, DataType::f4_e2m1);
+    EXPECT_EQ(matrix.scale.type, ScaleType::e4m3);
+    EXPECT_EQ(matrix.scale.columns, 3);
+    EXPECT_EQ(matrix.scale_bytes(), matrix.rows * 3);
+    EXPECT_EQ(matrix.scale.global_bytes(), 4);
+    EXPECT_EQ(matrix.scale.index(2, 17), 2 * 3 + 1);
+  }
+  problem.k = 40;
+  EXPECT_NE(check(problem).message().find("K = 40, expected a multiple of 16"), std::string::npos);
+  Problem weight = default_problem(Operation::a8w4_nvfp4);
+  weight.m = weight.n = weight.k = 16;
+  const OperandShapes shapes = operand_shapes(weight);
+  EXPECT_EQ(shapes.x.scale.type, ScaleType::f32);
+  EXPECT_EQ(shapes.x.scale.rows, 16);
+  EXPECT_FALSE(shapes.x.scale.global);
+  EXPECT_TRUE(shapes.w.scale.global);
+  EXPECT_EQ(quantization(weight), QuantType::per_token);
+  EXPECT_EQ(weight_quantization(weight), QuantType::per_1x16);
+}
+
+TEST(Problem, Int4WeightsHaveGroupsAndZeroPoints) {
+  Problem problem = default_problem(Operation::a16w4_int4);
+  problem.m = 3;
+  problem.n = 5;
+  problem.k = 384;
+  EXPECT_EQ(problem.w_group, 128);
+  EXPECT_EQ(operand_shapes(problem).w.scale.type, ScaleType::bf16);
+  EXPECT_EQ(operand_shapes(problem).w.scale_bytes(), 5 * 3 * 2);
+  EXPECT_EQ(operand_shapes(problem).w.scale.zero_point_bytes(), 0);
+  for (const std::int32_t group : {32, 64, 128, 384})
+    for (const bool zero_points : {false, true}) {
+      problem.w_group = group;
+      problem.zero_points = zero_points;
+      EXPECT_TRUE(check(problem).ok()) << check(problem).message();
+      EXPECT_EQ(*parse_problem(print(problem)), problem) << print(problem);
+      EXPECT_EQ(operand_shapes(problem).w.scale.columns, 384 / group);
+      EXPECT_EQ(operand_shapes(problem).w.scale.zero_point_bytes(), zero_points ? 5 * 384 / group : 0);
+    }
+  EXPECT_NE(print(problem).find(" group=row zero_points=1"), std::string::npos) << print(problem);
+  EXPECT_EQ(short_name(problem), "a16w4_int4 3x5x384 bf16 grow zp");
+  problem.y_type = DataType::f16;
+  EXPECT_EQ(operand_shapes(problem).w.scale.type, ScaleType::f16);
+}
+
+TEST(Problem, GroupsAreOfWholeBytesAndOfInt4WeightsAlone) {
+  Problem problem = default_problem(Operation::a8w4_int4);
+  problem.m = problem.n = 4;
+  problem.k = 96;
+  problem.w_group = 64;
+  EXPECT_NE(check(problem).message().find("K = 96, expected a multiple of 64"), std::string::npos);
+  problem.w_group = 48;
+  EXPECT_NE(check(problem).message().find("group = 48, expected 32, 64, 128 or row"), std::string::npos);
+  problem.k = problem.w_group = 33;
+  EXPECT_NE(check(problem).message().find("K = 33, expected a multiple of 2"), std::string::npos);
+  problem.k = problem.w_group = 34;
+  EXPECT_TRUE(check(problem).ok()) << check(problem).message();
+  Problem other = valid();
+  other.zero_points = true;
+  EXPECT_NE(check(other).message().find("expected both with int4 weights only, not a16w16"), std::string::npos);
+  other.zero_points = false;
+  other.w_group = 32;
+  EXPECT_NE(check(other).message().find("group = 32"), std::string::npos);
+  EXPECT_FALSE(parse_problem("a16w4_int4 m=1 n=1 group=row").ok());  // K is not known
+  EXPECT_FALSE(parse_problem("a16w4_int4 m=1 n=1 k=64 group=0").ok());
+  EXPECT_EQ(parse_problem("a16w4_int4 m=1 n=1 k=64 w=i4 group=row")->w_group, 64);
+}
+
+TEST(ScaleTypes, EveryCodeIsItsNumber) {
+  const std::uint8_t bytes[] = {0x01, 0x38, 0x7e, 0x7f, 0x80, 0xff};
+  EXPECT_EQ(scale_value(ScaleType::e4m3, bytes, 0), 0x1p-9);
+  EXPECT_EQ(scale_value(ScaleType::e4m3, bytes, 1), 1);
+  EXPECT_EQ(scale_value(ScaleType::e4m3, bytes, 2), 448);
+  EXPECT_TRUE(std::isnan(scale_value(ScaleType::e4m3, bytes, 3)));
+  EXPECT_EQ(scale_value(ScaleType::e4m3, bytes, 4), 0);
+  EXPECT_EQ(scale_value(ScaleType::e8m0, bytes, 0), 0x1p-126);
+  EXPECT_TRUE(std::isnan(scale_value(ScaleType::e8m0, bytes, 5)));
+  const std::uint16_t words[] = {0x3f80, 0x3c00};
+  EXPECT_EQ(scale_value(ScaleType::bf16, words, 0), 1);
+  EXPECT_EQ(scale_value(ScaleType::f16, words, 1), 1);
+  EXPECT_EQ(scale_value(ScaleType::none, nullptr, 3), 1);
+  const float single = -2.5F;
+  EXPECT_EQ(scale_value(ScaleType::f32, &single, 0), -2.5);
+}
+
 TEST(Problem, AllFourOrdersAreCheckedPrintedAndParsed) {
   for (const Order x : {Order::row_major, Order::column_major})
     for (const Order w : {Order::row_major, Order::column_major}) {
@@ -85,7 +179,7 @@ TEST(Problem, EveryOperationIsCheckedPrintedAndParsed) {
     Problem problem = default_problem(operation);
     problem.m = 3;
     problem.n = 2048;
-    problem.k = 64;
+    problem.k = 256;
     if (operation == Operation::fused_moe)
       problem.moe = {.experts = 256,
                      .topk = 8,

@@ -80,7 +80,7 @@ Status read_other_sizes(const SizeOptions& options, std::string_view architectur
   if (*w_type) {
     problem.w_type = **w_type;
     // AITER's key of a8w8 has the weight's type alone.
-    const bool own_type = is_mixture(problem) || traits(problem.operation).mx_weight;
+    const bool own_type = is_mixture(problem) || traits(problem.operation).own_w_type();
     if (options.x_type.empty() && !own_type) problem.x_type = **w_type;
   }
   MoeShape& moe = problem.moe;

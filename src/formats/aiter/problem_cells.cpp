@@ -167,6 +167,9 @@ void ProblemReader::read_weight_only_types(Row& row, Problem& problem) {
   if (!overrides_.y_type && !is_missing(row.cell(Column::outdtype))) {
     read_type(row, Column::outdtype, problem.y_type);
   }
+  if (!is_missing(row.cell(Column::w_group)) && !parse_group(row.cell(Column::w_group), problem))
+    row.bad(Column::w_group, fmt::format("{} or row", fmt::join(weight_groups, ", ")));
+  problem.zero_points = row.flag(Column::zero_points);
 }
 
 void ProblemReader::read_quantized_types(Row& row, Problem& problem) {
@@ -218,7 +221,7 @@ bool ProblemReader::read(const CsvCells& cells, std::size_t line, Problem& probl
     read_dense_types(row, problem);
   } else if (traits(schema.operation).mixture) {
     read_moe(row, problem);
-  } else if (traits(schema.operation).mx_weight) {
+  } else if (schema.in_key(Column::q_dtype_a)) {
     read_weight_only_types(row, problem);
   } else {
     read_quantized_types(row, problem);
@@ -265,6 +268,10 @@ std::optional<std::string> problem_cell(const Problem& problem, Column column) {
       return fmt::format("QuantType.{}", to_string(problem.moe.quant_type));
     case Column::act_type:
       return fmt::format("ActivationType.{}", to_string(problem.moe.activation));
+    case Column::w_group:
+      return group_text(problem);
+    case Column::zero_points:
+      return std::string(python_bool(problem.zero_points));
     case Column::experts:
       return std::to_string(problem.moe.experts);
     case Column::topk:

@@ -91,7 +91,7 @@ class TiledFamily final : public LeafFamily {
   Status accepts(const Problem& problem) const override {
     const OperationTraits& operation = traits(problem.operation);
     const bool scaled_rows =
-        operation.quantization == QuantType::per_token && !operation.batched && !operation.mx_weight;
+        operation.quantization == QuantType::per_token && !operation.batched && !operation.own_w_type();
     if (scaled_rows && problem.x_type == DataType::i8) return accepts_int8(set_, problem);
     if (problem.operation != Operation::a16w16)
       return refusal::refuse(refusal::operation, "{} of {} is not taken, only a16w16, and a8w8 of int8",
