@@ -9,11 +9,14 @@ from ._folders import folder
 from .errors import NotFound, error_of
 
 operations = ("a16w16", "a8w8", "a8w8_bpreshuffle", "a8w8_blockscale", "a8w8_blockscale_bpreshuffle", "a4w4_blockscale",
-              "batched_bf16", "batched_a8w8", "fused_moe", "a16w4", "a8w4")
-# Operations whose weight alone is MXFP4, with the type of x that they have by default.
-fp4_weights = {"a16w4": "bf16", "a8w4": "f8_e4m3fn"}
+              "batched_bf16", "batched_a8w8", "fused_moe", "a16w4", "a8w4", "a16w4_nvfp4", "a8w4_nvfp4", "a4w4_nvfp4",
+              "a16w4_int4", "a8w4_int4")
+# Operations on weights of 4 bits: the weight's type, and the type of x that they have by default.
+weight_formats = {"a4w4_blockscale": ("f4_e2m1", "f4_e2m1"), "a16w4": ("f4_e2m1", "bf16"), "a8w4": ("f4_e2m1", "f8_e4m3fn"),
+                  "a16w4_nvfp4": ("f4_e2m1", "bf16"), "a8w4_nvfp4": ("f4_e2m1", "f8_e4m3fn"), "a4w4_nvfp4": ("f4_e2m1", "f4_e2m1"),
+                  "a16w4_int4": ("i4", "bf16"), "a8w4_int4": ("i4", "i8")}
 types = ("unset", "f32", "f16", "bf16", "f8_e4m3fn", "f8_e4m3fnuz", "i8", "f4_e2m1", "u8", "i4")
-quant_types = ("none", "per_tensor", "per_token", "per_1x32", "per_1x128", "per_128x128")
+quant_types = ("none", "per_tensor", "per_token", "per_1x32", "per_1x128", "per_128x128", "per_1x16", "per_group")
 activations = ("none", "silu", "gelu", "swiglu", "situv2")
 matches = ("exact", "range", "fine", "coarse", "untuned", "bucket", "fewer_threads")
 
@@ -65,7 +68,8 @@ class Problem(_Sized):
     _fields_ = [("size", c_size_t), ("operation", c_int32), ("x_type", c_int32), ("w_type", c_int32), ("y_type", c_int32),
                 ("m", c_int64), ("n", c_int64), ("k", c_int64), ("batch", c_int64), ("bias", c_int32), ("scale_ab", c_int32),
                 ("weight_layout", c_int32), ("alignment", c_int32), ("moe", POINTER(Moe)), ("constant_weights", c_int32),
-                ("predecessor_triggers", c_int32), ("x_order", c_int32), ("w_order", c_int32), ("e8m0_scales", c_int32)]
+                ("predecessor_triggers", c_int32), ("x_order", c_int32), ("w_order", c_int32), ("e8m0_scales", c_int32),
+                ("w_group", c_int32), ("zero_points", c_int32)]
 
 
 class MoeOperands(_Sized):
@@ -77,7 +81,8 @@ class Operands(_Sized):
     _fields_ = [("size", c_size_t), ("x", c_void_p), ("w", c_void_p), ("bias", c_void_p), ("y", c_void_p), ("ldx", c_int64),
                 ("ldy", c_int64), ("x_scale", c_void_p), ("w_scale", c_void_p), ("x_scale_per_tensor", c_int32),
                 ("w_scale_per_tensor", c_int32), ("x_batch_stride", c_int64), ("y_batch_stride", c_int64),
-                ("moe", POINTER(MoeOperands))]
+                ("moe", POINTER(MoeOperands)), ("x_global_scale", c_void_p), ("w_global_scale", c_void_p),
+                ("w_zero_points", c_void_p)]
 
 
 class Array(Structure):
@@ -88,7 +93,8 @@ class Array(Structure):
 class Arrays(_Sized):
     _fields_ = [("size", c_size_t)] + [(name, POINTER(Array)) for name in (
         "x", "w", "out", "bias", "x_scale", "w_scale", "w2", "w2_scale", "bias2", "topk_ids", "topk_weights")] + [
-            ("moe", POINTER(Moe)), ("moe_operands", POINTER(MoeOperands))]
+            ("moe", POINTER(Moe)), ("moe_operands", POINTER(MoeOperands))] + [(name, POINTER(Array)) for name in (
+                "x_global_scale", "w_global_scale", "w_zero_points")]
 
 
 class PlanInfo(_Sized):

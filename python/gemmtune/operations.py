@@ -133,12 +133,11 @@ class _Call:
         return _plain_array(made) if out is None else out
 
 
-def _multiply(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, stream, kernel=None):
+def _multiply(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, stream, kernel=None, **beside):
     call = _Call(operation, x, context, stream)
     call.add_weight(w)
-    call.add("x_scale", x_scale)
-    call.add("w_scale", w_scale)
-    call.add("bias", bias)
+    for member, array in {"x_scale": x_scale, "w_scale": w_scale, "bias": bias, **beside}.items():
+        call.add(member, array)
     return call.run(out, out_dtype, kernel)
 
 
@@ -190,6 +189,49 @@ def a8w4(x, w, x_scale, w_scale, bias=None, out=None, *, out_dtype=None, context
     return _multiply("a8w4", x, w, x_scale, w_scale, bias, out, out_dtype, context, stream)
 
 
+def a16w4_nvfp4(x, w, w_scale, w_global_scale, bias=None, out=None, *, out_dtype=None, context=None, stream=None):
+    """bf16 or f16 x [..., K] with an NVFP4 weight: w [N, K/2] of bytes with two elements each (or a PackedWeight), e4m3 scales
+    w_scale [N, K/16] (bytes or fp8) and one float32 w_global_scale, by which elements are multiplied; the result has the type of x."""
+    if torch := _torch_for(x):
+        return torch.a16w4_nvfp4(x, w, w_scale, w_global_scale, bias, out, out_dtype=out_dtype)
+    return _multiply("a16w4_nvfp4", x, w, None, w_scale, bias, out, out_dtype, context, stream, w_global_scale=w_global_scale)
+
+
+def a8w4_nvfp4(x, w, x_scale, w_scale, w_global_scale, bias=None, out=None, *, out_dtype=None, context=None, stream=None):
+    """fp8 x [..., K] with a float32 scale for each row or one for all, with an NVFP4 weight as a16w4_nvfp4 has it; the result is
+    bf16 or f16."""
+    if torch := _torch_for(x):
+        return torch.a8w4_nvfp4(x, w, x_scale, w_scale, w_global_scale, bias, out, out_dtype=out_dtype)
+    return _multiply("a8w4_nvfp4", x, w, x_scale, w_scale, bias, out, out_dtype, context, stream, w_global_scale=w_global_scale)
+
+
+def a4w4_nvfp4(x, w, x_scale, w_scale, x_global_scale, w_global_scale, bias=None, out=None, *, out_dtype=None, context=None,
+               stream=None):
+    """Both operands NVFP4, as the weight of a16w4_nvfp4: x [M, K/2], w [N, K/2], e4m3 scales [M, K/16] and [N, K/16], a float32 for
+    each tensor; the result is bf16 or f16."""
+    if torch := _torch_for(x):
+        return torch.a4w4_nvfp4(x, w, x_scale, w_scale, x_global_scale, w_global_scale, bias, out, out_dtype=out_dtype)
+    return _multiply("a4w4_nvfp4", x, w, x_scale, w_scale, bias, out, out_dtype, context, stream, x_global_scale=x_global_scale,
+                     w_global_scale=w_global_scale)
+
+
+def a16w4_int4(x, w, w_scale, w_zero_points=None, bias=None, out=None, *, out_dtype=None, context=None, stream=None):
+    """bf16 or f16 x [..., K] with an int4 weight: w [N, K/2] of bytes with two elements in two's complement each (or a PackedWeight),
+    w_scale [N, K/group] of the result's type for groups of 32, 64 or 128 elements of K or for all of them, w_zero_points int8
+    [N, K/group] from -8 to 8, which are subtracted from the elements. The result has the type of x."""
+    if torch := _torch_for(x):
+        return torch.a16w4_int4(x, w, w_scale, w_zero_points, bias, out, out_dtype=out_dtype)
+    return _multiply("a16w4_int4", x, w, None, w_scale, bias, out, out_dtype, context, stream, w_zero_points=w_zero_points)
+
+
+def a8w4_int4(x, w, x_scale, w_scale, w_zero_points=None, bias=None, out=None, *, out_dtype=None, context=None, stream=None):
+    """int8 x [..., K] with a float32 scale for each row or one for all, with an int4 weight as a16w4_int4 has it; the result is
+    bf16 or f16."""
+    if torch := _torch_for(x):
+        return torch.a8w4_int4(x, w, x_scale, w_scale, w_zero_points, bias, out, out_dtype=out_dtype)
+    return _multiply("a8w4_int4", x, w, x_scale, w_scale, bias, out, out_dtype, context, stream, w_zero_points=w_zero_points)
+
+
 def batched_bf16(x, w, bias=None, out=None, *, context=None, stream=None):
     """bf16 [B, M, K] with weights [B, N, K]; bias [N]."""
     if torch := _torch_for(x):
@@ -236,11 +278,12 @@ def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu",
 
 
 def problem(m, n, k, *, operation="a16w16", x_type="bf16", w_type=None, y_type=None, batch=1, bias=False, scale_ab=False,
-            weight_layout=c.plain, alignment=16):
-    """A problem for Context.plan()."""
+            weight_layout=c.plain, alignment=16, group=0, zero_points=False):
+    """A problem for Context.plan(). group: of an int4 weight, 32, 64 or 128; 0: whole rows."""
+    w_type = w_type or (c.weight_formats[operation][0] if operation in c.weight_formats else x_type)
     return c.Problem(operation=_word("operation", c.operations, operation), m=m, n=n, k=k, batch=batch, x_type=_number(x_type),
-                     w_type=_number(w_type or ("f4_e2m1" if operation in c.fp4_weights else x_type)), y_type=_number(y_type or "unset"), bias=bias, scale_ab=scale_ab,
-                     weight_layout=weight_layout, alignment=alignment)
+                     w_type=_number(w_type), y_type=_number(y_type or "unset"), bias=bias, scale_ab=scale_ab,
+                     weight_layout=weight_layout, alignment=alignment, w_group=group, zero_points=zero_points)
 
 
 def mixture_problem(tokens, inter_dim, model_dim, *, experts, topk, x_type="bf16", w_type=None, y_type=None, bias=False, activation="silu",
@@ -252,14 +295,15 @@ def mixture_problem(tokens, inter_dim, model_dim, *, experts, topk, x_type="bf16
     return made
 
 
-def weight_problem(operation, type, n, k, *, x_type=None, y_type=None, batch=1, scale_ab=False):
-    return problem(1, n, k, operation=operation, x_type=x_type or c.fp4_weights.get(operation, type), w_type=type, y_type=y_type,
-                   batch=batch, scale_ab=scale_ab)
+def weight_problem(operation, type, n, k, *, x_type=None, y_type=None, batch=1, scale_ab=False, group=0, zero_points=False):
+    x_type = x_type or (c.weight_formats[operation][1] if operation in c.weight_formats else type)
+    return problem(1, n, k, operation=operation, x_type=x_type, w_type=type, y_type=y_type, batch=batch, scale_ab=scale_ab,
+                   group=group, zero_points=zero_points)
 
 
 def weight_size(operation, type, n, columns):
-    """(type, n, k) of a weight [n, columns]: bytes of a weight-only operation hold two fp4 elements."""
-    return ("f4_e2m1", n, columns * 2) if operation in c.fp4_weights else (type, n, columns)
+    """(type, n, k) of a weight [n, columns]: bytes of a weight of 4 bits hold two elements."""
+    return (c.weight_formats[operation][0], n, columns * 2) if operation in c.weight_formats else (type, n, columns)
 
 
 def chosen_layout(context, weight):
@@ -275,11 +319,13 @@ def packed_bytes(context, weight, layout):
     return size.value
 
 
-def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, context=None):
+def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, group=0, zero_points=False, context=None):
     """The weight w [N, K] in the layout that the tuned files of its device were made for: a PackedWeight, or w itself if
-    that is the plain layout. operation: what will run it (a16w16, a8w8_bpreshuffle, a8w8_blockscale_bpreshuffle)."""
+    that is the plain layout. operation: what will run it (a16w16, a8w8_bpreshuffle, a16w4, a16w4_int4 ...); group and zero_points:
+    of an int4 weight (group 0: whole rows)."""
     if torch := _torch_for(w):
-        return torch.pack(w, operation=operation, x_type=x_type, y_type=y_type, scale_ab=scale_ab, context=context)
+        return torch.pack(w, operation=operation, x_type=x_type, y_type=y_type, scale_ab=scale_ab, group=group,
+                          zero_points=zero_points, context=context)
     _arrays.refuse_traced("w", _plain_array(w))
     stream, shared = _arrays.stream_of(w)
     operand = _arrays.read("w", w, stream)
@@ -287,7 +333,8 @@ def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, con
         raise InvalidArgument(f"w has shape {list(operand.shape)} and strides {list(operand.strides)}, expected a dense [N, K]")
     context = context or contexts.current(operand.device)
     type, n, k = weight_size(operation, operand.type, *operand.shape)
-    weight = weight_problem(operation, type, n, k, x_type=x_type, y_type=y_type, scale_ab=scale_ab)
+    weight = weight_problem(operation, type, n, k, x_type=x_type, y_type=y_type, scale_ab=scale_ab, group=group,
+                            zero_points=zero_points)
     layout = chosen_layout(context, weight)
     if layout == c.plain:
         return w
@@ -317,7 +364,7 @@ def unpack(packed, *, context=None):
     context = context or contexts.current(operand.device)
     weight = weight_problem(packed.operation, packed.type, packed.n, packed.k)
     library_type = packed.type if packed.type in ("f32", "f16") else "u8"
-    width = packed.k * (2 if packed.type == "bf16" else 1)
+    width = packed.k // 2 if packed.type in ("f4_e2m1", "i4") else packed.k * (2 if packed.type == "bf16" else 1)
     plain = _arrays.empty_like_of(packed.bits, (packed.n, packed.k if library_type != "u8" else width), library_type)
     c.check(c.lib.gemmtune_unpack_weight(context.handle, ctypes.byref(weight), packed.layout, operand.pointer,
                                          _arrays.read("plain", plain).pointer))

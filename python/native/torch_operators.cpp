@@ -40,6 +40,45 @@ void matmul(Value* values, std::uint64_t, std::uint64_t) {
   if constexpr (!into_out) values[0] = reinterpret_cast<Value>(call.out.release());
 }
 
+/// A weight of 4 bits with scales of groups of k: x, w, the tensors of `Of` in its order, n, layout, then out or out_dtype.
+template <typename Of, bool into_out>
+void weight_format(Value* values, std::uint64_t, std::uint64_t) {
+  Call call(Of::operation);
+  Stack stack(values);
+  call.x.reset(stack.tensor());
+  call.w.reset(stack.tensor());
+  Of::take(stack, call);
+  call.bias.reset(stack.optional_tensor());
+  if constexpr (into_out) call.out.reset(stack.tensor());
+  const std::int64_t packed_n = stack.integer();
+  call.set_layout(stack.integer(), packed_n);
+  if constexpr (!into_out) call.out_dtype = stack.dtype();
+  call.run();
+  if constexpr (!into_out) values[0] = reinterpret_cast<Value>(call.out.release());
+}
+
+/// NVFP4 weights; x with scales of rows, with none, or NVFP4 too.
+template <gemmtune_operation of>
+struct Nvfp4 {
+  static constexpr gemmtune_operation operation = of;
+  static void take(Stack& stack, Call& call) {
+    if constexpr (of != GEMMTUNE_A16W4_NVFP4) call.x_scale.reset(stack.tensor());
+    call.w_scale.reset(stack.tensor());
+    if constexpr (of == GEMMTUNE_A4W4_NVFP4) call.x_global_scale.reset(stack.tensor());
+    call.w_global_scale.reset(stack.tensor());
+  }
+};
+
+template <gemmtune_operation of>
+struct Int4 {
+  static constexpr gemmtune_operation operation = of;
+  static void take(Stack& stack, Call& call) {
+    if constexpr (of == GEMMTUNE_A8W4_INT4) call.x_scale.reset(stack.tensor());
+    call.w_scale.reset(stack.tensor());
+    call.w_zero_points.reset(stack.optional_tensor());
+  }
+};
+
 /// linear of a plain weight without scales. PyTorch needs 40 ns for each argument that a call leaves out, so most calls get
 /// a schema with few.
 template <bool into_out>
@@ -196,6 +235,26 @@ constexpr Operator operators[] = {
      &matmul<GEMMTUNE_A8W4, true, false>},
     {"a8w4_out", "a8w4_out(" SCALED ", Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
      &matmul<GEMMTUNE_A8W4, true, true>},
+    {"a16w4_nvfp4", "a16w4_nvfp4(Tensor x, Tensor w, Tensor w_scale, Tensor w_global_scale, Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
+     &weight_format<Nvfp4<GEMMTUNE_A16W4_NVFP4>, false>},
+    {"a16w4_nvfp4_out", "a16w4_nvfp4_out(Tensor x, Tensor w, Tensor w_scale, Tensor w_global_scale, Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
+     &weight_format<Nvfp4<GEMMTUNE_A16W4_NVFP4>, true>},
+    {"a8w4_nvfp4", "a8w4_nvfp4(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor w_global_scale, Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
+     &weight_format<Nvfp4<GEMMTUNE_A8W4_NVFP4>, false>},
+    {"a8w4_nvfp4_out", "a8w4_nvfp4_out(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor w_global_scale, Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
+     &weight_format<Nvfp4<GEMMTUNE_A8W4_NVFP4>, true>},
+    {"a4w4_nvfp4", "a4w4_nvfp4(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor x_global_scale, Tensor w_global_scale, Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
+     &weight_format<Nvfp4<GEMMTUNE_A4W4_NVFP4>, false>},
+    {"a4w4_nvfp4_out", "a4w4_nvfp4_out(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor x_global_scale, Tensor w_global_scale, Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
+     &weight_format<Nvfp4<GEMMTUNE_A4W4_NVFP4>, true>},
+    {"a16w4_int4", "a16w4_int4(Tensor x, Tensor w, Tensor w_scale, Tensor? w_zero_points=None, Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
+     &weight_format<Int4<GEMMTUNE_A16W4_INT4>, false>},
+    {"a16w4_int4_out", "a16w4_int4_out(Tensor x, Tensor w, Tensor w_scale, Tensor? w_zero_points=None, Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
+     &weight_format<Int4<GEMMTUNE_A16W4_INT4>, true>},
+    {"a8w4_int4", "a8w4_int4(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor? w_zero_points=None, Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
+     &weight_format<Int4<GEMMTUNE_A8W4_INT4>, false>},
+    {"a8w4_int4_out", "a8w4_int4_out(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor? w_zero_points=None, Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
+     &weight_format<Int4<GEMMTUNE_A8W4_INT4>, true>},
     {"batched_bf16", "batched_bf16(Tensor x, Tensor w, Tensor? bias=None) -> Tensor",
      &batched<GEMMTUNE_BATCHED_BF16, false>},
     {"batched_bf16_out", "batched_bf16_out(Tensor x, Tensor w, Tensor? bias=None, *, Tensor(a!) out) -> ()",

@@ -47,6 +47,7 @@ class DeviceEmptySum : public Kernel {
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     Operands zero = operands;
     zero.x = zero.w = zero.x_scale = zero.w_scale = zeros_->data();
+    zero.x_global_scale = zero.w_global_scale = zero.w_zero_points = zeros_->data();
     zero.x_scale_step = zero.w_scale_step = 1;
     zero.ldx = least_.x_order == Order::row_major ? least_.k : least_.m;
     zero.x_batch_stride = least_.m * zero.ldx;

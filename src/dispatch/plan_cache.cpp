@@ -29,13 +29,15 @@ std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
   add(static_cast<std::uint64_t>(problem.w_order), 1);
   add(key.dependent, 1);
   add(key.measured_only, 1);
+  add(problem.zero_points, 1);
   add(static_cast<std::uint32_t>(problem.alignment), 32);
   // Products that do not wait for each other.
   const std::uint64_t hash = key.generation * 0xa0761d6478bd642fULL +
                              static_cast<std::uint64_t>(problem.m) * 0xbf58476d1ce4e5b9ULL +
                              static_cast<std::uint64_t>(problem.n) * 0x94d049bb133111ebULL +
                              static_cast<std::uint64_t>(problem.k) * 0xd6e8feb86659fd93ULL +
-                             static_cast<std::uint64_t>(problem.batch) * 0xe7037ed1a0b428dbULL;
+                             static_cast<std::uint64_t>(problem.batch) * 0xe7037ed1a0b428dbULL +
+                             static_cast<std::uint64_t>(problem.w_group) * 0x8ebc6af09c88c6e3ULL;
   return mix(hash ^ (hash >> 32), flags);
 }
 

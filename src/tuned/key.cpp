@@ -24,7 +24,7 @@ KeyWords words_of(int cu_num, const Problem& group, bool any_activation) {
           static_cast<std::uint64_t>(group.k),
           static_cast<std::uint64_t>(group.batch),
           half_of(group.moe.experts) << 32 | half_of(group.moe.topk),
-          switches_of(group) << 24 | byte_of(group.moe.activation) << 16 |
+          half_of(group.w_group) << 33 | byte_of(group.zero_points) << 32 | switches_of(group) << 24 | byte_of(group.moe.activation) << 16 |
               byte_of(group.moe.quant_type) << 8 | byte_of(any_activation)};
 }
 
@@ -50,6 +50,8 @@ Problem group_of(const Problem& problem) {
     group.x_order = problem.x_order;
     group.w_order = problem.w_order;
     group.y_order = problem.y_order;
+    group.w_group = problem.w_group;
+    group.zero_points = problem.zero_points;
   }
   if (fields.mixture) {
     group.moe = problem.moe;

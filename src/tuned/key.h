@@ -15,7 +15,8 @@ namespace gemmtune {
 /// problems with one answer are one row of a tuned file (with their M).
 ///
 /// Keys: a16w16 (N, K, bias, dtype, outdtype, scaleAB, bpreshuffle, orders), a8w8 and a8w8_bpreshuffle (N, K,
-/// q_dtype_w), block-scaled ones (N, K), batched ones (B, N, K), fused_moe (all of it but shared experts and biases).
+/// q_dtype_w), block-scaled ones (N, K), batched ones (B, N, K), 4-bit weights of our own tables (as a16w16, with the group and
+/// whether there are zero points), fused_moe (all of it but shared experts and biases).
 Problem group_of(const Problem& problem);
 /// One key, M included.
 bool same_key(const Problem& a, const Problem& b);

@@ -3,30 +3,28 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
-#include <limits>
 
 #include "base/threads.h"
 
 namespace gemmtune {
 
-DequantizedMatrix::DequantizedMatrix(const MatrixShape& shape, std::span<const std::byte> elements,
-                                     std::span<const std::byte> scales, std::int64_t matrix)
+DequantizedMatrix::DequantizedMatrix(const MatrixShape& shape, const MatrixBytes& bytes, std::int64_t matrix)
     : shape_(shape),
-      elements_(elements),
-      scales_(scales),
+      bytes_(bytes),
       first_row_(matrix * shape.rows),
-      first_scale_(matrix * shape.scale.elements()) {}
+      first_scale_(matrix * shape.scale.elements()) {
+  if (shape.scale.global) global_scale_ = scale_value(ScaleType::f32, bytes.global_scale.data(), 0);
+}
 
 double DequantizedMatrix::scale_at(std::int64_t row, std::int64_t k) const {
+  const std::int64_t index = first_scale_ + shape_.scale.index(row, k);
+  return scale_value(shape_.scale.type, bytes_.scales.data(), index) * global_scale_;
+}
+
+double DequantizedMatrix::zero_point_at(std::int64_t row, std::int64_t k) const {
+  if (!shape_.scale.zero_points) return 0;
   const auto index = static_cast<std::size_t>(first_scale_ + shape_.scale.index(row, k));
-  if (shape_.scale.type == ScaleType::e8m0) {
-    const int exponent = std::to_integer<int>(scales_[index]);
-    return exponent == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, exponent - 127);
-  }
-  float scale = 0;
-  std::memcpy(&scale, scales_.data() + 4 * index, sizeof(scale));
-  return static_cast<double>(scale);
+  return static_cast<std::int8_t>(bytes_.zero_points[index]);
 }
 
 void DequantizedMatrix::read(std::int64_t row, std::int64_t first, std::span<double> out) const {
@@ -36,14 +34,18 @@ void DequantizedMatrix::read(std::int64_t row, std::int64_t first, std::span<dou
     const std::int64_t k = first + static_cast<std::int64_t>(done);
     std::size_t count = std::min(elements.size(), out.size() - done);
     double scale = 1;
+    double zero_point = 0;
     if (scaled) {
       // Elements of one scale at a time.
       const std::int64_t left = shape_.scale.k_block - k % shape_.scale.k_block;
       count = std::min(count, static_cast<std::size_t>(left));
       scale = scale_at(row, k);
+      zero_point = zero_point_at(row, k);
     }
-    traits(shape_.type).widen(elements_, (first_row_ + row) * shape_.columns + k, {elements.data(), count});
-    for (std::size_t i = 0; i < count; ++i) out[done + i] = static_cast<double>(elements[i]) * scale;
+    traits(shape_.type).widen(bytes_.elements, (first_row_ + row) * shape_.columns + k,
+                              {elements.data(), count});
+    for (std::size_t i = 0; i < count; ++i)
+      out[done + i] = (static_cast<double>(elements[i]) - zero_point) * scale;
     done += count;
   }
 }

@@ -23,22 +23,30 @@ class RowSource {
   virtual ScaleRange scales(std::int64_t /*row*/) const { return {}; }
 };
 
-/// Matrix number `matrix` (a batch, an expert) of an operand: elements, row by row, times their scales. Keeps the
-/// spans.
+/// An operand with what its shape's scales have.
+struct MatrixBytes {
+  std::span<const std::byte> elements;
+  std::span<const std::byte> scales;
+  std::span<const std::byte> global_scale = {};
+  std::span<const std::byte> zero_points = {};
+};
+
+/// Matrix number `matrix` (a batch, an expert) of an operand: elements, row by row, less their zero points, times their
+/// scales. Keeps the spans.
 class DequantizedMatrix final : public RowSource {
  public:
-  DequantizedMatrix(const MatrixShape& shape, std::span<const std::byte> elements,
-                    std::span<const std::byte> scales, std::int64_t matrix);
+  DequantizedMatrix(const MatrixShape& shape, const MatrixBytes& bytes, std::int64_t matrix);
   void read(std::int64_t row, std::int64_t first, std::span<double> out) const override;
   bool is_scaled() const override { return shape_.scale.type != ScaleType::none; }
   ScaleRange scales(std::int64_t row) const override;
 
  private:
   double scale_at(std::int64_t row, std::int64_t k) const;
+  double zero_point_at(std::int64_t row, std::int64_t k) const;
 
   MatrixShape shape_;
-  std::span<const std::byte> elements_;
-  std::span<const std::byte> scales_;
+  MatrixBytes bytes_;
+  double global_scale_ = 1;
   std::int64_t first_row_;
   std::int64_t first_scale_;
 };

@@ -1,6 +1,7 @@
 #include "verify/inputs.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <new>
@@ -9,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/random.h"
+#include "numbers/minifloat.h"
 
 namespace gemmtune {
 namespace {
@@ -49,26 +51,80 @@ std::byte whole_range_code(int end, Random& random) {
   return static_cast<std::byte>(random.below(static_cast<std::size_t>(end)));
 }
 
-// Random scales around `size`, each within a factor of three; e8m0 ones with `end` are any below it.
-RandomFill scales(const MatrixShape& matrix, double size, Random random, int end = 0) {
-  const bool powers = matrix.scale.type == ScaleType::e8m0;
-  RandomFill made;
-  made.element_bytes = powers ? 1 : sizeof(float);
-  made.count = static_cast<std::size_t>(matrix.scale_bytes()) / made.element_bytes;
-  made.table.resize(RandomFill::table_size * made.element_bytes);
-  const int exponent = std::ilogb(size);
-  for (std::size_t i = 0; i < RandomFill::table_size; ++i) {
-    if (powers && end > 0) {
-      made.table[i] = whole_range_code(end, random);
-    } else if (powers) {
-      made.table[i] = static_cast<std::byte>(127 + exponent - 1 + static_cast<int>(random.below(3)));
-    } else {
-      const auto scale = static_cast<float>(size * (0.5 + random.uniform()));
-      std::memcpy(made.table.data() + i * sizeof(scale), &scale, sizeof(scale));
+constexpr int codes_of_e4m3 = 127;   // that are numbers, without the negative ones
+constexpr double usual_e4m3 = 16;    // what the global scale is chosen for: far from both ends of the range
+constexpr double largest_e4m3 = 448;
+
+/// The random scales of a matrix and its global one: around `size`, each within a factor of three.
+struct ScaleFill {
+  const MatrixShape& matrix;
+  double size;
+  bool whole = false;  // ScaleCodes::whole
+  int end = 0;         // of whole e8m0 codes
+
+  double global() const { return size / (whole ? largest_e4m3 : usual_e4m3); }
+
+  std::uint32_t code(Random& random) const {
+    const double near = 0.5 + random.uniform();
+    switch (matrix.scale.type) {
+      case ScaleType::none:
+        break;
+      case ScaleType::f32:
+        return std::bit_cast<std::uint32_t>(static_cast<float>(size * near));
+      case ScaleType::e8m0:
+        if (end > 0) return std::to_integer<std::uint32_t>(whole_range_code(end, random));
+        return static_cast<std::uint32_t>(127 + std::ilogb(size) - 1 + static_cast<int>(random.below(3)));
+      case ScaleType::e4m3:
+        if (whole) return std::to_integer<std::uint32_t>(whole_range_code(codes_of_e4m3, random));
+        return f32_to_f8_e4m3fn(static_cast<float>(usual_e4m3 * near));
+      case ScaleType::bf16:
+        return half_code(DataType::bf16, near, random);
+      case ScaleType::f16:
+        return half_code(DataType::f16, near, random);
     }
+    return 0;
+  }
+
+ private:
+  /// Whole: each fourth is zero or the smallest subnormal.
+  std::uint32_t half_code(DataType type, double near, Random& random) const {
+    const auto drawn = whole ? static_cast<std::uint32_t>(random.below(8)) : 8U;
+    return drawn < 2 ? drawn : traits(type).from_f32(static_cast<float>(size * near));
+  }
+};
+
+RandomFill scales(const ScaleFill& fill, Random random) {
+  RandomFill made;
+  if (fill.matrix.scale.type == ScaleType::none) return made;
+  made.element_bytes = static_cast<std::size_t>(bytes_of(fill.matrix.scale.type));
+  made.count = static_cast<std::size_t>(fill.matrix.scale_bytes()) / made.element_bytes;
+  made.table.resize(RandomFill::table_size * made.element_bytes);
+  for (std::size_t i = 0; i < RandomFill::table_size; ++i) {
+    const std::uint32_t code = fill.code(random);
+    std::memcpy(made.table.data() + i * made.element_bytes, &code, made.element_bytes);
   }
   made.random = random;
   return made;
+}
+
+/// From −8 to 8, the ends above all.
+RandomFill zero_points(const ScaleShape& shape, Random random) {
+  RandomFill made;
+  made.count = static_cast<std::size_t>(shape.zero_point_bytes());
+  for (std::size_t i = 0; i < RandomFill::table_size; ++i) {
+    const auto drawn = static_cast<int>(random.below(8));
+    const int value = drawn < 2 ? 16 * drawn - 8 : static_cast<int>(random.below(17)) - 8;
+    made.table.push_back(static_cast<std::byte>(value));
+  }
+  made.random = random;
+  return made;
+}
+
+std::vector<std::byte> bytes_of_float(double value) {
+  const auto single = static_cast<float>(value);
+  std::vector<std::byte> bytes(sizeof(single));
+  std::memcpy(bytes.data(), &single, sizeof(single));
+  return bytes;
 }
 
 /// Without scales.
@@ -82,13 +138,23 @@ Tensor plain_tensor(const MatrixShape& shape, double sigma, const Random& random
 struct QuantizedMatrix {
   Tensor elements;
   RandomFill scale;
+  std::vector<std::byte> global_scale;
+};
+
+/// Codes of the whole range, and where those of e8m0 end (0: as usual).
+struct WholeRange {
+  bool codes = false;
+  int end = 0;
 };
 
 QuantizedMatrix matrix_of(const MatrixShape& shape, double sigma, const Random& elements, const Random& scale,
-                          InitType init = InitType::randn, int scale_end = 0) {
-  if (shape.scale.type == ScaleType::none) return {plain_tensor(shape, sigma, elements, init), {}};
+                          InitType init = InitType::randn, const WholeRange& whole = {}) {
+  if (shape.scale.type == ScaleType::none) return {plain_tensor(shape, sigma, elements, init), {}, {}};
   const double own = traits(shape.type).fill_sigma;
-  return {tensor(shape.elements(), shape.type, own, elements), scales(shape, sigma / own, scale, scale_end)};
+  const ScaleFill fill{shape, sigma / own, whole.codes, whole.end};
+  QuantizedMatrix made{tensor(shape.elements(), shape.type, own, elements), scales(fill, scale), {}};
+  if (shape.scale.global) made.global_scale = bytes_of_float(fill.global());
+  return made;
 }
 
 /// The end of the e8m0 codes of a weight of that size, with ScaleCodes::whole.
@@ -96,8 +162,8 @@ int end_of_codes(const MatrixShape& shape, double sigma) {
   return 127 + std::ilogb(sigma / traits(shape.type).fill_sigma) + 2;
 }
 
-/// Whether scales of the whole range leave results finite, with small x.
-bool has_whole_range(const Problem& problem, const OperandShapes& shapes) {
+/// Whether e8m0 scales of the whole range leave results finite, with small x.
+bool has_whole_powers(const Problem& problem, const OperandShapes& shapes) {
   return shapes.w.scale.type == ScaleType::e8m0 && problem.x_type != DataType::f16 &&
          problem.y_type != DataType::f16;
 }
@@ -105,13 +171,8 @@ bool has_whole_range(const Problem& problem, const OperandShapes& shapes) {
 // The weight's range goes into its scale, as quantizers do. The scales lie in ranges that do not meet: a
 // kernel that mistakes one for the other is seen.
 void scale_whole_tensors(double w_sigma, Random random, HostOperands& operands) {
-  const auto put = [](double scale, std::vector<std::byte>& bytes) {
-    const auto single = static_cast<float>(scale);
-    bytes.resize(sizeof(single));
-    std::memcpy(bytes.data(), &single, sizeof(single));
-  };
-  put(4 + 2 * random.uniform(), operands.x_scale);
-  put(w_sigma / 5 * (0.75 + 0.5 * random.uniform()), operands.w_scale);
+  operands.x_scale = bytes_of_float(4 + 2 * random.uniform());
+  operands.w_scale = bytes_of_float(w_sigma / 5 * (0.75 + 0.5 * random.uniform()));
 }
 
 std::vector<std::byte> small_tensor(const MatrixShape& shape, double sigma, const Random& random) {
@@ -133,7 +194,8 @@ Status PlannedInputs::fill_all(int threads) {
   try {
     for (const auto& [from, to] : {std::pair{&x, &host.x}, std::pair{&w, &host.w}, std::pair{&w2, &host.w2},
                                    std::pair{&x_scale, &host.x_scale}, std::pair{&w_scale, &host.w_scale},
-                                   std::pair{&w2_scale, &host.w2_scale}}) {
+                                   std::pair{&w2_scale, &host.w2_scale},
+                                   std::pair{&w_zero_points, &host.w_zero_points}}) {
       if (from->count == 0 || !to->empty()) continue;
       to->resize(from->bytes());
       fill_random(*from, 0, *to, threads);
@@ -153,7 +215,8 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
   const auto stream = [&](const char* name) { return stream_of(problem, name, seed); };
   const OperandShapes shapes = operand_shapes(problem);
   const bool moe = is_mixture(problem);
-  const bool whole = codes == ScaleCodes::whole && has_whole_range(problem, shapes);
+  const bool whole_codes = codes == ScaleCodes::whole;
+  const bool whole = whole_codes && has_whole_powers(problem, shapes);
   const double x_sigma = whole ? 0x1p-40 : 1;
   const double w_sigma = (moe ? 2 : 8) / std::sqrt(static_cast<double>(problem.k));
   PlannedInputs inputs;
@@ -168,22 +231,26 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
       put(tensor(shapes.w.elements(), problem.w_type, 1, stream("w"), signs), inputs.w, operands.w);
       scale_whole_tensors(w_sigma, stream("scales"), operands);
     } else {
-      QuantizedMatrix x = matrix_of(shapes.x, x_sigma, stream("x"), stream("x scale"), init);
+      QuantizedMatrix x =
+          matrix_of(shapes.x, x_sigma, stream("x"), stream("x scale"), init, {whole_codes, 0});
       put(std::move(x.elements), inputs.x, operands.x);
       inputs.x_scale = std::move(x.scale);
+      operands.x_global_scale = std::move(x.global_scale);
       // What is between the products of a mixture is multiplied by itself where there is a gate.
       const int w_end = !whole                                  ? 0
                         : moe                                   ? end_of_codes(shapes.w, w_sigma)
                         : shapes.x.scale.type == ScaleType::f32 ? codes_without_float_scale
                                                                 : codes_of_e8m0;
-      QuantizedMatrix w = matrix_of(shapes.w, w_sigma, stream("w"), stream("w scale"), init, w_end);
+      QuantizedMatrix w = matrix_of(shapes.w, w_sigma, stream("w"), stream("w scale"), init, {whole_codes, w_end});
       put(std::move(w.elements), inputs.w, operands.w);
       inputs.w_scale = std::move(w.scale);
+      operands.w_global_scale = std::move(w.global_scale);
+      if (shapes.w.scale.zero_points) inputs.w_zero_points = zero_points(shapes.w.scale, stream("w zero points"));
     }
     if (moe) {
       const double w2_sigma = 4 / std::sqrt(static_cast<double>(problem.n));
       QuantizedMatrix w2 = matrix_of(shapes.w2, w2_sigma, stream("w2"), stream("w2 scale"), InitType::randn,
-                                     whole ? codes_of_e8m0 : 0);
+                                     {whole_codes, whole ? codes_of_e8m0 : 0});
       put(std::move(w2.elements), inputs.w2, operands.w2);
       inputs.w2_scale = std::move(w2.scale);
       Routes routes = routes_of_call(problem, seed, routing, 0);

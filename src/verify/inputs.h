@@ -20,6 +20,9 @@ struct HostOperands {
   std::vector<std::byte> bias;
   std::vector<std::byte> x_scale;
   std::vector<std::byte> w_scale;
+  std::vector<std::byte> x_global_scale;
+  std::vector<std::byte> w_global_scale;
+  std::vector<std::byte> w_zero_points;
   std::vector<std::byte> w2;
   std::vector<std::byte> w2_scale;
   std::vector<std::byte> bias2;
@@ -36,14 +39,16 @@ struct PlannedInputs {
   RandomFill x_scale;  // of blocks, rows or experts; those of scale_ab are in `host`
   RandomFill w_scale;
   RandomFill w2_scale;
+  RandomFill w_zero_points;
 
   /// Fills the operands that `host` lacks, by up to `threads` threads. `out_of_memory` if they do not fit.
   Status fill_all(int threads);
 };
 
-/// e8m0 scales: around the size that gives outputs a realistic range, or of the whole range, its ends above all. Then x and
-/// the biases in front of activations are small, so that results stay finite: with fp16 operands and outputs, which have no
-/// room for that, scales are around that size all the same.
+/// Scales of blocks: around the size that gives outputs a realistic range, or of their type's whole range, its ends above all
+/// (zero, the smallest subnormal, the largest). e8m0 ones then have small x and small biases in front of activations, so
+/// that results stay finite: with fp16 operands and outputs, which have no room for that, scales are around that size all
+/// the same. e4m3 and 16-bit ones have their largest at that size.
 enum class ScaleCodes { usual, whole };
 
 /// Approximately normal values (x: σ = 1, w: σ = 1/√K·8, so that outputs have a realistic range in fp16 too),

@@ -193,8 +193,9 @@ Reference dense_reference(const Problem& problem, const HostOperands& operands,
   const RowMajorElements w_rows(shapes.w, operands.w);
   std::vector<Reference> batches;
   for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
-    const DequantizedMatrix x(shapes.x, x_rows.bytes(), operands.x_scale, batch);
-    const DequantizedMatrix w(shapes.w, w_rows.bytes(), operands.w_scale, batch);
+    const DequantizedMatrix x(shapes.x, {x_rows.bytes(), operands.x_scale, operands.x_global_scale}, batch);
+    const DequantizedMatrix w(
+        shapes.w, {w_rows.bytes(), operands.w_scale, operands.w_global_scale, operands.w_zero_points}, batch);
     batches.push_back(gemm_reference({{x, w, problem.k, bias}, problem.m, problem.n},
                                      is_sampled(problem, options), options));
   }

@@ -85,7 +85,7 @@ class Mixture {
     std::vector<ExpertNumbers> experts;
     for (std::int64_t expert = 0; expert < problem_.moe.experts; ++expert)
       experts.push_back(numbers_of_expert(expert));
-    const DequantizedMatrix x(shapes_.x, operands_.x, operands_.x_scale, 0);
+    const DequantizedMatrix x(shapes_.x, {operands_.x, operands_.x_scale}, 0);
     const MixtureRoutes routes(problem_.moe, operands_.topk_ids.data(), operands_.topk_weights.data());
     std::vector<double> buffer(static_cast<std::size_t>(problem_.k));
     std::vector<LineNumbers> lines;
@@ -113,7 +113,7 @@ class Mixture {
     ExpertNumbers numbers;
     const auto read = [&](const MatrixShape& shape, std::span<const std::byte> elements,
                           std::span<const std::byte> scales, double& norm) {
-      const DequantizedMatrix w(shape, elements, scales, expert);
+      const DequantizedMatrix w(shape, {elements, scales}, expert);
       bool has_nan = false;
       for (const LineNumbers& line : lines_of(w, shape.rows, shape.columns, threads_)) {
         const bool scales_decide = scales_pass_float(line.scales, {});
@@ -159,7 +159,7 @@ class Mixture {
 
   void add_expert(std::int64_t expert, const std::vector<Route>& routes, Reference& reference) const {
     const Hidden hidden = stage1(expert, routes);
-    const DequantizedMatrix w2(shapes_.w2, operands_.w2, operands_.w2_scale, expert);
+    const DequantizedMatrix w2(shapes_.w2, {operands_.w2, operands_.w2_scale}, expert);
     const auto count = static_cast<std::int64_t>(routes.size());
     const std::int64_t columns = problem_.k;
     std::vector<double> values(static_cast<std::size_t>(count * columns));
@@ -188,8 +188,8 @@ class Mixture {
 
   /// h of each route, [routes, inter_dim].
   Hidden stage1(std::int64_t expert, const std::vector<Route>& routes) const {
-    const DequantizedMatrix x(shapes_.x, operands_.x, operands_.x_scale, 0);
-    const DequantizedMatrix w1(shapes_.w, operands_.w, operands_.w_scale, expert);
+    const DequantizedMatrix x(shapes_.x, {operands_.x, operands_.x_scale}, 0);
+    const DequantizedMatrix w1(shapes_.w, {operands_.w, operands_.w_scale}, expert);
     std::vector<std::int64_t> tokens;
     for (const Route& route : routes) tokens.push_back(route.token);
     const std::int64_t columns = shapes_.w.rows;

@@ -119,6 +119,9 @@ class Operations : public ::testing::TestWithParam<Problem> {
     given.y = y_.data();
     given.x_scale = host_.x_scale.data();
     given.w_scale = host_.w_scale.data();
+    given.x_global_scale = reinterpret_cast<const float*>(host_.x_global_scale.data());
+    given.w_global_scale = reinterpret_cast<const float*>(host_.w_global_scale.data());
+    given.w_zero_points = reinterpret_cast<const std::int8_t*>(host_.w_zero_points.data());
     given.moe = &moe_;
     moe_.size = sizeof moe_;
     moe_.w2 = host_.w2.data();
@@ -291,6 +294,21 @@ TEST_P(Operations, WhatIsMissingIsNamedAndNothingIsWritten) {
     refused(given, "w_scale");
   }
   given = operands(w);
+  if (shapes.x.scale.global) {
+    given.x_global_scale = nullptr;
+    refused(given, "x_global_scale");
+    given = operands(w);
+  }
+  if (shapes.w.scale.global) {
+    given.w_global_scale = nullptr;
+    refused(given, "w_global_scale");
+    given = operands(w);
+  }
+  if (shapes.w.scale.zero_points) {
+    given.w_zero_points = nullptr;
+    refused(given, "w_zero_points");
+    given = operands(w);
+  }
   if (GetParam().operation == Operation::fused_moe) {
     moe_.topk_ids = nullptr;
     refused(given, "topk_ids");

@@ -43,6 +43,8 @@ const std::vector<Change>& changes() {
         {"bias", &HostOperands::bias},
         {"x_scale", &HostOperands::x_scale},
         {"w_scale", &HostOperands::w_scale},
+        {"x_global_scale", &HostOperands::x_global_scale},
+        {"w_global_scale", &HostOperands::w_global_scale},
         {"w2", &HostOperands::w2},
         {"w2_scale", &HostOperands::w2_scale},
         {"bias2", &HostOperands::bias2}};
@@ -59,13 +61,26 @@ const std::vector<Change>& changes() {
 DataType type_of(const Problem& problem, std::vector<std::byte> HostOperands::*operand) {
   const OperandShapes shapes = operand_shapes(problem);
   const auto scale = [](const ScaleShape& shape) {
-    return shape.type == ScaleType::e8m0 ? DataType::u8 : DataType::f32;
+    switch (shape.type) {
+      case ScaleType::e8m0:
+        return DataType::u8;
+      case ScaleType::e4m3:
+        return DataType::f8_e4m3fn;
+      case ScaleType::bf16:
+        return DataType::bf16;
+      case ScaleType::f16:
+        return DataType::f16;
+      default:
+        return DataType::f32;
+    }
   };
   if (operand == &HostOperands::x) return shapes.x.type;
   if (operand == &HostOperands::w) return shapes.w.type;
   if (operand == &HostOperands::w2) return shapes.w2.type;
   if (operand == &HostOperands::bias) return is_mixture(problem) ? DataType::f32 : problem.y_type;
   if (operand == &HostOperands::bias2) return DataType::f32;
+  if (operand == &HostOperands::x_global_scale || operand == &HostOperands::w_global_scale)
+    return DataType::f32;
   if (operand == &HostOperands::x_scale) return scale(shapes.x.scale);
   if (operand == &HostOperands::w_scale) return scale(shapes.w.scale);
   return scale(shapes.w2.scale);
@@ -153,7 +168,10 @@ std::string fault_of(Device& device, const Problem& problem, const HostOperands&
                           .w2_scale = or_null(host.w2_scale),
                           .bias2 = reinterpret_cast<const float*>(or_null(host.bias2)),
                           .topk_ids = host.topk_ids.data(),
-                          .topk_weights = host.topk_weights.data()};
+                          .topk_weights = host.topk_weights.data(),
+                          .x_global_scale = or_null(host.x_global_scale),
+                          .w_global_scale = or_null(host.w_global_scale),
+                          .w_zero_points = or_null(host.w_zero_points)};
   if (const Status ran = kernel.run(operands, aligned, {}); !ran.ok()) return ran.message();
   ReferenceOptions options;
   options.max_complete_flops = 0;

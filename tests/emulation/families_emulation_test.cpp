@@ -18,6 +18,7 @@
 #include "numbers/weight_layout.h"
 #include "support/dense_problem.h"
 #include "support/emulation/emulated_runtime.h"
+#include "support/operation_problems.h"
 #include "support/thoroughness.h"
 
 namespace gemmtune::emulation {
@@ -282,6 +283,18 @@ TEST(FamiliesOnTheEmulation, SimtOfFp4) {
       problem.x_type = problem.y_type = f16;
       expect_right(*family, problem);
     }
+  }
+}
+
+TEST(FamiliesOnTheEmulation, SimtOfNvfp4AndInt4) {
+  EmulatedRuntime runtime("gfx942");
+  const auto family = gpu::make_simt_family(runtime);
+  for (const Problem& problem : testing_problems::weight_format_problems({5, 66, 96})) {
+    expect_right(*family, problem);
+    Problem packed = problem;
+    packed.bpreshuffle = true;
+    packed.weight_layout = WeightLayout::fragment64;
+    expect_right(*family, packed);
   }
 }
 

@@ -13,9 +13,9 @@ class CProblem {
   explicit CProblem(const Problem& problem) {
     problem_.size = sizeof problem_;
     problem_.operation = static_cast<gemmtune_operation>(problem.operation);
-    problem_.x_type = type_to_c(problem.x_type);
-    problem_.w_type = type_to_c(problem.w_type);
-    problem_.y_type = type_to_c(problem.y_type);
+    problem_.x_type = c::type_to_c(problem.x_type);
+    problem_.w_type = c::type_to_c(problem.w_type);
+    problem_.y_type = c::type_to_c(problem.y_type);
     problem_.m = problem.m;
     problem_.n = problem.n;
     problem_.k = problem.k;
@@ -23,6 +23,8 @@ class CProblem {
     problem_.bias = problem.bias ? 1 : 0;
     problem_.scale_ab = problem.scale_ab ? 1 : 0;
     problem_.e8m0_scales = problem.e8m0_scales ? 1 : 0;
+    problem_.w_group = problem.w_group;
+    problem_.zero_points = problem.zero_points ? 1 : 0;
     problem_.weight_layout = c::layout_to_c(problem.weight_layout);
     problem_.alignment = problem.alignment;
     problem_.x_order = static_cast<gemmtune_order>(problem.x_order);
@@ -45,10 +47,6 @@ class CProblem {
   gemmtune_moe& moe() { return moe_; }
 
  private:
-  static gemmtune_type type_to_c(DataType type) {
-    return static_cast<gemmtune_type>(static_cast<int>(type) + 1);
-  }
-
   gemmtune_problem problem_{};
   gemmtune_moe moe_{};
 };

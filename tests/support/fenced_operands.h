@@ -39,6 +39,9 @@ class FencedOperands {
         bias(host.bias, fence),
         x_scale(host.x_scale, fence),
         w_scale(host.w_scale, fence),
+        x_global_scale(host.x_global_scale, fence),
+        w_global_scale(host.w_global_scale, fence),
+        w_zero_points(host.w_zero_points, fence),
         w2(host.w2, fence),
         w2_scale(host.w2_scale, fence),
         bias2(host.bias2, fence),
@@ -65,6 +68,9 @@ class FencedOperands {
     operands.y = y.data();
     operands.x_scale = x_scale.data();
     operands.w_scale = w_scale.data();
+    operands.x_global_scale = x_global_scale.data<float>();
+    operands.w_global_scale = w_global_scale.data<float>();
+    operands.w_zero_points = w_zero_points.data<std::int8_t>();
     operands.moe = &moe_;
     return operands;
   }
@@ -74,6 +80,9 @@ class FencedOperands {
   const FencedCopy bias;
   const FencedCopy x_scale;
   const FencedCopy w_scale;
+  const FencedCopy x_global_scale;
+  const FencedCopy w_global_scale;
+  const FencedCopy w_zero_points;
   const FencedCopy w2;
   const FencedCopy w2_scale;
   const FencedCopy bias2;

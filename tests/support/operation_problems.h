@@ -1,10 +1,12 @@
 // One problem of each operation, type and layout, for tests of kernels.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "backends/cpu/families/blocked/block_gemm.h"
+#include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::testing_problems {
@@ -19,12 +21,41 @@ inline Problem problem_of(Operation operation, DataType type, const Shape& shape
   p.n = shape.n;
   p.k = shape.k;
   set_types(p, type);
-  if (p.w_type == DataType::f4_e2m1) p.k = (shape.k + 31) / 32 * 32;
+  p.k = round_up(p.k, k_multiple(p));
   if (operation == Operation::a16w16) p.scale_ab = true;
   p.y_type = shape.n % 2 == 0 && operation != Operation::batched_bf16 && operation != Operation::batched_a8w8
                  ? DataType::f16
                  : DataType::bf16;
   return p;
+}
+
+/// An operation on int4 weights; a group of 0: whole rows, of even k.
+inline Problem int4_problem(Operation operation, DataType type, const Shape& shape, std::int32_t group,
+                            bool zero_points) {
+  Problem p = problem_of(operation, type, shape);
+  p.k = round_up(shape.k, std::max<std::int64_t>(group, 2));
+  p.w_group = group == 0 ? static_cast<std::int32_t>(p.k) : group;
+  p.zero_points = zero_points;
+  return p;
+}
+
+/// NVFP4 and int4 weights: each operation with each type of x, groups of each size, with zero points and without.
+inline std::vector<Problem> weight_format_problems(const Shape& shape) {
+  using enum Operation;
+  std::vector<Problem> all{problem_of(a16w4_nvfp4, DataType::bf16, shape),
+                           problem_of(a16w4_nvfp4, DataType::f16, shape),
+                           problem_of(a8w4_nvfp4, DataType::f8_e4m3fn, shape),
+                           problem_of(a8w4_nvfp4, DataType::f8_e4m3fnuz, shape),
+                           problem_of(a4w4_nvfp4, DataType::f4_e2m1, shape)};
+  all[0].bias = all[2].bias = true;
+  for (const std::int32_t group : {0, 32, 64, 128}) {
+    const bool zero_points = group == 0 || group == 64;
+    all.push_back(int4_problem(a16w4_int4, DataType::bf16, shape, group, zero_points));
+    all.back().bias = zero_points;
+    all.push_back(int4_problem(a8w4_int4, DataType::i8, shape, group, !zero_points));
+  }
+  all.push_back(int4_problem(a16w4_int4, DataType::f16, shape, 32, true));
+  return all;
 }
 
 /// Every dense operation with each of its types.
@@ -44,6 +75,7 @@ inline std::vector<Problem> dense_problems(const Shape& shape) {
   all.push_back(problem_of(Operation::a8w4, DataType::f8_e4m3fn, shape));
   all.back().bias = true;
   all.push_back(problem_of(Operation::a8w4, DataType::f8_e4m3fnuz, shape));
+  for (const Problem& problem : weight_format_problems(shape)) all.push_back(problem);
   all.push_back(problem_of(Operation::batched_bf16, DataType::bf16, shape));
   all.back().bias = true;
   all.push_back(problem_of(Operation::batched_a8w8, DataType::i8, shape));

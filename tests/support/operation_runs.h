@@ -74,6 +74,9 @@ inline std::vector<std::byte> run_kernel(const Kernel& kernel, const Problem& pr
   const Fenced bias(host.bias);
   const Fenced x_scale(host.x_scale);
   const Fenced w_scale(host.w_scale);
+  const Fenced x_global(host.x_global_scale);
+  const Fenced w_global(host.w_global_scale);
+  const Fenced zero_points(host.w_zero_points);
   const Fenced w2_scale(host.w2_scale);
   const Fenced bias2(host.bias2);
   const std::int64_t columns = output_columns(problem);
@@ -99,7 +102,10 @@ inline std::vector<std::byte> run_kernel(const Kernel& kernel, const Problem& pr
                           .w2_scale = or_null(w2_scale, host.w2_scale),
                           .bias2 = reinterpret_cast<const float*>(or_null(bias2, host.bias2)),
                           .topk_ids = host.topk_ids.data(),
-                          .topk_weights = host.topk_weights.data()};
+                          .topk_weights = host.topk_weights.data(),
+                          .x_global_scale = or_null(x_global, host.x_global_scale),
+                          .w_global_scale = or_null(w_global, host.w_global_scale),
+                          .w_zero_points = or_null(zero_points, host.w_zero_points)};
   const Status status = kernel.run(operands, workspace.data(), Stream{&executor});
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_TRUE(workspace.surroundings_intact()) << "workspace";

@@ -36,6 +36,8 @@ enum class Fault {
   quantized_hidden,
   no_bias1,
   no_bias2,
+  no_global_scale,
+  no_zero_point,
   first_bias,  // of the first expert for all
   late_bias,   // bias2 is added after the routing weight
 };
@@ -77,6 +79,9 @@ double bias_at(const std::vector<std::byte>& bytes, const MatrixShape& shape, st
 double scale(const ScaleShape& shape, const std::vector<std::byte>& bytes, std::int64_t index) {
   if (shape.type == ScaleType::e8m0)
     return std::ldexp(1.0, std::to_integer<int>(bytes[static_cast<std::size_t>(index)]) - 127);
+  if (shape.type == ScaleType::e4m3) return element(DataType::f8_e4m3fn, bytes, index);
+  if (shape.type == ScaleType::bf16) return element(DataType::bf16, bytes, index);
+  if (shape.type == ScaleType::f16) return element(DataType::f16, bytes, index);
   float value = 0;
   std::memcpy(&value, bytes.data() + 4 * index, 4);
   return static_cast<double>(value);
@@ -86,9 +91,19 @@ struct Tensor {
   const MatrixShape& shape;
   const std::vector<std::byte>& elements;
   const std::vector<std::byte>& scales;
+  const std::vector<std::byte>* global = nullptr;
+  const std::vector<std::byte>* zero_points = nullptr;
 
-  double at(std::int64_t matrix, std::int64_t row, std::int64_t k) const {
-    return element(shape.type, elements, (matrix * shape.rows + row) * shape.columns + k);
+  double at(std::int64_t matrix, std::int64_t row, std::int64_t k, Fault fault = Fault::none) const {
+    const double code = element(shape.type, elements, (matrix * shape.rows + row) * shape.columns + k);
+    if (!shape.scale.zero_points || fault == Fault::no_zero_point) return code;
+    return code - element(DataType::i8, *zero_points, shape.scale.index(row, k));
+  }
+  double global_scale(Fault fault) const {
+    if (!shape.scale.global || fault == Fault::no_global_scale) return 1;
+    float value = 0;
+    std::memcpy(&value, global->data(), 4);
+    return static_cast<double>(value);
   }
   double scale_at(std::int64_t matrix, std::int64_t row, std::int64_t k, Fault fault) const {
     if (shape.scale.type == ScaleType::none) return 1;
@@ -116,9 +131,9 @@ double dot(const Tensor& x, std::int64_t x_matrix, std::int64_t row, const Tenso
       x_scale = scale(w.shape.scale, w.scales, x_index);
       w_scale = scale(x.shape.scale, x.scales, w_index);
     }
-    sum += x.at(x_matrix, row, k) * w.at(w_matrix, column, k) * x_scale * w_scale;
+    sum += x.at(x_matrix, row, k) * w.at(w_matrix, column, k, fault) * x_scale * w_scale;
   }
-  return sum;
+  return sum * x.global_scale(Fault::none) * w.global_scale(fault);
 }
 
 void put(DataType type, std::vector<std::byte>& y, std::int64_t index, double value) {
@@ -159,8 +174,8 @@ void quantize(DataType type, std::span<double> row) {
 
 std::vector<std::byte> dense(const Problem& p, const HostOperands& host, Fault fault) {
   const OperandShapes shapes = operand_shapes(p);
-  const Tensor x{shapes.x, host.x, host.x_scale};
-  const Tensor w{shapes.w, host.w, host.w_scale};
+  const Tensor x{shapes.x, host.x, host.x_scale, &host.x_global_scale};
+  const Tensor w{shapes.w, host.w, host.w_scale, &host.w_global_scale, &host.w_zero_points};
   std::vector<std::byte> y(static_cast<std::size_t>(shapes.y.bytes()));
   for (std::int64_t b = 0; b < p.batch; ++b)
     for (std::int64_t m = 0; m < p.m; ++m)
@@ -237,7 +252,7 @@ Problem dense_problem(Operation operation, DataType type) {
   p.m = 9;
   p.n = 260;
   p.k = 320;
-  p.x_type = p.w_type = type;
+  set_types(p, type);
   if (operation == Operation::batched_bf16 || operation == Operation::batched_a8w8) p.batch = 3;
   if (p.bpreshuffle) p.weight_layout = WeightLayout::panel16;
   return p;
@@ -273,6 +288,21 @@ std::vector<Case> cases() {
                  {Fault::wrong_batch, Fault::neighbour_scale, Fault::short_k}});
   all[0].problem.bias = all[7].problem.bias = true;
   all[1].problem.y_type = DataType::f16;
+  std::vector<Fault> nvfp4{Fault::neighbour_scale, Fault::first_scale, Fault::short_k, Fault::no_global_scale};
+  all.push_back({"a16w4_nvfp4", dense_problem(Operation::a16w4_nvfp4, DataType::bf16), nvfp4});
+  all.push_back({"a8w4_nvfp4", dense_problem(Operation::a8w4_nvfp4, DataType::f8_e4m3fn), nvfp4});
+  nvfp4.push_back(Fault::swapped_scales);
+  all.push_back({"a4w4_nvfp4", dense_problem(Operation::a4w4_nvfp4, DataType::f4_e2m1), nvfp4});
+  std::vector<Fault> int4{Fault::neighbour_scale, Fault::first_scale, Fault::short_k};
+  all.push_back({"a16w4_int4", dense_problem(Operation::a16w4_int4, DataType::f16), int4});
+  all.back().problem.y_type = DataType::f16;
+  all.back().problem.w_group = 64;
+  int4.push_back(Fault::no_zero_point);
+  for (const std::int32_t group : {32, 320}) {
+    all.push_back({"a8w4_int4_" + std::to_string(group), dense_problem(Operation::a8w4_int4, DataType::i8), int4});
+    all.back().problem.w_group = group;
+    all.back().problem.zero_points = true;
+  }
   const std::vector<Fault> moe{Fault::wrong_expert, Fault::no_activation,  Fault::no_up,
                                Fault::short_k,      Fault::swapped_halves, Fault::no_routing_weight,
                                Fault::short_hidden};

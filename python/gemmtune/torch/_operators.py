@@ -100,6 +100,14 @@ def _fake_a16w4(x, w, w_scale, bias=None, n=0, layout=0, out_dtype=None):
     return x.new_empty((*x.shape[:-1], _columns(w, n, layout)), dtype=_result_type(x, out_dtype))
 
 
+def _fake_format(tensors):
+    """Of an operator with so many tensors between w and bias."""
+    def fake(x, w, *rest, n=0, layout=0, out_dtype=None, **options):
+        n, layout, out_dtype = (*rest[tensors + 1:], *(n, layout, out_dtype)[max(0, len(rest) - tensors - 1):])
+        return x.new_empty((*x.shape[:-1], _columns(w, n, layout)), dtype=_result_type(x, out_dtype))
+    return fake
+
+
 def _fake_batched(x, w, *rest, **options):
     return x.new_empty((x.shape[0], x.shape[1], w.shape[1]), dtype=torch.bfloat16)
 
@@ -128,7 +136,8 @@ def _fake_tuned_scaled_linear(x, w, x_scale, w_scale, bias, rows, out_dtype, kin
 # view [K, N] of that.
 tensor_scaled, token_scaled, blocks_scaled = range(3)
 _fakes = {"linear": _fake_linear, "linear.full": _fake_linear, "a8w8": _fake_a8w8, "a8w8_blockscale": _fake_blockscale, "a4w4_blockscale": _fake_blockscale,
-          "a16w4": _fake_a16w4, "a8w4": _fake_a8w8,
+          "a16w4": _fake_a16w4, "a8w4": _fake_a8w8, "a16w4_nvfp4": _fake_format(2), "a8w4_nvfp4": _fake_format(3),
+          "a4w4_nvfp4": _fake_format(4), "a16w4_int4": _fake_format(2), "a8w4_int4": _fake_format(3),
           "batched_bf16": _fake_batched, "batched_a8w8": _fake_batched, "fused_moe": _fake_moe, "silu_and_mul": _fake_silu_and_mul}
 for _name, _fake in (("tuned_linear", _fake_tuned_linear), ("tuned_scaled_linear", _fake_tuned_scaled_linear)):
     torch.library.register_fake(f"gemmtune::{_name}", _gradients.refusing(_fake))
@@ -232,6 +241,45 @@ def a8w4(x, w, x_scale, w_scale, bias=None, out=None, *, out_dtype=None):
     return out
 
 
+def _run_format(operation, x, w, tensors, bias, out, out_dtype):
+    w, n, layout = _weight(w)
+    if out is None:
+        return getattr(ops, operation)(x, w, *tensors, bias, n, layout, dtype_of(out_dtype))
+    _check_out(out, out_dtype)
+    getattr(ops, f"{operation}_out")(x, w, *tensors, bias, out=out, n=n, layout=layout)
+    return out
+
+
+@_typed
+def a16w4_nvfp4(x, w, w_scale, w_global_scale, bias=None, out=None, *, out_dtype=None):
+    """bf16 or f16 with an NVFP4 weight: two elements to a byte, e4m3 scales of 16, a float32 for the tensor."""
+    return _run_format("a16w4_nvfp4", x, w, (w_scale, w_global_scale), bias, out, out_dtype)
+
+
+@_typed
+def a8w4_nvfp4(x, w, x_scale, w_scale, w_global_scale, bias=None, out=None, *, out_dtype=None):
+    """fp8 with a float32 scale for each row of x, or one for all, with an NVFP4 weight."""
+    return _run_format("a8w4_nvfp4", x, w, (x_scale, w_scale, w_global_scale), bias, out, out_dtype)
+
+
+@_typed
+def a4w4_nvfp4(x, w, x_scale, w_scale, x_global_scale, w_global_scale, bias=None, out=None, *, out_dtype=None):
+    """Both NVFP4."""
+    return _run_format("a4w4_nvfp4", x, w, (x_scale, w_scale, x_global_scale, w_global_scale), bias, out, out_dtype)
+
+
+@_typed
+def a16w4_int4(x, w, w_scale, w_zero_points=None, bias=None, out=None, *, out_dtype=None):
+    """bf16 or f16 with an int4 weight: two elements to a byte, scales of the result's type [N, K/group], zero points int8."""
+    return _run_format("a16w4_int4", x, w, (w_scale, w_zero_points), bias, out, out_dtype)
+
+
+@_typed
+def a8w4_int4(x, w, x_scale, w_scale, w_zero_points=None, bias=None, out=None, *, out_dtype=None):
+    """int8 with a float32 scale for each row of x, or one for all, with an int4 weight."""
+    return _run_format("a8w4_int4", x, w, (x_scale, w_scale, w_zero_points), bias, out, out_dtype)
+
+
 @_typed
 def batched_bf16(x, w, bias=None, out=None):
     """bf16 [B, M, K] with weights [B, N, K]."""
@@ -301,13 +349,14 @@ def _wait(tensor):
         torch.cuda.synchronize(tensor.device)
 
 
-def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, context=None):
+def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, group=0, zero_points=False, context=None):
     """A PackedWeight of the weight w [N, K] in the layout of the tuned files of its device, or w itself if that is plain."""
     if w.dim() != 2 or not w.is_contiguous():
         raise errors.InvalidArgument(f"w has shape {list(w.shape)} and strides {list(w.stride())}, expected a dense [N, K]")
     context = context or contexts.current(device_of(w))
     type, n, k = operations.weight_size(operation, type_of(w), *w.shape)
-    weight = operations.weight_problem(operation, type, n, k, x_type=x_type, y_type=y_type, scale_ab=scale_ab)
+    weight = operations.weight_problem(operation, type, n, k, x_type=x_type, y_type=y_type, scale_ab=scale_ab,
+                                       group=group, zero_points=zero_points)
     layout = operations.chosen_layout(context, weight)
     if layout == c.plain:
         return w
@@ -322,7 +371,7 @@ def unpack(packed, *, context=None):
     """The plain weight of a PackedWeight whose layout has an inverse."""
     context = context or contexts.current(device_of(packed.bits))
     weight = operations.weight_problem(packed.operation, packed.type, packed.n, packed.k)
-    columns, dtype = (packed.k // 2, torch.uint8) if packed.type == "f4_e2m1" else (packed.k, _dtypes[packed.type])
+    columns, dtype = (packed.k // 2, torch.uint8) if packed.type in ("f4_e2m1", "i4") else (packed.k, _dtypes[packed.type])
     plain = torch.empty((packed.n, columns), dtype=dtype, device=packed.bits.device)
     _wait(plain)
     with _device_guard(plain):

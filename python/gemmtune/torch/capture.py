@@ -18,6 +18,11 @@ _columns = {
     "a4w4_blockscale": ("M", "N", "K", "calls"),
     "a16w4": ("M", "N", "K", "bias", "q_dtype_a", "outdtype", "bpreshuffle", "calls"),
     "a8w4": ("M", "N", "K", "bias", "q_dtype_a", "outdtype", "bpreshuffle", "calls"),
+    "a16w4_nvfp4": ("M", "N", "K", "bias", "q_dtype_a", "outdtype", "bpreshuffle", "calls"),
+    "a8w4_nvfp4": ("M", "N", "K", "bias", "q_dtype_a", "outdtype", "bpreshuffle", "calls"),
+    "a4w4_nvfp4": ("M", "N", "K", "bias", "q_dtype_a", "outdtype", "bpreshuffle", "calls"),
+    "a16w4_int4": ("M", "N", "K", "bias", "q_dtype_a", "outdtype", "bpreshuffle", "group", "zero_points", "calls"),
+    "a8w4_int4": ("M", "N", "K", "bias", "q_dtype_a", "outdtype", "bpreshuffle", "group", "zero_points", "calls"),
     "batched_bf16": ("B", "M", "N", "K", "calls"),
     "batched_a8w8": ("B", "M", "N", "K", "calls"),
     "fused_moe": ("token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a", "q_dtype_w", "q_type",
@@ -122,7 +127,9 @@ class capture(TorchFunctionMode):
         if operation.startswith("batched"):
             self._add(operation, B=x.shape[0], M=x.shape[1], N=w.shape[1], K=x.shape[2])
             return
-        positions = {"linear": 3, "a8w8": 3, "a8w8_blockscale": 2, "a4w4_blockscale": 2, "a16w4": 2, "a8w4": 3}[operation]
+        # How many arguments with operands follow w.
+        positions = {"linear": 3, "a8w8": 3, "a8w8_blockscale": 2, "a4w4_blockscale": 2, "a16w4": 2, "a8w4": 3, "a16w4_nvfp4": 3,
+                     "a8w4_nvfp4": 4, "a4w4_nvfp4": 5, "a16w4_int4": 3, "a8w4_int4": 4}[operation]
         if len(rest) > positions:  # n, layout, out_dtype without names
             n, layout, out_dtype = (*rest[positions:], *(0, 0, None)[len(rest) - positions:])[:3]
         packed = bool(layout)
@@ -133,11 +140,19 @@ class capture(TorchFunctionMode):
             y = out.dtype if out is not None else out_dtype or (x.dtype if scale is None else torch.bfloat16)
             self._a16w16(_rows(x), columns, x.shape[-1], bias is not None, x, y, scale is not None, packed or self.packed)
             return
-        if operation in ("a16w4", "a8w4"):
+        if "q_dtype_a" in _columns[operation]:
             bias = options.get("bias", rest[positions - 1] if len(rest) >= positions else None)
-            y = out.dtype if out is not None else out_dtype or (x.dtype if operation == "a16w4" else torch.bfloat16)
-            self._add(operation, M=_rows(x), N=columns, K=x.shape[-1], bias=bias is not None, q_dtype_a=type_of(x),
-                      outdtype=str(y), bpreshuffle=packed or self.packed)
+            y = out.dtype if out is not None else out_dtype or (x.dtype if operation.startswith("a16") else torch.bfloat16)
+            halves = operation == "a4w4_nvfp4"
+            k = x.shape[-1] * (2 if halves else 1)
+            row = {}
+            if "group" in _columns[operation]:
+                scale, zero_points = (options.get(name, rest[at] if len(rest) > at else None)
+                                      for name, at in (("w_scale", positions - 3), ("w_zero_points", positions - 2)))
+                blocks = scale.shape[-1] if scale.dim() > 1 else 1
+                row = {"group": k // blocks if blocks > 1 else "row", "zero_points": zero_points is not None}
+            self._add(operation, M=_rows(x), N=columns, K=k, bias=bias is not None,
+                      q_dtype_a="fp4x2" if halves else type_of(x), outdtype=str(y), bpreshuffle=packed or self.packed, **row)
             return
         k = x.shape[-1] * (2 if operation == "a4w4_blockscale" else 1)
         row = {"q_dtype_w": "int8" if x.dtype is torch.int8 else "fp8"} if operation == "a8w8" else {}

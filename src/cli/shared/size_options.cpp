@@ -66,6 +66,16 @@ std::optional<bool> parse_scale_format(std::string_view text) {
   return std::nullopt;
 }
 
+/// Of int4 weights; check() refuses them elsewhere.
+Status read_weight_groups(const SizeOptions& options, Problem& problem) {
+  problem.zero_points = options.zero_points;
+  if (options.group.empty()) return {};
+  const std::string word = to_lower(options.group);
+  // Of sizes that are not known yet, whole rows are a legal word.
+  if ((word == "row" && problem.k == 0) || parse_group(word, problem)) return {};
+  return Status::invalid("--group {}: expected {} or row", options.group, fmt::join(weight_groups, ", "));
+}
+
 /// What operations other than a16w16 have beside M, N and K.
 Status read_other_sizes(const SizeOptions& options, std::string_view architecture, Problem& problem) {
   if (!options.batch.empty()) {
@@ -75,6 +85,7 @@ Status read_other_sizes(const SizeOptions& options, std::string_view architectur
   }
   GEMMTUNE_RETURN_IF_ERROR(
       word_of("--scale_fmt", options.scale_format, parse_scale_format, "f32 or ue8m0", problem.e8m0_scales));
+  GEMMTUNE_RETURN_IF_ERROR(read_weight_groups(options, problem));
   const auto w_type = data_type_of("--q_dtype_w", options.w_type, architecture);
   if (!w_type.ok()) return w_type.status();
   if (*w_type) {
@@ -128,7 +139,8 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
   app.add_option(
       "--op", options.operation,
       "The operation: a16w16 (default; also bf16), a8w8, a8w8_bpreshuffle, a8w8_blockscale, "
-      "a8w8_blockscale_bpreshuffle, a4w4_blockscale, batched_bf16, batched_a8w8, fused_moe, a16w4, a8w4");
+      "a8w8_blockscale_bpreshuffle, a4w4_blockscale, batched_bf16, batched_a8w8, fused_moe, a16w4, a8w4, "
+      "a16w4_nvfp4, a8w4_nvfp4, a4w4_nvfp4, a16w4_int4, a8w4_int4");
   app.add_option("-m", options.m, "Rows of x: tokens; of tune and lookup also a list, 1,16,128");
   app.add_option("-n", options.n, "Rows of w: output features");
   app.add_option("-k", options.k, "The reduction; with -m and -n a single size");
@@ -170,6 +182,10 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
                  "Scales of a8w8_blockscale: f32 (default) or ue8m0, powers of two in a byte each, as "
                  "DeepSeek-V3.1 has them; also of shapes from -i")
       .group(sizes_of);
+  app.add_option("--group", options.group,
+                 "Elements of k that share a scale of an int4 weight: 32, 64, 128 (default), or row for all of them")
+      .group(sizes_of);
+  app.add_flag("--zero-points", options.zero_points, "The int4 weight has zero points").group(sizes_of);
   app.add_option("--dtype-a", options.type_a, "tune_gemm's -dtype_a: type of x").group("tune_gemm's words");
   app.add_option("--dtype-b", options.type_b, "tune_gemm's -dtype_b: type of w").group("tune_gemm's words");
   app.add_option("--dtype-c", options.type_c, "tune_gemm's -dtype_c: type of y").group("tune_gemm's words");

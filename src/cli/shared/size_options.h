@@ -38,11 +38,13 @@ struct SizeOptions {
   std::string x_order;  // T or N
   std::string w_order;
   std::string scale_format;  // f32 or ue8m0
+  std::string group;         // of int4 weights: a number or "row"
   bool column_a = false;
   bool column_b = false;
   bool bias = false;
   bool bpreshuffle = false;
   bool scale_ab = false;
+  bool zero_points = false;  // of int4 weights
 
   bool any() const { return !problem.empty() || !m.empty() || !n.empty() || !k.empty(); }
 };

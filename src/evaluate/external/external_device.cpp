@@ -174,6 +174,9 @@ class ExternalDevice::RemoteKernel final : public Kernel {
                                                             {"bias", operands.bias},
                                                             {"x_scale", operands.x_scale},
                                                             {"w_scale", operands.w_scale},
+                                                            {"x_global_scale", operands.x_global_scale},
+                                                            {"w_global_scale", operands.w_global_scale},
+                                                            {"w_zero_points", operands.w_zero_points},
                                                             {"y", operands.y}};
     for (const auto& [name, pointer] : pointers) {
       if (pointer == nullptr) continue;

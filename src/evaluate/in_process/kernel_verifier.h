@@ -83,6 +83,9 @@ class DeviceOperands {
   Tensor bias_;
   Tensor x_scale_;
   Tensor w_scale_;
+  Tensor x_global_scale_;
+  Tensor w_global_scale_;
+  Tensor w_zero_points_;
   Tensor w2_;
   Tensor w2_scale_;
   Tensor bias2_;

@@ -30,6 +30,8 @@ std::string_view describe(Column column) {
       "Activation between a mixture's two stages.",
       "1: the first stage has a gate beside its up projection.",
       "1: weights of the routing are applied in the first stage.",
+      "Of int4 weights: elements of k that share a scale, 32, 64 or 128, or row for whole rows. Absent: 128.",
+      "Of int4 weights: True if they have zero points.",
       "Family of the kernel. Absent in the tables of a8w8, a4w4 and the batched operations.",
       "0 for gemmtune's kernels; a hint of others.",
       "Of fused_moe: rows of a block.",

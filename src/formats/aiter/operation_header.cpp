@@ -19,15 +19,13 @@ struct BaseName {
 };
 
 // A longer name stands before any that it contains.
-constexpr std::array<BaseName, 17> base_names{{
+constexpr std::array<BaseName, 15> base_names{{
     {"mxscale", TableKind::batched_mxscale},
     {"a8w8_blockscale_bpreshuffle", TableKind::a8w8_blockscale_bpreshuffle},
     {"a8w8_blockscale", TableKind::a8w8_blockscale},
     {"a8w8_bpreshuffle", TableKind::a8w8_bpreshuffle},
     {"a4w4_blockscale", TableKind::a4w4_blockscale},
     {"a4w4", TableKind::a4w4_blockscale},
-    {"a16w4", TableKind::a16w4},
-    {"a8w4", TableKind::a8w4},
     {"a8w8_tuned_batched", TableKind::batched_a8w8},
     {"a8w8_untuned_batched", TableKind::batched_a8w8},
     {"bf16_tuned_batched", TableKind::batched_bf16},
@@ -64,8 +62,15 @@ std::vector<TableKind> moe_tables(const CsvCells& header) {
   return {TableKind::fused_moe};
 }
 
+std::vector<TableKind> own_tables(bool groups) {
+  std::vector<TableKind> tables;
+  for (const Schema& schema : own_schemas())
+    if (schema.in_key(Column::w_group) == groups) tables.push_back(schema.kind);
+  return tables;
+}
+
 std::vector<TableKind> tables_of_dimensions(const CsvCells& header) {
-  if (has_any(header, {"q_dtype_a"})) return {TableKind::a16w4, TableKind::a8w4};
+  if (has_any(header, {"q_dtype_a"})) return own_tables(has_any(header, {"group"}));
   if (has_any(header, {"dtype", "outdtype", "bias", "scaleab", "solidx"})) return {TableKind::bf16};
   if (has_any(header, {"q_dtype_w"})) return {TableKind::a8w8, TableKind::a8w8_bpreshuffle};
   const bool tuned = has_any(header, {"us", "kernelid"});
@@ -74,13 +79,11 @@ std::vector<TableKind> tables_of_dimensions(const CsvCells& header) {
   if (tuned)
     return {TableKind::a8w8, TableKind::a8w8_bpreshuffle, TableKind::a8w8_blockscale,
             TableKind::a8w8_blockscale_bpreshuffle, TableKind::a4w4_blockscale};
-  return {TableKind::bf16,
-          TableKind::a8w8,
-          TableKind::a8w8_blockscale,
-          TableKind::a8w8_blockscale_bpreshuffle,
-          TableKind::a4w4_blockscale,
-          TableKind::a16w4,
-          TableKind::a8w4};
+  std::vector<TableKind> any{TableKind::bf16, TableKind::a8w8, TableKind::a8w8_blockscale,
+                             TableKind::a8w8_blockscale_bpreshuffle, TableKind::a4w4_blockscale};
+  for (const bool groups : {false, true})
+    for (const TableKind table : own_tables(groups)) any.push_back(table);
+  return any;
 }
 
 std::string operations_of(const std::vector<TableKind>& tables) {
@@ -202,6 +205,12 @@ std::vector<TableKind> tables_of_header(const CsvCells& header) {
 std::optional<TableKind> table_of_file_name(const std::string& path) {
   const std::string name = to_lower(std::filesystem::path(path).filename().string());
   if (name.find("tuned") == std::string::npos) return std::nullopt;  // "untuned" has it too
+  const Schema* longest = nullptr;
+  for (const Schema& schema : own_schemas())
+    if (name.find(schema.name) != std::string::npos &&
+        (longest == nullptr || schema.name.size() > longest->name.size()))
+      longest = &schema;
+  if (longest != nullptr) return longest->kind;
   for (const BaseName& base : base_names) {
     if (name.find(base.text) != std::string::npos) return base.table;
   }

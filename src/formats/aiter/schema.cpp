@@ -47,12 +47,14 @@ constexpr std::array<SchemaColumn, 3> sizes{
     {{Column::m, "M", {}}, {Column::n, "N", {}}, {Column::k, "K", {}}}};
 constexpr std::array<SchemaColumn, 1> batch{{{Column::batch, "B", {}}}};
 constexpr std::array<SchemaColumn, 1> weight_type{{{Column::q_dtype_w, "q_dtype_w", {}}}};
-// Of the weight-only operations, which AITER has no CSV tables for: ours, with the columns that it has elsewhere.
+// Of the operations on 4-bit weights that AITER has no CSV tables for: ours, with the columns that it has elsewhere.
 constexpr std::array<SchemaColumn, 5> weight_only_key{{{Column::bias, "bias", {}},
                                                        {Column::q_dtype_a, "q_dtype_a", {}},
                                                        {Column::q_dtype_w, "q_dtype_w", {}},
                                                        {Column::outdtype, "outdtype", {}},
                                                        {Column::bpreshuffle, "bpreshuffle", {}}}};
+constexpr std::array<SchemaColumn, 2> group_key{
+    {{Column::w_group, "group", {}}, {Column::zero_points, "zero_points", {}}}};
 constexpr std::array<SchemaColumn, 1> library{{{Column::libtype, "libtype", {}}}};
 
 /// What follows the key, and libtype where there is one, in the tables of all quantized and batched
@@ -72,6 +74,7 @@ constexpr auto a8w8_bpreshuffle_columns = joined(device, sizes, weight_type, lib
 constexpr auto blockscale_columns = joined(device, sizes, library, winner);
 constexpr auto a4w4_columns = joined(device, sizes, winner);
 constexpr auto weight_only_columns = joined(device, sizes, weight_only_key, library, winner);
+constexpr auto group_columns = joined(device, sizes, weight_only_key, group_key, library, winner);
 constexpr auto batched_columns = joined(device, batch, sizes, winner);
 
 constexpr std::array<SchemaColumn, 5> mxscale_key{{
@@ -148,7 +151,7 @@ constexpr std::array<std::string_view, 2> grouped_keys{"max_m", "gate_mode"};
 
 using enum Operation;
 
-constexpr std::array<Schema, 14> schemas{{
+constexpr std::array<Schema, 12> schemas{{
     {TableKind::bf16, "a16w16", a16w16, "bf16_tuned_gemm", "bf16_untuned_gemm", bf16_columns, 10, {}},
     {TableKind::a8w8, "a8w8", a8w8, "a8w8_tuned_gemm", "a8w8_untuned_gemm", a8w8_columns, 6, {}},
     {TableKind::a8w8_bpreshuffle,
@@ -200,8 +203,6 @@ constexpr std::array<Schema, 14> schemas{{
      6,
      {}},
     {TableKind::fused_moe, "fused_moe", fused_moe, "tuned_fmoe", "untuned_fmoe", moe_columns, 14, {}},
-    {TableKind::a16w4, "a16w4", a16w4, "a16w4_tuned_gemm", "a16w4_untuned_gemm", weight_only_columns, 10, {}},
-    {TableKind::a8w4, "a8w4", a8w4, "a8w4_tuned_gemm", "a8w4_untuned_gemm", weight_only_columns, 10, {}},
     {TableKind::batched_mxscale,
      "batched mxscale",
      batched_a8w8,
@@ -216,6 +217,16 @@ constexpr std::array<Schema, 14> schemas{{
     {TableKind::grouped_moe, "grouped MoE", fused_moe, "tuned_grouped_fmoe", "untuned_grouped_fmoe",
      moe_columns, 14, grouped_keys, false},
 }};
+
+constexpr Operation last_of_aiter = fused_moe;
+static_assert(schemas[static_cast<std::size_t>(TableKind::grouped_moe)].kind == TableKind::grouped_moe,
+              "a row per table, in the order of the enumeration");
+
+/// What the names of a table point to.
+struct OwnNames {
+  std::string tuned;
+  std::string untuned;
+};
 
 bool is_named(const SchemaColumn& column, std::string_view lowered) {
   if (to_lower(column.name) == lowered) return true;
@@ -266,14 +277,49 @@ std::vector<std::string_view> column_names(Column column) {
     }
   };
   for (const Schema& schema : schemas) add_of(schema.columns);
+  for (const Schema& schema : own_schemas()) add_of(schema.columns);
   add_of(own);
   add_of(of_shape_lists);
   for (const std::string_view name : older) add(name, names);
   return names;
 }
 
-const Schema& schema_of(Operation operation) { return schemas[static_cast<std::size_t>(operation)]; }
-const Schema& schema_of(TableKind kind) { return schemas[static_cast<std::size_t>(kind)]; }
+std::span<const Schema> own_schemas() {
+  static const std::vector<OwnNames> names = [] {
+    std::vector<OwnNames> made;
+    for (const Operation operation : all_operations()) {
+      const std::string name(to_string(operation));
+      if (operation > last_of_aiter) made.push_back({name + "_tuned_gemm", name + "_untuned_gemm"});
+    }
+    return made;
+  }();
+  static const std::vector<Schema> tables = [] {
+    std::vector<Schema> made;
+    for (const Operation operation : all_operations()) {
+      if (operation <= last_of_aiter) continue;
+      const OwnNames& own_names = names[made.size()];
+      const auto kind =
+          static_cast<TableKind>(static_cast<int>(TableKind::own) + static_cast<int>(made.size()));
+      const bool groups = has_weight_groups(operation);
+      const std::span<const SchemaColumn> columns =
+          groups ? std::span<const SchemaColumn>(group_columns) : weight_only_columns;
+      const std::size_t key = device.size() + sizes.size() + weight_only_key.size() +
+                              (groups ? group_key.size() : 0);
+      made.push_back({kind, to_string(operation), operation, own_names.tuned, own_names.untuned, columns, key, {}});
+    }
+    return made;
+  }();
+  return tables;
+}
+
+const Schema& schema_of(Operation operation) {
+  if (operation <= last_of_aiter) return schemas[static_cast<std::size_t>(operation)];
+  return own_schemas()[static_cast<std::size_t>(operation) - static_cast<std::size_t>(last_of_aiter) - 1];
+}
+const Schema& schema_of(TableKind kind) {
+  if (kind < TableKind::own) return schemas[static_cast<std::size_t>(kind)];
+  return own_schemas()[static_cast<std::size_t>(kind) - static_cast<std::size_t>(TableKind::own)];
+}
 std::span<const SchemaColumn> own_columns() { return own; }
 
 std::string tuned_file_name(Operation operation) {

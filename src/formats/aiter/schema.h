@@ -35,6 +35,8 @@ enum class Column {
   act_type,
   use_g1u1,
   doweight_stage1,
+  w_group,  // group
+  zero_points,
   libtype,
   solidx,  // kernelId
   block_m,
@@ -77,7 +79,9 @@ enum class Column {
 };
 inline constexpr std::size_t column_count = static_cast<std::size_t>(Column::layer) + 1;
 
-enum class TableKind {
+/// AITER's tables of operations in the operations' order, those that are only read, and from `own` on the tables of the operations
+/// that AITER has none for.
+enum class TableKind : int {
   bf16,
   a8w8,
   a8w8_bpreshuffle,
@@ -87,11 +91,10 @@ enum class TableKind {
   batched_bf16,
   batched_a8w8,
   fused_moe,
-  a16w4,
-  a8w4,
   batched_mxscale,  // read only, as the next two
   heterogeneous_moe,
   grouped_moe,
+  own,
 };
 
 struct SchemaColumn {
@@ -129,6 +132,8 @@ std::vector<std::string_view> column_names(Column column);
 
 const Schema& schema_of(Operation operation);
 const Schema& schema_of(TableKind kind);
+/// Tables of our own, named as their operations: "a16w4_tuned_gemm".
+std::span<const Schema> own_schemas();
 
 /// The columns that gemmtune adds behind AITER's.
 std::span<const SchemaColumn> own_columns();

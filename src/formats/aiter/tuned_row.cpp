@@ -341,7 +341,8 @@ bool sorts_before(const TunedEntry& a, const TunedEntry& b) {
                       moe ? problem.k : problem.m, moe ? problem.n : problem.k, problem.moe.experts,
                       problem.moe.topk, problem.moe.activation, problem.bias, problem.x_type, problem.y_type,
                       problem.w_type, problem.moe.quant_type, problem.moe.gated, problem.moe.doweight_stage1,
-                      problem.scale_ab, problem.bpreshuffle, entry.other_key.view(),
+                      problem.scale_ab, problem.bpreshuffle, problem.w_group, problem.zero_points,
+                      entry.other_key.view(),
                       std::string_view(entry.unknown_types));
   };
   return rank(a) < rank(b);

@@ -287,6 +287,10 @@ Problem problem_of_row(const Problem& problem) {
     if (schema.has(Column::dtype) || schema.has(Column::outdtype)) row.y_type = problem.y_type;
     if (schema.has(Column::bias) && !is_mixture(problem)) row.bias = problem.bias;
     if (schema.has(Column::bpreshuffle)) row.bpreshuffle = problem.bpreshuffle;
+    if (schema.has(Column::w_group)) {
+      row.w_group = problem.w_group;
+      row.zero_points = problem.zero_points;
+    }
     row.moe = problem.moe;
     row.moe.shared_experts = 0;
     if (is_mixture(problem)) row.m = token_tier(problem.m);  // the only M of a row that answers

@@ -588,6 +588,62 @@ TEST_P(OperationKernels, EveryScaleOfEveryMxTypeIsRight) {
   EXPECT_GT(runs_, 10);
 }
 
+/// Zero, the smallest and the largest of e4m3 and 16-bit scales, zero points at both ends; x with the largest elements.
+TEST_P(OperationKernels, TheEndsOfScalesAndZeroPointsOfWeightFormatsAreRight) {
+  const auto quantized = make_quantized_family(GetParam().set, 1);
+  for (const Problem& plain : weight_format_problems({5, 37, 380}))
+    for (const auto layout : {WeightLayout::plain, WeightLayout::panel16}) {
+      Problem problem = plain;
+      if (!in_layout(problem, layout)) continue;
+      auto inputs = plan_inputs(problem, 3, Signs::both, InitType::randn, {}, ScaleCodes::whole);
+      ASSERT_TRUE(inputs.ok()) << inputs.message();
+      ASSERT_TRUE(inputs->fill_all(1).ok());
+      Truth truth;
+      truth.host = std::move(inputs->host);
+      auto reference = compute_reference(problem, truth.host, {});
+      ASSERT_TRUE(reference.ok()) << reference.message();
+      truth.reference = std::move(*reference);
+      if (!quantized->accepts(problem).ok()) continue;
+      for (const Config& config : some_configs(*quantized, problem, 4, random_)) {
+        SCOPED_TRACE(print(problem) + " quantized_" + config.text());
+        const auto kernel = quantized->build(problem, config);
+        ASSERT_TRUE(kernel.ok()) << kernel.message();
+        ASSERT_EQ(verdict(problem, truth, run_kernel(**kernel, problem, truth, serial_)), "");
+        ++runs_;
+      }
+    }
+  EXPECT_TRUE(runs_ > 40 || GetParam().name == "emulated_amx") << runs_;
+}
+
+/// The NaN codes of e4m3, for their rows or columns and no others; a global scale that is NaN is everyone's.
+TEST_P(OperationKernels, NanScalesOfNvfp4AreNan) {
+  const auto quantized = make_quantized_family(GetParam().set, 1);
+  for (const auto layout : {WeightLayout::plain, WeightLayout::panel16}) {
+    Problem problem = problem_of(Operation::a4w4_nvfp4, DataType::f4_e2m1, {3, 37, 80});
+    problem.y_type = DataType::bf16;
+    ASSERT_TRUE(in_layout(problem, layout));
+    Truth truth = truth_of(problem);
+    truth.host.w_scale[5 * 5 + 4] = std::byte{0x7f};
+    truth.host.x_scale[2 * 5 + 1] = std::byte{0xff};
+    for (const bool everyone : {false, true}) {
+      const float nan = std::numeric_limits<float>::quiet_NaN();
+      if (everyone) std::memcpy(truth.host.w_global_scale.data(), &nan, sizeof(nan));
+      for (const Config& config : some_configs(*quantized, problem, 4, random_)) {
+        SCOPED_TRACE(print(problem) + " quantized_" + config.text());
+        const auto kernel = quantized->build(problem, config);
+        ASSERT_TRUE(kernel.ok()) << kernel.message();
+        const auto y = run_kernel(**kernel, problem, truth, serial_);
+        for (std::int64_t i = 0; i < problem.m * problem.n; ++i) {
+          std::uint16_t bits = 0;
+          std::memcpy(&bits, y.data() + i * 2, 2);
+          const bool expected = everyone || i % problem.n == 5 || i / problem.n == 2;
+          ASSERT_EQ(std::isnan(bf16_to_f32(bits)), expected) << "element " << i;
+        }
+      }
+    }
+  }
+}
+
 /// e8m0 scales at both ends of what bf16 holds, in x and in w: beyond 252 weights are decoded another way.
 /// 255 is NaN for its rows or columns and no others.
 TEST_P(OperationKernels, TheLargestAndTheSmallestScalesOfFp4AreExact) {

@@ -118,6 +118,13 @@ std::vector<std::byte> in_layout(const Problem& problem, WeightLayout layout,
     pack_tile64(shape, plain.data(), packed.data());
     return packed;
   }
+  if (layout == WeightLayout::fragment64) {
+    const Fragment64 shape = gpu::fragments_of(problem);
+    std::vector<std::byte> packed(static_cast<std::size_t>(shape.bytes()));
+    EmulatedRuntime runtime("gfx942");
+    const Status done = gpu::pack_fragments(runtime, shape, plain.data(), packed.data());
+    return done.ok() ? packed : std::vector<std::byte>();
+  }
   return plain;
 }
 
@@ -154,7 +161,7 @@ EmulatedOutput run_kernel(const Kernel& kernel, const Problem& problem, const Ho
                           Strides strides) {
   const OperandShapes shapes = operand_shapes(problem);
   // Gaps are whole bytes of fp4 too.
-  const std::int64_t x_gap = problem.x_type == DataType::f4_e2m1 ? 6 : 3;
+  const std::int64_t x_gap = bits(problem.x_type) == 4 ? 6 : 3;
   const Lines x_lines(shapes.x, strides, x_gap);
   const Lines y_lines(shapes.y, strides, 5);
   const auto x_elements = [&](std::size_t bytes) {
@@ -171,6 +178,9 @@ EmulatedOutput run_kernel(const Kernel& kernel, const Problem& problem, const Ho
   const DeviceOperand bias("bias", host.bias.size(), odd ? y_element : 0, 0xff);
   const DeviceOperand x_scale("x_scale", host.x_scale.size(), 0, 0xff);
   const DeviceOperand w_scale("w_scale", host.w_scale.size(), 0, 0xff);
+  const DeviceOperand x_global("x_global_scale", host.x_global_scale.size(), 0, 0xff);
+  const DeviceOperand w_global("w_global_scale", host.w_global_scale.size(), 0, 0xff);
+  const DeviceOperand zero_points("w_zero_points", host.w_zero_points.size(), 0, 0xff);
   const DeviceOperand y("y", y_lines.end(), odd ? y_element : 0, poison_byte);
   const DeviceOperand workspace("workspace", kernel.workspace_bytes(), 0, poison_byte);
   x_lines.each([&](std::size_t offset, std::size_t line) {
@@ -181,6 +191,9 @@ EmulatedOutput run_kernel(const Kernel& kernel, const Problem& problem, const Ho
   copy_whole(bias, host.bias);
   copy_whole(x_scale, host.x_scale);
   copy_whole(w_scale, host.w_scale);
+  copy_whole(x_global, host.x_global_scale);
+  copy_whole(w_global, host.w_global_scale);
+  copy_whole(zero_points, host.w_zero_points);
 
   Operands operands;
   operands.x = x.data();
@@ -188,6 +201,9 @@ EmulatedOutput run_kernel(const Kernel& kernel, const Problem& problem, const Ho
   operands.bias = bias.data();
   operands.x_scale = x_scale.data();
   operands.w_scale = w_scale.data();
+  operands.x_global_scale = x_global.data();
+  operands.w_global_scale = w_global.data();
+  operands.w_zero_points = zero_points.data();
   operands.y = y.data();
   operands.ldx = x_elements(x_lines.pitch);
   operands.ldy = static_cast<std::int64_t>(y_lines.pitch / y_element);

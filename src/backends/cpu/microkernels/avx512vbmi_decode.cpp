@@ -69,6 +69,7 @@ inline __m512i codes_of_bytes(__m128i bytes) {
 }
 
 void decode_f4_row(const DecodeRowArgs& args) {
+  if (args.factors != nullptr) return decode_row<DecodeE2m1, ToBf16>(args);
   const F4Decoder decoder;
   const char* from = static_cast<const char*>(args.from);
   char* to = static_cast<char*>(args.to);

@@ -3,8 +3,8 @@
 // structs and function pointers, no standard template.
 //
 // A small type is decoded to the compute type, exactly, before panel kernels meet it: int8 pairs to int16 for
-// integer arithmetic, all else to bf16 or float32, which hold every value (and its e8m0 scale) without
-// rounding.
+// integer arithmetic, all else to bf16 or float32, which hold every value (and its e8m0 or e4m3 scale, or less its zero
+// point) without rounding.
 #pragma once
 
 #include "backends/cpu/microkernels/micro.h"
@@ -25,6 +25,8 @@ struct DecodeRowArgs {
   long count;
   void* to;
   const unsigned char* exponents;  // an e8m0 scale for every 32 elements; null: none
+  const float* factors = nullptr;  // in place of exponents: for every 16 elements
+  const float* zero_points = nullptr;  // for every 32 elements, subtracted first; null: none
 };
 using DecodeRow = void (*)(const DecodeRowArgs&);
 
@@ -37,6 +39,8 @@ struct DecodePanelArgs {
   const unsigned char* exponents;  // of the first column and chunk; null: none
   long exponent_stride;            // from column to column
   long columns;                    // that are there, ≤ 16
+  const float* factors = nullptr;      // in place of exponents: [chunk][half of 16 elements][16 columns]
+  const float* zero_points = nullptr;  // [chunk][16 columns], subtracted first; null: none
 };
 using DecodePanel = void (*)(const DecodePanelArgs&);
 

@@ -76,23 +76,23 @@ struct ToF32 {
   static constexpr long element_bytes = 4;
   static constexpr bool pairs = false;
   template <typename Decoder>
-  static UVec value(UVec code, Vec factor) {
-    return reinterpret_cast<UVec>(reinterpret_cast<Vec>(Decoder::widen(code)) * factor);
+  static UVec value(UVec code, Vec zero_point, Vec factor) {
+    return reinterpret_cast<UVec>((reinterpret_cast<Vec>(Decoder::widen(code)) - zero_point) * factor);
   }
 };
 struct ToBf16 {
   static constexpr long element_bytes = 2;
   static constexpr bool pairs = true;
   template <typename Decoder>
-  static UVec value(UVec code, Vec factor) {
-    return reinterpret_cast<UVec>(reinterpret_cast<Vec>(Decoder::widen(code)) * factor) >> 16;
+  static UVec value(UVec code, Vec zero_point, Vec factor) {
+    return ToF32::value<Decoder>(code, zero_point, factor) >> 16;
   }
 };
 struct ToI16 {
   static constexpr long element_bytes = 2;
   static constexpr bool pairs = true;
   template <typename Decoder>
-  static UVec value(UVec code, Vec) {
+  static UVec value(UVec code, Vec, Vec) {
     return reinterpret_cast<UVec>(Decoder::integer(code)) & 0xffffU;
   }
 };
@@ -121,14 +121,30 @@ inline float power_of_two(unsigned char exponent) {
   return value;
 }
 
+/// What the 32 elements of a chunk are multiplied by, one for each pair of neighbours, and what is subtracted first.
+struct ChunkFactors {
+  float pairs[16];
+  float zero_point;
+};
+
+inline void set_factors(const DecodeRowArgs& args, long chunk, ChunkFactors& out) {
+  for (int pair = 0; pair < 16; ++pair)
+    out.pairs[pair] = args.factors != nullptr     ? args.factors[2 * chunk + pair / 8]
+                      : args.exponents != nullptr ? power_of_two(args.exponents[chunk])
+                                                  : 1.0F;
+  out.zero_point = args.zero_points == nullptr ? 0.0F : args.zero_points[chunk];
+}
+
 template <typename Decoder, typename To>
-inline void decode_chunk(const unsigned char* from, char* to, Vec factor) {
+inline void decode_chunk(const unsigned char* from, char* to, const ChunkFactors& factors) {
+  const Vec zero_point = Vec{} + factors.zero_point;
   for (int pair = 0; pair < 16; pair += lanes) {
     UVec even;
     UVec odd;
     load_pairs<Decoder>(from + pair * Decoder::element_bits / 4, even, odd);
-    const UVec low = To::template value<Decoder>(even, factor);
-    const UVec high = To::template value<Decoder>(odd, factor);
+    const Vec factor = load_as<Vec>(factors.pairs + pair);
+    const UVec low = To::template value<Decoder>(even, zero_point, factor);
+    const UVec high = To::template value<Decoder>(odd, zero_point, factor);
     if constexpr (To::pairs) {
       store_as(to + pair * 4, low | high << 16);
     } else {
@@ -145,16 +161,21 @@ void decode_row(const DecodeRowArgs& args) {
   constexpr long chunk_bytes = 32 * Decoder::element_bits / 8;
   const unsigned char* from = static_cast<const unsigned char*>(args.from);
   char* to = static_cast<char*>(args.to);
+  const bool plain = args.exponents == nullptr && args.factors == nullptr && args.zero_points == nullptr;
+  ChunkFactors factors;
+  set_factors(args, 0, factors);
   for (long first = 0; first < args.count; first += 32, from += chunk_bytes, to += 32 * To::element_bytes) {
-    const Vec factor = Vec{} + (args.exponents == nullptr ? 1.0F : power_of_two(args.exponents[first / 32]));
+    if (!plain) set_factors(args, first / 32, factors);
     const long left = args.count - first;
     if (left >= 32) {
-      decode_chunk<Decoder, To>(from, to, factor);
+      decode_chunk<Decoder, To>(from, to, factors);
       continue;
     }
     unsigned char tail[chunk_bytes] = {};
     __builtin_memcpy(tail, from, static_cast<unsigned long>((left * Decoder::element_bits + 7) / 8));
-    decode_chunk<Decoder, To>(tail, to, factor);
+    decode_chunk<Decoder, To>(tail, to, factors);
+    // With a zero point, what is behind the last element is none.
+    for (long byte = left * To::element_bytes; byte < 32 * To::element_bytes; ++byte) to[byte] = 0;
   }
 }
 
@@ -166,22 +187,28 @@ void decode_panel(const DecodePanelArgs& args) {
   constexpr unsigned mask = (1U << Decoder::element_bits) - 1;
   const char* from = static_cast<const char*>(args.from);
   char* to = static_cast<char*>(args.to);
+  const float none[16] = {};
   for (long chunk = 0; chunk < args.chunks; ++chunk) {
-    float factors[16];
+    float powers[16];
     for (long column = 0; column < 16; ++column)
-      factors[column] = args.exponents == nullptr || column >= args.columns
-                            ? 1.0F
-                            : power_of_two(args.exponents[column * args.exponent_stride + chunk]);
+      powers[column] = args.exponents == nullptr || column >= args.columns
+                           ? 1.0F
+                           : power_of_two(args.exponents[column * args.exponent_stride + chunk]);
+    const float* zero_points = args.zero_points == nullptr ? none : args.zero_points + 16 * chunk;
     for (int line = 0; line < lines; ++line, from += 64) {
+      const float* factors =
+          args.factors == nullptr ? powers : args.factors + (2 * chunk + line / (lines / 2)) * 16;
       for (int group = 0; group < 16; group += lanes) {
         const UVec codes = load_as<UVec>(from + group * 4);
         const Vec factor = load_as<Vec>(factors + group);
+        const Vec zero_point = load_as<Vec>(zero_points + group);
         char* out = to + group * 4;
 #pragma GCC unroll 8
         for (int k = 0; k < in_a_line; k += 2) {
-          const UVec low = To::template value<Decoder>((codes >> (k * Decoder::element_bits)) & mask, factor);
-          const UVec high =
-              To::template value<Decoder>((codes >> ((k + 1) * Decoder::element_bits)) & mask, factor);
+          const UVec low =
+              To::template value<Decoder>((codes >> (k * Decoder::element_bits)) & mask, zero_point, factor);
+          const UVec high = To::template value<Decoder>((codes >> ((k + 1) * Decoder::element_bits)) & mask,
+                                                        zero_point, factor);
           if constexpr (To::pairs) {
             store_as(out + k * 32, low | high << 16);
           } else {

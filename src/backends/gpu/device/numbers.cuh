@@ -57,6 +57,11 @@ static __device__ inline float read_fp4(const unsigned char* from, long long at)
                                      : __uint_as_float(((magnitude >> 1) + 126u) << 23 | (magnitude & 1u) << 22);
   return bits & 8u ? -value : value;
 }
+// Element `at` of int4 elements, in two's complement.
+static __device__ inline float read_int4(const unsigned char* from, long long at) {
+  const int bits = from[at / 2] >> (at % 2 * 4) & 15;
+  return (float)(bits < 8 ? bits : bits - 16);
+}
 // 2^(bits - 127); 255 is NaN.
 static __device__ inline float e8m0_to_float(unsigned char bits) {
   return __uint_as_float(bits == 255u ? 0x7fc00000u : bits == 0u ? 0x00400000u : (unsigned)bits << 23);
@@ -84,7 +89,7 @@ struct StoredElement<Element::int8> {
   typedef signed char type;
 };
 
-// Not of e2m1: read_fp4().
+// Not of elements of 4 bits: read_half().
 template <Element TYPE>
 static __device__ inline float read_stored(typename StoredElement<TYPE>::type value) {
   if constexpr (TYPE == Element::f16)
@@ -99,19 +104,29 @@ static __device__ inline float read_stored(typename StoredElement<TYPE>::type va
     return (float)value;
 }
 
+// Element `at` of elements of 4 bits.
+template <Element TYPE>
+static __device__ inline float read_half(const void* from, long long at) {
+  if constexpr (TYPE == Element::int4)
+    return read_int4((const unsigned char*)from, at);
+  else
+    return read_fp4((const unsigned char*)from, at);
+}
+static __device__ constexpr bool is_half(Element type) { return type == Element::e2m1 || type == Element::int4; }
+
 typedef StoredElement<types().element>::type element;
 typedef StoredElement<types().output>::type output;
 
 static __device__ inline float read_element(element value) { return read_stored<types().element>(value); }
 static __device__ inline float read_x(const element* x, long long at) {
-  if constexpr (types().element == Element::e2m1)
-    return read_fp4((const unsigned char*)x, at);
+  if constexpr (is_half(types().element))
+    return read_half<types().element>(x, at);
   else
     return read_element(x[at]);
 }
 static __device__ inline float read_w(const element* w, long long at) {
-  if constexpr (types().weight_fp4)
-    return read_fp4((const unsigned char*)w, at);
+  if constexpr (is_half(types().weight))
+    return read_half<types().weight>(w, at);
   else
     return read_element(w[at]);
 }

@@ -33,6 +33,8 @@ int element_code(DataType type) {
       return code_of(Element::e2m1);
     case DataType::f8_e4m3fnuz:
       return code_of(Element::e4m3fnuz);
+    case DataType::i4:
+      return code_of(Element::int4);
     default:
       return -1;
   }
@@ -50,6 +52,10 @@ int scale_code(QuantType type) {
       return code_of(Scales::blocks);
     case QuantType::per_1x32:
       return code_of(Scales::mx);
+    case QuantType::per_1x16:
+      return code_of(Scales::nv);
+    case QuantType::per_group:
+      return code_of(Scales::groups);
     default:
       return -1;
   }
@@ -62,43 +68,62 @@ std::vector<std::string> type_defines(const Problem& problem) {
           fmt::format("OUTPUT={}", element_code(problem.y_type)),
           fmt::format("SCALES={}", scale_code(problem)),
           fmt::format("E8M0={}", problem.e8m0_scales ? 1 : 0),
-          fmt::format("WEIGHT_FP4={}", problem.w_type == DataType::f4_e2m1 ? 1 : 0),
+          fmt::format("W_ELEMENT={}", element_code(problem.w_type)),
+          fmt::format("W_SCALES={}", scale_code(weight_quantization(problem))),
+          fmt::format("W_GROUP={}", problem.w_group == problem.k ? 0 : problem.w_group),
+          fmt::format("ZERO_POINTS={}", problem.zero_points ? 1 : 0),
           fmt::format("BATCHED={}", traits(problem.operation).batched ? 1 : 0)};
 }
 
 ScalesArguments scales_of(const Problem& problem, const Operands& operands) {
-  ScalesArguments scales{static_cast<const float*>(operands.x_scale),
-                         static_cast<const float*>(operands.w_scale), 0, 0};
-  switch (quantization(problem)) {
-    case QuantType::per_token:
-      scales.x_row_step = operands.x_scale_step;
-      scales.w_row_step = operands.w_scale_step;
-      break;
-    case QuantType::per_1x128:
-      scales.x_row_step = scales.w_row_step = operand_shapes(problem).x.scale.columns;
-      break;
-    case QuantType::per_1x32:
-      scales.x_row_step = problem.k / mx_block;
-      break;
-    default:
-      break;
-  }
-  if (weight_quantization(problem) == QuantType::per_1x32) scales.w_row_step = problem.k / mx_block;
-  return scales;
+  const OperandShapes shapes = operand_shapes(problem);
+  // One scale for all rows has no step.
+  const auto row_step = [](QuantType type, const ScaleShape& shape, std::int64_t given) -> std::int64_t {
+    if (type == QuantType::none || type == QuantType::per_tensor) return 0;
+    return type == QuantType::per_token ? given : shape.columns;
+  };
+  return {static_cast<const float*>(operands.x_scale), static_cast<const float*>(operands.w_scale),
+          row_step(quantization(problem), shapes.x.scale, operands.x_scale_step),
+          row_step(weight_quantization(problem), shapes.w.scale, operands.w_scale_step)};
+}
+
+FormatArguments format_of(const Operands& operands) {
+  return {static_cast<const float*>(operands.x_global_scale),
+          static_cast<const float*>(operands.w_global_scale),
+          static_cast<const signed char*>(operands.w_zero_points)};
 }
 
 namespace {
 
+bool takes(QuantType type, const DenseSupport& taken) {
+  switch (type) {
+    case QuantType::none:
+    case QuantType::per_tensor:
+      return true;
+    case QuantType::per_token:
+      return taken.row_scales;
+    case QuantType::per_1x128:
+      return taken.block_scales;
+    case QuantType::per_1x32:
+      return taken.fp4;
+    case QuantType::per_1x16:
+    case QuantType::per_group:
+      return taken.all_formats;
+    case QuantType::per_128x128:
+      return false;
+  }
+  return false;
+}
+
 Status check_operation(const Problem& problem, const DenseSupport& taken) {
   const OperationTraits& row = traits(problem.operation);
-  const int scales = scale_code(problem);
-  const bool takes_scales = scales == 0 || scales == 1 || (scales == 2 && taken.row_scales) ||
-                            (scales == 3 && taken.block_scales) || (scales == 4 && taken.fp4);
-  const bool takes_weight = taken.fp4 || problem.w_type != DataType::f4_e2m1;
-  if ((row.batched && !taken.batches) || row.mixture || !takes_scales || !takes_weight) {
-    return refusal::refuse(refusal::operation, "{} is not a16w16{}{}{}{}", row.name,
+  const bool takes_scales =
+      takes(quantization(problem), taken) && takes(weight_quantization(problem), taken);
+  if ((row.batched && !taken.batches) || row.mixture || !takes_scales) {
+    return refusal::refuse(refusal::operation, "{} is not a16w16{}{}{}{}{}", row.name,
                            taken.row_scales ? ", a8w8" : "", taken.block_scales ? ", a8w8_blockscale" : "",
                            taken.fp4 ? ", a4w4_blockscale, a16w4, a8w4" : "",
+                           taken.all_formats ? ", of another format of 4-bit weights" : "",
                            taken.batches ? ", batched" : "");
   }
   if (!row.batched) return refusal::check_one_batch(problem, taken.orders);
@@ -158,7 +183,7 @@ Status accepts_sizes(const Problem& problem) {
 }
 
 WeightLayout packed_layout_of(const Problem& problem) {
-  return problem.w_type == DataType::f4_e2m1 ? WeightLayout::fragment64 : WeightLayout::tile64x128;
+  return bits(problem.w_type) == 4 ? WeightLayout::fragment64 : WeightLayout::tile64x128;
 }
 
 WeightLayout weight_layout_of(const Problem& problem) {

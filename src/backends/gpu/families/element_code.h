@@ -15,13 +15,14 @@ namespace gemmtune::gpu {
 
 /// The number of an Element (device/types_arguments.h); −1 for types that no kernel has.
 int element_code(DataType type);
-/// The number of a Scales; −1 for others. Of a problem: of a weight-only operation those of x.
+/// The number of a Scales; −1 for others. Of a problem: those of x.
 int scale_code(QuantType type);
 int scale_code(const Problem& problem);
 
-/// ELEMENT, OUTPUT and SCALES, by which device/types.cuh names types.
+/// The defines by which device/types.cuh names types.
 std::vector<std::string> type_defines(const Problem& problem);
 ScalesArguments scales_of(const Problem& problem, const Operands& operands);
+FormatArguments format_of(const Operands& operands);
 
 enum class Weights { plain, packed_too, shuffled_too };
 enum class Fp8 { none, fn, fnuz, both };
@@ -34,7 +35,8 @@ struct DenseSupport {
   bool block_scales = false;  // a8w8_blockscale
   bool int8 = false;
   Fp8 fp8 = Fp8::fn;
-  bool fp4 = false;      // a4w4_blockscale, a16w4, a8w4
+  bool fp4 = false;      // MXFP4: a4w4_blockscale, a16w4, a8w4
+  bool all_formats = false;  // with fp4: every format of 4-bit weights
   bool batches = false;  // batched_bf16 and, with row_scales, batched_a8w8; plain weights
 };
 
@@ -51,7 +53,7 @@ Status accepts_on_tensor_cores(const Problem& problem, const DenseSupport& taken
 /// `unsupported` for sizes that arguments of 32 bits and their sums do not hold.
 Status accepts_sizes(const Problem& problem);
 
-/// tile64x128, of fp4 weights fragment64.
+/// tile64x128, of weights of 4 bits fragment64.
 WeightLayout packed_layout_of(const Problem& problem);
 /// plain, or where the problem's weight is packed, packed_layout_of().
 WeightLayout weight_layout_of(const Problem& problem);

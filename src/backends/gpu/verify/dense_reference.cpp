@@ -37,7 +37,8 @@ class DenseReference final : public DeviceReference {
                              shapes.w.row_step(ldw),
                              shapes.w.column_step(ldw),
                              operands.x_batch_stride,
-                             problem_.n * problem_.k};
+                             problem_.n * problem_.k,
+                             format_of(operands)};
     LaunchShape shape;
     shape.threads = 256;
     shape.grid[0] = static_cast<unsigned>(ceil_div(problem_.n, tile));
@@ -80,6 +81,7 @@ Result<std::unique_ptr<DeviceReference>> make_dense_reference(Runtime& runtime, 
                                                    .int8 = true,
                                                    .fp8 = Fp8::both,
                                                    .fp4 = true,
+                                                   .all_formats = true,
                                                    .batches = true}));
   auto programs = load_all(runtime, dense_reference_sources(problem));
   if (!programs.ok()) return programs.status();

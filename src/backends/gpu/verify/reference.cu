@@ -9,7 +9,7 @@
 
 using gemmtune::gpu::ReferenceArguments;
 
-#if SCALES || WEIGHT_FP4
+#if SCALES || W_SCALES
 typedef double dequantized;
 #define WEIGHT_UNIT SCALED_WEIGHT_UNIT
 #else
@@ -17,10 +17,13 @@ typedef float dequantized;
 #define WEIGHT_UNIT 1
 #endif
 static __device__ inline dequantized x_at(const ReferenceArguments& a, long long row, long long k) {
-  return (dequantized)read_x(a.x, row * a.x_row_step + k * a.x_k_step) * (dequantized)x_scale_at(a.scales, row, k);
+  return (dequantized)read_x(a.x, row * a.x_row_step + k * a.x_k_step) * (dequantized)x_scale_at(a.scales, row, k) *
+         (dequantized)x_global(a.format);
 }
 static __device__ inline dequantized w_at(const ReferenceArguments& a, long long row, long long k) {
-  return (dequantized)read_w(a.w, row * a.w_row_step + k * a.w_k_step) * (dequantized)w_scale_at(a.scales, row, k);
+  const dequantized weight = (dequantized)read_w(a.w, row * a.w_row_step + k * a.w_k_step) -
+                             (dequantized)zero_point_at(a.format, a.scales.w_row_step, row, k);
+  return weight * (dequantized)w_scale_at(a.scales, row, k) * (dequantized)w_global(a.format);
 }
 // Without sign; 0 of what is no finite number.
 static __device__ inline float size_of(dequantized value) {
@@ -51,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceAr
     for (long long first_k = 0; first_k < a.k; first_k += BLOCK_K) {
       // A thread loads one column of four rows of each operand; with scales one after the other, for want of registers.
       const long long column = first_k + across;
-#pragma unroll(SCALES || WEIGHT_FP4 ? 1 : TILE / 16)
+#pragma unroll(SCALES || W_SCALES ? 1 : TILE / 16)
       for (int i = 0; i < TILE / 16; ++i) {
         const int row = down + 16 * i;
         const dequantized x = column < a.k && first_m + row < a.m ? x_at(a, first_m + row, column) : dequantized(0);

@@ -17,11 +17,12 @@ struct ReferenceArguments {
   long long m, n, k;
   long long x_row_step, x_k_step, w_row_step, w_k_step;  // elements
   long long x_batch_step, w_batch_step;                  // elements; a batch is a block along z
+  FormatArguments format;
 };
 
 static_assert(GEMMTUNE_OFFSET(ReferenceArguments, values) == 56 &&
                   GEMMTUNE_OFFSET(ReferenceArguments, m) == 72 &&
-                  GEMMTUNE_OFFSET(ReferenceArguments, w_k_step) == 120 && sizeof(ReferenceArguments) == 144,
+                  GEMMTUNE_OFFSET(ReferenceArguments, w_k_step) == 120 && sizeof(ReferenceArguments) == 168,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu

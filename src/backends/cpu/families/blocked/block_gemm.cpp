@@ -4,7 +4,7 @@ namespace gemmtune::cpu {
 namespace {
 
 constexpr std::int64_t row_columns = 64;                    // of rows as they lie
-constexpr std::int64_t block_scale_chunks = scaled_chunks;  // of 128 elements
+constexpr std::int64_t depth_chunks = 4;  // a block of k is a multiple of: 128 elements, the largest of a scale
 // Of rows as they lie: half of an inner cache of 48 KiB, and what hides the latency of memory.
 constexpr std::int64_t inner_cache_x_bytes = 24 << 10;
 constexpr std::int64_t rows_ahead_bytes = 8 << 10;
@@ -13,12 +13,12 @@ constexpr std::int64_t x_chunks_ahead = 4;
 
 constexpr std::int64_t max_tile_columns = 64;  // of a register tile
 
-bool has_float_scale(const MatrixShape& matrix) { return matrix.scale.type == ScaleType::f32; }
+bool has_block_scales(const MatrixShape& matrix) {
+  return scales_sums(matrix) && !matrix.scale.global && matrix.scale.columns > 1;
+}
 
-/// Float32 scales of blocks of k.
 bool scaled_by_block(const BlockFormat& format) {
-  return (has_float_scale(format.x) && format.x.scale.columns > 1) ||
-         (has_float_scale(format.w) && format.w.scale.columns > 1);
+  return has_block_scales(format.x) || has_block_scales(format.w);
 }
 
 E8m0Range e8m0_range(const BlockFormat& format, DataType type) {
@@ -26,6 +26,11 @@ E8m0Range e8m0_range(const BlockFormat& format, DataType type) {
 }
 
 }  // namespace
+
+bool scales_sums(const MatrixShape& matrix) {
+  const ScaleType type = matrix.scale.type;
+  return type == ScaleType::f32 || type == ScaleType::bf16 || type == ScaleType::f16 || matrix.scale.global;
+}
 
 const unsigned char* exponents_of(const MatrixShape& matrix, const void* scales, std::int64_t row) {
   if (matrix.scale.type != ScaleType::e8m0) return nullptr;
@@ -52,10 +57,11 @@ BlockGemm::BlockGemm(const KernelSet& set, const BlockFormat& format, const Bloc
   tile_panels_ = tile_columns / panel_columns;
   // One block of k may also be the whole of it: then the scales are applied once, like any other.
   scaled_at_end_ = !scaled_by_block_ &&
-                   (has_float_scale(format.x) || has_float_scale(format.w) || compute_ == Compute::i16);
-  kc_chunks_ = std::min(round_up(ceil_div(tile.kc, chunk_elements), block_scale_chunks), chunks_);
+                   (scales_sums(format.x) || scales_sums(format.w) || compute_ == Compute::i16);
+  kc_chunks_ = std::min(round_up(ceil_div(tile.kc, chunk_elements), depth_chunks), chunks_);
   x_block_chunks_ = tile.rows ? chunks_ : kc_chunks_;
-  if (scaled_by_block_) scale_columns_ = ceil_div(format.x.columns, block_scale_chunks * chunk_elements);
+  if (has_block_scales(format.w)) scale_chunks_ = format.w.scale.k_block / chunk_elements;
+  if (scaled_by_block_) scale_columns_ = ceil_div(chunks_, scale_chunks_);
   in_place_ = format.layout == WeightLayout::panel16 && bits(format.w.type) >= 16;
   block_stride_ = in_place_ ? panel16_of(format.w).panel_bytes()
                             : kc_chunks_ * chunk_elements * panel_columns * compute_bytes_;
@@ -89,14 +95,20 @@ std::int64_t BlockGemm::sums_bytes(std::int64_t rows) const {
 }
 
 std::int64_t BlockGemm::column_scales_bytes() const {
-  const std::int64_t k_blocks = scaled_by_block_ ? ceil_div(kc_chunks_, block_scale_chunks) : 1;
+  const std::int64_t k_blocks = scaled_by_block_ ? ceil_div(kc_chunks_, scale_chunks_) : 1;
   return k_blocks * block_columns_ * 4;
+}
+
+std::int64_t BlockGemm::factor_bytes() const {
+  const std::int64_t factors = decodes_scales(format_.w) ? 2 : 0;
+  const std::int64_t zero_points = format_.w.scale.zero_points ? 1 : 0;
+  return round_up((factors + zero_points) * kc_chunks_ * panel_columns * 4, 64);
 }
 
 std::int64_t BlockGemm::scratch_bytes(std::int64_t rows) const {
   const std::int64_t panels = packs_nothing() ? 0 : block_columns_ / panel_columns * block_stride_;
   return sums_bytes(rows) + round_up(panels, 64) + row_scratch_bytes() + column_scales_bytes() +
-         beyond_bytes();
+         beyond_bytes() + factor_bytes();
 }
 
 std::int64_t BlockGemm::beyond_bytes() const {
@@ -121,15 +133,18 @@ std::int64_t BlockGemm::x_offset(const RowTiles& tiles, std::int64_t tile, std::
 
 void BlockGemm::fill_column_scales(const Block& block, std::int64_t k_block, float* out) const {
   const ScaleShape& scale = format_.w.scale;
-  const auto* scales = static_cast<const float*>(block.weight->scale);
+  const auto scale_of = [&](std::int64_t index) {
+    return static_cast<float>(scale_value(scale.type, block.weight->scale, index));
+  };
+  const float global = scale.global ? *static_cast<const float*>(block.weight->global_scale) : 1;
   for (std::int64_t i = 0; i < block.panels * panel_columns; ++i) {
     const std::int64_t column = std::min(block.first + i, format_.w.rows - 1);
-    if (!has_float_scale(format_.w)) {
-      out[i] = 1;
+    if (scale.global || !scales_sums(format_.w)) {
+      out[i] = global;
     } else if (scale.columns > 1 || scale.row_block > 1) {
-      out[i] = scales[column / scale.row_block * scale.columns + (scale.columns > 1 ? k_block : 0)];
+      out[i] = scale_of(column / scale.row_block * scale.columns + (scale.columns > 1 ? k_block : 0));
     } else {
-      out[i] = scales[column * block.weight->scale_step];
+      out[i] = scale_of(column * block.weight->scale_step);
     }
   }
 }
@@ -158,7 +173,7 @@ void BlockGemm::multiply_tile(const Block& block, const Place& place, const char
   const std::uint8_t* of_x =
       x_e8m0_ ? x_beyond(const_cast<char*>(block.packed), block.tiles, place.tile) + depth.first : nullptr;
   // Scales of a block of k are for all its chunks: they go the same way.
-  const std::int64_t step = scaled_by_block_ ? block_scale_chunks : 1;
+  const std::int64_t step = scaled_by_block_ ? scale_chunks_ : 1;
   const auto is_beyond = [&](std::int64_t first) {
     for (std::int64_t chunk = first; chunk < std::min(first + step, depth.count); ++chunk)
       if ((w_e8m0_ && block.beyond[chunk] != 0) || (x_e8m0_ && of_x[chunk] != 0)) return true;
@@ -184,19 +199,21 @@ void BlockGemm::multiply_within(const Block& block, const Place& place, const Pa
                                 const Depth& depth, std::int64_t at) const {
   const PanelKernel kernel = find(panels_, block.tiles.size(place.tile), width(block, place))->run;
   if (!scaled_by_block_) return kernel(args);
-  const std::int64_t first = at / block_scale_chunks;
+  const std::int64_t first = at / scale_chunks_;
   const ScaledPanelEntry* scaled =
-      find(isa_.scaled_panels, block.tiles.size(place.tile), width(block, place));
+      scale_chunks_ != scaled_chunks
+          ? nullptr
+          : find(isa_.scaled_panels, block.tiles.size(place.tile), width(block, place));
   if (scaled != nullptr)
     return scaled->run(
         {.panel = args,
-         .row_scales = row_scales(block, place.tile) + (depth.first + at) / block_scale_chunks,
+         .row_scales = row_scales(block, place.tile) + (depth.first + at) / scale_chunks_,
          .row_stride = scale_columns_,
          .column_scales = block.column_scales + (first * block.panels + place.panel) * panel_columns,
          .column_stride = block.panels * panel_columns});
-  const std::int64_t x_step = block_scale_chunks * x_chunk_bytes(block, place);
-  const std::int64_t w_step = block_scale_chunks * w_chunk_bytes();
-  const std::int64_t count = ceil_div(args.chunks, block_scale_chunks);
+  const std::int64_t x_step = scale_chunks_ * x_chunk_bytes(block, place);
+  const std::int64_t w_step = scale_chunks_ * w_chunk_bytes();
+  const std::int64_t count = ceil_div(args.chunks, scale_chunks_);
   // Sums are scaled a block later, beside the next block's products.
   for (std::int64_t i = 0; i <= count; ++i) {
     float* const sums[] = {block.tile_sums, block.tile_sums + tile_.mr * tile_panels_ * panel_columns};
@@ -204,12 +221,12 @@ void BlockGemm::multiply_within(const Block& block, const Place& place, const Pa
       PanelArgs one = args;
       one.x = static_cast<const char*>(args.x) + i * x_step;
       one.w = static_cast<const char*>(args.w) + i * w_step;
-      one.chunks = std::min(block_scale_chunks, args.chunks - i * block_scale_chunks);
+      one.chunks = std::min(scale_chunks_, args.chunks - i * scale_chunks_);
       one.c = sums[i % 2];
       one.accumulate = false;
       kernel(one);
     }
-    if (i > 0) scale_sums(block, place, depth.first / block_scale_chunks, first + i - 1, sums[(i - 1) % 2]);
+    if (i > 0) scale_sums(block, place, depth.first / scale_chunks_, first + i - 1, sums[(i - 1) % 2]);
   }
 }
 
@@ -229,7 +246,7 @@ void BlockGemm::multiply_beyond(const Block& block, const Place& place, const Pa
     const float* scales =
         !scaled_by_block_ ? nullptr
                           : block.column_scales +
-                                ((at + i) / block_scale_chunks * block.panels + place.panel) * panel_columns;
+                                ((at + i) / scale_chunks_ * block.panels + place.panel) * panel_columns;
     for (std::int64_t c = 0; c < count; ++c) {
       const std::int64_t column = block.first + place.panel * panel_columns + c;
       columns[c] = scales == nullptr ? unscaled : scales[c];
@@ -248,7 +265,7 @@ void BlockGemm::multiply_beyond(const Block& block, const Place& place, const Pa
       scale.row_scale = x_rests(packed, block.tiles, place.tile) + chunk;
       scale.row_stride = chunks_;
     } else if (scaled_by_block_) {
-      scale.row_scale = row_scales(block, place.tile) + chunk / block_scale_chunks;
+      scale.row_scale = row_scales(block, place.tile) + chunk / scale_chunks_;
       scale.row_stride = scale_columns_;
     }
     kernel(one);
@@ -258,7 +275,7 @@ void BlockGemm::multiply_beyond(const Block& block, const Place& place, const Pa
   }
 }
 
-/// Of block `i` from `first` on, counted in blocks of 128 of k; `i` is that of block.column_scales.
+/// Of block `i` from `first` on, counted in scales of k; `i` is that of block.column_scales.
 void BlockGemm::scale_sums(const Block& block, const Place& place, std::int64_t first, std::int64_t i,
                            const float* sums) const {
   decode_.scale({.tile = sums,
@@ -288,6 +305,8 @@ BlockGemm::Block BlockGemm::accumulate(std::int64_t rows, const char* packed, co
   block.column_scales = reinterpret_cast<float*>(block.row_scratch + row_scratch_bytes());
   block.beyond = reinterpret_cast<std::uint8_t*>(block.column_scales) + column_scales_bytes();
   block.clamped = block.beyond + kc_chunks_;
+  block.factors = reinterpret_cast<float*>(block.beyond + beyond_bytes());
+  block.zero_points = block.factors + (decodes_scales(format_.w) ? 2 * kc_chunks_ * panel_columns : 0);
   if (tile_.rows) {
     multiply_rows(block);
     return block;
@@ -295,9 +314,9 @@ BlockGemm::Block BlockGemm::accumulate(std::int64_t rows, const char* packed, co
   for (std::int64_t chunk = 0; chunk < chunks_; chunk += kc_chunks_) {
     const Depth depth{chunk, std::min(kc_chunks_, chunks_ - chunk)};
     const char* w = decode_weights(block, depth.first, depth.count);
-    for (std::int64_t at = 0; scaled_by_block_ && at < depth.count; at += block_scale_chunks)
-      fill_column_scales(block, (chunk + at) / block_scale_chunks,
-                         block.column_scales + at / block_scale_chunks * block.panels * panel_columns);
+    for (std::int64_t at = 0; scaled_by_block_ && at < depth.count; at += scale_chunks_)
+      fill_column_scales(block, (chunk + at) / scale_chunks_,
+                         block.column_scales + at / scale_chunks_ * block.panels * panel_columns);
     for (std::int64_t panel = 0; panel < block.panels; panel += tile_panels_)
       for (std::int64_t tile = 0; tile < block.tiles.count(); ++tile)
         multiply_tile(block, {panel, tile}, w, depth);
@@ -314,7 +333,7 @@ void BlockGemm::multiply_rows(const Block& block) const {
   const char* w = static_cast<const char*>(block.weight->w) + block.first * stride;
   const std::int64_t x_bytes = block.tiles.count() * tile_bytes();
   const std::int64_t pieces = ceil_div(x_bytes, inner_cache_x_bytes);
-  const std::int64_t piece = round_up(ceil_div(chunks_, pieces), block_scale_chunks);
+  const std::int64_t piece = round_up(ceil_div(chunks_, pieces), depth_chunks);
   const std::int64_t ahead = ceil_div(rows_ahead_bytes, tile_.nr * bytes_of(format_.w.type, piece * 32));
   const bool panels = reads_x_panels();
   const std::int64_t at_once = block.tiles.count() == 1 && !panels ? block.columns : tile_.nr;

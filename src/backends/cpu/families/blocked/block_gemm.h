@@ -58,12 +58,16 @@ Status check_layout(const MatrixShape& w, WeightLayout layout);
 /// The e8m0 scales of a row; null where the operand has none.
 const unsigned char* exponents_of(const MatrixShape& matrix, const void* scales, std::int64_t row);
 
+/// Float scales of rows, columns or blocks of k, and those of tensors, are applied to sums; e8m0 and e4m3 ones to elements.
+bool scales_sums(const MatrixShape& matrix);
+
 /// Rows of x before they are packed: row i is `index[i]`, or i where there is no index.
 struct BlockRows {
   const void* x = nullptr;
   std::int64_t stride = 0;  // bytes from row to row
   const void* scale = nullptr;
   std::int64_t scale_step = 1;  // of float32 scales of whole rows: from row to row
+  const void* global_scale = nullptr;
   const std::int32_t* index = nullptr;
   std::int64_t count = 0;
 };
@@ -73,6 +77,8 @@ struct BlockWeight {
   const void* w = nullptr;
   const void* scale = nullptr;
   std::int64_t scale_step = 1;  // of float32 scales of whole rows
+  const void* global_scale = nullptr;
+  const std::int8_t* zero_points = nullptr;  // as the scales
 };
 
 /// Sums of one register tile, scaled: rows × columns of them, rows ldt floats apart.
@@ -128,8 +134,11 @@ class BlockGemm {
     const BlockWeight* weight = nullptr;
     char* panel_scratch = nullptr;
     char* row_scratch = nullptr;
-    float* tile_sums = nullptr;      // of one block of 128 of k, and of the one before
-    float* column_scales = nullptr;  // [blocks of 128 in kc][panels · 16], or of the whole of k
+    float* tile_sums = nullptr;      // of one scale of k, and of the one before
+    float* column_scales = nullptr;  // [scales of k in kc][panels · 16], or of the whole of k
+    // Of weights with scales or zero points that decoding applies (DecodePanelArgs):
+    float* factors = nullptr;      // [chunks in kc][2][16], or of one row
+    float* zero_points = nullptr;  // [chunks in kc][16], or of one row
     // Of weights with e8m0 scales:
     std::uint8_t* beyond = nullptr;   // [chunks in kc]: 1: a column's scale is beyond the range
     std::uint8_t* clamped = nullptr;  // [16][chunks in kc]: scales of a panel
@@ -175,6 +184,13 @@ class BlockGemm {
   }
   void fill_column_scales(const Block& block, std::int64_t k_block, float* out) const;
   const char* decode_weights(const Block& block, std::int64_t chunk, std::int64_t chunks) const;
+  /// What the scales and zero points of 16 elements from chunk `first` on are multiplied by and less, of a row of w or of x, `step` floats
+  /// apart; those of missing elements are 1 and 0.
+  static void fill_factors(const MatrixShape& matrix, const void* scales, std::int64_t row, const Depth& depth,
+                           std::int64_t step, float* out);
+  void fill_zero_points(const Block& block, std::int64_t row, const Depth& depth, std::int64_t step,
+                        float* out) const;
+  bool decodes_scales(const MatrixShape& matrix) const { return matrix.scale.type == ScaleType::e4m3; }
   void clamp_panel_exponents(const Block& block, DecodePanelArgs& args) const;
   void decode_rows_to_panel(const Block& block, std::int64_t panel, std::int64_t chunk, std::int64_t chunks,
                             char* out) const;
@@ -205,6 +221,7 @@ class BlockGemm {
   std::int64_t row_scratch_bytes() const;
   std::int64_t sums_bytes(std::int64_t rows) const;
   std::int64_t column_scales_bytes() const;
+  std::int64_t factor_bytes() const;
   std::int64_t beyond_bytes() const;
   /// Behind the scales of packed rows, of x with e8m0 scales: for each row what the sum of each chunk is multiplied by, which only chunks beyond the range
   /// have; then for each tile which chunks these are.
@@ -230,7 +247,8 @@ class BlockGemm {
   E8m0Range x_range_;
   E8m0Range w_range_;
   bool in_place_ = false;         // the packed weight is what panel kernels read
-  bool scaled_by_block_ = false;  // float32 scales of blocks of k
+  bool scaled_by_block_ = false;  // scales of blocks of k are applied to sums
+  std::int64_t scale_chunks_ = scaled_chunks;  // that share such a scale
   bool scaled_at_end_ = false;
   std::int64_t block_stride_ = 0;  // bytes from panel to panel of decoded weights
 };

@@ -29,21 +29,41 @@ Element packer_of(DataType type, Compute compute) {
   return compute == Compute::bf16 ? Element::bf16 : Element::f32;
 }
 
-bool has_float_scale(const MatrixShape& matrix) { return matrix.scale.type == ScaleType::f32; }
-
 }  // namespace
+
+void BlockGemm::fill_factors(const MatrixShape& matrix, const void* scales, std::int64_t row,
+                             const Depth& depth, std::int64_t step, float* out) {
+  const std::int64_t of_chunk = chunk_elements / matrix.scale.k_block;
+  const std::int64_t first = depth.first * of_chunk;
+  for (std::int64_t i = 0; i < depth.count * of_chunk; ++i) {
+    const bool there = row < matrix.rows && first + i < matrix.scale.columns;
+    const std::int64_t index = row * matrix.scale.columns + first + i;
+    out[i * step] = there ? static_cast<float>(scale_value(matrix.scale.type, scales, index)) : 1;
+  }
+}
+
+void BlockGemm::fill_zero_points(const Block& block, std::int64_t row, const Depth& depth, std::int64_t step,
+                                 float* out) const {
+  const MatrixShape& w = format_.w;
+  for (std::int64_t i = 0; i < depth.count; ++i) {
+    const std::int64_t k = std::min((depth.first + i) * chunk_elements, w.columns - 1);
+    out[i * step] =
+        row < w.rows ? static_cast<float>(block.weight->zero_points[w.scale.index(row, k)]) : 0;
+  }
+}
 
 void BlockGemm::pack_scales(const BlockRows& rows, std::int64_t tile, float* out) const {
   const MatrixShape& x = format_.x;
   const auto* scales = static_cast<const float*>(rows.scale);
   for (std::int64_t i = 0; i < tile_.mr; ++i) {
     const std::int64_t at = tile * tile_.mr + i;
-    const bool there = at < rows.count && has_float_scale(x);
+    const bool there = at < rows.count && scales_sums(x);
     const std::int64_t row = !there ? 0 : rows.index == nullptr ? at : rows.index[at];
     for (std::int64_t block = 0; block < scale_columns_; ++block) {
       float scale = 1;
       if (there) {
-        scale = x.scale.columns > 1               ? scales[row * x.scale.columns + block]
+        scale = x.scale.global                    ? *static_cast<const float*>(rows.global_scale)
+                : x.scale.columns > 1             ? scales[row * x.scale.columns + block]
                 : x.scale.rows == 1 && x.rows > 1 ? scales[0]
                                                   : scales[row * rows.scale_step];
       }
@@ -94,12 +114,18 @@ void BlockGemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed
           beyond[chunk] = 1;
           rests[i * chunks_ + chunk] = x_range_.rest(codes[chunk]);
         };
+        float* factors = nullptr;
+        if (decodes_scales(x)) {
+          factors = reinterpret_cast<float*>(clamped);
+          fill_factors(x, rows.scale, row, {0, chunks_}, 1, factors);
+        }
         decode_.row[static_cast<int>(compute_)][stored_of(x.type)](
             {.from = from,
              .count = x.columns,
              .to = to,
              .exponents =
-                 x_e8m0_ ? within_range(x_range_, codes, chunks_, clamped, has_element, note) : codes});
+                 x_e8m0_ ? within_range(x_range_, codes, chunks_, clamped, has_element, note) : codes,
+             .factors = factors});
       }
     }
   }
@@ -172,13 +198,18 @@ void BlockGemm::decode_rows_to_panel(const Block& block, std::int64_t panel, std
         return w_range_.any_element(from + bytes_of(w.type, at),
                                     bytes_of(w.type, std::min(count - at, std::int64_t{chunk_elements})));
       };
+      const Depth depth{chunk, chunks};
+      if (decodes_scales(w)) fill_factors(w, block.weight->scale, first + row, depth, 1, block.factors);
+      if (w.scale.zero_points) fill_zero_points(block, first + row, depth, 1, block.zero_points);
       decode_.row[static_cast<int>(compute_)][stored_of(w.type)](
           {.from = from,
            .count = count,
            .to = decoded + row * stride,
            .exponents = !w_e8m0_ ? codes
                                  : within_range(w_range_, codes, chunks, block.clamped, has_element,
-                                                [&](std::int64_t i) { block.beyond[i] = 1; })});
+                                                [&](std::int64_t i) { block.beyond[i] = 1; }),
+           .factors = decodes_scales(w) ? block.factors : nullptr,
+           .zero_points = w.scale.zero_points ? block.zero_points : nullptr});
     }
     args.rows = decoded;
     args.stride = stride;
@@ -213,6 +244,14 @@ const char* BlockGemm::decode_weights(const Block& block, std::int64_t chunk, st
                          .columns = std::min<std::int64_t>(panel_columns, w.rows - column)};
     if (args.exponents != nullptr) args.exponents += chunk;
     if (w_e8m0_) clamp_panel_exponents(block, args);
+    for (std::int64_t i = 0; i < panel_columns; ++i) {
+      const Depth depth{chunk, chunks};
+      if (decodes_scales(w))
+        fill_factors(w, block.weight->scale, column + i, depth, panel_columns, block.factors + i);
+      if (w.scale.zero_points) fill_zero_points(block, column + i, depth, panel_columns, block.zero_points + i);
+    }
+    if (decodes_scales(w)) args.factors = block.factors;
+    if (w.scale.zero_points) args.zero_points = block.zero_points;
     decode_.panel[static_cast<int>(compute_)][stored_of(w.type)](args);
   }
   return block.panel_scratch;

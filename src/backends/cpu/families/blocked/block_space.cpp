@@ -159,7 +159,7 @@ double block_microseconds(const BlockWork& work, const BlockTile& tile) {
   double carrying = rows * real(w.rows) * (blocks - 1) * 8 / 60e3;
   // Sums that are scaled in k are carried from block to block of 128 anyway; weights had better stay beside
   // them.
-  if (w.scale.type == ScaleType::f32 && w.scale.columns > 1) {
+  if (scales_sums(w) && w.scale.columns > 1) {
     constexpr double innermost_cache = 32 << 10;
     carrying = real(tile.nr * tile.kc) * 2 > innermost_cache ? 0.1 * multiplying : 0;
   }

@@ -56,7 +56,7 @@ class BlockedKernel final : public Kernel {
 
   const void* scale_at(const void* scales, const ScaleShape& shape, std::int64_t element) const {
     if (scales == nullptr || shape.type == ScaleType::none) return nullptr;
-    return static_cast<const char*>(scales) + element * (shape.type == ScaleType::f32 ? 4 : 1);
+    return static_cast<const char*>(scales) + element * bytes_of(shape.type);
   }
 
   BlockRows rows_source(const Call& call, std::int64_t group) const {
@@ -72,6 +72,7 @@ class BlockedKernel final : public Kernel {
             .stride = bytes_of(problem_.x_type, operands.ldx),
             .scale = scale_at(operands.x_scale, scale, first_scale),
             .scale_step = operands.x_scale_step,
+            .global_scale = operands.x_global_scale,
             .index = nullptr,
             .count = rows_of(group)};
   }
@@ -101,7 +102,9 @@ class BlockedKernel final : public Kernel {
       const BlockWeight weight{
           .w = static_cast<const char*>(call.operands.w) + batch * weight_bytes_,
           .scale = scale_at(call.operands.w_scale, scale, whole ? 0 : batch * scale.elements()),
-          .scale_step = call.operands.w_scale_step};
+          .scale_step = call.operands.w_scale_step,
+          .global_scale = call.operands.w_global_scale,
+          .zero_points = static_cast<const std::int8_t*>(call.operands.w_zero_points)};
       gemm_.multiply(rows_of(group), call.packed + i / column_tiles() * packed_bytes_, weight,
                      i % column_tiles() * gemm_.nr(), scratch,
                      [&](const BlockSums& sums) { store(call.operands, group, sums); });

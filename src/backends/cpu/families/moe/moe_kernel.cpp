@@ -182,7 +182,7 @@ class MoeKernel final : public Kernel {
     const Operands& operands = call.operands;
     const ScaleShape& scale = shapes_.x.scale;
     const bool whole = scale.rows == 1 && problem_.m > 1;
-    const std::int64_t scale_size = scale.type == ScaleType::f32 ? 4 : 1;
+    const std::int64_t scale_size = bytes_of(scale.type);
     const std::int64_t first_scale = whole ? 0 : call.first_token * scale.columns * scale_size;
     const BlockRows rows{.x = static_cast<const char*>(operands.x) +
                               bytes_of(problem_.x_type, call.first_token * operands.ldx),
@@ -209,7 +209,7 @@ class MoeKernel final : public Kernel {
 
   static BlockWeight weight_of(const MatrixShape& shape, const void* weights, const void* scales,
                                std::int32_t expert) {
-    const std::int64_t scale_size = shape.scale.type == ScaleType::f32 ? 4 : 1;
+    const std::int64_t scale_size = bytes_of(shape.scale.type);
     const auto* scale = static_cast<const char*>(scales);
     return {
         .w = static_cast<const char*>(weights) + bytes_of(shape.type, expert * shape.rows * shape.columns),

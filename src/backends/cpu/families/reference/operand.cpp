@@ -3,18 +3,10 @@
 #include <cstring>
 
 #include "backends/cpu/families/blocked/block_gemm.h"
-#include "numbers/minifloat.h"
+#include "numbers/scale_type.h"
 
 namespace gemmtune::cpu {
 namespace {
-
-template <typename Word>
-Word word_at(const void* base, std::int64_t index) {
-  Word word{};
-  std::memcpy(&word, static_cast<const char*>(base) + index * static_cast<std::int64_t>(sizeof(Word)),
-              sizeof(Word));
-  return word;
-}
 
 /// Bytes before element (row, k) of a packed matrix, as an index of elements of `size` bytes.
 std::int64_t panel16_index(const Panel16& panel, std::int64_t row, std::int64_t k) {
@@ -52,16 +44,18 @@ std::int64_t ReferenceOperand::index(std::int64_t matrix, std::int64_t row, std:
   return (first + at) * halves + k % halves;
 }
 
-double ReferenceOperand::scale(std::int64_t matrix, std::int64_t row, std::int64_t k) const {
-  if (shape.scale.type == ScaleType::none) return 1;
-  if (scale_step == 0) return static_cast<double>(word_at<float>(scales, 0));
-  const std::int64_t at = matrix * shape.scale.elements() + shape.scale.index(row, k);
-  if (shape.scale.type == ScaleType::f32) return static_cast<double>(word_at<float>(scales, at));
-  return static_cast<double>(e8m0_to_f32(word_at<std::uint8_t>(scales, at)));
+double ReferenceOperand::scale(std::int64_t scale_index) const {
+  if (scale_step == 0) return scale_value(ScaleType::f32, scales, 0);
+  const double global = global_scale == nullptr ? 1 : scale_value(ScaleType::f32, global_scale, 0);
+  return scale_value(shape.scale.type, scales, scale_index) * global;
 }
 
 double ReferenceOperand::at(std::int64_t matrix, std::int64_t row, std::int64_t k) const {
-  return load_element(shape.type, elements, index(matrix, row, k)) * scale(matrix, row, k);
+  const double element = load_element(shape.type, elements, index(matrix, row, k));
+  const std::int64_t scale_index = matrix * shape.scale.elements() + shape.scale.index(row, k);
+  const double zero_point =
+      zero_points == nullptr ? 0 : static_cast<const std::int8_t*>(zero_points)[scale_index];
+  return (element - zero_point) * scale(scale_index);
 }
 
 }  // namespace gemmtune::cpu

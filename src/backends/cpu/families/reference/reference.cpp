@@ -34,6 +34,9 @@ ReferenceOperands read_operands(const Problem& problem, const Operands& operands
   all.x.batch_stride = operands.x_batch_stride;
   all.x.scale_step = operands.x_scale_step;
   all.w.scale_step = operands.w_scale_step;
+  all.x.global_scale = operands.x_global_scale;
+  all.w.global_scale = operands.w_global_scale;
+  all.w.zero_points = operands.w_zero_points;
   all.w.layout = block_layout(problem);
   return all;
 }

@@ -20,8 +20,7 @@ class SimtKernel final : public JitKernel<SimtLaunchConfig> {
   SimtKernel(Programs programs, const Problem& problem, const SimtLaunchConfig& launch)
       : JitKernel(std::move(programs), problem, launch),
         shapes_(operand_shapes(problem)),
-        k_atoms_(problem.w_type == DataType::f4_e2m1 ? fragments_of(problem).k_tiles()
-                                                     : tiles_of(problem).pieces()) {
+        k_atoms_(bits(problem.w_type) == 4 ? fragments_of(problem).k_tiles() : tiles_of(problem).pieces()) {
     shape_.threads = 256;
     shape_.grid[0] = static_cast<unsigned>(ceil_div(problem.n, block_n));
     shape_.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem.m, launch.block_m), max_grid_rows));
@@ -46,7 +45,8 @@ class SimtKernel final : public JitKernel<SimtLaunchConfig> {
                          shapes_.w.column_step(ldw),
                          o.x_batch_stride,
                          problem_.n * problem_.k,
-                         o.y_batch_stride};
+                         o.y_batch_stride,
+                         format_of(o)};
     return enqueue(0, shape_, values, stream);
   }
 
@@ -68,6 +68,7 @@ class SimtFamily final : public JitFamily<SimtLaunchConfig> {
                                    .int8 = true,
                                    .fp8 = Fp8::both,
                                    .fp4 = true,
+                                   .all_formats = true,
                                    .batches = true});
   }
   std::optional<WeightLayout> packed_layout(const Problem& problem) const override {

@@ -2,7 +2,8 @@
 // tile of BLOCK_M x 64, each thread BLOCK_M / 16 x 4 of it, in k tiles of 16. A batch is a block
 // along the grid's z. The order of the sums is fixed.
 //
-// The host defines: BLOCK_M (16, 64), PACKED (1: the weight has the layout tile64x128), ELEMENT, OUTPUT, SCALES.
+// The host defines: BLOCK_M (16, 64), PACKED (1: the weight has the layout tile64x128, or fragment64), and types
+// (device/types.cuh).
 
 #include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/device/scales.cuh"
@@ -26,7 +27,7 @@ static __device__ inline float fragment_weight_at(const SimtArguments& a, long l
   const int sign_at = pair == 0 ? 15 : pair == 1 ? 12 : pair == 2 ? 14 : 13;
   const int magnitude_at = pair == 0 ? 6 : pair == 1 ? 3 : pair == 2 ? 0 : 9;
   const unsigned char bits = (unsigned char)((word >> sign_at & 1u) << 3 | (word >> magnitude_at & 7u));
-  return read_fp4(&bits, 0);
+  return read_half<types().weight>(&bits, 0);
 }
 
 // Layout tile64x128: tiles of 64 rows x 128 bytes; the 16 bytes at 16 c of row r are at 16 (c ^ r % 8).
@@ -38,7 +39,7 @@ static __device__ inline float tile_weight_at(const SimtArguments& a, long long 
 }
 
 static __device__ inline float weight_at(const SimtArguments& a, long long row, long long column) {
-  if constexpr (PACKED && types().weight_fp4) {
+  if constexpr (PACKED && is_half(types().weight)) {
     return fragment_weight_at(a, row, column);
   } else if constexpr (PACKED) {
     return tile_weight_at(a, row, column);
@@ -60,7 +61,14 @@ static __device__ inline SimtArguments of_batch(SimtArguments a) {
 // Elements times the largest e8m0 scales are more than float32 holds: they are divided by this, and sums are multiplied by it.
 #define E8M0_UNIT 256.0f
 #define X_UNIT (SCALES == 4 || E8M0 ? E8M0_UNIT : 1.0f)
-#define W_UNIT (SCALES == 4 || E8M0 || WEIGHT_FP4 ? E8M0_UNIT : 1.0f)
+#define W_UNIT (W_SCALES == 4 || E8M0 ? E8M0_UNIT : 1.0f)
+
+// Element (row, column) of w, less its zero point, times its scale.
+static __device__ inline float scaled_weight_at(const SimtArguments& a, long long row, long long column) {
+  float weight = weight_at(a, row, column);
+  if constexpr (types().zero_points) weight -= zero_point_at(a.format, a.scales.w_row_step, row, column);
+  return weight * (w_scale_at(a.scales, row, column) * (1.0f / W_UNIT));
+}
 
 extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments all) {
   const SimtArguments a = of_batch(all);
@@ -89,9 +97,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments al
         const int row_at = w_columns ? i % BLOCK_N : i / BLOCK_K;
         const long long row = first_n + row_at;
         const long long column = first_k + k_at;
-        w_tile[k_at][row_at] = row < a.n && column < a.k
-                                   ? weight_at(a, row, column) * (w_scale_at(a.scales, row, column) * (1.0f / W_UNIT))
-                                   : 0.0f;
+        w_tile[k_at][row_at] = row < a.n && column < a.k ? scaled_weight_at(a, row, column) : 0.0f;
       }
       __syncthreads();
 #pragma unroll
@@ -116,7 +122,9 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments al
         const long long n = first_n + thread % 16 + 16 * j;
         if (m < a.m && n < a.n) {
           const float bias = a.bias ? read_output(a.bias[n]) : 0.0f;
-          a.y[m * a.ldy + n] = round_output(fmaf(sums[i][j], X_UNIT * W_UNIT, bias));
+          float sum = sums[i][j];
+          if constexpr (types().w_scales == Scales::nv) sum = sum * w_global(a.format) * x_global(a.format);
+          a.y[m * a.ldy + n] = round_output(fmaf(sum, X_UNIT * W_UNIT, bias));
         }
       }
     }

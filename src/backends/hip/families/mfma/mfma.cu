@@ -5,7 +5,7 @@
 // to shared memory without registers), PAD (bytes after a row in shared memory; 0: rows are swizzled), SHUFFLED (1: the weight has the layout
 // aiter16x16 and goes to registers), SPLIT_K (1: blocks divide k and write partial sums), WAVES_PER_EU (0: the compiler decides), DECODE (1: an
 // fp4 weight, and x unless it is bf16, are multiplied as bf16; bytes of k are then of bf16), SCALED (1: fp4 operands as they are, with scaled
-// instructions), X_COLUMNS, W_COLUMNS (1: the operand is column-major, neither DIRECT nor DECODE), ELEMENT, OUTPUT, SCALES, WEIGHT_FP4, BATCHED (1: the
+// instructions), X_COLUMNS, W_COLUMNS (1: the operand is column-major, neither DIRECT nor DECODE), ELEMENT, OUTPUT, SCALES, W_SCALES, BATCHED (1: the
 // blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums.
 
 #include "backends/gpu/device/numbers.cuh"

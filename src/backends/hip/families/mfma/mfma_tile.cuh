@@ -32,7 +32,7 @@ struct Column {
   float scale, bias;
 };
 static __device__ inline Column column_at(const MfmaArguments& a, int column) {
-  return {(SCALES == 1 || SCALES == 2) && !WEIGHT_FP4 ? w_scale_at(a.scales, column, 0) : 1.0f,
+  return {(SCALES == 1 || SCALES == 2) && W_SCALES == SCALES ? w_scale_at(a.scales, column, 0) : 1.0f,
           a.bias ? read_output(a.bias[column]) : 0.0f};
 }
 static __device__ inline output epilogue_value(sum value, float scale, const Column& column) {

@@ -279,7 +279,6 @@ gpu::Source MfmaMoeFamily::stage_source(const Problem& problem, const MfmaMoeSta
   define("ELEMENT", gpu::element_code(problem.w_type));
   define("OUTPUT", gpu::element_code(first ? hidden : problem.y_type));
   define("SCALES", 0);
-  define("WEIGHT_FP4", 0);
   define("STAGE", stage.number);
   define("BIAS", first && problem.bias ? 1 : 0);
   define("WEIGHTED", first && problem.moe.doweight_stage1 ? 1 : 0);

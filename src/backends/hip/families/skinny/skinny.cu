@@ -1,7 +1,7 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] for few rows of x, without MFMA: waves stream the weight. See README.md.
 //
 // The host defines: ROWS (rows of x: 1, 2, 4, 8, 16), RN (weight rows of a lane), WAVES (that divide k), UNROLL (16 bytes of each row in
-// flight), SHUFFLED (1: the weight has the layout aiter16x16), W_COLUMNS (1: the weight is column-major), ELEMENT, OUTPUT, SCALES, WEIGHT_FP4,
+// flight), SHUFFLED (1: the weight has the layout aiter16x16), W_COLUMNS (1: the weight is column-major), ELEMENT, OUTPUT, SCALES, W_SCALES,
 // BATCHED (1: the blocks along z have a batch each).
 //
 // 16 bytes of an fp4 weight are 32 elements, a block of its scales.
@@ -30,7 +30,7 @@ typedef unit_words unit_anywhere __attribute__((aligned(1)));
 typedef _Float16 half_pair __attribute__((vector_size(4)));
 typedef float float_pair __attribute__((vector_size(8)));
 
-#if WEIGHT_FP4
+#if W_SCALES == 4
 
 #define X_BYTES (ELEMENT == 5 ? 4 : ELEMENT == 3 || ELEMENT == 6 ? 8 : 16)  // of eight elements
 typedef unsigned x_words __attribute__((vector_size(X_BYTES)));
@@ -365,7 +365,7 @@ extern "C" __global__ void __launch_bounds__(64 * WAVES) skinny(const SkinnyArgu
       const long long byte = byte_of(base, u);
       unit_words w[RN];
       units_of(w, loaded[u]);
-#if WEIGHT_FP4
+#if W_SCALES == 4
       add_block(sums, a, w, rows, byte);
 #else
 #pragma unroll
@@ -413,7 +413,7 @@ extern "C" __global__ void __launch_bounds__(64 * WAVES) skinny(const SkinnyArgu
       for (int from = 0; from < WAVES; ++from) value += partials[from][at][row];
       const float x_scale = SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row, 0) : 1.0f;
       const float scale =
-          (SCALES == 1 || SCALES == 2) && !WEIGHT_FP4 ? x_scale * w_scale_at(a.scales, column, 0) : x_scale;
+          (SCALES == 1 || SCALES == 2) && W_SCALES == SCALES ? x_scale * w_scale_at(a.scales, column, 0) : x_scale;
       a.y[row * a.ldy + column] = round_output((float)value * scale + (a.bias ? read_output(a.bias[column]) : 0.0f));
     }
   }
