@@ -16,6 +16,7 @@ import torch
 from quantized import Int4, random_nvfp4, values
 from safetensors.torch import save_file
 
+import gemmtune
 from gemmtune import Error, checkpoints, errors
 
 torch.manual_seed(5)
@@ -192,6 +193,11 @@ def config_of(method, **changes):
     return {"quant_method": method, **configs[method], **changes}
 
 
+def weight_dtype(tensors):
+    """Of the results of a layer."""
+    return tensors.get("scales", tensors.get("weight_scale")).dtype if "weight_scale_2" not in tensors else torch.bfloat16
+
+
 PREFIX = "model.layers.0.mlp."
 
 
@@ -244,6 +250,25 @@ class Folder(unittest.TestCase):
                 checkpoint.read_layer("lm_head")
             with self.assertRaisesRegex(errors.NotFound, "has no tensor model.q_proj.*, expected .* of model.q_proj"):
                 checkpoint.read_layer("model.q_proj")
+
+    def test_products_of_layers_as_they_were_read(self):
+        """The file's bytes, wherever they lie, are operands."""
+        awq, gptq = Int4(24, 64, 32), Int4(24, 64, 32, (1, 16), order=shuffled_groups(64))
+        packed = Int4(24, 64, 64, dtype=torch.bfloat16)
+        for method, tensors, changes in (("awq", awq.awq(), {}), ("gptq", gptq.gptq(), {}), ("modelopt", modelopt(), {}),
+                                         ("compressed-tensors", packed.compressed(), {"config_groups": {"g": {
+                                             "targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "strategy": "channel", "symmetric": False}}},
+                                             "format": "pack-quantized"})):
+            with self.subTest(method):
+                weight = self.checkpoint(method, {"model.up": {**tensors, "bias": torch.rand(24).to(weight_dtype(tensors))}}, **changes).read_layer("model.up")
+                x = torch.randn(3, 64).to(weight.bias.dtype)
+                inputs = x if weight.k_order is None else x[:, weight.k_order]
+                if method == "modelopt":
+                    y = gemmtune.a16w4_nvfp4(inputs, weight.w, weight.w_scale, weight.w_global_scale, weight.bias)
+                else:
+                    y = gemmtune.a16w4_int4(inputs, weight.w, weight.w_scale, weight.w_zero_points, weight.bias)
+                exact = x.double() @ values(weight).t() + weight.bias.double()
+                self.assertLess((y.double() - exact).norm(), 0.01 * exact.norm())
 
     def test_gpt_oss(self):
         tensors = gpt_oss()
@@ -371,7 +396,9 @@ class Page(unittest.TestCase):
         self.up, self.down = gpt_oss(experts=4, n=64, k=64), gpt_oss(experts=4, n=64, k=32)
         for tensors, rows in ((self.up, 64), (self.down, 64)):
             tensors.update(scales=torch.randint(120, 126, tensors["scales"].shape, dtype=torch.uint8), bias=torch.rand(4, rows).bfloat16())
-        write("Qwen3-8B-AWQ", {"quantization_config": config_of("awq", group_size=128)}, {"model.layers.0.self_attn.q_proj": Int4(16, 256, 128).awq()})
+        self.projection, self.bias = Int4(16, 256, 128), torch.rand(16).half()
+        write("Qwen3-8B-AWQ", {"quantization_config": config_of("awq", group_size=128)},
+              {"model.layers.0.self_attn.q_proj": {**self.projection.awq(), "bias": self.bias}})
         write("gpt-oss-20b", {"quantization_config": config_of("mxfp4")}, {f"{name}gate_up_proj": self.up, f"{name}down_proj": self.down}, "_")
         for name, tensors in (("gptq", Int4(16, 256, 128, (1, 16)).gptq()), ("awq", Int4(16, 256, 128).awq()), ("compressed", Int4(16, 64, 32).compressed()),
                               ("nvfp4", compressed_nvfp4()), ("modelopt", modelopt())):
@@ -379,18 +406,18 @@ class Page(unittest.TestCase):
 
     def test_blocks_run(self):
         page = Path(__file__).resolve().parents[2] / "docs" / "checkpoints.md"
-        x, weights = torch.randn(5, 64).bfloat16(), torch.rand(5, 2)
-        names = {"x": x, "ids": torch.stack([torch.randperm(4)[:2] for _ in range(5)]).int(), "weights": weights}
+        x, hidden, weights = torch.randn(3, 256).half(), torch.randn(5, 64).bfloat16(), torch.rand(5, 2)
+        names = {"x": x, "hidden": hidden, "ids": torch.stack([torch.randperm(4)[:2] for _ in range(5)]).int(), "weights": weights}
         printed = io.StringIO()
         blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
-        self.assertEqual(len(blocks), 3)
+        self.assertEqual(len(blocks), 4)
         with contextlib.redirect_stdout(printed):
             for block in blocks:
                 exec(compile(block, str(page), "exec"), names)  # pylint: disable=exec-used
         self.assertEqual(printed.getvalue(), "model.layers.0.self_attn.q_proj a16w4_int4 (16, 128) 128\n")
-        self.assertEqual(names["y"].dtype, torch.bfloat16)
-        exact = self.mixture(x.double(), names["ids"].long(), weights.double())
-        self.assertLess((names["y"].double() - exact).norm(), 0.02 * exact.norm())
+        for found, exact in ((names["y"], x.double() @ self.projection.values().t() + self.bias.double()),
+                             (names["tokens"], self.mixture(hidden.double(), names["ids"].long(), weights.double()))):
+            self.assertLess((found.double() - exact).norm(), 0.02 * exact.norm())
 
     def mixture(self, x, ids, weights):
         """gpt-oss's experts as its model computes them, gate and up in turns."""
