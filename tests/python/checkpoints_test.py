@@ -294,6 +294,15 @@ class Folder(unittest.TestCase):
             with self.assertRaisesRegex(Error, "model.fp8 is not quantized: .*hf_quant_config.json: quantization.*"):
                 checkpoint.read_layer("model.fp8")
 
+    def test_the_config_of_a_part(self):
+        layer = Int4(24, 64, 32)
+        for config in ({"text_config": {"quantization_config": config_of("awq")}}, {"compression_config": config_of("awq")}):
+            checkpoint = checkpoints.Checkpoint(self.write(config, {"model.up": layer.awq()}))
+            self.assertTrue(torch.equal(values(checkpoint.read_layer("model.up")), layer.values()))
+        config["compression_config"]["bits"] = 3
+        with self.assertRaisesRegex(Error, "config.json: compression_config.bits = 3, expected 4"):
+            checkpoints.Checkpoint(self.write(config, {"model.up": layer.awq()}))
+
     def test_activations_decide_the_operation(self):
         layer = Int4(24, 64, 32)
         for x, operation in ((None, "a16w4_int4"), ({"type": "int", "num_bits": 8}, "a8w4_int4")):

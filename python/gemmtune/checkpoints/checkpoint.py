@@ -8,6 +8,8 @@ from .methods import Section, method_of
 from .packings import with_bias
 
 _index = "model.safetensors.index.json"
+_keys = ("quantization_config", "compression_config")  # the second one: of early compressed-tensors
+_language_models = ("text_config", "language_config", "llm_config")  # which may have it in place of the whole
 
 
 def _object(path):
@@ -19,7 +21,7 @@ def _object(path):
         raise InputOutput(f"{path}: {error}") from None
     try:
         values = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{path}: no JSON: {error}") from None
     return Section(f"{path}: ", values)
 
@@ -44,11 +46,13 @@ class Checkpoint:
 
     def _config(self):
         config = _object(self._folder / "config.json")
-        if config.has("quantization_config"):
-            return config.section("quantization_config")
+        for holder in (config, *filter(None, map(config.optional, _language_models))):
+            for key in _keys:
+                if holder.has(key):
+                    return holder.section(key)
         own = self._folder / "hf_quant_config.json"
         if not own.exists():
-            raise Unsupported(f"{self._folder / 'config.json'} has no quantization_config and there is no {own.name}, expected a quantized model")
+            raise Unsupported(f"{self._folder / 'config.json'} has no {_keys[0]} and there is no {own.name}, expected a quantized model")
         return _object(own)
 
     def _files_of_tensors(self):
@@ -103,9 +107,10 @@ class Checkpoint:
         if lacking is not None:
             raise NotFound(f"{self._folder} has no tensor {prefix + lacking}, expected {', '.join(packing.tensors)} of {name}")
         tensors = {tensor: self._tensor(prefix + tensor) for tensor in packing.tensors + packing.optional if prefix + tensor in self._files}
+        bias = self._tensor(prefix + "bias") if prefix + "bias" in self._files else None
         try:
             weight = packing.read(**tensors, **packing.arguments)
-            return with_bias(weight, self._tensor(prefix + "bias")) if prefix + "bias" in self._files else weight
+            return weight if bias is None else with_bias(weight, bias)
         except Error as error:
             blamed = getattr(error, "tensor", None)
             place = f"{self._folder / self._files[prefix + blamed]}: {prefix}" if blamed else f"{self._folder}: {name}: "
