@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -14,12 +15,18 @@ from pathlib import Path
 import needs_torch  # noqa: F401
 import torch
 from quantized import Int4, random_nvfp4, values
-from safetensors.torch import save_file
 
-import gemmtune
-from gemmtune import Error, checkpoints, errors
+try:
+    from safetensors.torch import save_file
+except ImportError as error:
+    print(f"SKIPPED: {error}")
+    sys.exit(77)
+
+import gemmtune  # noqa: E402
+from gemmtune import Error, checkpoints, errors  # noqa: E402
 
 torch.manual_seed(5)
+DEVICES = ("cpu", "cuda")[:1 + torch.cuda.is_available()]
 
 
 def shuffled_groups(k, seed=3):
@@ -73,6 +80,11 @@ class Packings(unittest.TestCase):
                 self.assertEqual((weight.w_zero_points.dtype, weight.w_zero_points.shape, weight.w_zero_points.is_contiguous()), (torch.int8, groups, True))
                 self.assertEqual(weight.k_order is not None, name in ("desc_act", "actorder"))
                 self.assertEqual(weight.operation, "a16w4_int4")
+                for device in DEVICES[1:]:
+                    there = function(**{name: tensor.to(device) for name, tensor in tensors.items()}, **arguments)
+                    for field in ("w", "w_scale", "w_zero_points", "k_order"):
+                        found, expected_field = getattr(there, field), getattr(weight, field)
+                        self.assertTrue(found is expected_field or found.device.type == device and torch.equal(found.cpu(), expected_field), field)
 
     def test_a_permuted_input_gives_the_product(self):
         layer = Int4(16, 128, 32, (1, 16), order=shuffled_groups(128))
@@ -193,7 +205,7 @@ def config_of(method, **changes):
     return {"quant_method": method, **configs[method], **changes}
 
 
-def weight_dtype(tensors):
+def result_dtype(tensors):
     """Of the results of a layer."""
     return tensors.get("scales", tensors.get("weight_scale")).dtype if "weight_scale_2" not in tensors else torch.bfloat16
 
@@ -255,20 +267,24 @@ class Folder(unittest.TestCase):
         """The file's bytes, wherever they lie, are operands."""
         awq, gptq = Int4(24, 64, 32), Int4(24, 64, 32, (1, 16), order=shuffled_groups(64))
         packed = Int4(24, 64, 64, dtype=torch.bfloat16)
-        for method, tensors, changes in (("awq", awq.awq(), {}), ("gptq", gptq.gptq(), {}), ("modelopt", modelopt(), {}),
-                                         ("compressed-tensors", packed.compressed(), {"config_groups": {"g": {
-                                             "targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "strategy": "channel", "symmetric": False}}},
-                                             "format": "pack-quantized"})):
-            with self.subTest(method):
-                weight = self.checkpoint(method, {"model.up": {**tensors, "bias": torch.rand(24).to(weight_dtype(tensors))}}, **changes).read_layer("model.up")
-                x = torch.randn(3, 64).to(weight.bias.dtype)
-                inputs = x if weight.k_order is None else x[:, weight.k_order]
-                if method == "modelopt":
-                    y = gemmtune.a16w4_nvfp4(inputs, weight.w, weight.w_scale, weight.w_global_scale, weight.bias)
-                else:
-                    y = gemmtune.a16w4_int4(inputs, weight.w, weight.w_scale, weight.w_zero_points, weight.bias)
-                exact = x.double() @ values(weight).t() + weight.bias.double()
-                self.assertLess((y.double() - exact).norm(), 0.01 * exact.norm())
+        nvfp4 = modelopt()
+        rows = {"format": "pack-quantized", "config_groups": {"g": {"targets": ["Linear"], "weights": {
+            "num_bits": 4, "type": "int", "strategy": "channel", "symmetric": False}}}}
+        for method, tensors, expected, changes in (("awq", awq.awq(), awq.values(), {}), ("gptq", gptq.gptq(), gptq.values(), {}),
+                                                   ("modelopt", nvfp4, values(checkpoints.modelopt_nvfp4(**nvfp4)), {}),
+                                                   ("compressed-tensors", packed.compressed(), packed.values(), rows)):
+            folder = self.write({"quantization_config": config_of(method, **changes)}, {"model.up": {**tensors, "bias": torch.rand(24).to(result_dtype(tensors))}})
+            for device in DEVICES:
+                with self.subTest(method, device=device):
+                    weight = checkpoints.Checkpoint(folder, device).read_layer("model.up")
+                    x = torch.randn(3, 64, device=device).to(weight.bias.dtype)
+                    inputs = x if weight.k_order is None else x[:, weight.k_order]
+                    if method == "modelopt":
+                        y = gemmtune.a16w4_nvfp4(inputs, weight.w, weight.w_scale, weight.w_global_scale, weight.bias)
+                    else:
+                        y = gemmtune.a16w4_int4(inputs, weight.w, weight.w_scale, weight.w_zero_points, weight.bias)
+                    exact = x.cpu().double() @ expected.t() + weight.bias.cpu().double()
+                    self.assertLess((y.cpu().double() - exact).norm(), 0.01 * exact.norm())
 
     def test_gpt_oss(self):
         tensors = gpt_oss()
