@@ -319,6 +319,15 @@ class Folder(unittest.TestCase):
         with self.assertRaisesRegex(Error, "config.json: compression_config.bits = 3, expected 4"):
             checkpoints.Checkpoint(self.write(config, {"model.up": layer.awq()}))
 
+    def test_formats_of_gptq(self):
+        for v2, key in ((False, "format"), (True, "checkpoint_format"), (True, "format")):
+            for zeros, symmetric in (((1, 15), False), ((8, 8), True)):
+                layer = Int4(24, 64, 32, zeros)
+                changes = {"checkpoint_format": None, key: "gptq_v2" if v2 else "gptq", "sym": symmetric, "desc_act": False}
+                weight = self.checkpoint("gptq", {"model.up": layer.gptq(v2)}, **changes).read_layer("model.up")
+                self.assertTrue(torch.equal(values(weight), layer.values()), changes)
+                self.assertEqual(weight.w_zero_points is None, symmetric)
+
     def test_activations_decide_the_operation(self):
         layer = Int4(24, 64, 32)
         for x, operation in ((None, "a16w4_int4"), ({"type": "int", "num_bits": 8}, "a8w4_int4")):
