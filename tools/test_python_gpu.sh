@@ -48,6 +48,7 @@ part "PyTorch on the CPU" env CUDA_VISIBLE_DEVICES= "$python" tests/python/torch
 part "PyTorch on the CPU: changes" env CUDA_VISIBLE_DEVICES= "$python" tests/python/torch_changes_test.py
 part "views of PyTorch on the CPU" env CUDA_VISIBLE_DEVICES= "$python" tests/python/torch_operands_test.py
 part "PyTorch, cupy, JAX on the GPU" "$python" tests/python/torch_gpu_test.py
+part "checkpoints on the GPU" "$python" tests/python/checkpoints_test.py
 part "vLLM plug-in, a double of vLLM" "$python" tests/python/vllm_test.py
 part "host cost, GPU" "$python" tools/bench_python.py --device cuda --json "$work/cuda.json"
 part "host cost, CPU" env CUDA_VISIBLE_DEVICES= "$python" tools/bench_python.py --device cpu --json "$work/cpu.json"

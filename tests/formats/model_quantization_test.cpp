@@ -103,6 +103,80 @@ TEST_F(ModelQuantization, EveryMethodChoosesItsOperation) {
   }
 }
 
+/// One group of compressed-tensors with 4-bit weights.
+std::string four_bits(const std::string& weights, const std::string& activations) {
+  return fmt::format(
+      R"({{"quant_method": "compressed-tensors", "config_groups": {{"g": {{"targets": ["Linear"],
+                         "weights": {{"num_bits": 4, {}}}, "input_activations": {}}}}}}})",
+      weights, activations);
+}
+
+TEST_F(ModelQuantization, FourBitWeightsHaveGroupsAndZeroPoints) {
+  const std::string group = R"("type": "int", "strategy": "group", "group_size": 32)";
+  const std::string nvfp4 = R"("type": "float", "strategy": "tensor_group", "group_size": 16)";
+  const std::string int8 = R"({"num_bits": 8, "type": "int", "strategy": "token"})";
+  const std::string fp8 = R"({"num_bits": 8, "type": "float", "strategy": "token"})";
+  const std::string fp4 = R"({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16})";
+  ModelShapeOptions options = one_token();
+  struct Case {
+    std::string config;
+    std::string problem;  // of down_proj
+  };
+  for (const Case& expected :
+       {Case{R"({"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": true})",
+             "a16w4_int4 m=1 n=64 k=256 x=bf16 w=i4 y=bf16 bias=0 scale_ab=0 layout=plain group=64 "
+             "zero_points=1"},
+        Case{R"({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": true, "desc_act": true})",
+             "a16w4_int4 m=1 n=64 k=256 x=bf16 w=i4 y=bf16 bias=0 scale_ab=0 layout=plain group=128"},
+        Case{R"({"quant_method": "gptq", "bits": 4, "group_size": -1, "sym": false})",
+             "a16w4_int4 m=1 n=64 k=256 x=bf16 w=i4 y=bf16 bias=0 scale_ab=0 layout=plain group=row "
+             "zero_points=1"},
+        Case{four_bits(group, "null"),
+             "a16w4_int4 m=1 n=64 k=256 x=bf16 w=i4 y=bf16 bias=0 scale_ab=0 layout=plain group=32"},
+        Case{four_bits(group + R"(, "symmetric": false)", int8),
+             "a8w4_int4 m=1 n=64 k=256 x=i8 w=i4 y=bf16 bias=0 scale_ab=0 layout=plain group=32 "
+             "zero_points=1"},
+        Case{four_bits(R"("type": "int", "strategy": "channel")", "null"),
+             "a16w4_int4 m=1 n=64 k=256 x=bf16 w=i4 y=bf16 bias=0 scale_ab=0 layout=plain group=row"},
+        Case{four_bits(nvfp4, "null"),
+             "a16w4_nvfp4 m=1 n=64 k=256 x=bf16 w=f4_e2m1 y=bf16 bias=0 scale_ab=0 layout=plain"},
+        Case{four_bits(nvfp4, fp8),
+             "a8w4_nvfp4 m=1 n=64 k=256 x=f8_e4m3fn w=f4_e2m1 y=bf16 bias=0 scale_ab=0 layout=plain"},
+        Case{four_bits(nvfp4, fp4),
+             "a4w4_nvfp4 m=1 n=64 k=256 x=f4_e2m1 w=f4_e2m1 y=bf16 bias=0 scale_ab=0 layout=plain"},
+        Case{R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]})",
+             "a4w4_nvfp4 m=1 n=64 k=256 x=f4_e2m1 w=f4_e2m1 y=bf16 bias=0 scale_ab=0 layout=plain"},
+        Case{R"({"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4"})",
+             "a16w4_nvfp4 m=1 n=64 k=256 x=bf16 w=f4_e2m1 y=bf16 bias=0 scale_ab=0 layout=plain"}}) {
+    options.operation = *parse_operation(expected.problem.substr(0, expected.problem.find(' ')));
+    EXPECT_EQ(problem_of(with(expected.config, options), "down_proj"), expected.problem) << expected.config;
+  }
+  options.x_type = DataType::f16;
+  options.operation = Operation::a16w4_int4;
+  EXPECT_THAT(problem_of(with(four_bits(group, "null"), options), "down_proj"),
+              HasSubstr("x=f16 w=i4 y=f16"));
+  EXPECT_THAT(
+      with(four_bits(group, "null")).message(),
+      HasSubstr("experts: fused_moe has no weights of a16w4_int4; --op a16w4_int4 lists the other layers"));
+}
+
+TEST_F(ModelQuantization, RulesForSingleLayers) {
+  ModelShapeOptions options = one_token();
+  options.operation = Operation::a16w4_int4;
+  const auto gptq = with(R"({"quant_method": "gptq", "bits": 4, "group_size": 64, "dynamic": {
+      "-:.*self_attn": {}, "+:.*down_proj": {"group_size": 128}}})",
+                         options);
+  EXPECT_THAT(brief(gptq), ElementsAre("gate_up_proj 1 a16w4_int4 512x64", "down_proj 1 a16w4_int4 64x256"));
+  EXPECT_THAT(problem_of(gptq, "gate_up_proj"), HasSubstr("group=64"));
+  EXPECT_THAT(problem_of(gptq, "down_proj"), HasSubstr("group=128"));
+  EXPECT_THAT(
+      brief(with(R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {
+      "model.layers.0.mlp.down_proj": {"quant_algo": "W4A16_NVFP4"}, "model.layers.1.self_attn.o_proj": {"quant_algo": "FP8"}}})")),
+      ElementsAre("lm_head 1 a16w16 128x64", "qkv_proj 4 a16w16 192x64", "o_proj 3 a16w16 64x64",
+                  "o_proj 1 a8w8 64x64", "gate_up_proj 1 a16w16 512x64", "down_proj 1 a16w4_nvfp4 64x256",
+                  "router 3 a16w16 8x64", "experts 3 fused_moe 32x64"));
+}
+
 TEST_F(ModelQuantization, ExceptionsAreHonouredLayerByLayer) {
   struct Case {
     const char* exceptions;
@@ -151,8 +225,19 @@ TEST_F(ModelQuantization, WhatNoOperationHasIsNamed) {
     const char* message;
   };
   for (const Case& bad :
-       {Case{R"({"quant_method": "awq"})", "quant_method = \"awq\": not known (known: fp8, fbgemm_fp8"},
-        Case{"{}", "quant_method = null"}, Case{R"("fp8")", "quantization_config: expected an object"},
+       {Case{R"({"quant_method": "bitsandbytes"})",
+             "quant_method = \"bitsandbytes\": not known (known: fp8, fbgemm_fp8"},
+        Case{R"({"quant_method": "awq", "bits": 8})", "bits = 8, expected 4"},
+        Case{R"({"quant_method": "gptq", "group_size": 128})", "bits = 0, expected 4"},
+        Case{R"({"quant_method": "gptq", "bits": 4, "dynamic": {"+:.*": {"bits": 8}}})",
+             "dynamic: +:.*: bits = 8, expected 4"},
+        Case{R"({"quant_method": "gptq", "bits": 4, "dynamic": {"-:(": {}}})", "no regular expression"},
+        Case{R"({"quant_method": "modelopt", "quant_algo": "NVFP4_AWQ"})",
+             "quant_algo = \"NVFP4_AWQ\", expected"},
+        Case{R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"})",
+             "quantized_layers: expected an object"},
+        Case{"{}", "quant_method = null"},
+        Case{R"("fp8")", "quantization_config: expected an object"},
         Case{R"({"quant_method": "fp8", "weight_block_size": [64, 64]})",
              "weight_block_size = [64,64], expected [128, 128]"},
         Case{R"({"quant_method": "fp8", "fmt": "e5m2"})", "fmt = e5m2"},
@@ -162,8 +247,8 @@ TEST_F(ModelQuantization, WhatNoOperationHasIsNamed) {
         Case{R"({"quant_method": "fp8", "ignore": [3]})", "ignore: 3, expected a name"},
         Case{R"({"quant_method": "compressed-tensors"})", "config_groups: expected an object"},
         Case{R"({"quant_method": "compressed-tensors", "config_groups": {"g": {"targets": ["Linear"],
-                 "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128}}}})",
-             "config_groups.g: weights int4 per group with activations none: no operation has these"},
+                 "weights": {"num_bits": 4, "type": "int", "strategy": "tensor"}}}})",
+             "config_groups.g: weights int4 per tensor with activations none: no operation has these"},
         Case{compressed("float", "group", "group"), "float8 per group"},
         Case{compressed("int", "channel", "group"),
              "weights int8 per channel with activations int8 per group"},

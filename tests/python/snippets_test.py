@@ -27,7 +27,10 @@ ELSEWHERE = {
     ("python.md", 'gemmtune.tune("untuned.csv", "tuned.csv", backend="cuda", pdl="allow")'): "a GPU",
     ("coming_from_aiter.md", "import torch"): "PyTorch",
     ("invariant.md", "import gemmtune.torch"): "PyTorch and a model",
-    ("python_arrays.md", "def halves(rows):  # [E, 2N, ...]"): "PyTorch and a checkpoint of gpt-oss",
+    ("checkpoints.md", "inputs = x if weight.k_order is None else x[..., weight.k_order]"): "PyTorch and checkpoints, which checkpoints_test.py makes",
+    ("checkpoints.md", "import gemmtune"): "PyTorch and checkpoints, which checkpoints_test.py makes",
+    ("checkpoints.md", 'experts = checkpoints.Checkpoint("gpt-oss-20b")'): "PyTorch and checkpoints, which checkpoints_test.py makes",
+    ("checkpoints.md", "from safetensors.torch import load_file"): "PyTorch and checkpoints, which checkpoints_test.py makes",
     ("pytorch.md", 'with gemmtune.torch.capture("shapes.csv") as captured:      # packed=True on a CPU'): "PyTorch, a GPU and a model",
 }
 

@@ -47,24 +47,36 @@ Problem linear_problem(const ModelLayer& layer, const std::optional<WeightFormat
   Problem problem = default_problem(operation);
   problem.n = layer.n;
   problem.k = layer.k;
-  if (operation == Operation::a16w16) {
+  if (traits(operation).key_switches) {
     problem.bias = layer.bias;  // AITER's other tables have no column for it: engines add it to y
     problem.bpreshuffle = options.bpreshuffle;
     problem.weight_layout = options.bpreshuffle ? WeightLayout::any : WeightLayout::plain;
   }
+  if (has_weight_groups(operation)) {
+    problem.w_group = format->group > 0 ? format->group : static_cast<std::int32_t>(layer.k);
+    problem.zero_points = format->zero_points;
+  }
   return problem;
+}
+
+/// Of x: w's type, the model's where the operation's x has 16 bits, else the operation's.
+DataType x_type_of(const std::optional<WeightFormat>& format, DataType dtype) {
+  if (!format) return dtype;
+  const OperationTraits& row = traits(format->operation);
+  if (!row.own_w_type()) return format->type;
+  return is_quantized(row.x_types.front()) ? row.x_types.front() : dtype;
 }
 
 Problem layer_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format, DataType dtype,
                       const ModelShapeOptions& options) {
   Problem problem =
       layer.moe ? expert_problem(layer, format, options) : linear_problem(layer, format, options);
-  DataType own = format ? format->type : dtype;
+  DataType own = x_type_of(format, dtype);
   if (traits(own).fp8) own = device_fp8(options.architecture);
-  problem.x_type = problem.w_type = chosen_type(own, options);
+  set_types(problem, chosen_type(own, options));
   if (layer.moe && format && keeps_tokens(*format, options)) problem.x_type = dtype;
-  const DataType otherwise = format ? dtype : problem.x_type;
-  problem.y_type = options.y_type.value_or(otherwise);
+  const bool model_type = format && (layer.moe || is_quantized(problem.x_type));
+  problem.y_type = options.y_type.value_or(model_type ? dtype : problem.x_type);
   return problem;
 }
 
@@ -77,6 +89,12 @@ Status add_gemms(const ModelLayer& layer, const Quantization& quantization, Data
   for (const std::int64_t index : layer.at.empty() ? once : layer.at) {
     const auto format = quantization.format_of(layer, index);
     if (!format.ok()) return format.status();
+    if (layer.moe && *format && !(*format)->experts) {
+      if (options.operation && *options.operation != Operation::fused_moe) return {};
+      return Status::unsupported("{}: fused_moe has no weights of {}; --op {} lists the other layers",
+                                 layer.name, to_string((*format)->operation),
+                                 to_string((*format)->operation));
+    }
     const Problem problem = layer_problem(layer, *format, dtype, options);
     const auto same = std::find_if(gemms.begin() + static_cast<std::ptrdiff_t>(first), gemms.end(),
                                    [&](const ModelGemm& gemm) { return gemm.problem == problem; });

@@ -8,9 +8,9 @@
 namespace gemmtune {
 namespace {
 
-// What fp8, mxfp4 and fbgemm_fp8 (Transformers, vLLM), compressed-tensors and Quark call the same list.
-constexpr std::array<const char*, 4> left_out_keys{"modules_to_not_convert", "ignored_layers", "ignore",
-                                                   "exclude"};
+// What fp8, mxfp4, fbgemm_fp8 and awq (Transformers, vLLM), compressed-tensors, Quark and ModelOpt call the same list.
+constexpr std::array<const char*, 5> left_out_keys{"modules_to_not_convert", "ignored_layers", "ignore",
+                                                   "exclude", "exclude_modules"};
 
 bool picks(const std::vector<ModulePattern>& patterns, const std::string& module) {
   return std::any_of(patterns.begin(), patterns.end(),

@@ -16,9 +16,12 @@ namespace gemmtune {
 /// How one layer's operands are quantized.
 struct WeightFormat {
   Operation operation = Operation::a8w8;     // of a linear layer
-  DataType type = DataType::f8_e4m3fn;       // of x and w
+  DataType type = DataType::f8_e4m3fn;       // of w, and of x unless the operation's w has a type of its own
   QuantType expert_quant = QuantType::none;  // of the same format in fused_moe
   std::int64_t expert_multiple = 1;          // the experts' sizes are padded to multiples of it
+  bool experts = true;                       // fused_moe has such weights
+  std::int32_t group = 0;                    // of int4 weights, along K; 0: whole rows
+  bool zero_points = false;                  // of int4 weights
   friend bool operator==(const WeightFormat&, const WeightFormat&) = default;
 };
 

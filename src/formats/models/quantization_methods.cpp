@@ -1,5 +1,6 @@
 #include "formats/models/quantization_methods.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -22,18 +23,30 @@ constexpr WeightFormat int8_token{Operation::a8w8, DataType::i8, QuantType::per_
 constexpr WeightFormat int8_tensor{Operation::a8w8, DataType::i8, QuantType::per_tensor};
 constexpr WeightFormat mxfp4{Operation::a4w4_blockscale, DataType::f4_e2m1, QuantType::per_1x32};
 
+std::int64_t number(const Json& object, const char* key, std::int64_t otherwise) {
+  const Json* value = member(object, key);
+  return value != nullptr && value->is_number_integer() ? value->get<std::int64_t>() : otherwise;
+}
+
+bool flag(const Json& object, const char* key, bool otherwise) {
+  const Json* value = member(object, key);
+  return value != nullptr && value->is_boolean() ? value->get<bool>() : otherwise;
+}
+
 /// Empty where absent or no text.
 std::string word(const Json& object, const char* key) {
   const Json* value = member(object, key);
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
-Groups all_linear(const WeightFormat& format) {
+QuantizedGroup linear_group(const WeightFormat& format) {
   QuantizedGroup group;
   group.linear = true;
   group.format = format;
-  return {std::move(group)};
+  return group;
 }
+
+Groups all_linear(const WeightFormat& format) { return {linear_group(format)}; }
 
 Status check_block(const char* key, const Json& block) {
   if (block == Json::array({scale_block, scale_block})) return {};
@@ -65,6 +78,17 @@ Result<Groups> mxfp4_groups(const std::string& model_type) {
   return Groups{std::move(group)};
 }
 
+constexpr WeightFormat four_bits(Operation operation, DataType type) {
+  return {.operation = operation, .type = type, .experts = false};
+}
+
+WeightFormat int4_format(Operation operation, std::int64_t group, bool zero_points) {
+  WeightFormat format = four_bits(operation, DataType::i4);
+  format.group = static_cast<std::int32_t>(std::clamp<std::int64_t>(group, 0, max_dimension));
+  format.zero_points = zero_points;
+  return format;
+}
+
 /// Of one side, weights or activations, in the words that compressed-tensors and Quark share here.
 struct Scheme {
   bool present = false;
@@ -72,7 +96,25 @@ struct Scheme {
   std::int64_t bits = 0;
   std::string granularity;  // tensor, channel, token, group, block
   std::int64_t group = 0;
+  bool symmetric = true;
 };
+
+/// NVFP4 and int4 weights, by the activations.
+std::optional<WeightFormat> four_bit_format(const Scheme& weight, const Scheme& activation) {
+  if (weight.bits != 4) return std::nullopt;
+  const bool eight = activation.present && activation.bits == 8 && activation.is_float == weight.is_float;
+  if (weight.is_float) {
+    if (weight.group != nv_block) return std::nullopt;
+    if (!activation.present) return four_bits(Operation::a16w4_nvfp4, DataType::f4_e2m1);
+    if (eight) return four_bits(Operation::a8w4_nvfp4, DataType::f4_e2m1);
+    if (activation.bits != 4 || !activation.is_float || activation.group != nv_block) return std::nullopt;
+    return four_bits(Operation::a4w4_nvfp4, DataType::f4_e2m1);
+  }
+  const bool grouped = weight.granularity == "group" && weight.group > 0;
+  if (!(grouped || weight.granularity == "channel") || (activation.present && !eight)) return std::nullopt;
+  return int4_format(eight ? Operation::a8w4_int4 : Operation::a16w4_int4, grouped ? weight.group : 0,
+                     !weight.symmetric);
+}
 
 /// The format of a GEMM whose sides have these schemes; errors name what no operation takes.
 Result<std::optional<WeightFormat>> weight_format_of(const Scheme& weight, const Scheme& activation) {
@@ -90,6 +132,7 @@ Result<std::optional<WeightFormat>> weight_format_of(const Scheme& weight, const
   if (same && weight.bits == 8 && weight.is_float && weight.granularity == "block") {
     return std::optional<WeightFormat>(fp8_block);
   }
+  if (auto format = four_bit_format(weight, activation)) return format;
   const bool plain = (weight.granularity == "tensor" || weight.granularity == "channel") &&
                      activation.granularity != "group" && activation.granularity != "block";
   if (same && weight.bits == 8 && plain) {
@@ -99,8 +142,9 @@ Result<std::optional<WeightFormat>> weight_format_of(const Scheme& weight, const
   }
   return Status::unsupported(
       "weights {} with activations {}: no operation has these (known: int8 or fp8 on both sides by tensor, "
-      "channel or "
-      "token; fp8 by blocks of 128 x 128; fp4 by groups of 32)",
+      "channel or token; fp8 by blocks of 128 x 128; fp4 by groups of 32; fp4 weights by groups of 16; int4 "
+      "weights by "
+      "groups or channel)",
       kind(weight), kind(activation));
 }
 
@@ -115,9 +159,8 @@ Result<Scheme> compressed_scheme(const Json* args) {
   scheme.bits = bits->get<std::int64_t>();
   scheme.is_float = word(*args, "type") == "float";
   scheme.granularity = word(*args, "strategy");
-  if (const Json* group = member(*args, "group_size"); group != nullptr && group->is_number_integer()) {
-    scheme.group = group->get<std::int64_t>();
-  }
+  scheme.group = number(*args, "group_size", 0);
+  scheme.symmetric = flag(*args, "symmetric", true);
   if (const Json* block = member(*args, "block_structure")) {
     GEMMTUNE_RETURN_IF_ERROR(check_block("block_structure", *block));
   }
@@ -161,6 +204,84 @@ Result<Groups> compressed_groups(const Json& config) {
   return groups;
 }
 
+Result<WeightFormat> grouped_int4(const Json& config, bool zero_points) {
+  if (const std::int64_t bits = number(config, "bits", 0); bits != 4) {
+    return Status::unsupported("bits = {}, expected 4", bits);
+  }
+  return int4_format(Operation::a16w4_int4, number(config, "group_size", -1), zero_points);
+}
+
+Result<Groups> awq_groups(const Json& config) {
+  const auto format = grouped_int4(config, flag(config, "zero_point", true));
+  if (!format.ok()) return format.status();
+  return all_linear(*format);
+}
+
+Result<WeightFormat> gptq_format(const Json& config) {
+  return grouped_int4(config, !flag(config, "sym", false));
+}
+
+/// `dynamic` has GPTQModel's rules for single layers: "-:" leaves a layer as it is, "+:" has values of its own.
+Result<Groups> gptq_groups(const Json& config) {
+  Groups groups;
+  if (const Json* rules = member(config, "dynamic"); rules != nullptr && rules->is_object()) {
+    for (const auto& [rule, own] : rules->items()) {
+      const bool prefixed = rule.starts_with("-:") || rule.starts_with("+:");
+      auto pattern = ModulePattern::parse("re:" + (prefixed ? rule.substr(2) : rule));
+      if (!pattern.ok()) return pattern.status();
+      QuantizedGroup group;
+      group.modules.push_back(std::move(pattern).value());
+      if (!rule.starts_with("-:")) {
+        Json values = config;
+        if (own.is_object()) values.update(own);
+        const auto format = gptq_format(values);
+        if (!format.ok())
+          return Status(format.code(), fmt::format("dynamic: {}: {}", rule, format.message()));
+        group.format = *format;
+      }
+      groups.push_back(std::move(group));
+    }
+  }
+  const auto format = gptq_format(config);
+  if (!format.ok()) return format.status();
+  groups.push_back(linear_group(*format));
+  return groups;
+}
+
+Result<WeightFormat> modelopt_format(const Json& config) {
+  const std::string algorithm = word(config, "quant_algo");
+  if (algorithm == "NVFP4") return four_bits(Operation::a4w4_nvfp4, DataType::f4_e2m1);
+  if (algorithm == "W4A16_NVFP4") return four_bits(Operation::a16w4_nvfp4, DataType::f4_e2m1);
+  if (algorithm == "FP8") return fp8_tensor;
+  return Status::unsupported("quant_algo = \"{}\", expected NVFP4, W4A16_NVFP4, FP8 or MIXED_PRECISION",
+                             algorithm);
+}
+
+/// Of MIXED_PRECISION the layers that are named are quantized, each in its way.
+Result<Groups> modelopt_groups(const Json& config) {
+  if (word(config, "quant_algo") != "MIXED_PRECISION") {
+    const auto format = modelopt_format(config);
+    if (!format.ok()) return format.status();
+    return all_linear(*format);
+  }
+  const Json* layers = member(config, "quantized_layers");
+  if (layers == nullptr || !layers->is_object())
+    return Status::invalid("quantized_layers: expected an object of layers");
+  Groups groups;
+  for (const auto& [name, own] : layers->items()) {
+    const auto format = modelopt_format(own);
+    if (!format.ok())
+      return Status(format.code(), fmt::format("quantized_layers: {}: {}", name, format.message()));
+    auto pattern = ModulePattern::parse(name);
+    if (!pattern.ok()) return pattern.status();
+    QuantizedGroup group;
+    group.modules.push_back(std::move(pattern).value());
+    group.format = *format;
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
 Scheme quark_scheme(const Json* tensor) {
   Scheme scheme;
   if (tensor != nullptr && tensor->is_array()) tensor = tensor->empty() ? nullptr : &tensor->front();
@@ -171,9 +292,8 @@ Scheme quark_scheme(const Json* tensor) {
   scheme.bits = type.starts_with("fp4") || type == "int4" ? 4 : type == "fp8_e4m3" || type == "int8" ? 8 : 0;
   const std::string by = word(*tensor, "qscheme");
   scheme.granularity = by.starts_with("per_") ? by.substr(4) : by;
-  if (const Json* group = member(*tensor, "group_size"); group != nullptr && group->is_number_integer()) {
-    scheme.group = group->get<std::int64_t>();
-  }
+  scheme.group = number(*tensor, "group_size", 0);
+  scheme.symmetric = flag(*tensor, "symmetric", true);
   return scheme;
 }
 
@@ -221,9 +341,12 @@ Result<Groups> quantized_groups(const Json& config, const std::string& model_typ
   if (method == "mxfp4") return mxfp4_groups(model_type);
   if (method == "compressed-tensors") return compressed_groups(config);
   if (method == "quark") return quark_groups(config);
+  if (method == "awq") return awq_groups(config);
+  if (method == "gptq") return gptq_groups(config);
+  if (method == "modelopt") return modelopt_groups(config);
   return Status::unsupported(
       "quant_method = {}: not known (known: fp8, fbgemm_fp8, w8a8_fp8, w8a8_int8, mxfp4, compressed-tensors, "
-      "quark)",
+      "quark, awq, gptq, modelopt)",
       member(config, "quant_method") != nullptr ? json_line(*member(config, "quant_method")) : "null");
 }
 
