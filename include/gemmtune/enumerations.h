@@ -31,11 +31,12 @@ typedef enum gemmtune_operation {
   GEMMTUNE_FUSED_MOE = 8, /* both GEMMs of a mixture of experts */
   GEMMTUNE_A16W4 = 9,     /* bf16 or fp16 with an MXFP4 weight: fp4 with a scale for every 32 of K */
   GEMMTUNE_A8W4 = 10,     /* fp8, a scale for each row of x, with an MXFP4 weight */
-  GEMMTUNE_A16W4_NVFP4 = 11, /* bf16 or fp16 with an NVFP4 weight: fp4 with an e4m3 scale for every 16 of K, and one float */
-  GEMMTUNE_A8W4_NVFP4 = 12,  /* fp8, a scale for each row of x, with an NVFP4 weight */
-  GEMMTUNE_A4W4_NVFP4 = 13,  /* both NVFP4 */
-  GEMMTUNE_A16W4_INT4 = 14,  /* bf16 or fp16 with an int4 weight: a scale for every w_group of K */
-  GEMMTUNE_A8W4_INT4 = 15    /* int8, a scale for each row of x, with an int4 weight */
+  GEMMTUNE_A16W4_NVFP4 =
+      11, /* bf16 or fp16 with an NVFP4 weight: fp4 with an e4m3 scale for every 16 of K, and one float */
+  GEMMTUNE_A8W4_NVFP4 = 12, /* fp8, a scale for each row of x, with an NVFP4 weight */
+  GEMMTUNE_A4W4_NVFP4 = 13, /* both NVFP4 */
+  GEMMTUNE_A16W4_INT4 = 14, /* bf16 or fp16 with an int4 weight: a scale for every w_group of K */
+  GEMMTUNE_A8W4_INT4 = 15   /* int8, a scale for each row of x, with an int4 weight */
 } gemmtune_operation;
 
 /* How operands are quantized: AITER's QuantType, which a mixture of experts has, and two of dense operations alone. */

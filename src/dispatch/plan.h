@@ -38,14 +38,14 @@ struct OperandNeeds {
   bool w_scale = false;
   bool w2_scale = false;
   bool bias2 = false;
-  bool mixture = false;     // w2 and routes
-  bool x_or_one = false;    // one scale instead of a row's is allowed
+  bool mixture = false;   // w2 and routes
+  bool x_or_one = false;  // one scale instead of a row's is allowed
   bool w_or_one = false;
   bool x_global_scale = false;
   bool w_global_scale = false;
   bool w_zero_points = false;
-  bool halves = false;      // two elements to a byte of x: rows must begin at whole bytes
-  bool reads = true;        // false with K = 0: nothing but the bias is read
+  bool halves = false;  // two elements to a byte of x: rows must begin at whole bytes
+  bool reads = true;    // false with K = 0: nothing but the bias is read
 
   // What y must not overlap.
   int x_bits = 0;  // of an element

@@ -40,7 +40,7 @@ enum class QuantType {
   per_1x32,
   per_1x128,
   per_128x128,
-  per_1x16,   // NVFP4: e4m3 for 16 elements of k, and one float32 for the tensor
+  per_1x16,  // NVFP4: e4m3 for 16 elements of k, and one float32 for the tensor
   per_group,  // integers: y's type for Problem::w_group elements of k, with zero points if Problem::zero_points
 };
 /// "No", "per_Tensor", "per_1x128" …: AITER's words without "QuantType.".
@@ -77,13 +77,13 @@ struct OperationTraits {
   std::string_view aiter_variable;          // the environment variable that lists AITER's tuned files
 
   // Operands.
-  std::span<const DataType> x_types;  // the first one is the default
-  std::span<const DataType> w_types;  // empty: w has the type of x
-  std::span<const DataType> y_types;  // the first one is the default, unless y_as_x
-  bool y_as_x;                        // y has the type of x by default
-  QuantType quantization;             // of x and w; a mixture's problem carries it
+  std::span<const DataType> x_types;                       // the first one is the default
+  std::span<const DataType> w_types;                       // empty: w has the type of x
+  std::span<const DataType> y_types;                       // the first one is the default, unless y_as_x
+  bool y_as_x;                                             // y has the type of x by default
+  QuantType quantization;                                  // of x and w; a mixture's problem carries it
   std::optional<QuantType> w_quantization = std::nullopt;  // of a w of its own format; `quantization` is of x
-  bool scale_ab;                      // fp8 operands with scaleAB, beside x_types
+  bool scale_ab;                                           // fp8 operands with scaleAB, beside x_types
   bool bias;
   bool batched;
   bool mixture;  // of experts: Problem::moe holds

@@ -227,6 +227,10 @@ TEST_F(GpuCompile, SimtForEveryArchitectureAndType) {
       expect_compiles(*family, runtime, problem);
     for (const Operation operation : {Operation::a4w4_blockscale, Operation::a16w4, Operation::a8w4})
       expect_compiles(*family, runtime, packed(of_fp4(operation, 17, 65, 96)));
+    for (const Problem& problem : testing_problems::weight_format_problems({17, 65, 96})) {
+      expect_compiles(*family, runtime, problem);
+      expect_compiles(*family, runtime, packed(problem));
+    }
   }
 }
 
@@ -681,6 +685,8 @@ TEST_F(GpuCompile, TheOutputCheckerForEveryArchitectureAndType) {
                                   batched(3, 33, 65, 70),
                                   batched(3, 33, 65, 70, DataType::i8),
                                   with_e8m0_scales(33, 65, 70)};
+    for (const Problem& problem : testing_problems::weight_format_problems({33, 65, 96}))
+      problems.push_back(problem);
     // The types' conversions differ, the rest is the same text: one architecture sees it.
     if (architecture != std::string("sm_90a") && !is_thorough()) problems.resize(3);
     for (const Problem& problem : problems) {

@@ -184,8 +184,8 @@ class BlockGemm {
   }
   void fill_column_scales(const Block& block, std::int64_t k_block, float* out) const;
   const char* decode_weights(const Block& block, std::int64_t chunk, std::int64_t chunks) const;
-  /// What the scales and zero points of 16 elements from chunk `first` on are multiplied by and less, of a row of w or of x, `step` floats
-  /// apart; those of missing elements are 1 and 0.
+  /// What decoding multiplies elements by, and what it subtracts first, of a row of w or x, `step` floats apart. Factors are
+  /// the e4m3 scales; those of missing elements are 1 and 0.
   static void fill_factors(const MatrixShape& matrix, const void* scales, std::int64_t row,
                            const Depth& depth, std::int64_t step, float* out);
   void fill_zero_points(const Block& block, std::int64_t row, const Depth& depth, std::int64_t step,

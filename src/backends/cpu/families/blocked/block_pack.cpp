@@ -1,7 +1,10 @@
 // BlockGemm: rows of x and blocks of a weight on their way to the panel kernels.
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "backends/cpu/families/blocked/block_gemm.h"
+#include "numbers/minifloat.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -33,13 +36,20 @@ Element packer_of(DataType type, Compute compute) {
 
 void BlockGemm::fill_factors(const MatrixShape& matrix, const void* scales, std::int64_t row,
                              const Depth& depth, std::int64_t step, float* out) {
+  static const std::array<float, 256> values = [] {
+    std::array<float, 256> all{};
+    for (std::size_t code = 0; code < all.size(); ++code)
+      all[code] = f8_e4m3fn_to_f32(static_cast<std::uint8_t>(code));
+    return all;
+  }();
   const std::int64_t of_chunk = chunk_elements / matrix.scale.k_block;
   const std::int64_t first = depth.first * of_chunk;
-  for (std::int64_t i = 0; i < depth.count * of_chunk; ++i) {
-    const bool there = row < matrix.rows && first + i < matrix.scale.columns;
-    const std::int64_t index = row * matrix.scale.columns + first + i;
-    out[i * step] = there ? static_cast<float>(scale_value(matrix.scale.type, scales, index)) : 1;
-  }
+  const std::int64_t count = depth.count * of_chunk;
+  const std::int64_t there =
+      row < matrix.rows ? std::clamp<std::int64_t>(matrix.scale.columns - first, 0, count) : 0;
+  const auto* codes = static_cast<const std::uint8_t*>(scales) + row * matrix.scale.columns + first;
+  for (std::int64_t i = 0; i < there; ++i) out[i * step] = values[codes[i]];
+  for (std::int64_t i = there; i < count; ++i) out[i * step] = 1;
 }
 
 void BlockGemm::fill_zero_points(const Block& block, std::int64_t row, const Depth& depth, std::int64_t step,
