@@ -444,7 +444,8 @@ inline void require_device(const char* name, const Argument& tensor, int gpu, co
 
 /// A call of any operation but silu_and_mul. gemmtune_read_arrays() decides whether its tensors are right.
 struct Call {
-  Argument x, w, bias, x_scale, w_scale, x_global_scale, w_global_scale, w_zero_points, w2, w2_scale, bias2, topk_ids, topk_weights, out;
+  Argument x, w, bias, x_scale, w_scale, x_global_scale, w_global_scale, w_zero_points, w2, w2_scale, bias2,
+      topk_ids, topk_weights, out;
   gemmtune_problem problem{};
   gemmtune_moe moe{};
   std::int32_t out_dtype = -1;
@@ -464,9 +465,8 @@ struct Call {
 
   void run() {
     const bool mixture = problem.operation == GEMMTUNE_FUSED_MOE;
-    refuse_gradient(
-        {&x, &w, &bias, &x_scale, &w_scale, &x_global_scale, &w_global_scale, &w_zero_points, &w2, &w2_scale,
-         &bias2, &topk_ids, &topk_weights, &out});
+    refuse_gradient({&x, &w, &bias, &x_scale, &w_scale, &x_global_scale, &w_global_scale, &w_zero_points, &w2,
+                     &w2_scale, &bias2, &topk_ids, &topk_weights, &out});
     gpu_ = x.gpu("x");
     add("x", x, arrays_.x);
     add(mixture ? "w1" : "w", w, arrays_.w);

@@ -235,25 +235,45 @@ constexpr Operator operators[] = {
      &matmul<GEMMTUNE_A8W4, true, false>},
     {"a8w4_out", "a8w4_out(" SCALED ", Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
      &matmul<GEMMTUNE_A8W4, true, true>},
-    {"a16w4_nvfp4", "a16w4_nvfp4(Tensor x, Tensor w, Tensor w_scale, Tensor w_global_scale, Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
+    {"a16w4_nvfp4",
+     "a16w4_nvfp4(Tensor x, Tensor w, Tensor w_scale, Tensor w_global_scale, Tensor? bias=None, " PACKED
+     ", ScalarType? out_dtype=None) -> Tensor",
      &weight_format<Nvfp4<GEMMTUNE_A16W4_NVFP4>, false>},
-    {"a16w4_nvfp4_out", "a16w4_nvfp4_out(Tensor x, Tensor w, Tensor w_scale, Tensor w_global_scale, Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
+    {"a16w4_nvfp4_out",
+     "a16w4_nvfp4_out(Tensor x, Tensor w, Tensor w_scale, Tensor w_global_scale, Tensor? bias=None, *, "
+     "Tensor(a!) out, " PACKED ") -> ()",
      &weight_format<Nvfp4<GEMMTUNE_A16W4_NVFP4>, true>},
-    {"a8w4_nvfp4", "a8w4_nvfp4(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor w_global_scale, Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
+    {"a8w4_nvfp4",
+     "a8w4_nvfp4(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor w_global_scale, Tensor? "
+     "bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
      &weight_format<Nvfp4<GEMMTUNE_A8W4_NVFP4>, false>},
-    {"a8w4_nvfp4_out", "a8w4_nvfp4_out(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor w_global_scale, Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
+    {"a8w4_nvfp4_out",
+     "a8w4_nvfp4_out(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor w_global_scale, Tensor? "
+     "bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
      &weight_format<Nvfp4<GEMMTUNE_A8W4_NVFP4>, true>},
-    {"a4w4_nvfp4", "a4w4_nvfp4(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor x_global_scale, Tensor w_global_scale, Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
+    {"a4w4_nvfp4",
+     "a4w4_nvfp4(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor x_global_scale, Tensor "
+     "w_global_scale, Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
      &weight_format<Nvfp4<GEMMTUNE_A4W4_NVFP4>, false>},
-    {"a4w4_nvfp4_out", "a4w4_nvfp4_out(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor x_global_scale, Tensor w_global_scale, Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
+    {"a4w4_nvfp4_out",
+     "a4w4_nvfp4_out(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor x_global_scale, Tensor "
+     "w_global_scale, Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
      &weight_format<Nvfp4<GEMMTUNE_A4W4_NVFP4>, true>},
-    {"a16w4_int4", "a16w4_int4(Tensor x, Tensor w, Tensor w_scale, Tensor? w_zero_points=None, Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
+    {"a16w4_int4",
+     "a16w4_int4(Tensor x, Tensor w, Tensor w_scale, Tensor? w_zero_points=None, Tensor? bias=None, " PACKED
+     ", ScalarType? out_dtype=None) -> Tensor",
      &weight_format<Int4<GEMMTUNE_A16W4_INT4>, false>},
-    {"a16w4_int4_out", "a16w4_int4_out(Tensor x, Tensor w, Tensor w_scale, Tensor? w_zero_points=None, Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
+    {"a16w4_int4_out",
+     "a16w4_int4_out(Tensor x, Tensor w, Tensor w_scale, Tensor? w_zero_points=None, Tensor? bias=None, *, "
+     "Tensor(a!) out, " PACKED ") -> ()",
      &weight_format<Int4<GEMMTUNE_A16W4_INT4>, true>},
-    {"a8w4_int4", "a8w4_int4(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor? w_zero_points=None, Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
+    {"a8w4_int4",
+     "a8w4_int4(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor? w_zero_points=None, Tensor? "
+     "bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
      &weight_format<Int4<GEMMTUNE_A8W4_INT4>, false>},
-    {"a8w4_int4_out", "a8w4_int4_out(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor? w_zero_points=None, Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
+    {"a8w4_int4_out",
+     "a8w4_int4_out(Tensor x, Tensor w, Tensor x_scale, Tensor w_scale, Tensor? w_zero_points=None, Tensor? "
+     "bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
      &weight_format<Int4<GEMMTUNE_A8W4_INT4>, true>},
     {"batched_bf16", "batched_bf16(Tensor x, Tensor w, Tensor? bias=None) -> Tensor",
      &batched<GEMMTUNE_BATCHED_BF16, false>},

@@ -553,7 +553,8 @@ struct ArrayReader : Reader {
     if (!has_shape(array, wanted, 2))
       return refuse("w_zero_points has shape {}, expected {} as w_scale has", shape_of(array),
                     list_of(wanted, 2));
-    if (!is_contiguous(array)) return refuse_strides("w_zero_points", array, "a contiguous array; copy it once");
+    if (!is_contiguous(array))
+      return refuse_strides("w_zero_points", array, "a contiguous array; copy it once");
     operands.w_zero_points = static_cast<const std::int8_t*>(array.data);
     return true;
   }

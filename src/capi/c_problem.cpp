@@ -127,9 +127,7 @@ std::string_view layout_text(gemmtune_layout layout) noexcept {
   return known == nullptr ? "unknown layout" : to_string(known->layout);
 }
 
-gemmtune_type type_to_c(DataType type) {
-  return static_cast<gemmtune_type>(static_cast<int>(type) + 1);
-}
+gemmtune_type type_to_c(DataType type) { return static_cast<gemmtune_type>(static_cast<int>(type) + 1); }
 
 gemmtune_type type_of(ScaleType type) {
   switch (type) {

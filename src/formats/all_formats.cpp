@@ -34,11 +34,22 @@ constexpr std::array held_by_aic{Column::dtype,   Column::outdtype,  Column::sca
                                  Column::us,      Column::q_dtype_a, Column::q_dtype_w, Column::q_type,
                                  Column::experts, Column::topk,      Column::act_type,  Column::use_g1u1,
                                  Column::env,     Column::routing};
-constexpr std::array held_by_size_lists{
-    Column::bias,      Column::dtype,     Column::outdtype,        Column::scale_ab,      Column::bpreshuffle,
-    Column::q_dtype_a, Column::q_dtype_w, Column::q_type,          Column::experts,       Column::topk,
-    Column::act_type,  Column::use_g1u1,  Column::doweight_stage1, Column::shared_experts,
-    Column::w_group,   Column::zero_points};
+constexpr std::array held_by_size_lists{Column::bias,
+                                        Column::dtype,
+                                        Column::outdtype,
+                                        Column::scale_ab,
+                                        Column::bpreshuffle,
+                                        Column::q_dtype_a,
+                                        Column::q_dtype_w,
+                                        Column::q_type,
+                                        Column::experts,
+                                        Column::topk,
+                                        Column::act_type,
+                                        Column::use_g1u1,
+                                        Column::doweight_stage1,
+                                        Column::shared_experts,
+                                        Column::w_group,
+                                        Column::zero_points};
 
 constexpr std::array<Format, 15> formats{{
     {"aiter",

@@ -8,8 +8,8 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::array<std::string_view, 8> quant_types{
-    "No", "per_Tensor", "per_Token", "per_1x32", "per_1x128", "per_128x128", "per_1x16", "per_group"};
+constexpr std::array<std::string_view, 8> quant_types{"No",        "per_Tensor",  "per_Token", "per_1x32",
+                                                      "per_1x128", "per_128x128", "per_1x16",  "per_group"};
 constexpr std::array<std::string_view, 5> activations{"No", "Silu", "Gelu", "Swiglu", "Situv2"};
 
 /// The number of the word `text`, which may begin with `prefix`; -1 where it is none.

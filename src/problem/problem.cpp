@@ -63,8 +63,8 @@ Status check_groups(const Problem& problem) {
                            problem.w_group, problem.zero_points ? "True" : "False",
                            to_string(problem.operation));
   }
-  const bool known = std::find(weight_groups.begin(), weight_groups.end(), problem.w_group) !=
-                     weight_groups.end();
+  const bool known =
+      std::find(weight_groups.begin(), weight_groups.end(), problem.w_group) != weight_groups.end();
   if (known || problem.w_group == problem.k) return {};
   return Status::invalid("group = {}, expected {} or row", problem.w_group, fmt::join(weight_groups, ", "));
 }
@@ -214,7 +214,8 @@ const std::vector<Field>& fields() {
       {"w_order", reader(&Problem::w_order, parse_order)},
       {"y_order", reader(&Problem::y_order, parse_order)},
       {"alignment", reader(&Problem::alignment, parse_integer)},
-      {"group", [](Problem& problem, std::string_view text, std::string_view) { return parse_group(text, problem); }},
+      {"group",
+       [](Problem& problem, std::string_view text, std::string_view) { return parse_group(text, problem); }},
       {"zero_points", reader(&Problem::zero_points, parse_bool)},
       {"experts", moe_reader(&MoeShape::experts, parse_integer)},
       {"topk", moe_reader(&MoeShape::topk, parse_integer)},

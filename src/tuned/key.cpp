@@ -24,8 +24,9 @@ KeyWords words_of(int cu_num, const Problem& group, bool any_activation) {
           static_cast<std::uint64_t>(group.k),
           static_cast<std::uint64_t>(group.batch),
           half_of(group.moe.experts) << 32 | half_of(group.moe.topk),
-          half_of(group.w_group) << 33 | byte_of(group.zero_points) << 32 | switches_of(group) << 24 | byte_of(group.moe.activation) << 16 |
-              byte_of(group.moe.quant_type) << 8 | byte_of(any_activation)};
+          half_of(group.w_group) << 33 | byte_of(group.zero_points) << 32 | switches_of(group) << 24 |
+              byte_of(group.moe.activation) << 16 | byte_of(group.moe.quant_type) << 8 |
+              byte_of(any_activation)};
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ void DequantizedMatrix::read(std::int64_t row, std::int64_t first, std::span<dou
       scale = scale_at(row, k);
       zero_point = zero_point_at(row, k);
     }
-    traits(shape_.type).widen(bytes_.elements, (first_row_ + row) * shape_.columns + k,
-                              {elements.data(), count});
+    traits(shape_.type)
+        .widen(bytes_.elements, (first_row_ + row) * shape_.columns + k, {elements.data(), count});
     for (std::size_t i = 0; i < count; ++i)
       out[done + i] = (static_cast<double>(elements[i]) - zero_point) * scale;
     done += count;

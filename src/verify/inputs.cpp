@@ -52,8 +52,8 @@ std::byte whole_range_code(int end, Random& random) {
 }
 
 constexpr int codes_of_e4m3 = 127;   // that are numbers, without the negative ones
-constexpr double usual_e4m3 = 16;    // what the global scale is chosen for: far from both ends of the range
-constexpr double largest_e4m3 = 448;
+constexpr double default_e4m3 = 16;  // what the global scale is chosen for: far from both ends of the range
+constexpr double max_e4m3 = 448;
 
 /// The random scales of a matrix and its global one: around `size`, each within a factor of three.
 struct ScaleFill {
@@ -62,7 +62,7 @@ struct ScaleFill {
   bool whole = false;  // ScaleCodes::whole
   int end = 0;         // of whole e8m0 codes
 
-  double global() const { return size / (whole ? largest_e4m3 : usual_e4m3); }
+  double global() const { return size / (whole ? max_e4m3 : default_e4m3); }
 
   std::uint32_t code(Random& random) const {
     const double near = 0.5 + random.uniform();
@@ -76,7 +76,7 @@ struct ScaleFill {
         return static_cast<std::uint32_t>(127 + std::ilogb(size) - 1 + static_cast<int>(random.below(3)));
       case ScaleType::e4m3:
         if (whole) return std::to_integer<std::uint32_t>(whole_range_code(codes_of_e4m3, random));
-        return f32_to_f8_e4m3fn(static_cast<float>(usual_e4m3 * near));
+        return f32_to_f8_e4m3fn(static_cast<float>(default_e4m3 * near));
       case ScaleType::bf16:
         return half_code(DataType::bf16, near, random);
       case ScaleType::f16:
@@ -192,10 +192,10 @@ Random stream_of(const Problem& problem, std::string_view name, std::uint64_t se
 
 Status PlannedInputs::fill_all(int threads) {
   try {
-    for (const auto& [from, to] : {std::pair{&x, &host.x}, std::pair{&w, &host.w}, std::pair{&w2, &host.w2},
-                                   std::pair{&x_scale, &host.x_scale}, std::pair{&w_scale, &host.w_scale},
-                                   std::pair{&w2_scale, &host.w2_scale},
-                                   std::pair{&w_zero_points, &host.w_zero_points}}) {
+    for (const auto& [from, to] :
+         {std::pair{&x, &host.x}, std::pair{&w, &host.w}, std::pair{&w2, &host.w2},
+          std::pair{&x_scale, &host.x_scale}, std::pair{&w_scale, &host.w_scale},
+          std::pair{&w2_scale, &host.w2_scale}, std::pair{&w_zero_points, &host.w_zero_points}}) {
       if (from->count == 0 || !to->empty()) continue;
       to->resize(from->bytes());
       fill_random(*from, 0, *to, threads);
@@ -241,11 +241,13 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
                         : moe                                   ? end_of_codes(shapes.w, w_sigma)
                         : shapes.x.scale.type == ScaleType::f32 ? codes_without_float_scale
                                                                 : codes_of_e8m0;
-      QuantizedMatrix w = matrix_of(shapes.w, w_sigma, stream("w"), stream("w scale"), init, {whole_codes, w_end});
+      QuantizedMatrix w =
+          matrix_of(shapes.w, w_sigma, stream("w"), stream("w scale"), init, {whole_codes, w_end});
       put(std::move(w.elements), inputs.w, operands.w);
       inputs.w_scale = std::move(w.scale);
       operands.w_global_scale = std::move(w.global_scale);
-      if (shapes.w.scale.zero_points) inputs.w_zero_points = zero_points(shapes.w.scale, stream("w zero points"));
+      if (shapes.w.scale.zero_points)
+        inputs.w_zero_points = zero_points(shapes.w.scale, stream("w zero points"));
     }
     if (moe) {
       const double w2_sigma = 4 / std::sqrt(static_cast<double>(problem.n));

@@ -34,7 +34,13 @@
 // not looked at.
 //
 // Scaled operands change little: a scale is one more rounding of a product or of a block's sum, (K + 4)
-// covers it. int8 sums are exact in int32.
+// covers it. int8 sums are exact in int32. Global scales of NVFP4 operands are two roundings more of the whole sum, and
+// K is 16 at least.
+//
+// Weights of 4 bits need no bound of their own, because they lose nothing on the way: e2m1 times an e4m3 scale has 6
+// significant bits, an int4 less its zero point 5, both exact in bf16. The scale of an int4 group is one rounding of the
+// group's sum. Folded into the weights it would be exact in float32 (5 and 8 or 11 bits), but in bf16 a rounding of 2⁻⁹
+// of each weight, which is as large as that of y: the share of misrounded outputs then says so.
 //
 // fused_moe rounds once more: the operand between its two GEMMs may be bf16, whatever y's type is. That is at
 // most 2⁻⁸ of Σ r·|w2|·|h| for an element, and for the norm of a row at most another 2⁻⁸ (right kernels:

@@ -273,6 +273,71 @@ TEST_F(CArrays, ScalesHaveTheirShape) {
   is_refused(GEMMTUNE_A16W4, "w_scale has shape [3, 64], expected [64, 3]");
 }
 
+TEST_F(CArrays, TheScalesOfAnInt4WeightSayItsGroup) {
+  TestArray x(GEMMTUNE_F16, {6, 256});
+  TestArray w(GEMMTUNE_U8, {64, 128});
+  TestArray zero_points(GEMMTUNE_I8, {64, 2});
+  arrays_.x = x.get();
+  arrays_.w = w.get();
+  for (const auto& [columns, group] :
+       {std::pair(8, 32), std::pair(4, 64), std::pair(2, 128), std::pair(1, 256)}) {
+    TestArray scales(GEMMTUNE_F16, {64, columns});
+    arrays_.w_scale = scales.get();
+    is_right(GEMMTUNE_A16W4_INT4);
+    EXPECT_EQ(problem_.w_type, GEMMTUNE_I4);
+    EXPECT_EQ(problem_.w_group, group);
+    EXPECT_EQ(problem_.zero_points, 0);
+  }
+  TestArray row(GEMMTUNE_F16, {64});
+  arrays_.w_scale = row.get();
+  is_right(GEMMTUNE_A16W4_INT4);
+  EXPECT_EQ(problem_.w_group, 256);
+  TestArray scales(GEMMTUNE_F16, {64, 2});
+  arrays_.w_scale = scales.get();
+  arrays_.w_zero_points = zero_points.get();
+  is_right(GEMMTUNE_A16W4_INT4);
+  EXPECT_EQ(problem_.zero_points, 1);
+  EXPECT_EQ(operands_.w_zero_points, static_cast<const void*>(room));
+  TestArray few(GEMMTUNE_I8, {64, 1});
+  arrays_.w_zero_points = few.get();
+  is_refused(GEMMTUNE_A16W4_INT4, "w_zero_points has shape [64, 1], expected [64, 2] as w_scale has");
+  arrays_.w_zero_points = nullptr;
+  TestArray odd(GEMMTUNE_F16, {64, 16});
+  arrays_.w_scale = odd.get();
+  is_refused(GEMMTUNE_A16W4_INT4, "group = 16, expected 32, 64, 128 or row");
+  TestArray other(GEMMTUNE_BF16, {64, 2});
+  arrays_.w_scale = other.get();
+  is_refused(GEMMTUNE_A16W4_INT4, "dtype of w_scale is bf16, expected f16");
+}
+
+TEST_F(CArrays, Nvfp4OperandsHaveAScaleOfTheTensor) {
+  TestArray x(GEMMTUNE_U8, {6, 24});
+  TestArray w(GEMMTUNE_F4_E2M1, {64, 24});
+  TestArray x_scale(GEMMTUNE_U8, {6, 3});
+  TestArray w_scale(GEMMTUNE_F8_E4M3FN, {64, 3});
+  TestArray one(GEMMTUNE_F32, {});
+  arrays_.x = x.get();
+  arrays_.w = w.get();
+  arrays_.x_scale = x_scale.get();
+  arrays_.w_scale = w_scale.get();
+  arrays_.x_global_scale = one.get();
+  EXPECT_EQ(read(GEMMTUNE_A4W4_NVFP4), GEMMTUNE_NULL_POINTER);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("w_global_scale is missing"));
+  arrays_.w_global_scale = one.get();
+  is_right(GEMMTUNE_A4W4_NVFP4);
+  EXPECT_EQ(problem_.k, 48);
+  EXPECT_EQ(operands_.x_global_scale, room);
+  EXPECT_EQ(operands_.w_global_scale, room);
+  TestArray rows(GEMMTUNE_F32, {64});
+  arrays_.w_global_scale = rows.get();
+  is_refused(GEMMTUNE_A4W4_NVFP4, "w_global_scale has shape [64] and dtype f32, expected one element of f32");
+  arrays_.w_global_scale = one.get();
+  TestArray wide(GEMMTUNE_BF16, {6, 48});
+  arrays_.x = wide.get();
+  arrays_.x_scale = nullptr;
+  is_refused(GEMMTUNE_A16W4_NVFP4, "x_global_scale is given, expected none: this operand is not NVFP4");
+}
+
 TEST_F(CArrays, DimensionsOfOneMayBeThereOrNot) {
   TestArray x(GEMMTUNE_I8, {2, 3, 8});
   TestArray w(GEMMTUNE_I8, {5, 8});

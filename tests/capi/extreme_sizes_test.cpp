@@ -144,6 +144,14 @@ struct Sizes {
   std::int64_t k;
 };
 
+/// Of elements of 4 bits: what share a scale along k.
+std::int64_t scale_block_of(const Problem& p) {
+  const bool nvfp4 = p.operation == Operation::a16w4_nvfp4 || p.operation == Operation::a8w4_nvfp4 ||
+                     p.operation == Operation::a4w4_nvfp4;
+  const bool int4 = p.operation == Operation::a16w4_int4 || p.operation == Operation::a8w4_int4;
+  return int4 ? p.w_group : nvfp4 ? 16 : 32;
+}
+
 /// What the header says of sizes, worked out in 128 bits. `sizes` stand in for the problem's.
 bool is_legal(const CProblem& asked, const Sizes& sizes) {
   gemmtune_problem known;
@@ -153,10 +161,11 @@ bool is_legal(const CProblem& asked, const Sizes& sizes) {
   p.n = sizes.n;
   p.k = sizes.k;
   const bool blocks = bits(p.x_type) == 4 || bits(p.w_type) == 4;
+  const std::int64_t block = scale_block_of(p);
   if (!is_dimension(m) || !is_dimension(p.n) || !is_dimension(p.k) || !is_dimension(p.batch)) return false;
   if (!traits(p.operation).batched && p.batch != 1) return false;
   if (p.alignment < 1 || (p.alignment & (p.alignment - 1)) != 0) return false;
-  if (blocks && (p.k % 32 != 0 || (is_mixture(p) && p.n % 32 != 0))) return false;
+  if (blocks && (p.k % block != 0 || (is_mixture(p) && p.n % block != 0))) return false;
   if (!fits(p.x_type, {p.batch, m, p.k})) return false;
   if (!is_mixture(p)) return fits(p.w_type, {p.batch, p.n, p.k}) && fits(p.y_type, {p.batch, m, p.n});
   const MoeShape& moe = p.moe;
@@ -170,7 +179,7 @@ bool is_legal(const CProblem& asked, const Sizes& sizes) {
 Sizes without_zeros(const CProblem& asked) {
   const bool mixture = asked->operation == GEMMTUNE_FUSED_MOE;
   return {asked->m == 0 ? 1 : asked->m, asked->n == 0 && !mixture ? 1 : asked->n,
-          asked->k == 0 ? 32 : asked->k};
+          asked->k != 0 ? asked->k : std::max<std::int64_t>(asked->w_group, 32)};
 }
 
 bool writes_nothing(const CProblem& asked) {

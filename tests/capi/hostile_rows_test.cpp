@@ -65,17 +65,16 @@ void draw_layout(Problem& problem, Random& random) {
 
 Problem drawn_problem(Random& random) {
   Problem problem = kinds()[random.below(kinds().size())];
-  const bool blocks = bits(problem.x_type) == 4 || bits(problem.w_type) == 4;
+  const bool whole_rows = has_weight_groups(problem.operation) && problem.w_group == problem.k;
   const bool mixture = is_mixture(problem);
   problem.m = 1 + static_cast<std::int64_t>(random.below(random.below(4) == 0 && !mixture ? 150 : 20));
   problem.n = 1 + static_cast<std::int64_t>(random.below(100));
   // A mixture's rows of few elements leave the bound on a row's error, which is one of many elements.
   problem.k = mixture ? 16 + static_cast<std::int64_t>(random.below(140))
                       : 1 + static_cast<std::int64_t>(random.below(300));
-  if (blocks) {
-    problem.n = round_up(problem.n, mx_block);
-    problem.k = round_up(problem.k, mx_block);
-  }
+  problem.k = round_up(problem.k, whole_rows ? 2 : k_multiple(problem));
+  if (whole_rows) problem.w_group = static_cast<std::int32_t>(problem.k);
+  if (mixture) problem.n = round_up(problem.n, k_multiple(problem));
   if (traits(problem.operation).batched) problem.batch = 1 + static_cast<std::int64_t>(random.below(4));
   if (mixture) {
     problem.moe.experts = 1 + static_cast<std::int32_t>(random.below(9));

@@ -120,7 +120,7 @@ TEST_F(CaptureContext, EachOperationHasItsFile) {
   for (const Operation operation : all_operations()) {
     Problem problem = default_problem(operation);
     problem.m = 16;
-    problem.n = problem.k = 64;
+    problem.n = problem.k = 128;
     if (operation == Operation::fused_moe) {
       problem.moe.experts = 4;
       problem.moe.topk = 2;

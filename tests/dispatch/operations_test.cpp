@@ -59,7 +59,15 @@ std::vector<Problem> problems() {
                            problem_of(fused_moe, fn),
                            problem_of(fused_moe, DataType::f4_e2m1),
                            problem_of(a16w4, DataType::bf16),
-                           problem_of(a8w4, fn)};
+                           problem_of(a8w4, fn),
+                           problem_of(a16w4_nvfp4, DataType::bf16),
+                           problem_of(a8w4_nvfp4, fn),
+                           problem_of(a4w4_nvfp4, DataType::f4_e2m1),
+                           problem_of(a16w4_int4, DataType::bf16),
+                           problem_of(a8w4_int4, DataType::i8)};
+  all[18].bias = true;
+  all[19].zero_points = true;
+  all[20].w_group = static_cast<std::int32_t>(all[20].k);
   all[1].scale_ab = true;
   all[2].bias = all[12].bias = true;
   for (const Operation operation : {a8w8_blockscale, a8w8_blockscale_bpreshuffle}) {
@@ -205,7 +213,7 @@ TEST_P(Operations, ANanReachesWhatDependsOnItAndNothingElse) {
       poison(host_.x, row * p.k + 17, std::uint8_t{0x80});
       break;
     case DataType::f4_e2m1:
-      poison(host_.x_scale, row * (p.k / 32) + 1, std::uint8_t{255});
+      poison(host_.x_scale, row * operand_shapes(p).x.scale.columns + 1, std::uint8_t{255});
       break;
     default:
       poison(host_.x_scale, row, std::numeric_limits<float>::quiet_NaN());

@@ -75,6 +75,8 @@ TEST_F(CaptureFile, EveryOperationIsReadBackAsWhatWasSeen) {
     const std::string at = path(untuned_file_name(operation));
     Problem asked = problem(16, operation);
     if (operation == Operation::batched_bf16 || operation == Operation::batched_a8w8) asked.batch = 4;
+    if (operation == Operation::a8w4_int4) asked.w_group = static_cast<std::int32_t>(asked.k);
+    asked.zero_points = operation == Operation::a16w4_int4;
     const auto merged = merge_capture(at, {seen(asked, 5, Match::fine)});
     ASSERT_TRUE(merged.ok()) << merged.message();
     EXPECT_THAT(merged->diagnostic, IsEmpty());

@@ -56,7 +56,9 @@ const std::vector<Operation> operations{Operation::a16w16,
                                         Operation::batched_a8w8,
                                         Operation::fused_moe,
                                         Operation::a16w4,
-                                        Operation::a8w4};
+                                        Operation::a8w4,
+                                        Operation::a4w4_nvfp4,
+                                        Operation::a16w4_int4};
 
 bool equal_carried(const TunedEntry& a, const TunedEntry& b) {
   static const CarriedCells none;

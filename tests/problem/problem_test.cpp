@@ -119,7 +119,8 @@ TEST(Problem, GroupsAreOfWholeBytesAndOfInt4WeightsAlone) {
   EXPECT_TRUE(check(problem).ok()) << check(problem).message();
   Problem other = valid();
   other.zero_points = true;
-  EXPECT_NE(check(other).message().find("expected both with int4 weights only, not a16w16"), std::string::npos);
+  EXPECT_NE(check(other).message().find("expected both with int4 weights only, not a16w16"),
+            std::string::npos);
   other.zero_points = false;
   other.w_group = 32;
   EXPECT_NE(check(other).message().find("group = 32"), std::string::npos);

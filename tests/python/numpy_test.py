@@ -134,6 +134,42 @@ class Operations(unittest.TestCase):
         with self.assertRaisesRegex(errors.InvalidArgument, r"w_scale has shape \[5, 12\], expected \[256, 12\]"):
             gemmtune.a16w4(x16, w4, e8m0[0])
 
+    def test_nvfp4_and_int4_weights(self):
+        m, n, k = 5, 40, 384
+        x16, x8, xi = RANDOM.standard_normal((m, k)).astype(np.float16), random_fp8((m, k)), RANDOM.integers(-127, 128, (m, k), np.int8)
+        row_scale, bias = (RANDOM.random(m) / 64).astype(np.float32), RANDOM.standard_normal(n).astype(np.float16)
+        x4, w4 = (RANDOM.integers(0, 256, (rows, k // 2), dtype=np.uint8) for rows in (m, n))
+        e4m3 = [RANDOM.integers(0x20, 0x48, (rows, k // 16), dtype=np.uint8) for rows in (m, n)]
+        of_x, of_w = np.array(1 / 32, np.float32), np.array([1 / 64], np.float32)
+        x, w = (np.stack([FP4[bits & 15], FP4[bits >> 4]], -1).reshape(len(bits), k) * np.repeat(FP8[scale], 16, 1) * one
+                for bits, scale, one in zip((x4, w4), e4m3, (1 / 32, 1 / 64)))
+        close(self, gemmtune.a16w4_nvfp4(x16, w4, e4m3[1], of_w, bias), x16.astype(float) @ w.T + bias, 2e-3)
+        close(self, gemmtune.a8w4_nvfp4(gemmtune.as_type(x8, "f8_e4m3fn"), w4, row_scale, gemmtune.as_type(e4m3[1], "f8_e4m3fn"), of_w,
+                                        out_dtype="f16"), (FP8[x8] * row_scale[:, None]) @ w.T, 2e-3)
+        close(self, gemmtune.a4w4_nvfp4(x4, w4, *e4m3, of_x, of_w, out_dtype="f16"), x @ w.T, 2e-3)
+        signed = np.stack([w4 & 15, w4 >> 4], -1).reshape(n, k).astype(np.int8)
+        signed = np.where(signed > 7, signed - 16, signed).astype(float)
+        for group in (32, 64, 128, k):
+            scale = (RANDOM.random((n, k // group)) / 8).astype(np.float16)
+            zero = RANDOM.integers(-8, 9, scale.shape, np.int8)
+            spread = lambda values: np.repeat(values.astype(float), group, 1)
+            close(self, gemmtune.a16w4_int4(x16, w4, scale), x16.astype(float) @ (signed * spread(scale)).T, 2e-3)
+            w = (signed - spread(zero)) * spread(scale)
+            close(self, gemmtune.a16w4_int4(x16, w4, scale, zero, bias), x16.astype(float) @ w.T + bias, 2e-3)
+            close(self, gemmtune.a8w4_int4(xi, w4, row_scale / 64, scale, zero, out_dtype="f16"),
+                  (xi * (row_scale / 64)[:, None]) @ w.T, 2e-3)
+        scale = np.ones((n, 3), np.float16)
+        for wrong, sentence in ((dict(w_scale=np.ones((n, 8), np.float16)), "group = 48, expected 32, 64, 128 or row"),
+                                (dict(w_scale=np.ones((n, 5), np.float16)), r"w_scale has shape \[40, 5\], expected \[40, 384 / group\]"),
+                                (dict(w_scale=scale, w_zero_points=np.zeros((n, 2), np.int8)), r"w_zero_points has shape \[40, 2\], expected \[40, 3\]"),
+                                (dict(w_scale=scale.astype(np.float32)), "w_scale is f32, expected f16")):
+            with self.assertRaisesRegex(errors.Error, sentence):
+                gemmtune.a16w4_int4(x16, w4, **wrong)
+        with self.assertRaisesRegex(errors.Error, "w_global_scale is missing"):
+            gemmtune.a16w4_nvfp4(x16, w4, e4m3[1], None)
+        with self.assertRaisesRegex(errors.Error, r"w_global_scale has shape \[40\]"):
+            gemmtune.a16w4_nvfp4(x16, w4, e4m3[1], np.ones(n, np.float32))
+
     def test_batched(self):
         x, w = bf16_bits(RANDOM.standard_normal((3, 4, 32))), bf16_bits(RANDOM.standard_normal((3, 16, 32)))
         y = gemmtune.batched_bf16(gemmtune.as_type(x, "bf16"), gemmtune.as_type(w, "bf16"))

@@ -101,6 +101,28 @@ class Operators(unittest.TestCase):
         with self.assertRaisesRegex(errors.InvalidArgument, r"w has shape \[256, 192\], expected \[N, 96\]"):
             gemmtune.a16w4(x16[:, :192], w4, e8m0[1])
 
+    def test_nvfp4_and_int4_weights(self):
+        m, n, k = 5, 40, 256
+        values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6]).double()
+        x4, w4 = (torch.randint(0, 256, (rows, k // 2), dtype=torch.uint8) for rows in (m, n))
+        scales = [(0.5 + torch.rand(rows, k // 16)).to(torch.float8_e4m3fn) for rows in (m, n)]
+        exact = [torch.stack([values[(bits & 15).long()], values[(bits >> 4).long()]], -1).flatten(1) *
+                 scale.double().repeat_interleave(16, 1) / 8 for bits, scale in zip((x4, w4), scales)]
+        x, eighth = torch.randn(m, k).bfloat16(), torch.tensor(0.125)
+        close(self, gemmtune.a16w4_nvfp4(x, w4, scales[1], eighth), x.double() @ exact[1].T, 1e-2)
+        close(self, gemmtune.a4w4_nvfp4(x4, w4, *scales, eighth, eighth), exact[0] @ exact[1].T, 1e-2)
+        signed = torch.stack([w4 & 15, w4 >> 4], -1).flatten(1).double()
+        signed = torch.where(signed > 7, signed - 16, signed)
+        scale, zero = torch.rand(n, 2).bfloat16() / 8, torch.randint(-8, 9, (n, 2), dtype=torch.int8)
+        w = (signed - zero.double().repeat_interleave(128, 1)) * scale.double().repeat_interleave(128, 1)
+        out = torch.empty(m, n, dtype=torch.bfloat16)
+        self.assertIs(gemmtune.a16w4_int4(x, w4, scale, zero, out=out), out)
+        close(self, out, x.double() @ w.T, 1e-2)
+        x8, one = torch.randint(-127, 128, (m, k), dtype=torch.int8), torch.tensor([1 / 64])
+        close(self, gemmtune.a8w4_int4(x8, w4, one, scale, zero), x8.double() @ w.T / 64, 1e-2)
+        compiled = torch.compile(lambda x: torch.ops.gemmtune.a16w4_int4(x, w4, scale, zero), fullgraph=True)
+        close(self, compiled(x), x.double() @ w.T, 1e-2)
+
     def test_batched_and_moe(self):
         x, w = torch.randn(3, 4, 64).bfloat16(), torch.randn(3, 32, 64).bfloat16()
         exact = torch.einsum("bmk,bnk->bmn", x.double(), w.double())

@@ -42,11 +42,10 @@ inline Problem int4_problem(Operation operation, DataType type, const Shape& sha
 /// NVFP4 and int4 weights: each operation with each type of x, groups of each size, with zero points and without.
 inline std::vector<Problem> weight_format_problems(const Shape& shape) {
   using enum Operation;
-  std::vector<Problem> all{problem_of(a16w4_nvfp4, DataType::bf16, shape),
-                           problem_of(a16w4_nvfp4, DataType::f16, shape),
-                           problem_of(a8w4_nvfp4, DataType::f8_e4m3fn, shape),
-                           problem_of(a8w4_nvfp4, DataType::f8_e4m3fnuz, shape),
-                           problem_of(a4w4_nvfp4, DataType::f4_e2m1, shape)};
+  std::vector<Problem> all{
+      problem_of(a16w4_nvfp4, DataType::bf16, shape), problem_of(a16w4_nvfp4, DataType::f16, shape),
+      problem_of(a8w4_nvfp4, DataType::f8_e4m3fn, shape),
+      problem_of(a8w4_nvfp4, DataType::f8_e4m3fnuz, shape), problem_of(a4w4_nvfp4, DataType::f4_e2m1, shape)};
   all[0].bias = all[2].bias = true;
   for (const std::int32_t group : {0, 32, 64, 128}) {
     const bool zero_points = group == 0 || group == 64;

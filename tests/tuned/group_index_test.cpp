@@ -32,6 +32,8 @@ const std::vector<std::function<void(Problem&)>>& changes() {
       [](Problem& p) { p.w_order = Order::column_major; },
       [](Problem& p) { p.y_order = Order::column_major; },
       [](Problem& p) { p.alignment = 2; },
+      [](Problem& p) { p.w_group = 64; },
+      [](Problem& p) { p.zero_points = true; },
       [](Problem& p) { p.moe.experts += 1; },
       [](Problem& p) { p.moe.topk += 1; },
       [](Problem& p) { p.moe.shared_experts += 1; },

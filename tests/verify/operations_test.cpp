@@ -288,7 +288,8 @@ std::vector<Case> cases() {
                  {Fault::wrong_batch, Fault::neighbour_scale, Fault::short_k}});
   all[0].problem.bias = all[7].problem.bias = true;
   all[1].problem.y_type = DataType::f16;
-  std::vector<Fault> nvfp4{Fault::neighbour_scale, Fault::first_scale, Fault::short_k, Fault::no_global_scale};
+  std::vector<Fault> nvfp4{Fault::neighbour_scale, Fault::first_scale, Fault::short_k,
+                           Fault::no_global_scale};
   all.push_back({"a16w4_nvfp4", dense_problem(Operation::a16w4_nvfp4, DataType::bf16), nvfp4});
   all.push_back({"a8w4_nvfp4", dense_problem(Operation::a8w4_nvfp4, DataType::f8_e4m3fn), nvfp4});
   nvfp4.push_back(Fault::swapped_scales);
@@ -299,7 +300,8 @@ std::vector<Case> cases() {
   all.back().problem.w_group = 64;
   int4.push_back(Fault::no_zero_point);
   for (const std::int32_t group : {32, 320}) {
-    all.push_back({"a8w4_int4_" + std::to_string(group), dense_problem(Operation::a8w4_int4, DataType::i8), int4});
+    all.push_back(
+        {"a8w4_int4_" + std::to_string(group), dense_problem(Operation::a8w4_int4, DataType::i8), int4});
     all.back().problem.w_group = group;
     all.back().problem.zero_points = true;
   }

@@ -182,8 +182,9 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
                  "Scales of a8w8_blockscale: f32 (default) or ue8m0, powers of two in a byte each, as "
                  "DeepSeek-V3.1 has them; also of shapes from -i")
       .group(sizes_of);
-  app.add_option("--group", options.group,
-                 "Elements of k that share a scale of an int4 weight: 32, 64, 128 (default), or row for all of them")
+  app.add_option(
+         "--group", options.group,
+         "Elements of k that share a scale of an int4 weight: 32, 64, 128 (default), or row for all of them")
       .group(sizes_of);
   app.add_flag("--zero-points", options.zero_points, "The int4 weight has zero points").group(sizes_of);
   app.add_option("--dtype-a", options.type_a, "tune_gemm's -dtype_a: type of x").group("tune_gemm's words");

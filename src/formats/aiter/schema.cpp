@@ -303,9 +303,10 @@ std::span<const Schema> own_schemas() {
       const bool groups = has_weight_groups(operation);
       const std::span<const SchemaColumn> columns =
           groups ? std::span<const SchemaColumn>(group_columns) : weight_only_columns;
-      const std::size_t key = device.size() + sizes.size() + weight_only_key.size() +
-                              (groups ? group_key.size() : 0);
-      made.push_back({kind, to_string(operation), operation, own_names.tuned, own_names.untuned, columns, key, {}});
+      const std::size_t key =
+          device.size() + sizes.size() + weight_only_key.size() + (groups ? group_key.size() : 0);
+      made.push_back(
+          {kind, to_string(operation), operation, own_names.tuned, own_names.untuned, columns, key, {}});
     }
     return made;
   }();

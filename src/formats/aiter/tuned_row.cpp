@@ -342,8 +342,7 @@ bool sorts_before(const TunedEntry& a, const TunedEntry& b) {
                       problem.moe.topk, problem.moe.activation, problem.bias, problem.x_type, problem.y_type,
                       problem.w_type, problem.moe.quant_type, problem.moe.gated, problem.moe.doweight_stage1,
                       problem.scale_ab, problem.bpreshuffle, problem.w_group, problem.zero_points,
-                      entry.other_key.view(),
-                      std::string_view(entry.unknown_types));
+                      entry.other_key.view(), std::string_view(entry.unknown_types));
   };
   return rank(a) < rank(b);
 }

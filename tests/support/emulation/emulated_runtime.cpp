@@ -8,6 +8,7 @@
 
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/device_files.h"
+#include "backends/gpu/pack/pack.h"
 #include "numbers/weight_layout.h"
 #include "verify/inputs.h"
 #include "verify/output_check.h"
@@ -120,10 +121,13 @@ std::vector<std::byte> in_layout(const Problem& problem, WeightLayout layout,
   }
   if (layout == WeightLayout::fragment64) {
     const Fragment64 shape = gpu::fragments_of(problem);
-    std::vector<std::byte> packed(static_cast<std::size_t>(shape.bytes()));
+    const DeviceOperand from("plain weight", plain.size(), 0, 0xff);
+    const DeviceOperand to("packed weight", static_cast<std::size_t>(shape.bytes()), 0, 0xff);
+    copy_whole(from, plain);
     EmulatedRuntime runtime("gfx942");
-    const Status done = gpu::pack_fragments(runtime, shape, plain.data(), packed.data());
-    return done.ok() ? packed : std::vector<std::byte>();
+    if (!gpu::pack_fragments(runtime, shape, from.data(), to.data()).ok()) return {};
+    const auto* const begin = static_cast<const std::byte*>(to.data());
+    return {begin, begin + to.bytes()};
   }
   return plain;
 }

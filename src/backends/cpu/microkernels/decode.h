@@ -24,8 +24,8 @@ struct DecodeRowArgs {
   const void* from;
   long count;
   void* to;
-  const unsigned char* exponents;  // an e8m0 scale for every 32 elements; null: none
-  const float* factors = nullptr;  // in place of exponents: for every 16 elements
+  const unsigned char* exponents;      // an e8m0 scale for every 32 elements; null: none
+  const float* factors = nullptr;      // in place of exponents: for every 16 elements
   const float* zero_points = nullptr;  // for every 32 elements, subtracted first; null: none
 };
 using DecodeRow = void (*)(const DecodeRowArgs&);
@@ -36,9 +36,9 @@ struct DecodePanelArgs {
   const void* from;
   long chunks;
   void* to;
-  const unsigned char* exponents;  // of the first column and chunk; null: none
-  long exponent_stride;            // from column to column
-  long columns;                    // that are there, ≤ 16
+  const unsigned char* exponents;      // of the first column and chunk; null: none
+  long exponent_stride;                // from column to column
+  long columns;                        // that are there, ≤ 16
   const float* factors = nullptr;      // in place of exponents: [chunk][half of 16 elements][16 columns]
   const float* zero_points = nullptr;  // [chunk][16 columns], subtracted first; null: none
 };

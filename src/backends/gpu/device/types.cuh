@@ -38,6 +38,6 @@ using gemmtune::gpu::Scales;
 // A function, because NVRTC gives each constexpr object a place in the memory of every module; so constants are
 // enumerators.
 static __device__ constexpr gemmtune::gpu::OperandTypes types() {
-  return {Element(ELEMENT), Element(OUTPUT), Scales(SCALES), E8M0 != 0, Element(W_ELEMENT), Scales(W_SCALES), W_GROUP,
-          ZERO_POINTS != 0, BATCHED != 0};
+  return {Element(ELEMENT), Element(OUTPUT), Scales(SCALES),   E8M0 != 0,   Element(W_ELEMENT),
+          Scales(W_SCALES), W_GROUP,         ZERO_POINTS != 0, BATCHED != 0};
 }

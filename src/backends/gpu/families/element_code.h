@@ -35,9 +35,9 @@ struct DenseSupport {
   bool block_scales = false;  // a8w8_blockscale
   bool int8 = false;
   Fp8 fp8 = Fp8::fn;
-  bool fp4 = false;      // MXFP4: a4w4_blockscale, a16w4, a8w4
+  bool fp4 = false;          // MXFP4: a4w4_blockscale, a16w4, a8w4
   bool all_formats = false;  // with fp4: every format of 4-bit weights
-  bool batches = false;  // batched_bf16 and, with row_scales, batched_a8w8; plain weights
+  bool batches = false;      // batched_bf16 and, with row_scales, batched_a8w8; plain weights
 };
 
 /// Blocks along the grid's z, of which kernels give each batch one.

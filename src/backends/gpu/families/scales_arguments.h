@@ -23,7 +23,8 @@ struct FormatArguments {
   const signed char* zero_points;  // of w, as its scales
 };
 
-static_assert(sizeof(FormatArguments) == 24 && sizeof(ScalesArguments) == 32 && GEMMTUNE_OFFSET(ScalesArguments, x_row_step) == 16,
+static_assert(sizeof(FormatArguments) == 24 && sizeof(ScalesArguments) == 32 &&
+                  GEMMTUNE_OFFSET(ScalesArguments, x_row_step) == 16,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu

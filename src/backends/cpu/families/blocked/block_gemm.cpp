@@ -3,8 +3,9 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr std::int64_t row_columns = 64;                    // of rows as they lie
-constexpr std::int64_t depth_chunks = 4;  // a block of k is a multiple of: 128 elements, the largest of a scale
+constexpr std::int64_t row_columns = 64;  // of rows as they lie
+constexpr std::int64_t depth_chunks =
+    4;  // a block of k is a multiple of: 128 elements, the largest of a scale
 // Of rows as they lie: half of an inner cache of 48 KiB, and what hides the latency of memory.
 constexpr std::int64_t inner_cache_x_bytes = 24 << 10;
 constexpr std::int64_t rows_ahead_bytes = 8 << 10;
@@ -56,8 +57,8 @@ BlockGemm::BlockGemm(const KernelSet& set, const BlockFormat& format, const Bloc
   block_columns_ = tile.rows ? row_columns : std::max(tile.nc / tile.nr, std::int64_t{1}) * tile.nr;
   tile_panels_ = tile_columns / panel_columns;
   // One block of k may also be the whole of it: then the scales are applied once, like any other.
-  scaled_at_end_ = !scaled_by_block_ &&
-                   (scales_sums(format.x) || scales_sums(format.w) || compute_ == Compute::i16);
+  scaled_at_end_ =
+      !scaled_by_block_ && (scales_sums(format.x) || scales_sums(format.w) || compute_ == Compute::i16);
   kc_chunks_ = std::min(round_up(ceil_div(tile.kc, chunk_elements), depth_chunks), chunks_);
   x_block_chunks_ = tile.rows ? chunks_ : kc_chunks_;
   if (has_block_scales(format.w)) scale_chunks_ = format.w.scale.k_block / chunk_elements;
@@ -244,9 +245,9 @@ void BlockGemm::multiply_beyond(const Block& block, const Place& place, const Pa
   for (std::int64_t i = 0; i < args.chunks; ++i) {
     const std::int64_t chunk = depth.first + at + i;
     const float* scales =
-        !scaled_by_block_ ? nullptr
-                          : block.column_scales +
-                                ((at + i) / scale_chunks_ * block.panels + place.panel) * panel_columns;
+        !scaled_by_block_
+            ? nullptr
+            : block.column_scales + ((at + i) / scale_chunks_ * block.panels + place.panel) * panel_columns;
     for (std::int64_t c = 0; c < count; ++c) {
       const std::int64_t column = block.first + place.panel * panel_columns + c;
       columns[c] = scales == nullptr ? unscaled : scales[c];

@@ -186,8 +186,8 @@ class BlockGemm {
   const char* decode_weights(const Block& block, std::int64_t chunk, std::int64_t chunks) const;
   /// What the scales and zero points of 16 elements from chunk `first` on are multiplied by and less, of a row of w or of x, `step` floats
   /// apart; those of missing elements are 1 and 0.
-  static void fill_factors(const MatrixShape& matrix, const void* scales, std::int64_t row, const Depth& depth,
-                           std::int64_t step, float* out);
+  static void fill_factors(const MatrixShape& matrix, const void* scales, std::int64_t row,
+                           const Depth& depth, std::int64_t step, float* out);
   void fill_zero_points(const Block& block, std::int64_t row, const Depth& depth, std::int64_t step,
                         float* out) const;
   bool decodes_scales(const MatrixShape& matrix) const { return matrix.scale.type == ScaleType::e4m3; }
@@ -246,8 +246,8 @@ class BlockGemm {
   bool w_e8m0_ = false;
   E8m0Range x_range_;
   E8m0Range w_range_;
-  bool in_place_ = false;         // the packed weight is what panel kernels read
-  bool scaled_by_block_ = false;  // scales of blocks of k are applied to sums
+  bool in_place_ = false;                      // the packed weight is what panel kernels read
+  bool scaled_by_block_ = false;               // scales of blocks of k are applied to sums
   std::int64_t scale_chunks_ = scaled_chunks;  // that share such a scale
   bool scaled_at_end_ = false;
   std::int64_t block_stride_ = 0;  // bytes from panel to panel of decoded weights

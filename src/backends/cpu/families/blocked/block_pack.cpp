@@ -47,8 +47,7 @@ void BlockGemm::fill_zero_points(const Block& block, std::int64_t row, const Dep
   const MatrixShape& w = format_.w;
   for (std::int64_t i = 0; i < depth.count; ++i) {
     const std::int64_t k = std::min((depth.first + i) * chunk_elements, w.columns - 1);
-    out[i * step] =
-        row < w.rows ? static_cast<float>(block.weight->zero_points[w.scale.index(row, k)]) : 0;
+    out[i * step] = row < w.rows ? static_cast<float>(block.weight->zero_points[w.scale.index(row, k)]) : 0;
   }
 }
 
@@ -248,7 +247,8 @@ const char* BlockGemm::decode_weights(const Block& block, std::int64_t chunk, st
       const Depth depth{chunk, chunks};
       if (decodes_scales(w))
         fill_factors(w, block.weight->scale, column + i, depth, panel_columns, block.factors + i);
-      if (w.scale.zero_points) fill_zero_points(block, column + i, depth, panel_columns, block.zero_points + i);
+      if (w.scale.zero_points)
+        fill_zero_points(block, column + i, depth, panel_columns, block.zero_points + i);
     }
     if (decodes_scales(w)) args.factors = block.factors;
     if (w.scale.zero_points) args.zero_points = block.zero_points;

@@ -20,9 +20,9 @@ struct ReferenceOperand {
   const void* scales = nullptr;
   const void* global_scale = nullptr;  // float32; null: none
   const void* zero_points = nullptr;   // int8; null: none
-  std::int64_t leading = 0;       // the leading dimension, in elements; of plain layouts
-  std::int64_t batch_stride = 0;  // elements from matrix to matrix; of plain layouts
-  std::int64_t scale_step = 1;    // 0: one float32 scale for everything
+  std::int64_t leading = 0;            // the leading dimension, in elements; of plain layouts
+  std::int64_t batch_stride = 0;       // elements from matrix to matrix; of plain layouts
+  std::int64_t scale_step = 1;         // 0: one float32 scale for everything
 
   /// Element (row, k) of matrix `matrix`, less its zero point, times its scale.
   double at(std::int64_t matrix, std::int64_t row, std::int64_t k) const;
