@@ -126,8 +126,8 @@ TEST_F(ModelQuantization, FourBitWeightsHaveGroupsAndZeroPoints) {
        {Case{R"({"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": true})",
              "a16w4_int4 m=1 n=64 k=256 x=bf16 w=i4 y=bf16 bias=0 scale_ab=0 layout=plain group=64 "
              "zero_points=1"},
-        Case{R"({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": true, "desc_act": true})",
-             "a16w4_int4 m=1 n=64 k=256 x=bf16 w=i4 y=bf16 bias=0 scale_ab=0 layout=plain group=128"},
+        Case{R"({"quant_method": "gptq", "bits": 4, "group_size": 64, "sym": true, "desc_act": true})",
+             "a16w4_int4 m=1 n=64 k=256 x=bf16 w=i4 y=bf16 bias=0 scale_ab=0 layout=plain group=64"},
         Case{R"({"quant_method": "gptq", "bits": 4, "group_size": -1, "sym": false})",
              "a16w4_int4 m=1 n=64 k=256 x=bf16 w=i4 y=bf16 bias=0 scale_ab=0 layout=plain group=row "
              "zero_points=1"},
@@ -163,11 +163,11 @@ TEST_F(ModelQuantization, FourBitWeightsHaveGroupsAndZeroPoints) {
 TEST_F(ModelQuantization, RulesForSingleLayers) {
   ModelShapeOptions options = one_token();
   options.operation = Operation::a16w4_int4;
-  const auto gptq = with(R"({"quant_method": "gptq", "bits": 4, "group_size": 64, "dynamic": {
-      "-:.*self_attn": {}, "+:.*down_proj": {"group_size": 128}}})",
+  const auto gptq = with(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "dynamic": {
+      "-:.*self_attn": {}, "+:.*layers\\.0\\.mlp\\.down_proj": {"group_size": 128}}})",
                          options);
   EXPECT_THAT(brief(gptq), ElementsAre("gate_up_proj 1 a16w4_int4 512x64", "down_proj 1 a16w4_int4 64x256"));
-  EXPECT_THAT(problem_of(gptq, "gate_up_proj"), HasSubstr("group=64"));
+  EXPECT_THAT(problem_of(gptq, "gate_up_proj"), HasSubstr("group=32"));
   EXPECT_THAT(problem_of(gptq, "down_proj"), HasSubstr("group=128"));
   EXPECT_THAT(
       brief(with(R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {
