@@ -5,7 +5,7 @@
 // first COUNT kernels by its cost model, or FAMILY~COUNT for as many spread over that order; with :TEXT
 // behind it, of those whose names hold TEXT. In front of M: op=a16w4 or another operation, x=f16 or another type of x, packed=1 (the weight),
 // moe=EXPERTS,TOPK,ACTIVATION,QUANTIZATION behind op=fused_moe, w=fp4 or another type of the weight, dtype=fp8 (with a scale each) or another type of both operands, x_order=N and w_order=N,
-// bias=1, of mixtures routing=zipf. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
+// bias=1, of int4 weights group=32, 64, 128 or row and zero_points=1, of mixtures routing=zipf. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
 // interval, what the cost model says. With ENERGY_ROUNDS also, of batches of a second, µs, joules of a launch and watts.
 #include <fmt/format.h>
 
@@ -58,6 +58,7 @@ Result<Candidate> default_of(const KernelFamily& family, const Problem& problem)
 struct Line {
   Problem problem = default_problem(Operation::a16w16);
   RoutingKind routing = RoutingKind::uniform;
+  std::string group;  // of an int4 weight; empty: its default
 };
 
 /// A word in front of the sizes.
@@ -101,13 +102,17 @@ Status read_setting(const std::string& word, Line& line) {
     line.routing = *routing;
   } else if (key == "bias" && value == "1") {
     problem.bias = true;
+  } else if (key == "group") {
+    line.group = value;
+  } else if (key == "zero_points" && value == "1") {
+    problem.zero_points = true;
   } else if (key == "packed" && value == "1") {
     problem.bpreshuffle = true;
     problem.weight_layout = WeightLayout::any;
   } else {
     return Status::invalid(
         "{}: expected dtype=TYPE, x_order=T|N, w_order=T|N, op=OPERATION, x=TYPE, w=TYPE, moe=…, "
-        "routing=uniform|zipf, bias=1 or packed=1",
+        "routing=uniform|zipf, group=…, zero_points=1, bias=1 or packed=1",
         word);
   }
   return {};
@@ -143,6 +148,8 @@ Status time_line(Device& device, Evaluator& evaluator, const std::string& line, 
   std::istringstream first(word);
   if (!(first >> problem.m) || !(words >> problem.n >> problem.k))
     return Status::invalid("expected M N K and kernels");
+  if (!settings.group.empty() && !parse_group(settings.group, problem))
+    return Status::invalid("group={}: expected a number or row", settings.group);
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   std::vector<Candidate> candidates;
   const auto baseline = device.baseline(problem);

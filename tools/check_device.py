@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the syntax of each device source in one config (tools/device/configs.txt): with clang, which needs no toolkit, and with NVRTC.
+"""Checks the syntax of each device source in its configs (tools/device/configs.txt): with clang, which needs no toolkit, and with NVRTC.
 
-  tools/check_device.py                      each source; a compiler that is missing is named and skipped
-  tools/check_device.py --database FOLDER    writes FOLDER/compile_commands.json, which clangd reads (.clangd)
+  tools/check_device.py                      each config; a compiler that is missing is named and skipped
+  tools/check_device.py --database FOLDER    writes FOLDER/compile_commands.json, which clangd reads (.clangd), of the first ones
 
 GEMMTUNE_LIBRARY_DIR names a folder with libnvrtc.
 """
@@ -26,12 +26,12 @@ AFTER_PRODUCER = "backends/cuda/families/hopper_scales.cuh"
 
 
 def configs():
-    """Path below src/ -> defines."""
+    """Path below src/ -> the defines of each config."""
     rows = {}
     for line in (DEVICE / "configs.txt").read_text().splitlines():
         if line and not line.startswith("#"):
             path, *defines = line.split()
-            rows[path] = defines
+            rows.setdefault(path, []).append(defines)
     return rows
 
 
@@ -105,7 +105,7 @@ def check():
         print("check_device: no clang++: skipped")
     if library is None:
         print("check_device: no NVRTC (GEMMTUNE_LIBRARY_DIR): skipped")
-    for path, defines in rows.items():
+    for path, defines in ((path, defines) for path, each in rows.items() for defines in each):
         if compiler is not None:
             wrong += filter(None, [check_with_clang(compiler, path, defines)])
         if library is not None and not is_hip(path):
@@ -127,7 +127,7 @@ def included_by(path):
 
 
 def write_database(folder):
-    rows = configs()
+    rows = {path: each[0] for path, each in configs().items()}
     of_file = dict(rows)
     owner = {path: path for path in rows}
     for path, defines in rows.items():

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "backends/cuda/families/mma/mma.h"
@@ -21,6 +22,7 @@
 #include "backends/gpu/fill/random_fill.h"
 #include "backends/gpu/pack/pack.h"
 #include "backends/gpu/verify/output_checker.h"
+#include "support/compiled_corners.h"
 #include "support/dense_problem.h"
 #include "support/kernel_names.h"
 #include "support/nvrtc.h"
@@ -32,72 +34,6 @@ namespace {
 
 using test::is_thorough;
 using ::testing::HasSubstr;
-
-/// Configs in which each parameter is at its first or last allowed value: the corners of what enumerates.
-std::vector<Config> corners(const Space& space) {
-  std::vector<Config> found;
-  for (const Config& config : space.enumerate()) {
-    bool corner = true;
-    for (const Parameter& parameter : space.parameters()) {
-      if (parameter.values.empty()) continue;
-      const std::string_view value = config.word(parameter.key);
-      corner = corner && (value == parameter.values.front() || value == parameter.values.back());
-    }
-    if (corner) found.push_back(config);
-  }
-  return found;
-}
-
-/// The same of what can be built, whether a search would try it or not.
-std::vector<Config> corners_that_build(const Space& space) {
-  std::vector<Config> found{Config()};
-  for (const Parameter& parameter : space.parameters()) {
-    if (parameter.values.empty()) continue;
-    std::vector<Config> longer;
-    for (const Config& config : found) {
-      for (const std::string& value : {parameter.values.front(), parameter.values.back()}) {
-        longer.push_back(config);
-        longer.back().set(parameter.key, value);
-      }
-    }
-    found = std::move(longer);
-  }
-  std::erase_if(found, [&](const Config& config) { return !space.build_refusal(config).empty(); });
-  return found;
-}
-
-/// Of the wgmma family: for each mainloop the widest tile with multicast, which needs most registers.
-std::vector<Config> widest_tiles(const Space& space) {
-  std::map<std::string, Config> found;
-  for (const Config& config : space.enumerate()) {
-    std::string shape;
-    for (const char* key : {"swap", "bm", "wg", "pp", "bk", "prom"})
-      shape += std::string(config.word(key)) + " ";
-    shape += config.number("csk") > 1 ? "split" : "";
-    Config& widest = found.try_emplace(shape, config).first->second;
-    const auto needs = [](const Config& of) {
-      return std::pair{of.number("bn"), of.number("cm") * of.number("cn") > 1};
-    };
-    if (needs(config) > needs(widest)) widest = config;
-  }
-  std::vector<Config> configs;
-  for (const auto& [shape, config] : found) configs.push_back(config);
-  return configs;
-}
-
-/// Of the mxfp4 family: what differs in its sources.
-std::vector<Config> tiles(const Space& space) {
-  std::map<std::string, Config> found;
-  for (const Config& config : space.enumerate()) {
-    std::string shape;
-    for (const char* key : {"wg", "bm", "bn", "mma", "bk"}) shape += std::string(config.word(key)) + " ";
-    // Blocks of a cluster have an epilogue of their own, and do not keep what comes behind a tile.
-    found.try_emplace(shape + (config.number("csk", 1) > 1 ? "split" : ""), config);
-  }
-  std::vector<Config> configs;
-  for (const auto& [shape, config] : found) configs.push_back(config);
-  return configs;
-}
 
 Problem packed(Problem problem) {
   problem.bpreshuffle = true;
@@ -114,6 +50,10 @@ Problem in_orders(Problem problem, Order x, Order w) {
 class GpuCompile : public ::testing::Test {
  protected:
   void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, const Problem& problem);
+
+  /// A kernel without a stack that waits for no wgmma instruction at once; null if it does not compile.
+  static std::unique_ptr<Kernel> expect_builds(const KernelFamily& family, CompileOnlyRuntime& runtime,
+                                               const Problem& problem, const Config& config);
 
  private:
   std::vector<Config> sample_of(std::vector<Config> configs, const std::string& family,
@@ -191,15 +131,22 @@ void GpuCompile::expect_compiles(const KernelFamily& family, CompileOnlyRuntime&
   std::set<std::string> seen;
   for (const Config& config : configs) {
     if (is_dependent(config) || !seen.insert(config.text()).second) continue;
-    runtime.log.clear();
-    const auto kernel = family.build(problem, config);
-    ASSERT_TRUE(kernel.ok()) << runtime.architecture() << " " << print(problem) << " " << config.text()
-                             << ": " << kernel.message();
-    EXPECT_LE(runtime.last.registers, runtime.limits().registers_per_thread);
-    EXPECT_EQ(runtime.last.stack_bytes, 0) << config.text();
-    // ptxas says so if it has to wait after every wgmma instruction.
-    EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << config.text() << ": " << runtime.log;
+    expect_builds(family, runtime, problem, config);
   }
+}
+
+std::unique_ptr<Kernel> GpuCompile::expect_builds(const KernelFamily& family, CompileOnlyRuntime& runtime,
+                                                  const Problem& problem, const Config& config) {
+  SCOPED_TRACE(fmt::format("{} {} {}", runtime.architecture(), print(problem), config.text()));
+  runtime.log.clear();
+  auto kernel = family.build(problem, config);
+  EXPECT_TRUE(kernel.ok()) << kernel.message();
+  if (!kernel.ok()) return nullptr;
+  EXPECT_LE(runtime.last.registers, runtime.limits().registers_per_thread);
+  EXPECT_EQ(runtime.last.stack_bytes, 0);
+  // ptxas says so if it has to wait after every wgmma instruction.
+  EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << runtime.log;
+  return std::move(*kernel);
 }
 
 TEST_F(GpuCompile, SimtForEveryArchitectureAndType) {
@@ -345,9 +292,7 @@ TEST_F(GpuCompile, Mxfp4StreamForHopper) {
     const auto candidate = parse_kernel_name(name, space.keys());
     ASSERT_TRUE(candidate.ok()) << candidate.message();
     EXPECT_EQ(space.build_refusal(candidate->config), "") << name;
-    const auto kernel = family->build(*problem, candidate->config);
-    ASSERT_TRUE(kernel.ok()) << name << ": " << kernel.message();
-    EXPECT_EQ(runtime.last.stack_bytes, 0) << name;
+    expect_builds(*family, runtime, *problem, candidate->config);
   }
   expect_names_are_read_back(*family, layer, {family->default_config(layer)});
 }
@@ -367,6 +312,9 @@ TEST_F(GpuCompile, Mxfp4SkinnyForHopper) {
         of_fp4(Operation::a4w4_blockscale, 16, 5760, 2880),
         packed(of_fp4(Operation::a4w4_blockscale, 16, 5760, 2880))})
     expect_compiles(*family, runtime, problem);
+  for (const Problem& problem : nvfp4_and_int4(15, 5760, 2816)) expect_compiles(*family, runtime, problem);
+  for (const Problem& problem : nvfp4_and_int4(16, 8192, 8192))
+    expect_compiles(*family, runtime, packed(problem));
 }
 
 /// The tiles with most accumulators for each number of registers.
@@ -457,6 +405,9 @@ TEST_F(GpuCompile, Mxfp4ForHopper) {
   expect_compiles(*family, runtime, packed(of_fp4(Operation::a16w4, 1, 8192, 8192)));
   expect_compiles(*family, runtime, of_fp4(Operation::a16w4, 512, 5760, 2880));
   expect_compiles(*family, runtime, packed(of_fp4(Operation::a16w4, 1024, 5760, 2880)));
+  for (const Problem& problem : nvfp4_and_int4(513, 5760, 2816)) expect_compiles(*family, runtime, problem);
+  for (const Problem& problem : nvfp4_and_int4(1024, 5120, 5120))
+    expect_compiles(*family, runtime, packed(problem));
   EXPECT_THAT(family->accepts(dense(1, 64, 64)).message(),
               HasSubstr("a16w16 is not a4w4_blockscale, a16w4, a8w4"));
 }
@@ -471,18 +422,19 @@ TEST_F(GpuCompile, Mxfp4OfOtherActivationsForHopper) {
   halves.x_type = halves.y_type = DataType::f16;
   Problem many = packed(of_fp4(Operation::a8w4, 1024, 5760, 2880));
   many.y_type = DataType::f16;
-  for (const Problem& problem : {halves, many, packed(of_fp4(Operation::a4w4_blockscale, 16, 5760, 2880))}) {
+  for (const Problem& problem :
+       {halves, many, packed(of_fp4(Operation::a4w4_blockscale, 16, 5760, 2880)),
+        packed(of_int4(Operation::a8w4_int4, 64, 5760, 2880, 32)),
+        of_fp4(Operation::a8w4_nvfp4, 16, 5760, 2880), of_fp4(Operation::a4w4_nvfp4, 16, 5760, 2880)}) {
     ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
     // The mainloop is that of bf16 activations.
     for (const char* mma : {"0", "1"}) {
       Config config = family->default_config(problem);
       if (config.number("bn") > 32 && mma[0] == '1') continue;
       config.set("mma", std::string(mma));
-      const auto kernel = family->build(problem, config);
-      ASSERT_TRUE(kernel.ok()) << kernel.message();
-      EXPECT_EQ(runtime.last.stack_bytes, 0) << print(problem) << config.text();
-      EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << config.text() << ": " << runtime.log;
-      EXPECT_GT((*kernel)->workspace_bytes(), 0U);
+      const auto kernel = expect_builds(*family, runtime, problem, config);
+      ASSERT_NE(kernel, nullptr);
+      EXPECT_GT(kernel->workspace_bytes(), 0U);
     }
   }
   // Scales of rows need registers where a thread has most sums.
@@ -492,10 +444,7 @@ TEST_F(GpuCompile, Mxfp4OfOtherActivationsForHopper) {
     for (const auto& [key, value] : {std::pair{"wg", wg}, {"bm", bm}, {"bn", bn}, {"csk", std::int64_t{1}}})
       config.set(key, value);
     config.set("smem", std::int64_t{220});
-    const auto kernel = family->build(many, config);
-    ASSERT_TRUE(kernel.ok()) << kernel.message();
-    EXPECT_EQ(runtime.last.stack_bytes, 0) << config.text();
-    EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << config.text() << ": " << runtime.log;
+    expect_builds(*family, runtime, many, config);
   }
 }
 
@@ -741,10 +690,12 @@ TEST_F(GpuCompile, PackAndUnpack) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
     CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
-    for (const bool unpack : {false, true}) {
-      const auto program = runtime.load(gpu::pack_source(unpack));
-      EXPECT_TRUE(program.ok()) << architecture << " " << unpack << ": " << program.message();
-    }
+    for (const bool unpack : {false, true})
+      for (const gpu::Source& source : {gpu::pack_source(unpack), gpu::fragment_source(unpack, false),
+                                        gpu::fragment_source(unpack, true)}) {
+        const auto program = runtime.load(source);
+        EXPECT_TRUE(program.ok()) << architecture << " " << unpack << ": " << program.message();
+      }
   }
 }
 

@@ -109,11 +109,12 @@ Status GpuDevice::pack_weight(const Problem& problem, WeightLayout layout, const
   const auto bytes = packed_bytes(problem, layout);
   if (!bytes.ok()) return bytes.status();
   if (layout == WeightLayout::plain) return copy_within(packed, plain, *bytes);
-  GEMMTUNE_RETURN_IF_ERROR(watched(layout == WeightLayout::fragment64
-                                       ? pack_fragments(*runtime_, fragments_of(problem), plain, packed)
-                                   : layout == WeightLayout::aiter16x16
-                                       ? shuffle_tile16(*runtime_, shuffled_tiles_of(problem), plain, packed)
-                                       : pack_tile64(*runtime_, tiles_of(problem), plain, packed)));
+  GEMMTUNE_RETURN_IF_ERROR(watched(
+      layout == WeightLayout::fragment64
+          ? pack_fragments(*runtime_, fragments_of(problem), problem.w_type == DataType::i4, plain, packed)
+      : layout == WeightLayout::aiter16x16
+          ? shuffle_tile16(*runtime_, shuffled_tiles_of(problem), plain, packed)
+          : pack_tile64(*runtime_, tiles_of(problem), plain, packed)));
   return synchronize();
 }
 
@@ -126,7 +127,8 @@ Status GpuDevice::unpack_weight(const Problem& problem, WeightLayout layout, con
   if (layout == WeightLayout::plain) {
     GEMMTUNE_RETURN_IF_ERROR(watched(driver.copy_within(plain, packed, *bytes)));
   } else if (layout == WeightLayout::fragment64) {
-    GEMMTUNE_RETURN_IF_ERROR(watched(unpack_fragments(*runtime_, fragments_of(problem), packed, plain)));
+    GEMMTUNE_RETURN_IF_ERROR(watched(
+        unpack_fragments(*runtime_, fragments_of(problem), problem.w_type == DataType::i4, packed, plain)));
   } else if (layout == WeightLayout::aiter16x16) {
     GEMMTUNE_RETURN_IF_ERROR(watched(unshuffle_tile16(*runtime_, shuffled_tiles_of(problem), packed, plain)));
   } else {

@@ -74,13 +74,14 @@ std::vector<std::byte> rows_of(const RandomFill& matrix, const std::vector<std::
   return chosen;
 }
 
-/// The scales of these rows as rows_of() has them.
+/// The scales, or the zero points, of these rows as rows_of() has them; `all_bytes`: of the matrix's.
 std::vector<std::byte> scales_of_rows(const RandomFill& scales, const std::vector<std::byte>& host,
-                                      const MatrixShape& matrix, std::span<const std::int64_t> rows) {
+                                      const MatrixShape& matrix, std::int64_t all_bytes,
+                                      std::span<const std::int64_t> rows) {
+  if (all_bytes == 0) return {};
   const ScaleShape& shape = matrix.scale;
-  if (shape.bytes() == 0) return {};
   const bool one = matrix.count * shape.rows == 1;
-  const auto bytes = static_cast<std::size_t>(shape.bytes() / shape.rows);
+  const auto bytes = static_cast<std::size_t>(all_bytes / shape.rows);
   std::vector<std::byte> chosen((one ? 1 : rows.size()) * bytes);
   for (std::size_t i = 0; i * bytes < chosen.size(); ++i) {
     const auto first = one ? 0 : static_cast<std::size_t>(rows[i] / shape.row_block) * bytes;
@@ -191,8 +192,14 @@ Status OutputVerifier::confirm_batch(const PlannedInputs& inputs, std::int64_t b
       std::copy_n(inputs.host.bias.begin() + columns[j] * size, size,
                   operands.bias.begin() + static_cast<std::int64_t>(j) * apart * size);
   }
-  operands.x_scale = scales_of_rows(inputs.x_scale, inputs.host.x_scale, shapes.x, rows);
-  operands.w_scale = scales_of_rows(inputs.w_scale, inputs.host.w_scale, shapes.w, w_rows);
+  operands.x_scale =
+      scales_of_rows(inputs.x_scale, inputs.host.x_scale, shapes.x, shapes.x.scale.bytes(), rows);
+  operands.w_scale =
+      scales_of_rows(inputs.w_scale, inputs.host.w_scale, shapes.w, shapes.w.scale.bytes(), w_rows);
+  operands.w_zero_points = scales_of_rows(inputs.w_zero_points, inputs.host.w_zero_points, shapes.w,
+                                          shapes.w.scale.zero_point_bytes(), w_rows);
+  operands.x_global_scale = inputs.host.x_global_scale;
+  operands.w_global_scale = inputs.host.w_global_scale;
   const auto expected = compute_reference(small, operands, {});
   if (!expected.ok()) return expected.status();
   std::vector<double> values(static_cast<std::size_t>(problem_.n));
@@ -242,7 +249,7 @@ Status OutputVerifier::confirm_mixture(const PlannedInputs& inputs, int threads)
   const HostOperands& host = inputs.host;
   HostOperands operands;
   operands.x = rows_of(inputs.x, host.x, shapes.x, tokens);
-  operands.x_scale = scales_of_rows(inputs.x_scale, host.x_scale, shapes.x, tokens);
+  operands.x_scale = scales_of_rows(inputs.x_scale, host.x_scale, shapes.x, shapes.x.scale.bytes(), tokens);
   operands.w = weights(inputs.w, host.w, shapes.w.bytes() / shapes.w.count);
   operands.w_scale = weights(inputs.w_scale, host.w_scale, shapes.w.scale.bytes());
   operands.w2 = weights(inputs.w2, host.w2, shapes.w2.bytes() / shapes.w2.count);

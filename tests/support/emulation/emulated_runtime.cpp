@@ -125,7 +125,8 @@ std::vector<std::byte> in_layout(const Problem& problem, WeightLayout layout,
     const DeviceOperand to("packed weight", static_cast<std::size_t>(shape.bytes()), 0, 0xff);
     copy_whole(from, plain);
     EmulatedRuntime runtime("gfx942");
-    if (!gpu::pack_fragments(runtime, shape, from.data(), to.data()).ok()) return {};
+    if (!gpu::pack_fragments(runtime, shape, problem.w_type == DataType::i4, from.data(), to.data()).ok())
+      return {};
     const auto* const begin = static_cast<const std::byte*>(to.data());
     return {begin, begin + to.bytes()};
   }

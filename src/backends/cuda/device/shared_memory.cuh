@@ -14,6 +14,11 @@ static __device__ __forceinline__ uint2 load_shared_two_words(unsigned from) {
   asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "r"(from) : "memory");
   return value;
 }
+static __device__ __forceinline__ unsigned load_shared_word(unsigned from) {
+  unsigned value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
+  return value;
+}
 static __device__ __forceinline__ unsigned load_shared_byte(unsigned from) {
   unsigned value;
   asm volatile("ld.shared.u8 %0, [%1];" : "=r"(value) : "r"(from) : "memory");

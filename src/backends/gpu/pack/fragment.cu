@@ -1,20 +1,11 @@
-// Packs an fp4 weight into the layout fragment64 of numbers/weight_layout.h, or unpacks it. A thread makes the 16 bytes of a thread of the tensor
-// core's warp group; elements past the weight's last row or past the end of k become zero. The host defines UNPACK (0, 1).
+// Packs a weight of 4 bits into the layout fragment64 of numbers/weight_layout.h, or unpacks it. A thread makes the 16 bytes of a thread of the tensor
+// core's warp group; elements past the weight's last row or past the end of k become zero. The host defines UNPACK (0, 1) and INTEGERS
+// (1: int4).
 
+#include "backends/gpu/device/fragment64.cuh"
 #include "backends/gpu/pack/pack_arguments.h"
 
 using gemmtune::gpu::FragmentArguments;
-
-// Where the bits of the four pairs stand in a half of a word: signs and magnitudes.
-static __device__ inline int sign_at(int pair) { return pair == 0 ? 15 : pair == 1 ? 12 : pair == 2 ? 14 : 13; }
-static __device__ inline int magnitude_at(int pair) { return pair == 0 ? 6 : pair == 1 ? 3 : pair == 2 ? 0 : 9; }
-
-static __device__ inline unsigned spread(unsigned bits, int pair) {
-  return (bits >> 3 & 1u) << sign_at(pair) | (bits & 7u) << magnitude_at(pair);
-}
-static __device__ inline unsigned gather(unsigned half, int pair) {
-  return (half >> sign_at(pair) & 1u) << 3 | (half >> magnitude_at(pair) & 7u);
-}
 
 extern "C" __global__ void __launch_bounds__(256, 1) fragment(const FragmentArguments a) {
   for (long long unit = blockIdx.x * 256LL + threadIdx.x; unit < a.units; unit += gridDim.x * 256LL) {
@@ -30,9 +21,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) fragment(const FragmentArgu
         if (at_row >= a.n || at >= a.row_bytes) continue;
         unsigned char* const byte = a.rows + at_row * a.row_bytes + at;
         if (UNPACK) {
-          *byte = (unsigned char)(gather(word & 0xffffu, pair) | gather(word >> 16, pair) << 4);
+          *byte = (unsigned char)(gather_element<INTEGERS != 0>(word & 0xffffu, pair) |
+                                  gather_element<INTEGERS != 0>(word >> 16, pair) << 4);
         } else {
-          word |= spread(*byte & 15u, pair) | spread((unsigned)*byte >> 4, pair) << 16;
+          word |= spread_element<INTEGERS != 0>(*byte & 15u, pair) |
+                  spread_element<INTEGERS != 0>((unsigned)*byte >> 4, pair) << 16;
         }
       }
       if (!UNPACK) words[j] = word;

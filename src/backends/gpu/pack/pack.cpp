@@ -57,14 +57,15 @@ Status pack(Runtime& runtime, const Tiles& shape, void* rows, void* tiles, bool 
   return (*program)->launch(launch, arguments, {});
 }
 
-Status fragments(Runtime& runtime, const Fragment64& shape, void* rows, void* tiles, bool unpack) {
+Status fragments(Runtime& runtime, const Fragment64& shape, bool integers, void* rows, void* tiles,
+                 bool unpack) {
   const std::int64_t units = shape.bytes() / Fragment64::unit_bytes;
   if (units == 0) return {};
   if (rows == nullptr || tiles == nullptr) return Status::invalid("a weight at a null pointer");
   if (reinterpret_cast<std::uintptr_t>(tiles) % Fragment64::unit_bytes != 0)
     return Status::invalid("a packed weight at {}: not at a multiple of {} bytes", fmt::ptr(tiles),
                            Fragment64::unit_bytes);
-  const auto program = runtime.load(fragment_source(unpack));
+  const auto program = runtime.load(fragment_source(unpack, integers));
   if (!program.ok()) return Status::unsupported("{}", program.message());
   FragmentArguments values{static_cast<unsigned char*>(rows),
                            static_cast<unsigned char*>(tiles),
@@ -81,19 +82,21 @@ Status fragments(Runtime& runtime, const Fragment64& shape, void* rows, void* ti
 
 }  // namespace
 
-Source fragment_source(bool unpack) {
+Source fragment_source(bool unpack, bool integers) {
   return {"fragment",
           include_line("backends/gpu/pack/fragment.cu"),
-          {unpack ? "UNPACK=1" : "UNPACK=0"},
+          {unpack ? "UNPACK=1" : "UNPACK=0", integers ? "INTEGERS=1" : "INTEGERS=0"},
           "fragment"};
 }
 
-Status pack_fragments(Runtime& runtime, const Fragment64& shape, const void* plain, void* packed) {
-  return fragments(runtime, shape, const_cast<void*>(plain), packed, false);
+Status pack_fragments(Runtime& runtime, const Fragment64& shape, bool integers, const void* plain,
+                      void* packed) {
+  return fragments(runtime, shape, integers, const_cast<void*>(plain), packed, false);
 }
 
-Status unpack_fragments(Runtime& runtime, const Fragment64& shape, const void* packed, void* plain) {
-  return fragments(runtime, shape, plain, const_cast<void*>(packed), true);
+Status unpack_fragments(Runtime& runtime, const Fragment64& shape, bool integers, const void* packed,
+                        void* plain) {
+  return fragments(runtime, shape, integers, plain, const_cast<void*>(packed), true);
 }
 
 Source pack_source(bool unpack, bool shuffled) {

@@ -14,10 +14,12 @@ Source pack_source(bool unpack, bool shuffled = false);
 Status pack_tile64(Runtime& runtime, const Tile64& shape, const void* plain, void* packed);
 Status unpack_tile64(Runtime& runtime, const Tile64& shape, const void* packed, void* plain);
 
-/// The same of fp4 weights: the layout fragment64.
-Source fragment_source(bool unpack);
-Status pack_fragments(Runtime& runtime, const Fragment64& shape, const void* plain, void* packed);
-Status unpack_fragments(Runtime& runtime, const Fragment64& shape, const void* packed, void* plain);
+/// The same of weights of 4 bits: the layout fragment64. `integers`: int4.
+Source fragment_source(bool unpack, bool integers);
+Status pack_fragments(Runtime& runtime, const Fragment64& shape, bool integers, const void* plain,
+                      void* packed);
+Status unpack_fragments(Runtime& runtime, const Fragment64& shape, bool integers, const void* packed,
+                        void* plain);
 
 /// The same of aiter16x16. Require shape.fits().
 Status shuffle_tile16(Runtime& runtime, const Tile16& shape, const void* plain, void* packed);

@@ -6,6 +6,7 @@
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/mxfp4/mxfp4_activations_arguments.h"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
+#include "backends/cuda/families/weight_format.h"
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
@@ -19,7 +20,7 @@ namespace gemmtune::cuda {
 
 static void visit_fields(const Mxfp4Config& config, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(config, visit, warpgroups, tiles, block_n, together, k_atoms, wide, send, mma,
-                        row_scales, x_fp4, rows_per_y, persistent, packed);
+                        row_scales, x_fp4, rows_per_y, persistent, packed, weight, group, zero_points);
 }
 
 namespace {
@@ -31,18 +32,24 @@ constexpr std::int64_t max_fp4_stages = 32;
 constexpr std::int64_t row_tiles[] = {8,   16,  32,  48,  64,  80,  96,  112, 128,
                                       144, 160, 176, 192, 208, 224, 240, 256};  // block_n
 constexpr std::int64_t max_fp4_sums = 128;                                      // of a thread
-// Of three warp groups, which take no registers; a plain weight takes more to decode.
+// Of three warp groups, which take no registers; plain weights and other formats than MXFP4 take more to decode.
 constexpr std::int64_t max_sums_of_three = 64;
-constexpr std::int64_t max_sums_of_three_plain = 56;
-constexpr std::int64_t max_persistent_plain = 96;  // of two tiles of 64 rows and a plain weight
+constexpr std::int64_t max_sums_of_three_others = 56;
+// Of groups of a plain weight: with two tiles a warp group, and with three warp groups.
+constexpr std::int64_t max_plain_groups = 96;
+constexpr std::int64_t max_plain_groups_of_three = 32;
+constexpr std::int64_t max_persistent_plain = 96;      // of two tiles of 64 rows and a plain weight
 constexpr std::int64_t max_x_tiles = 65535;
 
 /// Activations that are not bf16 become that in the workspace, exactly.
 bool widens_activations(const Problem& problem) { return problem.x_type != DataType::bf16; }
 /// Rows of bf16 for a row of x: an fp16 element is the sum of two.
 std::int64_t wide_rows(const Problem& problem) { return problem.x_type == DataType::f16 ? 2 : 1; }
-/// Whether y's rows have scales, which the epilogue applies.
-bool scales_rows(const Problem& problem) { return gpu::scale_code(problem) == 2; }
+bool is_nvfp4_x(const Problem& problem) { return quantization(problem) == QuantType::per_1x16; }
+/// Whether y's rows have scales, which the epilogue applies: of NVFP4 x the same one.
+bool scales_rows(const Problem& problem) {
+  return quantization(problem) == QuantType::per_token || is_nvfp4_x(problem);
+}
 
 /// Tiles, shared memory and grid of a config.
 struct Mxfp4LaunchConfig {
@@ -52,7 +59,8 @@ struct Mxfp4LaunchConfig {
   std::int64_t rows_per_y = 1;  // of these for one of y
   std::int64_t k_atoms = 2;
   std::int64_t split_k = 1;
-  bool packed = false;             // the weight
+  bool packed = false;  // the weight
+  WeightTraits weight;
   bool warp_instructions = false;  // mma.sync instead of wgmma
   bool dependent_launch = false;
   std::int64_t num_stages = 0;
@@ -68,7 +76,8 @@ struct Mxfp4LaunchConfig {
   std::int64_t smem_kib = 110;
 
   std::int64_t tiles() const { return block_m / (64 * warpgroups); }  // of 64 rows, of a warp group
-  std::int64_t accumulators() const { return tiles() * block_n / 2; }
+  /// Of a thread, those of a group counted too.
+  std::int64_t accumulators() const { return tiles() * block_n / 2 * (weight.is_grouped() ? 2 : 1); }
   /// The consumers take registers from the producer.
   bool wide() const { return warpgroups == 2 && accumulators() > 64 && !warp_instructions; }
   std::int64_t threads() const { return 128 * warpgroups + (wide() ? 128 : 32); }
@@ -90,6 +99,12 @@ struct Mxfp4LaunchConfig {
     return std::min(share / 8, max_weight_prefetch) / k_tile_bytes;
   }
   std::int64_t blocks() const { return w_tiles * x_tiles * split_k; }
+  std::int64_t max_accumulators() const {
+    const bool plain_groups = weight.is_grouped() && !packed;
+    if (warpgroups < 3) return plain_groups && tiles() > 1 ? max_plain_groups : max_fp4_sums;
+    if (packed && weight.format == WeightFormat::mxfp4) return max_sums_of_three;
+    return plain_groups ? max_plain_groups_of_three : max_sums_of_three_others;
+  }
 };
 
 Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& config,
@@ -100,6 +115,7 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   launch.block_n = config.number("bn", 8);
   launch.rows_per_y = wide_rows(problem);
   launch.packed = problem.bpreshuffle;
+  launch.weight = weight_traits(problem);
   launch.k_atoms = config.number("bk", 128) / k_of_atom;
   launch.split_k = config.number("csk", 1);
   launch.warp_instructions = config.number("mma", 0) != 0;
@@ -177,7 +193,9 @@ class Mxfp4Kernel final : public gpu::JitKernel<Mxfp4LaunchConfig> {
     } else {
       GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * 2, values.x));
     }
-    if (scales_rows(problem_)) {
+    if (is_nvfp4_x(problem_)) {
+      values.x_scales = static_cast<const float*>(o.x_global_scale);
+    } else if (scales_rows(problem_)) {
       const gpu::ScalesArguments scales = gpu::scales_of(problem_, o);
       values.x_scales = scales.x;
       values.x_scale_step = static_cast<int>(scales.x_row_step);
@@ -191,9 +209,10 @@ class Mxfp4Kernel final : public gpu::JitKernel<Mxfp4LaunchConfig> {
     values.n = static_cast<int>(problem_.n);
     values.w_tiles = static_cast<int>(fragments.tiles());
     values.k_atoms = static_cast<int>(fragments.k_tiles());
-    values.scale_columns = static_cast<int>(problem_.k / mx_block);
+    values.scale_row = static_cast<int>(launch_.weight.scale_row);
+    values.format = gpu::format_of(o);
     const std::uintptr_t together =
-        static_cast<std::uintptr_t>(values.scale_columns) | reinterpret_cast<std::uintptr_t>(o.w_scale);
+        static_cast<std::uintptr_t>(values.scale_row) | reinterpret_cast<std::uintptr_t>(o.w_scale);
     values.scale_alignment = together % 4 == 0 ? 4 : together % 2 == 0 ? 2 : 1;
     values.num_stages = static_cast<int>(launch_.num_stages);
     values.split_k = static_cast<int>(launch_.split_k);
@@ -270,11 +289,12 @@ class Mxfp4Family final : public gpu::JitFamily<Mxfp4LaunchConfig> {
 };
 
 Status Mxfp4Family::accepts(const Problem& problem) const {
-  if (problem.w_type != DataType::f4_e2m1)
-    return refusal::refuse(refusal::operation, "{} is not a4w4_blockscale, a16w4, a8w4",
-                           to_string(problem.operation));
-  GEMMTUNE_RETURN_IF_ERROR(
-      gpu::accepts_dense(problem, {.weights = gpu::Weights::packed_too, .row_scales = true, .fp4 = true}));
+  GEMMTUNE_RETURN_IF_ERROR(accepts_weight(problem));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, {.weights = gpu::Weights::packed_too,
+                                                        .row_scales = true,
+                                                        .int8 = true,
+                                                        .fp4 = true,
+                                                        .all_formats = true}));
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > 8 * max_x_tiles || problem.n > most || problem.k > most)
     return refusal::refuse(refusal::size, "{} x {} x {}, at most {} x {} x {}", problem.m, problem.n,
@@ -285,10 +305,7 @@ Status Mxfp4Family::accepts(const Problem& problem) const {
 std::string Mxfp4Family::refuse_build(const Problem& problem, const Mxfp4LaunchConfig& launch) const {
   if (launch.block_m % (64 * launch.warpgroups) != 0 || launch.tiles() > 2)
     return "bm is not one or two times 64 rows for each warp group";
-  const std::int64_t most = launch.warpgroups < 3 ? max_fp4_sums
-                            : problem.bpreshuffle ? max_sums_of_three
-                                                  : max_sums_of_three_plain;
-  if (launch.accumulators() > most) return "tile needs more registers than a thread has";
+  if (launch.accumulators() > launch.max_accumulators()) return "tile needs more registers than a thread has";
   if (!problem.bpreshuffle && launch.k_atoms != 4) return "bk is not 256, which a plain weight needs";
   if (launch.k_atoms == 8 && !launch.warp_instructions) return "bk 512 is for mma 1";
   if (launch.warp_instructions && launch.block_n > 32) return "mma 1 is for few rows of x";
@@ -394,26 +411,29 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
 }
 
 std::vector<gpu::Part> Mxfp4Family::parts(const Problem& problem, const Mxfp4LaunchConfig& launch) const {
-  // The kernel sees bf16 activations: problems that differ in what these were share it, but for the unit of fp4.
-  Problem seen = problem;
-  seen.operation = Operation::a16w4;
-  seen.x_type = DataType::bf16;
+  // The kernel sees bf16 activations: problems that differ in what these were share it, but for the unit of fp4. What the weight is the config says.
+  Problem seen = default_problem(Operation::a16w4);
+  seen.y_type = problem.y_type;
   gpu::Source source{"mxfp4", wgmma_of_registers_macros(launch.block_n) + source_, gpu::type_defines(seen),
                      "mxfp4"};
   source.defines.push_back(fmt::format("L2_HINTS={}", launch.x_tiles == 1 ? 1 : 0));
-  source.defines.push_back(gpu::config_define(Mxfp4Config{.warpgroups = as_int(launch.warpgroups),
-                                                          .tiles = as_int(launch.tiles()),
-                                                          .block_n = as_int(launch.block_n),
-                                                          .together = launch.together(),
-                                                          .k_atoms = as_int(launch.k_atoms),
-                                                          .wide = launch.wide(),
-                                                          .send = launch.sends(),
-                                                          .mma = launch.warp_instructions,
-                                                          .row_scales = scales_rows(problem),
-                                                          .x_fp4 = problem.x_type == DataType::f4_e2m1,
-                                                          .rows_per_y = as_int(launch.rows_per_y),
-                                                          .persistent = launch.persistent(),
-                                                          .packed = problem.bpreshuffle}));
+  source.defines.push_back(
+      gpu::config_define(Mxfp4Config{.warpgroups = as_int(launch.warpgroups),
+                                     .tiles = as_int(launch.tiles()),
+                                     .block_n = as_int(launch.block_n),
+                                     .together = launch.together(),
+                                     .k_atoms = as_int(launch.k_atoms),
+                                     .wide = launch.wide(),
+                                     .send = launch.sends(),
+                                     .mma = launch.warp_instructions,
+                                     .row_scales = scales_rows(problem),
+                                     .x_fp4 = quantization(problem) == QuantType::per_1x32,
+                                     .rows_per_y = as_int(launch.rows_per_y),
+                                     .persistent = launch.persistent(),
+                                     .packed = problem.bpreshuffle,
+                                     .weight = launch.weight.format,
+                                     .group = as_int(launch.weight.group),
+                                     .zero_points = launch.weight.zero_points}));
   std::vector<gpu::Part> parts{{std::move(source), launch.shared_bytes}};
   if (widens_activations(problem))
     parts.push_back(
@@ -433,6 +453,19 @@ struct Mxfp4Fit {
 constexpr Mxfp4Fit fit_of_warps{250, 8.9e6, 0.28, 4.8, 0.5, 1.5};
 constexpr Mxfp4Fit fit_of_warpgroups{325, 8.2e6, 0.24, 1.6, 3.1, 1.9};
 
+/// Of 16 x 16 elements, over that of a packed MXFP4 weight, whose share was fitted; the others' are counted instructions.
+double decoding_cost(const Mxfp4LaunchConfig& launch) {
+  switch (launch.weight.format) {
+    case WeightFormat::mxfp4:
+      return launch.packed ? 1.0 : 1.6;
+    case WeightFormat::nvfp4:
+      return launch.packed ? 1.1 : 1.7;
+    case WeightFormat::int4:
+      return launch.packed ? 0.8 : 1.1;
+  }
+  return 1.0;
+}
+
 /// In microseconds; meant to rank kernels, not to state their time. Instructions of a warp: a fit to the few rows among 350 kernels of ten (M, N, K) on an H200, fast
 /// ones weighted more; of a warp group: to 171 kernels of M = 64 to 4096, of an H200 and, as they are since, of an H100 (docs/lab/mxfp4.md). The blocks of a
 /// multiprocessor share its tensor cores and the units that decode; all of them share memory.
@@ -451,13 +484,16 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
   const double tiles = real(launch.block_m / 64 * resident);  // of a multiprocessor, 64 rows each
   const double own_tiles = real(launch.tiles());
   const double rows = real(launch.block_n);
-  const double plain = problem.bpreshuffle ? 1.0 : 1.6;  // more to decode
+  const double decoding = decoding_cost(launch);
+  // Of the sums of groups, which are added to those of all k.
+  const double adding = launch.weight.is_grouped() ? rows / 2 * k_of_atom / real(launch.weight.group) : 0;
   // Cycles of 64 of k: of a warp group that waits for its own results, and of the multiprocessor's units.
   const bool four_together = launch.tiles() == 1 && launch.together();
-  const double alone = launch.warp_instructions ? 9 + own_tiles * (71 * plain + 5 * rows)
-                       : four_together          ? 4 * (43 * plain + 0.33 * rows)
-                                                : 4 * own_tiles * (47 * plain + 0.53 * rows);
-  const double shared = launch.warp_instructions ? tiles * 89 * plain : tiles * 4 * 51 * plain;
+  const double alone = (launch.warp_instructions ? 9 + own_tiles * (71 * decoding + 5 * rows)
+                        : four_together          ? 4 * (43 * decoding + 0.33 * rows)
+                                                 : 4 * own_tiles * (47 * decoding + 0.53 * rows)) +
+                       own_tiles * adding;
+  const double shared = tiles * ((launch.warp_instructions ? 89 : 4 * 51) * decoding + adding);
   const double step = std::max(alone, shared) + fit.stage / real(launch.k_atoms);
   const double looped = waves * k_atoms * step / clock;
   const double memory = (bytes(problem) + real(weight_bytes(problem)) / 16) / from_memory;

@@ -1,4 +1,4 @@
-// y[m, n] = sum over k of x[m, k] * w[n, k] with bf16 x and an MXFP4 weight, on Hopper. Other activations were made bf16 (mxfp4_activations.cu). The
+// y[m, n] = sum over k of x[m, k] * w[n, k] with bf16 x and a 4-bit weight, on Hopper. Other activations were made bf16 (mxfp4_activations.cu). The
 // weight stays 4 bits wide up to the registers: A and B are swapped, so that it is wgmma's first operand, which may come from registers. TMA loads stages of the weight and of x; a consumer warp group reads
 // its 64 rows of the weight from shared memory, makes bf16 of them and multiplies by x in shared memory. While the tensor core works on 64 of k the
 // threads decode the next 64. The blocks of a cluster divide k.
@@ -32,12 +32,36 @@ static __device__ __forceinline__ void fence_accumulators(Accumulators& d) {
 enum : int { SETS = config().tiles == 1 ? 2 : 1 };
 typedef float AccumulatorSets[SETS][config().tiles][config().block_n / 2];
 
+static __device__ __forceinline__ void clear(Accumulators& d) {
+#pragma unroll
+  for (int i = 0; i < config().tiles * config().block_n / 2; ++i)
+    d[i / (config().block_n / 2)][i % (config().block_n / 2)] = 0.0f;
+}
+// Adds the sums of a group, times its scale.
+static __device__ __forceinline__ void add_group(Accumulators& d, const Accumulators& group, const SumScales& scales) {
+#pragma unroll
+  for (int r = 0; r < config().tiles; ++r) {
+#pragma unroll
+    for (int i = 0; i < config().block_n / 2; ++i) d[r][i] = fmaf(group[r][i], scales[r][i % 4 / 2], d[r][i]);
+  }
+}
+static __device__ __forceinline__ void multiply_by_row(Accumulators& d, const ScaleRows& rows) {
+  SumScales scales;
+  row_scales(scales, rows);
+#pragma unroll
+  for (int r = 0; r < config().tiles; ++r) {
+#pragma unroll
+    for (int i = 0; i < config().block_n / 2; ++i) d[r][i] *= scales[r][i % 4 / 2];
+  }
+}
+
 // 128 of k. `x_own`: the lane's 16 bytes of eight rows of x, at the first and at the second 32 of k of an atom.
 static __device__ __forceinline__ void multiply_half(AccumulatorSets& d, const OwnWeight& own,
                                                      const unsigned (&x_own)[2], unsigned w, int half,
-                                                     const ScaleWords& words, bool large) {
+                                                     const ScaleWords& words, bool rare) {
   RawWeight raw;
   load_half(raw, own, w, half);
+  AccumulatorSets group = {};
 #pragma unroll
   for (int block = 0; block < 4; ++block) {
     unsigned x[config().block_n / 8][4];
@@ -47,30 +71,62 @@ static __device__ __forceinline__ void multiply_half(AccumulatorSets& d, const O
                               x_own[block % 2]);
 #pragma unroll
     for (int r = 0; r < config().tiles; ++r) {
-      const Factors factors = factors_of(words[r], block, large);
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
+        const Factors factors = factors_of(words[r], block * 2 + step, rare);
         unsigned fragment[4];
-        decode(fragment, raw, r, block, step, factors, large);
+        decode(fragment, raw, r, block, step, factors, rare);
 #pragma unroll
         for (int j = 0; j < config().block_n / 8; ++j)
-          mma_bf16(reinterpret_cast<float(&)[4]>(d[step % SETS][r][4 * j]), fragment[0], fragment[1], fragment[2],
-                   fragment[3], x[j][2 * step], x[j][2 * step + 1]);
+          mma_bf16(reinterpret_cast<float(&)[4]>((is_grouped() ? group : d)[step % SETS][r][4 * j]), fragment[0],
+                   fragment[1], fragment[2], fragment[3], x[j][2 * step], x[j][2 * step + 1]);
+      }
+    }
+    if constexpr (is_grouped()) {
+      if ((block * 2 + 2) % STEPS_PER_SCALE != 0) continue;
+      SumScales scales;
+      group_scales(scales, words, block * 2);
+#pragma unroll
+      for (int set = 0; set < SETS; ++set) {
+        add_group(d[0], group[set], scales);
+        clear(group[set]);
       }
     }
   }
 }
 
 enum : int {
-  FRAGMENTS = config().together ? FRAGMENTS_PER_BATCH(config().tiles) : 1,  // of 16 of k that are multiplied together
-  BATCHES = FRAGMENTS == 1 ? 2 : 1,                                         // under way while the next one is decoded
+  // Of 16 of k that are multiplied together, of one group.
+  FRAGMENTS = !config().together ? 1
+              : is_grouped() && STEPS_PER_SCALE < FRAGMENTS_PER_BATCH(config().tiles)
+                  ? STEPS_PER_SCALE
+                  : FRAGMENTS_PER_BATCH(config().tiles),
+  BATCHES = FRAGMENTS == 1 ? 2 : 1,  // under way while the next one is decoded
 };
 
-// COUNT times 16 of k of tile `r`, from `step` of those of a stage on, whose x is at `x_at`.
-template <int COUNT>
+// COUNT times 16 of k of tile `r`, from `step` of those of a stage on, whose x is at `x_at`. FIRST: the sums begin with them.
+template <int COUNT, bool FIRST = false>
 static __device__ __forceinline__ void start_products(Accumulators& d, const unsigned (*fragments)[4], unsigned x_at,
                                                       int step, int r) {
-  start_batch<COUNT>(x_at, step, X_ATOM_BYTES, [&](int i, unsigned long long b) { WGMMA(d[r], fragments[i], b); });
+  if constexpr (FIRST) {
+    start_batch<COUNT>(x_at, step, X_ATOM_BYTES, [&](int i, unsigned long long b) {
+      if (i == 0) {
+        WGMMA_FIRST(d[r], fragments[i], b);
+      } else {
+        WGMMA(d[r], fragments[i], b);
+      }
+    });
+  } else {
+    start_batch<COUNT>(x_at, step, X_ATOM_BYTES, [&](int i, unsigned long long b) { WGMMA(d[r], fragments[i], b); });
+  }
+}
+
+// Waits for the sums of a group and adds them.
+static __device__ __forceinline__ void finish_group(Accumulators& d, Accumulators& group, const SumScales& scales) {
+  wgmma_wait<0>();
+  fence_accumulators(group);
+  add_group(d, group, scales);
+  fence_accumulators(d);
 }
 
 // By the instructions of a warp.
@@ -84,17 +140,18 @@ static __device__ __forceinline__ void warp_mainloop(Accumulators& d, const Mxfp
   const unsigned x_own[2] = {(unsigned)(lane % 8 * ATOM_BYTES + (lane / 8 ^ lane % 8) * 16),
                              (unsigned)(lane % 8 * ATOM_BYTES + ((4 + lane / 8) ^ lane % 8) * 16)};
   AccumulatorSets sets = {};
-  bool large = false;
-  int column = work.begin * config().k_atoms * 2;  // of the scales
+  bool rare = false;
+  int column = work.begin * STAGE_SCALE_BYTES;  // of the scales
 #pragma unroll 1
   for (int k_tile = work.begin; k_tile < work.end; ++k_tile) {
     const int unit = (k_tile - work.begin) * (config().k_atoms / 2) % 4;  // of 128 of k in the chunk
     if (unit == 0) {
 #pragma unroll
-      for (int i = 0; i < config().tiles * 2; ++i) chunk[i / 2][i % 2] = next[i / 2][i % 2];
-      column += 16;
+      for (int i = 0; i < config().tiles * 2 * WORDS; ++i)
+        chunk[i / WORDS / 2][i / WORDS % 2][i % WORDS] = next[i / WORDS / 2][i / WORDS % 2][i % WORDS];
+      column += 4 * SCALE_BYTES;
       if (k_tile + 8 / config().k_atoms < work.end) load_scales(next, rows, a, column);
-      large = has_large_scales(chunk);
+      rare = has_rare_scales(chunk);
     }
     const unsigned w = smem.pipeline + (unsigned)stage * STAGE_BYTES;
     barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
@@ -104,7 +161,7 @@ static __device__ __forceinline__ void warp_mainloop(Accumulators& d, const Mxfp
       ScaleWords words;
       exchange_scales(words, chunk, unit + half);
       // One branch, so that nothing else divides the instructions.
-      if (large) {
+      if (rare) {
         multiply_half(sets, own, x_own, w, half, words, true);
       } else {
         multiply_half(sets, own, x_own, w, half, words, false);
@@ -130,18 +187,21 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
   const OwnWeight own = own_weight();
   ScaleWords chunk;
   unsigned fragments[2 * BATCHES][FRAGMENTS][4];  // of the instructions under way, and of the next ones
+  Accumulators group = {};                        // sums of the group under way, and its scales
+  SumScales scales = {};
   unsigned previous = 0;
-  bool large = false;
-  int column = work.begin * config().k_atoms * 2;  // of the scales
+  bool rare = false;
+  int column = work.begin * STAGE_SCALE_BYTES;  // of the scales
 #pragma unroll 1
   for (int k_tile = work.begin; k_tile < work.end; ++k_tile) {
     const int unit = (k_tile - work.begin) * (config().k_atoms / 2) % 4;  // of 128 of k in the chunk
     if (unit == 0) {
 #pragma unroll
-      for (int i = 0; i < config().tiles * 2; ++i) chunk[i / 2][i % 2] = next[i / 2][i % 2];
-      column += 16;
+      for (int i = 0; i < config().tiles * 2 * WORDS; ++i)
+        chunk[i / WORDS / 2][i / WORDS % 2][i % WORDS] = next[i / WORDS / 2][i / WORDS % 2][i % WORDS];
+      column += 4 * SCALE_BYTES;
       if (k_tile + 8 / config().k_atoms < work.end) load_scales(next, rows, a, column);
-      large = has_large_scales(chunk);
+      rare = has_rare_scales(chunk);
     }
     const unsigned w = smem.pipeline + (unsigned)stage * STAGE_BYTES;
     barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
@@ -155,14 +215,14 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
       RawWeight raw;
       load_half(raw, own, w, half);
       // Large scales are rare. A branch between instructions that are under way would make the compiler wait for each of them everywhere.
-      if (large) {
+      if (rare) {
         wgmma_wait<0>();
         if (half == 0 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
 #pragma unroll
         for (int i = 0; i < 8 * config().tiles; ++i) {
           const int r = i % config().tiles;
           decode(fragments[0][0], raw, r, i / config().tiles / 2, i / config().tiles % 2,
-                 factors_of(words[r], i / config().tiles / 2, true), true);
+                 factors_of(words[r], i / config().tiles, true), true);
           start_products<1>(d, &fragments[0][0], x_at, half * 8 + i / config().tiles, r);
           wgmma_wait<0>();
         }
@@ -174,9 +234,23 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
         const int first = batch / config().tiles * FRAGMENTS;
 #pragma unroll
         for (int i = first; i < first + FRAGMENTS; ++i)
-          decode(fragments[batch % (2 * BATCHES)][i - first], raw, r, i / 2, i % 2, factors_of(words[r], i / 2, false),
+          decode(fragments[batch % (2 * BATCHES)][i - first], raw, r, i / 2, i % 2, factors_of(words[r], i, false),
                  false);
-        start_products<FRAGMENTS>(d, fragments[batch % (2 * BATCHES)], x_at, half * 8 + first, r);
+        const auto& decoded = fragments[batch % (2 * BATCHES)];
+        if constexpr (is_grouped()) {
+          const bool begins = first % STEPS_PER_SCALE == 0;
+          if (begins && r == 0) {
+            finish_group(d, group, scales);  // the one before
+            group_scales(scales, words, first);
+          }
+          if (begins) {
+            start_products<FRAGMENTS, true>(group, decoded, x_at, half * 8 + first, r);
+          } else {
+            start_products<FRAGMENTS>(group, decoded, x_at, half * 8 + first, r);
+          }
+        } else {
+          start_products<FRAGMENTS>(d, decoded, x_at, half * 8 + first, r);
+        }
         // The threads decode while batches are under way. After the first ones of a stage the stage before is free.
         wgmma_wait<BATCHES == 1 ? 1 : 2>();
         if (half == 0 && batch == BATCHES - 1 && k_tile != work.begin && lane == 0)
@@ -186,8 +260,12 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
     previous = (unsigned)stage;
     next_stage(stage, phase, a.num_stages);
   }
-  wgmma_wait<0>();
-  fence_accumulators(d);
+  if constexpr (is_grouped()) {
+    finish_group(d, group, scales);
+  } else {
+    wgmma_wait<0>();
+    fence_accumulators(d);
+  }
   if (config().persistent && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
 }
 
@@ -199,6 +277,7 @@ static __device__ __forceinline__ void multiply(Accumulators& d, const Mxfp4Argu
   } else {
     mainloop(d, a, smem, rows, next, work, stage, phase);
   }
+  if constexpr (is_int4() && config().group == 0) multiply_by_row(d, rows);
 }
 
 extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1)
@@ -265,7 +344,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
       (int)threadIdx.x / 128 * config().tiles * 64 + (int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 4;
   ScaleRows rows = scale_rows(a, work.n + own_row);
   ScaleWords scales;
-  load_scales(scales, rows, a, work.begin * config().k_atoms * 2);
+  load_scales(scales, rows, a, work.begin * STAGE_SCALE_BYTES);
   if (a.dependent_launch) grid_dependency_wait();
   int stage = 0;
   unsigned phase = 0;

@@ -1,4 +1,4 @@
-// mxfp4: bf16 activations by an MXFP4 weight on Hopper. The weight is decoded between shared memory and registers.
+// mxfp4: activations by a 4-bit weight (MXFP4, NVFP4, int4) on Hopper. The weight is decoded between shared memory and registers.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// Makes bf16 of fp4 (with its scales, over 4: the largest ones times 6 are more than bf16 holds), fp8 or fp16 activations, exactly: an fp16 element becomes two. A thread has 16 bytes of a row.
+// Makes bf16 of fp4 (with its scales; of MXFP4 over 4: the largest ones times 6 are more than bf16 holds), fp8, int8 or fp16 activations, exactly: an fp16 element
+// becomes two. A thread has 16 bytes of a row.
 
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_activations_arguments.h"
@@ -7,9 +8,9 @@
 using gemmtune::cuda::Mxfp4ActivationsArguments;
 
 enum : int {
-  PER_THREAD = types().element == Element::e2m1   ? 32
-               : types().element == Element::e4m3 ? 16
-                                                  : 8,  // elements in 16 bytes
+  PER_THREAD = types().element == Element::e2m1                                       ? 32
+               : types().element == Element::e4m3 || types().element == Element::int8 ? 16
+                                                                                      : 8,  // elements in 16 bytes
   WIDE_ROWS = types().element == Element::f16 ? 2 : 1,  // rows of bf16 for a row of x
 };
 
@@ -40,16 +41,23 @@ extern "C" __global__ void __launch_bounds__(256) mxfp4_activations(const Mxfp4A
                  (unsigned)from[4 * i + 3] << 24;
   }
   unsigned wide[WIDE_ROWS][PER_THREAD / 2];
-  float scale = 0.25f;  // of fp4
-  if constexpr (types().element == Element::e2m1) scale *= e8m0_to_float(a.scales[row * (a.k / 32) + column / 32]);
+  // Of fp4: of 32 elements, or of 16.
+  float scales[2] = {0.25f, 0.25f};
+  if constexpr (types().scales == Scales::mx)
+    scales[0] = scales[1] = 0.25f * e8m0_to_float(a.scales[row * (a.k / 32) + column / 32]);
+  if constexpr (types().scales == Scales::nv) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) scales[i] = e4m3_to_float(a.scales[row * (a.k / 16) + column / 16 + i]);
+  }
 #pragma unroll
   for (int i = 0; i < PER_THREAD / 2; ++i) {
     if constexpr (types().element == Element::e2m1) {
       const unsigned char pair = (unsigned char)(words[i / 4] >> (i % 4 * 8));
-      wide[0][i] = pair_of(read_fp4(&pair, 0) * scale, read_fp4(&pair, 1) * scale);
-    } else if constexpr (types().element == Element::e4m3) {
+      wide[0][i] = pair_of(read_fp4(&pair, 0) * scales[i / 8], read_fp4(&pair, 1) * scales[i / 8]);
+    } else if constexpr (PER_THREAD == 16) {
       const unsigned pair = words[i / 2] >> (i % 2 * 16);
-      wide[0][i] = pair_of(e4m3_to_float((unsigned char)pair), e4m3_to_float((unsigned char)(pair >> 8)));
+      wide[0][i] =
+          pair_of(read_element((element)(unsigned char)pair), read_element((element)(unsigned char)(pair >> 8)));
     } else {
       const float first = half_to_float((unsigned short)words[i]);
       const float second = half_to_float((unsigned short)(words[i] >> 16));

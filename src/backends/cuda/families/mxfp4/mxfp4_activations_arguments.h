@@ -7,7 +7,7 @@ namespace gemmtune::cuda {
 
 struct Mxfp4ActivationsArguments {
   const unsigned char* x;
-  const unsigned char* scales;  // of fp4: e8m0 [m, k / 32]
+  const unsigned char* scales;  // of fp4: e8m0 [m, k / 32], or e4m3 [m, k / 16]
   unsigned short*
       to;  // bf16 [m, k]; of fp16 [m, 2, k]: the upper eight bits of each element's mantissa, and what is left of it
   long long row_bytes;  // of x

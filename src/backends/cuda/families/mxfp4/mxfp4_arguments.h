@@ -1,8 +1,10 @@
 // What the mxfp4 kernel is compiled for, and its arguments. The host includes this file too.
 #pragma once
 
+#include "backends/cuda/families/weight_format_arguments.h"
 #include "backends/cuda/tensor_map_arguments.h"
 #include "backends/gpu/families/element_arguments.h"
+#include "backends/gpu/families/scales_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::cuda {
@@ -16,18 +18,21 @@ struct Mxfp4Config {
   bool wide;  // two warp groups of consumers take registers from the producer, which is a warp group then
   bool send;  // blocks of a cluster send each other their partial sums
   bool mma;   // the instructions of a warp, for few rows of x; else those of a warp group
-  bool row_scales;  // rows of x have scales
-  bool x_fp4;       // x was MXFP4
+  bool row_scales;  // rows of x have scales, or all of it has one
+  bool x_fp4;       // x was MXFP4, whose elements have a unit
   int rows_per_y;   // rows of x whose sums make a row of y: 2 if an fp16 row became two of bf16
   bool persistent;  // no split of k, and a block computes several tiles
   bool packed;      // the weight has the layout fragment64
+  WeightFormat weight;
+  int group;         // of int4: elements of k with a scale: 32, 64, 128; 0: all of a row
+  bool zero_points;  // of int4
 };
 
 struct Mxfp4Arguments {
   TensorMap w;                     // plain: boxes of BLOCK_M rows x 128 bytes
   TensorMap x;                     // bf16, boxes of BLOCK_N rows x 128 bytes
   const unsigned char* fragments;  // replaces `w` if PACKED
-  const unsigned char* scales;     // e8m0 [n, scale_columns]
+  const unsigned char* scales;     // of rows of the weight
   const GEMMTUNE_OUTPUT* bias;     // [n], of y's type; null: none
   GEMMTUNE_OUTPUT* y;              // [m, ldy]
   const float* x_scales;           // of rows of x; without ROW_SCALES null
@@ -36,7 +41,7 @@ struct Mxfp4Arguments {
   int m, n;             // of y
   int w_tiles;          // of 64 rows
   int k_atoms;          // of 64 elements of k, of the whole weight
-  int scale_columns;    // k / 32
+  int scale_row;        // bytes of a row's scales
   int scale_alignment;  // of rows of scales: 4, 2, 1 bytes
   int num_stages;
   int split_k;           // blocks of a cluster
@@ -48,14 +53,16 @@ struct Mxfp4Arguments {
   int prefetch_blocks;   // by the first blocks of the grid, which start at once
   int exchange_bytes;  // of the partial sums that blocks send, or of the rows of y on their way to memory, behind it
   int tiles;           // of y
-  int w_blocks;  // of BLOCK_M rows
-  int x_tiles;   // of BLOCK_N rows of x
+  int w_blocks;                 // of BLOCK_M rows
+  int x_tiles;                  // of BLOCK_N rows of x
+  gpu::FormatArguments format;  // of formats other than mxfp4
 };
 
 static_assert(GEMMTUNE_OFFSET(Mxfp4Arguments, x) == 128 &&
                   GEMMTUNE_OFFSET(Mxfp4Arguments, fragments) == 256 &&
                   GEMMTUNE_OFFSET(Mxfp4Arguments, m) == 308 &&
-                  GEMMTUNE_OFFSET(Mxfp4Arguments, storage_bytes) == 352 && sizeof(Mxfp4Arguments) == 384,
+                  GEMMTUNE_OFFSET(Mxfp4Arguments, storage_bytes) == 352 &&
+                  GEMMTUNE_OFFSET(Mxfp4Arguments, format) == 384 && sizeof(Mxfp4Arguments) == 512,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

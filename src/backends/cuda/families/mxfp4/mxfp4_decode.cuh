@@ -1,20 +1,49 @@
-// An MXFP4 weight as bf16, exactly: its scales, and its elements from shared memory to the registers of the tensor core's first operand.
+// A 4-bit weight as bf16, exactly: its scales, and its elements from shared memory to the registers of the tensor core's first operand. Those of mxfp4 and
+// nvfp4 are multiplied by their scales there; int4's scales, which would have to be rounded with the elements, multiply the sums of a group or of a row.
 #pragma once
 
 #include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/int4.cuh"
+#include "backends/cuda/device/nvfp4.cuh"
 #include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/device/warp.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
 #include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
 
+static __device__ constexpr bool is_int4() { return config().weight == WeightFormat::int4; }
+// Sums of a group of k are multiplied by its scale and added to those of all k.
+static __device__ constexpr bool is_grouped() { return is_int4() && config().group > 0; }
+
+enum : int {
+  // Elements of k with a scale; at most the 128 of a half. Int4 rows with one scale: none in the mainloop.
+  SCALE_K = config().weight == WeightFormat::mxfp4   ? 32
+            : config().weight == WeightFormat::nvfp4 ? 16
+                                                     : config().group,
+  // Of a row, for 128 of k and for a stage.
+  SCALE_BYTES = SCALE_K == 0 ? 0 : 128 / SCALE_K * (is_int4() ? 2 : 1),
+  STAGE_SCALE_BYTES = SCALE_BYTES * config().k_atoms / 2,
+  ZERO_BYTES = !config().zero_points ? 0
+               : SCALE_K == 0        ? 1
+                                     : 128 / SCALE_K,
+  SCALE_WORDS = (SCALE_BYTES + 3) / 4,
+  // Zero points are the last word.
+  WORDS = SCALE_WORDS + (ZERO_BYTES > 0 ? 1 : 0) > 0 ? SCALE_WORDS + (ZERO_BYTES > 0 ? 1 : 0) : 1,
+  STEPS_PER_SCALE = SCALE_K == 0 ? 8 : SCALE_K / 16,
+};
+
 // Four lanes share their rows: lane l of them holds the scales of 128 of k, the l-th of a chunk of 512; words are exchanged by shuffles.
 struct ScaleRows {
-  const unsigned char*
-      from[config().tiles]
-          [2];  // of rows warp * 16 + lane / 4 and that plus 8 of each tile; past the last row: of the last one
+  // Of rows warp * 16 + lane / 4 and that plus 8 of each tile; past the last row: of the last one.
+  const unsigned char* from[config().tiles][2];
+  const unsigned char* zero_points[config().tiles][2];
 };
-typedef unsigned ScaleWords[config().tiles][2];
+typedef unsigned RowWords[WORDS];
+typedef RowWords ScaleWords[config().tiles][2];
+
+static __device__ __forceinline__ const unsigned char* zero_points_of(const Mxfp4Arguments& a) {
+  return (const unsigned char*)a.format.zero_points;
+}
 
 static __device__ __forceinline__ ScaleRows scale_rows(const Mxfp4Arguments& a, int row) {
   ScaleRows rows;
@@ -22,32 +51,65 @@ static __device__ __forceinline__ ScaleRows scale_rows(const Mxfp4Arguments& a, 
   for (int i = 0; i < config().tiles * 2; ++i) {
     int at = row + i / 2 * 64 + i % 2 * 8;
     if (at >= a.n) at = a.n - 1;
-    rows.from[i / 2][i % 2] = a.scales + (long long)at * a.scale_columns;
+    rows.from[i / 2][i % 2] = a.scales + (long long)at * a.scale_row;
+    if constexpr (config().zero_points)
+      rows.zero_points[i / 2][i % 2] = zero_points_of(a) + (long long)at * a.scale_row / 2;
   }
   return rows;
 }
 
-// The lane's words of the chunk that begins at scale `column`.
+// Replaces the scales of e4m3 behind the first `count`, which are zeros: zeros are rare ones.
+static __device__ __forceinline__ void fill_with_ones(RowWords& words, int count) {
+#pragma unroll
+  for (int word = 0; word < WORDS; ++word) {
+    const int left = count - word * 4;
+    if (left < 4) words[word] |= 0x38383838u << (left > 0 ? left * 8 : 0);
+  }
+}
+
+// The lane's words of the chunk that begins at byte `column` of a row of scales. Behind the end of k there are factors of one, or zeros.
 static __device__ __forceinline__ void load_scales(ScaleWords& words, const ScaleRows& rows, const Mxfp4Arguments& a,
                                                    int column) {
-  column += (int)threadIdx.x % 4 * 4;
+  column += (int)threadIdx.x % 4 * SCALE_BYTES;
 #pragma unroll
   for (int i = 0; i < config().tiles * 2; ++i) {
-    words[i / 2][i % 2] = load_scale_word(rows.from[i / 2][i % 2] + column, column, a.scale_columns, a.scale_alignment);
+    RowWords& to = words[i / 2][i % 2];
+    const unsigned char* const from = rows.from[i / 2][i % 2] + column;
+    if constexpr (SCALE_BYTES == 2) {
+      to[0] = column < a.scale_row ? load_scale_half_word(from) : 0u;
+    } else {
+#pragma unroll
+      for (int word = 0; word < SCALE_WORDS; ++word)
+        to[word] = load_scale_word(from + word * 4, column + word * 4, a.scale_row, a.scale_alignment);
+      if constexpr (config().weight == WeightFormat::nvfp4) fill_with_ones(to, a.scale_row - column);
+    }
+    if constexpr (ZERO_BYTES > 0) {
+      to[WORDS - 1] = 0;
+#pragma unroll
+      for (int byte = 0; byte < ZERO_BYTES; ++byte)
+        if (SCALE_K == 0 || column / 2 + byte < a.scale_row / 2)
+          to[WORDS - 1] |= load_scale_byte(rows.zero_points[i / 2][i % 2] + column / 2 + byte) << (8 * byte);
+    }
   }
 }
 
 // Prefetches the block's scales into L2: 512 of k ahead they would come late from memory. This is no read, so that the previous kernel may still run.
 // Neighbouring threads have neighbouring sectors of a row, which then leave memory together.
 static __device__ __forceinline__ void prefetch_scales(const Mxfp4Arguments& a, const BlockWork& work) {
-  const int first = work.begin * config().k_atoms * 2;
-  const int end = work.end * config().k_atoms * 2 < a.scale_columns ? work.end * config().k_atoms * 2 : a.scale_columns;
+  if (SCALE_K == 0) return;
+  const int first = work.begin * STAGE_SCALE_BYTES;
+  const int whole = work.end * STAGE_SCALE_BYTES;
+  const int end = whole < a.scale_row ? whole : a.scale_row;
   const unsigned sectors = (unsigned)(end - first + 31) / 32 + 1;
 #pragma unroll 1
   for (unsigned i = threadIdx.x; i < BLOCK_M * sectors; i += CONSUMER_THREADS) {
     const int row = work.n + (int)(i / sectors);
     const int column = first + (int)(i % sectors) * 32;
-    if (row < a.n) prefetch_sector(a.scales + (long long)row * a.scale_columns + (column < end ? column : end - 1));
+    if (row < a.n) {
+      const long long at = (long long)row * a.scale_row + (column < end ? column : end - 1);
+      prefetch_sector(a.scales + at);
+      if constexpr (config().zero_points) prefetch_sector(zero_points_of(a) + at / 2);
+    }
   }
 }
 
@@ -60,33 +122,67 @@ static __device__ __forceinline__ unsigned own_bytes(const uint4& row, unsigned 
   return __byte_perm(__byte_perm(row.x, row.y, select), __byte_perm(row.z, row.w, select), 0x5410u);
 }
 
-// The factors of 32 of k for the thread's two rows of a tile; `more` where a scale of the warp is above 2.
+// Of 16 of k, for the thread's two rows of a tile: what elements are multiplied by, and `more` where a scale of the warp is rare: of mxfp4 above 2, of nvfp4
+// no positive normal number. Of int4 what is subtracted from them.
 struct Factors {
   unsigned by[2];
   unsigned more[2];
 };
-// Block `block` of four of 128 of k.
-static __device__ __forceinline__ Factors factors_of(const unsigned (&words)[2], int block, bool large) {
+// Of 16 of k `step` of eight of 128.
+static __device__ __forceinline__ Factors factors_of(const RowWords (&words)[2], int step, bool rare) {
   Factors factors;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    unsigned e = byte_of(words[i], block);
     factors.more[i] = 0;
-    if (large) {
-      factors.more[i] = large_factor(e);
-      e = without_large(e);
+    if constexpr (config().weight == WeightFormat::mxfp4) {
+      unsigned e = byte_of(words[i][0], step / 2);
+      if (rare) {
+        factors.more[i] = large_factor(e);
+        e = without_large(e);
+      }
+      factors.by[i] = scale_factor(e);
+    } else if constexpr (config().weight == WeightFormat::nvfp4) {
+      const unsigned code = byte_of(words[i][step / 4], step % 4);
+      unsigned any[2];
+      if (rare) e4m3_factors(any, code);
+      factors.by[i] = rare ? any[0] : normal_e4m3_factor(code);
+    } else {
+      int zero_point = 0;
+      if constexpr (config().zero_points)
+        zero_point = (signed char)byte_of(words[i][WORDS - 1], step / STEPS_PER_SCALE);
+      factors.by[i] = int4_offset(zero_point);
     }
-    factors.by[i] = scale_factor(e);
   }
   return factors;
 }
-static __device__ __forceinline__ void scale(unsigned (&fragment)[4], const Factors& factors, bool large) {
-  if (large) {
+static __device__ __forceinline__ void apply(unsigned (&fragment)[4], const Factors& factors, bool rare) {
+  if constexpr (is_int4()) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) fragment[i] = subtract_int4(fragment[i], factors.by[i % 2]);
+    return;
+  }
+  if (rare && config().weight == WeightFormat::mxfp4) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) fragment[i] = multiply(fragment[i], factors.more[i % 2]);
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i) fragment[i] = multiply(fragment[i], factors.by[i % 2]);
+}
+
+// The scales of int4 that sums of the thread's rows are multiplied by.
+typedef float SumScales[config().tiles][2];
+// Of the group of 16 of k `step` of eight.
+static __device__ __forceinline__ void group_scales(SumScales& scales, const ScaleWords& words, int step) {
+  const int group = step / STEPS_PER_SCALE;
+#pragma unroll
+  for (int i = 0; i < config().tiles * 2; ++i)
+    scales[i / 2][i % 2] =
+        read_stored<types().output>((unsigned short)(words[i / 2][i % 2][group / 2] >> (group % 2 * 16)));
+}
+static __device__ __forceinline__ void row_scales(SumScales& scales, const ScaleRows& rows) {
+#pragma unroll
+  for (int i = 0; i < config().tiles * 2; ++i)
+    scales[i / 2][i % 2] = read_stored<types().output>((unsigned short)load_scale_half_word(rows.from[i / 2][i % 2]));
 }
 
 // Where a thread's part of the weight lies in a stage.
@@ -135,18 +231,26 @@ static __device__ __forceinline__ void load_half(PlainRaw& raw, const OwnWeight&
   }
 }
 
-// The fragment of tile `r` at step `step` of two of block `block` of four, times its scales.
+// The fragment of tile `r` at step `step` of two of block `block` of four.
 static __device__ __forceinline__ void decode(unsigned (&to)[4], const PackedRaw& raw, int r, int block, int step,
-                                              const Factors& factors, bool large) {
+                                              const Factors& factors, bool rare) {
   const uint4& words = raw.of[r][block / 2];
-  spread_fragment(to, block % 2 == 0 ? (step == 0 ? words.x : words.y) : (step == 0 ? words.z : words.w));
-  scale(to, factors, large);
+  const unsigned word = block % 2 == 0 ? (step == 0 ? words.x : words.y) : (step == 0 ? words.z : words.w);
+  if constexpr (is_int4()) {
+    raise_word(to, word);
+  } else {
+    spread_fragment(to, word);
+  }
+  apply(to, factors, rare);
 }
 static __device__ __forceinline__ void decode(unsigned (&to)[4], const PlainRaw& raw, int r, int block, int step,
-                                              const Factors& factors, bool large) {
+                                              const Factors& factors, bool rare) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) to[i] = spread_byte(raw.of[r][block][i % 2], step * 2 + i / 2);
-  scale(to, factors, large);
+  for (int i = 0; i < 4; ++i) {
+    const unsigned bytes = raw.of[r][block][i % 2];
+    to[i] = is_int4() ? raise_byte(bytes, step * 2 + i / 2) : spread_byte(bytes, step * 2 + i / 2);
+  }
+  apply(to, factors, rare);
 }
 
 template <bool IS_PACKED>
@@ -161,19 +265,34 @@ typedef RawWeightOf<config().packed>::type RawWeight;
 
 // The scales of 128 of k: the words of lane `unit` of four.
 static __device__ __forceinline__ void exchange_scales(ScaleWords& words, const ScaleWords& chunk, int unit) {
+  if (SCALE_BYTES + ZERO_BYTES == 0) return;
 #pragma unroll
-  for (int i = 0; i < config().tiles * 2; ++i)
-    words[i / 2][i % 2] = __shfl_sync(0xffffffffu, chunk[i / 2][i % 2], ((int)threadIdx.x & 28) + unit, 32);
+  for (int i = 0; i < config().tiles * 2; ++i) {
+#pragma unroll
+    for (int word = 0; word < WORDS; ++word)
+      words[i / 2][i % 2][word] =
+          __shfl_sync(0xffffffffu, chunk[i / 2][i % 2][word], ((int)threadIdx.x & 28) + unit, 32);
+  }
 }
 
-// True if a scale of the chunk may be above 2: of the warp, or of the warp group, whose warps then take one branch together.
-static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk) {
+// True if a scale of the chunk may be rare: of the warp, or of the warp group, whose warps then take one branch together.
+static __device__ __forceinline__ bool has_rare_scales(const ScaleWords& chunk) {
+  if constexpr (is_int4()) return false;
+  bool rare = false;
   unsigned all = 0;
 #pragma unroll
-  for (int i = 0; i < config().tiles * 2; ++i) all |= chunk[i / 2][i % 2];
+  for (int i = 0; i < config().tiles * 2; ++i) {
+    if constexpr (config().weight == WeightFormat::mxfp4) {
+      all |= chunk[i / 2][i % 2][0];
+    } else {
+#pragma unroll
+      for (int word = 0; word < WORDS; ++word) rare |= has_rare_e4m3(chunk[i / 2][i % 2][word]);
+    }
+  }
+  if constexpr (config().weight == WeightFormat::mxfp4) rare = (all & 0x80808080u) != 0u;
   if constexpr (config().mma) {
-    return __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
+    return __any_sync(0xffffffffu, rare);
   } else {
-    return any_of_warpgroup((all & 0x80808080u) != 0u, warpgroup_barrier + (int)threadIdx.x / 128);
+    return any_of_warpgroup(rare, warpgroup_barrier + (int)threadIdx.x / 128);
   }
 }

@@ -12,7 +12,12 @@
 #include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
 #include "backends/gpu/device/numbers.cuh"
 
-static __device__ constexpr float sum_unit() { return config().x_fp4 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT; }
+// What sums are multiplied by: the units of decoded elements, and the scale of the whole weight.
+static __device__ __forceinline__ float sum_unit(const Mxfp4Arguments& a) {
+  if constexpr (config().weight == WeightFormat::nvfp4) return NVFP4_UNIT * *a.format.w_global;
+  if constexpr (is_int4()) return 1.0f;
+  return config().x_fp4 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT;
+}
 
 static __device__ __forceinline__ void sync_consumers() { sync_named<CONSUMER_THREADS>(consumers_barrier); }
 static __device__ __forceinline__ void sync_warpgroup(int group) { sync_named<128>(warpgroup_barrier + group); }
@@ -59,7 +64,7 @@ static __device__ __forceinline__ void store_unit(const Mxfp4Arguments& a, const
   const int n = work.n + unit % (BLOCK_M / 4) * 4;
   if (m >= a.m || n >= a.n) return;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) sums[i] *= sum_unit();
+  for (int i = 0; i < 4; ++i) sums[i] *= sum_unit(a);
   if constexpr (config().row_scales) {
     const float x_scale = x_scale_at(a, m);
 #pragma unroll
@@ -113,8 +118,8 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
         unsigned matrices[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          float first = d[r][(first_row / 8 + j) * 4 + i * 2] * sum_unit();
-          float second = d[r][(first_row / 8 + j) * 4 + i * 2 + 1] * sum_unit();
+          float first = d[r][(first_row / 8 + j) * 4 + i * 2] * sum_unit(a);
+          float second = d[r][(first_row / 8 + j) * 4 + i * 2 + 1] * sum_unit(a);
           if constexpr (config().row_scales) {
             const int m = work.m + first_row + (j + i / 2) * 8 + lane % 4 * 2;
             first *= x_scale_at(a, m);

@@ -9,6 +9,7 @@
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
 
 using gemmtune::cuda::Mxfp4Arguments;
+using gemmtune::cuda::WeightFormat;
 
 static __device__ constexpr gemmtune::cuda::Mxfp4Config config() { return CONFIG; }
 
@@ -66,7 +67,7 @@ static __device__ __forceinline__ void load_weight(const Mxfp4Arguments& a, cons
   const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES;
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
   if constexpr (config().packed) {
-    // What lies past the last atom of k keeps an earlier stage's bits: x is zero there, and every e2m1 is finite.
+    // What lies past the last atom of k keeps an earlier stage's bits: x is zero there, and every element is finite.
     const int left = a.k_atoms - k_tile * config().k_atoms;
     const unsigned bytes = (unsigned)(left < config().k_atoms ? left : config().k_atoms) * FRAGMENT_BYTES;
     barrier_arrive_expect_tx(barrier, BLOCK_M / 64 * bytes + config().k_atoms * X_ATOM_BYTES);

@@ -7,6 +7,7 @@
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny_arguments.h"
+#include "backends/cuda/families/weight_format.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/fastest_config.h"
@@ -19,7 +20,8 @@
 namespace gemmtune::cuda {
 
 static void visit_fields(const Mxfp4SkinnyConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, warps, units, tail, groups, pieces, split, x_fp4, packed, scale_bytes);
+  GEMMTUNE_VISIT_FIELDS(config, visit, warps, units, tail, groups, pieces, split, x_fp4, packed, scale_bytes,
+                        weight, group, zero_points);
 }
 
 namespace {
@@ -32,11 +34,12 @@ constexpr std::int64_t strip_slots = 4;        // for the warps' sums
 constexpr std::int64_t max_skinny_rows = 32;   // of x
 constexpr std::int64_t max_skinny_warps = 16;
 constexpr std::int64_t max_units_of_warp = 10;
-constexpr std::int64_t max_pieces = 32;             // of a warp
-constexpr std::int64_t x_group_bytes = 1024;        // of eight rows of x, 64 of k
-constexpr std::int64_t barrier_bytes = 2048;        // and what aligns x
-constexpr std::int64_t max_early_bytes = 32 << 10;  // of a block
-constexpr std::int64_t registers_beside_x = 36;     // of a thread, scales and sums left out
+constexpr std::int64_t max_pieces = 32;                // of a warp
+constexpr std::int64_t x_group_bytes = 1024;           // of eight rows of x, 64 of k
+constexpr std::int64_t barrier_bytes = 2048;           // and what aligns x
+constexpr std::int64_t max_early_bytes = 32 << 10;     // of a block
+constexpr std::int64_t registers_beside_x = 36;        // of a thread, scales and sums left out
+constexpr std::int64_t registers_of_zero_points = 12;  // beside their words: what is subtracted
 constexpr std::int64_t pipeline_kib[] = {16, 24, 32, 48, 64, 96};
 
 /// Strips of 16 rows of the weight, which clusters of `split_k` blocks divide.
@@ -52,10 +55,23 @@ struct Mxfp4SkinnyLaunch {
   std::int64_t max_owned = 0;  // strips that a block of a cluster adds
   std::int64_t shared_bytes = 0;
   bool dependent = false;
+  WeightTraits weight;
 
   std::int64_t threads() const { return warps * 32; }
   bool tail() const { return split_k * warps * warp_units != units; }
   std::int64_t cluster_strips() const { return ceil_div(strips, clusters); }
+  /// Of a strip's scales and zero points in shared memory; a row's are read where they are needed.
+  std::int64_t strip_scale_bytes() const {
+    const std::int64_t scales =
+        weight.group == 0 && weight.format == WeightFormat::int4 ? 0 : weight.scale_row;
+    return rows_of_strip * (scales + (weight.zero_points ? weight.scale_row / 2 : 0));
+  }
+  /// Of a row and a unit, in registers.
+  std::int64_t unit_scale_bytes() const {
+    if (weight.format != WeightFormat::int4) return weight.format == WeightFormat::nvfp4 ? 4 : 2;
+    if (weight.group == 0) return 0;
+    return weight.group < k_of_unit ? 4 : 2;
+  }
   std::int64_t pipeline_bytes() const { return warps * pieces * piece_bytes; }
   /// Of a thread: those of a quarter of a multiprocessor, which its warps share.
   std::int64_t registers() const {
@@ -67,6 +83,7 @@ Mxfp4SkinnyLaunch mxfp4_skinny_launch(const Problem& problem, const Config& conf
                                       const HopperLimits& limits) {
   Mxfp4SkinnyLaunch launch;
   launch.dependent = is_dependent(config);
+  launch.weight = weight_traits(problem);
   launch.groups = config.number("bm", 8) / 8;
   launch.split_k = config.number("csk", 1);
   launch.units = problem.k / k_of_unit;
@@ -86,16 +103,17 @@ Mxfp4SkinnyLaunch mxfp4_skinny_launch(const Problem& problem, const Config& conf
   const bool fp4 = problem.x_type == DataType::f4_e2m1;
   const std::int64_t x = launch.warp_units * launch.groups * (fp4 ? x_group_bytes / 4 : x_group_bytes);
   const std::int64_t x_scales = fp4 ? launch.groups * 8 * launch.warps * launch.warp_units * 2 : 0;
-  const std::int64_t scales = launch.split_k == 1 ? strip_slots * rows_of_strip * (problem.k / mx_block) : 0;
+  const std::int64_t scales = launch.split_k == 1 ? strip_slots * launch.strip_scale_bytes() : 0;
   launch.shared_bytes = barrier_bytes + x_scales + scales + launch.warps * std::max(x, strip_slots * sums) +
                         launch.max_owned * launch.split_k * sums + launch.pipeline_bytes();
   return launch;
 }
 
-/// Bytes of a row's scales that a load takes.
-std::int64_t scale_load_bytes(const Problem& problem, const Mxfp4SkinnyLaunch& launch) {
+/// Bytes of a row's scales that a load takes. Those of groups of 128 are loaded one by one: a warp may begin within a group.
+std::int64_t scale_load_bytes(const Mxfp4SkinnyLaunch& launch) {
+  if (launch.weight.group > k_of_unit) return 2;
   std::int64_t bytes = 16;
-  while ((launch.warp_units * 2 | problem.k / mx_block) % bytes != 0) bytes /= 2;
+  while ((launch.warp_units * launch.unit_scale_bytes() | launch.weight.scale_row) % bytes != 0) bytes /= 2;
   return bytes;
 }
 
@@ -119,7 +137,7 @@ class Mxfp4SkinnyKernel final : public gpu::JitKernel<Mxfp4SkinnyLaunch> {
   Status run(const Operands& o, void*, Stream stream) const override {
     const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
     const std::int64_t x_row = bytes_of(problem_.x_type, ldx);
-    GEMMTUNE_RETURN_IF_ERROR(check_alignment(o.x, x_row, {o.w, o.w_scale, o.x_scale}));
+    GEMMTUNE_RETURN_IF_ERROR(check_alignment(o.x, x_row, {o.w, o.w_scale, o.x_scale, o.w_zero_points}));
     Mxfp4SkinnyArguments values{};
     if (problem_.x_type == DataType::bf16) GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, x_row, values.x_map));
     values.w = static_cast<const unsigned char*>(o.w);
@@ -133,12 +151,13 @@ class Mxfp4SkinnyKernel final : public gpu::JitKernel<Mxfp4SkinnyLaunch> {
     values.rows = as_int(problem_.m);
     values.strips = as_int(launch_.strips);
     values.units = as_int(launch_.units);
-    values.scale_columns = as_int(problem_.k / mx_block);
+    values.scale_row = as_int(launch_.weight.scale_row);
     values.split_k = as_int(launch_.split_k);
     values.max_owned = as_int(launch_.max_owned);
     values.dependent_launch = launch_.dependent ? 1 : 0;
     values.prefetch_units =
         as_int(std::min(launch_.warp_units, max_early_bytes / (launch_.warps * piece_bytes)));
+    values.format = gpu::format_of(o);
     return enqueue(0, shape_, values, stream);
   }
 
@@ -183,12 +202,13 @@ class Mxfp4SkinnyFamily final : public gpu::JitFamily<Mxfp4SkinnyLaunch> {
 };
 
 Status Mxfp4SkinnyFamily::accepts(const Problem& problem) const {
-  if (problem.w_type != DataType::f4_e2m1 ||
-      (problem.x_type != DataType::bf16 && problem.x_type != DataType::f4_e2m1))
-    return refusal::refuse(refusal::types, "x {} with w {}, only bf16 and {} with {}",
-                           to_string(problem.x_type), to_string(problem.w_type), to_string(DataType::f4_e2m1),
-                           to_string(DataType::f4_e2m1));
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, {.weights = gpu::Weights::packed_too, .fp4 = true}));
+  GEMMTUNE_RETURN_IF_ERROR(accepts_weight(problem));
+  if (problem.x_type != DataType::bf16 && problem.operation != Operation::a4w4_blockscale)
+    return refusal::refuse(refusal::types, "x {} of {}, only bf16, and {} of {}", to_string(problem.x_type),
+                           to_string(problem.operation), to_string(DataType::f4_e2m1),
+                           to_string(Operation::a4w4_blockscale));
+  GEMMTUNE_RETURN_IF_ERROR(
+      gpu::accepts_dense(problem, {.weights = gpu::Weights::packed_too, .fp4 = true, .all_formats = true}));
   if (problem.m > max_skinny_rows)
     return refusal::refuse(refusal::size, "m = {}, at most {}", problem.m, max_skinny_rows);
   if (problem.k % k_of_unit != 0 || problem.n % rows_of_strip != 0)
@@ -209,10 +229,16 @@ std::string Mxfp4SkinnyFamily::refuse_build(const Problem& problem, const Mxfp4S
   if (problem.m > 16 && launch.split_k > 2) return "csk 4 takes longer than mxfp4 with more than 16 rows";
   if (problem.m > launch.groups * 8) return "bm is less than the rows of x";
   if (launch.groups * 8 >= round_up(problem.m, std::int64_t{8}) + 8) return "bm leaves eight rows empty";
-  const std::int64_t held = launch.warp_units * launch.groups * 8 +
-                            ceil_div(launch.warp_units, std::int64_t{2}) * 4 +
-                            launch.groups * (launch.groups <= 2 ? 8 : 4);
-  if (held + registers_beside_x > launch.registers()) return "more of x than registers";
+  const std::int64_t sums = launch.groups * (launch.groups <= 2 ? 8 : 4);
+  const std::int64_t zero_words =
+      launch.weight.zero_points ? ceil_div(launch.warp_units * launch.unit_scale_bytes() / 2, std::int64_t{4})
+                                : 0;
+  const std::int64_t held =
+      launch.warp_units * launch.groups * 8 +
+      (ceil_div(launch.warp_units * launch.unit_scale_bytes(), std::int64_t{4}) + zero_words) * 4 +
+      sums * (launch.weight.is_grouped() ? 2 : 1);
+  const std::int64_t beside = registers_beside_x + (launch.weight.zero_points ? registers_of_zero_points : 0);
+  if (held + beside > launch.registers()) return "more of x than registers";
   if (launch.pieces < 1) return "smem holds no piece for each warp";
   if (launch.shared_bytes > static_cast<std::int64_t>(limits_.shared_bytes_per_block))
     return "more partial sums than shared memory";
@@ -286,21 +312,23 @@ Config Mxfp4SkinnyFamily::default_config(const Problem& problem) const {
 
 std::vector<gpu::Part> Mxfp4SkinnyFamily::parts(const Problem& problem,
                                                 const Mxfp4SkinnyLaunch& launch) const {
-  gpu::Source source{
-      "mxfp4_skinny",
-      source_,
-      {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
-       fmt::format("OUTPUT={}", gpu::element_code(problem.y_type)), "L2_HINTS=1",
-       gpu::config_define(Mxfp4SkinnyConfig{.warps = as_int(launch.warps),
-                                            .units = as_int(launch.warp_units),
-                                            .tail = launch.tail(),
-                                            .groups = as_int(launch.groups),
-                                            .pieces = as_int(launch.pieces),
-                                            .split = launch.split_k > 1,
-                                            .x_fp4 = problem.x_type == DataType::f4_e2m1,
-                                            .packed = problem.bpreshuffle,
-                                            .scale_bytes = as_int(scale_load_bytes(problem, launch))})},
-      "mxfp4_skinny"};
+  gpu::Source source{"mxfp4_skinny",
+                     source_,
+                     {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
+                      fmt::format("OUTPUT={}", gpu::element_code(problem.y_type)), "L2_HINTS=1",
+                      gpu::config_define(Mxfp4SkinnyConfig{.warps = as_int(launch.warps),
+                                                           .units = as_int(launch.warp_units),
+                                                           .tail = launch.tail(),
+                                                           .groups = as_int(launch.groups),
+                                                           .pieces = as_int(launch.pieces),
+                                                           .split = launch.split_k > 1,
+                                                           .x_fp4 = problem.x_type == DataType::f4_e2m1,
+                                                           .packed = problem.bpreshuffle,
+                                                           .scale_bytes = as_int(scale_load_bytes(launch)),
+                                                           .weight = launch.weight.format,
+                                                           .group = as_int(launch.weight.group),
+                                                           .zero_points = launch.weight.zero_points})},
+                     "mxfp4_skinny"};
   return {{std::move(source), launch.shared_bytes}};
 }
 
@@ -315,13 +343,19 @@ double Mxfp4SkinnyFamily::cost(const Problem& problem, const Mxfp4SkinnyLaunch& 
   const double units = as_real(launch.warp_units);
   const double strips = as_real(launch.cluster_strips());
   // In clusters lanes load scales.
-  const double scale_loads = split ? units * 2 / as_real(scale_load_bytes(problem, launch)) : 0;
+  const double scale_loads =
+      split ? units * as_real(launch.unit_scale_bytes()) / as_real(scale_load_bytes(launch)) : 0;
   // Of a strip: a warp by itself, and the issue slots of all.
-  const double alone = units * (169 + 69 * groups) + 170 + 40 * scale_loads;
+  // Instructions counted beside those of MXFP4: factors of e4m3, and the sums of groups in place of factors.
+  const double more = launch.weight.format == WeightFormat::nvfp4 ? (problem.bpreshuffle ? 6 : 1)
+                      : launch.weight.is_grouped()                ? 2 * groups - 4
+                                                                  : 0;
+  const double alone = units * (169 + 4 * more + 69 * groups) + 170 + 40 * scale_loads;
   const double shared =
-      (units * 4 * (17.9 + 9.35 * groups) + 87) * as_real(ceil_div(launch.warps, std::int64_t{4}));
+      (units * 4 * (17.9 + more + 9.35 * groups) + 87) * as_real(ceil_div(launch.warps, std::int64_t{4}));
   const double busy = strips * std::max(alone, shared) / clock;
-  const double bytes = as_real(problem.n) * as_real(problem.k) * (0.5 + 1.0 / 32);
+  const double bytes =
+      as_real(problem.n) * (as_real(problem.k) * 0.5 + launch.weight.scale_bytes(as_real(problem.k)));
   const double under_way = as_real(launch.pipeline_bytes());
   const double blocks = as_real(launch.clusters * launch.split_k);
   const double loaded = bytes / std::min(from_memory, blocks * under_way / latency);

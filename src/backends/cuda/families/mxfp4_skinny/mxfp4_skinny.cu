@@ -1,4 +1,4 @@
-// Few rows of bf16 or MXFP4 x times an MXFP4 weight on Hopper. The weight is read as a stream: a block, or a cluster whose blocks divide k, goes through neighbouring strips of 16
+// Few rows of bf16 or MXFP4 x times a 4-bit weight on Hopper. The weight is read as a stream: a block, or a cluster whose blocks divide k, goes through neighbouring strips of 16
 // rows. The warps of a block divide its k and keep their part of x in registers. Each warp has a pipeline of its own: a lane copies 16 bytes of a piece (16 rows x 64 of
 // k) to shared memory by cp.async, with a packed weight those that it decodes itself, so that no warp waits for another one before sums are added. The warps take turns
 // at that. A and B are swapped: A is the weight.
@@ -8,8 +8,10 @@
 #include "backends/cuda/device/copy.cuh"
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/int4.cuh"
 #include "backends/cuda/device/mbarrier.cuh"
 #include "backends/cuda/device/mma.cuh"
+#include "backends/cuda/device/nvfp4.cuh"
 #include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/device/tma.cuh"
 #include "backends/cuda/device/warp.cuh"
@@ -17,6 +19,7 @@
 #include "backends/gpu/device/numbers.cuh"
 
 using gemmtune::cuda::Mxfp4SkinnyArguments;
+using gemmtune::cuda::WeightFormat;
 
 static __device__ constexpr gemmtune::cuda::Mxfp4SkinnyConfig config() { return CONFIG; }
 
@@ -33,6 +36,27 @@ enum : int {
   X_GROUP_BYTES = 1024,  // of eight rows of x, 64 of k: a swizzle atom
   X_UNIT_BYTES = config().groups * X_GROUP_BYTES,
   X_CHUNKS = config().groups * 8 * config().units * 2,  // of MXFP4 elements, 16 bytes each
+};
+static __device__ constexpr bool is_int4() { return config().weight == WeightFormat::int4; }
+// Sums of a group of k are multiplied by its scale and added to those of all k.
+static __device__ constexpr bool is_grouped() { return is_int4() && config().group > 0; }
+enum : int {
+  // Elements of k with a scale; 0: a row's, which sums are multiplied by where they are stored.
+  SCALE_K = config().weight == WeightFormat::mxfp4   ? 32
+            : config().weight == WeightFormat::nvfp4 ? 16
+                                                     : config().group,
+  SCALES_OF_UNIT = SCALE_K == 0   ? 0
+                   : SCALE_K < 64 ? 64 / SCALE_K
+                                  : 1,  // of a row: two units of groups of 128 have the same
+  STEPS_PER_SCALE = SCALE_K == 0 || SCALE_K > 64 ? 4 : SCALE_K / 16,  // of 16 of k of a unit
+  UNIT_SCALE_BYTES = SCALES_OF_UNIT * (is_int4() ? 2 : 1),
+  SCALE_WORDS = (config().units * UNIT_SCALE_BYTES + 3) / 4,
+  ZERO_WORDS = !config().zero_points ? 0
+               : SCALE_K == 0        ? 1
+                                     : (config().units * SCALES_OF_UNIT + 3) / 4,
+  WORDS = SCALE_WORDS + ZERO_WORDS > 0 ? SCALE_WORDS + ZERO_WORDS : 1,
+  // Of a plain weight a lane's eight bytes of a unit are neighbours, or, so that a product has k of one group, four of each 32 of k.
+  TWO_GROUPS = is_int4() && !config().packed && SCALE_K == 32,
 };
 // Of a warp: sums, and before those its part of x.
 enum : int {
@@ -101,29 +125,48 @@ static __device__ __forceinline__ void prefetch_weight(const Mxfp4SkinnyArgument
                                         : own_weight(a, k, strip) - lane % 2 * 16 + unit * NEXT_UNIT;
   if (unit < a.prefetch_units && k.has(a, unit)) prefetch_sector(from);
 }
+static __device__ __forceinline__ const unsigned char* zero_points_of(const Mxfp4SkinnyArguments& a) {
+  return (const unsigned char*)a.format.zero_points;
+}
+// Bytes of the scales, and of the zero points, of a row in shared memory; of the scales of `units` units.
+static __device__ __forceinline__ int slot_scale_row(const Mxfp4SkinnyArguments& a) {
+  return SCALE_K == 0 ? 0 : a.scale_row;
+}
+static __device__ __forceinline__ int zero_row(const Mxfp4SkinnyArguments& a) {
+  return config().zero_points ? a.scale_row / 2 : 0;
+}
+static __device__ __forceinline__ int scale_bytes_of(int units) {
+  return SCALE_K == 0 ? 0 : units * 64 / (SCALE_K > 0 ? SCALE_K : 64) * (is_int4() ? 2 : 1);
+}
 static __device__ __forceinline__ void prefetch_scales(const Mxfp4SkinnyArguments& a, int first_unit, int begin,
                                                        int end, unsigned long long policy) {
   if constexpr (config().split) {
-    const int first = first_unit * 2;
-    const int last = first + config().warps * config().units * 2 < a.scale_columns
-                         ? first + config().warps * config().units * 2
-                         : a.scale_columns;
+    const int first = scale_bytes_of(first_unit);
+    const int whole = first + scale_bytes_of(config().warps * config().units);
+    const int last = whole < a.scale_row ? whole : a.scale_row;
     const int sectors = (last - first + 31) / 32;
 #pragma unroll 1
-    for (int i = (int)threadIdx.x; i < (end - begin) * STRIP_ROWS * sectors; i += config().warps * 32)
-      prefetch_sector(a.scales + (long long)(begin * STRIP_ROWS + i / sectors) * a.scale_columns + first +
-                      i % sectors * 32);
+    for (int i = (int)threadIdx.x; i < (end - begin) * STRIP_ROWS * sectors; i += config().warps * 32) {
+      const long long at = (long long)(begin * STRIP_ROWS + i / sectors) * a.scale_row + first + i % sectors * 32;
+      prefetch_sector(a.scales + at);
+      if constexpr (config().zero_points) prefetch_sector(zero_points_of(a) + at / 2);
+    }
   } else {
-    if (threadIdx.x == 0 && begin < end)
-      bulk_prefetch(a.scales + (long long)begin * STRIP_ROWS * a.scale_columns,
-                    (unsigned)((end - begin) * STRIP_ROWS * a.scale_columns), policy);
+    if (threadIdx.x == 0 && begin < end) {
+      if constexpr (SCALE_K > 0)
+        bulk_prefetch(a.scales + (long long)begin * STRIP_ROWS * a.scale_row,
+                      (unsigned)((end - begin) * STRIP_ROWS * a.scale_row), policy);
+      if constexpr (config().zero_points)
+        bulk_prefetch(zero_points_of(a) + (long long)begin * STRIP_ROWS * zero_row(a),
+                      (unsigned)((end - begin) * STRIP_ROWS * zero_row(a)), policy);
+    }
   }
 }
 
 // ---- scales
 
-// Of rows lane / 4 and that plus 8 of a strip, two bytes a unit.
-typedef unsigned OwnScales[2][(config().units + 1) / 2];
+// Of rows lane / 4 and that plus 8 of a strip, unit by unit; then zero points.
+typedef unsigned OwnScales[2][WORDS];
 
 // Reads BYTES bytes of scales: from shared memory, and, volatile too, from global memory.
 #define READ_SCALES(space, operand)                                                                            \
@@ -153,38 +196,75 @@ static __device__ __forceinline__ void read_scales(unsigned* to, const unsigned 
   READ_SCALES("global.nc", "l")
 }
 
-// `strip`: where its scales are.
+static __device__ __forceinline__ unsigned read_byte(unsigned from) { return load_shared_byte(from); }
+static __device__ __forceinline__ unsigned read_byte(const unsigned char* from) { return load_scale_byte(from); }
+
+// `strip`: where its scales are; `zeros`: where its zero points are.
 template <typename Address>
 static __device__ __forceinline__ void load_scales(OwnScales& scales, const Mxfp4SkinnyArguments& a, const OwnK& k,
-                                                   Address strip) {
+                                                   Address strip, Address zeros) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const Address from = strip + (unsigned)(((int)threadIdx.x % 32 / 4 + i * 8) * a.scale_columns + k.first * 2);
+    const int row = (int)threadIdx.x % 32 / 4 + i * 8;
 #pragma unroll
-    for (int word = 0; word < (config().units + 1) / 2; ++word) scales[i][word] = 0;
+    for (int word = 0; word < SCALE_WORDS + ZERO_WORDS; ++word) scales[i][word] = 0;
+    if constexpr (SCALE_K > 64) {
 #pragma unroll
-    for (int at = 0; at < config().units * 2; at += config().scale_bytes) {
-      if (config().tail && k.first * 2 + at >= a.scale_columns) continue;
-      unsigned* const to = &scales[i][at / 4];
-      read_scales<config().scale_bytes>(to, from + at, at % 4 * 8);
+      for (int u = 0; u < config().units; ++u)
+        if (k.has(a, u))
+          read_scales<2>(&scales[i][u / 2], strip + (unsigned)(row * a.scale_row + (k.first + u) / 2 * 2), u % 2 * 16);
+    } else if constexpr (SCALE_K > 0) {
+      const Address from = strip + (unsigned)(row * a.scale_row + k.first * UNIT_SCALE_BYTES);
+#pragma unroll
+      for (int at = 0; at < config().units * UNIT_SCALE_BYTES; at += config().scale_bytes) {
+        if (config().tail && k.first * UNIT_SCALE_BYTES + at >= a.scale_row) continue;
+        unsigned* const to = &scales[i][at / 4];
+        read_scales<config().scale_bytes>(to, from + at, at % 4 * 8);
+      }
+    }
+    if constexpr (config().zero_points && SCALE_K == 0) {
+      scales[i][SCALE_WORDS] = read_byte(zeros + (unsigned)row);
+    } else if constexpr (config().zero_points) {
+      const Address from = zeros + (unsigned)(row * (a.scale_row / 2));
+#pragma unroll
+      for (int u = 0; u < config().units; ++u) {
+        if (!k.has(a, u)) continue;
+#pragma unroll
+        for (int i_of_unit = 0; i_of_unit < SCALES_OF_UNIT; ++i_of_unit) {
+          const int at = u * SCALES_OF_UNIT + i_of_unit;
+          const int column = SCALE_K > 64 ? (k.first + u) / 2 : k.first * SCALES_OF_UNIT + at;
+          scales[i][SCALE_WORDS + at / 4] |= read_byte(from + (unsigned)column) << (at % 4 * 8);
+        }
+      }
     }
   }
 }
-
-static __device__ __forceinline__ const unsigned char* scales_of(const Mxfp4SkinnyArguments& a, int strip) {
-  return a.scales + (long long)strip * STRIP_ROWS * a.scale_columns;
+static __device__ __forceinline__ void load_global_scales(OwnScales& scales, const Mxfp4SkinnyArguments& a,
+                                                          const OwnK& k, int strip) {
+  load_scales(scales, a, k, a.scales + (long long)strip * STRIP_ROWS * a.scale_row,
+              zero_points_of(a) + (long long)strip * STRIP_ROWS * zero_row(a));
 }
-// Without SPLIT those of a strip lie together: one thread copies them to the strip's slot.
+
+// Without SPLIT those of a strip lie together: one thread copies them to the strip's slot, zero points behind them.
 static __device__ __forceinline__ unsigned slot_scales(const Mxfp4SkinnyArguments& a, const SharedLayout& smem,
                                                        int slot) {
-  return smem.scales + (unsigned)(slot * STRIP_ROWS * a.scale_columns);
+  return smem.scales + (unsigned)(slot * STRIP_ROWS * (slot_scale_row(a) + zero_row(a)));
+}
+static __device__ __forceinline__ void load_slot_scales(OwnScales& scales, const Mxfp4SkinnyArguments& a,
+                                                        const SharedLayout& smem, const OwnK& k, int slot) {
+  const unsigned from = slot_scales(a, smem, slot);
+  load_scales(scales, a, k, from, from + (unsigned)(STRIP_ROWS * slot_scale_row(a)));
 }
 static __device__ __forceinline__ void start_scales(const Mxfp4SkinnyArguments& a, const SharedLayout& smem, int strip,
                                                     int slot, unsigned long long policy) {
-  const unsigned bytes = (unsigned)(STRIP_ROWS * a.scale_columns);
+  const unsigned bytes = (unsigned)(STRIP_ROWS * slot_scale_row(a));
+  const unsigned zeros = (unsigned)(STRIP_ROWS * zero_row(a));
   const unsigned barrier = smem.scales_full + 8u * (unsigned)slot;
-  barrier_arrive_expect_tx(barrier, bytes);
-  bulk_load(slot_scales(a, smem, slot), a.scales + (long long)strip * bytes, bytes, barrier, 0, policy);
+  const unsigned to = slot_scales(a, smem, slot);
+  barrier_arrive_expect_tx(barrier, bytes + zeros);
+  if constexpr (SCALE_K > 0) bulk_load(to, a.scales + (long long)strip * bytes, bytes, barrier, 0, policy);
+  if constexpr (config().zero_points)
+    bulk_load(to + bytes, zero_points_of(a) + (long long)strip * zeros, zeros, barrier, 0, policy);
 }
 
 // ---- x
@@ -228,7 +308,8 @@ static __device__ __forceinline__ void load_bf16_x(OwnX& x, const Mxfp4SkinnyArg
                         from + (unsigned)(lane % 8 * 128 + ((i * 4 + lane / 8) ^ lane % 8) * 16));
         } else {
           uint4 bits;
-          bits = load_shared_words(from + (unsigned)(lane / 4 * 128 + ((lane % 4 * 2 + i) ^ lane / 4) * 16));
+          const int chunk = TWO_GROUPS ? i * 4 + lane % 4 : lane % 4 * 2 + i;
+          bits = load_shared_words(from + (unsigned)(lane / 4 * 128 + (chunk ^ lane / 4) * 16));
           pair_x(to, i, bits);
         }
       }
@@ -263,10 +344,9 @@ static __device__ __forceinline__ void copy_x_scales(const Mxfp4SkinnyArguments&
   for (int i = (int)threadIdx.x; i < config().groups * 8 * config().warps * config().units; i += config().warps * 32) {
     const int row = i / (config().warps * config().units);
     const int unit = first_unit + i % (config().warps * config().units);
-    const unsigned short two =
-        row < a.rows && unit < a.units
-            ? __ldcg((const unsigned short*)(a.x_scales + (long long)row * a.scale_columns) + unit)
-            : (unsigned short)0;
+    const unsigned short two = row < a.rows && unit < a.units
+                                   ? __ldcg((const unsigned short*)(a.x_scales + (long long)row * a.scale_row) + unit)
+                                   : (unsigned short)0;
     asm volatile("st.shared.u16 [%0], %1;" ::"r"(smem.x_scales + (unsigned)(i * 2)), "h"(two) : "memory");
   }
 }
@@ -347,10 +427,48 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4SkinnyArgument
 
 typedef float Sums[SETS][config().groups][4];
 
-// Scale `block` of two of unit u, of row lane / 4 or that plus 8. With a plain weight a lane has elements of one block.
-static __device__ __forceinline__ unsigned scale_at(const OwnScales& scales, int u, int i, int block) {
-  const int at = u * 2 % 4 + (config().packed ? block : (int)threadIdx.x % 4 / 2);
-  return __byte_perm(scales[i][u / 2], 0u, 0x4440u + (unsigned)at);
+// Byte `block` of those of unit u from `word` on. With a plain weight a lane has elements of one block.
+static __device__ __forceinline__ unsigned byte_of_unit(const unsigned* words, int u, int bytes, int block) {
+  return __byte_perm(words[u * bytes / 4], 0u, 0x4440u + (unsigned)(u * bytes % 4 + block));
+}
+
+// Of 16 of k `step` of four of unit u, and of a row: what elements are multiplied by, `more` where a scale of the warp is above 2; of int4 what is subtracted.
+template <bool LARGE>
+static __device__ __forceinline__ void factor_of(unsigned& by, unsigned& more, const unsigned (&scales)[WORDS], int u,
+                                                 int step) {
+  const int own = (int)threadIdx.x % 4;
+  more = 0u;
+  if constexpr (config().weight == WeightFormat::mxfp4) {
+    const unsigned e = byte_of_unit(scales, u, 2, config().packed ? step / 2 : own / 2);
+    more = LARGE ? large_factor(e) : 0u;
+    by = scale_factor(LARGE ? without_large(e) : e);
+  } else if constexpr (config().weight == WeightFormat::nvfp4) {
+    unsigned factors[2];
+    e4m3_factors(factors, scales[u] >> (config().packed ? step / 2 * 16 : own * 8));
+    by = factors[config().packed ? step % 2 : 0];
+  } else if constexpr (!config().zero_points) {
+    by = int4_offset(0);
+  } else if constexpr (SCALE_K == 0) {
+    by = int4_offset((signed char)scales[SCALE_WORDS]);
+  } else {
+    by = int4_offset((signed char)byte_of_unit(scales + SCALE_WORDS, u, SCALES_OF_UNIT, step / STEPS_PER_SCALE));
+  }
+}
+
+// Adds the sums of a group that ends with 16 of k `step` of unit u, times its scale.
+static __device__ __forceinline__ void add_group(Sums& d, Sums& group, const OwnScales& scales, int u, int step) {
+  const int at = u * SCALES_OF_UNIT + step / STEPS_PER_SCALE;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float scale = read_stored<types().output>((unsigned short)(scales[i][at / 2] >> (at % 2 * 16)));
+#pragma unroll
+    for (int sum = 0; sum < SETS * config().groups * 2; ++sum) {
+      float(&part)[4] = group[sum / 2 / config().groups][sum / 2 % config().groups];
+      float& to = d[0][sum / 2 % config().groups][i * 2 + sum % 2];
+      to = fmaf(part[i * 2 + sum % 2], scale, to);
+      part[i * 2 + sum % 2] = 0.0f;
+    }
+  }
 }
 
 // Multiplies a strip at `own`, whose pieces begin at `pieces`, and copies those of the strip at `following` in their places, behind what is left of its own; null: none.
@@ -369,6 +487,11 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, co
     if constexpr (config().packed) {
       const uint4 words = load_shared_words(piece + (unsigned)(lane * 16));
       raw[0] = words.x, raw[1] = words.y, raw[2] = words.z, raw[3] = words.w;
+    } else if constexpr (TWO_GROUPS) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        raw[i] =
+            load_shared_word(piece + (unsigned)(i / 2 * (PIECE_BYTES / 2) + lane / 4 * 32 + i % 2 * 16 + lane % 4 * 4));
     } else {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
@@ -379,36 +502,48 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, co
     unsigned by[2];
     unsigned more[2];
     unsigned pairs[2][4];  // of a plain weight
+    Sums group_sums = {};
 #pragma unroll
     for (int step = 0; step < 4; ++step) {  // 16 of k
-      if (step == 0 || (config().packed && step == 2)) {
+      if (step == 0 || ((config().packed || TWO_GROUPS) && step % STEPS_PER_SCALE == 0)) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const unsigned e = scale_at(scales, u, i, step / 2);
-          more[i] = LARGE ? large_factor(e) : 0u;
-          by[i] = scale_factor(LARGE ? without_large(e) : e);
-        }
+        for (int i = 0; i < 2; ++i) factor_of<LARGE>(by[i], more[i], scales[i], u, step);
       }
       unsigned fragment[4];
-      if constexpr (config().packed) {
+      if constexpr (config().packed && is_int4()) {
+        raise_word(fragment, raw[step]);
+      } else if constexpr (config().packed) {
         spread_fragment(fragment, raw[step]);
       } else {
         if (step % 2 == 0) {
 #pragma unroll
-          for (int i = 0; i < 2; ++i) spread_word(pairs[i], raw[i * 2 + step / 2]);
+          for (int i = 0; i < 2; ++i) {
+            if constexpr (is_int4()) {
+              raise_word(pairs[i], raw[i * 2 + step / 2]);
+            } else {
+              spread_word(pairs[i], raw[i * 2 + step / 2]);
+            }
+          }
         }
 #pragma unroll
         for (int i = 0; i < 4; ++i) fragment[i] = pairs[i % 2][step % 2 * 2 + i / 2];
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        if (LARGE) fragment[i] = multiply(fragment[i], more[i % 2]);
-        fragment[i] = multiply(fragment[i], by[i % 2]);
+        if constexpr (is_int4()) {
+          fragment[i] = subtract_int4(fragment[i], by[i % 2]);
+        } else {
+          if (LARGE) fragment[i] = multiply(fragment[i], more[i % 2]);
+          fragment[i] = multiply(fragment[i], by[i % 2]);
+        }
       }
 #pragma unroll
       for (int group = 0; group < config().groups; ++group)
-        mma_bf16(d[step % SETS][group], fragment[0], fragment[1], fragment[2], fragment[3], x[u][group][step * 2],
-                 x[u][group][step * 2 + 1]);
+        mma_bf16((is_grouped() ? group_sums : d)[step % SETS][group], fragment[0], fragment[1], fragment[2],
+                 fragment[3], x[u][group][step * 2], x[u][group][step * 2 + 1]);
+      if constexpr (is_grouped()) {
+        if ((step + 1) % STEPS_PER_SCALE == 0) add_group(d, group_sums, scales, u, step);
+      }
     }
     if (!config().packed) __syncwarp();  // other lanes have read what this one copies over
     const int next = (u + config().pieces) % config().units;
@@ -427,7 +562,13 @@ static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) 
   for (int i = 0; i < 4; ++i) sum[i] += value[i];
 }
 
-static __device__ constexpr float sum_unit() { return config().x_fp4 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT; }
+// What the sums of a row of the weight are multiplied by: the units of decoded elements, and scales of all k.
+static __device__ __forceinline__ float sum_unit(const Mxfp4SkinnyArguments& a, int row) {
+  if constexpr (config().weight == WeightFormat::nvfp4) return NVFP4_UNIT * *a.format.w_global;
+  if constexpr (is_grouped()) return 1.0f;
+  if constexpr (is_int4()) return read_stored<types().output>(((const unsigned short*)a.scales)[row]);
+  return config().x_fp4 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT;
+}
 
 // Stores 16 x 8 sums: of eight rows of x the thread has two, of rows lane / 4 and that plus 8 of the strip.
 static __device__ __forceinline__ void store_sums(const Mxfp4SkinnyArguments& a, int strip, int group,
@@ -444,8 +585,8 @@ static __device__ __forceinline__ void store_sums(const Mxfp4SkinnyArguments& a,
     const int row = group * 8 + lane % 4 * 2 + i;
     if (row >= a.rows) continue;
     output* const to = a.y + row * a.y_row + feature;
-    to[0] = round_output(fmaf(sum[i], sum_unit(), bias[0]));
-    to[8] = round_output(fmaf(sum[2 + i], sum_unit(), bias[1]));
+    to[0] = round_output(fmaf(sum[i], sum_unit(a, feature), bias[0]));
+    to[8] = round_output(fmaf(sum[2 + i], sum_unit(a, feature + 8), bias[1]));
   }
 }
 
@@ -527,7 +668,7 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
     }
   }
   OwnScales next;  // with SPLIT
-  if constexpr (config().split) load_scales(next, a, k, scales_of(a, begin));
+  if constexpr (config().split) load_global_scales(next, a, k, begin);
   if (a.dependent_launch) {
     grid_dependency_wait();
     start_x(a, smem, k);
@@ -550,13 +691,13 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
       OwnScales scales;
       if constexpr (!config().split) {
         barrier_wait(smem.scales_full + 8u * (unsigned)slot, phase);
-        load_scales(scales, a, k, slot_scales(a, smem, slot));
+        load_slot_scales(scales, a, smem, k, slot);
       }
       unsigned all = 0;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
 #pragma unroll
-        for (int word = 0; word < (config().units + 1) / 2; ++word) {
+        for (int word = 0; word < WORDS; ++word) {
           if constexpr (config().split) {
             scales[i][word] = next[i][word];
           }
@@ -564,13 +705,13 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
         }
       }
       if constexpr (config().split) {
-        if (strip + 1 < end) load_scales(next, a, k, scales_of(a, strip + 1));
+        if (strip + 1 < end) load_global_scales(next, a, k, strip + 1);
       }
       const unsigned char* const following = strip + STRIPS_AHEAD < end ? own_weight(a, k, strip + STRIPS_AHEAD) : 0;
       const unsigned from = pieces + (unsigned)(ahead * config().units * PIECE_BYTES);
       const unsigned char* const own = own_weight(a, k, strip);
       Sums d = {};
-      if (__any_sync(0xffffffffu, (all & 0x80808080u) != 0u)) {
+      if (config().weight == WeightFormat::mxfp4 && __any_sync(0xffffffffu, (all & 0x80808080u) != 0u)) {
         multiply_strip<true>(d, x, scales, a, k, from, own, following, policy);
       } else {
         multiply_strip<false>(d, x, scales, a, k, from, own, following, policy);
@@ -620,8 +761,8 @@ extern "C" __global__ void __launch_bounds__(config().warps * 32, 1)
   smem.pieces = smem.warps + (unsigned)(config().warps * WARP_BYTES);
   smem.exchange = smem.pieces + (unsigned)(config().warps * config().pieces * PIECE_BYTES);
   smem.scales = smem.exchange;
-  smem.done = smem.exchange +
-              (unsigned)(config().split ? a.max_owned * a.split_k * SUM_BYTES : SLOTS * STRIP_ROWS * a.scale_columns);
+  smem.done = smem.exchange + (unsigned)(config().split ? a.max_owned * a.split_k * SUM_BYTES
+                                                        : SLOTS * STRIP_ROWS * (slot_scale_row(a) + zero_row(a)));
   smem.added = smem.done + 8u * SLOTS;
   smem.partials = smem.added + 8u * SLOTS;
   smem.scales_full = smem.partials + 8u;

@@ -1,4 +1,4 @@
-// mxfp4_skinny: up to 32 rows of bf16 or MXFP4 x by an MXFP4 weight on Hopper, plain or packed. The weight is read at the speed of memory.
+// mxfp4_skinny: up to 32 rows of bf16 or MXFP4 x by a 4-bit weight (MXFP4, NVFP4, int4) on Hopper, plain or packed. The weight is read at the speed of memory.
 #pragma once
 
 #include <memory>

@@ -5,6 +5,7 @@
 // The host defines: BLOCK_M (16, 64), PACKED (1: the weight has the layout tile64x128, or fragment64), and types
 // (device/types.cuh).
 
+#include "backends/gpu/device/fragment64.cuh"
 #include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/device/scales.cuh"
 #include "backends/gpu/families/simt/simt_arguments.h"
@@ -24,9 +25,7 @@ static __device__ inline float fragment_weight_at(const SimtArguments& a, long l
   const int pair = r % 16 / 8 + k % 16 / 8 * 2;
   const unsigned word =
       ((const unsigned*)a.w)[((row / 64 * a.k_atoms + column / 64) * 128 + thread) * 4 + k / 16] >> (k % 2 * 16);
-  const int sign_at = pair == 0 ? 15 : pair == 1 ? 12 : pair == 2 ? 14 : 13;
-  const int magnitude_at = pair == 0 ? 6 : pair == 1 ? 3 : pair == 2 ? 0 : 9;
-  const unsigned char bits = (unsigned char)((word >> sign_at & 1u) << 3 | (word >> magnitude_at & 7u));
+  const unsigned char bits = (unsigned char)gather_element<types().weight == Element::int4>(word, pair);
   return read_half<types().weight>(&bits, 0);
 }
 

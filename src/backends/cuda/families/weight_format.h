@@ -1,0 +1,34 @@
+// What the families of 4-bit weights take from a problem for their device sources: the weight's format, and where its scales are.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "backends/backend.h"
+#include "backends/cuda/families/weight_format_arguments.h"
+#include "base/status.h"
+
+namespace gemmtune::cuda {
+
+/// What kernels are compiled for.
+struct WeightTraits {
+  WeightFormat format = WeightFormat::mxfp4;
+  std::int64_t group = 0;  // of int4: elements of k with a scale; 0: all of a row
+  bool zero_points = false;
+  std::int64_t scale_row = 0;  // bytes of a row's scales
+
+  /// Sums of groups of k are multiplied by scales, beside the sums of all k.
+  bool is_grouped() const { return format == WeightFormat::int4 && group > 0; }
+  /// Bytes of the scales and zero points of `k` elements of a row.
+  double scale_bytes(double k) const;
+};
+
+/// `unsupported` if the weight has no elements of 4 bits.
+Status accepts_weight(const Problem& problem);
+/// Requires accepts_weight(problem).ok().
+WeightTraits weight_traits(const Problem& problem);
+
+/// For gpu::config_define().
+inline std::string_view device_name(WeightFormat) { return "gemmtune::cuda::WeightFormat"; }
+
+}  // namespace gemmtune::cuda
