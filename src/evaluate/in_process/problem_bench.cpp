@@ -319,20 +319,16 @@ Status ProblemBench::check_fully(std::span<Entry* const> entries) {
     pending[i]->checked.error = worst_of(error, (*outcomes)[i].error);
     pending[i]->fully_checked = true;
   }
-  if (options_.bit_classes) find_bit_classes(pending);
-  return {};
-}
-
-void ProblemBench::find_bit_classes(std::span<Entry* const> entries) {
+  if (!options_.bit_classes) return {};
   step(Step::preparing);
-  auto finder = BitClassFinder::make(device_, problem_, options_.policy.seed, options_.reference_threads);
-  for (Entry* entry : entries) {
-    if (entry->checked.kind != OutcomeKind::ok) continue;
-    entry->checked.bits = bit_class_of(finder, entry->candidate, entry->checked.deterministic, [&] {
-      pause();
-      step(Step::candidate, entry->name);
-    });
-  }
+  std::vector<VerifiedCandidate> verified;
+  for (Entry* entry : pending) verified.push_back({&entry->candidate, &entry->checked});
+  find_bit_classes(device_, problem_, options_.policy.seed, options_.reference_threads, verified,
+                   [&](std::size_t i) {
+                     pause();
+                     step(Step::candidate, pending[i]->name);
+                   });
+  return {};
 }
 
 // `times` has an element for each member's column. Removes members that fail.
