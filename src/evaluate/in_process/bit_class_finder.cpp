@@ -123,9 +123,6 @@ Result<std::string> BitClassFinder::add_run(Subject& subject, const Rows& rows, 
 
 void BitClassFinder::add_runs(std::span<Subject* const> subjects, const Problem& problem, bool all_placements,
                               const BeforeRun& before_run) {
-  std::vector<Candidate> candidates;
-  for (const Subject* subject : subjects) candidates.push_back(*subject->candidate);
-  device_->compile_ahead(problem, candidates);
   std::vector<Subject*> running;
   for (Subject* subject : subjects) {
     subject->difference = std::string();
@@ -161,6 +158,20 @@ void BitClassFinder::add_runs(std::span<Subject* const> subjects, const Problem&
   }
 }
 
+// What is needed first comes last: it replaces what no core has begun by then.
+void BitClassFinder::compile_ahead(std::span<const Candidate> candidates) {
+  std::vector<Problem> problems = with_float_sums(problem_);
+  std::ranges::reverse(problems);
+  for (Problem problem : problems) {
+    for (const std::int64_t m : other_bit_ms(problem_.m)) {
+      problem.m = m;
+      device_->compile_ahead(problem, candidates);
+    }
+    problem.m = problem_.m;
+    device_->compile_ahead(problem, candidates);
+  }
+}
+
 std::vector<BitClass> BitClassFinder::classes_of(std::span<const Candidate> candidates,
                                                  const BeforeRun& before_run) {
   std::vector<BitClass> classes(candidates.size());
@@ -173,6 +184,7 @@ std::vector<BitClass> BitClassFinder::classes_of(std::span<const Candidate> cand
     classes[subject.index].reason = found.ok() ? *found : std::string(found.message());
     return false;
   };
+  compile_ahead(candidates);
   for (Problem problem : with_float_sums(problem_)) {
     const bool is_own = problem.y_type == problem_.y_type;
     std::vector<Subject> subjects;

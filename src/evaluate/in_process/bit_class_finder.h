@@ -43,6 +43,8 @@ class BitClassFinder {
   struct Subject;
 
   BitClassFinder(Device& device, const Problem& problem) : device_(&device), problem_(problem) {}
+  /// For all M and types of y.
+  void compile_ahead(std::span<const Candidate> candidates);
   /// Runs the subjects side by side, at one M and with one type of y. Each one's `difference` is an error if it cannot be
   /// built or run; a text: what differs.
   void add_runs(std::span<Subject* const> subjects, const Problem& problem, bool all_placements,
