@@ -19,6 +19,8 @@ PlanAccount account_of(const Answer& answer) {
   account.invalid_rows = answer.invalid_rows();
   account.fallback_erratum = answer.tables == nullptr && !answer.bound.passed.empty();
   for (const PassedRow& row : answer.passed) {
+    // A row of a bit class answers at every M that its kernel takes; the next row has the others.
+    if (row.hit.match == Match::range && !row.hit.entry->bits.empty()) continue;
     const std::string& file = row.tables->path_of(*row.hit.entry);
     if (row.refusal == Refusal::triton_only) {
       account.triton_only = file;

@@ -30,7 +30,7 @@ struct InProcessOptions {
   /// Full verification also runs with rows of x and y an odd number of elements apart. A kernel that refuses
   /// such rows is none the worse.
   bool odd_strides = false;
-  /// Full verification also finds the bit class (Outcome::bits).
+  /// Verification without rounds (finals() with 0, check_neighbour_m()) also finds the bit class (Outcome::bits).
   bool bit_classes = false;
   /// What this process may hold of the host's memory; 0: all that is free. Larger problems are refused.
   std::size_t memory_limit_bytes = 0;

@@ -32,7 +32,7 @@ struct Outcome {
   double err_ratio = 1;
   MeasuredError error;
   bool deterministic = true;  // two runs on the same data agreed bit for bit
-  BitClass bits;              // of full verification, with InProcessOptions::bit_classes
+  BitClass bits;              // with InProcessOptions::bit_classes
 };
 
 /// Without times. `kind` is not ok, and `reason` not empty.

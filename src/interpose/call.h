@@ -26,6 +26,7 @@ struct Call {
   const void* bias = nullptr;
   const void* a_scale = nullptr;  // one float each, on the device
   const void* b_scale = nullptr;
+  bool invariant = false;  // the bits of d's columns must not depend on n
 };
 
 struct Posed {

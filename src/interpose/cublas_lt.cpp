@@ -67,8 +67,8 @@ Outcome read_descriptors(const CublasLt& lt, const Matmul& matmul, Call& call) {
   const int epilogue = number(api::matmul_epilogue, -1);
   if (epilogue != api::epilogue_none && epilogue != api::epilogue_bias) return Outcome::epilogue;
   const int invariance = number(api::matmul_batch_invariance, api::batch_invariance_unset);
+  call.invariant = invariance != api::batch_invariance_unset && invariance != api::batch_invariance_disabled;
   if (number(api::matmul_sm_count, 0) != 0 || pointer(api::matmul_emulation) != nullptr ||
-      (invariance != api::batch_invariance_unset && invariance != api::batch_invariance_disabled) ||
       number(api::matmul_fill_mode, api::fill_full) != api::fill_full ||
       number(api::matmul_transpose_c, api::operation_none) != api::operation_none)
     return Outcome::setting;

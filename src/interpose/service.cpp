@@ -134,7 +134,9 @@ const Decision* decide(const DecisionKey& key, const gemmtune_problem& problem,
   return keep_decision(std::move(decision));
 }
 
-Outcome outcome_of(const Decision& decision, const gemmtune_plan_info& info) {
+/// `invariant`: the caller asks for bits that do not depend on the batch, which rows of a bit class alone promise.
+Outcome outcome_of(const Decision& decision, const gemmtune_plan_info& info, bool invariant) {
+  if (invariant && (info.bits == nullptr || *info.bits == '\0')) return Outcome::setting;
   return info.match != GEMMTUNE_MATCH_UNTUNED ? Outcome::served : decision.untuned;
 }
 
@@ -144,15 +146,18 @@ bool can_use(const CallPlace& place, std::size_t bytes) {
 }
 
 /// Runs the plan of a decision; makes `asked` that plan if there is none yet.
-Outcome run(const Decision& decision, PlanHandle asked, const Posed& posed, const CallPlace& place) {
+Outcome run(const Decision& decision, PlanHandle asked, const Posed& posed, bool invariant,
+            const CallPlace& place) {
   const Library& gemmtune = *library();
   gemmtune_plan* plan = decision.plan.load(std::memory_order_acquire);
   if (plan == nullptr) {
-    const Outcome outcome = outcome_of(decision, info_of(gemmtune, *asked));
+    const Outcome outcome = outcome_of(decision, info_of(gemmtune, *asked), invariant);
     if (!is_done(outcome)) return outcome;
     if (decision.plan.compare_exchange_strong(plan, asked.get())) plan = asked.release();
   }
   const gemmtune_plan_info info = info_of(gemmtune, *plan);
+  const Outcome outcome = outcome_of(decision, info, invariant);
+  if (!is_done(outcome)) return outcome;
   void* workspace = nullptr;
   if (info.workspace_bytes > 0) {
     workspace = can_use(place, info.workspace_bytes)
@@ -162,7 +167,7 @@ Outcome run(const Decision& decision, PlanHandle asked, const Posed& posed, cons
   }
   void* const stream = has_driver() ? place.stream : nullptr;
   const auto status = gemmtune.plan_run(plan, &posed.operands, workspace, stream);
-  return status == GEMMTUNE_OK ? outcome_of(decision, info) : Outcome::refused;
+  return status == GEMMTUNE_OK ? outcome : Outcome::refused;
 }
 
 /// Whether the user promises that no kernel of the program writes op(a) of a call that is served, but for batches.
@@ -192,7 +197,7 @@ Outcome serve_or_throw(const Call& call, const CallPlace& place) {
   // From the plan cache, for a call that is passed through too: GEMMTUNE_CAPTURE counts it, and online tuning may
   // have a row by now.
   PlanHandle asked = plan_of(*library(), decision->gemmtune, posed.problem);
-  return asked == nullptr ? Outcome::no_row : run(*decision, std::move(asked), posed, place);
+  return asked == nullptr ? Outcome::no_row : run(*decision, std::move(asked), posed, call.invariant, place);
 }
 
 }  // namespace

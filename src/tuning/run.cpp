@@ -118,6 +118,17 @@ std::string Run::decided_bits(const Problem& problem,
   return {};
 }
 
+Status Run::check_keeps_bits(const Problem& problem) const {
+  if (request_.invariant) return {};
+  const std::string bits = decided_bits(problem, [](const TunedEntry&) { return false; });
+  if (bits.empty()) return {};
+  return Status::unsupported(
+      "rows of this weight are batch-invariant (bit class {}), and this one would not be: tune it with "
+      "--invariant rows, or into another "
+      "file",
+      bits);
+}
+
 void Run::set_unfinished(ItemReport& report, bool was_visited) const {
   if (stopped()) {
     report.state = ProblemState::interrupted;

@@ -74,6 +74,9 @@ class Run {
   /// The bit class of rows of this problem's group that stay; empty: there are none. `is_replaced` as above.
   std::string decided_bits(const Problem& problem,
                            const std::function<bool(const TunedEntry&)>& is_replaced) const;
+  /// An error, whose message is the report's reason: rows of this problem's group have a bit class, and one of this run would have none.
+  /// It would take the place of such a row, or never be looked up beside them.
+  Status check_keeps_bits(const Problem& problem) const;
 
   /// What is worked on next, and how long.
   RunBudget& budget() { return budget_; }

@@ -285,7 +285,10 @@ bool leave_out(Run& run, const FirstOfKey& earlier, ItemReport& report) {
                    fmt::format("the same problem is number {} of this list", same->second + 1));
   }
   const KnownRows::Row* row = run.known().find(problem);
-  if (row == nullptr || !run.counts(row->entry)) return false;
+  if (row == nullptr || !run.counts(row->entry)) {
+    const Status status = run.check_keeps_bits(problem);
+    return !status.ok() && ends_as(ProblemState::failed, status.message());
+  }
   run.learn_winner(problem, row->entry.kernel_name);
   return ends_as(
       ProblemState::skipped_done,

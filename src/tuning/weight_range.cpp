@@ -427,7 +427,11 @@ bool leave_out(const Run& run, ItemReport& report) {
     report.reason = status.message();
     return true;
   }
-  if (!is_covered(run, report.shape.problem)) return false;
+  if (!is_covered(run, report.shape.problem)) {
+    const Status status = run.check_keeps_bits(report.shape.problem);
+    report.reason = status.message();
+    return !status.ok();
+  }
   report.state = ProblemState::skipped_done;
   report.reason = fmt::format("done already: ranges of M cover {} to {}", range.first, range.last);
   report.range->settled_share = 1;

@@ -62,10 +62,17 @@ class Elements {
   }
   void set(std::int64_t matrix, std::int64_t row, std::int64_t k, float value) {
     const std::uint32_t code = traits(shape_.type).from_f32(value);
-    std::memcpy(bytes_.data() + static_cast<std::size_t>(index(matrix, row, k)) * size_, &code, size_);
+    std::memcpy(at(matrix, row, k), &code, size_);
+  }
+  /// Of one row, from one k to another.
+  void copy(std::int64_t matrix, std::int64_t row, std::int64_t from, std::int64_t to) {
+    std::memcpy(at(matrix, row, to), at(matrix, row, from), size_);
   }
 
  private:
+  std::byte* at(std::int64_t matrix, std::int64_t row, std::int64_t k) {
+    return bytes_.data() + static_cast<std::size_t>(index(matrix, row, k)) * size_;
+  }
   std::int64_t index(std::int64_t matrix, std::int64_t row, std::int64_t k) const {
     const std::int64_t leading = shape_.line_elements();
     return matrix * shape_.rows * shape_.columns + row * shape_.row_step(leading) +
@@ -101,13 +108,12 @@ void cancel_products(const OperandShapes& shapes, HostOperands& operands) {
   Elements x(shapes.x, operands.x);
   Elements w(shapes.w, operands.w);
   const std::int64_t distance = cancelling_distance(shapes.x.columns);
-  for (std::int64_t k = 0; k < distance; ++k) {
-    for (std::int64_t matrix = 0; matrix < shapes.x.count; ++matrix)
+  for (std::int64_t matrix = 0; matrix < shapes.x.count; ++matrix)
+    for (std::int64_t k = 0; k < distance; ++k)
       x.set(matrix, cancelling_row, k + distance, -x.get(matrix, cancelling_row, k));
-    for (std::int64_t matrix = 0; matrix < shapes.w.count; ++matrix)
-      for (std::int64_t row = 0; row < shapes.w.rows; ++row)
-        w.set(matrix, row, k + distance, w.get(matrix, row, k));
-  }
+  for (std::int64_t matrix = 0; matrix < shapes.w.count; ++matrix)
+    for (std::int64_t row = 0; row < shapes.w.rows; ++row)
+      for (std::int64_t k = 0; k < distance; ++k) w.copy(matrix, row, k, k + distance);
 }
 
 /// A bias would hide what cancelling sums leave: half of the columns have none.
@@ -269,16 +275,24 @@ HostOperands placed_rows(const Problem& problem, const HostOperands& all,
   return placed;
 }
 
+std::vector<std::int64_t> placed_probes(const RowPlacement& placement) {
+  std::vector<std::int64_t> probes;
+  for (std::size_t row = 0; row < placement.rows.size(); ++row)
+    if (is_probe(placement.rows[row])) probes.push_back(static_cast<std::int64_t>(row));
+  return probes;
+}
+
 std::string BitClassBuilder::add(const PlacedOutput& output) {
   const Problem& problem = *output.problem;
   const auto row_bytes = static_cast<std::size_t>(bytes_of(problem.y_type, output_columns(problem)));
+  const std::vector<std::int64_t> probes = placed_probes(*output.placement);
   std::string first;
+  std::size_t at = 0;
   for (std::int64_t batch = 0; batch < problem.batch; ++batch)
-    for (std::int64_t row = 0; row < problem.m; ++row) {
+    for (const std::int64_t row : probes) {
       const std::int32_t probe = output.placement->rows[static_cast<std::size_t>(row)];
-      if (!is_probe(probe)) continue;
-      const auto bits =
-          output.y.subspan(static_cast<std::size_t>(batch * problem.m + row) * row_bytes, row_bytes);
+      const auto bits = output.y.subspan(at, row_bytes);
+      at += row_bytes;
       const auto [found, is_new] =
           seen_.try_emplace({static_cast<int>(problem.y_type), output.set, batch, probe});
       if (is_new) {

@@ -46,7 +46,10 @@ std::vector<RowPlacement> row_placements(std::int64_t m);
 /// The operands of `rows.size()` rows: x with its scales, and the routes of a mixture. The others are those of `all`.
 HostOperands placed_rows(const Problem& problem, const HostOperands& all, std::span<const std::int32_t> rows);
 
-/// An output to compare: dense rows of y, of every batch.
+/// Where a placement has its probe rows, in order.
+std::vector<std::int64_t> placed_probes(const RowPlacement& placement);
+
+/// An output to compare: of every batch the rows of y that placed_probes() names, dense.
 struct PlacedOutput {
   int set = 0;
   const Problem* problem = nullptr;  // with its M and the type of y

@@ -157,6 +157,12 @@ TEST_F(Planner, AKernelWithoutAPromiseAnswersItsOwnMAlone) {
   EXPECT_THAT(other->account().rule, HasSubstr("its bit class was seen at M = 4 alone"));
 }
 
+TEST_F(Planner, ARowOfAClassWhoseKernelDoesNotTakeThisMIsNoBrokenRow) {
+  const TunedEntry next = row_of_class(64, "alpha_r1_a1");
+  EXPECT_EQ(plan({row_of_class(4, "beta_r1_a1"), next}, small_problem(9))->account().passed_file, "");
+  EXPECT_NE(plan({row_of_class(4, "gone_r1_a1"), next}, small_problem(4))->account().passed_file, "");
+}
+
 TEST_F(Planner, InvariantOnlyRefusesAWeightWithoutSuchARow) {
   const PlanRef known =
       plan({row_of_class(4, "alpha_r1_a1"), row(small_problem(3, 64), "alpha_r1_a1")}, small_problem(3));

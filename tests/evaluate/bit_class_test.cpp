@@ -139,6 +139,45 @@ TEST(BitClass, is_found_only_if_it_is_asked_for) {
   EXPECT_EQ(result->outcomes[0].bits, BitClass());
 }
 
+TEST(BitClass, is_found_where_no_rounds_are_asked_for) {
+  FakeDevice device;
+  const std::vector candidates{device.add({.name = "kernel"})};
+  InProcessOptions options;
+  options.bit_classes = true;
+  InProcessEvaluator evaluator(device, options);
+  const auto timed = evaluator.finals(problem_of(4), candidates, 1);
+  ASSERT_TRUE(timed.ok()) << timed.message();
+  EXPECT_EQ(timed->outcomes[0].bits, BitClass());
+  const auto verified = evaluator.finals(problem_of(4), candidates, 0);
+  ASSERT_TRUE(verified.ok()) << verified.message();
+  EXPECT_THAT(verified->outcomes[0].bits.id, StartsWith("f32-"));
+}
+
+TEST(BitClass, candidates_that_run_side_by_side_have_classes_of_their_own) {
+  FakeDevice device;
+  const auto only_bf16 = [](const Problem& problem) -> Status {
+    return problem.y_type == DataType::bf16 ? Status() : Status::unsupported("types: only bf16");
+  };
+  const std::vector candidates{
+      device.add({.name = "chain", .run = right_gemm}),
+      device.add({.name = "by_m", .run = run_of(split_by_m)}),
+      device.add({.name = "narrow", .run = right_gemm, .accepts = only_bf16}),
+      device.add({.name = "parts", .run = run_of(in_two_parts), .workspace_bytes = 64}),
+      device.add({.name = "also_chain", .run = right_gemm})};
+  InProcessOptions options;
+  options.bit_classes = true;
+  InProcessEvaluator evaluator(device, options);
+  const auto result = evaluator.finals(problem_of(9), candidates, 0);
+  ASSERT_TRUE(result.ok()) << result.message();
+  const auto id = [&](std::size_t i) { return result->outcomes[i].bits.id; };
+  EXPECT_EQ(id(0), outcome_of(problem_of(9), right_gemm).bits.id);
+  EXPECT_EQ(id(4), id(0));
+  EXPECT_THAT(id(1), IsEmpty());
+  EXPECT_THAT(result->outcomes[1].bits.reason, StartsWith(bit_phrase::rows));
+  EXPECT_THAT(id(2), StartsWith("bf16-"));
+  EXPECT_EQ(id(3), outcome_of(problem_of(9), run_of(in_two_parts)).bits.id);
+}
+
 TEST(BitClass, a_split_that_depends_on_m_has_none) {
   const BitClass bits = outcome_of(problem_of(33), run_of(split_by_m)).bits;
   EXPECT_THAT(bits.id, IsEmpty());

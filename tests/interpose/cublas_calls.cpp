@@ -36,6 +36,7 @@ struct Product {
   int pointer_mode = 0;
   int math_mode = 0;
   int sm_count = 0;
+  int invariance = api::batch_invariance_unset;
   int b_order = 0;
   float alpha = 1, beta = 0;
   std::int64_t pad_a = 0, pad_b = 0, pad_d = 0;
@@ -119,6 +120,7 @@ const char* run_lt(const Product& p) {
   set(api::matmul_bias_type, p.bias_type);
   set(api::matmul_pointer_mode, p.pointer_mode);
   set(api::matmul_sm_count, p.sm_count);
+  set(api::matmul_batch_invariance, p.invariance);
   const std::uint16_t* const bias = Operands::aligned(operands.bias);
   if (p.epilogue == api::epilogue_bias) set(api::matmul_bias_pointer, bias);
   const float scale = 1;
@@ -202,6 +204,8 @@ const std::map<std::string, Case>& cases() {
       {"int8", [](Product& p) { p.type = 3; }},
       {"misaligned", [](Product& p) { p.shift = 1; }},
       {"order", [](Product& p) { p.b_order = 1; }},
+      {"invariant", [](Product& p) { p.invariance = api::batch_invariance_disabled + 1; }},
+      {"invariant-off", [](Product& p) { p.invariance = api::batch_invariance_disabled; }},
       {"sm-count", [](Product& p) { p.sm_count = 8; }},
       {"scales", [](Product& p) { p.scales = true; }},
       {"wide", [](Product& p) { p.wide = true; }},

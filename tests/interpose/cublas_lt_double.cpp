@@ -18,7 +18,8 @@ constexpr Attribute of_matmul[] = {
     {api::matmul_transpose_a, 4},     {api::matmul_transpose_b, 4},     {api::matmul_transpose_c, 4},
     {api::matmul_fill_mode, 4},       {api::matmul_epilogue, 4},        {api::matmul_bias_pointer, 8},
     {api::matmul_sm_count, 4},        {api::matmul_a_scale_pointer, 8}, {api::matmul_b_scale_pointer, 8},
-    {api::matmul_d_scale_pointer, 8}, {api::matmul_d_amax_pointer, 8},  {api::matmul_bias_type, 4}};
+    {api::matmul_d_scale_pointer, 8}, {api::matmul_d_amax_pointer, 8},  {api::matmul_bias_type, 4},
+    {api::matmul_batch_invariance, 4}};
 constexpr Attribute of_layout[] = {{api::layout_type, 4},
                                    {api::layout_order, 4},
                                    {api::layout_rows, 8},
@@ -73,6 +74,7 @@ DOUBLE cublasLtMatmulDescCreate(void** made, int compute_type, int scale_type) {
   set(api::matmul_fill_mode, api::fill_full);
   set(api::matmul_epilogue, api::epilogue_none);
   set(api::matmul_bias_type, -1);
+  set(api::matmul_batch_invariance, api::batch_invariance_unset);
   return 0;
 }
 DOUBLE cublasLtMatmulDescDestroy(void* described) {

@@ -124,6 +124,18 @@ TEST_F(Interposer, ConstantWeightsAreTheUsersPromise) {
             "lt:tuned right\ngemm:tuned right\ngemm:batch right\n");
 }
 
+/// An ordinary row is no answer, whoever asked first.
+TEST_F(Interposer, BatchInvarianceIsWhatRowsOfABitClassServe) {
+  EXPECT_EQ(run({"lt:tuned", "lt:invariant", "lt:invariant-off"}).out,
+            "lt:tuned right\nlt:invariant vendor\nlt:invariant-off right\n");
+  TunedEntry row = row_of(**open_device("cpu", {}), tuned_);
+  row.bits = "f32-0123456789ab";
+  options_.environment["GEMMTUNE_CONFIG_A16W16"] =
+      folder_.write("invariant.csv", write_tuned_csv(Operation::a16w16, {{row}}, CsvSchema::aiter));
+  const auto result = run({"lt:invariant", "lt:tuned"});
+  EXPECT_EQ(result.out, "lt:invariant right\nlt:tuned right\n") << result.err;
+}
+
 TEST_F(Interposer, FindsTheLibrariesBehindItToo) {
   const auto result = run({"lt:tuned", "gemm:tuned", "lt:untuned", "gemm:untuned"}, true);
   EXPECT_EQ(result.out, "lt:tuned right\ngemm:tuned right\nlt:untuned vendor\ngemm:untuned vendor\n");
@@ -168,6 +180,7 @@ TEST_F(Interposer, PassesThroughWhatIsNotItsOwn) {
   expect_passed("lt:bias-type", "epilogue");
   expect_passed("lt:order", "layout");
   expect_passed("lt:sm-count", "setting");
+  expect_passed("lt:invariant", "setting");
   expect_passed("lt:scales", "scales");
 }
 

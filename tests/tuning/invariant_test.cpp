@@ -14,9 +14,10 @@
 namespace gemmtune::invariant_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
-
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 struct SilentObserver final : RunObserver {
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
@@ -144,6 +145,27 @@ TEST_F(Invariant, ARowWithoutAClassIsTunedAgain) {
   const RunSummary summary = run({{problem_of(1), 1}});
   EXPECT_EQ(summary.items[0].state, ProblemState::tuned);
   EXPECT_THAT(published(), ElementsAre("1 narrow_r1 f32-narrow"));
+}
+
+TEST_F(Invariant, RowsOfAClassAreNotTunedWithoutOne) {
+  run({{problem_of(1), 1}, {problem_of(64), 1}});
+  const std::vector<std::string> before = published();
+  request_.invariant = false;
+  request_.all = true;
+  const RunSummary again = run({{problem_of(64), 1}, {problem_of(16), 1}, {problem_of(16, 128), 1}});
+  for (const std::size_t refused : {0U, 1U}) {
+    EXPECT_EQ(again.items[refused].state, ProblemState::failed);
+    EXPECT_THAT(again.items[refused].reason,
+                AllOf(HasSubstr("(bit class f32-one)"), HasSubstr("tune it with --invariant rows")));
+  }
+  EXPECT_THAT(published(), ElementsAre(before[0], before[1], StartsWith("16 ")))
+      << "another weight is none of theirs";
+}
+
+TEST_F(Invariant, RowsOfAClassThatCountAsDoneStay) {
+  run({{problem_of(1), 1}, {problem_of(64), 1}});
+  request_.invariant = false;
+  EXPECT_EQ(run({{problem_of(64), 1}}).items[0].state, ProblemState::skipped_done);
 }
 
 TEST_F(Invariant, WithoutACommonClassThereIsNoRow) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "backends/backend.h"
@@ -20,10 +22,12 @@ class BitClassFinder {
   /// Allocates the weights. `out_of_memory`; `unsupported` without test data.
   static Result<BitClassFinder> make(Device& device, const Problem& problem, std::uint64_t seed, int threads);
 
-  /// Sums are seen in float32 if the family takes a y of that type, and in y's own type in any case. The kernel is run at
-  /// the problem's M, at M = 1 and at the M beside it, as far as its family takes them. `before_run` is called before a
-  /// kernel's code runs.
-  BitClass class_of(const Candidate& candidate, const std::function<void()>& before_run);
+  /// Called with a candidate's index before its code runs.
+  using BeforeRun = std::function<void(std::size_t)>;
+
+  /// One a candidate. Sums are seen in float32 if the family takes a y of that type, and in y's own type in any case. A
+  /// kernel is run at the problem's M, at M = 1 and at the M beside it, as far as its family takes them.
+  std::vector<BitClass> classes_of(std::span<const Candidate> candidates, const BeforeRun& before_run);
 
   /// Where two kernels of the weight, each at its M, give a row other bits; empty if nowhere. An error if one of them cannot
   /// run.
@@ -36,23 +40,33 @@ class BitClassFinder {
     std::unique_ptr<DeviceOperands> weights;
   };
   struct Rows;
+  struct Subject;
 
   BitClassFinder(Device& device, const Problem& problem) : device_(&device), problem_(problem) {}
-  /// An error: the kernel cannot be built or run. A text: what differs.
-  Result<std::string> add_runs(const Candidate& candidate, const Problem& problem, bool all_placements,
-                               BitClassBuilder& builder, const std::function<void()>& before_run);
-  Result<std::string> add_run(const Kernel& kernel, const Problem& problem, const RowPlacement& placement,
-                              int set, BitClassBuilder& builder);
-  Status place(Rows& rows, const Problem& problem, const RowPlacement& placement, const Set& set) const;
+  /// For all M and types of y.
+  void compile_ahead(std::span<const Candidate> candidates);
+  /// Runs the subjects side by side, at one M and with one type of y. Each one's `difference` is an error if it cannot be
+  /// built or run; a text: what differs.
+  void add_runs(std::span<Subject* const> subjects, const Problem& problem, bool all_placements,
+                const BeforeRun& before_run);
+  Result<std::string> add_run(Subject& subject, const Rows& rows, const Problem& problem,
+                              const RowPlacement& placement, int set);
+  Result<Rows> place(const Problem& problem, const RowPlacement& placement, const Set& set) const;
 
   Device* device_;
   Problem problem_;
   std::vector<Set> sets_;
 };
 
-/// What a kernel that passed verification has as its bit class: none if the finder could not be made, or if its runs on the
-/// same data differed.
-BitClass bit_class_of(Result<BitClassFinder>& finder, const Candidate& candidate, bool is_deterministic,
-                      const std::function<void()>& before_run);
+/// A candidate, and its outcome of full verification.
+struct VerifiedCandidate {
+  const Candidate* candidate = nullptr;
+  Outcome* outcome = nullptr;
+};
+
+/// Sets the bit class of outcomes that are `ok`: none if runs on the same data differed, or if a finder cannot be made.
+void find_bit_classes(Device& device, const Problem& problem, std::uint64_t seed, int threads,
+                      std::span<const VerifiedCandidate> verified,
+                      const BitClassFinder::BeforeRun& before_run);
 
 }  // namespace gemmtune

@@ -145,12 +145,13 @@ Outcome InProcessEvaluator::check_at(const Problem& problem, const Candidate& ca
   });
   if (!outcomes.ok()) return failed_launch(outcomes.status());
   outcome = outcomes->front();
-  if (!options_.bit_classes || outcome.kind != OutcomeKind::ok) return outcome;
-  auto finder = BitClassFinder::make(device_, problem, options_.policy.seed, options_.reference_threads);
-  outcome.bits = bit_class_of(finder, candidate, outcome.deterministic, [&] {
-    pause();
-    step(Step::candidate, name);
-  });
+  if (!options_.bit_classes) return outcome;
+  const VerifiedCandidate verified[] = {{&candidate, &outcome}};
+  find_bit_classes(device_, problem, options_.policy.seed, options_.reference_threads, verified,
+                   [&](std::size_t) {
+                     pause();
+                     step(Step::candidate, name);
+                   });
   return outcome;
 }
 

@@ -319,20 +319,23 @@ Status ProblemBench::check_fully(std::span<Entry* const> entries) {
     pending[i]->checked.error = worst_of(error, (*outcomes)[i].error);
     pending[i]->fully_checked = true;
   }
-  if (options_.bit_classes) find_bit_classes(pending);
   return {};
 }
 
-void ProblemBench::find_bit_classes(std::span<Entry* const> entries) {
+void ProblemBench::find_classes(std::span<Entry* const> entries) {
   step(Step::preparing);
-  auto finder = BitClassFinder::make(device_, problem_, options_.policy.seed, options_.reference_threads);
+  std::vector<const Entry*> asked;
+  std::vector<VerifiedCandidate> verified;
   for (Entry* entry : entries) {
-    if (entry->checked.kind != OutcomeKind::ok) continue;
-    entry->checked.bits = bit_class_of(finder, entry->candidate, entry->checked.deterministic, [&] {
-      pause();
-      step(Step::candidate, entry->name);
-    });
+    if (entry->checked.bits != BitClass()) continue;
+    asked.push_back(entry);
+    verified.push_back({&entry->candidate, &entry->checked});
   }
+  find_bit_classes(device_, problem_, options_.policy.seed, options_.reference_threads, verified,
+                   [&](std::size_t i) {
+                     pause();
+                     step(Step::candidate, asked[i]->name);
+                   });
 }
 
 // `times` has an element for each member's column. Removes members that fail.
@@ -448,7 +451,10 @@ Result<std::vector<ProblemBench::RoundMember>> ProblemBench::finalists(std::span
     entries.push_back(&entry_of(candidate));
   }
   GEMMTUNE_RETURN_IF_ERROR(check_fully(entries));
-  if (rounds == 0) return std::vector<RoundMember>();
+  if (rounds == 0) {
+    if (options_.bit_classes) find_classes(entries);
+    return std::vector<RoundMember>();
+  }
   step(Step::preparing);
   GEMMTUNE_RETURN_IF_ERROR(pools_.place_packed_again());
   return make_ready(entries);

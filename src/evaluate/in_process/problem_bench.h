@@ -102,8 +102,8 @@ class ProblemBench {
   Result<DriftReference*> drift_reference_for(Entry& entry);
   Outcome take_samples(Entry& entry, int samples);
   Status check_fully(std::span<Entry* const> entries);
-  /// Of those that passed; a finder lives no longer than this, for the sake of its memory.
-  void find_bit_classes(std::span<Entry* const> entries);
+  /// Of those that have none yet.
+  void find_classes(std::span<Entry* const> entries);
   /// Fully verified, and ready to be timed unless there are no rounds: `entries` gets the candidates', the result those
   /// that can run.
   Result<std::vector<RoundMember>> finalists(std::span<const Candidate> candidates, int rounds,

@@ -68,4 +68,14 @@ Parameter promotion_parameter(DataType element, std::initializer_list<std::int64
 /// KernelFamily::accuracy() of families with that parameter.
 Accuracy hopper_accuracy(const Problem& problem, const Config& config);
 
+/// Where the splits of split-K end, in swizzle atoms, "16, 32, 48, 64": `k_tiles` stages of `k_atoms` atoms each are divided, the first splits
+/// having a stage more than the others. `atoms`: how many hold elements of k; a split without any is left out.
+std::string ends_of_splits(std::int64_t atoms, std::int64_t k_tiles, std::int64_t k_atoms,
+                           std::int64_t split_k);
+/// KernelFamily::sum_order() of kernels that pass such stages to wgmma in the order of k, an instruction for each 32 bytes, and add partial sums
+/// in the order of the splits. An instruction's width, and which operand it has first, change no sum; neither do tiles, clusters, schedules
+/// and the number of stages.
+std::string hopper_sum_order(const Problem& problem, std::int64_t k_tiles, std::int64_t k_atoms,
+                             std::int64_t split_k, std::int64_t promotion);
+
 }  // namespace gemmtune::cuda

@@ -1,9 +1,14 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/refusal.h"
+#include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
@@ -119,6 +124,27 @@ Parameter promotion_parameter(DataType element, std::initializer_list<std::int64
 Accuracy hopper_accuracy(const Problem& problem, const Config& config) {
   return accumulates_fewer_bits(problem.x_type) && config.number("prom", 0) == 0 ? Accuracy::tensor_core
                                                                                  : Accuracy::fp32;
+}
+
+std::string ends_of_splits(std::int64_t atoms, std::int64_t k_tiles, std::int64_t k_atoms,
+                           std::int64_t split_k) {
+  std::vector<std::int64_t> ends;
+  for (std::int64_t split = 1; split <= split_k; ++split) {
+    const std::int64_t tiles = split * (k_tiles / split_k) + std::min(split, k_tiles % split_k);
+    const std::int64_t end = std::min(tiles * k_atoms, atoms);
+    if (ends.empty() || end > ends.back()) ends.push_back(end);
+  }
+  return fmt::format("{}", fmt::join(ends, ", "));
+}
+
+std::string hopper_sum_order(const Problem& problem, std::int64_t k_tiles, std::int64_t k_atoms,
+                             std::int64_t split_k, std::int64_t promotion) {
+  // Atoms past the end of k are zeros. They change no float32 sum; a sum of fewer bits is rounded once more.
+  const bool keeps_sums = promotion > 0 || !accumulates_fewer_bits(problem.x_type);
+  const std::int64_t atoms =
+      keeps_sums ? ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes) : k_tiles * k_atoms;
+  return fmt::format("wgmma{} to {}", promotion > 0 ? " promoted" : "",
+                     ends_of_splits(atoms, k_tiles, k_atoms, split_k));
 }
 
 }  // namespace gemmtune::cuda

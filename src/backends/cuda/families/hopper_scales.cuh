@@ -67,7 +67,7 @@ static __device__ __forceinline__ RowScales row_scales(const ScaledRows& rows) {
   return scales;
 }
 
-// Multiplies d by the scales of its rows and columns.
+// Multiplies d by the scales of its rows and columns: by x's first, whichever operand x is, so that each product is rounded in the same way.
 static __device__ __forceinline__ void scale_rows(Accumulators& d, const RowScales& scales) {
 #pragma unroll
   for (int j = 0; j < BLOCK_N / 8; ++j) {
@@ -80,8 +80,9 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const RowScal
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         float& sum = d[r][j * 4 + i];
-        sum =
-            (types().element == Element::int8 ? (float)__float_as_int(sum) : sum) * scales.a[r][i / 2] * columns[i % 2];
+        const float of_x = SWAP_AB ? columns[i % 2] : scales.a[r][i / 2];
+        const float of_w = SWAP_AB ? scales.a[r][i / 2] : columns[i % 2];
+        sum = (types().element == Element::int8 ? (float)__float_as_int(sum) : sum) * of_x * of_w;
         asm volatile("" : "+f"(sum)::"memory");  // one after the other: together they need more registers
       }
     }

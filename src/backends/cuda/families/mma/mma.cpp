@@ -142,6 +142,12 @@ class MmaFamily final : public gpu::JitFamily<LaunchConfig> {
   Accuracy accuracy(const Problem& problem, const Config&) const override {
     return traits(problem.x_type).fp8 ? Accuracy::tensor_core : Accuracy::fp32;
   }
+  /// An instruction for each 32 bytes of k in the order of k, and partial sums in the order of the splits; tiles, warps and stages change no
+  /// sum.
+  std::string sum_order(const Problem& problem, const Config& config) const override {
+    const LaunchConfig launch = launch_config(problem, config);
+    return fmt::format("mma, {} of {} k tiles", launch.split_k, launch.k_tiles);
+  }
 
  protected:
   LaunchConfig launch_config(const Problem& problem, const Config& config) const override {

@@ -262,6 +262,16 @@ class Mxfp4Family final : public gpu::JitFamily<Mxfp4LaunchConfig> {
 
   Status accepts(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
+  /// An instruction for each 16 of k in the order of k, of a warp group or of a warp; with one tile a warp's odd ones have sums of their own.
+  std::string sum_order(const Problem& problem, const Config& config) const override {
+    const Mxfp4LaunchConfig launch = launch_config(problem, config);
+    const char* const instructions = !launch.warp_instructions ? "wgmma"
+                                     : launch.tiles() == 1     ? "mma, even and odd"
+                                                               : "mma";
+    return fmt::format(
+        "mxfp4 {} to {}", instructions,
+        ends_of_splits(ceil_div(problem.k, k_of_atom), launch.k_tiles, launch.k_atoms, launch.split_k));
+  }
 
  protected:
   Mxfp4LaunchConfig launch_config(const Problem& problem, const Config& config) const override {

@@ -63,18 +63,10 @@ static __device__ __forceinline__ void store_unit(const Mxfp4Arguments& a, const
   const int m = work.m / config().rows_per_y + unit / (BLOCK_M / 4);
   const int n = work.n + unit % (BLOCK_M / 4) * 4;
   if (m >= a.m || n >= a.n) return;
+  float scale = sum_unit(a);
+  if constexpr (config().row_scales) scale *= x_scale_at(a, m);
 #pragma unroll
-  for (int i = 0; i < 4; ++i) sums[i] *= sum_unit(a);
-  if constexpr (config().row_scales) {
-    const float x_scale = x_scale_at(a, m);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[i] *= x_scale;
-  }
-  if (a.bias) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (n + i < a.n) sums[i] += read_output(a.bias[n + i]);
-  }
+  for (int i = 0; i < 4; ++i) sums[i] = fmaf(sums[i], scale, a.bias && n + i < a.n ? read_output(a.bias[n + i]) : 0.0f);
   output* const y = a.y + m * a.ldy + n;
   if (a.ldy % 4 == 0 && (unsigned long long)a.y % 8 == 0 && n + 4 <= a.n) {
     *(uint2*)y = make_uint2(round_pair(sums[0], sums[1]), round_pair(sums[2], sums[3]));
@@ -118,14 +110,15 @@ static __device__ __forceinline__ void store_staged(const Accumulators& d, const
         unsigned matrices[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          float first = d[r][(first_row / 8 + j) * 4 + i * 2] * sum_unit(a);
-          float second = d[r][(first_row / 8 + j) * 4 + i * 2 + 1] * sum_unit(a);
+          const int sum = (first_row / 8 + j) * 4 + i * 2;
+          float scales[2] = {sum_unit(a), sum_unit(a)};
           if constexpr (config().row_scales) {
             const int m = work.m + first_row + (j + i / 2) * 8 + lane % 4 * 2;
-            first *= x_scale_at(a, m);
-            second *= x_scale_at(a, m + 1);
+            scales[0] *= x_scale_at(a, m);
+            scales[1] *= x_scale_at(a, m + 1);
           }
-          matrices[i] = round_pair(first + bias[i % 2], second + bias[i % 2]);
+          matrices[i] =
+              round_pair(fmaf(d[r][sum], scales[0], bias[i % 2]), fmaf(d[r][sum + 1], scales[1], bias[i % 2]));
         }
         const int row = (j + lane / 16) * 8 + lane % 8;
         const unsigned to = buffer + (unsigned)(row * 128 + ((warp * 2 + lane / 8 % 2) ^ (row % 8)) * 16);

@@ -176,6 +176,12 @@ class Mxfp4SkinnyFamily final : public gpu::JitFamily<Mxfp4SkinnyLaunch> {
 
   Status accepts(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
+  /// A warp's part of k has two sums in turn, up to 16 rows of x, and so has the sum over the warps of a block.
+  std::string sum_order(const Problem& problem, const Config& config) const override {
+    const Mxfp4SkinnyLaunch launch = launch_config(problem, config);
+    return fmt::format("mxfp4_skinny {} sums of {} units, {} blocks", launch.groups <= 2 ? 2 : 1,
+                       launch.warp_units, launch.split_k);
+  }
 
  protected:
   Mxfp4SkinnyLaunch launch_config(const Problem& problem, const Config& config) const override {

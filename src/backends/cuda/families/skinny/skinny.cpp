@@ -103,6 +103,10 @@ class SkinnyFamily final : public gpu::JitFamily<SkinnyLaunchConfig> {
   Accuracy accuracy(const Problem& problem, const Config& config) const override {
     return hopper_accuracy(problem, config);
   }
+  std::string sum_order(const Problem& problem, const Config& config) const override {
+    const SkinnyLaunchConfig launch = launch_config(problem, config);
+    return hopper_sum_order(problem, launch.k_tiles, launch.k_atoms, launch.split_k, launch.promotion);
+  }
 
  protected:
   SkinnyLaunchConfig launch_config(const Problem& problem, const Config& config) const override {

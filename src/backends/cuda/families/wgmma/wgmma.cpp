@@ -209,6 +209,10 @@ class WgmmaFamily final : public gpu::JitFamily<WgmmaLaunchConfig> {
   Accuracy accuracy(const Problem& problem, const Config& config) const override {
     return hopper_accuracy(problem, config);
   }
+  std::string sum_order(const Problem& problem, const Config& config) const override {
+    const WgmmaLaunchConfig launch = launch_config(problem, config);
+    return hopper_sum_order(problem, launch.k_tiles, launch.k_atoms, launch.split_k, launch.promotion);
+  }
 
  protected:
   WgmmaLaunchConfig launch_config(const Problem& problem, const Config& config) const override {

@@ -122,8 +122,11 @@ static __device__ inline BlockWork block_work(const WgmmaArguments& a) {
   work.first_rank = work.split << (log2_cluster_m(a) + log2_cluster_n(a));
   work.rank_m = rank & ((1 << log2_cluster_m(a)) - 1);
   work.rank_n = (rank - work.first_rank) >> log2_cluster_m(a);
-  work.k_begin = (int)((unsigned)a.k_tiles * (unsigned)work.split / SPLIT_K);
-  work.k_end = (int)((unsigned)a.k_tiles * (unsigned)(work.split + 1) / SPLIT_K);
+  // The first splits have a k tile more than the others, as in the skinny kernel: then both add partial sums of the same k.
+  const int k_tiles = (int)((unsigned)a.k_tiles / SPLIT_K);
+  const int larger = (int)((unsigned)a.k_tiles % SPLIT_K);
+  work.k_begin = work.split * k_tiles + (work.split < larger ? work.split : larger);
+  work.k_end = work.k_begin + k_tiles + (work.split < larger ? 1 : 0);
   return work;
 }
 

@@ -278,6 +278,12 @@ class WgmmaMoeFamily final : public gpu::JitFamily<Stages> {
   Accuracy accuracy(const Problem& problem, const Config&) const override {
     return quantizes_hidden(problem) ? Accuracy::tensor_core : Accuracy::fp32;
   }
+  /// Both products go through k in its order, and a token's experts through its slots; what a tile holds beside a token does not matter. Hidden
+  /// elements that another kernel quantizes are rounded to bf16 before.
+  std::string sum_order(const Problem& problem, const Config& config) const override {
+    const bool rounds_twice = has_quantize(problem, launch_config(problem, config));
+    return rounds_twice ? "wgmma_moe, hidden elements in bf16" : "wgmma_moe";
+  }
 
  protected:
   Stages launch_config(const Problem& problem, const Config& config) const override {

@@ -79,6 +79,8 @@ class SimtFamily final : public JitFamily<SimtLaunchConfig> {
     config.set("bm", std::int64_t{problem.m <= 16 ? 16 : 64});
     return config;
   }
+  /// A thread adds one product of an element after the other.
+  std::string sum_order(const Problem&, const Config&) const override { return "simt"; }
 
  protected:
   SimtLaunchConfig launch_config(const Problem&, const Config& config) const override {

@@ -92,6 +92,8 @@ class SimtMoeFamily final : public JitFamily<SimtLaunchConfig> {
     config.set("bm", std::int64_t{routed_pairs(problem) <= 32 * problem.moe.experts ? 16 : 64});
     return config;
   }
+  /// A thread adds one product of an element after the other, and a token's experts are added in the order of its slots.
+  std::string sum_order(const Problem&, const Config&) const override { return "simt_moe"; }
 
  protected:
   SimtLaunchConfig launch_config(const Problem&, const Config& config) const override {
