@@ -20,7 +20,7 @@ struct Cuda {
   std::string failing;  // this call fails
   int version = 12040;
   int cooperative = 1;
-  int bus_bits = 6016;  // of the memory
+  int bus_bits = 6016;      // of the memory
   unsigned affinity = 132;  // multiprocessors of the context
   int major = 9;
   std::vector<int> attributes;  // of the last launch
@@ -191,7 +191,7 @@ TEST_F(CudaDriverTest, OpensAndClosesInOrder) {
             (Calls{"device_get", "device_attribute", "device_attribute", "device_attribute",
                    "device_attribute", "device_attribute", "device_attribute", "device_attribute",
                    "driver_version", "device_attribute", "device_attribute", "device_attribute",
-                    "context_retain", "context_set", "exec_affinity", "stream_create"}));
+                   "context_retain", "context_set", "exec_affinity", "stream_create"}));
   EXPECT_EQ((*driver)->properties().architecture, "sm_80");
   EXPECT_EQ((*driver)->properties().limits.multiprocessors, 132);
   EXPECT_DOUBLE_EQ((*driver)->properties().limits.cycles_per_microsecond, 1980);

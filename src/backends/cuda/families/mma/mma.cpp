@@ -77,8 +77,8 @@ LaunchConfig launch_config(const Problem& problem, const Config& config) {
 /// Constants of the cost model.
 struct MmaCost {
   gpu::OfClock rate;                   // operations a microsecond of a multiprocessor, of 16-bit elements
-  double most_of_rate, least_of_rate;  // shares of it that any kernel reaches
-  double least_tile, doubled_tile;     // share for a tile of 256 sums of a warp, and more for each doubling
+  double max_share, min_share;         // shares of it that any kernel reaches
+  double tile_share, doubled_tile;     // share for a tile of 256 sums of a warp, and more for each doubling
   gpu::OfMemory from_memory;           // bytes a microsecond
   gpu::OfMemory under_way;             // bytes of shared memory with which memory is busy
   double few_under_way;                // exponent of the lack of them
@@ -87,16 +87,16 @@ struct MmaCost {
 };
 
 void visit_fields(SameStruct<MmaCost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, rate, most_of_rate, least_of_rate, least_tile, doubled_tile, from_memory,
+  GEMMTUNE_VISIT_FIELDS(cost, visit, rate, max_share, min_share, tile_share, doubled_tile, from_memory,
                         under_way, few_under_way, launched, reduction, partials_from_memory);
 }
 
 // Of the data sheet; no kernel was measured.
 constexpr gpu::FittedRow<MmaCost> mma_rows[] = {{a100,
                                                  {.rate = {2.9e6},
-                                                  .most_of_rate = 0.8,
-                                                  .least_of_rate = 0.2,
-                                                  .least_tile = 0.25,
+                                                  .max_share = 0.8,
+                                                  .min_share = 0.2,
+                                                  .tile_share = 0.25,
                                                   .doubled_tile = 0.25,
                                                   .from_memory = {2e6},
                                                   .under_way = {4e6},
@@ -326,9 +326,9 @@ double MmaFamily::cost(const Problem& problem, const LaunchConfig& launch) const
   const double blocks = as_real(launch.tiles() * problem.batch * launch.split_k);
   const double warp_tile = as_real(launch.block_m * launch.block_n / launch.num_warps);
   const double efficiency =
-      std::min(cost_.most_of_rate, cost_.least_tile + cost_.doubled_tile * std::log2(warp_tile / 256));
+      std::min(cost_.max_share, cost_.tile_share + cost_.doubled_tile * std::log2(warp_tile / 256));
   const double rate =
-      cost_.rate * (bits(problem.x_type) == 8 ? 2 : 1) * std::max(efficiency, cost_.least_of_rate);
+      cost_.rate * (bits(problem.x_type) == 8 ? 2 : 1) * std::max(efficiency, cost_.min_share);
   const double a_block =
       2 * as_real(launch.block_m * launch.block_n) * as_real(problem.k) / as_real(launch.split_k) / rate;
   const double compute = std::ceil(blocks / processors) * a_block;

@@ -5,6 +5,7 @@
 
 #include "backends/cuda/families/cards.h"
 #include "backends/gpu/moe/moe_layer.h"
+#include "problem/operands.h"
 
 namespace gemmtune::cuda {
 namespace {
