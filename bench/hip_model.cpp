@@ -18,30 +18,20 @@
 #include "backends/hip/families/mfma_moe/mfma_moe_launch_config.h"
 #include "backends/hip/families/skinny/skinny.h"
 #include "formats/aiter/tuned_csv.h"
+#include "paper_runtime.h"
 
 namespace gemmtune {
 namespace {
 
-/// A device of which only the limits are known.
-class PaperRuntime final : public gpu::Runtime {
- public:
-  PaperRuntime(std::string architecture, int units) : architecture_(std::move(architecture)) {
-    limits_.multiprocessors = units;
-    limits_.registers_per_thread = 512;
-    limits_.shared_bytes_per_block = architecture_ == "gfx950" ? 163840 : 65536;
-    limits_.shared_bytes_per_multiprocessor = limits_.shared_bytes_per_block;
-    limits_.cache_bytes = 4 << 20;
-  }
-  const gpu::Limits& limits() const override { return limits_; }
-  const std::string& architecture() const override { return architecture_; }
-  Result<std::shared_ptr<gpu::Program>> load(const gpu::Source&) override {
-    return Status::unsupported("no compiler");
-  }
-
- private:
-  std::string architecture_;
-  gpu::Limits limits_;
-};
+gpu::Limits limits_of(const std::string& architecture, int units) {
+  gpu::Limits limits;
+  limits.multiprocessors = units;
+  limits.registers_per_thread = 512;
+  limits.shared_bytes_per_block = architecture == "gfx950" ? 163840 : 65536;
+  limits.shared_bytes_per_multiprocessor = limits.shared_bytes_per_block;
+  limits.cache_bytes = 4 << 20;
+  return limits;
+}
 
 struct Best {
   const KernelFamily* family = nullptr;
@@ -100,7 +90,7 @@ int run(const std::string& path, long rows) {
     }
     Families& device = devices[{gfx, row.cu_num}];
     if (!device.runtime) {
-      device.runtime = std::make_unique<PaperRuntime>(gfx, row.cu_num);
+      device.runtime = std::make_unique<PaperRuntime>(gfx, limits_of(gfx, row.cu_num));
       device.families.push_back(hip::make_mfma_family(*device.runtime));
       device.families.push_back(hip::make_skinny_family(*device.runtime));
       device.families.push_back(hip::make_mfma_moe_family(*device.runtime));

@@ -1,4 +1,4 @@
-// kernel_times DEVICE ROUNDS [ENERGY_ROUNDS] < LINES
+// kernel_times DEVICE ROUNDS [ENERGY_ROUNDS] [csv=FOLDER] [seconds=S] < LINES
 //
 // Times kernels by name, side by side with the default: interleaved rounds in one process on cold weights,
 // after the full check of their results. A line is "M N K" and kernelNames, or FAMILY for a family's default kernel, or FAMILY:COUNT for its
@@ -7,19 +7,26 @@
 // moe=EXPERTS,TOPK,ACTIVATION,QUANTIZATION behind op=fused_moe, w=fp4 or another type of the weight, dtype=fp8 (with a scale each) or another type of both operands, x_order=N and w_order=N,
 // bias=1, of int4 weights group=32, 64, 128 or row and zero_points=1, of mixtures routing=zipf. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
 // interval, what the cost model says. With ENERGY_ROUNDS also, of batches of a second, µs, joules of a launch and watts.
+// With csv=FOLDER: no default beside them, and the medians are appended to FOLDER/cost_FAMILY.csv, from which bench/fit.py makes the constants of
+// cost models. Families that have rows of a problem there are left out of its line. seconds=S: no line begins after S seconds.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "backends/device_request.h"
+#include "base/clock.h"
 #include "base/environment.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "measure/statistics.h"
@@ -53,6 +60,39 @@ Result<Candidate> default_of(const KernelFamily& family, const Problem& problem)
   GEMMTUNE_RETURN_IF_ERROR(family.accepts(problem));
   return Candidate{std::string(family.name()), family.revision(), family.default_config(problem)};
 }
+
+/// Rows of measured kernels, a file a family.
+class CostRows {
+ public:
+  /// `card` is the device's model.
+  CostRows(std::string folder, std::string card) : folder_(std::move(folder)), card_(std::move(card)) {}
+
+  /// Whether the family's file had rows of the problem when it was first asked about.
+  bool has(const std::string& family, const Problem& problem) {
+    auto [problems, is_new] = problems_.try_emplace(family);
+    if (is_new) {
+      std::ifstream file(path_of(family));
+      for (std::string row; std::getline(file, row);) problems->second.insert(row.substr(0, row.find(',')));
+    }
+    return problems->second.contains(print(problem));
+  }
+  Status add(const Problem& problem, const Candidate& candidate, double microseconds) {
+    const std::string path = path_of(candidate.family);
+    std::ofstream file(path, std::ios::app);
+    if (file.tellp() == 0) file << "problem,kernel,us,card\n";
+    file << fmt::format("{},{},{:.3f},{}\n", print(problem), candidate.kernel_name(), microseconds, card_);
+    return file.flush() ? Status() : Status::invalid("{}: expected a file that can be written", path);
+  }
+
+ private:
+  std::string path_of(const std::string& family) const {
+    return fmt::format("{}/cost_{}.csv", folder_, family);
+  }
+
+  std::string folder_;
+  std::string card_;
+  std::map<std::string, std::set<std::string>> problems_;  // by family, as print() writes them
+};
 
 /// What a line times.
 struct Line {
@@ -136,8 +176,8 @@ Status print_energy(Evaluator& evaluator, const Problem& problem, const std::vec
   return {};
 }
 
-Status time_line(Device& device, Evaluator& evaluator, const std::string& line, int rounds,
-                 int energy_rounds) {
+Status time_line(Device& device, Evaluator& evaluator, const std::string& line, int rounds, int energy_rounds,
+                 CostRows* cost_rows) {
   std::istringstream words(line);
   Line settings;
   Problem& problem = settings.problem;
@@ -152,10 +192,13 @@ Status time_line(Device& device, Evaluator& evaluator, const std::string& line, 
     return Status::invalid("group={}: expected a number or row", settings.group);
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   std::vector<Candidate> candidates;
-  const auto baseline = device.baseline(problem);
-  if (baseline.ok()) candidates.push_back(*baseline);
+  if (cost_rows == nullptr) {
+    const auto baseline = device.baseline(problem);
+    if (baseline.ok()) candidates.push_back(*baseline);
+  }
   while (words >> word) {
     const std::size_t colon = word.find_first_of(":~");
+    if (cost_rows != nullptr && cost_rows->has(word.substr(0, colon), problem)) continue;
     if (colon == std::string::npos) {
       const KernelFamily* family = device.find_family(word);
       auto candidate = family == nullptr ? device.resolve(word, problem) : default_of(*family, problem);
@@ -178,6 +221,7 @@ Status time_line(Device& device, Evaluator& evaluator, const std::string& line, 
       if (std::find(candidates.begin(), candidates.end(), one) == candidates.end())
         candidates.push_back(std::move(one));
   }
+  if (candidates.empty()) return {};
   evaluator.announce(problem, candidates);
   const auto result = settings.routing == RoutingKind::uniform
                           ? evaluator.finals(problem, candidates, rounds)
@@ -202,6 +246,7 @@ Status time_line(Device& device, Evaluator& evaluator, const std::string& line, 
     }
     const KernelFamily* family = device.find_family(candidates[i].family);
     const Interval interval = median_interval(ratios, 0.99);
+    if (cost_rows != nullptr) GEMMTUNE_RETURN_IF_ERROR(cost_rows->add(problem, candidates[i], median(times)));
     rows.push_back({median(times), median(ratios),
                     fmt::format("{:8.2f} {:.3f} [{:.3f} {:.3f}] model {:8.2f} {}", median(times),
                                 median(ratios), interval.low, interval.high,
@@ -217,21 +262,43 @@ Status time_line(Device& device, Evaluator& evaluator, const std::string& line, 
 }  // namespace
 
 int main(int count, char** words) {
-  const int rounds = count == 3 || count == 4 ? std::atoi(words[2]) : 0;
-  const int energy_rounds = count == 4 ? std::atoi(words[3]) : 0;
-  if (rounds < 1 || (count == 4 && energy_rounds < 1))
-    return fail("expected DEVICE ROUNDS [ENERGY_ROUNDS], and lines on standard input");
-  const auto request = device_request({.text = words[1]}, read_environment());
+  std::vector<std::string> positional;
+  std::string folder;
+  double seconds = 0;
+  for (const std::string& word : std::vector<std::string>(words + 1, words + count)) {
+    if (word.starts_with("csv=")) {
+      folder = word.substr(4);
+    } else if (word.starts_with("seconds=")) {
+      seconds = std::atof(word.c_str() + 8);
+    } else {
+      positional.push_back(word);
+    }
+  }
+  const int rounds = positional.size() == 2 || positional.size() == 3 ? std::atoi(positional[1].c_str()) : 0;
+  const int energy_rounds = positional.size() == 3 ? std::atoi(positional[2].c_str()) : 0;
+  if (rounds < 1 || (positional.size() == 3 && energy_rounds < 1))
+    return fail(
+        "expected DEVICE ROUNDS [ENERGY_ROUNDS] [csv=FOLDER] [seconds=S], and lines on standard input");
+  const auto request = device_request({.text = positional[0]}, read_environment());
   if (!request.ok()) return fail(request.message());
   auto device = open_device(request->text.substr(0, request->text.find(':')), *request);
   if (!device.ok()) return fail(device.message());
   InProcessOptions options;
   options.reference_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   InProcessEvaluator evaluator(**device, options);
+  std::optional<CostRows> cost_rows;
+  if (!folder.empty()) cost_rows.emplace(folder, (*device)->info().model);
   int code = 0;
   std::string line;
+  const double begin = steady_seconds();
   while (std::getline(std::cin, line)) {
-    if (const Status status = time_line(**device, evaluator, line, rounds, energy_rounds); !status.ok())
+    if (seconds > 0 && steady_seconds() - begin > seconds) {
+      fmt::print("cut off after {} s\n", seconds);
+      break;
+    }
+    if (const Status status =
+            time_line(**device, evaluator, line, rounds, energy_rounds, cost_rows ? &*cost_rows : nullptr);
+        !status.ok())
       code = fail(fmt::format("{}: {}", line, status.message()));
   }
   return code;

@@ -20,6 +20,7 @@ struct Cuda {
   std::string failing;  // this call fails
   int version = 12040;
   int cooperative = 1;
+  int bus_bits = 6016;      // of the memory
   unsigned affinity = 132;  // multiprocessors of the context
   int major = 9;
   std::vector<int> attributes;  // of the last launch
@@ -63,6 +64,9 @@ void add_context(api::Driver& f) {
     *value = attribute == api::attribute_major                ? cuda_state.major
              : attribute == api::attribute_minor              ? 0
              : attribute == api::attribute_cooperative_launch ? cuda_state.cooperative
+             : attribute == api::attribute_clock_khz          ? 1980000
+             : attribute == api::attribute_memory_clock_khz   ? 3201000
+             : attribute == api::attribute_memory_bus_bits    ? cuda_state.bus_bits
                                                               : 132;
     return cuda_state.note("device_attribute");
   };
@@ -186,9 +190,12 @@ TEST_F(CudaDriverTest, OpensAndClosesInOrder) {
   EXPECT_EQ(cuda_state.take(),
             (Calls{"device_get", "device_attribute", "device_attribute", "device_attribute",
                    "device_attribute", "device_attribute", "device_attribute", "device_attribute",
-                   "driver_version", "context_retain", "context_set", "exec_affinity", "stream_create"}));
+                   "driver_version", "device_attribute", "device_attribute", "device_attribute",
+                   "context_retain", "context_set", "exec_affinity", "stream_create"}));
   EXPECT_EQ((*driver)->properties().architecture, "sm_80");
   EXPECT_EQ((*driver)->properties().limits.multiprocessors, 132);
+  EXPECT_DOUBLE_EQ((*driver)->properties().limits.cycles_per_microsecond, 1980);
+  EXPECT_DOUBLE_EQ((*driver)->properties().limits.memory_bytes_per_microsecond, 2 * 3201 * 752.0);
   driver->reset();
   EXPECT_EQ(cuda_state.take(), (Calls{"context_set", "stream_destroy", "context_release"}));
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "backends/cuda/families/moe_decode/moe_decode.h"
+#include "backends/cuda/families/moe_decode/moe_decode_cost.h"
 #include "support/operation_problems.h"
 
 namespace gemmtune::cuda {
@@ -87,7 +88,7 @@ TEST(MoeDecodeLaunchConfig, StagesHoldStrips) {
 TEST(MoeDecodeLaunchConfig, TheDefaultIsWhatWasFast) {
   constexpr DataType fp8 = DataType::f8_e4m3fn;
   const auto chosen = [](const Problem& problem) {
-    return default_moe_decode_config(problem, hopper()).text();
+    return default_moe_decode_config(problem, hopper(), moe_decode_cost(hopper())).text();
   };
   EXPECT_EQ(chosen(layer(fp8, QuantType::per_1x128, 256, 7168)), "warps8_bk1024_smem112");
   EXPECT_EQ(chosen(layer(fp8, QuantType::per_1x128, 768, 2048)), "warps14_bk1024_smem112");
@@ -139,7 +140,7 @@ TEST(MoeDecodeLaunchConfig, RowsThatNoThreadCanHoldAreRefused) {
     config.set("warps", warps);
     EXPECT_EQ(refuse_moe_decode(moe_decode_launch(problem, config, hopper())), "more of x than registers");
   }
-  EXPECT_TRUE(default_moe_decode_config(problem, hopper()).text().empty());
+  EXPECT_TRUE(default_moe_decode_config(problem, hopper(), moe_decode_cost(hopper())).text().empty());
 }
 
 }  // namespace

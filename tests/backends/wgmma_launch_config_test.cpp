@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "backends/cuda/families/wgmma/wgmma.h"
+#include "backends/cuda/families/wgmma/wgmma_cost.h"
 #include "backends/cuda/tensor_map.h"
 #include "support/dense_problem.h"
 #include "support/nvrtc.h"
@@ -146,7 +147,8 @@ TEST(WgmmaLaunchConfig, ScalesOfBlocksHavePlacesForWhatIsInFlight) {
 TEST(WgmmaLaunchConfig, TheDefaultOfFewRowsWithScalesOfBlocksFillsTheGpu) {
   for (const std::int64_t m : {16, 64, 128}) {
     const Problem problem = quantized(Operation::a8w8_blockscale, m, 2112, 7168, DataType::f8_e4m3fn);
-    const WgmmaLaunchConfig launch = wgmma_launch_config(problem, default_wgmma_config(problem, h200), h200);
+    const WgmmaLaunchConfig launch =
+        wgmma_launch_config(problem, default_wgmma_config(problem, h200, wgmma_cost(h200)), h200);
     EXPECT_GE(launch.num_blocks, 88) << m;
     EXPECT_LE(launch.num_blocks, 132) << m;
     EXPECT_FALSE(launch.swap_ab) << m;
@@ -156,7 +158,7 @@ TEST(WgmmaLaunchConfig, TheDefaultOfFewRowsWithScalesOfBlocksFillsTheGpu) {
 TEST(WgmmaLaunchConfig, TheDefaultOfManyTilesDividesNoK) {
   for (const Operation operation : {Operation::a8w8_blockscale, Operation::a8w8}) {
     const Problem problem = quantized(operation, 4096, 24576, 1536, DataType::f8_e4m3fn);
-    EXPECT_EQ(default_wgmma_config(problem, h200).number("csk"), 1);
+    EXPECT_EQ(default_wgmma_config(problem, h200, wgmma_cost(h200)).number("csk"), 1);
   }
 }
 
@@ -166,7 +168,8 @@ TEST(WgmmaLaunchConfig, PartsOfAPackedTileAreSlowIfBlocksShareX) {
   packed.bpreshuffle = true;
   const auto ratio = [&](const char* settings) {
     const WgmmaLaunchConfig launch = wgmma_launch_config(plain, config_of(settings), h200);
-    return predicted_wgmma(packed, launch, h200) / predicted_wgmma(plain, launch, h200);
+    return predicted_wgmma(packed, launch, h200, wgmma_cost(h200)) /
+           predicted_wgmma(plain, launch, h200, wgmma_cost(h200));
   };
   EXPECT_GT(ratio("swap0_bm64_bn48_wg1_cn8_smem226"), 1.1);
   EXPECT_GT(ratio("swap1_bm64_bn32_wg1_cm2_cn2_smem226"), 1.1);
@@ -277,8 +280,9 @@ TEST(WgmmaLaunchConfig, ClustersAtOnceAreTheDriversNumber) {
   EXPECT_EQ(refuse_wgmma_waste(problem, wgmma_launch_config(problem, thirds, h200), h200), "");
   EXPECT_THAT(refuse_wgmma_waste(problem, wgmma_launch_config(problem, thirds, limits), limits),
               HasSubstr("more clusters than run at once"));
-  EXPECT_GT(predicted_wgmma(problem, wgmma_launch_config(problem, thirds, limits), limits),
-            1.5 * predicted_wgmma(problem, wgmma_launch_config(problem, thirds, h200), h200));
+  EXPECT_GT(
+      predicted_wgmma(problem, wgmma_launch_config(problem, thirds, limits), limits, wgmma_cost(limits)),
+      1.5 * predicted_wgmma(problem, wgmma_launch_config(problem, thirds, h200), h200, wgmma_cost(h200)));
 }
 
 TEST(WgmmaLaunchConfig, ArrivalsOnAnEmptyBarrier) {
@@ -328,13 +332,14 @@ TEST(WgmmaLaunchConfig, TheEpilogueHasTwoStagingBuffers) {
 
 TEST(WgmmaLaunchConfig, TheCostModelKnowsWavesAndStages) {
   const auto predicted = [](const Problem& problem, const char* settings) {
-    return predicted_wgmma(problem, wgmma_launch_config(problem, config_of(settings), h200), h200);
+    return predicted_wgmma(problem, wgmma_launch_config(problem, config_of(settings), h200), h200,
+                           wgmma_cost(h200));
   };
   // 1.94 waves of tiles of 224 columns, 1.70 of 256: two either way.
   const Problem many = dense(1024, 7168, 2048);
   EXPECT_LT(predicted(many, "swap0_bm128_bn224_wg2_cm2_smem226"),
             predicted(many, "swap0_bm128_bn256_wg2_cm2_smem226"));
-  EXPECT_EQ(default_wgmma_config(many, h200).number("bn"), 224);
+  EXPECT_EQ(default_wgmma_config(many, h200, wgmma_cost(h200)).number("bn"), 224);
   const Problem few = dense(256, 7168, 2048);
   EXPECT_LT(1.5 * predicted(few, "swap0_bm128_bn112_wg2_cm2_smem226"),
             predicted(few, "swap0_bm128_bn112_wg2_cm2_smem112"));
@@ -465,7 +470,7 @@ TEST(WgmmaLaunchConfig, ColumnMajorOperandsAreMnMajor) {
   // With few rows A is the weight, and B a column-major x.
   problem = dense(8, 1280, 8192);
   problem.x_order = Order::column_major;
-  EXPECT_EQ(default_wgmma_config(problem, h200).number("bn"), 64);
+  EXPECT_EQ(default_wgmma_config(problem, h200, wgmma_cost(h200)).number("bn"), 64);
   EXPECT_THAT(wgmma_macros(DataType::f16, 64, {.a = true, .b = false}),
               HasSubstr("accumulate, 1, 1, 1, 0;}"));
   EXPECT_THAT(wgmma_macros(DataType::bf16, 64, {.a = false, .b = true}),

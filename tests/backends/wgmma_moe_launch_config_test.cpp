@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_cost.h"
 #include "support/nvrtc.h"
 #include "support/operation_problems.h"
 
@@ -25,7 +26,7 @@ TEST(WgmmaMoeLaunchConfig, DefaultsFitAndFollowTheTokensOfAnExpert) {
       for (const Problem& problem :
            {layer(type, tokens, 256, 8, 256, 7168), layer(type, tokens, 128, 8, 768, 2048),
             layer(type, tokens, 8, 2, 7168, 4096)}) {
-        const Config config = default_wgmma_moe_config(problem, limits);
+        const Config config = default_wgmma_moe_config(problem, limits, wgmma_moe_cost(limits));
         const auto stages = wgmma_moe_stages(problem, config, limits);
         for (const WgmmaMoeStage& stage : stages) {
           EXPECT_EQ(refuse_wgmma_moe(stage), "") << print(problem) << " " << config.text();
@@ -38,7 +39,8 @@ TEST(WgmmaMoeLaunchConfig, DefaultsFitAndFollowTheTokensOfAnExpert) {
       }
     }
     const Problem dense = layer(DataType::bf16, tokens, 8, 2, 7168, 4096);
-    const auto stages = wgmma_moe_stages(dense, default_wgmma_moe_config(dense, limits), limits);
+    const auto stages =
+        wgmma_moe_stages(dense, default_wgmma_moe_config(dense, limits, wgmma_moe_cost(limits)), limits);
     EXPECT_GE(stages[0].sorted_tokens(), before);
     before = stages[0].sorted_tokens();
   }
@@ -52,7 +54,7 @@ TEST(WgmmaMoeLaunchConfig, RowsOfAnMxfp4LayerArePadded) {
                                                     {tokens, 2880, 2880});
     problem.moe.experts = 128;
     problem.moe.topk = 4;
-    const Config config = default_wgmma_moe_config(problem, limits);
+    const Config config = default_wgmma_moe_config(problem, limits, wgmma_moe_cost(limits));
     for (const WgmmaMoeStage& stage : wgmma_moe_stages(problem, config, limits)) {
       EXPECT_EQ(refuse_wgmma_moe(stage), "") << config.text();
       EXPECT_EQ(stage.weight_row_bytes, 1440);
@@ -82,7 +84,8 @@ TEST(WgmmaMoeLaunchConfig, WideTilesOfAnMxfp4WeightHaveFourStages) {
 TEST(WgmmaMoeLaunchConfig, Fp8WithManyTokensOfAnExpertRunsTilesWithoutAClusterUntuned) {
   const HopperLimits limits(limits_of("sm_90a"));
   const Problem problem = layer(DataType::f8_e4m3fn, 4096, 128, 8, 768, 2048);
-  const auto stages = wgmma_moe_stages(problem, default_wgmma_moe_config(problem, limits), limits);
+  const auto stages =
+      wgmma_moe_stages(problem, default_wgmma_moe_config(problem, limits, wgmma_moe_cost(limits)), limits);
   EXPECT_EQ(stages[0].tokens, 96);
   EXPECT_EQ(stages[0].cluster, 1);
   EXPECT_TRUE(stages[0].quantizes);

@@ -24,9 +24,9 @@ TEST(ShippedTables, KernelsOfOurFamiliesCanBeBuilt) {
   NoCompiler runtime;
   const cuda::CudaDriver no_driver{cuda::api::Driver{}};
   testing::PaperDevice device;
-  for (auto make : {cuda::make_wgmma_family, cuda::make_skinny_family, cuda::make_mxfp4_family,
-                    cuda::make_wgmma_moe_family})
+  for (auto make : {cuda::make_wgmma_family, cuda::make_skinny_family, cuda::make_wgmma_moe_family})
     device.add(make(runtime, no_driver));
+  device.add(cuda::make_mxfp4_family(runtime, no_driver));
   device.add(cuda::make_mma_family(runtime));
   device.add(cuda::make_moe_decode_family(runtime));
   device.add(cuda::make_mxfp4_stream_family(runtime, runtime.limits()));

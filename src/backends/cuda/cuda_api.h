@@ -36,7 +36,10 @@ inline constexpr Result success = 0;
 inline constexpr Result error_out_of_memory = 2;
 
 // CUdevice_attribute
+inline constexpr int attribute_clock_khz = 13;
 inline constexpr int attribute_multiprocessors = 16;
+inline constexpr int attribute_memory_clock_khz = 36;
+inline constexpr int attribute_memory_bus_bits = 37;
 inline constexpr int attribute_l2_bytes = 38;
 inline constexpr int attribute_major = 75;
 inline constexpr int attribute_minor = 76;

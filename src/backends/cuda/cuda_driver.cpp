@@ -58,6 +58,9 @@ Status CudaDriver::start(int ordinal) {
   limits.cache_bytes = static_cast<std::size_t>(values[1]);
   limits.shared_bytes_per_multiprocessor = static_cast<std::size_t>(values[4]);
   limits.shared_bytes_per_block = static_cast<std::size_t>(values[5]);
+  limits.cycles_per_microsecond = stated(api::attribute_clock_khz) * 1e-3;
+  limits.memory_bytes_per_microsecond =  // double data rate
+      2 * (stated(api::attribute_memory_clock_khz) * 1e-3) * (stated(api::attribute_memory_bus_bits) / 8);
   GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.context_retain(&context_, device_), "cuDevicePrimaryCtxRetain"));
   enter();
   // Under MPS a context may have fewer multiprocessors than the device says.
@@ -77,6 +80,11 @@ CudaDriver::~CudaDriver() {
   enter();
   if (stream_ != nullptr) f_.stream_destroy(stream_);
   f_.context_release(device_);
+}
+
+double CudaDriver::stated(int attribute) const {
+  int value = 0;
+  return f_.device_attribute(&value, attribute, device_) == api::success ? value : 0;
 }
 
 /// By a kernel that does nothing, which the driver assembles; where it does not, an estimate stands in.

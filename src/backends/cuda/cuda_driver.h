@@ -94,6 +94,8 @@ class CudaDriver final : public gpu::Driver {
 
   Status start(int ordinal);
   void count_clusters();
+  /// A number that a card may lack; 0: it does.
+  double stated(int attribute) const;
   /// The device as NVML has it; null where NVML is missing or does not know it.
   api::NvmlDevice monitored() const;
   api::LaunchConfig config_of(const gpu::LaunchShape& shape, Attributes& attributes) const;

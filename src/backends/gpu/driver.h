@@ -22,6 +22,9 @@ struct Limits {
   std::size_t cache_bytes = 0;                      // the last-level cache, as the driver states it
   // Whether all blocks of a launch can be resident together, one on each of the multiprocessors: the driver has cooperative launches, and this process the whole device.
   bool cooperative_launches = true;
+  // What the driver states of the card, by which cost models know it (gpu/families/fitted.h); 0: not known.
+  double memory_bytes_per_microsecond = 0;  // at most
+  double cycles_per_microsecond = 0;        // of a multiprocessor at its highest clock
 };
 
 /// Facts of an opened device.

@@ -4,12 +4,15 @@
 #include <cmath>
 #include <utility>
 
+#include "backends/cuda/families/cards.h"
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/mma/mma_arguments.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/fitted.h"
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
 #include "backends/refusal.h"
+#include "base/fields.h"
 #include "base/rounding.h"
 #include "base/text.h"
 #include "problem/operands.h"
@@ -70,6 +73,37 @@ LaunchConfig launch_config(const Problem& problem, const Config& config) {
       launch.split_k > 1 ? problem.batch * launch.split_k * problem.m * problem.n * 4 : 0;
   return launch;
 }
+
+/// Constants of the cost model.
+struct MmaCost {
+  gpu::OfClock rate;                   // operations a microsecond of a multiprocessor, of 16-bit elements
+  double max_share, min_share;         // shares of it that any kernel reaches
+  double tile_share, doubled_tile;     // share for a tile of 256 sums of a warp, and more for each doubling
+  gpu::OfMemory from_memory;           // bytes a microsecond
+  gpu::OfMemory under_way;             // bytes of shared memory with which memory is busy
+  double few_under_way;                // exponent of the lack of them
+  double launched, reduction;          // microseconds of a launch, and of the reduction's
+  gpu::OfMemory partials_from_memory;  // bytes a microsecond
+};
+
+void visit_fields(SameStruct<MmaCost> auto& cost, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(cost, visit, rate, max_share, min_share, tile_share, doubled_tile, from_memory,
+                        under_way, few_under_way, launched, reduction, partials_from_memory);
+}
+
+// Of the data sheet; no kernel was measured.
+constexpr gpu::FittedRow<MmaCost> mma_rows[] = {{a100,
+                                                 {.rate = {2.9e6},
+                                                  .max_share = 0.8,
+                                                  .min_share = 0.2,
+                                                  .tile_share = 0.25,
+                                                  .doubled_tile = 0.25,
+                                                  .from_memory = {2e6},
+                                                  .under_way = {4e6},
+                                                  .few_under_way = 0.3,
+                                                  .launched = 3,
+                                                  .reduction = 2,
+                                                  .partials_from_memory = {4e6}}}};
 
 class MmaKernel final : public gpu::JitKernel<LaunchConfig> {
  public:
@@ -134,6 +168,7 @@ class MmaFamily final : public gpu::JitFamily<LaunchConfig> {
   explicit MmaFamily(gpu::Runtime& runtime)
       : JitFamily(runtime, {.name = "mma", .tie_rank = 12}),
         limits_(runtime.limits()),
+        cost_(gpu::constants_for(limits_, mma_rows)),
         capability_(capability_of(runtime.architecture())) {}
 
   Status accepts(const Problem& problem) const override;
@@ -170,6 +205,7 @@ class MmaFamily final : public gpu::JitFamily<LaunchConfig> {
   std::string refuse_waste(const Problem& problem, const LaunchConfig& launch) const;
 
   gpu::Limits limits_;
+  MmaCost cost_;
   std::int64_t capability_;
   std::string source_ = gpu::include_line("backends/cuda/families/mma/mma.cu");
   std::string reduce_ = gpu::include_line("backends/cuda/families/mma/mma_reduce.cu");
@@ -289,22 +325,27 @@ std::vector<gpu::Part> MmaFamily::parts(const Problem& problem, const LaunchConf
   return parts;
 }
 
-/// In microseconds; meant to rank kernels, not to state their time: waves of blocks at the rate of an A100's
-/// multiprocessor, weights and partial sums once through its memory.
+/// In microseconds; meant to rank kernels, not to state their time: waves of blocks at the rate of a
+/// multiprocessor, weights and partial sums once through memory.
 double MmaFamily::cost(const Problem& problem, const LaunchConfig& launch) const {
-  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  const double processors = real(limits_.multiprocessors);
-  const double blocks = real(launch.tiles() * problem.batch * launch.split_k);
-  const double warp_tile = real(launch.block_m * launch.block_n / launch.num_warps);
-  const double efficiency = std::min(0.8, 0.25 + 0.25 * std::log2(warp_tile / 256));
-  const double rate = 2.9e6 * (bits(problem.x_type) == 8 ? 2 : 1) * std::max(efficiency, 0.2);
+  const double processors = as_real(limits_.multiprocessors);
+  const double blocks = as_real(launch.tiles() * problem.batch * launch.split_k);
+  const double warp_tile = as_real(launch.block_m * launch.block_n / launch.num_warps);
+  const double efficiency =
+      std::min(cost_.max_share, cost_.tile_share + cost_.doubled_tile * std::log2(warp_tile / 256));
+  const double rate =
+      cost_.rate * (bits(problem.x_type) == 8 ? 2 : 1) * std::max(efficiency, cost_.min_share);
   const double a_block =
-      2 * real(launch.block_m * launch.block_n) * real(problem.k) / real(launch.split_k) / rate;
+      2 * as_real(launch.block_m * launch.block_n) * as_real(problem.k) / as_real(launch.split_k) / rate;
   const double compute = std::ceil(blocks / processors) * a_block;
-  const double in_flight = std::min(blocks, 2 * processors) * real(launch.shared_bytes);
-  const double memory = bytes(problem) / 2e6 * std::max(1.0, std::pow(4e6 / std::max(in_flight, 1.0), 0.3));
-  return 3 + std::max(compute, memory) +
-         (launch.split_k > 1 ? 2 + 2 * real(launch.workspace_bytes) / 4e6 : 0);
+  const double in_flight = std::min(blocks, 2 * processors) * as_real(launch.shared_bytes);
+  const double memory =
+      bytes(problem) / cost_.from_memory *
+      std::max(1.0, std::pow(cost_.under_way / std::max(in_flight, 1.0), cost_.few_under_way));
+  return cost_.launched + std::max(compute, memory) +
+         (launch.split_k > 1
+              ? cost_.reduction + 2 * as_real(launch.workspace_bytes) / cost_.partials_from_memory
+              : 0);
 }
 
 }  // namespace

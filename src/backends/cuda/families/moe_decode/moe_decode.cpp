@@ -5,6 +5,7 @@
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/hopper_strip.h"
 #include "backends/cuda/families/moe_decode/moe_decode_arguments.h"
+#include "backends/cuda/families/moe_decode/moe_decode_cost.h"
 #include "backends/cuda/families/moe_decode/moe_decode_launch_config.h"
 #include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/gpu/families/element_code.h"
@@ -100,11 +101,13 @@ class MoeDecodeKernel final : public gpu::JitKernel<MoeDecodeLaunch> {
 class MoeDecodeFamily final : public gpu::JitFamily<MoeDecodeLaunch> {
  public:
   explicit MoeDecodeFamily(gpu::Runtime& runtime)
-      : JitFamily(runtime, {.name = "moe_decode", .tie_rank = 11}), limits_(runtime.limits()) {}
+      : JitFamily(runtime, {.name = "moe_decode", .tie_rank = 11}),
+        limits_(runtime.limits()),
+        cost_(moe_decode_cost(limits_)) {}
 
   Status accepts(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override {
-    return default_moe_decode_config(problem, limits_);
+    return default_moe_decode_config(problem, limits_, cost_);
   }
 
  protected:
@@ -116,7 +119,7 @@ class MoeDecodeFamily final : public gpu::JitFamily<MoeDecodeLaunch> {
     space.rule("fits", Rule::build, refuse_moe_decode);
   }
   double cost(const Problem& problem, const MoeDecodeLaunch& launch) const override {
-    return predicted_moe_decode(problem, launch);
+    return predicted_moe_decode(problem, launch, cost_);
   }
   std::vector<gpu::Part> parts(const Problem& problem, const MoeDecodeLaunch& launch) const override {
     return {{source_of(problem, launch), launch.shared_bytes}};
@@ -131,6 +134,7 @@ class MoeDecodeFamily final : public gpu::JitFamily<MoeDecodeLaunch> {
   gpu::Source source_of(const Problem& problem, const MoeDecodeLaunch& launch) const;
 
   gpu::Limits limits_;
+  MoeDecodeCost cost_;
   std::string source_ = gpu::include_line("backends/cuda/families/moe_decode/moe_decode.cu");
 };
 
@@ -165,7 +169,7 @@ Status MoeDecodeFamily::accepts(const Problem& problem) const {
     return refusal::refuse(refusal::alignment, "{} = {}, no multiple of 64", problem.k % 64 != 0 ? "k" : "n",
                            problem.k % 64 != 0 ? problem.k : problem.n);
   GEMMTUNE_RETURN_IF_ERROR(accepts_weight_rows(problem));
-  if (default_moe_decode_config(problem, limits_).text().empty())
+  if (default_moe_decode_config(problem, limits_, cost_).text().empty())
     return refusal::refuse(refusal::size, "k = {}: more of x than registers", problem.k);
   return {};
 }

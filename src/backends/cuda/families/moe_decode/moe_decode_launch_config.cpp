@@ -1,12 +1,11 @@
 #include "backends/cuda/families/moe_decode/moe_decode_launch_config.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/hopper_strip.h"
+#include "backends/cuda/families/moe_decode/moe_decode_cost.h"
 #include "backends/gpu/families/fastest_config.h"
-#include "backends/gpu/moe/moe_layer.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
@@ -127,31 +126,13 @@ std::string refuse_moe_decode(const MoeDecodeLaunch& launch) {
   return {};
 }
 
-double predicted_moe_decode(const Problem& problem, const MoeDecodeLaunch& launch) {
-  constexpr double from_memory = 4.2e6;  // bytes a microsecond
-  const double experts = gpu::expected_moe_tiles(problem, max_decode_tokens).experts;
-  const double weights = experts * as_real(problem.k * problem.n * (problem.moe.gated ? 3 : 2)) *
-                         as_real(launch.fp4 ? 17 : 4 * bits(problem.w_type)) / 32;
-  double total = 5.5 + weights / from_memory;
-  if (launch.fp4) {
-    // As measured, to rank kernels: w2 waits for the hidden layer, which each block reads whole; two stages of w2 are few.
-    total += 0.2 * experts + (launch.warps == 9 ? 0.35 : launch.warps == 15 ? 0 : 0.05) * experts;
-    total += launch.num_stages < 3 ? 0.3 * experts : as_real(launch.shared_bytes) / 200e3;
-    return total;
-  }
-  // As measured; kernels differ by little. Long rows of fp8 want the registers of eight warps, and a next launch finds room beside blocks with less shared memory.
-  const bool long_rows = launch.fp8 && launch.row_bytes > 4096;
-  total += launch.warps == 6 ? 0.8 : launch.warps == (long_rows ? 8 : 14) ? 0 : 0.3;
-  if (launch.fp8) total += as_real(launch.shared_bytes) / 250e3;
-  return total;
-}
-
 bool runs_decode_untuned(const Problem& problem) {
   constexpr std::int64_t max_fp4_tokens = 2;
   return problem.w_type != DataType::f4_e2m1 || problem.m <= max_fp4_tokens;
 }
 
-Config default_moe_decode_config(const Problem& problem, const gpu::Limits& limits) {
+Config default_moe_decode_config(const Problem& problem, const gpu::Limits& limits,
+                                 const MoeDecodeCost& cost) {
   gpu::FastestConfig fastest;
   using Values = std::vector<std::int64_t>;
   const bool fp4 = problem.w_type == DataType::f4_e2m1;
@@ -164,7 +145,7 @@ Config default_moe_decode_config(const Problem& problem, const gpu::Limits& limi
         config.set("smem", smem);
         const MoeDecodeLaunch launch = moe_decode_launch(problem, config, limits);
         if (refuse_moe_decode(launch).empty())
-          fastest.consider(config, predicted_moe_decode(problem, launch));
+          fastest.consider(config, predicted_moe_decode(problem, launch, cost));
       }
     }
   }

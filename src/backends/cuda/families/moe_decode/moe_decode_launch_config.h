@@ -45,10 +45,11 @@ MoeDecodeLaunch moe_decode_launch(const Problem& problem, const Config& config, 
 std::vector<Parameter> moe_decode_parameters(const Problem& problem);
 /// Empty, or why it cannot be built.
 std::string refuse_moe_decode(const MoeDecodeLaunch& launch);
-double predicted_moe_decode(const Problem& problem, const MoeDecodeLaunch& launch);
 /// Of MXFP4 weights up to two tokens: with more mxfp4_stream is faster (docs/lab/moe_decode.md).
 bool runs_decode_untuned(const Problem& problem);
 /// The config that the cost model prefers; empty if none fits.
-Config default_moe_decode_config(const Problem& problem, const gpu::Limits& limits);
+struct MoeDecodeCost;
+Config default_moe_decode_config(const Problem& problem, const gpu::Limits& limits,
+                                 const MoeDecodeCost& cost);
 
 }  // namespace gemmtune::cuda

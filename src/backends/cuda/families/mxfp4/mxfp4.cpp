@@ -255,10 +255,11 @@ class Mxfp4Kernel final : public gpu::JitKernel<Mxfp4LaunchConfig> {
 
 class Mxfp4Family final : public gpu::JitFamily<Mxfp4LaunchConfig> {
  public:
-  Mxfp4Family(gpu::Runtime& runtime, const CudaDriver& driver)
+  Mxfp4Family(gpu::Runtime& runtime, const CudaDriver& driver, const std::optional<Mxfp4Cost>& cost)
       : JitFamily(runtime, {.name = "mxfp4", .tie_rank = 12, .packed = WeightLayout::fragment64}),
         driver_(driver),
-        limits_(hopper_limits(runtime, driver)) {}
+        limits_(hopper_limits(runtime, driver)),
+        cost_(cost ? *cost : mxfp4_cost(limits_)) {}
 
   Status accepts(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
@@ -295,6 +296,7 @@ class Mxfp4Family final : public gpu::JitFamily<Mxfp4LaunchConfig> {
 
   const CudaDriver& driver_;
   HopperLimits limits_;
+  Mxfp4Cost cost_;
   std::string source_ = gpu::include_line("backends/cuda/families/mxfp4/mxfp4.cu");
 };
 
@@ -451,39 +453,24 @@ std::vector<gpu::Part> Mxfp4Family::parts(const Problem& problem, const Mxfp4Lau
   return parts;
 }
 
-/// What the time of a kernel is made of beside its products.
-struct Mxfp4Fit {
-  double stage;      // cycles
-  double from_l2;    // bytes a microsecond
-  double uncovered;  // share of the smaller of loop and loads
-  double stored;     // microseconds of 20,000 elements of a tile
-  double wave;       // microseconds of each after the first
-  double exchanged;  // microseconds of partial sums that are not sent
-};
-constexpr Mxfp4Fit fit_of_warps{250, 8.9e6, 0.28, 4.8, 0.5, 1.5};
-constexpr Mxfp4Fit fit_of_warpgroups{325, 8.2e6, 0.24, 1.6, 3.1, 1.9};
-
 /// Of 16 x 16 elements, over that of a packed MXFP4 weight, whose share was fitted; the others' are counted instructions.
-double decoding_cost(const Mxfp4LaunchConfig& launch) {
+double decoding_cost(const Mxfp4LaunchConfig& launch, double plain) {
   switch (launch.weight.format) {
     case WeightFormat::mxfp4:
-      return launch.packed ? 1.0 : 1.6;
+      return launch.packed ? 1.0 : plain;
     case WeightFormat::nvfp4:
-      return launch.packed ? 1.1 : 1.7;
+      return (launch.packed ? 1.0 : plain) + 0.1;
     case WeightFormat::int4:
       return launch.packed ? 0.8 : 1.1;
   }
   return 1.0;
 }
 
-/// In microseconds; meant to rank kernels, not to state their time. Instructions of a warp: a fit to the few rows among 350 kernels of ten (M, N, K) on an H200, fast
-/// ones weighted more; of a warp group: to 171 kernels of M = 64 to 4096, of an H200 and, as they are since, of an H100 (docs/lab/mxfp4.md). The blocks of a
-/// multiprocessor share its tensor cores and the units that decode; all of them share memory.
+/// In microseconds; meant to rank kernels, not to state their time. The blocks of a multiprocessor share its tensor cores and the units that decode; all
+/// of them share memory.
 double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch) const {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  constexpr double clock = 1700;  // cycles per microsecond
-  constexpr double from_memory = 2.83e6;
-  const Mxfp4Fit& fit = launch.warp_instructions ? fit_of_warps : fit_of_warpgroups;
+  const Mxfp4InstructionCost& fit = launch.warp_instructions ? cost_.of_warps : cost_.of_warpgroups;
   const std::int64_t processors = limits_.multiprocessors;
   const std::int64_t resident = std::min(launch.blocks_per_sm, ceil_div(launch.blocks(), processors));
   const std::int64_t at_once = limits_.clusters_at_once(launch.split_k) * launch.split_k * resident;
@@ -494,33 +481,37 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
   const double tiles = real(launch.block_m / 64 * resident);  // of a multiprocessor, 64 rows each
   const double own_tiles = real(launch.tiles());
   const double rows = real(launch.block_n);
-  const double decoding = decoding_cost(launch);
+  const double decoding = decoding_cost(launch, cost_.plain);
   // Of the sums of groups, which are added to those of all k.
   const double adding = launch.weight.is_grouped() ? rows / 2 * k_of_atom / real(launch.weight.group) : 0;
   // Cycles of 64 of k: of a warp group that waits for its own results, and of the multiprocessor's units.
   const bool four_together = launch.tiles() == 1 && launch.together();
-  const double alone = (launch.warp_instructions ? 9 + own_tiles * (71 * decoding + 5 * rows)
-                        : four_together          ? 4 * (43 * decoding + 0.33 * rows)
-                                                 : 4 * own_tiles * (47 * decoding + 0.53 * rows)) +
+  const double alone = (launch.warp_instructions
+                            ? cost_.warp_loop + own_tiles * (fit.decoded * decoding + fit.row * rows)
+                        : four_together ? 4 * (cost_.decoded_together * decoding + cost_.row_together * rows)
+                                        : 4 * own_tiles * (fit.decoded * decoding + fit.row * rows)) +
                        own_tiles * adding;
-  const double shared = tiles * ((launch.warp_instructions ? 89 : 4 * 51) * decoding + adding);
+  const double shared =
+      tiles * ((launch.warp_instructions ? 1 : 4) * fit.decoded_by_units * decoding + adding);
   const double step = std::max(alone, shared) + fit.stage / real(launch.k_atoms);
-  const double looped = waves * k_atoms * step / clock;
-  const double memory = (bytes(problem) + real(weight_bytes(problem)) / 16) / from_memory;
+  const double looped = waves * k_atoms * step / cost_.clock;
+  const double memory = (bytes(problem) + real(weight_bytes(problem)) / 16) / cost_.from_memory;
   const double l2 = real(launch.blocks() * k_tiles * launch.stage_bytes) / fit.from_l2;
   const double loaded = std::max(memory, l2);
-  const double stored = 1.2 + fit.stored * real(launch.block_m * launch.block_n * resident) * waves / 20e3;
-  return 2.3 + fit.wave * (waves - 1) + std::max(looped, loaded) + fit.uncovered * std::min(looped, loaded) +
-         stored +
+  const double stored =
+      cost_.stored + fit.stored * real(launch.block_m * launch.block_n * resident) * waves / 20e3;
+  return cost_.launched + fit.wave * (waves - 1) + std::max(looped, loaded) +
+         fit.uncovered * std::min(looped, loaded) + stored +
          (launch.split_k == 1 ? 0
-          : launch.sends()    ? 0.3 * real(launch.split_k - 1)
+          : launch.sends()    ? cost_.sent * real(launch.split_k - 1)
                               : fit.exchanged);
 }
 
 }  // namespace
 
-std::unique_ptr<KernelFamily> make_mxfp4_family(gpu::Runtime& runtime, const CudaDriver& driver) {
-  return std::make_unique<Mxfp4Family>(runtime, driver);
+std::unique_ptr<KernelFamily> make_mxfp4_family(gpu::Runtime& runtime, const CudaDriver& driver,
+                                                const std::optional<Mxfp4Cost>& cost) {
+  return std::make_unique<Mxfp4Family>(runtime, driver, cost);
 }
 
 }  // namespace gemmtune::cuda

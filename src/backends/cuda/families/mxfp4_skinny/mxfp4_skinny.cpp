@@ -169,10 +169,12 @@ class Mxfp4SkinnyKernel final : public gpu::JitKernel<Mxfp4SkinnyLaunch> {
 
 class Mxfp4SkinnyFamily final : public gpu::JitFamily<Mxfp4SkinnyLaunch> {
  public:
-  Mxfp4SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver, const HopperLimits& limits)
+  Mxfp4SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver, const HopperLimits& limits,
+                    const std::optional<Mxfp4SkinnyCost>& cost)
       : JitFamily(runtime, {.name = "mxfp4_skinny", .tie_rank = 10, .packed = WeightLayout::fragment64}),
         driver_(driver),
-        limits_(limits) {}
+        limits_(limits),
+        cost_(cost ? *cost : mxfp4_skinny_cost(limits_)) {}
 
   Status accepts(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
@@ -204,6 +206,7 @@ class Mxfp4SkinnyFamily final : public gpu::JitFamily<Mxfp4SkinnyLaunch> {
 
   const CudaDriver& driver_;
   HopperLimits limits_;
+  Mxfp4SkinnyCost cost_;
   std::string source_ = gpu::include_line("backends/cuda/families/mxfp4_skinny/mxfp4_skinny.cu");
 };
 
@@ -338,12 +341,8 @@ std::vector<gpu::Part> Mxfp4SkinnyFamily::parts(const Problem& problem,
   return {{std::move(source), launch.shared_bytes}};
 }
 
-/// In microseconds, to rank kernels: a fit to 66 kernels of 15 (M, N, K) on an H100 (docs/lab/mxfp4_skinny.md). Bytes under way beyond what memory needs
-/// cost time: the first ones arrive later.
+/// In microseconds; meant to rank kernels, not to state their time. Bytes under way beyond what memory needs cost time: the first ones arrive later.
 double Mxfp4SkinnyFamily::cost(const Problem& problem, const Mxfp4SkinnyLaunch& launch) const {
-  constexpr double clock = 1755;          // cycles a microsecond
-  constexpr double from_memory = 3.47e6;  // bytes a microsecond
-  constexpr double latency = 0.74;        // microseconds
   const bool split = launch.split_k > 1;
   const double groups = as_real(launch.groups);
   const double units = as_real(launch.warp_units);
@@ -356,28 +355,32 @@ double Mxfp4SkinnyFamily::cost(const Problem& problem, const Mxfp4SkinnyLaunch& 
   const double more = launch.weight.format == WeightFormat::nvfp4 ? (problem.bpreshuffle ? 6 : 1)
                       : launch.weight.is_grouped()                ? 2 * groups - 4
                                                                   : 0;
-  const double alone = units * (169 + 4 * more + 69 * groups) + 170 + 40 * scale_loads;
+  const double alone =
+      units * (cost_.unit + 4 * more + cost_.unit_group * groups) + cost_.strip + cost_.scale_load * scale_loads;
   const double shared =
-      (units * 4 * (17.9 + more + 9.35 * groups) + 87) * as_real(ceil_div(launch.warps, std::int64_t{4}));
-  const double busy = strips * std::max(alone, shared) / clock;
+      (units * 4 * (cost_.issued_unit + more + cost_.issued_unit_group * groups) + cost_.issued_strip) *
+      as_real(ceil_div(launch.warps, std::int64_t{4}));
+  const double busy = strips * std::max(alone, shared) / cost_.clock;
   const double bytes =
       as_real(problem.n) * (as_real(problem.k) * 0.5 + launch.weight.scale_bytes(as_real(problem.k)));
   const double under_way = as_real(launch.pipeline_bytes());
   const double blocks = as_real(launch.clusters * launch.split_k);
-  const double loaded = bytes / std::min(from_memory, blocks * under_way / latency);
+  const double loaded = bytes / std::min<double>(cost_.from_memory, blocks * under_way / cost_.latency);
   // Decoding MXFP4 takes longer than loading bf16.
   const double x = groups * 16 * as_real(problem.k) / as_real(launch.split_k) /
-                   (problem.x_type == DataType::bf16 ? 208e3 : 48e3);
-  const double less_than_a_strip = launch.pieces < launch.warp_units ? 0.15 * strips : 0;
-  return (problem.bpreshuffle ? 1.85 : 2.25) + std::max(busy, loaded) + x + under_way / 50e3 +
-         less_than_a_strip + (split ? 0.59 * as_real(launch.split_k) : 0);
+                   (problem.x_type == DataType::bf16 ? cost_.x_bytes : cost_.fp4_x_bytes);
+  const double less_than_a_strip = launch.pieces < launch.warp_units ? cost_.piece * strips : 0;
+  return (problem.bpreshuffle ? cost_.launched_packed : cost_.launched) + std::max(busy, loaded) + x +
+         under_way / cost_.under_way + less_than_a_strip +
+         (split ? cost_.exchanged * as_real(launch.split_k) : 0);
 }
 
 }  // namespace
 
 std::unique_ptr<KernelFamily> make_mxfp4_skinny_family(gpu::Runtime& runtime, const CudaDriver& driver,
-                                                       const HopperLimits& limits) {
-  return std::make_unique<Mxfp4SkinnyFamily>(runtime, driver, limits);
+                                                       const HopperLimits& limits,
+                                                       const std::optional<Mxfp4SkinnyCost>& cost) {
+  return std::make_unique<Mxfp4SkinnyFamily>(runtime, driver, limits, cost);
 }
 
 }  // namespace gemmtune::cuda

@@ -2,16 +2,20 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "backends/backend.h"
 #include "backends/cuda/cuda_driver.h"
+#include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny_cost.h"
 #include "backends/cuda/hopper_launch.h"
 #include "backends/gpu/runtime.h"
 
 namespace gemmtune::cuda {
 
 /// The runtime must outlive the family and its kernels.
+/// `cost`: other constants than the device's, which are fitted.
 std::unique_ptr<KernelFamily> make_mxfp4_skinny_family(gpu::Runtime& runtime, const CudaDriver& driver,
-                                                       const HopperLimits& limits);
+                                                       const HopperLimits& limits,
+                                                       const std::optional<Mxfp4SkinnyCost>& cost = {});
 
 }  // namespace gemmtune::cuda

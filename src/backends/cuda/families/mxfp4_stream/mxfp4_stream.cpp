@@ -6,6 +6,7 @@
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_arguments.h"
+#include "backends/cuda/families/mxfp4_stream/mxfp4_stream_cost.h"
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_launch_config.h"
 #include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/gpu/families/element_code.h"
@@ -138,11 +139,13 @@ class MoeStreamKernel final : public gpu::JitKernel<StreamLaunches> {
 class Mxfp4StreamFamily final : public gpu::JitFamily<StreamLaunches> {
  public:
   Mxfp4StreamFamily(gpu::Runtime& runtime, const gpu::Limits& limits)
-      : JitFamily(runtime, {.name = "mxfp4_stream", .tie_rank = 11}), limits_(limits) {}
+      : JitFamily(runtime, {.name = "mxfp4_stream", .tie_rank = 11}),
+        limits_(limits),
+        cost_(stream_cost(limits_)) {}
 
   Status accepts(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override {
-    return default_stream_config(problem, limits_);
+    return default_stream_config(problem, limits_, cost_);
   }
 
  protected:
@@ -155,7 +158,7 @@ class Mxfp4StreamFamily final : public gpu::JitFamily<StreamLaunches> {
     refuse_slow(space, 2);
   }
   double cost(const Problem& problem, const StreamLaunches& launches) const override {
-    return predicted_stream(problem, launches, limits_);
+    return predicted_stream(problem, launches, limits_, cost_);
   }
   std::int64_t resources_of(const StreamLaunches& launches) const override {
     return launches[0].shared_bytes;
@@ -172,6 +175,7 @@ class Mxfp4StreamFamily final : public gpu::JitFamily<StreamLaunches> {
   gpu::Source source_of(const Problem& problem, const StreamLaunch& launch) const;
 
   gpu::Limits limits_;
+  StreamCost cost_;
   std::string source_ = gpu::include_line("backends/cuda/families/mxfp4_stream/mxfp4_stream.cu");
 };
 
@@ -190,7 +194,7 @@ Status Mxfp4StreamFamily::accepts(const Problem& problem) const {
     return refusal::refuse(refusal::alignment, "n = {}, k = {}, no multiples of {}", problem.n, problem.k,
                            stream_unit);
   GEMMTUNE_RETURN_IF_ERROR(accepts_addresses(problem));
-  if (default_stream_config(problem, limits_).text().empty())
+  if (default_stream_config(problem, limits_, cost_).text().empty())
     return refusal::refuse(refusal::size, "k = {}: no strip of it fits into shared memory and registers",
                            std::max(problem.k, problem.n));
   return {};

@@ -1,11 +1,11 @@
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_launch_config.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/hopper_strip.h"
+#include "backends/cuda/families/mxfp4_stream/mxfp4_stream_cost.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "base/rounding.h"
@@ -14,7 +14,6 @@
 namespace gemmtune::cuda {
 namespace {
 
-constexpr std::int64_t strip_rows = 16;
 constexpr std::int64_t max_warps = 15;  // with the one that loads 128 registers a thread
 constexpr std::int64_t max_warp_units = 10;
 constexpr std::int64_t group_bytes = 512;        // of 16 x 8 sums
@@ -111,29 +110,7 @@ std::string refuse_stream(const Problem& problem, const StreamLaunches& launches
   return {};
 }
 
-/// In microseconds, to rank kernels: a fit to the kernels of docs/lab/mxfp4_stream.md. A strip takes a warp's own time, which the other warps of the block hardly
-/// change, or that of its bytes.
-double predicted_stream(const Problem& problem, const StreamLaunches& launches, const gpu::Limits& limits) {
-  constexpr double clock = 1755;         // cycles a microsecond
-  constexpr double from_memory = 3.5e6;  // bytes a microsecond
-  const double pairs = as_real(routed_pairs(problem));
-  double total = 4 + (launches.front().sorts ? 0.5 + 0.03 * pairs : 4 + pairs / 12e3);
-  for (const StreamLaunch& launch : launches) {
-    const double tiles = gpu::expected_moe_tiles(problem, launch.rows()).tiles;
-    const double strips = tiles * as_real(launch.strips);
-    const double cycles = 1250 + 165 * as_real(launch.warp_units) + 340 * as_real(launch.groups - 1) +
-                          (launch.rows_apart() ? 1500 : 0);
-    // Blocks of a multiprocessor share its units.
-    const double shared = launch.blocks == 1 ? 1 : 1.7;
-    const double bytes = as_real(launch.row_bytes + launch.scale_row) * as_real(strip_rows);
-    const double busy =
-        std::ceil(strips / as_real(limits.multiprocessors * launch.blocks)) * cycles * shared / clock;
-    total += std::max(busy, strips * bytes / from_memory) + 3;
-  }
-  return total;
-}
-
-Config default_stream_config(const Problem& problem, const gpu::Limits& limits) {
+Config default_stream_config(const Problem& problem, const gpu::Limits& limits, const StreamCost& cost) {
   gpu::FastestConfig fastest;
   Config config;
   for (const std::int64_t bm : {8, 16, 24, 32, 40}) {
@@ -145,7 +122,7 @@ Config default_stream_config(const Problem& problem, const gpu::Limits& limits) 
         config.set("sort", std::int64_t{gpu::sorts_in_blocks(problem) ? 1 : 0});
         const StreamLaunches launches = stream_launches(problem, config, limits);
         if (refuse_stream(problem, launches).empty())
-          fastest.consider(config, predicted_stream(problem, launches, limits));
+          fastest.consider(config, predicted_stream(problem, launches, limits, cost));
       }
     }
   }

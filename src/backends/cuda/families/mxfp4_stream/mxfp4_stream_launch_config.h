@@ -1,4 +1,4 @@
-// Shared memory, warps and grids of mxfp4_stream, and what they cost.
+// Shared memory, warps and grids of mxfp4_stream.
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@
 namespace gemmtune::cuda {
 
 inline constexpr std::int64_t stream_unit = 64;        // elements of k
+inline constexpr std::int64_t strip_rows = 16;         // of the weight
 inline constexpr std::int64_t stream_chunk = 30;       // strips
 inline constexpr std::int64_t max_stream_tokens = 16;  // of an expert, on average
 
@@ -49,8 +50,8 @@ StreamLaunches stream_launches(const Problem& problem, const Config& config, con
 std::vector<Parameter> stream_parameters();
 /// Empty, or why it cannot be built.
 std::string refuse_stream(const Problem& problem, const StreamLaunches& launches);
-double predicted_stream(const Problem& problem, const StreamLaunches& launches, const gpu::Limits& limits);
 /// The config that the cost model prefers; empty if none fits.
-Config default_stream_config(const Problem& problem, const gpu::Limits& limits);
+struct StreamCost;
+Config default_stream_config(const Problem& problem, const gpu::Limits& limits, const StreamCost& cost);
 
 }  // namespace gemmtune::cuda

@@ -1,11 +1,11 @@
 #include "backends/cuda/families/skinny/skinny.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/skinny/skinny_arguments.h"
+#include "backends/cuda/families/skinny/skinny_cost.h"
 #include "backends/cuda/families/skinny/skinny_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
@@ -96,7 +96,8 @@ class SkinnyFamily final : public gpu::JitFamily<SkinnyLaunchConfig> {
   SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver)
       : JitFamily(runtime, {.name = "skinny", .tie_rank = 10, .packed = WeightLayout::tile64x128}),
         driver_(driver),
-        limits_(hopper_limits(runtime, driver)) {}
+        limits_(hopper_limits(runtime, driver)),
+        cost_(skinny_cost(limits_)) {}
 
   Status accepts(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
@@ -113,7 +114,9 @@ class SkinnyFamily final : public gpu::JitFamily<SkinnyLaunchConfig> {
     return skinny_launch_config(problem, config, limits_);
   }
   void fill(gpu::LaunchSpace<SkinnyLaunchConfig>& space) const override;
-  double cost(const Problem& problem, const SkinnyLaunchConfig& launch) const override;
+  double cost(const Problem& problem, const SkinnyLaunchConfig& launch) const override {
+    return predicted_skinny(problem, launch, limits_, cost_);
+  }
   std::vector<gpu::Part> parts(const Problem& problem, const SkinnyLaunchConfig& launch) const override;
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const SkinnyLaunchConfig& launch) const override {
@@ -128,6 +131,7 @@ class SkinnyFamily final : public gpu::JitFamily<SkinnyLaunchConfig> {
 
   const CudaDriver& driver_;
   HopperLimits limits_;
+  SkinnyCost cost_;
   std::string source_ = gpu::include_line("backends/cuda/families/skinny/skinny.cu");
 };
 
@@ -230,38 +234,6 @@ std::vector<gpu::Part> SkinnyFamily::parts(const Problem& problem, const SkinnyL
                                                            .promotion = as_int(launch.promotion),
                                                            .packed = problem.bpreshuffle}));
   return {{std::move(source), launch.shared_bytes}};
-}
-
-/// In microseconds; meant to rank kernels, not to state their time. The bytes at the bandwidth of memory, more if few are in flight or few blocks load
-/// them, or what a multiprocessor takes in; and a pause for each further wave of clusters. Constants are a fit to eight (N, K) on one H200, and
-/// to 510 kernels of six (N, K) at M = 16 and 64 with scales of blocks on one H100.
-double SkinnyFamily::cost(const Problem& problem, const SkinnyLaunchConfig& launch) const {
-  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  constexpr double into_multiprocessor = 120e3;  // bytes per microsecond
-  const double processors = real(limits_.multiprocessors);
-  const double clusters = real(launch.tiles * problem.batch);
-  const double grid = clusters * real(launch.split_k);
-  const double at_once = real(limits_.clusters_at_once(launch.split_k) * launch.blocks_per_sm);
-  const double share = real(ceil_div(launch.k_tiles, launch.split_k));  // k tiles of a block
-  const double uneven = share * real(launch.split_k) / real(launch.k_tiles);
-  const double in_flight =
-      std::min(grid, at_once * real(launch.split_k)) * real(launch.num_stages * launch.stage_bytes);
-  const double few_bytes = std::max(1.0, 12e6 / std::max(in_flight, 1.0));
-  const double memory = bytes(problem) / 4.3e6;
-  const double few_blocks = std::max(1.0, 100 / grid);
-  const double loaded = share * real(launch.stage_bytes) / into_multiprocessor;  // by a block alone
-  const double taken_in = loaded * std::ceil(std::min(clusters, at_once) * real(launch.split_k) / processors);
-  // A cluster starts when as many multiprocessors of a group are free, and exchanges its sums; blocks without one follow each other without a pause.
-  const double waves = std::ceil(clusters / at_once);
-  const double pauses = launch.split_k > 1 ? (waves - 1) * (1.5 + 1.5 * loaded)
-                                           : (waves - clusters / at_once) / waves * 0.5 * loaded;
-  // Promoted sums: each k atom of a block waits for its products, and for scales of blocks, of which a thread has more the wider x is.
-  const bool block_scales = quantization(problem) == QuantType::per_1x128;
-  const double atom = launch.promotion == 0 ? 0 : block_scales ? 0.12 + 0.002 * real(launch.block_n) : 0.12;
-  const double chained = atom * share * real(launch.k_atoms) * std::max(1.0, clusters / at_once);
-  return 2.2 + std::max({memory * uneven * std::pow(few_bytes, 0.15) * few_blocks, taken_in, chained}) +
-         pauses + (launch.split_k > 1 ? 0.25 + 0.02 * real(launch.split_k + launch.block_n) : 0) +
-         0.1 * std::abs(std::log2(grid / 200));
 }
 
 }  // namespace

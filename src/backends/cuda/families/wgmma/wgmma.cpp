@@ -6,6 +6,7 @@
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/wgmma/wgmma_arguments.h"
+#include "backends/cuda/families/wgmma/wgmma_cost.h"
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
@@ -200,11 +201,12 @@ class WgmmaFamily final : public gpu::JitFamily<WgmmaLaunchConfig> {
   WgmmaFamily(gpu::Runtime& runtime, const CudaDriver& driver)
       : JitFamily(runtime, {.name = "wgmma", .tie_rank = 11, .packed = WeightLayout::tile64x128}),
         driver_(driver),
-        limits_(hopper_limits(runtime, driver)) {}
+        limits_(hopper_limits(runtime, driver)),
+        cost_(wgmma_cost(limits_)) {}
 
   Status accepts(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override {
-    return default_wgmma_config(problem, limits_);
+    return default_wgmma_config(problem, limits_, cost_);
   }
   Accuracy accuracy(const Problem& problem, const Config& config) const override {
     return hopper_accuracy(problem, config);
@@ -220,7 +222,7 @@ class WgmmaFamily final : public gpu::JitFamily<WgmmaLaunchConfig> {
   }
   void fill(gpu::LaunchSpace<WgmmaLaunchConfig>& space) const override;
   double cost(const Problem& problem, const WgmmaLaunchConfig& launch) const override {
-    return predicted_wgmma(problem, launch, limits_);
+    return predicted_wgmma(problem, launch, limits_, cost_);
   }
   std::vector<gpu::Part> parts(const Problem& problem, const WgmmaLaunchConfig& launch) const override {
     return {{source_of(problem, launch), launch.shared_bytes}};
@@ -237,6 +239,7 @@ class WgmmaFamily final : public gpu::JitFamily<WgmmaLaunchConfig> {
 
   const CudaDriver& driver_;
   HopperLimits limits_;
+  WgmmaCost cost_;
   std::string source_ = gpu::include_line("backends/cuda/families/wgmma/wgmma.cu");
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/wgmma/wgmma_cost.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "base/rounding.h"
 
@@ -410,14 +411,15 @@ Config swap_ab_config(const Problem& problem, const HopperLimits& limits) {
 
 }  // namespace
 
-Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) {
+Config default_wgmma_config(const Problem& problem, const HopperLimits& limits, const WgmmaCost& cost) {
   const bool block_scales = quantization(problem) == QuantType::per_1x128;
   if (problem.m <= 64 && !block_scales) return swap_ab_config(problem, limits);
   // The best tile of 128 rows by the cost model; promoted ones may have 256. With scales of blocks few rows have tiles of 64, and A and B are never swapped.
   gpu::FastestConfig fastest;
   const std::int64_t side = problem.m <= 64 ? 64 : 128;
   const Config square = config_of(problem, false, side, side, 1, 1, 1);
-  fastest.consider(square, predicted_wgmma(problem, wgmma_launch_config(problem, square, limits), limits));
+  fastest.consider(square,
+                   predicted_wgmma(problem, wgmma_launch_config(problem, square, limits), limits, cost));
   const auto try_config = [&](const Config& config) {
     const WgmmaLaunchConfig launch = wgmma_launch_config(problem, config, limits);
     if (!refuse_wgmma_order(launch).empty() || !refuse_wgmma_tile(launch).empty() ||
@@ -425,7 +427,7 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) 
         (launch.split_k > 1 &&
          launch.tiles() > limits.clusters_at_once(launch.cluster_size()) * launch.blocks_per_sm))
       return;
-    fastest.consider(config, predicted_wgmma(problem, launch, limits));
+    fastest.consider(config, predicted_wgmma(problem, launch, limits, cost));
   };
   // Of few rows with scales of blocks, whose fastest kernels divide k, or have tiles of 64 rows.
   if (block_scales && problem.m <= 256) {
@@ -457,83 +459,6 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) 
     }
   }
   return fastest.config();
-}
-
-// The blocks of a wave advance by a k tile at the rate of their bottleneck: the latency of refilling a stage
-// over the number of stages, the tensor cores, the bandwidth into a multiprocessor, or L2, which serves all
-// blocks and reads from memory what differs between them. The epilogue and the split-K reduction are added.
-// The constants are a fit to 1,400 kernels of 20 (M, N, K) on one H200, with more weight on fast kernels;
-// under sustained load its clock is a quarter below the one used here.
-double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, const HopperLimits& limits) {
-  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  constexpr double clock = 1900;              // cycles per microsecond
-  constexpr double refill = 2200;             // cycles from the release of a stage until it is full again
-  constexpr double into_multiprocessor = 67;  // bytes per cycle
-  constexpr double from_l2 = 18.3e6;          // bytes per microsecond, to all blocks
-  constexpr double distinct = 6.5e6;          // of these from memory
-  constexpr double from_memory = 4.3e6;
-  const double processors = real(limits.multiprocessors);
-  const double cluster = real(launch.cluster_size());
-  const double blocks = real(launch.tiles()) * cluster;
-  const double resident = std::min(real(launch.blocks_per_sm), std::ceil(blocks / processors));
-  const double at_once =
-      std::min(blocks, limits.clusters_at_once(launch.cluster_size()) * cluster * resident);
-  const double waves = std::ceil(blocks / at_once);
-  const double share = std::max(1.0, at_once / processors);  // blocks of a multiprocessor
-  const double width = real(launch.block_n);
-  // Cycles of an instruction of 64 rows and 32 bytes of k: narrow ones are bound by shared memory.
-  const double instruction_n = width / real(launch.n_slices);
-  const double product = std::max(instruction_n / 2, 22 + instruction_n * 0.18);
-  const double steps = real(launch.n_slices * launch.k_atoms);  // of 64 rows in a k tile
-  // With one set of partial sums a warp group waits for its products, adds them and waits for the next stage. With two it waits for the latencies of a
-  // step, one after the other, even if its products take less.
-  const double scales = launch.block_scales ? real(launch.scales_of_thread()) : 0;
-  const double waits = launch.block_scales ? 240 : 180;
-  const double latencies = (launch.block_scales ? 225 : 180) + 0.6 * instruction_n + 2 * scales;
-  constexpr double slowdown = 1.3;  // of the tensor cores, under load
-  const double alone = (launch.promotion == 0   ? 4 * product
-                        : launch.promotion == 1 ? slowdown * (4 * product + waits + instruction_n / 2)
-                                                : std::max(4 * product, latencies)) *
-                       steps * real(launch.warpgroup_m() / 64);
-  // Launches of many promoted tiles run at the power limit: what small tiles load costs energy, and so does choosing each column's block.
-  const double loads = 30 * std::max(0.0, 1 / real(launch.block_m) + 1 / width - 3.0 / 256);
-  const double choices = launch.block_scales && !launch.swap_ab
-                             ? 0.005 * real((WgmmaLaunchConfig::weight_blocks(launch.block_n) - 1) *
-                                            launch.block_n / (launch.block_n & -launch.block_n))
-                             : 0;
-  const double energy = launch.promotion > 0 && waves > 1 ? 1 + loads + choices : 1;
-  const double products =
-      std::max(slowdown * product * real(launch.block_m / 64) * 4 * steps * share, alone) * energy;
-  const double load = real(launch.stage_bytes) / into_multiprocessor * share;
-  const double line = real(launch.k_atoms) * 128;
-  const double loaded =
-      line * (real(launch.block_m) / real(launch.cluster_n) + width / real(launch.cluster_m)) * at_once;
-  const double rows = (std::min(real(launch.swap_ab ? problem.n : problem.m),
-                                real(launch.tiles_m * launch.cluster_m * launch.block_m)) +
-                       std::min(real(launch.swap_ab ? problem.m : problem.n),
-                                real(launch.tiles_n * launch.cluster_n) * width)) *
-                      real(launch.batches);
-  const double l2 = (loaded / from_l2 + line * rows * real(launch.split_k) / waves / distinct) * clock;
-  const double latency = refill / std::max(0.5, real(launch.num_stages) - 1.3);
-  // A smooth maximum.
-  const double step =
-      std::pow(std::pow(products, 8) + std::pow(load, 8) + std::pow(l2, 8) + std::pow(latency, 8), 0.125);
-  const double looped = waves * real(ceil_div(launch.k_tiles, launch.split_k)) * step / clock;
-  const double in_flight = at_once * real(launch.num_stages * launch.stage_bytes);
-  const double memory = bytes(problem) / from_memory * std::pow(std::max(1.0, 6.5e6 / in_flight), 0.2) *
-                        (launch.block_scales ? std::pow(std::max(1.0, processors / blocks), 0.4)
-                                             : std::max(1.0, 0.7 * processors / blocks));
-  const double area = real(launch.block_m) * width;
-  const double stored = (0.36 + area / 15.5e3) * (launch.whole_staging ? 0.72 : 1) *
-                        (launch.ping_pong || resident > 1 ? 1 : waves);
-  const double exchanged = 2 + area * 4 / 20.7e3;
-  // Blocks that share x wait for the slowest of them: parts of a packed weight's tiles are loaded in runs
-  // that complete at different times.
-  const bool uneven = problem.bpreshuffle && launch.weight_box_rows() < 64 &&
-                      (launch.swap_ab ? launch.cluster_m : launch.cluster_n) > 1;
-  return 0.1 + std::max(looped, memory) * (uneven ? 1.2 : 1) +
-         (launch.split_k > 1 ? exchanged * waves : stored) +
-         (launch.cluster_m * launch.cluster_n > 1 ? 1.0 : 0);
 }
 
 namespace {

@@ -1,5 +1,5 @@
 // The launch config of the wgmma kernel for a problem: tiles, shared memory, grid; what is refused before it
-// is compiled; the cost model.
+// is compiled.
 #pragma once
 
 #include <cstdint>
@@ -135,9 +135,8 @@ std::string refuse_wgmma_waste(const Problem& problem, const WgmmaLaunchConfig& 
                                const HopperLimits& limits);
 std::string refuse_wgmma_smem(const Problem& problem, const Config& config, const WgmmaLaunchConfig& launch,
                               const HopperLimits& limits);
-Config default_wgmma_config(const Problem& problem, const HopperLimits& limits);
-/// In microseconds; meant to rank kernels, not to state their time.
-double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, const HopperLimits& limits);
+struct WgmmaCost;
+Config default_wgmma_config(const Problem& problem, const HopperLimits& limits, const WgmmaCost& cost);
 
 /// The definitions of WGMMA for `rows` rows of B (one instruction and its operands) and of FENCE_ACCUMULATORS. Only
 /// elements of two bytes may be MN-major.

@@ -8,6 +8,7 @@
 #include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/cuda/families/wgmma_moe/moe_quantize_arguments.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_cost.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
@@ -268,11 +269,12 @@ class WgmmaMoeFamily final : public gpu::JitFamily<Stages> {
   WgmmaMoeFamily(gpu::Runtime& runtime, const CudaDriver& driver)
       : JitFamily(runtime, {.name = "wgmma_moe", .tie_rank = 12}),
         driver_(driver),
-        limits_(hopper_limits(runtime, driver)) {}
+        limits_(hopper_limits(runtime, driver)),
+        cost_(wgmma_moe_cost(limits_)) {}
 
   Status accepts(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override {
-    return default_wgmma_moe_config(problem, limits_);
+    return default_wgmma_moe_config(problem, limits_, cost_);
   }
   /// What quantizes the hidden layer as well is in the lower class.
   Accuracy accuracy(const Problem& problem, const Config&) const override {
@@ -291,7 +293,7 @@ class WgmmaMoeFamily final : public gpu::JitFamily<Stages> {
   }
   void fill(gpu::LaunchSpace<Stages>& space) const override;
   double cost(const Problem& problem, const Stages& stages) const override {
-    return predicted_wgmma_moe(problem, stages, limits_);
+    return predicted_wgmma_moe(problem, stages, limits_, cost_);
   }
   std::int64_t resources_of(const Stages& stages) const override { return stages[0].shared_bytes; }
   std::vector<gpu::Part> parts(const Problem& problem, const Stages& stages) const override;
@@ -309,6 +311,7 @@ class WgmmaMoeFamily final : public gpu::JitFamily<Stages> {
 
   const CudaDriver& driver_;
   HopperLimits limits_;
+  WgmmaMoeCost cost_;
   std::string source_ = gpu::include_line("backends/cuda/families/wgmma_moe/wgmma_moe.cu");
 };
 

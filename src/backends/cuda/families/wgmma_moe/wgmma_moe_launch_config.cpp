@@ -1,8 +1,8 @@
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_launch_config.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_cost.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "base/rounding.h"
@@ -194,78 +194,8 @@ std::string refuse_wgmma_moe(const WgmmaMoeStage& stage) {
   return {};
 }
 
-double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStage, 2>& stages,
-                           const HopperLimits& limits) {
-  constexpr double from_memory = 4.3e6;  // bytes a microsecond
-  constexpr double from_l2 = 5.6e6;
-  constexpr double into_multiprocessor = 62e3;
-  constexpr double clock = 1.7e3;  // cycles a microsecond
-  constexpr double latency = 1.1;  // microseconds until a released stage is full again
-  const double processors = limits.multiprocessors;
-  const double pairs = as_real(routed_pairs(problem));
-  // The sum and launches; the sort by a kernel, or in both stages.
-  double total = 5 + (stages[0].sorts ? 0.5 + 0.03 * pairs : 5 + pairs / 12e3);
-  for (const WgmmaMoeStage& stage : stages) {
-    const gpu::ExpectedTiles work = gpu::expected_moe_tiles(problem, stage.sorted_tokens());
-    const auto cluster = as_real(stage.cluster);
-    const double blocks = as_real(stage.blocks_per_multiprocessor);
-    const double items = work.tiles * cluster * as_real(stage.column_tiles);
-    const double waves = std::ceil(items / (processors * blocks));
-    const double k_tiles = as_real(stage.k_tiles);
-    // Of a tile's instructions: its tokens in steps of 16.
-    const double tokens = std::clamp(pairs / work.tiles / cluster + as_real(width_step) / 2,
-                                     as_real(stage.min_width()), as_real(stage.tokens));
-    const double row_groups = as_real(stage.rows) / 64;
-    // An instruction of 64 rows and 32 bytes of k reads 2 KiB of the weight from shared memory.
-    const double instruction = std::max(tokens / 2, 16 + tokens / 4);
-    double cycles = row_groups * 4 * instruction;
-    // Promotion runs while the other warp group multiplies, but for the wait at its end.
-    if (stage.promoted)
-      cycles = std::max(cycles, row_groups * 1.5 * tokens) + row_groups *
-                                                                 (stage.warpgroups == 1 ? 1.0
-                                                                  : stage.tokens >= 96
-                                                                      ? 0.5 * as_real(stage.mma_tiles())
-                                                                      : 0.5) *
-                                                                 (1.2 * tokens + 60);
-    if (stage.fp4) {
-      // Cycles for 64 rows and 16 of k, as measured: three warp groups and more decode while others multiply.
-      const double warpgroups = as_real(stage.warpgroups) * blocks;
-      const double two = stage.mma_tiles() > 1 ? 38 : 42;
-      cycles = row_groups * 4 * (0.5 * tokens + (warpgroups > 2 ? 30 : warpgroups > 1 ? two : two + 40));
-    }
-    const double products = as_real(stage.k_atoms) * cycles * blocks / clock;
-    const double fetched =
-        as_real(atom_bytes) *
-        (as_real((stage.fp4 ? 1 : stage.k_atoms) * stage.rows) / cluster + as_real(stage.k_atoms) * tokens);
-    // Wide tiles, where all of the weight's bytes and few tokens may come, as measured at 4096 tokens.
-    const double loads = stage.tokens >= 96 ? fetched * blocks / (0.7 * into_multiprocessor)
-                                            : as_real(stage.stage_bytes) * blocks / into_multiprocessor;
-    const double step =
-        std::max({products, loads, latency / as_real(std::max<std::int64_t>(1, stage.num_stages - 1))});
-    // What a tile takes beside its products; of fp8 as measured at 4096 tokens.
-    const double epilogue = stage.promoted && stage.warpgroups == 2 && stage.tokens >= 96
-                                ? 1.3 + tokens * as_real(stage.rows) / 25e3
-                                : 0.8 + as_real(stage.tokens * stage.rows) / 40e3;
-    // Blocks of a cluster wait for each other; of fp8 that costs more than the weight's bytes, as measured at 4096 tokens.
-    // So do scales of tokens for which a thread has no registers, read while the tensor core has nothing to do (HOLDS_SCALES).
-    const std::int64_t of_scales = stage.mma_tiles() * stage.tokens / 2 + stage.tokens / 2 +
-                                   stage.tokens / 4 + 40 - stage.consumer_registers();
-    const double waits = (stage.promoted && stage.cluster > 1 ? 1.15 : 1.0) *
-                         (stage.promoted && stage.reallocates_registers() && of_scales > 0 ? 1.2 : 1.0);
-    const double busy = waves * (k_tiles * step + epilogue) * waits;
-    const double weights =
-        work.experts * as_real(stage.weight_rows * stage.weight_row_bytes) * (stage.fp4 ? 17.0 / 16 : 1.0);
-    const double results = pairs * as_real(stage.columns) * 2;
-    // One warp group that waits for each 128 of k does not keep up with memory.
-    const double memory =
-        (weights + results) / from_memory * (stage.promoted && stage.warpgroups == 1 ? 1.08 : 1.0);
-    total += std::max({busy, memory, items * k_tiles * fetched / from_l2}) + 1.5;
-    if (stage.promoted && stage.stage == 1) total += stage.quantizes ? 3 : 2 + results * 1.5 / from_memory;
-  }
-  return total + pairs * as_real(problem.k) * 2 / from_memory;
-}
-
-Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits) {
+Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits,
+                                const WgmmaMoeCost& cost) {
   gpu::FastestConfig fastest;
   const bool fp4 = has_fp4_weight(problem);
   const auto consider = [&](std::int64_t tokens, std::int64_t rows, std::int64_t rows2,
@@ -282,7 +212,7 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
     config.set("sort", std::int64_t{gpu::sorts_in_blocks(problem) ? 1 : 0});
     const auto stages = wgmma_moe_stages(problem, config, limits);
     if (refuse_wgmma_moe(stages[0]).empty() && refuse_wgmma_moe(stages[1]).empty())
-      fastest.consider(config, predicted_wgmma_moe(problem, stages, limits));
+      fastest.consider(config, predicted_wgmma_moe(problem, stages, limits, cost));
   };
   for (const std::int64_t tokens : {16, 32, 48, 64, 96, 128, 144, 160, 192}) {
     for (const std::int64_t rows : {64, 128, 256}) {

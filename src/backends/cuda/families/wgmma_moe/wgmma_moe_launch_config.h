@@ -1,4 +1,4 @@
-// Tiles, shared memory and grids of the two stages of wgmma_moe, and what they cost.
+// Tiles, shared memory and grids of the two stages of wgmma_moe.
 #pragma once
 
 #include <array>
@@ -70,11 +70,10 @@ bool scales_by_block(const Problem& problem);
 std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Config& config,
                                               const HopperLimits& limits);
 std::vector<Parameter> wgmma_moe_parameters(DataType element);
-Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits);
+struct WgmmaMoeCost;
+Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits, const WgmmaMoeCost& cost);
 
 /// Empty, or why the stage cannot be built.
 std::string refuse_wgmma_moe(const WgmmaMoeStage& stage);
-double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStage, 2>& stages,
-                           const HopperLimits& limits);
 
 }  // namespace gemmtune::cuda

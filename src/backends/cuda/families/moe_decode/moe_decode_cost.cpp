@@ -1,0 +1,62 @@
+#include "backends/cuda/families/moe_decode/moe_decode_cost.h"
+
+#include "backends/cuda/families/cards.h"
+#include "backends/cuda/families/hopper.h"
+#include "backends/gpu/moe/moe_layer.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+constexpr gpu::FittedRow<MoeDecodeCost> decode_rows[] = {
+    // 98 kernels of 14 layers (bench/results/h200/cost_moe_decode.csv).
+    {h200,
+     {.launched = 7.7,
+      .from_memory = {4.06e6},
+      .fp4_expert = 0.5,
+      .fp4_expert_warps9 = 0.35,
+      .fp4_expert_warps = 0.125,
+      .fp4_expert_stages = 0.75,
+      .fp4_shared_bytes = 92.8e3,
+      .warps6 = 0.321,
+      .warps = 0.75,
+      .fp8_shared_bytes = 250e3}},
+    // By hand, to kernels of docs/lab/moe_decode.md.
+    {h100,
+     {.launched = 5.5,
+      .from_memory = {4.2e6},
+      .fp4_expert = 0.2,
+      .fp4_expert_warps9 = 0.35,
+      .fp4_expert_warps = 0.05,
+      .fp4_expert_stages = 0.3,
+      .fp4_shared_bytes = 200e3,
+      .warps6 = 0.8,
+      .warps = 0.3,
+      .fp8_shared_bytes = 250e3}}};
+
+}  // namespace
+
+MoeDecodeCost moe_decode_cost(const gpu::Limits& device) { return gpu::constants_for(device, decode_rows); }
+
+double predicted_moe_decode(const Problem& problem, const MoeDecodeLaunch& launch,
+                            const MoeDecodeCost& cost) {
+  const double experts = gpu::expected_moe_tiles(problem, max_decode_tokens).experts;
+  const double weights = experts * as_real(problem.k * problem.n * (problem.moe.gated ? 3 : 2)) *
+                         as_real(launch.fp4 ? 17 : 4 * bits(problem.w_type)) / 32;
+  double total = cost.launched + weights / cost.from_memory;
+  if (launch.fp4) {
+    total += cost.fp4_expert * experts + (launch.warps == 9    ? cost.fp4_expert_warps9
+                                          : launch.warps == 15 ? 0
+                                                               : cost.fp4_expert_warps) *
+                                             experts;
+    total += launch.num_stages < 3 ? cost.fp4_expert_stages * experts
+                                   : as_real(launch.shared_bytes) / cost.fp4_shared_bytes;
+    return total;
+  }
+  // Long rows of fp8 want the registers of eight warps, and a next launch finds room beside blocks with less shared memory.
+  const bool long_rows = launch.fp8 && launch.row_bytes > 4096;
+  total += launch.warps == 6 ? cost.warps6 : launch.warps == (long_rows ? 8 : 14) ? 0 : cost.warps;
+  if (launch.fp8) total += as_real(launch.shared_bytes) / cost.fp8_shared_bytes;
+  return total;
+}
+
+}  // namespace gemmtune::cuda

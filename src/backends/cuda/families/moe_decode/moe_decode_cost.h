@@ -1,0 +1,35 @@
+// The cost model of the moe_decode family: its constants, a row a card, and the formula.
+#pragma once
+
+#include "backends/cuda/families/moe_decode/moe_decode_launch_config.h"
+#include "backends/gpu/families/fitted.h"
+#include "base/fields.h"
+
+namespace gemmtune::cuda {
+
+/// Microseconds, unless a line says otherwise. Kernels of a weight that is not MXFP4 differ by little.
+struct MoeDecodeCost {
+  double launched;            // a launch and the grid's barriers
+  gpu::OfMemory from_memory;  // bytes a microsecond
+  double
+      fp4_expert;  // each expert of an MXFP4 weight: w2 waits for the hidden layer, which each block reads whole,
+  double fp4_expert_warps9;  // and more with 9 warps,
+  double fp4_expert_warps;   // and with any other number than 9 and 15,
+  double fp4_expert_stages;  // and with less than three stages
+  double fp4_shared_bytes;   // bytes of shared memory that delay the next launch by a microsecond
+  double warps6;             // more with 6 warps,
+  double warps;              // and with a number that is not the best
+  double fp8_shared_bytes;   // as of MXFP4
+};
+
+void visit_fields(SameStruct<MoeDecodeCost> auto& cost, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(cost, visit, launched, from_memory, fp4_expert, fp4_expert_warps9, fp4_expert_warps,
+                        fp4_expert_stages, fp4_shared_bytes, warps6, warps, fp8_shared_bytes);
+}
+
+/// The constants for a device.
+MoeDecodeCost moe_decode_cost(const gpu::Limits& device);
+/// In microseconds; meant to rank kernels, not to state their time.
+double predicted_moe_decode(const Problem& problem, const MoeDecodeLaunch& launch, const MoeDecodeCost& cost);
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,49 @@
+// The constants of the mxfp4 family's cost model, a row a card. The formula is Mxfp4Family::cost().
+#pragma once
+
+#include "backends/gpu/families/fitted.h"
+#include "base/fields.h"
+
+namespace gemmtune::cuda {
+
+/// Of kernels with one kind of instruction. Decoding is of 64 rows of the weight, of instructions of warps and 64 of k, of warp groups and 16 of k.
+struct Mxfp4InstructionCost {
+  double decoded;           // cycles of a warp (group) that waits for its own results,
+  double row;               // and of each row of x
+  double decoded_by_units;  // cycles of the multiprocessor's units, which its blocks share
+  double stage;             // cycles of a pipeline stage
+  gpu::OfClock from_l2;     // bytes a microsecond
+  double uncovered;         // share of the smaller of loop and loads
+  double stored;            // microseconds of 20,000 elements of a tile
+  double wave;              // microseconds of each after the first
+  double exchanged;         // microseconds of partial sums that are not sent
+};
+
+/// Microseconds, unless a line says otherwise.
+struct Mxfp4Cost {
+  gpu::OfClock clock;         // cycles a microsecond
+  gpu::OfMemory from_memory;  // bytes a microsecond
+  double plain;               // times as many cycles to decode a weight that is not packed
+  double warp_loop;           // cycles of 64 of k with instructions of warps
+  double decoded_together;    // as `decoded` of warp groups, if four fragments are multiplied together,
+  double row_together;        // and as `row`
+  double launched;            // a launch
+  double stored;              // an epilogue
+  double sent;                // partial sums that each further block of a cluster sends
+  Mxfp4InstructionCost of_warps;
+  Mxfp4InstructionCost of_warpgroups;
+};
+
+void visit_fields(SameStruct<Mxfp4InstructionCost> auto& cost, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(cost, visit, decoded, row, decoded_by_units, stage, from_l2, uncovered, stored, wave,
+                        exchanged);
+}
+void visit_fields(SameStruct<Mxfp4Cost> auto& cost, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, plain, warp_loop, decoded_together, row_together,
+                        launched, stored, sent, of_warps, of_warpgroups);
+}
+
+/// The constants for a device.
+Mxfp4Cost mxfp4_cost(const gpu::Limits& device);
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,70 @@
+#include "backends/cuda/families/mxfp4_stream/mxfp4_stream_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cuda/families/cards.h"
+#include "backends/cuda/families/hopper.h"
+#include "backends/gpu/moe/moe_layer.h"
+#include "problem/operands.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+constexpr gpu::FittedRow<StreamCost> stream_rows[] = {
+    // 105 kernels of 11 layers (bench/results/h200/cost_mxfp4_stream.csv).
+    {h200,
+     {.clock = {1760},
+      .from_memory = {4.16e6},
+      .launched = 3.25,
+      .stage = 3,
+      .sorting = 6.88,
+      .sorted_pairs = 12e3,
+      .block_sorting = 0.5,
+      .block_sorted_pair = 0.09,
+      .strip = 1270,
+      .strip_unit = 145,
+      .strip_group = 113,
+      .rows_apart = 500,
+      .two_blocks = 1.24}},
+    // Kernels of docs/lab/mxfp4_stream.md.
+    {h100,
+     {.clock = {1755},
+      .from_memory = {3.5e6},
+      .launched = 4,
+      .stage = 3,
+      .sorting = 4,
+      .sorted_pairs = 12e3,
+      .block_sorting = 0.5,
+      .block_sorted_pair = 0.03,
+      .strip = 1250,
+      .strip_unit = 165,
+      .strip_group = 340,
+      .rows_apart = 1500,
+      .two_blocks = 1.7}}};
+
+}  // namespace
+
+StreamCost stream_cost(const gpu::Limits& device) { return gpu::constants_for(device, stream_rows); }
+
+double predicted_stream(const Problem& problem, const StreamLaunches& launches, const gpu::Limits& limits,
+                        const StreamCost& cost) {
+  const double pairs = as_real(routed_pairs(problem));
+  double total = cost.launched + (launches.front().sorts ? cost.block_sorting + cost.block_sorted_pair * pairs
+                                                         : cost.sorting + pairs / cost.sorted_pairs);
+  for (const StreamLaunch& launch : launches) {
+    const double tiles = gpu::expected_moe_tiles(problem, launch.rows()).tiles;
+    const double strips = tiles * as_real(launch.strips);
+    const double cycles = cost.strip + cost.strip_unit * as_real(launch.warp_units) +
+                          cost.strip_group * as_real(launch.groups - 1) +
+                          (launch.rows_apart() ? cost.rows_apart : 0);
+    const double shared = launch.blocks == 1 ? 1 : cost.two_blocks;
+    const double bytes = as_real(launch.row_bytes + launch.scale_row) * as_real(strip_rows);
+    const double busy =
+        std::ceil(strips / as_real(limits.multiprocessors * launch.blocks)) * cycles * shared / cost.clock;
+    total += std::max(busy, strips * bytes / cost.from_memory) + cost.stage;
+  }
+  return total;
+}
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,73 @@
+#include "backends/cuda/families/skinny/skinny_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cuda/families/cards.h"
+#include "backends/cuda/families/hopper.h"
+#include "base/rounding.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+// Kernels of eight (N, K); `promoted` also to 510 kernels with scales of blocks of six (N, K) at M = 16 and 64 on an H100.
+constexpr gpu::FittedRow<SkinnyCost> skinny_rows[] = {{h200,
+                                                       {.launched = 2.2,
+                                                        .from_memory = {4.3e6},
+                                                        .under_way = {12e6},
+                                                        .few_under_way = 0.15,
+                                                        .few_blocks = 100,
+                                                        .into_multiprocessor = {120e3},
+                                                        .cluster_pause = 1.5,
+                                                        .cluster_pause_loads = 1.5,
+                                                        .pause_loads = 0.5,
+                                                        .promoted = 0.12,
+                                                        .promoted_column = 0.002,
+                                                        .exchanged = 0.25,
+                                                        .exchanged_row = 0.02,
+                                                        .wrong_blocks = 0.1,
+                                                        .right_blocks = 200}}};
+
+}  // namespace
+
+SkinnyCost skinny_cost(const gpu::Limits& device) { return gpu::constants_for(device, skinny_rows); }
+
+// The bytes at the bandwidth of memory, more if few are under way or few blocks load them, or what a multiprocessor takes in; and a pause for
+// each further wave of clusters.
+double predicted_skinny(const Problem& problem, const SkinnyLaunchConfig& launch, const HopperLimits& limits,
+                        const SkinnyCost& cost) {
+  const double processors = as_real(limits.multiprocessors);
+  const double clusters = as_real(launch.tiles * problem.batch);
+  const double grid = clusters * as_real(launch.split_k);
+  const double at_once = as_real(limits.clusters_at_once(launch.split_k) * launch.blocks_per_sm);
+  const double share = as_real(ceil_div(launch.k_tiles, launch.split_k));  // k tiles of a block
+  const double uneven = share * as_real(launch.split_k) / as_real(launch.k_tiles);
+  const double in_flight =
+      std::min(grid, at_once * as_real(launch.split_k)) * as_real(launch.num_stages * launch.stage_bytes);
+  const double few_bytes = std::max(1.0, cost.under_way / std::max(in_flight, 1.0));
+  const double memory = bytes(problem) / cost.from_memory;
+  const double few_blocks = std::max(1.0, cost.few_blocks / grid);
+  const double loaded = share * as_real(launch.stage_bytes) / cost.into_multiprocessor;  // by a block alone
+  const double taken_in =
+      loaded * std::ceil(std::min(clusters, at_once) * as_real(launch.split_k) / processors);
+  // A cluster starts when as many multiprocessors of a group are free, and exchanges its sums; blocks without one follow each other without a pause.
+  const double waves = std::ceil(clusters / at_once);
+  const double pauses = launch.split_k > 1
+                            ? (waves - 1) * (cost.cluster_pause + cost.cluster_pause_loads * loaded)
+                            : (waves - clusters / at_once) / waves * cost.pause_loads * loaded;
+  // Promoted sums: each k atom of a block waits for its products, and for scales of blocks, of which a thread has more the wider x is.
+  const bool block_scales = quantization(problem) == QuantType::per_1x128;
+  const double atom = launch.promotion == 0 ? 0
+                      : block_scales        ? cost.promoted + cost.promoted_column * as_real(launch.block_n)
+                                            : cost.promoted;
+  const double chained = atom * share * as_real(launch.k_atoms) * std::max(1.0, clusters / at_once);
+  return cost.launched +
+         std::max(
+             {memory * uneven * std::pow(few_bytes, cost.few_under_way) * few_blocks, taken_in, chained}) +
+         pauses +
+         (launch.split_k > 1 ? cost.exchanged + cost.exchanged_row * as_real(launch.split_k + launch.block_n)
+                             : 0) +
+         cost.wrong_blocks * std::abs(std::log2(grid / cost.right_blocks));
+}
+
+}  // namespace gemmtune::cuda
