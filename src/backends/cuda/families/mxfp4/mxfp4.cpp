@@ -38,7 +38,7 @@ constexpr std::int64_t max_sums_of_three_others = 56;
 // Of groups of a plain weight: with two tiles a warp group, and with three warp groups.
 constexpr std::int64_t max_plain_groups = 96;
 constexpr std::int64_t max_plain_groups_of_three = 32;
-constexpr std::int64_t max_persistent_plain = 96;      // of two tiles of 64 rows and a plain weight
+constexpr std::int64_t max_persistent_plain = 96;  // of two tiles of 64 rows and a plain weight
 constexpr std::int64_t max_x_tiles = 65535;
 
 /// Activations that are not bf16 become that in the workspace, exactly.
@@ -486,11 +486,11 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
   const double adding = launch.weight.is_grouped() ? rows / 2 * k_of_atom / real(launch.weight.group) : 0;
   // Cycles of 64 of k: of a warp group that waits for its own results, and of the multiprocessor's units.
   const bool four_together = launch.tiles() == 1 && launch.together();
-  const double alone = (launch.warp_instructions
-                            ? cost_.warp_loop + own_tiles * (fit.decoded * decoding + fit.row * rows)
-                        : four_together ? 4 * (cost_.decoded_together * decoding + cost_.row_together * rows)
-                                        : 4 * own_tiles * (fit.decoded * decoding + fit.row * rows)) +
-                       own_tiles * adding;
+  const double alone =
+      (launch.warp_instructions ? cost_.warp_loop + own_tiles * (fit.decoded * decoding + fit.row * rows)
+       : four_together          ? 4 * (cost_.decoded_together * decoding + cost_.row_together * rows)
+                                : 4 * own_tiles * (fit.decoded * decoding + fit.row * rows)) +
+      own_tiles * adding;
   const double shared =
       tiles * ((launch.warp_instructions ? 1 : 4) * fit.decoded_by_units * decoding + adding);
   const double step = std::max(alone, shared) + fit.stage / real(launch.k_atoms);

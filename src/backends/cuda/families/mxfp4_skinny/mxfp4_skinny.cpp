@@ -355,8 +355,8 @@ double Mxfp4SkinnyFamily::cost(const Problem& problem, const Mxfp4SkinnyLaunch& 
   const double more = launch.weight.format == WeightFormat::nvfp4 ? (problem.bpreshuffle ? 6 : 1)
                       : launch.weight.is_grouped()                ? 2 * groups - 4
                                                                   : 0;
-  const double alone =
-      units * (cost_.unit + 4 * more + cost_.unit_group * groups) + cost_.strip + cost_.scale_load * scale_loads;
+  const double alone = units * (cost_.unit + 4 * more + cost_.unit_group * groups) + cost_.strip +
+                       cost_.scale_load * scale_loads;
   const double shared =
       (units * 4 * (cost_.issued_unit + more + cost_.issued_unit_group * groups) + cost_.issued_strip) *
       as_real(ceil_div(launch.warps, std::int64_t{4}));

@@ -20,7 +20,8 @@ class SimtKernel final : public JitKernel<SimtLaunchConfig> {
   SimtKernel(Programs programs, const Problem& problem, const SimtLaunchConfig& launch)
       : JitKernel(std::move(programs), problem, launch),
         shapes_(operand_shapes(problem)),
-        k_atoms_(bits(problem.w_type) == 4 ? fragments_of(problem).k_tiles() : tiles_of(problem).row_chunks()) {
+        k_atoms_(bits(problem.w_type) == 4 ? fragments_of(problem).k_tiles()
+                                           : tiles_of(problem).row_chunks()) {
     shape_.threads = 256;
     shape_.grid[0] = static_cast<unsigned>(ceil_div(problem.n, block_n));
     shape_.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem.m, launch.block_m), max_grid_rows));
