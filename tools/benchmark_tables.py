@@ -318,6 +318,13 @@ def mxfp4_marlin():
     return table(["N x K", "", *(f"M = {m}" for m in columns)], body)
 
 
+def four_bit():
+    """Times of Marlin and of bf16 weights over those of NVFP4 and int4 weights, geometric means."""
+    names = {"a16w4_int4": "int4, groups of 128", "a16w4_nvfp4": "NVFP4"}
+    body = [[names[row["form"]], row["M"], row["marlin"], row["linear_bf16"], row["gemmtune_bf16"]] for row in rows("h200/four_bit_means.csv")]
+    return table(["weight", "M", "Marlin", "F.linear on bf16", "ours on bf16"], body)
+
+
 def moe_untuned():
     """Microseconds of a whole untuned layer, with the share of the floor; uniform routing."""
     layers = [row for row in rows("h200/fused_moe_untuned.csv") if row["routing"] == "uniform"]
@@ -414,7 +421,7 @@ PAGES = {
     "docs/benchmarks.md": (dense, peers, moe_layers, models, cpu_kernels, cpu_moe, tuned_cpu, calls, single),
     "docs/benchmarks_h200.md": (batches, whole_models, python_calls),
     "docs/benchmarks_8bit.md": (eight_bit_h200, eight_bit_blocks, eight_bit_blocks_times, eight_bit_rows, eight_bit_untuned),
-    "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin),
+    "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin, four_bit),
     "docs/benchmarks_moe.md": (moe_untuned, moe_peers, search_times),
     "docs/vllm_versions.md": (served,),
 }
