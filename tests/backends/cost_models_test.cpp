@@ -185,9 +185,9 @@ struct Bound {
 /// A tenth above what bench/fit.py prints of all rows.
 TEST(CostModels, ErrorsOfMeasuredRowsStaySmall) {
   const Families families(limits_of_card(cuda::h200));
-  for (const Bound& bound : {Bound{"wgmma", 0.093, 0.067},
-                             {"skinny", 0.104, 0.066},
-                             {"mxfp4", 0.132, 0.073},
+  for (const Bound& bound : {Bound{"wgmma", 0.093, 0.078},
+                             {"skinny", 0.104, 0.083},
+                             {"mxfp4", 0.132, 0.135},
                              {"mxfp4_skinny", 0.070, 0.0083},
                              {"wgmma_moe", 0.089, 0.026},
                              {"moe_decode", 0.107, 0.033},
