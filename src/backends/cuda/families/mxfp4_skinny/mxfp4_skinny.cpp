@@ -34,12 +34,11 @@ constexpr std::int64_t strip_slots = 4;        // for the warps' sums
 constexpr std::int64_t max_skinny_rows = 32;   // of x
 constexpr std::int64_t max_skinny_warps = 16;
 constexpr std::int64_t max_units_of_warp = 10;
-constexpr std::int64_t max_pieces = 32;                // of a warp
-constexpr std::int64_t x_group_bytes = 1024;           // of eight rows of x, 64 of k
-constexpr std::int64_t barrier_bytes = 2048;           // and what aligns x
-constexpr std::int64_t max_early_bytes = 32 << 10;     // of a block
-constexpr std::int64_t registers_beside_x = 36;        // of a thread, scales and sums left out
-constexpr std::int64_t registers_of_zero_points = 12;  // beside their words: what is subtracted
+constexpr std::int64_t max_pieces = 32;             // of a warp
+constexpr std::int64_t x_group_bytes = 1024;        // of eight rows of x, 64 of k
+constexpr std::int64_t barrier_bytes = 2048;        // and what aligns x
+constexpr std::int64_t max_early_bytes = 32 << 10;  // of a block
+constexpr std::int64_t registers_beside_x = 36;     // of a thread, scales and sums left out
 constexpr std::int64_t pipeline_kib[] = {16, 24, 32, 48, 64, 96};
 
 /// Strips of 16 rows of the weight, which clusters of `split_k` blocks divide.
@@ -231,6 +230,15 @@ Status Mxfp4SkinnyFamily::accepts(const Problem& problem) const {
   return {};
 }
 
+/// What int4 weights take beside their scales, zero points and sums: so many that kernels at the limit do not spill.
+std::int64_t registers_of_int4(const Mxfp4SkinnyLaunch& launch, bool packed) {
+  if (launch.weight.format != WeightFormat::int4) return 0;
+  std::int64_t registers = (packed ? 0 : 8) + (launch.weight.zero_points ? 16 : 0);
+  if (launch.weight.is_grouped())
+    registers += 8 + 9 * std::max<std::int64_t>(0, launch.warp_units - 5) + (launch.groups > 2 ? 24 : 0);
+  return registers;
+}
+
 std::string Mxfp4SkinnyFamily::refuse_build(const Problem& problem, const Mxfp4SkinnyLaunch& launch) const {
   if (launch.warps > max_skinny_warps) return "ku makes more than 16 warps";
   if ((launch.split_k - 1) * launch.warps * launch.warp_units >= launch.units)
@@ -246,8 +254,8 @@ std::string Mxfp4SkinnyFamily::refuse_build(const Problem& problem, const Mxfp4S
       launch.warp_units * launch.groups * 8 +
       (ceil_div(launch.warp_units * launch.unit_scale_bytes(), std::int64_t{4}) + zero_words) * 4 +
       sums * (launch.weight.is_grouped() ? 2 : 1);
-  const std::int64_t beside = registers_beside_x + (launch.weight.zero_points ? registers_of_zero_points : 0);
-  if (held + beside > launch.registers()) return "more of x than registers";
+  if (held + registers_beside_x + registers_of_int4(launch, problem.bpreshuffle) > launch.registers())
+    return "more of x than registers";
   if (launch.pieces < 1) return "smem holds no piece for each warp";
   if (launch.shared_bytes > static_cast<std::int64_t>(limits_.shared_bytes_per_block))
     return "more partial sums than shared memory";
