@@ -16,7 +16,7 @@ enum class WeightLayout {
   onednn,      // what oneDNN's matmul asks for (opaque bytes, made and read by the onednn family)
   aiter16x16,  // AITER's shuffle_weight(w, (16, 16)): see Tile16
   tile64x128,  // ours, for GPUs: see Tile64
-  fragment64,  // ours, of fp4 weights on GPUs: see Fragment64
+  fragment64,  // ours, of weights of 4 bits on GPUs: see Fragment64
 };
 
 std::string_view to_string(WeightLayout layout);
@@ -105,13 +105,14 @@ struct Tile64 {
 void pack_tile64(const Tile64& shape, const void* plain, void* destination);
 void unpack_tile64(const Tile64& shape, const void* packed, void* destination);
 
-/// fragment64: an fp4 weight as the registers of a warp group hold it for Hopper's tensor core: [ceil(N/64)][ceil(K/64)][128][16
+/// fragment64: a weight of 4 bits as the registers of a warp group hold it for Hopper's tensor core: [ceil(N/64)][ceil(K/64)][128][16
 /// bytes]: tiles of 64 rows by 64 of k, 16 bytes a thread. Rows past N and elements past K are zero. Thread t of a tile has rows
 /// r = t / 32 · 16 + t % 32 / 4 and r + 8; word j of its 16 bytes is of k from 16·j on, eight elements: with c = t % 4 · 2 the pairs
 /// (r, c), (r + 8, c), (r, c + 8), (r + 8, c + 8), each of the elements at k and k + 1, which stand in the word's lower and upper half. In a half
-/// the pairs have their signs at the bits 15, 12, 14, 13 and their magnitudes at the bits from 6, 3, 0, 9 on.
+/// the pairs have, of fp4, their signs at the bits 15, 12, 14, 13 and their magnitudes at the bits from 6, 3, 0, 9 on; of int4 their
+/// bits from 0, 4, 8, 12 on.
 ///
-///     tile, 16 k of word j      c = 0  2  4  6   8 10 12 14      half of a word: s, m of pairs 0 to 3
+///     tile, 16 k of word j      c = 0  2  4  6   8 10 12 14      half of a word of fp4: s, m of pairs 0 to 3
 ///       row 0 of a warp         t = 0  1  2  3   0  1  2  3        bit 15 14 13 12 | 11..9 | 8..6 | 5..3 | 2..0
 ///       row 1                       4  5  6  7   4  5  6  7            s0 s2 s3 s1 |   m3  |  m0  |  m1  |  m2
 ///       ...
