@@ -47,11 +47,15 @@ class InvariantSearch {
   }
 
   InvariantChoice choose() {
-    for (const std::string& order : ranked_orders(searched_orders)) search(order);
+    for (const RankedOrder& ranked : ranked_orders(searched_orders)) search(ranked.order);
     std::size_t verified = 0;
-    for (const std::string& order : ranked_orders(max_verified_orders)) {
-      if (verified++ >= min_verified_orders && cheapest_class(true)) break;
-      verify(order);
+    for (const RankedOrder& ranked : ranked_orders(max_verified_orders)) {
+      const auto found = cheapest_class(true);
+      if (verified >= min_verified_orders && found) break;
+      // Kernels that promise nothing may be of the class that was found; a promise has a class of its own.
+      if (found && ranked.is_promised && found->cost <= ranked.cost) continue;
+      ++verified;
+      verify(ranked.order);
     }
     const auto chosen = cheapest_class();
     InvariantChoice choice;
@@ -59,15 +63,26 @@ class InvariantSearch {
       choice.reason = no_class();
       return choice;
     }
-    choice.bits = *chosen;
+    choice.bits = chosen->id;
     for (std::size_t i = 0; i < members_.size(); ++i) {
-      choice.settled.push_back(settle(i, *chosen));
+      choice.settled.push_back(settle(i, chosen->id));
       merge_trials(choice.settled.back().trials, members_[i].screened);
     }
     return choice;
   }
 
  private:
+  /// Costs are sums over the members of calls times microseconds.
+  struct RankedOrder {
+    double cost = 0;
+    std::string order;
+    bool is_promised = false;  // else it is a kernel's name
+  };
+  struct ClassCost {
+    std::string id;
+    double cost = 0;
+  };
+
   static std::string order_of(const Problem& problem, const ListedCandidate& listed) {
     std::string order = listed.family->sum_order(problem, listed.candidate.config);
     return order.empty() ? listed.candidate.kernel_name() : order;
@@ -96,8 +111,13 @@ class InvariantSearch {
 
   /// Orders that some kernel of every M has, by their cost. An M without a time of the order has the slowest time that any of its
   /// kernels has.
-  std::vector<std::string> ranked_orders(std::size_t count) const {
-    std::map<std::string, std::pair<std::size_t, double>> costs;  // members served, cost
+  std::vector<RankedOrder> ranked_orders(std::size_t count) const {
+    struct Served {
+      std::size_t members = 0;
+      double cost = 0;
+      bool is_promised = false;
+    };
+    std::map<std::string, Served> costs;
     for (std::size_t i = 0; i < members_.size(); ++i) {
       const auto times = times_of(i);
       double slowest = 0;
@@ -105,27 +125,28 @@ class InvariantSearch {
         slowest = std::isfinite(time) ? std::max(slowest, time) : slowest;
       std::map<std::string, double> best;
       for (const ListedCandidate& listed : lists_[i]) {
-        const auto known = times.find(listed.candidate.kernel_name());
+        const std::string name = listed.candidate.kernel_name();
+        const auto known = times.find(name);
         if (known != times.end() && !std::isfinite(known->second)) continue;  // it failed
         const double time = known == times.end() ? slowest : known->second;
-        const auto [found, is_new] = best.try_emplace(order_of(members_[i].problem, listed), time);
+        const std::string order = order_of(members_[i].problem, listed);
+        const auto [found, is_new] = best.try_emplace(order, time);
         if (!is_new) found->second = std::min(found->second, time);
+        costs[order].is_promised = order != name;
       }
       for (const auto& [order, time] : best) {
-        auto& [served, cost] = costs[order];
-        ++served;
-        cost += members_[i].calls * time;
+        Served& served = costs[order];
+        ++served.members;
+        served.cost += members_[i].calls * time;
       }
     }
-    std::vector<std::pair<double, std::string>> ranked;
-    for (const auto& [order, cost] : costs) {
-      if (cost.first == members_.size()) ranked.push_back({cost.second, order});
+    std::vector<RankedOrder> ranked;
+    for (const auto& [order, served] : costs) {
+      if (served.members == members_.size()) ranked.push_back({served.cost, order, served.is_promised});
     }
-    std::ranges::sort(ranked);
+    std::ranges::stable_sort(ranked, {}, &RankedOrder::cost);
     if (ranked.size() > count) ranked.resize(count);
-    std::vector<std::string> orders;
-    for (auto& [cost, order] : ranked) orders.push_back(std::move(order));
-    return orders;
+    return ranked;
   }
 
   /// The first search looked for the fastest kernels of all; this one for those of the order.
@@ -199,14 +220,13 @@ class InvariantSearch {
   }
 
   /// Of the classes that a promise extends to all M; without one of all.
-  std::optional<std::string> cheapest_class() const {
-    const auto promised = cheapest_class(true);
+  std::optional<ClassCost> cheapest_class() const {
+    auto promised = cheapest_class(true);
     return promised ? promised : cheapest_class(false);
   }
 
-  std::optional<std::string> cheapest_class(bool is_promised) const {
-    std::optional<std::string> cheapest;
-    double min_cost = std::numeric_limits<double>::infinity();
+  std::optional<ClassCost> cheapest_class(bool is_promised) const {
+    std::optional<ClassCost> cheapest;
     for (const auto& [id, kernels] : classes_) {
       if (!decided_.empty() && id != decided_) continue;
       if (is_promised && !promised_.contains(id)) continue;
@@ -216,9 +236,8 @@ class InvariantSearch {
         for (const Finalist& kernel : kernels[i]) best = std::min(best, kernel.screened_microseconds);
         cost += members_[i].calls * best;
       }
-      if (cost >= min_cost) continue;
-      min_cost = cost;
-      cheapest = id;
+      if (cost < (cheapest ? cheapest->cost : std::numeric_limits<double>::infinity()))
+        cheapest = ClassCost{id, cost};
     }
     return cheapest;
   }

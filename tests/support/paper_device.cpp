@@ -66,6 +66,9 @@ class Family final : public LeafFamily {
   Accuracy accuracy(const Problem&, const Config& config) const override {
     return config.number(options_.fast_key, 0) != 0 ? Accuracy::tensor_core : Accuracy::fp32;
   }
+  std::string sum_order(const Problem&, const Config& config) const override {
+    return options_.order_key + std::string(config.word(options_.order_key));
+  }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return options_.predicted ? options_.predicted(problem, config) : 0;
   }

@@ -26,7 +26,8 @@ struct PaperFamily {
   std::function<std::string(const Problem&)> refusal = {};        // empty text or function: takes the problem
   std::function<std::string(const Problem&)> build_failure = {};  // empty text or function: builds
   std::function<double(const Problem&, const Config&)> predicted = {};
-  std::string fast_key = {};  // configs in which it is 1 are of the class tensor_core; fast_config() sets it
+  std::string order_key = {};  // sum_order() names its value; empty: no promise
+  std::string fast_key = {};   // configs in which it is 1 are of the class tensor_core; fast_config() sets it
 };
 
 class PaperDevice final : public LeafDevice {

@@ -15,8 +15,11 @@ namespace gemmtune::invariant_test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 struct SilentObserver final : RunObserver {
@@ -113,6 +116,22 @@ TEST_F(Invariant, AllMTakeKernelsOfOneClass) {
 TEST_F(Invariant, CallsWeighTheClass) {
   run({{problem_of(1), 100}, {problem_of(64), 1}});
   EXPECT_THAT(published(), ElementsAre("1 tiled_r1_kc128_sk2 f32-two", "64 tiled_r1_kc128_sk2 f32-two"));
+}
+
+TEST_F(Invariant, AnOrderThatCostsMoreThanAClassThatWasFoundIsNotVerified) {
+  device_.add({.name = "ordered",
+               .parameters = {{"kc", {"128", "256"}, "", ""}, {"sk", {"1", "2"}, "1", ""}},
+               .order_key = "sk"});
+  request_.libtypes = {"ordered"};
+  run({{problem_of(1), 1}, {problem_of(64), 1}});
+  EXPECT_THAT(published(), ElementsAre(EndsWith("f32-one"), EndsWith("f32-one")));
+  std::vector<std::string> verified;
+  for (std::size_t call = 0; call < evaluator_.finals_calls.size(); ++call) {
+    const std::vector<std::string>& kernels = evaluator_.finals_calls[call];
+    if (evaluator_.finals_rounds[call] == 0) verified.insert(verified.end(), kernels.begin(), kernels.end());
+  }
+  EXPECT_THAT(verified, Contains("ordered_r1_kc128_sk1"));
+  EXPECT_THAT(verified, Not(Contains("ordered_r1_kc128_sk2")));
 }
 
 TEST_F(Invariant, TheEnvironmentSaysWhatWasShown) {
