@@ -1,5 +1,7 @@
 #include "backends/cpu/families/blocked/block_gemm.h"
 
+#include "numbers/bfloat16.h"
+
 namespace gemmtune::cpu {
 namespace {
 
@@ -134,20 +136,26 @@ std::int64_t BlockGemm::x_offset(const RowTiles& tiles, std::int64_t tile, std::
 
 void BlockGemm::fill_column_scales(const Block& block, std::int64_t k_block, float* out) const {
   const ScaleShape& scale = format_.w.scale;
-  const auto scale_of = [&](std::int64_t index) {
-    return static_cast<float>(scale_value(scale.type, block.weight->scale, index));
-  };
-  const float global = scale.global ? *static_cast<const float*>(block.weight->global_scale) : 1;
-  for (std::int64_t i = 0; i < block.panels * panel_columns; ++i) {
-    const std::int64_t column = std::min(block.first + i, format_.w.rows - 1);
-    if (scale.global || !scales_sums(format_.w)) {
-      out[i] = global;
-    } else if (scale.columns > 1 || scale.row_block > 1) {
-      out[i] = scale_of(column / scale.row_block * scale.columns + (scale.columns > 1 ? k_block : 0));
-    } else {
-      out[i] = scale_of(column * block.weight->scale_step);
-    }
+  const void* scales = block.weight->scale;
+  const std::int64_t count = block.panels * panel_columns;
+  if (scale.global || !scales_sums(format_.w)) {
+    std::fill_n(out, count, scale.global ? *static_cast<const float*>(block.weight->global_scale) : 1.0F);
+    return;
   }
+  const bool of_blocks = scale.columns > 1 || scale.row_block > 1;
+  const std::int64_t step = of_blocks ? scale.columns : block.weight->scale_step;
+  const std::int64_t first = scale.columns > 1 ? k_block : 0;
+  // The type is decided once, not for each scale: weights of 4 bits have one for every 32 elements.
+  const auto fill = [&](auto read) {
+    for (std::int64_t i = 0; i < count; ++i)
+      out[i] = read(std::min(block.first + i, format_.w.rows - 1) / scale.row_block * step + first);
+  };
+  if (scale.type == ScaleType::bf16)
+    fill([&](std::int64_t at) { return bf16_to_f32(static_cast<const std::uint16_t*>(scales)[at]); });
+  else if (scale.type == ScaleType::f16)
+    fill([&](std::int64_t at) { return f16_to_f32(static_cast<const std::uint16_t*>(scales)[at]); });
+  else
+    fill([&](std::int64_t at) { return static_cast<const float*>(scales)[at]; });
 }
 
 const float* BlockGemm::row_scales(const Block& block, std::int64_t tile) const {
