@@ -35,6 +35,8 @@ ELSEWHERE = {
     ("coming_from_tune_gemm.md", "gemmtune convert"): "the results of the line above it",
     ("capture.md", "gemmtune tune"): "an engine that records",
     ("cublas.md", "gemmtune tune"): "shapes that an engine recorded",
+    ("checkpoints.md", "gemmtune shapes"): "a quantized checkpoint",
+    ("checkpoints.md", "gemmtune tune"): "the shapes of the line above it",
     ("vllm.md", "gemmtune shapes"): "the folder of the model that vLLM serves",
     ("vllm.md", "gemmtune tune"): "that folder, or shapes that vLLM recorded",
     ("evaluators.md", "gemmtune explain"): "PyTorch and Triton",
