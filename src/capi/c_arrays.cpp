@@ -1,4 +1,6 @@
 // Operands as arrays with types, shapes and strides: the one place that decides which are right, for every interface.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>

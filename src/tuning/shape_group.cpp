@@ -126,8 +126,9 @@ void ShapeGroup::agree_on_bits(Evaluator& evaluator) {
   std::vector<std::vector<std::size_t>> groups;
   for (auto& [item, visited] : visited_) {
     if (chosen(visited) == nullptr) continue;
+    const auto key = group_of(problem_of(item));
     const auto group = std::ranges::find_if(groups, [&](const std::vector<std::size_t>& known) {
-      return group_of(problem_of(known.front())) == group_of(problem_of(item));
+      return group_of(problem_of(known.front())) == key;
     });
     if (group == groups.end()) {
       groups.push_back({item});

@@ -269,7 +269,7 @@ Result<std::vector<Problem>> problems_of(const SizeOptions& options, std::string
     }
     auto problem = problem_of(one, architecture);
     if (!problem.ok()) return problem.status();
-    problems.push_back(std::move(*problem));
+    problems.push_back(*problem);
   }
   return problems;
 }

@@ -35,6 +35,7 @@ class LaunchSpace {
     const auto asked = [problem = problem_, compute = launch_config_,
                         refusal = std::move(refusal)](const AskedConfig& config) -> std::string {
       const Launch& launch = config.computed<Launch>(compute);
+      static_cast<void>(problem);  // of a refusal that asks the launch config alone
       if constexpr (std::is_invocable_v<const Refusal&, const Launch&>) {
         return refusal(launch);
       } else if constexpr (std::is_invocable_v<const Refusal&, const Problem&, const Launch&>) {
