@@ -35,8 +35,13 @@ def packages_of(python):
     return torch_environment.output(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
 
 
-def make(folder, of_torch):
+def make(folder):
     """Why it could not be made, or None."""
+    made = subprocess.run([sys.executable, torch_environment.__file__], stdout=subprocess.PIPE, text=True, check=False)
+    if made.returncode == torch_environment.SKIPPED:
+        return made.stdout.strip().removeprefix("SKIPPED: ")
+    made.check_returncode()
+    of_torch = made.stdout.strip()
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     python = str(folder / "bin" / "python")
@@ -48,28 +53,5 @@ def make(folder, of_torch):
     return None
 
 
-def main():
-    if sys.argv[1:] not in ([], ["--find"]):
-        print(__doc__, file=sys.stderr)
-        return 2
-    folder = place()
-    python = python_of(folder)
-    if python is None and not sys.argv[1:]:
-        made = subprocess.run([sys.executable, torch_environment.__file__], stdout=subprocess.PIPE, text=True, check=False)
-        if made.returncode:
-            print(made.stdout, end="")
-            return made.returncode
-        why = make(folder, made.stdout.strip())
-        if why:
-            shutil.rmtree(folder, ignore_errors=True)
-            print(f"SKIPPED: {why}")
-            return torch_environment.SKIPPED
-        python = python_of(folder)
-    if python is None:
-        return torch_environment.SKIPPED
-    print(python)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(torch_environment.run(__doc__, place(), python_of, make))

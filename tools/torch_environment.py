@@ -119,24 +119,29 @@ def make(folder):
     return None
 
 
-def main():
+def made_once(folder, python_of, make):
+    """The Python of an environment, which one process makes under a lock if it is not there; None, and a line that says why, if it cannot."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_name(folder.name + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        python = python_of(folder)  # another process may have made it meanwhile
+        if python is not None:
+            return python
+        if why := make(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            print(f"SKIPPED: {why}")
+            return None
+        return python_of(folder)
+
+
+def run(usage, folder, python_of, make):
+    """The program of an environment: prints its Python; --find makes none. Returns the exit status."""
     if sys.argv[1:] not in ([], ["--find"]):
-        print(__doc__, file=sys.stderr)
+        print(usage, file=sys.stderr)
         return 2
-    folder = place()
     python = python_of(folder)
     if python is None and not sys.argv[1:]:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with open(folder.with_name(folder.name + ".lock"), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            python = python_of(folder)  # another process may have made it meanwhile
-            if python is None:
-                why = make(folder)
-                if why:
-                    shutil.rmtree(folder, ignore_errors=True)
-                    print(f"SKIPPED: {why}")
-                    return SKIPPED
-                python = python_of(folder)
+        python = made_once(folder, python_of, make)
     if python is None:
         return SKIPPED
     print(python)
@@ -144,4 +149,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(__doc__, place(), python_of, make))
