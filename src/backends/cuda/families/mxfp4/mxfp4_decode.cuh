@@ -10,17 +10,10 @@
 #include "backends/cuda/device/warp.cuh"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
 #include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
-
-static __device__ constexpr bool is_int4() { return config().weight == WeightFormat::int4; }
-// Sums of a group of k are multiplied by its scale and added to those of all k.
-static __device__ constexpr bool is_grouped() { return is_int4() && config().group > 0; }
+#include "backends/cuda/families/weight_format.cuh"
 
 enum : int {
-  // Elements of k with a scale; at most the 128 of a half. Int4 rows with one scale: none in the mainloop.
-  SCALE_K = config().weight == WeightFormat::mxfp4   ? 32
-            : config().weight == WeightFormat::nvfp4 ? 16
-                                                     : config().group,
-  // Of a row, for 128 of k and for a stage.
+  // Of a row, for 128 of k and for a stage. A scale is of at most the 128 of a half.
   SCALE_BYTES = SCALE_K == 0 ? 0 : 128 / SCALE_K * (is_int4() ? 2 : 1),
   STAGE_SCALE_BYTES = SCALE_BYTES * config().k_atoms / 2,
   ZERO_BYTES = !config().zero_points ? 0

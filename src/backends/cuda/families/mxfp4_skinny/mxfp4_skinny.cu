@@ -23,6 +23,8 @@ using gemmtune::cuda::WeightFormat;
 
 static __device__ constexpr gemmtune::cuda::Mxfp4SkinnyConfig config() { return CONFIG; }
 
+#include "backends/cuda/families/weight_format.cuh"
+
 enum : int {
   PIECE_BYTES = 512,
   GROUP_BYTES = 512,  // of 16 x 8 sums
@@ -37,14 +39,7 @@ enum : int {
   X_UNIT_BYTES = config().groups * X_GROUP_BYTES,
   X_CHUNKS = config().groups * 8 * config().units * 2,  // of MXFP4 elements, 16 bytes each
 };
-static __device__ constexpr bool is_int4() { return config().weight == WeightFormat::int4; }
-// Sums of a group of k are multiplied by its scale and added to those of all k.
-static __device__ constexpr bool is_grouped() { return is_int4() && config().group > 0; }
 enum : int {
-  // Elements of k with a scale; 0: a row's, which sums are multiplied by where they are stored.
-  SCALE_K = config().weight == WeightFormat::mxfp4   ? 32
-            : config().weight == WeightFormat::nvfp4 ? 16
-                                                     : config().group,
   SCALES_OF_UNIT = SCALE_K == 0   ? 0
                    : SCALE_K < 64 ? 64 / SCALE_K
                                   : 1,  // of a row: two units of groups of 128 have the same
