@@ -32,6 +32,16 @@ inline Truth truth_of(const Problem& problem) {
   return {std::move(*host), std::move(*reference)};
 }
 
+/// With scales of all values that their type has.
+inline Truth truth_of_all_scales(const Problem& problem) {
+  auto inputs = plan_inputs(problem, 3, Signs::both, InitType::randn, {}, ScaleCodes::whole);
+  EXPECT_TRUE(inputs.ok()) << inputs.message();
+  EXPECT_TRUE(inputs->fill_all(1).ok());
+  auto reference = compute_reference(problem, inputs->host, {});
+  EXPECT_TRUE(reference.ok()) << reference.message();
+  return {std::move(inputs->host), std::move(*reference)};
+}
+
 /// Bytes that end at an unreadable page.
 class Fenced {
  public:

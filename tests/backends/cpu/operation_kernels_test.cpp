@@ -566,14 +566,7 @@ TEST_P(OperationKernels, EveryScaleOfEveryMxTypeIsRight) {
       moe_problem(DataType::f8_e4m3fn, DataType::f4_e2m1, QuantType::per_1x128, {6, 288, 352}));
   for (Problem& problem : problems) {
     problem.y_type = DataType::bf16;
-    auto inputs = plan_inputs(problem, 3, Signs::both, InitType::randn, {}, ScaleCodes::whole);
-    ASSERT_TRUE(inputs.ok()) << inputs.message();
-    ASSERT_TRUE(inputs->fill_all(1).ok());
-    Truth truth;
-    truth.host = std::move(inputs->host);
-    auto reference = compute_reference(problem, truth.host, {});
-    ASSERT_TRUE(reference.ok()) << reference.message();
-    truth.reference = std::move(*reference);
+    const Truth truth = truth_of_all_scales(problem);
     for (const KernelFamily* family : {streaming.get(), quantized.get(), moe.get()}) {
       if (!family->accepts(problem).ok()) continue;
       for (const Config& config : some_configs(*family, problem, 4, random_)) {
@@ -595,14 +588,7 @@ TEST_P(OperationKernels, TheEndsOfScalesAndZeroPointsOfWeightFormatsAreRight) {
     for (const auto layout : {WeightLayout::plain, WeightLayout::panel16}) {
       Problem problem = plain;
       if (!in_layout(problem, layout)) continue;
-      auto inputs = plan_inputs(problem, 3, Signs::both, InitType::randn, {}, ScaleCodes::whole);
-      ASSERT_TRUE(inputs.ok()) << inputs.message();
-      ASSERT_TRUE(inputs->fill_all(1).ok());
-      Truth truth;
-      truth.host = std::move(inputs->host);
-      auto reference = compute_reference(problem, truth.host, {});
-      ASSERT_TRUE(reference.ok()) << reference.message();
-      truth.reference = std::move(*reference);
+      const Truth truth = truth_of_all_scales(problem);
       if (!quantized->accepts(problem).ok()) continue;
       for (const Config& config : some_configs(*quantized, problem, 4, random_)) {
         SCOPED_TRACE(print(problem) + " quantized_" + config.text());
