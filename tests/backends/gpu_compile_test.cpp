@@ -448,6 +448,37 @@ TEST_F(GpuCompile, Mxfp4OfOtherActivationsForHopper) {
   }
 }
 
+/// Configs whose zero points spilled: each is refused, or compiles.
+TEST_F(GpuCompile, ZeroPointsTakeRegisters) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_mxfp4_family(runtime, no_driver);
+  const auto int4 = [](Operation operation, std::int64_t m, std::int64_t group) {
+    return of_int4(operation, m, 5120, 5120, group, true, true);
+  };
+  const std::pair<Problem, const char*> spilled[] = {
+      {packed(int4(Operation::a16w4_int4, 1024, 128)),
+       "mxfp4_r1_wg2_bm256_bn64_mma0_bk256_csk1_smem220_pdl0"},
+      {packed(int4(Operation::a16w4_int4, 1024, 128)),
+       "mxfp4_r1_wg2_bm256_bn64_mma0_bk128_csk1_smem220_pdl0"},
+      {int4(Operation::a16w4_int4, 16, 64), "mxfp4_r1_wg2_bm256_bn16_mma0_bk256_csk4_smem110_pdl0"},
+      {int4(Operation::a8w4_int4, 1024, 5120), "mxfp4_r1_wg3_bm192_bn80_mma0_bk256_csk1_smem220_pdl0"},
+      {int4(Operation::a8w4_int4, 1024, 5120), "mxfp4_r1_wg2_bm256_bn64_mma0_bk256_csk1_smem220_pdl0"}};
+  std::size_t refused = 0;
+  for (const auto& [problem, name] : spilled) {
+    const Space space = family->space(problem);
+    const auto candidate = parse_kernel_name(name, space.keys());
+    ASSERT_TRUE(candidate.ok()) << candidate.message();
+    if (!space.build_refusal(candidate->config).empty()) {
+      ++refused;
+      continue;
+    }
+    expect_builds(*family, runtime, problem, candidate->config);
+  }
+  EXPECT_LT(refused, std::size(spilled));
+}
+
 /// Products of few rows and many, of the sizes of an absorbed attention: each family that takes batches.
 TEST_F(GpuCompile, BatchesForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);

@@ -35,10 +35,9 @@ constexpr std::int64_t max_fp4_sums = 128;                                      
 // Of three warp groups, which take no registers; plain weights and other formats than MXFP4 take more to decode.
 constexpr std::int64_t max_sums_of_three = 64;
 constexpr std::int64_t max_sums_of_three_others = 56;
-// Of groups of a plain weight: with two tiles a warp group, and with three warp groups.
-constexpr std::int64_t max_plain_groups = 96;
-constexpr std::int64_t max_plain_groups_of_three = 32;
-constexpr std::int64_t max_persistent_plain = 96;  // of two tiles of 64 rows and a plain weight
+constexpr std::int64_t max_plain_groups = 96;  // of two tiles a warp group, groups and a plain weight
+constexpr std::int64_t max_plain_others_of_three = 32;  // of groups or zero points and a plain weight
+constexpr std::int64_t max_persistent_plain = 96;       // of two tiles of 64 rows and a plain weight
 constexpr std::int64_t max_x_tiles = 65535;
 
 /// Activations that are not bf16 become that in the workspace, exactly.
@@ -100,10 +99,11 @@ struct Mxfp4LaunchConfig {
   }
   std::int64_t blocks() const { return w_tiles * x_tiles * split_k; }
   std::int64_t max_accumulators() const {
-    const bool plain_groups = weight.is_grouped() && !packed;
-    if (warpgroups < 3) return plain_groups && tiles() > 1 ? max_plain_groups : max_fp4_sums;
+    if (warpgroups < 3)
+      return weight.is_grouped() && !packed && tiles() > 1 ? max_plain_groups : max_fp4_sums;
     if (packed && weight.format == WeightFormat::mxfp4) return max_sums_of_three;
-    return plain_groups ? max_plain_groups_of_three : max_sums_of_three_others;
+    return !packed && (weight.is_grouped() || weight.zero_points) ? max_plain_others_of_three
+                                                                  : max_sums_of_three_others;
   }
 };
 
@@ -318,6 +318,8 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Mxfp4LaunchC
   if (launch.block_m % (64 * launch.warpgroups) != 0 || launch.tiles() > 2)
     return "bm is not one or two times 64 rows for each warp group";
   if (launch.accumulators() > launch.max_accumulators()) return "tile needs more registers than a thread has";
+  if (launch.weight.zero_points && launch.tiles() > 1 && launch.k_atoms > 2 && !launch.warp_instructions)
+    return "zero points of two tiles and bk 256: the compiler spills registers";
   if (!problem.bpreshuffle && launch.k_atoms != 4) return "bk is not 256, which a plain weight needs";
   if (launch.k_atoms == 8 && !launch.warp_instructions) return "bk 512 is for mma 1";
   if (launch.warp_instructions && launch.block_n > 32) return "mma 1 is for few rows of x";
