@@ -119,8 +119,10 @@ TEST_F(JournalOfRealRuns, KilledAtRandomMomentsTheRunGoesOnAndMeasuresNothingTwi
   const std::string profile = read_text(program.file("profile.txt"));
   for (const Json& line : exported()) {
     const std::string candidate = line["candidate"];
-    if (line["stage"] != "screen") continue;
-    samples[line["problem"].get<std::string>() + " " + candidate] += line["samples"].size();
+    const std::string problem = line["problem"];
+    // A run that takes some seconds measures the compute roof too: a product that is none of the shapes.
+    if (line["stage"] != "screen" || problem.find(" k=64 ") == std::string::npos) continue;
+    samples[problem + " " + candidate] += line["samples"].size();
     EXPECT_THAT(profile, HasSubstr(candidate));
   }
   EXPECT_GT(samples.size(), static_cast<std::size_t>(shapes));
