@@ -180,7 +180,8 @@ class Buffer {
 
 /// How one sample is taken: `launches` back-to-back calls over the rotation, one after another. `eager`: a GPU
 /// enqueues each of them instead of a graph of all; a CPU has no graphs. `parallel_pass`: an elementwise pass over a few
-/// MiB on the team of the kernels, as programs have one between their products.
+/// MiB on the team of the kernels, as programs have one between their products. `processor_time`: on a CPU, without
+/// what the threads waited for processors that other programs had. Threads of libraries that wait must sleep, not spin.
 struct SampleRequest {
   const Kernel* kernel = nullptr;
   std::span<const Operands> rotation;  // call i uses rotation[(first + i) % size]
@@ -189,6 +190,7 @@ struct SampleRequest {
   void* workspace = nullptr;
   bool eager = false;
   bool parallel_pass = false;  // on a CPU: before each call, and not counted
+  bool processor_time = false;
 };
 
 /// What one launch costs in a batch of them: the whole device's energy in that time, idle power included.

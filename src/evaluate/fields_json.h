@@ -21,7 +21,7 @@ void visit_fields(Struct& policy, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(policy, visit, cache, warmup, iterations, sample_us, screening_samples,
                         pool_limit_bytes, prefer_ratio, tie_band, unwritten_pass_factor, round_limit, seed,
                         finalists, accuracy, init, launch, rotating_mb, objective, routing, routing_trace,
-                        team, parallel_pass);
+                        team, parallel_pass, processor_time);
 }
 
 template <SameStruct<RoutingTrace> Struct, typename Visit>

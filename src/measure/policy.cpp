@@ -86,6 +86,7 @@ std::string Policy::text() const {
     text += fmt::format(" routing_trace={}", routing_trace->text());
   if (!team.empty()) text += fmt::format(" team={}", team);
   if (parallel_pass) text += " between=parallel";
+  if (processor_time) text += " clock=processor";
   return text;
 }
 

@@ -54,6 +54,7 @@ struct Policy {
   std::shared_ptr<const RoutingTrace> routing_trace = nullptr;  // null: none was given
   std::string team = {};                                        // DeviceInfo's
   bool parallel_pass = false;                                   // SampleRequest's
+  bool processor_time = false;                                  // SampleRequest's
 
   Routing routing_of(RoutingKind kind) const {
     return {kind, kind == RoutingKind::trace ? routing_trace : nullptr};
@@ -61,7 +62,7 @@ struct Policy {
   /// On which a mixture's kernel must hold beside the policy's own; none for other problems.
   std::vector<Routing> other_routings(const Problem& problem) const;
 
-  /// What changes the meaning of a stored time: cache, pools, warm-up, iterations, sample length, data, routing, team, pass; and
+  /// What changes the meaning of a stored time: cache, pools, warm-up, iterations, sample length, data, routing, team, pass, clock; and
   /// of a row's choice: accuracy, objective, the trace. Part of `env`.
   std::string text() const;
 };

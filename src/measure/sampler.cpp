@@ -40,6 +40,7 @@ Result<double> Sampler::launch(const Timed& timed, int launches) {
   request.workspace = timed.workspace;
   request.eager = policy_.launch == LaunchMode::eager;
   request.parallel_pass = policy_.parallel_pass;
+  request.processor_time = policy_.processor_time;
   Result<double> time = device_.sample(request);
   timed.rotation->cursor =
       (timed.rotation->cursor + static_cast<std::size_t>(launches)) % timed.rotation->operands.size();
@@ -158,7 +159,7 @@ std::vector<Sampler::Turns> Sampler::take_single_calls(std::span<const Timed* co
   std::vector<Turns> taken(kernels.size());
   std::vector<std::size_t> order(kernels.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  device_.begin_processor_waits();
+  if (!policy_.processor_time) device_.begin_processor_waits();
   double microseconds = 0;
   for (int turn = -1; turn < turns; ++turn) {
     shuffle(order, random_);
@@ -174,7 +175,8 @@ std::vector<Sampler::Turns> Sampler::take_single_calls(std::span<const Timed* co
       if (turn >= 0) taken[i].calm.push_back(*time);
     }
     const bool is_last = turn + 1 == turns;
-    if (microseconds > 0 && (turn < 0 || is_last) && device_.processor_waits() > calm_share * microseconds)
+    if (!policy_.processor_time && microseconds > 0 && (turn < 0 || is_last) &&
+        device_.processor_waits() > calm_share * microseconds)
       break;
     if (is_last) return taken;
     if (turn < 0) microseconds = 0;

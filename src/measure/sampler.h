@@ -78,6 +78,7 @@ class Sampler {
   /// If threads waited for processors that other programs had, the kernels take further turns. Turns in which none
   /// waited are then the only ones that count. If a kernel has too few of them, those in which threads waited count, of all
   /// kernels: they say little, but favour none.
+  /// Of processor times all turns count.
   /// Where the device cannot time single calls, each kernel's sample is the mean of its launches, one kernel
   /// after the other, each with one uncounted launch in front.
   std::vector<Result<double>> sample_in_turns(std::span<const Timed* const> kernels, int turns,

@@ -233,6 +233,20 @@ TEST_F(OnABusyMachine, calm_calls_are_compared_with_calm_calls_only) {
   }
 }
 
+TEST_F(OnABusyMachine, processor_times_of_all_turns_count) {
+  const auto a = kernel_of("a", [this](const Problem&, Random&, double) {
+    device.waits += 4000;
+    return 100.0;
+  });
+  const Timed timed_a{a.get(), &rotation, nullptr, 1};
+  const Timed* const alone[] = {&timed_a};
+  policy.processor_time = true;
+  EXPECT_EQ(*sampler.sample_in_turns(alone, 10).front(), 100);
+  EXPECT_EQ(device.launches["a"], 11) << "the uncounted one, and ten";
+  EXPECT_EQ(device.gathered, 0);
+  EXPECT_EQ(device.processor_times, 11);
+}
+
 TEST_F(Sampling, a_quiet_machine_is_not_asked_after_each_call) {
   device.single_calls = true;
   const Timed one = timed(1);

@@ -118,6 +118,9 @@ TEST(Policy, text_names_what_a_time_means_and_nothing_else) {
   other = policy;
   other.iterations = 50;
   EXPECT_NE(other.text(), text);
+  other = policy;
+  other.processor_time = true;
+  EXPECT_EQ(other.text(), text + " clock=processor");
 }
 
 TEST(LowerQuartile, lies_between_order_statistics) {

@@ -198,6 +198,7 @@ Result<double> FakeDevice::sample(const SampleRequest& request) {
   sampled_weights.push_back(request.rotation[request.first % request.rotation.size()].w);
   launches[kernel->options().name] += request.launches;
   if (request.parallel_pass) parallel_passes += request.launches;
+  if (request.processor_time) processor_times += request.launches;
   const auto& cost = kernel->options().cost;
   const bool reads = kernel->options().name == "reading";
   const double time = reads  ? reading_microseconds

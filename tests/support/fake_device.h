@@ -112,6 +112,7 @@ class FakeDevice final : public LeafDevice {
   std::map<std::string, std::int64_t> launches;  // of samples, by family
   std::vector<std::vector<Candidate>> ahead;     // what compile_ahead was given
   std::int64_t parallel_passes = 0;              // launches of samples with one
+  std::int64_t processor_times = 0;              // launches of samples that ask for them
   int builds = 0;
   std::size_t live_bytes = 0;
   std::size_t max_live_bytes = 0;

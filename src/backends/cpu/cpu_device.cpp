@@ -181,10 +181,12 @@ Status CpuDevice::silu_and_mul(const SiluAndMul& call, Stream stream) {
 
 Result<double> CpuDevice::sample(const SampleRequest& request) {
   const std::lock_guard lock(sampling_);
-  const Stream stream{static_cast<Executor*>(&team_)};
+  ProcessorClock clock(team_);
+  const Stream stream{request.processor_time ? &clock : static_cast<Executor*>(&team_)};
   const std::function<void()> before_each = [this] { run_parallel_pass(); };
   const auto time = [&] {
-    return time_batch(request, stream, request.parallel_pass ? before_each : nullptr);
+    return time_batch(request, stream, request.parallel_pass ? before_each : nullptr,
+                      request.processor_time ? &clock : nullptr);
   };
   if (!pin_threads_) return time();
   const ScopedAffinity on_first_core({cores_.front()});

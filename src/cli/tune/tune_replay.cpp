@@ -32,6 +32,7 @@ Status take_recorded_policy(const RecordedRun& run, const TuneOptions& options, 
   request.policy.rotating_mb = run.policy.rotating_mb;
   request.policy.team = run.policy.team;
   request.policy.parallel_pass = run.policy.parallel_pass;
+  request.policy.processor_time = run.policy.processor_time;
   return {};
 }
 

@@ -29,8 +29,8 @@ constexpr int recording_version = 2;  // 2: candidates of screenings are numbers
 /// The fields of a policy that change the meaning of a time: those of Policy::text().
 constexpr std::array policy_fields = {"cache", "warmup", "iterations", "sample_us"};
 /// Those that are written only where they are not the default: older recordings do not have them.
-constexpr std::array later_policy_fields = {"init",    "launch", "rotating_mb",
-                                            "routing", "team",   "parallel_pass"};
+constexpr std::array later_policy_fields = {"init", "launch",        "rotating_mb",   "routing",
+                                            "team", "parallel_pass", "processor_time"};
 
 // ---- to JSON
 
