@@ -50,7 +50,7 @@ Status ConfirmationPass::widen_all_ties() {
     const ItemReport& report = run_.report(row.item);
     if (report.ties.size() == row.result.settled.ties.size()) continue;
     run_.set_row(row.item, row.result);
-    GEMMTUNE_RETURN_IF_ERROR(run_.publish(report.rows));
+    GEMMTUNE_RETURN_IF_ERROR(run_.revise(row.item));
   }
   return {};
 }

@@ -44,7 +44,10 @@ class ConfirmationTest : public ::testing::Test, public RunObserver {
     later_ = true;
     confirmed_.push_back(index);
   }
-  void problem_revised(std::size_t index, const ItemReport&) override { revised_.push_back(index); }
+  void problem_revised(std::size_t index, const ItemReport& report) override {
+    revised_.push_back(index);
+    observed_ties_[index] = report.ties.size();
+  }
 
   Settled settle() {
     later_ = false;
@@ -91,6 +94,7 @@ class ConfirmationTest : public ::testing::Test, public RunObserver {
   bool later_ = false;
   std::vector<std::size_t> confirmed_;
   std::vector<std::size_t> revised_;
+  std::map<std::size_t, std::size_t> observed_ties_;
 };
 
 TEST_F(ConfirmationTest, WhatIsBestInBothWins) {
@@ -237,7 +241,7 @@ TEST_F(ConfirmationTest, TheTunerPublishesWhatBothPassesSay) {
   second_["tiled_r1_kc3"] = 80;
   const RunSummary summary = tune_all(3);
   EXPECT_THAT(confirmed_, ElementsAre(0U, 1U, 2U));
-  EXPECT_THAT(revised_, ElementsAre(0U, 1U, 2U));
+  EXPECT_THAT(revised_, ElementsAre(0U, 1U, 2U, 0U, 1U, 2U)) << "and their ties at the end";
   EXPECT_EQ(summary.confirmed, 3U);
   EXPECT_EQ(summary.revised, 3U);
   EXPECT_GT(summary.pass_deviation, 0.05);
@@ -252,6 +256,8 @@ TEST_F(ConfirmationTest, TheTunerPublishesWhatBothPassesSay) {
   for (const TunedEntry& entry : file->entries)
     EXPECT_EQ(entry.ties, static_cast<std::int64_t>(summary.items[0].ties.size()) - 1)
         << "as widened at the end";
+  for (std::size_t i = 0; i < summary.items.size(); ++i)
+    EXPECT_EQ(observed_ties_[i], summary.items[i].ties.size()) << "who follows the run has the rows of the file";
 }
 
 TEST_F(ConfirmationTest, TooSoonAfterTheFirstThereIsNone) {
