@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -61,8 +62,8 @@ Learnt learn(State& state, std::size_t i, Outcome&& outcome) {
 /// After so many steps without an answer that teaches anything the search is over.
 constexpr int max_idle_steps = 3;
 
-/// What candidates take that are looked at for the first time: the median, for one of them waits for the
-/// problem's operands, and others wait for a compiler that all problems share.
+/// What candidates take that are looked at for the first time: the median of all but the first, which waits for the
+/// problem's operands; others wait for a compiler that all problems share.
 class CandidateSeconds {
  public:
   void add(double seconds) { seconds_.push_back(seconds); }
@@ -70,7 +71,7 @@ class CandidateSeconds {
   double candidate() const {
     // Of a single one, most is set-up.
     constexpr double share_of_single = 0.1;
-    return seconds_.size() > 1 ? median(seconds_) : share_of_single * seconds_.front();
+    return seconds_.size() > 1 ? median(std::span(seconds_).subspan(1)) : share_of_single * seconds_.front();
   }
   double set_up() const { return std::max(0.0, seconds_.front() - candidate()); }
   void write_to(Searched& searched) const {

@@ -202,6 +202,41 @@ TEST(SearchProblem, AFailureInALaterStepCountsAndSamplesAddUp) {
   EXPECT_EQ((*trials)[1].outcome.microseconds.size(), 2U);
 }
 
+/// Asks for each candidate once.
+class Ordinary final : public Strategy {
+ public:
+  std::string_view name() const override { return "ordinary"; }
+  bool is_cut() const override { return false; }
+  SearchStep next(std::span<const SearchPoint> points, double) override {
+    SearchStep step;
+    if (next_ < points.size()) step.candidates.push_back(next_++);
+    return step;
+  }
+
+ private:
+  std::size_t next_ = 0;
+};
+
+TEST(SearchProblem, WhatTheFirstCandidateWaitsForIsNoTimeOfACandidate) {
+  testing::PaperDevice device;
+  add_families(device);
+  testing::FakeEvaluator evaluator;
+  evaluator.time = [](const Problem&, const Candidate&) { return 10.0; };
+  double now = 0;
+  evaluator.outcome = [&](const Problem&, const Candidate&) {
+    now += now == 0 ? 5 : 1;
+    return Outcome{};
+  };
+  const auto list = list_candidates(device, problem_of(8, 64, 64), {});
+  Ordinary strategy;
+  const auto searched = search_problem(problem_of(8, 64, 64), list.candidates, evaluator, strategy,
+                                       {Deadline::never([&] { return now; }), 2}, [](const Trial&) {});
+  ASSERT_TRUE(searched.ok());
+  ASSERT_EQ(searched->trials.size(), 2U);
+  EXPECT_EQ(searched->candidate_seconds, 1);
+  EXPECT_EQ(searched->set_up_seconds, 4);
+}
+
 TEST(NeighbourMs, AreOneLessAndTheSmallestThatLandsOnTheRow) {
   EXPECT_THAT(neighbour_ms(problem_of(1, 64, 64)), ElementsAre());
   EXPECT_THAT(neighbour_ms(problem_of(16, 64, 64)), ElementsAre(1, 15));
