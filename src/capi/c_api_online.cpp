@@ -56,6 +56,7 @@ class Service {
     OnlineHost host;
     host.open_device = [this] { return open_own_device(); };
     if (share_ > 0) host.worker_start = [this] { return worker_start(); };
+    host.share = share_;
     host.rows_changed = [this] {
       if (gemmtune_context_reload_online(context_) == GEMMTUNE_OK) return Status();
       return Status::io("{}", gemmtune_last_error());

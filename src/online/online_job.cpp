@@ -30,7 +30,7 @@ constexpr int first_own_tie_rank = 10;                          // families belo
 // For an estimate of what checking costs: float64 multiplications a second and thread, seconds for an element
 // of random data.
 constexpr double reference_rate = 4e9;
-constexpr double seconds_per_element = 1e-8;
+constexpr double seconds_per_element = 6e-9;
 constexpr double max_complete_flops = 6e9;  // ReferenceOptions: above it the reference samples
 constexpr double seeds = 2;
 
@@ -128,8 +128,11 @@ struct JobSettings : OnlineSettings {
   Policy policy;
   OnlineWorker* worker = nullptr;
 
-  /// Of the machine's time, what this tuning has.
-  double share() const { return worker == nullptr ? 1 : worker->share(); }
+  /// Of the budget.
+  SecondsClock budget_clock() const {
+    if (worker == nullptr) return clock;
+    return [this] { return worker->machine_seconds(); };
+  }
 };
 
 OnlineEvaluation evaluation_of(const Device& device, const OnlineProblem& asked, const JobSettings& settings,
@@ -179,7 +182,7 @@ Status publish_row(const OnlineProblem& asked, const TunedEntry& entry, const Ro
   return append_hipblaslt_row(asked.file, *row);
 }
 
-/// What rows of the same weight say of other M: it goes first.
+/// What rows say of the problem's nearest: it goes first.
 std::vector<Candidate> hints_of(const Device& device, const OnlineProblem& asked,
                                 const JobSettings& settings) {
   if (settings.worker == nullptr) return {};
@@ -188,8 +191,7 @@ std::vector<Candidate> hints_of(const Device& device, const OnlineProblem& asked
   const auto rows = KnownRows::read(files, asked.problem.operation, device.info());
   if (!rows.ok()) return {};
   Transfer winners;
-  for (const KnownRows::Row* row : rows->of_weight(asked.problem))
-    winners.learn(row->entry.problem, row->entry.kernel_name);
+  for (const KnownRows::Row& row : rows->rows()) winners.learn(row.entry.problem, row.entry.kernel_name);
   return candidates_named(winners.winners_near(asked.problem), device, asked.problem);
 }
 
@@ -203,13 +205,11 @@ Result<Settled> search(Device& device, Evaluator& evaluator, const OnlineProblem
   }
   request.policy = settings.policy;
   request.max_err_ratio = settings.max_err_ratio;
-  request.clock = settings.clock;
+  request.clock = settings.budget_clock();
   const Problem& problem = asked.problem;
   std::optional<WeightLayout> layout = problem.weight_layout;
   if (layout == WeightLayout::any) layout.reset();
-  const double checks = neighbour_seconds(problem, reference_threads(device));
-  const Deadline deadline =
-      Deadline::in(std::max(0.0, settings.budget_seconds - checks) / settings.share(), settings.clock);
+  const Deadline deadline = Deadline::in(settings.budget_seconds, request.clock);
   ProblemResult result = tune_problem(device, evaluator, request, problem, layout, TuningVisit(deadline),
                                       {[](const Trial&) {}}, hints_of(device, asked, settings));
   if (result.layouts.empty()) return Status::unsupported("{}", result.reason);

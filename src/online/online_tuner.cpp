@@ -33,7 +33,13 @@ constexpr std::size_t max_problems = 65536;
 constexpr std::chrono::milliseconds pause_while_another_tunes{50};
 constexpr std::chrono::milliseconds pause_for_others{120};  // twice as long: they come to their turn
 constexpr double budgets_to_wait = 3;
-constexpr int background_nice = 10;  // serving threads go first; those of our device inherit it
+constexpr int nice_without_worker = 10;  // serving threads go first; those of our device inherit it
+
+/// The calling thread, not less than it does already.
+void give_way(int nice) {
+  const auto self = static_cast<id_t>(::syscall(SYS_gettid));
+  if (::getpriority(PRIO_PROCESS, self) < nice) (void)::setpriority(PRIO_PROCESS, self, nice);
+}
 
 }  // namespace
 
@@ -153,7 +159,9 @@ void OnlineTuner::run() {
 
 void OnlineTuner::work(std::string& current) {
   if (!options_.synchronous) {
-    (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), background_nice);
+    // A worker inherits it, so that it gets its share where the service has all processors.
+    give_way(host_.worker_start && !state_->without_worker ? nice_of_share(host_.share)
+                                                           : nice_without_worker);
   }
   State& state = *state_;
   Workplace workplace;
@@ -225,6 +233,7 @@ void OnlineTuner::start_worker(Workplace& workplace) {
   }
   if (state_->stopping) return;
   state_->without_worker = true;
+  give_way(nice_without_worker);
   host_.say(LogLevel::warning,
             fmt::format(
                 "online tuning measures in this process, kernels of vendors and of proven families alone: {}",

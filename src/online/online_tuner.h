@@ -19,6 +19,7 @@ struct OnlineHost {
   std::function<Result<std::unique_ptr<Device>>()> open_device;
   /// How a worker for that device is started; an error says why there is none. Empty: this process measures.
   std::function<Result<OnlineWorkerStart>()> worker_start = {};
+  double share = 0;                      // of the machine's processor time that the worker has
   std::function<Status()> rows_changed;  // the online file has a new row
   std::function<void(LogLevel level, const std::string& line)> say;
 };

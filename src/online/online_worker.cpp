@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,12 @@ bool is_program(const std::string& path) {
 
 }  // namespace
 
+int nice_of_share(double share) {
+  if (share >= 1) return 0;
+  const double steps = std::log((1 - share) / share) / std::log(1.25);
+  return static_cast<int>(std::lround(std::clamp(steps, 0.0, 19.0)));
+}
+
 Result<std::unique_ptr<OnlineWorker>> OnlineWorker::start(const OnlineWorkerStart& start, Device& device,
                                                           const Policy& policy, double max_err_ratio,
                                                           const std::string& timing_lock,
@@ -32,12 +39,15 @@ Result<std::unique_ptr<OnlineWorker>> OnlineWorker::start(const OnlineWorkerStar
   options.device_of_run = &device;
   options.evaluation.timing_lock = timing_lock;
   options.evaluation.share = start.share;
+  // Else a kernel's time would be how long the worker's threads wait for processors that the service has.
+  options.evaluation.policy.processor_time = start.share < 1;
   options.evaluation.reference_threads =
       std::max(1, static_cast<int>(start.share * options.evaluation.reference_threads));
   options.min_deadline_seconds = start.min_deadline_seconds;
   options.memory_limit_bytes = start.memory_limit_bytes;
   options.cancelled = options.is_spent = [&stopping] { return stopping.load(std::memory_order_relaxed); };
-  std::unique_ptr<OnlineWorker> worker(new OnlineWorker(std::move(options), start.share));
+  const int cores = start.share < 1 ? std::max(1, device.info().cu_num) : 0;
+  std::unique_ptr<OnlineWorker> worker(new OnlineWorker(std::move(options), cores));
   GEMMTUNE_RETURN_IF_ERROR(worker->evaluator_.start());
   return worker;
 }

@@ -7,11 +7,16 @@
 #include <string>
 
 #include "backends/backend.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "evaluate/worker/worker_evaluator.h"
 #include "measure/policy.h"
 
 namespace gemmtune {
+
+/// The nice at which the scheduler gives a process this share of processors whose other threads have nice 0; 0 to 19. Each step
+/// is a factor of 1.25 of its weight (sched(7)).
+int nice_of_share(double share);
 
 /// What a worker of online tuning is started with.
 struct OnlineWorkerStart {
@@ -36,14 +41,18 @@ class OnlineWorker {
 
   Evaluator& evaluator() { return evaluator_; }
   const Policy& policy() const { return policy_; }
-  double share() const { return share_; }
+  /// The clock of a budget: what the worker has used, in seconds of the whole machine. One that need not give way has the clock's.
+  double machine_seconds() const {
+    return cores_ > 0 ? evaluator_.processor_seconds() / cores_ : steady_seconds();
+  }
 
  private:
-  OnlineWorker(WorkerOptions options, double share)
-      : policy_(options.evaluation.policy), share_(share), evaluator_(std::move(options)) {}
+  /// `cores`: of the device; 0: the worker has all of them.
+  OnlineWorker(WorkerOptions options, int cores)
+      : policy_(options.evaluation.policy), cores_(cores), evaluator_(std::move(options)) {}
 
   Policy policy_;
-  double share_;
+  int cores_;
   WorkerEvaluator evaluator_;
 };
 

@@ -27,6 +27,8 @@ class KnownRows {
   };
   /// The first row of this key; nullptr where there is none.
   const Row* find(const Problem& problem) const;
+  /// In file order.
+  const std::vector<Row>& rows() const { return rows_; }
   /// The rows of this problem's weight (weight_of(): their keys may differ in M, bias and scaleAB), in file order.
   std::vector<const Row*> of_weight(const Problem& problem) const;
 

@@ -121,6 +121,8 @@ TEST(WorkerProtocol, RepliesKeepEveryBitAndWhatIsMissing) {
   WorkerReply reply;
   reply.number = 9;
   reply.candidate_seconds = 0.1;
+  reply.waited_seconds = 0.2;
+  reply.processor_seconds = 0.3;
   reply.result.times = {{1.0 / 3, missing}, {missing, 1e-9}};
   reply.result.same_ratios = {1.0 / 7};
   reply.result.joules = {{0.25, missing}, {missing, 1.0 / 3}};
@@ -138,6 +140,9 @@ TEST(WorkerProtocol, RepliesKeepEveryBitAndWhatIsMissing) {
   const auto parsed = parse_reply(print_reply(reply));
   ASSERT_TRUE(parsed.ok()) << parsed.message();
   EXPECT_EQ(parsed->number, 9U);
+  EXPECT_EQ(parsed->candidate_seconds, 0.1);
+  EXPECT_EQ(parsed->waited_seconds, 0.2);
+  EXPECT_EQ(parsed->processor_seconds, 0.3);
   EXPECT_EQ(parsed->result.times[0][0], 1.0 / 3);
   EXPECT_TRUE(std::isnan(parsed->result.times[0][1]));
   EXPECT_EQ(parsed->result.times[1][1], 1e-9);

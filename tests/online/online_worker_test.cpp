@@ -82,6 +82,9 @@ TEST_F(OnlineByWorker, AWorkerThatRestsTunesAllTheSame) {
   tune(small(64));
   EXPECT_THAT(kernels(), ElementsAre("own_r1", "own_r1"));
   EXPECT_THAT(warnings_, IsEmpty());
+  // Under the key of offline tuning, although its clock is another.
+  ASSERT_TRUE(failure_of("own_wrong_r1"));
+  EXPECT_EQ(failure_of("own_wrong_r1")->outcome.kind, OutcomeKind::wrong);
 }
 
 TEST_F(OnlineByWorker, WithoutAProgramItIsSaidOnceAndThisProcessMeasuresAsItMay) {
@@ -129,6 +132,15 @@ TEST_F(OnlineByWorker, StoppingEndsAWorkerInTheMiddle) {
   one->stop();
   EXPECT_THAT(kernels(), IsEmpty());
   EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST(NiceOfAShare, IsTheSchedulersWeight) {
+  EXPECT_EQ(nice_of_share(1), 0);
+  EXPECT_EQ(nice_of_share(0.75), 0);
+  EXPECT_EQ(nice_of_share(0.5), 0);
+  EXPECT_EQ(nice_of_share(0.25), 5);
+  EXPECT_EQ(nice_of_share(0.1), 10);
+  EXPECT_EQ(nice_of_share(0.001), 19);
 }
 
 TEST(OnlineProgram, TheNamedOneIsTakenAndNoOther) {

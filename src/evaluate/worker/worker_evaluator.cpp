@@ -198,6 +198,7 @@ Result<WorkerEvaluator::Answer> WorkerEvaluator::ask(const WorkerRequest& reques
             lose(watch, failed_outcome(OutcomeKind::crashed, "its worker answered with no valid reply")));
       }
       count_wait(reply->waited_seconds - waited_in_request_);
+      processor_seconds_ += reply->processor_seconds;
       if (!reply->status.ok()) return reply->status;
       return Answer(std::move(reply).value());
     }

@@ -76,6 +76,8 @@ class WorkerEvaluator final : public Evaluator {
 
   /// The worker's process, another one after a loss; 0 while there is none.
   pid_t worker() const { return process_ ? process_->pid() : 0; }
+  /// Of all threads of its workers, in requests that were answered.
+  double processor_seconds() const { return processor_seconds_; }
 
  private:
   /// A worker that did not answer, and why.
@@ -113,6 +115,7 @@ class WorkerEvaluator final : public Evaluator {
   std::unique_ptr<WorkerProcess> process_;
   std::uint32_t requests_ = 0;  // of this worker
   std::size_t memory_limit_ = 0;
+  double processor_seconds_ = 0;
   double waited_ = 0;                    // for other programs that were timing
   double waited_in_request_ = 0;         // … during this request, as far as on_waited knows
   std::optional<double> waits_since_;    // steady_seconds() up to which the current wait was counted

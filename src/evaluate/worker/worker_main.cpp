@@ -95,6 +95,7 @@ class Worker {
 
   WorkerReply answer(const NumberedRequest& request) {
     steps_.begin(request.number, std::visit(NamesOf(), request.content));
+    const double processor_seconds = process_cpu_seconds();
     WorkerReply reply;
     reply.number = request.number;
     auto result = std::visit([&](const auto& content) { return this->result_of(content); }, request.content);
@@ -102,6 +103,7 @@ class Worker {
     steps_.end();
     reply.candidate_seconds = steps_.candidate_seconds();
     reply.waited_seconds = steps_.waited_seconds();
+    reply.processor_seconds = process_cpu_seconds() - processor_seconds;
     if (result.ok()) {
       reply.result = std::move(result).value();
     } else {
@@ -116,6 +118,7 @@ class Worker {
       return Status::unsupported("this program is gemmtune {}, expected {}", gemmtune_version_text(),
                                  request.version);
     }
+    if (request.evaluation.policy.processor_time) let_openmp_sleep();
     auto device = open_(request.backend, request.device);
     if (!device.ok()) return device.status();
     device_ = std::move(device).value();
@@ -190,6 +193,14 @@ class Worker {
       std::fflush(stderr);
       std::_Exit(exit_device_lost);
     }
+  }
+
+  /// Threads of an OpenMP runtime that is loaded later sleep while they wait, whatever the program's do: what they spin would be
+  /// processor time. The process has one thread yet.
+  static void let_openmp_sleep() {
+    ::setenv("OMP_WAIT_POLICY", "passive", 1);
+    ::unsetenv("GOMP_SPINCOUNT");
+    ::setenv("KMP_BLOCKTIME", "0", 1);
   }
 
   /// Beside a service it is this process that the system ends where memory runs out.

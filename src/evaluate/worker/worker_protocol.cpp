@@ -90,7 +90,9 @@ Result<NumberedRequest> parse_request(std::string_view text) {
 }
 
 std::string print_reply(const WorkerReply& reply) {
-  Json json = {{"number", reply.number}, {"waited_seconds", reply.waited_seconds}};
+  Json json = {{"number", reply.number},
+               {"waited_seconds", reply.waited_seconds},
+               {"processor_seconds", reply.processor_seconds}};
   if (!reply.status.ok()) {
     json["error"] = {{"code", static_cast<int>(reply.status.code())}, {"text", reply.status.message()}};
     return json_line(json);
@@ -106,6 +108,7 @@ Result<WorkerReply> parse_reply(std::string_view text) {
     WorkerReply reply;
     reply.number = json.at("number");
     reply.waited_seconds = json.at("waited_seconds");
+    reply.processor_seconds = json.at("processor_seconds");
     if (json.contains("error")) {
       const Json& error = json["error"];
       reply.status = Status(static_cast<StatusCode>(error.at("code").get<int>()), error.at("text"));

@@ -88,6 +88,7 @@ struct WorkerReply {
   Status status;                 // of the whole request; then the rest is empty
   double candidate_seconds = 0;  // spent in Step::candidate
   double waited_seconds = 0;     // InProcessOptions::on_waited
+  double processor_seconds = 0;  // of the worker's threads, in this request
   FinalsResult result;           // outcomes alone, but for finals; empty for open and announce
 };
 
