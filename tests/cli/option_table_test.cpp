@@ -47,6 +47,7 @@ const std::map<std::string_view, std::string> other_texts = {
     {"--launch", "eager"},
     {"--team", "own"},
     {"--between", "parallel"},
+    {"--clock", "processor"},
     {"--routing", "zipf"},
     {"--routing-trace", GEMMTUNE_TEST_DATA "/routing/small.routing"},
     {"--init-type", "hpl"},

@@ -390,6 +390,10 @@ TEST_F(Tune, TheTeamIsWrittenAndRowsOfAnotherOneAreToldApart) {
   ASSERT_EQ(tune_one({"--all", "--between", "parallel"}).exit_code, 0);
   in_environment(R"("team": "openmp")");
   in_environment(" team=openmp between=parallel");
+  ASSERT_EQ(tune_one({"--all", "--clock", "processor"}).exit_code, 0);
+  in_environment(" team=openmp clock=processor");
+  EXPECT_THAT(tune_one({"--all", "--clock", "cpu"}).err,
+              HasSubstr("--clock cpu: expected wall or processor"));
 }
 
 TEST_F(Tune, AnImpossiblePreferRatioKeepsTheDefault) {

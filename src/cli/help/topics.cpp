@@ -38,7 +38,10 @@ HelpTopic verdicts_topic() {
         "What a program runs without tuning: the first choice of the vendor's library, or of our family for "
         "few rows."},
        {"noise floor", "How far one kernel differs from itself, timed twice a round."},
-       {"busy machine", "Other programs disturbed many rounds. Repeat the row on a quiet machine."}}};
+       {"busy machine",
+        "Other programs disturbed many rounds. Repeat the row on a quiet machine, or on a CPU with tune "
+        "--clock "
+        "processor."}}};
   return {"verdicts",
           "The words of results. tune, lookup, bench and report have the same.",
           {std::move(rows), std::move(bench), std::move(words)},

@@ -92,6 +92,14 @@ Status apply_between(const TuneOptions& options, TuneRequest& request) {
   return {};
 }
 
+Status apply_clock(const TuneOptions& options, TuneRequest& request) {
+  constexpr std::array<std::string_view, 2> words = {"wall", "processor"};
+  const auto word = word_of("--clock", options.clock, words);
+  if (!word.ok()) return word.status();
+  request.policy.processor_time = *word == 1;
+  return {};
+}
+
 Status apply_objective(const TuneOptions& options, TuneRequest& request) {
   const auto objective = parse_objective(options.objective);
   if (!objective) return Status::invalid("--objective {}: expected time, energy or edp", options.objective);
@@ -433,6 +441,13 @@ std::vector<TuneOption> own_rows() {
        "programs "
        "have one between their products)",
        {.effect = Effect::measuring, .shows_default = true, .apply = apply_between}},
+      {measuring,
+       "--clock",
+       &TuneOptions::clock,
+       "What a CPU's time is: wall, or processor (what the threads computed: for a machine that other "
+       "programs "
+       "keep busy)",
+       {.effect = Effect::measuring, .shows_default = true, .apply = apply_clock}},
       {measuring,
        "--routing",
        &TuneOptions::routing,

@@ -302,6 +302,9 @@ Status check_options(TuneOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(check_replay(options));
   TuneRequest request = options.request;
   GEMMTUNE_RETURN_IF_ERROR(apply_options(options, request));
+  if (request.policy.processor_time && options.in_process)
+    return Status::invalid(
+        "--clock processor and --in-process: only a worker's threads sleep while they wait");
   options.device.team = parse_team(options.team).value_or(Team::automatic);
   return check_bounds(options);
 }
@@ -448,6 +451,8 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
     return Status::invalid("--team {}: {} is no CPU", options.team, device.info().name);
   if (request.policy.parallel_pass && device.info().team.empty())
     return Status::invalid("--between parallel: {} is no CPU", device.info().name);
+  if (request.policy.processor_time && device.info().team.empty())
+    return Status::invalid("--clock processor: {} is no CPU", device.info().name);
   if (request.policy.launch == LaunchMode::eager && traits_of(device.info()).runs_on_host)
     return Status::invalid("--launch eager: {} has no launches; a GPU has", device.info().name);
   choose_confirmations(request, device.info(), options.confirmations);

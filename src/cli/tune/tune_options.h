@@ -40,6 +40,7 @@ struct TuneOptions {
   std::string launch = "graph";           // graph, eager
   std::string team;                       // own, openmp; empty: GEMMTUNE_TEAM, else openmp
   std::string between = "none";           // none, parallel
+  std::string clock = "wall";             // wall, processor
   std::string accuracy = "default";       // default, fast
   std::string objective = "time";         // time, energy, edp
   std::string routing = "uniform";        // uniform, zipf, trace:FILE

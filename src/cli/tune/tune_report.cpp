@@ -179,8 +179,9 @@ std::string rows_to_repeat(const RunEnding& ending) {
   if (count == 0) return {};
   lines += fmt::format("  repeat{}: {}\n", count > 1 ? " the first" : "", first);
   if (count > 1) lines += "  repeat all shapes: the same command with --all\n";
-  return fmt::format("{} to repeat on a quiet machine; they hold, but better ones may exist:\n{}",
-                     counted(count, "row"), lines);
+  return fmt::format("{} to repeat on a quiet machine{}; they hold, but better ones may exist:\n{}",
+                     counted(count, "row"), ending.device.team.empty() ? "" : " or with --clock processor",
+                     lines);
 }
 
 std::vector<TunedEntry> rows_of(const RunSummary& summary) {
