@@ -132,7 +132,7 @@ Status check_unused(const Problem& problem) {
   // Where the key does not hold the orders, rows of another order would answer; elements that share a byte have none.
   if ((!operation.key_switches || bits(problem.w_type) == 4) && !all_row_major(problem)) {
     return Status::invalid(
-        "x_order, w_order or y_order is N: expected column-major operands with a16w16 only, not {}",
+        "x_order or w_order is N: expected column-major operands with a16w16 only, not {}",
         operation.name);
   }
   if (!operation.mixture && problem.moe != MoeShape()) {
@@ -212,7 +212,6 @@ const std::vector<Field>& fields() {
       {"layout", reader(&Problem::weight_layout, parse_weight_layout)},
       {"x_order", reader(&Problem::x_order, parse_order)},
       {"w_order", reader(&Problem::w_order, parse_order)},
-      {"y_order", reader(&Problem::y_order, parse_order)},
       {"alignment", reader(&Problem::alignment, parse_integer)},
       {"group",
        [](Problem& problem, std::string_view text, std::string_view) { return parse_group(text, problem); }},
@@ -327,7 +326,6 @@ std::string print(const Problem& problem) {
   if (problem.e8m0_scales) text += " e8m0_scales=1";
   if (problem.x_order != plain.x_order) text += fmt::format(" x_order={}", to_string(problem.x_order));
   if (problem.w_order != plain.w_order) text += fmt::format(" w_order={}", to_string(problem.w_order));
-  if (problem.y_order != plain.y_order) text += fmt::format(" y_order={}", to_string(problem.y_order));
   if (problem.alignment != plain.alignment) text += fmt::format(" alignment={}", problem.alignment);
   if (problem.w_group != plain.w_group) text += fmt::format(" group={}", group_text(problem));
   if (problem.zero_points) text += " zero_points=1";

@@ -68,7 +68,6 @@ struct Problem {
       WeightLayout::plain;  // `any` while a pre-shuffled weight's layout is not decided
   Order x_order = Order::row_major;
   Order w_order = Order::row_major;
-  Order y_order = Order::row_major;  // column_major: of tables only, no kernel writes it
   std::int32_t alignment = 16;       // bytes, promised for every operand pointer
   std::int32_t w_group = 0;          // of an int4 weight: elements of k that share a scale; K: whole rows
   bool zero_points = false;          // of an int4 weight: an int8 beside each scale
@@ -82,10 +81,9 @@ struct Problem {
 /// value and what was expected.
 Status check(const Problem& problem);
 
-/// x, w and y lie in memory row by row, as most kernels and file formats take for granted.
+/// x and w lie in memory row by row, as y always does, and as most kernels and file formats take for granted.
 inline bool all_row_major(const Problem& problem) {
-  return problem.x_order == Order::row_major && problem.w_order == Order::row_major &&
-         problem.y_order == Order::row_major;
+  return problem.x_order == Order::row_major && problem.w_order == Order::row_major;
 }
 
 /// The problem of an operation with the types and the layout that its tables mean where they do not say: bf16

@@ -12,7 +12,7 @@ std::uint64_t switches_of(const Problem& problem) {
   return byte_of(problem.bias) << 7 | byte_of(problem.scale_ab) << 6 | byte_of(problem.bpreshuffle) << 5 |
          byte_of(problem.x_order == Order::column_major) << 4 |
          byte_of(problem.w_order == Order::column_major) << 3 |
-         byte_of(problem.y_order == Order::column_major) << 2 | byte_of(problem.moe.gated) << 1 |
+         byte_of(problem.moe.gated) << 1 |
          byte_of(problem.moe.doweight_stage1);
 }
 
@@ -50,7 +50,6 @@ Problem group_of(const Problem& problem) {
     group.bpreshuffle = problem.bpreshuffle;
     group.x_order = problem.x_order;
     group.w_order = problem.w_order;
-    group.y_order = problem.y_order;
     group.w_group = problem.w_group;
     group.zero_points = problem.zero_points;
   }

@@ -330,9 +330,6 @@ TEST(OnednnFamily, RefusesInWordsOfItsVocabulary) {
   panels.bpreshuffle = true;
   panels.weight_layout = WeightLayout::panel16;
   EXPECT_THAT(family->accepts(panels).message(), StartsWith("weight layout: "));
-  Problem columns = dense(2, 3, 4, DataType::f32, DataType::f32);
-  columns.y_order = Order::column_major;
-  EXPECT_THAT(family->accepts(columns).message(), StartsWith("operand order: "));
   Problem eight = dense(2, 3, 4, DataType::f32, DataType::f32);
   eight.operation = Operation::a8w8;
   EXPECT_THAT(family->accepts(eight).message(), StartsWith("operation: "));

@@ -30,7 +30,6 @@ const std::vector<std::function<void(Problem&)>>& changes() {
       [](Problem& p) { p.weight_layout = WeightLayout::fragment64; },
       [](Problem& p) { p.x_order = Order::column_major; },
       [](Problem& p) { p.w_order = Order::column_major; },
-      [](Problem& p) { p.y_order = Order::column_major; },
       [](Problem& p) { p.alignment = 2; },
       [](Problem& p) { p.w_group = 64; },
       [](Problem& p) { p.zero_points = true; },

@@ -230,9 +230,6 @@ Status append_hipblaslt_row(const std::string& path, const HipblasltRow& row) {
 Result<HipblasltRow> to_hipblaslt_row(const Problem& problem) {
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   if (problem.batch != 1) return Status::unsupported("batch = {}, expected 1 for hipBLASLt", problem.batch);
-  if (problem.y_order != Order::row_major) {
-    return Status::unsupported("a column-major y, expected a row-major one for hipBLASLt");
-  }
   // yᵀ [N, M] = w · xᵀ, all column-major: a row-major w [N, K] is Aᵀ, a row-major x [M, K] is B as it is.
   const bool w_rows = problem.w_order == Order::row_major;
   const bool x_rows = problem.x_order == Order::row_major;
