@@ -61,7 +61,7 @@ inline Status check_activation(const Problem& problem) {
 /// ok for a16w16, with or without scaleAB: operands in these orders, one batch.
 inline Status check_dense_gemm(const Problem& problem, Orders taken = Orders::row_major) {
   if (problem.operation != Operation::a16w16) {
-    return refuse(operation, "{} is not a16w16", to_string(problem.operation));
+    return refuse(operation, "{} is not a16w16", to_string(form_of(problem)));
   }
   return check_one_batch(problem, taken);
 }

@@ -40,9 +40,9 @@ struct OwnKey {
 /// express as an entry goes into the entries' carried cells, into `parts`, or into `left_out`.
 struct ConversionRows {
   std::string source;
-  Operation operation = Operation::a16w16;  // of all entries
-  std::vector<TunedEntry> entries;          // without a winner (libtype empty): a size
-  bool has_types = true;                    // false: the format says none, and the caller did not either
+  OperationForm operation = Operation::a16w16;  // of all entries
+  std::vector<TunedEntry> entries;              // without a winner (libtype empty): a size
+  bool has_types = true;                        // false: the format says none, and the caller did not either
   std::string missing;      // why the rows stand for no problem yet, and what to give; empty: they do
   std::string_view origin;  // name of the format that they were read from
   std::vector<CarriedPart> parts;
@@ -71,7 +71,7 @@ struct ConversionOptions {
   std::optional<std::int64_t> k;
   std::optional<DataType> x_type;
   std::optional<DataType> y_type;
-  std::optional<Operation> operation;
+  std::optional<OperationForm> operation;
   // Triton JSON with small_M, medium_M and large_M (true) or M_LEQ_x; nullopt: a Triton config keeps its own keys.
   std::optional<bool> thirds;
 };

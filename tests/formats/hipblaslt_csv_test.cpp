@@ -110,7 +110,7 @@ TEST(HipblasltCsv, ColumnMajorViewAndBack) {
 
 TEST(HipblasltCsv, WhatOneSideCannotSayIsNamed) {
   const HipblasltFile file = read_hipblaslt("online.csv");
-  EXPECT_TRUE(to_problem(file.rows[2])->bpreshuffle);
+  EXPECT_TRUE(is_packed(*to_problem(file.rows[2])));
   EXPECT_THAT(to_problem(file.rows[3]).message(), HasSubstr("use_rowwise"));
   EXPECT_THAT(to_problem(file.rows[4]).message(), HasSubstr("A_data_type is <?>"));
   HipblasltRow row = file.rows[0];
