@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "formats/aic/aic_csv.h"
-#include "formats/all_formats.h"
+#include "formats/conversion.h"
 #include "formats/csv/csv.h"
 #include "formats/diagnostics.h"
 

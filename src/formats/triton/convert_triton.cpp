@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "formats/all_formats.h"
+#include "formats/conversion.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
 #include "formats/triton/bucket_rows.h"
