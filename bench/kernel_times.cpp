@@ -147,7 +147,6 @@ Status read_setting(const std::string& word, Line& line) {
   } else if (key == "zero_points" && value == "1") {
     problem.zero_points = true;
   } else if (key == "packed" && value == "1") {
-    problem.bpreshuffle = true;
     problem.weight_layout = WeightLayout::any;
   } else {
     return Status::invalid(

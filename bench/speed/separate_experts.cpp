@@ -146,7 +146,6 @@ Result<std::unique_ptr<Kernel>> library_kernel(Device& device, const Problem& pr
 Problem dense(const Problem& mixture, bool packed) {
   Problem problem = default_problem(Operation::a16w16);
   problem.x_type = problem.w_type = problem.y_type = mixture.x_type;
-  problem.bpreshuffle = packed;
   problem.weight_layout = packed ? WeightLayout::onednn : WeightLayout::plain;
   return problem;
 }

@@ -9,11 +9,10 @@
 namespace gemmtune::speed {
 namespace {
 
-Problem packed_problem(Operation operation, DataType type) {
+Problem packed_problem(OperationForm operation, DataType type) {
   Problem problem = default_problem(operation);
   problem.x_type = problem.w_type = type;
   problem.y_type = type == DataType::f32 ? DataType::f32 : DataType::bf16;
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::panel16;
   return problem;
 }
@@ -21,9 +20,10 @@ Problem packed_problem(Operation operation, DataType type) {
 std::vector<Line> all_lines() {
   return {{"bf16", packed_problem(Operation::a16w16, DataType::bf16), false},
           {"f32", packed_problem(Operation::a16w16, DataType::f32), false},
-          {"int8", packed_problem(Operation::a8w8_bpreshuffle, DataType::i8), true},
-          {"fp8", packed_problem(Operation::a8w8_bpreshuffle, DataType::f8_e4m3fn), true},
-          {"blockscale", packed_problem(Operation::a8w8_blockscale_bpreshuffle, DataType::f8_e4m3fn), true},
+          {"int8", packed_problem(OperationForm(Operation::a8w8, true), DataType::i8), true},
+          {"fp8", packed_problem(OperationForm(Operation::a8w8, true), DataType::f8_e4m3fn), true},
+          {"blockscale", packed_problem(OperationForm(Operation::a8w8_blockscale, true), DataType::f8_e4m3fn),
+           true},
           {"mxfp4", packed_problem(Operation::a4w4_blockscale, DataType::f4_e2m1), true}};
 }
 

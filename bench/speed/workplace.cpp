@@ -22,7 +22,6 @@ Problem Workplace::problem_of(std::int64_t m, WeightLayout layout) const {
   Problem problem = largest_;
   problem.m = m;
   problem.weight_layout = layout;
-  problem.bpreshuffle = layout != WeightLayout::plain;
   return problem;
 }
 

@@ -31,16 +31,15 @@ Status refuse(std::string_view subject, fmt::format_string<Args...> detail, Args
   return Status::unsupported("{}: {}", subject, fmt::format(detail, std::forward<Args>(args)...));
 }
 
-/// The orders that a family takes of x and w; y is row-major for all.
+/// The orders that a family takes of x and w.
 enum class Orders { row_major, any_input };
 
 /// ok for operands in these orders.
 inline Status check_order(const Problem& problem, Orders taken = Orders::row_major) {
-  const bool inputs = taken == Orders::row_major;
-  const bool x = inputs && problem.x_order == Order::column_major;
-  const bool w = inputs && problem.w_order == Order::column_major;
+  if (taken == Orders::any_input) return {};
+  const bool x = problem.x_order == Order::column_major;
+  const bool w = problem.w_order == Order::column_major;
   if (x || w) return refuse(order, "column-major {}, only row-major", x && w ? "x and w" : x ? "x" : "w");
-  if (problem.y_order == Order::column_major) return refuse(order, "column-major y, only row-major");
   return {};
 }
 
@@ -62,7 +61,7 @@ inline Status check_activation(const Problem& problem) {
 /// ok for a16w16, with or without scaleAB: operands in these orders, one batch.
 inline Status check_dense_gemm(const Problem& problem, Orders taken = Orders::row_major) {
   if (problem.operation != Operation::a16w16) {
-    return refuse(operation, "{} is not a16w16", to_string(problem.operation));
+    return refuse(operation, "{} is not a16w16", to_string(form_of(problem)));
   }
   return check_one_batch(problem, taken);
 }

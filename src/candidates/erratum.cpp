@@ -90,7 +90,7 @@ bool covers_version(const Erratum& erratum, std::string_view version) {
 bool holds(const Erratum& erratum, std::string_view architecture, const Problem& problem,
            const Candidate& candidate) {
   if (candidate.family != erratum.family) return false;
-  if (!contains_or_empty(erratum.operations, problem.operation)) return false;
+  if (!contains_or_empty(erratum.operations, form_of(problem))) return false;
   const auto is_of = [&](const std::string& word) {
     return data_type_on(architecture, word) == problem.x_type;
   };

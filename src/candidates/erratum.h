@@ -28,7 +28,7 @@ struct Erratum {
   // Versions in that range from which on their line is right: 12.9.2 is 12.9.2, 12.9.3 and so on.
   std::vector<std::string> repaired;
   std::vector<std::string> architectures;  // as in tables: sm_90, x86-amx; empty: all
-  std::vector<Operation> operations;       // empty: all
+  std::vector<OperationForm> operations;   // empty: all
   std::vector<std::string>
       types;  // of x, as words whose meaning the device decides (data_type_on); empty: all
   std::vector<std::string> parameters;  // keys of the family's configs that `condition` uses; absent: 0

@@ -40,7 +40,7 @@ Result<ShapeRow> read_problem(const gemmtune_tuning_options& options, std::size_
     return last_failure(bad);
   if (known.operation != options.problems->operation) {
     return Status::invalid("operation is {}, expected that of problems[0]: one file has one operation",
-                           to_string(row.problem.operation));
+                           to_string(form_of(row.problem)));
   }
   if (known.weight_layout != GEMMTUNE_LAYOUT_PLAIN && known.weight_layout != GEMMTUNE_LAYOUT_ANY) {
     return Status::invalid("weight_layout is {}, expected plain or any: the tuner chooses the layout",

@@ -208,6 +208,7 @@ struct ArrayReader : Reader {
   gemmtune_operands operands{};
   gemmtune_moe moe{};
   gemmtune_moe_operands moe_operands{};
+  OperationForm form;
   const OperationTraits* operation = nullptr;
   std::int64_t given_k = 0;
 
@@ -243,7 +244,7 @@ struct ArrayReader : Reader {
          {std::pair("w2", given.w2), std::pair("w2_scale", given.w2_scale), std::pair("bias2", given.bias2),
           std::pair("topk_ids", given.topk_ids), std::pair("topk_weights", given.topk_weights)}) {
       if (array == nullptr) continue;
-      if (!operation->mixture) return refuse("{} is given, expected none with {}", name, operation->name);
+      if (!operation->mixture) return refuse("{} is given, expected none with {}", name, to_string(form));
       if (!is_legal(name, *array)) return false;
     }
     return !operation->mixture || (require("w2", given.w2) && require("topk_ids", given.topk_ids) &&
@@ -547,7 +548,7 @@ struct ArrayReader : Reader {
 
   bool read_zero_points(const ScaleShape& shape) {
     if (given.w_zero_points == nullptr) return true;
-    if (!shape.zero_points) return refuse("w_zero_points is given, expected none with {}", operation->name);
+    if (!shape.zero_points) return refuse("w_zero_points is given, expected none with {}", to_string(form));
     const gemmtune_array& array = *given.w_zero_points;
     if (array.type != GEMMTUNE_I8)
       return refuse("dtype of w_zero_points is {}, expected i8", type_text(array.type));
@@ -626,14 +627,11 @@ struct ArrayReader : Reader {
   }
 
   bool read() {
-    Operation asked{};
-    status = read_operation(problem.operation, asked);
+    status = read_operation(problem.operation, form);
     if (status != GEMMTUNE_OK) return false;
-    operation = &traits(asked);
-    if (packed() && operation->packed_form != asked) {
-      problem.operation = static_cast<gemmtune_operation>(operation->packed_form);
-      operation = &traits(operation->packed_form);
-    }
+    operation = &traits(form.operation);
+    if (packed()) form = {form.operation, true};
+    problem.operation = operation_to_c(form);
     if (operation->mixture && (given.moe == nullptr || given.moe_operands == nullptr)) {
       status = fail_null("gemmtune_arrays", given.moe == nullptr ? "moe" : "moe_operands");
       return false;

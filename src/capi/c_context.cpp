@@ -29,10 +29,10 @@ void write_log(LogLevel level, std::string_view line, void* handle) {
 gemmtune_status read_tuned_files(const gemmtune_context_options& given, TunedFileLists& lists) {
   if (given.tuned_file_count > 0 && given.tuned_files == nullptr)
     return fail_null("gemmtune_context_options", "tuned_files");
-  std::set<Operation> seen;
+  std::set<OperationForm> seen;
   for (std::size_t i = 0; i < given.tuned_file_count; ++i) {
     const gemmtune_tuned_files& files = given.tuned_files[i];
-    Operation operation = Operation::a16w16;
+    OperationForm operation = Operation::a16w16;
     if (const auto bad = read_operation(files.operation, operation); bad != GEMMTUNE_OK) return bad;
     if (!seen.insert(operation).second) {
       return fail(GEMMTUNE_INVALID_ARGUMENT,
@@ -107,7 +107,7 @@ void visit_shipped_for_others(const ShippedForOthers& others, gemmtune_source_vi
                   others.files, others.rows);
   gemmtune_source known{};
   known.size = sizeof known;
-  known.operation = static_cast<gemmtune_operation>(others.first->operation);
+  known.operation = operation_to_c(others.first->operation);
   known.path = folder.c_str();
   known.devices = "";
   known.unused = unused.c_str();
@@ -127,7 +127,7 @@ void visit_sources(const TableSet& tables, bool online, const Context& context, 
       devices += fmt::format("{}{}:{}", devices.empty() ? "" : ",", device, rows);
     gemmtune_source known{};
     known.size = sizeof known;
-    known.operation = static_cast<gemmtune_operation>(source.operation);
+    known.operation = operation_to_c(source.operation);
     known.path = source.path.c_str();
     known.named = source.named ? 1 : 0;
     known.online = online ? 1 : 0;
@@ -154,43 +154,23 @@ void end_default_context() {
   });
 }
 
-/// check() of what a weight depends on.
-Status check_weight(Problem problem) {
-  problem.m = 1;
-  // A column-major weight is used as it is.
-  problem.bpreshuffle =
-      traits(problem.operation).packing != Packing::never && problem.w_order == Order::row_major;
-  problem.weight_layout = problem.bpreshuffle ? WeightLayout::any : WeightLayout::plain;
-  return check(problem);
-}
-
 /// Runs `body(context, problem)` for a function about one weight.
 template <typename Body>
 gemmtune_status with_weight(const char* function, const gemmtune_context* context,
                             const gemmtune_problem* given, Body&& body) noexcept {
   if (context == nullptr) return fail_null(function, "context");
-  gemmtune_problem known;
   Problem problem;
-  if (const auto status = read_problem(given, known, problem); status != GEMMTUNE_OK) return status;
-  problem.bias = false;
-  return guarded([&]() -> gemmtune_status {
-    if (const Status legal = check_weight(problem); !legal.ok()) return report(legal);
-    return body(*context->context, problem);
-  });
+  if (const auto status = read_weight(given, problem); status != GEMMTUNE_OK) return status;
+  return guarded([&]() -> gemmtune_status { return body(*context->context, problem); });
 }
 
 /// The packed layout that the fallback reads; plain if the operation's weights are not packed.
 WeightLayout fallback_layout(const Device& device, Problem problem) {
   problem.m = 1;
-  problem.bpreshuffle = true;
-  problem.weight_layout = WeightLayout::any;
   const auto fallback = usable_fallback(device, problem);
   if (!fallback.ok()) return WeightLayout::plain;
   return device.find_family(fallback->candidate.family)->packed_layout(problem).value_or(WeightLayout::plain);
 }
-
-/// Whether the operation has no plain weight.
-bool always_packed(Operation operation) { return default_problem(operation).bpreshuffle; }
 
 gemmtune_status check_packed(const void* packed) {
   return check_alignment("packed", packed, workspace_alignment);
@@ -330,10 +310,12 @@ gemmtune_status gemmtune_weight_layout(const gemmtune_context* context, const ge
   return c::with_weight("gemmtune_weight_layout", context, problem,
                         [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
                           const auto tables = opened.tables();
-                          auto known = gemmtune::tuned_weight_layout(
-                              opened.device(), {*tables, nullptr, [&] { return &opened.shipped_tables(); }},
-                              asked);
-                          if (known == gemmtune::WeightLayout::plain && c::always_packed(asked.operation))
+                          auto known = gemmtune::WeightLayout::plain;
+                          if (is_packed(asked))
+                            known = gemmtune::tuned_weight_layout(
+                                opened.device(), {*tables, nullptr, [&] { return &opened.shipped_tables(); }},
+                                asked);
+                          if (known == gemmtune::WeightLayout::plain && form_of(asked).packed)
                             known = c::fallback_layout(opened.device(), asked);
                           *layout = c::layout_to_c(known);
                           return GEMMTUNE_OK;

@@ -29,13 +29,10 @@ const LayoutId* find_layout(gemmtune_layout id) {
 }
 
 // Enumerations whose values are ours; a value that is added comes last on both sides.
-static_assert(static_cast<int>(Operation::a8w4_int4) == GEMMTUNE_A8W4_INT4);
 static_assert(static_cast<int>(QuantType::per_group) == GEMMTUNE_QUANT_PER_GROUP);
 static_assert(static_cast<int>(Activation::situv2) == GEMMTUNE_ACTIVATION_SITUV2);
 static_assert(static_cast<int>(Order::column_major) == GEMMTUNE_COLUMN_MAJOR);
 constexpr std::size_t order_count = static_cast<std::size_t>(Order::column_major) + 1;
-constexpr std::size_t activation_count = static_cast<std::size_t>(Activation::situv2) + 1;
-constexpr std::size_t quant_type_count = static_cast<std::size_t>(QuantType::per_group) + 1;
 static_assert(static_cast<int>(DataType::f32) + 1 == GEMMTUNE_F32);
 static_assert(static_cast<int>(DataType::i8) + 1 == GEMMTUNE_I8);
 static_assert(static_cast<int>(DataType::i4) + 1 == GEMMTUNE_I4);
@@ -89,11 +86,35 @@ gemmtune_status read_moe(const gemmtune_problem& problem, bool mixture, MoeShape
   moe.shared_experts = known.shared_experts;
   moe.gated = known.gated != 0;
   moe.doweight_stage1 = known.doweight_stage1 != 0;
-  if (!read_enumerator(known.activation, activation_count, moe.activation))
+  if (!read_enumerator(known.activation, all_activations().size(), moe.activation))
     return fail_enumerator("activation", known.activation, "enum gemmtune_activation");
-  if (!read_enumerator(known.quant_type, quant_type_count, moe.quant_type))
+  if (!read_enumerator(known.quant_type, all_quant_types().size(), moe.quant_type))
     return fail_enumerator("quant_type", known.quant_type, "enum gemmtune_quant_type");
   return GEMMTUNE_OK;
+}
+
+/// A problem whose layout has not been compared with its form.
+gemmtune_status read_fields(const gemmtune_problem* given, gemmtune_problem& known, OperationForm& form,
+                            Problem& problem) noexcept {
+  if (const auto bad = read_struct(given, known); bad != GEMMTUNE_OK) return bad;
+  if (const auto bad = read_operation(known.operation, form); bad != GEMMTUNE_OK) return bad;
+  problem.operation = form.operation;
+  if (const auto bad = read_types(known, problem); bad != GEMMTUNE_OK) return bad;
+  if (const auto bad = read_orders(known, problem); bad != GEMMTUNE_OK) return bad;
+  if (const auto bad = read_moe(known, is_mixture(problem), problem.moe); bad != GEMMTUNE_OK) return bad;
+  problem.m = known.m;
+  problem.n = known.n;
+  problem.k = known.k;
+  if (known.batch != 0) problem.batch = known.batch;
+  problem.bias = known.bias != 0;
+  problem.scale_ab = known.scale_ab != 0;
+  problem.e8m0_scales = known.e8m0_scales != 0;
+  problem.w_group = known.w_group;
+  if (known.w_group == 0 && has_weight_groups(problem.operation) && known.k >= 0 && known.k <= max_dimension)
+    problem.w_group = static_cast<std::int32_t>(known.k);
+  problem.zero_points = known.zero_points != 0;
+  if (known.alignment != 0) problem.alignment = known.alignment;
+  return read_layout(known.weight_layout, problem.weight_layout);
 }
 
 }  // namespace
@@ -110,9 +131,17 @@ gemmtune_status read_type(const char* field, gemmtune_type given, DataType& type
   return fail_enumerator(field, given, "enum gemmtune_type");
 }
 
-gemmtune_status read_operation(gemmtune_operation given, Operation& operation) noexcept {
-  if (read_enumerator(given, all_operations().size(), operation)) return GEMMTUNE_OK;
-  return fail_enumerator("operation", given, "enum gemmtune_operation");
+gemmtune_status read_operation(gemmtune_operation given, OperationForm& form) noexcept {
+  std::size_t index = 0;
+  if (!read_enumerator(given, all_operation_forms().size(), index))
+    return fail_enumerator("operation", given, "enum gemmtune_operation");
+  form = all_operation_forms()[index];
+  return GEMMTUNE_OK;
+}
+
+gemmtune_operation operation_to_c(OperationForm form) {
+  const auto forms = all_operation_forms();
+  return static_cast<gemmtune_operation>(std::ranges::find(forms, form) - forms.begin());
 }
 
 gemmtune_status read_layout(gemmtune_layout given, WeightLayout& layout) noexcept {
@@ -155,27 +184,24 @@ gemmtune_layout layout_to_c(WeightLayout layout) {
 
 gemmtune_status read_problem(const gemmtune_problem* given, gemmtune_problem& known,
                              Problem& problem) noexcept {
-  if (const auto bad = read_struct(given, known); bad != GEMMTUNE_OK) return bad;
-  if (const auto bad = read_operation(known.operation, problem.operation); bad != GEMMTUNE_OK) return bad;
-  if (const auto bad = read_types(known, problem); bad != GEMMTUNE_OK) return bad;
-  if (const auto bad = read_orders(known, problem); bad != GEMMTUNE_OK) return bad;
-  if (const auto bad = read_moe(known, is_mixture(problem), problem.moe); bad != GEMMTUNE_OK) return bad;
-  problem.m = known.m;
-  problem.n = known.n;
-  problem.k = known.k;
-  if (known.batch != 0) problem.batch = known.batch;
-  problem.bias = known.bias != 0;
-  problem.scale_ab = known.scale_ab != 0;
-  problem.e8m0_scales = known.e8m0_scales != 0;
-  problem.w_group = known.w_group;
-  if (known.w_group == 0 && has_weight_groups(problem.operation) && known.k >= 0 && known.k <= max_dimension)
-    problem.w_group = static_cast<std::int32_t>(known.k);
-  problem.zero_points = known.zero_points != 0;
-  if (known.alignment != 0) problem.alignment = known.alignment;
-  if (const auto bad = read_layout(known.weight_layout, problem.weight_layout); bad != GEMMTUNE_OK)
-    return bad;
-  problem.bpreshuffle = problem.weight_layout != WeightLayout::plain;
-  return GEMMTUNE_OK;
+  OperationForm form;
+  if (const auto bad = read_fields(given, known, form, problem); bad != GEMMTUNE_OK) return bad;
+  if (form == form_of(problem)) return GEMMTUNE_OK;
+  return guarded([&] { return report(check_form(form, problem)); });
+}
+
+gemmtune_status read_weight(const gemmtune_problem* given, Problem& problem) noexcept {
+  gemmtune_problem known;
+  OperationForm form;
+  if (const auto bad = read_fields(given, known, form, problem); bad != GEMMTUNE_OK) return bad;
+  problem.bias = false;
+  // A column-major weight is used as it is.
+  const bool may_be_packed =
+      OperationForm(form.operation, true) == form && problem.w_order == Order::row_major;
+  problem.weight_layout = may_be_packed ? WeightLayout::any : WeightLayout::plain;
+  Problem weight = problem;
+  weight.m = 1;
+  return guarded([&] { return report(check(weight)); });
 }
 
 }  // namespace gemmtune::c

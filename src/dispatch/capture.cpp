@@ -175,7 +175,7 @@ CaptureRecorder::CaptureRecorder(std::string folder, Say say)
 
 CaptureRecorder::~CaptureRecorder() { stop_writer(); }
 
-std::string CaptureRecorder::path_of(Operation operation) const {
+std::string CaptureRecorder::path_of(OperationForm operation) const {
   return folder_ + "/" + untuned_file_name(operation);
 }
 
@@ -291,11 +291,11 @@ void CaptureRecorder::note_thread() {
 
 // ---- files -------------------------------------------------------------------------------------------------
 
-std::vector<CaptureRecorder::Unwritten> CaptureRecorder::collect_lines() {
-  std::vector<Unwritten> unwritten(all_operations().size());
+CaptureRecorder::UnwrittenByOperation CaptureRecorder::collect_lines() {
+  UnwrittenByOperation unwritten;
   const std::lock_guard lock(entries_mutex_);
   for (Entry* entry : new_) {
-    Unwritten& of_operation = unwritten[static_cast<std::size_t>(entry->problem.operation)];
+    Unwritten& of_operation = unwritten[form_of(entry->problem)];
     of_operation.seen.emplace_back().problem = entry->problem;
     of_operation.entries.push_back(entry);
   }
@@ -305,8 +305,8 @@ std::vector<CaptureRecorder::Unwritten> CaptureRecorder::collect_lines() {
   return unwritten;
 }
 
-std::vector<CaptureRecorder::Unwritten> CaptureRecorder::collect() {
-  std::vector<Unwritten> unwritten(all_operations().size());
+CaptureRecorder::UnwrittenByOperation CaptureRecorder::collect() {
+  UnwrittenByOperation unwritten;
   const std::string now = utc_text();
   const std::lock_guard lock(entries_mutex_);
   for (Entry& entry : entries_) {
@@ -319,7 +319,7 @@ std::vector<CaptureRecorder::Unwritten> CaptureRecorder::collect() {
     if (one.calls == 0 && !entry.line_pending) continue;
     one.problem = entry.problem;
     one.last_seen = now;
-    Unwritten& of_operation = unwritten[static_cast<std::size_t>(entry.problem.operation)];
+    Unwritten& of_operation = unwritten[form_of(entry.problem)];
     of_operation.seen.push_back(std::move(one));
     of_operation.entries.push_back(&entry);
   }
@@ -341,9 +341,7 @@ void CaptureRecorder::pend_again(const Unwritten& unwritten) {
 void CaptureRecorder::add_lines() {
   if (files_->closed) return;
   const auto unwritten = collect_lines();
-  for (const Operation operation : all_operations()) {
-    const Unwritten& of_operation = unwritten[static_cast<std::size_t>(operation)];
-    if (of_operation.seen.empty()) continue;
+  for (const auto& [operation, of_operation] : unwritten) {
     const auto merged = try_add_lines(path_of(operation), of_operation.seen);
     if (!merged.ok()) {
       pend_again(of_operation);  // the next flush says why
@@ -356,7 +354,7 @@ void CaptureRecorder::add_lines() {
   }
 }
 
-Status CaptureRecorder::write(Operation operation, const Unwritten& unwritten) {
+Status CaptureRecorder::write(OperationForm operation, const Unwritten& unwritten) {
   const std::string path = path_of(operation);
   const auto merged = merge_capture(path, unwritten.seen);
   if (!merged.ok()) return merged.status();
@@ -378,9 +376,7 @@ Status CaptureRecorder::flush() {
   const auto begin = Clock::now();
   Status first;
   const auto unwritten = collect();
-  for (const Operation operation : all_operations()) {
-    const Unwritten& of_operation = unwritten[static_cast<std::size_t>(operation)];
-    if (of_operation.seen.empty()) continue;
+  for (const auto& [operation, of_operation] : unwritten) {
     const Status status = write(operation, of_operation);
     if (status.ok()) continue;
     pend_again(of_operation);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -84,12 +85,13 @@ class CaptureRecorder : public std::enable_shared_from_this<CaptureRecorder> {
     std::vector<CapturedProblem> seen;
     std::vector<Entry*> entries;
   };
+  using UnwrittenByOperation = std::map<OperationForm, Unwritten>;
   struct Writer;
   struct Files;
 
   CaptureRecorder(std::string folder, Say say);
 
-  std::string path_of(Operation operation) const;
+  std::string path_of(OperationForm operation) const;
   void say(LogLevel level, std::string_view line) const;
   /// `line`, once for each `about`. With files_.
   void say_once(LogLevel level, const std::string& about, const std::string& line);
@@ -101,11 +103,11 @@ class CaptureRecorder : public std::enable_shared_from_this<CaptureRecorder> {
   /// The writer comes to lines that are pending, and to counts if `counts`, soon.
   void wake_writer(bool counts);
 
-  std::vector<Unwritten> collect_lines();  // one an operation; nothing is pending afterwards
-  std::vector<Unwritten> collect();        // one an operation
+  UnwrittenByOperation collect_lines();  // one an operation; nothing is pending afterwards
+  UnwrittenByOperation collect();        // one an operation
   void pend_again(const Unwritten& unwritten);
   void add_lines();  // with files_
-  Status write(Operation operation, const Unwritten& unwritten);
+  Status write(OperationForm operation, const Unwritten& unwritten);
   /// flush() where nobody hears of an error or an exception.
   void flush_without_caller() noexcept;
 

@@ -214,7 +214,7 @@ Result<PlanRef> Context::make(const PlanKey& asked) {
 
 void Context::count_unanswered(const Problem& problem, int rows_passed_over) {
   counters_.count_unanswered(rows_passed_over);
-  warn_of_sources(problem.operation);
+  warn_of_sources(form_of(problem));
   CallCounts* calls = capture_ ? capture_->counts_of(problem) : nullptr;
   if (calls == nullptr) return;
   calls->count(Match::untuned);
@@ -231,7 +231,7 @@ Miss Context::miss_of(const Plan& plan) const {
   {
     const std::lock_guard lock(tables_mutex_);
     tables = tables_;
-    if (online_file_) miss.file = online_path(*online_file_, miss.problem.operation);
+    if (online_file_) miss.file = online_path(*online_file_, form_of(miss.problem));
   }
   const DeviceInfo& device = device_->device->info();
   std::set<std::string> families{plan.account().family};
@@ -243,7 +243,7 @@ Miss Context::miss_of(const Plan& plan) const {
     if (!family.empty()) miss.proven_families += (miss.proven_families.empty() ? "" : ",") + family;
   }
   for (const TableSource& source : tables->sources) {
-    if (source.operation != miss.problem.operation || source.triton) continue;
+    if (source.operation != form_of(miss.problem) || source.triton) continue;
     miss.tuned_files += (miss.tuned_files.empty() ? "" : ":") + source.path;
   }
   return miss;
@@ -394,7 +394,7 @@ void Context::warn_of_sources(const TableSet& tables) {
   }
 }
 
-void Context::warn_of_sources(Operation operation) {
+void Context::warn_of_sources(OperationForm operation) {
   const auto [first, last] = waiting_warnings_.equal_range(operation);
   for (auto warning = first; warning != last; ++warning) warn_once(warning->second);
   waiting_warnings_.erase(first, last);
@@ -415,7 +415,7 @@ void Context::warn_once(const std::string& line) const {
 void Context::log_plan(const Plan& plan) {
   const PlanAccount& account = plan.account();
   if (plan.kernel() == nullptr && !writes_nothing(plan.problem()))
-    return warn_of_sources(plan.problem().operation);
+    return warn_of_sources(form_of(plan.problem()));
   if (plan.kernel() == nullptr || plan.problem().k == 0) return;
   if (!account.triton_only.empty() && triton_only_said_.insert(account.triton_only).second) {
     warn_once(fmt::format("{}: configurations that only Triton can run (no kernelName) answer nothing",
@@ -431,7 +431,7 @@ void Context::log_plan(const Plan& plan) {
     warn_once(
         fmt::format("{}: rows of another environment are used: {}", account.file, account.other_environment));
   }
-  if (is_miss(account.match)) warn_of_sources(plan.problem().operation);
+  if (is_miss(account.match)) warn_of_sources(form_of(plan.problem()));
 }
 
 /// Other programs read these lines: the words, their order and "name:number" are AITER's.
@@ -447,7 +447,7 @@ void Context::log_look_up(const Plan& plan) {
   std::string line = fmt::format("shape is {}, {}, ", sizes, print(problem_of_row(problem)));
   if (untuned) {
     line += fmt::format("not found tuned config in {}, will use default config! using {} solution:{}, {}",
-                        asked_files(problem.operation), account.family, account.kernel_name, account.rule);
+                        asked_files(form_of(problem)), account.family, account.kernel_name, account.rule);
   } else {
     line += fmt::format(
         "found padded_M: {}, N:{}, K:{} is tuned on cu_num = {} in {}, libtype is {}, kernel name is {}, {}",
@@ -459,7 +459,7 @@ void Context::log_look_up(const Plan& plan) {
   say(LogLevel::info, line);
 }
 
-std::string Context::asked_files(Operation operation) const {
+std::string Context::asked_files(OperationForm operation) const {
   constexpr std::size_t max_files = 4;
   std::string text;
   std::size_t count = 0;

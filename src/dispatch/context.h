@@ -114,13 +114,13 @@ class Context {
   void log_rows_of_ours(const TableSet& rows) const;
   /// Files that are not used. Those that nobody named wait until their operation is asked for.
   void warn_of_sources(const TableSet& tables);
-  void warn_of_sources(Operation operation);  // those that waited
+  void warn_of_sources(OperationForm operation);  // those that waited
   /// For the process's log once, whichever context says it.
   void warn_once(const std::string& line) const;
   void log_plan(const Plan& plan);
   void log_look_up(const Plan& plan);
   /// The tuned files of an operation, colon-separated.
-  std::string asked_files(Operation operation) const;
+  std::string asked_files(OperationForm operation) const;
   Result<PlanRef> report_miss(PlanRef plan, Stream stream, PlanKey key);
   Miss miss_of(const Plan& plan) const;
 
@@ -145,7 +145,7 @@ class Context {
   std::set<std::string> passed_said_;       // files
   std::set<std::string> triton_only_said_;  // files
   std::set<std::string> look_ups_said_;
-  std::multimap<Operation, std::string> waiting_warnings_;
+  std::multimap<OperationForm, std::string> waiting_warnings_;
   std::shared_ptr<CaptureRecorder> capture_;  // speaks through say(); null: off
 };
 

@@ -24,7 +24,7 @@ std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
   add(problem.bias, 1);
   add(problem.scale_ab, 1);
   add(problem.e8m0_scales, 1);
-  add(problem.bpreshuffle, 1);
+  add(is_packed(problem), 1);
   add(static_cast<std::uint64_t>(problem.x_order), 1);
   add(static_cast<std::uint64_t>(problem.w_order), 1);
   add(key.dependent, 1);

@@ -7,7 +7,6 @@ namespace {
 Problem weight_problem(const Problem& problem, WeightLayout layout) {
   Problem weight = problem;
   weight.m = 1;
-  weight.bpreshuffle = true;
   weight.weight_layout = layout;
   return weight;
 }
@@ -17,7 +16,9 @@ Status check_weight(const Problem& problem, WeightLayout layout) {
     return Status::invalid("weight layout {}, expected a packed one: a plain weight is used as it is",
                            to_string(layout));
   }
-  return check(weight_problem(problem, layout));
+  const Problem weight = weight_problem(problem, layout);
+  GEMMTUNE_RETURN_IF_ERROR(check_form(form_of(problem), weight));
+  return check(weight);
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+
+#include "base/enumerators.h"
 
 namespace gemmtune {
 namespace {
@@ -82,6 +85,10 @@ void for_each_unit(const Tile64& shape, Copy copy) {
 }
 
 }  // namespace
+
+std::span<const WeightLayout> all_weight_layouts() {
+  return enumerators<WeightLayout, std::size(layout_names)>;
+}
 
 std::string_view to_string(WeightLayout layout) {
   for (const LayoutName& row : layout_names)

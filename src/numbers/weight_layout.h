@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 namespace gemmtune {
@@ -19,6 +20,7 @@ enum class WeightLayout {
   fragment64,  // ours, of weights of 4 bits on GPUs: see Fragment64
 };
 
+std::span<const WeightLayout> all_weight_layouts();
 std::string_view to_string(WeightLayout layout);
 std::optional<WeightLayout> parse_weight_layout(std::string_view text);
 

@@ -25,7 +25,7 @@ InProcessOptions stoppable(InProcessOptions options, const std::atomic<bool>* st
 /// The problem as offline tuning writes it: a packed weight's layout is open there.
 Problem with_open_layout(const Problem& problem) {
   Problem open = problem;
-  if (open.bpreshuffle) open.weight_layout = WeightLayout::any;
+  if (is_packed(open)) open.weight_layout = WeightLayout::any;
   return open;
 }
 

@@ -107,7 +107,7 @@ Result<KnownRow> known_row(const Device& device, const OnlineProblem& asked, boo
     }
     return KnownRow::no;
   }
-  const auto rows = KnownRows::read({asked.file}, asked.problem.operation, device.info());
+  const auto rows = KnownRows::read({asked.file}, form_of(asked.problem), device.info());
   if (!rows.ok()) return rows.status();
   const KnownRows::Row* row = rows->find(asked.problem);
   return row == nullptr ? KnownRow::no : fit_of(device, asked.problem, row->entry.kernel_name);
@@ -188,7 +188,7 @@ std::vector<Candidate> hints_of(const Device& device, const OnlineProblem& asked
   if (settings.worker == nullptr) return {};
   std::vector<std::string> files = asked.tuned_files;
   if (!settings.hipblaslt_table) files.insert(files.begin(), asked.file);
-  const auto rows = KnownRows::read(files, asked.problem.operation, device.info());
+  const auto rows = KnownRows::read(files, form_of(asked.problem), device.info());
   if (!rows.ok()) return {};
   Transfer winners;
   for (const KnownRows::Row& row : rows->rows()) winners.learn(row.entry.problem, row.entry.kernel_name);

@@ -2,6 +2,7 @@
 #include <array>
 #include <string>
 
+#include "base/enumerators.h"
 #include "base/text.h"
 #include "problem/problem.h"
 
@@ -26,6 +27,8 @@ int number_of(std::string_view text, std::string_view prefix,
 
 }  // namespace
 
+std::span<const QuantType> all_quant_types() { return enumerators<QuantType, quant_types.size()>; }
+
 std::string_view to_string(QuantType type) { return quant_types[static_cast<std::size_t>(type)]; }
 
 std::optional<QuantType> parse_quant_type(std::string_view text) {
@@ -33,6 +36,8 @@ std::optional<QuantType> parse_quant_type(std::string_view text) {
   if (number < 0) return std::nullopt;
   return static_cast<QuantType>(number);
 }
+
+std::span<const Activation> all_activations() { return enumerators<Activation, activations.size()>; }
 
 std::string_view to_string(Activation activation) {
   return activations[static_cast<std::size_t>(activation)];

@@ -66,7 +66,7 @@ OperandShapes operand_shapes(const Problem& problem) {
   const bool moe = is_mixture(problem);
   OperandShapes shapes;
   shapes.x = {problem.x_type, problem.batch, problem.m, problem.k, {}, problem.x_order};
-  shapes.y = {problem.y_type, problem.batch, problem.m, output_columns(problem), {}, problem.y_order};
+  shapes.y = {problem.y_type, problem.batch, problem.m, output_columns(problem), {}};
   if (moe) {
     shapes.w = {problem.w_type, problem.moe.experts, problem.n * (problem.moe.gated ? 2 : 1), problem.k, {}};
     shapes.w2 = {problem.w_type, problem.moe.experts, problem.k, problem.n, {}};

@@ -51,7 +51,7 @@ struct MatrixShape {
   std::int64_t scale_bytes() const { return count * scale.bytes(); }
 };
 
-/// x [M, K] and y [M, N] (batched: B of each), w [N, K], each in its order. fused_moe: x [T, model_dim], y [T, model_dim], w
+/// x [M, K] and y [M, N] (batched: B of each), w [N, K]; x and w each in its order. fused_moe: x [T, model_dim], y [T, model_dim], w
 /// (w1) [experts, inter_dim or, gated, 2·inter_dim with the gate's rows first, model_dim], w2 [experts,
 /// model_dim, inter_dim].
 ///

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -15,9 +16,7 @@ namespace gemmtune {
 enum class Operation {
   a16w16,
   a8w8,
-  a8w8_bpreshuffle,
   a8w8_blockscale,
-  a8w8_blockscale_bpreshuffle,
   a4w4_blockscale,
   batched_bf16,
   batched_a8w8,
@@ -43,6 +42,7 @@ enum class QuantType {
   per_1x16,  // NVFP4: e4m3 for 16 elements of k, and one float32 for the tensor
   per_group,  // integers: y's type for Problem::w_group elements of k, with zero points if Problem::zero_points
 };
+std::span<const QuantType> all_quant_types();
 /// "No", "per_Tensor", "per_1x128" …: AITER's words without "QuantType.".
 std::string_view to_string(QuantType type);
 /// With or without "QuantType.", any case.
@@ -57,9 +57,6 @@ inline constexpr std::int64_t nv_block = 16;
 inline constexpr std::array<std::int32_t, 3> weight_groups{32, 64, 128};
 inline constexpr std::int32_t default_weight_group = 128;
 
-/// Whether an operation's weight is packed.
-enum class Packing { optional, never, always };
-
 /// The types that an operation's key in a table holds.
 enum class KeyTypes { none, weight, all };
 
@@ -70,11 +67,16 @@ enum class Padding {
   token_tiers,  // fused MoE: see token_tier() in tuned/key.h
 };
 
-struct OperationTraits {
-  Operation operation;
+struct OperationNames {
   std::string_view name;
   std::array<std::string_view, 4> aliases;  // AITER's names
   std::string_view aiter_variable;          // the environment variable that lists AITER's tuned files
+};
+
+struct OperationTraits {
+  Operation operation;
+  OperationNames names;
+  OperationNames packed_names = {};  // where has_packed_form()
 
   // Operands.
   std::span<const DataType> x_types;                       // the first one is the default
@@ -87,29 +89,47 @@ struct OperationTraits {
   bool bias;
   bool batched;
   bool mixture;  // of experts: Problem::moe holds
-  Packing packing;
-  Operation packed_form;  // the operation on packed weights, if that is another one; else itself
 
   // Tables of tuned rows.
   KeyTypes key_types;
   bool key_switches;  // bias, scaleAB, bpreshuffle and the orders are part of the key
   Padding padding;
-  bool fp8_by_default;           // rows without q_dtype_w are of the device's fp8
   bool aiter_tolerance_by_type;  // of AITER's check: by y's type, else one for all types
 
   /// w has w_types.front() where nothing else is said, whatever x is.
   bool own_w_type() const { return !mixture && !w_types.empty(); }
 };
 
-/// All operations, in the order of the enumeration.
-std::span<const Operation> all_operations();
 const OperationTraits& traits(Operation operation);
 
 /// The type of y where nothing else is said: that of x, or the operation's first one.
 DataType default_y_type(Operation operation, DataType x_type);
 
-std::string_view to_string(Operation operation);
+/// Words, files and variables know the operation on a packed weight as one of its own.
+constexpr bool has_packed_form(Operation operation) {
+  return operation == Operation::a8w8 || operation == Operation::a8w8_blockscale;
+}
+
+/// An operation as words, files and variables have it: AITER's a8w8_bpreshuffle is a8w8 on a packed weight. Of operations
+/// without such a form `packed` is false, whatever the weight is. Ordered as the C interface's enumeration.
+struct OperationForm {
+  Operation operation = Operation::a16w16;
+  bool packed = false;
+
+  constexpr OperationForm() = default;
+  /// Of constants alone: a problem's form depends on its layout too, see form_of().
+  consteval OperationForm(Operation constant) : operation(constant) {}
+  constexpr OperationForm(Operation of, bool is_packed)
+      : operation(of), packed(is_packed && has_packed_form(of)) {}
+  friend constexpr auto operator<=>(const OperationForm&, const OperationForm&) = default;
+};
+
+/// Ordered.
+std::span<const OperationForm> all_operation_forms();
+const OperationNames& names_of(OperationForm form);
+
+std::string_view to_string(OperationForm form);
 /// Our names and AITER's aliases (bf16, a4w4, fmoe …), any case, '-' as '_'.
-std::optional<Operation> parse_operation(std::string_view text);
+std::optional<OperationForm> parse_operation(std::string_view text);
 
 }  // namespace gemmtune

@@ -61,7 +61,7 @@ Status check_groups(const Problem& problem) {
     if (problem.w_group == 0 && !problem.zero_points) return {};
     return Status::invalid("group = {}, zero_points = {}: expected both with int4 weights only, not {}",
                            problem.w_group, problem.zero_points ? "True" : "False",
-                           to_string(problem.operation));
+                           to_string(form_of(problem)));
   }
   const bool known =
       std::find(weight_groups.begin(), weight_groups.end(), problem.w_group) != weight_groups.end();
@@ -116,50 +116,35 @@ Status check_mixture(const Problem& problem) {
 /// What an operation does not have must be at its default: it would be ignored, or reach no row.
 Status check_unused(const Problem& problem) {
   const OperationTraits& operation = traits(problem.operation);
+  const std::string_view name = to_string(form_of(problem));
   if (!operation.batched && problem.batch != 1) {
-    return Status::invalid("batch = {}, expected 1 for {}", problem.batch, operation.name);
+    return Status::invalid("batch = {}, expected 1 for {}", problem.batch, name);
   }
   if (!operation.scale_ab && problem.scale_ab) {
-    return Status::invalid("scaleAB = True, expected it with a16w16 only, not {}", operation.name);
+    return Status::invalid("scaleAB = True, expected it with a16w16 only, not {}", name);
   }
   if (operation.quantization != QuantType::per_1x128 && problem.e8m0_scales) {
-    return Status::invalid("scale_fmt = ue8m0, expected it with a8w8_blockscale only, not {}",
-                           operation.name);
+    return Status::invalid("scale_fmt = ue8m0, expected it with a8w8_blockscale only, not {}", name);
   }
   if (!operation.bias && problem.bias) {
-    return Status::invalid("bias = True, expected none with {}", operation.name);
+    return Status::invalid("bias = True, expected none with {}", name);
   }
   // Where the key does not hold the orders, rows of another order would answer; elements that share a byte have none.
   if ((!operation.key_switches || bits(problem.w_type) == 4) && !all_row_major(problem)) {
-    return Status::invalid(
-        "x_order, w_order or y_order is N: expected column-major operands with a16w16 only, not {}",
-        operation.name);
+    return Status::invalid("x_order or w_order is N: expected column-major operands with a16w16 only, not {}",
+                           name);
   }
   if (!operation.mixture && problem.moe != MoeShape()) {
     return Status::invalid("experts = {}: expected nothing of a mixture of experts with {}",
-                           problem.moe.experts, operation.name);
+                           problem.moe.experts, name);
   }
   return {};
 }
 
 Status check_layout(const Problem& problem) {
-  const bool plain = problem.weight_layout == WeightLayout::plain;
-  if (plain == problem.bpreshuffle) {
-    return Status::invalid("bpreshuffle = {} with weight layout {}: expected {}",
-                           problem.bpreshuffle ? "True" : "False", to_string(problem.weight_layout),
-                           problem.bpreshuffle ? "a packed layout" : "plain");
-  }
-  if (!plain && problem.w_order != Order::row_major) {
-    return Status::invalid("w_order = N with weight layout {}: expected T, a packed weight has no order",
-                           to_string(problem.weight_layout));
-  }
-  const Packing packing = traits(problem.operation).packing;
-  if ((packing == Packing::always && plain) || (packing == Packing::never && !plain)) {
-    return Status::invalid("weight layout {}: expected {} for {}", to_string(problem.weight_layout),
-                           packing == Packing::always ? "a packed one" : "plain",
-                           to_string(problem.operation));
-  }
-  return {};
+  if (!is_packed(problem) || problem.w_order == Order::row_major) return {};
+  return Status::invalid("w_order = N with weight layout {}: expected T, a packed weight has no order",
+                         to_string(problem.weight_layout));
 }
 
 struct Field {
@@ -212,7 +197,6 @@ const std::vector<Field>& fields() {
       {"layout", reader(&Problem::weight_layout, parse_weight_layout)},
       {"x_order", reader(&Problem::x_order, parse_order)},
       {"w_order", reader(&Problem::w_order, parse_order)},
-      {"y_order", reader(&Problem::y_order, parse_order)},
       {"alignment", reader(&Problem::alignment, parse_integer)},
       {"group",
        [](Problem& problem, std::string_view text, std::string_view) { return parse_group(text, problem); }},
@@ -271,10 +255,16 @@ Status check(const Problem& problem) {
   return check_layout(problem);
 }
 
-Problem default_problem(Operation operation) {
-  const OperationTraits& row = traits(operation);
+Status check_form(OperationForm form, const Problem& problem) {
+  if (form == form_of(problem)) return {};
+  return Status::invalid("weight layout {}: expected {} for {}", to_string(problem.weight_layout),
+                         form.packed ? "a packed one" : "plain", to_string(form));
+}
+
+Problem default_problem(OperationForm form) {
+  const OperationTraits& row = traits(form.operation);
   Problem problem;
-  problem.operation = operation;
+  problem.operation = form.operation;
   problem.x_type = row.x_types.front();
   problem.w_type = row.w_types.empty() ? problem.x_type : row.w_types.front();
   problem.y_type = row.y_types.front();
@@ -282,14 +272,13 @@ Problem default_problem(Operation operation) {
     problem.moe.activation = Activation::silu;
     problem.moe.gated = true;
   }
-  if (has_weight_groups(operation)) problem.w_group = default_weight_group;
-  problem.bpreshuffle = row.packing == Packing::always;
-  if (problem.bpreshuffle) problem.weight_layout = WeightLayout::any;
+  if (has_weight_groups(form.operation)) problem.w_group = default_weight_group;
+  if (form.packed) problem.weight_layout = WeightLayout::any;
   return problem;
 }
 
-Problem default_problem(Operation operation, std::string_view architecture) {
-  Problem problem = default_problem(operation);
+Problem default_problem(OperationForm form, std::string_view architecture) {
+  Problem problem = default_problem(form);
   for (DataType* type : {&problem.x_type, &problem.w_type})
     if (traits(*type).fp8) *type = device_fp8(architecture);
   return problem;
@@ -319,7 +308,7 @@ bool parse_group(std::string_view text, Problem& problem) {
 std::string print(const Problem& problem) {
   std::string text =
       fmt::format("{} m={} n={} k={} x={} w={} y={} bias={} scale_ab={} layout={}",
-                  to_string(problem.operation), problem.m, problem.n, problem.k, to_string(problem.x_type),
+                  to_string(form_of(problem)), problem.m, problem.n, problem.k, to_string(problem.x_type),
                   to_string(problem.w_type), to_string(problem.y_type), problem.bias ? 1 : 0,
                   problem.scale_ab ? 1 : 0, to_string(problem.weight_layout));
   const Problem plain;
@@ -327,7 +316,6 @@ std::string print(const Problem& problem) {
   if (problem.e8m0_scales) text += " e8m0_scales=1";
   if (problem.x_order != plain.x_order) text += fmt::format(" x_order={}", to_string(problem.x_order));
   if (problem.w_order != plain.w_order) text += fmt::format(" w_order={}", to_string(problem.w_order));
-  if (problem.y_order != plain.y_order) text += fmt::format(" y_order={}", to_string(problem.y_order));
   if (problem.alignment != plain.alignment) text += fmt::format(" alignment={}", problem.alignment);
   if (problem.w_group != plain.w_group) text += fmt::format(" group={}", group_text(problem));
   if (problem.zero_points) text += " zero_points=1";
@@ -345,26 +333,25 @@ Result<Problem> parse_problem(std::string_view text) { return parse_problem(text
 
 Result<Problem> parse_problem(std::string_view text, std::string_view architecture) {
   Problem problem;
-  bool first = true;
+  std::optional<OperationForm> form;
   for (const std::string_view word : split(trim(text), ' ')) {
     if (word.empty()) continue;
-    if (first) {
-      const auto operation = parse_operation(word);
-      if (!operation) return Status::invalid("problem text: '{}' is no operation", word);
-      problem.operation = *operation;
-      first = false;
+    if (!form) {
+      form = parse_operation(word);
+      if (!form) return Status::invalid("problem text: '{}' is no operation", word);
+      problem.operation = form->operation;
       continue;
     }
     GEMMTUNE_RETURN_IF_ERROR(read_field(problem, word, architecture));
   }
-  if (first) return Status::invalid("problem text: empty, expected an operation and key=value words");
-  problem.bpreshuffle = problem.weight_layout != WeightLayout::plain;
+  if (!form) return Status::invalid("problem text: empty, expected an operation and key=value words");
+  GEMMTUNE_RETURN_IF_ERROR(check_form(*form, problem));
   return problem;
 }
 
 std::string short_name(const Problem& problem) {
   std::string text = fmt::format("{}x{}x{} {}", problem.m, problem.n, problem.k, to_string(problem.x_type));
-  if (problem.operation != Operation::a16w16) text = fmt::format("{} {}", to_string(problem.operation), text);
+  if (problem.operation != Operation::a16w16) text = fmt::format("{} {}", to_string(form_of(problem)), text);
   if (problem.batch != 1) text = fmt::format("{} batch {}", text, problem.batch);
   if (is_mixture(problem)) {
     text += fmt::format("·{} {} experts top {}", to_string(problem.w_type), problem.moe.experts,
@@ -378,7 +365,7 @@ std::string short_name(const Problem& problem) {
   if (problem.w_group != 0) text += fmt::format(" g{}", group_text(problem));
   if (problem.zero_points) text += " zp";
   if (problem.bias) text += "+bias";
-  if (problem.bpreshuffle) text += " packed";
+  if (is_packed(problem)) text += " packed";
   return text;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,7 @@ enum class Activation { none, silu, gelu, swiglu, situv2 };
 /// swiglu is gpt-oss's: gate and up are clamped, silu has a slope, 1 is added to up.
 inline constexpr double swiglu_limit = 7;
 inline constexpr double swiglu_alpha = 1.702;
+std::span<const Activation> all_activations();
 /// "No", "Silu" …: AITER's words without "ActivationType.".
 std::string_view to_string(Activation activation);
 /// With or without "ActivationType.", any case.
@@ -63,37 +65,40 @@ struct Problem {
   bool bias = false;         // [N], of y's type; of fused_moe both, bias1 and bias2
   bool scale_ab = false;     // AITER's scaleAB: fp8 operands with one float32 scale each
   bool e8m0_scales = false;  // of a8w8_blockscale: scales are powers of two, a byte each (ue8m0), not float32
-  bool bpreshuffle = false;  // the weight was packed once; then `weight_layout` is not plain
-  WeightLayout weight_layout =
-      WeightLayout::plain;  // `any` while a pre-shuffled weight's layout is not decided
+  // Not plain: the weight was packed once, AITER's bpreshuffle; `any` while its layout is not decided.
+  WeightLayout weight_layout = WeightLayout::plain;
   Order x_order = Order::row_major;
   Order w_order = Order::row_major;
-  Order y_order = Order::row_major;  // column_major: of tables only, no kernel writes it
-  std::int32_t alignment = 16;       // bytes, promised for every operand pointer
-  std::int32_t w_group = 0;          // of an int4 weight: elements of k that share a scale; K: whole rows
-  bool zero_points = false;          // of an int4 weight: an int8 beside each scale
+  std::int32_t alignment = 16;  // bytes, promised for every operand pointer
+  std::int32_t w_group = 0;     // of an int4 weight: elements of k that share a scale; K: whole rows
+  bool zero_points = false;     // of an int4 weight: an int8 beside each scale
   MoeShape moe{};
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
 /// Sizes within the limits (dimensions ≥ 1 and ≤ 2³¹ − 1, tensors ≤ 2⁴⁷ bytes), types the operation allows,
-/// layout and bpreshuffle in agreement, column-major operands of a16w16 alone. The text names the field, its
-/// value and what was expected.
+/// column-major operands of a16w16 alone, and none of a packed weight. The text names the field, its value and what was
+/// expected.
 Status check(const Problem& problem);
 
-/// x, w and y lie in memory row by row, as most kernels and file formats take for granted.
+inline bool is_packed(const Problem& problem) { return problem.weight_layout != WeightLayout::plain; }
+/// What words, files and variables call the problem's operation.
+inline OperationForm form_of(const Problem& problem) { return {problem.operation, is_packed(problem)}; }
+/// ok where `form` is the problem's; else its layout is not what was expected.
+Status check_form(OperationForm form, const Problem& problem);
+
+/// x and w lie in memory row by row, as y always does, and as most kernels and file formats take for granted.
 inline bool all_row_major(const Problem& problem) {
-  return problem.x_order == Order::row_major && problem.w_order == Order::row_major &&
-         problem.y_order == Order::row_major;
+  return problem.x_order == Order::row_major && problem.w_order == Order::row_major;
 }
 
-/// The problem of an operation with the types and the layout that its tables mean where they do not say: bf16
+/// The problem of an operation's form with the types and the layout that its tables mean where they do not say: bf16
 /// for a16w16 and batched_bf16, fp8 e4m3fn for the block-scaled ones and a8w4, int8 for the other a8w8, fp4 for a4w4,
 /// y bf16; layout `any` for the pre-shuffled ones; groups of 128 without zero points for int4 weights.
-Problem default_problem(Operation operation);
+Problem default_problem(OperationForm form);
 /// The same for a device: fp8 is the one that it computes with (device_fp8).
-Problem default_problem(Operation operation, std::string_view architecture);
+Problem default_problem(OperationForm form, std::string_view architecture);
 
 /// One line, stable: "a16w16 m=1 n=2048 k=2048 x=bf16 w=bf16 y=bf16 bias=0 scale_ab=0 layout=plain"; fields
 /// at their default (batch, orders, alignment, those of fused_moe) are left out; int4 weights have group=128, or group=row

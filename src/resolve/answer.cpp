@@ -86,7 +86,7 @@ WeightLayout prevalent_layout(LayoutCounts rows) {
 /// The layout of the rows of one table set; plain if there is none.
 WeightLayout layout_of_rows(const Device& device, const TableSet& tables, const Problem& problem) {
   Problem packed = problem;
-  packed.bpreshuffle = true;  // the caller asks before it packs
+  packed.weight_layout = WeightLayout::any;  // the caller asks before it packs
   const DeviceInfo& info = device.info();
   std::map<int, LayoutCounts> rows;  // by cu_num
   for (const TunedEntry& row : tables.table.entries()) {
@@ -208,7 +208,7 @@ WeightLayout tuned_weight_layout(const Device& device, const LookupTables& table
 
 Problem with_tuned_layout(const Device& device, const LookupTables& tables, const Problem& problem) {
   Problem posed = problem;
-  if (!problem.bpreshuffle || problem.weight_layout != WeightLayout::any) return posed;
+  if (!is_packed(problem) || problem.weight_layout != WeightLayout::any) return posed;
   const WeightLayout layout = tuned_weight_layout(device, tables, problem);
   if (layout != WeightLayout::plain) posed.weight_layout = layout;
   return posed;

@@ -168,7 +168,7 @@ Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem) 
 }
 
 std::optional<WeightLayout> weight_layout_of(const Device& device, const TunedEntry& row) {
-  if (!row.problem.bpreshuffle) return WeightLayout::plain;
+  if (!is_packed(row.problem)) return WeightLayout::plain;
   Problem problem = row.problem;
   problem.weight_layout = WeightLayout::any;
   const auto candidate = resolve_row(device, row, problem);

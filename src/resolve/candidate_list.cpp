@@ -27,7 +27,7 @@ ListedCandidate list_one(const KernelFamily& family, const Problem& problem, con
   ListedCandidate listed;
   listed.candidate = {std::string(family.name()), family.revision(), config};
   listed.family = &family;
-  if (problem.bpreshuffle) listed.layout = family.packed_layout(problem).value_or(WeightLayout::any);
+  if (is_packed(problem)) listed.layout = family.packed_layout(problem).value_or(WeightLayout::any);
   listed.accuracy = family.accuracy(problem, config);
   listed.predicted = family.predicted_microseconds(problem, config);
   listed.departures = settings_apart(config, usual);

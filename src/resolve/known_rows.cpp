@@ -13,7 +13,7 @@ GroupKey weight_key(const Problem& problem) { return {{}, 0, weight_of(problem)}
 
 }  // namespace
 
-Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, Operation operation,
+Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, OperationForm operation,
                                   const DeviceInfo& device) {
   KnownRows known;
   for (const std::string& path : paths) {

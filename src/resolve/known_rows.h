@@ -18,7 +18,7 @@ class KnownRows {
   /// Reads every file that exists, but for YAMLs (tune_gemm's results, which name no device), as a table of
   /// `operation`; a file that exists, but cannot be read as one, is
   /// an error. Rows of other devices and rows that may not be chosen are left out.
-  static Result<KnownRows> read(const std::vector<std::string>& paths, Operation operation,
+  static Result<KnownRows> read(const std::vector<std::string>& paths, OperationForm operation,
                                 const DeviceInfo& device);
 
   struct Row {

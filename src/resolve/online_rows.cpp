@@ -76,7 +76,7 @@ OnlineFile default_online_file(OnlineTuning switched_by, const std::string& conf
   return {join_path(config_folder, "online_tuning.csv"), OnlineFormat::gemmtune_csv};
 }
 
-std::string online_path(const OnlineFile& file, Operation operation) {
+std::string online_path(const OnlineFile& file, OperationForm operation) {
   if (operation == Operation::a16w16) return file.path;
   if (file.format == OnlineFormat::hipblaslt_table) return {};
   fs::path path(file.path);
@@ -90,7 +90,7 @@ std::shared_ptr<const TableSet> load_online_rows(const OnlineFile& file, const D
     return std::make_shared<const TableSet>(load_hipblaslt_table(file.path, device));
   }
   std::vector<TablePath> paths;
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     const std::string path = online_path(file, operation);
     // Most operations have none; a missing file of the first is worth a line in `sources`.
     if (operation == Operation::a16w16 || file_exists(path)) paths.push_back({operation, path});

@@ -28,7 +28,7 @@ OnlineFile default_online_file(OnlineTuning switched_by, const std::string& conf
 
 /// The file of an operation's rows: a tuned CSV holds one operation, so the others' name stands before the
 /// extension ("online_tuning.a8w8.csv"). Empty where the format has no place for them.
-std::string online_path(const OnlineFile& file, Operation operation);
+std::string online_path(const OnlineFile& file, OperationForm operation);
 
 /// Reads the rows of every operation; a file that is missing is no fault. Of AITER's table only rows whose
 /// kernel `device` knows by name are taken, with and without a bias (which has no place in that table): the

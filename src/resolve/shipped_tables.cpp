@@ -37,7 +37,7 @@ void keep_rows_of(const DeviceInfo& device, TableSet& tables) {
 TableSet load_shipped_tables(const std::string& folder, const DeviceInfo* device) {
   if (folder.empty()) return {};
   std::vector<TablePath> paths;
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     auto of_operation = model_table_paths(folder, operation);
     std::move(of_operation.begin(), of_operation.end(), std::back_inserter(paths));
   }

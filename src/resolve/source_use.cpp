@@ -108,8 +108,8 @@ std::vector<SourceUse> uses_of_sources(const TableSet& tables, const DeviceInfo&
 
 std::vector<SourceWarning> source_warnings(const TableSet& tables, const DeviceInfo& device, bool strict) {
   const std::vector<SourceUse> uses = uses_of_sources(tables, device, strict);
-  std::set<Operation> own;
-  std::set<Operation> fewer;
+  std::set<OperationForm> own;
+  std::set<OperationForm> fewer;
   for (std::size_t i = 0; i < uses.size(); ++i) {
     if (uses[i].own > 0) own.insert(tables.sources[i].operation);
     if (uses[i].fewer_threads > 0) fewer.insert(tables.sources[i].operation);
@@ -120,12 +120,12 @@ std::vector<SourceWarning> source_warnings(const TableSet& tables, const DeviceI
     std::string first;
     SourceUse rows;  // of all
   };
-  std::map<Operation, Unused> unused;
+  std::map<OperationForm, Unused> unused;
   std::vector<SourceWarning> warnings;
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const TableSource& source = tables.sources[i];
     const SourceUse& use = uses[i];
-    const Operation operation = source.operation;
+    const OperationForm operation = source.operation;
     const bool missing = source.state.code() == StatusCode::not_found;
     if (!source.state.ok()) {
       if (source.named || !missing) warnings.push_back({operation, true, use.unused});

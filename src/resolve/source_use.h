@@ -25,7 +25,7 @@ struct SourceUse {
 std::vector<SourceUse> uses_of_sources(const TableSet& tables, const DeviceInfo& device, bool strict);
 
 struct SourceWarning {
-  Operation operation = Operation::a16w16;
+  OperationForm operation = Operation::a16w16;
   bool named = false;  // about a file that somebody named, or one that is there and cannot be read
   std::string text;
 };

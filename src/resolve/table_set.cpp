@@ -65,7 +65,7 @@ void read_triton_source(TableSource& source, std::uint32_t index, std::vector<Tu
   }
   source.diagnostics = std::move(file->diagnostics);
   source.rows = file->buckets.size();
-  if (!rows->empty()) source.operation = rows->front().problem.operation;
+  if (!rows->empty()) source.operation = form_of(rows->front().problem);
   for (TunedEntry& row : *rows) {
     row.source = index;
     entries.push_back(std::move(row));
@@ -127,7 +127,7 @@ void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntr
   add_file(source, index, std::move(*file), entries);
 }
 
-std::vector<TablePath> default_table_paths(const std::string& config_folder, Operation operation) {
+std::vector<TablePath> default_table_paths(const std::string& config_folder, OperationForm operation) {
   if (config_folder.empty()) return {};  // not the working folder
   std::vector<TablePath> paths{{operation, join_path(config_folder, tuned_file_name(operation))}};
   auto of_models = model_table_paths(join_path(config_folder, "model_configs"), operation);
@@ -151,7 +151,7 @@ LookupHits TableSet::lookup(const LookupKey& key) const {
   return exact;
 }
 
-std::string TableSet::describe(std::optional<Operation> operation) const {
+std::string TableSet::describe(std::optional<OperationForm> operation) const {
   std::string text;
   const auto is_plain = [&](const TableSource& source) {
     return (source.triton || source.shipped) && source.state.ok() && source.diagnostics.empty();
@@ -197,13 +197,13 @@ Status TableSet::first_fault() const {
   return {};
 }
 
-std::vector<TablePath> table_paths_of(Operation operation, std::string_view list) {
+std::vector<TablePath> table_paths_of(OperationForm operation, std::string_view list) {
   std::vector<TablePath> paths;
   for (std::string& path : path_list(list)) paths.push_back({operation, std::move(path), true});
   return paths;
 }
 
-std::string tuned_files_variable(Operation operation) {
+std::string tuned_files_variable(OperationForm operation) {
   std::string name = "GEMMTUNE_CONFIG_" + std::string(to_string(operation));
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
   return name;
@@ -211,9 +211,9 @@ std::string tuned_files_variable(Operation operation) {
 
 TunedFileLists tuned_files_of(const Environment& environment) {
   TunedFileLists lists;
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     const std::string own = tuned_files_variable(operation);
-    for (const std::string_view name : {std::string_view(own), traits(operation).aiter_variable}) {
+    for (const std::string_view name : {std::string_view(own), names_of(operation).aiter_variable}) {
       const auto set = environment.config_variables.find(name);
       if (set == environment.config_variables.end()) continue;
       lists[operation] = set->second;
@@ -226,7 +226,7 @@ TunedFileLists tuned_files_of(const Environment& environment) {
 std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedFileLists& second,
                                        const std::string& config_folder) {
   std::vector<TablePath> paths;
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     const auto list_in = [&](const TunedFileLists& lists) {
       const auto list = lists.find(operation);
       return list == lists.end() ? std::string() : list->second;
@@ -240,7 +240,7 @@ std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedF
   return paths;
 }
 
-std::vector<TablePath> model_table_paths(const std::string& model_configs, Operation operation) {
+std::vector<TablePath> model_table_paths(const std::string& model_configs, OperationForm operation) {
   std::vector<TablePath> paths;
   for (const std::string& path : files_in(model_configs)) {
     if (is_model_table(path, schema_of(operation).tuned_name)) paths.push_back({operation, path});

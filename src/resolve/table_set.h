@@ -19,7 +19,7 @@ namespace gemmtune {
 /// One file that is to be read: a table of an operation, or a Triton config (*.json), or a folder of these
 /// (triton_files_in()). The name of a config says its operation; `operation` counts where it says none.
 struct TablePath {
-  std::optional<Operation> operation;  // nullopt: Triton configs only
+  std::optional<OperationForm> operation;  // nullopt: Triton configs only
   std::string path;
   bool named = false;  // by a variable, an option or a program, and not a file of the config folder
 };
@@ -27,7 +27,7 @@ struct TablePath {
 /// One file that a table was to be read from.
 struct TableSource {
   std::string path;
-  Operation operation = Operation::a16w16;
+  OperationForm operation = Operation::a16w16;
   bool triton = false;                   // a Triton config
   bool unknown = false;                  // its operation is not known: it is described for each
   bool named = false;                    // as TablePath's
@@ -64,16 +64,16 @@ struct TableSet {
   }
   /// "path: 12 rows" or "path: why not", one line a file, and one a folder of Triton configs or of shipped tables that have
   /// nothing to be said of; with `operation` its files only.
-  std::string describe(std::optional<Operation> operation = std::nullopt) const;
+  std::string describe(std::optional<OperationForm> operation = std::nullopt) const;
   /// The first source that is there but could not be read; ok where all could.
   Status first_fault() const;
 };
 
 /// The files of a colon-separated list, each as a table of `operation`; empty paths are dropped.
-std::vector<TablePath> table_paths_of(Operation operation, std::string_view list);
+std::vector<TablePath> table_paths_of(OperationForm operation, std::string_view list);
 
 /// Colon-separated paths of operations' tuned files.
-using TunedFileLists = std::map<Operation, std::string>;
+using TunedFileLists = std::map<OperationForm, std::string>;
 
 /// The files of each operation: a list of `first`, else one of `second`, else those of AITER's rule: <base
 /// name>.csv of the config folder (bf16_tuned_gemm.csv …), then every regular file model_configs/*<base
@@ -81,7 +81,7 @@ using TunedFileLists = std::map<Operation, std::string>;
 std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedFileLists& second,
                                        const std::string& config_folder);
 /// GEMMTUNE_CONFIG_A16W16, _A8W8 …
-std::string tuned_files_variable(Operation operation);
+std::string tuned_files_variable(OperationForm operation);
 /// What that variable says, or if it is not set AITER's variable of the operation.
 TunedFileLists tuned_files_of(const Environment& environment);
 
@@ -90,7 +90,7 @@ TunedFileLists tuned_files_of(const Environment& environment);
 std::vector<TablePath> triton_table_paths(const Environment& environment, const std::string& config_folder);
 
 /// The files model_configs/*<base name>*.csv of a folder's `model_configs`, as in AITER's rule above.
-std::vector<TablePath> model_table_paths(const std::string& model_configs, Operation operation);
+std::vector<TablePath> model_table_paths(const std::string& model_configs, OperationForm operation);
 
 /// Reads and merges: the smallest valid time of a key wins, ties keep the first file's row. A file that is
 /// missing or cannot be read is no failure of the set; its source says why. Of a folder the configs of families

@@ -32,6 +32,7 @@ Problem bucket_group(const Problem& problem) {
   group.operation = problem.operation;
   group.n = problem.n;
   group.k = problem.k;
+  if (form_of(problem).packed) group.weight_layout = WeightLayout::any;
   if (traits(problem.operation).batched) group.batch = problem.batch;
   if (!is_mixture(problem)) return group;
   group.moe.experts = problem.moe.experts;

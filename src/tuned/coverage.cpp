@@ -21,19 +21,19 @@ class MedianRates {
  public:
   MedianRates(const TunedTable& table, const std::string& gfx, int cu_num)
       : table_(table), gfx_(gfx), cu_num_(cu_num) {}
-  double of(Operation operation) {
+  double of(OperationForm operation) {
     const auto [at, made] = rates_.try_emplace(operation, 0.0);
     if (made) at->second = compute(operation);
     return at->second;
   }
 
  private:
-  double compute(Operation operation) const {
+  double compute(OperationForm operation) const {
     std::vector<double> here;
     std::vector<double> anywhere;
     for (const TunedEntry& row : table_.entries()) {
       const bool is_timed = may_be_chosen(row) && valid_time(row.us);
-      if (row.problem.operation != operation || !is_timed || !is_of_look_up(row)) continue;
+      if (form_of(row.problem) != operation || !is_timed || !is_of_look_up(row)) continue;
       const double rate = flops(row.problem) / (row.us * 1e6);
       anywhere.push_back(rate);
       if (row.gfx == gfx_ && row.cu_num == cu_num_) here.push_back(rate);
@@ -44,7 +44,7 @@ class MedianRates {
   const TunedTable& table_;
   const std::string& gfx_;
   int cu_num_;
-  std::map<Operation, double> rates_;
+  std::map<OperationForm, double> rates_;
 };
 
 void add_served(LevelShare& share, const ServedShape& served) {
@@ -77,7 +77,7 @@ Coverage cover(const TunedTable& table, const std::string& gfx, int cu_num,
     }
     if (served.row != nullptr && valid_time(served.row->us)) {
       served.us = served.row->us;
-    } else if (const double rate = rates.of(shape.problem.operation); rate > 0) {
+    } else if (const double rate = rates.of(form_of(shape.problem)); rate > 0) {
       served.us = flops(shape.problem) / (rate * 1e6);
       served.estimated = true;
     }
@@ -85,7 +85,7 @@ Coverage cover(const TunedTable& table, const std::string& gfx, int cu_num,
     add_served(coverage.total, served);
     coverage.shapes.push_back(served);
   }
-  if (!workload.empty()) coverage.median_tflops = rates.of(workload.front().problem.operation);
+  if (!workload.empty()) coverage.median_tflops = rates.of(form_of(workload.front().problem));
   return coverage;
 }
 

@@ -9,10 +9,9 @@ std::uint64_t byte_of(auto value) { return static_cast<std::uint8_t>(value); }
 std::uint64_t half_of(std::int32_t value) { return static_cast<std::uint32_t>(value); }
 
 std::uint64_t switches_of(const Problem& problem) {
-  return byte_of(problem.bias) << 7 | byte_of(problem.scale_ab) << 6 | byte_of(problem.bpreshuffle) << 5 |
+  return byte_of(problem.bias) << 7 | byte_of(problem.scale_ab) << 6 | byte_of(is_packed(problem)) << 5 |
          byte_of(problem.x_order == Order::column_major) << 4 |
-         byte_of(problem.w_order == Order::column_major) << 3 |
-         byte_of(problem.y_order == Order::column_major) << 2 | byte_of(problem.moe.gated) << 1 |
+         byte_of(problem.w_order == Order::column_major) << 3 | byte_of(problem.moe.gated) << 1 |
          byte_of(problem.moe.doweight_stage1);
 }
 
@@ -47,13 +46,13 @@ Problem group_of(const Problem& problem) {
   if (fields.key_switches) {
     group.bias = problem.bias;
     group.scale_ab = problem.scale_ab;
-    group.bpreshuffle = problem.bpreshuffle;
     group.x_order = problem.x_order;
     group.w_order = problem.w_order;
-    group.y_order = problem.y_order;
     group.w_group = problem.w_group;
     group.zero_points = problem.zero_points;
   }
+  if (is_packed(problem) && (fields.key_switches || has_packed_form(problem.operation)))
+    group.weight_layout = WeightLayout::any;
   if (fields.mixture) {
     group.moe = problem.moe;
     // AITER's rows say neither, and the products are the same: biases, and which experts are shared.
@@ -77,7 +76,7 @@ Problem weight_of(const Problem& problem) {
 }
 
 bool share_packed_weight(const Problem& a, const Problem& b) {
-  return a.bpreshuffle && b.bpreshuffle && weight_of(a) == weight_of(b);
+  return is_packed(a) && is_packed(b) && weight_of(a) == weight_of(b);
 }
 
 KeyWords key_words(const GroupKey& key) { return words_of(key.cu_num, key.group, key.any_activation); }

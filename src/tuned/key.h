@@ -10,8 +10,8 @@
 
 namespace gemmtune {
 
-/// The problem with all that its operation's key does not hold at the default: M, the weight's layout and the
-/// alignment always; of a8w8 every type but the weight's, of the block-scaled operations all types. Two
+/// The problem with all that its operation's key does not hold at the default: M and the alignment always, and of a packed
+/// weight's layout all but that it is packed (`any`); of a8w8 every type but the weight's, of the block-scaled operations all types. Two
 /// problems with one answer are one row of a tuned file (with their M).
 ///
 /// Keys: a16w16 (N, K, bias, dtype, outdtype, scaleAB, bpreshuffle, orders), a8w8 and a8w8_bpreshuffle (N, K,

@@ -74,7 +74,7 @@ std::vector<LayoutChoice> choose_layouts(std::span<const TunedEntry* const> rows
   std::vector<std::vector<LayoutRows>> groups;
   std::unordered_map<GroupKey, std::size_t, GroupKeyHash> numbers;
   for (const TunedEntry* row : rows) {
-    if (!row->problem.bpreshuffle) continue;
+    if (!is_packed(row->problem)) continue;
     const auto layout = layout_of_kernel_name(row->kernel_name);
     if (!layout) continue;
     const auto [at, made] = numbers.try_emplace(weight_key(*row), groups.size());

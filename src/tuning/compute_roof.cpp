@@ -58,7 +58,6 @@ std::optional<Problem> large_product(const Problem& like, const DeviceInfo& devi
   product.m = product.n = product.k = edge;
   product.bias = false;
   product.alignment = Problem().alignment;
-  product.bpreshuffle = false;
   product.weight_layout = WeightLayout::plain;
   // Some operations have packed weights alone.
   return check(product).ok() ? std::optional(product) : std::nullopt;

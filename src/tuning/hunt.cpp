@@ -31,7 +31,7 @@ bool is_finding(const Outcome& outcome) {
 /// What findings of one cause have in common.
 std::string cause_of(const Problem& problem, const Candidate& candidate, const Outcome& outcome) {
   const std::string phrase = outcome.reason.substr(0, outcome.reason.find_first_of(":;("));
-  return fmt::format("{} {} {} {} {}", candidate.family, to_string(problem.operation),
+  return fmt::format("{} {} {} {} {}", candidate.family, to_string(form_of(problem)),
                      to_string(problem.x_type), to_string(outcome.kind), phrase);
 }
 
@@ -77,7 +77,7 @@ class Hunt {
   Deadline deadline_;
   HuntLimits limits_;
   std::vector<const KernelFamily*> families_;
-  std::vector<Operation> operations_;
+  std::vector<OperationForm> operations_;
   std::map<std::string, std::size_t> causes_;  // cause → index of its finding
   HuntSummary summary_;
 };
@@ -103,7 +103,7 @@ Status Hunt::find_families() {
 
 Result<Problem> Hunt::next_problem() {
   for (int fruitless = 0; fruitless < max_fruitless; ++fruitless) {
-    const Operation operation = operations_[random_.below(operations_.size())];
+    const OperationForm operation = operations_[random_.below(operations_.size())];
     const Problem problem = random_problem(operation, limits_, random_);
     if (!check(problem).ok()) continue;
     const bool taken = std::any_of(families_.begin(), families_.end(),
@@ -173,7 +173,7 @@ Erratum Hunt::suggest(const HuntFinding& finding, const FailsAt& fails) const {
       erratum.first_version = erratum.last_version = library.version;
   }
   erratum.architectures = {info.gfx};
-  erratum.operations = {finding.problem.operation};
+  erratum.operations = {form_of(finding.problem)};
   erratum.types = {std::string(to_string(finding.problem.x_type))};
   std::string condition = failing_sizes(finding.problem, fails);
   const auto add = [&](std::string_view term) {
@@ -222,7 +222,7 @@ void Hunt::note(const Problem& problem, const Candidate& candidate, Outcome outc
 Result<HuntSummary> Hunt::run() {
   GEMMTUNE_RETURN_IF_ERROR(find_families());
   operations_ = request_.operations;
-  if (operations_.empty()) operations_.assign(all_operations().begin(), all_operations().end());
+  if (operations_.empty()) operations_.assign(all_operation_forms().begin(), all_operation_forms().end());
   const DeviceTraits& traits = traits_of(device_.info());
   limits_.max_flops = traits.runs_on_host ? max_host_flops : max_gpu_flops;
   if (request_.max_flops > 0) limits_.max_flops = request_.max_flops;

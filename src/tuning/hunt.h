@@ -16,8 +16,8 @@
 namespace gemmtune {
 
 struct HuntRequest {
-  std::vector<Operation> operations;  // empty: all
-  std::vector<std::string> libtypes;  // empty: the families of vendor libraries
+  std::vector<OperationForm> operations;  // empty: all
+  std::vector<std::string> libtypes;      // empty: the families of vendor libraries
   double budget_seconds = 60;
   std::uint64_t seed = 1;
   double max_flops = 0;     // of one size, without minimizing; 0: 4e8 on a CPU, 4e11 on a GPU

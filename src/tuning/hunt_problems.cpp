@@ -94,13 +94,13 @@ void set_mixture(Random& random, Problem& problem) {
 
 }  // namespace
 
-Problem random_problem(Operation operation, const HuntLimits& limits, Random& random) {
-  const OperationTraits& row = traits(operation);
+Problem random_problem(OperationForm operation, const HuntLimits& limits, Random& random) {
   Problem problem = default_problem(operation);
+  const OperationTraits& row = traits(problem.operation);
   problem.x_type = any_of(row.x_types, random);
   problem.w_type = row.w_types.empty() ? problem.x_type : any_of(row.w_types, random);
   problem.y_type =
-      one_in(4, random) ? any_of(row.y_types, random) : default_y_type(operation, problem.x_type);
+      one_in(4, random) ? any_of(row.y_types, random) : default_y_type(problem.operation, problem.x_type);
   problem.bias = row.bias && one_in(3, random);
   problem.batch = row.batched ? between(1, 5, random) : 1;
   if (row.mixture) set_mixture(random, problem);
@@ -114,7 +114,7 @@ Problem random_problem(Operation operation, const HuntLimits& limits, Random& ra
     if (one_in(4, random)) problem.x_order = Order::column_major;
     if (one_in(4, random)) problem.w_order = Order::column_major;
   }
-  if (has_weight_groups(operation)) {
+  if (has_weight_groups(problem.operation)) {
     problem.w_group = any_of<std::int32_t>(weight_groups, random);
     problem.zero_points = one_in(2, random);
   }
@@ -133,7 +133,7 @@ Problem random_problem(Operation operation, const HuntLimits& limits, Random& ra
     if (*largest <= step) break;
     *largest = std::max(step, *largest / 2 / step * step);
   }
-  if (has_weight_groups(operation) && one_in(4, random))
+  if (has_weight_groups(problem.operation) && one_in(4, random))
     problem.w_group = static_cast<std::int32_t>(problem.k);
   return problem;
 }

@@ -15,6 +15,6 @@ struct HuntLimits {
 
 /// Awkward, deep and small K, one row to thousands, any bias, type, alignment and orders of the operation; sizes
 /// past 2^31 elements now and then, if the limits allow. May fail check(): families take what they take.
-Problem random_problem(Operation operation, const HuntLimits& limits, Random& random);
+Problem random_problem(OperationForm operation, const HuntLimits& limits, Random& random);
 
 }  // namespace gemmtune

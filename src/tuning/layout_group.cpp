@@ -29,7 +29,7 @@ std::vector<std::vector<std::size_t>> layout_groups(std::span<const ShapeRow> sh
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const Problem& problem = shapes[i].problem;
     const auto known = of_weight.find({{}, 0, weight_of(problem)});
-    const bool agrees = problem.bpreshuffle || invariant;
+    const bool agrees = is_packed(problem) || invariant;
     if (agrees && known != of_weight.end()) {
       groups[known->second].push_back(i);
       continue;

@@ -102,7 +102,7 @@ class BucketContest {
   /// Rows of one packed weight share it.
   Status find_layout() {
     const Problem& largest = rows_.back().problem;
-    if (!largest.bpreshuffle) return {};
+    if (!is_packed(largest)) return {};
     const auto candidate = device_.resolve(finalists_.front().kernel, largest);
     if (!candidate.ok()) return candidate.status();
     const auto listed = describe(device_, largest, *candidate);

@@ -373,7 +373,7 @@ TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Se
   entry.gfx = device.gfx;
   entry.cu_num = device.cu_num;
   entry.problem = problem;
-  if (problem.bpreshuffle) entry.problem.weight_layout = settled.winner->layout;
+  if (is_packed(problem)) entry.problem.weight_layout = settled.winner->layout;
   entry.libtype = winner.family;
   entry.split_k = winner.config.number("sk", 0);
   entry.solidx = winner.config.number("sol", 0);  // by which AITER runs a row of hipblaslt

@@ -86,9 +86,9 @@ Result<RunSummary> Run::finish() {
 
 Status Run::check_problem(const Problem& problem) const {
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
-  if (problem.operation == operation()) return {};
+  if (form_of(problem) == operation()) return {};
   return Status::unsupported("{}: a tuned file is of one operation, and this list begins with {}",
-                             to_string(problem.operation), to_string(operation()));
+                             to_string(form_of(problem)), to_string(operation()));
 }
 
 bool counts_as_done(const Device& device, const TuneRequest& request, const std::string& environment_hash,
@@ -100,7 +100,7 @@ bool counts_as_done(const Device& device, const TuneRequest& request, const std:
 
 std::optional<WeightLayout> Run::decided_layout(
     const Problem& weight, const std::function<bool(const TunedEntry&)>& is_replaced) const {
-  if (!weight.bpreshuffle) return WeightLayout::plain;
+  if (!is_packed(weight)) return WeightLayout::plain;
   for (const KnownRows::Row* row : known_.of_weight(weight)) {
     if (!share_packed_weight(row->entry.problem, weight) || is_replaced(row->entry)) continue;
     if (const auto layout = weight_layout_of(device_, row->entry)) return layout;

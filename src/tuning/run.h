@@ -124,7 +124,7 @@ class Run {
   /// What an untuned call runs, then winners of problems near this one.
   std::vector<Candidate> hints_for(const Problem& problem) const;
   /// Of the tuned file: that of the first shape. Requires shapes.
-  Operation operation() const { return request_.shapes.front().problem.operation; }
+  OperationForm operation() const { return form_of(request_.shapes.front().problem); }
 
   Device& device_;
   const TuneRequest& request_;

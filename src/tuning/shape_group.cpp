@@ -65,7 +65,7 @@ std::optional<WeightLayout> ShapeGroup::decided_layout() const {
   const Problem& first = problem_of(members_.front());
   for (const std::size_t i : members_) {
     const WeightLayout asked = problem_of(i).weight_layout;
-    if (first.bpreshuffle && asked != WeightLayout::any) return asked;
+    if (is_packed(first) && asked != WeightLayout::any) return asked;
   }
   return run_.decided_layout(first, [this](const TunedEntry& row) { return is_replaced(row); });
 }

@@ -111,7 +111,7 @@ ShardDeal deal_shapes(std::span<const ShapeRow> shapes, std::size_t shards, cons
   std::vector<Unit> units;
   const double limit = max_unit * all / static_cast<double>(shards);
   for (Indices& weight : weights) {
-    const bool may_be_cut = !range && !shapes[weight.front()].problem.bpreshuffle;
+    const bool may_be_cut = !range && !is_packed(shapes[weight.front()].problem);
     add_units(std::move(weight), shapes, deal.seconds, may_be_cut, limit, units);
   }
   share_out_units(std::move(units), deal);

@@ -13,7 +13,7 @@ constexpr std::size_t max_hints = 32;
 std::string kind_of(const Problem& problem) {
   Problem kind = problem;
   kind.m = kind.n = kind.k = 1;
-  if (kind.bpreshuffle) kind.weight_layout = WeightLayout::any;
+  if (is_packed(kind)) kind.weight_layout = WeightLayout::any;
   return print(kind);
 }
 

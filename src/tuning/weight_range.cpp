@@ -125,7 +125,7 @@ void WeightRange::read_shapes_and_rows() {
     if (same_group(row->entry.problem, shape_.problem)) kept_ms_.insert(row->entry.problem.m);
   }
   const WeightLayout asked = shape_.problem.weight_layout;
-  if (shape_.problem.bpreshuffle && asked != WeightLayout::any) {
+  if (is_packed(shape_.problem) && asked != WeightLayout::any) {
     layout_ = asked;
   } else {
     layout_ = run_.decided_layout(shape_.problem, [&](const TunedEntry& row) { return is_replaced(row); });

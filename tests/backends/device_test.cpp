@@ -43,7 +43,6 @@ Problem problem_of(std::int64_t m, DataType type) {
 }
 
 Problem packed(Problem problem, WeightLayout layout) {
-  problem.bpreshuffle = true;
   problem.weight_layout = layout;
   return problem;
 }

@@ -36,7 +36,6 @@ using test::is_thorough;
 using ::testing::HasSubstr;
 
 Problem packed(Problem problem) {
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::any;
   return problem;
 }
@@ -393,8 +392,8 @@ TEST_F(GpuCompile, SkinnyOfQuantizedOperandsForHopper) {
     expect_compiles(*family, runtime, quantized(Operation::a8w8_blockscale, m, 1280, 8192, fp8));
   }
   expect_compiles(*family, runtime, with_e8m0_scales(64, 1280, 8192));
-  expect_compiles(*family, runtime, quantized(Operation::a8w8_bpreshuffle, 16, 1280, 8192, DataType::i8));
-  expect_compiles(*family, runtime, quantized(Operation::a8w8_blockscale_bpreshuffle, 16, 1280, 8192, fp8));
+  expect_compiles(*family, runtime, packed(quantized(Operation::a8w8, 16, 1280, 8192, DataType::i8)));
+  expect_compiles(*family, runtime, packed(quantized(Operation::a8w8_blockscale, 16, 1280, 8192, fp8)));
 }
 
 TEST_F(GpuCompile, Mxfp4ForHopper) {
@@ -615,10 +614,10 @@ TEST_F(GpuCompile, WgmmaOfQuantizedOperandsForHopper) {
     expect_compiles(*family, runtime, quantized(Operation::a8w8, m, 4096, 7168, fp8));
     expect_compiles(*family, runtime, quantized(Operation::a8w8, m, 4096, 7168, DataType::i8));
     expect_compiles(*family, runtime, quantized(Operation::a8w8_blockscale, m, 4096, 7168, fp8));
-    expect_compiles(*family, runtime, quantized(Operation::a8w8_blockscale_bpreshuffle, m, 4096, 7168, fp8));
+    expect_compiles(*family, runtime, packed(quantized(Operation::a8w8_blockscale, m, 4096, 7168, fp8)));
   }
   expect_compiles(*family, runtime, with_e8m0_scales(4096, 4096, 7168));
-  Problem biased = quantized(Operation::a8w8_bpreshuffle, 512, 4096, 7168, fp8);
+  Problem biased = packed(quantized(Operation::a8w8, 512, 4096, 7168, fp8));
   biased.bias = true;
   expect_compiles(*family, runtime, biased);
   // What no search of these sizes would try, and what spilled once: one tile for each block.

@@ -261,7 +261,6 @@ class Product {
     problem_.x_type = problem_.w_type = type;
     problem_.y_type = DataType::f32;
     problem_.weight_layout = layout;
-    problem_.bpreshuffle = layout != WeightLayout::plain;
     const KernelFamily* const found = device.find_family(family);
     if (found == nullptr || !found->accepts(problem_).ok()) return;
     auto kernel = device.build({family, found->revision(), found->default_config(problem_)}, problem_);

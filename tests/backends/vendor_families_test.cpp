@@ -32,7 +32,6 @@ Device& device() {
 }
 
 Problem packed_for_onednn(Problem problem) {
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::onednn;
   return problem;
 }
@@ -46,7 +45,6 @@ struct Case {
 
 Case make_case(const Problem& problem) {
   Problem plain = problem;
-  plain.bpreshuffle = false;
   plain.weight_layout = WeightLayout::plain;
   Case made{problem, *make_inputs(plain, 7), {}};
   made.reference = *compute_reference(plain, made.inputs, {});
@@ -327,12 +325,8 @@ TEST(OnednnFamily, RefusesInWordsOfItsVocabulary) {
     EXPECT_THAT(status.message(), StartsWith("data types: f32 to bf16"));
   }
   Problem panels = dense(2, 3, 4, DataType::f32, DataType::f32);
-  panels.bpreshuffle = true;
   panels.weight_layout = WeightLayout::panel16;
   EXPECT_THAT(family->accepts(panels).message(), StartsWith("weight layout: "));
-  Problem columns = dense(2, 3, 4, DataType::f32, DataType::f32);
-  columns.y_order = Order::column_major;
-  EXPECT_THAT(family->accepts(columns).message(), StartsWith("operand order: "));
   Problem eight = dense(2, 3, 4, DataType::f32, DataType::f32);
   eight.operation = Operation::a8w8;
   EXPECT_THAT(family->accepts(eight).message(), StartsWith("operation: "));

@@ -83,7 +83,7 @@ TEST(WgmmaLaunchConfig, PartialSumsFitBesideTheSums) {
   EXPECT_THAT(refusal("swap0_bm128_bn64_wg2_bk256_prom2"), HasSubstr("prom 2 is for"));
   EXPECT_THAT(refusal("swap0_bm128_bn240_wg2_bk256_prom1"), HasSubstr("prom 1 makes"));
   // The producer of a packed weight needs more registers.
-  problem.bpreshuffle = true;
+  problem.weight_layout = WeightLayout::any;
   EXPECT_EQ(launch("swap0_bm128_bn224_wg2_prom1").n_slices, 2);
 }
 
@@ -165,7 +165,7 @@ TEST(WgmmaLaunchConfig, TheDefaultOfManyTilesDividesNoK) {
 TEST(WgmmaLaunchConfig, PartsOfAPackedTileAreSlowIfBlocksShareX) {
   const Problem plain = dense(64, 5120, 8192);
   Problem packed = plain;
-  packed.bpreshuffle = true;
+  packed.weight_layout = WeightLayout::any;
   const auto ratio = [&](const char* settings) {
     const WgmmaLaunchConfig launch = wgmma_launch_config(plain, config_of(settings), h200);
     return predicted_wgmma(packed, launch, h200, wgmma_cost(h200)) /

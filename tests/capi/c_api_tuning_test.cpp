@@ -233,7 +233,7 @@ TEST_F(CApiTuning, TunesAnotherOperation) {
   options_.calls = &calls;
   ASSERT_EQ(run(), GEMMTUNE_OK) << gemmtune_last_error();
   EXPECT_EQ(summary_.tuned + summary_.kept_default, 1);
-  const auto file = read_tuned_csv(output_, {.operation = Operation::a8w8});
+  const auto file = read_tuned_csv(output_, {.operation = OperationForm(Operation::a8w8)});
   ASSERT_TRUE(file.ok()) << file.message();
   EXPECT_EQ(file->entries.size(), 1U);
 }

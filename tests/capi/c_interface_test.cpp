@@ -535,8 +535,7 @@ TEST_F(CInterface, AMisalignedPackedWeightIsRefused) {
 }
 
 TEST(CLayouts, EachHasAnIdAndAWord) {
-  for (int i = 0; i <= static_cast<int>(WeightLayout::tile64x128); ++i) {
-    const auto layout = static_cast<WeightLayout>(i);
+  for (const WeightLayout layout : all_weight_layouts()) {
     const gemmtune_layout id = c::layout_to_c(layout);
     EXPECT_EQ(gemmtune_layout_text(id), to_string(layout));
     WeightLayout back = WeightLayout::plain;

@@ -33,7 +33,15 @@ Problem read(const gemmtune_problem& asked) {
   return problem;
 }
 
-bool always_packed(Operation operation) { return default_problem(operation).bpreshuffle; }
+TEST(COperations, NumbersAreThoseOfTheHeader) {
+  EXPECT_EQ(c::operation_to_c(Operation::a16w16), GEMMTUNE_A16W16);
+  EXPECT_EQ(c::operation_to_c({Operation::a8w8, false}), GEMMTUNE_A8W8);
+  EXPECT_EQ(c::operation_to_c({Operation::a8w8, true}), GEMMTUNE_A8W8_BPRESHUFFLE);
+  EXPECT_EQ(c::operation_to_c({Operation::a8w8_blockscale, true}), GEMMTUNE_A8W8_BLOCKSCALE_BPRESHUFFLE);
+  EXPECT_EQ(c::operation_to_c(Operation::fused_moe), GEMMTUNE_FUSED_MOE);
+  EXPECT_EQ(c::operation_to_c(Operation::a8w4_int4), GEMMTUNE_A8W4_INT4);
+  EXPECT_EQ(all_operation_forms().size(), GEMMTUNE_A8W4_INT4 + 1);
+}
 
 TEST(COperations, EachIsTheProblemOfItsTable) {
   const gemmtune_type x_types[] = {
@@ -41,11 +49,11 @@ TEST(COperations, EachIsTheProblemOfItsTable) {
       GEMMTUNE_F8_E4M3FN, GEMMTUNE_F4_E2M1, GEMMTUNE_BF16,      GEMMTUNE_I8,
       GEMMTUNE_BF16,      GEMMTUNE_BF16,    GEMMTUNE_F8_E4M3FN, GEMMTUNE_BF16,
       GEMMTUNE_F8_E4M3FN, GEMMTUNE_F4_E2M1, GEMMTUNE_BF16,      GEMMTUNE_I8};
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     if (operation == Operation::fused_moe) continue;
-    auto asked =
-        problem(static_cast<gemmtune_operation>(operation), x_types[static_cast<std::size_t>(operation)]);
-    if (always_packed(operation)) asked.weight_layout = GEMMTUNE_LAYOUT_ANY;
+    const gemmtune_operation of = c::operation_to_c(operation);
+    auto asked = problem(of, x_types[static_cast<std::size_t>(of)]);
+    if (operation.packed) asked.weight_layout = GEMMTUNE_LAYOUT_ANY;
     Problem expected = default_problem(operation);
     expected.m = 16;
     expected.n = 64;
@@ -121,8 +129,8 @@ TEST(COperations, AMixtureWithoutItsStructureAndTheStructureElsewhereAreRefused)
 }
 
 TEST(COperations, EnumeratorsThatDoNotExistAreNamedWithTheirField) {
-  EXPECT_THAT(refusal(problem(static_cast<gemmtune_operation>(all_operations().size()), GEMMTUNE_BF16)),
-              HasSubstr("operation is " + std::to_string(all_operations().size())));
+  EXPECT_THAT(refusal(problem(static_cast<gemmtune_operation>(all_operation_forms().size()), GEMMTUNE_BF16)),
+              HasSubstr("operation is " + std::to_string(all_operation_forms().size())));
   EXPECT_THAT(refusal(problem(GEMMTUNE_A16W16, static_cast<gemmtune_type>(10))), HasSubstr("x_type is 10"));
   EXPECT_THAT(refusal(problem(GEMMTUNE_A16W16, GEMMTUNE_TYPE_UNSET)), HasSubstr("x_type is not set"));
   auto asked = problem(GEMMTUNE_A16W16, GEMMTUNE_BF16);
@@ -181,7 +189,8 @@ std::vector<gemmtune_tuned_files> files_of_all_operations(const std::vector<std:
 
 TEST(COperations, TunedFilesOfEachOperationAreRead) {
   std::vector<std::string> paths;
-  for (std::size_t i = 0; i < all_operations().size(); ++i) paths.push_back("/none/" + std::to_string(i));
+  for (std::size_t i = 0; i < all_operation_forms().size(); ++i)
+    paths.push_back("/none/" + std::to_string(i));
   const auto files = files_of_all_operations(paths);
   gemmtune_context_options options{};
   options.size = sizeof options;
@@ -190,9 +199,9 @@ TEST(COperations, TunedFilesOfEachOperationAreRead) {
   gemmtune_context* context = nullptr;
   ASSERT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_OK) << gemmtune_last_error();
   const auto& sources = context->context->tables()->sources;
-  ASSERT_EQ(sources.size(), all_operations().size());
+  ASSERT_EQ(sources.size(), all_operation_forms().size());
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    EXPECT_EQ(sources[i].operation, all_operations()[i]);
+    EXPECT_EQ(sources[i].operation, all_operation_forms()[i]);
     EXPECT_EQ(sources[i].path, "/none/" + std::to_string(i));
   }
   gemmtune_context_destroy(context);
@@ -209,9 +218,10 @@ TEST(COperations, WrongTunedFilesAreNamed) {
   options.tuned_files = files.data();
   EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_INVALID_ARGUMENT);
   EXPECT_THAT(gemmtune_last_error(), HasSubstr("tuned_files[1]: a second entry of a8w8"));
-  files[1].operation = static_cast<gemmtune_operation>(all_operations().size());
+  files[1].operation = static_cast<gemmtune_operation>(all_operation_forms().size());
   EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_INVALID_ARGUMENT);
-  EXPECT_THAT(gemmtune_last_error(), HasSubstr("operation is " + std::to_string(all_operations().size())));
+  EXPECT_THAT(gemmtune_last_error(),
+              HasSubstr("operation is " + std::to_string(all_operation_forms().size())));
   EXPECT_EQ(context, nullptr);
   files[1] = {GEMMTUNE_A16W16, nullptr};  // the default
   EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_OK) << gemmtune_last_error();

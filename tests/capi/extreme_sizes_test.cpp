@@ -521,9 +521,9 @@ TEST_F(CExtremeSizes, RowsMayBeTheLongestLeadingDimensionApart) {
           Candidate{row.libtype, family->revision(), family->default_config(problem)}.kernel_name();
       if (is_mixture(problem)) row.stages = std::make_shared<MoeStages>();
       const std::string path =
-          folder.write("t.csv", write_tuned_csv(problem.operation, {row}, CsvSchema::aiter));
+          folder.write("t.csv", write_tuned_csv(form_of(problem), {row}, CsvSchema::aiter));
       gemmtune_context* const tuned =
-          test::open_cpu_context({{static_cast<gemmtune_operation>(problem.operation), path.c_str()}});
+          test::open_cpu_context({{c::operation_to_c(form_of(problem)), path.c_str()}});
       EXPECT_EQ(run_far_apart(tuned, problem), "") << print(problem);
       gemmtune_counters answers{};
       answers.size = sizeof answers;

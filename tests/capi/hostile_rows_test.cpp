@@ -124,7 +124,7 @@ TunedEntry drawn_row(const Device& device, const Problem& problem, Random& rando
   row.gfx = device.info().gfx;
   row.cu_num = device.info().cu_num;
   row.problem = problem;
-  if (problem.bpreshuffle) row.problem.weight_layout = WeightLayout::any;
+  if (is_packed(problem)) row.problem.weight_layout = WeightLayout::any;
   row.kernel_name = drawn_name(device, problem, random);
   row.libtype = random.below(2) == 0 ? row.kernel_name.substr(0, row.kernel_name.find('_'))
                                      : libtypes[random.below(std::size(libtypes))];
@@ -154,7 +154,7 @@ std::string pack(gemmtune_context* context, const gemmtune_problem* asked, gemmt
 /// Empty, or what is wrong with the plan's result. `undecided`: the plan chooses a packed weight's layout.
 std::string run_and_check(gemmtune_context* context, const Problem& problem, Fence fence, bool undecided) {
   test::CProblem asked(problem);
-  if (undecided && problem.bpreshuffle) asked->weight_layout = GEMMTUNE_LAYOUT_ANY;
+  if (undecided && is_packed(problem)) asked->weight_layout = GEMMTUNE_LAYOUT_ANY;
   gemmtune_plan* plan = nullptr;
   if (gemmtune_plan_create(context, asked.get(), &plan) != GEMMTUNE_OK) return gemmtune_last_error();
   gemmtune_plan_info info{};
@@ -164,7 +164,7 @@ std::string run_and_check(gemmtune_context* context, const Problem& problem, Fen
   const auto host = make_inputs(problem, 5);
   const auto reference = compute_reference(problem, *host, {});
   std::unique_ptr<FencedMemory> packed;
-  if (problem.bpreshuffle && wrong.empty())
+  if (is_packed(problem) && wrong.empty())
     wrong = pack(context, asked.get(), info.weight_layout, *host, packed);
   test::FencedOperands operands(problem, *host, fence);
   const FencedMemory workspace(round_up(info.workspace_bytes, std::size_t{64}), Fence::after);
@@ -196,13 +196,13 @@ TEST(HostileRows, NoneCrashesOrIsWrong) {
   const auto device = open_cpu();
   Random random(seed_of_rows());
   std::vector<Problem> problems;
-  std::map<Operation, std::vector<TunedEntry>> tables;
+  std::map<OperationForm, std::vector<TunedEntry>> tables;
   for (int i = 0; i < rows(); ++i) {
     problems.push_back(drawn_problem(random));
     ASSERT_TRUE(check(problems.back()).ok()) << check(problems.back()).message();
-    tables[problems.back().operation].push_back(drawn_row(*device, problems.back(), random));
+    tables[form_of(problems.back())].push_back(drawn_row(*device, problems.back(), random));
   }
-  EXPECT_EQ(tables.size(), all_operations().size());
+  EXPECT_EQ(tables.size(), all_operation_forms().size());
   const test::TemporaryFolder folder;
   std::vector<std::string> paths;
   std::vector<gemmtune_tuned_files> files;
@@ -210,7 +210,7 @@ TEST(HostileRows, NoneCrashesOrIsWrong) {
   for (const auto& [operation, entries] : tables) {
     paths.push_back(folder.write(std::string(to_string(operation)) + ".csv",
                                  write_tuned_csv(operation, entries, CsvSchema::aiter)));
-    files.push_back({static_cast<gemmtune_operation>(operation), paths.back().c_str()});
+    files.push_back({c::operation_to_c(operation), paths.back().c_str()});
   }
   gemmtune_context* context = test::open_cpu_context(files);
   for (std::size_t i = 0; i < problems.size(); ++i) {

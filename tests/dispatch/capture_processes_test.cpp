@@ -37,8 +37,8 @@ using ::testing::IsEmpty;
 using Clock = std::chrono::steady_clock;
 using Calls = std::map<std::string, std::uint64_t>;  // by the problem's text
 
-constexpr std::array operations{Operation::a16w16, Operation::a8w8, Operation::batched_bf16,
-                                Operation::fused_moe};
+constexpr std::array<OperationForm, 4> operations{Operation::a16w16, Operation::a8w8, Operation::batched_bf16,
+                                                  Operation::fused_moe};
 
 double soak_seconds() {
   const char* text = std::getenv("GEMMTUNE_SOAK_SECONDS");
@@ -55,7 +55,7 @@ std::unique_ptr<Context> open_capturing(const std::string& folder) {
   return std::make_unique<Context>(options, Environment(), std::make_unique<test::FakeDevice>());
 }
 
-Problem problem_of(Operation operation, std::int64_t m, std::int64_t n) {
+Problem problem_of(OperationForm operation, std::int64_t m, std::int64_t n) {
   Problem problem = default_problem(operation);
   problem.m = m;
   problem.n = n;
@@ -71,7 +71,7 @@ Problem problem_of(Operation operation, std::int64_t m, std::int64_t n) {
 /// Of each operation a few that all processes ask for and a few that only this one does.
 std::vector<Problem> problems_of_process(int id) {
   std::vector<Problem> problems;
-  for (const Operation operation : operations) {
+  for (const OperationForm operation : operations) {
     for (std::int64_t m = 1; m <= 6; ++m) {
       problems.push_back(problem_of(operation, m, 512));
       problems.push_back(problem_of(operation, m, 1024 + 16 * id));
@@ -257,12 +257,12 @@ class CaptureProcesses : public ::testing::Test {
     }
     return sum;
   }
-  std::string untuned(Operation operation) const { return folder_.file(untuned_file_name(operation)); }
+  std::string untuned(OperationForm operation) const { return folder_.file(untuned_file_name(operation)); }
 
   /// Calls of all operations' files; each file is whole and has every problem once.
   Calls captured() const {
     Calls calls;
-    for (const Operation operation : operations) {
+    for (const OperationForm operation : operations) {
       const auto read = read_capture(untuned(operation), operation);
       EXPECT_TRUE(read.ok()) << read.message();
       if (!read.ok()) continue;

@@ -40,10 +40,10 @@ class CaptureContext : public ::testing::Test {
   std::unique_ptr<Context> open(const Environment& environment = {}) {
     return std::make_unique<Context>(options_, environment, std::make_unique<test::FakeDevice>());
   }
-  Capture captured(Operation operation = Operation::a16w16) const {
+  Capture captured(OperationForm operation = Operation::a16w16) const {
     return captured_in(folder_.path(), operation);
   }
-  static Capture captured_in(const std::string& folder, Operation operation = Operation::a16w16) {
+  static Capture captured_in(const std::string& folder, OperationForm operation = Operation::a16w16) {
     auto read = read_capture(folder + "/" + untuned_file_name(operation), operation);
     return read.ok() ? *read : Capture();
   }
@@ -97,7 +97,7 @@ TEST_F(CaptureContext, APackedWeightIsOneProblemWhateverItsLayoutAndAlignment) {
   ASSERT_TRUE(context->plan(aligned).ok());
   context.reset();
   ASSERT_THAT(captured().problems, SizeIs(1));
-  EXPECT_TRUE(captured().problems[0].problem.bpreshuffle);
+  EXPECT_TRUE(is_packed(captured().problems[0].problem));
   EXPECT_EQ(captured().problems[0].calls, 2U);
 }
 
@@ -117,7 +117,7 @@ TEST_F(CaptureContext, AProblemThatNothingRunsIsCountedAndCaptured) {
 
 TEST_F(CaptureContext, EachOperationHasItsFile) {
   auto context = open();
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     Problem problem = default_problem(operation);
     problem.m = 16;
     problem.n = problem.k = 128;
@@ -128,7 +128,7 @@ TEST_F(CaptureContext, EachOperationHasItsFile) {
     (void)context->plan(problem);
   }
   context.reset();
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     ASSERT_THAT(captured(operation).problems, SizeIs(1)) << to_string(operation);
     EXPECT_EQ(captured(operation).problems[0].calls, 1U) << to_string(operation);
   }

@@ -228,7 +228,7 @@ TEST_F(Contexts, AFileOfTheConfigFolderThatIsNotUsedSaysSoWhenItsOperationIsAske
 }
 
 TEST_F(Contexts, ANamedFileThatIsMissingSaysSo) {
-  options_.tuned_files = {{Operation::a16w16, folder_.file("none.csv")}};
+  options_.tuned_files = {{OperationForm(Operation::a16w16), folder_.file("none.csv")}};
   const auto context = open();
   EXPECT_THAT(warnings_, ElementsAre(folder_.file("none.csv") + ": no such file"));
 }

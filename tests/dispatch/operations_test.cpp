@@ -24,14 +24,14 @@ namespace {
 using test::CProblem;
 using ::testing::HasSubstr;
 
-Problem problem_of(Operation operation, DataType type) {
+Problem problem_of(OperationForm operation, DataType type) {
   Problem p = default_problem(operation);
   p.m = 11;
   p.n = 160;
   p.k = 256;
   p.alignment = 1;
   set_types(p, type);
-  if (p.bpreshuffle) p.weight_layout = WeightLayout::panel16;
+  if (is_packed(p)) p.weight_layout = WeightLayout::panel16;
   if (operation == Operation::batched_bf16 || operation == Operation::batched_a8w8) p.batch = 3;
   if (operation == Operation::fused_moe) {
     p.moe = {.experts = 6, .topk = 2, .activation = Activation::silu, .gated = true};
@@ -48,10 +48,10 @@ std::vector<Problem> problems() {
                            problem_of(a16w16, fn),
                            problem_of(a8w8, DataType::i8),
                            problem_of(a8w8, DataType::f8_e4m3fnuz),
-                           problem_of(a8w8_bpreshuffle, DataType::i8),
-                           problem_of(a8w8_bpreshuffle, fn),
+                           problem_of({a8w8, true}, DataType::i8),
+                           problem_of({a8w8, true}, fn),
                            problem_of(a8w8_blockscale, fn),
-                           problem_of(a8w8_blockscale_bpreshuffle, fn),
+                           problem_of({a8w8_blockscale, true}, fn),
                            problem_of(a4w4_blockscale, DataType::f4_e2m1),
                            problem_of(batched_bf16, DataType::bf16),
                            problem_of(batched_a8w8, DataType::i8),
@@ -70,8 +70,8 @@ std::vector<Problem> problems() {
   all[20].w_group = static_cast<std::int32_t>(all[20].k);
   all[1].scale_ab = true;
   all[2].bias = all[12].bias = true;
-  for (const Operation operation : {a8w8_blockscale, a8w8_blockscale_bpreshuffle}) {
-    all.push_back(problem_of(operation, fn));
+  for (const bool packed : {false, true}) {
+    all.push_back(problem_of({a8w8_blockscale, packed}, fn));
     all.back().e8m0_scales = true;
   }
   for (const std::size_t shuffled : {5U, 7U}) {
@@ -99,7 +99,7 @@ class Operations : public ::testing::TestWithParam<Problem> {
 
   /// The weight in the problem's layout, by the C functions.
   const std::vector<std::byte>& weight() {
-    if (!GetParam().bpreshuffle) return host_.w;
+    if (!is_packed(GetParam())) return host_.w;
     const CProblem asked(GetParam());
     std::size_t bytes = 0;
     EXPECT_EQ(gemmtune_packed_weight_bytes(context_, asked.get(), asked->weight_layout, &bytes), GEMMTUNE_OK)
@@ -356,12 +356,12 @@ TEST_P(Operations, WhatIsMissingIsNamedAndNothingIsWritten) {
 
 INSTANTIATE_TEST_SUITE_P(All, Operations, ::testing::ValuesIn(problems()), [](const auto& test) {
   const Problem& p = test.param;
-  return std::string(to_string(p.operation)) + "_" + std::string(to_string(p.x_type)) + "_" +
+  return std::string(to_string(form_of(p))) + "_" + std::string(to_string(p.x_type)) + "_" +
          std::string(to_string(p.weight_layout)) + (p.e8m0_scales ? "_ue8m0" : "");
 });
 
 TEST(OperationsOfZeroRows, ReturnAtOnce) {
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     Problem p = problem_of(operation, default_problem(operation).x_type);
     p.m = 0;
     const CProblem asked(p);

@@ -40,10 +40,6 @@ Problem scaled(std::int64_t m, std::int64_t n, std::int64_t k, DataType y = bf16
 }
 
 Problem shuffled(Problem problem) {
-  if (problem.operation == Operation::a8w8) problem.operation = Operation::a8w8_bpreshuffle;
-  if (problem.operation == Operation::a8w8_blockscale)
-    problem.operation = Operation::a8w8_blockscale_bpreshuffle;
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::aiter16x16;
   return problem;
 }
@@ -292,7 +288,6 @@ TEST(FamiliesOnTheEmulation, SimtOfNvfp4AndInt4) {
   for (const Problem& problem : testing_problems::weight_format_problems({5, 66, 96})) {
     expect_right(*family, problem);
     Problem packed = problem;
-    packed.bpreshuffle = true;
     packed.weight_layout = WeightLayout::fragment64;
     expect_right(*family, packed);
   }

@@ -266,6 +266,11 @@ TEST_P(HipCompile, MfmaOfColumnMajorOperands) {
   expect_mfma(*family, runtime, problem, Corners::instructions);
 }
 
+Problem packed(Problem problem) {
+  problem.weight_layout = WeightLayout::any;
+  return problem;
+}
+
 /// The MXFP4 operations: decoded, but for a4w4 on gfx950, whose scaled instructions take the operands as they are.
 TEST_P(HipCompile, MfmaOfFp4) {
   GEMMTUNE_NEEDS_CLANG(GetParam());
@@ -273,7 +278,6 @@ TEST_P(HipCompile, MfmaOfFp4) {
   const auto family = hip::make_mfma_family(runtime);
   Problem shuffled = of_fp4(Operation::a4w4_blockscale, 512, 1280, 8192);
   expect_mfma(*family, runtime, shuffled);
-  shuffled.bpreshuffle = true;
   shuffled.weight_layout = WeightLayout::aiter16x16;
   expect_mfma(*family, runtime, shuffled, Corners::widest);
   expect_mfma(*family, runtime, of_fp4(Operation::a16w4, 512, 1280, 8192, true), Corners::widest);
@@ -287,10 +291,10 @@ TEST_P(HipCompile, MfmaOfShuffledWeights) {
   GEMMTUNE_NEEDS_CLANG(GetParam());
   ClangRuntime runtime(GetParam());
   const auto family = hip::make_mfma_family(runtime);
-  expect_mfma(*family, runtime, quantized(Operation::a8w8_bpreshuffle, 512, 1280, 8192, DataType::i8),
+  expect_mfma(*family, runtime, packed(quantized(Operation::a8w8, 512, 1280, 8192, DataType::i8)),
               Corners::widest);
   if (const auto fp8 = fp8_of(GetParam()))
-    expect_mfma(*family, runtime, quantized(Operation::a8w8_blockscale_bpreshuffle, 512, 1280, 8192, *fp8),
+    expect_mfma(*family, runtime, packed(quantized(Operation::a8w8_blockscale, 512, 1280, 8192, *fp8)),
                 Corners::instructions);
 }
 
@@ -347,7 +351,6 @@ Problem mixture(DataType type, QuantType quant, bool shuffled = false) {
   problem.moe.experts = 128;
   problem.moe.topk = 8;
   if (shuffled) {
-    problem.bpreshuffle = true;
     problem.weight_layout = WeightLayout::aiter16x16;
   }
   return problem;
@@ -408,7 +411,7 @@ TEST_P(HipCompile, Skinny) {
   std::vector<Problem> problems{dense(1, 1280, 8192, DataType::bf16, DataType::bf16, true),
                                 dense(16, 1280, 8192, DataType::f16, DataType::f32),
                                 quantized(Operation::a8w8, 8, 1280, 8192, DataType::i8),
-                                quantized(Operation::a8w8_bpreshuffle, 4, 1280, 8192, DataType::i8),
+                                packed(quantized(Operation::a8w8, 4, 1280, 8192, DataType::i8)),
                                 batched(16, 4, 1280, 8192),
                                 batched(16, 8, 512, 2048, DataType::i8)};
   const auto fp8 = fp8_of(GetParam());

@@ -116,7 +116,6 @@ TEST(HipModel, CountsThoseOfFp4) {
         const Config of_tile = changed(Config(), settings);
         Problem problem =
             of_fp4(Operation::a4w4_blockscale, of_tile.number("bm"), of_tile.number("bn"), 1024);
-        problem.bpreshuffle = shuffled;
         if (shuffled) problem.weight_layout = WeightLayout::aiter16x16;
         const Config config = changed(family->default_config(problem), settings);
         const hip::MfmaLaunchConfig launch = hip::mfma_launch_config(problem, config, architecture);

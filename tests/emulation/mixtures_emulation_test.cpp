@@ -137,7 +137,6 @@ TEST(MixturesOnTheEmulation, ManyTokensAreSorted) {
 }
 
 Problem shuffled_mixture(Problem problem) {
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::aiter16x16;
   return problem;
 }

@@ -53,7 +53,6 @@ TEST_P(SumOrder, KernelsOfOneOrderAreOfOneClass) {
   ASSERT_NE(device, nullptr);
   const auto [type, layout] = GetParam();
   Problem problem = dense(1, 96, 1100, type, type);
-  problem.bpreshuffle = layout != WeightLayout::plain;
   problem.weight_layout = layout;
   std::map<std::string, std::pair<std::string, std::string>> class_of_order;  // and its first kernel
   std::set<std::string> seen;

@@ -400,7 +400,6 @@ TEST_F(Evaluating, cold_activations_work_too) {
 
 TEST_F(Evaluating, packed_weights_are_checked_and_timed) {
   const Candidate a = device.add({.name = "a", .layout = WeightLayout::panel16});
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::any;
   EXPECT_EQ(screen(a).kind, OutcomeKind::ok) << screen(a).reason;
   const auto result = evaluator.finals(problem, std::vector{a}, 3);

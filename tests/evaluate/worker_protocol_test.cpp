@@ -45,7 +45,6 @@ Problem problem() {
   problem.n = 64;
   problem.k = 128;
   problem.bias = true;
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::panel16;
   problem.alignment = 64;
   return problem;

@@ -32,7 +32,7 @@ TunedFile read_table(const std::string& name) {
 }
 
 /// "exact:16 name", "untuned".
-std::string answer(const TunedTable& table, Operation operation, const std::string& request) {
+std::string answer(const TunedTable& table, OperationForm operation, const std::string& request) {
   const auto key = parse_table_request(operation, request);
   EXPECT_TRUE(key.ok()) << key.message();
   if (!key.ok()) return key.message();
@@ -73,12 +73,13 @@ TEST(AllTables, BpreshuffleWithoutGfxAndWithDirtyCells) {
   ASSERT_THAT(file.entries, SizeIs(3));
   EXPECT_TRUE(std::isinf(file.entries[1].us));
   EXPECT_EQ(file.entries[2].problem.w_type, DataType::f8_e4m3fnuz) << "a tab behind the type";
-  EXPECT_TRUE(file.entries[2].problem.bpreshuffle);
+  EXPECT_TRUE(is_packed(file.entries[2].problem));
   const TunedTable table(file.entries);
   const std::string shape = ";N=128;K=5120;q_dtype_w=torch.int8";
-  EXPECT_EQ(answer(table, Operation::a8w8_bpreshuffle, "gfx=gfx942;cu_num=304;M=100" + shape),
+  EXPECT_EQ(answer(table, OperationForm(Operation::a8w8, true), "gfx=gfx942;cu_num=304;M=100" + shape),
             "coarse:128 _ZN5aiter3twoE");
-  EXPECT_EQ(answer(table, Operation::a8w8_bpreshuffle, "gfx=sm_90;cu_num=304;M=100" + shape), "untuned")
+  EXPECT_EQ(answer(table, OperationForm(Operation::a8w8, true), "gfx=sm_90;cu_num=304;M=100" + shape),
+            "untuned")
       << "a file without gfx is of AMD devices";
 }
 
@@ -87,12 +88,13 @@ TEST(AllTables, BlockscaleTriesFineBeforeCoarse) {
   const std::string device = "gfx=gfx950;cu_num=256;";
   EXPECT_EQ(answer(table, Operation::a8w8_blockscale, device + "M=2;N=2048;K=3072"), "fine:16 wide_v1");
   EXPECT_EQ(answer(table, Operation::a8w8_blockscale, device + "M=1;N=2048;K=3072"), "exact:1 small_v1");
-  EXPECT_EQ(answer(table, Operation::a8w8_blockscale_bpreshuffle, device + "M=1;N=2048;K=3072"), "untuned");
+  EXPECT_EQ(answer(table, OperationForm(Operation::a8w8_blockscale, true), device + "M=1;N=2048;K=3072"),
+            "untuned");
 }
 
 TEST(AllTables, BatchedIsNotPadded) {
   const TunedFile file = read_table("bf16_tuned_batched_gemm.csv");
-  EXPECT_EQ(file.schema().operation, Operation::batched_bf16);
+  EXPECT_EQ(file.schema().operation, OperationForm(Operation::batched_bf16));
   const TunedTable table(file.entries);
   const std::string device = "gfx=gfx942;cu_num=304;";
   EXPECT_EQ(answer(table, Operation::batched_bf16, device + "B=16;M=1;N=1280;K=8192"), "exact:1 batched_v1");
@@ -228,7 +230,7 @@ class AllTablesWritten : public ScratchTest, public ::testing::WithParamInterfac
 
 TEST_P(AllTablesWritten, ReadWriteReadIsTheIdentity) {
   const TunedFile file = read_table(GetParam());
-  const Operation operation = file.schema().operation;
+  const OperationForm operation = file.schema().operation;
   const std::string text = write_tuned_csv(operation, file.entries, CsvSchema::aiter);
   const auto again = parse_tuned_csv("again.csv", text, {.operation = operation});
   ASSERT_TRUE(again.ok()) << again.message();

@@ -20,7 +20,7 @@ using ::testing::SizeIs;
 
 constexpr const char* bf16_header = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n";
 
-Problem problem(std::int64_t m, Operation operation = Operation::a16w16) {
+Problem problem(std::int64_t m, OperationForm operation = Operation::a16w16) {
   Problem one = default_problem(operation);
   one.m = m;
   one.n = 256;
@@ -59,7 +59,6 @@ class CaptureFile : public ScratchTest {
 
 TEST_F(CaptureFile, ANewFileHasAitersHeaderAndOneLineAProblem) {
   Problem packed = problem(2);
-  packed.bpreshuffle = true;
   packed.weight_layout = WeightLayout::panel16;
   packed.bias = true;
   packed.y_type = DataType::f32;
@@ -71,7 +70,7 @@ TEST_F(CaptureFile, ANewFileHasAitersHeaderAndOneLineAProblem) {
 }
 
 TEST_F(CaptureFile, EveryOperationIsReadBackAsWhatWasSeen) {
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     const std::string at = path(untuned_file_name(operation));
     Problem asked = problem(16, operation);
     if (operation == Operation::batched_bf16 || operation == Operation::batched_a8w8) asked.batch = 4;
@@ -114,11 +113,11 @@ TEST_F(CaptureFile, AStoreWithoutBucketsIsRead) {
 }
 
 TEST_F(CaptureFile, HeadersAreThoseOfAiter) {
-  const std::pair<Operation, std::string> headers[] = {
-      {Operation::a8w8, "M,N,K,q_dtype_w\n"},
-      {Operation::a8w8_blockscale, "M,N,K\n"},
-      {Operation::batched_bf16, "B,M,N,K\n"},
-      {Operation::fused_moe,
+  const std::pair<OperationForm, std::string> headers[] = {
+      {OperationForm(Operation::a8w8), "M,N,K,q_dtype_w\n"},
+      {OperationForm(Operation::a8w8_blockscale), "M,N,K\n"},
+      {OperationForm(Operation::batched_bf16), "B,M,N,K\n"},
+      {OperationForm(Operation::fused_moe),
        "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,"
        "doweight_stage1\n"}};
   for (const auto& [operation, header] : headers) {

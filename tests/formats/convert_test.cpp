@@ -211,7 +211,7 @@ TEST(Convert, ABoundThatOneFamilyLooksForIsKept) {
       R"({"M_LEQ_16": {"a": 1}, "M_LEQ_31": {"a": 2}, "M_LEQ_64": {"a": 3}, "any": {"a": 4}})";
   ConversionOptions options;
   options.cu_num = 256;
-  options.operation = Operation::a16w4;
+  options.operation = OperationForm(Operation::a16w4);
   EXPECT_EQ(good(name, json, "triton_json", options).text, json);
   const Converted csv = good(name, json, "aiter", options);
   EXPECT_THAT(csv.text, HasSubstr("gfx950,256,31,64,128,"));

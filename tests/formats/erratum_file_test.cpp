@@ -42,7 +42,7 @@ TEST(ErratumFile, ReadsEveryField) {
   EXPECT_EQ(erratum->first_version, "2.6");
   EXPECT_EQ(erratum->last_version, "");
   EXPECT_TRUE(erratum->repaired.empty());
-  EXPECT_EQ(erratum->operations.front(), Operation::a16w16);
+  EXPECT_EQ(erratum->operations.front(), OperationForm(Operation::a16w16));
   EXPECT_EQ(erratum->types.front(), "bf16");
   EXPECT_EQ(erratum->condition.text(), "k % 2 == 1 and sk >= 2");
   EXPECT_EQ(erratum->effect, ErratumEffect::crash);

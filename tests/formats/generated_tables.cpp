@@ -19,7 +19,7 @@ std::string line_of(const std::vector<std::string>& cells) {
 
 }  // namespace
 
-std::string Generator::cell(const std::string& column, Operation operation) {
+std::string Generator::cell(const std::string& column, OperationForm operation) {
   const bool moe = operation == Operation::fused_moe;
   if (column == "gfx") return pick<std::string>({"gfx950", "gfx950", "gfx950", "gfx942"});
   if (column == "cu_num") return pick<std::string>({"256", "256", "304"});
@@ -67,7 +67,7 @@ std::string Generator::cell(const std::string& column, Operation operation) {
   return pick<std::string>({"", "", "text", "\"a \"\"b\"\"\"", "1e-3"});
 }
 
-std::string Generator::tuned_table(Operation operation) {
+std::string Generator::tuned_table(OperationForm operation) {
   std::vector<std::string> columns;
   for (const SchemaColumn& column : schema_of(operation).columns) {
     const bool drop = (column.column == Column::tag || column.column == Column::xbf16) && one_in(2);

@@ -23,7 +23,7 @@ class Generator {
 
   /// A tuned CSV of the operation: few sizes and kernels, so that keys collide and winners repeat; tags,
   /// ranges, unknown columns, failed times, many digits.
-  std::string tuned_table(Operation operation);
+  std::string tuned_table(OperationForm operation);
   /// Rows whose kernels are configurations of Triton, of tune_gemm or hipBLASLt's.
   std::string convertible_table();
   std::string triton_config();
@@ -35,7 +35,7 @@ class Generator {
   std::string damaged(std::string text);
 
  private:
-  std::string cell(const std::string& column, Operation operation);
+  std::string cell(const std::string& column, OperationForm operation);
 
   std::mt19937_64 random_;
 };

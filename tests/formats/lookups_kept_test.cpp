@@ -171,7 +171,7 @@ struct Answers {
   }
 };
 
-TunedFile parsed(const std::string& path, const std::string& text, Operation operation) {
+TunedFile parsed(const std::string& path, const std::string& text, OperationForm operation) {
   auto file = parse_tuned_csv(path, text, {.operation = operation});
   EXPECT_TRUE(file.ok()) << file.message() << "\n" << text;
   return file.ok() ? std::move(*file) : TunedFile();
@@ -228,7 +228,7 @@ TEST(LookupsKept, ByFixMergeAndConversionsOfTables) {
         // The name of a changed file may be that of another table; the source's says whose it is.
         const auto original = parse_tuned_csv(source.path, source.text, {});
         if (!original.ok() || !original->schema().dispatched) return false;
-        const Operation operation = original->schema().operation;
+        const OperationForm operation = original->schema().operation;
         const std::string text = mutate ? test::mutated_table(generator, source.text) : source.text;
         auto file = parse_tuned_csv(source.path, text, {.operation = operation});
         if (!file.ok() || !file->schema().dispatched || file->entries.empty()) return false;

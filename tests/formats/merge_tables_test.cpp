@@ -19,14 +19,14 @@ using ::testing::IsEmpty;
 
 const std::string header = "gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n";
 
-TunedFile parsed(const std::string& content, const std::string& path, Operation operation) {
+TunedFile parsed(const std::string& content, const std::string& path, OperationForm operation) {
   auto file = parse_tuned_csv(path, content, {.operation = operation});
   EXPECT_TRUE(file.ok()) << file.message();
   return file.ok() ? std::move(*file) : TunedFile();
 }
 
 MergedTable merged(const std::vector<std::string>& contents, const MergeOptions& options = {},
-                   Operation operation = Operation::a8w8_blockscale) {
+                   OperationForm operation = Operation::a8w8_blockscale) {
   std::vector<TunedFile> files;
   for (const std::string& content : contents) {
     files.push_back(
@@ -172,7 +172,7 @@ TEST(Merge, AGroupKeepsOnePackedWeight) {
 TEST(Merge, FilesOfTwoTablesAreRefused) {
   std::vector<TunedFile> files;
   files.push_back(parsed(header, "a.csv", Operation::a8w8_blockscale));
-  files.push_back(parsed(header, "b.csv", Operation::a8w8_blockscale_bpreshuffle));
+  files.push_back(parsed(header, "b.csv", OperationForm(Operation::a8w8_blockscale, true)));
   const auto refused = merge_tables(files, {});
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.message(), HasSubstr("b.csv"));
@@ -240,7 +240,7 @@ TEST(MergeFixtures, ADenseTableAsRangesAnswersEveryTunedM) {
   RecordProperty("rows_after", static_cast<int>(table->rows_after));
   EXPECT_EQ(table->rows_before, 6630U);
   EXPECT_LT(table->rows_after, table->rows_before / 10);
-  auto again = parse_tuned_csv("a.csv", table->text, {.operation = Operation::a8w8_blockscale});
+  auto again = parse_tuned_csv("a.csv", table->text, {.operation = OperationForm(Operation::a8w8_blockscale)});
   ASSERT_TRUE(again.ok());
   const TunedTable ranges(std::move(again->entries));
   for (const TunedEntry& row : file->entries) {

@@ -39,7 +39,7 @@ class ModelTest : public ScratchTest {
     if (!list.ok()) return lines;
     for (const ShapeRow& row : list->rows) {
       const Problem& problem = row.problem;
-      lines.push_back(fmt::format("{} {} {} {}x{}{}", row.layer, row.calls, to_string(problem.operation),
+      lines.push_back(fmt::format("{} {} {} {}x{}{}", row.layer, row.calls, to_string(form_of(problem)),
                                   problem.n, problem.k, problem.bias ? "+bias" : ""));
     }
     return lines;

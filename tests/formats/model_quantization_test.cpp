@@ -27,7 +27,7 @@ class ModelQuantization : public ModelTest {
     if (!list.ok()) return list.message();
     for (const ShapeRow& row : list->rows) {
       if (row.layer == "down_proj") {
-        return fmt::format("{} {}", to_string(row.problem.operation), to_string(row.problem.x_type));
+        return fmt::format("{} {}", to_string(form_of(row.problem)), to_string(row.problem.x_type));
       }
     }
     return "no down_proj";
@@ -152,7 +152,7 @@ TEST_F(ModelQuantization, FourBitWeightsHaveGroupsAndZeroPoints) {
     EXPECT_EQ(problem_of(with(expected.config, options), "down_proj"), expected.problem) << expected.config;
   }
   options.x_type = DataType::f16;
-  options.operation = Operation::a16w4_int4;
+  options.operation = OperationForm(Operation::a16w4_int4);
   EXPECT_THAT(problem_of(with(four_bits(group, "null"), options), "down_proj"),
               HasSubstr("x=f16 w=i4 y=f16"));
   EXPECT_THAT(
@@ -162,7 +162,7 @@ TEST_F(ModelQuantization, FourBitWeightsHaveGroupsAndZeroPoints) {
 
 TEST_F(ModelQuantization, RulesForSingleLayers) {
   ModelShapeOptions options = one_token();
-  options.operation = Operation::a16w4_int4;
+  options.operation = OperationForm(Operation::a16w4_int4);
   const auto gptq = with(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "dynamic": {
       "-:.*self_attn": {}, "+:.*layers\\.0\\.mlp\\.down_proj": {"group_size": 128}}})",
                          options);
@@ -292,9 +292,9 @@ TEST_F(ModelQuantization, PreShuffledVariants) {
 
 TEST_F(ModelQuantization, OneOperationOnly) {
   ModelShapeOptions options = one_token();
-  options.operation = Operation::fused_moe;
+  options.operation = OperationForm(Operation::fused_moe);
   EXPECT_THAT(brief(with(R"({"quant_method": "fp8"})", options)), ElementsAre("experts 3 fused_moe 32x64"));
-  options.operation = Operation::a8w8_blockscale;
+  options.operation = OperationForm(Operation::a8w8_blockscale);
   EXPECT_THAT(with(R"({"quant_method": "fp8"})", options).message(),
               HasSubstr("no row of a8w8_blockscale; there are 2 rows of a16w16, 4 of a8w8, 1 of fused_moe"));
 }

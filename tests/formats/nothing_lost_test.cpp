@@ -242,7 +242,7 @@ TEST(NothingLost, NoBucketIsInvented) {
 // Issue 19, 5: the header decides; a name that disagrees is said.
 TEST(NothingLost, ABatchedHeaderBeatsTheFilesName) {
   const TunedFile file = table(lost_data("batched_header_bf16_tuned_gemm.csv"));
-  EXPECT_EQ(file.schema().operation, Operation::batched_bf16);
+  EXPECT_EQ(file.schema().operation, OperationForm(Operation::batched_bf16));
   ASSERT_THAT(file.entries, SizeIs(2));
   EXPECT_THAT(file.diagnostics, ElementsAre(HasSubstr(":1: the header is that of a table of batched_bf16")));
   std::vector<TunedFile> files;

@@ -47,18 +47,18 @@ void for_many_seeds(const std::function<void(Generator&)>& once) {
   }
 }
 
-const std::vector<Operation> operations{Operation::a16w16,
-                                        Operation::a8w8,
-                                        Operation::a8w8_bpreshuffle,
-                                        Operation::a8w8_blockscale,
-                                        Operation::a4w4_blockscale,
-                                        Operation::batched_bf16,
-                                        Operation::batched_a8w8,
-                                        Operation::fused_moe,
-                                        Operation::a16w4,
-                                        Operation::a8w4,
-                                        Operation::a4w4_nvfp4,
-                                        Operation::a16w4_int4};
+const std::vector<OperationForm> operations{Operation::a16w16,
+                                            Operation::a8w8,
+                                            OperationForm(Operation::a8w8, true),
+                                            Operation::a8w8_blockscale,
+                                            Operation::a4w4_blockscale,
+                                            Operation::batched_bf16,
+                                            Operation::batched_a8w8,
+                                            Operation::fused_moe,
+                                            Operation::a16w4,
+                                            Operation::a8w4,
+                                            Operation::a4w4_nvfp4,
+                                            Operation::a16w4_int4};
 
 bool equal_carried(const TunedEntry& a, const TunedEntry& b) {
   static const CarriedCells none;
@@ -80,7 +80,7 @@ void expect_equal_rows(const std::vector<TunedEntry>& before, const std::vector<
 }
 
 /// Reads `text`, writes it, reads that.
-void expect_read_write_read(const std::string& text, Operation operation) {
+void expect_read_write_read(const std::string& text, OperationForm operation) {
   const auto file = parse_tuned_csv("x.csv", text, {.operation = operation});
   if (!file.ok() || !file->schema().dispatched) return;
   const std::string written = write_tuned_csv(operation, file->entries, CsvSchema::aiter);
@@ -92,7 +92,7 @@ void expect_read_write_read(const std::string& text, Operation operation) {
 
 TEST(Properties, TunedTablesReadWriteRead) {
   for_many_seeds([](Generator& generator) {
-    const Operation operation = generator.pick(operations);
+    const OperationForm operation = generator.pick(operations);
     const std::string text = generator.tuned_table(operation);
     expect_read_write_read(text, operation);
     expect_read_write_read(generator.damaged(text), operation);
@@ -173,7 +173,7 @@ TEST(Properties, AConversionThereAndBackIsEqualOrNamed) {
     options.x_type = DataType::f16;
     options.n = 512;
     options.k = 1024;
-    options.operation = Operation::a16w16;
+    options.operation = OperationForm(Operation::a16w16);
     for (const Format& format : all_formats()) {
       if (format.read == nullptr || format.write == nullptr) continue;
       SCOPED_TRACE(std::string(format.name) + "\n" + text);
@@ -276,7 +276,7 @@ void expect_same_answers(const std::vector<TunedEntry>& old_rows, std::vector<Tu
 
 bool never(const LookupKey&, const LookupHit*, const LookupHit*) { return false; }
 
-TunedFile parsed_tuned(const std::string& source, const std::string& text, Operation operation) {
+TunedFile parsed_tuned(const std::string& source, const std::string& text, OperationForm operation) {
   auto file = parse_tuned_csv(source, text, {.operation = operation});
   EXPECT_TRUE(file.ok()) << file.message();
   return file.ok() ? std::move(*file) : TunedFile();
@@ -298,7 +298,7 @@ void expect_merge_keeps_answers(std::vector<TunedFile> files, Generator& generat
 
 void expect_compress_keeps_answers(TunedFile file, Generator& generator) {
   SCOPED_TRACE("compress");
-  const Operation operation = file.schema().operation;
+  const OperationForm operation = file.schema().operation;
   std::vector<TunedFile> files;
   files.push_back(std::move(file));
   const auto merged = merge_tables(files, {});
@@ -324,7 +324,7 @@ void expect_compress_keeps_answers(TunedFile file, Generator& generator) {
 
 void expect_fix_keeps_answers(TunedFile file, Generator& generator) {
   SCOPED_TRACE("fix");
-  const Operation operation = file.schema().operation;
+  const OperationForm operation = file.schema().operation;
   std::vector<TunedFile> files;
   files.push_back(std::move(file));
   const auto findings = audit_tables(files, {});
@@ -349,7 +349,7 @@ void expect_fix_keeps_answers(TunedFile file, Generator& generator) {
 
 TEST(Properties, MergeFixAndCompressAnnounceEveryChange) {
   for_many_seeds([](Generator& generator) {
-    const Operation operation = generator.pick(operations);
+    const OperationForm operation = generator.pick(operations);
     const std::string a = generator.tuned_table(operation);
     const std::string b = generator.tuned_table(operation);
     SCOPED_TRACE(a + "\n" + b);
@@ -379,7 +379,7 @@ TEST(Properties, HoldForTheFixtures) {
     auto file = read_tuned_csv(path);
     ASSERT_TRUE(file.ok()) << file.message();
     if (!file->schema().dispatched || (!soak() && file->entries.size() > 700)) continue;
-    const Operation operation = file->schema().operation;
+    const OperationForm operation = file->schema().operation;
     const std::string text = *file->document.content;
     expect_read_write_read(text, operation);
     expect_fix_keeps_answers(parsed_tuned(path, text, operation), generator);

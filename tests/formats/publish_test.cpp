@@ -145,15 +145,14 @@ TEST_F(Publish, OldHeadersGetTheColumnsThatTheKeyNeeds) {
   put("M,N,K,bias,dtype,outdtype,scaleAB,cu_num,libtype,solidx,splitK,us\n"
       "16,2048,1024,False,torch.bfloat16,torch.bfloat16,False,80,asm,1,2,9.0\n");
   TunedEntry packed = amd_row(16, 4);
-  packed.problem.bpreshuffle = true;
   packed.problem.weight_layout = WeightLayout::any;
   publish_ok({packed});
   const auto read = read_tuned_csv(file());
   ASSERT_TRUE(read.ok());
   ASSERT_EQ(read->entries.size(), 2U) << text();
   EXPECT_FALSE(read->has_gfx);
-  EXPECT_FALSE(read->entries[0].problem.bpreshuffle);
-  EXPECT_TRUE(read->entries[1].problem.bpreshuffle);
+  EXPECT_FALSE(is_packed(read->entries[0].problem));
+  EXPECT_TRUE(is_packed(read->entries[1].problem));
   EXPECT_EQ(read->entries[1].kernel_name, "tiled_r1_mr8");
   EXPECT_THAT(text(), StartsWith("M,N,K,bias,dtype,outdtype,scaleAB,cu_num,libtype,solidx,splitK,us,"
                                  "bpreshuffle,kernelName,err_ratio\n"));

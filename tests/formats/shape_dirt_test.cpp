@@ -44,7 +44,7 @@ TEST(ShapeDirt, BlankLinesMissingColumnsAndNoFinalNewline) {
   const ShapeList five = read_data("five_columns.csv");
   ASSERT_THAT(five.rows, SizeIs(1));
   EXPECT_EQ(five.rows[0].problem.y_type, DataType::bf16);
-  EXPECT_FALSE(five.rows[0].problem.bpreshuffle);
+  EXPECT_FALSE(is_packed(five.rows[0].problem));
 }
 
 TEST(ShapeDirt, AnyOrderAnyCaseExtraColumnsAndDuplicates) {
@@ -112,9 +112,9 @@ TEST(ShapeDirt, EveryOperationsListIsRead) {
   }
   EXPECT_THAT(read_shape_list(untuned_data("quantized.csv"), {}).message(),
               HasSubstr("name it with --op (a8w8, a8w8_bpreshuffle)"));
-  EXPECT_EQ(read_shape_list(untuned_data("sizes_only.csv"), {})->operation, Operation::a16w16);
+  EXPECT_EQ(read_shape_list(untuned_data("sizes_only.csv"), {})->operation, OperationForm(Operation::a16w16));
   ShapeListOptions options;
-  options.operation = Operation::a4w4_blockscale;
+  options.operation = OperationForm(Operation::a4w4_blockscale);
   EXPECT_EQ(read_shape_list(untuned_data("sizes_only.csv"), options)->rows.at(0).problem.x_type,
             DataType::f4_e2m1);
 }
@@ -192,18 +192,18 @@ TEST(ShapeFixtures, RealFilesAreReadWhole) {
   EXPECT_THAT(yaml->rows, SizeIs(63));
   const struct {
     const char* name;
-    Operation operation;
+    OperationForm operation;
     std::int64_t rows;
   } others[] = {{"a4w4_blockscale_untuned_gemm.csv", Operation::a4w4_blockscale, 194},
-                {"a8w8_blockscale_bpreshuffle_untuned_gemm.csv", Operation::a8w8_blockscale_bpreshuffle, 0},
+                {"a8w8_blockscale_bpreshuffle_untuned_gemm.csv", OperationForm(Operation::a8w8_blockscale, true), 0},
                 {"a8w8_blockscale_untuned_gemm.csv", Operation::a8w8_blockscale, 80},
-                {"a8w8_bpreshuffle_untuned_gemm.csv", Operation::a8w8_bpreshuffle, 32},
+                {"a8w8_bpreshuffle_untuned_gemm.csv", OperationForm(Operation::a8w8, true), 32},
                 {"a8w8_untuned_batched_gemm.csv", Operation::batched_a8w8, 26},
                 {"a8w8_untuned_gemm.csv", Operation::a8w8, 66},
                 {"bf16_untuned_batched_gemm.csv", Operation::batched_bf16, 26},
                 {"untuned_fmoe.csv", Operation::fused_moe, 13},
                 {"model_configs/a8w8_blockscale_bpreshuffle_untuned_gemm_mm2.5.csv",
-                 Operation::a8w8_blockscale_bpreshuffle, 16}};
+                 OperationForm(Operation::a8w8_blockscale, true), 16}};
   for (const auto& other : others) {
     ShapeListOptions by_name;
     const auto list = read_shape_list(folder + "/aiter/configs/" + other.name, by_name);

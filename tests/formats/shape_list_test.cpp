@@ -135,19 +135,19 @@ TEST_F(ShapeListTest, TheOperationComesFromFlagHeaderOrName) {
   options.x_type = DataType::bf16;
   const auto bare = read_shape_list(write("sizes.csv", sizes), options);
   ASSERT_TRUE(bare.ok()) << bare.message();
-  EXPECT_EQ(bare->operation, Operation::a16w16) << "as gradlib's lists";
+  EXPECT_EQ(bare->operation, OperationForm(Operation::a16w16)) << "as gradlib's lists";
   EXPECT_EQ(bare->notes.size(), 1U);
   ShapeListOptions to_file;
   to_file.output = "x_a8w8_blockscale_tuned_gemm.csv";
   const auto for_file = read_shape_list(write("sizes.csv", sizes), to_file);
   ASSERT_TRUE(for_file.ok()) << for_file.message();
-  EXPECT_EQ(for_file->operation, Operation::a8w8_blockscale);
+  EXPECT_EQ(for_file->operation, OperationForm(Operation::a8w8_blockscale));
   const auto unknown = read_shape_list(write("sizes.csv", "M,N,K,q_dtype_w\n1,2,3,torch.int8\n"), {});
   EXPECT_NE(unknown.message().find("name it with --op"), std::string::npos) << unknown.message();
   const auto other = read_shape_list(write("x_a8w8_blockscale_untuned_gemm.csv", sizes), {});
   ASSERT_TRUE(other.ok()) << other.message();
-  EXPECT_EQ(other->operation, Operation::a8w8_blockscale);
-  options.operation = Operation::a16w16;
+  EXPECT_EQ(other->operation, OperationForm(Operation::a8w8_blockscale));
+  options.operation = OperationForm(Operation::a16w16);
   EXPECT_TRUE(read_shape_list(write("sizes.csv", sizes), options).ok());
   const auto moe = read_shape_list(write("untuned.csv", "token,model_dim\n1,2\n"), {});
   EXPECT_NE(moe.message().find("no column inter_dim, expert, topk, dtype, q_dtype_a, q_dtype_w"),

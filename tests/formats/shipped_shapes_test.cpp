@@ -16,7 +16,7 @@ struct ShippedList {
   const char* file;
   const char* model;  // below tests/data/models
   std::int64_t tensor_parallel;
-  Operation operation;
+  OperationForm operation;
 };
 
 constexpr ShippedList of_models[] = {
@@ -68,7 +68,7 @@ TEST_F(ShippedShapes, ListsAreWhatTheModelsGive) {
 TEST_F(ShippedShapes, ExpertsOfGptOssOnHopperHaveWideTokensAndNoPadding) {
   ModelShapeOptions options;
   options.tokens = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048, 8192};
-  options.operation = Operation::fused_moe;
+  options.operation = OperationForm(Operation::fused_moe);
   options.layer_names = true;
   auto made = known("gpt-oss-120b", options);
   ASSERT_TRUE(made.ok()) << made.message();

@@ -89,7 +89,7 @@ TEST(TableAges, AColumnThatATableDoesNotUseIsIgnored) {
   const auto file = parse_tuned_csv("a8w8_blockscale_bpreshuffle_tuned_gemm.csv",
                                     "cu_num,M,N,K,q_dtype_w,us,kernelName\n80,1,2,3,torch.int4,5,name\n");
   ASSERT_TRUE(file.ok()) << file.message();
-  EXPECT_EQ(file->entries.at(0).problem.operation, Operation::a8w8_blockscale_bpreshuffle);
+  EXPECT_EQ(form_of(file->entries.at(0).problem), OperationForm(Operation::a8w8_blockscale, true));
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST(TableFixtures, EveryLookUpOfTheOracle) {
   for (const TableRequest& request : requests->rows) {
     auto table = tables.find(request.file);
     if (table == tables.end()) {
-      auto file = read_tuned_csv(folder + "/" + request.file, {.operation = request.key.problem.operation});
+      auto file = read_tuned_csv(folder + "/" + request.file, {.operation = form_of(request.key.problem)});
       ASSERT_TRUE(file.ok()) << file.message();
       table = tables.emplace(request.file, TunedTable(std::move(file->entries))).first;
     }
@@ -131,7 +131,7 @@ TEST(TableFixtures, EveryTableIsReadAndWrittenAgain) {
     const auto read = read_tuned_csv(file.path().string());
     ASSERT_TRUE(read.ok()) << read.message();
     if (!read->schema().dispatched) continue;
-    const Operation operation = read->schema().operation;
+    const OperationForm operation = read->schema().operation;
     const std::string text = write_tuned_csv(operation, read->entries, CsvSchema::aiter);
     const auto again = parse_tuned_csv("again.csv", text, {.operation = operation});
     ASSERT_TRUE(again.ok()) << again.message();

@@ -91,7 +91,7 @@ TEST(BucketRows, SayWhatTheNameSays) {
   const auto unknown = bucket_rows(config("gfx950-GEMM-A16WFP6.json", R"({"any": {}})"));
   EXPECT_THAT(unknown.message(), HasSubstr("configs of 'GEMM-A16WFP6', which is no operation of gemmtune"));
   EXPECT_THAT(bucket_rows(config("x.json", R"({"any": {}})")).message(), HasSubstr("says no family"));
-  EXPECT_TRUE(bucket_rows(config("x.json", R"({"any": {}})"), Operation::a8w8).ok());
+  EXPECT_TRUE(bucket_rows(config("x.json", R"({"any": {}})"), OperationForm(Operation::a8w8)).ok());
 }
 
 TEST(BucketRows, AreRunAtBothEndsOfTheirM) {
@@ -140,7 +140,7 @@ TEST(BucketFiles, HaveAitersNames) {
   EXPECT_EQ(bucket_file_name("x86-amx", problem), std::nullopt) << "AITER has no kernel of bf16 with fp8";
   problem.w_type = DataType::f4_e2m1;
   EXPECT_EQ(bucket_file_name("x86-amx", problem), "x86-amx-MOE-MX_FP4-E=8-N=64-K=128.json");
-  EXPECT_EQ(bucket_file_name("gfx950", default_problem(Operation::a8w8_bpreshuffle)), std::nullopt);
+  EXPECT_EQ(bucket_file_name("gfx950", default_problem(OperationForm(Operation::a8w8, true))), std::nullopt);
 }
 
 std::vector<std::string> audited(const std::vector<TritonFile>& files) {

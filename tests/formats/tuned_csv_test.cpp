@@ -72,7 +72,7 @@ TEST(TunedCsv, ReadsTheOlderHeaders) {
   ASSERT_EQ(november.entries.size(), 1U);
   EXPECT_EQ(november.entries[0].cu_num, 256);
   EXPECT_EQ(november.entries[0].us, 4.4021);
-  EXPECT_FALSE(november.entries[0].problem.bpreshuffle);
+  EXPECT_FALSE(is_packed(november.entries[0].problem));
   const TunedFile december = read_data("december_2024.csv");
   ASSERT_EQ(december.entries.size(), 1U);
   EXPECT_EQ(december.entries[0].us, 19.1353);
@@ -146,7 +146,7 @@ TEST_F(TunedCsvFiles, AClassThatIsNotKnownIsKeptAndNamed) {
       "gfx,cu_num,M,N,K,dtype,us,kernelName,accuracy\n"
       "sm_90,132,1,64,64,torch.bfloat16,1.0,wgmma_r1_x,fp32\n"
       "sm_90,132,2,64,64,torch.bfloat16,1.0,wgmma_r1_x,fp24\n";
-  const auto file = read_tuned_csv(write("t.csv", text), {.operation = Operation::a16w16});
+  const auto file = read_tuned_csv(write("t.csv", text), {.operation = OperationForm(Operation::a16w16)});
   ASSERT_TRUE(file.ok()) << file.message();
   ASSERT_EQ(file->entries.size(), 2U);
   EXPECT_EQ(file->entries[0].accuracy, Accuracy::fp32);
@@ -181,10 +181,10 @@ TEST_F(TunedCsvFiles, OtherFilesAreNamed) {
   EXPECT_THAT(read_tuned_csv(write("t.csv", sizes)).message(), HasSubstr("name it with --op (a8w8, "));
   EXPECT_EQ(read_tuned_csv(write("x_a4w4_blockscale_tuned_gemm.csv", sizes))->schema().kind,
             TableKind::a4w4_blockscale);
-  EXPECT_THAT(read_tuned_csv(write("t.csv", sizes), {.operation = Operation::batched_a8w8}).message(),
+  EXPECT_THAT(read_tuned_csv(write("t.csv", sizes), {.operation = OperationForm(Operation::batched_a8w8)}).message(),
               HasSubstr("no column B"));
   EXPECT_THAT(
-      read_tuned_csv(write("t.csv", "gfx,cu_num,B,M,N,K,us\n"), {.operation = Operation::a8w8}).message(),
+      read_tuned_csv(write("t.csv", "gfx,cu_num,B,M,N,K,us\n"), {.operation = OperationForm(Operation::a8w8)}).message(),
       HasSubstr("expected a8w8"));
   EXPECT_EQ(read_tuned_csv(path("missing.csv")).code(), StatusCode::not_found);
   EXPECT_EQ(read_tuned_csv(folder_.string()).code(), StatusCode::invalid_argument);

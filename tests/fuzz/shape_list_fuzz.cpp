@@ -14,7 +14,7 @@ void check_rows(const ShapeList& list) {
     fuzz::demand(row.calls >= 0, "calls are counted");
   }
   ShapeListOptions options;
-  options.operation = list.rows.front().problem.operation;
+  options.operation = form_of(list.rows.front().problem);
   const auto again = parse_shape_list("s.csv", write_shape_list(list.rows), options);
   fuzz::demand(again.ok(), "a list that was written is read: " + again.message());
 }

@@ -238,7 +238,6 @@ TEST(HipDevice, Mxfp4RunsOnEveryFamily) {
           if (packed && !is_a4w4) continue;
           if (device->info().gfx == "gfx950" && (!is_a4w4 || name != std::string("mfma"))) continue;
           Problem problem = of_fp4(operation, 5, 48, 192);
-          problem.bpreshuffle = packed;
           if (packed) problem.weight_layout = *family->packed_layout(problem);
           const Outcome outcome = verified(*device, problem, {name, 1, family->default_config(problem)});
           EXPECT_EQ(outcome.kind, OutcomeKind::ok) << name << " " << print(problem) << ": " << outcome.reason;
@@ -585,7 +584,7 @@ TEST_F(Solutions, OfAForeignRowAreReplacedIfWrong) {
       << "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,"
          "err_ratio,tflops,bw\n"
          "gfx942,304,5,64,48,False,torch.bfloat16,torch.bfloat16,False,False,hipblaslt,1003,0,5.0,,0,1,1\n";
-  const TableSet tables = load_table_set({{Operation::a16w16, file}});
+  const TableSet tables = load_table_set({{OperationForm(Operation::a16w16), file}});
   const Set wrong("HIP_DOUBLE_LT_WRONG", "1003");
   const auto shared = std::make_shared<DispatchDevice>();
   shared->device = open_hip();

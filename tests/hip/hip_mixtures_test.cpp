@@ -46,7 +46,7 @@ class HipMixtures : public ::testing::Test {
            "gfx942,304,8,96,64,8,2,ActivationType.Silu,torch.bfloat16,torch.bfloat16,torch.bfloat16,"
            "QuantType.No,1,0,16,0,9.0,"
         << kernel << ",0.0%,0,,0.0%,9.0,1,0,0,1,1\n";
-    options_.tuned_files = {{Operation::fused_moe, file}};
+    options_.tuned_files = {{OperationForm(Operation::fused_moe), file}};
   }
   static void* copied(Device& device, const void* from, std::size_t bytes,
                       std::vector<std::unique_ptr<Buffer>>& kept) {
@@ -74,8 +74,8 @@ class HipMixtures : public ::testing::Test {
     };
     Operands o;
     o.x = put(host->x);
-    o.w = put(problem.bpreshuffle ? shuffled(shapes.w, host->w) : host->w);
-    o.w2 = put(problem.bpreshuffle ? shuffled(shapes.w2, host->w2) : host->w2);
+    o.w = put(is_packed(problem) ? shuffled(shapes.w, host->w) : host->w);
+    o.w2 = put(is_packed(problem) ? shuffled(shapes.w2, host->w2) : host->w2);
     o.topk_ids = static_cast<const std::int32_t*>(
         copied(device, host->topk_ids.data(), host->topk_ids.size() * 4, kept));
     o.topk_weights = static_cast<const float*>(
@@ -101,7 +101,6 @@ TEST_F(HipMixtures, ATunedRowAnswersForBothLayoutsOfTheWeights) {
   ASSERT_NE(context, nullptr);
   for (const bool shuffled : {false, true}) {
     Problem problem = problem_;
-    problem.bpreshuffle = shuffled;
     if (shuffled) problem.weight_layout = WeightLayout::aiter16x16;
     const auto plan = context->plan(problem);
     ASSERT_TRUE(plan.ok()) << plan.message();

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <set>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -11,9 +13,12 @@ namespace gemmtune {
 namespace {
 
 TEST(WeightLayout, NamesReadBack) {
-  for (const auto layout : {WeightLayout::any, WeightLayout::plain, WeightLayout::panel16,
-                            WeightLayout::onednn, WeightLayout::aiter16x16, WeightLayout::tile64x128})
+  std::set<std::string_view> names;
+  for (const WeightLayout layout : all_weight_layouts()) {
     EXPECT_EQ(parse_weight_layout(to_string(layout)), layout);
+    EXPECT_TRUE(names.insert(to_string(layout)).second) << to_string(layout);
+  }
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(WeightLayout::fragment64) + 1);
   EXPECT_EQ(to_string(WeightLayout::panel16), "panel16");
   EXPECT_EQ(parse_weight_layout("panel"), std::nullopt);
   EXPECT_EQ(parse_weight_layout(""), std::nullopt);

@@ -204,7 +204,7 @@ std::vector<std::string> files_of(const std::string& folder) {
 }
 
 std::size_t rows_of(const std::string& path) {
-  const auto file = read_tuned_csv(path, {.operation = Operation::a16w16, .strict = true});
+  const auto file = read_tuned_csv(path, {.operation = OperationForm(Operation::a16w16), .strict = true});
   EXPECT_TRUE(file.ok()) << file.message();
   return file.ok() ? file->entries.size() : 0;
 }

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "problem/operands.h"
 
@@ -25,7 +27,6 @@ TEST(Problem, PrintAndParseAreInverse) {
   EXPECT_EQ(*parse_problem(print(problem)), problem);
   problem.bias = true;
   problem.y_type = DataType::f32;
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::panel16;
   problem.w_order = Order::column_major;
   problem.alignment = 64;
@@ -46,7 +47,7 @@ TEST(Problem, ScalesOfBlocksMayBePowersOfTwo) {
   EXPECT_EQ(operand_shapes(problem).w.scale_bytes(), 3 * 2);
   EXPECT_EQ(operand_shapes(problem).w.scale.type, ScaleType::e8m0);
   for (const Operation other : {Operation::a8w8, Operation::a4w4_blockscale, Operation::batched_a8w8}) {
-    Problem wrong = default_problem(other);
+    Problem wrong = default_problem({other, false});
     wrong.m = wrong.n = wrong.k = 32;
     wrong.e8m0_scales = true;
     EXPECT_NE(check(wrong).message().find("expected it with a8w8_blockscale only"), std::string::npos);
@@ -167,7 +168,6 @@ TEST(Problem, ColumnMajorOperandsAreOfPlainA16w16Alone) {
             std::string::npos);
   problem = valid();
   problem.w_order = Order::column_major;
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::any;
   EXPECT_NE(check(problem).message().find("a packed weight has no order"), std::string::npos);
   problem.w_order = Order::row_major;
@@ -176,7 +176,7 @@ TEST(Problem, ColumnMajorOperandsAreOfPlainA16w16Alone) {
 }
 
 TEST(Problem, EveryOperationIsCheckedPrintedAndParsed) {
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     Problem problem = default_problem(operation);
     problem.m = 3;
     problem.n = 2048;
@@ -201,11 +201,11 @@ TEST(Problem, WhatAFormatCannotExpressIsNamed) {
   problem.m = problem.n = 16;
   problem.k = 48;
   EXPECT_NE(check(problem).message().find("K = 48, expected a multiple of 32"), std::string::npos);
-  problem = default_problem(Operation::a8w8_bpreshuffle);
+  problem = default_problem({Operation::a8w8, true});
   problem.m = problem.n = problem.k = 16;
-  problem.bpreshuffle = false;
   problem.weight_layout = WeightLayout::plain;
-  EXPECT_NE(check(problem).message().find("expected a packed one for a8w8_bpreshuffle"), std::string::npos);
+  EXPECT_NE(check_form({Operation::a8w8, true}, problem).message().find("expected a packed one for a8w8_bpreshuffle"),
+            std::string::npos);
   problem = default_problem(Operation::fused_moe);
   problem.m = problem.n = problem.k = 16;
   problem.moe.experts = 4;
@@ -261,9 +261,6 @@ TEST(Problem, CheckNamesFieldAndValue) {
   problem.w_type = DataType::f32;
   EXPECT_NE(check(problem).message().find("dtype of w is f32"), std::string::npos);
   problem = valid();
-  problem.bpreshuffle = true;
-  EXPECT_NE(check(problem).message().find("bpreshuffle"), std::string::npos);
-  problem = valid();
   problem.scale_ab = true;
   EXPECT_NE(check(problem).message().find("scaleAB"), std::string::npos);
   problem = valid();
@@ -278,14 +275,29 @@ TEST(Problem, CheckNamesFieldAndValue) {
 }
 
 TEST(Problem, OperationsParseWithAliases) {
-  EXPECT_EQ(parse_operation("bf16"), Operation::a16w16);
-  EXPECT_EQ(parse_operation("A8W8-Blockscale"), Operation::a8w8_blockscale);
-  EXPECT_EQ(parse_operation("fmoe"), Operation::fused_moe);
-  EXPECT_EQ(parse_operation("a4w4"), Operation::a4w4_blockscale);
+  EXPECT_EQ(parse_operation("bf16"), OperationForm(Operation::a16w16));
+  EXPECT_EQ(parse_operation("A8W8-Blockscale"), OperationForm(Operation::a8w8_blockscale));
+  EXPECT_EQ(parse_operation("fmoe"), OperationForm(Operation::fused_moe));
+  EXPECT_EQ(parse_operation("a4w4"), OperationForm(Operation::a4w4_blockscale));
   EXPECT_EQ(parse_operation("nonsense"), std::nullopt);
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     EXPECT_EQ(parse_operation(to_string(operation)), operation);
   }
+}
+
+TEST(Words, EachIsReadBackAndOfOneValue) {
+  std::set<std::string_view> words;
+  for (const QuantType type : all_quant_types()) {
+    EXPECT_EQ(parse_quant_type(to_string(type)), type);
+    EXPECT_TRUE(words.insert(to_string(type)).second) << to_string(type);
+  }
+  EXPECT_EQ(words.size(), static_cast<std::size_t>(QuantType::per_group) + 1);
+  words.clear();
+  for (const Activation activation : all_activations()) {
+    EXPECT_EQ(parse_activation(to_string(activation)), activation);
+    EXPECT_TRUE(words.insert(to_string(activation)).second) << to_string(activation);
+  }
+  EXPECT_EQ(words.size(), static_cast<std::size_t>(Activation::situv2) + 1);
 }
 
 TEST(Problem, CountsOperationsAndBytes) {
@@ -295,24 +307,38 @@ TEST(Problem, CountsOperationsAndBytes) {
 }
 
 TEST(OperationTraits, DefaultsAreLegal) {
-  for (const Operation operation : all_operations()) {
-    const OperationTraits& row = traits(operation);
-    Problem problem = default_problem(operation);
+  for (const OperationForm form : all_operation_forms()) {
+    const OperationTraits& row = traits(form.operation);
+    Problem problem = default_problem(form);
     problem.m = problem.n = problem.k = 128;
     if (row.mixture) problem.moe.experts = problem.moe.topk = 2;
     EXPECT_TRUE(check(problem).ok()) << check(problem).message();
-    EXPECT_EQ(problem.y_type, default_y_type(operation, problem.x_type)) << row.name;
-    EXPECT_EQ(traits(row.packed_form).quantization, row.quantization) << row.name;
-    EXPECT_EQ(row.packed_form != operation, row.packing == Packing::never) << row.name;
-    for (const DataType type : row.x_types) EXPECT_NE(traits(type).to_f32, nullptr) << row.name;
-    for (const DataType type : row.y_types) EXPECT_GE(bits(type), 16) << row.name;
+    EXPECT_EQ(form_of(problem), form);
+    EXPECT_EQ(problem.y_type, default_y_type(form.operation, problem.x_type)) << to_string(form);
+    for (const DataType type : row.x_types) EXPECT_NE(traits(type).to_f32, nullptr) << to_string(form);
+    for (const DataType type : row.y_types) EXPECT_GE(bits(type), 16) << to_string(form);
   }
 }
 
+TEST(OperationForms, APackedWeightIsOneOfItsOwnWhereWordsSaySo) {
+  Problem problem = default_problem(Operation::a8w8);
+  EXPECT_EQ(to_string(form_of(problem)), "a8w8");
+  problem.weight_layout = WeightLayout::panel16;
+  EXPECT_EQ(to_string(form_of(problem)), "a8w8_bpreshuffle");
+  EXPECT_EQ(form_of(problem), parse_operation("bpreshuffle"));
+  EXPECT_NE(check_form(Operation::a8w8, problem).message().find("panel16: expected plain for a8w8"), std::string::npos);
+  EXPECT_FALSE(parse_problem("a8w8 m=1 n=16 k=16 x=i8 w=i8 y=bf16 layout=any").ok());
+  EXPECT_FALSE(parse_problem("a8w8_bpreshuffle m=1 n=16 k=16 x=i8 w=i8 y=bf16 layout=plain").ok());
+  problem = default_problem(Operation::a4w4_blockscale);
+  problem.weight_layout = WeightLayout::panel16;
+  EXPECT_EQ(to_string(form_of(problem)), "a4w4_blockscale");
+  EXPECT_TRUE(check_form(Operation::a4w4_blockscale, problem).ok());
+}
+
 TEST(OperationTraits, CheckFollowsTheRow) {
-  for (const Operation operation : all_operations()) {
-    const OperationTraits& row = traits(operation);
-    Problem problem = default_problem(operation);
+  for (const OperationForm form : all_operation_forms()) {
+    const OperationTraits& row = traits(form.operation);
+    Problem problem = default_problem(form);
     problem.m = problem.n = problem.k = 128;
     if (row.mixture) problem.moe.experts = problem.moe.topk = 2;
     const auto with = [&problem](auto member, auto value) {
@@ -320,16 +346,12 @@ TEST(OperationTraits, CheckFollowsTheRow) {
       other.*member = value;
       return check(other).ok();
     };
-    EXPECT_EQ(with(&Problem::bias, true), row.bias) << row.name;
-    EXPECT_EQ(with(&Problem::batch, std::int64_t{2}), row.batched) << row.name;
+    EXPECT_EQ(with(&Problem::bias, true), row.bias) << to_string(form);
+    EXPECT_EQ(with(&Problem::batch, std::int64_t{2}), row.batched) << to_string(form);
     for (const DataTypeTraits& type : all_data_types()) {
       const bool taken = std::find(row.y_types.begin(), row.y_types.end(), type.type) != row.y_types.end();
-      EXPECT_EQ(with(&Problem::y_type, type.type), taken) << row.name << ' ' << type.name;
+      EXPECT_EQ(with(&Problem::y_type, type.type), taken) << to_string(form) << ' ' << type.name;
     }
-    Problem packed = problem;
-    packed.bpreshuffle = true;
-    packed.weight_layout = WeightLayout::any;
-    EXPECT_EQ(check(packed).ok(), row.packing != Packing::never) << row.name;
   }
 }
 

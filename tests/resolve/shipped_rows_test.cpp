@@ -61,7 +61,7 @@ TEST_F(ShippedRows, AnswerOnTheirDeviceModelAndLibraryVersionAlone) {
   EXPECT_THAT(answer.rule(), HasSubstr("shipped exact row, M = 8, " + shipped_.file(table_name) + ":2"));
   for (const std::int64_t m : {16, 32, 64, 128, 256}) EXPECT_EQ(ask(m).hit.match, Match::untuned) << m;
   EXPECT_EQ(tables_.describe(), shipped_.path() + ": 1 row in 1 shipped table, 5 of other devices");
-  EXPECT_THAT(tables_.describe(Operation::a8w8), IsEmpty());
+  EXPECT_THAT(tables_.describe(OperationForm(Operation::a8w8)), IsEmpty());
 }
 
 /// An H100 and an H200 have one gfx and one cu_num, and the faster card's row is no row of the other one.

@@ -33,7 +33,7 @@ class Sources : public ::testing::Test {
     return entry;
   }
   TablePath file(const std::string& name, const std::vector<TunedEntry>& rows, bool named = true) {
-    return {Operation::a16w16, test::write_rows(folder_, name, rows), named};
+    return {OperationForm(Operation::a16w16), test::write_rows(folder_, name, rows), named};
   }
   std::vector<std::string> warnings(const std::vector<TablePath>& paths, bool strict = false) {
     TableSet tables = load_table_set(paths);
@@ -94,16 +94,16 @@ TEST_F(Sources, AitersConfigsRaiseNoFalseAlarm) {
     DeviceInfo device;
     device.gfx = gfx;
     device.cu_num = cu_num;
-    std::set<Operation> has_rows;
+    std::set<OperationForm> has_rows;
     for (const TunedEntry& row : tables.table.entries())
-      if (row_is_of(row, device)) has_rows.insert(row.problem.operation);
+      if (row_is_of(row, device)) has_rows.insert(form_of(row.problem));
     rows += has_rows.size();
     for (const SourceWarning& warning : source_warnings(tables, device, false))
       EXPECT_FALSE(has_rows.contains(warning.operation)) << gfx << ": " << warning.text;
   }
   EXPECT_GT(rows, 5U);
   const auto here = source_warnings(tables, device_.info(), false);
-  std::set<Operation> operations;
+  std::set<OperationForm> operations;
   for (const SourceWarning& warning : here) {
     EXPECT_TRUE(operations.insert(warning.operation).second) << "one line an operation: " << warning.text;
     EXPECT_FALSE(warning.named) << "only if it is asked for";
@@ -116,15 +116,15 @@ TEST_F(Sources, OperationsAreJudgedApart) {
   const std::string a8w8 = folder_.write("a8w8_tuned_gemm.csv",
                                          "gfx,cu_num,M,N,K,q_dtype_w,kernelId,splitK,us,kernelName\n"
                                          "x86-fake,2,1,32,48,torch.int8,0,0,9,alpha_r1_a1\n");
-  EXPECT_THAT(warnings({other, {Operation::a8w8, a8w8, true}}), ElementsAre(HasSubstr("a.csv is not used")));
+  EXPECT_THAT(warnings({other, {OperationForm(Operation::a8w8), a8w8, true}}), ElementsAre(HasSubstr("a.csv is not used")));
 }
 
 TEST_F(Sources, FilesThatAreMissingOrCannotBeReadAreSaid) {
   const std::string none = folder_.file("none.csv");
-  EXPECT_THAT(warnings({{Operation::a16w16, none, false}}), IsEmpty()) << "a default may be missing";
-  EXPECT_THAT(warnings({{Operation::a16w16, none, true}}), ElementsAre(none + ": no such file"));
+  EXPECT_THAT(warnings({{OperationForm(Operation::a16w16), none, false}}), IsEmpty()) << "a default may be missing";
+  EXPECT_THAT(warnings({{OperationForm(Operation::a16w16), none, true}}), ElementsAre(none + ": no such file"));
   const std::string broken = folder_.write("broken.csv", std::string("M,N\0", 4));
-  EXPECT_THAT(warnings({{Operation::a16w16, broken, false}, file("b.csv", {of("x86-fake", 2)})}),
+  EXPECT_THAT(warnings({{OperationForm(Operation::a16w16), broken, false}, file("b.csv", {of("x86-fake", 2)})}),
               ElementsAre(HasSubstr("broken.csv")));
 }
 

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 /// The paths of an operation's tables.
 std::vector<std::string> paths_of(const std::vector<TablePath>& tables,
-                                  Operation operation = Operation::a16w16) {
+                                  OperationForm operation = Operation::a16w16) {
   std::vector<std::string> paths;
   for (const TablePath& table : tables) {
     if (table.operation == operation) paths.push_back(table.path);
@@ -57,7 +57,7 @@ TEST(TablePaths, OptionsWinOverTheVariableWhichReplacesTheDefault) {
 
 TEST(TablePaths, EveryOperationHasItsFileItsVariablesAndItsModelFiles) {
   struct Case {
-    Operation operation;
+    OperationForm operation;
     const char* ours;
     const char* aiters;  // null: AITER has no such table
     const char* file;
@@ -65,11 +65,11 @@ TEST(TablePaths, EveryOperationHasItsFileItsVariablesAndItsModelFiles) {
   const Case cases[] = {
       {Operation::a16w16, "GEMMTUNE_CONFIG_A16W16", "AITER_CONFIG_GEMM_BF16", "bf16_tuned_gemm"},
       {Operation::a8w8, "GEMMTUNE_CONFIG_A8W8", "AITER_CONFIG_GEMM_A8W8", "a8w8_tuned_gemm"},
-      {Operation::a8w8_bpreshuffle, "GEMMTUNE_CONFIG_A8W8_BPRESHUFFLE", "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE",
+      {OperationForm(Operation::a8w8, true), "GEMMTUNE_CONFIG_A8W8_BPRESHUFFLE", "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE",
        "a8w8_bpreshuffle_tuned_gemm"},
       {Operation::a8w8_blockscale, "GEMMTUNE_CONFIG_A8W8_BLOCKSCALE", "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE",
        "a8w8_blockscale_tuned_gemm"},
-      {Operation::a8w8_blockscale_bpreshuffle, "GEMMTUNE_CONFIG_A8W8_BLOCKSCALE_BPRESHUFFLE",
+      {OperationForm(Operation::a8w8_blockscale, true), "GEMMTUNE_CONFIG_A8W8_BLOCKSCALE_BPRESHUFFLE",
        "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE", "a8w8_blockscale_bpreshuffle_tuned_gemm"},
       {Operation::a4w4_blockscale, "GEMMTUNE_CONFIG_A4W4_BLOCKSCALE", "AITER_CONFIG_GEMM_A4W4",
        "a4w4_blockscale_tuned_gemm"},

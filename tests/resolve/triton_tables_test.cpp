@@ -24,7 +24,7 @@ TEST(TritonFixtures, AreLookedUp) {
   GEMMTUNE_NEEDS_FIXTURES(fixtures);
   const std::string head = fixtures + "/aiter/ops/triton/configs";
   // The files of FP4 batches are of no operation here; the others answer.
-  const TableSet tables = load_table_set({{Operation::a16w16, head}});
+  const TableSet tables = load_table_set({{OperationForm(Operation::a16w16), head}});
   ASSERT_TRUE(tables.first_fault().ok()) << tables.describe();
   EXPECT_THAT(tables.sources, SizeIs(7));
   std::size_t buckets = 0;
@@ -109,7 +109,7 @@ TEST(TritonTables, WhatCannotBeReadIsSaid) {
   EXPECT_THAT(state("empty"), HasSubstr("no Triton config in this folder"));
   EXPECT_THAT(state("empty/x.txt"), HasSubstr("expected a Triton config"));
   EXPECT_THAT(state("none"), HasSubstr("no such file"));
-  EXPECT_THAT(load_table_set({{std::nullopt, folder.file("none")}}).describe(Operation::a8w8),
+  EXPECT_THAT(load_table_set({{std::nullopt, folder.file("none")}}).describe(OperationForm(Operation::a8w8)),
               HasSubstr("none: no such file"))
       << "whatever the operation";
 }

@@ -287,7 +287,6 @@ TEST_F(EnergyChoice, APackedWeightHasTheLayoutOfTheFewestJoules) {
   times_["frugal_r1"] = 95;
   joules_["wide_r1"] = 0.05;
   joules_["frugal_r1"] = 0.02;
-  problem_.bpreshuffle = true;
   problem_.weight_layout = WeightLayout::any;
   const auto summary = tune_one(Objective::energy, false);
   ASSERT_TRUE(summary.ok()) << summary.message();

@@ -12,7 +12,7 @@ class CProblem {
  public:
   explicit CProblem(const Problem& problem) {
     problem_.size = sizeof problem_;
-    problem_.operation = static_cast<gemmtune_operation>(problem.operation);
+    problem_.operation = c::operation_to_c(form_of(problem));
     problem_.x_type = c::type_to_c(problem.x_type);
     problem_.w_type = c::type_to_c(problem.w_type);
     problem_.y_type = c::type_to_c(problem.y_type);

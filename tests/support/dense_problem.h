@@ -25,7 +25,7 @@ inline Problem dense(std::int64_t m, std::int64_t n, std::int64_t k, DataType x 
 /// A dense operation on 8-bit operands with scales.
 inline Problem quantized(Operation operation, std::int64_t m, std::int64_t n, std::int64_t k, DataType type,
                          bool bias = false) {
-  Problem problem = default_problem(operation);
+  Problem problem = default_problem({operation, false});
   problem.m = m;
   problem.n = n;
   problem.k = k;
@@ -37,7 +37,7 @@ inline Problem quantized(Operation operation, std::int64_t m, std::int64_t n, st
 /// An operation on an MXFP4 weight (a4w4_blockscale, a16w4, a8w4) or an NVFP4 one. y has the operation's default type.
 inline Problem of_fp4(Operation operation, std::int64_t m, std::int64_t n, std::int64_t k,
                       bool bias = false) {
-  Problem problem = default_problem(operation);
+  Problem problem = default_problem({operation, false});
   problem.m = m;
   problem.n = n;
   problem.k = k;

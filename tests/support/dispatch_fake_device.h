@@ -119,7 +119,7 @@ class FakeFamily final : public LeafFamily {
     if (const int wait = log_->build_milliseconds; wait > 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(wait));
     }
-    const auto layout = problem.bpreshuffle ? *traits_.packed : WeightLayout::plain;
+    const auto layout = is_packed(problem) ? *traits_.packed : WeightLayout::plain;
     return std::unique_ptr<Kernel>(std::make_unique<FakeKernel>(problem, layout, traits_.workspace, log_));
   }
 

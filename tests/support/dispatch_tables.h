@@ -23,7 +23,6 @@ inline Problem small_problem(std::int64_t m, std::int64_t n = 32, std::int64_t k
 }
 
 inline Problem packed(Problem problem, WeightLayout layout = WeightLayout::panel16) {
-  problem.bpreshuffle = true;
   problem.weight_layout = layout;
   return problem;
 }
@@ -34,7 +33,7 @@ inline TunedEntry row(const Problem& problem, std::string kernel_name, double us
   entry.gfx = "x86-fake";
   entry.cu_num = 2;
   entry.problem = problem;
-  if (problem.bpreshuffle) entry.problem.weight_layout = WeightLayout::any;
+  if (is_packed(problem)) entry.problem.weight_layout = WeightLayout::any;
   entry.libtype = family_of_kernel_name(kernel_name).value_or("");
   entry.kernel_name = std::move(kernel_name);
   entry.us = us;
@@ -42,7 +41,7 @@ inline TunedEntry row(const Problem& problem, std::string kernel_name, double us
 }
 
 /// A file as a table of bf16.
-inline TablePath table(const std::string& path) { return {Operation::a16w16, path}; }
+inline TablePath table(const std::string& path) { return {OperationForm(Operation::a16w16), path}; }
 
 inline std::string write_rows(const TemporaryFolder& folder, const std::string& name,
                               const std::vector<TunedEntry>& rows) {

@@ -102,7 +102,7 @@ class OnlineTuning : public ::testing::Test {
   }
   std::vector<std::string> kernels() const {
     std::vector<std::string> names;
-    const auto file = read_tuned_csv(file_, {.operation = Operation::a16w16, .strict = true});
+    const auto file = read_tuned_csv(file_, {.operation = OperationForm(Operation::a16w16), .strict = true});
     if (!file.ok()) return names;
     for (const TunedEntry& entry : file->entries) names.push_back(entry.kernel_name);
     return names;

@@ -15,7 +15,7 @@ struct Shape {
   std::int64_t m, n, k;
 };
 
-inline Problem problem_of(Operation operation, DataType type, const Shape& shape) {
+inline Problem problem_of(OperationForm operation, DataType type, const Shape& shape) {
   Problem p = default_problem(operation);
   p.m = shape.m;
   p.n = shape.n;
@@ -30,7 +30,7 @@ inline Problem problem_of(Operation operation, DataType type, const Shape& shape
 }
 
 /// An operation on int4 weights; a group of 0: whole rows, of even k.
-inline Problem int4_problem(Operation operation, DataType type, const Shape& shape, std::int32_t group,
+inline Problem int4_problem(OperationForm operation, DataType type, const Shape& shape, std::int32_t group,
                             bool zero_points) {
   Problem p = problem_of(operation, type, shape);
   p.k = round_up(shape.k, std::max<std::int64_t>(group, 2));
@@ -87,9 +87,6 @@ inline std::vector<Problem> dense_problems(const Shape& shape) {
 /// The same with a weight in a layout; false where the operation has none.
 inline bool in_layout(Problem& p, WeightLayout layout) {
   if (layout == WeightLayout::plain) return true;
-  if (p.operation == Operation::a8w8) p.operation = Operation::a8w8_bpreshuffle;
-  if (p.operation == Operation::a8w8_blockscale) p.operation = Operation::a8w8_blockscale_bpreshuffle;
-  p.bpreshuffle = true;
   p.weight_layout = layout;
   return cpu::check_layout(operand_shapes(p).w, layout).ok();
 }

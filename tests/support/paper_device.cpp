@@ -34,7 +34,7 @@ class Family final : public LeafFamily {
       }
     }
     const bool fits = problem.weight_layout == WeightLayout::any || problem.weight_layout == options_.packed;
-    if (problem.bpreshuffle && !(options_.packed && fits)) return Status::unsupported("packed weights");
+    if (is_packed(problem) && !(options_.packed && fits)) return Status::unsupported("packed weights");
     return {};
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return options_.packed; }
@@ -55,7 +55,7 @@ class Family final : public LeafFamily {
         return Status::unsupported("{}", reason);
       }
     }
-    const auto layout = problem.bpreshuffle ? *options_.packed : WeightLayout::plain;
+    const auto layout = is_packed(problem) ? *options_.packed : WeightLayout::plain;
     return std::unique_ptr<Kernel>(std::make_unique<PaperKernel>(layout));
   }
   Config fast_config(const Problem& problem) const override {

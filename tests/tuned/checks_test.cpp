@@ -325,7 +325,6 @@ TEST(Checks, RowsThatNoRequestFinds) {
 
 TunedEntry packed(std::int64_t m, double us, const std::string& layout) {
   TunedEntry entry = row(m, us, "tiled_r1_mr8_w" + layout);
-  entry.problem.bpreshuffle = true;
   entry.problem.weight_layout = WeightLayout::any;
   return entry;
 }

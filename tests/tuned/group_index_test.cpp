@@ -26,11 +26,10 @@ const std::vector<std::function<void(Problem&)>>& changes() {
       [](Problem& p) { p.bias = !p.bias; },
       [](Problem& p) { p.scale_ab = !p.scale_ab; },
       [](Problem& p) { p.e8m0_scales = !p.e8m0_scales; },
-      [](Problem& p) { p.bpreshuffle = !p.bpreshuffle; },
+      [](Problem& p) { p.weight_layout = is_packed(p) ? WeightLayout::plain : WeightLayout::any; },
       [](Problem& p) { p.weight_layout = WeightLayout::fragment64; },
       [](Problem& p) { p.x_order = Order::column_major; },
       [](Problem& p) { p.w_order = Order::column_major; },
-      [](Problem& p) { p.y_order = Order::column_major; },
       [](Problem& p) { p.alignment = 2; },
       [](Problem& p) { p.w_group = 64; },
       [](Problem& p) { p.zero_points = true; },
@@ -46,7 +45,7 @@ const std::vector<std::function<void(Problem&)>>& changes() {
 }
 
 TEST(KeyWords, AreEqualWhereTheGroupsAre) {
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     Problem problem = default_problem(operation);
     problem.n = 64;
     problem.k = 128;
@@ -66,12 +65,12 @@ TEST(KeyWords, AreEqualWhereTheGroupsAre) {
 }
 
 TEST(KeyWords, ARowOfAMixtureAnswersWithBiasesAndWithout) {
-  for (const Operation operation : all_operations()) {
-    if (!traits(operation).bias) continue;
+  for (const OperationForm operation : all_operation_forms()) {
+    if (!traits(operation.operation).bias) continue;
     const Problem without = default_problem(operation);
     Problem with = without;
     with.bias = true;
-    EXPECT_EQ(same_key(without, with), !traits(operation).key_switches) << to_string(operation);
+    EXPECT_EQ(same_key(without, with), !traits(operation.operation).key_switches) << to_string(operation);
   }
 }
 

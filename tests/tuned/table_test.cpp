@@ -205,7 +205,7 @@ TEST(Table, EveryKeyColumnSeparatesGroups) {
   others[5].problem.x_type = others[5].problem.w_type = DataType::f16;
   others[6].problem.y_type = DataType::f32;
   others[7].problem.scale_ab = true;
-  others[8].problem.bpreshuffle = true;
+  others[8].problem.weight_layout = WeightLayout::any;
   others[9].problem.w_order = Order::column_major;
   for (std::size_t index = 0; index < others.size(); ++index) {
     EXPECT_TRUE(table.lookup(others[index]).empty()) << index;

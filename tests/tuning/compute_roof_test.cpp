@@ -99,7 +99,6 @@ TEST(LargeProduct, IsPlainAndGrowsWithTheDevice) {
   DeviceInfo device = testing::PaperDevice().info();
   device.cu_num = 2;
   Problem packed = problem_of(64);
-  packed.bpreshuffle = true;
   packed.weight_layout = WeightLayout::any;
   const auto small = large_product(packed, device);
   ASSERT_TRUE(small);
@@ -107,7 +106,6 @@ TEST(LargeProduct, IsPlainAndGrowsWithTheDevice) {
   device.cu_num = 64;
   EXPECT_GT(large_product(packed, device)->m, small->m);
   EXPECT_FALSE(large_product(default_problem(Operation::fused_moe), device));
-  EXPECT_FALSE(large_product(default_problem(Operation::a8w8_bpreshuffle), device)) << "packed weights alone";
 }
 
 }  // namespace

@@ -181,7 +181,7 @@ TEST(HuntProblems, AreLegalAndWithinTheLimits) {
   Random random(7);
   const HuntLimits limits{1e7, 1e6};
   int legal = 0;
-  for (const Operation operation : all_operations())
+  for (const OperationForm operation : all_operation_forms())
     for (int i = 0; i < 500; ++i) {
       const Problem problem = random_problem(operation, limits, random);
       if (!check(problem).ok()) continue;

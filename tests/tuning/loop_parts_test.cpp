@@ -42,7 +42,6 @@ Problem problem_of(std::int64_t m, std::int64_t n, std::int64_t k) {
 
 Problem packed_of(std::int64_t m, std::int64_t n, std::int64_t k) {
   Problem problem = problem_of(m, n, k);
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::any;
   return problem;
 }
@@ -291,7 +290,7 @@ TEST(KnownRows, TheKeyIsAiters) {
            [](Problem& p) { p.m = 2; }, [](Problem& p) { p.n = 2; }, [](Problem& p) { p.k = 2; },
            [](Problem& p) { p.bias = true; }, [](Problem& p) { p.x_type = DataType::f16; },
            [](Problem& p) { p.y_type = DataType::f32; }, [](Problem& p) { p.scale_ab = true; },
-           [](Problem& p) { p.bpreshuffle = true; }}) {
+           [](Problem& p) { p.weight_layout = WeightLayout::any; }}) {
     Problem other = base;
     change(other);
     EXPECT_FALSE(same_key(base, other)) << print(other);

@@ -213,7 +213,6 @@ TEST_F(MRangeTest, PackedWeightsHaveOneLayoutForTheWholeAxis) {
     return problem.m < 64 ? 50.0 : 110.0;
   };
   Problem packed = problem_of(1);
-  packed.bpreshuffle = true;
   packed.weight_layout = WeightLayout::any;
   request_.shapes = {{packed, 1, {}, 0}};
   run();

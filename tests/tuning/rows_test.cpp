@@ -152,7 +152,6 @@ TEST_F(Rows, APackedWeightIsTimedInTheLayoutOfMostRows) {
   times_["blocks_r1"] = 30;
   std::vector<TunedEntry> rows{row_of(8, "blocks_r1"), row_of(16, "panels_r1"), row_of(32, "panels_r1")};
   for (TunedEntry& row : rows) {
-    row.problem.bpreshuffle = true;
     row.problem.weight_layout = WeightLayout::any;
   }
   const TableSet table = table_of(rows);

@@ -21,7 +21,7 @@ std::vector<ShapeRow> shape_rows(std::size_t count, bool packed) {
     shape.problem.m = std::int64_t{1} << random.below(14);
     shape.problem.n = 128 * static_cast<std::int64_t>(1 + random.below(64));
     shape.problem.k = 1024 * static_cast<std::int64_t>(1 + random.below(8));
-    shape.problem.bpreshuffle = packed;
+    shape.problem.weight_layout = packed ? WeightLayout::any : WeightLayout::plain;
   }
   return shapes;
 }

@@ -47,7 +47,6 @@ TEST(Transfer, OtherTypesAndPackedWeightsTeachNothing) {
   other.x_type = other.w_type = DataType::f32;
   transfer.learn(other, tiled(1).kernel_name());
   other = problem_of(16);
-  other.bpreshuffle = true;
   other.weight_layout = WeightLayout::panel16;
   transfer.learn(other, tiled(2).kernel_name());
   EXPECT_TRUE(transfer.winners_near(problem_of(16)).empty());

@@ -67,7 +67,6 @@ class Tuner : public ::testing::Test {
   }
   static Problem packed_of(std::int64_t m, std::int64_t n = 64) {
     Problem problem = problem_of(m, n);
-    problem.bpreshuffle = true;
     problem.weight_layout = WeightLayout::any;
     return problem;
   }

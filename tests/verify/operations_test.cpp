@@ -247,14 +247,14 @@ struct Case {
   std::vector<Fault> faults;
 };
 
-Problem dense_problem(Operation operation, DataType type) {
+Problem dense_problem(OperationForm operation, DataType type) {
   Problem p = default_problem(operation);
   p.m = 9;
   p.n = 260;
   p.k = 320;
   set_types(p, type);
   if (operation == Operation::batched_bf16 || operation == Operation::batched_a8w8) p.batch = 3;
-  if (p.bpreshuffle) p.weight_layout = WeightLayout::panel16;
+  if (is_packed(p)) p.weight_layout = WeightLayout::panel16;
   return p;
 }
 
@@ -275,10 +275,10 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const DataType type : {DataType::i8, DataType::f8_e4m3fn, DataType::f8_e4m3fnuz})
     all.push_back({"a8w8_" + std::string(to_string(type)), dense_problem(Operation::a8w8, type), rows});
-  all.push_back({"a8w8_bpreshuffle", dense_problem(Operation::a8w8_bpreshuffle, DataType::i8), rows});
+  all.push_back({"a8w8_bpreshuffle", dense_problem(OperationForm(Operation::a8w8, true), DataType::i8), rows});
   all.push_back({"a8w8_blockscale", dense_problem(Operation::a8w8_blockscale, DataType::f8_e4m3fn), rows});
   all.push_back({"a8w8_blockscale_bpreshuffle",
-                 dense_problem(Operation::a8w8_blockscale_bpreshuffle, DataType::f8_e4m3fnuz), rows});
+                 dense_problem(OperationForm(Operation::a8w8_blockscale, true), DataType::f8_e4m3fnuz), rows});
   all.push_back({"a4w4_blockscale", dense_problem(Operation::a4w4_blockscale, DataType::f4_e2m1), rows});
   all.push_back({"batched_bf16",
                  dense_problem(Operation::batched_bf16, DataType::bf16),

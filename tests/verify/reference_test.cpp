@@ -213,9 +213,6 @@ TEST(Reference, refuses_what_it_does_not_know) {
   other.moe = {.experts = 2, .topk = 1, .activation = Activation::swiglu};
   EXPECT_EQ(compute_reference(other, *operands, {}).code(), StatusCode::unsupported);
   other = problem;
-  other.y_order = Order::column_major;
-  EXPECT_EQ(compute_reference(other, *operands, {}).code(), StatusCode::unsupported);
-  other = problem;
   other.y_type = DataType::i8;
   EXPECT_EQ(compute_reference(other, *operands, {}).code(), StatusCode::unsupported);
 }

@@ -50,7 +50,6 @@ Status check_pointers(const void* a, const void* b, std::size_t bytes) {
 /// The problem of a weight in oneDNN's form; its M does not matter.
 Problem as_onednn_weight(Problem problem) {
   problem.m = 1;
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::onednn;
   return problem;
 }
@@ -116,7 +115,6 @@ Status CpuDevice::fill(void* device, int byte, std::size_t bytes) {
 Status CpuDevice::check_layout(const Problem& problem, WeightLayout layout) const {
   Problem weight = problem;
   weight.m = 1;
-  weight.bpreshuffle = layout != WeightLayout::plain;
   weight.weight_layout = layout;
   GEMMTUNE_RETURN_IF_ERROR(check(weight));
   if (layout == WeightLayout::any)

@@ -33,13 +33,13 @@ Status apply_preshuffle(TuneOptions& options) {
   if (!options.preshuffle) return {};
   const auto named = operation_of(options.size);
   if (!named.ok()) return named.status();
-  const Operation operation = named->value_or(Operation::a8w8_blockscale);
-  if (operation != Operation::a8w8_blockscale && operation != Operation::a8w8_blockscale_bpreshuffle)
+  const OperationForm operation = named->value_or(OperationForm(Operation::a8w8_blockscale));
+  if (operation.operation != Operation::a8w8_blockscale)
     return Status::invalid(
         "--preshuffle: only of a8w8_blockscale, not of --op {}; expected an operation whose name ends "
         "in _bpreshuffle, without --preshuffle",
         options.size.operation);
-  options.size.operation = to_string(Operation::a8w8_blockscale_bpreshuffle);
+  options.size.operation = to_string({Operation::a8w8_blockscale, true});
   return {};
 }
 

@@ -28,7 +28,7 @@ bool has_no_type(const SizeOptions& size) {
 Result<bool> is_dense(const SizeOptions& size) {
   const auto operation = operation_of(size);
   if (!operation.ok()) return operation.status();
-  return operation->value_or(Operation::a16w16) == Operation::a16w16;
+  return operation->value_or(OperationForm()) == Operation::a16w16;
 }
 
 /// The backend of --backend; with auto the first one of GPUs that is available.

@@ -71,9 +71,9 @@ HelpTopic columns_topic() {
 
 HelpTopic variables_topic() {
   HelpTopicGroup files{"Variable with tuned files", {}};
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     std::string names = tuned_files_variable(operation);
-    if (const std::string_view aiters = traits(operation).aiter_variable; !aiters.empty())
+    if (const std::string_view aiters = names_of(operation).aiter_variable; !aiters.empty())
       names += fmt::format(", {}", aiters);
     files.entries.push_back(
         {std::move(names),

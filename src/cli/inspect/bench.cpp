@@ -51,7 +51,7 @@ Examples:
   gemmtune bench shapes/llama-3.2-1b.csv)";
 
 /// The buckets of this device at both ends of their M.
-Status add_bucket_shapes(const std::string& path, std::optional<Operation> operation,
+Status add_bucket_shapes(const std::string& path, std::optional<OperationForm> operation,
                          const DeviceInfo& device, std::vector<ShapeRow>& shapes) {
   const auto files = read_triton_files({path});
   if (!files.ok()) return files.status();
@@ -83,7 +83,7 @@ Result<BenchInput> bench_input_of(ShapeList shapes, const Environment& environme
   return input;
 }
 
-Result<BenchInput> read_bench_input(const std::string& path, std::optional<Operation> operation,
+Result<BenchInput> read_bench_input(const std::string& path, std::optional<OperationForm> operation,
                                     const Environment& environment, const Device& opened, bool strict) {
   const DeviceInfo& device = opened.info();
   BenchInput input;

@@ -43,7 +43,7 @@ struct BenchInput {
 };
 
 /// Of a file: tuned files, Triton configs or a shape list, colon-separated. Strict: a row that cannot be read is an error.
-Result<BenchInput> read_bench_input(const std::string& path, std::optional<Operation> operation,
+Result<BenchInput> read_bench_input(const std::string& path, std::optional<OperationForm> operation,
                                     const Environment& environment, const Device& device,
                                     bool strict = false);
 /// Of shapes, with the tables that a program would use now.

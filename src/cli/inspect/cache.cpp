@@ -114,7 +114,7 @@ std::vector<std::string> build_all(const Device& device, const std::vector<Row>&
 Result<std::vector<Row>> rows_for(const CacheOptions& options, const Environment& environment,
                                   const DeviceInfo& device) {
   std::vector<Row> rows;
-  const auto add_config = [&](const std::string& path, std::optional<Operation> operation) -> Status {
+  const auto add_config = [&](const std::string& path, std::optional<OperationForm> operation) -> Status {
     const auto configs = read_triton_files({path});
     if (!configs.ok()) return configs.status();
     for (const TritonFile& config : *configs) {
@@ -129,7 +129,7 @@ Result<std::vector<Row>> rows_for(const CacheOptions& options, const Environment
     }
     return {};
   };
-  const auto add = [&](const std::string& path, std::optional<Operation> operation) -> Status {
+  const auto add = [&](const std::string& path, std::optional<OperationForm> operation) -> Status {
     const auto triton = are_triton_files({path});
     if (!triton.ok()) return triton.status();
     if (*triton) return add_config(path, operation);

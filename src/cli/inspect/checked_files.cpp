@@ -10,7 +10,7 @@ namespace {
 
 /// The buckets of Triton configs.
 Result<std::vector<CheckedFile>> read_bucket_files(const std::string& paths, const SizeOptions& size,
-                                                   std::optional<Operation> operation,
+                                                   std::optional<OperationForm> operation,
                                                    const DeviceInfo& device) {
   const auto n = dimension_word("-n", size.n);
   const auto k = dimension_word("-k", size.k);
@@ -40,7 +40,7 @@ Result<std::vector<CheckedFile>> read_bucket_files(const std::string& paths, con
 }  // namespace
 
 Result<std::vector<CheckedFile>> read_checked_files(const std::string& paths, const SizeOptions& size,
-                                                    std::optional<Operation> operation,
+                                                    std::optional<OperationForm> operation,
                                                     const DeviceInfo& device) {
   const auto triton = are_triton_files({paths});
   if (!triton.ok()) return triton.status();

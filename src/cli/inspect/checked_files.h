@@ -22,7 +22,7 @@ struct CheckedFile {
 /// Tuned files, or Triton configs and folders of them, colon-separated. Of a config for this device whose name says no N and
 /// K those of `size` count; without them that is a diagnostic.
 Result<std::vector<CheckedFile>> read_checked_files(const std::string& paths, const SizeOptions& size,
-                                                    std::optional<Operation> operation,
+                                                    std::optional<OperationForm> operation,
                                                     const DeviceInfo& device);
 
 }  // namespace gemmtune::cli

@@ -228,7 +228,7 @@ std::optional<Candidate> fast_default(const Device& device, const Problem& probl
 Result<std::string> rule_of_tables(const ExplainOptions& options, const Device& device,
                                    const Problem& problem) {
   if (options.table.empty()) return std::string();
-  const auto tables = read_table_set(options.table, problem.operation);
+  const auto tables = read_table_set(options.table, form_of(problem));
   if (!tables.ok()) return Status(tables.code(), fmt::format("--table {}", tables.message()));
   const Answer answer = answer_problem(device, *tables, problem, {});
   if (!answer.status.ok()) return answer.status.message();

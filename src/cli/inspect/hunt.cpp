@@ -131,7 +131,7 @@ int run_hunt(const HuntOptions& options) {
     Console lines(options.quiet);
     return report_invariant(
         {"hunt", "", options.device, options.max_err_ratio, options.budget_seconds, options.json}, **device,
-        untuned_kernels(**device, operation->value_or(Operation::a16w16), options.seed, weights), lines);
+        untuned_kernels(**device, operation->value_or(OperationForm()), options.seed, weights), lines);
   }
   request.budget_seconds = options.budget_seconds;
   request.seed = options.seed;

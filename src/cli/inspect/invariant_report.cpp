@@ -69,7 +69,7 @@ std::string weight_text(const Problem& problem) {
   Problem one = problem;
   one.m = 1;
   const std::string text = short_name(one);
-  return fmt::format("{} {}", to_string(problem.operation), text.substr(text.find('x') + 1));
+  return fmt::format("{} {}", to_string(form_of(problem)), text.substr(text.find('x') + 1));
 }
 
 std::string report_text(const InvariantReport& report) {
@@ -136,7 +136,7 @@ std::vector<ServedKernel> kernels_of_rows(const Device& device, const std::vecto
   return kernels;
 }
 
-std::vector<ServedKernel> untuned_kernels(const Device& device, Operation operation, std::uint64_t seed,
+std::vector<ServedKernel> untuned_kernels(const Device& device, OperationForm operation, std::uint64_t seed,
                                           int weights) {
   constexpr std::array<std::int64_t, 6> ms{1, 2, 7, 16, 33, 128};
   constexpr std::array<std::int64_t, 5> sizes{512, 1024, 2048, 3072, 4096};

@@ -15,7 +15,7 @@ namespace gemmtune::cli {
 /// What runs the rows of a file on this device: each at its M, those of a bit class also at M between two of them.
 std::vector<ServedKernel> kernels_of_rows(const Device& device, const std::vector<TunedEntry>& entries);
 /// What runs without tuning at some M of a few weights, drawn from a seed.
-std::vector<ServedKernel> untuned_kernels(const Device& device, Operation operation, std::uint64_t seed,
+std::vector<ServedKernel> untuned_kernels(const Device& device, OperationForm operation, std::uint64_t seed,
                                           int weights);
 
 struct InvariantCommand {

@@ -227,13 +227,13 @@ std::string lookup_text(const LookupReport& report, const LookupTables& tables, 
                         bool strict) {
   std::string text = fmt::format("{}\nfor {}, cu_num {}\n", print(report.problem), report.gfx, report.cu_num);
   for (const TableSet* set : {tables.tuned, tables.online, tables.shipped()}) {
-    const std::string sources = set == nullptr ? "" : set->describe(report.problem.operation);
+    const std::string sources = set == nullptr ? "" : set->describe(form_of(report.problem));
     for (const std::string_view line : split(sources, '\n')) {
       if (!line.empty()) text += fmt::format("from {}\n", line);
     }
   }
   for (const SourceWarning& warning : source_warnings(*tables.tuned, device, strict)) {
-    if (warning.operation == report.problem.operation) text += fmt::format("warning: {}\n", warning.text);
+    if (warning.operation == form_of(report.problem)) text += fmt::format("warning: {}\n", warning.text);
   }
   for (const LookupLevel& level : report.levels) text += level_text(level, tables);
   text += fmt::format("answer: {}\n", report.rule);
@@ -268,7 +268,7 @@ class RequestedTables {
   explicit RequestedTables(const std::string& list) : folder_(std::filesystem::path(list).parent_path()) {}
   /// The error names the file.
   Result<const TableSet*> of(const TableRequest& request) {
-    const Operation operation = request.key.problem.operation;
+    const OperationForm operation = form_of(request.key.problem);
     const auto [at, made] = sets_.try_emplace({operation, request.file});
     if (made) at->second = load_table_set(paths_of(operation, request.file));
     for (const TableSource& source : at->second.sources) {
@@ -279,7 +279,7 @@ class RequestedTables {
 
  private:
   /// A colon-separated list is one table, as for --table.
-  auto paths_of(Operation operation, const std::string& files) const
+  auto paths_of(OperationForm operation, const std::string& files) const
       -> decltype(table_paths_of(operation, files)) {
     std::string joined;
     for (const std::string& file : path_list(files)) {
@@ -289,7 +289,7 @@ class RequestedTables {
   }
 
   std::filesystem::path folder_;
-  std::map<std::pair<Operation, std::string>, TableSet> sets_;
+  std::map<std::pair<OperationForm, std::string>, TableSet> sets_;
 };
 
 Result<LookupReport> answer_of(const TableRequest& request, const TableSet& tables, const Device* device) {
@@ -359,7 +359,7 @@ int run_lookup(const LookupOptions& options) {
   const LookupRequest& first = requests->front();
   TableSet tables = options.table.empty()
                         ? production_tables(environment)
-                        : load_table_set(table_paths_of(first.problem.operation, options.table));
+                        : load_table_set(table_paths_of(form_of(first.problem), options.table));
   tables.fewer_threads = environment.fewer_threads;
   Status fault = tables.first_fault();
   // A path that was named must be there; the default ones may be missing.

@@ -120,7 +120,7 @@ std::string architecture_of(const ReportInputs& inputs) {
 }
 
 /// --base and --capture.
-Status read_comparisons(const ReportOptions& options, std::optional<Operation> operation,
+Status read_comparisons(const ReportOptions& options, std::optional<OperationForm> operation,
                         ReportInputs& inputs) {
   if (!options.bases.empty()) {
     auto base = read_tables(options.bases, operation);
@@ -157,7 +157,8 @@ void leave_out_roof_products(ReportInputs& inputs) {
   }
 }
 
-Status read_tuned(const ReportOptions& options, std::optional<Operation> operation, ReportInputs& inputs) {
+Status read_tuned(const ReportOptions& options, std::optional<OperationForm> operation,
+                  ReportInputs& inputs) {
   auto files = read_tables(options.files, operation);
   if (!files.ok()) return files.status();
   inputs.tuned.files = std::move(*files);

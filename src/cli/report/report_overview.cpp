@@ -97,7 +97,7 @@ std::string report_title(const ReportInputs& inputs) {
   std::string device = environments.empty() ? std::string() : text_in(environments.front(), "device");
   if (device.empty()) device = row->gfx.empty() ? std::string(gfx_of_cu_num(row->cu_num)) : row->gfx;
   return fmt::format("GEMM tuning report: {}{}{} {}", device, device.empty() ? "" : ", ",
-                     to_string(row->problem.operation), to_string(row->problem.x_type));
+                     to_string(form_of(row->problem)), to_string(row->problem.x_type));
 }
 
 std::string report_subtitle(const ReportInputs& inputs) {
@@ -138,14 +138,14 @@ ReportTable next_steps_table(const ReportInputs& inputs) {
                     {{"what", "what", text_kind}, {"rows", "rows"}, {"command", "command", text_kind}});
   if (inputs.run && !inputs.run->ended) return table;
   const std::vector<std::string> names = shown_file_names(inputs);
-  std::map<Operation, std::vector<std::string>> files;
+  std::map<OperationForm, std::vector<std::string>> files;
   std::size_t rows = 0, undecided = 0, busy = 0, wrong = 0, untimed = 0;
   const TunedEntry* to_repeat = nullptr;
   const TunedEntry* wrong_row = nullptr;
   for (std::size_t i = 0; i < inputs.tuned.files.size(); ++i) {
-    std::set<Operation> operations;
+    std::set<OperationForm> operations;
     for (const TunedEntry& row : inputs.tuned.files[i].entries) {
-      operations.insert(row.problem.operation);
+      operations.insert(form_of(row.problem));
       ++rows;
       const bool row_is_busy = is_busy(inputs, row);
       undecided += row.verdict == Verdict::undecided;
@@ -157,7 +157,7 @@ ReportTable next_steps_table(const ReportInputs& inputs) {
         to_repeat = &row;
       if (wrong_row == nullptr && row.verdict == Verdict::default_wrong) wrong_row = &row;
     }
-    for (const Operation operation : operations) files[operation].push_back(names[i]);
+    for (const OperationForm operation : operations) files[operation].push_back(names[i]);
   }
   if (rows == 0) return table;
   for (const auto& [operation, paths] : files) {

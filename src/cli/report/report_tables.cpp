@@ -631,8 +631,7 @@ void add_run_tables(const ReportInputs& inputs, std::vector<ReportTable>& tables
 
 std::string view_of(const TunedEntry& row) {
   const std::string_view gfx = row.gfx.empty() ? gfx_of_cu_num(row.cu_num) : std::string_view(row.gfx);
-  return fmt::format("{}/{} {}", gfx.empty() ? "(no gfx)" : gfx, row.cu_num,
-                     to_string(row.problem.operation));
+  return fmt::format("{}/{} {}", gfx.empty() ? "(no gfx)" : gfx, row.cu_num, to_string(form_of(row.problem)));
 }
 
 std::vector<ReportTable> report_tables(const ReportInputs& inputs) {

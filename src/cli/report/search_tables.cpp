@@ -239,7 +239,7 @@ ReportTable candidates_table(const ReportInputs& inputs) {
         if (curve.empty() || scattered + curve.size() > max_scattered) return;
         scattered += curve.size();
         const std::string view =
-            fmt::format("{}/{} {}", device.first, device.second, to_string(problem.operation));
+            fmt::format("{}/{} {}", device.first, device.second, to_string(form_of(problem)));
         const std::string shape = short_name(problem);
         double order = 0;
         for (const MeasuredCandidate& candidate : measured.candidates) {

@@ -145,7 +145,7 @@ void add_workload_tables(const ReportInputs& inputs, std::vector<ReportTable>& t
     for (const ShapeRow& row : list.rows) workload.push_back({row.problem, row.calls});
     std::map<std::string, std::pair<std::string, int>> devices;  // by view
     for (const TunedEntry& row : table.entries()) {
-      if (row.problem.operation != list.operation || row.cu_num == 0) continue;
+      if (form_of(row.problem) != list.operation || row.cu_num == 0) continue;
       devices[view_of(row)] = {std::string(row.gfx.empty() ? gfx_of_cu_num(row.cu_num) : row.gfx),
                                row.cu_num};
     }

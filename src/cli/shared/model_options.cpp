@@ -26,8 +26,8 @@ Result<std::int64_t> positive(std::string_view option, const std::string& text,
 }
 
 /// --op, of any operation: a model has rows of several, whichever of them are tuned.
-Result<std::optional<Operation>> any_operation(const SizeOptions& size) {
-  if (size.operation.empty()) return std::optional<Operation>();
+Result<std::optional<OperationForm>> any_operation(const SizeOptions& size) {
+  if (size.operation.empty()) return std::optional<OperationForm>();
   if (const auto operation = parse_operation(size.operation)) return operation;
   return operation_of(size);  // the error lists what is known
 }
@@ -168,9 +168,9 @@ Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const Siz
   if (!list.ok()) return list;
   const auto asked = operation_of(size);
   if (!asked.ok()) return asked.status();
-  const Operation tuned = asked->value_or(Operation::a16w16);
+  const OperationForm tuned = asked->value_or(OperationForm());
   const auto others = std::stable_partition(list->rows.begin(), list->rows.end(), [&](const ShapeRow& row) {
-    return row.problem.operation == tuned;
+    return form_of(row.problem) == tuned;
   });
   const std::string left_out = operation_counts(std::vector<ShapeRow>(others, list->rows.end()));
   list->rows.erase(others, list->rows.end());

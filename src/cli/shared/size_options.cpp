@@ -203,17 +203,17 @@ void declare_file_operation(CommandOptions& app, std::string& operation) {
   app.add_option("--op", operation, "The operation, where header and file name do not say it");
 }
 
-Result<std::optional<Operation>> operation_word(const std::string& text) {
-  if (text.empty()) return std::optional<Operation>();
+Result<std::optional<OperationForm>> operation_word(const std::string& text) {
+  if (text.empty()) return std::optional<OperationForm>();
   if (const auto operation = parse_operation(text)) return operation;
   std::string known;
-  for (const Operation operation : all_operations()) {
+  for (const OperationForm operation : all_operation_forms()) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", to_string(operation));
   }
   return Status::invalid("--op {}: unknown operation (known: {})", text, known);
 }
 
-Result<std::optional<Operation>> operation_of(const SizeOptions& options) {
+Result<std::optional<OperationForm>> operation_of(const SizeOptions& options) {
   return operation_word(options.operation);
 }
 
@@ -234,7 +234,7 @@ Status check_words(const SizeOptions& options) {
   if (!operation.ok()) return operation.status();
   GEMMTUNE_RETURN_IF_ERROR(x_type_of(options, {}).status());
   GEMMTUNE_RETURN_IF_ERROR(y_type_of(options, {}).status());
-  Problem problem = default_problem(operation->value_or(Operation::a16w16));
+  Problem problem = default_problem(operation->value_or(OperationForm()));
   GEMMTUNE_RETURN_IF_ERROR(read_orders(options, problem));
   return read_other_sizes(options, {}, problem);
 }
@@ -291,7 +291,7 @@ Result<Problem> problem_of(const SizeOptions& options, std::string_view architec
        {operation.status(), x_type.status(), y_type.status(), m.status(), n.status(), k.status()}) {
     if (!status.ok()) return status;
   }
-  Problem problem = default_problem(operation->value_or(Operation::a16w16), architecture);
+  Problem problem = default_problem(operation->value_or(OperationForm()), architecture);
   problem.m = *m;
   problem.n = *n;
   problem.k = *k;
@@ -299,10 +299,10 @@ Result<Problem> problem_of(const SizeOptions& options, std::string_view architec
   problem.y_type = y_type->value_or(default_y_type(problem.operation, problem.x_type));
   problem.bias = options.bias;
   problem.scale_ab = options.scale_ab;
-  problem.bpreshuffle = problem.bpreshuffle || options.bpreshuffle;
-  if (problem.bpreshuffle) problem.weight_layout = WeightLayout::any;
+  if (options.bpreshuffle) problem.weight_layout = WeightLayout::any;
   GEMMTUNE_RETURN_IF_ERROR(read_orders(options, problem));
   GEMMTUNE_RETURN_IF_ERROR(read_other_sizes(options, architecture, problem));
+  GEMMTUNE_RETURN_IF_ERROR(check_form(operation->value_or(OperationForm()), problem));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   return problem;
 }

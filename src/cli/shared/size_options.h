@@ -57,9 +57,9 @@ void declare_size_options(CommandOptions& app, SizeOptions& options);
 /// --op of a command that reads tuned files and has no sizes.
 void declare_file_operation(CommandOptions& app, std::string& operation);
 /// The text of --op, parsed; nullopt where it is empty.
-Result<std::optional<Operation>> operation_word(const std::string& text);
+Result<std::optional<OperationForm>> operation_word(const std::string& text);
 /// --op where given.
-Result<std::optional<Operation>> operation_of(const SizeOptions& options);
+Result<std::optional<OperationForm>> operation_of(const SizeOptions& options);
 /// Words and numbers that were given, whether something uses them or not.
 Status check_words(const SizeOptions& options);
 /// --indtype (or -dtype_a, -dtype_b) and --outdtype (or -dtype_c) on a device of `architecture` (data_type_on; empty: no

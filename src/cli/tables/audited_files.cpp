@@ -26,7 +26,7 @@ namespace gemmtune::cli {
 namespace {
 
 /// A tuned file or Triton config whole; of other formats what is malformed, without rows.
-Result<TunedFile> read_audited(const std::string& path, std::optional<Operation> operation,
+Result<TunedFile> read_audited(const std::string& path, std::optional<OperationForm> operation,
                                std::string_view& format_name, std::optional<TritonFile>& config,
                                std::vector<UnratedRows>& unrated) {
   auto content = read_text_of_table(path, {.python = read_environment().python});
@@ -121,7 +121,8 @@ std::size_t AuditedFiles::bucket_count() const {
   return buckets;
 }
 
-AuditedFiles read_audited_files(const std::vector<std::string>& words, std::optional<Operation> operation) {
+AuditedFiles read_audited_files(const std::vector<std::string>& words,
+                                std::optional<OperationForm> operation) {
   AuditedFiles audited;
   for (const std::string& word : words) {
     for (const std::string& path : with_configs_of_folders(path_list(word))) {

@@ -37,7 +37,8 @@ struct AuditedFiles {
 
 /// The files of the words, each a path, a folder of Triton configs or a colon-separated list. A file that cannot be read
 /// does not end the audit of the others.
-AuditedFiles read_audited_files(const std::vector<std::string>& words, std::optional<Operation> operation);
+AuditedFiles read_audited_files(const std::vector<std::string>& words,
+                                std::optional<OperationForm> operation);
 
 /// What `gemmtune audit` finds, ascending in file, line and kind; Finding::source is an index into `files`. With a device
 /// also what it says of its own rows and of the kernels that Triton configs of its architecture name.

@@ -78,7 +78,7 @@ Result<Target> target_of(const CoverageOptions& options, const Environment& envi
                 here != nullptr && asked->gfx == here->gfx && asked->cu_num == here->cu_num};
 }
 
-Result<TableSet> tables_of(const CoverageOptions& options, Operation operation,
+Result<TableSet> tables_of(const CoverageOptions& options, OperationForm operation,
                            const Environment& environment) {
   TableSet tables = options.table.empty() ? production_tables(environment)
                                           : load_table_set(table_paths_of(operation, options.table));
@@ -99,7 +99,7 @@ DeviceInfo device_of(const Target& target) {
 
 /// The files of --table with one to write first: a file that is to be made, or has rows of the target alone or none. A table
 /// of other devices is not tuned into without a word.
-std::string output_of(const CoverageOptions& options, Operation operation, const TableSet& tables,
+std::string output_of(const CoverageOptions& options, OperationForm operation, const TableSet& tables,
                       const Target& target) {
   if (options.table.empty()) return tuned_file_name(operation);
   const auto uses = uses_of_sources(tables, device_of(target), false);
@@ -125,14 +125,14 @@ std::string elsewhere(const Target& target) {
                      cpu_architecture(target.gfx) ? "threads" : "compute units");
 }
 
-std::string tune_command(const CoverageOptions& options, Operation operation, const TableSet& tables,
+std::string tune_command(const CoverageOptions& options, OperationForm operation, const TableSet& tables,
                          const Target& target) {
   std::string command = fmt::format("gemmtune tune -i {}", options.capture);
   if (operation != Operation::a16w16) command += fmt::format(" --op {}", to_string(operation));
   return command + fmt::format(" -o {}", output_of(options, operation, tables, target));
 }
 
-std::vector<std::string> warnings_of(const TableSet& tables, Operation operation, const Target& target) {
+std::vector<std::string> warnings_of(const TableSet& tables, OperationForm operation, const Target& target) {
   std::vector<std::string> texts;
   for (SourceWarning& warning : source_warnings(tables, device_of(target), false))
     if (warning.operation == operation) texts.push_back(std::move(warning.text));

@@ -54,7 +54,7 @@ struct Side {
   }
 };
 
-Result<Side> read_side(const std::string& word, std::optional<Operation> operation) {
+Result<Side> read_side(const std::string& word, std::optional<OperationForm> operation) {
   auto files = read_tables({word}, operation);
   if (!files.ok()) return files.status();
   Side side{std::move(*files), {}};
@@ -71,12 +71,12 @@ constexpr std::array<ChangeKind, change_kind_count> kinds{
     ChangeKind::added,  ChangeKind::removed, ChangeKind::winner, ChangeKind::faster,
     ChangeKind::slower, ChangeKind::timed,   ChangeKind::untimed};
 /// Operation → changes by kind.
-using Summary = std::map<Operation, std::array<std::size_t, kinds.size()>>;
+using Summary = std::map<OperationForm, std::array<std::size_t, kinds.size()>>;
 
 Summary summary_of(const Difference& difference) {
   Summary summary;
   for (const RowChange& change : difference.changes) {
-    ++summary[change.row().problem.operation][static_cast<std::size_t>(change.kind)];
+    ++summary[form_of(change.row().problem)][static_cast<std::size_t>(change.kind)];
   }
   return summary;
 }

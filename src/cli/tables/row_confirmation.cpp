@@ -61,7 +61,7 @@ std::string why_not(const TunedEntry& row, const BenchRow& measured, double pref
 /// The row with the default's kernel; nullopt where there is none that may run.
 std::optional<TunedEntry> default_row(const Device& device, const TunedEntry& row, const BenchRow& measured) {
   const bool has_default = row.verdict != Verdict::default_wrong && !measured.other_kernel.empty();
-  if (!has_default || row.problem.bpreshuffle || row.stages) return std::nullopt;
+  if (!has_default || is_packed(row.problem) || row.stages) return std::nullopt;
   const auto candidate = device.resolve(measured.other_kernel, row.problem);
   const std::optional<double> us = row.default_us ? row.default_us : measured.other_microseconds;
   if (!candidate.ok() || !us) return std::nullopt;
@@ -194,7 +194,7 @@ Result<ConfirmationReport> confirm_rows(const TunedFile& table, const Environmen
     if (refuted.why.empty()) continue;
     if (measured[i].ratio && measured[i].kernel == row.kernel_name) refuted.speedup = 1 / *measured[i].ratio;
     const bool is_wrong = measured[i].kernel == row.kernel_name && measured[i].status != BenchStatus::ok;
-    if (!options.keeps_rows && (is_wrong || !row.problem.bpreshuffle)) {
+    if (!options.keeps_rows && (is_wrong || !is_packed(row.problem))) {
       if (const auto changed = default_row(**device, row, measured[i])) {
         text.replace(row, *changed);
         refuted.becomes = changed->kernel_name;

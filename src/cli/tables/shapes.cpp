@@ -110,7 +110,7 @@ std::string shapes_json(const ShapeList& list) {
   json["shapes"] = OrderedJson::array();
   for (const ShapeRow& row : list.rows) {
     const Problem& problem = row.problem;
-    json["shapes"].push_back({{"operation", to_string(problem.operation)},
+    json["shapes"].push_back({{"operation", to_string(form_of(problem))},
                               {"m", problem.m},
                               {"n", problem.n},
                               {"k", problem.k},
@@ -156,7 +156,7 @@ std::function<int()> declare_shapes(CommandOptions& app) {
       "--gfx", options->gfx,
       "The architecture that the shapes are for: fp8 is its own (e4m3fnuz on gfx94x, else e4m3fn)");
   app.add_flag(
-      "--bpreshuffle", options->size.bpreshuffle,
+      "--bpreshuffle", is_packed(options->size),
       "Weights of the model packed once: a8w8_bpreshuffle, a8w8_blockscale_bpreshuffle, bf16 so marked");
   app.add_flag("--layers", options->layers, "With the name of each layer of the model");
   app.add_option(

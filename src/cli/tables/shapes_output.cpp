@@ -18,11 +18,11 @@
 namespace gemmtune::cli {
 namespace {
 
-using RowsByOperation = std::map<Operation, std::vector<ShapeRow>>;
+using RowsByOperation = std::map<OperationForm, std::vector<ShapeRow>>;
 
 RowsByOperation by_operation(const std::vector<ShapeRow>& rows) {
   RowsByOperation parts;
-  for (const ShapeRow& row : rows) parts[row.problem.operation].push_back(row);
+  for (const ShapeRow& row : rows) parts[form_of(row.problem)].push_back(row);
   return parts;
 }
 
@@ -33,8 +33,8 @@ bool is_shape_list(const std::string& path, const std::string& content) {
   with_type.x_type = DataType::bf16;
   if (parse_shape_list(path, content, {}).ok() || parse_shape_list(path, content, with_type).ok())
     return true;
-  const auto operations = all_operations();
-  return std::any_of(operations.begin(), operations.end(), [&](Operation operation) {
+  const auto operations = all_operation_forms();
+  return std::any_of(operations.begin(), operations.end(), [&](OperationForm operation) {
     const std::string header = empty_shape_list(operation);
     return trim(header) == trim(std::string_view(content));
   });

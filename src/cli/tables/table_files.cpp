@@ -49,23 +49,23 @@ Result<std::vector<std::string>> paths_of(const std::string& word) {
 }
 
 /// The operation of a shard's output; none where the file is no shard's.
-Result<std::optional<Operation>> operation_of_shard(const std::string& path) {
+Result<std::optional<OperationForm>> operation_of_shard(const std::string& path) {
   const auto shard = read_shard_file(path);
   if (shard.ok()) return std::optional(shard->operation);
-  if (shard.code() == StatusCode::not_found) return std::optional<Operation>();
+  if (shard.code() == StatusCode::not_found) return std::optional<OperationForm>();
   return shard.status();
 }
 
 }  // namespace
 
 Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words,
-                                           std::optional<Operation> operation, bool strict) {
+                                           std::optional<OperationForm> operation, bool strict) {
   std::vector<TunedFile> files;
   for (const std::string& word : words) {
     auto paths = paths_of(word);
     if (!paths.ok()) return paths.status();
     for (const std::string& path : *paths) {
-      std::optional<Operation> known = operation;
+      std::optional<OperationForm> known = operation;
       if (!known) {
         auto of_shard = operation_of_shard(path);
         if (!of_shard.ok()) return of_shard.status();
@@ -114,7 +114,7 @@ Result<std::vector<TritonFile>> read_triton_files(const std::vector<std::string>
   return files;
 }
 
-Result<TableSet> read_table_set(const std::string& paths, std::optional<Operation> operation) {
+Result<TableSet> read_table_set(const std::string& paths, std::optional<OperationForm> operation) {
   const auto triton = are_triton_files({paths});
   if (!triton.ok()) return triton.status();
   if (!*triton) {

@@ -19,7 +19,7 @@ namespace gemmtune::cli {
 /// that was named must be there, and a pattern must mean a file. The output of a shard is of the operation that its shard file
 /// names, unless `operation` is given. Strict: a row that cannot be read is an error.
 Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words,
-                                           std::optional<Operation> operation, bool strict = false);
+                                           std::optional<OperationForm> operation, bool strict = false);
 
 /// True if every path of the words, each a path or a colon-separated list, is a Triton config (*.json) or a folder of them;
 /// false if none is. Both kinds in one list are an error.
@@ -29,7 +29,7 @@ Result<bool> are_triton_files(const std::vector<std::string>& words);
 Result<std::vector<TritonFile>> read_triton_files(const std::vector<std::string>& words);
 
 /// The tables of a colon-separated list of tuned files or of Triton configs, all of which must be there.
-Result<TableSet> read_table_set(const std::string& paths, std::optional<Operation> operation);
+Result<TableSet> read_table_set(const std::string& paths, std::optional<OperationForm> operation);
 
 /// True if every file of a colon-separated list is a tuned CSV, false if none is; both kinds in one list are an
 /// error, and so is a file that cannot be read.

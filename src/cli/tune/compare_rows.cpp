@@ -97,7 +97,7 @@ int compare_rows(const TuneOptions& options, const Outputs& outputs, Device& dev
       return exit_done;
     }
   }
-  const Operation operation = request.shapes.front().problem.operation;
+  const OperationForm operation = form_of(request.shapes.front().problem);
   std::vector<TablePath> before_paths{{operation, outputs.tuned}};
   for (const std::string& path : outputs.also_read) before_paths.push_back({operation, path});
   const TableSet before = load_table_set(before_paths);

@@ -44,7 +44,7 @@ Result<DryRun> dry_run(const Device& device, const TuneRequest& request) {
   if (request.shapes.empty()) return plan;
   std::vector<std::string> paths{request.output};
   paths.insert(paths.end(), request.also_read.begin(), request.also_read.end());
-  const auto known = KnownRows::read(paths, request.shapes.front().problem.operation, device.info());
+  const auto known = KnownRows::read(paths, form_of(request.shapes.front().problem), device.info());
   if (!known.ok()) return known.status();
   const std::string environment = row_environment(device, request.policy).hash;
   const bool runs_on_host = traits_of(device.info()).runs_on_host;

@@ -31,7 +31,7 @@ std::string error_text(double error) { return std::isfinite(error) ? fmt::format
 }  // namespace
 
 ProfileFile::ProfileFile(std::string path, const Device& device, std::string environment_hash,
-                         Operation operation, CsvSchema schema, bool has_joules)
+                         OperationForm operation, CsvSchema schema, bool has_joules)
     : path_(std::move(path)),
       device_(device),
       environment_hash_(std::move(environment_hash)),

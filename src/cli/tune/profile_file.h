@@ -17,7 +17,7 @@ class ProfileFile {
  public:
   /// The device must outlive it.
   /// `has_joules`: two more columns, the joules of a call and their spread.
-  ProfileFile(std::string path, const Device& device, std::string environment_hash, Operation operation,
+  ProfileFile(std::string path, const Device& device, std::string environment_hash, OperationForm operation,
               CsvSchema schema, bool has_joules = false);
 
   /// An error where an existing file has other columns.
@@ -31,7 +31,7 @@ class ProfileFile {
   std::string path_;
   const Device& device_;
   std::string environment_hash_;
-  Operation operation_;
+  OperationForm operation_;
   CsvSchema schema_;
   bool has_joules_;
 };

@@ -153,7 +153,7 @@ Status TuneSession::prepare() {
 Status TuneSession::prepare_profile() {
   if (outputs_.profile.empty()) return {};
   profile_.emplace(outputs_.profile, device(), row_environment(device(), request_.policy).hash,
-                   request_.shapes.front().problem.operation, request_.publish.schema,
+                   form_of(request_.shapes.front().problem), request_.publish.schema,
                    weighs_energy(request_));
   return profile_->check_header();
 }

@@ -11,7 +11,7 @@ Status add_both_biases(ShapeList& shapes) {
   std::vector<ShapeRow> rows;
   for (const ShapeRow& row : shapes.rows) {
     if (row.problem.operation != Operation::a16w16)
-      return Status::invalid("--all_bias: only of a16w16, not of {}", to_string(row.problem.operation));
+      return Status::invalid("--all_bias: only of a16w16, not of {}", to_string(form_of(row.problem)));
     for (const bool bias : {false, true}) {
       ShapeRow one = row;
       one.problem.bias = bias;

@@ -86,7 +86,7 @@ Result<TritonScheme> bucket_scheme_of(const TuneOptions& options) {
 Result<ShapeList> block_scale_seed_shapes(const std::string& architecture) {
   ShapeListOptions options;
   options.architecture = architecture;
-  options.operation = Operation::a8w8_blockscale;
+  options.operation = OperationForm(Operation::a8w8_blockscale);
   return parse_shape_list("block_scale_seed.csv", block_scale_seed_csv, options);
 }
 

@@ -48,7 +48,7 @@ constexpr double min_energy_timeout = 5;
 bool is_amd(const DeviceInfo& device) { return device.gfx.rfind("gfx", 0) == 0; }
 
 /// The rows of a tuned file that belong to this device, as shapes: `--all` with the output as input.
-Result<ShapeList> own_rows_of(const std::string& path, std::optional<Operation> operation,
+Result<ShapeList> own_rows_of(const std::string& path, std::optional<OperationForm> operation,
                               const DeviceInfo& device, bool strict) {
   auto file = read_tuned_csv(path, {.operation = operation, .strict = strict});
   if (!file.ok()) return file.status();
@@ -76,7 +76,7 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
   std::string path = options.input;
   if (path.empty()) {
     const std::string folder = environment.config_folder;
-    path = folder + "/" + untuned_file_name(operation->value_or(Operation::a16w16));
+    path = folder + "/" + untuned_file_name(operation->value_or(OperationForm()));
     if (folder.empty() || !file_exists(path)) {
       return Status::not_found("no shapes: give -i FILE, --model_dir DIR or -m -n -k ({})",
                                folder.empty() ? no_config_folder : path + " does not exist");
@@ -186,7 +186,7 @@ Status check_shard(const TuneOptions& options) {
 
 /// Rows of a device that is not AMD's never go into a file without gfx: its readers would take them for
 /// AMD's.
-Status check_schema(const TuneOptions& options, const std::string& path, Operation operation,
+Status check_schema(const TuneOptions& options, const std::string& path, OperationForm operation,
                     const DeviceInfo& device) {
   if (is_amd(device) || is_yaml_path(path)) return {};
   if (file_exists(path)) {
@@ -205,7 +205,7 @@ Status check_schema(const TuneOptions& options, const std::string& path, Operati
 }
 
 /// A table of other devices is hardly meant for what happens to be the default device here.
-Status check_devices_of_rows(const TuneOptions& options, const std::string& path, Operation operation,
+Status check_devices_of_rows(const TuneOptions& options, const std::string& path, OperationForm operation,
                              const DeviceInfo& device) {
   const bool asks = options.add_device || options.device.names_device() || !options.replay.empty();
   if (asks || is_yaml_path(path) || !file_exists(path)) return {};
@@ -338,7 +338,8 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
                            const DeviceInfo& device, const ShapeList& shapes,
                            const std::optional<Shard>& shard) {
   Outputs outputs;
-  const Operation operation = shapes.rows.empty() ? shapes.operation : shapes.rows.front().problem.operation;
+  const OperationForm operation =
+      shapes.rows.empty() ? shapes.operation : form_of(shapes.rows.front().problem);
   if (options.buckets) {
     if (!has_triton_family(operation))
       return Status::unsupported("--buckets: there are no Triton configs of {}", to_string(operation));

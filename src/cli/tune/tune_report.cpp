@@ -245,12 +245,12 @@ std::string files_and_next_step(const RunEnding& ending) {
         "--to "
         "aiter --gfx {} --cu_num {} --indtype {} -o {}\n",
         text, path, path, ending.device.gfx, ending.device.cu_num, to_string(problem.x_type),
-        tuned_file_name(problem.operation));
+        tuned_file_name(form_of(problem)));
   }
   text += ending.outputs.is_config_file
               ? "\nnext: programs that use gemmtune find this file by themselves"
               : fmt::format("\nnext: export GEMMTUNE_CONFIG_{}={}   for programs that use gemmtune",
-                            upper(to_string(problem.operation)), path);
+                            upper(to_string(form_of(problem))), path);
   return fmt::format(
       "{}\n      gemmtune report {}   one page: what was gained, how sure, every row\n"
       "      gemmtune help verdicts   what win, default, undecided and ties mean\n",

@@ -211,7 +211,7 @@ TuneShard::TuneShard(const Shard& shard, bool runs_on_host, const TuneOptions& o
     file_.m_from = range->first;
     file_.m_to = range->last;
   }
-  file_.operation = all_.empty() ? shapes.operation : all_.front().problem.operation;
+  file_.operation = all_.empty() ? shapes.operation : form_of(all_.front().problem);
   shapes.rows.clear();
   for (std::size_t i = 0; i < all_.size(); ++i) {
     if (deal_.shard_of[i] + 1 != shard.index) continue;

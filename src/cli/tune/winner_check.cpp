@@ -14,7 +14,7 @@ Result<std::vector<CheckedRow>> check_winners(const Device& device, Evaluator& e
   if (summary.items.empty()) return rows;
   std::vector<std::string> paths{outputs.tuned};
   paths.insert(paths.end(), outputs.also_read.begin(), outputs.also_read.end());
-  const auto known = KnownRows::read(paths, summary.items.front().shape.problem.operation, device.info());
+  const auto known = KnownRows::read(paths, form_of(summary.items.front().shape.problem), device.info());
   if (!known.ok()) return known.status();
   for (const ItemReport& report : summary.items) {
     if (interrupted()) break;

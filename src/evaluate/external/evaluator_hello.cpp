@@ -122,10 +122,10 @@ Result<EvaluatorProblems> problems(const Member& member, std::string_view archit
   std::string word;
   GEMMTUNE_READ(word, member.at("operation").text());
   const auto operation = parse_operation(word);
-  if (!operation || traits(*operation).mixture)
+  if (!operation || traits(operation->operation).mixture)
     return member.at("operation").wrong("an operation other than fused_moe");
   problems.operation = *operation;
-  const OperationTraits& of = traits(*operation);
+  const OperationTraits& of = traits(operation->operation);
   GEMMTUNE_READ(problems.x_types, types(member.at("x_types"), architecture, of.x_types));
   GEMMTUNE_READ(problems.w_types,
                 types(member.at("w_types"), architecture, of.w_types.empty() ? of.x_types : of.w_types));

@@ -17,7 +17,7 @@ namespace gemmtune {
 
 /// One of the problems that it takes.
 struct EvaluatorProblems {
-  Operation operation = Operation::a16w16;
+  OperationForm operation = Operation::a16w16;
   std::vector<DataType> x_types;  // empty: all of the operation
   std::vector<DataType> w_types;
   std::vector<DataType> y_types;

@@ -32,7 +32,7 @@ Json message(std::string_view what) {
 Json json_of(const Problem& problem) {
   Json json = Json::object();
   json["text"] = print(problem);
-  json["operation"] = std::string(to_string(problem.operation));
+  json["operation"] = std::string(to_string(form_of(problem)));
   json["m"] = problem.m;
   json["n"] = problem.n;
   json["k"] = problem.k;
@@ -211,13 +211,13 @@ class ExternalDevice::Family final : public LeafFamily {
   Accuracy accuracy(const Problem&, const Config&) const override { return hello_.accuracy; }
 
   Status accepts(const Problem& problem) const override {
-    if (problem.bpreshuffle) return refusal::refuse(refusal::layout, "plain weights only");
+    if (is_packed(problem)) return refusal::refuse(refusal::layout, "plain weights only");
     if (problem.e8m0_scales) return refusal::refuse(refusal::types, "float32 scales only");
     GEMMTUNE_RETURN_IF_ERROR(refusal::check_order(problem));
     Status why =
-        refusal::refuse(refusal::operation, "{} is not among the evaluator's", to_string(problem.operation));
+        refusal::refuse(refusal::operation, "{} is not among the evaluator's", to_string(form_of(problem)));
     for (const EvaluatorProblems& one : hello_.problems) {
-      if (one.operation != problem.operation) continue;
+      if (one.operation != form_of(problem)) continue;
       why = refusal_of(one, problem);
       if (why.ok()) break;
     }
@@ -484,7 +484,7 @@ Problem ExternalDevice::probe_problem() const {
   problem.k = hello_.probe_k;
   if (!first.x_types.empty()) {
     set_types(problem, first.x_types.front());
-    problem.y_type = default_y_type(first.operation, problem.x_type);
+    problem.y_type = default_y_type(problem.operation, problem.x_type);
   }
   if (!first.w_types.empty()) problem.w_type = first.w_types.front();
   if (!first.y_types.empty()) problem.y_type = first.y_types.front();

@@ -163,7 +163,6 @@ class OpponentFamily final : public ForwardingFamily {
   /// A user of the opponent has plain weights.
   Problem inner_problem(const Problem& problem) const override {
     Problem plain = problem;
-    plain.bpreshuffle = false;
     plain.weight_layout = WeightLayout::plain;
     return plain;
   }

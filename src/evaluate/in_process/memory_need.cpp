@@ -47,7 +47,7 @@ MemoryNeed memory_need(const Problem& problem, CacheMode cache, bool timed) {
       saturating_product({given_pairs(problem), sizeof(std::int32_t) + sizeof(float)});
   const std::int64_t bias = saturating_sum({shapes.bias.bytes(), shapes.bias2.bytes()});
   const std::int64_t operands = saturating_sum({x, weights, routes, bias});
-  const std::int64_t packed = problem.bpreshuffle ? shapes.w.bytes() : 0;
+  const std::int64_t packed = is_packed(problem) ? shapes.w.bytes() : 0;
   const std::int64_t y = shapes.y.bytes();
   // The reference reads row-major copies.
   const auto copy_of = [](const MatrixShape& shape) {

@@ -34,7 +34,7 @@ constexpr std::array<DeviceWord, 7> device_words{{{"H100 PCIe", "sm_90", 114},
 
 struct TypeOfWord {
   std::string_view word;
-  Operation operation;
+  OperationForm operation;
   DataType type;
   bool scale_ab;
 };
@@ -45,7 +45,7 @@ constexpr std::array<TypeOfWord, 7> dense_words{{
     {"fp8_static", Operation::a16w16, DataType::f8_e4m3fn, true},
     {"fp8_ootb", Operation::a16w16, DataType::f8_e4m3fn, true},
     {"fp8_block", Operation::a8w8_blockscale, DataType::f8_e4m3fn, false},
-    {"fp8_block", Operation::a8w8_blockscale_bpreshuffle, DataType::f8_e4m3fn, false},
+    {"fp8_block", {Operation::a8w8_blockscale, true}, DataType::f8_e4m3fn, false},
     {"sq", Operation::a8w8, DataType::i8, false},
 }};
 
@@ -174,7 +174,7 @@ class AicRow {
     const TypeOfWord* known = nullptr;
     for (const TypeOfWord& one : dense_words)
       if (known == nullptr && one.word == word) known = &one;
-    entry.problem = default_problem(known != nullptr ? known->operation : Operation::a16w16);
+    entry.problem = default_problem(known != nullptr ? known->operation : OperationForm());
     if (known != nullptr) {
       set_types(entry.problem, known->type);
       entry.problem.scale_ab = known->scale_ab;
@@ -247,7 +247,7 @@ Result<AicFile> parse_aic_csv(const std::string& source, std::string content) {
   const NamedCells names(header);
   const bool mixture = names.has("moe_dtype");
   AicFile file;
-  file.operation = mixture ? Operation::fused_moe : Operation::a16w16;
+  if (mixture) file.operation = Operation::fused_moe;
   Diagnostics diagnostics(source);
   CsvCells cells;
   for (std::size_t index = header_index + 1; index < document->lines.size(); ++index) {
@@ -277,7 +277,7 @@ std::string_view aic_dtype(const Problem& problem) {
     return {};
   }
   for (const TypeOfWord& one : dense_words) {
-    if (one.operation == problem.operation && one.type == problem.x_type && one.type == problem.w_type &&
+    if (one.operation == form_of(problem) && one.type == problem.x_type && one.type == problem.w_type &&
         one.scale_ab == problem.scale_ab)
       return one.word;
   }

@@ -14,7 +14,7 @@
 namespace gemmtune {
 
 struct AicFile {
-  Operation operation = Operation::a16w16;  // fused_moe of a table of mixtures
+  OperationForm operation = Operation::a16w16;  // fused_moe of a table of mixtures
   // Rows of tables that are only read: other_key says framework, kernel and type.
   std::vector<TunedEntry> entries;
   std::vector<std::string> diagnostics;  // file:line, column, value, expected

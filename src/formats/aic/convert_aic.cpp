@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "formats/aic/aic_csv.h"
-#include "formats/all_formats.h"
+#include "formats/conversion.h"
 #include "formats/csv/csv.h"
 #include "formats/diagnostics.h"
 
@@ -54,7 +54,7 @@ Result<ConversionRows> read_aic_rows(const std::string& source, std::string cont
 }
 
 Result<std::string> write_aic_rows(ConversionRows& rows, const ConversionOptions& /*options*/) {
-  const bool mixture = traits(rows.operation).mixture;
+  const bool mixture = traits(rows.operation.operation).mixture;
   std::string text = "framework,version,device,op_name,kernel_source,";
   text += mixture ? "moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,"
                     "distribution,latency\n"

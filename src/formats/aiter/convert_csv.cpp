@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/aiter/tuned_row.h"
-#include "formats/all_formats.h"
+#include "formats/conversion.h"
 #include "formats/diagnostics.h"
 #include "formats/shapes/shape_list.h"
 #include "tuned/groups.h"

@@ -63,9 +63,9 @@ Result<EnvironmentFile> parse_environment_json(const std::string& source, const 
   return file;
 }
 
-std::optional<Operation> noted_operation(const std::string& tuned_path) {
+std::optional<OperationForm> noted_operation(const std::string& tuned_path) {
   const auto file = read_environment_json(tuned_path);
-  std::optional<Operation> operation;
+  std::optional<OperationForm> operation;
   if (!file.ok()) return operation;  // who reads rows' environments says why
   for (const auto& [hash, text] : file->objects) {
     const Json object = parse_json(text);
@@ -78,7 +78,7 @@ std::optional<Operation> noted_operation(const std::string& tuned_path) {
   return operation;
 }
 
-Result<std::string> with_operation(const std::string& object, Operation operation) {
+Result<std::string> with_operation(const std::string& object, OperationForm operation) {
   auto json = parse_json_object("environment", object);
   if (!json.ok()) return json.status();
   (*json)[operation_key] = to_string(operation);

@@ -28,9 +28,9 @@ Result<EnvironmentFile> read_environment_json(const std::string& tuned_path);
 Result<EnvironmentFile> parse_environment_json(const std::string& source, const std::string& content);
 
 /// The operation that publish() notes in each object; nullopt where none is noted, or several.
-std::optional<Operation> noted_operation(const std::string& tuned_path);
+std::optional<OperationForm> noted_operation(const std::string& tuned_path);
 /// The object's text with the note.
-Result<std::string> with_operation(const std::string& object, Operation operation);
+Result<std::string> with_operation(const std::string& object, OperationForm operation);
 
 /// Merges objects (hash → object text) into the file: keys of a known hash are replaced, in objects below it too (the
 /// joules of other rows stay), and the rest stays. An

@@ -50,7 +50,7 @@ Result<TableRequest> read_request(const CsvCells& cells, const Positions& positi
 
 }  // namespace
 
-Result<LookupKey> parse_table_request(Operation operation, std::string_view text) {
+Result<LookupKey> parse_table_request(OperationForm operation, std::string_view text) {
   const Schema& schema = schema_of(operation);
   std::string header;
   std::string row;

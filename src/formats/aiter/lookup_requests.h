@@ -25,7 +25,7 @@ struct TableRequests {
 /// "gfx=gfx950;cu_num=256;M=1;N=2048;K=3072": the key columns of the operation's tuned file, in any order,
 /// with AITER's names. A key that the table does not have, one that is missing (sizes, gfx, cu_num) and a
 /// value that means nothing are errors that name them.
-Result<LookupKey> parse_table_request(Operation operation, std::string_view text);
+Result<LookupKey> parse_table_request(OperationForm operation, std::string_view text);
 
 /// Columns family (AITER's or our name of the operation), file (relative to the list's folder, or absolute)
 /// and request; others are ignored. A row that stands for no look-up has its reason in `state`;

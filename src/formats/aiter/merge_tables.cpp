@@ -338,7 +338,7 @@ Result<MergedTable> Merge::run(const MergeOptions& options) {
     return std::move(merged_);
   }
   drop_layouts();
-  const bool has_tags = traits(files_.front().schema().operation).mixture;
+  const bool has_tags = traits(files_.front().schema().operation.operation).mixture;
   const auto losers = has_tags ? duplicate_rows(rows_by_group(kept_)) : std::vector<Duplicate>();
   drop_duplicates();
   put_losers_behind(losers);

@@ -96,13 +96,13 @@ std::string operations_of(const std::vector<TableKind>& tables) {
 
 /// Of an operation's tables the header knows best which one it is.
 Result<const Schema*> schema_of_wanted(const std::string& source, const std::vector<TableKind>& candidates,
-                                       Operation wanted) {
+                                       OperationForm wanted) {
   for (const TableKind table : candidates) {
     if (schema_of(table).operation == wanted) return &schema_of(table);
   }
   // Sizes alone serve every operation, and q_dtype_w stands where no key has it.
-  const bool only_sizes =
-      candidates.size() > 1 && candidates.front() != TableKind::batched_bf16 && !traits(wanted).mixture;
+  const bool only_sizes = candidates.size() > 1 && candidates.front() != TableKind::batched_bf16 &&
+                          !traits(wanted.operation).mixture;
   if (candidates.empty() || only_sizes) return &schema_of(wanted);
   return Status::invalid("{}: the header is that of a table of {}, expected {}", source,
                          operations_of(candidates), to_string(wanted));

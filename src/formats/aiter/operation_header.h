@@ -21,10 +21,10 @@ std::string name_disagreement(const std::string& source, const Schema& schema);
 
 /// What else states the table of a file, beside its header and its name.
 struct TableSources {
-  std::optional<Operation> wanted = {};  // the caller's word; it decides
+  std::optional<OperationForm> wanted = {};  // the caller's word; it decides
   std::string output =
       {};  // the tuned file that a list is for: its name and what is noted beside it answer too
-  std::optional<Operation> bare_sizes =
+  std::optional<OperationForm> bare_sizes =
       {};  // the operation of a header of M, N and K of which nothing else says one
 };
 

@@ -140,7 +140,7 @@ bool ProblemReader::read_type(Row& row, Column column, DataType& type) {
 void ProblemReader::read_dense_types(Row& row, Problem& problem) {
   problem.bias = row.flag(Column::bias);
   problem.scale_ab = row.flag(Column::scale_ab);
-  problem.bpreshuffle = row.flag(Column::bpreshuffle);
+  if (row.flag(Column::bpreshuffle)) problem.weight_layout = WeightLayout::any;
   if (overrides_.x_type) {
     problem.x_type = *overrides_.x_type;
   } else {
@@ -156,7 +156,7 @@ void ProblemReader::read_dense_types(Row& row, Problem& problem) {
 /// Of a weight-only operation.
 void ProblemReader::read_weight_only_types(Row& row, Problem& problem) {
   problem.bias = row.flag(Column::bias);
-  problem.bpreshuffle = row.flag(Column::bpreshuffle);
+  if (row.flag(Column::bpreshuffle)) problem.weight_layout = WeightLayout::any;
   if (overrides_.x_type) {
     problem.x_type = *overrides_.x_type;
   } else if (!is_missing(row.cell(Column::q_dtype_a))) {
@@ -173,9 +173,9 @@ void ProblemReader::read_weight_only_types(Row& row, Problem& problem) {
 }
 
 void ProblemReader::read_quantized_types(Row& row, Problem& problem) {
-  const bool fp8 =
-      traits(problem.operation).fp8_by_default || row.columns.schema().kind == TableKind::batched_mxscale;
-  if (fp8) problem.w_type = device_fp8(architecture_of(row));
+  const TableKind table = row.columns.schema().kind;
+  if (table == TableKind::a8w8_bpreshuffle || table == TableKind::batched_mxscale)
+    problem.w_type = device_fp8(architecture_of(row));
   if (overrides_.x_type) {
     problem.w_type = *overrides_.x_type;
   } else if (!is_missing(row.cell(Column::q_dtype_w))) {
@@ -219,14 +219,13 @@ bool ProblemReader::read(const CsvCells& cells, std::size_t line, Problem& probl
   if (schema.has(Column::batch)) problem.batch = row.dimension(Column::batch);
   if (schema.operation == Operation::a16w16) {
     read_dense_types(row, problem);
-  } else if (traits(schema.operation).mixture) {
+  } else if (traits(problem.operation).mixture) {
     read_moe(row, problem);
   } else if (schema.in_key(Column::q_dtype_a)) {
     read_weight_only_types(row, problem);
   } else {
     read_quantized_types(row, problem);
   }
-  if (problem.bpreshuffle) problem.weight_layout = WeightLayout::any;
   return row.good;
 }
 
@@ -259,7 +258,7 @@ std::optional<std::string> problem_cell(const Problem& problem, Column column) {
     case Column::scale_ab:
       return std::string(python_bool(problem.scale_ab));
     case Column::bpreshuffle:
-      return std::string(python_bool(problem.bpreshuffle));
+      return std::string(python_bool(is_packed(problem)));
     case Column::q_dtype_a:
       return std::string(torch_name(problem.x_type));
     case Column::q_dtype_w:

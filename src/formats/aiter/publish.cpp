@@ -55,7 +55,7 @@ class Splice {
   Status read(const std::vector<TunedEntry>& entries);
   void keep_latest_ranges(const std::vector<TunedEntry>& entries);
   void read_keys();
-  void start_new(Operation operation);
+  void start_new(OperationForm operation);
   Status check_device(const TunedEntry& entry) const;
   void find_changes(const std::vector<TunedEntry>& entries);
   void update_ranges();
@@ -86,11 +86,11 @@ class Splice {
 };
 
 Status Splice::read(const std::vector<TunedEntry>& entries) {
-  const Operation operation = entries.front().problem.operation;
+  const OperationForm operation = form_of(entries.front().problem);
   for (const TunedEntry& entry : entries) {
-    if (entry.problem.operation == operation) continue;
+    if (form_of(entry.problem) == operation) continue;
     return Status::invalid("{}: rows of {} and of {}, expected those of one operation", document_.source,
-                           to_string(operation), to_string(entry.problem.operation));
+                           to_string(operation), to_string(form_of(entry.problem)));
   }
   const auto header = read_tuned_header(document_, operation);
   if (!header.ok()) return header.status();
@@ -134,7 +134,7 @@ void Splice::read_keys() {
 }
 
 /// A header of our own behind whatever comments there are.
-void Splice::start_new(Operation operation) {
+void Splice::start_new(OperationForm operation) {
   if (!lines_.empty() && lines_.back().end.empty()) lines_.back().end = line_end_;
   std::string text = write_tuned_csv(operation, {}, options_.schema);
   text.pop_back();
@@ -365,7 +365,7 @@ Status merge_environment(const std::string& target, const std::vector<TunedEntry
   auto objects = environments_of(environment_json, hashes);
   if (!objects.ok()) return objects.status();
   for (auto& [hash, object] : *objects) {
-    auto noted = with_operation(object, entries.front().problem.operation);
+    auto noted = with_operation(object, form_of(entries.front().problem));
     if (!noted.ok()) return noted.status();
     object = std::move(*noted);
   }

@@ -18,7 +18,7 @@ struct ElementBytes {
 };
 
 /// AITER counts the operation's default types, whatever types the row has.
-ElementBytes element_bytes(Operation operation) {
+ElementBytes element_bytes(OperationForm operation) {
   const Problem usual = default_problem(operation);
   return {bits(usual.x_type) / 8.0, bits(usual.w_type) / 8.0, bits(usual.y_type) / 8.0};
 }
@@ -46,7 +46,7 @@ double table_bytes(const Problem& problem) {
            halves * n * k * moe_bytes(problem.w_type) * problem.moe.experts +
            m * k * moe_bytes(problem.y_type);
   }
-  return dense_bytes(problem, element_bytes(problem.operation));
+  return dense_bytes(problem, element_bytes(form_of(problem)));
 }
 
 double rate_of(double amount, double us, double unit) { return amount / (us * 1e-6) / unit; }

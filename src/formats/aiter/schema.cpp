@@ -156,7 +156,7 @@ constexpr std::array<Schema, 12> schemas{{
     {TableKind::a8w8, "a8w8", a8w8, "a8w8_tuned_gemm", "a8w8_untuned_gemm", a8w8_columns, 6, {}},
     {TableKind::a8w8_bpreshuffle,
      "a8w8_bpreshuffle",
-     a8w8_bpreshuffle,
+     {a8w8, true},
      "a8w8_bpreshuffle_tuned_gemm",
      "a8w8_bpreshuffle_untuned_gemm",
      a8w8_bpreshuffle_columns,
@@ -172,7 +172,7 @@ constexpr std::array<Schema, 12> schemas{{
      {}},
     {TableKind::a8w8_blockscale_bpreshuffle,
      "a8w8_blockscale_bpreshuffle",
-     a8w8_blockscale_bpreshuffle,
+     {a8w8_blockscale, true},
      "a8w8_blockscale_bpreshuffle_tuned_gemm",
      "a8w8_blockscale_bpreshuffle_untuned_gemm",
      blockscale_columns,
@@ -218,7 +218,7 @@ constexpr std::array<Schema, 12> schemas{{
      moe_columns, 14, grouped_keys, false},
 }};
 
-constexpr Operation last_of_aiter = fused_moe;
+constexpr OperationForm last_of_aiter = fused_moe;
 static_assert(schemas[static_cast<std::size_t>(TableKind::grouped_moe)].kind == TableKind::grouped_moe,
               "a row per table, in the order of the enumeration");
 
@@ -287,7 +287,7 @@ std::vector<std::string_view> column_names(Column column) {
 std::span<const Schema> own_schemas() {
   static const std::vector<OwnNames> names = [] {
     std::vector<OwnNames> made;
-    for (const Operation operation : all_operations()) {
+    for (const OperationForm operation : all_operation_forms()) {
       const std::string name(to_string(operation));
       if (operation > last_of_aiter) made.push_back({name + "_tuned_gemm", name + "_untuned_gemm"});
     }
@@ -295,12 +295,12 @@ std::span<const Schema> own_schemas() {
   }();
   static const std::vector<Schema> tables = [] {
     std::vector<Schema> made;
-    for (const Operation operation : all_operations()) {
+    for (const OperationForm operation : all_operation_forms()) {
       if (operation <= last_of_aiter) continue;
       const OwnNames& own_names = names[made.size()];
       const auto kind =
           static_cast<TableKind>(static_cast<int>(TableKind::own) + static_cast<int>(made.size()));
-      const bool groups = has_weight_groups(operation);
+      const bool groups = has_weight_groups(operation.operation);
       const std::span<const SchemaColumn> columns =
           groups ? std::span<const SchemaColumn>(group_columns) : weight_only_columns;
       const std::size_t key =
@@ -313,9 +313,10 @@ std::span<const Schema> own_schemas() {
   return tables;
 }
 
-const Schema& schema_of(Operation operation) {
-  if (operation <= last_of_aiter) return schemas[static_cast<std::size_t>(operation)];
-  return own_schemas()[static_cast<std::size_t>(operation) - static_cast<std::size_t>(last_of_aiter) - 1];
+const Schema& schema_of(OperationForm operation) {
+  const auto is_of = [operation](const Schema& schema) { return schema.operation == operation; };
+  const auto* const of_aiter = std::ranges::find_if(schemas, is_of);
+  return of_aiter != schemas.end() ? *of_aiter : *std::ranges::find_if(own_schemas(), is_of);
 }
 const Schema& schema_of(TableKind kind) {
   if (kind < TableKind::own) return schemas[static_cast<std::size_t>(kind)];
@@ -323,10 +324,10 @@ const Schema& schema_of(TableKind kind) {
 }
 std::span<const SchemaColumn> own_columns() { return own; }
 
-std::string tuned_file_name(Operation operation) {
+std::string tuned_file_name(OperationForm operation) {
   return std::string(schema_of(operation).tuned_name) + ".csv";
 }
-std::string untuned_file_name(Operation operation) {
+std::string untuned_file_name(OperationForm operation) {
   return std::string(schema_of(operation).untuned_name) + ".csv";
 }
 

@@ -107,7 +107,7 @@ struct SchemaColumn {
 struct Schema {
   TableKind kind = TableKind::bf16;
   std::string_view name;  // of the table, for people: that of its operation, or its own
-  Operation operation = Operation::a16w16;
+  OperationForm operation = Operation::a16w16;
   std::string_view tuned_name;            // AITER's base name: "bf16_tuned_gemm"
   std::string_view untuned_name;          // "bf16_untuned_gemm"
   std::span<const SchemaColumn> columns;  // AITER's, in the order of a new file
@@ -130,7 +130,7 @@ std::string_view describe(Column column);
 /// Every name of a column in AITER's tables and ours, the usual one first; older ones too.
 std::vector<std::string_view> column_names(Column column);
 
-const Schema& schema_of(Operation operation);
+const Schema& schema_of(OperationForm operation);
 const Schema& schema_of(TableKind kind);
 /// Tables of our own, named as their operations: "a16w4_tuned_gemm".
 std::span<const Schema> own_schemas();
@@ -141,7 +141,7 @@ std::span<const SchemaColumn> own_columns();
 constexpr bool is_rare(Column column) { return column == Column::bits; }
 
 /// "bf16_tuned_gemm.csv" and "bf16_untuned_gemm.csv": AITER's names, and those of the config folder.
-std::string tuned_file_name(Operation operation);
-std::string untuned_file_name(Operation operation);
+std::string tuned_file_name(OperationForm operation);
+std::string untuned_file_name(OperationForm operation);
 
 }  // namespace gemmtune

@@ -27,7 +27,7 @@ void read_tuned_row(const CsvLine& line, const Columns& columns, EntryReader& re
 }
 
 /// A fused MoE's tag, shared experts, biases and routing only where a row has them; gemmtune's columns behind AITER's.
-std::vector<SchemaColumn> columns_of_new_file(Operation operation, const std::vector<TunedEntry>& entries,
+std::vector<SchemaColumn> columns_of_new_file(OperationForm operation, const std::vector<TunedEntry>& entries,
                                               CsvSchema schema) {
   const auto any = [&](const auto& has) { return std::any_of(entries.begin(), entries.end(), has); };
   const bool tagged =
@@ -157,7 +157,8 @@ Status check_without_gfx(std::span<const TunedEntry* const> rows) {
   return {};
 }
 
-std::string write_tuned_csv(Operation operation, const std::vector<TunedEntry>& entries, CsvSchema schema) {
+std::string write_tuned_csv(OperationForm operation, const std::vector<TunedEntry>& entries,
+                            CsvSchema schema) {
   const std::vector<SchemaColumn> columns = columns_of_new_file(operation, entries, schema);
   const std::vector<std::string> carried = carried_columns(columns, entries);
   std::string text;

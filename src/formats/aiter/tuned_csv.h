@@ -35,9 +35,9 @@ struct UnreadRow {
 std::vector<UnreadRow> unread_rows(const TunedFile& file);
 
 struct TunedReadOptions {
-  std::optional<Operation> operation{};  // nullopt: from the header or the file name
-  bool strict = false;                   // a bad row is an error
-  bool keeps_cells = false;              // what a row says beside its key is written again byte for byte
+  std::optional<OperationForm> operation{};  // nullopt: from the header or the file name
+  bool strict = false;                       // a bad row is an error
+  bool keeps_cells = false;                  // what a row says beside its key is written again byte for byte
 };
 
 /// A file of another format is an error that says which. A zero-byte or header-only file has no entries. A
@@ -92,6 +92,7 @@ Status check_without_gfx(std::span<const TunedEntry* const> rows);
 
 /// The text of a new file (header and rows) of an operation, which all entries have. Carried cells stand as
 /// they were read, those of unknown columns behind all others.
-std::string write_tuned_csv(Operation operation, const std::vector<TunedEntry>& entries, CsvSchema schema);
+std::string write_tuned_csv(OperationForm operation, const std::vector<TunedEntry>& entries,
+                            CsvSchema schema);
 
 }  // namespace gemmtune

@@ -63,7 +63,7 @@ std::string missing_columns(const Columns& columns) {
         Column::gfx,         Column::cu_num,   Column::bias,   Column::outdtype, Column::scale_ab,
         Column::bpreshuffle, Column::act_type, Column::q_type, Column::use_g1u1, Column::doweight_stage1};
     const bool optional = std::find(may_miss.begin(), may_miss.end(), column.column) != may_miss.end() ||
-                          (column.column == Column::q_dtype_w && !traits(schema.operation).mixture);
+                          (column.column == Column::q_dtype_w && !traits(schema.operation.operation).mixture);
     if (!optional) needed.push_back(column.column);
   }
   if (schema.kind != TableKind::heterogeneous_moe) needed.push_back(Column::us);
@@ -77,7 +77,7 @@ std::string missing_columns(const Columns& columns) {
 
 }  // namespace
 
-Result<TunedHeader> read_tuned_header(const CsvDocument& document, std::optional<Operation> wanted) {
+Result<TunedHeader> read_tuned_header(const CsvDocument& document, std::optional<OperationForm> wanted) {
   TunedHeader header;
   header.index = header_line(document);
   if (header.index == document.lines.size()) {
@@ -304,7 +304,7 @@ bool EntryReader::read_values(const CsvCells& row, std::size_t line, TunedEntry&
   entry.kernel_name = values.cell(Column::kernel_name);
   entry.err_ratio = values.number(Column::err_ratio, "a share of elements from 0 to 1");
   entry.stages.reset();
-  if (traits(columns_.schema().operation).mixture) read_stages(values, entry);
+  if (traits(columns_.schema().operation.operation).mixture) read_stages(values, entry);
   if (!values.good) return false;
   read_own(values, entry);
   if (!entry.unknown_types.empty()) carry_types(values);
@@ -341,7 +341,7 @@ bool sorts_before(const TunedEntry& a, const TunedEntry& b) {
                       moe ? problem.k : problem.m, moe ? problem.n : problem.k, problem.moe.experts,
                       problem.moe.topk, problem.moe.activation, problem.bias, problem.x_type, problem.y_type,
                       problem.w_type, problem.moe.quant_type, problem.moe.gated, problem.moe.doweight_stage1,
-                      problem.scale_ab, problem.bpreshuffle, problem.w_group, problem.zero_points,
+                      problem.scale_ab, is_packed(problem), problem.w_group, problem.zero_points,
                       entry.other_key.view(), std::string_view(entry.unknown_types));
   };
   return rank(a) < rank(b);

@@ -21,7 +21,7 @@ struct TunedHeader {
 
 /// Finds the table (see detect_table). A header without key columns, or without a
 /// time, is an error that names them.
-Result<TunedHeader> read_tuned_header(const CsvDocument& document, std::optional<Operation> wanted);
+Result<TunedHeader> read_tuned_header(const CsvDocument& document, std::optional<OperationForm> wanted);
 
 /// Reads entries row by row; `columns` must outlive it.
 class EntryReader {

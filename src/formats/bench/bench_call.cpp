@@ -175,7 +175,7 @@ bool is_bench_yaml(std::string_view content) {
 namespace {
 
 Status check_dense_list(const std::string& source, const ShapeListOptions& options, std::string_view what) {
-  if (options.operation.value_or(Operation::a16w16) == Operation::a16w16) return {};
+  if (options.operation.value_or(OperationForm()) == Operation::a16w16) return {};
   return Status::invalid("{}: {} are of {}, expected sizes of {}", source, what, to_string(Operation::a16w16),
                          to_string(*options.operation));
 }

@@ -1,8 +1,8 @@
 // Calls of benches among the formats: sizes.
 #include <utility>
 
-#include "formats/all_formats.h"
 #include "formats/bench/bench_call.h"
+#include "formats/conversion.h"
 
 namespace gemmtune {
 namespace {

@@ -141,7 +141,7 @@ std::string untuned_header(const Schema& schema) {
 /// A file's text, which problems it has, and how to write one more.
 class UntunedFile {
  public:
-  UntunedFile(std::string path, Operation operation) : path_(std::move(path)), operation_(operation) {}
+  UntunedFile(std::string path, OperationForm operation) : path_(std::move(path)), operation_(operation) {}
 
   /// An error: the file is there, but is no list of the operation's problems.
   Status read();
@@ -156,7 +156,7 @@ class UntunedFile {
   void end_last_line();
 
   std::string path_;
-  Operation operation_;
+  OperationForm operation_;
   std::string text_;
   std::size_t read_bytes_ = 0;
   std::string line_end_ = "\n";
@@ -251,7 +251,7 @@ Status UntunedFile::write() const {
 /// Appends what the file lacks.
 Result<CaptureMerge> merge_rows(const std::string& path, const std::vector<CapturedProblem>& seen) {
   CaptureMerge merge;
-  UntunedFile file(path, seen.front().problem.operation);
+  UntunedFile file(path, form_of(seen.front().problem));
   if (const Status status = file.read(); !status.ok()) {
     merge.diagnostic =
         fmt::format("{}; its problems are counted in {} only", status.message(), calls_path(path));
@@ -276,8 +276,8 @@ std::string calls_path(const std::string& untuned_path) {
 Problem problem_of_row(const Problem& problem) {
   Problem row = problem;
   if (problem.operation != Operation::a16w16) {
-    const Schema& schema = schema_of(problem.operation);
-    row = default_problem(problem.operation);
+    const Schema& schema = schema_of(form_of(problem));
+    row = default_problem(form_of(problem));
     row.m = problem.m;
     row.n = problem.n;
     row.k = problem.k;
@@ -286,7 +286,6 @@ Problem problem_of_row(const Problem& problem) {
     if (schema.has(Column::q_dtype_a)) row.x_type = problem.x_type;
     if (schema.has(Column::dtype) || schema.has(Column::outdtype)) row.y_type = problem.y_type;
     if (schema.has(Column::bias) && !is_mixture(problem)) row.bias = problem.bias;
-    if (schema.has(Column::bpreshuffle)) row.bpreshuffle = problem.bpreshuffle;
     if (schema.has(Column::w_group)) {
       row.w_group = problem.w_group;
       row.zero_points = problem.zero_points;
@@ -296,7 +295,7 @@ Problem problem_of_row(const Problem& problem) {
     if (is_mixture(problem)) row.m = token_tier(problem.m);  // the only M of a row that answers
   }
   row.alignment = Problem().alignment;
-  if (row.bpreshuffle) row.weight_layout = WeightLayout::any;
+  row.weight_layout = group_of(problem).weight_layout;
   return row;
 }
 
@@ -326,7 +325,7 @@ Result<std::optional<CaptureMerge>> try_add_lines(const std::string& untuned_pat
   return std::optional<CaptureMerge>(std::move(*merge));
 }
 
-Result<Capture> read_capture(const std::string& untuned_path, Operation operation) {
+Result<Capture> read_capture(const std::string& untuned_path, OperationForm operation) {
   Capture capture;
   capture.source = untuned_path;
   const std::string store_path = calls_path(untuned_path);

@@ -63,7 +63,7 @@ Result<std::optional<CaptureMerge>> try_add_lines(const std::string& untuned_pat
 
 /// The CSV joined with its side store. A problem that nobody counted has no calls. Errors: as
 /// read_shape_list(), where the CSV is there; both missing is `not_found`.
-Result<Capture> read_capture(const std::string& untuned_path, Operation operation);
+Result<Capture> read_capture(const std::string& untuned_path, OperationForm operation);
 
 /// Rows that the side stores beside `untuned_paths` (a colon-separated list) count get their calls. A store that
 /// cannot be read is a diagnostic.

@@ -128,7 +128,7 @@ const std::vector<Field>& fields() {
       {"repaired", false,
        list_into<std::string>(&Erratum::repaired, parse_version, "versions as \"13.1.1\"")},
       {"architectures", false, list_into<std::string>(&Erratum::architectures, any_word, "architectures")},
-      {"operations", false, list_into<Operation>(&Erratum::operations, parse_operation, "operations")},
+      {"operations", false, list_into<OperationForm>(&Erratum::operations, parse_operation, "operations")},
       {"types", false, list_into<std::string>(&Erratum::types, type_word, "data types")},
       {"parameters", false, list_into<std::string>(&Erratum::parameters, any_word, "config keys")},
       {"condition", true, read_condition},

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "formats/all_formats.h"
+#include "formats/conversion.h"
 #include "formats/diagnostics.h"
 #include "formats/flashinfer/flashinfer_cache.h"
 

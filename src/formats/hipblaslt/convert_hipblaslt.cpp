@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "formats/all_formats.h"
+#include "formats/conversion.h"
 #include "formats/diagnostics.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
 

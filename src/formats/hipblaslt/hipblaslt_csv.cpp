@@ -230,14 +230,11 @@ Status append_hipblaslt_row(const std::string& path, const HipblasltRow& row) {
 Result<HipblasltRow> to_hipblaslt_row(const Problem& problem) {
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   if (problem.batch != 1) return Status::unsupported("batch = {}, expected 1 for hipBLASLt", problem.batch);
-  if (problem.y_order != Order::row_major) {
-    return Status::unsupported("a column-major y, expected a row-major one for hipBLASLt");
-  }
   // yᵀ [N, M] = w · xᵀ, all column-major: a row-major w [N, K] is Aᵀ, a row-major x [M, K] is B as it is.
   const bool w_rows = problem.w_order == Order::row_major;
   const bool x_rows = problem.x_order == Order::row_major;
   HipblasltRow row;
-  row.preshuffle = problem.bpreshuffle;
+  row.preshuffle = is_packed(problem);
   row.trans_a = w_rows ? 'T' : 'N';
   row.trans_b = x_rows ? 'N' : 'T';
   row.m = problem.n;
@@ -267,7 +264,6 @@ Result<Problem> to_problem(const HipblasltRow& row) {
   problem.x_type = *x_type;
   problem.y_type = *y_type;
   problem.scale_ab = *x_type == DataType::f8_e4m3fnuz;
-  problem.bpreshuffle = row.preshuffle;
   problem.weight_layout = row.preshuffle ? WeightLayout::any : WeightLayout::plain;
   problem.w_order = row.trans_a == 'T' ? Order::row_major : Order::column_major;
   problem.x_order = row.trans_b == 'N' ? Order::row_major : Order::column_major;

@@ -144,8 +144,8 @@ std::vector<ShapeRow> merged(std::vector<ShapeRow> rows) {
 }  // namespace
 
 std::string operation_counts(const std::vector<ShapeRow>& rows) {
-  std::map<Operation, std::size_t> counts;
-  for (const ShapeRow& row : rows) ++counts[row.problem.operation];
+  std::map<OperationForm, std::size_t> counts;
+  for (const ShapeRow& row : rows) ++counts[form_of(row.problem)];
   std::string text;
   for (const auto& [operation, count] : counts) {
     text += text.empty() ? fmt::format("{} row{} of ", count, count == 1 ? "" : "s")
@@ -178,8 +178,7 @@ Result<ShapeList> parse_model_config(const std::string& path, const std::string&
                       options.lm_head_rows.empty() ? std::vector{options.batch_size} : options.lm_head_rows);
   if (options.operation) {
     const std::string counts = operation_counts(list.rows);
-    std::erase_if(list.rows,
-                  [&](const ShapeRow& row) { return row.problem.operation != *options.operation; });
+    std::erase_if(list.rows, [&](const ShapeRow& row) { return form_of(row.problem) != *options.operation; });
     if (list.rows.empty()) {
       return Status::invalid("{}: no row of {}; there are {}", list.source, to_string(*options.operation),
                              counts);

@@ -20,7 +20,7 @@ struct ModelShapeOptions {
   std::optional<DataType> x_type;
   std::optional<DataType> y_type;  // instead of torch_dtype / dtype
   std::string architecture;        // of the device that runs the model: fp8 layers have its fp8 (device_fp8)
-  std::optional<Operation> operation;  // rows of this one only
+  std::optional<OperationForm> operation;  // rows of this one only
   bool bpreshuffle = false;  // weights packed once: the pre-shuffled a8w8 operations; a16w16 so marked
   bool served = false;       // experts as vLLM and SGLang hold them, where that differs from AITER's tables
   bool lm_head = true;

@@ -42,14 +42,12 @@ Problem expert_problem(const ModelLayer& layer, const std::optional<WeightFormat
 
 Problem linear_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format,
                        const ModelShapeOptions& options) {
-  Operation operation = format ? format->operation : Operation::a16w16;
-  if (options.bpreshuffle) operation = traits(operation).packed_form;
-  Problem problem = default_problem(operation);
+  const Operation operation = format ? format->operation : Operation::a16w16;
+  Problem problem = default_problem({operation, options.bpreshuffle});
   problem.n = layer.n;
   problem.k = layer.k;
   if (traits(operation).key_switches) {
     problem.bias = layer.bias;  // AITER's other tables have no column for it: engines add it to y
-    problem.bpreshuffle = options.bpreshuffle;
     problem.weight_layout = options.bpreshuffle ? WeightLayout::any : WeightLayout::plain;
   }
   if (has_weight_groups(operation)) {
@@ -91,9 +89,9 @@ Status add_gemms(const ModelLayer& layer, const Quantization& quantization, Data
     if (!format.ok()) return format.status();
     if (layer.moe && *format && !(*format)->experts) {
       if (options.operation && *options.operation != Operation::fused_moe) return {};
+      const std::string_view name = to_string({(*format)->operation, false});
       return Status::unsupported("{}: fused_moe has no weights of {}; --op {} lists the other layers",
-                                 layer.name, to_string((*format)->operation),
-                                 to_string((*format)->operation));
+                                 layer.name, name, name);
     }
     const Problem problem = layer_problem(layer, *format, dtype, options);
     const auto same = std::find_if(gemms.begin() + static_cast<std::ptrdiff_t>(first), gemms.end(),

@@ -153,7 +153,7 @@ class CallLog {
     ShapeList list;
     list.source = source;
     list.rows = shapes_.take();
-    if (!list.rows.empty()) list.operation = list.rows.front().problem.operation;
+    if (!list.rows.empty()) list.operation = form_of(list.rows.front().problem);
     list.diagnostics = diagnostics_.take();
     return list;
   }
@@ -162,7 +162,7 @@ class CallLog {
   void add(Problem problem) {
     ++named_;
     const ShapeListOptions& list = options_.list;
-    if (list.operation && problem.operation != *list.operation) return;
+    if (list.operation && form_of(problem) != *list.operation) return;
     shapes_.add({std::move(problem), 1, {}, line_});
   }
   void refuse(std::string_view why) {
@@ -245,7 +245,8 @@ class CallLog {
     if ((!fp8 && !int8) || (int8 && blocks)) return refuse(fmt::format("{}: types that no list holds", file));
     for (const std::int64_t m : options_.tokens) {
       const std::string& architecture = options_.list.architecture;
-      Problem problem = default_problem(blocks ? Operation::a8w8_blockscale : Operation::a8w8, architecture);
+      Problem problem =
+          default_problem({blocks ? Operation::a8w8_blockscale : Operation::a8w8, false}, architecture);
       if (!blocks && fp8) set_types(problem, device_fp8(architecture));
       problem.m = m;
       problem.n = *name->n;

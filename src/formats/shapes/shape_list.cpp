@@ -34,8 +34,9 @@ Status check_key_columns(const std::string& source, std::size_t line, const Colu
   static constexpr std::array moe{Column::m,    Column::k,     Column::n,         Column::experts,
                                   Column::topk, Column::dtype, Column::q_dtype_a, Column::q_dtype_w};
   const Schema& schema = columns.schema();
-  const std::span<const Column> needed = traits(schema.operation).mixture ? std::span<const Column>(moe)
-                                         : schema.has(Column::batch)      ? std::span<const Column>(batched)
+  const std::span<const Column> needed = traits(schema.operation.operation).mixture
+                                             ? std::span<const Column>(moe)
+                                         : schema.has(Column::batch) ? std::span<const Column>(batched)
                                                                      : std::span<const Column>(size_columns);
   std::string missing;
   for (const Column column : needed) {
@@ -190,7 +191,7 @@ Status require_sizes(const std::string& source, std::string_view content) {
 /// The problems of PyTorch TunableOp's results and of its calls that wait.
 Result<ShapeList> parse_tunableop_shapes(const std::string& source, std::string content,
                                          const ShapeListOptions& options) {
-  if (options.operation.value_or(Operation::a16w16) != Operation::a16w16) {
+  if (options.operation.value_or(OperationForm()) != Operation::a16w16) {
     return Status::invalid("{}: sizes of {}, expected those of {}", source, to_string(Operation::a16w16),
                            to_string(*options.operation));
   }
@@ -288,7 +289,7 @@ Result<ShapeList> read_shape_list(const std::string& paths, const ShapeListOptio
 
 namespace {
 
-std::string shape_list_text(Operation operation, const std::vector<ShapeRow>& rows) {
+std::string shape_list_text(OperationForm operation, const std::vector<ShapeRow>& rows) {
   const bool layers =
       std::any_of(rows.begin(), rows.end(), [](const ShapeRow& row) { return !row.layer.empty(); });
   const Schema& schema = schema_of(operation);
@@ -299,7 +300,8 @@ std::string shape_list_text(Operation operation, const std::vector<ShapeRow>& ro
   for (const Column option : mixture_options) {
     const bool needed = std::any_of(rows.begin(), rows.end(),
                                     [&](const ShapeRow& row) { return needs_column(row.problem, option); });
-    if (traits(operation).mixture && needed) columns.push_back({option, schema.column_name(option), {}});
+    if (traits(operation.operation).mixture && needed)
+      columns.push_back({option, schema.column_name(option), {}});
   }
   std::string text;
   for (const SchemaColumn& column : columns) text += std::string(column.name) + ",";
@@ -318,7 +320,7 @@ std::string shape_list_text(Operation operation, const std::vector<ShapeRow>& ro
 }  // namespace
 
 std::string write_shape_list(const std::vector<ShapeRow>& rows) {
-  return shape_list_text(rows.empty() ? Operation::a16w16 : rows.front().problem.operation, rows);
+  return shape_list_text(rows.empty() ? OperationForm() : form_of(rows.front().problem), rows);
 }
 
 std::vector<std::string> notes_of(const ShapeList& list) {
@@ -339,6 +341,6 @@ std::string describe_ignored(const ShapeList& list) {
                      rows == 1 ? "" : "s");
 }
 
-std::string empty_shape_list(Operation operation) { return shape_list_text(operation, {}); }
+std::string empty_shape_list(OperationForm operation) { return shape_list_text(operation, {}); }
 
 }  // namespace gemmtune

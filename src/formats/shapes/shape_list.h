@@ -22,8 +22,8 @@ struct ShapeRow {
 
 struct ShapeList {
   std::string source;
-  Operation operation = Operation::a16w16;  // of every row, where the list is a file's
-  std::vector<ShapeRow> rows;               // duplicates removed, first kept, calls added up
+  OperationForm operation = Operation::a16w16;  // of every row, where the list is a file's
+  std::vector<ShapeRow> rows;                   // duplicates removed, first kept, calls added up
   // "file:line: column M: value '-3', expected a whole number from 1 to 2147483647"
   std::vector<std::string> diagnostics;
   std::vector<std::string> notes;  // how the file was read where it does not say it itself
@@ -31,10 +31,10 @@ struct ShapeList {
 };
 
 struct ShapeListOptions {
-  std::optional<Operation> operation;  // --op; nullopt: from header or file name
-  std::optional<DataType> x_type;      // --indtype; wins over the file's dtype
-  std::optional<DataType> y_type;      // --outdtype; wins over the file's outdtype
-  bool strict = false;                 // a bad row is an error
+  std::optional<OperationForm> operation;  // --op; nullopt: from header or file name
+  std::optional<DataType> x_type;          // --indtype; wins over the file's dtype
+  std::optional<DataType> y_type;          // --outdtype; wins over the file's outdtype
+  bool strict = false;                     // a bad row is an error
   std::string output = {};  // the tuned file that the list is for: it may state the operation (TableSources)
   std::string architecture = {};  // of the device that words of types are meant for; empty: of none
 };
@@ -59,6 +59,6 @@ std::string describe_ignored(const ShapeList& list);
 /// What a command prints beside the diagnostics: the notes, then describe_ignored().
 std::vector<std::string> notes_of(const ShapeList& list);
 /// The header alone.
-std::string empty_shape_list(Operation operation);
+std::string empty_shape_list(OperationForm operation);
 
 }  // namespace gemmtune

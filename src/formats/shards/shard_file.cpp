@@ -162,7 +162,7 @@ Result<ShardFile> parse_shard_file(const std::string& path, const std::string& c
     if (!shape.ok()) return shape.status();
     file.shapes.push_back(std::move(*shape));
   }
-  if (!file.shapes.empty()) file.operation = file.shapes.front().problem.operation;
+  if (!file.shapes.empty()) file.operation = form_of(file.shapes.front().problem);
   if (!operation.empty()) {
     const auto known = parse_operation(operation);
     if (!known)

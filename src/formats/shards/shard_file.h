@@ -43,7 +43,7 @@ struct ShardShape {
 
 struct ShardFile {
   Shard shard;
-  Operation operation = Operation::a16w16;  // of the list: columns alone do not say it of every table
+  OperationForm operation = Operation::a16w16;  // of the list: columns alone do not say it of every table
   std::string list;  // hash of all shapes of the list and of what decides who gets them
   std::size_t shapes_in_list = 0;
   std::string options;      // of the run: those that decide what is measured

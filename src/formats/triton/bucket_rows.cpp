@@ -35,7 +35,7 @@ std::string value_text(const TritonValue& value) {
 }
 
 /// Of the file's name; one without a family means `operation`.
-Result<Problem> problem_of_name(const TritonFile& file, std::optional<Operation> operation) {
+Result<Problem> problem_of_name(const TritonFile& file, std::optional<OperationForm> operation) {
   if (is_nearest_family(file.name.family)) {
     auto problem = problem_of_nearest_name(file.name);
     if (!problem)
@@ -52,7 +52,7 @@ Result<Problem> problem_of_name(const TritonFile& file, std::optional<Operation>
   if (!problem && operation && !names_family) {
     problem = default_problem(*operation);
     problem->moe = {};
-    if (traits(*operation).batched) problem->batch = 0;
+    if (traits(operation->operation).batched) problem->batch = 0;
   }
   if (!problem) {
     return Status::unsupported(
@@ -147,7 +147,7 @@ std::string own_kernel(const TritonConfig& config) {
   return name == nullptr ? std::string() : *name;
 }
 
-Result<std::vector<TunedEntry>> bucket_rows(const TritonFile& file, std::optional<Operation> operation) {
+Result<std::vector<TunedEntry>> bucket_rows(const TritonFile& file, std::optional<OperationForm> operation) {
   const auto problem = problem_of_name(file, operation);
   if (!problem.ok()) return problem.status();
   std::vector<TunedEntry> rows;
@@ -170,7 +170,7 @@ Result<std::vector<TunedEntry>> bucket_rows(const TritonFile& file, std::optiona
   return rows;
 }
 
-Result<Problem> problem_of_file(const TritonFile& file, std::optional<Operation> operation) {
+Result<Problem> problem_of_file(const TritonFile& file, std::optional<OperationForm> operation) {
   auto named = problem_of_name(file, operation);
   if (!named.ok()) return named;
   for (const TritonNote& note : file.notes) {
@@ -189,7 +189,7 @@ Result<Problem> problem_of_file(const TritonFile& file, std::optional<Operation>
   return named;
 }
 
-Result<std::vector<TunedEntry>> rows_to_run(const TritonFile& file, std::optional<Operation> operation) {
+Result<std::vector<TunedEntry>> rows_to_run(const TritonFile& file, std::optional<OperationForm> operation) {
   auto rows = bucket_rows(file, operation);
   if (!rows.ok()) return rows;
   const auto problem = problem_of_file(file, operation);

@@ -41,15 +41,16 @@ std::string triton_config_text(const TritonConfig& config);
 /// name, the kernel. Without kernelName the row has its parameters as the name and the libtype triton. An error, which names the
 /// family, if it is of no operation here; a name without a family is taken for one of `operation`.
 Result<std::vector<TunedEntry>> bucket_rows(const TritonFile& file,
-                                            std::optional<Operation> operation = std::nullopt);
+                                            std::optional<OperationForm> operation = std::nullopt);
 
 /// A problem whose kernels the file's buckets hold, with any M: that of the note, if it is of the file's name, else what the
 /// name says with the operation's own types. An error where sizes are missing, in words.
-Result<Problem> problem_of_file(const TritonFile& file, std::optional<Operation> operation = std::nullopt);
+Result<Problem> problem_of_file(const TritonFile& file,
+                                std::optional<OperationForm> operation = std::nullopt);
 
 /// bucket_rows() as whole problems, to be run: m is the M that the bucket's key names (of one without a largest M twice the
 /// largest M below it), m_from stays. An error where problem_of_file() has one.
 Result<std::vector<TunedEntry>> rows_to_run(const TritonFile& file,
-                                            std::optional<Operation> operation = std::nullopt);
+                                            std::optional<OperationForm> operation = std::nullopt);
 
 }  // namespace gemmtune

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "formats/all_formats.h"
+#include "formats/conversion.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
 #include "formats/triton/bucket_rows.h"
@@ -98,14 +98,14 @@ std::optional<TritonConfig> config_of(std::string_view name) {
 /// Of a file's name and the options: the problem that all buckets share, M aside. What they do not say goes
 /// into rows.missing.
 Problem triton_problem(const TritonFile& file, const ConversionOptions& options, ConversionRows& rows) {
-  std::optional<Operation> operation = options.operation;
+  std::optional<OperationForm> operation = options.operation;
   if (const auto of_family = problem_of_triton_family(file.name.family);
       !operation && of_family && !is_mixture(*of_family))
     operation = of_family->operation;
   if (!operation) {
     rows.missing = fmt::format("family '{}' is none that tuned files hold; give --op", file.name.family);
   }
-  Problem problem = default_problem(operation.value_or(Operation::a16w16));
+  Problem problem = default_problem(operation.value_or(OperationForm()));
   const auto n = file.name.n ? file.name.n : options.n;
   const auto k = file.name.k ? file.name.k : options.k;
   if (rows.missing.empty() && (!n || !k)) rows.missing = "its name says no N and K; give -n and -k";
@@ -132,7 +132,7 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
   ConversionRows rows;
   rows.source = source;
   const Problem problem = triton_problem(*file, options, rows);
-  rows.operation = problem.operation;
+  rows.operation = form_of(problem);
   rows.origin = file->scheme == TritonScheme::nearest ? nearest_format : triton_format;
   rows.notes = std::move(file->diagnostics);
   for (const TritonNote& note : file->notes) rows.parts.push_back({note.key, note.json, note.line});
@@ -176,7 +176,7 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
 namespace {
 
 bool same_file(const TunedEntry& a, const TunedEntry& b) {
-  return a.gfx == b.gfx && a.problem.operation == b.problem.operation && a.problem.n == b.problem.n &&
+  return a.gfx == b.gfx && form_of(a.problem) == form_of(b.problem) && a.problem.n == b.problem.n &&
          a.problem.k == b.problem.k && a.problem.batch == b.problem.batch;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 struct Family {
   std::string_view name;
-  Operation operation;
+  OperationForm operation;
   DataType x_type = DataType::bf16;  // of mixtures
   DataType w_type = DataType::bf16;
 };
@@ -22,7 +22,7 @@ constexpr Family families[] = {
     {"GEMM-A8W8", Operation::a8w8},
     {"GEMM-A8W8_BLOCKSCALE", Operation::a8w8_blockscale},
     {nearest_dense_family, Operation::a8w8_blockscale},
-    {"GEMM-A8W8_BLOCKSCALE_PRESHUFFLED", Operation::a8w8_blockscale_bpreshuffle},
+    {"GEMM-A8W8_BLOCKSCALE_PRESHUFFLED", {Operation::a8w8_blockscale, true}},
     {"GEMM-AFP4WFP4", Operation::a4w4_blockscale},
     {"GEMM-A16WFP4", Operation::a16w4},
     {"GEMM-A8WFP4", Operation::a8w4},
@@ -41,7 +41,7 @@ constexpr Family families[] = {
 Problem problem_of(const Family& family) {
   Problem problem = default_problem(family.operation);
   problem.m = problem.n = problem.k = 0;
-  if (traits(family.operation).batched) problem.batch = 0;
+  if (traits(problem.operation).batched) problem.batch = 0;
   if (!is_mixture(problem)) return problem;
   problem.moe = {};
   problem.x_type = family.x_type;
@@ -93,7 +93,7 @@ const KernelRule* kernel_rule(std::string_view family) {
 
 }  // namespace
 
-bool has_triton_family(Operation operation) {
+bool has_triton_family(OperationForm operation) {
   return std::any_of(std::begin(families), std::end(families),
                      [&](const Family& family) { return family.operation == operation; });
 }

@@ -12,7 +12,7 @@
 namespace gemmtune {
 
 /// True if some family of files holds problems of the operation.
-bool has_triton_family(Operation operation);
+bool has_triton_family(OperationForm operation);
 /// The family of files that holds a problem: GEMM-A8W8_BLOCKSCALE, MOE-FP8_W8A8 …; nullopt where AITER has none.
 std::optional<std::string_view> triton_family(const Problem& problem);
 /// The problem of a family without sizes; of a MOE family with types of its kind. nullopt for a family of no operation here.

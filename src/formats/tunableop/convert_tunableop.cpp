@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "formats/all_formats.h"
+#include "formats/conversion.h"
 #include "formats/diagnostics.h"
 #include "formats/tunableop/tunableop_csv.h"
 

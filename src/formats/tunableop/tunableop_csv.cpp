@@ -238,7 +238,7 @@ Result<std::string> tunableop_line(const Problem& problem, std::string_view solu
   const TypeWord* const y = words_of(problem.y_type);
   if (problem.operation != Operation::a16w16 || w == nullptr || x == nullptr || y == nullptr)
     return Status::unsupported("{}: TunableOp has no name for it", print(problem));
-  if (problem.bpreshuffle) return Status::unsupported("a packed weight, which TunableOp does not know");
+  if (is_packed(problem)) return Status::unsupported("a packed weight, which TunableOp does not know");
   if (!problem.scale_ab && (x != w || x != y))
     return Status::unsupported("a result of another type than the operands', which TunableOp does not know");
   const bool w_rows = problem.w_order == Order::row_major;

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "candidates/config.h"
-#include "formats/all_formats.h"
+#include "formats/conversion.h"
 #include "formats/diagnostics.h"
 #include "formats/tune_gemm/gemm_result_file.h"
 #include "formats/tune_gemm/gemm_result_yaml.h"

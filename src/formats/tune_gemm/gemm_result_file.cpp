@@ -151,8 +151,8 @@ Problem smallest_problem() {
 bool is_yaml_path(std::string_view path) { return ends_in(path, ".yaml") || ends_in(path, ".yml"); }
 
 bool is_tune_gemm_problem(const Problem& problem) {
-  return problem.operation == Operation::a16w16 && !problem.scale_ab && !problem.bpreshuffle &&
-         problem.x_type == problem.w_type && problem.y_order == Order::row_major;
+  return problem.operation == Operation::a16w16 && !problem.scale_ab && !is_packed(problem) &&
+         problem.x_type == problem.w_type;
 }
 
 GemmResult gemm_size_of(const Problem& problem) {

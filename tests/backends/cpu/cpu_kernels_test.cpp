@@ -219,7 +219,6 @@ class CpuKernels : public ::testing::TestWithParam<Level> {
                               .w_type = type,
                               .y_type = outputs[index % 3],
                               .bias = index / 2 % 2 == 0,
-                              .bpreshuffle = packed,
                               .weight_layout = packed ? WeightLayout::any : WeightLayout::plain};
         if (!family.accepts(problem).ok()) continue;
         for (const Config& config : some_configs(family, problem, configs, random)) {
@@ -294,7 +293,6 @@ TEST_P(CpuKernels, EveryRegisterTileTakesAColumnMajorX) {
       for (const std::int64_t m : {1, 6, 14, 16, 31, 64}) {
         Problem problem{.m = m, .n = 33, .k = 70, .x_type = type, .w_type = type, .y_type = DataType::f32};
         problem.x_order = Order::column_major;
-        problem.bpreshuffle = packed;
         if (packed) problem.weight_layout = WeightLayout::any;
         const Space space = tiled->space(problem);
         for (const std::string& isa : values_of(space, "isa"))
@@ -346,7 +344,6 @@ TEST_P(CpuKernels, EveryRegisterTileIsRight) {
                                 .x_type = type,
                                 .w_type = type,
                                 .y_type = DataType::f32,
-                                .bpreshuffle = packed,
                                 .weight_layout = packed ? WeightLayout::panel16 : WeightLayout::plain};
           if (!family->accepts(problem).ok()) continue;
           const Space space = family->space(problem);
@@ -402,7 +399,6 @@ TEST_P(CpuKernels, ConfigsTunedForTheTileRunForFewerRows) {
       Problem problem{.m = 16,
                       .n = 130,
                       .k = 1100,
-                      .bpreshuffle = packed,
                       .weight_layout = packed ? WeightLayout::panel16 : WeightLayout::plain};
       std::int64_t index = 0;
       for (const Config& config : family->space(problem).enumerate()) {
@@ -437,7 +433,6 @@ TEST(CpuReference, IsRight) {
                                 .w_type = type,
                                 .y_type = output,
                                 .bias = ++index % 2 == 0,
-                                .bpreshuffle = packed,
                                 .weight_layout = packed ? WeightLayout::panel16 : WeightLayout::plain};
           const auto kernel = family->build(problem, family->default_config(problem));
           ASSERT_TRUE(kernel.ok()) << kernel.message();
@@ -453,7 +448,6 @@ TEST(CpuFamilies, RefuseInWordsOfAFixedVocabulary) {
   EXPECT_EQ(skinny->accepts(problem).message(), "rows: 33 is not taken, only up to 32");
   EXPECT_TRUE(tiled->accepts(problem).ok());
   problem.weight_layout = WeightLayout::onednn;
-  problem.bpreshuffle = true;
   EXPECT_EQ(tiled->accepts(problem).message(), "weight layout: onednn is not taken, only plain and panel16");
   problem = {.m = 1, .n = 64, .k = 64, .y_type = DataType::i8};
   EXPECT_EQ(tiled->accepts(problem).message(), "data types: y i8 is not taken, only f32, bf16 or f16");
@@ -474,11 +468,8 @@ TEST(CpuFamilies, SpacesAreBoundedAndTheDefaultIsInThem) {
   for (const int threads : {1, 2, 8})
     for (const std::int64_t m : {1, 5, 16, 33, 512})
       for (const bool packed : {false, true}) {
-        const Problem problem{.m = m,
-                              .n = 1536,
-                              .k = 4096,
-                              .bpreshuffle = packed,
-                              .weight_layout = packed ? WeightLayout::any : WeightLayout::plain};
+        const Problem problem{
+            .m = m, .n = 1536, .k = 4096, .weight_layout = packed ? WeightLayout::any : WeightLayout::plain};
         const auto tiled = make_tiled_family(detect_isa(), threads);
         const auto skinny = make_skinny_family(detect_isa(), threads);
         for (const KernelFamily* family : {tiled.get(), skinny.get()}) {

@@ -154,7 +154,7 @@ TEST_P(OperationKernels, TiledInt8IsRight) {
 TEST_P(OperationKernels, EveryRegisterTileOfTiledInt8IsRight) {
   const auto family = make_tiled_family(GetParam().set, 2);
   for (const std::int64_t m : {1, 2, 4, 6, 8, 12, 14, 16, 29}) {
-    Problem problem = problem_of(Operation::a8w8_bpreshuffle, DataType::i8, {m, 71, 300});
+    Problem problem = problem_of(OperationForm(Operation::a8w8, true), DataType::i8, {m, 71, 300});
     if (!family->accepts(problem).ok()) continue;
     const Truth truth = truth_of(problem);
     const Space space = family->space(problem);
@@ -183,7 +183,7 @@ TEST_P(OperationKernels, EveryRegisterTileOfTiledInt8IsRight) {
 TEST_P(OperationKernels, TheLargestSumsOfInt8AreExact) {
   const auto tiled = make_tiled_family(GetParam().set, 1);
   const auto streaming = make_streaming_family(GetParam().set, 1);
-  Problem problem = problem_of(Operation::a8w8_bpreshuffle, DataType::i8, {3, 17, tiled_integer_k});
+  Problem problem = problem_of(OperationForm(Operation::a8w8, true), DataType::i8, {3, 17, tiled_integer_k});
   problem.weight_layout = WeightLayout::panel16;
   problem.bias = true;
   ASSERT_EQ(problem.y_type, DataType::bf16);
@@ -233,7 +233,7 @@ TEST_P(OperationKernels, ValuesOfRangesAreRight) {
       make_skinny_family(GetParam().set, 3),    make_streaming_family(GetParam().set, 3)};
   std::vector<Problem> problems = {
       problem_of(Operation::a16w16, DataType::bf16, {21, 83, 1100}),
-      problem_of(Operation::a8w8_bpreshuffle, DataType::i8, {9, 83, 1100}),
+      problem_of(OperationForm(Operation::a8w8, true), DataType::i8, {9, 83, 1100}),
       problem_of(Operation::a8w8_blockscale, DataType::f8_e4m3fn, {21, 83, 1100}),
       problem_of(Operation::batched_bf16, DataType::bf16, {21, 83, 700}),
       moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {40, 66, 1100})};
@@ -379,16 +379,15 @@ TEST_P(OperationKernels, StreamedWeightsAreRight) {
 
 TEST_P(OperationKernels, EveryConfigOfStreamedWeightsIsRight) {
   const auto family = make_streaming_family(GetParam().set, 2);
-  const std::pair<Operation, DataType> cases[] = {
-      {Operation::a8w8_bpreshuffle, DataType::i8},
-      {Operation::a8w8_bpreshuffle, DataType::f8_e4m3fn},
-      {Operation::a8w8_bpreshuffle, DataType::f8_e4m3fnuz},
-      {Operation::a8w8_blockscale_bpreshuffle, DataType::f8_e4m3fn},
-      {Operation::a4w4_blockscale, DataType::f4_e2m1}};
+  const std::pair<OperationForm, DataType> cases[] = {
+      {OperationForm(Operation::a8w8, true), DataType::i8},
+      {OperationForm(Operation::a8w8, true), DataType::f8_e4m3fn},
+      {OperationForm(Operation::a8w8, true), DataType::f8_e4m3fnuz},
+      {OperationForm(Operation::a8w8_blockscale, true), DataType::f8_e4m3fn},
+      {OperationForm(Operation::a4w4_blockscale), DataType::f4_e2m1}};
   for (const auto& [operation, type] : cases)
     for (const std::int64_t m : {2, 6, 13, 29, 125}) {
       Problem problem = problem_of(operation, type, {m, 100, 1088});
-      problem.bpreshuffle = true;
       problem.weight_layout = WeightLayout::panel16;
       if (!family->accepts(problem).ok()) continue;
       const Truth truth = truth_of(problem);
@@ -556,7 +555,6 @@ TEST_P(OperationKernels, EveryScaleOfEveryMxTypeIsRight) {
   std::vector<Problem> problems;
   for (const std::int64_t m : {3, 17}) {
     problems.push_back(problem_of(Operation::a4w4_blockscale, DataType::f4_e2m1, {m, 37, 320}));
-    problems.back().bpreshuffle = true;
     problems.back().weight_layout = WeightLayout::panel16;
     problems.push_back(problem_of(Operation::a16w4, DataType::bf16, {m, 37, 320}));
   }
@@ -638,7 +636,6 @@ TEST_P(OperationKernels, TheLargestAndTheSmallestScalesOfFp4AreExact) {
   const auto quantized = make_quantized_family(GetParam().set, 1);
   for (const std::int64_t m : {3, 17}) {
     Problem problem = problem_of(Operation::a4w4_blockscale, DataType::f4_e2m1, {m, 37, 320});
-    problem.bpreshuffle = true;
     problem.weight_layout = WeightLayout::panel16;
     Truth truth = truth_of(problem);
     auto& x_scale = truth.host.x_scale;

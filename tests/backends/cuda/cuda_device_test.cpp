@@ -128,9 +128,6 @@ TEST_F(CudaDevice, EveryFamilyOnQuantizedOperandsIsRight) {
 }
 
 Problem packed(Problem problem) {
-  if (traits(problem.operation).packing == Packing::never)
-    problem.operation = traits(problem.operation).packed_form;
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::tile64x128;
   return problem;
 }

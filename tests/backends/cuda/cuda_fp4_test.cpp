@@ -20,7 +20,6 @@ namespace {
 class CudaFp4 : public OnGpu {};
 
 Problem in_fragments(Problem problem) {
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::fragment64;
   return problem;
 }
@@ -328,7 +327,7 @@ TEST_F(CudaFp4, EveryFp4ValueAndScaleIsExact) {
       ASSERT_TRUE(kernel.ok()) << kernel.message();
       Operands operands;
       operands.x = there_x->data();
-      operands.w = problem.bpreshuffle ? (*fragments)->data() : there_w->data();
+      operands.w = is_packed(problem) ? (*fragments)->data() : there_w->data();
       operands.w_scale = there_scales->data();
       operands.y = there_y->data();
       operands.ldx = k;
@@ -357,7 +356,7 @@ TEST_F(CudaFp4, EveryFp4ValueAndScaleIsExact) {
         ++compared;
         EXPECT_EQ(found,
                   std::bit_cast<float>(static_cast<std::uint32_t>(bf16(static_cast<float>(sum))) << 16))
-            << name << " " << config.text() << " packed " << problem.bpreshuffle << " scale " << row
+            << name << " " << config.text() << " packed " << is_packed(problem) << " scale " << row
             << " row of x " << at / n;
       }
       EXPECT_GT(compared, 300);

@@ -22,7 +22,6 @@ namespace {
 class CudaWeightFormats : public OnGpu {};
 
 Problem in_fragments(Problem problem) {
-  problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::fragment64;
   return problem;
 }
@@ -192,7 +191,7 @@ void expect_exact(const Problem& plain, const Weight& weight, float global) {
       ASSERT_TRUE(kernel.ok()) << kernel.message();
       Operands operands;
       operands.x = there_x->data();
-      operands.w = problem.bpreshuffle ? (*fragments)->data() : there_w->data();
+      operands.w = is_packed(problem) ? (*fragments)->data() : there_w->data();
       operands.w_scale = there_scales->data();
       operands.w_global_scale = there_global->data();
       operands.w_zero_points = there_zeros ? there_zeros->data() : nullptr;

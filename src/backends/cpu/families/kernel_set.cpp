@@ -116,7 +116,7 @@ Status accepts_dense(const Problem& problem, refusal::Orders taken) {
 }
 
 WeightLayout layout_of(const Problem& problem) {
-  const bool packed = problem.bpreshuffle || problem.weight_layout == WeightLayout::panel16;
+  const bool packed = is_packed(problem) || problem.weight_layout == WeightLayout::panel16;
   return packed ? WeightLayout::panel16 : WeightLayout::plain;
 }
 

@@ -62,7 +62,7 @@ Status check_alignment(const void* x, std::int64_t x_row_bytes, std::initializer
 std::string_view leads_few_rows(const Problem& problem, std::string_view architecture) {
   if (architecture != "sm_90" || problem.operation != Operation::a16w16 || problem.m > 16) return {};
   if (problem.x_type != DataType::bf16 && problem.x_type != DataType::f16) return {};
-  if (problem.y_type != problem.x_type || problem.bpreshuffle || !all_row_major(problem)) return {};
+  if (problem.y_type != problem.x_type || is_packed(problem) || !all_row_major(problem)) return {};
   // Above 40 million elements both kernels are bound by the same bytes and 1 % apart either way.
   constexpr std::int64_t narrow = 256;
   constexpr std::int64_t wide = 1280;

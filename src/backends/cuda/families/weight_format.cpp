@@ -36,7 +36,7 @@ Status accepts_weight(const Problem& problem) {
     return {};
   return refusal::refuse(refusal::operation,
                          "{} is not a4w4_blockscale, a16w4, a8w4, nor of NVFP4 or int4 weights",
-                         to_string(problem.operation));
+                         to_string(form_of(problem)));
 }
 
 WeightTraits weight_traits(const Problem& problem) {

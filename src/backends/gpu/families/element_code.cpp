@@ -120,7 +120,7 @@ Status check_operation(const Problem& problem, const DenseSupport& taken) {
   const bool takes_scales = takes(quantization(problem), taken) && takes(weight_quantization(problem), taken);
   if ((row.batched && !taken.batches) || row.mixture || !takes_scales) {
     return refusal::refuse(
-        refusal::operation, "{} is not a16w16{}{}{}{}{}", row.name, taken.row_scales ? ", a8w8" : "",
+        refusal::operation, "{} is not a16w16{}{}{}{}{}", to_string(form_of(problem)), taken.row_scales ? ", a8w8" : "",
         taken.block_scales ? ", a8w8_blockscale" : "", taken.fp4 ? ", a4w4_blockscale, a16w4, a8w4" : "",
         taken.all_formats ? ", of another format of 4-bit weights" : "", taken.batches ? ", batched" : "");
   }
@@ -185,7 +185,7 @@ WeightLayout packed_layout_of(const Problem& problem) {
 }
 
 WeightLayout weight_layout_of(const Problem& problem) {
-  return problem.bpreshuffle ? packed_layout_of(problem) : WeightLayout::plain;
+  return is_packed(problem) ? packed_layout_of(problem) : WeightLayout::plain;
 }
 
 Fragment64 fragments_of(const Problem& problem) { return {.n = problem.n, .k = problem.k}; }

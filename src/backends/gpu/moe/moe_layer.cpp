@@ -86,7 +86,7 @@ int activation_code(Activation activation) {
 Status accepts_mixture(const Problem& problem, Weights weights) {
   if (!is_mixture(problem))
     return refusal::refuse(refusal::operation, "{} is not taken, only fused_moe",
-                           to_string(problem.operation));
+                           to_string(form_of(problem)));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   const WeightLayout layout = problem.weight_layout;
   const bool shuffled = layout == WeightLayout::aiter16x16 || layout == WeightLayout::any;

@@ -216,7 +216,6 @@ std::vector<Source> moe_reference_sources(const Problem& problem) {
 Result<std::unique_ptr<DeviceReference>> make_moe_reference(Runtime& runtime, Device& device,
                                                             const Problem& problem) {
   Problem plain = problem;  // the weights of a reference are
-  plain.bpreshuffle = false;
   plain.weight_layout = WeightLayout::plain;
   GEMMTUNE_RETURN_IF_ERROR(accepts_mixture(plain));
   if (moe_type_code(problem.x_type) < 0 || moe_type_code(problem.w_type) < 0)

@@ -46,12 +46,12 @@ class BlockedFamily final : public LeafFamily {
   int tie_rank() const override { return character_.tie_rank; }
   Status accepts(const Problem& problem) const override {
     if (!character_.takes(problem))
-      return refusal::refuse(refusal::operation, "{}{} is not taken, only {}", to_string(problem.operation),
+      return refusal::refuse(refusal::operation, "{}{} is not taken, only {}", to_string(form_of(problem)),
                              problem.scale_ab ? " with scaleAB" : "", character_.operations);
     return accepts_blocked(problem);
   }
   std::optional<WeightLayout> packed_layout(const Problem& problem) const override {
-    return problem.bpreshuffle ? block_layout(problem) : WeightLayout::panel16;
+    return is_packed(problem) ? block_layout(problem) : WeightLayout::panel16;
   }
 
   Space space(const Problem& problem) const override {

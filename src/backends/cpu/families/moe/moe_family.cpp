@@ -33,7 +33,7 @@ class MoeFamily final : public LeafFamily {
   Status accepts(const Problem& problem) const override {
     if (!is_mixture(problem))
       return refusal::refuse(refusal::operation, "{} is not taken, only fused_moe",
-                             to_string(problem.operation));
+                             to_string(form_of(problem)));
     GEMMTUNE_RETURN_IF_ERROR(accepts_blocked(problem));
     if (problem.weight_layout != WeightLayout::plain)
       return refusal::refuse(refusal::layout, "{} is not taken, only plain",

@@ -178,7 +178,7 @@ class ReferenceFamily final : public LeafFamily {
     return {};
   }
   std::optional<WeightLayout> packed_layout(const Problem& problem) const override {
-    return problem.bpreshuffle ? block_layout(problem) : WeightLayout::panel16;
+    return is_packed(problem) ? block_layout(problem) : WeightLayout::panel16;
   }
 
   Space space(const Problem& problem) const override {

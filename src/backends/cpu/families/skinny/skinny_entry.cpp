@@ -9,7 +9,7 @@ namespace {
 /// are ahead in the mean and not everywhere; other instruction sets were not measured.
 bool leads_untuned(const Problem& problem, std::string_view architecture) {
   if (architecture != gfx_name(Isa::avx512bf16) || problem.operation != Operation::a16w16) return false;
-  if (problem.bpreshuffle || problem.y_type != problem.x_type) return false;
+  if (is_packed(problem) || problem.y_type != problem.x_type) return false;
   const std::int64_t rows = problem.x_type == DataType::bf16 ? 2 : problem.x_type == DataType::f32 ? 1 : 0;
   return problem.m <= rows;
 }

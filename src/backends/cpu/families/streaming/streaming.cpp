@@ -37,7 +37,7 @@ class StreamingFamily final : public LeafFamily {
       return refusal::refuse(
           refusal::operation,
           "{} of {} is not taken, only int8, fp8 and fp4 with scales of both and one batch",
-          to_string(problem.operation), to_string(problem.x_type));
+          to_string(form_of(problem)), to_string(problem.x_type));
     if (problem.m > streaming_max_m && problem.x_type != DataType::i8)
       return refusal::refuse(refusal::rows, "{} is not taken, only up to {}", problem.m, streaming_max_m);
     GEMMTUNE_RETURN_IF_ERROR(refusal::check_order(problem));

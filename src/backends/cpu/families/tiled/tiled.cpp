@@ -95,7 +95,7 @@ class TiledFamily final : public LeafFamily {
     if (scaled_rows && problem.x_type == DataType::i8) return accepts_int8(set_, problem);
     if (problem.operation != Operation::a16w16)
       return refusal::refuse(refusal::operation, "{} of {} is not taken, only a16w16, and a8w8 of int8",
-                             to_string(problem.operation), to_string(problem.x_type));
+                             to_string(form_of(problem)), to_string(problem.x_type));
     return accepts_a16w16(problem, refusal::Orders::any_input);
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }

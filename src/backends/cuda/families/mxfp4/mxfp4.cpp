@@ -114,7 +114,7 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   launch.block_m = config.number("bm", 64);
   launch.block_n = config.number("bn", 8);
   launch.rows_per_y = wide_rows(problem);
-  launch.packed = problem.bpreshuffle;
+  launch.packed = is_packed(problem);
   launch.weight = weight_traits(problem);
   launch.k_atoms = config.number("bk", 128) / k_of_atom;
   launch.split_k = config.number("csk", 1);
@@ -182,7 +182,7 @@ class Mxfp4Kernel final : public gpu::JitKernel<Mxfp4LaunchConfig> {
   Status run(const Operands& o, void* workspace, Stream stream) const override {
     Mxfp4Arguments values{};
     const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
-    if (problem_.bpreshuffle) {
+    if (is_packed(problem_)) {
       values.fragments = static_cast<const unsigned char*>(o.w);
     } else {
       GEMMTUNE_RETURN_IF_ERROR(w_map_.at(o.w, problem_.k / 2, values.w));
@@ -320,7 +320,7 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Mxfp4LaunchC
   if (launch.accumulators() > launch.max_accumulators()) return "tile needs more registers than a thread has";
   if (launch.weight.zero_points && launch.tiles() > 1 && launch.k_atoms > 2 && !launch.warp_instructions)
     return "zero points of two tiles and bk 256: the compiler spills registers";
-  if (!problem.bpreshuffle && launch.k_atoms != 4) return "bk is not 256, which a plain weight needs";
+  if (!is_packed(problem) && launch.k_atoms != 4) return "bk is not 256, which a plain weight needs";
   if (launch.k_atoms == 8 && !launch.warp_instructions) return "bk 512 is for mma 1";
   if (launch.warp_instructions && launch.block_n > 32) return "mma 1 is for few rows of x";
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
@@ -444,7 +444,7 @@ std::vector<gpu::Part> Mxfp4Family::parts(const Problem& problem, const Mxfp4Lau
                                      .x_fp4 = quantization(problem) == QuantType::per_1x32,
                                      .rows_per_y = as_int(launch.rows_per_y),
                                      .persistent = launch.persistent(),
-                                     .packed = problem.bpreshuffle,
+                                     .packed = is_packed(problem),
                                      .weight = launch.weight.format,
                                      .group = as_int(launch.weight.group),
                                      .zero_points = launch.weight.zero_points}));

@@ -213,7 +213,7 @@ Status Mxfp4SkinnyFamily::accepts(const Problem& problem) const {
   GEMMTUNE_RETURN_IF_ERROR(accepts_weight(problem));
   if (problem.x_type != DataType::bf16 && problem.operation != Operation::a4w4_blockscale)
     return refusal::refuse(refusal::types, "x {} of {}, only bf16, and {} of {}", to_string(problem.x_type),
-                           to_string(problem.operation), to_string(DataType::f4_e2m1),
+                           to_string(form_of(problem)), to_string(DataType::f4_e2m1),
                            to_string(Operation::a4w4_blockscale));
   GEMMTUNE_RETURN_IF_ERROR(
       gpu::accepts_dense(problem, {.weights = gpu::Weights::packed_too, .fp4 = true, .all_formats = true}));
@@ -254,7 +254,7 @@ std::string Mxfp4SkinnyFamily::refuse_build(const Problem& problem, const Mxfp4S
       launch.warp_units * launch.groups * 8 +
       (ceil_div(launch.warp_units * launch.unit_scale_bytes(), std::int64_t{4}) + zero_words) * 4 +
       sums * (launch.weight.is_grouped() ? 2 : 1);
-  if (held + registers_beside_x + registers_of_int4(launch, problem.bpreshuffle) > launch.registers())
+  if (held + registers_beside_x + registers_of_int4(launch, is_packed(problem)) > launch.registers())
     return "more of x than registers";
   if (launch.pieces < 1) return "smem holds no piece for each warp";
   if (launch.shared_bytes > static_cast<std::int64_t>(limits_.shared_bytes_per_block))
@@ -340,7 +340,7 @@ std::vector<gpu::Part> Mxfp4SkinnyFamily::parts(const Problem& problem,
                                                            .pieces = as_int(launch.pieces),
                                                            .split = launch.split_k > 1,
                                                            .x_fp4 = problem.x_type == DataType::f4_e2m1,
-                                                           .packed = problem.bpreshuffle,
+                                                           .packed = is_packed(problem),
                                                            .scale_bytes = as_int(scale_load_bytes(launch)),
                                                            .weight = launch.weight.format,
                                                            .group = as_int(launch.weight.group),
@@ -360,7 +360,7 @@ double Mxfp4SkinnyFamily::cost(const Problem& problem, const Mxfp4SkinnyLaunch& 
       split ? units * as_real(launch.unit_scale_bytes()) / as_real(scale_load_bytes(launch)) : 0;
   // Of a strip: a warp by itself, and the issue slots of all.
   // Instructions counted beside those of MXFP4: factors of e4m3, and the sums of groups in place of factors.
-  const double more = launch.weight.format == WeightFormat::nvfp4 ? (problem.bpreshuffle ? 6 : 1)
+  const double more = launch.weight.format == WeightFormat::nvfp4 ? (is_packed(problem) ? 6 : 1)
                       : launch.weight.is_grouped()                ? 2 * groups - 4
                                                                   : 0;
   const double alone = units * (cost_.unit + 4 * more + cost_.unit_group * groups) + cost_.strip +
@@ -378,7 +378,7 @@ double Mxfp4SkinnyFamily::cost(const Problem& problem, const Mxfp4SkinnyLaunch& 
   const double x = groups * 16 * as_real(problem.k) / as_real(launch.split_k) /
                    (problem.x_type == DataType::bf16 ? cost_.x_bytes : cost_.fp4_x_bytes);
   const double less_than_a_strip = launch.pieces < launch.warp_units ? cost_.piece * strips : 0;
-  return (problem.bpreshuffle ? cost_.launched_packed : cost_.launched) + std::max(busy, loaded) + x +
+  return (is_packed(problem) ? cost_.launched_packed : cost_.launched) + std::max(busy, loaded) + x +
          under_way / cost_.under_way + less_than_a_strip +
          (split ? cost_.exchanged * as_real(launch.split_k) : 0);
 }

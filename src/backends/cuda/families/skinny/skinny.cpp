@@ -52,7 +52,7 @@ class SkinnyKernel final : public gpu::JitKernel<SkinnyLaunchConfig> {
   Status run(const Operands& o, void*, Stream stream) const override {
     SkinnyArguments values{};
     const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
-    if (problem_.bpreshuffle) {
+    if (is_packed(problem_)) {
       values.packed = packed_weight(problem_, o.w);
     } else {
       GEMMTUNE_RETURN_IF_ERROR(w_map_.at(o.w, problem_.k * element_bytes_, values.w));
@@ -232,7 +232,7 @@ std::vector<gpu::Part> SkinnyFamily::parts(const Problem& problem, const SkinnyL
                                                            .block_n = as_int(launch.block_n),
                                                            .k_atoms = as_int(launch.k_atoms),
                                                            .promotion = as_int(launch.promotion),
-                                                           .packed = problem.bpreshuffle}));
+                                                           .packed = is_packed(problem)}));
   return {{std::move(source), launch.shared_bytes}};
 }
 

@@ -87,7 +87,7 @@ class WgmmaKernel final : public gpu::JitKernel<WgmmaLaunchConfig> {
     const std::int64_t ldx = x_.lines() == 1 ? x_.line_elements() : o.ldx;
     GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, o.x_batch_stride * element_bytes_,
                                        launch_.swap_ab ? values.b : values.a));
-    if (problem_.bpreshuffle) {
+    if (is_packed(problem_)) {
       values.packed = packed_weight(problem_, o.w);
     } else {
       GEMMTUNE_RETURN_IF_ERROR(
@@ -311,7 +311,7 @@ WgmmaConfig config_of(const Problem& problem, const WgmmaLaunchConfig& launch) {
           .producer_registers = narrow(launch.producer_registers),
           .consumer_registers = narrow(launch.consumer_registers()),
           .bias = problem.bias,
-          .packed = problem.bpreshuffle,
+          .packed = is_packed(problem),
           .a_mn_major = launch.a_mn_major,
           .b_mn_major = launch.b_mn_major};
 }

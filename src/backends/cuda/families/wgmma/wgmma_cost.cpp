@@ -117,7 +117,7 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
   const double exchanged = cost.exchanged + area * 4 / cost.exchanged_bytes;
   // Blocks that share x wait for the slowest of them: parts of a packed weight's tiles are loaded in runs
   // that complete at different times.
-  const bool uneven = problem.bpreshuffle && launch.weight_box_rows() < 64 &&
+  const bool uneven = is_packed(problem) && launch.weight_box_rows() < 64 &&
                       (launch.swap_ab ? launch.cluster_m : launch.cluster_n) > 1;
   return cost.launched + std::max(looped, memory) * (uneven ? cost.parts_of_tiles : 1) +
          (launch.split_k > 1 ? exchanged * waves : stored) +

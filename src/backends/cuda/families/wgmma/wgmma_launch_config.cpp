@@ -188,7 +188,7 @@ std::int64_t producer_registers_of(const Problem& problem, const WgmmaLaunchConf
       (accumulates_fewer_bits(problem.x_type) || (problem.x_type == DataType::i8 && launch.ping_pong)) &&
       launch.warpgroup_m() > 64 && launch.accumulators() > max_accumulators_of_two_tiles;
   if (launch.consumer_warpgroups == 1 || (launch.promotion == 0 && !wide_integers && !two_tiles)) return 0;
-  return problem.bpreshuffle || wide_integers || launch.block_scales || launch.batched
+  return is_packed(problem) || wide_integers || launch.block_scales || launch.batched
              ? producer_registers_of_parts
              : producer_registers;
 }

@@ -101,7 +101,7 @@ class SimtFamily final : public JitFamily<SimtLaunchConfig> {
   std::vector<Part> parts(const Problem& problem, const SimtLaunchConfig& launch) const override {
     Source source{"simt", device_text(), type_defines(problem), "simt"};
     source.defines.push_back(fmt::format("BLOCK_M={}", launch.block_m));
-    source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
+    source.defines.push_back(fmt::format("PACKED={}", is_packed(problem) ? 1 : 0));
     return {{std::move(source)}};
   }
   Result<std::unique_ptr<Kernel>> make_kernel(Programs programs, const Problem& problem,

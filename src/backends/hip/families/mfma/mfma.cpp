@@ -144,7 +144,7 @@ Status MfmaFamily::accepts(const Problem& problem) const {
   if (bytes_of(problem.x_type, problem.k) < 16)
     return refusal::refuse(refusal::reduction, "{} {}, at least 16 bytes", problem.k,
                            to_string(problem.x_type));
-  if (problem.bpreshuffle && !gpu::shuffled_tiles_of(problem).fits())
+  if (is_packed(problem) && !gpu::shuffled_tiles_of(problem).fits())
     return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of {}",
                            problem.n, problem.k, gpu::shuffled_k_multiple(problem));
   return {};
@@ -264,7 +264,7 @@ Config MfmaFamily::default_config(const Problem& problem) const {
   Config config;
   // 256 bytes of bf16 are 64 of fp4, which is what a shuffled weight needs.
   const bool fp4 = problem.w_type == DataType::f4_e2m1;
-  const std::int64_t block_k = fp4 && problem.bpreshuffle ? 256 : 128;
+  const std::int64_t block_k = fp4 && is_packed(problem) ? 256 : 128;
   config.set("bk", block_k);
   const std::int64_t k_tiles = launch_config(problem, config).k_tiles;
   std::int64_t split_k = 1;

@@ -118,7 +118,7 @@ MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config
   launch.waves_per_eu = config.number("eu", 0);
   launch.group_m = config.number("gm", 8);
   launch.by_die = config.number("xcd", 1) != 0;
-  launch.shuffled = problem.bpreshuffle;
+  launch.shuffled = is_packed(problem);
   launch.x_columns = problem.x_order == Order::column_major;
   launch.w_columns = problem.w_order == Order::column_major;
   launch.block_scales = quantization(problem) == QuantType::per_1x128;

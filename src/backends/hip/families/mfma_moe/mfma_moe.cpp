@@ -67,12 +67,12 @@ class MfmaMoeKernel final : public gpu::JitKernel<Stages> {
   }
   std::size_t workspace_bytes() const override { return layer_.workspace_bytes(); }
   WeightLayout weight_layout() const override {
-    return problem_.bpreshuffle ? WeightLayout::aiter16x16 : WeightLayout::plain;
+    return is_packed(problem_) ? WeightLayout::aiter16x16 : WeightLayout::plain;
   }
 
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
-    if (problem_.bpreshuffle && (address(operands.w) | address(operands.w2)) % 16 != 0)
+    if (is_packed(problem_) && (address(operands.w) | address(operands.w2)) % 16 != 0)
       return Status::unsupported("mfma_moe needs shuffled weights at multiples of 16 bytes");
     for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
       const gpu::MoeRound round = layer_.round(operands, workspace, token);
@@ -209,7 +209,7 @@ Status MfmaMoeFamily::accepts(const Problem& problem) const {
   if (scales_by_block(problem) && problem.moe.gated && problem.n % 16 != 0)
     return refusal::refuse(refusal::alignment,
                            "gate and up of n = {} rows with scales of 128, no multiple of 16", problem.n);
-  if (problem.bpreshuffle && (problem.n % 32 != 0 || problem.k % 32 != 0))
+  if (is_packed(problem) && (problem.n % 32 != 0 || problem.k % 32 != 0))
     return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n or k is no multiple of 32", problem.n,
                            problem.k);
   return {};

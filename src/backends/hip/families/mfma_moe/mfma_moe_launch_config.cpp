@@ -13,16 +13,16 @@ constexpr double launch_microseconds = 4;
 
 /// The GEMM of one expert as mfma's launch config has it.
 Problem expert_gemm(const Problem& problem, int stage, const gpu::ExpectedTiles& work) {
-  Problem expert = default_problem(!quantizes_hidden(problem) ? Operation::a16w16
-                                   : scales_by_block(problem) ? Operation::a8w8_blockscale
-                                                              : Operation::a8w8);
+  Problem expert = !quantizes_hidden(problem) ? default_problem(Operation::a16w16)
+                   : scales_by_block(problem) ? default_problem(Operation::a8w8_blockscale)
+                                              : default_problem(Operation::a8w8);
   const double tokens = static_cast<double>(problem.m * problem.moe.topk) / work.experts;
   expert.m = std::max<std::int64_t>(1, std::llround(tokens));
   expert.n = stage == 1 ? problem.n * (problem.moe.gated ? 2 : 1) : problem.k;
   expert.k = stage == 1 ? problem.k : problem.n;
   expert.x_type = expert.w_type = problem.w_type;
   expert.y_type = problem.y_type;
-  expert.bpreshuffle = problem.bpreshuffle;
+  expert.weight_layout = problem.weight_layout;
   return expert;
 }
 
