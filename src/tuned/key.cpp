@@ -51,9 +51,9 @@ Problem group_of(const Problem& problem) {
     group.x_order = problem.x_order;
     group.w_order = problem.w_order;
     group.y_order = problem.y_order;
-    group.w_group = problem.w_group;
-    group.zero_points = problem.zero_points;
   }
+  group.w_group = problem.w_group;
+  group.zero_points = problem.zero_points;
   if (fields.mixture) {
     group.moe = problem.moe;
     // AITER's rows say neither, and the products are the same: biases, and which experts are shared.
