@@ -324,7 +324,7 @@ typedef struct gemmtune_problem {
   int32_t e8m0_scales;
   /* Of an int4 weight: 32, 64, 128 or k, the elements of k that share a scale; 0: k, whole rows. 0 elsewhere. */
   int32_t w_group;
-  int32_t zero_points; /* of an int4 weight, not 0: it has zero points */
+  int32_t zero_points; /* of an int4 weight (both of a fused_moe), not 0: it has zero points */
 } gemmtune_problem;
 
 /* What a call of a mixture of experts has beside the other operands. */
@@ -336,8 +336,10 @@ typedef struct gemmtune_moe_operands {
    * expert, padding). A token of empty slots alone is 0, or what its shared experts add. Other ids are refused on a CPU; on
    * a GPU they make their token NaN. */
   const int32_t* topk_ids;
-  const float* topk_weights; /* [T, topk - shared_experts]; of empty slots not read */
-  const float* bias2;        /* [E, model_dim]; required if the problem has a bias, ignored elsewhere */
+  const float* topk_weights;    /* [T, topk - shared_experts]; of empty slots not read */
+  const float* bias2;           /* [E, model_dim]; required if the problem has a bias, ignored elsewhere */
+  const float* w2_global_scale; /* [E]; required with per_1x16, ignored elsewhere */
+  const int8_t* w2_zero_points; /* [E, model_dim, inter_dim/group], as w_zero_points */
 } gemmtune_moe_operands;
 
 /* Pointers of one call, on the context's device. Weights, biases and scales are dense. A call whose y shares a byte with
@@ -384,6 +386,13 @@ typedef struct gemmtune_moe_operands {
  *   per_1x32     e8m0 [T, model_dim/32]             e8m0, one per 1 x 32
  *   per_1x128    float [T, ceil(model_dim/128)]     float, one per 128 x 128
  *   per_128x128  float [T, ceil(model_dim/128)]     float, one per 128 x 128
+ *   per_1x16     -                                  e4m3, one per 1 x 16; NVFP4 weights
+ *   per_group    -                                  y's type, one per 1 x group; int4 weights
+ *
+ * per_1x16 and per_group are of weights alone, fp4 and int4 with x of bf16 or f16, which lie as above. With per_1x16
+ * w_global_scale and w2_global_scale have a float for each expert. With per_group w_group is of both weights, or 0, whole rows
+ * of either; w_zero_points [E, rows of w1, model_dim/group] and w2_zero_points are given both or neither. model_dim and
+ * inter_dim are multiples of 16, or of the group.
  *
  * Operands of 16 bits have no scale; fp4 weights have per_1x32's, whatever the quant_type, which is then of x.
  * y[t] = sum over t's experts of r * w2 * (act(gate) * up), act(w1 * x) if not gated; with doweight_stage1 the
@@ -408,8 +417,8 @@ typedef struct gemmtune_operands {
   int64_t y_batch_stride;           /* 0: m * ldy */
   const gemmtune_moe_operands* moe; /* of a fused_moe, ignored elsewhere; read during the call only */
   const float* x_global_scale;      /* one float; required where x or w is NVFP4, ignored elsewhere */
-  const float* w_global_scale;
-  const int8_t* w_zero_points; /* required if the problem has them, ignored elsewhere */
+  const float* w_global_scale;      /* likewise; of a fused_moe [E] */
+  const int8_t* w_zero_points;      /* required if the problem has them, ignored elsewhere */
 } gemmtune_operands;
 
 /* Binds a problem to the kernel that the tuned files name, or to the fallback. Answers come from a cache of
@@ -518,6 +527,8 @@ typedef struct gemmtune_arrays {
   const gemmtune_array* x_global_scale; /* of NVFP4 operands */
   const gemmtune_array* w_global_scale;
   const gemmtune_array* w_zero_points; /* of int4 weights */
+  const gemmtune_array* w2_global_scale;
+  const gemmtune_array* w2_zero_points;
 } gemmtune_arrays;
 
 /* Makes a call's problem and operands of its arrays. This is the one place that decides which types, shapes, strides and
@@ -596,6 +607,8 @@ typedef struct gemmtune_scales {
   int32_t x_global; /* not 0: x_global_scale is required */
   int32_t w_global;
   int64_t w_zero_points; /* how many */
+  int32_t w2_global;     /* not 0: w2_global_scale is required */
+  int64_t w2_zero_points;
 } gemmtune_scales;
 
 GEMMTUNE_API gemmtune_status gemmtune_problem_scales(const gemmtune_problem* problem,

@@ -39,10 +39,11 @@ inline Result<Scales> scales(const Problem& problem) {
   known.size = sizeof known;
   if (Status status(gemmtune_problem_scales(detail::CProblem(problem).get(), &known)); !status.ok())
     return status;
-  return Scales{{known.x, static_cast<Type>(known.x_type), known.x_or_one != 0, known.x_global != 0},
-                {known.w, static_cast<Type>(known.w_type), known.w_or_one != 0, known.w_global != 0,
-                 known.w_zero_points},
-                {known.w2, static_cast<Type>(known.w2_type)}};
+  return Scales{
+      {known.x, static_cast<Type>(known.x_type), known.x_or_one != 0, known.x_global != 0},
+      {known.w, static_cast<Type>(known.w_type), known.w_or_one != 0, known.w_global != 0,
+       known.w_zero_points},
+      {known.w2, static_cast<Type>(known.w2_type), false, known.w2_global != 0, known.w2_zero_points}};
 }
 
 /// What gemm of views takes beside the matrices.

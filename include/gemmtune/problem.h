@@ -98,6 +98,8 @@ struct Operands {
   const float* x_global_scale = nullptr;  // of NVFP4 operands
   const float* w_global_scale = nullptr;
   const std::int8_t* w_zero_points = nullptr;  // of int4 weights that have them
+  const float* w2_global_scale = nullptr;      // of fused_moe
+  const std::int8_t* w2_zero_points = nullptr;
 };
 
 namespace detail {
@@ -173,6 +175,8 @@ class COperands {
     moe_.topk_ids = given.topk_ids;
     moe_.topk_weights = given.topk_weights;
     moe_.bias2 = given.bias2;
+    moe_.w2_global_scale = given.w2_global_scale;
+    moe_.w2_zero_points = given.w2_zero_points;
   }
   COperands(const COperands&) = delete;
   COperands& operator=(const COperands&) = delete;

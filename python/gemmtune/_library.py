@@ -74,7 +74,7 @@ class Problem(_Sized):
 
 class MoeOperands(_Sized):
     _fields_ = [("size", c_size_t), ("w2", c_void_p), ("w2_scale", c_void_p), ("topk_ids", c_void_p), ("topk_weights", c_void_p),
-                ("bias2", c_void_p)]
+                ("bias2", c_void_p), ("w2_global_scale", c_void_p), ("w2_zero_points", c_void_p)]
 
 
 class Operands(_Sized):
@@ -94,7 +94,7 @@ class Arrays(_Sized):
     _fields_ = [("size", c_size_t)] + [(name, POINTER(Array)) for name in (
         "x", "w", "out", "bias", "x_scale", "w_scale", "w2", "w2_scale", "bias2", "topk_ids", "topk_weights")] + [
             ("moe", POINTER(Moe)), ("moe_operands", POINTER(MoeOperands))] + [(name, POINTER(Array)) for name in (
-                "x_global_scale", "w_global_scale", "w_zero_points")]
+                "x_global_scale", "w_global_scale", "w_zero_points", "w2_global_scale", "w2_zero_points")]
 
 
 class PlanInfo(_Sized):

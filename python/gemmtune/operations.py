@@ -258,21 +258,29 @@ def _mixture(activation, quant_type, **members):
 
 def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu", quant_type="none", gated=True,
               doweight_stage1=False, shared_experts=0, x_scale=None, w1_scale=None, w2_scale=None, bias1=None, bias2=None,
-              out_dtype=None, context=None, stream=None):
+              w1_global_scale=None, w2_global_scale=None, w1_zero_points=None, w2_zero_points=None, out_dtype=None, context=None,
+              stream=None):
     """A mixture of experts: x [T, K], w1 [E, N or 2N (gated), K], w2 [E, K, N], topk_ids int32 [T, k], topk_weights float32
     [T, k]; an id of -1 is an empty slot, which adds nothing. The last `shared_experts` of E get every token with the weight 1, beside the k in topk_ids. Scales by quant_type: the
-    table of gemmtune_operands in include/gemmtune/c.h. bias1 [E, N or 2N] and bias2 [E, K], float32, are given both or neither."""
+    table of gemmtune_operands in include/gemmtune/c.h. bias1 [E, N or 2N] and bias2 [E, K], float32, are given both or neither.
+
+    Of weights alone, with x of bf16 or f16, are per_1x16 (NVFP4: w1_scale [E, N or 2N, K/16], w2_scale [E, K, N/16], e4m3, and
+    float32 w1_global_scale and w2_global_scale [E]) and per_group (int4: scales of the result's type [E, N or 2N, K/group] and
+    [E, K, N/group], int8 w1_zero_points and w2_zero_points of these shapes or neither). Two elements lie in a byte."""
     if torch := _torch_for(x):
         return torch.fused_moe(x, w1, w2, topk_ids, topk_weights, out, activation=activation, quant_type=quant_type, gated=gated,
                          doweight_stage1=doweight_stage1, shared_experts=shared_experts, x_scale=x_scale, w1_scale=w1_scale,
-                         w2_scale=w2_scale, bias1=bias1, bias2=bias2, out_dtype=out_dtype)
+                         w2_scale=w2_scale, bias1=bias1, bias2=bias2, w1_global_scale=w1_global_scale, w2_global_scale=w2_global_scale,
+                         w1_zero_points=w1_zero_points, w2_zero_points=w2_zero_points, out_dtype=out_dtype)
     call = _Call("fused_moe", x, context, stream)
     moe = _mixture(activation, quant_type, gated=gated, doweight_stage1=doweight_stage1, shared_experts=shared_experts)
     call.arrays.moe, call.arrays.moe_operands = ctypes.pointer(moe), ctypes.pointer(c.MoeOperands())
     for member, name, array in (("w", "w1", w1), ("w2", "w2", w2), ("topk_ids", "topk_ids", topk_ids),
                                 ("topk_weights", "topk_weights", topk_weights), ("x_scale", "x_scale", x_scale),
                                 ("w_scale", "w1_scale", w1_scale), ("w2_scale", "w2_scale", w2_scale), ("bias", "bias1", bias1),
-                                ("bias2", "bias2", bias2)):
+                                ("bias2", "bias2", bias2), ("w_global_scale", "w1_global_scale", w1_global_scale),
+                                ("w2_global_scale", "w2_global_scale", w2_global_scale), ("w_zero_points", "w1_zero_points", w1_zero_points),
+                                ("w2_zero_points", "w2_zero_points", w2_zero_points)):
         call.add(member, array, name)
     return call.run(out, out_dtype)
 
@@ -287,9 +295,10 @@ def problem(m, n, k, *, operation="a16w16", x_type="bf16", w_type=None, y_type=N
 
 
 def mixture_problem(tokens, inter_dim, model_dim, *, experts, topk, x_type="bf16", w_type=None, y_type=None, bias=False, activation="silu",
-                    quant_type="none", gated=True, doweight_stage1=False, shared_experts=0):
-    """The problem of a fused_moe for Context.plan()."""
-    made = problem(tokens, inter_dim, model_dim, operation="fused_moe", x_type=x_type, w_type=w_type, y_type=y_type, bias=bias)
+                    quant_type="none", gated=True, doweight_stage1=False, shared_experts=0, group=0, zero_points=False):
+    """The problem of a fused_moe for Context.plan(). group: of per_group, 32, 64 or 128; 0: whole rows."""
+    made = problem(tokens, inter_dim, model_dim, operation="fused_moe", x_type=x_type, w_type=w_type, y_type=y_type, bias=bias,
+                   group=group, zero_points=zero_points)
     made.moe = ctypes.pointer(_mixture(activation, quant_type, experts=experts, topk=topk, gated=gated, doweight_stage1=doweight_stage1,
                                        shared_experts=shared_experts))
     return made

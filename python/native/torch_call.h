@@ -294,9 +294,8 @@ inline bool may_be_differentiated() {
 
 inline constexpr const char* needs_gradient_schema =
     "needs_gradient(Tensor? a, Tensor? b, Tensor? c, Tensor? d, Tensor? e, Tensor? f, Tensor? g, Tensor? h, "
-    "Tensor? i, "
-    "Tensor? j, Tensor? k) -> bool";
-inline constexpr std::size_t max_operands = 11;
+    "Tensor? i, Tensor? j, Tensor? k, Tensor? l, Tensor? m, Tensor? n, Tensor? o) -> bool";
+inline constexpr std::size_t max_operands = 15;
 
 /// Refuses operands of which a derivative is wanted. The stable interface does not say which do: an operator in Python does.
 inline void refuse_gradient(std::initializer_list<const Argument*> operands) {
@@ -445,7 +444,7 @@ inline void require_device(const char* name, const Argument& tensor, int gpu, co
 /// A call of any operation but silu_and_mul. gemmtune_read_arrays() decides whether its tensors are right.
 struct Call {
   Argument x, w, bias, x_scale, w_scale, x_global_scale, w_global_scale, w_zero_points, w2, w2_scale, bias2,
-      topk_ids, topk_weights, out;
+      topk_ids, topk_weights, w2_global_scale, w2_zero_points, out;
   gemmtune_problem problem{};
   gemmtune_moe moe{};
   std::int32_t out_dtype = -1;
@@ -466,7 +465,7 @@ struct Call {
   void run() {
     const bool mixture = problem.operation == GEMMTUNE_FUSED_MOE;
     refuse_gradient({&x, &w, &bias, &x_scale, &w_scale, &x_global_scale, &w_global_scale, &w_zero_points, &w2,
-                     &w2_scale, &bias2, &topk_ids, &topk_weights, &out});
+                     &w2_scale, &bias2, &topk_ids, &topk_weights, &w2_global_scale, &w2_zero_points, &out});
     gpu_ = x.gpu("x");
     add("x", x, arrays_.x);
     add(mixture ? "w1" : "w", w, arrays_.w);
@@ -474,8 +473,8 @@ struct Call {
     add("x_scale", x_scale, arrays_.x_scale);
     add(mixture ? "w1_scale" : "w_scale", w_scale, arrays_.w_scale);
     add("x_global_scale", x_global_scale, arrays_.x_global_scale);
-    add("w_global_scale", w_global_scale, arrays_.w_global_scale);
-    add("w_zero_points", w_zero_points, arrays_.w_zero_points);
+    add(mixture ? "w1_global_scale" : "w_global_scale", w_global_scale, arrays_.w_global_scale);
+    add(mixture ? "w1_zero_points" : "w_zero_points", w_zero_points, arrays_.w_zero_points);
     add("out", out, arrays_.out);
     if (mixture) add_experts();
     if (out_dtype >= 0) set_result_type();
@@ -558,6 +557,8 @@ struct Call {
     add("bias2", bias2, arrays_.bias2);
     add("topk_ids", topk_ids, arrays_.topk_ids);
     add("topk_weights", topk_weights, arrays_.topk_weights);
+    add("w2_global_scale", w2_global_scale, arrays_.w2_global_scale);
+    add("w2_zero_points", w2_zero_points, arrays_.w2_zero_points);
     moe.size = sizeof moe;
     moe_operands_.size = sizeof moe_operands_;
     arrays_.moe = &moe;
@@ -584,8 +585,8 @@ struct Call {
 
   int gpu_ = -1;
   std::size_t count_ = 0;
-  std::array<gemmtune_array, 11> described_;  // the first count_ of them
-  std::array<Argument*, 11> tensors_;
+  std::array<gemmtune_array, max_operands> described_;  // the first count_ of them
+  std::array<Argument*, max_operands> tensors_;
   gemmtune_arrays arrays_{};
   gemmtune_operands operands_{};
   gemmtune_moe_operands moe_operands_{};

@@ -126,6 +126,9 @@ void fused_moe(Value* values, std::uint64_t, std::uint64_t) {
   call.moe.shared_experts = static_cast<std::int32_t>(stack.integer());
   for (Argument* tensor : {&call.bias, &call.bias2}) tensor->reset(stack.optional_tensor());
   if constexpr (!into_out) call.out_dtype = stack.dtype();
+  for (Argument* tensor :
+       {&call.w_global_scale, &call.w2_global_scale, &call.w_zero_points, &call.w2_zero_points})
+    tensor->reset(stack.optional_tensor());
   call.run();
   if constexpr (!into_out) values[0] = reinterpret_cast<Value>(call.out.release());
 }
@@ -201,6 +204,9 @@ struct Operator {
 #define MOE_WORDS                                                                                           \
   "int activation=1, int quant_type=0, bool gated=True, bool doweight_stage1=False, int shared_experts=0, " \
   "Tensor? bias1=None, Tensor? bias2=None"
+#define MOE_FORMATS                                                                           \
+  "Tensor? w1_global_scale=None, Tensor? w2_global_scale=None, Tensor? w1_zero_points=None, " \
+  "Tensor? w2_zero_points=None"
 
 /// A packed weight is a tensor of bytes with its `n` and its `layout`.
 constexpr Operator operators[] = {
@@ -283,9 +289,10 @@ constexpr Operator operators[] = {
      &batched<GEMMTUNE_BATCHED_A8W8, false>},
     {"batched_a8w8_out", "batched_a8w8_out(" SCALED ", Tensor? bias=None, *, Tensor(a!) out) -> ()",
      &batched<GEMMTUNE_BATCHED_A8W8, true>},
-    {"fused_moe", "fused_moe(" MOE ", " MOE_WORDS ", ScalarType? out_dtype=None) -> Tensor",
+    {"fused_moe", "fused_moe(" MOE ", " MOE_WORDS ", ScalarType? out_dtype=None, " MOE_FORMATS ") -> Tensor",
      &fused_moe<false>},
-    {"fused_moe_out", "fused_moe_out(" MOE ", *, Tensor(a!) out, " MOE_WORDS ") -> ()", &fused_moe<true>},
+    {"fused_moe_out", "fused_moe_out(" MOE ", *, Tensor(a!) out, " MOE_WORDS ", " MOE_FORMATS ") -> ()",
+     &fused_moe<true>},
     {"tuned_linear",
      "tuned_linear(Tensor x, Tensor w, Tensor? bias=None, bool constant_weight=False) -> Tensor",
      &tuned_linear},

@@ -74,10 +74,13 @@ struct Operands {
   const float* bias2 = nullptr;
   const std::int32_t* topk_ids = nullptr;  // [M, routed_topk()]: 0 … routed_experts() − 1
   const float* topk_weights = nullptr;     // [M, routed_topk()]
-  // A float32 each where the shapes' scales are global, and int8 zero points where they have them (problem/operands.h).
+  // A float32 for each matrix where the shapes' scales are global, and int8 zero points where they have them
+  // (problem/operands.h).
   const void* x_global_scale = nullptr;
   const void* w_global_scale = nullptr;
   const void* w_zero_points = nullptr;
+  const void* w2_global_scale = nullptr;
+  const void* w2_zero_points = nullptr;
 
   friend bool operator==(const Operands&, const Operands&) = default;
 };

@@ -222,6 +222,10 @@ struct ArrayReader : Reader {
 
   const char* w_name() const { return operation->mixture ? "w1" : "w"; }
   const char* w_scale_name() const { return operation->mixture ? "w1_scale" : "w_scale"; }
+  const char* w_global_scale_name() const {
+    return operation->mixture ? "w1_global_scale" : "w_global_scale";
+  }
+  const char* w_zero_points_name() const { return operation->mixture ? "w1_zero_points" : "w_zero_points"; }
   const char* bias_name() const { return operation->mixture ? "bias1" : "bias"; }
   bool packed() const { return problem.weight_layout != GEMMTUNE_LAYOUT_PLAIN; }
   std::int64_t columns() const { return operation->mixture ? problem.k : problem.n; }
@@ -236,13 +240,15 @@ struct ArrayReader : Reader {
         !is_legal_or_absent(bias_name(), given.bias) || !is_legal_or_absent("x_scale", given.x_scale) ||
         !is_legal_or_absent(w_scale_name(), given.w_scale) ||
         !is_legal_or_absent("x_global_scale", given.x_global_scale) ||
-        !is_legal_or_absent("w_global_scale", given.w_global_scale) ||
-        !is_legal_or_absent("w_zero_points", given.w_zero_points) || !has_known_type("x", given.x) ||
+        !is_legal_or_absent(w_global_scale_name(), given.w_global_scale) ||
+        !is_legal_or_absent(w_zero_points_name(), given.w_zero_points) || !has_known_type("x", given.x) ||
         !has_known_type(w_name(), given.w) || !has_known_type("out", given.out))
       return false;
     for (const auto& [name, array] :
          {std::pair("w2", given.w2), std::pair("w2_scale", given.w2_scale), std::pair("bias2", given.bias2),
-          std::pair("topk_ids", given.topk_ids), std::pair("topk_weights", given.topk_weights)}) {
+          std::pair("topk_ids", given.topk_ids), std::pair("topk_weights", given.topk_weights),
+          std::pair("w2_global_scale", given.w2_global_scale),
+          std::pair("w2_zero_points", given.w2_zero_points)}) {
       if (array == nullptr) continue;
       if (!operation->mixture) return refuse("{} is given, expected none with {}", name, to_string(form));
       if (!is_legal(name, *array)) return false;
@@ -251,11 +257,21 @@ struct ArrayReader : Reader {
                                    require("topk_weights", given.topk_weights));
   }
 
+  bool has_groups() const {
+    return operation->w_quantization == QuantType::per_group ||
+           (operation->mixture && moe.quant_type == GEMMTUNE_QUANT_PER_GROUP);
+  }
+
+  /// Types that w may have.
+  std::span<const DataType> w_types() const {
+    if (has_groups()) return traits(Operation::a16w4_int4).w_types;
+    return operation->w_types.empty() ? operation->x_types : operation->w_types;
+  }
+
   void read_types() {
-    const auto w_types = operation->w_types.empty() ? operation->x_types : operation->w_types;
     problem.x_type = element_type(*given.x, operation->x_types);
     if (!packed()) {
-      problem.w_type = element_type(*given.w, w_types);
+      problem.w_type = element_type(*given.w, w_types());
     } else if (problem.w_type == GEMMTUNE_TYPE_UNSET) {
       problem.w_type = operation->own_w_type() ? type_to_c(operation->w_types.front()) : problem.x_type;
     }
@@ -529,9 +545,10 @@ struct ArrayReader : Reader {
     return refuse_strides(scale.name, array, "a contiguous array of whole elements; copy it once");
   }
 
-  /// The scale of a whole tensor.
-  bool read_global_scale(const char* name, const gemmtune_array* array, const ScaleShape& shape,
+  /// The scale of a whole tensor, or one of each expert.
+  bool read_global_scale(const char* name, const gemmtune_array* array, const MatrixShape& matrix,
                          const float*& pointer) {
+    const ScaleShape& shape = matrix.scale;
     if (array == nullptr && !shape.global) return true;
     if (array == nullptr) {
       status = fail(GEMMTUNE_NULL_POINTER,
@@ -539,39 +556,52 @@ struct ArrayReader : Reader {
       return false;
     }
     if (!shape.global) return refuse("{} is given, expected none: this operand is not NVFP4", name);
-    if (array->type != GEMMTUNE_F32 || elements_of(*array) != 1 || !is_at_multiple(*array, sizeof(float)))
-      return refuse("{} has shape {} and dtype {}, expected one element of f32", name, shape_of(*array),
-                    type_text(array->type));
+    const std::int64_t wanted[] = {matrix.count};
+    if (array->type != GEMMTUNE_F32 || !has_shape(*array, wanted, 1) || !is_contiguous(*array) ||
+        !is_at_multiple(*array, sizeof(float)))
+      return refuse("{} has shape {} and dtype {}, expected {} of f32", name, shape_of(*array),
+                    type_text(array->type), matrix.count == 1 ? "one element" : list_of(wanted, 1));
     pointer = static_cast<const float*>(array->data);
     return true;
   }
 
-  bool read_zero_points(const ScaleShape& shape) {
-    if (given.w_zero_points == nullptr) return true;
-    if (!shape.zero_points) return refuse("w_zero_points is given, expected none with {}", to_string(form));
-    const gemmtune_array& array = *given.w_zero_points;
+  bool read_zero_points(const char* name, const gemmtune_array* given_array, const MatrixShape& matrix,
+                        const std::int8_t*& pointer) {
+    const ScaleShape& shape = matrix.scale;
+    if (given_array == nullptr && !shape.zero_points) return true;
+    if (given_array == nullptr)
+      return refuse("{} is missing, expected zero points of both weights or of neither", name);
+    if (!shape.zero_points) return refuse("{} is given, expected none with {}", name, to_string(form));
+    const gemmtune_array& array = *given_array;
     if (array.type != GEMMTUNE_I8)
-      return refuse("dtype of w_zero_points is {}, expected i8", type_text(array.type));
-    const std::int64_t wanted[] = {shape.rows, shape.columns};
-    if (!has_shape(array, wanted, 2))
-      return refuse("w_zero_points has shape {}, expected {} as w_scale has", shape_of(array),
-                    list_of(wanted, 2));
-    if (!is_contiguous(array))
-      return refuse_strides("w_zero_points", array, "a contiguous array; copy it once");
-    operands.w_zero_points = static_cast<const std::int8_t*>(array.data);
+      return refuse("dtype of {} is {}, expected i8", name, type_text(array.type));
+    const std::array<std::int64_t, 3> wanted{matrix.count, shape.rows, shape.columns};
+    const std::int64_t merged[] = {wanted[0] * wanted[1], wanted[2]};
+    if (!has_shape(array, wanted.data(), 3) && !has_shape(array, merged, 2))
+      return refuse("{} has shape {}, expected {} as the scales have", name, shape_of(array),
+                    scale_text(wanted, operation->mixture));
+    if (!is_contiguous(array)) return refuse_strides(name, array, "a contiguous array; copy it once");
+    pointer = static_cast<const std::int8_t*>(array.data);
     return true;
+  }
+
+  /// Scales of a row of w, by its array; 0: the array is not of whole rows.
+  std::int64_t row_scale_count(const gemmtune_array& scale) const {
+    if (!operation->mixture) return scale.dimensions < 2 ? 1 : last_size(scale);
+    const std::int64_t rows = capped_product(moe.experts, problem.n * (moe.gated != 0 ? 2 : 1));
+    return rows > 0 && elements_of(scale) % rows == 0 ? elements_of(scale) / rows : 0;
   }
 
   /// The group of a weight that has groups: of the columns of w_scale.
   bool read_group() {
     problem.w_group = 0;
-    const bool grouped = operation->w_quantization == QuantType::per_group;
-    problem.zero_points = grouped && given.w_zero_points != nullptr ? 1 : 0;
-    if (!grouped || given.w_scale == nullptr) return true;
-    const std::int64_t columns = given.w_scale->dimensions < 2 ? 1 : last_size(*given.w_scale);
+    problem.zero_points =
+        has_groups() && (given.w_zero_points != nullptr || given.w2_zero_points != nullptr) ? 1 : 0;
+    if (!has_groups() || given.w_scale == nullptr) return true;
+    const std::int64_t columns = row_scale_count(*given.w_scale);
     if (columns < 1 || problem.k % columns != 0)
-      return refuse("w_scale has shape {}, expected [{}, {} / group]", shape_of(*given.w_scale), problem.n,
-                    problem.k);
+      return refuse("{} has shape {}, expected [{}, {} / group]", w_scale_name(), shape_of(*given.w_scale),
+                    operation->mixture ? "E, rows of w1" : std::to_string(problem.n), problem.k);
     problem.w_group = static_cast<std::int32_t>(problem.k / columns);
     return true;
   }
@@ -601,9 +631,12 @@ struct ArrayReader : Reader {
         !read_scale({w_scale_name(), given.w_scale, shapes.w, needs.w_or_one, false}, operands.w_scale,
                     &operands.w_scale_per_tensor) ||
         !read_scale({"w2_scale", given.w2_scale, shapes.w2, false, false}, w2_scale, nullptr) ||
-        !read_global_scale("x_global_scale", given.x_global_scale, shapes.x.scale, operands.x_global_scale) ||
-        !read_global_scale("w_global_scale", given.w_global_scale, shapes.w.scale, operands.w_global_scale) ||
-        !read_zero_points(shapes.w.scale))
+        !read_global_scale("x_global_scale", given.x_global_scale, shapes.x, operands.x_global_scale) ||
+        !read_global_scale(w_global_scale_name(), given.w_global_scale, shapes.w, operands.w_global_scale) ||
+        !read_global_scale("w2_global_scale", given.w2_global_scale, shapes.w2,
+                           moe_operands.w2_global_scale) ||
+        !read_zero_points(w_zero_points_name(), given.w_zero_points, shapes.w, operands.w_zero_points) ||
+        !read_zero_points("w2_zero_points", given.w2_zero_points, shapes.w2, moe_operands.w2_zero_points))
       return false;
     moe_operands.w2_scale = w2_scale;
     return true;

@@ -33,6 +33,8 @@ void visit_pointers(const Plan& plan, const Operands& operands, Visit visit) {
   visit("x_global_scale", operands.x_global_scale, needs.x_global_scale && needs.reads, false);
   visit("w_global_scale", operands.w_global_scale, needs.w_global_scale && needs.reads, false);
   visit("w_zero_points", operands.w_zero_points, needs.w_zero_points && needs.reads, false);
+  visit("w2_global_scale", operands.w2_global_scale, needs.w2_global_scale, false);
+  visit("w2_zero_points", operands.w2_zero_points, needs.w2_zero_points, false);
 }
 
 /// The error of the first operand that is missing, else of the first that is not aligned.
@@ -109,6 +111,8 @@ void visit_contiguous_inputs(const OperandNeeds& needs, const Operands& operands
   if (!needs.mixture) return;
   visit("w2", operands.w2, needs.w2_bytes);
   visit("w2_scale", operands.w2_scale, needs.w2_scale_bytes);
+  visit("w2_global_scale", operands.w2_global_scale, needs.w2_global_bytes);
+  visit("w2_zero_points", operands.w2_zero_points, needs.w2_zero_point_bytes);
   visit("bias2", operands.bias2, needs.bias2_bytes);
   visit("topk_ids", operands.topk_ids, needs.route_bytes);
   visit("topk_weights", operands.topk_weights, needs.route_bytes);
@@ -211,13 +215,16 @@ Operands operands_of(const Plan& plan, const gemmtune_operands& given) {
   return operands;
 }
 
-gemmtune_status read_moe_operands(const gemmtune_moe_operands* given, Operands& operands) noexcept {
+gemmtune_status read_moe_operands(const gemmtune_moe_operands* given, const OperandNeeds& needs,
+                                  Operands& operands) noexcept {
   if (given == nullptr) return fail_null("gemmtune_operands", "moe");
   gemmtune_moe_operands known;
   if (const auto status = read_struct(given, known); status != GEMMTUNE_OK) return status;
   operands.w2 = known.w2;
   operands.w2_scale = known.w2_scale;
   operands.bias2 = known.bias2;
+  operands.w2_global_scale = needs.w2_global_scale ? known.w2_global_scale : nullptr;
+  operands.w2_zero_points = needs.w2_zero_points ? known.w2_zero_points : nullptr;
   operands.topk_ids = known.topk_ids;
   operands.topk_weights = known.topk_weights;
   return GEMMTUNE_OK;
@@ -255,7 +262,7 @@ CallOperands read_operands(const Plan& plan, const gemmtune_operands* given) noe
   gemmtune_operands known;
   if (const auto status = read_struct(given, known); status != GEMMTUNE_OK) return {status, {}};
   CallOperands call{GEMMTUNE_OK, operands_of(plan, known)};
-  if (plan.needs().mixture) call.status = read_moe_operands(known.moe, call.operands);
+  if (plan.needs().mixture) call.status = read_moe_operands(known.moe, plan.needs(), call.operands);
   if (call.status == GEMMTUNE_OK) call.status = check_operands(plan, call.operands);
   return call;
 }
@@ -290,6 +297,8 @@ gemmtune_status gemmtune_problem_scales(const gemmtune_problem* problem, gemmtun
     found.x_global = needs.x_global_scale ? 1 : 0;
     found.w_global = needs.w_global_scale ? 1 : 0;
     found.w_zero_points = needs.zero_point_bytes;
+    found.w2_global = needs.w2_global_scale ? 1 : 0;
+    found.w2_zero_points = needs.w2_zero_point_bytes;
     return c::write_struct(found, scales);
   });
 }

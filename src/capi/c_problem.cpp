@@ -110,7 +110,7 @@ gemmtune_status read_fields(const gemmtune_problem* given, gemmtune_problem& kno
   problem.scale_ab = known.scale_ab != 0;
   problem.e8m0_scales = known.e8m0_scales != 0;
   problem.w_group = known.w_group;
-  if (known.w_group == 0 && has_weight_groups(problem.operation) && known.k >= 0 && known.k <= max_dimension)
+  if (known.w_group == 0 && has_weight_groups(problem) && known.k >= 0 && known.k <= max_dimension)
     problem.w_group = static_cast<std::int32_t>(known.k);
   problem.zero_points = known.zero_points != 0;
   if (known.alignment != 0) problem.alignment = known.alignment;

@@ -18,6 +18,8 @@ OperandNeeds::OperandNeeds(const Problem& problem, const OperandShapes& shapes) 
   x_global_scale = shapes.x.scale.global;
   w_global_scale = shapes.w.scale.global;
   w_zero_points = shapes.w.scale.zero_points;
+  w2_global_scale = shapes.w2.scale.global;
+  w2_zero_points = shapes.w2.scale.zero_points;
   halves = bits(problem.x_type) == 4;
   reads = problem.k != 0;
   x_bits = bits(problem.x_type);
@@ -29,9 +31,11 @@ OperandNeeds::OperandNeeds(const Problem& problem, const OperandShapes& shapes) 
   x_scale_bytes = shapes.x.scale_bytes();
   w_scale_bytes = shapes.w.scale_bytes();
   w2_scale_bytes = shapes.w2.scale_bytes();
-  x_global_bytes = shapes.x.scale.global_bytes();
-  w_global_bytes = shapes.w.scale.global_bytes();
-  zero_point_bytes = shapes.w.scale.zero_point_bytes();
+  x_global_bytes = shapes.x.global_scale_bytes();
+  w_global_bytes = shapes.w.global_scale_bytes();
+  zero_point_bytes = shapes.w.zero_point_bytes();
+  w2_global_bytes = shapes.w2.global_scale_bytes();
+  w2_zero_point_bytes = shapes.w2.zero_point_bytes();
   route_bytes = given_pairs(problem) * static_cast<std::int64_t>(sizeof(std::int32_t));
 }
 

@@ -44,6 +44,8 @@ struct OperandNeeds {
   bool x_global_scale = false;
   bool w_global_scale = false;
   bool w_zero_points = false;
+  bool w2_global_scale = false;
+  bool w2_zero_points = false;
   bool halves = false;  // two elements to a byte of x: rows must begin at whole bytes
   bool reads = true;    // false with K = 0: nothing but the bias is read
 
@@ -60,6 +62,8 @@ struct OperandNeeds {
   std::int64_t x_global_bytes = 0;
   std::int64_t w_global_bytes = 0;
   std::int64_t zero_point_bytes = 0;
+  std::int64_t w2_global_bytes = 0;
+  std::int64_t w2_zero_point_bytes = 0;
   std::int64_t route_bytes = 0;  // of topk_ids, and of topk_weights
 };
 

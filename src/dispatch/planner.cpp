@@ -46,7 +46,7 @@ Problem with_least_sizes(const Problem& problem) {
   if (least.n == 0 && !is_mixture(problem)) least.n = 1;
   if (least.k != 0) return least;
   least.k = k_multiple(problem);
-  const bool whole_rows = has_weight_groups(problem.operation) && problem.w_group == 0;
+  const bool whole_rows = has_weight_groups(problem) && problem.w_group == 0;
   if (whole_rows) least.w_group = static_cast<std::int32_t>(least.k);
   return least;
 }

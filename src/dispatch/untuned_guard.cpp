@@ -93,13 +93,17 @@ Result<HostOperands> host_operands(Device& device, const Problem& problem, const
   GEMMTUNE_RETURN_IF_ERROR(
       copy_scales(device, o.w_scale, shapes.w.scale_bytes(), o.w_scale_step, host.w_scale));
   GEMMTUNE_RETURN_IF_ERROR(
-      copy_dense(device, o.x_global_scale, shapes.x.scale.global_bytes(), host.x_global_scale));
+      copy_dense(device, o.x_global_scale, shapes.x.global_scale_bytes(), host.x_global_scale));
   GEMMTUNE_RETURN_IF_ERROR(
-      copy_dense(device, o.w_global_scale, shapes.w.scale.global_bytes(), host.w_global_scale));
+      copy_dense(device, o.w_global_scale, shapes.w.global_scale_bytes(), host.w_global_scale));
   GEMMTUNE_RETURN_IF_ERROR(
-      copy_dense(device, o.w_zero_points, shapes.w.scale.zero_point_bytes(), host.w_zero_points));
+      copy_dense(device, o.w_zero_points, shapes.w.zero_point_bytes(), host.w_zero_points));
   GEMMTUNE_RETURN_IF_ERROR(copy_dense(device, o.w2, shapes.w2.bytes(), host.w2));
   GEMMTUNE_RETURN_IF_ERROR(copy_dense(device, o.w2_scale, shapes.w2.scale_bytes(), host.w2_scale));
+  GEMMTUNE_RETURN_IF_ERROR(
+      copy_dense(device, o.w2_global_scale, shapes.w2.global_scale_bytes(), host.w2_global_scale));
+  GEMMTUNE_RETURN_IF_ERROR(
+      copy_dense(device, o.w2_zero_points, shapes.w2.zero_point_bytes(), host.w2_zero_points));
   const std::int64_t pairs = given_pairs(problem);
   GEMMTUNE_RETURN_IF_ERROR(copy_dense(device, o.topk_ids, pairs * 4, host.topk_ids));
   GEMMTUNE_RETURN_IF_ERROR(copy_dense(device, o.topk_weights, pairs * 4, host.topk_weights));

@@ -48,10 +48,19 @@ Granularity granularity_of(const Problem& problem, bool weight) {
     case QuantType::per_1x16:
       return {ScaleType::e4m3, 1, nv_block, true};
     case QuantType::per_group:
-      return {problem.y_type == DataType::f16 ? ScaleType::f16 : ScaleType::bf16, 1, problem.w_group, false,
-              problem.zero_points};
+      return {problem.y_type == DataType::f16 ? ScaleType::f16 : ScaleType::bf16, 1,
+              has_whole_rows(problem) ? all : problem.w_group, false, problem.zero_points};
   }
   return {};
+}
+
+/// Elements of 4 bits that k is a multiple of; `all`: of none. Mixtures have blocks of 32 whatever the scales, but for the
+/// formats of weights alone.
+std::int64_t four_bit_block(const Problem& problem, bool weight) {
+  const QuantType format = weight_quantization(problem);
+  const bool own_block =
+      format == QuantType::per_1x16 || (format == QuantType::per_group && !has_whole_rows(problem));
+  return is_mixture(problem) && !own_block ? mx_block : granularity_of(problem, weight).k;
 }
 
 void set_scale(const Problem& problem, MatrixShape& matrix, bool weight) {
@@ -91,7 +100,7 @@ std::int64_t k_multiple(const Problem& problem) {
   std::int64_t multiple = 1;
   for (const bool weight : {false, true}) {
     if (bits(weight ? problem.w_type : problem.x_type) != 4) continue;
-    const std::int64_t block = is_mixture(problem) ? mx_block : granularity_of(problem, weight).k;
+    const std::int64_t block = four_bit_block(problem, weight);
     const bool whole_bytes = block != all && block % 2 == 0;
     multiple = std::max(multiple, whole_bytes ? block : 2);
   }

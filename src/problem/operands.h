@@ -16,7 +16,7 @@ struct ScaleShape {
   std::int64_t columns = 0;
   std::int64_t row_block = 1;
   std::int64_t k_block = 1;
-  bool global = false;       // one float32 more, which multiplies all of them
+  bool global = false;       // one float32 more for the matrix, which multiplies all of them
   bool zero_points = false;  // an int8 beside each, −8 … 8, which is subtracted from the elements first
 
   std::int64_t elements() const { return rows * columns; }
@@ -49,6 +49,8 @@ struct MatrixShape {
   std::int64_t elements() const { return count * rows * columns; }
   std::int64_t bytes() const { return bytes_of(type, elements()); }
   std::int64_t scale_bytes() const { return count * scale.bytes(); }
+  std::int64_t global_scale_bytes() const { return count * scale.global_bytes(); }
+  std::int64_t zero_point_bytes() const { return count * scale.zero_point_bytes(); }
 };
 
 /// x [M, K] and y [M, N] (batched: B of each), w [N, K]; x and w each in its order. fused_moe: x [T, model_dim], y [T, model_dim], w
@@ -58,10 +60,12 @@ struct MatrixShape {
 /// Scales: of a8w8 and batched_a8w8 one a row of x and of w (or one alone, see Operands::x_scale_step); of
 /// the block-scaled ones and of per_1x128 and per_128x128 one for 1 × 128 of x and 128 × 128 of w, float32 or e8m0; of a4w4
 /// and per_1x32 e8m0 for 1 × 32 of both, of a16w4 and a8w4 of w (a8w4: x has one a row); of scaleAB and per_tensor one alone (an expert); of per_token one a
-/// row. Operands of fused_moe of a 16-bit type have none.
+/// row. Operands of fused_moe of a 16-bit type have none. per_1x16 and per_group of fused_moe are of w1 and w2, beside x of 16
+/// bits.
 ///
-/// NVFP4 (w of a16w4_nvfp4 and a8w4_nvfp4, both of a4w4_nvfp4): e4m3 for 1 × 16, and one float32: an element is e2m1 · scale · global.
-/// int4 (w of a16w4_int4, a8w4_int4): y's type for 1 × Problem::w_group: an element is (i4 − zero point) · scale. x of a8w4_nvfp4 and
+/// NVFP4 (w of a16w4_nvfp4, a8w4_nvfp4 and per_1x16, both of a4w4_nvfp4): e4m3 for 1 × 16, and one float32 for the matrix (the
+/// expert): an element is e2m1 · scale · global.
+/// int4 (w of a16w4_int4, a8w4_int4 and per_group): y's type for 1 × Problem::w_group: an element is (i4 − zero point) · scale. x of a8w4_nvfp4 and
 /// a8w4_int4 has one a row, as of a8w8.
 ///
 /// Where the problem has a bias: bias [N] of y's type, of all batches; of fused_moe bias (bias1) and bias2, float32, [experts, rows of w1] and

@@ -30,8 +30,9 @@ enum class Operation {
   a8w4_int4,
 };
 
-/// How operands are quantized, in AITER's words (QuantType.per_1x128 …) and two of ours. Of the dense operations it
-/// follows from the operation; fused_moe carries it, one of AITER's. The scales that each means: problem/operands.cpp.
+/// How operands are quantized, in AITER's words (QuantType.per_1x128 …) and two of ours, which are formats of weights
+/// alone. Of the dense operations it follows from the operation; fused_moe carries it. The scales that each means:
+/// problem/operands.cpp.
 enum class QuantType {
   none,
   per_tensor,
@@ -43,6 +44,10 @@ enum class QuantType {
   per_group,  // integers: y's type for Problem::w_group elements of k, with zero points if Problem::zero_points
 };
 std::span<const QuantType> all_quant_types();
+/// A format of weights, which leaves x as it is; of mixtures.
+constexpr bool is_of_weights_alone(QuantType type) {
+  return type == QuantType::per_1x16 || type == QuantType::per_group;
+}
 /// "No", "per_Tensor", "per_1x128" …: AITER's words without "QuantType.".
 std::string_view to_string(QuantType type);
 /// With or without "QuantType.", any case.

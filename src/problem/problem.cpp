@@ -56,16 +56,19 @@ Status check_w_type(const Problem& problem, const OperationTraits& operation) {
                          to_string(problem.x_type));
 }
 
+bool is_weight_group(std::int32_t group) {
+  return std::find(weight_groups.begin(), weight_groups.end(), group) != weight_groups.end();
+}
+
 Status check_groups(const Problem& problem) {
-  if (!has_weight_groups(problem.operation)) {
+  if (!has_weight_groups(problem)) {
     if (problem.w_group == 0 && !problem.zero_points) return {};
-    return Status::invalid("group = {}, zero_points = {}: expected both with int4 weights only, not {}",
+    return Status::invalid("group = {}, zero_points = {}: expected both with int4 weights only, not {}{}",
                            problem.w_group, problem.zero_points ? "True" : "False",
-                           to_string(form_of(problem)));
+                           to_string(form_of(problem)),
+                           is_mixture(problem) ? " without q_type = per_group" : "");
   }
-  const bool known =
-      std::find(weight_groups.begin(), weight_groups.end(), problem.w_group) != weight_groups.end();
-  if (known || problem.w_group == problem.k) return {};
+  if (is_weight_group(problem.w_group) || problem.w_group == problem.k) return {};
   return Status::invalid("group = {}, expected {} or row", problem.w_group, fmt::join(weight_groups, ", "));
 }
 
@@ -73,8 +76,9 @@ Status check_groups(const Problem& problem) {
 Status check_blocks(const Problem& problem) {
   const std::int64_t multiple = k_multiple(problem);
   if (is_mixture(problem) && (problem.k % multiple != 0 || problem.n % multiple != 0)) {
-    return Status::invalid("model_dim = {}, inter_dim = {}, expected multiples of {} for elements of 4 bits",
-                           problem.k, problem.n, multiple);
+    return Status::invalid(
+        "model_dim = {}, inter_dim = {}, expected multiples of {} for elements of 4 bits{}", problem.k,
+        problem.n, multiple, has_weight_groups(problem) ? " in groups of " + group_text(problem) : "");
   }
   if (problem.k % multiple == 0) return {};
   return Status::invalid("K = {}, expected a multiple of {} for elements of 4 bits", problem.k, multiple);
@@ -89,6 +93,26 @@ Status check_types(const Problem& problem) {
   return check_blocks(problem);
 }
 
+/// A mixture's quantization that is a format of weights alone has weights of its type, and x of 16 bits.
+Status check_weights_alone(const Problem& problem) {
+  const QuantType type = problem.moe.quant_type;
+  for (const Operation dense : all_operations()) {
+    // The dense operation on such weights that leaves x as it is.
+    const OperationTraits& format = traits(dense);
+    const bool same = format.w_quantization == type && format.quantization == QuantType::none;
+    if (!is_of_weights_alone(type) || !same) continue;
+    const std::string_view q_type = to_string(type);
+    GEMMTUNE_RETURN_IF_ERROR(
+        check_type(fmt::format("dtype of w with q_type = {}", q_type), problem.w_type, format.w_types));
+    return check_type(fmt::format("dtype of x with q_type = {}", q_type), problem.x_type, format.x_types);
+  }
+  // A row of a table that says so means groups of 32.
+  if (type == QuantType::per_1x32 && problem.w_type == DataType::i4 && bits(problem.x_type) == 16)
+    return Status::invalid("q_type = per_1x32 with w of i4 and x of {}, expected per_group with group = 32",
+                           to_string(problem.x_type));
+  return {};
+}
+
 /// Experts, and the weights of all of them.
 Status check_mixture(const Problem& problem) {
   GEMMTUNE_RETURN_IF_ERROR(check_dimension("experts", problem.moe.experts));
@@ -101,9 +125,7 @@ Status check_mixture(const Problem& problem) {
         "shared_experts = {}, expected a whole number from 0 to {}: topk {} counts them too",
         problem.moe.shared_experts, problem.moe.topk - 1, problem.moe.topk);
   }
-  if (problem.moe.quant_type > QuantType::per_128x128)
-    return Status::invalid("q_type = {}, expected none of the formats of dense operations",
-                           to_string(problem.moe.quant_type));
+  GEMMTUNE_RETURN_IF_ERROR(check_weights_alone(problem));
   // Numbers of 32 bits.
   if (problem.bias)
     GEMMTUNE_RETURN_IF_ERROR(
@@ -272,7 +294,7 @@ Problem default_problem(OperationForm form) {
     problem.moe.activation = Activation::silu;
     problem.moe.gated = true;
   }
-  if (has_weight_groups(form.operation)) problem.w_group = default_weight_group;
+  if (has_weight_groups(problem)) problem.w_group = default_weight_group;
   if (form.packed) problem.weight_layout = WeightLayout::any;
   return problem;
 }
@@ -291,12 +313,19 @@ QuantType quantization(const Problem& problem) {
 }
 
 QuantType weight_quantization(const Problem& problem) {
-  if (is_mixture(problem) && problem.w_type == DataType::f4_e2m1) return QuantType::per_1x32;
-  return traits(problem.operation).w_quantization.value_or(quantization(problem));
+  const QuantType type = quantization(problem);
+  // fp4 experts are MXFP4, however their tokens are quantized, or NVFP4.
+  if (is_mixture(problem) && problem.w_type == DataType::f4_e2m1 && type != QuantType::per_1x16)
+    return QuantType::per_1x32;
+  return traits(problem.operation).w_quantization.value_or(type);
+}
+
+bool has_whole_rows(const Problem& problem) {
+  return has_weight_groups(problem) && problem.w_group == problem.k && !is_weight_group(problem.w_group);
 }
 
 std::string group_text(const Problem& problem) {
-  return problem.w_group == problem.k ? "row" : std::to_string(problem.w_group);
+  return has_whole_rows(problem) ? "row" : std::to_string(problem.w_group);
 }
 
 bool parse_group(std::string_view text, Problem& problem) {
@@ -357,6 +386,7 @@ std::string short_name(const Problem& problem) {
     text += fmt::format("·{} {} experts top {}", to_string(problem.w_type), problem.moe.experts,
                         problem.moe.topk);
     if (problem.moe.shared_experts > 0) text += fmt::format(" ({} shared)", problem.moe.shared_experts);
+    if (problem.moe.quant_type == QuantType::per_1x16) text += " NVFP4";
   }
   if (problem.y_type != problem.x_type) text += fmt::format("→{}", to_string(problem.y_type));
   if (problem.x_order == Order::column_major) text += " x:N";

@@ -69,9 +69,9 @@ struct Problem {
   WeightLayout weight_layout = WeightLayout::plain;
   Order x_order = Order::row_major;
   Order w_order = Order::row_major;
-  std::int32_t alignment = 16;  // bytes, promised for every operand pointer
-  std::int32_t w_group = 0;     // of an int4 weight: elements of k that share a scale; K: whole rows
-  bool zero_points = false;     // of an int4 weight: an int8 beside each scale
+  std::int32_t alignment = 16;       // bytes, promised for every operand pointer
+  std::int32_t w_group = 0;  // of an int4 weight: elements of k that share a scale; K: has_whole_rows()
+  bool zero_points = false;  // of an int4 weight: an int8 beside each scale
   MoeShape moe{};
 
   friend bool operator==(const Problem&, const Problem&) = default;
@@ -128,9 +128,12 @@ inline void set_types(Problem& problem, DataType type) {
   if (!traits(problem.operation).own_w_type()) problem.w_type = type;
 }
 /// The weight has groups (Problem::w_group), and may have zero points.
-inline bool has_weight_groups(Operation operation) {
-  return traits(operation).w_quantization == QuantType::per_group;
+inline bool has_weight_groups(const Problem& problem) {
+  return weight_quantization(problem) == QuantType::per_group;
 }
+/// Each row of the weight has one scale, of w1 and w2 of a mixture. Where K is itself one of weight_groups, its groups are of
+/// so many elements, which is another thing for w2 alone.
+bool has_whole_rows(const Problem& problem);
 /// A group as texts have it: "128", or "row" for K elements.
 std::string group_text(const Problem& problem);
 /// Of such a text; "row" is problem.k, which is set before. False for other texts.

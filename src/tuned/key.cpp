@@ -48,9 +48,9 @@ Problem group_of(const Problem& problem) {
     group.scale_ab = problem.scale_ab;
     group.x_order = problem.x_order;
     group.w_order = problem.w_order;
-    group.w_group = problem.w_group;
-    group.zero_points = problem.zero_points;
   }
+  group.w_group = problem.w_group;
+  group.zero_points = problem.zero_points;
   if (is_packed(problem) && (fields.key_switches || has_packed_form(problem.operation)))
     group.weight_layout = WeightLayout::any;
   if (fields.mixture) {

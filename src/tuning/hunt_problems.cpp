@@ -114,7 +114,7 @@ Problem random_problem(OperationForm operation, const HuntLimits& limits, Random
     if (one_in(4, random)) problem.x_order = Order::column_major;
     if (one_in(4, random)) problem.w_order = Order::column_major;
   }
-  if (has_weight_groups(problem.operation)) {
+  if (has_weight_groups(problem)) {
     problem.w_group = any_of<std::int32_t>(weight_groups, random);
     problem.zero_points = one_in(2, random);
   }
@@ -133,8 +133,7 @@ Problem random_problem(OperationForm operation, const HuntLimits& limits, Random
     if (*largest <= step) break;
     *largest = std::max(step, *largest / 2 / step * step);
   }
-  if (has_weight_groups(problem.operation) && one_in(4, random))
-    problem.w_group = static_cast<std::int32_t>(problem.k);
+  if (has_weight_groups(problem) && one_in(4, random)) problem.w_group = static_cast<std::int32_t>(problem.k);
   return problem;
 }
 

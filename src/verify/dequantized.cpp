@@ -13,7 +13,7 @@ DequantizedMatrix::DequantizedMatrix(const MatrixShape& shape, const MatrixBytes
       bytes_(bytes),
       first_row_(matrix * shape.rows),
       first_scale_(matrix * shape.scale.elements()) {
-  if (shape.scale.global) global_scale_ = scale_value(ScaleType::f32, bytes.global_scale.data(), 0);
+  if (shape.scale.global) global_scale_ = scale_value(ScaleType::f32, bytes.global_scale.data(), matrix);
 }
 
 double DequantizedMatrix::scale_at(std::int64_t row, std::int64_t k) const {

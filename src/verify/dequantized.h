@@ -23,7 +23,7 @@ class RowSource {
   virtual ScaleRange scales(std::int64_t /*row*/) const { return {}; }
 };
 
-/// An operand with what its shape's scales have.
+/// An operand with what its shape's scales have; of all its matrices.
 struct MatrixBytes {
   std::span<const std::byte> elements;
   std::span<const std::byte> scales;

@@ -107,10 +107,11 @@ RandomFill scales(const ScaleFill& fill, Random random) {
   return made;
 }
 
-/// From −8 to 8, the ends above all.
-RandomFill zero_points(const ScaleShape& shape, Random random) {
+/// From −8 to 8, the ends above all. None where the matrix has none.
+RandomFill zero_points(const MatrixShape& shape, Random random) {
   RandomFill made;
   made.count = static_cast<std::size_t>(shape.zero_point_bytes());
+  if (made.count == 0) return made;
   for (std::size_t i = 0; i < RandomFill::table_size; ++i) {
     const auto drawn = static_cast<int>(random.below(8));
     const int value = drawn < 2 ? 16 * drawn - 8 : static_cast<int>(random.below(17)) - 8;
@@ -127,6 +128,19 @@ std::vector<std::byte> bytes_of_float(double value) {
   return bytes;
 }
 
+/// One for each matrix: the first `size`, the others within a factor of three, so that a kernel that takes another expert's is
+/// seen. None where the matrix has none.
+std::vector<std::byte> global_scales(const MatrixShape& shape, double size, Random random) {
+  std::vector<std::byte> all;
+  double near = 1;
+  for (std::int64_t matrix = 0; shape.scale.global && matrix < shape.count; ++matrix) {
+    const std::vector<std::byte> one = bytes_of_float(size * near);
+    all.insert(all.end(), one.begin(), one.end());
+    near = 0.5 + random.uniform();
+  }
+  return all;
+}
+
 /// Without scales.
 Tensor plain_tensor(const MatrixShape& shape, double sigma, const Random& random, InitType init) {
   const auto count = static_cast<std::size_t>(shape.elements());
@@ -139,6 +153,15 @@ struct QuantizedMatrix {
   Tensor elements;
   RandomFill scale;
   std::vector<std::byte> global_scale;
+  RandomFill zero_points;
+};
+
+/// The generators of a matrix: for elements, scales, global scales and zero points.
+struct MatrixStreams {
+  Random elements;
+  Random scales;
+  Random global_scales;
+  Random zero_points;
 };
 
 /// Codes of the whole range, and where those of e8m0 end (0: as usual).
@@ -147,14 +170,15 @@ struct WholeRange {
   int end = 0;
 };
 
-QuantizedMatrix matrix_of(const MatrixShape& shape, double sigma, const Random& elements, const Random& scale,
+QuantizedMatrix matrix_of(const MatrixShape& shape, double sigma, const MatrixStreams& streams,
                           InitType init = InitType::randn, const WholeRange& whole = {}) {
-  if (shape.scale.type == ScaleType::none) return {plain_tensor(shape, sigma, elements, init), {}, {}};
+  if (shape.scale.type == ScaleType::none)
+    return {plain_tensor(shape, sigma, streams.elements, init), {}, {}, {}};
   const double own = traits(shape.type).fill_sigma;
   const ScaleFill fill{shape, sigma / own, whole.codes, whole.end};
-  QuantizedMatrix made{tensor(shape.elements(), shape.type, own, elements), scales(fill, scale), {}};
-  if (shape.scale.global) made.global_scale = bytes_of_float(fill.global());
-  return made;
+  return {tensor(shape.elements(), shape.type, own, streams.elements), scales(fill, streams.scales),
+          global_scales(shape, fill.global(), streams.global_scales),
+          zero_points(shape, streams.zero_points)};
 }
 
 /// The end of the e8m0 codes of a weight of that size, with ScaleCodes::whole.
@@ -195,7 +219,8 @@ Status PlannedInputs::fill_all(int threads) {
     for (const auto& [from, to] :
          {std::pair{&x, &host.x}, std::pair{&w, &host.w}, std::pair{&w2, &host.w2},
           std::pair{&x_scale, &host.x_scale}, std::pair{&w_scale, &host.w_scale},
-          std::pair{&w2_scale, &host.w2_scale}, std::pair{&w_zero_points, &host.w_zero_points}}) {
+          std::pair{&w2_scale, &host.w2_scale}, std::pair{&w_zero_points, &host.w_zero_points},
+          std::pair{&w2_zero_points, &host.w2_zero_points}}) {
       if (from->count == 0 || !to->empty()) continue;
       to->resize(from->bytes());
       fill_random(*from, 0, *to, threads);
@@ -212,7 +237,11 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
     return Status::unsupported("no test data for operands of {} and {}", to_string(problem.x_type),
                                to_string(problem.w_type));
   GEMMTUNE_RETURN_IF_ERROR(check_routing(problem, routing));
-  const auto stream = [&](const char* name) { return stream_of(problem, name, seed); };
+  const auto stream = [&](const std::string& name) { return stream_of(problem, name, seed); };
+  const auto streams = [&](const std::string& name) {
+    return MatrixStreams{stream(name), stream(name + " scale"), stream(name + " global scale"),
+                         stream(name + " zero points")};
+  };
   const OperandShapes shapes = operand_shapes(problem);
   const bool moe = is_mixture(problem);
   const bool whole_codes = codes == ScaleCodes::whole;
@@ -231,8 +260,7 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
       put(tensor(shapes.w.elements(), problem.w_type, 1, stream("w"), signs), inputs.w, operands.w);
       scale_whole_tensors(w_sigma, stream("scales"), operands);
     } else {
-      QuantizedMatrix x =
-          matrix_of(shapes.x, x_sigma, stream("x"), stream("x scale"), init, {whole_codes, 0});
+      QuantizedMatrix x = matrix_of(shapes.x, x_sigma, streams("x"), init, {whole_codes, 0});
       put(std::move(x.elements), inputs.x, operands.x);
       inputs.x_scale = std::move(x.scale);
       operands.x_global_scale = std::move(x.global_scale);
@@ -241,20 +269,20 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
                         : moe                                   ? end_of_codes(shapes.w, w_sigma)
                         : shapes.x.scale.type == ScaleType::f32 ? codes_without_float_scale
                                                                 : codes_of_e8m0;
-      QuantizedMatrix w =
-          matrix_of(shapes.w, w_sigma, stream("w"), stream("w scale"), init, {whole_codes, w_end});
+      QuantizedMatrix w = matrix_of(shapes.w, w_sigma, streams("w"), init, {whole_codes, w_end});
       put(std::move(w.elements), inputs.w, operands.w);
       inputs.w_scale = std::move(w.scale);
       operands.w_global_scale = std::move(w.global_scale);
-      if (shapes.w.scale.zero_points)
-        inputs.w_zero_points = zero_points(shapes.w.scale, stream("w zero points"));
+      inputs.w_zero_points = std::move(w.zero_points);
     }
     if (moe) {
       const double w2_sigma = 4 / std::sqrt(static_cast<double>(problem.n));
-      QuantizedMatrix w2 = matrix_of(shapes.w2, w2_sigma, stream("w2"), stream("w2 scale"), InitType::randn,
+      QuantizedMatrix w2 = matrix_of(shapes.w2, w2_sigma, streams("w2"), InitType::randn,
                                      {whole_codes, whole ? codes_of_e8m0 : 0});
       put(std::move(w2.elements), inputs.w2, operands.w2);
       inputs.w2_scale = std::move(w2.scale);
+      operands.w2_global_scale = std::move(w2.global_scale);
+      inputs.w2_zero_points = std::move(w2.zero_points);
       Routes routes = routes_of_call(problem, seed, routing, 0);
       operands.topk_ids = std::move(routes.ids);
       operands.topk_weights = std::move(routes.weights);

@@ -25,6 +25,8 @@ struct HostOperands {
   std::vector<std::byte> w_zero_points;
   std::vector<std::byte> w2;
   std::vector<std::byte> w2_scale;
+  std::vector<std::byte> w2_global_scale;
+  std::vector<std::byte> w2_zero_points;
   std::vector<std::byte> bias2;
   std::vector<std::int32_t> topk_ids;  // [T, routed_topk()], as Routes has them
   std::vector<float> topk_weights;
@@ -40,6 +42,7 @@ struct PlannedInputs {
   RandomFill w_scale;
   RandomFill w2_scale;
   RandomFill w_zero_points;
+  RandomFill w2_zero_points;
 
   /// Fills the operands that `host` lacks, by up to `threads` threads. `out_of_memory` if they do not fit.
   Status fill_all(int threads);

@@ -109,11 +109,17 @@ class Mixture {
   }
 
  private:
+  MatrixBytes w1_bytes() const {
+    return {operands_.w, operands_.w_scale, operands_.w_global_scale, operands_.w_zero_points};
+  }
+  MatrixBytes w2_bytes() const {
+    return {operands_.w2, operands_.w2_scale, operands_.w2_global_scale, operands_.w2_zero_points};
+  }
+
   ExpertNumbers numbers_of_expert(std::int64_t expert) const {
     ExpertNumbers numbers;
-    const auto read = [&](const MatrixShape& shape, std::span<const std::byte> elements,
-                          std::span<const std::byte> scales, double& norm) {
-      const DequantizedMatrix w(shape, {elements, scales}, expert);
+    const auto read = [&](const MatrixShape& shape, const MatrixBytes& weights, double& norm) {
+      const DequantizedMatrix w(shape, weights, expert);
       bool has_nan = false;
       for (const LineNumbers& line : lines_of(w, shape.rows, shape.columns, threads_)) {
         const bool scales_decide = scales_pass_float(line.scales, {});
@@ -132,10 +138,10 @@ class Mixture {
       }
       return has_nan;
     };
-    const bool nan1 = read(shapes_.w, operands_.w, operands_.w_scale, numbers.norm1);
+    const bool nan1 = read(shapes_.w, w1_bytes(), numbers.norm1);
     const bool nan_bias1 = read_bias(shapes_.bias, operands_.bias, numbers.bias1);
     numbers.makes_nan = nan1 || nan_bias1;
-    read(shapes_.w2, operands_.w2, operands_.w2_scale, numbers.norm2);
+    read(shapes_.w2, w2_bytes(), numbers.norm2);
     read_bias(shapes_.bias2, operands_.bias2, numbers.bias2);
     return numbers;
   }
@@ -159,7 +165,7 @@ class Mixture {
 
   void add_expert(std::int64_t expert, const std::vector<Route>& routes, Reference& reference) const {
     const Hidden hidden = stage1(expert, routes);
-    const DequantizedMatrix w2(shapes_.w2, {operands_.w2, operands_.w2_scale}, expert);
+    const DequantizedMatrix w2(shapes_.w2, w2_bytes(), expert);
     const auto count = static_cast<std::int64_t>(routes.size());
     const std::int64_t columns = problem_.k;
     std::vector<double> values(static_cast<std::size_t>(count * columns));
@@ -189,7 +195,7 @@ class Mixture {
   /// h of each route, [routes, inter_dim].
   Hidden stage1(std::int64_t expert, const std::vector<Route>& routes) const {
     const DequantizedMatrix x(shapes_.x, {operands_.x, operands_.x_scale}, 0);
-    const DequantizedMatrix w1(shapes_.w, {operands_.w, operands_.w_scale}, expert);
+    const DequantizedMatrix w1(shapes_.w, w1_bytes(), expert);
     std::vector<std::int64_t> tokens;
     for (const Route& route : routes) tokens.push_back(route.token);
     const std::int64_t columns = shapes_.w.rows;

@@ -300,7 +300,7 @@ TEST_F(CArrays, TheScalesOfAnInt4WeightSayItsGroup) {
   EXPECT_EQ(operands_.w_zero_points, static_cast<const void*>(room));
   TestArray few(GEMMTUNE_I8, {64, 1});
   arrays_.w_zero_points = few.get();
-  is_refused(GEMMTUNE_A16W4_INT4, "w_zero_points has shape [64, 1], expected [64, 2] as w_scale has");
+  is_refused(GEMMTUNE_A16W4_INT4, "w_zero_points has shape [64, 1], expected [64, 2] as the scales have");
   arrays_.w_zero_points = nullptr;
   TestArray odd(GEMMTUNE_F16, {64, 16});
   arrays_.w_scale = odd.get();
@@ -424,6 +424,94 @@ TEST_F(CArrays, AMixtureHasItsExpertsAndRoutes) {
   TestArray floats(GEMMTUNE_F32, {4, 2});
   arrays_.topk_ids = floats.get();
   is_refused(GEMMTUNE_FUSED_MOE, "dtype of topk_ids is f32, expected int32");
+}
+
+TEST_F(CArrays, ExpertsOfInt4HaveGroupsAndZeroPointsOfBothWeights) {
+  TestArray x(GEMMTUNE_BF16, {4, 256});
+  TestArray w1(GEMMTUNE_U8, {3, 128, 128});
+  TestArray w2(GEMMTUNE_U8, {3, 256, 32});
+  TestArray ids(GEMMTUNE_ARRAY_I32, {4, 2});
+  TestArray weights(GEMMTUNE_F32, {4, 2});
+  moe_.activation = GEMMTUNE_ACTIVATION_SILU;
+  moe_.quant_type = GEMMTUNE_QUANT_PER_GROUP;
+  moe_.gated = 1;
+  arrays_.x = x.get();
+  arrays_.w = w1.get();
+  arrays_.w2 = w2.get();
+  arrays_.topk_ids = ids.get();
+  arrays_.topk_weights = weights.get();
+  TestArray w1_scale(GEMMTUNE_BF16, {3, 128, 8});
+  TestArray w2_scale(GEMMTUNE_BF16, {3 * 256, 2});  // experts and rows as one
+  TestArray w1_zero_points(GEMMTUNE_I8, {3, 128, 8});
+  TestArray w2_zero_points(GEMMTUNE_I8, {3, 256, 2});
+  arrays_.w_scale = w1_scale.get();
+  arrays_.w2_scale = w2_scale.get();
+  is_right(GEMMTUNE_FUSED_MOE);
+  EXPECT_EQ(problem_.w_type, GEMMTUNE_I4);
+  EXPECT_EQ(problem_.w_group, 32);
+  EXPECT_EQ(problem_.zero_points, 0);
+  arrays_.w_zero_points = w1_zero_points.get();
+  is_refused(GEMMTUNE_FUSED_MOE,
+             "w2_zero_points is missing, expected zero points of both weights or of neither");
+  arrays_.w2_zero_points = w2_zero_points.get();
+  is_right(GEMMTUNE_FUSED_MOE);
+  EXPECT_EQ(problem_.zero_points, 1);
+  EXPECT_NE(operands_.w_zero_points, nullptr);
+  EXPECT_NE(moe_operands_.w2_zero_points, nullptr);
+  TestArray few(GEMMTUNE_I8, {3, 256, 1});
+  arrays_.w2_zero_points = few.get();
+  is_refused(GEMMTUNE_FUSED_MOE,
+             "w2_zero_points has shape [3, 256, 1], expected [3, 256, 2] as the scales have");
+  arrays_.w_zero_points = arrays_.w2_zero_points = nullptr;
+  TestArray rows1(GEMMTUNE_BF16, {3, 128});
+  TestArray rows2(GEMMTUNE_BF16, {3, 256});
+  arrays_.w_scale = rows1.get();
+  is_refused(GEMMTUNE_FUSED_MOE, "w2_scale has shape [768, 2], expected [3, 256]");
+  arrays_.w2_scale = rows2.get();
+  is_right(GEMMTUNE_FUSED_MOE);
+  EXPECT_EQ(problem_.w_group, 256) << "whole rows, of either weight";
+  TestArray odd(GEMMTUNE_BF16, {3, 127, 8});
+  arrays_.w_scale = odd.get();
+  is_refused(GEMMTUNE_FUSED_MOE, "w1_scale has shape [3, 127, 8], expected [E, rows of w1, 256 / group]");
+}
+
+TEST_F(CArrays, ExpertsOfNvfp4HaveAScaleMoreEach) {
+  TestArray x(GEMMTUNE_F16, {4, 48});
+  TestArray w1(GEMMTUNE_U8, {3, 16, 24});
+  TestArray w2(GEMMTUNE_U8, {3, 48, 8});
+  TestArray ids(GEMMTUNE_ARRAY_I32, {4, 2});
+  TestArray weights(GEMMTUNE_F32, {4, 2});
+  TestArray w1_scale(GEMMTUNE_F8_E4M3FN, {3, 16, 3});
+  TestArray w2_scale(GEMMTUNE_U8, {3, 48, 1});
+  TestArray global(GEMMTUNE_F32, {3});
+  moe_.activation = GEMMTUNE_ACTIVATION_GELU;
+  moe_.quant_type = GEMMTUNE_QUANT_PER_1X16;
+  arrays_.x = x.get();
+  arrays_.w = w1.get();
+  arrays_.w2 = w2.get();
+  arrays_.topk_ids = ids.get();
+  arrays_.topk_weights = weights.get();
+  arrays_.w_scale = w1_scale.get();
+  arrays_.w2_scale = w2_scale.get();
+  arrays_.w_global_scale = global.get();
+  EXPECT_EQ(read(GEMMTUNE_FUSED_MOE), GEMMTUNE_NULL_POINTER);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("w2_global_scale is missing"));
+  arrays_.w2_global_scale = global.get();
+  is_right(GEMMTUNE_FUSED_MOE);
+  EXPECT_EQ(problem_.w_type, GEMMTUNE_F4_E2M1);
+  EXPECT_NE(operands_.w_global_scale, nullptr);
+  EXPECT_EQ(moe_operands_.w2_global_scale, operands_.w_global_scale);
+  TestArray one(GEMMTUNE_F32, {1});
+  arrays_.w_global_scale = one.get();
+  is_refused(GEMMTUNE_FUSED_MOE, "w1_global_scale has shape [1] and dtype f32, expected [3] of f32");
+  arrays_.w_global_scale = global.get();
+  TestArray bytes(GEMMTUNE_U8, {4, 24});
+  arrays_.x = bytes.get();
+  is_refused(GEMMTUNE_FUSED_MOE, "dtype of x with q_type = per_1x16 is f4_e2m1, expected one of bf16, f16");
+  arrays_.x = x.get();
+  TestArray dense(GEMMTUNE_F16, {16, 48});
+  arrays_.w = dense.get();
+  is_refused(GEMMTUNE_A16W16, "w2 is given, expected none with a16w16");
 }
 
 TEST_F(CArrays, WhatAnOperationDoesNotHaveIsRefused) {

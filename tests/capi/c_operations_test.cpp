@@ -309,8 +309,15 @@ TEST(COperations, AMixtureHasTheScalesOfItsQuantization) {
     asked.w_type = w_type;
     asked.moe = &moe;
     moe.quant_type = quant_type;
+    asked.w_group = quant_type == GEMMTUNE_QUANT_PER_GROUP ? 32 : 0;
+    asked.zero_points = quant_type == GEMMTUNE_QUANT_PER_GROUP ? 1 : 0;
     const gemmtune_scales found = scales_of(asked);
     EXPECT_EQ(found.x_or_one + found.w_or_one, 0);
+    const int global = quant_type == GEMMTUNE_QUANT_PER_1X16 ? 1 : 0;
+    EXPECT_EQ(found.w_global, global);
+    EXPECT_EQ(found.w2_global, global);
+    EXPECT_EQ(found.w_zero_points, asked.zero_points == 0 ? 0 : found.w);
+    EXPECT_EQ(found.w2_zero_points, asked.zero_points == 0 ? 0 : found.w2);
     return std::vector<std::int64_t>{found.x, found.x_type, found.w, found.w_type, found.w2, found.w2_type};
   };
   using Counts = std::vector<std::int64_t>;
@@ -326,6 +333,10 @@ TEST(COperations, AMixtureHasTheScalesOfItsQuantization) {
             (Counts{0, 0, 5 * 192 * 5, u8, 5 * 160 * 3, u8}));
   // Scales of MXFP4 weights are per 1 x 32 whatever those of the tokens are.
   EXPECT_EQ(counts(GEMMTUNE_QUANT_PER_TOKEN, fp8, fp4), (Counts{16, f32, 5 * 192 * 5, u8, 5 * 160 * 3, u8}));
+  EXPECT_EQ(counts(GEMMTUNE_QUANT_PER_1X16, GEMMTUNE_BF16, fp4),
+            (Counts{0, 0, 5 * 192 * 10, fp8, 5 * 160 * 6, fp8}));
+  EXPECT_EQ(counts(GEMMTUNE_QUANT_PER_GROUP, GEMMTUNE_BF16, GEMMTUNE_I4),
+            (Counts{0, 0, 5 * 192 * 5, GEMMTUNE_BF16, 5 * 160 * 3, GEMMTUNE_BF16}));
 }
 
 TEST(COperations, ScalesOfWhatNoKernelMayHave) {

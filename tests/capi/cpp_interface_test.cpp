@@ -91,6 +91,9 @@ TEST(CppInterface, OperandsReachTheCStructure) {
   operands.topk_ids = ids;
   operands.topk_weights = memory;
   operands.bias2 = memory + 1;
+  operands.w2_global_scale = memory + 2;
+  const std::int8_t zero_points[1] = {};
+  operands.w2_zero_points = zero_points;
   const gemmtune::detail::COperands given(operands);
   const gemmtune_operands& c = *given.get();
   EXPECT_EQ(c.size, sizeof c);
@@ -113,6 +116,8 @@ TEST(CppInterface, OperandsReachTheCStructure) {
   EXPECT_EQ(c.moe->topk_ids, ids);
   EXPECT_EQ(c.moe->topk_weights, memory);
   EXPECT_EQ(c.moe->bias2, memory + 1);
+  EXPECT_EQ(c.moe->w2_global_scale, memory + 2);
+  EXPECT_EQ(c.moe->w2_zero_points, zero_points);
 }
 
 gemmtune::Options on_cpu() {

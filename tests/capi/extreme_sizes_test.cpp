@@ -147,8 +147,9 @@ struct Sizes {
 /// Of elements of 4 bits: what share a scale along k.
 std::int64_t scale_block_of(const Problem& p) {
   const bool nvfp4 = p.operation == Operation::a16w4_nvfp4 || p.operation == Operation::a8w4_nvfp4 ||
-                     p.operation == Operation::a4w4_nvfp4;
-  const bool int4 = p.operation == Operation::a16w4_int4 || p.operation == Operation::a8w4_int4;
+                     p.operation == Operation::a4w4_nvfp4 || p.moe.quant_type == QuantType::per_1x16;
+  const bool int4 = p.operation == Operation::a16w4_int4 || p.operation == Operation::a8w4_int4 ||
+                    p.moe.quant_type == QuantType::per_group;
   return int4 ? p.w_group : nvfp4 ? 16 : 32;
 }
 
@@ -216,7 +217,8 @@ class CExtremeSizes : public ::testing::Test {
     moe_.size = sizeof moe_;
     moe_.w2 = moe_.w2_scale = room_.data();
     moe_.topk_ids = reinterpret_cast<const std::int32_t*>(room_.data());
-    moe_.topk_weights = moe_.bias2 = reinterpret_cast<const float*>(room_.data());
+    moe_.topk_weights = moe_.bias2 = moe_.w2_global_scale = reinterpret_cast<const float*>(room_.data());
+    moe_.w2_zero_points = reinterpret_cast<const std::int8_t*>(room_.data());
     return given;
   }
   bool room_is_untouched() const {

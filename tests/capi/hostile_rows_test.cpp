@@ -65,14 +65,15 @@ void draw_layout(Problem& problem, Random& random) {
 
 Problem drawn_problem(Random& random) {
   Problem problem = kinds()[random.below(kinds().size())];
-  const bool whole_rows = has_weight_groups(problem.operation) && problem.w_group == problem.k;
+  const bool whole_rows = has_weight_groups(problem) && problem.w_group == problem.k;
   const bool mixture = is_mixture(problem);
   problem.m = 1 + static_cast<std::int64_t>(random.below(random.below(4) == 0 && !mixture ? 150 : 20));
   problem.n = 1 + static_cast<std::int64_t>(random.below(100));
   // A mixture's rows of few elements leave the bound on a row's error, which is one of many elements.
   problem.k = mixture ? 16 + static_cast<std::int64_t>(random.below(140))
                       : 1 + static_cast<std::int64_t>(random.below(300));
-  problem.k = round_up(problem.k, whole_rows ? 2 : k_multiple(problem));
+  const std::int64_t multiple_of_rows = mixture ? mx_block : 2;
+  problem.k = round_up(problem.k, whole_rows ? multiple_of_rows : k_multiple(problem));
   if (whole_rows) problem.w_group = static_cast<std::int32_t>(problem.k);
   if (mixture) problem.n = round_up(problem.n, k_multiple(problem));
   if (traits(problem.operation).batched) problem.batch = 1 + static_cast<std::int64_t>(random.below(4));

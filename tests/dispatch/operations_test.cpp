@@ -74,6 +74,14 @@ std::vector<Problem> problems() {
     all.push_back(problem_of({a8w8_blockscale, packed}, fn));
     all.back().e8m0_scales = true;
   }
+  all.push_back(problem_of(fused_moe, DataType::bf16));
+  all.back().w_type = DataType::f4_e2m1;
+  all.back().moe.quant_type = QuantType::per_1x16;
+  all.push_back(problem_of(fused_moe, DataType::bf16));
+  all.back().w_type = DataType::i4;
+  all.back().moe.quant_type = QuantType::per_group;
+  all.back().w_group = 32;
+  all.back().zero_points = true;
   for (const std::size_t shuffled : {5U, 7U}) {
     all.push_back(all[shuffled]);
     all.back().weight_layout = WeightLayout::aiter16x16;
@@ -134,6 +142,8 @@ class Operations : public ::testing::TestWithParam<Problem> {
     moe_.size = sizeof moe_;
     moe_.w2 = host_.w2.data();
     moe_.w2_scale = host_.w2_scale.data();
+    moe_.w2_global_scale = reinterpret_cast<const float*>(host_.w2_global_scale.data());
+    moe_.w2_zero_points = reinterpret_cast<const std::int8_t*>(host_.w2_zero_points.data());
     moe_.bias2 = reinterpret_cast<const float*>(host_.bias2.data());
     moe_.topk_ids = host_.topk_ids.data();
     moe_.topk_weights = host_.topk_weights.data();

@@ -47,6 +47,7 @@ const std::vector<Change>& changes() {
         {"w_global_scale", &HostOperands::w_global_scale},
         {"w2", &HostOperands::w2},
         {"w2_scale", &HostOperands::w2_scale},
+        {"w2_global_scale", &HostOperands::w2_global_scale},
         {"bias2", &HostOperands::bias2}};
     for (const auto& [name, operand] : operands) {
       for (const float value : {nan, infinity, -infinity, 3e38F}) list.push_back({name, operand, value});
@@ -171,7 +172,9 @@ std::string fault_of(Device& device, const Problem& problem, const HostOperands&
                           .topk_weights = host.topk_weights.data(),
                           .x_global_scale = or_null(host.x_global_scale),
                           .w_global_scale = or_null(host.w_global_scale),
-                          .w_zero_points = or_null(host.w_zero_points)};
+                          .w_zero_points = or_null(host.w_zero_points),
+                          .w2_global_scale = or_null(host.w2_global_scale),
+                          .w2_zero_points = or_null(host.w2_zero_points)};
   if (const Status ran = kernel.run(operands, aligned, {}); !ran.ok()) return ran.message();
   ReferenceOptions options;
   options.max_complete_flops = 0;

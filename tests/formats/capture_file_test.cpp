@@ -94,6 +94,23 @@ TEST_F(CaptureFile, EveryOperationIsReadBackAsWhatWasSeen) {
   }
 }
 
+TEST_F(CaptureFile, GroupsOfInt4ExpertsAreColumnsOfANewFile) {
+  Problem asked = problem(16, Operation::fused_moe);
+  asked.w_type = DataType::i4;
+  asked.moe.quant_type = QuantType::per_group;
+  asked.w_group = 32;
+  asked.zero_points = true;
+  const std::string at = path(untuned_file_name(Operation::fused_moe));
+  ASSERT_TRUE(merge_capture(at, {seen(asked, 5, Match::fine)}).ok());
+  EXPECT_THAT(*read_file(at), HasSubstr("doweight_stage1,group,zero_points\n"));
+  const auto list = read_shape_list(at, {});
+  ASSERT_TRUE(list.ok()) << list.message();
+  ASSERT_THAT(list->rows, SizeIs(1));
+  EXPECT_EQ(print(list->rows[0].problem), print(problem_of_row(asked)));
+  EXPECT_EQ(list->rows[0].problem.w_group, 32);
+  EXPECT_EQ(read_shape_list(at, {})->rows[0].problem, parse_shape_list("x.csv", write_shape_list(list->rows), {})->rows[0].problem);
+}
+
 /// Stores of versions without buckets have no count of them.
 TEST_F(CaptureFile, AStoreWithoutBucketsIsRead) {
   merge({seen(problem(1), 4, Match::bucket), seen(problem(2), 3, Match::fine)});

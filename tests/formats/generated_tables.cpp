@@ -41,6 +41,7 @@ std::string Generator::cell(const std::string& column, OperationForm operation) 
   if (column == "act_type")
     return pick<std::string>({"ActivationType.Silu", "ActivationType.Silu", "ActivationType.Gelu"});
   if (column == "q_type") return "QuantType.per_Token";
+  if (moe && (column == "group" || column == "zero_points")) return "";  // of int4 weights alone
   if (column == "group") return pick<std::string>({"128", "128", "32", "row", "1024", "48"});
   if (column == "zero_points") return pick<std::string>({"False", "False", "True", "maybe"});
   if (column == "use_g1u1" || column == "xbf16") return pick<std::string>({"0", "1"});

@@ -156,8 +156,32 @@ TEST_F(ModelQuantization, FourBitWeightsHaveGroupsAndZeroPoints) {
   EXPECT_THAT(problem_of(with(four_bits(group, "null"), options), "down_proj"),
               HasSubstr("x=f16 w=i4 y=f16"));
   EXPECT_THAT(
-      with(four_bits(group, "null")).message(),
-      HasSubstr("experts: fused_moe has no weights of a16w4_int4; --op a16w4_int4 lists the other layers"));
+      with(four_bits(group, int8)).message(),
+      HasSubstr("experts: fused_moe has no weights of a8w4_int4; --op a8w4_int4 lists the other layers"));
+}
+
+/// Tokens stay as they are, also where the linear layers quantize both operands.
+TEST_F(ModelQuantization, ExpertsHaveFourBitWeightsAlone) {
+  const std::string group = R"("type": "int", "strategy": "group", "group_size": 32)";
+  const std::string nvfp4 = R"("type": "float", "strategy": "tensor_group", "group_size": 16)";
+  const std::string fp4 = R"({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16})";
+  const std::string moe = " experts=8 topk=2 act=Silu ";
+  const std::string int4 = "fused_moe m=1 n=32 k=64 x=bf16 w=i4 y=bf16 bias=0 scale_ab=0 layout=plain group=";
+  const std::string of_fp4 = "fused_moe m=1 n=32 k=64 x=bf16 w=f4_e2m1 y=bf16 bias=0 scale_ab=0 layout=plain";
+  for (const auto& [config, problem] :
+       {std::pair{four_bits(group, "null"), int4 + "32" + moe + "quant=per_group gated=1 doweight_stage1=0"},
+        {std::string(R"({"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": true})"),
+         int4 + "32 zero_points=1" + moe + "quant=per_group gated=1 doweight_stage1=0"},
+        {std::string(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": true})"),
+         int4 + "32" + moe + "quant=per_group gated=1 doweight_stage1=0"},
+        {four_bits(nvfp4, "null"), of_fp4 + moe + "quant=per_1x16 gated=1 doweight_stage1=0"},
+        {four_bits(nvfp4, fp4), of_fp4 + moe + "quant=per_1x16 gated=1 doweight_stage1=0"},
+        {std::string(R"({"quant_method": "modelopt", "quant_algo": "NVFP4"})"),
+         of_fp4 + moe + "quant=per_1x16 gated=1 doweight_stage1=0"}}) {
+    EXPECT_EQ(problem_of(with(config), "experts"), problem) << config;
+  }
+  EXPECT_THAT(with(R"({"quant_method": "gptq", "bits": 4, "group_size": 64, "sym": true})").message(),
+              HasSubstr("model_dim = 64, inter_dim = 32, expected multiples of 64"));
 }
 
 TEST_F(ModelQuantization, RulesForSingleLayers) {

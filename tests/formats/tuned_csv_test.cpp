@@ -316,5 +316,48 @@ TEST(TunedCsvColumns, SharedExpertsAndTheRoutingAreColumnsWhereARowHasThem) {
       ElementsAre(HasSubstr("column shared_experts: value '9', expected a whole number from 0 to 8")));
 }
 
+/// Of int4 experts alone, whose groups are part of the key.
+TEST(TunedCsvColumns, GroupsAndZeroPointsAreColumnsOfMixturesWhereARowHasThem) {
+  const std::string key =
+      "gfx,cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,"
+      "doweight_stage1,us,kernelName1";
+  const auto row = [](const std::string& q_type) {
+    return "sm_90,132,16,7168,256,384,8,ActivationType.Silu,torch.bfloat16,torch.bfloat16,torch.int4,"
+           "QuantType." +
+           q_type + ",1,0,80.5,simt_moe_r1_bm16";
+  };
+  const auto read = [&](const std::string& columns, const std::string& line) {
+    auto file = parse_tuned_csv("tuned_fmoe.csv", key + columns + "\n" + line + "\n", {});
+    EXPECT_TRUE(file.ok()) << file.message();
+    EXPECT_THAT(file->diagnostics, IsEmpty());
+    EXPECT_EQ(file->entries.size(), 1U);
+    EXPECT_TRUE(check(file->entries[0].problem).ok()) << check(file->entries[0].problem).message();
+    return file->entries[0];
+  };
+  const TunedEntry grouped = read(",group,zero_points", row("per_group") + ",32,True");
+  EXPECT_EQ(grouped.problem.w_group, 32);
+  EXPECT_TRUE(grouped.problem.zero_points);
+  const std::string written = write_tuned_csv(Operation::fused_moe, {grouped}, CsvSchema::aiter);
+  EXPECT_THAT(written, HasSubstr(",group,zero_points"));
+  const auto again = parse_tuned_csv("tuned_fmoe.csv", written, {});
+  ASSERT_TRUE(again.ok() && again->entries.size() == 1) << written;
+  EXPECT_EQ(again->entries[0].problem, grouped.problem);
+  EXPECT_EQ(read("", row("per_group")).problem.w_group, 128) << "what a table means that does not say";
+  EXPECT_EQ(read(",group", row("per_group") + ",row").problem.w_group, 7168);
+  EXPECT_FALSE(same_key(grouped.problem, read(",group", row("per_group") + ",32").problem));
+  // AITER's word for groups of 32.
+  const TunedEntry of_aiter = read("", row("per_1x32"));
+  EXPECT_EQ(of_aiter.problem.moe.quant_type, QuantType::per_group);
+  EXPECT_TRUE(same_key(of_aiter.problem, read(",group", row("per_group") + ",32").problem));
+  const TunedEntry without = read("", row("per_Token"));
+  EXPECT_EQ(without.problem.w_group, 0);
+  EXPECT_THAT(write_tuned_csv(Operation::fused_moe, {without}, CsvSchema::aiter),
+              ::testing::Not(HasSubstr("group")));
+  const auto bad = parse_tuned_csv("tuned_fmoe.csv", key + ",group\n" + row("per_group") + ",many\n", {});
+  ASSERT_TRUE(bad.ok());
+  EXPECT_THAT(bad->diagnostics,
+              ElementsAre(HasSubstr("column group: value 'many', expected 32, 64, 128 or row")));
+}
+
 }  // namespace
 }  // namespace gemmtune

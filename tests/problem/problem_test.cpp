@@ -130,6 +130,91 @@ TEST(Problem, GroupsAreOfWholeBytesAndOfInt4WeightsAlone) {
   EXPECT_EQ(parse_problem("a16w4_int4 m=1 n=1 k=64 w=i4 group=row")->w_group, 64);
 }
 
+Problem mixture_of(QuantType quant, DataType w) {
+  Problem problem = default_problem(Operation::fused_moe);
+  problem.m = 3;
+  problem.n = 64;
+  problem.k = 256;
+  problem.w_type = w;
+  problem.moe.experts = 5;
+  problem.moe.topk = 2;
+  problem.moe.quant_type = quant;
+  return problem;
+}
+
+TEST(Problem, ExpertsOfInt4HaveGroupsOfBothWeights) {
+  Problem problem = mixture_of(QuantType::per_group, DataType::i4);
+  EXPECT_NE(check(problem).message().find("group = 0, expected 32, 64, 128 or row"), std::string::npos);
+  problem.w_group = 32;
+  problem.zero_points = true;
+  ASSERT_TRUE(check(problem).ok()) << check(problem).message();
+  EXPECT_EQ(*parse_problem(print(problem)), problem) << print(problem);
+  EXPECT_NE(print(problem).find(" group=32 zero_points=1 "), std::string::npos) << print(problem);
+  const OperandShapes shapes = operand_shapes(problem);
+  EXPECT_EQ(shapes.x.scale.type, ScaleType::none);
+  EXPECT_EQ(shapes.w.scale.type, ScaleType::bf16);
+  EXPECT_EQ(shapes.w.scale_bytes(), 5 * 128 * 8 * 2);
+  EXPECT_EQ(shapes.w.zero_point_bytes(), 5 * 128 * 8);
+  EXPECT_EQ(shapes.w2.scale_bytes(), 5 * 256 * 2 * 2);
+  EXPECT_EQ(shapes.w2.zero_point_bytes(), 5 * 256 * 2);
+  problem.w_group = 128;
+  EXPECT_NE(
+      check(problem).message().find("inter_dim = 64, expected multiples of 128 for elements of 4 bits in "
+                                    "groups of 128"),
+      std::string::npos)
+      << check(problem).message();
+  problem.w_group = 256;  // whole rows, of both
+  ASSERT_TRUE(check(problem).ok()) << check(problem).message();
+  EXPECT_EQ(group_text(problem), "row");
+  EXPECT_EQ(*parse_problem(print(problem)), problem) << print(problem);
+  EXPECT_EQ(operand_shapes(problem).w.scale_bytes(), 5 * 128 * 2);
+  EXPECT_EQ(operand_shapes(problem).w2.scale_bytes(), 5 * 256 * 2);
+  problem.k = 64;  // groups of 64: w2 of 128 has two
+  problem.n = 128;
+  problem.w_group = 64;
+  ASSERT_TRUE(check(problem).ok()) << check(problem).message();
+  EXPECT_EQ(group_text(problem), "64");
+  EXPECT_EQ(operand_shapes(problem).w2.scale.columns, 2);
+}
+
+TEST(Problem, ExpertsOfNvfp4HaveAScaleMoreEach) {
+  Problem problem = mixture_of(QuantType::per_1x16, DataType::f4_e2m1);
+  problem.n = 48;
+  problem.k = 16;
+  ASSERT_TRUE(check(problem).ok()) << check(problem).message();
+  EXPECT_EQ(*parse_problem(print(problem)), problem) << print(problem);
+  EXPECT_NE(short_name(problem).find("f4_e2m1 5 experts top 2 NVFP4"), std::string::npos)
+      << short_name(problem);
+  const OperandShapes shapes = operand_shapes(problem);
+  EXPECT_EQ(shapes.x.scale.type, ScaleType::none);
+  EXPECT_EQ(shapes.w.scale.type, ScaleType::e4m3);
+  EXPECT_EQ(shapes.w.scale_bytes(), 5 * 96);
+  EXPECT_EQ(shapes.w2.scale_bytes(), 5 * 16 * 3);
+  EXPECT_EQ(shapes.w.global_scale_bytes(), 5 * 4);
+  EXPECT_EQ(shapes.w2.global_scale_bytes(), 5 * 4);
+  problem.n = 40;
+  EXPECT_NE(check(problem).message().find("inter_dim = 40, expected multiples of 16"), std::string::npos);
+}
+
+TEST(Problem, FormatsOfWeightsAloneLeaveTokensAsTheyAre) {
+  Problem problem = mixture_of(QuantType::per_1x16, DataType::f4_e2m1);
+  problem.x_type = DataType::f8_e4m3fn;
+  EXPECT_NE(check(problem).message().find(
+                "dtype of x with q_type = per_1x16 is f8_e4m3fn, expected one of bf16, f16"),
+            std::string::npos)
+      << check(problem).message();
+  problem.x_type = DataType::f16;
+  EXPECT_TRUE(check(problem).ok());
+  problem.w_type = DataType::i4;
+  EXPECT_NE(check(problem).message().find("dtype of w with q_type = per_1x16 is i4, expected one of f4_e2m1"),
+            std::string::npos)
+      << check(problem).message();
+  problem = mixture_of(QuantType::per_token, DataType::i4);
+  problem.w_group = 32;
+  EXPECT_NE(check(problem).message().find("not fused_moe without q_type = per_group"), std::string::npos)
+      << check(problem).message();
+}
+
 TEST(ScaleTypes, EveryCodeIsItsNumber) {
   const std::uint8_t bytes[] = {0x01, 0x38, 0x7e, 0x7f, 0x80, 0xff};
   EXPECT_EQ(scale_value(ScaleType::e4m3, bytes, 0), 0x1p-9);

@@ -10,6 +10,7 @@ import re
 import sys
 import tempfile
 import unittest
+from dataclasses import replace
 from pathlib import Path
 
 import needs_torch  # noqa: F401
@@ -24,6 +25,7 @@ except ImportError as error:
 
 import gemmtune  # noqa: E402
 from gemmtune import Error, checkpoints, errors  # noqa: E402
+from gemmtune.checkpoints import QuantizedWeight  # noqa: E402
 
 torch.manual_seed(5)
 DEVICES = ("cpu", "cuda")[:1 + torch.cuda.is_available()]
@@ -419,6 +421,77 @@ class Folder(unittest.TestCase):
             checkpoints.Checkpoint(folder)
 
 
+class Experts(unittest.TestCase):
+    """Layers of single experts as operands of fused_moe."""
+
+    def of_int4(self, group=32, experts=3, n=32, k=64, **options):
+        return [[checkpoints.compressed_int4(**{name: tensor for name, tensor in Int4(*shape, group, **options).compressed().items() if "g_idx" not in name},
+                                             group=group) for _ in range(experts)] for shape in ((n, k), (n, k), (k, n))]
+
+    def of_nvfp4(self, experts=3, n=32, k=64):
+        return [[checkpoints.modelopt_nvfp4(*random_nvfp4(*shape), torch.tensor(0.01 * (expert + 1 + last))) for expert in range(experts)]
+                for last, shape in enumerate(((n, k), (n, k), (k, n)))]
+
+    def stacked(self, parts):
+        found = checkpoints.stack_experts(*parts)
+        both = [values(QuantizedWeight("fused_moe_int4" if found.quant_type == "per_group" else "fused_moe", w, scale, found.group, zero_points,
+                                       None if global_scale is None else global_scale[:, None, None]))
+                for w, scale, zero_points, global_scale in ((found.w1, found.w1_scale, found.w1_zero_points, found.w1_global_scale),
+                                                            (found.w2, found.w2_scale, found.w2_zero_points, found.w2_global_scale))]
+        gate, up, down = ([values(weight) for weight in part] for part in parts)
+        self.assertTrue(torch.equal(both[0], torch.stack([torch.cat(pair) for pair in zip(gate, up)])))
+        self.assertTrue(torch.equal(both[1], torch.stack(down)))
+        return found
+
+    def test_int4(self):
+        found = self.stacked(self.of_int4())
+        self.assertEqual((found.quant_type, found.group), ("per_group", 32))
+        self.assertEqual(set(found.operands()), {"quant_type", "w1", "w2", "w1_scale", "w2_scale", "w1_zero_points", "w2_zero_points",
+                                                 "w1_global_scale", "w2_global_scale"})
+        self.assertIsNone(found.w1_global_scale)
+
+    def test_nvfp4(self):
+        parts = self.of_nvfp4()
+        parts[1] = [replace(up, w_global_scale=gate.w_global_scale) for gate, up in zip(*parts[:2])]
+        found = self.stacked(parts)
+        self.assertEqual(found.quant_type, "per_1x16")
+        self.assertEqual(tuple(found.w1_global_scale.shape), (3,))
+
+    def test_what_cannot_be_one_operand_is_refused(self):
+        gate, up, down = self.of_int4()
+        nvfp4 = self.of_nvfp4()
+        for parts, text in (
+                ((gate, up, down[:2]), "gate, up and down have 3, 3 and 2 experts"),
+                (([], [], []), "0, 0 and 0 experts"),
+                ((gate, up, [*down[:2], gate[0]]), r"down of expert 2 has shape \[32, 32\], expected \[64, 16\]"),
+                ((gate, [up[0], replace(up[1], operation="a8w4_int4"), up[2]], down), "up of expert 1 is of a8w4_int4"),
+                ((gate, [replace(up[0], k_order=torch.arange(64)), *up[1:]], down), "up of expert 0 has a k_order, expected none"),
+                ((gate, up, [replace(down[0], w_zero_points=None), *down[1:]]), "down of expert 0 has zero points False, expected True"),
+                (nvfp4, "gate and up of expert 0 have the global scales 0.0099.*, expected one")):
+            with self.assertRaisesRegex(errors.InvalidArgument, text):
+                checkpoints.stack_experts(*parts)
+
+    def test_read_from_files(self):
+        gate, up, down = ([Int4(*shape, 32) for _ in range(2)] for shape in ((32, 64), (32, 64), (64, 32)))
+        layers = {f"model.layers.0.mlp.experts.{expert}.{name}": {key: tensor for key, tensor in weight.compressed().items() if "g_idx" not in key}
+                  for name, part in (("gate_proj", gate), ("up_proj", up), ("down_proj", down)) for expert, weight in enumerate(part)}
+        group = {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": False}}
+        with tempfile.TemporaryDirectory() as folder:
+            write(folder, {"quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": group}}}, layers)
+            checkpoint = checkpoints.Checkpoint(folder)
+            found = checkpoint.read_experts("model.layers.0.mlp.experts")
+            self.assertTrue(torch.equal(found.w1[1, 32:], checkpoint.read_layer("model.layers.0.mlp.experts.1.up_proj").w))
+            x, ids, weights = torch.randn(3, 64).half(), torch.tensor([[0, 1], [1, 0], [0, 1]], dtype=torch.int32), torch.rand(3, 2)
+            tokens = gemmtune.fused_moe(x, topk_ids=ids, topk_weights=weights, **found.operands())
+            both = torch.einsum("tk,enk->ten", x.double(), torch.stack([torch.cat((one.values(), other.values())) for one, other in zip(gate, up)]))
+            hidden = torch.nn.functional.silu(both[..., :32]) * both[..., 32:]
+            exact = torch.einsum("ten,ekn->tek", hidden, torch.stack([weight.values() for weight in down]))
+            exact = (exact.gather(1, ids.long()[..., None].expand(-1, -1, 64)) * weights.double()[..., None]).sum(1)
+            self.assertLess((tokens.double() - exact).norm(), 0.02 * exact.norm())
+            with self.assertRaisesRegex(errors.NotFound, re.escape("has no tensor model.layers.1.mlp.experts.0.gate_proj.weight_packed")):
+                checkpoint.read_experts("model.layers.1.mlp.experts")
+
+
 class Page(unittest.TestCase):
     """The blocks of docs/checkpoints.md, on small checkpoints with the names that they have there."""
 
@@ -433,6 +506,12 @@ class Page(unittest.TestCase):
         self.projection, self.bias = Int4(16, 256, 128), torch.rand(16).half()
         write("Qwen3-8B-AWQ", {"quantization_config": config_of("awq", group_size=128)},
               {"model.layers.0.self_attn.q_proj": {**self.projection.awq(), "bias": self.bias}})
+        self.experts = {f"model.layers.1.mlp.experts.{expert}.{part}": Int4(*shape, 32, (8, 8), torch.bfloat16) for expert in range(4)
+                        for part, shape in (("gate_proj", (32, 64)), ("up_proj", (32, 64)), ("down_proj", (64, 32)))}
+        group = {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}}
+        write("Kimi-K2-Thinking", {"quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": group}}},
+              {name: {key: tensor for key, tensor in weight.compressed().items() if key in ("weight_packed", "weight_scale", "weight_shape")}
+               for name, weight in self.experts.items()})
         write("gpt-oss-20b", {"quantization_config": config_of("mxfp4")}, {f"{name}gate_up_proj": self.up, f"{name}down_proj": self.down}, "_")
         for name, tensors in (("gptq", Int4(16, 256, 128, (1, 16)).gptq()), ("awq", Int4(16, 256, 128).awq()), ("compressed", Int4(16, 64, 32).compressed()),
                               ("nvfp4", compressed_nvfp4()), ("modelopt", modelopt())):
@@ -444,14 +523,21 @@ class Page(unittest.TestCase):
         names = {"x": x, "hidden": hidden, "ids": torch.stack([torch.randperm(4)[:2] for _ in range(5)]).int(), "weights": weights}
         printed = io.StringIO()
         blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
-        self.assertEqual(len(blocks), 4)
+        self.assertEqual(len(blocks), 5)
         with contextlib.redirect_stdout(printed):
             for block in blocks:
                 exec(compile(block, str(page), "exec"), names)  # pylint: disable=exec-used
         self.assertEqual(printed.getvalue(), "model.layers.0.self_attn.q_proj a16w4_int4 (16, 128) 128\n")
         for found, exact in ((names["y"], x.double() @ self.projection.values().t() + self.bias.double()),
-                             (names["tokens"], self.mixture(hidden.double(), names["ids"].long(), weights.double()))):
+                             (names["tokens"], self.mixture(hidden.double(), names["ids"].long(), weights.double())),
+                             (names["mixed"], self.mixture_of_int4(hidden.double(), names["ids"].long(), weights.double()))):
             self.assertLess((found.double() - exact).norm(), 0.02 * exact.norm())
+
+    def mixture_of_int4(self, x, ids, weights):
+        gate, up, down = (torch.stack([self.experts[f"model.layers.1.mlp.experts.{expert}.{part}"].values() for expert in range(4)])
+                          for part in ("gate_proj", "up_proj", "down_proj"))
+        hidden = torch.nn.functional.silu(torch.einsum("tk,tsnk->tsn", x, gate[ids])) * torch.einsum("tk,tsnk->tsn", x, up[ids])
+        return torch.einsum("ts,tsn,tskn->tk", weights, hidden, down[ids])
 
     def mixture(self, x, ids, weights):
         """gpt-oss's experts as its model computes them, gate and up in turns."""

@@ -268,6 +268,34 @@ class Operations(unittest.TestCase):
         y = gemmtune.fused_moe(x, w1, w2, ids, weights, quant_type="per_1x32", x_scale=of_32, out_dtype="f16", **scales)
         close(self, y, expected.astype(float), 5e-3)
 
+    def test_experts_of_formats_of_weights_alone(self):
+        tokens, experts, model, inter, topk = 4, 3, 64, 32, 2
+        x = RANDOM.standard_normal((tokens, model)).astype(np.float16)
+        packed = [RANDOM.integers(0, 256, shape).astype(np.uint8) for shape in ((experts, 2 * inter, model // 2), (experts, model, inter // 2))]
+        codes = [np.stack((each & 15, each >> 4), -1).reshape(*each.shape[:2], -1) for each in packed]
+        ids = np.stack([RANDOM.permutation(experts)[:topk] for _ in range(tokens)]).astype(np.int32)
+        weights = RANDOM.random((tokens, topk)).astype(np.float32)
+
+        def check(w1, w2, **operands):
+            expected = np.zeros((tokens, model))
+            for token in range(tokens):
+                for slot in range(topk):
+                    gate, up = np.split(w1[ids[token, slot]] @ x[token].astype(float), 2)
+                    expected[token] += weights[token, slot] * (w2[ids[token, slot]] @ (gate / (1 + np.exp(-gate)) * up))
+            close(self, gemmtune.fused_moe(x, *packed, ids, weights, **operands), expected, 5e-3)
+
+        e2m1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+        scales = [RANDOM.integers(0x20, 0x30, (*each.shape[:2], each.shape[2] // 8)).astype(np.uint8) for each in packed]  # e4m3: 2^-3 to 2^-1
+        values = [(8 + (scale & 7)) * 2.0 ** ((scale >> 3).astype(float) - 10) for scale in scales]
+        of_experts = [(RANDOM.random(experts) / 4 + 0.1).astype(np.float32) for _ in packed]
+        check(*(e2m1[code] * value.repeat(16, -1) * each[:, None, None] for code, value, each in zip(codes, values, of_experts)),
+              quant_type="per_1x16", w1_scale=scales[0], w2_scale=scales[1], w1_global_scale=of_experts[0], w2_global_scale=of_experts[1])
+        zero_points = [RANDOM.integers(-8, 9, (*each.shape[:2], each.shape[2] // 16)).astype(np.int8) for each in packed]
+        scales = [(RANDOM.random(points.shape) / 40).astype(np.float16) for points in zero_points]
+        numbers = [np.array([*range(8), *range(-8, 0)], float)[code] for code in codes]
+        check(*((number - points.repeat(32, -1)) * scale.astype(float).repeat(32, -1) for number, points, scale in zip(numbers, zero_points, scales)),
+              quant_type="per_group", w1_scale=scales[0], w2_scale=scales[1], w1_zero_points=zero_points[0], w2_zero_points=zero_points[1])
+
     def test_int4_weights_of_experts(self):
         tokens, experts, model, inter, topk = 4, 3, 64, 32, 2
         x = RANDOM.standard_normal((tokens, model)).astype(np.float16)

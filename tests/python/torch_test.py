@@ -229,6 +229,49 @@ class Operators(unittest.TestCase):
         y = gemmtune.fused_moe(x, bytes1.view(torch.int4), bytes2.view(torch.int4), ids.int(), weights, quant_type="per_token", w1_scale=scale1, w2_scale=scale2)
         close(self, y, expected, 2e-2)
 
+    def test_moe_of_formats_of_weights_alone(self):
+        tokens, experts, model, inner, topk = 5, 4, 64, 32, 2
+        shapes = (experts, 2 * inner, model), (experts, model, inner)
+        packed = [torch.randint(0, 256, (*shape[:2], shape[2] // 2), dtype=torch.uint8) for shape in shapes]
+        codes = [torch.stack((each & 15, each >> 4), 3).flatten(2).long() for each in packed]
+        x = torch.randn(tokens, model).bfloat16()
+        weights, ids = torch.rand(tokens, experts).topk(topk)
+
+        def check(whole, **operands):
+            expected = torch.zeros(tokens, model).double()
+            for token in range(tokens):
+                for slot, expert in enumerate(ids[token]):
+                    gate, up = (whole[0][expert] @ x[token].double()).chunk(2)
+                    expected[token] += weights[token, slot] * (whole[1][expert] @ (functional.silu(gate) * up))
+            close(self, gemmtune.fused_moe(x, *packed, ids.int(), weights, **operands), expected, 2e-2)
+            out = torch.empty(tokens, model).bfloat16()
+            close(self, gemmtune.fused_moe(x, *packed, ids.int(), weights, out, **operands), expected, 2e-2)
+            compiled = torch.compile(lambda *values: gemmtune.fused_moe(*values, **operands), backend="eager", fullgraph=True)
+            close(self, compiled(x, *packed, ids.int(), weights), expected, 2e-2)
+
+        table = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6]).double()
+        scales = [(torch.rand(*shape[:2], shape[2] // 16) + .5).to(torch.float8_e4m3fn) for shape in shapes]
+        of_experts = [torch.rand(experts) / 10 + .02 for _ in shapes]
+        check([table[code] * scale.double().repeat_interleave(16, 2) * each.double()[:, None, None]
+               for code, scale, each in zip(codes, scales, of_experts)], quant_type="per_1x16", w1_scale=scales[0], w2_scale=scales[1],
+              w1_global_scale=of_experts[0], w2_global_scale=of_experts[1])
+        zero_points = [torch.randint(-8, 9, (*shape[:2], shape[2] // 32), dtype=torch.int8) for shape in shapes]
+        scales = [(torch.rand(points.shape) / 20).bfloat16() for points in zero_points]
+        numbers = [torch.tensor([*range(8), *range(-8, 0)]).double()[code] for code in codes]
+        for points in (None, zero_points):
+            check([(number if points is None else number - points[i].double().repeat_interleave(32, 2)) * scales[i].double().repeat_interleave(32, 2)
+                   for i, number in enumerate(numbers)], quant_type="per_group", w1_scale=scales[0], w2_scale=scales[1],
+                  w1_zero_points=points and points[0], w2_zero_points=points and points[1])
+        with self.assertRaisesRegex(errors.InvalidArgument, "w1_zero_points is missing"):
+            gemmtune.fused_moe(x, *packed, ids.int(), weights, quant_type="per_group", w1_scale=scales[0], w2_scale=scales[1],
+                               w2_zero_points=zero_points[1])
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        with gemmtune.torch.capture(folder / "shapes.csv"):
+            gemmtune.fused_moe(x, *packed, ids.int(), weights, quant_type="per_group", w1_scale=scales[0], w2_scale=scales[1],
+                               w1_zero_points=zero_points[0], w2_zero_points=zero_points[1])
+        self.assertEqual((folder / "shapes.fused_moe.csv").read_text().splitlines()[1],
+                         "5,64,32,4,2,ActivationType.Silu,torch.bfloat16,torch.bfloat16,torch.int4,QuantType.per_group,1,0,32,True,1")
+
     def test_silu_and_mul(self):
         for dtype, relative in ((torch.float32, 1e-6), (torch.bfloat16, 4e-3), (torch.float16, 5e-4)):
             both = torch.randn(2, 5, 2 * 72).to(dtype)

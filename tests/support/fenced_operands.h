@@ -44,6 +44,8 @@ class FencedOperands {
         w_zero_points(host.w_zero_points, fence),
         w2(host.w2, fence),
         w2_scale(host.w2_scale, fence),
+        w2_global_scale(host.w2_global_scale, fence),
+        w2_zero_points(host.w2_zero_points, fence),
         bias2(host.bias2, fence),
         topk_ids(host.topk_ids, fence),
         topk_weights(host.topk_weights, fence),
@@ -51,6 +53,8 @@ class FencedOperands {
     moe_.size = sizeof moe_;
     moe_.w2 = w2.data();
     moe_.w2_scale = w2_scale.data();
+    moe_.w2_global_scale = w2_global_scale.data<float>();
+    moe_.w2_zero_points = w2_zero_points.data<std::int8_t>();
     moe_.bias2 = bias2.data<float>();
     moe_.topk_ids = topk_ids.data<std::int32_t>();
     moe_.topk_weights = topk_weights.data<float>();
@@ -85,6 +89,8 @@ class FencedOperands {
   const FencedCopy w_zero_points;
   const FencedCopy w2;
   const FencedCopy w2_scale;
+  const FencedCopy w2_global_scale;
+  const FencedCopy w2_zero_points;
   const FencedCopy bias2;
   const FencedCopy topk_ids;
   const FencedCopy topk_weights;

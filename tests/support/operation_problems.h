@@ -103,6 +103,38 @@ inline Problem moe_problem(DataType x, DataType w, QuantType quant, const Shape&
   return p;
 }
 
+/// NVFP4 experts, or int4 ones with groups (0: whole rows), beside x of 16 bits.
+inline Problem moe_of_weights_alone(DataType x, QuantType quant, const Shape& shape, std::int32_t group = 0,
+                                    bool zero_points = false) {
+  const bool int4 = quant == QuantType::per_group;
+  Problem p = moe_problem(x, int4 ? DataType::i4 : DataType::f4_e2m1, quant, shape);
+  p.y_type = x;
+  p.zero_points = zero_points;
+  if (int4) p.w_group = group == 0 ? static_cast<std::int32_t>(p.k) : group;
+  p.n = round_up(shape.n, k_multiple(p));
+  p.k = round_up(shape.k, k_multiple(p));
+  if (int4 && group == 0) p.w_group = static_cast<std::int32_t>(p.k);
+  return p;
+}
+
+/// Experts in the formats of weights alone: groups of each size and whole rows, with zero points and without.
+inline std::vector<Problem> mixtures_of_weight_formats(const Shape& shape) {
+  constexpr auto bf16 = DataType::bf16;
+  constexpr auto f16 = DataType::f16;
+  std::vector<Problem> all{moe_of_weights_alone(bf16, QuantType::per_1x16, shape),
+                           moe_of_weights_alone(f16, QuantType::per_1x16, shape),
+                           moe_of_weights_alone(bf16, QuantType::per_group, shape, 32),
+                           moe_of_weights_alone(bf16, QuantType::per_group, shape, 128, true),
+                           moe_of_weights_alone(f16, QuantType::per_group, shape, 64, true),
+                           moe_of_weights_alone(bf16, QuantType::per_group, shape, 0, true)};
+  all[0].bias = true;
+  all[1].moe.gated = false;
+  all[1].moe.activation = Activation::gelu;
+  all[3].moe.shared_experts = 1;
+  all[4].moe.doweight_stage1 = true;
+  return all;
+}
+
 inline std::vector<Problem> mixtures(const Shape& shape) {
   constexpr auto bf16 = DataType::bf16;
   constexpr auto fn = DataType::f8_e4m3fn;
@@ -142,6 +174,7 @@ inline std::vector<Problem> mixtures(const Shape& shape) {
     all.push_back(all[biased]);
     all.back().bias = true;
   }
+  for (const Problem& problem : mixtures_of_weight_formats(shape)) all.push_back(problem);
   return all;
 }
 

@@ -88,6 +88,8 @@ inline std::vector<std::byte> run_kernel(const Kernel& kernel, const Problem& pr
   const Fenced w_global(host.w_global_scale);
   const Fenced zero_points(host.w_zero_points);
   const Fenced w2_scale(host.w2_scale);
+  const Fenced w2_global(host.w2_global_scale);
+  const Fenced w2_zero_points(host.w2_zero_points);
   const Fenced bias2(host.bias2);
   const std::int64_t columns = output_columns(problem);
   const std::int64_t ldy = columns + pad;
@@ -115,7 +117,9 @@ inline std::vector<std::byte> run_kernel(const Kernel& kernel, const Problem& pr
                           .topk_weights = host.topk_weights.data(),
                           .x_global_scale = or_null(x_global, host.x_global_scale),
                           .w_global_scale = or_null(w_global, host.w_global_scale),
-                          .w_zero_points = or_null(zero_points, host.w_zero_points)};
+                          .w_zero_points = or_null(zero_points, host.w_zero_points),
+                          .w2_global_scale = or_null(w2_global, host.w2_global_scale),
+                          .w2_zero_points = or_null(w2_zero_points, host.w2_zero_points)};
   const Status status = kernel.run(operands, workspace.data(), Stream{&executor});
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_TRUE(workspace.surroundings_intact()) << "workspace";

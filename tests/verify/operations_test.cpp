@@ -37,6 +37,7 @@ enum class Fault {
   no_bias1,
   no_bias2,
   no_global_scale,
+  first_global_scale,  // the first expert's for all
   no_zero_point,
   first_bias,  // of the first expert for all
   late_bias,   // bias2 is added after the routing weight
@@ -97,12 +98,13 @@ struct Tensor {
   double at(std::int64_t matrix, std::int64_t row, std::int64_t k, Fault fault = Fault::none) const {
     const double code = element(shape.type, elements, (matrix * shape.rows + row) * shape.columns + k);
     if (!shape.scale.zero_points || fault == Fault::no_zero_point) return code;
-    return code - element(DataType::i8, *zero_points, shape.scale.index(row, k));
+    return code -
+           element(DataType::i8, *zero_points, matrix * shape.scale.elements() + shape.scale.index(row, k));
   }
-  double global_scale(Fault fault) const {
+  double global_scale(std::int64_t matrix, Fault fault) const {
     if (!shape.scale.global || fault == Fault::no_global_scale) return 1;
     float value = 0;
-    std::memcpy(&value, global->data(), 4);
+    std::memcpy(&value, global->data() + (fault == Fault::first_global_scale ? 0 : 4 * matrix), 4);
     return static_cast<double>(value);
   }
   double scale_at(std::int64_t matrix, std::int64_t row, std::int64_t k, Fault fault) const {
@@ -133,7 +135,7 @@ double dot(const Tensor& x, std::int64_t x_matrix, std::int64_t row, const Tenso
     }
     sum += x.at(x_matrix, row, k) * w.at(w_matrix, column, k, fault) * x_scale * w_scale;
   }
-  return sum * x.global_scale(Fault::none) * w.global_scale(fault);
+  return sum * x.global_scale(x_matrix, Fault::none) * w.global_scale(w_matrix, fault);
 }
 
 void put(DataType type, std::vector<std::byte>& y, std::int64_t index, double value) {
@@ -190,8 +192,8 @@ std::vector<std::byte> dense(const Problem& p, const HostOperands& host, Fault f
 std::vector<std::byte> mixture(const Problem& p, const HostOperands& host, Fault fault) {
   const OperandShapes shapes = operand_shapes(p);
   const Tensor x{shapes.x, host.x, host.x_scale};
-  const Tensor w1{shapes.w, host.w, host.w_scale};
-  const Tensor w2{shapes.w2, host.w2, host.w2_scale};
+  const Tensor w1{shapes.w, host.w, host.w_scale, &host.w_global_scale, &host.w_zero_points};
+  const Tensor w2{shapes.w2, host.w2, host.w2_scale, &host.w2_global_scale, &host.w2_zero_points};
   MatrixShape hidden_shape{DataType::bf16, 1, 1, p.n, {}};
   std::vector<std::byte> y(static_cast<std::size_t>(shapes.y.bytes()));
   for (std::int64_t t = 0; t < p.m; ++t) {
@@ -342,6 +344,18 @@ std::vector<Case> cases() {
   all.push_back({"moe_early_biased", moe_problem(DataType::i8, DataType::i8, QuantType::per_tensor), biased});
   all.back().problem.moe.doweight_stage1 = true;
   all.back().problem.bias = true;
+  std::vector<Fault> nvfp4_experts = scaled;
+  nvfp4_experts.insert(nvfp4_experts.end(), {Fault::no_global_scale, Fault::first_global_scale});
+  all.push_back(
+      {"moe_nvfp4", moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x16), nvfp4_experts});
+  std::vector<Fault> int4_experts = scaled;
+  int4_experts.push_back(Fault::no_zero_point);
+  for (const std::int32_t group : {32, 160}) {
+    all.push_back({"moe_int4_groups_" + std::to_string(group),
+                   moe_problem(DataType::bf16, DataType::i4, QuantType::per_group), int4_experts});
+    all.back().problem.w_group = group;
+    all.back().problem.zero_points = true;
+  }
   return all;
 }
 

@@ -7,6 +7,8 @@ needs safetensors. Manual: docs/checkpoints.md.
 """
 
 from .checkpoint import Checkpoint
-from .packings import QuantizedWeight, awq, compressed_int4, compressed_nvfp4, gate_first, gpt_oss_mxfp4, gptq, modelopt_nvfp4
+from .packings import (QuantizedExperts, QuantizedWeight, awq, compressed_int4, compressed_nvfp4, gate_first, gpt_oss_mxfp4, gptq, modelopt_nvfp4,
+                       stack_experts)
 
-__all__ = ["Checkpoint", "QuantizedWeight", "awq", "compressed_int4", "compressed_nvfp4", "gate_first", "gpt_oss_mxfp4", "gptq", "modelopt_nvfp4"]
+__all__ = ["Checkpoint", "QuantizedExperts", "QuantizedWeight", "awq", "compressed_int4", "compressed_nvfp4", "gate_first", "gpt_oss_mxfp4", "gptq",
+           "modelopt_nvfp4", "stack_experts"]

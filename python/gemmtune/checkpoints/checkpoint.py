@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..errors import Error, InputOutput, InvalidArgument, NotFound, Unsupported
 from .methods import Section, method_of
-from .packings import with_bias
+from .packings import stack_experts, with_bias
 
 _index = "model.safetensors.index.json"
 _keys = ("quantization_config", "compression_config")  # the second one: of early compressed-tensors
@@ -95,6 +95,21 @@ class Checkpoint:
         if not names:
             raise NotFound(f"{self._folder} has no quantized layer: no tensor LAYER{ending} that the config does not leave out")
         return names
+
+    def read_experts(self, name, parts=("gate_proj", "up_proj", "down_proj")):
+        """The QuantizedExperts of a mixture ("model.layers.1.mlp.experts") whose experts lie one by one: NAME.0.gate_proj, ... parts: the
+        names of gate, up and down ("w1", "w3", "w2" of Mixtral). Errors also those of stack_experts."""
+        marker = f".{parts[0]}{self._method.separator}{self._method.marker}"
+        count = 0
+        while f"{name}.{count}{marker}" in self._files:
+            count += 1
+        if count == 0:
+            raise NotFound(f"{self._folder} has no tensor {name}.0{marker}, expected experts {name}.0, {name}.1, ...")
+        weights = [[self.read_layer(f"{name}.{expert}.{part}") for expert in range(count)] for part in parts]
+        try:
+            return stack_experts(*weights)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{self._folder}: {name}: {error}") from None
 
     def read_layer(self, name):
         """The QuantizedWeight of a layer ("model.layers.0.self_attn.q_proj"), with its bias if it has one."""

@@ -6,7 +6,7 @@ they name the tensor, what it is and what was expected, and have the tensor's na
 Sources of the layouts: AutoAWQ's WQLinear_GEMM, AutoGPTQ's and GPTQModel's QuantLinear, compressed-tensors' pack-quantized and
 nvfp4-pack-quantized compressors, ModelOpt's NVFP4QTensor, the checkpoints of gpt-oss."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Optional
 
 import torch
@@ -239,6 +239,90 @@ def gpt_oss_mxfp4(blocks, scales):
     _require("blocks", blocks, _bytes, "[E, N, K/32, 16]", (None, None, None, 16))
     _require("scales", scales, _bytes, "[E, N, K/32]", tuple(blocks.shape[:3]), blocks.device)
     return QuantizedWeight("fused_moe", blocks.contiguous().flatten(2), scales.contiguous(), _mxfp4_group)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedExperts:
+    """The weights of a mixture as operands of fused_moe, gated. E: experts, K: model_dim, N: inter_dim."""
+
+    quant_type: str
+    """per_group of int4, per_1x16 of NVFP4."""
+    group: int
+    """Elements along k that share a scale; K if w1 has one a row, and so has w2."""
+    w1: torch.Tensor
+    """uint8 [E, 2N, K/2], the gate's rows first."""
+    w2: torch.Tensor
+    """uint8 [E, K, N/2]."""
+    w1_scale: torch.Tensor
+    """[E, 2N, K/group]."""
+    w2_scale: torch.Tensor
+    """[E, K, N/group]."""
+    w1_zero_points: Optional[torch.Tensor] = None
+    """int8 as w1_scale; None: all are 0."""
+    w2_zero_points: Optional[torch.Tensor] = None
+    w1_global_scale: Optional[torch.Tensor] = None
+    """float32 [E], of NVFP4."""
+    w2_global_scale: Optional[torch.Tensor] = None
+
+    def operands(self):
+        """What gemmtune.fused_moe takes beside x and the routes, by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "group"}
+
+
+_of_experts = {"a16w4_int4": "per_group", "a16w4_nvfp4": "per_1x16", "a4w4_nvfp4": "per_1x16"}
+
+
+def _check_expert(place, weight, shape, like):
+    """Refuses a weight that cannot lie beside others in one operand of fused_moe. like: the first of all experts' weights."""
+    if weight.operation not in _of_experts:
+        raise InvalidArgument(f"{place} is of {weight.operation}, expected {', '.join(_of_experts)}: fused_moe has x of 16 bits")
+    for what in ("k_order", "bias"):
+        if getattr(weight, what) is not None:
+            raise InvalidArgument(f"{place} has a {what}, expected none: all experts get the same x, and add biases of float32")
+    whole_rows = like.group == 2 * like.w.shape[1]
+    for what, own, expected in (("operation", weight.operation, like.operation), ("shape", list(weight.w.shape), list(shape)),
+                                ("group", weight.group, 2 * shape[1] if whole_rows else like.group),
+                                ("scales of", weight.w_scale.dtype, like.w_scale.dtype),
+                                ("zero points", weight.w_zero_points is not None, like.w_zero_points is not None)):
+        if own != expected:
+            raise InvalidArgument(f"{place} has {what} {own}, expected {expected}: gate of expert 0 is uint8 {list(like.w.shape)}")
+
+
+def _gate_and_up(expert, gate, up):
+    """One weight [2N, K], the gate's rows first."""
+    if gate.w_global_scale is not None and not torch.equal(gate.w_global_scale, up.w_global_scale):
+        raise InvalidArgument(f"gate and up of expert {expert} have the global scales {float(gate.w_global_scale)} and "
+                              f"{float(up.w_global_scale)}, expected one: w1 has one for both")
+    def rows(field):
+        return None if getattr(gate, field) is None else torch.cat((getattr(gate, field), getattr(up, field)))
+    return replace(gate, **{field: rows(field) for field in ("w", "w_scale", "w_zero_points")})
+
+
+def _stacked(weights):
+    """(w, w_scale, w_zero_points, w_global_scale) of all experts, None where they have none."""
+    def stacked(field):
+        return None if getattr(weights[0], field) is None else torch.stack([getattr(weight, field) for weight in weights])
+    global_scale = stacked("w_global_scale")
+    return stacked("w"), stacked("w_scale"), stacked("w_zero_points"), None if global_scale is None else global_scale.flatten()
+
+
+def stack_experts(gate, up, down):
+    """The weights of a layer's experts as QuantizedExperts: copies, which need the room of the experts once more.
+
+    gate, up, down: a QuantizedWeight each, of a16w4_int4, a16w4_nvfp4 or a4w4_nvfp4 (whose x stays as it is), for each expert, [N, K]
+    and of down [K, N]. NVFP4's gate and up of an expert must have one global scale, because fused_moe has one for w1. Errors:
+    InvalidArgument, which names weight, expert, value and what was expected."""
+    gate, up, down = list(gate), list(up), list(down)
+    if not gate or len({len(gate), len(up), len(down)}) > 1:
+        raise InvalidArgument(f"gate, up and down have {len(gate)}, {len(up)} and {len(down)} experts, expected as many each, and one at least")
+    n, half_k = gate[0].w.shape
+    for name, weights, shape in (("gate", gate, (n, half_k)), ("up", up, (n, half_k)), ("down", down, (2 * half_k, n // 2))):
+        for expert, weight in enumerate(weights):
+            _check_expert(f"{name} of expert {expert}", weight, shape, gate[0])
+    w1, w1_scale, w1_zero_points, w1_global_scale = _stacked([_gate_and_up(expert, *pair) for expert, pair in enumerate(zip(gate, up))])
+    w2, w2_scale, w2_zero_points, w2_global_scale = _stacked(down)
+    return QuantizedExperts(_of_experts[gate[0].operation], gate[0].group, w1, w2, w1_scale, w2_scale, w1_zero_points, w2_zero_points,
+                            w1_global_scale, w2_global_scale)
 
 
 def gate_first(rows):

@@ -113,7 +113,8 @@ def _fake_batched(x, w, *rest, **options):
 
 
 def _fake_moe(x, w1, w2, topk_ids, topk_weights, x_scale=None, w1_scale=None, w2_scale=None, activation=1, quant_type=0,
-              gated=True, doweight_stage1=False, shared_experts=0, bias1=None, bias2=None, out_dtype=None):
+              gated=True, doweight_stage1=False, shared_experts=0, bias1=None, bias2=None, out_dtype=None, w1_global_scale=None,
+              w2_global_scale=None, w1_zero_points=None, w2_zero_points=None):
     return x.new_empty((x.shape[0], w2.shape[1]), dtype=_result_type(x, out_dtype))
 
 
@@ -301,18 +302,20 @@ def batched_a8w8(x, w, x_scale, w_scale, bias=None, out=None):
 @_typed
 def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu", quant_type="none", gated=True,
               doweight_stage1=False, shared_experts=0, x_scale=None, w1_scale=None, w2_scale=None, bias1=None, bias2=None,
-              out_dtype=None):
+              w1_global_scale=None, w2_global_scale=None, w1_zero_points=None, w2_zero_points=None, out_dtype=None):
     """A mixture of experts, as gemmtune.fused_moe."""
+    of_weights = {"w1_global_scale": w1_global_scale, "w2_global_scale": w2_global_scale, "w1_zero_points": w1_zero_points,
+                  "w2_zero_points": w2_zero_points}
     words = (operations._word("activation", c.activations, activation), operations._word("quant_type", c.quant_types, quant_type),
              gated, doweight_stage1, shared_experts)
     if out is None:
         return ops.fused_moe(x, w1, w2, topk_ids, topk_weights, x_scale, w1_scale, w2_scale, *words, bias1, bias2,
-                             dtype_of(out_dtype))
+                             dtype_of(out_dtype), **of_weights)
     activation, quant_type, gated, doweight_stage1, shared_experts = words
     _check_out(out, out_dtype)
     ops.fused_moe_out(x, w1, w2, topk_ids, topk_weights, x_scale, w1_scale, w2_scale, out=out, activation=activation,
                       quant_type=quant_type, gated=gated, doweight_stage1=doweight_stage1, shared_experts=shared_experts, bias1=bias1,
-                      bias2=bias2)
+                      bias2=bias2, **of_weights)
     return out
 
 

@@ -26,11 +26,11 @@ _columns = {
     "batched_bf16": ("B", "M", "N", "K", "calls"),
     "batched_a8w8": ("B", "M", "N", "K", "calls"),
     "fused_moe": ("token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a", "q_dtype_w", "q_type",
-                  "use_g1u1", "doweight_stage1", "calls"),
+                  "use_g1u1", "doweight_stage1", "group", "zero_points", "calls"),
 }
 # AITER's words, in the order of include/gemmtune/enumerations.h.
 _activations = ("No", "Silu", "Gelu", "Swiglu", "Situv2")
-_quant_types = ("No", "per_Tensor", "per_Token", "per_1x32", "per_1x128", "per_128x128")
+_quant_types = ("No", "per_Tensor", "per_Token", "per_1x32", "per_1x128", "per_128x128", "per_1x16", "per_group")
 
 
 _int4 = tuple(dtype for dtype in (getattr(torch, "int4", None),) if dtype)
@@ -109,14 +109,20 @@ class capture(TorchFunctionMode):
             self._add("a8w8", M=m, N=n, K=k, q_dtype_w="fp8")
 
     def _fused_moe(self, x, w1, w2, topk_ids, topk_weights, x_scale=None, w1_scale=None, w2_scale=None, activation=1, quant_type=0,
-                   gated=True, doweight_stage1=False, shared_experts=0, bias1=None, bias2=None, out_dtype=None, out=None):
+                   gated=True, doweight_stage1=False, shared_experts=0, bias1=None, bias2=None, out_dtype=None, w1_global_scale=None,
+                   w2_global_scale=None, w1_zero_points=None, w2_zero_points=None, out=None):
         elements = 2 if w1.dtype in _fp4 + _int4 else 1  # of w in a byte
         result = out.dtype if out is not None else out_dtype or (x.dtype if _is_float(x) else torch.bfloat16)
+        weight, groups = _stored(w1), {}
+        if _quant_types[quant_type] == "per_group":
+            blocks = w1_scale.numel() // (w1.shape[0] * w1.shape[1])
+            weight = "torch.int4"
+            groups = {"group": w1.shape[2] * elements // blocks if blocks > 1 else "row", "zero_points": w1_zero_points is not None}
         self._add("fused_moe", token=x.shape[0], model_dim=w1.shape[2] * elements, inter_dim=w2.shape[2] * elements,
                   expert=w1.shape[0], topk=topk_ids.shape[1] + shared_experts,
                   act_type=f"ActivationType.{_activations[activation]}", dtype=result, q_dtype_a=_stored(x),
-                  q_dtype_w=_stored(w1), q_type=f"QuantType.{_quant_types[quant_type]}", use_g1u1=int(gated),
-                  doweight_stage1=int(doweight_stage1))
+                  q_dtype_w=weight, q_type=f"QuantType.{_quant_types[quant_type]}", use_g1u1=int(gated),
+                  doweight_stage1=int(doweight_stage1), **groups)
 
     def _operator(self, operation, x, w, *rest, out=None, n=0, layout=0, out_dtype=None, **options):
         if operation not in _columns and operation != "linear" or not _rows(x):
@@ -173,7 +179,9 @@ class capture(TorchFunctionMode):
         for operation, rows in sorted(self.shapes.items()):
             file = path if operation == "a16w16" else f"{stem}.{operation}{ending}"
             with open(file + ".tmp", "w", newline="") as stream:
-                writer = csv.DictWriter(stream, _columns[operation], lineterminator="\n")
+                # Those that no row has, as the groups of a mixture without int4 weights, are left out.
+                columns = [column for column in _columns[operation] if column == "calls" or any(column in dict(row) for row in rows)]
+                writer = csv.DictWriter(stream, columns, lineterminator="\n")
                 writer.writeheader()
                 for row, calls in rows.items():
                     writer.writerow({**dict(row), "calls": calls})

@@ -69,7 +69,10 @@ std::optional<bool> parse_scale_format(std::string_view text) {
 /// Of int4 weights; check() refuses them elsewhere.
 Status read_weight_groups(const SizeOptions& options, Problem& problem) {
   problem.zero_points = options.zero_points;
-  if (options.group.empty()) return {};
+  if (options.group.empty()) {
+    if (has_weight_groups(problem)) problem.w_group = default_weight_group;
+    return {};
+  }
   const std::string word = to_lower(options.group);
   // Of sizes that are not known yet, whole rows are a legal word.
   if ((word == "row" && problem.k == 0) || parse_group(word, problem)) return {};
@@ -85,7 +88,6 @@ Status read_other_sizes(const SizeOptions& options, std::string_view architectur
   }
   GEMMTUNE_RETURN_IF_ERROR(
       word_of("--scale_fmt", options.scale_format, parse_scale_format, "f32 or ue8m0", problem.e8m0_scales));
-  GEMMTUNE_RETURN_IF_ERROR(read_weight_groups(options, problem));
   const auto w_type = data_type_of("--q_dtype_w", options.w_type, architecture);
   if (!w_type.ok()) return w_type.status();
   if (*w_type) {
@@ -101,8 +103,10 @@ Status read_other_sizes(const SizeOptions& options, std::string_view architectur
   GEMMTUNE_RETURN_IF_ERROR(word_of("--act_type", options.activation, parse_activation,
                                    "Silu, Gelu, Swiglu, Situv2 or No", moe.activation));
   GEMMTUNE_RETURN_IF_ERROR(word_of("--q_type", options.quant_type, parse_quant_type,
-                                   "No, per_Tensor, per_Token, per_1x32, per_1x128 or per_128x128",
+                                   "No, per_Tensor, per_Token, per_1x32, per_1x128, per_128x128, per_1x16 or "
+                                   "per_group",
                                    moe.quant_type));
+  GEMMTUNE_RETURN_IF_ERROR(read_weight_groups(options, problem));
   GEMMTUNE_RETURN_IF_ERROR(word_of("--use_g1u1", options.gated, parse_bool, "1 or 0", moe.gated));
   return word_of("--doweight_stage1", options.doweight_stage1, parse_bool, "1 or 0", moe.doweight_stage1);
 }
@@ -165,7 +169,10 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
       .group(sizes_of);
   app.add_option("--act-type", options.activation, "Silu (default), Gelu, Swiglu, Situv2, No")
       .group(sizes_of);
-  app.add_option("--q-type", options.quant_type, "No (default), per_Tensor, per_Token, per_1x32, per_1x128")
+  app.add_option(
+         "--q-type", options.quant_type,
+         "No (default), per_Tensor, per_Token, per_1x32, per_1x128; of weights alone per_1x16 (NVFP4) and "
+         "per_group (int4)")
       .group(sizes_of);
   app.add_option("--use-g1u1", options.gated, "w1 has a gate and an up half: 1 (default) or 0")
       .group(sizes_of);

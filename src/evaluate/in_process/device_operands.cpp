@@ -27,12 +27,14 @@ std::vector<DeviceOperands::Part> DeviceOperands::parts(const HostOperands* host
       {&DeviceOperands::bias2_, size(shapes.bias2.bytes()), start(content.bias2)},
       {&DeviceOperands::x_scale_, size(shapes.x.scale_bytes()), start(content.x_scale)},
       {&DeviceOperands::w_scale_, size(shapes.w.scale_bytes()), start(content.w_scale)},
-      {&DeviceOperands::x_global_scale_, size(shapes.x.scale.global_bytes()), start(content.x_global_scale)},
-      {&DeviceOperands::w_global_scale_, size(shapes.w.scale.global_bytes()), start(content.w_global_scale)},
-      {&DeviceOperands::w_zero_points_, size(shapes.w.scale.zero_point_bytes()),
-       start(content.w_zero_points)},
+      {&DeviceOperands::x_global_scale_, size(shapes.x.global_scale_bytes()), start(content.x_global_scale)},
+      {&DeviceOperands::w_global_scale_, size(shapes.w.global_scale_bytes()), start(content.w_global_scale)},
+      {&DeviceOperands::w_zero_points_, size(shapes.w.zero_point_bytes()), start(content.w_zero_points)},
       {&DeviceOperands::w2_, size(shapes.w2.bytes()), start(content.w2)},
       {&DeviceOperands::w2_scale_, size(shapes.w2.scale_bytes()), start(content.w2_scale)},
+      {&DeviceOperands::w2_global_scale_, size(shapes.w2.global_scale_bytes()),
+       start(content.w2_global_scale)},
+      {&DeviceOperands::w2_zero_points_, size(shapes.w2.zero_point_bytes()), start(content.w2_zero_points)},
       {&DeviceOperands::topk_ids_, size(pairs) * sizeof(std::int32_t), start(content.topk_ids)},
       {&DeviceOperands::topk_weights_, size(pairs) * sizeof(float), start(content.topk_weights)}};
   std::erase_if(all, [](const Part& part) { return part.bytes == 0; });
@@ -75,7 +77,8 @@ Status DeviceOperands::fill(PlannedInputs& inputs, int threads) {
   for (const auto& [recipe, target] :
        {std::pair{&inputs.x, &x_}, std::pair{&inputs.w, &w_}, std::pair{&inputs.w2, &w2_},
         std::pair{&inputs.x_scale, &x_scale_}, std::pair{&inputs.w_scale, &w_scale_},
-        std::pair{&inputs.w2_scale, &w2_scale_}, std::pair{&inputs.w_zero_points, &w_zero_points_}}) {
+        std::pair{&inputs.w2_scale, &w2_scale_}, std::pair{&inputs.w_zero_points, &w_zero_points_},
+        std::pair{&inputs.w2_zero_points, &w2_zero_points_}}) {
     if (recipe->count == 0) continue;
     const Status done = device_->fill_random(target->data, *recipe);
     if (done.code() == StatusCode::unsupported) {
@@ -137,6 +140,8 @@ Result<Operands> DeviceOperands::operands(WeightLayout layout) {
   operands.w_zero_points = w_zero_points_.data;
   operands.w2 = w2_.data;
   operands.w2_scale = w2_scale_.data;
+  operands.w2_global_scale = w2_global_scale_.data;
+  operands.w2_zero_points = w2_zero_points_.data;
   operands.bias2 = static_cast<const float*>(bias2_.data);
   operands.topk_ids = static_cast<const std::int32_t*>(topk_ids_.data);
   operands.topk_weights = static_cast<const float*>(topk_weights_.data);

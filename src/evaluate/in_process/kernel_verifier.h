@@ -88,6 +88,8 @@ class DeviceOperands {
   Tensor w_zero_points_;
   Tensor w2_;
   Tensor w2_scale_;
+  Tensor w2_global_scale_;
+  Tensor w2_zero_points_;
   Tensor bias2_;
   Tensor topk_ids_;
   Tensor topk_weights_;

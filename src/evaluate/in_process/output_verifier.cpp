@@ -254,6 +254,12 @@ Status OutputVerifier::confirm_mixture(const PlannedInputs& inputs, int threads)
   operands.w_scale = weights(inputs.w_scale, host.w_scale, shapes.w.scale.bytes());
   operands.w2 = weights(inputs.w2, host.w2, shapes.w2.bytes() / shapes.w2.count);
   operands.w2_scale = weights(inputs.w2_scale, host.w2_scale, shapes.w2.scale.bytes());
+  operands.w_global_scale = weights({}, host.w_global_scale, shapes.w.scale.global_bytes());
+  operands.w2_global_scale = weights({}, host.w2_global_scale, shapes.w2.scale.global_bytes());
+  operands.w_zero_points =
+      weights(inputs.w_zero_points, host.w_zero_points, shapes.w.scale.zero_point_bytes());
+  operands.w2_zero_points =
+      weights(inputs.w2_zero_points, host.w2_zero_points, shapes.w2.scale.zero_point_bytes());
   if (problem_.bias) {
     operands.bias = weights({}, host.bias, shapes.bias.bytes() / shapes.bias.count);
     operands.bias2 = weights({}, host.bias2, shapes.bias2.bytes() / shapes.bias2.count);

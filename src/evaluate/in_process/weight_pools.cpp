@@ -30,10 +30,12 @@ Result<std::vector<WeightPools::Part>> WeightPools::parts_of(WeightLayout layout
   const auto size = [](std::int64_t bytes) { return static_cast<std::size_t>(bytes); };
   std::vector<Part> parts{{&Operands::w, 0, *weight},
                           {&Operands::w_scale, 0, size(shapes.w.scale_bytes())},
-                          {&Operands::w_global_scale, 0, size(shapes.w.scale.global_bytes())},
-                          {&Operands::w_zero_points, 0, size(shapes.w.scale.zero_point_bytes())},
+                          {&Operands::w_global_scale, 0, size(shapes.w.global_scale_bytes())},
+                          {&Operands::w_zero_points, 0, size(shapes.w.zero_point_bytes())},
                           {&Operands::w2, 0, size(shapes.w2.bytes())},
-                          {&Operands::w2_scale, 0, size(shapes.w2.scale_bytes())}};
+                          {&Operands::w2_scale, 0, size(shapes.w2.scale_bytes())},
+                          {&Operands::w2_global_scale, 0, size(shapes.w2.global_scale_bytes())},
+                          {&Operands::w2_zero_points, 0, size(shapes.w2.zero_point_bytes())}};
   std::erase_if(parts, [](const Part& part) { return part.bytes == 0; });
   std::size_t end = 0;
   for (Part& part : parts) {

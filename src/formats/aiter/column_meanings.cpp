@@ -24,13 +24,17 @@ std::string_view describe(Column column) {
       "Quantized type of w. Without it a row is int8 (a8w8) or the device's fp8 (pre-shuffled); the word fp8 "
       "is "
       "the fp8 of the row's device.",
-      "How a mixture's operands are quantized: per tensor, token, channel or block.",
+      "How a mixture's operands are quantized: per tensor, token, channel or block. per_1x16 and per_group: "
+      "its "
+      "weights alone, NVFP4 and int4 in groups. per_1x32 of int4 weights beside tokens of 16 bits: groups of "
+      "32.",
       "Experts of a mixture, shared ones included.",
       "Experts of each token, shared ones included; -1 in a grouped table: any.",
       "Activation between a mixture's two stages.",
       "1: the first stage has a gate beside its up projection.",
       "1: weights of the routing are applied in the first stage.",
-      "Of int4 weights: elements of k that share a scale, 32, 64 or 128, or row for whole rows. Absent: 128.",
+      "Of int4 weights: elements of k that share a scale, 32, 64 or 128, or row for whole rows. Absent: 128, "
+      "with q_type per_1x32 of a mixture 32.",
       "Of int4 weights: True if they have zero points.",
       "Family of the kernel. Absent in the tables of a8w8, a4w4 and the batched operations.",
       "0 for gemmtune's kernels; a hint of others.",

@@ -167,6 +167,13 @@ void ProblemReader::read_weight_only_types(Row& row, Problem& problem) {
   if (!overrides_.y_type && !is_missing(row.cell(Column::outdtype))) {
     read_type(row, Column::outdtype, problem.y_type);
   }
+  read_groups(row, problem);
+}
+
+/// Of an int4 weight; of other weights there is nothing to read.
+void ProblemReader::read_groups(Row& row, Problem& problem) {
+  if (!has_weight_groups(problem)) return;
+  if (problem.w_group == 0) problem.w_group = default_weight_group;
   if (!is_missing(row.cell(Column::w_group)) && !parse_group(row.cell(Column::w_group), problem))
     row.bad(Column::w_group, fmt::format("{} or row", fmt::join(weight_groups, ", ")));
   problem.zero_points = row.flag(Column::zero_points);
@@ -197,8 +204,10 @@ void ProblemReader::read_moe(Row& row, Problem& problem) {
   if (!is_missing(row.cell(Column::bias))) problem.bias = row.flag(Column::bias);
   row.word(Column::act_type, parse_activation, "ActivationType.Silu, .Gelu, .Swiglu, .Situv2 or .No",
            moe.activation);
-  row.word(Column::q_type, parse_quant_type,
-           "QuantType.No, .per_Tensor, .per_Token, .per_1x32, .per_1x128 or .per_128x128", moe.quant_type);
+  row.word(
+      Column::q_type, parse_quant_type,
+      "QuantType.No, .per_Tensor, .per_Token, .per_1x32, .per_1x128, .per_128x128, .per_1x16 or .per_group",
+      moe.quant_type);
   moe.gated = row.flag(Column::use_g1u1);
   moe.doweight_stage1 = row.flag(Column::doweight_stage1);
   read_type(row, Column::dtype, problem.y_type);
@@ -206,6 +215,12 @@ void ProblemReader::read_moe(Row& row, Problem& problem) {
   read_type(row, Column::q_dtype_w, problem.w_type);
   if (overrides_.x_type) problem.x_type = problem.w_type = *overrides_.x_type;
   if (overrides_.y_type) problem.y_type = *overrides_.y_type;
+  // AITER's word for int4 weights in groups of 32 beside tokens of 16 bits.
+  if (problem.w_type == DataType::i4 && bits(problem.x_type) == 16 && moe.quant_type == QuantType::per_1x32) {
+    moe.quant_type = QuantType::per_group;
+    problem.w_group = mx_block;
+  }
+  read_groups(row, problem);
 }
 
 bool ProblemReader::read(const CsvCells& cells, std::size_t line, Problem& problem, Diagnostics* diagnostics,
@@ -234,6 +249,7 @@ std::string_view python_bool(bool value) { return value ? "True" : "False"; }
 bool needs_column(const Problem& problem, Column column) {
   if (!is_mixture(problem)) return true;
   if (column == Column::bias) return problem.bias;
+  if (column == Column::w_group || column == Column::zero_points) return has_weight_groups(problem);
   return column != Column::shared_experts || problem.moe.shared_experts > 0;
 }
 

@@ -48,6 +48,7 @@ class ProblemReader {
   std::optional<DataType> type_of(std::string_view architecture, std::string_view text);
   void read_dense_types(Row& row, Problem& problem);
   void read_weight_only_types(Row& row, Problem& problem);
+  static void read_groups(Row& row, Problem& problem);
   void read_quantized_types(Row& row, Problem& problem);
   void read_moe(Row& row, Problem& problem);
   bool read_type(Row& row, Column column, DataType& type);
@@ -64,7 +65,8 @@ class ProblemReader {
 std::string_view python_bool(bool value);
 
 /// What a mixture may have that AITER's rows do not say. A file has such a column only where a row needs it.
-inline constexpr std::array mixture_options{Column::bias, Column::shared_experts};
+inline constexpr std::array mixture_options{Column::bias, Column::shared_experts, Column::w_group,
+                                            Column::zero_points};
 /// Whether a file with this problem needs the column; true for columns that are no option of its operation.
 bool needs_column(const Problem& problem, Column column);
 

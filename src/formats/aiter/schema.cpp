@@ -86,8 +86,8 @@ constexpr std::array<SchemaColumn, 5> mxscale_key{{
 }};
 constexpr auto mxscale_columns = joined(mxscale_key, library, winner);
 
-// The tag and what is behind it are columns of a new file only where a row has them; the last three are ours.
-constexpr std::array<SchemaColumn, 32> moe_columns{{
+// The tag and what is behind it are columns of a new file only where a row has them; the last five are ours.
+constexpr std::array<SchemaColumn, 34> moe_columns{{
     {Column::gfx, "gfx", {}},
     {Column::cu_num, "cu_num", {}},
     {Column::m, "token", {}},
@@ -119,6 +119,8 @@ constexpr std::array<SchemaColumn, 32> moe_columns{{
     {Column::tag, "_tag", {"tag"}},
     {Column::shared_experts, "shared_experts", {}},
     {Column::bias, "bias", {}},
+    {Column::w_group, "group", {}},
+    {Column::zero_points, "zero_points", {}},
     {Column::routing, "routing", {}},
 }};
 
@@ -300,7 +302,7 @@ std::span<const Schema> own_schemas() {
       const OwnNames& own_names = names[made.size()];
       const auto kind =
           static_cast<TableKind>(static_cast<int>(TableKind::own) + static_cast<int>(made.size()));
-      const bool groups = has_weight_groups(operation.operation);
+      const bool groups = has_weight_groups(default_problem(operation));
       const std::span<const SchemaColumn> columns =
           groups ? std::span<const SchemaColumn>(group_columns) : weight_only_columns;
       const std::size_t key =

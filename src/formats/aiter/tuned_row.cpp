@@ -325,6 +325,9 @@ std::string row_key(const TunedEntry& entry, const Schema& schema, bool with_gfx
     if (const auto cell = problem_cell(entry.problem, column.column))
       fmt::format_to(std::back_inserter(text), ",{}", *cell);
   }
+  // AITER's key of a mixture lacks them.
+  if (is_mixture(entry.problem) && has_weight_groups(entry.problem))
+    text += fmt::format(",{},{}", group_text(entry.problem), python_bool(entry.problem.zero_points));
   if (entry.stages != nullptr && !entry.stages->tag.empty()) text += "," + entry.stages->tag;
   for (const std::string_view more : {entry.other_key.view(), std::string_view(entry.unknown_types)}) {
     if (!more.empty()) text.append(",").append(more);

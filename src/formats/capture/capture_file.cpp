@@ -128,12 +128,19 @@ Status merge_store(const std::string& path, const std::vector<CapturedProblem>& 
 // ---- the untuned CSV
 // ---------------------------------------------------------------------------------------
 
-/// AITER's header of an untuned file: the key without the device.
-std::string untuned_header(const Schema& schema) {
+/// AITER's header of an untuned file: the key without the device, and the groups of a mixture that has them.
+std::string untuned_header(const Schema& schema, const std::vector<CapturedProblem>& seen) {
   std::string text;
   for (const SchemaColumn& column : schema.key()) {
     if (column.column == Column::gfx || column.column == Column::cu_num) continue;
     text += (text.empty() ? "" : ",") + std::string(column.name);
+  }
+  for (const Column column : {Column::w_group, Column::zero_points}) {
+    const bool needed =
+        std::any_of(seen.begin(), seen.end(),
+                    [&](const CapturedProblem& one) { return needs_column(one.problem, column); });
+    if (!schema.in_key(column) && schema.has(column) && needed)
+      text += fmt::format(",{}", schema.column_name(column));
   }
   return text;
 }
@@ -143,8 +150,8 @@ class UntunedFile {
  public:
   UntunedFile(std::string path, OperationForm operation) : path_(std::move(path)), operation_(operation) {}
 
-  /// An error: the file is there, but is no list of the operation's problems.
-  Status read();
+  /// An error: the file is there, but is no list of the operation's problems. `seen`: what a new file is to express.
+  Status read(const std::vector<CapturedProblem>& seen);
   /// False where the header cannot express the problem.
   bool add(const Problem& problem);
   std::size_t added() const { return added_; }
@@ -152,7 +159,7 @@ class UntunedFile {
 
  private:
   Status read_rows(const CsvDocument& document);
-  void begin_new();
+  void begin_new(const std::vector<CapturedProblem>& seen);
   void end_last_line();
 
   std::string path_;
@@ -165,7 +172,7 @@ class UntunedFile {
   std::size_t added_ = 0;
 };
 
-Status UntunedFile::read() {
+Status UntunedFile::read(const std::vector<CapturedProblem>& seen) {
   auto content = read_file(path_);
   if (!content.ok() && content.code() != StatusCode::not_found) return content.status();
   if (content.ok()) text_ = *content;
@@ -173,7 +180,7 @@ Status UntunedFile::read() {
   const auto document = parse_csv(path_, text_);
   if (!document.ok()) return document.status();
   if (header_line(*document) < document->lines.size()) return read_rows(*document);
-  begin_new();
+  begin_new(seen);
   return {};
 }
 
@@ -206,8 +213,8 @@ Status UntunedFile::read_rows(const CsvDocument& document) {
 }
 
 /// A header of our own behind whatever comments there are.
-void UntunedFile::begin_new() {
-  const std::string header = untuned_header(schema_of(operation_));
+void UntunedFile::begin_new(const std::vector<CapturedProblem>& seen) {
+  const std::string header = untuned_header(schema_of(operation_), seen);
   CsvCells cells;
   cells.split(header);
   columns_ = Columns(cells, schema_of(operation_));
@@ -252,7 +259,7 @@ Status UntunedFile::write() const {
 Result<CaptureMerge> merge_rows(const std::string& path, const std::vector<CapturedProblem>& seen) {
   CaptureMerge merge;
   UntunedFile file(path, form_of(seen.front().problem));
-  if (const Status status = file.read(); !status.ok()) {
+  if (const Status status = file.read(seen); !status.ok()) {
     merge.diagnostic =
         fmt::format("{}; its problems are counted in {} only", status.message(), calls_path(path));
     return merge;

@@ -50,10 +50,6 @@ Problem linear_problem(const ModelLayer& layer, const std::optional<WeightFormat
     problem.bias = layer.bias;  // AITER's other tables have no column for it: engines add it to y
     problem.weight_layout = options.bpreshuffle ? WeightLayout::any : WeightLayout::plain;
   }
-  if (has_weight_groups(operation)) {
-    problem.w_group = format->group > 0 ? format->group : static_cast<std::int32_t>(layer.k);
-    problem.zero_points = format->zero_points;
-  }
   return problem;
 }
 
@@ -72,7 +68,13 @@ Problem layer_problem(const ModelLayer& layer, const std::optional<WeightFormat>
   DataType own = x_type_of(format, dtype);
   if (traits(own).fp8) own = device_fp8(options.architecture);
   set_types(problem, chosen_type(own, options));
-  if (layer.moe && format && keeps_tokens(*format, options)) problem.x_type = dtype;
+  const bool weights_alone = layer.moe && format && is_of_weights_alone(format->expert_quant);
+  if (weights_alone) problem.w_type = format->type;
+  if (weights_alone || (layer.moe && format && keeps_tokens(*format, options))) problem.x_type = dtype;
+  if (has_weight_groups(problem)) {
+    problem.w_group = format->group > 0 ? format->group : static_cast<std::int32_t>(problem.k);
+    problem.zero_points = format->zero_points;
+  }
   const bool model_type = format && (layer.moe || is_quantized(problem.x_type));
   problem.y_type = options.y_type.value_or(model_type ? dtype : problem.x_type);
   return problem;

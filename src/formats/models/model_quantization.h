@@ -19,7 +19,7 @@ struct WeightFormat {
   DataType type = DataType::f8_e4m3fn;       // of w, and of x unless the operation's w has a type of its own
   QuantType expert_quant = QuantType::none;  // of the same format in fused_moe
   std::int64_t expert_multiple = 1;          // the experts' sizes are padded to multiples of it
-  bool experts = true;                       // fused_moe has such weights
+  bool experts = true;                       // fused_moe has such weights with such tokens
   std::int32_t group = 0;                    // of int4 weights, along K; 0: whole rows
   bool zero_points = false;                  // of int4 weights
   friend bool operator==(const WeightFormat&, const WeightFormat&) = default;

@@ -78,8 +78,13 @@ Result<Groups> mxfp4_groups(const std::string& model_type) {
   return Groups{std::move(group)};
 }
 
+/// Experts have these weights beside tokens of 16 bits, also where the linear layers quantize both.
 constexpr WeightFormat four_bits(Operation operation, DataType type) {
-  return {.operation = operation, .type = type, .experts = false};
+  const bool eight_bit_tokens = operation == Operation::a8w4_nvfp4 || operation == Operation::a8w4_int4;
+  return {.operation = operation,
+          .type = type,
+          .expert_quant = type == DataType::i4 ? QuantType::per_group : QuantType::per_1x16,
+          .experts = !eight_bit_tokens};
 }
 
 WeightFormat int4_format(Operation operation, std::int64_t group, bool zero_points) {

@@ -117,6 +117,10 @@ std::string check_mixture(const KernelFamily& family, const Problem& problem, co
   DeviceMemory x_scale(host->x_scale.size());
   DeviceMemory w_scale(host->w_scale.size());
   DeviceMemory w2_scale(host->w2_scale.size());
+  DeviceMemory w_global(host->w_global_scale.size());
+  DeviceMemory w2_global(host->w2_global_scale.size());
+  DeviceMemory w_zero_points(host->w_zero_points.size());
+  DeviceMemory w2_zero_points(host->w2_zero_points.size());
   DeviceMemory bias(host->bias.size());
   DeviceMemory bias2(host->bias2.size());
   DeviceMemory topk_ids(ids.size() * 4);
@@ -130,6 +134,10 @@ std::string check_mixture(const KernelFamily& family, const Problem& problem, co
   std::copy(host->x_scale.begin(), host->x_scale.end(), x_scale.data());
   std::copy(host->w_scale.begin(), host->w_scale.end(), w_scale.data());
   std::copy(host->w2_scale.begin(), host->w2_scale.end(), w2_scale.data());
+  std::copy(host->w_global_scale.begin(), host->w_global_scale.end(), w_global.data());
+  std::copy(host->w2_global_scale.begin(), host->w2_global_scale.end(), w2_global.data());
+  std::copy(host->w_zero_points.begin(), host->w_zero_points.end(), w_zero_points.data());
+  std::copy(host->w2_zero_points.begin(), host->w2_zero_points.end(), w2_zero_points.data());
   std::copy(host->bias.begin(), host->bias.end(), bias.data());
   std::copy(host->bias2.begin(), host->bias2.end(), bias2.data());
   std::memcpy(topk_ids.data(), ids.data(), ids.size() * 4);
@@ -138,6 +146,10 @@ std::string check_mixture(const KernelFamily& family, const Problem& problem, co
   x_scale.show_all("x_scale");
   w_scale.show_all("w_scale");
   w2_scale.show_all("w2_scale");
+  w_global.show_all("w1_global_scale");
+  w2_global.show_all("w2_global_scale");
+  w_zero_points.show_all("w1_zero_points");
+  w2_zero_points.show_all("w2_zero_points");
   bias.show_all("bias1");
   bias2.show_all("bias2");
   topk_ids.show_all("topk_ids");
@@ -152,6 +164,10 @@ std::string check_mixture(const KernelFamily& family, const Problem& problem, co
   operands.x_scale = x_scale.data();
   operands.w_scale = w_scale.data();
   operands.w2_scale = w2_scale.data();
+  operands.w_global_scale = w_global.data();
+  operands.w2_global_scale = w2_global.data();
+  operands.w_zero_points = w_zero_points.data();
+  operands.w2_zero_points = w2_zero_points.data();
   operands.bias = bias.data();
   operands.bias2 = reinterpret_cast<const float*>(bias2.data());
   operands.topk_ids = reinterpret_cast<const std::int32_t*>(topk_ids.data());

@@ -1,5 +1,5 @@
 // Elements and scales of the operands of a mixture, by type codes. Types: 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4 e2m1,
-// 6: fp8 e4m3fnuz, 7: int4; of scales 0: none, 1: float32, 2: e8m0.
+// 6: fp8 e4m3fnuz, 7: int4; of scales 0: none, 1: float32, 2: e8m0, 3: e4m3, 4: bf16, 5: fp16.
 #pragma once
 
 #include "backends/gpu/device/numbers.cuh"
@@ -31,5 +31,8 @@ static __device__ inline float value_at(const unsigned char* data, long long ind
 template <int type>
 static __device__ inline float scale_at(const void* values, long long index) {
   if constexpr (type == 0) return 1.0f;
+  if constexpr (type == 3) return e4m3_to_float(((const unsigned char*)values)[index]);
+  if constexpr (type == 4) return bfloat_to_float(((const unsigned short*)values)[index]);
+  if constexpr (type == 5) return half_to_float(((const unsigned short*)values)[index]);
   return type == 1 ? ((const float*)values)[index] : e8m0_to_float(((const unsigned char*)values)[index]);
 }

@@ -83,7 +83,7 @@ int activation_code(Activation activation) {
   }
 }
 
-Status accepts_mixture(const Problem& problem, Weights weights) {
+Status accepts_mixture(const Problem& problem, Weights weights, MoeQuantizations quantizations) {
   if (!is_mixture(problem))
     return refusal::refuse(refusal::operation, "{} is not taken, only fused_moe",
                            to_string(form_of(problem)));
@@ -93,6 +93,8 @@ Status accepts_mixture(const Problem& problem, Weights weights) {
   if (layout != WeightLayout::plain && (weights != Weights::shuffled_too || !shuffled))
     return refusal::refuse(refusal::layout, "{}, only plain{}", to_string(layout),
                            weights == Weights::shuffled_too ? " and aiter16x16" : "");
+  if (is_of_weights_alone(problem.moe.quant_type) && quantizations == MoeQuantizations::aiters)
+    return refusal::refuse(refusal::types, "w scaled by {} is not taken", to_string(problem.moe.quant_type));
   GEMMTUNE_RETURN_IF_ERROR(refusal::check_activation(problem));
   if (problem.moe.experts > max_experts)
     return refusal::refuse(refusal::size, "{} experts, at most {}", problem.moe.experts, max_experts);

@@ -92,9 +92,13 @@ std::array<Source, 4> moe_layer_sources(const Problem& problem, const MoeBuffers
 /// What all of them are made of, for the identity of a family.
 std::string moe_layer_text();
 
-/// ok for a mixture with weights in a layout that the family takes (plain, or shuffled_too: aiter16x16 of both weights), whose sizes
-/// the sort takes, and with an activation that its w1 serves.
-Status accepts_mixture(const Problem& problem, Weights weights = Weights::plain);
+/// Quantizations that a family takes: AITER's, or also the formats of weights alone (per_1x16, per_group).
+enum class MoeQuantizations { aiters, all };
+
+/// ok for a mixture with weights in a layout that the family takes (plain, or shuffled_too: aiter16x16 of both weights) and of
+/// these quantizations, whose sizes the sort takes, and with an activation that its w1 serves.
+Status accepts_mixture(const Problem& problem, Weights weights = Weights::plain,
+                       MoeQuantizations quantizations = MoeQuantizations::aiters);
 
 /// At most so many tiles have `pairs` pairs.
 std::int64_t max_moe_tiles(std::int64_t pairs, std::int64_t experts, std::int64_t block_m);

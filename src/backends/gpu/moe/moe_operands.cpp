@@ -1,5 +1,7 @@
 #include "backends/gpu/moe/moe_operands.h"
 
+#include <fmt/format.h>
+
 #include "backends/gpu/families/element_code.h"
 
 namespace gemmtune::gpu {
@@ -10,7 +12,34 @@ int moe_type_code(DataType type) {
   return type == DataType::f32 ? -1 : element_code(type);
 }
 
-int moe_scale_code(ScaleType type) { return type == ScaleType::none ? 0 : type == ScaleType::f32 ? 1 : 2; }
+int moe_scale_code(ScaleType type) {
+  switch (type) {
+    case ScaleType::none:
+      return 0;
+    case ScaleType::f32:
+      return 1;
+    case ScaleType::e8m0:
+      return 2;
+    case ScaleType::e4m3:
+      return 3;
+    case ScaleType::bf16:
+      return 4;
+    case ScaleType::f16:
+      return 5;
+  }
+  return 0;
+}
+
+std::vector<std::string> moe_weight_defines(DataType type, const ScaleShape& scale) {
+  return {fmt::format("W_TYPE={}", moe_type_code(type)),
+          fmt::format("W_SCALES={}", moe_scale_code(scale.type)),
+          fmt::format("W_GLOBAL={}", scale.global ? 1 : 0),
+          fmt::format("W_ZERO_POINTS={}", scale.zero_points ? 1 : 0)};
+}
+
+FormatArguments moe_format_of(const void* w_global_scale, const void* w_zero_points) {
+  return {nullptr, static_cast<const float*>(w_global_scale), static_cast<const signed char*>(w_zero_points)};
+}
 
 MoeScales moe_scales_of(const ScaleShape& shape, const void* values) {
   return {values, shape.elements(), shape.columns, static_cast<int>(shape.row_block),

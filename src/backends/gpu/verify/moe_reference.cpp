@@ -145,12 +145,14 @@ class MoeReference final : public DeviceReference {
                                 problem_.n,
                                 swiglu_limit,
                                 swiglu_alpha,
-                                static_cast<int>(round.tiles.size())};
+                                static_cast<int>(round.tiles.size()),
+                                moe_format_of(operands.w_global_scale, operands.w_zero_points)};
     if (!round.tiles.empty()) GEMMTUNE_RETURN_IF_ERROR(launch_stage(0, first, shapes_.w.rows));
     MoeReferenceArguments second = first;
     second.x = static_cast<const unsigned char*>((*hidden)->data());
     second.w = static_cast<const unsigned char*>(operands.w2);
     second.w_scales = moe_scales_of(shapes_.w2.scale, operands.w2_scale);
+    second.format = moe_format_of(operands.w2_global_scale, operands.w2_zero_points);
     second.values = static_cast<double*>((*partials)->data());
     second.magnitudes = static_cast<float*>((*partial_magnitudes)->data());
     second.weights = early ? nullptr : routing_weights;
@@ -190,16 +192,17 @@ class MoeReference final : public DeviceReference {
 Source stage_source(const Problem& problem, int stage) {
   const OperandShapes shapes = operand_shapes(problem);
   const ScaleShape& w_scale = stage == 1 ? shapes.w.scale : shapes.w2.scale;
-  return {"moe_reference",
-          include_line("backends/gpu/verify/moe_reference.cu"),
-          {"ELEMENT=2", "OUTPUT=0", fmt::format("STAGE={}", stage),
-           fmt::format("GATED={}", stage == 1 && problem.moe.gated ? 1 : 0),
-           fmt::format("ACTIVATION={}", stage == 1 ? activation_code(problem.moe.activation) : 0),
-           fmt::format("X_TYPE={}", stage == 1 ? moe_type_code(problem.x_type) : 0),
-           fmt::format("X_SCALES={}", stage == 1 ? moe_scale_code(shapes.x.scale.type) : 0),
-           fmt::format("W_TYPE={}", moe_type_code(problem.w_type)),
-           fmt::format("W_SCALES={}", moe_scale_code(w_scale.type))},
-          "moe_reference"};
+  Source source{"moe_reference",
+                include_line("backends/gpu/verify/moe_reference.cu"),
+                {"ELEMENT=2", "OUTPUT=0", fmt::format("STAGE={}", stage),
+                 fmt::format("GATED={}", stage == 1 && problem.moe.gated ? 1 : 0),
+                 fmt::format("ACTIVATION={}", stage == 1 ? activation_code(problem.moe.activation) : 0),
+                 fmt::format("X_TYPE={}", stage == 1 ? moe_type_code(problem.x_type) : 0),
+                 fmt::format("X_SCALES={}", stage == 1 ? moe_scale_code(shapes.x.scale.type) : 0)},
+                "moe_reference"};
+  for (std::string& define : moe_weight_defines(problem.w_type, w_scale))
+    source.defines.push_back(std::move(define));
+  return source;
 }
 
 }  // namespace
@@ -217,7 +220,7 @@ Result<std::unique_ptr<DeviceReference>> make_moe_reference(Runtime& runtime, De
                                                             const Problem& problem) {
   Problem plain = problem;  // the weights of a reference are
   plain.weight_layout = WeightLayout::plain;
-  GEMMTUNE_RETURN_IF_ERROR(accepts_mixture(plain));
+  GEMMTUNE_RETURN_IF_ERROR(accepts_mixture(plain, Weights::plain, MoeQuantizations::all));
   if (moe_type_code(problem.x_type) < 0 || moe_type_code(problem.w_type) < 0)
     return refusal::refuse(refusal::types, "x {} with w {} is not taken", to_string(problem.x_type),
                            to_string(problem.w_type));

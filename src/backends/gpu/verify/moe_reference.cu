@@ -4,7 +4,7 @@
 // reference_tiles.cuh.
 //
 // The host defines: STAGE (1, 2), GATED (of stage 1) and ACTIVATION (0: none, 1: silu, 2: gelu, 3: swiglu), X_TYPE, W_TYPE, X_SCALES and W_SCALES
-// (moe_elements.cuh).
+// (moe_elements.cuh), W_GLOBAL (1: each expert's w has a scale more) and W_ZERO_POINTS (1: w has them).
 
 #include "backends/gpu/moe/moe_elements.cuh"
 #include "backends/gpu/moe/moe_scales_arguments.h"
@@ -84,6 +84,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) moe_reference(const MoeRefe
       // All loads before the first conversion: they are under way together. Rows that the tile lacks load the first element.
       unsigned w_bits[TILE / 16];
       float w_scales[TILE / 16];
+      float w_zeros[TILE / 16];    // with W_ZERO_POINTS
       unsigned x_bits[TILE / 16];  // of stage 1, with the scales
       float x_scales[TILE / 16];
       double x_values[TILE / 16];  // of stage 2
@@ -96,6 +97,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) moe_reference(const MoeRefe
         const bool w_inside = k < a.k && w.element >= 0;
         w_bits[i] = bits_at<W_TYPE>(a.w, w_inside ? w.element + k : 0);
         w_scales[i] = scale_at<W_SCALES>(a.w_scales.values, w_inside ? w.scale + w_block : 0);
+        if constexpr (W_ZERO_POINTS) w_zeros[i] = (float)a.format.zero_points[w_inside ? w.scale + w_block : 0];
         if constexpr (STAGE == 1) {
           x_bits[i] = bits_at<X_TYPE>(a.x, x_inside ? x.element + k : 0);
           x_scales[i] = scale_at<X_SCALES>(a.x_scales.values, x_inside ? x.scale + x_block : 0);
@@ -112,7 +114,10 @@ extern "C" __global__ void __launch_bounds__(256, 2) moe_reference(const MoeRefe
         } else {
           x_value = x_values[i];
         }
-        const double w_value = (double)value_of<W_TYPE>(w_bits[i]) * (double)w_scales[i];
+        double w_value = (double)value_of<W_TYPE>(w_bits[i]);
+        if constexpr (W_ZERO_POINTS) w_value -= (double)w_zeros[i];
+        w_value *= (double)w_scales[i];
+        if constexpr (W_GLOBAL) w_value *= (double)a.format.w_global[tile.expert];
         const double x = k < a.k && rows.x[at].element >= 0 ? x_value : 0.0;
         const double w = k < a.k && rows.w[at].element >= 0 ? w_value : 0.0;
         tiles.x[across][at] = x;

@@ -1,6 +1,7 @@
 // Arguments of the reference of mixtures of experts. The host includes this file too.
 #pragma once
 
+#include "backends/gpu/families/scales_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 #include "backends/gpu/moe/moe_scales_arguments.h"
 
@@ -29,6 +30,7 @@ struct MoeReferenceArguments {
   long long ldx, k, columns;
   double swiglu_limit, swiglu_alpha;
   int tile_count;
+  FormatArguments format;  // of w: w_global [experts] (W_GLOBAL), zero_points as w_scales (W_ZERO_POINTS)
 };
 
 /// Sums the partial results of each token's slots.
@@ -45,7 +47,8 @@ struct MoeReferenceSumArguments {
 static_assert(sizeof(MoeReferenceTile) == 12 && GEMMTUNE_OFFSET(MoeReferenceArguments, values) == 80 &&
                   GEMMTUNE_OFFSET(MoeReferenceArguments, ldx) == 128 &&
                   GEMMTUNE_OFFSET(MoeReferenceArguments, tile_count) == 168 &&
-                  sizeof(MoeReferenceArguments) == 176 &&
+                  GEMMTUNE_OFFSET(MoeReferenceArguments, format) == 176 &&
+                  sizeof(MoeReferenceArguments) == 200 &&
                   GEMMTUNE_OFFSET(MoeReferenceSumArguments, columns) == 40 &&
                   sizeof(MoeReferenceSumArguments) == 56,
               "host and device layouts differ");

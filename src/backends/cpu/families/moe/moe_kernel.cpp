@@ -207,19 +207,39 @@ class MoeKernel final : public Kernel {
     second_.pack_tile(rows, tile, job.second_rows, memory);
   }
 
-  static BlockWeight weight_of(const MatrixShape& shape, const void* weights, const void* scales,
-                               std::int32_t expert) {
-    const std::int64_t scale_size = bytes_of(shape.scale.type);
-    const auto* scale = static_cast<const char*>(scales);
-    return {
-        .w = static_cast<const char*>(weights) + bytes_of(shape.type, expert * shape.rows * shape.columns),
-        .scale = scale == nullptr ? nullptr : scale + expert * shape.scale.elements() * scale_size,
-        .scale_step = 1};
+  /// The weight of an expert. `all`: of all of them, as operands have it.
+  static BlockWeight weight_of(const MatrixShape& shape, const BlockWeight& all, std::int32_t expert) {
+    const auto behind = [expert](const void* first, std::int64_t bytes_each) {
+      return first == nullptr ? nullptr : static_cast<const char*>(first) + expert * bytes_each;
+    };
+    const ScaleShape& scale = shape.scale;
+    BlockWeight one = all;
+    one.w = behind(all.w, bytes_of(shape.type, shape.rows * shape.columns));
+    one.scale = behind(all.scale, scale.bytes());
+    one.global_scale = behind(all.global_scale, scale.global_bytes());
+    if (all.zero_points != nullptr) one.zero_points = all.zero_points + expert * scale.zero_point_bytes();
+    return one;
+  }
+  BlockWeight w1_of(const Operands& operands, std::int32_t expert) const {
+    return weight_of(shapes_.w,
+                     {.w = operands.w,
+                      .scale = operands.w_scale,
+                      .global_scale = operands.w_global_scale,
+                      .zero_points = static_cast<const std::int8_t*>(operands.w_zero_points)},
+                     expert);
+  }
+  BlockWeight w2_of(const Operands& operands, std::int32_t expert) const {
+    return weight_of(shapes_.w2,
+                     {.w = operands.w2,
+                      .scale = operands.w2_scale,
+                      .global_scale = operands.w2_global_scale,
+                      .zero_points = static_cast<const std::int8_t*>(operands.w2_zero_points)},
+                     expert);
   }
 
   /// Columns [column, column + nr) of the hidden layer of a block.
   void first_stage(const Call& call, const Job& job, std::int64_t column, char* memory) const {
-    const BlockWeight w1 = weight_of(shapes_.w, call.operands.w, call.operands.w_scale, job.block.expert);
+    const BlockWeight w1 = w1_of(call.operands, job.block.expert);
     auto* gates = reinterpret_cast<float*>(memory + scratch_bytes_) -
                   round_up(settings_.block_m * first_.nr() * 4, 64) / 4;
     if (!problem_.moe.gated) {
@@ -286,7 +306,7 @@ class MoeKernel final : public Kernel {
   }
 
   void second_stage(const Call& call, const Job& job, std::int64_t column, char* memory) const {
-    const BlockWeight w2 = weight_of(shapes_.w2, call.operands.w2, call.operands.w2_scale, job.block.expert);
+    const BlockWeight w2 = w2_of(call.operands, job.block.expert);
     second_.multiply(job.block.count, job.second_rows, w2, column, memory, [&](const BlockSums& sums) {
       for (std::int64_t row = 0; row < sums.rows; ++row) {
         float* to = results(call, job.block.first + sums.first_row + row) + sums.first_column;

@@ -44,9 +44,9 @@ std::int64_t ReferenceOperand::index(std::int64_t matrix, std::int64_t row, std:
   return (first + at) * halves + k % halves;
 }
 
-double ReferenceOperand::scale(std::int64_t scale_index) const {
+double ReferenceOperand::scale(std::int64_t matrix, std::int64_t scale_index) const {
   if (scale_step == 0) return scale_value(ScaleType::f32, scales, 0);
-  const double global = global_scale == nullptr ? 1 : scale_value(ScaleType::f32, global_scale, 0);
+  const double global = global_scale == nullptr ? 1 : scale_value(ScaleType::f32, global_scale, matrix);
   return scale_value(shape.scale.type, scales, scale_index) * global;
 }
 
@@ -55,7 +55,7 @@ double ReferenceOperand::at(std::int64_t matrix, std::int64_t row, std::int64_t 
   const std::int64_t scale_index = matrix * shape.scale.elements() + shape.scale.index(row, k);
   const double zero_point =
       zero_points == nullptr ? 0 : static_cast<const std::int8_t*>(zero_points)[scale_index];
-  return (element - zero_point) * scale(scale_index);
+  return (element - zero_point) * scale(matrix, scale_index);
 }
 
 }  // namespace gemmtune::cpu

@@ -18,7 +18,7 @@ struct ReferenceOperand {
   WeightLayout layout = WeightLayout::plain;
   const void* elements = nullptr;
   const void* scales = nullptr;
-  const void* global_scale = nullptr;  // float32; null: none
+  const void* global_scale = nullptr;  // float32, one a matrix; null: none
   const void* zero_points = nullptr;   // int8; null: none
   std::int64_t leading = 0;            // the leading dimension, in elements; of plain layouts
   std::int64_t batch_stride = 0;       // elements from matrix to matrix; of plain layouts
@@ -29,7 +29,7 @@ struct ReferenceOperand {
 
  private:
   std::int64_t index(std::int64_t matrix, std::int64_t row, std::int64_t k) const;
-  double scale(std::int64_t scale_index) const;
+  double scale(std::int64_t matrix, std::int64_t scale_index) const;
 };
 
 }  // namespace gemmtune::cpu

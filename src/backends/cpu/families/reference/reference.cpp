@@ -37,6 +37,8 @@ ReferenceOperands read_operands(const Problem& problem, const Operands& operands
   all.x.global_scale = operands.x_global_scale;
   all.w.global_scale = operands.w_global_scale;
   all.w.zero_points = operands.w_zero_points;
+  all.w2.global_scale = operands.w2_global_scale;
+  all.w2.zero_points = operands.w2_zero_points;
   all.w.layout = block_layout(problem);
   return all;
 }

@@ -45,12 +45,14 @@ class SimtMoeKernel final : public JitKernel<SimtLaunchConfig> {
                              problem_.k,
                              problem_.n,
                              problem_.moe.topk,
-                             static_cast<const float*>(o.bias)};
+                             static_cast<const float*>(o.bias),
+                             moe_format_of(o.w_global_scale, o.w_zero_points)};
       GEMMTUNE_RETURN_IF_ERROR(launch(0, first, round, stream));
       SimtMoeArguments second = first;
       second.x = reinterpret_cast<const unsigned char*>(hidden);
       second.w = static_cast<const unsigned char*>(o.w2);
       second.w_scales = moe_scales_of(shapes_.w2.scale, o.w2_scale);
+      second.format = moe_format_of(o.w2_global_scale, o.w2_zero_points);
       second.to = static_cast<float*>(round.partials);
       second.weights = nullptr;
       second.ldx = second.k = problem_.n;
@@ -81,7 +83,7 @@ class SimtMoeFamily final : public JitFamily<SimtLaunchConfig> {
   explicit SimtMoeFamily(Runtime& runtime) : JitFamily(runtime, {.name = "simt_moe", .tie_rank = 31}) {}
 
   Status accepts(const Problem& problem) const override {
-    GEMMTUNE_RETURN_IF_ERROR(accepts_mixture(problem));
+    GEMMTUNE_RETURN_IF_ERROR(accepts_mixture(problem, Weights::plain, MoeQuantizations::all));
     if (moe_type_code(problem.x_type) < 0 || moe_type_code(problem.w_type) < 0)
       return refusal::refuse(refusal::types, "x {} with w {} is not taken", to_string(problem.x_type),
                              to_string(problem.w_type));
@@ -133,13 +135,13 @@ class SimtMoeFamily final : public JitFamily<SimtLaunchConfig> {
                       "OUTPUT=0",
                       fmt::format("STAGE={}", stage),
                       fmt::format("BLOCK_M={}", launch.block_m),
-                      fmt::format("W_TYPE={}", moe_type_code(problem.w_type)),
-                      fmt::format("W_SCALES={}", moe_scale_code(w_scale.type)),
                       fmt::format("X_TYPE={}", stage == 1 ? moe_type_code(problem.x_type) : 0),
                       fmt::format("X_SCALES={}", stage == 1 ? moe_scale_code(shapes.x.scale.type) : 0),
                       fmt::format("GATED={}", stage == 1 && problem.moe.gated ? 1 : 0),
                       fmt::format("BIAS={}", stage == 1 && problem.bias ? 1 : 0),
                       fmt::format("ACTIVATION={}", stage == 1 ? activation_code(problem.moe.activation) : 0)};
+    for (std::string& define : moe_weight_defines(problem.w_type, w_scale))
+      source.defines.push_back(std::move(define));
     return source;
   }
 };

@@ -2,7 +2,7 @@
 // BLOCK_M positions of one expert x 64 columns, each thread BLOCK_M / 16 x 4 of it, in k tiles of 16. The order of the sums is fixed.
 //
 // The host defines: STAGE (1: act(x * w1 + bias), 2: hidden * w2), BLOCK_M (16, 64), GATED and ACTIVATION (moe_activation.cuh), X_TYPE and W_TYPE,
-// X_SCALES and W_SCALES (moe_elements.cuh), BIAS (of stage 1).
+// X_SCALES and W_SCALES (moe_elements.cuh), BIAS (of stage 1), W_GLOBAL (1: each expert's w has a scale more), W_ZERO_POINTS (1: w has them).
 
 #include "backends/gpu/families/simt_moe/simt_moe_arguments.h"
 #include "backends/gpu/moe/moe_activation.cuh"
@@ -24,12 +24,19 @@ using gemmtune::gpu::SimtMoeArguments;
 #define E8M0_UNIT 256.0f
 #define SUM_UNIT ((X_SCALES == 2 ? E8M0_UNIT : 1.0f) * (W_SCALES == 2 ? E8M0_UNIT : 1.0f))
 
+static __device__ inline long long scale_index(const MoeScales& scales, int matrix, long long row, long long k) {
+  return matrix * scales.matrix_elements + row / scales.row_block * scales.columns + k / scales.k_block;
+}
 template <int type>
 static __device__ inline float scale_at(const MoeScales& scales, int matrix, long long row, long long k) {
   if constexpr (type == 0) return 1.0f;
-  return scale_at<type>(scales.values, matrix * scales.matrix_elements + row / scales.row_block * scales.columns +
-                                           k / scales.k_block) *
-         (type == 2 ? 1.0f / E8M0_UNIT : 1.0f);
+  return scale_at<type>(scales.values, scale_index(scales, matrix, row, k)) * (type == 2 ? 1.0f / E8M0_UNIT : 1.0f);
+}
+// The sum of products of an expert with the scale of its whole w.
+static __device__ inline float scaled(const SimtMoeArguments& a, int expert, float sum) {
+  const float value = sum * SUM_UNIT;
+  if constexpr (W_GLOBAL) return value * a.format.w_global[expert];
+  return value;
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArguments a) {
@@ -63,7 +70,10 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArgum
           if (first_n + at < a.columns && k < a.k) {
             const long long row = half * a.columns + first_n + at;
             const long long first = (long long)tile.expert * (HALVES * a.columns) + row;
-            value = value_at<W_TYPE>(a.w, first * a.k + k) * scale_at<W_SCALES>(a.w_scales, tile.expert, row, k);
+            value = value_at<W_TYPE>(a.w, first * a.k + k);
+            if constexpr (W_ZERO_POINTS)
+              value -= (float)a.format.zero_points[scale_index(a.w_scales, tile.expert, row, k)];
+            value *= scale_at<W_SCALES>(a.w_scales, tile.expert, row, k);
           }
           w_tile[half][thread % BLOCK_K][at] = value;
         }
@@ -95,8 +105,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArgum
         const long long column = first_n + thread % 16 + 16 * n;
         if (column >= a.columns) continue;
 #if STAGE == 1
-        float gate = sums[0][m][n] * SUM_UNIT;
-        float up = sums[HALVES - 1][m][n] * SUM_UNIT;
+        float gate = scaled(a, tile.expert, sums[0][m][n]);
+        float up = scaled(a, tile.expert, sums[HALVES - 1][m][n]);
 #if BIAS
         const float* const bias = a.bias + tile.expert * (HALVES * a.columns) + column;
         gate += bias[0];
@@ -104,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArgum
 #endif
         a.to[position * a.columns + column] = activate(gate * weight, up * weight);
 #else
-        a.to[position * a.columns + column] = sums[0][m][n] * SUM_UNIT * weight;
+        a.to[position * a.columns + column] = scaled(a, tile.expert, sums[0][m][n]) * weight;
 #endif
       }
     }

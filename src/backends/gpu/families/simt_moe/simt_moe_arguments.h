@@ -1,6 +1,7 @@
 // Arguments of the simt_moe kernel. The host includes this file too.
 #pragma once
 
+#include "backends/gpu/families/scales_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 #include "backends/gpu/moe/moe_route_arguments.h"
 #include "backends/gpu/moe/moe_scales_arguments.h"
@@ -21,11 +22,12 @@ struct SimtMoeArguments {
   const float* weights;  // stage 1: routing weights by pair that scale gate and up; null: none
   long long ldx, k, columns;
   int topk;
-  const float* bias;  // stage 1: [experts, rows of w1] (BIAS)
+  const float* bias;       // stage 1: [experts, rows of w1] (BIAS)
+  FormatArguments format;  // of w: w_global [experts] (W_GLOBAL), zero_points as w_scales (W_ZERO_POINTS)
 };
 
 static_assert(GEMMTUNE_OFFSET(SimtMoeArguments, to) == 80 && GEMMTUNE_OFFSET(SimtMoeArguments, topk) == 144 &&
-                  sizeof(SimtMoeArguments) == 160,
+                  GEMMTUNE_OFFSET(SimtMoeArguments, format) == 160 && sizeof(SimtMoeArguments) == 184,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu
