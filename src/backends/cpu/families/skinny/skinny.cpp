@@ -83,10 +83,10 @@ class SkinnyFamily final : public LeafFamily {
     return make_skinny_kernel(set_, problem, settings_of(config), threads_);
   }
 
-  /// Dot products of plain rows add lanes of vectors, in an order of each register tile: no promise.
+  /// Dot products along plain rows add the lanes of vectors, in an order of each register tile: no promise.
   std::string sum_order(const Problem& problem, const Config& config) const override {
-    if (layout_of(problem) != WeightLayout::panel16) return {};
     const SkinnySettings settings = settings_of(config);
+    if (!sums_as_panels(problem, settings)) return {};
     return panel_sum_order(settings.isa, settings.splits);
   }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
@@ -107,6 +107,12 @@ class SkinnyFamily final : public LeafFamily {
       largest = std::max(largest, tile.mr);
     }
     return enough != 0 ? enough : largest;
+  }
+  /// Requires a register tile that the isa has.
+  bool sums_as_panels(const Problem& problem, const SkinnySettings& settings) const {
+    if (layout_of(problem) == WeightLayout::panel16) return true;
+    const RowList& list = set_.at(settings.isa)->rows[static_cast<int>(element_of(problem.x_type))];
+    return find(list, settings.mr, settings.nr)->sums_as_panels;
   }
   std::string refuse_tile(const Problem& problem, const SkinnySettings& settings) const;
   std::string refuse_waste(const Problem& problem, const SkinnySettings& settings) const;
@@ -218,10 +224,14 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   work.tiles = ceil_div(problem.n, settings.nr) * settings.splits;
   work.tiles_at_once = worthwhile_threads(problem, threads_);
   work.flops = 2 * rows * real(problem.n) * real(problem.k);
-  // Dot products along k have a vector of sums for each row of x and each feature, and add them up at the
-  // end.
-  work.efficiency = panels ? tile_efficiency(settings.mr, settings.nr / panel_columns)
-                           : 1 / (1 + 2 / real(settings.mr) + 1 / real(settings.nr));
+  if (panels)
+    work.efficiency = tile_efficiency(settings.mr, settings.nr / panel_columns);
+  else if (sums_as_panels(problem, settings) && !set_.at(settings.isa)->rows_read_x_panels)
+    // Four shuffles of each vector of weights beside its products with mr rows.
+    work.efficiency = real(settings.mr) / real(settings.mr + 4);
+  else
+    // Dot products along k have a vector of sums for each row of x and each feature, and add them up at the end.
+    work.efficiency = 1 / (1 + 2 / real(settings.mr) + 1 / real(settings.nr));
   work.memory_bytes = weights;
   work.cache_bytes = real(problem.m * problem.n) * 8 * real(ceil_div(problem.k, settings.kc) - 1);
   if (k_block * real(settings.nr) * 2 > inner_cache_bytes) work.cache_bytes += weights * real(passes - 1);
