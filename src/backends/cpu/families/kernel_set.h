@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/backend.h"
@@ -41,6 +42,9 @@ std::int64_t compute_bytes(const IsaKernels& kernels);
 std::int64_t compute_bytes(const IsaKernels& kernels, DataType type);
 /// The order of sums of panel kernels (KernelFamily::sum_order): one chain along k for each of `splits` parts of it.
 std::string panel_sum_order(Isa isa, std::int64_t splits);
+/// The order of sums of int8 in all families and at all levels: they are exact in int32, and float32(sum) is multiplied by the
+/// product of the row's and the column's scale (DecodeKernels::scale_integer).
+inline constexpr std::string_view integer_sum_order = "int32";
 /// nullptr where the list has no such tile.
 const PanelEntry* find(const PanelList& list, std::int64_t mr, std::int64_t panels);
 const RowEntry* find(const RowList& list, std::int64_t mr, std::int64_t nr);

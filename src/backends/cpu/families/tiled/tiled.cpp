@@ -108,6 +108,7 @@ class TiledFamily final : public LeafFamily {
   }
 
   std::string sum_order(const Problem& problem, const Config& config) const override {
+    if (problem.x_type == DataType::i8) return std::string(integer_sum_order);
     const TiledSettings settings = choice_of(problem, config).settings;
     return panel_sum_order(settings.isa, settings.splits);
   }
