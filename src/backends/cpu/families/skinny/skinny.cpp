@@ -46,7 +46,8 @@ SkinnySettings settings_of(const Config& config) {
           .nr = config.number("nr", 16),
           .kc = config.number("kc", 16384),
           .prefetch = config.number("pf", 0),
-          .splits = config.number("sk", 1)};
+          .splits = config.number("sk", 1),
+          .tree = config.number("tree", 0) == 1};
 }
 
 Config config_of(const SkinnySettings& settings, const Problem& problem) {
@@ -87,7 +88,8 @@ class SkinnyFamily final : public LeafFamily {
   std::string sum_order(const Problem& problem, const Config& config) const override {
     const SkinnySettings settings = settings_of(config);
     if (!sums_as_panels(problem, settings)) return {};
-    return panel_sum_order(settings.isa, settings.splits);
+    return settings.tree ? tree_sum_order(settings.isa, problem.k)
+                         : panel_sum_order(settings.isa, settings.splits);
   }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return cost(problem, settings_of(config));
@@ -117,6 +119,7 @@ class SkinnyFamily final : public LeafFamily {
   std::string refuse_tile(const Problem& problem, const SkinnySettings& settings) const;
   std::string refuse_waste(const Problem& problem, const SkinnySettings& settings) const;
   std::string refuse_split(const Problem& problem, const SkinnySettings& settings) const;
+  std::string refuse_tree(const Problem& problem, const SkinnySettings& settings) const;
   double cost(const Problem& problem, const SkinnySettings& settings) const;
 
   KernelSet set_;
@@ -142,10 +145,17 @@ std::string SkinnyFamily::refuse_waste(const Problem& problem, const SkinnySetti
 
 std::string SkinnyFamily::refuse_split(const Problem& problem, const SkinnySettings& settings) const {
   if (settings.splits == 1) return {};
+  if (settings.tree) return "sk splits k, and so does tree";
   if (settings.splits > threads_) return "sk is more than the threads";
   if (problem.k / settings.splits < 256) return "sk leaves less than 256 elements of k a split";
   if (settings.splits * problem.m * problem.n * 4 > max_partial_bytes)
     return "sk needs more than 64 MiB for partial sums";
+  return {};
+}
+
+/// Requires a register tile that the isa has.
+std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettings& settings) const {
+  if (settings.tree && !sums_as_panels(problem, settings)) return "tree is for tiles that multiply as panels";
   return {};
 }
 
@@ -194,6 +204,7 @@ Space SkinnyFamily::space(const Problem& problem) const {
                       .absent = "1",
                       .meaning = "splits of k",
                       .range = split_range});
+  add_tree_parameter(set_, problem.x_type, space);
   const auto rule = [&](const char* name, Rule kind, auto refusal, std::vector<std::string> reads) {
     space.add(Constraint{name,
                          [problem, refusal](const Config& c) { return refusal(problem, settings_of(c)); },
@@ -205,7 +216,8 @@ Space SkinnyFamily::space(const Problem& problem) const {
     };
   };
   rule("tile", Rule::build, own(&SkinnyFamily::refuse_tile), {"isa", "mr", "nr"});
-  rule("sk", Rule::build, own(&SkinnyFamily::refuse_split), {"sk"});
+  rule("sk", Rule::build, own(&SkinnyFamily::refuse_split), {"sk", "tree"});
+  rule("tree", Rule::build, own(&SkinnyFamily::refuse_tree), {"isa", "mr", "nr", "tree"});
   rule("waste", Rule::search, own(&SkinnyFamily::refuse_waste), {"isa", "mr", "nr"});
   rule("kc", Rule::search, refuse_kc, {"mr", "kc"});
   return space;
