@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""What a bit class costs, as a CSV: M, N, K, best_us, class_us, ratio (the class's kernel over the best kernel), best, of_class, bits. Each weight
-is tuned twice, without and with --invariant rows; then both kernels of an M are timed side by side by build/bench/kernel_times.
+"""What a bit class costs, as a CSV: M, N, K, best_us, class_us, ratio (the class's kernel over the best kernel), library (the vendor library's time
+over the class's kernel, empty if the library does not run), best, of_class, bits. The last line on stderr has geometric means. Each weight is tuned twice, without and with --invariant rows; then both kernels of an M are timed side by side by build/bench/kernel_times.
 
-Usage: invariant_cost.py GEMMTUNE KERNEL_TIMES DEVICE [--dtype bf16] [--m 1,2,7,16,33,128] [--sizes 512x2048,…] [--rounds 15] [--packed] >CSV"""
+Usage: invariant_cost.py GEMMTUNE KERNEL_TIMES DEVICE [--dtype bf16] [--m 1,2,7,16,33,128] [--sizes 512x2048,…] [--rounds 15] [--packed] [--invariant rows|tp] >CSV"""
 
 import argparse
 import csv
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
 
-from few_rows import ROW
+from few_rows import ROW, number
 
-COLUMNS = "M N K best_us class_us ratio best of_class bits".split()
+COLUMNS = "M N K best_us class_us ratio library best of_class bits".split()
 
 
 def tuned(options, n, k, folder, *words):
@@ -29,11 +30,11 @@ def tuned(options, n, k, folder, *words):
 
 
 def times_of(options, m, n, k, kernels):
-    """Kernel name -> median microseconds."""
+    """Kernel name -> median microseconds, and the library's time over it (text, may be empty)."""
     line = f"dtype={options.dtype} {'packed=1 ' if options.packed else ''}{m} {n} {k} {' '.join(kernels)}\n"
     done = subprocess.run([options.kernel_times, options.device, str(options.rounds)], input=line, text=True, check=True, stdout=subprocess.PIPE)
     rows = (ROW.match(text) for text in done.stdout.splitlines())
-    return {row[8]: float(row[4]) for row in rows if row}
+    return {row[8]: (float(row[4]), number(row[5])) for row in rows if row}
 
 
 def main():
@@ -46,20 +47,26 @@ def main():
     parser.add_argument("--sizes", default="512x2048,2048x2048,2048x512,4096x1024")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--packed", action="store_true")
+    parser.add_argument("--invariant", default="rows")
     options = parser.parse_args()
     out = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     out.writeheader()
+    costs, leads = [], []
     for size in options.sizes.split(","):
         n, k = size.split("x")
         with tempfile.TemporaryDirectory() as folder:
             best = tuned(options, n, k, folder)
-            of_class = tuned(options, n, k, folder, "--invariant", "rows")
+            of_class = tuned(options, n, k, folder, "--invariant", options.invariant)
         for m, row in of_class.items():
             names = [best[m]["kernelName"], row["kernelName"]]
             times = times_of(options, m, n, k, dict.fromkeys(names))
-            best_us, class_us = (times[name] for name in names)
-            out.writerow(dict(zip(COLUMNS, [m, n, k, best_us, class_us, f"{class_us / best_us:.3f}", *names, row["bits"]])))
+            (best_us, _), (class_us, library) = (times[name] for name in names)
+            out.writerow(dict(zip(COLUMNS, [m, n, k, best_us, class_us, f"{class_us / best_us:.3f}", library, *names, row["bits"]])))
             sys.stdout.flush()
+            costs.append(class_us / best_us)
+            leads += [float(library)] if library else []
+    means = [f"{statistics.geometric_mean(values):.3f}" if values else "none" for values in (costs, leads)]
+    print(f"invariant_cost: geometric means: {means[0]} of the best kernel's time, the library takes {means[1]} times the class's", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ ListedCandidate list_one(const KernelFamily& family, const Problem& problem, con
   return listed;
 }
 
+const std::string tree_key = "tree";
+
 bool splits_k(const Config& config) { return config.number("sk", 1) > 1; }
 
 bool passes(const Config& config, const CandidateFilter& filter) {
@@ -89,7 +91,15 @@ void list_family(const KernelFamily& family, const Problem& problem, const Candi
     list.refusals.push_back(fmt::format("{}: {}", family.name(), accepted.message()));
     return;
   }
-  const Space space = searched_space(family, problem, filter.search_space, filter.exhaustive);
+  Space space = searched_space(family, problem, filter.search_space, filter.exhaustive);
+  if (filter.tree) {
+    if (std::ranges::find(space.parameters(), tree_key, &Parameter::key) == space.parameters().end()) {
+      list.refusals.push_back(
+          fmt::format("{}: adds no segments of k in pairs, as tensor parallelism needs it", family.name()));
+      return;
+    }
+    space.choose(tree_key, {"1"});
+  }
   std::vector<Config> configs = space.enumerate();
   const Config first = family.default_config(problem);
   std::erase(configs, first);

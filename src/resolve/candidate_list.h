@@ -18,6 +18,8 @@ struct CandidateFilter {
   AccuracyPolicy accuracy = AccuracyPolicy::keep;  // with `fast` all classes, else none below the default's
   bool dependent = false;  // only configs of programmatic dependent launches (`pdl` is 1), else none of them
   const SearchSpace* search_space = nullptr;  // of a user; null: the families' own spaces
+  bool tree =
+      false;  // only configs whose `tree` is 1: segments of k that are added in pairs, as ranks can add them
 };
 
 /// One thing to try, with what search, ties and weight layouts need to know of it.

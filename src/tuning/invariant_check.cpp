@@ -46,6 +46,13 @@ std::string difference_of(Device& device, const ServedClass& first, const Served
   return found.ok() && !found->empty() ? fmt::format("{}; {}", *found, classes) : classes;
 }
 
+std::string sum_order_of(const Device& device, const ServedKernel& served) {
+  const KernelFamily* const family = device.find_family(served.candidate.family);
+  const auto checked = device.checked(served.candidate, served.problem);
+  return family == nullptr || !checked.ok() ? std::string()
+                                            : family->sum_order(served.problem, checked->config);
+}
+
 void conclude(Device& device, InvariantReport& report) {
   for (const ServedClass& one : report.kernels) {
     if (!one.bits.id.empty()) continue;
@@ -57,6 +64,10 @@ void conclude(Device& device, InvariantReport& report) {
       report.kernels, [&](const ServedClass& one) { return one.bits.id != first.bits.id; });
   if (other == report.kernels.end()) {
     report.bits = first.bits.id;
+    report.sum_order = sum_order_of(device, first.served);
+    for (const ServedClass& one : report.kernels) {
+      if (sum_order_of(device, one.served) != report.sum_order) report.sum_order.clear();
+    }
   } else {
     report.difference = difference_of(device, first, *other);
   }

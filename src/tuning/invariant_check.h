@@ -30,6 +30,7 @@ struct InvariantReport {
   std::vector<ServedClass> kernels;  // in the order given
   std::string bits;                  // the class of all of them; empty: `difference` says why there is none
   std::string difference;
+  std::string sum_order;  // that all of them promise (KernelFamily::sum_order); empty: none
 };
 
 /// Verifies every kernel fully, through an evaluator that finds bit classes; `device` runs those that passed once more, to name

@@ -55,7 +55,8 @@ struct TuningWatch {
 /// Which candidates a request wants.
 inline CandidateFilter candidate_filter(const TuneRequest& request, bool dependent = false) {
   return {request.libtypes,        request.split_k, tries_whole_libraries(request.strategy),
-          request.policy.accuracy, dependent,       &request.search_space};
+          request.policy.accuracy, dependent,       &request.search_space,
+          request.tensor_parallel};
 }
 
 /// `layout`: the only one that counts, where the weight's layout is decided; nullopt: every layout of the

@@ -60,6 +60,9 @@ struct TuneRequest {
   bool measures_compute_roof = false;
   /// All M of a weight take kernels of one bit class (tuning/invariant_group.h); evaluators must find bit classes.
   bool invariant = false;
+  /// Of an invariant request: a sum is a tree of segments of k, so that ranks with N / 2, N / 4, … or K / 2, K / 4, … give the bits
+  /// of the whole weight (docs/tensor_parallel.md).
+  bool tensor_parallel = false;
 };
 
 /// Joules are measured.

@@ -92,8 +92,29 @@ class Invariant(unittest.TestCase):
             self.assertEqual(weight["invariant"], bool(weight["bits"]))
             self.assertEqual(bool(weight["difference"]), not weight["invariant"])
 
+    def test_ranks_of_a_weight_have_its_order_of_sums(self):
+        table = self.folder / "tp.csv"
+        for n, k in ((96, 1024), (48, 1024), (96, 512)):
+            done = self.run_program("tune", "-m", "1,40", "-n", n, "-k", k, "--invariant", "tp", "-o", table, *QUICK)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        rows = self.rows(table)
+        self.assertEqual(len(rows), 6)
+        for row in rows:
+            self.assertIn("_tree1", row["kernelName"])
+        done = self.run_program("check", table, "--invariant", "--json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        orders = {weight["sum_order"] for weight in json.loads(done.stdout)["weights"]}
+        self.assertEqual(len(orders), 1, orders)
+        self.assertRegex(orders.pop(), "^tree of 256 in chain-")
+
+    def test_no_tree_is_no_row(self):
+        done = self.run_program("tune", "-m", "1", "-n", "96", "-k", "512", "--invariant", "tp", "--libtype", "onednn,openblas,reference", "-o",
+                                self.folder / "none.csv", "--search", "random", "--iters", "2")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("adds no segments of k in pairs", done.stdout + done.stderr)
+
     def test_wrong_words(self):
-        self.assertIn("expected rows", self.run_program("tune", "-m", "1", "-n", "8", "-k", "8", "--invariant", "tp").stderr)
+        self.assertIn("expected rows or tp", self.run_program("tune", "-m", "1", "-n", "8", "-k", "8", "--invariant", "all").stderr)
         done = self.run_program("tune", "-m", "1", "-n", "8", "-k", "8", "--invariant", "rows", "--budget", "5")
         self.assertEqual(done.returncode, 2)
         self.assertIn("--invariant rows: not with --budget", done.stderr)

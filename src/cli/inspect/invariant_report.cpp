@@ -76,7 +76,10 @@ std::string report_text(const InvariantReport& report) {
   const Problem& problem = report.kernels.front().served.problem;
   if (report.bits.empty())
     return fmt::format("{}: not invariant: {}\n", weight_text(problem), report.difference);
-  return fmt::format("{}: invariant, class {}, {}\n", weight_text(problem), report.bits, ms_text(report));
+  const std::string order =
+      report.sum_order.empty() ? "" : fmt::format(", order of sums {}", report.sum_order);
+  return fmt::format("{}: invariant, class {}, {}{}\n", weight_text(problem), report.bits, ms_text(report),
+                     order);
 }
 
 Json report_json(const InvariantReport& report) {
@@ -92,6 +95,7 @@ Json report_json(const InvariantReport& report) {
   return {{"weight", weight_text(report.kernels.front().served.problem)},
           {"invariant", !report.bits.empty()},
           {"bits", report.bits},
+          {"sum_order", report.sum_order},
           {"difference", report.difference},
           {"kernels", std::move(kernels)}};
 }

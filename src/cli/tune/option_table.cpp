@@ -123,8 +123,11 @@ Status apply_pdl(const TuneOptions& options, TuneRequest& request) {
 
 Status apply_invariant(const TuneOptions& options, TuneRequest& request) {
   if (options.invariant.empty()) return {};
-  if (options.invariant != "rows") return Status::invalid("--invariant {}: expected rows", options.invariant);
+  constexpr std::array<std::string_view, 2> words = {"rows", "tp"};
+  const auto word = word_of("--invariant", options.invariant, words);
+  if (!word.ok()) return word.status();
   request.invariant = true;
+  request.tensor_parallel = *word == 1;
   return {};
 }
 
@@ -382,13 +385,16 @@ std::vector<TuneOption> own_rows() {
        &TuneOptions::invariant,
        "rows: all M of a weight take kernels of one bit class, so that a row of y has the same bits in every "
        "batch; "
-       "the rows have it in the column bits, and answer every M",
+       "the rows have it in the column bits, and answer every M. tp: so, and ranks of 1/2, 1/4, … of N or K "
+       "give the bits of the "
+       "whole weight (CPUs)",
        {.effect = Effect::run,
-        .value_name = "rows",
+        .value_name = "rows|tp",
         .apply = apply_invariant,
         .identity =
             [](const TuneRequest& request) {
-              return std::string(request.invariant ? "invariant=rows" : "");
+              if (!request.invariant) return std::string();
+              return std::string(request.tensor_parallel ? "invariant=tp" : "invariant=rows");
             }}},
 
       {search,

@@ -170,8 +170,12 @@ std::vector<Config> some_configs(const KernelFamily& family, const Problem& prob
   std::vector<Config> configs{family.default_config(problem)};
   for (int attempt = 0; attempt < 3000 && static_cast<int>(configs.size()) <= wanted; ++attempt) {
     Config config;
-    for (const Parameter& parameter : space.parameters())
-      config.set(parameter.key, parameter.values[random.below(parameter.values.size())]);
+    for (const Parameter& parameter : space.parameters()) {
+      if (parameter.key == "tree")
+        config.set("tree", static_cast<std::int64_t>(random.below(2)));
+      else
+        config.set(parameter.key, parameter.values[random.below(parameter.values.size())]);
+    }
     if (space.refusal(config).empty()) configs.push_back(config);
   }
   return configs;
@@ -275,6 +279,104 @@ TEST_P(CpuKernels, ColumnMajorOperandsAreRight) {
           }
         }
   EXPECT_GT(runs, 100);
+}
+
+/// Elements [first, first + p.k) of the rows [first_row, first_row + rows) of a matrix with rows of `columns` elements.
+std::vector<unsigned char> slice(const Problem& p, const std::vector<unsigned char>& matrix,
+                                 std::int64_t columns, std::int64_t first_row, std::int64_t rows,
+                                 std::int64_t first) {
+  std::vector<unsigned char> part;
+  for (std::int64_t row = first_row; row < first_row + rows; ++row) {
+    const auto from = matrix.begin() + bytes_of(p.x_type, row * columns + first);
+    part.insert(part.end(), from, from + bytes_of(p.x_type, p.k));
+  }
+  return part;
+}
+
+/// y of a problem with a y of float32.
+std::vector<float> product(const KernelFamily& family, const Problem& p, const Config& config,
+                           const std::vector<unsigned char>& x, const std::vector<unsigned char>& w) {
+  const auto kernel = family.build(p, config);
+  EXPECT_TRUE(kernel.ok()) << kernel.message();
+  const bool is_packed = (*kernel)->weight_layout() == WeightLayout::panel16;
+  std::vector<unsigned char> packed(is_packed ? static_cast<std::size_t>(panel16_of(p).bytes()) : 0);
+  if (is_packed) pack_panel16(panel16_of(p), w.data(), packed.data());
+  std::vector<float> y(static_cast<std::size_t>(p.m * p.n));
+  const FencedMemory workspace(((*kernel)->workspace_bytes() + 63) / 64 * 64, Fence::after);
+  SerialExecutor serial(4);
+  const Operands operands{
+      .x = x.data(), .w = is_packed ? packed.data() : w.data(), .y = y.data(), .ldx = p.k, .ldy = p.n};
+  EXPECT_TRUE((*kernel)->run(operands, workspace.data(), Stream{&serial}).ok());
+  return y;
+}
+
+/// A config of a tree of sums in this order, drawn; any order if it is empty.
+Config tree_config(const KernelFamily& family, const Problem& p, std::string_view order, Random& random) {
+  Space space = family.space(p);
+  space.choose("tree", {"1"});
+  std::vector<Config> configs = space.enumerate();
+  std::erase_if(configs,
+                [&](const Config& config) { return !order.empty() && family.sum_order(p, config) != order; });
+  EXPECT_FALSE(configs.empty()) << print(p) << ": " << order;
+  return configs[random.below(configs.size())];
+}
+
+/// ((0 + 1) + (2 + 3)) + …
+std::vector<float> sum_in_pairs(std::vector<std::vector<float>> parts) {
+  for (; parts.size() > 1; parts.resize(parts.size() / 2))
+    for (std::size_t i = 0; i < parts.size() / 2; ++i) {
+      for (std::size_t j = 0; j < parts[0].size(); ++j) parts[i][j] = parts[2 * i][j] + parts[2 * i + 1][j];
+    }
+  return parts.front();
+}
+
+/// Tensor parallelism: ranks have columns of y, or segments of k whose sums are added in pairs.
+TEST_P(CpuKernels, RanksOfATreeOfSumsHaveTheBitsOfTheWhole) {
+  const auto skinny = make_skinny_family(GetParam().set, 4);
+  const auto tiled = make_tiled_family(GetParam().set, 4);
+  const KernelFamily* families[] = {skinny.get(), tiled.get()};
+  Random random(3);
+  for (const DataType type : {DataType::f32, DataType::bf16})
+    for (const bool packed : {false, true})
+      for (const std::int64_t m : {1, 7, 20}) {
+        if (type != DataType::bf16 && GetParam().name == "emulated_amx") continue;
+        Problem whole{.m = m, .n = 40, .k = 1024, .x_type = type, .w_type = type, .y_type = DataType::f32};
+        whole.bpreshuffle = packed;
+        if (packed) whole.weight_layout = WeightLayout::panel16;
+        const Truth& truth = truth_of(whole);
+        for (const KernelFamily* family : families) {
+          const Config config = tree_config(*family, whole, "", random);
+          const std::string order = family->sum_order(whole, config);
+          SCOPED_TRACE(print(whole) + " " + std::string(family->name()) + "_" + config.text());
+          const std::vector<float> y = product(*family, whole, config, truth.x, truth.w);
+          for (const std::int64_t ranks : {2, 4}) {
+            const KernelFamily& other = *families[random.below(2)];
+            Problem row_parallel = whole;
+            row_parallel.k /= ranks;
+            Problem column_parallel = whole;
+            column_parallel.n /= ranks;
+            std::vector<std::vector<float>> sums;
+            for (std::int64_t rank = 0; rank < ranks; ++rank) {
+              const std::int64_t k = rank * row_parallel.k;
+              const std::int64_t n = rank * column_parallel.n;
+              const Config of_k = tree_config(other, row_parallel, order, random);
+              sums.push_back(product(other, row_parallel, of_k,
+                                     slice(row_parallel, truth.x, whole.k, 0, m, k),
+                                     slice(row_parallel, truth.w, whole.k, 0, whole.n, k)));
+              const Config of_n = tree_config(other, column_parallel, order, random);
+              const std::vector<float> columns =
+                  product(other, column_parallel, of_n, truth.x,
+                          slice(column_parallel, truth.w, whole.k, n, column_parallel.n, 0));
+              for (std::int64_t i = 0; i < m * column_parallel.n; ++i)
+                ASSERT_EQ(
+                    columns[static_cast<std::size_t>(i)],
+                    y[static_cast<std::size_t>(i / column_parallel.n * whole.n + n + i % column_parallel.n)])
+                    << "rank " << rank << " of N";
+            }
+            ASSERT_EQ(sum_in_pairs(std::move(sums)), y) << ranks << " ranks of K";
+          }
+        }
+      }
 }
 
 std::vector<std::string> values_of(const Space& space, std::string_view key) {

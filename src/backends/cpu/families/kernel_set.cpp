@@ -1,7 +1,9 @@
 #include "backends/cpu/families/kernel_set.h"
 
+#include <bit>
 #include <string_view>
 
+#include "backends/cpu/families/blocked/block_gemm.h"
 #include "backends/cpu/families/own_families.h"
 
 namespace gemmtune::cpu {
@@ -82,6 +84,48 @@ std::string panel_sum_order(Isa isa, std::int64_t splits) {
   const char* unit = isa == Isa::scalar ? "scalar" : isa == Isa::avx2 || isa == Isa::avx512 ? "fma" : nullptr;
   return fmt::format("chain-{}-sk{}", unit == nullptr ? to_string(isa) : std::string_view(unit), splits);
 }
+
+std::int64_t tree_parts(std::int64_t k) {
+  constexpr std::int64_t min_part = 256;
+  std::int64_t parts = 1;
+  while (k % (2 * parts * chunk_elements) == 0 && k / (2 * parts) >= min_part) parts *= 2;
+  return parts;
+}
+
+std::string tree_sum_order(Isa isa, std::int64_t k) {
+  return fmt::format("tree of {} in {}", k / tree_parts(k), panel_sum_order(isa, 1));
+}
+
+void add_tree_parameter(const KernelSet& set, DataType type, Space& space) {
+  space.add(Parameter{.key = "tree",
+                      .values = {},
+                      .absent = "0",
+                      .meaning = "1: segments of k, added in pairs",
+                      .range = NumberRange{0, 1}});
+  space.add(
+      Constraint{"tree isa",
+                 [isa = std::string(to_string(useful_levels(set, type).front()))](const Config& config) {
+                   const bool other = config.number("tree", 0) == 1 && config.word("isa") != isa;
+                   return std::string(other ? "a tree is tried with the preferred isa alone" : "");
+                 },
+                 Rule::search,
+                 {"isa", "tree"}});
+}
+
+TreeSums::TreeSums(Isa isa, std::int64_t parts)
+    : isa_(isa), levels_(std::countr_zero(static_cast<std::uint64_t>(parts))) {}
+
+bool TreeSums::add(std::int64_t index, float* sums, std::int64_t count, float* levels,
+                   std::int64_t level_stride) const {
+  const std::int64_t level = std::countr_one(static_cast<std::uint64_t>(index));
+  for (std::int64_t i = 0; i < level; ++i)
+    decode_kernels(isa_).add_row(
+        {.row = levels + i * level_stride, .factor = 1, .count = count, .sum = sums, .add = true});
+  if (level == levels_) return true;
+  std::copy_n(sums, count, levels + level * level_stride);
+  return false;
+}
+
 const PanelEntry* find(const PanelList& list, std::int64_t mr, std::int64_t panels) {
   return find_in(list, mr, panels);
 }

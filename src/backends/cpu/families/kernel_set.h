@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/backend.h"
@@ -41,6 +42,33 @@ std::int64_t compute_bytes(const IsaKernels& kernels);
 std::int64_t compute_bytes(const IsaKernels& kernels, DataType type);
 /// The order of sums of panel kernels (KernelFamily::sum_order): one chain along k for each of `splits` parts of it.
 std::string panel_sum_order(Isa isa, std::int64_t splits);
+/// A tree of sums has one chain for each part of k, and parts are added in pairs: (0 + 1) + (2 + 3), … A part is k halved as long
+/// as halves are whole chunks of at least 256 elements. So k / 2, k / 4, … of such a problem has the same parts, and the sums of
+/// its ranks added in pairs are the sums of the whole, bit for bit.
+std::int64_t tree_parts(std::int64_t k);
+std::string tree_sum_order(Isa isa, std::int64_t k);
+/// Adds the parameter `tree`: 0 where it is absent, and 1 where a request chooses it; no search tries both. Trees are searched at
+/// the preferred level of the type alone, so that those of a weight and of its ranks have one order.
+void add_tree_parameter(const KernelSet& set, DataType type, Space& space);
+/// Sums of the parts of a tree, one part after the other, of any number of elements.
+class TreeSums {
+ public:
+  TreeSums(Isa isa, std::int64_t parts);
+  /// Sums that wait for a partner, each of as many elements as a part's: at most as many.
+  std::int64_t waiting() const { return levels_; }
+  /// Adds to `sums`, those of part `index`, the sums that wait for them. True: `sums` are those of all parts; else they wait in
+  /// `levels`, which are level_stride floats apart.
+  bool add(std::int64_t index, float* sums, std::int64_t count, float* levels,
+           std::int64_t level_stride) const;
+
+ private:
+  Isa isa_;
+  std::int64_t levels_;
+};
+
+/// The order of sums of int8 in all families and at all levels: they are exact in int32, and float32(sum) is multiplied by the
+/// product of the row's and the column's scale (DecodeKernels::scale_integer).
+inline constexpr std::string_view integer_sum_order = "int32";
 /// nullptr where the list has no such tile.
 const PanelEntry* find(const PanelList& list, std::int64_t mr, std::int64_t panels);
 const RowEntry* find(const RowList& list, std::int64_t mr, std::int64_t nr);

@@ -14,6 +14,10 @@ namespace {
 using F32 = WideTables<F32Source>;
 using Bf16 = WideningTables<Bf16Source>;
 using F16 = WideningTables<F16Source>;
+// Weights are widened while 16 rows become a chunk of a panel.
+using F32Rows = RowTables<F32Source, RowPanels<ReadF32, F32Source>>;
+using Bf16Rows = RowTables<Bf16Source, RowPanels<ReadBf16, F32Source>>;
+using F16Rows = RowTables<F16Source, RowPanels<ReadF16, F32Source>>;
 }  // namespace
 
 constexpr IsaKernels avx512_kernels = {
@@ -22,9 +26,9 @@ constexpr IsaKernels avx512_kernels = {
     .panels = {{F32::panels, F32::panel_count},
                {Bf16::panels, Bf16::panel_count},
                {F16::panels, F16::panel_count}},
-    .rows = {{RowTables<F32Source>::rows, RowTables<F32Source>::row_count},
-             {RowTables<Bf16Source>::rows, RowTables<Bf16Source>::row_count},
-             {RowTables<F16Source>::rows, RowTables<F16Source>::row_count}},
+    .rows = {{F32Rows::rows, F32Rows::row_count},
+             {Bf16Rows::rows, Bf16Rows::row_count},
+             {F16Rows::rows, F16Rows::row_count}},
     .pack_x = {pack_x<ReadF32>, pack_x<ReadBf16>, pack_x<ReadF16>},
     .pack_panel = {pack_panel<ReadF32>, pack_panel<ReadBf16>, pack_panel<ReadF16>},
     .pack_x_columns = {pack_x_columns<ReadF32>, pack_x_columns<ReadBf16>, pack_x_columns<ReadF16>},

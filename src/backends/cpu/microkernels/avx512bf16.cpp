@@ -32,7 +32,7 @@ struct PairSource {
 };
 
 using Wide = WideTables<PairSource>;
-using Rows = RowTables<PairSource>;
+using Rows = RowTables<PairSource, RowPanels<ReadPairs, PairSource>>;
 
 constexpr PanelEntry byte_panels[] = {
     {1, 1, panel_kernel<ByteSource, 1, 1>},   {1, 2, panel_kernel<ByteSource, 1, 2>},

@@ -43,7 +43,7 @@ using ScaledPanelKernel = void (*)(const ScaledPanelArgs&);
 inline constexpr long scaled_chunks = 4;
 
 /// c[m · ldc + row] (+)= packed x[m] · w[row] for rows of a plain weight; m runs over all mr, row over `rows`
-/// (at most nr for AMX tiles).
+/// (at most nr for AMX tiles). Nothing past these rows of c is written.
 struct RowArgs {
   const void* x;  // [chunks][mr][32]; where rows_read_x_panels: mr / 16 panels of x, x_stride bytes apart
   long x_stride;
@@ -104,6 +104,8 @@ struct RowEntry {
   int mr;
   int nr;
   RowKernel run;
+  /// Each sum is the chain along k that the panel kernels of this instruction set have, and goes on where it accumulates.
+  bool sums_as_panels = false;
 };
 struct PanelList {
   const PanelEntry* entries;

@@ -53,13 +53,16 @@ struct StreamFp8 {
     const long at_once = block_scaled ? steps_of_scale : args.steps;
     bool add = args.accumulate;
     long scale = 0;
+    // Without scales of blocks, sums go on where the last elements of k left them.
     for (long step = 0; step < args.steps; step += at_once, ++scale) {
       const long steps = args.steps - step < at_once ? args.steps - step : at_once;
       __m512 sums[mr][panels];
 #pragma GCC unroll 16
       for (int m = 0; m < mr; ++m)
 #pragma GCC unroll 4
-        for (int p = 0; p < panels; ++p) sums[m][p] = _mm512_setzero_ps();
+        for (int p = 0; p < panels; ++p)
+          sums[m][p] = !block_scaled && args.accumulate ? _mm512_loadu_ps(args.c + (m * panels + p) * 16)
+                                                        : _mm512_setzero_ps();
       multiply<mr, panels>(decoder, x + step * mr * decoded_x_bytes, w + step * 512, args, steps, sums);
       const __m512 w_scale = _mm512_set1_ps(block_scaled ? args.w_scales[scale] : 1.0F);
 #pragma GCC unroll 16
@@ -69,6 +72,10 @@ struct StreamFp8 {
 #pragma GCC unroll 4
         for (int p = 0; p < panels; ++p) {
           float* c = args.c + (m * panels + p) * 16;
+          if constexpr (!block_scaled) {
+            _mm512_storeu_ps(c, sums[m][p]);
+            continue;
+          }
           const __m512 before = add ? _mm512_loadu_ps(c) : _mm512_setzero_ps();
           _mm512_storeu_ps(c, _mm512_fmadd_ps(sums[m][p], factor, before));
         }

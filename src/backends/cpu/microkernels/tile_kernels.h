@@ -186,8 +186,14 @@ inline __attribute__((always_inline)) void tile_row_chunk(const char* x, long x_
 template <typename Tile, int row_tiles, int x_panels>
 void tile_row_kernel(const RowArgs& args) {
   static_assert(row_tiles <= 2 && x_panels <= 2);
-  for_tiles<row_tiles, x_panels>(
-      [&](auto r, auto p) { Tile::template zero<decltype(r)::get * x_panels + decltype(p)::get>(); });
+  for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
+    constexpr int tile = decltype(r)::get * x_panels + decltype(p)::get;
+    if (!args.accumulate) return Tile::template zero<tile>();
+    float block[16][16] = {};  // [row of w][row of x]
+    for (long row = 0; row < 16 && r.get * 16 + row < args.rows; ++row)
+      for (long m = 0; m < 16; ++m) block[row][m] = args.c[(p.get * 16 + m) * args.ldc + r.get * 16 + row];
+    Tile::template load<tile>(block, 64);
+  });
   const char* x = static_cast<const char*>(args.x);
   const char* w = static_cast<const char*>(args.w);
   const long chunks = (args.k + 31) / 32;
@@ -212,10 +218,7 @@ void tile_row_kernel(const RowArgs& args) {
     float block[16][16];  // [row of w][row of x]
     Tile::template store<decltype(r)::get * x_panels + decltype(p)::get>(block, 64);
     for (long row = 0; row < 16 && r.get * 16 + row < args.rows; ++row)
-      for (long m = 0; m < 16; ++m) {
-        float* c = args.c + (p.get * 16 + m) * args.ldc + r.get * 16 + row;
-        *c = (args.accumulate ? *c : 0.0F) + block[row][m];
-      }
+      for (long m = 0; m < 16; ++m) args.c[(p.get * 16 + m) * args.ldc + r.get * 16 + row] = block[row][m];
   });
 }
 
@@ -236,10 +239,10 @@ struct TileTables {
       {32, 1, scaled_tile_kernel<Tile, 2, 1>}, {32, 2, scaled_tile_kernel<Tile, 2, 2>},
       {48, 1, scaled_tile_kernel<Tile, 3, 1>}, {64, 1, scaled_tile_kernel<Tile, 4, 1>}};
   static constexpr int scaled_panel_count = 8;
-  static constexpr RowEntry rows[] = {{16, 16, tile_row_kernel<Tile, 1, 1>},
-                                      {16, 32, tile_row_kernel<Tile, 2, 1>},
-                                      {32, 16, tile_row_kernel<Tile, 1, 2>},
-                                      {32, 32, tile_row_kernel<Tile, 2, 2>}};
+  static constexpr RowEntry rows[] = {{16, 16, tile_row_kernel<Tile, 1, 1>, true},
+                                      {16, 32, tile_row_kernel<Tile, 2, 1>, true},
+                                      {32, 16, tile_row_kernel<Tile, 1, 2>, true},
+                                      {32, 32, tile_row_kernel<Tile, 2, 2>, true}};
   static constexpr int row_count = 4;
 };
 

@@ -64,6 +64,17 @@ RowList block_rows(const KernelSet& set, Isa isa, const BlockFormat& format) {
   return kernels->rows[static_cast<int>(element_of(w.type))];
 }
 
+std::string block_sum_order(const KernelSet& set, const BlockFormat& format, const BlockTile& tile) {
+  if (integer_sums(format)) return std::string(integer_sum_order);
+  if (format.x.scale.type == ScaleType::e8m0) return {};
+  if (tile.rows && !find(block_rows(set, tile.isa, format), tile.mr, tile.nr)->sums_as_panels) return {};
+  std::string order = panel_sum_order(tile.isa, 1);
+  // Of weights, chunks beyond the range are summed apart for all columns that are decoded at once.
+  if (format.w.scale.type == ScaleType::e8m0)
+    order += fmt::format("-nc{}", std::max(tile.nc / tile.nr, std::int64_t{1}) * tile.nr);
+  return order;
+}
+
 std::vector<Isa> block_levels(const KernelSet& set, const BlockFormat& format) {
   std::vector<Isa> levels;
   for (int i = static_cast<int>(set.level); i >= 0 && levels.size() < 2; --i) {

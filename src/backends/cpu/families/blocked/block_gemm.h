@@ -42,6 +42,10 @@ const PanelList& block_panels(const KernelSet& set, Isa isa, const BlockFormat& 
 /// The register tiles of a level for rows of the weight as they lie; empty where they cannot be read so: the
 /// weight is not plain, has scales or is of another type than the products.
 RowList block_rows(const KernelSet& set, Isa isa, const BlockFormat& format);
+/// The order of sums (KernelFamily::sum_order): along k in one chain, or one for each scale of k. Empty, no promise: dot products
+/// along rows as they lie; x with e8m0 scales, because a chunk whose scale is beyond the range is summed apart for all rows of a
+/// register tile. Requires a compute type and a tile that the level has.
+std::string block_sum_order(const KernelSet& set, const BlockFormat& format, const BlockTile& tile);
 /// The levels worth trying, the preferred one first.
 std::vector<Isa> block_levels(const KernelSet& set, const BlockFormat& format);
 /// Bytes of one weight matrix [n, k] in the layout, and the shape that panel16 and aiter16x16 have for its

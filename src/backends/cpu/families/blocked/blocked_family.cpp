@@ -106,6 +106,9 @@ class BlockedFamily final : public LeafFamily {
     return make_blocked_kernel(set_, problem, settings, threads_);
   }
 
+  std::string sum_order(const Problem& problem, const Config& config) const override {
+    return block_sum_order(set_, format_of(problem), wide_tile_of(config));
+  }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     const std::int64_t mc = config.number("mc", 64);
     const double passes = static_cast<double>(ceil_div(problem.m, mc));

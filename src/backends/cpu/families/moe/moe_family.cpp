@@ -103,6 +103,15 @@ class MoeFamily final : public LeafFamily {
                            {tile_of(config), config.number("bm", 32), config.number("st", 2) == 1}, threads_);
   }
 
+  /// Both multiplications', then a token's experts by slot. Activations and weighted sums are rounded as the instruction set does.
+  std::string sum_order(const Problem& problem, const Config& config) const override {
+    const BlockTile tile = tile_of(config);
+    const MoeFormats formats = moe_formats(set_, tile.isa, problem);
+    const std::string first = block_sum_order(set_, formats.first, tile);
+    const std::string second = block_sum_order(set_, formats.second, tile);
+    if (first.empty() || second.empty()) return {};
+    return fmt::format("{}, {}, slots of {}", first, second, to_string(tile.isa));
+  }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     const BlockTile tile = tile_of(config);
     const MoeFormats formats = moe_formats(set_, tile.isa, problem);

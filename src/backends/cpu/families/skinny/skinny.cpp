@@ -46,7 +46,8 @@ SkinnySettings settings_of(const Config& config) {
           .nr = config.number("nr", 16),
           .kc = config.number("kc", 16384),
           .prefetch = config.number("pf", 0),
-          .splits = config.number("sk", 1)};
+          .splits = config.number("sk", 1),
+          .tree = config.number("tree", 0) == 1};
 }
 
 Config config_of(const SkinnySettings& settings, const Problem& problem) {
@@ -83,11 +84,12 @@ class SkinnyFamily final : public LeafFamily {
     return make_skinny_kernel(set_, problem, settings_of(config), threads_);
   }
 
-  /// Dot products of plain rows add lanes of vectors, in an order of each register tile: no promise.
+  /// Dot products along plain rows add the lanes of vectors, in an order of each register tile: no promise.
   std::string sum_order(const Problem& problem, const Config& config) const override {
-    if (layout_of(problem) != WeightLayout::panel16) return {};
     const SkinnySettings settings = settings_of(config);
-    return panel_sum_order(settings.isa, settings.splits);
+    if (!sums_as_panels(problem, settings)) return {};
+    return settings.tree ? tree_sum_order(settings.isa, problem.k)
+                         : panel_sum_order(settings.isa, settings.splits);
   }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return cost(problem, settings_of(config));
@@ -108,9 +110,16 @@ class SkinnyFamily final : public LeafFamily {
     }
     return enough != 0 ? enough : largest;
   }
+  /// Requires a register tile that the isa has.
+  bool sums_as_panels(const Problem& problem, const SkinnySettings& settings) const {
+    if (layout_of(problem) == WeightLayout::panel16) return true;
+    const RowList& list = set_.at(settings.isa)->rows[static_cast<int>(element_of(problem.x_type))];
+    return find(list, settings.mr, settings.nr)->sums_as_panels;
+  }
   std::string refuse_tile(const Problem& problem, const SkinnySettings& settings) const;
   std::string refuse_waste(const Problem& problem, const SkinnySettings& settings) const;
   std::string refuse_split(const Problem& problem, const SkinnySettings& settings) const;
+  std::string refuse_tree(const Problem& problem, const SkinnySettings& settings) const;
   double cost(const Problem& problem, const SkinnySettings& settings) const;
 
   KernelSet set_;
@@ -136,10 +145,17 @@ std::string SkinnyFamily::refuse_waste(const Problem& problem, const SkinnySetti
 
 std::string SkinnyFamily::refuse_split(const Problem& problem, const SkinnySettings& settings) const {
   if (settings.splits == 1) return {};
+  if (settings.tree) return "sk splits k, and so does tree";
   if (settings.splits > threads_) return "sk is more than the threads";
   if (problem.k / settings.splits < 256) return "sk leaves less than 256 elements of k a split";
   if (settings.splits * problem.m * problem.n * 4 > max_partial_bytes)
     return "sk needs more than 64 MiB for partial sums";
+  return {};
+}
+
+/// Requires a register tile that the isa has.
+std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettings& settings) const {
+  if (settings.tree && !sums_as_panels(problem, settings)) return "tree is for tiles that multiply as panels";
   return {};
 }
 
@@ -188,6 +204,7 @@ Space SkinnyFamily::space(const Problem& problem) const {
                       .absent = "1",
                       .meaning = "splits of k",
                       .range = split_range});
+  add_tree_parameter(set_, problem.x_type, space);
   const auto rule = [&](const char* name, Rule kind, auto refusal, std::vector<std::string> reads) {
     space.add(Constraint{name,
                          [problem, refusal](const Config& c) { return refusal(problem, settings_of(c)); },
@@ -199,7 +216,8 @@ Space SkinnyFamily::space(const Problem& problem) const {
     };
   };
   rule("tile", Rule::build, own(&SkinnyFamily::refuse_tile), {"isa", "mr", "nr"});
-  rule("sk", Rule::build, own(&SkinnyFamily::refuse_split), {"sk"});
+  rule("sk", Rule::build, own(&SkinnyFamily::refuse_split), {"sk", "tree"});
+  rule("tree", Rule::build, own(&SkinnyFamily::refuse_tree), {"isa", "mr", "nr", "tree"});
   rule("waste", Rule::search, own(&SkinnyFamily::refuse_waste), {"isa", "mr", "nr"});
   rule("kc", Rule::search, refuse_kc, {"mr", "kc"});
   return space;
@@ -218,10 +236,14 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   work.tiles = ceil_div(problem.n, settings.nr) * settings.splits;
   work.tiles_at_once = worthwhile_threads(problem, threads_);
   work.flops = 2 * rows * real(problem.n) * real(problem.k);
-  // Dot products along k have a vector of sums for each row of x and each feature, and add them up at the
-  // end.
-  work.efficiency = panels ? tile_efficiency(settings.mr, settings.nr / panel_columns)
-                           : 1 / (1 + 2 / real(settings.mr) + 1 / real(settings.nr));
+  if (panels)
+    work.efficiency = tile_efficiency(settings.mr, settings.nr / panel_columns);
+  else if (sums_as_panels(problem, settings) && !set_.at(settings.isa)->rows_read_x_panels)
+    // Four shuffles of each vector of weights beside its products with mr rows.
+    work.efficiency = real(settings.mr) / real(settings.mr + 4);
+  else
+    // Dot products along k have a vector of sums for each row of x and each feature, and add them up at the end.
+    work.efficiency = 1 / (1 + 2 / real(settings.mr) + 1 / real(settings.nr));
   work.memory_bytes = weights;
   work.cache_bytes = real(problem.m * problem.n) * 8 * real(ceil_div(problem.k, settings.kc) - 1);
   if (k_block * real(settings.nr) * 2 > inner_cache_bytes) work.cache_bytes += weights * real(passes - 1);

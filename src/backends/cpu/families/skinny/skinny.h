@@ -16,6 +16,7 @@ struct SkinnySettings {
   std::int64_t kc = 1;        // elements of k before the next row tile of x goes over the same weights
   std::int64_t prefetch = 0;  // bytes ahead
   std::int64_t splits = 1;    // of k, summed in order
+  bool tree = false;          // segments of k, added in pairs (TreeSums)
 };
 
 std::unique_ptr<Kernel> make_skinny_kernel(const KernelSet& set, const Problem& problem,

@@ -27,7 +27,9 @@ class SkinnyKernel final : public Kernel {
         panel_(panel16_of(problem)),
         packed_(layout_of(problem) == WeightLayout::panel16),
         type_(static_cast<int>(element_of(problem.x_type))),
-        threads_(worthwhile_threads(problem, threads)) {
+        threads_(worthwhile_threads(problem, threads)),
+        k_parts_(settings.tree ? tree_parts(problem.k) : settings.splits),
+        tree_(settings.isa, settings.tree ? k_parts_ : 1) {
     tiles_.rows = problem.m;
     tiles_.mr = settings.mr;
     const std::int64_t rest = problem.m - (tiles_.count() - 1) * settings.mr;
@@ -36,12 +38,14 @@ class SkinnyKernel final : public Kernel {
     else
       choose_rows(rest);
     chunks_ = panel_.padded_k() / chunk_elements;
+    block_sums_ = problem.m * row_block_columns();
     kc_chunks_ = std::min(ceil_div(settings.kc, chunk_elements), chunks_);
     x_bytes_ = round_up(tiles_.padded(), x_as_panels_ ? 16 : 1) * panel_.padded_k() * compute_bytes(isa_);
   }
 
   std::size_t workspace_bytes() const override {
-    return static_cast<std::size_t>(round_up(x_bytes_, 64) + partial_bytes());
+    return static_cast<std::size_t>(round_up(x_bytes_, 64) + partial_bytes() +
+                                    threads_ * tree_.waiting() * block_sums_ * 4);
   }
   WeightLayout weight_layout() const override {
     return packed_ ? WeightLayout::panel16 : WeightLayout::plain;
@@ -51,6 +55,7 @@ class SkinnyKernel final : public Kernel {
     Executor& executor = executor_of(stream);
     auto* x = static_cast<char*>(workspace);
     auto* partials = reinterpret_cast<float*>(x + round_up(x_bytes_, 64));
+    float* waiting = partials + partial_bytes() / 4;
     pack_x(operands, x, executor);
     const std::int64_t blocks = ceil_div(problem_.n, block_columns_);
     const std::int64_t columns_parts = std::clamp<std::int64_t>(threads_ / settings_.splits, 1, blocks);
@@ -59,7 +64,7 @@ class SkinnyKernel final : public Kernel {
       const std::int64_t i = part % columns_parts;
       if (isa_.begin != nullptr) isa_.begin();
       for (std::int64_t b = share(blocks, columns_parts, i); b < share(blocks, columns_parts, i + 1); ++b)
-        compute_block(operands, x, b, {split, partials});
+        compute_block(operands, x, b, {split, partials, waiting + part * tree_.waiting() * block_sums_});
       if (isa_.end != nullptr) isa_.end();
     });
     if (settings_.splits == 1) return {};
@@ -77,6 +82,7 @@ class SkinnyKernel final : public Kernel {
   struct Split {
     std::int64_t index = 0;
     float* partials = nullptr;
+    float* waiting = nullptr;  // sums of a tree
   };
 
   void choose_panels(std::int64_t rest) {
@@ -95,10 +101,13 @@ class SkinnyKernel final : public Kernel {
     tiles_.last_mr = fitting(list, rest, settings_.nr)->mr;
     row_kernels_[0] = find(list, tiles_.mr, settings_.nr)->run;
     row_kernels_[1] = find(list, tiles_.last_mr, settings_.nr)->run;
-    block_columns_ = std::max(settings_.nr, max_block_columns / settings_.nr * settings_.nr);
+    // A tree goes through all of k for as few rows of the weight as there are streams.
+    block_columns_ = settings_.tree ? settings_.nr
+                                    : std::max(settings_.nr, max_block_columns / settings_.nr * settings_.nr);
     x_as_panels_ = isa_.rows_read_x_panels;
   }
 
+  std::int64_t row_block_columns() const { return round_up(block_columns_, panel_columns); }
   std::int64_t partial_bytes() const {
     return settings_.splits == 1
                ? 0
@@ -134,16 +143,25 @@ class SkinnyKernel final : public Kernel {
     alignas(64) float c[max_tile_rows * max_block_columns];
     Block block{.first = b * block_columns_, .columns = 0, .c = c, .ldc = 0};
     block.columns = std::min(block_columns_, problem_.n - block.first);
-    const std::int64_t begin = share(chunks_, settings_.splits, split.index);
-    const std::int64_t end = share(chunks_, settings_.splits, split.index + 1);
-    if (packed_) {
-      block.ldc = round_up(block.columns, panel_columns);
-      multiply_panels(operands, x, block, {begin, end});
+    block.ldc = packed_ ? round_up(block.columns, panel_columns) : row_block_columns();
+    if (!settings_.tree) {
+      multiply(operands, x, block, split.index);
     } else {
-      block.ldc = max_block_columns;
-      multiply_rows(operands, x, block, {begin, end});
+      for (std::int64_t part = 0; part < k_parts_; ++part) {
+        multiply(operands, x, block, part);
+        tree_.add(part, c, problem_.m * block.ldc, split.waiting, block_sums_);
+      }
     }
     emit(operands, block, split);
+  }
+
+  /// A part of k.
+  void multiply(const Operands& operands, const char* x, const Block& block, std::int64_t part) const {
+    const Range k{share(chunks_, k_parts_, part), share(chunks_, k_parts_, part + 1)};
+    if (packed_)
+      multiply_panels(operands, x, block, k);
+    else
+      multiply_rows(operands, x, block, k);
   }
 
   struct Range {
@@ -228,6 +246,9 @@ class SkinnyKernel final : public Kernel {
   std::int64_t chunks_ = 0;
   std::int64_t kc_chunks_ = 0;
   std::int64_t x_bytes_ = 0;
+  std::int64_t k_parts_ = 1;  // splits, or parts of a tree
+  TreeSums tree_;
+  std::int64_t block_sums_ = 0;           // floats
   PanelKernel panel_kernels_[2][5] = {};  // [last row tile][panels]
   RowKernel row_kernels_[2] = {};         // [last row tile]
 };

@@ -62,6 +62,15 @@ class StreamingFamily final : public LeafFamily {
     return make_streaming_kernel(set_, problem, settings_of(config), threads_);
   }
 
+  /// Lines along k, then blocks of scales. AMX tiles take another way for MXFP4 if a row of x has scales beyond bf16, and then
+  /// all rows take it: no promise.
+  std::string sum_order(const Problem& problem, const Config& config) const override {
+    const Isa isa = settings_of(config).isa;
+    const Streamed type = *streamed_type(problem);
+    if (type == Streamed::i8) return std::string(integer_sum_order);
+    if (set_.stream_at(isa)->scales_packed_f4 && type == Streamed::f4_e2m1) return {};
+    return fmt::format("lines-{}", to_string(isa));
+  }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return cost(problem, settings_of(config));
   }

@@ -108,8 +108,10 @@ class TiledFamily final : public LeafFamily {
   }
 
   std::string sum_order(const Problem& problem, const Config& config) const override {
+    if (problem.x_type == DataType::i8) return std::string(integer_sum_order);
     const TiledSettings settings = choice_of(problem, config).settings;
-    return panel_sum_order(settings.isa, settings.splits);
+    return settings.tree ? tree_sum_order(settings.isa, problem.k)
+                         : panel_sum_order(settings.isa, settings.splits);
   }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return cost(problem, choice_of(problem, config));
@@ -153,7 +155,8 @@ Choice TiledFamily::choice_of(const Problem& problem, const Config& config) cons
                              .nc = config.number("nc", 128),
                              .kc = config.number("kc", 256),
                              .prefetch = config.number("pf", 0),
-                             .splits = config.number("sk", 1)},
+                             .splits = config.number("sk", 1),
+                             .tree = config.number("tree", 0) == 1},
                 .split = config.word("split", "n")};
   lay_grid(problem, choice);
   return choice;
@@ -209,8 +212,10 @@ std::string TiledFamily::refuse_lower_isa(const Problem& problem, const Choice& 
 
 std::string TiledFamily::refuse_split_k(const Problem& problem, const Choice& choice) const {
   const TiledSettings& settings = choice.settings;
+  if (problem.x_type == DataType::i8 && (settings.splits > 1 || settings.tree))
+    return "sk and tree are for sums of floats";
   if (settings.splits == 1) return {};
-  if (problem.x_type == DataType::i8) return "sk is for sums of floats";
+  if (settings.tree) return "sk splits k, and so does tree";
   if (settings.splits > threads_) return "sk is more than the threads";
   if (problem.k / settings.splits < 512) return "sk leaves less than 512 elements of k a split";
   if (settings.splits * problem.m * problem.n * 4 > max_partial_bytes)
@@ -286,6 +291,7 @@ Space TiledFamily::space(const Problem& problem) const {
       Parameter{.key = "split", .values = {"n", "m", "mn"}, .absent = "n", .meaning = "what threads divide"});
   space.add(Parameter{
       .key = "sk", .values = {"1", "2", "4"}, .absent = "1", .meaning = "splits of k", .range = split_range});
+  add_tree_parameter(set_, problem.x_type, space);
   using Keys = std::vector<std::string>;
   const auto rule = [&](std::string name, Rule kind, auto refusal, Keys reads) {
     space.add(Constraint{std::move(name),
@@ -303,7 +309,7 @@ Space TiledFamily::space(const Problem& problem) const {
   };
   rule("tile", Rule::build, &TiledFamily::refuse_tile, {"isa", "mr", "nr"});
   rule("pf", Rule::build, &TiledFamily::refuse_prefetch, {"isa", "pf"});
-  rule("sk", Rule::build, &TiledFamily::refuse_split_k, {"sk"});
+  rule("sk", Rule::build, &TiledFamily::refuse_split_k, {"sk", "tree"});
   rule("waste", Rule::search, &TiledFamily::refuse_waste, {"isa", "mr", "nr"});
   block_rule("mc", mc_values, problem.m);
   block_rule("nc", nc_values, problem.n);

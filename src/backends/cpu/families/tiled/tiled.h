@@ -18,6 +18,7 @@ struct TiledSettings {
   std::int64_t row_threads = 1;  // of a grid of threads over m × n
   std::int64_t column_threads = 1;
   std::int64_t splits = 1;  // of k, summed in order
+  bool tree = false;        // segments of k, added in pairs (TreeSums)
 };
 
 /// int32 sums of int8: 128² · k must stay below 2³¹.

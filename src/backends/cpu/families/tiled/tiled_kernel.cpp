@@ -24,24 +24,28 @@ class TiledKernel final : public Kernel {
         shapes_(operand_shapes(problem)),
         packed_(layout_of(problem) == WeightLayout::panel16),
         type_(static_cast<int>(element_of(problem.x_type))),
-        parts_(settings.row_threads * settings.column_threads * settings.splits) {
+        parts_(settings.row_threads * settings.column_threads * settings.splits),
+        k_parts_(settings.tree ? tree_parts(problem.k) : settings.splits),
+        tree_(settings.isa, settings.tree ? k_parts_ : 1) {
     x_bytes_ = compute_bytes(isa_, problem.x_type);
     if (integer()) {
       one_x_scale_ = shapes_.x.scale.rows == 1;
       one_w_scale_ = shapes_.w.scale.rows == 1;
     }
     chunks_ = panel_.padded_k() / chunk_elements;
-    kc_chunks_ = std::min(ceil_div(settings.kc, chunk_elements), ceil_div(chunks_, settings.splits));
+    kc_chunks_ = std::min(ceil_div(settings.kc, chunk_elements), ceil_div(chunks_, k_parts_));
     tile_panels_ = settings.nr / panel_columns;
     block_panels_ = std::max(settings.nc / settings.nr, std::int64_t{1}) * tile_panels_;
-    one_k_block_ = kc_chunks_ >= ceil_div(chunks_, settings.splits);
+    one_k_block_ = kc_chunks_ >= ceil_div(chunks_, k_parts_);
     plan_rows();
     // One panel's block: bf16 pairs or widened float32 where it is packed here.
     block_stride_ = packed_ ? panel_.panel_bytes() : kc_chunks_ * chunk_elements * panel_columns * x_bytes_;
     const std::int64_t kept_rows = one_k_block_ ? settings.mr : rows_per_thread_ + settings.mr;
     sums_bytes_ = kept_rows * (one_k_block_ ? tile_panels_ : block_panels_) * panel_columns * 4;
     weight_bytes_ = packed_ ? 0 : block_panels_ * block_stride_;
-    scratch_bytes_ = round_up(sums_bytes_, 64) + round_up(weight_bytes_, 64);
+    waiting_ = (rows_per_thread_ + settings.mr) * block_panels_ * panel_columns;
+    scratch_bytes_ = round_up(sums_bytes_, 64) + round_up(weight_bytes_, 64) +
+                     tree_.waiting() * round_up(waiting_ * 4, 64);
     starts_at_ = settings.row_threads * thread_x_bytes();
     packed_x_bytes_ =
         starts_at_ + (integer() ? round_up(settings.row_threads * rows_per_thread_ * 4, 64) : 0);
@@ -88,6 +92,7 @@ class TiledKernel final : public Kernel {
     std::int64_t split = 0;
     float* sums = nullptr;
     char* weights = nullptr;
+    float* waiting = nullptr;  // sums of a tree
   };
 
   float* partials(void* workspace) const {
@@ -108,13 +113,17 @@ class TiledKernel final : public Kernel {
     return integer() ? reinterpret_cast<int*>(call.workspace + starts_at_) : nullptr;
   }
 
+  /// A split of k, or a part of a tree: a range of chunks.
+  Range k_part(std::int64_t part) const {
+    return {share(chunks_, k_parts_, part), share(chunks_, k_parts_, part + 1)};
+  }
   /// Visits the blocks of k, as ranges of chunks.
   template <typename Visit>
   void for_k_blocks(Visit&& visit) const {
-    for (std::int64_t split = 0; split < settings_.splits; ++split) {
-      const std::int64_t end = share(chunks_, settings_.splits, split + 1);
-      for (std::int64_t at = share(chunks_, settings_.splits, split); at < end; at += kc_chunks_)
-        visit(Range{at, std::min(at + kc_chunks_, end)});
+    for (std::int64_t part = 0; part < k_parts_; ++part) {
+      const Range k = k_part(part);
+      for (std::int64_t at = k.begin; at < k.end; at += kc_chunks_)
+        visit(Range{at, std::min(at + kc_chunks_, k.end)});
     }
   }
   /// Packed rows of a thread: block of k after block of k, so that what a block of weights meets lies
@@ -182,25 +191,31 @@ class TiledKernel final : public Kernel {
     char* scratch = call.workspace + packed_x_bytes_ + index * scratch_bytes_;
     part.sums = reinterpret_cast<float*>(scratch);
     part.weights = scratch + round_up(sums_bytes_, 64);
+    part.waiting = reinterpret_cast<float*>(part.weights + round_up(weight_bytes_, 64));
     const std::int64_t tiles = ceil_div(panel_.panels(), tile_panels_);
     const Range panels{
         share(tiles, settings_.column_threads, column) * tile_panels_,
         std::min(share(tiles, settings_.column_threads, column + 1) * tile_panels_, panel_.panels())};
-    const Range k{share(chunks_, settings_.splits, part.split),
-                  share(chunks_, settings_.splits, part.split + 1)};
+    const Range k_parts = settings_.tree ? Range{0, k_parts_} : Range{part.split, part.split + 1};
     if (isa_.begin != nullptr) isa_.begin();
     for (std::int64_t p = panels.begin; p < panels.end; p += block_panels_)
-      for (std::int64_t chunk = k.begin; chunk < k.end; chunk += kc_chunks_)
-        compute_block(
-            call, part, {p, std::min(p + block_panels_, panels.end)},
-            {{chunk, std::min(chunk + kc_chunks_, k.end)}, chunk == k.begin, chunk + kc_chunks_ >= k.end});
+      for (std::int64_t i = k_parts.begin; i < k_parts.end; ++i) {
+        const Range k = k_part(i);
+        for (std::int64_t chunk = k.begin; chunk < k.end; chunk += kc_chunks_)
+          compute_block(call, part, {p, std::min(p + block_panels_, panels.end)},
+                        {{chunk, std::min(chunk + kc_chunks_, k.end)},
+                         chunk == k.begin,
+                         chunk + kc_chunks_ >= k.end,
+                         i});
+      }
     if (isa_.end != nullptr) isa_.end();
   }
 
   struct Depth {
     Range chunks;
-    bool first = false;
+    bool first = false;  // block of a part of k
     bool last = false;
+    std::int64_t k_part = 0;
   };
 
   /// All of the part's rows against one block of weights.
@@ -218,14 +233,19 @@ class TiledKernel final : public Kernel {
       alignas(64) float column_scales[max_tile_columns];
       if (integer() && depth.last)
         fill_column_scales(call, p * panel_columns, width * panel_columns, column_scales);
-      float* column = part.sums + (one_k_block_ ? 0 : (p - panels.begin) * panel_columns * padded);
+      const std::int64_t first_sum = (p - panels.begin) * panel_columns * padded;
+      float* column = part.sums + (one_k_block_ ? 0 : first_sum);
       const PanelList& list = tiled_panels(isa_, problem_);
       const PanelKernel whole = find(list, part.tiles.mr, width)->run;
       const PanelKernel last = find(list, part.tiles.last_mr, width)->run;
       for (std::int64_t tile = 0; tile < part.tiles.count(); ++tile) {
-        float* sums = column + (one_k_block_ ? 0 : tile * part.tiles.mr * width * panel_columns);
+        const std::int64_t tile_sum = tile * part.tiles.mr * width * panel_columns;
+        float* sums = column + (one_k_block_ ? 0 : tile_sum);
         multiply(part, {tile + 1 < part.tiles.count() ? whole : last, w, width, tile, sums}, depth);
-        if (depth.last) emit(call, part, {p * panel_columns, width, tile, sums, column_scales});
+        if (!depth.last) continue;
+        if (!settings_.tree || tree_.add(depth.k_part, sums, part.tiles.size(tile) * width * panel_columns,
+                                         part.waiting + first_sum + tile_sum, round_up(waiting_, 16)))
+          emit(call, part, {p * panel_columns, width, tile, sums, column_scales});
       }
     }
   }
@@ -334,6 +354,8 @@ class TiledKernel final : public Kernel {
   bool packed_ = false;
   int type_ = 0;
   std::int64_t parts_ = 1;
+  std::int64_t k_parts_ = 1;  // splits, or parts of a tree
+  TreeSums tree_;
   std::int64_t x_bytes_ = 4;
   bool one_x_scale_ = false;  // int8: for all rows
   bool one_w_scale_ = false;
@@ -346,6 +368,7 @@ class TiledKernel final : public Kernel {
   std::int64_t block_stride_ = 0;  // bytes from panel to panel of a block of weights
   std::int64_t sums_bytes_ = 0;
   std::int64_t weight_bytes_ = 0;
+  std::int64_t waiting_ = 0;  // floats of a block of weights that wait in a tree, at a level
   std::int64_t scratch_bytes_ = 0;
   std::int64_t starts_at_ = 0;       // int8: in the workspace, behind the packed rows
   std::int64_t packed_x_bytes_ = 0;  // with the starts
