@@ -33,6 +33,8 @@ struct BlockFormat {
 
 /// The decoders of a level.
 const DecodeKernels& decode_kernels(Isa isa);
+/// What they call a type of at most 8 bits.
+Stored stored_type(DataType type);
 /// Both are int8 and the sums fit into int32.
 bool integer_sums(const BlockFormat& format);
 /// What the panel kernels multiply at this level; nullopt where the level has no kernels for the format.

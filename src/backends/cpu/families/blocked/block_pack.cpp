@@ -9,21 +9,6 @@
 namespace gemmtune::cpu {
 namespace {
 
-int stored_of(DataType type) {
-  switch (type) {
-    case DataType::f8_e4m3fn:
-      return static_cast<int>(Stored::f8_e4m3fn);
-    case DataType::f8_e4m3fnuz:
-      return static_cast<int>(Stored::f8_e4m3fnuz);
-    case DataType::i8:
-      return static_cast<int>(Stored::i8);
-    case DataType::i4:
-      return static_cast<int>(Stored::i4);
-    default:
-      return static_cast<int>(Stored::f4_e2m1);
-  }
-}
-
 bool wide(DataType type) { return bits(type) >= 16; }
 
 /// How a row packer or panel packer reads decoded or stored rows: the index of its table.
@@ -128,7 +113,7 @@ void BlockGemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed
           factors = reinterpret_cast<float*>(clamped);
           fill_factors(x, rows.scale, row, {0, chunks_}, 1, factors);
         }
-        decode_.row[static_cast<int>(compute_)][stored_of(x.type)](
+        decode_.row[static_cast<int>(compute_)][static_cast<int>(stored_type(x.type))](
             {.from = from,
              .count = x.columns,
              .to = to,
@@ -210,7 +195,7 @@ void BlockGemm::decode_rows_to_panel(const Block& block, std::int64_t panel, std
       const Depth depth{chunk, chunks};
       if (decodes_scales(w)) fill_factors(w, block.weight->scale, first + row, depth, 1, block.factors);
       if (w.scale.zero_points) fill_zero_points(block, first + row, depth, 1, block.zero_points);
-      decode_.row[static_cast<int>(compute_)][stored_of(w.type)](
+      decode_.row[static_cast<int>(compute_)][static_cast<int>(stored_type(w.type))](
           {.from = from,
            .count = count,
            .to = decoded + row * stride,
@@ -262,7 +247,7 @@ const char* BlockGemm::decode_weights(const Block& block, std::int64_t chunk, st
     }
     if (decodes_scales(w)) args.factors = block.factors;
     if (w.scale.zero_points) args.zero_points = block.zero_points;
-    decode_.panel[static_cast<int>(compute_)][stored_of(w.type)](args);
+    decode_.panel[static_cast<int>(compute_)][static_cast<int>(stored_type(w.type))](args);
   }
   return block.panel_scratch;
 }
