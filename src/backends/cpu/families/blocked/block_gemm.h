@@ -196,6 +196,7 @@ class BlockGemm {
   void clamp_panel_exponents(const Block& block, DecodePanelArgs& args) const;
   void decode_rows_to_panel(const Block& block, std::int64_t panel, std::int64_t chunk, std::int64_t chunks,
                             char* out) const;
+  void prefetch_rows(const Block& block, std::int64_t panel, const Depth& depth) const;
   const float* row_scales(const Block& block, std::int64_t tile) const;
   float* sums_of(const Block& block, const Place& place) const;
   /// Panels of the register tile.

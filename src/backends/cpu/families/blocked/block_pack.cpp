@@ -166,6 +166,7 @@ void BlockGemm::decode_rows_to_panel(const Block& block, std::int64_t panel, std
       .chunks = chunks,
       .out = out};
   const bool tiled = format_.layout == WeightLayout::aiter16x16;
+  if (!tiled) prefetch_rows(block, panel, {chunk, chunks});
   const std::int64_t raw_bytes = bytes_of(w.type, chunks * chunk_elements);
   char* raw = block.row_scratch;
   if (tiled) {
@@ -210,6 +211,23 @@ void BlockGemm::decode_rows_to_panel(const Block& block, std::int64_t panel, std
   }
   if (compute_ == Compute::i16) return decode_.pack_integer_panel(args);
   isa_.pack_panel[static_cast<int>(packer_of(w.type, compute_))](args);
+}
+
+/// Of plain rows what is packed after panel `panel` of the block at `depth`: pieces of rows, which lie too far apart for
+/// the machine to fetch them ahead.
+void BlockGemm::prefetch_rows(const Block& block, std::int64_t panel, const Depth& depth) const {
+  const MatrixShape& w = format_.w;
+  const bool same_depth = panel + 1 < block.panels;
+  const std::int64_t chunk = same_depth ? depth.first : depth.first + depth.count;
+  const std::int64_t k = chunk * chunk_elements;
+  const std::int64_t first = block.first + (same_depth ? (panel + 1) * panel_columns : 0);
+  const std::int64_t end = std::min(first + panel_columns, w.rows);
+  const std::int64_t bytes =
+      bytes_of(w.type, std::min(depth.count * chunk_elements, w.columns - k));  // none behind the last depth
+  for (std::int64_t row = first; row < end; ++row) {
+    const char* from = static_cast<const char*>(block.weight->w) + bytes_of(w.type, row * w.columns + k);
+    for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
+  }
 }
 
 /// The block's panels at `chunk` as the panel kernels read them, block_stride_ apart.
