@@ -51,7 +51,7 @@ std::byte whole_range_code(int end, Random& random) {
   return static_cast<std::byte>(random.below(static_cast<std::size_t>(end)));
 }
 
-constexpr int codes_of_e4m3 = 127;   // that are numbers, without the negative ones
+constexpr int codes_of_e4m3 = 127;   // that are numbers, without their sign
 constexpr double default_e4m3 = 16;  // what the global scale is chosen for: far from both ends of the range
 constexpr double max_e4m3 = 448;
 
@@ -75,7 +75,8 @@ struct ScaleFill {
         if (end > 0) return std::to_integer<std::uint32_t>(whole_range_code(end, random));
         return static_cast<std::uint32_t>(127 + std::ilogb(size) - 1 + static_cast<int>(random.below(3)));
       case ScaleType::e4m3:
-        if (whole) return std::to_integer<std::uint32_t>(whole_range_code(codes_of_e4m3, random));
+        if (whole)
+          return with_sign(std::to_integer<std::uint32_t>(whole_range_code(codes_of_e4m3, random)), random);
         return f32_to_f8_e4m3fn(static_cast<float>(default_e4m3 * near));
       case ScaleType::bf16:
         return half_code(DataType::bf16, near, random);
@@ -88,8 +89,14 @@ struct ScaleFill {
  private:
   /// Whole: each fourth is zero or the smallest subnormal.
   std::uint32_t half_code(DataType type, double near, Random& random) const {
-    const auto drawn = whole ? static_cast<std::uint32_t>(random.below(8)) : 8U;
-    return drawn < 2 ? drawn : traits(type).from_f32(static_cast<float>(size * near));
+    if (!whole) return traits(type).from_f32(static_cast<float>(size * near));
+    const auto drawn = static_cast<std::uint32_t>(random.below(8));
+    return with_sign(drawn < 2 ? drawn : traits(type).from_f32(static_cast<float>(size * near)), random);
+  }
+  /// Each fourth code negative.
+  std::uint32_t with_sign(std::uint32_t code, Random& random) const {
+    const auto sign_bit = static_cast<int>(8 * bytes_of(matrix.scale.type) - 1);
+    return code | static_cast<std::uint32_t>(random.below(4) == 0) << sign_bit;
   }
 };
 

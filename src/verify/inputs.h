@@ -49,7 +49,7 @@ struct PlannedInputs {
 };
 
 /// Scales of blocks: around the size that gives outputs a realistic range, or of their type's whole range, its ends above all
-/// (zero, the smallest subnormal, the largest). e8m0 ones then have small x and small biases in front of activations, so
+/// (zero, the smallest subnormal, the largest; each fourth negative if the type has a sign). e8m0 ones then have small x and small biases in front of activations, so
 /// that results stay finite: with fp16 operands and outputs, which have no room for that, scales are around that size all
 /// the same. e4m3 and 16-bit ones have their largest at that size.
 enum class ScaleCodes { usual, whole };

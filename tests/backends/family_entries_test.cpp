@@ -77,10 +77,11 @@ std::vector<std::string> fallbacks(const char* backend, int FamilyInfo::*rank) {
 }
 
 TEST(FamilyEntries, OrderTheFallback) {
-  const std::vector<std::string> many{"onednn",    "tiled",   "skinny", "streaming",
-                                      "quantized", "batched", "moe"};
+  const std::vector<std::string> many{"onednn",    "tiled",     "skinny",  "streaming",
+                                      "skinny_w4", "quantized", "batched", "moe"};
   EXPECT_EQ(only(many, fallbacks("cpu", &FamilyInfo::fallback_rank)), many);
-  const std::vector<std::string> few{"onednn", "skinny", "tiled", "streaming", "quantized", "batched", "moe"};
+  const std::vector<std::string> few{"onednn",    "skinny",    "tiled",   "streaming",
+                                     "skinny_w4", "quantized", "batched", "moe"};
   EXPECT_EQ(only(few, fallbacks("cpu", &FamilyInfo::few_rows_rank)), few);
   EXPECT_EQ(only({"reference", "openblas"}, fallbacks("cpu", &FamilyInfo::fallback_rank)),
             std::vector<std::string>());
@@ -100,7 +101,8 @@ std::vector<std::string> families_called(std::string_view word) {
 }
 
 TEST(FamilyEntries, HaveAitersWords) {
-  const std::vector<std::string> tunable{"tiled", "skinny", "quantized", "streaming", "batched", "moe"};
+  const std::vector<std::string> tunable{"tiled",     "skinny",  "skinny_w4", "quantized",
+                                         "streaming", "batched", "moe"};
   EXPECT_EQ(only({"onednn", "openblas", "reference"}, families_called("triton")), std::vector<std::string>());
   for (const char* word : {"triton", "ck", "cktile", "asm"})
     EXPECT_EQ(only(tunable, families_called(word)), tunable) << word;

@@ -106,6 +106,33 @@ TEST(Inputs, init_types_have_names) {
   EXPECT_FALSE(parse_init_type("ones").has_value());
 }
 
+TEST(Inputs, whole_scales_are_numbers_of_both_signs_with_zero_and_the_smallest) {
+  for (const Operation operation : {Operation::a16w4_nvfp4, Operation::a16w4_int4}) {
+    Problem problem = default_problem(operation);
+    problem.m = 3;
+    problem.n = 64;
+    problem.k = 1024;
+    auto inputs = plan_inputs(problem, 1, Signs::both, InitType::randn, {}, ScaleCodes::whole);
+    ASSERT_TRUE(inputs.ok()) << inputs.message();
+    ASSERT_TRUE(inputs->fill_all(1).ok());
+    const ScaleShape shape = operand_shapes(problem).w.scale;
+    const double smallest = shape.type == ScaleType::e4m3 ? 0x1p-9 : 0x1p-133;
+    std::int64_t negative = 0;
+    std::int64_t zeros = 0;
+    std::int64_t smallest_ones = 0;
+    for (std::int64_t i = 0; i < shape.elements(); ++i) {
+      const double scale = scale_value(shape.type, inputs->host.w_scale.data(), i);
+      ASSERT_TRUE(std::isfinite(scale));
+      negative += scale < 0 ? 1 : 0;
+      zeros += scale == 0 ? 1 : 0;
+      smallest_ones += std::abs(scale) == smallest ? 1 : 0;
+    }
+    for (const std::int64_t some : {negative, zeros, smallest_ones})
+      EXPECT_GT(some, shape.elements() / 20) << to_string(operation);
+    EXPECT_LT(negative, shape.elements() / 2) << to_string(operation);
+  }
+}
+
 TEST(Inputs, are_the_same_for_any_number_of_threads) {
   for (const DataType type : {DataType::bf16, DataType::f32}) {
     Problem problem = problem_of(type);

@@ -18,11 +18,12 @@
 #include "backends/cpu/families/moe/moe.h"
 #include "backends/cpu/families/own_families.h"
 #include "backends/cpu/families/skinny/skinny.h"
+#include "backends/cpu/families/skinny_w4/skinny_w4.h"
 #include "backends/cpu/families/streaming/streaming.h"
 #include "backends/cpu/families/tiled/tiled.h"
 #include "base/random.h"
 #include "numbers/bfloat16.h"
-#include "support/emulated_tiles.h"
+#include "support/cpu_levels.h"
 #include "support/executors.h"
 #include "support/operation_problems.h"
 #include "support/operation_runs.h"
@@ -33,45 +34,9 @@
 namespace gemmtune::cpu {
 namespace {
 
+using namespace testing_levels;
 using namespace testing_problems;
 using namespace testing_runs;
-
-/// The default, and allowed configs at random.
-std::vector<Config> some_configs(const KernelFamily& family, const Problem& problem, int wanted,
-                                 Random& random) {
-  const Space space = family.space(problem);
-  std::vector<Config> configs{family.default_config(problem)};
-  // A name is a promise: it reads back.
-  std::vector<std::string> keys;
-  for (const Parameter& parameter : space.parameters()) keys.push_back(parameter.key);
-  std::size_t at = 0;
-  for (const auto& [key, value] : configs[0].settings()) {
-    while (at < keys.size() && keys[at] != key) ++at;
-    EXPECT_LT(at, keys.size()) << key << " stands out of order in " << configs[0].text();
-  }
-  for (int attempt = 0; attempt < 3000 && static_cast<int>(configs.size()) <= wanted; ++attempt) {
-    Config config;
-    for (const Parameter& parameter : space.parameters())
-      config.set(parameter.key, parameter.values[random.below(parameter.values.size())]);
-    if (space.refusal(config).empty()) configs.push_back(config);
-  }
-  return configs;
-}
-
-struct Level {
-  std::string name;
-  KernelSet set;
-};
-
-std::vector<Level> levels() {
-  std::vector<Level> all;
-  for (int i = 0; i <= static_cast<int>(detect_isa()); ++i)
-    all.push_back({std::string(to_string(static_cast<Isa>(i))), kernel_set(static_cast<Isa>(i))});
-  // The level decodes weights with the machine's AVX-512: without that only the kernels of plain types are emulated
-  // (cpu_kernels_test).
-  if (detect_isa() >= Isa::avx512bf16) all.push_back({"emulated_amx", emulated_amx_set()});
-  return all;
-}
 
 class OperationKernels : public ::testing::TestWithParam<Level> {
  protected:
@@ -230,13 +195,15 @@ TEST_P(OperationKernels, ValuesOfRangesAreRight) {
   const std::unique_ptr<KernelFamily> families[] = {
       make_quantized_family(GetParam().set, 3), make_batched_family(GetParam().set, 3),
       make_moe_family(GetParam().set, 3),       make_tiled_family(GetParam().set, 3),
-      make_skinny_family(GetParam().set, 3),    make_streaming_family(GetParam().set, 3)};
+      make_skinny_family(GetParam().set, 3),    make_streaming_family(GetParam().set, 3),
+      make_skinny_w4_family(GetParam().set, 3)};
   std::vector<Problem> problems = {
       problem_of(Operation::a16w16, DataType::bf16, {21, 83, 1100}),
       problem_of(OperationForm(Operation::a8w8, true), DataType::i8, {9, 83, 1100}),
       problem_of(Operation::a8w8_blockscale, DataType::f8_e4m3fn, {21, 83, 1100}),
       problem_of(Operation::batched_bf16, DataType::bf16, {21, 83, 700}),
-      moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {40, 66, 1100})};
+      moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {40, 66, 1100}),
+      int4_problem(Operation::a16w4_int4, DataType::bf16, {21, 83, 1100}, 64, true)};
   problems[0].scale_ab = false;
   problems[1].weight_layout = WeightLayout::panel16;
   std::set<std::string_view> families_run;
@@ -577,55 +544,6 @@ TEST_P(OperationKernels, EveryScaleOfEveryMxTypeIsRight) {
     }
   }
   EXPECT_GT(runs_, 10);
-}
-
-/// Zero, the smallest and the largest of e4m3 and 16-bit scales, zero points at both ends; x with the largest elements.
-TEST_P(OperationKernels, TheEndsOfScalesAndZeroPointsOfWeightFormatsAreRight) {
-  const auto quantized = make_quantized_family(GetParam().set, 1);
-  for (const Problem& plain : weight_format_problems({5, 37, 380}))
-    for (const auto layout : {WeightLayout::plain, WeightLayout::panel16}) {
-      Problem problem = plain;
-      if (!in_layout(problem, layout)) continue;
-      const Truth truth = truth_of_all_scales(problem);
-      if (!quantized->accepts(problem).ok()) continue;
-      for (const Config& config : some_configs(*quantized, problem, 4, random_)) {
-        SCOPED_TRACE(print(problem) + " quantized_" + config.text());
-        const auto kernel = quantized->build(problem, config);
-        ASSERT_TRUE(kernel.ok()) << kernel.message();
-        ASSERT_EQ(verdict(problem, truth, run_kernel(**kernel, problem, truth, serial_)), "");
-        ++runs_;
-      }
-    }
-  EXPECT_TRUE(runs_ > 40 || GetParam().name == "emulated_amx") << runs_;
-}
-
-/// The NaN codes of e4m3, for their rows or columns and no others; a global scale that is NaN is everyone's.
-TEST_P(OperationKernels, NanScalesOfNvfp4AreNan) {
-  const auto quantized = make_quantized_family(GetParam().set, 1);
-  for (const auto layout : {WeightLayout::plain, WeightLayout::panel16}) {
-    Problem problem = problem_of(Operation::a4w4_nvfp4, DataType::f4_e2m1, {3, 37, 80});
-    problem.y_type = DataType::bf16;
-    ASSERT_TRUE(in_layout(problem, layout));
-    Truth truth = truth_of(problem);
-    truth.host.w_scale[5 * 5 + 4] = std::byte{0x7f};
-    truth.host.x_scale[2 * 5 + 1] = std::byte{0xff};
-    for (const bool everyone : {false, true}) {
-      const float nan = std::numeric_limits<float>::quiet_NaN();
-      if (everyone) std::memcpy(truth.host.w_global_scale.data(), &nan, sizeof(nan));
-      for (const Config& config : some_configs(*quantized, problem, 4, random_)) {
-        SCOPED_TRACE(print(problem) + " quantized_" + config.text());
-        const auto kernel = quantized->build(problem, config);
-        ASSERT_TRUE(kernel.ok()) << kernel.message();
-        const auto y = run_kernel(**kernel, problem, truth, serial_);
-        for (std::int64_t i = 0; i < problem.m * problem.n; ++i) {
-          std::uint16_t bits = 0;
-          std::memcpy(&bits, y.data() + i * 2, 2);
-          const bool expected = everyone || i % problem.n == 5 || i / problem.n == 2;
-          ASSERT_EQ(std::isnan(bf16_to_f32(bits)), expected) << "element " << i;
-        }
-      }
-    }
-  }
 }
 
 /// e8m0 scales at both ends of what bf16 holds, in x and in w: beyond 252 weights are decoded another way.

@@ -22,6 +22,8 @@ std::unique_ptr<KernelFamily> make_quantized_family(Isa level, int threads);
 /// Scaled operands in packed weights, small M (int8: any): every weight byte is read once and decoded in
 /// registers.
 std::unique_ptr<KernelFamily> make_streaming_family(Isa level, int threads);
+/// Weights of 4 bits in plain rows, small M: every weight byte is read once and decoded in registers.
+std::unique_ptr<KernelFamily> make_skinny_w4_family(Isa level, int threads);
 /// Batches of bf16, int8 or fp8, threads over batches and columns.
 std::unique_ptr<KernelFamily> make_batched_family(Isa level, int threads);
 /// A mixture of experts: tokens sorted by expert, two grouped multiplications, a weighted sum.

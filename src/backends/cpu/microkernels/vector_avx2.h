@@ -40,6 +40,10 @@ inline Vec load_bf16(const void* from) {
 inline Vec load_f16(const void* from) {
   return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(from)));
 }
+/// As many bytes as there are lanes; GCC converts such a vector lane by lane.
+inline UVec load_bytes(const void* from) {
+  return reinterpret_cast<UVec>(_mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(from))));
+}
 inline HVec narrow_f16(Vec v) {
   return reinterpret_cast<HVec>(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }

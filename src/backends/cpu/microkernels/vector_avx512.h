@@ -43,6 +43,10 @@ inline Vec load_bf16(const void* from) {
 inline Vec load_f16(const void* from) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(from)));
 }
+/// As many bytes as there are lanes; GCC converts such a vector lane by lane.
+inline UVec load_bytes(const void* from) {
+  return reinterpret_cast<UVec>(_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(from))));
+}
 inline HVec narrow_f16(Vec v) {
   return reinterpret_cast<HVec>(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }

@@ -22,8 +22,6 @@ struct PairLines {
   }
 };
 
-typedef unsigned char BVec __attribute__((vector_size(lanes)));
-
 constexpr unsigned nan_bits = 0x7fc00000U;
 
 /// As numbers/minifloat.h, lane by lane: codes without bits above the sign. Subnormals are counted in steps,
@@ -101,7 +99,7 @@ struct ToI16 {
 template <typename Decoder>
 inline void load_pairs(const unsigned char* from, UVec& even, UVec& odd) {
   if constexpr (Decoder::element_bits == 4) {
-    const UVec both = __builtin_convertvector(load_as<BVec>(from), UVec);
+    const UVec both = load_bytes(from);
     even = both & 15U;
     odd = both >> 4;
   } else {

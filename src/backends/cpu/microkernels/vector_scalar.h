@@ -30,6 +30,11 @@ inline Vec load_bf16(const void* from) {
   return reinterpret_cast<Vec>(bits << 16);
 }
 
+inline UVec load_bytes(const void* from) {
+  typedef unsigned char BVec __attribute__((vector_size(lanes)));
+  return __builtin_convertvector(load_as<BVec>(from), UVec);
+}
+
 /// As numbers/bfloat16.h, four at a time: magnitudes scale by 2¹¹², infinity and NaN get the full exponent.
 inline Vec load_f16(const void* from) {
   const auto bits = __builtin_convertvector(load_as<HVec>(from), UVec);

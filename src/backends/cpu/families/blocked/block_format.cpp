@@ -27,6 +27,21 @@ const DecodeKernels& decode_kernels(Isa isa) {
   return scalar_decode_kernels;
 }
 
+Stored stored_type(DataType type) {
+  switch (type) {
+    case DataType::f8_e4m3fn:
+      return Stored::f8_e4m3fn;
+    case DataType::f8_e4m3fnuz:
+      return Stored::f8_e4m3fnuz;
+    case DataType::i8:
+      return Stored::i8;
+    case DataType::i4:
+      return Stored::i4;
+    default:
+      return Stored::f4_e2m1;
+  }
+}
+
 bool integer_sums(const BlockFormat& format) {
   const bool scaled_in_k = format.x.scale.columns > 1 || format.w.scale.columns > 1;
   return format.x.type == DataType::i8 && format.w.type == DataType::i8 &&

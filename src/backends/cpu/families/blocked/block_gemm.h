@@ -33,6 +33,8 @@ struct BlockFormat {
 
 /// The decoders of a level.
 const DecodeKernels& decode_kernels(Isa isa);
+/// What they call a type of at most 8 bits.
+Stored stored_type(DataType type);
 /// Both are int8 and the sums fit into int32.
 bool integer_sums(const BlockFormat& format);
 /// What the panel kernels multiply at this level; nullopt where the level has no kernels for the format.
@@ -198,6 +200,7 @@ class BlockGemm {
   void clamp_panel_exponents(const Block& block, DecodePanelArgs& args) const;
   void decode_rows_to_panel(const Block& block, std::int64_t panel, std::int64_t chunk, std::int64_t chunks,
                             char* out) const;
+  void prefetch_rows(const Block& block, std::int64_t panel, const Depth& depth) const;
   const float* row_scales(const Block& block, std::int64_t tile) const;
   float* sums_of(const Block& block, const Place& place) const;
   /// Panels of the register tile.

@@ -9,21 +9,6 @@
 namespace gemmtune::cpu {
 namespace {
 
-int stored_of(DataType type) {
-  switch (type) {
-    case DataType::f8_e4m3fn:
-      return static_cast<int>(Stored::f8_e4m3fn);
-    case DataType::f8_e4m3fnuz:
-      return static_cast<int>(Stored::f8_e4m3fnuz);
-    case DataType::i8:
-      return static_cast<int>(Stored::i8);
-    case DataType::i4:
-      return static_cast<int>(Stored::i4);
-    default:
-      return static_cast<int>(Stored::f4_e2m1);
-  }
-}
-
 bool wide(DataType type) { return bits(type) >= 16; }
 
 /// How a row packer or panel packer reads decoded or stored rows: the index of its table.
@@ -128,7 +113,7 @@ void BlockGemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed
           factors = reinterpret_cast<float*>(clamped);
           fill_factors(x, rows.scale, row, {0, chunks_}, 1, factors);
         }
-        decode_.row[static_cast<int>(compute_)][stored_of(x.type)](
+        decode_.row[static_cast<int>(compute_)][static_cast<int>(stored_type(x.type))](
             {.from = from,
              .count = x.columns,
              .to = to,
@@ -181,6 +166,7 @@ void BlockGemm::decode_rows_to_panel(const Block& block, std::int64_t panel, std
       .chunks = chunks,
       .out = out};
   const bool tiled = format_.layout == WeightLayout::aiter16x16;
+  if (!tiled) prefetch_rows(block, panel, {chunk, chunks});
   const std::int64_t raw_bytes = bytes_of(w.type, chunks * chunk_elements);
   char* raw = block.row_scratch;
   if (tiled) {
@@ -210,7 +196,7 @@ void BlockGemm::decode_rows_to_panel(const Block& block, std::int64_t panel, std
       const Depth depth{chunk, chunks};
       if (decodes_scales(w)) fill_factors(w, block.weight->scale, first + row, depth, 1, block.factors);
       if (w.scale.zero_points) fill_zero_points(block, first + row, depth, 1, block.zero_points);
-      decode_.row[static_cast<int>(compute_)][stored_of(w.type)](
+      decode_.row[static_cast<int>(compute_)][static_cast<int>(stored_type(w.type))](
           {.from = from,
            .count = count,
            .to = decoded + row * stride,
@@ -225,6 +211,23 @@ void BlockGemm::decode_rows_to_panel(const Block& block, std::int64_t panel, std
   }
   if (compute_ == Compute::i16) return decode_.pack_integer_panel(args);
   isa_.pack_panel[static_cast<int>(packer_of(w.type, compute_))](args);
+}
+
+/// Of plain rows what is packed after panel `panel` of the block at `depth`: pieces of rows, which lie too far apart for
+/// the machine to fetch them ahead.
+void BlockGemm::prefetch_rows(const Block& block, std::int64_t panel, const Depth& depth) const {
+  const MatrixShape& w = format_.w;
+  const bool same_depth = panel + 1 < block.panels;
+  const std::int64_t chunk = same_depth ? depth.first : depth.first + depth.count;
+  const std::int64_t k = chunk * chunk_elements;
+  const std::int64_t first = block.first + (same_depth ? (panel + 1) * panel_columns : 0);
+  const std::int64_t end = std::min(first + panel_columns, w.rows);
+  const std::int64_t bytes =
+      bytes_of(w.type, std::min(depth.count * chunk_elements, w.columns - k));  // none behind the last depth
+  for (std::int64_t row = first; row < end; ++row) {
+    const char* from = static_cast<const char*>(block.weight->w) + bytes_of(w.type, row * w.columns + k);
+    for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
+  }
 }
 
 /// The block's panels at `chunk` as the panel kernels read them, block_stride_ apart.
@@ -262,7 +265,7 @@ const char* BlockGemm::decode_weights(const Block& block, std::int64_t chunk, st
     }
     if (decodes_scales(w)) args.factors = block.factors;
     if (w.scale.zero_points) args.zero_points = block.zero_points;
-    decode_.panel[static_cast<int>(compute_)][stored_of(w.type)](args);
+    decode_.panel[static_cast<int>(compute_)][static_cast<int>(stored_type(w.type))](args);
   }
   return block.panel_scratch;
 }

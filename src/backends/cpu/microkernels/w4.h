@@ -1,0 +1,74 @@
+// The fourth seam between portable code and the files of one instruction set: rows of x times rows of a weight of
+// 4-bit elements as they lie in memory. Rules as in micro.h: plain structs and function pointers, no standard template.
+//
+// A line is one vector of a weight's row. Each of its 32-bit lanes holds eight elements, one after another along k.
+// Packed x is [line][row of the tile][x_line_bytes], in the order in which decoding a line yields its elements.
+#pragma once
+
+namespace gemmtune::cpu {
+
+/// How elements are stored; the index into the tables below.
+enum class Nibble : unsigned char { e2m1, i4, i4_zero_points };
+inline constexpr int nibble_types = 3;
+
+inline constexpr long lane_elements = 8;
+/// What scales are padded to at the end of a row, in elements of the scratch: a kernel reads a vector of them.
+inline constexpr long w4_scale_padding = 16;
+
+/// c[m · ldc + row] = the sum over k of x[m] · (w[row] − zero point) · scale, for all mr rows of x. Each lane of a line adds
+/// its products, multiplies the sum by its scale and adds it to its total. The lanes' totals are added in one order
+/// for all register tiles.
+struct W4Args {
+  const void* x;
+  const void* w;        // the first of nr rows
+  long w_stride;        // bytes from row to row
+  long rows;            // that are there, 1 … nr
+  long bytes;           // of a row; nothing behind them is read
+  const float* scales;  // [nr][scale_stride], as long as whole lines need, w4_scale_padding more at the end
+  const unsigned* zero_points;  // as the scales: zero point + 8 in each of four bytes; i4_zero_points only
+  long scale_stride;
+  long lane_shift;  // 2^lane_shift lanes share a scale
+  float* c;
+  long ldc;
+  long prefetch;  // bytes ahead in each row
+};
+using W4Kernel = void (*)(const W4Args&);
+
+/// One row of x into its place in packed x.
+struct W4PackArgs {
+  const void* x;  // elements of the compute type, zeros behind the last, whole lines of them
+  long lines;
+  void* out;        // of the first line
+  long line_bytes;  // from line to line
+};
+using W4Pack = void (*)(const W4PackArgs&);
+
+struct W4Entry {
+  int mr;
+  int nr;
+  W4Kernel run;
+};
+
+/// The kernels of one compute type.
+struct W4Kernels {
+  const W4Entry* entries[nibble_types];  // null if there are none
+  int count = 0;                         // of each
+  W4Pack pack = nullptr;
+  long line_elements = 0;
+  long x_line_bytes = 0;
+  float units[nibble_types] = {1, 1, 1};  // what sums are counted in
+};
+
+/// Of one instruction set: x as float32 or, if bf16_compute of its IsaKernels, as bf16; and x of int8.
+struct W4Set {
+  W4Kernels floats;
+  W4Kernels bytes;  // e2m1: none
+};
+
+#if defined(GEMMTUNE_X86_KERNELS)
+extern const W4Set avx2_w4_kernels;
+extern const W4Set avx512_w4_kernels;
+extern const W4Set avx512bf16_w4_kernels;  // and VNNI
+#endif
+
+}  // namespace gemmtune::cpu
