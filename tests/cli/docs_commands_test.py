@@ -43,6 +43,8 @@ ELSEWHERE = {
     ("hip_families.md", "gemmtune coverage"): "tables of an AMD GPU",
     ("evaluators.md", "gemmtune tune"): "a program evaluate.py",
     ("invariant.md", "gemmtune check invariant.csv"): "the rows of the line above it",
+    ("vllm_cpu.md", "gemmtune shapes"): "the folder of the model that vLLM serves",
+    ("vllm_cpu.md", "gemmtune tune"): "that folder, or its shapes",
     ("vllm_mixtures.md", "gemmtune tune"): "the folder of the model that vLLM serves",
     ("lookup.md", "gemmtune lookup --requests"): "a list of a program's requests",
     ("many_machines.md", "gemmtune merge"): "the outputs of shards",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import torch
 import vllm_mixtures_double
+import vllm_quantized_double
 from torch import nn
 
 FP8 = torch.float8_e4m3fn
@@ -318,6 +319,7 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
 
     enum_of = PlatformEnum[platform]
     int8 = {enum_of: [CPUInt8ScaledMMLinearKernel]}
+    four_bit = {"nvfp4": [], "mxfp4": []}
     fp8 = {enum_of: [NeverDouble, CutlassFP8ScaledMMLinearKernel, ChannelWiseTorchFP8ScaledMMLinearKernel, MarlinFP8ScaledMMLinearKernel,
                      HummingFP8ScaledMMLinearKernel]}
     blocks = {enum_of: [DeepGemmFp8BlockScaledMMKernel, TritonFp8BlockScaledMMKernel]}
@@ -329,7 +331,7 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
         return kernel.can_implement(config) if supported else (False, why)
 
     def register_linear_kernel(kernel_class, platform, kernel_type="mp"):
-        kinds = {"fp8": fp8, "int8": int8, **({"fp8_block": blocks} if block_type_known else {})}
+        kinds = {"fp8": fp8, "int8": int8, **{kind: {enum_of: kernels} for kind, kernels in four_bit.items()}, **({"fp8_block": blocks} if block_type_known else {})}
         if kernel_type not in kinds:
             raise ValueError(f"Unrecognized kernel type: {kernel_type}")
         kinds[kernel_type].setdefault(platform, []).append(kernel_class)
@@ -501,6 +503,8 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
     }
     if platform == "CPU":
         contents.update(vllm_mixtures_double.modules(vllm, amx))
+        contents.update(vllm_quantized_double.modules(vllm, four_bit))
+        contents[f"{LINEAR}.scaled_mm.cpu"] = {"CPUInt8ScaledMMLinearKernel": CPUInt8ScaledMMLinearKernel}
     for name, members in contents.items():
         steps = name.split(".")
         for end in range(1, len(steps) + 1):  # packages above, and the module as an attribute of its package

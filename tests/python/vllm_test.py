@@ -384,10 +384,10 @@ class Plugin(Process):
             self.assertEqual(vllm.calls["int8"], 1)
 
     def test_merged_layers_have_a_scale_for_each(self):
-        from gemmtune_vllm import cpu
-        self.assertEqual(cpu._scale_of_rows(torch.tensor([2.0, 3.0]), 3, [1, 2]).tolist(), [2, 3, 3])
-        self.assertEqual(cpu._scale_of_rows(torch.tensor([[2.0], [3.0]]), 2, [2]).tolist(), [2, 3])
-        self.assertEqual(cpu._scale_of_rows(torch.tensor(2.0), 5, [5]).tolist(), [2])
+        from gemmtune_vllm import quantized
+        self.assertEqual(quantized.scale_of_rows(torch.tensor([2.0, 3.0]), 3, [1, 2]).tolist(), [2, 3, 3])
+        self.assertEqual(quantized.scale_of_rows(torch.tensor([[2.0], [3.0]]), 2, [2]).tolist(), [2, 3])
+        self.assertEqual(quantized.scale_of_rows(torch.tensor(2.0), 5, [5]).tolist(), [2])
 
     def test_shapes_of_the_cpu_backend_are_recorded(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"GEMMTUNE_CAPTURE": folder}):
@@ -430,9 +430,8 @@ class Plugin(Process):
             vllm = self.start({"GEMMTUNE_VLLM": value})
             self.assertEqual(self.log, [line])
             self.assertNotIn("Gemmtune", str(vllm.fp8) + str(vllm.blocks))
-        self.start(batch_invariant=True, platform="CPU")
-        self.assertEqual(self.log, ["gemmtune: off: VLLM_BATCH_INVARIANT is set, and only layers of bf16 and fp16 on a GPU can have "
-                                    "rows of a bit class here"])
+        self.start(batch_invariant=True, without=["vllm.model_executor.layers.linear.UnquantizedLinearMethod"])
+        self.assertEqual(self.log, ["gemmtune: off: VLLM_BATCH_INVARIANT is set, and only layers of bf16 and fp16 can have rows of a bit class on a GPU"])
 
     def test_another_interface(self):
         loader = "vllm.model_executor.model_loader.base_loader.BaseModelLoader"
@@ -471,7 +470,7 @@ class Plugin(Process):
         layer(torch.randn(4, K).bfloat16())
         self.assertEqual(vllm.calls["gemm"], 1)
         vllm = self.start(platform="CPU")  # where layers are chosen while the model is loaded
-        with mock.patch("gemmtune_vllm.operators.answered", side_effect=OSError("disk")):
+        with mock.patch("gemmtune_vllm.operators.row_of", side_effect=OSError("disk")):
             model = self.load(lambda: nn.Sequential(vllm.Linear(N, K), vllm.Linear(N, K, kind="int8")))
         self.assertIn("0 of 2", self.line)
         self.assertIn("gemmtune: vLLM's kernels run in 0, 1: OSError: disk", self.lines)

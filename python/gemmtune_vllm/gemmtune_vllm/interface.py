@@ -36,11 +36,22 @@ _needed = {
         ("cpu_unquantized_gemm", _utils, "cpu_unquantized_gemm", ("layer", "x", "weight", "bias")),
     ),
     "int8 of the CPU backend": (
-        ("register_linear_kernel", _kernels, "register_linear_kernel", ("kernel_class", "platform", "kernel_type")),
-        ("int8_kernels", _kernels, "_POSSIBLE_INT8_KERNELS", None),
-        ("choose", _kernels, "choose_scaled_mm_linear_kernel", ("config", "possible_kernels")),
-        ("int8_base", _kernels, "Int8ScaledMMLinearKernel", None),
+        ("int8_kernel", f"{_kernels}.scaled_mm.cpu", "CPUInt8ScaledMMLinearKernel", ("c", "layer_param_names")),
+        ("prepare_int8", f"{_kernels}.scaled_mm.cpu", "CPUInt8ScaledMMLinearKernel.process_weights_after_loading", ("layer",)),
+        ("apply_int8", f"{_kernels}.scaled_mm.cpu", "CPUInt8ScaledMMLinearKernel.apply_weights", ("layer", "x", "bias")),
         _quantize_int8,
+    ),
+    "int4 of the CPU backend": (
+        ("int4_kernel", f"{_kernels}.mixed_precision.cpu", "CPUWNA16LinearKernel", ("c", "w_q_param_name", "w_s_param_name", "w_zp_param_name")),
+        ("prepare_int4", f"{_kernels}.mixed_precision.cpu", "CPUWNA16LinearKernel.process_weights_after_loading", ("layer",)),
+        ("apply_int4", f"{_kernels}.mixed_precision.cpu", "CPUWNA16LinearKernel.apply_weights", ("layer", "x", "bias")),
+        ("scalar_types", "vllm.scalar_type", "scalar_types", None),
+    ),
+    "NVFP4 and MXFP4 of the CPU backend": (
+        ("register_linear_kernel", _kernels, "register_linear_kernel", ("kernel_class", "platform", "kernel_type")),
+        ("nvfp4_base", f"{_kernels}.nvfp4.base", "NvFp4LinearKernel", ("config",)),
+        ("mxfp4_base", f"{_kernels}.mxfp4.base", "MxFp4LinearKernel", ("config",)),
+        ("mxfp4_activations", "vllm.model_executor.layers.quantization.utils.quant_utils", "kMxfp4Dynamic", None),
     ),
     "mixtures of the CPU backend": (
         ("routed_experts", "vllm.model_executor.layers.fused_moe.routed_experts", "RoutedExperts", ("moe_config",)),

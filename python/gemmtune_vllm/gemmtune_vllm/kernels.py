@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from . import cpu, operators
+from . import operators
 
 loaded = []  # Layer of each quantized layer whose weights are ready, since the last model was loaded
 
@@ -115,7 +115,7 @@ class Layer:
         setattr(self.kernel, self.product, apply_block_scaled_mm if self.blocks else apply_scaled_mm)
 
 
-def _follow_fp8(kernel, vllm):
+def _follow(kernel, vllm):
     blocks = not isinstance(kernel, vllm.fp8_base)
     prepare = kernel.process_weights_after_loading
 
@@ -128,8 +128,8 @@ def _follow_fp8(kernel, vllm):
     kernel.process_weights_after_loading = process_weights_after_loading
 
 
-def _put_first(vllm, name, base, kernel_type, lists, follow):
-    """A class `name` at the head of vLLM's list for this platform. Its instances are those of the next class that fits, which `follow` sees."""
+def _put_first(vllm, name, base, kernel_type, lists):
+    """A class `name` at the head of vLLM's list for this platform. Its instances are those of the next class that fits, and are followed."""
     platform = vllm.platform
 
     # vLLM chooses among the others: it reorders the list by device and keeps to --linear-backend.
@@ -154,7 +154,7 @@ def _put_first(vllm, name, base, kernel_type, lists, follow):
             # vLLM gives no names to a class of the block-scaled base, and these to the others
             options = {"layer_param_names": ["weight", "weight_scale", "input_scale", "input_scale_ub"]}
         kernel = kernel_class(config, *arguments, **options)
-        follow(kernel, vllm)
+        _follow(kernel, vllm)
         return kernel
 
     chooser = type(base)(name, (base,), {
@@ -171,8 +171,6 @@ def _put_first(vllm, name, base, kernel_type, lists, follow):
 
 def register(vllm):
     if "fp8" in vllm.parts:
-        _put_first(vllm, "GemmtuneFp8LinearKernel", vllm.fp8_base, "fp8", vllm.fp8_kernels, _follow_fp8)
+        _put_first(vllm, "GemmtuneFp8LinearKernel", vllm.fp8_base, "fp8", vllm.fp8_kernels)
     if "fp8 block-scaled" in vllm.parts:
-        _put_first(vllm, "GemmtuneFp8BlockLinearKernel", vllm.fp8_block_base, "fp8_block", vllm.fp8_block_kernels, _follow_fp8)
-    if "int8 of the CPU backend" in vllm.parts:
-        _put_first(vllm, "GemmtuneInt8LinearKernel", vllm.int8_base, "int8", vllm.int8_kernels, cpu.follow_int8)
+        _put_first(vllm, "GemmtuneFp8BlockLinearKernel", vllm.fp8_block_base, "fp8_block", vllm.fp8_block_kernels)

@@ -11,10 +11,9 @@ import torch
 from gemmtune import operations
 from gemmtune import _library as c
 
-from . import operators
+from . import cpu, operators
 
 _fused_moe = torch.ops.gemmtune.fused_moe_out.default
-_device = ("cpu", 0)
 _types = {torch.bfloat16: "bf16", torch.float16: "f16"}
 # Of vLLM's activations those that gemmtune computes: its word, and whether rows of gate and up alternate in w13.
 _activations = {"silu": ("silu", False), "gelu": ("gelu", False), "swigluoai": ("swiglu", True), "swigluoai_uninterleave": ("swiglu", False)}
@@ -28,8 +27,8 @@ _plain = False  # vLLM's packing functions leave weights as they are
 _without_kernel = set()  # names of vLLM's classes that cannot run on this CPU
 
 
-def follow(vllm, loading):
-    """Stands behind the constructor of vLLM's layers of experts. loading(): the cpu.Loading of a model that is being loaded, or None."""
+def follow(vllm):
+    """Stands behind the constructor of vLLM's layers of experts."""
     _without_kernel.clear()
     _skip_packing(vllm.unquantized_experts)
     if "quantized mixtures of the CPU backend" in vllm.parts:
@@ -43,8 +42,8 @@ def follow(vllm, loading):
     @functools.wraps(stock)
     def __init__(self, *arguments, **options):
         stock(self, *arguments, **options)
-        if loading() is not None:
-            _follow_layer(self, vllm, loading)
+        if cpu.loading() is not None:
+            _follow_layer(self, vllm)
 
     vllm.routed_experts.__init__ = __init__
 
@@ -78,14 +77,14 @@ def _plain_weights():
         _plain = False
 
 
-def _follow_layer(layer, vllm, loading):
+def _follow_layer(layer, vllm):
     """Decides when the weights of the layer were loaded, before vLLM packs them."""
     method, ours = layer.quant_method, None
     prepare = method.process_weights_after_loading
 
     def process_weights_after_loading(layer):
         nonlocal ours
-        now = loading()
+        now = cpu.loading()
         if now is not None:
             ours = _chosen(now, layer, vllm, prepare)
         if ours is None:
@@ -107,8 +106,8 @@ def _chosen(loading, layer, vllm, prepare):
     try:
         mixture = Mixture(layer, experts, vllm)
         why = mixture.why_not()
-        if why is None and name not in _without_kernel and not operators.recording() and not mixture.is_answered(loading):
-            why = "no tuned row answers its sizes"
+        if why is None and name not in _without_kernel and not operators.recording():
+            why = loading.why_left(mixture.key(), mixture.problem)
     except Exception as error:  # vLLM must load without us
         why = f"{type(error).__name__}: {error}"
     if name in _without_kernel:
@@ -129,13 +128,13 @@ def _chosen(loading, layer, vllm, prepare):
 def _record(loading, layer, mixture):
     """Asks the look-up before each call of vLLM's function. Only an eager layer can."""
     if not loading.eager:
-        loading.left.append((layer, "shapes are recorded with --enforce-eager"))
+        loading.left.append((layer, cpu.recorded_eagerly))
         return
     experts = layer.quant_method.moe_kernel.fused_experts
     stock = experts.apply
 
     def record(*, hidden_states, **others):
-        operators.has_row(_device, mixture.problem(hidden_states.shape[0]))
+        operators.row_of(cpu.device, mixture.problem(hidden_states.shape[0]))
         return stock(hidden_states=hidden_states, **others)
 
     experts.apply = record
@@ -205,12 +204,9 @@ class Mixture:
         return operations.mixture_problem(tokens, n, k, experts=experts, topk=self.layer.top_k, x_type="i8" if self.w_type == "i8" else y_type,
                                           w_type=self.w_type, y_type=y_type, bias=self.has_bias, activation=self.activation, quant_type=self.quant_type)
 
-    def is_answered(self, loading):
-        """Whether a tuned row answers one of its token counts."""
-        key = *self.sizes(), self.layer.top_k, self.x_dtype, self.w_type, self.activation, self.has_bias
-        if key not in loading.known:
-            loading.known[key] = any(operators.has_row(_device, self.problem(tokens)) for tokens in loading.sizes)
-        return loading.known[key]
+    def key(self):
+        """Equal for layers that the same rows answer."""
+        return *self.sizes(), self.layer.top_k, self.x_dtype, self.w_type, self.activation, self.has_bias
 
     def constants(self):
         """What a compiled graph has of the layer beside tensors."""

@@ -12,7 +12,7 @@ from gemmtune.torch._operators import blocks_scaled, device_of, tensor_scaled, t
 linear = torch.ops.gemmtune.tuned_linear.default
 scaled_linear = torch.ops.gemmtune.tuned_scaled_linear.default
 
-_types = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", torch.float8_e4m3fn: "f8_e4m3fn", torch.int8: "i8"}
+_types = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", torch.float8_e4m3fn: "f8_e4m3fn"}
 _operations = {"plain": ("a16w16", False), tensor_scaled: ("a16w16", True), token_scaled: ("a8w8", False),
                blocks_scaled: ("a8w8_blockscale", False)}
 
@@ -32,23 +32,33 @@ def recording():
     return value.lower() not in ("0", "false", "off", "no")  # of all other words one is a folder
 
 
+no_row = "no tuned row answers its sizes"
+
+
+def no_bit_class(variable):
+    return f"its rows have no bit class, and {variable} is set"
+
+
 def answered(size):
     """Whether a tuned row answers `size`: (device, kind, m, n, k, x dtype, y dtype, bias, weight layout)."""
-    return _plan_of_size(size) is not None
+    return _row_of_size(size) is not None
 
 
 def bit_class(size):
     """The bit class of the row that answers `size`; "" if there is none."""
-    plan = _plan_of_size(size)
-    return plan["bits"] if plan else ""
+    row = _row_of_size(size)
+    return row["bits"] if row else ""
 
 
-def has_row(device, problem):
-    """Whether a tuned row answers the problem."""
-    return _tuned_plan(device, problem) is not None
+def row_of(device, problem):
+    """How the tuned row that answers the problem does (Context.plan()), or None."""
+    try:
+        return contexts.current(device).tuned_plan(problem)
+    except errors.Error:  # what this device does not do
+        return None
 
 
-def _plan_of_size(size):
+def _row_of_size(size):
     device, kind, m, n, k, x_type, y_type, bias, layout = size
     operation, scale_ab = _operations[kind]
     if x_type not in _types or y_type not in _types:
@@ -58,14 +68,7 @@ def _plan_of_size(size):
                                      scale_ab=scale_ab, weight_layout=layout)
     except errors.Error:  # what gemmtune does not do
         return None
-    return _tuned_plan(device, problem)
-
-
-def _tuned_plan(device, problem):
-    try:
-        return contexts.current(device).tuned_plan(problem)
-    except errors.Error:  # what this device does not do
-        return None
+    return row_of(device, problem)
 
 
 def _stock_scaled_linear(x, w, x_scale, w_scale, bias, rows, out_dtype, other):
@@ -78,4 +81,5 @@ _library.define("stock_scaled_linear(Tensor x, Tensor w, Tensor x_scale, Tensor 
 for _device in ("CPU", "CUDA"):
     _library.impl("stock_scaled_linear", _stock_scaled_linear, _device)
 
-__all__ = ["answered", "bit_class", "blocks_scaled", "device_of", "has_row", "linear", "recording", "scaled_linear", "tensor_scaled", "token_scaled"]
+__all__ = ["answered", "bit_class", "blocks_scaled", "device_of", "linear", "no_bit_class", "no_row", "recording", "row_of", "scaled_linear",
+           "tensor_scaled", "token_scaled"]

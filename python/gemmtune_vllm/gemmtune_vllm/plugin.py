@@ -14,14 +14,14 @@ import torch
 import gemmtune
 from gemmtune import contexts
 
-from . import cpu, interface, kernels, logger, mixtures, operators
+from . import cpu, interface, kernels, logger, mixtures, operators, quantized
 
 _vllm = None
 # Of the last model that this process loaded.
 _report = {"version": gemmtune.__version__, "linear_layers": 0, "mixtures": 0, "ours": [], "left": {}, "plans": 0, "device": None}
 _calls_before = {}  # counters when the model had been loaded
 _watcher = None
-_invariant = False  # VLLM_BATCH_INVARIANT
+_invariant = None  # the variable that asks for rows of a bit class
 _dependent = False  # tuned kernels are launched before the kernel in front has ended
 
 
@@ -33,25 +33,36 @@ def install():
         logger.warning("gemmtune: off: this vLLM differs from what the plug-in knows: %s",
                        "; ".join(sentence for _, sentence in _vllm.missing))
         return
-    _invariant = bool(getattr(_vllm.envs, "VLLM_BATCH_INVARIANT", False))
-    if _invariant and ("bf16" not in _vllm.parts or _vllm.on_cpu):
-        logger.info("gemmtune: off: VLLM_BATCH_INVARIANT is set, and only layers of bf16 and fp16 on a GPU can have rows of a bit class here")
-        _vllm.parts = []
-        return
+    _invariant = _asks_for_bit_classes()
     if _invariant:
-        logger.info("gemmtune: VLLM_BATCH_INVARIANT is set: only layers whose rows have a bit class run gemmtune's kernels")
-        _vllm.parts = ["bf16"]
+        _vllm.parts = [part for part in _vllm.parts if part == "bf16" or part.endswith("of the CPU backend")]
+        if not _vllm.parts:
+            logger.info("gemmtune: off: %s is set, and only layers of bf16 and fp16 can have rows of a bit class on a GPU", _invariant)
+            return
+        logger.info("gemmtune: %s is set: only layers whose rows have a bit class run gemmtune's kernels", _invariant)
     if _vllm.missing:
         logger.warning("gemmtune: no %s layers: this vLLM differs from what the plug-in knows: %s",
                        ", ".join(part for part, _ in _vllm.missing), "; ".join(sentence for _, sentence in _vllm.missing))
     _dependent = os.environ.get("GEMMTUNE_VLLM_DEPENDENT_LAUNCHES", "0") == "1"
-    if not _invariant:
-        kernels.register(_vllm)
+    kernels.register(_vllm)
+    quantized.follow(_vllm)
     if "bf16 of the CPU backend" in _vllm.parts:
         cpu.follow(_vllm)
     if "mixtures of the CPU backend" in _vllm.parts:
-        mixtures.follow(_vllm, cpu.loading)
+        mixtures.follow(_vllm)
     _vllm.loader.load_model = _following(_vllm.load_model)
+
+
+def _asks_for_bit_classes():
+    """The variable that does, or None."""
+    if _refuses_others():
+        return "GEMMTUNE_INVARIANT"
+    return "VLLM_BATCH_INVARIANT" if getattr(_vllm.envs, "VLLM_BATCH_INVARIANT", False) else None
+
+
+def _refuses_others():
+    """GEMMTUNE_INVARIANT=rows: a layer without rows of a bit class is an error."""
+    return os.environ.get("GEMMTUNE_INVARIANT") == "rows"
 
 
 def _following(load_model):
@@ -61,7 +72,7 @@ def _following(load_model):
         if worker is not None:  # llm.collective_rpc("report_of_gemmtune")
             worker.WorkerBase.report_of_gemmtune = lambda self: report()
         config = options.get("vllm_config", arguments[0] if arguments else None)
-        cpu.begin(_sizes(config)[1], getattr(getattr(config, "model_config", None), "enforce_eager", False))
+        cpu.begin(_sizes(config)[1], getattr(getattr(config, "model_config", None), "enforce_eager", False), _invariant)
         try:
             model = load_model(self, *arguments, **options)
         finally:
@@ -69,6 +80,8 @@ def _following(load_model):
         try:
             _choose_layers(model, config, loading)
         except Exception as error:  # layers that are not ours run as before
+            if _refuses_others():
+                raise
             logger.warning("gemmtune: %s: %s; vLLM's kernels run in the layers that are left", type(error).__name__, error)
         return model
     return load
@@ -173,9 +186,9 @@ def _why_left(layer, answers, recording):
     if why is not None or (recording and not _invariant):
         return why
     if not answers.any(layer):
-        return "no tuned row answers its sizes"
+        return operators.no_row
     if _invariant and not answers.are_invariant(layer):
-        return "its rows have no bit class, and VLLM_BATCH_INVARIANT is set"
+        return operators.no_bit_class(_invariant)
     # A product of a CPU takes far longer than a call of Python.
     if layer.runs_python and not _vllm.on_cpu and not answers.all(layer):
         name = getattr(layer, "stock_name", None) or type(layer.kernel).__name__
@@ -211,6 +224,9 @@ def _choose_layers(model, config, loading):
     names = [known.get(id(module), type(module).__name__) for module, _ in taken]
     counted, experts = _counted(taken, left)
     left = {known.get(id(module), type(module).__name__): why for module, why in left}
+    if left and _refuses_others():
+        name, why = next(iter(left.items()))
+        raise RuntimeError(f"GEMMTUNE_INVARIANT=rows, and vLLM's kernels would run in {len(left)} of {len(left) + len(names)} layers: {name}: {why}")
     _tell_compile_cache(config, [f"{name} {constants}" for name, (_, constants) in zip(names, taken)])
     device = operators.device_of(next((parameter for parameter in model.parameters()), torch.empty(0)))
     _report.update(linear_layers=len(names) + len(left) - experts, mixtures=experts, ours=names, left=left, plans=len(plans), device=device)
