@@ -96,9 +96,9 @@ Status check_types(const Problem& problem) {
 /// A mixture's quantization that is a format of weights alone has weights of its type, and x of 16 bits.
 Status check_weights_alone(const Problem& problem) {
   const QuantType type = problem.moe.quant_type;
-  for (const Operation dense : all_operations()) {
+  for (const OperationForm dense : all_operation_forms()) {
     // The dense operation on such weights that leaves x as it is.
-    const OperationTraits& format = traits(dense);
+    const OperationTraits& format = traits(dense.operation);
     const bool same = format.w_quantization == type && format.quantization == QuantType::none;
     if (!is_of_weights_alone(type) || !same) continue;
     const std::string_view q_type = to_string(type);

@@ -107,7 +107,8 @@ TEST(Inputs, init_types_have_names) {
 }
 
 TEST(Inputs, whole_scales_are_numbers_of_both_signs_with_zero_and_the_smallest) {
-  for (const Operation operation : {Operation::a16w4_nvfp4, Operation::a16w4_int4}) {
+  for (const OperationForm operation :
+       {OperationForm(Operation::a16w4_nvfp4), OperationForm(Operation::a16w4_int4)}) {
     Problem problem = default_problem(operation);
     problem.m = 3;
     problem.n = 64;

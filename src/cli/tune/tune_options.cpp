@@ -121,7 +121,7 @@ Result<ShapeList> given_shapes(const TuneOptions& options, const Environment& en
   if (options.buckets && options.input.empty()) {
     const auto operation = operation_of(options.size);
     if (!operation.ok()) return operation.status();
-    if (*operation == Operation::a8w8_blockscale) return block_scale_seed_shapes(device.gfx);
+    if (*operation == OperationForm(Operation::a8w8_blockscale)) return block_scale_seed_shapes(device.gfx);
     return Status::invalid(
         "--buckets: give shapes (-i FILE); only --op a8w8_blockscale has a list of its own");
   }

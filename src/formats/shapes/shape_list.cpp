@@ -131,7 +131,7 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
     return Status::invalid("{}:{}: {}", source, header_text.number, unclosed_quote);
   }
   const auto detected =
-      detect_table(document, header_index, header, {options.operation, options.output, Operation::a16w16});
+      detect_table(document, header_index, header, {options.operation, options.output, OperationForm()});
   if (!detected.ok()) return detected.status();
   const Schema& schema = *detected->schema;
   const Columns columns(header, schema);

@@ -101,7 +101,7 @@ Problem triton_problem(const TritonFile& file, const ConversionOptions& options,
   std::optional<OperationForm> operation = options.operation;
   if (const auto of_family = problem_of_triton_family(file.name.family);
       !operation && of_family && !is_mixture(*of_family))
-    operation = of_family->operation;
+    operation = form_of(*of_family);
   if (!operation) {
     rows.missing = fmt::format("family '{}' is none that tuned files hold; give --op", file.name.family);
   }
