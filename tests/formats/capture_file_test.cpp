@@ -108,7 +108,8 @@ TEST_F(CaptureFile, GroupsOfInt4ExpertsAreColumnsOfANewFile) {
   ASSERT_THAT(list->rows, SizeIs(1));
   EXPECT_EQ(print(list->rows[0].problem), print(problem_of_row(asked)));
   EXPECT_EQ(list->rows[0].problem.w_group, 32);
-  EXPECT_EQ(read_shape_list(at, {})->rows[0].problem, parse_shape_list("x.csv", write_shape_list(list->rows), {})->rows[0].problem);
+  EXPECT_EQ(read_shape_list(at, {})->rows[0].problem,
+            parse_shape_list("x.csv", write_shape_list(list->rows), {})->rows[0].problem);
 }
 
 /// Stores of versions without buckets have no count of them.
