@@ -6,7 +6,7 @@ namespace gemmtune::cpu {
 namespace {
 
 /// Up to where the default config is ahead of `quantized` (docs/lab/cpu_four_bit.md).
-bool runs_untuned(const Problem& problem) { return problem.m <= 64; }
+bool runs_untuned(const Problem& problem) { return problem.m <= 32; }
 
 }  // namespace
 
