@@ -192,7 +192,7 @@ class Quantized(Backend):
 
 class BitClasses(Backend):
     def test_layers_with_rows_of_a_bit_class_are_ours(self):
-        """vLLM's switch does nothing on a CPU: vLLM's kernels run in the other layers."""
+        """vLLM's kernels run in the others."""
         vllm = self.begin({**TABLES[CLASSES], **TABLES[ROWS]}, batch_invariant=True)
         self.assertEqual(self.log, ["gemmtune: VLLM_BATCH_INVARIANT is set: only layers whose rows have a bit class run gemmtune's kernels"])
         model = self.loaded(lambda: vllm.Linear(N, K), lambda: vllm.FourBit("awq", N, K, 32), lambda: vllm.Linear(2 * N, K))
