@@ -54,7 +54,7 @@ std::vector<TunedEntry> synthetic_rows() {
 /// The same rows, a third each of bf16, a8w8 and block-scaled a8w8: one table holds every operation.
 std::vector<TunedEntry> mixed_rows() {
   static constexpr std::array<OperationForm, 3> operations{Operation::a16w16, Operation::a8w8,
-                                                          Operation::a8w8_blockscale};
+                                                           Operation::a8w8_blockscale};
   std::vector<TunedEntry> rows = synthetic_rows();
   for (std::size_t index = 0; index < rows.size(); ++index) {
     Problem problem = default_problem(operations[index / rows_per_group % operations.size()]);

@@ -69,9 +69,9 @@ struct Problem {
   WeightLayout weight_layout = WeightLayout::plain;
   Order x_order = Order::row_major;
   Order w_order = Order::row_major;
-  std::int32_t alignment = 16;       // bytes, promised for every operand pointer
-  std::int32_t w_group = 0;  // of an int4 weight: elements of k that share a scale; K: has_whole_rows()
-  bool zero_points = false;  // of an int4 weight: an int8 beside each scale
+  std::int32_t alignment = 16;  // bytes, promised for every operand pointer
+  std::int32_t w_group = 0;     // of an int4 weight: elements of k that share a scale; K: has_whole_rows()
+  bool zero_points = false;     // of an int4 weight: an int8 beside each scale
   MoeShape moe{};
 
   friend bool operator==(const Problem&, const Problem&) = default;

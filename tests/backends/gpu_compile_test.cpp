@@ -103,7 +103,7 @@ std::vector<Config> GpuCompile::sample_of(std::vector<Config> configs, const std
 }
 
 /// The problem without its sizes and what only the epilogue knows. The source is the same for all architectures.
-std::string form_of(Problem problem) {
+std::string source_form_of(Problem problem) {
   problem.m = problem.n = problem.k = 64;
   problem.y_type = DataType::bf16;
   problem.bias = false;
@@ -123,7 +123,7 @@ void GpuCompile::expect_compiles(const KernelFamily& family, CompileOnlyRuntime&
                                                                          : corners(space);
   // A dependent launch is decided at run time: the source is the same.
   std::erase_if(configs, is_dependent);
-  configs = sample_of(std::move(configs), std::string(family.name()), form_of(problem));
+  configs = sample_of(std::move(configs), std::string(family.name()), source_form_of(problem));
   configs.push_back(family.default_config(problem));
   ASSERT_GE(configs.size(), 2U);
   expect_names_are_read_back(family, problem, configs);

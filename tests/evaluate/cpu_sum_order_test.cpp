@@ -119,9 +119,9 @@ std::map<std::string, std::vector<Problem>> problems_by_operation() {
   std::map<std::string, std::vector<Problem>> all;
   const testing_problems::Shape shape{1, 48, 300};
   for (const Problem& problem : testing_problems::dense_problems(shape))
-    all[std::string(to_string(problem.operation))].push_back(problem);
+    all[std::string(to_string(OperationForm(problem.operation, false)))].push_back(problem);
   for (const Problem& problem : testing_problems::mixtures(shape))
-    all[std::string(to_string(problem.operation))].push_back(problem);
+    all[std::string(to_string(OperationForm(problem.operation, false)))].push_back(problem);
   return all;
 }
 

@@ -240,7 +240,8 @@ TEST(MergeFixtures, ADenseTableAsRangesAnswersEveryTunedM) {
   RecordProperty("rows_after", static_cast<int>(table->rows_after));
   EXPECT_EQ(table->rows_before, 6630U);
   EXPECT_LT(table->rows_after, table->rows_before / 10);
-  auto again = parse_tuned_csv("a.csv", table->text, {.operation = OperationForm(Operation::a8w8_blockscale)});
+  auto again =
+      parse_tuned_csv("a.csv", table->text, {.operation = OperationForm(Operation::a8w8_blockscale)});
   ASSERT_TRUE(again.ok());
   const TunedTable ranges(std::move(again->entries));
   for (const TunedEntry& row : file->entries) {

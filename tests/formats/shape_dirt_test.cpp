@@ -194,16 +194,17 @@ TEST(ShapeFixtures, RealFilesAreReadWhole) {
     const char* name;
     OperationForm operation;
     std::int64_t rows;
-  } others[] = {{"a4w4_blockscale_untuned_gemm.csv", Operation::a4w4_blockscale, 194},
-                {"a8w8_blockscale_bpreshuffle_untuned_gemm.csv", OperationForm(Operation::a8w8_blockscale, true), 0},
-                {"a8w8_blockscale_untuned_gemm.csv", Operation::a8w8_blockscale, 80},
-                {"a8w8_bpreshuffle_untuned_gemm.csv", OperationForm(Operation::a8w8, true), 32},
-                {"a8w8_untuned_batched_gemm.csv", Operation::batched_a8w8, 26},
-                {"a8w8_untuned_gemm.csv", Operation::a8w8, 66},
-                {"bf16_untuned_batched_gemm.csv", Operation::batched_bf16, 26},
-                {"untuned_fmoe.csv", Operation::fused_moe, 13},
-                {"model_configs/a8w8_blockscale_bpreshuffle_untuned_gemm_mm2.5.csv",
-                 OperationForm(Operation::a8w8_blockscale, true), 16}};
+  } others[] = {
+      {"a4w4_blockscale_untuned_gemm.csv", Operation::a4w4_blockscale, 194},
+      {"a8w8_blockscale_bpreshuffle_untuned_gemm.csv", OperationForm(Operation::a8w8_blockscale, true), 0},
+      {"a8w8_blockscale_untuned_gemm.csv", Operation::a8w8_blockscale, 80},
+      {"a8w8_bpreshuffle_untuned_gemm.csv", OperationForm(Operation::a8w8, true), 32},
+      {"a8w8_untuned_batched_gemm.csv", Operation::batched_a8w8, 26},
+      {"a8w8_untuned_gemm.csv", Operation::a8w8, 66},
+      {"bf16_untuned_batched_gemm.csv", Operation::batched_bf16, 26},
+      {"untuned_fmoe.csv", Operation::fused_moe, 13},
+      {"model_configs/a8w8_blockscale_bpreshuffle_untuned_gemm_mm2.5.csv",
+       OperationForm(Operation::a8w8_blockscale, true), 16}};
   for (const auto& other : others) {
     ShapeListOptions by_name;
     const auto list = read_shape_list(folder + "/aiter/configs/" + other.name, by_name);

@@ -181,10 +181,12 @@ TEST_F(TunedCsvFiles, OtherFilesAreNamed) {
   EXPECT_THAT(read_tuned_csv(write("t.csv", sizes)).message(), HasSubstr("name it with --op (a8w8, "));
   EXPECT_EQ(read_tuned_csv(write("x_a4w4_blockscale_tuned_gemm.csv", sizes))->schema().kind,
             TableKind::a4w4_blockscale);
-  EXPECT_THAT(read_tuned_csv(write("t.csv", sizes), {.operation = OperationForm(Operation::batched_a8w8)}).message(),
-              HasSubstr("no column B"));
   EXPECT_THAT(
-      read_tuned_csv(write("t.csv", "gfx,cu_num,B,M,N,K,us\n"), {.operation = OperationForm(Operation::a8w8)}).message(),
+      read_tuned_csv(write("t.csv", sizes), {.operation = OperationForm(Operation::batched_a8w8)}).message(),
+      HasSubstr("no column B"));
+  EXPECT_THAT(
+      read_tuned_csv(write("t.csv", "gfx,cu_num,B,M,N,K,us\n"), {.operation = OperationForm(Operation::a8w8)})
+          .message(),
       HasSubstr("expected a8w8"));
   EXPECT_EQ(read_tuned_csv(path("missing.csv")).code(), StatusCode::not_found);
   EXPECT_EQ(read_tuned_csv(folder_.string()).code(), StatusCode::invalid_argument);

@@ -495,8 +495,8 @@ TEST(HipDevice, UntunedBatchesAreCaptured) {
     ASSERT_TRUE(context.plan(batched(3, 5, 64, 48)).ok());
     ASSERT_TRUE(context.plan(batched(2, 4, 64, 48, DataType::i8)).ok());
   }
-  for (const auto& [operation, calls] :
-       {std::pair{Operation::batched_bf16, 2U}, std::pair{Operation::batched_a8w8, 1U}}) {
+  for (const auto& [operation, calls] : {std::pair{OperationForm(Operation::batched_bf16), 2U},
+                                         std::pair{OperationForm(Operation::batched_a8w8), 1U}}) {
     const auto read = read_capture(folder.path() + "/" + untuned_file_name(operation), operation);
     ASSERT_TRUE(read.ok()) << read.message();
     ASSERT_EQ(read->problems.size(), 1U);

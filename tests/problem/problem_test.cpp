@@ -289,7 +289,9 @@ TEST(Problem, WhatAFormatCannotExpressIsNamed) {
   problem = default_problem({Operation::a8w8, true});
   problem.m = problem.n = problem.k = 16;
   problem.weight_layout = WeightLayout::plain;
-  EXPECT_NE(check_form({Operation::a8w8, true}, problem).message().find("expected a packed one for a8w8_bpreshuffle"),
+  EXPECT_NE(check_form({Operation::a8w8, true}, problem)
+                .message()
+                .find("expected a packed one for a8w8_bpreshuffle"),
             std::string::npos);
   problem = default_problem(Operation::fused_moe);
   problem.m = problem.n = problem.k = 16;
@@ -411,7 +413,8 @@ TEST(OperationForms, APackedWeightIsOneOfItsOwnWhereWordsSaySo) {
   problem.weight_layout = WeightLayout::panel16;
   EXPECT_EQ(to_string(form_of(problem)), "a8w8_bpreshuffle");
   EXPECT_EQ(form_of(problem), parse_operation("bpreshuffle"));
-  EXPECT_NE(check_form(Operation::a8w8, problem).message().find("panel16: expected plain for a8w8"), std::string::npos);
+  EXPECT_NE(check_form(Operation::a8w8, problem).message().find("panel16: expected plain for a8w8"),
+            std::string::npos);
   EXPECT_FALSE(parse_problem("a8w8 m=1 n=16 k=16 x=i8 w=i8 y=bf16 layout=any").ok());
   EXPECT_FALSE(parse_problem("a8w8_bpreshuffle m=1 n=16 k=16 x=i8 w=i8 y=bf16 layout=plain").ok());
   problem = default_problem(Operation::a4w4_blockscale);

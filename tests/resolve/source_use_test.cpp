@@ -116,16 +116,20 @@ TEST_F(Sources, OperationsAreJudgedApart) {
   const std::string a8w8 = folder_.write("a8w8_tuned_gemm.csv",
                                          "gfx,cu_num,M,N,K,q_dtype_w,kernelId,splitK,us,kernelName\n"
                                          "x86-fake,2,1,32,48,torch.int8,0,0,9,alpha_r1_a1\n");
-  EXPECT_THAT(warnings({other, {OperationForm(Operation::a8w8), a8w8, true}}), ElementsAre(HasSubstr("a.csv is not used")));
+  EXPECT_THAT(warnings({other, {OperationForm(Operation::a8w8), a8w8, true}}),
+              ElementsAre(HasSubstr("a.csv is not used")));
 }
 
 TEST_F(Sources, FilesThatAreMissingOrCannotBeReadAreSaid) {
   const std::string none = folder_.file("none.csv");
-  EXPECT_THAT(warnings({{OperationForm(Operation::a16w16), none, false}}), IsEmpty()) << "a default may be missing";
-  EXPECT_THAT(warnings({{OperationForm(Operation::a16w16), none, true}}), ElementsAre(none + ": no such file"));
+  EXPECT_THAT(warnings({{OperationForm(Operation::a16w16), none, false}}), IsEmpty())
+      << "a default may be missing";
+  EXPECT_THAT(warnings({{OperationForm(Operation::a16w16), none, true}}),
+              ElementsAre(none + ": no such file"));
   const std::string broken = folder_.write("broken.csv", std::string("M,N\0", 4));
-  EXPECT_THAT(warnings({{OperationForm(Operation::a16w16), broken, false}, file("b.csv", {of("x86-fake", 2)})}),
-              ElementsAre(HasSubstr("broken.csv")));
+  EXPECT_THAT(
+      warnings({{OperationForm(Operation::a16w16), broken, false}, file("b.csv", {of("x86-fake", 2)})}),
+      ElementsAre(HasSubstr("broken.csv")));
 }
 
 TEST_F(Sources, AnotherNumberOfThreadsIsNamed) {

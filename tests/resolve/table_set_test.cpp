@@ -65,8 +65,8 @@ TEST(TablePaths, EveryOperationHasItsFileItsVariablesAndItsModelFiles) {
   const Case cases[] = {
       {Operation::a16w16, "GEMMTUNE_CONFIG_A16W16", "AITER_CONFIG_GEMM_BF16", "bf16_tuned_gemm"},
       {Operation::a8w8, "GEMMTUNE_CONFIG_A8W8", "AITER_CONFIG_GEMM_A8W8", "a8w8_tuned_gemm"},
-      {OperationForm(Operation::a8w8, true), "GEMMTUNE_CONFIG_A8W8_BPRESHUFFLE", "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE",
-       "a8w8_bpreshuffle_tuned_gemm"},
+      {OperationForm(Operation::a8w8, true), "GEMMTUNE_CONFIG_A8W8_BPRESHUFFLE",
+       "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE", "a8w8_bpreshuffle_tuned_gemm"},
       {Operation::a8w8_blockscale, "GEMMTUNE_CONFIG_A8W8_BLOCKSCALE", "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE",
        "a8w8_blockscale_tuned_gemm"},
       {OperationForm(Operation::a8w8_blockscale, true), "GEMMTUNE_CONFIG_A8W8_BLOCKSCALE_BPRESHUFFLE",

@@ -257,7 +257,8 @@ TEST_F(ConfirmationTest, TheTunerPublishesWhatBothPassesSay) {
     EXPECT_EQ(entry.ties, static_cast<std::int64_t>(summary.items[0].ties.size()) - 1)
         << "as widened at the end";
   for (std::size_t i = 0; i < summary.items.size(); ++i)
-    EXPECT_EQ(observed_ties_[i], summary.items[i].ties.size()) << "who follows the run has the rows of the file";
+    EXPECT_EQ(observed_ties_[i], summary.items[i].ties.size())
+        << "who follows the run has the rows of the file";
 }
 
 TEST_F(ConfirmationTest, TooSoonAfterTheFirstThereIsNone) {

@@ -277,10 +277,12 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const DataType type : {DataType::i8, DataType::f8_e4m3fn, DataType::f8_e4m3fnuz})
     all.push_back({"a8w8_" + std::string(to_string(type)), dense_problem(Operation::a8w8, type), rows});
-  all.push_back({"a8w8_bpreshuffle", dense_problem(OperationForm(Operation::a8w8, true), DataType::i8), rows});
+  all.push_back(
+      {"a8w8_bpreshuffle", dense_problem(OperationForm(Operation::a8w8, true), DataType::i8), rows});
   all.push_back({"a8w8_blockscale", dense_problem(Operation::a8w8_blockscale, DataType::f8_e4m3fn), rows});
   all.push_back({"a8w8_blockscale_bpreshuffle",
-                 dense_problem(OperationForm(Operation::a8w8_blockscale, true), DataType::f8_e4m3fnuz), rows});
+                 dense_problem(OperationForm(Operation::a8w8_blockscale, true), DataType::f8_e4m3fnuz),
+                 rows});
   all.push_back({"a4w4_blockscale", dense_problem(Operation::a4w4_blockscale, DataType::f4_e2m1), rows});
   all.push_back({"batched_bf16",
                  dense_problem(Operation::batched_bf16, DataType::bf16),

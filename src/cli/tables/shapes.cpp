@@ -156,7 +156,7 @@ std::function<int()> declare_shapes(CommandOptions& app) {
       "--gfx", options->gfx,
       "The architecture that the shapes are for: fp8 is its own (e4m3fnuz on gfx94x, else e4m3fn)");
   app.add_flag(
-      "--bpreshuffle", is_packed(options->size),
+      "--bpreshuffle", options->size.bpreshuffle,
       "Weights of the model packed once: a8w8_bpreshuffle, a8w8_blockscale_bpreshuffle, bf16 so marked");
   app.add_flag("--layers", options->layers, "With the name of each layer of the model");
   app.add_option(

@@ -341,7 +341,6 @@ TEST_P(CpuKernels, RanksOfATreeOfSumsHaveTheBitsOfTheWhole) {
       for (const std::int64_t m : {1, 7, 20}) {
         if (type != DataType::bf16 && GetParam().name == "emulated_amx") continue;
         Problem whole{.m = m, .n = 40, .k = 1024, .x_type = type, .w_type = type, .y_type = DataType::f32};
-        whole.bpreshuffle = packed;
         if (packed) whole.weight_layout = WeightLayout::panel16;
         const Truth& truth = truth_of(whole);
         for (const KernelFamily* family : families) {

@@ -119,10 +119,11 @@ Status check_operation(const Problem& problem, const DenseSupport& taken) {
   const OperationTraits& row = traits(problem.operation);
   const bool takes_scales = takes(quantization(problem), taken) && takes(weight_quantization(problem), taken);
   if ((row.batched && !taken.batches) || row.mixture || !takes_scales) {
-    return refusal::refuse(
-        refusal::operation, "{} is not a16w16{}{}{}{}{}", to_string(form_of(problem)), taken.row_scales ? ", a8w8" : "",
-        taken.block_scales ? ", a8w8_blockscale" : "", taken.fp4 ? ", a4w4_blockscale, a16w4, a8w4" : "",
-        taken.all_formats ? ", of another format of 4-bit weights" : "", taken.batches ? ", batched" : "");
+    return refusal::refuse(refusal::operation, "{} is not a16w16{}{}{}{}{}", to_string(form_of(problem)),
+                           taken.row_scales ? ", a8w8" : "", taken.block_scales ? ", a8w8_blockscale" : "",
+                           taken.fp4 ? ", a4w4_blockscale, a16w4, a8w4" : "",
+                           taken.all_formats ? ", of another format of 4-bit weights" : "",
+                           taken.batches ? ", batched" : "");
   }
   if (!row.batched) return refusal::check_one_batch(problem, taken.orders);
   if (problem.batch > max_batches)

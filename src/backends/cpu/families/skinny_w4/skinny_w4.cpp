@@ -61,7 +61,7 @@ class SkinnyW4Family final : public LeafFamily {
     const bool dense = !traits(problem.operation).mixture && !traits(problem.operation).batched;
     if (!dense || bits(problem.w_type) != 4 || problem.operation == Operation::a4w4_blockscale)
       return refusal::refuse(refusal::operation, "{} is not taken, only weights of 4 bits; x of MXFP4 is not",
-                             to_string(problem.operation));
+                             to_string(form_of(problem)));
     if (problem.m > skinny_w4_max_m)
       return refusal::refuse(refusal::rows, "{} is not taken, only up to {}", problem.m, skinny_w4_max_m);
     GEMMTUNE_RETURN_IF_ERROR(refusal::check_order(problem));

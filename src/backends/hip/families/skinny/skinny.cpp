@@ -55,7 +55,7 @@ LaunchConfig launch_config(const Problem& problem, const Config& config) {
   launch.unroll = config.number("un", 2);
   launch.columns = problem.w_order == Order::column_major;
   launch.element_bytes = bits(problem.w_type) / 8;
-  launch.row_lanes = problem.bpreshuffle || launch.columns ? lanes_with_rows : 1;
+  launch.row_lanes = is_packed(problem) || launch.columns ? lanes_with_rows : 1;
   launch.units = ceil_div(bytes_of(problem.w_type, problem.k), bytes_per_load);
   launch.fp4 = problem.w_type == DataType::f4_e2m1;
   return launch;
@@ -70,7 +70,7 @@ class SkinnyKernel final : public gpu::JitKernel<LaunchConfig> {
     shape_.grid[2] = static_cast<unsigned>(problem.batch);
   }
   WeightLayout weight_layout() const override {
-    return problem_.bpreshuffle ? WeightLayout::aiter16x16 : WeightLayout::plain;
+    return is_packed(problem_) ? WeightLayout::aiter16x16 : WeightLayout::plain;
   }
   Status run(const Operands& o, void*, Stream stream) const override {
     SkinnyArguments values{};
@@ -87,7 +87,7 @@ class SkinnyKernel final : public gpu::JitKernel<LaunchConfig> {
     values.y_batch_step = o.y_batch_stride;
     values.m = static_cast<int>(problem_.m);
     values.n = static_cast<int>(problem_.n);
-    if (problem_.bpreshuffle && reinterpret_cast<std::uintptr_t>(o.w) % 16 != 0)
+    if (is_packed(problem_) && reinterpret_cast<std::uintptr_t>(o.w) % 16 != 0)
       return Status::unsupported("skinny needs a shuffled weight at a multiple of 16 bytes");
     return enqueue(0, shape_, values, stream);
   }
@@ -149,7 +149,7 @@ Status SkinnyFamily::accepts(const Problem& problem) const {
   if (bytes_of(problem.w_type, problem.k) < bytes_per_load)
     return refusal::refuse(refusal::reduction, "{} {}, at least 16 bytes", problem.k,
                            to_string(problem.x_type));
-  if (problem.bpreshuffle && !gpu::shuffled_tiles_of(problem).fits())
+  if (is_packed(problem) && !gpu::shuffled_tiles_of(problem).fits())
     return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of {}",
                            problem.n, problem.k, gpu::shuffled_k_multiple(problem));
   return {};
@@ -209,9 +209,9 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
     config.set("un", std::int64_t{widened ? 1 : 2});
     return config;
   }
-  config.set(
-      "rn", std::int64_t{
-                problem.bpreshuffle || problem.batch * problem.n < 8 * unit_.units || problem.m > 8 ? 1 : 2});
+  config.set("rn",
+             std::int64_t{
+                 is_packed(problem) || problem.batch * problem.n < 8 * unit_.units || problem.m > 8 ? 1 : 2});
   config.set("nw", std::int64_t{4});
   config.set("un", std::int64_t{2});
   return config;
@@ -223,7 +223,7 @@ std::vector<gpu::Part> SkinnyFamily::parts(const Problem& problem, const LaunchC
   source.defines.push_back(fmt::format("RN={}", launch.weight_rows));
   source.defines.push_back(fmt::format("WAVES={}", launch.waves));
   source.defines.push_back(fmt::format("UNROLL={}", launch.unroll));
-  source.defines.push_back(fmt::format("SHUFFLED={}", problem.bpreshuffle ? 1 : 0));
+  source.defines.push_back(fmt::format("SHUFFLED={}", is_packed(problem) ? 1 : 0));
   source.defines.push_back(fmt::format("W_COLUMNS={}", launch.columns ? 1 : 0));
   return {{std::move(source)}};
 }
