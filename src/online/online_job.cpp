@@ -141,7 +141,10 @@ OnlineEvaluation evaluation_of(const Device& device, const OnlineProblem& asked,
   evaluation.in_process = in_process_options(device, settings.policy, settings.max_err_ratio);
   evaluation.in_process.timing_lock = timing_lock_path(settings.runtime_folder, device.info());
   evaluation.device_text = journal_device_text(device.info());
-  evaluation.policy_text = journal_policy_text(settings.policy, settings.max_err_ratio);
+  // As offline tuning has it: what fails does so by either clock.
+  Policy by_wall_clock = settings.policy;
+  by_wall_clock.processor_time = false;
+  evaluation.policy_text = journal_policy_text(by_wall_clock, settings.max_err_ratio);
   evaluation.trusted.insert(asked.fallback);
   evaluation.stopping = &stopping;
   return evaluation;

@@ -367,7 +367,8 @@ TEST_P(Operations, WhatIsMissingIsNamedAndNothingIsWritten) {
 INSTANTIATE_TEST_SUITE_P(All, Operations, ::testing::ValuesIn(problems()), [](const auto& test) {
   const Problem& p = test.param;
   return std::string(to_string(form_of(p))) + "_" + std::string(to_string(p.x_type)) + "_" +
-         std::string(to_string(p.weight_layout)) + (p.e8m0_scales ? "_ue8m0" : "");
+         std::string(to_string(p.weight_layout)) + (p.e8m0_scales ? "_ue8m0" : "") +
+         (is_mixture(p) ? "_" + std::string(to_string(p.w_type)) : "");
 });
 
 TEST(OperationsOfZeroRows, ReturnAtOnce) {
