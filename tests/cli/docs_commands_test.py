@@ -43,6 +43,7 @@ ELSEWHERE = {
     ("hip_families.md", "gemmtune coverage"): "tables of an AMD GPU",
     ("evaluators.md", "gemmtune tune"): "a program evaluate.py",
     ("invariant.md", "gemmtune check invariant.csv"): "the rows of the line above it",
+    ("tensor_parallel.md", "gemmtune check tp.csv"): "the rows of the lines above it",
     ("vllm_cpu.md", "gemmtune shapes"): "the folder of the model that vLLM serves",
     ("vllm_cpu.md", "gemmtune tune"): "that folder, or its shapes",
     ("vllm_mixtures.md", "gemmtune tune"): "the folder of the model that vLLM serves",

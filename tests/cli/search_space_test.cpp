@@ -102,7 +102,8 @@ TEST_F(SearchSpaceCli, ErrorsNameFileLineAndWhatIsAllowed) {
               HasSubstr("space.yaml:3: tiled: has no rule 'wast'"));
   EXPECT_THAT(
       refusal("tiled:\n  rules:\n    tile: off\n"),
-      HasSubstr("space.yaml:3: tiled: no kernel is built without rule 'tile', expected some of tree isa, waste"));
+      HasSubstr(
+          "space.yaml:3: tiled: no kernel is built without rule 'tile', expected some of tree isa, waste"));
   EXPECT_THAT(refusal("tiled:\n  parameters:\n    mc: [512]\n"),
               HasSubstr("space.yaml:1: tiled: an empty space: search rule 'mc' leaves nothing of"));
   EXPECT_THAT(refusal("tiled: {rules: {tile: on, waste: [3]}}\n"), HasSubstr("space.yaml:1: rule 'waste'"));

@@ -107,7 +107,7 @@ TEST_F(WorkerProgram, KilledAgainAndAgainTheRunEndsRight) {
       continue;
     }
     for (const pid_t worker : wait_for_workers()) {
-      std::this_thread::sleep_for(milliseconds(400));
+      std::this_thread::sleep_for(milliseconds(100));
       if (kill(worker, SIGKILL) == 0) killed.insert(worker);
     }
   }

@@ -30,6 +30,8 @@ ELSEWHERE = {
     ("checkpoints.md", "inputs = x if weight.k_order is None else x[..., weight.k_order]"): "PyTorch and checkpoints, which checkpoints_test.py makes",
     ("checkpoints.md", "import gemmtune"): "PyTorch and checkpoints, which checkpoints_test.py makes",
     ("checkpoints.md", 'experts = checkpoints.Checkpoint("gpt-oss-20b")'): "PyTorch and checkpoints, which checkpoints_test.py makes",
+    ("checkpoints.md", 'experts = checkpoints.Checkpoint("Kimi-K2-Thinking").read_experts("model.layers.1.mlp.experts")'):
+        "PyTorch and checkpoints, which checkpoints_test.py makes",
     ("checkpoints.md", "from safetensors.torch import load_file"): "PyTorch and checkpoints, which checkpoints_test.py makes",
     ("pytorch.md", 'with gemmtune.torch.capture("shapes.csv") as captured:      # packed=True on a CPU'): "PyTorch, a GPU and a model",
 }

@@ -118,7 +118,7 @@ class Quantized(Backend):
             header, *rows = (Path(folder) / "a16w4_int4_untuned_gemm.csv").read_text().splitlines()
             found = [dict(zip(header.split(","), row.split(","))) for row in rows]
             self.assertEqual([(row["M"], row["N"], row["K"], row["bias"], row["group"], row["zero_points"]) for row in found],
-                             [("6", "64", "128", "True", "32", "True"), ("6", "64", "128", "False", "row", "False")])
+                             [("6", "64", "128", "True", "32", "True"), ("6", "64", "128", "False", "128", "False")])
             gemmtune.use()
 
     def test_nvfp4_and_mxfp4_run_with_and_without_rows(self):

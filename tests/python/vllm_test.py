@@ -470,8 +470,15 @@ class Plugin(Process):
         layer(torch.randn(4, K).bfloat16())
         self.assertEqual(vllm.calls["gemm"], 1)
         vllm = self.start(platform="CPU")  # where layers are chosen while the model is loaded
+        self.addCleanup(torch.set_default_dtype, torch.get_default_dtype())
+
+        def make():
+            layers = nn.Sequential(vllm.Linear(N, K), vllm.Linear(N, K, kind="int8"))
+            torch.set_default_dtype(torch.bfloat16)  # as vLLM does while it loads
+            return layers
+
         with mock.patch("gemmtune_vllm.operators.row_of", side_effect=OSError("disk")):
-            model = self.load(lambda: nn.Sequential(vllm.Linear(N, K), vllm.Linear(N, K, kind="int8")))
+            model = self.load(make)
         self.assertIn("0 of 2", self.line)
         self.assertIn("gemmtune: vLLM's kernels run in 0, 1: OSError: disk", self.lines)
         for layer in model:

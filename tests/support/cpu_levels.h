@@ -28,7 +28,8 @@ inline std::vector<Config> some_configs(const KernelFamily& family, const Proble
   for (int attempt = 0; attempt < 3000 && static_cast<int>(configs.size()) <= wanted; ++attempt) {
     Config config;
     for (const Parameter& parameter : space.parameters())
-      config.set(parameter.key, parameter.values[random.below(parameter.values.size())]);
+      if (!parameter.values.empty())
+        config.set(parameter.key, parameter.values[random.below(parameter.values.size())]);
     if (space.refusal(config).empty()) configs.push_back(config);
   }
   return configs;
