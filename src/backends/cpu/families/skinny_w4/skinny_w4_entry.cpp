@@ -5,8 +5,8 @@
 namespace gemmtune::cpu {
 namespace {
 
-/// Up to where the default config is ahead of `quantized` (docs/lab/cpu_four_bit.md).
-bool runs_untuned(const Problem& problem) { return problem.m <= 32; }
+/// Up to where the default config is ahead of `quantized` (docs/lab/cpu_four_bit.md): x of longer rows leaves the inner cache.
+bool runs_untuned(const Problem& problem) { return problem.m <= (problem.k <= 4096 ? 32 : 16); }
 
 }  // namespace
 
