@@ -94,6 +94,6 @@ class [[nodiscard]] Result {
 // Leaves the enclosing function with the Status of `expression` unless it is ok.
 #define GEMMTUNE_RETURN_IF_ERROR(expression)                                        \
   do {                                                                              \
-    if (auto gemmtune_status = (expression); !gemmtune_status.ok())                 \
+    if (const auto& gemmtune_status = (expression); !gemmtune_status.ok())          \
       return ::gemmtune::Status(gemmtune_status.code(), gemmtune_status.message()); \
   } while (false)

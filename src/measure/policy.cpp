@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "backends/backend.h"
+
 namespace gemmtune {
 
 std::string_view to_string(CacheMode mode) {

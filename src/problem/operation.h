@@ -123,9 +123,11 @@ struct OperationForm {
 
   constexpr OperationForm() = default;
   /// Of constants alone: a problem's form depends on its layout too, see form_of().
+  // NOLINTNEXTLINE(google-explicit-constructor)
   consteval OperationForm(Operation constant) : operation(constant) {}
   constexpr OperationForm(Operation of, bool is_packed)
       : operation(of), packed(is_packed && has_packed_form(of)) {}
+  // NOLINTNEXTLINE(modernize-use-nullptr): what the compiler makes of it
   friend constexpr auto operator<=>(const OperationForm&, const OperationForm&) = default;
 };
 

@@ -111,7 +111,7 @@ Result<ShapeList> given_shapes(const TuneOptions& options, const Environment& en
     if (!problems.ok()) return problems.status();
     ShapeList list;
     list.source = "-m -n -k";
-    for (Problem& problem : *problems) list.rows.push_back({std::move(problem), 1, {}, 0});
+    for (const Problem& problem : *problems) list.rows.push_back({problem, 1, {}, 0});
     return list;
   }
   if (options.input.empty() && !model_folder(options.model, environment).empty()) {

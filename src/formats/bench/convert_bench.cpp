@@ -26,6 +26,7 @@ Result<ConversionRows> read_sizes(const std::string& source, std::string content
 
 Result<ConversionRows> read_bench_rows(const std::string& source, std::string content,
                                        const ConversionOptions& options) {
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): as read_sizes calls it
   const auto parse = [](const std::string& path, std::string text, const ShapeListOptions& list) {
     return parse_bench_yaml(path, text, list);
   };

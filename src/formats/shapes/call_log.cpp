@@ -159,11 +159,11 @@ class CallLog {
   }
 
  private:
-  void add(Problem problem) {
+  void add(const Problem& problem) {
     ++named_;
     const ShapeListOptions& list = options_.list;
     if (list.operation && form_of(problem) != *list.operation) return;
-    shapes_.add({std::move(problem), 1, {}, line_});
+    shapes_.add({problem, 1, {}, line_});
   }
   void refuse(std::string_view why) {
     ++named_;
@@ -173,7 +173,7 @@ class CallLog {
     ++named_;
     if (auto problem = rows_.read(table, cells, line_)) {
       --named_;
-      add(std::move(*problem));
+      add(*problem);
     }
   }
 
