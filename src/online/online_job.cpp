@@ -130,7 +130,7 @@ struct JobSettings : OnlineSettings {
 
   /// Of the budget.
   SecondsClock budget_clock() const {
-    if (worker == nullptr) return clock;
+    if (worker == nullptr || !worker->gives_way()) return clock;
     return [this] { return worker->machine_seconds(); };
   }
 };

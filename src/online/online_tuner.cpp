@@ -233,7 +233,7 @@ void OnlineTuner::start_worker(Workplace& workplace) {
   }
   if (state_->stopping) return;
   state_->without_worker = true;
-  give_way(nice_without_worker);
+  if (!options_.synchronous) give_way(nice_without_worker);
   host_.say(LogLevel::warning,
             fmt::format(
                 "online tuning measures in this process, kernels of vendors and of proven families alone: {}",

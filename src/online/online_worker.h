@@ -7,7 +7,6 @@
 #include <string>
 
 #include "backends/backend.h"
-#include "base/clock.h"
 #include "base/status.h"
 #include "evaluate/worker/worker_evaluator.h"
 #include "measure/policy.h"
@@ -41,10 +40,10 @@ class OnlineWorker {
 
   Evaluator& evaluator() { return evaluator_; }
   const Policy& policy() const { return policy_; }
-  /// The clock of a budget: what the worker has used, in seconds of the whole machine. One that need not give way has the clock's.
-  double machine_seconds() const {
-    return cores_ > 0 ? evaluator_.processor_seconds() / cores_ : steady_seconds();
-  }
+  /// It has a share of the machine only.
+  bool gives_way() const { return cores_ > 0; }
+  /// What a worker that gives way has used, in seconds of the whole machine.
+  double machine_seconds() const { return evaluator_.processor_seconds() / cores_; }
 
  private:
   /// `cores`: of the device; 0: the worker has all of them.
