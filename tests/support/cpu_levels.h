@@ -9,6 +9,8 @@
 #include "backends/cpu/families/kernel_set.h"
 #include "base/random.h"
 #include "support/emulated_tiles.h"
+#include "support/executors.h"
+#include "support/operation_runs.h"
 
 namespace gemmtune::cpu::testing_levels {
 
@@ -49,5 +51,26 @@ inline std::vector<Level> levels() {
   if (detect_isa() >= Isa::avx512bf16) all.push_back({"emulated_amx", emulated_amx_set()});
   return all;
 }
+
+/// Kernels of a level against the truth.
+class KernelsOfALevel : public ::testing::TestWithParam<Level> {
+ protected:
+  /// Some configs of the family, if it takes the problem.
+  void check_some(const KernelFamily& family, const Problem& problem, const testing_runs::Truth& truth,
+                  int configs) {
+    if (!family.accepts(problem).ok()) return;
+    for (const Config& config : some_configs(family, problem, configs, random_)) {
+      SCOPED_TRACE(print(problem) + " " + std::string(family.name()) + "_" + config.text());
+      const auto kernel = family.build(problem, config);
+      ASSERT_TRUE(kernel.ok()) << kernel.message();
+      ASSERT_EQ(verdict(problem, truth, run_kernel(**kernel, problem, truth, serial_)), "");
+      ++runs_;
+    }
+  }
+
+  Random random_{5};
+  SerialExecutor serial_{3};
+  int runs_ = 0;
+};
 
 }  // namespace gemmtune::cpu::testing_levels

@@ -25,24 +25,7 @@ using namespace testing_levels;
 using namespace testing_problems;
 using namespace testing_runs;
 
-class FourBitKernels : public ::testing::TestWithParam<Level> {
- protected:
-  /// Of what the family takes.
-  void check_some(const KernelFamily& family, const Problem& problem, const Truth& truth, int configs) {
-    if (!family.accepts(problem).ok()) return;
-    for (const Config& config : some_configs(family, problem, configs, random_)) {
-      SCOPED_TRACE(print(problem) + " " + std::string(family.name()) + "_" + config.text());
-      const auto kernel = family.build(problem, config);
-      ASSERT_TRUE(kernel.ok()) << kernel.message();
-      ASSERT_EQ(verdict(problem, truth, run_kernel(**kernel, problem, truth, serial_)), "");
-      ++runs_;
-    }
-  }
-
-  Random random_{5};
-  SerialExecutor serial_{3};
-  int runs_ = 0;
-};
+class FourBitKernels : public KernelsOfALevel {};
 
 constexpr Shape few_rows_shapes[] = {{1, 1, 2},     {1, 70, 130},  {2, 33, 64},   {3, 65, 384},
                                      {5, 129, 129}, {8, 80, 1030}, {13, 49, 160}, {16, 130, 96},

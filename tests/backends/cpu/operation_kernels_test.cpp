@@ -38,23 +38,11 @@ using namespace testing_levels;
 using namespace testing_problems;
 using namespace testing_runs;
 
-class OperationKernels : public ::testing::TestWithParam<Level> {
+class OperationKernels : public KernelsOfALevel {
  protected:
   void check_all(const KernelFamily& family, const Problem& problem, int configs) {
-    if (!family.accepts(problem).ok()) return;
-    const Truth truth = truth_of(problem);
-    for (const Config& config : some_configs(family, problem, configs, random_)) {
-      SCOPED_TRACE(print(problem) + " " + std::string(family.name()) + "_" + config.text());
-      const auto kernel = family.build(problem, config);
-      ASSERT_TRUE(kernel.ok()) << kernel.message();
-      ASSERT_EQ(verdict(problem, truth, run_kernel(**kernel, problem, truth, serial_)), "");
-      ++runs_;
-    }
+    if (family.accepts(problem).ok()) check_some(family, problem, truth_of(problem), configs);
   }
-
-  Random random_{5};
-  SerialExecutor serial_{3};
-  int runs_ = 0;
 };
 
 /// The default with each parameter of a range at the range's ends and at values between that no list holds, one after
