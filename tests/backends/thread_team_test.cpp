@@ -47,9 +47,9 @@ std::size_t running_threads() { return paths_in("/proc/self/task").size(); }
 
 /// True if no more than these threads run within ten seconds. Those that a smaller team leaves over end by
 /// themselves: libgomp does not wait for them.
-bool settles_at(std::size_t threads) {
+bool settles_at(std::size_t count) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (running_threads() > threads) {
+  while (running_threads() > count) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -58,12 +58,12 @@ bool settles_at(std::size_t threads) {
 
 /// How many threads run after those that are left over have had time to end.
 std::size_t settled_threads() {
-  std::size_t threads = running_threads();
+  std::size_t count = running_threads();
   for (int look = 0; look < 20; ++look) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    threads = std::min(threads, running_threads());
+    count = std::min(count, running_threads());
   }
-  return threads;
+  return count;
 }
 
 PoolOptions of_threads(int count) { return {count, {}, false}; }
