@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "base/folder.h"
+#include "support/processes.h"
 #include "support/subprocess.h"
 #include "support/temporary_folder.h"
 
@@ -43,13 +43,11 @@ void expect(bool holds, const std::string& what) {
   if (!holds && failure.empty()) failure = what;
 }
 
-std::size_t running_threads() { return paths_in("/proc/self/task").size(); }
-
-/// True if no more than these threads run within ten seconds. Those that a smaller team leaves over end by
+/// True if as many threads run within ten seconds. Those that a smaller team leaves over end by
 /// themselves: libgomp does not wait for them.
 bool settles_at(std::size_t count) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (running_threads() > count) {
+  while (test::threads_of_this_process() != count) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -58,10 +56,10 @@ bool settles_at(std::size_t count) {
 
 /// How many threads run after those that are left over have had time to end.
 std::size_t settled_threads() {
-  std::size_t count = running_threads();
+  std::size_t count = test::threads_of_this_process();
   for (int look = 0; look < 20; ++look) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    count = std::min(count, running_threads());
+    count = std::min(count, test::threads_of_this_process());
   }
   return count;
 }
@@ -124,7 +122,7 @@ void no_runtime() {
   ThreadTeam team(Team::automatic, of_threads(threads));
   expect(team.look().ok() && team.openmp() == nullptr, "a runtime was found where none is loaded");
   expect(team.threads() == threads && runs_all_parts(team), "our own pool does not run");
-  expect(running_threads() == threads, "our own pool is not started");
+  expect(test::threads_of_this_process() == threads, "our own pool is not started");
 }
 
 void loaded_later() {
@@ -144,7 +142,7 @@ void one_team() {
   expect(team.threads() == threads, "the team has another size than the runtime gives");
   expect(runs_all_parts(team), "parts were left out or ran twice");
   expect(threads_of(team).size() == threads, "the team does not run on all its threads");
-  expect(running_threads() == threads, "there are other threads than the team's");
+  expect(test::threads_of_this_process() == threads, "there are other threads than the team's");
   openmp.set_threads(2);
   expect(team.threads() == 2 && threads_of(team).size() == 2, "a new size does not count at the next call");
   openmp.set_threads(64);

@@ -2,20 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <iterator>
+#include <cstddef>
 #include <vector>
 
 #include "support/c_problem.h"
 #include "support/cpu_context.h"
+#include "support/processes.h"
 
 namespace gemmtune::context_threads_test {
 namespace {
-
-std::ptrdiff_t threads_of_this_process() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
-                       std::filesystem::directory_iterator());
-}
 
 TEST(ContextThreads, EndWithTheContext) {
   Problem wanted = default_problem(Operation::a16w16);
@@ -33,7 +28,7 @@ TEST(ContextThreads, EndWithTheContext) {
   operands.w = w.data();
   operands.y = y.data();
   operands.ldx = operands.ldy = 256;
-  std::ptrdiff_t after_first = 0;
+  std::size_t after_first = 0;
   for (int turn = 0; turn < 300; ++turn) {
     gemmtune_context* context = test::open_cpu_context();
     gemmtune_plan* plan = nullptr;
@@ -45,9 +40,9 @@ TEST(ContextThreads, EndWithTheContext) {
     }
     gemmtune_context_destroy(context);
     gemmtune_plan_release(plan);
-    if (turn == 0) after_first = threads_of_this_process();  // with those of vendor libraries
+    if (turn == 0) after_first = test::threads_of_this_process();  // with those of vendor libraries
   }
-  EXPECT_LE(threads_of_this_process(), after_first + 1);
+  EXPECT_LE(test::threads_of_this_process(), after_first + 1);
 }
 
 }  // namespace

@@ -59,12 +59,6 @@ struct Lines {
   }
 };
 
-int threads_of_this_process() {
-  int count = 0;
-  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task")) ++count;
-  return count;
-}
-
 template <typename Condition>
 bool comes_true(const Condition& condition) {
   const auto end = std::chrono::steady_clock::now() + patience;
@@ -213,9 +207,9 @@ TEST(OnlineContext, IsOffByDefaultWithoutThreadsOrFiles) {
   const TemporaryFolder folder;
   const Service service(folder.path());
   (void)service.plan(4);
-  const int threads = threads_of_this_process();
+  const std::size_t threads = test::threads_of_this_process();
   (void)service.plan(5);
-  EXPECT_EQ(threads_of_this_process(), threads);
+  EXPECT_EQ(test::threads_of_this_process(), threads);
   EXPECT_THAT(files_of(folder.path()), IsEmpty());
 }
 
@@ -243,7 +237,7 @@ TEST(OnlineContext, ThreadsOfManyCallersTuneOnceAndNoThreadStays) {
   const TemporaryFolder folder;
   Service service(folder.path());
   (void)service.plan(300);
-  const int before = threads_of_this_process();
+  const std::size_t before = test::threads_of_this_process();
   service.enable();
   std::vector<std::thread> callers;
   for (int i = 0; i < 8; ++i) callers.emplace_back([&] { (void)service.plan_with_row(6); });
@@ -251,10 +245,10 @@ TEST(OnlineContext, ThreadsOfManyCallersTuneOnceAndNoThreadStays) {
   EXPECT_EQ(service.lines.count("tuned online in"), 1);
   EXPECT_EQ(rows_of(folder.file("online_tuning.csv")), 1U);
   const auto end = std::chrono::steady_clock::now() + patience;
-  while (threads_of_this_process() > before && std::chrono::steady_clock::now() < end) {
+  while (test::threads_of_this_process() > before && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_LE(threads_of_this_process(), before);
+  EXPECT_LE(test::threads_of_this_process(), before);
 }
 
 TEST(OnlineContext, DestroyingEndsATuningThatRuns) {

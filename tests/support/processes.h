@@ -4,9 +4,11 @@
 #include <sys/types.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +43,12 @@ inline std::vector<pid_t> children_of(pid_t parent) {
       children.push_back(process);
   }
   return children;
+}
+
+/// Those that /proc lists, ones that are about to end included.
+inline std::size_t threads_of_this_process() {
+  const std::filesystem::directory_iterator all("/proc/self/task");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
 }  // namespace gemmtune::test
