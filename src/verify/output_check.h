@@ -37,6 +37,9 @@ struct SumRules {
 
 Tolerance tolerance_for(const Problem& problem, double max_err_ratio, const SumRules& sums = {});
 
+/// Of a mixture: what references add to each |h| of the hidden layer in the magnitudes (tolerance.cpp).
+double hidden_floor(const Problem& problem);
+
 struct CheckReport {
   bool right = false;
   std::string reason;    // why it is wrong: a fixed phrase, then numbers; empty where right

@@ -129,7 +129,9 @@ void pack_x(const ProductSource& source, std::span<const std::int64_t> rows, std
     const std::span<double> line(scratch.x.get() + i * k_block, static_cast<std::size_t>(depth));
     source.x.read(rows[i], k0, line);
     std::transform(line.begin(), line.end(), scratch.x_abs.get() + i * k_block,
-                   [unit](double value) { return size_of(value, unit); });
+                   [unit, floor = static_cast<float>(source.x_floor * unit)](double value) {
+                     return size_of(value, unit) + floor;
+                   });
   }
   // Rows that are missing to a multiple of four: their sums are not read.
   for (std::size_t i = rows.size(); i % tile_rows != 0; ++i) {
@@ -241,7 +243,8 @@ class Multiplication {
       source_.x.read(selection_.rows[i], k0, {x.data(), depth});
       source_.w.read(selection_.columns[j], k0, {w.data(), depth});
       for (std::size_t k = 0; k < depth; ++k)
-        if (std::isfinite(x[k]) && std::isfinite(w[k])) sum += std::fabs(x[k] * w[k]);
+        if (std::isfinite(x[k]) && std::isfinite(w[k]))
+          sum += (std::fabs(x[k]) + source_.x_floor) * std::fabs(w[k]);
     }
     return sum;
   }

@@ -13,6 +13,7 @@ struct ProductSource {
   const RowSource& w;
   std::int64_t k = 0;
   std::span<const double> bias;  // of every column of y; empty: none
+  double x_floor = 0;            // is added to each |x| of the magnitudes
 };
 
 /// Which rows of x and which rows of w (columns of y) are multiplied.

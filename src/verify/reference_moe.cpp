@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "problem/mixture_routes.h"
+#include "verify/output_check.h"
 #include "verify/product.h"
 
 namespace gemmtune {
@@ -61,7 +62,7 @@ class Mixture {
         threads_(std::max(1, options.threads)),
         any_numbers_(options.any_numbers) {}
 
-  /// y of the tokens, [tokens, model_dim], with Σ r·(|w2|·|h| + |bias2|) as magnitudes.
+  /// y of the tokens, [tokens, model_dim], with Σ r·(|w2|·(|h| + hidden_floor()) + |bias2|) as magnitudes.
   void compute(std::span<const std::int64_t> tokens, Reference& reference) const {
     const auto values = tokens.size() * static_cast<std::size_t>(problem_.k);
     reference.values.assign(values, 0);
@@ -172,9 +173,9 @@ class Mixture {
     std::vector<double> magnitudes(values.size());
     const std::vector<double> bias = bias_of(shapes_.bias2, operands_.bias2, expert);
     std::vector<double> reaches(any_numbers_ ? values.size() : 0);
-    multiply_selected({hidden.values, w2, problem_.n, bias}, {indices(count), indices(columns)},
-                      {values.data(), magnitudes.data(), any_numbers_ ? reaches.data() : nullptr, columns, 1},
-                      threads_);
+    multiply_selected(
+        {hidden.values, w2, problem_.n, bias, hidden_floor(problem_)}, {indices(count), indices(columns)},
+        {values.data(), magnitudes.data(), any_numbers_ ? reaches.data() : nullptr, columns, 1}, threads_);
     for (std::int64_t i = 0; i < count; ++i) {
       const Route& route = routes[static_cast<std::size_t>(i)];
       const double weight = problem_.moe.doweight_stage1 ? 1 : route.weight;

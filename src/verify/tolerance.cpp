@@ -52,6 +52,11 @@
 // operand as well, with scales of its own: 2⁻⁴ in place of 2⁻⁸; right fp8 kernels show 0.026 of the norm, right int8 ones 0.018. The share of misrounded outputs says nothing then. A wrong expert, a gate without activation or
 // a block of K left out is an error of a few percent at least.
 //
+// The hidden layer is held in float32, or in bf16, which has its range: each product of the first GEMM and the element
+// itself may be flushed below 2⁻¹²⁶, and the other half multiplies what its half lost, by 8 in swiglu. Scales of the
+// second GEMM make any size of that. So |h| in Σ r·|w2|·|h| has a floor, `hidden_floor`, of which the smallest factor of
+// magnitudes is what may be lost.
+//
 // AITER's rule (aiter/test_common.py, checkAllclose): 0.05 for bf16 outputs of a16w16, 0.01 for the others;
 // of fused_moe the cosine difference.
 
@@ -100,7 +105,9 @@ constexpr double fp8_element = 0x1p-10;
 constexpr double fp8_one_sign = 0x1p-16;  // of a chain's Σ|x||w|, for each element of the chain
 constexpr double promoted_chain = 128;    // elements of k
 
-constexpr double unit = 0x1p-24;  // half a unit in the last place of float32, relative
+constexpr double unit = 0x1p-24;              // half a unit in the last place of float32, relative
+constexpr double smallest_normal = 0x1p-126;  // of float32
+constexpr double accumulation = 16 * unit;
 constexpr double bf16_epsilon = 0x1p-8;
 constexpr double quantized_epsilon =
     0x1p-4;  // e4m3; int8 of a row whose largest element is eight times its norm
@@ -147,10 +154,10 @@ Tolerance tolerance_for(const Problem& problem, double max_err_ratio, const SumR
   tolerance.max_err_ratio = max_err_ratio;
   tolerance.output_epsilon = rule->epsilon;
   // Instructions may flush each product that is below the normal numbers of float32.
-  tolerance.output_tiny = std::max(rule->tiny, (k + 1) * 0x1p-126);
+  tolerance.output_tiny = std::max(rule->tiny, (k + 1) * smallest_normal);
   tolerance.element_factor = (k + 4) * unit;
   tolerance.max_frobenius = rule->epsilon;
-  tolerance.accumulation = 16 * unit;
+  tolerance.accumulation = accumulation;
   if (rule->misrounded < 1) tolerance.max_misrounded = max_misrounded(*rule, k, sums.tensor_core_sums);
   if (sums.signs == Signs::one) {
     // Roundings of growing sums need not cancel out: Higham's bound for norms too.
@@ -165,6 +172,10 @@ Tolerance tolerance_for(const Problem& problem, double max_err_ratio, const SumR
                           quantized ? quantized_epsilon : bf16_epsilon, tolerance);
   }
   return tolerance;
+}
+
+double hidden_floor(const Problem& problem) {
+  return 8 * static_cast<double>(problem.k + 2) * smallest_normal / accumulation;
 }
 
 }  // namespace gemmtune

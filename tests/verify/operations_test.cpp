@@ -400,6 +400,39 @@ TEST_P(Operations, BrokenKernelsAreWrong) {
 INSTANTIATE_TEST_SUITE_P(All, Operations, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return test.param.name; });
 
+/// bf16 of a power of two, `count` times.
+std::vector<std::byte> powers(int exponent, std::size_t count) {
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < count; ++i) {
+    bytes.push_back(std::byte{static_cast<unsigned char>((exponent + 127) << 7 & 0xff)});
+    bytes.push_back(std::byte{static_cast<unsigned char>((exponent + 127) >> 1)});
+  }
+  return bytes;
+}
+
+/// Kernels hold the hidden layer in float32, where less than 2^-126 may be flushed; the scales of the second GEMM make any size of it.
+TEST(Mixtures, HiddenLayersBelowFloat32MayBeLost) {
+  Problem p = moe_problem(DataType::bf16, DataType::bf16, QuantType::none);
+  p.moe.gated = false;
+  p.moe.activation = Activation::none;
+  for (const int first_token : {-68, -30}) {  // the others are 1
+    auto host = make_inputs(p, 1);
+    ASSERT_TRUE(host.ok()) << host.message();
+    host->x = powers(0, host->x.size() / 2);
+    const std::vector<std::byte> token = powers(first_token, static_cast<std::size_t>(p.k));
+    std::copy(token.begin(), token.end(), host->x.begin());
+    host->w = powers(-68, host->w.size() / 2);
+    host->w2 = powers(112, host->w2.size() / 2);
+    const auto reference = compute_reference(p, *host, {});
+    ASSERT_TRUE(reference.ok()) << reference.message();
+    EXPECT_GT(std::fabs(reference->values[0]), 0x1p-14);
+    std::vector<std::byte> y = mixture(p, *host, Fault::none);
+    std::fill_n(y.begin(), output_columns(p) * 2, std::byte{0});
+    const CheckReport report = check_output(p, *reference, y, output_columns(p), tolerance_for(p, 0.05));
+    EXPECT_EQ(report.right, first_token == -68) << report.reason;
+  }
+}
+
 /// A row of few columns may be near zero, where the rounding of the hidden layer is not.
 TEST(Mixtures, RightOnesOfFewColumnsAreRight) {
   for (const std::int64_t columns : {1, 2, 3, 4, 6, 10}) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -102,8 +103,10 @@ std::vector<std::byte> matrices_of(const RandomFill& operand, const std::vector<
 }
 
 bool is_close(double value, double size, double expected, double magnitude) {
-  return std::fabs(value - expected) <= reference_error * magnitude &&
-         std::fabs(size - magnitude) <= magnitude_error * magnitude;
+  // A magnitude below the range of float32 is zero.
+  const double bound = std::max(magnitude, static_cast<double>(std::numeric_limits<float>::min()));
+  return std::fabs(value - expected) <= reference_error * bound &&
+         std::fabs(size - magnitude) <= magnitude_error * bound;
 }
 
 }  // namespace

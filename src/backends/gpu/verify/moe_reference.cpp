@@ -12,6 +12,7 @@
 #include "base/rounding.h"
 #include "problem/mixture_routes.h"
 #include "problem/operands.h"
+#include "verify/output_check.h"
 
 namespace gemmtune::gpu {
 
@@ -145,6 +146,7 @@ class MoeReference final : public DeviceReference {
                                 problem_.n,
                                 swiglu_limit,
                                 swiglu_alpha,
+                                hidden_floor(problem_),
                                 static_cast<int>(round.tiles.size()),
                                 moe_format_of(operands.w_global_scale, operands.w_zero_points)};
     if (!round.tiles.empty()) GEMMTUNE_RETURN_IF_ERROR(launch_stage(0, first, shapes_.w.rows));

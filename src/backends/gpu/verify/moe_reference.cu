@@ -1,5 +1,5 @@
 // The float64 reference of a mixture of experts, a stage a kernel, as verify/reference_moe.cpp has it: hidden = act(x * w1), which is not rounded, and
-// partial results = weight * (hidden * w2) with their magnitudes, sum over k of |hidden| * |w2| in float32. Rows of a tile are positions of one
+// partial results = weight * (hidden * w2) with their magnitudes, sum over k of (|hidden| + hidden_floor) * |w2| in float32. Rows of a tile are positions of one
 // expert; of a w1 with gate a tile has 32 rows of the gate and the same of up, so that a thread has both. Tiles are those of
 // reference_tiles.cuh.
 //
@@ -123,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) moe_reference(const MoeRefe
         tiles.x[across][at] = x;
         tiles.w[across][at] = w;
         if constexpr (STAGE == 2) {
-          tiles.x_abs[across][at] = fabsf((float)(x * WEIGHT_UNIT));
+          tiles.x_abs[across][at] = fabsf((float)(x * WEIGHT_UNIT)) + (float)(a.hidden_floor * WEIGHT_UNIT);
           tiles.w_abs[across][at] = fabsf((float)(w / WEIGHT_UNIT));
         }
       }

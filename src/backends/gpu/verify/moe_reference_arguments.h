@@ -29,6 +29,7 @@ struct MoeReferenceArguments {
   const MoeReferenceTile* tiles;
   long long ldx, k, columns;
   double swiglu_limit, swiglu_alpha;
+  double hidden_floor;  // of stage 2: is added to each |hidden| of the magnitudes
   int tile_count;
   FormatArguments format;  // of w: w_global [experts] (W_GLOBAL), zero_points as w_scales (W_ZERO_POINTS)
 };
@@ -46,9 +47,9 @@ struct MoeReferenceSumArguments {
 
 static_assert(sizeof(MoeReferenceTile) == 12 && GEMMTUNE_OFFSET(MoeReferenceArguments, values) == 80 &&
                   GEMMTUNE_OFFSET(MoeReferenceArguments, ldx) == 128 &&
-                  GEMMTUNE_OFFSET(MoeReferenceArguments, tile_count) == 168 &&
-                  GEMMTUNE_OFFSET(MoeReferenceArguments, format) == 176 &&
-                  sizeof(MoeReferenceArguments) == 200 &&
+                  GEMMTUNE_OFFSET(MoeReferenceArguments, tile_count) == 176 &&
+                  GEMMTUNE_OFFSET(MoeReferenceArguments, format) == 184 &&
+                  sizeof(MoeReferenceArguments) == 208 &&
                   GEMMTUNE_OFFSET(MoeReferenceSumArguments, columns) == 40 &&
                   sizeof(MoeReferenceSumArguments) == 56,
               "host and device layouts differ");
