@@ -501,9 +501,9 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
             "cpu_unquantized_gemm": cpu_unquantized_gemm, "dispatch_cpu_unquantized_gemm": dispatch_cpu_unquantized_gemm},
         "vllm.model_executor.model_loader.base_loader": {"BaseModelLoader": BaseModelLoader},
     }
+    contents.update(vllm_quantized_double.modules(vllm, four_bit, platform == "CUDA"))
     if platform == "CPU":
         contents.update(vllm_mixtures_double.modules(vllm, amx))
-        contents.update(vllm_quantized_double.modules(vllm, four_bit))
         contents[f"{LINEAR}.scaled_mm.cpu"] = {"CPUInt8ScaledMMLinearKernel": CPUInt8ScaledMMLinearKernel}
     for name, members in contents.items():
         steps = name.split(".")
@@ -519,11 +519,12 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
                 setattr(sys.modules[name], member, value)
     vllm.Linear, vllm.loader, vllm.envs, vllm.fp8, vllm.blocks = Linear, BaseModelLoader, envs, fp8, blocks
     vllm.UnquantizedEmbeddingMethod = UnquantizedEmbeddingMethod
-    vllm.choose, vllm.platform = choose, enum_of
+    vllm.choose, vllm.platform, vllm.linear_backend = choose, enum_of, linear_backend
     return vllm
 
 
 def configuration(sizes=(1, 4, 16), tokens=64):
     return types.SimpleNamespace(compilation_config=types.SimpleNamespace(cudagraph_capture_sizes=list(sizes)),
                                  scheduler_config=types.SimpleNamespace(max_num_batched_tokens=tokens),
-                                 model_config=types.SimpleNamespace(enforce_eager=True), additional_config={})
+                                 model_config=types.SimpleNamespace(enforce_eager=True),
+                                 kernel_config=types.SimpleNamespace(linear_backend=_current.linear_backend), additional_config={})

@@ -1,11 +1,14 @@
-"""The part of the double of vLLM (vllm_double.py) that has linear layers with 4-bit weights, as the CPU backend of vLLM 0.32.0 has them.
+"""The part of the double of vLLM (vllm_double.py) that has linear layers with 4-bit weights, as the CPU backend of vLLM 0.32.0 and vLLM 0.24.0
+on a GPU have them.
 
 int4: one kernel for AWQ, GPTQ and compressed-tensors, which holds the names of a layer's parameters. Parameters say where their inputs and
 outputs lie (input_dim, output_dim): AWQ's and GPTQ's words are [K/8, N] with scales [K/g, N], those of compressed-tensors [N, K/8] and [N, K/g].
 Zero points are [N/8, K/g] of both. GPTQ's layers are symmetric and still have zero points, which the kernel ignores. The kernel repacks the
 words in their place. Its product here is that of the repacked weight alone.
 
-NVFP4 and MXFP4: no kernel of vLLM runs on a CPU, and a layer is refused when it is made; those that are registered are asked first."""
+NVFP4 and MXFP4: no kernel of vLLM runs on a CPU, and a layer is refused when it is made; those that are registered are asked first.
+
+On a GPU int4 layers have Machete's or Marlin's kernel, NVFP4 and MXFP4 layers Marlin's, which repack the weight in its place too."""
 
 import types
 from dataclasses import dataclass
@@ -29,6 +32,7 @@ class MPLinearLayerConfig:
     act_type: torch.dtype
     group_size: int
     zero_points: bool
+    has_g_idx: bool = False
 
 
 @dataclass
@@ -63,12 +67,12 @@ def parameter(tensor, **where):
     return made
 
 
-def modules(vllm, registered):
+def modules(vllm, registered, on_gpu):
     """The modules by name; `vllm` gets FourBit, the class that tests make layers of. registered: lists of kernels that the plug-in adds to."""
     calls = vllm.calls
     calls["int4"] = 0
 
-    class CPUWNA16LinearKernel:
+    class WNA16Kernel:
         def __init__(self, c, w_q_param_name, w_s_param_name, w_zp_param_name=None):
             self.config, self.w_q_name, self.w_s_name, self.w_zp_name = c, w_q_param_name, w_s_param_name, w_zp_param_name
 
@@ -92,8 +96,43 @@ def modules(vllm, registered):
             y = x.double() @ getattr(layer, self.w_q_name).t()
             return (y if bias is None else y + bias).to(x.dtype)
 
+    class CPUWNA16LinearKernel(WNA16Kernel):
+        process_weights_after_loading = WNA16Kernel.process_weights_after_loading
+
     class ZentorchWNA16LinearKernel(CPUWNA16LinearKernel):
         """A class derived from it, with a product of its own."""
+
+    class MarlinLinearKernel(WNA16Kernel):
+        process_weights_after_loading = WNA16Kernel.process_weights_after_loading
+
+    class MacheteLinearKernel(WNA16Kernel):
+        process_weights_after_loading = WNA16Kernel.process_weights_after_loading
+
+    def marlin_fp4(kind, base):
+        class Kernel(base):
+            @classmethod
+            def is_supported(cls, compute_capability=None):
+                return True, None
+
+            @classmethod
+            def can_implement(cls, config):
+                return True, None
+
+            def process_weights_after_loading(self, layer):
+                layer.weight = nn.Parameter(layer.exact.clone(), requires_grad=False)
+
+            def apply_weights(self, layer, x, bias=None):
+                calls[kind] += 1
+                y = x.double() @ layer.weight.t()
+                return (y if bias is None else y + bias).to(x.dtype)
+
+        calls[kind] = 0
+        return Kernel
+
+    marlin_nvfp4, marlin_mxfp4 = marlin_fp4("nvfp4", NvFp4LinearKernel), marlin_fp4("mxfp4", MxFp4LinearKernel)
+    if on_gpu:
+        registered["nvfp4"].append(marlin_nvfp4)
+        registered["mxfp4"].append(marlin_mxfp4)
 
     class Method:
         """vLLM's method of a quantized layer."""
@@ -121,7 +160,8 @@ def modules(vllm, registered):
     class FourBit(nn.Module):
         """A layer of vLLM: its method computes. kind: awq, gptq, compressed (symmetric), compressed with zero points, nvfp4, mxfp4."""
 
-        def __init__(self, kind, n, k, group=128, bias=False, dtype=torch.bfloat16, zentorch=False, zero_points=None, activations=dynamic_mxfp4):
+        def __init__(self, kind, n, k, group=128, bias=False, dtype=torch.bfloat16, zentorch=False, zero_points=None, activations=dynamic_mxfp4,
+                     machete=False, reordered=False):
             super().__init__()
             self.kind = kind
             self.bias = nn.Parameter(torch.randn(n).to(dtype), requires_grad=False) if bias else None
@@ -131,9 +171,10 @@ def modules(vllm, registered):
                 return
             with_zeros = kind in ("awq", "compressed with zero points")
             config = MPLinearLayerConfig((k, n), (k, n), scalar_types.uint4 if kind == "awq" or with_zeros else scalar_types.uint4b8, dtype, group,
-                                         with_zeros if zero_points is None else zero_points)
+                                         with_zeros if zero_points is None else zero_points, reordered)
             self.names = ("qweight", "scales", "qzeros") if kind in ("awq", "gptq") else ("weight_packed", "weight_scale", "weight_zero_point")
-            self.quant_method = Method((ZentorchWNA16LinearKernel if zentorch else CPUWNA16LinearKernel)(config, *self.names))
+            of_gpu = MacheteLinearKernel if machete else MarlinLinearKernel
+            self.quant_method = Method((of_gpu if on_gpu else ZentorchWNA16LinearKernel if zentorch else CPUWNA16LinearKernel)(config, *self.names))
             self.load_int4(n, k)
 
         def load_int4(self, n, k):
@@ -169,8 +210,14 @@ def modules(vllm, registered):
             return self.quant_method.apply(self, x, self.bias)
 
     vllm.FourBit = FourBit
+    of_platform = {
+        f"{KERNELS}.mixed_precision.marlin": {"MarlinLinearKernel": MarlinLinearKernel},
+        f"{KERNELS}.mixed_precision.machete": {"MacheteLinearKernel": MacheteLinearKernel},
+        f"{KERNELS}.nvfp4.marlin": {"MarlinNvFp4LinearKernel": marlin_nvfp4},
+        f"{KERNELS}.mxfp4.marlin": {"MarlinMxFp4LinearKernel": marlin_mxfp4},
+    } if on_gpu else {f"{KERNELS}.mixed_precision.cpu": {"CPUWNA16LinearKernel": CPUWNA16LinearKernel}}
     return {
-        f"{KERNELS}.mixed_precision.cpu": {"CPUWNA16LinearKernel": CPUWNA16LinearKernel},
+        **of_platform,
         f"{KERNELS}.nvfp4.base": {"NvFp4LinearKernel": NvFp4LinearKernel},
         f"{KERNELS}.mxfp4.base": {"MxFp4LinearKernel": MxFp4LinearKernel},
         "vllm.scalar_type": {"scalar_types": scalar_types},

@@ -1,4 +1,4 @@
-"""gemmtune_vllm against a double of vLLM's CPU backend: linear layers with 4-bit weights, and rows of a bit class in all kinds of layers."""
+"""gemmtune_vllm against a double of vLLM: linear layers with 4-bit weights on a CPU and as on a GPU, and rows of a bit class on a CPU."""
 
 import os
 import tempfile
@@ -43,9 +43,11 @@ class Backend(Process):
         default = torch.get_default_dtype()
         self.addCleanup(torch.set_default_dtype, default)
 
+    platform = "CPU"
+
     def begin(self, tables, environment=(), **double):
         self.context = gemmtune.use(tables)
-        return self.start(environment, platform="CPU", **double)
+        return self.start(environment, platform=self.platform, **double)
 
     def loaded(self, *layers, dtype=torch.bfloat16):
         """The model of these layers; make: vLLM's default dtype is the model's while it loads."""
@@ -62,9 +64,10 @@ class Backend(Process):
     def check(self, layer, ours, tuned=(4,), tolerance=1e-2, dtype=torch.bfloat16):
         for m in (4, 3, 40):
             x = torch.randn(m, 1, K).to(dtype)
-            calls, before = self.vllm.calls["int4"], gemmtune_vllm.report()["calls"]
+            kind = layer.kind if layer.kind in ("nvfp4", "mxfp4") else "int4"
+            calls, before = self.vllm.calls[kind], gemmtune_vllm.report()["calls"]
             y = layer(x)
-            self.assertEqual((y.dtype, y.shape, self.vllm.calls["int4"] - calls), (dtype, (m, 1, N), 0 if ours else 1))
+            self.assertEqual((y.dtype, y.shape, self.vllm.calls[kind] - calls), (dtype, (m, 1, N), 0 if ours else 1))
             close(self, y, x.double() @ layer.exact.t() + (0 if layer.bias is None else layer.bias.double()), tolerance)
             after = gemmtune_vllm.report()["calls"]
             used = {name: after[name] - before[name] for name in after}
@@ -188,6 +191,59 @@ class Quantized(Backend):
             self.begin(TABLES[ROWS], without=[name])
             self.assertEqual(len(self.log), 1)
             self.assertIn(f"gemmtune: no {part} of the CPU backend layers: this vLLM differs", self.log[0])
+
+
+class OnGpus(Backend):
+    """vLLM's kernels of a GPU prepare and run layers without rows."""
+
+    platform = "CUDA"
+
+    def test_layers_are_ours_where_a_row_answers(self):
+        for kind, tables, options in (("compressed", TABLES[ROWS], {"machete": True}), ("awq", TABLES[ROWS], {}), ("gptq", TABLES[ROWS], {}),
+                                      ("nvfp4", TABLES[NVFP4_ROWS], {})):
+            with self.subTest(kind=kind):
+                vllm = self.begin(tables)
+                self.assertEqual(self.log, [])
+                layer = self.loaded(lambda: vllm.FourBit(kind, N, K, 32, **options))[0]
+                self.assertIn("1 of 1 linear layers have tuned kernels", self.line)
+                # Graphs of 1, 4 and 16 rows, powers of two up to 64, and 64 itself.
+                self.assertIn("7 plans for 3 CUDA-graph sizes made ahead", self.line)
+                self.check(layer, True, tuned=(3, 4))
+
+    def test_layers_without_rows_are_vllms(self):
+        vllm = self.begin({})
+        model = self.loaded(*(lambda kind=kind: vllm.FourBit(kind, N, K, 32) for kind in ("awq", "nvfp4", "mxfp4")))
+        self.assertIn("0 of 3 linear layers", self.line)
+        self.assertEqual(set(gemmtune_vllm.report()["left"].values()), {"no tuned row answers its sizes"})
+        for layer in model:
+            self.check(layer, False)
+
+    def test_reordered_inputs_and_a_chosen_backend_are_vllms(self):
+        vllm = self.begin(TABLES[ROWS])
+        self.loaded(lambda: vllm.FourBit("gptq", N, K, 32, reordered=True))
+        self.assertEqual(gemmtune_vllm.report()["left"], {"0": "the order of its inputs is another one (desc_act)"})
+        vllm = self.begin(TABLES[ROWS], linear_backend="marlin")
+        self.check(self.loaded(lambda: vllm.FourBit("gptq", N, K, 32))[0], False)
+        self.assertEqual(gemmtune_vllm.report()["left"], {"0": "--linear-backend is marlin"})
+
+    def test_sizes_are_recorded(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"GEMMTUNE_CAPTURE": folder}):
+            vllm = self.begin({})
+            self.loaded(lambda: vllm.FourBit("awq", N, K, 32))[0](torch.randn(6, K).bfloat16())
+            self.context.flush_capture()
+            header, *rows = (Path(folder) / "a16w4_int4_untuned_gemm.csv").read_text().splitlines()
+            found = [dict(zip(header.split(","), row.split(","))) for row in rows]
+            self.assertEqual([(row["M"], row["N"], row["group"]) for row in found], [("6", "64", "32")])
+            gemmtune.use()
+
+    def test_a_version_with_other_kernels(self):
+        linear = vllm_quantized_double.KERNELS
+        vllm = self.begin(TABLES[ROWS], without=(f"{linear}.mixed_precision.machete.MacheteLinearKernel",))
+        self.assertEqual(self.log, [])
+        self.check(self.loaded(lambda: vllm.FourBit("gptq", N, K, 32))[0], True, tuned=(3, 4))
+        self.begin(TABLES[ROWS], without=(f"{linear}.nvfp4.marlin.MarlinNvFp4LinearKernel",))
+        self.assertIn("no NVFP4 on GPUs layers", self.log[0])
+        self.assertIn(f"no {linear}.nvfp4.marlin.MarlinNvFp4LinearKernel", self.log[0])
 
 
 class BitClasses(Backend):

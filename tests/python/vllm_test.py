@@ -453,7 +453,8 @@ class Plugin(Process):
             return torch.nn.functional.linear(hidden_states, layer.weight)
 
         linear = [f"{vllm_double.LINEAR}._POSSIBLE_FP8_BLOCK_KERNELS", f"{vllm_double.LINEAR}._POSSIBLE_FP8_KERNELS"]
-        self.start(signature=apply, without=linear)
+        four_bit = [f"{vllm_double.LINEAR}.{name}" for name in ("nvfp4.marlin.MarlinNvFp4LinearKernel", "mxfp4.marlin.MarlinMxFp4LinearKernel")]
+        self.start(signature=apply, without=[*linear, *four_bit, "vllm.scalar_type.scalar_types"])
         self.assertEqual(len(self.log), 1)
         self.assertIn("gemmtune: off: this vLLM differs", self.log[0])
         self.start(signature=apply, without=linear[:1])

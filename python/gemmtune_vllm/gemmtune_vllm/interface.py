@@ -47,6 +47,11 @@ _needed = {
         ("apply_int4", f"{_kernels}.mixed_precision.cpu", "CPUWNA16LinearKernel.apply_weights", ("layer", "x", "bias")),
         ("scalar_types", "vllm.scalar_type", "scalar_types", None),
     ),
+    "int4 on GPUs": (
+        ("scalar_types", "vllm.scalar_type", "scalar_types", None),
+    ),
+    "NVFP4 on GPUs": (),
+    "MXFP4 on GPUs": (),
     "NVFP4 and MXFP4 of the CPU backend": (
         ("register_linear_kernel", _kernels, "register_linear_kernel", ("kernel_class", "platform", "kernel_type")),
         ("nvfp4_base", f"{_kernels}.nvfp4.base", "NvFp4LinearKernel", ("config",)),
@@ -89,6 +94,16 @@ _needed = {
 }
 
 
+# part -> (name here, classes that prepare the layers and run them). A version of vLLM has some of them, of which it prefers one.
+_any_of = {
+    "int4 on GPUs": ("int4_kernels", (
+        (f"{_kernels}.mixed_precision.marlin", "MarlinLinearKernel"), (f"{_kernels}.mixed_precision.machete", "MacheteLinearKernel"),
+        (f"{_kernels}.mixed_precision.humming", "HummingLinearKernel"))),
+    "NVFP4 on GPUs": ("nvfp4_kernels", ((f"{_kernels}.nvfp4.marlin", "MarlinNvFp4LinearKernel"), (f"{_kernels}.nvfp4.humming", "HummingNvFp4LinearKernel"))),
+    "MXFP4 on GPUs": ("mxfp4_kernels", ((f"{_kernels}.mxfp4.marlin", "MarlinMxFp4LinearKernel"), (f"{_kernels}.mxfp4.humming", "HummingMxFp4LinearKernel"))),
+}
+
+
 class Interface:
     """The parts of vLLM that were found, as attributes. `parts`: those that are complete; `missing`: (part, sentence) of the
     others."""
@@ -122,12 +137,27 @@ def _find(module, path, parameters):
     return found, None
 
 
+def _classes(names):
+    """(those of the classes that are as the plug-in knows them, what differs in the others)."""
+    found, differences = [], []
+    for module, name in names:
+        kernel, difference = _find(module, name, None)
+        for method, parameters in (("process_weights_after_loading", ("layer",)), ("apply_weights", ("layer", "x", "bias"))):
+            difference = difference or _find(module, f"{name}.{method}", parameters)[1]
+        if difference:
+            differences.append(difference)
+        else:
+            found.append(kernel)
+    return found, differences
+
+
 def find():
     """The Interface of the installed vLLM."""
     interface = Interface()
     for part, names in _needed.items():
         # The CPU backend calls a function of the layer in place of UnquantizedLinearMethod's.
-        if part == "bf16" if interface.on_cpu else part.endswith("of the CPU backend"):
+        of_gpus = part == "bf16" or part.endswith("on GPUs")
+        if of_gpus if interface.on_cpu else part.endswith("of the CPU backend"):
             continue
         differences = []
         for name, module, path, parameters in names:
@@ -135,6 +165,11 @@ def find():
             setattr(interface, name, found)
             if difference:
                 differences.append(difference)
+        if part in _any_of:
+            name, classes = _any_of[part]
+            found, others = _classes(classes)
+            setattr(interface, name, found)
+            differences += [] if found else others
         if differences:
             interface.missing.append((part, "; ".join(differences)))
         else:

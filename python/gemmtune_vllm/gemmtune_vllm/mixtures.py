@@ -11,10 +11,11 @@ import torch
 from gemmtune import operations
 from gemmtune import _library as c
 
-from . import cpu, operators
+from . import loadings, operators
 
 _fused_moe = torch.ops.gemmtune.fused_moe_out.default
 _types = {torch.bfloat16: "bf16", torch.float16: "f16"}
+_device = ("cpu", 0)
 # Of vLLM's activations those that gemmtune computes: its word, and whether rows of gate and up alternate in w13.
 _activations = {"silu": ("silu", False), "gelu": ("gelu", False), "swigluoai": ("swiglu", True), "swigluoai_uninterleave": ("swiglu", False)}
 _swiglu = {"swiglu_alpha": 1.702, "swiglu_beta": 1.0, "swiglu_limit": 7.0}
@@ -42,7 +43,7 @@ def follow(vllm):
     @functools.wraps(stock)
     def __init__(self, *arguments, **options):
         stock(self, *arguments, **options)
-        if cpu.loading() is not None:
+        if loadings.current() is not None:
             _follow_layer(self, vllm)
 
     vllm.routed_experts.__init__ = __init__
@@ -84,7 +85,7 @@ def _follow_layer(layer, vllm):
 
     def process_weights_after_loading(layer):
         nonlocal ours
-        now = cpu.loading()
+        now = loadings.current()
         if now is not None:
             ours = _chosen(now, layer, vllm, prepare)
         if ours is None:
@@ -107,7 +108,7 @@ def _chosen(loading, layer, vllm, prepare):
         mixture = Mixture(layer, experts, vllm)
         why = mixture.why_not()
         if why is None and name not in _without_kernel and not operators.recording():
-            why = loading.why_left(mixture.key(), mixture.problem)
+            why = loading.why_left(_device, mixture.key(), mixture.problem)
     except Exception as error:  # vLLM must load without us
         why = f"{type(error).__name__}: {error}"
     if name in _without_kernel:
@@ -128,13 +129,13 @@ def _chosen(loading, layer, vllm, prepare):
 def _record(loading, layer, mixture):
     """Asks the look-up before each call of vLLM's function. Only an eager layer can."""
     if not loading.eager:
-        loading.left.append((layer, cpu.recorded_eagerly))
+        loading.left.append((layer, loadings.recorded_eagerly))
         return
     experts = layer.quant_method.moe_kernel.fused_experts
     stock = experts.apply
 
     def record(*, hidden_states, **others):
-        operators.row_of(cpu.device, mixture.problem(hidden_states.shape[0]))
+        operators.row_of(_device, mixture.problem(hidden_states.shape[0]))
         return stock(hidden_states=hidden_states, **others)
 
     experts.apply = record

@@ -14,7 +14,7 @@ import torch
 import gemmtune
 from gemmtune import contexts
 
-from . import cpu, interface, kernels, logger, mixtures, operators, quantized
+from . import cpu, interface, kernels, loadings, logger, mixtures, operators, quantized
 
 _vllm = None
 # Of the last model that this process loaded.
@@ -72,11 +72,12 @@ def _following(load_model):
         if worker is not None:  # llm.collective_rpc("report_of_gemmtune")
             worker.WorkerBase.report_of_gemmtune = lambda self: report()
         config = options.get("vllm_config", arguments[0] if arguments else None)
-        cpu.begin(_sizes(config)[1], getattr(getattr(config, "model_config", None), "enforce_eager", False), _invariant)
+        loadings.begin(_sizes(config)[1], getattr(getattr(config, "model_config", None), "enforce_eager", False), _invariant,
+                       getattr(getattr(config, "kernel_config", None), "linear_backend", "auto"))
         try:
             model = load_model(self, *arguments, **options)
         finally:
-            loading = cpu.end()
+            loading = loadings.end()
         try:
             _choose_layers(model, config, loading)
         except Exception as error:  # layers that are not ours run as before
@@ -220,6 +221,11 @@ def _choose_layers(model, config, loading):
                     if size not in plans and answers(size):
                         plans.add(size)
                         layer.run(m, bias)
+    # On a GPU gemmtune alone can run these layers, and no kernel is compiled while a CUDA graph is captured.
+    for layer in loading.quantized.values() if not _vllm.on_cpu else ():
+        for m in asked:
+            plans.add((layer.key(), m))
+            layer.run(m)
     known = {id(module): name for name, module in model.named_modules()}
     names = [known.get(id(module), type(module).__name__) for module, _ in taken]
     counted, experts = _counted(taken, left)

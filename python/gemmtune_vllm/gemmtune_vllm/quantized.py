@@ -1,9 +1,9 @@
-"""Quantized linear layers of vLLM's CPU backend: int8, and weights of 4 bits.
+"""Quantized linear layers of vLLM: weights of 4 bits, and int8 of its CPU backend.
 
-int8 and int4 (AWQ, GPTQ, compressed-tensors): vLLM's kernel repacks the weight when it was loaded. A layer for which a tuned row answers gets
-operands of gemmtune in their place, and gemmtune's kernels run all of its sizes.
+vLLM's kernel repacks the weight when it was loaded. A layer for which a tuned row answers gets operands of gemmtune in its place, and gemmtune's
+kernels run all of its sizes.
 
-NVFP4 and MXFP4: vLLM has no kernel of them for CPUs and refuses such a model. Classes of ours stand in its lists, so that gemmtune's kernels run
+NVFP4 and MXFP4 on CPUs: vLLM has no kernel of them and refuses such a model. Classes of ours stand in its lists, so that gemmtune's kernels run
 these layers, with or without tuned rows. x is not quantized there, as in vLLM's weight-only kernels for GPUs."""
 
 import functools
@@ -14,7 +14,7 @@ from gemmtune import checkpoints, contexts, operations
 from gemmtune import _library as c
 from torch import nn
 
-from . import cpu, operators
+from . import loadings, operators
 
 _ops = torch.ops.gemmtune
 _types = {torch.bfloat16: "bf16", torch.float16: "f16"}
@@ -26,6 +26,10 @@ def follow(vllm):
     for part, kernel, kind in (("int8", "int8_kernel", Int8), ("int4", "int4_kernel", Int4)):
         if f"{part} of the CPU backend" in vllm.parts:
             _stand_before(getattr(vllm, kernel), kind, vllm)
+    for part, kernels, kind in (("int4", "int4_kernels", Int4), ("NVFP4", "nvfp4_kernels", Nvfp4), ("MXFP4", "mxfp4_kernels", Mxfp4)):
+        if f"{part} on GPUs" in vllm.parts:
+            for kernel_class in getattr(vllm, kernels):
+                _stand_before(kernel_class, kind, vllm)
     if "NVFP4 and MXFP4 of the CPU backend" in vllm.parts:
         for base, kernel_type, kind in ((vllm.nvfp4_base, "nvfp4", Nvfp4), (vllm.mxfp4_base, "mxfp4", Mxfp4)):
             vllm.register_linear_kernel(_kernel_class(base, kind, vllm), vllm.platform, kernel_type)
@@ -36,9 +40,9 @@ def _stand_before(kernel_class, kind, vllm):
 
     @functools.wraps(stock)
     def process_weights_after_loading(kernel, layer):
-        loading, decide = cpu.loading(), _record if operators.recording() else _take
+        loading, decide = loadings.current(), _record if operators.recording() else _take
         # A class derived from this one has kernels of its own.
-        if loading is None or type(kernel) is not kernel_class or not cpu.safely(decide, loading, layer, kind, kernel, vllm, stock):
+        if loading is None or type(kernel) is not kernel_class or not loadings.safely(decide, loading, layer, kind, kernel, vllm, stock):
             stock(kernel, layer)
 
     kernel_class.process_weights_after_loading = process_weights_after_loading
@@ -64,7 +68,7 @@ def _kernel_class(base, kind, vllm):
 def _take(loading, layer, kind, kernel, vllm, stock):
     """Whether the layer is ours from now on."""
     made = kind(kernel, layer, vllm)
-    why = made.why_not() or loading.why_left(made.key(), made.problem)
+    why = made.why_not() or loading.why_not_asked() or loading.why_left(made.device, made.key(), made.problem)
     if why is not None:
         loading.left.append((layer, why))
         return False
@@ -74,14 +78,16 @@ def _take(loading, layer, kind, kernel, vllm, stock):
 
 def _make_ours(made):
     made.take()
-    if cpu.loading() is not None:
-        cpu.loading().taken.append((made.layer, made.constants()))
+    loading = loadings.current()
+    if loading is not None:
+        loading.taken.append((made.layer, made.constants()))
+        loading.quantized.setdefault(made.key(), made)
 
 
 def _record(loading, layer, kind, kernel, vllm, stock):
     """Asks the look-up before each call of vLLM's kernel, which is prepared. Only an eager layer can."""
     made = kind(kernel, layer, vllm)
-    why = made.why_not() or (None if loading.eager else cpu.recorded_eagerly)
+    why = made.why_not() or (None if loading.eager else loadings.recorded_eagerly)
     stock(kernel, layer)
     if why is not None:
         loading.left.append((layer, why))
@@ -89,7 +95,7 @@ def _record(loading, layer, kind, kernel, vllm, stock):
     product = kernel.apply_weights
 
     def apply_weights(layer, x, bias=None):
-        operators.row_of(cpu.device, made.problem(x.numel() // made.k))
+        operators.row_of(made.device, made.problem(x.numel() // made.k))
         return product(layer, x, bias)
 
     kernel.apply_weights = apply_weights
@@ -100,8 +106,10 @@ def _record(loading, layer, kind, kernel, vllm, stock):
 class _Layer:
     """A layer of n outputs and k inputs whose weight is as the checkpoint has it, with the kernel of vLLM that holds its settings."""
 
-    def __init__(self, kernel, layer, vllm, n, k):
+    def __init__(self, kernel, layer, vllm, weight, n, k):
         self.kernel, self.layer, self.vllm, self.n, self.k = kernel, layer, vllm, n, k
+        self.torch_device, self.device = weight.device, operators.device_of(weight)
+        self.taken_layout = c.plain
         self.y_type = torch.get_default_dtype()  # while vLLM loads a model it is the model's
         self.bias = getattr(layer, "bias", None) is not None
 
@@ -115,7 +123,12 @@ class _Layer:
 
     def constants(self):
         """What a compiled graph has of the layer beside tensors."""
-        return f"{self.operation} {self.n} {self.k}"
+        return f"{self.operation} {self.n} {self.k} layout {self.taken_layout}"
+
+    def run(self, m):
+        """Runs the layer, which is ours, on m rows of zeros."""
+        x = torch.zeros(m, self.k, dtype=self.y_type, device=self.torch_device)
+        self.kernel.apply_weights(self.layer, x, getattr(self.layer, "bias", None))
 
     def problem(self, m):
         return operations.problem(m, self.n, self.k, operation=self.operation, y_type=_types[self.y_type], bias=self.bias,
@@ -131,7 +144,7 @@ class _Layer:
             return c.any_layout
         weight = operations.weight_problem(self.operation, c.weight_formats[self.operation][0], self.n, self.k, y_type=_types[self.y_type],
                                            **self.options())
-        return operations.chosen_layout(contexts.current(cpu.device), weight)
+        return operations.chosen_layout(contexts.current(self.device), weight)
 
     def set(self, name, tensor):
         """Puts an operand in the place of a parameter of the layer."""
@@ -144,6 +157,7 @@ class _Layer:
             self.set(name, weight)
             return 0, c.plain
         self.set(name, packed.bits)
+        self.taken_layout = packed.layout
         return packed.n, packed.layout
 
     def run_by(self, apply_weights):
@@ -163,7 +177,8 @@ class Int8(_Layer):
 
     def __init__(self, kernel, layer, vllm):
         self.weight_name, self.scale_name = kernel.layer_param_names[:2]
-        super().__init__(kernel, layer, vllm, *getattr(layer, self.weight_name).shape)
+        weight = getattr(layer, self.weight_name)
+        super().__init__(kernel, layer, vllm, weight, *weight.shape)
 
     def why_not(self):
         config = self.kernel.config
@@ -206,12 +221,14 @@ class Int4(_Layer):
 
     def __init__(self, kernel, layer, vllm):
         self.config = kernel.config
-        super().__init__(kernel, layer, vllm, *reversed(self.config.partition_weight_shape))
+        super().__init__(kernel, layer, vllm, getattr(layer, kernel.w_q_name), *reversed(self.config.partition_weight_shape))
         self.y_type = self.config.act_type
         self.group = self.k if self.config.group_size == -1 else self.config.group_size
 
     def why_not(self):
         config = self.config
+        if getattr(config, "has_g_idx", False):  # newer versions have none
+            return "the order of its inputs is another one (desc_act)"
         if self.group not in (*_groups, self.k) or self.k % self.group:
             return f"its groups have {self.group} elements"
         types = self.vllm.scalar_types
@@ -255,7 +272,7 @@ class _Fp4(_Layer):
 
     def __init__(self, kernel, layer, vllm):
         rows, columns = layer.weight.shape
-        super().__init__(kernel, layer, vllm, rows, 2 * columns)
+        super().__init__(kernel, layer, vllm, layer.weight, rows, 2 * columns)
 
     def take(self):
         if (why := self.why_not()) is not None:
