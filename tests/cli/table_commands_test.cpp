@@ -341,6 +341,13 @@ TEST_F(TableCommands, OutputsReplaceFilesOfTheirOwnKindAlone) {
     EXPECT_THAT(result.err, HasSubstr(path + ": is there and is not a list of shapes"));
     EXPECT_EQ(read_text(path), content);
   }
+  // Of an operation whose header another one has too.
+  const std::string int4 = write("int4.csv", "M,N,K,group\n1,64,64,32\n");
+  for (int time = 0; time < 2; ++time) {
+    const auto result =
+        program.run({"shapes", "-i", int4, "--op", "a16w4_int4", "-o", program.file("again.csv")});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  }
   const auto merged = program.run({"merge", table, "-o", program.file("notes.txt")});
   EXPECT_EQ(merged.exit_code, 2);
   EXPECT_THAT(merged.err, HasSubstr("notes.txt: is there and is not a tuned file"));

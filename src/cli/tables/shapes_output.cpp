@@ -31,10 +31,12 @@ bool is_shape_list(const std::string& path, const std::string& content) {
   if (detect_format(path, content).name != "untuned") return false;
   ShapeListOptions with_type;  // for a list without types
   with_type.x_type = DataType::bf16;
-  if (parse_shape_list(path, content, {}).ok() || parse_shape_list(path, content, with_type).ok())
-    return true;
+  if (parse_shape_list(path, content, with_type).ok()) return true;
   const auto operations = all_operation_forms();
   return std::any_of(operations.begin(), operations.end(), [&](OperationForm operation) {
+    ShapeListOptions of_operation;  // two operations may have one header
+    of_operation.operation = operation;
+    if (parse_shape_list(path, content, of_operation).ok()) return true;
     const std::string header = empty_shape_list(operation);
     return trim(header) == trim(std::string_view(content));
   });
