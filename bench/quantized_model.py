@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes a Llama of random 4-bit weights as a checkpoint of compressed-tensors, for servers that are measured. No weight is quantized: words and
-scales are drawn, so that 8 billion weights take seconds on a GPU. The effective weights have a standard deviation of 0.02.
+scales are drawn, so that 8 billion weights take seconds on a GPU. The effective weights have a standard deviation of about 0.02.
 
-Usage: quantized_model.py FOLDER int4|nvfp4 [LAYERS]     sizes of Llama-3.1-8B (LAYERS: 32). int4: symmetric, groups of 128; nvfp4: x stays bf16.
+Usage: quantized_model.py FOLDER int4|nvfp4|nvfp4_as_bf16 [LAYERS]
+Sizes of Llama-3.1-8B (LAYERS: 32). int4: symmetric, groups of 128; nvfp4: x stays bf16; nvfp4_as_bf16: the weights of nvfp4, which bf16 holds exactly.
 """
 import json
 import os
@@ -12,7 +13,8 @@ import torch
 from safetensors.torch import save_file
 
 HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, HEAD, VOCABULARY = 4096, 14336, 32, 8, 128, 128256
-INT4_SPREAD, FP4_SPREAD = 4.61, 2.93  # standard deviation of equally likely elements, -8 to 7 and all e2m1
+INT4_SPREAD = 4.61  # standard deviation of equally likely elements from -8 to 7; of e2m1 it is 2.93
+GLOBAL_DIVISOR = 2048.0
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -21,9 +23,13 @@ def linear(form, n, k):
         scale = (0.5 + torch.rand(n, k // 128, device=device)) * (0.02 / INT4_SPREAD)
         return {"weight_packed": torch.randint(-2**31, 2**31, (n, k // 8), dtype=torch.int32, device=device), "weight_scale": scale.bfloat16(),
                 "weight_shape": torch.tensor([n, k])}
-    scale = 8 + 16 * torch.rand(n, k // 16, device=device)
-    return {"weight_packed": torch.randint(0, 256, (n, k // 2), dtype=torch.uint8, device=device), "weight_scale": scale.to(torch.float8_e4m3fn),
-            "weight_global_scale": torch.tensor([16 * FP4_SPREAD / 0.02])}  # a divisor
+    scale = (8 + 16 * torch.rand(n, k // 16, device=device)).to(torch.float8_e4m3fn)
+    pairs = torch.randint(0, 256, (n, k // 2), dtype=torch.uint8, device=device)
+    if form == "nvfp4":
+        return {"weight_packed": pairs, "weight_scale": scale, "weight_global_scale": torch.tensor([GLOBAL_DIVISOR])}
+    values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], device=device)
+    elements = torch.stack([values[(pairs & 15).long()], values[(pairs >> 4).long()]], 2).flatten(1)
+    return {"weight": (elements * (scale.float() / GLOBAL_DIVISOR).repeat_interleave(16, 1)).bfloat16()}
 
 
 def main(folder, form, layers=32):
@@ -51,7 +57,7 @@ def main(folder, form, layers=32):
                    "num_hidden_layers": int(layers), "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": HEAD,
                    "vocab_size": VOCABULARY, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "hidden_act": "silu",
                    "torch_dtype": "bfloat16", "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2, "attention_bias": False,
-                   "mlp_bias": False, "quantization_config": quantization}, file)
+                   "mlp_bias": False, **({} if form == "nvfp4_as_bf16" else {"quantization_config": quantization})}, file)
 
 
 if __name__ == "__main__":

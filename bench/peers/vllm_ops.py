@@ -1,4 +1,4 @@
-"""vLLM's compiled kernels as peers: CUTLASS's scaled_mm of fp8 and int8, and Marlin's weights of 4 bits. The wheel's library of operators is loaded
+"""vLLM's compiled kernels as peers: CUTLASS's scaled_mm of fp8 and int8, and Marlin's and Machete's weights of 4 bits. The wheel's library of operators is loaded
 from where vllm is installed. The package itself is not imported, because that needs all of its dependencies."""
 
 import functools
@@ -96,5 +96,21 @@ def marlin(case):
         w, scale, _ = weights[i]
         by_name(run, a=case.x, c=case.y, b_q_weight=w, b_scales=scale, global_scale=globals_[i], workspace=workspace, b_type_id=kind, size_m=case.m,
                 size_n=case.n, size_k=case.k, is_k_full=True, use_atomic_add=False, use_fp32_reduce=True, is_zp_float=False)
+
+    return call
+
+
+def machete(case):
+    """call(i) of Machete, which vLLM prefers to Marlin on Hopper, for a case of mxfp4.py with bf16 x and int4 weights. It returns y."""
+    if case.n % 128 != 0 or case.k % 64 != 0:
+        raise ValueError(f"Machete does not take a weight of {case.n} x {case.k}")
+    kind, group = scalar_type("uint4b8"), case.k // case.scale[0].shape[1]
+    # Words of eight elements along k, 0 to 15, of which 8 is zero: [K / 8, N] in columns. Scales are [K / group, N].
+    weights = [(operators().machete_prepack_B((w ^ 0x88).view(torch.int32).T, torch.bfloat16, kind, torch.bfloat16), scale.T.contiguous())
+               for w, scale in zip(case.w, case.scale)]
+
+    def call(i):
+        w, scale = weights[i % len(weights)]
+        return operators().machete_mm(case.x, w, kind, None, scale, None, group, None, None, None)
 
     return call
