@@ -169,6 +169,7 @@ def readme_losses():
     return table(["not for you", "measured"], [
         ["prompts alone", f"one H200, prompts of 512 and 2048 tokens: {min(prompts)} to {max(prompts)}"],
         ["prompts alone in vLLM", f"one H200, bf16, prompts of 128 to 1500 tokens: {served_span('bf16', decodes=False)}"],
+        ["prompts of int4 weights in vLLM", f"one H200, a prompt of 1500 tokens, beside Machete: {served_span(INT4, decodes=False, run='4').split(' to ')[0]}"],
         ["one sequence under `torch.compile` with max-autotune", compiled],
         ["MXFP4 weights at many rows", " and ".join(f"{cell.split(',')[0].split(' (')[0]} of bf16 weights' speed at M = {m}" for cell, m in zip(mxfp4, ("256", "1024")))],
         ["fp8 with scales of blocks at 4096 rows", f"{blocks.split(',')[0]} of DeepGEMM's speed"],
@@ -223,6 +224,7 @@ def microseconds(times, columns, others, digits=1):
 
 
 ROWS = ["1", "16", "64", "128", "512", "4096"]
+INT4 = "int4, groups of 128"
 
 
 def eight_bit_h200():
@@ -320,9 +322,23 @@ def mxfp4_marlin():
 
 def four_bit():
     """Times of Marlin and of bf16 weights over those of NVFP4 and int4 weights, geometric means."""
-    names = {"a16w4_int4": "int4, groups of 128", "a16w4_nvfp4": "NVFP4"}
+    names = {"a16w4_int4": INT4, "a16w4_nvfp4": "NVFP4"}
     body = [[names[row["form"]], row["M"], row["marlin"], row["linear_bf16"], row["gemmtune_bf16"]] for row in rows("h200/four_bit_means.csv")]
     return table(["weight", "M", "Marlin", "F.linear on bf16", "ours on bf16"], body)
+
+
+def four_bit_vllm():
+    """Times of vLLM's kernels and of bf16 weights over ours, geometric means of the four (N, K) of Llama-3.1-8B, and the worst of them."""
+    names, body = {"a16w4_int4": INT4, "a16w4_nvfp4": "NVFP4"}, []
+    lines = rows("h200/four_bit_llama.csv")
+    for form, m in dict.fromkeys((row["form"], row["M"]) for row in lines):
+        here = [row for row in lines if (row["form"], row["M"]) == (form, m)]
+        cells = []
+        for peer in ("machete_us", "marlin_us", "linear_bf16_us"):
+            ratios = [float(row[peer]) / float(row["gemmtune_us"]) for row in here if row[peer]]
+            cells.append(f"{ratio(math.exp(sum(map(math.log, ratios)) / len(ratios)))} ({min(ratios):.2f})" if ratios else "")
+        body.append([names[form], m, *cells])
+    return table(["weight", "M", "Machete", "Marlin", "F.linear on bf16"], body)
 
 
 def moe_untuned():
@@ -390,7 +406,7 @@ def readme_proof():
          f"two cores of an EPYC, 60 bf16 shapes, M = 1 to 128: two runs, {cpu}"],
         ["AITER's tables, an AMD GPU", "audit, merge, coverage and report of the tables, on any machine", "tuning has **not run** on an AMD GPU yet"],
         ["vLLM", "a plug-in for its linear layers, on CPUs mixtures of experts too", f"one H200, vLLM 0.24, Llama-3.1-8B, 1 to 64 sequences: bf16 {served_span('bf16')}, "
-         f"fp8 {served_span('fp8 per token')} times the tokens a second ([docs/vllm.md](docs/vllm.md))"],
+         f"fp8 {served_span('fp8 per token')}, int4 {served_span(INT4, run='4')}, NVFP4 {served_span('NVFP4', run='4')} times the tokens a second ([docs/vllm.md](docs/vllm.md))"],
     ])
 
 
@@ -410,6 +426,10 @@ def served(run="3"):
     return table(["Llama-3.1-8B", *head], body)
 
 
+def served_four_bit():
+    return served("4")
+
+
 def served_span(weights, decodes=True, run="3"):
     values = [float(row["ratio"]) for row in rows("h200/vllm.csv")
               if row["run"] == run and row["engine"] == "tuned" and row["weights"] == weights and (row["output_tokens"] != "1") == decodes]
@@ -421,9 +441,9 @@ PAGES = {
     "docs/benchmarks.md": (dense, peers, moe_layers, models, cpu_kernels, cpu_moe, tuned_cpu, calls, single),
     "docs/benchmarks_h200.md": (batches, whole_models, python_calls),
     "docs/benchmarks_8bit.md": (eight_bit_h200, eight_bit_blocks, eight_bit_blocks_times, eight_bit_rows, eight_bit_untuned),
-    "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin, four_bit),
+    "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin, four_bit, four_bit_vllm),
     "docs/benchmarks_moe.md": (moe_untuned, moe_peers, search_times),
-    "docs/vllm_versions.md": (served,),
+    "docs/vllm_versions.md": (served, served_four_bit),
 }
 
 
