@@ -42,7 +42,7 @@ auto fitting_in(const List& list, std::int64_t rows, std::int64_t wanted) -> dec
 }  // namespace
 
 KernelSet kernel_set(Isa level) {
-  KernelSet set{.level = level, .of = {&scalar_kernels}, .streams = {}};
+  KernelSet set{.level = level, .row_reads = detect_row_reads(), .of = {&scalar_kernels}, .streams = {}};
 #if defined(GEMMTUNE_X86_KERNELS)
   const IsaKernels* const all[] = {&scalar_kernels, &avx2_kernels, &avx512_kernels, &avx512bf16_kernels,
                                    &amx_kernels};

@@ -23,9 +23,10 @@ namespace gemmtune::cpu {
 
 inline constexpr int isa_levels = 5;
 
-/// Null above the level. Tests put other kernels (an emulated AMX tile) in a place.
+/// Null above the level. Tests put other kernels (an emulated AMX tile) in a place, or pretend another processor.
 struct KernelSet {
   Isa level = Isa::scalar;
+  RowReads row_reads = RowReads::side_by_side;
   std::array<const IsaKernels*, isa_levels> of{};
   /// Null too where the CPU lacks what they need beside the level (VBMI).
   std::array<const StreamKernels*, isa_levels> streams{};

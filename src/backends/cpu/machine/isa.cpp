@@ -1,6 +1,7 @@
 #include "backends/cpu/machine/isa.h"
 
 #include <cstdint>
+#include <cstring>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -111,6 +112,26 @@ bool has_byte_permutes() {
   return found;
 #else
   return false;
+#endif
+}
+
+RowReads row_reads_of(std::string_view vendor, std::uint32_t signature) {
+  // The extended family counts where the base family is 15 (AMD's Architecture Programmer's Manual, volume 3, appendix E.3.1).
+  const std::uint32_t base = signature >> 8 & 0xfU;
+  const std::uint32_t family = base == 0xfU ? base + (signature >> 20 & 0xffU) : base;
+  return vendor == "AuthenticAMD" && family == 0x1a ? RowReads::in_turn : RowReads::side_by_side;
+}
+
+RowReads detect_row_reads() {
+#if defined(__x86_64__)
+  const Registers zero = cpuid(0, 0);
+  char vendor[12];
+  std::memcpy(vendor, &zero.ebx, 4);
+  std::memcpy(vendor + 4, &zero.edx, 4);
+  std::memcpy(vendor + 8, &zero.ecx, 4);
+  return row_reads_of({vendor, sizeof(vendor)}, cpuid(1, 0).eax);
+#else
+  return RowReads::side_by_side;
 #endif
 }
 

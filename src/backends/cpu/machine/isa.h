@@ -1,6 +1,7 @@
-// The instruction-set levels of x86-64 CPUs that kernels are written for, found at run time.
+// What kernels ask of an x86-64 CPU, found at run time: instruction-set levels, and how it reads rows of a weight.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -24,5 +25,17 @@ std::string_view gfx_name(Isa isa);
 Isa detect_isa(std::optional<Isa> cap = std::nullopt);
 /// This CPU also permutes bytes of 64-byte vectors (VBMI), and detect_isa() says avx512bf16 or more.
 bool has_byte_permutes();
+
+/// How a core reads the rows of a plain 16-bit weight from memory fastest.
+enum class RowReads {
+  side_by_side,  // several rows at once, each with prefetches of its own
+  in_turn,       // one row after the other: the weight is a single run of addresses
+};
+/// By CPUID's vendor and signature (EAX of leaf 1, which holds the family). In turn on AMD's family 1Ah (Zen 5), of which model 2h
+/// was measured (docs/lab/cpu_few_rows.md). Side by side elsewhere: tuned rows of Zen 4 read eight rows at once, others were not
+/// measured.
+RowReads row_reads_of(std::string_view vendor, std::uint32_t signature);
+/// Of this CPU, at every level.
+RowReads detect_row_reads();
 
 }  // namespace gemmtune::cpu

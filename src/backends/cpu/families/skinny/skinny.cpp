@@ -19,6 +19,10 @@ constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
 // For the cost model, of the machine that machine_rates describes.
 constexpr double inner_cache_bytes = 768e3;
 constexpr double wake_microseconds = 3;
+// Of a core that reads rows in turn, measured with 48 KiB of L1 (docs/lab/cpu_few_rows.md).
+constexpr double side_by_side_rate = 0.8;    // of the rate of a single run, for all other reads
+constexpr std::int64_t run_prefetch = 4096;  // bytes ahead in a single run
+constexpr std::int64_t run_x_limit = 32768;  // packed x, read again for each row, stays in L1 below this size
 
 struct Tile {
   std::int64_t mr = 0;
@@ -115,6 +119,17 @@ class SkinnyFamily final : public LeafFamily {
     if (layout_of(problem) == WeightLayout::panel16) return true;
     const RowList& list = set_.at(settings.isa)->rows[static_cast<int>(element_of(problem.x_type))];
     return find(list, settings.mr, settings.nr)->sums_as_panels;
+  }
+  /// Whether the weight is read once, row after row, as addresses without a gap, while packed x stays in L1.
+  bool is_single_run(const Problem& problem, const SkinnySettings& settings) const {
+    const std::int64_t x_bytes =
+        settings.mr * round_up(problem.k, chunk_elements) * compute_bytes(*set_.at(settings.isa));
+    return settings.nr == 1 && settings.splits == 1 && problem.m <= settings.mr && x_bytes < run_x_limit;
+  }
+  /// Whether the core reads a single run faster than rows side by side. fp32 gains nothing.
+  bool gains_by_single_run(const Problem& problem) const {
+    return set_.row_reads == RowReads::in_turn && layout_of(problem) == WeightLayout::plain &&
+           bits(problem.w_type) == 16;
   }
   std::string refuse_tile(const Problem& problem, const SkinnySettings& settings) const;
   std::string refuse_waste(const Problem& problem, const SkinnySettings& settings) const;
@@ -251,7 +266,11 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   if (settings.splits > 1)
     work.tail_microseconds = real(settings.splits * problem.m * problem.n) / 4e3 + wake_microseconds;
   if (work.tiles_at_once > 1) work.tail_microseconds += wake_microseconds;
-  return gemmtune::predicted_microseconds(work, machine_rates(settings.isa, problem.x_type, set_.level));
+  MachineRates rates = machine_rates(settings.isa, problem.x_type, set_.level);
+  if (gains_by_single_run(problem) &&
+      !(is_single_run(problem, settings) && settings.prefetch >= run_prefetch))
+    rates.memory_bytes_per_microsecond *= side_by_side_rate;
+  return gemmtune::predicted_microseconds(work, rates);
 }
 
 Config SkinnyFamily::default_config(const Problem& problem) const {
@@ -267,6 +286,8 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
         for (const std::int64_t value : kc_values)
           if (value >= problem.k) settings.kc = std::min(settings.kc, value);
         settings.prefetch = 0;
+      } else if (gains_by_single_run(problem) && is_single_run(problem, settings)) {
+        settings.prefetch = run_prefetch;
       }
       if (!refuse_tile(problem, settings).empty() || !refuse_waste(problem, settings).empty()) continue;
       const double microseconds = cost(problem, settings);

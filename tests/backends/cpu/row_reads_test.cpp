@@ -1,0 +1,98 @@
+// How a processor reads rows of a weight, and what skinny makes of it on a pretended processor.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "backends/cpu/families/skinny/skinny.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+KernelSet processor(Isa level, RowReads row_reads) {
+  KernelSet set = kernel_set(level);
+  set.row_reads = row_reads;
+  return set;
+}
+
+Problem plain(std::int64_t m, std::int64_t n, std::int64_t k, DataType type) {
+  return {.m = m, .n = n, .k = k, .x_type = type, .w_type = type, .y_type = type};
+}
+
+std::string tile_and_prefetch(const Problem& problem, RowReads row_reads) {
+  const Config config = make_skinny_family(processor(Isa::avx512bf16, row_reads), 2)->default_config(problem);
+  return fmt::format("mr{} nr{} pf{}", config.word("mr"), config.word("nr"), config.word("pf"));
+}
+
+class RowReadsOfAProcessor : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kernel_set(Isa::avx512bf16).at(Isa::avx512bf16) == nullptr) GTEST_SKIP() << "no kernels of x86";
+  }
+};
+
+TEST(RowReads, AreInTurnOnAmdsFamily1AhAlone) {
+  EXPECT_EQ(row_reads_of("AuthenticAMD", 0x00b00f21), RowReads::in_turn) << "Zen 5";
+  EXPECT_EQ(row_reads_of("AuthenticAMD", 0x00a10f11), RowReads::side_by_side) << "Zen 4";
+  EXPECT_EQ(row_reads_of("AuthenticAMD", 0x01000a21), RowReads::side_by_side)
+      << "an extended family that does not count";
+  EXPECT_EQ(row_reads_of("GenuineIntel", 0x000806f8), RowReads::side_by_side) << "Sapphire Rapids";
+  EXPECT_EQ(row_reads_of("GenuineIntel", 0x00b00f21), RowReads::side_by_side)
+      << "another vendor's family 1Ah";
+  EXPECT_EQ(kernel_set(Isa::scalar).row_reads, detect_row_reads());
+}
+
+TEST_F(RowReadsOfAProcessor, SkinnyReadsASingleRunWhereTheCoreReadsRowsInTurn) {
+  for (const auto& [m, in_turn, side_by_side] : {std::tuple{1, "mr1 nr1 pf4096", "mr1 nr8 pf1024"},
+                                                 {2, "mr2 nr1 pf4096", "mr2 nr8 pf1024"},
+                                                 {3, "mr4 nr1 pf4096", "mr4 nr4 pf1024"},
+                                                 {4, "mr4 nr1 pf4096", "mr4 nr4 pf1024"}})
+    for (const DataType type : {DataType::bf16, DataType::f16}) {
+      const Problem problem = plain(m, 3072, 1536, type);
+      EXPECT_EQ(tile_and_prefetch(problem, RowReads::in_turn), in_turn) << print(problem);
+      EXPECT_EQ(tile_and_prefetch(problem, RowReads::side_by_side), side_by_side) << print(problem);
+    }
+}
+
+TEST_F(RowReadsOfAProcessor, ChangeNothingWhereASingleRunGainsNothing) {
+  Problem packed = plain(1, 3072, 2048, DataType::bf16);
+  packed.weight_layout = WeightLayout::panel16;
+  const std::pair<const char*, Problem> cases[] = {
+      {"f32", plain(1, 3072, 2048, DataType::f32)},
+      {"packed", packed},
+      {"32 KiB of packed x", plain(1, 2048, 16384, DataType::bf16)},
+      {"32 KiB of packed x, two rows", plain(2, 2048, 8192, DataType::bf16)},
+      {"32 KiB of packed x, four rows", plain(4, 4096, 4096, DataType::bf16)},
+      {"32 KiB of x widened to f32", plain(1, 2048, 8192, DataType::f16)},
+      {"several passes", plain(32, 3072, 512, DataType::bf16)}};
+  for (const auto& [what, problem] : cases)
+    EXPECT_EQ(tile_and_prefetch(problem, RowReads::in_turn),
+              tile_and_prefetch(problem, RowReads::side_by_side))
+        << what;
+  EXPECT_EQ(tile_and_prefetch(plain(2, 2048, 8160, DataType::bf16), RowReads::in_turn), "mr2 nr1 pf4096")
+      << "64 elements less";
+}
+
+/// What a search tries first and what an untuned call runs are one order.
+TEST_F(RowReadsOfAProcessor, NoConfigOfTheSpaceIsPredictedFasterThanTheDefault) {
+  for (const RowReads row_reads : {RowReads::in_turn, RowReads::side_by_side})
+    for (const Isa level : {Isa::avx2, Isa::avx512, Isa::avx512bf16})
+      for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16})
+        for (const std::int64_t m : {1, 2, 4})
+          for (const std::int64_t k : {256, 896, 4096, 8192}) {
+            const Problem problem = plain(m, 3072, k, type);
+            const auto family = make_skinny_family(processor(level, row_reads), 2);
+            const Config standard = family->default_config(problem);
+            const double predicted = family->predicted_microseconds(problem, standard);
+            for (const Config& config : family->space(problem).enumerate())
+              EXPECT_GE(family->predicted_microseconds(problem, config), predicted)
+                  << print(problem) << " " << to_string(level) << " " << config.text() << " before "
+                  << standard.text();
+          }
+}
+
+}  // namespace
+}  // namespace gemmtune::cpu
