@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 #include <utility>
 
 #include "measure/statistics.h"
+#include "tuned/key.h"
 
 namespace gemmtune {
 namespace {
@@ -43,18 +45,24 @@ RunBudget::RunBudget(BudgetOptions options)
 
 void RunBudget::share_among(const std::vector<BudgetItem>& items) {
   std::vector<double> calls;  // of the groups
+  std::unordered_map<GroupKey, std::size_t, GroupKeyHash> weights;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const std::size_t group = items[i].group;
     if (group >= groups_.size()) {
       groups_.resize(group + 1);
       calls.resize(group + 1);
     }
-    if (items[i].waits) {
-      groups_[group].waiting.push_back(i);
-      calls[group] += items[i].calls;
-      ++unvisited_;
-    }
     items_.push_back({items[i]});
+    if (!items[i].waits) continue;
+    groups_[group].waiting.push_back(i);
+    calls[group] += items[i].calls;
+    ++unvisited_;
+    const auto [at, is_new] =
+        weights.try_emplace(GroupKey{{}, 0, weight_of(items[i].problem)}, weights_.size());
+    if (is_new) weights_.emplace_back();
+    items_.back().weight = at->second;
+    weights_[at->second].waiting.push_back(i);
+    weights_[at->second].calls += items[i].calls;
   }
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     std::ranges::reverse(groups_[group].waiting);
@@ -94,17 +102,10 @@ void RunBudget::end() {
 }
 
 std::optional<RunBudget::Visit> RunBudget::next_unvisited(std::size_t evaluator) {
-  // A group that this evaluator has begun, else the next one.
-  std::optional<std::size_t> group;
-  if (const auto own = at_evaluator_.find(evaluator);
-      own != at_evaluator_.end() && !groups_[own->second].waiting.empty() && !groups_[own->second].in_work) {
-    group = own->second;
-  }
-  if (!group) {
-    while (at_ < order_.size() && groups_[order_[at_]].evaluator) ++at_;
-    if (at_ == order_.size()) return std::nullopt;
-    group = order_[at_];
-  }
+  std::optional<std::size_t> item;
+  if (is_short_of_time()) item = spread_item(evaluator);
+  const auto group = item ? items_[*item].given.group : next_group(evaluator);
+  if (!group) return std::nullopt;
   Group& chosen = groups_[*group];
   std::optional<TuningVisit> tuning;
   if (chosen.waiting.empty()) {
@@ -115,13 +116,73 @@ std::optional<RunBudget::Visit> RunBudget::next_unvisited(std::size_t evaluator)
   }
   Visit visit{*group, std::nullopt, std::move(*tuning)};
   if (!chosen.waiting.empty()) {
-    visit.item = chosen.waiting.back();
-    chosen.waiting.pop_back();
-    --unvisited_;
+    visit.item = item ? *item : chosen.waiting.back();
+    leave(*visit.item);
     any_ = true;
   }
   begin_visit(*group, evaluator);
   return visit;
+}
+
+bool RunBudget::may_begin(const Group& group, std::size_t evaluator) const {
+  return !group.in_work && !group.waiting.empty() && (!group.evaluator || *group.evaluator == evaluator);
+}
+
+std::optional<std::size_t> RunBudget::next_group(std::size_t evaluator) {
+  // A group that this evaluator has begun, else the next one.
+  const auto own = at_evaluator_.find(evaluator);
+  if (own != at_evaluator_.end() && may_begin(groups_[own->second], evaluator)) return own->second;
+  while (at_ < order_.size() && groups_[order_[at_]].evaluator) ++at_;
+  if (at_ < order_.size()) return order_[at_];
+  // Begun while time was short.
+  const auto begun =
+      std::ranges::find_if(order_, [&](std::size_t group) { return may_begin(groups_[group], evaluator); });
+  return begun == order_.end() ? std::nullopt : std::optional(*begun);
+}
+
+bool RunBudget::is_short_of_time() const {
+  if (!is_limited() || !options_.goes_on || first_seconds_.empty()) return false;
+  const double usual = median_or_zero(first_seconds_) + median_or_zero(shortest_seconds_);
+  return usual * static_cast<double>(unvisited_) > seconds_left() - reserved_;
+}
+
+std::optional<std::size_t> RunBudget::spread_item(std::size_t evaluator) const {
+  std::optional<std::size_t> best;
+  const auto share = [&](std::size_t index) {
+    const Weight& weight = weights_[items_[index].weight];
+    return weight.visited_calls / weight.calls;
+  };
+  for (const Weight& weight : weights_) {
+    std::optional<std::size_t> farthest;
+    for (const std::size_t i : weight.waiting) {
+      const Item& item = items_[i];
+      if (!may_begin(groups_[item.given.group], evaluator)) continue;
+      const auto score = [&](std::size_t index) {
+        return items_[index].given.calls * (1 + items_[index].distance);
+      };
+      if (!farthest || score(i) > score(*farthest)) farthest = i;
+    }
+    if (!farthest) continue;
+    const bool is_better =
+        !best || share(*farthest) < share(*best) ||
+        (share(*farthest) == share(*best) && weight.calls > weights_[items_[*best].weight].calls);
+    if (is_better) best = farthest;
+  }
+  return best;
+}
+
+void RunBudget::leave(std::size_t index) {
+  Item& item = items_[index];
+  std::erase(groups_[item.given.group].waiting, index);
+  Weight& weight = weights_[item.weight];
+  const bool is_first = weight.visited_calls == 0;
+  std::erase(weight.waiting, index);
+  weight.visited_calls += item.given.calls;
+  for (const std::size_t i : weight.waiting) {
+    const double apart = std::abs(log_of(items_[i].given.problem.m) - log_of(item.given.problem.m));
+    items_[i].distance = is_first ? apart : std::min(items_[i].distance, apart);
+  }
+  --unvisited_;
 }
 
 void RunBudget::begin_visit(std::size_t group, std::size_t evaluator) {

@@ -5,7 +5,8 @@
 // then. The time that is left beyond the shortest finals of all is shared out so that a second more is expected
 // to gain the same everywhere, and each problem has a second visit, which searches on and settles it, those
 // first where most is expected of a second. What a visit leaves goes to the others; problems that were cut are
-// visited again as long as time is left. docs/runs.md, "Budgets".
+// visited again as long as time is left. If first visits of all would take longer than the budget, every weight gets
+// its share of them, at values of M that are far apart. docs/runs.md, "Budgets".
 #pragma once
 
 #include <algorithm>
@@ -81,9 +82,17 @@ class RunBudget {
     BudgetItem given;
     State state = State::unvisited;
     VisitFigures figures = {};
-    int settled = 0;      // times
-    double reserved = 0;  // of reserved_
-    double allotted = 0;  // of allotted_
+    int settled = 0;         // times
+    std::size_t weight = 0;  // of weights_
+    double distance = 1;     // from the nearest M of the weight that had a visit: of their logarithms
+    double reserved = 0;     // of reserved_
+    double allotted = 0;     // of allotted_
+  };
+  /// The problems of one (N, K), operation and types.
+  struct Weight {
+    std::vector<std::size_t> waiting;  // items
+    double calls = 0;                  // of all of them
+    double visited_calls = 0;
   };
   struct Group {
     std::vector<std::size_t> waiting;  // items that were not visited yet, the last one first
@@ -111,6 +120,16 @@ class RunBudget {
   /// Of all evaluators together.
   double seconds_left() const;
   std::optional<Visit> next_unvisited(std::size_t evaluator);
+  /// The group and what of it is visited next; none: every group has its evaluator.
+  std::optional<std::size_t> next_group(std::size_t evaluator);
+  /// Whether first visits of all that wait take longer than what is left.
+  bool is_short_of_time() const;
+  /// While time is short: of the weight that had the smallest share of its calls, the item that is called most and lies
+  /// farthest from those that had a visit. None: another evaluator is at all of them.
+  std::optional<std::size_t> spread_item(std::size_t evaluator) const;
+  bool may_begin(const Group& group, std::size_t evaluator) const;
+  /// The item had its first visit.
+  void leave(std::size_t index);
   /// The extent of the next problem's first visit; none: there is no time for it.
   std::optional<TuningVisit> first_visit() const;
   std::optional<Visit> further_visit(std::size_t evaluator);
@@ -130,6 +149,7 @@ class RunBudget {
   std::vector<Item> items_;
   std::vector<std::size_t> open_;  // items that are visited or settled, and some that are closed since
   std::vector<Group> groups_;
+  std::vector<Weight> weights_;
   std::vector<std::size_t> order_;                   // of groups
   std::size_t at_ = 0;                               // in it
   std::map<std::size_t, std::size_t> at_evaluator_;  // the latest group of each

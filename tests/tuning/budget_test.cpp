@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "evaluate/replay/replay_evaluator.h"
@@ -28,6 +29,9 @@ class Simulation {
     double set_up_seconds = 0;
     double finals_seconds = 0.1;  // the shortest; whole ones take four times as long
     double gain = 0.1;            // of the search behind the first visit
+    std::int64_t m = 0;           // 0: another one for each of eight items
+    std::int64_t n = 64;
+    std::optional<std::size_t> group = {};  // none: its own
   };
   struct Done {
     std::size_t item = 0;
@@ -43,9 +47,10 @@ class Simulation {
     std::vector<BudgetItem> items;
     for (std::size_t i = 0; i < of_.size(); ++i) {
       Problem problem;
-      problem.m = 16 << i % 8;
-      problem.n = problem.k = 64;
-      items.push_back({problem, of_[i].calls, i, true});
+      problem.m = of_[i].m > 0 ? of_[i].m : 16 << i % 8;
+      problem.n = of_[i].n;
+      problem.k = 64;
+      items.push_back({problem, of_[i].calls, of_[i].group.value_or(i), true});
     }
     budget.share_among(items);
     std::vector<Done> done;
@@ -96,6 +101,45 @@ std::vector<std::size_t> items_of(const std::vector<Simulation::Done>& done) {
   std::vector<std::size_t> items;
   for (const auto& each : done) items.push_back(each.item);
   return items;
+}
+
+/// Four weights at 25 M each, a group a weight (packed rows agree on a layout) or a problem.
+std::vector<Simulation::Of> a_servers_list(bool is_packed) {
+  std::vector<Simulation::Of> list;
+  for (std::size_t weight = 0; weight < 4; ++weight) {
+    const auto n = static_cast<std::int64_t>(64 << weight);
+    std::vector<std::int64_t> ms{1, 2, 4};
+    for (std::int64_t m = 8; m <= 128; m += 8) ms.push_back(m);
+    for (std::int64_t m = 256; m <= 8192; m *= 2) ms.push_back(m);
+    for (const std::int64_t m : ms) {
+      list.push_back({.m = m, .n = n});
+      if (is_packed) list.back().group = weight;
+    }
+  }
+  return list;
+}
+
+TEST(RunBudget, AListThatIsTooLongGetsEveryWeightFromTheFewestRowsToTheMost) {
+  for (const bool is_packed : {true, false}) {
+    const auto list = a_servers_list(is_packed);
+    Simulation simulation(list);
+    std::map<std::int64_t, std::set<std::int64_t>> rows;  // n -> M
+    for (const auto& each : simulation.run(12)) {
+      if (each.settles) rows[list[each.item].n].insert(list[each.item].m);
+    }
+    EXPECT_EQ(rows.size(), 4U) << is_packed;
+    for (const auto& [n, ms] : rows) {
+      EXPECT_GE(ms.size(), 5U) << n;
+      EXPECT_LE(ms.size(), 22U) << n << ": the list was not too long";
+      EXPECT_EQ(*ms.begin(), 1) << n;
+      EXPECT_EQ(*ms.rbegin(), 8192) << n;
+      std::int64_t before = 1;
+      for (const std::int64_t m : ms) {
+        EXPECT_LE(m, 16 * before) << n;
+        before = m;
+      }
+    }
+  }
 }
 
 TEST(RunBudget, WithoutABudgetEachProblemIsVisitedOnceInItsOrder) {
