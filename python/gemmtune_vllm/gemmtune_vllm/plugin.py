@@ -225,7 +225,7 @@ def _choose_layers(model, config, loading):
     for layer in loading.quantized.values() if not _vllm.on_cpu else ():
         for m in asked:
             plans.add((layer.key(), m))
-            layer.run(m)
+            layer.plan(m)
     known = {id(module): name for name, module in model.named_modules()}
     names = [known.get(id(module), type(module).__name__) for module, _ in taken]
     counted, experts = _counted(taken, left)

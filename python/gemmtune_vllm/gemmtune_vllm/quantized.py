@@ -108,7 +108,7 @@ class _Layer:
 
     def __init__(self, kernel, layer, vllm, weight, n, k):
         self.kernel, self.layer, self.vllm, self.n, self.k = kernel, layer, vllm, n, k
-        self.torch_device, self.device = weight.device, operators.device_of(weight)
+        self.device = operators.device_of(weight)
         self.taken_layout = c.plain
         self.y_type = torch.get_default_dtype()  # while vLLM loads a model it is the model's
         self.bias = getattr(layer, "bias", None) is not None
@@ -125,10 +125,9 @@ class _Layer:
         """What a compiled graph has of the layer beside tensors."""
         return f"{self.operation} {self.n} {self.k} layout {self.taken_layout}"
 
-    def run(self, m):
-        """Runs the layer, which is ours, on m rows of zeros."""
-        x = torch.zeros(m, self.k, dtype=self.y_type, device=self.torch_device)
-        self.kernel.apply_weights(self.layer, x, getattr(self.layer, "bias", None))
+    def plan(self, m):
+        """Has the kernel for m rows compiled and loaded."""
+        contexts.current(self.device).plan(self.problem(m))
 
     def problem(self, m):
         return operations.problem(m, self.n, self.k, operation=self.operation, y_type=_types[self.y_type], bias=self.bias,
