@@ -1,4 +1,4 @@
-// Weights of 4 bits against the float64 reference: few rows of x from plain rows, and the ends of scales and zero points.
+// Weights of 4 bits against the float64 reference: few rows of x (tokens) from plain rows, and the ends of scales and zero points.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -88,40 +88,130 @@ TEST_P(FourBitKernels, TheEndsOfScalesAndZeroPointsOfWeightFormatsAreRight) {
       for (const KernelFamily* family : {quantized.get(), skinny.get()})
         check_some(*family, problem, truth, 4);
     }
+  const auto moe = make_moe_family(GetParam().set, 1);
+  for (const Problem& problem : mixtures_of_weight_formats({5, 37, 380}))
+    check_some(*moe, problem, truth_of_all_scales(problem), 4);
   EXPECT_TRUE(runs_ > 40 || GetParam().name == "emulated_amx") << runs_;
 }
 
-/// The NaN codes of e4m3, for their rows or columns and no others; a global scale that is NaN is everyone's.
-TEST_P(FourBitKernels, NanScalesOfNvfp4AreNan) {
+/// The NaN codes of e4m3 and e8m0, for their rows or columns and no others; a global scale that is NaN is everyone's.
+TEST_P(FourBitKernels, NanScalesOfFp4WeightsAreNan) {
   const auto quantized = make_quantized_family(GetParam().set, 1);
   const auto skinny = make_skinny_w4_family(GetParam().set, 1);
-  for (const auto layout : {WeightLayout::plain, WeightLayout::panel16}) {
-    Problem problem = problem_of(Operation::a4w4_nvfp4, DataType::f4_e2m1, {3, 37, 80});
-    problem.y_type = DataType::bf16;
-    ASSERT_TRUE(in_layout(problem, layout));
-    Truth truth = truth_of(problem);
-    truth.host.w_scale[5 * 5 + 4] = std::byte{0x7f};
-    truth.host.x_scale[2 * 5 + 1] = std::byte{0xff};
-    for (const bool everyone : {false, true}) {
-      const float nan = std::numeric_limits<float>::quiet_NaN();
-      if (everyone) std::memcpy(truth.host.w_global_scale.data(), &nan, sizeof(nan));
-      for (const KernelFamily* family : {quantized.get(), skinny.get()}) {
-        if (!family->accepts(problem).ok()) continue;
-        for (const Config& config : some_configs(*family, problem, 4, random_)) {
-          SCOPED_TRACE(print(problem) + " " + std::string(family->name()) + "_" + config.text());
-          const auto kernel = family->build(problem, config);
-          ASSERT_TRUE(kernel.ok()) << kernel.message();
-          const auto y = run_kernel(**kernel, problem, truth, serial_);
-          for (std::int64_t i = 0; i < problem.m * problem.n; ++i) {
-            std::uint16_t bits = 0;
-            std::memcpy(&bits, y.data() + i * 2, 2);
-            const bool expected = everyone || i % problem.n == 5 || i / problem.n == 2;
-            ASSERT_EQ(std::isnan(bf16_to_f32(bits)), expected) << "element " << i;
+  for (const OperationForm operation :
+       {OperationForm(Operation::a4w4_nvfp4), OperationForm(Operation::a16w4)})
+    for (const auto layout : {WeightLayout::plain, WeightLayout::panel16}) {
+      const bool nvfp4 = operation.operation == Operation::a4w4_nvfp4;
+      Problem problem = problem_of(operation, nvfp4 ? DataType::f4_e2m1 : DataType::bf16, {3, 37, 80});
+      problem.y_type = DataType::bf16;
+      ASSERT_TRUE(in_layout(problem, layout));
+      Truth truth = truth_of(problem);
+      const auto columns = static_cast<std::size_t>(operand_shapes(problem).w.scale.columns);
+      truth.host.w_scale[6 * columns - 1] = nvfp4 ? std::byte{0x7f} : std::byte{0xff};
+      if (nvfp4) truth.host.x_scale[2 * columns + 1] = std::byte{0xff};
+      // All products are positive: infinity in place of NaN would stay infinity.
+      const std::uint16_t one = f32_to_bf16(1);
+      for (std::size_t at = 0; !nvfp4 && at < truth.host.x.size(); at += 2)
+        std::memcpy(truth.host.x.data() + at, &one, 2);
+      if (!nvfp4) std::fill(truth.host.w.begin(), truth.host.w.end(), std::byte{0x22});
+      for (const bool everyone : {false, true}) {
+        if (everyone && !nvfp4) continue;
+        const float nan = std::numeric_limits<float>::quiet_NaN();
+        if (everyone) std::memcpy(truth.host.w_global_scale.data(), &nan, sizeof(nan));
+        for (const KernelFamily* family : {quantized.get(), skinny.get()}) {
+          if (!family->accepts(problem).ok()) continue;
+          for (const Config& config : some_configs(*family, problem, 4, random_)) {
+            SCOPED_TRACE(print(problem) + " " + std::string(family->name()) + "_" + config.text());
+            const auto kernel = family->build(problem, config);
+            ASSERT_TRUE(kernel.ok()) << kernel.message();
+            const auto y = run_kernel(**kernel, problem, truth, serial_);
+            for (std::int64_t i = 0; i < problem.m * problem.n; ++i) {
+              std::uint16_t bits = 0;
+              std::memcpy(&bits, y.data() + i * 2, 2);
+              const bool expected = everyone || i % problem.n == 5 || (nvfp4 && i / problem.n == 2);
+              ASSERT_EQ(std::isnan(bf16_to_f32(bits)), expected) << "element " << i;
+            }
           }
         }
       }
     }
+}
+
+/// 4-bit experts beside x of 16 bits, in each format; k and inter_dim end within a line.
+std::vector<Problem> four_bit_mixtures() {
+  const Shape shape{9, 70, 1100};
+  std::vector<Problem> all = mixtures_of_weight_formats(shape);
+  for (Problem& problem : all) problem.moe.shared_experts = 0;
+  all.push_back(moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, shape));
+  all.back().moe.activation = Activation::swiglu;
+  all.back().bias = true;
+  all.push_back(moe_problem(DataType::f16, DataType::f4_e2m1, QuantType::per_1x32, shape));
+  all.back().moe.gated = false;
+  all.push_back(moe_problem(DataType::bf16, DataType::i4, QuantType::per_token, shape));
+  all.push_back(moe_problem(DataType::bf16, DataType::i4, QuantType::per_128x128, shape));
+  return all;
+}
+
+/// Nine tokens whose experts have nine, three, one, no and five of them.
+Truth truth_of_uneven_experts(const Problem& problem) {
+  Truth truth = truth_of(problem);
+  for (std::size_t token = 0; token < 9; ++token) {
+    truth.host.topk_ids[2 * token] = 0;
+    truth.host.topk_ids[2 * token + 1] = token < 3 ? 1 : token == 3 ? 2 : 4;
   }
+  auto reference = compute_reference(problem, truth.host, {});
+  EXPECT_TRUE(reference.ok()) << reference.message();
+  truth.reference = std::move(*reference);
+  return truth;
+}
+
+/// Every config. A token has the same bits on one thread and on two, with any tile of one order of sums, and alone.
+TEST_P(FourBitKernels, RowsOfFourBitExpertsAreRight) {
+  const auto family = make_moe_family(GetParam().set, 2);
+  for (Problem& problem : four_bit_mixtures()) {
+    problem.moe.topk = 2;
+    ASSERT_TRUE(check(problem).ok()) << check(problem).message();
+    if (!family->accepts(problem).ok()) continue;
+    const Truth truth = truth_of_uneven_experts(problem);
+    Problem one = problem;
+    one.m = 1;
+    Truth first = truth;
+    first.host.x.resize(static_cast<std::size_t>(operand_shapes(one).x.bytes()));
+    std::map<std::string, std::vector<std::byte>> of_order;
+    for (const Config& config : family->space(problem).enumerate()) {
+      if (config.number("rows") != 1) continue;
+      SCOPED_TRACE(print(problem) + " " + config.text());
+      const auto kernel = family->build(problem, config);
+      ASSERT_TRUE(kernel.ok()) << kernel.message();
+      const auto y = run_kernel(**kernel, problem, truth, serial_);
+      ASSERT_EQ(verdict(problem, truth, y), "");
+      TwoThreadExecutor two;
+      ASSERT_EQ(run_kernel(**kernel, problem, truth, two), y);
+      const std::string order = family->sum_order(problem, config);
+      ASSERT_NE(order, "");
+      ASSERT_EQ(of_order.try_emplace(order, y).first->second, y);
+      const auto alone = family->build(one, config);
+      ASSERT_TRUE(alone.ok()) << alone.message();
+      const auto token = run_kernel(**alone, one, first, serial_);
+      ASSERT_TRUE(std::equal(token.begin(), token.end(), y.begin()));
+      ASSERT_EQ(family->sum_order(one, config), order);
+      ++runs_;
+    }
+  }
+  EXPECT_EQ(runs_ > 30, GetParam().set.level >= Isa::avx2) << runs_;
+}
+
+/// x of 8 bits beside 4-bit experts has panels alone; the default reads rows where few tokens meet an expert.
+TEST_P(FourBitKernels, RowsOfFourBitExpertsAreForFewTokensOf16Bits) {
+  const auto family = make_moe_family(GetParam().set, 2);
+  const auto rows_of = [&](const Problem& problem) {
+    return family->accepts(problem).ok() ? family->default_config(problem).number("rows") : -1;
+  };
+  const auto x8 = moe_problem(DataType::f8_e4m3fn, DataType::f4_e2m1, QuantType::per_token, {2, 64, 128});
+  for (const Config& config : family->space(x8).enumerate()) EXPECT_EQ(config.number("rows"), 0);
+  if (GetParam().set.level < Isa::avx2) return;
+  EXPECT_EQ(rows_of(moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {2, 64, 128})), 1);
+  EXPECT_EQ(rows_of(moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {200, 64, 128})), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, FourBitKernels, ::testing::ValuesIn(levels()),

@@ -449,6 +449,7 @@ void expect_one_product(const KernelFamily& family, Problem problem, float x, st
 /// 6 · 2^126 and 6 · 2^127 are more than bf16 and float32 hold, 0.5 · 2^-127 is subnormal: the product with x is neither.
 TEST_P(OperationKernels, TheEndsOfMxfp4ScalesAreExactWhereTheProductIs) {
   const auto quantized = make_quantized_family(GetParam().set, 1);
+  const auto skinny = make_skinny_w4_family(GetParam().set, 1);
   for (const WeightLayout layout : {WeightLayout::plain, WeightLayout::panel16, WeightLayout::aiter16x16}) {
     Problem problem = problem_of(Operation::a16w4, DataType::bf16, {3, 32, 320});
     problem.y_type = DataType::bf16;
@@ -457,7 +458,8 @@ TEST_P(OperationKernels, TheEndsOfMxfp4ScalesAreExactWhereTheProductIs) {
         {0x1p-20F, 252, 6 * 0x1p105F}, {0x1p-20F, 253, 6 * 0x1p106F}, {0x1p-20F, 254, 6 * 0x1p107F},
         {0x1p100F, 0, 6 * 0x1p-27F},   {0x1p100F, 1, 6 * 0x1p-26F},   {0x1p100F, 2, 6 * 0x1p-25F}};
     for (const auto& [x, code, expected] : cases)
-      expect_one_product(*quantized, problem, x, code, expected, random_, serial_, runs_);
+      for (const KernelFamily* family : {quantized.get(), skinny.get()})
+        expect_one_product(*family, problem, x, code, expected, random_, serial_, runs_);
   }
   EXPECT_GT(runs_, 20);
 }

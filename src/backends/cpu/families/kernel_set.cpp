@@ -16,6 +16,7 @@ bool is_wide(DataType type) {
 int width(const PanelEntry& entry) { return entry.panels; }
 int width(const ScaledPanelEntry& entry) { return entry.panels; }
 int width(const RowEntry& entry) { return entry.nr; }
+int width(const W4Entry& entry) { return entry.nr; }
 
 template <typename List>
 auto find_in(const List& list, std::int64_t mr, std::int64_t wanted) -> decltype(list.entries) {
@@ -133,10 +134,14 @@ const RowEntry* find(const RowList& list, std::int64_t mr, std::int64_t nr) { re
 const ScaledPanelEntry* find(const ScaledPanelList& list, std::int64_t mr, std::int64_t panels) {
   return find_in(list, mr, panels);
 }
+const W4Entry* find(const W4List& list, std::int64_t mr, std::int64_t nr) { return find_in(list, mr, nr); }
 const PanelEntry* fitting(const PanelList& list, std::int64_t rows, std::int64_t panels) {
   return fitting_in(list, rows, panels);
 }
 const RowEntry* fitting(const RowList& list, std::int64_t rows, std::int64_t nr) {
+  return fitting_in(list, rows, nr);
+}
+const W4Entry* fitting(const W4List& list, std::int64_t rows, std::int64_t nr) {
   return fitting_in(list, rows, nr);
 }
 

@@ -14,6 +14,7 @@
 #include "backends/cpu/machine/isa.h"
 #include "backends/cpu/microkernels/micro.h"
 #include "backends/cpu/microkernels/stream.h"
+#include "backends/cpu/microkernels/w4.h"
 #include "backends/cpu/threads/executor.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
@@ -74,9 +75,11 @@ inline constexpr std::string_view integer_sum_order = "int32";
 const PanelEntry* find(const PanelList& list, std::int64_t mr, std::int64_t panels);
 const RowEntry* find(const RowList& list, std::int64_t mr, std::int64_t nr);
 const ScaledPanelEntry* find(const ScaledPanelList& list, std::int64_t mr, std::int64_t panels);
+const W4Entry* find(const W4List& list, std::int64_t mr, std::int64_t nr);
 /// The tile with the fewest rows that still holds `rows` at this width; the largest where none does.
 const PanelEntry* fitting(const PanelList& list, std::int64_t rows, std::int64_t panels);
 const RowEntry* fitting(const RowList& list, std::int64_t rows, std::int64_t nr);
+const W4Entry* fitting(const W4List& list, std::int64_t rows, std::int64_t nr);
 
 /// ok for what all our a16w16 families take: f32, bf16 or f16 operands of one type, in these orders, plain or
 /// panel16.

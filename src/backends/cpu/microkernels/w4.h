@@ -43,17 +43,33 @@ struct W4PackArgs {
 };
 using W4Pack = void (*)(const W4PackArgs&);
 
+/// Bytes of a row of the weight's scales or zero points as W4Args has them. Writes whole vectors, behind the last what
+/// bytes of 0 are.
+struct W4BytesArgs {
+  const void* from;
+  long count;
+  void* to;
+};
+using W4Widen = void (*)(const W4BytesArgs&);
+
 struct W4Entry {
   int mr;
   int nr;
   W4Kernel run;
 };
 
+struct W4List {
+  const W4Entry* entries = nullptr;
+  int count = 0;
+};
+
 /// The kernels of one compute type.
 struct W4Kernels {
-  const W4Entry* entries[nibble_types];  // null if there are none
-  int count = 0;                         // of each
+  W4List tiles[nibble_types];  // empty if there are none
   W4Pack pack = nullptr;
+  W4Widen widen_e4m3 = nullptr;
+  W4Widen widen_e8m0 = nullptr;
+  W4Widen widen_zero_points = nullptr;
   long line_elements = 0;
   long x_line_bytes = 0;
   float units[nibble_types] = {1, 1, 1};  // what sums are counted in

@@ -8,6 +8,7 @@
 //   decode(codes, zero_points, out), multiply(sum, x, w)
 #pragma once
 
+#include "backends/cpu/microkernels/vector_decode.h"
 #include "backends/cpu/microkernels/w4.h"
 
 namespace gemmtune::cpu {
@@ -128,6 +129,30 @@ void pack_w4_x(const W4PackArgs& args) {
     }
 }
 
+/// As numbers/minifloat.h: 0 is 2^−127, which is subnormal, 255 is NaN.
+struct E8m0Bits {
+  static UVec widen(UVec code) {
+    const UVec is_end = reinterpret_cast<UVec>((code == 0U) | (code == 255U));
+    return code << 23 | (is_end & 0x00400000U);
+  }
+};
+/// Zero point + 8 in each of four bytes.
+struct ZeroPointBytes {
+  static UVec widen(UVec code) { return ((code + 8U) & 0xffU) * 0x01010101U; }
+};
+
+template <typename Bits>
+void widen_w4_bytes(const W4BytesArgs& args) {
+  const auto* from = static_cast<const unsigned char*>(args.from);
+  auto* to = static_cast<unsigned*>(args.to);
+  const long whole = args.count / lanes * lanes;
+  for (long i = 0; i < whole; i += lanes) store_as(to + i, Bits::widen(load_bytes(from + i)));
+  if (whole == args.count) return;
+  unsigned char rest[lanes] = {};
+  __builtin_memcpy(rest, from + whole, static_cast<unsigned long>(args.count - whole));
+  store_as(to + whole, Bits::widen(load_bytes(rest)));
+}
+
 /// Weights of int8 products are offset so that they are not negative, whatever the zero point.
 constexpr int w4_offset = 16;
 
@@ -154,7 +179,7 @@ struct W4Tiles {
       {1, 1, w4_kernel<Decoder, 1, 1>}, {1, 2, w4_kernel<Decoder, 1, 2>}, {2, 1, w4_kernel<Decoder, 2, 1>},
       {2, 2, w4_kernel<Decoder, 2, 2>}, {4, 1, w4_kernel<Decoder, 4, 1>}, {4, 2, w4_kernel<Decoder, 4, 2>},
       {8, 1, w4_kernel<Decoder, 8, 1>}, {8, 2, w4_kernel<Decoder, 8, 2>}, {16, 1, w4_kernel<Decoder, 16, 1>}};
-  static constexpr int count = 9;
+  static constexpr W4List list = {entries, 9};
 };
 template <typename Decoder>
 struct W4FewTiles {
@@ -163,7 +188,7 @@ struct W4FewTiles {
                                         {2, 1, w4_kernel<Decoder, 2, 1>},
                                         {4, 1, w4_kernel<Decoder, 4, 1>},
                                         {8, 1, w4_kernel<Decoder, 8, 1>}};
-  static constexpr int count = 5;
+  static constexpr W4List list = {entries, 5};
 };
 
 /// The tiles over `Decoder<Values>` for each format.
@@ -172,9 +197,11 @@ constexpr W4Kernels w4_float_kernels(W4Pack pack) {
   using E2m1 = Decoder<E2m1Values>;
   using I4 = Decoder<I4Values<false>>;
   using I4ZeroPoints = Decoder<I4Values<true>>;
-  return {.entries = {Tiles<E2m1>::entries, Tiles<I4>::entries, Tiles<I4ZeroPoints>::entries},
-          .count = Tiles<E2m1>::count,
+  return {.tiles = {Tiles<E2m1>::list, Tiles<I4>::list, Tiles<I4ZeroPoints>::list},
           .pack = pack,
+          .widen_e4m3 = widen_w4_bytes<DecodeE4m3fn>,
+          .widen_e8m0 = widen_w4_bytes<E8m0Bits>,
+          .widen_zero_points = widen_w4_bytes<ZeroPointBytes>,
           .line_elements = lanes * lane_elements,
           .x_line_bytes = E2m1::x_line_bytes,
           .units = {E2m1::unit, I4::unit, I4ZeroPoints::unit}};
@@ -182,9 +209,11 @@ constexpr W4Kernels w4_float_kernels(W4Pack pack) {
 template <template <typename> class Tiles, template <typename> class Decoder>
 constexpr W4Kernels w4_byte_kernels() {
   using I4 = Decoder<I4Values<false>>;
-  return {.entries = {nullptr, Tiles<I4>::entries, Tiles<Decoder<I4Values<true>>>::entries},
-          .count = Tiles<I4>::count,
+  return {.tiles = {{}, Tiles<I4>::list, Tiles<Decoder<I4Values<true>>>::list},
           .pack = pack_w4_bytes,
+          .widen_e4m3 = widen_w4_bytes<DecodeE4m3fn>,
+          .widen_e8m0 = widen_w4_bytes<E8m0Bits>,
+          .widen_zero_points = widen_w4_bytes<ZeroPointBytes>,
           .line_elements = lanes * lane_elements,
           .x_line_bytes = I4::x_line_bytes};
 }

@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "backends/cpu/families/blocked/block_gemm.h"
+#include "backends/cpu/families/blocked/w4_gemm.h"
 #include "backends/refusal.h"
 
 namespace gemmtune::cpu {
@@ -13,6 +14,13 @@ constexpr std::int64_t max_integer_k = (std::int64_t{1} << 17) - 1;
 bool needs_f32(DataType type) { return type == DataType::f16 || type == DataType::f32; }
 
 bool wide(DataType type) { return bits(type) >= 16; }
+
+/// visit(list) of the level's register tiles for rows of the weight as they lie.
+template <typename Visit>
+auto visit_rows(const KernelSet& set, Isa isa, const BlockFormat& format, Visit&& visit) {
+  const W4Kernels* kernels = format.x.scale.type == ScaleType::none ? w4_kernels(set, isa, format) : nullptr;
+  return kernels != nullptr ? visit(w4_tiles(*kernels, format.w)) : visit(block_rows(set, isa, format));
+}
 
 }  // namespace
 
@@ -79,9 +87,31 @@ RowList block_rows(const KernelSet& set, Isa isa, const BlockFormat& format) {
   return kernels->rows[static_cast<int>(element_of(w.type))];
 }
 
+std::vector<RowsTile> rows_tiles(const KernelSet& set, Isa isa, const BlockFormat& format) {
+  std::vector<RowsTile> tiles;
+  visit_rows(set, isa, format, [&](const auto& list) {
+    for (int i = 0; i < list.count; ++i) tiles.push_back({list.entries[i].mr, list.entries[i].nr});
+  });
+  return tiles;
+}
+
+bool has_rows_tile(const KernelSet& set, Isa isa, const BlockFormat& format, std::int64_t mr,
+                   std::int64_t nr) {
+  return visit_rows(set, isa, format, [&](const auto& list) { return find(list, mr, nr) != nullptr; });
+}
+
+std::int64_t fitting_rows_tile(const KernelSet& set, Isa isa, const BlockFormat& format, std::int64_t rows,
+                               std::int64_t nr) {
+  return visit_rows(set, isa, format, [&](const auto& list) -> std::int64_t {
+    const auto* entry = fitting(list, rows, nr);
+    return entry == nullptr ? 0 : entry->mr;
+  });
+}
+
 std::string block_sum_order(const KernelSet& set, const BlockFormat& format, const BlockTile& tile) {
   if (integer_sums(format)) return std::string(integer_sum_order);
   if (format.x.scale.type == ScaleType::e8m0) return {};
+  if (tile.rows && bits(format.w.type) == 4) return w4_sum_order(tile.isa);
   if (tile.rows && !find(block_rows(set, tile.isa, format), tile.mr, tile.nr)->sums_as_panels) return {};
   std::string order = panel_sum_order(tile.isa, 1);
   // Of weights, chunks beyond the range are summed apart for all columns that are decoded at once.

@@ -20,7 +20,7 @@ struct BlockTile {
   std::int64_t nr = 16;
   std::int64_t kc = 512;  // elements
   std::int64_t nc = 0;    // columns; those of a register tile where it has more
-  bool rows = false;      // dot products with the weight's rows as they lie, nothing is packed
+  bool rows = false;      // dot products with the weight's rows as they lie, which are not packed
 };
 
 /// Types, scales and layout of one multiplication x [rows, k] · w [n, k]ᵀ; counts of the shapes are not
@@ -44,8 +44,20 @@ const PanelList& block_panels(const KernelSet& set, Isa isa, const BlockFormat& 
 /// The register tiles of a level for rows of the weight as they lie; empty where they cannot be read so: the
 /// weight is not plain, has scales or is of another type than the products.
 RowList block_rows(const KernelSet& set, Isa isa, const BlockFormat& format);
-/// The order of sums (KernelFamily::sum_order): along k in one chain, or one for each scale of k. Empty, no promise: dot products
-/// along rows as they lie; x with e8m0 scales, because a chunk whose scale is beyond the range is summed apart for all rows of a
+/// The register tiles of a level for rows of the weight as they lie: those of block_rows() or, for 4-bit weights beside x
+/// without scales, of w4_tiles(). Their numbers of rows of x and of the weight.
+struct RowsTile {
+  std::int64_t mr;
+  std::int64_t nr;
+};
+std::vector<RowsTile> rows_tiles(const KernelSet& set, Isa isa, const BlockFormat& format);
+bool has_rows_tile(const KernelSet& set, Isa isa, const BlockFormat& format, std::int64_t mr,
+                   std::int64_t nr);
+/// The fewest rows of x of such a tile that holds `rows`; the most where none does; 0: there is none of this nr.
+std::int64_t fitting_rows_tile(const KernelSet& set, Isa isa, const BlockFormat& format, std::int64_t rows,
+                               std::int64_t nr);
+/// The order of sums (KernelFamily::sum_order): along k in one chain, or one for each scale of k; of rows of 4-bit weights that of
+/// W4Gemm. Empty, no promise: dot products along other rows as they lie; x with e8m0 scales, because a chunk whose scale is beyond the range is summed apart for all rows of a
 /// register tile. Requires a compute type and a tile that the level has.
 std::string block_sum_order(const KernelSet& set, const BlockFormat& format, const BlockTile& tile);
 /// The levels worth trying, the preferred one first.

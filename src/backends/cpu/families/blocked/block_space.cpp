@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "backends/cpu/families/blocked/w4_gemm.h"
+
 namespace gemmtune::cpu {
 namespace {
 
@@ -13,20 +15,25 @@ std::string refuse_tile(const KernelSet& set, const BlockFormat& format, const B
   if (!compute_type(set, tile.isa, format))
     return "the device does not have this isa, or it cannot multiply the types";
   if (tile.rows)
-    return find(block_rows(set, tile.isa, format), tile.mr, tile.nr) == nullptr
-               ? "mr x nr is no register tile of this isa for rows of the weight as they lie"
-               : "";
+    return has_rows_tile(set, tile.isa, format, tile.mr, tile.nr)
+               ? ""
+               : "mr x nr is no register tile of this isa for rows of the weight as they lie";
   if (tile.nr % panel_columns != 0 ||
       find(block_panels(set, tile.isa, format), tile.mr, tile.nr / panel_columns) == nullptr)
     return "mr x nr is no register tile of this isa and layout";
   return {};
 }
 
-/// Rows as they lie are for few rows of x: beyond two tiles of them, packed weights are read less often.
+/// Rows as they lie are for few rows of x: beyond some tiles of them, packed weights are read less often. Rows of 4-bit weights
+/// are decoded again for each tile, from the inner cache.
 std::string refuse_rows(const KernelSet& set, const BlockWork& work, const BlockTile& tile) {
-  const RowList list = block_rows(set, tile.isa, work.format);
-  if (tile.mr > fitting(list, work.rows, tile.nr)->mr) return "mr leaves rows of the register tile empty";
-  if (work.rows > 4 * tile.mr) return "rows takes more than four passes over the weight";
+  if (tile.mr > fitting_rows_tile(set, tile.isa, work.format, work.rows, tile.nr))
+    return "mr leaves rows of the register tile empty";
+  if (bits(work.format.w.type) == 4) {
+    if (work.rows > 16 * tile.mr) return "rows decodes the weight more than sixteen times";
+  } else if (work.rows > 4 * tile.mr) {
+    return "rows takes more than four passes over the weight";
+  }
   if (tile.kc != kc_values[0]) return "kc means the same as another value";
   return {};
 }
@@ -65,10 +72,9 @@ void add_tile_parameters(const KernelSet& set, const BlockFormat& format, Space&
       columns.insert(list.entries[i].panels * panel_columns);
     }
     if (!with_rows) continue;
-    const RowList plain = block_rows(set, level, format);
-    for (int i = 0; i < plain.count; ++i) {
-      rows.insert(plain.entries[i].mr);
-      columns.insert(plain.entries[i].nr);
+    for (const RowsTile& tile : rows_tiles(set, level, format)) {
+      rows.insert(tile.mr);
+      columns.insert(tile.nr);
     }
   }
   space.add(std::move(isa));
@@ -88,7 +94,7 @@ void add_tile_parameters(const KernelSet& set, const BlockFormat& format, Space&
 
 void add_rows_parameter(const KernelSet& set, const BlockFormat& format, Space& space) {
   bool any = false;
-  for (const Isa level : block_levels(set, format)) any = any || block_rows(set, level, format).count > 0;
+  for (const Isa level : block_levels(set, format)) any = any || !rows_tiles(set, level, format).empty();
   std::vector<std::string> values{"0"};
   if (any) values.emplace_back("1");
   space.add(Parameter{.key = "rows",
@@ -133,7 +139,7 @@ BlockTile default_tile(const KernelSet& set, const BlockWork& work) {
                      .nr = list.entries[i].panels * panel_columns,
                      .kc = work.format.x.columns > kc_values[0] ? kc_values[1] : kc_values[0]};
       if (!refuse_waste(set, work, tile).empty()) continue;
-      const double cost = block_microseconds(work, tile);
+      const double cost = block_microseconds(set, work, tile);
       if (best_cost != 0 && cost >= best_cost) continue;
       best_cost = cost;
       best = tile;
@@ -142,13 +148,34 @@ BlockTile default_tile(const KernelSet& set, const BlockWork& work) {
   return best;
 }
 
-double block_microseconds(const BlockWork& work, const BlockTile& tile) {
+std::optional<BlockTile> default_rows_tile(const KernelSet& set, const BlockWork& work) {
+  std::optional<BlockTile> best;
+  double best_cost = 0;
+  for (const Isa isa : block_levels(set, work.format))
+    for (const RowsTile& rows : rows_tiles(set, isa, work.format)) {
+      const BlockTile tile{.isa = isa, .mr = rows.mr, .nr = rows.nr, .kc = kc_values[0], .rows = true};
+      if (!refuse_rows(set, work, tile).empty()) continue;
+      const double cost = block_microseconds(set, work, tile);
+      if (best && cost >= best_cost) continue;
+      best_cost = cost;
+      best = tile;
+    }
+  return best;
+}
+
+double block_microseconds(const KernelSet& set, const BlockWork& work, const BlockTile& tile) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const MatrixShape& w = work.format.w;
   const MachineRates machine = machine_rates(tile.isa, bits(w.type) == 32 ? DataType::f32 : DataType::bf16,
                                              std::max(tile.isa, work.level));
   const double rows = real(round_up(work.rows, tile.mr));
   const double weights = real(round_up(w.rows, tile.nr)) * real(w.columns);
+  const double memory = weights * bits(w.type) / 8 / machine.memory_bytes_per_microsecond;
+  if (tile.rows && bits(w.type) == 4) {
+    constexpr double exposed = 0.3;
+    const double computing = w4_microseconds(set, work.format, work.rows, {tile.isa, tile.mr, tile.nr});
+    return std::max(computing, memory) + exposed * std::min(computing, memory);
+  }
   const double loads = 1.0 / real(tile.mr) + 16.0 / real(tile.nr) * 0.06;
   const double multiplying = 2 * rows * weights / machine.flops_per_microsecond * (0.85 + loads);
   // Decoding and, for plain rows, transposing: elements a microsecond.
@@ -176,9 +203,8 @@ double block_microseconds(const BlockWork& work, const BlockTile& tile) {
   if (tile.rows) {
     const double passes = rows / real(tile.mr);
     const double dots = multiplying * (1 + 0.5 / real(tile.nr)) + passes * weights / 40e3;
-    return std::max(dots, weights * bits(w.type) / 8 / machine.memory_bytes_per_microsecond);
+    return std::max(dots, memory);
   }
-  const double memory = weights * bits(w.type) / 8 / machine.memory_bytes_per_microsecond;
   return std::max(multiplying + weights / rate + carrying, memory);
 }
 

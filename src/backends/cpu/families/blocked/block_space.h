@@ -23,7 +23,9 @@ BlockTile tile_of(const Config& config);
 Config tile_config(const BlockTile& tile, const BlockFormat& format);
 /// The tile that the cost model ranks first. Requires a level with kernels for the format.
 BlockTile default_tile(const KernelSet& set, const BlockWork& work);
+/// The same of tiles for rows as they lie; nullopt where there is none.
+std::optional<BlockTile> default_rows_tile(const KernelSet& set, const BlockWork& work);
 /// A rough time on one thread: it only has to rank.
-double block_microseconds(const BlockWork& work, const BlockTile& tile);
+double block_microseconds(const KernelSet& set, const BlockWork& work, const BlockTile& tile);
 
 }  // namespace gemmtune::cpu

@@ -112,8 +112,8 @@ class BlockedFamily final : public LeafFamily {
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     const std::int64_t mc = config.number("mc", 64);
     const double passes = static_cast<double>(ceil_div(problem.m, mc));
-    const double once =
-        block_microseconds({format_of(problem), std::min(mc, problem.m), set_.level}, wide_tile_of(config));
+    const double once = block_microseconds(set_, {format_of(problem), std::min(mc, problem.m), set_.level},
+                                           wide_tile_of(config));
     return once * passes * static_cast<double>(problem.batch) / worthwhile_threads(problem, threads_);
   }
   std::int64_t resources(const Problem&, const Config& config) const override {

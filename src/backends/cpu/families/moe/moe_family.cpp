@@ -67,10 +67,9 @@ class MoeFamily final : public LeafFamily {
                            if (!compute_type(set_, tile.isa, formats.second))
                              return "this isa cannot multiply the hidden layer";
                            if (tile.rows)
-                             return find(block_rows(set_, tile.isa, formats.second), tile.mr, tile.nr) ==
-                                            nullptr
-                                        ? "mr x nr is no register tile for rows of the second weight"
-                                        : "";
+                             return has_rows_tile(set_, tile.isa, formats.second, tile.mr, tile.nr)
+                                        ? ""
+                                        : "mr x nr is no register tile for rows of the second weight";
                            const PanelList& list = block_panels(set_, tile.isa, formats.second);
                            return find(list, tile.mr, tile.nr / panel_columns) == nullptr
                                       ? "mr x nr is no register tile of the second multiplication"
@@ -116,8 +115,8 @@ class MoeFamily final : public LeafFamily {
     const BlockTile tile = tile_of(config);
     const MoeFormats formats = moe_formats(set_, tile.isa, problem);
     const std::int64_t rows = std::min(default_rows(problem), config.number("bm", 32));
-    const double a_block = block_microseconds({formats.first, rows, set_.level}, tile) +
-                           block_microseconds({formats.second, rows, set_.level}, tile);
+    const double a_block = block_microseconds(set_, {formats.first, rows, set_.level}, tile) +
+                           block_microseconds(set_, {formats.second, rows, set_.level}, tile);
     const auto blocks = static_cast<double>(ceil_div(routed_pairs(problem), rows));
     const bool few = config.number("st", 2) == 1 && blocks < 2 * threads_;
     return a_block * blocks / (few ? 1 : worthwhile_threads(problem, threads_));
@@ -138,8 +137,14 @@ class MoeFamily final : public LeafFamily {
   /// more than it saves.
   std::optional<BlockTile> few_rows_tile(const Problem& problem) const {
     constexpr std::int64_t few = 16;
+    constexpr std::int64_t few_of_four_bits = 32;  // beside panels of bf16 pairs
     constexpr std::int64_t vector_rows = 4;
     const std::int64_t rows = default_rows(problem);
+    if (bits(problem.w_type) == 4) {
+      const auto tile = default_rows_tile(set_, {tile_format(problem), likely_rows(problem), set_.level});
+      const bool pairs = tile && set_.at(tile->isa)->bf16_compute && set_.level < Isa::amx;
+      return rows > (pairs ? few_of_four_bits : few) ? std::nullopt : tile;
+    }
     if (rows > few) return std::nullopt;
     for (const Isa isa : levels(problem)) {
       const RowList list = block_rows(set_, isa, tile_format(problem));

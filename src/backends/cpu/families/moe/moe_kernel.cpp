@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "backends/cpu/families/blocked/w4_gemm.h"
 #include "backends/cpu/families/moe/moe.h"
 
 namespace gemmtune::cpu {
@@ -9,16 +10,21 @@ constexpr std::int64_t round_budget = std::int64_t{256} << 20;
 
 float gelu(float value) { return 0.5F * value * (1 + std::erf(value * 0.70710678F)); }
 
+/// Gemm: BlockGemm, or W4Gemm for rows of 4-bit weights as they lie.
+template <typename Gemm>
 class MoeKernel final : public Kernel {
  public:
-  MoeKernel(const KernelSet& set, const Problem& problem, const MoeSettings& settings, int threads)
+  /// `tile`: what Gemm is made of.
+  template <typename Tile>
+  MoeKernel(const KernelSet& set, const Problem& problem, const MoeSettings& settings, const Tile& tile,
+            int threads)
       : problem_(problem),
         settings_(settings),
         shapes_(operand_shapes(problem)),
         formats_(moe_formats(set, settings.tile.isa, problem)),
         kernels_(decode_kernels(settings.tile.isa)),
-        first_(set, formats_.first, settings.tile),
-        second_(set, formats_.second, settings.tile),
+        first_(set, formats_.first, tile),
+        second_(set, formats_.second, tile),
         threads_(worthwhile_threads(problem, threads)) {
     settings_.block_m = std::min(settings_.block_m, round_up(problem.m, first_.mr()));
     hidden_bytes_ = bytes_of(formats_.second.x.type, 1);
@@ -355,8 +361,8 @@ class MoeKernel final : public Kernel {
   OperandShapes shapes_;
   MoeFormats formats_;
   const DecodeKernels& kernels_;
-  BlockGemm first_;
-  BlockGemm second_;
+  Gemm first_;
+  Gemm second_;
   std::int64_t threads_;
   std::int64_t tokens_ = 1;  // of a round
   std::int64_t hidden_bytes_ = 2;
@@ -375,7 +381,12 @@ class MoeKernel final : public Kernel {
 
 std::unique_ptr<Kernel> make_moe_kernel(const KernelSet& set, const Problem& problem,
                                         const MoeSettings& settings, int threads) {
-  return std::make_unique<MoeKernel>(set, problem, settings, threads);
+  const BlockTile& tile = settings.tile;
+  if (tile.rows && bits(problem.w_type) == 4) {
+    const W4Tile rows{.isa = tile.isa, .mr = tile.mr, .nr = tile.nr, .prefetch = default_w4_prefetch};
+    return std::make_unique<MoeKernel<W4Gemm>>(set, problem, settings, rows, threads);
+  }
+  return std::make_unique<MoeKernel<BlockGemm>>(set, problem, settings, tile, threads);
 }
 
 }  // namespace gemmtune::cpu
