@@ -97,16 +97,16 @@ def modules(vllm, registered, on_gpu):
             return (y if bias is None else y + bias).to(x.dtype)
 
     class CPUWNA16LinearKernel(WNA16Kernel):
-        process_weights_after_loading = WNA16Kernel.process_weights_after_loading
+        pass
 
     class ZentorchWNA16LinearKernel(CPUWNA16LinearKernel):
         """A class derived from it, with a product of its own."""
 
     class MarlinLinearKernel(WNA16Kernel):
-        process_weights_after_loading = WNA16Kernel.process_weights_after_loading
+        pass
 
     class MacheteLinearKernel(WNA16Kernel):
-        process_weights_after_loading = WNA16Kernel.process_weights_after_loading
+        pass
 
     def marlin_fp4(kind, base):
         class Kernel(base):

@@ -13,7 +13,7 @@ from . import loadings, operators
 
 _linear = torch.ops.gemmtune.linear.full
 _types = {torch.bfloat16: "bf16", torch.float16: "f16"}
-_device = ("cpu", 0)
+device = ("cpu", 0)
 
 
 def follow(vllm):
@@ -48,9 +48,9 @@ def _problem(m, n, k, dtype, bias, layout):
 def _take(loading, layer, remove_weight):
     """Whether the layer is ours from now on."""
     weight, bias = layer.weight.detach(), getattr(layer, "bias", None) is not None
-    layout = operations.chosen_layout(contexts.current(_device), operations.weight_problem("a16w16", _types[weight.dtype], *weight.shape))
+    layout = operations.chosen_layout(contexts.current(device), operations.weight_problem("a16w16", _types[weight.dtype], *weight.shape))
     known = *weight.shape, weight.dtype, bias, layout
-    why = loading.why_not_asked() or loading.why_left(_device, known, lambda m: _problem(m, *known))
+    why = loading.why_not_asked() or loading.why_left(device, known, lambda m: _problem(m, *known))
     if why is not None:
         loading.left.append((layer, why))
         return False
@@ -71,7 +71,7 @@ def _record(loading, layer, n, k, dtype):
     stock = layer.cpu_linear
 
     def record(x, weight, bias):
-        operators.row_of(_device, _problem(x.numel() // k, n, k, dtype, bias is not None, c.any_layout))
+        operators.row_of(device, _problem(x.numel() // k, n, k, dtype, bias is not None, c.any_layout))
         return stock(x, weight, bias)
 
     layer.cpu_linear = record

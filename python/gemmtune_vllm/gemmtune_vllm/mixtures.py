@@ -11,11 +11,10 @@ import torch
 from gemmtune import operations
 from gemmtune import _library as c
 
-from . import loadings, operators
+from . import cpu, loadings, operators
 
 _fused_moe = torch.ops.gemmtune.fused_moe_out.default
 _types = {torch.bfloat16: "bf16", torch.float16: "f16"}
-_device = ("cpu", 0)
 # Of vLLM's activations those that gemmtune computes: its word, and whether rows of gate and up alternate in w13.
 _activations = {"silu": ("silu", False), "gelu": ("gelu", False), "swigluoai": ("swiglu", True), "swigluoai_uninterleave": ("swiglu", False)}
 _swiglu = {"swiglu_alpha": 1.702, "swiglu_beta": 1.0, "swiglu_limit": 7.0}
@@ -108,7 +107,7 @@ def _chosen(loading, layer, vllm, prepare):
         mixture = Mixture(layer, experts, vllm)
         why = mixture.why_not()
         if why is None and name not in _without_kernel and not operators.recording():
-            why = loading.why_left(_device, mixture.key(), mixture.problem)
+            why = loading.why_left(cpu.device, mixture.key(), mixture.problem)
     except Exception as error:  # vLLM must load without us
         why = f"{type(error).__name__}: {error}"
     if name in _without_kernel:
@@ -135,7 +134,7 @@ def _record(loading, layer, mixture):
     stock = experts.apply
 
     def record(*, hidden_states, **others):
-        operators.row_of(_device, mixture.problem(hidden_states.shape[0]))
+        operators.row_of(cpu.device, mixture.problem(hidden_states.shape[0]))
         return stock(hidden_states=hidden_states, **others)
 
     experts.apply = record
