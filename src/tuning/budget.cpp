@@ -140,10 +140,13 @@ std::optional<std::size_t> RunBudget::next_group(std::size_t evaluator) {
   return begun == order_.end() ? std::nullopt : std::optional(*begun);
 }
 
+double RunBudget::seconds_to_settle() const {
+  return median_or_zero(first_seconds_) + median_or_zero(shortest_seconds_);
+}
+
 bool RunBudget::is_short_of_time() const {
   if (!is_limited() || !options_.goes_on || first_seconds_.empty()) return false;
-  const double usual = median_or_zero(first_seconds_) + median_or_zero(shortest_seconds_);
-  return usual * static_cast<double>(unvisited_) > seconds_left() - reserved_;
+  return seconds_to_settle() * static_cast<double>(unvisited_) > seconds_left() - reserved_;
 }
 
 std::optional<std::size_t> RunBudget::spread_item(std::size_t evaluator) const {
@@ -205,13 +208,12 @@ std::optional<TuningVisit> RunBudget::first_visit() const {
   visit.max_candidates = first_candidates;
   visit.settles = false;
   if (first_seconds_.empty()) return visit;
-  const double shortest = median_or_zero(shortest_seconds_);
-  const double usual = median_or_zero(first_seconds_) + shortest;
+  const double usual = seconds_to_settle();
   if (visited_ > 0 && all - reserved_ < usual) return std::nullopt;
   if (equal > usual) return visit;
   // There will be no second visit: this one settles.
   visit.deadline = within(usual);
-  visit.search_share = 1 - shortest / usual;
+  visit.search_share = 1 - median_or_zero(shortest_seconds_) / usual;
   visit.settles = true;
   return visit;
 }

@@ -122,6 +122,8 @@ class RunBudget {
   std::optional<Visit> next_unvisited(std::size_t evaluator);
   /// The group and what of it is visited next; none: every group has its evaluator.
   std::optional<std::size_t> next_group(std::size_t evaluator);
+  /// Of a first visit that settles.
+  double seconds_to_settle() const;
   /// Whether first visits of all that wait take longer than what is left.
   bool is_short_of_time() const;
   /// While time is short: of the weight that had the smallest share of its calls, the item that is called most and lies
