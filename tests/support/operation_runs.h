@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "backends/cpu/families/blocked/block_gemm.h"
+#include "numbers/bfloat16.h"
 #include "support/fenced_memory.h"
 #include "verify/inputs.h"
 #include "verify/output_check.h"
@@ -24,12 +26,16 @@ struct Truth {
   Reference reference;
 };
 
+inline Truth truth_of(const Problem& problem, HostOperands host) {
+  auto reference = compute_reference(problem, host, {});
+  EXPECT_TRUE(reference.ok()) << reference.message();
+  return {std::move(host), std::move(*reference)};
+}
+
 inline Truth truth_of(const Problem& problem) {
   auto host = make_inputs(problem, 9);
   EXPECT_TRUE(host.ok()) << host.message();
-  auto reference = compute_reference(problem, *host, {});
-  EXPECT_TRUE(reference.ok()) << reference.message();
-  return {std::move(*host), std::move(*reference)};
+  return truth_of(problem, std::move(*host));
 }
 
 /// With scales of all values that their type has.
@@ -37,9 +43,17 @@ inline Truth truth_of_all_scales(const Problem& problem) {
   auto inputs = plan_inputs(problem, 3, Signs::both, InitType::randn, {}, ScaleCodes::whole);
   EXPECT_TRUE(inputs.ok()) << inputs.message();
   EXPECT_TRUE(inputs->fill_all(1).ok());
-  auto reference = compute_reference(problem, inputs->host, {});
-  EXPECT_TRUE(reference.ok()) << reference.message();
-  return {std::move(inputs->host), std::move(*reference)};
+  return truth_of(problem, std::move(inputs->host));
+}
+
+/// NaN in the elements of y, [m, n] in bf16, for which is_nan(row, column) holds, and in no others.
+template <typename IsNan>
+void check_nans(const Problem& problem, const std::vector<std::byte>& y, IsNan&& is_nan) {
+  for (std::int64_t i = 0; i < problem.m * problem.n; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, y.data() + i * 2, 2);
+    ASSERT_EQ(std::isnan(bf16_to_f32(bits)), is_nan(i / problem.n, i % problem.n)) << "element " << i;
+  }
 }
 
 /// Bytes that end at an unreadable page.

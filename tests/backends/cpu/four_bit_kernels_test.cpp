@@ -25,7 +25,32 @@ using namespace testing_levels;
 using namespace testing_problems;
 using namespace testing_runs;
 
-class FourBitKernels : public KernelsOfALevel {};
+using RowsOfOrders = std::map<std::string, std::vector<std::byte>>;
+
+class FourBitKernels : public KernelsOfALevel {
+ protected:
+  /// A config is right, and a row of y has the same bits on one thread and on two, in every kernel of one order of sums (`rows`), and
+  /// alone: `one` is the problem of the first row, `first` holds its operands.
+  void check_rows(const KernelFamily& family, const Config& config, const Problem& problem,
+                  const Truth& truth, const Problem& one, const Truth& first, RowsOfOrders& rows) {
+    SCOPED_TRACE(print(problem) + " " + config.text());
+    const auto kernel = family.build(problem, config);
+    ASSERT_TRUE(kernel.ok()) << kernel.message();
+    const auto y = run_kernel(**kernel, problem, truth, serial_);
+    ASSERT_EQ(verdict(problem, truth, y), "");
+    TwoThreadExecutor two;
+    ASSERT_EQ(run_kernel(**kernel, problem, truth, two), y);
+    const std::string order = family.sum_order(problem, config);
+    ASSERT_NE(order, "");
+    ASSERT_EQ(rows.try_emplace(order, y).first->second, y);
+    const auto alone = family.build(one, config);
+    ASSERT_TRUE(alone.ok()) << alone.message();
+    const auto row = run_kernel(**alone, one, first, serial_);
+    ASSERT_TRUE(std::equal(row.begin(), row.end(), y.begin()));
+    ASSERT_EQ(family.sum_order(one, config), order);
+    ++runs_;
+  }
+};
 
 constexpr Shape few_rows_shapes[] = {{1, 1, 2},     {1, 70, 130},  {2, 33, 64},   {3, 65, 384},
                                      {5, 129, 129}, {8, 80, 1030}, {13, 49, 160}, {16, 130, 96},
@@ -54,23 +79,11 @@ TEST_P(FourBitKernels, RowsOfFourBitWeightsDoNotDependOnTheBatch) {
     first.host = truth.host;
     first.host.x.resize(static_cast<std::size_t>(operand_shapes(one).x.bytes()));
     first.host.x_scale.resize(static_cast<std::size_t>(operand_shapes(one).x.scale_bytes()));
-    std::map<std::string, std::vector<std::byte>> row_of_order;
+    RowsOfOrders rows;
     for (const Config& config : family->space(problem).enumerate()) {
       if (config.number("pf") != 512) continue;
-      SCOPED_TRACE(print(problem) + " " + config.text());
-      const auto kernel = family->build(problem, config);
-      ASSERT_TRUE(kernel.ok()) << kernel.message();
-      const auto y = run_kernel(**kernel, problem, truth, serial_);
-      ASSERT_EQ(verdict(problem, truth, y), "");
-      TwoThreadExecutor two;
-      ASSERT_EQ(run_kernel(**kernel, problem, truth, two), y);
-      const auto alone = family->build(one, config);
-      ASSERT_TRUE(alone.ok()) << alone.message();
-      const auto row = run_kernel(**alone, one, first, serial_);
-      ASSERT_TRUE(std::equal(row.begin(), row.end(), y.begin()));
-      ASSERT_EQ(family->sum_order(one, config), family->sum_order(problem, config));
-      ASSERT_EQ(row_of_order.try_emplace(family->sum_order(problem, config), row).first->second, row);
-      ++runs_;
+      check_rows(*family, config, problem, truth, one, first, rows);
+      if (HasFatalFailure()) return;
     }
   }
   EXPECT_EQ(runs_ > 40, GetParam().set.level >= Isa::avx2) << runs_;
@@ -125,12 +138,10 @@ TEST_P(FourBitKernels, NanScalesOfFp4WeightsAreNan) {
             const auto kernel = family->build(problem, config);
             ASSERT_TRUE(kernel.ok()) << kernel.message();
             const auto y = run_kernel(**kernel, problem, truth, serial_);
-            for (std::int64_t i = 0; i < problem.m * problem.n; ++i) {
-              std::uint16_t bits = 0;
-              std::memcpy(&bits, y.data() + i * 2, 2);
-              const bool expected = everyone || i % problem.n == 5 || (nvfp4 && i / problem.n == 2);
-              ASSERT_EQ(std::isnan(bf16_to_f32(bits)), expected) << "element " << i;
-            }
+            check_nans(problem, y, [&](std::int64_t row, std::int64_t column) {
+              return everyone || column == 5 || (nvfp4 && row == 2);
+            });
+            if (HasFatalFailure()) return;
           }
         }
       }
@@ -159,10 +170,7 @@ Truth truth_of_uneven_experts(const Problem& problem) {
     truth.host.topk_ids[2 * token] = 0;
     truth.host.topk_ids[2 * token + 1] = token < 3 ? 1 : token == 3 ? 2 : 4;
   }
-  auto reference = compute_reference(problem, truth.host, {});
-  EXPECT_TRUE(reference.ok()) << reference.message();
-  truth.reference = std::move(*reference);
-  return truth;
+  return truth_of(problem, std::move(truth.host));
 }
 
 /// Every config. A token has the same bits on one thread and on two, with any tile of one order of sums, and alone.
@@ -177,25 +185,11 @@ TEST_P(FourBitKernels, RowsOfFourBitExpertsAreRight) {
     one.m = 1;
     Truth first = truth;
     first.host.x.resize(static_cast<std::size_t>(operand_shapes(one).x.bytes()));
-    std::map<std::string, std::vector<std::byte>> of_order;
+    RowsOfOrders rows;
     for (const Config& config : family->space(problem).enumerate()) {
       if (config.number("rows") != 1) continue;
-      SCOPED_TRACE(print(problem) + " " + config.text());
-      const auto kernel = family->build(problem, config);
-      ASSERT_TRUE(kernel.ok()) << kernel.message();
-      const auto y = run_kernel(**kernel, problem, truth, serial_);
-      ASSERT_EQ(verdict(problem, truth, y), "");
-      TwoThreadExecutor two;
-      ASSERT_EQ(run_kernel(**kernel, problem, truth, two), y);
-      const std::string order = family->sum_order(problem, config);
-      ASSERT_NE(order, "");
-      ASSERT_EQ(of_order.try_emplace(order, y).first->second, y);
-      const auto alone = family->build(one, config);
-      ASSERT_TRUE(alone.ok()) << alone.message();
-      const auto token = run_kernel(**alone, one, first, serial_);
-      ASSERT_TRUE(std::equal(token.begin(), token.end(), y.begin()));
-      ASSERT_EQ(family->sum_order(one, config), order);
-      ++runs_;
+      check_rows(*family, config, problem, truth, one, first, rows);
+      if (HasFatalFailure()) return;
     }
   }
   EXPECT_EQ(runs_ > 30, GetParam().set.level >= Isa::avx2) << runs_;
