@@ -225,6 +225,7 @@ def microseconds(times, columns, others, digits=1):
 
 ROWS = ["1", "16", "64", "128", "512", "4096"]
 INT4 = "int4, groups of 128"
+FOUR_BIT_FORMS = {"a16w4_int4": INT4, "a16w4_nvfp4": "NVFP4"}
 
 
 def eight_bit_h200():
@@ -322,22 +323,20 @@ def mxfp4_marlin():
 
 def four_bit():
     """Times of Marlin and of bf16 weights over those of NVFP4 and int4 weights, geometric means."""
-    names = {"a16w4_int4": INT4, "a16w4_nvfp4": "NVFP4"}
-    body = [[names[row["form"]], row["M"], row["marlin"], row["linear_bf16"], row["gemmtune_bf16"]] for row in rows("h200/four_bit_means.csv")]
+    body = [[FOUR_BIT_FORMS[row["form"]], row["M"], row["marlin"], row["linear_bf16"], row["gemmtune_bf16"]] for row in rows("h200/four_bit_means.csv")]
     return table(["weight", "M", "Marlin", "F.linear on bf16", "ours on bf16"], body)
 
 
 def four_bit_vllm():
     """Times of vLLM's kernels and of bf16 weights over ours, geometric means of the four (N, K) of Llama-3.1-8B, and the worst of them."""
-    names, body = {"a16w4_int4": INT4, "a16w4_nvfp4": "NVFP4"}, []
-    lines = rows("h200/four_bit_llama.csv")
+    lines, body = rows("h200/four_bit_llama.csv"), []
     for form, m in dict.fromkeys((row["form"], row["M"]) for row in lines):
         here = [row for row in lines if (row["form"], row["M"]) == (form, m)]
         cells = []
         for peer in ("machete_us", "marlin_us", "linear_bf16_us"):
             ratios = [float(row[peer]) / float(row["gemmtune_us"]) for row in here if row[peer]]
             cells.append(f"{ratio(math.exp(sum(map(math.log, ratios)) / len(ratios)))} ({min(ratios):.2f})" if ratios else "")
-        body.append([names[form], m, *cells])
+        body.append([FOUR_BIT_FORMS[form], m, *cells])
     return table(["weight", "M", "Machete", "Marlin", "F.linear on bf16"], body)
 
 
