@@ -196,7 +196,7 @@ def write(tensors, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="is made; the files that it has are replaced")
+    parser.add_argument("folder", type=Path, help="is made; must be empty")
     parser.add_argument("model", choices=list(CONFIGS))
     parser.add_argument("form", help="; ".join(f"{model}: {', '.join(forms)}" for model, forms in FORMS.items()) +
                         ". fp8: blocks of 128 x 128; int4: compressed-tensors, groups of 128; awq: groups of 128 with zero points; nvfp4: bf16 x; "
@@ -211,8 +211,8 @@ def main():
     if asked.form not in FORMS[asked.model]:
         sys.exit(f"quantized_model: {asked.model} has no form '{asked.form}', expected one of {', '.join(FORMS[asked.model])}")
     asked.folder.mkdir(parents=True, exist_ok=True)
-    for old in asked.folder.glob("model-*.safetensors"):  # of more layers
-        old.unlink()
+    if any(asked.folder.iterdir()):
+        sys.exit(f"quantized_model: {asked.folder} has files, expected an empty folder")
     torch.manual_seed(0)
     config = config_of(asked)
     (asked.folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
