@@ -116,25 +116,25 @@ class Case:
         return max(moved / TERABYTES / 1e6, 6.0 * self.m * w.topk * w.n * w.k / TERAFLOPS[w.form] / 1e6)
 
     def expected(self, tokens, variant=PLAIN):
-        """The first tokens in float32, with the first routing."""
+        """The first tokens in float64, with the first routing."""
         w = self.weights
 
         def matrix(values, scale):
             if w.form == "mxfp4":
                 both = torch.stack((values & 15, values >> 4), 2).flatten(1)
-                return torch.tensor(E2M1, device="cuda")[both.long()] * torch.exp2(scale.float() - 127).repeat_interleave(32, 1)
-            values = values.float()
+                return torch.tensor(E2M1, dtype=torch.float64, device="cuda")[both.long()] * torch.exp2(scale.double() - 127).repeat_interleave(32, 1)
+            values = values.double()
             if scale is None:
                 return values
             return values * scale.repeat_interleave(128, 0)[: values.shape[0]].repeat_interleave(128, 1)[:, : values.shape[1]]
 
-        result = torch.zeros(tokens, w.k, device="cuda")
+        result = torch.zeros(tokens, w.k, dtype=torch.float64, device="cuda")
         for token in range(tokens):
-            x = self.x[token].float()
+            x = self.x[token].double()
             if self.x_scale is not None:
                 x = x * self.x_scale[token].repeat_interleave(128)[: w.k]
             if variant == FP8_TOKENS:
-                x = self.fp8_x[token].float() * self.token_scale[token]
+                x = self.fp8_x[token].double() * self.token_scale[token]
             for expert, weight in zip(self.ids[0][token].tolist(), self.weight[0][token]):
                 gate_up = matrix(w.w1[expert], None if w.w1_scale is None else w.w1_scale[expert]) @ x
                 if variant == BIASES:
@@ -392,13 +392,18 @@ def triton_configs(case):
     return [(64, 128, 4, 3), (128, 128, 8, 3)]
 
 
-def measure(case, libraries, rounds, missing, label, only):
+def calls_of(case, libraries, only):
+    """Name -> call(i): the layer with routing i, written to case.y."""
     calls = {name + variant: gemmtune_call(library, case, variant) for name, library in libraries.items() for variant in variants(case.weights)}
     if case.weights.form == "bf16":
         calls["torch._grouped_mm"] = torch_grouped(case)
     for config in triton_configs(case) if case.weights.form != "mxfp4" else []:
         calls[f"triton {config[0]}x{config[1]}"] = triton_grouped(case, *config)
-    calls = {name: call for name, call in calls.items() if only is None or name.startswith(only)}
+    return {name: call for name, call in calls.items() if only is None or name.startswith(only)}
+
+
+def measure(case, calls, rounds, missing, label):
+    """Name -> (median us, relative error). `calls`: name -> call(i), which writes case.y with routing i, or returns another y."""
     some = min(case.m, 4)
     expected = {variant: case.expected(some, variant) for variant in variants(case.weights)}
     graphs, errors = {}, {}
@@ -409,10 +414,11 @@ def measure(case, libraries, rounds, missing, label, only):
             case.y.fill_(float("nan"))
             torch.cuda.synchronize()
             with torch.cuda.stream(stream):
-                call(0)
+                returned = call(0)
             torch.cuda.synchronize()
+            y = case.y if returned is None else returned
             right = expected[next((variant for variant in expected if variant and name.endswith(variant)), PLAIN)]
-            errors[name] = float((case.y[:some].float() - right).norm() / right.norm())
+            errors[name] = float((y[:some].double() - right).norm() / right.norm())
             if not errors[name] < 0.1:
                 raise RuntimeError(f"wrong: relative error {errors[name]}")
             graph = torch.cuda.CUDAGraph()
@@ -430,6 +436,12 @@ def measure(case, libraries, rounds, missing, label, only):
         for name, graph in graphs.items():
             times[name].append(time_once(graph, count))
     return {name: (statistics.median(values), errors[name]) for name, values in times.items()}
+
+
+def rows_of(case, model, routing, found):
+    """Of a CSV: what measure() found."""
+    return [{"model": model, "routing": routing, "tokens": case.m, "who": name, "us": round(median, 2), "share_of_floor": round(case.floor() / median, 3),
+             "error": f"{error:.2e}"} for name, (median, error) in found.items()]
 
 
 def main():
@@ -457,11 +469,9 @@ def main():
         ratios = []
         for tokens in options.tokens:
             case = Case(weights, tokens, options.routing)
-            found = measure(case, libraries, options.rounds, missing, f"{model}, {tokens} tokens", options.only)
+            found = measure(case, calls_of(case, libraries, options.only), options.rounds, missing, f"{model}, {tokens} tokens")
             floor = case.floor()
-            for name, (median, error) in found.items():
-                rows.append({"model": model, "routing": options.routing, "tokens": tokens, "who": name, "us": round(median, 2),
-                             "share_of_floor": round(floor / median, 3), "error": f"{error:.2e}"})
+            rows += rows_of(case, model, options.routing, found)
             ours = [median for name, (median, _) in found.items() if name.startswith("gemmtune")]
             peers = [median for name, (median, _) in found.items() if not name.startswith("gemmtune")]
             if peers and ours:
