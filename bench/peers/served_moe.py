@@ -69,7 +69,8 @@ def vllm_call(case):
     return lambda i: fused_experts(case.x, w.w1, w.w2, case.weight[i], case.ids[i], quant_config=config)
 
 
-def calls_of(case, missing, label):
+def calls_of(case, missing, model):
+    """Name -> call(i): the layer with routing i."""
     makers = {OURS: gemmtune_of_bf16, "vLLM": vllm_call, "SGLang": sglang_ops.fused_experts,
               "SGLang, table of E + 1": lambda case: sglang_ops.fused_experts(case, 1)}
     if case.weights.form == "fp8":
@@ -79,7 +80,7 @@ def calls_of(case, missing, label):
         try:
             calls[name] = make(case)
         except Exception as error:  # a package that is missing, or does not import here
-            missing[f"{name} at {label}"] = f"{type(error).__name__}: {str(error)[:300]}".replace("\n", " ")
+            missing[f"{name} of {model}"] = f"{type(error).__name__}: {str(error)[:300]}".replace("\n", " ")
     return calls
 
 
@@ -98,8 +99,7 @@ def main():
         weights, ratios = Weights(model), {}
         for tokens in options.tokens:
             case = Served(weights, tokens, options.routing)
-            label = f"{model}, {tokens} tokens"
-            found = measure(case, calls_of(case, missing, label), options.rounds, missing, label)
+            found = measure(case, calls_of(case, missing, model), options.rounds, missing, f"{model}, {tokens} tokens")
             rows += rows_of(case, model, options.routing, found)
             print(f"{model:20} {tokens:5}  " + "  ".join(f"{name} {median:.1f} ({error:.1e})" for name, (median, error) in found.items()), flush=True)
             for name, (median, _) in found.items():

@@ -24,37 +24,35 @@ def _module(name, path=None, **values):
     return module
 
 
-def _is(value):
+def _always(value):
     return lambda *_, **__: value
 
 
 def _stand_ins(path):
     """Modules in the place of those of `path` that import the server, Hugging Face or sglang-kernel."""
-    def folder(name):
-        return [f"{one}/{name.partition('.')[2].replace('.', '/')}" for one in path]
-
     def package(name, **values):
-        return _module(name, folder(name) if "." in name else path, **values)
+        return _module(name, [f"{one}/{name.partition('.')[2].replace('.', '/')}" for one in path], **values)
 
     package("sglang")
-    _module("sglang.utils", is_in_ci=_is(False))
+    _module("sglang.utils", is_in_ci=_always(False))
     package("sglang.srt")
-    _module("sglang.srt.batch_invariant_ops", is_batch_invariant_mode_enabled=_is(False))
+    _module("sglang.srt.batch_invariant_ops", is_batch_invariant_mode_enabled=_always(False))
     settings = types.SimpleNamespace(enable_deterministic_inference=False, enable_fused_moe_sum_all_reduce=False)
-    _module("sglang.srt.server_args", get_global_server_args=_is(settings))
-    capability = torch.cuda.get_device_capability() if torch.cuda.is_available() else (9, 0)
-    package("sglang.srt.utils", is_cuda=_is(True), is_sm90_supported=_is(capability[0] == 9), is_sm100_supported=_is(capability[0] == 10),
-            is_sm120_supported=_is(capability[0] == 12), get_device_name=torch.cuda.get_device_name, ceil_align=lambda x, y: -(-x // y) * y,
-            get_device_core_count=lambda: torch.cuda.get_device_properties(0).multi_processor_count, log_info_on_rank0=_is(None),
-            **dict.fromkeys(("is_cpu", "is_hip", "is_musa", "is_xpu", "is_npu", "cpu_has_amx_support", "use_intel_xpu_backend", "get_bool_env_var"), _is(False)))
+    _module("sglang.srt.server_args", get_global_server_args=_always(settings))
+    major, _ = torch.cuda.get_device_capability()
+    package("sglang.srt.utils", is_cuda=_always(True), is_sm90_supported=_always(major == 9), is_sm100_supported=_always(major == 10),
+            is_sm120_supported=_always(major == 12), get_device_name=torch.cuda.get_device_name, ceil_align=lambda x, y: -(-x // y) * y,
+            get_device_core_count=lambda: torch.cuda.get_device_properties(0).multi_processor_count, log_info_on_rank0=_always(None),
+            **dict.fromkeys(("is_cpu", "is_hip", "is_musa", "is_xpu", "is_npu", "cpu_has_amx_support", "use_intel_xpu_backend", "get_bool_env_var"),
+                            _always(False)))
     # Graphs are captured without torch.compile, which alone needs functions as operators of PyTorch.
     _module("sglang.srt.utils.custom_op", register_custom_op=lambda function=None, **_: function or (lambda function: function))
-    _module("sglang.srt.utils.patch_torch", register_fake_if_exists=_is(lambda function: function))
+    _module("sglang.srt.utils.patch_torch", register_fake_if_exists=_always(lambda function: function))
     package("sglang.srt.layers")
     package("sglang.srt.layers.quantization")
     _module("sglang.srt.layers.deep_gemm_wrapper")
     package("sglang.srt.layers.moe")
-    _module("sglang.srt.layers.moe.utils", get_moe_padding_size=_is(0))
+    _module("sglang.srt.layers.moe.utils", get_moe_padding_size=_always(0))
     package("sglang.srt.layers.moe.moe_runner", MoeRunnerConfig=types.SimpleNamespace)
     kernels = _module("sgl_kernel", sgl_per_token_quant_fp8=None, sgl_per_token_group_quant_8bit=None, sgl_per_token_group_quant_int8=None,
                       moe_sum_reduce=lambda *operands: _triton().moe_sum_reduce_triton(*operands))
