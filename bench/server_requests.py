@@ -196,13 +196,11 @@ class Load:
             self.gpu.append(used)
 
     def _ask_until_done(self):
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=WAIT_SECONDS)
         while (index := self._take()) is not None:
             try:
-                tokens, why = self._ask(connection, self.order[index]), None
+                tokens, why = self._ask(self.order[index]), None
             except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
                 tokens, why = None, f"{type(error).__name__}: {error}"
-                connection.close()
             with self.lock:
                 self.answered += 1
                 self.equal += tokens == self.expected[self.order[index]]
@@ -218,12 +216,17 @@ class Load:
             self._sample()
         return index
 
-    def _ask(self, connection, request):
+    def _ask(self, request):
         prompt, tokens = self.requests[request]
         body = {"model": "model", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
-        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        text = answer.read()
+        # One connection a request: the server closes those that are idle for 5 s, and one that is closed meanwhile would count as an error.
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=WAIT_SECONDS)
+        try:
+            connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json", "Connection": "close"})
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
         if answer.status != 200:
             raise ValueError(f"status {answer.status}: {text[:300]}")
         return json.loads(text)["choices"][0]["token_ids"]
