@@ -2,8 +2,8 @@
 read the checkpoint's weights, a kernel of two objects (one quantizes x, one multiplies) whose result is copied, and MXFP4 experts of gpt-oss
 that repack weights, some of which choose a token's experts themselves (monolithic). Repacked here means reversed.
 
-A layer pads x to moe_config.hidden_dim, to which its method may have rounded the model's size up, and cuts the result. What a layer of experts
-does asks its method for a quant config first, which that of repacked weights can not make without its kernel."""
+A layer pads x to moe_config.hidden_dim, to which its method may have rounded the model's size up, and cuts the result. vLLM's warm-up of
+kernels asks a method for a quant config, which that of repacked weights makes of its own operands alone."""
 
 import enum
 import math
@@ -244,8 +244,8 @@ def modules(vllm):
             replace_parameter(self, name, whole.to(tensor.dtype))
 
         def forward(self, x, logits):
-            if self.quant_method.moe_quant_config is None:
-                self.quant_method.moe_quant_config = self.quant_method.get_fused_moe_quant_config(self)
+            self.quant_method.get_fused_moe_quant_config(self)  # as the warm-up of DeepGEMM's kernels does
+            assert self.quant_method.moe_quant_config is not None
             columns = x.shape[1]
             x = nn.functional.pad(x, (0, self.moe_config.hidden_dim - columns))
             if self.quant_method.is_monolithic:

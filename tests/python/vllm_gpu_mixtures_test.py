@@ -107,6 +107,19 @@ class GpuMixtures(Process):
                 self.assertEqual((layer.w13_weight.shape, layer.w2_weight.shape, layer.w13_weight_scale.shape, layer.w2_bias.shape),
                                  ((8, 128, 64), (8, 128, 32), (8, 128, 4), (8, 128)))
 
+    def test_sizes_of_ranks_that_split_a_group(self):
+        """Of 80 elements of a rank, in three groups of 32, vLLM has padded 16 and more."""
+        self.begin(tuned("split", "mxfp4", inter_dim=96, act_type="Swiglu"))
+
+        def make():
+            layer = self.made(**OSS, n=96, backend="MARLIN")
+            layer.moe_config.intermediate_size_per_partition_unpadded = 80
+            return nn.Sequential(layer)
+
+        layer = self.load(make)[0]
+        self.assertEqual(layer.w2_weight.shape, (8, 128, 48))
+        self.check(layer, ours=(3, 4, 40))
+
     def test_weights_have_no_second_copy(self):
         for options in ({}, OSS):
             self.begin({**TABLES["mxfp4" if options else None]})

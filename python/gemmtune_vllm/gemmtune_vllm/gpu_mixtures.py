@@ -18,6 +18,7 @@ _plain_experts = ("TritonExperts", "TritonOrCutlassExperts")
 # vLLM's kernels for MXFP4 experts that do not quantize x.
 _mxfp4_backends = ("MARLIN", "TRITON", "TRITON_UNFUSED", "FLASHINFER_CUTLASS_MXFP4_BF16")
 _fp8 = torch.float8_e4m3fn
+_group = 32  # elements that an MXFP4 scale is of
 
 
 def follow(vllm):
@@ -156,15 +157,16 @@ def _kind_of(experts, dtype):
 
 
 class _Mxfp4(_GpuMixture):
-    """MXFP4 experts, before vLLM prepares them. vLLM may have padded their sizes for its kernel."""
+    """MXFP4 experts, before vLLM prepares them. vLLM may have padded their sizes for its kernel, beyond whole groups of a scale."""
 
     whole = True
 
     def __init__(self, layer, vllm):
         backend = layer.quant_method.mxfp4_backend.name
         super().__init__(layer, vllm, mixtures.mxfp4 if backend in _mxfp4_backends else None, f"{backend} for MXFP4 experts")
-        experts, config = len(layer.w13_weight), layer.moe_config
-        self._sizes = experts, config.intermediate_size_per_partition_unpadded, config.hidden_dim_unpadded
+        config = layer.moe_config
+        n, k = (-(-size // _group) * _group for size in (config.intermediate_size_per_partition_unpadded, config.hidden_dim_unpadded))
+        self._sizes = len(layer.w13_weight), n, k
 
     def sizes(self):
         return self._sizes
@@ -173,10 +175,10 @@ class _Mxfp4(_GpuMixture):
         """Puts the checkpoint's operands, without padding, in the place of vLLM's, and a kernel that calls gemmtune."""
         layer, vllm = self.layer, self.vllm
         _, n, k = self._sizes
-        layer.moe_config.hidden_dim = k  # to which vLLM pads x
+        layer.moe_config.hidden_dim = k  # vLLM pads x to it
         made = {}
         for name, rows, width in (("w13", 2 * n, k), ("w2", k, n)):
-            for part, columns in (("weight", width // 2), (self.scale_name(name)[len(name) + 1:], width // 32), ("bias", None)):
+            for part, columns in (("weight", width // 2), (self.scale_name(name)[len(name) + 1:], width // _group), ("bias", None)):
                 tensor = getattr(layer, f"{name}_{part}", None)
                 if tensor is not None:
                     made[name, part] = tensor.data[:, :rows, :columns].contiguous() if columns else tensor.data[:, :rows].float()
@@ -186,7 +188,8 @@ class _Mxfp4(_GpuMixture):
                     mixtures.gate_first(tensor)
         for (name, part), tensor in made.items():
             setattr(layer, f"{name}_{part}", nn.Parameter(tensor, requires_grad=False))
-        self.method.moe_quant_config = vllm.moe_quant_config()
-        experts = vllm.triton_experts(moe_config=layer.moe_config, quant_config=self.method.moe_quant_config)
+        settings = self.method.moe_quant_config = vllm.moe_quant_config()
+        self.method.get_fused_moe_quant_config = lambda layer: settings  # vLLM's needs its own operands
+        experts = vllm.triton_experts(moe_config=layer.moe_config, quant_config=settings)
         self.method.moe_kernel = vllm.moe_kernel(vllm.no_dp_ep(), experts)
         self.run_in(self.method.moe_kernel, self.scale("w13"), self.scale("w2"), getattr(layer, "w13_bias", None), getattr(layer, "w2_bias", None))
