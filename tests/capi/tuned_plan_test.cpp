@@ -105,8 +105,7 @@ TEST_F(TunedPlan, IsOfTheRowOfATokenTier) {
   options.tuned_files[Operation::fused_moe] = folder_.write(
       "moe.csv",
       write_tuned_csv(Operation::fused_moe, {test::row(mixture, "alpha_r1_a1")}, CsvSchema::aiter));
-  handle_.context =
-      std::make_unique<Context>(options, Environment(), std::make_unique<test::FakeDevice>());
+  handle_.context = std::make_unique<Context>(options, Environment(), std::make_unique<test::FakeDevice>());
   for (const std::int64_t m : {31, 33}) {
     mixture.m = m;
     const test::CProblem asked(mixture);
