@@ -119,18 +119,29 @@ inline float power_of_two(unsigned char exponent) {
   return value;
 }
 
-/// What the 32 elements of a chunk are multiplied by, one for each pair of neighbours, and what is subtracted first.
+/// What the two halves of a chunk are multiplied by, and what is subtracted first. Kept as scalars: a vector that is loaded
+/// from elements stored one by one waits until they are in the cache.
 struct ChunkFactors {
-  float pairs[16];
+  float halves[2];
   float zero_point;
 };
 
-inline void set_factors(const DecodeRowArgs& args, long chunk, ChunkFactors& out) {
-  for (int pair = 0; pair < 16; ++pair)
-    out.pairs[pair] = args.factors != nullptr     ? args.factors[2 * chunk + pair / 8]
-                      : args.exponents != nullptr ? power_of_two(args.exponents[chunk])
-                                                  : 1.0F;
-  out.zero_point = args.zero_points == nullptr ? 0.0F : args.zero_points[chunk];
+inline ChunkFactors factors_of(const DecodeRowArgs& args, long chunk) {
+  const float zero_point = args.zero_points == nullptr ? 0.0F : args.zero_points[chunk];
+  if (args.factors != nullptr) return {{args.factors[2 * chunk], args.factors[2 * chunk + 1]}, zero_point};
+  const float factor = args.exponents == nullptr ? 1.0F : power_of_two(args.exponents[chunk]);
+  return {{factor, factor}, zero_point};
+}
+
+/// Of `lanes` pairs from `pair` on; a half is eight pairs.
+inline Vec factors_of_pairs(const ChunkFactors& factors, int pair) {
+  if constexpr (lanes <= 8) {
+    return Vec{} + factors.halves[pair / 8];
+  } else {
+    IVec is_second;
+    for (int lane = 0; lane < lanes; ++lane) is_second[lane] = -(lane / 8);
+    return is_second != 0 ? Vec{} + factors.halves[1] : Vec{} + factors.halves[0];
+  }
 }
 
 template <typename Decoder, typename To>
@@ -140,7 +151,7 @@ inline void decode_chunk(const unsigned char* from, char* to, const ChunkFactors
     UVec even;
     UVec odd;
     load_pairs<Decoder>(from + pair * Decoder::element_bits / 4, even, odd);
-    const Vec factor = load_as<Vec>(factors.pairs + pair);
+    const Vec factor = factors_of_pairs(factors, pair);
     const UVec low = To::template value<Decoder>(even, zero_point, factor);
     const UVec high = To::template value<Decoder>(odd, zero_point, factor);
     if constexpr (To::pairs) {
@@ -160,10 +171,9 @@ void decode_row(const DecodeRowArgs& args) {
   const unsigned char* from = static_cast<const unsigned char*>(args.from);
   char* to = static_cast<char*>(args.to);
   const bool plain = args.exponents == nullptr && args.factors == nullptr && args.zero_points == nullptr;
-  ChunkFactors factors;
-  set_factors(args, 0, factors);
+  ChunkFactors factors = factors_of(args, 0);
   for (long first = 0; first < args.count; first += 32, from += chunk_bytes, to += 32 * To::element_bytes) {
-    if (!plain) set_factors(args, first / 32, factors);
+    if (!plain) factors = factors_of(args, first / 32);
     const long left = args.count - first;
     if (left >= 32) {
       decode_chunk<Decoder, To>(from, to, factors);
