@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "backends/cpu/families/skinny/skinny.h"
 #include "backends/cpu/machine/affinity.h"
 #include "backends/cpu/machine/timer.h"
 #include "backends/default_kernels.h"
@@ -320,7 +321,7 @@ TEST(Defaults, FallbackIsOnednnThenOursNeverTheReference) {
   EXPECT_THAT(chosen(false, {"openblas", "reference"}, 1), HasSubstr("skinny: data types: none"));
 }
 
-/// bench/results/epyc_zen4/few_rows.csv: ahead at every size for so few rows, on these instructions alone.
+/// Which rows of x those are: RowReadsOfAProcessor in tests/backends/cpu/row_reads_test.cpp.
 TEST(Defaults, FewRowsRunSkinnyInPlaceOfOnednnWhereItWasMeasuredAhead) {
   testing::FakeDevice fake;
   for (const char* name : {"onednn", "skinny", "tiled"}) fake.add({.name = name});
@@ -330,17 +331,15 @@ TEST(Defaults, FewRowsRunSkinnyInPlaceOfOnednnWhereItWasMeasuredAhead) {
     EXPECT_EQ(choose_baseline(known, fake, problem)->family, "onednn") << "what a user has without us";
     return choose_fallback(known, fake, problem)->family;
   };
-  for (const auto& [type, rows] : {std::pair{DataType::bf16, 2}, {DataType::f32, 1}, {DataType::f16, 0}}) {
-    for (int m = 1; m <= 64; m *= 2)
-      EXPECT_EQ(runs("x86-avx512bf16", problem_of(m, type)), m <= rows ? "skinny" : "onednn")
-          << to_string(type) << " " << m;
-    for (const char* other : {"x86-scalar", "x86-avx2", "x86-avx512", "x86-amx"})
-      EXPECT_EQ(runs(other, problem_of(1, type)), "onednn") << other;
-  }
-  Problem wide = problem_of(1, DataType::bf16);
-  wide.y_type = DataType::f32;
-  EXPECT_EQ(runs("x86-avx512bf16", wide), "onednn");
-  EXPECT_EQ(runs("x86-avx512bf16", packed(problem_of(1, DataType::bf16), WeightLayout::any)), "onednn");
+  for (const DataType type : {DataType::bf16, DataType::f32, DataType::f16})
+    for (const char* architecture : {"x86-scalar", "x86-avx2", "x86-avx512", "x86-avx512bf16", "x86-amx"})
+      for (int m = 1; m <= 64; m *= 2) {
+        const Problem problem = problem_of(m, type);
+        const bool leads = cpu::skinny_leads_untuned(problem, architecture, cpu::detect_row_reads());
+        EXPECT_EQ(runs(architecture, problem), leads ? "skinny" : "onednn")
+            << architecture << " " << print(problem);
+      }
+  EXPECT_EQ(runs("x86-avx512bf16", problem_of(1, DataType::bf16)), "skinny") << "on every processor";
 }
 
 /// bench/results/h100/few_rows.csv: ahead at every size of the kind, on Hopper alone.
