@@ -119,41 +119,47 @@ inline float power_of_two(unsigned char exponent) {
   return value;
 }
 
-/// What the two halves of a chunk are multiplied by, and what is subtracted first. Kept as scalars: a vector that is loaded
-/// from elements stored one by one waits until they are in the cache.
+/// What the 32 elements of a chunk are multiplied by, one for each pair of neighbours, and what is subtracted first. They are made in
+/// registers: a vector that is loaded from elements stored one by one waits until they are in the cache.
 struct ChunkFactors {
-  float halves[2];
-  float zero_point;
+  Vec pairs[16 / lanes];
+  Vec zero_point;
 };
 
-inline ChunkFactors factors_of(const DecodeRowArgs& args, long chunk) {
-  const float zero_point = args.zero_points == nullptr ? 0.0F : args.zero_points[chunk];
-  if (args.factors != nullptr) return {{args.factors[2 * chunk], args.factors[2 * chunk + 1]}, zero_point};
-  const float factor = args.exponents == nullptr ? 1.0F : power_of_two(args.exponents[chunk]);
-  return {{factor, factor}, zero_point};
-}
-
-/// Of `lanes` pairs from `pair` on; a half is eight pairs.
-inline Vec factors_of_pairs(const ChunkFactors& factors, int pair) {
+/// `first` for the first eight pairs, `second` for the others.
+inline ChunkFactors factors_of_halves(float first, float second, float zero_point) {
+  ChunkFactors factors;
+  factors.zero_point = Vec{} + zero_point;
   if constexpr (lanes <= 8) {
-    return Vec{} + factors.halves[pair / 8];
+#pragma GCC unroll 4
+    for (int pair = 0; pair < 16; pair += lanes)
+      factors.pairs[pair / lanes] = Vec{} + (pair < 8 ? first : second);
   } else {
     IVec is_second;
     for (int lane = 0; lane < lanes; ++lane) is_second[lane] = -(lane / 8);
-    return is_second != 0 ? Vec{} + factors.halves[1] : Vec{} + factors.halves[0];
+    factors.pairs[0] = is_second != 0 ? Vec{} + second : Vec{} + first;
   }
+  return factors;
+}
+
+inline ChunkFactors factors_of(const DecodeRowArgs& args, long chunk) {
+  const float zero_point = args.zero_points == nullptr ? 0.0F : args.zero_points[chunk];
+  if (args.factors != nullptr)
+    return factors_of_halves(args.factors[2 * chunk], args.factors[2 * chunk + 1], zero_point);
+  const float factor = args.exponents == nullptr ? 1.0F : power_of_two(args.exponents[chunk]);
+  return factors_of_halves(factor, factor, zero_point);
 }
 
 template <typename Decoder, typename To>
 inline void decode_chunk(const unsigned char* from, char* to, const ChunkFactors& factors) {
-  const Vec zero_point = Vec{} + factors.zero_point;
+#pragma GCC unroll 4
   for (int pair = 0; pair < 16; pair += lanes) {
     UVec even;
     UVec odd;
     load_pairs<Decoder>(from + pair * Decoder::element_bits / 4, even, odd);
-    const Vec factor = factors_of_pairs(factors, pair);
-    const UVec low = To::template value<Decoder>(even, zero_point, factor);
-    const UVec high = To::template value<Decoder>(odd, zero_point, factor);
+    const Vec factor = factors.pairs[pair / lanes];
+    const UVec low = To::template value<Decoder>(even, factors.zero_point, factor);
+    const UVec high = To::template value<Decoder>(odd, factors.zero_point, factor);
     if constexpr (To::pairs) {
       store_as(to + pair * 4, low | high << 16);
     } else {
