@@ -256,6 +256,19 @@ TEST_F(GpuCompile, MoeDecodeForHopper) {
   for (const std::int64_t size : {2880, 3072}) expect(bf16, fp4, QuantType::per_1x32, {8, size, size});
 }
 
+/// NVFP4 and int4 weights: those of Qwen3-30B-A3B, of Kimi-K2.5 on eight GPUs, whose w2 has k for few warps, and as much of x as registers hold.
+TEST_F(GpuCompile, MoeDecodeOfWeightFormatsForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const auto family = cuda::make_moe_decode_family(runtime);
+  for (const testing_problems::Shape& shape :
+       {testing_problems::Shape{8, 768, 2048}, testing_problems::Shape{1, 256, 7168},
+        testing_problems::Shape{4, 2816, 2816}}) {
+    for (const Problem& problem : testing_problems::mixtures_of_weight_formats(shape))
+      if (!has_whole_rows(problem)) expect_compiles(*family, runtime, problem);
+  }
+}
+
 /// Most of x, scales and sums for each number of registers; rows and scales with and without gaps; every epilogue.
 TEST_F(GpuCompile, Mxfp4StreamForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);

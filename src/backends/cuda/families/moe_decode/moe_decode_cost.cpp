@@ -40,10 +40,11 @@ MoeDecodeCost moe_decode_cost(const gpu::Limits& device) { return gpu::constants
 double predicted_moe_decode(const Problem& problem, const MoeDecodeLaunch& launch,
                             const MoeDecodeCost& cost) {
   const double experts = gpu::expected_moe_tiles(problem, max_decode_tokens).experts;
-  const double weights = experts * as_real(problem.k * problem.n * (problem.moe.gated ? 3 : 2)) *
-                         as_real(launch.fp4 ? 17 : 4 * bits(problem.w_type)) / 32;
+  const double elements = as_real(problem.k * problem.n * (problem.moe.gated ? 3 : 2));
+  const double weights = experts * (elements * bits(problem.w_type) / 8 +
+                                    (launch.strips ? launch.weight.scale_bytes(elements) : 0));
   double total = cost.launched + weights / cost.from_memory;
-  if (launch.fp4) {
+  if (launch.strips) {
     total += cost.fp4_expert * experts + (launch.warps == 9    ? cost.fp4_expert_warps9
                                           : launch.warps == 15 ? 0
                                                                : cost.fp4_expert_warps) *

@@ -7,12 +7,11 @@
 
 namespace gemmtune::cuda {
 
-/// Microseconds, unless a line says otherwise. Kernels of a weight that is not MXFP4 differ by little.
+/// Microseconds, unless a line says otherwise. Kernels of a weight that has no strips differ by little.
 struct MoeDecodeCost {
   double launched;            // a launch and the grid's barriers
   gpu::OfMemory from_memory;  // bytes a microsecond
-  double
-      fp4_expert;  // each expert of an MXFP4 weight: w2 waits for the hidden layer, which each block reads whole,
+  double fp4_expert;  // each expert of strips: w2 waits for the hidden layer, which each block reads whole,
   double fp4_expert_warps9;  // and more with 9 warps,
   double fp4_expert_warps;   // and with any other number than 9 and 15,
   double fp4_expert_stages;  // and with less than three stages
