@@ -38,7 +38,7 @@ std::int64_t strip_registers(const MoeDecodeLaunch& launch) {
                                                                         : launch.steps * 8 + 48;
   const std::int64_t of_hidden =
       launch.hidden_steps * (launch.hidden_ahead() ? 26 : 18) + launch.tiles * 4 + 8;
-  return std::max(of_x, of_hidden + (int4 ? 12 : 0));
+  return std::max(of_x, of_hidden + (!int4 ? 0 : launch.weight.zero_points ? 20 : 12));
 }
 
 /// Atoms of x of a thread of 16 warps: before registers change hands x has those of 20 warps.
