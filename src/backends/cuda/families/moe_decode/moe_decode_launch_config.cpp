@@ -43,7 +43,15 @@ std::int64_t strip_registers(const MoeDecodeLaunch& launch) {
 
 /// Atoms of x of a thread of 16 warps: before registers change hands x has those of 20 warps.
 std::int64_t max_steps_of_16_warps(const MoeDecodeLaunch& launch) {
-  return launch.weight.format == WeightFormat::mxfp4 ? 3 : 5;
+  switch (launch.weight.format) {
+    case WeightFormat::mxfp4:
+      return 3;
+    case WeightFormat::nvfp4:
+      return 5;
+    case WeightFormat::int4:
+      return 2;
+  }
+  return 0;
 }
 
 /// Values of `warps`, from the largest.
