@@ -232,6 +232,8 @@ TEST_F(GpuCompile, WgmmaMoeForHopper) {
       quantized.bias = true;
       if (tokens == 4096) expect_compiles(*family, runtime, quantized);
     }
+    for (const Problem& of_format : testing_problems::mixtures_of_weight_formats({tokens, 768, 2048}))
+      if (tokens != 64 && !has_whole_rows(of_format)) expect_compiles(*family, runtime, of_format);
   }
 }
 
@@ -254,19 +256,10 @@ TEST_F(GpuCompile, MoeDecodeForHopper) {
   for (const QuantType scales : {QuantType::per_tensor, QuantType::per_token, QuantType::per_1x128})
     for (const std::int64_t k : {7168, 9216}) expect(fp8, fp8, scales, {1, 256, k});
   for (const std::int64_t size : {2880, 3072}) expect(bf16, fp4, QuantType::per_1x32, {8, size, size});
-}
-
-/// NVFP4 and int4 weights: those of Qwen3-30B-A3B, of Kimi-K2.5 on eight GPUs, whose w2 has k for few warps, and as much of x as registers hold.
-TEST_F(GpuCompile, MoeDecodeOfWeightFormatsForHopper) {
-  GEMMTUNE_NEEDS_NVRTC(compiler);
-  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
-  const auto family = cuda::make_moe_decode_family(runtime);
-  for (const testing_problems::Shape& shape :
-       {testing_problems::Shape{8, 768, 2048}, testing_problems::Shape{1, 256, 7168},
-        testing_problems::Shape{4, 2816, 2816}}) {
-    for (const Problem& problem : testing_problems::mixtures_of_weight_formats(shape))
+  // Qwen3-30B-A3B's, Kimi-K2.5's on eight GPUs, whose w2 has k for few warps, and as long rows of w2.
+  for (const auto& [n, k] : {std::pair{768, 2048}, std::pair{256, 7168}, std::pair{2816, 2816}})
+    for (const Problem& problem : testing_problems::mixtures_of_weight_formats({4, n, k}))
       if (!has_whole_rows(problem)) expect_compiles(*family, runtime, problem);
-  }
 }
 
 /// Most of x, scales and sums for each number of registers; rows and scales with and without gaps; every epilogue.
@@ -341,7 +334,14 @@ TEST_F(GpuCompile, TheWidestTilesOfWgmmaMoe) {
   const Problem promoted = testing_problems::moe_problem(fp8, fp8, QuantType::per_1x128, {4096, 256, 7168});
   const Problem fp4 = testing_problems::moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32,
                                                     {4096, 768, 2048});
+  const auto formats = testing_problems::mixtures_of_weight_formats({4096, 768, 2048});
   const std::pair<const Problem*, const char*> kernels[] = {
+      {&formats[0], "wgmma_moe_r1_bm48_bn256_bo192_wg4_cm1_bk256_smem226"},
+      {&formats[1], "wgmma_moe_r1_bm96_bn64_bo64_wg1_cm1_bk256_smem226"},
+      {&formats[2], "wgmma_moe_r1_bm64_bn64_bo64_wg1_cm1_bk256_smem226"},
+      {&formats[2], "wgmma_moe_r1_bm32_bn128_bo128_wg2_cm1_bk256_smem226"},
+      {&formats[3], "wgmma_moe_r1_bm48_bn256_bo256_wg2_cm1_bk256_smem226"},
+      {&formats[4], "wgmma_moe_r1_bm64_bn128_bo128_wg2_cm1_bk256_smem226"},
       {&wide, "wgmma_moe_r1_bm192_bn256_bo256_wg2_cm2_bk64_smem226"},
       {&wide, "wgmma_moe_r1_bm192_bn128_bo128_wg1_cm1_bk64_smem226"},
       {&wide, "wgmma_moe_r1_bm128_bn64_bo64_wg1_cm1_bk64_smem112"},

@@ -176,6 +176,12 @@ TEST(MoeDecodeLaunchConfig, TheDefaultIsWhatWasFast) {
                                                  {1, 2880, 2880})),
             "warps15_smem168");
   EXPECT_EQ(chosen(layer(DataType::bf16, QuantType::none, 7168, 4096)), "warps14_bk2048_smem226");
+  const auto of_format = [](QuantType type, std::int64_t n, std::int64_t k, std::int32_t group) {
+    return testing_problems::moe_of_weights_alone(DataType::bf16, type, {1, n, k}, group);
+  };
+  EXPECT_EQ(chosen(of_format(QuantType::per_1x16, 768, 2048, 0)).substr(0, 7), "warps6_");
+  EXPECT_EQ(chosen(of_format(QuantType::per_group, 768, 2048, 128)).substr(0, 7), "warps6_");
+  EXPECT_EQ(chosen(of_format(QuantType::per_group, 256, 7168, 32)), "warps6_smem226");
 }
 
 TEST(MoeDecodeLaunchConfig, AllBlocksMustBeResident) {
