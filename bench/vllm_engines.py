@@ -3,9 +3,10 @@
 
 Usage: vllm_engines.py MODEL SECONDS NAME[:VARIABLE=VALUE[,...]] ...     the first NAME is the baseline
        vllm_engines.py worker MODEL SHARE
-MODEL: a folder with config.json, and weights or none (then vLLM draws them; quantized_model.py writes 4-bit ones). Run it in vLLM's environment, with gemmtune's plug-in installed; logs go to OUT (/tmp). For each case
-and engine it prints tokens a second, the median of paired ratios with its 95 % interval (order statistics), and how many sequences have
-the baseline's tokens.
+MODEL: a folder with config.json, and weights or none. Without them vLLM draws them, which does for bf16; bench/quantized_model.py writes both kinds of
+folders. Run it in vLLM's environment, with gemmtune's plug-in installed; logs go to OUT (/tmp). It prints the kernels that each engine logs. For each
+case and engine it prints tokens a second, the median of paired ratios with its 95 % interval (order statistics), and how many sequences have the
+baseline's tokens.
 """
 import glob
 import json
@@ -26,8 +27,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 def worker(model, share):
     from vllm import LLM, SamplingParams, TokensPrompt
     begin = time.time()
-    engine = LLM(model, load_format="auto" if glob.glob(f"{model}/*.safetensors") else "dummy", skip_tokenizer_init=True, dtype="bfloat16", gpu_memory_utilization=share, max_model_len=2048, max_num_seqs=64, seed=0,
-                 enable_prefix_caching=False, max_num_batched_tokens=8192, kv_cache_memory_bytes=3 << 30)
+    engine = LLM(model, load_format="auto" if glob.glob(f"{model}/*.safetensors") else "dummy", skip_tokenizer_init=True, dtype="bfloat16",
+                 gpu_memory_utilization=share, max_model_len=2048, max_num_seqs=64, seed=0, enable_prefix_caching=False,
+                 max_num_batched_tokens=8192, kv_cache_memory_bytes=3 << 30)
     vocabulary = json.load(open(f"{model}/config.json"))["vocab_size"]
     print(f"engine up in {time.time() - begin:.0f} s", flush=True)
     print("READY", flush=True)
@@ -62,7 +64,7 @@ class Engine:
                 continue
             log.write(line)
             log.flush()
-            if "gemmtune" in line or "Error" in line or "Selected" in line or "Using" in line and "Kernel" in line or line.startswith("engine"):
+            if "gemmtune" in line or "Error" in line or "Selected" in line or "Using" in line and ("Kernel" in line or "backend" in line) or line.startswith("engine"):
                 print(f"{self.name}: {line.rstrip()[:300]}", flush=True)
             if line.startswith("READY"):
                 self.ready.set()
@@ -133,6 +135,8 @@ def main(model, seconds, specs):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
     if sys.argv[1] == "worker":
         worker(sys.argv[2], float(sys.argv[3]))
     else:

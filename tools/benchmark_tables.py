@@ -364,6 +364,15 @@ def moe_peers():
     return table(["layer", "", *(f"{count} tokens" if count > 1 else "1 token" for count in tokens)], body)
 
 
+def served_moe():
+    """Whole layers of ours, vLLM and SGLang on one routing, microseconds."""
+    layers = rows("h200/served_moe.csv")
+    tokens = list(dict.fromkeys(row["tokens"] for row in layers))
+    times = {(row["model"], row["who"], row["tokens"]): row["us"] for row in layers}
+    body = [[model, who, *(f"{float(times[model, who, count]):.1f}" for count in tokens)] for model, who in dict.fromkeys(key[:2] for key in times)]
+    return table(["layer", "", *(f"{count} tokens" for count in tokens)], body)
+
+
 def search_times():
     """Seconds of the first shapes of each operation."""
     return table(["operation", "shapes", "with a row", "seconds", "candidates"],
@@ -404,8 +413,9 @@ def readme_proof():
         ["an x86 server", "kernels beside oneDNN's and OpenBLAS's, from C++, C, Python and PyTorch",
          f"two cores of an EPYC, 60 bf16 shapes, M = 1 to 128: two runs, {cpu}"],
         ["AITER's tables, an AMD GPU", "audit, merge, coverage and report of the tables, on any machine", "tuning has **not run** on an AMD GPU yet"],
-        ["vLLM", "a plug-in for its linear layers, on CPUs mixtures of experts too", f"one H200, vLLM 0.24, Llama-3.1-8B, 1 to 64 sequences: bf16 {served_span('bf16')}, "
-         f"fp8 {served_span('fp8 per token')}, int4 {served_span(INT4, run='4')}, NVFP4 {served_span('NVFP4', run='4')} times the tokens a second ([docs/vllm.md](docs/vllm.md))"],
+        ["vLLM", "a plug-in for its linear layers and mixtures of experts", f"one H200, vLLM 0.24, 1 to 64 sequences: Llama-3.1-8B bf16 {served_span('bf16')}, "
+         f"fp8 {served_span('fp8 per token')}, int4 {served_span(INT4, run='4')}, NVFP4 {served_span('NVFP4', run='4')}, Qwen3-30B-A3B bf16 {served_span('bf16', run='5')}, "
+         f"gpt-oss-20b {served_span('MXFP4', run='5')} times the tokens a second ([docs/vllm.md](docs/vllm.md))"],
     ])
 
 
@@ -421,12 +431,18 @@ def served(run="3"):
             cells += [f"{float(row['stock_tokens_per_second']):,.0f}", f"{ratio(row['ratio'])} ({float(row['low']):.2f} to {float(row['high']):.2f})"]
         decodes = lines[weights[0], sequences, prompt]["output_tokens"] != "1"
         body.append([f"{sequences} sequence{'' if sequences == '1' else 's'}" if decodes else f"a prompt of {prompt}", *cells])
-    head = [text for kind in weights for text in (f"{kind}: vLLM, tokens/s", "with the plug-in")]
-    return table(["Llama-3.1-8B", *head], body)
+    models = list(dict.fromkeys(row["model"] for row in lines.values()))
+    names = weights if len(models) == 1 else [f"{model}, {kind}" for model, kind in zip(models, weights)]
+    head = [text for name in names for text in (f"{name}: vLLM, tokens/s", "with the plug-in")]
+    return table([models[0] if len(models) == 1 else "", *head], body)
 
 
 def served_four_bit():
     return served("4")
+
+
+def served_mixtures():
+    return served("5")
 
 
 def served_span(weights, decodes=True, run="3"):
@@ -441,8 +457,8 @@ PAGES = {
     "docs/benchmarks_h200.md": (batches, whole_models, python_calls),
     "docs/benchmarks_8bit.md": (eight_bit_h200, eight_bit_blocks, eight_bit_blocks_times, eight_bit_rows, eight_bit_untuned),
     "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin, four_bit, four_bit_vllm),
-    "docs/benchmarks_moe.md": (moe_untuned, moe_peers, search_times),
-    "docs/vllm_versions.md": (served, served_four_bit),
+    "docs/benchmarks_moe.md": (moe_untuned, moe_peers, served_moe, search_times),
+    "docs/vllm_versions.md": (served, served_four_bit, served_mixtures),
 }
 
 

@@ -106,6 +106,23 @@ class Weights:
         """Of an element, with its share of a scale."""
         return {"bf16": 2.0, "fp8": 1.0, "mxfp4": 17.0 / 32, "nvfp4": 9.0 / 16, "int4": 0.5 + 2 / (self.group or 1)}[self.form]
 
+    def matrix(self, name, expert):
+        """w1 or w2 of an expert in float64."""
+        values, scale, global_scale = getattr(self, name)[expert], getattr(self, f"{name}_scale"), getattr(self, f"{name}_global")
+        if self.form in ("mxfp4", "nvfp4", "int4"):
+            values = torch.stack((values & 15, values >> 4), 2).flatten(1).long()
+            values = (values ^ 8) - 8 if self.form == "int4" else torch.tensor(E2M1, dtype=torch.float64, device="cuda")[values]
+        values = values.double()
+        if scale is None:
+            return values
+        if self.form == "mxfp4":
+            return values * torch.exp2(scale[expert].double() - 127).repeat_interleave(32, 1)
+        if self.form == "nvfp4":
+            return values * scale[expert].double().repeat_interleave(16, 1) * global_scale[expert].double()
+        if self.form == "int4":
+            return values * scale[expert].double().repeat_interleave(self.group, 1)
+        return values * scale[expert].repeat_interleave(128, 0)[: values.shape[0]].repeat_interleave(128, 1)[:, : values.shape[1]]
+
 
 class Case:
     def __init__(self, weights, tokens, routing):
@@ -136,29 +153,17 @@ class Case:
         return max(moved / TERABYTES / 1e6, 6.0 * self.m * w.topk * w.n * w.k / (FP8_TERAFLOPS if w.form == "fp8" else BF16_TERAFLOPS) / 1e6)
 
     def expected(self, tokens, variant=PLAIN):
-        """The first tokens with the first routing, in float32, of int4 and NVFP4 experts in float64."""
+        """The first tokens in float64, with the first routing."""
         w = self.weights
-        if w.form in ("int4", "nvfp4"):
-            return self.expected_of_formats(tokens)
-
-        def matrix(values, scale):
-            if w.form == "mxfp4":
-                both = torch.stack((values & 15, values >> 4), 2).flatten(1)
-                return torch.tensor(E2M1, device="cuda")[both.long()] * torch.exp2(scale.float() - 127).repeat_interleave(32, 1)
-            values = values.float()
-            if scale is None:
-                return values
-            return values * scale.repeat_interleave(128, 0)[: values.shape[0]].repeat_interleave(128, 1)[:, : values.shape[1]]
-
-        result = torch.zeros(tokens, w.k, device="cuda")
+        result = torch.zeros(tokens, w.k, dtype=torch.float64, device="cuda")
         for token in range(tokens):
-            x = self.x[token].float()
+            x = self.x[token].double()
             if self.x_scale is not None:
                 x = x * self.x_scale[token].repeat_interleave(128)[: w.k]
             if variant == FP8_TOKENS:
-                x = self.fp8_x[token].float() * self.token_scale[token]
+                x = self.fp8_x[token].double() * self.token_scale[token]
             for expert, weight in zip(self.ids[0][token].tolist(), self.weight[0][token]):
-                gate_up = matrix(w.w1[expert], None if w.w1_scale is None else w.w1_scale[expert]) @ x
+                gate_up = w.matrix("w1", expert) @ x
                 if variant == BIASES:
                     gate_up = gate_up + w.bias1[expert]
                 gate, up = gate_up[: w.n], gate_up[w.n :]
@@ -167,27 +172,8 @@ class Case:
                     hidden = gate * torch.sigmoid(1.702 * gate) * (up.clamp(-7.0, 7.0) + 1)
                 else:
                     hidden = torch.nn.functional.silu(gate) * up
-                sums = matrix(w.w2[expert], None if w.w2_scale is None else w.w2_scale[expert]) @ hidden
+                sums = w.matrix("w2", expert) @ hidden
                 result[token] += weight * (sums + w.bias2[expert] if variant == BIASES else sums)
-        return result
-
-
-    def expected_of_formats(self, tokens):
-        w = self.weights
-
-        def matrix(values, scale, global_scale):
-            both = torch.stack((values & 15, values >> 4), 2).flatten(1).long()
-            if w.form == "int4":
-                return ((both ^ 8) - 8).double() * scale.double().repeat_interleave(w.group, 1)
-            return torch.tensor(E2M1, device="cuda", dtype=torch.float64)[both] * scale.double().repeat_interleave(16, 1) * global_scale.double()
-
-        one = torch.ones(w.experts, device="cuda")
-        result = torch.zeros(tokens, w.k, device="cuda", dtype=torch.float64)
-        for token in range(tokens):
-            for expert, weight in zip(self.ids[0][token].tolist(), self.weight[0][token]):
-                gate_up = matrix(w.w1[expert], w.w1_scale[expert], (one if w.w1_global is None else w.w1_global)[expert]) @ self.x[token].double()
-                hidden = torch.nn.functional.silu(gate_up[: w.n]) * gate_up[w.n :]
-                result[token] += weight * (matrix(w.w2[expert], w.w2_scale[expert], (one if w.w2_global is None else w.w2_global)[expert]) @ hidden)
         return result
 
 
@@ -435,7 +421,8 @@ def triton_configs(case):
     return [(64, 128, 4, 3), (128, 128, 8, 3)]
 
 
-def measure(case, libraries, rounds, missing, label, only):
+def calls_of(case, libraries, only, missing):
+    """Name -> call(i): the layer with routing i, written to case.y. `missing` gets what is not there, and why."""
     calls = {name + variant: gemmtune_call(library, case, variant) for name, library in libraries.items() for variant in variants(case.weights)}
     if case.weights.form == "bf16":
         calls["torch._grouped_mm"] = torch_grouped(case)
@@ -443,10 +430,14 @@ def measure(case, libraries, rounds, missing, label, only):
         try:
             calls["vLLM Marlin"] = vllm_ops.marlin_mixture(case)
         except Exception as error:  # not installed, or another version
-            missing[f"vLLM Marlin at {label}"] = f"{type(error).__name__}: {str(error)[:300]}".replace("\n", " ")
+            missing[f"vLLM Marlin at {case.m} tokens"] = f"{type(error).__name__}: {str(error)[:300]}".replace("\n", " ")
     for config in triton_configs(case) if case.weights.form in ("bf16", "fp8") else []:
         calls[f"triton {config[0]}x{config[1]}"] = triton_grouped(case, *config)
-    calls = {name: call for name, call in calls.items() if only is None or name.startswith(only)}
+    return {name: call for name, call in calls.items() if only is None or name.startswith(only)}
+
+
+def measure(case, calls, rounds, missing, label):
+    """Name -> (median us, relative error). `calls`: name -> call(i), which writes case.y with routing i, or returns another y."""
     some = min(case.m, 4)
     expected = {variant: case.expected(some, variant) for variant in variants(case.weights)}
     graphs, errors = {}, {}
@@ -457,10 +448,11 @@ def measure(case, libraries, rounds, missing, label, only):
             case.y.fill_(float("nan"))
             torch.cuda.synchronize()
             with torch.cuda.stream(stream):
-                call(0)
+                returned = call(0)
             torch.cuda.synchronize()
+            y = case.y if returned is None else returned
             right = expected[next((variant for variant in expected if variant and name.endswith(variant)), PLAIN)]
-            errors[name] = float((case.y[:some].to(right.dtype) - right).norm() / right.norm())
+            errors[name] = float((y[:some].double() - right).norm() / right.norm())
             if not errors[name] < 0.1:
                 raise RuntimeError(f"wrong: relative error {errors[name]}")
             graph = torch.cuda.CUDAGraph()
@@ -478,6 +470,12 @@ def measure(case, libraries, rounds, missing, label, only):
         for name, graph in graphs.items():
             times[name].append(time_once(graph, count))
     return {name: (statistics.median(values), errors[name]) for name, values in times.items()}
+
+
+def rows_of(case, model, routing, found):
+    """Of a CSV: what measure() found."""
+    return [{"model": model, "routing": routing, "tokens": case.m, "who": name, "us": round(median, 2), "share_of_floor": round(case.floor() / median, 3),
+             "error": f"{error:.2e}"} for name, (median, error) in found.items()]
 
 
 def main():
@@ -505,11 +503,9 @@ def main():
         ratios = []
         for tokens in options.tokens:
             case = Case(weights, tokens, options.routing)
-            found = measure(case, libraries, options.rounds, missing, f"{model}, {tokens} tokens", options.only)
+            found = measure(case, calls_of(case, libraries, options.only, missing), options.rounds, missing, f"{model}, {tokens} tokens")
             floor = case.floor()
-            for name, (median, error) in found.items():
-                rows.append({"model": model, "routing": options.routing, "tokens": tokens, "who": name, "us": round(median, 2),
-                             "share_of_floor": round(floor / median, 3), "error": f"{error:.2e}"})
+            rows += rows_of(case, model, options.routing, found)
             ours = [median for name, (median, _) in found.items() if name.startswith("gemmtune")]
             peers = [median for name, (median, _) in found.items() if not name.startswith("gemmtune")]
             if peers and ours:

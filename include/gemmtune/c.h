@@ -426,9 +426,9 @@ typedef struct gemmtune_operands {
  * *plan. */
 GEMMTUNE_API gemmtune_status gemmtune_plan_create(gemmtune_context* context, const gemmtune_problem* problem,
                                                   gemmtune_plan** plan);
-/* The same if a row answers that was measured at this M: not GEMMTUNE_MATCH_FINE, not GEMMTUNE_MATCH_COARSE. If none does,
- * *plan is null, the status GEMMTUNE_OK, and no kernel was made: for callers that have a kernel of their own for such
- * problems. Both answers are cached, counted and captured. */
+/* The same if a row answers that was measured at this M, or, of a fused_moe, at its token tier: not GEMMTUNE_MATCH_FINE, not
+ * GEMMTUNE_MATCH_COARSE of other operations. If none does, *plan is null, the status GEMMTUNE_OK, and no kernel was made: for
+ * callers that have a kernel of their own for such problems. Both answers are cached, counted and captured. */
 GEMMTUNE_API gemmtune_status gemmtune_plan_create_tuned(gemmtune_context* context,
                                                         const gemmtune_problem* problem,
                                                         gemmtune_plan** plan);

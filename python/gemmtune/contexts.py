@@ -172,7 +172,7 @@ class Context:
         return self._plan_info(c.lib.gemmtune_plan_create, problem)
 
     def tuned_plan(self, problem):
-        """The same if a row that was measured at this M answers, else None; no kernel is made then."""
+        """The same if a row that was measured at this M answers (of a fused_moe: at its token tier), else None; no kernel is made then."""
         return self._plan_info(c.lib.gemmtune_plan_create_tuned, problem)
 
     def _plan_info(self, create, problem):

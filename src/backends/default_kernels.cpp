@@ -75,11 +75,12 @@ Result<Candidate> choose_baseline(FamilyInfos known, const Device& device, const
 
 Result<Candidate> choose_fallback(FamilyInfos known, const Device& device, const Problem& problem,
                                   const KernelFilter& allowed) {
+  const std::string_view architecture = device.info().gfx;
   std::vector<const FamilyInfo*> order;
   std::copy_if(known.begin(), known.end(), std::back_inserter(order), [&](const FamilyInfo* info) {
-    return info->fallback_rank != 0 && (info->runs_untuned == nullptr || info->runs_untuned(problem));
+    return info->fallback_rank != 0 &&
+           (info->runs_untuned == nullptr || info->runs_untuned(problem, architecture));
   });
-  const std::string_view architecture = device.info().gfx;
   std::stable_sort(order.begin(), order.end(), [&](const FamilyInfo* a, const FamilyInfo* b) {
     return fallback_rank(*a, problem, architecture) < fallback_rank(*b, problem, architecture);
   });

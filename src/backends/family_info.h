@@ -19,9 +19,10 @@ struct FamilyInfo {
   bool vendor = false;            // what a user without gemmtune gets: the baseline
   int fallback_rank = 0;          // the smallest that takes a problem runs on a miss; 0: never
   int few_rows_rank = 0;          // instead of fallback_rank for M ≤ few_rows; 0: the same
-  bool (*runs_untuned)(const Problem& problem) = nullptr;  // false: others run on a miss; null: never false
+  /// False: others run on a miss; null: never false. `architecture`: DeviceInfo::gfx.
+  bool (*runs_untuned)(const Problem& problem, std::string_view architecture) = nullptr;
   /// True where tables of bench/results show the default kernel ahead of every vendor's: it then runs on a miss before
-  /// all others; null: nowhere. `architecture`: DeviceInfo::gfx.
+  /// all others; null: nowhere.
   bool (*leads_untuned)(const Problem& problem, std::string_view architecture) = nullptr;
   int row_scales_rank = 0;    // instead of both for operands with a scale a row; 0: the same
   int block_scales_rank = 0;  // instead for scales of blocks and M > few_rows; 0: the same

@@ -56,7 +56,7 @@ bool answer_from(const TableSet& tables, const Device& device, BindRules rules, 
   }
   if (rules.invariant_only) return false;
   for (const LookupHit& hit : tables.lookup(key_of(device, answer.problem))) {
-    if (rules.measured_only && is_padded(hit.match)) continue;
+    if (rules.measured_only && is_of_another_m(hit.match, answer.problem)) continue;
     if (answer_with(tables, hit, device, rules, answer)) return true;
   }
   return false;

@@ -23,8 +23,11 @@ std::string_view to_string(Match match);
 /// No row of the device's own answers: the problem is to be tuned.
 inline bool is_miss(Match match) { return match == Match::untuned || match == Match::fewer_threads; }
 
-/// A row of another M: what its kernel takes at this one was not measured.
-inline bool is_padded(Match match) { return match == Match::fine || match == Match::coarse; }
+/// A row of another M: what its kernel takes at this one was not measured. The row of a mixture's token tier is of all M of the tier.
+inline bool is_of_another_m(Match match, const Problem& problem) {
+  const bool is_padded = match == Match::fine || match == Match::coarse;
+  return is_padded && traits(problem.operation).padding != Padding::token_tiers;
+}
 
 /// AITER's padded M (docs/lookup.md): level 0 fine, level 1 coarse.
 std::int64_t padded_m(std::int64_t m, std::int64_t n, int level);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "backends/cpu/families/skinny/skinny.h"
 #include "backends/cpu/machine/affinity.h"
 #include "backends/cpu/machine/timer.h"
 #include "backends/default_kernels.h"
@@ -320,7 +321,7 @@ TEST(Defaults, FallbackIsOnednnThenOursNeverTheReference) {
   EXPECT_THAT(chosen(false, {"openblas", "reference"}, 1), HasSubstr("skinny: data types: none"));
 }
 
-/// bench/results/epyc_zen4/few_rows.csv: ahead at every size for so few rows, on these instructions alone.
+/// Which rows of x those are: RowReadsOfAProcessor in tests/backends/cpu/row_reads_test.cpp.
 TEST(Defaults, FewRowsRunSkinnyInPlaceOfOnednnWhereItWasMeasuredAhead) {
   testing::FakeDevice fake;
   for (const char* name : {"onednn", "skinny", "tiled"}) fake.add({.name = name});
@@ -330,17 +331,58 @@ TEST(Defaults, FewRowsRunSkinnyInPlaceOfOnednnWhereItWasMeasuredAhead) {
     EXPECT_EQ(choose_baseline(known, fake, problem)->family, "onednn") << "what a user has without us";
     return choose_fallback(known, fake, problem)->family;
   };
-  for (const auto& [type, rows] : {std::pair{DataType::bf16, 2}, {DataType::f32, 1}, {DataType::f16, 0}}) {
-    for (int m = 1; m <= 64; m *= 2)
-      EXPECT_EQ(runs("x86-avx512bf16", problem_of(m, type)), m <= rows ? "skinny" : "onednn")
-          << to_string(type) << " " << m;
-    for (const char* other : {"x86-scalar", "x86-avx2", "x86-avx512", "x86-amx"})
-      EXPECT_EQ(runs(other, problem_of(1, type)), "onednn") << other;
+  for (const DataType type : {DataType::bf16, DataType::f32, DataType::f16})
+    for (const char* architecture : {"x86-scalar", "x86-avx2", "x86-avx512", "x86-avx512bf16", "x86-amx"})
+      for (int m = 1; m <= 64; m *= 2) {
+        const Problem problem = problem_of(m, type);
+        const bool leads = cpu::skinny_leads_untuned(problem, architecture, cpu::detect_row_reads());
+        EXPECT_EQ(runs(architecture, problem), leads ? "skinny" : "onednn")
+            << architecture << " " << print(problem);
+      }
+  EXPECT_EQ(runs("x86-avx512bf16", problem_of(1, DataType::bf16)), "skinny") << "on every processor";
+}
+
+/// bench/results/epyc_zen5/few_rows_four_bit.csv.
+TEST(Defaults, FewRowsOfFourBitWeightsRunSkinnyW4WhereItWasMeasuredAheadOfQuantized) {
+  testing::FakeDevice fake;
+  for (const char* name : {"skinny_w4", "quantized"}) fake.add({.name = name});
+  const FamilyInfos known = traits_of("cpu").families;
+  const auto max_rows = [&](const char* architecture, Operation operation, DataType x_type, std::int64_t k) {
+    fake.change_info().gfx = architecture;
+    Problem problem = default_problem({operation, false});
+    problem.x_type = x_type;
+    problem.n = 2048;
+    problem.k = k;
+    int rows = 0;
+    for (int m = 1; m <= 160; ++m) {
+      problem.m = m;
+      if (choose_fallback(known, fake, problem)->family != "skinny_w4") continue;
+      EXPECT_EQ(rows, m - 1) << "fewer rows too: " << print(problem);
+      rows = m;
+    }
+    return rows;
+  };
+  struct Case {
+    Operation operation;
+    DataType x_type;
+    std::vector<int> rows;  // with K of 256, 512, 896, 1536, 4096 and 8192
+  };
+  const std::vector<int> others = {16, 16, 32, 32, 32, 16};
+  for (const auto& [operation, x_type, rows] :
+       {Case{Operation::a16w4_int4, DataType::bf16, {8, 16, 32, 48, 48, 32}},
+        {Operation::a16w4_nvfp4, DataType::bf16, {8, 16, 32, 48, 48, 32}},
+        {Operation::a16w4, DataType::bf16, {8, 16, 24, 32, 32, 32}},
+        {Operation::a16w4_int4, DataType::f16, others},
+        {Operation::a8w4_int4, DataType::i8, {16, 32, 128, 128, 128, 64}}}) {
+    std::vector<int> here;
+    std::vector<int> with_amx;
+    for (const std::int64_t k : {256, 512, 896, 1536, 4096, 8192}) {
+      here.push_back(max_rows("x86-avx512bf16", operation, x_type, k));
+      with_amx.push_back(max_rows("x86-amx", operation, x_type, k));
+    }
+    EXPECT_EQ(here, rows) << to_string(OperationForm{operation, false}) << " " << to_string(x_type);
+    EXPECT_EQ(with_amx, others) << to_string(OperationForm{operation, false}) << " " << to_string(x_type);
   }
-  Problem wide = problem_of(1, DataType::bf16);
-  wide.y_type = DataType::f32;
-  EXPECT_EQ(runs("x86-avx512bf16", wide), "onednn");
-  EXPECT_EQ(runs("x86-avx512bf16", packed(problem_of(1, DataType::bf16), WeightLayout::any)), "onednn");
 }
 
 /// bench/results/h100/few_rows.csv: ahead at every size of the kind, on Hopper alone.

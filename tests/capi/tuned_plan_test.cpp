@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "capi/c_support.h"
+#include "support/c_problem.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"
 #include "support/temporary_folder.h"
@@ -90,6 +91,30 @@ TEST_F(TunedPlan, IsOfARowThatWasMeasuredAtItsM) {
     ASSERT_EQ(gemmtune_plan_create(&handle_, &asked, &plan), GEMMTUNE_OK) << gemmtune_last_error();
     EXPECT_EQ(info_of(plan).match, GEMMTUNE_MATCH_FINE);
     gemmtune_plan_release(plan);  // cached for the second call
+  }
+}
+
+// The row of a mixture's token tier was tuned for all of the tier.
+TEST_F(TunedPlan, IsOfTheRowOfATokenTier) {
+  Problem mixture = default_problem(Operation::fused_moe);
+  mixture.m = 32;
+  mixture.n = 64;
+  mixture.k = 128;
+  mixture.moe = {.experts = 4, .topk = 2, .activation = Activation::silu, .gated = true};
+  ContextOptions options;
+  options.tuned_files[Operation::fused_moe] = folder_.write(
+      "moe.csv",
+      write_tuned_csv(Operation::fused_moe, {test::row(mixture, "alpha_r1_a1")}, CsvSchema::aiter));
+  handle_.context = std::make_unique<Context>(options, Environment(), std::make_unique<test::FakeDevice>());
+  for (const std::int64_t m : {31, 33}) {
+    mixture.m = m;
+    const test::CProblem asked(mixture);
+    gemmtune_plan* plan = nullptr;
+    ASSERT_EQ(gemmtune_plan_create_tuned(&handle_, asked.get(), &plan), GEMMTUNE_OK) << gemmtune_last_error();
+    ASSERT_EQ(plan != nullptr, m == 31) << m;
+    if (plan == nullptr) continue;
+    EXPECT_EQ(info_of(plan).match, GEMMTUNE_MATCH_COARSE);
+    gemmtune_plan_release(plan);
   }
 }
 

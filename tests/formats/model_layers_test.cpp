@@ -92,6 +92,21 @@ TEST_F(ModelLayers, ExpertsAsAServerHoldsThem) {
               StartsWith("fused_moe m=1 n=192 k=2048 x=f8_e4m3fn w=f8_e4m3fn"));
 }
 
+// A row of another M than its token tier is never looked up.
+TEST_F(ModelLayers, ExpertsHaveOneRowForEachTokenTier) {
+  ModelShapeOptions options;
+  options.tokens = {24, 1, 32, 40, 48, 600};
+  options.operation = OperationForm(Operation::fused_moe);
+  std::vector<std::int64_t> tokens;
+  const auto list = known("qwen3-30b-a3b", options);
+  ASSERT_TRUE(list.ok()) << list.message();
+  for (const ShapeRow& row : list->rows) {
+    tokens.push_back(row.problem.m);
+    EXPECT_EQ(row.calls, 48);
+  }
+  EXPECT_THAT(tokens, ElementsAre(1, 32, 64, 1024));
+}
+
 TEST_F(ModelLayers, Mixtral) {
   const auto list = known("mixtral-8x7b", one_token(2));
   EXPECT_THAT(brief(list), ElementsAre("lm_head 1 a16w16 16000x4096", "qkv_proj 32 a16w16 3072x4096",

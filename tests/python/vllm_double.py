@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
+import vllm_gpu_mixtures_double
 import vllm_mixtures_double
 import vllm_quantized_double
 from torch import nn
@@ -505,6 +506,8 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
     if platform == "CPU":
         contents.update(vllm_mixtures_double.modules(vllm, amx))
         contents[f"{LINEAR}.scaled_mm.cpu"] = {"CPUInt8ScaledMMLinearKernel": CPUInt8ScaledMMLinearKernel}
+    else:
+        contents.update(vllm_gpu_mixtures_double.modules(vllm))
     for name, members in contents.items():
         steps = name.split(".")
         for end in range(1, len(steps) + 1):  # packages above, and the module as an attribute of its package

@@ -71,6 +71,10 @@ def quantized(weight, kind):
     return weight.clone(), None, weight.double()
 
 
+def replace_parameter(layer, name, tensor):
+    setattr(layer, name, nn.Parameter(tensor.detach(), requires_grad=False))
+
+
 def modules(vllm, amx):
     """The modules by name; `vllm` gets Experts, the class that tests make layers of. amx: this CPU has it."""
     calls = vllm.calls
@@ -162,9 +166,6 @@ def modules(vllm, amx):
                                      workspace13=nothing, workspace2=nothing, expert_tokens_meta=None,
                                      apply_router_weight_on_input=apply_router_weight_on_input)
             return output
-
-    def replace_parameter(layer, name, tensor):
-        setattr(layer, name, nn.Parameter(tensor.detach(), requires_grad=False))
 
     def chosen(classes):
         for experts in classes:

@@ -8,7 +8,9 @@ _kernels = "vllm.model_executor.kernels.linear"
 
 _utils = "vllm.model_executor.layers.utils"
 
-_experts = "vllm.model_executor.layers.fused_moe.experts.cpu_moe"
+_fused_moe = "vllm.model_executor.layers.fused_moe"
+_routed = f"{_fused_moe}.routed_experts"
+_experts = f"{_fused_moe}.experts.cpu_moe"
 _quantize_int8 = ("quantize_int8", "vllm._custom_ops", "onednn_scaled_int8_quant", ("input", "scale", "azp", "symmetric"))
 _run_experts = ("output", "hidden_states", "w1", "w2", "topk_weights", "topk_ids", "expert_map", "apply_router_weight_on_input")
 
@@ -59,11 +61,26 @@ _needed = {
         ("mxfp4_activations", "vllm.model_executor.layers.quantization.utils.quant_utils", "kMxfp4Dynamic", None),
     ),
     "mixtures of the CPU backend": (
-        ("routed_experts", "vllm.model_executor.layers.fused_moe.routed_experts", "RoutedExperts", ("moe_config",)),
+        ("routed_experts", _routed, "RoutedExperts", ("moe_config",)),
         ("unquantized_experts", _experts, "CPUUnquantizedExperts", ("moe_config", "quant_config")),
         ("apply_experts", _experts, "CPUUnquantizedExperts.apply", _run_experts),
         ("prepare_experts", _experts, "CPUUnquantizedExperts.process_weights_after_loading", ("layer",)),
         _quantize_int8,
+    ),
+    "mixtures on GPUs": (
+        ("routed_experts", _routed, "RoutedExperts", ("moe_config",)),
+        ("apply_moe", f"{_fused_moe}.modular_kernel", "FusedMoEKernel.apply",
+         ("hidden_states", "w1", "w2", "topk_weights", "topk_ids", "activation", "global_num_experts", "expert_map", "apply_router_weight_on_input",
+          "shared_experts", "shared_experts_input")),
+        ("no_dp_ep", f"{_fused_moe}.prepare_finalize.no_dp_ep", "MoEPrepareAndFinalizeNoDPEPModular", ()),
+        ("prepare_x", f"{_fused_moe}.prepare_finalize.no_dp_ep", "MoEPrepareAndFinalizeNoDPEPModular.prepare",
+         ("a1", "topk_weights", "topk_ids", "num_experts", "expert_map", "apply_router_weight_on_input", "quant_config")),
+    ),
+    "MXFP4 mixtures on GPUs": (
+        ("mxfp4_method", "vllm.model_executor.layers.quantization.mxfp4", "GptOssMxfp4MoEMethod", None),
+        ("moe_kernel", f"{_fused_moe}.modular_kernel", "FusedMoEKernel", ("prepare_finalize", "fused_experts")),
+        ("triton_experts", f"{_fused_moe}.experts.triton_moe", "TritonExperts", ("moe_config", "quant_config")),
+        ("moe_quant_config", f"{_fused_moe}.config", "FusedMoEQuantConfig.make", ("quant_dtype",)),
     ),
     "quantized mixtures of the CPU backend": (
         ("cpu_experts", _experts, "", None),

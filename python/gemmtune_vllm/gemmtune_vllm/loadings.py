@@ -12,7 +12,7 @@ class Loading:
     def __init__(self, sizes, eager, invariant, linear_backend):
         self.sizes, self.eager, self.invariant, self.linear_backend = sizes, eager, invariant, linear_backend
         self.taken, self.left, self.known = [], [], {}  # (layer, constants of its graph); (layer, why)
-        self.quantized = {}  # key -> one quantized layer of those that are ours
+        self.ahead = {}  # key -> one layer of those that are ours and run by gemmtune without vLLM's operator
 
     def why_not_asked(self):
         """Why no linear layer may become ours, or None."""

@@ -14,7 +14,7 @@ import torch
 import gemmtune
 from gemmtune import contexts
 
-from . import cpu, interface, kernels, loadings, logger, mixtures, operators, quantized
+from . import cpu, cpu_mixtures, gpu_mixtures, interface, kernels, loadings, logger, operators, quantized
 
 _vllm = None
 # Of the last model that this process loaded.
@@ -49,7 +49,9 @@ def install():
     if "bf16 of the CPU backend" in _vllm.parts:
         cpu.follow(_vllm)
     if "mixtures of the CPU backend" in _vllm.parts:
-        mixtures.follow(_vllm)
+        cpu_mixtures.follow(_vllm)
+    if "mixtures on GPUs" in _vllm.parts:
+        gpu_mixtures.follow(_vllm)
     _vllm.loader.load_model = _following(_vllm.load_model)
 
 
@@ -221,9 +223,9 @@ def _choose_layers(model, config, loading):
                     if size not in plans and answers(size):
                         plans.add(size)
                         layer.run(m, bias)
-    # On a GPU gemmtune alone can run these layers, and no kernel is compiled while a CUDA graph is captured.
-    for layer in loading.quantized.values() if not _vllm.on_cpu else ():
-        for m in asked:
+    # On a GPU no kernel is compiled while a CUDA graph is captured, and gemmtune alone can run some of these layers.
+    for layer in loading.ahead.values() if not _vllm.on_cpu else ():
+        for m in filter(layer.runs, asked):
             plans.add((layer.key(), m))
             layer.plan(m)
     known = {id(module): name for name, module in model.named_modules()}

@@ -81,7 +81,7 @@ def _make_ours(made):
     loading = loadings.current()
     if loading is not None:
         loading.taken.append((made.layer, made.constants()))
-        loading.quantized.setdefault(made.key(), made)
+        loading.ahead.setdefault(made.key(), made)
 
 
 def _record(loading, layer, kind, kernel, vllm, stock):
@@ -124,6 +124,10 @@ class _Layer:
     def constants(self):
         """What a compiled graph has of the layer beside tensors."""
         return f"{self.operation} {self.n} {self.k} layout {self.taken_layout}"
+
+    def runs(self, m):
+        """Whether gemmtune runs m rows."""
+        return True
 
     def plan(self, m):
         """Has the kernel for m rows compiled and loaded."""

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "formats/models/model_layers.h"
 #include "formats/models/model_quantization.h"
 #include "formats/shapes/shape_collector.h"
+#include "tuned/key.h"
 
 namespace gemmtune {
 namespace {
@@ -115,7 +117,7 @@ Result<std::vector<ModelGemm>> gemms_of(ModelFields& fields, const ModelShapeOpt
 }
 
 /// Logits are computed for the last token of each sequence only: one M, as in AITER's generator, unless others are given. The
-/// other rows are in the order of M.
+/// other rows are in the order of M. Experts have a row for each token tier of M: no other row of theirs is looked up.
 std::vector<ShapeRow> rows_of(const std::vector<ModelGemm>& gemms, const std::vector<std::int64_t>& rows_of_x,
                               const std::vector<std::int64_t>& lm_head_rows) {
   std::vector<ShapeRow> rows;
@@ -127,9 +129,16 @@ std::vector<ShapeRow> rows_of(const std::vector<ModelGemm>& gemms, const std::ve
     if (!gemm.last_tokens_only) continue;
     for (const std::int64_t m : lm_head_rows) add(gemm, m);
   }
+  std::set<std::int64_t> tiers;
   for (const std::int64_t m : rows_of_x) {
+    const bool is_new_tier = tiers.insert(token_tier(m)).second;
     for (const ModelGemm& gemm : gemms) {
-      if (!gemm.last_tokens_only) add(gemm, m);
+      if (gemm.last_tokens_only) continue;
+      if (!is_mixture(gemm.problem)) {
+        add(gemm, m);
+      } else if (is_new_tier) {
+        add(gemm, token_tier(m));
+      }
     }
   }
   return rows;

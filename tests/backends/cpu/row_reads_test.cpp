@@ -57,6 +57,13 @@ TEST_F(RowReadsOfAProcessor, SkinnyReadsASingleRunWhereTheCoreReadsRowsInTurn) {
     }
 }
 
+TEST_F(RowReadsOfAProcessor, ThirteenAndFourteenRowsHaveATileOfFourteen) {
+  for (const int m : {13, 14}) {
+    EXPECT_EQ(tile_and_prefetch(plain(m, 3072, 896, DataType::bf16), RowReads::in_turn), "mr14 nr1 pf4096");
+    EXPECT_EQ(tile_and_prefetch(plain(m, 3072, 2048, DataType::bf16), RowReads::in_turn), "mr14 nr16 pf1024");
+  }
+}
+
 TEST_F(RowReadsOfAProcessor, ChangeNothingWhereASingleRunGainsNothing) {
   Problem packed = plain(1, 3072, 2048, DataType::bf16);
   packed.weight_layout = WeightLayout::panel16;
@@ -74,6 +81,35 @@ TEST_F(RowReadsOfAProcessor, ChangeNothingWhereASingleRunGainsNothing) {
         << what;
   EXPECT_EQ(tile_and_prefetch(plain(2, 2048, 8160, DataType::bf16), RowReads::in_turn), "mr2 nr1 pf4096")
       << "64 elements less";
+}
+
+/// bench/results/epyc_zen4/few_rows.csv and epyc_zen5/few_rows_untuned.csv: ahead at each size.
+TEST(RowReads, DecideUpToHowManyRowsSkinnyLeadsUntuned) {
+  const auto rows_led = [](DataType type, std::int64_t k, RowReads row_reads,
+                           std::string_view architecture = "x86-avx512bf16") {
+    int rows = 0;
+    for (int m = 1; m <= 64; ++m)
+      if (skinny_leads_untuned(plain(m, 2048, k, type), architecture, row_reads)) {
+        EXPECT_EQ(rows, m - 1) << "fewer rows lead too";
+        rows = m;
+      }
+    return rows;
+  };
+  const std::tuple<DataType, std::int64_t, int, int> cases[] = {
+      {DataType::bf16, 256, 16, 2}, {DataType::bf16, 8192, 16, 2}, {DataType::f16, 512, 0, 0},
+      {DataType::f16, 896, 16, 0},  {DataType::f32, 256, 1, 1},    {DataType::f32, 8192, 1, 1}};
+  for (const auto& [type, k, in_turn, side_by_side] : cases) {
+    EXPECT_EQ(rows_led(type, k, RowReads::in_turn), in_turn) << to_string(type) << " " << k;
+    EXPECT_EQ(rows_led(type, k, RowReads::side_by_side), side_by_side) << to_string(type) << " " << k;
+    for (const char* other : {"x86-scalar", "x86-avx2", "x86-avx512", "x86-amx"})
+      EXPECT_EQ(rows_led(type, k, RowReads::in_turn, other), 0) << other;
+  }
+  Problem other = plain(1, 2048, 2048, DataType::bf16);
+  other.y_type = DataType::f32;
+  EXPECT_FALSE(skinny_leads_untuned(other, "x86-avx512bf16", RowReads::in_turn));
+  other = plain(1, 2048, 2048, DataType::bf16);
+  other.weight_layout = WeightLayout::any;
+  EXPECT_FALSE(skinny_leads_untuned(other, "x86-avx512bf16", RowReads::in_turn));
 }
 
 /// What a search tries first and what an untuned call runs are one order.

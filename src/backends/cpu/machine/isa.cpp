@@ -124,12 +124,15 @@ RowReads row_reads_of(std::string_view vendor, std::uint32_t signature) {
 
 RowReads detect_row_reads() {
 #if defined(__x86_64__)
-  const Registers zero = cpuid(0, 0);
-  char vendor[12];
-  std::memcpy(vendor, &zero.ebx, 4);
-  std::memcpy(vendor + 4, &zero.edx, 4);
-  std::memcpy(vendor + 8, &zero.ecx, 4);
-  return row_reads_of({vendor, sizeof(vendor)}, cpuid(1, 0).eax);
+  static const RowReads found = [] {
+    const Registers zero = cpuid(0, 0);
+    char vendor[12];
+    std::memcpy(vendor, &zero.ebx, 4);
+    std::memcpy(vendor + 4, &zero.edx, 4);
+    std::memcpy(vendor + 8, &zero.ecx, 4);
+    return row_reads_of({vendor, sizeof(vendor)}, cpuid(1, 0).eax);
+  }();
+  return found;
 #else
   return RowReads::side_by_side;
 #endif

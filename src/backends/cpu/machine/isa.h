@@ -35,7 +35,7 @@ enum class RowReads {
 /// was measured (docs/lab/cpu_few_rows.md). Side by side elsewhere: tuned rows of Zen 4 read eight rows at once, others were not
 /// measured.
 RowReads row_reads_of(std::string_view vendor, std::uint32_t signature);
-/// Of this CPU, at every level.
+/// Of this CPU, at every level; asked once.
 RowReads detect_row_reads();
 
 }  // namespace gemmtune::cpu

@@ -119,30 +119,47 @@ inline float power_of_two(unsigned char exponent) {
   return value;
 }
 
-/// What the 32 elements of a chunk are multiplied by, one for each pair of neighbours, and what is subtracted first.
+/// What the 32 elements of a chunk are multiplied by, one for each pair of neighbours, and what is subtracted first. They are made in
+/// registers: a vector that is loaded from elements stored one by one waits until they are in the cache.
 struct ChunkFactors {
-  float pairs[16];
-  float zero_point;
+  Vec pairs[16 / lanes];
+  Vec zero_point;
 };
 
-inline void set_factors(const DecodeRowArgs& args, long chunk, ChunkFactors& out) {
-  for (int pair = 0; pair < 16; ++pair)
-    out.pairs[pair] = args.factors != nullptr     ? args.factors[2 * chunk + pair / 8]
-                      : args.exponents != nullptr ? power_of_two(args.exponents[chunk])
-                                                  : 1.0F;
-  out.zero_point = args.zero_points == nullptr ? 0.0F : args.zero_points[chunk];
+/// `first` for the first eight pairs, `second` for the others.
+inline ChunkFactors factors_of_halves(float first, float second, float zero_point) {
+  ChunkFactors factors;
+  factors.zero_point = Vec{} + zero_point;
+  if constexpr (lanes <= 8) {
+#pragma GCC unroll 4
+    for (int pair = 0; pair < 16; pair += lanes)
+      factors.pairs[pair / lanes] = Vec{} + (pair < 8 ? first : second);
+  } else {
+    IVec is_second;
+    for (int lane = 0; lane < lanes; ++lane) is_second[lane] = -(lane / 8);
+    factors.pairs[0] = is_second != 0 ? Vec{} + second : Vec{} + first;
+  }
+  return factors;
+}
+
+inline ChunkFactors factors_of(const DecodeRowArgs& args, long chunk) {
+  const float zero_point = args.zero_points == nullptr ? 0.0F : args.zero_points[chunk];
+  if (args.factors != nullptr)
+    return factors_of_halves(args.factors[2 * chunk], args.factors[2 * chunk + 1], zero_point);
+  const float factor = args.exponents == nullptr ? 1.0F : power_of_two(args.exponents[chunk]);
+  return factors_of_halves(factor, factor, zero_point);
 }
 
 template <typename Decoder, typename To>
 inline void decode_chunk(const unsigned char* from, char* to, const ChunkFactors& factors) {
-  const Vec zero_point = Vec{} + factors.zero_point;
+#pragma GCC unroll 4
   for (int pair = 0; pair < 16; pair += lanes) {
     UVec even;
     UVec odd;
     load_pairs<Decoder>(from + pair * Decoder::element_bits / 4, even, odd);
-    const Vec factor = load_as<Vec>(factors.pairs + pair);
-    const UVec low = To::template value<Decoder>(even, zero_point, factor);
-    const UVec high = To::template value<Decoder>(odd, zero_point, factor);
+    const Vec factor = factors.pairs[pair / lanes];
+    const UVec low = To::template value<Decoder>(even, factors.zero_point, factor);
+    const UVec high = To::template value<Decoder>(odd, factors.zero_point, factor);
     if constexpr (To::pairs) {
       store_as(to + pair * 4, low | high << 16);
     } else {
@@ -160,10 +177,9 @@ void decode_row(const DecodeRowArgs& args) {
   const unsigned char* from = static_cast<const unsigned char*>(args.from);
   char* to = static_cast<char*>(args.to);
   const bool plain = args.exponents == nullptr && args.factors == nullptr && args.zero_points == nullptr;
-  ChunkFactors factors;
-  set_factors(args, 0, factors);
+  ChunkFactors factors = factors_of(args, 0);
   for (long first = 0; first < args.count; first += 32, from += chunk_bytes, to += 32 * To::element_bytes) {
-    if (!plain) set_factors(args, first / 32, factors);
+    if (!plain) factors = factors_of(args, first / 32);
     const long left = args.count - first;
     if (left >= 32) {
       decode_chunk<Decoder, To>(from, to, factors);

@@ -48,6 +48,7 @@ struct RowTables {
                                       {6, 1, row_kernel<Source, 6, 1, 2>},
                                       {8, 1, row_kernel<Source, 8, 1, 2>},
                                       {12, 1, row_kernel<Source, 12, 1>},
+                                      {14, 1, row_kernel<Source, 14, 1>},
                                       {16, 1, row_kernel<Source, 16, 1>},
                                       {1, 4, row_kernel<Source, 1, 4>},
                                       {1, 8, row_kernel<Source, 1, 8>},
@@ -63,11 +64,12 @@ struct RowTables {
                                       {6, 16, row_panel_kernel<Panels, 6, 1>, true},
                                       {8, 16, row_panel_kernel<Panels, 8, 1>, true},
                                       {12, 16, row_panel_kernel<Panels, 12, 1>, true},
+                                      {14, 16, row_panel_kernel<Panels, 14, 1>, true},
                                       {16, 16, row_panel_kernel<Panels, 16, 1>, true},
                                       {1, 32, row_panel_kernel<Panels, 1, 2>, true},
                                       {2, 32, row_panel_kernel<Panels, 2, 2>, true},
                                       {8, 32, row_panel_kernel<Panels, 8, 2>, true}};
-  static constexpr int row_count = 25;
+  static constexpr int row_count = 27;
 };
 
 }  // namespace

@@ -39,10 +39,18 @@ void BlockGemm::fill_factors(const MatrixShape& matrix, const void* scales, std:
 
 void BlockGemm::fill_zero_points(const Block& block, std::int64_t row, const Depth& depth, std::int64_t step,
                                  float* out) const {
-  const MatrixShape& w = format_.w;
-  for (std::int64_t i = 0; i < depth.count; ++i) {
-    const std::int64_t k = std::min((depth.first + i) * chunk_elements, w.columns - 1);
-    out[i * step] = row < w.rows ? static_cast<float>(block.weight->zero_points[w.scale.index(row, k)]) : 0;
+  const ScaleShape& scale = format_.w.scale;
+  const bool is_there = row < format_.w.rows;
+  const std::int8_t* const of_row = block.weight->zero_points + (is_there ? scale.index(row, 0) : 0);
+  const std::int64_t group_chunks = ceil_div(scale.k_block, chunk_elements);
+  for (std::int64_t i = 0; i < depth.count;) {
+    // Chunks behind the last group are filled as it is.
+    const std::int64_t group = std::min((depth.first + i) / group_chunks, scale.columns - 1);
+    const std::int64_t end = group + 1 == scale.columns
+                                 ? depth.count
+                                 : std::min((group + 1) * group_chunks - depth.first, depth.count);
+    const float zero_point = is_there ? static_cast<float>(of_row[group]) : 0;
+    for (; i < end; ++i) out[i * step] = zero_point;
   }
 }
 

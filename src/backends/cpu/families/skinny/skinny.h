@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "backends/cpu/families/kernel_set.h"
 
@@ -18,6 +19,10 @@ struct SkinnySettings {
   std::int64_t splits = 1;    // of k, summed in order
   bool tree = false;          // segments of k, added in pairs (TreeSums)
 };
+
+/// Where tables have the default config ahead of oneDNN at each of their 20 (N, K), on AVX-512 BF16 alone: side by side by
+/// bench/results/epyc_zen4/few_rows.csv, in turn by epyc_zen5/few_rows_untuned.csv. `architecture`: DeviceInfo::gfx.
+bool skinny_leads_untuned(const Problem& problem, std::string_view architecture, RowReads row_reads);
 
 std::unique_ptr<Kernel> make_skinny_kernel(const KernelSet& set, const Problem& problem,
                                            const SkinnySettings& settings, int threads);

@@ -1,20 +1,34 @@
 #include "backends/cpu/families/family_entry.h"
 #include "backends/cpu/families/own_families.h"
+#include "backends/cpu/families/skinny/skinny.h"
 #include "problem/problem.h"
 
 namespace gemmtune::cpu {
 namespace {
 
-/// Where bench/results/epyc_zen4/few_rows.csv has the default config ahead of oneDNN at each of its 20 (N, K): by 1.12 at least. Four rows of x
-/// are ahead in the mean and not everywhere; other instruction sets were not measured.
-bool leads_untuned(const Problem& problem, std::string_view architecture) {
-  if (architecture != gfx_name(Isa::avx512bf16) || problem.operation != Operation::a16w16) return false;
-  if (is_packed(problem) || problem.y_type != problem.x_type) return false;
-  const std::int64_t rows = problem.x_type == DataType::bf16 ? 2 : problem.x_type == DataType::f32 ? 1 : 0;
-  return problem.m <= rows;
+/// Up to how many rows of x.
+std::int64_t rows_led(const Problem& problem, RowReads row_reads) {
+  const bool in_turn = row_reads == RowReads::in_turn;
+  switch (problem.x_type) {
+    case DataType::bf16:
+      return in_turn ? 16 : 2;
+    case DataType::f16:
+      // Against `tiled`, which is faster where k is short. No library takes fp16 there.
+      return in_turn && problem.k > 512 ? 16 : 0;
+    case DataType::f32:
+      return 1;
+    default:
+      return 0;
+  }
 }
 
 }  // namespace
+
+bool skinny_leads_untuned(const Problem& problem, std::string_view architecture, RowReads row_reads) {
+  if (architecture != gfx_name(Isa::avx512bf16) || problem.operation != Operation::a16w16) return false;
+  if (is_packed(problem) || problem.y_type != problem.x_type) return false;
+  return problem.m <= rows_led(problem, row_reads);
+}
 
 const FamilyEntry& skinny_entry() {
   static const FamilyEntry entry{
@@ -23,7 +37,10 @@ const FamilyEntry& skinny_entry() {
                .aliases = tunable_aliases,
                .fallback_rank = 40,
                .few_rows_rank = 20,
-               .leads_untuned = leads_untuned},
+               .leads_untuned =
+                   [](const Problem& problem, std::string_view architecture) {
+                     return skinny_leads_untuned(problem, architecture, detect_row_reads());
+                   }},
       .make = [](const FamilyRequest& request) -> Result<MadeFamily> {
         return MadeFamily{make_skinny_family(request.isa, static_cast<int>(request.cores.size()))};
       }};

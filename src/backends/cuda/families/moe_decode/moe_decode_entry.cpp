@@ -11,7 +11,8 @@ const gpu::FamilyEntry& moe_decode_entry() {
                .rank = 54,
                .aliases = tunable_aliases,
                .fallback_rank = 31,
-               .runs_untuned = runs_decode_untuned},
+               .runs_untuned = [](const Problem& problem,
+                                  std::string_view) { return runs_decode_untuned(problem); }},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!is_hopper(driver_of(context))) return nullptr;
         return make_moe_decode_family(context.runtime);
