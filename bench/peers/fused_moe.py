@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Times whole layers of fused_moe (tokens sorted, both GEMMs, activation, sum over experts) in one process: gemmtune, PyTorch's
-_grouped_mm (bf16) and a grouped Triton kernel (bf16, fp8 blocks) with the same steps around it. Every layer is captured in a CUDA graph
+_grouped_mm (bf16), a grouped Triton kernel (bf16, fp8 blocks) with the same steps around it, and vLLM's Marlin for mixtures (int4 and NVFP4 experts) with the
+steps that vLLM has around it. Every layer is captured in a CUDA graph
 that rotates over routings, so that weights come from memory; the graphs are replayed in turns, --rounds times. Prints medians in
 microseconds with the share of the floor (bytes of the touched experts' weights over 4.3 TB/s, or operations over 790 TFLOP/s in bf16 and
 1580 in fp8) and geometric means. What is not there is named.
@@ -25,9 +26,10 @@ import triton
 import triton.language as tl
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import vllm_ops  # noqa: E402
 from dense_8bit import BF16, F8_E4M3FN, Library, Operands, Problem, geometric_mean, time_once, write_rows  # noqa: E402
 
-# Experts, topk, model_dim, inter_dim of a GPU, format.
+# Experts, topk, model_dim, inter_dim of a GPU, format; of int4 the elements of a group.
 MODELS = {
     "DeepSeek-V3-TP8-fp8": (256, 8, 7168, 256, "fp8"),
     "DeepSeek-V3-TP8-bf16": (256, 8, 7168, 256, "bf16"),
@@ -35,14 +37,16 @@ MODELS = {
     "Qwen3-30B-A3B-fp8": (128, 8, 2048, 768, "fp8"),
     "Mixtral-8x7B-TP2-bf16": (8, 2, 4096, 7168, "bf16"),
     "gpt-oss-120b-mxfp4": (128, 4, 2880, 2880, "mxfp4"),
+    "Qwen3-30B-A3B-int4": (128, 8, 2048, 768, "int4 128"),
+    "Qwen3-30B-A3B-nvfp4": (128, 8, 2048, 768, "nvfp4"),
+    "Kimi-K2.5-TP8-int4": (384, 8, 7168, 256, "int4 32"),
 }
 TOKENS = [1, 4, 16, 64, 128, 256, 512, 1024, 4096]
 ROUTINGS = 8
 SPAN_MICROSECONDS = 4000
-TERABYTES, TERAFLOPS = 4.3, {"bf16": 790.0, "fp8": 1580.0, "mxfp4": 790.0}
-WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp4": 17.0 / 32}  # of an element, with its share of a scale of 32
-FUSED_MOE, SILU, SWIGLU, F4_E2M1 = 8, 1, 3, 7
-QUANTIZATION = {"bf16": 0, "mxfp4": 3, "fp8": 4}  # none, 1 x 32, 1 x 128
+TERABYTES, BF16_TERAFLOPS, FP8_TERAFLOPS = 4.3, 790.0, 1580.0
+FUSED_MOE, SILU, SWIGLU, F4_E2M1, I4 = 8, 1, 3, 7, 9
+QUANTIZATION = {"bf16": 0, "mxfp4": 3, "fp8": 4, "nvfp4": 6, "int4": 7}  # none, 1 x 32, 1 x 128, 1 x 16, groups
 PER_TOKEN = 2
 PLAIN, BIASES, FP8_TOKENS = "", " with biases", " with fp8 tokens"  # of MXFP4: what is timed
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0]
@@ -55,18 +59,22 @@ class Moe(ctypes.Structure):
 
 class MoeOperands(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("w2", ctypes.c_void_p), ("w2_scale", ctypes.c_void_p), ("topk_ids", ctypes.c_void_p),
-                ("topk_weights", ctypes.c_void_p), ("bias2", ctypes.c_void_p)]
+                ("topk_weights", ctypes.c_void_p), ("bias2", ctypes.c_void_p), ("w2_global_scale", ctypes.c_void_p), ("w2_zero_points", ctypes.c_void_p)]
 
 
 class Weights:
     """Of one model, used by all its cases."""
 
     def __init__(self, model):
-        self.experts, self.topk, self.k, self.n, self.form = MODELS[model]
+        self.experts, self.topk, self.k, self.n, form = MODELS[model]
+        self.form, _, group = form.partition(" ")
+        self.group = int(group or 0)
+        self.w1_global = self.w2_global = None  # of nvfp4
+        self.marlin = None  # made by the first case that has Marlin
         random = torch.Generator(device="cuda").manual_seed(1)
 
         def elements(rows, columns):
-            if self.form == "mxfp4":
+            if self.form in ("mxfp4", "nvfp4", "int4"):
                 return torch.randint(0, 256, (self.experts, rows, columns // 2), generator=random, device="cuda", dtype=torch.uint8)
             all_of_them = torch.empty(self.experts, rows, columns, device="cuda", dtype=torch.bfloat16 if self.form == "bf16" else torch.float8_e4m3fn)
             for expert in all_of_them:
@@ -78,13 +86,42 @@ class Weights:
             if self.form == "mxfp4":  # e8m0
                 middle = 127 - round(math.log2(3 * math.sqrt(columns)))
                 return torch.randint(middle - 1, middle + 2, (self.experts, rows, columns // 32), generator=random, device="cuda", dtype=torch.uint8)
+            if self.form == "nvfp4":
+                return (torch.rand(self.experts, rows, columns // 16, generator=random, device="cuda") + 0.5).to(torch.float8_e4m3fn)
+            if self.form == "int4":
+                size = self.experts, rows, columns // self.group
+                return ((torch.rand(size, generator=random, device="cuda") + 0.5) / (4 * math.sqrt(columns))).to(torch.bfloat16)
             return (torch.rand(self.experts, math.ceil(rows / 128), math.ceil(columns / 128), generator=random, device="cuda") + 0.5) / math.sqrt(columns)
 
         self.w1, self.w2 = elements(2 * self.n, self.k), elements(self.k, self.n)
         self.w1_scale = scales(2 * self.n, self.k) if self.form != "bf16" else None
         self.w2_scale = scales(self.k, self.n) if self.form != "bf16" else None
+        if self.form == "nvfp4":
+            self.w1_global, self.w2_global = ((torch.rand(self.experts, generator=random, device="cuda") + 0.5) / (3 * math.sqrt(columns)) for columns in (self.k, self.n))
         if self.form == "mxfp4":
             self.bias1, self.bias2 = (torch.randn(self.experts, rows, generator=random, device="cuda") for rows in (2 * self.n, self.k))
+
+
+    def element_bytes(self):
+        """Of an element, with its share of a scale."""
+        return {"bf16": 2.0, "fp8": 1.0, "mxfp4": 17.0 / 32, "nvfp4": 9.0 / 16, "int4": 0.5 + 2 / (self.group or 1)}[self.form]
+
+    def matrix(self, name, expert):
+        """w1 or w2 of an expert in float64."""
+        values, scale, global_scale = getattr(self, name)[expert], getattr(self, f"{name}_scale"), getattr(self, f"{name}_global")
+        if self.form in ("mxfp4", "nvfp4", "int4"):
+            values = torch.stack((values & 15, values >> 4), 2).flatten(1).long()
+            values = (values ^ 8) - 8 if self.form == "int4" else torch.tensor(E2M1, dtype=torch.float64, device="cuda")[values]
+        values = values.double()
+        if scale is None:
+            return values
+        if self.form == "mxfp4":
+            return values * torch.exp2(scale[expert].double() - 127).repeat_interleave(32, 1)
+        if self.form == "nvfp4":
+            return values * scale[expert].double().repeat_interleave(16, 1) * global_scale[expert].double()
+        if self.form == "int4":
+            return values * scale[expert].double().repeat_interleave(self.group, 1)
+        return values * scale[expert].repeat_interleave(128, 0)[: values.shape[0]].repeat_interleave(128, 1)[:, : values.shape[1]]
 
 
 class Case:
@@ -112,22 +149,12 @@ class Case:
     def floor(self):
         w = self.weights
         touched = sum(len(ids.unique()) for ids in self.ids) / ROUTINGS
-        moved = touched * 3 * w.n * w.k * WEIGHT_BYTES[w.form] + self.m * w.k * (self.x.element_size() + 2)
-        return max(moved / TERABYTES / 1e6, 6.0 * self.m * w.topk * w.n * w.k / TERAFLOPS[w.form] / 1e6)
+        moved = touched * 3 * w.n * w.k * w.element_bytes() + self.m * w.k * (self.x.element_size() + 2)
+        return max(moved / TERABYTES / 1e6, 6.0 * self.m * w.topk * w.n * w.k / (FP8_TERAFLOPS if w.form == "fp8" else BF16_TERAFLOPS) / 1e6)
 
     def expected(self, tokens, variant=PLAIN):
         """The first tokens in float64, with the first routing."""
         w = self.weights
-
-        def matrix(values, scale):
-            if w.form == "mxfp4":
-                both = torch.stack((values & 15, values >> 4), 2).flatten(1)
-                return torch.tensor(E2M1, dtype=torch.float64, device="cuda")[both.long()] * torch.exp2(scale.double() - 127).repeat_interleave(32, 1)
-            values = values.double()
-            if scale is None:
-                return values
-            return values * scale.repeat_interleave(128, 0)[: values.shape[0]].repeat_interleave(128, 1)[:, : values.shape[1]]
-
         result = torch.zeros(tokens, w.k, dtype=torch.float64, device="cuda")
         for token in range(tokens):
             x = self.x[token].double()
@@ -136,7 +163,7 @@ class Case:
             if variant == FP8_TOKENS:
                 x = self.fp8_x[token].double() * self.token_scale[token]
             for expert, weight in zip(self.ids[0][token].tolist(), self.weight[0][token]):
-                gate_up = matrix(w.w1[expert], None if w.w1_scale is None else w.w1_scale[expert]) @ x
+                gate_up = w.matrix("w1", expert) @ x
                 if variant == BIASES:
                     gate_up = gate_up + w.bias1[expert]
                 gate, up = gate_up[: w.n], gate_up[w.n :]
@@ -145,18 +172,18 @@ class Case:
                     hidden = gate * torch.sigmoid(1.702 * gate) * (up.clamp(-7.0, 7.0) + 1)
                 else:
                     hidden = torch.nn.functional.silu(gate) * up
-                sums = matrix(w.w2[expert], None if w.w2_scale is None else w.w2_scale[expert]) @ hidden
+                sums = w.matrix("w2", expert) @ hidden
                 result[token] += weight * (sums + w.bias2[expert] if variant == BIASES else sums)
         return result
 
 
 def problem_of(w, tokens, variant=PLAIN):
     x_type = F8_E4M3FN if w.form == "fp8" or variant == FP8_TOKENS else BF16
-    w_type = F4_E2M1 if w.form == "mxfp4" else x_type
+    w_type = {"mxfp4": F4_E2M1, "nvfp4": F4_E2M1, "int4": I4}.get(w.form, x_type)
     moe = Moe(size=ctypes.sizeof(Moe), experts=w.experts, topk=w.topk, activation=SWIGLU if w.form == "mxfp4" else SILU, gated=1,
               quant_type=PER_TOKEN if variant == FP8_TOKENS else QUANTIZATION[w.form])
     problem = Problem(size=ctypes.sizeof(Problem), operation=FUSED_MOE, x_type=x_type, w_type=w_type, y_type=BF16, m=tokens, n=w.n, k=w.k,
-                      bias=int(variant == BIASES), moe=ctypes.cast(ctypes.pointer(moe), ctypes.c_void_p))
+                      bias=int(variant == BIASES), w_group=w.group, moe=ctypes.cast(ctypes.pointer(moe), ctypes.c_void_p))
     return problem, moe
 
 
@@ -184,10 +211,12 @@ def gemmtune_call(library, case, variant):
     problem, moe = problem_of(w, case.m, variant)
     pointer = lambda tensor: None if tensor is None else tensor.data_ptr()  # noqa: E731
     routed = [MoeOperands(size=ctypes.sizeof(MoeOperands), w2=w.w2.data_ptr(), w2_scale=pointer(w.w2_scale), topk_ids=ids.data_ptr(),
-                          topk_weights=weight.data_ptr(), bias2=w.bias2.data_ptr() if variant == BIASES else None) for ids, weight in zip(case.ids, case.weight)]
+                          topk_weights=weight.data_ptr(), bias2=w.bias2.data_ptr() if variant == BIASES else None,
+                          w2_global_scale=pointer(w.w2_global)) for ids, weight in zip(case.ids, case.weight)]
     x, x_scale = (case.fp8_x, case.token_scale) if variant == FP8_TOKENS else (case.x, case.x_scale)
     operands = [Operands(size=ctypes.sizeof(Operands), x=x.data_ptr(), w=w.w1.data_ptr(), y=case.y.data_ptr(), x_scale=pointer(x_scale),
-                         bias=w.bias1.data_ptr() if variant == BIASES else None, w_scale=pointer(w.w1_scale), moe=ctypes.cast(ctypes.pointer(each), ctypes.c_void_p)) for each in routed]
+                         bias=w.bias1.data_ptr() if variant == BIASES else None, w_scale=pointer(w.w1_scale), w_global_scale=pointer(w.w1_global),
+                         moe=ctypes.cast(ctypes.pointer(each), ctypes.c_void_p)) for each in routed]
 
     def call(i):
         library.gemm(problem, operands[i])
@@ -392,12 +421,17 @@ def triton_configs(case):
     return [(64, 128, 4, 3), (128, 128, 8, 3)]
 
 
-def calls_of(case, libraries, only):
-    """Name -> call(i): the layer with routing i, written to case.y."""
+def calls_of(case, libraries, only, missing):
+    """Name -> call(i): the layer with routing i, written to case.y. `missing` gets what is not there, and why."""
     calls = {name + variant: gemmtune_call(library, case, variant) for name, library in libraries.items() for variant in variants(case.weights)}
     if case.weights.form == "bf16":
         calls["torch._grouped_mm"] = torch_grouped(case)
-    for config in triton_configs(case) if case.weights.form != "mxfp4" else []:
+    if case.weights.form in ("int4", "nvfp4"):
+        try:
+            calls["vLLM Marlin"] = vllm_ops.marlin_mixture(case)
+        except Exception as error:  # not installed, or another version
+            missing[f"vLLM Marlin at {case.m} tokens"] = f"{type(error).__name__}: {str(error)[:300]}".replace("\n", " ")
+    for config in triton_configs(case) if case.weights.form in ("bf16", "fp8") else []:
         calls[f"triton {config[0]}x{config[1]}"] = triton_grouped(case, *config)
     return {name: call for name, call in calls.items() if only is None or name.startswith(only)}
 
@@ -469,7 +503,7 @@ def main():
         ratios = []
         for tokens in options.tokens:
             case = Case(weights, tokens, options.routing)
-            found = measure(case, calls_of(case, libraries, options.only), options.rounds, missing, f"{model}, {tokens} tokens")
+            found = measure(case, calls_of(case, libraries, options.only, missing), options.rounds, missing, f"{model}, {tokens} tokens")
             floor = case.floor()
             rows += rows_of(case, model, options.routing, found)
             ours = [median for name, (median, _) in found.items() if name.startswith("gemmtune")]

@@ -86,7 +86,7 @@ def calls_of(case, missing, model):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="*", default=SERVED, choices=[model for model, (*_, form) in MODELS.items() if form != "mxfp4"])
+    parser.add_argument("--models", nargs="*", default=SERVED, choices=[model for model, (*_, form) in MODELS.items() if form in ("bf16", "fp8")])
     parser.add_argument("--tokens", nargs="*", type=int, default=TOKENS)
     parser.add_argument("--routing", default="uniform", choices=["uniform", "zipf"])
     parser.add_argument("--rounds", type=int, default=9)

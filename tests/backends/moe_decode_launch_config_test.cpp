@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "backends/cuda/families/hopper_strip.h"
 #include "backends/cuda/families/moe_decode/moe_decode.h"
 #include "backends/cuda/families/moe_decode/moe_decode_cost.h"
 #include "support/operation_problems.h"
@@ -25,6 +26,21 @@ gpu::Limits hopper() {
 Problem layer(DataType type, QuantType quantization, std::int64_t n, std::int64_t k) {
   return testing_problems::moe_problem(type, type, quantization, {1, n, k});
 }
+
+/// Knows what a device is, and compiles nothing.
+class Described final : public gpu::Runtime {
+ public:
+  explicit Described(const gpu::Limits& limits) : limits_(limits) {}
+  const gpu::Limits& limits() const override { return limits_; }
+  const std::string& architecture() const override { return architecture_; }
+  Result<std::shared_ptr<gpu::Program>> load(const gpu::Source&) override {
+    return Status::internal("no compiler");
+  }
+
+ private:
+  gpu::Limits limits_;
+  std::string architecture_ = "sm_90a";
+};
 
 TEST(MoeDecodeLaunchConfig, StagesHoldWhatIsLoadedAndRead) {
   constexpr DataType fp8 = DataType::f8_e4m3fn;
@@ -84,6 +100,69 @@ TEST(MoeDecodeLaunchConfig, StagesHoldStrips) {
   }
 }
 
+// The same of every format: rows, scales and zero points, which are copied at multiples of 16 bytes.
+TEST(MoeDecodeLaunchConfig, StagesHoldStripsOfEveryFormat) {
+  for (const testing_problems::Shape& shape :
+       {testing_problems::Shape{8, 768, 2048}, testing_problems::Shape{1, 256, 7168},
+        testing_problems::Shape{3, 256, 512}}) {
+    for (const Problem& problem : testing_problems::mixtures_of_weight_formats(shape)) {
+      if (has_whole_rows(problem)) continue;
+      const OperandShapes shapes = operand_shapes(problem);
+      Space space;
+      for (Parameter& parameter : moe_decode_parameters(problem)) space.add(std::move(parameter));
+      int built = 0;
+      for (const Config& config : space.enumerate()) {
+        const MoeDecodeLaunch launch = moe_decode_launch(problem, config, hopper());
+        if (!refuse_moe_decode(launch).empty()) continue;
+        ++built;
+        const std::string text = print(problem) + " " + config.text();
+        EXPECT_LE(launch.shared_bytes, config.number("smem") * 1024) << text;
+        for (const MatrixShape& w : {shapes.w, shapes.w2}) {
+          const StripRows rows(w.columns, launch.weight);
+          EXPECT_EQ(rows.scale_row, w.scale.columns * bytes_of(w.scale.type)) << text;
+          EXPECT_EQ(rows.zero_row, w.scale.zero_points ? w.scale.columns : 0) << text;
+          const std::int64_t held =
+              w.rows == problem.k ? ceil_div(ceil_div(problem.k, 8), launch.grid) * 8 : 16;
+          EXPECT_LE(held * (rows.pitch + rows.scale_pitch + rows.zero_pitch), launch.stage_bytes) << text;
+          for (const std::int64_t pitch : {rows.pitch, 8 * rows.scale_pitch, 8 * rows.zero_pitch})
+            EXPECT_EQ(pitch % 16, 0) << text;
+        }
+        EXPECT_GE(launch.steps * launch.warps * 64, problem.k) << text;
+        EXPECT_GE(launch.hidden_steps * launch.warps * 64, problem.n) << text;
+        // Shares of the block's tiles for each of w2's k.
+        EXPECT_LE(launch.hidden_shares * problem.n / 64, std::max(launch.warps, problem.n / 64)) << text;
+      }
+      EXPECT_GT(built, 0) << print(problem);
+    }
+  }
+}
+
+TEST(MoeDecodeLaunchConfig, WhatItTakesOfWeightFormats) {
+  Described device(hopper());
+  const auto family = make_moe_decode_family(device);
+  const auto refusal = [&](const Problem& problem) { return family->accepts(problem).message(); };
+  const auto int4 = [](std::int32_t group, bool zero_points, std::int64_t n) {
+    return testing_problems::moe_of_weights_alone(DataType::bf16, QuantType::per_group, {4, n, 2048}, group,
+                                                  zero_points);
+  };
+  EXPECT_EQ(
+      refusal(testing_problems::moe_of_weights_alone(DataType::f16, QuantType::per_1x16, {8, 768, 2048})),
+      "");
+  for (const std::int32_t group : {32, 64, 128})
+    for (const bool zero_points : {false, true}) EXPECT_EQ(refusal(int4(group, zero_points, 768)), "");
+  EXPECT_EQ(refusal(int4(128, false, 640)), "");
+  EXPECT_EQ(refusal(int4(128, true, 640)), "alignment: n = 640 with zero points, no multiple of 256");
+  EXPECT_EQ(refusal(int4(32, false, 96)), "alignment: n = 96, no multiple of 64");
+  EXPECT_EQ(refusal(int4(0, true, 768)), "data types: w i4 with a scale a row, only of groups");
+  EXPECT_EQ(refusal(testing_problems::moe_problem(DataType::bf16, DataType::i4, QuantType::per_token,
+                                                  {4, 768, 2048}))
+                .find("data types: "),
+            0U);
+  Problem fp16 =
+      testing_problems::moe_problem(DataType::f16, DataType::f4_e2m1, QuantType::per_1x32, {4, 768, 2048});
+  EXPECT_EQ(refusal(fp16).find("data types: "), 0U);
+}
+
 // The fastest of those that were measured, or as fast (docs/lab/moe_decode.md).
 TEST(MoeDecodeLaunchConfig, TheDefaultIsWhatWasFast) {
   constexpr DataType fp8 = DataType::f8_e4m3fn;
@@ -97,22 +176,13 @@ TEST(MoeDecodeLaunchConfig, TheDefaultIsWhatWasFast) {
                                                  {1, 2880, 2880})),
             "warps15_smem168");
   EXPECT_EQ(chosen(layer(DataType::bf16, QuantType::none, 7168, 4096)), "warps14_bk2048_smem226");
+  const auto of_format = [](QuantType type, std::int64_t n, std::int64_t k, std::int32_t group) {
+    return testing_problems::moe_of_weights_alone(DataType::bf16, type, {1, n, k}, group);
+  };
+  EXPECT_EQ(chosen(of_format(QuantType::per_1x16, 768, 2048, 0)).substr(0, 7), "warps6_");
+  EXPECT_EQ(chosen(of_format(QuantType::per_group, 768, 2048, 128)).substr(0, 7), "warps6_");
+  EXPECT_EQ(chosen(of_format(QuantType::per_group, 256, 7168, 32)), "warps6_smem226");
 }
-
-/// Knows what a device is, and compiles nothing.
-class Described final : public gpu::Runtime {
- public:
-  explicit Described(const gpu::Limits& limits) : limits_(limits) {}
-  const gpu::Limits& limits() const override { return limits_; }
-  const std::string& architecture() const override { return architecture_; }
-  Result<std::shared_ptr<gpu::Program>> load(const gpu::Source&) override {
-    return Status::internal("no compiler");
-  }
-
- private:
-  gpu::Limits limits_;
-  std::string architecture_ = "sm_90a";
-};
 
 TEST(MoeDecodeLaunchConfig, AllBlocksMustBeResident) {
   const Problem problem = layer(DataType::bf16, QuantType::none, 768, 2048);
@@ -130,6 +200,8 @@ TEST(MoeDecodeLaunchConfig, UntunedLayersOfMxfp4RunItForTwoTokens) {
   EXPECT_TRUE(runs_decode_untuned(problem));
   problem.m = 3;
   EXPECT_FALSE(runs_decode_untuned(problem));
+  EXPECT_TRUE(runs_decode_untuned(
+      testing_problems::moe_of_weights_alone(DataType::bf16, QuantType::per_1x16, {8, 768, 2048})));
   EXPECT_TRUE(runs_decode_untuned(layer(DataType::bf16, QuantType::none, 768, 2048)));
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "base/rounding.h"
 #include "problem/operands.h"
 #include "support/first_gpu.h"
 #include "support/gpu_kernels.h"
@@ -24,6 +25,7 @@ namespace gemmtune {
 namespace {
 
 using testing_problems::mixtures;
+using testing_problems::moe_of_weights_alone;
 using testing_problems::moe_problem;
 using testing_problems::Shape;
 
@@ -297,6 +299,14 @@ class Layer {
       w_scale_ = on_device(host_.w_scale);
       w2_scale_ = on_device(host_.w2_scale);
     }
+    if (shapes_.w.scale.global) {
+      w_global_scale_ = on_device(host_.w_global_scale);
+      w2_global_scale_ = on_device(host_.w2_global_scale);
+    }
+    if (shapes_.w.scale.zero_points) {
+      w_zero_points_ = on_device(host_.w_zero_points);
+      w2_zero_points_ = on_device(host_.w2_zero_points);
+    }
     EXPECT_TRUE(gpu()->copy_in(weights_->data(), host_.topk_weights.data(), pairs * 4).ok());
   }
   const std::vector<std::int32_t>& ids() const { return host_.topk_ids; }
@@ -305,12 +315,16 @@ class Layer {
     EXPECT_TRUE(gpu()->copy_in(weights_->data(), weights.data(), weights.size() * 4).ok());
   }
 
-  /// The same power of two for all of w1 and of w2.
-  void set_scales(unsigned char of_w, unsigned char of_w2) {
-    const std::vector<std::byte> first(host_.w_scale.size(), std::byte{of_w});
-    const std::vector<std::byte> second(host_.w2_scale.size(), std::byte{of_w2});
-    EXPECT_TRUE(gpu()->copy_in(w_scale_->data(), first.data(), first.size()).ok());
-    EXPECT_TRUE(gpu()->copy_in(w2_scale_->data(), second.data(), second.size()).ok());
+  /// The same scale for all of w1 and of w2, as it is stored: a byte, or two of int4 weights.
+  void set_scales(unsigned of_w, unsigned of_w2) {
+    for (auto [code, bytes, to] : {std::tuple{of_w, host_.w_scale.size(), w_scale_.get()},
+                                   std::tuple{of_w2, host_.w2_scale.size(), w2_scale_.get()}}) {
+      const bool two = bytes_of(shapes_.w.scale.type) == 2;
+      std::vector<std::byte> all(bytes);
+      for (std::size_t i = 0; i < bytes; ++i)
+        all[i] = static_cast<std::byte>(code >> (two && i % 2 == 1 ? 8 : 0) & 0xffU);
+      EXPECT_TRUE(gpu()->copy_in(to->data(), all.data(), bytes).ok());
+    }
   }
 
   /// y as float32 bits of bf16. `byte`: what the workspace is filled with; −1: graphs of several launches, each in what the one before left.
@@ -330,6 +344,14 @@ class Layer {
     if (w_scale_ != nullptr) {
       o.w_scale = w_scale_->data();
       o.w2_scale = w2_scale_->data();
+    }
+    if (w_global_scale_ != nullptr) {
+      o.w_global_scale = w_global_scale_->data();
+      o.w2_global_scale = w2_global_scale_->data();
+    }
+    if (w_zero_points_ != nullptr) {
+      o.w_zero_points = w_zero_points_->data();
+      o.w2_zero_points = w2_zero_points_->data();
     }
     o.y = y_->data();
     o.ldx = o.ldy = problem_.k;
@@ -376,7 +398,8 @@ class Layer {
   Problem problem_;
   OperandShapes shapes_;
   HostOperands host_;
-  std::unique_ptr<Buffer> x_, w_, w2_, w_scale_, w2_scale_, ids_, weights_, y_;
+  std::unique_ptr<Buffer> x_, w_, w2_, w_scale_, w2_scale_, w_global_scale_, w2_global_scale_, w_zero_points_,
+      w2_zero_points_, ids_, weights_, y_;
 };
 
 std::unique_ptr<Kernel> default_kernel(const KernelFamily& family, const Problem& problem) {
@@ -424,10 +447,12 @@ TEST_F(CudaMoe, EmptySlotsAddNothing) {
     const KernelFamily* family = gpu()->find_family(name);
     if (family == nullptr) continue;
     for (const std::int64_t tokens : {2, 7, 40, 4200}) {
-      for (const bool quantized : {false, true}) {
-        Problem problem = mixture_of({tokens, 64, 128}, 40, 4);
-        if (quantized) problem = moe_problem(DataType::bf16, fp4, QuantType::per_1x32, {tokens, 64, 128});
-        if (quantized) problem.moe.experts = 40;
+      for (Problem problem :
+           {mixture_of({tokens, 64, 128}, 40, 4),
+            moe_problem(DataType::bf16, fp4, QuantType::per_1x32, {tokens, 64, 128}),
+            moe_of_weights_alone(DataType::bf16, QuantType::per_1x16, {tokens, 64, 128}),
+            moe_of_weights_alone(DataType::bf16, QuantType::per_group, {tokens, 256, 256}, 128, true)}) {
+        problem.moe.experts = 40;
         if (!family->accepts(problem).ok()) continue;
         const auto topk = static_cast<std::size_t>(problem.moe.topk);
         Layer layer(problem);
@@ -566,6 +591,105 @@ TEST_F(CudaMoe, DecodeOfMxfp4IsRight) {
     EXPECT_FALSE(
         family->accepts(moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {4, lost, 2880}))
             .ok());
+}
+
+/// NVFP4 and int4 weights of groups that mixtures' fast families take: sizes are rounded up to whole pairs of groups, which zero points need.
+std::vector<Problem> weight_formats(const Shape& shape) {
+  std::vector<Problem> all{moe_of_weights_alone(DataType::bf16, QuantType::per_1x16, shape),
+                           moe_of_weights_alone(DataType::f16, QuantType::per_1x16, shape)};
+  for (const DataType type : {DataType::bf16, DataType::f16}) {
+    for (const std::int32_t group : {32, 64, 128}) {
+      for (const bool zero_points : {false, true}) {
+        const auto whole = [&](std::int64_t size) { return round_up(size, zero_points ? 2 * group : group); };
+        all.push_back(moe_of_weights_alone(type, QuantType::per_group,
+                                           {shape.m, whole(shape.n), whole(shape.k)}, group, zero_points));
+      }
+    }
+  }
+  return all;
+}
+
+void set_forms(Problem& problem) {
+  const Activation activations[] = {Activation::swiglu, Activation::gelu, Activation::silu, Activation::none};
+  problem.moe.activation = activations[problem.m % 4];
+  problem.moe.gated = problem.moe.activation == Activation::swiglu || problem.m % 3 != 0;
+  problem.moe.doweight_stage1 = problem.m == 5;
+  problem.moe.experts = problem.m == 8 ? 40 : 7;
+  problem.moe.topk = problem.m == 8 ? 8 : 3;
+  problem.moe.shared_experts = problem.m % 4 == 3 ? 2 : 0;
+  problem.bias = problem.m % 2 == 0;
+}
+
+/// Fewer rows of w2 than blocks, warps without k, an odd number of tiles of 8 rows, rows of scales with gaps and without, w2 of few k, whose tiles warps share.
+TEST_F(CudaMoe, DecodeOfWeightFormatsIsRight) {
+  const KernelFamily* family = gpu()->find_family("moe_decode");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("moe_decode").message();
+  for (const Shape& shape :
+       {Shape{1, 64, 64}, Shape{2, 320, 192}, Shape{3, 768, 2048}, Shape{1, 256, 7168}, Shape{4, 2816, 2816},
+        Shape{5, 1088, 2240}, Shape{8, 512, 1024}, Shape{7, 128, 4224}}) {
+    for (Problem& problem : weight_formats(shape)) {
+      set_forms(problem);
+      ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
+      expect_right(*family, problem, some_configs(*family, problem, 4));
+      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+    }
+  }
+}
+
+/// For compute-sanitizer.
+TEST_F(CudaMoe, SanitizerSampleOfWeightFormats) {
+  for (const Shape& shape : {Shape{2, 256, 512}, Shape{5, 320, 192}}) {
+    for (Problem& problem : weight_formats(shape)) {
+      set_forms(problem);
+      for (const char* name : {"moe_decode", "wgmma_moe"}) {
+        const KernelFamily* family = gpu()->find_family(name);
+        if (family != nullptr && family->accepts(problem).ok())
+          expect_right(*family, problem, some_configs(*family, problem, 2));
+      }
+    }
+  }
+}
+
+/// Scales of every size, as simt_moe has them: of NVFP4 the smallest, the largest, 0, a negative one and NaN; of int4 near the ends of bf16.
+TEST_F(CudaMoe, ScalesOfWeightFormatsAreRight) {
+  const KernelFamily* slow = gpu()->find_family("simt_moe");
+  if (slow == nullptr) GTEST_SKIP() << gpu()->missing_family("simt_moe").message();
+  Problem nvfp4 = moe_of_weights_alone(DataType::bf16, QuantType::per_1x16, {7, 128, 256});
+  Problem int4 = moe_of_weights_alone(DataType::bf16, QuantType::per_group, {7, 256, 256}, 32, true);
+  struct Case {
+    const Problem* problem;
+    unsigned of_w, of_w2;
+  };
+  const Case cases[] = {{&nvfp4, 0x01, 0x7e},    {&nvfp4, 0x7e, 0x01},    {&nvfp4, 0x00, 0x38},
+                        {&nvfp4, 0xb8, 0x07},    {&nvfp4, 0x38, 0x7f},    {&int4, 0x0480, 0x7d00},
+                        {&int4, 0x5f00, 0x2080}, {&int4, 0xbf80, 0x3f80}, {&int4, 0x3f80, 0x7fc0}};
+  for (Problem* problem : {&nvfp4, &int4}) {
+    problem->moe.activation = Activation::none;
+    problem->moe.gated = false;
+    problem->moe.experts = 4;
+    problem->moe.topk = 2;
+  }
+  for (const Case& one : cases) {
+    SCOPED_TRACE(fmt::format("{} {:#x} {:#x}", print(*one.problem), one.of_w, one.of_w2));
+    Layer layer(*one.problem);
+    layer.set_scales(one.of_w, one.of_w2);
+    const std::vector<float> right = layer.run(*default_kernel(*slow, *one.problem), layer.ids());
+    for (const char* name : {"moe_decode", "wgmma_moe"}) {
+      const KernelFamily* fast = gpu()->find_family(name);
+      if (fast == nullptr || !fast->accepts(*one.problem).ok()) continue;
+      const std::vector<float> y = layer.run(*default_kernel(*fast, *one.problem), layer.ids());
+      double error = 0;
+      double norm = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        ASSERT_EQ(std::isnan(y[i]), std::isnan(right[i])) << name << " " << i;
+        if (std::isnan(y[i])) continue;
+        ASSERT_TRUE(std::isfinite(right[i])) << i;
+        error += std::pow(static_cast<double>(y[i]) - static_cast<double>(right[i]), 2);
+        norm += std::pow(static_cast<double>(right[i]), 2);
+      }
+      EXPECT_LE(std::sqrt(error), 0.01 * std::sqrt(norm)) << name;
+    }
+  }
 }
 
 constexpr DataType form_fp8 = DataType::f8_e4m3fn;

@@ -34,6 +34,20 @@ static __device__ __forceinline__ void spread_word(unsigned (&to)[4], unsigned w
   to[3] = (word & SIGNS) | (right & MAGNITUDES);
 }
 
+static __device__ __forceinline__ unsigned multiply_halves(unsigned a, unsigned b) {
+  unsigned product;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  return product;
+}
+// As spread_word(), to fp16: times 2^-14.
+static __device__ __forceinline__ void spread_word_to_halves(unsigned (&to)[4], unsigned word) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const unsigned magnitudes = j < 3 ? word << (9 - 4 * j) : word >> 3;
+    to[j] = ((word << (12 - 4 * j)) & SIGNS) | (magnitudes & 0x0e000e00u);
+  }
+}
+
 // Byte i of `bytes`: an element in each half, times 2^-126.
 static __device__ __forceinline__ unsigned spread_byte(unsigned bytes, int i) {
   const unsigned high =

@@ -1,11 +1,12 @@
-// e2m1 with a scale of e4m3 for 16 elements to bf16, exactly: products have at most six significant bits. Elements come
-// times 2^-126 (e2m1.cuh).
+// e2m1 with a scale of e4m3 for 16 elements to bf16 or fp16, exactly: products have at most six significant bits. Elements
+// come times 2^-126 (e2m1.cuh), of fp16 times 2^-14.
 #pragma once
 
 #include "backends/cuda/device/e2m1.cuh"
 
 // The factor 2^119 * scale makes it the element times its scale over NVFP4_UNIT: the largest scale times 2^119 is the
 // largest that bf16 holds. Sums of products are multiplied by that unit.
+// Of fp16 the factor is 2^7 * scale, and the smallest element times the smallest scale over NVFP4_UNIT is 2^-17.
 #define NVFP4_UNIT 128.0f
 
 // Of a scale that is positive, normal and a number: its bits in the places of bf16's, and the difference of the exponents.
@@ -28,4 +29,13 @@ static __device__ __forceinline__ void e4m3_factors(unsigned (&factors)[2], unsi
     asm("cvt.f32.f16 %0, %1;" : "=f"(scale) : "h"((unsigned short)(halves >> (i * 16))));
     factors[i] = __byte_perm(__float_as_uint(scale * 0x1p119f), 0u, 0x3232u);
   }
+}
+
+// As e4m3_factors(), of fp16.
+static __device__ __forceinline__ void e4m3_half_factors(unsigned (&factors)[2], unsigned codes) {
+  unsigned halves;
+  asm("{\n.reg .b16 codes;\ncvt.u16.u32 codes, %1;\ncvt.rn.f16x2.e4m3x2 %0, codes;\n}" : "=r"(halves) : "r"(codes));
+  const unsigned scaled = multiply_halves(halves, 0x58005800u);
+  factors[0] = __byte_perm(scaled, 0u, 0x1010u);
+  factors[1] = __byte_perm(scaled, 0u, 0x3232u);
 }

@@ -19,6 +19,11 @@ static __device__ __forceinline__ unsigned load_shared_word(unsigned from) {
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
   return value;
 }
+static __device__ __forceinline__ unsigned load_shared_half_word(unsigned from) {
+  unsigned half;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=r"(half) : "r"(from) : "memory");
+  return half;
+}
 static __device__ __forceinline__ unsigned load_shared_byte(unsigned from) {
   unsigned value;
   asm volatile("ld.shared.u8 %0, [%1];" : "=r"(value) : "r"(from) : "memory");

@@ -1,29 +1,37 @@
-// Strips of 16 rows of a plain MXFP4 weight in shared memory, as device/e2m1_strip.cuh reads them.
+// Strips of 16 rows of a plain weight of 4 bits in shared memory, as device/e2m1_strip.cuh and moe_decode_strips.cuh read them.
 #pragma once
 
 #include <cstdint>
 
+#include "backends/cuda/families/weight_format.h"
 #include "base/rounding.h"
 
 namespace gemmtune::cuda {
 
-/// Rows with k elements, and those of their scales. Where rows follow each other at multiples of 128 bytes in shared memory, or of 64, threads would meet in the
-/// same banks: 32 bytes lie between them then, and 16 between those of their scales. Rows with gaps are copied one by one, scales only at multiples of 16 bytes.
+/// Rows with k elements, those of their scales and those of their zero points. Where rows follow each other at multiples of 128 bytes in shared memory, or of 64,
+/// threads would meet in the same banks: 32 bytes lie between them then, and 16 between those of their scales. Of groups of 32 threads read four bytes
+/// of a row, and 16 bytes lie between all rows. Rows with gaps are copied one by one, scales and zero points only at multiples of 16 bytes.
 struct StripRows {
-  explicit StripRows(std::int64_t k)
+  explicit StripRows(std::int64_t k, const WeightTraits& weight = {})
       : row_bytes(k / 2),
-        pitch(row_bytes + (row_bytes % 64 == 0 ? 32 : 0)),
-        scale_row(k / 32),
-        scale_pitch(scale_row + (scale_row % 16 == 0 ? 16 : 0)) {}
-  /// Of so many rows and their scales.
+        pitch(row_bytes + (weight.group == 32    ? 16
+                           : row_bytes % 64 == 0 ? 32
+                                                 : 0)),
+        scale_row(weight.scale_row_of(k)),
+        scale_pitch(scale_row + (scale_row % 16 == 0 ? 16 : 0)),
+        zero_row(weight.zero_row_of(k)),
+        zero_pitch(zero_row + (zero_row > 0 && zero_row % 16 == 0 ? 16 : 0)) {}
+  /// Of so many rows, their scales and their zero points.
   std::int64_t bytes(std::int64_t rows) const {
-    return round_up(rows * (pitch + scale_pitch), std::int64_t{128});
+    return round_up(rows * (pitch + scale_pitch + zero_pitch), std::int64_t{128});
   }
 
   std::int64_t row_bytes;
   std::int64_t pitch;
   std::int64_t scale_row;
   std::int64_t scale_pitch;
+  std::int64_t zero_row;
+  std::int64_t zero_pitch;
 };
 
 }  // namespace gemmtune::cuda

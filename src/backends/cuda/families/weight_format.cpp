@@ -31,9 +31,26 @@ double WeightTraits::scale_bytes(double k) const {
   return 0;
 }
 
+std::int64_t WeightTraits::scale_row_of(std::int64_t k) const {
+  switch (format) {
+    case WeightFormat::mxfp4:
+      return k / mx_block;
+    case WeightFormat::nvfp4:
+      return k / nv_block;
+    case WeightFormat::int4:
+      return 2 * (group == 0 ? 1 : k / group);
+  }
+  return 0;
+}
+
+std::int64_t WeightTraits::zero_row_of(std::int64_t k) const { return zero_points ? scale_row_of(k) / 2 : 0; }
+
+bool has_weight_format(const Problem& problem) {
+  return bits(problem.w_type) == 4 && has_format(weight_quantization(problem));
+}
+
 Status accepts_weight(const Problem& problem) {
-  if (bits(problem.w_type) == 4 && !is_mixture(problem) && has_format(weight_quantization(problem)))
-    return {};
+  if (has_weight_format(problem) && !is_mixture(problem)) return {};
   return refusal::refuse(refusal::operation,
                          "{} is not a4w4_blockscale, a16w4, a8w4, nor of NVFP4 or int4 weights",
                          to_string(form_of(problem)));
@@ -42,7 +59,9 @@ Status accepts_weight(const Problem& problem) {
 WeightTraits weight_traits(const Problem& problem) {
   WeightTraits weight;
   weight.format = format_of(weight_quantization(problem));
-  if (weight.format == WeightFormat::int4 && problem.w_group != problem.k) weight.group = problem.w_group;
+  // Groups of all of k are rows, but for a mixture, whose matrices differ in k.
+  const bool rows = is_mixture(problem) ? has_whole_rows(problem) : problem.w_group == problem.k;
+  if (weight.format == WeightFormat::int4 && !rows) weight.group = problem.w_group;
   weight.zero_points = problem.zero_points;
   const ScaleShape scales = operand_shapes(problem).w.scale;
   weight.scale_row = scales.columns * bytes_of(scales.type);

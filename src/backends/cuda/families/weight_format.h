@@ -21,11 +21,16 @@ struct WeightTraits {
   bool is_grouped() const { return format == WeightFormat::int4 && group > 0; }
   /// Bytes of the scales and zero points of `k` elements of a row.
   double scale_bytes(double k) const;
+  /// Bytes of the scales, and of the zero points, of a row of `k` elements, of whole groups.
+  std::int64_t scale_row_of(std::int64_t k) const;
+  std::int64_t zero_row_of(std::int64_t k) const;
 };
 
-/// `unsupported` if the weight has no elements of 4 bits.
+/// Whether the weights, dense or of experts, have one of the formats.
+bool has_weight_format(const Problem& problem);
+/// `unsupported` if a dense problem's weight has none.
 Status accepts_weight(const Problem& problem);
-/// Requires accepts_weight(problem).ok().
+/// Requires has_weight_format(problem).
 WeightTraits weight_traits(const Problem& problem);
 
 /// For gpu::config_define().

@@ -12,6 +12,7 @@
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/moe/moe_layer.h"
+#include "backends/gpu/moe/moe_operands.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
@@ -20,8 +21,9 @@ namespace gemmtune::cuda {
 
 static void visit_fields(const MoeDecodeConfig& config, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(config, visit, hidden, warps, row_bytes, slab, hidden_bytes, hidden_slab, entries,
-                        stage_bytes, slots, tiles, grid, weighted, bias, fp4, tokens_fp8, hidden_ahead, pitch,
-                        scale_pitch, hidden_pitch, hidden_scale_pitch);
+                        stage_bytes, slots, tiles, grid, weighted, bias, strips, tokens_fp8, hidden_ahead,
+                        pitch, scale_pitch, zero_pitch, hidden_pitch, hidden_scale_pitch, hidden_zero_pitch,
+                        hidden_shares, weight, group, zero_points);
 }
 
 namespace {
@@ -59,7 +61,9 @@ class MoeDecodeKernel final : public gpu::JitKernel<MoeDecodeLaunch> {
   Status run(const Operands& o, void* workspace, Stream stream) const override {
     const std::int64_t x_row_bytes = bytes_of(problem_.x_type, problem_.m == 1 ? problem_.k : o.ldx);
     GEMMTUNE_RETURN_IF_ERROR(check_alignment(o.x, x_row_bytes, {o.w, o.w2}));
-    if (launch_.fp4) GEMMTUNE_RETURN_IF_ERROR(check_alignment(o.x, x_row_bytes, {o.w_scale, o.w2_scale}));
+    if (launch_.strips)
+      GEMMTUNE_RETURN_IF_ERROR(
+          check_alignment(o.x, x_row_bytes, {o.w_scale, o.w2_scale, o.w_zero_points, o.w2_zero_points}));
     MoeDecodeArguments values{};
     values.w = static_cast<const unsigned char*>(o.w);
     values.w2 = static_cast<const unsigned char*>(o.w2);
@@ -89,6 +93,8 @@ class MoeDecodeKernel final : public gpu::JitKernel<MoeDecodeLaunch> {
     values.rows = as_int(problem_.k);
     values.groups = as_int(launch_.groups);
     values.num_stages = as_int(launch_.num_stages);
+    values.format = gpu::moe_format_of(o.w_global_scale, o.w_zero_points);
+    values.format2 = gpu::moe_format_of(o.w2_global_scale, o.w2_zero_points);
     return enqueue(0, shape_, values, stream);
   }
 
@@ -138,24 +144,51 @@ class MoeDecodeFamily final : public gpu::JitFamily<MoeDecodeLaunch> {
   std::string source_ = gpu::include_line("backends/cuda/families/moe_decode/moe_decode.cu");
 };
 
-Status MoeDecodeFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem));
+Status accepts_types(const Problem& problem) {
   const DataType type = problem.w_type;
-  const bool fp4 = type == DataType::f4_e2m1;
-  const bool fp8_tokens =
-      problem.x_type == DataType::f8_e4m3fn && widens_exactly(problem) && scales_tokens(problem);
-  if (fp4 ? problem.x_type != DataType::bf16 && !fp8_tokens
-          : problem.x_type != type ||
-                (type != DataType::bf16 && type != DataType::f16 && type != DataType::f8_e4m3fn))
-    return refusal::refuse(refusal::types,
-                           "x {} scaled by {} with w {}, only bf16, fp16 and fp8 e4m3fn of both, and bf16 "
-                           "and fp8 of a scale each with {}",
-                           to_string(problem.x_type), to_string(problem.moe.quant_type), to_string(type),
-                           to_string(DataType::f4_e2m1));
+  if (has_weight_format(problem)) {
+    // Of x of 16 bits NVFP4 and int4 weights have either.
+    const bool fp8_tokens =
+        problem.x_type == DataType::f8_e4m3fn && widens_exactly(problem) && scales_tokens(problem);
+    if (problem.x_type == DataType::bf16 || fp8_tokens || is_of_weights_alone(problem.moe.quant_type))
+      return {};
+    return refusal::refuse(refusal::types, "x {} scaled by {} with w {}, only bf16 and fp8 of a scale each",
+                           to_string(problem.x_type), to_string(problem.moe.quant_type), to_string(type));
+  }
+  if (problem.x_type != type ||
+      (type != DataType::bf16 && type != DataType::f16 && type != DataType::f8_e4m3fn))
+    return refusal::refuse(
+        refusal::types,
+        "x {} scaled by {} with w {}, only bf16, fp16 and fp8 e4m3fn of both, and {}, {} of "
+        "groups",
+        to_string(problem.x_type), to_string(problem.moe.quant_type), to_string(type),
+        to_string(DataType::f4_e2m1), to_string(DataType::i4));
   const int scales = decode_scales(problem);
-  if (!fp4 && ((scales == 0) != (bits(type) == 16) || scales < 0))
+  if ((scales == 0) != (bits(type) == 16) || scales < 0)
     return refusal::refuse(refusal::types, "{} scaled by {}", to_string(type),
                            to_string(problem.moe.quant_type));
+  return {};
+}
+
+/// Of weights of 4 bits: a thread has 8 bytes of a row, and rows of scales and zero points are copied eight at a time.
+Status accepts_strips(const Problem& problem) {
+  const WeightTraits weight = weight_traits(problem);
+  if (weight.format == WeightFormat::int4 && !weight.is_grouped())
+    return refusal::refuse(refusal::types, "w {} with a scale a row, only of groups",
+                           to_string(problem.w_type));
+  for (const auto& [name, elements] : {std::pair{"k", problem.k}, std::pair{"n", problem.n}}) {
+    if (elements % 64 != 0)
+      return refusal::refuse(refusal::alignment, "{} = {}, no multiple of 64", name, elements);
+    if (weight.zero_row_of(elements) % 2 != 0)
+      return refusal::refuse(refusal::alignment, "{} = {} with zero points, no multiple of {}", name,
+                             elements, 2 * weight.group);
+  }
+  return {};
+}
+
+Status MoeDecodeFamily::accepts(const Problem& problem) const {
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem, gpu::Weights::plain, gpu::MoeQuantizations::all));
+  GEMMTUNE_RETURN_IF_ERROR(accepts_types(problem));
   if (!limits_.cooperative_launches)
     return refusal::refuse(refusal::device,
                            "its blocks would not all be resident: this process has a part of the device, or "
@@ -165,19 +198,22 @@ Status MoeDecodeFamily::accepts(const Problem& problem) const {
   if (routed_pairs(problem) > max_decode_pairs)
     return refusal::refuse(refusal::size, "{} pairs of token and expert, at most {}", routed_pairs(problem),
                            max_decode_pairs);
-  if (fp4 && (problem.k % 64 != 0 || problem.n % 64 != 0))
-    return refusal::refuse(refusal::alignment, "{} = {}, no multiple of 64", problem.k % 64 != 0 ? "k" : "n",
-                           problem.k % 64 != 0 ? problem.k : problem.n);
+  if (has_weight_format(problem)) GEMMTUNE_RETURN_IF_ERROR(accepts_strips(problem));
   GEMMTUNE_RETURN_IF_ERROR(accepts_weight_rows(problem));
   if (default_moe_decode_config(problem, limits_, cost_).text().empty())
     return refusal::refuse(refusal::size, "k = {}: more of x than registers", problem.k);
   return {};
 }
 
+/// What the hidden layer is stored as, and what elements of 4 bits become.
+DataType hidden_type(const Problem& problem) {
+  return problem.x_type == DataType::f16 ? DataType::f16 : DataType::bf16;
+}
+
 MoeDecodeConfig config_of(const Problem& problem, const MoeDecodeLaunch& launch) {
-  const StripRows w1(problem.k);
-  const StripRows w2(problem.n);
-  return {.hidden = problem.x_type == DataType::f16 ? gpu::Element::f16 : gpu::Element::bf16,
+  const StripRows w1(problem.k, launch.weight);
+  const StripRows w2(problem.n, launch.weight);
+  return {.hidden = hidden_type(problem) == DataType::f16 ? gpu::Element::f16 : gpu::Element::bf16,
           .warps = as_int(launch.warps),
           .row_bytes = as_int(launch.row_bytes),
           .slab = as_int(launch.slab),
@@ -190,23 +226,29 @@ MoeDecodeConfig config_of(const Problem& problem, const MoeDecodeLaunch& launch)
           .grid = as_int(launch.grid),
           .weighted = problem.moe.doweight_stage1,
           .bias = problem.bias,
-          .fp4 = launch.fp4,
-          .tokens_fp8 = launch.fp4 && bits(problem.x_type) == 8,
+          .strips = launch.strips,
+          .tokens_fp8 = launch.strips && bits(problem.x_type) == 8,
           .hidden_ahead = launch.hidden_ahead(),
-          .pitch = launch.fp4 ? as_int(w1.pitch) : 0,
-          .scale_pitch = launch.fp4 ? as_int(w1.scale_pitch) : 0,
-          .hidden_pitch = launch.fp4 ? as_int(w2.pitch) : 0,
-          .hidden_scale_pitch = launch.fp4 ? as_int(w2.scale_pitch) : 0};
+          .pitch = launch.strips ? as_int(w1.pitch) : 0,
+          .scale_pitch = launch.strips ? as_int(w1.scale_pitch) : 0,
+          .zero_pitch = launch.strips ? as_int(w1.zero_pitch) : 0,
+          .hidden_pitch = launch.strips ? as_int(w2.pitch) : 0,
+          .hidden_scale_pitch = launch.strips ? as_int(w2.scale_pitch) : 0,
+          .hidden_zero_pitch = launch.strips ? as_int(w2.zero_pitch) : 0,
+          .hidden_shares = as_int(launch.hidden_shares),
+          .weight = launch.weight.format,
+          .group = as_int(launch.weight.group),
+          .zero_points = launch.weight.zero_points};
 }
 
 gpu::Source MoeDecodeFamily::source_of(const Problem& problem, const MoeDecodeLaunch& launch) const {
   gpu::Source source{
       "moe_decode",
       source_,
-      {fmt::format("ELEMENT={}", gpu::element_code(launch.fp4 ? DataType::bf16 : problem.x_type)),
+      {fmt::format("ELEMENT={}", gpu::element_code(launch.strips ? hidden_type(problem) : problem.x_type)),
        fmt::format("OUTPUT={}", gpu::element_code(problem.y_type)),
-       fmt::format("SCALES={}", launch.fp4 ? 0 : decode_scales(problem)),
-       fmt::format("L2_HINTS={}", launch.fp4 ? 0 : 1), fmt::format("GATED={}", problem.moe.gated ? 1 : 0),
+       fmt::format("SCALES={}", launch.strips ? 0 : decode_scales(problem)),
+       fmt::format("L2_HINTS={}", launch.strips ? 0 : 1), fmt::format("GATED={}", problem.moe.gated ? 1 : 0),
        fmt::format("ACTIVATION={}", gpu::activation_code(problem.moe.activation)),
        gpu::config_define(config_of(problem, launch))},
       "moe_decode"};

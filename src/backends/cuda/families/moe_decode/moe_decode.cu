@@ -2,7 +2,7 @@
 // pause, of w2 through the pipeline in shared memory; the consumer warps multiply by mma.sync, the weight's 16 rows by 8 columns, which are all tokens. The hidden layer goes through memory; a block
 // waits for the elements that it reads.
 //
-// MoeDecodeConfig is what the host compiles it for. The host also defines ELEMENT (x and w; of an MXFP4 weight bf16), OUTPUT, SCALES, L2_HINTS, GATED and ACTIVATION (moe_activation.cuh).
+// MoeDecodeConfig is what the host compiles it for. The host also defines ELEMENT (x and w; of strips what their elements become), OUTPUT, SCALES, L2_HINTS, GATED and ACTIVATION (moe_activation.cuh).
 
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/mbarrier.cuh"
@@ -135,6 +135,7 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
       for (int i = 0; i < 2; ++i) {
         of.routed[s][i] = t.masks[of.steps[s].entry] >> (lane % 4 * 2 + i) & 1u;
         if constexpr (!config().weighted) of.factors[s][i] *= t.weights[of.steps[s].entry][lane % 4 * 2 + i];
+        if constexpr (HAS_GLOBALS) of.factors[s][i] *= smem.globals[MAX_PAIRS + of.steps[s].entry];
       }
     }
     if (++slab == HIDDEN_SLABS) {
@@ -156,9 +157,10 @@ static __device__ __forceinline__ Shared shared_layout(const MoeDecodeArguments&
   unsigned char* const behind = memory + (smem.pipeline - shared_address(memory)) + a.num_stages * STAGE_BYTES;
   smem.sums = (float*)behind;
   smem.biases = (float*)(behind + BUFFERS * WARPS * 512);
-  smem.tables = (Tables*)(behind + BUFFERS * WARPS * 512 + BIAS_BYTES);
-  smem.full_barriers =
-      shared_address(behind) + (unsigned)(BUFFERS * WARPS * 512 + BIAS_BYTES + ((int)sizeof(Tables) + 15) / 16 * 16);
+  smem.globals = (float*)(behind + BUFFERS * WARPS * 512 + BIAS_BYTES);
+  smem.tables = (Tables*)(behind + BUFFERS * WARPS * 512 + BIAS_BYTES + GLOBAL_BYTES);
+  smem.full_barriers = shared_address(behind) + (unsigned)(BUFFERS * WARPS * 512 + BIAS_BYTES + GLOBAL_BYTES +
+                                                           ((int)sizeof(Tables) + 15) / 16 * 16);
   smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
   smem.cleared_barrier = smem.empty_barriers + 8u * (unsigned)a.num_stages;
   smem.grid_barrier = smem.cleared_barrier + 8u;
@@ -223,6 +225,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode(const __grid
     if (warp == WARPS) {
       load(a, smem, t);
     } else if (warp == WARPS + 1) {
+      if constexpr (HAS_GLOBALS) load_globals(a, smem, t.count);
       clear_hidden(a, smem, t.count);
       synchronize_grid(a, smem);
       if constexpr (config().bias) add_biases(a, smem, t.count);

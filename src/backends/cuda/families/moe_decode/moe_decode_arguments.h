@@ -1,8 +1,10 @@
 // What the moe_decode kernel, a whole layer of a mixture of experts for few tokens, is compiled for, and its arguments. The host includes this file too.
 #pragma once
 
+#include "backends/cuda/families/weight_format_arguments.h"
 #include "backends/gpu/device/types_arguments.h"
 #include "backends/gpu/families/element_arguments.h"
+#include "backends/gpu/families/scales_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::cuda {
@@ -11,7 +13,7 @@ struct MoeDecodeConfig {
   gemmtune::gpu::Element hidden;  // f16, bf16: what the hidden layer is stored as
   int warps;                      // consumers
   int row_bytes;                  // of w1
-  int slab;                       // k of a row of w1 in a stage, in atoms: 128 bytes, of an MXFP4 weight 32
+  int slab;                       // k of a row of w1 in a stage, in atoms: 128 bytes, of strips 32
   int hidden_bytes;               // of a row of w2
   int hidden_slab;                // k of a row of w2 in a stage
   int entries;                    // of w2 in a stage; with whole rows more than one
@@ -21,13 +23,20 @@ struct MoeDecodeConfig {
   int grid;       // blocks
   bool weighted;  // routing weights scale the first product
   bool bias;
-  bool fp4;           // weights are MXFP4, x is bf16; a stage is a strip of whole rows and their scales
-  bool tokens_fp8;    // of fp4: x is fp8 with a scale each
+  bool strips;        // weights of 4 bits; a stage is a strip of whole rows, their scales and zero points
+  bool tokens_fp8;    // of MXFP4: x is fp8 with a scale each
   bool hidden_ahead;  // the hidden layer of the next w2 is loaded while this one's is multiplied
-  int pitch;  // of fp4: of rows of w1, of their scales, of rows of w2, of their scales in shared memory
+  // Of strips, in shared memory: bytes from row to row of w1, of its scales and of its zero points; the same of w2.
+  int pitch;
   int scale_pitch;
+  int zero_pitch;
   int hidden_pitch;
   int hidden_scale_pitch;
+  int hidden_zero_pitch;
+  int hidden_shares;  // of strips: that the block's tiles of w2 are divided into, where k has fewer atoms than there are warps
+  WeightFormat weight;
+  int group;         // of int4: elements of k with a scale: 32, 64, 128
+  bool zero_points;  // of int4
 };
 
 struct MoeDecodeArguments {
@@ -61,12 +70,14 @@ struct MoeDecodeArguments {
   int rows;      // of w2
   int groups;    // units of w1's rows of an expert
   int num_stages;
+  gpu::FormatArguments format;  // of w1 by expert, of NVFP4 and int4 weights
+  gpu::FormatArguments format2;
 };
 
 static_assert(GEMMTUNE_OFFSET(MoeDecodeArguments, x) == 16 &&
                   GEMMTUNE_OFFSET(MoeDecodeArguments, ldy) == 104 &&
                   GEMMTUNE_OFFSET(MoeDecodeArguments, x_scale_columns) == 136 &&
-                  sizeof(MoeDecodeArguments) == 184,
+                  GEMMTUNE_OFFSET(MoeDecodeArguments, format) == 184 && sizeof(MoeDecodeArguments) == 232,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

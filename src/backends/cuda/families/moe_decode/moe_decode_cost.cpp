@@ -2,13 +2,15 @@
 
 #include "backends/cuda/families/cards.h"
 #include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/hopper_strip.h"
 #include "backends/gpu/moe/moe_layer.h"
 
 namespace gemmtune::cuda {
 namespace {
 
 constexpr gpu::FittedRow<MoeDecodeCost> decode_rows[] = {
-    // 98 kernels of 14 layers (bench/results/h200/cost_moe_decode.csv).
+    // 98 kernels of 14 layers (bench/results/h200/cost_moe_decode.csv); of NVFP4 and int4 by hand, to
+    // bench/results/h200/moe_decode_four_bits.csv.
     {h200,
      {.launched = 7.7,
       .from_memory = {4.06e6},
@@ -17,6 +19,9 @@ constexpr gpu::FittedRow<MoeDecodeCost> decode_rows[] = {
       .fp4_expert_warps = 0.125,
       .fp4_expert_stages = 0.75,
       .fp4_shared_bytes = 92.8e3,
+      .copy = 0.0275,
+      .expert_warps9 = 0.12,
+      .expert_warps = 0.2,
       .warps6 = 0.321,
       .warps = 0.75,
       .fp8_shared_bytes = 250e3}},
@@ -29,9 +34,26 @@ constexpr gpu::FittedRow<MoeDecodeCost> decode_rows[] = {
       .fp4_expert_warps = 0.05,
       .fp4_expert_stages = 0.3,
       .fp4_shared_bytes = 200e3,
+      .copy = 0.0275,
+      .expert_warps9 = 0.12,
+      .expert_warps = 0.2,
       .warps6 = 0.8,
       .warps = 0.3,
       .fp8_shared_bytes = 250e3}}};
+
+/// Bulk copies of a block for an expert, on average: of rows and of what they have beside them, all at once or one by one.
+double copies_of_expert(const Problem& problem, const MoeDecodeLaunch& launch) {
+  const auto copies = [&](std::int64_t k, double rows, double strips) {
+    const StripRows of(k, launch.weight);
+    double sum = of.pitch != of.row_bytes ? rows : strips;
+    sum += of.scale_pitch != of.scale_row ? rows : strips;
+    if (launch.weight.zero_points) sum += of.zero_pitch != of.zero_row ? rows : strips;
+    return sum;
+  };
+  const double units = as_real(launch.groups) / as_real(launch.grid);
+  return units * copies(problem.k, 16, problem.moe.gated ? 2 : 1) +
+         copies(problem.n, as_real(problem.k) / as_real(launch.grid), 1);
+}
 
 }  // namespace
 
@@ -40,10 +62,18 @@ MoeDecodeCost moe_decode_cost(const gpu::Limits& device) { return gpu::constants
 double predicted_moe_decode(const Problem& problem, const MoeDecodeLaunch& launch,
                             const MoeDecodeCost& cost) {
   const double experts = gpu::expected_moe_tiles(problem, max_decode_tokens).experts;
-  const double weights = experts * as_real(problem.k * problem.n * (problem.moe.gated ? 3 : 2)) *
-                         as_real(launch.fp4 ? 17 : 4 * bits(problem.w_type)) / 32;
+  const double elements = as_real(problem.k * problem.n * (problem.moe.gated ? 3 : 2));
+  const double weights = experts * (elements * bits(problem.w_type) / 8 +
+                                    (launch.strips ? launch.weight.scale_bytes(elements) : 0));
   double total = cost.launched + weights / cost.from_memory;
-  if (launch.fp4) {
+  if (launch.strips && launch.weight.format != WeightFormat::mxfp4) {
+    total += experts * (cost.copy * copies_of_expert(problem, launch) +
+                        (launch.warps == 6                         ? 0
+                         : launch.warps == 9 || launch.warps == 15 ? cost.expert_warps9
+                                                                   : cost.expert_warps));
+    return total + (launch.num_stages < 3 ? cost.fp4_expert_stages * experts : 0);
+  }
+  if (launch.strips) {
     total += cost.fp4_expert * experts + (launch.warps == 9    ? cost.fp4_expert_warps9
                                           : launch.warps == 15 ? 0
                                                                : cost.fp4_expert_warps) *

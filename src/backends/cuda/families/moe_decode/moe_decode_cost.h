@@ -7,24 +7,28 @@
 
 namespace gemmtune::cuda {
 
-/// Microseconds, unless a line says otherwise. Kernels of a weight that is not MXFP4 differ by little.
+/// Microseconds, unless a line says otherwise. Kernels of a weight that has no strips differ by little.
 struct MoeDecodeCost {
   double launched;            // a launch and the grid's barriers
   gpu::OfMemory from_memory;  // bytes a microsecond
-  double
-      fp4_expert;  // each expert of an MXFP4 weight: w2 waits for the hidden layer, which each block reads whole,
+  double fp4_expert;  // each expert of strips: w2 waits for the hidden layer, which each block reads whole,
   double fp4_expert_warps9;  // and more with 9 warps,
   double fp4_expert_warps;   // and with any other number than 9 and 15,
   double fp4_expert_stages;  // and with less than three stages
   double fp4_shared_bytes;   // bytes of shared memory that delay the next launch by a microsecond
-  double warps6;             // more with 6 warps,
-  double warps;              // and with a number that is not the best
-  double fp8_shared_bytes;   // as of MXFP4
+  double
+      copy;  // NVFP4 and int4: each bulk copy of a block, which bring a row or its scales each where rows have gaps,
+  double expert_warps9;     // and each expert, with 9 and with 15 warps beside 6,
+  double expert_warps;      // and with 12 and 16
+  double warps6;            // more with 6 warps,
+  double warps;             // and with a number that is not the best
+  double fp8_shared_bytes;  // as of MXFP4
 };
 
 void visit_fields(SameStruct<MoeDecodeCost> auto& cost, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(cost, visit, launched, from_memory, fp4_expert, fp4_expert_warps9, fp4_expert_warps,
-                        fp4_expert_stages, fp4_shared_bytes, warps6, warps, fp8_shared_bytes);
+                        fp4_expert_stages, fp4_shared_bytes, copy, expert_warps9, expert_warps, warps6, warps,
+                        fp8_shared_bytes);
 }
 
 /// The constants for a device.

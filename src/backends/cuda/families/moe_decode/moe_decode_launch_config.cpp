@@ -18,7 +18,9 @@ constexpr std::int64_t min_decode_stages = 3;
 constexpr std::int64_t decode_reserve = 8 * 1024 + 64;
 constexpr std::int64_t decode_barrier_lanes = 32;
 constexpr std::int64_t decode_registers_beside_x = 84;  // of a thread
-constexpr std::int64_t fp4_atom_bytes = 32;             // of a row of an MXFP4 weight: 64 of k
+constexpr std::int64_t strip_atom_bytes = 32;           // of a row of 4-bit elements: 64 of k
+constexpr std::int64_t global_bytes =
+    2 * max_decode_pairs * 4;  // of NVFP4, of each entry (moe_decode_producer.cuh)
 constexpr std::int64_t decode_tile_rows = 16;
 constexpr std::int64_t decode_gap = 16;  // bytes between rows that are copied one by one
 
@@ -29,25 +31,51 @@ std::int64_t decode_registers(std::int64_t warps) {
 }
 
 /// Registers of a thread, as the compiler was found to need: for x and scales or, in the second product, the hidden layer of two entries, scales and sums.
-std::int64_t fp4_registers(const MoeDecodeLaunch& launch) {
-  return std::max(launch.steps * 10 + 48,
-                  launch.hidden_steps * (launch.hidden_ahead() ? 26 : 18) + launch.tiles * 4 + 8);
+std::int64_t strip_registers(const MoeDecodeLaunch& launch) {
+  const bool int4 = launch.weight.format == WeightFormat::int4;
+  const std::int64_t of_x = launch.weight.format == WeightFormat::mxfp4 ? launch.steps * 10 + 48
+                            : launch.weight.group > 32                  ? launch.steps * 9 + 70
+                                                                        : launch.steps * 8 + 48;
+  const std::int64_t of_hidden =
+      launch.hidden_steps * (launch.hidden_ahead() ? 26 : 18) + launch.tiles * 4 + 8;
+  return std::max(of_x, of_hidden + (!int4 ? 0 : launch.weight.zero_points ? 20 : 12));
+}
+
+/// Atoms of x of a thread of 16 warps: before registers change hands x has those of 20 warps.
+std::int64_t max_steps_of_16_warps(const MoeDecodeLaunch& launch) {
+  switch (launch.weight.format) {
+    case WeightFormat::mxfp4:
+      return 3;
+    case WeightFormat::nvfp4:
+      return 5;
+    case WeightFormat::int4:
+      return 2;
+  }
+  return 0;
+}
+
+/// Values of `warps`, from the largest.
+std::vector<std::int64_t> strip_warps(const Problem& problem) {
+  std::vector<std::int64_t> warps{16, 15, 12, 9};
+  if (weight_quantization(problem) != QuantType::per_1x32) warps.push_back(6);
+  return warps;
 }
 
 }  // namespace
 
 MoeDecodeLaunch moe_decode_launch(const Problem& problem, const Config& config, const gpu::Limits& limits) {
   MoeDecodeLaunch launch;
-  launch.warps = config.number("warps", problem.w_type == DataType::f4_e2m1 ? 15 : 8);
+  launch.strips = has_weight_format(problem);
+  if (launch.strips) launch.weight = weight_traits(problem);
+  launch.warps = config.number("warps", launch.strips ? 15 : 8);
   launch.grid = limits.multiprocessors;
   launch.fp8 = bits(problem.w_type) == 8;
   launch.block_scales = launch.fp8 && operand_shapes(problem).x.scale.columns > 1;
-  launch.fp4 = problem.w_type == DataType::f4_e2m1;
   launch.row_bytes = bytes_of(problem.w_type, problem.k);
   // Slabs of about equal size, in whole units of each warp.
-  const std::int64_t w_atom_bytes = launch.fp4 ? fp4_atom_bytes : atom_bytes;
+  const std::int64_t w_atom_bytes = launch.strips ? strip_atom_bytes : atom_bytes;
   const std::int64_t atoms = ceil_div(launch.row_bytes, w_atom_bytes);
-  const std::int64_t slabs = launch.fp4 ? 1 : ceil_div(launch.row_bytes, config.number("bk", 2048));
+  const std::int64_t slabs = launch.strips ? 1 : ceil_div(launch.row_bytes, config.number("bk", 2048));
   launch.slab = round_up(ceil_div(atoms, slabs), launch.warps);
   launch.steps = ceil_div(atoms, launch.warps);
   launch.groups = ceil_div(problem.n, std::int64_t{problem.moe.gated ? 8 : 16});
@@ -56,14 +84,16 @@ MoeDecodeLaunch moe_decode_launch(const Problem& problem, const Config& config, 
   launch.hidden_steps = ceil_div(hidden_atoms, launch.warps);
   const std::int64_t of_w1 = decode_tile_rows * (launch.slab * atom_bytes + decode_gap);
   const std::int64_t max_atoms = (launch.fp8 || launch.warps > 8 ? 1 : 2) * launch.warps;
-  if (launch.fp4) {
+  if (launch.strips) {
     launch.hidden_slab = hidden_atoms;
     launch.entries = 1;
     launch.slots = 4;  // a strip is short beside the sum over warps
     // Of w2 all rows that the block has.
     const std::int64_t rows = ceil_div(ceil_div(problem.k, std::int64_t{8}), launch.grid) * 8;
-    launch.stage_bytes =
-        std::max(StripRows(problem.k).bytes(decode_tile_rows), StripRows(problem.n).bytes(rows));
+    launch.stage_bytes = std::max(StripRows(problem.k, launch.weight).bytes(decode_tile_rows),
+                                  StripRows(problem.n, launch.weight).bytes(rows));
+    if (launch.weight.format != WeightFormat::mxfp4)
+      launch.hidden_shares = std::max<std::int64_t>(1, launch.warps / hidden_atoms);
   } else if (hidden_atoms <= max_atoms) {
     launch.hidden_slab = hidden_atoms;
     launch.entries = std::clamp<std::int64_t>(of_w1 / (decode_tile_rows * launch.hidden_bytes), 1,
@@ -74,13 +104,14 @@ MoeDecodeLaunch moe_decode_launch(const Problem& problem, const Config& config, 
     launch.entries = 1;
     launch.stage_bytes = std::max(of_w1, decode_tile_rows * (launch.hidden_slab * atom_bytes + decode_gap));
   }
-  if (!launch.fp4)
+  if (!launch.strips)
     launch.stage_bytes =
         round_up(launch.stage_bytes + atom_bytes, atom_bytes);  // what is read past a row's end
   launch.tiles = ceil_div(ceil_div(ceil_div(problem.k, std::int64_t{8}), launch.grid), std::int64_t{2});
   // Of 16 rows by eight tokens: of each warp, and biases.
   const std::int64_t sums =
-      (std::max(launch.tiles, launch.slots) * launch.warps + (problem.bias ? launch.tiles : 0)) * 512;
+      (std::max(launch.tiles, launch.slots) * launch.warps + (problem.bias ? launch.tiles : 0)) * 512 +
+      (launch.weight.format == WeightFormat::nvfp4 ? global_bytes : 0);
   const std::int64_t budget =
       std::min(config.number("smem", 226) * 1024, static_cast<std::int64_t>(limits.shared_bytes_per_block)) -
       decode_reserve - sums;
@@ -91,20 +122,25 @@ MoeDecodeLaunch moe_decode_launch(const Problem& problem, const Config& config, 
 }
 
 std::vector<Parameter> moe_decode_parameters(const Problem& problem) {
-  const bool fp4 = problem.w_type == DataType::f4_e2m1;
-  std::vector<Parameter> parameters{Parameter{.key = "warps",
-                                              .values = fp4 ? std::vector<std::string>{"9", "12", "15", "16"}
-                                                            : std::vector<std::string>{"6", "8", "14"},
-                                              .absent = fp4 ? "15" : "8",
-                                              .meaning = "consumer warps, which divide k"}};
-  if (!fp4)
+  const bool strips = has_weight_format(problem);
+  Parameter warps{.key = "warps",
+                  .values = {"6", "8", "14"},
+                  .absent = strips ? "15" : "8",
+                  .meaning = "consumer warps, which divide k"};
+  if (strips) {
+    warps.values.clear();
+    for (const std::int64_t count : strip_warps(problem))
+      warps.values.insert(warps.values.begin(), std::to_string(count));
+  }
+  std::vector<Parameter> parameters{std::move(warps)};
+  if (!strips)
     parameters.push_back({.key = "bk",
                           .values = {"1024", "2048", "4096"},
                           .absent = "2048",
                           .meaning = "block_k: most bytes of a row of w1 in a stage"});
   parameters.push_back({.key = "smem",
-                        .values = fp4 ? std::vector<std::string>{"112", "144", "168", "226"}
-                                      : std::vector<std::string>{"112", "168", "226"},
+                        .values = strips ? std::vector<std::string>{"112", "144", "168", "226"}
+                                         : std::vector<std::string>{"112", "168", "226"},
                         .absent = "226",
                         .meaning = "KiB of shared memory, which the stages fill",
                         .range = NumberRange{64, 227}});
@@ -114,34 +150,34 @@ std::vector<Parameter> moe_decode_parameters(const Problem& problem) {
 std::string refuse_moe_decode(const MoeDecodeLaunch& launch) {
   // x, beside it all else; with scales of blocks also those of a stage, as the compiler was found to need.
   const std::int64_t registers = decode_registers(launch.warps);
-  const bool fits = launch.fp4            ? fp4_registers(launch) <= registers
+  const bool fits = launch.strips         ? strip_registers(launch) <= registers
                     : launch.block_scales ? launch.steps * 9 + launch.slab / launch.warps * 8 + 80 <=
                                                 std::min<std::int64_t>(registers, 216)
                                           : launch.steps * 8 + decode_registers_beside_x <= registers;
-  // Before registers change hands x has those of 20 warps.
-  if (!fits || (launch.warps == 16 && launch.steps > 3)) return "more of x than registers";
+  if (!fits || (launch.warps == 16 && launch.steps > max_steps_of_16_warps(launch)))
+    return "more of x than registers";
   if (launch.tiles > 8) return "more rows of w2 than registers";
-  if (launch.num_stages < (launch.fp4 ? 2 : min_decode_stages))
-    return fmt::format("fewer than {} stages fit into shared memory", launch.fp4 ? 2 : min_decode_stages);
+  if (launch.num_stages < (launch.strips ? 2 : min_decode_stages))
+    return fmt::format("fewer than {} stages fit into shared memory", launch.strips ? 2 : min_decode_stages);
   return {};
 }
 
 bool runs_decode_untuned(const Problem& problem) {
-  constexpr std::int64_t max_fp4_tokens = 2;
-  return problem.w_type != DataType::f4_e2m1 || problem.m <= max_fp4_tokens;
+  constexpr std::int64_t max_mxfp4_tokens = 2;
+  return weight_quantization(problem) != QuantType::per_1x32 || problem.m <= max_mxfp4_tokens;
 }
 
 Config default_moe_decode_config(const Problem& problem, const gpu::Limits& limits,
                                  const MoeDecodeCost& cost) {
   gpu::FastestConfig fastest;
   using Values = std::vector<std::int64_t>;
-  const bool fp4 = problem.w_type == DataType::f4_e2m1;
-  for (const std::int64_t warps : fp4 ? Values{16, 15, 12, 9} : Values{14, 8, 6}) {
-    for (const std::int64_t bytes : fp4 ? Values{0} : Values{2048, 4096, 1024}) {
-      for (const std::int64_t smem : fp4 ? Values{226, 168, 144, 112} : Values{226, 168, 112}) {
+  const bool strips = has_weight_format(problem);
+  for (const std::int64_t warps : strips ? strip_warps(problem) : Values{14, 8, 6}) {
+    for (const std::int64_t bytes : strips ? Values{0} : Values{2048, 4096, 1024}) {
+      for (const std::int64_t smem : strips ? Values{226, 168, 144, 112} : Values{226, 168, 112}) {
         Config config;
         config.set("warps", warps);
-        if (!fp4) config.set("bk", bytes);
+        if (!strips) config.set("bk", bytes);
         config.set("smem", smem);
         const MoeDecodeLaunch launch = moe_decode_launch(problem, config, limits);
         if (refuse_moe_decode(launch).empty())

@@ -10,7 +10,15 @@
 
 using gemmtune::cuda::MoeDecodeArguments;
 
+using gemmtune::cuda::WeightFormat;
+
 static __device__ constexpr gemmtune::cuda::MoeDecodeConfig config() { return CONFIG; }
+
+#include "backends/cuda/families/weight_format.cuh"
+
+// Bytes of the scales and of the zero points of `row_bytes` bytes of a row.
+static __device__ constexpr int scale_bytes(int row_bytes) { return row_bytes * 2 / SCALE_K * (is_int4() ? 2 : 1); }
+static __device__ constexpr int zero_bytes(int row_bytes) { return config().zero_points ? row_bytes * 2 / SCALE_K : 0; }
 
 enum : int {
   MAX_TOKENS = 8,
@@ -29,7 +37,7 @@ enum : int {
   // With 16 consumer warps a whole warp group, two warps of which have nothing to do: it gives registers to the others.
   GIVES_REGISTERS = WARPS == 16,
   THREADS = CONSUMER_THREADS + (GIVES_REGISTERS ? 128 : 64),
-  W_ATOM_BYTES = config().fp4 ? 32 : 128,  // of a row of a weight, that a warp multiplies at once
+  W_ATOM_BYTES = config().strips ? 32 : 128,  // of a row of a weight, that a warp multiplies at once
   ATOMS = (ROW_BYTES + W_ATOM_BYTES - 1) / W_ATOM_BYTES,
   SLABS = (ATOMS + SLAB - 1) / SLAB,
   STEPS = SLAB / WARPS,  // atoms of k of a stage that a warp has
@@ -37,16 +45,16 @@ enum : int {
   HIDDEN_SLABS = (HIDDEN_ATOMS + HIDDEN_SLAB - 1) / HIDDEN_SLAB,
   HIDDEN_STEPS = (ENTRIES * HIDDEN_SLAB + WARPS - 1) / WARPS,
   WHOLE_ROWS = HIDDEN_SLABS == 1,  // rows of w2 of a tile are one copy
-  // Of rows in shared memory, and of their scales.
-  PITCH = config().fp4 ? config().pitch : SLAB * 128 + 16,
-  SCALE_PITCH = config().scale_pitch,
-  HIDDEN_PITCH = config().fp4 ? config().hidden_pitch
-                 : WHOLE_ROWS ? HIDDEN_BYTES
-                              : HIDDEN_SLAB * 128 + 16,
-  HIDDEN_SCALE_PITCH = config().hidden_scale_pitch,
+  // Of rows in shared memory.
+  PITCH = config().strips ? config().pitch : SLAB * 128 + 16,
+  HIDDEN_PITCH = config().strips ? config().hidden_pitch
+                 : WHOLE_ROWS    ? HIDDEN_BYTES
+                                 : HIDDEN_SLAB * 128 + 16,
   BUFFERS = TILES > SLOTS ? TILES : SLOTS,       // of sums
   BIAS_BYTES = config().bias ? TILES * 512 : 0,  // of the second product
-  UNIT_FEATURES = GATED ? 8 : 16,                // of the hidden layer, of a unit of the first product
+  HAS_GLOBALS = config().weight == WeightFormat::nvfp4,
+  GLOBAL_BYTES = HAS_GLOBALS ? 2 * MAX_PAIRS * 4 : 0,
+  UNIT_FEATURES = GATED ? 8 : 16,  // of the hidden layer, of a unit of the first product
   GRID_COUNTERS = 32,
   ECHOES = (GRID + 31) / 32,
 };
@@ -66,22 +74,24 @@ struct Tables {
 
 // Addresses in shared memory. From a multiple of 128 on:
 //
-//   pipeline      stage 0 | stage 1 | ... | stage num_stages - 1      a stage: rows of w1 or of w2 (PITCH, HIDDEN_PITCH), of MXFP4 then their scales
+//   pipeline      stage 0 | stage 1 | ... | stage num_stages - 1      a stage: rows of w1 or of w2 (PITCH, HIDDEN_PITCH), of strips then their scales and zero points
 //   sums          BUFFERS x WARPS x 16 rows x 8 tokens
 //   biases        TILES x 8 tokens x 16 rows
+//   globals       2 x MAX_PAIRS
 //   tables
 //   barriers      full 0 ... | empty 0 ... | cleared | grid | bias | done 0 ... | added 0 ...
 struct Shared {
   unsigned pipeline;
   unsigned full_barriers;
   unsigned empty_barriers;
-  unsigned cleared_barrier;  // this block's hidden layer is cleared
+  unsigned cleared_barrier;  // this block's hidden layer is cleared, and globals are there
   unsigned grid_barrier;     // everybody's is
   unsigned done_barriers;    // of the slots for sums: all warps' are there; they were added
   unsigned added_barriers;
   unsigned bias_barrier;  // biases are there
   float* sums;            // [BUFFERS][WARPS][16][8]
   float* biases;          // as y's elements of the block, [TILES][8][16] (bias)
+  float* globals;         // what sums are multiplied by, [w1, w2][entry] (HAS_GLOBALS)
   Tables* tables;
 };
 
@@ -197,9 +207,9 @@ static __device__ __forceinline__ Share share_of(int total) {
   return {(int)((long long)total * blockIdx.x / GRID), (int)((long long)total * (blockIdx.x + 1) / GRID)};
 }
 
-// The i-th entry whose w2 the block multiplies. Of MXFP4, whose w2 is short beside the hidden layer, blocks begin with different ones: all of them read the hidden layer of each.
+// The i-th entry whose w2 the block multiplies. Of strips, whose w2 is short beside the hidden layer, blocks begin with different ones: all of them read the hidden layer of each.
 static __device__ __forceinline__ int entry_at(int i, int entries) {
-  if constexpr (!config().fp4) return i;
+  if constexpr (!config().strips) return i;
   const int entry = i + (int)(blockIdx.x * (unsigned)entries / GRID);
   return entry < entries ? entry : entry - entries;
 }
@@ -215,23 +225,37 @@ static __device__ __forceinline__ void prefetch_bias(const MoeDecodeArguments& a
   }
 }
 
-// Whole rows and their scales. All lanes.
-template <bool APART, bool SCALES_APART, bool SPLIT_ROWS>
+// `rows` rows of w1 or (SECOND) w2 from `row` on, and their scales and zero points. SPLIT_ROWS: of 16 rows the second eight
+// begin `second` rows behind the first. All lanes.
+template <bool SECOND, bool SPLIT_ROWS>
 static __device__ __forceinline__ void load_strip(const MoeDecodeArguments& a, const Shared& smem, PipelineState& state,
-                                                  const unsigned char* w, const unsigned char* scales, long long row,
-                                                  int second, int rows, int row_bytes, int pitch, int scale_pitch) {
+                                                  long long row, int second, int rows) {
+  constexpr int row_bytes = SECOND ? HIDDEN_BYTES : ROW_BYTES;
+  constexpr int pitch = SECOND ? HIDDEN_PITCH : PITCH;
+  constexpr int scale_row = scale_bytes(row_bytes);
+  constexpr int scale_pitch = SECOND ? config().hidden_scale_pitch : config().scale_pitch;
+  constexpr int zero_row = zero_bytes(row_bytes);
+  constexpr int zero_pitch = SECOND ? config().hidden_zero_pitch : config().zero_pitch;
   const unsigned full = smem.full_barriers + 8u * (unsigned)state.stage;
   const unsigned to = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
   barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
-  if ((int)threadIdx.x % 32 == 0) barrier_arrive_expect_tx(full, (unsigned)(rows * (row_bytes + row_bytes / 16)));
+  if ((int)threadIdx.x % 32 == 0) barrier_arrive_expect_tx(full, (unsigned)(rows * (row_bytes + scale_row + zero_row)));
   __syncwarp();
-  copy_strip_rows<APART, SPLIT_ROWS>(to, pitch, w + row * row_bytes, row_bytes, second, rows, 0, full, 0ull);
-  copy_strip_rows<SCALES_APART, SPLIT_ROWS>(to + (unsigned)(rows * pitch), scale_pitch, scales + row * (row_bytes / 16),
-                                            row_bytes / 16, second, rows, 16, full, 0ull);
+  copy_strip_rows<pitch != row_bytes, SPLIT_ROWS>(to, pitch, (SECOND ? a.w2 : a.w) + row * row_bytes, row_bytes, second,
+                                                  rows, 0, full, 0ull);
+  copy_strip_rows<scale_pitch != scale_row, SPLIT_ROWS>(
+      to + (unsigned)(rows * pitch), scale_pitch,
+      (const unsigned char*)(SECOND ? a.w2_scales : a.w_scales) + row * scale_row, scale_row, second, rows, 16, full,
+      0ull);
+  if constexpr (config().zero_points)
+    copy_strip_rows<zero_pitch != zero_row, SPLIT_ROWS>(
+        to + (unsigned)(rows * (pitch + scale_pitch)), zero_pitch,
+        (const unsigned char*)(SECOND ? a.format2 : a.format).zero_points + row * zero_row, zero_row, second, rows, 0,
+        full, 0ull);
   next_stage(state, a.num_stages);
 }
 
-// Of an MXFP4 weight.
+// Of weights of 4 bits.
 static __device__ __forceinline__ void load_strips(const MoeDecodeArguments& a, const Shared& smem, int entries) {
   const Tables& t = *smem.tables;
   PipelineState state = {0, 1u};
@@ -242,9 +266,8 @@ static __device__ __forceinline__ void load_strips(const MoeDecodeArguments& a, 
   for (int unit = units.begin; unit < units.end; ++unit) {
     const int expert = t.experts[entry];
     const int feature = group * UNIT_FEATURES;
-    load_strip<PITCH != ROW_BYTES, SCALE_PITCH != ROW_BYTES / 16, GATED>(
-        a, smem, state, a.w, (const unsigned char*)a.w_scales,
-        (long long)expert * a.features * (GATED ? 2 : 1) + feature, a.features, 16, ROW_BYTES, PITCH, SCALE_PITCH);
+    load_strip<false, GATED>(a, smem, state, (long long)expert * a.features * (GATED ? 2 : 1) + feature, a.features,
+                             16);
     prefetch_bias(a, expert, feature);
     if (++group == a.groups) {
       group = 0;
@@ -255,10 +278,8 @@ static __device__ __forceinline__ void load_strips(const MoeDecodeArguments& a, 
 #pragma unroll 1
   for (int i = 0; i < t.count; ++i) {  // read again: registers are few
     if (groups.begin < groups.end)
-      load_strip<HIDDEN_PITCH != HIDDEN_BYTES, HIDDEN_SCALE_PITCH != HIDDEN_BYTES / 16, false>(
-          a, smem, state, a.w2, (const unsigned char*)a.w2_scales,
-          (long long)t.experts[entry_at(i, t.count)] * a.rows + groups.begin * 8, 8, (groups.end - groups.begin) * 8,
-          HIDDEN_BYTES, HIDDEN_PITCH, HIDDEN_SCALE_PITCH);
+      load_strip<true, false>(a, smem, state, (long long)t.experts[entry_at(i, t.count)] * a.rows + groups.begin * 8, 8,
+                              (groups.end - groups.begin) * 8);
   }
 }
 // Of other weights: by one thread.
@@ -331,7 +352,7 @@ static __device__ __forceinline__ void load_slabs(const MoeDecodeArguments& a, c
 
 // The producer warp: loads the block's share of w1, then of w2.
 static __device__ __forceinline__ void load(const MoeDecodeArguments& a, const Shared& smem, const Tables& t) {
-  if constexpr (config().fp4) {
+  if constexpr (config().strips) {
     load_strips(a, smem, t.count);
   } else {
     if (elect_one()) load_slabs(a, smem, t.count);
@@ -379,6 +400,16 @@ static __device__ __forceinline__ void clear_hidden(const MoeDecodeArguments& a,
   __threadfence();
   __syncwarp();
   if (lane == 0) barrier_arrive(smem.cleared_barrier);
+}
+
+// By the same warp, before it clears.
+static __device__ __forceinline__ void load_globals(const MoeDecodeArguments& a, const Shared& smem, int entries) {
+  const Tables& t = *smem.tables;
+#pragma unroll 1
+  for (int i = (int)threadIdx.x % 32; i < entries; i += 32) {
+    smem.globals[i] = __ldg(a.format.w_global + t.experts[i]);
+    smem.globals[MAX_PAIRS + i] = __ldg(a.format2.w_global + t.experts[i]);
+  }
 }
 
 static __device__ __forceinline__ void synchronize_grid(const MoeDecodeArguments& a, const Shared& smem) {

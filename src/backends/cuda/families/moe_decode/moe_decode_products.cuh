@@ -1,9 +1,8 @@
-// The products of moe_decode: what a consumer warp does with the weight's rows of a stage, of MXFP4, fp8 and elements of two bytes.
+// The products of moe_decode: what a consumer warp does with the weight's rows of a stage, of 4 bits, fp8 and elements of two bytes.
 #pragma once
 
 #include "backends/cuda/device/descriptor.cuh"
 #include "backends/cuda/device/e2m1.cuh"
-#include "backends/cuda/device/e2m1_strip.cuh"
 #include "backends/cuda/device/mbarrier.cuh"
 #include "backends/cuda/device/mma.cuh"
 #include "backends/cuda/device/named_barrier.cuh"
@@ -11,6 +10,7 @@
 #include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/families/moe_decode/moe_decode_arguments.h"
 #include "backends/cuda/families/moe_decode/moe_decode_producer.cuh"
+#include "backends/cuda/families/moe_decode/moe_decode_strips.cuh"
 #include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_activation.cuh"
 
@@ -21,16 +21,6 @@ static __device__ constexpr bool is_fp8() { return types().element == Element::e
 enum : int {
   HIDDEN_VECTORS = is_fp8() ? 4 : 2
 };  // of 16 bytes, of the hidden layer, that a thread has of an atom of k
-
-typedef float Sums[4];  // rows lane / 4 and that plus 8, tokens lane % 4 * 2 and the next
-
-static __device__ __forceinline__ void multiply(Sums& d, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
-                                                unsigned b0, unsigned b1) {
-  if constexpr (types().element == Element::bf16)
-    mma_bf16(d, a0, a1, a2, a3, b0, b1);
-  else
-    mma_f16(d, a0, a1, a2, a3, b0, b1);
-}
 
 // fp8 is exact in fp16: 4 elements.
 static __device__ __forceinline__ void widen(unsigned bits, unsigned& low, unsigned& high) {
@@ -66,51 +56,6 @@ static __device__ __forceinline__ unsigned word_of(const uint4 (&v)[2], int i) {
 static __device__ __forceinline__ void add(Sums& d, const Sums& other) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) d[i] += other[i];
-}
-
-typedef float PairOfSums[2][1][4];
-
-// d += the warp's atoms of a row, one in WARPS, times `x`; COUNT: of all warps.
-template <bool LARGE, bool EIGHT_ROWS, int COUNT, int HELD>
-static __device__ __forceinline__ void multiply_atoms(PairOfSums& d, const unsigned (&x)[HELD][1][8],
-                                                      const unsigned (&scales)[HELD][2], unsigned from,
-                                                      unsigned second) {
-#pragma unroll
-  for (int i = 0; i < HELD; ++i) {
-    if ((i + 1) * WARPS > COUNT && i * WARPS + (int)threadIdx.x / 32 >= COUNT) continue;
-    OwnWords words;
-    load_words<EIGHT_ROWS>(words, from + (unsigned)(i * WARPS * W_ATOM_BYTES), second);
-    multiply_unit<LARGE, EIGHT_ROWS, 1>(d, x[i], scales[i], words);
-  }
-}
-
-// The sums of a strip, or of its first eight rows; `x` as pair_x() makes it.
-template <bool EIGHT_ROWS, int COUNT, int HELD>
-static __device__ __forceinline__ void multiply_strip(Sums& d, const unsigned (&x)[HELD][1][8], unsigned strip,
-                                                      unsigned strip_scales, int pitch, int scale_pitch) {
-  const int warp = (int)threadIdx.x / 32;
-  const int lane = (int)threadIdx.x % 32;
-  const unsigned from = strip + (unsigned)(lane / 4 * pitch + warp * W_ATOM_BYTES + lane % 4 * 8);
-  const unsigned scales_from = strip_scales + (unsigned)(lane / 4 * scale_pitch + warp * 2 + lane % 4 / 2);
-  unsigned scales[HELD][2];
-  unsigned all = 0;
-#pragma unroll
-  for (int i = 0; i < HELD * 2; ++i) {
-    unsigned& e = scales[i / 2][i % 2];
-    if (EIGHT_ROWS && i % 2 == 1) continue;
-    e = 0;  // behind the row's end is no scale
-    if ((i / 2 + 1) * WARPS <= COUNT || i / 2 * WARPS + warp < COUNT)
-      e = load_shared_byte(scales_from + (unsigned)(i % 2 * 8 * scale_pitch + i / 2 * WARPS * 2));
-    all |= e;
-  }
-  PairOfSums p = {};
-  if (__any_sync(0xffffffffu, (all & 0x80u) != 0u)) {
-    multiply_atoms<true, EIGHT_ROWS, COUNT>(p, x, scales, from, 8u * (unsigned)pitch);
-  } else {
-    multiply_atoms<false, EIGHT_ROWS, COUNT>(p, x, scales, from, 8u * (unsigned)pitch);
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) d[i] = (p[0][0][i] + p[1][0][i]) * E2M1_UNIT;
 }
 
 static __device__ __forceinline__ void consumers_wait() { sync_named<CONSUMER_THREADS>(consumers_barrier); }
@@ -167,6 +112,10 @@ static __device__ __forceinline__ float hidden_of(const MoeDecodeArguments& a, c
     gate *= scale;
     up *= scale;
   }
+  if constexpr (HAS_GLOBALS) {
+    gate *= smem.globals[entry];
+    up *= smem.globals[entry];
+  }
   if constexpr (config().bias) {
     const float* const bias = a.bias + (long long)smem.tables->experts[entry] * a.features * (GATED ? 2 : 1);
     gate += __ldg(bias + feature);
@@ -200,6 +149,13 @@ static __device__ __forceinline__ void store_hidden(const MoeDecodeArguments& a,
     store_relaxed((unsigned*)(a.hidden + ((long long)entry * a.tokens + token) * a.features + feature), pair);
   }
 }
+
+// Of the hidden layer: the warp's first atom, and its share of the block's tiles.
+static __device__ __forceinline__ int first_hidden_atom() {
+  const int warp = (int)threadIdx.x / 32;
+  return config().hidden_shares > 1 ? warp % HIDDEN_ATOMS : warp;
+}
+static __device__ __forceinline__ int hidden_share() { return (int)threadIdx.x / 32 / HIDDEN_ATOMS; }
 
 // The atom of k that is a warp's j-th, and whether any warp has that many.
 static __device__ __forceinline__ int atom_at(int j, int warp) { return j / STEPS * SLAB + j % STEPS * WARPS + warp; }
@@ -257,7 +213,7 @@ struct Step {
   bool there;
 };
 static __device__ __forceinline__ Step step_at(int first, int slab, int entries, int i) {
-  const int at = i * WARPS + (int)threadIdx.x / 32;
+  const int at = i * WARPS + first_hidden_atom();
   Step step;
   if constexpr (ENTRIES == 1) {
     step.entry = entry_at(first, entries);
@@ -280,12 +236,13 @@ static __device__ __forceinline__ void load_hidden(const MoeDecodeArguments& a, 
   const int lane = (int)threadIdx.x % 32;
   const int token = lane / 4;
   const bool routed = step.there && (t.masks[step.entry] >> token & 1u);
-  const int column = step.atom * ATOM_ELEMENTS + lane % 4 * (ATOM_ELEMENTS / 4);
+  const int column = step.atom * ATOM_ELEMENTS + lane % 4 * (TWO_GROUPS ? 8 : ATOM_ELEMENTS / 4);
   const unsigned short* const from = a.hidden + ((step.entry * a.tokens + token) * a.features + column);
 #pragma unroll
   for (int i = 0; i < HIDDEN_VECTORS; ++i) {
+    constexpr int next = TWO_GROUPS ? 32 : 8;
     bits[i] = make_uint4(0u, 0u, 0u, 0u);
-    if (routed && column + i * 8 < a.features) bits[i] = load_current(from + i * 8);
+    if (routed && column + i * next < a.features) bits[i] = load_current(from + i * next);
   }
 }
 static __device__ __forceinline__ bool is_written(const uint4 (&bits)[HIDDEN_VECTORS]) {
@@ -322,8 +279,8 @@ static __device__ __forceinline__ void set_words(unsigned* to, const uint4& bits
 //   pass_sums(), pass_last()     first product: adds the warps' sums and stores the hidden layer
 //   multiply_tiles()             second product: adds a stage to the sums of the block's tiles
 
-// MXFP4: a stage is a strip of whole rows and their scales.
-struct Fp4Product {
+// Weights of 4 bits: a stage is a strip of whole rows, their scales and zero points.
+struct StripProduct {
   struct Tokens {
     unsigned x[STEPS][1][8];
   };
@@ -340,7 +297,7 @@ struct Fp4Product {
     } else {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int at = atom_at(j, warp) * 128 + lane % 4 * 32 + i * 16;
+        const int at = atom_at(j, warp) * 128 + (TWO_GROUPS ? i * 64 + lane % 4 * 16 : lane % 4 * 32 + i * 16);
         uint4 bits = make_uint4(0u, 0u, 0u, 0u);
         if (lane / 4 < a.tokens && at < ROW_BYTES * 4) bits = load_vector(a.x + lane / 4 * a.x_row_bytes + at);
         pair_x(part.x[j][0], i, bits);
@@ -361,8 +318,8 @@ struct Fp4Product {
                                                        const Tokens& part, int, int, PipelineState& state, int,
                                                        int lane) {
     barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
-    const unsigned strip = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
-    multiply_strip<false, ATOMS>(d, part.x, strip, strip + 16u * PITCH, PITCH, SCALE_PITCH);
+    multiply_strip<false, ATOMS>(d, part.x, strip_of<false>(smem.pipeline + (unsigned)state.stage * STAGE_BYTES, 16, 0),
+                                 (int)threadIdx.x / 32);
     release(smem, state, lane);
     next_stage(state, a.num_stages);
   }
@@ -403,15 +360,14 @@ struct Fp4Product {
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
       if (tile >= tiles) continue;
-      const int row = tile * 16;
-      const unsigned strip = smem.pipeline + (unsigned)state.stage * STAGE_BYTES + (unsigned)(row * HIDDEN_PITCH);
-      const unsigned scales = smem.pipeline + (unsigned)state.stage * STAGE_BYTES +
-                              (unsigned)((rows.end - rows.begin) * 8 * HIDDEN_PITCH + row * HIDDEN_SCALE_PITCH);
+      if (config().hidden_shares > 1 && tile % config().hidden_shares != hidden_share()) continue;
+      const Strip strip =
+          strip_of<true>(smem.pipeline + (unsigned)state.stage * STAGE_BYTES, (rows.end - rows.begin) * 8, tile * 16);
       Sums p = {};
       if (rows.begin + tile * 2 + 1 < rows.end) {
-        multiply_strip<false, HIDDEN_ATOMS>(p, b, strip, scales, HIDDEN_PITCH, HIDDEN_SCALE_PITCH);
+        multiply_strip<false, HIDDEN_ATOMS>(p, b, strip, first_hidden_atom());
       } else {
-        multiply_strip<true, HIDDEN_ATOMS>(p, b, strip, scales, HIDDEN_PITCH, HIDDEN_SCALE_PITCH);
+        multiply_strip<true, HIDDEN_ATOMS>(p, b, strip, first_hidden_atom());
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i)
@@ -605,16 +561,16 @@ struct HalfProduct : SlabProduct<HalfProduct> {
   }
 };
 
-template <bool FP4, bool FP8>
+template <bool STRIPS, bool FP8>
 struct ProductOf {
   typedef HalfProduct type;
 };
 template <bool FP8>
 struct ProductOf<true, FP8> {
-  typedef Fp4Product type;
+  typedef StripProduct type;
 };
 template <>
 struct ProductOf<false, true> {
   typedef Fp8Product type;
 };
-typedef ProductOf<config().fp4, is_fp8()>::type Product;
+typedef ProductOf<config().strips, is_fp8()>::type Product;
