@@ -15,7 +15,7 @@ from .program import nvidia_folders
 _lock = threading.RLock()
 _current = {}  # ("cpu", 0) -> Context
 _kept = []  # C contexts that never end: of graphs that hold their kernels, and in a child those of its parent
-_open = weakref.WeakSet()  # C contexts
+_open = weakref.WeakSet()  # C contexts; with _lock
 _finalized_in = None  # process with a finalizer of multiprocessing
 # Called with (device, C context) when a device's context changes; None: forget it. True if the former one must never end.
 _listeners = []
@@ -30,16 +30,19 @@ class _Handle:
     last call."""
 
     def __init__(self, options):
-        self._process = os.getpid()
         self._as_parameter_ = ctypes.c_void_p()
         self.status = c.lib.gemmtune_context_create(ctypes.byref(options), ctypes.byref(self._as_parameter_))
         if not self.status:
-            _open.add(self)
+            with _lock:
+                _open.add(self)
+            # Not by __del__, in which _open would still give the handle to another thread.
+            weakref.finalize(self, _destroy, self._as_parameter_, os.getpid()).atexit = False
 
-    def __del__(self):
-        # Not in a child, which has none of its threads; not at the end of Python, where a thread may still be in a call.
-        if self._as_parameter_ and self._process == os.getpid() and not sys.is_finalizing():
-            c.lib.gemmtune_context_destroy(self._as_parameter_)
+
+def _destroy(context, process):
+    # Not in a child, which has none of its threads; not at the end of Python, where a thread may still be in a call.
+    if process == os.getpid() and not sys.is_finalizing():
+        c.lib.gemmtune_context_destroy(context)
 
 
 class NamedPlan:
@@ -304,7 +307,9 @@ def sources(device="cpu"):
 
 def flush_capture():
     """Writes what capture has not written yet, of all contexts."""
-    for context in list(_open):
+    with _lock:
+        opened = list(_open)
+    for context in opened:
         c.check(c.lib.gemmtune_capture_flush(context))
 
 

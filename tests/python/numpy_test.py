@@ -13,6 +13,7 @@ import time
 import unittest
 import warnings
 from pathlib import Path
+from unittest import mock
 
 try:
     import numpy as np
@@ -21,7 +22,8 @@ except ImportError:
     sys.exit(77)
 
 import gemmtune
-from gemmtune import errors
+from gemmtune import _library as c
+from gemmtune import contexts, errors
 
 RANDOM = np.random.default_rng(1)
 
@@ -609,6 +611,37 @@ class Processes(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+
+    def test_no_thread_finds_a_context_that_ends(self):
+        """flush_capture() in a thread of its own, as a server's plug-in has it, goes through all contexts."""
+        found, destroy = [], c.lib.gemmtune_context_destroy
+
+        def destroyed(context):
+            found.extend(other for other in contexts._open if other._as_parameter_.value == context.value)
+            destroy(context)
+
+        with mock.patch.object(c.lib, "gemmtune_context_destroy", side_effect=destroyed) as ends:
+            gemmtune.Context().close()
+        self.assertEqual((ends.call_count, found), (1, []))
+
+    def test_capture_is_flushed_while_contexts_come_and_go(self):
+        failed, ended = [], threading.Event()
+
+        def flush():
+            try:
+                while not ended.is_set():
+                    contexts.flush_capture()
+            except Exception as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=flush)
+        thread.start()
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(300):
+                gemmtune.Context(capture=folder).close()
+        ended.set()
+        thread.join()
+        self.assertEqual(failed, [])
 
     def test_fork_after_use(self):
         x, w = np.ones((2, 64), np.float32), np.ones((8, 64), np.float32)
