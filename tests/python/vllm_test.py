@@ -18,6 +18,7 @@ import needs_torch  # noqa: F401, I001: the first of these
 import gemmtune_vllm
 import torch
 import vllm_double
+import vllm_gpu_mixtures_double
 from torch import nn
 from torch_models import close
 
@@ -454,7 +455,9 @@ class Plugin(Process):
 
         linear = [f"{vllm_double.LINEAR}._POSSIBLE_FP8_BLOCK_KERNELS", f"{vllm_double.LINEAR}._POSSIBLE_FP8_KERNELS"]
         four_bit = [f"{vllm_double.LINEAR}.{name}" for name in ("nvfp4.marlin.MarlinNvFp4LinearKernel", "mxfp4.marlin.MarlinMxFp4LinearKernel")]
-        self.start(signature=apply, without=[*linear, *four_bit, "vllm.scalar_type.scalar_types"])
+        mixtures = [f"{vllm_gpu_mixtures_double.FUSED_MOE}.prepare_finalize.no_dp_ep.MoEPrepareAndFinalizeNoDPEPModular",
+                    "vllm.model_executor.layers.quantization.mxfp4.GptOssMxfp4MoEMethod"]
+        self.start(signature=apply, without=[*linear, *four_bit, *mixtures, "vllm.scalar_type.scalar_types"])
         self.assertEqual(len(self.log), 1)
         self.assertIn("gemmtune: off: this vLLM differs", self.log[0])
         self.start(signature=apply, without=linear[:1])
