@@ -1,5 +1,6 @@
 // How a processor reads rows of a weight, and what skinny makes of it on a pretended processor.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -60,7 +61,15 @@ TEST_F(RowReadsOfAProcessor, SkinnyReadsASingleRunWhereTheCoreReadsRowsInTurn) {
 TEST_F(RowReadsOfAProcessor, ThirteenAndFourteenRowsHaveATileOfFourteen) {
   for (const int m : {13, 14}) {
     EXPECT_EQ(tile_and_prefetch(plain(m, 3072, 896, DataType::bf16), RowReads::in_turn), "mr14 nr1 pf4096");
-    EXPECT_EQ(tile_and_prefetch(plain(m, 3072, 2048, DataType::bf16), RowReads::in_turn), "mr14 nr16 pf1024");
+    EXPECT_EQ(tile_and_prefetch(plain(m, 3072, 2048, DataType::bf16), RowReads::in_turn), "mr14 nr16 pf512");
+  }
+}
+
+TEST_F(RowReadsOfAProcessor, EightRowsSideBySideAreFetchedNearWhereTheCoreReadsRowsInTurn) {
+  for (const auto& [m, in_turn] : {std::pair{7, "mr8 nr16 pf512"}, {12, "mr12 nr16 pf512"}, {16, "mr16 nr16 pf512"}}) {
+    const Problem problem = plain(m, 3072, 8192, DataType::bf16);
+    EXPECT_EQ(tile_and_prefetch(problem, RowReads::in_turn), in_turn);
+    EXPECT_THAT(tile_and_prefetch(problem, RowReads::side_by_side), ::testing::EndsWith("pf1024"));
   }
 }
 

@@ -22,6 +22,7 @@ constexpr double wake_microseconds = 3;
 // Of a core that reads rows in turn, measured with 48 KiB of L1 (docs/lab/cpu_few_rows.md).
 constexpr double side_by_side_rate = 0.8;    // of the rate of a single run, for all other reads
 constexpr std::int64_t run_prefetch = 4096;  // bytes ahead in a single run
+constexpr std::int64_t near_prefetch = 512;  // where fewer are better
 constexpr std::int64_t run_x_limit = 32768;  // packed x, read again for each row, stays in L1 below this size
 
 struct Tile {
@@ -125,6 +126,12 @@ class SkinnyFamily final : public LeafFamily {
     const std::int64_t x_bytes =
         settings.mr * round_up(problem.k, chunk_elements) * compute_bytes(*set_.at(settings.isa));
     return settings.nr == 1 && settings.splits == 1 && problem.m <= settings.mr && x_bytes < run_x_limit;
+  }
+  /// Whether fewer bytes ahead are better: rows of a plain weight side by side for eight rows of x and more, on a core that reads rows in
+  /// turn. Only bf16 was measured (docs/lab/cpu_few_rows.md).
+  bool fetches_near(const Problem& problem, const SkinnySettings& settings) const {
+    return set_.row_reads == RowReads::in_turn && problem.x_type == DataType::bf16 && settings.mr >= 8 &&
+           settings.nr >= panel_columns && layout_of(problem) == WeightLayout::plain;
   }
   /// Whether the core reads a single run faster than rows side by side. fp32 gains nothing.
   bool gains_by_single_run(const Problem& problem) const {
@@ -262,7 +269,10 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   work.memory_bytes = weights;
   work.cache_bytes = real(problem.m * problem.n) * 8 * real(ceil_div(problem.k, settings.kc) - 1);
   if (k_block * real(settings.nr) * 2 > inner_cache_bytes) work.cache_bytes += weights * real(passes - 1);
-  work.exposed = settings.prefetch >= 1024 ? 0.3 : settings.prefetch >= 512 ? 0.65 : 1.0;
+  if (fetches_near(problem, settings))
+    work.exposed = settings.prefetch == 0 ? 1.0 : settings.prefetch > near_prefetch ? 0.65 : 0.3;
+  else
+    work.exposed = settings.prefetch >= 1024 ? 0.3 : settings.prefetch >= 512 ? 0.65 : 1.0;
   if (settings.splits > 1)
     work.tail_microseconds = real(settings.splits * problem.m * problem.n) / 4e3 + wake_microseconds;
   if (work.tiles_at_once > 1) work.tail_microseconds += wake_microseconds;
@@ -288,6 +298,8 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
         settings.prefetch = 0;
       } else if (gains_by_single_run(problem) && is_single_run(problem, settings)) {
         settings.prefetch = run_prefetch;
+      } else if (fetches_near(problem, settings)) {
+        settings.prefetch = near_prefetch;
       }
       if (!refuse_tile(problem, settings).empty() || !refuse_waste(problem, settings).empty()) continue;
       const double microseconds = cost(problem, settings);
