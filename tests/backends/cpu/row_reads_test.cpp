@@ -66,7 +66,8 @@ TEST_F(RowReadsOfAProcessor, ThirteenAndFourteenRowsHaveATileOfFourteen) {
 }
 
 TEST_F(RowReadsOfAProcessor, EightRowsSideBySideAreFetchedNearWhereTheCoreReadsRowsInTurn) {
-  for (const auto& [m, in_turn] : {std::pair{7, "mr8 nr16 pf512"}, {12, "mr12 nr16 pf512"}, {16, "mr16 nr16 pf512"}}) {
+  for (const auto& [m, in_turn] :
+       {std::pair{7, "mr8 nr16 pf512"}, {12, "mr12 nr16 pf512"}, {16, "mr16 nr16 pf512"}}) {
     const Problem problem = plain(m, 3072, 8192, DataType::bf16);
     EXPECT_EQ(tile_and_prefetch(problem, RowReads::in_turn), in_turn);
     EXPECT_THAT(tile_and_prefetch(problem, RowReads::side_by_side), ::testing::EndsWith("pf1024"));
