@@ -11,7 +11,7 @@ import types
 
 import torch
 from torch import nn
-from vllm_mixtures_double import E2M1, FP8, ROUTED, MoEActivation, mixture, quantized, replace_parameter
+from vllm_mixtures_double import E2M1, FP8, ROUTED, ExpertsBase, MoEActivation, mixture, quantized, replace_parameter
 
 FUSED_MOE = "vllm.model_executor.layers.fused_moe"
 
@@ -52,16 +52,7 @@ def modules(vllm):
         def make(quant_dtype=None, **others):
             return FusedMoEQuantConfig(quant_dtype, **others)
 
-    class FusedMoEExpertsModular:
-        def __init__(self, moe_config, quant_config):
-            self.moe_config, self.quant_config = moe_config, quant_config
-
-        w1_scale = property(lambda self: self.quant_config.w1_scale)
-        w2_scale = property(lambda self: self.quant_config.w2_scale)
-        w1_bias = property(lambda self: self.quant_config.w1_bias)
-        w2_bias = property(lambda self: self.quant_config.w2_bias)
-
-    class TritonExperts(FusedMoEExpertsModular):
+    class TritonExperts(ExpertsBase):
         def apply(self, output, hidden_states, w1, w2, topk_weights, topk_ids, activation, expert_map, a1q_scale, apply_router_weight_on_input):
             calls["gpu experts"] += 1
             config, x = self.quant_config, hidden_states.float()
@@ -77,7 +68,7 @@ def modules(vllm):
     class UnknownExperts(TritonExperts):
         pass
 
-    class Repacked(FusedMoEExpertsModular):
+    class Repacked(ExpertsBase):
         def multiply(self, x, w1, w2, weights, ids, activation):
             calls["gpu experts"] += 1
             unpacked = []

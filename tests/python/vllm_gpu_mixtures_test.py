@@ -12,6 +12,7 @@ import torch
 import vllm_gpu_mixtures_double
 from torch import nn
 from torch_models import close
+from vllm_mixtures_test import tuned_file
 from vllm_test import Process, gemmtune_vllm
 
 import gemmtune
@@ -27,13 +28,7 @@ TABLES = {}
 
 
 def tuned(name, kind=None, **columns):
-    """A file with a row of 4 tokens, of which 3 and 4 are answered."""
-    path = str(Path(TABLES["folder"]) / f"{name}.csv")
-    row = {"token": 4, "model_dim": 128, "inter_dim": 64, "expert": 8, "topk": 2, "act_type": "Silu", "dtype": "bf16", "use_g1u1": 1,
-           "doweight_stage1": 0, **KINDS[kind][0], **columns}
-    # The default kernel and one more: the row is there soon, on a busy machine too.
-    gemmtune.tune([row], path, op="fused_moe", backend="cpu", libtype="reference", iters=1, confirmations=1, budget=120)
-    return {"fused_moe": path}
+    return tuned_file(Path(TABLES["folder"]) / f"{name}.csv", {**KINDS[kind][0], **columns})
 
 
 def setUpModule():

@@ -75,20 +75,24 @@ def replace_parameter(layer, name, tensor):
     setattr(layer, name, nn.Parameter(tensor.detach(), requires_grad=False))
 
 
+class ExpertsBase:
+    """What vLLM's classes of experts have of their settings."""
+
+    def __init__(self, moe_config, quant_config):
+        self.moe_config, self.quant_config = moe_config, quant_config
+
+    w1_scale = property(lambda self: self.quant_config.w1_scale)
+    w2_scale = property(lambda self: self.quant_config.w2_scale)
+    w1_bias = property(lambda self: self.quant_config.w1_bias)
+    w2_bias = property(lambda self: self.quant_config.w2_bias)
+
+
 def modules(vllm, amx):
     """The modules by name; `vllm` gets Experts, the class that tests make layers of. amx: this CPU has it."""
     calls = vllm.calls
     calls["experts"] = 0
 
-    class FusedMoEExpertsModular:
-        def __init__(self, moe_config, quant_config):
-            self.moe_config, self.quant_config = moe_config, quant_config
-
-        w1_scale = property(lambda self: self.quant_config.w1_scale)
-        w2_scale = property(lambda self: self.quant_config.w2_scale)
-        w1_bias = property(lambda self: self.quant_config.w1_bias)
-        w2_bias = property(lambda self: self.quant_config.w2_bias)
-
+    class FusedMoEExpertsModular(ExpertsBase):
         def process_weights_after_loading(self, layer):
             pass
 

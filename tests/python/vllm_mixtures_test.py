@@ -25,13 +25,16 @@ SIZES = {"model_dim": 128, "inter_dim": 64, "expert": 8, "topk": 2}
 TABLES = {}
 
 
-def tuned(name, kind=None, **columns):
+def tuned_file(path, columns):
     """A file with a row of 4 tokens, of which 3 and 4 are answered."""
-    path = str(Path(TABLES["folder"]) / f"{name}.csv")
-    row = {"token": 4, **SIZES, "act_type": "Silu", "dtype": "bf16", "use_g1u1": 1, "doweight_stage1": 0, **KINDS[kind][0], **columns}
+    row = {"token": 4, **SIZES, "act_type": "Silu", "dtype": "bf16", "use_g1u1": 1, "doweight_stage1": 0, **columns}
     # The default kernel and one more: the row is there soon, on a busy machine too.
-    gemmtune.tune([row], path, op="fused_moe", backend="cpu", libtype="reference", iters=1, confirmations=1, budget=120)
-    return {"fused_moe": path}
+    gemmtune.tune([row], str(path), op="fused_moe", backend="cpu", libtype="reference", iters=1, confirmations=1, budget=120)
+    return {"fused_moe": str(path)}
+
+
+def tuned(name, kind=None, **columns):
+    return tuned_file(Path(TABLES["folder"]) / f"{name}.csv", {**KINDS[kind][0], **columns})
 
 
 def setUpModule():
