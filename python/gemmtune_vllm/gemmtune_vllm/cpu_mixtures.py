@@ -6,7 +6,7 @@ vLLM's kernels for fp8, int8 and MXFP4 experts need AMX. On a CPU without it vLL
 import contextlib
 import functools
 
-from . import cpu, loadings, mixtures, operators
+from . import cpu, mixtures, operators
 
 _kinds = {"CPUExpertsFp8": mixtures.fp8_blocks, "CPUExpertsInt8": mixtures.int8_rows, "CPUExpertsMxfp4": mixtures.mxfp4}
 
@@ -24,7 +24,7 @@ def follow(vllm):
             setattr(vllm.cpu_experts, name, _unless_plain(getattr(vllm.cpu_experts, name)))
         for name in _kinds:
             _let_run(getattr(vllm.cpu_experts, name))
-    mixtures.follow_layers(vllm, lambda layer: _follow_layer(layer, vllm))
+    mixtures.follow_layers(vllm, lambda loading, layer, prepare: _chosen(loading, layer, vllm, prepare))
 
 
 def _unless_plain(pack):
@@ -56,27 +56,6 @@ def _plain_weights():
         _plain = False
 
 
-def _follow_layer(layer, vllm):
-    """Decides when the weights of the layer were loaded, before vLLM packs them."""
-    method, ours = layer.quant_method, None
-    prepare = method.process_weights_after_loading
-
-    def process_weights_after_loading(layer):
-        nonlocal ours
-        now = loadings.current()
-        if now is not None:
-            ours = _chosen(now, layer, vllm, prepare)
-        if ours is None:
-            if now is None:
-                prepare(layer)
-            return
-        with _plain_weights():  # weights that are loaded again too
-            prepare(layer)
-        _take(ours, method.moe_kernel.fused_experts, vllm)
-
-    method.process_weights_after_loading = process_weights_after_loading
-
-
 def _chosen(loading, layer, vllm, prepare):
     """The Mixture that the layer is from now on; None: vLLM's, and prepared."""
     experts = getattr(layer.quant_method, "experts_cls", None)
@@ -84,7 +63,7 @@ def _chosen(loading, layer, vllm, prepare):
     mixture, why = None, None
     try:
         is_plain = experts is not None and issubclass(experts, vllm.unquantized_experts)
-        mixture = mixtures.Mixture(layer, mixtures.plain(layer.moe_config.in_dtype) if is_plain else _kinds.get(name), name, cpu.device)
+        mixture = _CpuMixture(layer, mixtures.plain(layer.moe_config.in_dtype) if is_plain else _kinds.get(name), name, vllm, prepare)
         why = mixture.why_not()
         if why is None and name not in _without_kernel and not operators.recording():
             why = loading.why_left(cpu.device, mixture.key(), mixture.problem)
@@ -105,19 +84,27 @@ def _chosen(loading, layer, vllm, prepare):
     return mixture
 
 
-def _take(mixture, experts, vllm):
-    """vLLM's object that runs the layer's experts calls gemmtune from now on."""
-    if mixture.alternates:
-        for tensor in (mixture.layer.w13_weight, experts.w1_scale, experts.w1_bias):
-            mixtures.gate_first(tensor)
-    run = mixture.product(experts.w1_scale, experts.w2_scale, experts.w1_bias, experts.w2_bias)
-    quantize = vllm.quantize_int8 if mixture.kind.x_type == "i8" else None
+class _CpuMixture(mixtures.Mixture):
+    def __init__(self, layer, kind, name, vllm, prepare):
+        super().__init__(layer, kind, name, cpu.device)
+        self.vllm, self.prepare = vllm, prepare
 
-    def apply(*, output, hidden_states, w1, w2, topk_weights, topk_ids, expert_map, apply_router_weight_on_input, **others):
-        x, x_scale = hidden_states, None
-        if quantize is not None:
-            x, x_scale, _ = quantize(x, None, None, True)
-            x_scale = x_scale.reshape(-1)
-        run(x, x_scale, w1, w2, mixtures.local(topk_ids, expert_map), None if apply_router_weight_on_input else topk_weights, output)
+    def take(self):
+        """Prepares the layer with weights as they are. vLLM's object that runs its experts calls gemmtune from now on."""
+        with _plain_weights():
+            self.prepare(self.layer)
+        experts = self.layer.quant_method.moe_kernel.fused_experts
+        if self.alternates:
+            for tensor in (self.layer.w13_weight, experts.w1_scale, experts.w1_bias):
+                mixtures.gate_first(tensor)
+        run = self.product(experts.w1_scale, experts.w2_scale, experts.w1_bias, experts.w2_bias)
+        quantize = self.vllm.quantize_int8 if self.kind.x_type == "i8" else None
 
-    experts.apply = apply
+        def apply(*, output, hidden_states, w1, w2, topk_weights, topk_ids, expert_map, apply_router_weight_on_input, **others):
+            x, x_scale = hidden_states, None
+            if quantize is not None:
+                x, x_scale, _ = quantize(x, None, None, True)
+                x_scale = x_scale.reshape(-1)
+            run(x, x_scale, w1, w2, mixtures.local(topk_ids, expert_map), None if apply_router_weight_on_input else topk_weights, output)
+
+        experts.apply = apply

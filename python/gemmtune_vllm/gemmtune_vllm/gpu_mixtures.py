@@ -11,7 +11,7 @@ import functools
 import torch
 from torch import nn
 
-from . import loadings, mixtures, operators
+from . import mixtures, operators
 
 # vLLM's classes that read weights as the checkpoint has them.
 _plain_experts = ("TritonExperts", "TritonOrCutlassExperts")
@@ -23,25 +23,7 @@ _group = 32  # elements that an MXFP4 scale is of
 
 def follow(vllm):
     """Stands behind the constructor of vLLM's layers of experts."""
-    mixtures.follow_layers(vllm, lambda layer: _follow_layer(layer, vllm))
-
-
-def _follow_layer(layer, vllm):
-    """Decides when the weights of the layer were loaded."""
-    method, ours = layer.quant_method, None
-    prepare = method.process_weights_after_loading
-
-    def process_weights_after_loading(layer):
-        nonlocal ours
-        now = loadings.current()
-        if now is not None:
-            ours = _chosen(now, layer, vllm, prepare)
-        elif ours is None or not ours.whole:  # weights that are loaded again
-            prepare(layer)
-        if ours is not None:
-            ours.take()
-
-    method.process_weights_after_loading = process_weights_after_loading
+    mixtures.follow_layers(vllm, lambda loading, layer, prepare: _chosen(loading, layer, vllm, prepare))
 
 
 def _chosen(loading, layer, vllm, prepare):
@@ -70,8 +52,6 @@ def _chosen(loading, layer, vllm, prepare):
 
 
 class _GpuMixture(mixtures.Mixture):
-    whole = False  # gemmtune runs every size
-
     def __init__(self, layer, vllm, kind, name):
         super().__init__(layer, kind, name, operators.device_of(layer.w13_weight))
         self.vllm, self.method = vllm, layer.quant_method
@@ -119,6 +99,8 @@ class _GpuMixture(mixtures.Mixture):
 class _Plain(_GpuMixture):
     """Experts whose weights vLLM's kernel reads too. The layer is prepared."""
 
+    whole = False
+
     def __init__(self, layer, vllm):
         kernel = layer.quant_method.moe_kernel
         kind, name = (None, type(layer.quant_method).__name__) if kernel is None else _kind_of(kernel.fused_experts, layer.moe_config.in_dtype)
@@ -158,8 +140,6 @@ def _kind_of(experts, dtype):
 
 class _Mxfp4(_GpuMixture):
     """MXFP4 experts, before vLLM prepares them. vLLM may have padded their sizes for its kernel, beyond whole groups of a scale."""
-
-    whole = True
 
     def __init__(self, layer, vllm):
         backend = layer.quant_method.mxfp4_backend.name

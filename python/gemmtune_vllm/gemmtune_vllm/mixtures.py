@@ -38,22 +38,42 @@ int8_rows = Kind(torch.int8, "i8", 1, "per_token", "i8")
 mxfp4 = Kind(torch.uint8, "f4_e2m1", 2, "per_1x32")
 
 
-def follow_layers(vllm, follow_layer):
-    """Calls follow_layer(layer) behind the constructor of a layer of experts, while a model is loaded."""
+def follow_layers(vllm, chosen):
+    """Stands behind the constructor of vLLM's layers of experts. chosen(loading, layer, prepare) decides when the weights of a layer were loaded:
+    the Mixture that it is from now on, or None. prepare(layer) is vLLM's; it has been called for a layer that is not whole ours."""
     stock = vllm.routed_experts.__init__
 
     @functools.wraps(stock)
     def __init__(self, *arguments, **options):
         stock(self, *arguments, **options)
         if loadings.current() is not None:
-            follow_layer(self)
+            _follow_layer(self, chosen)
 
     vllm.routed_experts.__init__ = __init__
+
+
+def _follow_layer(layer, chosen):
+    method, ours = layer.quant_method, None
+    prepare = method.process_weights_after_loading
+
+    def process_weights_after_loading(layer):
+        nonlocal ours
+        now = loadings.current()
+        if now is not None:
+            ours = chosen(now, layer, prepare)
+        elif ours is None or not ours.whole:  # weights that are loaded again
+            prepare(layer)
+        if ours is not None:
+            ours.take()
+
+    method.process_weights_after_loading = process_weights_after_loading
 
 
 class Mixture:
     """A layer of experts whose weights are as the checkpoint has them. kind: None if how they are quantized is not known, `name` says then what
     is not."""
+
+    whole = True  # gemmtune runs every size
 
     def __init__(self, layer, kind, name, device):
         self.layer, self.kind, self.name, self.device = layer, kind, name, device
