@@ -235,6 +235,22 @@ TEST_F(GpuCompile, WgmmaMoeForHopper) {
   }
 }
 
+/// NVFP4 and int4 weights: every format with few and many tokens.
+TEST_F(GpuCompile, WgmmaMoeOfWeightFormatsForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_wgmma_moe_family(runtime, no_driver);
+  for (const std::int64_t tokens : {4, 4096}) {
+    for (Problem& problem : testing_problems::mixtures_of_weight_formats({tokens, 768, 2048})) {
+      if (has_whole_rows(problem)) continue;
+      problem.moe.experts = 128;
+      problem.moe.topk = 8;
+      expect_compiles(*family, runtime, problem);
+    }
+  }
+}
+
 /// Most of x and of the rows of w2 that registers hold; every form of scales.
 TEST_F(GpuCompile, MoeDecodeForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);

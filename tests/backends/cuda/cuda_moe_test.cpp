@@ -61,9 +61,9 @@ std::vector<Config> moe_configs(const KernelFamily& family, const Problem& probl
       "mxfp4_stream_r1_bm24_ku3_smem226_sort0", "mxfp4_stream_r1_bm16_ku3_smem226_sort1"};
   const Space space = family.space(problem);
   std::vector<Config> configs{family.default_config(problem)};
-  const auto chosen = stream                                ? std::span<const char* const>(names_of_stream)
-                      : problem.w_type == DataType::f4_e2m1 ? std::span<const char* const>(names_of_fp4)
-                                                            : std::span<const char* const>(names);
+  const auto chosen = stream                      ? std::span<const char* const>(names_of_stream)
+                      : bits(problem.w_type) == 4 ? std::span<const char* const>(names_of_fp4)
+                                                  : std::span<const char* const>(names);
   for (const char* name : chosen) {
     auto candidate = parse_kernel_name(name, space.keys());
     EXPECT_TRUE(candidate.ok()) << candidate.message();

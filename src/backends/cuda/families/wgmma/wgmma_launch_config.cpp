@@ -505,17 +505,19 @@ std::string wgmma_macros(DataType element, std::int64_t rows, MnMajor operands_m
       count, count + 1, last, outputs, operands);
 }
 
-std::string wgmma_of_registers_macros(std::int64_t rows) {
+std::string wgmma_of_registers_macros(std::int64_t rows, DataType element) {
+  const std::string_view type = element == DataType::f16 ? "f16" : "bf16";
   const std::int64_t count = rows / 2;
   const std::string registers = accumulator_places(count);
   // Sums that begin are outputs alone, but must stay where they are: in other registers they would be there twice.
   const std::string operands = accumulator_operands(count, '+', false);
   const auto instruction = [&](std::string_view name, bool adds) {
     return fmt::format(
-        "#define {}(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k16.f32.bf16.bf16 {{{}}}, "
+        "#define {}(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, "
         "{{%{}, %{}, %{}, %{}}}, %{}, {}, 1, 1, 0;\" : {} : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), "
         "\"r\"(a[3]), \"l\"(b))\n",
-        name, rows, registers, count, count + 1, count + 2, count + 3, count + 4, adds ? 1 : 0, operands);
+        name, rows, type, type, registers, count, count + 1, count + 2, count + 3, count + 4, adds ? 1 : 0,
+        operands);
   };
   return instruction("WGMMA", true) + instruction("WGMMA_FIRST", false) +
          fmt::format("#define FENCE_ACCUMULATORS(d) asm volatile(\"\" : {} : : \"memory\")\n", operands);

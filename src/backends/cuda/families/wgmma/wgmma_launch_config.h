@@ -145,7 +145,7 @@ struct MnMajor {
   bool b = false;
 };
 std::string wgmma_macros(DataType element, std::int64_t rows, MnMajor operands = {});
-/// The same of bf16 whose first operand is in registers (four words): WGMMA is added to the sums, with WGMMA_FIRST they begin.
-std::string wgmma_of_registers_macros(std::int64_t rows);
+/// The same of bf16 or fp16 whose first operand is in registers (four words): WGMMA is added to the sums, with WGMMA_FIRST they begin.
+std::string wgmma_of_registers_macros(std::int64_t rows, DataType element = DataType::bf16);
 
 }  // namespace gemmtune::cuda

@@ -32,7 +32,7 @@ gpu::Source moe_permute_source(const Problem& problem, ColumnOrder order) {
       {"DEPENDENT=1", "ELEMENT=2", "OUTPUT=2", fmt::format("X_TYPE={}", gpu::moe_type_code(problem.x_type)),
        fmt::format("X_SCALES={}", scaled ? gpu::moe_scale_code(ScaleType::e8m0) : 0),
        fmt::format("TOKEN_UNIT={}.0f", permuted_unit_of(problem)),
-       fmt::format("PERMUTED={}", order == ColumnOrder::permuted ? 1 : 0)},
+       fmt::format("PERMUTED={}", static_cast<int>(order))},
       "moe_permute"};
 }
 

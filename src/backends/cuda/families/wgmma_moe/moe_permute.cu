@@ -1,5 +1,5 @@
-// x of a mixture as bf16, exactly, for kernels with an MXFP4 weight; with PERMUTED its columns are permuted within 128, as wgmma_moe needs it: column 32 t + 8 w + j + 4 i
-// goes to 32 w + 8 j + 2 t + i (t, w, j < 4, i < 2). With pair_of tokens are sorted by expert, too. A thread has one w of a unit: 8 columns of each t.
+// x of a mixture as bf16, exactly, or fp16 as it is, for kernels with a weight of 4 bits; with PERMUTED its columns are permuted within 128, as wgmma_moe needs it: column 32 t + 8 w + j + 4 i
+// goes to 32 w + 8 j + 2 t + i (t, w, j < 4, i < 2), or with PERMUTED 2 column 32 w + 8 t + j + 4 i. With pair_of tokens are sorted by expert, too. A thread has one w of a unit: 8 columns of each t.
 //
 // The host defines X_TYPE and X_SCALES (moe_elements.cuh; scales are e8m0 of 32 columns, or none), TOKEN_UNIT (of what is stored: elements times the largest e8m0 scales are
 // more than bf16 holds), PERMUTED.
@@ -13,7 +13,7 @@ using gemmtune::cuda::MoePermuteArguments;
 
 #define THREADS 256
 
-#if X_TYPE == 2
+#if X_TYPE == 1 || X_TYPE == 2
 static __device__ inline uint4 load_columns(const MoePermuteArguments& a, long long token, int column) {
   return *(const uint4*)(a.x + token * a.x_row_bytes + column * 2);
 }
@@ -58,7 +58,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) moe_permute(const MoePermu
   uint4 from[4];
 #pragma unroll
   for (int t = 0; t < 4; ++t) {
-    const int column = unit * 128 + t * 32 + w * 8;
+    const int column = unit * 128 + (PERMUTED == 2 ? w * 32 + t * 8 : t * 32 + w * 8);
     from[t] = make_uint4(0, 0, 0, 0);
     if (column < a.columns) from[t] = load_columns(a, token, column);
   }

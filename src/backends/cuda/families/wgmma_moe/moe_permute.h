@@ -12,7 +12,8 @@ namespace gemmtune::cuda {
 
 inline constexpr std::int64_t permuted_unit = 128;  // columns, to which rows are padded
 
-enum class ColumnOrder { plain, permuted };
+/// Of weights of 4 bits whose products need no scale, and of int4 weights, whose groups of 32 stay together.
+enum class ColumnOrder { plain, permuted, permuted_within_32 };
 /// Rows of what is written: the round's tokens, or its pairs by position, for which the sort must have been enqueued.
 enum class RowOrder { tokens, sorted };
 

@@ -15,6 +15,7 @@
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/moe/moe_layer.h"
+#include "backends/gpu/moe/moe_operands.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
@@ -24,7 +25,8 @@ namespace gemmtune::cuda {
 static void visit_fields(const WgmmaMoeConfig& config, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(config, visit, stage, fp4, token_scales, token_unit, block_rows, block_tokens,
                         staged_tokens, quantizes, min_width, consumer_warpgroups, k_atoms, cluster, sort,
-                        blocks, producer_registers, consumer_registers, bias, weighted);
+                        blocks, producer_registers, consumer_registers, bias, weighted, weight, group,
+                        zero_points, scales);
 }
 
 namespace {
@@ -50,7 +52,7 @@ std::string instructions_text(DataType element, const WgmmaMoeStage& stage) {
   std::string text = "template <int WIDTH> struct Instruction;\n";
   for (std::int64_t width = stage.min_width(); width <= stage.tokens; width += width_step) {
     if (stage.fp4) {
-      text += wgmma_of_registers_macros(width) +
+      text += wgmma_of_registers_macros(width, element) +
               fmt::format(
                   "template <> struct Instruction<{}> {{\n"
                   "  static __device__ __forceinline__ void multiply(float* d, const unsigned (&a)[4], "
@@ -74,6 +76,10 @@ std::string instructions_text(DataType element, const WgmmaMoeStage& stage) {
   return text;
 }
 
+ColumnOrder column_order(const Problem& problem) {
+  return problem.w_type == DataType::i4 ? ColumnOrder::permuted_within_32 : ColumnOrder::permuted;
+}
+
 using Stages = std::array<WgmmaMoeStage, 2>;
 
 /// Whether a kernel of its own is between the stages.
@@ -84,7 +90,7 @@ bool has_quantize(const Problem& problem, const Stages& stages) {
 gpu::MoeBuffers buffers_of(const Problem& problem, const WgmmaMoeStage& first) {
   const bool quantized = quantizes_hidden(problem);
   std::int64_t hidden_bytes = problem.n * (quantized ? 3 : 2);  // in bf16, then in fp8
-  // Of an MXFP4 weight, and behind all pairs' hidden layer the permuted rows of the tokens, of each pair where they are sorted.
+  // Of a weight of 4 bits, and behind all pairs' hidden layer the permuted rows of the tokens, of each pair where they are sorted.
   if (first.fp4)
     hidden_bytes = first.columns * 2 +
                    (first.sorts ? ceil_div(first.k_bytes, std::int64_t{problem.moe.topk}) : first.k_bytes);
@@ -97,7 +103,7 @@ gpu::MoeBuffers buffers_of(const Problem& problem, const WgmmaMoeStage& first) {
 
 class WgmmaMoeKernel final : public gpu::JitKernel<Stages> {
  public:
-  /// `programs`: of the stages, and one more of an fp8 kernel between them or, of an MXFP4 weight, in front of them.
+  /// `programs`: of the stages, and one more of an fp8 kernel between them or, of a weight of 4 bits, in front of them.
   WgmmaMoeKernel(const CudaDriver& driver, gpu::Programs programs, gpu::MoeLayer layer,
                  const Problem& problem, const Stages& stages)
       : JitKernel(std::move(programs), problem, stages),
@@ -139,7 +145,7 @@ class WgmmaMoeKernel final : public gpu::JitKernel<Stages> {
       first.x_row_bytes = x_row_bytes;
       const bool sorted = !launch_[0].sorts;
       if (sorted) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
-      if (has_fp4_weight(problem_)) {
+      if (has_weight_format(problem_)) {
         auto* const permuted =
             static_cast<unsigned char*>(round.hidden) + round.pairs * launch_[0].columns * 2;
         GEMMTUNE_RETURN_IF_ERROR(launch_moe_permute(
@@ -153,6 +159,7 @@ class WgmmaMoeKernel final : public gpu::JitKernel<Stages> {
       first.bias = static_cast<const float*>(round.operands.bias);
       first.x_scales = static_cast<const float*>(round.operands.x_scale);
       set_weight_scales(shapes_.w.scale, round.operands.w_scale, first);
+      first.format = gpu::moe_format_of(round.operands.w_global_scale, round.operands.w_zero_points);
       first.x_scale_step = as_int(shapes_.x.scale.row_block == 1 ? shapes_.x.scale.columns : 0);
       first.x_scale_k_step = 1;
       void* hidden = round.hidden;
@@ -168,6 +175,7 @@ class WgmmaMoeKernel final : public gpu::JitKernel<Stages> {
       second.to = round.partials;
       second.x_scales = static_cast<const float*>(round.hidden_scales);
       set_weight_scales(shapes_.w2.scale, round.operands.w2_scale, second);
+      second.format = gpu::moe_format_of(round.operands.w2_global_scale, round.operands.w2_zero_points);
       second.x_scale_step = 1;
       second.x_scale_k_step = round.pairs;
       GEMMTUNE_RETURN_IF_ERROR(encode_tokens(launch_[1], hidden, round.pairs, second.hidden));
@@ -178,6 +186,10 @@ class WgmmaMoeKernel final : public gpu::JitKernel<Stages> {
   }
 
  private:
+  /// Of a tile of w1: where elements of k are permuted within 128, features of each 32.
+  static std::int64_t boxes_of(const WgmmaMoeStage& stage) {
+    return stage.fp4 && !stage.weight.is_grouped() ? 4 : stage.cluster;
+  }
   /// [experts, rows, k] in boxes of a tile's rows; an interleaved one as [experts, groups, halves, 8, k].
   Status encode_weight(const WgmmaMoeStage& stage, const void* data, api::TensorMap& map) const {
     const std::int64_t experts = problem_.moe.experts;
@@ -185,14 +197,12 @@ class WgmmaMoeKernel final : public gpu::JitKernel<Stages> {
     const int element_bytes = stage.fp4 ? 1 : bits(problem_.w_type) / 8;
     const std::int64_t k = row / element_bytes;
     if (!stage.interleaved) {
-      // Of an MXFP4 w1 a tile is of four boxes.
-      const std::int64_t boxes = stage.fp4 && stage.stage == 1 ? 4 : stage.cluster;
+      const std::int64_t boxes = stage.stage == 1 ? boxes_of(stage) : stage.cluster;
       const ArrayBox::Dimension dimensions[] = {
           {k, 0, 0}, {stage.weight_rows, row, stage.rows / boxes}, {experts, stage.weight_rows * row, 1}};
       return encode(driver_.functions(), ArrayBox{data, element_bytes, dimensions}, map);
     }
-    // Of an MXFP4 weight a tile is of four boxes.
-    const std::int64_t groups = stage.rows / stage.cluster / (stage.fp4 ? 64 : 16);
+    const std::int64_t groups = stage.rows / boxes_of(stage) / 16;
     const ArrayBox::Dimension dimensions[] = {{k, 0, 0},
                                               {8, row, 8},
                                               {2, problem_.n * row, 2},
@@ -236,8 +246,8 @@ class WgmmaMoeKernel final : public gpu::JitKernel<Stages> {
     values.w_scale_matrix = shape.elements();
     values.w_scale_rows = as_int(shape.row_block);
     values.w_scale_columns = as_int(shape.columns);
-    const std::uintptr_t together =
-        static_cast<std::uintptr_t>(shape.columns) | reinterpret_cast<std::uintptr_t>(scales);
+    const std::uintptr_t together = static_cast<std::uintptr_t>(shape.columns * bytes_of(shape.type)) |
+                                    reinterpret_cast<std::uintptr_t>(scales);
     values.w_scale_alignment = together % 4 == 0 ? 4 : together % 2 == 0 ? 2 : 1;
   }
 
@@ -316,18 +326,22 @@ class WgmmaMoeFamily final : public gpu::JitFamily<Stages> {
 };
 
 Status WgmmaMoeFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem, gpu::Weights::plain, gpu::MoeQuantizations::all));
   const DataType type = problem.w_type;
-  if (has_fp4_weight(problem)) {
-    if (!widens_exactly(problem))
+  if (has_weight_format(problem)) {
+    if (!is_of_weights_alone(problem.moe.quant_type) && !widens_exactly(problem))
       return refusal::refuse(refusal::types, "x {} scaled by {} with w {}", to_string(problem.x_type),
                              to_string(problem.moe.quant_type), to_string(type));
+    const WeightTraits weight = weight_traits(problem);
+    if (weight.format == WeightFormat::int4 && !weight.is_grouped())
+      return refusal::refuse(refusal::types, "w {} with a scale a row, only of groups", to_string(type));
   } else if (problem.x_type != type ||
              (type != DataType::bf16 && type != DataType::f16 && type != DataType::f8_e4m3fn))
-    return refusal::refuse(
-        refusal::types,
-        "x {} with w {}, only bf16, fp16 and fp8 e4m3fn of both, and x of bf16 or fewer bits with {}",
-        to_string(problem.x_type), to_string(type), to_string(DataType::f4_e2m1));
+    return refusal::refuse(refusal::types,
+                           "x {} with w {}, only bf16, fp16 and fp8 e4m3fn of both, x of bf16 or fewer bits "
+                           "with {}, and {} of groups",
+                           to_string(problem.x_type), to_string(type), to_string(DataType::f4_e2m1),
+                           to_string(DataType::i4));
   const QuantType quantization = problem.moe.quant_type;
   if (quantizes_hidden(problem) && (quantization == QuantType::none || quantization == QuantType::per_1x32))
     return refusal::refuse(refusal::types, "{} scaled by {}", to_string(type), to_string(quantization));
@@ -354,7 +368,7 @@ void WgmmaMoeFamily::fill(gpu::LaunchSpace<Stages>& space) const {
   space.rule("fits", Rule::build,
              [](const Problem& problem, const Config& config, const Stages& stages) -> std::string {
                std::string refused;
-               if (!has_fp4_weight(problem)) refused = refuse_block_k(config, problem.w_type);
+               if (!has_weight_format(problem)) refused = refuse_block_k(config, problem.w_type);
                for (const WgmmaMoeStage& stage : stages)
                  if (refused.empty()) refused = refuse_wgmma_moe(stage);
                return refused;
@@ -389,14 +403,19 @@ WgmmaMoeConfig config_of(const Problem& problem, const WgmmaMoeStage& stage) {
           .producer_registers = as_int(stage.producer_registers()),
           .consumer_registers = as_int(stage.consumer_registers()),
           .bias = first && problem.bias,
-          .weighted = first && problem.moe.doweight_stage1};
+          .weighted = first && problem.moe.doweight_stage1,
+          .weight = stage.weight.format,
+          .group = as_int(stage.weight.group),
+          .zero_points = stage.weight.zero_points,
+          .scales = problem.y_type == DataType::f16 ? gpu::Element::f16 : gpu::Element::bf16};
 }
 
 gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeStage& stage) const {
-  gpu::Source source{"wgmma_moe", instructions_text(problem.x_type, stage) + source_, {}, "wgmma_moe"};
   const bool first = stage.stage == 1;
   const bool quantized = quantizes_hidden(problem);
-  const DataType element = stage.fp4 ? DataType::bf16 : problem.x_type;
+  // Other tokens of a weight of 4 bits become bf16.
+  const DataType element = stage.fp4 && bits(problem.x_type) < 16 ? DataType::bf16 : problem.x_type;
+  gpu::Source source{"wgmma_moe", instructions_text(element, stage) + source_, {}, "wgmma_moe"};
   const DataType hidden = quantized ? DataType::bf16 : element;
   source.defines = {
       fmt::format("ELEMENT={}", gpu::element_code(element)),
@@ -416,7 +435,7 @@ std::vector<gpu::Part> WgmmaMoeFamily::parts(const Problem& problem, const Stage
   for (const WgmmaMoeStage& stage : stages)
     parts.push_back({stage_source(problem, stage), stage.shared_bytes});
   if (has_quantize(problem, stages)) parts.push_back({quantize_source()});
-  if (has_fp4_weight(problem)) parts.push_back({moe_permute_source(problem, ColumnOrder::permuted)});
+  if (has_weight_format(problem)) parts.push_back({moe_permute_source(problem, column_order(problem))});
   return parts;
 }
 

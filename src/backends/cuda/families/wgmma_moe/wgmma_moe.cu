@@ -43,7 +43,9 @@ static __device__ __forceinline__ void compute(const WgmmaMoeArguments& a, const
     Accumulators d;
     RowBiases biases;
     TokenScales token_scales;
+    float unit = 1.0f;
     if constexpr (config().fp4) {
+      unit = sum_unit(a, work.tile.expert);
       if (!loaded) load_scales(scales, a, scale_rows(a, work.tile.expert, work.row, work.column), 0);
       loaded = true;
       if constexpr (config().bias && LOADS_EARLY) biases = load_biases(a, work);
@@ -57,13 +59,13 @@ static __device__ __forceinline__ void compute(const WgmmaMoeArguments& a, const
     // Of an MXFP4 weight in the weight's rows of the tile's last stage, 16 of the warp group's: it has read them all when its last instruction has completed.
     if constexpr (config().fp4)
       staging = smem.pipeline + (unsigned)last_stage * STAGE_BYTES +
-                (unsigned)((STAGE == 1 ? warp * (BLOCK_ROWS / 4) + group * MMA_TILES * 16
-                                       : group * WARPGROUP_ROWS + warp * 16) *
+                (unsigned)((STAGE == 1 && !WITHIN_32 ? warp * (BLOCK_ROWS / 4) + group * MMA_TILES * 16
+                                                     : group * WARPGROUP_ROWS + warp * 16) *
                            ATOM_BYTES);
     last = work.last;
     at = at == smem.work + (ITEM_SLOTS - 1) * WORK_BYTES ? smem.work : at + WORK_BYTES;
     if constexpr (scales_rows()) scale_rows(d, a, routes, work);
-    if constexpr (config().fp4) scale_sums(d);
+    if constexpr (config().fp4 && !is_int4()) scale_sums(d, unit);
     if constexpr (config().token_scales) {
       if constexpr (!LOADS_EARLY) token_scales = load_token_scales(a, routes, work);
       scale_tokens(d, token_scales);

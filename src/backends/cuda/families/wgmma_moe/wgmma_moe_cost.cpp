@@ -86,6 +86,10 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
                                 : warpgroups > 1 ? two
                                                  : two + cost.decoded_alone));
     }
+    // Sums of groups are added as those of fp8 are.
+    if (stage.group_sums() > 0)
+      cycles += row_groups * 64 / as_real(stage.weight.group) * cost.covered_promotion *
+                (cost.promotion_token * tokens + cost.promotion);
     const double products = as_real(stage.k_atoms) * cycles * blocks / cost.clock;
     const double fetched =
         as_real(atom_bytes) *
@@ -107,8 +111,8 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
         (stage.promoted && stage.cluster > 1 ? cost.cluster : 1.0) *
         (stage.promoted && stage.reallocates_registers() && of_scales > 0 ? cost.scales_read : 1.0);
     const double busy = waves * (k_tiles * step + epilogue) * waits;
-    const double weights =
-        work.experts * as_real(stage.weight_rows * stage.weight_row_bytes) * (stage.fp4 ? 17.0 / 16 : 1.0);
+    const double weights = work.experts * as_real(stage.weight_rows * stage.weight_row_bytes) *
+                           (stage.fp4 ? 1 + 2 * stage.weight.scale_bytes(1) : 1.0);
     const double results = pairs * as_real(stage.columns) * 2;
     const double memory = (weights + results) / cost.from_memory *
                           (stage.promoted && stage.warpgroups == 1 ? cost.lone_from_memory : 1.0);

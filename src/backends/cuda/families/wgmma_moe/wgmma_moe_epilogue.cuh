@@ -45,9 +45,8 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMo
   }
 }
 
-// Multiplies d by the unit of its sums, of an MXFP4 weight.
-static __device__ __forceinline__ void scale_sums(Accumulators& d) {
-  constexpr float unit = E2M1_UNIT * config().token_unit;
+// Multiplies d by the unit of its sums.
+static __device__ __forceinline__ void scale_sums(Accumulators& d, float unit) {
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll

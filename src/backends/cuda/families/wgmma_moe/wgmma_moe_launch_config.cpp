@@ -15,7 +15,7 @@ constexpr std::int64_t max_moe_stages = 24;
 constexpr std::int64_t min_moe_stages = 3;
 constexpr std::int64_t instruction_rows = 64;
 constexpr std::int64_t min_quantized_tokens = 64;  // of a tile that quantizes the hidden layer
-constexpr std::int64_t fp4_block_k = 256;          // of an MXFP4 weight: 128 bytes
+constexpr std::int64_t fp4_block_k = 256;          // of a weight of 4 bits: 128 bytes
 constexpr std::int64_t kibibyte = 1024;
 constexpr std::int64_t moe_items = 32;  // ITEM_SLOTS
 // Alignment of the pipeline, of items the work and a barrier with an index, and of each stage two barriers.
@@ -57,7 +57,7 @@ std::int64_t WgmmaMoeStage::consumer_registers() const {
 
 std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Config& config,
                                               const HopperLimits& limits) {
-  const bool fp4 = has_fp4_weight(problem);
+  const bool fp4 = has_weight_format(problem);
   const std::int64_t element = fp4 ? 2 : bits(problem.x_type) / 8;
   const bool small = config.number("smem", 226) <= 112;
   std::array<WgmmaMoeStage, 2> stages;
@@ -71,6 +71,7 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     while (stage.rows / instruction_rows % stage.warpgroups != 0) --stage.warpgroups;
     stage.cluster = std::max<std::int64_t>(1, config.number("cm", 1));
     stage.fp4 = fp4;
+    if (fp4) stage.weight = weight_traits(problem);
     stage.sorts = config.number("sort", 0) != 0;
     stage.k_atoms = fp4 ? fp4_block_k / 64 : k_atoms_of(config, problem.w_type);
     stage.blocks_per_multiprocessor = small ? 2 : 1;
@@ -98,7 +99,7 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
                                 (stage.quantizes ? 2 * 2 * stage.tokens * 4 : 0);
     const std::int64_t warpgroup_staging =
         stage.quantizes ? stage.tokens * 64 * 2 : stage.staged_tokens() * (stage.interleaved ? 32 : 64) * 2;
-    // Of an MXFP4 weight the output is staged in the tile's last stage.
+    // Of a weight of 4 bits the output is staged in the tile's last stage.
     const std::int64_t staging = fp4 ? 0 : stage.warpgroups * warpgroup_staging;
     stage.num_stages =
         std::clamp<std::int64_t>((budget - staging) / (stage.stage_bytes + scales), 0, max_moe_stages);
@@ -108,15 +109,13 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
   return stages;
 }
 
-bool has_fp4_weight(const Problem& problem) { return problem.w_type == DataType::f4_e2m1; }
-
 bool scales_by_block(const Problem& problem) {
   const QuantType type = quantization(problem);
   return type == QuantType::per_1x128 || type == QuantType::per_128x128;
 }
 
 std::vector<Parameter> wgmma_moe_parameters(DataType element) {
-  const bool fp4 = element == DataType::f4_e2m1;
+  const bool fp4 = bits(element) == 4;
   return {
       Parameter{.key = "bm",
                 .values = {"16", "32", "48", "64", "96", "128", "144", "160", "192", "256"},
@@ -157,7 +156,7 @@ std::vector<Parameter> wgmma_moe_parameters(DataType element) {
 
 namespace {
 
-/// Of a thread beside what decodes an MXFP4 weight: fragments in two buffers, with four warp groups or two blocks in one.
+/// Of a thread beside what decodes a weight of 4 bits: fragments in two buffers, with four warp groups or two blocks in one.
 std::int64_t fp4_accumulators(const WgmmaMoeStage& stage) {
   const std::int64_t resident = stage.threads() * stage.blocks_per_multiprocessor;
   if (stage.reallocates_registers()) return (stage.consumer_registers() - 64) / 2;
@@ -180,9 +179,10 @@ std::string refuse_wgmma_moe(const WgmmaMoeStage& stage) {
   if (two_blocks && !stage.fp4 && (stage.warpgroups > 1 || held + partial > 64))
     return "two blocks of a multiprocessor have too few registers";
   if (stage.fp4 && stage.stage == 1 && !stage.interleaved && stage.rows > fp4_unit)
-    return "no tile of 256 rows of an MXFP4 w1 without gate";
-  if (stage.fp4 && stage.cluster > 1) return "no cluster of an MXFP4 weight";
-  if (stage.fp4 && held > fp4_accumulators(stage)) return "more accumulators than registers";
+    return "no tile of 256 rows of a 4-bit w1 without gate";
+  if (stage.fp4 && stage.cluster > 1) return "no cluster of a weight of 4 bits";
+  if (stage.fp4 && held + stage.group_sums() > fp4_accumulators(stage))
+    return "more accumulators than registers";
   if (stage.promoted && (stage.tokens > 160 || held + partial > 192))
     return "more partial sums than registers";
   // Without a gate the producer of such a tile lacks a register or two.
@@ -197,7 +197,7 @@ std::string refuse_wgmma_moe(const WgmmaMoeStage& stage) {
 Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits,
                                 const WgmmaMoeCost& cost) {
   gpu::FastestConfig fastest;
-  const bool fp4 = has_fp4_weight(problem);
+  const bool fp4 = has_weight_format(problem);
   const auto consider = [&](std::int64_t tokens, std::int64_t rows, std::int64_t rows2,
                             std::int64_t warpgroups, std::int64_t shared, std::int64_t cluster) {
     Config config;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/weight_format.h"
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "candidates/space.h"
 
@@ -25,7 +26,8 @@ struct WgmmaMoeStage {
   std::int64_t cluster = 1;  // blocks that share a tile's rows, each with its own tokens
   bool interleaved = false;  // rows of gate and up alternate, 8 of each
   bool promoted = false;     // fp8
-  bool fp4 = false;          // an MXFP4 weight
+  bool fp4 = false;          // a weight of 4 bits
+  WeightTraits weight;       // of fp4
   bool sorts = false;        // each block sorts all pairs
   bool quantizes = false;  // the stage quantizes the hidden layer, of which a tile has a group of 128 columns
   std::int64_t weight_row_bytes = 0;
@@ -39,6 +41,8 @@ struct WgmmaMoeStage {
   std::int64_t storage_bytes = 0;  // of stages, staging buffers and scales
   std::int64_t shared_bytes = 0;
 
+  /// Of a thread: sums of a group, beside those of all k.
+  std::int64_t group_sums() const { return fp4 && weight.is_grouped() ? mma_tiles() * tokens / 2 : 0; }
   /// Of a tile of the sort: those of a cluster's blocks.
   std::int64_t sorted_tokens() const { return tokens * cluster; }
   std::int64_t threads() const { return 128 * (warpgroups + 1); }
@@ -60,8 +64,7 @@ struct WgmmaMoeStage {
   std::int64_t consumer_registers() const;
 };
 
-/// Whether the weight is MXFP4. Elements of k are permuted within units of 128 then, to which rows of tokens are padded.
-bool has_fp4_weight(const Problem& problem);
+/// Of weights of 4 bits elements of k are permuted within units of so many, to which rows of tokens are padded.
 inline constexpr std::int64_t fp4_unit = 128;
 
 /// Whether scales of x and w change along k.

@@ -81,7 +81,52 @@ static __device__ __forceinline__ void add_biases(Accumulators& d, const RowBias
   }
 }
 
-// ---- an MXFP4 weight
+// ---- a weight of 4 bits
+
+// Batches of 16 of k of a group of int4, whose sums are added when they have completed.
+enum : int { GROUP_FRAGMENTS = STEPS_PER_SCALE < FRAGMENTS ? STEPS_PER_SCALE : FRAGMENTS };
+
+// Adds the sums of group `group` of 128 of k, times its scales, and clears them.
+template <int WIDTH, typename Words>
+static __device__ __forceinline__ void add_group(Accumulators& d, Accumulators& sums, const Words (&factors)[MMA_TILES],
+                                                 int group) {
+  wgmma_wait<0>();
+#pragma unroll
+  for (int r = 0; r < MMA_TILES; ++r) {
+    Instruction<WIDTH>::fence(sums[r]);
+    const float scales[2] = {group_scale(factors[r], group, 0), group_scale(factors[r], group, 1)};
+#pragma unroll
+    for (int i = 0; i < WIDTH / 2; ++i) {
+      d[r][i] = fmaf(sums[r][i], scales[i % 4 / 2], d[r][i]);
+      sums[r][i] = 0.0f;
+    }
+    Instruction<WIDTH>::fence(sums[r]);
+  }
+}
+
+// 128 of k, half `half` of a stage, of int4. `sums`: of a group, zeros; the threads decode the next group's first batch before they wait for it. release(): the stage before
+// is free.
+template <int WIDTH, typename Words, typename Release>
+static __device__ __forceinline__ void multiply_int4_half(Accumulators& d, Accumulators& sums, const RawWeight& raw,
+                                                          const Words (&factors)[MMA_TILES], unsigned b, int half,
+                                                          const Release& release) {
+  constexpr int per_group = STEPS_PER_SCALE / GROUP_FRAGMENTS * MMA_TILES;
+  unsigned fragments[BUFFERS][GROUP_FRAGMENTS][4];
+#pragma unroll
+  for (int batch = 0; batch < 8 / GROUP_FRAGMENTS * MMA_TILES; ++batch) {
+    const int r = batch % MMA_TILES;
+    const int first = batch / MMA_TILES * GROUP_FRAGMENTS;
+    if (BUFFERS == 1) wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < GROUP_FRAGMENTS; ++i)
+      decode(fragments[batch % BUFFERS][i], raw[r], first + i, factors[r], false);
+    if (batch > 0 && batch % per_group == 0) add_group<WIDTH>(d, sums, factors, batch / per_group - 1);
+    start_products<WIDTH, GROUP_FRAGMENTS>(sums[r], fragments[batch % BUFFERS], b, half * 8 + first);
+    if (BUFFERS == 2) wgmma_wait<1>();
+    if (batch == 0) release();
+  }
+  add_group<WIDTH>(d, sums, factors, 8 / STEPS_PER_SCALE - 1);
+}
 
 // WIDTH: tokens of the instructions. `next`: the scales of the tile's first 512 of k; on return those of the next tile. `at`: of the work. The last stage is released by the epilogue.
 template <int WIDTH>
@@ -96,6 +141,11 @@ static __device__ __forceinline__ void multiply_fp4_tile(Accumulators& d, const 
 #pragma unroll
     for (int i = 0; i < WIDTH / 2; ++i) d[r][i] = 0.0f;
   }
+  Accumulators sums;  // of a group of int4
+  if constexpr (is_int4()) {
+#pragma unroll
+    for (int i = 0; i < MMA_TILES * WIDTH / 2; ++i) sums[i / (WIDTH / 2)][i % (WIDTH / 2)] = 0.0f;
+  }
   unsigned fragments[BUFFERS][FRAGMENTS][4];  // of the instructions under way, and of the next ones
   ScaleWords chunk;
   bool large = false;
@@ -104,9 +154,10 @@ static __device__ __forceinline__ void multiply_fp4_tile(Accumulators& d, const 
   for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
     if (k_tile % 2 == 0) {
 #pragma unroll
-      for (int i = 0; i < MMA_TILES * 2; ++i) chunk[i / 2][i % 2] = next[i / 2][i % 2];
+      for (int i = 0; i < MMA_TILES * 2 * WORDS; ++i)
+        chunk[i / WORDS / 2][i / WORDS % 2][i % WORDS] = next[i / WORDS / 2][i / WORDS % 2][i % WORDS];
       if (k_tile + 2 < a.k_tiles) {
-        load_scales(next, a, rows, k_tile * 8 + 16);
+        load_scales(next, a, rows, (k_tile + 2) * 2 * UNIT_SCALE_BYTES);
       } else {
         const Work of = read_work(at);
         if (!of.last)
@@ -125,7 +176,13 @@ static __device__ __forceinline__ void multiply_fp4_tile(Accumulators& d, const 
       load_half(raw, base, own, half);
       Factors factors[MMA_TILES];
 #pragma unroll
-      for (int r = 0; r < MMA_TILES; ++r) factors[r] = factors_of(chunk[r], k_tile % 2 * 2 + half, large);
+      for (int r = 0; r < MMA_TILES; ++r) set_factors(factors[r], chunk[r], k_tile % 2 * 2 + half, large);
+      if constexpr (is_int4()) {
+        multiply_int4_half<WIDTH>(d, sums, raw, factors, b, half, [&] {
+          if (half == 0) release_stage(smem, previous, previous >= 0 ? lane : 32);
+        });
+        continue;
+      }
       // Large scales are rare. A branch between instructions that are under way would make the compiler wait for each of them everywhere.
       if (large) {
         wgmma_wait<0>();

@@ -19,10 +19,14 @@
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
 #include "backends/gpu/moe/moe_route_arguments.h"
 
+using gemmtune::cuda::WeightFormat;
 using gemmtune::cuda::WgmmaMoeArguments;
 using gemmtune::gpu::MoeTile;
 
 static __device__ constexpr gemmtune::cuda::WgmmaMoeConfig config() { return CONFIG; }
+
+#include "backends/cuda/families/weight_format.cuh"
+
 static __device__ constexpr bool scales_rows() { return types().scales == Scales::rows; }
 static __device__ constexpr bool scales_blocks() { return types().scales == Scales::blocks; }
 
@@ -40,7 +44,8 @@ enum : int {
   INTERLEAVED = STAGE == 1 && GATED,
   PERMUTED =
       STAGE == 1 && config().fp4 && !GATED,  // rows of w1 in the order of the permuted hidden layer, without a gate
-  GATHER = STAGE == 1 && !(config().fp4 && !SORT),  // of an MXFP4 weight tokens come sorted unless blocks sort
+  WITHIN_32 = is_int4(),                     // elements of k are permuted within 32, not within 128
+  GATHER = STAGE == 1 && !(config().fp4 && !SORT),  // of a weight of 4 bits tokens come sorted unless blocks sort
   PROMOTE = types().element == Element::e4m3,       // of fp8 the tensor core keeps too few bits of long sums
   A_ATOM_BYTES = BLOCK_ROWS * ATOM_BYTES,
   A_ATOMS = config().fp4 ? 1 : K_ATOMS,  // boxes of 128 bytes of k in a stage: of an MXFP4 weight four atoms of B's k
@@ -278,18 +283,20 @@ static __device__ __forceinline__ void load_groups(unsigned to, const TensorMap*
   }
 }
 
-// Loads 256 of k of an MXFP4 weight. Of w1 the tile has 8 * W neighbouring features of each of 4 x 32, W = BLOCK_ROWS / 64, or without a gate / 32: those that lie at
+// Loads 256 of k of a weight of 4 bits. Of w1 the tile has, but for int4, 8 * W neighbouring features of each of 4 x 32, W = BLOCK_ROWS / 64, or without a gate / 32: those that lie at
 // neighbouring columns of the permuted hidden layer (permuted_row()).
 static __device__ __forceinline__ void load_fp4_weight(const WgmmaMoeArguments& a, unsigned to, int k_box,
                                                        const Work& work, unsigned barrier) {
-  if constexpr (INTERLEAVED) {
+  if constexpr (INTERLEAVED && WITHIN_32) {
+    load_groups(to, &a.w, k_box * ATOM_BYTES, work.row / 16, work.tile.expert, barrier);
+  } else if constexpr (INTERLEAVED) {
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
       // Features are permuted within 128: 16 groups of 8.
       const int group = work.column / 128 * 16 + t * 4 + work.column % 128 / 32;
       load_groups(to + (unsigned)(t * (A_ATOM_BYTES / 4)), &a.w, k_box * ATOM_BYTES, group, work.tile.expert, barrier);
     }
-  } else if constexpr (PERMUTED) {
+  } else if constexpr (PERMUTED && !WITHIN_32) {
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
       const int row = work.column / 128 * 128 + t * 32 + work.column % 128 / 4;
