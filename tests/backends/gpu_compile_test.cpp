@@ -387,6 +387,37 @@ TEST_F(GpuCompile, TheWidestTilesOfWgmmaMoe) {
   }
 }
 
+/// The same of NVFP4 and int4 weights: of those that build; int4 has sums of a group beside those of all k.
+TEST_F(GpuCompile, TheWidestTilesOfWgmmaMoeOfWeightFormats) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_wgmma_moe_family(runtime, no_driver);
+  const char* names[] = {"wgmma_moe_r1_bm64_bn128_bo128_wg2_cm1_bk256_smem226",
+                         "wgmma_moe_r1_bm48_bn256_bo192_wg4_cm1_bk256_smem226",
+                         "wgmma_moe_r1_bm32_bn256_bo256_wg4_cm1_bk256_smem226",
+                         "wgmma_moe_r1_bm48_bn256_bo256_wg2_cm1_bk256_smem226",
+                         "wgmma_moe_r1_bm96_bn64_bo64_wg1_cm1_bk256_smem226",
+                         "wgmma_moe_r1_bm64_bn64_bo64_wg1_cm1_bk256_smem226",
+                         "wgmma_moe_r1_bm32_bn64_bo64_wg1_cm1_bk256_smem112",
+                         "wgmma_moe_r1_bm16_bn256_bo256_wg4_cm1_bk256_smem226",
+                         "wgmma_moe_r1_bm32_bn256_bo128_wg2_cm1_bk256_smem226",
+                         "wgmma_moe_r1_bm16_bn64_bo64_wg1_cm1_bk256_smem112"};
+  for (const Problem& problem : testing_problems::mixtures_of_weight_formats({4096, 768, 2048})) {
+    if (has_whole_rows(problem)) continue;
+    const Space space = family->space(problem);
+    std::size_t built = 0;
+    for (const char* name : names) {
+      const auto candidate = parse_kernel_name(name, space.keys());
+      ASSERT_TRUE(candidate.ok()) << candidate.message();
+      if (!space.build_refusal(candidate->config).empty() || (built > 0 && !is_thorough())) continue;
+      ++built;
+      expect_builds(*family, runtime, problem, candidate->config);
+    }
+    EXPECT_GE(built, 1U) << print(problem);
+  }
+}
+
 TEST_F(GpuCompile, SkinnyForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));

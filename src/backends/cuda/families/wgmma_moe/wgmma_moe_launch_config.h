@@ -41,8 +41,6 @@ struct WgmmaMoeStage {
   std::int64_t storage_bytes = 0;  // of stages, staging buffers and scales
   std::int64_t shared_bytes = 0;
 
-  /// Of a thread: sums of a group, beside those of all k.
-  std::int64_t group_sums() const { return fp4 && weight.is_grouped() ? mma_tiles() * tokens / 2 : 0; }
   /// Of a tile of the sort: those of a cluster's blocks.
   std::int64_t sorted_tokens() const { return tokens * cluster; }
   std::int64_t threads() const { return 128 * (warpgroups + 1); }
