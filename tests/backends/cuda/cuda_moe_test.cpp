@@ -636,6 +636,21 @@ TEST_F(CudaMoe, DecodeOfWeightFormatsIsRight) {
   }
 }
 
+/// Units of 128 that are not whole, features past the last one, w1 without a gate, tiles in part, several tiles of an expert, shared experts.
+TEST_F(CudaMoe, WgmmaOfWeightFormatsIsRight) {
+  const KernelFamily* family = gpu()->find_family("wgmma_moe");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("wgmma_moe").message();
+  for (const Shape& shape : {Shape{9, 96, 32}, Shape{23, 160, 192}, Shape{50, 192, 576}, Shape{130, 288, 544},
+                             Shape{141, 320, 576}, Shape{300, 256, 1024}}) {
+    for (Problem& problem : weight_formats(shape)) {
+      set_forms(problem);
+      ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
+      expect_right(*family, problem, moe_configs(*family, problem, 5));
+      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+    }
+  }
+}
+
 /// For compute-sanitizer.
 TEST_F(CudaMoe, SanitizerSampleOfWeightFormats) {
   for (const Shape& shape : {Shape{2, 256, 512}, Shape{5, 320, 192}}) {
