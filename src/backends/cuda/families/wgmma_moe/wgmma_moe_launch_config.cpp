@@ -173,7 +173,7 @@ std::int64_t group_accumulators(const WgmmaMoeStage& stage) {
     case 32:
       return held;
     case 64:
-      return stage.mma_tiles() > 1 || stage.reallocates_registers() ? held : 0;
+      return stage.mma_tiles() > 1 || stage.reallocates_registers() || held > 48 ? held : 0;
     default:
       return 0;
   }
