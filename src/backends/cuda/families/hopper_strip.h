@@ -10,17 +10,19 @@ namespace gemmtune::cuda {
 
 /// Rows with k elements, those of their scales and those of their zero points. Where rows follow each other at multiples of 128 bytes in shared memory, or of 64,
 /// threads would meet in the same banks: 32 bytes lie between them then, and 16 between those of their scales. Of groups of 32 threads read four bytes
-/// of a row, and 16 bytes lie between all rows. Rows with gaps are copied one by one, scales and zero points only at multiples of 16 bytes.
+/// of a row, and 16 bytes lie between all rows. Rows with gaps are copied one by one, scales and zero points only at multiples of 16 bytes. A copy takes about 55 cycles however
+/// short it is: short rows of NVFP4 and int4 have no gaps (docs/lab/moe_decode.md).
 struct StripRows {
   explicit StripRows(std::int64_t k, const WeightTraits& weight = {})
       : row_bytes(k / 2),
-        pitch(row_bytes + (weight.group == 32    ? 16
-                           : row_bytes % 64 == 0 ? 32
-                                                 : 0)),
+        pitch(row_bytes + (is_short(row_bytes, weight) ? 0
+                           : weight.group == 32        ? 16
+                           : row_bytes % 64 == 0       ? 32
+                                                       : 0)),
         scale_row(weight.scale_row_of(k)),
-        scale_pitch(scale_row + (scale_row % 16 == 0 ? 16 : 0)),
+        scale_pitch(scale_row + (scale_row % 16 == 0 && !is_short(scale_row, weight) ? 16 : 0)),
         zero_row(weight.zero_row_of(k)),
-        zero_pitch(zero_row + (zero_row > 0 && zero_row % 16 == 0 ? 16 : 0)) {}
+        zero_pitch(zero_row + (zero_row > 0 && zero_row % 16 == 0 && !is_short(zero_row, weight) ? 16 : 0)) {}
   /// Of so many rows, their scales and their zero points.
   std::int64_t bytes(std::int64_t rows) const {
     return round_up(rows * (pitch + scale_pitch + zero_pitch), std::int64_t{128});
@@ -32,6 +34,12 @@ struct StripRows {
   std::int64_t scale_pitch;
   std::int64_t zero_row;
   std::int64_t zero_pitch;
+
+ private:
+  static bool is_short(std::int64_t bytes, const WeightTraits& weight) {
+    constexpr std::int64_t min_apart = 1024;
+    return weight.format != WeightFormat::mxfp4 && bytes < min_apart;
+  }
 };
 
 }  // namespace gemmtune::cuda
