@@ -126,10 +126,14 @@ TEST(MoeDecodeLaunchConfig, StagesHoldStripsOfEveryFormat) {
           for (const std::int64_t pitch : {rows.pitch, 8 * rows.scale_pitch, 8 * rows.zero_pitch})
             EXPECT_EQ(pitch % 16, 0) << text;
         }
-        EXPECT_GE(launch.steps * launch.warps * 64, problem.k) << text;
-        EXPECT_GE(launch.hidden_steps * launch.warps * 64, problem.n) << text;
-        // Shares of the block's tiles for each of w2's k.
-        EXPECT_LE(launch.hidden_shares * problem.n / 64, std::max(launch.warps, problem.n / 64)) << text;
+        EXPECT_GE(launch.steps * (launch.warps / launch.teams) * 64, problem.k) << text;
+        EXPECT_GE(launch.hidden_steps * (launch.warps / launch.hidden_teams) * 64, problem.n) << text;
+        // A team's sums of a unit are added while it has the next, and a stage always is of the same team.
+        EXPECT_EQ(launch.warps % launch.hidden_teams, 0) << text;
+        EXPECT_EQ(launch.hidden_teams % launch.teams, 0) << text;
+        EXPECT_EQ(launch.num_stages % launch.hidden_teams, 0) << text;
+        EXPECT_GE(launch.slots, 2 * launch.teams) << text;
+        EXPECT_EQ(launch.slots % launch.teams, 0) << text;
       }
     }
   }
@@ -172,14 +176,14 @@ TEST(MoeDecodeLaunchConfig, TheDefaultIsWhatWasFast) {
   EXPECT_EQ(chosen(layer(DataType::bf16, QuantType::none, 768, 2048)), "warps14_bk2048_smem226");
   EXPECT_EQ(chosen(testing_problems::moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32,
                                                  {1, 2880, 2880})),
-            "warps15_smem168");
+            "warps15_teams1_smem168");
   EXPECT_EQ(chosen(layer(DataType::bf16, QuantType::none, 7168, 4096)), "warps14_bk2048_smem226");
   const auto of_format = [](QuantType type, std::int64_t n, std::int64_t k, std::int32_t group) {
     return testing_problems::moe_of_weights_alone(DataType::bf16, type, {1, n, k}, group);
   };
-  EXPECT_EQ(chosen(of_format(QuantType::per_1x16, 768, 2048, 0)).substr(0, 7), "warps6_");
-  EXPECT_EQ(chosen(of_format(QuantType::per_group, 768, 2048, 128)).substr(0, 7), "warps6_");
-  EXPECT_EQ(chosen(of_format(QuantType::per_group, 256, 7168, 32)), "warps6_smem226");
+  EXPECT_EQ(chosen(of_format(QuantType::per_1x16, 768, 2048, 0)), "warps12_teams3_smem226");
+  EXPECT_EQ(chosen(of_format(QuantType::per_group, 768, 2048, 128)), "warps12_teams2_smem226");
+  EXPECT_EQ(chosen(of_format(QuantType::per_group, 256, 7168, 32)), "warps12_teams1_smem226");
 }
 
 TEST(MoeDecodeLaunchConfig, AllBlocksMustBeResident) {

@@ -18,6 +18,10 @@ static __device__ inline void barrier_arrive_remote(unsigned barrier) {
 static __device__ inline void barrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// As `count` arrivals.
+static __device__ inline void barrier_arrive(unsigned barrier, unsigned count) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
 // Waits until the phase with parity `phase` has completed. Orders what TMA wrote, and stages that were read.
 static __device__ inline void barrier_wait(unsigned barrier, unsigned phase) {
   asm volatile(

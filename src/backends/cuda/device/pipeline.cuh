@@ -19,6 +19,15 @@ static __device__ __forceinline__ void next_stage(PipelineState& state, int num_
   next_stage(state.stage, state.phase, num_stages);
 }
 
+// `stages` further, at most num_stages.
+static __device__ __forceinline__ void skip_stages(PipelineState& state, int stages, int num_stages) {
+  state.stage += stages;
+  if (state.stage >= num_stages) {
+    state.stage -= num_stages;
+    state.phase ^= 1u;
+  }
+}
+
 // The barrier of a stage, of those from `first` on.
 static __device__ __forceinline__ unsigned barrier_of(unsigned first, int stage) {
   return first + 8u * (unsigned)stage;

@@ -37,7 +37,7 @@ struct StripRows {
 
  private:
   static bool is_short(std::int64_t bytes, const WeightTraits& weight) {
-    constexpr std::int64_t min_apart = 1024;
+    constexpr std::int64_t min_apart = 2048;
     return weight.format != WeightFormat::mxfp4 && bytes < min_apart;
   }
 };

@@ -20,10 +20,10 @@
 namespace gemmtune::cuda {
 
 static void visit_fields(const MoeDecodeConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, hidden, warps, row_bytes, slab, hidden_bytes, hidden_slab, entries,
-                        stage_bytes, slots, tiles, grid, weighted, bias, strips, tokens_fp8, hidden_ahead,
-                        pitch, scale_pitch, zero_pitch, hidden_pitch, hidden_scale_pitch, hidden_zero_pitch,
-                        hidden_shares, weight, group, zero_points);
+  GEMMTUNE_VISIT_FIELDS(config, visit, hidden, warps, teams, hidden_teams, row_bytes, slab, hidden_bytes,
+                        hidden_slab, entries, stage_bytes, slots, tiles, grid, weighted, bias, strips,
+                        tokens_fp8, hidden_ahead, pitch, scale_pitch, zero_pitch, hidden_pitch,
+                        hidden_scale_pitch, hidden_zero_pitch, weight, group, zero_points);
 }
 
 namespace {
@@ -215,6 +215,8 @@ MoeDecodeConfig config_of(const Problem& problem, const MoeDecodeLaunch& launch)
   const StripRows w2(problem.n, launch.weight);
   return {.hidden = hidden_type(problem) == DataType::f16 ? gpu::Element::f16 : gpu::Element::bf16,
           .warps = as_int(launch.warps),
+          .teams = as_int(launch.teams),
+          .hidden_teams = as_int(launch.hidden_teams),
           .row_bytes = as_int(launch.row_bytes),
           .slab = as_int(launch.slab),
           .hidden_bytes = as_int(launch.hidden_bytes),
@@ -235,7 +237,6 @@ MoeDecodeConfig config_of(const Problem& problem, const MoeDecodeLaunch& launch)
           .hidden_pitch = launch.strips ? as_int(w2.pitch) : 0,
           .hidden_scale_pitch = launch.strips ? as_int(w2.scale_pitch) : 0,
           .hidden_zero_pitch = launch.strips ? as_int(w2.zero_pitch) : 0,
-          .hidden_shares = as_int(launch.hidden_shares),
           .weight = launch.weight.format,
           .group = as_int(launch.weight.group),
           .zero_points = launch.weight.zero_points};

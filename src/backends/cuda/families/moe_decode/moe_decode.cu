@@ -16,12 +16,11 @@
 #include "backends/gpu/device/numbers.cuh"
 
 static __device__ __forceinline__ void load_tokens(const MoeDecodeArguments& a, Product::Tokens& part) {
-  const int warp = (int)threadIdx.x / 32;
   const int lane = (int)threadIdx.x % 32;
 #pragma unroll
   for (int j = 0; j < SLABS * STEPS; ++j) {
     if (!has_atom(j)) continue;
-    Product::load_atom(part, j, a, warp, lane);
+    Product::load_atom(part, j, a, warp_of_team(), lane);
   }
 }
 
@@ -44,25 +43,39 @@ static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a
   const int warp = (int)threadIdx.x / 32;
   const int lane = (int)threadIdx.x % 32;
   const Share units = share_of(entries * a.groups);
-  int entry = units.begin / a.groups;
-  int group = units.begin - entry * a.groups;
-  int slot = 0;
+  const int first = units.begin + team();
+  int entry = first / a.groups;
+  int group = first - entry * a.groups;
+  int slot = team();
   unsigned slot_phase = 0;
 #pragma unroll 1
-  for (int unit = units.begin; unit < units.end; ++unit) {
+  for (int unit = first; unit < units.end; unit += TEAMS) {
     int expert = 0;
     if constexpr (has_scales()) expert = t.experts[entry];
     Sums d = {};
     Product::multiply_unit(d, a, smem, part, expert, group, state, warp, lane);
     if constexpr (has_scales() && !scales_blocks()) scale_unit(d, a, expert, group, lane);
     Product::pass_sums(d, a, smem, units, unit, entry, group, slot, slot_phase, warp, lane);
-    if (++slot == SLOTS) {
-      slot = 0;
-      slot_phase ^= 1u;
-    }
-    if (++group == a.groups) {
-      group = 0;
-      ++entry;
+    if constexpr (TEAMS == 1) {
+      if (++slot == SLOTS) {
+        slot = 0;
+        slot_phase ^= 1u;
+      }
+      if (++group == a.groups) {
+        group = 0;
+        ++entry;
+      }
+    } else {
+      slot += TEAMS;
+      if (slot >= SLOTS) {
+        slot -= SLOTS;
+        slot_phase ^= 1u;
+      }
+      group += TEAMS;  // less than an expert has
+      if (group >= a.groups) {
+        group -= a.groups;
+        ++entry;
+      }
     }
   }
   Product::pass_last(a, smem, units, warp);
@@ -91,17 +104,28 @@ static __device__ __forceinline__ void store_tiles(const Sums (&d)[TILES], const
   consumers_wait();  // those of the first product are read
 #pragma unroll
   for (int tile = 0; tile < TILES; ++tile)
-    if (tile < tiles) store_sums(smem, tile, d[tile]);
+    if (tile < tiles) store_sums<WARPS>(smem, tile, (int)threadIdx.x / 32, d[tile]);
   consumers_wait();
   if constexpr (config().bias) barrier_wait(smem.bias_barrier, 0u);
 #pragma unroll 1
   for (int i = (int)threadIdx.x; i < tiles * 128; i += CONSUMER_THREADS) {
     const OutputElement element = element_at(a, rows, i);
     if (!element.there) continue;
-    float sum = sum_of_warps(smem, i / 128, i % 16 * 8 + element.token);
+    float sum = sum_of_warps<WARPS>(smem, i / 128, i % 16 * 8 + element.token);
     if constexpr (config().bias) sum += smem.biases[i];
     a.y[element.token * a.ldy + element.row] = round_output(t.missing >> element.token & 1u ? not_a_number() : sum);
   }
+}
+
+// The team's first w2, behind the units of the block's w1, and its stage.
+static __device__ __forceinline__ int first_hidden(const MoeDecodeArguments& a, int entries, PipelineState& state) {
+  if constexpr (HIDDEN_TEAMS == 1) return 0;
+  const Share units = share_of(entries * a.groups);
+  const int before = units.end - units.begin;
+  const int first = (hidden_team() + HIDDEN_TEAMS - before % HIDDEN_TEAMS) % HIDDEN_TEAMS;
+  state.phase = (unsigned)((before + first) / a.num_stages % 2);
+  state.stage = (before + first) % a.num_stages;
+  return first;
 }
 
 static __device__ __forceinline__ void second_product(const MoeDecodeArguments& a, const Shared& smem, int entries,
@@ -113,7 +137,8 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
   const int tiles = (rows.end - rows.begin + 1) / 2;
   Sums d[TILES] = {};
   uint4 next[HIDDEN_STEPS][HIDDEN_VECTORS];
-  int first = 0;
+  const int begin = first_hidden(a, entries, state);
+  int first = begin;
   int slab = 0;
 #pragma unroll 1
   while (first < entries) {
@@ -121,8 +146,8 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
 #pragma unroll
     for (int i = 0; i < HIDDEN_STEPS; ++i) of.steps[i] = step_at(first, slab, entries, i);
     if constexpr (has_scales()) load_second_scales(of, a, t, rows, lane);
-    if (first == 0 && slab == 0) barrier_wait(smem.grid_barrier, 0u);
-    if (!ahead || (first == 0 && slab == 0)) {
+    if (first == begin && slab == 0) barrier_wait(smem.grid_barrier, 0u);
+    if (!ahead || (first == begin && slab == 0)) {
 #pragma unroll
       for (int i = 0; i < HIDDEN_STEPS; ++i) load_hidden(a, t, of.steps[i], next[i]);
     }
@@ -140,7 +165,7 @@ static __device__ __forceinline__ void second_product(const MoeDecodeArguments& 
     }
     if (++slab == HIDDEN_SLABS) {
       slab = 0;
-      first += ENTRIES;
+      first += ENTRIES * HIDDEN_TEAMS;
     }
     if (ahead && first < entries) {
 #pragma unroll
@@ -156,11 +181,11 @@ static __device__ __forceinline__ Shared shared_layout(const MoeDecodeArguments&
   smem.pipeline = (shared_address(memory) + 127u) & ~127u;
   unsigned char* const behind = memory + (smem.pipeline - shared_address(memory)) + a.num_stages * STAGE_BYTES;
   smem.sums = (float*)behind;
-  smem.biases = (float*)(behind + BUFFERS * WARPS * 512);
-  smem.globals = (float*)(behind + BUFFERS * WARPS * 512 + BIAS_BYTES);
-  smem.tables = (Tables*)(behind + BUFFERS * WARPS * 512 + BIAS_BYTES + GLOBAL_BYTES);
-  smem.full_barriers = shared_address(behind) + (unsigned)(BUFFERS * WARPS * 512 + BIAS_BYTES + GLOBAL_BYTES +
-                                                           ((int)sizeof(Tables) + 15) / 16 * 16);
+  smem.biases = (float*)(behind + SUM_BYTES);
+  smem.globals = (float*)(behind + SUM_BYTES + BIAS_BYTES);
+  smem.tables = (Tables*)(behind + SUM_BYTES + BIAS_BYTES + GLOBAL_BYTES);
+  smem.full_barriers =
+      shared_address(behind) + (unsigned)(SUM_BYTES + BIAS_BYTES + GLOBAL_BYTES + ((int)sizeof(Tables) + 15) / 16 * 16);
   smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
   smem.cleared_barrier = smem.empty_barriers + 8u * (unsigned)a.num_stages;
   smem.grid_barrier = smem.cleared_barrier + 8u;
@@ -183,7 +208,7 @@ static __device__ __forceinline__ void setup(const MoeDecodeArguments& a, const 
     barrier_init(smem.bias_barrier, 1);
 #pragma unroll
     for (int i = 0; i < SLOTS; ++i) {
-      barrier_init(smem.done_barriers + 8u * (unsigned)i, WARPS);
+      barrier_init(smem.done_barriers + 8u * (unsigned)i, TEAM_WARPS);
       barrier_init(smem.added_barriers + 8u * (unsigned)i, 1);
     }
     fence_async_proxy();
@@ -232,7 +257,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode(const __grid
     }
   } else {
     if constexpr (GIVES_REGISTERS) take_registers<112>();
-    PipelineState state = {0, 0u};
+    PipelineState state = {team(), 0u};
     compute(a, smem, t, part, state);
   }
 }

@@ -12,11 +12,13 @@ namespace gemmtune::cuda {
 struct MoeDecodeConfig {
   gemmtune::gpu::Element hidden;  // f16, bf16: what the hidden layer is stored as
   int warps;                      // consumers
-  int row_bytes;                  // of w1
-  int slab;                       // k of a row of w1 in a stage, in atoms: 128 bytes, of strips 32
-  int hidden_bytes;               // of a row of w2
-  int hidden_slab;                // k of a row of w2 in a stage
-  int entries;                    // of w2 in a stage; with whole rows more than one
+  int teams;         // that they are divided into: each has every teams-th unit of w1, and all of its k
+  int hidden_teams;  // the same of experts' w2
+  int row_bytes;     // of w1
+  int slab;          // k of a row of w1 in a stage, in atoms: 128 bytes, of strips 32
+  int hidden_bytes;  // of a row of w2
+  int hidden_slab;   // k of a row of w2 in a stage
+  int entries;       // of w2 in a stage; with whole rows more than one
   int stage_bytes;
   int slots;      // for the warps' sums of a unit of the first product
   int tiles;      // maximum number of tiles of 16 rows of w2 that a block has
@@ -33,7 +35,6 @@ struct MoeDecodeConfig {
   int hidden_pitch;
   int hidden_scale_pitch;
   int hidden_zero_pitch;
-  int hidden_shares;  // of strips: that the block's tiles of w2 are divided into, where k has fewer atoms than there are warps
   WeightFormat weight;
   int group;         // of int4: elements of k with a scale: 32, 64, 128
   bool zero_points;  // of int4

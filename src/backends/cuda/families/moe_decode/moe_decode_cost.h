@@ -16,10 +16,12 @@ struct MoeDecodeCost {
   double fp4_expert_warps;   // and with any other number than 9 and 15,
   double fp4_expert_stages;  // and with less than three stages
   double fp4_shared_bytes;   // bytes of shared memory that delay the next launch by a microsecond
-  double
-      copy;  // NVFP4 and int4: each bulk copy of a block, which bring a row or its scales each where rows have gaps,
-  double expert_warps9;     // and each expert, with 9 and with 15 warps beside 6,
-  double expert_warps;      // and with 12 and 16
+  double strips_launched;    // as launched, of NVFP4 and int4; of each of their experts:
+  double expert;             // for the whole block,
+  double strip;              // a strip of w1 or w2 that a team waits for,
+  double atom;               // 64 of k that a warp multiplies by 16 rows,
+  double expert_warps9;     // and with 9 warps, which the four schedulers do not share evenly, for each team,
+  double expert_warps16;    // and with 16, which have few registers
   double warps6;            // more with 6 warps,
   double warps;             // and with a number that is not the best
   double fp8_shared_bytes;  // as of MXFP4
@@ -27,8 +29,8 @@ struct MoeDecodeCost {
 
 void visit_fields(SameStruct<MoeDecodeCost> auto& cost, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(cost, visit, launched, from_memory, fp4_expert, fp4_expert_warps9, fp4_expert_warps,
-                        fp4_expert_stages, fp4_shared_bytes, copy, expert_warps9, expert_warps, warps6, warps,
-                        fp8_shared_bytes);
+                        fp4_expert_stages, fp4_shared_bytes, strips_launched, expert, strip, atom,
+                        expert_warps9, expert_warps16, warps6, warps, fp8_shared_bytes);
 }
 
 /// The constants for a device.

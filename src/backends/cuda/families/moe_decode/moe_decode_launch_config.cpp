@@ -33,21 +33,38 @@ std::int64_t decode_registers(std::int64_t warps) {
 /// Registers of a thread, as the compiler was found to need: for x and scales or, in the second product, the hidden layer of two entries, scales and sums.
 std::int64_t strip_registers(const MoeDecodeLaunch& launch) {
   const bool int4 = launch.weight.format == WeightFormat::int4;
-  const std::int64_t of_x = launch.weight.format == WeightFormat::mxfp4 ? launch.steps * 10 + 48
-                            : launch.weight.group > 32                  ? launch.steps * 9 + 70
-                                                                        : launch.steps * 8 + 48;
+  std::int64_t of_x = launch.steps * 9 + 70;
+  if (launch.weight.format == WeightFormat::mxfp4)
+    of_x = launch.steps * 10 + 48;
+  else if (launch.weight.group == 32)
+    of_x = launch.steps * 8 + (launch.teams > 1 ? 60 : 48);
+  else if (!int4 && launch.teams > 1)
+    of_x = launch.steps * 8 + 60;
   const std::int64_t of_hidden =
       launch.hidden_steps * (launch.hidden_ahead() ? 26 : 18) + launch.tiles * 4 + 8;
-  return std::max(of_x, of_hidden + (!int4 ? 0 : launch.weight.zero_points ? 20 : 12));
+  const std::int64_t of_groups = !int4                       ? 0
+                                 : launch.weight.zero_points ? 36
+                                 : launch.weight.group == 32 ? 28
+                                                             : 12;
+  return std::max(of_x, of_hidden + of_groups);
+}
+
+/// As many as have a warp for every atom of k, at most four, and a multiple of the first product's.
+std::int64_t hidden_teams_of(const MoeDecodeLaunch& launch, std::int64_t hidden_atoms) {
+  constexpr std::int64_t max_teams = 4;
+  for (std::int64_t teams = max_teams; teams > launch.teams; --teams)
+    if (teams % launch.teams == 0 && launch.warps % teams == 0 && launch.warps / teams >= hidden_atoms)
+      return teams;
+  return launch.teams;
 }
 
 /// Atoms of x of a thread of 16 warps: before registers change hands x has those of 20 warps.
 std::int64_t max_steps_of_16_warps(const MoeDecodeLaunch& launch) {
   switch (launch.weight.format) {
     case WeightFormat::mxfp4:
-      return 3;
+      return launch.hidden_slab == 3 * launch.warps ? 2 : 3;
     case WeightFormat::nvfp4:
-      return 5;
+      return launch.teams > 1 ? 3 : 5;
     case WeightFormat::int4:
       return 2;
   }
@@ -68,6 +85,7 @@ MoeDecodeLaunch moe_decode_launch(const Problem& problem, const Config& config, 
   launch.strips = has_weight_format(problem);
   if (launch.strips) launch.weight = weight_traits(problem);
   launch.warps = config.number("warps", launch.strips ? 15 : 8);
+  launch.teams = config.number("teams", 1);
   launch.grid = limits.multiprocessors;
   launch.fp8 = bits(problem.w_type) == 8;
   launch.block_scales = launch.fp8 && operand_shapes(problem).x.scale.columns > 1;
@@ -76,24 +94,24 @@ MoeDecodeLaunch moe_decode_launch(const Problem& problem, const Config& config, 
   const std::int64_t w_atom_bytes = launch.strips ? strip_atom_bytes : atom_bytes;
   const std::int64_t atoms = ceil_div(launch.row_bytes, w_atom_bytes);
   const std::int64_t slabs = launch.strips ? 1 : ceil_div(launch.row_bytes, config.number("bk", 2048));
-  launch.slab = round_up(ceil_div(atoms, slabs), launch.warps);
-  launch.steps = ceil_div(atoms, launch.warps);
+  const std::int64_t team_warps = std::max<std::int64_t>(1, launch.warps / launch.teams);
+  launch.slab = round_up(ceil_div(atoms, slabs), team_warps);
+  launch.steps = ceil_div(atoms, team_warps);
   launch.groups = ceil_div(problem.n, std::int64_t{problem.moe.gated ? 8 : 16});
   launch.hidden_bytes = bytes_of(problem.w_type, problem.n);
   const std::int64_t hidden_atoms = ceil_div(launch.hidden_bytes, w_atom_bytes);
-  launch.hidden_steps = ceil_div(hidden_atoms, launch.warps);
+  launch.hidden_teams = launch.strips ? hidden_teams_of(launch, hidden_atoms) : 1;
+  launch.hidden_steps = ceil_div(hidden_atoms, launch.warps / launch.hidden_teams);
   const std::int64_t of_w1 = decode_tile_rows * (launch.slab * atom_bytes + decode_gap);
   const std::int64_t max_atoms = (launch.fp8 || launch.warps > 8 ? 1 : 2) * launch.warps;
   if (launch.strips) {
     launch.hidden_slab = hidden_atoms;
     launch.entries = 1;
-    launch.slots = 4;  // a strip is short beside the sum over warps
+    launch.slots = std::max<std::int64_t>(4, 2 * launch.teams);  // a strip is short beside the sum over warps
     // Of w2 all rows that the block has.
     const std::int64_t rows = ceil_div(ceil_div(problem.k, std::int64_t{8}), launch.grid) * 8;
     launch.stage_bytes = std::max(StripRows(problem.k, launch.weight).bytes(decode_tile_rows),
                                   StripRows(problem.n, launch.weight).bytes(rows));
-    if (launch.weight.format != WeightFormat::mxfp4)
-      launch.hidden_shares = std::max<std::int64_t>(1, launch.warps / hidden_atoms);
   } else if (hidden_atoms <= max_atoms) {
     launch.hidden_slab = hidden_atoms;
     launch.entries = std::clamp<std::int64_t>(of_w1 / (decode_tile_rows * launch.hidden_bytes), 1,
@@ -110,12 +128,15 @@ MoeDecodeLaunch moe_decode_launch(const Problem& problem, const Config& config, 
   launch.tiles = ceil_div(ceil_div(ceil_div(problem.k, std::int64_t{8}), launch.grid), std::int64_t{2});
   // Of 16 rows by eight tokens: of each warp, and biases.
   const std::int64_t sums =
-      (std::max(launch.tiles, launch.slots) * launch.warps + (problem.bias ? launch.tiles : 0)) * 512 +
+      (std::max(launch.tiles * launch.warps, launch.slots * team_warps) + (problem.bias ? launch.tiles : 0)) *
+          512 +
       (launch.weight.format == WeightFormat::nvfp4 ? global_bytes : 0);
   const std::int64_t budget =
       std::min(config.number("smem", 226) * 1024, static_cast<std::int64_t>(limits.shared_bytes_per_block)) -
       decode_reserve - sums;
   launch.num_stages = std::clamp<std::int64_t>(budget / launch.stage_bytes, 0, max_decode_stages);
+  // What was in a stage before is of the same team (moe_decode_producer.cuh).
+  launch.num_stages -= launch.num_stages % launch.hidden_teams;
   launch.shared_bytes = decode_reserve + sums + launch.num_stages * launch.stage_bytes;
   launch.counters = decode_barrier_lanes + 2 * round_up(launch.grid, decode_barrier_lanes);
   return launch;
@@ -133,6 +154,11 @@ std::vector<Parameter> moe_decode_parameters(const Problem& problem) {
       warps.values.insert(warps.values.begin(), std::to_string(count));
   }
   std::vector<Parameter> parameters{std::move(warps)};
+  if (strips)
+    parameters.push_back({.key = "teams",
+                          .values = {"1", "2", "3"},
+                          .absent = "1",
+                          .meaning = "that the warps are divided into, each of other rows and experts"});
   if (!strips)
     parameters.push_back({.key = "bk",
                           .values = {"1024", "2048", "4096"},
@@ -148,6 +174,10 @@ std::vector<Parameter> moe_decode_parameters(const Problem& problem) {
 }
 
 std::string refuse_moe_decode(const MoeDecodeLaunch& launch) {
+  if (launch.warps % launch.teams != 0)
+    return fmt::format("{} warps are not {} teams", launch.warps, launch.teams);
+  if (launch.groups < launch.teams)
+    return fmt::format("{} groups of rows are fewer than {} teams", launch.groups, launch.teams);
   // x, beside it all else; with scales of blocks also those of a stage, as the compiler was found to need.
   const std::int64_t registers = decode_registers(launch.warps);
   const bool fits = launch.strips         ? strip_registers(launch) <= registers
@@ -174,14 +204,17 @@ Config default_moe_decode_config(const Problem& problem, const gpu::Limits& limi
   const bool strips = has_weight_format(problem);
   for (const std::int64_t warps : strips ? strip_warps(problem) : Values{14, 8, 6}) {
     for (const std::int64_t bytes : strips ? Values{0} : Values{2048, 4096, 1024}) {
-      for (const std::int64_t smem : strips ? Values{226, 168, 144, 112} : Values{226, 168, 112}) {
-        Config config;
-        config.set("warps", warps);
-        if (!strips) config.set("bk", bytes);
-        config.set("smem", smem);
-        const MoeDecodeLaunch launch = moe_decode_launch(problem, config, limits);
-        if (refuse_moe_decode(launch).empty())
-          fastest.consider(config, predicted_moe_decode(problem, launch, cost));
+      for (const std::int64_t teams : strips ? Values{1, 2, 3} : Values{1}) {
+        for (const std::int64_t smem : strips ? Values{226, 168, 144, 112} : Values{226, 168, 112}) {
+          Config config;
+          config.set("warps", warps);
+          if (strips) config.set("teams", teams);
+          if (!strips) config.set("bk", bytes);
+          config.set("smem", smem);
+          const MoeDecodeLaunch launch = moe_decode_launch(problem, config, limits);
+          if (refuse_moe_decode(launch).empty())
+            fastest.consider(config, predicted_moe_decode(problem, launch, cost));
+        }
       }
     }
   }

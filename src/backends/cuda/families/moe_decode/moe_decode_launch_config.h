@@ -17,23 +17,24 @@ inline constexpr std::int64_t max_decode_pairs = 128;  // of token and expert
 
 /// Blocks that are all resident, one a multiprocessor, and what a stage holds: 16 rows of w1 or, of one or more entries, of w2. Sizes of k in atoms, 128 bytes of a row, of strips 32.
 struct MoeDecodeLaunch {
-  std::int64_t warps = 8;  // consumers
+  std::int64_t warps = 8;         // consumers
+  std::int64_t teams = 1;         // of them, each of which has every teams-th unit of w1
+  std::int64_t hidden_teams = 1;  // the same of experts' w2
   std::int64_t grid = 1;
   bool fp8 = false;
   bool strips = false;  // weights of 4 bits: a stage is a strip of whole rows and their scales
   WeightTraits weight;  // of strips
   bool block_scales = false;
-  std::int64_t row_bytes = 0;      // of w1
-  std::int64_t slab = 0;           // k of w1 in a stage
-  std::int64_t steps = 0;          // k of w1 that a warp has
-  std::int64_t hidden_steps = 0;   // the same of w2; of strips
-  std::int64_t hidden_shares = 1;  // of the block's rows of w2, where w2 has k for few warps
-  std::int64_t groups = 0;         // of 16 rows of w1, of an expert
-  std::int64_t hidden_bytes = 0;   // of a row of w2
-  std::int64_t hidden_slab = 0;    // k of w2 in a stage
-  std::int64_t entries = 0;        // of w2 in a stage
-  std::int64_t slots = 2;          // for the warps' sums of 16 rows of w1
-  std::int64_t tiles = 0;          // of 16 rows of w2 that a block has at most
+  std::int64_t row_bytes = 0;     // of w1
+  std::int64_t slab = 0;          // k of w1 in a stage
+  std::int64_t steps = 0;         // k of w1 that a warp has
+  std::int64_t hidden_steps = 0;  // the same of w2; of strips
+  std::int64_t groups = 0;        // of 16 rows of w1, of an expert
+  std::int64_t hidden_bytes = 0;  // of a row of w2
+  std::int64_t hidden_slab = 0;   // k of w2 in a stage
+  std::int64_t entries = 0;       // of w2 in a stage
+  std::int64_t slots = 2;         // for the warps' sums of 16 rows of w1
+  std::int64_t tiles = 0;         // of 16 rows of w2 that a block has at most
   std::int64_t stage_bytes = 0;
   std::int64_t num_stages = 0;
   std::int64_t shared_bytes = 0;

@@ -24,6 +24,10 @@ enum : int {
   MAX_TOKENS = 8,
   MAX_PAIRS = 128,
   WARPS = config().warps,
+  TEAMS = config().teams,
+  TEAM_WARPS = WARPS / TEAMS,
+  HIDDEN_TEAMS = config().hidden_teams,
+  HIDDEN_TEAM_WARPS = WARPS / HIDDEN_TEAMS,
   ROW_BYTES = config().row_bytes,
   SLAB = config().slab,
   HIDDEN_BYTES = config().hidden_bytes,
@@ -40,17 +44,18 @@ enum : int {
   W_ATOM_BYTES = config().strips ? 32 : 128,  // of a row of a weight, that a warp multiplies at once
   ATOMS = (ROW_BYTES + W_ATOM_BYTES - 1) / W_ATOM_BYTES,
   SLABS = (ATOMS + SLAB - 1) / SLAB,
-  STEPS = SLAB / WARPS,  // atoms of k of a stage that a warp has
+  STEPS = SLAB / TEAM_WARPS,  // atoms of k of a stage that a warp has
   HIDDEN_ATOMS = (HIDDEN_BYTES + W_ATOM_BYTES - 1) / W_ATOM_BYTES,
   HIDDEN_SLABS = (HIDDEN_ATOMS + HIDDEN_SLAB - 1) / HIDDEN_SLAB,
-  HIDDEN_STEPS = (ENTRIES * HIDDEN_SLAB + WARPS - 1) / WARPS,
+  HIDDEN_STEPS = (ENTRIES * HIDDEN_SLAB + HIDDEN_TEAM_WARPS - 1) / HIDDEN_TEAM_WARPS,
   WHOLE_ROWS = HIDDEN_SLABS == 1,  // rows of w2 of a tile are one copy
   // Of rows in shared memory.
   PITCH = config().strips ? config().pitch : SLAB * 128 + 16,
   HIDDEN_PITCH = config().strips ? config().hidden_pitch
                  : WHOLE_ROWS    ? HIDDEN_BYTES
                                  : HIDDEN_SLAB * 128 + 16,
-  BUFFERS = TILES > SLOTS ? TILES : SLOTS,       // of sums
+  // Of a team's warps of the first product, of all warps of the second.
+  SUM_BYTES = (TILES * WARPS > SLOTS * TEAM_WARPS ? TILES * WARPS : SLOTS * TEAM_WARPS) * 512,
   BIAS_BYTES = config().bias ? TILES * 512 : 0,  // of the second product
   HAS_GLOBALS = config().weight == WeightFormat::nvfp4,
   GLOBAL_BYTES = HAS_GLOBALS ? 2 * MAX_PAIRS * 4 : 0,
@@ -58,6 +63,19 @@ enum : int {
   GRID_COUNTERS = 32,
   ECHOES = (GRID + 31) / 32,
 };
+static_assert(TEAM_WARPS * TEAMS == WARPS && HIDDEN_TEAM_WARPS * HIDDEN_TEAMS == WARPS && HIDDEN_TEAMS % TEAMS == 0,
+              "a warp's team of w2 is of its team of w1");
+static_assert(TEAMS == 1 || (SLOTS % TEAMS == 0 && SLOTS >= 2 * TEAMS), "a team adds a unit while it has the next");
+
+// Units follow each other through the stages, and behind them experts' w2. Every TEAMS-th, or HIDDEN_TEAMS-th, is a team's own. The number of stages is a
+// multiple of HIDDEN_TEAMS: what was in a stage before is then a team's own too, so that the parity of a barrier's phase says enough.
+static __device__ __forceinline__ int team() { return TEAMS > 1 ? (int)threadIdx.x / 32 % TEAMS : 0; }
+static __device__ __forceinline__ int warp_of_team() { return (int)threadIdx.x / 32 / TEAMS; }
+static __device__ __forceinline__ int hidden_team() {
+  return HIDDEN_TEAMS > 1 ? (int)threadIdx.x / 32 % HIDDEN_TEAMS : 0;
+}
+static __device__ __forceinline__ int warp_of_hidden_team() { return (int)threadIdx.x / 32 / HIDDEN_TEAMS; }
+
 static __device__ __forceinline__ float not_a_number() { return __uint_as_float(0x7fc00000u); }
 
 // Pairs of one expert, at most one of each token: their weight is read once. Pairs of a token that repeat an expert have entries of their own.
@@ -75,7 +93,7 @@ struct Tables {
 // Addresses in shared memory. From a multiple of 128 on:
 //
 //   pipeline      stage 0 | stage 1 | ... | stage num_stages - 1      a stage: rows of w1 or of w2 (PITCH, HIDDEN_PITCH), of strips then their scales and zero points
-//   sums          BUFFERS x WARPS x 16 rows x 8 tokens
+//   sums          SLOTS x TEAM_WARPS or TILES x WARPS, x 16 rows x 8 tokens
 //   biases        TILES x 8 tokens x 16 rows
 //   globals       2 x MAX_PAIRS
 //   tables
@@ -89,7 +107,7 @@ struct Shared {
   unsigned done_barriers;    // of the slots for sums: all warps' are there; they were added
   unsigned added_barriers;
   unsigned bias_barrier;  // biases are there
-  float* sums;            // [BUFFERS][WARPS][16][8]
+  float* sums;            // [SLOTS][TEAM_WARPS][16][8], then [TILES][WARPS][16][8]
   float* biases;          // as y's elements of the block, [TILES][8][16] (bias)
   float* globals;         // what sums are multiplied by, [w1, w2][entry] (HAS_GLOBALS)
   Tables* tables;

@@ -88,25 +88,28 @@ static __device__ __forceinline__ float weight_scale(const float* scales, long l
     return __ldg(scales + expert * matrix + row / 128 * columns + atom);
 }
 
-static __device__ __forceinline__ void store_sums(const Shared& smem, int buffer, const Sums& d) {
+// Of the `warp`-th of so many warps that divide k.
+template <int COUNT>
+static __device__ __forceinline__ void store_sums(const Shared& smem, int buffer, int warp, const Sums& d) {
   const int lane = (int)threadIdx.x % 32;
-  float* const to = smem.sums + (buffer * WARPS + (int)threadIdx.x / 32) * 128 + lane / 4 * 8 + lane % 4 * 2;
+  float* const to = smem.sums + (buffer * COUNT + warp) * 128 + lane / 4 * 8 + lane % 4 * 2;
   *(float2*)to = make_float2(d[0], d[1]);
   *(float2*)(to + 64) = make_float2(d[2], d[3]);
 }
+template <int COUNT>
 static __device__ __forceinline__ float sum_of_warps(const Shared& smem, int buffer, int at) {
-  const float* const from = smem.sums + buffer * WARPS * 128 + at;
+  const float* const from = smem.sums + buffer * COUNT * 128 + at;
   float sum = 0.0f;
 #pragma unroll
-  for (int i = 0; i < WARPS; ++i) sum += from[i * 128];
+  for (int i = 0; i < COUNT; ++i) sum += from[i * 128];
   return sum;
 }
 
 // The first product's sums of a feature; `row`: the feature's in the unit.
 static __device__ __forceinline__ float hidden_of(const MoeDecodeArguments& a, const Shared& smem, int buffer,
                                                   int entry, int feature, int row, int token) {
-  float gate = sum_of_warps(smem, buffer, row * 8 + token);
-  float up = GATED ? sum_of_warps(smem, buffer, 64 + row * 8 + token) : 0.0f;
+  float gate = sum_of_warps<TEAM_WARPS>(smem, buffer, row * 8 + token);
+  float up = GATED ? sum_of_warps<TEAM_WARPS>(smem, buffer, 64 + row * 8 + token) : 0.0f;
   if constexpr (config().tokens_fp8) {
     const float scale = __ldcg(a.x_scales + token * a.x_scale_columns);
     gate *= scale;
@@ -150,16 +153,11 @@ static __device__ __forceinline__ void store_hidden(const MoeDecodeArguments& a,
   }
 }
 
-// Of the hidden layer: the warp's first atom, and its share of the block's tiles.
-static __device__ __forceinline__ int first_hidden_atom() {
-  const int warp = (int)threadIdx.x / 32;
-  return config().hidden_shares > 1 ? warp % HIDDEN_ATOMS : warp;
+// The atom of k that is the j-th of a team's warp, and whether any warp has that many.
+static __device__ __forceinline__ int atom_at(int j, int warp) {
+  return j / STEPS * SLAB + j % STEPS * TEAM_WARPS + warp;
 }
-static __device__ __forceinline__ int hidden_share() { return (int)threadIdx.x / 32 / HIDDEN_ATOMS; }
-
-// The atom of k that is a warp's j-th, and whether any warp has that many.
-static __device__ __forceinline__ int atom_at(int j, int warp) { return j / STEPS * SLAB + j % STEPS * WARPS + warp; }
-static __device__ constexpr bool has_atom(int j) { return j / STEPS * SLAB + j % STEPS * WARPS < ATOMS; }
+static __device__ constexpr bool has_atom(int j) { return j / STEPS * SLAB + j % STEPS * TEAM_WARPS < ATOMS; }
 
 // Eight elements as bf16, which is exact.
 static __device__ __forceinline__ uint4 widen_to_bfloats(unsigned first, unsigned second) {
@@ -213,7 +211,7 @@ struct Step {
   bool there;
 };
 static __device__ __forceinline__ Step step_at(int first, int slab, int entries, int i) {
-  const int at = i * WARPS + first_hidden_atom();
+  const int at = i * HIDDEN_TEAM_WARPS + warp_of_hidden_team();
   Step step;
   if constexpr (ENTRIES == 1) {
     step.entry = entry_at(first, entries);
@@ -260,9 +258,17 @@ struct SecondStage {
   float w_scales[HIDDEN_STEPS][TILES][2];
 };
 
-static __device__ __forceinline__ void release(const Shared& smem, const PipelineState& state, int lane) {
+// A stage that a team of one in so many has read; as if the others had too.
+template <int OF_TEAMS>
+static __device__ __forceinline__ void release(const Shared& smem, PipelineState& state, int num_stages, int lane) {
   __syncwarp();
-  if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)state.stage);
+  if constexpr (OF_TEAMS == 1) {
+    if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)state.stage);
+    next_stage(state, num_stages);
+  } else {
+    if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)state.stage, OF_TEAMS);
+    skip_stages(state, OF_TEAMS, num_stages);
+  }
 }
 
 static __device__ __forceinline__ void set_words(unsigned* to, const uint4& bits) {
@@ -318,13 +324,12 @@ struct StripProduct {
                                                        const Tokens& part, int, int, PipelineState& state, int,
                                                        int lane) {
     barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
-    multiply_strip<false, ATOMS>(d, part.x, strip_of<false>(smem.pipeline + (unsigned)state.stage * STAGE_BYTES, 16, 0),
-                                 (int)threadIdx.x / 32);
-    release(smem, state, lane);
-    next_stage(state, a.num_stages);
+    multiply_strip<false, ATOMS, TEAM_WARPS>(
+        d, part.x, strip_of<false>(smem.pipeline + (unsigned)state.stage * STAGE_BYTES, 16, 0), warp_of_team());
+    release<TEAMS>(smem, state, a.num_stages, lane);
   }
 
-  // By one warp, another each time, which has begun the next unit then: the warps' sums of a unit are added and stored.
+  // By one warp of the team, another each time, which has begun the team's next unit then: the warps' sums of a unit are added and stored.
   static __device__ __forceinline__ void finish_unit(const MoeDecodeArguments& a, const Shared& smem,
                                                      const Share& units, int unit) {
     const int slot = (unit - units.begin) % SLOTS;
@@ -337,17 +342,21 @@ struct StripProduct {
 
   static __device__ __forceinline__ void pass_sums(const Sums& d, const MoeDecodeArguments& a, const Shared& smem,
                                                    const Share& units, int unit, int, int, int slot,
-                                                   unsigned slot_phase, int warp, int lane) {
+                                                   unsigned slot_phase, int, int lane) {
     barrier_wait(smem.added_barriers + 8u * (unsigned)slot, slot_phase ^ 1u);
-    store_sums(smem, slot, d);
+    store_sums<TEAM_WARPS>(smem, slot, warp_of_team(), d);
     __syncwarp();
     if (lane == 0) barrier_arrive(smem.done_barriers + 8u * (unsigned)slot);
-    if (unit > units.begin && warp == (unit - 1 - units.begin) % WARPS) finish_unit(a, smem, units, unit - 1);
+    if (unit - TEAMS >= units.begin) finish_in_turn(a, smem, units, unit - TEAMS);
   }
   static __device__ __forceinline__ void pass_last(const MoeDecodeArguments& a, const Shared& smem, const Share& units,
-                                                   int warp) {
-    if (units.begin < units.end && warp == (units.end - 1 - units.begin) % WARPS)
-      finish_unit(a, smem, units, units.end - 1);
+                                                   int) {
+    const int count = units.end - units.begin - team();
+    if (count > 0) finish_in_turn(a, smem, units, units.end - 1 - (count - 1) % TEAMS);
+  }
+  static __device__ __forceinline__ void finish_in_turn(const MoeDecodeArguments& a, const Shared& smem,
+                                                        const Share& units, int unit) {
+    if (warp_of_team() == (unit - units.begin) / TEAMS % TEAM_WARPS) finish_unit(a, smem, units, unit);
   }
 
   // A stage has all rows that the block has.
@@ -360,21 +369,19 @@ struct StripProduct {
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
       if (tile >= tiles) continue;
-      if (config().hidden_shares > 1 && tile % config().hidden_shares != hidden_share()) continue;
       const Strip strip =
           strip_of<true>(smem.pipeline + (unsigned)state.stage * STAGE_BYTES, (rows.end - rows.begin) * 8, tile * 16);
       Sums p = {};
       if (rows.begin + tile * 2 + 1 < rows.end) {
-        multiply_strip<false, HIDDEN_ATOMS>(p, b, strip, first_hidden_atom());
+        multiply_strip<false, HIDDEN_ATOMS, HIDDEN_TEAM_WARPS>(p, b, strip, warp_of_hidden_team());
       } else {
-        multiply_strip<true, HIDDEN_ATOMS>(p, b, strip, first_hidden_atom());
+        multiply_strip<true, HIDDEN_ATOMS, HIDDEN_TEAM_WARPS>(p, b, strip, warp_of_hidden_team());
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         if (of.routed[0][i % 2]) d[tile][i] = fmaf(p[i], of.factors[0][i % 2], d[tile][i]);
     }
-    release(smem, state, lane);
-    next_stage(state, a.num_stages);
+    release<HIDDEN_TEAMS>(smem, state, a.num_stages, lane);
   }
 };
 
@@ -448,15 +455,14 @@ struct SlabProduct {
           Product::multiply_rows(d, rows, part.x[j]);
         }
       }
-      release(smem, state, lane);
-      next_stage(state, a.num_stages);
+      release<1>(smem, state, a.num_stages, lane);
     }
   }
 
   static __device__ __forceinline__ void pass_sums(const Sums& d, const MoeDecodeArguments& a, const Shared& smem,
                                                    const Share& units, int unit, int entry, int group, int slot,
                                                    unsigned, int warp, int) {
-    store_sums(smem, slot, d);
+    store_sums<WARPS>(smem, slot, warp, d);
     consumers_wait();
     // Another warp each time; the others go on.
     if (warp == (unit - units.begin) % WARPS) {
@@ -490,8 +496,7 @@ struct SlabProduct {
           if (of.routed[s][i % 2]) d[tile][i] = fmaf(p[i], factor, d[tile][i]);
         }
       }
-      release(smem, state, lane);
-      next_stage(state, a.num_stages);
+      release<1>(smem, state, a.num_stages, lane);
     }
   }
 };

@@ -51,21 +51,21 @@ typedef float PairOfSums[2][1][4];
 
 // ---- MXFP4
 
-// d += the warp's atoms of a row, one in WARPS from `first` on, times `x`; COUNT: of all warps.
-template <bool LARGE, bool EIGHT_ROWS, int COUNT, int HELD>
+// d += the warp's atoms of a row, one in APART from `first` on, times `x`; COUNT: of a team's warps.
+template <bool LARGE, bool EIGHT_ROWS, int COUNT, int APART, int HELD>
 static __device__ __forceinline__ void multiply_atoms(PairOfSums& d, const unsigned (&x)[HELD][1][8],
                                                       const unsigned (&scales)[HELD][2], unsigned from, unsigned second,
                                                       int first) {
 #pragma unroll
   for (int i = 0; i < HELD; ++i) {
-    if ((i + 1) * WARPS > COUNT && i * WARPS + first >= COUNT) continue;
+    if ((i + 1) * APART > COUNT && i * APART + first >= COUNT) continue;
     OwnWords words;
-    load_words<EIGHT_ROWS>(words, from + (unsigned)(i * WARPS * W_ATOM_BYTES), second);
+    load_words<EIGHT_ROWS>(words, from + (unsigned)(i * APART * W_ATOM_BYTES), second);
     multiply_unit<LARGE, EIGHT_ROWS, 1>(d, x[i], scales[i], words);
   }
 }
 
-template <bool EIGHT_ROWS, int COUNT, int HELD>
+template <bool EIGHT_ROWS, int COUNT, int APART, int HELD>
 static __device__ __forceinline__ void multiply_mxfp4(Sums& d, const unsigned (&x)[HELD][1][8], const Strip& strip,
                                                       int first) {
   const int lane = (int)threadIdx.x % 32;
@@ -78,15 +78,15 @@ static __device__ __forceinline__ void multiply_mxfp4(Sums& d, const unsigned (&
     unsigned& e = scales[i / 2][i % 2];
     if (EIGHT_ROWS && i % 2 == 1) continue;
     e = 0;  // behind the row's end is no scale
-    if ((i / 2 + 1) * WARPS <= COUNT || i / 2 * WARPS + first < COUNT)
-      e = load_shared_byte(scales_from + (unsigned)(i % 2 * 8 * strip.scale_pitch + i / 2 * WARPS * 2));
+    if ((i / 2 + 1) * APART <= COUNT || i / 2 * APART + first < COUNT)
+      e = load_shared_byte(scales_from + (unsigned)(i % 2 * 8 * strip.scale_pitch + i / 2 * APART * 2));
     all |= e;
   }
   PairOfSums p = {};
   if (__any_sync(0xffffffffu, (all & 0x80u) != 0u)) {
-    multiply_atoms<true, EIGHT_ROWS, COUNT>(p, x, scales, from, 8u * (unsigned)strip.pitch, first);
+    multiply_atoms<true, EIGHT_ROWS, COUNT, APART>(p, x, scales, from, 8u * (unsigned)strip.pitch, first);
   } else {
-    multiply_atoms<false, EIGHT_ROWS, COUNT>(p, x, scales, from, 8u * (unsigned)strip.pitch, first);
+    multiply_atoms<false, EIGHT_ROWS, COUNT, APART>(p, x, scales, from, 8u * (unsigned)strip.pitch, first);
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i) d[i] = (p[0][0][i] + p[1][0][i]) * E2M1_UNIT;
@@ -155,7 +155,7 @@ static __device__ __forceinline__ void decode_word(unsigned (&to)[4], unsigned w
 }
 
 // Every element is exact; of int4 the sums of a group of k are multiplied by its scale.
-template <bool EIGHT_ROWS, int COUNT, int HELD>
+template <bool EIGHT_ROWS, int COUNT, int APART, int HELD>
 static __device__ __forceinline__ void multiply_formats(Sums& d, const unsigned (&x)[HELD][1][8], const Strip& strip,
                                                         int first) {
   const int lane = (int)threadIdx.x % 32;
@@ -164,8 +164,8 @@ static __device__ __forceinline__ void multiply_formats(Sums& d, const unsigned 
   PairOfSums p = {};
 #pragma unroll
   for (int i = 0; i < HELD; ++i) {
-    if ((i + 1) * WARPS > COUNT && i * WARPS + first >= COUNT) continue;
-    const unsigned at = from + (unsigned)(i * WARPS * W_ATOM_BYTES);
+    if ((i + 1) * APART > COUNT && i * APART + first >= COUNT) continue;
+    const unsigned at = from + (unsigned)(i * APART * W_ATOM_BYTES);
     OwnWords words;
     if constexpr (TWO_GROUPS) {
 #pragma unroll
@@ -176,7 +176,7 @@ static __device__ __forceinline__ void multiply_formats(Sums& d, const unsigned 
     } else {
       load_words<EIGHT_ROWS>(words, at, 8u * (unsigned)strip.pitch);
     }
-    const AtomFactors factors = factors_of<EIGHT_ROWS>(strip, i * WARPS, first);
+    const AtomFactors factors = factors_of<EIGHT_ROWS>(strip, i * APART, first);
 #pragma unroll
     for (int word = 0; word < 2; ++word) {
       const int group = TWO_GROUPS ? word : 0;
@@ -202,13 +202,13 @@ static __device__ __forceinline__ void multiply_formats(Sums& d, const unsigned 
   }
 }
 
-// The sums of a strip, or of its first eight rows, to `d`, which is 0: of the atoms of k from `first` on, one in WARPS, and COUNT of
-// all warps; `x` as pair_x() makes it.
-template <bool EIGHT_ROWS, int COUNT, int HELD>
+// The sums of a strip, or of its first eight rows, to `d`, which is 0: of the atoms of k from `first` on, one in APART, and COUNT of
+// a team's warps; `x` as pair_x() makes it.
+template <bool EIGHT_ROWS, int COUNT, int APART, int HELD>
 static __device__ __forceinline__ void multiply_strip(Sums& d, const unsigned (&x)[HELD][1][8], const Strip& strip,
                                                       int first) {
   if constexpr (config().weight == WeightFormat::mxfp4)
-    multiply_mxfp4<EIGHT_ROWS, COUNT>(d, x, strip, first);
+    multiply_mxfp4<EIGHT_ROWS, COUNT, APART>(d, x, strip, first);
   else
-    multiply_formats<EIGHT_ROWS, COUNT>(d, x, strip, first);
+    multiply_formats<EIGHT_ROWS, COUNT, APART>(d, x, strip, first);
 }
