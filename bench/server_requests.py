@@ -155,10 +155,10 @@ class Server:
 
 
 def gpu_memory():
-    """MiB that all processes use of the first GPU, or None without nvidia-smi."""
+    """MiB that all processes use of the server's first GPU, or None without nvidia-smi."""
     if shutil.which("nvidia-smi") is None:
         return None
-    done = subprocess.run(["nvidia-smi", "--id=0", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True, check=False)
+    done = subprocess.run(["nvidia-smi", f"--id={os.environ.get('CUDA_VISIBLE_DEVICES', '0').split(',')[0]}", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True, check=False)
     return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdigit() else None
 
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Real vLLM on random weights: several engines on one GPU, started at once, asked in turns.
 
-Usage: vllm_engines.py MODEL SECONDS NAME[:VARIABLE=VALUE[,...]] ...     the first NAME is the baseline
-       vllm_engines.py worker MODEL SHARE
+Usage: vllm_engines.py [--tp N] [--expert-parallel] MODEL SECONDS NAME[:VARIABLE=VALUE[,...]] ...     the first NAME is the baseline
+       vllm_engines.py worker MODEL SHARE N EXPERT_PARALLEL
+--tp: GPUs that each engine has; all engines are on the same ones. --expert-parallel: they divide the experts, not each expert.
 MODEL: a folder with config.json, and weights or none. Without them vLLM draws them, which does for bf16; bench/quantized_model.py writes both kinds of
 folders. Run it in vLLM's environment, with gemmtune's plug-in installed; logs go to OUT (/tmp). It prints the kernels that each engine logs. For each
 case and engine it prints tokens a second, the median of paired ratios with its 95 % interval (order statistics), and how many sequences have the
 baseline's tokens.
 """
+import argparse
 import glob
 import json
 import math
@@ -24,12 +26,13 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 
-def worker(model, share):
+def worker(model, share, ranks, expert_parallel):
     from vllm import LLM, SamplingParams, TokensPrompt
     begin = time.time()
     engine = LLM(model, load_format="auto" if glob.glob(f"{model}/*.safetensors") else "dummy", skip_tokenizer_init=True, dtype="bfloat16",
                  gpu_memory_utilization=share, max_model_len=2048, max_num_seqs=64, seed=0, enable_prefix_caching=False,
-                 max_num_batched_tokens=8192, kv_cache_memory_bytes=3 << 30)
+                 max_num_batched_tokens=8192, kv_cache_memory_bytes=3 << 30,
+                 tensor_parallel_size=ranks, enable_expert_parallel=expert_parallel)
     vocabulary = json.load(open(f"{model}/config.json"))["vocab_size"]
     print(f"engine up in {time.time() - begin:.0f} s", flush=True)
     print("READY", flush=True)
@@ -46,9 +49,9 @@ def worker(model, share):
 
 
 class Engine:
-    def __init__(self, model, name, variables, share):
+    def __init__(self, model, name, variables, words):
         self.name, self.ready = name, threading.Event()
-        self.process = subprocess.Popen([sys.executable, __file__, "worker", model, str(share)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([sys.executable, __file__, "worker", model, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True, env={**os.environ, **variables})
         self.results = []
         self.arrived = threading.Condition()
@@ -94,12 +97,13 @@ def interval(values):
     return ordered[low], ordered[high]
 
 
-def main(model, seconds, specs):
+def main(model, seconds, specs, ranks, expert_parallel):
     share = round(0.86 / len(specs), 2)
     engines = []
     for spec in specs:  # at once: kv_cache_memory_bytes keeps their memory apart
         name, _, variables = spec.partition(":")
-        engines.append(Engine(model, name, dict(one.split("=", 1) for one in variables.split(",") if one), share))
+        engines.append(Engine(model, name, dict(one.split("=", 1) for one in variables.split(",") if one),
+                              (str(share), str(ranks), str(int(expert_parallel)))))
         if os.environ.get("TOGETHER", "1") != "1":
             engines[-1].ready.wait()
     for engine in engines:
@@ -135,9 +139,14 @@ def main(model, seconds, specs):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 4:
-        sys.exit(__doc__)
-    if sys.argv[1] == "worker":
-        worker(sys.argv[2], float(sys.argv[3]))
+    if sys.argv[1:2] == ["worker"]:
+        worker(sys.argv[2], float(sys.argv[3]), int(sys.argv[4]), sys.argv[5] == "1")
     else:
-        main(sys.argv[1], float(sys.argv[2]), sys.argv[3:])
+        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("--tp", type=int, default=1)
+        parser.add_argument("--expert-parallel", action="store_true")
+        parser.add_argument("model")
+        parser.add_argument("seconds", type=float)
+        parser.add_argument("engines", nargs="+")
+        asked = parser.parse_args()
+        main(asked.model, asked.seconds, asked.engines, asked.tp, asked.expert_parallel)

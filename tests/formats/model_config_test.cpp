@@ -66,6 +66,35 @@ TEST(ModelConfig, TensorParallelDividesAndReplicatesKvHeads) {
   EXPECT_FALSE(model_shapes(models + "tiny", options).ok());
 }
 
+TEST(ModelConfig, ExpertParallelDividesTheExperts) {
+  ModelShapeOptions options;
+  options.tokens = {1};
+  options.tensor_parallel = 4;
+  const std::string config =
+      R"({"model_type": "qwen3_moe", "hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 4,
+          "num_key_value_heads": 4, "head_dim": 64, "moe_intermediate_size": 128, "num_experts": 32,
+          "num_experts_per_tok": 8, "vocab_size": 1024, "torch_dtype": "bfloat16"})";
+  const auto experts = [&]() -> Problem {
+    const auto list = parse_model_config("config.json", config, options);
+    EXPECT_TRUE(list.ok()) << list.message();
+    for (const ShapeRow& row : list->rows)
+      if (row.problem.operation == Operation::fused_moe) return row.problem;
+    ADD_FAILURE() << "no experts";
+    return {};
+  };
+  EXPECT_EQ(experts().moe.experts, 32);
+  EXPECT_EQ(experts().n, 32);
+  options.expert_parallel = true;
+  EXPECT_EQ(experts().moe.experts, 8);
+  EXPECT_EQ(experts().moe.topk, 8);
+  EXPECT_EQ(experts().n, 128);
+  options.tensor_parallel = 8;
+  EXPECT_NE(parse_model_config("config.json", config, options)
+                .message()
+                .find("num_experts = 32 with --expert-parallel and --tp 8: a rank has fewer experts than the 8 of a token"),
+            std::string::npos);
+}
+
 TEST(ModelConfig, NestedTextConfigAndDefaults) {
   ModelShapeOptions options;
   options.tokens = {2};

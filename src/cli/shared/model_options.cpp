@@ -89,6 +89,8 @@ void declare_model_options(CommandOptions& app, ModelOptions& options) {
       "cache has (default: GTUNE_MODEL)");
   app.add_option("--tp", options.tensor_parallel,
                  "Tensor parallelism of the model's shapes (GTUNE_TP, else 1)");
+  app.add_flag("--expert-parallel", options.expert_parallel,
+               "The ranks of --tp divide the experts, not each expert (vLLM's --enable-expert-parallel)");
   app.add_option("--nsets", options.tokens,
                  "Token counts, comma list (default 1,512,1024,2048,3072,4096,8192,16384)");
   app.add_option("--vocab-size", options.vocab_size, "Rows of lm_head's weight where config.json has none");
@@ -135,6 +137,7 @@ Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions
   }
   ModelShapeOptions shape_options;
   shape_options.tensor_parallel = *tensor_parallel;
+  shape_options.expert_parallel = options.expert_parallel;
   shape_options.batch_size = *batch_size;
   shape_options.tokens = *tokens;
   if (*served) {

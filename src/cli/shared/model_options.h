@@ -19,6 +19,7 @@ class CommandOptions;
 struct ModelOptions {
   std::string folder;
   std::string tensor_parallel;
+  bool expert_parallel = false;
   std::string tokens;  // --nsets: comma list
   std::string batch_size;
   std::string vocab_size;

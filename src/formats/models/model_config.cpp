@@ -61,7 +61,7 @@ std::int64_t vocab_size(ModelFields& fields, const ModelShapeOptions& options) {
 }
 
 Result<std::vector<ModelLayer>> layers_of(ModelFields& fields, const ModelShapeOptions& options) {
-  RankShares shares(options.tensor_parallel);
+  RankShares shares(options.tensor_parallel, options.expert_parallel);
   const std::int64_t layers = fields.number({"num_hidden_layers", "n_layer"});
   if (layers > max_layers) {
     return Status::invalid("{}: num_hidden_layers = {}, expected at most {}", fields.path(), layers,

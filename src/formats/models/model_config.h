@@ -13,6 +13,7 @@ namespace gemmtune {
 
 struct ModelShapeOptions {
   std::int64_t tensor_parallel = 1;
+  bool expert_parallel = false;  // the ranks divide the experts, not each expert's hidden size
   std::vector<std::int64_t> tokens = {1, 512, 1024, 2048, 3072, 4096, 8192, 16384};  // --nsets
   std::int64_t batch_size = 1;
   std::vector<std::int64_t> lm_head_rows;  // M of lm_head; empty: batch_size

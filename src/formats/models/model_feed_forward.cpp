@@ -1,6 +1,6 @@
 // Dense and sparse feed-forward layers as vLLM and SGLang run them: gate and up fused
 // (MergedColumnParallelLinear), the router replicated, each expert's hidden size divided among the ranks
-// (FusedMoE without expert parallelism).
+// (FusedMoE), or with expert parallelism the experts.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -189,7 +189,17 @@ std::vector<ModelLayer> sparse_layers(ModelFields& fields, const Architecture& a
     }
   }
   list.push_back(expert_layer(fields, architecture, experts, at));
-  list.back().n = shares.of(size_field, expert_size);
+  if (shares.whole_experts()) {
+    list.back().moe->experts = static_cast<std::int32_t>(shares.of(count_field, experts.count));
+    if (list.back().moe->experts < experts.topk) {
+      fields.refuse(fmt::format("{}: {} = {} with --expert-parallel and --tp {}: a rank has fewer experts than "
+                                "the {} of a token",
+                                fields.path(), count_field, experts.count, shares.ranks(), experts.topk));
+    }
+    list.back().n = expert_size;
+  } else {
+    list.back().n = shares.of(size_field, expert_size);
+  }
   list.back().k = hidden;
   return list;
 }

@@ -28,15 +28,18 @@ struct ModelLayer {
 /// Sizes divided among ranks. What does not divide is remembered, so that one error names all of it.
 class RankShares {
  public:
-  explicit RankShares(std::int64_t ranks) : ranks_(ranks) {}
+  /// `whole_experts`: a rank has some of the experts, and all of each.
+  RankShares(std::int64_t ranks, bool whole_experts) : ranks_(ranks), whole_experts_(whole_experts) {}
 
   std::int64_t ranks() const { return ranks_; }
+  bool whole_experts() const { return whole_experts_; }
   std::int64_t of(std::string_view field, std::int64_t value);
   /// "path: num_attention_heads = 8, vocab_size = 1001: not divisible by --tp 3".
   Status status(const std::string& path) const;
 
  private:
   std::int64_t ranks_;
+  bool whole_experts_;
   std::string refused_;
 };
 
