@@ -30,6 +30,7 @@ for name, w, zero_points in (("int4", "int4", False), ("awq", "int4", True), ("n
 OF_4_BITS = (({"kind": "int4"}, "int4"), ({"kind": "int4", "zero_points": True}, "awq"), ({"kind": "gptq"}, "int4"), ({"kind": "awq"}, "awq"),
              ({"kind": "nvfp4"}, "nvfp4"), ({"kind": "modelopt nvfp4"}, "nvfp4"))
 OSS = {"kind": "mxfp4", "activation": "swigluoai", "bias": True}
+BF16 = "torch.bfloat16"
 NO_ROW = "no tuned row answers its sizes"
 TABLES = {}
 
@@ -260,7 +261,9 @@ class GpuMixtures(Process):
 
     def test_shapes_are_recorded(self):
         for options, row in (({}, "8,128,64,8,2,ActivationType.Silu,"), ({**OSS, "backend": "TRITON"}, "8,128,64,8,2,ActivationType.Swiglu,"),
-                             ({**OSS, "backend": "MARLIN"}, "8,128,64,8,2,ActivationType.Swiglu,")):
+                             ({**OSS, "backend": "MARLIN"}, "8,128,64,8,2,ActivationType.Swiglu,"),
+                             ({"kind": "awq"}, f"8,128,64,8,2,ActivationType.Silu,{BF16},{BF16},torch.int4,QuantType.per_group,1,0,32,True"),
+                             ({"kind": "nvfp4"}, f"8,128,64,8,2,ActivationType.Silu,{BF16},{BF16},torch.float4_e2m1fn_x2,QuantType.per_1x16,1,0")):
             with self.subTest(**options), tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"GEMMTUNE_CAPTURE": folder}):
                 self.begin({})
                 layer = self.loaded(**options)
