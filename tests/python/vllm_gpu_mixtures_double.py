@@ -437,7 +437,7 @@ def modules(vllm):
                 ids = self.expert_map[ids.long()]
             return mixture(x.double(), self.exact["w13"], self.exact["w2"], *biases, weights.double(), ids, self.activation)
 
-    vllm.GpuExperts, vllm.Int4Method = GpuExperts, CompressedTensorsWNA16MarlinMoEMethod
+    vllm.GpuExperts, vllm.Int4Method, vllm.GptqMethod = GpuExperts, CompressedTensorsWNA16MarlinMoEMethod, AutoGPTQMoEMethod
     return {ROUTED: {"RoutedExperts": RoutedExperts},
             f"{FUSED_MOE}.modular_kernel": {"FusedMoEKernel": FusedMoEKernel},
             f"{FUSED_MOE}.config": {"FusedMoEQuantConfig": FusedMoEQuantConfig},

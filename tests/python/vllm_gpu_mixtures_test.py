@@ -137,10 +137,11 @@ class GpuMixtures(Process):
         self.assertEqual(self.vllm.calls["gpu experts"], 0)
 
     def test_words_as_compressed_tensors_has_them(self):
-        """As newer versions of vLLM store them: outputs first."""
-        self.begin(TABLES["awq"])
-        self.vllm.Int4Method.transposed = False
-        self.check(self.loaded(kind="int4", zero_points=True), ours=(3, 4, 40))
+        """As newer versions of vLLM store them: outputs first. Those of GPTQ have the name weight when they run."""
+        for options, table in (({"kind": "int4", "zero_points": True}, "awq"), ({"kind": "gptq"}, "int4")):
+            self.begin(TABLES[table])
+            self.vllm.Int4Method.transposed, self.vllm.GptqMethod.run = False, "weight"
+            self.check(self.loaded(**options), ours=(3, 4, 40))
 
     def test_rows_of_gate_and_up_that_alternate(self):
         for kind, table in (("awq", "awq"), ("nvfp4", "nvfp4")):

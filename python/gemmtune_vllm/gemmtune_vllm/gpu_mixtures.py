@@ -23,6 +23,7 @@ _int4_backends = ("MARLIN", "TRITON", "HUMMING")
 _nvfp4_backends = ("MARLIN",)
 _fp8 = torch.float8_e4m3fn
 _group = 32  # elements that an MXFP4 scale is of
+_names_of_qweight = ("qweight", "weight")  # of vLLM 0.24 and of newer versions
 
 
 def follow(vllm):
@@ -149,7 +150,7 @@ def _kind_of(experts, dtype):
 class _Whole(_GpuMixture):
     """Experts that vLLM would repack, before it does. sizes: experts of this rank, inter_dim and model_dim, in the checkpoint."""
 
-    run_weight = "weight"  # as which vLLM's method gives the kernel a weight: w13_weight, w2_weight
+    weight_names = ("weight",)  # behind w13_ and w2_: as which vLLM's method gives the kernel a weight
 
     def __init__(self, layer, vllm, kind, name, sizes):
         super().__init__(layer, vllm, kind, name)
@@ -169,7 +170,8 @@ class _Whole(_GpuMixture):
                 if name == "w13" and self.alternates and part != "global_scale":
                     mixtures.gate_first(tensor)
                 parts[part] = nn.Parameter(tensor, requires_grad=False)
-                setattr(layer, f"{name}_{self.run_weight if part == 'weight' else part}", parts[part])
+                for place in self.weight_names if part == "weight" else (part,):
+                    setattr(layer, f"{name}_{place}", parts[part])
         settings = self.method.moe_quant_config = vllm.moe_quant_config()
         self.method.get_fused_moe_quant_config = lambda layer: settings  # vLLM's needs its own operands
         experts = vllm.triton_experts(moe_config=layer.moe_config, quant_config=settings)
@@ -280,7 +282,8 @@ class _Gptq(_Int4):
     """GPTQ. vLLM takes symmetric ones alone, whose zero points are 8."""
 
     names = ("qweight", "scales")
-    run_weight, inputs_first = "qweight", True
+    weight_names = _names_of_qweight
+    inputs_first = True
 
     def __init__(self, layer, vllm):
         method, config = layer.quant_method, layer.quant_method.quant_config
@@ -292,7 +295,7 @@ class _Awq(_Int4):
     """AWQ: words of eight outputs."""
 
     names = ("qweight", "scales", "qzeros")
-    run_weight = "qweight"
+    weight_names = _names_of_qweight
 
     def __init__(self, layer, vllm):
         method, config = layer.quant_method, layer.quant_method.quant_config
