@@ -29,7 +29,7 @@ CONFIGS = {
 }
 FORMS = {  # of a model
     "llama-3.1-8b": ["bf16", "fp8", "int4", "awq", "nvfp4", "nvfp4_as_bf16"],
-    "qwen3-30b-a3b": ["bf16", "fp8", "int4", "awq"],
+    "qwen3-30b-a3b": ["bf16", "fp8", "int4", "awq", "nvfp4"],
     "gpt-oss-20b": ["mxfp4"],
 }
 SPREAD = 0.02  # standard deviation of a weight

@@ -2,6 +2,10 @@
 read the checkpoint's weights, a kernel of two objects (one quantizes x, one multiplies) whose result is copied, and MXFP4 experts of gpt-oss
 that repack weights, some of which choose a token's experts themselves (monolithic). Repacked here means reversed.
 
+int4 and NVFP4 experts follow quantization/compressed_tensors/compressed_tensors_moe/compressed_tensors_moe_{wna16_marlin,wna16,w4a4_nvfp4}.py,
+auto_awq.py, auto_gptq.py and modelopt.py: names and shapes of a layer's parameters, their dtypes, and which of them the method gives the kernel.
+Marlin's repacked weight is here the exact one in float32.
+
 A layer pads x to moe_config.hidden_dim, to which its method may have rounded the model's size up, and cuts the result. vLLM's warm-up of
 kernels asks a method for a quant config, which that of repacked weights makes of its own operands alone."""
 
@@ -10,16 +14,37 @@ import math
 import types
 
 import torch
+from quantized import Int4, random_nvfp4, values
 from torch import nn
 from vllm_mixtures_double import E2M1, FP8, ROUTED, ExpertsBase, MoEActivation, mixture, quantized, replace_parameter
 
+from gemmtune import checkpoints
+
 FUSED_MOE = "vllm.model_executor.layers.fused_moe"
+QUANTIZATION = "vllm.model_executor.layers.quantization"
+COMPRESSED = f"{QUANTIZATION}.compressed_tensors.compressed_tensors_moe.compressed_tensors_moe"
+NVFP4 = ("nvfp4", "modelopt nvfp4")
 
 
 class Mxfp4MoeBackend(enum.Enum):
     TRITON = "TRITON"
     MARLIN = "MARLIN"
     DEEPGEMM_MXFP4 = "DEEPGEMM_MXFP4"
+
+
+class WNA16MoEBackend(enum.Enum):
+    MARLIN = "MARLIN"
+    FLASHINFER_TRTLLM = "FLASHINFER_TRTLLM"
+
+
+class NvFp4MoeBackend(enum.Enum):
+    MARLIN = "MARLIN"
+    FLASHINFER_CUTLASS = "FLASHINFER_CUTLASS"
+
+
+class ActivationOrdering(str, enum.Enum):
+    GROUP = "group"
+    WEIGHT = "weight"
 
 
 def routed(logits, topk):
@@ -84,6 +109,11 @@ def modules(vllm):
 
     class OAITritonMxfp4ExpertsMonolithic(Repacked):
         pass
+
+    class MarlinExpertsOf4Bits(ExpertsBase):
+        def apply(self, output, hidden_states, w1, w2, topk_weights, topk_ids, activation, **others):
+            calls["gpu experts"] += 1
+            output.copy_(mixture(hidden_states.float(), w1, w2, None, None, topk_weights, topk_ids, activation))
 
     class MoEPrepareAndFinalizeNoDPEPModular:
         def topk_indices_dtype(self):
@@ -193,6 +223,132 @@ def modules(vllm):
             self.moe_kernel = FusedMoEKernel((MoEPrepareAndFinalizeNoDPEPModular if marlin else Monolithic)(),
                                              (MarlinExperts if marlin else OAITritonMxfp4ExpertsMonolithic)(layer.moe_config, self.moe_quant_config))
 
+    class MarlinMethod(Method):
+        """run: the name behind w13_ and w2_ of the weights that apply() gives the kernel."""
+
+        run = "weight"
+
+        def round_up(self, n, k):
+            return n, k
+
+        def get_fused_moe_quant_config(self, layer):
+            return FusedMoEQuantConfig(None, w1_scale=getattr(layer, self.scale_of("w13")), w2_scale=getattr(layer, self.scale_of("w2")))
+
+        def repack(self, layer, weight):
+            for name in ("w13", "w2"):
+                replace_parameter(layer, f"{name}_{weight}", layer.exact[name].float())
+            self.moe_quant_config = self.get_fused_moe_quant_config(layer)
+            self.moe_kernel = FusedMoEKernel(MoEPrepareAndFinalizeNoDPEPModular(), MarlinExpertsOf4Bits(layer.moe_config, self.moe_quant_config))
+
+        def apply(self, layer, x, topk_weights, topk_ids):
+            w1, w2 = (getattr(layer, f"{name}_{self.run}") for name in ("w13", "w2"))
+            return self.moe_kernel.apply(x, w1, w2, topk_weights, topk_ids, activation=layer.activation, global_num_experts=layer.global_num_experts,
+                                         expert_map=layer.expert_map, apply_router_weight_on_input=layer.apply_router_weight_on_input)
+
+    class CompressedTensorsWNA16MarlinMoEMethod(MarlinMethod):
+        transposed = True
+
+        def __init__(self, kind, options):
+            self.num_bits, self.group_size, self.symmetric = options.get("bits", 4), options.get("group", 32), not options.get("zero_points", False)
+            self.weight_quant = types.SimpleNamespace(actorder=options.get("actorder"), symmetric=self.symmetric)
+            self.wna16_backend = WNA16MoEBackend[options.get("backend", "MARLIN")]
+
+        def scale_of(self, name):
+            return f"{name}_weight_scale"
+
+        def create(self, layer, name, expert):
+            """The parameters of one weight; expert: the matrices in the checkpoint."""
+            made = [one.compressed() for one in expert]
+
+            def put(part):
+                stacked = torch.stack([one[part] for one in made])
+                replace_parameter(layer, f"{name}_{part}", stacked.transpose(1, 2).contiguous() if self.transposed else stacked)
+                if self.transposed:
+                    getattr(layer, f"{name}_{part}").is_transposed = True
+            for part in ("weight_packed", "weight_scale", *(() if self.symmetric else ("weight_zero_point",))):
+                put(part)
+            replace_parameter(layer, f"{name}_weight_shape", torch.empty(len(made), 2))
+            for part in ("weight_g_idx", "g_idx_sort_indices"):  # as the memory was
+                replace_parameter(layer, f"{name}_{part}", torch.full((len(made), expert[0].q.shape[1]), -77, dtype=torch.int32))
+
+        def process_weights_after_loading(self, layer):
+            assert layer.w13_weight_packed.dtype is torch.int32
+            self.repack(layer, "weight_packed")
+            layer.w13_weight, layer.w2_weight = layer.w13_weight_packed, layer.w2_weight_packed
+
+    class CompressedTensorsWNA16MoEMethod(CompressedTensorsWNA16MarlinMoEMethod):
+        """For what Marlin does not take: a kernel of Triton without an object, whose weights have no other name."""
+
+        run = "weight_packed"
+
+        def __init__(self, kind, options):
+            super().__init__(kind, options)
+            del self.wna16_backend
+
+        def process_weights_after_loading(self, layer):
+            self.repack(layer, "weight_packed")
+
+    class AutoGPTQMoEMethod(MarlinMethod):
+        run = "qweight"
+
+        def __init__(self, kind, options):
+            self.quant_config = types.SimpleNamespace(weight_bits=options.get("bits", 4), group_size=options.get("group", 32),
+                                                      desc_act=options.get("desc_act", False), zero_point=options.get("zero_points", kind == "awq"))
+            self.wna16_moe_backend = WNA16MoEBackend[options.get("backend", "MARLIN")]
+
+        def scale_of(self, name):
+            return f"{name}_scales"
+
+        def create(self, layer, name, expert):
+            made = [one.gptq() for one in expert]
+            for part in ("qweight", "scales"):
+                replace_parameter(layer, f"{name}_{part}", torch.stack([one[part] for one in made]))
+            replace_parameter(layer, f"{name}_qzeros", torch.stack([one["qzeros"] for one in made]).to(torch.bfloat16))  # vLLM does not read them
+            for part in ("g_idx", "g_idx_sort_indices"):
+                replace_parameter(layer, f"{name}_{part}", torch.full((len(made), expert[0].q.shape[1]), -77, dtype=torch.int32))
+
+        def process_weights_after_loading(self, layer):
+            assert layer.w13_qweight.dtype is torch.int32
+            self.repack(layer, "qweight")
+
+    class AutoAWQMoEMethod(AutoGPTQMoEMethod):
+        def create(self, layer, name, expert):
+            made = [one.awq() for one in expert]
+            for part in ("qweight", "scales", "qzeros"):
+                replace_parameter(layer, f"{name}_{part}", torch.stack([one[part] for one in made]))
+
+    class CompressedTensorsW4A4Nvfp4MoEMethod(MarlinMethod):
+        """A checkpoint's global scales divide."""
+
+        names, divides = ("weight_packed", "weight_scale", "weight_global_scale"), True
+
+        def __init__(self, kind, options):
+            self.nvfp4_backend = NvFp4MoeBackend[options.get("backend", "MARLIN")]
+
+        def scale_of(self, name):
+            return f"{name}_weight_scale"
+
+        def create(self, layer, name, weight, scale, global_scale):
+            """global_scale: [E] or [E, 2], which multiplies."""
+            tensors = weight, scale, (1 / global_scale if self.divides else global_scale).float()
+            for part, tensor in zip(self.names, tensors):
+                replace_parameter(layer, f"{name}_{part}", tensor)
+            replace_parameter(layer, f"{name}_input{'_global' if self.divides else ''}_scale", torch.full(global_scale.shape, math.nan))
+
+        def process_weights_after_loading(self, layer):
+            assert layer.w13_weight_scale.dtype is FP8
+            for name in ("w13", "w2") if self.divides else ():
+                setattr(layer, f"{name}_weight", getattr(layer, f"{name}_weight_packed"))
+                delattr(layer, f"{name}_weight_packed")
+            self.repack(layer, "weight")
+
+    class ModelOptNvFp4FusedMoE(CompressedTensorsW4A4Nvfp4MoEMethod):
+        names, divides = ("weight", "weight_scale", "weight_scale_2"), False
+
+    of_4_bits = {"int4": CompressedTensorsWNA16MarlinMoEMethod, "awq": AutoAWQMoEMethod, "gptq": AutoGPTQMoEMethod,
+                 "nvfp4": CompressedTensorsW4A4Nvfp4MoEMethod, "modelopt nvfp4": ModelOptNvFp4FusedMoE,
+                 "int4 by Triton": CompressedTensorsWNA16MoEMethod, "mxfp4": GptOssMxfp4MoEMethod}
+
     class RoutedExperts(nn.Module):
         def __init__(self, moe_config, kind, options):
             super().__init__()
@@ -200,7 +356,7 @@ def modules(vllm):
             self.global_num_experts, self.top_k, self.activation = moe_config.num_experts, moe_config.experts_per_token, moe_config.activation
             self.swiglu_limit = options.get("swiglu_limit")
             self.apply_router_weight_on_input = options.get("apply_router_weight_on_input", False)
-            self.quant_method = (GptOssMxfp4MoEMethod if kind == "mxfp4" else UnquantizedFusedMoEMethod)(kind, options)
+            self.quant_method = of_4_bits.get(kind, UnquantizedFusedMoEMethod)(kind, options)
 
     class GpuExperts(RoutedExperts):
         """A layer with random weights, whose forward() gets the router's logits; `exact`: the weights in double precision."""
@@ -211,11 +367,17 @@ def modules(vllm):
                                            is_lora_enabled=lora, dp_size=dp_size, moe_backend=moe_backend, hidden_dim=k, hidden_dim_unpadded=k,
                                            intermediate_size_per_partition=n, intermediate_size_per_partition_unpadded=n)
             super().__init__(config, kind, options)
+            self.options = options
             config.intermediate_size_per_partition, config.hidden_dim = self.quant_method.round_up(n, k)
             self.scale_name = "weight_scale_inv" if kind == "fp8" else "weight_scale"
             self.load(kind, experts, n, k, bias, dtype)
 
         def load(self, kind, experts, n, k, bias, dtype, seed=0):
+            if isinstance(self.quant_method, MarlinMethod):
+                torch.manual_seed(seed)
+                self.exact = {"w13_bias": None, "w2_bias": None}
+                (self.load_nvfp4 if kind in NVFP4 else self.load_int4)(experts, n, k, dtype)
+                return
             random = torch.Generator().manual_seed(seed)
             padded_n, padded_k, self.exact = self.moe_config.intermediate_size_per_partition, self.moe_config.hidden_dim, {}
             for name, shape, padded in (("w13", (experts, 2 * n, k), (2 * padded_n, padded_k)), ("w2", (experts, k, n), (padded_k, padded_n))):
@@ -227,6 +389,29 @@ def modules(vllm):
                 self.exact[f"{name}_bias"] = torch.randn(shape[:2], generator=random).to(dtype) if bias else None
                 if bias:
                     self.put(f"{name}_bias", self.exact[f"{name}_bias"], padded[0])
+
+        def load_int4(self, experts, n, k, dtype):
+            zeros = (0, 15) if self.options.get("zero_points", type(self.quant_method) is AutoAWQMoEMethod) else (8, 8)
+            for name, rows, width in (("w13", 2 * n, k), ("w2", k, n)):
+                made = [Int4(rows, width, self.options.get("group", 32), zeros, dtype) for _ in range(experts)]
+                for one in made:
+                    one.scales /= 8 * math.sqrt(width)
+                self.exact[name] = torch.stack([one.values() for one in made])
+                self.quant_method.create(self, name, made)
+
+        def load_nvfp4(self, experts, n, k, dtype):
+            """up_over_gate: of the global scales of gate and up."""
+            for name, rows, width in (("w13", 2 * n, k), ("w2", k, n)):
+                made = [random_nvfp4(rows, width) for _ in range(experts)]
+                weight, scale = (torch.stack([one[place] for one in made]) for place in range(2))
+                scale = (scale.float() / 64).to(FP8)
+                global_scale = (torch.rand(experts) + 0.5) / math.sqrt(width) / 4
+                exact = torch.stack([values(checkpoints.modelopt_nvfp4(*one)) for one in zip(weight, scale, global_scale)])
+                if name == "w13":
+                    global_scale = torch.stack((global_scale, global_scale * self.options.get("up_over_gate", 1)), 1)
+                    exact[:, n:] *= (global_scale[:, 1] / global_scale[:, 0]).double().reshape(-1, 1, 1)
+                self.exact[name] = exact
+                self.quant_method.create(self, name, weight, scale, global_scale)
 
         def put(self, name, tensor, *shape):
             """A parameter of that shape whose first elements are the tensor's."""
@@ -252,10 +437,15 @@ def modules(vllm):
                 ids = self.expert_map[ids.long()]
             return mixture(x.double(), self.exact["w13"], self.exact["w2"], *biases, weights.double(), ids, self.activation)
 
-    vllm.GpuExperts = GpuExperts
+    vllm.GpuExperts, vllm.Int4Method, vllm.GptqMethod = GpuExperts, CompressedTensorsWNA16MarlinMoEMethod, AutoGPTQMoEMethod
     return {ROUTED: {"RoutedExperts": RoutedExperts},
             f"{FUSED_MOE}.modular_kernel": {"FusedMoEKernel": FusedMoEKernel},
             f"{FUSED_MOE}.config": {"FusedMoEQuantConfig": FusedMoEQuantConfig},
             f"{FUSED_MOE}.prepare_finalize.no_dp_ep": {"MoEPrepareAndFinalizeNoDPEPModular": MoEPrepareAndFinalizeNoDPEPModular},
             f"{FUSED_MOE}.experts.triton_moe": {"TritonExperts": TritonExperts},
-            "vllm.model_executor.layers.quantization.mxfp4": {"GptOssMxfp4MoEMethod": GptOssMxfp4MoEMethod}}
+            f"{QUANTIZATION}.mxfp4": {"GptOssMxfp4MoEMethod": GptOssMxfp4MoEMethod},
+            f"{QUANTIZATION}.auto_awq": {"AutoAWQMoEMethod": AutoAWQMoEMethod}, f"{QUANTIZATION}.auto_gptq": {"AutoGPTQMoEMethod": AutoGPTQMoEMethod},
+            f"{QUANTIZATION}.modelopt": {"ModelOptNvFp4FusedMoE": ModelOptNvFp4FusedMoE},
+            f"{COMPRESSED}_wna16_marlin": {"CompressedTensorsWNA16MarlinMoEMethod": CompressedTensorsWNA16MarlinMoEMethod},
+            f"{COMPRESSED}_wna16": {"CompressedTensorsWNA16MoEMethod": CompressedTensorsWNA16MoEMethod},
+            f"{COMPRESSED}_w4a4_nvfp4": {"CompressedTensorsW4A4Nvfp4MoEMethod": CompressedTensorsW4A4Nvfp4MoEMethod}}

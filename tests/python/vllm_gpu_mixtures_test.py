@@ -1,6 +1,7 @@
 """gemmtune_vllm's mixtures of experts of GPUs against a double of vLLM (vllm_gpu_mixtures_double.py), with gemmtune on this CPU: which layers are
 taken, which sizes run, results."""
 
+import math
 import os
 import tempfile
 import unittest
@@ -22,7 +23,14 @@ KINDS = {None: ({"q_dtype_a": "bf16", "q_dtype_w": "bf16", "q_type": "No"}, 1e-2
          "fp8": ({"q_dtype_a": "fp8", "q_dtype_w": "fp8", "q_type": "per_1x128"}, 6e-2),
          "int8": ({"q_dtype_a": "int8", "q_dtype_w": "int8", "q_type": "per_Token"}, 3e-2),
          "mxfp4": ({"q_dtype_a": "bf16", "q_dtype_w": "fp4", "q_type": "per_1x32"}, 1e-2)}
+for name, w, zero_points in (("int4", "int4", False), ("awq", "int4", True), ("nvfp4", "fp4", None)):
+    of_kind = {"q_type": "per_1x16"} if zero_points is None else {"q_type": "per_group", "group": 32, "zero_points": zero_points}
+    KINDS[name] = ({"q_dtype_a": "bf16", "q_dtype_w": w, **of_kind}, 1e-2)
+# Layers of 4 bits that are gemmtune's, and the table that has a row for them.
+OF_4_BITS = (({"kind": "int4"}, "int4"), ({"kind": "int4", "zero_points": True}, "awq"), ({"kind": "gptq"}, "int4"), ({"kind": "awq"}, "awq"),
+             ({"kind": "nvfp4"}, "nvfp4"), ({"kind": "modelopt nvfp4"}, "nvfp4"))
 OSS = {"kind": "mxfp4", "activation": "swigluoai", "bias": True}
+BF16 = "torch.bfloat16"
 NO_ROW = "no tuned row answers its sizes"
 TABLES = {}
 
@@ -102,6 +110,81 @@ class GpuMixtures(Process):
                 self.assertEqual((layer.w13_weight.shape, layer.w2_weight.shape, layer.w13_weight_scale.shape, layer.w2_bias.shape),
                                  ((8, 128, 64), (8, 128, 32), (8, 128, 4), (8, 128)))
 
+    def test_experts_of_4_bits_are_whole_ours(self):
+        """vLLM's parameters are gone: what is there is gemmtune's, of the checkpoint's size."""
+        for options, table in OF_4_BITS:
+            with self.subTest(**options):
+                self.begin(TABLES[table])
+                layer = self.loaded(**options)
+                self.assertIn("1 of 1 mixtures of experts have tuned kernels; 7 plans", self.line)
+                self.check(layer, ours=(3, 4, 40))
+                weight = "qweight" if options["kind"] in ("gptq", "awq") else "weight"
+                scale, groups = (torch.float8_e4m3fn, 8) if table == "nvfp4" else (torch.bfloat16, 4)
+                expected = {f"w13_{weight}": ((8, 128, 64), torch.uint8), f"w2_{weight}": ((8, 128, 32), torch.uint8),
+                            "w13_weight_scale": ((8, 128, groups), scale), "w2_weight_scale": ((8, 128, groups // 2), scale)}
+                if table == "awq":
+                    expected |= {"w13_zero_points": ((8, 128, 4), torch.int8), "w2_zero_points": ((8, 128, 2), torch.int8)}
+                if table == "nvfp4":
+                    expected |= {"w13_global_scale": ((8,), torch.float32), "w2_global_scale": ((8,), torch.float32)}
+                self.assertEqual({name: (tuple(one.shape), one.dtype) for name, one in layer.named_parameters()}, expected)
+
+    def test_groups_of_int4(self):
+        for group, word in ((64, 64), (-1, "row")):
+            table = tuned(f"group {group}", "int4", group=word, model_dim=256)
+            for kind in ("int4", "gptq"):
+                self.begin(table)
+                self.check(self.loaded(kind=kind, group=group, k=256), ours=(3, 4, 40))
+        self.assertEqual(self.vllm.calls["gpu experts"], 0)
+
+    def test_words_as_compressed_tensors_has_them(self):
+        """As newer versions of vLLM store them: outputs first. Those of GPTQ have the name weight when they run."""
+        for options, table in (({"kind": "int4", "zero_points": True}, "awq"), ({"kind": "gptq"}, "int4")):
+            self.begin(TABLES[table])
+            self.vllm.Int4Method.transposed, self.vllm.GptqMethod.run = False, "weight"
+            self.check(self.loaded(**options), ours=(3, 4, 40))
+
+    def test_rows_of_gate_and_up_that_alternate(self):
+        for kind, table in (("awq", "awq"), ("nvfp4", "nvfp4")):
+            self.begin(tuned(f"alternating {table}", table, act_type="Swiglu"))
+            self.check(self.loaded(kind=kind, activation="swigluoai"), ours=(3, 4, 40))
+
+    def test_global_scales_of_gate_and_up_that_differ(self):
+        """vLLM takes gate's for both."""
+        for kind in ("nvfp4", "modelopt nvfp4"):
+            self.begin(TABLES["nvfp4"])
+            self.check(self.loaded(kind=kind, up_over_gate=1.5), ours=(3, 4, 40))
+        self.begin(tuned("swiglu", "nvfp4", act_type="Swiglu"))
+        self.loaded(kind="nvfp4", activation="swigluoai", up_over_gate=2)
+        self.assertRegex(gemmtune_vllm.report()["left"]["experts"], r"^gate and up of expert 0 have the global scales [\d.]+ and [\d.]+$")
+
+    def test_a_scale_that_is_no_number(self):
+        """Of a group: the tokens of its expert have none. Of a whole expert: the layer is vLLM's."""
+        for kind, table in (("nvfp4", "nvfp4"), ("int4", "int4")):
+            self.begin(TABLES[table])
+
+            def make(kind=kind):
+                layer = self.made(kind)
+                layer.w2_weight_scale.data[3, 0, 0] = math.nan
+                return nn.ModuleDict({"experts": layer})
+
+            layer = self.load(make)["experts"]
+            x, logits = inputs(40)
+            chosen = (vllm_gpu_mixtures_double.routed(logits, 2)[1] == 3).any(1)
+            y = layer(x, logits)
+            self.assertTrue(chosen.any())
+            self.assertTrue(y[chosen].isnan().any(1).all())
+            close(self, y[~chosen], layer.reference(x, logits)[~chosen], 1e-2)
+        self.begin(TABLES["nvfp4"])
+
+        def make_without():
+            layer = self.made("modelopt nvfp4")
+            layer.w2_weight_scale_2.data[5] = math.nan
+            return nn.ModuleDict({"experts": layer})
+
+        layer = self.load(make_without)["experts"]
+        self.assertIn("InvalidArgument: weight_scale_2 = nan, expected a positive number", gemmtune_vllm.report()["left"]["experts"])
+        self.check(layer, ours=())
+
     def test_sizes_of_ranks_that_split_a_group(self):
         """Of 80 elements of a rank, in three groups of 32, vLLM has padded 16 and more."""
         self.begin(tuned("split", "mxfp4", inter_dim=96, act_type="Swiglu"))
@@ -150,27 +233,38 @@ class GpuMixtures(Process):
                  "ranks": ({"dp_size": 2}, "its tokens are exchanged between data-parallel ranks"),
                  "chosen": ({"moe_backend": "triton"}, "--moe-backend is triton"),
                  "exchange": ({"exchanges": True}, "Monolithic is not known"),
-                 "x": ({**OSS, "backend": "DEEPGEMM_MXFP4"}, "DEEPGEMM_MXFP4 for MXFP4 experts is not known")}
+                 "x": ({**OSS, "backend": "DEEPGEMM_MXFP4"}, "DEEPGEMM_MXFP4 for MXFP4 experts is not known"),
+                 "fp4 x": ({"kind": "nvfp4", "backend": "FLASHINFER_CUTLASS"}, "FLASHINFER_CUTLASS for NVFP4 experts is not known"),
+                 "trtllm": ({"kind": "int4", "backend": "FLASHINFER_TRTLLM"}, "FLASHINFER_TRTLLM for int4 experts is not known"),
+                 "triton": ({"kind": "int4 by Triton"}, "CompressedTensorsWNA16MoEMethod for int4 experts is not known"),
+                 "bits": ({"kind": "gptq", "bits": 8}, "MARLIN for int8 experts is not known"),
+                 "desc_act": ({"kind": "gptq", "desc_act": True}, "the order of its inputs is another one (desc_act)"),
+                 "actorder": ({"kind": "int4", "actorder": vllm_gpu_mixtures_double.ActivationOrdering.GROUP},
+                              "the order of its inputs is another one (desc_act)"),
+                 "group": ({"kind": "awq", "group": 16}, "its groups have 16 elements"),
+                 "zero points": ({"kind": "awq", "zero_points": False}, "it has no zero points")}
         self.begin({**TABLES[None]})
         self.load(lambda: nn.ModuleDict({name: self.made(**options) for name, (options, _) in wrong.items()}))
         self.assertEqual(gemmtune_vllm.report()["left"], {name: why for name, (_, why) in wrong.items()})
 
     def test_weights_that_are_loaded_again(self):
         """As reinforcement learning does: the checkpoint's form comes again, outside of load_model."""
-        for options in ({}, {"kind": "fp8"}, OSS, {**OSS, "backend": "MARLIN"}):
+        for options, table in (({}, None), ({"kind": "fp8"}, "fp8"), (OSS, "mxfp4"), ({**OSS, "backend": "MARLIN"}, "mxfp4"), *OF_4_BITS):
             kind = options.get("kind")
             with self.subTest(**options):
-                self.begin(TABLES[kind])
+                self.begin(TABLES[table])
                 layer = self.loaded(**options)
                 for seed in (1, 2):
                     layer.moe_config.intermediate_size_per_partition, layer.moe_config.hidden_dim = layer.quant_method.round_up(128 if kind == "fp8" else 64, 128)
                     layer.load(kind, 8, 128 if kind == "fp8" else 64, 128, options.get("bias", False), torch.bfloat16, seed)
                     layer.quant_method.process_weights_after_loading(layer)
-                    self.check(layer, ours=(3, 4, 40) if kind == "mxfp4" else (3, 4), tolerance=KINDS[kind][1])
+                    self.check(layer, ours=(3, 4) if kind in (None, "fp8") else (3, 4, 40), tolerance=KINDS[table][1])
 
     def test_shapes_are_recorded(self):
         for options, row in (({}, "8,128,64,8,2,ActivationType.Silu,"), ({**OSS, "backend": "TRITON"}, "8,128,64,8,2,ActivationType.Swiglu,"),
-                             ({**OSS, "backend": "MARLIN"}, "8,128,64,8,2,ActivationType.Swiglu,")):
+                             ({**OSS, "backend": "MARLIN"}, "8,128,64,8,2,ActivationType.Swiglu,"),
+                             ({"kind": "awq"}, f"8,128,64,8,2,ActivationType.Silu,{BF16},{BF16},torch.int4,QuantType.per_group,1,0,32,True"),
+                             ({"kind": "nvfp4"}, f"8,128,64,8,2,ActivationType.Silu,{BF16},{BF16},torch.float4_e2m1fn_x2,QuantType.per_1x16,1,0")):
             with self.subTest(**options), tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"GEMMTUNE_CAPTURE": folder}):
                 self.begin({})
                 layer = self.loaded(**options)
@@ -193,8 +287,11 @@ class GpuMixtures(Process):
 
     def test_another_interface(self):
         module = vllm_gpu_mixtures_double.FUSED_MOE
-        for without, part in ((f"{module}.modular_kernel.FusedMoEKernel", "mixtures on GPUs, MXFP4 mixtures on GPUs"),
-                              ("vllm.model_executor.layers.quantization.mxfp4.GptOssMxfp4MoEMethod", "MXFP4 mixtures on GPUs")):
+        quantization = vllm_gpu_mixtures_double.QUANTIZATION
+        parts = ", ".join(f"{kind}mixtures on GPUs" for kind in ("", "MXFP4 ", "int4 ", "AWQ ", "GPTQ ", "NVFP4 ", "ModelOpt NVFP4 "))
+        for without, part in ((f"{module}.modular_kernel.FusedMoEKernel", parts),
+                              (f"{quantization}.mxfp4.GptOssMxfp4MoEMethod", "MXFP4 mixtures on GPUs"),
+                              (f"{quantization}.auto_awq.AutoAWQMoEMethod", "AWQ mixtures on GPUs")):
             self.context = gemmtune.use(TABLES[None])
             self.start(without=[without])
             self.assertEqual(len(self.log), 1)

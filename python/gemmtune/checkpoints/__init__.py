@@ -8,7 +8,7 @@ needs safetensors. Manual: docs/checkpoints.md.
 
 from .checkpoint import Checkpoint
 from .packings import (QuantizedExperts, QuantizedWeight, awq, compressed_int4, compressed_nvfp4, gate_first, gpt_oss_mxfp4, gptq, modelopt_nvfp4,
-                       stack_experts)
+                       stack_experts, stack_weights)
 
 __all__ = ["Checkpoint", "QuantizedExperts", "QuantizedWeight", "awq", "compressed_int4", "compressed_nvfp4", "gate_first", "gpt_oss_mxfp4", "gptq",
-           "modelopt_nvfp4", "stack_experts"]
+           "modelopt_nvfp4", "stack_experts", "stack_weights"]

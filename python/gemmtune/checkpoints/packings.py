@@ -298,12 +298,19 @@ def _gate_and_up(expert, gate, up):
     return replace(gate, **{field: rows(field) for field in ("w", "w_scale", "w_zero_points")})
 
 
-def _stacked(weights):
-    """(w, w_scale, w_zero_points, w_global_scale) of all experts, None where they have none."""
-    def stacked(field):
-        return None if getattr(weights[0], field) is None else torch.stack([getattr(weight, field) for weight in weights])
-    global_scale = stacked("w_global_scale")
-    return stacked("w"), stacked("w_scale"), stacked("w_zero_points"), None if global_scale is None else global_scale.flatten()
+def stack_weights(weights, count):
+    """(w, w_scale, w_zero_points, w_global_scale) of `count` QuantizedWeights of one shape, [count, ...], the last one [count]; None where the first
+    weight has none. An iterator is asked for one weight after the other, so that no list of all of them is in memory."""
+    fields = ("w", "w_scale", "w_zero_points", "w_global_scale")
+    stacked = [None] * len(fields)
+    for index, weight in enumerate(weights):
+        for place, tensor in enumerate(getattr(weight, field) for field in fields):
+            if index == 0 and tensor is not None:
+                stacked[place] = tensor.new_empty(count, *tensor.shape)
+            if stacked[place] is not None:
+                stacked[place][index] = tensor
+    *operands, global_scale = stacked
+    return *operands, None if global_scale is None else global_scale.flatten()
 
 
 def stack_experts(gate, up, down):
@@ -319,8 +326,9 @@ def stack_experts(gate, up, down):
     for name, weights, shape in (("gate", gate, (n, half_k)), ("up", up, (n, half_k)), ("down", down, (2 * half_k, n // 2))):
         for expert, weight in enumerate(weights):
             _check_expert(f"{name} of expert {expert}", weight, shape, gate[0])
-    w1, w1_scale, w1_zero_points, w1_global_scale = _stacked([_gate_and_up(expert, *pair) for expert, pair in enumerate(zip(gate, up))])
-    w2, w2_scale, w2_zero_points, w2_global_scale = _stacked(down)
+    both = (_gate_and_up(expert, *pair) for expert, pair in enumerate(zip(gate, up)))
+    w1, w1_scale, w1_zero_points, w1_global_scale = stack_weights(both, len(gate))
+    w2, w2_scale, w2_zero_points, w2_global_scale = stack_weights(down, len(down))
     return QuantizedExperts(_of_experts[gate[0].operation], gate[0].group, w1, w2, w1_scale, w2_scale, w1_zero_points, w2_zero_points,
                             w1_global_scale, w2_global_scale)
 

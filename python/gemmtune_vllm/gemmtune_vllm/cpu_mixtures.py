@@ -81,6 +81,7 @@ def _chosen(loading, layer, vllm, prepare):
         loading.left.append((layer, why))
         return None
     loading.taken.append((layer, mixture.constants()))
+    mixture.take()
     return mixture
 
 

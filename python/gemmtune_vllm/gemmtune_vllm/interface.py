@@ -14,6 +14,15 @@ _experts = f"{_fused_moe}.experts.cpu_moe"
 _quantize_int8 = ("quantize_int8", "vllm._custom_ops", "onednn_scaled_int8_quant", ("input", "scale", "azp", "symmetric"))
 _run_experts = ("output", "hidden_states", "w1", "w2", "topk_weights", "topk_ids", "expert_map", "apply_router_weight_on_input")
 
+_quantization = "vllm.model_executor.layers.quantization"
+_compressed = f"{_quantization}.compressed_tensors.compressed_tensors_moe.compressed_tensors_moe"
+# Of layers of experts that are whole gemmtune's on a GPU.
+_whole_experts = (
+    ("moe_kernel", f"{_fused_moe}.modular_kernel", "FusedMoEKernel", ("prepare_finalize", "fused_experts")),
+    ("triton_experts", f"{_fused_moe}.experts.triton_moe", "TritonExperts", ("moe_config", "quant_config")),
+    ("moe_quant_config", f"{_fused_moe}.config", "FusedMoEQuantConfig.make", ("quant_dtype",)),
+)
+
 # part -> (name here, module, attribute path, parameters that must be there or None)
 _needed = {
     "loading": (
@@ -76,12 +85,12 @@ _needed = {
         ("prepare_x", f"{_fused_moe}.prepare_finalize.no_dp_ep", "MoEPrepareAndFinalizeNoDPEPModular.prepare",
          ("a1", "topk_weights", "topk_ids", "num_experts", "expert_map", "apply_router_weight_on_input", "quant_config")),
     ),
-    "MXFP4 mixtures on GPUs": (
-        ("mxfp4_method", "vllm.model_executor.layers.quantization.mxfp4", "GptOssMxfp4MoEMethod", None),
-        ("moe_kernel", f"{_fused_moe}.modular_kernel", "FusedMoEKernel", ("prepare_finalize", "fused_experts")),
-        ("triton_experts", f"{_fused_moe}.experts.triton_moe", "TritonExperts", ("moe_config", "quant_config")),
-        ("moe_quant_config", f"{_fused_moe}.config", "FusedMoEQuantConfig.make", ("quant_dtype",)),
-    ),
+    "MXFP4 mixtures on GPUs": _whole_experts,
+    "int4 mixtures on GPUs": _whole_experts,
+    "AWQ mixtures on GPUs": _whole_experts,
+    "GPTQ mixtures on GPUs": _whole_experts,
+    "NVFP4 mixtures on GPUs": _whole_experts,
+    "ModelOpt NVFP4 mixtures on GPUs": _whole_experts,
     "quantized mixtures of the CPU backend": (
         ("cpu_experts", _experts, "", None),
         ("apply_fp8_experts", _experts, "CPUExpertsFp8.apply", _run_experts),
@@ -111,13 +120,26 @@ _needed = {
 }
 
 
-# part -> (name here, classes that prepare the layers and run them). A version of vLLM has some of them, of which it prefers one.
+_kernel_methods = (("process_weights_after_loading", ("layer",)), ("apply_weights", ("layer", "x", "bias")))
+_experts_methods = (("process_weights_after_loading", ("layer",)), ("apply", ("layer", "x", "topk_weights", "topk_ids")))
+
+# part -> (name here, methods that they must have, classes that prepare the layers and run them). A version of vLLM has some of them, of which it
+# prefers one.
 _any_of = {
-    "int4 on GPUs": ("int4_kernels", (
+    "int4 on GPUs": ("int4_kernels", _kernel_methods, (
         (f"{_kernels}.mixed_precision.marlin", "MarlinLinearKernel"), (f"{_kernels}.mixed_precision.machete", "MacheteLinearKernel"),
         (f"{_kernels}.mixed_precision.humming", "HummingLinearKernel"))),
-    "NVFP4 on GPUs": ("nvfp4_kernels", ((f"{_kernels}.nvfp4.marlin", "MarlinNvFp4LinearKernel"), (f"{_kernels}.nvfp4.humming", "HummingNvFp4LinearKernel"))),
-    "MXFP4 on GPUs": ("mxfp4_kernels", ((f"{_kernels}.mxfp4.marlin", "MarlinMxFp4LinearKernel"), (f"{_kernels}.mxfp4.humming", "HummingMxFp4LinearKernel"))),
+    "NVFP4 on GPUs": ("nvfp4_kernels", _kernel_methods, (
+        (f"{_kernels}.nvfp4.marlin", "MarlinNvFp4LinearKernel"), (f"{_kernels}.nvfp4.humming", "HummingNvFp4LinearKernel"))),
+    "MXFP4 on GPUs": ("mxfp4_kernels", _kernel_methods, (
+        (f"{_kernels}.mxfp4.marlin", "MarlinMxFp4LinearKernel"), (f"{_kernels}.mxfp4.humming", "HummingMxFp4LinearKernel"))),
+    "MXFP4 mixtures on GPUs": ("mxfp4_experts", _experts_methods, ((f"{_quantization}.mxfp4", "GptOssMxfp4MoEMethod"),)),
+    "int4 mixtures on GPUs": ("int4_experts", _experts_methods, (
+        (f"{_compressed}_wna16_marlin", "CompressedTensorsWNA16MarlinMoEMethod"), (f"{_compressed}_wna16", "CompressedTensorsWNA16MoEMethod"))),
+    "AWQ mixtures on GPUs": ("awq_experts", _experts_methods, ((f"{_quantization}.auto_awq", "AutoAWQMoEMethod"),)),
+    "GPTQ mixtures on GPUs": ("gptq_experts", _experts_methods, ((f"{_quantization}.auto_gptq", "AutoGPTQMoEMethod"),)),
+    "NVFP4 mixtures on GPUs": ("nvfp4_experts", _experts_methods, ((f"{_compressed}_w4a4_nvfp4", "CompressedTensorsW4A4Nvfp4MoEMethod"),)),
+    "ModelOpt NVFP4 mixtures on GPUs": ("modelopt_nvfp4_experts", _experts_methods, ((f"{_quantization}.modelopt", "ModelOptNvFp4FusedMoE"),)),
 }
 
 
@@ -154,12 +176,12 @@ def _find(module, path, parameters):
     return found, None
 
 
-def _classes(names):
+def _classes(methods, names):
     """(those of the classes that are as the plug-in knows them, what differs in the others)."""
     found, differences = [], []
     for module, name in names:
         kernel, difference = _find(module, name, None)
-        for method, parameters in (("process_weights_after_loading", ("layer",)), ("apply_weights", ("layer", "x", "bias"))):
+        for method, parameters in methods:
             difference = difference or _find(module, f"{name}.{method}", parameters)[1]
         if difference:
             differences.append(difference)
@@ -183,8 +205,8 @@ def find():
             if difference:
                 differences.append(difference)
         if part in _any_of:
-            name, classes = _any_of[part]
-            found, others = _classes(classes)
+            name, *classes = _any_of[part]
+            found, others = _classes(*classes)
             setattr(interface, name, found)
             differences += [] if found else others
         if differences:

@@ -26,6 +26,8 @@ class Kind(NamedTuple):
     elements: int = 1  # in one of the tensor
     quant_type: str = "none"
     x_type: str | None = None
+    group: int = 0  # of int4: elements along k that share a scale; 0: whole rows
+    zero_points: bool = False
 
 
 def plain(dtype):
@@ -36,11 +38,17 @@ def plain(dtype):
 fp8_blocks = Kind(torch.float8_e4m3fn, "f8_e4m3fn", 1, "per_1x128")
 int8_rows = Kind(torch.int8, "i8", 1, "per_token", "i8")
 mxfp4 = Kind(torch.uint8, "f4_e2m1", 2, "per_1x32")
+nvfp4 = Kind(torch.uint8, "f4_e2m1", 2, "per_1x16")
+
+
+def int4(group, zero_points):
+    """group: 0 for whole rows."""
+    return Kind(torch.int32, "i4", 8, "per_group", None, group, zero_points)
 
 
 def follow_layers(vllm, chosen):
     """Stands behind the constructor of vLLM's layers of experts. chosen(loading, layer, prepare) decides when the weights of a layer were loaded:
-    the Mixture that it is from now on, or None. prepare(layer) is vLLM's; it has been called for a layer that is not whole ours."""
+    the Mixture that has taken it, or None. prepare(layer) is vLLM's; it has been called for a layer that is not whole ours."""
     stock = vllm.routed_experts.__init__
 
     @functools.wraps(stock)
@@ -61,7 +69,8 @@ def _follow_layer(layer, chosen):
         now = loadings.current()
         if now is not None:
             ours = chosen(now, layer, prepare)
-        elif ours is None or not ours.whole:  # weights that are loaded again
+            return
+        if ours is None or not ours.whole:  # weights that are loaded again
             prepare(layer)
         if ours is not None:
             ours.take()
@@ -133,7 +142,7 @@ class Mixture:
         y_type = _types[self.x_dtype]
         return operations.mixture_problem(tokens, n, k, experts=experts, topk=self.layer.top_k, x_type=self.kind.x_type or y_type,
                                           w_type=self.kind.w_type, y_type=y_type, bias=self.has_bias, activation=self.activation,
-                                          quant_type=self.kind.quant_type)
+                                          quant_type=self.kind.quant_type, group=self.kind.group, zero_points=self.kind.zero_points)
 
     def key(self):
         """Equal for layers that the same rows answer."""
@@ -147,14 +156,15 @@ class Mixture:
         """Has the kernel for m tokens compiled and loaded."""
         contexts.current(self.device).plan(self.problem(m))
 
-    def product(self, w1_scale, w2_scale, bias1, bias2):
-        """run(x, x_scale, w13, w2, ids, weights, out) of the layer's experts. weights None: x has been multiplied by them."""
+    def product(self, w1_scale, w2_scale, bias1, bias2, **formats):
+        """run(x, x_scale, w13, w2, ids, weights, out) of the layer's experts. weights None: x has been multiplied by them. formats: operands that
+        fused_moe has of the kind alone, by its names."""
         if self.kind.quant_type == "per_token":
             w1_scale, w2_scale = (scale.reshape(len(scale), -1).float().contiguous() for scale in (w1_scale, w2_scale))
         if self.has_bias:
             bias1, bias2 = bias1.float(), bias2.float()
         words = {"activation": c.activations.index(self.activation), "quant_type": c.quant_types.index(self.kind.quant_type), "gated": True,
-                 "doweight_stage1": False, "shared_experts": 0, "bias1": bias1, "bias2": bias2}
+                 "doweight_stage1": False, "shared_experts": 0, "bias1": bias1, "bias2": bias2, **formats}
 
         def run(x, x_scale, w13, w2, ids, weights, out):
             weights = torch.ones(ids.shape, dtype=torch.float32, device=ids.device) if weights is None else weights.float()

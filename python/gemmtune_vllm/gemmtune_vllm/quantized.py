@@ -20,6 +20,13 @@ _ops = torch.ops.gemmtune
 _types = {torch.bfloat16: "bf16", torch.float16: "f16"}
 _groups = (32, 64, 128)  # of int4, beside whole rows
 
+reordered = "the order of its inputs is another one (desc_act)"
+
+
+def why_not_group(group, k):
+    """Why gemmtune runs no int4 weight of k inputs in groups of so many, or None."""
+    return None if group in (*_groups, k) and k % group == 0 else f"its groups have {group} elements"
+
 
 def follow(vllm):
     """Stands in front of the functions by which vLLM's kernels prepare a weight, and registers kernels of the types that it has none for."""
@@ -231,9 +238,9 @@ class Int4(_Layer):
     def why_not(self):
         config = self.config
         if getattr(config, "has_g_idx", False):  # newer versions have none
-            return "the order of its inputs is another one (desc_act)"
-        if self.group not in (*_groups, self.k) or self.k % self.group:
-            return f"its groups have {self.group} elements"
+            return reordered
+        if why := why_not_group(self.group, self.k):
+            return why
         types = self.vllm.scalar_types
         if config.weight_type != (types.uint4 if config.zero_points else types.uint4b8):
             return f"its weight is {config.weight_type}, with{'' if config.zero_points else 'out'} zero points"
