@@ -289,6 +289,8 @@ class _Gptq(_Int4):
         method, config = layer.quant_method, layer.quant_method.quant_config
         super().__init__(layer, vllm, method.wna16_moe_backend.name, config.weight_bits, config.group_size, False, config.desc_act,
                          _sizes_of_words(layer.w2_qweight, True))
+        # Newer versions make biases of every layer, and say of which the checkpoint had some.
+        self.has_bias = self.has_bias and bool(getattr(layer, "_loaded_expert_biases", True))
 
 
 class _Awq(_Int4):
