@@ -364,4 +364,5 @@ class _ModelOptNvfp4(_Nvfp4):
 # Part of vLLM, the name here of its classes, and what takes their layers.
 _whole = (("MXFP4 mixtures on GPUs", "mxfp4_experts", _Mxfp4), ("int4 mixtures on GPUs", "int4_experts", _CompressedInt4),
           ("AWQ mixtures on GPUs", "awq_experts", _Awq), ("GPTQ mixtures on GPUs", "gptq_experts", _Gptq),
-          ("NVFP4 mixtures on GPUs", "nvfp4_experts", _CompressedNvfp4), ("ModelOpt NVFP4 mixtures on GPUs", "modelopt_nvfp4_experts", _ModelOptNvfp4))
+          ("NVFP4 mixtures on GPUs", "nvfp4_experts", _CompressedNvfp4),
+          ("ModelOpt NVFP4 mixtures on GPUs", "modelopt_nvfp4_experts", _ModelOptNvfp4))
