@@ -308,6 +308,7 @@ class GpuMixtures(Process):
             self.start(without=[without])
             self.assertEqual(len(self.log), 1)
             self.assertIn(f"gemmtune: no {part} layers: ", self.log[0])
+            self.assertEqual(self.log[0].count(f"no {without} ("), 1)
             x, logits = inputs(4)
             layer = self.loaded()
             close(self, layer(x, logits), layer.reference(x, logits), 1e-2)
