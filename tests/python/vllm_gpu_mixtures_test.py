@@ -136,12 +136,24 @@ class GpuMixtures(Process):
                 self.check(self.loaded(kind=kind, group=group, k=256), ours=(3, 4, 40))
         self.assertEqual(self.vllm.calls["gpu experts"], 0)
 
-    def test_words_as_compressed_tensors_has_them(self):
-        """As newer versions of vLLM store them: outputs first. Those of GPTQ have the name weight when they run."""
-        for options, table in (({"kind": "int4", "zero_points": True}, "awq"), ({"kind": "gptq"}, "int4")):
-            self.begin(TABLES[table])
-            self.vllm.Int4Method.transposed, self.vllm.GptqMethod.run = False, "weight"
-            self.check(self.loaded(**options), ours=(3, 4, 40))
+    def test_layers_of_newer_versions(self):
+        """As newer versions of vLLM store them: outputs first. Those of GPTQ have the name weight when they run, and biases that the checkpoint
+        lacks."""
+        self.begin(TABLES["awq"])
+        self.vllm.Int4Method.transposed = False
+        self.check(self.loaded(kind="int4", zero_points=True), ours=(3, 4, 40))
+        self.begin(TABLES["int4"])
+        self.vllm.GptqMethod.run = "weight"
+
+        def make():
+            layer = self.made("gptq")
+            layer.w13_bias, layer.w2_bias = (nn.Parameter(torch.zeros(8, 128).bfloat16(), requires_grad=False) for _ in range(2))
+            layer._loaded_expert_biases = set()
+            return nn.Sequential(layer)
+
+        layer = self.load(make, tokens=64)[0]
+        self.assertFalse(hasattr(layer, "w13_bias"))
+        self.check(layer, ours=(3, 4, 40))
 
     def test_rows_of_gate_and_up_that_alternate(self):
         for kind, table in (("awq", "awq"), ("nvfp4", "nvfp4")):
@@ -296,6 +308,7 @@ class GpuMixtures(Process):
             self.start(without=[without])
             self.assertEqual(len(self.log), 1)
             self.assertIn(f"gemmtune: no {part} layers: ", self.log[0])
+            self.assertEqual(self.log[0].count(f"no {without} ("), 1)
             x, logits = inputs(4)
             layer = self.loaded()
             close(self, layer(x, logits), layer.reference(x, logits), 1e-2)

@@ -57,7 +57,7 @@ def _plain_weights():
 
 
 def _chosen(loading, layer, vllm, prepare):
-    """The Mixture that the layer is from now on; None: vLLM's, and prepared."""
+    """The Mixture that has taken the layer; None: it is vLLM's, and prepared."""
     experts = getattr(layer.quant_method, "experts_cls", None)
     name = getattr(experts, "__name__", type(layer.quant_method).__name__)
     mixture, why = None, None

@@ -289,6 +289,8 @@ class _Gptq(_Int4):
         method, config = layer.quant_method, layer.quant_method.quant_config
         super().__init__(layer, vllm, method.wna16_moe_backend.name, config.weight_bits, config.group_size, False, config.desc_act,
                          _sizes_of_words(layer.w2_qweight, True))
+        # Newer versions make biases of every layer, and say of which the checkpoint had some.
+        self.has_bias = self.has_bias and bool(getattr(layer, "_loaded_expert_biases", True))
 
 
 class _Awq(_Int4):
@@ -362,4 +364,5 @@ class _ModelOptNvfp4(_Nvfp4):
 # Part of vLLM, the name here of its classes, and what takes their layers.
 _whole = (("MXFP4 mixtures on GPUs", "mxfp4_experts", _Mxfp4), ("int4 mixtures on GPUs", "int4_experts", _CompressedInt4),
           ("AWQ mixtures on GPUs", "awq_experts", _Awq), ("GPTQ mixtures on GPUs", "gptq_experts", _Gptq),
-          ("NVFP4 mixtures on GPUs", "nvfp4_experts", _CompressedNvfp4), ("ModelOpt NVFP4 mixtures on GPUs", "modelopt_nvfp4_experts", _ModelOptNvfp4))
+          ("NVFP4 mixtures on GPUs", "nvfp4_experts", _CompressedNvfp4),
+          ("ModelOpt NVFP4 mixtures on GPUs", "modelopt_nvfp4_experts", _ModelOptNvfp4))

@@ -16,8 +16,18 @@ _run_experts = ("output", "hidden_states", "w1", "w2", "topk_weights", "topk_ids
 
 _quantization = "vllm.model_executor.layers.quantization"
 _compressed = f"{_quantization}.compressed_tensors.compressed_tensors_moe.compressed_tensors_moe"
+_gpu_experts = (
+    ("routed_experts", _routed, "RoutedExperts", ("moe_config",)),
+    ("apply_moe", f"{_fused_moe}.modular_kernel", "FusedMoEKernel.apply",
+     ("hidden_states", "w1", "w2", "topk_weights", "topk_ids", "activation", "global_num_experts", "expert_map", "apply_router_weight_on_input",
+      "shared_experts", "shared_experts_input")),
+    ("no_dp_ep", f"{_fused_moe}.prepare_finalize.no_dp_ep", "MoEPrepareAndFinalizeNoDPEPModular", ()),
+    ("prepare_x", f"{_fused_moe}.prepare_finalize.no_dp_ep", "MoEPrepareAndFinalizeNoDPEPModular.prepare",
+     ("a1", "topk_weights", "topk_ids", "num_experts", "expert_map", "apply_router_weight_on_input", "quant_config")),
+)
 # Of layers of experts that are whole gemmtune's on a GPU.
 _whole_experts = (
+    *_gpu_experts,
     ("moe_kernel", f"{_fused_moe}.modular_kernel", "FusedMoEKernel", ("prepare_finalize", "fused_experts")),
     ("triton_experts", f"{_fused_moe}.experts.triton_moe", "TritonExperts", ("moe_config", "quant_config")),
     ("moe_quant_config", f"{_fused_moe}.config", "FusedMoEQuantConfig.make", ("quant_dtype",)),
@@ -76,15 +86,7 @@ _needed = {
         ("prepare_experts", _experts, "CPUUnquantizedExperts.process_weights_after_loading", ("layer",)),
         _quantize_int8,
     ),
-    "mixtures on GPUs": (
-        ("routed_experts", _routed, "RoutedExperts", ("moe_config",)),
-        ("apply_moe", f"{_fused_moe}.modular_kernel", "FusedMoEKernel.apply",
-         ("hidden_states", "w1", "w2", "topk_weights", "topk_ids", "activation", "global_num_experts", "expert_map", "apply_router_weight_on_input",
-          "shared_experts", "shared_experts_input")),
-        ("no_dp_ep", f"{_fused_moe}.prepare_finalize.no_dp_ep", "MoEPrepareAndFinalizeNoDPEPModular", ()),
-        ("prepare_x", f"{_fused_moe}.prepare_finalize.no_dp_ep", "MoEPrepareAndFinalizeNoDPEPModular.prepare",
-         ("a1", "topk_weights", "topk_ids", "num_experts", "expert_map", "apply_router_weight_on_input", "quant_config")),
-    ),
+    "mixtures on GPUs": _gpu_experts,
     "MXFP4 mixtures on GPUs": _whole_experts,
     "int4 mixtures on GPUs": _whole_experts,
     "AWQ mixtures on GPUs": _whole_experts,
@@ -144,7 +146,7 @@ _any_of = {
 
 
 class Interface:
-    """The parts of vLLM that were found, as attributes. `parts`: those that are complete; `missing`: (part, sentence) of the
+    """The parts of vLLM that were found, as attributes. `parts`: those that are complete; `missing`: (part, sentences) of the
     others."""
 
     def __init__(self):
@@ -154,6 +156,10 @@ class Interface:
     @property
     def on_cpu(self):
         return getattr(self.platform, "name", None) == "CPU"
+
+    def differences(self):
+        """What the missing parts lack, each once."""
+        return "; ".join(dict.fromkeys(sentence for _, sentences in self.missing for sentence in sentences))
 
 
 def _find(module, path, parameters):
@@ -210,7 +216,7 @@ def find():
             setattr(interface, name, found)
             differences += [] if found else others
         if differences:
-            interface.missing.append((part, "; ".join(differences)))
+            interface.missing.append((part, differences))
         else:
             interface.parts.append(part)
     if "loading" not in interface.parts or len(interface.parts) == 1:

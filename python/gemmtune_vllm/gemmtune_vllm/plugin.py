@@ -30,8 +30,7 @@ def install():
     global _vllm, _dependent, _invariant
     _vllm = interface.find()
     if not _vllm.parts:
-        logger.warning("gemmtune: off: this vLLM differs from what the plug-in knows: %s",
-                       "; ".join(sentence for _, sentence in _vllm.missing))
+        logger.warning("gemmtune: off: this vLLM differs from what the plug-in knows: %s", _vllm.differences())
         return
     _invariant = _asks_for_bit_classes()
     if _invariant:
@@ -42,7 +41,7 @@ def install():
         logger.info("gemmtune: %s is set: only layers whose rows have a bit class run gemmtune's kernels", _invariant)
     if _vllm.missing:
         logger.warning("gemmtune: no %s layers: this vLLM differs from what the plug-in knows: %s",
-                       ", ".join(part for part, _ in _vllm.missing), "; ".join(sentence for _, sentence in _vllm.missing))
+                       ", ".join(part for part, _ in _vllm.missing), _vllm.differences())
     _dependent = os.environ.get("GEMMTUNE_VLLM_DEPENDENT_LAUNCHES", "0") == "1"
     kernels.register(_vllm)
     quantized.follow(_vllm)
