@@ -48,7 +48,7 @@ GPU_MIXTURES = [(704, 1056), (768, 2048), (2880, 2880), (256, 7168)]
 _WGMMA = {"wgmma": {"swap": [0, 1], "bm": [64, 128], "bn": [16, 64, 128], "pp": [0], "cm": [1], "cn": [1], "csk": [1], "smem": [226]},
           "skinny": {"csk": [1], "smem": [110]}}
 _FOUR_BIT = {"mxfp4": {"wg": [1, 2], "bm": [64, 128], "mma": [0], "bk": [256], "csk": [1], "smem": [110, 220]}}
-_EXPERTS = {"wgmma_moe": {"bm": [16, 64, 128], "bn": [64, 128], "cm": [1], "smem": [226]}}
+_EXPERTS = {"wgmma_moe": {"bm": [16, 64], "bn": [64, 128], "cm": [1], "smem": [226]}}
 
 
 def bits_of(tensor):
