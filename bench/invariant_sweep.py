@@ -62,7 +62,9 @@ class Data:
     def __init__(self, device, n, k, rows, seed):
         self.device, self.n, self.k, self.rows = device, n, k, rows
         self.generator = torch.Generator(device=device).manual_seed(seed)
-        self.distance = k // 2 // 128 * 128  # of columns of K whose products cancel; 0: there are none
+        # Between columns of K whose products cancel, in blocks of scales; 0: there are none. Not half of K if another is there: the halves of a split
+        # would cancel as a whole.
+        self.distance = (k * 3 // 8 // 128 or k // 2 // 128) * 128
         kinds = torch.randint(0, 8, (rows,), generator=self.generator, device=device)
         kinds[-PROBES:] = 0
         self.kinds = kinds
@@ -137,7 +139,8 @@ class Operands:
 class Form:
     operation: str
     make: object  # Data -> Operands
-    shapes: dict  # columns of a shape to tune, or options of the run
+    words: dict  # options of the run that tunes
+    columns: dict  # of a shape to tune, beside its sizes
     spaces: dict  # of a GPU
     is_mixture: bool = False
 
@@ -147,7 +150,7 @@ def plain(type, dtype):
         w = data.weight(dtype)
         return Operands([data.x(dtype)], lambda x, out: gt.linear(x, w, out=out), lambda m: operations.problem(m, data.n, data.k, x_type=type),
                         data.n, dtype)
-    return Form("a16w16", make, {"indtype": type}, _WGMMA)
+    return Form("a16w16", make, {"indtype": type}, {}, _WGMMA)
 
 
 def scaled_rows(type, word, dtype):
@@ -155,7 +158,7 @@ def scaled_rows(type, word, dtype):
         w, w_scale = data.weight(dtype), data.uniform(data.n) / data.k
         return Operands([data.x(dtype), data.row_scales(1)], lambda x, x_scale, out: gt.a8w8(x, w, x_scale, w_scale, out=out),
                         lambda m: operations.problem(m, data.n, data.k, operation="a8w8", x_type=type, y_type="bf16"), data.n, torch.bfloat16)
-    return Form("a8w8", make, {"indtype": word}, _WGMMA)
+    return Form("a8w8", make, {"indtype": word}, {}, _WGMMA)
 
 
 def make_blocks(data):
@@ -174,7 +177,7 @@ def four_bit(operation, block, scales, further=lambda data: (), **problem):
         rest, run = further(data), getattr(gt, operation)
         return Operands([data.x(torch.bfloat16)], lambda x, out: run(x, w, w_scale, *rest, out=out),
                         lambda m: operations.problem(m, data.n, data.k, operation=operation, x_type="bf16", **problem), data.n, torch.bfloat16)
-    return Form(operation, make, {"group": problem["group"]} if problem else {}, _FOUR_BIT)
+    return Form(operation, make, {}, problem, _FOUR_BIT)
 
 
 def mixture(quant_type, q_type, word, weights, spaces):
@@ -192,7 +195,7 @@ def mixture(quant_type, q_type, word, weights, spaces):
                                                                          y_type="bf16", quant_type=quant_type), model, torch.bfloat16)
     columns = {"expert": EXPERTS, "topk": TOPK, "act_type": "Silu", "dtype": "bf16", "q_dtype_a": "bf16", "q_dtype_w": q_type[0], "q_type": q_type[1],
                "use_g1u1": 1, "doweight_stage1": 0}
-    return Form("fused_moe", make, columns, spaces, True)
+    return Form("fused_moe", make, {}, columns, spaces, True)
 
 
 def wide_experts(data, rows, columns):
@@ -213,7 +216,7 @@ FORMS = {
     "fp8 rows": scaled_rows("f8_e4m3fn", "fp8", torch.float8_e4m3fn),
     "MXFP4 weights": four_bit("a16w4", 32, lambda data, columns: data.whole(118, 124, data.n, columns)),
     "bf16 experts": mixture("none", ("bf16", "No"), "bf16", wide_experts, _EXPERTS),
-    "fp8 blocks": Form("a8w8_blockscale", make_blocks, {}, _WGMMA),
+    "fp8 blocks": Form("a8w8_blockscale", make_blocks, {}, {}, _WGMMA),
     "MXFP4 experts": mixture("per_1x32", ("fp4", "per_1x32"), "f4_e2m1", four_bit_experts, _EXPERTS),
     "fp16": plain("f16", torch.float16),
     "int8 rows": scaled_rows("i8", "int8", torch.int8),
@@ -249,9 +252,8 @@ def tune(form, path, sizes, options):
     """Rows of these sizes. Raises gemmtune.errors.CommandFailed."""
     n, k = size_columns(form)
     m = "token" if form.is_mixture else "M"
-    columns = form.shapes if form.is_mixture else {}
-    shapes = [{m: rows, n: size[0], k: size[1], **columns} for size in sizes for rows in options.m]
-    words = {} if form.is_mixture else form.shapes
+    shapes = [{m: rows, n: size[0], k: size[1], **form.columns} for size in sizes for rows in options.m]
+    words = form.words
     if options.on_gpu:
         words = {**words, "libtype": ",".join(form.spaces), "search_space": search_space(form.spaces, path.parent)}
     gemmtune.tune(shapes, path, op=form.operation, device=options.device, invariant="rows", warmup=1, iters=5, **words)
