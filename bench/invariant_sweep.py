@@ -268,7 +268,8 @@ def write_rows(path, rows):
 
 
 def complete(form, path, sizes):
-    """Sizes without rows get those of the first size that has some."""
+    """Sizes without rows get those of the first size that has some, with times in proportion: a row that is faster than the device can compute is
+    never chosen."""
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     n, k = size_columns(form)
@@ -276,7 +277,11 @@ def complete(form, path, sizes):
     if not here:
         return
     tuned = next(size for size in sizes if size in here)
-    copied = [{**row, n: size[0], k: size[1]} for size in sizes if size not in here for row in rows if (int(row[n]), int(row[k])) == tuned]
+    copied = []
+    for size in sizes:
+        times = max(1, size[0] * size[1] / (tuned[0] * tuned[1]))
+        copied += [{**row, n: size[0], k: size[1], "us": float(row["us"]) * times} for row in rows
+                   if size not in here and (int(row[n]), int(row[k])) == tuned]
     write_rows(path, rows + copied)
 
 
