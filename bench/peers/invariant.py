@@ -1,24 +1,22 @@
 #!/usr/bin/env python3
-"""Rows of a batch-invariant bf16 table on this GPU: whether a row of y has the same bits in every batch, and what that costs.
+"""What the rows of a batch-invariant bf16 table cost on this GPU beside PyTorch's linear, and whether that gives a row the same bits in every batch.
+(bench/invariant_sweep.py compares the bits of a table.)
 
-Bits: for each (N, K) of the file every M to --every and --drawn further M to --most are run, on the first M rows of one x; each row is compared
-with the same row at M = --most. PyTorch's linear is compared at the M of the file alone.
+Bits: for each (N, K) of the file PyTorch's linear runs at its M, on the first M rows of one x; all rows are compared with those of M = --most.
 Times: at the M of the file gemmtune and PyTorch's linear are captured in CUDA graphs that rotate over copies of the weight larger than the cache,
 and replayed in turns. With --one-workspace PyTorch runs as vLLM's batch-invariant mode sets it: cuBLASLt with a workspace of 1 KiB and sums in
 float32. These settings hold for a whole process, so that each kind of PyTorch needs a run of its own.
 
-Usage: invariant.py --library build/lib/libgemmtune.so --tuned FILE [--every 256] [--drawn 200] [--most 8192] [--rounds 9] [--seconds N]
-                    [--one-workspace] [--no-bits] [--no-times] [--csv FILE]"""
+Usage: invariant.py --library build/lib/libgemmtune.so --tuned FILE [--most 8192] [--rounds 9] [--one-workspace] [--no-bits] [--no-times]
+                    [--csv FILE]"""
 
 import argparse
 import csv
 import ctypes
 import math
 import os
-import random
 import statistics
 import sys
-import time
 
 ONE_WORKSPACE = {"CUBLASLT_WORKSPACE_SIZE": "1", "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
 if "--one-workspace" in sys.argv:
@@ -57,38 +55,13 @@ def varied_rows(m, k, generator):
     return x.to(torch.bfloat16)
 
 
-def differing(found, expected):
-    """How many elements have other bits, and the row and column of the first."""
-    other = (found.view(torch.int16) != expected.view(torch.int16)).nonzero()
-    return len(other), tuple(int(i) for i in other[0]) if len(other) else None
-
-
-def compare_bits(library, n, k, listed, options, deadline):
-    """A row for the report of the bits of one weight."""
+def compare_bits(n, k, listed, most):
+    """How many of the listed M give all rows the bits that they have at M = `most`."""
     generator = torch.Generator(device="cuda").manual_seed(n + k)
-    x = varied_rows(options.most, k, generator)
+    x = varied_rows(most, k, generator)
     w = (torch.randn(n, k, generator=generator, device="cuda") / math.sqrt(k)).to(torch.bfloat16)
-    y = torch.empty(options.most, n, dtype=torch.bfloat16, device="cuda")
-    gemmtune(library, x, w, y)
-    whole = y.clone()
-    by_torch = torch.nn.functional.linear(x, w)
-    drawn = random.Random(n + k).sample(range(options.every + 1, options.most), options.drawn)
-    result = {"n": n, "k": k, "compared_m": 0, "bits": 0, "other_bits": 0, "first": "", "torch_m": 0, "torch_equal_m": 0}
-    for m in [*range(1, options.every + 1), *drawn]:
-        if deadline and time.monotonic() > deadline:
-            break
-        y.fill_(float("nan"))
-        gemmtune(library, x[:m], w, y[:m])
-        count, first = differing(y[:m], whole[:m])
-        result["compared_m"] += 1
-        result["bits"] += m * n
-        result["other_bits"] += count
-        if count and not result["first"]:
-            result["first"] = f"M = {m} row {first[0]} column {first[1]}"
-    for m in listed:
-        result["torch_m"] += 1
-        result["torch_equal_m"] += differing(torch.nn.functional.linear(x[:m], w), by_torch[:m])[0] == 0
-    return result
+    whole = torch.nn.functional.linear(x, w).view(torch.int16)
+    return sum(torch.equal(torch.nn.functional.linear(x[:m], w).view(torch.int16), whole[:m]) for m in listed)
 
 
 def compare_times(library, n, k, m, rounds, linear):
@@ -115,11 +88,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True)
     parser.add_argument("--tuned", required=True)
-    parser.add_argument("--every", type=int, default=256)
-    parser.add_argument("--drawn", type=int, default=200)
     parser.add_argument("--most", type=int, default=8192)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=0, help="of the comparison of bits, after which it is cut off; 0: never")
     parser.add_argument("--one-workspace", action="store_true")
     parser.add_argument("--no-bits", action="store_true")
     parser.add_argument("--no-times", action="store_true")
@@ -144,12 +114,9 @@ def main():
             print(f"M = {m}: PyTorch's linear ({linear}) over gemmtune: {geometric_mean(ratios):.3f}, {min(ratios):.3f} to {max(ratios):.3f}, "
                   f"{len(ratios)} weights", flush=True)
     if not options.no_bits:
-        started = time.monotonic()
-        for i, ((n, k), listed) in enumerate(sizes.items()):
-            share = options.seconds * (i + 1) / len(sizes)
-            result = compare_bits(library, n, k, listed, options, started + share if share else 0)
-            print(", ".join(f"{name} {value}" for name, value in result.items()), flush=True)
-            torch.cuda.empty_cache()
+        for (n, k), listed in sizes.items():
+            equal = compare_bits(n, k, listed, options.most)
+            print(f"{n} x {k}: PyTorch's linear ({linear}) has the bits of M = {options.most} at {equal} of {len(listed)} M", flush=True)
 
 
 if __name__ == "__main__":

@@ -248,6 +248,8 @@ Accuracy lowest_accuracy(const Device& device, const Problem& problem, AccuracyP
   return candidate.ok() ? device.accuracy(*candidate, problem) : Accuracy::fp32;
 }
 
+bool adds_in_pairs(const Config& config) { return config.number(tree_key, 0) == 1; }
+
 CandidateList list_candidates(const Device& device, const Problem& problem, const CandidateFilter& filter) {
   CandidateList list;
   const DeviceErrata errata(device.info());

@@ -22,6 +22,9 @@ struct CandidateFilter {
       false;  // only configs whose `tree` is 1: segments of k that are added in pairs, as ranks can add them
 };
 
+/// True of a kernel with `tree` 1.
+bool adds_in_pairs(const Config& config);
+
 /// One thing to try, with what search, ties and weight layouts need to know of it.
 struct ListedCandidate {
   Candidate candidate;

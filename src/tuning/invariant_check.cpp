@@ -8,6 +8,8 @@
 
 #include "evaluate/in_process/bit_class_finder.h"
 #include "evaluate/in_process/in_process_evaluator.h"
+#include "evaluate/in_process/rank_sums.h"
+#include "resolve/candidate_list.h"
 #include "tuned/key.h"
 
 namespace gemmtune {
@@ -53,6 +55,30 @@ std::string sum_order_of(const Device& device, const ServedKernel& served) {
                                             : family->sum_order(served.problem, checked->config);
 }
 
+/// Ranks that all kernels of a class have, or which of them differ. Then the weight has no class.
+void compare_ranks(Device& device, InvariantReport& report) {
+  constexpr std::uint64_t seed = 1;
+  const auto keep_common = [](std::vector<int>& common, const std::vector<int>& found, bool first) {
+    if (first) common = found;
+    std::erase_if(common, [&](int ranks) { return std::ranges::find(found, ranks) == found.end(); });
+  };
+  bool first = true;
+  for (const ServedClass& one : report.kernels) {
+    const Candidate& candidate = one.served.candidate;
+    if (!adds_in_pairs(candidate.config)) continue;
+    const auto found = check_ranks(device, one.served.problem, candidate, seed, reference_threads(device));
+    if (!found.ok() && found.code() == StatusCode::unsupported) continue;
+    report.difference = found.ok() ? found->difference : found.message();
+    if (!report.difference.empty()) {
+      report.bits.clear();
+      return;
+    }
+    keep_common(report.ranks_by_n, found->by_n, first);
+    keep_common(report.ranks_by_k, found->by_k, first);
+    first = false;
+  }
+}
+
 void conclude(Device& device, InvariantReport& report) {
   for (const ServedClass& one : report.kernels) {
     if (!one.bits.id.empty()) continue;
@@ -68,6 +94,7 @@ void conclude(Device& device, InvariantReport& report) {
     for (const ServedClass& one : report.kernels) {
       if (sum_order_of(device, one.served) != report.sum_order) report.sum_order.clear();
     }
+    compare_ranks(device, report);
   } else {
     report.difference = difference_of(device, first, *other);
   }

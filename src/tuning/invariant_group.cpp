@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "evaluate/in_process/bit_class_finder.h"
 #include "measure/statistics.h"
 #include "search/strategy.h"
 #include "select/finalists.h"
@@ -42,6 +43,7 @@ class InvariantSearch {
     for (const InvariantMember& member : members_) {
       CandidateList list = list_candidates(device_, member.problem, candidate_filter(request_));
       std::erase_if(list.candidates, [&](const auto& listed) { return listed.layout != member.layout; });
+      erase_refused(list.candidates);
       lists_.push_back(std::move(list.candidates));
     }
   }
@@ -82,6 +84,20 @@ class InvariantSearch {
     std::string id;
     double cost = 0;
   };
+
+  /// Without those that can have no class. If none is left, the first one's reason stands for all.
+  void erase_refused(std::vector<ListedCandidate>& candidates) {
+    const std::size_t member = lists_.size();
+    std::string first;
+    std::erase_if(candidates, [&](const auto& listed) {
+      const Candidate& candidate = listed.candidate;
+      std::string refusal = refuse_bit_class(*listed.family, members_[member].problem, candidate.config);
+      if (refusal.empty()) return false;
+      if (first.empty()) first = fmt::format("{}: {}", candidate.kernel_name(), std::move(refusal));
+      return true;
+    });
+    if (candidates.empty() && !first.empty()) reasons_[member] = std::move(first);
+  }
 
   static std::string order_of(const Problem& problem, const ListedCandidate& listed) {
     std::string order = listed.family->sum_order(problem, listed.candidate.config);

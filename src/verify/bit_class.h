@@ -14,12 +14,13 @@ struct BitClass {
   friend bool operator==(const BitClass&, const BitClass&) = default;
 };
 
-/// The fixed phrases with which BitClass::reason begins, in the order in which they are checked.
+/// The fixed phrases with which BitClass::reason begins. The first four are checked in this order, `routes` before them.
 namespace bit_phrase {
 inline constexpr const char* runs = "bits of a row change from run to run";
 inline constexpr const char* neighbours = "bits of a row change with its neighbours";
 inline constexpr const char* position = "bits of a row change with its position";
 inline constexpr const char* rows = "bits of a row change with M";
+inline constexpr const char* routes = "bits of a token may change with the experts of its neighbours";
 }  // namespace bit_phrase
 
 }  // namespace gemmtune

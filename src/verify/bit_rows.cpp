@@ -224,7 +224,7 @@ Result<HostOperands> bit_operands(const Problem& problem, int set, std::uint64_t
   const OperandShapes shapes = operand_shapes(all);
   if (!operands.ok() || !is_plain_float(shapes.x)) return operands;
   vary_rows(shapes.x, operands->x);
-  if (!is_plain_float(shapes.w) || is_mixture(problem)) return operands;
+  if (!is_plain_float(shapes.w)) return operands;
   cancel_products(shapes, *operands);
   thin_out_bias(shapes.bias, operands->bias);
   return operands;

@@ -103,9 +103,13 @@ class Invariant(unittest.TestCase):
             self.assertIn("_tree1", row["kernelName"])
         done = self.run_program("check", table, "--invariant", "--json")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        orders = {weight["sum_order"] for weight in json.loads(done.stdout)["weights"]}
+        weights = json.loads(done.stdout)["weights"]
+        orders = {weight["sum_order"] for weight in weights}
         self.assertEqual(len(orders), 1, orders)
         self.assertRegex(orders.pop(), "^tree of 256 in chain-")
+        self.assertEqual([weight["ranks_by_n"] for weight in weights], [[2, 4, 8]] * 3)
+        self.assertEqual(sorted(weight["ranks_by_k"] for weight in weights), [[2], [2, 4], [2, 4]])
+        self.assertIn("the same bits of ranks: 2, 4, 8 by N, 2, 4 by K", self.run_program("check", table, "--invariant").stdout)
 
     def test_no_tree_is_no_row(self):
         done = self.run_program("tune", "-m", "1", "-n", "96", "-k", "512", "--invariant", "tp", "--libtype", "onednn,openblas,reference", "-o",

@@ -13,8 +13,10 @@
 #include "backends/backend.h"
 #include "base/random.h"
 #include "evaluate/in_process/bit_class_finder.h"
+#include "evaluate/in_process/kernel_verifier.h"
 #include "support/dense_problem.h"
 #include "support/operation_problems.h"
+#include "verify/inputs.h"
 
 namespace gemmtune::cpu_sum_order_test {
 namespace {
@@ -151,6 +153,83 @@ TEST_P(OperationSumOrder, KernelsOfOneOrderAreOfOneClass) {
 
 INSTANTIATE_TEST_SUITE_P(, OperationSumOrder, ::testing::ValuesIn(operations()),
                          [](const auto& one) { return one.param; });
+
+/// y of token 0 of a mixture, all of whose tokens go to the experts of that token.
+std::vector<std::byte> first_of_crowd(Device& device, Problem problem, const Candidate& candidate,
+                                      HostOperands operands, std::int64_t tokens) {
+  const MatrixShape all = operand_shapes(problem).x;
+  const auto cut = [&](auto& rows) {
+    rows.resize(rows.size() / static_cast<std::size_t>(all.rows) * static_cast<std::size_t>(tokens));
+  };
+  cut(operands.x);
+  if (all.scale.rows == all.rows) cut(operands.x_scale);
+  problem.m = tokens;
+  const auto slots = static_cast<std::size_t>(problem.moe.routed_topk());
+  operands.topk_ids.resize(static_cast<std::size_t>(tokens) * slots);
+  operands.topk_weights.resize(operands.topk_ids.size());
+  for (std::size_t i = slots; i < operands.topk_ids.size(); ++i)
+    operands.topk_ids[i] = operands.topk_ids[i % slots];
+  const auto kernel = device.build(candidate, problem);
+  EXPECT_TRUE(kernel.ok()) << kernel.message();
+  auto placed = DeviceOperands::make(device, problem, Placement::plain);
+  if (!kernel.ok() || !placed.ok() || !placed->fill(operands).ok()) return {};
+  Operands given = placed->operands(WeightLayout::plain).value();
+  const auto y =
+      device.allocate(static_cast<std::size_t>(operand_shapes(problem).y.bytes()), Placement::plain);
+  const auto workspace = device.allocate((*kernel)->workspace_bytes() + 1, Placement::plain);
+  given.y = (*y)->data();
+  given.ldy = problem.k;
+  EXPECT_TRUE((*kernel)->run(given, (*workspace)->data(), {}).ok());
+  const auto* const bytes = static_cast<const std::byte*>((*y)->data());
+  return {bytes, bytes + bytes_of(problem.y_type, problem.k)};
+}
+
+/// Of kernels that promise, or of those that do not, how many give a token other bits in some crowd.
+std::size_t moved_by_a_crowd(Device& device, const Problem& problem, bool promising) {
+  constexpr std::size_t most = 24;
+  const KernelFamily& family = *device.find_family("moe");
+  std::vector<Config> configs = family.space(problem).enumerate();
+  std::erase_if(configs,
+                [&](const Config& config) { return family.sum_order(problem, config).empty() == promising; });
+  Random random(7);
+  shuffle(configs, random);
+  if (configs.size() > most) configs.resize(most);
+  const auto operands = make_inputs(problem, 1);
+  EXPECT_TRUE(operands.ok()) << operands.message();
+  std::size_t moved = 0;
+  for (const Config& config : configs) {
+    const Candidate candidate{std::string(family.name()), family.revision(), config};
+    const auto alone = first_of_crowd(device, problem, candidate, *operands, 1);
+    bool is_moved = false;
+    for (const std::int64_t tokens : {2, 5, 8, 9, 16, 17, 33})
+      is_moved = is_moved || first_of_crowd(device, problem, candidate, *operands, tokens) != alone;
+    moved += is_moved ? 1 : 0;
+    EXPECT_TRUE(!promising || !is_moved) << candidate.kernel_name() << " of " << print(problem);
+  }
+  return moved;
+}
+
+TEST(MixtureCrowds, ATokensBitsDoNotDependOnHowManyRowsItsExpertsHave) {
+  const std::unique_ptr<Device> device = open_cpu();
+  ASSERT_NE(device, nullptr);
+  for (Problem problem : testing_problems::mixtures({33, 48, 300})) {
+    if (!device->find_family("moe")->accepts(problem).ok() ||
+        operand_shapes(problem).x.scale.type == ScaleType::e8m0)
+      continue;
+    problem.y_type = DataType::f32;
+    EXPECT_EQ(moved_by_a_crowd(*device, problem, true), 0U);
+  }
+}
+
+TEST(MixtureCrowds, KernelsThatAddLanesOfEachTilePromiseNothingForAReason) {
+  const std::unique_ptr<Device> device = open_cpu();
+  ASSERT_NE(device, nullptr);
+  if (!device->info().gfx.starts_with("x86-avx")) GTEST_SKIP() << "their register tiles have one order";
+  Problem problem =
+      testing_problems::moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {33, 48, 300});
+  problem.y_type = DataType::f32;
+  EXPECT_GT(moved_by_a_crowd(*device, problem, false), 0U);
+}
 
 }  // namespace
 }  // namespace gemmtune::cpu_sum_order_test

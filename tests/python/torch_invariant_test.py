@@ -1,5 +1,8 @@
 """check_invariant() and patch(invariant=True)."""
 
+import argparse
+import importlib.util
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -33,6 +36,42 @@ class SplitByM(nn.Linear):
 class Fixed(SplitByM):
     def forward(self, x):
         return torch.cat([super(Fixed, self).forward(row[None]) for row in x])
+
+
+def sweep():
+    """bench/invariant_sweep.py as a module."""
+    path = Path(__file__).resolve().parents[2] / "bench" / "invariant_sweep.py"
+    spec = importlib.util.spec_from_file_location("invariant_sweep", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # for its dataclasses
+    spec.loader.exec_module(module)
+    return module
+
+
+class Sweep(unittest.TestCase):
+    """What bench/invariant_sweep.py finds in operations that are written here."""
+
+    def case(self, layer):
+        module = sweep()
+        options = argparse.Namespace(device="cpu", on_gpu=False, every=9, drawn=3, most=24)
+
+        def make(data):
+            linear = layer(data.k, data.n, bias=False)
+            linear.weight = nn.Parameter(data.weight(torch.bfloat16), requires_grad=False)
+            return module.Operands([data.x(torch.bfloat16)], lambda x, out: out.copy_(linear(x)), None, data.n, torch.bfloat16)
+
+        case = module.Case(argparse.Namespace(make=make), 5, 288, options)
+        with torch.inference_mode():
+            case.run()
+            return case.first_difference(), int(case.other.sum())
+
+    def test_equal_bits(self):
+        self.assertEqual(self.case(Fixed), ("", 0))
+
+    def test_another_order_from_some_m_on(self):
+        first, bits = self.case(SplitByM)
+        self.assertRegex(first, r"^M = 8 row \d \(probe \d\) column \d$")
+        self.assertGreater(bits, 0)
 
 
 class CheckInvariant(unittest.TestCase):

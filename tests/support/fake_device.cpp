@@ -110,6 +110,7 @@ class FakeFamily final : public LeafFamily {
     return std::unique_ptr<Kernel>(std::make_unique<FakeKernel>(options_, problem));
   }
   Accuracy accuracy(const Problem&, const Config&) const override { return options_.accuracy; }
+  std::string sum_order(const Problem&, const Config&) const override { return options_.sum_order; }
   std::int64_t resources(const Problem&, const Config&) const override { return options_.resources; }
   std::string_view thread_pool() const override { return options_.thread_pool; }
 

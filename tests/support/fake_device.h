@@ -33,6 +33,7 @@ struct FakeFamilyOptions {
   std::int64_t resources = 0;
   std::string thread_pool = "own";
   Accuracy accuracy = Accuracy::fp32;
+  std::string sum_order = {};                          // empty: no promise
   std::function<Status(const Problem&)> accepts = {};  // empty: all in these orders
   refusal::Orders orders = refusal::Orders::row_major;
   std::function<void()> on_build = {};  // called by build

@@ -134,6 +134,21 @@ TEST_F(Invariant, AnOrderThatCostsMoreThanAClassThatWasFoundIsNotVerified) {
   EXPECT_THAT(verified, Not(Contains("ordered_r1_kc128_sk2")));
 }
 
+TEST_F(Invariant, OfMixturesKernelsThatPromiseNothingAreNotTried) {
+  device_.add({.name = "ordered", .parameters = {{"sk", {"1", "2"}, "1", ""}}, .order_key = "sk"});
+  Problem mixture = problem_of(1);
+  mixture.operation = Operation::fused_moe;
+  mixture.moe = {.experts = 4, .topk = 2, .activation = Activation::silu};
+  run({{mixture, 1}});
+  EXPECT_THAT(published(), ElementsAre(StartsWith("1 ordered_r1_")));
+  request_.libtypes = {"tiled"};
+  request_.output = folder_ + "/other.csv";
+  const RunSummary summary = run({{mixture, 1}});
+  ASSERT_EQ(summary.items[0].state, ProblemState::failed);
+  EXPECT_THAT(summary.items[0].reason,
+              HasSubstr("bits of a token may change with the experts of its neighbours: tiled promises"));
+}
+
 TEST_F(Invariant, TheEnvironmentSaysWhatWasShown) {
   run({{problem_of(1), 1}, {problem_of(64), 1}});
   std::string all;

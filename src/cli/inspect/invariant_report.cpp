@@ -78,8 +78,13 @@ std::string report_text(const InvariantReport& report) {
     return fmt::format("{}: not invariant: {}\n", weight_text(problem), report.difference);
   const std::string order =
       report.sum_order.empty() ? "" : fmt::format(", order of sums {}", report.sum_order);
-  return fmt::format("{}: invariant, class {}, {}{}\n", weight_text(problem), report.bits, ms_text(report),
-                     order);
+  std::string ranks;
+  for (const auto& [side, counts] : {std::pair{"N", &report.ranks_by_n}, {"K", &report.ranks_by_k}})
+    if (!counts->empty())
+      ranks += fmt::format("{}{} by {}", ranks.empty() ? ", the same bits of ranks: " : ", ",
+                           fmt::join(*counts, ", "), side);
+  return fmt::format("{}: invariant, class {}, {}{}{}\n", weight_text(problem), report.bits, ms_text(report),
+                     order, ranks);
 }
 
 Json report_json(const InvariantReport& report) {
@@ -96,6 +101,8 @@ Json report_json(const InvariantReport& report) {
           {"invariant", !report.bits.empty()},
           {"bits", report.bits},
           {"sum_order", report.sum_order},
+          {"ranks_by_n", report.ranks_by_n},
+          {"ranks_by_k", report.ranks_by_k},
           {"difference", report.difference},
           {"kernels", std::move(kernels)}};
 }

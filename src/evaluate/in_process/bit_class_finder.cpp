@@ -1,5 +1,7 @@
 #include "evaluate/in_process/bit_class_finder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -226,6 +228,12 @@ Result<std::string> BitClassFinder::difference(const Candidate& first, std::int6
   return found;
 }
 
+std::string refuse_bit_class(const KernelFamily& family, const Problem& problem, const Config& config) {
+  if (!is_mixture(problem) || !family.sum_order(problem, config).empty()) return {};
+  return fmt::format("{}: {} promises no order of sums for {}", bit_phrase::routes, family.name(),
+                     config.text());
+}
+
 void find_bit_classes(Device& device, const Problem& problem, std::uint64_t seed, int threads,
                       std::span<const VerifiedCandidate> verified,
                       const BitClassFinder::BeforeRun& before_run) {
@@ -238,8 +246,14 @@ void find_bit_classes(Device& device, const Problem& problem, std::uint64_t seed
       outcome.bits = {{}, bit_phrase::runs};
       continue;
     }
+    const Candidate& candidate = *verified[i].candidate;
+    std::string refusal = refuse_bit_class(*device.find_family(candidate.family), problem, candidate.config);
+    if (!refusal.empty()) {
+      outcome.bits = {{}, std::move(refusal)};
+      continue;
+    }
     asked.push_back(i);
-    candidates.push_back(*verified[i].candidate);
+    candidates.push_back(candidate);
   }
   if (asked.empty()) return;
   auto finder = BitClassFinder::make(device, problem, seed, threads);

@@ -64,7 +64,11 @@ struct VerifiedCandidate {
   Outcome* outcome = nullptr;
 };
 
-/// Sets the bit class of outcomes that are `ok`: none if runs on the same data differed, or if a finder cannot be made.
+/// Why a kernel is of no class, whatever its runs show; empty: they decide. A mixture's must promise its order of sums: the other tokens
+/// decide how many rows an expert has, and so which loops a token's sums go through, in more ways than runs can try.
+std::string refuse_bit_class(const KernelFamily& family, const Problem& problem, const Config& config);
+
+/// Sets the bit class of outcomes that are `ok`: none if it is refused, if runs on the same data differed, or if a finder cannot be made.
 void find_bit_classes(Device& device, const Problem& problem, std::uint64_t seed, int threads,
                       std::span<const VerifiedCandidate> verified,
                       const BitClassFinder::BeforeRun& before_run);
