@@ -290,6 +290,10 @@ static inline int __builtin_amdgcn_cvt_pk_fp8_f32(float a, float b, int old, boo
   const unsigned pair = gemmtune_to_fp8(a) | gemmtune_to_fp8(b) << 8;
   return (int)(high ? ((unsigned)old & 0xffff) | pair << 16 : ((unsigned)old & 0xffff0000u) | pair);
 }
+#else
+// Discarded branches name them.
+static inline gemmtune::emulation::float2_vector __builtin_amdgcn_cvt_pk_f32_fp8(int word, bool high);
+static inline int __builtin_amdgcn_cvt_pk_fp8_f32(float a, float b, int old, bool high);
 #endif
 static inline void __builtin_amdgcn_sched_barrier(int) {}
 static inline void __builtin_amdgcn_s_setprio(int) {}

@@ -25,8 +25,6 @@ constexpr std::int64_t max_quantize_blocks = std::int64_t{1} << 20;
 
 using Stages = std::array<MfmaMoeStage, 2>;
 
-int as_int(std::int64_t value) { return static_cast<int>(value); }
-
 /// Elements of a row of the hidden layer that share a scale.
 std::int64_t hidden_group(const Problem& problem) {
   return scales_by_block(problem) ? scale_block : problem.n;
