@@ -146,7 +146,6 @@ GEMMTUNE_MFMA(f32_32x32x8f16, half4_vector, float16_vector, mfma_f32_32x32x8_f16
 GEMMTUNE_MFMA(f32_16x16x16bf16_1k, short4_vector, float4_vector, mfma_f32_16x16x16_bf16)
 GEMMTUNE_MFMA(f32_32x32x8bf16_1k, short4_vector, float16_vector, mfma_f32_32x32x8_bf16)
 #if defined(__gfx950__)
-typedef gemmtune::emulation::short8_vector gemmtune_eight_bfloats;
 GEMMTUNE_MFMA(f32_16x16x32_f16, half8_vector, float4_vector, mfma_f32_16x16x32_f16)
 GEMMTUNE_MFMA(f32_32x32x16_f16, half8_vector, float16_vector, mfma_f32_32x32x16_f16)
 GEMMTUNE_MFMA(f32_16x16x32_bf16, short8_vector, float4_vector, mfma_f32_16x16x32_bf16)

@@ -56,13 +56,13 @@ class MfmaKernel final : public gpu::JitKernel<MfmaLaunchConfig> {
     values.x_batch_bytes = launch_.batches > 1 ? bytes_of(problem_.x_type, o.x_batch_stride) : 0;
     values.w_batch_bytes = bytes_of(problem_.w_type, problem_.n * problem_.k);
     values.y_batch_step = o.y_batch_stride;
-    values.m = static_cast<int>(problem_.m);
-    values.n = static_cast<int>(problem_.n);
-    values.split_k = static_cast<int>(launch_.split_k);
-    values.tiles_m = static_cast<int>(launch_.tiles_m);
-    values.tiles_n = static_cast<int>(launch_.tiles_n);
-    values.group_m = static_cast<int>(launch_.group_m);
-    values.xcds = static_cast<int>(launch_.by_die ? xcds_ : 1);
+    values.m = as_int(problem_.m);
+    values.n = as_int(problem_.n);
+    values.split_k = as_int(launch_.split_k);
+    values.tiles_m = as_int(launch_.tiles_m);
+    values.tiles_n = as_int(launch_.tiles_n);
+    values.group_m = as_int(launch_.group_m);
+    values.xcds = as_int(launch_.by_die ? xcds_ : 1);
     const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
     if (launch_.direct && ((address(o.x) | address(o.w) |
                             static_cast<std::uintptr_t>(values.x_line_bytes | values.x_batch_bytes)) &
@@ -111,7 +111,7 @@ class MfmaFamily final : public gpu::JitFamily<MfmaLaunchConfig> {
     return std::unique_ptr<Kernel>(
         std::make_unique<MfmaKernel>(std::move(programs), problem, launch, unit_.xcds));
   }
-  std::string device_text() const override { return source_; }
+  std::string device_text() const override { return source_ + reduce_; }
 
  private:
   std::string refuse_staging(const Problem& problem, const MfmaLaunchConfig& launch) const;
@@ -119,6 +119,7 @@ class MfmaFamily final : public gpu::JitFamily<MfmaLaunchConfig> {
 
   ComputeUnit unit_;
   std::string source_ = gpu::include_line("backends/hip/families/mfma/mfma.cu");
+  std::string reduce_ = gpu::include_line("backends/hip/families/mfma/mfma_reduce.cu");
 };
 
 Status MfmaFamily::accepts(const Problem& problem) const {
@@ -289,13 +290,10 @@ Config MfmaFamily::default_config(const Problem& problem) const {
 
 std::vector<gpu::Part> MfmaFamily::parts(const Problem& problem, const MfmaLaunchConfig& launch) const {
   gpu::Source source{"mfma", source_, gpu::type_defines(problem), "mfma"};
-  for (std::string& define : mfma_defines(launch)) source.defines.push_back(std::move(define));
+  source.defines.push_back(mfma_define(launch));
   std::vector<gpu::Part> parts{{std::move(source), launch.shared_bytes}};
-  if (launch.split_k > 1) {
-    gpu::Source reduce{"mfma", source_, gpu::type_defines(problem), "mfma_reduce"};
-    reduce.defines.push_back("REDUCE=1");
-    parts.push_back({std::move(reduce)});
-  }
+  if (launch.split_k > 1)
+    parts.push_back({{"mfma_reduce", reduce_, gpu::type_defines(problem), "mfma_reduce"}});
   return parts;
 }
 

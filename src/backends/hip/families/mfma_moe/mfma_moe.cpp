@@ -5,6 +5,7 @@
 
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/jit_family.h"
+#include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/hip/families/compute_unit.h"
 #include "backends/hip/families/mfma/mfma.h"
@@ -12,10 +13,15 @@
 #include "backends/hip/families/mfma_moe/mfma_moe_launch_config.h"
 #include "backends/hip/families/mfma_moe/mfma_moe_quantize_arguments.h"
 #include "backends/refusal.h"
+#include "base/fields.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::hip {
+
+static void visit_fields(const MfmaMoeConfig& config, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(config, visit, number, gated, bias, weighted, scales);
+}
 
 namespace {
 
@@ -268,22 +274,24 @@ Config MfmaMoeFamily::default_config(const Problem& problem) const {
 }
 
 gpu::Source MfmaMoeFamily::stage_source(const Problem& problem, const MfmaMoeStage& stage) const {
-  gpu::Source source{"mfma_moe", source_, mfma_defines(stage.tile), "mfma_moe"};
   const bool first = stage.number == 1;
-  const auto define = [&](const char* name, std::int64_t value) {
-    source.defines.push_back(fmt::format("{}={}", name, value));
-  };
-  const DataType hidden = quantizes_hidden(problem) ? DataType::bf16 : problem.w_type;
-  define("ELEMENT", gpu::element_code(problem.w_type));
-  define("OUTPUT", gpu::element_code(first ? hidden : problem.y_type));
-  define("SCALES", 0);
-  define("STAGE", stage.number);
-  define("BIAS", first && problem.bias ? 1 : 0);
-  define("WEIGHTED", first && problem.moe.doweight_stage1 ? 1 : 0);
-  define("MOE_SCALES", !quantizes_hidden(problem) ? 0 : scales_by_block(problem) ? 2 : 1);
-  define("GATED", stage.gated ? 1 : 0);
-  define("ACTIVATION", first ? gpu::activation_code(problem.moe.activation) : 0);
-  return source;
+  const bool quantized = quantizes_hidden(problem);
+  const DataType result = !first ? problem.y_type : quantized ? DataType::bf16 : problem.w_type;
+  const MfmaMoeConfig config{.number = stage.number,
+                             .gated = stage.gated,
+                             .bias = first && problem.bias,
+                             .weighted = first && problem.moe.doweight_stage1,
+                             .scales = !quantized                 ? gpu::Scales::none
+                                       : scales_by_block(problem) ? gpu::Scales::blocks
+                                                                  : gpu::Scales::rows};
+  return {"mfma_moe",
+          source_,
+          {mfma_define(stage.tile), gpu::config_define(config, "STAGE"),
+           fmt::format("ELEMENT={}", gpu::element_code(problem.w_type)),
+           fmt::format("OUTPUT={}", gpu::element_code(result)), "SCALES=0",
+           fmt::format("GATED={}", stage.gated ? 1 : 0),
+           fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)},
+          "mfma_moe"};
 }
 
 std::vector<gpu::Part> MfmaMoeFamily::parts(const Problem& problem, const Stages& stages) const {
