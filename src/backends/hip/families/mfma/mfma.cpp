@@ -210,28 +210,24 @@ std::string MfmaFamily::refuse_wasted_order(const MfmaLaunchConfig& launch) cons
 }
 
 void MfmaFamily::fill(gpu::LaunchSpace<MfmaLaunchConfig>& space) const {
-  const auto add = [&](std::string key, std::vector<std::string> values, std::string absent,
-                       std::string meaning, std::optional<NumberRange> range = {}) {
-    space.add(Parameter{.key = std::move(key),
-                        .values = std::move(values),
-                        .absent = std::move(absent),
-                        .meaning = std::move(meaning),
-                        .range = range});
-  };
-  add("bm", {"16", "32", "64", "128", "256"}, "64", "block_m: rows of x in a tile");
-  add("bn", {"16", "32", "64", "128", "256"}, "64", "block_n: rows of the weight in a tile");
-  add("bk", {"64", "128", "256"}, "128", "block_k, in bytes");
-  add("nw", {"1", "2", "4", "8"}, "4", "waves of a block");
-  add("mi", {"16", "32"}, "16", "rows of the MFMA instruction (matrix_instr_nonkdim)");
-  add("kp", {"1", "2"}, "2", "kpack: instructions that a read of LDS feeds");
-  add("nb", {"1", "2"}, "1", "tiles in LDS");
-  add("dl", {"0", "1"}, "0", "1: global loads go to LDS without registers");
-  add("pad", {"0", "16"}, "0", "bytes after a row in LDS; 0: rows are swizzled", NumberRange{0, 128, 16});
-  add("sk", {"1", "2", "3", "4", "6", "8", "12", "16"}, "1", "split-K: blocks that divide k",
-      NumberRange{1, 64});
-  add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides", NumberRange{0, 8});
-  add("gm", {"1", "8"}, "8", "group_m: tiles along m before the next along n", NumberRange{1, 64});
-  add("xcd", {"1", "0"}, "1", "1: neighbouring tiles on the same die");
+  space.add(std::vector<Parameter>{
+      {"bm", {"16", "32", "64", "128", "256"}, "64", "block_m: rows of x in a tile"},
+      {"bn", {"16", "32", "64", "128", "256"}, "64", "block_n: rows of the weight in a tile"},
+      {"bk", {"64", "128", "256"}, "128", "block_k, in bytes"},
+      {"nw", {"1", "2", "4", "8"}, "4", "waves of a block"},
+      {"mi", {"16", "32"}, "16", "rows of the MFMA instruction (matrix_instr_nonkdim)"},
+      {"kp", {"1", "2"}, "2", "kpack: instructions that a read of LDS feeds"},
+      {"nb", {"1", "2"}, "1", "tiles in LDS"},
+      {"dl", {"0", "1"}, "0", "1: global loads go to LDS without registers"},
+      {"pad", {"0", "16"}, "0", "bytes after a row in LDS; 0: rows are swizzled", NumberRange{0, 128, 16}},
+      {"sk",
+       {"1", "2", "3", "4", "6", "8", "12", "16"},
+       "1",
+       "split-K: blocks that divide k",
+       NumberRange{1, 64}},
+      {"eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides", NumberRange{0, 8}},
+      {"gm", {"1", "8"}, "8", "group_m: tiles along m before the next along n", NumberRange{1, 64}},
+      {"xcd", {"1", "0"}, "1", "1: neighbouring tiles on the same die"}});
   space.rule("tile", Rule::build, refuse_tile, {"bm", "bn", "bk", "nw", "mi"});
   space.rule("LDS", Rule::build,
              [this](const Problem& problem, const MfmaLaunchConfig& launch) {

@@ -72,7 +72,14 @@ typedef short eight_bfloats __attribute__((vector_size(16)));
 typedef int four_words __attribute__((vector_size(16)));
 typedef int eight_words __attribute__((vector_size(32)));
 
-// The instructions. They are templates, because a compiler need not know those of other architectures. LANE: what a lane has of an operand.
+// The instructions. What has them is a template, because a compiler need not know those of other architectures. LANE: what a lane has of an operand.
+
+// `sums` becomes what the instruction of MFMA_ROWS rows computes.
+#define MFMA(of_16_rows, of_32_rows, ...)                   \
+  if constexpr (MFMA_ROWS == 16)                            \
+    sums = __builtin_amdgcn_mfma_##of_16_rows(__VA_ARGS__); \
+  else                                                      \
+    sums = __builtin_amdgcn_mfma_##of_32_rows(__VA_ARGS__)
 
 // Of e2m1: a lane has the 32 elements of one block, and its scale.
 template <typename LANE, typename VECTOR>
@@ -82,10 +89,8 @@ static __device__ inline VECTOR multiply_scaled(LANE w, LANE x, VECTOR sums, int
   const eight_words wide_a = {(int)a[0], (int)a[1], (int)a[2], (int)a[3], 0, 0, 0, 0};
   const eight_words wide_b = {(int)b[0], (int)b[1], (int)b[2], (int)b[3], 0, 0, 0, 0};
   // 4: e2m1, of A and of B; 0: the scale is the lowest byte.
-  if constexpr (MFMA_ROWS == 16)
-    return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(wide_a, wide_b, sums, 4, 4, 0, w_scale, 0, x_scale);
-  else
-    return __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(wide_a, wide_b, sums, 4, 4, 0, w_scale, 0, x_scale);
+  MFMA(scale_f32_16x16x128_f8f6f4, scale_f32_32x32x64_f8f6f4, wide_a, wide_b, sums, 4, 4, 0, w_scale, 0, x_scale);
+  return sums;
 }
 
 // Of e4m3. Which of the 128 elements of k a lane has does not matter, as long as it has the same of both operands.
@@ -97,10 +102,8 @@ static __device__ inline VECTOR multiply_pair(const LANE (&w)[2], const LANE (&x
   const eight_words a = __builtin_bit_cast(eight_words, Both{w[0], w[1]});
   const eight_words b = __builtin_bit_cast(eight_words, Both{x[0], x[1]});
   // 0: e4m3, of A and of B; scales of 0 select the instruction without scales.
-  if constexpr (MFMA_ROWS == 16)
-    return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(a, b, sums, 0, 0, 0, 0, 0, 0);
-  else
-    return __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(a, b, sums, 0, 0, 0, 0, 0, 0);
+  MFMA(scale_f32_16x16x128_f8f6f4, scale_f32_32x32x64_f8f6f4, a, b, sums, 0, 0, 0, 0, 0, 0);
+  return sums;
 }
 
 template <typename LANE, typename VECTOR>
@@ -108,25 +111,17 @@ static __device__ inline VECTOR multiply_wide(LANE w, LANE x, VECTOR sums) {
   if constexpr (mfma_element() == Element::f16) {
     const eight_halves a = __builtin_bit_cast(eight_halves, w);
     const eight_halves b = __builtin_bit_cast(eight_halves, x);
-    if constexpr (MFMA_ROWS == 16)
-      return __builtin_amdgcn_mfma_f32_16x16x32_f16(a, b, sums, 0, 0, 0);
-    else
-      return __builtin_amdgcn_mfma_f32_32x32x16_f16(a, b, sums, 0, 0, 0);
+    MFMA(f32_16x16x32_f16, f32_32x32x16_f16, a, b, sums, 0, 0, 0);
   } else if constexpr (mfma_element() == Element::bf16) {
     const eight_bfloats a = __builtin_bit_cast(eight_bfloats, w);
     const eight_bfloats b = __builtin_bit_cast(eight_bfloats, x);
-    if constexpr (MFMA_ROWS == 16)
-      return __builtin_amdgcn_mfma_f32_16x16x32_bf16(a, b, sums, 0, 0, 0);
-    else
-      return __builtin_amdgcn_mfma_f32_32x32x16_bf16(a, b, sums, 0, 0, 0);
+    MFMA(f32_16x16x32_bf16, f32_32x32x16_bf16, a, b, sums, 0, 0, 0);
   } else {
     const four_words a = __builtin_bit_cast(four_words, w);
     const four_words b = __builtin_bit_cast(four_words, x);
-    if constexpr (MFMA_ROWS == 16)
-      return __builtin_amdgcn_mfma_i32_16x16x64_i8(a, b, sums, 0, 0, 0);
-    else
-      return __builtin_amdgcn_mfma_i32_32x32x32_i8(a, b, sums, 0, 0, 0);
+    MFMA(i32_16x16x64_i8, i32_32x32x32_i8, a, b, sums, 0, 0, 0);
   }
+  return sums;
 }
 
 // Eight bytes a lane.
@@ -135,35 +130,21 @@ static __device__ inline VECTOR multiply(long w, long x, VECTOR sums) {
   if constexpr (mfma_element() == Element::f16) {
     const four_halves a = __builtin_bit_cast(four_halves, w);
     const four_halves b = __builtin_bit_cast(four_halves, x);
-    if constexpr (MFMA_ROWS == 16)
-      return __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, sums, 0, 0, 0);
-    else
-      return __builtin_amdgcn_mfma_f32_32x32x8f16(a, b, sums, 0, 0, 0);
+    MFMA(f32_16x16x16f16, f32_32x32x8f16, a, b, sums, 0, 0, 0);
   } else if constexpr (mfma_element() == Element::bf16) {
     const four_shorts a = __builtin_bit_cast(four_shorts, w);
     const four_shorts b = __builtin_bit_cast(four_shorts, x);
-    if constexpr (MFMA_ROWS == 16)
-      return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, sums, 0, 0, 0);
-    else
-      return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(a, b, sums, 0, 0, 0);
+    MFMA(f32_16x16x16bf16_1k, f32_32x32x8bf16_1k, a, b, sums, 0, 0, 0);
   } else if constexpr (mfma_element() == Element::int8 && architecture() == Architecture::gfx90a) {
     // Instructions of four bytes a lane.
-    if constexpr (MFMA_ROWS == 16) {
-      sums = __builtin_amdgcn_mfma_i32_16x16x16i8((int)w, (int)x, sums, 0, 0, 0);
-      return __builtin_amdgcn_mfma_i32_16x16x16i8((int)(w >> 32), (int)(x >> 32), sums, 0, 0, 0);
-    } else {
-      sums = __builtin_amdgcn_mfma_i32_32x32x8i8((int)w, (int)x, sums, 0, 0, 0);
-      return __builtin_amdgcn_mfma_i32_32x32x8i8((int)(w >> 32), (int)(x >> 32), sums, 0, 0, 0);
-    }
+    MFMA(i32_16x16x16i8, i32_32x32x8i8, (int)w, (int)x, sums, 0, 0, 0);
+    MFMA(i32_16x16x16i8, i32_32x32x8i8, (int)(w >> 32), (int)(x >> 32), sums, 0, 0, 0);
   } else if constexpr (mfma_element() == Element::int8) {
-    if constexpr (MFMA_ROWS == 16)
-      return __builtin_amdgcn_mfma_i32_16x16x32_i8(w, x, sums, 0, 0, 0);
-    else
-      return __builtin_amdgcn_mfma_i32_32x32x16_i8(w, x, sums, 0, 0, 0);
+    MFMA(i32_16x16x32_i8, i32_32x32x16_i8, w, x, sums, 0, 0, 0);
   } else {
-    if constexpr (MFMA_ROWS == 16)
-      return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(w, x, sums, 0, 0, 0);
-    else
-      return __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(w, x, sums, 0, 0, 0);
+    MFMA(f32_16x16x32_fp8_fp8, f32_32x32x16_fp8_fp8, w, x, sums, 0, 0, 0);
   }
+  return sums;
 }
+
+#undef MFMA

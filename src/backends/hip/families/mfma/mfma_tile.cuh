@@ -376,7 +376,8 @@ struct StagedOperand<Path::encoded, COUNT> {
 };
 template <int COUNT>
 struct StagedOperand<Path::shuffled, COUNT> {
-  unit_words units[STEPS][TILES_W];
+  typedef Operand Lane;
+  Lane units[STEPS][TILES_W];
 };
 template <int COUNT>
 struct StagedOperand<Path::fragments, COUNT> {
@@ -400,6 +401,7 @@ struct Staged {
 template <int COUNT, typename RowOf>
 static __device__ inline void load_shuffled(StagedOperand<Path::shuffled, COUNT>& staged, const unsigned char* w,
                                             const RowOf& row_of, long long column, long long k_bytes) {
+  typedef typename StagedOperand<Path::shuffled, COUNT>::Lane Lane;
   const int lane = threadIdx.x % 64;
   const int first = (int)threadIdx.x / 64 / WAVES_M * WAVE_COLUMNS + lane % MFMA_ROWS;
 #pragma unroll
@@ -409,7 +411,8 @@ static __device__ inline void load_shuffled(StagedOperand<Path::shuffled, COUNT>
       const long long row = row_of(first + i * MFMA_ROWS);
       const long long wanted = column + step * STEP_BYTES + lane / MFMA_ROWS * 16;
       const long long byte = wanted < k_bytes ? wanted : k_bytes - 16;
-      staged.units[step][i] = *(const unit_words*)(w + row / 16 * 16 * k_bytes + byte * 16 + row % 16 * 16);
+      staged.units[step][i] =
+          __builtin_bit_cast(Lane, *(const unit_words*)(w + row / 16 * 16 * k_bytes + byte * 16 + row % 16 * 16));
     }
   }
   // Only the last tile has bytes past the end of k.
@@ -419,7 +422,9 @@ static __device__ inline void load_shuffled(StagedOperand<Path::shuffled, COUNT>
       const bool is_there = column + step * STEP_BYTES + lane / MFMA_ROWS * 16 < k_bytes;
       const unit_words zero = {0, 0, 0, 0};
 #pragma unroll
-      for (int i = 0; i < TILES_W; ++i) staged.units[step][i] = is_there ? staged.units[step][i] : zero;
+      for (int i = 0; i < TILES_W; ++i)
+        staged.units[step][i] =
+            __builtin_bit_cast(Lane, is_there ? __builtin_bit_cast(unit_words, staged.units[step][i]) : zero);
     }
   }
 }
@@ -558,7 +563,7 @@ static __device__ __forceinline__ Operand weight_operand(const StagedOperand<PAT
     return __builtin_bit_cast(
         Operand, decode_fp4(staged.units[step / 4][i][step % 4], quarter_scale(staged.scales[step / 4][i])));
   else if constexpr (PATH == Path::shuffled)
-    return __builtin_bit_cast(Operand, staged.units[step][i]);
+    return staged.units[step][i];
   else
     return read_operand<config().w_columns>(buffer + X_BYTES, row, step, group);
 }

@@ -228,23 +228,18 @@ std::string refuse_half_empty_tile(const Problem& problem, const Stages& stages)
 }
 
 void MfmaMoeFamily::fill(gpu::LaunchSpace<Stages>& space) const {
-  const auto add = [&](std::string key, std::vector<std::string> values, std::string absent,
-                       std::string meaning, std::optional<NumberRange> range = {}) {
-    space.add(Parameter{.key = std::move(key),
-                        .values = std::move(values),
-                        .absent = std::move(absent),
-                        .meaning = std::move(meaning),
-                        .range = range});
-  };
-  add("bm", {"16", "32", "64", "128"}, "16", "block_m: tokens of one expert in a tile");
-  add("bn", {"32", "64", "128", "256"}, "128",
-      "block_n: rows of w1 in a tile, of a gated one half of them of the gate");
-  add("bo", {"32", "64", "128", "256"}, "64", "block_n of the second stage: rows of w2 in a tile");
-  add("bk", {"64", "128", "256"}, "128", "block_k, in bytes");
-  add("nw", {"1", "2", "4", "8"}, "4", "waves of a block");
-  add("mi", {"16", "32"}, "16", "rows of the MFMA instruction (matrix_instr_nonkdim)");
-  add("nb", {"1", "2"}, "1", "tiles in LDS");
-  add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides", NumberRange{0, 8});
+  space.add(std::vector<Parameter>{
+      {"bm", {"16", "32", "64", "128"}, "16", "block_m: tokens of one expert in a tile"},
+      {"bn",
+       {"32", "64", "128", "256"},
+       "128",
+       "block_n: rows of w1 in a tile, of a gated one half of them of the gate"},
+      {"bo", {"32", "64", "128", "256"}, "64", "block_n of the second stage: rows of w2 in a tile"},
+      {"bk", {"64", "128", "256"}, "128", "block_k, in bytes"},
+      {"nw", {"1", "2", "4", "8"}, "4", "waves of a block"},
+      {"mi", {"16", "32"}, "16", "rows of the MFMA instruction (matrix_instr_nonkdim)"},
+      {"nb", {"1", "2"}, "1", "tiles in LDS"},
+      {"eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides", NumberRange{0, 8}}});
   const auto most = static_cast<std::int64_t>(runtime().limits().shared_bytes_per_block);
   space.rule("fits", Rule::build, [most](const Stages& stages) {
     std::string refused = refuse_mfma_moe(stages[0], most);
