@@ -71,6 +71,8 @@ def make(build, table, only, keep):
         folder = pathlib.Path(keep or folder)
         folder.mkdir(parents=True, exist_ok=True)
         programs = [row for row in PROGRAMS if not only or only.split(".")[0] == row[1].split(".")[0].rstrip("*")]
+        if not programs:
+            sys.exit(f"code_hashes: --only {only}, expected tests of {' or '.join(suites.rstrip('*').rstrip('.') for _, suites in PROGRAMS)}")
         for program, suites in programs:
             subprocess.run([str(pathlib.Path(build, program)), f"--gtest_filter={only or suites}", "--gtest_brief=1"],
                            check=True, env={**os.environ, "GEMMTUNE_CODE_FOLDER": str(folder)})

@@ -4,15 +4,6 @@
 #include <ctime>
 
 namespace gemmtune {
-namespace {
-
-double seconds_of(clockid_t clock) {
-  std::timespec time{};
-  clock_gettime(clock, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-}  // namespace
 
 std::string utc_text() { return utc_text_before(0); }
 
@@ -29,8 +20,10 @@ double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-double process_cpu_seconds() { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); }
-
-double thread_cpu_seconds() { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
+double process_cpu_seconds() {
+  std::timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 }  // namespace gemmtune

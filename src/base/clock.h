@@ -13,7 +13,5 @@ std::string utc_text_before(double seconds);
 double steady_seconds();
 /// Processor time of this process, of all its threads together.
 double process_cpu_seconds();
-/// That of the calling thread.
-double thread_cpu_seconds();
 
 }  // namespace gemmtune

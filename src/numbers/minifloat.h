@@ -94,13 +94,5 @@ inline float e8m0_to_f32(std::uint8_t bits) {
   if (bits == 255) return quiet_nan();
   return std::bit_cast<float>(bits == 0 ? 0x00400000U : static_cast<std::uint32_t>(bits) << 23);
 }
-/// The largest power of two that is not above the value: of 2⁻¹²⁷ … 2¹²⁷ (0 and less: 2⁻¹²⁷, infinity: 2¹²⁷).
-/// NaN is 255.
-inline std::uint8_t f32_to_e8m0(float value) {
-  if (is_nan_bits(value)) return 255;
-  if (sign_of(value) != 0) return 0;
-  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(value) >> 23;
-  return static_cast<std::uint8_t>(exponent < 254 ? exponent : 254);
-}
 
 }  // namespace gemmtune

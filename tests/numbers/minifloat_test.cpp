@@ -144,15 +144,8 @@ TEST(Minifloat, E8m0IsAPowerOfTwo) {
   for (int code = 0; code < 255; ++code) {
     const double value = std::ldexp(1.0, code - 127);
     EXPECT_EQ(static_cast<double>(e8m0_to_f32(static_cast<std::uint8_t>(code))), value);
-    EXPECT_EQ(f32_to_e8m0(static_cast<float>(value)), code);
-    const auto more = static_cast<float>(value * 1.99);
-    EXPECT_EQ(f32_to_e8m0(more), code);
   }
   EXPECT_TRUE(std::isnan(e8m0_to_f32(255)));
-  EXPECT_EQ(f32_to_e8m0(std::numeric_limits<float>::quiet_NaN()), 255);
-  EXPECT_EQ(f32_to_e8m0(std::numeric_limits<float>::infinity()), 254);
-  EXPECT_EQ(f32_to_e8m0(0), 0);
-  EXPECT_EQ(f32_to_e8m0(-1), 0);
 }
 
 }  // namespace

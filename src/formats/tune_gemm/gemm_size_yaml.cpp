@@ -127,15 +127,4 @@ Status read_gemm_size_yaml(const std::string& path, const std::string& content,
   return {};
 }
 
-std::string write_gemm_size_yaml(const std::vector<ShapeRow>& rows) {
-  std::string text;
-  for (const ShapeRow& row : rows) {
-    const Problem& problem = row.problem;
-    text += fmt::format("- {{'M': {}, 'N': {}, 'K': {}, 'rowMajorA': '{}', 'rowMajorB': '{}'}}\n", problem.m,
-                        problem.n, problem.k, problem.x_order == Order::row_major ? 'T' : 'N',
-                        problem.w_order == Order::row_major ? 'N' : 'T');
-  }
-  return text;
-}
-
 }  // namespace gemmtune

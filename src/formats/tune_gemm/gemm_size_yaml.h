@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "base/status.h"
 #include "formats/shapes/shape_list.h"
@@ -14,9 +13,5 @@ namespace gemmtune {
 /// our plain [N, K].
 Status read_gemm_size_yaml(const std::string& path, const std::string& content,
                            const ShapeListOptions& options, ShapeList& list);
-
-/// One line a row as tune_gemm reads it, which since v3.4 insists on both orders. Types, calls and layers
-/// have no place there.
-std::string write_gemm_size_yaml(const std::vector<ShapeRow>& rows);
 
 }  // namespace gemmtune

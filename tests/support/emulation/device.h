@@ -146,7 +146,6 @@ GEMMTUNE_MFMA(f32_32x32x8f16, half4_vector, float16_vector, mfma_f32_32x32x8_f16
 GEMMTUNE_MFMA(f32_16x16x16bf16_1k, short4_vector, float4_vector, mfma_f32_16x16x16_bf16)
 GEMMTUNE_MFMA(f32_32x32x8bf16_1k, short4_vector, float16_vector, mfma_f32_32x32x8_bf16)
 #if defined(__gfx950__)
-typedef gemmtune::emulation::short8_vector gemmtune_eight_bfloats;
 GEMMTUNE_MFMA(f32_16x16x32_f16, half8_vector, float4_vector, mfma_f32_16x16x32_f16)
 GEMMTUNE_MFMA(f32_32x32x16_f16, half8_vector, float16_vector, mfma_f32_32x32x16_f16)
 GEMMTUNE_MFMA(f32_16x16x32_bf16, short8_vector, float4_vector, mfma_f32_16x16x32_bf16)
@@ -290,6 +289,10 @@ static inline int __builtin_amdgcn_cvt_pk_fp8_f32(float a, float b, int old, boo
   const unsigned pair = gemmtune_to_fp8(a) | gemmtune_to_fp8(b) << 8;
   return (int)(high ? ((unsigned)old & 0xffff) | pair << 16 : ((unsigned)old & 0xffff0000u) | pair);
 }
+#else
+// Discarded branches name them.
+static inline gemmtune::emulation::float2_vector __builtin_amdgcn_cvt_pk_f32_fp8(int word, bool high);
+static inline int __builtin_amdgcn_cvt_pk_fp8_f32(float a, float b, int old, bool high);
 #endif
 static inline void __builtin_amdgcn_sched_barrier(int) {}
 static inline void __builtin_amdgcn_s_setprio(int) {}

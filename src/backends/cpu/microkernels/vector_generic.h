@@ -25,13 +25,6 @@ inline Vec broadcast(const char* from) {
   return reinterpret_cast<Vec>(IVec{} + bits);
 }
 
-inline float widen_bf16(unsigned short bits) {
-  const unsigned wide = static_cast<unsigned>(bits) << 16;
-  float value;
-  __builtin_memcpy(&value, &wide, sizeof(float));
-  return value;
-}
-
 /// Round to nearest even, NaN stays a quiet NaN.
 inline HVec narrow_bf16(Vec value) {
   const UVec bits = reinterpret_cast<UVec>(value);

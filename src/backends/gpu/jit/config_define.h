@@ -13,15 +13,16 @@
 namespace gemmtune::gpu {
 
 inline std::string_view device_name(Element) { return "gemmtune::gpu::Element"; }
+inline std::string_view device_name(Scales) { return "gemmtune::gpu::Scales"; }
 
 /// The define by which `config()` of a device source returns these values: "CONFIG={/*block_m*/64,/*packed*/true}". `Config` is a struct that host and
-/// device share, of numbers, bools and enumerations that have a device_name(), with a visit_fields().
+/// device share, of numbers, bools and enumerations that have a device_name(), with a visit_fields(). `name`: of the define.
 template <typename Config>
-std::string config_define(const Config& config) {
+std::string config_define(const Config& config, std::string_view name = "CONFIG") {
   std::string text;
-  const auto add = [&](std::string_view name, const auto& value) {
+  const auto add = [&](std::string_view field, const auto& value) {
     using Value = std::remove_cvref_t<decltype(value)>;
-    text += fmt::format("{}/*{}*/", text.empty() ? "" : ",", name);
+    text += fmt::format("{}/*{}*/", text.empty() ? "" : ",", field);
     if constexpr (std::is_enum_v<Value>) {
       text += fmt::format("{}({})", device_name(value), static_cast<int>(value));
     } else if constexpr (std::is_same_v<Value, float>) {
@@ -31,7 +32,7 @@ std::string config_define(const Config& config) {
     }
   };
   visit_fields(config, add);
-  return "CONFIG={" + text + "}";
+  return fmt::format("{}={{{}}}", name, text);
 }
 
 }  // namespace gemmtune::gpu

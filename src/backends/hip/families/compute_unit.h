@@ -10,6 +10,8 @@
 
 namespace gemmtune::hip {
 
+inline int as_int(std::int64_t value) { return static_cast<int>(value); }
+
 constexpr std::int64_t wave_lanes = 64;
 constexpr std::int64_t simds_per_unit = 4;
 constexpr std::int64_t registers_per_lane =

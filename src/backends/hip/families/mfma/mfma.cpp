@@ -56,13 +56,13 @@ class MfmaKernel final : public gpu::JitKernel<MfmaLaunchConfig> {
     values.x_batch_bytes = launch_.batches > 1 ? bytes_of(problem_.x_type, o.x_batch_stride) : 0;
     values.w_batch_bytes = bytes_of(problem_.w_type, problem_.n * problem_.k);
     values.y_batch_step = o.y_batch_stride;
-    values.m = static_cast<int>(problem_.m);
-    values.n = static_cast<int>(problem_.n);
-    values.split_k = static_cast<int>(launch_.split_k);
-    values.tiles_m = static_cast<int>(launch_.tiles_m);
-    values.tiles_n = static_cast<int>(launch_.tiles_n);
-    values.group_m = static_cast<int>(launch_.group_m);
-    values.xcds = static_cast<int>(launch_.by_die ? xcds_ : 1);
+    values.m = as_int(problem_.m);
+    values.n = as_int(problem_.n);
+    values.split_k = as_int(launch_.split_k);
+    values.tiles_m = as_int(launch_.tiles_m);
+    values.tiles_n = as_int(launch_.tiles_n);
+    values.group_m = as_int(launch_.group_m);
+    values.xcds = as_int(launch_.by_die ? xcds_ : 1);
     const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
     if (launch_.direct && ((address(o.x) | address(o.w) |
                             static_cast<std::uintptr_t>(values.x_line_bytes | values.x_batch_bytes)) &
@@ -111,7 +111,7 @@ class MfmaFamily final : public gpu::JitFamily<MfmaLaunchConfig> {
     return std::unique_ptr<Kernel>(
         std::make_unique<MfmaKernel>(std::move(programs), problem, launch, unit_.xcds));
   }
-  std::string device_text() const override { return source_; }
+  std::string device_text() const override { return source_ + reduce_; }
 
  private:
   std::string refuse_staging(const Problem& problem, const MfmaLaunchConfig& launch) const;
@@ -119,6 +119,7 @@ class MfmaFamily final : public gpu::JitFamily<MfmaLaunchConfig> {
 
   ComputeUnit unit_;
   std::string source_ = gpu::include_line("backends/hip/families/mfma/mfma.cu");
+  std::string reduce_ = gpu::include_line("backends/hip/families/mfma/mfma_reduce.cu");
 };
 
 Status MfmaFamily::accepts(const Problem& problem) const {
@@ -209,28 +210,24 @@ std::string MfmaFamily::refuse_wasted_order(const MfmaLaunchConfig& launch) cons
 }
 
 void MfmaFamily::fill(gpu::LaunchSpace<MfmaLaunchConfig>& space) const {
-  const auto add = [&](std::string key, std::vector<std::string> values, std::string absent,
-                       std::string meaning, std::optional<NumberRange> range = {}) {
-    space.add(Parameter{.key = std::move(key),
-                        .values = std::move(values),
-                        .absent = std::move(absent),
-                        .meaning = std::move(meaning),
-                        .range = range});
-  };
-  add("bm", {"16", "32", "64", "128", "256"}, "64", "block_m: rows of x in a tile");
-  add("bn", {"16", "32", "64", "128", "256"}, "64", "block_n: rows of the weight in a tile");
-  add("bk", {"64", "128", "256"}, "128", "block_k, in bytes");
-  add("nw", {"1", "2", "4", "8"}, "4", "waves of a block");
-  add("mi", {"16", "32"}, "16", "rows of the MFMA instruction (matrix_instr_nonkdim)");
-  add("kp", {"1", "2"}, "2", "kpack: instructions that a read of LDS feeds");
-  add("nb", {"1", "2"}, "1", "tiles in LDS");
-  add("dl", {"0", "1"}, "0", "1: global loads go to LDS without registers");
-  add("pad", {"0", "16"}, "0", "bytes after a row in LDS; 0: rows are swizzled", NumberRange{0, 128, 16});
-  add("sk", {"1", "2", "3", "4", "6", "8", "12", "16"}, "1", "split-K: blocks that divide k",
-      NumberRange{1, 64});
-  add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides", NumberRange{0, 8});
-  add("gm", {"1", "8"}, "8", "group_m: tiles along m before the next along n", NumberRange{1, 64});
-  add("xcd", {"1", "0"}, "1", "1: neighbouring tiles on the same die");
+  space.add(std::vector<Parameter>{
+      {"bm", {"16", "32", "64", "128", "256"}, "64", "block_m: rows of x in a tile"},
+      {"bn", {"16", "32", "64", "128", "256"}, "64", "block_n: rows of the weight in a tile"},
+      {"bk", {"64", "128", "256"}, "128", "block_k, in bytes"},
+      {"nw", {"1", "2", "4", "8"}, "4", "waves of a block"},
+      {"mi", {"16", "32"}, "16", "rows of the MFMA instruction (matrix_instr_nonkdim)"},
+      {"kp", {"1", "2"}, "2", "kpack: instructions that a read of LDS feeds"},
+      {"nb", {"1", "2"}, "1", "tiles in LDS"},
+      {"dl", {"0", "1"}, "0", "1: global loads go to LDS without registers"},
+      {"pad", {"0", "16"}, "0", "bytes after a row in LDS; 0: rows are swizzled", NumberRange{0, 128, 16}},
+      {"sk",
+       {"1", "2", "3", "4", "6", "8", "12", "16"},
+       "1",
+       "split-K: blocks that divide k",
+       NumberRange{1, 64}},
+      {"eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides", NumberRange{0, 8}},
+      {"gm", {"1", "8"}, "8", "group_m: tiles along m before the next along n", NumberRange{1, 64}},
+      {"xcd", {"1", "0"}, "1", "1: neighbouring tiles on the same die"}});
   space.rule("tile", Rule::build, refuse_tile, {"bm", "bn", "bk", "nw", "mi"});
   space.rule("LDS", Rule::build,
              [this](const Problem& problem, const MfmaLaunchConfig& launch) {
@@ -289,13 +286,10 @@ Config MfmaFamily::default_config(const Problem& problem) const {
 
 std::vector<gpu::Part> MfmaFamily::parts(const Problem& problem, const MfmaLaunchConfig& launch) const {
   gpu::Source source{"mfma", source_, gpu::type_defines(problem), "mfma"};
-  for (std::string& define : mfma_defines(launch)) source.defines.push_back(std::move(define));
+  source.defines.push_back(mfma_define(launch));
   std::vector<gpu::Part> parts{{std::move(source), launch.shared_bytes}};
-  if (launch.split_k > 1) {
-    gpu::Source reduce{"mfma", source_, gpu::type_defines(problem), "mfma_reduce"};
-    reduce.defines.push_back("REDUCE=1");
-    parts.push_back({std::move(reduce)});
-  }
+  if (launch.split_k > 1)
+    parts.push_back({{"mfma_reduce", reduce_, gpu::type_defines(problem), "mfma_reduce"}});
   return parts;
 }
 

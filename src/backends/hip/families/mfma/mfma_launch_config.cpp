@@ -1,16 +1,23 @@
 #include "backends/hip/families/mfma/mfma_launch_config.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 
+#include "backends/gpu/jit/config_define.h"
+#include "backends/hip/families/mfma/mfma_arguments.h"
+#include "base/fields.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::hip {
+
+static void visit_fields(const MfmaConfig& config, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(config, visit, block_m, block_n, block_k, waves_m, waves_n, rows, kpack, buffers,
+                        direct, pad, shuffled, x_columns, w_columns, split_k, waves_per_eu, decoded, scaled);
+}
+
 namespace {
 
 constexpr std::int64_t unit_bytes = 16;
@@ -154,29 +161,24 @@ MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config
   return launch;
 }
 
-std::vector<std::string> mfma_defines(const MfmaLaunchConfig& launch) {
-  std::vector<std::string> defines;
-  const auto define = [&](const char* name, std::int64_t value) {
-    defines.push_back(fmt::format("{}={}", name, value));
-  };
-  define("BLOCK_M", launch.block_m);
-  define("BLOCK_N", launch.block_n);
-  define("BLOCK_K", launch.block_k);
-  define("WAVES_M", launch.waves_m);
-  define("WAVES_N", launch.waves_n);
-  define("MFMA_ROWS", launch.rows);
-  define("KPACK", launch.kpack);
-  define("NUM_BUFFERS", launch.buffers);
-  define("DIRECT", launch.direct ? 1 : 0);
-  define("PAD", launch.pad);
-  define("SHUFFLED", launch.shuffled ? 1 : 0);
-  define("X_COLUMNS", launch.x_columns ? 1 : 0);
-  define("W_COLUMNS", launch.w_columns ? 1 : 0);
-  define("SPLIT_K", launch.split_k > 1 ? 1 : 0);
-  define("WAVES_PER_EU", launch.waves_per_eu);
-  define("DECODE", launch.decoded ? 1 : 0);
-  define("SCALED", launch.scaled ? 1 : 0);
-  return defines;
+std::string mfma_define(const MfmaLaunchConfig& launch) {
+  return gpu::config_define(MfmaConfig{.block_m = as_int(launch.block_m),
+                                       .block_n = as_int(launch.block_n),
+                                       .block_k = as_int(launch.block_k),
+                                       .waves_m = as_int(launch.waves_m),
+                                       .waves_n = as_int(launch.waves_n),
+                                       .rows = as_int(launch.rows),
+                                       .kpack = as_int(launch.kpack),
+                                       .buffers = as_int(launch.buffers),
+                                       .direct = launch.direct,
+                                       .pad = as_int(launch.pad),
+                                       .shuffled = launch.shuffled,
+                                       .x_columns = launch.x_columns,
+                                       .w_columns = launch.w_columns,
+                                       .split_k = launch.split_k > 1,
+                                       .waves_per_eu = as_int(launch.waves_per_eu),
+                                       .decoded = launch.decoded,
+                                       .scaled = launch.scaled});
 }
 
 std::string refuse_tile(const MfmaLaunchConfig& launch) {

@@ -78,8 +78,8 @@ struct MfmaLaunchConfig {
 MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config,
                                     std::string_view architecture);
 
-/// What mfma.cu is compiled with, types aside.
-std::vector<std::string> mfma_defines(const MfmaLaunchConfig& launch);
+/// The define of what mfma.cu is compiled for, types aside.
+std::string mfma_define(const MfmaLaunchConfig& launch);
 
 /// Empty, or why the tile cannot be built.
 std::string refuse_tile(const MfmaLaunchConfig& launch);

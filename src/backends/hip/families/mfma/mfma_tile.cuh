@@ -1,69 +1,51 @@
-// A tile of mfma.cu, whose defines it has: which one a block computes, how it comes to shared memory and registers, its products, and how they
-// become rows of y. mfma_moe.cu has these tiles too. With REDUCE alone: what the reduction of partial sums needs.
+// A tile of mfma.cu: which one a block computes, how it comes to shared memory and registers, its products, and how they become rows of y.
+// mfma_moe.cu has these tiles too.
 //
 // D = A * B of the instruction has the weight as A and x as B, so that a lane holds consecutive columns of y.
 #pragma once
 
 #include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/device/scales.cuh"
+#include "backends/hip/device/e2m1.cuh"
+#include "backends/hip/device/fp8.cuh"
+#include "backends/hip/device/registers.cuh"
 #include "backends/hip/families/mfma/mfma_arguments.h"
+#include "backends/hip/families/mfma/mfma_epilogue.cuh"
 #include "backends/hip/families/mfma/mfma_instructions.cuh"
 
-using gemmtune::hip::MfmaArguments;
-
-// The arguments of this block's batch.
-static __device__ inline MfmaArguments of_batch(MfmaArguments a) {
-#if BATCHED
-  const long long batch = blockIdx.z;
-  a.x += batch * a.x_batch_bytes;
-  a.w += batch * a.w_batch_bytes;
-  a.y += batch * a.y_batch_step;
-  a.partials = (sum*)a.partials + batch * a.split_k * a.m * a.n;
-  a.scales = scales_of_batch(a.scales, batch, a.m, a.n);
-#endif
-  return a;
-}
-
-// The factor of a row, and those of a column.
-static __device__ inline float row_scale(const MfmaArguments& a, int row) {
-  return SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row, 0) : 1.0f;
-}
-struct Column {
-  float scale, bias;
+// Reads of the lanes that the banks serve at once: of PHASE_ROWS rows, PHASE_UNITS units of each.
+enum : int {
+  BANKS_UNITS = BANKS_BYTES / 16,
+  PHASE_ROWS = BLOCK_K < BANKS_BYTES ? BANKS_BYTES / BLOCK_K : 1,
+  PHASE_UNITS = UNITS < BANKS_UNITS ? UNITS : BANKS_UNITS,
 };
-static __device__ inline Column column_at(const MfmaArguments& a, int column) {
-  return {(SCALES == 1 || SCALES == 2) && W_SCALES == SCALES ? w_scale_at(a.scales, column, 0) : 1.0f,
-          a.bias ? read_output(a.bias[column]) : 0.0f};
-}
-static __device__ inline output epilogue_value(sum value, float scale, const Column& column) {
-  return round_output((float)value * (scale * column.scale) + column.bias);
-}
 
-#ifndef REDUCE
+// Functions that choose a branch of the config are inlined by force: before the compiler optimizes what they are part of.
+static __device__ __forceinline__ int swizzle_of(int row) {
+  if constexpr (config().decoded && config().shuffled && MFMA_ROWS == 16)
+    return row & (BANKS_BYTES == 256 ? 11 : 3);  // groups of lanes read units that are four apart
+  else if constexpr (BANKS_BYTES == 256 && BLOCK_K == 64 && MFMA_ROWS == 16 && KPACK == 2)
+    return row >> 2 & 2;  // lanes of a phase read two units of each four rows
+  else
+    return row / PHASE_ROWS % PHASE_UNITS;
+}
+// Of a column-major operand, whose lanes also write rows WORD_ROWS apart at once, as far as such rows have different banks.
+static __device__ __forceinline__ int swizzle_of_columns(int row) {
+  // Rows of 64 bytes have four units, which the rows of a phase of reads must share as before.
+  if constexpr (BLOCK_K == 64)
+    return BANKS_BYTES == 256 ? (row >> 4 & 1) * 3 : row >> 3 & 1;
+  else
+    return row / BANKS_UNITS % PHASE_UNITS;
+}
 
 // Offset of the 16 bytes `unit` of a row of a tile in shared memory. Without padding they are swizzled, so that the lanes which the banks
-// serve at once read different banks; of a column-major operand also those that write rows WORD_ROWS apart, as far as such rows have different
-// banks.
+// serve at once read different banks.
 template <bool COLUMNS = false>
 static __device__ inline int unit_offset(int row, int unit) {
-#if PAD
-  const int swizzle = 0;
-#elif DECODE && SHUFFLED && MFMA_ROWS == 16
-  const int swizzle = row & (BANKS_BYTES == 256 ? 11 : 3);  // groups of lanes read units that are four apart
-#elif BANKS_BYTES == 256 && BLOCK_K == 64 && MFMA_ROWS == 16 && KPACK == 2
-  const int swizzle = row >> 2 & 2;  // lanes of a phase read two units of each four rows
-#elif BLOCK_K < BANKS_BYTES
-  const int swizzle = row / (BANKS_BYTES / BLOCK_K) % UNITS;
-#else
-  const int swizzle = row % (BANKS_BYTES / 16);
-#endif
-  // Rows of 64 bytes have four units, which the rows of a phase of reads must share as before.
-#if BLOCK_K == 64
-  const int of_columns = BANKS_BYTES == 256 ? (row >> 4 & 1) * 3 : row >> 3 & 1;
-#else
-  const int of_columns = row / (BANKS_BYTES / 16) % (UNITS < BANKS_BYTES / 16 ? UNITS : BANKS_BYTES / 16);
-#endif
-  return row * PITCH + (unit ^ swizzle ^ (COLUMNS && !PAD ? of_columns : 0)) * 16;
+  if constexpr (config().pad != 0) return row * PITCH + unit * 16;
+  const int swizzle = swizzle_of(row);
+  const int of_columns = COLUMNS ? swizzle_of_columns(row) : 0;
+  return row * PITCH + (unit ^ swizzle ^ of_columns) * 16;
 }
 
 // 16 bytes of k, of which `left` are there: read so that they end where the row does.
@@ -102,7 +84,7 @@ static __device__ inline Tile tile_at(const MfmaArguments& a, int index) {
 // Rows out of bounds are loaded as the last one: what is computed of them is not stored.
 static __device__ inline int clamp_row(int row, int rows) { return row < rows ? row : rows - 1; }
 
-#if DIRECT
+// ---- loads to shared memory without registers
 
 #ifndef GEMMTUNE_EMULATION  // tests/support/emulation/device.h has them for the host
 static __device__ inline unsigned gemmtune_lds_offset(const void* address) {
@@ -144,9 +126,7 @@ static __device__ inline void load_direct(unsigned to, const unsigned char* from
   }
 }
 
-#endif
-
-#if DECODE
+// ---- elements that become bf16
 
 typedef unsigned word_anywhere __attribute__((aligned(1)));
 
@@ -163,77 +143,60 @@ static __device__ inline unsigned bfloat_pair(float low, float high) {
 
 // Elements are decoded over this, because 6 times the largest scales is more than bf16 holds; sums are multiplied by it.
 #define E2M1_UNIT 4.0f
-#define SUM_UNIT (ELEMENT == 5 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT)
+#define SUM_UNIT (types().element == Element::e2m1 ? E2M1_UNIT * E2M1_UNIT : E2M1_UNIT)
 static __device__ inline float quarter_scale(unsigned bits) {
   return e8m0_to_float((unsigned char)bits) * (1.0f / E2M1_UNIT);
 }
 
 // Eight fp4 elements times their scale.
-#ifdef __gfx950__
 static __device__ inline unit_words decode_fp4(unsigned word, float scale) {
+#ifdef __gfx950__
 #define DECODE_BYTE(i) __builtin_bit_cast(unsigned, __builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(word, scale, i))
   const unit_words all = {DECODE_BYTE(0), DECODE_BYTE(1), DECODE_BYTE(2), DECODE_BYTE(3)};
 #undef DECODE_BYTE
-  return all;
-}
 #else
-// The bytes of their bf16 numbers come from tables of eight bytes, chosen by the magnitudes.
-static __device__ inline unit_words decode_fp4(unsigned word, float scale) {
-  const unsigned even = word & 0x07070707u;
-  const unsigned odd = word >> 4 & 0x07070707u;
-  const unsigned even_high = __builtin_amdgcn_perm(0x40404040u, 0x3f3f3f00u, even) | (word & 0x08080808u) << 4;
-  const unsigned odd_high = __builtin_amdgcn_perm(0x40404040u, 0x3f3f3f00u, odd) | (word & 0x80808080u);
-  const unsigned even_low = __builtin_amdgcn_perm(0xc0804000u, 0xc0800000u, even);
-  const unsigned odd_low = __builtin_amdgcn_perm(0xc0804000u, 0xc0800000u, odd);
+  const E2m1Floats floats = e2m1_floats(word);
   unit_words all;
 #pragma unroll
   for (unsigned i = 0; i < 4; ++i) {
-    const unsigned bytes = (4 + i) << 24 | i << 16 | 0x0c0cu;  // 0x0c: a zero
-    all[i] = bfloat_pair(__uint_as_float(__builtin_amdgcn_perm(even_high, even_low, bytes)) * scale,
-                         __uint_as_float(__builtin_amdgcn_perm(odd_high, odd_low, bytes)) * scale);
+    const float_pair pair = e2m1_pair(floats, i);
+    all[i] = bfloat_pair(pair[0] * scale, pair[1] * scale);
   }
+#endif
   return all;
 }
-#endif
 
-#if DECODE_X
-static __device__ inline unit_words decode_x(const Encoded& from) {
-#if ELEMENT == 5
-  return decode_fp4(from.words[0], quarter_scale(from.scale));
-#else
-  unit_words all;
+template <Element TYPE>
+static __device__ inline unit_words decode(const Encoded& from) {
+  if constexpr (TYPE == Element::e2m1) {
+    return decode_fp4(from.words[0], quarter_scale(from.scale));
+  } else {
+    unit_words all;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-#if (ELEMENT == 6 && defined(__gfx942__)) || (ELEMENT == 3 && defined(__gfx950__))
-    typedef float float_pair __attribute__((vector_size(8)));
-    const float_pair pair = i % 2 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)from.words[i / 2], true)
-                                  : __builtin_amdgcn_cvt_pk_f32_fp8((int)from.words[i / 2], false);
-    all[i] = bfloat_pair(pair[0], pair[1]);
-#else
-    const unsigned both = from.words[i / 2] >> i % 2 * 16;
-    all[i] = bfloat_pair(read_element((element)(both & 255u)), read_element((element)(both >> 8 & 255u)));
-#endif
+    for (int i = 0; i < 4; ++i) {
+      const float_pair pair = fp8_pair(from.words[i / 2], i % 2);
+      all[i] = bfloat_pair(pair[0], pair[1]);
+    }
+    return all;
   }
-  return all;
-#endif
 }
-#endif
 
-template <int COUNT, int BLOCK, typename Decode>
-static __device__ inline void store_decoded(unsigned char* to, const Encoded (&from)[COUNT], const Decode& decode) {
+template <Element TYPE, int COUNT, int BLOCK>
+static __device__ inline void store_decoded(unsigned char* to, const Encoded (&from)[COUNT]) {
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
     const int at = (int)threadIdx.x + i * NUM_THREADS;
     if (BLOCK * UNITS % NUM_THREADS == 0 || at < BLOCK * UNITS)
-      *(unit_words*)(to + unit_offset(at / UNITS, at % UNITS)) = decode(from[i]);
+      *(unit_words*)(to + unit_offset(at / UNITS, at % UNITS)) = decode<TYPE>(from[i]);
   }
 }
 
-// BITS of an element: 4, or 8, which have no scales here. k is a multiple of 32: a unit is there or not.
-template <int BITS, int COUNT, int BLOCK>
+// Elements of fp8 have no scales here. k is a multiple of 32: a unit is there or not.
+template <Element TYPE, int COUNT, int BLOCK>
 static __device__ inline void load_encoded(Encoded (&to)[COUNT], const unsigned char* from, long long line_bytes,
                                            const void* scales, long long scale_step, int first, int rows,
                                            long long column, long long k_bytes) {
+  constexpr int bits = TYPE == Element::e2m1 ? 4 : 8;
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
     const int at = (int)threadIdx.x + i * NUM_THREADS;
@@ -242,39 +205,16 @@ static __device__ inline void load_encoded(Encoded (&to)[COUNT], const unsigned 
       const bool is_there = byte < k_bytes;
       const long long k = is_there ? byte / 2 : 0;
       const long long row = clamp_row(first + at / UNITS, rows);
-      const unsigned char* const there = from + row * line_bytes + k * BITS / 8;
+      const unsigned char* const there = from + row * line_bytes + k * bits / 8;
       to[i].words[0] = *(const word_anywhere*)there;
-      if (BITS == 8) to[i].words[1] = *(const word_anywhere*)(there + 4);
-      if (BITS == 4) to[i].scale = ((const unsigned char*)scales)[row * scale_step + k / MX_BLOCK];
+      if (bits == 8) to[i].words[1] = *(const word_anywhere*)(there + 4);
+      if (bits == 4) to[i].scale = ((const unsigned char*)scales)[row * scale_step + k / MX_BLOCK];
       if (!is_there) to[i].words[0] = to[i].words[1] = 0;
     }
   }
 }
 
-#endif
-
-// What a thread has loaded of the next tile.
-struct Staged {
-#if DECODE_X
-  Encoded x[X_UNITS];
-#elif !DIRECT
-  unit_words x[X_UNITS];
-#endif
-#if DECODE && SHUFFLED
-  unit_words fragments[FRAGMENTS][TILES_W];
-  unsigned fragment_scales[FRAGMENTS][TILES_W];
-#elif SHUFFLED
-  Operand weight[STEPS][TILES_W];
-#elif DECODE
-  Encoded w[W_UNITS];
-#elif !DIRECT
-  unit_words w[W_UNITS];
-#endif
-#if SCALED
-  unsigned x_scales[STEPS][TILES_X];
-  unsigned w_scales[STEPS][TILES_W];
-#endif
-};
+// ---- operands as they are, in rows
 
 // `row_at(i, row)`: where row `row` of the block begins, of which the thread copies its i-th unit.
 template <int COUNT, int BLOCK, typename RowAt>
@@ -306,26 +246,13 @@ static __device__ inline void store_rows(unsigned char* to, const unit_words (&f
   }
 }
 
-#if X_COLUMNS || W_COLUMNS
+// ---- column-major operands
 
-#define ELEMENT_BYTES (4 / WORD_ROWS)
-#define UNIT_LINES (16 / ELEMENT_BYTES)  // of memory, each an element of k, that a unit has elements of
+enum : int {
+  ELEMENT_BYTES = 4 / WORD_ROWS,
+  UNIT_LINES = 16 / ELEMENT_BYTES,  // of memory, each an element of k, that a unit has elements of
+};
 typedef unsigned word_of_line __attribute__((aligned(1)));
-
-// Keep a value of the whole wave in scalar registers, where the compiler would add it to addresses of lanes; and what depends on a lane's
-// value from being computed before the loop: there are more lines than registers for the addresses of all.
-static __device__ inline long long in_scalar_registers(long long value) {
-#ifndef GEMMTUNE_EMULATION
-  asm volatile("" : "+s"(value));
-#endif
-  return value;
-}
-static __device__ inline int computed_here(int value) {
-#ifndef GEMMTUNE_EMULATION
-  asm volatile("" : "+v"(value));
-#endif
-  return value;
-}
 
 // Of a column-major operand WORD_ROWS units a group: a word of each line, neighbouring threads at neighbouring words. The last word of a line
 // may reach into the next one: rows out of bounds are computed and not stored. INSIDE: all `lines` of the tile are there, and words do not end behind
@@ -376,15 +303,18 @@ static __device__ inline void load_columns(unit_words (&to)[COUNT], const unsign
 }
 
 // The words of UNIT_LINES lines become a unit of each row.
-static __device__ inline void transpose(unit_words (&to)[WORD_ROWS], const unit_words* from) {
+static __device__ inline void transpose(unit_words (&to)[2], const unit_words* from) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-#if WORD_ROWS == 2
     const unsigned first = from[i / 2][i % 2 * 2];
     const unsigned second = from[i / 2][i % 2 * 2 + 1];
     to[0][i] = __builtin_amdgcn_perm(second, first, 0x05040100u);
     to[1][i] = __builtin_amdgcn_perm(second, first, 0x07060302u);
-#else
+  }
+}
+static __device__ inline void transpose(unit_words (&to)[4], const unit_words* from) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
     // Pairs of lines, rows 0 and 1, rows 2 and 3; then the pairs of pairs.
     const unsigned low_first = __builtin_amdgcn_perm(from[i][1], from[i][0], 0x05010400u);
     const unsigned high_first = __builtin_amdgcn_perm(from[i][1], from[i][0], 0x07030602u);
@@ -394,7 +324,6 @@ static __device__ inline void transpose(unit_words (&to)[WORD_ROWS], const unit_
     to[1][i] = __builtin_amdgcn_perm(low_second, low_first, 0x07060302u);
     to[2][i] = __builtin_amdgcn_perm(high_second, high_first, 0x05040100u);
     to[3][i] = __builtin_amdgcn_perm(high_second, high_first, 0x07060302u);
-#endif
   }
 }
 
@@ -415,13 +344,64 @@ static __device__ inline void store_columns(unsigned char* to, const unit_words 
   }
 }
 
-#endif
+// ---- what a thread has loaded of the next tile
 
-#if SHUFFLED && !DECODE
+enum class Path {
+  direct,     // from global memory to shared memory
+  rows,       // through registers, as it is
+  columns,    // transposed
+  encoded,    // decoded
+  shuffled,   // to the registers of the lanes that multiply it, as it is
+  fragments,  // decoded there
+};
+static __device__ constexpr Path path_of_x() {
+  if (config().direct) return Path::direct;
+  return DECODE_X ? Path::encoded : config().x_columns ? Path::columns : Path::rows;
+}
+static __device__ constexpr Path path_of_w() {
+  if (config().shuffled) return config().decoded ? Path::fragments : Path::shuffled;
+  if (config().direct) return Path::direct;
+  return config().decoded ? Path::encoded : config().w_columns ? Path::columns : Path::rows;
+}
+
+template <Path PATH, int COUNT>
+struct StagedOperand {
+  unit_words units[COUNT];
+};
+template <int COUNT>
+struct StagedOperand<Path::direct, COUNT> {};
+template <int COUNT>
+struct StagedOperand<Path::encoded, COUNT> {
+  Encoded units[COUNT];
+};
+template <int COUNT>
+struct StagedOperand<Path::shuffled, COUNT> {
+  typedef Operand Lane;
+  Lane units[STEPS][TILES_W];
+};
+template <int COUNT>
+struct StagedOperand<Path::fragments, COUNT> {
+  unit_words units[FRAGMENTS][TILES_W];
+  unsigned scales[FRAGMENTS][TILES_W];
+};
+template <bool SCALED>
+struct StagedScales {};
+template <>
+struct StagedScales<true> {
+  unsigned x[STEPS][TILES_X];
+  unsigned w[STEPS][TILES_W];
+};
+struct Staged {
+  StagedOperand<path_of_x(), X_UNITS> x;
+  StagedOperand<path_of_w(), W_UNITS> w;
+  StagedScales<config().scaled> scales;
+};
+
 // Tiles of 16 rows x 16 bytes: a wave reads 1 KiB in one piece (two of 512 bytes with 32 rows). `row_of(row)`: the weight's row of one of the block.
-template <typename RowOf>
-static __device__ inline void load_shuffled(Staged& staged, const unsigned char* w, const RowOf& row_of,
-                                            long long column, long long k_bytes) {
+template <int COUNT, typename RowOf>
+static __device__ inline void load_shuffled(StagedOperand<Path::shuffled, COUNT>& staged, const unsigned char* w,
+                                            const RowOf& row_of, long long column, long long k_bytes) {
+  typedef typename StagedOperand<Path::shuffled, COUNT>::Lane Lane;
   const int lane = threadIdx.x % 64;
   const int first = (int)threadIdx.x / 64 / WAVES_M * WAVE_COLUMNS + lane % MFMA_ROWS;
 #pragma unroll
@@ -431,8 +411,8 @@ static __device__ inline void load_shuffled(Staged& staged, const unsigned char*
       const long long row = row_of(first + i * MFMA_ROWS);
       const long long wanted = column + step * STEP_BYTES + lane / MFMA_ROWS * 16;
       const long long byte = wanted < k_bytes ? wanted : k_bytes - 16;
-      staged.weight[step][i] =
-          __builtin_bit_cast(Operand, *(const unit_words*)(w + row / 16 * 16 * k_bytes + byte * 16 + row % 16 * 16));
+      staged.units[step][i] =
+          __builtin_bit_cast(Lane, *(const unit_words*)(w + row / 16 * 16 * k_bytes + byte * 16 + row % 16 * 16));
     }
   }
   // Only the last tile has bytes past the end of k.
@@ -443,17 +423,16 @@ static __device__ inline void load_shuffled(Staged& staged, const unsigned char*
       const unit_words zero = {0, 0, 0, 0};
 #pragma unroll
       for (int i = 0; i < TILES_W; ++i)
-        staged.weight[step][i] =
-            __builtin_bit_cast(Operand, is_there ? __builtin_bit_cast(unit_words, staged.weight[step][i]) : zero);
+        staged.units[step][i] =
+            __builtin_bit_cast(Lane, is_there ? __builtin_bit_cast(unit_words, staged.units[step][i]) : zero);
     }
   }
 }
-#endif
 
-#if DECODE && SHUFFLED
-// Tiles of 16 rows x 16 bytes, 32 elements: as of other types below.
-static __device__ inline void load_fragments(const MfmaArguments& a, Staged& staged, const Tile& tile,
-                                             long long column) {
+// Tiles of 16 rows x 16 bytes, 32 elements: as of other types above.
+template <int COUNT>
+static __device__ inline void load_fragments(const MfmaArguments& a, StagedOperand<Path::fragments, COUNT>& staged,
+                                             const Tile& tile, long long column) {
   const int lane = threadIdx.x % 64;
   const int first = tile.n + (int)threadIdx.x / 64 / WAVES_M * WAVE_COLUMNS + lane % MFMA_ROWS;
 #pragma unroll
@@ -464,19 +443,18 @@ static __device__ inline void load_fragments(const MfmaArguments& a, Staged& sta
     for (int i = 0; i < TILES_W; ++i) {
       const long long row = clamp_row(first + i * MFMA_ROWS, a.n);
       const unit_words zero = {0, 0, 0, 0};
-      staged.fragments[step][i] =
+      staged.units[step][i] =
           is_there ? *(const unit_words*)(a.w + row / 16 * 16 * a.w_line_bytes + byte * 16 + row % 16 * 16) : zero;
-      staged.fragment_scales[step][i] =
+      staged.scales[step][i] =
           ((const unsigned char*)a.scales.w)[row * a.scales.w_row_step + (is_there ? byte / 16 : 0)];
     }
   }
 }
-#endif
 
-#if SCALED
 // Of the blocks of 32 elements that the lane multiplies. The bytes past the end of k are zero, whatever their scale; NaN it may be only where
 // the row's result is.
-static __device__ inline void load_scales(const MfmaArguments& a, Staged& staged, const Tile& tile, long long column) {
+static __device__ inline void load_scales(const MfmaArguments& a, StagedScales<true>& staged, const Tile& tile,
+                                          long long column) {
   const int lane = threadIdx.x % 64;
   const int wave = threadIdx.x / 64;
   const int x_first = tile.m + wave % WAVES_M * WAVE_ROWS + lane % MFMA_ROWS;
@@ -487,169 +465,178 @@ static __device__ inline void load_scales(const MfmaArguments& a, Staged& staged
     const long long block = byte < a.k_bytes ? byte / 16 : 0;
 #pragma unroll
     for (int j = 0; j < TILES_X; ++j)
-      staged.x_scales[step][j] =
+      staged.x[step][j] =
           ((const unsigned char*)a.scales.x)[clamp_row(x_first + j * MFMA_ROWS, a.m) * a.scales.x_row_step + block];
 #pragma unroll
     for (int i = 0; i < TILES_W; ++i)
-      staged.w_scales[step][i] =
+      staged.w[step][i] =
           ((const unsigned char*)a.scales.w)[clamp_row(w_first + i * MFMA_ROWS, a.n) * a.scales.w_row_step + block];
   }
 }
-#endif
+static __device__ __forceinline__ void load_scales(const MfmaArguments&, StagedScales<false>&, const Tile&, long long) {
+}
+
+// An operand that lies as rows or columns in global memory: `rows` of them, of which the tile begins at `first`.
+struct OperandRows {
+  const unsigned char* begin;
+  long long line_bytes;
+  const void* scales;
+  long long scale_step;
+  int first, rows;
+};
+
+// Asks for BLOCK rows of an operand: to registers, or to shared memory at `buffer`.
+template <Element TYPE, int BLOCK, Path PATH, int COUNT>
+static __device__ __forceinline__ void load_operand(StagedOperand<PATH, COUNT>& staged, unsigned char* buffer,
+                                                    const OperandRows& from, long long column, long long k_bytes) {
+  if constexpr (PATH == Path::direct)
+    load_direct<BLOCK>(gemmtune_lds_offset(buffer), from.begin, from.line_bytes, from.first, from.rows, column,
+                       k_bytes);
+  else if constexpr (PATH == Path::encoded)
+    load_encoded<TYPE, COUNT, BLOCK>(staged.units, from.begin, from.line_bytes, from.scales, from.scale_step,
+                                     from.first, from.rows, column, k_bytes);
+  else if constexpr (PATH == Path::columns)
+    load_columns<COUNT, BLOCK>(staged.units, from.begin, from.line_bytes, from.first, from.rows, column, k_bytes);
+  else if constexpr (PATH == Path::rows)
+    load_rows<COUNT, BLOCK>(
+        staged.units,
+        [&](int, int row) { return from.begin + clamp_row(from.first + row, from.rows) * from.line_bytes; }, column,
+        k_bytes);
+}
+
+// Asks for the weight's rows that go to registers.
+template <Path PATH, int COUNT>
+static __device__ __forceinline__ void load_lanes(const MfmaArguments& a, StagedOperand<PATH, COUNT>& staged,
+                                                  const Tile& tile, long long column) {
+  if constexpr (PATH == Path::fragments)
+    load_fragments(a, staged, tile, column);
+  else if constexpr (PATH == Path::shuffled)
+    load_shuffled(
+        staged, a.w, [&](int row) { return clamp_row(tile.n + row, a.n); }, column, a.k_bytes);
+}
 
 // Asks for a tile: to registers, or to `buffer`.
 static __device__ inline void load_tile(const MfmaArguments& a, Staged& staged, unsigned char* buffer, const Tile& tile,
                                         int k_tile) {
   const long long column = (long long)k_tile * BLOCK_K;
-#if DIRECT
-  load_direct<BLOCK_M>(gemmtune_lds_offset(buffer), a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
-#if !SHUFFLED
-  load_direct<BLOCK_N>(gemmtune_lds_offset(buffer + X_BYTES), a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
-#endif
-#else
-#if DECODE_X
-  load_encoded<ELEMENT == 5 ? 4 : 8, X_UNITS, BLOCK_M>(staged.x, a.x, a.x_line_bytes, a.scales.x, a.scales.x_row_step,
-                                                       tile.m, a.m, column, a.k_bytes);
-#elif X_COLUMNS
-  load_columns<X_UNITS, BLOCK_M>(staged.x, a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
-#else
-  load_rows<X_UNITS, BLOCK_M>(
-      staged.x, [&](int, int row) { return a.x + clamp_row(tile.m + row, a.m) * a.x_line_bytes; }, column, a.k_bytes);
-#endif
-#if DECODE && !SHUFFLED
-  load_encoded<4, W_UNITS, BLOCK_N>(staged.w, a.w, a.w_line_bytes, a.scales.w, a.scales.w_row_step, tile.n, a.n, column,
-                                    a.k_bytes);
-#elif W_COLUMNS
-  load_columns<W_UNITS, BLOCK_N>(staged.w, a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
-#elif !SHUFFLED
-  load_rows<W_UNITS, BLOCK_N>(
-      staged.w, [&](int, int row) { return a.w + clamp_row(tile.n + row, a.n) * a.w_line_bytes; }, column, a.k_bytes);
-#endif
-#endif
-#if SCALED
-  load_scales(a, staged, tile, column);
-#endif
-#if DECODE && SHUFFLED
-  load_fragments(a, staged, tile, column);
-#elif SHUFFLED
-  load_shuffled(
-      staged, a.w, [&](int row) { return clamp_row(tile.n + row, a.n); }, column, a.k_bytes);
-#endif
+  load_operand<types().element, BLOCK_M>(
+      staged.x, buffer, {a.x, a.x_line_bytes, a.scales.x, a.scales.x_row_step, tile.m, a.m}, column, a.k_bytes);
+  load_operand<types().weight, BLOCK_N>(staged.w, buffer + X_BYTES,
+                                        {a.w, a.w_line_bytes, a.scales.w, a.scales.w_row_step, tile.n, a.n}, column,
+                                        a.k_bytes);
+  load_scales(a, staged.scales, tile, column);
+  load_lanes(a, staged.w, tile, column);
+}
+
+template <Element TYPE, int BLOCK, Path PATH, int COUNT>
+static __device__ __forceinline__ void store_operand(const StagedOperand<PATH, COUNT>& staged, unsigned char* buffer) {
+  if constexpr (PATH == Path::encoded)
+    store_decoded<TYPE, COUNT, BLOCK>(buffer, staged.units);
+  else if constexpr (PATH == Path::columns)
+    store_columns<COUNT, BLOCK>(buffer, staged.units);
+  else if constexpr (PATH == Path::rows)
+    store_rows<COUNT, BLOCK>(buffer, staged.units);
 }
 
 // Writes what was loaded to registers; after a barrier all waves see the tile.
 static __device__ inline void store_tile(const Staged& staged, unsigned char* buffer) {
-#if DIRECT
-  __builtin_amdgcn_s_waitcnt(0x0f70);  // vmcnt(0)
-#else
-#if DECODE_X
-  store_decoded<X_UNITS, BLOCK_M>(buffer, staged.x, [](const Encoded& from) { return decode_x(from); });
-#elif X_COLUMNS
-  store_columns<X_UNITS, BLOCK_M>(buffer, staged.x);
-#else
-  store_rows<X_UNITS, BLOCK_M>(buffer, staged.x);
-#endif
-#if DECODE && !SHUFFLED
-  store_decoded<W_UNITS, BLOCK_N>(buffer + X_BYTES, staged.w, [](const Encoded& from) {
-    return decode_fp4(from.words[0], quarter_scale(from.scale));
-  });
-#elif W_COLUMNS
-  store_columns<W_UNITS, BLOCK_N>(buffer + X_BYTES, staged.w);
-#elif !SHUFFLED
-  store_rows<W_UNITS, BLOCK_N>(buffer + X_BYTES, staged.w);
-#endif
-#endif
+  if constexpr (config().direct) __builtin_amdgcn_s_waitcnt(0x0f70);  // vmcnt(0)
+  store_operand<types().element, BLOCK_M>(staged.x, buffer);
+  store_operand<types().weight, BLOCK_N>(staged.w, buffer + X_BYTES);
 }
+
+// ---- products
 
 template <bool COLUMNS>
 static __device__ inline Operand read_operand(const unsigned char* rows, int row, int step, int group) {
-#if DECODE && SHUFFLED
-  const int byte = step / 4 * FRAGMENT_BYTES + group * 64 + step % 4 * 16;
-#else
-  const int byte = step * STEP_BYTES + group * 8 * KPACK;
-#endif
+  int byte = step * STEP_BYTES + group * 8 * KPACK;
+  if constexpr (path_of_w() == Path::fragments) byte = step / 4 * FRAGMENT_BYTES + group * 64 + step % 4 * 16;
   return *(const Operand*)(rows + unit_offset<COLUMNS>(row, byte / 16) + byte % 16);
+}
+
+// A lane's operand of row `row` of the weight's tile, the i-th of its wave.
+template <Path PATH, int COUNT>
+static __device__ __forceinline__ Operand weight_operand(const StagedOperand<PATH, COUNT>& staged,
+                                                         const unsigned char* buffer, int row, int i, int step,
+                                                         int group) {
+  if constexpr (PATH == Path::fragments)
+    return __builtin_bit_cast(
+        Operand, decode_fp4(staged.units[step / 4][i][step % 4], quarter_scale(staged.scales[step / 4][i])));
+  else if constexpr (PATH == Path::shuffled)
+    return staged.units[step][i];
+  else
+    return read_operand<config().w_columns>(buffer + X_BYTES, row, step, group);
+}
+
+// Adds the products of a step.
+template <bool SCALED>
+static __device__ __forceinline__ void multiply_step(sums_vector (&sums)[TILES_W][TILES_X], const Operand (&w)[TILES_W],
+                                                     const Operand (&x)[TILES_X], const StagedScales<SCALED>& scales,
+                                                     int step) {
+  constexpr int parts = SCALED || WIDE ? 1 : KPACK;
+#pragma unroll
+  for (int part = 0; part < parts; ++part) {
+#pragma unroll
+    for (int i = 0; i < TILES_W; ++i) {
+#pragma unroll
+      for (int j = 0; j < TILES_X; ++j) {
+        if constexpr (SCALED)
+          sums[i][j] = multiply_scaled(w[i], x[j], sums[i][j], (int)scales.w[step][i], (int)scales.x[step][j]);
+        else if constexpr (WIDE)
+          sums[i][j] = multiply_wide(w[i], x[j], sums[i][j]);
+        else
+          sums[i][j] = multiply(w[i][part], x[j][part], sums[i][j]);
+      }
+    }
+  }
 }
 
 static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X], const unsigned char* buffer,
                                             const Staged& staged, int wave_m, int wave_n) {
   const int row = threadIdx.x % 64 % MFMA_ROWS;
   const int group = threadIdx.x % 64 / MFMA_ROWS;
-#if PAIRED
+  if constexpr (PAIRED) {
 #pragma unroll
-  for (int step = 0; step < STEPS; step += 2) {
-    Operand x[TILES_X][2];
-#pragma unroll
-    for (int j = 0; j < TILES_X; ++j) {
-#pragma unroll
-      for (int part = 0; part < 2; ++part)
-        x[j][part] = read_operand<X_COLUMNS>(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step + part, group);
-    }
-#pragma unroll
-    for (int i = 0; i < TILES_W; ++i) {
-      Operand w[2];
-#pragma unroll
-      for (int part = 0; part < 2; ++part) {
-#if SHUFFLED
-        w[part] = staged.weight[step + part][i];
-#else
-        w[part] =
-            read_operand<W_COLUMNS>(buffer + X_BYTES, wave_n * WAVE_COLUMNS + i * MFMA_ROWS + row, step + part, group);
-#endif
-      }
-#pragma unroll
-      for (int j = 0; j < TILES_X; ++j) sums[i][j] = multiply_pair(w, x[j], sums[i][j]);
-    }
-  }
-#else
-#pragma unroll
-  for (int step = 0; step < STEPS; ++step) {
-    Operand x[TILES_X];
-    Operand w[TILES_W];
-#pragma unroll
-    for (int j = 0; j < TILES_X; ++j)
-      x[j] = read_operand<X_COLUMNS>(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step, group);
-#pragma unroll
-    for (int i = 0; i < TILES_W; ++i) {
-#if DECODE && SHUFFLED
-      w[i] = __builtin_bit_cast(Operand, decode_fp4(staged.fragments[step / 4][i][step % 4],
-                                                    quarter_scale(staged.fragment_scales[step / 4][i])));
-#elif SHUFFLED
-      w[i] = staged.weight[step][i];
-#else
-      w[i] = read_operand<W_COLUMNS>(buffer + X_BYTES, wave_n * WAVE_COLUMNS + i * MFMA_ROWS + row, step, group);
-#endif
-    }
-#if SCALED || WIDE
-#pragma unroll
-    for (int i = 0; i < TILES_W; ++i) {
+    for (int step = 0; step < STEPS; step += 2) {
+      Operand x[TILES_X][2];
 #pragma unroll
       for (int j = 0; j < TILES_X; ++j) {
-#if SCALED
-        sums[i][j] = multiply_scaled(w[i], x[j], sums[i][j], staged.w_scales[step][i], staged.x_scales[step][j]);
-#else
-        sums[i][j] = multiply_wide(w[i], x[j], sums[i][j]);
-#endif
-      }
-    }
-#else
 #pragma unroll
-    for (int part = 0; part < KPACK; ++part) {
+        for (int part = 0; part < 2; ++part)
+          x[j][part] =
+              read_operand<config().x_columns>(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step + part, group);
+      }
 #pragma unroll
       for (int i = 0; i < TILES_W; ++i) {
+        Operand w[2];
 #pragma unroll
-        for (int j = 0; j < TILES_X; ++j) sums[i][j] = multiply(w[i][part], x[j][part], sums[i][j]);
+        for (int part = 0; part < 2; ++part)
+          w[part] =
+              weight_operand(staged.w, buffer, wave_n * WAVE_COLUMNS + i * MFMA_ROWS + row, i, step + part, group);
+#pragma unroll
+        for (int j = 0; j < TILES_X; ++j) sums[i][j] = multiply_pair(w, x[j], sums[i][j]);
       }
     }
-#endif
+  } else {
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+      Operand x[TILES_X];
+      Operand w[TILES_W];
+#pragma unroll
+      for (int j = 0; j < TILES_X; ++j)
+        x[j] = read_operand<config().x_columns>(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step, group);
+#pragma unroll
+      for (int i = 0; i < TILES_W; ++i)
+        w[i] = weight_operand(staged.w, buffer, wave_n * WAVE_COLUMNS + i * MFMA_ROWS + row, i, step, group);
+      multiply_step(sums, w, x, staged.scales, step);
+    }
   }
-#endif
 }
 
-#if SCALES == 3
 // The products of one tile, which is one block of k, are scaled before they are added.
-static __device__ inline void add_scaled(const MfmaArguments& a, sums_vector (&sums)[TILES_W][TILES_X],
-                                         const sums_vector (&products)[TILES_W][TILES_X], const Tile& tile, int k_tile,
+template <typename VECTOR>
+static __device__ inline void add_scaled(const MfmaArguments& a, VECTOR (&sums)[TILES_W][TILES_X],
+                                         const VECTOR (&products)[TILES_W][TILES_X], const Tile& tile, int k_tile,
                                          int wave_m, int wave_n) {
   const long long k = (long long)k_tile * SCALE_BLOCK;
 #pragma unroll
@@ -663,43 +650,49 @@ static __device__ inline void add_scaled(const MfmaArguments& a, sums_vector (&s
     }
   }
 }
-#endif
 
-// Stores four adjacent columns of a row.
-static __device__ inline void store_four(const MfmaArguments& a, int row, int column, const sum (&values)[4],
-                                         const Column (&columns)[4]) {
-  if (row >= a.m || column >= a.n) return;
-#if SPLIT_K
-  typedef sum stored;
-  stored* const to = (sum*)a.partials + ((long long)blockIdx.y * a.m + row) * a.n + column;
-#else
-  typedef output stored;
-  stored* const to = a.y + row * a.ldy + column;
-#endif
-  struct alignas(4 * sizeof(stored)) Four {
-    stored value[4];
-  } four;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-#if SPLIT_K
-    four.value[i] = values[i];
-#else
-    four.value[i] = epilogue_value(values[i], row_scale(a, row), columns[i]);
-#endif
-  }
-  if (column + 3 < a.n && (unsigned long long)to % sizeof(Four) == 0) {
-    *(Four*)to = four;
+// Of decoded operands: E2M1_UNIT.
+template <typename VECTOR>
+static __device__ __forceinline__ VECTOR in_units_of_y(const VECTOR& sums) {
+  if constexpr (config().decoded)
+    return sums * SUM_UNIT;
+  else
+    return sums;
+}
+
+// Four adjacent columns of a row.
+template <typename Stored>
+struct alignas(4 * sizeof(Stored)) Four {
+  Stored value[4];
+};
+template <typename Stored>
+static __device__ __forceinline__ void store_columns_of(const MfmaArguments& a, Stored* to, int column,
+                                                        const Four<Stored>& four) {
+  if (column + 3 < a.n && (unsigned long long)to % sizeof(four) == 0) {
+    *(Four<Stored>*)to = four;
     return;
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i)
     if (column + i < a.n) to[i] = four.value[i];
 }
+static __device__ inline void store_four(const MfmaArguments& a, int row, int column, const sum (&values)[4],
+                                         const Column (&columns)[4]) {
+  if (row >= a.m || column >= a.n) return;
+  if constexpr (config().split_k) {
+    sum* const to = (sum*)a.partials + ((long long)blockIdx.y * a.m + row) * a.n + column;
+    store_columns_of(a, to, column, Four<sum>{values[0], values[1], values[2], values[3]});
+  } else {
+    output* const to = a.y + row * a.ldy + column;
+    Four<output> four;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) four.value[i] = epilogue_value(values[i], row_scale(a, row), columns[i]);
+    store_columns_of(a, to, column, four);
+  }
+}
 
-#if WAVES_PER_EU && defined(__AMDGCN__)
-#define OCCUPANCY __attribute__((amdgpu_waves_per_eu(WAVES_PER_EU)))
+#ifdef __AMDGCN__
+#define OCCUPANCY __attribute__((amdgpu_waves_per_eu(config().waves_per_eu)))  // 0: none
 #else
 #define OCCUPANCY
-#endif
-
 #endif

@@ -5,6 +5,7 @@
 
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/jit_family.h"
+#include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/hip/families/compute_unit.h"
 #include "backends/hip/families/mfma/mfma.h"
@@ -12,10 +13,15 @@
 #include "backends/hip/families/mfma_moe/mfma_moe_launch_config.h"
 #include "backends/hip/families/mfma_moe/mfma_moe_quantize_arguments.h"
 #include "backends/refusal.h"
+#include "base/fields.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune::hip {
+
+static void visit_fields(const MfmaMoeConfig& config, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(config, visit, number, gated, bias, weighted, scales);
+}
 
 namespace {
 
@@ -24,8 +30,6 @@ constexpr std::int64_t groups_per_block = 4;  // of mfma_moe_quantize
 constexpr std::int64_t max_quantize_blocks = std::int64_t{1} << 20;
 
 using Stages = std::array<MfmaMoeStage, 2>;
-
-int as_int(std::int64_t value) { return static_cast<int>(value); }
 
 /// Elements of a row of the hidden layer that share a scale.
 std::int64_t hidden_group(const Problem& problem) {
@@ -224,23 +228,18 @@ std::string refuse_half_empty_tile(const Problem& problem, const Stages& stages)
 }
 
 void MfmaMoeFamily::fill(gpu::LaunchSpace<Stages>& space) const {
-  const auto add = [&](std::string key, std::vector<std::string> values, std::string absent,
-                       std::string meaning, std::optional<NumberRange> range = {}) {
-    space.add(Parameter{.key = std::move(key),
-                        .values = std::move(values),
-                        .absent = std::move(absent),
-                        .meaning = std::move(meaning),
-                        .range = range});
-  };
-  add("bm", {"16", "32", "64", "128"}, "16", "block_m: tokens of one expert in a tile");
-  add("bn", {"32", "64", "128", "256"}, "128",
-      "block_n: rows of w1 in a tile, of a gated one half of them of the gate");
-  add("bo", {"32", "64", "128", "256"}, "64", "block_n of the second stage: rows of w2 in a tile");
-  add("bk", {"64", "128", "256"}, "128", "block_k, in bytes");
-  add("nw", {"1", "2", "4", "8"}, "4", "waves of a block");
-  add("mi", {"16", "32"}, "16", "rows of the MFMA instruction (matrix_instr_nonkdim)");
-  add("nb", {"1", "2"}, "1", "tiles in LDS");
-  add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides", NumberRange{0, 8});
+  space.add(std::vector<Parameter>{
+      {"bm", {"16", "32", "64", "128"}, "16", "block_m: tokens of one expert in a tile"},
+      {"bn",
+       {"32", "64", "128", "256"},
+       "128",
+       "block_n: rows of w1 in a tile, of a gated one half of them of the gate"},
+      {"bo", {"32", "64", "128", "256"}, "64", "block_n of the second stage: rows of w2 in a tile"},
+      {"bk", {"64", "128", "256"}, "128", "block_k, in bytes"},
+      {"nw", {"1", "2", "4", "8"}, "4", "waves of a block"},
+      {"mi", {"16", "32"}, "16", "rows of the MFMA instruction (matrix_instr_nonkdim)"},
+      {"nb", {"1", "2"}, "1", "tiles in LDS"},
+      {"eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides", NumberRange{0, 8}}});
   const auto most = static_cast<std::int64_t>(runtime().limits().shared_bytes_per_block);
   space.rule("fits", Rule::build, [most](const Stages& stages) {
     std::string refused = refuse_mfma_moe(stages[0], most);
@@ -270,22 +269,24 @@ Config MfmaMoeFamily::default_config(const Problem& problem) const {
 }
 
 gpu::Source MfmaMoeFamily::stage_source(const Problem& problem, const MfmaMoeStage& stage) const {
-  gpu::Source source{"mfma_moe", source_, mfma_defines(stage.tile), "mfma_moe"};
   const bool first = stage.number == 1;
-  const auto define = [&](const char* name, std::int64_t value) {
-    source.defines.push_back(fmt::format("{}={}", name, value));
-  };
-  const DataType hidden = quantizes_hidden(problem) ? DataType::bf16 : problem.w_type;
-  define("ELEMENT", gpu::element_code(problem.w_type));
-  define("OUTPUT", gpu::element_code(first ? hidden : problem.y_type));
-  define("SCALES", 0);
-  define("STAGE", stage.number);
-  define("BIAS", first && problem.bias ? 1 : 0);
-  define("WEIGHTED", first && problem.moe.doweight_stage1 ? 1 : 0);
-  define("MOE_SCALES", !quantizes_hidden(problem) ? 0 : scales_by_block(problem) ? 2 : 1);
-  define("GATED", stage.gated ? 1 : 0);
-  define("ACTIVATION", first ? gpu::activation_code(problem.moe.activation) : 0);
-  return source;
+  const bool quantized = quantizes_hidden(problem);
+  const DataType result = !first ? problem.y_type : quantized ? DataType::bf16 : problem.w_type;
+  const MfmaMoeConfig config{.number = stage.number,
+                             .gated = stage.gated,
+                             .bias = first && problem.bias,
+                             .weighted = first && problem.moe.doweight_stage1,
+                             .scales = !quantized                 ? gpu::Scales::none
+                                       : scales_by_block(problem) ? gpu::Scales::blocks
+                                                                  : gpu::Scales::rows};
+  return {"mfma_moe",
+          source_,
+          {mfma_define(stage.tile), gpu::config_define(config, "STAGE"),
+           fmt::format("ELEMENT={}", gpu::element_code(problem.w_type)),
+           fmt::format("OUTPUT={}", gpu::element_code(result)), "SCALES=0",
+           fmt::format("GATED={}", stage.gated ? 1 : 0),
+           fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)},
+          "mfma_moe"};
 }
 
 std::vector<gpu::Part> MfmaMoeFamily::parts(const Problem& problem, const Stages& stages) const {

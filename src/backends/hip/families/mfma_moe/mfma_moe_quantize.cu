@@ -1,6 +1,6 @@
 // Quantizes the hidden layer: each group of a row is divided by its largest magnitude over the largest number of the type. A wave for each group.
 //
-// The host defines ELEMENT (4: int8, 6: fp8 e4m3fnuz).
+// types().element is int8 or e4m3fnuz.
 
 #include "backends/gpu/device/numbers.cuh"
 #include "backends/hip/families/mfma_moe/mfma_moe_quantize_arguments.h"
@@ -10,7 +10,7 @@ using gemmtune::hip::MfmaMoeQuantizeArguments;
 #define THREADS 256
 #define LANES 64
 #define WIDTH 4  // columns of a lane
-#define LARGEST (ELEMENT == 4 ? 127.0f : 240.0f)
+#define LARGEST (types().element == Element::int8 ? 127.0f : 240.0f)
 #define SMALLEST 0x0d80u  // bf16 of 2^-100
 
 struct alignas(8) HiddenFour {
@@ -19,15 +19,15 @@ struct alignas(8) HiddenFour {
 
 // Four numbers of a magnitude of at most LARGEST, a byte each, the first one in the low one.
 static __device__ inline unsigned quantized_four(const float (&values)[WIDTH]) {
-#if ELEMENT == 4
-  unsigned bits = 0;
+  if constexpr (types().element == Element::int8) {
+    unsigned bits = 0;
 #pragma unroll
-  for (int i = 0; i < WIDTH; ++i) bits |= ((unsigned)(int)rintf(values[i]) & 255u) << 8 * i;
-  return bits;
-#else
-  int bits = __builtin_amdgcn_cvt_pk_fp8_f32(values[0], values[1], 0, false);
-  return (unsigned)__builtin_amdgcn_cvt_pk_fp8_f32(values[2], values[3], bits, true);
-#endif
+    for (int i = 0; i < WIDTH; ++i) bits |= ((unsigned)(int)rintf(values[i]) & 255u) << 8 * i;
+    return bits;
+  } else {
+    const int low = __builtin_amdgcn_cvt_pk_fp8_f32(values[0], values[1], 0, false);
+    return (unsigned)__builtin_amdgcn_cvt_pk_fp8_f32(values[2], values[3], low, true);
+  }
 }
 
 static __device__ inline unsigned wave_maximum(unsigned value) {

@@ -5,6 +5,7 @@
 
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/families/jit_family.h"
+#include "backends/gpu/jit/config_define.h"
 #include "backends/hip/families/compute_unit.h"
 #include "backends/hip/families/skinny/skinny_arguments.h"
 #include "backends/refusal.h"
@@ -12,6 +13,11 @@
 #include "problem/operands.h"
 
 namespace gemmtune::hip {
+
+static void visit_fields(const SkinnyConfig& config, auto&& visit) {
+  GEMMTUNE_VISIT_FIELDS(config, visit, rows, weight_rows, waves, unroll, shuffled, w_columns);
+}
+
 namespace {
 
 constexpr std::int64_t max_rows = 16;
@@ -85,8 +91,8 @@ class SkinnyKernel final : public gpu::JitKernel<LaunchConfig> {
     values.x_batch_bytes = bytes_of(problem_.x_type, o.x_batch_stride);
     values.w_batch_bytes = problem_.n * values.k_bytes;
     values.y_batch_step = o.y_batch_stride;
-    values.m = static_cast<int>(problem_.m);
-    values.n = static_cast<int>(problem_.n);
+    values.m = as_int(problem_.m);
+    values.n = as_int(problem_.n);
     if (is_packed(problem_) && reinterpret_cast<std::uintptr_t>(o.w) % 16 != 0)
       return Status::unsupported("skinny needs a shuffled weight at a multiple of 16 bytes");
     return enqueue(0, shape_, values, stream);
@@ -219,12 +225,12 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
 
 std::vector<gpu::Part> SkinnyFamily::parts(const Problem& problem, const LaunchConfig& launch) const {
   gpu::Source source{"skinny", source_, gpu::type_defines(problem), "skinny"};
-  source.defines.push_back(fmt::format("ROWS={}", launch.rows));
-  source.defines.push_back(fmt::format("RN={}", launch.weight_rows));
-  source.defines.push_back(fmt::format("WAVES={}", launch.waves));
-  source.defines.push_back(fmt::format("UNROLL={}", launch.unroll));
-  source.defines.push_back(fmt::format("SHUFFLED={}", is_packed(problem) ? 1 : 0));
-  source.defines.push_back(fmt::format("W_COLUMNS={}", launch.columns ? 1 : 0));
+  source.defines.push_back(gpu::config_define(SkinnyConfig{.rows = as_int(launch.rows),
+                                                           .weight_rows = as_int(launch.weight_rows),
+                                                           .waves = as_int(launch.waves),
+                                                           .unroll = as_int(launch.unroll),
+                                                           .shuffled = is_packed(problem),
+                                                           .w_columns = launch.columns}));
   return {{std::move(source)}};
 }
 

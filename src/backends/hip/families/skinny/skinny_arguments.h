@@ -1,4 +1,4 @@
-// Arguments of the skinny kernel of AMD GPUs. The host includes this file too.
+// What the skinny kernel of AMD GPUs is compiled for, and its arguments. The host includes this file too.
 #pragma once
 
 #include "backends/gpu/families/element_arguments.h"
@@ -6,6 +6,15 @@
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::hip {
+
+struct SkinnyConfig {
+  int rows;         // of x: 1, 2, 4, 8, 16
+  int weight_rows;  // of a lane
+  int waves;        // that divide k
+  int unroll;       // loads of 16 bytes of each row in flight
+  bool shuffled;    // the weight has the layout aiter16x16
+  bool w_columns;   // the weight is column-major
+};
 
 struct SkinnyArguments {
   const unsigned char* x;
