@@ -108,6 +108,9 @@ function(gemmtune_add_test NAME name)
     list(APPEND changes PYTHONUSERBASE=set:$ENV{HOME}/.local)
   endif()
   set_tests_properties(${name} PROPERTIES ENVIRONMENT_MODIFICATION "${changes}")
+  if(DEFINED seconds_of_${name})  # tests/CMakeLists.txt
+    set_tests_properties(${name} PROPERTIES COST ${seconds_of_${name}})
+  endif()
 endfunction()
 
 # The cache of the user who builds, where tools/ put what tests need; a test's home is another.
@@ -171,9 +174,6 @@ function(gemmtune_test_entry name program filter timeout)
   endif()
   gemmtune_add_test(NAME ${name} COMMAND ${program})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})
-  if(DEFINED seconds_of_${name})  # tests/CMakeLists.txt
-    set_tests_properties(${name} PROPERTIES COST ${seconds_of_${name}})
-  endif()
   gemmtune_test_environment(${name} "${filter}")
 endfunction()
 

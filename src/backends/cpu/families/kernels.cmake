@@ -17,6 +17,7 @@ list(APPEND gemmtune_cpu_kernel_files cpu/machine/isa.cpp cpu/families/kernel_se
 add_library(gemmtune_cpu_kernels STATIC ${gemmtune_cpu_kernel_files} $<TARGET_OBJECTS:gemmtune_cpu_isa>
             ${CMAKE_CURRENT_BINARY_DIR}/kernel_source_hash.cpp)
 target_link_libraries(gemmtune_cpu_kernels PUBLIC gemmtune_options gemmtune_candidates)
+gemmtune_precompile(gemmtune_cpu_kernels)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set(gemmtune_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
