@@ -14,6 +14,7 @@ import glob
 import json
 import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -52,7 +53,7 @@ class Engine:
     def __init__(self, model, name, variables, words):
         self.name, self.ready = name, threading.Event()
         self.process = subprocess.Popen([sys.executable, __file__, "worker", model, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, env={**os.environ, **variables})
+                                        stderr=subprocess.STDOUT, text=True, env={**os.environ, **variables}, start_new_session=True)
         self.results = []
         self.arrived = threading.Condition()
         threading.Thread(target=self.read, daemon=True).start()
@@ -87,6 +88,14 @@ class Engine:
             sys.exit(f"{self.name}: the engine ended")
         return found
 
+    def end(self):
+        """With the processes of its ranks, which would keep the GPUs' memory."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
 
 def interval(values):
     """95 % of the median, by order statistics."""
@@ -98,12 +107,18 @@ def interval(values):
 
 
 def main(model, seconds, specs, ranks, expert_parallel):
-    share = round(0.86 / len(specs), 2)
     engines = []
+    try:
+        compare(engines, model, seconds, specs, (str(round(0.86 / len(specs), 2)), str(ranks), str(int(expert_parallel))))
+    finally:
+        for engine in engines:
+            engine.end()
+
+
+def compare(engines, model, seconds, specs, words):
     for spec in specs:  # at once: kv_cache_memory_bytes keeps their memory apart
         name, _, variables = spec.partition(":")
-        engines.append(Engine(model, name, dict(one.split("=", 1) for one in variables.split(",") if one),
-                              (str(share), str(ranks), str(int(expert_parallel)))))
+        engines.append(Engine(model, name, dict(one.split("=", 1) for one in variables.split(",") if one), words))
         if os.environ.get("TOGETHER", "1") != "1":
             engines[-1].ready.wait()
     for engine in engines:
@@ -134,8 +149,6 @@ def main(model, seconds, specs, ranks, expert_parallel):
         for report in engine.ask("report"):
             left = report.pop("left")
             print(engine.name, json.dumps({**report, "ours": len(report["ours"]), "left": len(left), "why": sorted(set(left.values()))}), flush=True)
-    for engine in engines:
-        engine.process.kill()
 
 
 if __name__ == "__main__":

@@ -373,6 +373,16 @@ def served_moe():
     return table(["layer", "", *(f"{count} tokens" for count in tokens)], body)
 
 
+def moe_marlin():
+    """Whole layers of 4-bit experts of ours, microseconds, and vLLM's Marlin over ours."""
+    layers = rows("h200/fused_moe_marlin.csv")
+    tokens = list(dict.fromkeys(row["tokens"] for row in layers))
+    times = {(row["model"], row["who"], row["tokens"]): float(row["us"]) for row in layers}
+    body = [[model, *(f"{times[model, 'gemmtune', count]:.1f} ({ratio(times[model, 'vLLM Marlin', count] / times[model, 'gemmtune', count])})" for count in tokens)]
+            for model in dict.fromkeys(row["model"] for row in layers)]
+    return table(["layer", *(f"{count} tokens" if count != "1" else "1 token" for count in tokens)], body)
+
+
 def search_times():
     """Seconds of the first shapes of each operation."""
     return table(["operation", "shapes", "with a row", "seconds", "candidates"],
@@ -415,13 +425,14 @@ def readme_proof():
         ["AITER's tables, an AMD GPU", "audit, merge, coverage and report of the tables, on any machine", "tuning has **not run** on an AMD GPU yet"],
         ["vLLM", "a plug-in for its linear layers and mixtures of experts", f"one H200, vLLM 0.24, 1 to 64 sequences: Llama-3.1-8B bf16 {served_span('bf16')}, "
          f"fp8 {served_span('fp8 per token')}, int4 {served_span(INT4, run='4')}, NVFP4 {served_span('NVFP4', run='4')}, Qwen3-30B-A3B bf16 {served_span('bf16', run='5')}, "
-         f"gpt-oss-20b {served_span('MXFP4', run='5')} times the tokens a second ([docs/vllm.md](docs/vllm.md))"],
+         f"fp8 {served_span('fp8 blocks', run='6')}, int4 {served_span(INT4, run='7')}, NVFP4 {served_span('NVFP4', run='8')}, gpt-oss-20b {served_span('MXFP4', run='5')} times the tokens a second ([docs/vllm.md](docs/vllm.md))"],
     ])
 
 
-def served(run="3"):
+def served(*runs):
     """Real vLLM with and without the plug-in: median of paired ratios, 95 % interval."""
-    lines = {(row["weights"], row["sequences"], row["prompt_tokens"]): row for row in rows("h200/vllm.csv") if row["run"] == run and row["engine"] == "tuned"}
+    runs = runs or ("3",)
+    lines = {(row["weights"], row["sequences"], row["prompt_tokens"]): row for row in rows("h200/vllm.csv") if row["run"] in runs and row["engine"] == "tuned"}
     weights = list(dict.fromkeys(key[0] for key in lines))
     body = []
     for sequences, prompt in dict.fromkeys(key[1:] for key in lines):
@@ -445,6 +456,10 @@ def served_mixtures():
     return served("5")
 
 
+def served_quantized_mixtures():
+    return served("6", "7", "8")
+
+
 def served_span(weights, decodes=True, run="3"):
     values = [float(row["ratio"]) for row in rows("h200/vllm.csv")
               if row["run"] == run and row["engine"] == "tuned" and row["weights"] == weights and (row["output_tokens"] != "1") == decodes]
@@ -457,8 +472,8 @@ PAGES = {
     "docs/benchmarks_h200.md": (batches, whole_models, python_calls),
     "docs/benchmarks_8bit.md": (eight_bit_h200, eight_bit_blocks, eight_bit_blocks_times, eight_bit_rows, eight_bit_untuned),
     "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin, four_bit, four_bit_vllm),
-    "docs/benchmarks_moe.md": (moe_untuned, moe_peers, served_moe, search_times),
-    "docs/vllm_versions.md": (served, served_four_bit, served_mixtures),
+    "docs/benchmarks_moe.md": (moe_untuned, moe_marlin, moe_peers, served_moe, search_times),
+    "docs/vllm_versions.md": (served, served_four_bit, served_mixtures, served_quantized_mixtures),
 }
 
 

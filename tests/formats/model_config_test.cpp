@@ -91,7 +91,8 @@ TEST(ModelConfig, ExpertParallelDividesTheExperts) {
   options.tensor_parallel = 8;
   EXPECT_NE(parse_model_config("config.json", config, options)
                 .message()
-                .find("num_experts = 32 with --expert-parallel and --tp 8: a rank has fewer experts than the 8 of a token"),
+                .find("num_experts = 32 with --expert-parallel and --tp 8: a rank has fewer experts than the "
+                      "8 of a token"),
             std::string::npos);
 }
 

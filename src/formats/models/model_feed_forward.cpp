@@ -192,9 +192,10 @@ std::vector<ModelLayer> sparse_layers(ModelFields& fields, const Architecture& a
   if (shares.whole_experts()) {
     list.back().moe->experts = static_cast<std::int32_t>(shares.of(count_field, experts.count));
     if (list.back().moe->experts < experts.topk) {
-      fields.refuse(fmt::format("{}: {} = {} with --expert-parallel and --tp {}: a rank has fewer experts than "
-                                "the {} of a token",
-                                fields.path(), count_field, experts.count, shares.ranks(), experts.topk));
+      fields.refuse(
+          fmt::format("{}: {} = {} with --expert-parallel and --tp {}: a rank has fewer experts than "
+                      "the {} of a token",
+                      fields.path(), count_field, experts.count, shares.ranks(), experts.topk));
     }
     list.back().n = expert_size;
   } else {

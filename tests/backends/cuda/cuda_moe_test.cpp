@@ -620,16 +620,19 @@ void set_forms(Problem& problem) {
   problem.bias = problem.m % 2 == 0;
 }
 
-/// Fewer rows of w2 than blocks, warps without k, an odd number of tiles of 8 rows, rows of scales with gaps and without, w2 of few k, whose tiles warps share.
-class CudaMoeDecodeOfWeightFormats : public CudaMoe, public ::testing::WithParamInterface<Shape> {};
+/// moe_decode: fewer rows of w2 than blocks, warps without k, an odd number of tiles of 8 rows, teams of warps, w2 of few k. wgmma_moe: units of
+/// 128 that are not whole, features past the last one, tiles in part, several tiles of an expert, shared experts.
+class CudaMoeWeightFormats : public CudaMoe,
+                             public ::testing::WithParamInterface<std::pair<std::string, Shape>> {};
 
-TEST_P(CudaMoeDecodeOfWeightFormats, IsRight) {
-  const KernelFamily* family = gpu()->find_family("moe_decode");
-  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("moe_decode").message();
-  for (Problem& problem : weight_formats(GetParam())) {
+TEST_P(CudaMoeWeightFormats, AreRight) {
+  const auto& [name, shape] = GetParam();
+  const KernelFamily* family = gpu()->find_family(name);
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family(name).message();
+  for (Problem& problem : weight_formats(shape)) {
     set_forms(problem);
     ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
-    std::vector<Config> configs = some_configs(*family, problem, 4);
+    std::vector<Config> configs = moe_configs(*family, problem, 5);
     for (Config& config : family->space(problem).enumerate())
       if (config.number("teams", 1) > 1 && config.number("smem") == 112) configs.push_back(std::move(config));
     expect_right(*family, problem, configs);
@@ -637,34 +640,23 @@ TEST_P(CudaMoeDecodeOfWeightFormats, IsRight) {
   }
 }
 
-std::string name_of(const ::testing::TestParamInfo<Shape>& one) {
-  return fmt::format("{}x{}x{}", one.param.m, one.param.n, one.param.k);
+std::vector<std::pair<std::string, Shape>> shapes_by_family() {
+  std::vector<std::pair<std::string, Shape>> all;
+  for (const Shape& shape :
+       {Shape{1, 64, 64}, Shape{2, 320, 192}, Shape{3, 768, 2048}, Shape{1, 256, 7168}, Shape{4, 2816, 2816},
+        Shape{5, 1088, 2240}, Shape{8, 512, 1024}, Shape{7, 128, 4224}})
+    all.emplace_back("moe_decode", shape);
+  for (const Shape& shape : {Shape{9, 96, 32}, Shape{23, 160, 192}, Shape{50, 192, 576}, Shape{130, 288, 544},
+                             Shape{141, 320, 576}, Shape{300, 256, 1024}})
+    all.emplace_back("wgmma_moe", shape);
+  return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(, CudaMoeDecodeOfWeightFormats,
-                         ::testing::Values(Shape{1, 64, 64}, Shape{2, 320, 192}, Shape{3, 768, 2048},
-                                           Shape{1, 256, 7168}, Shape{4, 2816, 2816}, Shape{5, 1088, 2240},
-                                           Shape{8, 512, 1024}, Shape{7, 128, 4224}),
-                         name_of);
-
-/// Units of 128 that are not whole, features past the last one, w1 without a gate, tiles in part, several tiles of an expert, shared experts.
-class CudaMoeWgmmaOfWeightFormats : public CudaMoe, public ::testing::WithParamInterface<Shape> {};
-
-TEST_P(CudaMoeWgmmaOfWeightFormats, IsRight) {
-  const KernelFamily* family = gpu()->find_family("wgmma_moe");
-  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("wgmma_moe").message();
-  for (Problem& problem : weight_formats(GetParam())) {
-    set_forms(problem);
-    ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
-    expect_right(*family, problem, moe_configs(*family, problem, 5));
-    ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(, CudaMoeWgmmaOfWeightFormats,
-                         ::testing::Values(Shape{9, 96, 32}, Shape{23, 160, 192}, Shape{50, 192, 576},
-                                           Shape{130, 288, 544}, Shape{141, 320, 576}, Shape{300, 256, 1024}),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(, CudaMoeWeightFormats, ::testing::ValuesIn(shapes_by_family()),
+                         [](const auto& one) {
+                           const auto& [name, shape] = one.param;
+                           return fmt::format("{}_{}x{}x{}", name, shape.m, shape.n, shape.k);
+                         });
 
 /// For compute-sanitizer.
 TEST_F(CudaMoe, SanitizerSampleOfWeightFormats) {
