@@ -18,7 +18,8 @@ class Int8Kernel final : public Kernel {
   std::size_t workspace_bytes() const override { return library_->table().scratch_bytes(matmul_); }
   WeightLayout weight_layout() const override { return WeightLayout::onednn; }
   Status run(const Operands& operands, void* workspace, Stream) const override {
-    const gemmtune_onednn_arguments arguments{operands.x, operands.w, nullptr, operands.y, workspace};
+    const gemmtune_onednn_arguments arguments{operands.x, operands.w, nullptr,
+                                              operands.y, workspace,  nullptr};
     return cpu::call_onednn(library_->table().execute, matmul_, &arguments);
   }
 
@@ -68,7 +69,7 @@ Result<RoundMember> int8_library(Workplace& workplace, std::int64_t m, int threa
   const auto library = cpu::OnednnLibrary::load({{}, read_environment().onednn_folders}, std::nullopt);
   if (!library.ok()) return library.status();
   gemmtune_onednn_problem problem{};
-  problem.weight = {workplace.largest().n, workplace.largest().k, gemmtune_onednn_s8, threads};
+  problem.weight = {workplace.largest().n, workplace.largest().k, gemmtune_onednn_s8, threads, 0, nullptr};
   problem.m = m;
   problem.y_type = gemmtune_onednn_s32;
   problem.packed = 1;
