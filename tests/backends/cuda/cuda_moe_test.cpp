@@ -654,8 +654,8 @@ std::vector<std::pair<std::string, Shape>> shapes_by_family() {
 
 INSTANTIATE_TEST_SUITE_P(, CudaMoeWeightFormats, ::testing::ValuesIn(shapes_by_family()),
                          [](const auto& one) {
-                           const auto& [name, shape] = one.param;
-                           return fmt::format("{}_{}x{}x{}", name, shape.m, shape.n, shape.k);
+                           const Shape& shape = one.param.second;
+                           return fmt::format("{}_{}x{}x{}", one.param.first, shape.m, shape.n, shape.k);
                          });
 
 /// For compute-sanitizer.
