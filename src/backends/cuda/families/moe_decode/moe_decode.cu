@@ -56,7 +56,7 @@ static __device__ __forceinline__ void first_product(const MoeDecodeArguments& a
     Product::multiply_unit(d, a, smem, part, expert, group, state, warp, lane);
     if constexpr (has_scales() && !scales_blocks()) scale_unit(d, a, expert, group, lane);
     Product::pass_sums(d, a, smem, units, unit, entry, group, slot, slot_phase, warp, lane);
-    if constexpr (TEAMS == 1) {
+    if constexpr (TEAMS == 1) {  // apart, so that kernels without teams keep their instructions
       if (++slot == SLOTS) {
         slot = 0;
         slot_phase ^= 1u;

@@ -68,18 +68,17 @@ double predicted_moe_decode(const Problem& problem, const MoeDecodeLaunch& launc
   const double elements = as_real(problem.k * problem.n * (problem.moe.gated ? 3 : 2));
   const double weights = experts * (elements * bits(problem.w_type) / 8 +
                                     (launch.strips ? launch.weight.scale_bytes(elements) : 0));
-  double total = cost.launched + weights / cost.from_memory;
-  if (launch.strips && launch.weight.format != WeightFormat::mxfp4) {
-    return total - cost.launched + cost.strips_launched + experts * microseconds_of_expert(launch, cost) +
-           (launch.num_stages < 3 ? cost.fp4_expert_stages * experts : 0);
-  }
+  const double from_memory = weights / cost.from_memory;
+  const double of_stages = launch.num_stages < 3 ? cost.fp4_expert_stages * experts : 0;
+  if (launch.strips && launch.weight.format != WeightFormat::mxfp4)
+    return cost.strips_launched + from_memory + experts * microseconds_of_expert(launch, cost) + of_stages;
+  double total = cost.launched + from_memory;
   if (launch.strips) {
     total += cost.fp4_expert * experts + (launch.warps == 9    ? cost.fp4_expert_warps9
                                           : launch.warps == 15 ? 0
                                                                : cost.fp4_expert_warps) *
                                              experts;
-    total += launch.num_stages < 3 ? cost.fp4_expert_stages * experts
-                                   : as_real(launch.shared_bytes) / cost.fp4_shared_bytes;
+    total += launch.num_stages < 3 ? of_stages : as_real(launch.shared_bytes) / cost.fp4_shared_bytes;
     return total;
   }
   // Long rows of fp8 want the registers of eight warps, and a next launch finds room beside blocks with less shared memory.
