@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Real vLLM on random weights: several engines on one GPU, started at once, asked in turns.
 
-Usage: vllm_engines.py [--tp N] [--expert-parallel] MODEL SECONDS NAME[:VARIABLE=VALUE[,...]] ...     the first NAME is the baseline
+Usage: vllm_engines.py [--tp N] [--expert-parallel] [--cases SEQUENCES:OUT:IN[,...]] MODEL SECONDS NAME[:VARIABLE=VALUE[,...]] ...
+       the first NAME is the baseline; a second one with the same variables shows how far two equal engines are apart
        vllm_engines.py worker MODEL SHARE N EXPERT_PARALLEL
---tp: GPUs that each engine has; all engines are on the same ones. --expert-parallel: they divide the experts, not each expert.
+--tp: GPUs that each engine has; all engines are on the same ones. --expert-parallel: they divide the experts, not each expert. --cases: sequences, tokens
+that each generates, and tokens of its prompt, in place of the cases of docs/vllm_versions.md.
 MODEL: a folder with config.json, and weights or none. Without them vLLM draws them, which does for bf16; bench/quantized_model.py writes both kinds of
 folders. Run it in vLLM's environment, with gemmtune's plug-in installed; logs go to OUT (/tmp). It prints the kernels that each engine logs. For each
 case and engine it prints tokens a second, the median of paired ratios with its 95 % interval (order statistics), and how many sequences have the
@@ -106,16 +108,23 @@ def interval(values):
     return ordered[low], ordered[high]
 
 
-def main(model, seconds, specs, ranks, expert_parallel):
+def cases_of(text):
+    cases = [tuple(map(int, case.split(":"))) for case in text.split(",")]
+    if any(len(case) != 3 or min(case) < 1 for case in cases):
+        raise ValueError
+    return cases
+
+
+def main(model, seconds, specs, ranks, expert_parallel, cases):
     engines = []
     try:
-        compare(engines, model, seconds, specs, (str(round(0.86 / len(specs), 2)), str(ranks), str(int(expert_parallel))))
+        compare(engines, model, seconds, specs, cases, (str(round(0.86 / len(specs), 2)), str(ranks), str(int(expert_parallel))))
     finally:
         for engine in engines:
             engine.end()
 
 
-def compare(engines, model, seconds, specs, words):
+def compare(engines, model, seconds, specs, cases, words):
     for spec in specs:  # at once: kv_cache_memory_bytes keeps their memory apart
         name, _, variables = spec.partition(":")
         engines.append(Engine(model, name, dict(one.split("=", 1) for one in variables.split(",") if one), words))
@@ -123,8 +132,8 @@ def compare(engines, model, seconds, specs, words):
             engines[-1].ready.wait()
     for engine in engines:
         engine.ready.wait()
-    same, times = {}, {case: [[] for _ in engines] for case in CASES}
-    for case in CASES:
+    same, times = {}, {case: [[] for _ in engines] for case in cases}
+    for case in cases:
         tokens = [engine.ask("%d %d %d" % case)[1] for engine in engines]
         same[case] = [sum(a == b for a, b in zip(tokens[0], other)) for other in tokens]
         for engine in engines:
@@ -133,12 +142,12 @@ def compare(engines, model, seconds, specs, words):
     while time.time() < end or round_number < 20 and time.time() < end + 30:
         order = list(range(len(engines)))
         order = order[round_number % len(order):] + order[:round_number % len(order)]
-        for case in CASES:
+        for case in cases:
             for index in order:
                 times[case][index].append(engines[index].ask("%d %d %d" % case)[0])
         round_number += 1
     print(f"{round_number} rounds")
-    for case in CASES:
+    for case in cases:
         for index, engine in enumerate(engines):
             rate = case[0] * case[1] / statistics.median(times[case][index])
             ratios = [a / b for a, b in zip(times[case][0], times[case][index])]
@@ -158,8 +167,9 @@ if __name__ == "__main__":
         parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
         parser.add_argument("--tp", type=int, default=1)
         parser.add_argument("--expert-parallel", action="store_true")
+        parser.add_argument("--cases", type=cases_of, default=CASES, help="SEQUENCES:OUT:IN[,...], each 1 or more")
         parser.add_argument("model")
         parser.add_argument("seconds", type=float)
         parser.add_argument("engines", nargs="+")
         asked = parser.parse_args()
-        main(asked.model, asked.seconds, asked.engines, asked.tp, asked.expert_parallel)
+        main(asked.model, asked.seconds, asked.engines, asked.tp, asked.expert_parallel, asked.cases)
