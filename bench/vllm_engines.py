@@ -154,7 +154,9 @@ def compare(engines, model, seconds, specs, cases, words):
             low, high = interval(ratios)
             print(f"{case[0]} sequences, {case[1]} out, {case[2]} in: {engine.name} {rate:.1f} tokens/s, ratio {statistics.median(ratios):.4f} "
                   f"({low:.4f} to {high:.4f}), same tokens {same[case][index]} of {case[0]}", flush=True)
-    for engine in engines[1:]:
+    for engine, spec in zip(engines[1:], specs[1:]):
+        if "GEMMTUNE_VLLM=0" in spec.partition(":")[2].split(","):
+            continue  # it has no plug-in to ask
         for report in engine.ask("report"):
             left = report.pop("left")
             print(engine.name, json.dumps({**report, "ours": len(report["ours"]), "left": len(left), "why": sorted(set(left.values()))}), flush=True)

@@ -427,8 +427,9 @@ typedef struct gemmtune_operands {
 GEMMTUNE_API gemmtune_status gemmtune_plan_create(gemmtune_context* context, const gemmtune_problem* problem,
                                                   gemmtune_plan** plan);
 /* The same if a row answers that was measured at this M, or, of a fused_moe, at its token tier: not GEMMTUNE_MATCH_FINE, not
- * GEMMTUNE_MATCH_COARSE of other operations. If none does, *plan is null, the status GEMMTUNE_OK, and no kernel was made: for
- * callers that have a kernel of their own for such problems. Both answers are cached, counted and captured. */
+ * GEMMTUNE_MATCH_COARSE of other operations. On a GPU a row of a16w16 without scales does not answer if it keeps the default
+ * kernel of the vendor's library, which programs call themselves. If none answers, *plan is null, the status GEMMTUNE_OK, and no
+ * kernel was made: for callers that have a kernel of their own for such problems. Both answers are cached, counted and captured. */
 GEMMTUNE_API gemmtune_status gemmtune_plan_create_tuned(gemmtune_context* context,
                                                         const gemmtune_problem* problem,
                                                         gemmtune_plan** plan);

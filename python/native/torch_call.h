@@ -486,10 +486,10 @@ struct Call {
     torch_shim::run(gpu_, problem, operands_);
   }
 
-  /// Runs a call of one weight if a tuned row answers it; `out` has the result then. False if none does, or if the tensors are not
-  /// what gemmtune reads without a copy of x.
+  /// Runs a call of one weight if a tuned row answers it; `out`, made here if the caller gave none, has the result then. False if none
+  /// does, or if the tensors are not what gemmtune reads and writes without a copy of x or `out`.
   bool run_if_tuned() {
-    refuse_gradient({&x, &w, &bias, &x_scale, &w_scale});
+    refuse_gradient({&x, &w, &bias, &x_scale, &w_scale, &out});
     gpu_ = x.gpu("x");
     add("x", x, arrays_.x);
     add("w", w, arrays_.w);
@@ -499,6 +499,7 @@ struct Call {
     // Copied once it is known that a row answers.
     if (copies_scale) x_scale.describe_as(x_scale.size(0), x_scale.size(1), x_scale.size(1));
     add("x_scale", x_scale, arrays_.x_scale);
+    add("out", out, arrays_.out);
     if (out_dtype >= 0) set_result_type();
     const gemmtune_array* strided = nullptr;
     const auto is_read = [&] {
@@ -537,8 +538,10 @@ struct Call {
       operands_.x_scale = dense.data();
       x_scale.take(dense);  // lives as long as the call
     }
-    out.reset(make_result(x, operands_.ldy, torch_type_of(problem.y_type), gpu_));
-    operands_.y = out.data();
+    if (!out) {
+      out.reset(make_result(x, operands_.ldy, torch_type_of(problem.y_type), gpu_));
+      operands_.y = out.data();
+    }
     run_plan(gpu_, owner.plan, info.workspace_bytes, operands_, stream);
     return true;
   }

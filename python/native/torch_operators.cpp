@@ -293,9 +293,9 @@ constexpr Operator operators[] = {
      &fused_moe<false>},
     {"fused_moe_out", "fused_moe_out(" MOE ", *, Tensor(a!) out, " MOE_WORDS ", " MOE_FORMATS ") -> ()",
      &fused_moe<true>},
-    {"tuned_linear",
-     "tuned_linear(Tensor x, Tensor w, Tensor? bias=None, bool constant_weight=False) -> Tensor",
-     &tuned_linear},
+    {"tuned_linear_out",
+     "tuned_linear_out(Tensor x, Tensor w, Tensor? bias, bool constant_weight, *, Tensor(a!) out) -> ()",
+     &tuned_linear_out},
     {"tuned_scaled_linear",
      "tuned_scaled_linear(" SCALED
      ", Tensor? bias, SymInt rows, ScalarType out_dtype, int kind, int other) -> Tensor",

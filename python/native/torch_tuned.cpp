@@ -16,6 +16,31 @@ Value optional_value(Argument& tensor) {
   return tensor ? reinterpret_cast<Value>(new Value(reinterpret_cast<Value>(tensor.release()))) : 0;
 }
 
+/// Writes out as torch.nn.functional.linear has it, by the kernel that it comes to.
+void multiply_by_torch(Call& call) {
+  const int gpu = call.x.gpu("x");
+  const auto mm = gpu < 0 ? torch.aoti_torch_cpu_mm_out : torch.aoti_torch_cuda_mm_out;
+  const auto addmm = gpu < 0 ? torch.aoti_torch_cpu_addmm_out : torch.aoti_torch_cuda_addmm_out;
+  if (mm == nullptr || addmm == nullptr || call.x.dim() != 2 || call.w.dim() != 2) {
+    std::array<Value, 3> others{reinterpret_cast<Value>(call.x.release()),
+                                reinterpret_cast<Value>(call.w.release()), optional_value(call.bias)};
+    call_operator("aten::linear", others.data());
+    const Argument result(reinterpret_cast<Tensor>(others[0]));
+    check_torch(torch.aoti_torch_copy_(call.out.handle(), result.handle(), 0), "to copy the result");
+    return;
+  }
+  const std::array<std::int64_t, 2> sizes{call.w.size(1), call.w.size(0)};
+  const std::array<std::int64_t, 2> strides{call.w.stride(1), call.w.stride(0)};
+  Tensor made = nullptr;
+  check_torch(torch.aoti_torch__reinterpret_tensor(call.w.handle(), 2, sizes.data(), strides.data(), 0, &made),
+              "to transpose w");
+  const Argument transposed(made);
+  const Failed failed =
+      call.bias ? addmm(call.out.handle(), call.bias.handle(), call.x.handle(), transposed.handle(), 1, 1)
+                : mm(call.out.handle(), call.x.handle(), transposed.handle());
+  check_torch(failed, "the product of x and w");
+}
+
 /// What the operands of a tuned_scaled_linear are.
 enum class Scaled : std::int64_t { per_tensor, per_token, blocks };
 /// Its operator where no row answers; other values are a key of the operator in Python.
@@ -50,21 +75,15 @@ bool describe_scaled(Call& call, Scaled kind, std::int64_t rows) {
 
 }  // namespace
 
-void tuned_linear(Value* values, std::uint64_t, std::uint64_t) {
+void tuned_linear_out(Value* values, std::uint64_t, std::uint64_t) {
   Call call(GEMMTUNE_A16W16);
   Stack stack(values);
   call.x.reset(stack.tensor());
   call.w.reset(stack.tensor());
   call.bias.reset(stack.optional_tensor());
   call.problem.constant_weights = call.problem.predecessor_triggers = stack.flag() ? 1 : 0;
-  if (call.run_if_tuned()) {
-    values[0] = reinterpret_cast<Value>(call.out.release());
-    return;
-  }
-  std::array<Value, 3> others{reinterpret_cast<Value>(call.x.release()),
-                              reinterpret_cast<Value>(call.w.release()), optional_value(call.bias)};
-  call_operator("aten::linear", others.data());
-  values[0] = others[0];
+  call.out.reset(stack.tensor());
+  if (!call.run_if_tuned()) multiply_by_torch(call);
 }
 
 void tuned_scaled_linear(Value* values, std::uint64_t, std::uint64_t) {

@@ -8,7 +8,7 @@
 namespace gemmtune::torch_shim {
 
 /// x · wᵀ (+ bias); aten::linear where no row answers.
-void tuned_linear(Value* values, std::uint64_t arguments, std::uint64_t results);
+void tuned_linear_out(Value* values, std::uint64_t arguments, std::uint64_t results);
 /// vLLM's fp8 products of x [rows or more, K] with scales; another operator of vLLM where no row answers.
 void tuned_scaled_linear(Value* values, std::uint64_t arguments, std::uint64_t results);
 

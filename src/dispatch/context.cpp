@@ -130,9 +130,12 @@ Result<PlanRef> Context::plan(const Problem& problem, Stream stream, LaunchPromi
 }
 
 Result<PlanRef> Context::tuned_plan(const Problem& problem, Stream stream, LaunchPromises promises) {
-  const auto if_a_row_answered = [&problem](PlanRef plan) {
-    const Match match = plan->account().match;
-    return match == Match::untuned || is_of_another_m(match, problem) ? PlanRef() : std::move(plan);
+  const auto is_measured = [&problem](const PlanAccount& account) {
+    return !is_of_another_m(account.match, problem) && !account.callers_kernel;
+  };
+  const auto if_a_row_answered = [&](PlanRef plan) {
+    const PlanAccount& account = plan->account();
+    return account.match == Match::untuned || !is_measured(account) ? PlanRef() : std::move(plan);
   };
   if (reports_misses_.load(std::memory_order_relaxed)) {  // the handler is given the fallback's name
     auto answered = plan(problem, stream, promises);
@@ -142,7 +145,7 @@ Result<PlanRef> Context::tuned_plan(const Problem& problem, Stream stream, Launc
   PlanKey key{problem, generation_.load(std::memory_order_acquire), promises.dependent()};
   PlanRef known = cache_.find(key);
   key.measured_only = true;
-  if (!known || is_of_another_m(known->account().match, problem)) known = cache_.find(key);
+  if (!known || !is_measured(known->account())) known = cache_.find(key);
   if (!known) {
     auto made = make(key);
     if (capture_) capture_->write_new_lines();

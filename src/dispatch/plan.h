@@ -89,6 +89,7 @@ struct PlanAccount {
   std::string bits;               // bit class of the row; empty: none
   std::string other_environment;  // what differs from the row's environment; empty: nothing
   int invalid_rows = 0;           // rows passed over because their kernel cannot run here
+  bool callers_kernel = false;    // of the row: keeps_callers_kernel()
   bool fallback_erratum = false;  // untuned, and the device's own fallback was passed over for one
   std::string triton_only;        // the file of one of them: a configuration that only Triton can run
   std::string passed_file;        // the file of the first of the others

@@ -9,7 +9,7 @@
 namespace gemmtune {
 namespace {
 
-PlanAccount account_of(const Answer& answer) {
+PlanAccount account_of(const Device& device, const Answer& answer) {
   PlanAccount account;
   account.match = answer.hit.match;
   account.hit_m = answer.hit.hit_m;
@@ -33,6 +33,7 @@ PlanAccount account_of(const Answer& answer) {
     account.file = answer.tables->path_of(*answer.hit.entry);
     account.line = answer.hit.entry->line;
     account.cu_num = answer.hit.entry->cu_num;
+    account.callers_kernel = keeps_callers_kernel(device, *answer.hit.entry);
     // Rows of fewer threads do not carry it: it was not seen with these threads.
     if (answer.hit.match != Match::fewer_threads) account.bits = answer.hit.entry->bits.view();
   }
@@ -111,7 +112,7 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
     return answer.status;
   }
   if (rules.measured_only && answer.tables == nullptr) return plan_no_row(device, problem);
-  PlanAccount account = account_of(answer);
+  PlanAccount account = account_of(*device->device, answer);
   if (problem.k == 0) {
     auto kernel =
         device_empty_sum(*device->device, with_least_sizes(problem), std::move(answer.bound.kernel));

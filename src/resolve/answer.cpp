@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "backends/traits.h"
 #include "tuned/bucket_index.h"
 #include "tuned/choice.h"
 #include "tuned/key.h"
@@ -57,6 +58,7 @@ bool answer_from(const TableSet& tables, const Device& device, BindRules rules, 
   if (rules.invariant_only) return false;
   for (const LookupHit& hit : tables.lookup(key_of(device, answer.problem))) {
     if (rules.measured_only && is_of_another_m(hit.match, answer.problem)) continue;
+    if (rules.measured_only && keeps_callers_kernel(device, *hit.entry)) return true;
     if (answer_with(tables, hit, device, rules, answer)) return true;
   }
   return false;
@@ -130,6 +132,14 @@ int Answer::invalid_rows() const {
   return static_cast<int>(std::count_if(passed.begin(), passed.end(), [](const PassedRow& row) {
     return row.refusal != Refusal::other_environment;
   }));
+}
+
+bool keeps_callers_kernel(const Device& device, const TunedEntry& row) {
+  if (traits_of(device.info()).runs_on_host || row.problem.operation != Operation::a16w16 ||
+      row.problem.scale_ab || !row.bits.empty()) {
+    return false;
+  }
+  return row.kernel_name == row.default_kernel && !device.info().vendor_text(row.libtype).empty();
 }
 
 Answer answer_problem(const Device& device, const LookupTables& tables, const Problem& problem,

@@ -65,6 +65,10 @@ struct Answer {
 Answer answer_problem(const Device& device, const LookupTables& tables, const Problem& problem,
                       BindRules rules);
 
+/// True if the tuner kept the vendor library's default for a product that programs give to the same library: a caller's own kernel is the
+/// row's.
+bool keeps_callers_kernel(const Device& device, const TunedEntry& row);
+
 /// True if the tables have a row for this problem, whether or not its kernel can run here.
 bool has_row(const TableSet& tables, const Device& device, const Problem& problem);
 

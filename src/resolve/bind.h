@@ -33,7 +33,8 @@ struct BindRules {
   bool strict_environment = false;  // rows of another environment do not answer
   bool dependent_launches = false;  // a row's pdl_kernelName goes before its kernelName
   bool fewer_threads = false;       // a CPU's row of fewer threads is one of this device
-  bool measured_only = false;   // no row of another M (is_of_another_m()), no fallback where no row answers
+  // No row of another M (is_of_another_m()), none that keeps_callers_kernel(), no fallback where no row answers.
+  bool measured_only = false;
   bool invariant_only = false;  // only rows with a bit class answer
 };
 

@@ -176,6 +176,31 @@ TEST_F(Planner, InvariantOnlyRefusesAWeightWithoutSuchARow) {
   }
 }
 
+TEST_F(Planner, ARowThatKeepsTheLibraryOfTheProgramLeavesTheProductToIt) {
+  DeviceInfo& info = static_cast<test::FakeDevice&>(*device_->device).change_info();
+  info.libraries[0].name = "Alpha";
+  TunedEntry keeps = row(small_problem(3), "alpha_r1_a1"), wins = row(small_problem(4), "alpha_r1_a2");
+  keeps.default_kernel = wins.default_kernel = "alpha_r1_a1";
+  TunedEntry of_class = row_of_class(64, "alpha_r1_a1");
+  of_class.problem.n = 96;
+  of_class.default_kernel = "alpha_r1_a1";
+  TunedEntry ours = row(small_problem(5), "beta_r1_a1");
+  ours.default_kernel = "beta_r1_a1";
+  EXPECT_TRUE(plan({keeps, wins, of_class, ours}, small_problem(3))->account().callers_kernel);
+  const auto runs = [&](const Problem& problem) {
+    const auto made = make_plan(device_, tables_, problem, {.measured_only = true});
+    return made.ok() && (*made)->kernel() != nullptr;
+  };
+  EXPECT_FALSE(runs(small_problem(3)));
+  EXPECT_TRUE(runs(small_problem(4)));
+  EXPECT_TRUE(runs(small_problem(5))) << "beta is no library";
+  Problem other = small_problem(64);
+  other.n = 96;
+  EXPECT_TRUE(runs(other)) << "a bit class";
+  info.backend = "cpu";
+  EXPECT_TRUE(runs(small_problem(3))) << "programs have another library on a CPU";
+}
+
 TEST_F(Planner, NoRowGetsTheFallbackAndTheRuleSaysSo) {
   const PlanRef made = plan({row(small_problem(16, 64), "alpha_r1_a1")}, small_problem(3));
   EXPECT_EQ(made->account().match, Match::untuned);

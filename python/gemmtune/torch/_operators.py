@@ -125,8 +125,8 @@ def _fake_silu_and_mul(gate, up):
     return gate.new_empty(gate.shape)
 
 
-def _fake_tuned_linear(x, w, bias=None, constant_weight=False):
-    return x.new_empty((*x.shape[:-1], w.shape[0]))
+def _fake_tuned_linear_out(x, w, bias, constant_weight, *, out):
+    return None
 
 
 def _fake_tuned_scaled_linear(x, w, x_scale, w_scale, bias, rows, out_dtype, kind, other):
@@ -140,7 +140,7 @@ _fakes = {"linear": _fake_linear, "linear.full": _fake_linear, "a8w8": _fake_a8w
           "a16w4": _fake_a16w4, "a8w4": _fake_a8w8, "a16w4_nvfp4": _fake_format(2), "a8w4_nvfp4": _fake_format(3),
           "a4w4_nvfp4": _fake_format(4), "a16w4_int4": _fake_format(2), "a8w4_int4": _fake_format(3),
           "batched_bf16": _fake_batched, "batched_a8w8": _fake_batched, "fused_moe": _fake_moe, "silu_and_mul": _fake_silu_and_mul}
-for _name, _fake in (("tuned_linear", _fake_tuned_linear), ("tuned_scaled_linear", _fake_tuned_scaled_linear)):
+for _name, _fake in (("tuned_linear_out", _fake_tuned_linear_out), ("tuned_scaled_linear", _fake_tuned_scaled_linear)):
     torch.library.register_fake(f"gemmtune::{_name}", _gradients.refusing(_fake))
 _python_kernels = torch.library.Library("gemmtune", "IMPL")
 _python_kernels.impl("needs_gradient", _gradients.needed, "CompositeImplicitAutograd")

@@ -1,4 +1,4 @@
-"""The operators of layers that are ours: torch.ops.gemmtune.tuned_linear and tuned_scaled_linear, which look a call's size up in C++ and call
+"""The operators of layers that are ours: torch.ops.gemmtune.tuned_linear_out and tuned_scaled_linear, which look a call's size up in C++ and call
 vLLM's operator where no tuned row answers. They get no number or name of a layer: equal layers have equal graphs, which vLLM compiles once
 and keeps on disk."""
 
@@ -9,7 +9,6 @@ import torch
 from gemmtune import contexts, errors, operations
 from gemmtune.torch._operators import blocks_scaled, device_of, tensor_scaled, token_scaled
 
-linear = torch.ops.gemmtune.tuned_linear.default
 scaled_linear = torch.ops.gemmtune.tuned_scaled_linear.default
 
 _types = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", torch.float8_e4m3fn: "f8_e4m3fn"}
@@ -19,6 +18,13 @@ _operations = {"plain": ("a16w16", False), tensor_scaled: ("a16w16", True), toke
 # Values of tuned_scaled_linear's `other` that C++ knows: operators of vLLM. All others are keys of `functions`.
 cutlass_operator, deep_gemm_operator = 1, 2
 functions = {}  # key -> vLLM's function, called with the arguments of stock_scaled_linear but the last
+
+
+def linear(x, w, bias, constant_weight):
+    # A result that a compiled graph allocates lies in memory that it has already, and costs the host nothing.
+    out = x.new_empty((*x.shape[:-1], w.shape[0]))
+    torch.ops.gemmtune.tuned_linear_out.default(x, w, bias, constant_weight, out=out)
+    return out
 
 
 def key_of(text):
