@@ -37,7 +37,7 @@ def main():
     options = parser.parse_args()
     dtype = torch.float32 if options.device == "cpu" else torch.bfloat16
     x, w, out = (torch.zeros(shape, dtype=dtype, device=options.device) for shape in ((1, 64), (64, 64), (1, 64)))
-    none, none_out = x[:0], out[:0]
+    none, none_out, transposed = x[:0], out[:0], w.t()
     layer = torch.nn.Linear(64, 64, bias=False, dtype=dtype, device=options.device)
     tuned = torch.ops.gemmtune.tuned_linear_out.default  # PyTorch's kernel runs: this size has no row
     packet, linear, linear_out = torch.ops.gemmtune.linear, torch.ops.gemmtune.linear.default, torch.ops.gemmtune.linear_out.default
@@ -53,7 +53,7 @@ def main():
                 "torch.ops.gemmtune.linear_out.default, no rows": lambda: linear_out(none, w, out=none_out),
                 "gemmtune.linear": lambda: gemmtune.linear(x, w),
                 "nn.Linear": lambda: layer(x),
-                "torch.ops.gemmtune.tuned_linear_out.default, no row": lambda: tuned(x, w, None, True, out=out),
+                "torch.ops.gemmtune.tuned_linear_out.default, no row": lambda: tuned(x, transposed, None, True, out=out),
                 "F.linear": lambda: functional.linear(x, w),
                 "torch.mm(out=)": lambda: torch.mm(x, w, out=out),
             }

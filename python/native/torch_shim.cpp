@@ -39,7 +39,6 @@ const char* find_functions(Functions& functions) {
   GEMMTUNE_NEED(aoti_torch_delete_tensor_object);
   GEMMTUNE_NEED(aoti_torch_new_tensor_handle);
   GEMMTUNE_NEED(aoti_torch_copy_);
-  GEMMTUNE_NEED(aoti_torch__reinterpret_tensor);
   GEMMTUNE_NEED(aoti_torch_call_dispatcher);
   GEMMTUNE_NEED(aoti_torch_grad_mode_is_enabled);
   GEMMTUNE_NEED(aoti_torch_device_type_cpu);
@@ -52,8 +51,8 @@ const char* find_functions(Functions& functions) {
   GEMMTUNE_NEED(aoti_torch_dtype_int8);
   GEMMTUNE_NEED(aoti_torch_dtype_uint8);
   GEMMTUNE_NEED(aoti_torch_dtype_int32);
-  GEMMTUNE_FIND(cpu, aoti_torch_cpu_mm_out);
-  GEMMTUNE_FIND(cpu, aoti_torch_cpu_addmm_out);
+  GEMMTUNE_NEED(aoti_torch_cpu_mm_out);
+  GEMMTUNE_NEED(aoti_torch_cpu_addmm_out);
   GEMMTUNE_FIND(cuda, aoti_torch_cuda_mm_out);
   GEMMTUNE_FIND(cuda, aoti_torch_cuda_addmm_out);
   GEMMTUNE_FIND(cuda, aoti_torch_get_current_cuda_stream);

@@ -40,8 +40,6 @@ struct Functions {
   Failed (*aoti_torch_delete_tensor_object)(Tensor);
   Failed (*aoti_torch_new_tensor_handle)(Tensor, Tensor* another);
   Failed (*aoti_torch_copy_)(Tensor to, Tensor from, std::int32_t non_blocking);
-  Failed (*aoti_torch__reinterpret_tensor)(Tensor, std::int64_t dimensions, const std::int64_t* sizes,
-                                           const std::int64_t* strides, std::int64_t offset_more, Tensor*);
   Failed (*aoti_torch_call_dispatcher)(const char* name, const char* overload, Value* stack);
   bool (*aoti_torch_grad_mode_is_enabled)();
   std::int32_t (*aoti_torch_device_type_cpu)();
@@ -54,7 +52,7 @@ struct Functions {
   std::int32_t (*aoti_torch_dtype_int8)();
   std::int32_t (*aoti_torch_dtype_uint8)();
   std::int32_t (*aoti_torch_dtype_int32)();
-  // Kernels of torch.mm and torch.addmm without a dispatcher in front; null where PyTorch has none.
+  // Kernels of torch.mm and torch.addmm without a dispatcher in front.
   Failed (*aoti_torch_cpu_mm_out)(Tensor out, Tensor a, Tensor b);
   Failed (*aoti_torch_cpu_addmm_out)(Tensor out, Tensor added, Tensor a, Tensor b, double beta, double alpha);
   // In a PyTorch with CUDA alone; null elsewhere.

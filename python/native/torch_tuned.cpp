@@ -16,28 +16,16 @@ Value optional_value(Argument& tensor) {
   return tensor ? reinterpret_cast<Value>(new Value(reinterpret_cast<Value>(tensor.release()))) : 0;
 }
 
-/// Writes out as torch.nn.functional.linear has it, by the kernel that it comes to.
-void multiply_by_torch(Call& call) {
-  const int gpu = call.x.gpu("x");
-  const auto mm = gpu < 0 ? torch.aoti_torch_cpu_mm_out : torch.aoti_torch_cuda_mm_out;
-  const auto addmm = gpu < 0 ? torch.aoti_torch_cpu_addmm_out : torch.aoti_torch_cuda_addmm_out;
-  if (mm == nullptr || addmm == nullptr || call.x.dim() != 2 || call.w.dim() != 2) {
-    std::array<Value, 3> others{reinterpret_cast<Value>(call.x.release()),
-                                reinterpret_cast<Value>(call.w.release()), optional_value(call.bias)};
-    call_operator("aten::linear", others.data());
-    const Argument result(reinterpret_cast<Tensor>(others[0]));
-    check_torch(torch.aoti_torch_copy_(call.out.handle(), result.handle(), 0), "to copy the result");
-    return;
-  }
-  const std::array<std::int64_t, 2> sizes{call.w.size(1), call.w.size(0)};
-  const std::array<std::int64_t, 2> strides{call.w.stride(1), call.w.stride(0)};
-  Tensor made = nullptr;
-  check_torch(torch.aoti_torch__reinterpret_tensor(call.w.handle(), 2, sizes.data(), strides.data(), 0, &made),
-              "to transpose w");
-  const Argument transposed(made);
+/// out = x · w (+ bias), by the kernel that torch.nn.functional.linear comes to. w is [K, N].
+void multiply_by_torch(const Call& call) {
+  const bool on_cpu = call.x.gpu("x") < 0;
+  const auto mm = on_cpu ? torch.aoti_torch_cpu_mm_out : torch.aoti_torch_cuda_mm_out;
+  const auto addmm = on_cpu ? torch.aoti_torch_cpu_addmm_out : torch.aoti_torch_cuda_addmm_out;
+  if (mm == nullptr || addmm == nullptr)
+    fail(GEMMTUNE_UNSUPPORTED, "this PyTorch has no aoti_torch_cuda_mm_out, expected one with CUDA");
   const Failed failed =
-      call.bias ? addmm(call.out.handle(), call.bias.handle(), call.x.handle(), transposed.handle(), 1, 1)
-                : mm(call.out.handle(), call.x.handle(), transposed.handle());
+      call.bias ? addmm(call.out.handle(), call.bias.handle(), call.x.handle(), call.w.handle(), 1, 1)
+                : mm(call.out.handle(), call.x.handle(), call.w.handle());
   check_torch(failed, "the product of x and w");
 }
 
@@ -53,6 +41,13 @@ gemmtune_operation operation_of(Scaled kind) {
   return kind == Scaled::blocks ? GEMMTUNE_A8W8_BLOCKSCALE : GEMMTUNE_A16W16;
 }
 
+/// As gemmtune reads it, [N, K], if w is a view [K, N] of that.
+bool describe_transposed(Argument& w) {
+  if (w.dim() != 2 || w.stride(0) != 1 || w.stride(1) != w.size(0)) return false;
+  w.describe_as(w.size(1), w.size(0), w.size(0));
+  return true;
+}
+
 /// As gemmtune reads them: w as [N, K] if it is a view [K, N] of that, and of x and its scales the first `rows`, if a kernel padded them.
 /// False if they have other shapes.
 bool describe_scaled(Call& call, Scaled kind, std::int64_t rows) {
@@ -62,9 +57,7 @@ bool describe_scaled(Call& call, Scaled kind, std::int64_t rows) {
   const std::int64_t padded = x.size(0);
   if (padded > rows) x.describe_as(rows, x.size(1), x.stride(0));
   if (kind == Scaled::blocks) return true;
-  const std::int64_t k = w.size(0);
-  if (w.stride(0) != 1 || w.stride(1) != k) return false;
-  w.describe_as(w.size(1), k, k);
+  if (!describe_transposed(w)) return false;
   if (call.x_scale.elements() == 1 || kind == Scaled::per_tensor) return call.x_scale.elements() == 1;
   Argument& scale = call.x_scale;
   const bool is_column = scale.dim() == 1 || (scale.dim() == 2 && scale.size(1) == 1);
@@ -83,7 +76,7 @@ void tuned_linear_out(Value* values, std::uint64_t, std::uint64_t) {
   call.bias.reset(stack.optional_tensor());
   call.problem.constant_weights = call.problem.predecessor_triggers = stack.flag() ? 1 : 0;
   call.out.reset(stack.tensor());
-  if (!call.run_if_tuned()) multiply_by_torch(call);
+  if (!describe_transposed(call.w) || !call.run_if_tuned()) multiply_by_torch(call);
 }
 
 void tuned_scaled_linear(Value* values, std::uint64_t, std::uint64_t) {

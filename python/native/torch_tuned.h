@@ -7,7 +7,7 @@
 
 namespace gemmtune::torch_shim {
 
-/// x · wᵀ (+ bias); aten::linear where no row answers.
+/// out = x · w (+ bias), x [M, K], w [K, N], a view of a weight [N, K]; by PyTorch's kernel where no row answers.
 void tuned_linear_out(Value* values, std::uint64_t arguments, std::uint64_t results);
 /// vLLM's fp8 products of x [rows or more, K] with scales; another operator of vLLM where no row answers.
 void tuned_scaled_linear(Value* values, std::uint64_t arguments, std::uint64_t results);

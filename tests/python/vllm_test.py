@@ -215,6 +215,20 @@ class Plugin(Process):
             self.assertEqual([vllm.calls[name] - calls[name] for name in ("gemm", "cutlass", "deep_gemm")],
                              [0, 0, 0] if ours else [0, 2, 1], m)
 
+    def test_compiled_graphs_call_the_operator_without_python(self):
+        vllm = self.start()
+        model = self.load(lambda: nn.Sequential(vllm.Linear(N, K), vllm.Linear(K, N, seed=1), nn.ReLU()))
+        compiled = torch.compile(model, fullgraph=True, dynamic=True)
+        parameter = vllm_double.ModelWeightParameter
+        for m in (3, 16):  # with a row and without one
+            x = torch.randn(m, K).bfloat16()
+            compiled(x)
+            before = parameter.in_python
+            close(self, compiled(x), model[2](model[1](model[0](x))), 1e-2)
+            seen = parameter.in_python - before
+            model[0](x)
+            self.assertEqual(seen, 2 * (parameter.in_python - before - seen), "of the model that is not compiled alone")
+
     def test_plans_are_made_ahead(self):
         vllm = self.start()
         model = self.load(lambda: nn.Sequential(*[vllm.Linear(N, K, seed=one) for one in range(3)]), sizes=(3, 4, 16))

@@ -21,10 +21,12 @@ functions = {}  # key -> vLLM's function, called with the arguments of stock_sca
 
 
 def linear(x, w, bias, constant_weight):
-    # A result that a compiled graph allocates lies in memory that it has already, and costs the host nothing.
-    out = x.new_empty((*x.shape[:-1], w.shape[0]))
-    torch.ops.gemmtune.tuned_linear_out.default(x, w, bias, constant_weight, out=out)
-    return out
+    """torch.nn.functional.linear. A compiled graph makes the view of w, a tensor: an operator that is given vLLM's parameter itself runs its
+    __torch_function__, in Python. And it allocates out in memory that it has."""
+    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+    out = rows.new_empty((rows.shape[0], w.shape[0]))
+    torch.ops.gemmtune.tuned_linear_out.default(rows, w.t(), bias, constant_weight, out=out)
+    return out if x.dim() == 2 else out.reshape(*x.shape[:-1], w.shape[0])
 
 
 def key_of(text):
