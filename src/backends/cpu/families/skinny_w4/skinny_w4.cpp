@@ -42,7 +42,7 @@ std::string refuse_waste(const KernelSet& set, const BlockFormat& format, const 
   const W4List& list = w4_tiles(*w4_kernels(set, tile.isa, format), format.w);
   const std::int64_t rows = format.x.rows;
   if (tile.mr > fitting(list, rows, tile.nr)->mr) return "mr leaves rows of the register tile empty";
-  if (tile.mr * 8 < std::min<std::int64_t>(rows, fitting(list, rows, 1)->mr))
+  if (tile.mr < w4_panel_rows && tile.mr * 8 < std::min<std::int64_t>(rows, fitting(list, rows, 1)->mr))
     return "mr decodes the weights more than eight times";
   return {};
 }

@@ -31,12 +31,12 @@ class SkinnyW4Kernel final : public Kernel {
                          .scale_step = operands.x_scale_step,
                          .global_scale = operands.x_global_scale,
                          .count = problem_.m};
+    const std::int64_t steps = ceil_div(problem_.m, gemm_.packed_rows());
     const std::int64_t packers =
-        problem_.m * problem_.k < min_elements_per_thread ? 1 : std::min(threads_, problem_.m);
+        problem_.m * problem_.k < min_elements_per_thread ? 1 : std::min(threads_, steps);
     run_on(executor, packers, [&](std::int64_t part) {
-      for (std::int64_t row = share(problem_.m, packers, part); row < share(problem_.m, packers, part + 1);
-           ++row)
-        gemm_.pack_row(rows, row, packed, scratch(part));
+      for (std::int64_t i = share(steps, packers, part); i < share(steps, packers, part + 1); ++i)
+        gemm_.pack(rows, i * gemm_.packed_rows(), packed, scratch(part));
     });
     const BlockWeight weight{.w = operands.w,
                              .scale = operands.w_scale,
@@ -45,10 +45,12 @@ class SkinnyW4Kernel final : public Kernel {
     const std::int64_t groups = ceil_div(problem_.n, nr_);
     const std::int64_t parts = std::min(threads_, groups);
     run_on(executor, parts, [&](std::int64_t part) {
+      if (gemm_.isa().begin != nullptr) gemm_.isa().begin();
       const std::int64_t end = std::min(share(groups, parts, part + 1) * nr_, problem_.n);
       for (std::int64_t first = share(groups, parts, part) * nr_; first < end; first += gemm_.nr())
         store(operands, gemm_.sums(problem_.m, packed, weight, first, std::min(gemm_.nr(), end - first),
                                    scratch(part)));
+      if (gemm_.isa().end != nullptr) gemm_.isa().end();
     });
     return {};
   }
