@@ -279,6 +279,14 @@ void W4Gemm::sum_tiles(const TileWork& work, const Factors& factors, char* scrat
     of_tiles[row / tile_.nr] =
         tile_rows(weight, first + row, std::min(tile_.nr, columns - row), scales + row * scale_stride_);
   const std::int64_t step = panels > 2 ? decoded_chunks : lines_;
+  // From where a step reads the weight to where the next one does.
+  const auto ahead = [&](std::int64_t chunk, std::int64_t row) {
+    if (tile_.prefetch == 0) return std::int64_t{0};
+    if (row + tile_.nr < columns) return tile_.nr * stride;
+    const std::int64_t of_step = bytes_of(w.type, step * chunk_elements);
+    if (chunk + step < lines_) return of_step - row * stride;
+    return tile_.nr * stride - chunk / step * of_step;
+  };
   for (std::int64_t chunk = 0; chunk < lines_; chunk += step)
     for (std::int64_t row = 0; row < columns; row += tile_.nr) {
       const TileRows& of = of_tiles[row / tile_.nr];
@@ -304,7 +312,7 @@ void W4Gemm::sum_tiles(const TileWork& work, const Factors& factors, char* scrat
            .c = tiles + row * panels * tile_.mr,
            .accumulate = chunk > 0,
            .decoded = decoded,
-           .prefetch = tile_.prefetch == 0 ? 0 : tile_.nr * stride});
+           .prefetch = ahead(chunk, row)});
     }
   for (std::int64_t row = 0; row < columns; row += tile_.nr)
     for (std::int64_t panel = 0; panel < panels; ++panel) {
