@@ -106,7 +106,10 @@ inline __attribute__((always_inline)) void decode_w4_chunk(const W4TileArgs& arg
   const __m512i halves = _mm512_broadcast_i32x4(_mm_setr_epi16(0, 0, 0, 0, 16, 16, 16, 16));
   const __m512i code = _mm512_set1_epi16(15);
   const char* tables = static_cast<const char*>(args.tables);
-  const bool fetches = args.prefetch != 0 && at % 4 == 0;
+  // Four chunks are a line: a quarter of the rows beside each.
+  if (args.prefetch != 0)
+    for (long row = at % 4 * 8; row < at % 4 * 8 + 8; ++row)
+      __builtin_prefetch(static_cast<const char*>(args.w) + row * args.w_stride + byte + args.prefetch);
   const auto table_of = [&](long row, long half) {
     return _mm256_load_si256(reinterpret_cast<const __m256i*>(
         tables + 32 * static_cast<long>(chunk.tables[row * chunk.table_stride + half])));
@@ -117,7 +120,6 @@ inline __attribute__((always_inline)) void decode_w4_chunk(const W4TileArgs& arg
 #pragma GCC unroll 8
   for (long row = 0; row < w4_tile_rows; ++row) {
     const char* from = chunk.w + row * chunk.w_stride;
-    if (fetches) __builtin_prefetch(from + args.prefetch);
     const __m512i codes = _mm512_srlv_epi16(
         _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))), shifts);
     __m512i index = codes;
@@ -147,12 +149,12 @@ inline __attribute__((always_inline)) void add_w4_sums(const W4TileArgs& args, l
     }
 }
 
-template <typename Tile, W4Tables kind, int panels>
-void multiply_w4_panels(const W4TileArgs& args, long first) {
+/// With `decodes` into args.decoded, else from there.
+template <typename Tile, W4Tables kind, int panels, bool decodes>
+__attribute__((noinline)) void multiply_w4_panels(const W4TileArgs& args, long first) {
   const char* x = static_cast<const char*>(args.x) + first * args.x_stride;
   char* const decoded = static_cast<char*>(args.decoded);
   float* const c = args.c + first * 512;
-  const bool decodes = first == 0;
   const long slots = args.x_panels > 2 ? -1 : 1;
   const auto tiles_at = [&](float* base, auto half, auto panel) {
     return base + (panel.get * 2 + half.get) * 256;
@@ -180,7 +182,7 @@ void multiply_w4_panels(const W4TileArgs& args, long first) {
     });
   else
     zero();
-  if (decodes) decode_w4_chunk<kind>(args, 0, decoded);
+  if constexpr (decodes) decode_w4_chunk<kind>(args, 0, decoded);
   for (long at = 0; at < args.chunks; ++at) {
     // Tiles first: vectors decode while they are multiplied.
     multiply(at);
@@ -206,12 +208,11 @@ void multiply_w4_panels(const W4TileArgs& args, long first) {
 /// The first two panels decode; the others multiply what they decoded.
 template <typename Tile, W4Tables kind>
 void w4_tile_kernel(const W4TileArgs& args) {
-  for (long panel = 0; panel < args.x_panels; panel += 2) {
-    if (panel + 1 < args.x_panels)
-      multiply_w4_panels<Tile, kind, 2>(args, panel);
-    else
-      multiply_w4_panels<Tile, kind, 1>(args, panel);
-  }
+  if (args.x_panels == 1) return multiply_w4_panels<Tile, kind, 1, true>(args, 0);
+  multiply_w4_panels<Tile, kind, 2, true>(args, 0);
+  long panel = 2;
+  for (; panel + 1 < args.x_panels; panel += 2) multiply_w4_panels<Tile, kind, 2, false>(args, panel);
+  if (panel < args.x_panels) multiply_w4_panels<Tile, kind, 1, false>(args, panel);
 }
 
 inline void w4_tile_sums(const W4TileSumsArgs& args) {

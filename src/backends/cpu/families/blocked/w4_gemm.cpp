@@ -6,7 +6,7 @@ namespace gemmtune::cpu {
 namespace {
 
 // Of AMX tiles and more than two panels of x: decoded elements stay in the inner cache while panels pass.
-constexpr std::int64_t decoded_chunks = 16;
+constexpr std::int64_t decoded_chunks = 32;
 constexpr std::int64_t decoded_chunk_bytes = w4_tile_rows * chunk_elements * 2;
 
 /// How the elements of a weight are stored. Requires 4 bits.
