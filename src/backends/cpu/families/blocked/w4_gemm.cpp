@@ -43,6 +43,15 @@ double w4_microseconds(const KernelSet& set, const BlockFormat& format, std::int
   const W4Kernels& kernels = *w4_kernels(set, tile.isa, format);
   const std::int64_t row_lines = ceil_div(format.w.columns, kernels.line_elements);
   const double lines = real(round_up(format.w.rows, tile.nr)) * real(row_lines);
+  // AMX tiles: w4_tile_rows chunks are decoded at once, and multiplied with each panel; then packing x. Fitted to a Xeon with
+  // 512x4096 in the second cache (docs/lab/cpu_four_bit.md).
+  if (kernels.amx != nullptr) {
+    constexpr double decoding = 0.04;
+    constexpr double panel = 0.036;
+    constexpr double packing = 0.012;
+    const double panels = real(ceil_div(rows, tile.mr));
+    return lines / w4_tile_rows * (decoding + panel * panels) + packing * real(rows * row_lines);
+  }
   // Instructions of a line: decoding and scales for each tile of rows; for each row its products, the scale and loads of
   // x, which rows of the weight share and which cost more if x does not stay in the inner cache. Two of 64 bytes a cycle of
   // a third of a nanosecond, or three of 32.
@@ -58,7 +67,9 @@ double w4_microseconds(const KernelSet& set, const BlockFormat& format, std::int
   const double x_bytes = real(rows * row_lines * kernels.x_line_bytes);
   const double load = x_bytes <= inner_cache ? 1 : wide_vectors ? outer_load : outer_load / 2;
   const double decoding = real(2 * products + 4);
-  const double row = real(products) + 1.5 + load * real(products) / real(tile.nr);
+  // Cores with AMX tiles multiply pairs of bf16 in vectors slowly.
+  const bool is_slow = tile.isa == Isa::avx512bf16 && set.level > tile.isa && format.x.type != DataType::i8;
+  const double row = (is_slow ? 3 : 1) * real(products) + 1.5 + load * real(products) / real(tile.nr);
   const double spill = tile.nr * (products + tile.mr + 2) + 2 > registers ? spilling : 1;
   const double tile_rows = real(round_up(rows, tile.mr));
   return lines * (tile_rows / real(tile.mr) * decoding + tile_rows * row * spill) /
