@@ -382,7 +382,8 @@ TEST(Defaults, FewRowsOfFourBitWeightsRunSkinnyW4WhereItWasMeasuredAheadOfQuanti
       with_amx.push_back(max_rows("x86-amx", operation, x_type, k));
     }
     EXPECT_EQ(here, rows) << to_string(OperationForm{operation, false}) << " " << to_string(x_type);
-    EXPECT_EQ(with_amx, x_type == DataType::f16 ? others : all) << to_string(OperationForm{operation, false}) << " " << to_string(x_type);
+    EXPECT_EQ(with_amx, x_type == DataType::f16 ? others : all)
+        << to_string(OperationForm{operation, false}) << " " << to_string(x_type);
   }
 }
 

@@ -52,8 +52,8 @@ class FourBitKernels : public KernelsOfALevel {
   }
 };
 
-constexpr Shape few_rows_shapes[] = {{1, 1, 2},     {1, 70, 130},  {2, 33, 64},   {3, 65, 384},
-                                     {5, 129, 129}, {8, 80, 1030}, {13, 49, 160}, {16, 130, 96},
+constexpr Shape few_rows_shapes[] = {{1, 1, 2},     {1, 70, 130},  {2, 33, 64},    {3, 65, 384},
+                                     {5, 129, 129}, {8, 80, 1030}, {13, 49, 160},  {16, 130, 96},
                                      {17, 33, 600}, {64, 67, 256}, {150, 37, 1090}};
 
 /// Levels without AVX2 take nothing.

@@ -129,7 +129,8 @@ struct W4Kernels {
   long line_elements = 0;
   long x_line_bytes = 0;
   float units[nibble_types] = {1, 1, 1};  // what sums are counted in
-  const W4TileKernels* amx = nullptr;     // in place of `run` of the tiles; x is packed to chunks in a row, then to panels
+  const W4TileKernels* amx =
+      nullptr;  // in place of `run` of the tiles; x is packed to chunks in a row, then to panels
 };
 
 /// Of one instruction set: x as float32 or, if bf16_compute of its IsaKernels, as bf16; and x of int8.

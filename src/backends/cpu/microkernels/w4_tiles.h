@@ -90,7 +90,9 @@ inline __attribute__((noinline)) void copy_w4_chunk(const W4TileArgs& args, long
 template <W4Tables kind>
 inline __attribute__((always_inline)) void decode_w4_chunk(const W4TileArgs& args, long at, char* to) {
   const long byte = at * w4_chunk_bytes;
-  const long table = kind == W4Tables::by_half ? 2 * at : kind == W4Tables::by_byte ? at / args.table_chunks : 0;
+  const long table = kind == W4Tables::by_half   ? 2 * at
+                     : kind == W4Tables::by_byte ? at / args.table_chunks
+                                                 : 0;
   W4Chunk chunk;
   chunk.w = static_cast<const char*>(args.w) + byte;
   chunk.w_stride = args.w_stride;
@@ -232,9 +234,9 @@ inline void w4_tile_sums(const W4TileSumsArgs& args) {
 
 /// A row of x, chunk after chunk, each in the order of decode_w4_chunk().
 inline void pack_w4_chunks(const W4PackArgs& args) {
-  alignas(64) static constexpr unsigned short order[32] = {0, 4, 8,  12, 16, 20, 24, 28, 1, 5, 9,
-                                                           13, 17, 21, 25, 29, 2, 6, 10, 14, 18, 22,
-                                                           26, 30, 3, 7, 11, 15, 19, 23, 27, 31};
+  alignas(64) static constexpr unsigned short order[32] = {0,  4,  8,  12, 16, 20, 24, 28, 1,  5,  9,
+                                                           13, 17, 21, 25, 29, 2,  6,  10, 14, 18, 22,
+                                                           26, 30, 3,  7,  11, 15, 19, 23, 27, 31};
   const __m512i elements = _mm512_load_si512(order);
   const char* from = static_cast<const char*>(args.x);
   char* to = static_cast<char*>(args.out);

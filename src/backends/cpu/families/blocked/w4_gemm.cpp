@@ -261,7 +261,8 @@ W4Gemm::TileRows W4Gemm::tile_rows(const BlockWeight& weight, std::int64_t first
   if (scale.type == ScaleType::e4m3) return {W4Tables::by_half, amx_->e4m3, bytes, nullptr};
   if (scale.type == ScaleType::e8m0) {
     const E8m0Range range(format_.w.type);
-    if (range.contains_all(bytes, rows * scale.columns)) return {W4Tables::by_byte, amx_->e8m0, bytes, nullptr};
+    if (range.contains_all(bytes, rows * scale.columns))
+      return {W4Tables::by_byte, amx_->e8m0, bytes, nullptr};
   } else if (scale.zero_points) {
     tiles.kind = W4Tables::by_byte;
     tiles.bytes = reinterpret_cast<const unsigned char*>(weight.zero_points) + at;
@@ -301,13 +302,15 @@ void W4Gemm::sum_tiles(const TileWork& work, const Factors& factors, char* scrat
   for (std::int64_t chunk = 0; chunk < lines_; chunk += step)
     for (std::int64_t row = 0; row < columns; row += tile_.nr) {
       const TileRows& of = of_tiles[row / tile_.nr];
-      const std::int64_t table =
-          of.kind == W4Tables::by_half ? 2 * chunk : of.kind == W4Tables::by_byte ? chunk / table_chunks : 0;
+      const std::int64_t table = of.kind == W4Tables::by_half   ? 2 * chunk
+                                 : of.kind == W4Tables::by_byte ? chunk / table_chunks
+                                                                : 0;
       amx_->run[static_cast<int>(of.kind)](
           {.x = packed + chunk * tile_.mr * kernels_.x_line_bytes,
            .x_stride = tile_.mr * row_bytes(),
            .x_panels = panels,
-           .w = static_cast<const char*>(weight.w) + (first + row) * stride + bytes_of(w.type, chunk * chunk_elements),
+           .w = static_cast<const char*>(weight.w) + (first + row) * stride +
+                bytes_of(w.type, chunk * chunk_elements),
            .w_stride = stride,
            .rows = std::min(tile_.nr, columns - row),
            .bytes = stride - bytes_of(w.type, chunk * chunk_elements),
@@ -351,7 +354,8 @@ BlockSums W4Gemm::sums(std::int64_t rows, const char* packed, const BlockWeight&
   if (amx_ != nullptr) {
     sum_tiles({.rows = rows, .packed = packed, .weight = weight, .first = first, .columns = columns},
               {.of_rows = of_rows, .of_weight = of_weight}, scratch);
-    return {.sums = sums, .ldt = nr(), .first_row = 0, .rows = rows, .first_column = first, .columns = columns};
+    return {
+        .sums = sums, .ldt = nr(), .first_row = 0, .rows = rows, .first_column = first, .columns = columns};
   }
   const W4Kernel kernels[] = {find(tiles_, tile_.mr, tile_.nr)->run,
                               find(tiles_, tiles.last_mr, tile_.nr)->run};

@@ -69,7 +69,8 @@ class SkinnyW4Kernel final : public Kernel {
       if (gemm_.isa().begin != nullptr) gemm_.isa().begin();
       const std::int64_t end = std::min(share(groups, parts, part + 1) * nr_, problem_.n);
       for (std::int64_t first = share(groups, parts, part) * nr_; first < end; first += gemm_.nr())
-        store(operands, gemm_.sums(m, packed, weight, first, std::min(gemm_.nr(), end - first), scratch(part)));
+        store(operands,
+              gemm_.sums(m, packed, weight, first, std::min(gemm_.nr(), end - first), scratch(part)));
       if (gemm_.isa().end != nullptr) gemm_.isa().end();
     });
   }
