@@ -1,5 +1,5 @@
 // W4Gemm: rows of x times rows of a plain 4-bit weight. Each byte of the weight is read once, front to back, and decoded in
-// registers (microkernels/w4.h). The families `skinny_w4` and `moe` are loops around it; `moe` uses it as it uses BlockGemm.
+// registers, or into AMX tiles (microkernels/w4.h). The families `skinny_w4` and `moe` are loops around it; `moe` uses it as it uses BlockGemm.
 #pragma once
 
 #include <cstdint>
