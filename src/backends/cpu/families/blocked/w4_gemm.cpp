@@ -350,7 +350,6 @@ BlockSums W4Gemm::sums(std::int64_t rows, const char* packed, const BlockWeight&
   const float of_weight =
       weight.global_scale == nullptr ? unit_ : unit_ * *static_cast<const float*>(weight.global_scale);
   const float* of_rows = factors(const_cast<char*>(packed), tiles);
-  std::memset(scratch, 0, static_cast<std::size_t>(scale_bytes()));
   if (amx_ != nullptr) {
     sum_tiles({.rows = rows, .packed = packed, .weight = weight, .first = first, .columns = columns},
               {.of_rows = of_rows, .of_weight = of_weight}, scratch);
@@ -372,6 +371,7 @@ BlockSums W4Gemm::sums(std::int64_t rows, const char* packed, const BlockWeight&
               .c = nullptr,
               .ldc = nr(),
               .prefetch = 0};
+  std::memset(scratch, 0, static_cast<std::size_t>(scale_bytes()));
   for (std::int64_t row = 0; row < columns; row += tile_.nr) {
     args.w = static_cast<const char*>(weight.w) + (first + row) * stride;
     args.rows = std::min(tile_.nr, columns - row);
