@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/cpu/microkernels/stream.h"
+#include "backends/cpu/microkernels/w4.h"
 
 namespace gemmtune::cpu {
 
@@ -12,6 +13,7 @@ struct TileState {
 extern thread_local TileState emulated_tiles;
 /// Weights that stream through emulated tiles; the vector instructions beside them are the machine's.
 extern const StreamKernels emulated_stream_kernels;
+extern const W4Set emulated_w4_kernels;
 
 namespace {
 

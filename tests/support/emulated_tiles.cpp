@@ -55,7 +55,9 @@ KernelSet emulated_amx_set() {
   KernelSet set = kernel_set(detect_isa(Isa::avx512bf16));
   set.level = Isa::amx;
   set.of[static_cast<std::size_t>(Isa::amx)] = &emulated;
+  set.w4[static_cast<std::size_t>(Isa::amx)] = nullptr;
 #if defined(GEMMTUNE_EMULATED_STREAM)
+  set.w4[static_cast<std::size_t>(Isa::amx)] = &emulated_w4_kernels;
   if (has_byte_permutes()) set.streams[static_cast<std::size_t>(Isa::amx)] = &emulated_stream_kernels;
 #endif
   return set;

@@ -52,9 +52,9 @@ class FourBitKernels : public KernelsOfALevel {
   }
 };
 
-constexpr Shape few_rows_shapes[] = {{1, 1, 2},     {1, 70, 130},  {2, 33, 64},   {3, 65, 384},
-                                     {5, 129, 129}, {8, 80, 1030}, {13, 49, 160}, {16, 130, 96},
-                                     {17, 33, 600}, {64, 67, 256}};
+constexpr Shape few_rows_shapes[] = {{1, 1, 2},     {1, 70, 130},  {2, 33, 64},    {3, 65, 384},
+                                     {5, 129, 129}, {8, 80, 1030}, {13, 49, 160},  {16, 130, 96},
+                                     {17, 33, 600}, {64, 67, 256}, {150, 37, 1090}};
 
 /// Levels without AVX2 take nothing.
 TEST_P(FourBitKernels, FewRowsOfFourBitWeightsAreRight) {
@@ -67,23 +67,28 @@ TEST_P(FourBitKernels, FewRowsOfFourBitWeightsAreRight) {
   EXPECT_EQ(runs_ > 300, GetParam().set.level >= Isa::avx2) << runs_;
 }
 
-/// Every register tile. A row of y has the same bits on one thread and on two, and whatever rows stand beside it.
+/// Every register tile. A row of y has the same bits on one thread and on two, and whatever rows stand beside it: also those of
+/// other panels and blocks of rows, beyond what is decoded at once.
 TEST_P(FourBitKernels, RowsOfFourBitWeightsDoNotDependOnTheBatch) {
   const auto family = make_skinny_w4_family(GetParam().set, 2);
-  for (const Problem& one : weight_format_problems({1, 71, 700})) {
-    if (!family->accepts(one).ok()) continue;
-    Problem problem = one;
-    problem.m = 21;
-    const Truth truth = truth_of(problem);
-    Truth first = truth_of(one);
-    first.host = truth.host;
-    first.host.x.resize(static_cast<std::size_t>(operand_shapes(one).x.bytes()));
-    first.host.x_scale.resize(static_cast<std::size_t>(operand_shapes(one).x.scale_bytes()));
-    RowsOfOrders rows;
-    for (const Config& config : family->space(problem).enumerate()) {
-      if (config.number("pf") != 512) continue;
-      check_rows(*family, config, problem, truth, one, first, rows);
-      if (HasFatalFailure()) return;
+  for (const Shape& shape : {Shape{21, 71, 700}, {133, 35, 1100}}) {
+    std::vector<Problem> problems = weight_format_problems(shape);
+    problems.push_back(problem_of(Operation::a16w4, DataType::bf16, {shape.m, shape.n, shape.k / 32 * 32}));
+    for (const Problem& problem : problems) {
+      if (!family->accepts(problem).ok()) continue;
+      Problem one = problem;
+      one.m = 1;
+      const Truth truth = truth_of(problem);
+      Truth first = truth_of(one);
+      first.host = truth.host;
+      first.host.x.resize(static_cast<std::size_t>(operand_shapes(one).x.bytes()));
+      first.host.x_scale.resize(static_cast<std::size_t>(operand_shapes(one).x.scale_bytes()));
+      RowsOfOrders rows;
+      for (const Config& config : family->space(problem).enumerate()) {
+        if (config.number("pf") != 8192) continue;
+        check_rows(*family, config, problem, truth, one, first, rows);
+        if (HasFatalFailure()) return;
+      }
     }
   }
   EXPECT_EQ(runs_ > 40, GetParam().set.level >= Isa::avx2) << runs_;
@@ -195,7 +200,7 @@ TEST_P(FourBitKernels, RowsOfFourBitExpertsAreRight) {
   EXPECT_EQ(runs_ > 30, GetParam().set.level >= Isa::avx2) << runs_;
 }
 
-/// x of 8 bits beside 4-bit experts has panels alone; the default reads rows where few tokens meet an expert.
+/// x of 8 bits beside 4-bit experts has panels alone; the default reads rows where few tokens meet an expert, by AMX tiles always.
 TEST_P(FourBitKernels, RowsOfFourBitExpertsAreForFewTokensOf16Bits) {
   const auto family = make_moe_family(GetParam().set, 2);
   const auto rows_of = [&](const Problem& problem) {
@@ -205,7 +210,8 @@ TEST_P(FourBitKernels, RowsOfFourBitExpertsAreForFewTokensOf16Bits) {
   for (const Config& config : family->space(x8).enumerate()) EXPECT_EQ(config.number("rows"), 0);
   if (GetParam().set.level < Isa::avx2) return;
   EXPECT_EQ(rows_of(moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {2, 64, 128})), 1);
-  EXPECT_EQ(rows_of(moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {200, 64, 128})), 0);
+  EXPECT_EQ(rows_of(moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {200, 64, 128})),
+            GetParam().set.level == Isa::amx ? 1 : 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, FourBitKernels, ::testing::ValuesIn(levels()),

@@ -48,6 +48,9 @@ KernelSet kernel_set(Isa level) {
   const IsaKernels* const all[] = {&scalar_kernels, &avx2_kernels, &avx512_kernels, &avx512bf16_kernels,
                                    &amx_kernels};
   for (int i = 0; i <= static_cast<int>(level); ++i) set.of[static_cast<std::size_t>(i)] = all[i];
+  const W4Set* const of_four_bits[] = {nullptr, &avx2_w4_kernels, &avx512_w4_kernels, &avx512bf16_w4_kernels,
+                                       &amx_w4_kernels};
+  for (int i = 0; i <= static_cast<int>(level); ++i) set.w4[static_cast<std::size_t>(i)] = of_four_bits[i];
   if (level >= Isa::avx512bf16 && has_byte_permutes()) {
     set.streams[static_cast<std::size_t>(Isa::avx512bf16)] = &avx512vbmi_stream_kernels;
     if (level >= Isa::amx) set.streams[static_cast<std::size_t>(Isa::amx)] = &amx_stream_kernels;

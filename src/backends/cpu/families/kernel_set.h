@@ -31,6 +31,7 @@ struct KernelSet {
   std::array<const IsaKernels*, isa_levels> of{};
   /// Null too where the CPU lacks what they need beside the level (VBMI).
   std::array<const StreamKernels*, isa_levels> streams{};
+  std::array<const W4Set*, isa_levels> w4{};
   const IsaKernels* at(Isa isa) const { return of[static_cast<std::size_t>(isa)]; }
   const StreamKernels* stream_at(Isa isa) const { return streams[static_cast<std::size_t>(isa)]; }
 };

@@ -22,7 +22,7 @@ gemmtune_precompile(gemmtune_cpu_kernels)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set(gemmtune_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
   foreach(isa avx2 avx512 avx512bf16 amx avx2_decode avx512_decode avx512vnni_decode avx512vbmi_decode
-              avx512vbmi_stream amx_stream avx2_w4 avx512_w4 avx512bf16_w4)
+              avx512vbmi_stream amx_stream avx2_w4 avx512_w4 avx512bf16_w4 amx_w4)
     target_sources(gemmtune_cpu_isa PRIVATE ${gemmtune_kernels_folder}/../microkernels/${isa}.cpp)
   endforeach()
   set_source_files_properties(${gemmtune_kernels_folder}/../microkernels/avx2.cpp ${gemmtune_kernels_folder}/../microkernels/avx2_decode.cpp
@@ -33,7 +33,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
                               ${gemmtune_kernels_folder}/../microkernels/avx512_w4.cpp
                               PROPERTIES COMPILE_OPTIONS "${gemmtune_avx512}")
   set_source_files_properties(${gemmtune_kernels_folder}/../microkernels/avx512bf16.cpp ${gemmtune_kernels_folder}/../microkernels/amx.cpp
-                              ${gemmtune_kernels_folder}/../microkernels/avx512bf16_w4.cpp PROPERTIES
+                              ${gemmtune_kernels_folder}/../microkernels/avx512bf16_w4.cpp
+                              ${gemmtune_kernels_folder}/../microkernels/amx_w4.cpp PROPERTIES
                               COMPILE_OPTIONS "${gemmtune_avx512};-mavx512bf16;-mavx512vnni")
   set_source_files_properties(${gemmtune_kernels_folder}/../microkernels/avx512vnni_decode.cpp PROPERTIES
                               COMPILE_OPTIONS "${gemmtune_avx512};-mavx512vnni")

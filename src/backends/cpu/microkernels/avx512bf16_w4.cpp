@@ -12,9 +12,6 @@ namespace {
 struct Bf16Words {
   alignas(64) unsigned short values[32];
 };
-constexpr unsigned short bf16_of(float value) {
-  return static_cast<unsigned short>(__builtin_bit_cast(unsigned, value) >> 16);
-}
 /// By code, twice: a look-up also reads the lowest bit of the next element. With zero points by offset bytes.
 template <typename Values>
 constexpr Bf16Words bf16_words() {

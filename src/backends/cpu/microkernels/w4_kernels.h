@@ -28,6 +28,11 @@ struct I4Values {
   static constexpr float value(int code) { return static_cast<float>(code < 8 ? code : code - 16); }
 };
 
+/// Of a value that bf16 holds.
+constexpr unsigned short bf16_of(float value) {
+  return static_cast<unsigned short>(__builtin_bit_cast(unsigned, value) >> 16);
+}
+
 /// Lines of nr rows at `w` times one line of x of all mr rows.
 template <typename Decoder, int mr, int nr>
 inline __attribute__((always_inline)) void multiply_w4_line(const Decoder& decoder, const W4Args& args,

@@ -5,6 +5,10 @@
 namespace gemmtune::cpu {
 namespace {
 
+// Of AMX tiles and more than two panels of x: decoded elements stay in the inner cache while panels pass.
+constexpr std::int64_t decoded_chunks = 32;
+constexpr std::int64_t decoded_chunk_bytes = w4_tile_rows * chunk_elements * 2;
+
 /// How the elements of a weight are stored. Requires 4 bits.
 Nibble nibble_of(const MatrixShape& w) {
   if (w.type != DataType::i4) return Nibble::e2m1;
@@ -14,30 +18,24 @@ Nibble nibble_of(const MatrixShape& w) {
 }  // namespace
 
 const W4Kernels* w4_kernels(const KernelSet& set, Isa isa, const BlockFormat& format) {
-#if defined(GEMMTUNE_X86_KERNELS)
   if (set.at(isa) == nullptr || bits(format.w.type) != 4 || format.w.scale.type == ScaleType::none ||
       format.layout != WeightLayout::plain)
     return nullptr;
-  const W4Set* kernels = isa == Isa::avx2         ? &avx2_w4_kernels
-                         : isa == Isa::avx512     ? &avx512_w4_kernels
-                         : isa == Isa::avx512bf16 ? &avx512bf16_w4_kernels
-                                                  : nullptr;
+  const W4Set* kernels = set.w4[static_cast<std::size_t>(isa)];
   if (kernels == nullptr) return nullptr;
   if (format.x.type == DataType::i8) return &kernels->bytes;
   // bf16 holds neither fp16 nor float32.
   const bool wider = format.x.type == DataType::f16 || format.x.type == DataType::f32;
   return wider && set.at(isa)->bf16_compute ? nullptr : &kernels->floats;
-#else
-  (void)set, (void)isa, (void)format;
-  return nullptr;
-#endif
 }
 
 const W4List& w4_tiles(const W4Kernels& kernels, const MatrixShape& w) {
   return kernels.tiles[static_cast<int>(nibble_of(w))];
 }
 
-std::string w4_sum_order(Isa isa) { return fmt::format("w4-lanes-{}", to_string(isa)); }
+std::string w4_sum_order(Isa isa) {
+  return fmt::format("w4-{}-{}", isa == Isa::amx ? "chunks" : "lanes", to_string(isa));
+}
 
 double w4_microseconds(const KernelSet& set, const BlockFormat& format, std::int64_t rows,
                        const W4Tile& tile) {
@@ -45,6 +43,15 @@ double w4_microseconds(const KernelSet& set, const BlockFormat& format, std::int
   const W4Kernels& kernels = *w4_kernels(set, tile.isa, format);
   const std::int64_t row_lines = ceil_div(format.w.columns, kernels.line_elements);
   const double lines = real(round_up(format.w.rows, tile.nr)) * real(row_lines);
+  // AMX tiles: w4_tile_rows chunks are decoded at once, and multiplied with each panel; then packing x. Fitted to a Xeon with
+  // 512x4096 in the second cache (docs/lab/cpu_four_bit.md).
+  if (kernels.amx != nullptr) {
+    constexpr double decoding = 0.04;
+    constexpr double panel = 0.036;
+    constexpr double packing = 0.012;
+    const double panels = real(ceil_div(rows, tile.mr));
+    return lines / w4_tile_rows * (decoding + panel * panels) + packing * real(rows * row_lines);
+  }
   // Instructions of a line: decoding and scales for each tile of rows; for each row its products, the scale and loads of
   // x, which rows of the weight share and which cost more if x does not stay in the inner cache. Two of 64 bytes a cycle of
   // a third of a nanosecond, or three of 32.
@@ -60,7 +67,9 @@ double w4_microseconds(const KernelSet& set, const BlockFormat& format, std::int
   const double x_bytes = real(rows * row_lines * kernels.x_line_bytes);
   const double load = x_bytes <= inner_cache ? 1 : wide_vectors ? outer_load : outer_load / 2;
   const double decoding = real(2 * products + 4);
-  const double row = real(products) + 1.5 + load * real(products) / real(tile.nr);
+  // Cores with AMX tiles multiply pairs of bf16 in vectors slowly.
+  const bool is_slow = tile.isa == Isa::avx512bf16 && set.level > tile.isa && format.x.type != DataType::i8;
+  const double row = (is_slow ? 3 : 1) * real(products) + 1.5 + load * real(products) / real(tile.nr);
   const double spill = tile.nr * (products + tile.mr + 2) + 2 > registers ? spilling : 1;
   const double tile_rows = real(round_up(rows, tile.mr));
   return lines * (tile_rows / real(tile.mr) * decoding + tile_rows * row * spill) /
@@ -73,6 +82,7 @@ W4Gemm::W4Gemm(const KernelSet& set, const BlockFormat& format, const W4Tile& ti
       decode_(decode_kernels(tile.isa)),
       kernels_(*w4_kernels(set, tile.isa, format)),
       tiles_(w4_tiles(kernels_, format.w)),
+      amx_(kernels_.amx),
       format_(format),
       tile_(tile),
       unit_(kernels_.units[static_cast<int>(nibble_of(format.w))]),
@@ -94,44 +104,81 @@ std::int64_t W4Gemm::packed_bytes(std::int64_t rows) const {
   return round_up(row_tiles(rows).padded() * (row_bytes() + std::int64_t{sizeof(float)}), 64);
 }
 
-/// A row of x before it is packed, then its e4m3 scales.
+/// A row of x before it is packed, then its e4m3 scales; then the rows of a panel.
 std::int64_t W4Gemm::plain_row_bytes() const {
   return 4 * (lines_ * kernels_.line_elements + chunk_elements +
-              round_up(format_.x.scale.columns, chunk_elements));
+              round_up(format_.x.scale.columns, chunk_elements)) +
+         (amx_ == nullptr ? 0 : tile_.mr * row_bytes());
 }
 
-/// Scales of nr rows of w, then their zero points.
+/// Scales of nr rows of w, then their zero points; of AMX tiles the scales of all columns.
 std::int64_t W4Gemm::scale_bytes() const {
+  if (amx_ != nullptr) return nr() * scale_stride_ * 4;
   return round_up(tile_.nr * scale_stride_ * 4 * (format_.w.scale.zero_points ? 2 : 1), 64);
 }
 
+/// Tiles of sums, then decoded chunks.
+std::int64_t W4Gemm::tile_sums_bytes(std::int64_t rows) const {
+  if (amx_ == nullptr) return 0;
+  return row_tiles(rows).padded() * nr() * 4 + decoded_chunks * decoded_chunk_bytes;
+}
+
 std::int64_t W4Gemm::scratch_bytes(std::int64_t rows) const {
-  const std::int64_t of_w = scale_bytes() + row_tiles(rows).padded() * nr() * 4;
+  const std::int64_t of_w = scale_bytes() + row_tiles(rows).padded() * nr() * 4 + tile_sums_bytes(rows);
   return round_up(std::max(plain_row_bytes(), of_w), 64);
+}
+
+void W4Gemm::pack(const BlockRows& rows, std::int64_t row, char* packed, char* scratch) const {
+  if (amx_ != nullptr) return pack_panel(rows, row, packed, scratch);
+  pack_row(rows, row, packed, scratch);
 }
 
 /// Rows that fill the last tile hold anything: each row of sums is of one row of x.
 void W4Gemm::pack_row(const BlockRows& rows, std::int64_t row, char* packed, char* scratch) const {
   const RowTiles tiles = row_tiles(rows.count);
   const std::int64_t tile = row / tile_.mr;
-  const std::int64_t from = rows.index == nullptr ? row : rows.index[row];
-  widen_row(rows, from, scratch);
+  widen_row(rows, rows.index == nullptr ? row : rows.index[row], scratch);
   kernels_.pack({.x = scratch,
                  .lines = lines_,
                  .out = packed + tile * tile_.mr * row_bytes() + row % tile_.mr * kernels_.x_line_bytes,
                  .line_bytes = tiles.size(tile) * kernels_.x_line_bytes});
+  put_factor(rows, row, packed);
+}
+
+/// Rows that are not there are zeros.
+void W4Gemm::pack_panel(const BlockRows& rows, std::int64_t row, char* packed, char* scratch) const {
+  const std::int64_t count = std::min(tile_.mr, rows.count - row);
+  char* chunks = scratch + plain_row_bytes() - tile_.mr * row_bytes();
+  for (std::int64_t i = 0; i < count; ++i) {
+    widen_row(rows, rows.index == nullptr ? row + i : rows.index[row + i], scratch);
+    kernels_.pack({.x = scratch,
+                   .lines = lines_,
+                   .out = chunks + i * row_bytes(),
+                   .line_bytes = kernels_.x_line_bytes});
+    put_factor(rows, row + i, packed);
+  }
+  isa_.pack_panel[static_cast<int>(Element::bf16)]({.rows = chunks,
+                                                    .stride = row_bytes(),
+                                                    .count = count,
+                                                    .k = lines_ * kernels_.line_elements,
+                                                    .chunks = lines_,
+                                                    .out = packed + row * row_bytes()});
+}
+
+void W4Gemm::put_factor(const BlockRows& rows, std::int64_t row, char* packed) const {
   const ScaleShape& scale = format_.x.scale;
+  const std::int64_t from = rows.index == nullptr ? row : rows.index[row];
   const void* factor = scale.global ? rows.global_scale
                        : scale.type == ScaleType::f32
                            ? static_cast<const float*>(rows.scale) + from * rows.scale_step
                            : nullptr;
-  factors(packed, tiles)[row] = factor == nullptr ? 1 : *static_cast<const float*>(factor);
+  factors(packed, row_tiles(rows.count))[row] = factor == nullptr ? 1 : *static_cast<const float*>(factor);
 }
 
 void W4Gemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed, char* scratch) const {
   const std::int64_t first = tile * tile_.mr;
-  for (std::int64_t row = first; row < std::min(first + tile_.mr, rows.count); ++row)
-    pack_row(rows, row, packed, scratch);
+  for (std::int64_t row = first; row < std::min(first + tile_.mr, rows.count); row += packed_rows())
+    pack(rows, row, packed, scratch);
 }
 
 /// A row of x in the compute type, zeros up to the end of the last line.
@@ -146,7 +193,7 @@ void W4Gemm::widen_row(const BlockRows& rows, std::int64_t row, char* out) const
     return;
   }
   std::int64_t element_bytes = 1;
-  if (type == DataType::i8) {
+  if (type == DataType::i8 && amx_ == nullptr) {
     std::memcpy(out, from, static_cast<std::size_t>(k));
   } else {
     element_bytes = compute_bytes(isa_);
@@ -198,10 +245,101 @@ void W4Gemm::prepare_scales(const BlockWeight& weight, std::int64_t first, std::
     for (std::int64_t line = 0; line < scale.columns * bytes_of(scale.type); line += 64)
       __builtin_prefetch(from + rows_ahead * scale.columns * bytes_of(scale.type) + line);
     widen_scales(scale.type, from, scale.columns, scales + i * scale_stride_);
-    if (!scale.zero_points) continue;
+    if (!scale.zero_points || amx_ != nullptr) continue;
     kernels_.widen_zero_points(
         {.from = weight.zero_points + at, .count = scale.columns, .to = zero_points + i * scale_stride_});
   }
+}
+
+W4Gemm::TileRows W4Gemm::tile_rows(const BlockWeight& weight, std::int64_t first, std::int64_t rows,
+                                   float* scales) const {
+  const ScaleShape& scale = format_.w.scale;
+  const std::int64_t at = scale.index(first, 0);
+  const auto* bytes = static_cast<const unsigned char*>(weight.scale) + at * bytes_of(scale.type);
+  const Nibble nibble = nibble_of(format_.w);
+  TileRows tiles{.tables = amx_->plain[static_cast<int>(nibble)]};
+  if (scale.type == ScaleType::e4m3) return {W4Tables::by_half, amx_->e4m3, bytes, nullptr};
+  if (scale.type == ScaleType::e8m0) {
+    const E8m0Range range(format_.w.type);
+    if (range.contains_all(bytes, rows * scale.columns))
+      return {W4Tables::by_byte, amx_->e8m0, bytes, nullptr};
+  } else if (scale.zero_points) {
+    tiles.kind = W4Tables::by_byte;
+    tiles.bytes = reinterpret_cast<const unsigned char*>(weight.zero_points) + at;
+  }
+  prepare_scales(weight, first, rows, reinterpret_cast<char*>(scales));
+  tiles.scales = scales;
+  return tiles;
+}
+
+/// Tiles of sums of `columns` columns from `first` on, behind the scales and the rows of sums in `scratch`, and from there into these.
+/// Many panels of x meet a few chunks of all columns before the next ones.
+void W4Gemm::sum_tiles(const TileWork& work, const Factors& factors, char* scratch) const {
+  const auto& [rows, packed, weight, first, columns] = work;
+  const MatrixShape& w = format_.w;
+  const std::int64_t panels = row_tiles(rows).count();
+  const std::int64_t stride = bytes_of(w.type, w.columns);
+  auto* const scales = reinterpret_cast<float*>(scratch);
+  auto* const sums = reinterpret_cast<float*>(scratch + scale_bytes());
+  float* const tiles = sums + panels * tile_.mr * nr();
+  char* const decoded = reinterpret_cast<char*>(tiles + panels * tile_.mr * nr());
+  const std::int64_t group_chunks = std::max<std::int64_t>(w.scale.k_block / chunk_elements, 1);
+  const bool has_groups = w.scale.columns > 1;
+  const std::int64_t table_chunks = has_groups ? group_chunks : lines_;
+  TileRows of_tiles[nr() / w4_tile_rows];
+  for (std::int64_t row = 0; row < columns; row += tile_.nr)
+    of_tiles[row / tile_.nr] =
+        tile_rows(weight, first + row, std::min(tile_.nr, columns - row), scales + row * scale_stride_);
+  const std::int64_t step = panels > 2 ? decoded_chunks : lines_;
+  // From where a step reads the weight to where the next one does.
+  const auto ahead = [&](std::int64_t chunk, std::int64_t row) {
+    if (tile_.prefetch == 0) return std::int64_t{0};
+    if (row + tile_.nr < columns) return tile_.nr * stride;
+    const std::int64_t of_step = bytes_of(w.type, step * chunk_elements);
+    if (chunk + step < lines_) return of_step - row * stride;
+    return tile_.nr * stride - chunk / step * of_step;
+  };
+  for (std::int64_t chunk = 0; chunk < lines_; chunk += step)
+    for (std::int64_t row = 0; row < columns; row += tile_.nr) {
+      const TileRows& of = of_tiles[row / tile_.nr];
+      const std::int64_t table = of.kind == W4Tables::by_half   ? 2 * chunk
+                                 : of.kind == W4Tables::by_byte ? chunk / table_chunks
+                                                                : 0;
+      amx_->run[static_cast<int>(of.kind)](
+          {.x = packed + chunk * tile_.mr * kernels_.x_line_bytes,
+           .x_stride = tile_.mr * row_bytes(),
+           .x_panels = panels,
+           .w = static_cast<const char*>(weight.w) + (first + row) * stride +
+                bytes_of(w.type, chunk * chunk_elements),
+           .w_stride = stride,
+           .rows = std::min(tile_.nr, columns - row),
+           .bytes = stride - bytes_of(w.type, chunk * chunk_elements),
+           .chunks = std::min(step, lines_ - chunk),
+           .tables = of.tables,
+           .bytes_of_tables = of.bytes == nullptr ? nullptr : of.bytes + table,
+           .table_stride = w.scale.columns,
+           .table_count = w.scale.columns - table,
+           .table_chunks = table_chunks,
+           .scales = of.scales != nullptr && has_groups ? of.scales + chunk / group_chunks : nullptr,
+           .scale_stride = scale_stride_,
+           .scale_chunks = group_chunks,
+           .c = tiles + row * panels * tile_.mr,
+           .accumulate = chunk > 0,
+           .decoded = decoded,
+           .prefetch = ahead(chunk, row)});
+    }
+  for (std::int64_t row = 0; row < columns; row += tile_.nr)
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
+      const float* of = of_tiles[row / tile_.nr].scales;
+      amx_->sums({.c = tiles + row * panels * tile_.mr + panel * tile_.mr * tile_.nr,
+                  .factors = factors.of_rows + panel * tile_.mr,
+                  .factor = factors.of_weight,
+                  .row_scales = has_groups ? nullptr : of,
+                  .scale_stride = scale_stride_,
+                  .rows = std::min(tile_.mr, rows - panel * tile_.mr),
+                  .out = sums + panel * tile_.mr * nr() + row,
+                  .ldc = nr()});
+    }
 }
 
 BlockSums W4Gemm::sums(std::int64_t rows, const char* packed, const BlockWeight& weight, std::int64_t first,
@@ -209,6 +347,15 @@ BlockSums W4Gemm::sums(std::int64_t rows, const char* packed, const BlockWeight&
   const RowTiles tiles = row_tiles(rows);
   const std::int64_t stride = bytes_of(format_.w.type, format_.w.columns);
   auto* sums = reinterpret_cast<float*>(scratch + scale_bytes());
+  const float of_weight =
+      weight.global_scale == nullptr ? unit_ : unit_ * *static_cast<const float*>(weight.global_scale);
+  const float* of_rows = factors(const_cast<char*>(packed), tiles);
+  if (amx_ != nullptr) {
+    sum_tiles({.rows = rows, .packed = packed, .weight = weight, .first = first, .columns = columns},
+              {.of_rows = of_rows, .of_weight = of_weight}, scratch);
+    return {
+        .sums = sums, .ldt = nr(), .first_row = 0, .rows = rows, .first_column = first, .columns = columns};
+  }
   const W4Kernel kernels[] = {find(tiles_, tile_.mr, tile_.nr)->run,
                               find(tiles_, tiles.last_mr, tile_.nr)->run};
   const auto* scales = reinterpret_cast<const float*>(scratch);
@@ -237,9 +384,6 @@ BlockSums W4Gemm::sums(std::int64_t rows, const char* packed, const BlockWeight&
       kernels[tile + 1 == tiles.count()](args);
     }
   }
-  const float of_weight =
-      weight.global_scale == nullptr ? unit_ : unit_ * *static_cast<const float*>(weight.global_scale);
-  const float* of_rows = factors(const_cast<char*>(packed), tiles);
   for (std::int64_t m = 0; m < rows; ++m) {
     const float factor = of_rows[m] * of_weight;
     for (std::int64_t i = 0; i < columns; ++i) sums[m * nr() + i] *= factor;

@@ -1,5 +1,5 @@
 // W4Gemm: rows of x times rows of a plain 4-bit weight. Each byte of the weight is read once, front to back, and decoded in
-// registers (microkernels/w4.h). The families `skinny_w4` and `moe` are loops around it; `moe` uses it as it uses BlockGemm.
+// registers, or into AMX tiles (microkernels/w4.h). The families `skinny_w4` and `moe` are loops around it; `moe` uses it as it uses BlockGemm.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct W4Tile {
   std::int64_t nr = 1;        // rows of the weight at once
   std::int64_t prefetch = 0;  // bytes ahead in each of them
 };
-/// What hides the latency of memory.
+/// What hides the latency of memory. AMX tiles fetch the rows that follow instead, or with 0 none.
 inline constexpr std::int64_t default_w4_prefetch = 8192;
 
 /// The kernels of a level for x and w of a format; null where it has none.
@@ -45,8 +45,11 @@ class W4Gemm {
   /// Memory of one thread for packing and for multiplying at most `rows` rows.
   std::int64_t scratch_bytes(std::int64_t rows) const;
 
-  /// Packs one of the rows into its place in `packed` (packed_bytes(rows.count)).
-  void pack_row(const BlockRows& rows, std::int64_t row, char* packed, char* scratch) const;
+  /// Rows of x that are packed at once: one, or a panel.
+  std::int64_t packed_rows() const { return amx_ == nullptr ? 1 : tile_.mr; }
+  /// Packs rows [row, row + packed_rows()) as far as they exist into their place in `packed` (packed_bytes(rows.count)); `row` is a
+  /// multiple of packed_rows().
+  void pack(const BlockRows& rows, std::int64_t row, char* packed, char* scratch) const;
   /// The rows of tile `tile`.
   void pack_tile(const BlockRows& rows, std::int64_t tile, char* packed, char* scratch) const;
 
@@ -68,15 +71,40 @@ class W4Gemm {
   float* factors(char* packed, const RowTiles& tiles) const {
     return reinterpret_cast<float*>(packed + tiles.padded() * row_bytes());
   }
+  void pack_row(const BlockRows& rows, std::int64_t row, char* packed, char* scratch) const;
+  void pack_panel(const BlockRows& rows, std::int64_t row, char* packed, char* scratch) const;
+  void put_factor(const BlockRows& rows, std::int64_t row, char* packed) const;
   void widen_row(const BlockRows& rows, std::int64_t row, char* out) const;
   void widen_scales(ScaleType type, const void* from, std::int64_t count, float* out) const;
   void prepare_scales(const BlockWeight& weight, std::int64_t first, std::int64_t rows, char* out) const;
+  // Of AMX tiles: what w4_tile_rows rows of the weight are decoded and scaled by, and rows of sums.
+  struct TileRows {
+    W4Tables kind = W4Tables::one;
+    const void* tables = nullptr;
+    const unsigned char* bytes = nullptr;  // of tables
+    const float* scales = nullptr;         // in scratch
+  };
+  struct TileWork {
+    std::int64_t rows;
+    const char* packed;
+    const BlockWeight& weight;
+    std::int64_t first;
+    std::int64_t columns;
+  };
+  struct Factors {
+    const float* of_rows;
+    float of_weight;
+  };
+  TileRows tile_rows(const BlockWeight& weight, std::int64_t first, std::int64_t rows, float* scales) const;
+  void sum_tiles(const TileWork& work, const Factors& factors, char* scratch) const;
+  std::int64_t tile_sums_bytes(std::int64_t rows) const;
 
   const IsaKernels& isa_;
   const IsaKernels& floats_;  // of float32, for scales of 16 bits
   const DecodeKernels& decode_;
   const W4Kernels& kernels_;
   const W4List& tiles_;
+  const W4TileKernels* amx_;
   BlockFormat format_;
   W4Tile tile_;
   float unit_;                   // what sums are counted in

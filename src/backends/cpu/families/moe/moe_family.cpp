@@ -142,6 +142,7 @@ class MoeFamily final : public LeafFamily {
     const std::int64_t rows = default_rows(problem);
     if (bits(problem.w_type) == 4) {
       const auto tile = default_rows_tile(set_, {tile_format(problem), likely_rows(problem), set_.level});
+      if (tile && tile->isa == Isa::amx) return tile;  // decodes once for all tokens of a block
       const bool pairs = tile && set_.at(tile->isa)->bf16_compute && set_.level < Isa::amx;
       return rows > (pairs ? few_of_four_bits : few) ? std::nullopt : tile;
     }

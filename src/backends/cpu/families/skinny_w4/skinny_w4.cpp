@@ -12,6 +12,8 @@ namespace {
 constexpr std::int64_t pf_values[] = {0, 512, 1024, 2048, 4096, 8192};
 // What can be built beside them.
 constexpr NumberRange pf_range{0, 16384, 64};
+// Of x; beyond them products cost more than decoding.
+constexpr std::int64_t many_rows = 128;
 
 W4Tile w4_tile_of(const Config& config) {
   return {.isa = parse_isa(config.word("isa")).value_or(Isa::scalar),
@@ -41,9 +43,13 @@ std::string refuse_tile(const KernelSet& set, const BlockFormat& format, const W
 std::string refuse_waste(const KernelSet& set, const BlockFormat& format, const W4Tile& tile) {
   const W4List& list = w4_tiles(*w4_kernels(set, tile.isa, format), format.w);
   const std::int64_t rows = format.x.rows;
+  const bool fetches_rows = w4_kernels(set, tile.isa, format)->amx != nullptr;
+  if (fetches_rows && tile.prefetch != 0 && tile.prefetch != default_w4_prefetch)
+    return "pf means the same as another value";
   if (tile.mr > fitting(list, rows, tile.nr)->mr) return "mr leaves rows of the register tile empty";
-  if (tile.mr * 8 < std::min<std::int64_t>(rows, fitting(list, rows, 1)->mr))
+  if (tile.mr < w4_panel_rows && tile.mr * 8 < std::min<std::int64_t>(rows, fitting(list, rows, 1)->mr))
     return "mr decodes the weights more than eight times";
+  if (rows > many_rows && tile.mr * tile.nr < 8) return "mr x nr uses too few registers";
   return {};
 }
 
@@ -68,8 +74,6 @@ class SkinnyW4Family final : public LeafFamily {
     if (!dense || bits(problem.w_type) != 4 || problem.operation == Operation::a4w4_blockscale)
       return refusal::refuse(refusal::operation, "{} is not taken, only weights of 4 bits; x of MXFP4 is not",
                              to_string(form_of(problem)));
-    if (problem.m > skinny_w4_max_m)
-      return refusal::refuse(refusal::rows, "{} is not taken, only up to {}", problem.m, skinny_w4_max_m);
     GEMMTUNE_RETURN_IF_ERROR(refusal::check_order(problem));
     if (problem.weight_layout != WeightLayout::plain)
       return refusal::refuse(refusal::layout, "{} is not taken, only plain",
@@ -136,7 +140,7 @@ Space SkinnyW4Family::space(const Problem& problem) const {
   space.add(Constraint{"waste",
                        [this, format](const Config& c) { return refuse_waste(set_, format, w4_tile_of(c)); },
                        Rule::search,
-                       {"isa", "mr", "nr"}});
+                       {"isa", "mr", "nr", "pf"}});
   return space;
 }
 

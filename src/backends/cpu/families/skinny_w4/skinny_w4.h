@@ -7,9 +7,6 @@
 
 namespace gemmtune::cpu {
 
-/// More rows of x are better off with weights that are decoded once for all of them.
-inline constexpr std::int64_t skinny_w4_max_m = 128;
-
 /// Requires a register tile of the level.
 std::unique_ptr<Kernel> make_skinny_w4_kernel(const KernelSet& set, const Problem& problem,
                                               const W4Tile& tile, int threads);

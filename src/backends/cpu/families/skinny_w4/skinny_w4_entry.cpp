@@ -11,7 +11,9 @@ namespace {
 std::int64_t max_rows(const Problem& problem, std::string_view architecture) {
   const std::int64_t k = problem.k;
   const bool is_multiplied_in_f32 = bits(problem.x_type) >= 16 && problem.x_type != DataType::bf16;
-  // Other instruction sets were not measured; `quantized` has AMX tiles.
+  // AMX tiles of skinny_w4 decode rows as they lie, for all rows of x at once.
+  if (!is_multiplied_in_f32 && architecture == gfx_name(Isa::amx)) return problem.m;
+  // Other instruction sets were not measured.
   if (is_multiplied_in_f32 || architecture != gfx_name(Isa::avx512bf16)) return k < 896 || k > 4096 ? 16 : 32;
   if (problem.x_type == DataType::i8) return k < 512 ? 16 : k < 896 ? 32 : k <= 4096 ? 128 : 64;
   if (k < 896) return k < 512 ? 8 : 16;

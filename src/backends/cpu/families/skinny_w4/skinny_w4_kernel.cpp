@@ -5,6 +5,8 @@ namespace gemmtune::cpu {
 namespace {
 
 constexpr std::int64_t min_elements_per_thread = 32768;
+// Packed x of these stays in the second cache while the weight passes.
+constexpr std::int64_t max_block_rows = 128;
 
 class SkinnyW4Kernel final : public Kernel {
  public:
@@ -13,8 +15,9 @@ class SkinnyW4Kernel final : public Kernel {
         gemm_(set, format_of(problem), tile),
         threads_(worthwhile_threads(problem, threads)),
         nr_(tile.nr),
-        scratch_at_(gemm_.packed_bytes(problem.m)),
-        scratch_bytes_(gemm_.scratch_bytes(problem.m)) {}
+        block_rows_(std::min(problem.m, max_block_rows)),
+        scratch_at_(gemm_.packed_bytes(block_rows_)),
+        scratch_bytes_(gemm_.scratch_bytes(block_rows_)) {}
 
   std::size_t workspace_bytes() const override {
     return static_cast<std::size_t>(scratch_at_ + threads_ * scratch_bytes_);
@@ -22,21 +25,39 @@ class SkinnyW4Kernel final : public Kernel {
   WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
-    Executor& executor = executor_of(stream);
-    auto* packed = static_cast<char*>(workspace);
+    const ScaleShape scale = operand_shapes(problem_).x.scale;
+    const std::int64_t scale_step =
+        scale.type == ScaleType::f32 ? operands.x_scale_step : scale.columns;  // elements
+    for (std::int64_t first = 0; first < problem_.m; first += block_rows_) {
+      Operands block = operands;
+      block.x = behind(operands.x, bytes_of(problem_.x_type, first * operands.ldx));
+      block.x_scale = behind(operands.x_scale, first * scale_step * bytes_of(scale.type));
+      block.y = static_cast<char*>(operands.y) + bytes_of(problem_.y_type, first * operands.ldy);
+      multiply(block, std::min(block_rows_, problem_.m - first), static_cast<char*>(workspace),
+               executor_of(stream));
+    }
+    return {};
+  }
+
+ private:
+  static const void* behind(const void* first, std::int64_t bytes) {
+    return first == nullptr ? nullptr : static_cast<const char*>(first) + bytes;
+  }
+
+  /// `m` rows of x, from the operands' first one on.
+  void multiply(const Operands& operands, std::int64_t m, char* packed, Executor& executor) const {
     const auto scratch = [&](std::int64_t part) { return packed + scratch_at_ + part * scratch_bytes_; };
     const BlockRows rows{.x = operands.x,
                          .stride = bytes_of(problem_.x_type, operands.ldx),
                          .scale = operands.x_scale,
                          .scale_step = operands.x_scale_step,
                          .global_scale = operands.x_global_scale,
-                         .count = problem_.m};
-    const std::int64_t packers =
-        problem_.m * problem_.k < min_elements_per_thread ? 1 : std::min(threads_, problem_.m);
+                         .count = m};
+    const std::int64_t steps = ceil_div(m, gemm_.packed_rows());
+    const std::int64_t packers = m * problem_.k < min_elements_per_thread ? 1 : std::min(threads_, steps);
     run_on(executor, packers, [&](std::int64_t part) {
-      for (std::int64_t row = share(problem_.m, packers, part); row < share(problem_.m, packers, part + 1);
-           ++row)
-        gemm_.pack_row(rows, row, packed, scratch(part));
+      for (std::int64_t i = share(steps, packers, part); i < share(steps, packers, part + 1); ++i)
+        gemm_.pack(rows, i * gemm_.packed_rows(), packed, scratch(part));
     });
     const BlockWeight weight{.w = operands.w,
                              .scale = operands.w_scale,
@@ -45,15 +66,15 @@ class SkinnyW4Kernel final : public Kernel {
     const std::int64_t groups = ceil_div(problem_.n, nr_);
     const std::int64_t parts = std::min(threads_, groups);
     run_on(executor, parts, [&](std::int64_t part) {
+      if (gemm_.isa().begin != nullptr) gemm_.isa().begin();
       const std::int64_t end = std::min(share(groups, parts, part + 1) * nr_, problem_.n);
       for (std::int64_t first = share(groups, parts, part) * nr_; first < end; first += gemm_.nr())
-        store(operands, gemm_.sums(problem_.m, packed, weight, first, std::min(gemm_.nr(), end - first),
-                                   scratch(part)));
+        store(operands,
+              gemm_.sums(m, packed, weight, first, std::min(gemm_.nr(), end - first), scratch(part)));
+      if (gemm_.isa().end != nullptr) gemm_.isa().end();
     });
-    return {};
   }
 
- private:
   void store(const Operands& operands, const BlockSums& sums) const {
     const std::int64_t size = bytes_of(problem_.y_type, 1);
     gemm_.isa().store[static_cast<int>(element_of(problem_.y_type))](
@@ -70,6 +91,7 @@ class SkinnyW4Kernel final : public Kernel {
   W4Gemm gemm_;
   std::int64_t threads_;
   std::int64_t nr_;
+  std::int64_t block_rows_;
   std::int64_t scratch_at_;
   std::int64_t scratch_bytes_;  // of one thread
 };
