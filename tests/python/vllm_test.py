@@ -217,17 +217,15 @@ class Plugin(Process):
 
     def test_compiled_graphs_call_the_operator_without_python(self):
         vllm = self.start()
-        model = self.load(lambda: nn.Sequential(vllm.Linear(N, K), vllm.Linear(K, N, seed=1), nn.ReLU()))
+        model = self.load(lambda: nn.Sequential(vllm.Linear(N, K), nn.ReLU()))
         compiled = torch.compile(model, fullgraph=True, dynamic=True)
-        parameter = vllm_double.ModelWeightParameter
         for m in (3, 16):  # with a row and without one
             x = torch.randn(m, K).bfloat16()
+            expected = model(x)
             compiled(x)
-            before = parameter.in_python
-            close(self, compiled(x), model[2](model[1](model[0](x))), 1e-2)
-            seen = parameter.in_python - before
-            model[0](x)
-            self.assertEqual(seen, 2 * (parameter.in_python - before - seen), "of the model that is not compiled alone")
+            before = vllm_double.ModelWeightParameter.in_python
+            close(self, compiled(x), expected, 1e-2)
+            self.assertEqual(vllm_double.ModelWeightParameter.in_python, before)
 
     def test_plans_are_made_ahead(self):
         vllm = self.start()
