@@ -70,7 +70,7 @@ def make(build, table, only, keep):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(keep or folder)
         folder.mkdir(parents=True, exist_ok=True)
-        programs = [row for row in PROGRAMS if not only or only.split(".")[0] == row[1].split(".")[0].rstrip("*")]
+        programs = [row for row in PROGRAMS if not only or only.startswith(row[1].rstrip("*."))]
         if not programs:
             sys.exit(f"code_hashes: --only {only}, expected tests of {' or '.join(suites.rstrip('*').rstrip('.') for _, suites in PROGRAMS)}")
         for program, suites in programs:
@@ -111,7 +111,7 @@ def again(folder, table, only):
     labels = [label for label in sorted(pathlib.Path(folder).glob("*.label"))
               if (only or "") in label.read_text() and " sm_" in label.read_text()]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        write(table, pool.map(lambda label: " ".join(hashes(compiled(library, label))) + " " + label.read_text(), labels))
+        write(table, list(pool.map(lambda label: " ".join(hashes(compiled(library, label))) + " " + label.read_text(), labels)))
 
 
 def read(table):

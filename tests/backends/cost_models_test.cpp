@@ -186,7 +186,7 @@ struct Bound {
 TEST(CostModels, ErrorsOfMeasuredRowsStaySmall) {
   const Families families(limits_of_card(cuda::h200));
   for (const Bound& bound : {Bound{"wgmma", 0.093, 0.078},
-                             {"skinny", 0.104, 0.083},
+                             {"skinny", 0.110, 0.0975},
                              {"mxfp4", 0.132, 0.135},
                              {"mxfp4_skinny", 0.070, 0.0083},
                              {"wgmma_moe", 0.089, 0.026},

@@ -116,7 +116,10 @@ void GpuCompile::expect_compiles(const KernelFamily& family, CompileOnlyRuntime&
   // Problems of one form differ in sizes: the first one's default, unless all corners are compiled.
   const std::string form =
       fmt::format("{} {} {}", runtime.architecture(), family.name(), source_form_of(problem));
-  if (covered_.insert(form).second || is_thorough()) configs.push_back(family.default_config(problem));
+  // The fallbacks' default is one of two tiles, both of which other problems have had.
+  const bool has_default = !family.name().starts_with("simt");
+  if ((covered_.insert(form).second && has_default) || is_thorough())
+    configs.push_back(family.default_config(problem));
   expect_names_are_read_back(family, problem, configs);
   std::set<std::string> seen;
   for (const Config& config : configs) {
@@ -189,6 +192,7 @@ TEST_F(GpuCompile, WgmmaMoeForHopper) {
   const cuda::CudaDriver no_driver{cuda::api::Driver{}};
   const auto family = cuda::make_wgmma_moe_family(runtime, no_driver);
   for (const std::int64_t tokens : {1, 64, 4096}) {
+    if (tokens == 64 && !is_thorough()) continue;
     Problem problem =
         testing_problems::moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {tokens, 768, 2048});
     problem.moe.experts = 128;
@@ -209,7 +213,7 @@ TEST_F(GpuCompile, WgmmaMoeForHopper) {
     expect_compiles(*family, runtime, fp4);
     fp4.x_type = DataType::f8_e4m3fn;
     fp4.moe.quant_type = QuantType::per_token;
-    fp4.moe.gated = tokens == 64;
+    fp4.moe.gated = tokens > 1;
     fp4.moe.activation = Activation::gelu;
     expect_compiles(*family, runtime, fp4);
     for (const QuantType type : {QuantType::per_token, QuantType::per_1x128}) {

@@ -2,6 +2,7 @@
 // of absolute values in float32. An element times its scale is exact in float64, and so is a product of elements without scales. Tiles are those
 // of reference_tiles.cuh.
 
+#include "backends/gpu/device/batch.cuh"
 #include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/device/scales.cuh"
 #include "backends/gpu/verify/reference_arguments.h"
@@ -30,19 +31,11 @@ static __device__ inline float size_of(dequantized value) {
   return value - value == dequantized(0) ? fabsf((float)value) : 0.0f;
 }
 
-// The arguments of this block's batch.
-static __device__ inline ReferenceArguments of_batch(ReferenceArguments a) {
-  const long long batch = blockIdx.z;
-  a.x += batch * a.x_batch_step;
-  a.w += batch * a.w_batch_step;
-  a.values += batch * a.m * a.n;
-  a.magnitudes += batch * a.m * a.n;
-  a.scales = scales_of_batch(a.scales, batch, a.m, a.n);
-  return a;
-}
-
 extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceArguments all) {
-  const ReferenceArguments a = of_batch(all);
+  const ReferenceArguments a = of_batch(all, [](ReferenceArguments& b, long long batch) {
+    b.values += batch * b.m * b.n;
+    b.magnitudes += batch * b.m * b.n;
+  });
   __shared__ Tiles tiles;
   const int thread = threadIdx.x;
   const int across = thread % 16;

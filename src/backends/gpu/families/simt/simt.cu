@@ -5,6 +5,7 @@
 // The host defines: BLOCK_M (16, 64), PACKED (1: the weight has the layout tile64x128, or fragment64), and types
 // (device/types.cuh).
 
+#include "backends/gpu/device/batch.cuh"
 #include "backends/gpu/device/fragment64.cuh"
 #include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/device/scales.cuh"
@@ -45,16 +46,6 @@ static __device__ inline float weight_at(const SimtArguments& a, long long row, 
   } else {
     return read_w(a.w, row * a.w_row_step + column * a.w_k_step);
   }
-}
-
-// The arguments of this block's batch.
-static __device__ inline SimtArguments of_batch(SimtArguments a) {
-  const long long batch = blockIdx.z;
-  a.x += batch * a.x_batch_step;
-  a.w += batch * a.w_batch_step;
-  a.y += batch * a.y_batch_step;
-  a.scales = scales_of_batch(a.scales, batch, a.m, a.n);
-  return a;
 }
 
 // Elements times the largest e8m0 scales are more than float32 holds: they are divided by this, and sums are multiplied by it.

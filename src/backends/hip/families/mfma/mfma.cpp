@@ -53,8 +53,8 @@ class MfmaKernel final : public gpu::JitKernel<MfmaLaunchConfig> {
     values.w_line_bytes = w_line_bytes_;
     values.k_bytes = problem_.k * launch_.element_bits / 8;
     values.ldy = o.ldy;
-    values.x_batch_bytes = launch_.batches > 1 ? bytes_of(problem_.x_type, o.x_batch_stride) : 0;
-    values.w_batch_bytes = bytes_of(problem_.w_type, problem_.n * problem_.k);
+    values.x_batch_step = launch_.batches > 1 ? bytes_of(problem_.x_type, o.x_batch_stride) : 0;
+    values.w_batch_step = bytes_of(problem_.w_type, problem_.n * problem_.k);
     values.y_batch_step = o.y_batch_stride;
     values.m = as_int(problem_.m);
     values.n = as_int(problem_.n);
@@ -65,7 +65,7 @@ class MfmaKernel final : public gpu::JitKernel<MfmaLaunchConfig> {
     values.xcds = as_int(launch_.by_die ? xcds_ : 1);
     const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
     if (launch_.direct && ((address(o.x) | address(o.w) |
-                            static_cast<std::uintptr_t>(values.x_line_bytes | values.x_batch_bytes)) &
+                            static_cast<std::uintptr_t>(values.x_line_bytes | values.x_batch_step)) &
                            3) != 0)
       return Status::unsupported("mfma with dl1 needs pointers, rows and batches at multiples of 4 bytes");
     if (launch_.x_columns && values.x_line_bytes > max_line_bytes)

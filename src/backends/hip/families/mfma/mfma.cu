@@ -9,7 +9,7 @@
 
 extern "C" __global__ void __launch_bounds__(NUM_THREADS) OCCUPANCY mfma(const MfmaArguments all) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  const MfmaArguments a = of_batch(all);
+  const MfmaArguments a = of_block(all);
   const Tile tile = tile_at(a, (int)blockIdx.x);
   const int k_tiles = (int)((a.k_bytes + BLOCK_K - 1) / BLOCK_K);
   const int begin = (int)((long long)k_tiles * blockIdx.y / a.split_k);

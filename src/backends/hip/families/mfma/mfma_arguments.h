@@ -39,8 +39,8 @@ struct MfmaArguments {
   long long w_line_bytes;
   long long k_bytes;  // of a row's elements
   long long ldy;
-  long long x_batch_bytes, w_batch_bytes;  // a batch is a block along z
-  long long y_batch_step;                  // elements
+  // Of x and w bytes, of y elements. A batch is a block along z.
+  long long x_batch_step, w_batch_step, y_batch_step;
   int m, n;
   int split_k;
   int tiles_m, tiles_n;

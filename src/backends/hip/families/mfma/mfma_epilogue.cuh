@@ -1,6 +1,7 @@
 // What mfma and the reduction of its partial sums share: the arguments of a block's batch, and how sums become y.
 #pragma once
 
+#include "backends/gpu/device/batch.cuh"
 #include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/device/scales.cuh"
 #include "backends/hip/families/mfma/mfma_arguments.h"
@@ -17,16 +18,12 @@ struct SumOf<Element::int8> {
 };
 typedef SumOf<types().element>::type sum;
 
-static __device__ inline MfmaArguments of_batch(MfmaArguments a) {
-  if constexpr (types().batched) {
-    const long long batch = blockIdx.z;
-    a.x += batch * a.x_batch_bytes;
-    a.w += batch * a.w_batch_bytes;
+static __device__ inline MfmaArguments of_block(const MfmaArguments& all) {
+  if constexpr (!types().batched) return all;
+  return of_batch(all, [](MfmaArguments& a, long long batch) {
     a.y += batch * a.y_batch_step;
     a.partials = (sum*)a.partials + batch * a.split_k * a.m * a.n;
-    a.scales = scales_of_batch(a.scales, batch, a.m, a.n);
-  }
-  return a;
+  });
 }
 
 // Scales that are the same for all of k. They are factors of a row and of a column.

@@ -3,7 +3,7 @@
 #include "backends/hip/families/mfma/mfma_epilogue.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) mfma_reduce(const MfmaArguments all) {
-  const MfmaArguments a = of_batch(all);
+  const MfmaArguments a = of_block(all);
   const sum* const partials = (const sum*)a.partials;
   const long long count = (long long)a.m * a.n;
   for (long long i = (long long)blockIdx.x * 256 + threadIdx.x; i < count; i += (long long)gridDim.x * 256) {

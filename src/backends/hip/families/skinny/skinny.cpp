@@ -88,8 +88,8 @@ class SkinnyKernel final : public gpu::JitKernel<LaunchConfig> {
     values.x_line_bytes = bytes_of(problem_.x_type, o.ldx);
     values.k_bytes = bytes_of(problem_.w_type, problem_.k);
     values.ldy = o.ldy;
-    values.x_batch_bytes = bytes_of(problem_.x_type, o.x_batch_stride);
-    values.w_batch_bytes = problem_.n * values.k_bytes;
+    values.x_batch_step = bytes_of(problem_.x_type, o.x_batch_stride);
+    values.w_batch_step = problem_.n * values.k_bytes;
     values.y_batch_step = o.y_batch_stride;
     values.m = as_int(problem_.m);
     values.n = as_int(problem_.n);

@@ -8,6 +8,7 @@
 // k each (of these weights 16 lanes have rows, 4 have k). Of a column-major weight a lane reads RN adjacent elements of a line for each k, and
 // transposes them. The order of the sums is fixed.
 
+#include "backends/gpu/device/batch.cuh"
 #include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/device/scales.cuh"
 #include "backends/hip/device/e2m1.cuh"
@@ -297,18 +298,6 @@ static __device__ inline int row_in_block(int lane, int r) {
   return config().w_columns ? lane % ROW_LANES * RN + r : r * ROW_LANES + lane % ROW_LANES;
 }
 
-// The arguments of this block's batch.
-static __device__ inline SkinnyArguments of_batch(SkinnyArguments a) {
-  if constexpr (types().batched) {
-    const long long batch = blockIdx.z;
-    a.x += batch * a.x_batch_bytes;
-    a.w += batch * a.w_batch_bytes;
-    a.y += batch * a.y_batch_step;
-    a.scales = scales_of_batch(a.scales, batch, a.m, a.n);
-  }
-  return a;
-}
-
 static __device__ inline sum from_lane(sum value, int lane) {
   return __builtin_bit_cast(sum, __builtin_amdgcn_ds_bpermute(lane * 4, __builtin_bit_cast(int, value)));
 }
@@ -334,7 +323,7 @@ static __device__ __forceinline__ void add_products(sum (&sums)[RN][ROWS], const
 }
 
 extern "C" __global__ void __launch_bounds__(64 * WAVES) skinny(const SkinnyArguments all) {
-  const SkinnyArguments a = of_batch(all);
+  const SkinnyArguments a = types().batched ? of_batch(all) : all;
   __shared__ sum partials[WAVES][BLOCK_ROWS][ROWS];
   const int wave = threadIdx.x / 64;
   const int lane = threadIdx.x % 64;

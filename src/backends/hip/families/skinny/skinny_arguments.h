@@ -25,8 +25,8 @@ struct SkinnyArguments {
   long long x_line_bytes;  // between rows of x
   long long k_bytes;       // of a row of the weight
   long long ldy;
-  long long x_batch_bytes, w_batch_bytes;  // a batch is a block along z
-  long long y_batch_step;                  // elements
+  // Of x and w bytes, of y elements. A batch is a block along z.
+  long long x_batch_step, w_batch_step, y_batch_step;
   int m, n;
 };
 
