@@ -1,0 +1,32 @@
+"""Other programs' work beside a measurement on a CPU."""
+
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+
+
+def commands(load):
+    """`load`: a number of busy processes for each core of this process (stress-ng, or without it loops of this Python), or a command."""
+    try:
+        count = round(float(load) * len(os.sched_getaffinity(0)))
+    except ValueError:
+        return [shlex.split(load)]
+    if shutil.which("stress-ng"):
+        return [["stress-ng", "--cpu", str(count)]] if count else []
+    return [[sys.executable, "-S", "-c", "while True: pass"]] * count
+
+
+@contextlib.contextmanager
+def busy_cores(load):
+    """`commands(load)` run inside; nothing for None."""
+    started = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for command in commands(load)] if load else []
+    try:
+        yield
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait()
