@@ -258,7 +258,7 @@ def add_compiled(options, models, cases, variants):
         torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 10000
     for model in models.values():
         for layer in model.model.layers:
-            layer.compile(mode="max-autotune-no-cudagraphs", dynamic=False, fullgraph=True)
+            layer.compile(mode=options.compile_mode, dynamic=False, fullgraph=True)
     for case in cases:
         spent = time.monotonic() - begin
         if spent + longest > options.compile:
@@ -319,6 +319,7 @@ def tune(options, models, cases, folder, name):
 
 
 def measure(options, name, folder):
+    """Rows, as they are measured."""
     model = build(options, name)
     say(f"{name}: built, {sum(one.numel() for one in model.parameters()) / 1e9:.2f} G parameters")
     cases = [Case(options, model, "decode", size) for size in options.decode] + [
@@ -355,13 +356,11 @@ def measure(options, name, folder):
         for case in cases:
             for variant, timed in variants[case.name].items():
                 profile(options.profile, f"{name}, {case.name}, {variant}", timed)
-    rows = []
     for load in dict.fromkeys((None, options.load)):
         with busy_cores(load):
             for case in cases:
-                rows += time_case(options, name, case, load, variants[case.name], gemms[case.name], exact.get(case.name))
+                yield from time_case(options, name, case, load, variants[case.name], gemms[case.name], exact.get(case.name))
                 say(f"{name}: {case.name} timed, load: {load or 'none'}")
-    return rows
 
 
 def time_case(options, name, case, load, variants, gemms, exact):
@@ -419,6 +418,7 @@ def main():
     parser.add_argument("--tuned", help="tuned files in place of a tuning run")
     parser.add_argument("--plain", action="store_true", help="only the model as it is; without gemmtune and the float32 copy")
     parser.add_argument("--compile", type=float, default=0, help="seconds for torch.compile's forms (0: none)")
+    parser.add_argument("--compile-mode", default="max-autotune-no-cudagraphs", help="torch.compile's; 'default' compiles faster on a CPU")
     parser.add_argument("--compiled-variants", type=lambda text: text.split("+"), default="merged",
                         help="what torch.compile gets beside the model as it is, as --variants")
     parser.add_argument("--rounds", type=int, default=9)
@@ -446,12 +446,13 @@ def main():
     with tempfile.TemporaryDirectory(prefix="gemmtune-") as work, torch.inference_mode():
         folder = os.path.dirname(os.path.abspath(options.output)) if options.output else work
         for name in names:
-            rows += measure(options, name, folder)
-            if options.output:
-                with open(options.output, "w", newline="") as file:
-                    writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-                    writer.writeheader()
-                    writer.writerows(rows)
+            for row in measure(options, name, folder):
+                rows.append(row)
+                if options.output:  # what a run that is stopped has measured, too
+                    with open(options.output, "w", newline="") as file:
+                        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+                        writer.writeheader()
+                        writer.writerows(rows)
             print(table([row for row in rows if row["model"] == name], options.plain), flush=True)
             if options.device != "cpu":
                 torch.cuda.empty_cache()
