@@ -450,7 +450,8 @@ void torch_pool() {
   ThreadTeam team(Team::automatic, of_threads(threads));
   expect(team.look().ok() && team.running() == Team::own, "a PyTorch was found where none is loaded");
   set_torch_threads(GEMMTUNE_TORCH_DOUBLE, threads);
-  expect(team.look().ok() && team.running() == Team::callback, "the pool of a PyTorch without OpenMP was not found");
+  expect(team.look().ok() && team.running() == Team::callback,
+         "the pool of a PyTorch without OpenMP was not found");
   expect(team.threads() == threads && runs_all_parts(team), "parts were left out or ran twice");
   expect(threads_of(team).size() == threads, "PyTorch's parallel_for does not run the parts");
   set_torch_threads(GEMMTUNE_TORCH_DOUBLE, 2);
@@ -460,7 +461,8 @@ void torch_pool() {
          "a call uses more threads than the device has");
   for (const Team asked : {Team::own, Team::callback}) {
     ThreadTeam other(asked, of_threads(threads));
-    expect(other.look().ok() && other.running() == asked, "PyTorch's pool is taken in place of what is asked for");
+    expect(other.look().ok() && other.running() == asked,
+           "PyTorch's pool is taken in place of what is asked for");
   }
 }
 

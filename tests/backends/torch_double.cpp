@@ -36,9 +36,11 @@ __attribute__((visibility("default"))) std::int32_t torch_get_num_threads(std::u
   return 0;
 }
 
-__attribute__((visibility("default"))) std::int32_t torch_parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain,
-                                                                      void (*body)(std::int64_t, std::int64_t, void*), void* context) {
-  const std::int64_t count = std::min<std::int64_t>(threads, (end - begin) / std::max<std::int64_t>(grain, 1));
+__attribute__((visibility("default"))) std::int32_t torch_parallel_for(
+    std::int64_t begin, std::int64_t end, std::int64_t grain, void (*body)(std::int64_t, std::int64_t, void*),
+    void* context) {
+  const std::int64_t count =
+      std::min<std::int64_t>(threads, (end - begin) / std::max<std::int64_t>(grain, 1));
   if (in_region || count <= 1) {
     body(begin, end, context);
     return 0;

@@ -93,7 +93,8 @@ class CpuDevice final : public LeafDevice {
   ThreadTeam team_;
   FamilyList families_;
   std::vector<const KernelFamily*> family_pointers_;
-  std::array<DeviceInfo, static_cast<std::size_t>(Team::callback) + 1> infos_;  // by the team that kernels run on
+  std::array<DeviceInfo, static_cast<std::size_t>(Team::callback) + 1>
+      infos_;  // by the team that kernels run on
   std::mutex sampling_;
   std::string active_pool_;     // guarded by sampling_
   std::vector<float> pass_in_;  // guarded by sampling_; empty until a sample has a parallel pass

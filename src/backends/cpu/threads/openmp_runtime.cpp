@@ -237,7 +237,8 @@ class Runtimes {
 
   const OpenmpRuntime* known(const LoadedObject& object, bool asks_torch) {
     for (const auto& runtime : all_) {
-      if (runtime->path == object.path && (runtime->functions.max_threads == &torch_max_threads) == asks_torch)
+      if (runtime->path == object.path &&
+          (runtime->functions.max_threads == &torch_max_threads) == asks_torch)
         return runtime.get();
     }
     auto runtime = open_runtime(object);
@@ -281,7 +282,7 @@ class Runtimes {
   unsigned long long loads_ = 0;
   std::vector<std::unique_ptr<OpenmpRuntime>> all_;
   const OpenmpRuntime* programs_ = nullptr;
-  const OpenmpRuntime* brought_ = nullptr;               // by a library of ours
+  const OpenmpRuntime* brought_ = nullptr;  // by a library of ours
   TorchThreads torch_;
   bool torch_on_openmp_ = false;
   std::array<std::atomic<int (*)()>, 4> in_parallel_{};  // of libgomps; null behind the last

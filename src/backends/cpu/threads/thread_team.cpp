@@ -64,7 +64,8 @@ Status ThreadTeam::look(bool bounded_spin) {
 
 Team ThreadTeam::running() const {
   if (openmp() != nullptr) return Team::openmp;
-  return team_ == Team::callback || torch_.load(std::memory_order_acquire) != nullptr ? Team::callback : Team::own;
+  return team_ == Team::callback || torch_.load(std::memory_order_acquire) != nullptr ? Team::callback
+                                                                                      : Team::own;
 }
 
 const TorchThreads* ThreadTeam::torch() const {
@@ -84,7 +85,8 @@ void ThreadTeam::parallel_for(std::int64_t parts, Body body, void* context) {
   if (parts <= 1) return run_alone(parts, body, context);
   if (const TorchThreads* const pool = torch()) {
     ParallelCall call{body, context, parts};
-    (void)pool->parallel_for(0, std::min<std::int64_t>(parts, threads()), 1, &take_parts_of_pools_call, &call);
+    (void)pool->parallel_for(0, std::min<std::int64_t>(parts, threads()), 1, &take_parts_of_pools_call,
+                             &call);
     return take_parts_of_call(&call);  // those that a pool without memory has left
   }
   const OpenmpRuntime* const runtime = openmp();

@@ -9,7 +9,8 @@ struct TorchThreads {
   /// torch_parallel_for: body(from, to, context) over a division of [begin, end). 0 if it succeeds. Inside a parallel
   /// region of PyTorch's it is one call on the calling thread.
   std::int32_t (*parallel_for)(std::int64_t begin, std::int64_t end, std::int64_t grain,
-                               void (*body)(std::int64_t from, std::int64_t to, void* context), void* context) = nullptr;
+                               void (*body)(std::int64_t from, std::int64_t to, void* context),
+                               void* context) = nullptr;
   std::int32_t (*get_num_threads)(std::uint32_t* threads) = nullptr;
 
   bool found() const { return parallel_for != nullptr && get_num_threads != nullptr; }
