@@ -122,7 +122,8 @@ void no_runtime() {
   ThreadTeam team(Team::automatic, of_threads(threads));
   expect(team.look().ok() && team.openmp() == nullptr, "a runtime was found where none is loaded");
   expect(team.threads() == threads && runs_all_parts(team), "our own pool does not run");
-  expect(test::threads_of_this_process() == threads, "our own pool is not started");
+  // The thread sanitizer has one of its own.
+  expect(test::threads_of_this_process() >= threads, "our own pool is not started");
 }
 
 void loaded_later() {
