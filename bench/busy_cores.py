@@ -1,9 +1,11 @@
 """Other programs' work beside a measurement on a CPU."""
 
 import contextlib
+import ctypes
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -19,11 +21,17 @@ def commands(load):
     return [[sys.executable, "-S", "-c", "while True: pass"]] * count
 
 
+def end_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: a program that is killed leaves no busy process
+
+
 @contextlib.contextmanager
 def busy_cores(load):
     """`commands(load)` run inside; nothing for None."""
-    started = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for command in commands(load)] if load else []
+    started = []
     try:
+        for command in commands(load) if load else []:
+            started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=end_with_parent))
         yield
     finally:
         for process in started:
