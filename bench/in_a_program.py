@@ -11,18 +11,20 @@ Printed for each size: microseconds of each layer, the operation before it subtr
 paired rounds with quartiles: torch over plain, torch over packed, prepacked over packed. Above 1 gemmtune is faster. With --load the operation
 is not subtracted, because it moves more than a layer lasts: times and ratios are of both.
 
-Usage: in_a_program.py TUNED.csv [MxNxK ...] [--rounds 11] [--load COMMAND] [--csv FILE]
+Usage: in_a_program.py TUNED.csv [MxNxK ...] [--rounds 11] [--calls N] [--seconds S] [--load N|COMMAND] [--csv FILE]
   --list FILE  writes the sizes as a list for `gemmtune tune -i`, plain and packed, and ends
-  --load       a command that runs beside all rounds"""
+  --load       what runs beside all rounds: N busy processes for each core (bench/busy_cores.py), or a command
+  --calls      of a layer in a round, in place of one with each of its weights (as many as are not in a cache)
+  --seconds    of a size: no round begins later, if five have ended"""
 
 import argparse
 import csv
 import math
-import shlex
 import statistics
-import subprocess
 import sys
 import time
+
+from busy_cores import busy_cores
 
 SIZES = ["1x2048x2048", "1x3072x2048", "1x16384x2048", "1x2048x8192", "4x2048x2048", "4x3072x2048", "4x16384x2048", "4x2048x8192",
          "16x2048x2048", "16x3072x2048", "16x16384x2048", "16x2048x8192", "64x2048x2048", "64x3072x2048", "64x2048x8192",  # Llama-3.2-1B
@@ -39,6 +41,17 @@ def write_list(path):
                 writer.writerow([*size.split("x"), False, "torch.bfloat16", "torch.bfloat16", packed])
 
 
+def write(path, rows):
+    """The table so far, so that a run that is stopped leaves one."""
+    if not path:
+        return
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
 def quartiles(values):
     ordered = sorted(values)
     return statistics.median(ordered), ordered[len(ordered) // 4], ordered[len(ordered) * 3 // 4]
@@ -49,8 +62,8 @@ def prepack(weight, rows):
     return torch.ops.mkldnn._reorder_linear_weight(weight, rows)
 
 
-def measure(size, rounds, subtract):
-    """{name: [microseconds of a round's layer]}; without `subtract` of the operation and the layer."""
+def measure(size, options):
+    """{name: [microseconds of a round's layer]}; with a load of the operation and the layer."""
     import torch
     import gemmtune.torch
     m, n, k = map(int, size.split("x"))
@@ -70,17 +83,21 @@ def measure(size, rounds, subtract):
     before = torch.randn(64, 8192)  # large enough that PyTorch divides it among its threads
     times = {name: [] for name in calls}
     names = list(calls)
-    for number in range(rounds + 2):
+    count = options.calls or pool
+    end = time.monotonic() + options.seconds
+    for number in range(options.rounds + 2):
+        if number >= 7 and time.monotonic() > end:
+            break
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             call = calls[name]
             begin = time.perf_counter()
-            for i in range(pool):
+            for i in range(number * count, (number + 1) * count):
                 torch.nn.functional.silu(before)
-                call(i)
-            times[name].append((time.perf_counter() - begin) / pool * 1e6)
+                call(i % pool)
+            times[name].append((time.perf_counter() - begin) / count * 1e6)
     nothing = times.pop("nothing")
-    alone = statistics.median(nothing[2:]) if subtract else 0.0
+    alone = 0.0 if options.load else statistics.median(nothing[2:])
     return {name: [value - alone for value in values[2:]] for name, values in times.items()}
 
 
@@ -89,7 +106,9 @@ def main():
     parser.add_argument("table", nargs="?")
     parser.add_argument("sizes", nargs="*", metavar="MxNxK")
     parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--load", metavar="COMMAND")
+    parser.add_argument("--calls", type=int, metavar="N")
+    parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--load", metavar="N|COMMAND")
     parser.add_argument("--csv", metavar="FILE")
     parser.add_argument("--list", metavar="FILE")
     options = parser.parse_intermixed_args()
@@ -103,12 +122,11 @@ def main():
     torch.set_grad_enabled(False)
     gemmtune.use(options.table)
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, {options.rounds} rounds, load: {options.load or 'none'}", flush=True)
-    load = subprocess.Popen(shlex.split(options.load), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) if options.load else None
     rows = []
-    try:
+    with busy_cores(options.load):
         for size in options.sizes or SIZES:
-            times = measure(size, options.rounds, subtract=not options.load)
-            row = {"size": size, **{name + "_us": round(statistics.median(values), 1) for name, values in times.items()}}
+            times = measure(size, options)
+            row = {"size": size, "rounds": len(times["torch"]), **{name + "_us": round(statistics.median(values), 1) for name, values in times.items()}}
             text = f"{size}: " + ", ".join(f"{name} {statistics.median(values):.0f}" for name, values in times.items()) + " us"
             for base, other in (("torch", "plain"), ("torch", "packed"), ("prepacked", "packed")):
                 if other not in times:
@@ -118,16 +136,7 @@ def main():
                 text += f"; {base}/{other} {middle:.2f} ({low:.2f} to {high:.2f})"
             rows.append(row)
             print(text, flush=True)
-    finally:
-        if load:
-            load.terminate()
-            load.wait()
-    if options.csv:
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        with open(options.csv, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, names, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+            write(options.csv, rows)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,14 @@
 capture -> tune (each layer alone, and with merge=True), and under torch.compile; side by side in one process, in interleaved rounds.
 
 Decode is one token for each of B sequences behind --context tokens, in a captured CUDA graph over a static KV cache; prefill is
-the forward pass over one prompt, captured too. "GEMMs" is a graph of the model's linear layers alone, which says how much of the
+the forward pass over one prompt, captured too. Tokens: how many of the next tokens are those of the model as it is. "GEMMs" is a graph of the model's linear layers alone, which says how much of the
 time can be gained at all. Outputs: the relative error of the logits against a float32 copy of the model.
 
 Usage: language_model.py [--models llama-3.1-8b,qwen3-8b] [--decode 1,8,16,64] [--prefill 512,2048] [--budget SECONDS]
        [--variants patched+merged] [--output FILE.csv] [--compile SECONDS] [--tuned FILE | --plain]
 With --plain gemmtune is not imported: the program that bench/end_to_end/interposed.sh runs under libgemmtune_cublas.
 On a CPU torch.compile freezes the weights, which packs them: --device cpu --models llama-3.2-1b,qwen3-0.6b --decode 1,4,16
---prefill 128 --variants "plain weights+patched" --compile 300. Small: --layers 2 --hidden 256 --vocab 1024 --decode 1 --prefill 64"""
+--prefill 128 --variants "plain weights+patched" --compile 300 [--load 3, busy processes for each core, bench/busy_cores.py]. Small: --layers 2 --hidden 256 --vocab 1024 --decode 1 --prefill 64"""
 
 import argparse
 import copy
@@ -24,6 +24,9 @@ import time
 
 import torch
 from torch.nn import functional
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from busy_cores import busy_cores  # noqa: E402
 
 SIZES = {
     "llama-3.1-8b": dict(kind="llama", hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,
@@ -223,6 +226,12 @@ def relative_error(logits, exact):
     return ((logits.double() - exact).norm() / exact.norm()).item()
 
 
+def same_tokens(base, logits):
+    """Of each sequence the next token, the one of the largest logit: how many are equal, of how many."""
+    equal = base.argmax(-1) == logits.argmax(-1)
+    return f"{int(equal.sum())}/{equal.numel()}"
+
+
 def exact_logits(model, cases):
     """Logits of a float32 copy of the model, of each case."""
     exact = {}
@@ -249,7 +258,7 @@ def add_compiled(options, models, cases, variants):
         torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 10000
     for model in models.values():
         for layer in model.model.layers:
-            layer.compile(mode="max-autotune-no-cudagraphs", dynamic=False, fullgraph=True)
+            layer.compile(mode=options.compile_mode, dynamic=False, fullgraph=True)
     for case in cases:
         spent = time.monotonic() - begin
         if spent + longest > options.compile:
@@ -310,6 +319,7 @@ def tune(options, models, cases, folder, name):
 
 
 def measure(options, name, folder):
+    """Rows, as they are measured."""
     model = build(options, name)
     say(f"{name}: built, {sum(one.numel() for one in model.parameters()) / 1e9:.2f} G parameters")
     cases = [Case(options, model, "decode", size) for size in options.decode] + [
@@ -342,41 +352,53 @@ def measure(options, name, folder):
 
     if options.logits:
         torch.save({f"{name} {case.name}": variants[case.name]["stock"].output.cpu() for case in cases}, options.logits)
+    if options.profile:
+        for case in cases:
+            for variant, timed in variants[case.name].items():
+                profile(options.profile, f"{name}, {case.name}, {variant}", timed)
+    for load in dict.fromkeys((None, options.load)):
+        with busy_cores(load):
+            for case in cases:
+                yield from time_case(options, name, case, load, variants[case.name], gemms[case.name], exact.get(case.name))
+                say(f"{name}: {case.name} timed, load: {load or 'none'}")
+
+
+def time_case(options, name, case, load, variants, gemms, exact):
+    times = interleaved(variants, options.rounds, options.milliseconds)
+    products = interleaved(gemms, options.rounds, options.milliseconds / 2)
     rows = []
-    for case in cases:
-        for variant, timed in variants[case.name].items() if options.profile else ():
-            profile(options.profile, f"{name}, {case.name}, {variant}", timed)
-        times = interleaved(variants[case.name], options.rounds, options.milliseconds)
-        products = interleaved(gemms[case.name], options.rounds, options.milliseconds / 2)
-        for variant, timed in variants[case.name].items():
-            base = "compiled" if variant.startswith("compiled, ") and "compiled" in times else "stock"
-            middle, low, high = ratio(times[base], times[variant])
-            ms = statistics.median(times[variant])
-            row = {"model": name, "case": case.name, "variant": variant, "tokens_per_s": f"{case.tokens / ms * 1e3:.1f}",
-                   "ms": f"{ms:.4f}", "base": base, "speed_up": f"{middle:.3f}", "lowest": f"{low:.3f}", "highest": f"{high:.3f}"}
-            if variant in products:
-                gemm = statistics.median(products[variant])
-                row["gemm_ms"], row["gemm_share"] = f"{gemm:.4f}", f"{gemm / ms:.3f}"
-                row["gemm_speed_up"] = f"{ratio(products['stock'], products[variant])[0]:.3f}"
-            if case.name in exact:
-                row["error"] = f"{relative_error(timed.output, exact[case.name]):.2e}"
-            else:
-                row["error"] = f"{timed.output.double().norm().item():.6e}"
-            rows.append(row)
+    for variant, timed in variants.items():
+        base = "compiled" if variant.startswith("compiled, ") and "compiled" in times else "stock"
+        middle, low, high = ratio(times[base], times[variant])
+        ms = statistics.median(times[variant])
+        row = {"model": name, "case": case.name, "load": load or "", "variant": variant, "tokens_per_s": f"{case.tokens / ms * 1e3:.1f}",
+               "ms": f"{ms:.4f}", "base": base, "speed_up": f"{middle:.3f}", "lowest": f"{low:.3f}", "highest": f"{high:.3f}"}
+        if "compiled" in times:
+            row["over_compiled"] = f"{ratio(times['compiled'], times[variant])[0]:.3f}"
+        if variant in products:
+            gemm = statistics.median(products[variant])
+            row["gemm_ms"], row["gemm_share"] = f"{gemm:.4f}", f"{gemm / ms:.3f}"
+            row["gemm_speed_up"] = f"{ratio(products['stock'], products[variant])[0]:.3f}"
+        if exact is not None:
+            row["error"] = f"{relative_error(timed.output, exact):.2e}"
+        else:
+            row["error"] = f"{timed.output.double().norm().item():.6e}"
+        row["same_tokens"] = same_tokens(variants["stock"].output, timed.output)
+        rows.append(row)
     return rows
 
 
-FIELDS = ("model", "case", "variant", "tokens_per_s", "ms", "base", "speed_up", "lowest", "highest", "gemm_ms", "gemm_share",
-          "gemm_speed_up", "error")
+FIELDS = ("model", "case", "load", "variant", "tokens_per_s", "ms", "base", "speed_up", "lowest", "highest", "over_compiled", "gemm_ms",
+          "gemm_share", "gemm_speed_up", "error", "same_tokens")
 
 
 def table(rows, plain):
-    lines = [f"{'model':14}{'case':14}{'variant':20}{'tokens/s':>10}{'ms':>10}{'speed-up':>10}{'lowest':>8}{'GEMMs ms':>10}{'share':>7}"
-             f"{'GEMMs':>7}{'norm' if plain else 'error':>14}"]
+    lines = [f"{'model':14}{'case':14}{'load':6}{'variant':20}{'tokens/s':>10}{'ms':>10}{'speed-up':>10}{'lowest':>8}{'/compiled':>10}{'GEMMs ms':>10}"
+             f"{'share':>7}{'GEMMs':>7}{'norm' if plain else 'error':>14}{'tokens':>8}"]
     for row in rows:
-        lines.append(f"{row['model']:14}{row['case']:14}{row['variant']:20}{row['tokens_per_s']:>10}{row['ms']:>10}{row['speed_up']:>10}"
-                     f"{row['lowest']:>8}{row.get('gemm_ms', ''):>10}{row.get('gemm_share', ''):>7}{row.get('gemm_speed_up', ''):>7}"
-                     f"{row['error']:>14}")
+        lines.append(f"{row['model']:14}{row['case']:14}{row['load']:6.6}{row['variant']:20}{row['tokens_per_s']:>10}{row['ms']:>10}"
+                     f"{row['speed_up']:>10}{row['lowest']:>8}{row.get('over_compiled', ''):>10}{row.get('gemm_ms', ''):>10}"
+                     f"{row.get('gemm_share', ''):>7}{row.get('gemm_speed_up', ''):>7}{row['error']:>14}{row['same_tokens']:>8}")
     return "\n".join(lines)
 
 
@@ -396,10 +418,12 @@ def main():
     parser.add_argument("--tuned", help="tuned files in place of a tuning run")
     parser.add_argument("--plain", action="store_true", help="only the model as it is; without gemmtune and the float32 copy")
     parser.add_argument("--compile", type=float, default=0, help="seconds for torch.compile's forms (0: none)")
+    parser.add_argument("--compile-mode", default="max-autotune-no-cudagraphs", help="torch.compile's; 'default' compiles faster on a CPU")
     parser.add_argument("--compiled-variants", type=lambda text: text.split("+"), default="merged",
                         help="what torch.compile gets beside the model as it is, as --variants")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--milliseconds", type=float, default=40, help="of one sample")
+    parser.add_argument("--load", help="time all cases once more beside that many busy processes for each core, or beside this command")
     parser.add_argument("--profile", help="append the kernels of each case and their times to this file")
     parser.add_argument("--logits", help="save the logits of the model as it is in this file")
     parser.add_argument("--output", help="CSV of the table; tuned files of the run lie beside it")
@@ -422,12 +446,13 @@ def main():
     with tempfile.TemporaryDirectory(prefix="gemmtune-") as work, torch.inference_mode():
         folder = os.path.dirname(os.path.abspath(options.output)) if options.output else work
         for name in names:
-            rows += measure(options, name, folder)
-            if options.output:
-                with open(options.output, "w", newline="") as file:
-                    writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-                    writer.writeheader()
-                    writer.writerows(rows)
+            for row in measure(options, name, folder):
+                rows.append(row)
+                if options.output:  # what a run that is stopped has measured, too
+                    with open(options.output, "w", newline="") as file:
+                        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+                        writer.writeheader()
+                        writer.writerows(rows)
             print(table([row for row in rows if row["model"] == name], options.plain), flush=True)
             if options.device != "cpu":
                 torch.cuda.empty_cache()

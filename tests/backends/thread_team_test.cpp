@@ -122,7 +122,8 @@ void no_runtime() {
   ThreadTeam team(Team::automatic, of_threads(threads));
   expect(team.look().ok() && team.openmp() == nullptr, "a runtime was found where none is loaded");
   expect(team.threads() == threads && runs_all_parts(team), "our own pool does not run");
-  expect(test::threads_of_this_process() == threads, "our own pool is not started");
+  // The thread sanitizer has one of its own.
+  expect(test::threads_of_this_process() >= threads, "our own pool is not started");
 }
 
 void loaded_later() {
@@ -186,10 +187,7 @@ void two_runtimes() {
   expect(runs_all_parts(team), "parts were left out or ran twice");
 }
 
-void eight_callers() {
-  expect(load(runtime_library()), "no runtime");
-  ThreadTeam team(Team::automatic, of_threads(threads));
-  expect(team.look().ok() && team.openmp() != nullptr, "the loaded runtime was not found");
+void call_from_eight_threads(ThreadTeam& team) {
   std::atomic<std::int64_t> sum{0};
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 8; ++caller) {
@@ -204,6 +202,13 @@ void eight_callers() {
   }
   for (std::thread& caller : callers) caller.join();
   expect(sum == 8 * 100 * 36, "parts were lost");
+}
+
+void eight_callers() {
+  expect(load(runtime_library()), "no runtime");
+  ThreadTeam team(Team::automatic, of_threads(threads));
+  expect(team.look().ok() && team.openmp() != nullptr, "the loaded runtime was not found");
+  call_from_eight_threads(team);
 }
 
 /// A child made by fork() ends by itself and says ok.
@@ -431,6 +436,102 @@ void pinned_team() {
   expect(team_affinity(Team::automatic) == CoreList{all[0]}, "a team of one has other cores");
 }
 
+// ---- PyTorch, or a double of it (torch_double.cpp).
+
+template <typename Pointer>
+Pointer function_of(const std::string& library, const char* name) {
+  return reinterpret_cast<Pointer>(dlsym(dlopen(library.c_str(), RTLD_LAZY), name));
+}
+
+void set_torch_threads(const std::string& library, int count) {
+  function_of<void (*)(int)>(library, "gemmtune_test_set_torch_threads")(count);
+}
+
+void torch_pool() {
+  ThreadTeam team(Team::automatic, of_threads(threads));
+  expect(team.look().ok() && team.running() == Team::own, "a PyTorch was found where none is loaded");
+  set_torch_threads(GEMMTUNE_TORCH_DOUBLE, threads);
+  expect(team.look().ok() && team.running() == Team::callback,
+         "the pool of a PyTorch without OpenMP was not found");
+  expect(team.threads() == threads && runs_all_parts(team), "parts were left out or ran twice");
+  expect(threads_of(team).size() == threads, "PyTorch's parallel_for does not run the parts");
+  set_torch_threads(GEMMTUNE_TORCH_DOUBLE, 2);
+  expect(team.threads() == 2 && threads_of(team).size() == 2, "a new size does not count at the next call");
+  set_torch_threads(GEMMTUNE_TORCH_DOUBLE, 64);
+  expect(team.threads() == threads && threads_of(team).size() == threads,
+         "a call uses more threads than the device has");
+  for (const Team asked : {Team::own, Team::callback}) {
+    ThreadTeam other(asked, of_threads(threads));
+    expect(other.look().ok() && other.running() == asked,
+           "PyTorch's pool is taken in place of what is asked for");
+  }
+}
+
+void torch_nested() {
+  set_torch_threads(GEMMTUNE_TORCH_DOUBLE, threads);
+  ThreadTeam team(Team::automatic, of_threads(threads));
+  expect(team.look().ok() && team.running() == Team::callback, "PyTorch's pool was not found");
+  struct Region {
+    ThreadTeam& team;
+    std::atomic<int> alone{0};
+  };
+  Region region{team};
+  function_of<decltype(TorchThreads::parallel_for)>(GEMMTUNE_TORCH_DOUBLE, "torch_parallel_for")(
+      0, threads, 1,
+      [](std::int64_t, std::int64_t, void* data) {
+        Region& own = *static_cast<Region*>(data);
+        const auto used = threads_of(own.team);
+        if (own.team.threads() == 1 && used == std::set{std::this_thread::get_id()}) own.alone.fetch_add(1);
+      },
+      &region);
+  expect(region.alone == threads, "a call from inside a region uses other threads");
+}
+
+void torch_eight_callers() {
+  set_torch_threads(GEMMTUNE_TORCH_DOUBLE, threads);
+  ThreadTeam team(Team::automatic, of_threads(threads));
+  expect(team.look().ok() && team.running() == Team::callback, "PyTorch's pool was not found");
+  call_from_eight_threads(team);
+}
+
+/// PyTorch's workers stay with the parent. Ours stay between calls, the double's do not.
+void torch_fork() {
+  set_torch_threads(GEMMTUNE_TORCH_DOUBLE, threads);
+  ThreadTeam team(Team::automatic, of_threads(threads));
+  expect(team.look().ok() && runs_all_parts(team), "parts were left out or ran twice");
+  std::atomic<bool> ends{false};
+  std::thread other([&] { ends.wait(false); });
+  expect_child("a child runs on PyTorch's pool, which has no threads there", [&] {
+    bool right = false;
+    std::thread([&] { right = runs_all_parts(team); }).join();
+    return right && team.look().ok() && runs_all_parts(team) && test::threads_of_this_process() == threads;
+  });
+  ends = true;
+  ends.notify_all();
+  other.join();
+  expect(runs_all_parts(team) && team.running() == Team::callback, "the parent does not go on");
+}
+
+void torch_device() {
+  set_torch_threads(GEMMTUNE_TORCH_DOUBLE, threads);
+  const auto device = open_cpu(Team::automatic);
+  if (!device) return;
+  expect(device->info().team == "callback", "the team is " + device->info().team);
+  Product product(*device, "tiled");
+  expect(product.ready() && product.is_right(), "a kernel of ours is wrong");
+}
+
+/// A thread that has run nothing of PyTorch's has OpenMP's own number of threads, three here.
+void torch_on_openmp() {
+  set_torch_threads(GEMMTUNE_TORCH_OPENMP_DOUBLE, 2);
+  ThreadTeam team(Team::automatic, of_threads(threads));
+  expect(team.look().ok() && team.running() == Team::openmp, "a PyTorch on OpenMP does not run on it");
+  std::thread([&] {
+    expect(team.threads() == 2, "a new thread does not have as many threads as torch.set_num_threads() says");
+    expect(threads_of(team).size() == 2, "a call of a new thread has another number of threads");
+  }).join();
+}
+
 const std::map<std::string, void (*)()>& roles() {
   static const std::map<std::string, void (*)()> all{
       {"no-runtime", no_runtime},
@@ -447,6 +548,12 @@ const std::map<std::string, void (*)()>& roles() {
       {"onednn-in-the-same-team", onednn_in_the_same_team},
       {"onednn-alone", onednn_alone},
       {"pinned-team", pinned_team},
+      {"torch-pool", torch_pool},
+      {"torch-nested", torch_nested},
+      {"torch-eight-callers", torch_eight_callers},
+      {"torch-fork", torch_fork},
+      {"torch-on-openmp", torch_on_openmp},
+      {"torch-device", torch_device},
   };
   return all;
 }
@@ -498,6 +605,15 @@ TEST_F(ThreadTeams, KernelsOfOnednnRunInTheProgramsTeam) { expect_role("onednn-i
 
 TEST_F(ThreadTeams, KernelsOfOnednnUseOneThreadIfTheRuntimeGivesOne) { expect_role("onednn-alone"); }
 
+TEST(TorchTeam, APyTorchWithoutOpenmpRunsTheParts) { expect_role("torch-pool"); }
+TEST(TorchTeam, ACallInsideARegionRunsAlone) { expect_role("torch-nested"); }
+TEST(TorchTeam, EightThreadsCallAtOnce) { expect_role("torch-eight-callers"); }
+TEST(TorchTeam, ADeviceRunsThere) { expect_role("torch-device"); }
+#ifndef __SANITIZE_THREAD__
+TEST(TorchTeam, AChildRunsOnOurPool) { expect_role("torch-fork"); }
+TEST_F(ThreadTeams, ANewThreadHasAsManyThreadsAsTorchSays) { expect_role("torch-on-openmp"); }
+#endif
+
 /// LLVM's runtime, of which libiomp5 is Intel's build; GEMMTUNE_LIBOMP names the file of another one.
 std::string llvm_runtime() {
   if (const char* const named = std::getenv("GEMMTUNE_LIBOMP"); named != nullptr && *named != '\0')
@@ -516,6 +632,7 @@ class LlvmRuntime : public ::testing::TestWithParam<std::string> {};
 
 /// What holds of libgomp holds of the other runtime too, beside the libgomp of oneDNN's module.
 TEST_P(LlvmRuntime, RunsKernelsAsLibgompDoes) {
+  if (const auto any = any_openmp(); !any.ok()) GTEST_SKIP() << any.message();
   static const std::string runtime = llvm_runtime();
   if (runtime.empty()) GTEST_SKIP() << "libomp.so.5 is not installed (libomp5-14)";
   expect_role(GetParam(), runtime);

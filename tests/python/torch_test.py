@@ -703,6 +703,21 @@ class Processes(unittest.TestCase):
                                   env={**os.environ, "GEMMTUNE_TEAM": team})
             self.assertTrue(done.stdout.startswith(expected), (team, done.stdout, done.stderr))
 
+    def test_a_new_thread_has_as_many_threads_as_torch_says(self):
+        program = ("import os, threading, torch, gemmtune.torch\n"
+                   "torch.set_num_threads(1)\n"
+                   "x, w = torch.randn(64, 1024), torch.randn(2048, 1024)\n"
+                   "gemmtune.linear(x, w, kernel='tiled')\n"
+                   "before = len(os.listdir('/proc/self/task'))\n"
+                   "def work():\n"
+                   "    gemmtune.linear(x, w, kernel='tiled')\n"
+                   "    print(len(os.listdir('/proc/self/task')) - before)\n"
+                   "thread = threading.Thread(target=work)\n"
+                   "thread.start(); thread.join()\n")
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False, timeout=120,
+                              env={**os.environ, "GEMMTUNE_TEAM": "auto", "OMP_NUM_THREADS": "2"})
+        self.assertEqual(done.stdout, "1\n", done.stderr)
+
     def test_fork_after_import(self):
         program = ("import os, torch, gemmtune.torch\n"
                    "child = os.fork()\n"

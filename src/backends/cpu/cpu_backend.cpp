@@ -67,8 +67,7 @@ class CpuBackend final : public Backend {
         {isa, options->isa_cap, options->cores.cores, options->module_folder, options->onednn_folders}, list);
     ThreadTeam team(options->team, {});
     (void)team.look();
-    return {describe_device(options->cores.cores, isa, team_word(options->team, team.openmp() != nullptr),
-                            std::move(list.libraries))};
+    return {describe_device(options->cores.cores, isa, team.running(), std::move(list.libraries))};
   }
 
   Result<std::unique_ptr<Device>> open(const DeviceRequest& request) const override {

@@ -56,15 +56,14 @@ Problem as_onednn_weight(Problem problem) {
 
 }  // namespace
 
-DeviceInfo describe_device(const CoreList& cores, Isa isa, std::string_view team,
-                           std::vector<Library> libraries) {
+DeviceInfo describe_device(const CoreList& cores, Isa isa, Team team, std::vector<Library> libraries) {
   DeviceInfo info;
   info.backend = "cpu";
   info.name = "cpu:" + print_core_list(cores);
   info.model = cpu_model_name();
   info.gfx = gfx_name(isa);
   info.cu_num = static_cast<int>(cores.size());
-  info.team = team;
+  info.team = to_string(team);
   info.libraries = std::move(libraries);
   return info;
 }
@@ -76,9 +75,9 @@ CpuDevice::CpuDevice(const CpuDeviceOptions& options)
       powercap_folder_(options.powercap_folder),
       serves_(options.serves),
       team_(options.team, pool_options(options)),
-      families_(make_families(family_request(options), team_)),
-      info_(describe_device(cores_, level_, team_word(options.team, false), families_.libraries)),
-      openmp_info_(describe_device(cores_, level_, team_word(options.team, true), families_.libraries)) {
+      families_(make_families(family_request(options), team_)) {
+  for (const Team team : {Team::own, Team::openmp, Team::callback})
+    infos_[static_cast<std::size_t>(team)] = describe_device(cores_, level_, team, families_.libraries);
   for (const auto& family : families_.families) family_pointers_.push_back(family.get());
 }
 
@@ -127,7 +126,7 @@ Status CpuDevice::check_layout(const Problem& problem, WeightLayout layout) cons
     GEMMTUNE_RETURN_IF_ERROR(cpu::check_layout(operand_shapes(problem).w, layout));
   if (layout == WeightLayout::onednn && families_.onednn == nullptr) {
     return Status::unsupported("weight layout onednn: oneDNN is not on this machine: {}",
-                               info_.libraries.front().why);
+                               info().libraries.front().why);
   }
   return {};
 }
@@ -281,11 +280,11 @@ void CpuDevice::quiesce(std::string_view thread_pool) {
 }
 
 Result<Candidate> CpuDevice::baseline(const Problem& problem) const {
-  return choose_baseline(traits_of(info_).families, *this, problem);
+  return choose_baseline(traits_of(info()).families, *this, problem);
 }
 
 Result<Candidate> CpuDevice::fallback(const Problem& problem) const {
-  return choose_fallback(traits_of(info_).families, *this, problem);
+  return choose_fallback(traits_of(info()).families, *this, problem);
 }
 
 }  // namespace gemmtune::cpu

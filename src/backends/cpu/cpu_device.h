@@ -1,6 +1,7 @@
 // A CPU as a device: a set of cores with its team of threads.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -40,7 +41,7 @@ class CpuDevice final : public LeafDevice {
   /// `not_found` with Team::openmp if there is no OpenMP runtime.
   static Result<std::unique_ptr<CpuDevice>> open(const CpuDeviceOptions& options);
 
-  const DeviceInfo& info() const override { return team_.openmp() == nullptr ? info_ : openmp_info_; }
+  const DeviceInfo& info() const override { return infos_[static_cast<std::size_t>(team_.running())]; }
   void look_for_threads() override;
   std::span<const KernelFamily* const> families() const override { return family_pointers_; }
 
@@ -92,8 +93,8 @@ class CpuDevice final : public LeafDevice {
   ThreadTeam team_;
   FamilyList families_;
   std::vector<const KernelFamily*> family_pointers_;
-  DeviceInfo info_;
-  DeviceInfo openmp_info_;  // while kernels run on an OpenMP team
+  std::array<DeviceInfo, static_cast<std::size_t>(Team::callback) + 1>
+      infos_;  // by the team that kernels run on
   std::mutex sampling_;
   std::string active_pool_;     // guarded by sampling_
   std::vector<float> pass_in_;  // guarded by sampling_; empty until a sample has a parallel pass
@@ -101,8 +102,7 @@ class CpuDevice final : public LeafDevice {
   ProcessorWaits waits_;  // guarded by sampling_
 };
 
-/// What info() of a device with these options says, without its threads. `team`: DeviceInfo's.
-DeviceInfo describe_device(const CoreList& cores, Isa isa, std::string_view team,
-                           std::vector<Library> libraries);
+/// What info() of a device with these options says, without its threads. `team`: that kernels run on.
+DeviceInfo describe_device(const CoreList& cores, Isa isa, Team team, std::vector<Library> libraries);
 
 }  // namespace gemmtune::cpu

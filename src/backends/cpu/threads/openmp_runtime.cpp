@@ -124,6 +124,27 @@ bool find_own(void* library, std::string_view path, const char* name, Function& 
   return true;
 }
 
+/// PyTorch's, set before a runtime is found that asks it.
+std::atomic<std::int32_t (*)(std::uint32_t*)> torch_count{nullptr};
+
+int torch_max_threads() {
+  return TorchThreads{.get_num_threads = torch_count.load(std::memory_order_acquire)}.threads();
+}
+
+bool is_torch(const LoadedObject& object) { return object.file().starts_with("libtorch_cpu"); }
+
+/// Empty if it lacks a function.
+TorchThreads open_torch(const LoadedObject& object) {
+  TorchThreads torch;
+  void* const library = dlopen(object.path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return {};
+  const bool complete = find_own(library, object.path, "torch_parallel_for", torch.parallel_for) &&
+                        find_own(library, object.path, "torch_get_num_threads", torch.get_num_threads);
+  if (complete) return torch;
+  dlclose(library);
+  return {};
+}
+
 /// Null if it lacks a function.
 std::unique_ptr<OpenmpRuntime> open_runtime(const LoadedObject& object) {
   void* const library = dlopen(object.path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
@@ -165,6 +186,11 @@ class Runtimes {
     look();
     return programs_;
   }
+  const TorchThreads* torch() {
+    const std::lock_guard lock(mutex_);
+    look();
+    return torch_.found() && !torch_on_openmp_ ? &torch_ : nullptr;
+  }
   const OpenmpRuntime* any() {
     const std::lock_guard lock(mutex_);
     look();
@@ -184,12 +210,17 @@ class Runtimes {
     if (loads_so_far() == loads_) return;
     const LoadedObjects loaded = loaded_objects();
     programs_ = brought_ = nullptr;
+    for (const LoadedObject& object : loaded.objects) {
+      if (torch_.found() || !is_torch(object)) continue;
+      torch_ = open_torch(object);  // never unloaded, so never changed
+      torch_count.store(torch_.get_num_threads, std::memory_order_release);
+    }
     Users best;
     for (const LoadedObject& object : loaded.objects) {
       if (!is_runtime_file(object.file())) continue;
-      const OpenmpRuntime* runtime = known(object);
-      if (runtime == nullptr) continue;
       const Users users = users_of(object, loaded.objects);
+      const OpenmpRuntime* runtime = known(object, users.torch && torch_.found());
+      if (runtime == nullptr) continue;
       if (!users.is_programs()) {
         if (brought_ == nullptr) brought_ = runtime;
         continue;
@@ -200,15 +231,19 @@ class Runtimes {
       programs_ = runtime;
       best = users;
     }
+    torch_on_openmp_ = best.torch;
     loads_ = loaded.loads;
   }
 
-  const OpenmpRuntime* known(const LoadedObject& object) {
+  const OpenmpRuntime* known(const LoadedObject& object, bool asks_torch) {
     for (const auto& runtime : all_) {
-      if (runtime->path == object.path) return runtime.get();
+      if (runtime->path == object.path &&
+          (runtime->functions.max_threads == &torch_max_threads) == asks_torch)
+        return runtime.get();
     }
     auto runtime = open_runtime(object);
     if (!runtime) return nullptr;
+    if (asks_torch) runtime->functions.max_threads = &torch_max_threads;
     const auto next = static_cast<std::size_t>(
         std::count_if(all_.begin(), all_.end(), [](const auto& one) { return one->is_libgomp; }));
     // Asked for a thread that it does not know, another runtime than libgomp would start itself.
@@ -224,7 +259,7 @@ class Runtimes {
       const bool uses = std::any_of(object.needed.begin(), object.needed.end(),
                                     [&](const std::string& name) { return runtime.is_named(name); });
       if (!uses) continue;
-      if (object.file().starts_with("libtorch_cpu")) users.torch = true;
+      if (is_torch(object)) users.torch = true;
       if (is_of_ours(object, objects)) {
         ++users.ours;
       } else {
@@ -247,7 +282,9 @@ class Runtimes {
   unsigned long long loads_ = 0;
   std::vector<std::unique_ptr<OpenmpRuntime>> all_;
   const OpenmpRuntime* programs_ = nullptr;
-  const OpenmpRuntime* brought_ = nullptr;               // by a library of ours
+  const OpenmpRuntime* brought_ = nullptr;  // by a library of ours
+  TorchThreads torch_;
+  bool torch_on_openmp_ = false;
   std::array<std::atomic<int (*)()>, 4> in_parallel_{};  // of libgomps; null behind the last
 };
 
@@ -258,15 +295,15 @@ Runtimes& runtimes() {
 
 }  // namespace
 
+const OpenmpRuntime* programs_openmp() { return runtimes().programs(); }
+const TorchThreads* programs_torch() { return runtimes().torch(); }
+
 #ifdef GEMMTUNE_NO_VENDOR_LIBRARIES
 // Thread sanitizer does not see what orders the threads of a runtime that is not built with it.
-const OpenmpRuntime* programs_openmp() { return nullptr; }
 Result<const OpenmpRuntime*> any_openmp(bool) {
   return Status::not_found("OpenMP is left out of this build (thread sanitizer)");
 }
 #else
-const OpenmpRuntime* programs_openmp() { return runtimes().programs(); }
-
 Result<const OpenmpRuntime*> any_openmp(bool bounded_spin) {
   if (const OpenmpRuntime* runtime = runtimes().any()) return runtime;
   {

@@ -4,11 +4,13 @@
 #include <string>
 
 #include "backends/cpu/threads/openmp_functions.h"
+#include "backends/cpu/threads/torch_threads.h"
 #include "base/status.h"
 
 namespace gemmtune::cpu {
 
-/// A loaded libgomp, libiomp5 or libomp. It is never unloaded.
+/// A loaded libgomp, libiomp5 or libomp. It is never unloaded. Of the one that PyTorch runs on max_threads is PyTorch's answer: a
+/// thread that has run nothing of PyTorch's has the runtime's own default otherwise, not that of torch.set_num_threads().
 struct OpenmpRuntime {
   std::string path;
   bool is_libgomp = false;
@@ -20,6 +22,9 @@ struct OpenmpRuntime {
 /// that the program has opened it by itself. A runtime that only libraries of ours need (oneDNN's, for example) is
 /// not the program's. Looks at the list of loaded libraries only if that has changed. Safe from any thread.
 const OpenmpRuntime* programs_openmp();
+
+/// PyTorch's parallel_for, if PyTorch is loaded and runs on no OpenMP runtime (its native thread pool); null otherwise.
+const TorchThreads* programs_torch();
 
 /// programs_openmp(), else one that a library of ours has brought, else libgomp, which is loaded by this call.
 /// `bounded_spin`: BoundedOpenmpSpin.

@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <sys/single_threaded.h>
 
+#include <atomic>
+
 namespace gemmtune::cpu {
 namespace {
 
@@ -13,6 +15,7 @@ struct ThreadsTeam {
   bool forks_beside_others = false;  // while this thread forks: the process has other threads
 };
 thread_local ThreadsTeam team;
+std::atomic<bool> forked_beside_others{false};
 
 void before_fork() { team.forks_beside_others = __libc_single_threaded == 0; }
 
@@ -20,6 +23,7 @@ void before_fork() { team.forks_beside_others = __libc_single_threaded == 0; }
 void after_fork_in_child() {
   team.lost = team.lost || team.started;
   team.may_have_lost = team.may_have_lost || team.forks_beside_others;
+  if (team.forks_beside_others) forked_beside_others.store(true, std::memory_order_relaxed);
 }
 
 /// From the start: a program may have teams, and fork, before it calls anything of ours. It fails without memory only; a
@@ -36,5 +40,7 @@ bool start_openmp_team(RegionsOf whose) noexcept {
 bool has_lost_openmp_team(RegionsOf whose) noexcept {
   return team.lost || (whose == RegionsOf::program && team.may_have_lost);
 }
+
+bool has_lost_programs_pool() noexcept { return forked_beside_others.load(std::memory_order_relaxed); }
 
 }  // namespace gemmtune::cpu

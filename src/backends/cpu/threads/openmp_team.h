@@ -24,6 +24,9 @@ bool start_openmp_team(RegionsOf whose) noexcept;
 /// The same answer without the mark.
 bool has_lost_openmp_team(RegionsOf whose) noexcept;
 
+/// This process is a child that fork() made while its parent had several threads: a pool of the program's may have none of its own.
+bool has_lost_programs_pool() noexcept;
+
 /// Runs `body`, which returns a Status and does not throw, if it enters parallel regions of `threads` threads:
 /// on the calling thread, or, if that has lost its team, on one created for this call.
 template <typename Body>

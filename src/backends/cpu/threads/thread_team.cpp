@@ -30,6 +30,8 @@ void take_parts_of_call(void* data) {
   }
 }
 
+void take_parts_of_pools_call(std::int64_t, std::int64_t, void* data) { take_parts_of_call(data); }
+
 /// Marks the calling thread as one with a team; false if the runtime would wait for ever for a team that fork() took.
 bool can_start_team(const OpenmpRuntime& runtime) {
   return !runtime.is_libgomp || start_openmp_team(RegionsOf::program);
@@ -45,19 +47,33 @@ ThreadTeam::~ThreadTeam() { delete pool_.load(std::memory_order_acquire); }
 
 Status ThreadTeam::look(bool bounded_spin) {
   const OpenmpRuntime* found = nullptr;
+  const TorchThreads* torch = nullptr;
   if (team_ == Team::automatic) {
-    found = programs_openmp();
+    torch = programs_torch();
+    if (torch == nullptr) found = programs_openmp();
   } else if (team_ == Team::openmp || team_ == Team::openmp_or_own) {
     const auto any = any_openmp(bounded_spin);
     if (!any.ok() && team_ == Team::openmp) return any.status();
     if (any.ok()) found = *any;
   }
-  if (found == nullptr && team_ != Team::callback) pool();
+  if (found == nullptr && torch == nullptr && team_ != Team::callback) pool();
+  torch_.store(torch, std::memory_order_release);
   openmp_.store(found, std::memory_order_release);
   return {};
 }
 
+Team ThreadTeam::running() const {
+  if (openmp() != nullptr) return Team::openmp;
+  return team_ == Team::callback || torch_.load(std::memory_order_acquire) != nullptr ? Team::callback
+                                                                                      : Team::own;
+}
+
+const TorchThreads* ThreadTeam::torch() const {
+  return has_lost_programs_pool() ? nullptr : torch_.load(std::memory_order_acquire);
+}
+
 int ThreadTeam::threads() const {
+  if (const TorchThreads* const pool = torch()) return std::min(pool->threads(), options_.threads);
   const OpenmpRuntime* const runtime = openmp();
   if (runtime == nullptr || (runtime->is_libgomp && has_lost_openmp_team(RegionsOf::program)))
     return options_.threads;
@@ -67,6 +83,12 @@ int ThreadTeam::threads() const {
 
 void ThreadTeam::parallel_for(std::int64_t parts, Body body, void* context) {
   if (parts <= 1) return run_alone(parts, body, context);
+  if (const TorchThreads* const pool = torch()) {
+    ParallelCall call{body, context, parts};
+    (void)pool->parallel_for(0, std::min<std::int64_t>(parts, threads()), 1, &take_parts_of_pools_call,
+                             &call);
+    return take_parts_of_call(&call);  // those that a pool without memory has left
+  }
   const OpenmpRuntime* const runtime = openmp();
   if (runtime == nullptr || !can_start_team(*runtime)) {
     return run_on_pool(parts, body, context);
@@ -141,10 +163,4 @@ CoreList team_affinity(Team team) {
       &all, 0, 0);
   return {all.cores.begin(), all.cores.end()};
 }
-
-std::string_view team_word(Team team, bool on_openmp) {
-  if (team == Team::callback) return to_string(team);
-  return to_string(on_openmp ? Team::openmp : Team::own);
-}
-
 }  // namespace gemmtune::cpu

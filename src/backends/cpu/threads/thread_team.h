@@ -1,4 +1,4 @@
-// The executor of a CPU device: the OpenMP team of the calling thread, or our own pool.
+// The executor of a CPU device: the OpenMP team of the calling thread, PyTorch's own pool, or ours.
 #pragma once
 
 #include <atomic>
@@ -18,6 +18,9 @@ namespace gemmtune::cpu {
 /// Any thread may call parallel_for at any time. On OpenMP each of them has a team; our own pool serves one of them
 /// (ThreadPoolExecutor). After fork() libgomp would wait for ever for the team of the thread that forked: the child's
 /// calls on that thread run on our own pool.
+///
+/// Where PyTorch has a pool of its own in place of OpenMP, a call is one torch_parallel_for over as many parts as that has
+/// threads. PyTorch has one pool in a process: after fork() all threads of the child run on ours.
 class ThreadTeam final : public Executor {
  public:
   /// `pool`: of our own pool, which is started with the first look() that finds no runtime. Its number of threads
@@ -32,8 +35,10 @@ class ThreadTeam final : public Executor {
   /// before included. `not_found` with Team::openmp if there is no runtime. `bounded_spin`: BoundedOpenmpSpin.
   Status look(bool bounded_spin = false);
 
-  /// The OpenMP runtime of the calls; null for our own pool.
+  /// The OpenMP runtime of the calls; null for PyTorch's pool and for ours.
   const OpenmpRuntime* openmp() const { return openmp_.load(std::memory_order_acquire); }
+  /// openmp, callback (the program's parallel_for, PyTorch's included) or own.
+  Team running() const;
   /// How many parts can run at once in a call of this thread.
   int threads() const override;
   void parallel_for(std::int64_t parts, Body body, void* context) override;
@@ -46,10 +51,13 @@ class ThreadTeam final : public Executor {
   /// Our own pool, made by the first caller.
   ThreadPoolExecutor& pool();
   void run_on_pool(std::int64_t parts, Body body, void* context);
+  /// Null if calls do not run on PyTorch's pool.
+  const TorchThreads* torch() const;
 
   Team team_;
   PoolOptions options_;
   std::atomic<const OpenmpRuntime*> openmp_{nullptr};
+  std::atomic<const TorchThreads*> torch_{nullptr};
   std::atomic<ThreadPoolExecutor*> pool_{nullptr};
 };
 
@@ -57,8 +65,4 @@ class ThreadTeam final : public Executor {
 /// OpenMP team and that has more threads than these cores (servers pin each thread of it to a core of its own), those of the team's
 /// threads too. Enters a parallel region then.
 CoreList team_affinity(Team team);
-
-/// The word of DeviceInfo::team, with or without an OpenMP runtime.
-std::string_view team_word(Team team, bool on_openmp);
-
 }  // namespace gemmtune::cpu

@@ -10,6 +10,14 @@ namespace {
 constexpr std::int64_t kc_values[] = {256, 512, 2048};
 // What can be built beside them; a block of scales is 128 elements of k.
 constexpr NumberRange kc_range{128, 8192, 128};
+// AMX tiles of fp8: sums of each block of k are stored, scaled and added. Times what the multiplication alone takes, measured on a Xeon with
+// 1 to 32 rows (docs/lab/cpu_block_scales.md).
+constexpr double scaled_tile_factor = 5;
+
+/// fp8 whose sums are scaled block by block of k.
+bool has_scaled_blocks(const MatrixShape& w) {
+  return bits(w.type) == 8 && scales_sums(w) && !w.scale.global && w.scale.columns > 1;
+}
 
 std::string refuse_tile(const KernelSet& set, const BlockFormat& format, const BlockTile& tile) {
   if (!compute_type(set, tile.isa, format))
@@ -129,6 +137,9 @@ Config tile_config(const BlockTile& tile, const BlockFormat& format) {
 }
 
 BlockTile default_tile(const KernelSet& set, const BlockWork& work) {
+  // Longer blocks of k are carried less often. Sums that are scaled in k are carried at each scale, so the least k does: L1 holds it
+  // decoded, 64 columns wide.
+  const bool is_long = work.format.x.columns > kc_values[0] && !has_scaled_blocks(work.format.w);
   BlockTile best;
   double best_cost = 0;
   for (const Isa isa : block_levels(set, work.format)) {
@@ -137,7 +148,7 @@ BlockTile default_tile(const KernelSet& set, const BlockWork& work) {
       BlockTile tile{.isa = isa,
                      .mr = list.entries[i].mr,
                      .nr = list.entries[i].panels * panel_columns,
-                     .kc = work.format.x.columns > kc_values[0] ? kc_values[1] : kc_values[0]};
+                     .kc = is_long ? kc_values[1] : kc_values[0]};
       if (!refuse_waste(set, work, tile).empty()) continue;
       const double cost = block_microseconds(set, work, tile);
       if (best_cost != 0 && cost >= best_cost) continue;
@@ -177,7 +188,8 @@ double block_microseconds(const KernelSet& set, const BlockWork& work, const Blo
     return std::max(computing, memory) + exposed * std::min(computing, memory);
   }
   const double loads = 1.0 / real(tile.mr) + 16.0 / real(tile.nr) * 0.06;
-  const double multiplying = 2 * rows * weights / machine.flops_per_microsecond * (0.85 + loads);
+  double multiplying = 2 * rows * weights / machine.flops_per_microsecond * (0.85 + loads);
+  if (tile.isa == Isa::amx && has_scaled_blocks(w)) multiplying *= scaled_tile_factor;
   // Decoding and, for plain rows, transposing: elements a microsecond.
   const bool tables = tile.isa >= Isa::avx512bf16 && has_byte_permutes() && w.type != DataType::i8;
   const double rate = (work.format.layout == WeightLayout::panel16 ? (tables ? 30e3 : 8e3) : 4e3) *
@@ -205,7 +217,9 @@ double block_microseconds(const KernelSet& set, const BlockWork& work, const Blo
     const double dots = multiplying * (1 + 0.5 / real(tile.nr)) + passes * weights / 40e3;
     return std::max(dots, memory);
   }
-  return std::max(multiplying + weights / rate + carrying, memory);
+  const double computing = multiplying + weights / rate + carrying;
+  const double exposed = has_scaled_blocks(w) ? 0.3 * std::min(computing, memory) : 0;
+  return std::max(computing, memory) + exposed;
 }
 
 }  // namespace gemmtune::cpu

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::int64_t max_block_columns = 64;
 constexpr std::int64_t max_tile_rows = skinny_max_m + 16;
+constexpr std::int64_t max_x_copies_bytes = std::int64_t{8} << 20;
 
 /// A block of output columns in the making: `columns` of them from `first`, the sums in c (leading dimension
 /// ldc).
@@ -41,10 +42,12 @@ class SkinnyKernel final : public Kernel {
     block_sums_ = problem.m * row_block_columns();
     kc_chunks_ = std::min(ceil_div(settings.kc, chunk_elements), chunks_);
     x_bytes_ = round_up(tiles_.padded(), x_as_panels_ ? 16 : 1) * panel_.padded_k() * compute_bytes(isa_);
+    // A copy of x for each thread: none waits for the one that packs, nor reads what lies in another core's cache.
+    if (threads_ * round_up(x_bytes_, 64) <= max_x_copies_bytes) x_copies_ = threads_;
   }
 
   std::size_t workspace_bytes() const override {
-    return static_cast<std::size_t>(round_up(x_bytes_, 64) + partial_bytes() +
+    return static_cast<std::size_t>(round_up(x_bytes_, 64) * x_copies_ + partial_bytes() +
                                     threads_ * tree_.waiting() * block_sums_ * 4);
   }
   WeightLayout weight_layout() const override {
@@ -54,17 +57,20 @@ class SkinnyKernel final : public Kernel {
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     Executor& executor = executor_of(stream);
     auto* x = static_cast<char*>(workspace);
-    auto* partials = reinterpret_cast<float*>(x + round_up(x_bytes_, 64));
+    auto* partials = reinterpret_cast<float*>(x + round_up(x_bytes_, 64) * x_copies_);
     float* waiting = partials + partial_bytes() / 4;
-    pack_x(operands, x, executor);
     const std::int64_t blocks = ceil_div(problem_.n, block_columns_);
     const std::int64_t columns_parts = std::clamp<std::int64_t>(threads_ / settings_.splits, 1, blocks);
+    const bool each_packs = x_copies_ > 1 && executor.threads() > 1;
+    if (!each_packs) pack_x(operands, x, executor);
     run_on(executor, columns_parts * settings_.splits, [&](std::int64_t part) {
       const std::int64_t split = part / columns_parts;
       const std::int64_t i = part % columns_parts;
+      char* const own_x = each_packs ? x + part * round_up(x_bytes_, 64) : x;
+      if (each_packs) pack_tiles(operands, own_x, 0, x_tiles());
       if (isa_.begin != nullptr) isa_.begin();
       for (std::int64_t b = share(blocks, columns_parts, i); b < share(blocks, columns_parts, i + 1); ++b)
-        compute_block(operands, x, b, {split, partials, waiting + part * tree_.waiting() * block_sums_});
+        compute_block(operands, own_x, b, {split, partials, waiting + part * tree_.waiting() * block_sums_});
       if (isa_.end != nullptr) isa_.end();
     });
     if (settings_.splits == 1) return {};
@@ -120,23 +126,30 @@ class SkinnyKernel final : public Kernel {
   }
 
   void pack_x(const Operands& operands, char* x, Executor& executor) const {
-    const std::int64_t stride = operands.ldx * panel_.element_bytes;
-    const auto* source = static_cast<const char*>(operands.x);
-    const std::int64_t step = x_as_panels_ ? 16 : tiles_.mr;
-    const std::int64_t count = ceil_div(problem_.m, step);
+    const std::int64_t count = x_tiles();
     // Packing is a copy of x; waking another thread costs more unless x is large.
     const std::int64_t parts = problem_.m * problem_.k < 32768 ? 1 : std::min<std::int64_t>(threads_, count);
     run_on(executor, parts, [&](std::int64_t part) {
-      for (std::int64_t i = share(count, parts, part); i < share(count, parts, part + 1); ++i) {
-        const std::int64_t rows = std::min(step, problem_.m - i * step);
-        char* out = x + i * step * panel_.padded_k() * compute_bytes(isa_);
-        if (x_as_panels_)
-          isa_.pack_panel[type_]({source + i * step * stride, stride, rows, problem_.k, chunks_, out});
-        else
-          isa_.pack_x[type_](
-              {source + i * step * stride, stride, rows, tiles_.size(i), problem_.k, chunks_, out});
-      }
+      pack_tiles(operands, x, share(count, parts, part), share(count, parts, part + 1));
     });
+  }
+
+  std::int64_t x_tile_rows() const { return x_as_panels_ ? 16 : tiles_.mr; }
+  std::int64_t x_tiles() const { return ceil_div(problem_.m, x_tile_rows()); }
+
+  void pack_tiles(const Operands& operands, char* x, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t stride = operands.ldx * panel_.element_bytes;
+    const auto* source = static_cast<const char*>(operands.x);
+    const std::int64_t step = x_tile_rows();
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t rows = std::min(step, problem_.m - i * step);
+      char* out = x + i * step * panel_.padded_k() * compute_bytes(isa_);
+      if (x_as_panels_)
+        isa_.pack_panel[type_]({source + i * step * stride, stride, rows, problem_.k, chunks_, out});
+      else
+        isa_.pack_x[type_](
+            {source + i * step * stride, stride, rows, tiles_.size(i), problem_.k, chunks_, out});
+    }
   }
 
   void compute_block(const Operands& operands, const char* x, std::int64_t b, Split split) const {
@@ -246,7 +259,8 @@ class SkinnyKernel final : public Kernel {
   std::int64_t chunks_ = 0;
   std::int64_t kc_chunks_ = 0;
   std::int64_t x_bytes_ = 0;
-  std::int64_t k_parts_ = 1;  // splits, or parts of a tree
+  std::int64_t x_copies_ = 1;  // threads_, or one that all share
+  std::int64_t k_parts_ = 1;   // splits, or parts of a tree
   TreeSums tree_;
   std::int64_t block_sums_ = 0;           // floats
   PanelKernel panel_kernels_[2][5] = {};  // [last row tile][panels]
