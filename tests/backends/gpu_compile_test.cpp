@@ -107,8 +107,9 @@ void GpuCompile::expect_compiles(const KernelFamily& family, CompileOnlyRuntime&
       family.name() == "wgmma"                                           ? widest_tiles(space)
       : family.name() == "mxfp4"                                         ? tiles(space)
       : family.name() == "mxfp4_skinny" || family.name() == "moe_decode" ? space.enumerate()
-      : family.name() == "mma" || family.name() == "wgmma_moe"           ? corners_that_build(space)
-                                                                         : corners(space);
+      : family.name() == "mma" || family.name() == "wgmma_moe" || family.name() == "mxfp4_stream"
+          ? corners_that_build(space)
+          : corners(space);
   // A dependent launch is decided at run time: the source is the same.
   std::erase_if(configs, is_dependent);
   configs = sample_of(std::move(configs), std::string(family.name()));
@@ -256,7 +257,7 @@ TEST_F(GpuCompile, MoeDecodeForHopper) {
     }
 }
 
-/// Most of x, scales and sums for each number of registers; rows and scales with and without gaps; every epilogue.
+/// Most of x, scales and sums for each number of registers; rows and scales with and without gaps; every epilogue; every format of the weight.
 TEST_F(GpuCompile, Mxfp4StreamForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
@@ -294,6 +295,13 @@ TEST_F(GpuCompile, Mxfp4StreamForHopper) {
     expect_builds(*family, runtime, *problem, candidate->config);
   }
   expect_names_are_read_back(*family, layer, {family->default_config(layer)});
+  // Qwen3-30B-A3B's and Kimi-K2.5's on eight GPUs.
+  for (const auto& [n, k] : {std::pair{768, 2048}, std::pair{256, 7168}})
+    for (Problem problem : testing_problems::mixtures_of_weight_formats({64, n, k})) {
+      if (has_whole_rows(problem)) continue;
+      problem.moe.experts = 128;
+      expect_compiles(*family, runtime, problem);
+    }
 }
 
 /// What a search may build.
