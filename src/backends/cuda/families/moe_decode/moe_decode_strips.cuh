@@ -11,6 +11,7 @@
 typedef float Sums[4];  // rows lane / 4 and that plus 8, tokens lane % 4 * 2 and the next
 
 static __device__ constexpr Element group_scale_type() { return types().output; }
+static __device__ constexpr bool wide_atoms() { return false; }
 
 #include "backends/cuda/families/weight_strip.cuh"
 

@@ -21,9 +21,9 @@
 namespace gemmtune::cuda {
 
 static void visit_fields(const Mxfp4StreamConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, stage, warps, teams, strips, units, all_units, tail, groups, blocks,
-                        bias, token_scales, token_unit, rows_apart, scales_apart, zeros_apart, sort, weight,
-                        group, zero_points, scale_type);
+  GEMMTUNE_VISIT_FIELDS(config, visit, stage, warps, teams, strips, units, wide, all_units, tail, groups,
+                        blocks, bias, token_scales, token_unit, rows_apart, scales_apart, zeros_apart, sort,
+                        weight, group, zero_points, scale_type);
 }
 
 namespace {
@@ -229,6 +229,7 @@ gpu::Source Mxfp4StreamFamily::source_of(const Problem& problem, const StreamLau
            .teams = as_int(launch.teams),
            .strips = as_int(launch.strips),
            .units = as_int(launch.warp_units),
+           .wide = launch.wide(),
            .all_units = as_int(launch.units),
            .tail = launch.tail(),
            .groups = as_int(launch.groups),

@@ -20,6 +20,7 @@ using gemmtune::cuda::WeightFormat;
 
 static __device__ constexpr gemmtune::cuda::Mxfp4StreamConfig config() { return CONFIG; }
 static __device__ constexpr Element group_scale_type() { return config().scale_type; }
+static __device__ constexpr bool wide_atoms() { return config().wide; }
 
 #include "backends/cuda/families/weight_strip.cuh"
 
@@ -317,10 +318,16 @@ static __device__ __forceinline__ void finish_slab(const Mxfp4StreamArguments& a
 // The thread's part of eight rows of x a group: of 64 of k 16 elements, in pairs as spread_word() makes them.
 typedef unsigned OwnX[config().units][config().groups][8];
 
-// A warp has units of k that follow each other, of NVFP4 and int4 one in TEAM_WARPS.
+// A warp has units of k that follow each other; of NVFP4 and int4 one atom in TEAM_WARPS.
 enum : int { UNITS_FOLLOW = config().weight == WeightFormat::mxfp4 };
 static __device__ __forceinline__ int unit_at(int first_unit, int u) {
-  return first_unit + u * (UNITS_FOLLOW ? 1 : TEAM_WARPS);
+  return first_unit + (UNITS_FOLLOW ? u : u / UNITS_OF_ATOM * UNITS_OF_ATOM * TEAM_WARPS + u % UNITS_OF_ATOM);
+}
+// Where the thread's eight elements of a unit are behind its first ones, in vectors of as many.
+static __device__ constexpr int vector_at(int u, int word) {
+  return UNITS_FOLLOW   ? u * 8 + word
+         : wide_atoms() ? u / 2 * 2 * TEAM_WARPS * 8 + u % 2 * 2 + word
+                        : u * TEAM_WARPS * 8 + word * (TWO_GROUPS ? 4 : 1);
 }
 
 static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArguments& a, const SharedLayout& smem,
@@ -334,15 +341,14 @@ static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArgument
     const bool there = token < count;
     int row;
     row = load_shared_int(at + 16u + (unsigned)(token * 4));
-    const uint4* const from =
-        (const uint4*)(a.x + (long long)row * a.x_row) + first_unit * 8 + lane % 4 * (TWO_GROUPS ? 1 : 2);
+    const uint4* const from = (const uint4*)(a.x + (long long)row * a.x_row) + first_unit * 8 +
+                              lane % 4 * (TWO_GROUPS ? 1 : 2 * UNITS_OF_ATOM);
 #pragma unroll
     for (int u = 0; u < config().units; ++u) {
 #pragma unroll
       for (int word = 0; word < 2; ++word) {
         uint4 bits = make_uint4(0, 0, 0, 0);
-        if (there && (!config().tail || unit_at(first_unit, u) < a.units))
-          bits = __ldcg(from + unit_at(0, u) * 8 + word * (TWO_GROUPS ? 4 : 1));
+        if (there && (!config().tail || unit_at(first_unit, u) < a.units)) bits = __ldcg(from + vector_at(u, word));
         pair_x(x[u][group], word, bits);
       }
     }
@@ -367,13 +373,17 @@ static __device__ __forceinline__ void multiply_units(Sums& d, const OwnX& x, co
   }
 }
 
+// Where the thread's part of a slab's first strip begins: of its first row, and of that row's scales.
+struct OwnPart {
+  unsigned rows;
+  unsigned scales;
+};
+
 static __device__ __forceinline__ void multiply_mxfp4(WarpSums& sums, const Mxfp4StreamArguments& a, const OwnX& x,
-                                                      unsigned base, int strip, int count, int first_unit) {
-  const int lane = (int)threadIdx.x % 32;
-  const int row = strip * 8 + lane / 4;
-  const unsigned own = base + (unsigned)(row * a.pitch + first_unit * 32 + lane % 4 * 8);
-  const unsigned own_scales =
-      base + (unsigned)(SLAB_ROWS * a.pitch + row * a.scale_pitch + first_unit * 2 + lane % 4 / 2);
+                                                      const OwnPart& part, unsigned base, int strip, int count,
+                                                      int first_unit) {
+  const unsigned own = base + part.rows + (unsigned)(strip * 8 * a.pitch);
+  const unsigned own_scales = base + part.scales + (unsigned)(strip * 8 * a.scale_pitch);
   OwnScales scales;
   unsigned all = 0;
 #pragma unroll
@@ -397,9 +407,10 @@ static __device__ __forceinline__ void multiply_mxfp4(WarpSums& sums, const Mxfp
 }
 
 static __device__ __forceinline__ void multiply_strip(WarpSums& sums, const Mxfp4StreamArguments& a, const OwnX& x,
-                                                      unsigned base, int strip, int count, int first_unit) {
+                                                      const OwnPart& part, unsigned base, int strip, int count,
+                                                      int first_unit) {
   if constexpr (config().weight == WeightFormat::mxfp4) {
-    multiply_mxfp4(sums, a, x, base, strip, count, first_unit);
+    multiply_mxfp4(sums, a, x, part, base, strip, count, first_unit);
   } else {
     WeightStrip at;
     at.pitch = a.pitch;
@@ -408,10 +419,12 @@ static __device__ __forceinline__ void multiply_strip(WarpSums& sums, const Mxfp
     at.rows = base + (unsigned)(strip * 8 * a.pitch);
     at.scales = base + (unsigned)(SLAB_ROWS * a.pitch + strip * 8 * a.scale_pitch);
     at.zeros = base + (unsigned)(SLAB_ROWS * (a.pitch + a.scale_pitch) + strip * 8 * a.zero_pitch);
+    constexpr int atoms = config().all_units / UNITS_OF_ATOM;
+    const int first = first_unit / UNITS_OF_ATOM;
     if (config().groups > 1 && count <= 8) {
-      multiply_formats<false, SECOND_ROWS, config().all_units, TEAM_WARPS, 1>(sums, x, at, first_unit);
+      multiply_formats<false, SECOND_ROWS, atoms, TEAM_WARPS, 1>(sums, x, at, first);
     } else {
-      multiply_formats<false, SECOND_ROWS, config().all_units, TEAM_WARPS, config().groups>(sums, x, at, first_unit);
+      multiply_formats<false, SECOND_ROWS, atoms, TEAM_WARPS, config().groups>(sums, x, at, first);
     }
   }
 }
@@ -421,26 +434,29 @@ static __device__ __forceinline__ void multiply_slabs(const Mxfp4StreamArguments
   const int team = TEAMS > 1 ? (int)threadIdx.x / 32 % TEAMS : 0;
   const int warp = (int)threadIdx.x / 32 / TEAMS;
   const int lane = (int)threadIdx.x % 32;
-  const int first_unit = warp * (UNITS_FOLLOW ? config().units : 1);
+  const int first_unit = warp * (UNITS_FOLLOW ? config().units : UNITS_OF_ATOM);
+  const OwnPart part = {(unsigned)(lane / 4 * a.pitch + first_unit * 32 + lane % 4 * 8),
+                        (unsigned)(SLAB_ROWS * a.pitch + lane / 4 * a.scale_pitch + first_unit * 2 + lane % 4 / 2)};
   OwnX x;
   int stage = team;
   int slot = team;
+  const int first = begin + team;
   int turn = warp + 1;  // slabs until this warp adds the sums of the team's one before
   unsigned phase = 0;
 #pragma unroll 1
-  for (int i = begin + team; i < end + TEAMS; i += TEAMS) {
+  for (int i = first; i < end + TEAMS; i += TEAMS) {
     if (i < end) {
       const unsigned base = smem.stages + (unsigned)(stage * a.stage_bytes);
       const unsigned full = smem.full + 8u * (unsigned)stage;
       // The first rows of x are loaded beside the first slab.
-      barrier_wait(i == begin + team ? smem.begun : full, phase);
+      barrier_wait(i == first ? smem.begun : full, phase);
       const Slab slab = read_slab(smem.strips + (unsigned)(slot * ABOUT_BYTES));
       if (begins_run(slab)) load_x(x, a, smem, slot, first_unit);
-      if (i == begin + team) barrier_wait(full, phase);
+      if (i == first) barrier_wait(full, phase);
 #pragma unroll 1
       for (int strip = 0; strip < STRIPS; ++strip) {
         WarpSums d = {};
-        multiply_strip(d, a, x, base, strip, slab.count, first_unit);
+        multiply_strip(d, a, x, part, base, strip, slab.count, first_unit);
 #pragma unroll
         for (int group = 0; group < config().groups; ++group) {
           if (group > 0 && group * 8 >= slab.count) continue;

@@ -16,6 +16,7 @@ struct Mxfp4StreamConfig {
   int teams;          // that they are divided into: each has every teams-th slab, and its warps divide k
   int strips;         // of 16 rows, of a slab, which a stage has
   int units;          // of 64 of k, of a warp
+  bool wide;          // of NVFP4 and groups of 128: warps multiply two units at once
   int all_units;      // of a row
   bool tail;          // some warp has fewer
   int groups;         // of eight rows of x

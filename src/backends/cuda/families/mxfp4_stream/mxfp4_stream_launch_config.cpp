@@ -82,8 +82,9 @@ std::int64_t stream_registers(const StreamLaunch& launch) {
   if (launch.weight.format == WeightFormat::mxfp4)
     return x + launch.warp_units * 2 + (launch.groups == 1 ? 8 : launch.groups * 4) + registers_beside +
            5 * (launch.groups - 1);
-  if (launch.weight.format == WeightFormat::nvfp4) return x + 60 + 4 * (launch.groups - 1);
-  return x + 68 + (launch.weight.zero_points ? 8 : 0) + 16 * (launch.groups - 1);
+  const bool of_32 = launch.weight.group == 32 && launch.groups == 1;
+  const std::int64_t beside = launch.weight.format == WeightFormat::nvfp4 ? 56 : of_32 ? 60 : 74;
+  return x + beside + (launch.groups > 2 ? 20 : 0);
 }
 
 std::string refuse_launch(const StreamLaunch& launch) {
@@ -151,11 +152,13 @@ Config default_stream_config(const Problem& problem, const gpu::Limits& limits, 
   Config config;
   using Values = std::vector<std::int64_t>;
   const bool teams = weight_traits(problem).format != WeightFormat::mxfp4;
+  const Values all_warps = teams ? Values{15, 11, 8} : Values{0},
+               slabs = teams ? Values{16, 8, 32, 4} : Values{0};
   for (const std::int64_t bm : {8, 16, 24, 32, 40}) {
     for (std::int64_t units = 1; units <= max_warp_units; ++units) {
       for (const std::int64_t smem : {226, 112}) {
-        for (const std::int64_t warps : teams ? Values{15, 11, 8} : Values{0}) {
-          for (const std::int64_t slab : teams ? Values{16, 8, 32, 4} : Values{0}) {
+        for (const std::int64_t warps : all_warps) {
+          for (const std::int64_t slab : slabs) {
             config.set("bm", bm);
             config.set("ku", units);
             config.set("smem", smem);

@@ -51,6 +51,11 @@ struct StreamLaunch {
   bool rows_apart() const { return pitch != row_bytes; }
   bool scales_apart() const { return scale_pitch != scale_row; }
   bool zeros_apart() const { return zero_pitch != zero_row; }
+  /// Warps multiply two units at once, of which a thread has 16 bytes of a row.
+  bool wide() const {
+    return (weight.format == WeightFormat::nvfp4 || weight.group == 128) && units % 2 == 0 &&
+           warp_units % 2 == 0;
+  }
   /// Without MXFP4, whose launches are of one team and of strips.
   bool has_teams() const { return weight.format != WeightFormat::mxfp4; }
 };
