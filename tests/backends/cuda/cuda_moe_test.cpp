@@ -637,7 +637,7 @@ std::vector<std::pair<std::string, Shape>> shapes_by_family() {
   for (const Shape& shape : {Shape{9, 96, 32}, Shape{23, 160, 192}, Shape{50, 192, 576}, Shape{130, 288, 544},
                              Shape{141, 320, 576}, Shape{300, 256, 1024}})
     all.emplace_back("wgmma_moe", shape);
-  for (const Shape& shape : {Shape{1, 64, 64}, Shape{9, 320, 192}, Shape{23, 768, 2048}, Shape{3, 256, 7168},
+  for (const Shape& shape : {Shape{1, 64, 64}, Shape{9, 320, 192}, Shape{23, 768, 2048}, Shape{3, 256, 5120},
                              Shape{34, 1088, 2240}, Shape{16, 512, 1024}, Shape{8, 128, 4224}})
     all.emplace_back("mxfp4_stream", shape);
   return all;
