@@ -40,7 +40,6 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   const std::int64_t team_warps = ceil_div(launch.units, launch.warp_units);
   if (launch.has_teams())
     launch.teams = std::max<std::int64_t>(1, config.number("warps", max_warps) / team_warps);
-  launch.warps = launch.teams * team_warps;
   launch.weight_rows = features * (launch.interleaved ? 2 : 1);
   const StripRows rows(k, launch.weight);
   launch.row_bytes = rows.row_bytes;
@@ -63,15 +62,20 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   const auto most = static_cast<std::int64_t>(limits.shared_bytes_per_block);
   const std::int64_t budget = (launch.blocks == 2 ? std::min(two_blocks, most) : most) - stream_reserve -
                               (launch.sorts ? gpu::sorted_bytes : 0);
-  const std::int64_t ahead = slots_ahead + launch.teams;
-  const std::int64_t stages = (budget - ahead * sums) / (launch.stage_bytes + sums);
+  // A team waits for its slab before, which its warps have read, when it has read another one: in another stage, so that the parity of a barrier's phase
+  // says enough. With one stage a team it would wait for ever.
+  const auto stages_of = [&](std::int64_t teams) {
+    return (budget - (slots_ahead + teams) * sums) / (launch.stage_bytes + sums);
+  };
+  while (launch.teams > 1 && stages_of(launch.teams) < 2 * launch.teams) --launch.teams;
+  launch.warps = launch.teams * team_warps;
   launch.num_stages = std::clamp<std::int64_t>(
-      stages, std::min<std::int64_t>(2, (budget - 2 * sums) / (launch.stage_bytes + sums)),
+      stages_of(launch.teams), std::min<std::int64_t>(2, (budget - 2 * sums) / (launch.stage_bytes + sums)),
       std::max(max_stream_stages, 2 * launch.teams));
-  // What lay in a stage before is of the same team, so that the parity of a barrier's phase says enough.
+  // What lay in a stage before is of the same team.
   launch.num_stages -= launch.num_stages % launch.teams;
-  launch.num_slots =
-      std::min(launch.num_stages + ahead, (budget - launch.num_stages * launch.stage_bytes) / sums);
+  launch.num_slots = std::min(launch.num_stages + slots_ahead + launch.teams,
+                              (budget - launch.num_stages * launch.stage_bytes) / sums);
   launch.shared_bytes = stream_reserve + launch.num_stages * launch.stage_bytes + launch.num_slots * sums;
   return launch;
 }
