@@ -65,6 +65,8 @@ StreamLaunches stream_launches(const Problem& problem, const Config& config, con
 std::vector<Parameter> stream_parameters(const Problem& problem);
 /// Empty, or why it cannot be built.
 std::string refuse_stream(const Problem& problem, const StreamLaunches& launches);
+/// Whether untuned layers run it where it takes the problem and moe_decode does not.
+bool runs_stream_untuned(const Problem& problem);
 /// The config that the cost model prefers; empty if none fits.
 struct StreamCost;
 Config default_stream_config(const Problem& problem, const gpu::Limits& limits, const StreamCost& cost);
