@@ -86,9 +86,9 @@ std::int64_t stream_registers(const StreamLaunch& launch) {
   if (launch.weight.format == WeightFormat::mxfp4)
     return x + launch.warp_units * 2 + (launch.groups == 1 ? 8 : launch.groups * 4) + registers_beside +
            5 * (launch.groups - 1);
-  const bool of_32 = launch.weight.group == 32 && launch.groups == 1;
-  const std::int64_t beside = launch.weight.format == WeightFormat::nvfp4 ? 56 : of_32 ? 60 : 74;
-  return x + beside + (launch.groups > 2 ? 20 : 0);
+  const std::int64_t of_tokens = launch.groups > 2 ? 20 + 10 * (launch.groups - 3) : 0;
+  if (launch.weight.format == WeightFormat::nvfp4) return x + (launch.groups == 1 ? 56 : 62) + of_tokens;
+  return x + (launch.weight.group == 32 && launch.groups == 1 ? 60 : 74) + of_tokens;
 }
 
 std::string refuse_launch(const StreamLaunch& launch) {
