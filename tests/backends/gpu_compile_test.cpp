@@ -108,6 +108,7 @@ void GpuCompile::expect_compiles(const KernelFamily& family, CompileOnlyRuntime&
       : family.name() == "mxfp4"                                         ? tiles(space)
       : family.name() == "mxfp4_skinny" || family.name() == "moe_decode" ? space.enumerate()
       : family.name() == "mma" || family.name() == "wgmma_moe"           ? corners_that_build(space)
+      : family.name() == "mxfp4_stream"                                  ? apart(space.enumerate(), 60)
                                                                          : corners(space);
   // A dependent launch is decided at run time: the source is the same.
   std::erase_if(configs, is_dependent);
@@ -260,7 +261,7 @@ TEST_F(GpuCompile, MoeDecodeForHopper) {
     }
 }
 
-/// Most of x, scales and sums for each number of registers; rows and scales with and without gaps; every epilogue.
+/// Most of x, scales and sums for each number of registers; rows and scales with and without gaps; every epilogue; every format of the weight (Qwen3-30B-A3B, Kimi-K2.5 on eight GPUs).
 TEST_F(GpuCompile, Mxfp4StreamForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
@@ -280,9 +281,7 @@ TEST_F(GpuCompile, Mxfp4StreamForHopper) {
   quantized.x_type = DataType::f8_e4m3fn;
   quantized.moe.quant_type = QuantType::per_token;
   const std::pair<const Problem*, const char*> kernels[] = {
-      {&layer, "mxfp4_stream_r1_bm8_ku3_smem226_sort0"},
       {&layer, "mxfp4_stream_r1_bm8_ku5_smem112_sort0"},
-      {&layer, "mxfp4_stream_r1_bm16_ku3_smem226_sort0"},
       {&layer, "mxfp4_stream_r1_bm16_ku4_smem226_sort1"},
       {&ungated, "mxfp4_stream_r1_bm16_ku5_smem226_sort0"},
       {&biased, "mxfp4_stream_r1_bm8_ku3_smem226_sort0"},
@@ -298,6 +297,13 @@ TEST_F(GpuCompile, Mxfp4StreamForHopper) {
     expect_builds(*family, runtime, *problem, candidate->config);
   }
   expect_names_are_read_back(*family, layer, {family->default_config(layer)});
+  for (const auto& [n, k] : {std::pair{768, 2048}, std::pair{256, 7168}})
+    for (Problem problem : testing_problems::mixtures_of_weight_formats({64, n, k})) {
+      // Of larger groups k = 7168 has more of x than registers.
+      if (has_whole_rows(problem) || (k == 7168 && problem.w_group > 32)) continue;
+      problem.moe.experts = 128;
+      expect_compiles(*family, runtime, problem);
+    }
 }
 
 /// What a search may build.

@@ -1,6 +1,7 @@
 // Which configs of a space a test compiles that has no time for all.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -75,6 +76,14 @@ inline std::vector<Config> tiles(const Space& space) {
   std::vector<Config> configs;
   for (const auto& [shape, config] : found) configs.push_back(config);
   return configs;
+}
+
+/// At most so many of `all`, from end to end.
+inline std::vector<Config> apart(const std::vector<Config>& all, std::size_t most) {
+  std::vector<Config> chosen;
+  for (std::size_t i = 0; i < std::min(most, all.size()); ++i)
+    chosen.push_back(all[i * all.size() / std::min(most, all.size())]);
+  return chosen;
 }
 
 }  // namespace gemmtune

@@ -529,6 +529,18 @@ TEST_F(CudaMoe, AnIdThatIsNoExpertMakesItsTokenNaN) {
   }
 }
 
+/// Activations, gates, biases, shared experts and routing weights by the number of tokens.
+void set_forms(Problem& problem) {
+  const Activation activations[] = {Activation::swiglu, Activation::gelu, Activation::silu, Activation::none};
+  problem.moe.activation = activations[problem.m % 4];
+  problem.moe.gated = problem.moe.activation == Activation::swiglu || problem.m % 3 != 0;
+  problem.moe.doweight_stage1 = problem.m == 5;
+  problem.moe.experts = problem.m == 8 ? 40 : 7;
+  problem.moe.topk = problem.m == 8 ? 8 : 3;
+  problem.moe.shared_experts = problem.m % 4 == 3 ? 2 : 0;
+  problem.bias = problem.m % 2 == 0;
+}
+
 /// moe_decode with operands of one form.
 class CudaMoeDecode : public OnGpu, public ::testing::WithParamInterface<std::pair<DataType, QuantType>> {};
 
@@ -541,16 +553,8 @@ TEST_P(CudaMoeDecode, IsRight) {
                           {5, 144, 4112}, {7, 16, 1040}, {8, 256, 3584}};
   for (const Shape& shape : shapes) {
     Problem problem = moe_problem(type, type, quantization, shape);
-    const Activation activations[] = {Activation::silu, Activation::gelu, Activation::swiglu,
-                                      Activation::none};
     problem.y_type = type == DataType::f16 ? type : DataType::bf16;
-    problem.moe.activation = activations[shape.m % 4];
-    problem.moe.gated = problem.moe.activation == Activation::swiglu || shape.m % 3 != 0;
-    problem.moe.doweight_stage1 = shape.m == 5;
-    problem.moe.experts = shape.m == 8 ? 40 : 7;
-    problem.moe.topk = shape.m == 8 ? 8 : 3;
-    problem.moe.shared_experts = shape.m % 4 == 3 ? 2 : 0;
-    problem.bias = shape.m % 2 == 0;
+    set_forms(problem);
     ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
     expect_right(*family, problem, some_configs(*family, problem, 3));
     ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
@@ -565,15 +569,7 @@ TEST_F(CudaMoe, DecodeOfMxfp4IsRight) {
                           {5, 1088, 2240}, {7, 128, 4224}, {8, 2880, 2880}};
   for (const Shape& shape : shapes) {
     Problem problem = moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, shape);
-    const Activation activations[] = {Activation::swiglu, Activation::gelu, Activation::silu,
-                                      Activation::none};
-    problem.moe.activation = activations[shape.m % 4];
-    problem.moe.gated = problem.moe.activation == Activation::swiglu || shape.m % 3 != 0;
-    problem.moe.doweight_stage1 = shape.m == 5;
-    problem.moe.experts = shape.m == 8 ? 40 : 7;
-    problem.moe.topk = shape.m == 8 ? 8 : 3;
-    problem.moe.shared_experts = shape.m % 4 == 3 ? 2 : 0;
-    problem.bias = shape.m % 2 == 0;
+    set_forms(problem);
     for (const QuantType tokens : {QuantType::per_1x32, QuantType::per_token, QuantType::per_tensor}) {
       problem.x_type = tokens == QuantType::per_1x32 ? DataType::bf16 : DataType::f8_e4m3fn;
       problem.moe.quant_type = tokens;
@@ -609,19 +605,9 @@ std::vector<Problem> weight_formats(const Shape& shape) {
   return all;
 }
 
-void set_forms(Problem& problem) {
-  const Activation activations[] = {Activation::swiglu, Activation::gelu, Activation::silu, Activation::none};
-  problem.moe.activation = activations[problem.m % 4];
-  problem.moe.gated = problem.moe.activation == Activation::swiglu || problem.m % 3 != 0;
-  problem.moe.doweight_stage1 = problem.m == 5;
-  problem.moe.experts = problem.m == 8 ? 40 : 7;
-  problem.moe.topk = problem.m == 8 ? 8 : 3;
-  problem.moe.shared_experts = problem.m % 4 == 3 ? 2 : 0;
-  problem.bias = problem.m % 2 == 0;
-}
-
 /// moe_decode: fewer rows of w2 than blocks, warps without k, an odd number of tiles of 8 rows, teams of warps, w2 of few k. wgmma_moe: units of
-/// 128 that are not whole, features past the last one, tiles in part, several tiles of an expert, shared experts.
+/// 128 that are not whole, features past the last one, tiles in part, several tiles of an expert, shared experts. mxfp4_stream: teams of one and more
+/// warps, warps without k, stages of one and more strips, rows with and without gaps, several tiles of an expert, blocks that sort.
 class CudaMoeWeightFormats : public CudaMoe,
                              public ::testing::WithParamInterface<std::pair<std::string, Shape>> {};
 
@@ -635,6 +621,8 @@ TEST_P(CudaMoeWeightFormats, AreRight) {
     std::vector<Config> configs = moe_configs(*family, problem, 5);
     for (Config& config : family->space(problem).enumerate())
       if (config.number("teams", 1) > 1 && config.number("smem") == 112) configs.push_back(std::move(config));
+    if (name == "mxfp4_stream")
+      for (Config& config : some_configs(*family, problem, 8)) configs.push_back(std::move(config));
     expect_right(*family, problem, configs);
     ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
   }
@@ -649,6 +637,9 @@ std::vector<std::pair<std::string, Shape>> shapes_by_family() {
   for (const Shape& shape : {Shape{9, 96, 32}, Shape{23, 160, 192}, Shape{50, 192, 576}, Shape{130, 288, 544},
                              Shape{141, 320, 576}, Shape{300, 256, 1024}})
     all.emplace_back("wgmma_moe", shape);
+  for (const Shape& shape : {Shape{1, 64, 64}, Shape{9, 320, 192}, Shape{23, 768, 2048}, Shape{3, 256, 5120},
+                             Shape{34, 1088, 2240}, Shape{16, 512, 1024}, Shape{8, 128, 4224}})
+    all.emplace_back("mxfp4_stream", shape);
   return all;
 }
 
@@ -663,7 +654,7 @@ TEST_F(CudaMoe, SanitizerSampleOfWeightFormats) {
   for (const Shape& shape : {Shape{2, 256, 512}, Shape{5, 320, 192}}) {
     for (Problem& problem : weight_formats(shape)) {
       set_forms(problem);
-      for (const char* name : {"moe_decode", "wgmma_moe"}) {
+      for (const char* name : {"moe_decode", "wgmma_moe", "mxfp4_stream"}) {
         const KernelFamily* family = gpu()->find_family(name);
         if (family != nullptr && family->accepts(problem).ok())
           expect_right(*family, problem, some_configs(*family, problem, 2));
@@ -696,7 +687,7 @@ TEST_F(CudaMoe, ScalesOfWeightFormatsAreRight) {
     Layer layer(*one.problem);
     layer.set_scales(one.of_w, one.of_w2);
     const std::vector<float> right = layer.run(*default_kernel(*slow, *one.problem), layer.ids());
-    for (const char* name : {"moe_decode", "wgmma_moe"}) {
+    for (const char* name : {"moe_decode", "wgmma_moe", "mxfp4_stream"}) {
       const KernelFamily* fast = gpu()->find_family(name);
       if (fast == nullptr || !fast->accepts(*one.problem).ok()) continue;
       const std::vector<float> y = layer.run(*default_kernel(*fast, *one.problem), layer.ids());

@@ -9,7 +9,7 @@
 #include "backends/cuda/device/warp.cuh"
 
 // Copies `rows` rows to shared memory. APART: rows have gaps there and are copied one by one, the first by lane
-// `first_lane`. SPLIT_ROWS: of 16 rows the second eight begin `second` rows behind the first. All lanes.
+// `first_lane`. SPLIT_ROWS: the second half of them begins `second` rows behind the first. All lanes.
 template <bool APART, bool SPLIT_ROWS>
 static __device__ __forceinline__ void copy_strip_rows(unsigned to, int pitch, const unsigned char* from, int row_bytes,
                                                        int second, int rows, int first_lane, unsigned full,
@@ -18,13 +18,13 @@ static __device__ __forceinline__ void copy_strip_rows(unsigned to, int pitch, c
 #pragma unroll 1
     for (int row = ((int)threadIdx.x - first_lane) & 31; row < rows; row += 32)
       bulk_load(to + (unsigned)(row * pitch),
-                from + (long long)(SPLIT_ROWS ? row / 8 * second + row % 8 : row) * row_bytes, (unsigned)row_bytes,
-                full, 0, policy);
+                from + (long long)(SPLIT_ROWS ? row / (rows / 2) * second + row % (rows / 2) : row) * row_bytes,
+                (unsigned)row_bytes, full, 0, policy);
   } else if (elect_one()) {
-    bulk_load(to, from, (unsigned)((SPLIT_ROWS ? 8 : rows) * row_bytes), full, 0, policy);
+    bulk_load(to, from, (unsigned)((SPLIT_ROWS ? rows / 2 : rows) * row_bytes), full, 0, policy);
     if (SPLIT_ROWS)
-      bulk_load(to + (unsigned)(8 * pitch), from + (long long)second * row_bytes, (unsigned)(8 * row_bytes), full, 0,
-                policy);
+      bulk_load(to + (unsigned)(rows / 2 * pitch), from + (long long)second * row_bytes,
+                (unsigned)(rows / 2 * row_bytes), full, 0, policy);
   }
 }
 

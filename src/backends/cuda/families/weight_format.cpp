@@ -1,5 +1,7 @@
 #include "backends/cuda/families/weight_format.h"
 
+#include <utility>
+
 #include "backends/refusal.h"
 #include "problem/operands.h"
 
@@ -66,6 +68,21 @@ WeightTraits weight_traits(const Problem& problem) {
   const ScaleShape scales = operand_shapes(problem).w.scale;
   weight.scale_row = scales.columns * bytes_of(scales.type);
   return weight;
+}
+
+Status accepts_strips(const Problem& problem) {
+  const WeightTraits weight = weight_traits(problem);
+  if (weight.format == WeightFormat::int4 && !weight.is_grouped())
+    return refusal::refuse(refusal::types, "w {} with a scale a row, only of groups",
+                           to_string(problem.w_type));
+  for (const auto& [name, elements] : {std::pair{"k", problem.k}, std::pair{"n", problem.n}}) {
+    if (elements % 64 != 0)
+      return refusal::refuse(refusal::alignment, "{} = {}, no multiple of 64", name, elements);
+    if (weight.zero_row_of(elements) % 2 != 0)
+      return refusal::refuse(refusal::alignment, "{} = {} with zero points, no multiple of {}", name,
+                             elements, 2 * weight.group);
+  }
+  return {};
 }
 
 }  // namespace gemmtune::cuda

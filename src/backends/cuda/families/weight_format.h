@@ -30,6 +30,8 @@ struct WeightTraits {
 bool has_weight_format(const Problem& problem);
 /// `unsupported` if a dense problem's weight has none.
 Status accepts_weight(const Problem& problem);
+/// `unsupported` if kernels cannot read a mixture's weights by strips: a thread has 8 bytes of a row, and rows of scales and zero points are copied eight at a time.
+Status accepts_strips(const Problem& problem);
 /// Requires has_weight_format(problem).
 WeightTraits weight_traits(const Problem& problem);
 

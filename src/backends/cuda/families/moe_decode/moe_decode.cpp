@@ -170,22 +170,6 @@ Status accepts_types(const Problem& problem) {
   return {};
 }
 
-/// Of weights of 4 bits: a thread has 8 bytes of a row, and rows of scales and zero points are copied eight at a time.
-Status accepts_strips(const Problem& problem) {
-  const WeightTraits weight = weight_traits(problem);
-  if (weight.format == WeightFormat::int4 && !weight.is_grouped())
-    return refusal::refuse(refusal::types, "w {} with a scale a row, only of groups",
-                           to_string(problem.w_type));
-  for (const auto& [name, elements] : {std::pair{"k", problem.k}, std::pair{"n", problem.n}}) {
-    if (elements % 64 != 0)
-      return refusal::refuse(refusal::alignment, "{} = {}, no multiple of 64", name, elements);
-    if (weight.zero_row_of(elements) % 2 != 0)
-      return refusal::refuse(refusal::alignment, "{} = {} with zero points, no multiple of {}", name,
-                             elements, 2 * weight.group);
-  }
-  return {};
-}
-
 Status MoeDecodeFamily::accepts(const Problem& problem) const {
   GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem, gpu::Weights::plain, gpu::MoeQuantizations::all));
   GEMMTUNE_RETURN_IF_ERROR(accepts_types(problem));

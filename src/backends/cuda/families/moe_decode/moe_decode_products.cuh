@@ -369,7 +369,7 @@ struct StripProduct {
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
       if (tile >= tiles) continue;
-      const Strip strip =
+      const WeightStrip strip =
           strip_of<true>(smem.pipeline + (unsigned)state.stage * STAGE_BYTES, (rows.end - rows.begin) * 8, tile * 16);
       Sums p = {};
       if (rows.begin + tile * 2 + 1 < rows.end) {

@@ -13,6 +13,7 @@
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/moe/moe_layer.h"
+#include "backends/gpu/moe/moe_operands.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
@@ -20,11 +21,15 @@
 namespace gemmtune::cuda {
 
 static void visit_fields(const Mxfp4StreamConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, stage, warps, units, tail, groups, blocks, bias, token_scales,
-                        token_unit, rows_apart, scales_apart, sort);
+  GEMMTUNE_VISIT_FIELDS(config, visit, stage, warps, teams, strips, units, wide, all_units, tail, groups,
+                        blocks, bias, token_scales, token_unit, rows_apart, scales_apart, zeros_apart, sort,
+                        weight, group, zero_points, scale_type);
 }
 
 namespace {
+
+/// Of x, which goes through no moe_permute then.
+bool has_16_bits(const Problem& problem) { return bits(problem.x_type) == 16; }
 
 /// What the kernel reads of a weight and its scales, and the launch.
 void set_weight(const StreamLaunch& launch, const void* w, const void* scales, Mxfp4StreamArguments& values) {
@@ -38,7 +43,11 @@ void set_weight(const StreamLaunch& launch, const void* w, const void* scales, M
   values.scale_matrix = launch.weight_rows * launch.scale_row;
   values.units = as_int(launch.units);
   values.features = as_int(launch.interleaved ? launch.weight_rows / 2 : launch.weight_rows);
-  values.strips = as_int(launch.strips);
+  values.slabs = as_int(launch.slabs);
+  values.zero_row = as_int(launch.zero_row);
+  values.zero_pitch = as_int(launch.zero_pitch);
+  values.zero_matrix = launch.weight_rows * launch.zero_row;
+  values.chunk = as_int(ceil_div(stream_chunk, launch.strips));
   values.num_stages = as_int(launch.num_stages);
   values.num_slots = as_int(launch.num_slots);
   values.stage_bytes = as_int(launch.stage_bytes);
@@ -78,7 +87,8 @@ class MoeStreamKernel final : public gpu::JitKernel<StreamLaunches> {
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     const std::int64_t x_row_bytes = bytes_of(problem_.x_type, operands.ldx);
     GEMMTUNE_RETURN_IF_ERROR(check_alignment(operands.x, x_row_bytes,
-                                             {operands.w, operands.w_scale, operands.w2, operands.w2_scale}));
+                                             {operands.w, operands.w_scale, operands.w2, operands.w2_scale,
+                                              operands.w_zero_points, operands.w2_zero_points}));
     for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
       const gpu::MoeRound round = layer_.round(operands, workspace, token);
       const void* x = round.operands.x;
@@ -104,6 +114,7 @@ class MoeStreamKernel final : public gpu::JitKernel<StreamLaunches> {
       first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
       first.position_of = round.position_of;
       first.bias = static_cast<const float*>(round.operands.bias);
+      first.format = gpu::moe_format_of(operands.w_global_scale, operands.w_zero_points);
       GEMMTUNE_RETURN_IF_ERROR(shapes_[0].launch(*programs_[0], first, stream));
       Mxfp4StreamArguments second{};
       set_weight(launch_[1], operands.w2, operands.w2_scale, second);
@@ -113,6 +124,7 @@ class MoeStreamKernel final : public gpu::JitKernel<StreamLaunches> {
       second.to = round.partials;
       second.bias = static_cast<const float*>(operands.bias2);
       second.to_row = problem_.k;
+      second.format = gpu::moe_format_of(operands.w2_global_scale, operands.w2_zero_points);
       GEMMTUNE_RETURN_IF_ERROR(shapes_[1].launch(*programs_[1], second, stream));
       GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
     }
@@ -127,7 +139,6 @@ class MoeStreamKernel final : public gpu::JitKernel<StreamLaunches> {
     values.tiles_of = round.tiles_of;
     values.ids = round.operands.topk_ids;
     values.topk = problem_.moe.topk;
-    values.chunk = as_int(stream_chunk);
     values.pairs = as_int(round.pairs);
     values.experts = problem_.moe.experts;
   }
@@ -153,7 +164,7 @@ class Mxfp4StreamFamily final : public gpu::JitFamily<StreamLaunches> {
     return stream_launches(problem, config, limits_);
   }
   void fill(gpu::LaunchSpace<StreamLaunches>& space) const override {
-    space.add(stream_parameters());
+    space.add(stream_parameters(space.problem()));
     space.rule("fits", Rule::build, refuse_stream);
     refuse_slow(space, 2);
   }
@@ -180,19 +191,18 @@ class Mxfp4StreamFamily final : public gpu::JitFamily<StreamLaunches> {
 };
 
 Status Mxfp4StreamFamily::accepts(const Problem& problem) const {
-  if (problem.w_type != DataType::f4_e2m1)
-    return refusal::refuse(refusal::types, "x {} with w {}, only with {}", to_string(problem.x_type),
-                           to_string(problem.w_type), to_string(DataType::f4_e2m1));
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem));
-  if (!widens_exactly(problem))
+  if (!has_weight_format(problem))
+    return refusal::refuse(refusal::types, "x {} with w {}, only with {}, and {} of groups",
+                           to_string(problem.x_type), to_string(problem.w_type), to_string(DataType::f4_e2m1),
+                           to_string(DataType::i4));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem, gpu::Weights::plain, gpu::MoeQuantizations::all));
+  if (!is_of_weights_alone(problem.moe.quant_type) && !widens_exactly(problem))
     return refusal::refuse(refusal::types, "x {} scaled by {}", to_string(problem.x_type),
                            to_string(problem.moe.quant_type));
   if (routed_pairs(problem) > max_stream_tokens * problem.moe.experts)
     return refusal::refuse(refusal::size, "{} tokens for {} experts, more than {} each",
                            routed_pairs(problem), problem.moe.experts, max_stream_tokens);
-  if (problem.k % stream_unit != 0 || problem.n % stream_unit != 0)
-    return refusal::refuse(refusal::alignment, "n = {}, k = {}, no multiples of {}", problem.n, problem.k,
-                           stream_unit);
+  GEMMTUNE_RETURN_IF_ERROR(accepts_strips(problem));
   GEMMTUNE_RETURN_IF_ERROR(accepts_addresses(problem));
   if (default_stream_config(problem, limits_, cost_).text().empty())
     return refusal::refuse(refusal::size, "k = {}: no strip of it fits into shared memory and registers",
@@ -200,29 +210,44 @@ Status Mxfp4StreamFamily::accepts(const Problem& problem) const {
   return {};
 }
 
+/// What elements of x, of the weight and of the hidden layer are where they are multiplied.
+DataType multiplied_type(const Problem& problem) {
+  return problem.x_type == DataType::f16 ? DataType::f16 : DataType::bf16;
+}
+
 gpu::Source Mxfp4StreamFamily::source_of(const Problem& problem, const StreamLaunch& launch) const {
   const bool first = launch.stage == 1;
-  const DataType output = first ? DataType::bf16 : problem.y_type;
-  return {"mxfp4_stream",
-          source_,
-          {fmt::format("ELEMENT={}", gpu::element_code(DataType::bf16)),
-           fmt::format("OUTPUT={}", gpu::element_code(output)), "L2_HINTS=0",
-           gpu::config_define(
-               Mxfp4StreamConfig{.stage = as_int(launch.stage),
-                                 .warps = as_int(launch.warps),
-                                 .units = as_int(launch.warp_units),
-                                 .tail = launch.tail(),
-                                 .groups = as_int(launch.groups),
-                                 .blocks = as_int(launch.blocks),
-                                 .bias = problem.bias,
-                                 .token_scales = first && scales_tokens(problem),
-                                 .token_unit = static_cast<float>(first ? permuted_unit_of(problem) : 1),
-                                 .rows_apart = launch.rows_apart(),
-                                 .scales_apart = launch.scales_apart(),
-                                 .sort = launch.sorts}),
-           fmt::format("GATED={}", launch.interleaved ? 1 : 0),
-           fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)},
-          "mxfp4_stream"};
+  const DataType output = first ? multiplied_type(problem) : problem.y_type;
+  return {
+      "mxfp4_stream",
+      source_,
+      {fmt::format("ELEMENT={}", gpu::element_code(multiplied_type(problem))),
+       fmt::format("OUTPUT={}", gpu::element_code(output)), "L2_HINTS=0",
+       gpu::config_define(Mxfp4StreamConfig{
+           .stage = as_int(launch.stage),
+           .warps = as_int(launch.warps),
+           .teams = as_int(launch.teams),
+           .strips = as_int(launch.strips),
+           .units = as_int(launch.warp_units),
+           .wide = launch.wide(),
+           .all_units = as_int(launch.units),
+           .tail = launch.tail(),
+           .groups = as_int(launch.groups),
+           .blocks = as_int(launch.blocks),
+           .bias = problem.bias,
+           .token_scales = first && scales_tokens(problem),
+           .token_unit = static_cast<float>(first && !has_16_bits(problem) ? permuted_unit_of(problem) : 1),
+           .rows_apart = launch.rows_apart(),
+           .scales_apart = launch.scales_apart(),
+           .zeros_apart = launch.zeros_apart(),
+           .sort = launch.sorts,
+           .weight = launch.weight.format,
+           .group = as_int(launch.weight.group),
+           .zero_points = launch.weight.zero_points,
+           .scale_type = problem.y_type == DataType::f16 ? gpu::Element::f16 : gpu::Element::bf16}),
+       fmt::format("GATED={}", launch.interleaved ? 1 : 0),
+       fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)},
+      "mxfp4_stream"};
 }
 
 std::vector<gpu::Part> Mxfp4StreamFamily::parts(const Problem& problem,
@@ -230,16 +255,14 @@ std::vector<gpu::Part> Mxfp4StreamFamily::parts(const Problem& problem,
   std::vector<gpu::Part> parts;
   for (const StreamLaunch& launch : launches)
     parts.push_back({source_of(problem, launch), launch.shared_bytes});
-  if (problem.x_type != DataType::bf16) parts.push_back({moe_permute_source(problem, ColumnOrder::plain)});
+  if (!has_16_bits(problem)) parts.push_back({moe_permute_source(problem, ColumnOrder::plain)});
   return parts;
 }
 
 Result<std::unique_ptr<Kernel>> Mxfp4StreamFamily::make_kernel(gpu::Programs programs, const Problem& problem,
                                                                const StreamLaunches& launches) const {
   const std::int64_t widened_bytes =  // of a pair
-      problem.x_type == DataType::bf16
-          ? 0
-          : ceil_div(permuted_row_bytes(problem), std::int64_t{problem.moe.topk});
+      has_16_bits(problem) ? 0 : ceil_div(permuted_row_bytes(problem), std::int64_t{problem.moe.topk});
   auto layer = gpu::MoeLayer::make(runtime(), problem,
                                    {.block_m = launches[0].rows(),
                                     .hidden_bytes = problem.n * 2 + widened_bytes,

@@ -1,6 +1,6 @@
-// One stage of a mixture of experts with few tokens for each, bf16 x times MXFP4 weights, on Hopper. The weight is read as a stream: a block goes through
-// strips of 16 rows that follow each other in memory, which one warp loads. Each other warp has a part of k and keeps its part of x in registers, so that shared memory
-// holds nothing but the weight and sums; the warps take turns to add those of a strip. A and B are swapped: A is the weight.
+// One stage of a mixture of experts with few tokens for each, bf16 or fp16 x times weights of 4 bits, on Hopper. The weight is read as a stream: a block goes through
+// slabs of one or a few strips of 16 rows that follow each other in memory, which one warp loads. Each other warp has a part of k and keeps its part of x in registers, so that
+// shared memory holds nothing but the weight and sums; the warps of a team take turns to add those of a slab. A and B are swapped: A is the weight.
 // Mxfp4StreamConfig is what the host compiles it for; GATED and ACTIVATION are of moe_activation.cuh.
 
 #include "backends/cuda/device/dependent_launch.cuh"
@@ -16,44 +16,60 @@
 #include "backends/gpu/moe/moe_sort.cuh"
 
 using gemmtune::cuda::Mxfp4StreamArguments;
+using gemmtune::cuda::WeightFormat;
 
 static __device__ constexpr gemmtune::cuda::Mxfp4StreamConfig config() { return CONFIG; }
+static __device__ constexpr Element group_scale_type() { return config().scale_type; }
+static __device__ constexpr bool wide_atoms() { return config().wide; }
+
+#include "backends/cuda/families/weight_strip.cuh"
 
 enum : int {
-  INTERLEAVED = config().stage == 1 && GATED,  // a strip is of 8 rows of the gate and the same 8 of the up half
+  INTERLEAVED = config().stage == 1 && GATED,  // half of a slab's rows are of the gate, and the same of the up half
   ADDS_BIAS = config().bias && config().stage == 1,
+  HAS_GLOBALS = config().weight == WeightFormat::nvfp4,
+  TELLS_EXPERT = ADDS_BIAS || HAS_GLOBALS,
+  TEAMS = config().teams,
+  TEAM_WARPS = config().warps / TEAMS,
+  STRIPS = config().strips,
+  SLAB_ROWS = 16 * STRIPS,
+  // Strip s of a slab is eight rows from 8 * s on, and eight as many rows further.
+  SECOND_ROWS = 8 * STRIPS,
+  SLAB_FEATURES = INTERLEAVED ? SECOND_ROWS : SLAB_ROWS,
   THREADS = (config().warps + 1) * 32,
   GROUP_BYTES = 512,  // of 16 x 8 sums
   SUM_BYTES = config().groups * GROUP_BYTES,
   SETS = config().groups == 1 ? 2 : 1,  // of sums, so that an instruction need not wait for the one before it
+  SLOT_BYTES = TEAM_WARPS * STRIPS * SUM_BYTES,
 };
+static_assert(TEAM_WARPS * TEAMS == config().warps, "teams of equal size");
 
 // Addresses in shared memory.
 struct SharedLayout {
-  unsigned stages;  // a strip each, then its scales
-  unsigned sums;    // of each warp, num_slots strips
-  unsigned strips;  // num_slots Strips
+  unsigned stages;  // a slab each, then its scales and zero points
+  unsigned sums;    // of each warp of a team, num_slots slabs
+  unsigned strips;  // num_slots Slabs
   unsigned full;    // barriers of the stages: loaded; read, its sums written
   unsigned done;
   unsigned added;  // of the slots
-  unsigned begun;  // the first Strip is there
+  unsigned begun;  // the first Slab of each team is there
 };
 
-// What the other warps know of a strip: from the warp that loads, in shared memory, then the rows of x of its tile if it begins a run.
-struct Strip {
+// What the other warps know of a slab: from the warp that loads, in shared memory, then the rows of x of its tile if it begins a run.
+struct Slab {
   int first;  // position
   int count;
-  int strip;
-  int begins;  // another tile than the strip before; with ADDS_BIAS and 2 * expert
+  int slab;
+  int begins;  // another tile than the team's slab before; with TELLS_EXPERT and 2 * expert
 };
-enum : int { STRIP_BYTES = 16 + config().groups * 8 * 4 };
+enum : int { ABOUT_BYTES = 16 + config().groups * 8 * 4 };
 
-static __device__ __forceinline__ Strip read_strip(unsigned from) {
+static __device__ __forceinline__ Slab read_slab(unsigned from) {
   const uint4 words = load_shared_words(from);
   return {(int)words.x, (int)words.y, (int)words.z, (int)words.w};
 }
-static __device__ __forceinline__ bool begins_run(const Strip& strip) {
-  return (ADDS_BIAS ? strip.begins & 1 : strip.begins) != 0;
+static __device__ __forceinline__ bool begins_run(const Slab& slab) {
+  return (TELLS_EXPERT ? slab.begins & 1 : slab.begins) != 0;
 }
 
 // Tiles of tokens of one expert.
@@ -63,10 +79,10 @@ struct Routes {
   const int* tiles_of;  // by expert; with SORT by tile
 };
 
-// Neighbouring strips of one tile. All tiles of an expert compute `chunk` strips, then the next ones, which are in L2 then.
+// Neighbouring slabs of one tile. All tiles of an expert compute `chunk` slabs, then the next ones, which are in L2 then.
 struct Run {
   MoeTile tile;
-  int strip;
+  int slab;
   int count;
 };
 
@@ -79,27 +95,27 @@ static __device__ __forceinline__ MoeTile load_tile(const MoeTile* from) {
 
 static __device__ __forceinline__ Run run_at(const Mxfp4StreamArguments& a, const Routes& routes, int index, int end) {
   Run run;
-  const int any = index / a.strips;
+  const int any = index / a.slabs;
   const MoeTile one = load_tile(routes.tiles + any);
   const int tiles = config().sort ? routes.tiles_of[any] : __ldcg(routes.tiles_of + one.expert);
   const int first = any - one.index;
-  const int local = index - first * a.strips;
-  const int chunk = tiles > 1 ? a.chunk : a.strips;
+  const int local = index - first * a.slabs;
+  const int chunk = tiles > 1 ? a.chunk : a.slabs;
   const int before = local / (tiles * chunk) * chunk;
-  const int size = a.strips - before < chunk ? a.strips - before : chunk;
+  const int size = a.slabs - before < chunk ? a.slabs - before : chunk;
   const int within = local - before * tiles;
   const int tile = within / size;
   run.tile = load_tile(routes.tiles + first + tile);
-  run.strip = before + within - tile * size;
-  run.count = before + size - run.strip;
+  run.slab = before + within - tile * size;
+  run.count = before + size - run.slab;
   if (run.count > end - index) run.count = end - index;
   return run;
 }
 
-// Goes through the strips from `index` to `end`.
+// Goes through the slabs from `index` to `end`.
 struct Walk {
   Run run;
-  int next;  // strip behind the run
+  int next;  // slab behind the run
 };
 static __device__ __forceinline__ Walk walk_from(const Mxfp4StreamArguments& a, const Routes& routes, int index,
                                                  int end) {
@@ -111,7 +127,7 @@ static __device__ __forceinline__ Walk walk_from(const Mxfp4StreamArguments& a, 
 // True if another run begins.
 static __device__ __forceinline__ bool advance(const Mxfp4StreamArguments& a, const Routes& routes, Walk& walk,
                                                int end) {
-  ++walk.run.strip;
+  ++walk.run.slab;
   if (--walk.run.count > 0 || walk.next >= end) return false;
   walk = walk_from(a, routes, walk.next, end);
   return true;
@@ -119,36 +135,41 @@ static __device__ __forceinline__ bool advance(const Mxfp4StreamArguments& a, co
 
 // ---- the warp that loads
 
-// Loads a strip and its scales; all lanes.
-static __device__ __forceinline__ void load_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem, int stage,
-                                                  const Run& run) {
+// Loads a slab, its scales and its zero points; all lanes.
+static __device__ __forceinline__ void load_slab(const Mxfp4StreamArguments& a, const SharedLayout& smem, int stage,
+                                                 const Run& run) {
   const int lane = (int)threadIdx.x % 32;
   const unsigned full = smem.full + 8u * (unsigned)stage;
   const unsigned to = smem.stages + (unsigned)(stage * a.stage_bytes);
-  const unsigned scales_to = to + 16u * (unsigned)a.pitch;
-  const int row = run.strip * (INTERLEAVED ? 8 : 16);
-  const int second = INTERLEAVED ? a.features : 8;  // the second eight rows, from the first
+  const unsigned scales_to = to + (unsigned)(SLAB_ROWS * a.pitch);
+  const int row = run.slab * SLAB_FEATURES;
+  const int second = INTERLEAVED ? a.features : SECOND_ROWS;  // the second half of the rows, from the first
   const unsigned char* const w = a.w + run.tile.expert * a.w_matrix + (long long)row * a.row_bytes;
   const unsigned char* const scales = a.scales + run.tile.expert * a.scale_matrix + (long long)row * a.scale_row;
   if constexpr (config().bias) {
-    // Of the gate and of the up half, or of eight rows each.
-    if (lane < 2) {
-      const float* const bias =
-          (const float*)a.bias + (long long)run.tile.expert * (INTERLEAVED ? 2 : 1) * a.features + row + lane * second;
+    // Of the gate and of the up half, or of both halves.
+    if (lane < 2 * STRIPS) {
+      const float* const bias = (const float*)a.bias + (long long)run.tile.expert * (INTERLEAVED ? 2 : 1) * a.features +
+                                row + lane % STRIPS * 8 + lane / STRIPS * second;
       prefetch_sector(bias);
     }
   }
-  copy_strip_rows<config().rows_apart, INTERLEAVED>(to, a.pitch, w, a.row_bytes, second, 16, 0, full, 0ull);
-  copy_strip_rows<config().scales_apart, INTERLEAVED>(scales_to, a.scale_pitch, scales, a.scale_row, second, 16, 16,
-                                                      full, 0ull);
+  copy_strip_rows<config().rows_apart, INTERLEAVED>(to, a.pitch, w, a.row_bytes, second, SLAB_ROWS, 0, full, 0ull);
+  copy_strip_rows<config().scales_apart, INTERLEAVED>(scales_to, a.scale_pitch, scales, a.scale_row, second, SLAB_ROWS,
+                                                      16, full, 0ull);
+  if constexpr (config().zero_points)
+    copy_strip_rows<config().zeros_apart, INTERLEAVED>(
+        scales_to + (unsigned)(SLAB_ROWS * a.scale_pitch), a.zero_pitch,
+        (const unsigned char*)a.format.zero_points + run.tile.expert * a.zero_matrix + (long long)row * a.zero_row,
+        a.zero_row, second, SLAB_ROWS, 8, full, 0ull);
 }
 
-// Tells the other warps of a strip, whose loads may have begun.
-static __device__ __forceinline__ void tell_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem,
-                                                  const Routes& routes, int stage, int slot, const Run& run,
-                                                  bool begins) {
+// Tells the other warps of a slab, whose loads may have begun.
+static __device__ __forceinline__ void tell_slab(const Mxfp4StreamArguments& a, const SharedLayout& smem,
+                                                 const Routes& routes, int stage, int slot, const Run& run,
+                                                 bool begins) {
   const int lane = (int)threadIdx.x % 32;
-  const unsigned to = smem.strips + (unsigned)(slot * STRIP_BYTES);
+  const unsigned to = smem.strips + (unsigned)(slot * ABOUT_BYTES);
   if (begins) {
 #pragma unroll
     for (int i = lane; i < config().groups * 8; i += 32) {
@@ -158,30 +179,35 @@ static __device__ __forceinline__ void tell_strip(const Mxfp4StreamArguments& a,
     }
   }
   if (lane == 0)
-    store_shared_ints(to, run.tile.first, run.tile.count, run.strip,
-                      (ADDS_BIAS ? 2 * run.tile.expert : 0) + (int)begins);
+    store_shared_ints(to, run.tile.first, run.tile.count, run.slab,
+                      (TELLS_EXPERT ? 2 * run.tile.expert : 0) + (int)begins);
   __syncwarp();
-  if (lane == 0)
-    barrier_arrive_expect_tx(smem.full + 8u * (unsigned)stage, 16u * (unsigned)(a.row_bytes + a.scale_row));
+  if (lane == 0) {
+    int row_bytes = a.row_bytes + a.scale_row;
+    if constexpr (config().zero_points) row_bytes += a.zero_row;
+    barrier_arrive_expect_tx(smem.full + 8u * (unsigned)stage, (unsigned)(SLAB_ROWS * row_bytes));
+  }
 }
 
-// Loads strips as stages become free, and the sums of the strip that had the same slot were added.
-static __device__ __forceinline__ void load_strips(const Mxfp4StreamArguments& a, const SharedLayout& smem,
-                                                   const Routes& routes, int begin, int end) {
+// Loads slabs as stages become free, and the sums of the slab that had the same slot were added.
+static __device__ __forceinline__ void load_slabs(const Mxfp4StreamArguments& a, const SharedLayout& smem,
+                                                  const Routes& routes, int begin, int end) {
   Walk walk = walk_from(a, routes, begin, end);
+  const int first_of_teams = (end - begin < TEAMS ? end : begin + TEAMS) - 1;
   int stage = 0;
   int slot = 0;
   unsigned phase = 1;
   unsigned slot_phase = 1;
-  bool begins = true;
+  int beginning = TEAMS;  // teams that have not begun the run
 #pragma unroll 1
   for (int i = begin; i < end; ++i) {
     barrier_wait(smem.done + 8u * (unsigned)stage, phase);
     barrier_wait(smem.added + 8u * (unsigned)slot, slot_phase);
-    load_strip(a, smem, stage, walk.run);
-    tell_strip(a, smem, routes, stage, slot, walk.run, begins);
-    if (i == begin && threadIdx.x % 32 == 0) barrier_arrive(smem.begun);
-    begins = advance(a, routes, walk, end);
+    load_slab(a, smem, stage, walk.run);
+    tell_slab(a, smem, routes, stage, slot, walk.run, beginning > 0);
+    if (i == first_of_teams && threadIdx.x % 32 == 0) barrier_arrive(smem.begun);
+    --beginning;
+    if (advance(a, routes, walk, end)) beginning = TEAMS;
     if (++slot == a.num_slots) {
       slot = 0;
       slot_phase ^= 1u;
@@ -202,44 +228,54 @@ static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) 
   for (int i = 0; i < 4; ++i) sum[i] += value[i];
 }
 
-// What is added to the sums of the thread's rows of a strip.
-struct StripBias {
-  float of[2];
+// What is added to the sums of the thread's rows of a slab, which are multiplied by `factor` before.
+struct SlabFactors {
+  float bias[STRIPS][2];
+  float factor;
 };
-static __device__ __forceinline__ StripBias load_bias(const Mxfp4StreamArguments& a, const SharedLayout& smem,
-                                                      int slot) {
-  StripBias bias;
-  const Strip strip = read_strip(smem.strips + (unsigned)(slot * STRIP_BYTES));
-  const float* const from = (const float*)a.bias + (long long)(strip.begins / 2) * (INTERLEAVED ? 2 : 1) * a.features +
-                            strip.strip * (INTERLEAVED ? 8 : 16) + (int)threadIdx.x % 32 / 4;
-  bias.of[0] = __ldg(from);
-  bias.of[1] = __ldg(from + (INTERLEAVED ? a.features : 8));
-  return bias;
+static __device__ __forceinline__ SlabFactors load_factors(const Mxfp4StreamArguments& a, const SharedLayout& smem,
+                                                           int slot) {
+  SlabFactors factors = {};
+  factors.factor = config().weight == WeightFormat::mxfp4 ? E2M1_UNIT * config().token_unit : 1.0f;
+  if constexpr (TELLS_EXPERT) {
+    const Slab slab = read_slab(smem.strips + (unsigned)(slot * ABOUT_BYTES));
+    if constexpr (HAS_GLOBALS) factors.factor = __ldg(a.format.w_global + slab.begins / 2);
+    if constexpr (ADDS_BIAS) {
+      const float* const from = (const float*)a.bias +
+                                (long long)(slab.begins / 2) * (INTERLEAVED ? 2 : 1) * a.features +
+                                slab.slab * SLAB_FEATURES + (int)threadIdx.x % 32 / 4;
+#pragma unroll
+      for (int strip = 0; strip < STRIPS; ++strip) {
+        factors.bias[strip][0] = __ldg(from + strip * 8);
+        factors.bias[strip][1] = __ldg(from + strip * 8 + (INTERLEAVED ? a.features : SECOND_ROWS));
+      }
+    }
+  }
+  return factors;
 }
 
-// Stores 16 x 8 sums: of eight rows of x the thread has two, of rows lane / 4 and that plus 8 of the strip.
-static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a, const Routes& routes,
-                                                  const Strip& strip, int group, const StripBias& bias,
-                                                  const float (&sum)[4]) {
+// Stores 16 x 8 sums: of eight rows of x the thread has two, of row lane / 4 of both halves of the strip.
+static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a, const Routes& routes, const Slab& slab,
+                                                  int strip, int group, const float (&bias)[2], const float (&sum)[4]) {
   const int lane = (int)threadIdx.x % 32;
-  const int row = strip.strip * (INTERLEAVED ? 8 : 16) + lane / 4;
+  const int row = slab.slab * SLAB_FEATURES + strip * 8 + lane / 4;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int token = group * 8 + lane % 4 * 2 + i;
-    if (token >= strip.count) continue;
-    output* const to = a.to + (strip.first + token) * a.to_row + row;
+    if (token >= slab.count) continue;
+    output* const to = a.to + (slab.first + token) * a.to_row + row;
     if constexpr (config().stage == 1) {
-      const float factor = a.weights ? a.weights[routes.pair_of[strip.first + token]] : 1.0f;
+      const float factor = a.weights ? a.weights[routes.pair_of[slab.first + token]] : 1.0f;
       float first = sum[i];
       float second = sum[2 + i];
       if constexpr (config().token_scales) {
-        const float scale = a.x_scales[routes.pair_of[strip.first + token] / a.topk * a.x_scale_step];
+        const float scale = a.x_scales[routes.pair_of[slab.first + token] / a.topk * a.x_scale_step];
         first *= scale;
         second *= scale;
       }
       if constexpr (ADDS_BIAS) {
-        first += bias.of[0];
-        second += bias.of[1];
+        first += bias[0];
+        second += bias[1];
       }
       first *= factor;
       second *= factor;
@@ -247,68 +283,87 @@ static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a,
         to[0] = round_output(activate(first, second));
       } else {
         to[0] = round_output(activate(first, 1.0f));
-        to[8] = round_output(activate(second, 1.0f));
+        to[SECOND_ROWS] = round_output(activate(second, 1.0f));
       }
     } else {
       to[0] = round_output(sum[i]);
-      to[8] = round_output(sum[2 + i]);
+      to[SECOND_ROWS] = round_output(sum[2 + i]);
     }
   }
 }
 
-// Adds the warps' sums of a strip and stores them.
-static __device__ __forceinline__ void finish_strip(const Mxfp4StreamArguments& a, const SharedLayout& smem,
-                                                    const Routes& routes, int slot, const StripBias& bias) {
+// Adds the warps' sums of a slab and stores them.
+static __device__ __forceinline__ void finish_slab(const Mxfp4StreamArguments& a, const SharedLayout& smem,
+                                                   const Routes& routes, int slot, const SlabFactors& factors) {
   const int lane = (int)threadIdx.x % 32;
-  const Strip strip = read_strip(smem.strips + (unsigned)(slot * STRIP_BYTES));
-  const unsigned from = smem.sums + (unsigned)(slot * config().warps * SUM_BYTES + lane * 16);
+  const Slab slab = read_slab(smem.strips + (unsigned)(slot * ABOUT_BYTES));
+  const unsigned from = smem.sums + (unsigned)(slot * SLOT_BYTES + lane * 16);
 #pragma unroll 1
-  for (int group = 0; group * 8 < strip.count; ++group) {
-    float sum[2][4] = {};
+  for (int group = 0; group * 8 < slab.count; ++group) {
 #pragma unroll
-    for (int warp = 0; warp < config().warps; ++warp)
-      add_sums(sum[warp % 2], from + (unsigned)((warp * config().groups + group) * GROUP_BYTES));
+    for (int strip = 0; strip < STRIPS; ++strip) {
+      float sum[2][4] = {};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sum[0][i] = (sum[0][i] + sum[1][i]) * (E2M1_UNIT * config().token_unit);
-    store_sums(a, routes, strip, group, bias, sum[0]);
+      for (int warp = 0; warp < TEAM_WARPS; ++warp)
+        add_sums(sum[warp % 2], from + (unsigned)(((warp * STRIPS + strip) * config().groups + group) * GROUP_BYTES));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum[0][i] = (sum[0][i] + sum[1][i]) * factors.factor;
+      store_sums(a, routes, slab, strip, group, factors.bias[strip], sum[0]);
+    }
   }
   __syncwarp();
   if (lane == 0) barrier_arrive(smem.added + 8u * (unsigned)slot);
 }
 
-// The thread's part of eight rows of x a group: of 64 of k the 16 elements from lane % 4 * 16 on, in pairs as spread_word() makes them.
+// The thread's part of eight rows of x a group: of 64 of k 16 elements, in pairs as spread_word() makes them.
 typedef unsigned OwnX[config().units][config().groups][8];
+
+// A warp has units of k that follow each other; of NVFP4 and int4 one atom in TEAM_WARPS.
+enum : int { UNITS_FOLLOW = config().weight == WeightFormat::mxfp4 };
+static __device__ __forceinline__ int unit_at(int first_unit, int u) {
+  return first_unit + (UNITS_FOLLOW ? u : u / UNITS_OF_ATOM * UNITS_OF_ATOM * TEAM_WARPS + u % UNITS_OF_ATOM);
+}
+// Where the thread's eight elements of a unit are behind its first ones, in vectors of as many.
+static __device__ constexpr int vector_at(int u, int word) {
+  return UNITS_FOLLOW   ? u * 8 + word
+         : wide_atoms() ? u / 2 * 2 * TEAM_WARPS * 8 + u % 2 * 2 + word
+                        : u * TEAM_WARPS * 8 + word * (TWO_GROUPS ? 4 : 1);
+}
 
 static __device__ __forceinline__ void load_x(OwnX& x, const Mxfp4StreamArguments& a, const SharedLayout& smem,
                                               int slot, int first_unit) {
   const int lane = (int)threadIdx.x % 32;
-  const unsigned at = smem.strips + (unsigned)(slot * STRIP_BYTES);
-  const int count = read_strip(at).count;
+  const unsigned at = smem.strips + (unsigned)(slot * ABOUT_BYTES);
+  const int count = read_slab(at).count;
 #pragma unroll
   for (int group = 0; group < config().groups; ++group) {
     const int token = group * 8 + lane / 4;
     const bool there = token < count;
     int row;
     row = load_shared_int(at + 16u + (unsigned)(token * 4));
-    const uint4* const from = (const uint4*)(a.x + (long long)row * a.x_row) + first_unit * 8 + lane % 4 * 2;
+    const uint4* const from = (const uint4*)(a.x + (long long)row * a.x_row) + first_unit * 8 +
+                              lane % 4 * (TWO_GROUPS ? 1 : 2 * UNITS_OF_ATOM);
 #pragma unroll
     for (int u = 0; u < config().units; ++u) {
 #pragma unroll
       for (int word = 0; word < 2; ++word) {
         uint4 bits = make_uint4(0, 0, 0, 0);
-        if (there && (!config().tail || first_unit + u < a.units)) bits = __ldcg(from + u * 8 + word);
+        if (there && (!config().tail || unit_at(first_unit, u) < a.units)) bits = __ldcg(from + vector_at(u, word));
         pair_x(x[u][group], word, bits);
       }
     }
   }
 }
 
+// The sums of a warp's part of a strip, which are 0 before. USED: groups that have rows.
+typedef float WarpSums[config().groups][4];
+
 typedef unsigned OwnScales[config().units][2];
 typedef float Sums[SETS][config().groups][4];
 
-// `from`: the thread's first eight bytes of its first row. LARGE: a scale of the warp is above 2. USED: groups that have rows.
+// `from`: the thread's first eight bytes of its first row. LARGE: a scale of the warp is above 2.
 template <bool LARGE, int USED>
-static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, const OwnScales& scales, unsigned from,
+static __device__ __forceinline__ void multiply_units(Sums& d, const OwnX& x, const OwnScales& scales, unsigned from,
                                                       unsigned second) {
 #pragma unroll
   for (int u = 0; u < config().units; ++u) {
@@ -318,68 +373,115 @@ static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, co
   }
 }
 
-static __device__ __forceinline__ void multiply_strips(const Mxfp4StreamArguments& a, const SharedLayout& smem,
-                                                       const Routes& routes, int begin, int end) {
-  const int warp = (int)threadIdx.x / 32;
+// Where the thread's part of a slab's first strip begins: of its first row, and of that row's scales.
+struct OwnPart {
+  unsigned rows;
+  unsigned scales;
+};
+
+static __device__ __forceinline__ void multiply_mxfp4(WarpSums& sums, const Mxfp4StreamArguments& a, const OwnX& x,
+                                                      const OwnPart& part, unsigned base, int strip, int count,
+                                                      int first_unit) {
+  const unsigned own = base + part.rows + (unsigned)(strip * 8 * a.pitch);
+  const unsigned own_scales = base + part.scales + (unsigned)(strip * 8 * a.scale_pitch);
+  OwnScales scales;
+  unsigned all = 0;
+#pragma unroll
+  for (int j = 0; j < config().units * 2; ++j) {
+    unsigned& e = scales[j / 2][j % 2];
+    e = load_shared_byte(own_scales + (unsigned)(j % 2 * SECOND_ROWS * a.scale_pitch + j / 2 * 2));
+    if (config().tail && first_unit + j / 2 >= a.units) e = 0;  // what is there is no scale; x is zero
+    all |= e;
+  }
+  Sums d = {};
+  if (__any_sync(0xffffffffu, (all & 0x80u) != 0u)) {
+    multiply_units<true, config().groups>(d, x, scales, own, (unsigned)(SECOND_ROWS * a.pitch));
+  } else if (config().groups > 1 && count <= 8) {
+    multiply_units<false, 1>(d, x, scales, own, (unsigned)(SECOND_ROWS * a.pitch));
+  } else {
+    multiply_units<false, config().groups>(d, x, scales, own, (unsigned)(SECOND_ROWS * a.pitch));
+  }
+#pragma unroll
+  for (int i = 0; i < config().groups * 4; ++i)
+    sums[i / 4][i % 4] = SETS > 1 ? d[0][i / 4][i % 4] + d[SETS - 1][i / 4][i % 4] : d[0][i / 4][i % 4];
+}
+
+static __device__ __forceinline__ void multiply_strip(WarpSums& sums, const Mxfp4StreamArguments& a, const OwnX& x,
+                                                      const OwnPart& part, unsigned base, int strip, int count,
+                                                      int first_unit) {
+  if constexpr (config().weight == WeightFormat::mxfp4) {
+    multiply_mxfp4(sums, a, x, part, base, strip, count, first_unit);
+  } else {
+    WeightStrip at;
+    at.pitch = a.pitch;
+    at.scale_pitch = a.scale_pitch;
+    at.zero_pitch = a.zero_pitch;
+    at.rows = base + (unsigned)(strip * 8 * a.pitch);
+    at.scales = base + (unsigned)(SLAB_ROWS * a.pitch + strip * 8 * a.scale_pitch);
+    at.zeros = base + (unsigned)(SLAB_ROWS * (a.pitch + a.scale_pitch) + strip * 8 * a.zero_pitch);
+    constexpr int atoms = config().all_units / UNITS_OF_ATOM;
+    const int first = first_unit / UNITS_OF_ATOM;
+    if (config().groups > 1 && count <= 8) {
+      multiply_formats<false, SECOND_ROWS, atoms, TEAM_WARPS, 1>(sums, x, at, first);
+    } else {
+      multiply_formats<false, SECOND_ROWS, atoms, TEAM_WARPS, config().groups>(sums, x, at, first);
+    }
+  }
+}
+
+static __device__ __forceinline__ void multiply_slabs(const Mxfp4StreamArguments& a, const SharedLayout& smem,
+                                                      const Routes& routes, int begin, int end) {
+  const int team = TEAMS > 1 ? (int)threadIdx.x / 32 % TEAMS : 0;
+  const int warp = (int)threadIdx.x / 32 / TEAMS;
   const int lane = (int)threadIdx.x % 32;
-  const int first_unit = warp * config().units;
-  const unsigned own = (unsigned)(lane / 4 * a.pitch + first_unit * 32 + lane % 4 * 8);
-  const unsigned own_scales = (unsigned)(16 * a.pitch + lane / 4 * a.scale_pitch + first_unit * 2 + lane % 4 / 2);
+  const int first_unit = warp * (UNITS_FOLLOW ? config().units : UNITS_OF_ATOM);
+  const OwnPart part = {(unsigned)(lane / 4 * a.pitch + first_unit * 32 + lane % 4 * 8),
+                        (unsigned)(SLAB_ROWS * a.pitch + lane / 4 * a.scale_pitch + first_unit * 2 + lane % 4 / 2)};
   OwnX x;
-  int stage = 0;
-  int slot = 0;
-  int turn = warp + 1;  // strips until this warp adds the sums of the one before
+  int stage = team;
+  int slot = team;
+  const int first = begin + team;
+  int turn = warp + 1;  // slabs until this warp adds the sums of the team's one before
   unsigned phase = 0;
 #pragma unroll 1
-  for (int i = begin; i <= end; ++i) {
+  for (int i = first; i < end + TEAMS; i += TEAMS) {
     if (i < end) {
       const unsigned base = smem.stages + (unsigned)(stage * a.stage_bytes);
       const unsigned full = smem.full + 8u * (unsigned)stage;
-      // The first rows of x are loaded beside the first strip.
-      barrier_wait(i == begin ? smem.begun : full, phase);
-      const Strip strip = read_strip(smem.strips + (unsigned)(slot * STRIP_BYTES));
-      if (begins_run(strip)) load_x(x, a, smem, slot, first_unit);
-      if (i == begin) barrier_wait(full, phase);
-      OwnScales scales;
-      unsigned all = 0;
+      // The first rows of x are loaded beside the first slab.
+      barrier_wait(i == first ? smem.begun : full, phase);
+      const Slab slab = read_slab(smem.strips + (unsigned)(slot * ABOUT_BYTES));
+      if (begins_run(slab)) load_x(x, a, smem, slot, first_unit);
+      if (i == first) barrier_wait(full, phase);
+#pragma unroll 1
+      for (int strip = 0; strip < STRIPS; ++strip) {
+        WarpSums d = {};
+        multiply_strip(d, a, x, part, base, strip, slab.count, first_unit);
 #pragma unroll
-      for (int j = 0; j < config().units * 2; ++j) {
-        unsigned& e = scales[j / 2][j % 2];
-        e = load_shared_byte(base + own_scales + (unsigned)(j % 2 * 8 * a.scale_pitch + j / 2 * 2));
-        if (config().tail && first_unit + j / 2 >= a.units) e = 0;  // what is there is no scale; x is zero
-        all |= e;
-      }
-      Sums d = {};
-      if (__any_sync(0xffffffffu, (all & 0x80u) != 0u)) {
-        multiply_strip<true, config().groups>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
-      } else if (config().groups > 1 && strip.count <= 8) {
-        multiply_strip<false, 1>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
-      } else {
-        multiply_strip<false, config().groups>(d, x, scales, base + own, 8u * (unsigned)a.pitch);
-      }
-#pragma unroll
-      for (int group = 0; group < config().groups; ++group) {
-        if (group > 0 && group * 8 >= strip.count) continue;
-        float(&sum)[4] = d[0][group];
-#pragma unroll
-        for (int j = 0; j < 4 && SETS > 1; ++j) sum[j] += d[SETS - 1][group][j];
-        store_shared_floats(smem.sums + (unsigned)(slot * config().warps * SUM_BYTES +
-                                                   (warp * config().groups + group) * GROUP_BYTES + lane * 16),
-                            sum[0], sum[1], sum[2], sum[3]);
+        for (int group = 0; group < config().groups; ++group) {
+          if (group > 0 && group * 8 >= slab.count) continue;
+          store_shared_floats(
+              smem.sums + (unsigned)(slot * SLOT_BYTES +
+                                     ((warp * STRIPS + strip) * config().groups + group) * GROUP_BYTES + lane * 16),
+              d[group][0], d[group][1], d[group][2], d[group][3]);
+        }
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(smem.done + 8u * (unsigned)stage);
     }
     if (turn-- == 0) {
-      turn = config().warps - 1;
-      StripBias bias = {};
-      if constexpr (ADDS_BIAS) bias = load_bias(a, smem, (slot > 0 ? slot : a.num_slots) - 1);
-      barrier_wait(smem.done + 8u * (unsigned)((stage > 0 ? stage : a.num_stages) - 1), stage > 0 ? phase : phase ^ 1u);
-      finish_strip(a, smem, routes, (slot > 0 ? slot : a.num_slots) - 1, bias);
+      turn = TEAM_WARPS - 1;
+      const int before = slot - TEAMS + (slot < TEAMS ? a.num_slots : 0);
+      const SlabFactors factors = load_factors(a, smem, before);
+      barrier_wait(smem.done + 8u * (unsigned)(stage - TEAMS + (stage < TEAMS ? a.num_stages : 0)),
+                   stage < TEAMS ? phase ^ 1u : phase);
+      finish_slab(a, smem, routes, before, factors);
     }
-    if (++slot == a.num_slots) slot = 0;
-    if (++stage == a.num_stages) {
-      stage = 0;
+    slot += TEAMS;
+    if (slot >= a.num_slots) slot -= a.num_slots;
+    stage += TEAMS;
+    if (stage >= a.num_stages) {
+      stage -= a.num_stages;
       phase ^= 1u;
     }
   }
@@ -391,15 +493,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, config().blocks)
   SharedLayout smem;
   smem.stages = (shared_address(memory) + 127u) & ~127u;
   smem.sums = smem.stages + (unsigned)(a.num_stages * a.stage_bytes);
-  smem.strips = smem.sums + (unsigned)(a.num_slots * config().warps * SUM_BYTES);
-  smem.full = smem.strips + (unsigned)(a.num_slots * STRIP_BYTES);
+  smem.strips = smem.sums + (unsigned)(a.num_slots * SLOT_BYTES);
+  smem.full = smem.strips + (unsigned)(a.num_slots * ABOUT_BYTES);
   smem.done = smem.full + 8u * (unsigned)a.num_stages;
   smem.added = smem.done + 8u * (unsigned)a.num_stages;
   smem.begun = smem.added + 8u * (unsigned)a.num_slots;
   if (threadIdx.x == 0) {
     for (int i = 0; i < a.num_stages; ++i) {
       barrier_init(smem.full + 8u * (unsigned)i, 1);
-      barrier_init(smem.done + 8u * (unsigned)i, config().warps);
+      barrier_init(smem.done + 8u * (unsigned)i, TEAM_WARPS);
     }
     for (int i = 0; i < a.num_slots; ++i) barrier_init(smem.added + 8u * (unsigned)i, 1);
     barrier_init(smem.begun, 1);
@@ -421,15 +523,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, config().blocks)
     tile_count = __ldcg(a.tile_count);
     routes = {a.pair_of, a.tiles, a.tiles_of};
   }
-  const long long strips = (long long)tile_count * a.strips;
-  const int begin = (int)(strips * blockIdx.x / gridDim.x);
-  const int end = (int)(strips * (blockIdx.x + 1) / gridDim.x);
+  const long long slabs = (long long)tile_count * a.slabs;
+  const int begin = (int)(slabs * blockIdx.x / gridDim.x);
+  const int end = (int)(slabs * (blockIdx.x + 1) / gridDim.x);
   if (begin < end) {
     if (threadIdx.x / 32 == config().warps) {
-      load_strips(a, smem, routes, begin, end);
+      load_slabs(a, smem, routes, begin, end);
     } else {
       if constexpr (config().stage == 2) grid_dependency_wait();
-      multiply_strips(a, smem, routes, begin, end);
+      multiply_slabs(a, smem, routes, begin, end);
     }
   }
 }

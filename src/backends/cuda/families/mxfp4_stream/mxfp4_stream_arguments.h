@@ -1,7 +1,10 @@
 // What the mxfp4_stream kernel is compiled for, and its arguments: one stage of a mixture of experts. The host includes this file too.
 #pragma once
 
+#include "backends/cuda/families/weight_format_arguments.h"
+#include "backends/gpu/device/types_arguments.h"
 #include "backends/gpu/families/element_arguments.h"
+#include "backends/gpu/families/scales_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 #include "backends/gpu/moe/moe_route_arguments.h"
 
@@ -9,8 +12,12 @@ namespace gemmtune::cuda {
 
 struct Mxfp4StreamConfig {
   int stage;          // 1, 2
-  int warps;          // that divide k
+  int warps;          // that multiply
+  int teams;          // that they are divided into: each has every teams-th slab, and its warps divide k
+  int strips;         // of 16 rows, of a slab, which a stage has
   int units;          // of 64 of k, of a warp
+  bool wide;          // of NVFP4 and groups of 128: warps multiply two units at once
+  int all_units;      // of a row
   bool tail;          // some warp has fewer
   int groups;         // of eight rows of x
   int blocks;         // of a multiprocessor
@@ -19,13 +26,18 @@ struct Mxfp4StreamConfig {
   float token_unit;   // what sums are multiplied by
   bool rows_apart;    // rows of the weight have gaps in shared memory,
   bool scales_apart;  // and their scales
+  bool zeros_apart;   // and their zero points
   bool sort;          // each block sorts the pairs itself
+  WeightFormat weight;
+  int group;                          // of int4: elements of k with a scale: 32, 64, 128
+  bool zero_points;                   // of int4
+  gemmtune::gpu::Element scale_type;  // of int4
 };
 
 struct Mxfp4StreamArguments {
   const unsigned char* w;       // plain, of all experts
-  const unsigned char* scales;  // e8m0, as many rows
-  const unsigned short* x;      // bf16; of stage 2 the hidden layer, by position
+  const unsigned char* scales;  // as many rows
+  const unsigned short* x;      // bf16 or fp16; of stage 2 the hidden layer, by position
   GEMMTUNE_OUTPUT* to;          // by position
   long long x_row;              // elements
   long long to_row;             // elements
@@ -37,11 +49,11 @@ struct Mxfp4StreamArguments {
   int scale_pitch;              // in shared memory
   int units;                    // of 64 of k
   int features;                 // rows of w; of a gated w1 half of them
-  int strips;                   // of 16 rows, of an expert
+  int slabs;                    // of an expert
   int num_stages;
-  int num_slots;  // for the warps' sums of a strip
+  int num_slots;  // for the warps' sums of a slab
   int stage_bytes;
-  int chunk;  // strips of an expert that all its tiles compute before the next ones
+  int chunk;  // slabs of an expert that all its tiles compute before the next ones
   int x_scale_step;
   const int* pair_of;
   const gpu::MoeTile* tiles;
@@ -53,14 +65,18 @@ struct Mxfp4StreamArguments {
   int topk;
   int pairs;
   int experts;
-  const float* x_scales;  // stage 1: [tokens], or one with a step of 0 (TOKEN_SCALES)
-  const float* bias;      // [experts, rows of w] (BIAS)
+  const float* x_scales;        // stage 1: [tokens], or one with a step of 0 (TOKEN_SCALES)
+  const float* bias;            // [experts, rows of w] (BIAS)
+  gpu::FormatArguments format;  // of NVFP4 and int4 weights, by expert
+  long long zero_matrix;        // bytes, from expert to expert
+  int zero_row;                 // bytes
+  int zero_pitch;               // in shared memory
 };
 
 static_assert(GEMMTUNE_OFFSET(Mxfp4StreamArguments, row_bytes) == 64 &&
                   GEMMTUNE_OFFSET(Mxfp4StreamArguments, pair_of) == 112 &&
                   GEMMTUNE_OFFSET(Mxfp4StreamArguments, topk) == 168 &&
-                  GEMMTUNE_OFFSET(Mxfp4StreamArguments, bias) == 192 && sizeof(Mxfp4StreamArguments) == 200,
+                  GEMMTUNE_OFFSET(Mxfp4StreamArguments, bias) == 192 && sizeof(Mxfp4StreamArguments) == 240,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

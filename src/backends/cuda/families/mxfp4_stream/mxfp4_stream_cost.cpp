@@ -26,7 +26,12 @@ constexpr gpu::FittedRow<StreamCost> stream_rows[] = {
       .strip_unit = 145,
       .strip_group = 113,
       .rows_apart = 500,
-      .two_blocks = 1.24}},
+      .two_blocks = 1.24,
+      .team_slab = 800,
+      .team_strip = 250,
+      .team_unit = 130,
+      .issued_strip = 40,
+      .issued_unit = 20}},
     // Kernels of docs/lab/mxfp4_stream.md.
     {h100,
      {.clock = {1755},
@@ -41,7 +46,26 @@ constexpr gpu::FittedRow<StreamCost> stream_rows[] = {
       .strip_unit = 165,
       .strip_group = 340,
       .rows_apart = 1500,
-      .two_blocks = 1.7}}};
+      .two_blocks = 1.7,
+      .team_slab = 800,
+      .team_strip = 250,
+      .team_unit = 130,
+      .issued_strip = 40,
+      .issued_unit = 20}}};
+
+/// Of a slab, by one block of a multiprocessor.
+double cycles_of_slab(const StreamLaunch& launch, const StreamCost& cost) {
+  const double units = as_real(launch.warp_units), further = as_real(launch.groups - 1);
+  if (!launch.has_teams())
+    return cost.strip + cost.strip_unit * units + cost.strip_group * further +
+           (launch.rows_apart() ? cost.rows_apart : 0);
+  const double strips = as_real(launch.strips);
+  const double of_team = cost.team_slab + strips * (cost.team_strip + cost.team_unit * units) +
+                         cost.strip_group * strips * further + (launch.rows_apart() ? cost.rows_apart : 0);
+  const double issued = strips * (cost.issued_strip * as_real(launch.team_warps()) +
+                                  cost.issued_unit * as_real(launch.units) * (1 + further / 4));
+  return std::max(of_team / as_real(launch.teams), issued);
+}
 
 }  // namespace
 
@@ -54,15 +78,13 @@ double predicted_stream(const Problem& problem, const StreamLaunches& launches, 
                                                          : cost.sorting + pairs / cost.sorted_pairs);
   for (const StreamLaunch& launch : launches) {
     const double tiles = gpu::expected_moe_tiles(problem, launch.rows()).tiles;
-    const double strips = tiles * as_real(launch.strips);
-    const double cycles = cost.strip + cost.strip_unit * as_real(launch.warp_units) +
-                          cost.strip_group * as_real(launch.groups - 1) +
-                          (launch.rows_apart() ? cost.rows_apart : 0);
+    const double slabs = tiles * as_real(launch.slabs);
     const double shared = launch.blocks == 1 ? 1 : cost.two_blocks;
-    const double bytes = as_real(launch.row_bytes + launch.scale_row) * as_real(strip_rows);
-    const double busy =
-        std::ceil(strips / as_real(limits.multiprocessors * launch.blocks)) * cycles * shared / cost.clock;
-    total += std::max(busy, strips * bytes / cost.from_memory) + cost.stage;
+    const double bytes =
+        as_real((launch.row_bytes + launch.scale_row + launch.zero_row) * launch.strips * strip_rows);
+    const double busy = std::ceil(slabs / as_real(limits.multiprocessors * launch.blocks)) *
+                        cycles_of_slab(launch, cost) * shared / cost.clock;
+    total += std::max(busy, slabs * bytes / cost.from_memory) + cost.stage;
   }
   return total;
 }

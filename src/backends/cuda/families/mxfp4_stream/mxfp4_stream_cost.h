@@ -7,7 +7,8 @@
 
 namespace gemmtune::cuda {
 
-/// Cycles of a strip are those of one warp, which the block's other warps hardly change.
+/// Cycles of a strip are those of one warp, which the block's other warps hardly change. Of NVFP4 and int4 teams overlap: what one team waits for,
+/// unless the block's instructions take longer.
 struct StreamCost {
   gpu::OfClock clock;         // cycles a microsecond
   gpu::OfMemory from_memory;  // bytes a microsecond
@@ -22,12 +23,19 @@ struct StreamCost {
   double strip_group;         // each further eight tokens,
   double rows_apart;          // and of rows that are copied one by one
   double two_blocks;          // times as long with two blocks a multiprocessor, which share its units
+  // Of NVFP4 and int4, cycles of a team:
+  double team_slab;   // a slab,
+  double team_strip;  // a strip of it,
+  double team_unit;   // and each unit of k of a warp;
+  // and of a multiprocessor's instructions:
+  double issued_strip;  // a strip, of each warp,
+  double issued_unit;   // and each unit of k
 };
 
 void visit_fields(SameStruct<StreamCost> auto& cost, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, launched, stage, sorting, sorted_pairs,
                         block_sorting, block_sorted_pair, strip, strip_unit, strip_group, rows_apart,
-                        two_blocks);
+                        two_blocks, team_slab, team_strip, team_unit, issued_strip, issued_unit);
 }
 
 /// The constants for a device.

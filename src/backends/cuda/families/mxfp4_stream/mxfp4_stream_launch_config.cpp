@@ -18,8 +18,9 @@ constexpr std::int64_t max_warps = 15;  // with the one that loads 128 registers
 constexpr std::int64_t max_warp_units = 10;
 constexpr std::int64_t group_bytes = 512;        // of 16 x 8 sums
 constexpr std::int64_t two_blocks = 112 * 1024;  // bytes of shared memory each
-constexpr std::int64_t slots_ahead = 3;          // of sums, more than stages
+constexpr std::int64_t slots_ahead = 2;          // of sums, more than stages and teams
 constexpr std::int64_t max_stream_stages = 24;
+constexpr std::int64_t max_slab_strips = 8;
 constexpr std::int64_t stream_reserve = 1024;  // alignment, barriers
 constexpr std::int64_t registers_beside = 30;  // of a thread, beside its part of x, scales and sums
 
@@ -34,29 +35,60 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   launch.interleaved = stage == 1 && problem.moe.gated;
   launch.sorts = config.number("sort", 0) != 0;
   launch.units = k / stream_unit;
+  launch.weight = weight_traits(problem);
   launch.warp_units = std::min(config.number("ku", 3), launch.units);
-  launch.warps = ceil_div(launch.units, launch.warp_units);
+  const std::int64_t team_warps = ceil_div(launch.units, launch.warp_units);
+  if (launch.has_teams())
+    launch.teams = std::max<std::int64_t>(1, config.number("warps", max_warps) / team_warps);
   launch.weight_rows = features * (launch.interleaved ? 2 : 1);
-  launch.strips = launch.weight_rows / strip_rows;
-  const StripRows rows(k);
+  const StripRows rows(k, launch.weight);
   launch.row_bytes = rows.row_bytes;
   launch.scale_row = rows.scale_row;
+  launch.zero_row = rows.zero_row;
   launch.pitch = rows.pitch;
   launch.scale_pitch = rows.scale_pitch;
-  launch.stage_bytes = rows.bytes(strip_rows);
-  // Of a strip: each warp's, and what the warps know of it.
-  const std::int64_t sums = launch.warps * launch.groups * group_bytes + 16 + launch.groups * 32;
+  launch.zero_pitch = rows.zero_pitch;
+  if (launch.has_teams()) {
+    const std::int64_t most = config.number("slab", 16) * 1024 / (strip_rows * launch.row_bytes);
+    while (launch.strips * 2 <= std::min(most, max_slab_strips) &&
+           launch.weight_rows % (launch.strips * 2 * strip_rows) == 0)
+      launch.strips *= 2;
+  }
+  launch.slabs = launch.weight_rows / (launch.strips * strip_rows);
+  launch.stage_bytes = rows.bytes(launch.strips * strip_rows);
+  // Of a slab: each warp's of a team, and what the warps know of it.
+  const std::int64_t sums =
+      team_warps * launch.strips * launch.groups * group_bytes + 16 + launch.groups * 32;
   const auto most = static_cast<std::int64_t>(limits.shared_bytes_per_block);
   const std::int64_t budget = (launch.blocks == 2 ? std::min(two_blocks, most) : most) - stream_reserve -
                               (launch.sorts ? gpu::sorted_bytes : 0);
-  const std::int64_t stages = (budget - slots_ahead * sums) / (launch.stage_bytes + sums);
+  // A team waits for its slab before, which its warps have read, when it has read another one: in another stage, so that the parity of a barrier's phase
+  // says enough. With one stage a team it would wait for ever.
+  const auto stages_of = [&](std::int64_t teams) {
+    return (budget - (slots_ahead + teams) * sums) / (launch.stage_bytes + sums);
+  };
+  while (launch.teams > 1 && stages_of(launch.teams) < 2 * launch.teams) --launch.teams;
+  launch.warps = launch.teams * team_warps;
   launch.num_stages = std::clamp<std::int64_t>(
-      stages, std::min<std::int64_t>(2, (budget - 2 * sums) / (launch.stage_bytes + sums)),
-      max_stream_stages);
-  launch.num_slots =
-      std::min(launch.num_stages + slots_ahead, (budget - launch.num_stages * launch.stage_bytes) / sums);
+      stages_of(launch.teams), std::min<std::int64_t>(2, (budget - 2 * sums) / (launch.stage_bytes + sums)),
+      std::max(max_stream_stages, 2 * launch.teams));
+  // What lay in a stage before is of the same team.
+  launch.num_stages -= launch.num_stages % launch.teams;
+  launch.num_slots = std::min(launch.num_stages + slots_ahead + launch.teams,
+                              (budget - launch.num_stages * launch.stage_bytes) / sums);
   launch.shared_bytes = stream_reserve + launch.num_stages * launch.stage_bytes + launch.num_slots * sums;
   return launch;
+}
+
+/// Registers of a thread, as the compiler was found to need: x, beside it scales, factors of groups and sums.
+std::int64_t stream_registers(const StreamLaunch& launch) {
+  const std::int64_t x = launch.warp_units * launch.groups * 8;
+  if (launch.weight.format == WeightFormat::mxfp4)
+    return x + launch.warp_units * 2 + (launch.groups == 1 ? 8 : launch.groups * 4) + registers_beside +
+           5 * (launch.groups - 1);
+  const std::int64_t of_tokens = launch.groups > 2 ? 20 + 10 * (launch.groups - 3) : 0;
+  if (launch.weight.format == WeightFormat::nvfp4) return x + (launch.groups == 1 ? 56 : 62) + of_tokens;
+  return x + (launch.weight.group == 32 && launch.groups == 1 ? 60 : 74) + of_tokens;
 }
 
 std::string refuse_launch(const StreamLaunch& launch) {
@@ -64,10 +96,9 @@ std::string refuse_launch(const StreamLaunch& launch) {
   // Registers are those of a quarter of a multiprocessor.
   const std::int64_t of_a_quarter = ceil_div(launch.blocks * (launch.warps + 1), std::int64_t{4});
   const std::int64_t registers = std::min<std::int64_t>(190, 512 / of_a_quarter / 8 * 8);
-  const std::int64_t held =
-      launch.warp_units * (launch.groups * 8 + 2) + (launch.groups == 1 ? 8 : launch.groups * 4);
-  if (held + registers_beside + 5 * (launch.groups - 1) > registers) return "more of x than registers";
-  if (launch.num_stages < 2) return "fewer than 2 stages fit into shared memory";
+  if (stream_registers(launch) > registers) return "more of x than registers";
+  if (launch.num_stages < 2) return "fewer than 2 stages, or one a team, fit into shared memory";
+  if (launch.num_slots <= launch.teams) return "more teams than shared memory has sums for";
   return {};
 }
 
@@ -77,7 +108,7 @@ StreamLaunches stream_launches(const Problem& problem, const Config& config, con
   return {stream_launch(problem, config, limits, 1), stream_launch(problem, config, limits, 2)};
 }
 
-std::vector<Parameter> stream_parameters() {
+std::vector<Parameter> stream_parameters(const Problem& problem) {
   Parameter units{.key = "ku", .values = {}, .absent = "3", .meaning = "units of 64 of k that a warp has"};
   for (std::int64_t i = 1; i <= max_warp_units; ++i) units.values.push_back(std::to_string(i));
   std::vector<Parameter> parameters{
@@ -94,6 +125,16 @@ std::vector<Parameter> stream_parameters() {
        .values = {"0", "1"},
        .absent = "0",
        .meaning = "1: each block sorts the pairs of token and expert: no kernel before the stages"}};
+  if (weight_traits(problem).format != WeightFormat::mxfp4) {
+    parameters.push_back({.key = "warps",
+                          .values = {"8", "11", "15"},
+                          .absent = "15",
+                          .meaning = "that multiply, at most: as many teams as fit, each of other slabs"});
+    parameters.push_back({.key = "slab",
+                          .values = {"4", "8", "16", "32"},
+                          .absent = "16",
+                          .meaning = "KiB of the weight in a stage, at most, but 16 rows at least"});
+  }
   return parameters;
 }
 
@@ -110,19 +151,34 @@ std::string refuse_stream(const Problem& problem, const StreamLaunches& launches
   return {};
 }
 
+bool runs_stream_untuned(const Problem& problem) {
+  // Of NVFP4 and int4 only one kernel was timed (docs/lab/mxfp4_stream.md): the others are a search's.
+  return weight_quantization(problem) == QuantType::per_1x32;
+}
+
 Config default_stream_config(const Problem& problem, const gpu::Limits& limits, const StreamCost& cost) {
   gpu::FastestConfig fastest;
   Config config;
+  using Values = std::vector<std::int64_t>;
+  const bool teams = weight_traits(problem).format != WeightFormat::mxfp4;
+  const Values all_warps = teams ? Values{15, 11, 8} : Values{0},
+               slabs = teams ? Values{16, 8, 32, 4} : Values{0};
   for (const std::int64_t bm : {8, 16, 24, 32, 40}) {
     for (std::int64_t units = 1; units <= max_warp_units; ++units) {
       for (const std::int64_t smem : {226, 112}) {
-        config.set("bm", bm);
-        config.set("ku", units);
-        config.set("smem", smem);
-        config.set("sort", std::int64_t{gpu::sorts_in_blocks(problem) ? 1 : 0});
-        const StreamLaunches launches = stream_launches(problem, config, limits);
-        if (refuse_stream(problem, launches).empty())
-          fastest.consider(config, predicted_stream(problem, launches, limits, cost));
+        for (const std::int64_t warps : all_warps) {
+          for (const std::int64_t slab : slabs) {
+            config.set("bm", bm);
+            config.set("ku", units);
+            config.set("smem", smem);
+            config.set("sort", std::int64_t{gpu::sorts_in_blocks(problem) ? 1 : 0});
+            if (teams) config.set("warps", warps);
+            if (teams) config.set("slab", slab);
+            const StreamLaunches launches = stream_launches(problem, config, limits);
+            if (refuse_stream(problem, launches).empty())
+              fastest.consider(config, predicted_stream(problem, launches, limits, cost));
+          }
+        }
       }
     }
   }
