@@ -168,8 +168,8 @@ def readme_losses():
     blocks = against(by_shape("h100/dense_8bit_blocks_peers.csv", ("n", "k"), run="4"), ["4096"], "gemmtune", ["deep_gemm", "torch_block"])[0]
     return table(["not for you", "measured"], [
         ["prompts alone", f"one H200, prompts of 512 and 2048 tokens: {min(prompts)} to {max(prompts)}"],
-        ["prompts alone in vLLM", f"one H200, bf16, prompts of 128 to 1500 tokens: {served_span('bf16', decodes=False)}"],
-        ["tensor parallelism in vLLM", f"two H200s, Llama-3.1-8B bf16, one run: decoding {served_span('bf16', run='9')}, prompts {served_span('bf16', decodes=False, run='9')}"],
+        ["prompts alone in vLLM", f"one H200, bf16, prompts of 512 and 1500 tokens: {served_span('bf16', decodes=False, run='14')}"],
+        ["prompts with tensor parallelism in vLLM", f"two H200s, Llama-3.1-8B bf16: {served_span('bf16', decodes=False, run='13')}; decoding {served_span('bf16', run='13')}"],
         ["prompts of int4 weights in vLLM", f"one H200, a prompt of 1500 tokens, beside Machete: {served_span(INT4, decodes=False, run='4').split(' to ')[0]}"],
         ["one sequence under `torch.compile` with max-autotune", compiled],
         ["MXFP4 weights at many rows", " and ".join(f"{cell.split(',')[0].split(' (')[0]} of bf16 weights' speed at M = {m}" for cell, m in zip(mxfp4, ("256", "1024")))],

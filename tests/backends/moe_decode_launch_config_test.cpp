@@ -202,9 +202,17 @@ TEST(MoeDecodeLaunchConfig, UntunedLayersOfMxfp4RunItForTwoTokens) {
   EXPECT_TRUE(runs_decode_untuned(problem));
   problem.m = 3;
   EXPECT_FALSE(runs_decode_untuned(problem));
-  EXPECT_TRUE(runs_decode_untuned(
-      testing_problems::moe_of_weights_alone(DataType::bf16, QuantType::per_1x16, {8, 768, 2048})));
   EXPECT_TRUE(runs_decode_untuned(layer(DataType::bf16, QuantType::none, 768, 2048)));
+}
+
+TEST(MoeDecodeLaunchConfig, UntunedLayersOfNvfp4AndInt4RunItForFiveTokensWhereStreamsTakeThem) {
+  const auto runs = [](std::int64_t m, std::int64_t k) {
+    return runs_decode_untuned(
+        testing_problems::moe_of_weights_alone(DataType::bf16, QuantType::per_1x16, {m, 768, k}));
+  };
+  EXPECT_TRUE(runs(5, 2048));
+  EXPECT_FALSE(runs(6, 2048));
+  EXPECT_TRUE(runs(8, 7168)) << "mxfp4_stream refuses groups of 128 there";
 }
 
 TEST(MoeDecodeLaunchConfig, RowsThatNoThreadCanHoldAreRefused) {

@@ -107,5 +107,30 @@ TEST(StreamLaunchConfig, TeamsAndStripsFollowTheLengthOfRows) {
   EXPECT_EQ(mxfp4[0].strips, 1);
 }
 
+/// 64 tokens of Qwen are 4 an expert, 128 are 8, where wgmma_moe was measured to be faster; 256 of Kimi are 5.3.
+TEST(StreamLaunchConfig, UntunedLayersOfFewTokensAnExpertRunIt) {
+  Problem qwen = problems[0], kimi = problems[3];
+  qwen.m = 64;
+  kimi.m = 256;
+  EXPECT_TRUE(runs_stream_untuned(qwen));
+  EXPECT_TRUE(runs_stream_untuned(kimi));
+  qwen.m = 128;
+  EXPECT_FALSE(runs_stream_untuned(qwen));
+  Problem mxfp4 = problems[5];
+  mxfp4.m = 128;
+  EXPECT_TRUE(runs_stream_untuned(mxfp4));
+}
+
+/// A sort by each block takes longer than a kernel's from some number of pairs on: 108.7 and 97.8 us of the layer at 32 tokens of Qwen.
+TEST(StreamLaunchConfig, TheDefaultSortsWhereItIsFaster) {
+  Problem qwen = problems[1];
+  qwen.m = 32;
+  const gpu::Limits limits = hopper();
+  const auto sort_of = [&] { return default_stream_config(qwen, limits, stream_cost(limits)).number("sort"); };
+  EXPECT_EQ(sort_of(), 0);
+  qwen.m = 2;
+  EXPECT_EQ(sort_of(), 1);
+}
+
 }  // namespace
 }  // namespace gemmtune::cuda::stream_test

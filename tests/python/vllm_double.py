@@ -215,18 +215,6 @@ _operators.define("cutlass_scaled_mm(Tensor! out, Tensor a, Tensor b, Tensor a_s
 _operators.impl("cutlass_scaled_mm", _cutlass_scaled_mm, "CompositeExplicitAutograd")
 
 
-class ModelWeightParameter(nn.Parameter):
-    """As vLLM's: an operator that is given one itself runs this, in Python."""
-
-    in_python = 0  # calls
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        if not torch.compiler.is_compiling():
-            ModelWeightParameter.in_python += 1
-        return super().__torch_function__(func, types, args, kwargs or {})
-
-
 def install(without=(), signature=None, batch_invariant=False, block_type_known=True, padding=None, platform="CUDA", keeps_function=True,
             linear_backend="auto", prefers_humming=False, amx=True):
     """Puts a fresh double into sys.modules. without: names ("module.attribute") that this vLLM does not have; signature: other
@@ -461,7 +449,7 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
             self.bias = nn.Parameter(torch.randn(n, generator=random).bfloat16(), requires_grad=False) if bias else None
             if kind is None:
                 self.exact = weight.bfloat16().double()
-                self.weight = ModelWeightParameter(weight.bfloat16(), requires_grad=False)
+                self.weight = nn.Parameter(weight.bfloat16(), requires_grad=False)
                 self.quant_method = UnquantizedLinearMethod()
                 return
             if kind == "int8":

@@ -215,18 +215,6 @@ class Plugin(Process):
             self.assertEqual([vllm.calls[name] - calls[name] for name in ("gemm", "cutlass", "deep_gemm")],
                              [0, 0, 0] if ours else [0, 2, 1], m)
 
-    def test_compiled_graphs_call_the_operator_without_python(self):
-        vllm = self.start()
-        model = self.load(lambda: nn.Sequential(vllm.Linear(N, K), nn.ReLU()))
-        compiled = torch.compile(model, fullgraph=True, dynamic=True)
-        for m in (3, 16):  # with a row and without one
-            x = torch.randn(m, K).bfloat16()
-            expected = model(x)
-            compiled(x)
-            before = vllm_double.ModelWeightParameter.in_python
-            close(self, compiled(x), expected, 1e-2)
-            self.assertEqual(vllm_double.ModelWeightParameter.in_python, before)
-
     def test_plans_are_made_ahead(self):
         vllm = self.start()
         model = self.load(lambda: nn.Sequential(*[vllm.Linear(N, K, seed=one) for one in range(3)]), sizes=(3, 4, 16))

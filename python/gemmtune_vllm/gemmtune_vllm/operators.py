@@ -21,8 +21,8 @@ functions = {}  # key -> vLLM's function, called with the arguments of stock_sca
 
 
 def linear(x, w, bias, constant_weight):
-    """torch.nn.functional.linear. A compiled graph makes the view of w, a tensor: an operator that is given vLLM's parameter itself runs its
-    __torch_function__, in Python. And it allocates out in memory that it has."""
+    """torch.nn.functional.linear. A compiled graph makes the view of w, a plain tensor, as it does for its own product: given vLLM's parameter
+    itself, a call cost 20 us more in vLLM 0.24. And it allocates out, in memory that it has."""
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
     out = rows.new_empty((rows.shape[0], w.shape[0]))
     torch.ops.gemmtune.tuned_linear_out.default(rows, w.t(), bias, constant_weight, out=out)

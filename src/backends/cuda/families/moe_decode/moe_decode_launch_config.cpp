@@ -193,8 +193,10 @@ std::string refuse_moe_decode(const MoeDecodeLaunch& launch) {
 }
 
 bool runs_decode_untuned(const Problem& problem) {
-  constexpr std::int64_t max_mxfp4_tokens = 2;
-  return weight_quantization(problem) != QuantType::per_1x32 || problem.m <= max_mxfp4_tokens;
+  // mxfp4_stream is faster from there on, and does not take every NVFP4 and int4 layer of a larger K (docs/lab/mxfp4_stream.md).
+  constexpr std::int64_t max_mxfp4_tokens = 2, max_tokens = 5, surely_streamed_k = 4096;
+  if (weight_quantization(problem) == QuantType::per_1x32) return problem.m <= max_mxfp4_tokens;
+  return !has_weight_format(problem) || problem.k > surely_streamed_k || problem.m <= max_tokens;
 }
 
 Config default_moe_decode_config(const Problem& problem, const gpu::Limits& limits,

@@ -152,8 +152,10 @@ std::string refuse_stream(const Problem& problem, const StreamLaunches& launches
 }
 
 bool runs_stream_untuned(const Problem& problem) {
-  // Of NVFP4 and int4 only one kernel was timed (docs/lab/mxfp4_stream.md): the others are a search's.
-  return weight_quantization(problem) == QuantType::per_1x32;
+  if (weight_quantization(problem) == QuantType::per_1x32) return true;
+  // Of more tokens for each expert wgmma_moe is faster (docs/lab/mxfp4_stream.md).
+  constexpr std::int64_t max_halves_of_tokens = 11;
+  return 2 * routed_pairs(problem) <= max_halves_of_tokens * problem.moe.experts;
 }
 
 Config default_stream_config(const Problem& problem, const gpu::Limits& limits, const StreamCost& cost) {
@@ -162,21 +164,24 @@ Config default_stream_config(const Problem& problem, const gpu::Limits& limits, 
   using Values = std::vector<std::int64_t>;
   const bool teams = weight_traits(problem).format != WeightFormat::mxfp4;
   const Values all_warps = teams ? Values{15, 11, 8} : Values{0},
-               slabs = teams ? Values{16, 8, 32, 4} : Values{0};
+               slabs = teams ? Values{16, 8, 32, 4} : Values{0},
+               sorts = !gpu::sorts_in_blocks(problem) ? Values{0} : teams ? Values{1, 0} : Values{1};
   for (const std::int64_t bm : {8, 16, 24, 32, 40}) {
     for (std::int64_t units = 1; units <= max_warp_units; ++units) {
       for (const std::int64_t smem : {226, 112}) {
         for (const std::int64_t warps : all_warps) {
           for (const std::int64_t slab : slabs) {
-            config.set("bm", bm);
-            config.set("ku", units);
-            config.set("smem", smem);
-            config.set("sort", std::int64_t{gpu::sorts_in_blocks(problem) ? 1 : 0});
-            if (teams) config.set("warps", warps);
-            if (teams) config.set("slab", slab);
-            const StreamLaunches launches = stream_launches(problem, config, limits);
-            if (refuse_stream(problem, launches).empty())
-              fastest.consider(config, predicted_stream(problem, launches, limits, cost));
+            for (const std::int64_t sort : sorts) {
+              config.set("bm", bm);
+              config.set("ku", units);
+              config.set("smem", smem);
+              config.set("sort", sort);
+              if (teams) config.set("warps", warps);
+              if (teams) config.set("slab", slab);
+              const StreamLaunches launches = stream_launches(problem, config, limits);
+              if (refuse_stream(problem, launches).empty())
+                fastest.consider(config, predicted_stream(problem, launches, limits, cost));
+            }
           }
         }
       }
