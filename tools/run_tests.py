@@ -85,10 +85,9 @@ def main():
     folders = list(users_folders())
     before = contents(folders)
     junit = reports / "ctest-junit.xml"
-    # A sixth of the time tests wait: for a lock, for a kernel that hangs, for a signal. Those that time run alone. With three jobs on two cores
-    # 84 % of both was used.
+    # A sixth of the time tests wait: for a lock, for a kernel that hangs, for a signal. Those that time run alone.
     cores = os.cpu_count() or 1
-    jobs = str(cores + max(2, (cores + 1) // 2))
+    jobs = str(cores + (cores + 1) // 2)
     command = ["ctest", "--test-dir", str(build), "--output-on-failure", "--output-junit", str(junit), "-j", jobs]
     code = subprocess.run(command + sys.argv[2:], env=environment_of_tests(), check=False).returncode
     after = contents(folders)

@@ -33,15 +33,14 @@ ELSEWHERE = {
     "devices.backends.devices.libraries.passed_over": "a library that is too old",
     "event_problem_revised": "rows whose finals are some minutes old",
     "tune.confirmations": "the same",
-    "journal_export.no_bits": "a kernel whose bits of a row depend on M",
     "new_row.instead_of": "a kernel that wins on one routing and loses on another",
     "new_row.no_routings": "a mixture that cannot run on another routing",
     "tuned_problem.default_fault": "a library that is wrong",
     "weight_result.refusals": "a weight that no family takes",
 }
 
-# Keys that a command prints if its budget ends at some moment.
-SOMETIMES = ("event_problem_settled", "new_row.no_joules")
+# Keys that a command prints if its budget ends at some moment, or the processor has a kernel whose bits of a row depend on M.
+SOMETIMES = ("event_problem_settled", "new_row.no_joules", "journal_export.no_bits")
 
 
 def validator(name):
