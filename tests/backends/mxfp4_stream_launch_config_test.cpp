@@ -126,7 +126,9 @@ TEST(StreamLaunchConfig, TheDefaultSortsWhereItIsFaster) {
   Problem qwen = problems[1];
   qwen.m = 32;
   const gpu::Limits limits = hopper();
-  const auto sort_of = [&] { return default_stream_config(qwen, limits, stream_cost(limits)).number("sort"); };
+  const auto sort_of = [&] {
+    return default_stream_config(qwen, limits, stream_cost(limits)).number("sort");
+  };
   EXPECT_EQ(sort_of(), 0);
   qwen.m = 2;
   EXPECT_EQ(sort_of(), 1);

@@ -58,6 +58,17 @@ TEST_F(RowReadsOfAProcessor, SkinnyReadsASingleRunWhereTheCoreReadsRowsInTurn) {
     }
 }
 
+TEST_F(RowReadsOfAProcessor, OneAndTwoRowsRunVectorsWhereTilesAre) {
+  if (kernel_set(Isa::amx).at(Isa::amx) == nullptr) GTEST_SKIP() << "no AMX kernels";
+  const auto family = make_skinny_family(processor(Isa::amx, RowReads::side_by_side), 2);
+  for (const auto& [m, isa] : {std::pair{1, "avx512bf16"}, {2, "avx512bf16"}, {4, "amx"}, {16, "amx"}}) {
+    Problem problem = plain(m, 3072, 2048, DataType::bf16);
+    EXPECT_EQ(family->default_config(problem).word("isa"), isa) << m;
+    problem.weight_layout = WeightLayout::panel16;
+    EXPECT_EQ(family->default_config(problem).word("isa"), isa) << m << ", packed";
+  }
+}
+
 TEST_F(RowReadsOfAProcessor, ThirteenAndFourteenRowsHaveATileOfFourteen) {
   for (const int m : {13, 14}) {
     EXPECT_EQ(tile_and_prefetch(plain(m, 3072, 896, DataType::bf16), RowReads::in_turn), "mr14 nr1 pf4096");
@@ -93,7 +104,7 @@ TEST_F(RowReadsOfAProcessor, ChangeNothingWhereASingleRunGainsNothing) {
       << "64 elements less";
 }
 
-/// bench/results/epyc_zen4/few_rows.csv and epyc_zen5/few_rows_untuned.csv: ahead at each size.
+/// bench/results/epyc_zen4/few_rows.csv, epyc_zen5/few_rows_untuned.csv and xeon_amx/few_rows_untuned.csv: ahead at each size.
 TEST(RowReads, DecideUpToHowManyRowsSkinnyLeadsUntuned) {
   const auto rows_led = [](DataType type, std::int64_t k, RowReads row_reads,
                            std::string_view architecture = "x86-avx512bf16") {
@@ -111,8 +122,10 @@ TEST(RowReads, DecideUpToHowManyRowsSkinnyLeadsUntuned) {
   for (const auto& [type, k, in_turn, side_by_side] : cases) {
     EXPECT_EQ(rows_led(type, k, RowReads::in_turn), in_turn) << to_string(type) << " " << k;
     EXPECT_EQ(rows_led(type, k, RowReads::side_by_side), side_by_side) << to_string(type) << " " << k;
-    for (const char* other : {"x86-scalar", "x86-avx2", "x86-avx512", "x86-amx"})
+    for (const char* other : {"x86-scalar", "x86-avx2", "x86-avx512"})
       EXPECT_EQ(rows_led(type, k, RowReads::in_turn, other), 0) << other;
+    for (const RowReads row_reads : {RowReads::in_turn, RowReads::side_by_side})
+      EXPECT_EQ(rows_led(type, k, row_reads, "x86-amx"), type == DataType::bf16 ? 32 : 0) << to_string(type);
   }
   Problem other = plain(1, 2048, 2048, DataType::bf16);
   other.y_type = DataType::f32;

@@ -280,6 +280,8 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   if (gains_by_single_run(problem) &&
       !(is_single_run(problem, settings) && settings.prefetch >= run_prefetch))
     rates.memory_bytes_per_microsecond *= side_by_side_rate;
+  // Tiles of 16 rows that hold one or two take 1.2 and 1.1 times as long as vectors (docs/lab/cpu_few_rows.md).
+  if (settings.isa == Isa::amx && problem.m <= 2) rates.memory_bytes_per_microsecond *= 0.75;
   return gemmtune::predicted_microseconds(work, rates);
 }
 

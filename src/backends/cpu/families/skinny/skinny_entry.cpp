@@ -6,7 +6,10 @@
 namespace gemmtune::cpu {
 namespace {
 
-/// Up to how many rows of x.
+/// Up to how many rows of x, with AMX tiles (bench/results/xeon_amx/few_rows_untuned.csv).
+std::int64_t rows_led_by_amx(const Problem& problem) { return problem.x_type == DataType::bf16 ? 32 : 0; }
+
+/// Up to how many rows of x, with AVX-512 BF16.
 std::int64_t rows_led(const Problem& problem, RowReads row_reads) {
   const bool in_turn = row_reads == RowReads::in_turn;
   switch (problem.x_type) {
@@ -25,9 +28,10 @@ std::int64_t rows_led(const Problem& problem, RowReads row_reads) {
 }  // namespace
 
 bool skinny_leads_untuned(const Problem& problem, std::string_view architecture, RowReads row_reads) {
-  if (architecture != gfx_name(Isa::avx512bf16) || problem.operation != Operation::a16w16) return false;
+  if (problem.operation != Operation::a16w16) return false;
   if (is_packed(problem) || problem.y_type != problem.x_type) return false;
-  return problem.m <= rows_led(problem, row_reads);
+  if (architecture == gfx_name(Isa::amx)) return problem.m <= rows_led_by_amx(problem);
+  return architecture == gfx_name(Isa::avx512bf16) && problem.m <= rows_led(problem, row_reads);
 }
 
 const FamilyEntry& skinny_entry() {
