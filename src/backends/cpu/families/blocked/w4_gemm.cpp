@@ -294,7 +294,7 @@ void W4Gemm::sum_tiles(const TileWork& work, const Factors& factors, char* scrat
   // From where a step reads the weight to where the next one does.
   const auto ahead = [&](std::int64_t chunk, std::int64_t row) {
     if (tile_.prefetch == 0) return std::int64_t{0};
-    if (row + tile_.nr < columns) return tile_.nr * stride;
+    if (row + tile_.nr < work.columns) return tile_.nr * stride;
     const std::int64_t of_step = bytes_of(w.type, step * chunk_elements);
     if (chunk + step < lines_) return of_step - row * stride;
     return tile_.nr * stride - chunk / step * of_step;
