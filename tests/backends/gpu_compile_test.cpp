@@ -294,7 +294,7 @@ TEST_F(GpuCompile, Mxfp4StreamForHopper) {
     expect_builds(*family, runtime, *problem, candidate->config);
   }
   expect_names_are_read_back(*family, layer, {family->default_config(layer)});
-  for (const auto& [n, k] : {std::pair{768, 2048}, std::pair{256, 7168}})  // the latter in groups of 32 at most
+  for (const auto& [n, k] : {std::pair{768, 2048}, std::pair{256, 7168}})
     for (Problem problem : testing_problems::mixtures_of_weight_formats({64, n, k})) {
       if (has_whole_rows(problem) || (k == 7168 && problem.w_group > 32)) continue;
       problem.moe.experts = 128;

@@ -165,7 +165,9 @@ Config default_stream_config(const Problem& problem, const gpu::Limits& limits, 
   const bool teams = weight_traits(problem).format != WeightFormat::mxfp4;
   const Values all_warps = teams ? Values{15, 11, 8} : Values{0},
                slabs = teams ? Values{16, 8, 32, 4} : Values{0},
-               sorts = !gpu::sorts_in_blocks(problem) ? Values{0} : teams ? Values{1, 0} : Values{1};
+               sorts = !gpu::sorts_in_blocks(problem) ? Values{0}
+                       : teams                        ? Values{1, 0}
+                                                      : Values{1};
   for (const std::int64_t bm : {8, 16, 24, 32, 40}) {
     for (std::int64_t units = 1; units <= max_warp_units; ++units) {
       for (const std::int64_t smem : {226, 112}) {
