@@ -88,7 +88,7 @@ std::int64_t stream_registers(const StreamLaunch& launch) {
            5 * (launch.groups - 1);
   const std::int64_t of_tokens = launch.groups > 2 ? 20 + 10 * (launch.groups - 3) : 0;
   if (launch.weight.format == WeightFormat::nvfp4) return x + (launch.groups == 1 ? 56 : 62) + of_tokens;
-  const std::int64_t of_zero_points = launch.zero_row > 0 ? 8 : 0;
+  const std::int64_t of_zero_points = launch.zero_row > 0 ? launch.groups * 8 : 0;
   return x + (launch.weight.group == 32 && launch.groups == 1 ? 60 : 74) + of_tokens + of_zero_points;
 }
 
