@@ -12,18 +12,13 @@
 #include "backends/cuda/families/hopper_strip.h"
 #include "backends/cuda/families/moe_decode/moe_decode.h"
 #include "backends/cuda/families/moe_decode/moe_decode_cost.h"
+#include "support/hopper_limits.h"
 #include "support/operation_problems.h"
 
 namespace gemmtune::cuda {
 namespace {
 
-gpu::Limits hopper() {
-  gpu::Limits limits;
-  limits.multiprocessors = 132;
-  limits.shared_bytes_per_block = 227 * 1024;
-  limits.shared_bytes_per_multiprocessor = 228 * 1024;
-  return limits;
-}
+using test::hopper_limits;
 
 Problem layer(DataType type, QuantType quantization, std::int64_t n, std::int64_t k) {
   return testing_problems::moe_problem(type, type, quantization, {1, n, k});
@@ -56,7 +51,7 @@ std::vector<AcceptedLaunch> launches_of(const Problem& problem) {
   for (Parameter& parameter : moe_decode_parameters(problem)) space.add(std::move(parameter));
   std::vector<AcceptedLaunch> accepted;
   for (const Config& config : space.enumerate()) {
-    const MoeDecodeLaunch launch = moe_decode_launch(problem, config, hopper());
+    const MoeDecodeLaunch launch = moe_decode_launch(problem, config, hopper_limits());
     if (refuse_moe_decode(launch).empty())
       accepted.push_back({config, launch, print(problem) + " " + config.text()});
   }
@@ -140,7 +135,7 @@ TEST(MoeDecodeLaunchConfig, StagesHoldStripsOfEveryFormat) {
 }
 
 TEST(MoeDecodeLaunchConfig, WhatItTakesOfWeightFormats) {
-  Described device(hopper());
+  Described device(hopper_limits());
   const auto family = make_moe_decode_family(device);
   const auto refusal = [&](const Problem& problem) { return family->accepts(problem).message(); };
   const auto int4 = [](std::int32_t group, bool zero_points, std::int64_t n) {
@@ -169,7 +164,7 @@ TEST(MoeDecodeLaunchConfig, WhatItTakesOfWeightFormats) {
 TEST(MoeDecodeLaunchConfig, TheDefaultIsWhatWasFast) {
   constexpr DataType fp8 = DataType::f8_e4m3fn;
   const auto chosen = [](const Problem& problem) {
-    return default_moe_decode_config(problem, hopper(), moe_decode_cost(hopper())).text();
+    return default_moe_decode_config(problem, hopper_limits(), moe_decode_cost(hopper_limits())).text();
   };
   EXPECT_EQ(chosen(layer(fp8, QuantType::per_1x128, 256, 7168)), "warps8_bk1024_smem112");
   EXPECT_EQ(chosen(layer(fp8, QuantType::per_1x128, 768, 2048)), "warps14_bk1024_smem112");
@@ -188,7 +183,7 @@ TEST(MoeDecodeLaunchConfig, TheDefaultIsWhatWasFast) {
 
 TEST(MoeDecodeLaunchConfig, AllBlocksMustBeResident) {
   const Problem problem = layer(DataType::bf16, QuantType::none, 768, 2048);
-  gpu::Limits limits = hopper();
+  gpu::Limits limits = hopper_limits();
   Described whole(limits);
   EXPECT_TRUE(make_moe_decode_family(whole)->accepts(problem).ok());
   limits.cooperative_launches = false;
@@ -220,9 +215,11 @@ TEST(MoeDecodeLaunchConfig, RowsThatNoThreadCanHoldAreRefused) {
   Config config;
   for (const std::int64_t warps : {6, 8, 14}) {
     config.set("warps", warps);
-    EXPECT_EQ(refuse_moe_decode(moe_decode_launch(problem, config, hopper())), "more of x than registers");
+    EXPECT_EQ(refuse_moe_decode(moe_decode_launch(problem, config, hopper_limits())),
+              "more of x than registers");
   }
-  EXPECT_TRUE(default_moe_decode_config(problem, hopper(), moe_decode_cost(hopper())).text().empty());
+  EXPECT_TRUE(
+      default_moe_decode_config(problem, hopper_limits(), moe_decode_cost(hopper_limits())).text().empty());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_cost.h"
+#include "support/hopper_limits.h"
 #include "support/operation_problems.h"
 
 namespace gemmtune::cuda::stream_test {
@@ -14,13 +15,7 @@ namespace {
 
 using testing_problems::moe_of_weights_alone;
 
-gpu::Limits hopper() {
-  gpu::Limits limits;
-  limits.multiprocessors = 132;
-  limits.shared_bytes_per_block = 227 * 1024;
-  limits.shared_bytes_per_multiprocessor = 228 * 1024;
-  return limits;
-}
+using test::hopper_limits;
 
 Problem layer(Problem problem, int experts) {
   problem.moe.experts = experts;
@@ -45,7 +40,7 @@ int for_each_launch(const Problem& problem, const Check& check) {
   for (Parameter& parameter : stream_parameters(problem)) space.add(std::move(parameter));
   int launches = 0;
   for (const Config& config : space.enumerate()) {
-    const StreamLaunches both = stream_launches(problem, config, hopper());
+    const StreamLaunches both = stream_launches(problem, config, hopper_limits());
     if (!refuse_stream(problem, both).empty()) continue;
     SCOPED_TRACE(config.text());
     for (const StreamLaunch& launch : both) {
@@ -91,18 +86,18 @@ TEST(StreamLaunchConfig, TeamsAndStripsFollowTheLengthOfRows) {
   Config config;
   for (const auto& [key, value] : {std::pair{"bm", 8}, {"ku", 8}, {"smem", 226}, {"warps", 15}, {"slab", 16}})
     config.set(key, std::int64_t{value});
-  const StreamLaunches qwen = stream_launches(problems[0], config, hopper());
+  const StreamLaunches qwen = stream_launches(problems[0], config, hopper_limits());
   EXPECT_EQ(qwen[0].teams, 3);
   EXPECT_EQ(qwen[0].strips, 1);
   EXPECT_EQ(qwen[1].teams, 6);  // with seven not two stages each
   EXPECT_EQ(qwen[1].strips, 2);
   EXPECT_TRUE(qwen[0].wide());
-  const StreamLaunches kimi = stream_launches(problems[3], config, hopper());
+  const StreamLaunches kimi = stream_launches(problems[3], config, hopper_limits());
   EXPECT_EQ(kimi[0].teams, 1);
   EXPECT_EQ(kimi[1].teams, 4);
   EXPECT_EQ(kimi[1].strips, 8);
   EXPECT_FALSE(kimi[0].wide());
-  const StreamLaunches mxfp4 = stream_launches(problems[5], {}, hopper());
+  const StreamLaunches mxfp4 = stream_launches(problems[5], {}, hopper_limits());
   EXPECT_EQ(mxfp4[0].teams, 1);
   EXPECT_EQ(mxfp4[0].strips, 1);
 }
@@ -125,7 +120,7 @@ TEST(StreamLaunchConfig, UntunedLayersOfFewTokensAnExpertRunIt) {
 TEST(StreamLaunchConfig, TheDefaultSortsWhereItIsFaster) {
   Problem qwen = problems[1];
   qwen.m = 32;
-  const gpu::Limits limits = hopper();
+  const gpu::Limits limits = hopper_limits();
   const auto sort_of = [&] {
     return default_stream_config(qwen, limits, stream_cost(limits)).number("sort");
   };
