@@ -130,7 +130,8 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
   if (foreign || other_threads || other_m || (verify_untuned && answer.tables == nullptr)) {
     guard = std::make_unique<UntunedGuard>(
         *device->device, problem, answer.bound.candidate,
-        other_m ? UntunedGuard::WrongResult::is_an_error : UntunedGuard::WrongResult::runs_the_next_kernel);
+        other_m ? UntunedGuard::WrongResult::is_an_error : UntunedGuard::WrongResult::runs_the_next_kernel,
+        other_m ? UntunedGuard::Compared::one_block : UntunedGuard::Compared::all_columns);
   }
   return PlanRef(
       new Plan(device, problem, std::move(account), std::move(answer.bound.kernel), std::move(guard)));

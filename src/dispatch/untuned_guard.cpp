@@ -120,17 +120,57 @@ Tolerance bounds_for(const Problem& problem, const Device& device, const Candida
   return tolerance;
 }
 
+/// A product and where its operands are.
+struct Product {
+  Problem problem;
+  Operands operands;
+};
+
+const std::byte* forward(const void* from, std::int64_t bytes) {
+  return from == nullptr ? nullptr : static_cast<const std::byte*>(from) + bytes;
+}
+
+/// The columns [first, first + count) of y. Blocks of scales begin at `first`. Requires one plain row-major weight.
+Product columns_of(const Product& whole, std::int64_t first, std::int64_t count) {
+  const OperandShapes shapes = operand_shapes(whole.problem);
+  const ScaleShape& scale = shapes.w.scale;
+  Product part = whole;
+  part.problem.n = count;
+  part.operands.w = forward(whole.operands.w, bytes_of(whole.problem.w_type, first * whole.problem.k));
+  part.operands.bias = forward(whole.operands.bias, bytes_of(whole.problem.y_type, first));
+  part.operands.y = static_cast<std::byte*>(whole.operands.y) + bytes_of(whole.problem.y_type, first);
+  if (scale.rows > 1 && whole.operands.w_scale_step != 0) {
+    const std::int64_t scales = first / scale.row_block * scale.columns;
+    part.operands.w_scale = forward(whole.operands.w_scale, scales * bytes_of(scale.type));
+    part.operands.w_zero_points = forward(whole.operands.w_zero_points, scales);
+  }
+  return part;
+}
+
+/// 128 columns that another M does not get, or the last ones.
+Product one_block(const Product& whole) {
+  constexpr std::int64_t block = 128;  // that of block scales
+  const std::int64_t blocks = (whole.problem.n + block - 1) / block;
+  const std::int64_t first = whole.problem.m * 31 % blocks * block;
+  return columns_of(whole, first, std::min(block, whole.problem.n - first));
+}
+
 }  // namespace
 
 Result<std::string> UntunedGuard::fault_of(const Operands& operands, const Candidate& candidate,
                                            WeightLayout layout) {
-  const std::int64_t columns = output_columns(problem_);
+  Product product{problem_, operands};
+  const bool has_blocks = layout == WeightLayout::plain && problem_.w_order == Order::row_major &&
+                          problem_.batch == 1 && problem_.operation != Operation::fused_moe;
+  if (compared_ == Compared::one_block && has_blocks) product = one_block(product);
+  const Problem& problem = product.problem;
+  const std::int64_t columns = output_columns(problem);
   Bytes y;
   GEMMTUNE_RETURN_IF_ERROR(copy_rows(device_,
-                                     {operands.y, problem_.y_type, problem_.batch, operands.y_batch_stride,
-                                      problem_.m, operands.ldy, columns},
+                                     {product.operands.y, problem.y_type, problem.batch,
+                                      product.operands.y_batch_stride, problem.m, product.operands.ldy, columns},
                                      y));
-  const auto host = host_operands(device_, problem_, operands, layout);
+  const auto host = host_operands(device_, problem, product.operands, layout);
   if (!host.ok()) return host.status();
   ReferenceOptions options;
   options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -138,9 +178,9 @@ Result<std::string> UntunedGuard::fault_of(const Operands& operands, const Candi
   options.sampled_rows = 1;
   options.sampled_columns = 4;
   options.any_numbers = true;
-  const auto reference = compute_reference(problem_, *host, options);
+  const auto reference = compute_reference(problem, *host, options);
   if (!reference.ok()) return reference.status();
-  return check_output(problem_, *reference, y, columns, bounds_for(problem_, device_, candidate)).reason;
+  return check_output(problem, *reference, y, columns, bounds_for(problem, device_, candidate)).reason;
 }
 
 Result<std::string> UntunedGuard::fault_if_memory(const Operands& operands, const Candidate& candidate,

@@ -18,11 +18,14 @@ class UntunedGuard {
  public:
   /// What a wrong result leads to.
   enum class WrongResult { runs_the_next_kernel, is_an_error };
+  /// What of y is compared. One block: 128 columns, others at another M. It is for a kernel that was verified at another M of
+  /// the same weight: it copies 128 rows of a plain weight [N, K] in place of all.
+  enum class Compared { all_columns, one_block };
 
   /// `candidate`: what the plan runs.
   UntunedGuard(Device& device, const Problem& problem, Candidate candidate,
-               WrongResult wrong = WrongResult::runs_the_next_kernel)
-      : device_(device), problem_(problem), candidate_(std::move(candidate)), wrong_(wrong) {}
+               WrongResult wrong = WrongResult::runs_the_next_kernel, Compared compared = Compared::all_columns)
+      : device_(device), problem_(problem), candidate_(std::move(candidate)), wrong_(wrong), compared_(compared) {}
 
   /// Runs the kernel. The first call waits for it, copies the operands to the host and compares y with a
   /// float64 reference: every element if M is 1, else a random-vector check and a few rows and columns. If y
@@ -47,6 +50,7 @@ class UntunedGuard {
   Problem problem_;
   Candidate candidate_;
   WrongResult wrong_;
+  Compared compared_;
   std::mutex mutex_;
   std::atomic<const Kernel*> verified_{nullptr};
   std::unique_ptr<Kernel> replacement_;
