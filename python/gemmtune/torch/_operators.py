@@ -23,6 +23,13 @@ def _open(gpu, message, capacity):
         return getattr(error, "status", 0) or errors.InternalError.status
 
 
+def random_rows(m, k, dtype, device):
+    """x [m, k] to make a plan with, the same in every process; PyTorch's own generators are left alone. Not zeros: a plan's first run may
+    verify its kernel, and every kernel is right on those."""
+    generator = torch.Generator(device).manual_seed(m)
+    return torch.randn(m, k, generator=generator, device=device, dtype=torch.float32 if dtype.itemsize == 1 else dtype).to(dtype)
+
+
 def _load():
     library = ctypes.CDLL(c.library_path("libgemmtune_torch.so"))
     opener = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)(_open)

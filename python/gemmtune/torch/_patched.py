@@ -367,11 +367,11 @@ class Linear(PatchedModule):
         """Why the operators take a weight of this layer well only packed, or None."""
         return None
 
-    def empty_rows(self, m):
+    def random_rows(self, m):
         seen, weight = self.gemmtune_weight, self._parameters.get("weight")
         if self.gemmtune_dropped:
-            return torch.zeros(m, seen.packed.k, dtype=seen.dtype, device=seen.bits.device)
-        return torch.zeros(m, self.matrix(weight).shape[1], dtype=weight.dtype, device=weight.device)
+            return _operators.random_rows(m, seen.packed.k, seen.dtype, seen.bits.device)
+        return _operators.random_rows(m, self.matrix(weight).shape[1], weight.dtype, weight.device)
 
     def plain_weight(self):
         """The weight that was dropped."""

@@ -418,7 +418,7 @@ def warm(model, Ms):
             if not isinstance(module, (Linear, _Scaled)):
                 continue
             for m in Ms:
-                whole(module.empty_rows(m) if isinstance(module, Linear) else torch.zeros(m, module.weight.shape[1], dtype=torch.bfloat16,
-                                                                                          device=module.weight.device))
+                whole(module.random_rows(m) if isinstance(module, Linear) else
+                      _operators.random_rows(m, module.weight.shape[1], torch.bfloat16, module.weight.device))
                 calls += 1
     return calls

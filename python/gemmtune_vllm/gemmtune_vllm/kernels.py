@@ -80,7 +80,7 @@ class Layer:
 
     def run(self, m, bias):
         weight, out_dtype, kind = self.weight(), self.kernel.config.out_dtype, self.kind()
-        x = torch.zeros(m, weight.shape[1], device=weight.device).to(weight.dtype)
+        x = operators.random_rows(m, weight.shape[1], weight.dtype, weight.device)
         scale = (torch.ones(m, -(-weight.shape[1] // 128), device=weight.device) if self.blocks else
                  torch.ones(1 if kind == operators.tensor_scaled else m, device=weight.device))
         operators.scaled_linear(x, weight if self.blocks else weight.t(), scale, self.scale(), bias, m, out_dtype, kind, self.other)

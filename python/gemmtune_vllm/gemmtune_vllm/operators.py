@@ -7,7 +7,7 @@ import os
 
 import torch
 from gemmtune import contexts, errors, operations
-from gemmtune.torch._operators import blocks_scaled, device_of, tensor_scaled, token_scaled
+from gemmtune.torch._operators import blocks_scaled, device_of, random_rows, tensor_scaled, token_scaled
 
 scaled_linear = torch.ops.gemmtune.tuned_scaled_linear.default
 

@@ -129,7 +129,8 @@ class _Unquantized:
         return operators.device_of(self.weight), "plain", m, n, k, self.weight.dtype, self.weight.dtype, bias is not None, 0
 
     def run(self, m, bias):
-        operators.linear(torch.zeros(m, self.weight.shape[1], dtype=self.weight.dtype, device=self.weight.device), self.weight, bias, _dependent)
+        x = operators.random_rows(m, self.weight.shape[1], self.weight.dtype, self.weight.device)
+        operators.linear(x, self.weight, bias, _dependent)
 
     def constants(self):
         """What a compiled graph has of the layer beside tensors."""
