@@ -4,13 +4,13 @@
 For each format and (N, K) eight rows of x are multiplied alone (M = 1). Then every M to --every and --drawn further M to --most are run: the rows
 stand at drawn positions among other rows, of which some are large, zero, infinite or NaN, and their bits are compared with those of M = 1. The
 rows differ in kind, and the products of one of them cancel, so that y has the rounding of its sums alone. On a GPU all M of a case are captured
-into one graph. A line for each case says how many M and elements were compared, how many bits differed, where first, and which kernels ran.
+into one graph; the first --eager cases of a format run without a graph too, where each M is verified first. A line for each case says how many M and elements were compared, how many bits differed, where first, and which kernels ran.
 
 Tables: --tables FOLDER has FORMAT.csv, or is filled: the first --tune sizes of a format are tuned at the M of --m, and the rows of its other sizes name
 the kernels of the tuned ones. After --seconds no case is begun; those that were not reached are named. Exit code 1 if a bit differs or a case fails.
 
 Usage: invariant_sweep.py [--device cpu] [--formats bf16,…] [--every 256] [--drawn 200] [--most M] [--tables FOLDER] [--tune 1] [--m 1,16,128]
-                          [--seconds N] [--csv FILE]"""
+                          [--eager 1] [--seconds N] [--csv FILE]"""
 
 import argparse
 import contextlib
@@ -364,15 +364,16 @@ class Case:
             kernels.setdefault(context.plan(self.operands.problem(m))["kernelName"], []).append(m)
         return kernels
 
-    def run(self):
+    def run(self, eager):
+        """`eager`: without a graph too."""
         for i in range(PROBES):
             self.expected.index_copy_(0, self.chosen[i], self.bits(i))
         rest = range(PROBES, len(self.batches))
         if not self.options.on_gpu:
             return self.compare(rest)
-        # A captured run is not verified: that copies the weight to the host for each M.
-        self.compare(rest[:1])
+        self.compare(rest if eager else rest[:1])
         torch.cuda.synchronize()
+        before = self.other.clone()
         stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         with torch.cuda.stream(stream):
             graph.capture_begin()
@@ -385,6 +386,8 @@ class Case:
             graph.capture_end()
         graph.replay()
         torch.cuda.synchronize()
+        if eager:
+            self.other += before
 
     def first_difference(self):
         other = self.other.nonzero()
@@ -403,10 +406,10 @@ def text_of(kernels):
     return "M " + ", ".join(f"from {ms[0]} {kernel}" for kernel, ms in kernels.items())
 
 
-def sweep(context, form, n, k, options):
+def sweep(context, form, n, k, eager, options):
     case = Case(form, n, k, options)
     kernels = case.plan(context)
-    case.run()
+    case.run(eager)
     probes = sum(len(batch.probes) for batch in case.batches[PROBES:])
     return {"m": len(case.batches) - PROBES + 1, "elements": probes * case.operands.columns, "other_bits": int(case.other.sum()),
             "first": case.first_difference(), "kernels": text_of(kernels)}
@@ -421,13 +424,13 @@ def run_format(name, form, options, deadline, results):
     context = gemmtune.use({form.operation: str(path)}, device=options.device)
     print(f"{name}: table {path}, {tuning:.1f} s", flush=True)
     shown = ""
-    for n, k in sizes:
+    for index, (n, k) in enumerate(sizes):
         if deadline and time.monotonic() > deadline:
             return
         begin = time.monotonic()
         result = {"format": name, "n": n, "k": k, "m": 0, "elements": 0, "other_bits": 0, "first": "", "kernels": ""}
         try:
-            result.update(sweep(context, form, n, k, options))
+            result.update(sweep(context, form, n, k, index < options.eager, options))
         except (gemmtune.errors.Error, RuntimeError) as error:
             result["first"] = f"failed: {str(error).splitlines()[0][:300]}"
         result["seconds"] = round(time.monotonic() - begin, 2)
@@ -467,6 +470,7 @@ def arguments():
     parser.add_argument("--tables", help="folder; default: a temporary one")
     parser.add_argument("--tune", type=int, default=1)
     parser.add_argument("--m", type=lambda text: [int(word) for word in text.split(",")], default=[1, 16, 128])
+    parser.add_argument("--eager", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--csv")
     options = parser.parse_args()

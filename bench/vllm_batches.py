@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One prompt in many batches of real vLLM: are its tokens and log-probabilities the same bits in each?
 
-Usage: vllm_batches.py MODEL [--batches 50] [--prompt 200] [--tokens 16] [--eager] [--weights random]
+Usage: vllm_batches.py MODEL [--batches 50] [--prompt 200] [--tokens 16] [--eager] [--weights random] [--share 0.9]
 
 Run it in vLLM's environment. Each batch has other prompts, another number of them (0 to 15) and other lengths; the prompt's place among
 them changes. Prefix caching is on, so most batches find a part of the prompt in the cache, and so is chunked prefill: a step takes 256 tokens.
@@ -26,14 +26,15 @@ def options():
     parser.add_argument("--tokens", type=int, default=16, help="tokens that each sequence generates (16)")
     parser.add_argument("--eager", action="store_true", help="without torch.compile")
     parser.add_argument("--weights", choices=("auto", "random"), default="auto", help="random: the folder has no weights")
+    parser.add_argument("--share", type=float, default=0.9, help="of a GPU's memory (0.9)")
     return parser.parse_args()
 
 
 def start(asked):
     from vllm import LLM
     return LLM(asked.model, load_format="dummy" if asked.weights == "random" else "auto", skip_tokenizer_init=True, dtype="bfloat16", seed=0,
-               enforce_eager=asked.eager, max_model_len=512, max_num_seqs=16, max_num_batched_tokens=256, enable_prefix_caching=True,
-               enable_chunked_prefill=True, block_size=32)
+               gpu_memory_utilization=asked.share, enforce_eager=asked.eager, max_model_len=512, max_num_seqs=16, max_num_batched_tokens=256,
+               enable_prefix_caching=True, enable_chunked_prefill=True, block_size=32)
 
 
 def prompts(asked, vocabulary, batch):

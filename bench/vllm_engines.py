@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Real vLLM on random weights: several engines on one GPU, started at once, asked in turns.
 
-Usage: vllm_engines.py [--tp N] [--expert-parallel] [--cases SEQUENCES:OUT:IN[,...]] MODEL SECONDS NAME[:VARIABLE=VALUE[,...]] ...
+Usage: vllm_engines.py [--tp N] [--expert-parallel] [--cases SEQUENCES:OUT:IN[,...]] [--logprobs N] MODEL SECONDS NAME[:VARIABLE=VALUE[,...]] ...
        the first NAME is the baseline; a second one with the same variables shows how far two equal engines are apart
        vllm_engines.py worker MODEL SHARE N EXPERT_PARALLEL
 --tp: GPUs that each engine has; all engines are on the same ones. --expert-parallel: they divide the experts, not each expert. --cases: sequences, tokens
-that each generates, and tokens of its prompt, in place of the cases of docs/vllm_versions.md.
+that each generates, and tokens of its prompt, in place of the cases of docs/vllm_versions.md. --logprobs: of N prompts of 64 tokens in one batch, how far
+the log-probabilities of the likeliest five first tokens are from the baseline's. The last line has the baseline with one prompt at a time: other M.
 MODEL: a folder with config.json, and weights or none. Without them vLLM draws them, which does for bf16; bench/quantized_model.py writes both kinds of
 folders. Run it in vLLM's environment, with gemmtune's plug-in installed; logs go to OUT (/tmp). It prints the kernels that each engine logs. For each
 case and engine it prints tokens a second, the median of paired ratios with its 95 % interval (order statistics), and how many sequences have the
@@ -43,6 +44,13 @@ def worker(model, share, ranks, expert_parallel):
         words = line.split()
         if words[0] == "report":
             print("RESULT", json.dumps(engine.collective_rpc("report_of_gemmtune")), flush=True)
+            continue
+        if words[0] == "logprobs":
+            prompts = [TokensPrompt(prompt_token_ids=[(i * 101 + j * 17 + i * j) % (vocabulary - 10) + 5 for j in range(64)]) for i in range(int(words[1]))]
+            asked = SamplingParams(max_tokens=1, ignore_eos=True, temperature=0, logprobs=5, detokenize=False)
+            answers = [engine.generate(group, asked, use_tqdm=False) for group in ([prompts] if words[2] == "together" else [[one] for one in prompts])]
+            print("RESULT", json.dumps([{token: one.logprob for token, one in answer.outputs[0].logprobs[0].items()} for group in answers for answer in group]),
+                  flush=True)
             continue
         sequences, out, tokens = map(int, words)
         prompts = [TokensPrompt(prompt_token_ids=[(i * 37 + j * 11) % (vocabulary - 10) + 5 for j in range(tokens)]) for i in range(sequences)]
@@ -115,16 +123,28 @@ def cases_of(text):
     return cases
 
 
-def main(model, seconds, specs, ranks, expert_parallel, cases):
+def say_distances(engines, prompts):
+    """Prints differences of log-probabilities of tokens that both engines have among their likeliest."""
+    baseline = engines[0].ask(f"logprobs {prompts} together")
+    others = [(engine.name, engine.ask(f"logprobs {prompts} together")) for engine in engines[1:]]
+    others.append((f"{engines[0].name}, one prompt at a time", engines[0].ask(f"logprobs {prompts} alone")))
+    for name, other in others:
+        apart = [abs(value - b[token]) for a, b in zip(baseline, other) for token, value in a.items() if token in b]
+        first = sum(max(a, key=a.get) == max(b, key=b.get) for a, b in zip(baseline, other))
+        print(f"log-probabilities, {prompts} prompts: {name} from {engines[0].name}: mean {statistics.fmean(apart):.5f}, most {max(apart):.5f}, "
+              f"equal {sum(one == 0 for one in apart)} of {len(apart)}, same likeliest token {first} of {prompts}", flush=True)
+
+
+def main(model, seconds, specs, ranks, expert_parallel, cases, prompts):
     engines = []
     try:
-        compare(engines, model, seconds, specs, cases, (str(round(0.86 / len(specs), 2)), str(ranks), str(int(expert_parallel))))
+        compare(engines, model, seconds, specs, cases, prompts, (str(round(0.86 / len(specs), 2)), str(ranks), str(int(expert_parallel))))
     finally:
         for engine in engines:
             engine.end()
 
 
-def compare(engines, model, seconds, specs, cases, words):
+def compare(engines, model, seconds, specs, cases, prompts, words):
     for spec in specs:  # at once: kv_cache_memory_bytes keeps their memory apart
         name, _, variables = spec.partition(":")
         engines.append(Engine(model, name, dict(one.split("=", 1) for one in variables.split(",") if one), words))
@@ -132,6 +152,8 @@ def compare(engines, model, seconds, specs, cases, words):
             engines[-1].ready.wait()
     for engine in engines:
         engine.ready.wait()
+    if prompts:
+        say_distances(engines, prompts)
     same, times = {}, {case: [[] for _ in engines] for case in cases}
     for case in cases:
         tokens = [engine.ask("%d %d %d" % case)[1] for engine in engines]
@@ -170,8 +192,9 @@ if __name__ == "__main__":
         parser.add_argument("--tp", type=int, default=1)
         parser.add_argument("--expert-parallel", action="store_true")
         parser.add_argument("--cases", type=cases_of, default=CASES, help="SEQUENCES:OUT:IN[,...], each 1 or more")
+        parser.add_argument("--logprobs", type=int, default=0, metavar="N")
         parser.add_argument("model")
         parser.add_argument("seconds", type=float)
         parser.add_argument("engines", nargs="+")
         asked = parser.parse_args()
-        main(asked.model, asked.seconds, asked.engines, asked.tp, asked.expert_parallel, asked.cases)
+        main(asked.model, asked.seconds, asked.engines, asked.tp, asked.expert_parallel, asked.cases, asked.logprobs)
