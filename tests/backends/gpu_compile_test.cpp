@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -46,6 +47,7 @@ Problem in_orders(Problem problem, Order x, Order w) {
 
 class GpuCompile : public ::testing::Test {
  protected:
+  /// Of a family's problems one of three is compiled here, all with GEMMTUNE_THOROUGH.
   void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, const Problem& problem);
 
   /// A kernel without a stack that waits for no wgmma instruction at once; null if it does not compile.
@@ -55,10 +57,11 @@ class GpuCompile : public ::testing::Test {
  private:
   std::vector<Config> sample_of(std::vector<Config> configs, const std::string& family);
 
-  std::set<std::string> covered_;  // by what the test compiled so far
+  std::set<std::string> covered_;     // by what the test compiled so far
+  std::map<std::string, int> turns_;  // problems of a family on an architecture
 };
 
-/// Of `configs`, the widest tile, which needs most registers, and few that have a value which the family's other problems have not had.
+/// Of `configs`, the widest tile, which needs most registers, or the one with most values that the family's other problems have not had.
 /// GEMMTUNE_THOROUGH=1 keeps all: conditions of the sources on two parameters, or on a parameter and what the problem is.
 std::vector<Config> GpuCompile::sample_of(std::vector<Config> configs, const std::string& family) {
   if (is_thorough() || configs.empty()) return configs;
@@ -67,26 +70,20 @@ std::vector<Config> GpuCompile::sample_of(std::vector<Config> configs, const std
   };
   std::stable_sort(configs.begin(), configs.end(),
                    [&](const Config& a, const Config& b) { return tile(a) > tile(b); });
-  std::vector<std::set<std::string>> holds;
-  for (const Config& config : configs) {
-    std::set<std::string>& held = holds.emplace_back();
-    for (const auto& [key, value] : config.settings()) held.insert(family + " " + key + value);
+  std::size_t best = 0, most = 1;
+  const bool is_first = std::none_of(covered_.begin(), covered_.end(),
+                                     [&](const std::string& what) { return what.starts_with(family + " "); });
+  for (std::size_t i = 0; i < configs.size() && !is_first; ++i) {
+    std::size_t fresh = 0;
+    for (const auto& [key, value] : configs[i].settings())
+      fresh += 1 - covered_.count(family + " " + key + value);
+    // Among equals the smaller tile, which compiles faster.
+    if (fresh < most) continue;
+    most = fresh;
+    best = i;
   }
-  std::vector<Config> chosen;
-  for (std::size_t best = 0;;) {
-    covered_.merge(holds[best]);
-    chosen.push_back(configs[best]);
-    best = configs.size();
-    std::size_t most = 1;
-    for (std::size_t i = 0; i < configs.size(); ++i) {
-      std::erase_if(holds[i], [&](const std::string& what) { return covered_.count(what) != 0; });
-      // Among equals the smaller tile, which compiles faster.
-      if (holds[i].size() < most) continue;
-      most = holds[i].size();
-      best = i;
-    }
-    if (best == configs.size()) return chosen;
-  }
+  for (const auto& [key, value] : configs[best].settings()) covered_.insert(family + " " + key + value);
+  return {configs[best]};
 }
 
 /// The problem without its sizes and what only the epilogue knows.
@@ -120,6 +117,8 @@ void GpuCompile::expect_compiles(const KernelFamily& family, CompileOnlyRuntime&
   const bool is_new = covered_.insert(form).second && !family.name().starts_with("simt");
   if (is_new || is_thorough()) configs.push_back(family.default_config(problem));
   expect_names_are_read_back(family, problem, configs);
+  if (turns_[fmt::format("{} {}", runtime.architecture(), family.name())]++ % 3 != 0 && !is_thorough())
+    return;
   std::set<std::string> seen;
   for (const Config& config : configs) {
     if (is_dependent(config) || !seen.insert(config.text()).second) continue;
@@ -361,18 +360,15 @@ TEST_F(GpuCompile, TheWidestTilesOfWgmmaMoe) {
       {&promoted, "wgmma_moe_r1_bm96_bn256_bo256_wg2_cm2_bk128_smem226"},
       {&promoted, "wgmma_moe_r1_bm64_bn64_bo64_wg1_cm1_bk128_smem112"}};
   std::set<const Problem*> problems;
-  std::set<std::int64_t> tiles;
   for (const auto& [problem, name] : kernels) {
     const Space space = family->space(*problem);
     const auto candidate = parse_kernel_name(name, space.keys());
     ASSERT_TRUE(candidate.ok()) << candidate.message();
-    // The first of each problem, and of each number of tokens.
-    const bool is_first = problems.insert(problem).second;
-    if (!tiles.insert(candidate->config.number("bm")).second && !is_first && !is_thorough()) continue;
+    if (!problems.insert(problem).second && !is_thorough()) continue;
     EXPECT_EQ(space.build_refusal(candidate->config), "") << name;
     Problem biased = *problem;
     biased.bias = true;
-    for (const Problem& each : {biased, *problem}) {
+    for (const Problem& each : is_thorough() ? std::vector{biased, *problem} : std::vector{biased}) {
       const auto kernel = family->build(each, candidate->config);
       EXPECT_TRUE(kernel.ok()) << name << ": " << kernel.message();
       EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << name << ": " << runtime.log;
@@ -541,7 +537,7 @@ TEST_F(GpuCompile, MmaFromAmpereOn) {
     CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
     const auto family = cuda::make_mma_family(runtime);
     expect_compiles(*family, runtime, dense(512, 1280, 8192, DataType::bf16, DataType::bf16));
-    EXPECT_GE(runtime.compiled, is_thorough() ? 20 : architecture == std::string("sm_80") ? 4 : 2);
+    EXPECT_GE(runtime.compiled, is_thorough() ? 20 : 1);
     EXPECT_TRUE(family
                     ->build(dense(2048, 4096, 7168, DataType::f16, DataType::f32),
                             family->default_config(dense(2048, 4096, 7168, DataType::f16, DataType::f32)))

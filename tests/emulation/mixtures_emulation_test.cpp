@@ -101,7 +101,9 @@ TEST(MixturesOnTheEmulation, SimtOfEveryTypeAndScale) {
   EmulatedRuntime runtime("gfx942");
   const auto family = gpu::make_simt_moe_family(runtime);
   bool large = false;  // tiles in turn: kernels take longer to compile than to run
+  int turn = 0;
   for (const Problem& problem : mixtures({9, 70, 46})) {
+    if (turn++ % 2 != 0 && !test::is_thorough()) continue;
     expect_mixture(*family, problem, large ? "bm=64" : "bm=16",
                    {.ids = {}, .gaps = bits(problem.x_type) != 4});
     large = !large;
@@ -148,7 +150,7 @@ TEST(MixturesOnTheEmulation, MfmaOfEveryTypeAndScale) {
       if (problem.x_type == DataType::f8_e4m3fn && problem.w_type == problem.x_type)
         problem.x_type = problem.w_type = fnuz_type;
       if (!family->accepts(problem).ok()) continue;
-      ++taken;
+      if (++taken % 2 == 0 && runtime.architecture() != "gfx942" && !test::is_thorough()) continue;
       const std::string rows = problem.moe.quant_type == QuantType::per_1x128 ? "16" : "32";
       if (runtime.architecture() == "gfx942" || test::is_thorough())
         expect_mixture(*family, problem, "bm=16 bn=64 bo=32 nw=2", {.ids = {}, .gaps = true});
