@@ -117,7 +117,7 @@ TEST_F(WorkerProgram, KilledAgainAndAgainTheRunEndsRight) {
   EXPECT_EQ(rows(), 3) << read_text(output());
 }
 
-TEST_F(WorkerProgram, AWorkerThatIsStoppedIsReplaced) {
+TEST_F(SimulatedWorkers, AWorkerThatIsStoppedIsReplaced) {
   Subprocess run(program.words(tune(2, {"--timeout", "3"})), program.options());
   const auto workers = wait_for_workers();
   ASSERT_EQ(workers.size(), 1U);
