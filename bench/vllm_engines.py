@@ -6,7 +6,7 @@ Usage: vllm_engines.py [--tp N] [--expert-parallel] [--cases SEQUENCES:OUT:IN[,.
        vllm_engines.py worker MODEL SHARE N EXPERT_PARALLEL
 --tp: GPUs that each engine has; all engines are on the same ones. --expert-parallel: they divide the experts, not each expert. --cases: sequences, tokens
 that each generates, and tokens of its prompt, in place of the cases of docs/vllm_versions.md. --logprobs: of N prompts of 64 tokens in one batch, how far
-the log-probabilities of the likeliest five first tokens are from the baseline's. The last line has the baseline with one prompt at a time: other M.
+the log-probabilities of the likeliest five tokens of four steps are from the baseline's. The last lines have the baseline with one prompt at a time: other M.
 MODEL: a folder with config.json, and weights or none. Without them vLLM draws them, which does for bf16; bench/quantized_model.py writes both kinds of
 folders. Run it in vLLM's environment, with gemmtune's plug-in installed; logs go to OUT (/tmp). It prints the kernels that each engine logs. For each
 case and engine it prints tokens a second, the median of paired ratios with its 95 % interval (order statistics), and how many sequences have the
@@ -47,10 +47,10 @@ def worker(model, share, ranks, expert_parallel):
             continue
         if words[0] == "logprobs":
             prompts = [TokensPrompt(prompt_token_ids=[(i * 101 + j * 17 + i * j) % (vocabulary - 10) + 5 for j in range(64)]) for i in range(int(words[1]))]
-            asked = SamplingParams(max_tokens=1, ignore_eos=True, temperature=0, logprobs=5, detokenize=False)
+            asked = SamplingParams(max_tokens=4, ignore_eos=True, temperature=0, logprobs=5, detokenize=False)
             answers = [engine.generate(group, asked, use_tqdm=False) for group in ([prompts] if words[2] == "together" else [[one] for one in prompts])]
-            print("RESULT", json.dumps([{token: one.logprob for token, one in answer.outputs[0].logprobs[0].items()} for group in answers for answer in group]),
-                  flush=True)
+            print("RESULT", json.dumps([[{token: one.logprob for token, one in step.items()} for step in answer.outputs[0].logprobs]
+                                        for group in answers for answer in group]), flush=True)
             continue
         sequences, out, tokens = map(int, words)
         prompts = [TokensPrompt(prompt_token_ids=[(i * 37 + j * 11) % (vocabulary - 10) + 5 for j in range(tokens)]) for i in range(sequences)]
@@ -123,16 +123,27 @@ def cases_of(text):
     return cases
 
 
+def distances(mine, theirs):
+    """Of the log-probabilities that two engines give to one token after the same tokens, of all prompts: those of the first token, those of the next."""
+    first, later = [], []
+    for steps, others in zip(mine, theirs):
+        for number, (a, b) in enumerate(zip(steps, others)):
+            (later if number else first).extend(abs(value - b[token]) for token, value in a.items() if token in b)
+            if max(a, key=a.get) != max(b, key=b.get):
+                break
+    return first, later
+
+
 def say_distances(engines, prompts):
-    """Prints differences of log-probabilities of tokens that both engines have among their likeliest."""
+    """Prints how far log-probabilities are apart."""
     baseline = engines[0].ask(f"logprobs {prompts} together")
     others = [(engine.name, engine.ask(f"logprobs {prompts} together")) for engine in engines[1:]]
     others.append((f"{engines[0].name}, one prompt at a time", engines[0].ask(f"logprobs {prompts} alone")))
     for name, other in others:
-        apart = [abs(value - b[token]) for a, b in zip(baseline, other) for token, value in a.items() if token in b]
-        first = sum(max(a, key=a.get) == max(b, key=b.get) for a, b in zip(baseline, other))
-        print(f"log-probabilities, {prompts} prompts: {name} from {engines[0].name}: mean {statistics.fmean(apart):.5f}, most {max(apart):.5f}, "
-              f"equal {sum(one == 0 for one in apart)} of {len(apart)}, same likeliest token {first} of {prompts}", flush=True)
+        for step, apart in zip(("first token", "next three"), distances(baseline, other)):
+            if apart:
+                print(f"log-probabilities, {prompts} prompts, {step}: {name} from {engines[0].name}: mean {statistics.fmean(apart):.5f}, "
+                      f"most {max(apart):.5f}, equal {sum(one == 0 for one in apart)} of {len(apart)}", flush=True)
 
 
 def main(model, seconds, specs, ranks, expert_parallel, cases, prompts):

@@ -166,10 +166,11 @@ Result<std::string> UntunedGuard::fault_of(const Operands& operands, const Candi
   const Problem& problem = product.problem;
   const std::int64_t columns = output_columns(problem);
   Bytes y;
-  GEMMTUNE_RETURN_IF_ERROR(copy_rows(device_,
-                                     {product.operands.y, problem.y_type, problem.batch,
-                                      product.operands.y_batch_stride, problem.m, product.operands.ldy, columns},
-                                     y));
+  GEMMTUNE_RETURN_IF_ERROR(
+      copy_rows(device_,
+                {product.operands.y, problem.y_type, problem.batch, product.operands.y_batch_stride,
+                 problem.m, product.operands.ldy, columns},
+                y));
   const auto host = host_operands(device_, problem, product.operands, layout);
   if (!host.ok()) return host.status();
   ReferenceOptions options;

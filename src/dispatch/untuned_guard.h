@@ -24,8 +24,13 @@ class UntunedGuard {
 
   /// `candidate`: what the plan runs.
   UntunedGuard(Device& device, const Problem& problem, Candidate candidate,
-               WrongResult wrong = WrongResult::runs_the_next_kernel, Compared compared = Compared::all_columns)
-      : device_(device), problem_(problem), candidate_(std::move(candidate)), wrong_(wrong), compared_(compared) {}
+               WrongResult wrong = WrongResult::runs_the_next_kernel,
+               Compared compared = Compared::all_columns)
+      : device_(device),
+        problem_(problem),
+        candidate_(std::move(candidate)),
+        wrong_(wrong),
+        compared_(compared) {}
 
   /// Runs the kernel. The first call waits for it, copies the operands to the host and compares y with a
   /// float64 reference: every element if M is 1, else a random-vector check and a few rows and columns. If y

@@ -52,7 +52,8 @@ class AnotherM : public ::testing::Test {
   Status guarded(const Problem& problem, std::int64_t spoiled) {
     for (const KernelFamily* family : device_->families()) {
       if (!family->accepts(problem).ok()) continue;
-      const Candidate candidate{std::string(family->name()), family->revision(), family->default_config(problem)};
+      const Candidate candidate{std::string(family->name()), family->revision(),
+                                family->default_config(problem)};
       const auto kernel = device_->build(candidate, problem);
       if (!kernel.ok() || (*kernel)->weight_layout() != WeightLayout::plain) continue;
       ++kernels_;
