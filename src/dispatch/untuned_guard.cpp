@@ -147,12 +147,28 @@ Product columns_of(const Product& whole, std::int64_t first, std::int64_t count)
   return part;
 }
 
-/// 128 columns that another M does not get, or the last ones.
+/// The last `count` rows of y. Requires row-major operands.
+Product last_rows_of(const Product& whole, std::int64_t count) {
+  const ScaleShape scale = operand_shapes(whole.problem).x.scale;
+  const std::int64_t first = whole.problem.m - count;
+  Product part = whole;
+  part.problem.m = count;
+  part.operands.x = forward(whole.operands.x, bytes_of(whole.problem.x_type, first * whole.operands.ldx));
+  part.operands.y =
+      static_cast<std::byte*>(whole.operands.y) + bytes_of(whole.problem.y_type, first * whole.operands.ldy);
+  if (scale.rows > 1 && whole.operands.x_scale_step != 0)
+    part.operands.x_scale =
+        forward(whole.operands.x_scale, first / scale.row_block * scale.columns * bytes_of(scale.type));
+  return part;
+}
+
+/// The last rows, which are another tail at another M, of columns that another M does not get.
 Product one_block(const Product& whole) {
   constexpr std::int64_t block = 128;  // that of block scales
   const std::int64_t blocks = (whole.problem.n + block - 1) / block;
   const std::int64_t first = whole.problem.m * 31 % blocks * block;
-  return columns_of(whole, first, std::min(block, whole.problem.n - first));
+  return last_rows_of(columns_of(whole, first, std::min(block, whole.problem.n - first)),
+                      std::min(block, whole.problem.m));
 }
 
 }  // namespace
@@ -160,8 +176,8 @@ Product one_block(const Product& whole) {
 Result<std::string> UntunedGuard::fault_of(const Operands& operands, const Candidate& candidate,
                                            WeightLayout layout) {
   Product product{problem_, operands};
-  const bool has_blocks = layout == WeightLayout::plain && problem_.w_order == Order::row_major &&
-                          problem_.batch == 1 && problem_.operation != Operation::fused_moe;
+  const bool has_blocks = layout == WeightLayout::plain && all_row_major(problem_) && problem_.batch == 1 &&
+                          problem_.operation != Operation::fused_moe;
   if (compared_ == Compared::one_block && has_blocks) product = one_block(product);
   const Problem& problem = product.problem;
   const std::int64_t columns = output_columns(problem);

@@ -18,8 +18,8 @@ class UntunedGuard {
  public:
   /// What a wrong result leads to.
   enum class WrongResult { runs_the_next_kernel, is_an_error };
-  /// What of y is compared. One block: 128 columns, others at another M. It is for a kernel that was verified at another M of
-  /// the same weight: it copies 128 rows of a plain weight [N, K] in place of all.
+  /// What of y is compared. One block: the last 128 rows of 128 columns, which are others at another M. It is for a kernel that
+  /// was verified at another M of the same weight: little of a plain weight [N, K] is copied.
   enum class Compared { all_columns, one_block };
 
   /// `candidate`: what the plan runs.
