@@ -225,6 +225,7 @@ def microseconds(times, columns, others, digits=1):
 
 
 ROWS = ["1", "16", "64", "128", "512", "4096"]
+INVARIANT = "bf16, batch-invariant"
 INT4 = "int4, groups of 128"
 FOUR_BIT_FORMS = {"a16w4_int4": INT4, "a16w4_nvfp4": "NVFP4"}
 
@@ -427,6 +428,8 @@ def readme_proof():
         ["vLLM", "a plug-in for its linear layers and mixtures of experts", f"one H200, vLLM 0.24, 1 to 64 sequences: Llama-3.1-8B bf16 {served_span('bf16')}, "
          f"fp8 {served_span('fp8 per token')}, int4 {served_span(INT4, run='4')}, NVFP4 {served_span('NVFP4', run='4')}, Qwen3-30B-A3B bf16 {served_span('bf16', run='5')}, "
          f"fp8 {served_span('fp8 blocks', run='6')}, int4 {served_span(INT4, run='7')}, NVFP4 {served_span('NVFP4', run='8')}, gpt-oss-20b {served_span('MXFP4', run='5')} times the tokens a second ([docs/vllm.md](docs/vllm.md))"],
+        ["vLLM, batch-invariant", "the same bits in every batch, from tuned rows", f"the same GPU, Llama-3.1-8B bf16: {served_span(INVARIANT, run='16')} times vLLM's usual mode, "
+         f"whose own batch-invariant mode is at {served_span(INVARIANT, run='16', engine='VLLM_BATCH_INVARIANT=1')} ([docs/vllm.md](docs/vllm.md#batch-invariant-serving))"],
     ])
 
 
@@ -461,9 +464,22 @@ def served_quantized_mixtures():
     return served("6", "7", "8")
 
 
-def served_span(weights, decodes=True, run="3"):
+def served_invariant():
+    """Real vLLM in its usual mode, in its batch-invariant mode, and in that with the plug-in."""
+    found = [row for row in rows("h200/vllm.csv") if row["run"] == "16"]
+    cells = {(row["sequences"], row["prompt_tokens"], row["engine"]): row for row in found}
+    body = []
+    for sequences, prompt in dict.fromkeys(key[:2] for key in cells):
+        mine, theirs = (cells[sequences, prompt, engine] for engine in ("tuned", "VLLM_BATCH_INVARIANT=1"))
+        decodes = mine["output_tokens"] != "1"
+        body.append([f"{sequences} sequence{'' if sequences == '1' else 's'}" if decodes else f"a prompt of {prompt}", f"{float(mine['stock_tokens_per_second']):,.0f}",
+                     *(f"{ratio(row['ratio'])} ({float(row['low']):.2f} to {float(row['high']):.2f})" for row in (theirs, mine))])
+    return table(["", "usual mode, tokens/s", "`VLLM_BATCH_INVARIANT=1`", "the same with the plug-in"], body)
+
+
+def served_span(weights, decodes=True, run="3", engine="tuned"):
     values = [float(row["ratio"]) for row in rows("h200/vllm.csv")
-              if row["run"] == run and row["engine"] == "tuned" and row["weights"] == weights and (row["output_tokens"] != "1") == decodes]
+              if row["run"] == run and row["engine"] == engine and row["weights"] == weights and (row["output_tokens"] != "1") == decodes]
     return span(ratio(min(values)), ratio(max(values)))
 
 
@@ -474,6 +490,7 @@ PAGES = {
     "docs/benchmarks_8bit.md": (eight_bit_h200, eight_bit_blocks, eight_bit_blocks_times, eight_bit_rows, eight_bit_untuned),
     "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin, four_bit, four_bit_vllm),
     "docs/benchmarks_moe.md": (moe_untuned, moe_marlin, moe_peers, served_moe, search_times),
+    "docs/invariant_measured.md": (served_invariant,),
     "docs/vllm_versions.md": (served, served_four_bit, served_mixtures, served_quantized_mixtures),
 }
 
