@@ -364,8 +364,8 @@ class Case:
             kernels.setdefault(context.plan(self.operands.problem(m))["kernelName"], []).append(m)
         return kernels
 
-    def run(self, eager):
-        """`eager`: without a graph too."""
+    def run(self, eager=False):
+        """`eager`: on a GPU without a graph too."""
         for i in range(PROBES):
             self.expected.index_copy_(0, self.chosen[i], self.bits(i))
         rest = range(PROBES, len(self.batches))

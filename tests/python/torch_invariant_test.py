@@ -104,5 +104,16 @@ class CheckInvariant(unittest.TestCase):
             self.assertIs(type(model[0]), nn.Linear)
 
 
+class RowsOfPlansAhead(unittest.TestCase):
+    def test_are_not_zero_and_leave_pytorchs_generator_alone(self):
+        state = torch.get_rng_state()
+        for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn):
+            x = gt._operators.random_rows(5, 64, dtype, torch.device("cpu"))
+            self.assertEqual((x.dtype, tuple(x.shape)), (dtype, (5, 64)))
+            self.assertGreater(int((x.float() != 0).sum()), 300)
+            self.assertTrue(torch.equal(x.float(), gt._operators.random_rows(5, 64, dtype, torch.device("cpu")).float()))
+        self.assertTrue(torch.equal(torch.get_rng_state(), state))
+
+
 if __name__ == "__main__":
     unittest.main()
