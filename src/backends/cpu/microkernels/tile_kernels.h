@@ -170,6 +170,24 @@ inline void pack_x_tile_bytes(const PackXArgs& args) {
   }
 }
 
+/// 16 rows of `columns` floats, at most 16, as that many rows of 16.
+inline __attribute__((always_inline)) void swap_tile(const float* from, long from_stride, long columns, float* to, long to_stride) {
+  if (columns < 16) {
+    for (long row = 0; row < 16; ++row)
+      for (long column = 0; column < columns; ++column) to[column * to_stride + row] = from[row * from_stride + column];
+    return;
+  }
+  for (int row = 0; row < 16; row += lanes)
+    for (int column = 0; column < 16; column += lanes) {
+      IVec block[lanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < lanes; ++i) block[i] = load_as<IVec>(from + (row + i) * from_stride + column);
+      transpose(block);
+#pragma GCC unroll 16
+      for (int i = 0; i < lanes; ++i) store_as(to + (column + i) * to_stride + row, block[i]);
+    }
+}
+
 /// One chunk: yᵀ += w rows · xᵀ, the rows straight from memory, x as panels.
 template <typename Tile, int row_tiles, int x_panels>
 inline __attribute__((always_inline)) void tile_row_chunk(const char* x, long x_stride, const char* w,
@@ -189,9 +207,9 @@ void tile_row_kernel(const RowArgs& args) {
   for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
     constexpr int tile = decltype(r)::get * x_panels + decltype(p)::get;
     if (!args.accumulate) return Tile::template zero<tile>();
-    float block[16][16] = {};  // [row of w][row of x]
-    for (long row = 0; row < 16 && r.get * 16 + row < args.rows; ++row)
-      for (long m = 0; m < 16; ++m) block[row][m] = args.c[(p.get * 16 + m) * args.ldc + r.get * 16 + row];
+    alignas(64) float block[16][16] = {};  // [row of w][row of x]
+    const long left = args.rows - r.get * 16;
+    swap_tile(args.c + p.get * 16 * args.ldc + r.get * 16, args.ldc, left, block[0], 16);
     Tile::template load<tile>(block, 64);
   });
   const char* x = static_cast<const char*>(args.x);
@@ -215,10 +233,13 @@ void tile_row_kernel(const RowArgs& args) {
     tile_row_chunk<Tile, row_tiles, x_panels>(x, args.x_stride, copy[0], 64);
   }
   for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
-    float block[16][16];  // [row of w][row of x]
+    alignas(64) float block[16][16];  // [row of w][row of x]
     Tile::template store<decltype(r)::get * x_panels + decltype(p)::get>(block, 64);
-    for (long row = 0; row < 16 && r.get * 16 + row < args.rows; ++row)
-      for (long m = 0; m < 16; ++m) args.c[(p.get * 16 + m) * args.ldc + r.get * 16 + row] = block[row][m];
+    const long left = args.rows - r.get * 16;
+    float* const c = args.c + p.get * 16 * args.ldc + r.get * 16;
+    if (left >= 16) return swap_tile(block[0], 16, 16, c, args.ldc);
+    for (long row = 0; row < left; ++row)
+      for (long m = 0; m < 16; ++m) c[m * args.ldc + row] = block[row][m];
   });
 }
 
