@@ -55,6 +55,9 @@ struct RowArgs {
   long ldc;
   bool accumulate;
   long prefetch;  // bytes ahead in each row
+  /// AMX tiles: of these rows alone, as far as they are in front of `rows` rounded up to a tile.
+  long fetched_from = 0;
+  long fetched_to = 1 << 30;
 };
 using RowKernel = void (*)(const RowArgs&);
 

@@ -217,9 +217,10 @@ void tile_row_kernel(const RowArgs& args) {
   const long chunks = (args.k + 31) / 32;
   // Blocks that are cut off on either side go through a zero-padded copy: tiles read whole rows.
   const long whole = args.rows == row_tiles * 16 ? args.k / 32 : 0;
+  const long fetched_to = args.prefetch == 0 ? 0 : args.fetched_to < row_tiles * 16 ? args.fetched_to : row_tiles * 16;
   for (long chunk = 0; chunk < chunks; ++chunk, x += tile_bytes, w += 64) {
     if (chunk < whole) {
-      for (int row = 0; args.prefetch != 0 && row < row_tiles * 16; ++row)
+      for (long row = args.fetched_from; row < fetched_to; ++row)
         __builtin_prefetch(w + row * args.w_stride + args.prefetch);
       tile_row_chunk<Tile, row_tiles, x_panels>(x, args.x_stride, w, args.w_stride);
       continue;

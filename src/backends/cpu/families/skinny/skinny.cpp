@@ -76,8 +76,8 @@ class SkinnyFamily final : public LeafFamily {
 
   Status accepts(const Problem& problem) const override {
     GEMMTUNE_RETURN_IF_ERROR(accepts_a16w16(problem));
-    if (problem.m > skinny_max_m)
-      return refusal::refuse(refusal::rows, "{} is not taken, only up to {}", problem.m, skinny_max_m);
+    if (const std::int64_t most = max_rows(problem); problem.m > most)
+      return refusal::refuse(refusal::rows, "{} is not taken, only up to {}", problem.m, most);
     return {};
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }
@@ -104,6 +104,11 @@ class SkinnyFamily final : public LeafFamily {
   }
 
  private:
+  /// Requires a problem of a16w16.
+  std::int64_t max_rows(const Problem& problem) const {
+    const IsaKernels& kernels = *set_.at(useful_levels(set_, problem.x_type).front());
+    return kernels.rows_read_x_panels && layout_of(problem) == WeightLayout::plain ? skinny_tile_max_m : skinny_max_m;
+  }
   /// The smallest row tile of this level and width that holds all rows of x, else the largest.
   std::int64_t enough_rows(const Problem& problem, Isa isa, std::int64_t nr) const {
     std::int64_t enough = 0;
@@ -154,7 +159,8 @@ std::string SkinnyFamily::refuse_tile(const Problem& problem, const SkinnySettin
   bool known = false;
   for (const Tile& tile : tiles_of(*kernels, problem))
     known = known || (tile.mr == settings.mr && tile.nr == settings.nr);
-  return known ? "" : "mr x nr is no register tile of this isa and layout";
+  if (!known) return "mr x nr is no register tile of this isa and layout";
+  return problem.m > skinny_max_m && !kernels->rows_read_x_panels ? "more than 32 rows are for AMX tiles" : "";
 }
 
 /// Requires a register tile that the isa has.
@@ -179,6 +185,14 @@ std::string SkinnyFamily::refuse_split(const Problem& problem, const SkinnySetti
 std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettings& settings) const {
   if (settings.tree && !sums_as_panels(problem, settings)) return "tree is for tiles that multiply as panels";
   return {};
+}
+
+/// Of more than 32 rows: as deep as all of them stay in the inner cache of cores with AMX.
+std::int64_t many_rows_depth(const Problem& problem) {
+  std::int64_t depth = kc_values[0];
+  for (const std::int64_t value : kc_values)
+    if (depth < problem.k && static_cast<double>(problem.m * value * 2) <= 2 * inner_cache_bytes) depth = value;
+  return depth;
 }
 
 /// kc is a limit: all values of at least k mean the same, and so do all where one row tile holds x.
@@ -292,7 +306,9 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
     for (const Tile& tile : tiles_of(*set_.at(isa), problem)) {
       SkinnySettings settings{
           .isa = isa, .mr = tile.mr, .nr = tile.nr, .kc = whole_k, .prefetch = 1024, .splits = 1};
-      if (problem.m > settings.mr) {
+      if (problem.m > skinny_max_m) {
+        settings.kc = many_rows_depth(problem);
+      } else if (problem.m > settings.mr) {
         // Several passes: a block of weights stays in a cache, and the passes hide the fetching.
         settings.kc = layout_of(problem) == WeightLayout::panel16 ? 512 : 2048;
         for (const std::int64_t value : kc_values)

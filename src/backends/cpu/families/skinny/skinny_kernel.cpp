@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::int64_t max_block_columns = 64;
 constexpr std::int64_t max_tile_rows = skinny_max_m + 16;
+constexpr std::int64_t max_deep_columns = 256;
 constexpr std::int64_t max_x_copies_bytes = std::int64_t{8} << 20;
 
 /// A block of output columns in the making: `columns` of them from `first`, the sums in c (leading dimension
@@ -41,14 +42,15 @@ class SkinnyKernel final : public Kernel {
     chunks_ = panel_.padded_k() / chunk_elements;
     block_sums_ = problem.m * row_block_columns();
     kc_chunks_ = std::min(ceil_div(settings.kc, chunk_elements), chunks_);
+    if (problem.m > skinny_max_m) own_sums_ = round_up(tiles_.padded(), 16) * row_block_columns();
     x_bytes_ = round_up(tiles_.padded(), x_as_panels_ ? 16 : 1) * panel_.padded_k() * compute_bytes(isa_);
     // A copy of x for each thread: none waits for the one that packs, nor reads what lies in another core's cache.
-    if (threads_ * round_up(x_bytes_, 64) <= max_x_copies_bytes) x_copies_ = threads_;
+    if (own_sums_ == 0 && threads_ * round_up(x_bytes_, 64) <= max_x_copies_bytes) x_copies_ = threads_;
   }
 
   std::size_t workspace_bytes() const override {
     return static_cast<std::size_t>(round_up(x_bytes_, 64) * x_copies_ + partial_bytes() +
-                                    threads_ * tree_.waiting() * block_sums_ * 4);
+                                    threads_ * (own_sums_ + tree_.waiting() * block_sums_) * 4);
   }
   WeightLayout weight_layout() const override {
     return packed_ ? WeightLayout::panel16 : WeightLayout::plain;
@@ -58,7 +60,8 @@ class SkinnyKernel final : public Kernel {
     Executor& executor = executor_of(stream);
     auto* x = static_cast<char*>(workspace);
     auto* partials = reinterpret_cast<float*>(x + round_up(x_bytes_, 64) * x_copies_);
-    float* waiting = partials + partial_bytes() / 4;
+    float* sums = partials + partial_bytes() / 4;
+    float* waiting = sums + threads_ * own_sums_;
     const std::int64_t blocks = ceil_div(problem_.n, block_columns_);
     const std::int64_t columns_parts = std::clamp<std::int64_t>(threads_ / settings_.splits, 1, blocks);
     const bool each_packs = x_copies_ > 1 && executor.threads() > 1;
@@ -70,7 +73,8 @@ class SkinnyKernel final : public Kernel {
       if (each_packs) pack_tiles(operands, own_x, 0, x_tiles());
       if (isa_.begin != nullptr) isa_.begin();
       for (std::int64_t b = share(blocks, columns_parts, i); b < share(blocks, columns_parts, i + 1); ++b)
-        compute_block(operands, own_x, b, {split, partials, waiting + part * tree_.waiting() * block_sums_});
+        compute_block(operands, own_x, b,
+                      {split, partials, sums + part * own_sums_, waiting + part * tree_.waiting() * block_sums_});
       if (isa_.end != nullptr) isa_.end();
     });
     if (settings_.splits == 1) return {};
@@ -88,6 +92,7 @@ class SkinnyKernel final : public Kernel {
   struct Split {
     std::int64_t index = 0;
     float* partials = nullptr;
+    float* sums = nullptr;     // own_sums_
     float* waiting = nullptr;  // sums of a tree
   };
 
@@ -111,6 +116,9 @@ class SkinnyKernel final : public Kernel {
     block_columns_ = settings_.tree ? settings_.nr
                                     : std::max(settings_.nr, max_block_columns / settings_.nr * settings_.nr);
     x_as_panels_ = isa_.rows_read_x_panels;
+    // Many rows of x that go by in blocks of k: they come from an outer cache once for each block of columns.
+    if (problem_.m <= skinny_max_m || settings_.tree || settings_.kc >= problem_.k) return;
+    while (block_columns_ < max_deep_columns && problem_.n >= 4 * threads_ * block_columns_) block_columns_ *= 2;
   }
 
   std::int64_t row_block_columns() const { return round_up(block_columns_, panel_columns); }
@@ -153,7 +161,8 @@ class SkinnyKernel final : public Kernel {
   }
 
   void compute_block(const Operands& operands, const char* x, std::int64_t b, Split split) const {
-    alignas(64) float c[max_tile_rows * max_block_columns];
+    alignas(64) float few[max_tile_rows * max_block_columns];
+    float* const c = own_sums_ == 0 ? few : split.sums;
     Block block{.first = b * block_columns_, .columns = 0, .c = c, .ldc = 0};
     block.columns = std::min(block_columns_, problem_.n - block.first);
     block.ldc = packed_ ? round_up(block.columns, panel_columns) : row_block_columns();
@@ -211,8 +220,11 @@ class SkinnyKernel final : public Kernel {
     const std::int64_t stride = problem_.k * panel_.element_bytes;
     const std::int64_t x_stride = panel_.padded_k() * 16 * compute_bytes(isa_);
     const char* w = static_cast<const char*>(operands.w) + block.first * stride;
-    for (std::int64_t row = 0; row < block.columns; row += settings_.nr)
-      for (std::int64_t chunk = k.begin; chunk < k.end; chunk += kc_chunks_) {
+    // Several tiles of AMX: each fetches some of the rows that come next, while it multiplies those in the inner cache.
+    const bool fetches_next = x_as_panels_ && settings_.prefetch != 0 && tiles_.count() > 1;
+    const std::int64_t shares = fetches_next ? tiles_.count() : 1;
+    for (std::int64_t chunk = k.begin; chunk < k.end; chunk += kc_chunks_)
+      for (std::int64_t row = 0; row < block.columns; row += settings_.nr) {
         const std::int64_t chunks = std::min(kc_chunks_, k.end - chunk);
         const std::int64_t first_k = chunk * chunk_elements;
         for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) {
@@ -227,7 +239,9 @@ class SkinnyKernel final : public Kernel {
                               .c = block.c + tile * tiles_.mr * block.ldc + row,
                               .ldc = block.ldc,
                               .accumulate = chunk != k.begin,
-                              .prefetch = tile == 0 ? settings_.prefetch : 0});
+                              .prefetch = fetches_next ? settings_.nr * stride : tile == 0 ? settings_.prefetch : 0,
+                              .fetched_from = share(settings_.nr, shares, tile % shares),
+                              .fetched_to = share(settings_.nr, shares, tile % shares + 1)});
         }
       }
   }
@@ -259,6 +273,7 @@ class SkinnyKernel final : public Kernel {
   std::int64_t chunks_ = 0;
   std::int64_t kc_chunks_ = 0;
   std::int64_t x_bytes_ = 0;
+  std::int64_t own_sums_ = 0;  // floats of a thread's block of many rows; few rows are on the stack
   std::int64_t x_copies_ = 1;  // threads_, or one that all share
   std::int64_t k_parts_ = 1;   // splits, or parts of a tree
   TreeSums tree_;
