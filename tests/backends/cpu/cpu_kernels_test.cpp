@@ -378,6 +378,40 @@ TEST_P(CpuKernels, RanksOfATreeOfSumsHaveTheBitsOfTheWhole) {
       }
 }
 
+/// AMX: each register tile, x in blocks of k and as a whole, blocks of few and of many columns, ends on every side. Bits are those of `tiled`.
+TEST_P(CpuKernels, ManyRowsOfXByTilesAreRight) {
+  const IsaKernels* amx = GetParam().set.at(Isa::amx);
+  const auto skinny = make_skinny_family(GetParam().set, 1);
+  const auto tiled = make_tiled_family(GetParam().set, 1);
+  Problem problem{.m = 33, .n = 64, .k = 64, .y_type = DataType::f32};
+  EXPECT_EQ(skinny->accepts(problem).ok(), amx != nullptr);
+  if (amx == nullptr) return;
+  SerialExecutor serial(1);
+  for (const Shape& shape : {Shape{33, 17, 70}, Shape{48, 64, 300}, Shape{100, 530, 600}})
+    for (const bool packed : {false, true}) {
+      problem = {.m = shape.m, .n = shape.n, .k = shape.k, .y_type = DataType::f32, .bias = shape.m == 48};
+      if (packed) problem.weight_layout = WeightLayout::panel16;
+      Space space = skinny->space(problem);
+      space.choose("pf", {shape.m == 48 ? "0" : "1024"});
+      space.choose("sk", {"1"});
+      std::vector<float> first;
+      int runs = 0;
+      for (const Config& config : space.enumerate()) {
+        SCOPED_TRACE(print(problem) + " " + config.text());
+        ASSERT_EQ(config.word("isa"), "amx");
+        const auto kernel = skinny->build(problem, config);
+        ASSERT_TRUE(kernel.ok()) << kernel.message();
+        ASSERT_EQ(verdict(problem, run_kernel(**kernel, problem, serial, ++runs % 2 == 0 ? Fence::before : Fence::after)), "");
+        if (problem.bias) continue;
+        const Truth& truth = truth_of(problem);
+        const std::vector<float> y = product(*skinny, problem, config, truth.x, truth.w);
+        if (first.empty()) first = product(*tiled, problem, tiled->default_config(problem), truth.x, truth.w);
+        ASSERT_EQ(y, first);
+      }
+      EXPECT_GT(runs, 3);
+    }
+}
+
 std::vector<std::string> values_of(const Space& space, std::string_view key) {
   for (const Parameter& parameter : space.parameters())
     if (parameter.key == key) return parameter.values;

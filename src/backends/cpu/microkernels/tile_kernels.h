@@ -44,17 +44,17 @@ struct TilesOfBytes {
   }
 };
 
-/// A tile's depth of k: c += x · panels.
+/// A tile's depth of k: c += x · panels. Of w's lines those from `from` to `to` are fetched.
 template <typename Tile, typename Type, int tiles_m, int tiles_n>
 inline __attribute__((always_inline)) void tile_step(const char* x, const char* w, long w_stride,
-                                                     long w_ahead, long x_ahead) {
+                                                     long w_ahead, long x_ahead, long from = 0, long to = 16) {
   for_tiles<tiles_m, tiles_n>([&](auto m, auto n) {
     constexpr int x_tile = 4 + decltype(m)::get % 2;
     constexpr int w_tile = 6 + decltype(n)::get % 2;
     if constexpr (decltype(m)::get == 0) {
       const char* line = w + n.get * w_stride;
       if (w_ahead != 0)
-        for (int row = 0; row < 16; ++row) __builtin_prefetch(line + row * 64 + w_ahead);
+        for (long row = from; row < to; ++row) __builtin_prefetch(line + row * 64 + w_ahead);
       Tile::template load<w_tile>(line, 64);
     }
     if constexpr (decltype(n)::get == 0) {
@@ -84,7 +84,7 @@ void tile_panel_kernel(const PanelArgs& args) {
   const char* w = static_cast<const char*>(args.w);
   const long x_ahead = args.prefetch_x * tiles_m * tile_bytes;
   const auto step = [&](const char* x_at, const char* w_at, long w_stride) {
-    tile_step<Tile, Type, tiles_m, tiles_n>(x_at, w_at, w_stride, args.prefetch, x_ahead);
+    tile_step<Tile, Type, tiles_m, tiles_n>(x_at, w_at, w_stride, args.prefetch, x_ahead, args.fetched_from, args.fetched_to);
   };
   for (long at = 0; at < args.chunks / Type::chunks; ++at, x += tiles_m * tile_bytes, w += tile_bytes)
     step(x, w, args.w_stride);

@@ -107,7 +107,7 @@ class SkinnyFamily final : public LeafFamily {
   /// Requires a problem of a16w16.
   std::int64_t max_rows(const Problem& problem) const {
     const IsaKernels& kernels = *set_.at(useful_levels(set_, problem.x_type).front());
-    return kernels.rows_read_x_panels && layout_of(problem) == WeightLayout::plain ? skinny_tile_max_m : skinny_max_m;
+    return kernels.rows_read_x_panels ? skinny_tile_max_m : skinny_max_m;
   }
   /// The smallest row tile of this level and width that holds all rows of x, else the largest.
   std::int64_t enough_rows(const Problem& problem, Isa isa, std::int64_t nr) const {
@@ -187,11 +187,14 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
   return {};
 }
 
-/// Of more than 32 rows: as deep as all of them stay in the inner cache of cores with AMX.
+/// Of more than 32 rows: so deep that all of them stay in half of the inner cache of cores with AMX, beside weights and sums.
 std::int64_t many_rows_depth(const Problem& problem) {
+  constexpr std::int64_t x_bytes = std::int64_t{1} << 20;
+  constexpr std::int64_t deep = 2048;  // what goes in blocks
+  const bool whole = problem.m * problem.k * 2 <= x_bytes;
   std::int64_t depth = kc_values[0];
   for (const std::int64_t value : kc_values)
-    if (depth < problem.k && static_cast<double>(problem.m * value * 2) <= 2 * inner_cache_bytes) depth = value;
+    if (whole ? depth < problem.k : value <= deep && problem.m * value * 2 <= x_bytes) depth = value;
   return depth;
 }
 
@@ -272,7 +275,10 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   work.tiles = ceil_div(problem.n, settings.nr) * settings.splits;
   work.tiles_at_once = worthwhile_threads(problem, threads_);
   work.flops = 2 * rows * real(problem.n) * real(problem.k);
-  if (panels)
+  if (problem.m > skinny_max_m)
+    // A tile of x for each tile of weights, of AMX, and the other way round.
+    work.efficiency = 1 / (1 + 4 / real(settings.mr) + 4 / real(settings.nr));
+  else if (panels)
     work.efficiency = tile_efficiency(settings.mr, settings.nr / panel_columns);
   else if (sums_as_panels(problem, settings) && !set_.at(settings.isa)->rows_read_x_panels)
     // Four shuffles of each vector of weights beside its products with mr rows.

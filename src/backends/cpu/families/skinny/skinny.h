@@ -9,7 +9,7 @@
 namespace gemmtune::cpu {
 
 inline constexpr std::int64_t skinny_max_m = 32;
-/// Of a plain weight that AMX tiles read.
+/// With AMX tiles.
 inline constexpr std::int64_t skinny_tile_max_m = 512;
 
 struct SkinnySettings {

@@ -105,6 +105,13 @@ class SkinnyKernel final : public Kernel {
       panel_kernels_[1][p] = find(list, tiles_.last_mr, p)->run;
     }
     block_columns_ = settings_.nr;
+    deepen_blocks();
+  }
+
+  /// Many rows of x that go by in blocks of k: they come from an outer cache once for each block of columns.
+  void deepen_blocks() {
+    if (problem_.m <= skinny_max_m || settings_.tree || settings_.kc >= problem_.k) return;
+    while (block_columns_ < max_deep_columns && problem_.n >= 4 * threads_ * block_columns_) block_columns_ *= 2;
   }
 
   void choose_rows(std::int64_t rest) {
@@ -116,9 +123,7 @@ class SkinnyKernel final : public Kernel {
     block_columns_ = settings_.tree ? settings_.nr
                                     : std::max(settings_.nr, max_block_columns / settings_.nr * settings_.nr);
     x_as_panels_ = isa_.rows_read_x_panels;
-    // Many rows of x that go by in blocks of k: they come from an outer cache once for each block of columns.
-    if (problem_.m <= skinny_max_m || settings_.tree || settings_.kc >= problem_.k) return;
-    while (block_columns_ < max_deep_columns && problem_.n >= 4 * threads_ * block_columns_) block_columns_ *= 2;
+    deepen_blocks();
   }
 
   std::int64_t row_block_columns() const { return round_up(block_columns_, panel_columns); }
@@ -191,45 +196,64 @@ class SkinnyKernel final : public Kernel {
     std::int64_t end = 0;
   };
 
+  /// Several tiles of AMX: each fetches some of the weights that come next, while it multiplies those in the inner cache.
+  bool fetches_next() const { return isa_.rows_read_x_panels && settings_.prefetch != 0 && tiles_.count() > 1; }
+  /// A row tile's share of the lines or rows of the weight that are fetched, `all` of them.
+  Range fetched(std::int64_t tile, std::int64_t all) const {
+    if (!fetches_next()) return {0, all};
+    return {share(all, tiles_.count(), tile), share(all, tiles_.count(), tile + 1)};
+  }
+
   void multiply_panels(const Operands& operands, const char* x, const Block& block, Range k) const {
-    const std::int64_t panels = block.ldc / panel_columns;
     const std::int64_t chunk_bytes = panel_.panel_bytes() / chunks_;
     const char* w = static_cast<const char*>(operands.w) + block.first / panel_columns * panel_.panel_bytes();
-    for (std::int64_t chunk = k.begin; chunk < k.end; chunk += kc_chunks_) {
-      const std::int64_t chunks = std::min(kc_chunks_, k.end - chunk);
-      for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) {
-        const bool last = tile + 1 == tiles_.count();
-        const std::int64_t mr = tiles_.size(tile);
-        // The first row tile draws the weights from memory, the last one fetches the next block's.
-        std::int64_t prefetch = tile == 0 ? settings_.prefetch : 0;
-        if (last && tile != 0 && settings_.prefetch != 0) prefetch = chunks * chunk_bytes;
-        panel_kernels_[last][panels](
-            {.x = x + x_offset(tile) + chunk * chunk_elements * mr * compute_bytes(isa_),
-             .w = w + chunk * chunk_bytes,
-             .w_stride = panel_.panel_bytes(),
-             .chunks = chunks,
-             .c = block.c + tile * tiles_.mr * block.ldc,
-             .accumulate = chunk != k.begin,
-             .prefetch = prefetch,
-             .prefetch_x = 0});
+    for (std::int64_t chunk = k.begin; chunk < k.end; chunk += kc_chunks_)
+      for (std::int64_t column = 0; column < block.columns; column += settings_.nr) {
+        const std::int64_t chunks = std::min(kc_chunks_, k.end - chunk);
+        const std::int64_t panels = ceil_div(std::min(settings_.nr, block.columns - column), panel_columns);
+        const char* from = w + column / panel_columns * panel_.panel_bytes() + chunk * chunk_bytes;
+        // From these weights to the ones that are multiplied next.
+        std::int64_t next = panels * panel_.panel_bytes();
+        if (column + settings_.nr >= block.columns)
+          next = chunk + chunks < k.end ? chunks * chunk_bytes - column / panel_columns * panel_.panel_bytes()
+                                        : next - (chunk - k.begin) * chunk_bytes;
+        for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) {
+          const bool last = tile + 1 == tiles_.count();
+          const std::int64_t mr = tiles_.size(tile);
+          // The first row tile draws the weights from memory, the last one fetches what comes next.
+          std::int64_t prefetch = tile == 0 ? settings_.prefetch : 0;
+          if (settings_.prefetch != 0 && (fetches_next() || (last && tile != 0))) prefetch = next;
+          const Range lines = fetched(tile, 16);
+          panel_kernels_[last][panels](
+              {.x = x + x_offset(tile) + chunk * chunk_elements * mr * compute_bytes(isa_),
+               .w = from,
+               .w_stride = panel_.panel_bytes(),
+               .chunks = chunks,
+               .c = block.c + column * tiles_.padded() + tile * tiles_.mr * panels * panel_columns,
+               .accumulate = chunk != k.begin,
+               .prefetch = prefetch,
+               .prefetch_x = 0,
+               .fetched_from = lines.begin,
+               .fetched_to = lines.end});
+        }
       }
-    }
   }
 
   void multiply_rows(const Operands& operands, const char* x, const Block& block, Range k) const {
     const std::int64_t stride = problem_.k * panel_.element_bytes;
     const std::int64_t x_stride = panel_.padded_k() * 16 * compute_bytes(isa_);
     const char* w = static_cast<const char*>(operands.w) + block.first * stride;
-    // Several tiles of AMX: each fetches some of the rows that come next, while it multiplies those in the inner cache.
-    const bool fetches_next = x_as_panels_ && settings_.prefetch != 0 && tiles_.count() > 1;
-    const std::int64_t shares = fetches_next ? tiles_.count() : 1;
     for (std::int64_t chunk = k.begin; chunk < k.end; chunk += kc_chunks_)
       for (std::int64_t row = 0; row < block.columns; row += settings_.nr) {
         const std::int64_t chunks = std::min(kc_chunks_, k.end - chunk);
         const std::int64_t first_k = chunk * chunk_elements;
+        const bool ends_block = row + settings_.nr >= block.columns;
+        std::int64_t next = settings_.nr * stride;
+        if (ends_block && chunk + chunks < k.end) next = chunks * chunk_elements * panel_.element_bytes - row * stride;
         for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) {
           const bool last = tile + 1 == tiles_.count();
           const std::int64_t mr = x_as_panels_ ? 16 : tiles_.size(tile);
+          const Range rows = fetched(tile, settings_.nr);
           row_kernels_[last]({.x = x + x_offset(tile) + first_k * mr * compute_bytes(isa_),
                               .x_stride = x_stride,
                               .w = w + row * stride + first_k * panel_.element_bytes,
@@ -239,21 +263,34 @@ class SkinnyKernel final : public Kernel {
                               .c = block.c + tile * tiles_.mr * block.ldc + row,
                               .ldc = block.ldc,
                               .accumulate = chunk != k.begin,
-                              .prefetch = fetches_next ? settings_.nr * stride : tile == 0 ? settings_.prefetch : 0,
-                              .fetched_from = share(settings_.nr, shares, tile % shares),
-                              .fetched_to = share(settings_.nr, shares, tile % shares + 1)});
+                              .prefetch = fetches_next() ? next : tile == 0 ? settings_.prefetch : 0,
+                              .fetched_from = rows.begin,
+                              .fetched_to = rows.end});
         }
       }
   }
 
   void emit(const Operands& operands, const Block& block, Split split) const {
-    StoreArgs args{.tile = block.c, .ldt = block.ldc, .rows = problem_.m, .columns = block.columns};
+    // Sums of panels are dense, nr columns at a time.
+    const std::int64_t step = packed_ ? settings_.nr : block.columns;
+    for (std::int64_t column = 0; column < block.columns; column += step) {
+      const std::int64_t columns = std::min(step, block.columns - column);
+      store(operands,
+            {.tile = block.c + column * tiles_.padded(),
+             .ldt = packed_ ? round_up(columns, panel_columns) : block.ldc,
+             .rows = problem_.m,
+             .columns = columns},
+            block.first + column, split);
+    }
+  }
+
+  void store(const Operands& operands, StoreArgs args, std::int64_t first, Split split) const {
     if (settings_.splits > 1) {
-      args.y = split.partials + split.index * problem_.m * problem_.n + block.first;
+      args.y = split.partials + split.index * problem_.m * problem_.n + first;
       args.ldy = problem_.n;
       return isa_.store[static_cast<int>(Element::f32)](args);
     }
-    const std::int64_t offset = block.first * bytes_of(problem_.y_type, 1);
+    const std::int64_t offset = first * bytes_of(problem_.y_type, 1);
     if (problem_.bias) args.bias = static_cast<const char*>(operands.bias) + offset;
     args.y = static_cast<char*>(operands.y) + offset;
     args.ldy = operands.ldy;
