@@ -187,14 +187,13 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
   return {};
 }
 
-/// Of more than 32 rows: so deep that all of them stay in half of the inner cache of cores with AMX, beside weights and sums.
+/// Of more than 32 rows: so deep that x stays in half of the inner cache of cores with AMX, beside weights and sums.
 std::int64_t many_rows_depth(const Problem& problem) {
+  constexpr std::int64_t deep = 2048;
   constexpr std::int64_t x_bytes = std::int64_t{1} << 20;
-  constexpr std::int64_t deep = 2048;  // what goes in blocks
-  const bool whole = problem.m * problem.k * 2 <= x_bytes;
   std::int64_t depth = kc_values[0];
   for (const std::int64_t value : kc_values)
-    if (whole ? depth < problem.k : value <= deep && problem.m * value * 2 <= x_bytes) depth = value;
+    if (depth < problem.k && value <= deep && problem.m * value * 2 <= x_bytes) depth = value;
   return depth;
 }
 
