@@ -338,10 +338,11 @@ TEST_P(CpuKernels, RanksOfATreeOfSumsHaveTheBitsOfTheWhole) {
   Random random(3);
   for (const DataType type : {DataType::f32, DataType::bf16})
     for (const bool packed : {false, true})
-      for (const std::int64_t m : {1, 7, 20}) {
+      for (const std::int64_t m : {1, 7, 20, 40}) {
         if (type != DataType::bf16 && GetParam().name == "emulated_amx") continue;
         Problem whole{.m = m, .n = 40, .k = 1024, .x_type = type, .w_type = type, .y_type = DataType::f32};
         if (packed) whole.weight_layout = WeightLayout::panel16;
+        if (!skinny->accepts(whole).ok()) continue;  // more than 32 rows are for AMX
         const Truth& truth = truth_of(whole);
         for (const KernelFamily* family : families) {
           const Config config = tree_config(*family, whole, "", random);
