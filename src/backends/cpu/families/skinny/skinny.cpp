@@ -187,13 +187,17 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
   return {};
 }
 
-/// Of more than 32 rows: so deep that x stays in half of the inner cache of cores with AMX, beside weights and sums.
+/// Of more than 32 rows: so deep that x stays in half of the inner cache of cores with AMX, beside weights and sums; not cut for less
+/// (docs/lab/cpu_tiled.md).
 std::int64_t many_rows_depth(const Problem& problem) {
-  constexpr std::int64_t deep = 2048;
-  constexpr std::int64_t x_bytes = std::int64_t{1} << 20;
+  constexpr std::int64_t most_whole = 4096;
+  constexpr std::int64_t most_cut = 2048;
+  constexpr std::int64_t x_bytes_whole = 768 << 10;
+  constexpr std::int64_t x_bytes_cut = 1 << 20;
+  const bool whole = problem.k <= most_whole && problem.m * problem.k * 2 <= x_bytes_whole;
   std::int64_t depth = kc_values[0];
   for (const std::int64_t value : kc_values)
-    if (depth < problem.k && value <= deep && problem.m * value * 2 <= x_bytes) depth = value;
+    if (depth < problem.k && (whole || (value <= most_cut && problem.m * value * 2 <= x_bytes_cut))) depth = value;
   return depth;
 }
 
@@ -266,7 +270,9 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   const bool panels = layout_of(problem) == WeightLayout::panel16;
   const std::int64_t passes = ceil_div(problem.m, settings.mr);
   const std::int64_t rest = problem.m - (passes - 1) * settings.mr;
-  const double rows = real((passes - 1) * settings.mr) + real(rest + settings.mr) / 2;
+  // The last of several tiles of AMX is as small as it can be.
+  const double rows = problem.m > skinny_max_m ? real(round_up(problem.m, panel_columns))
+                                               : real((passes - 1) * settings.mr) + real(rest + settings.mr) / 2;
   const double weights = real(weight_bytes(problem));
   const double k_block = real(std::min(settings.kc, problem.k));
 
