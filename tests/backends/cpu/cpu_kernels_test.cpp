@@ -402,7 +402,9 @@ TEST_P(CpuKernels, ManyRowsOfXByTilesAreRight) {
         ASSERT_EQ(config.word("isa"), "amx");
         const auto kernel = skinny->build(problem, config);
         ASSERT_TRUE(kernel.ok()) << kernel.message();
-        ASSERT_EQ(verdict(problem, run_kernel(**kernel, problem, serial, ++runs % 2 == 0 ? Fence::before : Fence::after)), "");
+        ASSERT_EQ(verdict(problem, run_kernel(**kernel, problem, serial,
+                                              ++runs % 2 == 0 ? Fence::before : Fence::after)),
+                  "");
         if (problem.bias) continue;
         const Truth& truth = truth_of(problem);
         const std::vector<float> y = product(*skinny, problem, config, truth.x, truth.w);
@@ -522,6 +524,25 @@ TEST_P(CpuKernels, ResultsAreTheSameBitForBitOnOneTwoAndFourThreads) {
         EXPECT_EQ(std::memcmp(first.y->data(), again.y->data(), first.y->bytes()), 0) << config.text();
       }
     }
+}
+
+/// Each part of k has memory of its own, also where the problem is worth fewer threads than there are parts.
+TEST_P(CpuKernels, MorePartsOfKThanThreadsThatAreWorthIt) {
+  TwoThreadExecutor two;
+  const auto skinny = make_skinny_family(GetParam().set, 8);
+  Problem problem{.m = 4, .n = 32, .k = 4096, .y_type = DataType::f32};
+  if (!skinny->accepts(problem).ok()) return;
+  ASSERT_LT(worthwhile_threads(problem, 8), 8);
+  ASSERT_GT(worthwhile_threads(problem, 8), 1);
+  for (const bool packed : {false, true}) {
+    if (packed) problem.weight_layout = WeightLayout::panel16;
+    Config config;
+    const Config standard = skinny->default_config(problem);
+    for (const auto& [key, value] : standard.settings()) config.set(key, key == "sk" ? "8" : value);
+    const auto kernel = skinny->build(problem, config);
+    ASSERT_TRUE(kernel.ok()) << kernel.message();
+    EXPECT_EQ(verdict(problem, run_kernel(**kernel, problem, two, Fence::after)), "") << config.text();
+  }
 }
 
 /// Padded look-ups give a row tuned for M = 16 to M = 1 … 15: every config of the search at 16 must run

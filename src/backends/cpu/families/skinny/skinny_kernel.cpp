@@ -45,12 +45,15 @@ class SkinnyKernel final : public Kernel {
     if (problem.m > skinny_max_m) own_sums_ = round_up(tiles_.padded(), 16) * row_block_columns();
     x_bytes_ = round_up(tiles_.padded(), x_as_panels_ ? 16 : 1) * panel_.padded_k() * compute_bytes(isa_);
     // A copy of x for each thread: none waits for the one that packs, nor reads what lies in another core's cache.
-    if (own_sums_ == 0 && threads_ * round_up(x_bytes_, 64) <= max_x_copies_bytes) x_copies_ = threads_;
+    columns_parts_ =
+        std::clamp<std::int64_t>(threads_ / settings.splits, 1, ceil_div(problem.n, block_columns_));
+    parts_ = columns_parts_ * settings.splits;
+    if (own_sums_ == 0 && parts_ * round_up(x_bytes_, 64) <= max_x_copies_bytes) x_copies_ = parts_;
   }
 
   std::size_t workspace_bytes() const override {
     return static_cast<std::size_t>(round_up(x_bytes_, 64) * x_copies_ + partial_bytes() +
-                                    threads_ * (own_sums_ + tree_.waiting() * block_sums_) * 4);
+                                    parts_ * (own_sums_ + tree_.waiting() * block_sums_) * 4);
   }
   WeightLayout weight_layout() const override {
     return packed_ ? WeightLayout::panel16 : WeightLayout::plain;
@@ -61,20 +64,20 @@ class SkinnyKernel final : public Kernel {
     auto* x = static_cast<char*>(workspace);
     auto* partials = reinterpret_cast<float*>(x + round_up(x_bytes_, 64) * x_copies_);
     float* sums = partials + partial_bytes() / 4;
-    float* waiting = sums + threads_ * own_sums_;
+    float* waiting = sums + parts_ * own_sums_;
     const std::int64_t blocks = ceil_div(problem_.n, block_columns_);
-    const std::int64_t columns_parts = std::clamp<std::int64_t>(threads_ / settings_.splits, 1, blocks);
     const bool each_packs = x_copies_ > 1 && executor.threads() > 1;
     if (!each_packs) pack_x(operands, x, executor);
-    run_on(executor, columns_parts * settings_.splits, [&](std::int64_t part) {
-      const std::int64_t split = part / columns_parts;
-      const std::int64_t i = part % columns_parts;
+    run_on(executor, parts_, [&](std::int64_t part) {
+      const std::int64_t split = part / columns_parts_;
+      const std::int64_t i = part % columns_parts_;
       char* const own_x = each_packs ? x + part * round_up(x_bytes_, 64) : x;
       if (each_packs) pack_tiles(operands, own_x, 0, x_tiles());
       if (isa_.begin != nullptr) isa_.begin();
-      for (std::int64_t b = share(blocks, columns_parts, i); b < share(blocks, columns_parts, i + 1); ++b)
-        compute_block(operands, own_x, b,
-                      {split, partials, sums + part * own_sums_, waiting + part * tree_.waiting() * block_sums_});
+      for (std::int64_t b = share(blocks, columns_parts_, i); b < share(blocks, columns_parts_, i + 1); ++b)
+        compute_block(
+            operands, own_x, b,
+            {split, partials, sums + part * own_sums_, waiting + part * tree_.waiting() * block_sums_});
       if (isa_.end != nullptr) isa_.end();
     });
     if (settings_.splits == 1) return {};
@@ -111,7 +114,8 @@ class SkinnyKernel final : public Kernel {
   /// Many rows of x that go by in blocks of k: they come from an outer cache once for each block of columns.
   void deepen_blocks() {
     if (problem_.m <= skinny_max_m || settings_.tree || settings_.kc >= problem_.k) return;
-    while (block_columns_ < max_deep_columns && problem_.n >= 4 * threads_ * block_columns_) block_columns_ *= 2;
+    while (block_columns_ < max_deep_columns && problem_.n >= 4 * threads_ * block_columns_)
+      block_columns_ *= 2;
   }
 
   void choose_rows(std::int64_t rest) {
@@ -197,7 +201,9 @@ class SkinnyKernel final : public Kernel {
   };
 
   /// Several tiles of AMX: each fetches some of the weights that come next, while it multiplies those in the inner cache.
-  bool fetches_next() const { return isa_.rows_read_x_panels && settings_.prefetch != 0 && tiles_.count() > 1; }
+  bool fetches_next() const {
+    return isa_.rows_read_x_panels && settings_.prefetch != 0 && tiles_.count() > 1;
+  }
   /// A row tile's share of the lines or rows of the weight that are fetched, `all` of them.
   Range fetched(std::int64_t tile, std::int64_t all) const {
     if (!fetches_next()) return {0, all};
@@ -249,7 +255,8 @@ class SkinnyKernel final : public Kernel {
         const std::int64_t first_k = chunk * chunk_elements;
         const bool ends_block = row + settings_.nr >= block.columns;
         std::int64_t next = settings_.nr * stride;
-        if (ends_block && chunk + chunks < k.end) next = chunks * chunk_elements * panel_.element_bytes - row * stride;
+        if (ends_block && chunk + chunks < k.end)
+          next = chunks * chunk_elements * panel_.element_bytes - row * stride;
         for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) {
           const bool last = tile + 1 == tiles_.count();
           const std::int64_t mr = x_as_panels_ ? 16 : tiles_.size(tile);
@@ -263,7 +270,9 @@ class SkinnyKernel final : public Kernel {
                               .c = block.c + tile * tiles_.mr * block.ldc + row,
                               .ldc = block.ldc,
                               .accumulate = chunk != k.begin,
-                              .prefetch = fetches_next() ? next : tile == 0 ? settings_.prefetch : 0,
+                              .prefetch = fetches_next() ? next
+                                          : tile == 0    ? settings_.prefetch
+                                                         : 0,
                               .fetched_from = rows.begin,
                               .fetched_to = rows.end});
         }
@@ -311,7 +320,9 @@ class SkinnyKernel final : public Kernel {
   std::int64_t kc_chunks_ = 0;
   std::int64_t x_bytes_ = 0;
   std::int64_t own_sums_ = 0;  // floats of a thread's block of many rows; few rows are on the stack
-  std::int64_t x_copies_ = 1;  // threads_, or one that all share
+  std::int64_t columns_parts_ = 1;
+  std::int64_t parts_ = 1;     // of the work: of columns and of k
+  std::int64_t x_copies_ = 1;  // parts_, or one that all share
   std::int64_t k_parts_ = 1;   // splits, or parts of a tree
   TreeSums tree_;
   std::int64_t block_sums_ = 0;           // floats
