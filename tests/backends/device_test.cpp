@@ -101,7 +101,10 @@ TEST(CpuDevice, APackedWeightLiesOnHugePagesWhateverWasThereBefore) {
     // Where a system has huge pages everywhere, too, they are there because packing asks for them.
     ASSERT_EQ(::madvise(pages.data(), bytes, MADV_NOHUGEPAGE), 0);
     if (touched) std::memset(pages.data(), 1, bytes);
-    ASSERT_TRUE(device().pack_weight(packed(problem, WeightLayout::panel16), WeightLayout::panel16, plain.data(), pages.data()).ok());
+    ASSERT_TRUE(device()
+                    .pack_weight(packed(problem, WeightLayout::panel16), WeightLayout::panel16, plain.data(),
+                                 pages.data())
+                    .ok());
     EXPECT_EQ(std::memcmp(pages.data(), plain.data(), bytes), 0);
     if (gives_huge_pages(bytes, touched)) {
       EXPECT_EQ(pages.huge_kilobytes(), 2 * 2048) << "touched: " << touched;

@@ -125,7 +125,10 @@ TEST(RowReads, DecideUpToHowManyRowsSkinnyLeadsUntuned) {
     for (const char* other : {"x86-scalar", "x86-avx2", "x86-avx512"})
       EXPECT_EQ(rows_led(type, k, RowReads::in_turn, other), 0) << other;
     for (const RowReads row_reads : {RowReads::in_turn, RowReads::side_by_side})
-      EXPECT_EQ(rows_led(type, k, row_reads, "x86-amx"), type != DataType::bf16 ? 0 : k > 512 ? 256 : 32) << to_string(type);
+      EXPECT_EQ(rows_led(type, k, row_reads, "x86-amx"), type != DataType::bf16 ? 0
+                                                         : k > 512              ? 256
+                                                                                : 32)
+          << to_string(type);
   }
   Problem other = plain(1, 2048, 2048, DataType::bf16);
   other.y_type = DataType::f32;

@@ -24,9 +24,9 @@ struct PanelArgs {
   long chunks;
   float* c;  // dense tile
   bool accumulate;
-  long prefetch;               // bytes ahead of the weight line being read; 0: nothing ahead
-  long prefetch_x;             // chunks of x ahead (AMX tiles only)
-  long fetched_from = 0;       // AMX tiles: of the 16 lines of a tile of weights, these are fetched
+  long prefetch;          // bytes ahead of the weight line being read; 0: nothing ahead
+  long prefetch_x;        // chunks of x ahead (AMX tiles only)
+  long fetched_from = 0;  // AMX tiles: of the 16 lines of a tile of weights, these are fetched
   long fetched_to = 16;
   const int* start = nullptr;  // int8: [mr], where sums begin that are not added to
 };

@@ -47,7 +47,8 @@ struct TilesOfBytes {
 /// A tile's depth of k: c += x · panels. Of w's lines those from `from` to `to` are fetched.
 template <typename Tile, typename Type, int tiles_m, int tiles_n>
 inline __attribute__((always_inline)) void tile_step(const char* x, const char* w, long w_stride,
-                                                     long w_ahead, long x_ahead, long from = 0, long to = 16) {
+                                                     long w_ahead, long x_ahead, long from = 0,
+                                                     long to = 16) {
   for_tiles<tiles_m, tiles_n>([&](auto m, auto n) {
     constexpr int x_tile = 4 + decltype(m)::get % 2;
     constexpr int w_tile = 6 + decltype(n)::get % 2;
@@ -84,7 +85,8 @@ void tile_panel_kernel(const PanelArgs& args) {
   const char* w = static_cast<const char*>(args.w);
   const long x_ahead = args.prefetch_x * tiles_m * tile_bytes;
   const auto step = [&](const char* x_at, const char* w_at, long w_stride) {
-    tile_step<Tile, Type, tiles_m, tiles_n>(x_at, w_at, w_stride, args.prefetch, x_ahead, args.fetched_from, args.fetched_to);
+    tile_step<Tile, Type, tiles_m, tiles_n>(x_at, w_at, w_stride, args.prefetch, x_ahead, args.fetched_from,
+                                            args.fetched_to);
   };
   for (long at = 0; at < args.chunks / Type::chunks; ++at, x += tiles_m * tile_bytes, w += tile_bytes)
     step(x, w, args.w_stride);
@@ -171,10 +173,12 @@ inline void pack_x_tile_bytes(const PackXArgs& args) {
 }
 
 /// 16 rows of `columns` floats, at most 16, as that many rows of 16.
-inline __attribute__((always_inline)) void swap_tile(const float* from, long from_stride, long columns, float* to, long to_stride) {
+inline __attribute__((always_inline)) void swap_tile(const float* from, long from_stride, long columns,
+                                                     float* to, long to_stride) {
   if (columns < 16) {
     for (long row = 0; row < 16; ++row)
-      for (long column = 0; column < columns; ++column) to[column * to_stride + row] = from[row * from_stride + column];
+      for (long column = 0; column < columns; ++column)
+        to[column * to_stride + row] = from[row * from_stride + column];
     return;
   }
   for (int row = 0; row < 16; row += lanes)
@@ -217,7 +221,9 @@ void tile_row_kernel(const RowArgs& args) {
   const long chunks = (args.k + 31) / 32;
   // Blocks that are cut off on either side go through a zero-padded copy: tiles read whole rows.
   const long whole = args.rows == row_tiles * 16 ? args.k / 32 : 0;
-  const long fetched_to = args.prefetch == 0 ? 0 : args.fetched_to < row_tiles * 16 ? args.fetched_to : row_tiles * 16;
+  const long fetched_to = args.prefetch == 0                 ? 0
+                          : args.fetched_to < row_tiles * 16 ? args.fetched_to
+                                                             : row_tiles * 16;
   for (long chunk = 0; chunk < chunks; ++chunk, x += tile_bytes, w += 64) {
     if (chunk < whole) {
       for (long row = args.fetched_from; row < fetched_to; ++row)

@@ -160,7 +160,8 @@ std::string SkinnyFamily::refuse_tile(const Problem& problem, const SkinnySettin
   for (const Tile& tile : tiles_of(*kernels, problem))
     known = known || (tile.mr == settings.mr && tile.nr == settings.nr);
   if (!known) return "mr x nr is no register tile of this isa and layout";
-  return problem.m > skinny_max_m && !kernels->rows_read_x_panels ? "more than 32 rows are for AMX tiles" : "";
+  return problem.m > skinny_max_m && !kernels->rows_read_x_panels ? "more than 32 rows are for AMX tiles"
+                                                                  : "";
 }
 
 /// Requires a register tile that the isa has.
@@ -190,14 +191,15 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
 /// Of more than 32 rows: so deep that x stays in half of the inner cache of cores with AMX, beside weights and sums; not cut for less
 /// (docs/lab/cpu_tiled.md).
 std::int64_t many_rows_depth(const Problem& problem) {
-  constexpr std::int64_t most_whole = 4096;
-  constexpr std::int64_t most_cut = 2048;
-  constexpr std::int64_t x_bytes_whole = 768 << 10;
-  constexpr std::int64_t x_bytes_cut = 1 << 20;
-  const bool whole = problem.k <= most_whole && problem.m * problem.k * 2 <= x_bytes_whole;
+  constexpr std::int64_t max_whole_k = 4096;
+  constexpr std::int64_t max_cut_k = 2048;
+  constexpr std::int64_t max_whole_bytes = 768 << 10;
+  constexpr std::int64_t max_cut_bytes = 1 << 20;
+  const bool whole = problem.k <= max_whole_k && problem.m * problem.k * 2 <= max_whole_bytes;
   std::int64_t depth = kc_values[0];
   for (const std::int64_t value : kc_values)
-    if (depth < problem.k && (whole || (value <= most_cut && problem.m * value * 2 <= x_bytes_cut))) depth = value;
+    if (depth < problem.k && (whole || (value <= max_cut_k && problem.m * value * 2 <= max_cut_bytes)))
+      depth = value;
   return depth;
 }
 
@@ -271,8 +273,9 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   const std::int64_t passes = ceil_div(problem.m, settings.mr);
   const std::int64_t rest = problem.m - (passes - 1) * settings.mr;
   // The last of several tiles of AMX is as small as it can be.
-  const double rows = problem.m > skinny_max_m ? real(round_up(problem.m, panel_columns))
-                                               : real((passes - 1) * settings.mr) + real(rest + settings.mr) / 2;
+  const double rows = problem.m > skinny_max_m
+                          ? real(round_up(problem.m, panel_columns))
+                          : real((passes - 1) * settings.mr) + real(rest + settings.mr) / 2;
   const double weights = real(weight_bytes(problem));
   const double k_block = real(std::min(settings.kc, problem.k));
 
