@@ -13,6 +13,7 @@ On a CPU torch.compile freezes the weights, which packs them: --device cpu --mod
 --prefill 128 --variants "plain weights+patched" --compile 300 [--load 3, busy processes for each core, bench/busy_cores.py]. Small: --layers 2 --hidden 256 --vocab 1024 --decode 1 --prefill 64"""
 
 import argparse
+import contextlib
 import copy
 import csv
 import os
@@ -275,11 +276,20 @@ def add_compiled(options, models, cases, variants):
         say(f"{' and '.join(models)}: {case.name} in {time.monotonic() - begin - spent:.0f} s")
 
 
-def parts_to_tune(shapes, device):
+def lists_to_capture(options, path):
+    """{file: whether its weights are packed}: on a CPU packed ones, and plain ones for a variant that keeps them."""
+    if options.device != "cpu":
+        return {path: False}
+    keeps = any(PATCHES[variant].get("pack") is False for variant in options.variants)
+    return {path: True, **({path.replace(".shapes.csv", ".plain.shapes.csv"): False} if keeps else {})}
+
+
+def parts_to_tune(lists, device):
     """[(file, its share of the sizes, options of tune)]. On a GPU sizes of many rows are limited by power: one such product behind
     another runs at lower clocks than a model's, where small kernels lie between them, so a few percent there are none here."""
     if device == "cpu":
-        return [(shapes, 1, {})]
+        return [(path, 1 / len(lists), {}) for path in lists]
+    (shapes,) = lists
     with open(shapes) as file:
         rows = list(csv.DictReader(file))
     parts = []
@@ -301,19 +311,26 @@ def tune(options, models, cases, folder, name):
     if options.tuned:
         gemmtune.use(options.tuned, device=options.device)
         return options.tuned
-    shapes, tuned = os.path.join(folder, f"{name}.shapes.csv"), os.path.join(folder, f"{name}.tuned.csv")
-    with gemmtune.torch.capture(shapes, packed=options.device == "cpu"):
+    tuned = os.path.join(folder, f"{name}.tuned.csv")
+    lists = lists_to_capture(options, os.path.join(folder, f"{name}.shapes.csv"))
+    with contextlib.ExitStack() as captures:
+        for path, packed in lists.items():
+            captures.enter_context(gemmtune.torch.capture(path, packed=packed))
         for one in models:
             for case in cases:
                 case.run(one)
     if options.device != "cpu":
         torch.cuda.synchronize()
-    with open(shapes) as file:
-        say(f"{name}: {sum(1 for _ in file) - 1} sizes captured")
+    for path in lists:
+        with open(path) as file:
+            say(f"{name}: {os.path.basename(path)}: {sum(1 for _ in file) - 1} sizes captured")
     begin = time.monotonic()
-    for part, share, words in parts_to_tune(shapes, options.device):
+    for part, share, words in parts_to_tune(lists, options.device):
         report = gemmtune.tune(part, tuned, backend="cpu" if options.device == "cpu" else "cuda", budget=options.budget * share, **words)
         say(f"{name}: {os.path.basename(part)} tuned at {time.monotonic() - begin:.0f} s, exit code {report['exit_code']}")
+    if not os.path.exists(tuned):  # nothing was won within the budget
+        say(f"{name}: no row was tuned, what follows runs untuned")
+        tuned = None
     gemmtune.use(tuned, device=options.device)
     return tuned
 

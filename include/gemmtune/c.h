@@ -627,7 +627,8 @@ GEMMTUNE_API gemmtune_status gemmtune_weight_layout(const gemmtune_context* cont
 GEMMTUNE_API gemmtune_status gemmtune_packed_weight_bytes(const gemmtune_context* context,
                                                           const gemmtune_problem* problem,
                                                           gemmtune_layout layout, size_t* bytes);
-/* plain [N, K] into `packed`, which has gemmtune_packed_weight_bytes and is 64-byte aligned; no overlap. */
+/* plain [N, K] into `packed`, which has gemmtune_packed_weight_bytes and is 64-byte aligned; no overlap. On a
+ * CPU the system is asked for huge pages, for each whole 2 MiB of `packed` that begins at a multiple of 2 MiB. */
 GEMMTUNE_API gemmtune_status gemmtune_pack_weight(const gemmtune_context* context,
                                                   const gemmtune_problem* problem, gemmtune_layout layout,
                                                   const void* plain, void* packed);

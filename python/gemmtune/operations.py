@@ -9,6 +9,8 @@ from . import _arrays, contexts
 from . import _library as c
 from .errors import InvalidArgument, WrongType
 
+huge_page_bytes = 2 << 20  # of x86
+
 
 class PackedWeight:
     """A weight in a packed layout, for one version of gemmtune on one device. Give it where an operation takes w."""
@@ -356,12 +358,13 @@ def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, gro
 
 
 def _aligned_bytes(like, size):
-    """Bytes at a multiple of 64, in an array of `like`'s library."""
+    """Bytes at a multiple of 64 (numpy: of a huge page, if there are enough of them), in an array of `like`'s library."""
     if not hasattr(like, "__array_interface__"):
         return _arrays.empty_like_of(like, (size,), "u8")
     import numpy
-    room = numpy.empty(size + 64, numpy.uint8)
-    skip = -room.ctypes.data % 64
+    step = huge_page_bytes if size >= huge_page_bytes else 64
+    room = numpy.empty(size + step, numpy.uint8)
+    skip = -room.ctypes.data % step
     return room[skip:skip + size]
 
 

@@ -1,10 +1,12 @@
 // The CPU device as its users see it: kernel names, weights, samples, defaults.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -46,6 +48,68 @@ Problem problem_of(std::int64_t m, DataType type) {
 Problem packed(Problem problem, WeightLayout layout) {
   problem.weight_layout = layout;
   return problem;
+}
+
+/// An anonymous mapping, from a huge page's begin on.
+class Pages {
+ public:
+  explicit Pages(std::size_t bytes) : bytes_(bytes + 2 * page) {
+    mapping_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    data_ = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(mapping_) / page + 1) * page);
+  }
+  ~Pages() { ::munmap(mapping_, bytes_); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  char* data() const { return data_; }
+  /// Kilobytes on huge pages, of the part of the mapping that begins with data().
+  std::int64_t huge_kilobytes() const {
+    std::ifstream maps("/proc/self/smaps");
+    const std::string begin = fmt::format("{:x}-", reinterpret_cast<std::uintptr_t>(data_));
+    bool is_it = false;
+    for (std::string line; std::getline(maps, line);) {
+      is_it = is_it || line.starts_with(begin);
+      if (is_it && line.starts_with("AnonHugePages:")) return std::stoll(line.substr(14));
+    }
+    return 0;
+  }
+
+ private:
+  static constexpr std::size_t page = std::size_t{2} << 20;
+  void* mapping_;
+  std::size_t bytes_;
+  char* data_;
+};
+
+/// Whether this system gives huge pages to memory that asks for them: before it is touched, or after.
+bool gives_huge_pages(std::size_t bytes, bool touched) {
+  constexpr int collapse = 25;  // MADV_COLLAPSE, Linux 6.1
+  const Pages pages(bytes);
+  if (touched) std::memset(pages.data(), 1, bytes);
+  (void)::madvise(pages.data(), bytes, MADV_HUGEPAGE);
+  if (touched) return ::madvise(pages.data(), bytes, collapse) == 0;
+  std::memset(pages.data(), 1, bytes);
+  return pages.huge_kilobytes() > 0;
+}
+
+TEST(CpuDevice, APackedWeightLiesOnHugePagesWhateverWasThereBefore) {
+  Problem problem = problem_of(1, DataType::bf16);
+  problem.n = problem.k = 1536;  // two huge pages and a quarter
+  const auto bytes = static_cast<std::size_t>(problem.n * problem.k * 2);
+  const std::vector<std::uint16_t> plain(bytes / 2, 0x3f80);
+  for (const bool touched : {false, true}) {
+    const Pages pages(bytes);
+    // Where a system has huge pages everywhere, too, they are there because packing asks for them.
+    ASSERT_EQ(::madvise(pages.data(), bytes, MADV_NOHUGEPAGE), 0);
+    if (touched) std::memset(pages.data(), 1, bytes);
+    ASSERT_TRUE(device()
+                    .pack_weight(packed(problem, WeightLayout::panel16), WeightLayout::panel16, plain.data(),
+                                 pages.data())
+                    .ok());
+    EXPECT_EQ(std::memcmp(pages.data(), plain.data(), bytes), 0);
+    if (gives_huge_pages(bytes, touched)) {
+      EXPECT_EQ(pages.huge_kilobytes(), 2 * 2048) << "touched: " << touched;
+    }
+  }
 }
 
 TEST(CpuDevice, DescribesItself) {

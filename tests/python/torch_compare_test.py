@@ -1,9 +1,13 @@
 """print(patched) and compare(): which layers run, which sizes are tuned, and is it faster."""
 
+import argparse
+import csv
+import importlib.util
 import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import needs_torch  # noqa: F401
 import torch
@@ -91,6 +95,42 @@ class Compare(unittest.TestCase):
     def test_what_cannot_be_compared_is_said(self):
         with self.assertRaisesRegex(gemmtune.Error, "rounds is 3, expected at least 6"):
             gt.compare(self.model, self.x, rounds=3)
+
+
+class LanguageModelBenchmark(unittest.TestCase):
+    """bench/end_to_end/language_model.py: what it tunes on a CPU."""
+
+    def setUp(self):
+        path = Path(__file__).resolve().parents[2] / "bench" / "end_to_end" / "language_model.py"
+        spec = importlib.util.spec_from_file_location("language_model", path)
+        self.module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.module)
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.addCleanup(gemmtune.use, None)
+
+    def tune(self, variants, tune):
+        options = argparse.Namespace(device="cpu", tuned=None, budget=8, variants=variants)
+        model, x = Layers().to(torch.bfloat16), torch.randn(4, 64, dtype=torch.bfloat16)
+        with mock.patch.object(gemmtune, "tune", tune):
+            return self.module.tune(options, [model], [argparse.Namespace(run=lambda one: one(x))], self.folder, "small")
+
+    def test_sizes_of_plain_weights_are_tuned_for_the_variant_that_keeps_them(self):
+        for variants, expected in ((["patched"], {("True", 8)}), (["plain weights", "patched"], {("True", 4), ("False", 4)})):
+            seen = set()
+
+            def tune(path, tuned, budget, seen=seen, **options):
+                with open(path) as file:
+                    rows = list(csv.DictReader(file))
+                self.assertEqual({(row["M"], row["N"], row["K"]) for row in rows}, {("4", "96", "64"), ("4", "64", "96"), ("4", "8", "64")})
+                seen.update((row["bpreshuffle"], budget) for row in rows)
+                return gemmtune_tune(path, tuned, libtype="tiled", search="random", iters=2, confirmations=1)
+
+            gemmtune_tune = gemmtune.tune
+            self.assertIsNotNone(self.tune(variants, tune))
+            self.assertEqual(seen, expected)
+
+    def test_without_a_row_it_runs_untuned(self):
+        self.assertIsNone(self.tune(["patched"], lambda *arguments, **options: {"exit_code": 0}))
 
 
 if __name__ == "__main__":

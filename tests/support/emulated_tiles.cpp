@@ -5,8 +5,8 @@
 // The vector header comes first, the others are written over it.
 // clang-format off
 #include "backends/cpu/microkernels/vector_scalar.h"
-#include "backends/cpu/microkernels/tile_kernels.h"
 #include "backends/cpu/microkernels/vector_pack.h"
+#include "backends/cpu/microkernels/tile_kernels.h"
 #include "backends/cpu/microkernels/vector_pack_columns.h"
 // clang-format on
 

@@ -370,11 +370,19 @@ def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, gro
     layout = operations.chosen_layout(context, weight)
     if layout == c.plain:
         return w
-    bits = torch.empty(operations.packed_bytes(context, weight, layout), dtype=torch.uint8, device=w.device)
+    bits = _room(operations.packed_bytes(context, weight, layout), w.device)
     _wait(w)
     with _device_guard(w):
         c.check(c.lib.gemmtune_pack_weight(context.handle, ctypes.byref(weight), layout, w.data_ptr(), bits.data_ptr()))
     return operations.PackedWeight(bits, layout, n, k, type, operation)
+
+
+def _room(size, device):
+    """Bytes for a packed weight. On a CPU at a huge page's begin, if there are enough of them: gemmtune_pack_weight asks for such pages."""
+    step = operations.huge_page_bytes if device.type == "cpu" and size >= operations.huge_page_bytes else 1
+    room = torch.empty(size + step - 1, dtype=torch.uint8, device=device)
+    skip = -room.data_ptr() % step
+    return room[skip:skip + size]
 
 
 def unpack(packed, *, context=None):

@@ -149,6 +149,8 @@ Status CpuDevice::pack_weight(const Problem& problem, WeightLayout layout, const
   const auto bytes = packed_bytes(problem, layout);
   if (!bytes.ok()) return bytes.status();
   GEMMTUNE_RETURN_IF_ERROR(check_pointers(plain, packed, *bytes));
+  // Kernels read a weight from memory at its rate, and small pages lower it (docs/lab/cpu_pages.md).
+  prefer_huge_pages(packed, *bytes);
   if (layout == WeightLayout::onednn) return families_.onednn->pack(as_onednn_weight(problem), plain, packed);
   if (layout == WeightLayout::plain) return copy_in(packed, plain, *bytes);
   pack_matrices(operand_shapes(problem).w, layout, plain, packed);

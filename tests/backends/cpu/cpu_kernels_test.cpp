@@ -341,10 +341,11 @@ TEST_P(CpuKernels, RanksOfATreeOfSumsHaveTheBitsOfTheWhole) {
   Random random(3);
   for (const DataType type : {DataType::f32, DataType::bf16})
     for (const bool packed : {false, true})
-      for (const std::int64_t m : {1, 7, 20}) {
+      for (const std::int64_t m : {1, 7, 20, 40}) {
         if (type != DataType::bf16 && GetParam().name == "emulated_amx") continue;
         Problem whole{.m = m, .n = 40, .k = 1024, .x_type = type, .w_type = type, .y_type = DataType::f32};
         if (packed) whole.weight_layout = WeightLayout::panel16;
+        if (!skinny->accepts(whole).ok()) continue;  // more than 32 rows are for AMX
         const Truth& truth = truth_of(whole);
         for (const KernelFamily* family : families) {
           const Config config = tree_config(*family, whole, "", random);
@@ -379,6 +380,42 @@ TEST_P(CpuKernels, RanksOfATreeOfSumsHaveTheBitsOfTheWhole) {
           }
         }
       }
+}
+
+/// AMX: each register tile, x in blocks of k and as a whole, blocks of few and of many columns, ends on every side. Bits are those of `tiled`.
+TEST_P(CpuKernels, ManyRowsOfXByTilesAreRight) {
+  const IsaKernels* amx = GetParam().set.at(Isa::amx);
+  const auto skinny = make_skinny_family(GetParam().set, 1);
+  const auto tiled = make_tiled_family(GetParam().set, 1);
+  Problem problem{.m = 33, .n = 64, .k = 64, .y_type = DataType::f32};
+  EXPECT_EQ(skinny->accepts(problem).ok(), amx != nullptr);
+  if (amx == nullptr) return;
+  SerialExecutor serial(1);
+  for (const Shape& shape : {Shape{33, 17, 70}, Shape{48, 64, 300}, Shape{100, 530, 600}})
+    for (const bool packed : {false, true}) {
+      problem = {.m = shape.m, .n = shape.n, .k = shape.k, .y_type = DataType::f32, .bias = shape.m == 48};
+      if (packed) problem.weight_layout = WeightLayout::panel16;
+      Space space = skinny->space(problem);
+      space.choose("pf", {shape.m == 48 ? "0" : "1024"});
+      space.choose("sk", {"1"});
+      std::vector<float> first;
+      int runs = 0;
+      for (const Config& config : space.enumerate()) {
+        SCOPED_TRACE(print(problem) + " " + config.text());
+        ASSERT_EQ(config.word("isa"), "amx");
+        const auto kernel = skinny->build(problem, config);
+        ASSERT_TRUE(kernel.ok()) << kernel.message();
+        ASSERT_EQ(verdict(problem, run_kernel(**kernel, problem, serial,
+                                              ++runs % 2 == 0 ? Fence::before : Fence::after)),
+                  "");
+        if (problem.bias) continue;
+        const Truth& truth = truth_of(problem);
+        const std::vector<float> y = product(*skinny, problem, config, truth.x, truth.w);
+        if (first.empty()) first = product(*tiled, problem, tiled->default_config(problem), truth.x, truth.w);
+        ASSERT_EQ(y, first);
+      }
+      EXPECT_GT(runs, 3);
+    }
 }
 
 std::vector<std::string> values_of(const Space& space, std::string_view key) {
@@ -490,6 +527,25 @@ TEST_P(CpuKernels, ResultsAreTheSameBitForBitOnOneTwoAndFourThreads) {
         EXPECT_EQ(std::memcmp(first.y->data(), again.y->data(), first.y->bytes()), 0) << config.text();
       }
     }
+}
+
+/// Each part of k has memory of its own, also where the problem is worth fewer threads than there are parts.
+TEST_P(CpuKernels, MorePartsOfKThanThreadsThatAreWorthIt) {
+  TwoThreadExecutor two;
+  const auto skinny = make_skinny_family(GetParam().set, 8);
+  Problem problem{.m = 4, .n = 32, .k = 4096, .y_type = DataType::f32};
+  if (!skinny->accepts(problem).ok()) return;
+  ASSERT_LT(worthwhile_threads(problem, 8), 8);
+  ASSERT_GT(worthwhile_threads(problem, 8), 1);
+  for (const bool packed : {false, true}) {
+    if (packed) problem.weight_layout = WeightLayout::panel16;
+    Config config;
+    const Config standard = skinny->default_config(problem);
+    for (const auto& [key, value] : standard.settings()) config.set(key, key == "sk" ? "8" : value);
+    const auto kernel = skinny->build(problem, config);
+    ASSERT_TRUE(kernel.ok()) << kernel.message();
+    EXPECT_EQ(verdict(problem, run_kernel(**kernel, problem, two, Fence::after)), "") << config.text();
+  }
 }
 
 /// Padded look-ups give a row tuned for M = 16 to M = 1 … 15: every config of the search at 16 must run

@@ -17,7 +17,11 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
+#if defined(MADV_COLLAPSE)
+constexpr int collapse_pages = MADV_COLLAPSE;
+#else
+constexpr int collapse_pages = 25;  // Linux 6.1; a system before refuses it
+#endif
 constexpr std::size_t check_free_above = std::size_t{16} << 20;
 /// Larger requests would overflow when rounded up to pages.
 constexpr std::size_t max_bytes = std::numeric_limits<std::size_t>::max() / 4;
@@ -102,8 +106,7 @@ Result<std::unique_ptr<Buffer>> allocate_pool(std::size_t bytes) {
   if (mapping == nullptr) return refused(bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(mapping);
   std::byte* data = mapping + (round_up(address, huge_page_bytes) - address);
-  // Refused where the kernel has no huge pages; small ones serve too.
-  (void)::madvise(data, usable, MADV_HUGEPAGE);
+  prefer_huge_pages(data, usable);
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   for (std::size_t i = 0; i < bytes; i += page) *const_cast<volatile std::byte*>(data + i) = std::byte{0};
   return std::unique_ptr<Buffer>(
@@ -111,6 +114,16 @@ Result<std::unique_ptr<Buffer>> allocate_pool(std::size_t bytes) {
 }
 
 }  // namespace
+
+void prefer_huge_pages(void* data, std::size_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  const std::uintptr_t begin = round_up(address, huge_page_bytes);
+  const std::uintptr_t end = (address + bytes) / huge_page_bytes * huge_page_bytes;
+  if (begin >= end) return;
+  auto* const pages = static_cast<std::byte*>(data) + (begin - address);
+  // Refused where the kernel has no huge pages; small ones serve too.
+  if (::madvise(pages, end - begin, MADV_HUGEPAGE) == 0) (void)::madvise(pages, end - begin, collapse_pages);
+}
 
 Result<std::unique_ptr<Buffer>> allocate_memory(std::size_t bytes, Placement placement) {
   if (bytes > max_bytes) return refused(bytes);

@@ -23,4 +23,9 @@ inline constexpr std::size_t guard_bytes = 256;
 /// it, then kill the process that uses it).
 Result<std::unique_ptr<Buffer>> allocate_memory(std::size_t bytes, Placement placement);
 
+inline constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
+/// Before memory of others is written: the system may put what lies on whole huge pages there, what was touched before too. Content
+/// stays; a system without huge pages does nothing.
+void prefer_huge_pages(void* data, std::size_t bytes);
+
 }  // namespace gemmtune::cpu

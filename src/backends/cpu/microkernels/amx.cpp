@@ -1,9 +1,9 @@
 // AMX tiles with bf16 and int8. The vector header comes first, the others are written over it.
 // clang-format off
 #include "backends/cpu/microkernels/vector_avx512.h"
+#include "backends/cpu/microkernels/vector_pack.h"
 #include "backends/cpu/microkernels/tile_kernels.h"
 #include "backends/cpu/microkernels/amx_tile.h"
-#include "backends/cpu/microkernels/vector_pack.h"
 #include "backends/cpu/microkernels/vector_pack_columns.h"
 #include "backends/cpu/microkernels/vector_bytes.h"
 // clang-format on

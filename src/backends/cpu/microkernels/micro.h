@@ -24,8 +24,10 @@ struct PanelArgs {
   long chunks;
   float* c;  // dense tile
   bool accumulate;
-  long prefetch;               // bytes ahead of the weight line being read; 0: nothing ahead
-  long prefetch_x;             // chunks of x ahead (AMX tiles only)
+  long prefetch;          // bytes ahead of the weight line being read; 0: nothing ahead
+  long prefetch_x;        // chunks of x ahead (AMX tiles only)
+  long fetched_from = 0;  // AMX tiles: of the 16 lines of a tile of weights, these are fetched
+  long fetched_to = 16;
   const int* start = nullptr;  // int8: [mr], where sums begin that are not added to
 };
 using PanelKernel = void (*)(const PanelArgs&);
@@ -55,6 +57,9 @@ struct RowArgs {
   long ldc;
   bool accumulate;
   long prefetch;  // bytes ahead in each row
+  /// AMX tiles: of these rows alone, as far as they are in front of `rows` rounded up to a tile.
+  long fetched_from = 0;
+  long fetched_to = 1 << 30;
 };
 using RowKernel = void (*)(const RowArgs&);
 

@@ -44,17 +44,18 @@ struct TilesOfBytes {
   }
 };
 
-/// A tile's depth of k: c += x · panels.
+/// A tile's depth of k: c += x · panels. Of w's lines those from `from` to `to` are fetched.
 template <typename Tile, typename Type, int tiles_m, int tiles_n>
 inline __attribute__((always_inline)) void tile_step(const char* x, const char* w, long w_stride,
-                                                     long w_ahead, long x_ahead) {
+                                                     long w_ahead, long x_ahead, long from = 0,
+                                                     long to = 16) {
   for_tiles<tiles_m, tiles_n>([&](auto m, auto n) {
     constexpr int x_tile = 4 + decltype(m)::get % 2;
     constexpr int w_tile = 6 + decltype(n)::get % 2;
     if constexpr (decltype(m)::get == 0) {
       const char* line = w + n.get * w_stride;
       if (w_ahead != 0)
-        for (int row = 0; row < 16; ++row) __builtin_prefetch(line + row * 64 + w_ahead);
+        for (long row = from; row < to; ++row) __builtin_prefetch(line + row * 64 + w_ahead);
       Tile::template load<w_tile>(line, 64);
     }
     if constexpr (decltype(n)::get == 0) {
@@ -84,7 +85,8 @@ void tile_panel_kernel(const PanelArgs& args) {
   const char* w = static_cast<const char*>(args.w);
   const long x_ahead = args.prefetch_x * tiles_m * tile_bytes;
   const auto step = [&](const char* x_at, const char* w_at, long w_stride) {
-    tile_step<Tile, Type, tiles_m, tiles_n>(x_at, w_at, w_stride, args.prefetch, x_ahead);
+    tile_step<Tile, Type, tiles_m, tiles_n>(x_at, w_at, w_stride, args.prefetch, x_ahead, args.fetched_from,
+                                            args.fetched_to);
   };
   for (long at = 0; at < args.chunks / Type::chunks; ++at, x += tiles_m * tile_bytes, w += tile_bytes)
     step(x, w, args.w_stride);
@@ -170,6 +172,26 @@ inline void pack_x_tile_bytes(const PackXArgs& args) {
   }
 }
 
+/// 16 rows of `columns` floats, at most 16, as that many rows of 16.
+inline __attribute__((always_inline)) void swap_tile(const float* from, long from_stride, long columns,
+                                                     float* to, long to_stride) {
+  if (columns < 16) {
+    for (long row = 0; row < 16; ++row)
+      for (long column = 0; column < columns; ++column)
+        to[column * to_stride + row] = from[row * from_stride + column];
+    return;
+  }
+  for (int row = 0; row < 16; row += lanes)
+    for (int column = 0; column < 16; column += lanes) {
+      IVec block[lanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < lanes; ++i) block[i] = load_as<IVec>(from + (row + i) * from_stride + column);
+      transpose(block);
+#pragma GCC unroll 16
+      for (int i = 0; i < lanes; ++i) store_as(to + (column + i) * to_stride + row, block[i]);
+    }
+}
+
 /// One chunk: yᵀ += w rows · xᵀ, the rows straight from memory, x as panels.
 template <typename Tile, int row_tiles, int x_panels>
 inline __attribute__((always_inline)) void tile_row_chunk(const char* x, long x_stride, const char* w,
@@ -189,9 +211,9 @@ void tile_row_kernel(const RowArgs& args) {
   for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
     constexpr int tile = decltype(r)::get * x_panels + decltype(p)::get;
     if (!args.accumulate) return Tile::template zero<tile>();
-    float block[16][16] = {};  // [row of w][row of x]
-    for (long row = 0; row < 16 && r.get * 16 + row < args.rows; ++row)
-      for (long m = 0; m < 16; ++m) block[row][m] = args.c[(p.get * 16 + m) * args.ldc + r.get * 16 + row];
+    alignas(64) float block[16][16] = {};  // [row of w][row of x]
+    const long left = args.rows - r.get * 16;
+    swap_tile(args.c + p.get * 16 * args.ldc + r.get * 16, args.ldc, left, block[0], 16);
     Tile::template load<tile>(block, 64);
   });
   const char* x = static_cast<const char*>(args.x);
@@ -199,9 +221,12 @@ void tile_row_kernel(const RowArgs& args) {
   const long chunks = (args.k + 31) / 32;
   // Blocks that are cut off on either side go through a zero-padded copy: tiles read whole rows.
   const long whole = args.rows == row_tiles * 16 ? args.k / 32 : 0;
+  const long fetched_to = args.prefetch == 0                 ? 0
+                          : args.fetched_to < row_tiles * 16 ? args.fetched_to
+                                                             : row_tiles * 16;
   for (long chunk = 0; chunk < chunks; ++chunk, x += tile_bytes, w += 64) {
     if (chunk < whole) {
-      for (int row = 0; args.prefetch != 0 && row < row_tiles * 16; ++row)
+      for (long row = args.fetched_from; row < fetched_to; ++row)
         __builtin_prefetch(w + row * args.w_stride + args.prefetch);
       tile_row_chunk<Tile, row_tiles, x_panels>(x, args.x_stride, w, args.w_stride);
       continue;
@@ -215,10 +240,13 @@ void tile_row_kernel(const RowArgs& args) {
     tile_row_chunk<Tile, row_tiles, x_panels>(x, args.x_stride, copy[0], 64);
   }
   for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
-    float block[16][16];  // [row of w][row of x]
+    alignas(64) float block[16][16];  // [row of w][row of x]
     Tile::template store<decltype(r)::get * x_panels + decltype(p)::get>(block, 64);
-    for (long row = 0; row < 16 && r.get * 16 + row < args.rows; ++row)
-      for (long m = 0; m < 16; ++m) args.c[(p.get * 16 + m) * args.ldc + r.get * 16 + row] = block[row][m];
+    const long left = args.rows - r.get * 16;
+    float* const c = args.c + p.get * 16 * args.ldc + r.get * 16;
+    if (left >= 16) return swap_tile(block[0], 16, 16, c, args.ldc);
+    for (long row = 0; row < left; ++row)
+      for (long m = 0; m < 16; ++m) c[m * args.ldc + row] = block[row][m];
   });
 }
 

@@ -76,8 +76,8 @@ class SkinnyFamily final : public LeafFamily {
 
   Status accepts(const Problem& problem) const override {
     GEMMTUNE_RETURN_IF_ERROR(accepts_a16w16(problem));
-    if (problem.m > skinny_max_m)
-      return refusal::refuse(refusal::rows, "{} is not taken, only up to {}", problem.m, skinny_max_m);
+    if (const std::int64_t most = max_rows(problem); problem.m > most)
+      return refusal::refuse(refusal::rows, "{} is not taken, only up to {}", problem.m, most);
     return {};
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }
@@ -104,6 +104,11 @@ class SkinnyFamily final : public LeafFamily {
   }
 
  private:
+  /// Requires a problem of a16w16.
+  std::int64_t max_rows(const Problem& problem) const {
+    const IsaKernels& kernels = *set_.at(useful_levels(set_, problem.x_type).front());
+    return kernels.rows_read_x_panels ? skinny_tile_max_m : skinny_max_m;
+  }
   /// The smallest row tile of this level and width that holds all rows of x, else the largest.
   std::int64_t enough_rows(const Problem& problem, Isa isa, std::int64_t nr) const {
     std::int64_t enough = 0;
@@ -154,7 +159,9 @@ std::string SkinnyFamily::refuse_tile(const Problem& problem, const SkinnySettin
   bool known = false;
   for (const Tile& tile : tiles_of(*kernels, problem))
     known = known || (tile.mr == settings.mr && tile.nr == settings.nr);
-  return known ? "" : "mr x nr is no register tile of this isa and layout";
+  if (!known) return "mr x nr is no register tile of this isa and layout";
+  return problem.m > skinny_max_m && !kernels->rows_read_x_panels ? "more than 32 rows are for AMX tiles"
+                                                                  : "";
 }
 
 /// Requires a register tile that the isa has.
@@ -179,6 +186,21 @@ std::string SkinnyFamily::refuse_split(const Problem& problem, const SkinnySetti
 std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettings& settings) const {
   if (settings.tree && !sums_as_panels(problem, settings)) return "tree is for tiles that multiply as panels";
   return {};
+}
+
+/// Of more than 32 rows: so deep that x stays in half of the inner cache of cores with AMX, beside weights and sums; not cut for less
+/// (docs/lab/cpu_tiled.md).
+std::int64_t many_rows_depth(const Problem& problem) {
+  constexpr std::int64_t max_whole_k = 4096;
+  constexpr std::int64_t max_cut_k = 2048;
+  constexpr std::int64_t max_whole_bytes = 768 << 10;
+  constexpr std::int64_t max_cut_bytes = 1 << 20;
+  const bool whole = problem.k <= max_whole_k && problem.m * problem.k * 2 <= max_whole_bytes;
+  std::int64_t depth = kc_values[0];
+  for (const std::int64_t value : kc_values)
+    if (depth < problem.k && (whole || (value <= max_cut_k && problem.m * value * 2 <= max_cut_bytes)))
+      depth = value;
+  return depth;
 }
 
 /// kc is a limit: all values of at least k mean the same, and so do all where one row tile holds x.
@@ -250,7 +272,10 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   const bool panels = layout_of(problem) == WeightLayout::panel16;
   const std::int64_t passes = ceil_div(problem.m, settings.mr);
   const std::int64_t rest = problem.m - (passes - 1) * settings.mr;
-  const double rows = real((passes - 1) * settings.mr) + real(rest + settings.mr) / 2;
+  // The last of several tiles of AMX is as small as it can be.
+  const double rows = problem.m > skinny_max_m
+                          ? real(round_up(problem.m, panel_columns))
+                          : real((passes - 1) * settings.mr) + real(rest + settings.mr) / 2;
   const double weights = real(weight_bytes(problem));
   const double k_block = real(std::min(settings.kc, problem.k));
 
@@ -258,7 +283,10 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   work.tiles = ceil_div(problem.n, settings.nr) * settings.splits;
   work.tiles_at_once = worthwhile_threads(problem, threads_);
   work.flops = 2 * rows * real(problem.n) * real(problem.k);
-  if (panels)
+  if (problem.m > skinny_max_m)
+    // A tile of x for each tile of weights, of AMX, and the other way round.
+    work.efficiency = 1 / (1 + 4 / real(settings.mr) + 4 / real(settings.nr));
+  else if (panels)
     work.efficiency = tile_efficiency(settings.mr, settings.nr / panel_columns);
   else if (sums_as_panels(problem, settings) && !set_.at(settings.isa)->rows_read_x_panels)
     // Four shuffles of each vector of weights beside its products with mr rows.
@@ -292,7 +320,9 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
     for (const Tile& tile : tiles_of(*set_.at(isa), problem)) {
       SkinnySettings settings{
           .isa = isa, .mr = tile.mr, .nr = tile.nr, .kc = whole_k, .prefetch = 1024, .splits = 1};
-      if (problem.m > settings.mr) {
+      if (problem.m > skinny_max_m) {
+        settings.kc = many_rows_depth(problem);
+      } else if (problem.m > settings.mr) {
         // Several passes: a block of weights stays in a cache, and the passes hide the fetching.
         settings.kc = layout_of(problem) == WeightLayout::panel16 ? 512 : 2048;
         for (const std::int64_t value : kc_values)

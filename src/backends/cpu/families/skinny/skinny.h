@@ -9,6 +9,8 @@
 namespace gemmtune::cpu {
 
 inline constexpr std::int64_t skinny_max_m = 32;
+/// With AMX tiles.
+inline constexpr std::int64_t skinny_tile_max_m = 512;
 
 struct SkinnySettings {
   Isa isa = Isa::scalar;

@@ -6,8 +6,11 @@
 namespace gemmtune::cpu {
 namespace {
 
-/// Up to how many rows of x, with AMX tiles (bench/results/xeon_amx/few_rows_untuned.csv).
-std::int64_t rows_led_by_amx(const Problem& problem) { return problem.x_type == DataType::bf16 ? 32 : 0; }
+/// Up to how many rows of x, with AMX tiles (bench/results/xeon_amx/few_rows_untuned.csv and many_rows_untuned.csv).
+std::int64_t rows_led_by_amx(const Problem& problem) {
+  if (problem.x_type != DataType::bf16) return 0;
+  return problem.k > 512 ? 256 : 32;
+}
 
 /// Up to how many rows of x, with AVX-512 BF16.
 std::int64_t rows_led(const Problem& problem, RowReads row_reads) {

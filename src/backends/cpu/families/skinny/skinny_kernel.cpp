@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::int64_t max_block_columns = 64;
 constexpr std::int64_t max_tile_rows = skinny_max_m + 16;
+constexpr std::int64_t max_deep_columns = 256;
 constexpr std::int64_t max_x_copies_bytes = std::int64_t{8} << 20;
 
 /// A block of output columns in the making: `columns` of them from `first`, the sums in c (leading dimension
@@ -41,14 +42,18 @@ class SkinnyKernel final : public Kernel {
     chunks_ = panel_.padded_k() / chunk_elements;
     block_sums_ = problem.m * row_block_columns();
     kc_chunks_ = std::min(ceil_div(settings.kc, chunk_elements), chunks_);
+    if (problem.m > skinny_max_m) own_sums_ = round_up(tiles_.padded(), 16) * row_block_columns();
     x_bytes_ = round_up(tiles_.padded(), x_as_panels_ ? 16 : 1) * panel_.padded_k() * compute_bytes(isa_);
     // A copy of x for each thread: none waits for the one that packs, nor reads what lies in another core's cache.
-    if (threads_ * round_up(x_bytes_, 64) <= max_x_copies_bytes) x_copies_ = threads_;
+    columns_parts_ =
+        std::clamp<std::int64_t>(threads_ / settings.splits, 1, ceil_div(problem.n, block_columns_));
+    parts_ = columns_parts_ * settings.splits;
+    if (own_sums_ == 0 && parts_ * round_up(x_bytes_, 64) <= max_x_copies_bytes) x_copies_ = parts_;
   }
 
   std::size_t workspace_bytes() const override {
     return static_cast<std::size_t>(round_up(x_bytes_, 64) * x_copies_ + partial_bytes() +
-                                    threads_ * tree_.waiting() * block_sums_ * 4);
+                                    parts_ * (own_sums_ + tree_.waiting() * block_sums_) * 4);
   }
   WeightLayout weight_layout() const override {
     return packed_ ? WeightLayout::panel16 : WeightLayout::plain;
@@ -58,19 +63,21 @@ class SkinnyKernel final : public Kernel {
     Executor& executor = executor_of(stream);
     auto* x = static_cast<char*>(workspace);
     auto* partials = reinterpret_cast<float*>(x + round_up(x_bytes_, 64) * x_copies_);
-    float* waiting = partials + partial_bytes() / 4;
+    float* sums = partials + partial_bytes() / 4;
+    float* waiting = sums + parts_ * own_sums_;
     const std::int64_t blocks = ceil_div(problem_.n, block_columns_);
-    const std::int64_t columns_parts = std::clamp<std::int64_t>(threads_ / settings_.splits, 1, blocks);
     const bool each_packs = x_copies_ > 1 && executor.threads() > 1;
     if (!each_packs) pack_x(operands, x, executor);
-    run_on(executor, columns_parts * settings_.splits, [&](std::int64_t part) {
-      const std::int64_t split = part / columns_parts;
-      const std::int64_t i = part % columns_parts;
+    run_on(executor, parts_, [&](std::int64_t part) {
+      const std::int64_t split = part / columns_parts_;
+      const std::int64_t i = part % columns_parts_;
       char* const own_x = each_packs ? x + part * round_up(x_bytes_, 64) : x;
       if (each_packs) pack_tiles(operands, own_x, 0, x_tiles());
       if (isa_.begin != nullptr) isa_.begin();
-      for (std::int64_t b = share(blocks, columns_parts, i); b < share(blocks, columns_parts, i + 1); ++b)
-        compute_block(operands, own_x, b, {split, partials, waiting + part * tree_.waiting() * block_sums_});
+      for (std::int64_t b = share(blocks, columns_parts_, i); b < share(blocks, columns_parts_, i + 1); ++b)
+        compute_block(
+            operands, own_x, b,
+            {split, partials, sums + part * own_sums_, waiting + part * tree_.waiting() * block_sums_});
       if (isa_.end != nullptr) isa_.end();
     });
     if (settings_.splits == 1) return {};
@@ -88,6 +95,7 @@ class SkinnyKernel final : public Kernel {
   struct Split {
     std::int64_t index = 0;
     float* partials = nullptr;
+    float* sums = nullptr;     // own_sums_
     float* waiting = nullptr;  // sums of a tree
   };
 
@@ -100,6 +108,14 @@ class SkinnyKernel final : public Kernel {
       panel_kernels_[1][p] = find(list, tiles_.last_mr, p)->run;
     }
     block_columns_ = settings_.nr;
+    deepen_blocks();
+  }
+
+  /// Many rows of x that go by in blocks of k: they come from an outer cache once for each block of columns.
+  void deepen_blocks() {
+    if (problem_.m <= skinny_max_m || settings_.tree || settings_.kc >= problem_.k) return;
+    while (block_columns_ < max_deep_columns && problem_.n >= 4 * threads_ * block_columns_)
+      block_columns_ *= 2;
   }
 
   void choose_rows(std::int64_t rest) {
@@ -111,6 +127,7 @@ class SkinnyKernel final : public Kernel {
     block_columns_ = settings_.tree ? settings_.nr
                                     : std::max(settings_.nr, max_block_columns / settings_.nr * settings_.nr);
     x_as_panels_ = isa_.rows_read_x_panels;
+    deepen_blocks();
   }
 
   std::int64_t row_block_columns() const { return round_up(block_columns_, panel_columns); }
@@ -153,7 +170,8 @@ class SkinnyKernel final : public Kernel {
   }
 
   void compute_block(const Operands& operands, const char* x, std::int64_t b, Split split) const {
-    alignas(64) float c[max_tile_rows * max_block_columns];
+    alignas(64) float few[max_tile_rows * max_block_columns];
+    float* const c = own_sums_ == 0 ? few : split.sums;
     Block block{.first = b * block_columns_, .columns = 0, .c = c, .ldc = 0};
     block.columns = std::min(block_columns_, problem_.n - block.first);
     block.ldc = packed_ ? round_up(block.columns, panel_columns) : row_block_columns();
@@ -182,42 +200,67 @@ class SkinnyKernel final : public Kernel {
     std::int64_t end = 0;
   };
 
+  /// Several tiles of AMX: each fetches some of the weights that come next, while it multiplies those in the inner cache.
+  bool fetches_next() const {
+    return isa_.rows_read_x_panels && settings_.prefetch != 0 && tiles_.count() > 1;
+  }
+  /// A row tile's share of the lines or rows of the weight that are fetched, `all` of them.
+  Range fetched(std::int64_t tile, std::int64_t all) const {
+    if (!fetches_next()) return {0, all};
+    return {share(all, tiles_.count(), tile), share(all, tiles_.count(), tile + 1)};
+  }
+
   void multiply_panels(const Operands& operands, const char* x, const Block& block, Range k) const {
-    const std::int64_t panels = block.ldc / panel_columns;
     const std::int64_t chunk_bytes = panel_.panel_bytes() / chunks_;
     const char* w = static_cast<const char*>(operands.w) + block.first / panel_columns * panel_.panel_bytes();
-    for (std::int64_t chunk = k.begin; chunk < k.end; chunk += kc_chunks_) {
-      const std::int64_t chunks = std::min(kc_chunks_, k.end - chunk);
-      for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) {
-        const bool last = tile + 1 == tiles_.count();
-        const std::int64_t mr = tiles_.size(tile);
-        // The first row tile draws the weights from memory, the last one fetches the next block's.
-        std::int64_t prefetch = tile == 0 ? settings_.prefetch : 0;
-        if (last && tile != 0 && settings_.prefetch != 0) prefetch = chunks * chunk_bytes;
-        panel_kernels_[last][panels](
-            {.x = x + x_offset(tile) + chunk * chunk_elements * mr * compute_bytes(isa_),
-             .w = w + chunk * chunk_bytes,
-             .w_stride = panel_.panel_bytes(),
-             .chunks = chunks,
-             .c = block.c + tile * tiles_.mr * block.ldc,
-             .accumulate = chunk != k.begin,
-             .prefetch = prefetch,
-             .prefetch_x = 0});
+    for (std::int64_t chunk = k.begin; chunk < k.end; chunk += kc_chunks_)
+      for (std::int64_t column = 0; column < block.columns; column += settings_.nr) {
+        const std::int64_t chunks = std::min(kc_chunks_, k.end - chunk);
+        const std::int64_t panels = ceil_div(std::min(settings_.nr, block.columns - column), panel_columns);
+        const char* from = w + column / panel_columns * panel_.panel_bytes() + chunk * chunk_bytes;
+        // From these weights to the ones that are multiplied next.
+        std::int64_t next = panels * panel_.panel_bytes();
+        if (column + settings_.nr >= block.columns)
+          next = chunk + chunks < k.end ? chunks * chunk_bytes - column / panel_columns * panel_.panel_bytes()
+                                        : next - (chunk - k.begin) * chunk_bytes;
+        for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) {
+          const bool last = tile + 1 == tiles_.count();
+          const std::int64_t mr = tiles_.size(tile);
+          // The first row tile draws the weights from memory, the last one fetches what comes next.
+          std::int64_t prefetch = tile == 0 ? settings_.prefetch : 0;
+          if (settings_.prefetch != 0 && (fetches_next() || (last && tile != 0))) prefetch = next;
+          const Range lines = fetched(tile, 16);
+          panel_kernels_[last][panels](
+              {.x = x + x_offset(tile) + chunk * chunk_elements * mr * compute_bytes(isa_),
+               .w = from,
+               .w_stride = panel_.panel_bytes(),
+               .chunks = chunks,
+               .c = block.c + column * tiles_.padded() + tile * tiles_.mr * panels * panel_columns,
+               .accumulate = chunk != k.begin,
+               .prefetch = prefetch,
+               .prefetch_x = 0,
+               .fetched_from = lines.begin,
+               .fetched_to = lines.end});
+        }
       }
-    }
   }
 
   void multiply_rows(const Operands& operands, const char* x, const Block& block, Range k) const {
     const std::int64_t stride = problem_.k * panel_.element_bytes;
     const std::int64_t x_stride = panel_.padded_k() * 16 * compute_bytes(isa_);
     const char* w = static_cast<const char*>(operands.w) + block.first * stride;
-    for (std::int64_t row = 0; row < block.columns; row += settings_.nr)
-      for (std::int64_t chunk = k.begin; chunk < k.end; chunk += kc_chunks_) {
+    for (std::int64_t chunk = k.begin; chunk < k.end; chunk += kc_chunks_)
+      for (std::int64_t row = 0; row < block.columns; row += settings_.nr) {
         const std::int64_t chunks = std::min(kc_chunks_, k.end - chunk);
         const std::int64_t first_k = chunk * chunk_elements;
+        const bool ends_block = row + settings_.nr >= block.columns;
+        std::int64_t next = settings_.nr * stride;
+        if (ends_block && chunk + chunks < k.end)
+          next = chunks * chunk_elements * panel_.element_bytes - row * stride;
         for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) {
           const bool last = tile + 1 == tiles_.count();
           const std::int64_t mr = x_as_panels_ ? 16 : tiles_.size(tile);
+          const Range rows = fetched(tile, settings_.nr);
           row_kernels_[last]({.x = x + x_offset(tile) + first_k * mr * compute_bytes(isa_),
                               .x_stride = x_stride,
                               .w = w + row * stride + first_k * panel_.element_bytes,
@@ -227,19 +270,36 @@ class SkinnyKernel final : public Kernel {
                               .c = block.c + tile * tiles_.mr * block.ldc + row,
                               .ldc = block.ldc,
                               .accumulate = chunk != k.begin,
-                              .prefetch = tile == 0 ? settings_.prefetch : 0});
+                              .prefetch = fetches_next() ? next
+                                          : tile == 0    ? settings_.prefetch
+                                                         : 0,
+                              .fetched_from = rows.begin,
+                              .fetched_to = rows.end});
         }
       }
   }
 
   void emit(const Operands& operands, const Block& block, Split split) const {
-    StoreArgs args{.tile = block.c, .ldt = block.ldc, .rows = problem_.m, .columns = block.columns};
+    // Sums of panels are dense, nr columns at a time.
+    const std::int64_t step = packed_ ? settings_.nr : block.columns;
+    for (std::int64_t column = 0; column < block.columns; column += step) {
+      const std::int64_t columns = std::min(step, block.columns - column);
+      store(operands,
+            {.tile = block.c + column * tiles_.padded(),
+             .ldt = packed_ ? round_up(columns, panel_columns) : block.ldc,
+             .rows = problem_.m,
+             .columns = columns},
+            block.first + column, split);
+    }
+  }
+
+  void store(const Operands& operands, StoreArgs args, std::int64_t first, Split split) const {
     if (settings_.splits > 1) {
-      args.y = split.partials + split.index * problem_.m * problem_.n + block.first;
+      args.y = split.partials + split.index * problem_.m * problem_.n + first;
       args.ldy = problem_.n;
       return isa_.store[static_cast<int>(Element::f32)](args);
     }
-    const std::int64_t offset = block.first * bytes_of(problem_.y_type, 1);
+    const std::int64_t offset = first * bytes_of(problem_.y_type, 1);
     if (problem_.bias) args.bias = static_cast<const char*>(operands.bias) + offset;
     args.y = static_cast<char*>(operands.y) + offset;
     args.ldy = operands.ldy;
@@ -259,7 +319,10 @@ class SkinnyKernel final : public Kernel {
   std::int64_t chunks_ = 0;
   std::int64_t kc_chunks_ = 0;
   std::int64_t x_bytes_ = 0;
-  std::int64_t x_copies_ = 1;  // threads_, or one that all share
+  std::int64_t own_sums_ = 0;  // floats of a thread's block of many rows; few rows are on the stack
+  std::int64_t columns_parts_ = 1;
+  std::int64_t parts_ = 1;     // of the work: of columns and of k
+  std::int64_t x_copies_ = 1;  // parts_, or one that all share
   std::int64_t k_parts_ = 1;   // splits, or parts of a tree
   TreeSums tree_;
   std::int64_t block_sums_ = 0;           // floats
