@@ -9,11 +9,11 @@
 #include "backends/cuda/device/mbarrier.cuh"
 #include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/device/tma.cuh"
+#include "backends/cuda/families/moe_sort.cuh"
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_arguments.h"
 #include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_activation.cuh"
 #include "backends/gpu/moe/moe_route_arguments.h"
-#include "backends/gpu/moe/moe_sort.cuh"
 
 using gemmtune::cuda::Mxfp4StreamArguments;
 using gemmtune::cuda::WeightFormat;
@@ -75,8 +75,9 @@ static __device__ __forceinline__ bool begins_run(const Slab& slab) {
 // Tiles of tokens of one expert.
 struct Routes {
   const int* pair_of;
-  const MoeTile* tiles;
-  const int* tiles_of;  // by expert; with SORT by tile
+  const MoeTile* tiles;      // of the kernel that sorted,
+  const int* tiles_of;       // by expert; or
+  const SortedTile* sorted;  // of the block
 };
 
 // Neighbouring slabs of one tile. All tiles of an expert compute `chunk` slabs, then the next ones, which are in L2 then.
@@ -87,17 +88,17 @@ struct Run {
 };
 
 // Not through L1, which may hold what was there before the sort: stage 2 reads it before stage 1 has ended.
-static __device__ __forceinline__ MoeTile load_tile(const MoeTile* from) {
-  if (config().sort) return *from;
-  const int4 bits = __ldcg((const int4*)from);
+static __device__ __forceinline__ MoeTile load_tile(const Routes& routes, int index) {
+  if constexpr (config().sort) return tile_of(routes.sorted[index]);
+  const int4 bits = __ldcg((const int4*)(routes.tiles + index));
   return {bits.x, bits.y, bits.z, bits.w};
 }
 
 static __device__ __forceinline__ Run run_at(const Mxfp4StreamArguments& a, const Routes& routes, int index, int end) {
   Run run;
   const int any = index / a.slabs;
-  const MoeTile one = load_tile(routes.tiles + any);
-  const int tiles = config().sort ? routes.tiles_of[any] : __ldcg(routes.tiles_of + one.expert);
+  const MoeTile one = load_tile(routes, any);
+  const int tiles = config().sort ? routes.sorted[any].tiles : __ldcg(routes.tiles_of + one.expert);
   const int first = any - one.index;
   const int local = index - first * a.slabs;
   const int chunk = tiles > 1 ? a.chunk : a.slabs;
@@ -105,7 +106,7 @@ static __device__ __forceinline__ Run run_at(const Mxfp4StreamArguments& a, cons
   const int size = a.slabs - before < chunk ? a.slabs - before : chunk;
   const int within = local - before * tiles;
   const int tile = within / size;
-  run.tile = load_tile(routes.tiles + first + tile);
+  run.tile = load_tile(routes, first + tile);
   run.slab = before + within - tile * size;
   run.count = before + size - run.slab;
   if (run.count > end - index) run.count = end - index;
@@ -516,12 +517,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, config().blocks)
   Routes routes;
   if constexpr (config().sort) {
     __shared__ Sorted sorted;
-    tile_count =
-        sort_pairs<config().groups * 8>(a.ids, a.pairs, a.experts, config().stage == 1 ? a.position_of : 0, sorted);
-    routes = {sorted.pair_of, sorted.tiles, sorted.tiles_of};
+    // In the stages, which hold nothing yet.
+    unsigned* const scratch = (unsigned*)(memory + (smem.stages - shared_address(memory)));
+    tile_count = sort_pairs<config().groups * 8>(a.ids, a.pairs, a.experts, config().stage == 1 ? a.position_of : 0,
+                                                 sorted, scratch);
+    routes = {sorted.pair_of, 0, 0, sorted.tiles};
   } else {
     tile_count = __ldcg(a.tile_count);
-    routes = {a.pair_of, a.tiles, a.tiles_of};
+    routes = {a.pair_of, a.tiles, a.tiles_of, 0};
   }
   const long long slabs = (long long)tile_count * a.slabs;
   const int begin = (int)(slabs * blockIdx.x / gridDim.x);

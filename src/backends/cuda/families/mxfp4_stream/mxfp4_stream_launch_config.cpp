@@ -142,11 +142,12 @@ std::vector<Parameter> stream_parameters(const Problem& problem) {
 std::string refuse_stream(const Problem& problem, const StreamLaunches& launches) {
   for (const StreamLaunch& launch : launches) {
     if (std::string refused = refuse_launch(launch); !refused.empty()) return refused;
-    if (launch.sorts && routed_pairs(problem) > std::min(gpu::max_sorted_pairs, launch.threads()))
-      return "more pairs of token and expert than a block sorts";
+    if (!launch.sorts) continue;
+    if (std::string refused =
+            gpu::refuse_sort(problem, launch.threads(), launch.num_stages * launch.stage_bytes);
+        !refused.empty())
+      return refused;
   }
-  if (launches.front().sorts && problem.moe.shared_experts > 0)
-    return "blocks that sort know no shared experts";
   if (launches.front().rows() >= round_up(problem.m, std::int64_t{8}) + 8)
     return "bm leaves eight rows empty";
   return {};
@@ -166,9 +167,7 @@ Config default_stream_config(const Problem& problem, const gpu::Limits& limits, 
   const bool teams = weight_traits(problem).format != WeightFormat::mxfp4;
   const Values all_warps = teams ? Values{15, 11, 8} : Values{0},
                slabs = teams ? Values{16, 8, 32, 4} : Values{0},
-               sorts = !gpu::sorts_in_blocks(problem) ? Values{0}
-                       : teams                        ? Values{1, 0}
-                                                      : Values{1};
+               sorts = gpu::sorts_in_blocks(problem) ? Values{1, 0} : Values{0};
   for (const std::int64_t bm : {8, 16, 24, 32, 40}) {
     for (std::int64_t units = 1; units <= max_warp_units; ++units) {
       for (const std::int64_t smem : {226, 112}) {
