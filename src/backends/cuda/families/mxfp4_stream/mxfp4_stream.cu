@@ -3,6 +3,7 @@
 // shared memory holds nothing but the weight and sums; the warps of a team take turns to add those of a slab. A and B are swapped: A is the weight.
 // Mxfp4StreamConfig is what the host compiles it for; GATED and ACTIVATION are of moe_activation.cuh.
 
+#include "backends/cuda/device/convert.cuh"
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/e2m1.cuh"
 #include "backends/cuda/device/e2m1_strip.cuh"
@@ -40,9 +41,11 @@ enum : int {
   GROUP_BYTES = 512,  // of 16 x 8 sums
   SUM_BYTES = config().groups * GROUP_BYTES,
   SETS = config().groups == 1 ? 2 : 1,  // of sums, so that an instruction need not wait for the one before it
-  SLOT_BYTES = TEAM_WARPS * STRIPS * SUM_BYTES,
+  ALONE = TEAM_WARPS == 1,  // a warp has all of k: its sums go from registers to memory
+  SLOT_BYTES = ALONE ? 0 : TEAM_WARPS * STRIPS * SUM_BYTES,
 };
 static_assert(TEAM_WARPS * TEAMS == config().warps, "teams of equal size");
+static_assert(sizeof(output) == 2, "pairs are rounded at once");
 
 // Addresses in shared memory.
 struct SharedLayout {
@@ -203,7 +206,7 @@ static __device__ __forceinline__ void load_slabs(const Mxfp4StreamArguments& a,
 #pragma unroll 1
   for (int i = begin; i < end; ++i) {
     barrier_wait(smem.done + 8u * (unsigned)stage, phase);
-    barrier_wait(smem.added + 8u * (unsigned)slot, slot_phase);
+    if constexpr (!ALONE) barrier_wait(smem.added + 8u * (unsigned)slot, slot_phase);
     load_slab(a, smem, stage, walk.run);
     tell_slab(a, smem, routes, stage, slot, walk.run, beginning > 0);
     if (i == first_of_teams && threadIdx.x % 32 == 0) barrier_arrive(smem.begun);
@@ -229,35 +232,45 @@ static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) 
   for (int i = 0; i < 4; ++i) sum[i] += value[i];
 }
 
-// What is added to the sums of the thread's rows of a slab, which are multiplied by `factor` before.
+// What is added to the sums of the thread's rows of a strip; of a slab, whose sums are multiplied by `factor` before.
+typedef float StripBias[2];
 struct SlabFactors {
-  float bias[STRIPS][2];
+  StripBias bias[STRIPS];
   float factor;
 };
+static __device__ __forceinline__ void load_bias(StripBias& bias, const Mxfp4StreamArguments& a, const Slab& slab,
+                                                 int strip) {
+  const float* const from = (const float*)a.bias + (long long)(slab.begins / 2) * (INTERLEAVED ? 2 : 1) * a.features +
+                            slab.slab * SLAB_FEATURES + strip * 8 + (int)threadIdx.x % 32 / 4;
+  bias[0] = __ldg(from);
+  bias[1] = __ldg(from + (INTERLEAVED ? a.features : SECOND_ROWS));
+}
+static __device__ __forceinline__ float factor_of(const Mxfp4StreamArguments& a, const Slab& slab) {
+  if constexpr (HAS_GLOBALS) return __ldg(a.format.w_global + slab.begins / 2);
+  return config().weight == WeightFormat::mxfp4 ? E2M1_UNIT * config().token_unit : 1.0f;
+}
 static __device__ __forceinline__ SlabFactors load_factors(const Mxfp4StreamArguments& a, const SharedLayout& smem,
                                                            int slot) {
   SlabFactors factors = {};
-  factors.factor = config().weight == WeightFormat::mxfp4 ? E2M1_UNIT * config().token_unit : 1.0f;
-  if constexpr (TELLS_EXPERT) {
-    const Slab slab = read_slab(smem.strips + (unsigned)(slot * ABOUT_BYTES));
-    if constexpr (HAS_GLOBALS) factors.factor = __ldg(a.format.w_global + slab.begins / 2);
-    if constexpr (ADDS_BIAS) {
-      const float* const from = (const float*)a.bias +
-                                (long long)(slab.begins / 2) * (INTERLEAVED ? 2 : 1) * a.features +
-                                slab.slab * SLAB_FEATURES + (int)threadIdx.x % 32 / 4;
+  Slab slab = {};
+  if constexpr (TELLS_EXPERT) slab = read_slab(smem.strips + (unsigned)(slot * ABOUT_BYTES));
+  factors.factor = factor_of(a, slab);
+  if constexpr (ADDS_BIAS) {
 #pragma unroll
-      for (int strip = 0; strip < STRIPS; ++strip) {
-        factors.bias[strip][0] = __ldg(from + strip * 8);
-        factors.bias[strip][1] = __ldg(from + strip * 8 + (INTERLEAVED ? a.features : SECOND_ROWS));
-      }
-    }
+    for (int strip = 0; strip < STRIPS; ++strip) load_bias(factors.bias[strip], a, slab, strip);
   }
   return factors;
 }
 
+static __device__ __forceinline__ void store_rows(output* to, float first, float second) {
+  const unsigned pair = round_pair(first, second);
+  to[0] = (output)pair;
+  to[SECOND_ROWS] = (output)(pair >> 16);
+}
+
 // Stores 16 x 8 sums: of eight rows of x the thread has two, of row lane / 4 of both halves of the strip.
 static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a, const Routes& routes, const Slab& slab,
-                                                  int strip, int group, const float (&bias)[2], const float (&sum)[4]) {
+                                                  int strip, int group, const StripBias& bias, const float (&sum)[4]) {
   const int lane = (int)threadIdx.x % 32;
   const int row = slab.slab * SLAB_FEATURES + strip * 8 + lane / 4;
 #pragma unroll
@@ -281,14 +294,12 @@ static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a,
       first *= factor;
       second *= factor;
       if constexpr (GATED) {
-        to[0] = round_output(activate(first, second));
+        to[0] = (output)round_pair(activate(first, second), 0.0f);
       } else {
-        to[0] = round_output(activate(first, 1.0f));
-        to[SECOND_ROWS] = round_output(activate(second, 1.0f));
+        store_rows(to, activate(first, 1.0f), activate(second, 1.0f));
       }
     } else {
-      to[0] = round_output(sum[i]);
-      to[SECOND_ROWS] = round_output(sum[2 + i]);
+      store_rows(to, sum[i], sum[2 + i]);
     }
   }
 }
@@ -445,7 +456,7 @@ static __device__ __forceinline__ void multiply_slabs(const Mxfp4StreamArguments
   int turn = warp + 1;  // slabs until this warp adds the sums of the team's one before
   unsigned phase = 0;
 #pragma unroll 1
-  for (int i = first; i < end + TEAMS; i += TEAMS) {
+  for (int i = first; i < (ALONE ? end : end + TEAMS); i += TEAMS) {
     if (i < end) {
       const unsigned base = smem.stages + (unsigned)(stage * a.stage_bytes);
       const unsigned full = smem.full + 8u * (unsigned)stage;
@@ -453,14 +464,23 @@ static __device__ __forceinline__ void multiply_slabs(const Mxfp4StreamArguments
       barrier_wait(i == first ? smem.begun : full, phase);
       const Slab slab = read_slab(smem.strips + (unsigned)(slot * ABOUT_BYTES));
       if (begins_run(slab)) load_x(x, a, smem, slot, first_unit);
+      const float factor = ALONE ? factor_of(a, slab) : 1.0f;
       if (i == first) barrier_wait(full, phase);
 #pragma unroll 1
       for (int strip = 0; strip < STRIPS; ++strip) {
         WarpSums d = {};
+        StripBias bias = {};
+        if constexpr (ALONE && ADDS_BIAS) load_bias(bias, a, slab, strip);
         multiply_strip(d, a, x, part, base, strip, slab.count, first_unit);
 #pragma unroll
         for (int group = 0; group < config().groups; ++group) {
           if (group > 0 && group * 8 >= slab.count) continue;
+          if constexpr (ALONE) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) d[group][e] *= factor;
+            store_sums(a, routes, slab, strip, group, bias, d[group]);
+            continue;
+          }
           store_shared_floats(
               smem.sums + (unsigned)(slot * SLOT_BYTES +
                                      ((warp * STRIPS + strip) * config().groups + group) * GROUP_BYTES + lane * 16),
@@ -470,7 +490,7 @@ static __device__ __forceinline__ void multiply_slabs(const Mxfp4StreamArguments
       __syncwarp();
       if (lane == 0) barrier_arrive(smem.done + 8u * (unsigned)stage);
     }
-    if (turn-- == 0) {
+    if (!ALONE && turn-- == 0) {
       turn = TEAM_WARPS - 1;
       const int before = slot - TEAMS + (slot < TEAMS ? a.num_slots : 0);
       const SlabFactors factors = load_factors(a, smem, before);
@@ -526,9 +546,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, config().blocks)
     tile_count = __ldcg(a.tile_count);
     routes = {a.pair_of, a.tiles, a.tiles_of, 0};
   }
-  const long long slabs = (long long)tile_count * a.slabs;
-  const int begin = (int)(slabs * blockIdx.x / gridDim.x);
-  const int end = (int)(slabs * (blockIdx.x + 1) / gridDim.x);
+  // slabs * blockIdx.x / gridDim.x, and as much of the next block.
+  const unsigned slabs = (unsigned)(tile_count * a.slabs);
+  const unsigned share = slabs / gridDim.x;
+  const unsigned rest = slabs % gridDim.x;
+  const int begin = (int)(share * blockIdx.x + rest * blockIdx.x / gridDim.x);
+  const int end = (int)(share * (blockIdx.x + 1) + rest * (blockIdx.x + 1) / gridDim.x);
   if (begin < end) {
     if (threadIdx.x / 32 == config().warps) {
       load_slabs(a, smem, routes, begin, end);

@@ -56,9 +56,9 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   }
   launch.slabs = launch.weight_rows / (launch.strips * strip_rows);
   launch.stage_bytes = rows.bytes(launch.strips * strip_rows);
-  // Of a slab: each warp's of a team, and what the warps know of it.
+  // Of a slab: each warp's of a team, which one warp alone keeps in registers, and what the warps know of it.
   const std::int64_t sums =
-      team_warps * launch.strips * launch.groups * group_bytes + 16 + launch.groups * 32;
+      (team_warps > 1 ? team_warps * launch.strips * launch.groups * group_bytes : 0) + 16 + launch.groups * 32;
   const auto most = static_cast<std::int64_t>(limits.shared_bytes_per_block);
   const std::int64_t budget = (launch.blocks == 2 ? std::min(two_blocks, most) : most) - stream_reserve -
                               (launch.sorts ? gpu::sorted_bytes : 0);
