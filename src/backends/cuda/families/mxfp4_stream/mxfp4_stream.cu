@@ -116,22 +116,43 @@ static __device__ __forceinline__ Run run_at(const Mxfp4StreamArguments& a, cons
   return run;
 }
 
+// Where a slab's rows, scales and zero points begin.
+struct SlabSource {
+  const unsigned char* rows;
+  const unsigned char* scales;
+  const unsigned char* zeros;
+};
+static __device__ __forceinline__ SlabSource source_of(const Mxfp4StreamArguments& a, const Run& run) {
+  const long long row = run.slab * SLAB_FEATURES;
+  SlabSource from = {};
+  from.rows = a.w + run.tile.expert * a.w_matrix + row * a.row_bytes;
+  from.scales = a.scales + run.tile.expert * a.scale_matrix + row * a.scale_row;
+  if constexpr (config().zero_points)
+    from.zeros = (const unsigned char*)a.format.zero_points + run.tile.expert * a.zero_matrix + row * a.zero_row;
+  return from;
+}
+
 // Goes through the slabs from `index` to `end`.
 struct Walk {
   Run run;
   int next;  // slab behind the run
+  SlabSource from;
 };
 static __device__ __forceinline__ Walk walk_from(const Mxfp4StreamArguments& a, const Routes& routes, int index,
                                                  int end) {
   Walk walk;
   walk.run = run_at(a, routes, index, end);
   walk.next = index + walk.run.count;
+  walk.from = source_of(a, walk.run);
   return walk;
 }
 // True if another run begins.
 static __device__ __forceinline__ bool advance(const Mxfp4StreamArguments& a, const Routes& routes, Walk& walk,
                                                int end) {
   ++walk.run.slab;
+  walk.from.rows += SLAB_FEATURES * a.row_bytes;
+  walk.from.scales += SLAB_FEATURES * a.scale_row;
+  if constexpr (config().zero_points) walk.from.zeros += SLAB_FEATURES * a.zero_row;
   if (--walk.run.count > 0 || walk.next >= end) return false;
   walk = walk_from(a, routes, walk.next, end);
   return true;
@@ -141,31 +162,27 @@ static __device__ __forceinline__ bool advance(const Mxfp4StreamArguments& a, co
 
 // Loads a slab, its scales and its zero points; all lanes.
 static __device__ __forceinline__ void load_slab(const Mxfp4StreamArguments& a, const SharedLayout& smem, int stage,
-                                                 const Run& run) {
+                                                 const Run& run, const SlabSource& from) {
   const int lane = (int)threadIdx.x % 32;
   const unsigned full = smem.full + 8u * (unsigned)stage;
   const unsigned to = smem.stages + (unsigned)(stage * a.stage_bytes);
   const unsigned scales_to = to + (unsigned)(SLAB_ROWS * a.pitch);
-  const int row = run.slab * SLAB_FEATURES;
   const int second = INTERLEAVED ? a.features : SECOND_ROWS;  // the second half of the rows, from the first
-  const unsigned char* const w = a.w + run.tile.expert * a.w_matrix + (long long)row * a.row_bytes;
-  const unsigned char* const scales = a.scales + run.tile.expert * a.scale_matrix + (long long)row * a.scale_row;
   if constexpr (config().bias) {
     // Of the gate and of the up half, or of both halves.
     if (lane < 2 * STRIPS) {
       const float* const bias = (const float*)a.bias + (long long)run.tile.expert * (INTERLEAVED ? 2 : 1) * a.features +
-                                row + lane % STRIPS * 8 + lane / STRIPS * second;
+                                run.slab * SLAB_FEATURES + lane % STRIPS * 8 + lane / STRIPS * second;
       prefetch_sector(bias);
     }
   }
-  copy_strip_rows<config().rows_apart, INTERLEAVED>(to, a.pitch, w, a.row_bytes, second, SLAB_ROWS, 0, full, 0ull);
-  copy_strip_rows<config().scales_apart, INTERLEAVED>(scales_to, a.scale_pitch, scales, a.scale_row, second, SLAB_ROWS,
-                                                      16, full, 0ull);
+  copy_strip_rows<config().rows_apart, INTERLEAVED>(to, a.pitch, from.rows, a.row_bytes, second, SLAB_ROWS, 0, full,
+                                                    0ull);
+  copy_strip_rows<config().scales_apart, INTERLEAVED>(scales_to, a.scale_pitch, from.scales, a.scale_row, second,
+                                                      SLAB_ROWS, 16, full, 0ull);
   if constexpr (config().zero_points)
-    copy_strip_rows<config().zeros_apart, INTERLEAVED>(
-        scales_to + (unsigned)(SLAB_ROWS * a.scale_pitch), a.zero_pitch,
-        (const unsigned char*)a.format.zero_points + run.tile.expert * a.zero_matrix + (long long)row * a.zero_row,
-        a.zero_row, second, SLAB_ROWS, 8, full, 0ull);
+    copy_strip_rows<config().zeros_apart, INTERLEAVED>(scales_to + (unsigned)(SLAB_ROWS * a.scale_pitch), a.zero_pitch,
+                                                       from.zeros, a.zero_row, second, SLAB_ROWS, 8, full, 0ull);
 }
 
 // Tells the other warps of a slab, whose loads may have begun.
@@ -207,7 +224,7 @@ static __device__ __forceinline__ void load_slabs(const Mxfp4StreamArguments& a,
   for (int i = begin; i < end; ++i) {
     barrier_wait(smem.done + 8u * (unsigned)stage, phase);
     if constexpr (!ALONE) barrier_wait(smem.added + 8u * (unsigned)slot, slot_phase);
-    load_slab(a, smem, stage, walk.run);
+    load_slab(a, smem, stage, walk.run, walk.from);
     tell_slab(a, smem, routes, stage, slot, walk.run, beginning > 0);
     if (i == first_of_teams && threadIdx.x % 32 == 0) barrier_arrive(smem.begun);
     --beginning;
@@ -221,6 +238,28 @@ static __device__ __forceinline__ void load_slabs(const Mxfp4StreamArguments& a,
       phase ^= 1u;
     }
   }
+}
+
+// The first of `slabs` that block `block` has.
+static __device__ __forceinline__ int first_slab(int slabs, unsigned block) {
+  const unsigned share = (unsigned)slabs / gridDim.x;
+  const unsigned rest = (unsigned)slabs % gridDim.x;
+  return (int)(share * block + rest * block / gridDim.x);
+}
+
+// Prefetches into L2 what the block of stage 2 with this number reads first: memory would wait for its start. One thread.
+static __device__ __forceinline__ void prefetch_next(const Mxfp4StreamArguments& a, const Routes& routes,
+                                                     int tile_count) {
+  const int begin = first_slab(tile_count * a.next_slabs, blockIdx.x);
+  const int tile = begin / a.next_slabs;
+  const int slab = begin - tile * a.next_slabs;
+  const int left = a.next_slabs - slab;
+  const unsigned count = (unsigned)(left < a.next_count ? left : a.next_count);
+  const long long expert = load_tile(routes, tile).expert;
+  bulk_prefetch(a.next_w + expert * a.next_w_matrix + (long long)slab * a.next_slab_bytes,
+                count * (unsigned)a.next_slab_bytes, 0ull);
+  bulk_prefetch(a.next_scales + expert * a.next_scale_matrix + (long long)slab * a.next_scale_bytes,
+                count * (unsigned)a.next_scale_bytes, 0ull);
 }
 
 // ---- the warps that multiply
@@ -546,15 +585,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, config().blocks)
     tile_count = __ldcg(a.tile_count);
     routes = {a.pair_of, a.tiles, a.tiles_of, 0};
   }
-  // slabs * blockIdx.x / gridDim.x, and as much of the next block.
-  const unsigned slabs = (unsigned)(tile_count * a.slabs);
-  const unsigned share = slabs / gridDim.x;
-  const unsigned rest = slabs % gridDim.x;
-  const int begin = (int)(share * blockIdx.x + rest * blockIdx.x / gridDim.x);
-  const int end = (int)(share * (blockIdx.x + 1) + rest * (blockIdx.x + 1) / gridDim.x);
+  const int begin = first_slab(tile_count * a.slabs, blockIdx.x);
+  const int end = first_slab(tile_count * a.slabs, blockIdx.x + 1);
   if (begin < end) {
     if (threadIdx.x / 32 == config().warps) {
       load_slabs(a, smem, routes, begin, end);
+      if (config().stage == 1 && elect_one()) prefetch_next(a, routes, tile_count);
     } else {
       if constexpr (config().stage == 2) grid_dependency_wait();
       multiply_slabs(a, smem, routes, begin, end);

@@ -67,7 +67,8 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   const auto stages_of = [&](std::int64_t teams) {
     return (budget - (slots_ahead + teams) * sums) / (launch.stage_bytes + sums);
   };
-  while (launch.teams > 1 && stages_of(launch.teams) < 2 * launch.teams) --launch.teams;
+  const std::int64_t team_stages = team_warps > 1 ? 2 : 1;
+  while (launch.teams > 1 && stages_of(launch.teams) < team_stages * launch.teams) --launch.teams;
   launch.warps = launch.teams * team_warps;
   launch.num_stages = std::clamp<std::int64_t>(
       stages_of(launch.teams), std::min<std::int64_t>(2, (budget - 2 * sums) / (launch.stage_bytes + sums)),
@@ -89,7 +90,8 @@ std::int64_t stream_registers(const StreamLaunch& launch) {
   const std::int64_t of_tokens = launch.groups > 2 ? 20 + 10 * (launch.groups - 3) : 0;
   if (launch.weight.format == WeightFormat::nvfp4) return x + (launch.groups == 1 ? 56 : 62) + of_tokens;
   const std::int64_t of_zero_points = launch.zero_row > 0 ? launch.groups * 8 : 0;
-  return x + (launch.weight.group == 32 && launch.groups == 1 ? 60 : 74) + of_tokens + of_zero_points;
+  return x + (launch.groups > 1 ? 74 : launch.weight.group == 32 ? 60 : launch.wide() ? 64 : 74) + of_tokens +
+         of_zero_points;
 }
 
 std::string refuse_launch(const StreamLaunch& launch) {
