@@ -498,6 +498,46 @@ TEST_F(CudaMoe, EmptySlotsAddNothing) {
   }
 }
 
+/// The same positions, so the same bits: up to 512 pairs, of experts with no, one and several tiles.
+TEST_F(CudaMoe, BlocksSortAsAKernelDoes) {
+  for (const char* name : {"wgmma_moe", "mxfp4_stream"}) {
+    const KernelFamily* family = gpu()->find_family(name);
+    if (family == nullptr) continue;
+    for (const std::int64_t tokens : {64, 33, 1}) {
+      for (const int experts : {40, 300, 1000}) {
+        Problem problem =
+            moe_of_weights_alone(DataType::bf16, QuantType::per_group, {tokens, 64, 128}, 32);
+        problem.moe.experts = experts;
+        problem.moe.topk = 8;
+        SCOPED_TRACE(fmt::format("{} {}", print(problem), name));
+        ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
+        Layer layer(problem);
+        std::vector<std::int32_t> ids = layer.ids();
+        for (std::size_t i = 0; i < ids.size(); ++i) {
+          if (i % 8 == 3) ids[i] = experts - 1;
+          if (i % 31 == 5) ids[i] = i % 2 == 0 ? -1 : experts;
+        }
+        Config config = family->default_config(problem);
+        std::vector<float> y[2];
+        for (const int sort : {0, 1}) {
+          config.set("sort", std::int64_t{sort});
+          ASSERT_EQ(family->space(problem).build_refusal(config), "");
+          const auto kernel = family->build(problem, config);
+          ASSERT_TRUE(kernel.ok()) << kernel.message();
+          y[sort] = layer.run(**kernel, ids);
+        }
+        ASSERT_EQ(y[0].size(), y[1].size());
+        int numbers = 0;
+        for (std::size_t i = 0; i < y[0].size(); ++i) {
+          ASSERT_EQ(std::bit_cast<std::uint32_t>(y[0][i]), std::bit_cast<std::uint32_t>(y[1][i])) << i;
+          numbers += std::isfinite(y[0][i]) && y[0][i] != 0 ? 1 : 0;
+        }
+        EXPECT_GT(numbers, 0);
+      }
+    }
+  }
+}
+
 TEST_F(CudaMoe, AnIdThatIsNoExpertMakesItsTokenNaN) {
   const std::pair<const char*, std::int64_t> families[] = {
       {"simt_moe", 20}, {"wgmma_moe", 20}, {"moe_decode", 4}};
