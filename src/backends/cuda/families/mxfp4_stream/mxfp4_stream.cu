@@ -558,15 +558,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, config().blocks)
   smem.done = smem.full + 8u * (unsigned)a.num_stages;
   smem.added = smem.done + 8u * (unsigned)a.num_stages;
   smem.begun = smem.added + 8u * (unsigned)a.num_slots;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < a.num_stages; ++i) {
-      barrier_init(smem.full + 8u * (unsigned)i, 1);
-      barrier_init(smem.done + 8u * (unsigned)i, TEAM_WARPS);
-    }
-    for (int i = 0; i < a.num_slots; ++i) barrier_init(smem.added + 8u * (unsigned)i, 1);
-    barrier_init(smem.begun, 1);
-    fence_barrier_init();
+  // A barrier or two by each thread, not all by one.
+  for (int i = (int)threadIdx.x; i < a.num_stages; i += THREADS) {
+    barrier_init(smem.full + 8u * (unsigned)i, 1);
+    barrier_init(smem.done + 8u * (unsigned)i, TEAM_WARPS);
   }
+  for (int i = (int)threadIdx.x; i < a.num_slots; i += THREADS) barrier_init(smem.added + 8u * (unsigned)i, 1);
+  if (threadIdx.x == 0) barrier_init(smem.begun, 1);
+  fence_barrier_init();
   __syncthreads();
   // Operands and the tiles are of the kernels before this one.
   if constexpr (config().stage == 1) grid_dependency_wait();
@@ -590,7 +589,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, config().blocks)
   if (begin < end) {
     if (threadIdx.x / 32 == config().warps) {
       load_slabs(a, smem, routes, begin, end);
-      if (config().stage == 1 && elect_one()) prefetch_next(a, routes, tile_count);
+      if (config().stage == 1 && a.next_count > 0 && elect_one()) prefetch_next(a, routes, tile_count);
     } else {
       if constexpr (config().stage == 2) grid_dependency_wait();
       multiply_slabs(a, smem, routes, begin, end);

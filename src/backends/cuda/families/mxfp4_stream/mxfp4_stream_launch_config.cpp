@@ -38,8 +38,12 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   launch.weight = weight_traits(problem);
   launch.warp_units = std::min(config.number("ku", 3), launch.units);
   const std::int64_t team_warps = ceil_div(launch.units, launch.warp_units);
-  if (launch.has_teams())
+  if (launch.has_teams()) {
+    // As many of each warp; of an atom's two units both.
+    launch.warp_units =
+        std::min(launch.warp_units, round_up(ceil_div(launch.units, team_warps), launch.wide() ? 2 : 1));
     launch.teams = std::max<std::int64_t>(1, config.number("warps", max_warps) / team_warps);
+  }
   launch.weight_rows = features * (launch.interleaved ? 2 : 1);
   const StripRows rows(k, launch.weight);
   launch.row_bytes = rows.row_bytes;
@@ -64,14 +68,17 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
                               (launch.sorts ? gpu::sorted_bytes : 0);
   // A team waits for its slab before, which its warps have read, when it has read another one: in another stage, so that the parity of a barrier's phase
   // says enough. With one stage a team it would wait for ever.
-  const auto stages_of = [&](std::int64_t teams) {
-    return (budget - (slots_ahead + teams) * sums) / (launch.stage_bytes + sums);
+  const auto stages_of = [&](std::int64_t teams, std::int64_t ahead) {
+    return (budget - (ahead + teams) * sums) / (launch.stage_bytes + sums);
   };
   const std::int64_t team_stages = team_warps > 1 ? 2 : 1;
-  while (launch.teams > 1 && stages_of(launch.teams) < team_stages * launch.teams) --launch.teams;
+  while (launch.teams > 1 && stages_of(launch.teams, slots_ahead) < team_stages * launch.teams)
+    --launch.teams;
   launch.warps = launch.teams * team_warps;
+  // A third stage of long rows is worth more than slots: two are one that loads and one that is read.
+  const std::int64_t ahead = stages_of(launch.teams, slots_ahead) < 3 * launch.teams ? 0 : slots_ahead;
   launch.num_stages = std::clamp<std::int64_t>(
-      stages_of(launch.teams), std::min<std::int64_t>(2, (budget - 2 * sums) / (launch.stage_bytes + sums)),
+      stages_of(launch.teams, ahead), std::min<std::int64_t>(2, (budget - 2 * sums) / (launch.stage_bytes + sums)),
       std::max(max_stream_stages, 2 * launch.teams));
   // What lay in a stage before is of the same team.
   launch.num_stages -= launch.num_stages % launch.teams;
@@ -87,11 +94,15 @@ std::int64_t stream_registers(const StreamLaunch& launch) {
   if (launch.weight.format == WeightFormat::mxfp4)
     return x + launch.warp_units * 2 + (launch.groups == 1 ? 8 : launch.groups * 4) + registers_beside +
            5 * (launch.groups - 1);
-  const std::int64_t of_tokens = launch.groups > 2 ? 20 + 10 * (launch.groups - 3) : 0;
+  const std::int64_t of_tokens =
+      launch.groups > 2 ? (launch.strips > 1 ? 36 : 20) + 10 * (launch.groups - 3) : 0;
   if (launch.weight.format == WeightFormat::nvfp4) return x + (launch.groups == 1 ? 56 : 62) + of_tokens;
   const std::int64_t of_zero_points = launch.zero_row > 0 ? launch.groups * 8 : 0;
-  return x + (launch.groups > 1 ? 74 : launch.weight.group == 32 ? 60 : launch.wide() ? 64 : 74) + of_tokens +
-         of_zero_points;
+  const bool few = launch.groups == 1 && launch.strips == 1;
+  const std::int64_t of_int4 = launch.weight.group == 32 && launch.groups == 1 ? 60
+                               : few && launch.wide()                          ? 64
+                                                                               : 74;
+  return x + of_int4 + of_tokens + of_zero_points;
 }
 
 std::string refuse_launch(const StreamLaunch& launch) {
