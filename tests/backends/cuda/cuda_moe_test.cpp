@@ -379,8 +379,7 @@ TEST_F(CudaMoe, BlocksSortAsAKernelDoes) {
     if (family == nullptr) continue;
     for (const std::int64_t tokens : {64, 33, 1}) {
       for (const int experts : {40, 300, 1000}) {
-        Problem problem =
-            moe_of_weights_alone(DataType::bf16, QuantType::per_group, {tokens, 64, 128}, 32);
+        Problem problem = moe_of_weights_alone(DataType::bf16, QuantType::per_group, {tokens, 64, 128}, 32);
         problem.moe.experts = experts;
         problem.moe.topk = 8;
         SCOPED_TRACE(fmt::format("{} {}", print(problem), name));

@@ -41,7 +41,7 @@ enum : int {
   GROUP_BYTES = 512,  // of 16 x 8 sums
   SUM_BYTES = config().groups * GROUP_BYTES,
   SETS = config().groups == 1 ? 2 : 1,  // of sums, so that an instruction need not wait for the one before it
-  ALONE = TEAM_WARPS == 1,  // a warp has all of k: its sums go from registers to memory
+  ALONE = TEAM_WARPS == 1,              // a warp has all of k: its sums go from registers to memory
   SLOT_BYTES = ALONE ? 0 : TEAM_WARPS * STRIPS * SUM_BYTES,
 };
 static_assert(TEAM_WARPS * TEAMS == config().warps, "teams of equal size");

@@ -61,8 +61,8 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   launch.slabs = launch.weight_rows / (launch.strips * strip_rows);
   launch.stage_bytes = rows.bytes(launch.strips * strip_rows);
   // Of a slab: each warp's of a team, which one warp alone keeps in registers, and what the warps know of it.
-  const std::int64_t sums =
-      (team_warps > 1 ? team_warps * launch.strips * launch.groups * group_bytes : 0) + 16 + launch.groups * 32;
+  const std::int64_t sums = (team_warps > 1 ? team_warps * launch.strips * launch.groups * group_bytes : 0) +
+                            16 + launch.groups * 32;
   const auto most = static_cast<std::int64_t>(limits.shared_bytes_per_block);
   const std::int64_t budget = (launch.blocks == 2 ? std::min(two_blocks, most) : most) - stream_reserve -
                               (launch.sorts ? gpu::sorted_bytes : 0);
@@ -77,9 +77,10 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   launch.warps = launch.teams * team_warps;
   // A third stage of long rows is worth more than slots: two are one that loads and one that is read.
   const std::int64_t ahead = stages_of(launch.teams, slots_ahead) < 3 * launch.teams ? 0 : slots_ahead;
-  launch.num_stages = std::clamp<std::int64_t>(
-      stages_of(launch.teams, ahead), std::min<std::int64_t>(2, (budget - 2 * sums) / (launch.stage_bytes + sums)),
-      std::max(max_stream_stages, 2 * launch.teams));
+  launch.num_stages =
+      std::clamp<std::int64_t>(stages_of(launch.teams, ahead),
+                               std::min<std::int64_t>(2, (budget - 2 * sums) / (launch.stage_bytes + sums)),
+                               std::max(max_stream_stages, 2 * launch.teams));
   // What lay in a stage before is of the same team.
   launch.num_stages -= launch.num_stages % launch.teams;
   launch.num_slots = std::min(launch.num_stages + slots_ahead + launch.teams,
@@ -94,14 +95,15 @@ std::int64_t stream_registers(const StreamLaunch& launch) {
   if (launch.weight.format == WeightFormat::mxfp4)
     return x + launch.warp_units * 2 + (launch.groups == 1 ? 8 : launch.groups * 4) + registers_beside +
            5 * (launch.groups - 1);
+  const bool several_strips = launch.strips > 1 && launch.stage == 1;  // with a bias of each
   const std::int64_t of_tokens =
-      launch.groups > 2 ? (launch.strips > 1 ? 36 : 20) + 10 * (launch.groups - 3) : 0;
-  if (launch.weight.format == WeightFormat::nvfp4) return x + (launch.groups == 1 ? 56 : 62) + of_tokens;
+      launch.groups > 2 ? (several_strips ? 36 : 20) + 10 * (launch.groups - 3) : 0;
+  if (launch.weight.format == WeightFormat::nvfp4)
+    return x + (launch.groups > 1 ? 62 : several_strips ? 66 : 56) + of_tokens;
   const std::int64_t of_zero_points = launch.zero_row > 0 ? launch.groups * 8 : 0;
-  const bool few = launch.groups == 1 && launch.strips == 1;
-  const std::int64_t of_int4 = launch.weight.group == 32 && launch.groups == 1 ? 60
-                               : few && launch.wide()                          ? 64
-                                                                               : 74;
+  std::int64_t of_int4 = 74;
+  if (launch.groups == 1 && launch.weight.group == 32) of_int4 = 60;
+  if (launch.groups == 1 && launch.wide() && !several_strips) of_int4 = 64;
   return x + of_int4 + of_tokens + of_zero_points;
 }
 
