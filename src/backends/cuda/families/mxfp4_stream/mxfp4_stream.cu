@@ -37,6 +37,7 @@ enum : int {
   // Strip s of a slab is eight rows from 8 * s on, and eight as many rows further.
   SECOND_ROWS = 8 * STRIPS,
   SLAB_FEATURES = INTERLEAVED ? SECOND_ROWS : SLAB_ROWS,
+  STRIPS_AT_ONCE = config().stage == 1 ? 1 : STRIPS,  // activations of several take registers
   THREADS = (config().warps + 1) * 32,
   GROUP_BYTES = 512,  // of 16 x 8 sums
   SUM_BYTES = config().groups * GROUP_BYTES,
@@ -271,12 +272,8 @@ static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) 
   for (int i = 0; i < 4; ++i) sum[i] += value[i];
 }
 
-// What is added to the sums of the thread's rows of a strip; of a slab, whose sums are multiplied by `factor` before.
+// What is added to the sums of the thread's rows of a strip.
 typedef float StripBias[2];
-struct SlabFactors {
-  StripBias bias[STRIPS];
-  float factor;
-};
 static __device__ __forceinline__ void load_bias(StripBias& bias, const Mxfp4StreamArguments& a, const Slab& slab,
                                                  int strip) {
   const float* const from = (const float*)a.bias + (long long)(slab.begins / 2) * (INTERLEAVED ? 2 : 1) * a.features +
@@ -288,19 +285,6 @@ static __device__ __forceinline__ float factor_of(const Mxfp4StreamArguments& a,
   if constexpr (HAS_GLOBALS) return __ldg(a.format.w_global + slab.begins / 2);
   return config().weight == WeightFormat::mxfp4 ? E2M1_UNIT * config().token_unit : 1.0f;
 }
-static __device__ __forceinline__ SlabFactors load_factors(const Mxfp4StreamArguments& a, const SharedLayout& smem,
-                                                           int slot) {
-  SlabFactors factors = {};
-  Slab slab = {};
-  if constexpr (TELLS_EXPERT) slab = read_slab(smem.strips + (unsigned)(slot * ABOUT_BYTES));
-  factors.factor = factor_of(a, slab);
-  if constexpr (ADDS_BIAS) {
-#pragma unroll
-    for (int strip = 0; strip < STRIPS; ++strip) load_bias(factors.bias[strip], a, slab, strip);
-  }
-  return factors;
-}
-
 static __device__ __forceinline__ void store_rows(output* to, float first, float second) {
   const unsigned pair = round_pair(first, second);
   to[0] = (output)pair;
@@ -345,21 +329,24 @@ static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a,
 
 // Adds the warps' sums of a slab and stores them.
 static __device__ __forceinline__ void finish_slab(const Mxfp4StreamArguments& a, const SharedLayout& smem,
-                                                   const Routes& routes, int slot, const SlabFactors& factors) {
+                                                   const Routes& routes, int slot, float factor,
+                                                   const StripBias& first_bias) {
   const int lane = (int)threadIdx.x % 32;
   const Slab slab = read_slab(smem.strips + (unsigned)(slot * ABOUT_BYTES));
   const unsigned from = smem.sums + (unsigned)(slot * SLOT_BYTES + lane * 16);
 #pragma unroll 1
   for (int group = 0; group * 8 < slab.count; ++group) {
-#pragma unroll
+#pragma unroll STRIPS_AT_ONCE
     for (int strip = 0; strip < STRIPS; ++strip) {
+      StripBias bias = {first_bias[0], first_bias[1]};
+      if constexpr (ADDS_BIAS && STRIPS > 1) load_bias(bias, a, slab, strip);
       float sum[2][4] = {};
 #pragma unroll
       for (int warp = 0; warp < TEAM_WARPS; ++warp)
         add_sums(sum[warp % 2], from + (unsigned)(((warp * STRIPS + strip) * config().groups + group) * GROUP_BYTES));
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sum[0][i] = (sum[0][i] + sum[1][i]) * factors.factor;
-      store_sums(a, routes, slab, strip, group, factors.bias[strip], sum[0]);
+      for (int i = 0; i < 4; ++i) sum[0][i] = (sum[0][i] + sum[1][i]) * factor;
+      store_sums(a, routes, slab, strip, group, bias, sum[0]);
     }
   }
   __syncwarp();
@@ -532,10 +519,15 @@ static __device__ __forceinline__ void multiply_slabs(const Mxfp4StreamArguments
     if (!ALONE && turn-- == 0) {
       turn = TEAM_WARPS - 1;
       const int before = slot - TEAMS + (slot < TEAMS ? a.num_slots : 0);
-      const SlabFactors factors = load_factors(a, smem, before);
+      // Before the wait: they come from memory.
+      Slab slab = {};
+      if constexpr (TELLS_EXPERT) slab = read_slab(smem.strips + (unsigned)(before * ABOUT_BYTES));
+      const float factor = factor_of(a, slab);
+      StripBias bias = {};
+      if constexpr (ADDS_BIAS && STRIPS == 1) load_bias(bias, a, slab, 0);
       barrier_wait(smem.done + 8u * (unsigned)(stage - TEAMS + (stage < TEAMS ? a.num_stages : 0)),
                    stage < TEAMS ? phase ^ 1u : phase);
-      finish_slab(a, smem, routes, before, factors);
+      finish_slab(a, smem, routes, before, factor, bias);
     }
     slot += TEAMS;
     if (slot >= a.num_slots) slot -= a.num_slots;

@@ -95,15 +95,12 @@ std::int64_t stream_registers(const StreamLaunch& launch) {
   if (launch.weight.format == WeightFormat::mxfp4)
     return x + launch.warp_units * 2 + (launch.groups == 1 ? 8 : launch.groups * 4) + registers_beside +
            5 * (launch.groups - 1);
-  const bool several_strips = launch.strips > 1 && launch.stage == 1;  // with a bias of each
-  const std::int64_t of_tokens =
-      launch.groups > 2 ? (several_strips ? 36 : 20) + 10 * (launch.groups - 3) : 0;
-  if (launch.weight.format == WeightFormat::nvfp4)
-    return x + (launch.groups > 1 ? 62 : several_strips ? 66 : 56) + of_tokens;
+  const std::int64_t of_tokens = launch.groups > 2 ? 20 + 10 * (launch.groups - 3) : 0;
+  if (launch.weight.format == WeightFormat::nvfp4) return x + (launch.groups == 1 ? 56 : 62) + of_tokens;
   const std::int64_t of_zero_points = launch.zero_row > 0 ? launch.groups * 8 : 0;
   std::int64_t of_int4 = 74;
   if (launch.groups == 1 && launch.weight.group == 32) of_int4 = 60;
-  if (launch.groups == 1 && launch.wide() && !several_strips) of_int4 = 64;
+  if (launch.groups == 1 && launch.wide() && launch.strips == 1) of_int4 = 64;
   return x + of_int4 + of_tokens + of_zero_points;
 }
 
