@@ -398,6 +398,8 @@ TEST_F(CudaMoe, BlocksSortAsAKernelDoes) {
           const auto kernel = family->build(problem, config);
           ASSERT_TRUE(kernel.ok()) << kernel.message();
           y[sort] = layer.run(**kernel, ids);
+          for (const float value : layer.run(**kernel, std::vector<std::int32_t>(ids.size(), -1)))
+            ASSERT_EQ(value, 0);
         }
         ASSERT_EQ(y[0].size(), y[1].size());
         int numbers = 0;

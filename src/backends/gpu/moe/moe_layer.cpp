@@ -77,9 +77,10 @@ std::string refuse_sort(const Problem& problem, std::int64_t threads, std::int64
 }
 
 bool sorts_in_blocks(const Problem& problem) {
+  constexpr std::int64_t most = 256;
   constexpr std::int64_t threads = 256;
   constexpr std::int64_t scratch_bytes = 64 * 1024;
-  return refuse_sort(problem, threads, scratch_bytes).empty();
+  return routed_pairs(problem) <= most && refuse_sort(problem, threads, scratch_bytes).empty();
 }
 
 int activation_code(Activation activation) {

@@ -117,7 +117,7 @@ inline constexpr std::int64_t max_sorted_pairs = 512;
 inline constexpr std::int64_t sorted_bytes = 6400;  // of shared memory where blocks sort
 /// Empty, or why blocks of so many threads cannot sort the pairs in `scratch_bytes` of shared memory.
 std::string refuse_sort(const Problem& problem, std::int64_t threads, std::int64_t scratch_bytes);
-/// Whether blocks sort by default.
+/// Whether blocks of tiles at a fixed stride sort by default; of more pairs tiles that blocks take as they become free are faster (docs/lab/mxfp4_stream.md).
 bool sorts_in_blocks(const Problem& problem);
 
 }  // namespace gemmtune::gpu

@@ -53,20 +53,6 @@ void set_weight(const StreamLaunch& launch, const void* w, const void* scales, M
   values.stage_bytes = as_int(launch.stage_bytes);
 }
 
-/// What stage 1 prefetches of stage 2's weight.
-void set_next(const StreamLaunch& next, const Mxfp4StreamArguments& second, Mxfp4StreamArguments& first) {
-  constexpr std::int64_t prefetched_bytes = 64 * 1024;  // of a block
-  const std::int64_t rows = next.strips * strip_rows;
-  first.next_w = second.w;
-  first.next_scales = second.scales;
-  first.next_w_matrix = second.w_matrix;
-  first.next_scale_matrix = second.scale_matrix;
-  first.next_slabs = second.slabs;
-  first.next_slab_bytes = as_int(rows * next.row_bytes);
-  first.next_scale_bytes = as_int(rows * next.scale_row);
-  first.next_count = as_int(ceil_div(prefetched_bytes, rows * next.row_bytes));
-}
-
 /// A launch that may start while the kernel before it still runs.
 class StreamShape {
  public:
@@ -129,10 +115,9 @@ class MoeStreamKernel final : public gpu::JitKernel<StreamLaunches> {
       first.position_of = round.position_of;
       first.bias = static_cast<const float*>(round.operands.bias);
       first.format = gpu::moe_format_of(operands.w_global_scale, operands.w_zero_points);
+      GEMMTUNE_RETURN_IF_ERROR(shapes_[0].launch(*programs_[0], first, stream));
       Mxfp4StreamArguments second{};
       set_weight(launch_[1], operands.w2, operands.w2_scale, second);
-      set_next(launch_[1], second, first);
-      GEMMTUNE_RETURN_IF_ERROR(shapes_[0].launch(*programs_[0], first, stream));
       set_tiles(round, second);
       second.x = static_cast<const unsigned short*>(round.hidden);
       second.x_row = problem_.n;

@@ -248,21 +248,6 @@ static __device__ __forceinline__ int first_slab(int slabs, unsigned block) {
   return (int)(share * block + rest * block / gridDim.x);
 }
 
-// Prefetches into L2 what the block of stage 2 with this number reads first: memory would wait for its start. One thread.
-static __device__ __forceinline__ void prefetch_next(const Mxfp4StreamArguments& a, const Routes& routes,
-                                                     int tile_count) {
-  const int begin = first_slab(tile_count * a.next_slabs, blockIdx.x);
-  const int tile = begin / a.next_slabs;
-  const int slab = begin - tile * a.next_slabs;
-  const int left = a.next_slabs - slab;
-  const unsigned count = (unsigned)(left < a.next_count ? left : a.next_count);
-  const long long expert = load_tile(routes, tile).expert;
-  bulk_prefetch(a.next_w + expert * a.next_w_matrix + (long long)slab * a.next_slab_bytes,
-                count * (unsigned)a.next_slab_bytes, 0ull);
-  bulk_prefetch(a.next_scales + expert * a.next_scale_matrix + (long long)slab * a.next_scale_bytes,
-                count * (unsigned)a.next_scale_bytes, 0ull);
-}
-
 // ---- the warps that multiply
 
 static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) {
@@ -581,7 +566,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, config().blocks)
   if (begin < end) {
     if (threadIdx.x / 32 == config().warps) {
       load_slabs(a, smem, routes, begin, end);
-      if (config().stage == 1 && a.next_count > 0 && elect_one()) prefetch_next(a, routes, tile_count);
     } else {
       if constexpr (config().stage == 2) grid_dependency_wait();
       multiply_slabs(a, smem, routes, begin, end);

@@ -71,21 +71,12 @@ struct Mxfp4StreamArguments {
   long long zero_matrix;        // bytes, from expert to expert
   int zero_row;                 // bytes
   int zero_pitch;               // in shared memory
-  // Stage 1: what stage 2 reads.
-  const unsigned char* next_w;
-  const unsigned char* next_scales;
-  long long next_w_matrix;      // bytes, from expert to expert
-  long long next_scale_matrix;  // bytes, from expert to expert
-  int next_slabs;               // of an expert
-  int next_slab_bytes;
-  int next_scale_bytes;  // of a slab
-  int next_count;        // slabs of a block that are prefetched
 };
 
 static_assert(GEMMTUNE_OFFSET(Mxfp4StreamArguments, row_bytes) == 64 &&
                   GEMMTUNE_OFFSET(Mxfp4StreamArguments, pair_of) == 112 &&
                   GEMMTUNE_OFFSET(Mxfp4StreamArguments, topk) == 168 &&
-                  GEMMTUNE_OFFSET(Mxfp4StreamArguments, bias) == 192 && sizeof(Mxfp4StreamArguments) == 288,
+                  GEMMTUNE_OFFSET(Mxfp4StreamArguments, bias) == 192 && sizeof(Mxfp4StreamArguments) == 240,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

@@ -178,14 +178,13 @@ Config default_stream_config(const Problem& problem, const gpu::Limits& limits, 
   using Values = std::vector<std::int64_t>;
   const bool teams = weight_traits(problem).format != WeightFormat::mxfp4;
   const Values all_warps = teams ? Values{15, 11, 8} : Values{0},
-               slabs = teams ? Values{16, 8, 32, 4} : Values{0},
-               sorts = gpu::sorts_in_blocks(problem) ? Values{1, 0} : Values{0};
+               slabs = teams ? Values{16, 8, 32, 4} : Values{0};
   for (const std::int64_t bm : {8, 16, 24, 32, 40}) {
     for (std::int64_t units = 1; units <= max_warp_units; ++units) {
       for (const std::int64_t smem : {226, 112}) {
         for (const std::int64_t warps : all_warps) {
           for (const std::int64_t slab : slabs) {
-            for (const std::int64_t sort : sorts) {
+            for (const std::int64_t sort : {1, 0}) {
               config.set("bm", bm);
               config.set("ku", units);
               config.set("smem", smem);
