@@ -50,6 +50,7 @@ T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32);
 template <typename T>
 T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = 32);
 int __any_sync(unsigned mask, int predicate);
+int __reduce_add_sync(unsigned mask, int value);
 int __all_sync(unsigned mask, int predicate);
 unsigned __ballot_sync(unsigned mask, int predicate);
 

@@ -18,6 +18,7 @@
 #include "support/first_gpu.h"
 #include "support/gpu_kernels.h"
 #include "support/held_multiprocessors.h"
+#include "support/moe_layer_on_gpu.h"
 #include "support/operation_problems.h"
 #include "verify/inputs.h"
 
@@ -281,133 +282,6 @@ TEST_F(CudaMoe, Mxfp4WeightsWithQuantizedTokensAreRight) {
   }
 }
 
-/// A layer of one call with operands of its own.
-class Layer {
- public:
-  explicit Layer(const Problem& problem) : problem_(problem), shapes_(operand_shapes(problem)) {
-    auto inputs = plan_inputs(problem, 1);
-    EXPECT_TRUE(inputs.ok() && inputs->fill_all(2).ok());
-    host_ = inputs->host;
-    x_ = on_device(host_.x);
-    w_ = on_device(host_.w);
-    w2_ = on_device(host_.w2);
-    const auto pairs = static_cast<std::size_t>(given_pairs(problem));
-    ids_ = allocated(pairs * 4);
-    weights_ = allocated(pairs * 4);
-    y_ = allocated(static_cast<std::size_t>(shapes_.y.bytes()));
-    if (shapes_.w.scale.type != ScaleType::none) {
-      w_scale_ = on_device(host_.w_scale);
-      w2_scale_ = on_device(host_.w2_scale);
-    }
-    if (shapes_.w.scale.global) {
-      w_global_scale_ = on_device(host_.w_global_scale);
-      w2_global_scale_ = on_device(host_.w2_global_scale);
-    }
-    if (shapes_.w.scale.zero_points) {
-      w_zero_points_ = on_device(host_.w_zero_points);
-      w2_zero_points_ = on_device(host_.w2_zero_points);
-    }
-    EXPECT_TRUE(gpu()->copy_in(weights_->data(), host_.topk_weights.data(), pairs * 4).ok());
-  }
-  const std::vector<std::int32_t>& ids() const { return host_.topk_ids; }
-  const std::vector<float>& weights() const { return host_.topk_weights; }
-  void set_weights(const std::vector<float>& weights) {
-    EXPECT_TRUE(gpu()->copy_in(weights_->data(), weights.data(), weights.size() * 4).ok());
-  }
-
-  /// The same scale for all of w1 and of w2, as it is stored: a byte, or two of int4 weights.
-  void set_scales(unsigned of_w, unsigned of_w2) {
-    for (auto [code, bytes, to] : {std::tuple{of_w, host_.w_scale.size(), w_scale_.get()},
-                                   std::tuple{of_w2, host_.w2_scale.size(), w2_scale_.get()}}) {
-      const bool two = bytes_of(shapes_.w.scale.type) == 2;
-      std::vector<std::byte> all(bytes);
-      for (std::size_t i = 0; i < bytes; ++i)
-        all[i] = static_cast<std::byte>(code >> (two && i % 2 == 1 ? 8 : 0) & 0xffU);
-      EXPECT_TRUE(gpu()->copy_in(to->data(), all.data(), bytes).ok());
-    }
-  }
-
-  /// y as float32 bits of bf16. `byte`: what the workspace is filled with; −1: graphs of several launches, each in what the one before left.
-  /// `before`: what is enqueued right in front of the launch.
-  std::vector<float> run(
-      const Kernel& kernel, const std::vector<std::int32_t>& ids, int byte = 0xff,
-      const std::function<void()>& before = [] {}) {
-    EXPECT_TRUE(gpu()->copy_in(ids_->data(), ids.data(), ids.size() * 4).ok());
-    auto workspace = allocated(kernel.workspace_bytes());
-    if (byte >= 0) {
-      EXPECT_TRUE(gpu()->fill(workspace->data(), byte, workspace->bytes()).ok());
-    }
-    Operands o;
-    o.x = x_->data();
-    o.w = w_->data();
-    o.w2 = w2_->data();
-    if (w_scale_ != nullptr) {
-      o.w_scale = w_scale_->data();
-      o.w2_scale = w2_scale_->data();
-    }
-    if (w_global_scale_ != nullptr) {
-      o.w_global_scale = w_global_scale_->data();
-      o.w2_global_scale = w2_global_scale_->data();
-    }
-    if (w_zero_points_ != nullptr) {
-      o.w_zero_points = w_zero_points_->data();
-      o.w2_zero_points = w2_zero_points_->data();
-    }
-    o.y = y_->data();
-    o.ldx = o.ldy = problem_.k;
-    o.topk_ids = static_cast<const std::int32_t*>(ids_->data());
-    o.topk_weights = static_cast<const float*>(weights_->data());
-    if (byte < 0) {
-      for (int i = 0; i < 3; ++i) {
-        EXPECT_TRUE(gpu()->fill(y_->data(), 0xff, y_->bytes()).ok());
-        SampleRequest request;
-        request.kernel = &kernel;
-        request.rotation = {&o, 1};
-        request.launches = 3;
-        request.workspace = workspace->data();
-        const auto sampled = gpu()->sample(request);
-        EXPECT_TRUE(sampled.ok()) << sampled.message();
-      }
-    } else {
-      before();
-      const Status ran = kernel.run(o, workspace->data(), {});
-      EXPECT_TRUE(ran.ok()) << ran.message();
-    }
-    const Status done = gpu()->synchronize();
-    EXPECT_TRUE(done.ok()) << done.message();
-    std::vector<std::uint16_t> bits(static_cast<std::size_t>(problem_.m * problem_.k));
-    EXPECT_TRUE(gpu()->copy_out(bits.data(), y_->data(), bits.size() * 2).ok());
-    std::vector<float> values;
-    for (const std::uint16_t each : bits)
-      values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(each) << 16));
-    return values;
-  }
-
- private:
-  static std::unique_ptr<Buffer> allocated(std::size_t bytes) {
-    auto buffer = gpu()->allocate(bytes, Placement::guarded);
-    EXPECT_TRUE(buffer.ok()) << buffer.message();
-    return std::move(*buffer);
-  }
-  static std::unique_ptr<Buffer> on_device(const std::vector<std::byte>& bytes) {
-    auto buffer = allocated(bytes.size());
-    EXPECT_TRUE(gpu()->copy_in(buffer->data(), bytes.data(), bytes.size()).ok());
-    return buffer;
-  }
-
-  Problem problem_;
-  OperandShapes shapes_;
-  HostOperands host_;
-  std::unique_ptr<Buffer> x_, w_, w2_, w_scale_, w2_scale_, w_global_scale_, w2_global_scale_, w_zero_points_,
-      w2_zero_points_, ids_, weights_, y_;
-};
-
-std::unique_ptr<Kernel> default_kernel(const KernelFamily& family, const Problem& problem) {
-  auto kernel = family.build(problem, family.default_config(problem));
-  EXPECT_TRUE(kernel.ok()) << kernel.message();
-  return kernel.ok() ? std::move(*kernel) : nullptr;
-}
-
 /// Scales of every size: of w1 from 2^-64 to 2^53, of w2 from 2^-106 to 2^127, with which elements above 1 are more than bf16 and float32 hold.
 TEST_F(CudaMoe, Mxfp4ScalesOfEverySizeAreRight) {
   Problem problem = moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {24, 128, 256});
@@ -417,7 +291,7 @@ TEST_F(CudaMoe, Mxfp4ScalesOfEverySizeAreRight) {
   const KernelFamily* slow = gpu()->find_family("simt_moe");
   if (slow == nullptr) GTEST_SKIP() << gpu()->missing_family("simt_moe").message();
   for (const int exponent : {63, 64, 75, 100, 126, 127, 128, 129, 130, 180}) {
-    Layer layer(problem);
+    MoeLayerOnGpu layer(problem);
     // In w1 e, in w2 the opposite, so that gate * up stays in range: (2^(e-127))^2 * 2^(e2-127).
     layer.set_scales(static_cast<unsigned char>(exponent),
                      static_cast<unsigned char>(std::clamp(381 - 2 * exponent, 1, 254)));
@@ -455,7 +329,7 @@ TEST_F(CudaMoe, EmptySlotsAddNothing) {
         problem.moe.experts = 40;
         if (!family->accepts(problem).ok()) continue;
         const auto topk = static_cast<std::size_t>(problem.moe.topk);
-        Layer layer(problem);
+        MoeLayerOnGpu layer(problem);
         std::vector<float> weights = layer.weights();
         std::vector<float> zero = weights;
         std::vector<std::int32_t> ids = layer.ids();
@@ -498,6 +372,47 @@ TEST_F(CudaMoe, EmptySlotsAddNothing) {
   }
 }
 
+/// The same positions, so the same bits: up to 512 pairs, of experts with no, one and several tiles.
+TEST_F(CudaMoe, BlocksSortAsAKernelDoes) {
+  for (const char* name : {"wgmma_moe", "mxfp4_stream"}) {
+    const KernelFamily* family = gpu()->find_family(name);
+    if (family == nullptr) continue;
+    for (const std::int64_t tokens : {64, 33, 1}) {
+      for (const int experts : {40, 300, 1000}) {
+        Problem problem = moe_of_weights_alone(DataType::bf16, QuantType::per_group, {tokens, 64, 128}, 32);
+        problem.moe.experts = experts;
+        problem.moe.topk = 8;
+        SCOPED_TRACE(fmt::format("{} {}", print(problem), name));
+        ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
+        MoeLayerOnGpu layer(problem);
+        std::vector<std::int32_t> ids = layer.ids();
+        for (std::size_t i = 0; i < ids.size(); ++i) {
+          if (i % 8 == 3) ids[i] = experts - 1;
+          if (i % 31 == 5) ids[i] = i % 2 == 0 ? -1 : experts;
+        }
+        Config config = family->default_config(problem);
+        std::vector<float> y[2];
+        for (const int sort : {0, 1}) {
+          config.set("sort", std::int64_t{sort});
+          ASSERT_EQ(family->space(problem).build_refusal(config), "");
+          const auto kernel = family->build(problem, config);
+          ASSERT_TRUE(kernel.ok()) << kernel.message();
+          y[sort] = layer.run(**kernel, ids);
+          for (const float value : layer.run(**kernel, std::vector<std::int32_t>(ids.size(), -1)))
+            ASSERT_EQ(value, 0);
+        }
+        ASSERT_EQ(y[0].size(), y[1].size());
+        int numbers = 0;
+        for (std::size_t i = 0; i < y[0].size(); ++i) {
+          ASSERT_EQ(std::bit_cast<std::uint32_t>(y[0][i]), std::bit_cast<std::uint32_t>(y[1][i])) << i;
+          numbers += std::isfinite(y[0][i]) && y[0][i] != 0 ? 1 : 0;
+        }
+        EXPECT_GT(numbers, 0);
+      }
+    }
+  }
+}
+
 TEST_F(CudaMoe, AnIdThatIsNoExpertMakesItsTokenNaN) {
   const std::pair<const char*, std::int64_t> families[] = {
       {"simt_moe", 20}, {"wgmma_moe", 20}, {"moe_decode", 4}};
@@ -505,7 +420,7 @@ TEST_F(CudaMoe, AnIdThatIsNoExpertMakesItsTokenNaN) {
     const KernelFamily* family = gpu()->find_family(name);
     if (family == nullptr) continue;
     const Problem problem = mixture_of({tokens, 64, 128}, 8, 2);
-    Layer layer(problem);
+    MoeLayerOnGpu layer(problem);
     const auto kernel = default_kernel(*family, problem);
     ASSERT_NE(kernel, nullptr);
     const std::vector<float> right = layer.run(*kernel, layer.ids());
@@ -684,7 +599,7 @@ TEST_F(CudaMoe, ScalesOfWeightFormatsAreRight) {
   }
   for (const Case& one : cases) {
     SCOPED_TRACE(fmt::format("{} {:#x} {:#x}", print(*one.problem), one.of_w, one.of_w2));
-    Layer layer(*one.problem);
+    MoeLayerOnGpu layer(*one.problem);
     layer.set_scales(one.of_w, one.of_w2);
     const std::vector<float> right = layer.run(*default_kernel(*slow, *one.problem), layer.ids());
     for (const char* name : {"moe_decode", "wgmma_moe", "mxfp4_stream"}) {
@@ -722,7 +637,7 @@ TEST_F(CudaMoe, DecodeWorksWithAnyWorkspace) {
   if (family == nullptr || slow == nullptr) GTEST_SKIP() << "needs both families";
   for (std::int64_t tokens = 1; tokens <= 8; ++tokens) {
     const Problem problem = mixture_of({tokens, 96, 1056}, 6, 4);
-    Layer layer(problem);
+    MoeLayerOnGpu layer(problem);
     const auto kernel = default_kernel(*family, problem);
     const auto reference = default_kernel(*slow, problem);
     ASSERT_TRUE(kernel != nullptr && reference != nullptr);
@@ -754,7 +669,7 @@ TEST_F(CudaMoe, DecodeEndsBesideAKernelThatEnds) {
   const auto other = HeldMultiprocessors::make();
   ASSERT_TRUE(other.ok()) << other.message();
   const Problem problem = mixture_of({2, 96, 1056}, 6, 4);
-  Layer layer(problem);
+  MoeLayerOnGpu layer(problem);
   const auto kernel = default_kernel(*family, problem);
   ASSERT_NE(kernel, nullptr);
   const std::vector<float> right = layer.run(*kernel, layer.ids());
@@ -773,7 +688,7 @@ TEST_F(CudaMoe, AllTokensToTheSameExperts) {
   const KernelFamily* simt = gpu()->find_family("simt_moe");
   const KernelFamily* fast = gpu()->find_family("wgmma_moe");
   if (simt == nullptr || fast == nullptr) GTEST_SKIP() << "needs both families";
-  Layer layer(problem);
+  MoeLayerOnGpu layer(problem);
   std::vector<std::int32_t> ids(400);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = i % 2 == 0 ? 11 : 3;
   const std::vector<float> slow = layer.run(*default_kernel(*simt, problem), ids);

@@ -162,14 +162,16 @@ static __device__ __forceinline__ void multiply_formats(float (&d)[TOKEN_GROUPS]
       for (int j = 0; j < 4; j += 2) {
 #pragma unroll
         for (int of_tokens = 0; of_tokens < USED; ++of_tokens)
-          multiply(p[j / 2][of_tokens], pairs[0][j], pairs[1][j], pairs[0][j + 1], pairs[1][j + 1],
+          multiply(p[TWO_GROUPS ? 0 : j / 2][of_tokens], pairs[0][j], pairs[1][j], pairs[0][j + 1], pairs[1][j + 1],
                    x[unit][of_tokens][word % 2 * 4 + j], x[unit][of_tokens][word % 2 * 4 + j + 1]);
       }
       if (!is_grouped() || (!TWO_GROUPS && word < WORDS_OF_ATOM - 1)) continue;
 #pragma unroll
       for (int e = 0; e < USED * 4; ++e) {
         float& sum = d[e / 4][e % 4];
-        sum = fmaf(p[0][e / 4][e % 4] + p[1][e / 4][e % 4], factors.scales[group][e % 4 / 2], sum);
+        float of_group = p[0][e / 4][e % 4];
+        if constexpr (!TWO_GROUPS) of_group += p[1][e / 4][e % 4];
+        sum = fmaf(of_group, factors.scales[group][e % 4 / 2], sum);
         p[0][e / 4][e % 4] = p[1][e / 4][e % 4] = 0.0f;
       }
     }

@@ -65,9 +65,22 @@ ExpectedTiles expected_moe_tiles(const Problem& problem, std::int64_t block_m) {
   return found;
 }
 
+std::string refuse_sort(const Problem& problem, std::int64_t threads, std::int64_t scratch_bytes) {
+  constexpr std::int64_t pairs_of_thread = 2;
+  const std::int64_t pairs = routed_pairs(problem);
+  if (problem.moe.shared_experts > 0) return "blocks that sort know no shared experts";
+  if (pairs > std::min(max_sorted_pairs, pairs_of_thread * threads))
+    return "more pairs of token and expert than a block sorts";
+  if ((ceil_div(pairs, std::int64_t{32}) + 1) * problem.moe.experts * 4 > scratch_bytes)
+    return "more experts than a block has shared memory to sort for";
+  return {};
+}
+
 bool sorts_in_blocks(const Problem& problem) {
-  constexpr std::int64_t default_sorted_pairs = 128;
-  return routed_pairs(problem) <= default_sorted_pairs && problem.moe.shared_experts == 0;
+  constexpr std::int64_t most = 256;
+  constexpr std::int64_t threads = 256;
+  constexpr std::int64_t scratch_bytes = 64 * 1024;
+  return routed_pairs(problem) <= most && refuse_sort(problem, threads, scratch_bytes).empty();
 }
 
 int activation_code(Activation activation) {

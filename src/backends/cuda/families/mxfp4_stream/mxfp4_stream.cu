@@ -3,17 +3,18 @@
 // shared memory holds nothing but the weight and sums; the warps of a team take turns to add those of a slab. A and B are swapped: A is the weight.
 // Mxfp4StreamConfig is what the host compiles it for; GATED and ACTIVATION are of moe_activation.cuh.
 
+#include "backends/cuda/device/convert.cuh"
 #include "backends/cuda/device/dependent_launch.cuh"
 #include "backends/cuda/device/e2m1.cuh"
 #include "backends/cuda/device/e2m1_strip.cuh"
 #include "backends/cuda/device/mbarrier.cuh"
 #include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/device/tma.cuh"
+#include "backends/cuda/families/moe_sort.cuh"
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_arguments.h"
 #include "backends/gpu/device/numbers.cuh"
 #include "backends/gpu/moe/moe_activation.cuh"
 #include "backends/gpu/moe/moe_route_arguments.h"
-#include "backends/gpu/moe/moe_sort.cuh"
 
 using gemmtune::cuda::Mxfp4StreamArguments;
 using gemmtune::cuda::WeightFormat;
@@ -36,13 +37,16 @@ enum : int {
   // Strip s of a slab is eight rows from 8 * s on, and eight as many rows further.
   SECOND_ROWS = 8 * STRIPS,
   SLAB_FEATURES = INTERLEAVED ? SECOND_ROWS : SLAB_ROWS,
+  STRIPS_AT_ONCE = config().stage == 1 ? 1 : STRIPS,  // activations of several take registers
   THREADS = (config().warps + 1) * 32,
   GROUP_BYTES = 512,  // of 16 x 8 sums
   SUM_BYTES = config().groups * GROUP_BYTES,
   SETS = config().groups == 1 ? 2 : 1,  // of sums, so that an instruction need not wait for the one before it
-  SLOT_BYTES = TEAM_WARPS * STRIPS * SUM_BYTES,
+  ALONE = TEAM_WARPS == 1,              // a warp has all of k: its sums go from registers to memory
+  SLOT_BYTES = ALONE ? 0 : TEAM_WARPS * STRIPS * SUM_BYTES,
 };
 static_assert(TEAM_WARPS * TEAMS == config().warps, "teams of equal size");
+static_assert(sizeof(output) == 2, "pairs are rounded at once");
 
 // Addresses in shared memory.
 struct SharedLayout {
@@ -75,8 +79,9 @@ static __device__ __forceinline__ bool begins_run(const Slab& slab) {
 // Tiles of tokens of one expert.
 struct Routes {
   const int* pair_of;
-  const MoeTile* tiles;
-  const int* tiles_of;  // by expert; with SORT by tile
+  const MoeTile* tiles;      // of the kernel that sorted,
+  const int* tiles_of;       // by expert; or
+  const SortedTile* sorted;  // of the block
 };
 
 // Neighbouring slabs of one tile. All tiles of an expert compute `chunk` slabs, then the next ones, which are in L2 then.
@@ -87,17 +92,17 @@ struct Run {
 };
 
 // Not through L1, which may hold what was there before the sort: stage 2 reads it before stage 1 has ended.
-static __device__ __forceinline__ MoeTile load_tile(const MoeTile* from) {
-  if (config().sort) return *from;
-  const int4 bits = __ldcg((const int4*)from);
+static __device__ __forceinline__ MoeTile load_tile(const Routes& routes, int index) {
+  if constexpr (config().sort) return tile_of(routes.sorted[index]);
+  const int4 bits = __ldcg((const int4*)(routes.tiles + index));
   return {bits.x, bits.y, bits.z, bits.w};
 }
 
 static __device__ __forceinline__ Run run_at(const Mxfp4StreamArguments& a, const Routes& routes, int index, int end) {
   Run run;
   const int any = index / a.slabs;
-  const MoeTile one = load_tile(routes.tiles + any);
-  const int tiles = config().sort ? routes.tiles_of[any] : __ldcg(routes.tiles_of + one.expert);
+  const MoeTile one = load_tile(routes, any);
+  const int tiles = config().sort ? routes.sorted[any].tiles : __ldcg(routes.tiles_of + one.expert);
   const int first = any - one.index;
   const int local = index - first * a.slabs;
   const int chunk = tiles > 1 ? a.chunk : a.slabs;
@@ -105,29 +110,50 @@ static __device__ __forceinline__ Run run_at(const Mxfp4StreamArguments& a, cons
   const int size = a.slabs - before < chunk ? a.slabs - before : chunk;
   const int within = local - before * tiles;
   const int tile = within / size;
-  run.tile = load_tile(routes.tiles + first + tile);
+  run.tile = load_tile(routes, first + tile);
   run.slab = before + within - tile * size;
   run.count = before + size - run.slab;
   if (run.count > end - index) run.count = end - index;
   return run;
 }
 
+// Where a slab's rows, scales and zero points begin.
+struct SlabSource {
+  const unsigned char* rows;
+  const unsigned char* scales;
+  const unsigned char* zeros;
+};
+static __device__ __forceinline__ SlabSource source_of(const Mxfp4StreamArguments& a, const Run& run) {
+  const long long row = run.slab * SLAB_FEATURES;
+  SlabSource from = {};
+  from.rows = a.w + run.tile.expert * a.w_matrix + row * a.row_bytes;
+  from.scales = a.scales + run.tile.expert * a.scale_matrix + row * a.scale_row;
+  if constexpr (config().zero_points)
+    from.zeros = (const unsigned char*)a.format.zero_points + run.tile.expert * a.zero_matrix + row * a.zero_row;
+  return from;
+}
+
 // Goes through the slabs from `index` to `end`.
 struct Walk {
   Run run;
   int next;  // slab behind the run
+  SlabSource from;
 };
 static __device__ __forceinline__ Walk walk_from(const Mxfp4StreamArguments& a, const Routes& routes, int index,
                                                  int end) {
   Walk walk;
   walk.run = run_at(a, routes, index, end);
   walk.next = index + walk.run.count;
+  walk.from = source_of(a, walk.run);
   return walk;
 }
 // True if another run begins.
 static __device__ __forceinline__ bool advance(const Mxfp4StreamArguments& a, const Routes& routes, Walk& walk,
                                                int end) {
   ++walk.run.slab;
+  walk.from.rows += SLAB_FEATURES * a.row_bytes;
+  walk.from.scales += SLAB_FEATURES * a.scale_row;
+  if constexpr (config().zero_points) walk.from.zeros += SLAB_FEATURES * a.zero_row;
   if (--walk.run.count > 0 || walk.next >= end) return false;
   walk = walk_from(a, routes, walk.next, end);
   return true;
@@ -137,31 +163,27 @@ static __device__ __forceinline__ bool advance(const Mxfp4StreamArguments& a, co
 
 // Loads a slab, its scales and its zero points; all lanes.
 static __device__ __forceinline__ void load_slab(const Mxfp4StreamArguments& a, const SharedLayout& smem, int stage,
-                                                 const Run& run) {
+                                                 const Run& run, const SlabSource& from) {
   const int lane = (int)threadIdx.x % 32;
   const unsigned full = smem.full + 8u * (unsigned)stage;
   const unsigned to = smem.stages + (unsigned)(stage * a.stage_bytes);
   const unsigned scales_to = to + (unsigned)(SLAB_ROWS * a.pitch);
-  const int row = run.slab * SLAB_FEATURES;
   const int second = INTERLEAVED ? a.features : SECOND_ROWS;  // the second half of the rows, from the first
-  const unsigned char* const w = a.w + run.tile.expert * a.w_matrix + (long long)row * a.row_bytes;
-  const unsigned char* const scales = a.scales + run.tile.expert * a.scale_matrix + (long long)row * a.scale_row;
   if constexpr (config().bias) {
     // Of the gate and of the up half, or of both halves.
     if (lane < 2 * STRIPS) {
       const float* const bias = (const float*)a.bias + (long long)run.tile.expert * (INTERLEAVED ? 2 : 1) * a.features +
-                                row + lane % STRIPS * 8 + lane / STRIPS * second;
+                                run.slab * SLAB_FEATURES + lane % STRIPS * 8 + lane / STRIPS * second;
       prefetch_sector(bias);
     }
   }
-  copy_strip_rows<config().rows_apart, INTERLEAVED>(to, a.pitch, w, a.row_bytes, second, SLAB_ROWS, 0, full, 0ull);
-  copy_strip_rows<config().scales_apart, INTERLEAVED>(scales_to, a.scale_pitch, scales, a.scale_row, second, SLAB_ROWS,
-                                                      16, full, 0ull);
+  copy_strip_rows<config().rows_apart, INTERLEAVED>(to, a.pitch, from.rows, a.row_bytes, second, SLAB_ROWS, 0, full,
+                                                    0ull);
+  copy_strip_rows<config().scales_apart, INTERLEAVED>(scales_to, a.scale_pitch, from.scales, a.scale_row, second,
+                                                      SLAB_ROWS, 16, full, 0ull);
   if constexpr (config().zero_points)
-    copy_strip_rows<config().zeros_apart, INTERLEAVED>(
-        scales_to + (unsigned)(SLAB_ROWS * a.scale_pitch), a.zero_pitch,
-        (const unsigned char*)a.format.zero_points + run.tile.expert * a.zero_matrix + (long long)row * a.zero_row,
-        a.zero_row, second, SLAB_ROWS, 8, full, 0ull);
+    copy_strip_rows<config().zeros_apart, INTERLEAVED>(scales_to + (unsigned)(SLAB_ROWS * a.scale_pitch), a.zero_pitch,
+                                                       from.zeros, a.zero_row, second, SLAB_ROWS, 8, full, 0ull);
 }
 
 // Tells the other warps of a slab, whose loads may have begun.
@@ -202,8 +224,8 @@ static __device__ __forceinline__ void load_slabs(const Mxfp4StreamArguments& a,
 #pragma unroll 1
   for (int i = begin; i < end; ++i) {
     barrier_wait(smem.done + 8u * (unsigned)stage, phase);
-    barrier_wait(smem.added + 8u * (unsigned)slot, slot_phase);
-    load_slab(a, smem, stage, walk.run);
+    if constexpr (!ALONE) barrier_wait(smem.added + 8u * (unsigned)slot, slot_phase);
+    load_slab(a, smem, stage, walk.run, walk.from);
     tell_slab(a, smem, routes, stage, slot, walk.run, beginning > 0);
     if (i == first_of_teams && threadIdx.x % 32 == 0) barrier_arrive(smem.begun);
     --beginning;
@@ -219,6 +241,13 @@ static __device__ __forceinline__ void load_slabs(const Mxfp4StreamArguments& a,
   }
 }
 
+// The first of `slabs` that block `block` has.
+static __device__ __forceinline__ int first_slab(int slabs, unsigned block) {
+  const unsigned share = (unsigned)slabs / gridDim.x;
+  const unsigned rest = (unsigned)slabs % gridDim.x;
+  return (int)(share * block + rest * block / gridDim.x);
+}
+
 // ---- the warps that multiply
 
 static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) {
@@ -228,35 +257,28 @@ static __device__ __forceinline__ void add_sums(float (&sum)[4], unsigned from) 
   for (int i = 0; i < 4; ++i) sum[i] += value[i];
 }
 
-// What is added to the sums of the thread's rows of a slab, which are multiplied by `factor` before.
-struct SlabFactors {
-  float bias[STRIPS][2];
-  float factor;
-};
-static __device__ __forceinline__ SlabFactors load_factors(const Mxfp4StreamArguments& a, const SharedLayout& smem,
-                                                           int slot) {
-  SlabFactors factors = {};
-  factors.factor = config().weight == WeightFormat::mxfp4 ? E2M1_UNIT * config().token_unit : 1.0f;
-  if constexpr (TELLS_EXPERT) {
-    const Slab slab = read_slab(smem.strips + (unsigned)(slot * ABOUT_BYTES));
-    if constexpr (HAS_GLOBALS) factors.factor = __ldg(a.format.w_global + slab.begins / 2);
-    if constexpr (ADDS_BIAS) {
-      const float* const from = (const float*)a.bias +
-                                (long long)(slab.begins / 2) * (INTERLEAVED ? 2 : 1) * a.features +
-                                slab.slab * SLAB_FEATURES + (int)threadIdx.x % 32 / 4;
-#pragma unroll
-      for (int strip = 0; strip < STRIPS; ++strip) {
-        factors.bias[strip][0] = __ldg(from + strip * 8);
-        factors.bias[strip][1] = __ldg(from + strip * 8 + (INTERLEAVED ? a.features : SECOND_ROWS));
-      }
-    }
-  }
-  return factors;
+// What is added to the sums of the thread's rows of a strip.
+typedef float StripBias[2];
+static __device__ __forceinline__ void load_bias(StripBias& bias, const Mxfp4StreamArguments& a, const Slab& slab,
+                                                 int strip) {
+  const float* const from = (const float*)a.bias + (long long)(slab.begins / 2) * (INTERLEAVED ? 2 : 1) * a.features +
+                            slab.slab * SLAB_FEATURES + strip * 8 + (int)threadIdx.x % 32 / 4;
+  bias[0] = __ldg(from);
+  bias[1] = __ldg(from + (INTERLEAVED ? a.features : SECOND_ROWS));
+}
+static __device__ __forceinline__ float factor_of(const Mxfp4StreamArguments& a, const Slab& slab) {
+  if constexpr (HAS_GLOBALS) return __ldg(a.format.w_global + slab.begins / 2);
+  return config().weight == WeightFormat::mxfp4 ? E2M1_UNIT * config().token_unit : 1.0f;
+}
+static __device__ __forceinline__ void store_rows(output* to, float first, float second) {
+  const unsigned pair = round_pair(first, second);
+  to[0] = (output)pair;
+  to[SECOND_ROWS] = (output)(pair >> 16);
 }
 
 // Stores 16 x 8 sums: of eight rows of x the thread has two, of row lane / 4 of both halves of the strip.
 static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a, const Routes& routes, const Slab& slab,
-                                                  int strip, int group, const float (&bias)[2], const float (&sum)[4]) {
+                                                  int strip, int group, const StripBias& bias, const float (&sum)[4]) {
   const int lane = (int)threadIdx.x % 32;
   const int row = slab.slab * SLAB_FEATURES + strip * 8 + lane / 4;
 #pragma unroll
@@ -280,35 +302,36 @@ static __device__ __forceinline__ void store_sums(const Mxfp4StreamArguments& a,
       first *= factor;
       second *= factor;
       if constexpr (GATED) {
-        to[0] = round_output(activate(first, second));
+        to[0] = (output)round_pair(activate(first, second), 0.0f);
       } else {
-        to[0] = round_output(activate(first, 1.0f));
-        to[SECOND_ROWS] = round_output(activate(second, 1.0f));
+        store_rows(to, activate(first, 1.0f), activate(second, 1.0f));
       }
     } else {
-      to[0] = round_output(sum[i]);
-      to[SECOND_ROWS] = round_output(sum[2 + i]);
+      store_rows(to, sum[i], sum[2 + i]);
     }
   }
 }
 
 // Adds the warps' sums of a slab and stores them.
 static __device__ __forceinline__ void finish_slab(const Mxfp4StreamArguments& a, const SharedLayout& smem,
-                                                   const Routes& routes, int slot, const SlabFactors& factors) {
+                                                   const Routes& routes, int slot, float factor,
+                                                   const StripBias& first_bias) {
   const int lane = (int)threadIdx.x % 32;
   const Slab slab = read_slab(smem.strips + (unsigned)(slot * ABOUT_BYTES));
   const unsigned from = smem.sums + (unsigned)(slot * SLOT_BYTES + lane * 16);
 #pragma unroll 1
   for (int group = 0; group * 8 < slab.count; ++group) {
-#pragma unroll
+#pragma unroll STRIPS_AT_ONCE
     for (int strip = 0; strip < STRIPS; ++strip) {
+      StripBias bias = {first_bias[0], first_bias[1]};
+      if constexpr (ADDS_BIAS && STRIPS > 1) load_bias(bias, a, slab, strip);
       float sum[2][4] = {};
 #pragma unroll
       for (int warp = 0; warp < TEAM_WARPS; ++warp)
         add_sums(sum[warp % 2], from + (unsigned)(((warp * STRIPS + strip) * config().groups + group) * GROUP_BYTES));
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sum[0][i] = (sum[0][i] + sum[1][i]) * factors.factor;
-      store_sums(a, routes, slab, strip, group, factors.bias[strip], sum[0]);
+      for (int i = 0; i < 4; ++i) sum[0][i] = (sum[0][i] + sum[1][i]) * factor;
+      store_sums(a, routes, slab, strip, group, bias, sum[0]);
     }
   }
   __syncwarp();
@@ -444,7 +467,7 @@ static __device__ __forceinline__ void multiply_slabs(const Mxfp4StreamArguments
   int turn = warp + 1;  // slabs until this warp adds the sums of the team's one before
   unsigned phase = 0;
 #pragma unroll 1
-  for (int i = first; i < end + TEAMS; i += TEAMS) {
+  for (int i = first; i < (ALONE ? end : end + TEAMS); i += TEAMS) {
     if (i < end) {
       const unsigned base = smem.stages + (unsigned)(stage * a.stage_bytes);
       const unsigned full = smem.full + 8u * (unsigned)stage;
@@ -452,14 +475,23 @@ static __device__ __forceinline__ void multiply_slabs(const Mxfp4StreamArguments
       barrier_wait(i == first ? smem.begun : full, phase);
       const Slab slab = read_slab(smem.strips + (unsigned)(slot * ABOUT_BYTES));
       if (begins_run(slab)) load_x(x, a, smem, slot, first_unit);
+      const float factor = ALONE ? factor_of(a, slab) : 1.0f;
       if (i == first) barrier_wait(full, phase);
 #pragma unroll 1
       for (int strip = 0; strip < STRIPS; ++strip) {
         WarpSums d = {};
+        StripBias bias = {};
+        if constexpr (ALONE && ADDS_BIAS) load_bias(bias, a, slab, strip);
         multiply_strip(d, a, x, part, base, strip, slab.count, first_unit);
 #pragma unroll
         for (int group = 0; group < config().groups; ++group) {
           if (group > 0 && group * 8 >= slab.count) continue;
+          if constexpr (ALONE) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) d[group][e] *= factor;
+            store_sums(a, routes, slab, strip, group, bias, d[group]);
+            continue;
+          }
           store_shared_floats(
               smem.sums + (unsigned)(slot * SLOT_BYTES +
                                      ((warp * STRIPS + strip) * config().groups + group) * GROUP_BYTES + lane * 16),
@@ -469,13 +501,18 @@ static __device__ __forceinline__ void multiply_slabs(const Mxfp4StreamArguments
       __syncwarp();
       if (lane == 0) barrier_arrive(smem.done + 8u * (unsigned)stage);
     }
-    if (turn-- == 0) {
+    if (!ALONE && turn-- == 0) {
       turn = TEAM_WARPS - 1;
       const int before = slot - TEAMS + (slot < TEAMS ? a.num_slots : 0);
-      const SlabFactors factors = load_factors(a, smem, before);
+      // Before the wait: they come from memory.
+      Slab slab = {};
+      if constexpr (TELLS_EXPERT) slab = read_slab(smem.strips + (unsigned)(before * ABOUT_BYTES));
+      const float factor = factor_of(a, slab);
+      StripBias bias = {};
+      if constexpr (ADDS_BIAS && STRIPS == 1) load_bias(bias, a, slab, 0);
       barrier_wait(smem.done + 8u * (unsigned)(stage - TEAMS + (stage < TEAMS ? a.num_stages : 0)),
                    stage < TEAMS ? phase ^ 1u : phase);
-      finish_slab(a, smem, routes, before, factors);
+      finish_slab(a, smem, routes, before, factor, bias);
     }
     slot += TEAMS;
     if (slot >= a.num_slots) slot -= a.num_slots;
@@ -498,15 +535,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, config().blocks)
   smem.done = smem.full + 8u * (unsigned)a.num_stages;
   smem.added = smem.done + 8u * (unsigned)a.num_stages;
   smem.begun = smem.added + 8u * (unsigned)a.num_slots;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < a.num_stages; ++i) {
-      barrier_init(smem.full + 8u * (unsigned)i, 1);
-      barrier_init(smem.done + 8u * (unsigned)i, TEAM_WARPS);
-    }
-    for (int i = 0; i < a.num_slots; ++i) barrier_init(smem.added + 8u * (unsigned)i, 1);
-    barrier_init(smem.begun, 1);
-    fence_barrier_init();
+  // A barrier or two by each thread, not all by one.
+  for (int i = (int)threadIdx.x; i < a.num_stages; i += THREADS) {
+    barrier_init(smem.full + 8u * (unsigned)i, 1);
+    barrier_init(smem.done + 8u * (unsigned)i, TEAM_WARPS);
   }
+  for (int i = (int)threadIdx.x; i < a.num_slots; i += THREADS) barrier_init(smem.added + 8u * (unsigned)i, 1);
+  if (threadIdx.x == 0) barrier_init(smem.begun, 1);
+  fence_barrier_init();
   __syncthreads();
   // Operands and the tiles are of the kernels before this one.
   if constexpr (config().stage == 1) grid_dependency_wait();
@@ -516,16 +552,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, config().blocks)
   Routes routes;
   if constexpr (config().sort) {
     __shared__ Sorted sorted;
-    tile_count =
-        sort_pairs<config().groups * 8>(a.ids, a.pairs, a.experts, config().stage == 1 ? a.position_of : 0, sorted);
-    routes = {sorted.pair_of, sorted.tiles, sorted.tiles_of};
+    // In the stages, which hold nothing yet.
+    unsigned* const scratch = (unsigned*)(memory + (smem.stages - shared_address(memory)));
+    tile_count = sort_pairs<config().groups * 8>(a.ids, a.pairs, a.experts, config().stage == 1 ? a.position_of : 0,
+                                                 sorted, scratch);
+    routes = {sorted.pair_of, 0, 0, sorted.tiles};
   } else {
     tile_count = __ldcg(a.tile_count);
-    routes = {a.pair_of, a.tiles, a.tiles_of};
+    routes = {a.pair_of, a.tiles, a.tiles_of, 0};
   }
-  const long long slabs = (long long)tile_count * a.slabs;
-  const int begin = (int)(slabs * blockIdx.x / gridDim.x);
-  const int end = (int)(slabs * (blockIdx.x + 1) / gridDim.x);
+  const int begin = first_slab(tile_count * a.slabs, blockIdx.x);
+  const int end = first_slab(tile_count * a.slabs, blockIdx.x + 1);
   if (begin < end) {
     if (threadIdx.x / 32 == config().warps) {
       load_slabs(a, smem, routes, begin, end);

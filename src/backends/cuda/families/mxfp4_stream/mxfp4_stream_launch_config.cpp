@@ -38,8 +38,12 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   launch.weight = weight_traits(problem);
   launch.warp_units = std::min(config.number("ku", 3), launch.units);
   const std::int64_t team_warps = ceil_div(launch.units, launch.warp_units);
-  if (launch.has_teams())
+  if (launch.has_teams()) {
+    // As many of each warp; of an atom's two units both.
+    launch.warp_units =
+        std::min(launch.warp_units, round_up(ceil_div(launch.units, team_warps), launch.wide() ? 2 : 1));
     launch.teams = std::max<std::int64_t>(1, config.number("warps", max_warps) / team_warps);
+  }
   launch.weight_rows = features * (launch.interleaved ? 2 : 1);
   const StripRows rows(k, launch.weight);
   launch.row_bytes = rows.row_bytes;
@@ -56,22 +60,27 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   }
   launch.slabs = launch.weight_rows / (launch.strips * strip_rows);
   launch.stage_bytes = rows.bytes(launch.strips * strip_rows);
-  // Of a slab: each warp's of a team, and what the warps know of it.
-  const std::int64_t sums =
-      team_warps * launch.strips * launch.groups * group_bytes + 16 + launch.groups * 32;
+  // Of a slab: each warp's of a team, which one warp alone keeps in registers, and what the warps know of it.
+  const std::int64_t sums = (team_warps > 1 ? team_warps * launch.strips * launch.groups * group_bytes : 0) +
+                            16 + launch.groups * 32;
   const auto most = static_cast<std::int64_t>(limits.shared_bytes_per_block);
   const std::int64_t budget = (launch.blocks == 2 ? std::min(two_blocks, most) : most) - stream_reserve -
                               (launch.sorts ? gpu::sorted_bytes : 0);
   // A team waits for its slab before, which its warps have read, when it has read another one: in another stage, so that the parity of a barrier's phase
   // says enough. With one stage a team it would wait for ever.
-  const auto stages_of = [&](std::int64_t teams) {
-    return (budget - (slots_ahead + teams) * sums) / (launch.stage_bytes + sums);
+  const auto stages_of = [&](std::int64_t teams, std::int64_t ahead) {
+    return (budget - (ahead + teams) * sums) / (launch.stage_bytes + sums);
   };
-  while (launch.teams > 1 && stages_of(launch.teams) < 2 * launch.teams) --launch.teams;
+  const std::int64_t team_stages = team_warps > 1 ? 2 : 1;
+  while (launch.teams > 1 && stages_of(launch.teams, slots_ahead) < team_stages * launch.teams)
+    --launch.teams;
   launch.warps = launch.teams * team_warps;
-  launch.num_stages = std::clamp<std::int64_t>(
-      stages_of(launch.teams), std::min<std::int64_t>(2, (budget - 2 * sums) / (launch.stage_bytes + sums)),
-      std::max(max_stream_stages, 2 * launch.teams));
+  // A third stage of long rows is worth more than slots: two are one that loads and one that is read.
+  const std::int64_t ahead = stages_of(launch.teams, slots_ahead) < 3 * launch.teams ? 0 : slots_ahead;
+  launch.num_stages =
+      std::clamp<std::int64_t>(stages_of(launch.teams, ahead),
+                               std::min<std::int64_t>(2, (budget - 2 * sums) / (launch.stage_bytes + sums)),
+                               std::max(max_stream_stages, 2 * launch.teams));
   // What lay in a stage before is of the same team.
   launch.num_stages -= launch.num_stages % launch.teams;
   launch.num_slots = std::min(launch.num_stages + slots_ahead + launch.teams,
@@ -89,7 +98,10 @@ std::int64_t stream_registers(const StreamLaunch& launch) {
   const std::int64_t of_tokens = launch.groups > 2 ? 20 + 10 * (launch.groups - 3) : 0;
   if (launch.weight.format == WeightFormat::nvfp4) return x + (launch.groups == 1 ? 56 : 62) + of_tokens;
   const std::int64_t of_zero_points = launch.zero_row > 0 ? launch.groups * 8 : 0;
-  return x + (launch.weight.group == 32 && launch.groups == 1 ? 60 : 74) + of_tokens + of_zero_points;
+  std::int64_t of_int4 = 74;
+  if (launch.groups == 1 && launch.weight.group == 32) of_int4 = 60;
+  if (launch.groups == 1 && launch.wide() && launch.strips == 1) of_int4 = 64;
+  return x + of_int4 + of_tokens + of_zero_points;
 }
 
 std::string refuse_launch(const StreamLaunch& launch) {
@@ -142,11 +154,12 @@ std::vector<Parameter> stream_parameters(const Problem& problem) {
 std::string refuse_stream(const Problem& problem, const StreamLaunches& launches) {
   for (const StreamLaunch& launch : launches) {
     if (std::string refused = refuse_launch(launch); !refused.empty()) return refused;
-    if (launch.sorts && routed_pairs(problem) > std::min(gpu::max_sorted_pairs, launch.threads()))
-      return "more pairs of token and expert than a block sorts";
+    if (!launch.sorts) continue;
+    if (std::string refused =
+            gpu::refuse_sort(problem, launch.threads(), launch.num_stages * launch.stage_bytes);
+        !refused.empty())
+      return refused;
   }
-  if (launches.front().sorts && problem.moe.shared_experts > 0)
-    return "blocks that sort know no shared experts";
   if (launches.front().rows() >= round_up(problem.m, std::int64_t{8}) + 8)
     return "bm leaves eight rows empty";
   return {};
@@ -165,16 +178,13 @@ Config default_stream_config(const Problem& problem, const gpu::Limits& limits, 
   using Values = std::vector<std::int64_t>;
   const bool teams = weight_traits(problem).format != WeightFormat::mxfp4;
   const Values all_warps = teams ? Values{15, 11, 8} : Values{0},
-               slabs = teams ? Values{16, 8, 32, 4} : Values{0},
-               sorts = !gpu::sorts_in_blocks(problem) ? Values{0}
-                       : teams                        ? Values{1, 0}
-                                                      : Values{1};
+               slabs = teams ? Values{16, 8, 32, 4} : Values{0};
   for (const std::int64_t bm : {8, 16, 24, 32, 40}) {
     for (std::int64_t units = 1; units <= max_warp_units; ++units) {
       for (const std::int64_t smem : {226, 112}) {
         for (const std::int64_t warps : all_warps) {
           for (const std::int64_t slab : slabs) {
-            for (const std::int64_t sort : sorts) {
+            for (const std::int64_t sort : {1, 0}) {
               config.set("bm", bm);
               config.set("ku", units);
               config.set("smem", smem);

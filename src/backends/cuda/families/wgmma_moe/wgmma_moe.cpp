@@ -349,10 +349,13 @@ Status WgmmaMoeFamily::accepts(const Problem& problem) const {
 }
 
 std::string refuse_sort(const Problem& problem, const Stages& stages) {
-  if (!stages[0].sorts) return {};
-  if (problem.moe.shared_experts > 0) return "blocks that sort know no shared experts";
-  return routed_pairs(problem) > gpu::max_sorted_pairs ? "more pairs of token and expert than a block sorts"
-                                                       : "";
+  for (const WgmmaMoeStage& stage : stages) {
+    if (!stage.sorts) continue;
+    if (std::string refused = gpu::refuse_sort(problem, stage.threads(), stage.storage_bytes);
+        !refused.empty())
+      return refused;
+  }
+  return {};
 }
 
 /// A tile is of one expert, which has each token once.

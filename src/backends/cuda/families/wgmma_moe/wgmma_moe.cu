@@ -12,7 +12,6 @@
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_fp4.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_mainloop.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_producer.cuh"
-#include "backends/gpu/moe/moe_sort.cuh"
 
 enum : int {
   QUANTIZES = config().quantizes,
@@ -169,10 +168,13 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   setup(a, smem);
   if constexpr (config().sort) {
     __shared__ Sorted sorted;
-    const int tiles = sort_pairs<BLOCK_TOKENS>(a.ids, a.pairs, a.experts, STAGE == 1 ? a.position_of : 0, sorted);
-    run(a, smem, [&] { return Routes{sorted.pair_of, sorted.tiles, sorted.tiles_of, tiles}; });
+    // In the stages, which hold nothing yet.
+    unsigned* const scratch = (unsigned*)(memory + (smem.pipeline - shared_address(memory)));
+    const int tiles =
+        sort_pairs<BLOCK_TOKENS>(a.ids, a.pairs, a.experts, STAGE == 1 ? a.position_of : 0, sorted, scratch);
+    run(a, smem, [&] { return Routes{sorted.pair_of, 0, 0, sorted.tiles, tiles}; });
   } else {
-    run(a, smem, [&] { return Routes{a.pair_of, a.tiles, a.tiles_of, __ldcg(a.tile_count)}; });
+    run(a, smem, [&] { return Routes{a.pair_of, a.tiles, a.tiles_of, 0, __ldcg(a.tile_count)}; });
   }
   finish();
 }

@@ -25,7 +25,7 @@ struct WgmmaMoeConfig {
   // 1, 2. The blocks of a cluster of two compute neighbouring halves of a tile's tokens with the same rows of the
   // weight, of which each loads a half for both by multicast.
   int cluster;
-  bool sort;               // each block sorts the pairs itself; at most 256
+  bool sort;               // each block sorts the pairs itself
   int blocks;              // of a multiprocessor
   int producer_registers;  // of a thread; 0: as compiled
   int consumer_registers;

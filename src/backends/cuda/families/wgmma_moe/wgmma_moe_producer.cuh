@@ -16,6 +16,7 @@
 #include "backends/cuda/device/mbarrier.cuh"
 #include "backends/cuda/device/shared_memory.cuh"
 #include "backends/cuda/device/tma.cuh"
+#include "backends/cuda/families/moe_sort.cuh"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
 #include "backends/gpu/moe/moe_route_arguments.h"
 
@@ -125,15 +126,17 @@ struct Work {
 struct Routes {
   const int* pair_of;
   const MoeTile* tiles;
-  const int* tiles_of;  // by expert; with SORT by tile
+  const int* tiles_of;       // by expert
+  const SortedTile* sorted;  // with SORT in place of both
   int tile_count;
 };
 
 // EARLY: before the grid dependency, when L1 may hold what was there before the sort.
 template <bool EARLY>
-static __device__ __forceinline__ MoeTile load_tile(const MoeTile* from) {
-  if (SORT || !EARLY) return *from;
-  const int4 bits = __ldcg((const int4*)from);
+static __device__ __forceinline__ MoeTile load_tile(const Routes& routes, int index) {
+  if constexpr (SORT) return tile_of(routes.sorted[index]);
+  if (!EARLY) return routes.tiles[index];
+  const int4 bits = __ldcg((const int4*)(routes.tiles + index));
   return {bits.x, bits.y, bits.z, bits.w};
 }
 
@@ -141,14 +144,15 @@ static __device__ __forceinline__ MoeTile load_tile(const MoeTile* from) {
 template <bool EARLY>
 static __device__ __forceinline__ Work work_at(const WgmmaMoeArguments& a, const Routes& routes, int index) {
   const int any = index / a.column_tiles;
-  const MoeTile one = load_tile<EARLY>(routes.tiles + any);
-  const int* at = routes.tiles_of + (SORT ? any : one.expert);
-  const int tiles = EARLY && !SORT ? __ldcg(at) : *at;
+  const MoeTile one = load_tile<EARLY>(routes, any);
+  const int tiles = SORT    ? routes.sorted[any].tiles
+                    : EARLY ? __ldcg(routes.tiles_of + one.expert)
+                            : routes.tiles_of[one.expert];
   const int first = any - one.index;
   const int local = index - first * a.column_tiles;
   const int across = local / tiles;
   Work work;
-  work.tile = load_tile<EARLY>(routes.tiles + first + local - across * tiles);
+  work.tile = load_tile<EARLY>(routes, first + local - across * tiles);
   work.column = across * TILE_COLUMNS;
   work.row = across * BLOCK_ROWS;
   if constexpr (CLUSTER > 1) {
