@@ -47,7 +47,7 @@ void set_weight(const StreamLaunch& launch, const void* w, const void* scales, M
   values.zero_row = as_int(launch.zero_row);
   values.zero_pitch = as_int(launch.zero_pitch);
   values.zero_matrix = launch.weight_rows * launch.zero_row;
-  values.chunk = as_int(ceil_div(stream_chunk, launch.strips));
+  values.chunk = as_int(launch.chunk);
   values.num_stages = as_int(launch.num_stages);
   values.num_slots = as_int(launch.num_slots);
   values.stage_bytes = as_int(launch.stage_bytes);

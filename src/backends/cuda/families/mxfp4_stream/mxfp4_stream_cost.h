@@ -14,6 +14,7 @@ struct StreamCost {
   gpu::OfMemory from_memory;  // bytes a microsecond
   double launched;            // microseconds of a layer,
   double stage;               // and of each stage's launch
+  double unhidden;            // share of the shorter of loads and products that the longer does not hide
   double sorting;             // microseconds of a sort by a kernel,
   double sorted_pairs;        // and pairs of token and expert a microsecond
   double block_sorting;       // microseconds of a sort by each block,
@@ -29,13 +30,14 @@ struct StreamCost {
   double team_unit;   // and each unit of k of a warp;
   // and of a multiprocessor's instructions:
   double issued_strip;  // a strip, of each warp,
-  double issued_unit;   // and each unit of k
+  double issued_unit;   // and each unit of k;
+  double loaded_slab;   // and of the warp that loads, a slab
 };
 
 void visit_fields(SameStruct<StreamCost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, launched, stage, sorting, sorted_pairs,
+  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, launched, stage, unhidden, sorting, sorted_pairs,
                         block_sorting, block_sorted_pair, strip, strip_unit, strip_group, rows_apart,
-                        two_blocks, team_slab, team_strip, team_unit, issued_strip, issued_unit);
+                        two_blocks, team_slab, team_strip, team_unit, issued_strip, issued_unit, loaded_slab);
 }
 
 /// The constants for a device.

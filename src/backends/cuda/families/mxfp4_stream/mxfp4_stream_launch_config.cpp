@@ -59,6 +59,11 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
       launch.strips *= 2;
   }
   launch.slabs = launch.weight_rows / (launch.strips * strip_rows);
+  // Where few experts have several tiles each is computed whole: a tile's tokens are loaded once, and few weights twice.
+  constexpr double few_tiles = 1.1;
+  const gpu::ExpectedTiles expected = gpu::expected_moe_tiles(problem, launch.rows());
+  launch.chunk =
+      expected.tiles <= few_tiles * expected.experts ? launch.slabs : ceil_div(stream_chunk, launch.strips);
   launch.stage_bytes = rows.bytes(launch.strips * strip_rows);
   // Of a slab: each warp's of a team, which one warp alone keeps in registers, and what the warps know of it.
   const std::int64_t sums = (team_warps > 1 ? team_warps * launch.strips * launch.groups * group_bytes : 0) +
