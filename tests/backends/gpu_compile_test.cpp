@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 
 #include "backends/cuda/families/mma/mma.h"
 #include "backends/cuda/families/moe_decode/moe_decode.h"
@@ -53,6 +54,9 @@ class GpuCompile : public ::testing::Test {
   /// A kernel without a stack that waits for no wgmma instruction at once; null if it does not compile.
   static std::unique_ptr<Kernel> expect_builds(const KernelFamily& family, CompileOnlyRuntime& runtime,
                                                const Problem& problem, const Config& config);
+  /// Each kernel is refused, or compiles. Returns how many are refused.
+  static std::size_t expect_refused_or_builds(const KernelFamily& family, CompileOnlyRuntime& runtime,
+                                              std::span<const std::pair<Problem, const char*>> kernels);
 
  private:
   std::vector<Config> sample_of(std::vector<Config> configs, const std::string& family);
@@ -138,6 +142,22 @@ std::unique_ptr<Kernel> GpuCompile::expect_builds(const KernelFamily& family, Co
   // ptxas says so if it has to wait after every wgmma instruction.
   EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << runtime.log;
   return std::move(*kernel);
+}
+
+std::size_t GpuCompile::expect_refused_or_builds(const KernelFamily& family, CompileOnlyRuntime& runtime,
+                                                 std::span<const std::pair<Problem, const char*>> kernels) {
+  std::size_t refused = 0;
+  for (const auto& [problem, name] : kernels) {
+    const Space space = family.space(problem);
+    const auto candidate = parse_kernel_name(name, space.keys());
+    EXPECT_TRUE(candidate.ok()) << candidate.message();
+    if (!candidate.ok()) continue;
+    if (space.build_refusal(candidate->config).empty())
+      expect_builds(family, runtime, problem, candidate->config);
+    else
+      ++refused;
+  }
+  return refused;
 }
 
 TEST_F(GpuCompile, SimtForEveryArchitectureAndType) {
@@ -456,7 +476,7 @@ TEST_F(GpuCompile, Mxfp4OfOtherActivationsForHopper) {
   }
 }
 
-/// Configs whose zero points spilled: each is refused, or compiles.
+/// Configs whose zero points spilled.
 TEST_F(GpuCompile, ZeroPointsTakeRegisters) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
@@ -473,18 +493,36 @@ TEST_F(GpuCompile, ZeroPointsTakeRegisters) {
       {int4(Operation::a16w4_int4, 16, 64), "mxfp4_r1_wg2_bm256_bn16_mma0_bk256_csk4_smem110_pdl0"},
       {int4(Operation::a8w4_int4, 1024, 5120), "mxfp4_r1_wg3_bm192_bn80_mma0_bk256_csk1_smem220_pdl0"},
       {int4(Operation::a8w4_int4, 1024, 5120), "mxfp4_r1_wg2_bm256_bn64_mma0_bk256_csk1_smem220_pdl0"}};
-  std::size_t refused = 0;
-  for (const auto& [problem, name] : spilled) {
-    const Space space = family->space(problem);
-    const auto candidate = parse_kernel_name(name, space.keys());
-    ASSERT_TRUE(candidate.ok()) << candidate.message();
-    if (!space.build_refusal(candidate->config).empty()) {
-      ++refused;
-      continue;
-    }
-    expect_builds(*family, runtime, problem, candidate->config);
-  }
-  EXPECT_LT(refused, std::size(spilled));
+  EXPECT_LT(expect_refused_or_builds(*family, runtime, spilled), std::size(spilled));
+}
+
+/// Kernels of int4 experts that spilled on a GPU.
+TEST_F(GpuCompile, ExpertsInGroupsTakeRegisters) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const auto decode = cuda::make_moe_decode_family(runtime);
+  const auto stream = cuda::make_mxfp4_stream_family(runtime, limits_of("sm_90a"));
+  const auto layer = [](const testing_problems::Shape& shape, std::int32_t group, bool zero_points) {
+    Problem problem = testing_problems::moe_of_weights_alone(DataType::bf16, QuantType::per_group, shape,
+                                                             group, zero_points);
+    problem.moe.experts = 7;
+    problem.moe.activation = Activation::swiglu;
+    problem.bias = shape.m % 2 == 0;
+    if (shape.m != 3) return problem;
+    problem.moe.gated = false;
+    problem.moe.activation = Activation::none;
+    problem.moe.shared_experts = 2;
+    return problem;
+  };
+  const std::pair<Problem, const char*> of_stream[] = {
+      {layer({3, 256, 5120}, 64, false), "mxfp4_stream_r1_bm8_ku6_smem226_sort0_warps15_slab4"},
+      {layer({3, 256, 5120}, 64, true), "mxfp4_stream_r1_bm8_ku10_smem226_sort0_warps8_slab32"},
+      {layer({16, 512, 1024}, 64, true), "mxfp4_stream_r1_bm8_ku10_smem112_sort1_warps15_slab16"}};
+  expect_refused_or_builds(*stream, runtime, of_stream);
+  const std::pair<Problem, const char*> of_decode[] = {
+      {layer({4, 2816, 2816}, 64, false), "moe_decode_r1_warps6_teams1_smem144"},
+      {layer({4, 2816, 2816}, 128, false), "moe_decode_r1_warps6_teams1_smem144"}};
+  expect_refused_or_builds(*decode, runtime, of_decode);
 }
 
 /// Products of few rows and many, of the sizes of an absorbed attention: each family that takes batches.

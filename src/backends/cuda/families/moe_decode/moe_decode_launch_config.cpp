@@ -43,8 +43,9 @@ std::int64_t strip_registers(const MoeDecodeLaunch& launch) {
   const std::int64_t of_hidden =
       launch.hidden_steps * (launch.hidden_ahead() ? 26 : 18) + launch.tiles * 4 + 8;
   // Beside the hidden layer, factors of groups; most with biases.
-  std::int64_t of_groups = int4 ? 12 : 0;
-  if (launch.weight.zero_points) of_groups = launch.hidden_steps > 7 ? 36 : 20;
+  const bool most = launch.hidden_steps > 7;
+  std::int64_t of_groups = !int4 ? 0 : most ? 32 : 12;
+  if (launch.weight.zero_points) of_groups = most ? 36 : 20;
   if (launch.weight.group == 32 && !launch.hidden_ahead()) of_groups = 28;
   return std::max(of_x, of_hidden + of_groups);
 }

@@ -103,7 +103,7 @@ std::int64_t stream_registers(const StreamLaunch& launch) {
   const std::int64_t of_tokens = launch.groups > 2 ? 20 + 10 * (launch.groups - 3) : 0;
   if (launch.weight.format == WeightFormat::nvfp4) return x + (launch.groups == 1 ? 56 : 62) + of_tokens;
   const std::int64_t of_zero_points = launch.zero_row > 0 ? launch.groups * 8 : 0;
-  std::int64_t of_int4 = 74;
+  std::int64_t of_int4 = launch.weight.group == 64 ? 82 : 74;
   if (launch.groups == 1 && launch.weight.group == 32) of_int4 = 60;
   if (launch.groups == 1 && launch.wide() && launch.strips == 1) of_int4 = 64;
   return x + of_int4 + of_tokens + of_zero_points;
