@@ -508,16 +508,20 @@ TEST_F(GpuCompile, ExpertsInGroupsTakeRegisters) {
     problem.moe.experts = 7;
     problem.moe.activation = Activation::swiglu;
     problem.bias = shape.m % 2 == 0;
-    if (shape.m != 3) return problem;
-    problem.moe.gated = false;
+    problem.moe.gated = problem.bias;
+    if (problem.moe.gated) return problem;
     problem.moe.activation = Activation::none;
-    problem.moe.shared_experts = 2;
+    problem.moe.shared_experts = shape.m == 3 ? 2 : 0;
     return problem;
   };
   const std::pair<Problem, const char*> of_stream[] = {
       {layer({3, 256, 5120}, 64, false), "mxfp4_stream_r1_bm8_ku6_smem226_sort0_warps15_slab4"},
       {layer({3, 256, 5120}, 64, true), "mxfp4_stream_r1_bm8_ku10_smem226_sort0_warps8_slab32"},
-      {layer({16, 512, 1024}, 64, true), "mxfp4_stream_r1_bm8_ku10_smem112_sort1_warps15_slab16"}};
+      {layer({3, 256, 5120}, 64, false), "mxfp4_stream_r1_bm8_ku10_smem226_sort0_warps8_slab32"},
+      {layer({3, 256, 5120}, 128, true), "mxfp4_stream_r1_bm8_ku9_smem226_sort0_warps11_slab8"},
+      {layer({9, 320, 192}, 64, false), "mxfp4_stream_r1_bm16_ku10_smem226_sort0_warps8_slab8"},
+      {layer({16, 512, 1024}, 64, true), "mxfp4_stream_r1_bm8_ku10_smem112_sort1_warps15_slab16"},
+      {layer({34, 1152, 2304}, 128, false), "mxfp4_stream_r1_bm16_ku5_smem226_sort1_warps8_slab8"}};
   expect_refused_or_builds(*stream, runtime, of_stream);
   const std::pair<Problem, const char*> of_decode[] = {
       {layer({4, 2816, 2816}, 64, false), "moe_decode_r1_warps6_teams1_smem144"},

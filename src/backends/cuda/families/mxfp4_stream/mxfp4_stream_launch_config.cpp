@@ -102,10 +102,13 @@ std::int64_t stream_registers(const StreamLaunch& launch) {
            5 * (launch.groups - 1);
   const std::int64_t of_tokens = launch.groups > 2 ? 20 + 10 * (launch.groups - 3) : 0;
   if (launch.weight.format == WeightFormat::nvfp4) return x + (launch.groups == 1 ? 56 : 62) + of_tokens;
-  const std::int64_t of_zero_points = launch.zero_row > 0 ? launch.groups * 8 : 0;
-  std::int64_t of_int4 = launch.weight.group == 64 ? 82 : 74;
-  if (launch.groups == 1 && launch.weight.group == 32) of_int4 = 60;
-  if (launch.groups == 1 && launch.wide() && launch.strips == 1) of_int4 = 64;
+  const bool one = launch.groups == 1;
+  std::int64_t of_int4 = one ? 74 : 92;
+  if (launch.weight.group == 64) of_int4 = 92;
+  if (launch.weight.group == 32) of_int4 = one ? 60 : 74;
+  if (one && launch.wide() && launch.strips == 1) of_int4 = 64;
+  const std::int64_t of_zero_points =
+      launch.zero_row == 0 ? 0 : launch.groups * (launch.weight.group == 32 ? 8 : 28);
   return x + of_int4 + of_tokens + of_zero_points;
 }
 
