@@ -97,6 +97,21 @@ class Compare(unittest.TestCase):
             gt.compare(self.model, self.x, rounds=3)
 
 
+class Pack(unittest.TestCase):
+    def test_a_large_packed_weight_begins_at_a_huge_page(self):
+        weight = torch.randint(-8, 8, (2048, 1536), dtype=torch.int8)
+        apart = [torch.empty(4100 * n, dtype=torch.uint8) for n in range(1, 40)]  # so that the heap's next place is no multiple by itself
+        for of_one in (weight, weight.numpy()):
+            packed = [gemmtune.pack(of_one, operation="a8w8_bpreshuffle") for _ in range(3)]
+            for one in packed:
+                self.assertNotEqual(one.layout_name, "plain")
+                begin = one.bits.ctypes.data if of_one is not weight else one.bits.data_ptr()
+                self.assertEqual(begin % (2 << 20), 0)
+                self.assertGreaterEqual(one.bits.nbytes, weight.numel())
+        self.assertTrue(torch.equal(gemmtune.unpack(gemmtune.pack(weight, operation="a8w8_bpreshuffle")), weight))
+        del apart
+
+
 class LanguageModelBenchmark(unittest.TestCase):
     """bench/end_to_end/language_model.py: what it tunes on a CPU."""
 
