@@ -46,6 +46,7 @@ class InvariantSearch {
       erase_refused(list.candidates);
       lists_.push_back(std::move(list.candidates));
     }
+    serve_larger_m();
   }
 
   InvariantChoice choose() {
@@ -84,6 +85,20 @@ class InvariantSearch {
     std::string id;
     double cost = 0;
   };
+
+  /// The row of the largest of several M serves all larger ones: there a kernel for few rows is taken only if no other can run.
+  void serve_larger_m() {
+    constexpr std::int64_t any_m = std::int64_t{1} << 20;
+    const auto largest =
+        std::ranges::max_element(members_, {}, [](const auto& one) { return one.problem.m; });
+    if (members_.size() < 2) return;
+    std::vector<ListedCandidate>& list = lists_[static_cast<std::size_t>(largest - members_.begin())];
+    Problem larger = largest->problem;
+    larger.m = std::max(larger.m, any_m);
+    const auto [rest, end] = std::ranges::stable_partition(
+        list, [&](const auto& one) { return one.family->accepts(larger).ok(); });
+    if (rest != list.begin()) list.erase(rest, end);
+  }
 
   /// Without those that can have no class. If none is left, the first one's reason stands for all.
   void erase_refused(std::vector<ListedCandidate>& candidates) {

@@ -113,6 +113,22 @@ TEST_F(Invariant, AllMTakeKernelsOfOneClass) {
   EXPECT_NEAR(*row.speedup, 40.0 / 90, 0.01);
 }
 
+/// A faster kernel of the class that takes 512 rows at most is not taken at the largest M, but for a list of one.
+TEST_F(Invariant, TheRowOfTheLargestMServesLargerOnes) {
+  device_.add({.name = "few", .parameters = {{"sk", {"1"}, "1", ""}}, .refusal = [](const Problem& problem) {
+                 return problem.m > 512 ? "M above 512" : "";
+               }});
+  evaluator_.time = [this](const Problem& problem, const Candidate& candidate) {
+    return candidate.family == "few" ? 30 : time_of(problem, candidate);
+  };
+  run({{problem_of(1), 1}, {problem_of(64), 1}, {problem_of(100), 1}});
+  EXPECT_THAT(published(),
+              ElementsAre("1 few_r1_sk1 f32-one", "64 few_r1_sk1 f32-one", "100 tiled_r1_kc128_sk1 f32-one"));
+  std::filesystem::remove(request_.output);
+  run({{problem_of(100), 1}});
+  EXPECT_THAT(published(), ElementsAre("100 few_r1_sk1 f32-one"));
+}
+
 TEST_F(Invariant, CallsWeighTheClass) {
   run({{problem_of(1), 100}, {problem_of(64), 1}});
   EXPECT_THAT(published(), ElementsAre("1 tiled_r1_kc128_sk2 f32-two", "64 tiled_r1_kc128_sk2 f32-two"));
