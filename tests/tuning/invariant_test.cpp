@@ -115,15 +115,18 @@ TEST_F(Invariant, AllMTakeKernelsOfOneClass) {
 
 /// A faster kernel of the class that takes 512 rows at most is not taken at the largest M, but for a list of one.
 TEST_F(Invariant, TheRowOfTheLargestMServesLargerOnes) {
-  device_.add({.name = "few", .parameters = {{"sk", {"1"}, "1", ""}}, .refusal = [](const Problem& problem) {
-                 return problem.m > 512 ? "M above 512" : "";
-               }});
-  evaluator_.time = [this](const Problem& problem, const Candidate& candidate) {
-    return candidate.family == "few" ? 30 : time_of(problem, candidate);
+  device_.add({.name = "any", .parameters = {{"sk", {"1"}, "1", ""}}, .order_key = "sk"});
+  device_.add({.name = "few",
+               .parameters = {{"sk", {"1"}, "1", ""}},
+               .refusal = [](const Problem& problem) { return problem.m > 512 ? "M above 512" : ""; },
+               .order_key = "sk"});
+  request_.libtypes = {"any", "few"};
+  evaluator_.time = [](const Problem&, const Candidate& candidate) {
+    return candidate.family == "few" ? 30 : 90;
   };
   run({{problem_of(1), 1}, {problem_of(64), 1}, {problem_of(100), 1}});
   EXPECT_THAT(published(),
-              ElementsAre("1 few_r1_sk1 f32-one", "64 few_r1_sk1 f32-one", "100 tiled_r1_kc128_sk1 f32-one"));
+              ElementsAre("1 few_r1_sk1 f32-one", "64 few_r1_sk1 f32-one", "100 any_r1_sk1 f32-one"));
   std::filesystem::remove(request_.output);
   run({{problem_of(100), 1}});
   EXPECT_THAT(published(), ElementsAre("100 few_r1_sk1 f32-one"));
