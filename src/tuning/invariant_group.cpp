@@ -95,9 +95,10 @@ class InvariantSearch {
     std::vector<ListedCandidate>& list = lists_[static_cast<std::size_t>(largest - members_.begin())];
     Problem larger = largest->problem;
     larger.m = std::max(larger.m, any_m);
-    const auto [rest, end] = std::ranges::stable_partition(
-        list, [&](const auto& one) { return one.family->accepts(larger).ok(); });
-    if (rest != list.begin()) list.erase(rest, end);
+    const auto is_for_few_rows = [&](const ListedCandidate& one) {
+      return !one.family->accepts(larger).ok();
+    };
+    if (!std::ranges::all_of(list, is_for_few_rows)) std::erase_if(list, is_for_few_rows);
   }
 
   /// Without those that can have no class. If none is left, the first one's reason stands for all.
