@@ -4,10 +4,9 @@
 #include "backends/cuda/device/mbarrier.cuh"
 #include "backends/gpu/moe/moe_route_arguments.h"
 
+using gemmtune::gpu::max_sorted_pairs;
 using gemmtune::gpu::MoeTile;
-
-#define MAX_SORTED 512  // pairs; at most PAIRS_OF_THREAD a thread
-#define PAIRS_OF_THREAD 2
+using gemmtune::gpu::sorted_pairs_of_thread;
 
 struct SortedTile {
   unsigned short expert;
@@ -21,10 +20,11 @@ static __device__ __forceinline__ MoeTile tile_of(const SortedTile& tile) {
 }
 
 struct Sorted {
-  SortedTile tiles[MAX_SORTED];
-  int pair_of[MAX_SORTED];
+  SortedTile tiles[max_sorted_pairs];
+  int pair_of[max_sorted_pairs];
   int totals[32];  // of the warps' experts, pairs and 65536 * tiles
 };
+static_assert(sizeof(Sorted) <= gemmtune::gpu::sorted_bytes, "what the host leaves for it");
 
 // Returns the number of tiles, of at most BLOCK positions. A pair's position is the number of pairs before it: of experts of smaller number, or of its own expert and
 // smaller number. `position_of`: where the first block stores the positions for the sum over a token's experts; or null. `scratch`: (pairs / 32, rounded up, + 1) *
@@ -40,16 +40,16 @@ static __device__ __forceinline__ int sort_pairs(const int* ids, int pairs, int 
   // Bit i of masks[g * experts + e]: pair 32 g + i is of expert e.
   unsigned* const masks = scratch;
   unsigned* const firsts = scratch + groups * experts;  // by expert: pairs, then positions
-  int id[PAIRS_OF_THREAD];
+  int id[sorted_pairs_of_thread];
 #pragma unroll
-  for (int i = 0; i < PAIRS_OF_THREAD; ++i) {
+  for (int i = 0; i < sorted_pairs_of_thread; ++i) {
     const int pair = thread + i * threads;
     id[i] = pair < pairs ? __ldcg(ids + pair) : -1;
   }
   for (int i = thread; i < groups * experts; i += threads) masks[i] = 0;
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < PAIRS_OF_THREAD; ++i) {
+  for (int i = 0; i < sorted_pairs_of_thread; ++i) {
     const int pair = thread + i * threads;
     const bool there = id[i] >= 0 && id[i] < experts;
     if (there) atomicOr(masks + pair / 32 * experts + id[i], 1u << lane);
@@ -94,7 +94,7 @@ static __device__ __forceinline__ int sort_pairs(const int* ids, int pairs, int 
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < PAIRS_OF_THREAD; ++i) {
+  for (int i = 0; i < sorted_pairs_of_thread; ++i) {
     const int pair = thread + i * threads;
     if (id[i] < 0 || id[i] >= experts) continue;
     const unsigned* const of_expert = masks + id[i];

@@ -66,10 +66,9 @@ ExpectedTiles expected_moe_tiles(const Problem& problem, std::int64_t block_m) {
 }
 
 std::string refuse_sort(const Problem& problem, std::int64_t threads, std::int64_t scratch_bytes) {
-  constexpr std::int64_t pairs_of_thread = 2;
   const std::int64_t pairs = routed_pairs(problem);
   if (problem.moe.shared_experts > 0) return "blocks that sort know no shared experts";
-  if (pairs > std::min(max_sorted_pairs, pairs_of_thread * threads))
+  if (pairs > std::min<std::int64_t>(max_sorted_pairs, sorted_pairs_of_thread * threads))
     return "more pairs of token and expert than a block sorts";
   if ((ceil_div(pairs, std::int64_t{32}) + 1) * problem.moe.experts * 4 > scratch_bytes)
     return "more experts than a block has shared memory to sort for";

@@ -112,9 +112,6 @@ ExpectedTiles expected_moe_tiles(const Problem& problem, std::int64_t block_m);
 
 /// How kernels name activations (ACTIVATION): 0 none, 1 silu, 2 gelu, 3 swiglu.
 int activation_code(Activation activation);
-/// How many pairs blocks sort themselves (moe_sort.cuh) at most.
-inline constexpr std::int64_t max_sorted_pairs = 512;
-inline constexpr std::int64_t sorted_bytes = 6400;  // of shared memory where blocks sort
 /// Empty, or why blocks of so many threads cannot sort the pairs in `scratch_bytes` of shared memory.
 std::string refuse_sort(const Problem& problem, std::int64_t threads, std::int64_t scratch_bytes);
 /// Whether blocks of tiles at a fixed stride sort by default; of more pairs tiles that blocks take as they become free are faster (docs/lab/mxfp4_stream.md).

@@ -5,6 +5,11 @@
 
 namespace gemmtune::gpu {
 
+/// Pairs that blocks sort themselves at most, without a kernel before the stages; each thread has so many.
+constexpr int max_sorted_pairs = 512;
+constexpr int sorted_pairs_of_thread = 2;
+constexpr int sorted_bytes = 6400;  // of shared memory where blocks sort
+
 /// At most block_m consecutive positions of one expert.
 struct MoeTile {
   int expert;

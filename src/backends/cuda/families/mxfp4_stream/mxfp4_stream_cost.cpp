@@ -81,8 +81,7 @@ double predicted_stream(const Problem& problem, const StreamLaunches& launches, 
   double total = cost.launched + (launches.front().sorts ? cost.block_sorting + cost.block_sorted_pair * pairs
                                                          : cost.sorting + pairs / cost.sorted_pairs);
   for (const StreamLaunch& launch : launches) {
-    const double tiles = gpu::expected_moe_tiles(problem, launch.rows()).tiles;
-    const double slabs = tiles * as_real(launch.slabs);
+    const double slabs = launch.tiles * as_real(launch.slabs);
     const double shared = launch.blocks == 1 ? 1 : cost.two_blocks;
     const double bytes =
         as_real((launch.row_bytes + launch.scale_row + launch.zero_row) * launch.strips * strip_rows);

@@ -62,6 +62,7 @@ StreamLaunch stream_launch(const Problem& problem, const Config& config, const g
   // Where few experts have several tiles each is computed whole: a tile's tokens are loaded once, and few weights twice.
   constexpr double few_tiles = 1.1;
   const gpu::ExpectedTiles expected = gpu::expected_moe_tiles(problem, launch.rows());
+  launch.tiles = expected.tiles;
   launch.chunk =
       expected.tiles <= few_tiles * expected.experts ? launch.slabs : ceil_div(stream_chunk, launch.strips);
   launch.stage_bytes = rows.bytes(launch.strips * strip_rows);

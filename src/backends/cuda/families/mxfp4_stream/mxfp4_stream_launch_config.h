@@ -32,6 +32,7 @@ struct StreamLaunch {
   std::int64_t weight_rows = 0;  // of an expert
   std::int64_t strips = 1;       // of a slab, which a stage has
   std::int64_t slabs = 0;        // of an expert
+  double tiles = 0;              // expected for the problem
   std::int64_t chunk = 0;        // slabs of an expert that each of its tiles computes before the next one
   WeightTraits weight;
   std::int64_t row_bytes = 0;
