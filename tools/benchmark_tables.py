@@ -433,6 +433,17 @@ def readme_proof():
     ])
 
 
+def served_case(row):
+    """What was served, as the first cell."""
+    if row["output_tokens"] == "1":
+        return f"a prompt of {row['prompt_tokens']}"
+    return f"{row['sequences']} sequence{'' if row['sequences'] == '1' else 's'}"
+
+
+def served_ratio(row):
+    return f"{ratio(row['ratio'])} ({float(row['low']):.2f} to {float(row['high']):.2f})"
+
+
 def served(*runs):
     """Real vLLM with and without the plug-in: median of paired ratios, 95 % interval."""
     runs = runs or ("3",)
@@ -443,9 +454,8 @@ def served(*runs):
         cells = []
         for kind in weights:
             row = lines[kind, sequences, prompt]
-            cells += [f"{float(row['stock_tokens_per_second']):,.0f}", f"{ratio(row['ratio'])} ({float(row['low']):.2f} to {float(row['high']):.2f})"]
-        decodes = lines[weights[0], sequences, prompt]["output_tokens"] != "1"
-        body.append([f"{sequences} sequence{'' if sequences == '1' else 's'}" if decodes else f"a prompt of {prompt}", *cells])
+            cells += [f"{float(row['stock_tokens_per_second']):,.0f}", served_ratio(row)]
+        body.append([served_case(lines[weights[0], sequences, prompt]), *cells])
     models = list(dict.fromkeys(row["model"] for row in lines.values()))
     names = weights if len(models) == 1 else [f"{model}, {kind}" for model, kind in zip(models, weights)]
     head = [text for name in names for text in (f"{name}: vLLM, tokens/s", "with the plug-in")]
@@ -471,9 +481,7 @@ def served_invariant():
     body = []
     for sequences, prompt in dict.fromkeys(key[:2] for key in cells):
         mine, theirs = (cells[sequences, prompt, engine] for engine in ("tuned", "VLLM_BATCH_INVARIANT=1"))
-        decodes = mine["output_tokens"] != "1"
-        body.append([f"{sequences} sequence{'' if sequences == '1' else 's'}" if decodes else f"a prompt of {prompt}", f"{float(mine['stock_tokens_per_second']):,.0f}",
-                     *(f"{ratio(row['ratio'])} ({float(row['low']):.2f} to {float(row['high']):.2f})" for row in (theirs, mine))])
+        body.append([served_case(mine), f"{float(mine['stock_tokens_per_second']):,.0f}", served_ratio(theirs), served_ratio(mine)])
     return table(["", "usual mode, tokens/s", "`VLLM_BATCH_INVARIANT=1`", "the same with the plug-in"], body)
 
 

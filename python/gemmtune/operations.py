@@ -357,12 +357,17 @@ def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, gro
     return PackedWeight(bits, layout, n, k, type, operation)
 
 
+def packed_alignment(size):
+    """Where packed weights of so many bytes begin on a CPU: gemmtune_pack_weight asks for huge pages, which a small one does not fill."""
+    return huge_page_bytes if size >= huge_page_bytes else 64
+
+
 def _aligned_bytes(like, size):
-    """Bytes at a multiple of 64 (numpy: of a huge page, if there are enough of them), in an array of `like`'s library."""
+    """Bytes for a packed weight, in an array of `like`'s library (numpy: at packed_alignment)."""
     if not hasattr(like, "__array_interface__"):
         return _arrays.empty_like_of(like, (size,), "u8")
     import numpy
-    step = huge_page_bytes if size >= huge_page_bytes else 64
+    step = packed_alignment(size)
     room = numpy.empty(size + step, numpy.uint8)
     skip = -room.ctypes.data % step
     return room[skip:skip + size]

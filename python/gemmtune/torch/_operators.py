@@ -378,8 +378,8 @@ def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, gro
 
 
 def _room(size, device):
-    """Bytes for a packed weight. On a CPU at a huge page's begin, if there are enough of them: gemmtune_pack_weight asks for such pages."""
-    step = operations.huge_page_bytes if device.type == "cpu" and size >= operations.huge_page_bytes else 1
+    """Bytes for a packed weight. PyTorch's memory on a GPU is aligned."""
+    step = operations.packed_alignment(size) if device.type == "cpu" else 1
     room = torch.empty(size + step - 1, dtype=torch.uint8, device=device)
     skip = -room.data_ptr() % step
     return room[skip:skip + size]
