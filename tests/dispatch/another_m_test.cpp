@@ -10,6 +10,7 @@
 #include "dispatch/untuned_guard.h"
 #include "problem/operands.h"
 #include "support/elements.h"
+#include "support/operands_on_host.h"
 #include "support/operation_problems.h"
 #include "verify/inputs.h"
 
@@ -69,22 +70,7 @@ class AnotherM : public ::testing::Test {
     std::vector<std::byte> y(static_cast<std::size_t>(operand_shapes(problem).y.bytes()));
     const auto workspace = device_->allocate(kernel.workspace_bytes() + 64, Placement::plain);
     EXPECT_TRUE(workspace.ok());
-    const auto or_null = [](const std::vector<std::byte>& bytes) -> const void* {
-      return bytes.empty() ? nullptr : bytes.data();
-    };
-    const Operands operands{.x = host.x.data(),
-                            .w = host.w.data(),
-                            .bias = or_null(host.bias),
-                            .x_scale = or_null(host.x_scale),
-                            .w_scale = or_null(host.w_scale),
-                            .y = y.data(),
-                            .ldx = problem.k,
-                            .ldy = problem.n,
-                            .x_batch_stride = problem.m * problem.k,
-                            .y_batch_stride = problem.m * problem.n,
-                            .x_global_scale = or_null(host.x_global_scale),
-                            .w_global_scale = or_null(host.w_global_scale),
-                            .w_zero_points = or_null(host.w_zero_points)};
+    const Operands operands = testing::operands_on_host(problem, host, y.data());
     UntunedGuard guard(*device_, problem, candidate, UntunedGuard::WrongResult::is_an_error,
                        UntunedGuard::Compared::one_block);
     return guard.run(kernel, operands, (*workspace)->data(), {});

@@ -14,6 +14,7 @@
 #include "dispatch/context.h"
 #include "problem/operands.h"
 #include "support/elements.h"
+#include "support/operands_on_host.h"
 #include "support/operation_problems.h"
 #include "verify/inputs.h"
 #include "verify/output_check.h"
@@ -133,11 +134,10 @@ std::vector<Problem> problems(std::int64_t m) {
 /// The verdict of the guard's check on one kernel; "" if it is right.
 std::string fault_of(Device& device, const Problem& problem, const HostOperands& host, const Kernel& kernel,
                      Accuracy accuracy) {
-  std::vector<std::byte> packed = host.w;
   if (kernel.weight_layout() != WeightLayout::plain) {
     const auto bytes = device.packed_bytes(problem, kernel.weight_layout());
     if (!bytes.ok()) return bytes.message();
-    packed.resize(*bytes + 64);
+    std::vector<std::byte> packed(*bytes + 64);
     void* place = packed.data();
     std::size_t room = packed.size();
     std::align(64, *bytes, place, room);
@@ -152,29 +152,7 @@ std::string fault_of(Device& device, const Problem& problem, const HostOperands&
   void* aligned = workspace.data();
   std::size_t room = workspace.size();
   std::align(64, kernel.workspace_bytes(), aligned, room);
-  const auto or_null = [](const std::vector<std::byte>& bytes) -> const void* {
-    return bytes.empty() ? nullptr : bytes.data();
-  };
-  const Operands operands{.x = host.x.data(),
-                          .w = packed.data(),
-                          .bias = or_null(host.bias),
-                          .x_scale = or_null(host.x_scale),
-                          .w_scale = or_null(host.w_scale),
-                          .y = y.data(),
-                          .ldx = problem.k,
-                          .ldy = columns,
-                          .x_batch_stride = problem.m * problem.k,
-                          .y_batch_stride = problem.m * columns,
-                          .w2 = or_null(host.w2),
-                          .w2_scale = or_null(host.w2_scale),
-                          .bias2 = reinterpret_cast<const float*>(or_null(host.bias2)),
-                          .topk_ids = host.topk_ids.data(),
-                          .topk_weights = host.topk_weights.data(),
-                          .x_global_scale = or_null(host.x_global_scale),
-                          .w_global_scale = or_null(host.w_global_scale),
-                          .w_zero_points = or_null(host.w_zero_points),
-                          .w2_global_scale = or_null(host.w2_global_scale),
-                          .w2_zero_points = or_null(host.w2_zero_points)};
+  const Operands operands = testing::operands_on_host(problem, host, y.data());
   if (const Status ran = kernel.run(operands, aligned, {}); !ran.ok()) return ran.message();
   ReferenceOptions options;
   options.max_complete_flops = 0;
