@@ -28,7 +28,7 @@ CONFIGS = {
                                      "truncate": False}},
 }
 FORMS = {  # of a model
-    "llama-3.1-8b": ["bf16", "fp8", "int4", "awq", "nvfp4", "nvfp4_as_bf16"],
+    "llama-3.1-8b": ["bf16", "fp8", "fp8_per_token", "int4", "awq", "nvfp4", "nvfp4_as_bf16"],
     "qwen3-30b-a3b": ["bf16", "fp8", "int4", "awq", "nvfp4"],
     "gpt-oss-20b": ["mxfp4"],
 }
@@ -62,15 +62,17 @@ def octets(*shape):
 
 def matrices(form, count, n, k):
     """`count` weights [n, k] in the checkpoint's form: the part's name -> a tensor [count, ...]. int4: symmetric in groups of 128 along k, words of eight
-    along k; awq: words of eight along n, with zero points of 8; fp8: scales of blocks of 128 x 128; nvfp4: scales of 16 along k."""
+    along k; awq: words of eight along n, with zero points of 8; fp8: scales of blocks of 128 x 128; fp8_per_token: a scale for each of n; nvfp4: scales
+    of 16 along k."""
     if form == "bf16":
         return {"weight": normal(count, n, k)}
-    if form == "fp8":
+    if form in ("fp8", "fp8_per_token"):
         elements = torch.empty(count, n, k, dtype=torch.float8_e4m3fn, device=device)
         for element in elements:  # float32 and bf16 of all would not fit beside them
             element.copy_(normal(n, k, spread=FP8_SPREAD).clamp_(-448, 448))
-        scale = between(0.5, 1.5, count, -(-n // BLOCK), -(-k // BLOCK)) * (SPREAD / FP8_SPREAD)
-        return {"weight": elements, "weight_scale_inv": scale.bfloat16()}
+        blocks = (-(-n // BLOCK), -(-k // BLOCK)) if form == "fp8" else (n, 1)
+        scale = between(0.5, 1.5, count, *blocks) * (SPREAD / FP8_SPREAD)
+        return {"weight": elements, "weight_scale_inv" if form == "fp8" else "weight_scale": scale.bfloat16()}
     if form == "int4":
         scale = between(0.5, 1.5, count, n, k // GROUP) * (SPREAD / INT4_SPREAD)
         return {"weight_packed": words(count, n, k // 8), "weight_scale": scale.bfloat16(), "weight_shape": torch.tensor([[n, k]] * count)}
@@ -149,6 +151,12 @@ def outside_layers(config):
 
 # ---- files ------------------------------------------------------------------------------------------------------------------------------
 
+def compressed(layout, routers, group):
+    """What compressed-tensors writes of one group of layers."""
+    return {"quant_method": "compressed-tensors", "format": layout, "ignore": ["lm_head", *routers], "quantization_status": "compressed",
+            "config_groups": {"group_0": {**group, "output_activations": None}}}
+
+
 def quantization_of(form, config):
     """What config.json says of the form, or None."""
     layers = range(config["num_hidden_layers"])
@@ -160,12 +168,15 @@ def quantization_of(form, config):
         return {"quant_method": "awq", "bits": 4, "group_size": GROUP, "zero_point": True, "version": "gemm", "modules_to_not_convert": routers or None}
     if form == "mxfp4":
         return config["quantization_config"]
+    if form == "fp8_per_token":
+        kind = {"num_bits": 8, "type": "float", "symmetric": True}
+        group = {"targets": ["Linear"], "weights": {**kind, "strategy": "channel", "dynamic": False},
+                 "input_activations": {**kind, "strategy": "token", "dynamic": True}}
+        return compressed("float-quantized", routers, group)
     if form in ("int4", "nvfp4"):
         kind = {"type": "int", "strategy": "group", "group_size": GROUP} if form == "int4" else {"type": "float", "strategy": "tensor_group", "group_size": 16}
-        group = {"targets": ["Linear"], "weights": {"num_bits": 4, "symmetric": True, "dynamic": False, **kind}, "input_activations": None,
-                 "output_activations": None}
-        return {"quant_method": "compressed-tensors", "format": "pack-quantized" if form == "int4" else "nvfp4-pack-quantized",
-                "ignore": ["lm_head", *routers], "quantization_status": "compressed", "config_groups": {"group_0": group}}
+        group = {"targets": ["Linear"], "weights": {"num_bits": 4, "symmetric": True, "dynamic": False, **kind}, "input_activations": None}
+        return compressed("pack-quantized" if form == "int4" else "nvfp4-pack-quantized", routers, group)
     return None
 
 
@@ -199,8 +210,8 @@ def main():
     parser.add_argument("folder", type=Path, help="is made; must be empty")
     parser.add_argument("model", choices=list(CONFIGS))
     parser.add_argument("form", help="; ".join(f"{model}: {', '.join(forms)}" for model, forms in FORMS.items()) +
-                        ". fp8: blocks of 128 x 128; int4: compressed-tensors, groups of 128; awq: groups of 128 with zero points; nvfp4: bf16 x; "
-                        "nvfp4_as_bf16: the weights of nvfp4, which bf16 holds exactly")
+                        ". fp8: blocks of 128 x 128; fp8_per_token: compressed-tensors, a scale for each row of the weight; int4: compressed-tensors, groups of "
+                        "128; awq: groups of 128 with zero points; nvfp4: bf16 x; nvfp4_as_bf16: the weights of nvfp4, which bf16 holds exactly")
     parser.add_argument("--layers", type=int, help="fewer than the model has, where memory or disk needs it")
     parser.add_argument("--experts", type=int, help="fewer experts, for a try on a CPU")
     parser.add_argument("--vocabulary", type=int, help="fewer tokens, for a try on a CPU")
