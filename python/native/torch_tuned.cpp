@@ -34,6 +34,7 @@ enum class Scaled : std::int64_t { per_tensor, per_token, blocks };
 /// Its operator where no row answers; other values are a key of the operator in Python.
 constexpr std::int64_t cutlass_operator = 1;
 constexpr std::int64_t deep_gemm_operator = 2;
+constexpr std::int64_t deep_gemm_e8m0_operator = 3;  // scales are powers of two
 constexpr const char* python_operator = "gemmtune_vllm::stock_scaled_linear";
 
 gemmtune_operation operation_of(Scaled kind) {
@@ -111,9 +112,9 @@ void tuned_scaled_linear(Value* values, std::uint64_t, std::uint64_t) {
     values[0] = reinterpret_cast<Value>(out.release());
     return;
   }
-  if (other == deep_gemm_operator) {
+  if (other == deep_gemm_operator || other == deep_gemm_e8m0_operator) {
     Argument out(make_result(x, w.size(0), out_dtype, x.gpu("x")));
-    const Value scales_are_e8m0 = 0;
+    const Value scales_are_e8m0 = other == deep_gemm_e8m0_operator ? 1 : 0;
     std::array<Value, 6> others{
         reinterpret_cast<Value>(x.release()), reinterpret_cast<Value>(x_scale.release()),
         reinterpret_cast<Value>(w.release()), reinterpret_cast<Value>(w_scale.release()),

@@ -144,9 +144,25 @@ class ScaledBase(ABC):
         ...
 
 
+class QuantFP8:
+    """Blocks of x: scales column by column, as DeepGEMM and CUTLASS read them, each column from a multiple of four on, or row by row."""
+
+    def __init__(self, config):
+        self.group_shape = config.activation_quant_key.scale.group_shape
+        self.column_major_scales = self.tma_aligned_scales = True
+
+    def __call__(self, rows):
+        quantized, scale = quantize(rows, self.group_shape)
+        if not self.column_major_scales:
+            return quantized, scale
+        stride = -(-len(rows) // 4) * 4 if self.tma_aligned_scales else len(rows)
+        return quantized, torch.empty_strided(scale.shape, (1, stride), dtype=scale.dtype).copy_(scale)
+
+
 class BlockBase(ABC):
     def __init__(self, config):
         self.config = config
+        self.quant_fp8 = QuantFP8(config)
 
     @classmethod
     @abstractmethod
@@ -162,8 +178,7 @@ class BlockBase(ABC):
 
     def apply_weights(self, layer, x, bias=None, **options):
         rows = x.view(-1, x.shape[-1])
-        quantized, scale = quantize(rows, self.config.activation_quant_key.scale.group_shape)
-        scale = scale.t().contiguous().t()  # column-major, as DeepGEMM and CUTLASS read them
+        quantized, scale = self.quant_fp8(rows)
         y = self.apply_block_scaled_mm(A=quantized, B=layer.weight, As=scale, Bs=layer.weight_scale_inv)
         y = y if bias is None else y + bias
         return y.to(self.config.out_dtype).view(*x.shape[:-1], layer.weight.shape[0])
@@ -201,7 +216,7 @@ def block_product(x, w, x_scale, w_scale):
 
 
 def _fp8_gemm_nt_op(q_input, input_scale, weight, weight_scale, output, use_deep_gemm_e8m0):
-    assert not use_deep_gemm_e8m0
+    assert use_deep_gemm_e8m0 == _current.e8m0
     _current.calls["deep_gemm"] += 1
     output.copy_(block_product(q_input, weight, input_scale, weight_scale))
 
@@ -216,14 +231,16 @@ _operators.impl("cutlass_scaled_mm", _cutlass_scaled_mm, "CompositeExplicitAutog
 
 
 def install(without=(), signature=None, batch_invariant=False, block_type_known=True, padding=None, platform="CUDA", keeps_function=True,
-            linear_backend="auto", prefers_humming=False, amx=True):
+            linear_backend="auto", prefers_humming=False, amx=True, e8m0=True):
     """Puts a fresh double into sys.modules. without: names ("module.attribute") that this vLLM does not have; signature: other
     parameters of UnquantizedLinearMethod.apply; padding: rows that the torch kernel pads x to, which is then the only one; keeps_function: as
-    0.32, else as 0.24; linear_backend: what the user says; amx: the CPU has it."""
+    0.32, else as 0.24; linear_backend: what the user says; amx: the CPU has it; e8m0: DeepGEMM's scales are powers of
+    two, as on Hopper by default."""
     global _current
     for name in [name for name in sys.modules if name == "vllm" or name.startswith("vllm.")]:
         del sys.modules[name]
     vllm = _current = Vllm()
+    vllm.e8m0 = e8m0
     calls = vllm.calls
 
     class PlatformEnum(enum.Enum):
@@ -284,7 +301,9 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
             return False, "is of another GPU"
 
     class DeepGemmFp8BlockScaledMMKernel(BlockBase):
-        use_deep_gemm_e8m0 = False
+        def __init__(self, config):
+            super().__init__(config)
+            self.use_deep_gemm_e8m0 = vllm.e8m0
 
         @classmethod
         def is_supported(cls, compute_capability=None):

@@ -99,6 +99,20 @@ class Plugin(Process):
                         self.assertEqual(calls, {} if ours or kind is None else {counter: 1}, m)
                         self.assertEqual((self.used() - used, self.context.counters()["untuned"] - unused), (1, 0) if ours else (0, 1), m)
 
+    def test_deep_gemm_with_and_without_scales_of_e8m0(self):
+        """Both are an operator that C++ calls; scales of x lie row by row in layers that are ours, so that none is copied."""
+        for e8m0 in (True, False):
+            vllm = self.start(e8m0=e8m0)
+            model = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind="block"), vllm.Linear(N, 128, kind="block")))
+            self.assertIn("1 of 2 linear layers", self.line)
+            self.assertEqual([layer.quant_method.fp8_linear.quant_fp8.column_major_scales for layer in model], [False, True])
+            self.assertEqual([layer.quant_method.fp8_linear.quant_fp8.tma_aligned_scales for layer in model], [False, True])
+            for layer, m, ours in ((model[0], 4, True), (model[0], 16, False), (model[1], 4, False)):
+                x = torch.randn(m, layer.weight.shape[1]).bfloat16()
+                calls = vllm.calls["deep_gemm"]
+                close(self, layer(x), x.double() @ layer.exact.t(), 6e-2)
+                self.assertEqual(vllm.calls["deep_gemm"] - calls, 0 if ours else 1)
+
     def test_leading_dimensions_and_no_rows(self):
         for kind in KINDS:
             vllm = self.start()

@@ -12,8 +12,14 @@ from . import operators
 loaded = []  # Layer of each quantized layer whose weights are ready, since the last model was loaded
 
 
-# vLLM's classes whose product is one operator, which C++ calls itself.
-_operators_of = {"CutlassFP8ScaledMMLinearKernel": operators.cutlass_operator, "DeepGemmFp8BlockScaledMMKernel": operators.deep_gemm_operator}
+def _operator_of(kernel):
+    """The number of vLLM's operator that the kernel's product is and that C++ calls itself, or None."""
+    name = type(kernel).__name__
+    if name == "CutlassFP8ScaledMMLinearKernel":
+        return operators.cutlass_operator
+    if name != "DeepGemmFp8BlockScaledMMKernel":
+        return None
+    return operators.deep_gemm_e8m0_operator if getattr(kernel, "use_deep_gemm_e8m0", False) else operators.deep_gemm_operator
 
 
 class Layer:
@@ -22,9 +28,7 @@ class Layer:
     def __init__(self, kernel, layer, blocks):
         self.kernel, self.layer, self.blocks = kernel, layer, blocks
         self.product = "apply_block_scaled_mm" if blocks else "apply_scaled_mm"
-        known = _operators_of.get(type(kernel).__name__)
-        if getattr(kernel, "use_deep_gemm_e8m0", False):
-            known = None
+        known = _operator_of(kernel)
         self.runs_python = known is None
         self.other = known or operators.key_of(f"{type(kernel).__name__} {kernel.config!r}")
 
@@ -104,6 +108,11 @@ class Layer:
     def take(self):
         """The kernel runs its product through the operator."""
         other, kind, block_out_dtype = self.other, self.kind(), self.kernel.config.out_dtype
+        if other in (operators.deep_gemm_operator, operators.deep_gemm_e8m0_operator):
+            # gemmtune reads the scales of a row side by side, and would copy others; DeepGEMM brings scales of any layout into its own.
+            quantizer = getattr(self.kernel, "quant_fp8", None)
+            if hasattr(quantizer, "column_major_scales"):
+                quantizer.column_major_scales = quantizer.tma_aligned_scales = False
 
         def apply_scaled_mm(*, A, B, out_dtype, As, Bs, bias, output_shape):
             y = operators.scaled_linear(A, B, As, Bs, bias, math.prod(output_shape[:-1]), out_dtype, kind, other)

@@ -16,7 +16,7 @@ _operations = {"plain": ("a16w16", False), tensor_scaled: ("a16w16", True), toke
                blocks_scaled: ("a8w8_blockscale", False)}
 
 # Values of tuned_scaled_linear's `other` that C++ knows: operators of vLLM. All others are keys of `functions`.
-cutlass_operator, deep_gemm_operator = 1, 2
+cutlass_operator, deep_gemm_operator, deep_gemm_e8m0_operator = 1, 2, 3
 functions = {}  # key -> vLLM's function, called with the arguments of stock_scaled_linear but the last
 
 
