@@ -88,9 +88,11 @@ void tuned_scaled_linear(Value* values, std::uint64_t, std::uint64_t) {
   const auto out_dtype = static_cast<std::int32_t>(stack.integer());
   const auto kind = static_cast<Scaled>(stack.integer());
   const std::int64_t other = stack.integer();
+  const bool constant_weight = stack.flag();
   const std::int64_t padded = x.dim() == 2 ? x.size(0) : -1;
   {
     Call call(operation_of(kind));
+    call.problem.constant_weights = call.problem.predecessor_triggers = constant_weight ? 1 : 0;
     call.x.reset(x.share());
     call.w.reset(w.share());
     call.x_scale.reset(x_scale.share());

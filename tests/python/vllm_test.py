@@ -113,6 +113,23 @@ class Plugin(Process):
                 close(self, layer(x), x.double() @ layer.exact.t(), 6e-2)
                 self.assertEqual(vllm.calls["deep_gemm"] - calls, 0 if ours else 1)
 
+    def test_dependent_launches(self):
+        """With the variable the kernels that PyTorch compiles let ours start early, unless the user says otherwise, and graphs are others."""
+        from torch._inductor import config
+        asked, hashes = {"GEMMTUNE_VLLM_DEPENDENT_LAUNCHES": "1"}, set()
+        self.addCleanup(self.start)  # without it
+        for environment, platform, expected in (({}, "CUDA", False), (asked, "CPU", False), (asked | {"TORCHINDUCTOR_ENABLE_PDL": "0"}, "CUDA", False),
+                                                (asked, "CUDA", True)):
+            with mock.patch.object(config.triton, "enable_pdl", False):
+                vllm = self.start(environment, platform=platform)
+                self.assertEqual(config.triton.enable_pdl, expected, (environment, platform))
+            layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind="token")))[0]
+            if platform == "CUDA":
+                hashes.add(self.config.additional_config["gemmtune"])
+            x = torch.randn(4, K).bfloat16()
+            close(self, layer(x), x.double() @ layer.exact.t(), 6e-2)
+        self.assertEqual(len(hashes), 2)
+
     def test_leading_dimensions_and_no_rows(self):
         for kind in KINDS:
             vllm = self.start()

@@ -91,7 +91,7 @@ class Layer:
 
     def constants(self):
         """What a compiled graph has of the layer beside tensors."""
-        return f"kind {self.kind()} other {self.other}"
+        return f"kind {self.kind()} other {self.other} dependent {operators.dependent}"
 
     def keep_function(self):
         """vLLM's product, for the sizes that no row answers."""

@@ -9,7 +9,7 @@ import torch
 from gemmtune import contexts, errors, operations
 from gemmtune.torch._operators import blocks_scaled, device_of, random_rows, tensor_scaled, token_scaled
 
-scaled_linear = torch.ops.gemmtune.tuned_scaled_linear.default
+dependent = False  # tuned kernels are launched before the kernel in front has ended
 
 _types = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", torch.float8_e4m3fn: "f8_e4m3fn"}
 _operations = {"plain": ("a16w16", False), tensor_scaled: ("a16w16", True), token_scaled: ("a8w8", False),
@@ -20,12 +20,17 @@ cutlass_operator, deep_gemm_operator, deep_gemm_e8m0_operator = 1, 2, 3
 functions = {}  # key -> vLLM's function, called with the arguments of stock_scaled_linear but the last
 
 
-def linear(x, w, bias, constant_weight):
+def scaled_linear(x, w, x_scale, w_scale, bias, rows, out_dtype, kind, other):
+    """vLLM's apply_scaled_mm and apply_block_scaled_mm."""
+    return torch.ops.gemmtune.tuned_scaled_linear.default(x, w, x_scale, w_scale, bias, rows, out_dtype, kind, other, dependent)
+
+
+def linear(x, w, bias):
     """torch.nn.functional.linear. A compiled graph makes the view of w, a plain tensor, as it does for its own product: given vLLM's parameter
     itself, a call cost 20 us more in vLLM 0.24. And it allocates out, in memory that it has."""
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
     out = rows.new_empty((rows.shape[0], w.shape[0]))
-    torch.ops.gemmtune.tuned_linear_out.default(rows, w.t(), bias, constant_weight, out=out)
+    torch.ops.gemmtune.tuned_linear_out.default(rows, w.t(), bias, dependent, out=out)
     return out if x.dim() == 2 else out.reshape(*x.shape[:-1], w.shape[0])
 
 

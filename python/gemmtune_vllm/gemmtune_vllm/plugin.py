@@ -22,12 +22,11 @@ _report = {"version": gemmtune.__version__, "linear_layers": 0, "mixtures": 0, "
 _calls_before = {}  # counters when the model had been loaded
 _watcher = None
 _invariant = None  # the variable that asks for rows of a bit class
-_dependent = False  # tuned kernels are launched before the kernel in front has ended
 
 
 def install():
     """Registers the kernels and follows the loading of models."""
-    global _vllm, _dependent, _invariant
+    global _vllm, _invariant
     _vllm = interface.find()
     if not _vllm.parts:
         logger.warning("gemmtune: off: this vLLM differs from what the plug-in knows: %s", _vllm.differences())
@@ -42,7 +41,9 @@ def install():
     if _vllm.missing:
         logger.warning("gemmtune: no %s layers: this vLLM differs from what the plug-in knows: %s",
                        ", ".join(part for part, _ in _vllm.missing), _vllm.differences())
-    _dependent = os.environ.get("GEMMTUNE_VLLM_DEPENDENT_LAUNCHES", "0") == "1"
+    operators.dependent = os.environ.get("GEMMTUNE_VLLM_DEPENDENT_LAUNCHES", "0") == "1"
+    if operators.dependent and not _vllm.on_cpu:
+        _let_dependents_start()
     kernels.register(_vllm)
     quantized.follow(_vllm)
     if "bf16 of the CPU backend" in _vllm.parts:
@@ -52,6 +53,14 @@ def install():
     if "mixtures on GPUs" in _vllm.parts:
         gpu_mixtures.follow(_vllm)
     _vllm.loader.load_model = _following(_vllm.load_model)
+
+
+def _let_dependents_start():
+    """Kernels that PyTorch compiles stand in front of ours: they let dependents start before they end. By default PyTorch has that off. What the user
+    says of it stays."""
+    from torch._inductor import config
+    if hasattr(config.triton, "enable_pdl") and "TORCHINDUCTOR_ENABLE_PDL" not in os.environ:
+        config.triton.enable_pdl = True
 
 
 def _asks_for_bit_classes():
@@ -130,11 +139,11 @@ class _Unquantized:
 
     def run(self, m, bias):
         x = operators.random_rows(m, self.weight.shape[1], self.weight.dtype, self.weight.device)
-        operators.linear(x, self.weight, bias, _dependent)
+        operators.linear(x, self.weight, bias)
 
     def constants(self):
         """What a compiled graph has of the layer beside tensors."""
-        return f"dependent {_dependent}"
+        return f"dependent {operators.dependent}"
 
     def keep_function(self):
         """aten::linear runs the sizes that no row answers."""
@@ -144,7 +153,7 @@ class _Unquantized:
 
 
 def _apply_unquantized(layer, x, bias=None):
-    return operators.linear(x, layer.weight, bias, _dependent)
+    return operators.linear(x, layer.weight, bias)
 
 
 def _layers(model):
