@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A PyTorch program's pattern on a CPU: a parallel operation of PyTorch, then a linear layer in bf16 with cold weights; PyTorch's calls and
-gemmtune's tuned rows in turns.
+gemmtune's tuned rows in turns. Each has weights of its own: one that was read a moment before by another would come from the cache.
 
   torch      torch.nn.functional.linear
   prepacked  PyTorch's packed weight (mkldnn._linear_pointwise, which torch.compile calls with frozen weights)
@@ -8,7 +8,8 @@ gemmtune's tuned rows in turns.
   packed     gemmtune.torch.linear with a weight in the layout that the rows chose (none: no packed row was chosen)
 
 Printed for each size: microseconds of each layer, the operation before it subtracted (medians), and ratios, each the median of the
-paired rounds with quartiles: torch over plain, torch over packed, prepacked over packed. Above 1 gemmtune is faster. With --load the operation
+paired rounds with quartiles: torch over plain, torch over packed, prepacked over packed. Above 1 gemmtune is faster. `read` is the time in which
+all threads read as many bytes as the weight has from memory: no layer is faster. With --load the operation
 is not subtracted, because it moves more than a layer lasts: times and ratios are of both.
 
 Usage: in_a_program.py TUNED.csv [MxNxK ...] [--rounds 11] [--calls N] [--seconds S] [--load N|COMMAND] [--csv FILE]
@@ -20,11 +21,13 @@ Usage: in_a_program.py TUNED.csv [MxNxK ...] [--rounds 11] [--calls N] [--second
 import argparse
 import csv
 import math
+import mmap
 import statistics
 import sys
 import time
 
 from busy_cores import busy_cores
+from cold_weights import copies, level_3_bytes
 
 SIZES = ["1x2048x2048", "1x3072x2048", "1x16384x2048", "1x2048x8192", "4x2048x2048", "4x3072x2048", "4x16384x2048", "4x2048x8192",
          "16x2048x2048", "16x3072x2048", "16x16384x2048", "16x2048x8192", "64x2048x2048", "64x3072x2048", "64x2048x8192",  # Llama-3.2-1B
@@ -57,6 +60,21 @@ def quartiles(values):
     return statistics.median(ordered), ordered[len(ordered) // 4], ordered[len(ordered) * 3 // 4]
 
 
+def bytes_a_microsecond():
+    """Of memory that no cache holds, read by all of PyTorch's threads; huge pages where the system gives them."""
+    import torch
+    memory = mmap.mmap(-1, max(1 << 30, 2 * level_3_bytes()))
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    words = torch.frombuffer(memory, dtype=torch.int64)
+    words.fill_(1)
+    times = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        words.max()
+        times.append(time.perf_counter() - begin)
+    return len(memory) / min(times) / 1e6
+
+
 def prepack(weight, rows):
     import torch
     return torch.ops.mkldnn._reorder_linear_weight(weight, rows)
@@ -67,14 +85,15 @@ def measure(size, options):
     import torch
     import gemmtune.torch
     m, n, k = map(int, size.split("x"))
-    pool = min(18, max(2, math.ceil(150e6 / (n * k * 2))))
-    weights = [torch.randn(n, k).bfloat16() * 0.02 for _ in range(pool)]
+    pool = copies(n * k * 2, competitors=4)
+    drawn = [torch.randn(n, k).bfloat16() * 0.02 for _ in range(2)]
+    weights, plain = ([drawn[i % 2].clone() for i in range(pool)] for _ in range(2))
     x = torch.randn(m, k).bfloat16()
-    calls = {"torch": lambda i: torch.nn.functional.linear(x, weights[i]), "plain": lambda i: torch.ops.gemmtune.linear(x, weights[i], None)}
-    packed = [gemmtune.torch.pack(weight) for weight in weights]
-    if packed[0] is not None and packed[0] is not weights[0]:
+    calls = {"torch": lambda i: torch.nn.functional.linear(x, weights[i]), "plain": lambda i: torch.ops.gemmtune.linear(x, plain[i], None)}
+    packed = [gemmtune.torch.pack(weight) for weight in plain]
+    if packed[0] is not None and packed[0] is not plain[0]:
         calls["packed"] = lambda i: gemmtune.torch.linear(x, packed[i])
-    prepacked = [prepack(weight, m) for weight in weights]
+    prepacked = [prepack(weight, m) for weight in plain]
     calls["prepacked"] = lambda i: torch.ops.mkldnn._linear_pointwise(x, prepacked[i], None, "none", [], "")
     exact = calls["torch"](0)
     for name, call in calls.items():
@@ -121,13 +140,16 @@ def main():
     import gemmtune
     torch.set_grad_enabled(False)
     gemmtune.use(options.table)
-    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, {options.rounds} rounds, load: {options.load or 'none'}", flush=True)
+    rate = bytes_a_microsecond()
+    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, {options.rounds} rounds, load: {options.load or 'none'}; memory is read at "
+          f"{rate / 1e3:.1f} GB/s", flush=True)
     rows = []
     with busy_cores(options.load):
         for size in options.sizes or SIZES:
             times = measure(size, options)
-            row = {"size": size, "rounds": len(times["torch"]), **{name + "_us": round(statistics.median(values), 1) for name, values in times.items()}}
-            text = f"{size}: " + ", ".join(f"{name} {statistics.median(values):.0f}" for name, values in times.items()) + " us"
+            _, n, k = map(int, size.split("x"))
+            row = {"size": size, "rounds": len(times["torch"]), "read_us": round(2 * n * k / rate, 1), **{name + "_us": round(statistics.median(values), 1) for name, values in times.items()}}
+            text = f"{size}: " + ", ".join(f"{name} {statistics.median(values):.0f}" for name, values in times.items()) + f", read {row['read_us']:.0f} us"
             for base, other in (("torch", "plain"), ("torch", "packed"), ("prepacked", "packed")):
                 if other not in times:
                     continue

@@ -3,6 +3,7 @@
 // Reads lines "M N K calls" from stdin; answers with the median microseconds of that many calls, each with another weight, so that
 // weights come from memory. "serve SECONDS M N K ...": calls the sizes in turns for so long, and answers with the number of calls.
 #include <gemmtune/gemmtune.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,14 +19,18 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::size_t cold_bytes = 150 << 20;
+/// Weights of this many bytes are in no cache: twice the last level's (a virtual machine reports what it shares).
+std::size_t cold_bytes() {
+  const long reported = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return std::max<std::size_t>(150 << 20, 2 * static_cast<std::size_t>(std::max(reported, 0L)));
+}
 
 class Layer {
  public:
   Layer(std::int64_t m, std::int64_t n, std::int64_t k)
       : m_(m), n_(n), k_(k), x_(random(m * k, 1)), y_(static_cast<std::size_t>(m * n)) {
     const auto bytes = static_cast<std::size_t>(n * k * 2);
-    const std::size_t count = std::clamp<std::size_t>(cold_bytes / bytes + 1, 2, 18);
+    const std::size_t count = std::max<std::size_t>(cold_bytes() / bytes + 1, 2);
     for (std::size_t i = 0; i < count; ++i) w_.push_back(random(n * k, i + 2));
   }
   /// Microseconds of one call; negative: it failed.

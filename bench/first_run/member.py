@@ -2,14 +2,16 @@
 
 The protocol is that of member.cpp: lines "M N K calls" and "serve SECONDS M N K ..."."""
 
-import math
 import statistics
 import sys
 import time
+from pathlib import Path
 
 import torch
 
-COLD_BYTES = 150 << 20
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from cold_weights import copies  # noqa: E402
+
 torch.set_grad_enabled(False)
 if sys.argv[1] == "torch":
     def linear(x, w):
@@ -24,8 +26,8 @@ else:
 class Layer:
     def __init__(self, m, n, k):
         self.x = torch.randn(m, k).bfloat16()
-        count = min(18, max(2, math.ceil(COLD_BYTES / (n * k * 2))))
-        self.weights = [torch.randn(n, k).bfloat16() * 0.02 for _ in range(count)]
+        drawn = [torch.randn(n, k).bfloat16() * 0.02 for _ in range(2)]
+        self.weights = [drawn[i % 2].clone() for i in range(copies(n * k * 2))]
         self.next = 0
 
     def call(self):

@@ -24,14 +24,15 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # no team spins beside anot
 
 import torch  # noqa: E402
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
+from cold_weights import copies  # noqa: E402
 from gemmtune import _library as c  # noqa: E402
 
 SIZES = ["4096,4096", "14336,4096", "2048,8192"]
 ROWS = [1, 4, 16, 64]
 GROUP = 128
-COLD_BYTES = 128 << 20
 READ_BYTES = 256 << 20
 
 
@@ -57,8 +58,7 @@ class Ours:
 
 def copies_of(weight, size):
     """Copies of a weight, itself the first."""
-    count = max(2, math.ceil(COLD_BYTES / size))
-    return [weight] + [{name: tensor.clone() for name, tensor in weight.items()} for _ in range(count - 1)]
+    return [weight] + [{name: tensor.clone() for name, tensor in weight.items()} for _ in range(copies(size, competitors=4) - 1)]
 
 
 class Case:

@@ -4,7 +4,7 @@
 Usage: vllm_cpu_int4.py [--sizes 2048x2048,8192x2048] [-m 1,4,16,64,256] [--group 128] [--zero-points] [--rounds 21] [--tuned FILE]
 
 Run it in vLLM's environment, on the cores that vLLM's worker would have (taskset, OMP_NUM_THREADS). Sizes are NxK. Each call has another weight
-of a pool of 96 MiB, so that weights come from memory. Both get the same words, scales and zero points; the outputs must agree. Prints CSV: the
+(bench/cold_weights.py), so that weights come from memory. Both get the same words, scales and zero points; the outputs must agree. Prints CSV: the
 medians in µs, and the median of the paired ratios vLLM / gemmtune with its quartiles. --tuned: rows of a16w4_int4; without it gemmtune's default kernel
 runs."""
 
@@ -16,9 +16,11 @@ import time
 from pathlib import Path
 
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "python"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "python"), str(ROOT / "bench")]
 
 import torch  # noqa: E402
+from cold_weights import copies  # noqa: E402
 from quantized import Int4  # noqa: E402
 from torch import nn  # noqa: E402
 from vllm import _custom_ops  # noqa: E402, F401  registers vLLM's operators
@@ -28,8 +30,6 @@ from vllm.scalar_type import scalar_types  # noqa: E402
 
 import gemmtune.torch  # noqa: E402
 from gemmtune import checkpoints  # noqa: E402
-
-POOL_BYTES = 96 << 20
 
 
 def options():
@@ -86,9 +86,9 @@ def main():
         gemmtune.use({"a16w4_int4": asked.tuned})
     print("M,N,K,group,zero_points,vllm_us,gemmtune_us,ratio,ratio_low,ratio_high")
     for n, k in (map(int, size.split("x")) for size in asked.sizes.split(",")):
-        copies = max(2, POOL_BYTES // (n * k // 2))
+        count = copies(n * k // 2, competitors=2)
         weights = [Int4(n, k, asked.group, (0, 15) if asked.zero_points else (8, 8), torch.bfloat16) for _ in range(2)]
-        pools = [[make(weights[i % 2]) for i in range(copies)] for make in (
+        pools = [[make(weights[i % 2]) for i in range(count)] for make in (
             lambda weight: of_vllm(weight, n, k, asked.group, asked.zero_points), lambda weight: of_gemmtune(weight, asked.group, asked.zero_points))]
         for m in map(int, asked.m.split(",")):
             x = torch.randn(m, k).to(torch.bfloat16)
@@ -98,7 +98,7 @@ def main():
             times = [[], []]
             for i in range(asked.rounds + 2):
                 for side in (0, 1) if i % 2 else (1, 0):
-                    times[side].append(seconds(pools[side][i % copies], x))
+                    times[side].append(seconds(pools[side][i % count], x))
             times = [one[2:] for one in times]
             low, middle, high = statistics.quantiles([a / b for a, b in zip(*times)], n=4)
             print(f"{m},{n},{k},{asked.group},{asked.zero_points},{statistics.median(times[0]) * 1e6:.1f},{statistics.median(times[1]) * 1e6:.1f},"
