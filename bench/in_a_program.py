@@ -9,7 +9,7 @@ gemmtune's tuned rows in turns. Each has weights of its own: one that was read a
 
 Printed for each size: microseconds of each layer, the operation before it subtracted (medians), and ratios, each the median of the
 paired rounds with quartiles: torch over plain, torch over packed, prepacked over packed. Above 1 gemmtune is faster. `read` is the time in which
-all threads read as many bytes as the weight has from memory: no layer is faster. With --load the operation
+all of PyTorch's threads read as many bytes as the weight has (torch.max); kernels that prefetch may be faster. With --load the operation
 is not subtracted, because it moves more than a layer lasts: times and ratios are of both.
 
 Usage: in_a_program.py TUNED.csv [MxNxK ...] [--rounds 11] [--calls N] [--seconds S] [--load N|COMMAND] [--csv FILE]

@@ -474,6 +474,16 @@ def served_quantized_mixtures():
     return served("6", "7", "8")
 
 
+def served_early():
+    """Real vLLM, decoding: kernels of PyTorch that let dependents start, without and with the plug-in."""
+    cells = {(row["run"], row["sequences"], row["engine"]): row for row in rows("h200/vllm.csv") if row["run"] in ("20", "21") and row["output_tokens"] != "1"}
+    body = []
+    for sequences in dict.fromkeys(key[1] for key in cells):
+        body.append([served_case(cells["20", sequences, "tuned"]),
+                     *(served_ratio(cells[run, sequences, engine]) for run in ("21", "20") for engine in ("stockpdl", "tuned", "pdl"))])
+    return table(["", *(f"{weights}: {engine}" for weights in ("bf16", "fp8 per token") for engine in ("vLLM, early", "plug-in", "plug-in, early"))], body)
+
+
 def served_invariant():
     """Real vLLM in its usual mode, in its batch-invariant mode, and in that with the plug-in."""
     found = [row for row in rows("h200/vllm.csv") if row["run"] == "16"]
@@ -499,7 +509,7 @@ PAGES = {
     "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin, four_bit, four_bit_vllm),
     "docs/benchmarks_moe.md": (moe_untuned, moe_marlin, moe_peers, served_moe, search_times),
     "docs/invariant_measured.md": (served_invariant,),
-    "docs/vllm_versions.md": (served, served_four_bit, served_mixtures, served_quantized_mixtures),
+    "docs/vllm_versions.md": (served, served_early, served_four_bit, served_mixtures, served_quantized_mixtures),
 }
 
 

@@ -123,12 +123,16 @@ class Plugin(Process):
             with mock.patch.object(config.triton, "enable_pdl", False):
                 vllm = self.start(environment, platform=platform)
                 self.assertEqual(config.triton.enable_pdl, expected, (environment, platform))
-            layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind="token")))[0]
+                layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind="token")))[0]
             if platform == "CUDA":
                 hashes.add(self.config.additional_config["gemmtune"])
             x = torch.randn(4, K).bfloat16()
             close(self, layer(x), x.double() @ layer.exact.t(), 6e-2)
-        self.assertEqual(len(hashes), 2)
+        self.start()
+        with mock.patch.object(config.triton, "enable_pdl", True):  # TORCHINDUCTOR_ENABLE_PDL=1
+            self.load(lambda: nn.Sequential(self.vllm.Linear(N, K, kind="token")))
+        hashes.add(self.config.additional_config["gemmtune"])
+        self.assertEqual(len(hashes), 4)
 
     def test_leading_dimensions_and_no_rows(self):
         for kind in KINDS:

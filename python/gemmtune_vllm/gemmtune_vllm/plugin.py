@@ -13,6 +13,7 @@ import torch
 
 import gemmtune
 from gemmtune import contexts
+from torch._inductor import config as inductor
 
 from . import cpu, cpu_mixtures, gpu_mixtures, interface, kernels, loadings, logger, operators, quantized
 
@@ -58,9 +59,8 @@ def install():
 def _let_dependents_start():
     """Kernels that PyTorch compiles stand in front of ours: they let dependents start before they end. By default PyTorch has that off. What the user
     says of it stays."""
-    from torch._inductor import config
-    if hasattr(config.triton, "enable_pdl") and "TORCHINDUCTOR_ENABLE_PDL" not in os.environ:
-        config.triton.enable_pdl = True
+    if hasattr(inductor.triton, "enable_pdl") and "TORCHINDUCTOR_ENABLE_PDL" not in os.environ:
+        inductor.triton.enable_pdl = True
 
 
 def _asks_for_bit_classes():
@@ -283,7 +283,8 @@ def _tell_compile_cache(config, ours):
     of our layers."""
     additional = getattr(config, "additional_config", None)
     if ours and isinstance(additional, dict):
-        additional["gemmtune"] = hashlib.sha256("\n".join(sorted(ours)).encode()).hexdigest()[:16]
+        early = f"PyTorch's kernels let dependents start: {getattr(inductor.triton, 'enable_pdl', False)}"  # vLLM's hash has none of Inductor's settings
+        additional["gemmtune"] = hashlib.sha256("\n".join([*sorted(ours), early]).encode()).hexdigest()[:16]
 
 
 # ---- what was served --------------------------------------------------------------------------------------------------------------------
