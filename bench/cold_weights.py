@@ -3,7 +3,7 @@
 import math
 from pathlib import Path
 
-LEAST_BYTES = 150e6  # of a competitor, where the machine does not say what it has
+SMALLEST_POOL = 150e6  # of a competitor, where the machine does not say what it has
 LEVEL_3 = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")  # "491520K"
 
 
@@ -17,5 +17,5 @@ def level_3_bytes():
 
 def copies(weight_bytes, competitors=1):
     """Of one competitor's own weight. All together fill the cache twice: a weight that two competitors share would be warm for the second."""
-    each = max(LEAST_BYTES, 2 * level_3_bytes() / competitors)
+    each = max(SMALLEST_POOL, 2 * level_3_bytes() / competitors)
     return max(2, math.ceil(each / weight_bytes))

@@ -60,8 +60,8 @@ def quartiles(values):
     return statistics.median(ordered), ordered[len(ordered) // 4], ordered[len(ordered) * 3 // 4]
 
 
-def bytes_a_microsecond():
-    """Of memory that no cache holds, read by all of PyTorch's threads; huge pages where the system gives them."""
+def memory_rate():
+    """Bytes per microsecond of memory that no cache holds, read by all of PyTorch's threads; huge pages where the system gives them."""
     import torch
     memory = mmap.mmap(-1, max(1 << 30, 2 * level_3_bytes()))
     memory.madvise(mmap.MADV_HUGEPAGE)
@@ -140,7 +140,7 @@ def main():
     import gemmtune
     torch.set_grad_enabled(False)
     gemmtune.use(options.table)
-    rate = bytes_a_microsecond()
+    rate = memory_rate()
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, {options.rounds} rounds, load: {options.load or 'none'}; memory is read at "
           f"{rate / 1e3:.1f} GB/s", flush=True)
     rows = []

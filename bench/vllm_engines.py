@@ -5,7 +5,7 @@ Usage: vllm_engines.py [--tp N] [--expert-parallel] [--cases SEQUENCES:OUT:IN[,.
        the first NAME is the baseline; a second one with the same variables shows how far two equal engines are apart
        vllm_engines.py worker MODEL SHARE N EXPERT_PARALLEL
 --tp: GPUs that each engine has; all engines are on the same ones. --expert-parallel: they divide the experts, not each expert. --cases: sequences, tokens
-that each generates, and tokens of its prompt, in place of the cases of docs/vllm_versions.md. --logprobs: of N prompts of 64 tokens in one batch, how far
+that each generates, and tokens of its prompt, in place of the cases of docs/vllm_measured.md. --logprobs: of N prompts of 64 tokens in one batch, how far
 the log-probabilities of the likeliest five tokens of four steps are from the baseline's. The last lines have the baseline with one prompt at a time: other M.
 MODEL: a folder with config.json, and weights or none. Without them vLLM draws them, which does for bf16; bench/quantized_model.py writes both kinds of
 folders. Run it in vLLM's environment, with gemmtune's plug-in installed; logs go to OUT (/tmp). It prints the kernels that each engine logs. For each

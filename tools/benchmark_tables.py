@@ -509,7 +509,7 @@ PAGES = {
     "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin, four_bit, four_bit_vllm),
     "docs/benchmarks_moe.md": (moe_untuned, moe_marlin, moe_peers, served_moe, search_times),
     "docs/invariant_measured.md": (served_invariant,),
-    "docs/vllm_versions.md": (served, served_early, served_four_bit, served_mixtures, served_quantized_mixtures),
+    "docs/vllm_measured.md": (served, served_early, served_four_bit, served_mixtures, served_quantized_mixtures),
 }
 
 
