@@ -96,11 +96,12 @@ function(gemmtune_precompile_test name optimization)
 endfunction()
 
 # gemmtune_add_test(NAME name COMMAND …): add_test(), for every test: its home is a folder of its own, so that nothing is read from or left
-# in the user's. Packages that the user installed for Python are still found.
+# in the user's. Packages that the user installed for Python are still found. A small cache is stated: where a virtual machine reports
+# hundreds of MiB, each `tune` probes them and fills a pool of twice as much, which is most of a test's processor time.
 function(gemmtune_add_test NAME name)
   add_test(NAME ${name} ${ARGN})
   set(home ${CMAKE_BINARY_DIR}/test-home/${name})
-  set(changes HOME=set:${home})
+  set(changes HOME=set:${home} GEMMTUNE_LAST_LEVEL_CACHE_MIB=set:8)
   foreach(variable CACHE CONFIG DATA STATE)
     list(APPEND changes XDG_${variable}_HOME=unset:)
   endforeach()
