@@ -14,6 +14,17 @@ inline bool is_soak() { return std::getenv("GEMMTUNE_SOAK") != nullptr; }
 /// .ci/run: what an hour allows.
 inline bool is_thorough() { return is_soak() || std::getenv("GEMMTUNE_THOROUGH") != nullptr; }
 
+/// Cases of a list in turn: the first and each `period`-th behind it, with GEMMTUNE_THOROUGH all.
+class Turns {
+ public:
+  explicit Turns(int period) : period_(period) {}
+  bool is_next() { return turn_++ % period_ == 0 || is_thorough(); }
+
+ private:
+  int period_;
+  int turn_ = 0;
+};
+
 /// What the cases of a test program had so far, each as words of what it adds to others.
 class Coverage {
  public:
