@@ -104,11 +104,12 @@ endfunction()
 
 # gemmtune_add_test(NAME name COMMAND …): add_test(), for every test: its home is a folder of its own, so that nothing is read from or left
 # in the user's. Packages that the user installed for Python are still found. A small cache is stated: where a virtual machine reports
-# hundreds of MiB, each `tune` probes them and fills a pool of twice as much, which is most of a test's processor time.
+# hundreds of MiB, each `tune` probes them and fills a pool of twice as much, which is most of a test's processor time. OpenMP's threads
+# sleep while they wait: beside other tests they would spin for cores that they do not get.
 function(gemmtune_add_test NAME name)
   add_test(NAME ${name} ${ARGN})
   set(home ${CMAKE_BINARY_DIR}/test-home/${name})
-  set(changes HOME=set:${home} GEMMTUNE_LAST_LEVEL_CACHE_MIB=set:8)
+  set(changes HOME=set:${home} GEMMTUNE_LAST_LEVEL_CACHE_MIB=set:8 OMP_WAIT_POLICY=set:passive)
   foreach(variable CACHE CONFIG DATA STATE)
     list(APPEND changes XDG_${variable}_HOME=unset:)
   endforeach()
