@@ -359,6 +359,7 @@ struct DeviceRequest {
   bool pin_threads = false;                 // the tuner pins, service never does
   bool serves = false;                      // for dispatch: threads of vendor libraries do not spin for long
   Team team = Team::automatic;              // of a CPU
+  int last_level_cache_mib = 0;             // of a CPU's last-level cache; 0: as reported and probed
   std::string powercap_folder;              // of a CPU's energy counters; empty: /sys/class/powercap
   std::string opponent;  // command of an evaluator whose kernels are the baseline; empty: the device's own
   bool library_baseline =

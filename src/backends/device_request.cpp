@@ -6,6 +6,7 @@ namespace gemmtune {
 namespace {
 
 constexpr std::int64_t max_threads = std::numeric_limits<int>::max();
+constexpr std::int64_t max_last_level_cache_mib = 4096;
 
 Result<int> thread_count(std::int64_t option, const NumberVariable& variable) {
   if (option < 0 || option > max_threads) {
@@ -32,6 +33,8 @@ Result<DeviceRequest> device_request(const DeviceChoice& choice, const Environme
   if (!threads.ok()) return threads.status();
   const auto team = team_of(choice, environment.team);
   if (!team.ok()) return team.status();
+  const auto last_level_cache_mib = environment.last_level_cache_mib.read(0, max_last_level_cache_mib);
+  if (!last_level_cache_mib.ok()) return last_level_cache_mib.status();
   DeviceRequest request;
   request.text = choice.text;
   request.threads = *threads;
@@ -42,6 +45,7 @@ Result<DeviceRequest> device_request(const DeviceChoice& choice, const Environme
   request.rebuild_kernels = environment.rebuild_kernels;
   request.pin_threads = choice.pin_threads;
   request.team = *team;
+  request.last_level_cache_mib = static_cast<int>(last_level_cache_mib->value_or(0));
   request.powercap_folder = environment.powercap_folder;
   return request;
 }

@@ -21,7 +21,7 @@ struct DeviceChoice {
 
 /// invalid_argument if a number of threads is negative, too large or no whole number; the error names the
 /// option or GEMMTUNE_NUM_THREADS, its value and the range. The variable is only read if the option is 0. So it is of an
-/// unknown word in GEMMTUNE_TEAM, which is only read for Team::automatic.
+/// unknown word in GEMMTUNE_TEAM, which is only read for Team::automatic, and of a number in GEMMTUNE_LAST_LEVEL_CACHE_MIB.
 Result<DeviceRequest> device_request(const DeviceChoice& choice, const Environment& environment);
 
 }  // namespace gemmtune

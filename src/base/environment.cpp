@@ -203,7 +203,7 @@ Environment read_environment() {
   environment.online_tuning = online_tuning();
   for (NumberVariable* variable :
        {&environment.online_budget_milliseconds, &environment.online_share, &environment.threads,
-        &environment.batch_size, &environment.tensor_parallel}) {
+        &environment.last_level_cache_mib, &environment.batch_size, &environment.tensor_parallel}) {
     read_number(*variable);
   }
   environment.errata = first_set({"GEMMTUNE_ERRATA"});

@@ -59,6 +59,8 @@ struct Environment {
   std::string tuned_file;                         // GTUNE_TUNED: default of -o
   NumberVariable batch_size{"GTUNE_BATCH_SIZE"};  // default of --batch_size
   NumberVariable tensor_parallel{"GTUNE_TP"};     // default of --tp
+  NumberVariable last_level_cache_mib{
+      "GEMMTUNE_LAST_LEVEL_CACHE_MIB"};  // of a CPU's last-level cache; 0: as found
   std::string
       powercap_folder;  // GEMMTUNE_POWERCAP_DIR: of a CPU's energy counters (default: /sys/class/powercap)
   /// Which process of how many this is, as schedulers say it (Slurm, Open MPI, PMI, Kubernetes): what is set of

@@ -41,6 +41,9 @@ std::span<const EnvironmentVariable> environment_variables() {
        "Threads of the CPU (default: all cores of the device). A part of cu_num."},
       {"GEMMTUNE_TEAM", "", "Whose threads run a CPU's kernels: auto, own or openmp (docs/threads.md)."},
       {"GEMMTUNE_CPU_ISA", "", "Caps the instruction set: scalar, avx2, avx512, avx512bf16, amx."},
+      {"GEMMTUNE_LAST_LEVEL_CACHE_MIB", "",
+       "MiB of a CPU's last-level cache, in place of what the system reports and a probe of 0.3 s finds. For "
+       "virtual machines that report their host's."},
       {"GEMMTUNE_CACHE_DIR", "",
        "Where compiled GPU kernels are kept (default: gemmtune/kernels in XDG_CACHE_HOME, else in "
        "~/.cache)."},

@@ -33,7 +33,7 @@ template <SameStruct<DeviceRequest> Struct, typename Visit>
 void visit_fields(Struct& request, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(request, visit, text, threads, isa_cap, module_folder, onednn_folders,
                         kernel_cache_folder, rebuild_kernels, source_folder, compile_threads, pin_threads,
-                        serves, team, powercap_folder, opponent, library_baseline);
+                        serves, team, last_level_cache_mib, powercap_folder, opponent, library_baseline);
 }
 
 /// Without the functions, which are of the process that evaluates.

@@ -56,6 +56,20 @@ TEST(DeviceRequests, RefuseNumbersThatAreNone) {
   EXPECT_THAT(device_request({.threads = 4294967297}, {}).message(), HasSubstr("threads = 4294967297"));
 }
 
+TEST(DeviceRequests, AStatedCacheIsTheDevices) {
+  Environment environment;
+  for (const char* text : {"-1", "1.5", "5000", "32MB"}) {
+    environment.last_level_cache_mib.text = text;
+    EXPECT_THAT(device_request({}, environment).message(),
+                HasSubstr("GEMMTUNE_LAST_LEVEL_CACHE_MIB " + std::string(text)));
+  }
+  environment.last_level_cache_mib.text = "3";  // less than any probe answers
+  const auto device = open_device("cpu", device_request({}, environment).value());
+  ASSERT_TRUE(device.ok()) << device.message();
+  EXPECT_EQ((*device)->last_level_cache_bytes(), std::size_t{3} << 20);
+  EXPECT_EQ((*device)->observe().at("last_level_cache_mib"), 3);
+}
+
 Environment with_team(const char* text) {
   Environment environment;
   environment.team = text;

@@ -29,6 +29,7 @@ namespace gemmtune {
 namespace {
 
 using test::is_thorough;
+using test::Turns;
 using ::testing::HasSubstr;
 
 Problem packed(Problem problem) {
@@ -44,21 +45,21 @@ Problem in_orders(Problem problem, Order x, Order w) {
 
 class GpuCompile : public ::testing::Test {
  protected:
-  /// Of a family's problems one of three is compiled here, all with GEMMTUNE_THOROUGH.
+  /// Of a family's problems one of five is compiled here, all with GEMMTUNE_THOROUGH.
   void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, const Problem& problem);
 
   /// A kernel without a stack that waits for no wgmma instruction at once; null if it does not compile.
   static std::unique_ptr<Kernel> expect_builds(const KernelFamily& family, CompileOnlyRuntime& runtime,
                                                const Problem& problem, const Config& config);
-  /// Each kernel is refused, or compiles. Returns how many are refused.
+  /// Each kernel is refused, or compiles: every second one, and all with GEMMTUNE_THOROUGH. Returns how many are refused.
   static std::size_t expect_refused_or_builds(const KernelFamily& family, CompileOnlyRuntime& runtime,
                                               std::span<const std::pair<Problem, const char*>> kernels);
 
  private:
   std::vector<Config> sample_of(std::vector<Config> configs, const std::string& family);
 
-  std::set<std::string> covered_;     // by what the test compiled so far
-  std::map<std::string, int> turns_;  // problems of a family on an architecture
+  std::set<std::string> covered_;       // by what the test compiled so far
+  std::map<std::string, Turns> turns_;  // problems of a family on an architecture
 };
 
 /// Of `configs`, the widest tile, which needs most registers, or the one with most values that the family's other problems have not had.
@@ -117,8 +118,9 @@ void GpuCompile::expect_compiles(const KernelFamily& family, CompileOnlyRuntime&
   const bool is_new = covered_.insert(form).second && !family.name().starts_with("simt");
   if (is_new || is_thorough()) configs.push_back(family.default_config(problem));
   expect_names_are_read_back(family, problem, configs);
-  if (turns_[fmt::format("{} {}", runtime.architecture(), family.name())]++ % 3 != 0 && !is_thorough())
-    return;
+  Turns& turns =
+      turns_.try_emplace(fmt::format("{} {}", runtime.architecture(), family.name()), 5).first->second;
+  if (!turns.is_next()) return;
   std::set<std::string> seen;
   for (const Config& config : configs) {
     if (is_dependent(config) || !seen.insert(config.text()).second) continue;
@@ -143,15 +145,16 @@ std::unique_ptr<Kernel> GpuCompile::expect_builds(const KernelFamily& family, Co
 std::size_t GpuCompile::expect_refused_or_builds(const KernelFamily& family, CompileOnlyRuntime& runtime,
                                                  std::span<const std::pair<Problem, const char*>> kernels) {
   std::size_t refused = 0;
+  Turns turns(2);
   for (const auto& [problem, name] : kernels) {
     const Space space = family.space(problem);
     const auto candidate = parse_kernel_name(name, space.keys());
     EXPECT_TRUE(candidate.ok()) << candidate.message();
     if (!candidate.ok()) continue;
-    if (space.build_refusal(candidate->config).empty())
-      expect_builds(family, runtime, problem, candidate->config);
-    else
+    if (!space.build_refusal(candidate->config).empty())
       ++refused;
+    else if (turns.is_next())
+      expect_builds(family, runtime, problem, candidate->config);
   }
   return refused;
 }
@@ -300,13 +303,14 @@ TEST_F(GpuCompile, Mxfp4StreamForHopper) {
       {&biased, "mxfp4_stream_r1_bm16_ku3_smem226_sort0"},
       {&biased, "mxfp4_stream_r1_bm8_ku5_smem112_sort0"},
       {&quantized, "mxfp4_stream_r1_bm16_ku3_smem226_sort0"}};
+  Turns turns(2);
   for (const auto& [problem, name] : kernels) {
     ASSERT_TRUE(family->accepts(*problem).ok()) << family->accepts(*problem).message();
     const Space space = family->space(*problem);
     const auto candidate = parse_kernel_name(name, space.keys());
     ASSERT_TRUE(candidate.ok()) << candidate.message();
     EXPECT_EQ(space.build_refusal(candidate->config), "") << name;
-    expect_builds(*family, runtime, *problem, candidate->config);
+    if (turns.is_next()) expect_builds(*family, runtime, *problem, candidate->config);
   }
   expect_names_are_read_back(*family, layer, {family->default_config(layer)});
   for (const auto& [n, k] : {std::pair{768, 2048}, std::pair{256, 7168}})
@@ -376,11 +380,12 @@ TEST_F(GpuCompile, TheWidestTilesOfWgmmaMoe) {
       {&promoted, "wgmma_moe_r1_bm96_bn256_bo256_wg2_cm2_bk128_smem226"},
       {&promoted, "wgmma_moe_r1_bm64_bn64_bo64_wg1_cm1_bk128_smem112"}};
   std::set<const Problem*> problems;
+  Turns turns(2);
   for (const auto& [problem, name] : kernels) {
     const Space space = family->space(*problem);
     const auto candidate = parse_kernel_name(name, space.keys());
     ASSERT_TRUE(candidate.ok()) << candidate.message();
-    if (!problems.insert(problem).second && !is_thorough()) continue;
+    if ((!problems.insert(problem).second && !is_thorough()) || !turns.is_next()) continue;
     EXPECT_EQ(space.build_refusal(candidate->config), "") << name;
     Problem biased = *problem;
     biased.bias = true;
@@ -446,6 +451,7 @@ TEST_F(GpuCompile, Mxfp4OfOtherActivationsForHopper) {
   halves.x_type = halves.y_type = DataType::f16;
   Problem many = packed(of_fp4(Operation::a8w4, 1024, 5760, 2880));
   many.y_type = DataType::f16;
+  Turns turns(3);  // each of both mainloops
   for (const Problem& problem :
        {halves, many, packed(of_fp4(Operation::a4w4_blockscale, 16, 5760, 2880)),
         packed(of_int4(Operation::a8w4_int4, 64, 5760, 2880, 32)),
@@ -453,6 +459,7 @@ TEST_F(GpuCompile, Mxfp4OfOtherActivationsForHopper) {
     ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
     // The mainloop is that of bf16 activations.
     for (const char* mma : {"0", "1"}) {
+      if (!turns.is_next()) continue;
       Config config = family->default_config(problem);
       if (config.number("bn") > 32 && mma[0] == '1') continue;
       config.set("mma", std::string(mma));
@@ -462,8 +469,10 @@ TEST_F(GpuCompile, Mxfp4OfOtherActivationsForHopper) {
     }
   }
   // Scales of rows need registers where a thread has most sums.
+  Turns widest(2);
   for (const auto& [wg, bm, bn] :
        {std::array<std::int64_t, 3>{2, 256, 128}, {2, 128, 256}, {3, 192, 128}, {1, 128, 128}}) {
+    if (!widest.is_next()) continue;
     Config config = family->default_config(many);
     for (const auto& [key, value] : {std::pair{"wg", wg}, {"bm", bm}, {"bn", bn}, {"csk", std::int64_t{1}}})
       config.set(key, value);
@@ -539,12 +548,11 @@ TEST_F(GpuCompile, BatchesForHopper) {
   expect_compiles(*wgmma, runtime, batched(16, 1024, 512, 4096));
   expect_compiles(*mma, runtime, batched(16, 256, 512, 2048));
   // The widest tiles that need room for scales and for the batch: each tile, or each for one of the problems.
-  std::size_t turn = 0;
+  Turns turns(7);
   for (const DataType type : {DataType::f8_e4m3fn, DataType::i8}) {
     for (const Problem& problem :
          {batched(16, 1024, 512, 1024, type), batched(3, 1, 65, 144, type), batched(2, 17, 100, 208, type)}) {
       const Space space = wgmma->space(problem);
-      ++turn;
       for (const char* name : {"wgmma_r1_swap0_bm128_bn256_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom0",
                                "wgmma_r1_swap0_bm128_bn240_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom0",
                                "wgmma_r1_swap0_bm128_bn224_wg2_pp0_bk128_cm2_cn2_csk1_smem226_prom1",
@@ -556,7 +564,7 @@ TEST_F(GpuCompile, BatchesForHopper) {
                                "wgmma_r1_swap1_bm128_bn128_wg2_pp0_bk128_cm1_cn1_csk5_smem226_prom0"}) {
         const auto candidate = parse_kernel_name(name, space.keys());
         ASSERT_TRUE(candidate.ok()) << candidate.message();
-        if (turn++ % 3 != 0 && !is_thorough()) continue;
+        if (!turns.is_next()) continue;
         if (!space.build_refusal(candidate->config).empty()) continue;
         const auto kernel = wgmma->build(problem, candidate->config);
         EXPECT_TRUE(kernel.ok()) << print(problem) << " " << name << ": " << kernel.message();
@@ -684,11 +692,13 @@ TEST_F(GpuCompile, WgmmaOfQuantizedOperandsForHopper) {
       {&many, "wgmma_r1_swap0_bm128_bn128_wg2_pp1_bk128_cm1_cn1_csk1_smem226_prom1"},
       {&many, "wgmma_r1_swap0_bm256_bn128_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom1"},
       {&integers, "wgmma_r1_swap0_bm128_bn256_wg2_pp0_bk128_cm2_cn1_csk1_smem226"}};
+  Turns turns(2);
   for (const auto& [problem, name] : kernels) {
     const Space space = family->space(*problem);
     const auto candidate = parse_kernel_name(name, space.keys());
     ASSERT_TRUE(candidate.ok()) << candidate.message();
     EXPECT_EQ(space.build_refusal(candidate->config), "") << name;
+    if (!turns.is_next()) continue;
     const auto kernel = family->build(*problem, candidate->config);
     EXPECT_TRUE(kernel.ok()) << name << ": " << kernel.message();
     EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << name << ": " << runtime.log;

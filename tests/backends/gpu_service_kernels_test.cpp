@@ -21,6 +21,7 @@ namespace gemmtune {
 namespace {
 
 using test::is_thorough;
+using test::Turns;
 using ::testing::HasSubstr;
 
 TEST(GpuServiceKernels, TheOutputCheckerForEveryArchitectureAndType) {
@@ -43,7 +44,9 @@ TEST(GpuServiceKernels, TheOutputCheckerForEveryArchitectureAndType) {
       problems.push_back(problem);
     // The types' conversions differ, the rest is the same text: one architecture sees it.
     if (architecture != std::string("sm_90a") && !is_thorough()) problems.resize(3);
+    Turns turns(2);
     for (const Problem& problem : problems) {
+      if (!turns.is_next()) continue;
       for (const gpu::Source& source : gpu::checker_sources(problem)) {
         const auto program = runtime.load(source);
         ASSERT_TRUE(program.ok()) << architecture << " " << source.name << ": " << program.message();
@@ -52,10 +55,12 @@ TEST(GpuServiceKernels, TheOutputCheckerForEveryArchitectureAndType) {
         EXPECT_LE(runtime.last.static_shared_bytes, std::size_t{48} << 10);
       }
     }
+    Turns mixtures(3);
     for (const Problem& problem : testing_problems::mixtures({33, 65, 70})) {
       // Every form where they run most, elsewhere those with most registers.
       const bool fewer = architecture != std::string_view("sm_90a");
       if (fewer && problem.moe.quant_type != QuantType::per_1x128) continue;
+      if (!mixtures.is_next()) continue;
       for (const gpu::Source& source : gpu::checker_sources(problem)) {
         const auto program = runtime.load(source);
         ASSERT_TRUE(program.ok()) << architecture << " " << source.name << ": " << program.message();
@@ -79,11 +84,13 @@ TEST(GpuServiceKernels, RandomFill) {
 
 TEST(GpuServiceKernels, SiluAndMul) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
+  Turns turns(2);
   for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
     CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
     for (const DataType type : {DataType::f32, DataType::f16, DataType::bf16})
       for (const bool dependent : {false, true}) {
         if (dependent && architecture == std::string("sm_80")) continue;
+        if (!turns.is_next()) continue;
         const auto program = runtime.load(gpu::silu_and_mul_source(type, dependent));
         ASSERT_TRUE(program.ok()) << architecture << ' ' << to_string(type) << ": " << program.message();
         EXPECT_LE(runtime.last.registers, 64);

@@ -53,7 +53,23 @@ Config with(const KernelFamily& family, const Problem& problem, const std::strin
   return config;
 }
 
-void expect_right(const KernelFamily& family, const Problem& problem, const Config& config) {
+/// Whether a case is run: each config of a family, sizes, and form of problem on an architecture once or more. Their products are
+/// GEMMTUNE_THOROUGH's.
+bool adds(const EmulatedRuntime& runtime, const KernelFamily& family, const Problem& problem,
+          const Config& config) {
+  static test::Coverage coverage;
+  const std::string name(family.name());
+  Problem form = problem;
+  form.m = form.n = form.k = 64;
+  form.batch = problem.batch > 1 ? 2 : 1;
+  return coverage.adds({name + config.text(),
+                        fmt::format("{} {} {} {}", name, problem.m, problem.n, problem.k),
+                        fmt::format("{} {} {}", name, runtime.architecture(), print(form))});
+}
+
+void expect_right(const EmulatedRuntime& runtime, const KernelFamily& family, const Problem& problem,
+                  const Config& config) {
+  if (!adds(runtime, family, problem, config)) return;
   for (const Strides strides : {Strides::dense, Strides::odd, Strides::side_by_side}) {
     if (strides == Strides::odd && config.number("dl", 0) != 0) continue;  // needs multiples of 4 bytes
     if (strides == Strides::side_by_side && problem.batch == 1) continue;
@@ -65,8 +81,9 @@ void expect_right(const KernelFamily& family, const Problem& problem, const Conf
   }
 }
 
-void expect_right(const KernelFamily& family, const Problem& problem, const std::string& settings = "") {
-  expect_right(family, problem, with(family, problem, settings));
+void expect_right(const EmulatedRuntime& runtime, const KernelFamily& family, const Problem& problem,
+                  const std::string& settings = "") {
+  expect_right(runtime, family, problem, with(family, problem, settings));
 }
 
 /// Of a family that needs rows at multiples of 16 bytes.
@@ -87,7 +104,7 @@ TEST(FamiliesOnTheEmulation, SimtOfEveryType) {
   for (const Problem& problem : {dense(17, 65, 70, bf16, f32, true), dense(3, 5, 19, f32, f32),
                                  scaled(5, 66, 33), quantized(Operation::a8w8, 19, 33, 40, i8, true),
                                  quantized(Operation::a8w8_blockscale, 7, 130, 200, fnuz)})
-    expect_right(*family, problem);
+    expect_right(runtime, *family, problem);
 }
 
 /// A tile of each instruction: 16x16 and 32x32, kpack 1 and 2, through registers (one and two buffers, swizzled and
@@ -106,8 +123,8 @@ TEST(FamiliesOnTheEmulation, MfmaOfBf16InEveryStaging) {
   EmulatedRuntime runtime("gfx942");
   const auto family = hip::make_mfma_family(runtime);
   for (const std::string& staging : stagings()) {
-    expect_right(*family, dense(35, 70, 200, bf16, bf16, true), staging);
-    expect_right(*family, dense(1, 3, 78, bf16, f32), staging);
+    expect_right(runtime, *family, dense(35, 70, 200, bf16, bf16, true), staging);
+    expect_right(runtime, *family, dense(1, 3, 78, bf16, f32), staging);
   }
 }
 
@@ -115,11 +132,11 @@ TEST(FamiliesOnTheEmulation, MfmaOfEveryType) {
   EmulatedRuntime runtime("gfx942");
   const auto family = hip::make_mfma_family(runtime);
   for (const std::string rows : {"mi=16 bm=32 bn=64", "mi=32 bm=32 bn=64 nw=2 nb=2"}) {
-    expect_right(*family, dense(33, 65, 136, f16, f16, true), rows);
-    expect_right(*family, scaled(33, 68, 300), rows);
-    expect_right(*family, quantized(Operation::a8w8, 35, 66, 264, i8, true), rows);
-    expect_right(*family, quantized(Operation::a8w8, 35, 66, 261, fnuz), rows);
-    expect_right(*family, quantized(Operation::a8w8_blockscale, 35, 140, 300, fnuz), rows);
+    expect_right(runtime, *family, dense(33, 65, 136, f16, f16, true), rows);
+    expect_right(runtime, *family, scaled(33, 68, 300), rows);
+    expect_right(runtime, *family, quantized(Operation::a8w8, 35, 66, 264, i8, true), rows);
+    expect_right(runtime, *family, quantized(Operation::a8w8, 35, 66, 261, fnuz), rows);
+    expect_right(runtime, *family, quantized(Operation::a8w8_blockscale, 35, 140, 300, fnuz), rows);
   }
 }
 
@@ -128,10 +145,10 @@ TEST(FamiliesOnTheEmulation, MfmaOfShuffledWeights) {
   const auto family = hip::make_mfma_family(runtime);
   for (const std::string rows :
        {"mi=16 bm=16 bn=64", "mi=32 bm=32 bn=64 nw=2 nb=2", "mi=16 bm=32 bn=64 nb=2 dl=1"}) {
-    expect_right(*family, shuffled(dense(19, 80, 160)), rows);
-    expect_right(*family, shuffled(quantized(Operation::a8w8, 35, 48, 288, fnuz)), rows);
-    expect_right(*family, shuffled(quantized(Operation::a8w8, 35, 48, 288, i8)), rows);
-    expect_right(*family, shuffled(quantized(Operation::a8w8_blockscale, 9, 144, 288, fnuz)), rows);
+    expect_right(runtime, *family, shuffled(dense(19, 80, 160)), rows);
+    expect_right(runtime, *family, shuffled(quantized(Operation::a8w8, 35, 48, 288, fnuz)), rows);
+    expect_right(runtime, *family, shuffled(quantized(Operation::a8w8, 35, 48, 288, i8)), rows);
+    expect_right(runtime, *family, shuffled(quantized(Operation::a8w8_blockscale, 9, 144, 288, fnuz)), rows);
   }
 }
 
@@ -154,7 +171,7 @@ TEST(FamiliesOnTheEmulation, MfmaOfColumnMajorOperands) {
       if (architecture != "gfx942" && staging.find("bk=128") == std::string::npos && !test::is_thorough())
         continue;
       for (const Problem& problem : in_other_orders(dense(35, 70, 200, bf16, bf16, true))) {
-        expect_right(*family, problem, staging);
+        expect_right(runtime, *family, problem, staging);
         if (architecture != "gfx942" || (staging.find("bk=128") == std::string::npos && !test::is_thorough()))
           continue;
         for (const auto [m, n, k] : {std::array{1, 3, 78}, std::array{34, 1, 8}, std::array{33, 65, 257}}) {
@@ -163,7 +180,7 @@ TEST(FamiliesOnTheEmulation, MfmaOfColumnMajorOperands) {
           small.n = n;
           small.k = k;
           small.bias = false;
-          expect_right(*family, small, staging);
+          expect_right(runtime, *family, small, staging);
         }
       }
     }
@@ -171,7 +188,7 @@ TEST(FamiliesOnTheEmulation, MfmaOfColumnMajorOperands) {
     for (const std::string tile :
          {"mi=16 bm=32 bn=64", "mi=32 bm=32 bn=64 nw=2 nb=2", "mi=16 bm=16 bn=128 bk=64 kp=1"})
       for (const Problem& problem : in_other_orders(dense(33, 67, 137, f16, f16, true)))
-        expect_right(*family, problem, tile);
+        expect_right(runtime, *family, problem, tile);
   }
 }
 
@@ -187,7 +204,7 @@ TEST(FamiliesOnTheEmulation, MfmaOfColumnMajorFp8) {
            {std::array{33, 68, 300}, std::array{1, 2, 79}, std::array{3, 5, 16}, std::array{36, 67, 513}}) {
         Problem problem = scaled(m, n, k);
         if (architecture == "gfx950") problem.x_type = problem.w_type = fn;
-        for (const Problem& ordered : in_other_orders(problem)) expect_right(*family, ordered, tile);
+        for (const Problem& ordered : in_other_orders(problem)) expect_right(runtime, *family, ordered, tile);
       }
     }
   }
@@ -198,13 +215,13 @@ TEST(FamiliesOnTheEmulation, MfmaOfColumnMajorOperandsInOtherConfigs) {
   EmulatedRuntime runtime("gfx942");
   const auto family = hip::make_mfma_family(runtime);
   for (const Problem& problem : in_other_orders(dense(35, 70, 603, bf16, bf16, true))) {
-    expect_right(*family, problem, "bm=32 bn=32 nw=1 bk=64 sk=3");
+    expect_right(runtime, *family, problem, "bm=32 bn=32 nw=1 bk=64 sk=3");
     EXPECT_THAT(family->space(problem).build_refusal(with(*family, problem, "nb=2 dl=1")),
                 HasSubstr("dl1 cannot transpose a column-major operand"));
   }
-  expect_right(*family, in_orders(shuffled(dense(19, 80, 160)), columns, in_rows), "bm=32 bn=64");
-  expect_right(*family, in_orders(dense(130, 260, 200), columns, columns), "bm=128 bn=256 nw=8");
-  expect_right(*family, in_orders(scaled(130, 260, 200), columns, columns), "bm=256 bn=128 nw=8");
+  expect_right(runtime, *family, in_orders(shuffled(dense(19, 80, 160)), columns, in_rows), "bm=32 bn=64");
+  expect_right(runtime, *family, in_orders(dense(130, 260, 200), columns, columns), "bm=128 bn=256 nw=8");
+  expect_right(runtime, *family, in_orders(scaled(130, 260, 200), columns, columns), "bm=256 bn=128 nw=8");
   EXPECT_EQ(family->accepts(in_orders(dense(1 << 21, 64, 64), columns, in_rows)).message(), "");
   EXPECT_EQ(family->accepts(in_orders(dense((1 << 21) + 1, 64, 64), columns, in_rows)).message(),
             "size: columns of 2097153 elements, at most 4194304 bytes");
@@ -218,7 +235,7 @@ TEST(FamiliesOnTheEmulation, SkinnyOfColumnMajorWeights) {
     EmulatedRuntime runtime(architecture);
     const auto family = hip::make_skinny_family(runtime);
     const auto expect = [&](const Problem& problem, const std::string& settings = "") {
-      expect_right(*family, in_orders(problem, in_rows, columns), settings);
+      expect_right(runtime, *family, in_orders(problem, in_rows, columns), settings);
     };
     for (const std::string config : {"rn=2 nw=2 un=2", "rn=1 nw=1 un=1", "rn=4 nw=4 un=1"}) {
       if (architecture != "gfx942" && config != "rn=2 nw=2 un=2" && !test::is_thorough()) continue;
@@ -274,10 +291,10 @@ TEST(FamiliesOnTheEmulation, SimtOfFp4) {
   EmulatedRuntime runtime("gfx942");
   const auto family = gpu::make_simt_family(runtime);
   for (Problem problem : fp4_problems(5, 66, 96)) {
-    expect_right(*family, problem);
+    expect_right(runtime, *family, problem);
     if (problem.operation == Operation::a16w4) {
       problem.x_type = problem.y_type = f16;
-      expect_right(*family, problem);
+      expect_right(runtime, *family, problem);
     }
   }
 }
@@ -286,10 +303,10 @@ TEST(FamiliesOnTheEmulation, SimtOfNvfp4AndInt4) {
   EmulatedRuntime runtime("gfx942");
   const auto family = gpu::make_simt_family(runtime);
   for (const Problem& problem : testing_problems::weight_format_problems({5, 66, 96})) {
-    expect_right(*family, problem);
+    expect_right(runtime, *family, problem);
     Problem packed = problem;
     packed.weight_layout = WeightLayout::fragment64;
-    expect_right(*family, packed);
+    expect_right(runtime, *family, packed);
   }
 }
 
@@ -300,12 +317,12 @@ TEST(FamiliesOnTheEmulation, MfmaOfFp4) {
     const auto family = hip::make_mfma_family(runtime);
     for (const std::string tile : {"mi=16 bm=32 bn=64 bk=128", "mi=32 bm=32 bn=64 bk=64 nw=2 nb=2"}) {
       if (runtime.architecture() == "gfx90a" && !test::is_thorough()) break;
-      for (const Problem& problem : fp4_problems(35, 70, 352)) expect_right(*family, problem, tile);
+      for (const Problem& problem : fp4_problems(35, 70, 352)) expect_right(runtime, *family, problem, tile);
     }
-    expect_right(*family, of_fp4(Operation::a4w4_blockscale, 3, 18, 1184),
+    expect_right(runtime, *family, of_fp4(Operation::a4w4_blockscale, 3, 18, 1184),
                  "mi=16 bm=16 bn=32 nw=2 bk=64 sk=3");
-    expect_right(*family, of_fp4(Operation::a16w4, 1, 5, 32));
-    expect_right(*family, of_fp4(Operation::a4w4_blockscale, 1, 5, 32));
+    expect_right(runtime, *family, of_fp4(Operation::a16w4, 1, 5, 32));
+    expect_right(runtime, *family, of_fp4(Operation::a4w4_blockscale, 1, 5, 32));
   }
 }
 
@@ -314,7 +331,8 @@ TEST(FamiliesOnTheEmulation, MfmaOfShuffledFp4) {
     EmulatedRuntime runtime(architecture);
     const auto family = hip::make_mfma_family(runtime);
     for (const std::string tile : {"mi=16 bm=16 bn=64 bk=256", "mi=32 bm=32 bn=64 bk=128 nw=2 nb=2"})
-      for (const Problem& problem : fp4_problems(19, 80, 448)) expect_right(*family, shuffled(problem), tile);
+      for (const Problem& problem : fp4_problems(19, 80, 448))
+        expect_right(runtime, *family, shuffled(problem), tile);
   }
 }
 
@@ -324,20 +342,20 @@ TEST(FamiliesOnTheEmulation, MfmaOnGfx950) {
   const auto family = hip::make_mfma_family(runtime);
   for (const std::string tile :
        {"mi=16 bm=32 bn=64", "mi=32 bm=32 bn=64 nw=2 nb=2 dl=1", "mi=16 bm=32 bn=64 kp=1"}) {
-    expect_right(*family, dense(35, 70, 200, bf16, bf16, true), tile);
-    expect_right(*family, dense(33, 65, 136, f16, f16, true), tile);
-    expect_right(*family, quantized(Operation::a8w8, 35, 66, 264, i8, true), tile);
-    expect_right(*family, quantized(Operation::a8w8, 35, 66, 264, fn), tile);
+    expect_right(runtime, *family, dense(35, 70, 200, bf16, bf16, true), tile);
+    expect_right(runtime, *family, dense(33, 65, 136, f16, f16, true), tile);
+    expect_right(runtime, *family, quantized(Operation::a8w8, 35, 66, 264, i8, true), tile);
+    expect_right(runtime, *family, quantized(Operation::a8w8, 35, 66, 264, fn), tile);
   }
   for (const std::string tile : {"mi=16 bm=32 bn=64", "mi=32 bm=32 bn=64 nw=2"}) {
-    expect_right(*family, quantized(Operation::a8w8_blockscale, 35, 140, 300, fn), tile);
-    expect_right(*family, shuffled(quantized(Operation::a8w8, 35, 48, 288, fn)), tile);
+    expect_right(runtime, *family, quantized(Operation::a8w8_blockscale, 35, 140, 300, fn), tile);
+    expect_right(runtime, *family, shuffled(quantized(Operation::a8w8, 35, 48, 288, fn)), tile);
   }
-  expect_right(*family, shuffled(dense(19, 80, 160)));
+  expect_right(runtime, *family, shuffled(dense(19, 80, 160)));
   const Problem a4w4 = of_fp4(Operation::a4w4_blockscale, 70, 130, 1056);
-  expect_right(*family, a4w4, "bm=64 bn=64 bk=128 nb=2 dl=1");
-  expect_right(*family, a4w4, "bm=32 bn=64 mi=32 nw=2 bk=128 nb=2 dl=1");
-  expect_right(*family, a4w4, "bm=128 bn=128 bk=256 nb=2 nw=8");
+  expect_right(runtime, *family, a4w4, "bm=64 bn=64 bk=128 nb=2 dl=1");
+  expect_right(runtime, *family, a4w4, "bm=32 bn=64 mi=32 nw=2 bk=128 nb=2 dl=1");
+  expect_right(runtime, *family, a4w4, "bm=128 bn=128 bk=256 nb=2 nw=8");
   EXPECT_THAT(family->accepts(quantized(Operation::a8w8, 35, 66, 261, fnuz)).message(),
               HasSubstr("data types"));
 }
@@ -345,44 +363,46 @@ TEST(FamiliesOnTheEmulation, MfmaOnGfx950) {
 TEST(FamiliesOnTheEmulation, MfmaWithSplitKInEveryOrderOfBlocks) {
   EmulatedRuntime runtime("gfx942");
   const auto family = hip::make_mfma_family(runtime);
-  expect_right(*family, dense(35, 70, 600, bf16, bf16, true), "bm=32 bn=32 nw=1 bk=64 sk=3");
-  expect_right(*family, quantized(Operation::a8w8, 20, 70, 1000, i8), "bm=32 bn=32 nw=1 bk=64 sk=4");
-  expect_right(*family, quantized(Operation::a8w8_blockscale, 20, 70, 1000, fnuz), "bm=32 bn=32 nw=1 sk=2");
+  expect_right(runtime, *family, dense(35, 70, 600, bf16, bf16, true), "bm=32 bn=32 nw=1 bk=64 sk=3");
+  expect_right(runtime, *family, quantized(Operation::a8w8, 20, 70, 1000, i8), "bm=32 bn=32 nw=1 bk=64 sk=4");
+  expect_right(runtime, *family, quantized(Operation::a8w8_blockscale, 20, 70, 1000, fnuz),
+               "bm=32 bn=32 nw=1 sk=2");
   // 7 x 9 tiles, on 8 dies.
   for (const std::string order : {"gm=1 xcd=0", "gm=8 xcd=1", "gm=1 xcd=1"})
-    expect_right(*family, dense(100, 130, 64), "bm=16 bn=16 nw=1 bk=128 " + order);
+    expect_right(runtime, *family, dense(100, 130, 64), "bm=16 bn=16 nw=1 bk=128 " + order);
 }
 
 TEST(FamiliesOnTheEmulation, BatchesOfMfma) {
   EmulatedRuntime runtime("gfx942");
   const auto family = hip::make_mfma_family(runtime);
-  for (const std::string& staging : stagings()) expect_right(*family, batched(3, 35, 70, 136), staging);
-  expect_right(*family, batched(3, 17, 33, 78, bf16, true));
-  expect_right(*family, batched(1, 35, 70, 200));
+  for (const std::string& staging : stagings())
+    expect_right(runtime, *family, batched(3, 35, 70, 136), staging);
+  expect_right(runtime, *family, batched(3, 17, 33, 78, bf16, true));
+  expect_right(runtime, *family, batched(1, 35, 70, 200));
   for (const std::string rows : {"mi=16 bm=32 bn=64", "mi=32 bm=32 bn=64 nw=2 nb=2 dl=1"}) {
-    expect_right(*family, batched(2, 35, 66, 264, i8), rows);
-    expect_right(*family, batched(3, 35, 66, 260, fnuz), rows);
+    expect_right(runtime, *family, batched(2, 35, 66, 264, i8), rows);
+    expect_right(runtime, *family, batched(3, 35, 66, 260, fnuz), rows);
   }
-  expect_right(*family, batched(3, 35, 70, 600, bf16, true), "bm=32 bn=32 nw=1 bk=64 sk=3");
-  expect_right(*family, batched(2, 20, 70, 1000, i8), "bm=32 bn=32 nw=1 bk=64 sk=4");
+  expect_right(runtime, *family, batched(3, 35, 70, 600, bf16, true), "bm=32 bn=32 nw=1 bk=64 sk=3");
+  expect_right(runtime, *family, batched(2, 20, 70, 1000, i8), "bm=32 bn=32 nw=1 bk=64 sk=4");
   // 7 x 9 tiles a batch, on 8 dies.
   for (const std::string order : {"gm=1 xcd=0", "gm=8 xcd=1"})
-    expect_right(*family, batched(2, 100, 130, 64), "bm=16 bn=16 nw=1 bk=128 " + order);
+    expect_right(runtime, *family, batched(2, 100, 130, 64), "bm=16 bn=16 nw=1 bk=128 " + order);
   EXPECT_THAT(family->accepts(batched(70000, 1, 512, 128)).message(),
               HasSubstr("batch: 70000 is above 65535"));
   EXPECT_THAT(family->accepts(shuffled(batched(3, 16, 512, 128))).message(),
               HasSubstr("weight layout: aiter16x16 of batches, only plain"));
   EmulatedRuntime older("gfx90a");
-  expect_right(*hip::make_mfma_family(older), batched(2, 35, 66, 261, i8), "mi=16 bm=32");
+  expect_right(older, *hip::make_mfma_family(older), batched(2, 35, 66, 261, i8), "mi=16 bm=32");
 }
 
 TEST(FamiliesOnTheEmulation, BatchesOfSkinny) {
   EmulatedRuntime runtime("gfx942");
   const auto family = hip::make_skinny_family(runtime);
-  expect_right(*family, batched(3, 1, 37, 1100, bf16, true), "rn=2 nw=2 un=2");
-  expect_right(*family, batched(2, 13, 9, 203), "rn=1 nw=4 un=1");
-  expect_right(*family, batched(3, 4, 21, 1030, i8), "rn=2 nw=2 un=1");
-  expect_right(*family, batched(2, 2, 21, 700, fnuz));
+  expect_right(runtime, *family, batched(3, 1, 37, 1100, bf16, true), "rn=2 nw=2 un=2");
+  expect_right(runtime, *family, batched(2, 13, 9, 203), "rn=1 nw=4 un=1");
+  expect_right(runtime, *family, batched(3, 4, 21, 1030, i8), "rn=2 nw=2 un=1");
+  expect_right(runtime, *family, batched(2, 2, 21, 700, fnuz));
   EXPECT_THAT(family->accepts(batched(3, 17, 64, 64)).message(), HasSubstr("rows: 17, at most 16"));
 }
 
@@ -402,10 +422,11 @@ TEST(FamiliesOnTheEmulation, DefaultsCountAllBatches) {
 TEST(FamiliesOnTheEmulation, MfmaOnGfx90a) {
   EmulatedRuntime runtime("gfx90a");
   const auto family = hip::make_mfma_family(runtime);
-  expect_right(*family, dense(35, 70, 200, bf16, bf16, true));
-  expect_right(*family, dense(35, 70, 200, f16, f32), "mi=32 bm=32 nw=2");
-  expect_right(*family, quantized(Operation::a8w8, 35, 66, 261, i8), "mi=16 bm=32");
-  expect_right(*family, shuffled(quantized(Operation::a8w8, 35, 48, 288, i8)), "mi=32 bm=32 bn=32 nw=1");
+  expect_right(runtime, *family, dense(35, 70, 200, bf16, bf16, true));
+  expect_right(runtime, *family, dense(35, 70, 200, f16, f32), "mi=32 bm=32 nw=2");
+  expect_right(runtime, *family, quantized(Operation::a8w8, 35, 66, 261, i8), "mi=16 bm=32");
+  expect_right(runtime, *family, shuffled(quantized(Operation::a8w8, 35, 48, 288, i8)),
+               "mi=32 bm=32 bn=32 nw=1");
   EXPECT_THAT(family->accepts(quantized(Operation::a8w8, 35, 66, 261, fnuz)).message(),
               HasSubstr("data types"));
   EXPECT_THAT(family->accepts(dense(4, 64, 5)).message(), HasSubstr("k: 5 bf16, at least 16 bytes"));
@@ -414,17 +435,17 @@ TEST(FamiliesOnTheEmulation, MfmaOnGfx90a) {
 TEST(FamiliesOnTheEmulation, SkinnyOfWaves) {
   EmulatedRuntime runtime("gfx942");
   const auto family = hip::make_skinny_family(runtime);
-  expect_right(*family, dense(1, 37, 1100, bf16, bf16, true), "rn=2 nw=2 un=2");
-  expect_right(*family, dense(5, 35, 203, bf16, f32), "rn=4 nw=1 un=1");
-  expect_right(*family, dense(13, 9, 2500, f16, f16, true), "rn=1 nw=4 un=1");
-  expect_right(*family, scaled(3, 18, 333), "rn=2 nw=2");
-  expect_right(*family, quantized(Operation::a8w8, 4, 21, 1030, i8, true), "rn=2 nw=2 un=1");
-  expect_right(*family, quantized(Operation::a8w8, 2, 21, 700, fnuz));
-  expect_right(*family, quantized(Operation::a8w8_blockscale, 2, 140, 300, fnuz), "rn=4 nw=1 un=1");
-  expect_right(*family, shuffled(dense(2, 80, 160)), "rn=2 nw=2 un=1");
-  expect_right(*family, shuffled(quantized(Operation::a8w8, 7, 48, 288, fnuz)));
-  expect_right(*family, shuffled(quantized(Operation::a8w8, 1, 48, 288, i8)));
-  expect_right(*family, shuffled(quantized(Operation::a8w8_blockscale, 3, 144, 288, fnuz)));
+  expect_right(runtime, *family, dense(1, 37, 1100, bf16, bf16, true), "rn=2 nw=2 un=2");
+  expect_right(runtime, *family, dense(5, 35, 203, bf16, f32), "rn=4 nw=1 un=1");
+  expect_right(runtime, *family, dense(13, 9, 2500, f16, f16, true), "rn=1 nw=4 un=1");
+  expect_right(runtime, *family, scaled(3, 18, 333), "rn=2 nw=2");
+  expect_right(runtime, *family, quantized(Operation::a8w8, 4, 21, 1030, i8, true), "rn=2 nw=2 un=1");
+  expect_right(runtime, *family, quantized(Operation::a8w8, 2, 21, 700, fnuz));
+  expect_right(runtime, *family, quantized(Operation::a8w8_blockscale, 2, 140, 300, fnuz), "rn=4 nw=1 un=1");
+  expect_right(runtime, *family, shuffled(dense(2, 80, 160)), "rn=2 nw=2 un=1");
+  expect_right(runtime, *family, shuffled(quantized(Operation::a8w8, 7, 48, 288, fnuz)));
+  expect_right(runtime, *family, shuffled(quantized(Operation::a8w8, 1, 48, 288, i8)));
+  expect_right(runtime, *family, shuffled(quantized(Operation::a8w8_blockscale, 3, 144, 288, fnuz)));
   EXPECT_THAT(family->accepts(dense(17, 64, 64)).message(), HasSubstr("rows: 17, at most 16"));
   // The compiler spills it (hip_compile_test with GEMMTUNE_SOAK).
   const Problem widened = quantized(Operation::a8w8, 16, 1280, 8192, fnuz);
@@ -436,12 +457,13 @@ TEST(FamiliesOnTheEmulation, SkinnyOfFp4) {
   for (const char* architecture : {"gfx90a", "gfx942", "gfx950"}) {
     EmulatedRuntime runtime(architecture);
     const auto family = hip::make_skinny_family(runtime);
-    for (const Problem& problem : fp4_problems(3, 37, 1120)) expect_right(*family, problem, "rn=2 nw=2 un=2");
+    for (const Problem& problem : fp4_problems(3, 37, 1120))
+      expect_right(runtime, *family, problem, "rn=2 nw=2 un=2");
     if (runtime.architecture() == "gfx90a" && !test::is_thorough()) continue;  // gfx942's text
-    for (const Problem& problem : fp4_problems(2, 48, 448)) expect_right(*family, shuffled(problem));
+    for (const Problem& problem : fp4_problems(2, 48, 448)) expect_right(runtime, *family, shuffled(problem));
     Problem half = of_fp4(Operation::a16w4, 5, 19, 2080, true);
     half.x_type = half.y_type = f16;
-    expect_right(*family, half, "rn=1 nw=4 un=1");
+    expect_right(runtime, *family, half, "rn=1 nw=4 un=1");
   }
 }
 
@@ -487,7 +509,7 @@ TEST(FamiliesOnTheEmulation, DrawnConfigsOfEveryProblem) {
             config.set(parameter.key, parameter.values[random() % parameter.values.size()]);
           if (!space.build_refusal(config).empty()) continue;
           ++found;
-          expect_right(*family, problem, config);
+          expect_right(runtime, *family, problem, config);
         }
       }
     }

@@ -53,8 +53,9 @@ Problem problem() {
 TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   OpenRequest open;
   open.backend = "cpu";
-  open.device = {"cpu:0-3",  2, "avx2", "/lib/x", {"/onednn"}, "/cache", true,
-                 "/sources", 3, true,   true,     Team::own,   "/rapl",  "python3 torch_linear.py",
+  open.device = {"cpu:0-3", 2,         "avx2",     "/lib/x", {"/onednn"},
+                 "/cache",  true,      "/sources", 3,        true,
+                 true,      Team::own, 32,         "/rapl",  "python3 torch_linear.py",
                  true};
   open.evaluation.policy.cache = CacheMode::cold;
   open.evaluation.policy.iterations = 17;

@@ -31,6 +31,7 @@ Result<CpuDeviceOptions> read_request(const DeviceRequest& request) {
   options.pin_threads = request.pin_threads;
   options.serves = request.serves;
   options.team = request.team;
+  options.last_level_cache_mib = request.last_level_cache_mib;
   if (!request.powercap_folder.empty()) options.powercap_folder = request.powercap_folder;
   return options;
 }

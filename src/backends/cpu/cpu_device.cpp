@@ -72,6 +72,7 @@ CpuDevice::CpuDevice(const CpuDeviceOptions& options)
     : cores_(options.cores.cores),
       level_(detect_isa(options.isa_cap)),
       pin_threads_(options.pin_threads),
+      last_level_cache_mib_(options.last_level_cache_mib),
       powercap_folder_(options.powercap_folder),
       serves_(options.serves),
       team_(options.team, pool_options(options)),
@@ -262,7 +263,10 @@ std::map<std::string, double> CpuDevice::observe() {
   return {{"last_level_cache_mib", static_cast<double>(last_level_cache_bytes()) / (1 << 20)}};
 }
 
-std::size_t CpuDevice::last_level_cache_bytes() { return effective_last_level_cache(cores_); }
+std::size_t CpuDevice::last_level_cache_bytes() {
+  return last_level_cache_mib_ > 0 ? static_cast<std::size_t>(last_level_cache_mib_) << 20
+                                   : effective_last_level_cache(cores_);
+}
 
 std::size_t CpuDevice::free_memory_bytes() { return cpu::free_memory_bytes(); }
 

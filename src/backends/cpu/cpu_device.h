@@ -26,6 +26,7 @@ struct CpuDeviceOptions {
   bool pin_threads = false;
   bool serves = false;  // DeviceRequest's
   Team team = Team::automatic;
+  int last_level_cache_mib = 0;  // DeviceRequest's
   std::string powercap_folder = default_powercap_folder;
 };
 
@@ -88,6 +89,7 @@ class CpuDevice final : public LeafDevice {
   CoreList cores_;
   Isa level_;
   bool pin_threads_;
+  int last_level_cache_mib_;
   std::string powercap_folder_;
   bool serves_;
   ThreadTeam team_;

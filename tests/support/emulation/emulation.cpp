@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -109,12 +110,30 @@ struct Image {
   std::size_t lds_bytes = 0;              // of the section, which begins there
   std::size_t static_bytes = 0;           // of arrays of fixed size
   std::size_t dynamic_offset = no_array;  // of the array that the launch sizes
-  void* base = nullptr;                   // of the shared object
+  std::uintptr_t begin = 0, end = 0;      // of the shared object
   unsigned wave_lanes = 64;
   std::size_t max_block_bytes = amd_shared_bytes;
   unsigned banks = 32;  // of shared memory
   const Indices** indices = nullptr;
 };
+
+/// Sets the range of the shared object that has `address`.
+void find_module(const void* address, Image& image) {
+  Dl_info info{};
+  if (dladdr(address, &info) == 0) return;
+  image.begin = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, std::size_t, void* to) {
+        Image& found = *static_cast<Image*>(to);
+        if (object->dlpi_addr != found.begin) return 0;
+        for (int i = 0; i < object->dlpi_phnum; ++i)
+          if (object->dlpi_phdr[i].p_type == PT_LOAD)
+            found.end = std::max(found.end,
+                                 found.begin + object->dlpi_phdr[i].p_vaddr + object->dlpi_phdr[i].p_memsz);
+        return 1;
+      },
+      &image);
+}
 
 /// Large: kept from launch to launch.
 SharedMemory& memory_of_this_thread() {
@@ -199,9 +218,7 @@ void Run::check_global(const void* address, unsigned bytes, bool is_write) {
     last_ = nearest;
     return;
   }
-  Dl_info info{};
-  if (!is_write && dladdr(address, &info) != 0 && info.dli_fbase == image_.base)
-    return;  // the module's constants
+  if (!is_write && begin >= image_.begin && begin + bytes <= image_.end) return;  // the module's constants
   const std::string access =
       fmt::format("{} {} bytes at {}", is_write ? "writes" : "reads", bytes, fmt::ptr(address));
   if (nearest.end == 0) fail(access + ", where no buffer is");
@@ -738,8 +755,7 @@ std::shared_ptr<Module> Module::compile(const std::string& source, const std::ve
     loaded->image.static_bytes -=
         std::min(loaded->image.static_bytes, max_shared_bytes + 1024);  // and its alignment
   }
-  Dl_info info{};
-  if (dladdr(lds, &info) != 0) loaded->image.base = info.dli_fbase;
+  find_module(lds, loaded->image);
   loaded->image.wave_lanes = words.wave_lanes;
   loaded->image.max_block_bytes = words.max_block_bytes;
   loaded->image.banks = words.banks;

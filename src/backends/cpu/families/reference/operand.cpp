@@ -1,5 +1,8 @@
 #include "backends/cpu/families/reference/operand.h"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
 
 #include "backends/cpu/families/blocked/block_gemm.h"
@@ -50,12 +53,37 @@ double ReferenceOperand::scale(std::int64_t matrix, std::int64_t scale_index) co
   return scale_value(shape.scale.type, scales, scale_index) * global;
 }
 
-double ReferenceOperand::at(std::int64_t matrix, std::int64_t row, std::int64_t k) const {
-  const double element = load_element(shape.type, elements, index(matrix, row, k));
-  const std::int64_t scale_index = matrix * shape.scale.elements() + shape.scale.index(row, k);
-  const double zero_point =
-      zero_points == nullptr ? 0 : static_cast<const std::int8_t*>(zero_points)[scale_index];
-  return (element - zero_point) * scale(matrix, scale_index);
+void ReferenceOperand::widen(std::int64_t matrix, std::int64_t row, std::int64_t k,
+                             std::span<float> out) const {
+  const DataTypeTraits& type = traits(shape.type);
+  const std::int64_t first = index(matrix, row, k);
+  if (layout == WeightLayout::plain && shape.column_step(leading) == 1) {
+    const auto bytes = bytes_of(shape.type, first + static_cast<std::int64_t>(out.size()));
+    type.widen({static_cast<const std::byte*>(elements), static_cast<std::size_t>(bytes)}, first, out);
+    return;
+  }
+  for (float& element : out)
+    element = type.to_f32(element_bits(shape.type, elements, index(matrix, row, k++)));
+}
+
+void ReferenceOperand::read(std::int64_t matrix, std::int64_t row, std::int64_t k,
+                            std::span<double> out) const {
+  std::array<float, max_read> numbers;
+  widen(matrix, row, k, std::span(numbers).first(out.size()));
+  const bool is_one_scale =
+      zero_points == nullptr && (scale_step == 0 || shape.scale.type == ScaleType::none);
+  for (std::size_t i = 0; i < out.size();) {
+    const std::int64_t at = k + static_cast<std::int64_t>(i);
+    const std::int64_t scale_index = matrix * shape.scale.elements() + shape.scale.index(row, at);
+    const double zero_point =
+        zero_points == nullptr ? 0 : static_cast<const std::int8_t*>(zero_points)[scale_index];
+    const double factor = scale(matrix, scale_index);
+    const std::size_t end =
+        is_one_scale ? out.size()
+                     : std::min(out.size(),
+                                i + static_cast<std::size_t>(shape.scale.k_block - at % shape.scale.k_block));
+    for (; i < end; ++i) out[i] = (static_cast<double>(numbers[i]) - zero_point) * factor;
+  }
 }
 
 }  // namespace gemmtune::cpu

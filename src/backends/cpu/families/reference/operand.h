@@ -1,7 +1,8 @@
-// reference, inside: one element of an operand as a number, whatever its type, scales and layout.
+// reference, inside: elements of an operand as numbers, whatever its type, scales and layout.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "backends/cpu/families/kernel_set.h"
 #include "problem/operands.h"
@@ -24,10 +25,12 @@ struct ReferenceOperand {
   std::int64_t batch_stride = 0;       // elements from matrix to matrix; of plain layouts
   std::int64_t scale_step = 1;         // 0: one float32 scale for everything
 
-  /// Element (row, k) of matrix `matrix`, less its zero point, times its scale.
-  double at(std::int64_t matrix, std::int64_t row, std::int64_t k) const;
+  /// Elements (row, k) and behind of matrix `matrix`, less their zero points, times their scales: at most max_read.
+  void read(std::int64_t matrix, std::int64_t row, std::int64_t k, std::span<double> out) const;
+  static constexpr std::int64_t max_read = 256;
 
  private:
+  void widen(std::int64_t matrix, std::int64_t row, std::int64_t k, std::span<float> out) const;
   std::int64_t index(std::int64_t matrix, std::int64_t row, std::int64_t k) const;
   double scale(std::int64_t matrix, std::int64_t scale_index) const;
 };

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "backends/cpu/families/blocked/blocked.h"
 #include "backends/cpu/families/own_families.h"
@@ -43,12 +45,21 @@ ReferenceOperands read_operands(const Problem& problem, const Operands& operands
   return all;
 }
 
+using Numbers = std::array<double, ReferenceOperand::max_read>;
+
 /// Σ over k of x[row] · w[column].
 double dot(const ReferenceOperand& x, std::int64_t row, const ReferenceOperand& w, std::int64_t matrix,
            std::int64_t column) {
   double sum = 0;
   const std::int64_t x_matrix = x.shape.count > 1 ? matrix : 0;
-  for (std::int64_t k = 0; k < x.shape.columns; ++k) sum += x.at(x_matrix, row, k) * w.at(matrix, column, k);
+  Numbers from_x;
+  Numbers from_w;
+  for (std::int64_t k = 0; k < x.shape.columns; k += ReferenceOperand::max_read) {
+    const auto count = static_cast<std::size_t>(std::min(x.shape.columns - k, ReferenceOperand::max_read));
+    x.read(x_matrix, row, k, std::span(from_x).first(count));
+    w.read(matrix, column, k, std::span(from_w).first(count));
+    for (std::size_t i = 0; i < count; ++i) sum += from_x[i] * from_w[i];
+  }
   return sum;
 }
 
@@ -157,8 +168,14 @@ class ReferenceKernel final : public Kernel {
       if (expert == empty_slot) continue;
       double product =
           problem_.bias ? static_cast<double>(operands.bias2[expert * problem_.k + place.column]) : 0;
-      for (std::int64_t i = 0; i < problem_.n; ++i)
-        product += hidden[pair * problem_.n + i] * all.w2.at(expert, place.column, i);
+      const double* const of_pair = hidden + pair * problem_.n;
+      Numbers from_w2;
+      for (std::int64_t first = 0; first < problem_.n; first += ReferenceOperand::max_read) {
+        const auto count = static_cast<std::size_t>(std::min(problem_.n - first, ReferenceOperand::max_read));
+        all.w2.read(expert, place.column, first, std::span(from_w2).first(count));
+        for (std::size_t i = 0; i < count; ++i)
+          product += of_pair[first + static_cast<std::int64_t>(i)] * from_w2[i];
+      }
       sum += problem_.moe.doweight_stage1 ? product : product * static_cast<double>(routes.weight(pair));
     }
     return sum;
