@@ -20,7 +20,7 @@ namespace gemmtune::cuda {
 
 static void visit_fields(const Mxfp4Config& config, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(config, visit, warpgroups, tiles, block_n, together, k_atoms, wide, send, mma,
-                        row_scales, x_fp4, rows_per_y, persistent, packed, weight, group, zero_points);
+                        row_scales, x_fp4, rows_per_y, persistent, packed, weight, group, zero_points, rescaled);
 }
 
 namespace {
@@ -75,8 +75,14 @@ struct Mxfp4LaunchConfig {
   std::int64_t smem_kib = 110;
 
   std::int64_t tiles() const { return block_m / (64 * warpgroups); }  // of 64 rows, of a warp group
+  /// Sums are in units of the latest group's scale, where a group's own would not fit into registers.
+  bool rescales() const {
+    return weight.is_grouped() && weight.group == 128 && packed && !warp_instructions && tiles() * block_n > 128;
+  }
   /// Of a thread, those of a group counted too.
-  std::int64_t accumulators() const { return tiles() * block_n / 2 * (weight.is_grouped() ? 2 : 1); }
+  std::int64_t accumulators() const {
+    return tiles() * block_n / 2 * (weight.is_grouped() && !rescales() ? 2 : 1);
+  }
   /// The consumers take registers from the producer.
   bool wide() const { return warpgroups == 2 && accumulators() > 64 && !warp_instructions; }
   std::int64_t threads() const { return 128 * warpgroups + (wide() ? 128 : 32); }
@@ -266,7 +272,8 @@ class Mxfp4Family final : public gpu::JitFamily<Mxfp4LaunchConfig> {
   /// An instruction for each 16 of k in the order of k, of a warp group or of a warp; with one tile a warp's odd ones have sums of their own.
   std::string sum_order(const Problem& problem, const Config& config) const override {
     const Mxfp4LaunchConfig launch = launch_config(problem, config);
-    const char* const instructions = !launch.warp_instructions ? "wgmma"
+    const char* const instructions = launch.rescales()           ? "wgmma, rescaled"
+                                     : !launch.warp_instructions ? "wgmma"
                                      : launch.tiles() == 1     ? "mma, even and odd"
                                                                : "mma";
     return fmt::format(
@@ -447,7 +454,8 @@ std::vector<gpu::Part> Mxfp4Family::parts(const Problem& problem, const Mxfp4Lau
                                      .packed = is_packed(problem),
                                      .weight = launch.weight.format,
                                      .group = as_int(launch.weight.group),
-                                     .zero_points = launch.weight.zero_points}));
+                                     .zero_points = launch.weight.zero_points,
+                                     .rescaled = launch.rescales()}));
   std::vector<gpu::Part> parts{{std::move(source), launch.shared_bytes}};
   if (widens_activations(problem))
     parts.push_back(

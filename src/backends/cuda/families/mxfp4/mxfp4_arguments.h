@@ -26,6 +26,7 @@ struct Mxfp4Config {
   WeightFormat weight;
   int group;         // of int4: elements of k with a scale: 32, 64, 128; 0: all of a row
   bool zero_points;  // of int4
+  bool rescaled;     // of groups of 128 of int4: sums are in units of the latest group's scale
 };
 
 struct Mxfp4Arguments {

@@ -149,6 +149,11 @@ static __device__ __forceinline__ Factors factors_of(const RowWords (&words)[2],
   return factors;
 }
 static __device__ __forceinline__ void apply(unsigned (&fragment)[4], const Factors& factors, bool rare) {
+  if constexpr (config().rescaled) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) fragment[i] = multiply_add(fragment[i], factors.more[i % 2], factors.by[i % 2]);
+    return;
+  }
   if constexpr (is_int4()) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) fragment[i] = subtract_int4(fragment[i], factors.by[i % 2]);
@@ -171,6 +176,26 @@ static __device__ __forceinline__ void group_scales(SumScales& scales, const Sca
   for (int i = 0; i < config().tiles * 2; ++i)
     scales[i / 2][i % 2] =
         read_stored<types().output>((unsigned short)(words[i / 2][i % 2][group / 2] >> (group % 2 * 16)));
+}
+// RESCALED: the scale of a group is a power of two, which multiplies elements exactly (a scale beyond 2^120 as that one), times the unit that sums are in then, so that
+// sums need none of the group's own. Returns what sums are multiplied by that were in the unit of the group before. A scale of zero makes elements zero.
+static __device__ __forceinline__ float begin_unit(Factors& factors, float& unit, const RowWords (&words)[2], int row) {
+  const float scale = read_stored<types().output>((unsigned short)words[row][0]);
+  const unsigned exponent = __float_as_uint(scale) & 0x7f800000u;
+  const unsigned power = min(max(exponent, 0x00800000u), 0x7b800000u);
+  const float before = unit;
+  if (scale != 0.0f) unit = scale * __uint_as_float(0x7f000000u - power);
+  const int zero_point = config().zero_points ? (signed char)byte_of(words[row][WORDS - 1], 0) : 0;
+  factors.more[row] = scale != 0.0f ? __byte_perm(power, 0u, 0x3232u) : 0u;
+  factors.by[row] = multiply(int4_offset(zero_point) ^ 0x80008000u, factors.more[row]);
+  return __fdividef(before, unit);
+}
+typedef Factors UnitFactors[config().tiles];
+static __device__ __forceinline__ void begin_units(UnitFactors& factors, SumScales& by, SumScales& units,
+                                                   const ScaleWords& words) {
+#pragma unroll
+  for (int i = 0; i < config().tiles * 2; ++i)
+    by[i / 2][i % 2] = begin_unit(factors[i / 2], units[i / 2][i % 2], words[i / 2], i % 2);
 }
 static __device__ __forceinline__ void row_scales(SumScales& scales, const ScaleRows& rows) {
 #pragma unroll
