@@ -39,6 +39,7 @@ constexpr std::int64_t max_plain_groups = 96;  // of two tiles a warp group, gro
 constexpr std::int64_t max_plain_others_of_three = 32;  // of groups or zero points and a plain weight
 constexpr std::int64_t max_persistent_plain = 96;       // of two tiles of 64 rows and a plain weight
 constexpr std::int64_t max_x_tiles = 65535;
+constexpr std::int64_t max_x_in_turn = 16 << 20;  // bytes
 
 /// Activations that are not bf16 become that in the workspace, exactly.
 bool widens_activations(const Problem& problem) { return problem.x_type != DataType::bf16; }
@@ -102,6 +103,10 @@ struct Mxfp4LaunchConfig {
     const std::int64_t k_tile_bytes = k_atoms * block_m * k_of_atom / 2;
     const std::int64_t share = ceil_div(k_tiles, split_k) * k_tile_bytes;
     return std::min(share / 8, max_weight_prefetch) / k_tile_bytes;
+  }
+  /// Tiles of x that stay in L2 while all blocks go through the weight.
+  std::int64_t x_tiles_in_turn(std::int64_t k) const {
+    return std::clamp<std::int64_t>(max_x_in_turn / (block_n * k * 2), 1, x_tiles);
   }
   std::int64_t blocks() const { return w_tiles * x_tiles * split_k; }
   std::int64_t max_accumulators() const {
@@ -232,6 +237,7 @@ class Mxfp4Kernel final : public gpu::JitKernel<Mxfp4LaunchConfig> {
     values.tiles = static_cast<int>(launch_.w_tiles * launch_.x_tiles);
     values.w_blocks = static_cast<int>(launch_.w_tiles);
     values.x_tiles = static_cast<int>(launch_.x_tiles);
+    values.x_tiles_in_turn = static_cast<int>(launch_.x_tiles_in_turn(problem_.k));
     return enqueue(0, shape_, values, stream);
   }
 

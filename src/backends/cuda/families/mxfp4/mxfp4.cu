@@ -308,8 +308,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   BlockWork work;
   if constexpr (config().persistent) {
     work.tile = (int)blockIdx.x;
-    work.n = work.tile % a.w_blocks * BLOCK_M;
-    work.m = work.tile / a.w_blocks * config().block_n;
+    place_tile(a, work);
   } else {
     work.tile = (int)(blockIdx.y * gridDim.x + blockIdx.x);
     work.n = cluster_index() * BLOCK_M;

@@ -56,6 +56,7 @@ struct Mxfp4Arguments {
   int tiles;           // of y
   int w_blocks;                 // of BLOCK_M rows
   int x_tiles;                  // of BLOCK_N rows of x
+  int x_tiles_in_turn;          // PERSISTENT: of these neighbouring blocks have the same rows of the weight
   gpu::FormatArguments format;  // of formats other than mxfp4
 };
 
