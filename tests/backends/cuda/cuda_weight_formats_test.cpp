@@ -90,7 +90,7 @@ TEST_F(CudaWeightFormats, FewRowsAreRight) {
 }
 
 constexpr const char* rescaled_tiles[] = {"mxfp4_r1_wg2_bm256_bn128_mma0_bk128_csk1_smem220_pdl0",
-                                          "mxfp4_r1_wg2_bm256_bn96_mma0_bk256_csk2_smem220_pdl0",
+                                          "mxfp4_r1_wg2_bm256_bn96_mma0_bk128_csk2_smem220_pdl0",
                                           "mxfp4_r1_wg2_bm128_bn208_mma0_bk128_csk1_smem220_pdl0",
                                           "mxfp4_r1_wg2_bm128_bn256_mma0_bk128_csk2_smem220_pdl0"};
 

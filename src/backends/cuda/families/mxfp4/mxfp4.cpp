@@ -20,7 +20,8 @@ namespace gemmtune::cuda {
 
 static void visit_fields(const Mxfp4Config& config, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(config, visit, warpgroups, tiles, block_n, together, k_atoms, wide, send, mma,
-                        row_scales, x_fp4, rows_per_y, persistent, packed, weight, group, zero_points, rescaled);
+                        row_scales, x_fp4, rows_per_y, persistent, packed, weight, group, zero_points,
+                        rescaled);
 }
 
 namespace {
@@ -78,7 +79,8 @@ struct Mxfp4LaunchConfig {
   std::int64_t tiles() const { return block_m / (64 * warpgroups); }  // of 64 rows, of a warp group
   /// Sums are in units of the latest group's scale, where a group's own would not fit into registers.
   bool rescales() const {
-    return weight.is_grouped() && weight.group == 128 && packed && !warp_instructions && tiles() * block_n > 128;
+    return weight.is_grouped() && weight.group == 128 && packed && !warp_instructions &&
+           tiles() * block_n > 128;
   }
   /// Of a thread, those of a group counted too.
   std::int64_t accumulators() const {
@@ -280,8 +282,8 @@ class Mxfp4Family final : public gpu::JitFamily<Mxfp4LaunchConfig> {
     const Mxfp4LaunchConfig launch = launch_config(problem, config);
     const char* const instructions = launch.rescales()           ? "wgmma, rescaled"
                                      : !launch.warp_instructions ? "wgmma"
-                                     : launch.tiles() == 1     ? "mma, even and odd"
-                                                               : "mma";
+                                     : launch.tiles() == 1       ? "mma, even and odd"
+                                                                 : "mma";
     return fmt::format(
         "mxfp4 {} to {}", instructions,
         ends_of_splits(ceil_div(problem.k, k_of_atom), launch.k_tiles, launch.k_atoms, launch.split_k));

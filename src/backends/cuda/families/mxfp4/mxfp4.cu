@@ -293,10 +293,15 @@ static __device__ __forceinline__ void multiply(Accumulators& d, const Mxfp4Argu
   } else {
     mainloop(d, a, smem, rows, next, work, stage, phase);
   }
-  if constexpr (is_int4() && config().group == 0) {
+  if constexpr (is_int4()) {
     SumScales scales;
-    row_scales(scales, rows);
-    multiply_by(d, scales);
+#pragma unroll
+    for (int i = 0; i < config().tiles * 2; ++i) scales[i / 2][i % 2] = INT4_UNIT;
+    if constexpr (config().packed) multiply_by(d, scales);
+    if constexpr (config().group == 0) {
+      row_scales(scales, rows);
+      multiply_by(d, scales);
+    }
   }
 }
 

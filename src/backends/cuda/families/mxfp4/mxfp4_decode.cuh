@@ -143,7 +143,7 @@ static __device__ __forceinline__ Factors factors_of(const RowWords (&words)[2],
       int zero_point = 0;
       if constexpr (config().zero_points)
         zero_point = (signed char)byte_of(words[i][WORDS - 1], step / STEPS_PER_SCALE);
-      factors.by[i] = int4_offset(zero_point);
+      factors.by[i] = config().packed ? masked_offset(zero_point) : int4_offset(zero_point);
     }
   }
   return factors;
@@ -156,7 +156,9 @@ static __device__ __forceinline__ void apply(unsigned (&fragment)[4], const Fact
   }
   if constexpr (is_int4()) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) fragment[i] = subtract_int4(fragment[i], factors.by[i % 2]);
+    for (int i = 0; i < 4; ++i)
+      fragment[i] = config().packed ? scale_masked(fragment[i], i, factors.by[i % 2])
+                                    : subtract_int4(fragment[i], factors.by[i % 2]);
     return;
   }
   if (rare && config().weight == WeightFormat::mxfp4) {
@@ -177,18 +179,22 @@ static __device__ __forceinline__ void group_scales(SumScales& scales, const Sca
     scales[i / 2][i % 2] =
         read_stored<types().output>((unsigned short)(words[i / 2][i % 2][group / 2] >> (group % 2 * 16)));
 }
-// RESCALED: the scale of a group is a power of two, which multiplies elements exactly (a scale beyond 2^120 as that one), times the unit that sums are in then, so that
-// sums need none of the group's own. Returns what sums are multiplied by that were in the unit of the group before. A scale of zero makes elements zero.
+// RESCALED: the scale of a group is a power of two from 2^-100 to 1, which multiplies elements exactly, times the unit that sums are in then, so that sums need none of
+// the group's own. Returns what sums are multiplied by that were in the unit of the group before. A scale of zero makes elements zero.
 static __device__ __forceinline__ float begin_unit(Factors& factors, float& unit, const RowWords (&words)[2], int row) {
   const float scale = read_stored<types().output>((unsigned short)words[row][0]);
   const unsigned exponent = __float_as_uint(scale) & 0x7f800000u;
-  const unsigned power = min(max(exponent, 0x00800000u), 0x7b800000u);
+  const unsigned power = min(max(exponent, 0x0d800000u), 0x3f800000u);
   const float before = unit;
   if (scale != 0.0f) unit = scale * __uint_as_float(0x7f000000u - power);
   const int zero_point = config().zero_points ? (signed char)byte_of(words[row][WORDS - 1], 0) : 0;
-  factors.more[row] = scale != 0.0f ? __byte_perm(power, 0u, 0x3232u) : 0u;
-  factors.by[row] = multiply(int4_offset(zero_point) ^ 0x80008000u, factors.more[row]);
-  return __fdividef(before, unit);
+  const unsigned factor = scale != 0.0f ? power : 0u;
+  const unsigned masked_factor = scale != 0.0f ? power + (row == 0 ? 0x3f800000u : 0x3d800000u) : 0u;
+  factors.more[row] = __byte_perm(masked_factor, 0u, 0x3232u);
+  factors.by[row] = multiply(masked_offset(zero_point), __byte_perm(factor, 0u, 0x3232u));
+  const float reciprocal = __fdividef(1.0f, unit);
+  const float quotient = before * reciprocal;
+  return fmaf(fmaf(-quotient, unit, before), reciprocal, quotient);  // exact if it is a power of two
 }
 typedef Factors UnitFactors[config().tiles];
 static __device__ __forceinline__ void begin_units(UnitFactors& factors, SumScales& by, SumScales& units,
@@ -255,7 +261,7 @@ static __device__ __forceinline__ void decode(unsigned (&to)[4], const PackedRaw
   const uint4& words = raw.of[r][block / 2];
   const unsigned word = block % 2 == 0 ? (step == 0 ? words.x : words.y) : (step == 0 ? words.z : words.w);
   if constexpr (is_int4()) {
-    raise_word(to, word);
+    mask_word(to, word);
   } else {
     spread_fragment(to, word);
   }
