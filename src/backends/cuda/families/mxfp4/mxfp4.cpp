@@ -471,7 +471,7 @@ std::vector<gpu::Part> Mxfp4Family::parts(const Problem& problem, const Mxfp4Lau
   return parts;
 }
 
-/// Of 16 x 16 elements, over that of a packed MXFP4 weight, whose share was fitted; the others' are counted instructions.
+/// Of 16 x 16 elements, over that of a packed MXFP4 weight, whose share was fitted; the others' are counted instructions, and of packed int4 what 36 kernels on an H200 say.
 double decoding_cost(const Mxfp4LaunchConfig& launch, double plain) {
   switch (launch.weight.format) {
     case WeightFormat::mxfp4:
@@ -479,7 +479,7 @@ double decoding_cost(const Mxfp4LaunchConfig& launch, double plain) {
     case WeightFormat::nvfp4:
       return (launch.packed ? 1.0 : plain) + 0.1;
     case WeightFormat::int4:
-      return launch.packed ? 0.8 : 1.1;
+      return !launch.packed ? 1.1 : launch.rescales() ? 0.8 : 0.5;
   }
   return 1.0;
 }
@@ -500,8 +500,9 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
   const double own_tiles = real(launch.tiles());
   const double rows = real(launch.block_n);
   const double decoding = decoding_cost(launch, cost_.plain);
-  // Of the sums of groups, which are added to those of all k.
-  const double adding = launch.weight.is_grouped() ? rows / 2 * k_of_atom / real(launch.weight.group) : 0;
+  // Of the sums of groups, which are added to those of all k, or of all sums, which are rescaled. Additions of few groups overlap with products.
+  const bool adds = launch.weight.is_grouped() && (launch.rescales() || launch.weight.group < 128);
+  const double adding = adds ? rows / 2 * k_of_atom / real(launch.weight.group) : 0;
   // Cycles of 64 of k: of a warp group that waits for its own results, and of the multiprocessor's units.
   const bool four_together = launch.tiles() == 1 && launch.together();
   const double alone =

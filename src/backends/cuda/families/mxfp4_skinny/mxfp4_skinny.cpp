@@ -367,12 +367,14 @@ double Mxfp4SkinnyFamily::cost(const Problem& problem, const Mxfp4SkinnyLaunch& 
   const double strips = as_real(launch.cluster_strips());
   // In clusters lanes load scales.
   const double scale_loads =
-      split ? units * as_real(launch.unit_scale_bytes()) / as_real(scale_load_bytes(launch)) : 0;
+      split ? as_real(launch.own_scale_bytes()) / as_real(scale_load_bytes(launch)) : 0;
   // Of a strip: a warp by itself, and the issue slots of all.
-  // Instructions counted beside those of MXFP4: factors of e4m3, and the sums of groups in place of factors.
-  const double more = launch.weight.format == WeightFormat::nvfp4 ? (is_packed(problem) ? 6 : 1)
-                      : launch.weight.is_grouped()                ? 2 * groups - 4
-                                                                  : 0;
+  // Cycles of a fragment beside those of MXFP4: counted for factors of e4m3 and for sums of groups in place of factors, fitted for sums of whole groups.
+  const double more = launch.weight.format == WeightFormat::nvfp4  ? (is_packed(problem) ? 6 : 1)
+                      : launch.weight.format != WeightFormat::int4 ? 0
+                      : launch.has_whole_groups()                  ? -4 - 2 * groups
+                      : launch.weight.is_grouped()                 ? 2 * groups - 6
+                                                                   : -6;
   const double alone = units * (cost_.unit + 4 * more + cost_.unit_group * groups) + cost_.strip +
                        cost_.scale_load * scale_loads;
   const double shared =
