@@ -146,6 +146,21 @@ TEST_F(CudaWeightFormats, RescaledTilesAreRight) {
   }
 }
 
+/// More of x than neighbouring blocks go through while they share rows of the weight.
+TEST_F(CudaWeightFormats, ManyRowsInTurnsAreRight) {
+  const KernelFamily* family = gpu()->find_family("mxfp4");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4").message();
+  const Problem problem = in_fragments(of_int4(Operation::a16w4_int4, 9000, 320, 1024, 128));
+  std::vector<Config> configs;
+  for (const char* name : {"mxfp4_r1_wg2_bm128_bn128_mma0_bk128_csk1_smem220_pdl0",
+                           "mxfp4_r1_wg2_bm128_bn208_mma0_bk128_csk1_smem220_pdl0"}) {
+    const auto candidate = gpu()->resolve(name, problem);
+    ASSERT_TRUE(candidate.ok()) << candidate.message();
+    configs.push_back(candidate->config);
+  }
+  expect_right(*family, problem, configs);
+}
+
 /// For compute-sanitizer.
 TEST_F(CudaWeightFormats, SanitizerSample) {
   for (const Size& size : {Size{9, 272, 704}, Size{72, 264, 640}}) {

@@ -72,7 +72,9 @@ struct Mxfp4SkinnyLaunch {
     return weight.group < k_of_unit ? 4 : 2;
   }
   /// Of sums.
-  std::int64_t sets() const { return groups > 2 || (has_whole_groups() && split_k > 1) ? 1 : 2; }
+  std::int64_t sets() const {
+    return groups > 2 || (has_whole_groups() && (split_k > 1 || warp_units > 8)) ? 1 : 2;
+  }
   /// Of 128 of k: each warp begins with one.
   bool has_whole_groups() const { return weight.group > k_of_unit && warp_units % 2 == 0; }
   /// Of a row and a warp, in registers.

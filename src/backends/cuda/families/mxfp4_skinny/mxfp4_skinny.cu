@@ -31,8 +31,8 @@ enum : int {
   SUM_BYTES = config().groups * GROUP_BYTES,
   // Units of groups of 128, if a warp begins with one: its sums are multiplied once. Otherwise two units have the same scale.
   UNITS_PER_SCALE = SCALE_K > 64 && config().units % 2 == 0 ? 2 : 1,
-  // Of sums, so that an instruction need not wait for the one before it. Two of a group are multiplied both, which in a cluster costs more than that wait.
-  SETS = config().groups > 2 || (UNITS_PER_SCALE == 2 && config().split) ? 1 : 2,
+  // Of sums, so that an instruction need not wait for the one before it. Two of a group are multiplied both, which in a cluster costs more than that wait, and take registers.
+  SETS = config().groups > 2 || (UNITS_PER_SCALE == 2 && (config().split || config().units > 8)) ? 1 : 2,
   SLOTS = 4,  // strips whose sums are not added yet
   STRIPS_AHEAD = config().pieces < config().units
                      ? 1
