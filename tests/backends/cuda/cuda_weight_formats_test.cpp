@@ -89,6 +89,11 @@ TEST_F(CudaWeightFormats, FewRowsAreRight) {
   }
 }
 
+constexpr const char* rescaled_tiles[] = {"mxfp4_r1_wg2_bm256_bn128_mma0_bk128_csk1_smem220_pdl0",
+                                          "mxfp4_r1_wg2_bm256_bn96_mma0_bk128_csk2_smem220_pdl0",
+                                          "mxfp4_r1_wg2_bm128_bn208_mma0_bk128_csk1_smem220_pdl0",
+                                          "mxfp4_r1_wg2_bm128_bn256_mma0_bk128_csk2_smem220_pdl0"};
+
 /// What few drawn configs have: long stages, two tiles a warp group, blocks that compute several tiles.
 TEST_F(CudaWeightFormats, NamedTilesAreRight) {
   const KernelFamily* family = gpu()->find_family("mxfp4");
@@ -123,6 +128,39 @@ TEST_F(CudaWeightFormats, NamedTilesAreRight) {
                      {"wg2_bm256_bn64_mma0_bk256_csk1_smem220"});
 }
 
+/// Tiles whose sums are in units of the latest group's scale, with blocks that compute several or divide k.
+TEST_F(CudaWeightFormats, RescaledTilesAreRight) {
+  const KernelFamily* family = gpu()->find_family("mxfp4");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4").message();
+  for (Problem problem : {of_int4(Operation::a16w4_int4, 1030, 4160, 640, 128),
+                          of_int4(Operation::a16w4_int4, 513, 1344, 2816, 128, true, true),
+                          of_int4(Operation::a8w4_int4, 300, 712, 1408, 128, true)}) {
+    problem = in_fragments(problem);
+    std::vector<Config> configs;
+    for (const char* name : rescaled_tiles) {
+      const auto candidate = gpu()->resolve(name, problem);
+      ASSERT_TRUE(candidate.ok()) << candidate.message();
+      configs.push_back(candidate->config);
+    }
+    expect_right(*family, problem, configs);
+  }
+}
+
+/// More of x than neighbouring blocks go through while they share rows of the weight.
+TEST_F(CudaWeightFormats, ManyRowsInTurnsAreRight) {
+  const KernelFamily* family = gpu()->find_family("mxfp4");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4").message();
+  const Problem problem = in_fragments(of_int4(Operation::a16w4_int4, 9000, 320, 1024, 128));
+  std::vector<Config> configs;
+  for (const char* name : {"mxfp4_r1_wg2_bm128_bn128_mma0_bk128_csk1_smem220_pdl0",
+                           "mxfp4_r1_wg2_bm128_bn208_mma0_bk128_csk1_smem220_pdl0"}) {
+    const auto candidate = gpu()->resolve(name, problem);
+    ASSERT_TRUE(candidate.ok()) << candidate.message();
+    configs.push_back(candidate->config);
+  }
+  expect_right(*family, problem, configs);
+}
+
 /// For compute-sanitizer.
 TEST_F(CudaWeightFormats, SanitizerSample) {
   for (const Size& size : {Size{9, 272, 704}, Size{72, 264, 640}}) {
@@ -142,9 +180,9 @@ std::unique_ptr<Buffer> on_gpu(const std::vector<Element>& host) {
   return on_gpu(host.data(), host.size() * sizeof(Element));
 }
 
-/// A weight of `rows` rows of 64 elements, whose y with 32 rows of the identity as x is the first 32 of them, each rounded once.
+/// A weight of `rows` rows of 256 elements, whose y with 32 rows of the identity as x is the first 32 of them, each rounded once.
 struct Weight {
-  static constexpr std::int64_t k = 64;
+  static constexpr std::int64_t k = 256;
   static constexpr std::int64_t m = 32;
   std::int64_t rows = 0;
   std::vector<unsigned char> elements;  // codes, one each
@@ -190,6 +228,12 @@ void expect_exact(const Problem& plain, const Weight& weight, float global) {
       config.set("mma", 1 - config.number("mma"));
       if (config.number("bk") == 512) config.set("bk", std::int64_t{128});  // which is for mma 1
       kernels.emplace_back(problem, config);
+    }
+    if (family->name() == "mxfp4" && plain.operation == Operation::a16w4_int4) {
+      for (const char* tile : rescaled_tiles) {
+        const auto candidate = gpu()->resolve(tile, in_fragments(plain));
+        if (candidate.ok()) kernels.emplace_back(in_fragments(plain), candidate->config);
+      }
     }
     for (const auto& [problem, config] : kernels) {
       auto kernel = family->build(problem, config);
@@ -254,23 +298,27 @@ TEST_F(CudaWeightFormats, EveryNvfp4ValueAndScaleIsExact) {
   expect_exact(of_fp4(Operation::a16w4_nvfp4, Weight::m, weight.rows, Weight::k), weight, global);
 }
 
-/// All elements with all zero points, in every group, with scales of many sizes.
+/// All elements with all zero points, in every group. Scales are of all sizes, from the smallest subnormal one to the largest power of two, and zero.
 TEST_F(CudaWeightFormats, EveryInt4ElementAndZeroPointIsExact) {
   const auto bf16 = traits(DataType::bf16);
-  for (const std::int64_t group : {32, 64}) {
+  for (const std::int64_t group : {32, 64, 128}) {
     for (const bool zero_points : {false, true}) {
       Weight weight;
-      weight.rows = 272;
+      weight.rows = 528;
       weight.expected.resize(static_cast<std::size_t>(Weight::m * weight.rows));
+      const auto scale_of = [](std::int64_t row, std::int64_t block) {
+        // Of a row with the same mantissa, so that quotients of two are powers of two; past 256 with the largest exponents and the smallest.
+        const auto mantissa = 1.0F + static_cast<float>(row % 128) / 128;
+        if (row < 256) return std::ldexp(mantissa, static_cast<int>(row + block) % 40 - 20);
+        if ((row + block) % 5 == 0) return 0.0F;
+        if (row < 392) return std::ldexp(mantissa, static_cast<int>(row + block) % 4 + 120);
+        return std::ldexp(1.0F, -static_cast<int>(row + block) % 20 - 114);
+      };
       for (std::int64_t row = 0; row < weight.rows; ++row) {
-        std::vector<float> scales;
         for (std::int64_t block = 0; block < Weight::k / group; ++block) {
-          const float scale =
-              std::ldexp(1.0F + static_cast<float>(row % 128) / 128, static_cast<int>(row + block) % 40 - 20);
-          const auto bits = static_cast<std::uint16_t>(bf16.from_f32(scale));
+          const auto bits = static_cast<std::uint16_t>(bf16.from_f32(scale_of(row, block)));
           weight.scales.push_back(static_cast<unsigned char>(bits & 0xffU));
           weight.scales.push_back(static_cast<unsigned char>(bits >> 8U));
-          scales.push_back(scale);
           if (zero_points) weight.zero_points.push_back(static_cast<signed char>((row + block) % 17 - 8));
         }
         for (std::int64_t at = 0; at < Weight::k; ++at) {
@@ -279,12 +327,11 @@ TEST_F(CudaWeightFormats, EveryInt4ElementAndZeroPointIsExact) {
           if (at >= Weight::m) continue;
           const std::int64_t block = at / group;
           const std::int64_t zero = zero_points ? (row + block) % 17 - 8 : 0;
-          const float value = static_cast<float>(element - zero) * scales[static_cast<std::size_t>(block)];
+          const float value = static_cast<float>(element - zero) * scale_of(row, block);
           weight.expected[static_cast<std::size_t>(at * weight.rows + row)] =
               bf16.to_f32(bf16.from_f32(value));
         }
       }
-      // Of 64 elements a group of 64 is a row.
       expect_exact(of_int4(Operation::a16w4_int4, Weight::m, weight.rows, Weight::k, group, zero_points),
                    weight, 1.0F);
     }

@@ -22,6 +22,11 @@ static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
   return product;
 }
+static __device__ __forceinline__ unsigned multiply_add(unsigned a, unsigned b, unsigned c) {
+  unsigned sum;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+}
 
 // Of a word of a plain weight: to[j] are its elements j and j + 4, times 2^-126. A multiplication by two powers of two
 // makes two copies of four bits: the sign of one and the magnitude of the other are in their places. It is of another

@@ -38,3 +38,39 @@ static __device__ __forceinline__ void raise_word(unsigned (&to)[4], unsigned wo
 static __device__ __forceinline__ unsigned raise_byte(unsigned bytes, int i) {
   return raise_int4(__byte_perm(bytes, bytes >> 4, (unsigned)(i * 0x0011 + (4 + i) * 0x1100)));
 }
+
+// The same to bf16 with fewer shifts: of a half whose other bits are zero, bits 0 to 3 are that many units of 2^-133 and bits 4 to 7 of 2^-129, subnormal or just normal
+// numbers. One product and sum makes of them the element less its zero point, over INT4_UNIT, exactly.
+#define INT4_UNIT 64.0f
+template <int FIRST>
+static __device__ __forceinline__ unsigned mask_int4(unsigned bits) {
+  static_assert(FIRST == 0 || FIRST == 4, "bits of a mantissa, or of it and the exponent's lowest one");
+  unsigned masked;
+  // (bits ^ flips) & mask: one constant in a register for both masks.
+  asm("lop3.b32 %0, %1, %2, %3, 0x48;" : "=r"(masked) : "r"(bits), "r"(0x000f000fu << FIRST), "r"(0x00880088u));
+  return masked;
+}
+// As raise_word().
+static __device__ __forceinline__ void mask_word(unsigned (&to)[4], unsigned word) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    to[i * 2] = mask_int4<0>(word >> (8 * i));
+    to[i * 2 + 1] = mask_int4<4>(word >> (8 * i));
+  }
+}
+// What is added to them: the zero point plus 8, negative, over INT4_UNIT.
+static __device__ __forceinline__ unsigned masked_offset(int zero_point) {
+  unsigned offset;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+      : "=r"(offset)
+      : "r"(int4_offset(zero_point)), "r"(0xbc80bc80u), "r"(0x40004000u));  // (136 + zero_point) / -64 + 128 / 64
+  return offset;
+}
+// Of to[i] of mask_word().
+static __device__ __forceinline__ unsigned scale_masked(unsigned masked, int i, unsigned offset) {
+  unsigned element;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+      : "=r"(element)
+      : "r"(masked), "r"(i % 2 == 0 ? 0x7f007f00u : 0x7d007d00u), "r"(offset));  // 2^127, 2^123
+  return element;
+}

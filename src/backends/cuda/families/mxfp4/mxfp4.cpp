@@ -20,7 +20,8 @@ namespace gemmtune::cuda {
 
 static void visit_fields(const Mxfp4Config& config, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(config, visit, warpgroups, tiles, block_n, together, k_atoms, wide, send, mma,
-                        row_scales, x_fp4, rows_per_y, persistent, packed, weight, group, zero_points);
+                        row_scales, x_fp4, rows_per_y, persistent, packed, weight, group, zero_points,
+                        rescaled);
 }
 
 namespace {
@@ -39,6 +40,7 @@ constexpr std::int64_t max_plain_groups = 96;  // of two tiles a warp group, gro
 constexpr std::int64_t max_plain_others_of_three = 32;  // of groups or zero points and a plain weight
 constexpr std::int64_t max_persistent_plain = 96;       // of two tiles of 64 rows and a plain weight
 constexpr std::int64_t max_x_tiles = 65535;
+constexpr std::int64_t max_x_in_turn = 16 << 20;  // bytes
 
 /// Activations that are not bf16 become that in the workspace, exactly.
 bool widens_activations(const Problem& problem) { return problem.x_type != DataType::bf16; }
@@ -75,8 +77,15 @@ struct Mxfp4LaunchConfig {
   std::int64_t smem_kib = 110;
 
   std::int64_t tiles() const { return block_m / (64 * warpgroups); }  // of 64 rows, of a warp group
+  /// Sums are in units of the latest group's scale, where a group's own would not fit into registers.
+  bool rescales() const {
+    return weight.is_grouped() && weight.group == 128 && packed && !warp_instructions &&
+           tiles() * block_n > 128;
+  }
   /// Of a thread, those of a group counted too.
-  std::int64_t accumulators() const { return tiles() * block_n / 2 * (weight.is_grouped() ? 2 : 1); }
+  std::int64_t accumulators() const {
+    return tiles() * block_n / 2 * (weight.is_grouped() && !rescales() ? 2 : 1);
+  }
   /// The consumers take registers from the producer.
   bool wide() const { return warpgroups == 2 && accumulators() > 64 && !warp_instructions; }
   std::int64_t threads() const { return 128 * warpgroups + (wide() ? 128 : 32); }
@@ -96,6 +105,10 @@ struct Mxfp4LaunchConfig {
     const std::int64_t k_tile_bytes = k_atoms * block_m * k_of_atom / 2;
     const std::int64_t share = ceil_div(k_tiles, split_k) * k_tile_bytes;
     return std::min(share / 8, max_weight_prefetch) / k_tile_bytes;
+  }
+  /// Tiles of x that stay in L2 while all blocks go through the weight.
+  std::int64_t x_tiles_in_turn(std::int64_t k) const {
+    return std::clamp<std::int64_t>(max_x_in_turn / (block_n * k * 2), 1, x_tiles);
   }
   std::int64_t blocks() const { return w_tiles * x_tiles * split_k; }
   std::int64_t max_accumulators() const {
@@ -226,6 +239,7 @@ class Mxfp4Kernel final : public gpu::JitKernel<Mxfp4LaunchConfig> {
     values.tiles = static_cast<int>(launch_.w_tiles * launch_.x_tiles);
     values.w_blocks = static_cast<int>(launch_.w_tiles);
     values.x_tiles = static_cast<int>(launch_.x_tiles);
+    values.x_tiles_in_turn = static_cast<int>(launch_.x_tiles_in_turn(problem_.k));
     return enqueue(0, shape_, values, stream);
   }
 
@@ -266,9 +280,10 @@ class Mxfp4Family final : public gpu::JitFamily<Mxfp4LaunchConfig> {
   /// An instruction for each 16 of k in the order of k, of a warp group or of a warp; with one tile a warp's odd ones have sums of their own.
   std::string sum_order(const Problem& problem, const Config& config) const override {
     const Mxfp4LaunchConfig launch = launch_config(problem, config);
-    const char* const instructions = !launch.warp_instructions ? "wgmma"
-                                     : launch.tiles() == 1     ? "mma, even and odd"
-                                                               : "mma";
+    const char* const instructions = launch.rescales()           ? "wgmma, rescaled"
+                                     : !launch.warp_instructions ? "wgmma"
+                                     : launch.tiles() == 1       ? "mma, even and odd"
+                                                                 : "mma";
     return fmt::format(
         "mxfp4 {} to {}", instructions,
         ends_of_splits(ceil_div(problem.k, k_of_atom), launch.k_tiles, launch.k_atoms, launch.split_k));
@@ -447,7 +462,8 @@ std::vector<gpu::Part> Mxfp4Family::parts(const Problem& problem, const Mxfp4Lau
                                      .packed = is_packed(problem),
                                      .weight = launch.weight.format,
                                      .group = as_int(launch.weight.group),
-                                     .zero_points = launch.weight.zero_points}));
+                                     .zero_points = launch.weight.zero_points,
+                                     .rescaled = launch.rescales()}));
   std::vector<gpu::Part> parts{{std::move(source), launch.shared_bytes}};
   if (widens_activations(problem))
     parts.push_back(
@@ -455,7 +471,7 @@ std::vector<gpu::Part> Mxfp4Family::parts(const Problem& problem, const Mxfp4Lau
   return parts;
 }
 
-/// Of 16 x 16 elements, over that of a packed MXFP4 weight, whose share was fitted; the others' are counted instructions.
+/// Of 16 x 16 elements, over that of a packed MXFP4 weight, whose share was fitted; the others' are counted instructions, and of packed int4 what 36 kernels on an H200 say.
 double decoding_cost(const Mxfp4LaunchConfig& launch, double plain) {
   switch (launch.weight.format) {
     case WeightFormat::mxfp4:
@@ -463,7 +479,7 @@ double decoding_cost(const Mxfp4LaunchConfig& launch, double plain) {
     case WeightFormat::nvfp4:
       return (launch.packed ? 1.0 : plain) + 0.1;
     case WeightFormat::int4:
-      return launch.packed ? 0.8 : 1.1;
+      return !launch.packed ? 1.1 : launch.rescales() ? 0.8 : 0.5;
   }
   return 1.0;
 }
@@ -484,8 +500,9 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
   const double own_tiles = real(launch.tiles());
   const double rows = real(launch.block_n);
   const double decoding = decoding_cost(launch, cost_.plain);
-  // Of the sums of groups, which are added to those of all k.
-  const double adding = launch.weight.is_grouped() ? rows / 2 * k_of_atom / real(launch.weight.group) : 0;
+  // Of the sums of groups, which are added to those of all k, or of all sums, which are rescaled. Additions of few groups overlap with products.
+  const bool adds = launch.weight.is_grouped() && (launch.rescales() || launch.weight.group < 128);
+  const double adding = adds ? rows / 2 * k_of_atom / real(launch.weight.group) : 0;
   // Cycles of 64 of k: of a warp group that waits for its own results, and of the multiprocessor's units.
   const bool four_together = launch.tiles() == 1 && launch.together();
   const double alone =

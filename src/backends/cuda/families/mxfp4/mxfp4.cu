@@ -45,9 +45,7 @@ static __device__ __forceinline__ void add_group(Accumulators& d, const Accumula
     for (int i = 0; i < config().block_n / 2; ++i) d[r][i] = fmaf(group[r][i], scales[r][i % 4 / 2], d[r][i]);
   }
 }
-static __device__ __forceinline__ void multiply_by_row(Accumulators& d, const ScaleRows& rows) {
-  SumScales scales;
-  row_scales(scales, rows);
+static __device__ __forceinline__ void multiply_by(Accumulators& d, const SumScales& scales) {
 #pragma unroll
   for (int r = 0; r < config().tiles; ++r) {
 #pragma unroll
@@ -121,6 +119,12 @@ static __device__ __forceinline__ void start_products(Accumulators& d, const uns
   }
 }
 
+// Waits for sums and multiplies them.
+static __device__ __forceinline__ void finish_and_multiply(Accumulators& d, const SumScales& by) {
+  wgmma_wait<0>();
+  fence_accumulators(d);
+  multiply_by(d, by);
+}
 // Waits for the sums of a group and adds them.
 static __device__ __forceinline__ void finish_group(Accumulators& d, Accumulators& group, const SumScales& scales) {
   wgmma_wait<0>();
@@ -188,7 +192,11 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
   ScaleWords chunk;
   unsigned fragments[2 * BATCHES][FRAGMENTS][4];  // of the instructions under way, and of the next ones
   Accumulators group = {};                        // sums of the group under way, and its scales
-  SumScales scales = {};
+  SumScales scales = {};                          // with RESCALED the units of sums
+  if constexpr (config().rescaled) {
+#pragma unroll
+    for (int i = 0; i < config().tiles * 2; ++i) scales[i / 2][i % 2] = 1.0f;
+  }
   unsigned previous = 0;
   bool rare = false;
   int column = work.begin * STAGE_SCALE_BYTES;  // of the scales
@@ -228,16 +236,22 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
         }
         continue;
       }
+      UnitFactors factors;
+      SumScales by;
+      if constexpr (config().rescaled) begin_units(factors, by, scales, words);
 #pragma unroll
       for (int batch = 0; batch < 8 / FRAGMENTS * config().tiles; ++batch) {
         const int r = batch % config().tiles;
         const int first = batch / config().tiles * FRAGMENTS;
 #pragma unroll
         for (int i = first; i < first + FRAGMENTS; ++i)
-          decode(fragments[batch % (2 * BATCHES)][i - first], raw, r, i / 2, i % 2, factors_of(words[r], i, false),
-                 false);
+          decode(fragments[batch % (2 * BATCHES)][i - first], raw, r, i / 2, i % 2,
+                 config().rescaled ? factors[r] : factors_of(words[r], i, false), false);
         const auto& decoded = fragments[batch % (2 * BATCHES)];
-        if constexpr (is_grouped()) {
+        if constexpr (config().rescaled) {
+          if (batch == 0) finish_and_multiply(d, by);
+          start_products<FRAGMENTS>(d, decoded, x_at, half * 8 + first, r);
+        } else if constexpr (is_grouped()) {
           const bool begins = first % STEPS_PER_SCALE == 0;
           if (begins && r == 0) {
             finish_group(d, group, scales);  // the one before
@@ -260,7 +274,9 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
     previous = (unsigned)stage;
     next_stage(stage, phase, a.num_stages);
   }
-  if constexpr (is_grouped()) {
+  if constexpr (config().rescaled) {
+    finish_and_multiply(d, scales);
+  } else if constexpr (is_grouped()) {
     finish_group(d, group, scales);
   } else {
     wgmma_wait<0>();
@@ -277,7 +293,16 @@ static __device__ __forceinline__ void multiply(Accumulators& d, const Mxfp4Argu
   } else {
     mainloop(d, a, smem, rows, next, work, stage, phase);
   }
-  if constexpr (is_int4() && config().group == 0) multiply_by_row(d, rows);
+  if constexpr (is_int4()) {
+    SumScales scales;
+#pragma unroll
+    for (int i = 0; i < config().tiles * 2; ++i) scales[i / 2][i % 2] = INT4_UNIT;
+    if constexpr (config().packed) multiply_by(d, scales);
+    if constexpr (config().group == 0) {
+      row_scales(scales, rows);
+      multiply_by(d, scales);
+    }
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1)
@@ -288,8 +313,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   BlockWork work;
   if constexpr (config().persistent) {
     work.tile = (int)blockIdx.x;
-    work.n = work.tile % a.w_blocks * BLOCK_M;
-    work.m = work.tile / a.w_blocks * config().block_n;
+    place_tile(a, work);
   } else {
     work.tile = (int)(blockIdx.y * gridDim.x + blockIdx.x);
     work.n = cluster_index() * BLOCK_M;

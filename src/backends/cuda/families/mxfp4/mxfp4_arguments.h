@@ -26,6 +26,7 @@ struct Mxfp4Config {
   WeightFormat weight;
   int group;         // of int4: elements of k with a scale: 32, 64, 128; 0: all of a row
   bool zero_points;  // of int4
+  bool rescaled;     // of groups of 128 of int4: sums are in units of the latest group's scale
 };
 
 struct Mxfp4Arguments {
@@ -55,6 +56,7 @@ struct Mxfp4Arguments {
   int tiles;           // of y
   int w_blocks;                 // of BLOCK_M rows
   int x_tiles;                  // of BLOCK_N rows of x
+  int x_tiles_in_turn;          // PERSISTENT: of these neighbouring blocks have the same rows of the weight
   gpu::FormatArguments format;  // of formats other than mxfp4
 };
 

@@ -143,15 +143,22 @@ static __device__ __forceinline__ Factors factors_of(const RowWords (&words)[2],
       int zero_point = 0;
       if constexpr (config().zero_points)
         zero_point = (signed char)byte_of(words[i][WORDS - 1], step / STEPS_PER_SCALE);
-      factors.by[i] = int4_offset(zero_point);
+      factors.by[i] = config().packed ? masked_offset(zero_point) : int4_offset(zero_point);
     }
   }
   return factors;
 }
 static __device__ __forceinline__ void apply(unsigned (&fragment)[4], const Factors& factors, bool rare) {
+  if constexpr (config().rescaled) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) fragment[i] = multiply_add(fragment[i], factors.more[i % 2], factors.by[i % 2]);
+    return;
+  }
   if constexpr (is_int4()) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) fragment[i] = subtract_int4(fragment[i], factors.by[i % 2]);
+    for (int i = 0; i < 4; ++i)
+      fragment[i] = config().packed ? scale_masked(fragment[i], i, factors.by[i % 2])
+                                    : subtract_int4(fragment[i], factors.by[i % 2]);
     return;
   }
   if (rare && config().weight == WeightFormat::mxfp4) {
@@ -171,6 +178,30 @@ static __device__ __forceinline__ void group_scales(SumScales& scales, const Sca
   for (int i = 0; i < config().tiles * 2; ++i)
     scales[i / 2][i % 2] =
         read_stored<types().output>((unsigned short)(words[i / 2][i % 2][group / 2] >> (group % 2 * 16)));
+}
+// RESCALED: the scale of a group is a power of two from 2^-100 to 1, which multiplies elements exactly, times the unit that sums are in then, so that sums need none of
+// the group's own. Returns what sums are multiplied by that were in the unit of the group before. A scale of zero makes elements zero.
+static __device__ __forceinline__ float begin_unit(Factors& factors, float& unit, const RowWords (&words)[2], int row) {
+  const float scale = read_stored<types().output>((unsigned short)words[row][0]);
+  const unsigned exponent = __float_as_uint(scale) & 0x7f800000u;
+  const unsigned power = min(max(exponent, 0x0d800000u), 0x3f800000u);
+  const float before = unit;
+  if (scale != 0.0f) unit = scale * __uint_as_float(0x7f000000u - power);
+  const int zero_point = config().zero_points ? (signed char)byte_of(words[row][WORDS - 1], 0) : 0;
+  const unsigned factor = scale != 0.0f ? power : 0u;
+  const unsigned masked_factor = scale != 0.0f ? power + (row == 0 ? 0x3f800000u : 0x3d800000u) : 0u;
+  factors.more[row] = __byte_perm(masked_factor, 0u, 0x3232u);
+  factors.by[row] = multiply(masked_offset(zero_point), __byte_perm(factor, 0u, 0x3232u));
+  const float reciprocal = __fdividef(1.0f, unit);
+  const float quotient = before * reciprocal;
+  return fmaf(fmaf(-quotient, unit, before), reciprocal, quotient);  // exact if it is a power of two
+}
+typedef Factors UnitFactors[config().tiles];
+static __device__ __forceinline__ void begin_units(UnitFactors& factors, SumScales& by, SumScales& units,
+                                                   const ScaleWords& words) {
+#pragma unroll
+  for (int i = 0; i < config().tiles * 2; ++i)
+    by[i / 2][i % 2] = begin_unit(factors[i / 2], units[i / 2][i % 2], words[i / 2], i % 2);
 }
 static __device__ __forceinline__ void row_scales(SumScales& scales, const ScaleRows& rows) {
 #pragma unroll
@@ -230,7 +261,7 @@ static __device__ __forceinline__ void decode(unsigned (&to)[4], const PackedRaw
   const uint4& words = raw.of[r][block / 2];
   const unsigned word = block % 2 == 0 ? (step == 0 ? words.x : words.y) : (step == 0 ? words.z : words.w);
   if constexpr (is_int4()) {
-    raise_word(to, word);
+    mask_word(to, word);
   } else {
     spread_fragment(to, word);
   }

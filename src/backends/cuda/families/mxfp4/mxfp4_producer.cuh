@@ -51,13 +51,21 @@ struct BlockWork {
   int tile;
 };
 
+// Neighbouring tiles have the same rows of the weight, so that few are read from memory again.
+static __device__ __forceinline__ void place_tile(const Mxfp4Arguments& a, BlockWork& work) {
+  const int first = work.tile / (a.x_tiles_in_turn * a.w_blocks) * a.x_tiles_in_turn;
+  const int left = work.tile - first * a.w_blocks;
+  const int count = a.x_tiles - first < a.x_tiles_in_turn ? a.x_tiles - first : a.x_tiles_in_turn;
+  work.n = left / count * BLOCK_M;
+  work.m = (first + left % count) * config().block_n;
+}
+
 // The grid has fewer blocks than tiles (PERSISTENT): a block computes several.
 static __device__ __forceinline__ bool next_tile(const Mxfp4Arguments& a, BlockWork& work) {
   if (!config().persistent) return false;
   work.tile += (int)gridDim.x;
   if (work.tile >= a.tiles) return false;
-  work.n = work.tile % a.w_blocks * BLOCK_M;
-  work.m = work.tile / a.w_blocks * config().block_n;
+  place_tile(a, work);
   return true;
 }
 

@@ -71,6 +71,16 @@ struct Mxfp4SkinnyLaunch {
     if (weight.group == 0) return 0;
     return weight.group < k_of_unit ? 4 : 2;
   }
+  /// Of sums.
+  std::int64_t sets() const {
+    return groups > 2 || (has_whole_groups() && (split_k > 1 || warp_units > 8)) ? 1 : 2;
+  }
+  /// Of 128 of k: each warp begins with one.
+  bool has_whole_groups() const { return weight.group > k_of_unit && warp_units % 2 == 0; }
+  /// Of a row and a warp, in registers.
+  std::int64_t own_scale_bytes() const {
+    return warp_units / (has_whole_groups() ? 2 : 1) * unit_scale_bytes();
+  }
   std::int64_t pipeline_bytes() const { return warps * pieces * piece_bytes; }
   /// Of a thread: those of a quarter of a multiprocessor, which its warps share.
   std::int64_t registers() const {
@@ -108,11 +118,11 @@ Mxfp4SkinnyLaunch mxfp4_skinny_launch(const Problem& problem, const Config& conf
   return launch;
 }
 
-/// Bytes of a row's scales that a load takes. Those of groups of 128 are loaded one by one: a warp may begin within a group.
+/// Bytes of a row's scales that a load takes. Those of groups of 128 are loaded one by one if a warp begins within a group.
 std::int64_t scale_load_bytes(const Mxfp4SkinnyLaunch& launch) {
-  if (launch.weight.group > k_of_unit) return 2;
+  if (launch.weight.group > k_of_unit && !launch.has_whole_groups()) return 2;
   std::int64_t bytes = 16;
-  while ((launch.warp_units * launch.unit_scale_bytes() | launch.weight.scale_row) % bytes != 0) bytes /= 2;
+  while ((launch.own_scale_bytes() | launch.weight.scale_row) % bytes != 0) bytes /= 2;
   return bytes;
 }
 
@@ -170,18 +180,20 @@ class Mxfp4SkinnyFamily final : public gpu::JitFamily<Mxfp4SkinnyLaunch> {
  public:
   Mxfp4SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver, const HopperLimits& limits,
                     const std::optional<Mxfp4SkinnyCost>& cost)
-      : JitFamily(runtime, {.name = "mxfp4_skinny", .tie_rank = 10, .packed = WeightLayout::fragment64}),
+      : JitFamily(
+            runtime,
+            {.name = "mxfp4_skinny", .tie_rank = 10, .packed = WeightLayout::fragment64, .revision = 2}),
         driver_(driver),
         limits_(limits),
         cost_(cost ? *cost : mxfp4_skinny_cost(limits_)) {}
 
   Status accepts(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
-  /// A warp's part of k has two sums in turn, up to 16 rows of x, and so has the sum over the warps of a block.
+  /// A warp's part of k has one sum or two in turn, that over the warps of a block two.
   std::string sum_order(const Problem& problem, const Config& config) const override {
     const Mxfp4SkinnyLaunch launch = launch_config(problem, config);
-    return fmt::format("mxfp4_skinny {} sums of {} units, {} blocks", launch.groups <= 2 ? 2 : 1,
-                       launch.warp_units, launch.split_k);
+    return fmt::format("mxfp4_skinny {} sums of {} units, {} blocks", launch.sets(), launch.warp_units,
+                       launch.split_k);
   }
 
  protected:
@@ -234,8 +246,10 @@ Status Mxfp4SkinnyFamily::accepts(const Problem& problem) const {
 std::int64_t registers_of_int4(const Mxfp4SkinnyLaunch& launch, bool packed) {
   if (launch.weight.format != WeightFormat::int4) return 0;
   std::int64_t registers = (packed ? 0 : 8) + (launch.weight.zero_points ? 16 : 0);
-  if (launch.weight.is_grouped())
-    registers += 8 + 9 * std::max<std::int64_t>(0, launch.warp_units - 5) + (launch.groups > 2 ? 24 : 0);
+  if (launch.weight.is_grouped() && !launch.has_whole_groups())
+    registers += 8 + 9 * std::max<std::int64_t>(0, launch.warp_units - 5);
+  if (launch.weight.is_grouped() && launch.groups > 2) registers += 24;
+  if (launch.has_whole_groups()) registers += 5 * std::max<std::int64_t>(0, launch.warp_units - 6);
   return registers;
 }
 
@@ -246,14 +260,12 @@ std::string Mxfp4SkinnyFamily::refuse_build(const Problem& problem, const Mxfp4S
   if (problem.m > 16 && launch.split_k > 2) return "csk 4 takes longer than mxfp4 with more than 16 rows";
   if (problem.m > launch.groups * 8) return "bm is less than the rows of x";
   if (launch.groups * 8 >= round_up(problem.m, std::int64_t{8}) + 8) return "bm leaves eight rows empty";
-  const std::int64_t sums = launch.groups * (launch.groups <= 2 ? 8 : 4);
+  const std::int64_t sums = launch.groups * launch.sets() * 4;
   const std::int64_t zero_words =
-      launch.weight.zero_points ? ceil_div(launch.warp_units * launch.unit_scale_bytes() / 2, std::int64_t{4})
-                                : 0;
-  const std::int64_t held =
-      launch.warp_units * launch.groups * 8 +
-      (ceil_div(launch.warp_units * launch.unit_scale_bytes(), std::int64_t{4}) + zero_words) * 4 +
-      sums * (launch.weight.is_grouped() ? 2 : 1);
+      launch.weight.zero_points ? ceil_div(launch.own_scale_bytes() / 2, std::int64_t{4}) : 0;
+  const std::int64_t held = launch.warp_units * launch.groups * 8 +
+                            (ceil_div(launch.own_scale_bytes(), std::int64_t{4}) + zero_words) * 4 +
+                            sums * (launch.weight.is_grouped() ? 2 : 1);
   if (held + registers_beside_x + registers_of_int4(launch, is_packed(problem)) > launch.registers())
     return "more of x than registers";
   if (launch.pieces < 1) return "smem holds no piece for each warp";
@@ -357,12 +369,14 @@ double Mxfp4SkinnyFamily::cost(const Problem& problem, const Mxfp4SkinnyLaunch& 
   const double strips = as_real(launch.cluster_strips());
   // In clusters lanes load scales.
   const double scale_loads =
-      split ? units * as_real(launch.unit_scale_bytes()) / as_real(scale_load_bytes(launch)) : 0;
+      split ? as_real(launch.own_scale_bytes()) / as_real(scale_load_bytes(launch)) : 0;
   // Of a strip: a warp by itself, and the issue slots of all.
-  // Instructions counted beside those of MXFP4: factors of e4m3, and the sums of groups in place of factors.
-  const double more = launch.weight.format == WeightFormat::nvfp4 ? (is_packed(problem) ? 6 : 1)
-                      : launch.weight.is_grouped()                ? 2 * groups - 4
-                                                                  : 0;
+  // Cycles of a fragment beside those of MXFP4: counted for factors of e4m3 and for sums of groups in place of factors, fitted for sums of whole groups.
+  const double more = launch.weight.format == WeightFormat::nvfp4  ? (is_packed(problem) ? 6 : 1)
+                      : launch.weight.format != WeightFormat::int4 ? 0
+                      : launch.has_whole_groups()                  ? -4 - 2 * groups
+                      : launch.weight.is_grouped()                 ? 2 * groups - 6
+                                                                   : -6;
   const double alone = units * (cost_.unit + 4 * more + cost_.unit_group * groups) + cost_.strip +
                        cost_.scale_load * scale_loads;
   const double shared =

@@ -29,8 +29,11 @@ enum : int {
   PIECE_BYTES = 512,
   GROUP_BYTES = 512,  // of 16 x 8 sums
   SUM_BYTES = config().groups * GROUP_BYTES,
-  SETS = config().groups <= 2 ? 2 : 1,  // of sums, so that an instruction need not wait for the one before it
-  SLOTS = 4,                            // strips whose sums are not added yet
+  // Units of groups of 128, if a warp begins with one: its sums are multiplied once. Otherwise two units have the same scale.
+  UNITS_PER_SCALE = SCALE_K > 64 && config().units % 2 == 0 ? 2 : 1,
+  // Of sums, so that an instruction need not wait for the one before it. Two of a group are multiplied both, which in a cluster costs more than that wait, and take registers.
+  SETS = config().groups > 2 || (UNITS_PER_SCALE == 2 && (config().split || config().units > 8)) ? 1 : 2,
+  SLOTS = 4,  // strips whose sums are not added yet
   STRIPS_AHEAD = config().pieces < config().units
                      ? 1
                      : config().pieces / config().units,  // between a piece and the one that is copied over it, or none
@@ -42,13 +45,17 @@ enum : int {
 enum : int {
   SCALES_OF_UNIT = SCALE_K == 0   ? 0
                    : SCALE_K < 64 ? 64 / SCALE_K
-                                  : 1,  // of a row: two units of groups of 128 have the same
+                                  : 1,  // of a row
+  // That are waited for, multiplied and copied together.
+  UNITS_TOGETHER = UNITS_PER_SCALE == 2 && config().pieces % 2 == 0 ? 2 : 1,
+  OWN_SCALES = config().units / UNITS_PER_SCALE * SCALES_OF_UNIT,     // of a warp and a row
   STEPS_PER_SCALE = SCALE_K == 0 || SCALE_K > 64 ? 4 : SCALE_K / 16,  // of 16 of k of a unit
   UNIT_SCALE_BYTES = SCALES_OF_UNIT * (is_int4() ? 2 : 1),
-  SCALE_WORDS = (config().units * UNIT_SCALE_BYTES + 3) / 4,
+  OWN_SCALE_BYTES = config().units / UNITS_PER_SCALE * UNIT_SCALE_BYTES,
+  SCALE_WORDS = (OWN_SCALE_BYTES + 3) / 4,
   ZERO_WORDS = !config().zero_points ? 0
                : SCALE_K == 0        ? 1
-                                     : (config().units * SCALES_OF_UNIT + 3) / 4,
+                                     : (OWN_SCALES + 3) / 4,
   WORDS = SCALE_WORDS + ZERO_WORDS > 0 ? SCALE_WORDS + ZERO_WORDS : 1,
   // Of a plain weight a lane's eight bytes of a unit are neighbours, or, so that a product has k of one group, four of each 32 of k.
   TWO_GROUPS = is_int4() && !config().packed && SCALE_K == 32,
@@ -100,13 +107,22 @@ static __device__ __forceinline__ const unsigned char* own_weight(const Mxfp4Ski
     return a.w + ((long long)strip * STRIP_ROWS + lane / 2) * a.units * 32 + k.first * 32 + lane % 2 * 16;
   }
 }
+// The same of the strip behind `strip`.
+static __device__ __forceinline__ const unsigned char* next_strip(const Mxfp4SkinnyArguments& a,
+                                                                  const unsigned char* from, int strip) {
+  if constexpr (config().packed) {
+    return from + (strip % 4 == 3 ? ((long long)a.units * 4 - 3) * PIECE_BYTES : PIECE_BYTES);
+  } else {
+    return from + (long long)STRIP_ROWS * a.units * 32;
+  }
+}
 enum : int {
   NEXT_UNIT = config().packed ? 4 * PIECE_BYTES : 32,  // bytes from a piece to that of the next unit
 };
 
-// Waits for the oldest piece of the pipeline.
-static __device__ __forceinline__ void wait_for_piece() {
-  wait_for_copies<config().pieces - 1>();
+// Waits for the oldest pieces of the pipeline.
+static __device__ __forceinline__ void wait_for_pieces() {
+  wait_for_copies<config().pieces / UNITS_TOGETHER - 1>();
   if (!config().packed) __syncwarp();  // other lanes copied a part of what this one reads
 }
 
@@ -203,16 +219,17 @@ static __device__ __forceinline__ void load_scales(OwnScales& scales, const Mxfp
     const int row = (int)threadIdx.x % 32 / 4 + i * 8;
 #pragma unroll
     for (int word = 0; word < SCALE_WORDS + ZERO_WORDS; ++word) scales[i][word] = 0;
-    if constexpr (SCALE_K > 64) {
+    if constexpr (SCALE_K > 64 && UNITS_PER_SCALE == 1) {
 #pragma unroll
       for (int u = 0; u < config().units; ++u)
         if (k.has(a, u))
           read_scales<2>(&scales[i][u / 2], strip + (unsigned)(row * a.scale_row + (k.first + u) / 2 * 2), u % 2 * 16);
     } else if constexpr (SCALE_K > 0) {
-      const Address from = strip + (unsigned)(row * a.scale_row + k.first * UNIT_SCALE_BYTES);
+      const int first = k.first / UNITS_PER_SCALE * UNIT_SCALE_BYTES;
+      const Address from = strip + (unsigned)(row * a.scale_row + first);
 #pragma unroll
-      for (int at = 0; at < config().units * UNIT_SCALE_BYTES; at += config().scale_bytes) {
-        if (config().tail && k.first * UNIT_SCALE_BYTES + at >= a.scale_row) continue;
+      for (int at = 0; at < OWN_SCALE_BYTES; at += config().scale_bytes) {
+        if (config().tail && first + at >= a.scale_row) continue;
         unsigned* const to = &scales[i][at / 4];
         read_scales<config().scale_bytes>(to, from + at, at % 4 * 8);
       }
@@ -222,11 +239,11 @@ static __device__ __forceinline__ void load_scales(OwnScales& scales, const Mxfp
     } else if constexpr (config().zero_points) {
       const Address from = zeros + (unsigned)(row * (a.scale_row / 2));
 #pragma unroll
-      for (int u = 0; u < config().units; ++u) {
+      for (int u = 0; u < config().units; u += UNITS_PER_SCALE) {
         if (!k.has(a, u)) continue;
 #pragma unroll
         for (int i_of_unit = 0; i_of_unit < SCALES_OF_UNIT; ++i_of_unit) {
-          const int at = u * SCALES_OF_UNIT + i_of_unit;
+          const int at = u / UNITS_PER_SCALE * SCALES_OF_UNIT + i_of_unit;
           const int column = SCALE_K > 64 ? (k.first + u) / 2 : k.first * SCALES_OF_UNIT + at;
           scales[i][SCALE_WORDS + at / 4] |= read_byte(from + (unsigned)column) << (at % 4 * 8);
         }
@@ -442,17 +459,18 @@ static __device__ __forceinline__ void factor_of(unsigned& by, unsigned& more, c
     e4m3_factors(factors, scales[u] >> (config().packed ? step / 2 * 16 : own * 8));
     by = factors[config().packed ? step % 2 : 0];
   } else if constexpr (!config().zero_points) {
-    by = int4_offset(0);
+    by = masked_offset(0);
   } else if constexpr (SCALE_K == 0) {
-    by = int4_offset((signed char)scales[SCALE_WORDS]);
+    by = masked_offset((signed char)scales[SCALE_WORDS]);
   } else {
-    by = int4_offset((signed char)byte_of_unit(scales + SCALE_WORDS, u, SCALES_OF_UNIT, step / STEPS_PER_SCALE));
+    by = masked_offset(
+        (signed char)byte_of_unit(scales + SCALE_WORDS, u / UNITS_PER_SCALE, SCALES_OF_UNIT, step / STEPS_PER_SCALE));
   }
 }
 
 // Adds the sums of a group that ends with 16 of k `step` of unit u, times its scale.
 static __device__ __forceinline__ void add_group(Sums& d, Sums& group, const OwnScales& scales, int u, int step) {
-  const int at = u * SCALES_OF_UNIT + step / STEPS_PER_SCALE;
+  const int at = u / UNITS_PER_SCALE * SCALES_OF_UNIT + step / STEPS_PER_SCALE;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const float scale = read_stored<types().output>((unsigned short)(scales[i][at / 2] >> (at % 2 * 16)));
@@ -466,84 +484,105 @@ static __device__ __forceinline__ void add_group(Sums& d, Sums& group, const Own
   }
 }
 
-// Multiplies a strip at `own`, whose pieces begin at `pieces`, and copies those of the strip at `following` in their places, behind what is left of its own; null: none.
+// The lane's words of a piece.
+static __device__ __forceinline__ void load_piece(unsigned (&raw)[4], unsigned piece) {
+  const int lane = (int)threadIdx.x % 32;
+  if constexpr (config().packed) {
+    const uint4 words = load_shared_words(piece + (unsigned)(lane * 16));
+    raw[0] = words.x, raw[1] = words.y, raw[2] = words.z, raw[3] = words.w;
+  } else if constexpr (TWO_GROUPS) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      raw[i] =
+          load_shared_word(piece + (unsigned)(i / 2 * (PIECE_BYTES / 2) + lane / 4 * 32 + i % 2 * 16 + lane % 4 * 4));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint2 words = load_shared_two_words(piece + (unsigned)(i * (PIECE_BYTES / 2) + lane * 8));
+      raw[i * 2] = words.x, raw[i * 2 + 1] = words.y;
+    }
+  }
+}
+
+// Multiplies unit u, whose words are `raw`.
+template <bool LARGE>
+static __device__ __forceinline__ void multiply_unit(Sums& d, Sums& group_sums, const OwnX& x, const OwnScales& scales,
+                                                     const unsigned (&raw)[4], int u) {
+  unsigned by[2];
+  unsigned more[2];
+  unsigned pairs[2][4];  // of a plain weight
+#pragma unroll
+  for (int step = 0; step < 4; ++step) {  // 16 of k
+    if (step == 0 || ((config().packed || TWO_GROUPS) && step % STEPS_PER_SCALE == 0)) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) factor_of<LARGE>(by[i], more[i], scales[i], u, step);
+    }
+    unsigned fragment[4];
+    if constexpr (config().packed && is_int4()) {
+      mask_word(fragment, raw[step]);
+    } else if constexpr (config().packed) {
+      spread_fragment(fragment, raw[step]);
+    } else {
+      if (step % 2 == 0) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          if constexpr (is_int4()) {
+            mask_word(pairs[i], raw[i * 2 + step / 2]);
+          } else {
+            spread_word(pairs[i], raw[i * 2 + step / 2]);
+          }
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) fragment[i] = pairs[i % 2][step % 2 * 2 + i / 2];
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (is_int4()) {
+        fragment[i] = scale_masked(fragment[i], config().packed ? i : i / 2, by[i % 2]);
+      } else {
+        if (LARGE) fragment[i] = multiply(fragment[i], more[i % 2]);
+        fragment[i] = multiply(fragment[i], by[i % 2]);
+      }
+    }
+#pragma unroll
+    for (int group = 0; group < config().groups; ++group)
+      mma_bf16((is_grouped() ? group_sums : d)[step % SETS][group], fragment[0], fragment[1], fragment[2], fragment[3],
+               x[u][group][step * 2], x[u][group][step * 2 + 1]);
+    if constexpr (is_grouped()) {
+      if ((step + 1) % STEPS_PER_SCALE == 0 && (u + 1) % UNITS_PER_SCALE == 0)
+        add_group(d, group_sums, scales, u, step);
+    }
+  }
+}
+
+// Multiplies a strip at `own`, whose pieces begin at `pieces`, and if `more` copies those of the strip at `following` in their places, behind what is left of its own.
 // LARGE: a scale of the warp is above 2.
 template <bool LARGE>
 static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, const OwnScales& scales,
                                                       const Mxfp4SkinnyArguments& a, const OwnK& k, unsigned pieces,
                                                       const unsigned char* own, const unsigned char* following,
-                                                      unsigned long long policy) {
+                                                      bool more, unsigned long long policy) {
   const int lane = (int)threadIdx.x % 32;
+  Sums group_sums = {};
 #pragma unroll
-  for (int u = 0; u < config().units; ++u) {
-    const unsigned piece = pieces + (unsigned)(u % config().pieces * PIECE_BYTES);
-    wait_for_piece();
-    unsigned raw[4];
-    if constexpr (config().packed) {
-      const uint4 words = load_shared_words(piece + (unsigned)(lane * 16));
-      raw[0] = words.x, raw[1] = words.y, raw[2] = words.z, raw[3] = words.w;
-    } else if constexpr (TWO_GROUPS) {
+  for (int first = 0; first < config().units; first += UNITS_TOGETHER) {
+    wait_for_pieces();
+    unsigned raw[UNITS_TOGETHER][4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        raw[i] =
-            load_shared_word(piece + (unsigned)(i / 2 * (PIECE_BYTES / 2) + lane / 4 * 32 + i % 2 * 16 + lane % 4 * 4));
-    } else {
+    for (int i = 0; i < UNITS_TOGETHER; ++i)
+      load_piece(raw[i], pieces + (unsigned)((first + i) % config().pieces * PIECE_BYTES));
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const uint2 words = load_shared_two_words(piece + (unsigned)(i * (PIECE_BYTES / 2) + lane * 8));
-        raw[i * 2] = words.x, raw[i * 2 + 1] = words.y;
-      }
-    }
-    unsigned by[2];
-    unsigned more[2];
-    unsigned pairs[2][4];  // of a plain weight
-    Sums group_sums = {};
-#pragma unroll
-    for (int step = 0; step < 4; ++step) {  // 16 of k
-      if (step == 0 || ((config().packed || TWO_GROUPS) && step % STEPS_PER_SCALE == 0)) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) factor_of<LARGE>(by[i], more[i], scales[i], u, step);
-      }
-      unsigned fragment[4];
-      if constexpr (config().packed && is_int4()) {
-        raise_word(fragment, raw[step]);
-      } else if constexpr (config().packed) {
-        spread_fragment(fragment, raw[step]);
-      } else {
-        if (step % 2 == 0) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            if constexpr (is_int4()) {
-              raise_word(pairs[i], raw[i * 2 + step / 2]);
-            } else {
-              spread_word(pairs[i], raw[i * 2 + step / 2]);
-            }
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < 4; ++i) fragment[i] = pairs[i % 2][step % 2 * 2 + i / 2];
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if constexpr (is_int4()) {
-          fragment[i] = subtract_int4(fragment[i], by[i % 2]);
-        } else {
-          if (LARGE) fragment[i] = multiply(fragment[i], more[i % 2]);
-          fragment[i] = multiply(fragment[i], by[i % 2]);
-        }
-      }
-#pragma unroll
-      for (int group = 0; group < config().groups; ++group)
-        mma_bf16((is_grouped() ? group_sums : d)[step % SETS][group], fragment[0], fragment[1], fragment[2],
-                 fragment[3], x[u][group][step * 2], x[u][group][step * 2 + 1]);
-      if constexpr (is_grouped()) {
-        if ((step + 1) % STEPS_PER_SCALE == 0) add_group(d, group_sums, scales, u, step);
-      }
-    }
+    for (int i = 0; i < UNITS_TOGETHER; ++i) multiply_unit<LARGE>(d, group_sums, x, scales, raw[i], first + i);
     if (!config().packed) __syncwarp();  // other lanes have read what this one copies over
-    const int next = (u + config().pieces) % config().units;
-    const unsigned char* const from = u + config().pieces < config().units ? own : following;
-    if (from && k.has(a, next)) copy_unit(piece + (unsigned)(lane * 16), from + next * NEXT_UNIT, policy);
+#pragma unroll
+    for (int u = first; u < first + UNITS_TOGETHER; ++u) {
+      const int next = (u + config().pieces) % config().units;
+      const bool is_own = u + config().pieces < config().units;
+      if ((is_own || more) && k.has(a, next))
+        copy_unit(pieces + (unsigned)(u % config().pieces * PIECE_BYTES + lane * 16),
+                  (is_own ? own : following) + next * NEXT_UNIT, policy);
+    }
     commit_copies();
   }
 }
@@ -580,8 +619,9 @@ static __device__ __forceinline__ void store_sums(const Mxfp4SkinnyArguments& a,
     const int row = group * 8 + lane % 4 * 2 + i;
     if (row >= a.rows) continue;
     output* const to = a.y + row * a.y_row + feature;
-    to[0] = round_output(fmaf(sum[i], sum_unit(a, feature), bias[0]));
-    to[8] = round_output(fmaf(sum[2 + i], sum_unit(a, feature + 8), bias[1]));
+    const float unit = is_int4() ? INT4_UNIT : 1.0f;  // apart from the scale, of which it could make an infinity
+    to[0] = round_output(fmaf(sum[i] * unit, sum_unit(a, feature), bias[0]));
+    to[8] = round_output(fmaf(sum[2 + i] * unit, sum_unit(a, feature + 8), bias[1]));
   }
 }
 
@@ -659,7 +699,7 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
 #pragma unroll
     for (int u = 0; u < config().units && u < config().pieces; ++u) {
       if (begin + i < end && k.has(a, u)) copy_unit(to + (unsigned)(u * PIECE_BYTES), from + u * NEXT_UNIT, policy);
-      commit_copies();
+      if ((u + 1) % UNITS_TOGETHER == 0) commit_copies();
     }
   }
   OwnScales next;  // with SPLIT
@@ -676,6 +716,8 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
   if constexpr (config().split) {
     cluster_wait();  // the other blocks' barriers are initialized
   }
+  const unsigned char* own = own_weight(a, k, begin);
+  const unsigned char* following = own_weight(a, k, begin + STRIPS_AHEAD);
   int ahead = 0;  // of the strips in the pipeline
   int slot = 0;
   int turn = warp;     // from a strip's first group to the one that this warp adds, counted by all warps in turn
@@ -702,21 +744,22 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
       if constexpr (config().split) {
         if (strip + 1 < end) load_global_scales(next, a, k, strip + 1);
       }
-      const unsigned char* const following = strip + STRIPS_AHEAD < end ? own_weight(a, k, strip + STRIPS_AHEAD) : 0;
+      const bool more = strip + STRIPS_AHEAD < end;
       const unsigned from = pieces + (unsigned)(ahead * config().units * PIECE_BYTES);
-      const unsigned char* const own = own_weight(a, k, strip);
       Sums d = {};
       if (config().weight == WeightFormat::mxfp4 && __any_sync(0xffffffffu, (all & 0x80808080u) != 0u)) {
-        multiply_strip<true>(d, x, scales, a, k, from, own, following, policy);
+        multiply_strip<true>(d, x, scales, a, k, from, own, following, more, policy);
       } else {
-        multiply_strip<false>(d, x, scales, a, k, from, own, following, policy);
+        multiply_strip<false>(d, x, scales, a, k, from, own, following, more, policy);
       }
+      own = next_strip(a, own, strip);
+      following = next_strip(a, following, strip + STRIPS_AHEAD);
       barrier_wait(smem.added + 8u * (unsigned)slot, phase ^ 1u);
 #pragma unroll
       for (int group = 0; group < config().groups; ++group) {
         float(&sum)[4] = d[0][group];
 #pragma unroll
-        for (int i = 0; i < 4 && SETS > 1; ++i) sum[i] += d[SETS - 1][group][i];
+        for (int i = 0; i < 4 && SETS > 1 && !is_grouped(); ++i) sum[i] += d[SETS - 1][group][i];
         store_shared_floats(sums_of(smem, warp, slot) + (unsigned)(group * GROUP_BYTES + lane * 16), sum[0], sum[1],
                             sum[2], sum[3]);
       }
