@@ -55,12 +55,11 @@ struct Environment {
   // Of Hugging Face's cache: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, $HF_HOME/hub, else $XDG_CACHE_HOME or
   // ~/.cache and huggingface/hub; empty where there is no home.
   std::string hub_folder;
-  std::string input_file;                         // GTUNE_INPUT: default of -i
-  std::string tuned_file;                         // GTUNE_TUNED: default of -o
-  NumberVariable batch_size{"GTUNE_BATCH_SIZE"};  // default of --batch_size
-  NumberVariable tensor_parallel{"GTUNE_TP"};     // default of --tp
-  NumberVariable last_level_cache_mib{
-      "GEMMTUNE_LAST_LEVEL_CACHE_MIB"};  // of a CPU's last-level cache; 0: as found
+  std::string input_file;                                                // GTUNE_INPUT: default of -i
+  std::string tuned_file;                                                // GTUNE_TUNED: default of -o
+  NumberVariable batch_size{"GTUNE_BATCH_SIZE"};                         // default of --batch_size
+  NumberVariable tensor_parallel{"GTUNE_TP"};                            // default of --tp
+  NumberVariable last_level_cache_mib{"GEMMTUNE_LAST_LEVEL_CACHE_MIB"};  // of a CPU; 0: as found
   std::string
       powercap_folder;  // GEMMTUNE_POWERCAP_DIR: of a CPU's energy counters (default: /sys/class/powercap)
   /// Which process of how many this is, as schedulers say it (Slurm, Open MPI, PMI, Kubernetes): what is set of

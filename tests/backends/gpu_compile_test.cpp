@@ -45,7 +45,7 @@ Problem in_orders(Problem problem, Order x, Order w) {
 
 class GpuCompile : public ::testing::Test {
  protected:
-  /// Of a family's problems one of five is compiled here, all with GEMMTUNE_THOROUGH.
+  /// Of a family's problems one of seven is compiled here, all with GEMMTUNE_THOROUGH.
   void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, const Problem& problem);
 
   /// A kernel without a stack that waits for no wgmma instruction at once; null if it does not compile.
@@ -119,7 +119,7 @@ void GpuCompile::expect_compiles(const KernelFamily& family, CompileOnlyRuntime&
   if (is_new || is_thorough()) configs.push_back(family.default_config(problem));
   expect_names_are_read_back(family, problem, configs);
   Turns& turns =
-      turns_.try_emplace(fmt::format("{} {}", runtime.architecture(), family.name()), 5).first->second;
+      turns_.try_emplace(fmt::format("{} {}", runtime.architecture(), family.name()), 7).first->second;
   if (!turns.is_next()) return;
   std::set<std::string> seen;
   for (const Config& config : configs) {

@@ -108,9 +108,9 @@ TEST(MixturesOnTheEmulation, SimtOfEveryTypeAndScale) {
   EmulatedRuntime runtime("gfx942");
   const auto family = gpu::make_simt_moe_family(runtime);
   bool large = false;  // tiles in turn: kernels take longer to compile than to run
-  int turn = 0;
+  test::Turns turns(3);
   for (const Problem& problem : mixtures({9, 70, 46})) {
-    if (turn++ % 2 != 0 && !test::is_thorough()) continue;
+    if (!turns.is_next()) continue;
     expect_mixture(runtime, *family, problem, large ? "bm=64" : "bm=16",
                    {.ids = {}, .gaps = bits(problem.x_type) != 4});
     large = !large;

@@ -64,7 +64,7 @@ void expect_survival(std::size_t fields) {
 TEST(FieldsJson, EveryFieldSurvives) {
   expect_survival<Policy>(21);
   expect_survival<RoutingTrace>(4);
-  expect_survival<DeviceRequest>(15);
+  expect_survival<DeviceRequest>(16);
   expect_survival<InProcessOptions>(10);
   expect_survival<Library>(3);
   expect_survival<DeviceInfo>(6);

@@ -6,8 +6,10 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backends/backend.h"
@@ -89,12 +91,13 @@ Status accepts_a16w16(const Problem& problem, refusal::Orders taken = refusal::O
 Status accepts_dense(const Problem& problem, refusal::Orders taken = refusal::Orders::row_major);
 /// panel16 for a problem whose weight is or may be packed, else plain.
 WeightLayout layout_of(const Problem& problem);
-/// The values of a parameter of numbers.
+/// Adds a parameter of numbers: `values` are worth trying, others of `range` can be built. The texts as Parameter has them.
 template <typename Numbers>
-std::vector<std::string> number_texts(const Numbers& numbers) {
-  std::vector<std::string> values;
-  for (const std::int64_t number : numbers) values.push_back(std::to_string(number));
-  return values;
+void add_numbers(Space& space, std::string key, const Numbers& values, std::string absent,
+                 std::string meaning, std::optional<NumberRange> range = {}) {
+  std::vector<std::string> texts;
+  for (const std::int64_t value : values) texts.push_back(std::to_string(value));
+  space.add(Parameter{std::move(key), std::move(texts), std::move(absent), std::move(meaning), range});
 }
 /// Adds the parameter w, whose one value is the layout of the problem's weight. A config without w means
 /// plain, and is refused if that is not the layout.

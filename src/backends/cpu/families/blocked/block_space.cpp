@@ -87,17 +87,9 @@ void add_tile_parameters(const KernelSet& set, const BlockFormat& format, Space&
   }
   space.add(std::move(isa));
   add_layout_parameter(to_string(format.layout), space);
-  space.add(Parameter{
-      .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of the register tile"});
-  space.add(Parameter{.key = "nr",
-                      .values = number_texts(columns),
-                      .absent = "16",
-                      .meaning = "columns of the register tile"});
-  space.add(Parameter{.key = "kc",
-                      .values = number_texts(kc_values),
-                      .absent = "512",
-                      .meaning = "elements of k decoded at once",
-                      .range = kc_range});
+  add_numbers(space, "mr", rows, "1", "rows of the register tile");
+  add_numbers(space, "nr", columns, "16", "columns of the register tile");
+  add_numbers(space, "kc", kc_values, "512", "elements of k decoded at once", kc_range);
 }
 
 void add_rows_parameter(const KernelSet& set, const BlockFormat& format, Space& space) {

@@ -58,16 +58,9 @@ class BlockedFamily final : public LeafFamily {
     const BlockFormat format = format_of(problem);
     Space space;
     add_tile_parameters(set_, format, space);
-    space.add(Parameter{.key = "mc",
-                        .values = number_texts(mc_values),
-                        .absent = "64",
-                        .meaning = "rows a block",
-                        .range = mc_range});
-    space.add(Parameter{.key = "nc",
-                        .values = number_texts(nc_values),
-                        .absent = "0",
-                        .meaning = "columns decoded at once, 0: those of the register tile",
-                        .range = nc_range});
+    add_numbers(space, "mc", mc_values, "64", "rows a block", mc_range);
+    add_numbers(space, "nc", nc_values, "0", "columns decoded at once, 0: those of the register tile",
+                nc_range);
     add_tile_constraints(set_, {format, problem.m, set_.level}, space);
     space.add(Constraint{"nc",
                          [problem](const Config& config) -> std::string {

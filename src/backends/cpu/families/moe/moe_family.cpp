@@ -49,11 +49,7 @@ class MoeFamily final : public LeafFamily {
   Space space(const Problem& problem) const override {
     Space space;
     add_tile_parameters(set_, tile_format(problem), space, true);
-    space.add(Parameter{.key = "bm",
-                        .values = number_texts(block_values),
-                        .absent = "32",
-                        .meaning = "tokens of a block",
-                        .range = block_range});
+    add_numbers(space, "bm", block_values, "32", "tokens of a block", block_range);
     space.add(Parameter{
         .key = "st",
         .values = {"1", "2"},

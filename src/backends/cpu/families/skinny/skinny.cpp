@@ -229,20 +229,10 @@ Space SkinnyFamily::space(const Problem& problem) const {
   Space space;
   space.add(std::move(isa));
   add_layout_parameter(to_string(layout_of(problem)), space);
-  space.add(Parameter{
-      .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of x in registers"});
-  space.add(Parameter{
-      .key = "nr", .values = number_texts(columns), .absent = "16", .meaning = "output features at once"});
-  space.add(Parameter{.key = "kc",
-                      .values = number_texts(kc_values),
-                      .absent = "16384",
-                      .meaning = "elements of k a pass",
-                      .range = kc_range});
-  space.add(Parameter{.key = "pf",
-                      .values = number_texts(pf_values),
-                      .absent = "0",
-                      .meaning = "prefetch distance in bytes",
-                      .range = pf_range});
+  add_numbers(space, "mr", rows, "1", "rows of x in registers");
+  add_numbers(space, "nr", columns, "16", "output features at once");
+  add_numbers(space, "kc", kc_values, "16384", "elements of k a pass", kc_range);
+  add_numbers(space, "pf", pf_values, "0", "prefetch distance in bytes", pf_range);
   space.add(Parameter{.key = "sk",
                       .values = {"1", "2", "4", "8"},
                       .absent = "1",

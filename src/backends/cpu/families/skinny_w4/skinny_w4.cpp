@@ -124,15 +124,9 @@ Space SkinnyW4Family::space(const Problem& problem) const {
   }
   Space space;
   space.add(std::move(isa));
-  space.add(Parameter{
-      .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of x in registers"});
-  space.add(Parameter{
-      .key = "nr", .values = number_texts(columns), .absent = "1", .meaning = "rows of the weight at once"});
-  space.add(Parameter{.key = "pf",
-                      .values = number_texts(pf_values),
-                      .absent = "0",
-                      .meaning = "prefetch distance in bytes",
-                      .range = pf_range});
+  add_numbers(space, "mr", rows, "1", "rows of x in registers");
+  add_numbers(space, "nr", columns, "1", "rows of the weight at once");
+  add_numbers(space, "pf", pf_values, "0", "prefetch distance in bytes", pf_range);
   space.add(Constraint{"tile",
                        [this, format](const Config& c) { return refuse_tile(set_, format, w4_tile_of(c)); },
                        Rule::build,

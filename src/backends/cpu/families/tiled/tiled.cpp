@@ -264,27 +264,11 @@ Space TiledFamily::space(const Problem& problem) const {
   Space space;
   space.add(std::move(isa));
   add_layout_parameter(to_string(layout_of(problem)), space);
-  space.add(Parameter{
-      .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of the register tile"});
-  space.add(Parameter{.key = "nr",
-                      .values = number_texts(columns),
-                      .absent = "16",
-                      .meaning = "columns of the register tile"});
-  space.add(Parameter{.key = "mc",
-                      .values = number_texts(mc_values),
-                      .absent = "128",
-                      .meaning = "rows a block",
-                      .range = mc_range});
-  space.add(Parameter{.key = "nc",
-                      .values = number_texts(nc_values),
-                      .absent = "128",
-                      .meaning = "columns a block",
-                      .range = nc_range});
-  space.add(Parameter{.key = "kc",
-                      .values = number_texts(kc_values),
-                      .absent = "256",
-                      .meaning = "elements of k a block",
-                      .range = kc_range});
+  add_numbers(space, "mr", rows, "1", "rows of the register tile");
+  add_numbers(space, "nr", columns, "16", "columns of the register tile");
+  add_numbers(space, "mc", mc_values, "128", "rows a block", mc_range);
+  add_numbers(space, "nc", nc_values, "128", "columns a block", nc_range);
+  add_numbers(space, "kc", kc_values, "256", "elements of k a block", kc_range);
   space.add(
       Parameter{.key = "pf", .values = {"0", "1", "2"}, .absent = "0", .meaning = "prefetch: panels, and x"});
   space.add(
