@@ -69,6 +69,8 @@ std::span<const EnvironmentVariable> environment_variables() {
       {"GEMMTUNE_VLLM", "", "0: vLLM's layers run without gemmtune (docs/vllm.md)."},
       {"GEMMTUNE_VLLM_DEPENDENT_LAUNCHES", "",
        "1: in vLLM, rows of --pdl allow start before the kernel in front has ended (docs/vllm.md)."},
+      {"TORCHINDUCTOR_ENABLE_PDL", "",
+       "PyTorch's. 1: its kernels let the next ones start early, in vLLM too; 0: never (docs/vllm.md)."},
       {"GTUNE_MODEL", "", "Default of --model_dir of tune and shapes."},
       {"GTUNE_TP", "", "Default of --tp."},
       {"GTUNE_BATCH_SIZE", "", "Default of --batch_size."},
