@@ -148,7 +148,8 @@ def main():
         for size in options.sizes or SIZES:
             times = measure(size, options)
             _, n, k = map(int, size.split("x"))
-            row = {"size": size, "rounds": len(times["torch"]), "read_us": round(2 * n * k / rate, 1), **{name + "_us": round(statistics.median(values), 1) for name, values in times.items()}}
+            row = {"size": size, "rounds": len(times["torch"]), "read_us": round(2 * n * k / rate, 1),
+                   **{name + "_us": round(statistics.median(values), 1) for name, values in times.items()}}
             text = f"{size}: " + ", ".join(f"{name} {statistics.median(values):.0f}" for name, values in times.items()) + f", read {row['read_us']:.0f} us"
             for base, other in (("torch", "plain"), ("torch", "packed"), ("prepacked", "packed")):
                 if other not in times:
