@@ -14,6 +14,9 @@ import sys
 SIZES = [(1280, 8192), (2112, 7168), (4096, 7168), (7168, 2048), (8192, 1024), (24576, 1536), (4096, 4096), (14336, 4096), (4096, 14336), (2880, 2880),
          (5120, 5120), (6144, 16384)]
 ROWS = [1, 4, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096]
+# Of fp8 with a scale a row, and with scales of blocks, where untuned calls choose between two families.
+FEW_SIZES = [(4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336), (1280, 8192), (5120, 5120), (24576, 1536), (8192, 1024), (3072, 1536)]
+FEW_ROWS = [1, 8, 16, 24, 32, 48, 64]
 
 # Mixtures of experts: experts, topk, inter_dim, model_dim; and tokens.
 LAYERS = [(128, 8, 768, 2048), (64, 6, 1408, 2048), (8, 2, 3584, 4096), (32, 4, 2880, 2880)]
@@ -42,6 +45,14 @@ def dense():
                 yield f"op=a16w4 {m} {n} {k} {of('mxfp4', 3, 6, 'pdl0')}{' ' + of('mxfp4_skinny', 3, 5, 'pdl0') if m <= 32 else ''}"
 
 
+def few_rows():
+    """Lines of fp8 that has a scale a row or scales of blocks: each (N, K) has half of the M, of the other half with the other scales."""
+    for i, (n, k) in enumerate(FEW_SIZES):
+        for j, m in enumerate(FEW_ROWS):
+            operation = "op=a8w8 dtype=fp8" if (i + j) % 2 else "op=a8w8_blockscale"
+            yield f"{operation} {m} {n} {k} {of('wgmma', 5, 9, 'pdl0')} {of('skinny', 3, 5, 'pdl0')}"
+
+
 def mixtures():
     """Lines of fused_moe: bf16, fp8 with scales of blocks, MXFP4 weights."""
     for i, (experts, topk, n, k) in enumerate(LAYERS):
@@ -60,7 +71,7 @@ def mixtures():
 
 def lines_of(families):
     """All lines in a fixed order without a pattern, with the words of `families` alone; empty: of all."""
-    lines = list(dense()) + list(mixtures())
+    lines = list(dense()) + list(few_rows()) + list(mixtures())
     random.Random(1).shuffle(lines)
     for line in lines:
         words = line.split()
