@@ -10,37 +10,38 @@
 namespace gemmtune::cuda {
 namespace {
 
-// 1,400 kernels of 20 (M, N, K), with more weight on fast ones. Under sustained load the clock is a quarter below this one.
+// 1,956 kernels of 193 problems (bench/results/h200/cost_wgmma.csv), with more weight on fast ones. Under sustained load the clock is a quarter below this one.
 constexpr gpu::FittedRow<WgmmaCost> wgmma_rows[] = {{h200,
                                                      {.clock = {1900},
-                                                      .refill = 2200,
+                                                      .refill = 2040,
                                                       .stages_under_way = 1.3,
                                                       .into_multiprocessor = 67,
-                                                      .from_l2 = {18.3e6},
-                                                      .distinct = {6.5e6},
-                                                      .from_memory = {4.3e6},
+                                                      .from_l2 = {1.71e7},
+                                                      .distinct = {6.82e6},
+                                                      .from_memory = {4.47e6},
                                                       .under_way = {6.5e6},
                                                       .few_under_way = 0.2,
-                                                      .few_blocks = 0.7,
-                                                      .few_blocks_of_scales = 0.4,
-                                                      .narrow_instruction = 22,
-                                                      .narrow_instruction_column = 0.18,
-                                                      .slowdown = 1.3,
-                                                      .promotion = 180,
-                                                      .promotion_of_scales = 240,
-                                                      .two_sets = 180,
-                                                      .two_sets_of_scales = 225,
-                                                      .two_sets_column = 0.6,
-                                                      .two_sets_scale = 2,
-                                                      .energy_of_loads = 30,
-                                                      .energy_of_choices = 0.005,
-                                                      .stored = 0.36,
-                                                      .stored_elements = 15.5e3,
-                                                      .whole_staging = 0.72,
-                                                      .exchanged = 2,
-                                                      .exchanged_bytes = 20.7e3,
+                                                      .few_blocks = 0.484,
+                                                      .few_blocks_of_scales = 0.221,
+                                                      .narrow_instruction = 43.3,
+                                                      .narrow_instruction_column = 0.0288,
+                                                      .slowdown = 1.33,
+                                                      .promotion = 30.6,
+                                                      .promotion_of_scales = 143,
+                                                      .two_sets = 226,
+                                                      .two_sets_of_scales = 239,
+                                                      .two_sets_column = 1.5,
+                                                      .two_sets_scale = 5,
+                                                      .energy_of_loads = 12,
+                                                      .energy_of_choices = 0.0125,
+                                                      .stored = 0.665,
+                                                      .stored_elements = 38600,
+                                                      .whole_staging = 0.888,
+                                                      .exchanged = 0.144,
+                                                      .exchanged_bytes = 25300,
+                                                      .exchanged_block = 0.343,
                                                       .parts_of_tiles = 1.2,
-                                                      .launched = 0.1,
+                                                      .launched = 1.45,
                                                       .multicast = 1}}};
 
 }  // namespace
@@ -114,7 +115,8 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
   const double stored = (cost.stored + area / cost.stored_elements) *
                         (launch.whole_staging ? cost.whole_staging : 1) *
                         (launch.ping_pong || resident > 1 ? 1 : waves);
-  const double exchanged = cost.exchanged + area * 4 / cost.exchanged_bytes;
+  const double exchanged =
+      cost.exchanged + area * 4 / cost.exchanged_bytes + cost.exchanged_block * as_real(launch.split_k - 1);
   // Blocks that share x wait for the slowest of them: parts of a packed weight's tiles are loaded in runs
   // that complete at different times.
   const bool uneven = is_packed(problem) && launch.weight_box_rows() < 64 &&

@@ -35,7 +35,8 @@ struct WgmmaCost {
   double stored_elements;    // and elements of the tile a microsecond
   double whole_staging;      // share of that if the staging buffers hold the tile
   double exchanged;          // microseconds of split-K,
-  double exchanged_bytes;    // and bytes of a tile's sums a microsecond
+  double exchanged_bytes;    // bytes of a tile's sums a microsecond,
+  double exchanged_block;    // and microseconds of each block but the first
   double parts_of_tiles;     // times as long where blocks share x and load parts of a packed tile
   double launched;           // microseconds of a launch,
   double multicast;          // and of one with multicast
@@ -47,7 +48,7 @@ void visit_fields(SameStruct<WgmmaCost> auto& cost, auto&& visit) {
                         narrow_instruction, narrow_instruction_column, slowdown, promotion,
                         promotion_of_scales, two_sets, two_sets_of_scales, two_sets_column, two_sets_scale,
                         energy_of_loads, energy_of_choices, stored, stored_elements, whole_staging, exchanged,
-                        exchanged_bytes, parts_of_tiles, launched, multicast);
+                        exchanged_bytes, exchanged_block, parts_of_tiles, launched, multicast);
 }
 
 /// The constants for a device.
