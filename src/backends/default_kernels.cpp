@@ -22,35 +22,53 @@ std::optional<Candidate> first_allowed(const KernelFamily& family, const Problem
   return std::nullopt;
 }
 
+/// An allowed kernel of the family, or why there is none.
+Result<Candidate> kernel_of(const FamilyInfo& info, const Device& device, const Problem& problem,
+                            const KernelFilter& allowed) {
+  const KernelFamily* family = device.find_family(info.name);
+  if (family == nullptr) return device.missing_family(info.name);
+  if (const Status accepted = family->accepts(problem); !accepted.ok())
+    return Status(accepted.code(), fmt::format("{}: {}", info.name, accepted.message()));
+  if (auto candidate = first_allowed(*family, problem, allowed)) return std::move(*candidate);
+  return Status::unsupported("{}: no kernel is allowed", info.name);
+}
+
+bool leads(const FamilyInfo& info, const Problem& problem, std::string_view architecture) {
+  return info.leads_untuned != nullptr && info.leads_untuned(problem, architecture);
+}
+
+double predicted_microseconds(const Device& device, const Problem& problem, const Candidate& candidate) {
+  return device.find_family(candidate.family)->predicted_microseconds(problem, candidate.config);
+}
+
+/// Of the first family that has one; if its times are fitted, of that one of the others with fitted times whose kernel is
+/// predicted to be faster. A family that leads stays ahead.
 Result<Candidate> first_that_accepts(const std::vector<const FamilyInfo*>& order, const Device& device,
                                      const Problem& problem, StatusCode otherwise,
                                      const KernelFilter& allowed) {
   std::string reasons;
+  std::optional<Candidate> fastest;
   for (const FamilyInfo* info : order) {
-    const KernelFamily* family = device.find_family(info->name);
-    if (!reasons.empty()) reasons += "; ";
-    if (family == nullptr) {
-      reasons += device.missing_family(info->name).message();
+    if (fastest && !info->fitted) continue;
+    auto candidate = kernel_of(*info, device, problem, allowed);
+    if (!candidate.ok()) {
+      if (!reasons.empty()) reasons += "; ";
+      reasons += candidate.status().message();
       continue;
     }
-    const Status accepted = family->accepts(problem);
-    if (!accepted.ok()) {
-      reasons += fmt::format("{}: {}", info->name, accepted.message());
-      continue;
-    }
-    if (auto candidate = first_allowed(*family, problem, allowed)) return std::move(*candidate);
-    reasons += fmt::format("{}: no kernel is allowed", info->name);
+    if (!info->fitted || (!fastest && leads(*info, problem, device.info().gfx))) return candidate;
+    if (!fastest || predicted_microseconds(device, problem, *candidate) <
+                        predicted_microseconds(device, problem, *fastest))
+      fastest = std::move(*candidate);
   }
+  if (fastest) return std::move(*fastest);
   return Status(otherwise, fmt::format("{}: {}", short_name(problem), reasons));
 }
 
 /// Smaller ranks run first.
 int fallback_rank(const FamilyInfo& info, const Problem& problem, std::string_view architecture) {
-  if (info.leads_untuned != nullptr && info.leads_untuned(problem, architecture)) return 0;
+  if (leads(info, problem, architecture)) return 0;
   if (info.row_scales_rank != 0 && quantization(problem) == QuantType::per_token) return info.row_scales_rank;
-  if (info.block_scales_rank != 0 && quantization(problem) == QuantType::per_1x128 &&
-      problem.m > FamilyInfo::few_rows)
-    return info.block_scales_rank;
   return problem.m <= FamilyInfo::few_rows && info.few_rows_rank != 0 ? info.few_rows_rank
                                                                       : info.fallback_rank;
 }

@@ -24,8 +24,10 @@ struct FamilyInfo {
   /// True where tables of bench/results show the default kernel ahead of every vendor's: it then runs on a miss before
   /// all others; null: nowhere.
   bool (*leads_untuned)(const Problem& problem, std::string_view architecture) = nullptr;
-  int row_scales_rank = 0;    // instead of both for operands with a scale a row; 0: the same
-  int block_scales_rank = 0;  // instead for scales of blocks and M > few_rows; 0: the same
+  /// predicted_microseconds() is fitted to measured times (docs/cost_models.md). Where such a family is the first on a miss,
+  /// the one whose default kernel is predicted to be the fastest runs.
+  bool fitted = false;
+  int row_scales_rank = 0;  // instead of both for operands with a scale a row; 0: the same
 
   /// The kernelName of ours for an AITER row of this family or its aliases whose kernelName is none of ours; null:
   /// that of the default config.

@@ -149,10 +149,23 @@ TEST(WgmmaLaunchConfig, TheDefaultOfFewRowsWithScalesOfBlocksFillsTheGpu) {
     const Problem problem = quantized(Operation::a8w8_blockscale, m, 2112, 7168, DataType::f8_e4m3fn);
     const WgmmaLaunchConfig launch =
         wgmma_launch_config(problem, default_wgmma_config(problem, h200, wgmma_cost(h200)), h200);
-    EXPECT_GE(launch.num_blocks, 88) << m;
+    EXPECT_GE(launch.num_blocks, 66) << m;
     EXPECT_LE(launch.num_blocks, 132) << m;
-    EXPECT_FALSE(launch.swap_ab) << m;
   }
+}
+
+/// The kernels that a tune of these sizes found on an H200: 5.9, 7.8 and 15.3 us, and 6.3 with scales of blocks.
+TEST(WgmmaLaunchConfig, TheDefaultOfSixteenRowsSwapsAAndB) {
+  const auto text = [](Operation operation, std::int64_t n, std::int64_t k) {
+    const Problem problem = quantized(operation, 16, n, k, DataType::f8_e4m3fn);
+    return default_wgmma_config(problem, h200, wgmma_cost(h200)).text();
+  };
+  const std::string one = "swap1_bm64_bn16_wg1_pp0_bk128_cm1_cn1_csk1_smem112_pdl0_prom2";
+  const std::string two = "swap1_bm64_bn16_wg1_pp0_bk128_cm1_cn1_csk2_smem112_pdl0_prom2";
+  EXPECT_EQ(text(Operation::a8w8, 4096, 4096), two);
+  EXPECT_EQ(text(Operation::a8w8, 6144, 4096), one);
+  EXPECT_EQ(text(Operation::a8w8, 4096, 14336), two);
+  EXPECT_EQ(text(Operation::a8w8_blockscale, 4096, 4096), two);
 }
 
 TEST(WgmmaLaunchConfig, TheDefaultOfManyTilesDividesNoK) {

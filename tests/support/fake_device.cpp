@@ -111,6 +111,9 @@ class FakeFamily final : public LeafFamily {
   }
   Accuracy accuracy(const Problem&, const Config&) const override { return options_.accuracy; }
   std::string sum_order(const Problem&, const Config&) const override { return options_.sum_order; }
+  double predicted_microseconds(const Problem&, const Config&) const override {
+    return options_.predicted_us;
+  }
   std::int64_t resources(const Problem&, const Config&) const override { return options_.resources; }
   std::string_view thread_pool() const override { return options_.thread_pool; }
 

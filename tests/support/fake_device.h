@@ -31,6 +31,7 @@ struct FakeFamilyOptions {
   WeightLayout layout = WeightLayout::plain;
   int tie_rank = 1;
   std::int64_t resources = 0;
+  double predicted_us = 0;
   std::string thread_pool = "own";
   Accuracy accuracy = Accuracy::fp32;
   std::string sum_order = {};                          // empty: no promise

@@ -13,7 +13,7 @@ const gpu::FamilyEntry& skinny_entry() {
                    [](const Problem& problem, std::string_view architecture) {
                      return leads_few_rows(problem, architecture) == "skinny";
                    },
-               .block_scales_rank = 32},
+               .fitted = true},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!is_hopper(driver_of(context))) return nullptr;
         return make_skinny_family(context.runtime, driver_of(context));

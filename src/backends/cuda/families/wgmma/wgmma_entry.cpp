@@ -13,7 +13,8 @@ const gpu::FamilyEntry& wgmma_entry() {
                .leads_untuned =
                    [](const Problem& problem, std::string_view architecture) {
                      return leads_few_rows(problem, architecture) == "wgmma";
-                   }},
+                   },
+               .fitted = true},
       .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
         if (!is_hopper(driver_of(context))) return nullptr;
         return make_wgmma_family(context.runtime, driver_of(context));

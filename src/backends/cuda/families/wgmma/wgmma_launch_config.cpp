@@ -412,45 +412,59 @@ Config swap_ab_config(const Problem& problem, const HopperLimits& limits) {
 }  // namespace
 
 Config default_wgmma_config(const Problem& problem, const HopperLimits& limits, const WgmmaCost& cost) {
+  const bool few_rows = problem.m <= 64;
   const bool block_scales = quantization(problem) == QuantType::per_1x128;
-  if (problem.m <= 64 && !block_scales) return swap_ab_config(problem, limits);
-  // The best tile of 128 rows by the cost model; promoted ones may have 256. With scales of blocks few rows have tiles of 64, and A and B are never swapped.
+  const bool promoted = accumulates_fewer_bits(problem.x_type);
   gpu::FastestConfig fastest;
-  const std::int64_t side = problem.m <= 64 ? 64 : 128;
-  const Config square = config_of(problem, false, side, side, 1, 1, 1);
-  fastest.consider(square,
-                   predicted_wgmma(problem, wgmma_launch_config(problem, square, limits), limits, cost));
+  const auto consider = [&](const Config& config) {
+    fastest.consider(config,
+                     predicted_wgmma(problem, wgmma_launch_config(problem, config, limits), limits, cost));
+  };
   const auto try_config = [&](const Config& config) {
     const WgmmaLaunchConfig launch = wgmma_launch_config(problem, config, limits);
     if (!refuse_wgmma_order(launch).empty() || !refuse_wgmma_tile(launch).empty() ||
         !refuse_wgmma_cluster(launch).empty() || !refuse_wgmma(launch, limits).empty() ||
+        !refuse_wgmma_tile_waste(problem, launch).empty() ||
         (launch.split_k > 1 &&
          launch.tiles() > limits.clusters_at_once(launch.cluster_size()) * launch.blocks_per_sm))
       return;
-    fastest.consider(config, predicted_wgmma(problem, launch, limits, cost));
+    consider(config);
   };
-  // Of few rows with scales of blocks, whose fastest kernels divide k, or have tiles of 64 rows.
-  if (block_scales && problem.m <= 256) {
-    for (const std::int64_t block_m : {64, 128}) {
-      if (block_m > 64 && problem.m <= 64) continue;
-      for (std::int64_t block_n = 16; block_n <= 128; block_n += 16) {
-        for (std::int64_t split_k = 1; split_k <= max_cluster; ++split_k) {
+  // Narrow tiles without clusters. `block_m` is of x, or of the weight if A and B are swapped.
+  const auto try_narrow = [&](bool swap_ab, std::int64_t block_m, std::int64_t most_columns) {
+    for (std::int64_t block_n = 16; block_n <= most_columns; block_n += 16) {
+      for (std::int64_t split_k = 1; split_k <= max_cluster; ++split_k) {
+        Config config = config_of(problem, swap_ab, block_m, block_n, split_k, 1, 1);
+        for (const std::int64_t smem : {small_smem, large_smem}) {
+          if (!few_rows && smem != large_smem) continue;
+          config.set("smem", smem);
           for (const std::int64_t promotion : {1, 2}) {
-            Config config = config_of(problem, false, block_m, block_n, split_k, 1, 1);
-            config.set("prom", promotion);
-            try_config(config);
+            if (promoted) config.set("prom", promotion);
+            if (promoted || promotion == 1) try_config(config);
           }
         }
       }
     }
-    if (problem.m <= 64) return fastest.config();
+  };
+  if (few_rows) {
+    consider(swap_ab_config(problem, limits));
+    try_narrow(true, 64, 64);
+    if (problem.m >= 48 || block_scales) try_narrow(false, 64, 128);
+    return fastest.config();
+  }
+  // The best tile of 128 rows by the cost model; promoted ones may have 256.
+  consider(config_of(problem, false, 128, 128, 1, 1, 1));
+  // With scales of blocks the fastest kernels of so many rows divide k, or have tiles of 64 rows.
+  if (block_scales && problem.m <= 256) {
+    try_narrow(false, 64, 128);
+    try_narrow(false, 128, 128);
   }
   for (std::int64_t block_n = 64; block_n <= 256; block_n += 16) {
     for (const std::int64_t split_k : {1, 2, 4}) {
       for (const auto& [cluster_m, cluster_n] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}}) {
         Config config = config_of(problem, false, 128, block_n, split_k, cluster_m, cluster_n);
         try_config(config);
-        if (!accumulates_fewer_bits(problem.x_type)) continue;
+        if (!promoted) continue;
         config.set("prom", std::int64_t{1});
         try_config(config);
         config.set("bm", std::int64_t{256});
