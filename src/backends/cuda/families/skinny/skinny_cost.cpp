@@ -13,19 +13,20 @@ namespace {
 // Kernels of eight (N, K); `promoted` also to 510 kernels with scales of blocks of six (N, K) at M = 16 and 64 on an H100.
 constexpr gpu::FittedRow<SkinnyCost> skinny_rows[] = {{h200,
                                                        {.launched = 2.2,
-                                                        .from_memory = {4.3e6},
-                                                        .under_way = {12e6},
-                                                        .few_under_way = 0.15,
-                                                        .few_blocks = 100,
-                                                        .into_multiprocessor = {120e3},
+                                                        .from_memory = {4.37e6},
+                                                        .under_way = {8.85e6},
+                                                        .few_under_way = 0.374,
+                                                        .few_blocks = 76.2,
+                                                        .into_multiprocessor = {150e3},
                                                         .cluster_pause = 1.5,
-                                                        .cluster_pause_loads = 1.5,
-                                                        .pause_loads = 0.5,
-                                                        .promoted = 0.12,
-                                                        .promoted_column = 0.002,
+                                                        .cluster_pause_loads = 2.29,
+                                                        .pause_loads = 0.2,
+                                                        .promoted = 0.268,
+                                                        .promoted_of_scales = 0.27,
+                                                        .promoted_column = 0.0008,
                                                         .exchanged = 0.25,
-                                                        .exchanged_row = 0.02,
-                                                        .wrong_blocks = 0.1,
+                                                        .exchanged_row = 0.05,
+                                                        .wrong_blocks = 0.0402,
                                                         .right_blocks = 200}}};
 
 }  // namespace
@@ -58,7 +59,7 @@ double predicted_skinny(const Problem& problem, const SkinnyLaunchConfig& launch
   // Promoted sums: each k atom of a block waits for its products, and for scales of blocks, of which a thread has more the wider x is.
   const bool block_scales = quantization(problem) == QuantType::per_1x128;
   const double atom = launch.promotion == 0 ? 0
-                      : block_scales        ? cost.promoted + cost.promoted_column * as_real(launch.block_n)
+                      : block_scales        ? cost.promoted_of_scales + cost.promoted_column * as_real(launch.block_n)
                                             : cost.promoted;
   const double chained = atom * share * as_real(launch.k_atoms) * std::max(1.0, clusters / at_once);
   return cost.launched +
