@@ -484,6 +484,14 @@ def served_early():
     return table(["", *(f"{weights}: {engine}" for weights in ("bf16", "fp8 per token") for engine in ("vLLM, early", "plug-in", "plug-in, early"))], body)
 
 
+def served_blocks():
+    """Real vLLM: the plug-in with early kernels of PyTorch's, of three forms of weights, each engine beside stock's alone or with one more."""
+    runs = ("24", "26", "25")
+    cells = {(row["run"], row["sequences"], row["prompt_tokens"]): row for row in rows("h200/vllm.csv") if row["run"] in runs and row["engine"] == "pdl"}
+    body = [[served_case(cells["24", *case]), *(served_ratio(cells[run, *case]) for run in runs)] for case in dict.fromkeys(key[1:] for key in cells)]
+    return table(["", "bf16", "fp8 per token", "fp8 in blocks"], body)
+
+
 def served_invariant():
     """Real vLLM in its usual mode, in its batch-invariant mode, and in that with the plug-in."""
     found = [row for row in rows("h200/vllm.csv") if row["run"] == "16"]
@@ -509,7 +517,7 @@ PAGES = {
     "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin, four_bit, four_bit_vllm),
     "docs/benchmarks_moe.md": (moe_untuned, moe_marlin, moe_peers, served_moe, search_times),
     "docs/invariant_measured.md": (served_invariant,),
-    "docs/vllm_measured.md": (served, served_early, served_four_bit, served_mixtures, served_quantized_mixtures),
+    "docs/vllm_measured.md": (served, served_early, served_blocks, served_four_bit, served_mixtures, served_quantized_mixtures),
 }
 
 

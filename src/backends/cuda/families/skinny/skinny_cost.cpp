@@ -59,8 +59,9 @@ double predicted_skinny(const Problem& problem, const SkinnyLaunchConfig& launch
   // Promoted sums: each k atom of a block waits for its products, and for scales of blocks, of which a thread has more the wider x is.
   const bool block_scales = quantization(problem) == QuantType::per_1x128;
   const double atom = launch.promotion == 0 ? 0
-                      : block_scales        ? cost.promoted_of_scales + cost.promoted_column * as_real(launch.block_n)
-                                            : cost.promoted;
+                      : block_scales
+                          ? cost.promoted_of_scales + cost.promoted_column * as_real(launch.block_n)
+                          : cost.promoted;
   const double chained = atom * share * as_real(launch.k_atoms) * std::max(1.0, clusters / at_once);
   return cost.launched +
          std::max(

@@ -431,8 +431,8 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits, 
     consider(config);
   };
   // Narrow tiles without clusters. `block_m` is of x, or of the weight if A and B are swapped.
-  const auto try_narrow = [&](bool swap_ab, std::int64_t block_m, std::int64_t most_columns) {
-    for (std::int64_t block_n = 16; block_n <= most_columns; block_n += 16) {
+  const auto try_narrow = [&](bool swap_ab, std::int64_t block_m, std::int64_t max_columns) {
+    for (std::int64_t block_n = 16; block_n <= max_columns; block_n += 16) {
       for (std::int64_t split_k = 1; split_k <= max_cluster; ++split_k) {
         Config config = config_of(problem, swap_ab, block_m, block_n, split_k, 1, 1);
         for (const std::int64_t smem : {small_smem, large_smem}) {
