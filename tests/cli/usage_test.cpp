@@ -418,6 +418,41 @@ TEST_F(Usage, ContradictionsAndMissingParts) {
   expect_one_line(program.run({"tune", "-i", path, "--csv-schema", "seed", "-o", output()}), "gfx");
 }
 
+/// A list without the column was tuned as if the option had not been given.
+TEST_F(Usage, OptionsOfOneSizeBesideAList) {
+  const std::string path = right_shapes();
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"--bpreshuffle"},
+                                                {"--bias"},
+                                                {"--scaleAB"},
+                                                {"--x_order", "N"},
+                                                {"--w_order", "N"},
+                                                {"--group", "32"},
+                                                {"--zero_points"},
+                                                {"-b", "2"},
+                                                {"--q_dtype_w", "fp4"},
+                                                {"--expert", "8"},
+                                                {"--topk", "2"},
+                                                {"--shared_experts", "1"},
+                                                {"--act_type", "Silu"},
+                                                {"--q_type", "No"},
+                                                {"--use_g1u1", "1"},
+                                                {"--doweight_stage1", "1"}}) {
+    std::vector<std::string> all{"tune", "-i", path, "-o", output()};
+    all.insert(all.end(), words.begin(), words.end());
+    expect_one_line(program.run(all), "of -m -n -k alone; a list of sizes has it in its column ");
+    EXPECT_FALSE(std::filesystem::exists(output())) << words.front();
+  }
+  // A model's shapes: their weights may be packed, the rest follows from config.json.
+  const std::string model = GEMMTUNE_SOURCE_DIR "/tests/data/models/llama-3.1-70b";
+  expect_one_line(program.run({"tune", "--model_dir", model, "--bias", "-o", output()}),
+                  "--bias: of -m -n -k");
+  EXPECT_EQ(
+      program
+          .run({"tune", "--model_dir", model, "--nsets", "1", "--bpreshuffle", "--dry-run", "-o", output()})
+          .exit_code,
+      0);
+}
+
 TEST_F(Usage, JoulesThatCannotBeHad) {
   const auto tune = [&](std::vector<std::string> more) {
     std::vector<std::string> words = {"tune", "-m", "3", "-n", "64", "-k", "64", "-o", output()};

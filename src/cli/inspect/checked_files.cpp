@@ -46,6 +46,7 @@ Result<std::vector<CheckedFile>> read_checked_files(const std::string& paths, co
   if (!triton.ok()) return triton.status();
   if (*triton) return read_bucket_files(paths, size, operation, device);
   if (size.any()) return Status::invalid("a file and a size: expected one of them");
+  GEMMTUNE_RETURN_IF_ERROR(refuse_single_size_options(size));
   auto tables = read_tables({paths}, operation);
   if (!tables.ok()) return tables.status();
   std::vector<CheckedFile> files;

@@ -132,6 +132,37 @@ Status read_orders(const SizeOptions& options, Problem& problem) {
 
 }  // namespace
 
+Status refuse_single_size_options(const SizeOptions& options, bool of_model) {
+  const SizeOptions none;
+  struct One {
+    const char* option;
+    const char* column;
+    bool is_given;
+  };
+  const auto given = [&](auto field) { return options.*field != none.*field; };
+  for (const One& one : {One{"--bias", "bias", given(&SizeOptions::bias)},
+                         {"--bpreshuffle", "bpreshuffle", !of_model && given(&SizeOptions::bpreshuffle)},
+                         {"--scaleAB", "scaleAB", given(&SizeOptions::scale_ab)},
+                         {"--batch_count", "B", given(&SizeOptions::batch)},
+                         {"--q_dtype_w", "q_dtype_w", given(&SizeOptions::w_type)},
+                         {"--expert", "expert", given(&SizeOptions::experts)},
+                         {"--topk", "topk", given(&SizeOptions::topk)},
+                         {"--shared_experts", "shared_experts", given(&SizeOptions::shared_experts)},
+                         {"--act_type", "act_type", given(&SizeOptions::activation)},
+                         {"--q_type", "q_type", given(&SizeOptions::quant_type)},
+                         {"--use_g1u1", "use_g1u1", given(&SizeOptions::gated)},
+                         {"--doweight_stage1", "doweight_stage1", given(&SizeOptions::doweight_stage1)},
+                         {"--x_order", "rowMajorA of a YAML", given(&SizeOptions::x_order)},
+                         {"--w_order", "rowMajorB of a YAML", given(&SizeOptions::w_order)},
+                         {"--group", "group", given(&SizeOptions::group)},
+                         {"--zero_points", "zero_points", given(&SizeOptions::zero_points)}}) {
+    if (one.is_given)
+      return Status::invalid("{}: of -m -n -k alone; a list of sizes has it in its column {}", one.option,
+                             one.column);
+  }
+  return {};
+}
+
 Status apply_scale_format(const SizeOptions& options, Problem& problem) {
   if (options.scale_format.empty()) return {};
   GEMMTUNE_RETURN_IF_ERROR(
@@ -156,7 +187,7 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
   app.add_option("--problem", options.problem, "A size as reports print it, in place of -m -n -k");
   app.add_flag("--bias", options.bias,
                "With a bias [N] of y's type, of fused_moe two for each expert (for -m -n -k)");
-  app.add_flag("--bpreshuffle", options.bpreshuffle, "The weight was packed once (for -m -n -k)");
+  app.add_flag("--bpreshuffle", options.bpreshuffle, "The weight was packed once (for -m -n -k and --model-dir)");
   app.add_flag("--scaleAB", options.scale_ab, "fp8 operands with one float32 scale each (for -m -n -k)");
   const char* const sizes_of = "Sizes of other operations (for -m -n -k)";
   app.add_option("-b,--batch-count", options.batch, "Batch of a batched operation (B)").group(sizes_of);

@@ -49,6 +49,10 @@ struct SizeOptions {
   bool any() const { return !problem.empty() || !m.empty() || !n.empty() || !k.empty(); }
 };
 
+/// An error if an option is given that only -m -n -k use: a list of sizes has a column for each, and nothing else would say
+/// that it was ignored. `of_model`: of a model's shapes, which --bpreshuffle is also for.
+Status refuse_single_size_options(const SizeOptions& options, bool of_model = false);
+
 /// --scale_fmt of shapes from a file or a model.
 Status apply_scale_format(const SizeOptions& options, Problem& problem);
 

@@ -293,6 +293,8 @@ Status check_options(TuneOptions& options) {
   if (options.size.any()) GEMMTUNE_RETURN_IF_ERROR(problems_of(options.size, {}).status());
   GEMMTUNE_RETURN_IF_ERROR(check_words(options.size));
   GEMMTUNE_RETURN_IF_ERROR(check_words(options.model));
+  if (!options.size.any())
+    GEMMTUNE_RETURN_IF_ERROR(refuse_single_size_options(options.size, options.input.empty()));
   if (options.update_improved && !options.compare) {
     return Status::invalid("--update_improved needs --compare");
   }
