@@ -137,8 +137,8 @@ Status run(const std::string& name, const std::string& card, const std::string& 
   using namespace cuda;
   if (card != "h100" && card != "h200") return Status::invalid("{}: expected h100 or h200", card);
   PaperRuntime runtime("sm_90a", limits_of(card == "h100" ? h100 : h200));
-  const CudaDriver no_driver{api::Driver{}};
-  const HopperLimits limits(runtime.limits());
+  const CudaDriver no_driver(api::Driver{}, h200_clusters);
+  const HopperLimits limits(runtime.limits(), h200_clusters);
   std::vector<std::unique_ptr<KernelFamily>> families;
   families.push_back(make_wgmma_family(runtime, no_driver));
   families.push_back(make_skinny_family(runtime, no_driver));

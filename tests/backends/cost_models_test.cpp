@@ -109,7 +109,7 @@ class Families {
   }
 
   Runtime runtime_;
-  cuda::CudaDriver driver_{cuda::api::Driver{}};
+  cuda::CudaDriver driver_{cuda::api::Driver{}, cuda::h200_clusters};
   std::map<std::string, std::unique_ptr<KernelFamily>> families_;
 };
 

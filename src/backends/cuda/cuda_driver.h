@@ -34,8 +34,9 @@ class CudaDriver final : public gpu::Driver {
  public:
   /// Over the functions of an initialized libcuda (libraries.h: driver()).
   static Result<std::unique_ptr<CudaDriver>> open(const api::Driver& functions, int ordinal);
-  /// Without a device: kernels can be compiled for one, and not be loaded.
-  explicit CudaDriver(const api::Driver& functions) : f_(functions) {}
+  /// Without a device: kernels can be compiled for one, and not be loaded. `clusters`: of that one.
+  explicit CudaDriver(const api::Driver& functions, const ClusterCounts& clusters = {})
+      : f_(functions), clusters_(clusters) {}
   ~CudaDriver() override;
   CudaDriver(const CudaDriver&) = delete;
   CudaDriver& operator=(const CudaDriver&) = delete;
