@@ -199,7 +199,7 @@ void SkinnyFamily::fill(gpu::LaunchSpace<SkinnyLaunchConfig>& space) const {
   });
 }
 
-// Enough blocks for one or two per multiprocessor; shared memory of which two blocks fit. With scales of blocks the best by the cost model.
+// Enough blocks for one or two per multiprocessor; shared memory of which two blocks fit. Of fp8 the best by the cost model.
 Config SkinnyFamily::default_config(const Problem& problem) const {
   const std::int64_t tiles = ceil_div(problem.n, 64) * problem.batch;
   Config config;
@@ -210,16 +210,19 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
   config.set("csk", split_k);
   config.set("smem", std::int64_t{110});
   config.set("pdl", std::int64_t{0});
-  if (accumulates_fewer_bits(problem.x_type)) config.set("prom", std::int64_t{1});
-  if (quantization(problem) != QuantType::per_1x128) return config;
+  if (!accumulates_fewer_bits(problem.x_type)) return config;
+  config.set("prom", std::int64_t{1});
   gpu::FastestConfig fastest;
   fastest.consider(config, predicted_microseconds(problem, config));
-  for (const std::int64_t smem_kib : {50, 75, 110}) {
-    for (std::int64_t blocks = 1; blocks <= max_cluster; ++blocks) {
+  for (const std::int64_t atoms : {1, 2, 4}) {
+    config.set("bk", block_k_of(problem.x_type, atoms));
+    for (const std::int64_t smem_kib : {50, 75, 110}) {
       config.set("smem", smem_kib);
-      config.set("csk", blocks);
-      const SkinnyLaunchConfig launch = launch_config(problem, config);
-      if (refuse_build(problem, launch).empty()) fastest.consider(config, cost(problem, launch));
+      for (std::int64_t blocks = 1; blocks <= max_cluster; ++blocks) {
+        config.set("csk", blocks);
+        const SkinnyLaunchConfig launch = launch_config(problem, config);
+        if (refuse_build(problem, launch).empty()) fastest.consider(config, cost(problem, launch));
+      }
     }
   }
   return fastest.config();
