@@ -187,7 +187,8 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
   app.add_option("--problem", options.problem, "A size as reports print it, in place of -m -n -k");
   app.add_flag("--bias", options.bias,
                "With a bias [N] of y's type, of fused_moe two for each expert (for -m -n -k)");
-  app.add_flag("--bpreshuffle", options.bpreshuffle, "The weight was packed once (for -m -n -k and --model-dir)");
+  app.add_flag("--bpreshuffle", options.bpreshuffle,
+               "The weight was packed once (for -m -n -k and --model-dir)");
   app.add_flag("--scaleAB", options.scale_ab, "fp8 operands with one float32 scale each (for -m -n -k)");
   const char* const sizes_of = "Sizes of other operations (for -m -n -k)";
   app.add_option("-b,--batch-count", options.batch, "Batch of a batched operation (B)").group(sizes_of);

@@ -13,21 +13,22 @@ namespace {
 // Kernels of eight (N, K); `promoted` also to 510 kernels with scales of blocks of six (N, K) at M = 16 and 64 on an H100.
 constexpr gpu::FittedRow<SkinnyCost> skinny_rows[] = {{h200,
                                                        {.launched = 2.2,
-                                                        .from_memory = {4.37e6},
-                                                        .under_way = {8.85e6},
-                                                        .few_under_way = 0.374,
-                                                        .few_blocks = 76.2,
-                                                        .into_multiprocessor = {150e3},
+                                                        .from_memory = {4.43e6},
+                                                        .under_way = {1.15e7},
+                                                        .few_under_way = 0.3,
+                                                        .few_blocks = 71.1,
+                                                        .into_multiprocessor = {847000},
                                                         .cluster_pause = 1.5,
-                                                        .cluster_pause_loads = 2.29,
+                                                        .cluster_pause_loads = 4.48,
                                                         .pause_loads = 0.2,
-                                                        .promoted = 0.268,
-                                                        .promoted_of_scales = 0.27,
-                                                        .promoted_column = 0.0008,
-                                                        .exchanged = 0.25,
-                                                        .exchanged_row = 0.05,
-                                                        .wrong_blocks = 0.0402,
-                                                        .right_blocks = 200}}};
+                                                        .promoted = 0.298,
+                                                        .promoted_of_scales = 0.265,
+                                                        .promoted_column = 0.000485,
+                                                        .promoted_beside = 0.8,
+                                                        .exchanged = 0.1,
+                                                        .exchanged_row = 0.0481,
+                                                        .wrong_blocks = 0.185,
+                                                        .right_blocks = 384}}};
 
 }  // namespace
 
@@ -56,13 +57,17 @@ double predicted_skinny(const Problem& problem, const SkinnyLaunchConfig& launch
   const double pauses = launch.split_k > 1
                             ? (waves - 1) * (cost.cluster_pause + cost.cluster_pause_loads * loaded)
                             : (waves - clusters / at_once) / waves * cost.pause_loads * loaded;
-  // Promoted sums: each k atom of a block waits for its products, and for scales of blocks, of which a thread has more the wider x is.
+  // Promoted sums: each k atom of a block waits for its products, and for scales of blocks, of which a thread has more the wider x is. There
+  // blocks of one multiprocessor hide little of each other's waits.
   const bool block_scales = quantization(problem) == QuantType::per_1x128;
   const double atom = launch.promotion == 0 ? 0
                       : block_scales
                           ? cost.promoted_of_scales + cost.promoted_column * as_real(launch.block_n)
                           : cost.promoted;
-  const double chained = atom * share * as_real(launch.k_atoms) * std::max(1.0, clusters / at_once);
+  const double resident = std::min(as_real(launch.blocks_per_sm), std::ceil(grid / processors));
+  const double chained =
+      atom * share * as_real(launch.k_atoms) *
+      (block_scales ? waves * std::pow(resident, cost.promoted_beside) : std::max(1.0, clusters / at_once));
   return cost.launched +
          std::max(
              {memory * uneven * std::pow(few_bytes, cost.few_under_way) * few_blocks, taken_in, chained}) +

@@ -21,7 +21,8 @@ struct SkinnyCost {
   double pause_loads;                // the same of single blocks
   double promoted;                   // a k atom whose sums are promoted,
   double promoted_of_scales;         // one with scales of blocks,
-  double promoted_column;            // and there each column of x
+  double promoted_column;            // and there each column of x;
+  double promoted_beside;            // exponent of the blocks of a multiprocessor
   double exchanged;                  // split-K,
   double exchanged_row;              // each block of a cluster and each column
   double wrong_blocks;               // each doubling or halving of the number of blocks,
@@ -31,8 +32,8 @@ struct SkinnyCost {
 void visit_fields(SameStruct<SkinnyCost> auto& cost, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(cost, visit, launched, from_memory, under_way, few_under_way, few_blocks,
                         into_multiprocessor, cluster_pause, cluster_pause_loads, pause_loads, promoted,
-                        promoted_of_scales, promoted_column, exchanged, exchanged_row, wrong_blocks,
-                        right_blocks);
+                        promoted_of_scales, promoted_column, promoted_beside, exchanged, exchanged_row,
+                        wrong_blocks, right_blocks);
 }
 
 /// The constants for a device.

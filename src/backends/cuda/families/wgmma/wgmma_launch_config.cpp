@@ -449,7 +449,7 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits, 
   if (few_rows) {
     consider(swap_ab_config(problem, limits));
     try_narrow(true, 64, 64);
-    if (problem.m >= 48 || block_scales) try_narrow(false, 64, 128);
+    if (problem.m >= 48) try_narrow(false, 64, 128);  // with fewer rows such tiles are mostly empty
     return fastest.config();
   }
   // The best tile of 128 rows by the cost model; promoted ones may have 256.
