@@ -501,16 +501,16 @@ std::vector<gpu::Part> Mxfp4Family::parts(const Problem& problem, const Mxfp4Lau
   return parts;
 }
 
-/// Of 16 x 16 elements, over that of a packed MXFP4 weight, whose share was fitted; the others' are counted instructions, and of packed int4 what 36 kernels on an H200 say.
-double decoding_cost(const Mxfp4LaunchConfig& launch, double plain) {
+/// Of 16 x 16 elements, over that of a packed MXFP4 weight. What is no constant is counted instructions.
+double decoding_cost(const Mxfp4LaunchConfig& launch, const Mxfp4Cost& cost) {
   switch (launch.weight.format) {
     case WeightFormat::mxfp4:
-      return launch.packed ? 1.0 : plain;
+      return launch.packed ? 1.0 : cost.plain;
     case WeightFormat::nvfp4:
-      return (launch.packed ? 1.0 : plain) + 0.1;
+      return (launch.packed ? 1.0 : cost.plain) + 0.1;
     case WeightFormat::int4:
-      if (launch.scaled) return launch.weight.zero_points ? 0.9 : 0.75;
-      return !launch.packed ? 1.1 : launch.rescales() ? 0.8 : 0.5;
+      if (launch.scaled) return cost.scaled_int4 + (launch.weight.zero_points ? 0.15 : 0);
+      return !launch.packed ? 1.1 : launch.rescales() ? cost.rescaled_int4 : cost.int4;
   }
   return 1.0;
 }
@@ -530,7 +530,7 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
   const double tiles = real(launch.block_m / 64 * resident);  // of a multiprocessor, 64 rows each
   const double own_tiles = real(launch.tiles());
   const double rows = real(launch.block_n);
-  const double decoding = decoding_cost(launch, cost_.plain);
+  const double decoding = decoding_cost(launch, cost_);
   // Of the sums of groups, which are added to those of all k, or of all sums, which are rescaled. Additions of few groups overlap with products.
   const bool adds = launch.rescales() || (launch.adds_groups() && launch.weight.group < 128);
   const double adding = adds ? rows / 2 * k_of_atom / real(launch.weight.group) : 0;
@@ -543,7 +543,9 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
       own_tiles * adding;
   const double shared =
       tiles * ((launch.warp_instructions ? 1 : 4) * fit.decoded_by_units * decoding + adding);
-  const double step = std::max(alone, shared) + fit.stage / real(launch.k_atoms);
+  const bool two_stages = launch.num_stages == 2 && k_tiles > 2 && !launch.warp_instructions;
+  const double step = (std::max(alone, shared) + fit.stage / real(launch.k_atoms)) *
+                      (1 + (two_stages ? cost_.two_stages : 0));
   const double looped = waves * k_atoms * step / cost_.clock;
   const double memory = (bytes(problem) + real(weight_bytes(problem)) / 16) / cost_.from_memory;
   const double l2 = real(launch.blocks() * k_tiles * launch.stage_bytes) / fit.from_l2;
