@@ -164,10 +164,13 @@ TEST_F(CudaWeightFormats, ScaledTilesAreRight) {
     std::vector<Config> configs;
     for (const char* name : scaled_tiles) {
       const auto candidate = gpu()->resolve(name, problem);
-      ASSERT_TRUE(candidate.ok()) << candidate.message();
+      // Zero points leave too few registers for some.
+      ASSERT_TRUE(candidate.ok() || problem.zero_points) << candidate.message();
+      if (!candidate.ok()) continue;
       EXPECT_EQ(family->accuracy(problem, candidate->config), Accuracy::tensor_core);
       configs.push_back(candidate->config);
     }
+    EXPECT_GE(configs.size(), 3U) << print(problem);
     expect_right(*family, problem, configs);
   }
 }
