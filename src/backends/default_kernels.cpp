@@ -103,9 +103,9 @@ Result<Candidate> default_kernel(const Device& device, const Problem& problem, A
     return library;
   auto untuned = device.fallback(problem);
   if (policy == AccuracyPolicy::fp32 && untuned.ok() && device.accuracy(*untuned, problem) < Accuracy::fp32)
-    return choose_fallback(traits_of(device.info()).families, device, problem, [&](const Candidate& candidate) {
-      return device.accuracy(candidate, problem) == Accuracy::fp32;
-    });
+    return choose_fallback(
+        traits_of(device.info()).families, device, problem,
+        [&](const Candidate& candidate) { return device.accuracy(candidate, problem) == Accuracy::fp32; });
   return under_policy(device, problem, policy, std::move(untuned));
 }
 

@@ -276,7 +276,8 @@ TEST(Tolerance, of_tensor_cores_grows_with_k_as_their_truncated_sums_do) {
 }
 
 /// y with weights of int4 whose products with their scales are rounded to so many significant bits, for `m` rows of `n` columns.
-CheckReport check_rounded_weights(std::int64_t m, std::int64_t n, std::int64_t k, int bits, Accuracy accuracy) {
+CheckReport check_rounded_weights(std::int64_t m, std::int64_t n, std::int64_t k, int bits,
+                                  Accuracy accuracy) {
   Problem problem = default_problem(Operation::a16w4_int4);
   problem.m = m;
   problem.n = n;
@@ -294,7 +295,8 @@ CheckReport check_rounded_weights(std::int64_t m, std::int64_t n, std::int64_t k
           load_element(DataType::bf16, operands->w_scale.data(), (column * k + at) / problem.w_group));
       int exponent = 0;
       const double mantissa = std::frexp(element * scale, &exponent);
-      weight[static_cast<std::size_t>(at)] = std::ldexp(std::nearbyint(std::ldexp(mantissa, bits)), exponent - bits);
+      weight[static_cast<std::size_t>(at)] =
+          std::ldexp(std::nearbyint(std::ldexp(mantissa, bits)), exponent - bits);
     }
     for (std::int64_t row = 0; row < m; ++row) {
       double sum = 0;

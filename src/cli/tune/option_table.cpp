@@ -377,7 +377,8 @@ std::vector<TuneOption> own_rows() {
        &TuneOptions::accuracy,
        "default: no kernel of a lower accuracy class than the default kernel's; fast: all classes, against "
        "the "
-       "library's fast accumulation (fp8 on tensor cores that keep fewer bits than float32); fp32: only kernels "
+       "library's fast accumulation (fp8 on tensor cores that keep fewer bits than float32); fp32: only "
+       "kernels "
        "of that class (int4 weights that are not rounded)",
        {.effect = Effect::measuring, .shows_default = true, .apply = apply_accuracy}},
 

@@ -95,10 +95,12 @@ constexpr const char* rescaled_tiles[] = {"mxfp4_r1_wg2_bm256_bn128_mma0_bk128_c
                                           "mxfp4_r1_wg2_bm128_bn208_mma0_bk128_csk1_smem220_pdl0",
                                           "mxfp4_r1_wg2_bm128_bn256_mma0_bk128_csk2_smem220_pdl0"};
 
-constexpr const char* scaled_tiles[] = {
-    "mxfp4_r1_wg2_bm256_bn128_mma0_bk128_csk1_smem226_scaled1_pdl0", "mxfp4_r1_wg2_bm256_bn64_mma0_bk128_csk2_smem226_scaled1_pdl0",
-    "mxfp4_r1_wg2_bm128_bn256_mma0_bk128_csk1_smem226_scaled1_pdl0", "mxfp4_r1_wg2_bm128_bn128_mma0_bk256_csk2_smem226_scaled1_pdl0",
-    "mxfp4_r1_wg1_bm64_bn64_mma0_bk256_csk1_smem226_scaled1_pdl0", "mxfp4_r1_wg3_bm192_bn128_mma0_bk128_csk1_smem226_scaled1_pdl0"};
+constexpr const char* scaled_tiles[] = {"mxfp4_r1_wg2_bm256_bn128_mma0_bk128_csk1_smem226_scaled1_pdl0",
+                                        "mxfp4_r1_wg2_bm256_bn64_mma0_bk128_csk2_smem226_scaled1_pdl0",
+                                        "mxfp4_r1_wg2_bm128_bn256_mma0_bk128_csk1_smem226_scaled1_pdl0",
+                                        "mxfp4_r1_wg2_bm128_bn128_mma0_bk256_csk2_smem226_scaled1_pdl0",
+                                        "mxfp4_r1_wg1_bm64_bn64_mma0_bk256_csk1_smem226_scaled1_pdl0",
+                                        "mxfp4_r1_wg3_bm192_bn128_mma0_bk128_csk1_smem226_scaled1_pdl0"};
 
 /// What few drawn configs have: long stages, two tiles a warp group, blocks that compute several tiles.
 TEST_F(CudaWeightFormats, NamedTilesAreRight) {
@@ -259,7 +261,8 @@ void expect_exact(const Problem& plain, const Weight& weight, float global) {
       kernels.emplace_back(problem, config);
     }
     if (family->name() == "mxfp4" && plain.operation == Operation::a16w4_int4) {
-      for (const auto& tiles : {std::span<const char* const>(rescaled_tiles), std::span<const char* const>(scaled_tiles)}) {
+      for (const auto& tiles :
+           {std::span<const char* const>(rescaled_tiles), std::span<const char* const>(scaled_tiles)}) {
         for (const char* tile : tiles) {
           const auto candidate = gpu()->resolve(tile, in_fragments(plain));
           if (candidate.ok()) kernels.emplace_back(in_fragments(plain), candidate->config);

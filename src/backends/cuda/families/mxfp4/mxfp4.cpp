@@ -94,9 +94,7 @@ struct Mxfp4LaunchConfig {
   /// A group's sums have registers of their own.
   bool adds_groups() const { return weight.is_grouped() && !rescales() && !scaled; }
   /// Of a thread, those of a group counted too.
-  std::int64_t accumulators() const {
-    return tiles() * block_n / 2 * (adds_groups() ? 2 : 1);
-  }
+  std::int64_t accumulators() const { return tiles() * block_n / 2 * (adds_groups() ? 2 : 1); }
   /// The consumers take registers from the producer.
   bool wide() const { return warpgroups == 2 && accumulators() > 64 && !warp_instructions; }
   std::int64_t threads() const { return 128 * warpgroups + (wide() ? 128 : 32); }
@@ -417,10 +415,11 @@ void Mxfp4Family::fill(gpu::LaunchSpace<Mxfp4LaunchConfig>& space) const {
                       .absent = "110",
                       .meaning = "KiB of shared memory, which the stages fill",
                       .range = NumberRange{16, 227}});
-  Parameter scaled{.key = "scaled",
-                   .values = {},
-                   .absent = "0",
-                   .meaning = "1: elements are multiplied by their scales and rounded, 0: sums are multiplied"};
+  Parameter scaled{
+      .key = "scaled",
+      .values = {},
+      .absent = "0",
+      .meaning = "1: elements are multiplied by their scales and rounded, 0: sums are multiplied"};
   if (may_scale_elements(space.problem())) scaled.values = {"0", "1"};
   space.add(std::move(scaled));
   space.add(dependent_parameter());

@@ -43,8 +43,9 @@ void visit_fields(SameStruct<Mxfp4InstructionCost> auto& cost, auto&& visit) {
                         exchanged);
 }
 void visit_fields(SameStruct<Mxfp4Cost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, plain, int4, rescaled_int4, scaled_int4, warp_loop, decoded_together, row_together,
-                        two_stages, launched, stored, sent, of_warps, of_warpgroups);
+  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, plain, int4, rescaled_int4, scaled_int4, warp_loop,
+                        decoded_together, row_together, two_stages, launched, stored, sent, of_warps,
+                        of_warpgroups);
 }
 
 /// The constants for a device.
