@@ -129,7 +129,7 @@ class KernelFamily {
   virtual Config default_config(const Problem& problem) const = 0;
   /// What runs if a user asks the library for its fast accumulation; without one the default.
   virtual Config fast_config(const Problem& problem) const = 0;
-  /// The class of a kernel's sums. Only kernels that leave fp8 sums to a tensor core are not `fp32`.
+  /// The class of a kernel's sums and roundings. Kernels that leave fp8 sums to a tensor core or round an operand are not `fp32`.
   virtual Accuracy accuracy(const Problem& problem, const Config& config) const = 0;
   /// A promise: kernels of one text, of whatever families and M, are of one bit class, because they add the products of an
   /// element in the same order. Verification holds it against every kernel. Empty: none is made.

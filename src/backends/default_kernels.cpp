@@ -7,19 +7,25 @@
 #include <utility>
 #include <vector>
 
+#include "backends/traits.h"
+
 namespace gemmtune {
 namespace {
 
-/// The family's default config, else the first of its space, that is allowed. No programmatic dependent launch.
+/// The family's default config, else that of its space which is predicted to be the fastest, that is allowed. No programmatic dependent launch.
 std::optional<Candidate> first_allowed(const KernelFamily& family, const Problem& problem,
                                        const KernelFilter& allowed) {
   Candidate candidate{std::string(family.name()), family.revision(), family.default_config(problem)};
   if (!allowed || allowed(candidate)) return candidate;
+  std::optional<std::pair<double, Candidate>> fastest;
   for (Config& config : family.space(problem).enumerate()) {
     candidate.config = std::move(config);
-    if (!is_dependent(candidate.config) && allowed(candidate)) return candidate;
+    if (is_dependent(candidate.config) || !allowed(candidate)) continue;
+    const double predicted = family.predicted_microseconds(problem, candidate.config);
+    if (!fastest || predicted < fastest->first) fastest.emplace(predicted, candidate);
   }
-  return std::nullopt;
+  if (!fastest) return std::nullopt;
+  return std::move(fastest->second);
 }
 
 /// An allowed kernel of the family, or why there is none.
@@ -76,7 +82,7 @@ int fallback_rank(const FamilyInfo& info, const Problem& problem, std::string_vi
 /// With `fast` its family's fast config.
 Result<Candidate> under_policy(const Device& device, const Problem& problem, AccuracyPolicy policy,
                                Result<Candidate> candidate) {
-  if (!candidate.ok() || policy == AccuracyPolicy::keep) return candidate;
+  if (!candidate.ok() || policy != AccuracyPolicy::fast) return candidate;
   if (const KernelFamily* family = device.find_family(candidate->family); family != nullptr)
     candidate->config = family->fast_config(problem);
   return candidate;
@@ -113,7 +119,12 @@ Result<Candidate> default_kernel(const Device& device, const Problem& problem, A
   auto library = library_kernel(device, problem, policy);
   if (library.ok() && (policy == AccuracyPolicy::fast || library->family == device.info().opponent))
     return library;
-  return under_policy(device, problem, policy, device.fallback(problem));
+  auto untuned = device.fallback(problem);
+  if (policy == AccuracyPolicy::fp32 && untuned.ok() && device.accuracy(*untuned, problem) < Accuracy::fp32)
+    return choose_fallback(
+        traits_of(device.info()).families, device, problem,
+        [&](const Candidate& candidate) { return device.accuracy(candidate, problem) == Accuracy::fp32; });
+  return under_policy(device, problem, policy, std::move(untuned));
 }
 
 }  // namespace gemmtune

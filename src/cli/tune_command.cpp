@@ -40,7 +40,7 @@ constexpr ShortHelpOption search_options[] = {
     {"--search", "staged (default), exhaustive, random …"},
     {"--libtype", "Kernel families, comma list (default: all)"},
     {"--objective", "Minimize time (default), energy or edp"},
-    {"--accuracy", "default, or fast: lower accuracy classes too"},
+    {"--accuracy", "default; fast: lower classes too; fp32: none lower"},
 };
 constexpr ShortHelpOption measuring_options[] = {
     {"--cache", "weights-cold (default), warm or cold"},

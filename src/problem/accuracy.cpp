@@ -11,11 +11,19 @@ std::optional<Accuracy> parse_accuracy(std::string_view text) {
 }
 
 std::string_view to_string(AccuracyPolicy policy) {
-  return policy == AccuracyPolicy::keep ? "default" : "fast";
+  switch (policy) {
+    case AccuracyPolicy::keep:
+      return "default";
+    case AccuracyPolicy::fast:
+      return "fast";
+    case AccuracyPolicy::fp32:
+      return to_string(Accuracy::fp32);
+  }
+  return "";
 }
 
 std::optional<AccuracyPolicy> parse_accuracy_policy(std::string_view text) {
-  for (const AccuracyPolicy policy : {AccuracyPolicy::keep, AccuracyPolicy::fast})
+  for (const AccuracyPolicy policy : {AccuracyPolicy::keep, AccuracyPolicy::fast, AccuracyPolicy::fp32})
     if (text == to_string(policy)) return policy;
   return std::nullopt;
 }

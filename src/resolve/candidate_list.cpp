@@ -244,6 +244,7 @@ Status check_libtypes(const Device& device, const std::vector<std::string>& libt
 
 Accuracy lowest_accuracy(const Device& device, const Problem& problem, AccuracyPolicy policy) {
   if (policy == AccuracyPolicy::fast) return Accuracy::tensor_core;
+  if (policy == AccuracyPolicy::fp32) return Accuracy::fp32;
   const auto candidate = default_kernel(device, problem, policy);
   return candidate.ok() ? device.accuracy(*candidate, problem) : Accuracy::fp32;
 }

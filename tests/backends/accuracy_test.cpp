@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "backends/cuda/families/mma/mma.h"
+#include "backends/cuda/families/mxfp4/mxfp4.h"
 #include "backends/cuda/families/skinny/skinny.h"
 #include "backends/cuda/families/wgmma/wgmma.h"
 #include "backends/gpu/families/simt/simt.h"
@@ -23,6 +26,7 @@ class AccuracyOfFamilies : public ::testing::Test {
     if (name == "wgmma") return cuda::make_wgmma_family(runtime_, driver_);
     if (name == "skinny") return cuda::make_skinny_family(runtime_, driver_);
     if (name == "mma") return cuda::make_mma_family(runtime_);
+    if (name == "mxfp4") return cuda::make_mxfp4_family(runtime_, driver_);
     return gpu::make_simt_family(runtime_);
   }
 
@@ -73,6 +77,44 @@ TEST_F(AccuracyOfFamilies, OthersAreOfOneClass) {
   EXPECT_EQ(simt->accuracy(fp8, simt->default_config(fp8)), Accuracy::fp32);
 }
 
+/// Packed int4 in groups, bf16: products with scales are rounded to bf16 by default for more than 64 rows, and never for fewer or where bf16 is not the type.
+TEST_F(AccuracyOfFamilies, Int4ElementsAreRoundedForManyRowsOfBf16Alone) {
+  const auto mxfp4 = family("mxfp4");
+  const auto int4 = [](int m, int group, Operation operation = Operation::a16w4_int4) {
+    Problem problem = of_int4(operation, m, 4096, 4096, group, m % 2 == 1);
+    problem.weight_layout = WeightLayout::fragment64;
+    return problem;
+  };
+  const auto classes = [&](const Problem& problem) {
+    std::map<Accuracy, int> counts;
+    for (const Config& config : mxfp4->space(problem).enumerate()) ++counts[mxfp4->accuracy(problem, config)];
+    return counts;
+  };
+  for (const int group : {32, 64, 128}) {
+    for (const int m : {65, 128, 1024}) {
+      const Problem many = int4(m, group);
+      EXPECT_EQ(mxfp4->accuracy(many, mxfp4->default_config(many)), Accuracy::tensor_core) << print(many);
+      EXPECT_EQ(classes(many).size(), 2U) << print(many);
+    }
+    const Problem few = int4(64, group);
+    EXPECT_EQ(mxfp4->accuracy(few, mxfp4->default_config(few)), Accuracy::fp32);
+    EXPECT_EQ(classes(few).count(Accuracy::tensor_core), 0U);
+  }
+  Problem halves = int4(512, 128);
+  halves.x_type = halves.y_type = DataType::f16;
+  Problem plain = int4(512, 128);
+  plain.weight_layout = WeightLayout::plain;
+  for (const Problem& exact : {halves, plain, int4(512, 4096), int4(512, 128, Operation::a8w4_int4)}) {
+    EXPECT_EQ(mxfp4->default_config(exact).find("scaled"), nullptr) << print(exact);
+    EXPECT_EQ(classes(exact).count(Accuracy::tensor_core), 0U) << print(exact);
+  }
+  Config scaled = mxfp4->default_config(int4(512, 128));
+  EXPECT_NE(mxfp4->sum_order(int4(512, 128), scaled), "");
+  Config exact = scaled;
+  exact.set("scaled", std::int64_t{0});
+  EXPECT_NE(mxfp4->sum_order(int4(512, 128), scaled), mxfp4->sum_order(int4(512, 128), exact));
+}
+
 TEST(Accuracy, WordsAndOrder) {
   for (const Accuracy accuracy : {Accuracy::tensor_core, Accuracy::fp32})
     EXPECT_EQ(parse_accuracy(to_string(accuracy)), accuracy);
@@ -80,6 +122,9 @@ TEST(Accuracy, WordsAndOrder) {
   EXPECT_LT(Accuracy::tensor_core, Accuracy::fp32);
   EXPECT_EQ(parse_accuracy_policy("default"), AccuracyPolicy::keep);
   EXPECT_EQ(parse_accuracy_policy("fast"), AccuracyPolicy::fast);
+  EXPECT_EQ(parse_accuracy_policy("fp32"), AccuracyPolicy::fp32);
+  for (const AccuracyPolicy policy : {AccuracyPolicy::keep, AccuracyPolicy::fast, AccuracyPolicy::fp32})
+    EXPECT_EQ(parse_accuracy_policy(to_string(policy)), policy);
   EXPECT_EQ(parse_accuracy_policy("keep"), std::nullopt);
 }
 

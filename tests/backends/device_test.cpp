@@ -520,6 +520,25 @@ TEST(Defaults, TheDefaultKernelIsTheFallbackAndOfFastTheLibrarys) {
   EXPECT_EQ(*default_kernel(device(), one, AccuracyPolicy::fast), library.ok() ? *library : *untuned);
 }
 
+TEST(Defaults, TheDefaultKernelOfFp32IsTheFirstOfThatClass) {
+  class TensorCoresFirst : public ForwardingDevice {
+   public:
+    using ForwardingDevice::ForwardingDevice;
+    Result<Candidate> fallback(const Problem&) const override { return Candidate{"mma", 1, {}}; }
+  };
+  testing::FakeDevice fake;
+  fake.change_info().backend = "cuda";
+  fake.change_info().gfx = "sm_80";
+  fake.add({.name = "mma", .accuracy = Accuracy::tensor_core});
+  fake.add({.name = "simt"});
+  const TensorCoresFirst device(fake);
+  const Problem problem = problem_of(32, DataType::bf16);
+  EXPECT_EQ(default_kernel(device, problem, AccuracyPolicy::keep)->family, "mma");
+  const auto exact = default_kernel(device, problem, AccuracyPolicy::fp32);
+  ASSERT_TRUE(exact.ok()) << exact.message();
+  EXPECT_EQ(exact->family, "simt");
+}
+
 /// cuBLASLt is what a user has without us, and slow where its sums are of the class fp32.
 TEST(Defaults, ScalesOfRowsRunOursBeforeCublasLt) {
   testing::FakeDevice fake;

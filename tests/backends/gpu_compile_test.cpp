@@ -495,6 +495,10 @@ TEST_F(GpuCompile, ZeroPointsTakeRegisters) {
        "mxfp4_r1_wg2_bm256_bn64_mma0_bk256_csk1_smem220_pdl0"},
       {packed(int4(Operation::a16w4_int4, 1024, 128)),
        "mxfp4_r1_wg2_bm256_bn64_mma0_bk128_csk1_smem220_pdl0"},
+      {packed(int4(Operation::a16w4_int4, 1024, 128)),
+       "mxfp4_r1_wg3_bm192_bn96_mma0_bk128_csk1_smem226_scaled1_pdl0"},
+      {packed(int4(Operation::a16w4_int4, 1024, 64)),
+       "mxfp4_r1_wg2_bm256_bn64_mma0_bk128_csk1_smem226_scaled1_pdl0"},
       {int4(Operation::a16w4_int4, 16, 64), "mxfp4_r1_wg2_bm256_bn16_mma0_bk256_csk4_smem110_pdl0"},
       {int4(Operation::a8w4_int4, 1024, 5120), "mxfp4_r1_wg3_bm192_bn80_mma0_bk256_csk1_smem220_pdl0"},
       {int4(Operation::a8w4_int4, 1024, 5120), "mxfp4_r1_wg2_bm256_bn64_mma0_bk256_csk1_smem220_pdl0"}};

@@ -7,9 +7,12 @@
 #include <cstdlib>
 #include <set>
 
+#include "backends/default_kernels.h"
+#include "backends/traits.h"
 #include "resolve/answer.h"
 #include "resolve/candidate_list.h"
 #include "support/dispatch_tables.h"
+#include "support/paper_device.h"
 
 namespace gemmtune {
 namespace {
@@ -173,6 +176,27 @@ TEST_F(ErrataOfACpu, TheDefaultIsNotUsable) {
   EXPECT_EQ(usable_default(*device_, problem_, AccuracyPolicy::keep).code(), StatusCode::unsupported);
   problem_.k = 472;
   EXPECT_TRUE(usable_default(*device_, problem_, AccuracyPolicy::keep).ok());
+}
+
+/// Where the default config may not run, the one that is predicted to be the fastest of those that may.
+TEST(AllowedFallback, IsTheFastestByTheCostModel) {
+  testing::PaperDevice device;
+  device.mutable_info().backend = "cuda";
+  device.mutable_info().gfx = "sm_80";
+  device.add({.name = "mma",
+              .parameters = {{"fast", {"1", "0"}, "0", ""}, {"bm", {"16", "32", "64"}, "16", ""}},
+              .predicted = [](const Problem&,
+                              const Config& config) { return config.number("bm") == 32 ? 1.0 : 2.0; },
+              .fast_key = "fast"});
+  Problem problem;
+  problem.m = problem.n = problem.k = 64;
+  const auto found = choose_fallback(traits_of("cuda").families, device, problem, [&](const Candidate& one) {
+    return device.accuracy(one, problem) == Accuracy::fp32;
+  });
+  ASSERT_TRUE(found.ok()) << found.message();
+  EXPECT_EQ(found->kernel_name(), "mma_r1_fast0_bm32");
+  EXPECT_EQ(*default_kernel(device, problem, AccuracyPolicy::fp32), *found);
+  EXPECT_EQ(default_kernel(device, problem, AccuracyPolicy::keep)->kernel_name(), "mma_r1_fast1_bm16");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -272,6 +273,58 @@ TEST(Tolerance, of_tensor_cores_grows_with_k_as_their_truncated_sums_do) {
   EXPECT_EQ(share(100000, DataType::f16), 1) << "not looked at";
   EXPECT_EQ(share(53248, DataType::bf16), 0.05);
   EXPECT_EQ(tolerance_for(problem_of(1, 1, 53248, DataType::f16), 0.05).max_misrounded, 0.05) << "of a CPU";
+}
+
+/// y with weights of int4, with zero points if `m` is even, whose products with their scales are rounded to so many significant bits, for `m` rows of `n` columns.
+CheckReport check_rounded_weights(std::int64_t m, std::int64_t n, std::int64_t k, int bits,
+                                  Accuracy accuracy) {
+  Problem problem = default_problem(Operation::a16w4_int4);
+  problem.m = m;
+  problem.n = n;
+  problem.k = k;
+  problem.w_group = 32;
+  problem.zero_points = m % 2 == 0;
+  const auto operands = make_inputs(problem, 3);
+  const Reference reference = *compute_reference(problem, *operands, {});
+  std::vector<std::byte> y(static_cast<std::size_t>(m * n * 2));
+  for (std::int64_t column = 0; column < n; ++column) {
+    std::vector<double> weight(static_cast<std::size_t>(k));
+    for (std::int64_t at = 0; at < k; ++at) {
+      const auto pair = static_cast<int>(operands->w[static_cast<std::size_t>((column * k + at) / 2)]);
+      const std::int64_t group = (column * k + at) / problem.w_group;
+      const int zero_point =
+          problem.zero_points
+              ? static_cast<signed char>(operands->w_zero_points[static_cast<std::size_t>(group)])
+              : 0;
+      const int element = ((pair >> (at % 2 * 4) & 15) ^ 8) - 8 - zero_point;
+      const double scale = static_cast<double>(load_element(DataType::bf16, operands->w_scale.data(), group));
+      int exponent = 0;
+      const double mantissa = std::frexp(element * scale, &exponent);
+      weight[static_cast<std::size_t>(at)] =
+          std::ldexp(std::nearbyint(std::ldexp(mantissa, bits)), exponent - bits);
+    }
+    for (std::int64_t row = 0; row < m; ++row) {
+      double sum = 0;
+      for (std::int64_t at = 0; at < k; ++at)
+        sum += static_cast<double>(load_element(DataType::bf16, operands->x.data(), row * k + at)) *
+               weight[static_cast<std::size_t>(at)];
+      store(DataType::bf16, y.data(), row * n + column, static_cast<float>(sum));
+    }
+  }
+  return check_output(problem, reference, y, n, tolerance_for(problem, 0.05, {accuracy, true}));
+}
+
+TEST(Tolerance, of_the_class_tensor_core_lets_scaled_int4_weights_be_bf16) {
+  for (const auto& [m, n, k] :
+       {std::array<std::int64_t, 3>{16, 96, 512}, {64, 1, 2048}, {5, 64, 64}, {64, 64, 4096}}) {
+    const CheckReport rounded = check_rounded_weights(m, n, k, 8, Accuracy::tensor_core);
+    EXPECT_TRUE(rounded.right) << rounded.reason;
+    EXPECT_LT(rounded.frobenius, 0x1p-8 * 0.75);
+    EXPECT_FALSE(check_rounded_weights(m, n, k, 8, Accuracy::fp32).right) << m << " x " << n << " x " << k;
+    EXPECT_TRUE(check_rounded_weights(m, n, k, 30, Accuracy::fp32).right);
+  }
+  const CheckReport coarse = check_rounded_weights(16, 96, 512, 5, Accuracy::tensor_core);
+  EXPECT_FALSE(coarse.right) << coarse.frobenius;
 }
 
 }  // namespace

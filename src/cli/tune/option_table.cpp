@@ -63,7 +63,7 @@ Status apply_cache(const TuneOptions& options, TuneRequest& request) {
 
 Status apply_accuracy(const TuneOptions& options, TuneRequest& request) {
   const auto policy = parse_accuracy_policy(options.accuracy);
-  if (!policy) return Status::invalid("--accuracy {}: expected default or fast", options.accuracy);
+  if (!policy) return Status::invalid("--accuracy {}: expected default, fast or fp32", options.accuracy);
   request.policy.accuracy = *policy;
   return {};
 }
@@ -377,7 +377,9 @@ std::vector<TuneOption> own_rows() {
        &TuneOptions::accuracy,
        "default: no kernel of a lower accuracy class than the default kernel's; fast: all classes, against "
        "the "
-       "library's fast accumulation (fp8 on tensor cores that keep fewer bits than float32)",
+       "library's fast accumulation (fp8 on tensor cores that keep fewer bits than float32); fp32: only "
+       "kernels "
+       "of that class (int4 weights that are not rounded)",
        {.effect = Effect::measuring, .shows_default = true, .apply = apply_accuracy}},
 
       {search,

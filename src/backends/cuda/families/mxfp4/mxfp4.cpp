@@ -21,7 +21,7 @@ namespace gemmtune::cuda {
 static void visit_fields(const Mxfp4Config& config, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(config, visit, warpgroups, tiles, block_n, together, k_atoms, wide, send, mma,
                         row_scales, x_fp4, rows_per_y, persistent, packed, weight, group, zero_points,
-                        rescaled);
+                        rescaled, scaled);
 }
 
 namespace {
@@ -36,9 +36,11 @@ constexpr std::int64_t max_fp4_sums = 128;                                      
 // Of three warp groups, which take no registers; plain weights and other formats than MXFP4 take more to decode.
 constexpr std::int64_t max_sums_of_three = 64;
 constexpr std::int64_t max_sums_of_three_others = 56;
+constexpr std::int64_t max_scaled_zero_points_of_three = 40;
 constexpr std::int64_t max_plain_groups = 96;  // of two tiles a warp group, groups and a plain weight
 constexpr std::int64_t max_plain_others_of_three = 32;  // of groups or zero points and a plain weight
 constexpr std::int64_t max_persistent_plain = 96;       // of two tiles of 64 rows and a plain weight
+constexpr std::int64_t max_exact_rows = 64;  // of x, up to which rounding elements of int4 gains nothing
 constexpr std::int64_t max_x_tiles = 65535;
 constexpr std::int64_t max_x_in_turn = 16 << 20;  // bytes
 
@@ -52,6 +54,12 @@ bool scales_rows(const Problem& problem) {
   return quantization(problem) == QuantType::per_token || is_nvfp4_x(problem);
 }
 
+/// Whether elements of int4 may be multiplied by their scales: products have the range of bf16, but not that of fp16, and none of the latter's scales would be exact.
+bool may_scale_elements(const Problem& problem) {
+  return weight_traits(problem).is_grouped() && is_packed(problem) && problem.x_type == DataType::bf16 &&
+         problem.y_type == DataType::bf16;
+}
+
 /// Tiles, shared memory and grid of a config.
 struct Mxfp4LaunchConfig {
   std::int64_t warpgroups = 1;  // of consumers
@@ -63,6 +71,7 @@ struct Mxfp4LaunchConfig {
   bool packed = false;  // the weight
   WeightTraits weight;
   bool warp_instructions = false;  // mma.sync instead of wgmma
+  bool scaled = false;             // elements of int4, by their group's scale
   bool dependent_launch = false;
   std::int64_t num_stages = 0;
   std::int64_t k_tiles = 1;
@@ -79,13 +88,13 @@ struct Mxfp4LaunchConfig {
   std::int64_t tiles() const { return block_m / (64 * warpgroups); }  // of 64 rows, of a warp group
   /// Sums are in units of the latest group's scale, where a group's own would not fit into registers.
   bool rescales() const {
-    return weight.is_grouped() && weight.group == 128 && packed && !warp_instructions &&
+    return weight.is_grouped() && weight.group == 128 && packed && !warp_instructions && !scaled &&
            tiles() * block_n > 128;
   }
+  /// A group's sums have registers of their own.
+  bool adds_groups() const { return weight.is_grouped() && !rescales() && !scaled; }
   /// Of a thread, those of a group counted too.
-  std::int64_t accumulators() const {
-    return tiles() * block_n / 2 * (weight.is_grouped() && !rescales() ? 2 : 1);
-  }
+  std::int64_t accumulators() const { return tiles() * block_n / 2 * (adds_groups() ? 2 : 1); }
   /// The consumers take registers from the producer.
   bool wide() const { return warpgroups == 2 && accumulators() > 64 && !warp_instructions; }
   std::int64_t threads() const { return 128 * warpgroups + (wide() ? 128 : 32); }
@@ -114,7 +123,8 @@ struct Mxfp4LaunchConfig {
   std::int64_t max_accumulators() const {
     if (warpgroups < 3)
       return weight.is_grouped() && !packed && tiles() > 1 ? max_plain_groups : max_fp4_sums;
-    if (packed && weight.format == WeightFormat::mxfp4) return max_sums_of_three;
+    if (scaled && weight.zero_points) return max_scaled_zero_points_of_three;
+    if (packed && (weight.format == WeightFormat::mxfp4 || scaled)) return max_sums_of_three;
     return !packed && (weight.is_grouped() || weight.zero_points) ? max_plain_others_of_three
                                                                   : max_sums_of_three_others;
   }
@@ -132,6 +142,7 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   launch.k_atoms = config.number("bk", 128) / k_of_atom;
   launch.split_k = config.number("csk", 1);
   launch.warp_instructions = config.number("mma", 0) != 0;
+  launch.scaled = config.number("scaled", 0) != 0;
   launch.dependent_launch = is_dependent(config);
   launch.smem_kib = config.number("smem", 110);
   launch.k_tiles = ceil_div(problem.k, k_of_atom * launch.k_atoms);
@@ -278,9 +289,13 @@ class Mxfp4Family final : public gpu::JitFamily<Mxfp4LaunchConfig> {
   Status accepts(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
   /// An instruction for each 16 of k in the order of k, of a warp group or of a warp; with one tile a warp's odd ones have sums of their own.
+  Accuracy accuracy(const Problem&, const Config& config) const override {
+    return config.number("scaled", 0) != 0 ? Accuracy::tensor_core : Accuracy::fp32;
+  }
   std::string sum_order(const Problem& problem, const Config& config) const override {
     const Mxfp4LaunchConfig launch = launch_config(problem, config);
     const char* const instructions = launch.rescales()           ? "wgmma, rescaled"
+                                     : launch.scaled             ? "wgmma, scaled"
                                      : !launch.warp_instructions ? "wgmma"
                                      : launch.tiles() == 1       ? "mma, even and odd"
                                                                  : "mma";
@@ -335,9 +350,12 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Mxfp4LaunchC
   if (launch.accumulators() > launch.max_accumulators()) return "tile needs more registers than a thread has";
   if (launch.weight.zero_points && launch.tiles() > 1 && launch.k_atoms > 2 && !launch.warp_instructions)
     return "zero points of two tiles and bk 256: the compiler spills registers";
+  if (launch.weight.zero_points && launch.tiles() > 1 && launch.scaled && launch.weight.group < 128)
+    return "zero points of groups below 128, two tiles and scaled 1: the compiler spills registers";
   if (!is_packed(problem) && launch.k_atoms != 4) return "bk is not 256, which a plain weight needs";
   if (launch.k_atoms == 8 && !launch.warp_instructions) return "bk 512 is for mma 1";
   if (launch.warp_instructions && launch.block_n > 32) return "mma 1 is for few rows of x";
+  if (launch.scaled && launch.warp_instructions) return "scaled is for mma 0";
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
   if (launch.num_stages < std::min<std::int64_t>(2, ceil_div(launch.k_tiles, launch.split_k)))
     return "smem holds less than two stages";
@@ -354,6 +372,7 @@ std::string Mxfp4Family::refuse_waste(const Problem& problem, const Mxfp4LaunchC
   for (const std::int64_t narrower : row_tiles)
     if (narrower < launch.block_n && ceil_div(rows, narrower) == launch.x_tiles)
       return "bn makes as many tiles as a narrower one";
+  if (launch.scaled && rows <= max_exact_rows) return "scaled is for many rows";
   if (launch.warpgroups == 3 && launch.block_n < 64) return "wg 3 is for many rows";
   if (launch.block_n < 64 && rows > launch.block_n) return "bn reads the weight too often";
   if (rows > 128 && launch.accumulators() * launch.warpgroups < 64) return "tile is small for so many rows";
@@ -392,10 +411,17 @@ void Mxfp4Family::fill(gpu::LaunchSpace<Mxfp4LaunchConfig>& space) const {
                       .absent = "1",
                       .meaning = "split-K within the cluster: blocks that divide k"});
   space.add(Parameter{.key = "smem",
-                      .values = {"36", "50", "75", "110", "220"},
+                      .values = {"36", "50", "75", "110", "226"},
                       .absent = "110",
                       .meaning = "KiB of shared memory, which the stages fill",
                       .range = NumberRange{16, 227}});
+  Parameter scaled{
+      .key = "scaled",
+      .values = {},
+      .absent = "0",
+      .meaning = "1: elements are multiplied by their scales and rounded, 0: sums are multiplied"};
+  if (may_scale_elements(space.problem())) scaled.values = {"0", "1"};
+  space.add(std::move(scaled));
   space.add(dependent_parameter());
   space.rule("fits", Rule::build, [this](const Problem& problem, const Mxfp4LaunchConfig& launch) {
     return refuse_build(problem, launch);
@@ -406,17 +432,18 @@ void Mxfp4Family::fill(gpu::LaunchSpace<Mxfp4LaunchConfig>& space) const {
   refuse_slow(space, 2);
 }
 
-/// The config that the cost model prefers.
+/// The config that the cost model prefers: of many rows, elements of int4 are scaled, as other libraries' kernels do, so that a search may do that too.
 Config Mxfp4Family::default_config(const Problem& problem) const {
   gpu::FastestConfig fastest;
   Config config;
   const std::int64_t rows = problem.m * wide_rows(problem);
+  const bool scalable = may_scale_elements(problem);
   for (const auto& [wg, bm] :
        {std::pair<std::int64_t, std::int64_t>{1, 64}, {1, 128}, {2, 128}, {2, 256}, {3, 192}}) {
     for (const std::int64_t bn : row_tiles) {
       if ((bn < 64 && bn < rows) || bn >= 2 * std::max<std::int64_t>(rows, 8)) continue;
       for (std::int64_t csk = 1; csk <= max_cluster; ++csk) {
-        for (const std::int64_t smem : {50, 75, 110, 220}) {
+        for (const std::int64_t smem : {50, 75, 110, 226}) {
           for (const std::int64_t bk : {128, 256, 512}) {
             for (const std::int64_t mma : {1, 0}) {
               if (mma == 1 ? bn > 32 : bk == 512) continue;
@@ -427,6 +454,7 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
               config.set("bk", bk);
               config.set("csk", csk);
               config.set("smem", smem);
+              if (scalable) config.set("scaled", std::int64_t{rows > max_exact_rows ? 1 : 0});
               config.set("pdl", std::int64_t{0});
               const Mxfp4LaunchConfig launch = launch_config(problem, config);
               if (refuse_build(problem, launch).empty()) fastest.consider(config, cost(problem, launch));
@@ -463,7 +491,8 @@ std::vector<gpu::Part> Mxfp4Family::parts(const Problem& problem, const Mxfp4Lau
                                      .weight = launch.weight.format,
                                      .group = as_int(launch.weight.group),
                                      .zero_points = launch.weight.zero_points,
-                                     .rescaled = launch.rescales()}));
+                                     .rescaled = launch.rescales(),
+                                     .scaled = launch.scaled}));
   std::vector<gpu::Part> parts{{std::move(source), launch.shared_bytes}};
   if (widens_activations(problem))
     parts.push_back(
@@ -471,15 +500,16 @@ std::vector<gpu::Part> Mxfp4Family::parts(const Problem& problem, const Mxfp4Lau
   return parts;
 }
 
-/// Of 16 x 16 elements, over that of a packed MXFP4 weight, whose share was fitted; the others' are counted instructions, and of packed int4 what 36 kernels on an H200 say.
-double decoding_cost(const Mxfp4LaunchConfig& launch, double plain) {
+/// Of 16 x 16 elements, over that of a packed MXFP4 weight. What is no constant is counted instructions.
+double decoding_cost(const Mxfp4LaunchConfig& launch, const Mxfp4Cost& cost) {
   switch (launch.weight.format) {
     case WeightFormat::mxfp4:
-      return launch.packed ? 1.0 : plain;
+      return launch.packed ? 1.0 : cost.plain;
     case WeightFormat::nvfp4:
-      return (launch.packed ? 1.0 : plain) + 0.1;
+      return (launch.packed ? 1.0 : cost.plain) + 0.1;
     case WeightFormat::int4:
-      return !launch.packed ? 1.1 : launch.rescales() ? 0.8 : 0.5;
+      if (launch.scaled) return cost.scaled_int4 + (launch.weight.zero_points ? 0.15 : 0);
+      return !launch.packed ? 1.1 : launch.rescales() ? cost.rescaled_int4 : cost.int4;
   }
   return 1.0;
 }
@@ -499,9 +529,9 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
   const double tiles = real(launch.block_m / 64 * resident);  // of a multiprocessor, 64 rows each
   const double own_tiles = real(launch.tiles());
   const double rows = real(launch.block_n);
-  const double decoding = decoding_cost(launch, cost_.plain);
+  const double decoding = decoding_cost(launch, cost_);
   // Of the sums of groups, which are added to those of all k, or of all sums, which are rescaled. Additions of few groups overlap with products.
-  const bool adds = launch.weight.is_grouped() && (launch.rescales() || launch.weight.group < 128);
+  const bool adds = launch.rescales() || (launch.adds_groups() && launch.weight.group < 128);
   const double adding = adds ? rows / 2 * k_of_atom / real(launch.weight.group) : 0;
   // Cycles of 64 of k: of a warp group that waits for its own results, and of the multiprocessor's units.
   const bool four_together = launch.tiles() == 1 && launch.together();
@@ -512,7 +542,9 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
       own_tiles * adding;
   const double shared =
       tiles * ((launch.warp_instructions ? 1 : 4) * fit.decoded_by_units * decoding + adding);
-  const double step = std::max(alone, shared) + fit.stage / real(launch.k_atoms);
+  const bool two_stages = launch.num_stages == 2 && k_tiles > 2 && !launch.warp_instructions;
+  const double step = (std::max(alone, shared) + fit.stage / real(launch.k_atoms)) *
+                      (1 + (two_stages ? cost_.two_stages : 0));
   const double looped = waves * k_atoms * step / cost_.clock;
   const double memory = (bytes(problem) + real(weight_bytes(problem)) / 16) / cost_.from_memory;
   const double l2 = real(launch.blocks() * k_tiles * launch.stage_bytes) / fit.from_l2;

@@ -76,11 +76,11 @@ static __device__ __forceinline__ void multiply_half(AccumulatorSets& d, const O
         decode(fragment, raw, r, block, step, factors, rare);
 #pragma unroll
         for (int j = 0; j < config().block_n / 8; ++j)
-          mma_bf16(reinterpret_cast<float(&)[4]>((is_grouped() ? group : d)[step % SETS][r][4 * j]), fragment[0],
+          mma_bf16(reinterpret_cast<float(&)[4]>((adds_groups() ? group : d)[step % SETS][r][4 * j]), fragment[0],
                    fragment[1], fragment[2], fragment[3], x[j][2 * step], x[j][2 * step + 1]);
       }
     }
-    if constexpr (is_grouped()) {
+    if constexpr (adds_groups()) {
       if ((block * 2 + 2) % STEPS_PER_SCALE != 0) continue;
       SumScales scales;
       group_scales(scales, words, block * 2);
@@ -96,7 +96,7 @@ static __device__ __forceinline__ void multiply_half(AccumulatorSets& d, const O
 enum : int {
   // Of 16 of k that are multiplied together, of one group.
   FRAGMENTS = !config().together ? 1
-              : is_grouped() && STEPS_PER_SCALE < FRAGMENTS_PER_BATCH(config().tiles)
+              : adds_groups() && STEPS_PER_SCALE < FRAGMENTS_PER_BATCH(config().tiles)
                   ? STEPS_PER_SCALE
                   : FRAGMENTS_PER_BATCH(config().tiles),
   BATCHES = FRAGMENTS == 1 ? 2 : 1,  // under way while the next one is decoded
@@ -251,7 +251,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
         if constexpr (config().rescaled) {
           if (batch == 0) finish_and_multiply(d, by);
           start_products<FRAGMENTS>(d, decoded, x_at, half * 8 + first, r);
-        } else if constexpr (is_grouped()) {
+        } else if constexpr (adds_groups()) {
           const bool begins = first % STEPS_PER_SCALE == 0;
           if (begins && r == 0) {
             finish_group(d, group, scales);  // the one before
@@ -276,7 +276,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
   }
   if constexpr (config().rescaled) {
     finish_and_multiply(d, scales);
-  } else if constexpr (is_grouped()) {
+  } else if constexpr (adds_groups()) {
     finish_group(d, group, scales);
   } else {
     wgmma_wait<0>();

@@ -27,6 +27,7 @@ struct Mxfp4Config {
   int group;         // of int4: elements of k with a scale: 32, 64, 128; 0: all of a row
   bool zero_points;  // of int4
   bool rescaled;     // of groups of 128 of int4: sums are in units of the latest group's scale
+  bool scaled;       // of groups of int4: elements are multiplied by their scales and rounded
 };
 
 struct Mxfp4Arguments {

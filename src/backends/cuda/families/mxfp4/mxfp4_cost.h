@@ -24,9 +24,13 @@ struct Mxfp4Cost {
   gpu::OfClock clock;         // cycles a microsecond
   gpu::OfMemory from_memory;  // bytes a microsecond
   double plain;               // times as many cycles to decode a weight that is not packed
+  double int4;                // share of those cycles that packed int4 takes, without zero points,
+  double rescaled_int4;       // with sums in units of the latest group's scale,
+  double scaled_int4;         // and with elements that are multiplied by scales
   double warp_loop;           // cycles of 64 of k with instructions of warps
   double decoded_together;    // as `decoded` of warp groups, if four fragments are multiplied together,
   double row_together;        // and as `row`
+  double two_stages;          // share of a step that a pipeline of two stages adds, of warp groups
   double launched;            // a launch
   double stored;              // an epilogue
   double sent;                // partial sums that each further block of a cluster sends
@@ -39,8 +43,9 @@ void visit_fields(SameStruct<Mxfp4InstructionCost> auto& cost, auto&& visit) {
                         exchanged);
 }
 void visit_fields(SameStruct<Mxfp4Cost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, plain, warp_loop, decoded_together, row_together,
-                        launched, stored, sent, of_warps, of_warpgroups);
+  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, plain, int4, rescaled_int4, scaled_int4, warp_loop,
+                        decoded_together, row_together, two_stages, launched, stored, sent, of_warps,
+                        of_warpgroups);
 }
 
 /// The constants for a device.

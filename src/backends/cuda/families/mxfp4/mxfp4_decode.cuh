@@ -1,5 +1,5 @@
-// A 4-bit weight as bf16, exactly: its scales, and its elements from shared memory to the registers of the tensor core's first operand. Those of mxfp4 and
-// nvfp4 are multiplied by their scales there; int4's scales, which would have to be rounded with the elements, multiply the sums of a group or of a row.
+// A 4-bit weight as bf16, exactly if not SCALED: its scales, and its elements from shared memory to the registers of the tensor core's first operand. Those of mxfp4 and
+// nvfp4 are multiplied by their scales there; int4's scales multiply the sums of a group or of a row, or (SCALED) elements too, which are rounded then.
 #pragma once
 
 #include "backends/cuda/device/e2m1.cuh"
@@ -11,6 +11,9 @@
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
 #include "backends/cuda/families/mxfp4/mxfp4_producer.cuh"
 #include "backends/cuda/families/weight_format.cuh"
+
+// Sums of a group have registers of their own.
+static __device__ constexpr bool adds_groups() { return is_grouped() && !config().rescaled && !config().scaled; }
 
 enum : int {
   // Of a row, for 128 of k and for a stage. A scale is of at most the 128 of a half.
@@ -116,11 +119,15 @@ static __device__ __forceinline__ unsigned own_bytes(const uint4& row, unsigned 
 }
 
 // Of 16 of k, for the thread's two rows of a tile: what elements are multiplied by, and `more` where a scale of the warp is rare: of mxfp4 above 2, of nvfp4
-// no positive normal number. Of int4 what is subtracted from them.
+// no positive normal number, of SCALED int4 without zero points 2 and above. Of int4 what is added to them, SCALED what they are multiplied by.
 struct Factors {
   unsigned by[2];
   unsigned more[2];
 };
+// SCALED: one product and sum makes of an element plus 8 the rounded product with its scale, since 8 times a scale is exact.
+static __device__ __forceinline__ constexpr bool scales_at_once(bool rare) {
+  return config().scaled && config().packed && !config().zero_points && !rare;
+}
 // Of 16 of k `step` of eight of 128.
 static __device__ __forceinline__ Factors factors_of(const RowWords (&words)[2], int step, bool rare) {
   Factors factors;
@@ -144,21 +151,32 @@ static __device__ __forceinline__ Factors factors_of(const RowWords (&words)[2],
       if constexpr (config().zero_points)
         zero_point = (signed char)byte_of(words[i][WORDS - 1], step / STEPS_PER_SCALE);
       factors.by[i] = config().packed ? masked_offset(zero_point) : int4_offset(zero_point);
+      if constexpr (config().scaled) {
+        const int group = step / STEPS_PER_SCALE;
+        const unsigned scale = __byte_perm(words[i][group / 2], 0u, group % 2 == 0 ? 0x1010u : 0x3232u);
+        factors.more[i] = scale;
+        if (scales_at_once(rare)) {
+          factors.more[i] = multiply(scale, i == 0 ? 0x7f007f00u : 0x7d007d00u);  // 2^127, 2^123
+          factors.by[i] = multiply(scale, 0xbe00be00u);                           // -8 / INT4_UNIT
+        }
+      }
     }
   }
   return factors;
 }
 static __device__ __forceinline__ void apply(unsigned (&fragment)[4], const Factors& factors, bool rare) {
-  if constexpr (config().rescaled) {
+  if (config().rescaled || scales_at_once(rare)) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) fragment[i] = multiply_add(fragment[i], factors.more[i % 2], factors.by[i % 2]);
     return;
   }
   if constexpr (is_int4()) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 4; ++i) {
       fragment[i] = config().packed ? scale_masked(fragment[i], i, factors.by[i % 2])
                                     : subtract_int4(fragment[i], factors.by[i % 2]);
+      if constexpr (config().scaled) fragment[i] = multiply(fragment[i], factors.more[i % 2]);
+    }
     return;
   }
   if (rare && config().weight == WeightFormat::mxfp4) {
@@ -301,19 +319,19 @@ static __device__ __forceinline__ void exchange_scales(ScaleWords& words, const 
 
 // True if a scale of the chunk may be rare: of the warp, or of the warp group, whose warps then take one branch together.
 static __device__ __forceinline__ bool has_rare_scales(const ScaleWords& chunk) {
-  if constexpr (is_int4()) return false;
+  if constexpr (is_int4() && !scales_at_once(false)) return false;
   bool rare = false;
   unsigned all = 0;
 #pragma unroll
   for (int i = 0; i < config().tiles * 2; ++i) {
-    if constexpr (config().weight == WeightFormat::mxfp4) {
-      all |= chunk[i / 2][i % 2][0];
-    } else {
 #pragma unroll
-      for (int word = 0; word < WORDS; ++word) rare |= has_rare_e4m3(chunk[i / 2][i % 2][word]);
+    for (int word = 0; word < WORDS; ++word) {
+      all |= chunk[i / 2][i % 2][word];
+      if constexpr (config().weight == WeightFormat::nvfp4) rare |= has_rare_e4m3(chunk[i / 2][i % 2][word]);
     }
   }
   if constexpr (config().weight == WeightFormat::mxfp4) rare = (all & 0x80808080u) != 0u;
+  if constexpr (is_int4()) rare = (all & 0x40004000u) != 0u;
   if constexpr (config().mma) {
     return __any_sync(0xffffffffu, rare);
   } else {

@@ -6,23 +6,23 @@ namespace gemmtune::cuda {
 namespace {
 
 constexpr gpu::FittedRow<Mxfp4SkinnyCost> mxfp4_skinny_rows[] = {
-    // 165 kernels of 19 problems (bench/results/h200/cost_mxfp4_skinny.csv).
+    // 246 kernels of 32 problems (bench/results/h200/cost_mxfp4_skinny.csv).
     {h200,
-     {.clock = {1760},
-      .from_memory = {4.81e6},
-      .latency = 0.768,
-      .unit = 192,
-      .unit_group = 34.5,
+     {.clock = {1690},
+      .from_memory = {4.29e6},
+      .latency = 0.706,
+      .unit = 171,
+      .unit_group = 26.2,
       .strip = 85.2,
-      .scale_load = 55,
-      .issued_unit = 14.4,
-      .issued_unit_group = 10.7,
-      .issued_strip = 146,
-      .x_bytes = 416e3,
+      .scale_load = 96.2,
+      .issued_unit = 13.3,
+      .issued_unit_group = 10.3,
+      .issued_strip = 122,
+      .x_bytes = 280e3,
       .fp4_x_bytes = 48e3,
-      .piece = 0.15,
+      .piece = 0.196,
       .launched = 2.09,
-      .launched_packed = 1.23,
+      .launched_packed = 1.32,
       .under_way = 36.3e3,
       .exchanged = 0.541}},
     // 66 kernels of 15 (M, N, K) (docs/lab/mxfp4_skinny.md).
