@@ -22,8 +22,8 @@ struct SkinnySettings {
   bool tree = false;          // segments of k, added in pairs (TreeSums)
 };
 
-/// Where tables have the default config ahead of oneDNN at each of their 20 (N, K), on AVX-512 BF16 alone: side by side by
-/// bench/results/epyc_zen4/few_rows.csv, in turn by epyc_zen5/few_rows_untuned.csv. `architecture`: DeviceInfo::gfx.
+/// Where tables have the default config ahead of oneDNN at each of their (N, K): with AVX-512 BF16 side by side by
+/// bench/results/epyc_zen4/few_rows.csv, in turn by epyc_zen5/few_rows_untuned.csv; packed weights with AMX alone. `architecture`: DeviceInfo::gfx.
 bool skinny_leads_untuned(const Problem& problem, std::string_view architecture, RowReads row_reads);
 
 std::unique_ptr<Kernel> make_skinny_kernel(const KernelSet& set, const Problem& problem,
