@@ -12,7 +12,7 @@ std::int64_t rows_led_by_amx(const Problem& problem) {
   // No library reads panels. A weight whose layout is not decided gets it for every M: where k is short, oneDNN is ahead from 128 rows on.
   if (is_packed(problem))
     return problem.weight_layout == WeightLayout::panel16 || problem.k > 768 ? skinny_tile_max_m : 0;
-  return problem.k > 512 ? 256 : 32;
+  return problem.k > 512 ? skinny_tile_max_m : skinny_max_m;
 }
 
 /// Up to how many rows of x, with AVX-512 BF16.
