@@ -173,7 +173,7 @@ std::vector<Config> some_configs(const KernelFamily& family, const Problem& prob
     for (const Parameter& parameter : space.parameters()) {
       if (parameter.key == "tree")
         config.set("tree", static_cast<std::int64_t>(random.below(2)));
-      else
+      else if (!parameter.values.empty())
         config.set(parameter.key, parameter.values[random.below(parameter.values.size())]);
     }
     if (space.refusal(config).empty()) configs.push_back(config);
