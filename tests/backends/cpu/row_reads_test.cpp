@@ -130,6 +130,8 @@ TEST(RowReads, DecideUpToHowManyRowsSkinnyLeadsUntuned) {
                                                                                 : 32)
           << to_string(type);
   }
+  EXPECT_FALSE(skinny_leads_untuned(plain(257, 2047, 2048, DataType::bf16), "x86-amx", RowReads::in_turn));
+  EXPECT_TRUE(skinny_leads_untuned(plain(256, 2047, 2048, DataType::bf16), "x86-amx", RowReads::in_turn));
   Problem other = plain(1, 2048, 2048, DataType::bf16);
   other.y_type = DataType::f32;
   EXPECT_FALSE(skinny_leads_untuned(other, "x86-avx512bf16", RowReads::in_turn));

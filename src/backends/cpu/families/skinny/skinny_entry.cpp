@@ -12,7 +12,9 @@ std::int64_t rows_led_by_amx(const Problem& problem) {
   // No library reads panels. A weight whose layout is not decided gets it for every M: where k is short, oneDNN is ahead from 128 rows on.
   if (is_packed(problem))
     return problem.weight_layout == WeightLayout::panel16 || problem.k > 768 ? skinny_tile_max_m : 0;
-  return problem.k > 512 ? skinny_tile_max_m : skinny_max_m;
+  if (problem.k <= 512) return skinny_max_m;
+  // Threads divide columns alone: few of them keep few of many cores at work.
+  return problem.n >= 2048 ? skinny_tile_max_m : skinny_rows_kept;
 }
 
 /// Up to how many rows of x, with AVX-512 BF16.
