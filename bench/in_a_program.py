@@ -5,15 +5,18 @@ gemmtune's tuned rows in turns. Each has weights of its own: one that was read a
   torch      torch.nn.functional.linear
   prepacked  PyTorch's packed weight (mkldnn._linear_pointwise, which torch.compile calls with frozen weights)
   plain      torch.ops.gemmtune.linear
-  packed     gemmtune.torch.linear with a weight in the layout that the rows chose (none: no packed row was chosen)
+  packed     gemmtune.torch.linear with a weight in the layout that the rows chose (none: no packed row was chosen); with --untuned in
+             that of an untuned plan
+  library    with --untuned: the same in oneDNN's layout, which oneDNN alone reads
 
 Printed for each size: microseconds of each layer, the operation before it subtracted (medians), and ratios, each the median of the
-paired rounds with quartiles: torch over plain, torch over packed, prepacked over packed. Above 1 gemmtune is faster. `read` is the time in which
+paired rounds with quartiles: torch over plain, torch over packed, prepacked over packed, library over packed. Above 1 gemmtune is faster. `read` is the time in which
 all of PyTorch's threads read as many bytes as the weight has (torch.max); kernels that prefetch may be faster. With --load the operation
 is not subtracted, because it moves more than a layer lasts: times and ratios are of both.
 
-Usage: in_a_program.py TUNED.csv [MxNxK ...] [--rounds 11] [--calls N] [--seconds S] [--load N|COMMAND] [--csv FILE]
+Usage: in_a_program.py TUNED.csv|--untuned [MxNxK ...] [--rounds 11] [--calls N] [--seconds S] [--load N|COMMAND] [--csv FILE]
   --list FILE  writes the sizes as a list for `gemmtune tune -i`, plain and packed, and ends
+  --untuned    without a tuned file
   --load       what runs beside all rounds: N busy processes for each core (bench/busy_cores.py), or a command
   --calls      of a layer in a round, in place of one with each of its weights (as many as are not in a cache)
   --seconds    of a size: no round begins later, if five have ended"""
@@ -80,19 +83,42 @@ def prepack(weight, rows):
     return torch.ops.mkldnn._reorder_linear_weight(weight, rows)
 
 
+def pack(weight, rows, layout):
+    """As gemmtune.torch.pack(), in the layout of that name, or for None in that of an untuned plan for so many rows."""
+    import ctypes
+    import torch
+    from gemmtune import _library, contexts, operations
+    context = contexts.current(("cpu", 0))
+    n, k = weight.shape
+    if layout is None:
+        number = context.plan(operations.problem(rows, n, k, weight_layout=_library.any_layout))["weight_layout"]
+    else:
+        number = next(i for i in range(1 << 16) if _library.lib.gemmtune_layout_text(i) == layout.encode())
+    problem = operations.weight_problem("a16w16", "bf16", n, k)
+    size = operations.packed_bytes(context, problem, number)
+    step = operations.packed_alignment(size)
+    room = torch.empty(size + step - 1, dtype=torch.uint8)
+    bits = room[-room.data_ptr() % step:][:size]
+    _library.check(_library.lib.gemmtune_pack_weight(context.handle, ctypes.byref(problem), number, weight.data_ptr(), bits.data_ptr()))
+    return operations.PackedWeight(bits, number, n, k, "bf16", "a16w16")
+
+
 def measure(size, options):
     """{name: [microseconds of a round's layer]}; with a load of the operation and the layer."""
     import torch
     import gemmtune.torch
     m, n, k = map(int, size.split("x"))
-    pool = copies(n * k * 2, competitors=4)
+    pool = copies(n * k * 2, competitors=5 if options.untuned else 4)
     drawn = [torch.randn(n, k).bfloat16() * 0.02 for _ in range(2)]
     weights, plain = ([drawn[i % 2].clone() for i in range(pool)] for _ in range(2))
     x = torch.randn(m, k).bfloat16()
     calls = {"torch": lambda i: torch.nn.functional.linear(x, weights[i]), "plain": lambda i: torch.ops.gemmtune.linear(x, plain[i], None)}
-    packed = [gemmtune.torch.pack(weight) for weight in plain]
+    packed = [pack(weight, m, None) if options.untuned else gemmtune.torch.pack(weight) for weight in plain]
     if packed[0] is not None and packed[0] is not plain[0]:
         calls["packed"] = lambda i: gemmtune.torch.linear(x, packed[i])
+    if options.untuned:
+        library = [pack(weight, m, "onednn") for weight in plain]
+        calls["library"] = lambda i: gemmtune.torch.linear(x, library[i])
     prepacked = [prepack(weight, m) for weight in plain]
     calls["prepacked"] = lambda i: torch.ops.mkldnn._linear_pointwise(x, prepacked[i], None, "none", [], "")
     exact = calls["torch"](0)
@@ -124,6 +150,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", nargs="?")
     parser.add_argument("sizes", nargs="*", metavar="MxNxK")
+    parser.add_argument("--untuned", action="store_true")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--calls", type=int, metavar="N")
     parser.add_argument("--seconds", type=float, default=math.inf)
@@ -134,12 +161,15 @@ def main():
     if options.list:
         write_list(options.list)
         return
-    if not options.table:
-        parser.error("expected a tuned file")
+    if options.untuned and options.table:
+        options.sizes.insert(0, options.table)
+    elif not options.table and not options.untuned:
+        parser.error("expected a tuned file, or --untuned")
     import torch
     import gemmtune
     torch.set_grad_enabled(False)
-    gemmtune.use(options.table)
+    if not options.untuned:
+        gemmtune.use(options.table)
     rate = memory_rate()
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, {options.rounds} rounds, load: {options.load or 'none'}; memory is read at "
           f"{rate / 1e3:.1f} GB/s", flush=True)
@@ -151,8 +181,8 @@ def main():
             row = {"size": size, "rounds": len(times["torch"]), "read_us": round(2 * n * k / rate, 1),
                    **{name + "_us": round(statistics.median(values), 1) for name, values in times.items()}}
             text = f"{size}: " + ", ".join(f"{name} {statistics.median(values):.0f}" for name, values in times.items()) + f", read {row['read_us']:.0f} us"
-            for base, other in (("torch", "plain"), ("torch", "packed"), ("prepacked", "packed")):
-                if other not in times:
+            for base, other in (("torch", "plain"), ("torch", "packed"), ("prepacked", "packed"), ("library", "packed")):
+                if base not in times or other not in times:
                     continue
                 middle, low, high = quartiles([a / b for a, b in zip(times[base], times[other])])
                 row.update({f"{base}/{other}": round(middle, 3), f"{base}/{other}_low": round(low, 3), f"{base}/{other}_high": round(high, 3)})

@@ -406,6 +406,52 @@ TEST(Defaults, FewRowsRunSkinnyInPlaceOfOnednnWhereItWasMeasuredAhead) {
   EXPECT_EQ(runs("x86-avx512bf16", problem_of(1, DataType::bf16)), "skinny") << "on every processor";
 }
 
+/// bench/results/xeon_amx/packed_untuned.csv. Whoever packs asks for one M, and the weight then serves all.
+TEST(Defaults, PackedWeightsOfBf16RunOurPanelsWithAmx) {
+  testing::FakeDevice fake;
+  for (const char* name : {"onednn", "skinny", "tiled"}) fake.add({.name = name});
+  const FamilyInfos known = traits_of("cpu").families;
+  for (const char* architecture : {"x86-avx2", "x86-avx512", "x86-avx512bf16", "x86-amx"})
+    for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32})
+      for (const WeightLayout layout : {WeightLayout::any, WeightLayout::panel16})
+        for (const std::int64_t k : {256, 768, 769, 8192})
+          for (const std::int64_t m : {1, 32, 512, 513, 4096}) {
+            fake.change_info().gfx = architecture;
+            Problem problem = packed(problem_of(m, type), layout);
+            problem.k = k;
+            const bool leads = std::string_view(architecture) == "x86-amx" && type == DataType::bf16 &&
+                               (k > 768 || layout == WeightLayout::panel16);
+            EXPECT_EQ(choose_fallback(known, fake, problem)->family, !leads     ? "onednn"
+                                                                     : m <= 512 ? "skinny"
+                                                                                : "tiled")
+                << architecture << " " << print(problem);
+            EXPECT_EQ(choose_baseline(known, fake, problem)->family, "onednn")
+                << "what a user has without us";
+          }
+}
+
+TEST(CpuDevice, AnUntunedPackedWeightHasOneLayoutForEveryM) {
+  for (const DataType type : {DataType::bf16, DataType::f32})
+    for (const std::int64_t k : {256, 768, 1024}) {
+      Problem problem = packed(problem_of(1, type), WeightLayout::any);
+      problem.k = k;
+      const auto layout_at = [&](std::int64_t m, WeightLayout asked) {
+        problem.m = m;
+        problem.weight_layout = asked;
+        const auto candidate = device().fallback(problem);
+        return candidate.ok() ? std::string(candidate->config.word("w")) : candidate.message();
+      };
+      const std::string chosen = layout_at(1, WeightLayout::any);
+      for (const std::int64_t m : {16, 33, 512, 513, 4096}) {
+        EXPECT_EQ(layout_at(m, WeightLayout::any), chosen) << print(problem);
+        for (const WeightLayout asked : {WeightLayout::panel16, WeightLayout::onednn}) {
+          if (!device().packed_bytes(problem, asked).ok()) continue;
+          EXPECT_EQ(layout_at(m, asked), to_string(asked)) << print(problem);
+        }
+      }
+    }
+}
+
 /// bench/results/epyc_zen5/few_rows_four_bit.csv.
 TEST(Defaults, FewRowsOfFourBitWeightsRunSkinnyW4WhereItWasMeasuredAheadOfQuantized) {
   testing::FakeDevice fake;
@@ -598,7 +644,7 @@ TEST(Defaults, FollowTheWeightsLayoutOnThisDevice) {
   const Problem panels = packed(problem_of(4, DataType::bf16), WeightLayout::panel16);
   EXPECT_EQ(device().fallback(panels)->family, "skinny");
   EXPECT_EQ(device().fallback(packed(problem_of(64, DataType::bf16), WeightLayout::panel16))->family,
-            "tiled");
+            device().info().gfx == "x86-amx" ? "skinny" : "tiled");
   EXPECT_EQ(device().fallback(problem_of(64, DataType::f16))->family,
             device().find_family("onednn") != nullptr &&
                     device().find_family("onednn")->accepts(problem_of(64, DataType::f16)).ok()

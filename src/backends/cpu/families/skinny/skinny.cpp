@@ -15,6 +15,7 @@ constexpr std::int64_t pf_values[] = {0, 256, 512, 1024, 2048, 4096};
 constexpr NumberRange kc_range{chunk_elements, whole_k, chunk_elements};
 constexpr NumberRange pf_range{0, 16384, 64};
 constexpr NumberRange split_range{1, 64};
+constexpr NumberRange rows_range{64, skinny_tile_max_m, 64};
 constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
 // For the cost model, of the machine that machine_rates describes.
 constexpr double inner_cache_bytes = 768e3;
@@ -52,6 +53,7 @@ SkinnySettings settings_of(const Config& config) {
           .kc = config.number("kc", 16384),
           .prefetch = config.number("pf", 0),
           .splits = config.number("sk", 1),
+          .rows = config.number("mc", skinny_tile_max_m),
           .tree = config.number("tree", 0) == 1};
 }
 
@@ -64,6 +66,7 @@ Config config_of(const SkinnySettings& settings, const Problem& problem) {
   config.set("kc", settings.kc);
   config.set("pf", settings.prefetch);
   config.set("sk", settings.splits);
+  if (problem.m > skinny_rows_kept) config.set("mc", settings.rows);
   return config;
 }
 
@@ -188,17 +191,17 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
   return {};
 }
 
-/// Of more than 32 rows: so deep that x stays in half of the inner cache of cores with AMX, beside weights and sums; not cut for less
+/// Of more than 32 rows, so many at once: so deep that x stays in half of the inner cache of cores with AMX, beside weights and sums; not cut for less
 /// (docs/lab/cpu_tiled.md).
-std::int64_t many_rows_depth(const Problem& problem) {
+std::int64_t many_rows_depth(const Problem& problem, std::int64_t rows) {
   constexpr std::int64_t max_whole_k = 4096;
   constexpr std::int64_t max_cut_k = 2048;
   constexpr std::int64_t max_whole_bytes = 768 << 10;
   constexpr std::int64_t max_cut_bytes = 1 << 20;
-  const bool whole = problem.k <= max_whole_k && problem.m * problem.k * 2 <= max_whole_bytes;
+  const bool whole = problem.k <= max_whole_k && rows * problem.k * 2 <= max_whole_bytes;
   std::int64_t depth = kc_values[0];
   for (const std::int64_t value : kc_values)
-    if (depth < problem.k && (whole || (value <= max_cut_k && problem.m * value * 2 <= max_cut_bytes)))
+    if (depth < problem.k && (whole || (value <= max_cut_k && rows * value * 2 <= max_cut_bytes)))
       depth = value;
   return depth;
 }
@@ -239,6 +242,10 @@ Space SkinnyFamily::space(const Problem& problem) const {
                       .meaning = "splits of k",
                       .range = split_range});
   add_tree_parameter(set_, problem.x_type, space);
+  std::vector<std::int64_t> groups;
+  if (problem.m > skinny_rows_kept) groups = {skinny_rows_kept, skinny_tile_max_m};
+  add_numbers(space, "mc", groups, std::to_string(skinny_tile_max_m), "rows of x a pass over the weight",
+              rows_range);
   const auto rule = [&](const char* name, Rule kind, auto refusal, std::vector<std::string> reads) {
     space.add(Constraint{name,
                          [problem, refusal](const Config& c) { return refusal(problem, settings_of(c)); },
@@ -286,6 +293,11 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
     work.efficiency = 1 / (1 + 2 / real(settings.mr) + 1 / real(settings.nr));
   work.memory_bytes = weights;
   work.cache_bytes = real(problem.m * problem.n) * 8 * real(ceil_div(problem.k, settings.kc) - 1);
+  // The weight comes from an outer cache for each further group of rows; a group that is too large comes from there itself, once for 256
+  // columns.
+  work.cache_bytes += weights * real(ceil_div(problem.m, settings.rows) - 1);
+  if (std::min(problem.m, settings.rows) > skinny_rows_kept)
+    work.cache_bytes += weights * real(problem.m) / skinny_rows_kept;
   if (k_block * real(settings.nr) * 2 > inner_cache_bytes) work.cache_bytes += weights * real(passes - 1);
   if (fetches_near(problem, settings))
     work.exposed = settings.prefetch == 0 ? 1.0 : settings.prefetch > near_prefetch ? 0.65 : 0.3;
@@ -311,7 +323,8 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
       SkinnySettings settings{
           .isa = isa, .mr = tile.mr, .nr = tile.nr, .kc = whole_k, .prefetch = 1024, .splits = 1};
       if (problem.m > skinny_max_m) {
-        settings.kc = many_rows_depth(problem);
+        settings.rows = problem.m > skinny_rows_kept ? skinny_rows_kept : skinny_tile_max_m;
+        settings.kc = many_rows_depth(problem, std::min(problem.m, settings.rows));
       } else if (problem.m > settings.mr) {
         // Several passes: a block of weights stays in a cache, and the passes hide the fetching.
         settings.kc = layout_of(problem) == WeightLayout::panel16 ? 512 : 2048;

@@ -11,6 +11,8 @@ namespace gemmtune::cpu {
 inline constexpr std::int64_t skinny_max_m = 32;
 /// With AMX tiles.
 inline constexpr std::int64_t skinny_tile_max_m = 512;
+/// So many of them stay in the inner cache while the weight goes by.
+inline constexpr std::int64_t skinny_rows_kept = 256;
 
 struct SkinnySettings {
   Isa isa = Isa::scalar;
@@ -19,11 +21,12 @@ struct SkinnySettings {
   std::int64_t kc = 1;        // elements of k before the next row tile of x goes over the same weights
   std::int64_t prefetch = 0;  // bytes ahead
   std::int64_t splits = 1;    // of k, summed in order
-  bool tree = false;          // segments of k, added in pairs (TreeSums)
+  std::int64_t rows = skinny_tile_max_m;  // of x at most, for which the weight is read once
+  bool tree = false;                      // segments of k, added in pairs (TreeSums)
 };
 
-/// Where tables have the default config ahead of oneDNN at each of their 20 (N, K), on AVX-512 BF16 alone: side by side by
-/// bench/results/epyc_zen4/few_rows.csv, in turn by epyc_zen5/few_rows_untuned.csv. `architecture`: DeviceInfo::gfx.
+/// Where tables have the default config ahead of oneDNN at each of their (N, K): with AVX-512 BF16 side by side by
+/// bench/results/epyc_zen4/few_rows.csv, in turn by epyc_zen5/few_rows_untuned.csv; packed weights with AMX alone. `architecture`: DeviceInfo::gfx.
 bool skinny_leads_untuned(const Problem& problem, std::string_view architecture, RowReads row_reads);
 
 std::unique_ptr<Kernel> make_skinny_kernel(const KernelSet& set, const Problem& problem,

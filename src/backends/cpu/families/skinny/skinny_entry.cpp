@@ -6,10 +6,15 @@
 namespace gemmtune::cpu {
 namespace {
 
-/// Up to how many rows of x, with AMX tiles (bench/results/xeon_amx/few_rows_untuned.csv and many_rows_untuned.csv).
+/// Up to how many rows of x, with AMX tiles (bench/results/xeon_amx/few_rows_untuned.csv, many_rows_untuned.csv and packed_untuned.csv).
 std::int64_t rows_led_by_amx(const Problem& problem) {
   if (problem.x_type != DataType::bf16) return 0;
-  return problem.k > 512 ? 256 : 32;
+  // No library reads panels. A weight whose layout is not decided gets it for every M: where k is short, oneDNN is ahead from 128 rows on.
+  if (is_packed(problem))
+    return problem.weight_layout == WeightLayout::panel16 || problem.k > 768 ? skinny_tile_max_m : 0;
+  if (problem.k <= 512) return skinny_max_m;
+  // Threads divide columns alone: few of them keep few of many cores at work.
+  return problem.n >= 2048 ? skinny_tile_max_m : skinny_rows_kept;
 }
 
 /// Up to how many rows of x, with AVX-512 BF16.
@@ -31,10 +36,10 @@ std::int64_t rows_led(const Problem& problem, RowReads row_reads) {
 }  // namespace
 
 bool skinny_leads_untuned(const Problem& problem, std::string_view architecture, RowReads row_reads) {
-  if (problem.operation != Operation::a16w16) return false;
-  if (is_packed(problem) || problem.y_type != problem.x_type) return false;
+  if (problem.operation != Operation::a16w16 || problem.y_type != problem.x_type) return false;
   if (architecture == gfx_name(Isa::amx)) return problem.m <= rows_led_by_amx(problem);
-  return architecture == gfx_name(Isa::avx512bf16) && problem.m <= rows_led(problem, row_reads);
+  return architecture == gfx_name(Isa::avx512bf16) && !is_packed(problem) &&
+         problem.m <= rows_led(problem, row_reads);
 }
 
 const FamilyEntry& skinny_entry() {

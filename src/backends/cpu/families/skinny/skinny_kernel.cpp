@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "backends/cpu/families/own_families.h"
 #include "backends/cpu/families/skinny/skinny.h"
@@ -330,10 +332,48 @@ class SkinnyKernel final : public Kernel {
   RowKernel row_kernels_[2] = {};         // [last row tile]
 };
 
+/// One group of rows of x after the other.
+class RowGroups final : public Kernel {
+ public:
+  RowGroups(const KernelSet& set, const Problem& problem, const SkinnySettings& settings, int threads)
+      : x_bytes_each_(bytes_of(problem.x_type, 1)), y_bytes_each_(bytes_of(problem.y_type, 1)) {
+    rows_ = round_up(ceil_div(problem.m, ceil_div(problem.m, settings.rows)), skinny_max_m);
+    Problem group = problem;
+    for (std::int64_t first = 0; first < problem.m; first += rows_) {
+      group.m = std::min(rows_, problem.m - first);
+      groups_.push_back(std::make_unique<SkinnyKernel>(set, group, settings, threads));
+    }
+  }
+
+  std::size_t workspace_bytes() const override {
+    std::size_t most = 0;
+    for (const auto& group : groups_) most = std::max(most, group->workspace_bytes());
+    return most;
+  }
+  WeightLayout weight_layout() const override { return groups_.front()->weight_layout(); }
+
+  Status run(const Operands& operands, void* workspace, Stream stream) const override {
+    Operands group = operands;
+    for (const auto& kernel : groups_) {
+      GEMMTUNE_RETURN_IF_ERROR(kernel->run(group, workspace, stream));
+      group.x = static_cast<const char*>(group.x) + rows_ * group.ldx * x_bytes_each_;
+      group.y = static_cast<char*>(group.y) + rows_ * group.ldy * y_bytes_each_;
+    }
+    return {};
+  }
+
+ private:
+  std::int64_t x_bytes_each_;
+  std::int64_t y_bytes_each_;
+  std::int64_t rows_ = 0;  // of each group but the last
+  std::vector<std::unique_ptr<SkinnyKernel>> groups_;
+};
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_skinny_kernel(const KernelSet& set, const Problem& problem,
                                            const SkinnySettings& settings, int threads) {
+  if (problem.m > settings.rows) return std::make_unique<RowGroups>(set, problem, settings, threads);
   return std::make_unique<SkinnyKernel>(set, problem, settings, threads);
 }
 
