@@ -442,6 +442,8 @@ TEST_F(Usage, OptionsOfOneSizeBesideAList) {
     expect_one_line(program.run(all), "of -m -n -k alone; a list of sizes has it in its column ");
     EXPECT_FALSE(std::filesystem::exists(output())) << words.front();
   }
+  EXPECT_EQ(program.run({"tune", "--bpreshuffle", "-o", output()}).exit_code, 2)
+      << "the list that nobody named";
   // A model's shapes: their weights may be packed, the rest follows from config.json.
   const std::string model = GEMMTUNE_SOURCE_DIR "/tests/data/models/llama-3.1-70b";
   expect_one_line(program.run({"tune", "--model_dir", model, "--bias", "-o", output()}),

@@ -114,7 +114,9 @@ Result<ShapeList> given_shapes(const TuneOptions& options, const Environment& en
     for (const Problem& problem : *problems) list.rows.push_back({problem, 1, {}, 0});
     return list;
   }
-  if (options.input.empty() && !model_folder(options.model, environment).empty()) {
+  const bool of_model = options.input.empty() && !model_folder(options.model, environment).empty();
+  GEMMTUNE_RETURN_IF_ERROR(refuse_single_size_options(options.size, of_model));
+  if (of_model) {
     GEMMTUNE_RETURN_IF_ERROR(operation_of(options.size).status());
     return tunable_shapes_of_model(options.model, options.size, environment, device.gfx);
   }
@@ -293,8 +295,6 @@ Status check_options(TuneOptions& options) {
   if (options.size.any()) GEMMTUNE_RETURN_IF_ERROR(problems_of(options.size, {}).status());
   GEMMTUNE_RETURN_IF_ERROR(check_words(options.size));
   GEMMTUNE_RETURN_IF_ERROR(check_words(options.model));
-  if (!options.size.any())
-    GEMMTUNE_RETURN_IF_ERROR(refuse_single_size_options(options.size, options.input.empty()));
   if (options.update_improved && !options.compare) {
     return Status::invalid("--update_improved needs --compare");
   }
