@@ -288,10 +288,10 @@ class Mxfp4Family final : public gpu::JitFamily<Mxfp4LaunchConfig> {
 
   Status accepts(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
-  /// An instruction for each 16 of k in the order of k, of a warp group or of a warp; with one tile a warp's odd ones have sums of their own.
   Accuracy accuracy(const Problem&, const Config& config) const override {
     return config.number("scaled", 0) != 0 ? Accuracy::tensor_core : Accuracy::fp32;
   }
+  /// An instruction for each 16 of k in the order of k, of a warp group or of a warp; with one tile a warp's odd ones have sums of their own.
   std::string sum_order(const Problem& problem, const Config& config) const override {
     const Mxfp4LaunchConfig launch = launch_config(problem, config);
     const char* const instructions = launch.rescales()           ? "wgmma, rescaled"
