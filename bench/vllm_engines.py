@@ -26,6 +26,7 @@ import time
 
 # sequences, tokens out, tokens in
 CASES = [(1, 64, 32), (8, 64, 32), (16, 64, 32), (64, 64, 32), (1, 1, 128), (1, 1, 512), (1, 1, 1500)]
+ROUND_SECONDS = 0.2  # of an engine and a case in a round: prompts, whose times vary with the host's, are asked up to ten times in turns
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -165,22 +166,22 @@ def compare(engines, model, seconds, specs, cases, prompts, words):
         engine.ready.wait()
     if prompts:
         say_distances(engines, prompts)
-    same, times = {}, {case: [[] for _ in engines] for case in cases}
+    same, turns, times = {}, {}, {case: [[] for _ in engines] for case in cases}
     for case in cases:
         tokens = [engine.ask("%d %d %d" % case)[1] for engine in engines]
         same[case] = [sum(a == b for a, b in zip(tokens[0], other)) for other in tokens]
-        for engine in engines:
-            engine.ask("%d %d %d" % case)
+        turns[case] = max(1, min(10, round(ROUND_SECONDS / max(engine.ask("%d %d %d" % case)[0] for engine in engines))))
     end, round_number = time.time() + seconds, 0
     while time.time() < end or round_number < 20 and time.time() < end + 30:
-        order = list(range(len(engines)))
-        order = order[round_number % len(order):] + order[:round_number % len(order)]
         for case in cases:
-            for index in order:
-                times[case][index].append(engines[index].ask("%d %d %d" % case)[0])
+            for turn in range(turns[case]):
+                for place in range(len(engines)):
+                    index = (round_number + turn + place) % len(engines)
+                    times[case][index].append(engines[index].ask("%d %d %d" % case)[0])
         round_number += 1
     print(f"{round_number} rounds")
     for case in cases:
+        print(f"{case[0]} sequences, {case[1]} out, {case[2]} in: asked {len(times[case][0])} times")
         for index, engine in enumerate(engines):
             rate = case[0] * case[1] / statistics.median(times[case][index])
             ratios = [a / b for a, b in zip(times[case][0], times[case][index])]
