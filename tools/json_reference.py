@@ -47,7 +47,8 @@ class Reference:
             return self.link(schema), None
         if "anyOf" in schema:
             words, inner = self.type_of(schema["anyOf"][0])
-            return f"{words} or null", inner
+            others = ("null" if one.get("type") == "null" else self.type_of(one)[0] for one in schema["anyOf"][1:])
+            return " or ".join([words, *others]), inner
         if "const" in schema or "enum" in schema:
             values = schema["enum"] if "enum" in schema else [schema["const"]]
             return " ".join("null" if value is None else f"`{json.dumps(value)}`" for value in values), None

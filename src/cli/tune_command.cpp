@@ -9,6 +9,7 @@
 #include "cli/help/help_model.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
+#include "cli/tune/each_operation.h"
 #include "cli/tune/option_table.h"
 #include "cli/tune/session.h"
 #include "cli/tune/tune_options.h"
@@ -29,7 +30,7 @@ constexpr ShortHelpOption shape_options[] = {
     {"--m-range", "Tune each weight over M from A to B, as ranges"},
 };
 constexpr ShortHelpOption output_options[] = {
-    {"--output", "The tuned file (default: of the config folder)"},
+    {"--output", "The tuned file, or a folder of them (default: the config folder)"},
     {"--profile-file", "All candidates with their times (-o2 FILE)"},
     {"--all", "Tune again what the output has"},
     {"--stale", "Tune again rows of another environment"},
@@ -76,8 +77,9 @@ Words of results (win, undecided, ties): gemmtune help verdicts
 
 constexpr const char* tune_footer = R"(
 Shapes come from -i (AITER's untuned CSV, a tuned file, a YAML of gemm sizes, - for stdin), from -m -n -k, from
---model_dir, or from the config folder. Shapes that the output already has for this device are skipped (--all tunes
-them again). The output is written after each shape, every measurement into OUTPUT.journal: an interrupted or killed
+--model_dir, or from the config folder. A model with several operations has a file of each in the
+folder that -o names, or in the config folder (-o FILE: of --op alone, else a16w16); so have the lists of a recorded folder
+(-i FOLDER). Shapes that the output already has for this device are skipped (--all tunes them again). The output is written after each shape, every measurement into OUTPUT.journal: an interrupted or killed
 run is continued by the same command and measures nothing twice.
 
 tune_gemm's mode (kernel-space tuning): a YAML of sizes or of results, or one of tune_gemm's options. There a single
@@ -92,6 +94,7 @@ Examples:
   gemmtune tune -i shapes/llama-3.2-1b.csv -o tuned.csv --budget 110
   gemmtune tune -m 16 -n 2048 -k 8192 -o tuned.csv -o2 all_candidates.csv
   gemmtune tune --model_dir Llama-3.2-1B --tp 2 --nsets 1,16,512 --libtype onednn,tiled -o tuned.csv
+  gemmtune tune --model_dir MODEL --for vllm --max-num-seqs 64 --budget 300 -o tuned/
   gemmtune tune -n 2048 -k 2048 --m-range 1:8192 -o ranges.csv
   gemmtune tune --run_config tuned.csv
   gemmtune tune --gemm_size_file sizes.yaml --tuning_results_file results.yaml --compare
@@ -104,7 +107,14 @@ Result<int> tune(TuneOptions& options, const Environment& environment) {
   GEMMTUNE_RETURN_IF_ERROR(check_options(options));
   const auto other = run_other_command(options, environment);
   if (!other.ok()) return other.status();
-  return *other ? **other : TuneSession(options, environment).run();
+  if (*other) return **other;
+  const auto runs = runs_of(options, environment);
+  if (!runs.ok()) return runs.status();
+  if (runs->size() > 1) return tune_each(*runs, environment);
+  const auto answer = TuneSession(runs->front().options, environment).run();
+  if (!answer.ok()) return answer.status();
+  if (!answer->text.empty()) print_answer(options.json, answer->text);
+  return answer->code;
 }
 
 int run_tune(TuneOptions options) {

@@ -137,6 +137,11 @@ class Documents(unittest.TestCase):
             event = json.loads(line)
             self.expect("event_" + event["event"], event)
         self.tune("tune_dry_run", *words, "-o", "t.csv", "--dry-run")
+        (self.folder / "lists").mkdir()
+        self.write("lists/bf16_untuned_gemm.csv", "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n"
+                   "1,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n")
+        self.write("lists/a8w8_blockscale_untuned_gemm.csv", "M,N,K\n1,128,128\n")
+        self.tune("tune_operations", "-i", "lists", "-o", "tables/")
         self.tune("tune_list", *words, "-o", "s.csv", "--shard", "1/2", "--list")
         self.tune("tune_m_range", *words[2:], "--m-range", "1:8", "--m-regret", "50", "-o", "r.csv")
         self.of("tune_m_range", "tune", "-n", "64", "-k", "64", "--m-range", "1:8", "--budget", "0.001", "-o", "q.csv", "--quiet", codes=(0, 1))

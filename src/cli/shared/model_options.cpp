@@ -67,6 +67,14 @@ Result<std::optional<ServingSizes>> served_sizes(const ModelOptions& options) {
   return std::optional<ServingSizes>(serving_sizes(settings));
 }
 
+/// The plug-in of vLLM packs dense 4-bit weights on GPUs, where packed kernels are the faster ones.
+bool is_packed_in_vllm(const ModelOptions& options, OperationForm form, const std::string& architecture) {
+  const bool is_gpu = architecture.starts_with("sm_") || architecture.starts_with("gfx");
+  return is_gpu && options.server == "vllm" &&
+         (form.operation == Operation::a16w4 || form.operation == Operation::a16w4_int4 ||
+          form.operation == Operation::a16w4_nvfp4);
+}
+
 }  // namespace
 
 Result<std::vector<std::int64_t>> token_counts(const std::string& text) {
@@ -100,7 +108,7 @@ void declare_model_options(CommandOptions& app, ModelOptions& options) {
   app.add_option(
       "--for", options.server,
       "Token counts of a server in place of --nsets: vllm or sglang; its CUDA graphs, and prompts up to "
-      "--max-num-batched-tokens");
+      "--max-num-batched-tokens. tune --for vllm packs dense 4-bit weights on GPUs, as vLLM's plug-in does");
   app.add_option("--max-num-seqs", options.sequences,
                  "With --for: sequences that decode at once (default 256)");
   app.add_option("--max-num-batched-tokens", options.batched_tokens,
@@ -167,11 +175,13 @@ Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions
 
 Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const SizeOptions& size,
                                           const Environment& environment, const std::string& architecture) {
-  auto list = shapes_of_model(options, size, environment, architecture, true);
-  if (!list.ok()) return list;
   const auto asked = operation_of(size);
   if (!asked.ok()) return asked.status();
   const OperationForm tuned = asked->value_or(OperationForm());
+  SizeOptions laid_out = size;
+  laid_out.bpreshuffle |= is_packed_in_vllm(options, tuned, architecture);
+  auto list = shapes_of_model(options, laid_out, environment, architecture, true);
+  if (!list.ok()) return list;
   const auto others = std::stable_partition(list->rows.begin(), list->rows.end(), [&](const ShapeRow& row) {
     return form_of(row.problem) == tuned;
   });
@@ -182,7 +192,8 @@ Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const Siz
                                to_string(tuned), left_out);
   }
   if (!left_out.empty()) {
-    print_note(fmt::format("{}: left out, tuned with --op: {}", list->source, left_out));
+    print_note(
+        fmt::format("{}: left out, tuned with --op, or all with -o FOLDER/: {}", list->source, left_out));
   }
   return list;
 }

@@ -139,7 +139,7 @@ Status check_side_file_writable(const std::string& option, const std::string& pa
   }
   struct stat found {};
   const bool exists = stat(target.c_str(), &found) == 0;
-  if (exists && S_ISDIR(found.st_mode)) {
+  if (path.ends_with('/') || (exists && S_ISDIR(found.st_mode))) {
     return Status::invalid("{} {}: is a directory, expected a file", option, path);
   }
   if (exists && !S_ISREG(found.st_mode)) {

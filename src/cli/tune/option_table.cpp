@@ -211,8 +211,9 @@ std::vector<TuneOption> own_rows() {
       {files,
        "shapes,-i,--input,--untune-file,--input-file,--gemm-size-file",
        &TuneOptions::input,
-       "Shapes: CSV, YAML of gemm sizes, - for stdin (default: GTUNE_INPUT, else the config folder's "
-       "bf16_untuned_gemm.csv)",
+       "Shapes: CSV, YAML of gemm sizes, - for stdin, a folder of recorded lists (default: GTUNE_INPUT, else "
+       "the "
+       "config folder's bf16_untuned_gemm.csv)",
        {.value_name = "FILE"}},
       {files,
        "--limit",
@@ -226,9 +227,9 @@ std::vector<TuneOption> own_rows() {
        {.value_name = "N", .bounds = at_least_one}},
       {files, "-o,--output,--tune-file,--tuned-file,--tuning-results-file", &TuneOptions::output,
        "The tuned file (tune_gemm's --o too): .yaml and .yml are tune_gemm's results, others AITER's CSV; of "
-       "these a colon list: all are read, the first is written (default: GTUNE_TUNED, else the config "
-       "folder's "
-       "bf16_tuned_gemm.csv)"},
+       "these a colon list: all are read, the first is written. A folder (or NAME/) gets one file an "
+       "operation "
+       "(default: GTUNE_TUNED, else the config folder)"},
       {files, "--profile-file", &TuneOptions::profile,
        "-o2 FILE: append all candidates with time, spread, error, outcome and reason"},
       {files,

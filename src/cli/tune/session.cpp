@@ -91,17 +91,17 @@ Status TuneSession::take_shard() {
   return options_.list ? Status() : name_outputs(*shard, options_);
 }
 
-Result<int> TuneSession::list_shards() {
+Result<TuneAnswer> TuneSession::list_shards() {
   if (!options_.replay.empty()) GEMMTUNE_RETURN_IF_ERROR(open_devices());
   GEMMTUNE_RETURN_IF_ERROR(read_shapes());
   GEMMTUNE_RETURN_IF_ERROR(take_shard());
   for (const std::string& diagnostic : shapes_.diagnostics) print_note(diagnostic);
   for (const std::string& note : shapes_.notes) print_note(note);
-  print_answer(options_.json, shard_->list(options_.shard.starts_with(all_shards), options_.json));
-  return shapes_.diagnostics.empty() ? exit_done : exit_findings;
+  return TuneAnswer{shapes_.diagnostics.empty() ? exit_done : exit_findings,
+                    shard_->list(options_.shard.starts_with(all_shards), options_.json)};
 }
 
-Result<int> TuneSession::answer_dry_run() {
+Result<TuneAnswer> TuneSession::answer_dry_run() {
   std::optional<Shard> shard;
   if (shard_) shard = shard_->shard();
   const auto outputs = outputs_of(options_, environment_, device().info(), shapes_, shard);
@@ -113,9 +113,9 @@ Result<int> TuneSession::answer_dry_run() {
   console_->clear_live_line();
   for (const std::string& diagnostic : shapes_.diagnostics) console_->urgent_line(diagnostic);
   for (const std::string& note : shapes_.notes) console_->urgent_line(note);
-  print_answer(options_.json,
-               options_.json ? dry_run_json(*plan, device().info()) : dry_run_text(*plan, device().info()));
-  return shapes_.diagnostics.empty() ? exit_done : exit_findings;
+  return TuneAnswer{
+      shapes_.diagnostics.empty() ? exit_done : exit_findings,
+      options_.json ? dry_run_json(*plan, device().info()) : dry_run_text(*plan, device().info())};
 }
 
 Status TuneSession::prepare() {
@@ -274,7 +274,7 @@ Result<BucketReport> TuneSession::decide_buckets() {
   return write_buckets(options_, outputs_, device(), request_.policy, *measuring_.front(), deadline);
 }
 
-Result<int> TuneSession::report(const RunSummary& summary) {
+Result<TuneAnswer> TuneSession::report(const RunSummary& summary) {
   if (!request_.m_range) {
     for (const std::string& line : failed_families(summary.items)) console_->urgent_line(line);
   }
@@ -294,11 +294,11 @@ Result<int> TuneSession::report(const RunSummary& summary) {
     ending.correctness = std::move(*checked);
     ending.interrupted = interrupted();
   }
-  print_answer(options_.json, options_.json ? ending_json(ending) : for_terminal(ending_text(ending)));
-  return ending_code(ending);
+  return TuneAnswer{ending_code(ending),
+                    options_.json ? ending_json(ending) : for_terminal(ending_text(ending))};
 }
 
-Result<int> TuneSession::run() {
+Result<TuneAnswer> TuneSession::run() {
   if (options_.list) return list_shards();
   begin_ = steady_seconds();
   GEMMTUNE_RETURN_IF_ERROR(open_devices());
@@ -316,8 +316,9 @@ Result<int> TuneSession::run() {
   if (!summary.ok()) return summary.status();
   if (shard_) GEMMTUNE_RETURN_IF_ERROR(shard_->end(*summary, request_, interrupted()));
   if (!options_.compare) return report(*summary);
-  if (interrupted()) return exit_interrupted;
-  return compare_rows(options_, outputs_, device(), request_, *summary, *console_, *evaluators_.front());
+  if (interrupted()) return TuneAnswer{exit_interrupted, {}};
+  return TuneAnswer{
+      compare_rows(options_, outputs_, device(), request_, *summary, *console_, *evaluators_.front()), {}};
 }
 
 }  // namespace gemmtune::cli

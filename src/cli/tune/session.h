@@ -25,6 +25,12 @@
 
 namespace gemmtune::cli {
 
+/// What a run says at its end.
+struct TuneAnswer {
+  int code = 0;      // the exit code
+  std::string text;  // for stdout, or a JSON document; empty: it is printed already
+};
+
 /// Tuning of shapes and of ranges of M, on devices, in this process or from a recording (--replay), and
 /// --compare; they differ in the device, in the evaluators, and in what is reported at the end.
 class TuneSession {
@@ -33,8 +39,8 @@ class TuneSession {
   TuneSession(const TuneOptions& options, const Environment& environment)
       : options_(options), environment_(environment) {}
 
-  /// The exit code; an error is one of usage or input.
-  Result<int> run();
+  /// An error is one of usage or input.
+  Result<TuneAnswer> run();
 
  private:
   bool is_replay() const { return recording_.has_value(); }
@@ -45,9 +51,9 @@ class TuneSession {
   Status read_shapes();
   /// Of --shard: leaves the shapes of this part.
   Status take_shard();
-  Result<int> list_shards();
+  Result<TuneAnswer> list_shards();
   /// --dry-run: what would be tuned.
-  Result<int> answer_dry_run();
+  Result<TuneAnswer> answer_dry_run();
   /// Outputs, request, profile and journal: everything that can be wrong before something is measured.
   Status prepare();
   Status prepare_profile();
@@ -60,7 +66,7 @@ class TuneSession {
   Result<RunSummary> tune();
   /// --buckets, after the last shape, until the moment at which the budget cuts a run off.
   Result<BucketReport> decide_buckets();
-  Result<int> report(const RunSummary& summary);
+  Result<TuneAnswer> report(const RunSummary& summary);
 
   TuneOptions options_;  // as given, with the folder of --keep
   const Environment& environment_;

@@ -347,6 +347,11 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
       return Status::unsupported("--buckets: there are no Triton configs of {}", to_string(operation));
     GEMMTUNE_RETURN_IF_ERROR(make_folders(options.output));
     outputs.also_read = {join_path(options.output, tuned_file_name(operation))};
+  } else if (names_folder(options.output)) {
+    outputs.folder = options.output;
+    if (!options.dry_run) GEMMTUNE_RETURN_IF_ERROR(make_folders(options.output));
+    outputs.also_read = {join_path(options.output, tuned_file_name(operation))};
+    if (shard) outputs.also_read.front() = shard_path(outputs.also_read.front(), *shard);
   } else {
     outputs.also_read = path_list(options.output);
   }

@@ -129,6 +129,8 @@ struct Outputs {
   std::string working_journal;      // that the run writes; the same unless --journal names a folder
   std::string made_journal_folder;  // that folder, if it was not there before
   bool is_config_file = false;
+  std::string
+      folder;  // -o FOLDER: `tuned` has its operation's name there, so that it can be a config folder; else empty
   bool is_written = true;   // false: nothing is (--init_type zeros)
   std::string keep_folder;  // of --keep; empty: none
 };

@@ -247,8 +247,10 @@ std::string files_and_next_step(const RunEnding& ending) {
         text, path, path, ending.device.gfx, ending.device.cu_num, to_string(problem.x_type),
         tuned_file_name(form_of(problem)));
   }
-  text += ending.outputs.is_config_file
-              ? "\nnext: programs that use gemmtune find this file by themselves"
+  text += ending.outputs.is_config_file ? "\nnext: programs that use gemmtune find this file by themselves"
+          : !ending.outputs.folder.empty()
+              ? fmt::format("\nnext: export GEMMTUNE_CONFIG_DIR={}   for programs that use gemmtune",
+                            parent_folder(path))
               : fmt::format("\nnext: export GEMMTUNE_CONFIG_{}={}   for programs that use gemmtune",
                             upper(to_string(form_of(problem))), path);
   return fmt::format(

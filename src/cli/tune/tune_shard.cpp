@@ -14,6 +14,7 @@
 #include "base/path_list.h"
 #include "base/text.h"
 #include "cli/shared/console.h"
+#include "cli/shared/output_path.h"
 #include "cli/tune/option_table.h"
 #include "cli/tune/tune_report.h"
 #include "formats/aiter/tuned_csv.h"
@@ -177,7 +178,7 @@ Result<Shard> shard_of(const std::string& text, const Environment& environment) 
 
 Status name_outputs(const Shard& shard, TuneOptions& options) {
   std::vector<std::string> outputs = path_list(options.output);
-  if (!outputs.empty()) {
+  if (!outputs.empty() && !names_folder(options.output)) {  // a file in a folder is named with its operation
     if (is_yaml_path(outputs.front()))
       return Status::invalid("-o {}: results of tune_gemm are not merged; expected a .csv with --shard",
                              outputs.front());
