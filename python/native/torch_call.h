@@ -487,8 +487,9 @@ struct Call {
   }
 
   /// Runs a call of one weight if a tuned row answers it; `out`, made here if the caller gave none, has the result then. False if none
-  /// does, or if the tensors are not what gemmtune reads and writes without a copy of x or `out`.
-  bool run_if_tuned() {
+  /// does, or if the tensors are not what gemmtune reads and writes without a copy of x or `out`. takes_untuned: what no row answers
+  /// runs as any other call, by the row of another M or the default kernel.
+  bool run_if_tuned(bool takes_untuned = false) {
     refuse_gradient({&x, &w, &bias, &x_scale, &w_scale, &out});
     gpu_ = x.gpu("x");
     add("x", x, arrays_.x);
@@ -508,26 +509,25 @@ struct Call {
     };
     if (!is_read()) return false;
     ContextUse context(gpu_);
-    if (gpu_ < 0) return run_tuned_plan(context, nullptr, copies_scale);
+    if (gpu_ < 0) return run_tuned_plan(context, nullptr, copies_scale, takes_untuned);
     const DeviceGuard guard(gpu_);
-    return run_tuned_plan(context, current_stream(gpu_), copies_scale);
+    return run_tuned_plan(context, current_stream(gpu_), copies_scale, takes_untuned);
   }
 
  private:
   /// While a stream is captured only sizes that were planned before are answered.
-  bool run_tuned_plan(ContextUse& context, void* stream, bool copies_scale) {
+  bool run_tuned_plan(ContextUse& context, void* stream, bool copies_scale, bool takes_untuned) {
     PlanOwner owner;
     const bool captures = gpu_ >= 0 && is_capturing(stream);
-    const gemmtune_status status = captures
-                                       ? gemmtune_plan_find(context.get(), &problem, &owner.plan)
-                                       : gemmtune_plan_create_tuned(context.get(), &problem, &owner.plan);
+    const auto create = takes_untuned ? gemmtune_plan_create : gemmtune_plan_create_tuned;
+    const gemmtune_status status =
+        (captures ? gemmtune_plan_find : create)(context.get(), &problem, &owner.plan);
     if (status != GEMMTUNE_OK || owner.plan == nullptr) return false;
     const gemmtune_plan_info info = info_of(owner.plan);
     // A plan that was found may be of another caller, who takes rows of another M and the fallback.
-    if (info.match == GEMMTUNE_MATCH_UNTUNED || info.match == GEMMTUNE_MATCH_FINE ||
-        info.match == GEMMTUNE_MATCH_COARSE) {
-      return false;
-    }
+    const bool is_tuned = info.match != GEMMTUNE_MATCH_UNTUNED && info.match != GEMMTUNE_MATCH_FINE &&
+                          info.match != GEMMTUNE_MATCH_COARSE;
+    if (!is_tuned && !takes_untuned) return false;
     if (captures) {
       context.keep_for_graphs();
       gemmtune_plan_retain(owner.plan);  // as in run_on_gpu()

@@ -298,7 +298,7 @@ constexpr Operator operators[] = {
      &tuned_linear_out},
     {"tuned_scaled_linear",
      "tuned_scaled_linear(" SCALED ", Tensor? bias, SymInt rows, ScalarType out_dtype, int kind, int other, "
-     "bool constant_weight) -> Tensor",
+     "bool constant_weight, int untuned_rows) -> Tensor",
      &tuned_scaled_linear},
     {"silu_and_mul", "silu_and_mul(Tensor gate, Tensor up) -> Tensor", &silu_and_mul<false>},
     {"silu_and_mul_out", "silu_and_mul_out(Tensor gate, Tensor up, *, Tensor(a!) out) -> ()",

@@ -89,6 +89,7 @@ void tuned_scaled_linear(Value* values, std::uint64_t, std::uint64_t) {
   const auto kind = static_cast<Scaled>(stack.integer());
   const std::int64_t other = stack.integer();
   const bool constant_weight = stack.flag();
+  const bool takes_untuned = rows <= stack.integer();
   const std::int64_t padded = x.dim() == 2 ? x.size(0) : -1;
   {
     Call call(operation_of(kind));
@@ -99,7 +100,7 @@ void tuned_scaled_linear(Value* values, std::uint64_t, std::uint64_t) {
     call.w_scale.reset(w_scale.share());
     if (bias) call.bias.reset(bias.share());
     call.out_dtype = out_dtype;
-    if (describe_scaled(call, kind, rows) && call.run_if_tuned()) {
+    if (describe_scaled(call, kind, rows) && call.run_if_tuned(takes_untuned)) {
       values[0] = reinterpret_cast<Value>(call.out.release());
       return;
     }

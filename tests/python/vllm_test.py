@@ -96,18 +96,20 @@ class Plugin(Process):
                         exact = x.double() @ layer.exact.t() + (layer.bias.double() if bias else 0)
                         close(self, y, exact, 1e-2 if kind is None else 6e-2)
                         calls = {name: vllm.calls[name] - count for name, count in calls.items() if vllm.calls[name] != count}
-                        self.assertEqual(calls, {} if ours or kind is None else {counter: 1}, m)
+                        in_graphs = kind == "block" and m <= 16  # gemmtune's default kernel runs what no row answers
+                        self.assertEqual(calls, {} if ours or in_graphs or kind is None else {counter: 1}, m)
                         self.assertEqual((self.used() - used, self.context.counters()["untuned"] - unused), (1, 0) if ours else (0, 1), m)
 
     def test_deep_gemm_with_and_without_scales_of_e8m0(self):
-        """Both are an operator that C++ calls; scales of x lie row by row in layers that are ours, so that none is copied."""
+        """Both are an operator that C++ calls; scales of x lie row by row in layers that are ours, so that none is copied. DeepGEMM would copy
+        them: it runs no size of a CUDA graph (1, 4, 16), with a row or without."""
         for e8m0 in (True, False):
             vllm = self.start(e8m0=e8m0)
             model = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind="block"), vllm.Linear(N, 128, kind="block")))
             self.assertIn("1 of 2 linear layers", self.line)
             self.assertEqual([layer.quant_method.fp8_linear.quant_fp8.column_major_scales for layer in model], [False, True])
             self.assertEqual([layer.quant_method.fp8_linear.quant_fp8.tma_aligned_scales for layer in model], [False, True])
-            for layer, m, ours in ((model[0], 4, True), (model[0], 16, False), (model[1], 4, False)):
+            for layer, m, ours in ((model[0], 4, True), (model[0], 16, True), (model[0], 17, False), (model[1], 4, False)):
                 x = torch.randn(m, layer.weight.shape[1]).bfloat16()
                 calls = vllm.calls["deep_gemm"]
                 close(self, layer(x), x.double() @ layer.exact.t(), 6e-2)
@@ -248,7 +250,7 @@ class Plugin(Process):
             for found, one in zip(compiled(x), expected, strict=True):
                 close(self, found, one, 1e-2)
             self.assertEqual([vllm.calls[name] - calls[name] for name in ("gemm", "cutlass", "deep_gemm")],
-                             [0, 0, 0] if ours else [0, 2, 1], m)
+                             [0, 0, 0] if ours else [0, 2, int(m > 16)], m)
 
     def test_plans_are_made_ahead(self):
         vllm = self.start()
@@ -340,7 +342,7 @@ class Plugin(Process):
             if kind in ("tensor", "token"):  # as the checkpoint has it
                 layer.weight = nn.Parameter(layer.weight.t(), requires_grad=False)
             again = self.load(lambda: model)
-            x = torch.randn(16, K).bfloat16()
+            x = torch.randn(17, K).bfloat16()
             calls = dict(vllm.calls)
             close(self, again[0](x), x.double() @ layer.exact.t(), 6e-2)
             self.assertEqual({name for name in calls if vllm.calls[name] != calls[name]}, {COUNTER[kind]} if kind else set())

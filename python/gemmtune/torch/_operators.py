@@ -136,7 +136,7 @@ def _fake_tuned_linear_out(x, w, bias, constant_weight, *, out):
     return None
 
 
-def _fake_tuned_scaled_linear(x, w, x_scale, w_scale, bias, rows, out_dtype, kind, other, constant_weight):
+def _fake_tuned_scaled_linear(x, w, x_scale, w_scale, bias, rows, out_dtype, kind, other, constant_weight, untuned_rows):
     return x.new_empty((rows, w.shape[0] if kind == blocks_scaled else w.shape[1]), dtype=out_dtype)
 
 

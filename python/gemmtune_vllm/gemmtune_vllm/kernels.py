@@ -31,6 +31,7 @@ class Layer:
         known = _operator_of(kernel)
         self.runs_python = known is None
         self.other = known or operators.key_of(f"{type(kernel).__name__} {kernel.config!r}")
+        self.untuned_rows = 0  # of a call, up to which gemmtune's default kernel runs what no tuned row answers
 
     def weight(self):
         """The weight as [N, K], or None."""
@@ -87,11 +88,11 @@ class Layer:
         x = operators.random_rows(m, weight.shape[1], weight.dtype, weight.device)
         scale = (torch.ones(m, -(-weight.shape[1] // 128), device=weight.device) if self.blocks else
                  torch.ones(1 if kind == operators.tensor_scaled else m, device=weight.device))
-        operators.scaled_linear(x, weight if self.blocks else weight.t(), scale, self.scale(), bias, m, out_dtype, kind, self.other)
+        operators.scaled_linear(x, weight if self.blocks else weight.t(), scale, self.scale(), bias, m, out_dtype, kind, self.other, self.untuned_rows)
 
     def constants(self):
         """What a compiled graph has of the layer beside tensors."""
-        return f"kind {self.kind()} other {self.other} dependent {operators.dependent}"
+        return f"kind {self.kind()} other {self.other} dependent {operators.dependent} untuned {self.untuned_rows}"
 
     def keep_function(self):
         """vLLM's product, for the sizes that no row answers."""
@@ -105,21 +106,26 @@ class Layer:
 
         operators.functions[self.other] = run
 
-    def take(self):
-        """The kernel runs its product through the operator."""
+    def take(self, graphs):
+        """The kernel runs its product through the operator. graphs: M of the CUDA graphs."""
         other, kind, block_out_dtype = self.other, self.kind(), self.kernel.config.out_dtype
         if other in (operators.deep_gemm_operator, operators.deep_gemm_e8m0_operator):
-            # gemmtune reads the scales of a row side by side, and would copy others; DeepGEMM brings scales of any layout into its own.
+            # gemmtune reads the scales of a row side by side, and would copy others; DeepGEMM brings scales of any layout into its own, by a
+            # kernel more in each call: decoding steps of 64 rows took 4 % longer than stock's. So it runs none of the CUDA graphs' sizes.
+            if operators.untuned_is_fast(self.weight()) and not operators.recording():
+                self.untuned_rows = max(graphs, default=0)
             quantizer = getattr(self.kernel, "quant_fp8", None)
             if hasattr(quantizer, "column_major_scales"):
                 quantizer.column_major_scales = quantizer.tma_aligned_scales = False
+
+        untuned_rows = self.untuned_rows
 
         def apply_scaled_mm(*, A, B, out_dtype, As, Bs, bias, output_shape):
             y = operators.scaled_linear(A, B, As, Bs, bias, math.prod(output_shape[:-1]), out_dtype, kind, other)
             return y.view(*output_shape)
 
         def apply_block_scaled_mm(A, B, As, Bs):
-            return operators.scaled_linear(A, B, As, Bs, None, A.shape[0], block_out_dtype, kind, other)
+            return operators.scaled_linear(A, B, As, Bs, None, A.shape[0], block_out_dtype, kind, other, untuned_rows)
 
         setattr(self.kernel, self.product, apply_block_scaled_mm if self.blocks else apply_scaled_mm)
 

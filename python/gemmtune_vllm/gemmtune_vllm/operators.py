@@ -20,9 +20,9 @@ cutlass_operator, deep_gemm_operator, deep_gemm_e8m0_operator = 1, 2, 3
 functions = {}  # key -> vLLM's function, called with the arguments of stock_scaled_linear but the last
 
 
-def scaled_linear(x, w, x_scale, w_scale, bias, rows, out_dtype, kind, other):
-    """vLLM's apply_scaled_mm and apply_block_scaled_mm."""
-    return torch.ops.gemmtune.tuned_scaled_linear.default(x, w, x_scale, w_scale, bias, rows, out_dtype, kind, other, dependent)
+def scaled_linear(x, w, x_scale, w_scale, bias, rows, out_dtype, kind, other, untuned_rows=0):
+    """vLLM's apply_scaled_mm and apply_block_scaled_mm. Up to untuned_rows rows gemmtune's default kernel runs what no tuned row answers."""
+    return torch.ops.gemmtune.tuned_scaled_linear.default(x, w, x_scale, w_scale, bias, rows, out_dtype, kind, other, dependent, untuned_rows)
 
 
 def linear(x, w, bias):
@@ -32,6 +32,11 @@ def linear(x, w, bias):
     out = rows.new_empty((rows.shape[0], w.shape[0]))
     torch.ops.gemmtune.tuned_linear_out.default(rows, w.t(), bias, dependent, out=out)
     return out if x.dim() == 2 else out.reshape(*x.shape[:-1], w.shape[0])
+
+
+def untuned_is_fast(weight):
+    """Whether gemmtune's default kernels of fp8 are fast on its device: on GPUs those of Hopper are."""
+    return not weight.is_cuda or torch.cuda.get_device_capability(weight.device) == (9, 0)
 
 
 def key_of(text):
@@ -95,4 +100,4 @@ for _device in ("CPU", "CUDA"):
     _library.impl("stock_scaled_linear", _stock_scaled_linear, _device)
 
 __all__ = ["answered", "bit_class", "blocks_scaled", "device_of", "linear", "no_bit_class", "no_row", "recording", "row_of", "scaled_linear",
-           "tensor_scaled", "token_scaled"]
+           "tensor_scaled", "token_scaled", "untuned_is_fast"]

@@ -148,7 +148,9 @@ class _Unquantized:
     def keep_function(self):
         """aten::linear runs the sizes that no row answers."""
 
-    def take(self):
+    untuned_rows = 0
+
+    def take(self, graphs):
         self.method.apply = _apply_unquantized
 
 
@@ -221,7 +223,7 @@ def _choose_layers(model, config, loading):
         if why is not None:
             left.append((layer.layer, why))
             continue
-        layer.take()
+        layer.take(graphs)
         taken.append((layer.layer, layer.constants()))
         if recording:  # sizes that the model does not run must not get into the file
             continue
@@ -229,7 +231,7 @@ def _choose_layers(model, config, loading):
             for bias in layer.biases():
                 for m in graphs:
                     size = layer.size(m, bias)
-                    if size not in plans and answers(size):
+                    if size not in plans and (m <= layer.untuned_rows or answers(size)):
                         plans.add(size)
                         layer.run(m, bias)
     # On a GPU no kernel is compiled while a CUDA graph is captured, and gemmtune alone can run some of these layers.
@@ -296,7 +298,7 @@ def _counters():
 def report():
     """What the plug-in does in this process, as data: `linear_layers` and `mixtures` of the last model, `ours` (their names), `left` (name: why),
     `plans` made ahead, and `calls` of our layers since then: `tuned`, by a tuned row, and `without_row`, which vLLM's operator ran, on its CPU backend
-    gemmtune's default kernel. A CUDA graph counts once, when it is captured."""
+    and in the graphs of DeepGEMM's layers gemmtune's default kernel. A CUDA graph counts once, when it is captured."""
     return {**_report, "calls": _calls()}
 
 
