@@ -485,7 +485,7 @@ def served_early():
 
 def served_blocks():
     """Real vLLM: the plug-in with early kernels of PyTorch's, of three forms of weights, each engine beside stock's alone or with one more."""
-    runs = ("24", "26", "25")
+    runs = ("24", "30", "28")
     cells = {(row["run"], row["sequences"], row["prompt_tokens"]): row for row in rows("h200/vllm.csv") if row["run"] in runs and row["engine"] == "pdl"}
     body = [[served_case(cells["24", *case]), *(served_ratio(cells[run, *case]) for run in runs)] for case in dict.fromkeys(key[1:] for key in cells)]
     return table(["", "bf16", "fp8 per token", "fp8 in blocks"], body)
