@@ -30,7 +30,7 @@ constexpr ShortHelpOption shape_options[] = {
     {"--m-range", "Tune each weight over M from A to B, as ranges"},
 };
 constexpr ShortHelpOption output_options[] = {
-    {"--output", "The tuned file, or a folder of them (default: the config folder)"},
+    {"--output", "The tuned file, or a folder (default: config folder)"},
     {"--profile-file", "All candidates with their times (-o2 FILE)"},
     {"--all", "Tune again what the output has"},
     {"--stale", "Tune again rows of another environment"},

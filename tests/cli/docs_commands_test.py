@@ -37,7 +37,6 @@ ELSEWHERE = {
     ("cublas.md", "gemmtune tune"): "shapes that an engine recorded",
     ("checkpoints.md", "gemmtune shapes"): "a quantized checkpoint",
     ("checkpoints.md", "gemmtune tune"): "the shapes of the line above it",
-    ("vllm.md", "gemmtune shapes"): "the folder of the model that vLLM serves",
     ("vllm.md", "gemmtune tune"): "that folder, or shapes that vLLM recorded",
     ("evaluators.md", "gemmtune explain"): "PyTorch and Triton",
     ("hip_families.md", "gemmtune coverage"): "tables of an AMD GPU",

@@ -199,7 +199,7 @@ class FileKinds : public ::testing::Test {
          },
          shapes, false},
         {"tune -o", [](auto f) { return Words{"tune", "-m", "1", "-n", "64", "-k", "64", "-o", f}; },
-         and_also(dense, {"result_yaml", "empty_yaml"}), false},
+         and_also(dense, {"result_yaml", "empty_yaml", "folder"}), false},
         {"tune --replay",
          [=](auto f) { return Words{"tune", "-m", "1", "-n", "64", "-k", "64", "--replay", f, "-o", out}; },
          {"recording"},

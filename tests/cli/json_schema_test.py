@@ -141,7 +141,7 @@ class Documents(unittest.TestCase):
         self.write("lists/bf16_untuned_gemm.csv", "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n"
                    "1,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n")
         self.write("lists/a8w8_blockscale_untuned_gemm.csv", "M,N,K\n1,128,128\n")
-        self.tune("tune_operations", "-i", "lists", "-o", "tables/")
+        self.of("tune_operations", "tune", "-i", "lists", "-o", "tables/", "--budget", "60", "--iters", "5", "--quiet")
         self.tune("tune_list", *words, "-o", "s.csv", "--shard", "1/2", "--list")
         self.tune("tune_m_range", *words[2:], "--m-range", "1:8", "--m-regret", "50", "-o", "r.csv")
         self.of("tune_m_range", "tune", "-n", "64", "-k", "64", "--m-range", "1:8", "--budget", "0.001", "-o", "q.csv", "--quiet", codes=(0, 1))

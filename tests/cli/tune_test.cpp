@@ -322,7 +322,7 @@ TEST_F(Tune, OfAModelTheRowsThatAreNotTunedAreCounted) {
   const auto result = program.run(words);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(parse_json(result.out)["problems"].size(), 2U);  // lm_head and router
-  EXPECT_THAT(result.err, HasSubstr("left out, tuned with --op: 2 rows of a8w8, 1 of fused_moe"));
+  EXPECT_THAT(result.err, HasSubstr("or all with -o FOLDER/: 2 rows of a8w8, 1 of fused_moe"));
   words.insert(words.end(), {"--op", "a16w16"});
   EXPECT_THAT(program.run(words).err, Not(HasSubstr("left out")));
 }

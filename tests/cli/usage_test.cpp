@@ -273,7 +273,9 @@ TEST_F(Usage, NoShapesAtAll) {
 }
 
 TEST_F(Usage, OutputThatCannotBeWritten) {
-  expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", program.folder().path()}),
+  expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", program.file("no/such/folder/x.csv/y")}),
+                  "no/such");
+  expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", output(), "--record", program.folder().path()}),
                   "is a directory");
   expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", program.file("no/such/out.csv")}),
                   "no/such");
