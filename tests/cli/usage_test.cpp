@@ -275,8 +275,9 @@ TEST_F(Usage, NoShapesAtAll) {
 TEST_F(Usage, OutputThatCannotBeWritten) {
   expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", program.file("no/such/folder/x.csv/y")}),
                   "no/such");
-  expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", output(), "--record", program.folder().path()}),
-                  "is a directory");
+  expect_one_line(
+      program.run({"tune", "-i", right_shapes(), "-o", output(), "--record", program.folder().path()}),
+      "is a directory");
   expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", program.file("no/such/out.csv")}),
                   "no/such");
   expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", "/dev/null"}), "/dev/null");
