@@ -168,7 +168,7 @@ def readme_losses():
     blocks = against(by_shape("h100/dense_8bit_blocks_peers.csv", ("n", "k"), run="4"), ["4096"], "gemmtune", ["deep_gemm", "torch_block"])[0]
     return table(["not for you", "measured"], [
         ["prompts alone", f"one H200, prompts of 512 and 2048 tokens: {min(prompts)} to {max(prompts)}"],
-        ["prompts alone in vLLM", f"one H200, bf16, prompts of 512 and 1500 tokens: {served_span('bf16', decodes=False, run='14')}"],
+        ["prompts alone in vLLM", f"one H200, prompts of 512 and 1500 tokens, bf16: {served_span('bf16', decodes=False, run='14')}; fp8 per token: {served_span('fp8 per token', decodes=False, run='30', engine='pdl')}"],
         ["prompts with tensor parallelism in vLLM", f"two H200s, Llama-3.1-8B bf16: {served_span('bf16', decodes=False, run='13')}; decoding {served_span('bf16', run='13')}"],
         ["one sequence under `torch.compile` with max-autotune", compiled],
         ["MXFP4 weights at many rows", " and ".join(f"{cell.split(',')[0].split(' (')[0]} of bf16 weights' speed at M = {m}" for cell, m in zip(mxfp4, ("256", "1024")))],
@@ -425,7 +425,7 @@ def readme_proof():
          f"two cores of an EPYC, 60 bf16 shapes, M = 1 to 128: two runs, {cpu}"],
         ["AITER's tables, an AMD GPU", "audit, merge, coverage and report of the tables, on any machine", "tuning has **not run** on an AMD GPU yet"],
         ["vLLM", "a plug-in for its linear layers and mixtures of experts", f"one H200, vLLM 0.24, 1 to 64 sequences: Llama-3.1-8B bf16 {served_span('bf16')}, "
-         f"fp8 {served_span('fp8 per token')}, int4 {served_span(INT4, run='27')}, NVFP4 {served_span('NVFP4', run='4')}, Qwen3-30B-A3B bf16 {served_span('bf16', run='5')}, "
+         f"fp8 per token {served_span('fp8 per token', run='30', engine='pdl')}, fp8 in blocks {served_span('fp8 in blocks', run='28', engine='pdl')}, int4 {served_span(INT4, run='27')}, NVFP4 {served_span('NVFP4', run='4')}, Qwen3-30B-A3B bf16 {served_span('bf16', run='5')}, "
          f"fp8 {served_span('fp8 blocks', run='6')}, int4 {served_span(INT4, run='7')}, NVFP4 {served_span('NVFP4', run='8')}, gpt-oss-20b {served_span('MXFP4', run='5')} times the tokens a second ([docs/vllm.md](docs/vllm.md))"],
         ["vLLM, batch-invariant", "the same bits in every batch, from tuned rows", f"the same GPU, Llama-3.1-8B bf16: {served_span(INVARIANT, run='16')} times vLLM's usual mode, "
          f"whose own batch-invariant mode is at {served_span(INVARIANT, run='16', engine='VLLM_BATCH_INVARIANT=1')} ([docs/vllm.md](docs/vllm.md#batch-invariant-serving))"],
