@@ -277,8 +277,11 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   const double k_block = real(std::min(settings.kc, problem.k));
 
   KernelWork work;
-  work.tiles = ceil_div(problem.n, settings.nr) * settings.splits;
-  work.tiles_at_once = worthwhile_threads(problem, threads_);
+  const SkinnyGrid grid = skinny_grid(problem, settings, threads_);
+  const std::int64_t columns = ceil_div(problem.n, grid.unit);
+  work.tiles = passes * columns * settings.splits;
+  work.tiles_at_once = grid.row_parts * grid.column_parts * settings.splits;
+  work.busiest_tiles = ceil_div(passes, grid.row_parts) * ceil_div(columns, grid.column_parts);
   work.flops = 2 * rows * real(problem.n) * real(problem.k);
   if (problem.m > skinny_max_m)
     // A tile of x for each tile of weights, of AMX, and the other way round.
@@ -295,8 +298,8 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   work.cache_bytes = real(problem.m * problem.n) * 8 * real(ceil_div(problem.k, settings.kc) - 1);
   // The weight comes from an outer cache for each further group of rows; a group that is too large comes from there itself, once for 256
   // columns.
-  work.cache_bytes += weights * real(ceil_div(problem.m, settings.rows) - 1);
-  if (std::min(problem.m, settings.rows) > skinny_rows_kept)
+  work.cache_bytes += weights * real(grid.row_parts * grid.groups - 1);
+  if (grid.group_tiles * settings.mr > skinny_rows_kept)
     work.cache_bytes += weights * real(problem.m) / skinny_rows_kept;
   if (k_block * real(settings.nr) * 2 > inner_cache_bytes) work.cache_bytes += weights * real(passes - 1);
   if (fetches_near(problem, settings))
@@ -324,7 +327,8 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
           .isa = isa, .mr = tile.mr, .nr = tile.nr, .kc = whole_k, .prefetch = 1024, .splits = 1};
       if (problem.m > skinny_max_m) {
         settings.rows = problem.m > skinny_rows_kept ? skinny_rows_kept : skinny_tile_max_m;
-        settings.kc = many_rows_depth(problem, std::min(problem.m, settings.rows));
+        const std::int64_t tiles = skinny_grid(problem, settings, threads_).group_tiles;
+        settings.kc = many_rows_depth(problem, std::min(problem.m, tiles * settings.mr));
       } else if (problem.m > settings.mr) {
         // Several passes: a block of weights stays in a cache, and the passes hide the fetching.
         settings.kc = layout_of(problem) == WeightLayout::panel16 ? 512 : 2048;

@@ -25,6 +25,16 @@ struct SkinnySettings {
   bool tree = false;                      // segments of k, added in pairs (TreeSums)
 };
 
+/// How a call is divided among threads, columns first: results do not depend on it.
+struct SkinnyGrid {
+  std::int64_t unit = 1;          // columns that are not divided
+  std::int64_t row_parts = 1;     // of tiles of mr rows
+  std::int64_t column_parts = 1;  // of units
+  std::int64_t groups = 1;        // of a part's rows: the weight is read once for each
+  std::int64_t group_tiles = 1;   // in a group, at most
+};
+SkinnyGrid skinny_grid(const Problem& problem, const SkinnySettings& settings, int threads);
+
 /// Where tables have the default config ahead of oneDNN at each of their (N, K): with AVX-512 BF16 side by side by
 /// bench/results/epyc_zen4/few_rows.csv, in turn by epyc_zen5/few_rows_untuned.csv; packed weights with AMX alone. `architecture`: DeviceInfo::gfx.
 bool skinny_leads_untuned(const Problem& problem, std::string_view architecture, RowReads row_reads);
