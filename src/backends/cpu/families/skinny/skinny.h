@@ -9,8 +9,8 @@
 namespace gemmtune::cpu {
 
 inline constexpr std::int64_t skinny_max_m = 32;
-/// With AMX tiles.
-inline constexpr std::int64_t skinny_tile_max_m = 512;
+/// With AMX tiles any M goes, with so many rows at most for which the weight is read once.
+inline constexpr std::int64_t skinny_max_rows_a_pass = 512;
 /// So many of them stay in the inner cache while the weight goes by.
 inline constexpr std::int64_t skinny_rows_kept = 256;
 
@@ -21,8 +21,8 @@ struct SkinnySettings {
   std::int64_t kc = 1;        // elements of k before the next row tile of x goes over the same weights
   std::int64_t prefetch = 0;  // bytes ahead
   std::int64_t splits = 1;    // of k, summed in order
-  std::int64_t rows = skinny_tile_max_m;  // of x at most, for which the weight is read once
-  bool tree = false;                      // segments of k, added in pairs (TreeSums)
+  std::int64_t rows = skinny_max_rows_a_pass;  // of x at most, for which the weight is read once
+  bool tree = false;                           // segments of k, added in pairs (TreeSums)
 };
 
 /// How a call is divided among threads, columns first: results do not depend on it.

@@ -49,8 +49,9 @@ class SkinnyKernel final : public Kernel {
       own_sums_ = round_up(group_rows, 16) * round_up(block_columns_, panel_columns);
     // A copy of x for each part: none waits for the one that packs, nor reads what lies in another core's cache.
     x_bytes_ = x_bytes(group_rows);
-    packs_alone_ = parts() > 1 && x_bytes_ <= max_x_copy_bytes;
-    if (!packs_alone_) x_bytes_ = x_bytes(tiles_.padded());
+    const std::int64_t all = x_bytes(tiles_.padded());
+    packs_alone_ = x_bytes_ <= max_x_copy_bytes || parts() * x_bytes_ <= all;
+    if (!packs_alone_) x_bytes_ = all;
   }
 
   std::size_t workspace_bytes() const override {
@@ -318,17 +319,20 @@ class SkinnyKernel final : public Kernel {
   }
 
   void emit(const Operands& operands, const Group& group, const Block& block, const Part& part) const {
-    // Sums of panels are dense, nr columns at a time.
+    // Sums of panels are dense, nr columns at a time. A row tile after the other, so that lines of a row of y meet each other in the cache.
     const std::int64_t step = packed_ ? settings_.nr : block.columns;
-    for (std::int64_t column = 0; column < block.columns; column += step) {
-      const std::int64_t columns = std::min(step, block.columns - column);
-      store(operands,
-            {.tile = block.c + column * group.tiles.padded(),
-             .ldt = packed_ ? round_up(columns, panel_columns) : block.ldc,
-             .rows = group.tiles.rows,
-             .columns = columns},
-            group.first_row, block.first + column, part);
-    }
+    const RowTiles& tiles = group.tiles;
+    for (std::int64_t tile = 0; tile < tiles.count(); ++tile)
+      for (std::int64_t column = 0; column < block.columns; column += step) {
+        const std::int64_t columns = std::min(step, block.columns - column);
+        const std::int64_t ldt = packed_ ? round_up(columns, panel_columns) : block.ldc;
+        store(operands,
+              {.tile = block.c + column * tiles.padded() + tile * tiles_.mr * ldt,
+               .ldt = ldt,
+               .rows = tiles.valid(tile),
+               .columns = columns},
+              group.first_row + tile * tiles_.mr, block.first + column, part);
+      }
   }
 
   void store(const Operands& operands, StoreArgs args, std::int64_t row, std::int64_t column,
