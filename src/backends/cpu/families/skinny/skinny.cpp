@@ -195,8 +195,8 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
 /// Of more than 32 rows, so many at once: so deep that x stays in half of the inner cache of cores with AMX, beside weights and sums; not cut for less.
 /// Where many tiles of x meet each panel, panels stay in L1 (docs/lab/cpu_tiled.md).
 std::int64_t many_rows_depth(const Problem& problem, std::int64_t rows) {
-  constexpr std::int64_t few_tiles_rows = 128;
-  if (rows > few_tiles_rows && layout_of(problem) == WeightLayout::panel16) return kc_values[0];
+  constexpr std::int64_t many_tiles_rows = 128;
+  if (rows >= many_tiles_rows && layout_of(problem) == WeightLayout::panel16) return kc_values[0];
   constexpr std::int64_t max_whole_k = 4096;
   constexpr std::int64_t max_cut_k = 2048;
   constexpr std::int64_t max_whole_bytes = 768 << 10;

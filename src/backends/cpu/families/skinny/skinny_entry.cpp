@@ -11,10 +11,10 @@ namespace {
 /// Up to how many rows of x, with AMX tiles (bench/results/xeon_amx/few_rows_untuned.csv, many_rows_untuned.csv and packed_untuned.csv).
 std::int64_t rows_led_by_amx(const Problem& problem) {
   if (problem.x_type != DataType::bf16) return 0;
-  // No library reads panels. A weight whose layout is not decided gets it for every M: where k is short, oneDNN is ahead from 128 rows on.
   constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
-  if (is_packed(problem)) return problem.weight_layout == WeightLayout::panel16 || problem.k > 768 ? any : 0;
-  return problem.k > 512 ? any : skinny_max_m;
+  // No library reads panels. A weight whose layout is not decided gets it for every M: where k is short, oneDNN is ahead with many rows.
+  if (problem.weight_layout == WeightLayout::panel16 || problem.k > 512) return any;
+  return is_packed(problem) ? 0 : skinny_max_m;
 }
 
 /// Up to how many rows of x, with AVX-512 BF16.
