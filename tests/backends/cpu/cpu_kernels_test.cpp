@@ -530,48 +530,70 @@ TEST_P(CpuKernels, ResultsAreTheSameBitForBitOnOneTwoAndFourThreads) {
     }
 }
 
-/// Many rows: threads divide rows too, and a thread's rows go by in groups.
+/// Many rows: threads divide rows too, and a thread's rows go by in groups. x is packed by each part, or once for all if that is much.
 TEST_P(CpuKernels, AnyGridOfThreadsHasTheBitsOfOneThread) {
-  for (const bool packed : {false, true})
-    for (const auto& [key, value] :
-         std::initializer_list<std::pair<std::string, std::string>>{{"", ""},
-                                                                    {"mc", "64"},
-                                                                    {"mc", "128"},
-                                                                    {"kc", "256"},
-                                                                    {"kc", "512"},
-                                                                    {"mr", "16"},
-                                                                    {"sk", "2"},
-                                                                    {"tree", "1"}}) {
-      const Problem problem{.m = 300,
-                            .n = 86,
-                            .k = 1100,
-                            .x_type = DataType::bf16,
-                            .w_type = DataType::bf16,
-                            .y_type = DataType::bf16,
-                            .bias = true,
-                            .weight_layout = packed ? WeightLayout::panel16 : WeightLayout::plain};
-      if (!make_skinny_family(GetParam().set, 1)->accepts(problem).ok()) return;
-      std::unique_ptr<FencedMemory> first;
-      for (const int threads : {1, 2, 3, 5, 12}) {
-        const auto skinny = make_skinny_family(GetParam().set, std::max(threads, 2));
-        Config config;
-        const Config standard = make_skinny_family(GetParam().set, 2)->default_config(problem);
-        for (const auto& [each, chosen] : standard.settings()) config.set(each, each == key ? value : chosen);
-        if (key == "tree") config.set(key, value);
-        const auto kernel = skinny->build(problem, config);
-        ASSERT_TRUE(kernel.ok()) << kernel.message();
-        SerialExecutor executor(threads);
-        Product product = run_kernel(**kernel, problem, executor, Fence::after);
-        ASSERT_EQ(verdict(problem, product), "") << config.text() << " on " << threads;
-        if (!first)
+  TwoThreadExecutor two;
+  const auto two_threads = make_skinny_family(GetParam().set, 2);
+  using Change = std::pair<std::string, std::string>;
+  const auto check = [&](std::int64_t m, std::int64_t k, bool packed, const Change& change,
+                         std::initializer_list<int> all_threads) {
+    const Problem problem{.m = m,
+                          .n = 86,
+                          .k = k,
+                          .x_type = DataType::bf16,
+                          .w_type = DataType::bf16,
+                          .y_type = DataType::bf16,
+                          .bias = true,
+                          .weight_layout = packed ? WeightLayout::panel16 : WeightLayout::plain};
+    Config config;
+    const Config standard = two_threads->default_config(problem);
+    for (const auto& [key, value] : standard.settings())
+      config.set(key, key == change.first ? change.second : value);
+    if (change.first == "tree") config.set("tree", change.second);
+    std::unique_ptr<FencedMemory> first;
+    for (const int threads : all_threads) {
+      SCOPED_TRACE(print(problem) + " " + config.text() + " on " + std::to_string(threads));
+      const auto kernel = make_skinny_family(GetParam().set, std::max(threads, 2))->build(problem, config);
+      ASSERT_TRUE(kernel.ok()) << kernel.message();
+      SerialExecutor serial(threads);
+      for (Executor* executor : {static_cast<Executor*>(&serial), static_cast<Executor*>(&two)}) {
+        Product product = run_kernel(**kernel, problem, *executor, Fence::after);
+        ASSERT_EQ(verdict(problem, product), "");
+        if (first) {
+          ASSERT_EQ(std::memcmp(first->data(), product.y->data(), first->bytes()), 0);
+        } else {
           first = std::move(product.y);
-        else
-          ASSERT_EQ(std::memcmp(first->data(), product.y->data(), first->bytes()), 0)
-              << config.text() << " on " << threads;
+        }
       }
     }
-  const Problem problem{.m = 512, .n = 1024, .k = 3072, .weight_layout = WeightLayout::panel16};
-  const SkinnyGrid grid = skinny_grid(problem, {.mr = 32, .nr = 32, .rows = skinny_rows_kept}, 12);
+  };
+  if (!two_threads
+           ->accepts({.m = 300,
+                      .n = 86,
+                      .k = 64,
+                      .x_type = DataType::bf16,
+                      .w_type = DataType::bf16,
+                      .y_type = DataType::bf16})
+           .ok())
+    GTEST_SKIP() << "no AMX";
+  for (const bool packed : {false, true}) {
+    for (const Change& change : {Change{},
+                                 {"mc", "64"},
+                                 {"mc", "128"},
+                                 {"kc", "256"},
+                                 {"kc", "512"},
+                                 {"mr", "16"},
+                                 {"sk", "2"},
+                                 {"tree", "1"}})
+      check(300, 1100, packed, change, {1, 2, 3, 5, 12});
+    check(288, 4128, packed, {}, {1, 2});
+  }
+}
+
+TEST(CpuFamilies, SkinnyDividesWhatAllThreadsShare) {
+  const SkinnyGrid grid =
+      skinny_grid({.m = 512, .n = 1024, .k = 3072, .weight_layout = WeightLayout::panel16},
+                  {.mr = 32, .nr = 32, .rows = skinny_rows_kept}, 12);
   EXPECT_GT(grid.row_parts, 1) << "32 blocks of columns are too few for 12 threads";
   EXPECT_EQ(grid.groups, 1);
   const SkinnyGrid few = skinny_grid({.m = 16, .n = 1024, .k = 3072, .weight_layout = WeightLayout::panel16},
