@@ -590,6 +590,25 @@ TEST_P(CpuKernels, AnyGridOfThreadsHasTheBitsOfOneThread) {
   }
 }
 
+/// Smaller tiles divide more evenly, and load more than they gain.
+TEST(CpuFamilies, ManyRowsRunTheLargestTileOnAnyNumberOfThreads) {
+  if (kernel_set(Isa::amx).at(Isa::amx) == nullptr) GTEST_SKIP() << "no AMX kernels";
+  for (const int threads : {1, 2, 12, 16})
+    for (const auto layout : {WeightLayout::plain, WeightLayout::panel16})
+      for (const Shape& shape : {Shape{512, 1024, 3072}, Shape{1024, 2048, 2048}, Shape{128, 1024, 3072}}) {
+        const Problem problem{.m = shape.m,
+                              .n = shape.n,
+                              .k = shape.k,
+                              .x_type = DataType::bf16,
+                              .w_type = DataType::bf16,
+                              .y_type = DataType::bf16,
+                              .weight_layout = layout};
+        const Config config = make_skinny_family(kernel_set(Isa::amx), threads)->default_config(problem);
+        EXPECT_EQ(config.number("mr"), 32) << print(problem) << " on " << threads;
+        EXPECT_EQ(config.number("nr"), 32) << print(problem) << " on " << threads;
+      }
+}
+
 TEST(CpuFamilies, SkinnyDividesWhatAllThreadsShare) {
   const SkinnyGrid grid =
       skinny_grid({.m = 512, .n = 1024, .k = 3072, .weight_layout = WeightLayout::panel16},

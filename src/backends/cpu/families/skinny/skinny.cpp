@@ -288,9 +288,9 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   work.flops = 2 * rows * real(problem.n) * real(problem.k);
   const bool many = problem.m > skinny_max_m;
   if (many)
-    // A tile of x for each tile of weights, of AMX, and the other way round. From L2 both come slower than they are multiplied.
+    // A tile of x for each tile of weights, of AMX, and the other way round: a load takes as long as a multiplication. From L2 both are slower.
     work.efficiency = (panels && k_block * real(settings.nr) * 2 <= l1_panel_bytes ? 1 : 0.85) /
-                      (1 + 4 / real(settings.mr) + 4 / real(settings.nr));
+                      (1 + 16 / real(settings.mr) + 16 / real(settings.nr));
   else if (panels)
     work.efficiency = tile_efficiency(settings.mr, settings.nr / panel_columns);
   else if (sums_as_panels(problem, settings) && !set_.at(settings.isa)->rows_read_x_panels)
