@@ -356,7 +356,7 @@ def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged
     Layers without such rows are an error that names them. Weights stay plain, and layers are not merged."""
     if invariant and merge:
         raise errors.InvalidArgument("invariant=True: not with merge, whose product depends on the number of rows")
-    pack = pack and not invariant
+    pack = not invariant and pack
     for name, value, words in (("changed", changed, ("pack", "plain")), ("gradients", gradients, ("refuse", "torch"))):
         if value not in words:
             raise errors.InvalidArgument(f"{name} is {value!r}, expected one of {', '.join(words)}")
