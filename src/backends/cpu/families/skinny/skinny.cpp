@@ -192,7 +192,8 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
   return {};
 }
 
-/// Of more than 32 rows, so many at once: so deep that x stays in half of the inner cache of cores with AMX, beside weights and sums; not cut for less.
+/// Of more than 32 rows, so many at once: so deep that x stays in half of the inner cache of cores with AMX, beside weights and sums; not cut
+/// for less.
 /// Where many tiles of x meet each panel, panels stay in L1 (docs/lab/cpu_tiled.md).
 std::int64_t many_rows_depth(const Problem& problem, std::int64_t rows) {
   constexpr std::int64_t many_tiles_rows = 128;

@@ -371,8 +371,8 @@ class SkinnyKernel final : public Kernel {
   RowKernel row_kernels_[2] = {};         // [last row tile]
 };
 
-/// Tiles of 32 x 32 that a thread multiplies, and what else takes as long: packing of eight rows of x, and reading of 16 columns of weights from an outer
-/// cache (docs/lab/cpu_tiled.md).
+/// Tiles of 32 x 32 that a thread multiplies, and what else takes as long: packing of eight rows of x, and reading of 16 columns of weights from
+/// an outer cache (docs/lab/cpu_tiled.md).
 double busiest_part(double rows, double columns) { return rows * columns / 1024 + rows / 8 + columns / 16; }
 
 }  // namespace
