@@ -6,18 +6,24 @@ gemmtune's tuned rows in turns. Each has weights of its own: one that was read a
   prepacked  PyTorch's packed weight (mkldnn._linear_pointwise, which torch.compile calls with frozen weights)
   plain      torch.ops.gemmtune.linear
   packed     gemmtune.torch.linear with a weight in the layout that the rows chose (none: no packed row was chosen); with --untuned in
-             that of an untuned plan
+             that of an untuned call
   library    with --untuned: the same in oneDNN's layout, which oneDNN alone reads
+  compiled   with --compile: torch.compile(mode="max-autotune") with a frozen weight, which chooses among oneDNN's packed kernel and its own
 
 Printed for each size: microseconds of each layer, the operation before it subtracted (medians), and ratios, each the median of the
-paired rounds with quartiles: torch over plain, torch over packed, prepacked over packed, library over packed. Above 1 gemmtune is faster. `read` is the time in which
-all of PyTorch's threads read as many bytes as the weight has (torch.max); kernels that prefetch may be faster. With --load the operation
-is not subtracted, because it moves more than a layer lasts: times and ratios are of both.
+paired rounds with quartiles: torch over plain, torch over packed, prepacked, library and compiled over packed. Above 1 gemmtune is faster. `read` is the time in which
+all of PyTorch's threads read as many bytes as the weight has (torch.max); kernels that prefetch may be faster.
 
-Usage: in_a_program.py TUNED.csv|--untuned [MxNxK ...] [--rounds 11] [--calls N] [--seconds S] [--load N|COMMAND] [--csv FILE]
+Beside a load a call lasts some turns of the scheduler, whatever it runs. So with --load torch, plain and packed have one call each in a round, for
+as many rounds as fit into --seconds. Times are means of the operation and the layer, and ratios those of the sums of all rounds, with the 95 % interval of a
+bootstrap over rounds. `processor` is the time of all threads of the process in a call, waits in which they spin included.
+
+Usage: in_a_program.py TUNED.csv|--untuned [MxNxK ...] [--rounds N] [--calls N] [--seconds S] [--load N|COMMAND] [--compile N] [--csv FILE]
   --list FILE  writes the sizes as a list for `gemmtune tune -i`, plain and packed, and ends
   --untuned    without a tuned file
+  --rounds     11; with --load as many as --seconds (30) allow
   --load       what runs beside all rounds: N busy processes for each core (bench/busy_cores.py), or a command
+  --compile    so many weights of each size under torch.compile, which takes some seconds for each
   --calls      of a layer in a round, in place of one with each of its weights (as many as are not in a cache)
   --seconds    of a size: no round begins later, if five have ended"""
 
@@ -25,6 +31,7 @@ import argparse
 import csv
 import math
 import mmap
+import random
 import statistics
 import sys
 import time
@@ -63,6 +70,18 @@ def quartiles(values):
     return statistics.median(ordered), ordered[len(ordered) // 4], ordered[len(ordered) * 3 // 4]
 
 
+def of_sums(base, other, draws=2000):
+    """sum(base) / sum(other) of paired rounds, and its 95 % interval by a bootstrap over rounds."""
+    drawn = random.Random(1)
+    rounds = list(zip(base, other))
+    ratios = []
+    for _ in range(draws):
+        some = drawn.choices(rounds, k=len(rounds))
+        ratios.append(sum(a for a, _ in some) / sum(b for _, b in some))
+    ratios.sort()
+    return sum(base) / sum(other), ratios[draws * 25 // 1000], ratios[draws * 975 // 1000 - 1]
+
+
 def memory_rate():
     """Bytes per microsecond of memory that no cache holds, read by all of PyTorch's threads; huge pages where the system gives them."""
     import torch
@@ -83,28 +102,23 @@ def prepack(weight, rows):
     return torch.ops.mkldnn._reorder_linear_weight(weight, rows)
 
 
-def pack(weight, rows, layout):
-    """As gemmtune.torch.pack(), in the layout of that name, or for None in that of an untuned plan for so many rows."""
-    import ctypes
+def compiled(weights, rows):
+    """torch.compile's form of a linear layer, which freezes the weight and tries oneDNN's and its own kernels: one a weight."""
     import torch
-    from gemmtune import _library, contexts, operations
-    context = contexts.current(("cpu", 0))
-    n, k = weight.shape
-    if layout is None:
-        number = context.plan(operations.problem(rows, n, k, weight_layout=_library.any_layout))["weight_layout"]
-    else:
-        number = next(i for i in range(1 << 16) if _library.lib.gemmtune_layout_text(i) == layout.encode())
-    problem = operations.weight_problem("a16w16", "bf16", n, k)
-    size = operations.packed_bytes(context, problem, number)
-    step = operations.packed_alignment(size)
-    room = torch.empty(size + step - 1, dtype=torch.uint8)
-    bits = room[-room.data_ptr() % step:][:size]
-    _library.check(_library.lib.gemmtune_pack_weight(context.handle, ctypes.byref(problem), number, weight.data_ptr(), bits.data_ptr()))
-    return operations.PackedWeight(bits, number, n, k, "bf16", "a16w16")
+    import torch._inductor.config
+    torch._inductor.config.freezing = True
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 10000
+    layers = []
+    for weight in weights:
+        layer = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False, dtype=weight.dtype)
+        layer.weight.data = weight
+        layers.append(torch.compile(layer.eval().requires_grad_(False), mode="max-autotune", dynamic=False, fullgraph=True))
+        layers[-1](torch.randn(rows, weight.shape[1]).bfloat16())
+    return layers
 
 
 def measure(size, options):
-    """{name: [microseconds of a round's layer]}; with a load of the operation and the layer."""
+    """{name: [microseconds of a round's layer]}, with a load of the operation and the layer; {name: those of all threads on processors}."""
     import torch
     import gemmtune.torch
     m, n, k = map(int, size.split("x"))
@@ -113,37 +127,48 @@ def measure(size, options):
     weights, plain = ([drawn[i % 2].clone() for i in range(pool)] for _ in range(2))
     x = torch.randn(m, k).bfloat16()
     calls = {"torch": lambda i: torch.nn.functional.linear(x, weights[i]), "plain": lambda i: torch.ops.gemmtune.linear(x, plain[i], None)}
-    packed = [pack(weight, m, None) if options.untuned else gemmtune.torch.pack(weight) for weight in plain]
+    packed = [gemmtune.torch.pack(weight, layout="any" if options.untuned else None) for weight in plain]
     if packed[0] is not None and packed[0] is not plain[0]:
         calls["packed"] = lambda i: gemmtune.torch.linear(x, packed[i])
     if options.untuned:
-        library = [pack(weight, m, "onednn") for weight in plain]
+        library = [gemmtune.torch.pack(weight, layout="onednn") for weight in plain]
         calls["library"] = lambda i: gemmtune.torch.linear(x, library[i])
     prepacked = [prepack(weight, m) for weight in plain]
     calls["prepacked"] = lambda i: torch.ops.mkldnn._linear_pointwise(x, prepacked[i], None, "none", [], "")
+    if options.compile:
+        layers = compiled([weight.clone() for weight in weights[:options.compile]], m)
+        calls["compiled"] = lambda i: layers[i](x)
     exact = calls["torch"](0)
     for name, call in calls.items():
         torch.testing.assert_close(call(0), exact, rtol=0.02, atol=0.02, msg=lambda text, name=name: f"{size}, {name}: {text}")
-    calls["nothing"] = lambda i: None
+    if options.load:
+        calls = {name: call for name, call in calls.items() if name in ("torch", "plain", "packed")}
+    else:
+        calls["nothing"] = lambda i: None
     before = torch.randn(64, 8192)  # large enough that PyTorch divides it among its threads
-    times = {name: [] for name in calls}
+    times, processor = ({name: [] for name in calls} for _ in range(2))
     names = list(calls)
-    count = options.calls or pool
-    end = time.monotonic() + options.seconds
-    for number in range(options.rounds + 2):
-        if number >= 7 and time.monotonic() > end:
-            break
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
-            call = calls[name]
-            begin = time.perf_counter()
-            for i in range(number * count, (number + 1) * count):
-                torch.nn.functional.silu(before)
-                call(i % pool)
-            times[name].append((time.perf_counter() - begin) / count * 1e6)
-    nothing = times.pop("nothing")
-    alone = 0.0 if options.load else statistics.median(nothing[2:])
-    return {name: [value - alone for value in values[2:]] for name, values in times.items()}
+    # Of torch.compile, which takes seconds for each, there are fewer weights: they have one call each in a round.
+    pools = {name: min(pool, options.compile) if name == "compiled" else pool for name in names}
+    wanted = options.calls or (1 if options.load else pool)
+    counts = {name: min(wanted, pools[name]) if name == "compiled" else wanted for name in names}
+    with busy_cores(options.load):
+        end = time.monotonic() + options.seconds
+        for number in range(options.rounds + 2):
+            if number >= 7 and time.monotonic() > end:
+                break
+            turn = number % len(names)
+            for name in names[turn:] + names[:turn]:
+                call = calls[name]
+                begin, used = time.perf_counter(), time.process_time()
+                for i in range(number * counts[name], (number + 1) * counts[name]):
+                    torch.nn.functional.silu(before)
+                    call(i % pools[name])
+                times[name].append((time.perf_counter() - begin) / counts[name] * 1e6)
+                processor[name].append((time.process_time() - used) / counts[name] * 1e6)
+    alone = 0.0 if options.load else statistics.median(times.pop("nothing")[2:])
+    return ({name: [value - alone for value in values[2:]] for name, values in times.items()},
+            {name: values[2:] for name, values in processor.items()})
 
 
 def main():
@@ -151,13 +176,16 @@ def main():
     parser.add_argument("table", nargs="?")
     parser.add_argument("sizes", nargs="*", metavar="MxNxK")
     parser.add_argument("--untuned", action="store_true")
-    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--rounds", type=int)
     parser.add_argument("--calls", type=int, metavar="N")
-    parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--seconds", type=float)
     parser.add_argument("--load", metavar="N|COMMAND")
+    parser.add_argument("--compile", type=int, default=0, metavar="N")
     parser.add_argument("--csv", metavar="FILE")
     parser.add_argument("--list", metavar="FILE")
     options = parser.parse_intermixed_args()
+    options.rounds = options.rounds or (10 ** 9 if options.load else 11)
+    options.seconds = options.seconds or (30 if options.load else math.inf)
     if options.list:
         write_list(options.list)
         return
@@ -171,25 +199,29 @@ def main():
     if not options.untuned:
         gemmtune.use(options.table)
     rate = memory_rate()
-    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, {options.rounds} rounds, load: {options.load or 'none'}; memory is read at "
+    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, load: {options.load or 'none'}; memory is read at "
           f"{rate / 1e3:.1f} GB/s", flush=True)
     rows = []
-    with busy_cores(options.load):
-        for size in options.sizes or SIZES:
-            times = measure(size, options)
-            _, n, k = map(int, size.split("x"))
-            row = {"size": size, "rounds": len(times["torch"]), "read_us": round(2 * n * k / rate, 1),
-                   **{name + "_us": round(statistics.median(values), 1) for name, values in times.items()}}
-            text = f"{size}: " + ", ".join(f"{name} {statistics.median(values):.0f}" for name, values in times.items()) + f", read {row['read_us']:.0f} us"
-            for base, other in (("torch", "plain"), ("torch", "packed"), ("prepacked", "packed"), ("library", "packed")):
-                if base not in times or other not in times:
-                    continue
-                middle, low, high = quartiles([a / b for a, b in zip(times[base], times[other])])
-                row.update({f"{base}/{other}": round(middle, 3), f"{base}/{other}_low": round(low, 3), f"{base}/{other}_high": round(high, 3)})
-                text += f"; {base}/{other} {middle:.2f} ({low:.2f} to {high:.2f})"
-            rows.append(row)
-            print(text, flush=True)
-            write(options.csv, rows)
+    for size in options.sizes or SIZES:
+        times, processor = measure(size, options)
+        average, compared = (statistics.mean, of_sums) if options.load else (
+            statistics.median, lambda base, other: quartiles([a / b for a, b in zip(base, other)]))
+        _, n, k = map(int, size.split("x"))
+        row = {"size": size, "rounds": len(times["torch"]), "read_us": round(2 * n * k / rate, 1),
+               **{name + "_us": round(average(values), 1) for name, values in times.items()}}
+        text = f"{size}: " + ", ".join(f"{name} {average(values):.0f}" for name, values in times.items()) + f", read {row['read_us']:.0f} us"
+        if options.load:
+            row.update({name + "_processor_us": round(average(values), 1) for name, values in processor.items()})
+            text += "; processor: " + ", ".join(f"{name} {average(values):.0f}" for name, values in processor.items())
+        for base, other in (("torch", "plain"), ("torch", "packed"), ("prepacked", "packed"), ("library", "packed"), ("compiled", "packed")):
+            if base not in times or other not in times:
+                continue
+            middle, low, high = compared(times[base], times[other])
+            row.update({f"{base}/{other}": round(middle, 3), f"{base}/{other}_low": round(low, 3), f"{base}/{other}_high": round(high, 3)})
+            text += f"; {base}/{other} {middle:.2f} ({low:.2f} to {high:.2f})"
+        rows.append(row)
+        print(text, flush=True)
+        write(options.csv, rows)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ the forward pass over one prompt, captured too. Tokens: how many of the next tok
 time can be gained at all. Outputs: the relative error of the logits against a float32 copy of the model.
 
 Usage: language_model.py [--models llama-3.1-8b,qwen3-8b] [--decode 1,8,16,64] [--prefill 512,2048] [--budget SECONDS]
-       [--variants patched+merged] [--output FILE.csv] [--compile SECONDS] [--tuned FILE | --plain]
+       [--variants patched+merged] [--output FILE.csv] [--compile SECONDS] [--tuned FILE | --untuned | --plain]
 With --plain gemmtune is not imported: the program that bench/end_to_end/interposed.sh runs under libgemmtune_cublas.
 On a CPU torch.compile freezes the weights, which packs them: --device cpu --models llama-3.2-1b,qwen3-0.6b --decode 1,4,16
 --prefill 128 --variants "plain weights+patched" --compile 300 [--load 3, busy processes for each core, bench/busy_cores.py]. Small: --layers 2 --hidden 256 --vocab 1024 --decode 1 --prefill 64"""
@@ -94,6 +94,7 @@ def twin(model):
 PATCHES = {
     "patched": {},
     "plain weights": dict(pack=False),
+    "packed untuned": dict(pack="any"),
     "dependent": dict(dependent=True),
     "merged": dict(merge=True),
     "merged, dependent": dict(merge=True, dependent=True),
@@ -308,7 +309,7 @@ def parts_to_tune(lists, device):
 def tune(options, models, cases, folder, name):
     import gemmtune
     import gemmtune.torch
-    if options.tuned:
+    if options.tuned or options.untuned:
         gemmtune.use(options.tuned, device=options.device)
         return options.tuned
     tuned = os.path.join(folder, f"{name}.tuned.csv")
@@ -433,10 +434,11 @@ def main():
     parser.add_argument("--context", type=int, default=512, help="tokens in the KV cache before the decoded one")
     parser.add_argument("--budget", type=float, default=60, help="seconds of tuning for a model")
     parser.add_argument("--tuned", help="tuned files in place of a tuning run")
+    parser.add_argument("--untuned", action="store_true", help="neither tuned files nor a tuning run")
     parser.add_argument("--plain", action="store_true", help="only the model as it is; without gemmtune and the float32 copy")
     parser.add_argument("--compile", type=float, default=0, help="seconds for torch.compile's forms (0: none)")
     parser.add_argument("--compile-mode", default="max-autotune-no-cudagraphs", help="torch.compile's; 'default' compiles faster on a CPU")
-    parser.add_argument("--compiled-variants", type=lambda text: text.split("+"), default="merged",
+    parser.add_argument("--compiled-variants", type=lambda text: text.split("+") if text else [], default="merged",
                         help="what torch.compile gets beside the model as it is, as --variants")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--milliseconds", type=float, default=40, help="of one sample")

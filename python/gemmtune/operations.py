@@ -2,6 +2,7 @@
 which gemmtune.torch serves. On a CPU the result is complete on return; on a GPU work is enqueued on the array's own stream."""
 
 import ctypes
+import functools
 import importlib
 import sys
 
@@ -317,11 +318,31 @@ def weight_size(operation, type, n, columns):
     return (c.weight_formats[operation][0], n, columns * 2) if operation in c.weight_formats else (type, n, columns)
 
 
-def chosen_layout(context, weight):
-    """The layout that the tuned files were made for, of a weight_problem."""
+def chosen_layout(context, weight, wanted=None):
+    """The layout of a packed weight_problem: None: the one that the tuned files were made for; "any": the one of the kernel that runs, tuned or not;
+    or a layout's name."""
+    if wanted == "any":
+        free = c.Problem.from_buffer_copy(weight)
+        free.weight_layout = c.any_layout
+        return context.plan(free)["weight_layout"]
+    if wanted is not None:
+        return layout_named(wanted)
     layout = ctypes.c_int32()
     c.check(c.lib.gemmtune_weight_layout(context.handle, ctypes.byref(weight), ctypes.byref(layout)))
     return layout.value
+
+
+@functools.cache
+def _layouts():
+    """{name: number}: those of c.h, and the opaque ones behind them."""
+    known = ((c.lib.gemmtune_layout_text(number).decode(), number) for number in range(1 << 13))
+    return {name: number for name, number in known if name != "unknown layout"}
+
+
+def layout_named(name):
+    if name not in _layouts():
+        raise InvalidArgument(f"layout is {name!r}, expected one of {', '.join(_layouts())}")
+    return _layouts()[name]
 
 
 def packed_bytes(context, weight, layout):
@@ -330,13 +351,14 @@ def packed_bytes(context, weight, layout):
     return size.value
 
 
-def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, group=0, zero_points=False, context=None):
+def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, group=0, zero_points=False, layout=None, context=None):
     """The weight w [N, K] in the layout that the tuned files of its device were made for: a PackedWeight, or w itself if
     that is the plain layout. operation: what will run it (a16w16, a8w8_bpreshuffle, a16w4, a16w4_int4 ...); group and zero_points:
-    of an int4 weight (group 0: whole rows)."""
+    of an int4 weight (group 0: whole rows). layout: "any" for that of the kernel that runs without a tuned row too, or a name (panel16, onednn ...);
+    one that no kernel reads raises Unsupported."""
     if torch := _torch_for(w):
         return torch.pack(w, operation=operation, x_type=x_type, y_type=y_type, scale_ab=scale_ab, group=group,
-                          zero_points=zero_points, context=context)
+                          zero_points=zero_points, layout=layout, context=context)
     _arrays.refuse_traced("w", _plain_array(w))
     stream, shared = _arrays.stream_of(w)
     operand = _arrays.read("w", w, stream)
@@ -346,7 +368,7 @@ def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, gro
     type, n, k = weight_size(operation, operand.type, *operand.shape)
     weight = weight_problem(operation, type, n, k, x_type=x_type, y_type=y_type, scale_ab=scale_ab, group=group,
                             zero_points=zero_points)
-    layout = chosen_layout(context, weight)
+    layout = chosen_layout(context, weight, layout)
     if layout == c.plain:
         return w
     bits = _aligned_bytes(_plain_array(w), packed_bytes(context, weight, layout))

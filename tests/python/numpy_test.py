@@ -380,6 +380,14 @@ class Commands(unittest.TestCase):
             np.testing.assert_array_equal(gemmtune.unpack(packed), w)
         other = RANDOM.standard_normal((64, 96)).astype(np.float32)
         self.assertIs(gemmtune.pack(other), other)  # no row: plain
+        free = gemmtune.pack(other, layout="any")  # that of the kernel that runs
+        named = gemmtune.pack(other, layout="panel16")
+        self.assertEqual(named.layout_name, "panel16")
+        y = x.repeat(2, 1)[:, :96].copy()
+        for one in (free, named):
+            close(self, gemmtune.linear(y, one), y.astype(float) @ other.astype(float).T, 1e-6)
+        with self.assertRaisesRegex(errors.InvalidArgument, "layout is 'panel17', expected one of plain, any, aiter16x16, panel16"):
+            gemmtune.pack(other, layout="panel17")
 
     def expect_no_process(self):
         """Of those that name the folder, once they have ended what they were at."""

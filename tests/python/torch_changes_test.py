@@ -232,6 +232,21 @@ class Patched(unittest.TestCase):
         with self.assertRaisesRegex(errors.InvalidArgument, "changed is 'never', expected one of pack, plain"):
             gemmtune.torch.patch(model, changed="never")
 
+    def test_layers_are_packed_without_a_tuned_row(self):
+        model = nn.Sequential(nn.Linear(1024, 64, bias=False), nn.SiLU(), nn.Linear(64, 640)).bfloat16().requires_grad_(False)
+        x = random(3, 1024)
+        expected = model(x)
+        with gemmtune.torch.patch(model) as patched:
+            self.assertEqual(patched.packed, [])
+        for pack in ("any", "panel16"):
+            with gemmtune.torch.patch(model, pack=pack) as patched:
+                self.assertEqual(patched.packed, ["0", "2"])
+                close(self, model(x), expected, 2e-2)
+                self.assertTrue(pack == "any" or {gemmtune.pack(one.weight, layout=pack).layout_name for one in (model[0], model[2])} == {pack})
+        with self.assertRaisesRegex(errors.InvalidArgument, "layout is 'panel17', expected one of plain, any"):
+            gemmtune.torch.patch(model, pack="panel17")
+        self.assertIs(type(model[0]), nn.Linear)
+
     def test_a_changed_weight_in_a_compiled_model(self):
         for what, change in self.changes().items():
             if what == "sleep and wake":

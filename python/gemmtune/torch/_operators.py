@@ -359,15 +359,15 @@ def _wait(tensor):
         torch.cuda.synchronize(tensor.device)
 
 
-def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, group=0, zero_points=False, context=None):
-    """A PackedWeight of the weight w [N, K] in the layout of the tuned files of its device, or w itself if that is plain."""
+def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, group=0, zero_points=False, layout=None, context=None):
+    """A PackedWeight of the weight w [N, K] in the layout of the tuned files of its device, or w itself if that is plain. layout: as gemmtune.pack()."""
     if w.dim() != 2 or not w.is_contiguous():
         raise errors.InvalidArgument(f"w has shape {list(w.shape)} and strides {list(w.stride())}, expected a dense [N, K]")
     context = context or contexts.current(device_of(w))
     type, n, k = operations.weight_size(operation, type_of(w), *w.shape)
     weight = operations.weight_problem(operation, type, n, k, x_type=x_type, y_type=y_type, scale_ab=scale_ab,
                                        group=group, zero_points=zero_points)
-    layout = operations.chosen_layout(context, weight)
+    layout = operations.chosen_layout(context, weight, layout)
     if layout == c.plain:
         return w
     bits = _room(operations.packed_bytes(context, weight, layout), w.device)

@@ -28,6 +28,7 @@ _lock = threading.RLock()  # while a layer looks at its weight
 
 class Options(NamedTuple):
     pack: bool
+    layout: str | None  # as gemmtune.pack()
     keep_weight: bool
     pack_again: bool
     dependent: bool
@@ -173,17 +174,17 @@ def _require_memory(tensor):
                                      "weight back before the layer is called")
 
 
-def _pack(matrix):
-    """A PackedWeight of [N, K], or None where the tuned files chose the plain layout."""
-    packed = _operators.pack(matrix.contiguous())
+def _pack(matrix, layout):
+    """A PackedWeight of [N, K], or None where the plain layout was chosen."""
+    packed = _operators.pack(matrix.contiguous(), layout=layout)
     return packed if isinstance(packed, operations.PackedWeight) else None
 
 
-def pack_once(packs, weight, matrix):
+def pack_once(packs, weight, matrix, layout):
     """Of a weight whose matrix is [N, K]. packs: what has been packed, by its weight, because weights can be tied."""
     key = (weight.data_ptr(), tuple(matrix.shape), weight.dtype)
     if key not in packs:
-        packs[key] = _pack(matrix)
+        packs[key] = _pack(matrix, layout)
     return packs[key]
 
 
@@ -324,7 +325,7 @@ class Linear(PatchedModule):
         """Packs the weight, for the first time. packs: of pack_once()."""
         weight, options = self._parameters["weight"], self.gemmtune_options
         self.gemmtune_number = _number(self)
-        packed = pack_once(packs, weight, self.matrix(weight.detach())) if options.pack and self.packs_alone() else None
+        packed = pack_once(packs, weight, self.matrix(weight.detach()), options.layout) if options.pack and self.packs_alone() else None
         if packed is None or options.keep_weight:
             self.see(_Weight(weight, packed))
             return
@@ -354,7 +355,7 @@ class Linear(PatchedModule):
             else:
                 _require_memory(weight)
                 packs = options.pack and self.packs_alone() and (again or options.pack_again or before.why is not None)
-                packed = _pack(self.matrix(weight.detach())) if packs else None
+                packed = _pack(self.matrix(weight.detach()), options.layout) if packs else None
                 seen = _Weight(weight, packed, self.why_not_plain(weight) if packed is None else None)
             self.see(seen)
             return seen
@@ -449,7 +450,7 @@ class Group:
         self._see(self.options.pack)
 
     def _see(self, packs):
-        packed = _pack(self.weight) if packs else None
+        packed = _pack(self.weight, self.options.layout) if packs else None
         self.bits, self.layout = (packed.bits, packed.layout) if packed is not None else (None, 0)
         self.packs = packed is not None
         self.seen = [(_Seen(one.weight, packed is not None), _Seen(one.bias, False) if self.bias is not None else None) for one in self.members]

@@ -340,9 +340,9 @@ def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged
     max_merged_rows rows run alone: there the columns of a wide result cost their readers what merging gains.
     silu_and_mul: modules that compute down(silu(gate(x)) * up(x)) of patched layers and nothing else (LlamaMLP and its kind) run one
     kernel between their products, which rounds once.
-    pack: pack each weight for which the tuned files of its device chose a packed layout. keep_weight=False drops the plain
-    copy of a packed weight (undo() unpacks it). only: a function of (name, module) that says which layers. Calls with
-    inputs of another type than the weight's, and under autocast, run as before.
+    pack: pack each weight for which the tuned files of its device chose a packed layout; "any" or the name of a layout (gemmtune.pack())
+    packs without a tuned row too. keep_weight=False drops the plain copy of a packed weight (undo() unpacks it). only: a function of
+    (name, module) that says which layers. Calls with inputs of another type than the weight's, and under autocast, run as before.
 
     changed: what a layer does whose packed weight is another one, has moved or has changed since it was packed (a merged LoRA,
     load_state_dict): "pack" packs it again, once, in its next call; "plain" runs the weight as it is from then on, until refresh().
@@ -356,12 +356,14 @@ def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged
     Layers without such rows are an error that names them. Weights stay plain, and layers are not merged."""
     if invariant and merge:
         raise errors.InvalidArgument("invariant=True: not with merge, whose product depends on the number of rows")
-    pack = pack and not invariant
+    pack = not invariant and pack
     for name, value, words in (("changed", changed, ("pack", "plain")), ("gradients", gradients, ("refuse", "torch"))):
         if value not in words:
             raise errors.InvalidArgument(f"{name} is {value!r}, expected one of {', '.join(words)}")
     done = Patch()
-    options = Options(pack=pack, keep_weight=keep_weight, pack_again=changed == "pack", dependent=dependent, gradients=gradients == "torch")
+    layout = pack if isinstance(pack, str) else None
+    options = Options(pack=bool(pack), layout=layout, keep_weight=keep_weight, pack_again=changed == "pack", dependent=dependent,
+                      gradients=gradients == "torch")
     packs, without = {}, []
     wanted = only if only is not None else lambda name, module: True
     try:
@@ -377,7 +379,7 @@ def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged
                 why = _why_not_layer(module) if kind is None else _why_not_scaled(module, kind)
                 if id(module) in attention:
                     why = "nn.MultiheadAttention reads its weight and does not call it"
-                if why is None and _is_conv1d(module) and (not pack or pack_once(packs, module.weight, module.weight.detach().t()) is None):
+                if why is None and _is_conv1d(module) and (not pack or pack_once(packs, module.weight, module.weight.detach().t(), layout) is None):
                     why = TransposedLinear.why_not_plain(module.weight)
                 if invariant and (kind is not None or why is not None or not _bit_class(module)):
                     without.append(f"{name} ({why})" if why is not None else name)

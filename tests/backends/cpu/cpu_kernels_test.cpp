@@ -530,6 +530,97 @@ TEST_P(CpuKernels, ResultsAreTheSameBitForBitOnOneTwoAndFourThreads) {
     }
 }
 
+/// Many rows: threads divide rows too, and a thread's rows go by in groups. x is packed by each part, or once for all if that is much.
+TEST_P(CpuKernels, AnyGridOfThreadsHasTheBitsOfOneThread) {
+  TwoThreadExecutor two;
+  const auto two_threads = make_skinny_family(GetParam().set, 2);
+  using Change = std::pair<std::string, std::string>;
+  const auto check = [&](std::int64_t m, std::int64_t k, bool packed, const Change& change,
+                         std::initializer_list<int> all_threads) {
+    const Problem problem{.m = m,
+                          .n = 86,
+                          .k = k,
+                          .x_type = DataType::bf16,
+                          .w_type = DataType::bf16,
+                          .y_type = DataType::bf16,
+                          .bias = true,
+                          .weight_layout = packed ? WeightLayout::panel16 : WeightLayout::plain};
+    Config config;
+    const Config standard = two_threads->default_config(problem);
+    for (const auto& [key, value] : standard.settings())
+      config.set(key, key == change.first ? change.second : value);
+    if (change.first == "tree") config.set("tree", change.second);
+    std::unique_ptr<FencedMemory> first;
+    for (const int threads : all_threads) {
+      SCOPED_TRACE(print(problem) + " " + config.text() + " on " + std::to_string(threads));
+      const auto kernel = make_skinny_family(GetParam().set, std::max(threads, 2))->build(problem, config);
+      ASSERT_TRUE(kernel.ok()) << kernel.message();
+      SerialExecutor serial(threads);
+      for (Executor* executor : {static_cast<Executor*>(&serial), static_cast<Executor*>(&two)}) {
+        Product product = run_kernel(**kernel, problem, *executor, Fence::after);
+        ASSERT_EQ(verdict(problem, product), "");
+        if (first) {
+          ASSERT_EQ(std::memcmp(first->data(), product.y->data(), first->bytes()), 0);
+        } else {
+          first = std::move(product.y);
+        }
+      }
+    }
+  };
+  if (!two_threads
+           ->accepts({.m = 300,
+                      .n = 86,
+                      .k = 64,
+                      .x_type = DataType::bf16,
+                      .w_type = DataType::bf16,
+                      .y_type = DataType::bf16})
+           .ok())
+    GTEST_SKIP() << "no AMX";
+  for (const bool packed : {false, true}) {
+    for (const Change& change : {Change{},
+                                 {"mc", "64"},
+                                 {"mc", "128"},
+                                 {"kc", "256"},
+                                 {"kc", "512"},
+                                 {"mr", "16"},
+                                 {"sk", "2"},
+                                 {"tree", "1"}})
+      check(300, 1100, packed, change, {1, 2, 3, 5, 12});
+    check(300, 4128, packed, {}, {1, 2});
+  }
+}
+
+/// Smaller tiles divide more evenly, and load more than they gain.
+TEST(CpuFamilies, ManyRowsRunTheLargestTileOnAnyNumberOfThreads) {
+  if (kernel_set(Isa::amx).at(Isa::amx) == nullptr) GTEST_SKIP() << "no AMX kernels";
+  for (const int threads : {1, 2, 12, 16})
+    for (const auto layout : {WeightLayout::plain, WeightLayout::panel16})
+      for (const Shape& shape : {Shape{512, 1024, 3072}, Shape{1024, 2048, 2048}, Shape{128, 1024, 3072}}) {
+        const Problem problem{.m = shape.m,
+                              .n = shape.n,
+                              .k = shape.k,
+                              .x_type = DataType::bf16,
+                              .w_type = DataType::bf16,
+                              .y_type = DataType::bf16,
+                              .weight_layout = layout};
+        const Config config = make_skinny_family(kernel_set(Isa::amx), threads)->default_config(problem);
+        EXPECT_EQ(config.number("mr"), 32) << print(problem) << " on " << threads;
+        EXPECT_EQ(config.number("nr"), 32) << print(problem) << " on " << threads;
+      }
+}
+
+TEST(CpuFamilies, SkinnyDividesWhatAllThreadsShare) {
+  const SkinnyGrid grid =
+      skinny_grid({.m = 512, .n = 1024, .k = 3072, .weight_layout = WeightLayout::panel16},
+                  {.mr = 32, .nr = 32, .rows = skinny_rows_kept}, 12);
+  EXPECT_GT(grid.row_parts, 1) << "32 blocks of columns are too few for 12 threads";
+  EXPECT_EQ(grid.groups, 1);
+  const SkinnyGrid few = skinny_grid({.m = 16, .n = 1024, .k = 3072, .weight_layout = WeightLayout::panel16},
+                                     {.mr = 16, .nr = 64}, 12);
+  EXPECT_EQ(ceil_div(1024 / few.unit, few.column_parts) * few.unit, 96)
+      << "six of 64 panels, not two of 16 blocks";
+}
+
 /// Each part of k has memory of its own, also where the problem is worth fewer threads than there are parts.
 TEST_P(CpuKernels, MorePartsOfKThanThreadsThatAreWorthIt) {
   TwoThreadExecutor two;

@@ -15,10 +15,12 @@ constexpr std::int64_t pf_values[] = {0, 256, 512, 1024, 2048, 4096};
 constexpr NumberRange kc_range{chunk_elements, whole_k, chunk_elements};
 constexpr NumberRange pf_range{0, 16384, 64};
 constexpr NumberRange split_range{1, 64};
-constexpr NumberRange rows_range{64, skinny_tile_max_m, 64};
+constexpr NumberRange rows_range{64, skinny_max_rows_a_pass, 64};
 constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
 // For the cost model, of the machine that machine_rates describes.
 constexpr double inner_cache_bytes = 768e3;
+constexpr double inner_cache_speed = 8;   // times the outer ones', of tiles of sums
+constexpr double l1_panel_bytes = 16384;  // of two panels' block of k, beside tiles of x
 constexpr double wake_microseconds = 3;
 // Of a core that reads rows in turn, measured with 48 KiB of L1 (docs/lab/cpu_few_rows.md).
 constexpr double side_by_side_rate = 0.8;    // of the rate of a single run, for all other reads
@@ -53,7 +55,7 @@ SkinnySettings settings_of(const Config& config) {
           .kc = config.number("kc", 16384),
           .prefetch = config.number("pf", 0),
           .splits = config.number("sk", 1),
-          .rows = config.number("mc", skinny_tile_max_m),
+          .rows = config.number("mc", skinny_max_rows_a_pass),
           .tree = config.number("tree", 0) == 1};
 }
 
@@ -79,8 +81,8 @@ class SkinnyFamily final : public LeafFamily {
 
   Status accepts(const Problem& problem) const override {
     GEMMTUNE_RETURN_IF_ERROR(accepts_a16w16(problem));
-    if (const std::int64_t most = max_rows(problem); problem.m > most)
-      return refusal::refuse(refusal::rows, "{} is not taken, only up to {}", problem.m, most);
+    if (problem.m > skinny_max_m && !takes_any_rows(problem))
+      return refusal::refuse(refusal::rows, "{} is not taken, only up to {}", problem.m, skinny_max_m);
     return {};
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }
@@ -108,9 +110,8 @@ class SkinnyFamily final : public LeafFamily {
 
  private:
   /// Requires a problem of a16w16.
-  std::int64_t max_rows(const Problem& problem) const {
-    const IsaKernels& kernels = *set_.at(useful_levels(set_, problem.x_type).front());
-    return kernels.rows_read_x_panels ? skinny_tile_max_m : skinny_max_m;
+  bool takes_any_rows(const Problem& problem) const {
+    return set_.at(useful_levels(set_, problem.x_type).front())->rows_read_x_panels;
   }
   /// The smallest row tile of this level and width that holds all rows of x, else the largest.
   std::int64_t enough_rows(const Problem& problem, Isa isa, std::int64_t nr) const {
@@ -191,9 +192,12 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
   return {};
 }
 
-/// Of more than 32 rows, so many at once: so deep that x stays in half of the inner cache of cores with AMX, beside weights and sums; not cut for less
-/// (docs/lab/cpu_tiled.md).
+/// Of more than 32 rows, so many at once: so deep that x stays in half of the inner cache of cores with AMX, beside weights and sums; not cut
+/// for less.
+/// Where many tiles of x meet each panel, panels stay in L1 (docs/lab/cpu_tiled.md).
 std::int64_t many_rows_depth(const Problem& problem, std::int64_t rows) {
+  constexpr std::int64_t many_tiles_rows = 128;
+  if (rows >= many_tiles_rows && layout_of(problem) == WeightLayout::panel16) return kc_values[0];
   constexpr std::int64_t max_whole_k = 4096;
   constexpr std::int64_t max_cut_k = 2048;
   constexpr std::int64_t max_whole_bytes = 768 << 10;
@@ -243,8 +247,8 @@ Space SkinnyFamily::space(const Problem& problem) const {
                       .range = split_range});
   add_tree_parameter(set_, problem.x_type, space);
   std::vector<std::int64_t> groups;
-  if (problem.m > skinny_rows_kept) groups = {skinny_rows_kept, skinny_tile_max_m};
-  add_numbers(space, "mc", groups, std::to_string(skinny_tile_max_m), "rows of x a pass over the weight",
+  if (problem.m > skinny_rows_kept) groups = {skinny_rows_kept, skinny_max_rows_a_pass};
+  add_numbers(space, "mc", groups, std::to_string(skinny_max_rows_a_pass), "rows of x a pass over the weight",
               rows_range);
   const auto rule = [&](const char* name, Rule kind, auto refusal, std::vector<std::string> reads) {
     space.add(Constraint{name,
@@ -277,12 +281,17 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   const double k_block = real(std::min(settings.kc, problem.k));
 
   KernelWork work;
-  work.tiles = ceil_div(problem.n, settings.nr) * settings.splits;
-  work.tiles_at_once = worthwhile_threads(problem, threads_);
+  const SkinnyGrid grid = skinny_grid(problem, settings, threads_);
+  const std::int64_t columns = ceil_div(problem.n, grid.unit);
+  work.tiles = passes * columns * settings.splits;
+  work.tiles_at_once = grid.row_parts * grid.column_parts * settings.splits;
+  work.busiest_tiles = ceil_div(passes, grid.row_parts) * ceil_div(columns, grid.column_parts);
   work.flops = 2 * rows * real(problem.n) * real(problem.k);
-  if (problem.m > skinny_max_m)
-    // A tile of x for each tile of weights, of AMX, and the other way round.
-    work.efficiency = 1 / (1 + 4 / real(settings.mr) + 4 / real(settings.nr));
+  const bool many = problem.m > skinny_max_m;
+  if (many)
+    // A tile of x for each tile of weights, of AMX, and the other way round: a load takes as long as a multiplication. From L2 both are slower.
+    work.efficiency = (panels && k_block * real(settings.nr) * 2 <= l1_panel_bytes ? 1 : 0.85) /
+                      (1 + 16 / real(settings.mr) + 16 / real(settings.nr));
   else if (panels)
     work.efficiency = tile_efficiency(settings.mr, settings.nr / panel_columns);
   else if (sums_as_panels(problem, settings) && !set_.at(settings.isa)->rows_read_x_panels)
@@ -293,10 +302,11 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
     work.efficiency = 1 / (1 + 2 / real(settings.mr) + 1 / real(settings.nr));
   work.memory_bytes = weights;
   work.cache_bytes = real(problem.m * problem.n) * 8 * real(ceil_div(problem.k, settings.kc) - 1);
+  if (many) work.cache_bytes /= inner_cache_speed;
   // The weight comes from an outer cache for each further group of rows; a group that is too large comes from there itself, once for 256
   // columns.
-  work.cache_bytes += weights * real(ceil_div(problem.m, settings.rows) - 1);
-  if (std::min(problem.m, settings.rows) > skinny_rows_kept)
+  work.cache_bytes += weights * real(grid.row_parts * grid.groups - 1);
+  if (grid.group_tiles * settings.mr > skinny_rows_kept)
     work.cache_bytes += weights * real(problem.m) / skinny_rows_kept;
   if (k_block * real(settings.nr) * 2 > inner_cache_bytes) work.cache_bytes += weights * real(passes - 1);
   if (fetches_near(problem, settings))
@@ -323,8 +333,9 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
       SkinnySettings settings{
           .isa = isa, .mr = tile.mr, .nr = tile.nr, .kc = whole_k, .prefetch = 1024, .splits = 1};
       if (problem.m > skinny_max_m) {
-        settings.rows = problem.m > skinny_rows_kept ? skinny_rows_kept : skinny_tile_max_m;
-        settings.kc = many_rows_depth(problem, std::min(problem.m, settings.rows));
+        settings.rows = problem.m > skinny_rows_kept ? skinny_rows_kept : skinny_max_rows_a_pass;
+        const std::int64_t tiles = skinny_grid(problem, settings, threads_).group_tiles;
+        settings.kc = many_rows_depth(problem, std::min(problem.m, tiles * settings.mr));
       } else if (problem.m > settings.mr) {
         // Several passes: a block of weights stays in a cache, and the passes hide the fetching.
         settings.kc = layout_of(problem) == WeightLayout::panel16 ? 512 : 2048;

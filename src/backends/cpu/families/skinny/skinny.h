@@ -9,8 +9,8 @@
 namespace gemmtune::cpu {
 
 inline constexpr std::int64_t skinny_max_m = 32;
-/// With AMX tiles.
-inline constexpr std::int64_t skinny_tile_max_m = 512;
+/// With AMX tiles any M goes, with so many rows at most for which the weight is read once.
+inline constexpr std::int64_t skinny_max_rows_a_pass = 512;
 /// So many of them stay in the inner cache while the weight goes by.
 inline constexpr std::int64_t skinny_rows_kept = 256;
 
@@ -21,9 +21,19 @@ struct SkinnySettings {
   std::int64_t kc = 1;        // elements of k before the next row tile of x goes over the same weights
   std::int64_t prefetch = 0;  // bytes ahead
   std::int64_t splits = 1;    // of k, summed in order
-  std::int64_t rows = skinny_tile_max_m;  // of x at most, for which the weight is read once
-  bool tree = false;                      // segments of k, added in pairs (TreeSums)
+  std::int64_t rows = skinny_max_rows_a_pass;  // of x at most, for which the weight is read once
+  bool tree = false;                           // segments of k, added in pairs (TreeSums)
 };
+
+/// How a call is divided among threads, columns first: results do not depend on it.
+struct SkinnyGrid {
+  std::int64_t unit = 1;          // columns that are not divided
+  std::int64_t row_parts = 1;     // of tiles of mr rows
+  std::int64_t column_parts = 1;  // of units
+  std::int64_t groups = 1;        // of a part's rows: the weight is read once for each
+  std::int64_t group_tiles = 1;   // in a group, at most
+};
+SkinnyGrid skinny_grid(const Problem& problem, const SkinnySettings& settings, int threads);
 
 /// Where tables have the default config ahead of oneDNN at each of their (N, K): with AVX-512 BF16 side by side by
 /// bench/results/epyc_zen4/few_rows.csv, in turn by epyc_zen5/few_rows_untuned.csv; packed weights with AMX alone. `architecture`: DeviceInfo::gfx.

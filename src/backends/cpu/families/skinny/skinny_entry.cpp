@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "backends/cpu/families/family_entry.h"
 #include "backends/cpu/families/own_families.h"
 #include "backends/cpu/families/skinny/skinny.h"
@@ -9,12 +11,10 @@ namespace {
 /// Up to how many rows of x, with AMX tiles (bench/results/xeon_amx/few_rows_untuned.csv, many_rows_untuned.csv and packed_untuned.csv).
 std::int64_t rows_led_by_amx(const Problem& problem) {
   if (problem.x_type != DataType::bf16) return 0;
-  // No library reads panels. A weight whose layout is not decided gets it for every M: where k is short, oneDNN is ahead from 128 rows on.
-  if (is_packed(problem))
-    return problem.weight_layout == WeightLayout::panel16 || problem.k > 768 ? skinny_tile_max_m : 0;
-  if (problem.k <= 512) return skinny_max_m;
-  // Threads divide columns alone: few of them keep few of many cores at work.
-  return problem.n >= 2048 ? skinny_tile_max_m : skinny_rows_kept;
+  constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
+  // No library reads panels. A weight whose layout is not decided gets it for every M: where k is short, oneDNN is ahead with many rows.
+  if (problem.weight_layout == WeightLayout::panel16 || problem.k > 512) return any;
+  return is_packed(problem) ? 0 : skinny_max_m;
 }
 
 /// Up to how many rows of x, with AVX-512 BF16.
