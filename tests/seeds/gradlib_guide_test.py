@@ -252,7 +252,7 @@ class GradlibGuide(Walk):
             self.step(f"gemmtune lookup {words}", on="cpu", said=rf"answer: no row: .*\n  {few}_")
         if explained["library"]:
             library = explained["library"].partition("_")[0]
-            self.step("gemmtune lookup -m 600 -n 2048 -k 2048", on="cpu", said=rf"answer: no row: .*\n  {library}_")
+            self.step("gemmtune lookup -m 600 -n 2048 -k 512", on="cpu", said=rf"answer: no row: .*\n  {library}_")
             self.step("gemmtune lookup -m 1 -n 2048 -k 2048 --indtype f32", on="cpu", env={"GEMMTUNE_CPU_ISA": "avx2"},
                       said=rf"answer: no row: .*\n  {library}_")
         self.step("gemmtune lookup -m 1 -n 2048 -k 2048", on="hip", said="answer: no row: .*\n  hipblaslt_")
