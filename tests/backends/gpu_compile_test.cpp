@@ -397,6 +397,43 @@ TEST_F(GpuCompile, TheWidestTilesOfWgmmaMoe) {
   }
 }
 
+/// Elements of int4 experts that are multiplied by their scales need registers for factors: of each kind of tile the widest one.
+TEST_F(GpuCompile, ScaledExpertsTakeRegisters) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_wgmma_moe_family(runtime, no_driver);
+  Turns turns(11);
+  int built = 0;
+  for (const auto& [group, zero_points] :
+       {std::pair{32, false}, {32, true}, {64, true}, {128, false}, {128, true}}) {
+    Problem problem = testing_problems::moe_of_weights_alone(DataType::bf16, QuantType::per_group,
+                                                             {1024, 512, 2048}, group, zero_points);
+    problem.moe.experts = 64;
+    problem.bias = group == 32;
+    const Space space = family->space(problem);
+    for (const char* tile : {"bn64_bo64_wg1", "bn128_bo128_wg1", "bn128_bo128_wg2", "bn256_bo256_wg2",
+                             "bn256_bo256_wg4", "bn256_bo192_wg4"}) {
+      for (const char* end : {"sort0", "sort1"}) {
+        for (const char* smem : {"226", "112"}) {
+          for (const int tokens : {96, 64, 48, 32, 16}) {
+            const auto candidate = parse_kernel_name(
+                fmt::format("wgmma_moe_r1_bm{}_{}_cm1_bk256_smem{}_{}_scaled1", tokens, tile, smem, end),
+                space.keys());
+            ASSERT_TRUE(candidate.ok()) << candidate.message();
+            if (!space.build_refusal(candidate->config).empty()) continue;
+            EXPECT_EQ(family->accuracy(problem, candidate->config), Accuracy::tensor_core);
+            ++built;
+            if (turns.is_next()) expect_builds(*family, runtime, problem, candidate->config);
+            break;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(built, 40);
+}
+
 TEST_F(GpuCompile, SkinnyForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));

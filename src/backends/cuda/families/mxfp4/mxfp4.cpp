@@ -40,7 +40,6 @@ constexpr std::int64_t max_scaled_zero_points_of_three = 40;
 constexpr std::int64_t max_plain_groups = 96;  // of two tiles a warp group, groups and a plain weight
 constexpr std::int64_t max_plain_others_of_three = 32;  // of groups or zero points and a plain weight
 constexpr std::int64_t max_persistent_plain = 96;       // of two tiles of 64 rows and a plain weight
-constexpr std::int64_t max_exact_rows = 64;  // of x, up to which rounding elements of int4 gains nothing
 constexpr std::int64_t max_x_tiles = 65535;
 constexpr std::int64_t max_tile_blocks = 4;  // of stream-K: shares of the tail that a whole tile has at most
 constexpr std::int64_t workspace_alignment = 256;  // bytes
@@ -54,12 +53,6 @@ bool is_nvfp4_x(const Problem& problem) { return quantization(problem) == QuantT
 /// Whether y's rows have scales, which the epilogue applies: of NVFP4 x the same one.
 bool scales_rows(const Problem& problem) {
   return quantization(problem) == QuantType::per_token || is_nvfp4_x(problem);
-}
-
-/// Whether elements of int4 may be multiplied by their scales: products have the range of bf16, but not that of fp16, and none of the latter's scales would be exact.
-bool may_scale_elements(const Problem& problem) {
-  return weight_traits(problem).is_grouped() && is_packed(problem) && problem.x_type == DataType::bf16 &&
-         problem.y_type == DataType::bf16;
 }
 
 /// Whether the smallest tiles that may be divided between blocks fill a wave of the multiprocessors.
@@ -461,13 +454,7 @@ void Mxfp4Family::fill(gpu::LaunchSpace<Mxfp4LaunchConfig>& space) const {
                       .absent = "110",
                       .meaning = "KiB of shared memory, which the stages fill",
                       .range = NumberRange{16, 227}});
-  Parameter scaled{
-      .key = "scaled",
-      .values = {},
-      .absent = "0",
-      .meaning = "1: elements are multiplied by their scales and rounded, 0: sums are multiplied"};
-  if (may_scale_elements(space.problem())) scaled.values = {"0", "1"};
-  space.add(std::move(scaled));
+  space.add(scaled_parameter(space.problem()));
   Parameter stream{
       .key = "stream",
       .values = {},

@@ -87,7 +87,7 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
                                                  : two + cost.decoded_alone));
     }
     // Sums of groups are added as those of fp8 are.
-    if (stage.weight.is_grouped())
+    if (stage.weight.is_grouped() && !stage.scaled)
       cycles += row_groups * 64 / as_real(stage.weight.group) * cost.covered_promotion *
                 (cost.promotion_token * tokens + cost.promotion);
     const double products = as_real(stage.k_atoms) * cycles * blocks / cost.clock;
