@@ -410,7 +410,8 @@ TEST_F(GpuCompile, ScaledExpertsTakeRegisters) {
     Problem problem = testing_problems::moe_of_weights_alone(DataType::bf16, QuantType::per_group,
                                                              {1024, 512, 2048}, group, zero_points);
     problem.moe.experts = 64;
-    problem.bias = group == 32;
+    problem.bias = true;
+    problem.moe.activation = Activation::swiglu;
     const Space space = family->space(problem);
     for (const char* tile : {"bn64_bo64_wg1", "bn128_bo128_wg1", "bn128_bo128_wg2", "bn256_bo256_wg2",
                              "bn256_bo256_wg4", "bn256_bo192_wg4"}) {
@@ -431,7 +432,7 @@ TEST_F(GpuCompile, ScaledExpertsTakeRegisters) {
       }
     }
   }
-  EXPECT_GE(built, 40);
+  EXPECT_GE(built, 36);
 }
 
 TEST_F(GpuCompile, SkinnyForHopper) {

@@ -387,7 +387,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
       const bool more = next_tile(a, work);
       if (more) {
         rows = scale_rows(a, work.n + own_row);
-        load_scales(scales, rows, a, work.begin * STAGE_SCALE_BYTES);
+        load_scales(scales, rows, a, config().stream != 0 ? work.begin * STAGE_SCALE_BYTES : 0);
       }
       if (config().stream != 0 && done.end < a.k_tiles) {
         store_piece(d, a, smem);

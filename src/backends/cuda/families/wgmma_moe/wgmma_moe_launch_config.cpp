@@ -168,9 +168,13 @@ std::int64_t fp4_accumulators(const WgmmaMoeStage& stage) {
   return stage.mma_tiles() > 1 ? 48 : (registers - 80) / 2;
 }
 
-/// Accumulators whose registers the sums of groups of int4 take, as the compiler was found to need beside those that decoding leaves; sums of 128 of k find room there.
+/// Accumulators whose registers the sums of groups of int4 take, or factors of elements, as the compiler was found to need beside those that decoding leaves; sums of 128 of k find room
+/// there.
 std::int64_t group_accumulators(const WgmmaMoeStage& stage) {
-  if (stage.scaled) return 0;
+  if (stage.scaled) {
+    const bool is_full = stage.reallocates_registers() || (stage.weight.zero_points && stage.mma_tiles() > 1);
+    return stage.weight.group == 32 && is_full ? 8 : 0;
+  }
   const std::int64_t held = stage.mma_tiles() * stage.tokens / 2;
   switch (stage.weight.group) {
     case 32:
