@@ -42,10 +42,10 @@
 // group's sum. Folded into the weights it is exact in float32 (5 and 8 or 11 bits), but in bf16 a rounding of at most 2⁻⁸
 // of each weight, as a checkpoint has that was made bf16. Only kernels of the class tensor_core may do that; the share of
 // misrounded outputs finds others that do. Their bounds are those of the next paragraph, of an element once: at most 2⁻⁸ of
-// Σ|x||w|. All of a row's sum may come from one group with a large scale, so `count` is the elements of a group. Of a mixture both
-// weights are rounded: w2's elements are as the hidden ones of the next paragraph; the roundings of w1 are errors of a hidden
-// element of the size of its own rounding, of gate and of up, independent of each other. In norm all three together are √3 times the
-// hidden layer's rounding alone, less than its bound once more.
+// Σ|x||w|. All of a row's sum may come from one group with a large scale, so `count` is the elements of a group. Of a mixture
+// both weights may be rounded so: w2's elements are as the hidden ones of the next paragraph, and the roundings of w1 are two more errors
+// of a hidden element, of gate and of up, each of the size of its own rounding. Independent of each other, the five are 0.96·2⁻⁸ of a
+// row's norm, for which the two roundings of the next paragraph have 2·2⁻⁸: a bound of its own would be wider for nothing.
 //
 // fused_moe rounds once more: the operand between its two GEMMs may be bf16, whatever y's type is. That is at
 // most 2⁻⁸ of Σ r·|w2|·|h| for an element, and for the norm of a row at most another 2⁻⁸ (right kernels:
@@ -130,7 +130,7 @@ double max_misrounded(const OutputRule& rule, double k, bool truncated) {
 /// An operand may be rounded to elements of that epsilon: the hidden layer of a mixture of experts, or a weight. `addends`: of one
 /// element of y. `element`: how many times the epsilon one may lose.
 void allow_operand_rounding(double addends, double epsilon, double element, Tolerance& tolerance) {
-  tolerance.short_row += epsilon * std::min(1.0, 4 / std::sqrt(addends));
+  tolerance.short_row = epsilon * std::min(1.0, 4 / std::sqrt(addends));
   tolerance.element_factor += element * epsilon;
   tolerance.max_frobenius += epsilon;
   tolerance.max_misrounded = 1;
@@ -177,8 +177,6 @@ Tolerance tolerance_for(const Problem& problem, double max_err_ratio, const SumR
     const bool quantized = bits(problem.x_type) == 8 && sums.accuracy == Accuracy::tensor_core;
     allow_operand_rounding(static_cast<double>(problem.moe.topk * problem.n),
                            quantized ? quantized_epsilon : bf16_epsilon, 2, tolerance);
-    if (problem.w_type == DataType::i4 && sums.accuracy == Accuracy::tensor_core)
-      allow_operand_rounding(static_cast<double>(problem.moe.topk * problem.n), bf16_epsilon, 2, tolerance);
   } else if (problem.w_type == DataType::i4 && sums.accuracy == Accuracy::tensor_core) {
     allow_operand_rounding(static_cast<double>(problem.w_group), bf16_epsilon, 1, tolerance);
     tolerance.absolute = tolerance.relative = rule->aiter_tolerance;
