@@ -325,11 +325,12 @@ static __device__ __forceinline__ bool has_rare_scales(const ScaleWords& chunk) 
   for (int i = 0; i < config().tiles * 2; ++i) {
 #pragma unroll
     for (int word = 0; word < WORDS; ++word) {
-      all |= chunk[i / 2][i % 2][word];
-      if constexpr (config().weight == WeightFormat::nvfp4) rare |= has_rare_e4m3(chunk[i / 2][i % 2][word]);
+      const unsigned scales = chunk[i / 2][i % 2][word];
+      all |= config().weight == WeightFormat::nvfp4 ? rare_e4m3(scales) : scales;
     }
   }
   if constexpr (config().weight == WeightFormat::mxfp4) rare = (all & 0x80808080u) != 0u;
+  if constexpr (config().weight == WeightFormat::nvfp4) rare = has_rare_e4m3(all);
   if constexpr (is_int4()) rare = has_rare_int4_scale(all);
   if constexpr (config().mma) {
     return __any_sync(0xffffffffu, rare);
