@@ -55,11 +55,11 @@ bool scales_rows(const Problem& problem) {
   return quantization(problem) == QuantType::per_token || is_nvfp4_x(problem);
 }
 
-/// Whether the smallest tiles that may be divided between blocks fill a wave of the multiprocessors.
+/// Whether the smallest tiles that may be divided between blocks, of more than 64 sums a thread, fill a wave of the multiprocessors.
 bool may_stream(const Problem& problem, const gpu::Limits& limits) {
-  return limits.cooperative_launches &&
-         ceil_div(problem.n, std::int64_t{128}) * ceil_div(problem.m * wide_rows(problem), std::int64_t{80}) >
-             limits.multiprocessors;
+  const std::int64_t rows = problem.m * wide_rows(problem);
+  return limits.cooperative_launches && rows > 64 &&
+         ceil_div(problem.n, std::int64_t{128}) * ceil_div(rows, std::int64_t{80}) > limits.multiprocessors;
 }
 
 /// Tiles, shared memory and grid of a config.
