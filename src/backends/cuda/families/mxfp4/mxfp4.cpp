@@ -412,6 +412,7 @@ std::string Mxfp4Family::refuse_waste(const Problem& problem, const Mxfp4LaunchC
     if (narrower < launch.block_n && ceil_div(rows, narrower) == launch.x_tiles)
       return "bn makes as many tiles as a narrower one";
   if (launch.scaled && rows <= max_exact_rows) return "scaled is for many rows";
+  if (launch.stream && launch.tail_tiles() * 32 > processors * 31) return "stream gains nothing in a full wave";
   if (launch.warpgroups == 3 && launch.block_n < 64) return "wg 3 is for many rows";
   if (launch.block_n < 64 && rows > launch.block_n) return "bn reads the weight too often";
   if (rows > 128 && launch.accumulators() * launch.warpgroups < 64) return "tile is small for so many rows";
