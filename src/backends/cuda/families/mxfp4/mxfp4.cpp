@@ -41,7 +41,6 @@ constexpr std::int64_t max_plain_groups = 96;  // of two tiles a warp group, gro
 constexpr std::int64_t max_plain_others_of_three = 32;  // of groups or zero points and a plain weight
 constexpr std::int64_t max_persistent_plain = 96;       // of two tiles of 64 rows and a plain weight
 constexpr std::int64_t max_x_tiles = 65535;
-constexpr std::int64_t max_tile_blocks = 4;  // of stream-K: shares of the tail that a whole tile has at most
 constexpr std::int64_t workspace_alignment = 256;  // bytes
 constexpr std::int64_t max_x_in_turn = 16 << 20;   // bytes
 
@@ -124,11 +123,10 @@ struct Mxfp4LaunchConfig {
     return std::clamp<std::int64_t>(max_x_in_turn / (block_n * k * 2), 1, x_tiles);
   }
   std::int64_t blocks() const { return w_tiles * x_tiles * split_k; }
-  /// Of stream-K, which has a block a multiprocessor: tiles of whole waves, those behind them, and the blocks that divide these.
-  std::int64_t whole_tiles() const { return blocks() / processors * processors; }
-  std::int64_t tail_tiles() const { return blocks() - whole_tiles(); }
-  std::int64_t tail_blocks() const { return std::min(processors, tail_tiles() * max_tile_blocks); }
-  std::int64_t tail_k_tiles() const { return tail_tiles() * k_tiles; }
+  /// Of stream-K, which has a block a multiprocessor: tiles of whole waves, and those behind them that blocks divide, the last whole wave among them: of these a block has more than
+  /// the k of a tile, so that of no tile more than two blocks have a part.
+  std::int64_t whole_tiles() const { return (blocks() / processors - 1) * processors; }
+  std::int64_t tail_k_tiles() const { return (blocks() - whole_tiles()) * k_tiles; }
   /// In the workspace.
   std::int64_t partials_bytes() const { return stream ? processors * block_m * block_n * 4 : 0; }
   std::int64_t arrived_bytes() const {
@@ -271,9 +269,8 @@ class Mxfp4Kernel final : public gpu::JitKernel<Mxfp4LaunchConfig> {
     if (launch_.stream) {
       char* const arrived = static_cast<char*>(workspace) + wide_bytes();
       values.whole_tiles = static_cast<int>(launch_.whole_tiles());
-      values.tail_blocks = static_cast<int>(launch_.tail_blocks());
-      values.tail_k_tiles = static_cast<int>(launch_.tail_k_tiles() / launch_.tail_blocks());
-      values.extra_tail = static_cast<int>(launch_.tail_k_tiles() % launch_.tail_blocks());
+      values.tail_k_tiles = static_cast<int>(launch_.tail_k_tiles() / launch_.processors);
+      values.extra_tail = static_cast<int>(launch_.tail_k_tiles() % launch_.processors);
       values.arrived = reinterpret_cast<unsigned*>(arrived);
       values.barrier = values.arrived + launch_.processors;
       values.partials = reinterpret_cast<float*>(arrived + launch_.arrived_bytes());
@@ -394,7 +391,7 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Mxfp4LaunchC
   if (launch.stream) {
     if (!launch.wide() || !launch.persistent())
       return "stream is for wg 2, csk 1 and more than 64 sums a thread";
-    if (launch.whole_tiles() == 0 || launch.tail_tiles() == 0)
+    if (launch.blocks() < launch.processors || launch.blocks() % launch.processors == 0)
       return "stream divides the tiles behind whole waves: there are none";
     if (!limits_.cooperative_launches) return "stream needs cooperative launches";
   }
@@ -412,7 +409,8 @@ std::string Mxfp4Family::refuse_waste(const Problem& problem, const Mxfp4LaunchC
     if (narrower < launch.block_n && ceil_div(rows, narrower) == launch.x_tiles)
       return "bn makes as many tiles as a narrower one";
   if (launch.scaled && rows <= max_exact_rows) return "scaled is for many rows";
-  if (launch.stream && launch.tail_tiles() * 32 > processors * 31) return "stream gains nothing in a full wave";
+  if (launch.stream && launch.blocks() % processors * 32 > processors * 31)
+    return "stream gains nothing in a full wave";
   if (launch.warpgroups == 3 && launch.block_n < 64) return "wg 3 is for many rows";
   if (launch.block_n < 64 && rows > launch.block_n) return "bn reads the weight too often";
   if (rows > 128 && launch.accumulators() * launch.warpgroups < 64) return "tile is small for so many rows";
@@ -569,9 +567,7 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
   const std::int64_t resident = std::min(launch.blocks_per_sm, ceil_div(launch.blocks(), processors));
   const std::int64_t at_once = limits_.clusters_at_once(launch.split_k) * launch.split_k * resident;
   const double waves = real(ceil_div(launch.blocks(), at_once));
-  // With stream-K, the last one is as long as a block's share of it.
-  const double loops =
-      launch.stream ? waves - 1 + real(launch.tail_tiles()) / real(launch.tail_blocks()) : waves;
+  const double loops = launch.stream ? real(launch.blocks()) / real(processors) : waves;
   const std::int64_t k_tiles = ceil_div(launch.k_tiles, launch.split_k);
   const std::int64_t all_atoms = ceil_div(problem.k, k_of_atom);
   const double k_atoms = real(std::min(k_tiles * launch.k_atoms, all_atoms));

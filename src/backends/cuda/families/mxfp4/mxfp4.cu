@@ -313,7 +313,6 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   BlockWork work;
   if constexpr (config().persistent) {
     work.tile = (int)blockIdx.x;
-    place_tile(a, work);
   } else {
     work.tile = (int)(blockIdx.y * gridDim.x + blockIdx.x);
     work.n = cluster_index() * BLOCK_M;
@@ -322,6 +321,13 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   work.begin = rank * a.k_tiles + (rank < a.extra_k_tiles ? rank : a.extra_k_tiles);
   work.end = work.begin + a.k_tiles + (rank < a.extra_k_tiles ? 1 : 0);
   work.tail_left = -1;
+  if constexpr (config().persistent) {
+    if (config().stream != 0 && a.whole_tiles == 0) {
+      next_piece(a, work);
+    } else {
+      place_tile(a, work);
+    }
+  }
   SharedLayout smem;
   smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
   smem.exchange = smem.pipeline + (unsigned)a.storage_bytes;
@@ -392,7 +398,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
       if (config().stream != 0 && done.end < a.k_tiles) {
         store_piece(d, a, smem);
       } else {
-        if (config().stream != 0 && done.begin > 0) add_pieces(d, a, smem, done);
+        if (config().stream != 0 && done.begin > 0) add_piece(d, a, smem);
         store_staged(d, a, smem, done);
       }
       if (!more) return;

@@ -60,9 +60,8 @@ struct Mxfp4Arguments {
   int x_tiles;                  // of BLOCK_N rows of x
   int x_tiles_in_turn;          // PERSISTENT: of these neighbouring blocks have the same rows of the weight
   gpu::FormatArguments format;  // of formats other than mxfp4
-  // STREAM, behind `whole_tiles`: k tiles of each of the first `tail_blocks` blocks, of which the first `extra_tail` have one more.
+  // STREAM, behind `whole_tiles`: k tiles of each block, of which the first `extra_tail` have one more.
   int whole_tiles;
-  int tail_blocks;
   int tail_k_tiles;
   int extra_tail;
   unsigned* arrived;  // of each block 1 when its partial sums are in memory

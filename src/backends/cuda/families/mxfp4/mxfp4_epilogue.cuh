@@ -248,32 +248,27 @@ static __device__ __forceinline__ void store_piece(const Accumulators& d, const 
   sync_consumers();
   if (threadIdx.x == 0) store_release(arrived_at(a, (int)blockIdx.x), 1u);
 }
-// Adds the sums of the blocks before, which have the beginning of the tile, the nearest one first.
-static __device__ __forceinline__ void add_pieces(Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem,
-                                                  const BlockWork& work) {
+// Adds the sums of the block before, which has the beginning of the tile.
+static __device__ __forceinline__ void add_piece(Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem) {
   constexpr int of_tile = config().block_n / 8;
   constexpr int units = config().tiles * of_tile;
-  const int first = (work.tile - a.whole_tiles) * a.k_tiles;
+  const int block = (int)blockIdx.x - 1;
   barrier_wait(smem.partials_barrier, 0);
-#pragma unroll 1
-  for (int block = (int)blockIdx.x; tail_begin(a, block) > first;) {
-    --block;
-    if (threadIdx.x % 32 == 0) {
-      while (load_acquire(arrived_at(a, block)) == 0u) {
-      }
+  if (threadIdx.x % 32 == 0) {
+    while (load_acquire(arrived_at(a, block)) == 0u) {
     }
-    __syncwarp();
-    const float4* const from = own_partials(a, block);
+  }
+  __syncwarp();
+  const float4* const from = own_partials(a, block);
 #pragma unroll
-    for (int i = 0; i < units; i += 8) {
-      float4 sums[8];
+  for (int i = 0; i < units; i += 8) {
+    float4 sums[8];
 #pragma unroll
-      for (int j = i; j < i + 8 && j < units; ++j) sums[j - i] = __ldcg(from + j * CONSUMER_THREADS);
+    for (int j = i; j < i + 8 && j < units; ++j) sums[j - i] = __ldcg(from + j * CONSUMER_THREADS);
 #pragma unroll
-      for (int j = i; j < i + 8 && j < units; ++j) {
-        float* const to = &d[j / of_tile][j % of_tile * 4];
-        to[0] += sums[j - i].x, to[1] += sums[j - i].y, to[2] += sums[j - i].z, to[3] += sums[j - i].w;
-      }
+    for (int j = i; j < i + 8 && j < units; ++j) {
+      float* const to = &d[j / of_tile][j % of_tile * 4];
+      to[0] += sums[j - i].x, to[1] += sums[j - i].y, to[2] += sums[j - i].z, to[3] += sums[j - i].w;
     }
   }
 }
