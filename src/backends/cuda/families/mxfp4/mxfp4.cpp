@@ -39,6 +39,7 @@ constexpr std::int64_t max_sums_of_three_others = 56;
 constexpr std::int64_t max_scaled_zero_points_of_three = 40;
 constexpr std::int64_t max_plain_groups = 96;  // of two tiles a warp group, groups and a plain weight
 constexpr std::int64_t max_plain_others_of_three = 32;  // of groups or zero points and a plain weight
+constexpr std::int64_t max_streamed_zero_points = 120;  // of one tile a warp group, and stream-K
 constexpr std::int64_t max_persistent_plain = 96;       // of two tiles of 64 rows and a plain weight
 constexpr std::int64_t max_x_tiles = 65535;
 constexpr std::int64_t workspace_alignment = 256;  // bytes
@@ -133,6 +134,7 @@ struct Mxfp4LaunchConfig {
     return stream ? round_up((grid_barrier_words(processors) + processors) * 4, workspace_alignment) : 0;
   }
   std::int64_t max_accumulators() const {
+    if (stream && tiles() == 1 && weight.zero_points && !scaled) return max_streamed_zero_points;
     if (warpgroups < 3)
       return weight.is_grouped() && !packed && tiles() > 1 ? max_plain_groups : max_fp4_sums;
     if (scaled && weight.zero_points) return max_scaled_zero_points_of_three;
@@ -393,6 +395,8 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Mxfp4LaunchC
       return "stream is for wg 2, csk 1 and more than 64 sums a thread";
     if (launch.blocks() < launch.processors || launch.blocks() % launch.processors == 0)
       return "stream divides the tiles behind whole waves: there are none";
+    if (launch.weight.format == WeightFormat::int4 && launch.weight.group == 0 && launch.tiles() == 1)
+      return "stream of one tile a warp group and scales of rows: the compiler spills registers";
     if (!limits_.cooperative_launches) return "stream needs cooperative launches";
   }
   if (launch.x_tiles > max_x_tiles) return "bn makes too many tiles";

@@ -596,7 +596,9 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
       const unsigned from = pieces + (unsigned)(ahead * config().units * PIECE_BYTES);
       Sums d = {};
       const bool rare = config().weight == WeightFormat::nvfp4 ? has_rare_e4m3(all) : (all & 0x80808080u) != 0u;
-      if (!is_int4() && __any_sync(0xffffffffu, rare)) {
+      // Of a plain weight of NVFP4 scales are converted always: its lanes pick their bytes by instructions of their own.
+      constexpr bool converts = config().weight == WeightFormat::nvfp4 && !config().packed;
+      if (!is_int4() && (converts || __any_sync(0xffffffffu, rare))) {
         multiply_strip<true>(d, x, scales, a, k, from, own, following, more, policy);
       } else {
         multiply_strip<false>(d, x, scales, a, k, from, own, following, more, policy);
