@@ -135,6 +135,10 @@ TEST_F(AccuracyOfFamilies, Int4ExpertsAreRoundedForManyTokensOfBf16Alone) {
     config.set("scaled", std::int64_t{0});
     EXPECT_EQ(moe->accuracy(many, config), Accuracy::fp32);
     EXPECT_NE(moe->sum_order(many, config), scaled);
+    // Four tokens an expert.
+    const Problem thin = layer(65, DataType::bf16, group);
+    EXPECT_EQ(moe->accuracy(thin, moe->default_config(thin)),
+              group < 128 ? Accuracy::tensor_core : Accuracy::fp32);
     const Problem few = layer(64, DataType::bf16, group);
     EXPECT_EQ(moe->accuracy(few, moe->default_config(few)), Accuracy::fp32);
     EXPECT_EQ(moe->default_config(layer(512, DataType::f16, group)).find("scaled"), nullptr);

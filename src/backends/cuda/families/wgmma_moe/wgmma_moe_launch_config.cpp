@@ -16,6 +16,7 @@ constexpr std::int64_t min_moe_stages = 3;
 constexpr std::int64_t instruction_rows = 64;
 constexpr std::int64_t min_quantized_tokens = 64;  // of a tile that quantizes the hidden layer
 constexpr std::int64_t fp4_block_k = 256;          // of a weight of 4 bits: 128 bytes
+constexpr std::int64_t min_scaled_tokens = 16;     // an expert, in groups of 128
 constexpr std::int64_t kibibyte = 1024;
 constexpr std::int64_t moe_items = 32;  // ITEM_SLOTS
 // Alignment of the pipeline, of items the work and a barrier with an index, and of each stage two barriers.
@@ -219,6 +220,10 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
   gpu::FastestConfig fastest;
   const bool fp4 = has_weight_format(problem);
   const bool scalable = may_scale_elements(problem);
+  // Sums of wide groups are few: with few tokens an expert elements gain nothing.
+  const bool scales =
+      problem.m > max_exact_rows &&
+      (problem.w_group < 128 || routed_pairs(problem) >= min_scaled_tokens * problem.moe.experts);
   const auto consider = [&](std::int64_t tokens, std::int64_t rows, std::int64_t rows2,
                             std::int64_t warpgroups, std::int64_t shared, std::int64_t cluster) {
     Config config;
@@ -231,7 +236,7 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
     config.set("bk", fp4 ? fp4_block_k : block_k_of(problem.w_type, deep ? 2 : 1));
     config.set("smem", shared);
     config.set("sort", std::int64_t{gpu::sorts_in_blocks(problem) ? 1 : 0});
-    if (scalable) config.set("scaled", std::int64_t{problem.m > max_exact_rows ? 1 : 0});
+    if (scalable) config.set("scaled", std::int64_t{scales ? 1 : 0});
     const auto stages = wgmma_moe_stages(problem, config, limits);
     if (refuse_wgmma_moe(stages[0]).empty() && refuse_wgmma_moe(stages[1]).empty())
       fastest.consider(config, predicted_wgmma_moe(problem, stages, limits, cost));
