@@ -529,7 +529,6 @@ TEST_F(GpuCompile, Mxfp4WithStreamKForHopper) {
   quantized.y_type = DataType::f16;
   const Problem int4 = packed(of_int4(Operation::a16w4_int4, 1024, 28672, 4096, 128));
   const Problem zeros = packed(of_int4(Operation::a16w4_int4, 1024, 28672, 4096, 128, true));
-  const Problem rows = packed(of_int4(Operation::a16w4_int4, 1024, 28672, 4096, 4096));
   const Problem symmetric = packed(of_int4(Operation::a8w4_int4, 1024, 28672, 4096, 128, false, true));
   const Problem nvfp4 = packed(of_fp4(Operation::a16w4_nvfp4, 1024, 28672, 4096));
   const Problem plain = of_fp4(Operation::a16w4, 1024, 28672, 4096);
@@ -543,7 +542,6 @@ TEST_F(GpuCompile, Mxfp4WithStreamKForHopper) {
       {&zeros, "wg2_bm256_bn128_mma0_bk128_csk1_smem226_scaled0_stream1"},
       {&zeros, "wg2_bm128_bn256_mma0_bk128_csk1_smem226_scaled1_stream1"},
       {&zeros, "wg2_bm128_bn240_mma0_bk128_csk1_smem226_scaled0_stream1"},
-      {&rows, "wg2_bm256_bn128_mma0_bk256_csk1_smem226_stream1"},
       {&quantized, "wg2_bm256_bn128_mma0_bk128_csk1_smem226_stream1"},
       {&quantized, "wg2_bm128_bn240_mma0_bk128_csk1_smem226_stream1"},
       {&symmetric, "wg2_bm128_bn256_mma0_bk128_csk1_smem226_stream1"},

@@ -42,6 +42,9 @@ TEST_F(StreamK, DividesTilesBehindWholeWavesAlone) {
   EXPECT_EQ(refusal(tile, int4(256, 28672, 4096)), "");  // 224 tiles, 132 multiprocessors
   EXPECT_THAT(refusal(tile, int4(256, 16896, 4096)), HasSubstr("there are none"));  // 132
   EXPECT_THAT(refusal(tile, int4(512, 8192, 4096)), HasSubstr("there are none"));   // 128
+  Problem rows = int4(256, 28672, 4096);
+  rows.w_group = 4096;
+  EXPECT_THAT(refusal("wg2_bm256_bn128_mma0_bk128_csk1_smem226_stream1", rows), HasSubstr("scales of rows"));
   EXPECT_THAT(refusal("wg1_bm64_bn64_mma0_bk128_csk1_smem226_stream1", int4(256, 28672, 4096)),
               HasSubstr("stream is for wg 2"));
   EXPECT_THAT(refusal("wg2_bm128_bn256_mma0_bk128_csk2_smem226_scaled1_stream1", int4(256, 28672, 4096)),

@@ -192,7 +192,7 @@ TEST_F(CudaWeightFormats, StreamKIsRight) {
   if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4").message();
   std::size_t kernels = 0;
   for (const Problem& problem :
-       {in_fragments(of_int4(Operation::a16w4_int4, 1030, 4160, 128, 128)),
+       {in_fragments(of_int4(Operation::a16w4_int4, 1030, 4160, 128, 64)),
         in_fragments(of_int4(Operation::a16w4_int4, 1030, 4160, 640, 128, true, true)),
         in_fragments(of_int4(Operation::a16w4_int4, 260, 8500, 2816, 32)),
         in_fragments(of_int4(Operation::a8w4_int4, 520, 9312, 1408, 128, true)),

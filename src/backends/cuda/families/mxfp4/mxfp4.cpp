@@ -395,9 +395,8 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Mxfp4LaunchC
       return "stream is for wg 2, csk 1 and more than 64 sums a thread";
     if (launch.blocks() < launch.processors || launch.blocks() % launch.processors == 0)
       return "stream divides the tiles behind whole waves: there are none";
-    if (launch.weight.format == WeightFormat::int4 && launch.weight.group == 0 && launch.tiles() == 1)
-      return "stream of one tile a warp group and scales of rows: the compiler spills registers";
-    if (!limits_.cooperative_launches) return "stream needs cooperative launches";
+    if (launch.weight.format == WeightFormat::int4 && launch.weight.group == 0)
+      return "stream and scales of rows: the compiler spills registers";
   }
   if (launch.x_tiles > max_x_tiles) return "bn makes too many tiles";
   if (launch.shared_bytes > static_cast<std::int64_t>(limits_.shared_bytes_per_block))
