@@ -20,6 +20,26 @@ Problem int4(std::int64_t m, std::int64_t n, std::int64_t k) {
   return problem;
 }
 
+/// A process that shares the device: blocks may not wait for each other.
+class PartOfADevice final : public gpu::Runtime {
+ public:
+  const gpu::Limits& limits() const override { return limits_; }
+  const std::string& architecture() const override { return architecture_; }
+  Result<std::shared_ptr<gpu::Program>> load(const gpu::Source&) override {
+    return Status::unsupported("no compiler");
+  }
+
+ private:
+  static gpu::Limits part() {
+    gpu::Limits limits = limits_of("sm_90a");
+    limits.cooperative_launches = false;
+    return limits;
+  }
+
+  gpu::Limits limits_ = part();
+  std::string architecture_ = "sm_90a";
+};
+
 class StreamK : public ::testing::Test {
  protected:
   std::string refusal(const std::string& tile, const Problem& problem) {
@@ -60,6 +80,16 @@ TEST_F(StreamK, IsAChoiceWhereTilesFillAWave) {
                                      family_->space(int4(256, 28672, 4096)).keys());
   ASSERT_TRUE(old.ok()) << old.message();
   EXPECT_EQ(old->config.number("stream", 0), 0);
+}
+
+TEST_F(StreamK, NeedsCooperativeLaunches) {
+  PartOfADevice runtime;
+  const auto family = cuda::make_mxfp4_family(runtime, driver_);
+  const Problem problem = int4(256, 28672, 4096);
+  EXPECT_EQ(family->default_config(problem).find("stream"), nullptr);
+  Config config = family_->default_config(problem);
+  config.set("stream", std::int64_t{1});
+  EXPECT_THAT(family->space(problem).build_refusal(config), HasSubstr("cooperative"));
 }
 
 /// The same bits are not promised for a row of another M: which tiles are divided depends on it.

@@ -397,6 +397,7 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Mxfp4LaunchC
       return "stream divides the tiles behind whole waves: there are none";
     if (launch.weight.format == WeightFormat::int4 && launch.weight.group == 0)
       return "stream and scales of rows: the compiler spills registers";
+    if (!limits_.cooperative_launches) return "stream needs cooperative launches";
   }
   if (launch.x_tiles > max_x_tiles) return "bn makes too many tiles";
   if (launch.shared_bytes > static_cast<std::int64_t>(limits_.shared_bytes_per_block))
