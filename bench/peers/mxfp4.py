@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times gemmtune's tuned kernels for weights of 4 bits (MXFP4: a16w4 of bf16 and fp16, a8w4, a4w4_blockscale; NVFP4 and int4 in groups of 128 with
 bf16) beside what else computes them on this GPU, in one process: F.linear and gemmtune on bf16 weights, and with bf16 x vLLM's Marlin, for int4 its Machete,
-and for MXFP4 humming-kernels where they are installed, and a Triton kernel that is written here
+and humming-kernels where they are installed, and for MXFP4 a Triton kernel that is written here
 (tl.dot_scaled, which decodes 4-bit weights where the tensor cores have no such type; the fastest of some configs for each size). Every call is captured in a CUDA graph that rotates over
 copies of the weight larger than the cache; the graphs are replayed in turns, --rounds times. Prints a table of medians in microseconds, and
 geometric means of the others' times over gemmtune's by M. What is not there is named.
@@ -228,10 +228,9 @@ def measure(case, library, options, missing):
         makers["triton dot_scaled"] = lambda: triton_call(case, options.triton)
     if case.form in ("a16w4", "a16w4_nvfp4", "a16w4_int4"):
         makers["vLLM Marlin"] = lambda: vllm_ops.marlin(case)
+        makers["humming"] = lambda: humming_ops.linear(case)
     if case.form == "a16w4_int4":
         makers["vLLM Machete"] = lambda: vllm_ops.machete(case)
-    if case.form == "a16w4":
-        makers["humming"] = lambda: humming_ops.mxfp4_linear(case)
     calls = {}
     for name, make in makers.items():
         try:

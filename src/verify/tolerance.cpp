@@ -42,7 +42,10 @@
 // group's sum. Folded into the weights it is exact in float32 (5 and 8 or 11 bits), but in bf16 a rounding of at most 2⁻⁸
 // of each weight, as a checkpoint has that was made bf16. Only kernels of the class tensor_core may do that; the share of
 // misrounded outputs finds others that do. Their bounds are those of the next paragraph, of an element once: at most 2⁻⁸ of
-// Σ|x||w|. All of a row's sum may come from one group with a large scale, so `count` is the elements of a group.
+// Σ|x||w|. All of a row's sum may come from one group with a large scale, so `count` is the elements of a group. Of a mixture
+// both weights may be rounded so: w2's elements are as the hidden ones of the next paragraph, and the roundings of w1 are two more errors
+// of a hidden element, of gate and of up, each of the size of its own rounding. Independent of each other, the five are 0.96·2⁻⁸ of a
+// row's norm, for which the two roundings of the next paragraph have 2·2⁻⁸: a bound of its own would be wider for nothing.
 //
 // fused_moe rounds once more: the operand between its two GEMMs may be bf16, whatever y's type is. That is at
 // most 2⁻⁸ of Σ r·|w2|·|h| for an element, and for the norm of a row at most another 2⁻⁸ (right kernels:

@@ -10,9 +10,11 @@
 #include "backends/cuda/families/mxfp4/mxfp4.h"
 #include "backends/cuda/families/skinny/skinny.h"
 #include "backends/cuda/families/wgmma/wgmma.h"
+#include "backends/cuda/families/wgmma_moe/wgmma_moe.h"
 #include "backends/gpu/families/simt/simt.h"
 #include "support/dense_problem.h"
 #include "support/nvrtc.h"
+#include "support/operation_problems.h"
 
 namespace gemmtune {
 namespace {
@@ -26,6 +28,7 @@ class AccuracyOfFamilies : public ::testing::Test {
     if (name == "wgmma") return cuda::make_wgmma_family(runtime_, driver_);
     if (name == "skinny") return cuda::make_skinny_family(runtime_, driver_);
     if (name == "mma") return cuda::make_mma_family(runtime_);
+    if (name == "wgmma_moe") return cuda::make_wgmma_moe_family(runtime_, driver_);
     if (name == "mxfp4") return cuda::make_mxfp4_family(runtime_, driver_);
     return gpu::make_simt_family(runtime_);
   }
@@ -113,6 +116,33 @@ TEST_F(AccuracyOfFamilies, Int4ElementsAreRoundedForManyRowsOfBf16Alone) {
   Config exact = scaled;
   exact.set("scaled", std::int64_t{0});
   EXPECT_NE(mxfp4->sum_order(int4(512, 128), scaled), mxfp4->sum_order(int4(512, 128), exact));
+}
+
+/// The same of experts, whose weights are plain.
+TEST_F(AccuracyOfFamilies, Int4ExpertsAreRoundedForManyTokensOfBf16Alone) {
+  const auto moe = family("wgmma_moe");
+  const auto layer = [](std::int64_t m, DataType type, std::int32_t group) {
+    Problem problem =
+        testing_problems::moe_of_weights_alone(type, QuantType::per_group, {m, 512, 1024}, group);
+    problem.moe.experts = 32;
+    return problem;
+  };
+  for (const std::int32_t group : {32, 64, 128}) {
+    const Problem many = layer(512, DataType::bf16, group);
+    Config config = moe->default_config(many);
+    EXPECT_EQ(moe->accuracy(many, config), Accuracy::tensor_core);
+    const std::string scaled = moe->sum_order(many, config);
+    config.set("scaled", std::int64_t{0});
+    EXPECT_EQ(moe->accuracy(many, config), Accuracy::fp32);
+    EXPECT_NE(moe->sum_order(many, config), scaled);
+    // Four tokens an expert.
+    const Problem thin = layer(65, DataType::bf16, group);
+    EXPECT_EQ(moe->accuracy(thin, moe->default_config(thin)),
+              group < 128 ? Accuracy::tensor_core : Accuracy::fp32);
+    const Problem few = layer(64, DataType::bf16, group);
+    EXPECT_EQ(moe->accuracy(few, moe->default_config(few)), Accuracy::fp32);
+    EXPECT_EQ(moe->default_config(layer(512, DataType::f16, group)).find("scaled"), nullptr);
+  }
 }
 
 TEST(Accuracy, WordsAndOrder) {

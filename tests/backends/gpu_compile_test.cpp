@@ -397,6 +397,44 @@ TEST_F(GpuCompile, TheWidestTilesOfWgmmaMoe) {
   }
 }
 
+/// Elements of int4 experts that are multiplied by their scales need registers for factors: of each kind of tile the widest one.
+TEST_F(GpuCompile, ScaledExpertsTakeRegisters) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_wgmma_moe_family(runtime, no_driver);
+  Turns turns(11);
+  int built = 0;
+  for (const auto& [group, zero_points] :
+       {std::pair{32, false}, {32, true}, {64, true}, {128, false}, {128, true}}) {
+    Problem problem = testing_problems::moe_of_weights_alone(DataType::bf16, QuantType::per_group,
+                                                             {1024, 512, 2048}, group, zero_points);
+    problem.moe.experts = 64;
+    problem.bias = true;
+    problem.moe.activation = Activation::swiglu;
+    const Space space = family->space(problem);
+    for (const char* tile : {"bn64_bo64_wg1", "bn128_bo128_wg1", "bn128_bo128_wg2", "bn256_bo256_wg2",
+                             "bn256_bo256_wg4", "bn256_bo192_wg4"}) {
+      for (const char* end : {"sort0", "sort1"}) {
+        for (const char* smem : {"226", "112"}) {
+          for (const int tokens : {96, 64, 48, 32, 16}) {
+            const auto candidate = parse_kernel_name(
+                fmt::format("wgmma_moe_r1_bm{}_{}_cm1_bk256_smem{}_{}_scaled1", tokens, tile, smem, end),
+                space.keys());
+            ASSERT_TRUE(candidate.ok()) << candidate.message();
+            if (!space.build_refusal(candidate->config).empty()) continue;
+            EXPECT_EQ(family->accuracy(problem, candidate->config), Accuracy::tensor_core);
+            ++built;
+            if (turns.is_next()) expect_builds(*family, runtime, problem, candidate->config);
+            break;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(built, 36);
+}
+
 TEST_F(GpuCompile, SkinnyForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
@@ -478,6 +516,51 @@ TEST_F(GpuCompile, Mxfp4OfOtherActivationsForHopper) {
       config.set(key, value);
     config.set("smem", std::int64_t{220});
     expect_builds(*family, runtime, many, config);
+  }
+}
+
+/// Blocks that divide the k of tiles hold a tile's sums and those of another block that they add.
+TEST_F(GpuCompile, Mxfp4WithStreamKForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_mxfp4_family(runtime, no_driver);
+  Problem quantized = packed(of_int4(Operation::a8w4_int4, 1024, 28672, 4096, 128, true));
+  quantized.y_type = DataType::f16;
+  const Problem int4 = packed(of_int4(Operation::a16w4_int4, 1024, 28672, 4096, 128));
+  const Problem zeros = packed(of_int4(Operation::a16w4_int4, 1024, 28672, 4096, 128, true));
+  const Problem symmetric = packed(of_int4(Operation::a8w4_int4, 1024, 28672, 4096, 128, false, true));
+  const Problem nvfp4 = packed(of_fp4(Operation::a16w4_nvfp4, 1024, 28672, 4096));
+  const Problem plain = of_fp4(Operation::a16w4, 1024, 28672, 4096);
+  const std::pair<const Problem*, const char*> kernels[] = {
+      {&int4, "wg2_bm128_bn256_mma0_bk128_csk1_smem226_scaled1_stream1"},
+      {&int4, "wg2_bm256_bn128_mma0_bk256_csk1_smem226_scaled1_stream1"},
+      {&int4, "wg2_bm128_bn208_mma0_bk128_csk1_smem226_scaled0_stream1"},
+      {&int4, "wg2_bm128_bn256_mma0_bk128_csk1_smem226_scaled0_stream1"},
+      {&int4, "wg2_bm256_bn128_mma0_bk256_csk1_smem226_scaled0_stream1"},
+      {&int4, "wg2_bm256_bn128_mma0_bk128_csk1_smem226_scaled0_stream1"},
+      {&zeros, "wg2_bm256_bn128_mma0_bk128_csk1_smem226_scaled0_stream1"},
+      {&zeros, "wg2_bm128_bn256_mma0_bk128_csk1_smem226_scaled1_stream1"},
+      {&zeros, "wg2_bm128_bn240_mma0_bk128_csk1_smem226_scaled0_stream1"},
+      {&quantized, "wg2_bm256_bn128_mma0_bk128_csk1_smem226_stream1"},
+      {&quantized, "wg2_bm128_bn240_mma0_bk128_csk1_smem226_stream1"},
+      {&symmetric, "wg2_bm128_bn256_mma0_bk128_csk1_smem226_stream1"},
+      {&symmetric, "wg2_bm256_bn128_mma0_bk128_csk1_smem226_stream1"},
+      {&nvfp4, "wg2_bm128_bn256_mma0_bk128_csk1_smem226_stream1"},
+      {&nvfp4, "wg2_bm256_bn128_mma0_bk128_csk1_smem226_stream1"},
+      {&plain, "wg2_bm128_bn208_mma0_bk256_csk1_smem226_stream1"},
+      {&plain, "wg2_bm256_bn96_mma0_bk256_csk1_smem226_stream1"}};
+  Turns turns(3);
+  for (const auto& [problem, name] : kernels) {
+    if (!turns.is_next()) continue;
+    const auto candidate =
+        parse_kernel_name(std::string("mxfp4_r1_") + name + "_pdl0", family->space(*problem).keys());
+    ASSERT_TRUE(candidate.ok()) << candidate.message();
+    const auto kernel = expect_builds(*family, runtime, *problem, candidate->config);
+    if (kernel == nullptr) continue;
+    // A tile's sums of each block, and the words by which blocks wait for each other.
+    EXPECT_GT(kernel->workspace_bytes(), 132U * 256 * 96 * 4);
+    EXPECT_EQ(family->sum_order(*problem, candidate->config), "");
   }
 }
 

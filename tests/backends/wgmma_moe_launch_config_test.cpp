@@ -142,7 +142,7 @@ TEST(WgmmaMoeLaunchConfig, NoReallocationOfRegistersWaitsForEver) {
   for (const DataType type : {DataType::bf16, DataType::f8_e4m3fn}) {
     const Problem problem = layer(type, 4096, 8, 2, 7168, 4096);
     Space space;
-    for (Parameter& parameter : wgmma_moe_parameters(type)) space.add(std::move(parameter));
+    for (Parameter& parameter : wgmma_moe_parameters(problem)) space.add(std::move(parameter));
     for (const Config& config : space.enumerate()) {
       for (const WgmmaMoeStage& stage : wgmma_moe_stages(problem, config, limits)) {
         if (!refuse_wgmma_moe(stage).empty() || !stage.reallocates_registers()) continue;
@@ -164,7 +164,7 @@ TEST(WgmmaMoeLaunchConfig, FourWarpGroupsHaveTheRegistersThatABlockStartsWith) {
   const Problem problem = testing_problems::moe_problem(DataType::bf16, DataType::f4_e2m1,
                                                         QuantType::per_1x32, {4096, 2880, 2880});
   Space space;
-  for (Parameter& parameter : wgmma_moe_parameters(DataType::f4_e2m1)) space.add(std::move(parameter));
+  for (Parameter& parameter : wgmma_moe_parameters(problem)) space.add(std::move(parameter));
   int reallocated = 0;
   for (const Config& config : space.enumerate()) {
     for (const WgmmaMoeStage& stage : wgmma_moe_stages(problem, config, limits)) {

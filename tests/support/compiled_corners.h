@@ -69,7 +69,7 @@ inline std::vector<Config> tiles(const Space& space) {
   std::map<std::string, Config> found;
   for (const Config& config : space.enumerate()) {
     std::string shape;
-    for (const char* key : {"wg", "bm", "bn", "mma", "bk", "scaled"})
+    for (const char* key : {"wg", "bm", "bn", "mma", "bk", "scaled", "stream"})
       shape += std::string(config.word(key)) + " ";
     // Blocks of a cluster have an epilogue of their own, and do not keep what comes behind a tile.
     found.try_emplace(shape + (config.number("csk", 1) > 1 ? "split" : ""), config);

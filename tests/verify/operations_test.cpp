@@ -34,6 +34,8 @@ enum class Fault {
   short_hidden,  // without the last 32 of inter_dim
   no_clamp,      // swiglu without limits
   quantized_hidden,
+  rounded_weights,  // elements times their scales in bf16
+  coarse_weights,   // with five bits
   no_bias1,
   no_bias2,
   no_global_scale,
@@ -117,6 +119,13 @@ struct Tensor {
   }
 };
 
+/// `value` with that many significant bits.
+double rounded_to(int bits, double value) {
+  int exponent = 0;
+  const double mantissa = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(mantissa, bits)), exponent - bits);
+}
+
 /// Σ over k of x[row] · w[column], scaled where the blocks end.
 double dot(const Tensor& x, std::int64_t x_matrix, std::int64_t row, const Tensor& w, std::int64_t w_matrix,
            std::int64_t column, Fault fault) {
@@ -133,7 +142,10 @@ double dot(const Tensor& x, std::int64_t x_matrix, std::int64_t row, const Tenso
       x_scale = scale(w.shape.scale, w.scales, x_index);
       w_scale = scale(x.shape.scale, x.scales, w_index);
     }
-    sum += x.at(x_matrix, row, k) * w.at(w_matrix, column, k, fault) * x_scale * w_scale;
+    double weight = w.at(w_matrix, column, k, fault) * w_scale;
+    if (fault == Fault::rounded_weights) weight = rounded_to(8, weight);
+    if (fault == Fault::coarse_weights) weight = rounded_to(5, weight);
+    sum += x.at(x_matrix, row, k) * x_scale * weight;
   }
   return sum * x.global_scale(x_matrix, Fault::none) * w.global_scale(w_matrix, fault);
 }
@@ -195,6 +207,8 @@ std::vector<std::byte> mixture(const Problem& p, const HostOperands& host, Fault
   const Tensor w1{shapes.w, host.w, host.w_scale, &host.w_global_scale, &host.w_zero_points};
   const Tensor w2{shapes.w2, host.w2, host.w2_scale, &host.w2_global_scale, &host.w2_zero_points};
   MatrixShape hidden_shape{DataType::bf16, 1, 1, p.n, {}};
+  const bool of_both = fault == Fault::rounded_weights || fault == Fault::coarse_weights;
+  const Fault of_w2 = fault == Fault::short_hidden ? Fault::short_k : of_both ? fault : Fault::none;
   std::vector<std::byte> y(static_cast<std::size_t>(shapes.y.bytes()));
   for (std::int64_t t = 0; t < p.m; ++t) {
     std::vector<double> sums(static_cast<std::size_t>(p.k));
@@ -233,9 +247,7 @@ std::vector<std::byte> mixture(const Problem& p, const HostOperands& host, Fault
                                                                fault == Fault::first_bias ? 0 : expert, j);
         const double late = p.moe.doweight_stage1 ? 1 : r;
         sums[static_cast<std::size_t>(j)] +=
-            late *
-                (dot(h, 0, 0, w2, expert, j, fault == Fault::short_hidden ? Fault::short_k : Fault::none)) +
-            (fault == Fault::late_bias ? 1 : late) * bias;
+            late * dot(h, 0, 0, w2, expert, j, of_w2) + (fault == Fault::late_bias ? 1 : late) * bias;
       }
     }
     for (std::int64_t j = 0; j < p.k; ++j) put(p.y_type, y, t * p.k + j, sums[static_cast<std::size_t>(j)]);
@@ -505,6 +517,36 @@ TEST(Mixtures, AQuantizedHiddenLayerIsOfTheLowerClass) {
       for (const Fault fault : {Fault::wrong_expert, Fault::no_up, Fault::no_activation, Fault::short_hidden,
                                 Fault::no_routing_weight})
         EXPECT_FALSE(right(fault, Accuracy::tensor_core)) << static_cast<int>(fault);
+    }
+  }
+}
+
+/// So are int4 weights whose products with scales are bf16, of both GEMMs.
+TEST(Mixtures, ScaledInt4WeightsInBf16AreOfTheLowerClass) {
+  for (const auto& [n, k, group, zero_points] :
+       {std::tuple{256, 512, 32, false}, {64, 64, 32, true}, {512, 128, 128, false}}) {
+    Problem p = moe_problem(DataType::bf16, DataType::i4, QuantType::per_group);
+    p.m = 24;
+    p.n = n;
+    p.k = k;
+    p.w_group = group;
+    p.zero_points = zero_points;
+    for (const std::uint64_t seed : {1, 2}) {
+      const auto host = make_inputs(p, seed);
+      const auto reference = compute_reference(p, *host, {});
+      ASSERT_TRUE(host.ok() && reference.ok());
+      const auto report = [&](Fault fault, Accuracy accuracy) {
+        const Tolerance tolerance = tolerance_for(p, 0.05, {accuracy, true, Signs::both});
+        return check_output(p, *reference, mixture(p, *host, fault), p.k, tolerance);
+      };
+      const CheckReport rounded = report(Fault::rounded_weights, Accuracy::tensor_core);
+      EXPECT_TRUE(rounded.right) << rounded.reason;
+      // Less than 0.43 · 2⁻⁸ of y, of the hidden layer and of three weights each.
+      EXPECT_LT(rounded.frobenius, 0x1p-8) << print(p);
+      for (const Fault fault :
+           {Fault::coarse_weights, Fault::wrong_expert, Fault::no_up, Fault::short_hidden})
+        EXPECT_FALSE(report(fault, Accuracy::tensor_core).right)
+            << static_cast<int>(fault) << " " << print(p);
     }
   }
 }

@@ -38,6 +38,7 @@ struct double2 {
 uint2 make_uint2(unsigned x, unsigned y);
 uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w);
 float2 make_float2(float x, float y);
+float4 make_float4(float x, float y, float z, float w);
 
 void __syncthreads();
 int __syncthreads_count(int predicate);
@@ -58,6 +59,8 @@ template <typename T>
 T __ldg(const T* from);
 template <typename T>
 T __ldcg(const T* from);
+template <typename T>
+void __stcg(T* to, T value);
 template <typename T>
 T atomicAdd(T* to, T value);
 template <typename T>

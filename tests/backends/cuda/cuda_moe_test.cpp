@@ -520,6 +520,16 @@ std::vector<Problem> weight_formats(const Shape& shape) {
   return all;
 }
 
+/// The default, and where elements may be multiplied by their scales, kernels that do that and that do not.
+std::vector<Config> both_scaled(const KernelFamily& family, const Problem& problem) {
+  std::vector<Config> configs{family.default_config(problem)};
+  if (configs[0].find("scaled") == nullptr) return configs;
+  configs.push_back(configs[0]);
+  configs[0].set("scaled", std::string("0"));
+  configs[1].set("scaled", std::string("1"));
+  return configs;
+}
+
 /// moe_decode: fewer rows of w2 than blocks, warps without k, an odd number of tiles of 8 rows, teams of warps, w2 of few k. wgmma_moe: units of
 /// 128 that are not whole, features past the last one, tiles in part, several tiles of an expert, shared experts. mxfp4_stream: teams of one and more
 /// warps, warps without k, stages of one and more strips, rows with and without gaps, several tiles of an expert, blocks that sort.
@@ -534,6 +544,7 @@ TEST_P(CudaMoeWeightFormats, AreRight) {
     set_forms(problem);
     ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
     std::vector<Config> configs = moe_configs(*family, problem, 5);
+    for (Config& config : both_scaled(*family, problem)) configs.push_back(std::move(config));
     for (Config& config : family->space(problem).enumerate())
       if (config.number("teams", 1) > 1 && config.number("smem") == 112) configs.push_back(std::move(config));
     if (name == "mxfp4_stream")
@@ -578,20 +589,25 @@ TEST_F(CudaMoe, SanitizerSampleOfWeightFormats) {
   }
 }
 
-/// Scales of every size, as simt_moe has them: of NVFP4 the smallest, the largest, 0, a negative one and NaN; of int4 near the ends of bf16.
+/// Scales of every size, as simt_moe has them: of NVFP4 the smallest, the largest, 0, a negative one and NaN; of int4 near the ends of bf16, and around 2, from which on elements are
+/// multiplied in two steps.
 TEST_F(CudaMoe, ScalesOfWeightFormatsAreRight) {
   const KernelFamily* slow = gpu()->find_family("simt_moe");
   if (slow == nullptr) GTEST_SKIP() << gpu()->missing_family("simt_moe").message();
   Problem nvfp4 = moe_of_weights_alone(DataType::bf16, QuantType::per_1x16, {7, 128, 256});
   Problem int4 = moe_of_weights_alone(DataType::bf16, QuantType::per_group, {7, 256, 256}, 32, true);
+  Problem symmetric = moe_of_weights_alone(DataType::bf16, QuantType::per_group, {7, 256, 256}, 32);
   struct Case {
     const Problem* problem;
     unsigned of_w, of_w2;
   };
-  const Case cases[] = {{&nvfp4, 0x01, 0x7e},    {&nvfp4, 0x7e, 0x01},    {&nvfp4, 0x00, 0x38},
-                        {&nvfp4, 0xb8, 0x07},    {&nvfp4, 0x38, 0x7f},    {&int4, 0x0480, 0x7d00},
-                        {&int4, 0x5f00, 0x2080}, {&int4, 0xbf80, 0x3f80}, {&int4, 0x3f80, 0x7fc0}};
-  for (Problem* problem : {&nvfp4, &int4}) {
+  const Case cases[] = {
+      {&nvfp4, 0x01, 0x7e},         {&nvfp4, 0x7e, 0x01},         {&nvfp4, 0x00, 0x38},
+      {&nvfp4, 0xb8, 0x07},         {&nvfp4, 0x38, 0x7f},         {&int4, 0x0480, 0x7d00},
+      {&int4, 0x5f00, 0x2080},      {&int4, 0xbf80, 0x3f80},      {&int4, 0x3f80, 0x7fc0},
+      {&symmetric, 0x5f00, 0x2080}, {&symmetric, 0x3fff, 0xc000}, {&symmetric, 0x0480, 0x7d00},
+      {&symmetric, 0x3f80, 0x7fc0}};
+  for (Problem* problem : {&nvfp4, &int4, &symmetric}) {
     problem->moe.activation = Activation::none;
     problem->moe.gated = false;
     problem->moe.experts = 4;
@@ -605,17 +621,21 @@ TEST_F(CudaMoe, ScalesOfWeightFormatsAreRight) {
     for (const char* name : {"moe_decode", "wgmma_moe", "mxfp4_stream"}) {
       const KernelFamily* fast = gpu()->find_family(name);
       if (fast == nullptr || !fast->accepts(*one.problem).ok()) continue;
-      const std::vector<float> y = layer.run(*default_kernel(*fast, *one.problem), layer.ids());
-      double error = 0;
-      double norm = 0;
-      for (std::size_t i = 0; i < y.size(); ++i) {
-        ASSERT_EQ(std::isnan(y[i]), std::isnan(right[i])) << name << " " << i;
-        if (std::isnan(y[i])) continue;
-        ASSERT_TRUE(std::isfinite(right[i])) << i;
-        error += std::pow(static_cast<double>(y[i]) - static_cast<double>(right[i]), 2);
-        norm += std::pow(static_cast<double>(right[i]), 2);
+      for (const Config& config : both_scaled(*fast, *one.problem)) {
+        const auto kernel = fast->build(*one.problem, config);
+        ASSERT_TRUE(kernel.ok()) << kernel.message();
+        const std::vector<float> y = layer.run(**kernel, layer.ids());
+        double error = 0;
+        double norm = 0;
+        for (std::size_t i = 0; i < y.size(); ++i) {
+          ASSERT_EQ(std::isnan(y[i]), std::isnan(right[i])) << name << " " << config.text() << " " << i;
+          if (std::isnan(y[i])) continue;
+          ASSERT_TRUE(std::isfinite(right[i])) << i;
+          error += std::pow(static_cast<double>(y[i]) - static_cast<double>(right[i]), 2);
+          norm += std::pow(static_cast<double>(right[i]), 2);
+        }
+        EXPECT_LE(std::sqrt(error), 0.01 * std::sqrt(norm)) << name << " " << config.text();
       }
-      EXPECT_LE(std::sqrt(error), 0.01 * std::sqrt(norm)) << name;
     }
   }
 }

@@ -177,6 +177,43 @@ TEST_F(CudaWeightFormats, ScaledTilesAreRight) {
   }
 }
 
+constexpr const char* stream_tiles[] = {
+    "mxfp4_r1_wg2_bm128_bn256_mma0_bk128_csk1_smem226_stream1_pdl0",
+    "mxfp4_r1_wg2_bm256_bn128_mma0_bk128_csk1_smem226_stream1_pdl0",
+    "mxfp4_r1_wg2_bm128_bn208_mma0_bk256_csk1_smem226_stream1_pdl1",
+    "mxfp4_r1_wg2_bm256_bn96_mma0_bk256_csk1_smem226_stream1_pdl0",
+    "mxfp4_r1_wg2_bm128_bn256_mma0_bk128_csk1_smem226_scaled1_stream1_pdl0",
+    "mxfp4_r1_wg2_bm256_bn128_mma0_bk256_csk1_smem226_scaled1_stream1_pdl0",
+    "mxfp4_r1_wg2_bm128_bn208_mma0_bk128_csk1_smem226_scaled1_stream1_pdl0"};
+
+/// Blocks that divide tiles behind one or several whole waves: shares of a whole tile's k, of less than one of its stages, of several tiles.
+TEST_F(CudaWeightFormats, StreamKIsRight) {
+  const KernelFamily* family = gpu()->find_family("mxfp4");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4").message();
+  std::size_t kernels = 0;
+  for (const Problem& problem :
+       {in_fragments(of_int4(Operation::a16w4_int4, 1030, 4160, 128, 64)),
+        in_fragments(of_int4(Operation::a16w4_int4, 1030, 4160, 640, 128, true, true)),
+        in_fragments(of_int4(Operation::a16w4_int4, 260, 8500, 2816, 32)),
+        in_fragments(of_int4(Operation::a8w4_int4, 520, 9312, 1408, 128, true)),
+        in_fragments(of_fp4(Operation::a16w4_nvfp4, 1030, 4160, 1056, true)),
+        of_fp4(Operation::a16w4, 1500, 4160, 704),
+        in_fragments(of_fp4(Operation::a4w4_blockscale, 2100, 4160, 1024))}) {
+    std::vector<Config> configs;
+    for (const char* name : stream_tiles) {
+      const auto candidate = gpu()->resolve(name, problem);
+      if (!candidate.ok()) continue;  // tiles that a form of weight refuses
+      EXPECT_EQ(family->sum_order(problem, candidate->config), "");
+      configs.push_back(candidate->config);
+    }
+    kernels += configs.size();
+    EXPECT_GE(configs.size(), 1U) << print(problem);
+    expect_right(*family, problem, configs);
+    ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+  }
+  EXPECT_GE(kernels, 14U);
+}
+
 /// More of x than neighbouring blocks go through while they share rows of the weight.
 TEST_F(CudaWeightFormats, ManyRowsInTurnsAreRight) {
   const KernelFamily* family = gpu()->find_family("mxfp4");

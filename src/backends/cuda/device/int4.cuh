@@ -2,6 +2,8 @@
 // plus the element.
 #pragma once
 
+#include "backends/cuda/device/e2m1.cuh"
+
 // The lowest four bits of each half. One bit's flip adds 8 to two's complement.
 template <bool FP16 = false>
 static __device__ __forceinline__ unsigned raise_int4(unsigned bits) {
@@ -74,3 +76,17 @@ static __device__ __forceinline__ unsigned scale_masked(unsigned masked, int i, 
       : "r"(masked), "r"(i % 2 == 0 ? 0x7f007f00u : 0x7d007d00u), "r"(offset));  // 2^127, 2^123
   return element;
 }
+
+// Elements times their group's scale, rounded once, over INT4_UNIT: to[i] of mask_word() times a factor, plus 8 times the scale, negative, which is exact. A factor of 2 and
+// more is beyond bf16 (has_rare_int4_scale()): then, and with zero points, an element is made first.
+static __device__ __forceinline__ unsigned int4_scale_pair(const unsigned* words,
+                                                           int group) {  // of bf16, in both halves
+  return __byte_perm(words[group / 2], 0u, group % 2 == 0 ? 0x1010u : 0x3232u);
+}
+static __device__ __forceinline__ unsigned scaled_int4_factor(unsigned scales, int i) {
+  return multiply(scales, i % 2 == 0 ? 0x7f007f00u : 0x7d007d00u);  // 2^127, 2^123
+}
+static __device__ __forceinline__ unsigned scaled_int4_offset(unsigned scales) {
+  return multiply(scales, 0xbe00be00u);  // -8 / INT4_UNIT
+}
+static __device__ __forceinline__ bool has_rare_int4_scale(unsigned scales) { return (scales & 0x40004000u) != 0u; }

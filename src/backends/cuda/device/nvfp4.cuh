@@ -13,12 +13,11 @@
 static __device__ __forceinline__ unsigned normal_e4m3_factor(unsigned code) {
   return code * 0x00100010u + 0x77807780u;
 }
-// True if one of the four scales is another one.
-static __device__ __forceinline__ bool has_rare_e4m3(unsigned codes) {
-  const unsigned normal = (codes & 0x78787878u) + 0x78787878u;  // the upper bit of each byte that has an exponent
-  const unsigned not_a_number = (codes & 0x7f7f7f7fu) + 0x01010101u;
-  return ((~normal | not_a_number | codes) & 0x80808080u) != 0u;
+// has_rare_e4m3() of the OR of these: whether one of four scales is another one, below 8 or above 0x7e. Carries come of rare ones alone, and hide none.
+static __device__ __forceinline__ unsigned rare_e4m3(unsigned codes) {
+  return (codes + 0x01010101u) | (codes - 0x08080808u);
 }
+static __device__ __forceinline__ bool has_rare_e4m3(unsigned rare) { return (rare & 0x80808080u) != 0u; }
 // Of any two scales, in the lower two bytes.
 static __device__ __forceinline__ void e4m3_factors(unsigned (&factors)[2], unsigned codes) {
   unsigned halves;

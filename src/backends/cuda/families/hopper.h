@@ -42,6 +42,9 @@ Status check_alignment(const void* x, std::int64_t x_row_bytes, std::initializer
 
 PackedWeight packed_weight(const Problem& problem, const void* data);
 
+/// Words in memory of a barrier of all blocks of a cooperative launch (grid_barrier.cuh).
+inline std::int64_t grid_barrier_words(std::int64_t blocks) { return 32 + 2 * ((blocks + 31) / 32 * 32); }
+
 /// Bytes of k in a row of a 128-byte swizzle atom. BLOCK_K is a multiple of it.
 inline constexpr std::int64_t atom_bytes = 128;
 inline constexpr std::int64_t max_cluster = 8;        // thread blocks; the portable maximum

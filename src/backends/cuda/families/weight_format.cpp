@@ -70,6 +70,22 @@ WeightTraits weight_traits(const Problem& problem) {
   return weight;
 }
 
+bool may_scale_elements(const Problem& problem) {
+  return has_weight_format(problem) && weight_traits(problem).is_grouped() &&
+         (is_mixture(problem) || is_packed(problem)) && problem.x_type == DataType::bf16 &&
+         problem.y_type == DataType::bf16;
+}
+
+Parameter scaled_parameter(const Problem& problem) {
+  Parameter scaled{
+      .key = "scaled",
+      .values = {},
+      .absent = "0",
+      .meaning = "1: elements are multiplied by their scales and rounded, 0: sums are multiplied"};
+  if (may_scale_elements(problem)) scaled.values = {"0", "1"};
+  return scaled;
+}
+
 Status accepts_strips(const Problem& problem) {
   const WeightTraits weight = weight_traits(problem);
   if (weight.format == WeightFormat::int4 && !weight.is_grouped())

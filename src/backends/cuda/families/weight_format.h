@@ -7,6 +7,7 @@
 #include "backends/backend.h"
 #include "backends/cuda/families/weight_format_arguments.h"
 #include "base/status.h"
+#include "candidates/space.h"
 
 namespace gemmtune::cuda {
 
@@ -34,6 +35,13 @@ Status accepts_weight(const Problem& problem);
 Status accepts_strips(const Problem& problem);
 /// Requires has_weight_format(problem).
 WeightTraits weight_traits(const Problem& problem);
+
+/// Whether elements of int4 may be multiplied by their groups' scales, of a dense weight if it is packed: products have the range of bf16, but not that of fp16, and none of the
+/// latter's scales would be exact.
+bool may_scale_elements(const Problem& problem);
+/// `scaled`: whether they are. Up to `max_exact_rows` of x that gains nothing, and defaults do not.
+Parameter scaled_parameter(const Problem& problem);
+inline constexpr std::int64_t max_exact_rows = 64;
 
 /// For gpu::config_define().
 inline std::string_view device_name(WeightFormat) { return "gemmtune::cuda::WeightFormat"; }

@@ -252,7 +252,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) moe_decode(const __grid
     } else if (warp == WARPS + 1) {
       if constexpr (HAS_GLOBALS) load_globals(a, smem, t.count);
       clear_hidden(a, smem, t.count);
-      synchronize_grid(a, smem);
+      synchronize_grid<GRID>(a.counters);
+      if (threadIdx.x % 32 == 0) barrier_arrive(smem.grid_barrier);
       if constexpr (config().bias) add_biases(a, smem, t.count);
     }
   } else {

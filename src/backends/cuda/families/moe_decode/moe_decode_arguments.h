@@ -53,9 +53,8 @@ struct MoeDecodeArguments {
   const float* bias;       // [experts, rows of w1] (bias)
   const float* bias2;      // [experts, rows of w2] (bias)
   unsigned short* hidden;  // [entries, tokens, features]
-  unsigned*
-      counters;  // of the grid's barrier: arrivals; from GRID_COUNTERS on challenges, then echoes, one a block
-  GEMMTUNE_OUTPUT* y;  // [tokens, ldy]
+  unsigned* counters;      // of the grid's barrier (grid_barrier.cuh)
+  GEMMTUNE_OUTPUT* y;      // [tokens, ldy]
   long long ldy;
   long long x_row_bytes;
   long long w_scale_matrix;

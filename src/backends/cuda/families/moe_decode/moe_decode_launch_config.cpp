@@ -16,7 +16,6 @@ constexpr std::int64_t max_decode_stages = 64;
 constexpr std::int64_t min_decode_stages = 3;
 // Alignment to 128 bytes, entries (moe_decode.cu: Tables, 6176 bytes), two barriers for each stage and two more.
 constexpr std::int64_t decode_reserve = 8 * 1024 + 64;
-constexpr std::int64_t decode_barrier_lanes = 32;
 constexpr std::int64_t decode_registers_beside_x = 84;  // of a thread
 constexpr std::int64_t strip_atom_bytes = 32;           // of a row of 4-bit elements: 64 of k
 constexpr std::int64_t global_bytes =
@@ -139,7 +138,7 @@ MoeDecodeLaunch moe_decode_launch(const Problem& problem, const Config& config, 
   // What was in a stage before is of the same team (moe_decode_producer.cuh).
   launch.num_stages -= launch.num_stages % launch.hidden_teams;
   launch.shared_bytes = decode_reserve + sums + launch.num_stages * launch.stage_bytes;
-  launch.counters = decode_barrier_lanes + 2 * round_up(launch.grid, decode_barrier_lanes);
+  launch.counters = grid_barrier_words(launch.grid);
   return launch;
 }
 

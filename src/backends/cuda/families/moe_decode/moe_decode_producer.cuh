@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/cuda/device/e2m1_strip.cuh"
+#include "backends/cuda/device/grid_barrier.cuh"
 #include "backends/cuda/device/mbarrier.cuh"
 #include "backends/cuda/device/pipeline.cuh"
 #include "backends/cuda/device/tma.cuh"
@@ -60,8 +61,6 @@ enum : int {
   HAS_GLOBALS = config().weight == WeightFormat::nvfp4,
   GLOBAL_BYTES = HAS_GLOBALS ? 2 * MAX_PAIRS * 4 : 0,
   UNIT_FEATURES = GATED ? 8 : 16,  // of the hidden layer, of a unit of the first product
-  GRID_COUNTERS = 32,
-  ECHOES = (GRID + 31) / 32,
 };
 static_assert(TEAM_WARPS * TEAMS == WARPS && HIDDEN_TEAM_WARPS * HIDDEN_TEAMS == WARPS && HIDDEN_TEAMS % TEAMS == 0,
               "a warp's team of w2 is of its team of w1");
@@ -377,31 +376,11 @@ static __device__ __forceinline__ void load(const MoeDecodeArguments& a, const S
   }
 }
 
-// ---- the grid's barrier
-
-static __device__ __forceinline__ unsigned load_relaxed(const unsigned* from) {
-  unsigned value;
-  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
-  return value;
-}
-static __device__ __forceinline__ unsigned load_acquire(const unsigned* from) {
-  unsigned value;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
-  return value;
-}
-static __device__ __forceinline__ void store_relaxed(unsigned* to, unsigned value) {
-  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
-}
-static __device__ __forceinline__ void add_release(unsigned* to) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(to) : "memory");
-}
-
 // What is not yet written of the hidden layer: two NaNs that no result is rounded to.
 enum : unsigned { NOT_WRITTEN = 0xffffffffu };
 
 // A warp of each block. Blocks wait for the hidden layer itself, which each block clears where it will write: they may read it when all are known to have done that, which they are
-// long before the end of the first product. The workspace may hold anything: the first block clears the counter of those blocks, and the others add to it when they know that it did.
-// For that a block stores a challenge that differs from what was there and from its echo, and the first block echoes what it reads.
+// long before the end of the first product.
 static __device__ __forceinline__ void clear_hidden(const MoeDecodeArguments& a, const Shared& smem, int entries) {
   const int lane = (int)threadIdx.x % 32;
   const Share units = share_of(entries * a.groups);
@@ -428,48 +407,6 @@ static __device__ __forceinline__ void load_globals(const MoeDecodeArguments& a,
     smem.globals[i] = __ldg(a.format.w_global + t.experts[i]);
     smem.globals[MAX_PAIRS + i] = __ldg(a.format2.w_global + t.experts[i]);
   }
-}
-
-static __device__ __forceinline__ void synchronize_grid(const MoeDecodeArguments& a, const Shared& smem) {
-  const int lane = (int)threadIdx.x % 32;
-  unsigned* const challenges = a.counters + GRID_COUNTERS;
-  unsigned* const echoes = challenges + ECHOES * 32;
-  if (blockIdx.x == 0) {
-    unsigned echo[ECHOES];
-#pragma unroll
-    for (int i = 0; i < ECHOES; ++i) echo[i] = load_relaxed(echoes + i * 32 + lane);
-    if (lane == 0) store_relaxed(a.counters, 1u);
-    __syncwarp();
-    __threadfence();
-    unsigned arrived = 0;
-#pragma unroll 1
-    while (arrived < GRID) {
-      unsigned challenge[ECHOES];
-      arrived = load_relaxed(a.counters);
-#pragma unroll
-      for (int i = 0; i < ECHOES; ++i) challenge[i] = load_relaxed(challenges + i * 32 + lane);
-#pragma unroll
-      for (int i = 0; i < ECHOES; ++i) {
-        if (challenge[i] != echo[i]) store_relaxed(echoes + i * 32 + lane, challenge[i]);
-        echo[i] = challenge[i];
-      }
-      arrived = __shfl_sync(0xffffffffu, arrived, 0);
-    }
-    __threadfence();
-  } else if (lane == 0) {
-    const unsigned was = load_relaxed(challenges + blockIdx.x);
-    const unsigned echo = load_relaxed(echoes + blockIdx.x);
-    unsigned own = 0;
-    while (own == was || own == echo) ++own;
-    store_relaxed(challenges + blockIdx.x, own);
-    while (load_acquire(echoes + blockIdx.x) != own) {
-    }
-    add_release(a.counters);
-    while (load_acquire(a.counters) != GRID) {
-    }
-  }
-  __syncwarp();
-  if (lane == 0) barrier_arrive(smem.grid_barrier);
 }
 
 // Element `at` of the block's of y, in tiles of 16 rows of w2 by all tokens.

@@ -21,7 +21,7 @@ namespace gemmtune::cuda {
 static void visit_fields(const Mxfp4Config& config, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(config, visit, warpgroups, tiles, block_n, together, k_atoms, wide, send, mma,
                         row_scales, x_fp4, rows_per_y, persistent, packed, weight, group, zero_points,
-                        rescaled, scaled);
+                        rescaled, scaled, stream);
 }
 
 namespace {
@@ -39,10 +39,11 @@ constexpr std::int64_t max_sums_of_three_others = 56;
 constexpr std::int64_t max_scaled_zero_points_of_three = 40;
 constexpr std::int64_t max_plain_groups = 96;  // of two tiles a warp group, groups and a plain weight
 constexpr std::int64_t max_plain_others_of_three = 32;  // of groups or zero points and a plain weight
+constexpr std::int64_t max_streamed_zero_points = 120;  // of one tile a warp group, and stream-K
 constexpr std::int64_t max_persistent_plain = 96;       // of two tiles of 64 rows and a plain weight
-constexpr std::int64_t max_exact_rows = 64;  // of x, up to which rounding elements of int4 gains nothing
 constexpr std::int64_t max_x_tiles = 65535;
-constexpr std::int64_t max_x_in_turn = 16 << 20;  // bytes
+constexpr std::int64_t workspace_alignment = 256;  // bytes
+constexpr std::int64_t max_x_in_turn = 16 << 20;   // bytes
 
 /// Activations that are not bf16 become that in the workspace, exactly.
 bool widens_activations(const Problem& problem) { return problem.x_type != DataType::bf16; }
@@ -54,10 +55,11 @@ bool scales_rows(const Problem& problem) {
   return quantization(problem) == QuantType::per_token || is_nvfp4_x(problem);
 }
 
-/// Whether elements of int4 may be multiplied by their scales: products have the range of bf16, but not that of fp16, and none of the latter's scales would be exact.
-bool may_scale_elements(const Problem& problem) {
-  return weight_traits(problem).is_grouped() && is_packed(problem) && problem.x_type == DataType::bf16 &&
-         problem.y_type == DataType::bf16;
+/// Whether the smallest tiles that may be divided between blocks, of more than 64 sums a thread, fill a wave of the multiprocessors.
+bool may_stream(const Problem& problem, const gpu::Limits& limits) {
+  const std::int64_t rows = problem.m * wide_rows(problem);
+  return limits.cooperative_launches && rows > 64 &&
+         ceil_div(problem.n, std::int64_t{128}) * ceil_div(rows, std::int64_t{80}) > limits.multiprocessors;
 }
 
 /// Tiles, shared memory and grid of a config.
@@ -72,6 +74,7 @@ struct Mxfp4LaunchConfig {
   WeightTraits weight;
   bool warp_instructions = false;  // mma.sync instead of wgmma
   bool scaled = false;             // elements of int4, by their group's scale
+  bool stream = false;             // blocks divide the tiles behind whole waves
   bool dependent_launch = false;
   std::int64_t num_stages = 0;
   std::int64_t k_tiles = 1;
@@ -84,6 +87,7 @@ struct Mxfp4LaunchConfig {
   std::int64_t blocks_per_sm = 1;
   std::int64_t prefetch_blocks = 0;
   std::int64_t smem_kib = 110;
+  std::int64_t processors = 1;
 
   std::int64_t tiles() const { return block_m / (64 * warpgroups); }  // of 64 rows, of a warp group
   /// Sums are in units of the latest group's scale, where a group's own would not fit into registers.
@@ -120,7 +124,17 @@ struct Mxfp4LaunchConfig {
     return std::clamp<std::int64_t>(max_x_in_turn / (block_n * k * 2), 1, x_tiles);
   }
   std::int64_t blocks() const { return w_tiles * x_tiles * split_k; }
+  /// Of stream-K, which has a block a multiprocessor: tiles of whole waves, and those behind them that blocks divide, the last whole wave among them: of these a block has more than
+  /// the k of a tile, so that of no tile more than two blocks have a part.
+  std::int64_t whole_tiles() const { return (blocks() / processors - 1) * processors; }
+  std::int64_t tail_k_tiles() const { return (blocks() - whole_tiles()) * k_tiles; }
+  /// In the workspace.
+  std::int64_t partials_bytes() const { return stream ? processors * block_m * block_n * 4 : 0; }
+  std::int64_t arrived_bytes() const {
+    return stream ? round_up((grid_barrier_words(processors) + processors) * 4, workspace_alignment) : 0;
+  }
   std::int64_t max_accumulators() const {
+    if (stream && tiles() == 1 && weight.zero_points && !scaled) return max_streamed_zero_points;
     if (warpgroups < 3)
       return weight.is_grouped() && !packed && tiles() > 1 ? max_plain_groups : max_fp4_sums;
     if (scaled && weight.zero_points) return max_scaled_zero_points_of_three;
@@ -143,6 +157,8 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   launch.split_k = config.number("csk", 1);
   launch.warp_instructions = config.number("mma", 0) != 0;
   launch.scaled = config.number("scaled", 0) != 0;
+  launch.stream = config.number("stream", 0) != 0;
+  launch.processors = std::max(limits.multiprocessors, 1);
   launch.dependent_launch = is_dependent(config);
   launch.smem_kib = config.number("smem", 110);
   launch.k_tiles = ceil_div(problem.k, k_of_atom * launch.k_atoms);
@@ -188,6 +204,7 @@ class Mxfp4Kernel final : public gpu::JitKernel<Mxfp4LaunchConfig> {
     shape_.grid[1] = launch.persistent() ? 1U : static_cast<unsigned>(launch.x_tiles);
     hopper_.cluster = static_cast<unsigned>(launch.split_k);
     shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
+    hopper_.cooperative = launch.stream;
     // Plain launches start early too: their prologue overlaps the previous kernel, before griddepcontrol.wait.
     hopper_.dependent = true;
     shape_.extension = &hopper_;
@@ -197,9 +214,9 @@ class Mxfp4Kernel final : public gpu::JitKernel<Mxfp4LaunchConfig> {
     widening_shape_.grid[0] = static_cast<unsigned>(ceil_div(units, std::int64_t{256}));
     widening_shape_.extension = &widening_hopper_;
   }
-  /// Of the activations as bf16.
+  /// The activations as bf16, and what blocks that divide a tile exchange.
   std::size_t workspace_bytes() const override {
-    return widens() ? static_cast<std::size_t>(problem_.m * launch_.rows_per_y * problem_.k * 2) : 0;
+    return static_cast<std::size_t>(wide_bytes() + launch_.arrived_bytes() + launch_.partials_bytes());
   }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
@@ -251,11 +268,23 @@ class Mxfp4Kernel final : public gpu::JitKernel<Mxfp4LaunchConfig> {
     values.w_blocks = static_cast<int>(launch_.w_tiles);
     values.x_tiles = static_cast<int>(launch_.x_tiles);
     values.x_tiles_in_turn = static_cast<int>(launch_.x_tiles_in_turn(problem_.k));
+    if (launch_.stream) {
+      char* const arrived = static_cast<char*>(workspace) + wide_bytes();
+      values.whole_tiles = static_cast<int>(launch_.whole_tiles());
+      values.tail_k_tiles = static_cast<int>(launch_.tail_k_tiles() / launch_.processors);
+      values.extra_tail = static_cast<int>(launch_.tail_k_tiles() % launch_.processors);
+      values.arrived = reinterpret_cast<unsigned*>(arrived);
+      values.barrier = values.arrived + launch_.processors;
+      values.partials = reinterpret_cast<float*>(arrived + launch_.arrived_bytes());
+    }
     return enqueue(0, shape_, values, stream);
   }
 
  private:
   bool widens() const { return programs_.size() > 1; }
+  std::int64_t wide_bytes() const {
+    return widens() ? round_up(problem_.m * launch_.rows_per_y * problem_.k * 2, workspace_alignment) : 0;
+  }
   /// Activations as bf16 into the workspace.
   Status widen(const Operands& o, std::int64_t row_bytes, void* to, Stream stream) const {
     Mxfp4ActivationsArguments values{};
@@ -292,8 +321,10 @@ class Mxfp4Family final : public gpu::JitFamily<Mxfp4LaunchConfig> {
     return config.number("scaled", 0) != 0 ? Accuracy::tensor_core : Accuracy::fp32;
   }
   /// An instruction for each 16 of k in the order of k, of a warp group or of a warp; with one tile a warp's odd ones have sums of their own.
+  /// No promise with stream-K: which tiles are divided, and where, depends on M.
   std::string sum_order(const Problem& problem, const Config& config) const override {
     const Mxfp4LaunchConfig launch = launch_config(problem, config);
+    if (launch.stream) return {};
     const char* const instructions = launch.rescales()           ? "wgmma, rescaled"
                                      : launch.scaled             ? "wgmma, scaled"
                                      : !launch.warp_instructions ? "wgmma"
@@ -359,6 +390,15 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Mxfp4LaunchC
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
   if (launch.num_stages < std::min<std::int64_t>(2, ceil_div(launch.k_tiles, launch.split_k)))
     return "smem holds less than two stages";
+  if (launch.stream) {
+    if (!launch.wide() || !launch.persistent())
+      return "stream is for wg 2, csk 1 and more than 64 sums a thread";
+    if (launch.blocks() < launch.processors || launch.blocks() % launch.processors == 0)
+      return "stream divides the tiles behind whole waves: there are none";
+    if (launch.weight.format == WeightFormat::int4 && launch.weight.group == 0)
+      return "stream and scales of rows: the compiler spills registers";
+    if (!limits_.cooperative_launches) return "stream needs cooperative launches";
+  }
   if (launch.x_tiles > max_x_tiles) return "bn makes too many tiles";
   if (launch.shared_bytes > static_cast<std::int64_t>(limits_.shared_bytes_per_block))
     return "smem is more shared memory than a block may have";
@@ -373,6 +413,8 @@ std::string Mxfp4Family::refuse_waste(const Problem& problem, const Mxfp4LaunchC
     if (narrower < launch.block_n && ceil_div(rows, narrower) == launch.x_tiles)
       return "bn makes as many tiles as a narrower one";
   if (launch.scaled && rows <= max_exact_rows) return "scaled is for many rows";
+  if (launch.stream && launch.blocks() % processors * 32 > processors * 31)
+    return "stream gains nothing in a full wave";
   if (launch.warpgroups == 3 && launch.block_n < 64) return "wg 3 is for many rows";
   if (launch.block_n < 64 && rows > launch.block_n) return "bn reads the weight too often";
   if (rows > 128 && launch.accumulators() * launch.warpgroups < 64) return "tile is small for so many rows";
@@ -415,13 +457,14 @@ void Mxfp4Family::fill(gpu::LaunchSpace<Mxfp4LaunchConfig>& space) const {
                       .absent = "110",
                       .meaning = "KiB of shared memory, which the stages fill",
                       .range = NumberRange{16, 227}});
-  Parameter scaled{
-      .key = "scaled",
+  space.add(scaled_parameter(space.problem()));
+  Parameter stream{
+      .key = "stream",
       .values = {},
       .absent = "0",
-      .meaning = "1: elements are multiplied by their scales and rounded, 0: sums are multiplied"};
-  if (may_scale_elements(space.problem())) scaled.values = {"0", "1"};
-  space.add(std::move(scaled));
+      .meaning = "1: stream-K: blocks divide the k of the tiles behind whole waves, 0: they do not"};
+  if (may_stream(space.problem(), limits_)) stream.values = {"0", "1"};
+  space.add(std::move(stream));
   space.add(dependent_parameter());
   space.rule("fits", Rule::build, [this](const Problem& problem, const Mxfp4LaunchConfig& launch) {
     return refuse_build(problem, launch);
@@ -438,6 +481,7 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
   Config config;
   const std::int64_t rows = problem.m * wide_rows(problem);
   const bool scalable = may_scale_elements(problem);
+  const bool streams = may_stream(problem, limits_);
   for (const auto& [wg, bm] :
        {std::pair<std::int64_t, std::int64_t>{1, 64}, {1, 128}, {2, 128}, {2, 256}, {3, 192}}) {
     for (const std::int64_t bn : row_tiles) {
@@ -455,9 +499,12 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
               config.set("csk", csk);
               config.set("smem", smem);
               if (scalable) config.set("scaled", std::int64_t{rows > max_exact_rows ? 1 : 0});
-              config.set("pdl", std::int64_t{0});
-              const Mxfp4LaunchConfig launch = launch_config(problem, config);
-              if (refuse_build(problem, launch).empty()) fastest.consider(config, cost(problem, launch));
+              for (std::int64_t stream = 0; stream <= (streams ? 1 : 0); ++stream) {
+                if (streams) config.set("stream", stream);
+                config.set("pdl", std::int64_t{0});
+                const Mxfp4LaunchConfig launch = launch_config(problem, config);
+                if (refuse_build(problem, launch).empty()) fastest.consider(config, cost(problem, launch));
+              }
             }
           }
         }
@@ -492,7 +539,8 @@ std::vector<gpu::Part> Mxfp4Family::parts(const Problem& problem, const Mxfp4Lau
                                      .group = as_int(launch.weight.group),
                                      .zero_points = launch.weight.zero_points,
                                      .rescaled = launch.rescales(),
-                                     .scaled = launch.scaled}));
+                                     .scaled = launch.scaled,
+                                     .stream = launch.stream ? as_int(launch.processors) : 0}));
   std::vector<gpu::Part> parts{{std::move(source), launch.shared_bytes}};
   if (widens_activations(problem))
     parts.push_back(
@@ -523,6 +571,7 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
   const std::int64_t resident = std::min(launch.blocks_per_sm, ceil_div(launch.blocks(), processors));
   const std::int64_t at_once = limits_.clusters_at_once(launch.split_k) * launch.split_k * resident;
   const double waves = real(ceil_div(launch.blocks(), at_once));
+  const double loops = launch.stream ? real(launch.blocks()) / real(processors) : waves;
   const std::int64_t k_tiles = ceil_div(launch.k_tiles, launch.split_k);
   const std::int64_t all_atoms = ceil_div(problem.k, k_of_atom);
   const double k_atoms = real(std::min(k_tiles * launch.k_atoms, all_atoms));
@@ -545,7 +594,7 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
   const bool two_stages = launch.num_stages == 2 && k_tiles > 2 && !launch.warp_instructions;
   const double step = (std::max(alone, shared) + fit.stage / real(launch.k_atoms)) *
                       (1 + (two_stages ? cost_.two_stages : 0));
-  const double looped = waves * k_atoms * step / cost_.clock;
+  const double looped = loops * k_atoms * step / cost_.clock;
   const double memory = (bytes(problem) + real(weight_bytes(problem)) / 16) / cost_.from_memory;
   const double l2 = real(launch.blocks() * k_tiles * launch.stage_bytes) / fit.from_l2;
   const double loaded = std::max(memory, l2);
@@ -553,9 +602,10 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
       cost_.stored + fit.stored * real(launch.block_m * launch.block_n * resident) * waves / 20e3;
   return cost_.launched + fit.wave * (waves - 1) + std::max(looped, loaded) +
          fit.uncovered * std::min(looped, loaded) + stored +
-         (launch.split_k == 1 ? 0
-          : launch.sends()    ? cost_.sent * real(launch.split_k - 1)
-                              : fit.exchanged);
+         (launch.stream         ? cost_.streamed
+          : launch.split_k == 1 ? 0
+          : launch.sends()      ? cost_.sent * real(launch.split_k - 1)
+                                : fit.exchanged);
 }
 
 }  // namespace

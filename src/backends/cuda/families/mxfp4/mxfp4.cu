@@ -313,7 +313,6 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   BlockWork work;
   if constexpr (config().persistent) {
     work.tile = (int)blockIdx.x;
-    place_tile(a, work);
   } else {
     work.tile = (int)(blockIdx.y * gridDim.x + blockIdx.x);
     work.n = cluster_index() * BLOCK_M;
@@ -321,6 +320,14 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   }
   work.begin = rank * a.k_tiles + (rank < a.extra_k_tiles ? rank : a.extra_k_tiles);
   work.end = work.begin + a.k_tiles + (rank < a.extra_k_tiles ? 1 : 0);
+  work.tail_left = -1;
+  if constexpr (config().persistent) {
+    if (config().stream != 0 && a.whole_tiles == 0) {
+      next_piece(a, work);
+    } else {
+      place_tile(a, work);
+    }
+  }
   SharedLayout smem;
   smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
   smem.exchange = smem.pipeline + (unsigned)a.storage_bytes;
@@ -335,7 +342,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
       barrier_init(smem.full_barriers + 8u * (unsigned)i, 1);
       barrier_init(smem.empty_barriers + 8u * (unsigned)i, CONSUMER_THREADS / 32);
     }
-    if (config().send) barrier_init(smem.partials_barrier, 1);
+    if (config().send || config().stream != 0) barrier_init(smem.partials_barrier, 1);
     fence_barrier_init();
     fence_async_proxy();
     if (config().send && a.split_k > 1)
@@ -348,6 +355,9 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     if constexpr (config().wide) give_registers<40>();
     if (threadIdx.x < CONSUMER_THREADS + 32) {
       if (elect_one()) produce(a, smem, work);
+    } else if (config().stream != 0 && threadIdx.x < CONSUMER_THREADS + 64) {
+      grid_dependency_wait();
+      clear_arrived(a, smem);
     }
     __syncwarp();
     if (a.split_k > 1) {
@@ -383,9 +393,14 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
       const bool more = next_tile(a, work);
       if (more) {
         rows = scale_rows(a, work.n + own_row);
-        load_scales(scales, rows, a, 0);
+        load_scales(scales, rows, a, config().stream != 0 ? work.begin * STAGE_SCALE_BYTES : 0);
       }
-      store_staged(d, a, smem, done);
+      if (config().stream != 0 && done.end < a.k_tiles) {
+        store_piece(d, a, smem);
+      } else {
+        if (config().stream != 0 && done.begin > 0) add_piece(d, a, smem);
+        store_staged(d, a, smem, done);
+      }
       if (!more) return;
     }
   } else {

@@ -28,6 +28,7 @@ struct Mxfp4Config {
   bool zero_points;  // of int4
   bool rescaled;     // of groups of 128 of int4: sums are in units of the latest group's scale
   bool scaled;       // of groups of int4: elements are multiplied by their scales and rounded
+  int stream;  // PERSISTENT: blocks of the grid, which divide the k of the tiles behind whole waves; 0: they do not
 };
 
 struct Mxfp4Arguments {
@@ -59,6 +60,13 @@ struct Mxfp4Arguments {
   int x_tiles;                  // of BLOCK_N rows of x
   int x_tiles_in_turn;          // PERSISTENT: of these neighbouring blocks have the same rows of the weight
   gpu::FormatArguments format;  // of formats other than mxfp4
+  // STREAM, behind `whole_tiles`: k tiles of each block, of which the first `extra_tail` have one more.
+  int whole_tiles;
+  int tail_k_tiles;
+  int extra_tail;
+  unsigned* arrived;  // of each block 1 when its partial sums are in memory
+  unsigned* barrier;  // the grid's (grid_barrier.cuh)
+  float* partials;    // [blocks][BLOCK_M x BLOCK_N]
 };
 
 static_assert(GEMMTUNE_OFFSET(Mxfp4Arguments, x) == 128 &&

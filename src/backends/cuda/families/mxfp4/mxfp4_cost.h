@@ -34,6 +34,7 @@ struct Mxfp4Cost {
   double launched;            // a launch
   double stored;              // an epilogue
   double sent;                // partial sums that each further block of a cluster sends
+  double streamed;            // those of stream-K, through memory
   Mxfp4InstructionCost of_warps;
   Mxfp4InstructionCost of_warpgroups;
 };
@@ -44,8 +45,8 @@ void visit_fields(SameStruct<Mxfp4InstructionCost> auto& cost, auto&& visit) {
 }
 void visit_fields(SameStruct<Mxfp4Cost> auto& cost, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, plain, int4, rescaled_int4, scaled_int4, warp_loop,
-                        decoded_together, row_together, two_stages, launched, stored, sent, of_warps,
-                        of_warpgroups);
+                        decoded_together, row_together, two_stages, launched, stored, sent, streamed,
+                        of_warps, of_warpgroups);
 }
 
 /// The constants for a device.

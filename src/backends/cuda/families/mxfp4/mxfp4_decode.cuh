@@ -152,12 +152,11 @@ static __device__ __forceinline__ Factors factors_of(const RowWords (&words)[2],
         zero_point = (signed char)byte_of(words[i][WORDS - 1], step / STEPS_PER_SCALE);
       factors.by[i] = config().packed ? masked_offset(zero_point) : int4_offset(zero_point);
       if constexpr (config().scaled) {
-        const int group = step / STEPS_PER_SCALE;
-        const unsigned scale = __byte_perm(words[i][group / 2], 0u, group % 2 == 0 ? 0x1010u : 0x3232u);
+        const unsigned scale = int4_scale_pair(words[i], step / STEPS_PER_SCALE);
         factors.more[i] = scale;
         if (scales_at_once(rare)) {
-          factors.more[i] = multiply(scale, i == 0 ? 0x7f007f00u : 0x7d007d00u);  // 2^127, 2^123
-          factors.by[i] = multiply(scale, 0xbe00be00u);                           // -8 / INT4_UNIT
+          factors.more[i] = scaled_int4_factor(scale, i);
+          factors.by[i] = scaled_int4_offset(scale);
         }
       }
     }
@@ -326,12 +325,13 @@ static __device__ __forceinline__ bool has_rare_scales(const ScaleWords& chunk) 
   for (int i = 0; i < config().tiles * 2; ++i) {
 #pragma unroll
     for (int word = 0; word < WORDS; ++word) {
-      all |= chunk[i / 2][i % 2][word];
-      if constexpr (config().weight == WeightFormat::nvfp4) rare |= has_rare_e4m3(chunk[i / 2][i % 2][word]);
+      const unsigned scales = chunk[i / 2][i % 2][word];
+      all |= config().weight == WeightFormat::nvfp4 ? rare_e4m3(scales) : scales;
     }
   }
   if constexpr (config().weight == WeightFormat::mxfp4) rare = (all & 0x80808080u) != 0u;
-  if constexpr (is_int4()) rare = (all & 0x40004000u) != 0u;
+  if constexpr (config().weight == WeightFormat::nvfp4) rare = has_rare_e4m3(all);
+  if constexpr (is_int4()) rare = has_rare_int4_scale(all);
   if constexpr (config().mma) {
     return __any_sync(0xffffffffu, rare);
   } else {

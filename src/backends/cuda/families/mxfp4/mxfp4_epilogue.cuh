@@ -4,6 +4,7 @@
 #include "backends/cuda/device/cluster.cuh"
 #include "backends/cuda/device/convert.cuh"
 #include "backends/cuda/device/e2m1.cuh"
+#include "backends/cuda/device/grid_barrier.cuh"
 #include "backends/cuda/device/mma.cuh"
 #include "backends/cuda/device/named_barrier.cuh"
 #include "backends/cuda/device/shared_memory.cuh"
@@ -216,5 +217,58 @@ static __device__ __forceinline__ void reduce_remote(const Mxfp4Arguments& a, co
                    : "memory");
     });
     store_unit(a, work, unit, sums);
+  }
+}
+
+// STREAM: each thread's sums of a piece of a tile, four at a time, as the same thread of another block reads them.
+static __device__ __forceinline__ float4* own_partials(const Mxfp4Arguments& a, int block) {
+  return (float4*)(a.partials + (long long)block * (BLOCK_M * config().block_n)) + threadIdx.x;
+}
+static __device__ __forceinline__ unsigned* arrived_at(const Mxfp4Arguments& a, int block) { return a.arrived + block; }
+// By one warp of each block, before others may wait for its sums.
+static __device__ __forceinline__ void clear_arrived(const Mxfp4Arguments& a, const SharedLayout& smem) {
+  if (threadIdx.x % 32 == 0) {
+    store_relaxed(arrived_at(a, (int)blockIdx.x), 0u);
+    __threadfence();
+  }
+  synchronize_grid<config().stream != 0 ? config().stream : 1>(a.barrier);
+  if (threadIdx.x % 32 == 0) barrier_arrive(smem.partials_barrier);
+}
+static __device__ __forceinline__ void store_piece(const Accumulators& d, const Mxfp4Arguments& a,
+                                                   const SharedLayout& smem) {
+  float4* const to = own_partials(a, (int)blockIdx.x);
+  constexpr int of_tile = config().block_n / 8;
+#pragma unroll
+  for (int i = 0; i < config().tiles * of_tile; ++i) {
+    const float* const from = &d[i / of_tile][i % of_tile * 4];
+    __stcg(to + i * CONSUMER_THREADS, make_float4(from[0], from[1], from[2], from[3]));
+  }
+  barrier_wait(smem.partials_barrier, 0);  // all blocks have cleared what they will wait for
+  __threadfence();
+  sync_consumers();
+  if (threadIdx.x == 0) store_release(arrived_at(a, (int)blockIdx.x), 1u);
+}
+// Adds the sums of the block before, which has the beginning of the tile.
+static __device__ __forceinline__ void add_piece(Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem) {
+  constexpr int of_tile = config().block_n / 8;
+  constexpr int units = config().tiles * of_tile;
+  const int block = (int)blockIdx.x - 1;
+  barrier_wait(smem.partials_barrier, 0);
+  if (threadIdx.x % 32 == 0) {
+    while (load_acquire(arrived_at(a, block)) == 0u) {
+    }
+  }
+  __syncwarp();
+  const float4* const from = own_partials(a, block);
+#pragma unroll
+  for (int i = 0; i < units; i += 8) {
+    float4 sums[8];
+#pragma unroll
+    for (int j = i; j < i + 8 && j < units; ++j) sums[j - i] = __ldcg(from + j * CONSUMER_THREADS);
+#pragma unroll
+    for (int j = i; j < i + 8 && j < units; ++j) {
+      float* const to = &d[j / of_tile][j % of_tile * 4];
+      to[0] += sums[j - i].x, to[1] += sums[j - i].y, to[2] += sums[j - i].z, to[3] += sums[j - i].w;
+    }
   }
 }

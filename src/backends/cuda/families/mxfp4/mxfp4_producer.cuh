@@ -49,6 +49,7 @@ struct BlockWork {
   int n, m;  // m: of x
   int begin, end;
   int tile;
+  int tail_left;  // STREAM: end of what is left of the block's share of the tail; -1: it is not there yet
 };
 
 // Neighbouring tiles have the same rows of the weight, so that few are read from memory again.
@@ -60,9 +61,29 @@ static __device__ __forceinline__ void place_tile(const Mxfp4Arguments& a, Block
   work.m = (first + left % count) * config().block_n;
 }
 
+// STREAM: where the share of block `block` of the tail begins, in k tiles of all of its tiles.
+static __device__ __forceinline__ int tail_begin(const Mxfp4Arguments& a, int block) {
+  return block * a.tail_k_tiles + (block < a.extra_tail ? block : a.extra_tail);
+}
+// Takes pieces of the block's share of the tail, the last one first: other blocks wait for the sums of a piece that begins a tile.
+static __device__ __forceinline__ bool next_piece(const Mxfp4Arguments& a, BlockWork& work) {
+  const int begin = tail_begin(a, (int)blockIdx.x);
+  const int end = work.tail_left < 0 ? tail_begin(a, (int)blockIdx.x + 1) : work.tail_left;
+  if (end <= begin) return false;
+  const int tile = (end - 1) / a.k_tiles;
+  const int first = tile * a.k_tiles;
+  work.tail_left = begin > first ? begin : first;
+  work.begin = work.tail_left - first;
+  work.end = end - first;
+  work.tile = a.whole_tiles + tile;
+  place_tile(a, work);
+  return true;
+}
+
 // The grid has fewer blocks than tiles (PERSISTENT): a block computes several.
 static __device__ __forceinline__ bool next_tile(const Mxfp4Arguments& a, BlockWork& work) {
   if (!config().persistent) return false;
+  if (config().stream != 0 && work.tile + config().stream >= a.whole_tiles) return next_piece(a, work);
   work.tile += (int)gridDim.x;
   if (work.tile >= a.tiles) return false;
   place_tile(a, work);
@@ -104,7 +125,7 @@ static __device__ __forceinline__ void load_x(const Mxfp4Arguments& a, const Sha
 // Prefetches the weight of the first stages into L2, before it may be read.
 static __device__ __forceinline__ void prefetch_weight(const Mxfp4Arguments& a, const BlockWork& work,
                                                        unsigned long long policy) {
-  if (work.tile >= a.prefetch_blocks) return;
+  if (config().stream == 0 && work.tile >= a.prefetch_blocks) return;
   const int end = work.end < work.begin + a.prefetch_k_tiles ? work.end : work.begin + a.prefetch_k_tiles;
   if constexpr (config().packed) {
     const int atoms =

@@ -218,7 +218,8 @@ static __device__ __forceinline__ void load_scales(OwnScales& scales, const Mxfp
   for (int i = 0; i < 2; ++i) {
     const int row = (int)threadIdx.x % 32 / 4 + i * 8;
 #pragma unroll
-    for (int word = 0; word < SCALE_WORDS + ZERO_WORDS; ++word) scales[i][word] = 0;
+    for (int word = 0; word < SCALE_WORDS + ZERO_WORDS; ++word)
+      scales[i][word] = config().weight == WeightFormat::nvfp4 ? 0x38383838u : 0u;  // ones, as zeros are rare scales
     if constexpr (SCALE_K > 64 && UNITS_PER_SCALE == 1) {
 #pragma unroll
       for (int u = 0; u < config().units; ++u)
@@ -290,7 +291,7 @@ static __device__ __forceinline__ unsigned byte_of_unit(const unsigned* words, i
   return __byte_perm(words[u * bytes / 4], 0u, 0x4440u + (unsigned)(u * bytes % 4 + block));
 }
 
-// Of 16 of k `step` of four of unit u, and of a row: what elements are multiplied by, `more` where a scale of the warp is above 2; of int4 what is subtracted.
+// Of 16 of k `step` of four of unit u, and of a row: what elements are multiplied by, `more` where a scale of MXFP4 of the warp is above 2; of int4 what is subtracted.
 template <bool LARGE>
 static __device__ __forceinline__ void factor_of(unsigned& by, unsigned& more, const unsigned (&scales)[WORDS], int u,
                                                  int step) {
@@ -302,8 +303,9 @@ static __device__ __forceinline__ void factor_of(unsigned& by, unsigned& more, c
     by = scale_factor(LARGE ? without_large(e) : e);
   } else if constexpr (config().weight == WeightFormat::nvfp4) {
     unsigned factors[2];
-    e4m3_factors(factors, scales[u] >> (config().packed ? step / 2 * 16 : own * 8));
-    by = factors[config().packed ? step % 2 : 0];
+    if (LARGE) e4m3_factors(factors, scales[u] >> (config().packed ? step / 2 * 16 : own * 8));
+    by = LARGE ? factors[config().packed ? step % 2 : 0]
+               : normal_e4m3_factor(byte_of_unit(scales, u, 4, config().packed ? step : own));
   } else if constexpr (!config().zero_points) {
     by = masked_offset(0);
   } else if constexpr (SCALE_K == 0) {
@@ -387,7 +389,7 @@ static __device__ __forceinline__ void multiply_unit(Sums& d, Sums& group_sums, 
       if constexpr (is_int4()) {
         fragment[i] = scale_masked(fragment[i], config().packed ? i : i / 2, by[i % 2]);
       } else {
-        if (LARGE) fragment[i] = multiply(fragment[i], more[i % 2]);
+        if (LARGE && config().weight == WeightFormat::mxfp4) fragment[i] = multiply(fragment[i], more[i % 2]);
         fragment[i] = multiply(fragment[i], by[i % 2]);
       }
     }
@@ -403,7 +405,7 @@ static __device__ __forceinline__ void multiply_unit(Sums& d, Sums& group_sums, 
 }
 
 // Multiplies a strip at `own`, whose pieces begin at `pieces`, and if `more` copies those of the strip at `following` in their places, behind what is left of its own.
-// LARGE: a scale of the warp is above 2.
+// LARGE: a scale of the warp is above 2, of NVFP4 no positive normal number.
 template <bool LARGE>
 static __device__ __forceinline__ void multiply_strip(Sums& d, const OwnX& x, const OwnScales& scales,
                                                       const Mxfp4SkinnyArguments& a, const OwnK& k, unsigned pieces,
@@ -584,7 +586,7 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
           if constexpr (config().split) {
             scales[i][word] = next[i][word];
           }
-          all |= scales[i][word];
+          all |= config().weight == WeightFormat::nvfp4 ? rare_e4m3(scales[i][word]) : scales[i][word];
         }
       }
       if constexpr (config().split) {
@@ -593,7 +595,10 @@ static __device__ __forceinline__ void multiply_strips(const Mxfp4SkinnyArgument
       const bool more = strip + STRIPS_AHEAD < end;
       const unsigned from = pieces + (unsigned)(ahead * config().units * PIECE_BYTES);
       Sums d = {};
-      if (config().weight == WeightFormat::mxfp4 && __any_sync(0xffffffffu, (all & 0x80808080u) != 0u)) {
+      const bool rare = config().weight == WeightFormat::nvfp4 ? has_rare_e4m3(all) : (all & 0x80808080u) != 0u;
+      // Of a plain weight of NVFP4 scales are converted always: its lanes pick their bytes by instructions of their own.
+      constexpr bool converts = config().weight == WeightFormat::nvfp4 && !config().packed;
+      if (!is_int4() && (converts || __any_sync(0xffffffffu, rare))) {
         multiply_strip<true>(d, x, scales, a, k, from, own, following, more, policy);
       } else {
         multiply_strip<false>(d, x, scales, a, k, from, own, following, more, policy);

@@ -26,7 +26,7 @@ static void visit_fields(const WgmmaMoeConfig& config, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(config, visit, stage, fp4, token_scales, token_unit, block_rows, block_tokens,
                         staged_tokens, quantizes, min_width, consumer_warpgroups, k_atoms, cluster, sort,
                         blocks, producer_registers, consumer_registers, bias, weighted, weight, group,
-                        zero_points, scales);
+                        zero_points, scales, scaled);
 }
 
 namespace {
@@ -286,15 +286,18 @@ class WgmmaMoeFamily final : public gpu::JitFamily<Stages> {
   Config default_config(const Problem& problem) const override {
     return default_wgmma_moe_config(problem, limits_, cost_);
   }
-  /// What quantizes the hidden layer as well is in the lower class.
-  Accuracy accuracy(const Problem& problem, const Config&) const override {
-    return quantizes_hidden(problem) ? Accuracy::tensor_core : Accuracy::fp32;
+  /// What quantizes the hidden layer as well, or rounds elements of the weights, is in the lower class.
+  Accuracy accuracy(const Problem& problem, const Config& config) const override {
+    return quantizes_hidden(problem) || config.number("scaled", 0) != 0 ? Accuracy::tensor_core
+                                                                        : Accuracy::fp32;
   }
   /// Both products go through k in its order, and a token's experts through its slots; what a tile holds beside a token does not matter. Hidden
   /// elements that another kernel quantizes are rounded to bf16 before.
   std::string sum_order(const Problem& problem, const Config& config) const override {
-    const bool rounds_twice = has_quantize(problem, launch_config(problem, config));
-    return rounds_twice ? "wgmma_moe, hidden elements in bf16" : "wgmma_moe";
+    const Stages stages = launch_config(problem, config);
+    return stages[0].scaled                ? "wgmma_moe, scaled"
+           : has_quantize(problem, stages) ? "wgmma_moe, hidden elements in bf16"
+                                           : "wgmma_moe";
   }
 
  protected:
@@ -367,7 +370,7 @@ std::string refuse_half_empty(const Problem& problem, const Stages& stages) {
 }
 
 void WgmmaMoeFamily::fill(gpu::LaunchSpace<Stages>& space) const {
-  space.add(wgmma_moe_parameters(space.problem().w_type));
+  space.add(wgmma_moe_parameters(space.problem()));
   space.rule("fits", Rule::build,
              [](const Problem& problem, const Config& config, const Stages& stages) -> std::string {
                std::string refused;
@@ -410,7 +413,8 @@ WgmmaMoeConfig config_of(const Problem& problem, const WgmmaMoeStage& stage) {
           .weight = stage.weight.format,
           .group = as_int(stage.weight.group),
           .zero_points = stage.weight.zero_points,
-          .scales = problem.y_type == DataType::f16 ? gpu::Element::f16 : gpu::Element::bf16};
+          .scales = problem.y_type == DataType::f16 ? gpu::Element::f16 : gpu::Element::bf16,
+          .scaled = stage.scaled};
 }
 
 gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeStage& stage) const {

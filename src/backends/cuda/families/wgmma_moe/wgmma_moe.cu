@@ -64,7 +64,7 @@ static __device__ __forceinline__ void compute(const WgmmaMoeArguments& a, const
     last = work.last;
     at = at == smem.work + (ITEM_SLOTS - 1) * WORK_BYTES ? smem.work : at + WORK_BYTES;
     if constexpr (scales_rows()) scale_rows(d, a, routes, work);
-    if constexpr (config().fp4 && !is_int4()) scale_sums(d, unit);
+    if constexpr (has_unit()) scale_sums(d, unit);
     if constexpr (config().token_scales) {
       if constexpr (!LOADS_EARLY) token_scales = load_token_scales(a, routes, work);
       scale_tokens(d, token_scales);

@@ -35,6 +35,7 @@ struct WgmmaMoeConfig {
   int group;            // of int4: elements of k with a scale: 32, 64, 128
   bool zero_points;     // of int4
   gpu::Element scales;  // of int4: f16, bf16
+  bool scaled;          // of int4: elements are multiplied by their scales and rounded
 };
 
 struct WgmmaMoeArguments {

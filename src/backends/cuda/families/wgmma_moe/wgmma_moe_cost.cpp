@@ -33,6 +33,9 @@ constexpr WgmmaMoeCost wgmma_moe_constants{.clock = {1.7e3},
                                            .decoded_by_two = 42,
                                            .decoded_two_tiles = 38,
                                            .decoded_alone = 40,
+                                           .group_token = 0.0606,
+                                           .group = 3,
+                                           .group_factors = 16.1,
                                            .stored = 0.8,
                                            .stored_elements = 40e3,
                                            .stored_wide = 1.3,
@@ -86,10 +89,10 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
                                 : warpgroups > 1 ? two
                                                  : two + cost.decoded_alone));
     }
-    // Sums of groups are added as those of fp8 are.
+    // Sums of groups are added, or factors of elements made.
     if (stage.weight.is_grouped())
-      cycles += row_groups * 64 / as_real(stage.weight.group) * cost.covered_promotion *
-                (cost.promotion_token * tokens + cost.promotion);
+      cycles += row_groups * 64 / as_real(stage.weight.group) *
+                (stage.scaled ? cost.group_factors : cost.group_token * tokens + cost.group);
     const double products = as_real(stage.k_atoms) * cycles * blocks / cost.clock;
     const double fetched =
         as_real(atom_bytes) *

@@ -35,6 +35,9 @@ struct WgmmaMoeCost {
   double decoded_by_two;     // with two,
   double decoded_two_tiles;  // with two that have two tiles of 64 rows each,
   double decoded_alone;      // and more with one
+  double group_token;        // cycles of the sums of a group of int4 that are added, of each token,
+  double group;              // and of the wait for them;
+  double group_factors;      // or of the factors of a group's elements
   double stored;             // microseconds of an epilogue,
   double stored_elements;    // and elements of the tile a microsecond
   double stored_wide;        // the same of wide tiles of fp8
@@ -51,9 +54,9 @@ void visit_fields(SameStruct<WgmmaMoeCost> auto& cost, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, from_l2, into_multiprocessor, wide_loads, latency,
                         launched, stage, sorting, sorted_pairs, block_sorting, block_sorted_pair, instruction,
                         instruction_token, promoted_token, promotion, promotion_token, covered_promotion,
-                        decoded_by_three, decoded_by_two, decoded_two_tiles, decoded_alone, stored,
-                        stored_elements, stored_wide, stored_wide_elements, cluster, scales_read,
-                        lone_from_memory, quantized, quantizing, quantizing_bytes);
+                        decoded_by_three, decoded_by_two, decoded_two_tiles, decoded_alone, group_token,
+                        group, group_factors, stored, stored_elements, stored_wide, stored_wide_elements,
+                        cluster, scales_read, lone_from_memory, quantized, quantizing, quantizing_bytes);
 }
 
 /// The constants for a device.

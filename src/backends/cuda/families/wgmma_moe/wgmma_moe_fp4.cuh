@@ -55,6 +55,14 @@ static __device__ __forceinline__ int feature_of(int column, int r, int half) {
     return column / 128 * 128 + lane / 2 * 32 + column % 128 / 4 + instruction * 16 + warp / 2 * 8 + warp % 2 * 2 +
            lane % 2 * 4 + half;
 }
+// Sums of a group of int4 are multiplied by its scale; else elements are.
+static __device__ constexpr bool adds_groups() { return is_int4() && !config().scaled; }
+// int4 to bf16 with fewer shifts; fp16 has not the range.
+static __device__ constexpr bool masks_int4() { return is_int4() && types().element == Element::bf16; }
+// By one product and sum.
+static __device__ constexpr bool scales_at_once(bool large) {
+  return config().scaled && !config().zero_points && !large;
+}
 enum : int {
   SCALE_SIZE = is_int4() ? 2 : 1,
   // Of a row and 128 of k: bytes of scales, and of zero points, which are the last word.
@@ -261,11 +269,11 @@ static __device__ __forceinline__ void load_half(RawWeight& raw, unsigned base, 
   }
 }
 
-// Eight elements of a row, in pairs, and a pair of row `row` of two as it is multiplied, of step `step` of eight of 128 of k.
+// Eight elements of a row, in pairs, and pair `i` of row `row` of two as it is multiplied, of step `step` of eight of 128 of k.
 static __device__ __forceinline__ void spread(unsigned (&pairs)[4], unsigned word, const Mxfp4Factors&) {
   spread_word(pairs, word);
 }
-static __device__ __forceinline__ unsigned scaled(unsigned pair, const Mxfp4Factors& factors, int, int row,
+static __device__ __forceinline__ unsigned scaled(unsigned pair, int, const Mxfp4Factors& factors, int, int row,
                                                   bool large) {
   if (large) pair = multiply(pair, factors.more[row]);
   return multiply(pair, factors.by[row]);
@@ -276,21 +284,29 @@ static __device__ __forceinline__ void spread(unsigned (&pairs)[4], unsigned wor
   else
     spread_word(pairs, word);
 }
-static __device__ __forceinline__ unsigned scaled(unsigned pair, const Nvfp4Factors& factors, int step, int row, bool) {
+static __device__ __forceinline__ unsigned scaled(unsigned pair, int, const Nvfp4Factors& factors, int step, int row,
+                                                  bool) {
   if constexpr (types().element == Element::f16)
     return multiply_halves(pair, factors.by[step / 4][row]);
   else
     return multiply(pair, factors.by[step / 4][row]);
 }
 static __device__ __forceinline__ void spread(unsigned (&pairs)[4], unsigned word, const Int4Factors&) {
-  raise_word<types().element == Element::f16>(pairs, word);
+  if constexpr (masks_int4())
+    mask_word(pairs, word);
+  else
+    raise_word<true>(pairs, word);
 }
-static __device__ __forceinline__ unsigned scaled(unsigned pair, const Int4Factors& factors, int step, int row, bool) {
+static __device__ __forceinline__ unsigned scaled(unsigned pair, int i, const Int4Factors& factors, int step, int row,
+                                                  bool large) {
   int zero_point = 0;
   if constexpr (config().zero_points)
     zero_point = (signed char)(factors.words[row][WORDS - 1] >> (step / STEPS_PER_SCALE * 8));
-  constexpr bool halves = types().element == Element::f16;
-  return subtract_int4<halves>(pair, int4_offset<halves>(zero_point));
+  if constexpr (!masks_int4()) return subtract_int4<true>(pair, int4_offset<true>(zero_point));
+  const unsigned scales = int4_scale_pair(factors.words[row], step / STEPS_PER_SCALE);
+  if (scales_at_once(large)) return multiply_add(pair, scaled_int4_factor(scales, i), scaled_int4_offset(scales));
+  const unsigned element = scale_masked(pair, i, masked_offset(zero_point));
+  return config().scaled ? multiply(element, scales) : element;
 }
 
 // 16 of k, step `step` of eight.
@@ -302,7 +318,8 @@ static __device__ __forceinline__ void decode(unsigned (&to)[4], const uint4 (&r
     const unsigned word = step / 2 == 0 ? row.x : step / 2 == 1 ? row.y : step / 2 == 2 ? row.z : row.w;
     unsigned pairs[4];
     spread(pairs, word, factors);
-    to[i] = scaled(pairs[step % 2 * 2 + i / 2], factors, step, i % 2, large);
+    const int pair = step % 2 * 2 + i / 2;
+    to[i] = scaled(pairs[pair], pair, factors, step, i % 2, large);
   }
 }
 
@@ -314,21 +331,24 @@ static __device__ __forceinline__ void start_products(float* d, const unsigned (
   });
 }
 
-// True if a scale of the warp group's chunk may be above 2, of MXFP4: its warps take one branch together.
+// True if a scale of the warp group's chunk may be above 2, of MXFP4, or 2 and more, of elements of int4: its warps take one branch together.
 static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk) {
-  if constexpr (config().weight != WeightFormat::mxfp4) return false;
+  if constexpr (config().weight != WeightFormat::mxfp4 && !scales_at_once(false)) return false;
   unsigned all = 0;
 #pragma unroll
-  for (int i = 0; i < MMA_TILES * 2; ++i) all |= chunk[i / 2][i % 2][0];
-  return any_of_warpgroup((all & 0x80808080u) != 0u, scales_barrier + (int)threadIdx.x / 128);
+  for (int i = 0; i < MMA_TILES * 2 * WORDS; ++i) all |= chunk[i / WORDS / 2][i / WORDS % 2][i % WORDS];
+  const bool large = is_int4() ? has_rare_int4_scale(all) : (all & 0x80808080u) != 0u;
+  return any_of_warpgroup(large, scales_barrier + (int)threadIdx.x / 128);
 }
 
-// What sums of the tile's expert are multiplied by.
+// What sums of the tile's expert are multiplied by: not of int4 and fp16.
+static __device__ constexpr bool has_unit() { return config().fp4 && (!is_int4() || masks_int4()); }
 static __device__ __forceinline__ float sum_unit(const WgmmaMoeArguments& a, int expert) {
   if constexpr (config().weight == WeightFormat::nvfp4) {
     float global;
     asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(global) : "l"(a.format.w_global + expert));
     return NVFP4_UNIT * global;
   }
+  if constexpr (is_int4()) return INT4_UNIT;
   return E2M1_UNIT * config().token_unit;
 }

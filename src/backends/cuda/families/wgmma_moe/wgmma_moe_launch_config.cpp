@@ -16,6 +16,7 @@ constexpr std::int64_t min_moe_stages = 3;
 constexpr std::int64_t instruction_rows = 64;
 constexpr std::int64_t min_quantized_tokens = 64;  // of a tile that quantizes the hidden layer
 constexpr std::int64_t fp4_block_k = 256;          // of a weight of 4 bits: 128 bytes
+constexpr std::int64_t min_scaled_tokens = 16;     // an expert, in groups of 128
 constexpr std::int64_t kibibyte = 1024;
 constexpr std::int64_t moe_items = 32;  // ITEM_SLOTS
 // Alignment of the pipeline, of items the work and a barrier with an index, and of each stage two barriers.
@@ -72,6 +73,7 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     stage.cluster = std::max<std::int64_t>(1, config.number("cm", 1));
     stage.fp4 = fp4;
     if (fp4) stage.weight = weight_traits(problem);
+    stage.scaled = config.number("scaled", 0) != 0;
     stage.sorts = config.number("sort", 0) != 0;
     stage.k_atoms = fp4 ? fp4_block_k / 64 : k_atoms_of(config, problem.w_type);
     stage.blocks_per_multiprocessor = small ? 2 : 1;
@@ -114,8 +116,8 @@ bool scales_by_block(const Problem& problem) {
   return type == QuantType::per_1x128 || type == QuantType::per_128x128;
 }
 
-std::vector<Parameter> wgmma_moe_parameters(DataType element) {
-  const bool fp4 = bits(element) == 4;
+std::vector<Parameter> wgmma_moe_parameters(const Problem& problem) {
+  const bool fp4 = bits(problem.w_type) == 4;
   return {
       Parameter{.key = "bm",
                 .values = {"16", "32", "48", "64", "96", "128", "144", "160", "192", "256"},
@@ -142,7 +144,7 @@ std::vector<Parameter> wgmma_moe_parameters(DataType element) {
                       .values = {std::to_string(fp4_block_k)},
                       .absent = std::to_string(fp4_block_k),
                       .meaning = "block_k: elements of k in a stage"}
-          : block_k_parameter(element, {1, 2}),
+          : block_k_parameter(problem.w_type, {1, 2}),
       Parameter{
           .key = "smem",
           .values = {"112", "226"},
@@ -151,7 +153,8 @@ std::vector<Parameter> wgmma_moe_parameters(DataType element) {
       Parameter{.key = "sort",
                 .values = {"0", "1"},
                 .absent = "0",
-                .meaning = "1: each block sorts the pairs of token and expert: no kernel before the stages"}};
+                .meaning = "1: each block sorts the pairs of token and expert: no kernel before the stages"},
+      scaled_parameter(problem)};
 }
 
 namespace {
@@ -166,8 +169,13 @@ std::int64_t fp4_accumulators(const WgmmaMoeStage& stage) {
   return stage.mma_tiles() > 1 ? 48 : (registers - 80) / 2;
 }
 
-/// Accumulators whose registers the sums of groups of int4 take, as the compiler was found to need beside those that decoding leaves; sums of 128 of k find room there.
+/// Accumulators whose registers the sums of groups of int4 take, or factors of elements, as the compiler was found to need beside those that decoding leaves; sums of 128 of k find room
+/// there.
 std::int64_t group_accumulators(const WgmmaMoeStage& stage) {
+  if (stage.scaled) {
+    const bool is_full = stage.reallocates_registers() || (stage.weight.zero_points && stage.mma_tiles() > 1);
+    return stage.weight.group == 32 && is_full ? 8 : 0;
+  }
   const std::int64_t held = stage.mma_tiles() * stage.tokens / 2;
   switch (stage.weight.group) {
     case 32:
@@ -211,6 +219,11 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
                                 const WgmmaMoeCost& cost) {
   gpu::FastestConfig fastest;
   const bool fp4 = has_weight_format(problem);
+  const bool scalable = may_scale_elements(problem);
+  // Sums of wide groups are few: with few tokens an expert elements gain nothing.
+  const bool scales =
+      problem.m > max_exact_rows &&
+      (problem.w_group < 128 || routed_pairs(problem) >= min_scaled_tokens * problem.moe.experts);
   const auto consider = [&](std::int64_t tokens, std::int64_t rows, std::int64_t rows2,
                             std::int64_t warpgroups, std::int64_t shared, std::int64_t cluster) {
     Config config;
@@ -223,6 +236,7 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
     config.set("bk", fp4 ? fp4_block_k : block_k_of(problem.w_type, deep ? 2 : 1));
     config.set("smem", shared);
     config.set("sort", std::int64_t{gpu::sorts_in_blocks(problem) ? 1 : 0});
+    if (scalable) config.set("scaled", std::int64_t{scales ? 1 : 0});
     const auto stages = wgmma_moe_stages(problem, config, limits);
     if (refuse_wgmma_moe(stages[0]).empty() && refuse_wgmma_moe(stages[1]).empty())
       fastest.consider(config, predicted_wgmma_moe(problem, stages, limits, cost));

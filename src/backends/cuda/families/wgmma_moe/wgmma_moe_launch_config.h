@@ -28,6 +28,7 @@ struct WgmmaMoeStage {
   bool promoted = false;     // fp8
   bool fp4 = false;          // a weight of 4 bits
   WeightTraits weight;       // of fp4
+  bool scaled = false;       // elements of int4 are multiplied by their scales, not sums of groups
   bool sorts = false;        // each block sorts all pairs
   bool quantizes = false;  // the stage quantizes the hidden layer, of which a tile has a group of 128 columns
   std::int64_t weight_row_bytes = 0;
@@ -70,7 +71,7 @@ bool scales_by_block(const Problem& problem);
 
 std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Config& config,
                                               const HopperLimits& limits);
-std::vector<Parameter> wgmma_moe_parameters(DataType element);
+std::vector<Parameter> wgmma_moe_parameters(const Problem& problem);
 struct WgmmaMoeCost;
 Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits, const WgmmaMoeCost& cost);
 

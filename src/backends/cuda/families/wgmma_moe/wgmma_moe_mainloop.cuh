@@ -142,7 +142,7 @@ static __device__ __forceinline__ void multiply_fp4_tile(Accumulators& d, const 
     for (int i = 0; i < WIDTH / 2; ++i) d[r][i] = 0.0f;
   }
   Accumulators sums;  // of a group of int4
-  if constexpr (is_int4()) {
+  if constexpr (adds_groups()) {
 #pragma unroll
     for (int i = 0; i < MMA_TILES * WIDTH / 2; ++i) sums[i / (WIDTH / 2)][i % (WIDTH / 2)] = 0.0f;
   }
@@ -177,7 +177,7 @@ static __device__ __forceinline__ void multiply_fp4_tile(Accumulators& d, const 
       Factors factors[MMA_TILES];
 #pragma unroll
       for (int r = 0; r < MMA_TILES; ++r) set_factors(factors[r], chunk[r], k_tile % 2 * 2 + half, large);
-      if constexpr (is_int4()) {
+      if constexpr (adds_groups()) {
         multiply_int4_half<WIDTH>(d, sums, raw, factors, b, half, [&] {
           if (half == 0) release_stage(smem, previous, previous >= 0 ? lane : 32);
         });
