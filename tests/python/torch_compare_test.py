@@ -124,7 +124,7 @@ class LanguageModelBenchmark(unittest.TestCase):
         self.addCleanup(gemmtune.use, None)
 
     def tune(self, variants, tune):
-        options = argparse.Namespace(device="cpu", tuned=None, budget=8, variants=variants)
+        options = argparse.Namespace(device="cpu", tuned=None, untuned=False, budget=8, variants=variants)
         model, x = Layers().to(torch.bfloat16), torch.randn(4, 64, dtype=torch.bfloat16)
         with mock.patch.object(gemmtune, "tune", tune):
             return self.module.tune(options, [model], [argparse.Namespace(run=lambda one: one(x))], self.folder, "small")
