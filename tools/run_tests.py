@@ -74,9 +74,10 @@ def environment_of_tests():
 
 
 def main():
-    if len(sys.argv) < 2:
-        print(__doc__, file=sys.stderr)
-        return 2
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        is_asked = sys.argv[1:2] in (["-h"], ["--help"])
+        print(__doc__, file=sys.stdout if is_asked else sys.stderr)
+        return 0 if is_asked else 2
     build = Path(sys.argv[1]).resolve()
     reports = build / "test-reports"
     shutil.rmtree(reports, ignore_errors=True)
