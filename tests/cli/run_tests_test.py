@@ -73,6 +73,14 @@ class RunTests(unittest.TestCase):
     def test_the_users_tuned_files_and_kernels_are_not_the_tests(self):
         self.assertEqual(run({"one": ("variables", 0)}), (0, "1 passed, 0 failed, 0 skipped"))
 
+    def test_options_are_no_build_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for words, code in ((["--help"], 0), (["-R", "one"], 2), ([], 2)):
+                done = subprocess.run([sys.executable, RUN_TESTS, *words], cwd=folder, capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, code, words)
+                self.assertIn("Usage: run_tests.py BUILD_FOLDER", done.stdout + done.stderr)
+                self.assertEqual(os.listdir(folder), [], words)
+
 
 if __name__ == "__main__":
     unittest.main()
