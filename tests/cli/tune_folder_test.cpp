@@ -95,6 +95,16 @@ TEST_F(TuneFolder, ASingleSizesFileIsNamedWithItsOperation) {
   EXPECT_TRUE(has("bf16_tuned_gemm.csv"));
 }
 
+// Programs read no shard's file of a config folder.
+TEST_F(TuneFolder, AShardsFileIsNamedByItself) {
+  const auto result = program.run({"tune", "-m", "1,2", "-n", "64", "-k", "64", "--device", "cpu:0",
+                                   "--iters", "5", "--shard", "1/1", "-o", folder_});
+  ASSERT_EQ(result.exit_code, 0) << result.err << result.out;
+  EXPECT_TRUE(has("bf16_tuned_gemm.1of1.csv"));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("next: export GEMMTUNE_CONFIG_A16W16="),
+                                Not(HasSubstr("GEMMTUNE_CONFIG_DIR"))));
+}
+
 TEST_F(TuneFolder, AFolderOfListsIsTunedByOneCommand) {
   const std::string lists = program.file("lists");
   std::filesystem::create_directories(lists);

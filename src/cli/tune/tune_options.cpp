@@ -342,28 +342,30 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
   Outputs outputs;
   const OperationForm operation =
       shapes.rows.empty() ? shapes.operation : form_of(shapes.rows.front().problem);
+  std::string tables_folder;  // where the file has its operation's name
   if (options.buckets) {
     if (!has_triton_family(operation))
       return Status::unsupported("--buckets: there are no Triton configs of {}", to_string(operation));
     GEMMTUNE_RETURN_IF_ERROR(make_folders(options.output));
     outputs.also_read = {join_path(options.output, tuned_file_name(operation))};
   } else if (names_folder(options.output)) {
-    outputs.folder = options.output;
-    if (!options.dry_run) GEMMTUNE_RETURN_IF_ERROR(make_folders(options.output));
-    outputs.also_read = {join_path(options.output, tuned_file_name(operation))};
-    if (shard) outputs.also_read.front() = shard_path(outputs.also_read.front(), *shard);
+    tables_folder = options.output;
+    if (!shard) outputs.folder = tables_folder;
   } else {
     outputs.also_read = path_list(options.output);
   }
   if (options.output.empty() && !shard && !options.default_output.empty())
     outputs.also_read = {options.default_output};
   if (outputs.also_read.empty()) {
-    if (!options.output.empty()) return Status::invalid("-o '{}': no file name in it", options.output);
-    if (environment.config_folder.empty()) return Status::invalid("give -o FILE ({})", no_config_folder);
-    if (!options.dry_run) GEMMTUNE_RETURN_IF_ERROR(make_folders(environment.config_folder));
-    outputs.also_read.push_back(environment.config_folder + "/" + tuned_file_name(operation));
-    // Programs read it under the whole name only.
-    outputs.is_config_file = !shard;
+    if (tables_folder.empty()) {
+      if (!options.output.empty()) return Status::invalid("-o '{}': no file name in it", options.output);
+      if (environment.config_folder.empty()) return Status::invalid("give -o FILE ({})", no_config_folder);
+      tables_folder = environment.config_folder;
+      // Programs read it under the whole name only.
+      outputs.is_config_file = !shard;
+    }
+    if (!options.dry_run) GEMMTUNE_RETURN_IF_ERROR(make_folders(tables_folder));
+    outputs.also_read.push_back(join_path(tables_folder, tuned_file_name(operation)));
     if (shard) outputs.also_read.front() = shard_path(outputs.also_read.front(), *shard);
   }
   outputs.tuned = outputs.also_read.front();
