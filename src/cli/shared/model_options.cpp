@@ -70,9 +70,9 @@ Result<std::optional<ServingSizes>> served_sizes(const ModelOptions& options) {
 /// The plug-in of vLLM packs dense 4-bit weights on GPUs, where packed kernels are the faster ones.
 bool is_packed_in_vllm(const ModelOptions& options, OperationForm form, const std::string& architecture) {
   const bool is_gpu = architecture.starts_with("sm_") || architecture.starts_with("gfx");
-  return is_gpu && options.server == "vllm" &&
-         (form.operation == Operation::a16w4 || form.operation == Operation::a16w4_int4 ||
-          form.operation == Operation::a16w4_nvfp4);
+  const OperationTraits& operation = traits(form.operation);
+  const bool weight_alone_is_quantized = operation.own_w_type() && operation.quantization == QuantType::none;
+  return is_gpu && options.server == "vllm" && weight_alone_is_quantized;
 }
 
 }  // namespace
