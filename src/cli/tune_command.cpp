@@ -77,9 +77,10 @@ Words of results (win, undecided, ties): gemmtune help verdicts
 
 constexpr const char* tune_footer = R"(
 Shapes come from -i (AITER's untuned CSV, a tuned file, a YAML of gemm sizes, - for stdin), from -m -n -k, from
---model_dir, or from the config folder. A model with several operations has a file of each in the
-folder that -o names, or in the config folder (-o FILE: of --op alone, else a16w16); so have the lists of a recorded folder
-(-i FOLDER). Shapes that the output already has for this device are skipped (--all tunes them again). The output is written after each shape, every measurement into OUTPUT.journal: an interrupted or killed
+--model_dir, or from the config folder. A model with several operations has a file of each in the folder that -o
+names, or in the config folder (-o FILE: of --op alone, else a16w16); so have the lists of a recorded folder
+(-i FOLDER). Shapes that the output already has for this device are skipped (--all tunes them again). The output is
+written after each shape, every measurement into OUTPUT.journal: an interrupted or killed
 run is continued by the same command and measures nothing twice.
 
 tune_gemm's mode (kernel-space tuning): a YAML of sizes or of results, or one of tune_gemm's options. There a single
