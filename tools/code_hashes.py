@@ -28,7 +28,7 @@ import tempfile
 
 import check_device
 
-PROGRAMS = (("tests/backends_test", "GpuCompile.*"), ("tests/emulation_test", "Architectures/HipCompile*"))
+PROGRAMS = (("tests/backends_test", "GpuCompile*"), ("tests/emulation_test", "Architectures/HipCompile*"))
 
 
 def sections(code):
