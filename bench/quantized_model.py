@@ -28,13 +28,14 @@ CONFIGS = {
                                      "truncate": False}},
 }
 FORMS = {  # of a model
-    "llama-3.1-8b": ["bf16", "fp8", "fp8_per_token", "int4", "awq", "nvfp4", "nvfp4_as_bf16"],
+    "llama-3.1-8b": ["bf16", "fp8", "fp8_per_token", "int8", "int4", "awq", "nvfp4", "nvfp4_as_bf16"],
     "qwen3-30b-a3b": ["bf16", "fp8", "int4", "awq", "nvfp4"],
     "gpt-oss-20b": ["mxfp4"],
 }
 SPREAD = 0.02  # standard deviation of a weight
 INT4_SPREAD = 4.61  # standard deviation of equally likely elements from -8 to 7; of e2m1 it is 2.93
 FP8_SPREAD = 64.0
+INT8_SPREAD = 73.6  # of equally likely elements from -127 to 127
 GLOBAL_DIVISOR = 2048.0  # of NVFP4
 E8M0_EXPONENT = 120  # 2^-7
 E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6]
@@ -62,8 +63,8 @@ def octets(*shape):
 
 def matrices(form, count, n, k):
     """`count` weights [n, k] in the checkpoint's form: the part's name -> a tensor [count, ...]. int4: symmetric in groups of 128 along k, words of eight
-    along k; awq: words of eight along n, with zero points of 8; fp8: scales of blocks of 128 x 128; fp8_per_token: a scale for each of n; nvfp4: scales
-    of 16 along k."""
+    along k; awq: words of eight along n, with zero points of 8; fp8: scales of blocks of 128 x 128; fp8_per_token, int8: a scale for each of n; nvfp4:
+    scales of 16 along k."""
     if form == "bf16":
         return {"weight": normal(count, n, k)}
     if form in ("fp8", "fp8_per_token"):
@@ -73,6 +74,9 @@ def matrices(form, count, n, k):
         blocks = (-(-n // BLOCK), -(-k // BLOCK)) if form == "fp8" else (n, 1)
         scale = between(0.5, 1.5, count, *blocks) * (SPREAD / FP8_SPREAD)
         return {"weight": elements, "weight_scale_inv" if form == "fp8" else "weight_scale": scale.bfloat16()}
+    if form == "int8":
+        scale = between(0.5, 1.5, count, n, 1) * (SPREAD / INT8_SPREAD)
+        return {"weight": torch.randint(-127, 128, (count, n, k), dtype=torch.int8, device=device), "weight_scale": scale.bfloat16()}
     if form == "int4":
         scale = between(0.5, 1.5, count, n, k // GROUP) * (SPREAD / INT4_SPREAD)
         return {"weight_packed": words(count, n, k // 8), "weight_scale": scale.bfloat16(), "weight_shape": torch.tensor([[n, k]] * count)}
@@ -168,11 +172,11 @@ def quantization_of(form, config):
         return {"quant_method": "awq", "bits": 4, "group_size": GROUP, "zero_point": True, "version": "gemm", "modules_to_not_convert": routers or None}
     if form == "mxfp4":
         return config["quantization_config"]
-    if form == "fp8_per_token":
-        kind = {"num_bits": 8, "type": "float", "symmetric": True}
+    if form in ("fp8_per_token", "int8"):
+        kind = {"num_bits": 8, "type": "int" if form == "int8" else "float", "symmetric": True}
         group = {"targets": ["Linear"], "weights": {**kind, "strategy": "channel", "dynamic": False},
                  "input_activations": {**kind, "strategy": "token", "dynamic": True}}
-        return compressed("float-quantized", routers, group)
+        return compressed("int-quantized" if form == "int8" else "float-quantized", routers, group)
     if form in ("int4", "nvfp4"):
         kind = {"type": "int", "strategy": "group", "group_size": GROUP} if form == "int4" else {"type": "float", "strategy": "tensor_group", "group_size": 16}
         group = {"targets": ["Linear"], "weights": {"num_bits": 4, "symmetric": True, "dynamic": False, **kind}, "input_activations": None}
@@ -210,7 +214,7 @@ def main():
     parser.add_argument("folder", type=Path, help="is made; must be empty")
     parser.add_argument("model", choices=list(CONFIGS))
     parser.add_argument("form", help="; ".join(f"{model}: {', '.join(forms)}" for model, forms in FORMS.items()) +
-                        ". fp8: blocks of 128 x 128; fp8_per_token: compressed-tensors, a scale for each row of the weight; int4: compressed-tensors, groups of "
+                        ". fp8: blocks of 128 x 128; fp8_per_token: compressed-tensors, a scale for each row of the weight; int8: the same of int8; int4: compressed-tensors, groups of "
                         "128; awq: groups of 128 with zero points; nvfp4: bf16 x; nvfp4_as_bf16: the weights of nvfp4, which bf16 holds exactly")
     parser.add_argument("--layers", type=int, help="fewer than the model has, where memory or disk needs it")
     parser.add_argument("--experts", type=int, help="fewer experts, for a try on a CPU")

@@ -54,8 +54,8 @@ class Int8Config:
 
 
 def quantize_int8(input, scale=None, azp=None, symmetric=True):
-    scale = input.abs().amax(1, keepdim=True).float().clamp(min=1e-12) / 127
-    return (input.float() / scale).round().to(torch.int8), scale, None
+    scale = input.abs().amax(1, keepdim=True).float().clamp(min=1e-12) / 127 if scale is None else scale
+    return (input.float() / scale).round().clamp(-128, 127).to(torch.int8), scale, None if symmetric else torch.zeros(len(input), 1)
 
 
 class Int8Base(ABC):
@@ -337,8 +337,26 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
             y = y if bias is None else y + bias
             return y.to(x.dtype).view(*x.shape[:-1], -1)
 
+    class CutlassInt8ScaledMMLinearKernel(Int8Base):
+        """Keeps the weight as a view [K, N]; a product of other sizes than multiples of 16 is a kernel of Triton's."""
+
+        def process_weights_after_loading(self, layer):
+            layer.weight = nn.Parameter(layer.weight.t().data, requires_grad=False)
+            if self.config.is_static_input_scheme:
+                layer.input_scale = nn.Parameter(layer.input_scale.max(), requires_grad=False)
+            layer.azp_adj = None if self.config.input_symmetric else layer.weight.sum(0, keepdim=True, dtype=torch.int32)
+
+        def apply_weights(self, layer, x, bias=None):
+            rows, scale, _ = quantize_int8(x.contiguous().view(-1, x.shape[-1]), layer.input_scale, None, symmetric=layer.azp_adj is None)
+            if layer.weight.shape[0] % 16 or layer.weight.shape[1] % 16:
+                calls["triton"] += 1
+                return scaled_product(rows, layer.weight, scale, layer.weight_scale, bias, x.dtype).view(*x.shape[:-1], -1)
+            out = torch.empty(rows.shape[0], layer.weight.shape[1], dtype=x.dtype)
+            torch.ops._C.cutlass_scaled_mm(out, rows, layer.weight, scale, layer.weight_scale, bias)
+            return out.view(*x.shape[:-1], -1)
+
     enum_of = PlatformEnum[platform]
-    int8 = {enum_of: [CPUInt8ScaledMMLinearKernel]}
+    int8 = {enum_of: [CPUInt8ScaledMMLinearKernel if platform == "CPU" else CutlassInt8ScaledMMLinearKernel]}
     four_bit = {"nvfp4": [], "mxfp4": []}
     fp8 = {enum_of: [NeverDouble, CutlassFP8ScaledMMLinearKernel, ChannelWiseTorchFP8ScaledMMLinearKernel, MarlinFP8ScaledMMLinearKernel,
                      HummingFP8ScaledMMLinearKernel]}
@@ -446,8 +464,8 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
             return self.fp8_linear.apply_weights(layer, x, bias)
 
     class Int8LinearMethod:
-        def __init__(self, symmetric=True):
-            config = Int8Config(False, True, symmetric)
+        def __init__(self, symmetric, is_static):
+            config = Int8Config(is_static, True, symmetric)
             chosen = choose_scaled_mm_linear_kernel(config, int8, quantization="int8_w8a8")
             self.kernel = chosen(config, layer_param_names=["weight", "weight_scale", "input_scale", "input_zero_point", "azp_adj"])
 
@@ -471,12 +489,13 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
                 self.weight = nn.Parameter(weight.bfloat16(), requires_grad=False)
                 self.quant_method = UnquantizedLinearMethod()
                 return
-            if kind == "int8":
+            if kind in ("int8", "int8 asymmetric", "int8 static"):
+                self.input_scale = nn.Parameter(torch.tensor([4 / 127]), requires_grad=False) if kind == "int8 static" else None
                 scale = weight.abs().amax(1, keepdim=True) / 127
                 self.weight_scale = nn.Parameter(scale, requires_grad=False)
                 self.weight = nn.Parameter((weight / scale).round().to(torch.int8), requires_grad=False)
                 self.exact = self.weight.double() * scale.double()
-                self.quant_method = Int8LinearMethod()
+                self.quant_method = Int8LinearMethod(kind != "int8 asymmetric", kind == "int8 static")
                 return
             if kind == "block":
                 tiles = weight.unflatten(0, (-1, 128)).unflatten(2, (-1, 128))
@@ -513,7 +532,7 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
                  "_POSSIBLE_FP8_BLOCK_KERNELS": blocks, "choose_scaled_mm_linear_kernel": choose_scaled_mm_linear_kernel,
                  "is_supported_and_can_implement_kernel": can_run,
                  "_POSSIBLE_INT8_KERNELS": int8, "Int8ScaledMMLinearKernel": Int8Base, "FP8ScaledMMLinearKernel": ScaledBase, "Fp8BlockScaledMMLinearKernel": BlockBase},
-        "vllm._custom_ops": {"onednn_scaled_int8_quant": quantize_int8},
+        "vllm._custom_ops": {"onednn_scaled_int8_quant": quantize_int8, "scaled_int8_quant": quantize_int8},
         "vllm.model_executor.layers.linear": {"UnquantizedLinearMethod": UnquantizedLinearMethod},
         "vllm.model_executor.layers.vocab_parallel_embedding": {"UnquantizedEmbeddingMethod": UnquantizedEmbeddingMethod},
         "vllm.model_executor.layers.utils": {
@@ -527,6 +546,7 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
         contents[f"{LINEAR}.scaled_mm.cpu"] = {"CPUInt8ScaledMMLinearKernel": CPUInt8ScaledMMLinearKernel}
     else:
         contents.update(vllm_gpu_mixtures_double.modules(vllm))
+        contents[f"{LINEAR}.scaled_mm.cutlass"] = {"CutlassInt8ScaledMMLinearKernel": CutlassInt8ScaledMMLinearKernel}
     for name, members in contents.items():
         steps = name.split(".")
         for end in range(1, len(steps) + 1):  # packages above, and the module as an attribute of its package

@@ -393,10 +393,14 @@ class Plugin(Process):
                 close(self, model[1](x), x.double() @ model[1].exact.t() + (model[1].bias.double() if bias else 0), 1e-2)
                 self.assertEqual(vllm.calls["packed"], 1)
 
-    def test_int8_layers_of_the_cpu_backend(self):
+    def use_int8_row(self):
         path = TABLES["a8w8"] + ".int8.csv"
-        gemmtune.tune([{"M": 4, "N": N, "K": K, "q_dtype_w": "int8"}], path, op="a8w8", backend="cpu", search="random", iters=2, confirmations=1)
+        if not Path(path).exists():
+            gemmtune.tune([{"M": 4, "N": N, "K": K, "q_dtype_w": "int8"}], path, op="a8w8", backend="cpu", search="random", iters=2, confirmations=1)
         self.context = gemmtune.use({"a8w8": path})
+
+    def test_int8_layers_of_the_cpu_backend(self):
+        self.use_int8_row()
         default = torch.get_default_dtype()
         self.addCleanup(torch.set_default_dtype, default)
         for bias in (False, True):
@@ -420,6 +424,39 @@ class Plugin(Process):
             x = torch.randn(3, 128).bfloat16()
             close(self, model[1](x), x.double() @ model[1].exact.t(), 3e-2)
             self.assertEqual(vllm.calls["int8"], 1)
+
+    def test_int8_layers_of_gpus(self):
+        self.use_int8_row()
+        default = torch.get_default_dtype()
+        self.addCleanup(torch.set_default_dtype, default)
+        for kind, bias in (("int8", False), ("int8", True), ("int8 static", False)):
+            vllm = self.start()
+
+            def make():
+                layers = nn.Sequential(vllm.Linear(N, K, bias, kind), vllm.Linear(256, 128, kind=kind), vllm.Linear(N, K, kind="int8 asymmetric"),
+                                       vllm.Linear(40, 24, kind=kind))
+                torch.set_default_dtype(torch.bfloat16)  # as vLLM does while it loads
+                return layers
+
+            model = self.load(make)
+            torch.set_default_dtype(default)
+            self.assertIn("1 of 4 linear layers", self.line)
+            left = gemmtune_vllm.report()["left"]
+            self.assertEqual(left["2"], "int8 with asymmetric scales of x")
+            self.assertEqual(left["3"], "its sizes are no multiples of 16")
+            self.assertIn("no tuned row", left["1"])
+            weight = model[0].weight.data_ptr()
+            for m, ours in ((4, True), (40, False)):
+                x = torch.randn(2, m // 2, K).bfloat16().clamp(-4, 4)
+                calls, used = vllm.calls["cutlass"], self.used()
+                close(self, model[0](x), x.double() @ model[0].exact.t() + (model[0].bias.double() if bias else 0), 3e-2)
+                self.assertEqual((self.used() - used, vllm.calls["cutlass"] - calls), (1, 0) if ours else (0, 1), m)
+            self.assertEqual(model[0].weight.data_ptr(), weight)  # no copy
+            for layer, counter in ((model[1], "cutlass"), (model[2], "cutlass"), (model[3], "triton")):
+                x = torch.randn(4, layer.weight.shape[0]).bfloat16().clamp(-4, 4)
+                calls = vllm.calls[counter]
+                close(self, layer(x), x.double() @ layer.exact.t(), 3e-2)
+                self.assertEqual(vllm.calls[counter] - calls, 1)
 
     def test_merged_layers_have_a_scale_for_each(self):
         from gemmtune_vllm import quantized
@@ -494,7 +531,7 @@ class Plugin(Process):
         four_bit = [f"{vllm_double.LINEAR}.{name}" for name in ("nvfp4.marlin.MarlinNvFp4LinearKernel", "mxfp4.marlin.MarlinMxFp4LinearKernel")]
         mixtures = [f"{vllm_gpu_mixtures_double.FUSED_MOE}.prepare_finalize.no_dp_ep.MoEPrepareAndFinalizeNoDPEPModular",
                     "vllm.model_executor.layers.quantization.mxfp4.GptOssMxfp4MoEMethod"]
-        self.start(signature=apply, without=[*linear, *four_bit, *mixtures, "vllm.scalar_type.scalar_types"])
+        self.start(signature=apply, without=[*linear, *four_bit, *mixtures, "vllm.scalar_type.scalar_types", "vllm._custom_ops.scaled_int8_quant"])
         self.assertEqual(len(self.log), 1)
         self.assertIn("gemmtune: off: this vLLM differs", self.log[0])
         self.start(signature=apply, without=linear[:1])

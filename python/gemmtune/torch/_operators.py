@@ -27,6 +27,8 @@ def random_rows(m, k, dtype, device):
     """x [m, k] to make a plan with, the same in every process; PyTorch's own generators are left alone. Not zeros: a plan's first run may
     verify its kernel, and every kernel is right on those."""
     generator = torch.Generator(device).manual_seed(m)
+    if not dtype.is_floating_point:
+        return torch.randint(-127, 128, (m, k), generator=generator, device=device, dtype=dtype)
     return torch.randn(m, k, generator=generator, device=device, dtype=torch.float32 if dtype.itemsize == 1 else dtype).to(dtype)
 
 
@@ -140,7 +142,7 @@ def _fake_tuned_scaled_linear(x, w, x_scale, w_scale, bias, rows, out_dtype, kin
     return x.new_empty((rows, w.shape[0] if kind == blocks_scaled else w.shape[1]), dtype=out_dtype)
 
 
-# What a tuned_scaled_linear has: fp8 with one scale each, with a scale a row of x, with scales of blocks. w is [N, K] of blocks, else a
+# What a tuned_scaled_linear has: fp8 with one scale each, fp8 or int8 with a scale a row of x, fp8 with scales of blocks. w is [N, K] of blocks, else a
 # view [K, N] of that.
 tensor_scaled, token_scaled, blocks_scaled = range(3)
 _fakes = {"linear": _fake_linear, "linear.full": _fake_linear, "a8w8": _fake_a8w8, "a8w8_blockscale": _fake_blockscale, "a4w4_blockscale": _fake_blockscale,

@@ -68,6 +68,12 @@ _needed = {
         ("apply_int4", f"{_kernels}.mixed_precision.cpu", "CPUWNA16LinearKernel.apply_weights", ("layer", "x", "bias")),
         ("scalar_types", "vllm.scalar_type", "scalar_types", None),
     ),
+    "int8 on GPUs": (
+        ("cutlass_int8", f"{_kernels}.scaled_mm.cutlass", "CutlassInt8ScaledMMLinearKernel", ("c", "layer_param_names")),
+        ("prepare_cutlass_int8", f"{_kernels}.scaled_mm.cutlass", "CutlassInt8ScaledMMLinearKernel.process_weights_after_loading", ("layer",)),
+        ("apply_cutlass_int8", f"{_kernels}.scaled_mm.cutlass", "CutlassInt8ScaledMMLinearKernel.apply_weights", ("layer", "x", "bias")),
+        ("scaled_int8_quant", "vllm._custom_ops", "scaled_int8_quant", ("input", "scale", "azp", "symmetric")),
+    ),
     "int4 on GPUs": (
         ("scalar_types", "vllm.scalar_type", "scalar_types", None),
     ),

@@ -1,7 +1,9 @@
-"""fp8 layers. A class that stands first in vLLM's list of kernels makes the kernel that vLLM would have chosen without it, and
-follows the loading of its layer. That kernel stays what it is: it prepares the weight, quantizes x, and runs all sizes that no
-tuned row answers. Only its product, apply_scaled_mm or apply_block_scaled_mm, is replaced in layers that are ours."""
+"""fp8 layers, and int8 layers on GPUs. A class that stands first in vLLM's list of fp8 kernels makes the kernel that vLLM would have chosen
+without it, and follows the loading of its layer. That kernel stays what it is: it prepares the weight, quantizes x, and runs all sizes that no
+tuned row answers. Only its product, apply_scaled_mm or apply_block_scaled_mm, is replaced in layers that are ours. The kernel of int8 layers
+has no function of its product: ours quantizes x by the function of vLLM that it calls."""
 
+import functools
 import inspect
 import math
 
@@ -25,6 +27,8 @@ def _operator_of(kernel):
 class Layer:
     """A quantized layer of a model, with its kernel. blocks: the kernel takes block-scaled operands, and w as [N, K]."""
 
+    dtype = torch.float8_e4m3fn  # of both operands
+
     def __init__(self, kernel, layer, blocks):
         self.kernel, self.layer, self.blocks = kernel, layer, blocks
         self.product = "apply_block_scaled_mm" if blocks else "apply_scaled_mm"
@@ -36,7 +40,7 @@ class Layer:
     def weight(self):
         """The weight as [N, K], or None."""
         weight = getattr(self.layer, "weight", None)
-        if not isinstance(weight, torch.Tensor) or weight.dim() != 2 or weight.dtype is not torch.float8_e4m3fn:
+        if not isinstance(weight, torch.Tensor) or weight.dim() != 2 or weight.dtype is not self.dtype:
             return None
         weight = weight if self.blocks else weight.t()
         return weight if weight.is_contiguous() else None
@@ -78,13 +82,16 @@ class Layer:
         one = group.is_per_tensor() and self.scale().numel() == 1
         return operators.tensor_scaled if one else operators.token_scaled
 
+    def out_dtype(self):
+        return self.kernel.config.out_dtype
+
     def size(self, m, bias):
         weight = self.weight()
         n, k = weight.shape
-        return operators.device_of(weight), self.kind(), m, n, k, weight.dtype, self.kernel.config.out_dtype, bias is not None, 0
+        return operators.device_of(weight), self.kind(), m, n, k, weight.dtype, self.out_dtype(), bias is not None, 0
 
     def run(self, m, bias):
-        weight, out_dtype, kind = self.weight(), self.kernel.config.out_dtype, self.kind()
+        weight, out_dtype, kind = self.weight(), self.out_dtype(), self.kind()
         x = operators.random_rows(m, weight.shape[1], weight.dtype, weight.device)
         scale = (torch.ones(m, -(-weight.shape[1] // 128), device=weight.device) if self.blocks else
                  torch.ones(1 if kind == operators.tensor_scaled else m, device=weight.device))
@@ -130,17 +137,71 @@ class Layer:
         setattr(self.kernel, self.product, apply_block_scaled_mm if self.blocks else apply_scaled_mm)
 
 
+class Int8Layer(Layer):
+    """An int8 layer of CUTLASS's kernel. x has a symmetric scale for each row, or one that the checkpoint has."""
+
+    dtype = torch.int8
+
+    def __init__(self, kernel, layer, vllm):
+        super().__init__(kernel, layer, blocks=False)
+        self.product, self.runs_python, self.other = "apply_weights", False, operators.cutlass_operator
+        self.quantize, self.y_type = vllm.scaled_int8_quant, torch.get_default_dtype()  # while vLLM loads a model it is the model's
+
+    def why_not(self):
+        if not self.kernel.config.input_symmetric:
+            return "int8 with asymmetric scales of x"
+        why = super().why_not()
+        # vLLM's own rule: else it runs a kernel of Triton.
+        return why or (None if all(size % 16 == 0 for size in self.weight().shape) else "its sizes are no multiples of 16")
+
+    def kind(self):
+        return operators.token_scaled
+
+    def out_dtype(self):
+        return self.y_type
+
+    def keep_function(self):
+        """_C::cutlass_scaled_mm runs the sizes that no row answers."""
+
+    def take(self, graphs):
+        kernel, quantize = self.kernel, self.quantize
+        w_name, w_scale_name, x_scale_name = kernel.layer_param_names[:3]
+
+        def apply_weights(layer, x, bias=None):
+            rows, x_scale, _ = quantize(x.reshape(-1, x.shape[-1]).contiguous(), getattr(layer, x_scale_name), None, symmetric=True)
+            y = operators.scaled_linear(rows, getattr(layer, w_name), x_scale, getattr(layer, w_scale_name), bias, rows.shape[0], x.dtype,
+                                        operators.token_scaled, operators.cutlass_operator)
+            return y.view(*x.shape[:-1], y.shape[-1])
+
+        kernel.apply_weights = apply_weights
+
+
 def _follow(kernel, vllm):
     blocks = not isinstance(kernel, vllm.fp8_base)
     prepare = kernel.process_weights_after_loading
 
     def process_weights_after_loading(layer):
         prepare(layer)
-        ready = Layer(kernel, layer, blocks)
-        if ready.product not in vars(kernel) and all(one.layer is not layer for one in loaded):  # weights may be loaded again
-            loaded.append(ready)
+        _keep(Layer(kernel, layer, blocks))
 
     kernel.process_weights_after_loading = process_weights_after_loading
+
+
+def _follow_class(kernel_class, vllm):
+    prepare = kernel_class.process_weights_after_loading
+
+    @functools.wraps(prepare)
+    def process_weights_after_loading(kernel, layer):
+        prepare(kernel, layer)
+        if type(kernel) is kernel_class:  # one derived from it has a product of its own
+            _keep(Int8Layer(kernel, layer, vllm))
+
+    kernel_class.process_weights_after_loading = process_weights_after_loading
+
+
+def _keep(ready):
+    if ready.product not in vars(ready.kernel) and all(one.layer is not ready.layer for one in loaded):  # weights may be loaded again
+        loaded.append(ready)
 
 
 def _put_first(vllm, name, base, kernel_type, lists):
@@ -187,5 +248,7 @@ def _put_first(vllm, name, base, kernel_type, lists):
 def register(vllm):
     if "fp8" in vllm.parts:
         _put_first(vllm, "GemmtuneFp8LinearKernel", vllm.fp8_base, "fp8", vllm.fp8_kernels)
+    if "int8 on GPUs" in vllm.parts:
+        _follow_class(vllm.cutlass_int8, vllm)
     if "fp8 block-scaled" in vllm.parts:
         _put_first(vllm, "GemmtuneFp8BlockLinearKernel", vllm.fp8_block_base, "fp8_block", vllm.fp8_block_kernels)

@@ -11,7 +11,7 @@ from gemmtune.torch._operators import blocks_scaled, device_of, random_rows, ten
 
 dependent = False  # tuned kernels are launched before the kernel in front has ended
 
-_types = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", torch.float8_e4m3fn: "f8_e4m3fn"}
+_types = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", torch.float8_e4m3fn: "f8_e4m3fn", torch.int8: "i8"}
 _operations = {"plain": ("a16w16", False), tensor_scaled: ("a16w16", True), token_scaled: ("a8w8", False),
                blocks_scaled: ("a8w8_blockscale", False)}
 
