@@ -1,11 +1,13 @@
 """gemmtune_vllm against a double of vLLM (vllm_double.py), on a CPU: which layers are taken, which kernel runs, results."""
 
 import importlib.util
+import itertools
 import logging
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -262,6 +264,24 @@ class Plugin(Process):
             for layer in model:
                 layer(torch.randn(m, K).bfloat16())
         self.assertEqual(self.context.counters()["plans_made"], made)
+
+    def test_kernels_are_compiled_side_by_side(self):
+        """Two calls of the look-up wait for each other: one after the other they would not end."""
+        from gemmtune_vllm import operators
+        for function in ("answered", "plan"):
+            met, calls, stock = threading.Barrier(2), itertools.count(), getattr(operators, function)
+
+            def meet(size, met=met, calls=calls, stock=stock):
+                if next(calls) < 2:
+                    met.wait(60)
+                return stock(size)
+
+            vllm = self.start()
+            with mock.patch.object(operators, function, meet), mock.patch.object(os, "sched_getaffinity", lambda process: {0, 1}):
+                self.load(lambda: nn.Sequential(vllm.Linear(N, K), vllm.Linear(N, K, True)))
+            self.assertIn("2 of 2 linear layers", self.line)
+            self.assertFalse(met.broken)
+            self.assertGreater(next(calls), 1)
 
     def test_layers_without_rows_are_not_touched(self):
         vllm = self.start()

@@ -76,17 +76,27 @@ def row_of(device, problem):
         return None
 
 
-def _row_of_size(size):
-    device, kind, m, n, k, x_type, y_type, bias, layout = size
+def plan(size):
+    """Has the kernel for an answered size compiled and loaded, or gemmtune's default kernel."""
+    contexts.current(size[0]).plan(_problem(size))
+
+
+def _problem(size):
+    """The problem of a size, or None if gemmtune does not do it."""
+    _, kind, m, n, k, x_type, y_type, bias, layout = size
     operation, scale_ab = _operations[kind]
     if x_type not in _types or y_type not in _types:
         return None
     try:
-        problem = operations.problem(m, n, k, operation=operation, x_type=_types[x_type], y_type=_types[y_type], bias=bias,
-                                     scale_ab=scale_ab, weight_layout=layout)
-    except errors.Error:  # what gemmtune does not do
+        return operations.problem(m, n, k, operation=operation, x_type=_types[x_type], y_type=_types[y_type], bias=bias, scale_ab=scale_ab,
+                                  weight_layout=layout)
+    except errors.Error:
         return None
-    return row_of(device, problem)
+
+
+def _row_of_size(size):
+    problem = _problem(size)
+    return None if problem is None else row_of(size[0], problem)
 
 
 def _stock_scaled_linear(x, w, x_scale, w_scale, bias, rows, out_dtype, other):

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -181,6 +182,11 @@ class _Answers:
             self._known[size] = operators.answered(size)
         return self._known[size]
 
+    def ask(self, layers):
+        """All sizes of the layers at once."""
+        sizes = dict.fromkeys(layer.size(m, bias) for layer in layers if layer.why_not() is None for bias in layer.biases() for m in self._asked)
+        self._known.update(zip(sizes, _side_by_side(operators.answered, sizes)))
+
     def any(self, layer):
         return any(self(layer.size(m, bias)) for bias in layer.biases() for m in self._asked)
 
@@ -210,14 +216,26 @@ def _why_left(layer, answers, recording):
     return None
 
 
+def _side_by_side(function, items):
+    """The results of function(item). On a GPU each call may compile a kernel, on one core, without Python's lock: so as many at once as the process has
+    cores, eight at most, because each takes some hundred MB."""
+    if _vllm.on_cpu:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(min(8, len(os.sched_getaffinity(0)))) as threads:
+        return list(threads.map(function, items))
+
+
 def _choose_layers(model, config, loading):
     global _calls_before
     start = time.monotonic()
     graphs, asked = _sizes(config)
     recording = operators.recording()
-    answers, plans = _Answers(asked, _longest(config)), set()
+    answers, planned = _Answers(asked, _longest(config)), {}  # size -> its layer, M and bias
     taken, left = list(loading.taken), list(loading.left)  # (module, constants of its graph); (module, why)
-    for layer in _layers(model):
+    layers = _layers(model)
+    if not recording:
+        answers.ask(layers)
+    for layer in layers:
         layer.keep_function()  # of all: a compiled graph of an earlier run may have more of our operators
         why = _why_left(layer, answers, recording)
         if why is not None:
@@ -227,18 +245,20 @@ def _choose_layers(model, config, loading):
         taken.append((layer.layer, layer.constants()))
         if recording:  # sizes that the model does not run must not get into the file
             continue
-        with torch.inference_mode():
-            for bias in layer.biases():
-                for m in graphs:
-                    size = layer.size(m, bias)
-                    if size not in plans and (m <= layer.untuned_rows or answers(size)):
-                        plans.add(size)
-                        layer.run(m, bias)
+        for bias in layer.biases():
+            for m in graphs:
+                size = layer.size(m, bias)
+                if m <= layer.untuned_rows or answers(size):
+                    planned.setdefault(size, (layer, m, bias))
+    if not _vllm.on_cpu:
+        _side_by_side(operators.plan, planned)
+    with torch.inference_mode():
+        for layer, m, bias in planned.values():
+            layer.run(m, bias)
     # On a GPU no kernel is compiled while a CUDA graph is captured, and gemmtune alone can run some of these layers.
-    for layer in loading.ahead.values() if not _vllm.on_cpu else ():
-        for m in filter(layer.runs, asked):
-            plans.add((layer.key(), m))
-            layer.plan(m)
+    ahead = [(layer, m) for layer in loading.ahead.values() for m in filter(layer.runs, asked)] if not _vllm.on_cpu else []
+    _side_by_side(lambda one: one[0].plan(one[1]), ahead)
+    plans = len(planned) + len(ahead)
     known = {id(module): name for name, module in model.named_modules()}
     names = [known.get(id(module), type(module).__name__) for module, _ in taken]
     counted, experts = _counted(taken, left)
@@ -248,14 +268,14 @@ def _choose_layers(model, config, loading):
         raise RuntimeError(f"GEMMTUNE_INVARIANT=rows, and vLLM's kernels would run in {len(left)} of {len(left) + len(names)} layers: {name}: {why}")
     _tell_compile_cache(config, [f"{name} {constants}" for name, (_, constants) in zip(names, taken)])
     device = operators.device_of(next((parameter for parameter in model.parameters()), torch.empty(0)))
-    _report.update(linear_layers=len(names) + len(left) - experts, mixtures=experts, ours=names, left=left, plans=len(plans), device=device)
+    _report.update(linear_layers=len(names) + len(left) - experts, mixtures=experts, ours=names, left=left, plans=plans, device=device)
     _calls_before = _counters()
     _watch(recording)
     if recording:
         logger.info("gemmtune %s: records the sizes of %s", gemmtune.__version__, counted)
         return
     logger.info("gemmtune %s: %s have tuned kernels; %d plans for %d CUDA-graph sizes made ahead in %.1f s (GEMMTUNE_VLLM=0 turns this off)",
-                gemmtune.__version__, counted, len(plans), len(graphs), time.monotonic() - start)
+                gemmtune.__version__, counted, plans, len(graphs), time.monotonic() - start)
     _say_what_is_left(left, device, has_ours=bool(names))
 
 
