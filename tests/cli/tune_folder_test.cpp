@@ -133,6 +133,25 @@ TEST_F(TuneFolder, AFolderOfListsIsTunedByOneCommand) {
   EXPECT_TRUE(has("bf16_tuned_gemm.csv") && has("a8w8_blockscale_tuned_gemm.csv"));
 }
 
+TEST_F(TuneFolder, AnOperationOfAFolderOfListsIsTunedAlone) {
+  const std::string lists = program.file("lists");
+  std::filesystem::create_directories(lists);
+  ASSERT_TRUE(write_file_atomically(lists + "/bf16_untuned_gemm.csv", "not a list\n").ok());
+  ASSERT_TRUE(write_file_atomically(lists + "/a8w8_blockscale_untuned_gemm.csv", "M,N,K\n1,128,128\n").ok());
+  const auto tune = [&](const std::string& operation, const std::string& output) {
+    return program.run({"tune", "-i", lists, "--op", operation, "--device", "cpu:0", "--iters", "5", "-o", output});
+  };
+  const auto missing = tune("a8w8", folder_);
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("lists: no list of shapes, expected a8w8_untuned_gemm.csv"));
+  const auto into_folder = tune("a8w8_blockscale", folder_);
+  ASSERT_EQ(into_folder.exit_code, 0) << into_folder.err << into_folder.out;
+  EXPECT_TRUE(has("a8w8_blockscale_tuned_gemm.csv") && !has("bf16_tuned_gemm.csv"));
+  const auto into_file = tune("a8w8_blockscale", program.file("one.csv"));
+  ASSERT_EQ(into_file.exit_code, 0) << into_file.err << into_file.out;
+  EXPECT_TRUE(file_exists(program.file("one.csv")));
+}
+
 TEST_F(TuneFolder, WhereAFileIsExpectedAFoldersNameIsRefused) {
   const std::string table =
       program.folder().write("t.csv", "gfx,cu_num,M,N,K,kernelId,splitK,us,kernelName\n");

@@ -47,7 +47,9 @@ Result<std::vector<OperationRun>> runs_of_model(const TuneOptions& options, cons
 
 Result<std::vector<OperationRun>> runs_of_lists(const TuneOptions& options) {
   std::vector<OperationRun> runs;
+  const auto asked = parse_operation(options.size.operation);  // none: all
   for (const OperationForm operation : all_operation_forms()) {
+    if (asked && *asked != operation) continue;
     const std::string path = join_path(options.input, untuned_file_name(operation));
     if (!file_exists(path)) continue;
     ShapeListOptions list;
@@ -59,9 +61,9 @@ Result<std::vector<OperationRun>> runs_of_lists(const TuneOptions& options) {
     runs.back().options.input = path;
   }
   if (runs.empty())
-    return Status::not_found("{}: no list of shapes, such as {}", options.input,
-                             untuned_file_name(OperationForm()));
-  if (!options.output.empty() && !names_folder(options.output))
+    return Status::not_found("{}: no list of shapes{}{}", options.input, asked ? ", expected " : ", such as ",
+                             untuned_file_name(asked.value_or(OperationForm())));
+  if (!asked && !options.output.empty() && !names_folder(options.output))
     return Status::invalid("-o {}: a file holds one operation, and {} is a folder: give -o FOLDER/",
                            options.output, options.input);
   if (runs.size() > 1 && is_of_one_run(options))
@@ -75,8 +77,9 @@ Result<std::vector<OperationRun>> runs_of_lists(const TuneOptions& options) {
 
 Result<std::vector<OperationRun>> runs_of(const TuneOptions& options, const Environment& environment) {
   std::vector<OperationRun> as_it_is{{options}};
-  if (!options.size.operation.empty() || options.size.any()) return as_it_is;
+  if (options.size.any()) return as_it_is;
   if (!options.input.empty()) return names_folder(options.input) ? runs_of_lists(options) : as_it_is;
+  if (!options.size.operation.empty()) return as_it_is;
   const bool has_folder =
       options.output.empty() ? options.default_output.empty() : names_folder(options.output);
   if (model_folder(options.model, environment).empty() || !has_folder || is_of_one_run(options))

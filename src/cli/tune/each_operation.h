@@ -17,7 +17,7 @@ struct OperationRun {
 };
 
 /// One run for each operation that the options ask for: of a model without --op into a folder (-o FOLDER, or the config folder),
-/// and of a folder of lists as -i. Just the options as they are for any other run. Requires checked options.
+/// and of a folder of lists as -i (with --op of that list alone). Just the options as they are for any other run. Requires checked options.
 Result<std::vector<OperationRun>> runs_of(const TuneOptions& options, const Environment& environment);
 
 /// Tunes them in turn; --budget is divided by shapes, and what one leaves goes to the next ones. Prints their answers, as one
