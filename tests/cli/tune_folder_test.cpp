@@ -139,7 +139,8 @@ TEST_F(TuneFolder, AnOperationOfAFolderOfListsIsTunedAlone) {
   ASSERT_TRUE(write_file_atomically(lists + "/bf16_untuned_gemm.csv", "not a list\n").ok());
   ASSERT_TRUE(write_file_atomically(lists + "/a8w8_blockscale_untuned_gemm.csv", "M,N,K\n1,128,128\n").ok());
   const auto tune = [&](const std::string& operation, const std::string& output) {
-    return program.run({"tune", "-i", lists, "--op", operation, "--device", "cpu:0", "--iters", "5", "-o", output});
+    return program.run(
+        {"tune", "-i", lists, "--op", operation, "--device", "cpu:0", "--iters", "5", "-o", output});
   };
   const auto missing = tune("a8w8", folder_);
   EXPECT_EQ(missing.exit_code, 2);
