@@ -105,11 +105,15 @@ endfunction()
 # gemmtune_add_test(NAME name COMMAND …): add_test(), for every test: its home is a folder of its own, so that nothing is read from or left
 # in the user's. Packages that the user installed for Python are still found. A small cache is stated: where a virtual machine reports
 # hundreds of MiB, each `tune` probes them and fills a pool of twice as much, which is most of a test's processor time. OpenMP's threads
-# sleep while they wait: beside other tests they would spin for cores that they do not get.
+# sleep while they wait: beside other tests they would spin for cores that they do not get. Half of a command's time to start is that of
+# ROCm's runtime, where one is installed: only a folder that sets test_hip lets it look for a GPU.
 function(gemmtune_add_test NAME name)
   add_test(NAME ${name} ${ARGN})
   set(home ${CMAKE_BINARY_DIR}/test-home/${name})
   set(changes HOME=set:${home} GEMMTUNE_LAST_LEVEL_CACHE_MIB=set:8 OMP_WAIT_POLICY=set:passive)
+  if(NOT test_gpu AND NOT test_hip)
+    list(APPEND changes HIP_VISIBLE_DEVICES=set:-1)
+  endif()
   foreach(variable CACHE CONFIG DATA STATE)
     list(APPEND changes XDG_${variable}_HOME=unset:)
   endforeach()

@@ -85,21 +85,21 @@ struct OperationTraits {
 
   // Operands.
   std::span<const DataType> x_types;                       // the first one is the default
-  std::span<const DataType> w_types;                       // empty: w has the type of x
-  std::span<const DataType> y_types;                       // the first one is the default, unless y_as_x
-  bool y_as_x;                                             // y has the type of x by default
+  std::span<const DataType> w_types = {};                  // empty: w has the type of x
+  std::span<const DataType> y_types = {};                  // the first one is the default, unless y_as_x
+  bool y_as_x = false;                                     // y has the type of x by default
   QuantType quantization;                                  // of x and w; a mixture's problem carries it
   std::optional<QuantType> w_quantization = std::nullopt;  // of a w of its own format; `quantization` is of x
-  bool scale_ab;                                           // fp8 operands with scaleAB, beside x_types
-  bool bias;
-  bool batched;
-  bool mixture;  // of experts: Problem::moe holds
+  bool scale_ab = false;                                   // fp8 operands with scaleAB, beside x_types
+  bool bias = false;
+  bool batched = false;
+  bool mixture = false;  // of experts: Problem::moe holds
 
   // Tables of tuned rows.
-  KeyTypes key_types;
-  bool key_switches;  // bias, scaleAB, bpreshuffle and the orders are part of the key
-  Padding padding;
-  bool aiter_tolerance_by_type;  // of AITER's check: by y's type, else one for all types
+  KeyTypes key_types = KeyTypes::none;
+  bool key_switches = false;  // bias, scaleAB, bpreshuffle and the orders are part of the key
+  Padding padding = Padding::two_levels;
+  bool aiter_tolerance_by_type = false;  // of AITER's check: by y's type, else one for all types
 
   /// w has w_types.front() where nothing else is said, whatever x is.
   bool own_w_type() const { return !mixture && !w_types.empty(); }

@@ -1,6 +1,6 @@
 // Runs a fuzz target where the compiler has no libFuzzer.
 //
-//   TARGET [--seconds S] [--runs N] [--seed X] [--failing FILE] [--fixture PATH]... SEED...
+//   fuzz_targets TARGET [--seconds S] [--runs N] [--seed X] [--failing FILE] [--fixture PATH]... SEED...
 //
 // Seeds are files or folders; --fixture names some below GEMMTUNE_FIXTURES, which may be absent. Without
 // --seconds and --runs each seed is replayed once, whole; with them, mutations of the seeds are run until one
@@ -26,11 +26,12 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "fuzz/fuzz_target.h"
 #include "fuzz/mutations.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 // A sanitizer's finding ends in abort(), which keeps the input, and not in _exit().
 #define GEMMTUNE_SANITIZER_OPTIONS(function) \
   extern "C" __attribute__((visibility("default"))) const char* function() { return "abort_on_error=1"; }
@@ -57,6 +58,7 @@ struct Options {
 // What the signal handler needs; set before each input.
 const char* failing_path = "fuzz.failing";
 const std::string* running = nullptr;
+const gemmtune::fuzz::Target* target = nullptr;
 std::atomic<std::size_t> live_bytes{0};
 
 void say(const char* text) { (void)!::write(STDERR_FILENO, text, std::strlen(text)); }
@@ -100,7 +102,7 @@ void run_one(const std::string& input) {
   ::setitimer(ITIMER_PROF, &limit, nullptr);
   // A copy of exactly its size: reading past its end is seen by a sanitizer.
   const std::vector<std::uint8_t> bytes(input.begin(), input.end());
-  LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+  target->run(bytes.data(), bytes.size());
   limit = {};
   ::setitimer(ITIMER_PROF, &limit, nullptr);
   running = nullptr;
@@ -128,9 +130,17 @@ std::vector<std::string> read_seeds(const std::vector<std::string>& paths) {
   return seeds;
 }
 
+/// Null for another word.
+const gemmtune::fuzz::Target* target_named(std::string_view name) {
+  for (const gemmtune::fuzz::Target& one : gemmtune::fuzz::all_targets())
+    if (one.name == name) return &one;
+  return nullptr;
+}
+
+/// Those behind the target's name.
 std::optional<Options> parse_arguments(int count, char** words) {
   Options options;
-  for (int index = 1; index < count; ++index) {
+  for (int index = 2; index < count; ++index) {
     const std::string word = words[index];
     if (!word.starts_with("--")) {
       options.seeds.push_back(word);
@@ -191,11 +201,12 @@ void operator delete(void* memory) noexcept {
 void operator delete(void* memory, std::size_t /*size*/) noexcept { operator delete(memory); }
 
 int main(int count, char** words) {
+  target = count < 2 ? nullptr : target_named(words[1]);
   const auto options = parse_arguments(count, words);
-  if (!options) {
+  if (target == nullptr || !options) {
     std::fprintf(
         stderr,
-        "usage: %s [--seconds S] [--runs N] [--seed X] [--failing FILE] [--fixture PATH]... SEED...\n",
+        "usage: %s TARGET [--seconds S] [--runs N] [--seed X] [--failing FILE] [--fixture PATH]... SEED...\n",
         words[0]);
     return 2;
   }

@@ -527,5 +527,15 @@ TEST_F(HipCommands, TheFirstRunWithoutAGpuSaysWhatIsMissing) {
   EXPECT_THAT(result.out, HasSubstr("HIP runtime: missing: hipInit answers hipErrorNoDevice"));
 }
 
+TEST_F(HipCommands, HiddenGpusAreNotLookedFor) {
+  SubprocessOptions options;
+  options.environment = {{"LD_LIBRARY_PATH", std::string(DOUBLES) + "/hip"},
+                         {"HIP_DOUBLE_DEVICES", "1"},
+                         {"HIP_VISIBLE_DEVICES", "-1"}};
+  const auto result = run_program({GEMMTUNE_PROGRAM, "devices", "--backend", "hip"}, options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out + result.err, HasSubstr("HIP_VISIBLE_DEVICES=-1 hides all GPUs"));
+}
+
 }  // namespace
 }  // namespace gemmtune

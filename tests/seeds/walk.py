@@ -24,7 +24,8 @@ needs_torch = unittest.skipUnless(TORCH, "this Python has no PyTorch (tools/torc
 
 # Where a command runs. `simulated`: kernels and their checks are the CPU's, times are a model's, so that a step takes no time and is the same
 # on a busy machine. `hip`: the program on doubles of AMD's libraries, whose kernels an emulation runs.
-PLACES = {"cpu": {}, "simulated": {}, "hip": {"LD_LIBRARY_PATH": str(DOUBLES)}}
+NO_GPU = {"HIP_VISIBLE_DEVICES": "-1"}
+PLACES = {"cpu": NO_GPU, "simulated": NO_GPU, "hip": {"LD_LIBRARY_PATH": str(DOUBLES)}}
 
 # Online tuning of a small problem takes half a second, of a busy machine more.
 ONLINE_TIME = {"GEMMTUNE_ONLINE_BUDGET_MS": "20000"}

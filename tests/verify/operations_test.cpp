@@ -126,28 +126,54 @@ double rounded_to(int bits, double value) {
   return std::ldexp(std::nearbyint(std::ldexp(mantissa, bits)), exponent - bits);
 }
 
-/// Σ over k of x[row] · w[column], scaled where the blocks end.
-double dot(const Tensor& x, std::int64_t x_matrix, std::int64_t row, const Tensor& w, std::int64_t w_matrix,
+/// A tensor and its elements times their scales, [matrix, row, k]; where scales are swapped, its elements alone.
+struct Decoded {
+  Decoded(const Tensor& of, Fault fault) : tensor(of) {
+    const MatrixShape& shape = tensor.shape;
+    for (std::int64_t matrix = 0; matrix < shape.count; ++matrix)
+      for (std::int64_t row = 0; row < shape.rows; ++row)
+        for (std::int64_t k = 0; k < shape.columns; ++k) {
+          const double code = tensor.at(matrix, row, k, fault);
+          double value =
+              fault == Fault::swapped_scales ? code : code * tensor.scale_at(matrix, row, k, fault);
+          if (fault == Fault::rounded_weights) value = rounded_to(8, value);
+          if (fault == Fault::coarse_weights) value = rounded_to(5, value);
+          values.push_back(value);
+        }
+  }
+  const double* row(std::int64_t matrix, std::int64_t index) const {
+    return values.data() + (matrix * tensor.shape.rows + index) * tensor.shape.columns;
+  }
+
+  const Tensor& tensor;
+  std::vector<double> values;
+};
+
+/// The fault that x has of one that is the weight's.
+Fault of_x(Fault fault) {
+  return fault == Fault::first_scale || fault == Fault::swapped_scales ? fault : Fault::none;
+}
+
+/// Σ over k of x[row] · w[column].
+double dot(const Decoded& x, std::int64_t x_matrix, std::int64_t row, const Decoded& w, std::int64_t w_matrix,
            std::int64_t column, Fault fault) {
   double sum = 0;
-  const std::int64_t depth = x.shape.columns - (fault == Fault::short_k ? 32 : 0);
+  const double* const of_row = x.row(x_matrix, row);
+  const double* const of_column = w.row(w_matrix, column);
+  const std::int64_t depth = x.tensor.shape.columns - (fault == Fault::short_k ? 32 : 0);
+  const ScaleShape& x_scales = x.tensor.shape.scale;
+  const ScaleShape& w_scales = w.tensor.shape.scale;
   for (std::int64_t k = 0; k < depth; ++k) {
-    double x_scale = x.scale_at(x_matrix, row, k, fault == Fault::neighbour_scale ? Fault::none : fault);
-    double w_scale = w.scale_at(w_matrix, column, k, fault);
+    double scales = 1;
     if (fault == Fault::swapped_scales) {
       // x's scale read as w's and the other way round, where the tensors have them.
-      const std::int64_t x_index = x.shape.scale.index(row, k) % (w.shape.scale.elements() * w.shape.count);
-      const std::int64_t w_index =
-          w.shape.scale.index(column, k) % (x.shape.scale.elements() * x.shape.count);
-      x_scale = scale(w.shape.scale, w.scales, x_index);
-      w_scale = scale(x.shape.scale, x.scales, w_index);
+      const std::int64_t x_index = x_scales.index(row, k) % (w_scales.elements() * w.tensor.shape.count);
+      const std::int64_t w_index = w_scales.index(column, k) % (x_scales.elements() * x.tensor.shape.count);
+      scales = scale(w_scales, w.tensor.scales, x_index) * scale(x_scales, x.tensor.scales, w_index);
     }
-    double weight = w.at(w_matrix, column, k, fault) * w_scale;
-    if (fault == Fault::rounded_weights) weight = rounded_to(8, weight);
-    if (fault == Fault::coarse_weights) weight = rounded_to(5, weight);
-    sum += x.at(x_matrix, row, k) * x_scale * weight;
+    sum += of_row[k] * of_column[k] * scales;
   }
-  return sum * x.global_scale(x_matrix, Fault::none) * w.global_scale(w_matrix, fault);
+  return sum * x.tensor.global_scale(x_matrix, Fault::none) * w.tensor.global_scale(w_matrix, fault);
 }
 
 void put(DataType type, std::vector<std::byte>& y, std::int64_t index, double value) {
@@ -190,11 +216,13 @@ std::vector<std::byte> dense(const Problem& p, const HostOperands& host, Fault f
   const OperandShapes shapes = operand_shapes(p);
   const Tensor x{shapes.x, host.x, host.x_scale, &host.x_global_scale};
   const Tensor w{shapes.w, host.w, host.w_scale, &host.w_global_scale, &host.w_zero_points};
+  const Decoded rows(x, of_x(fault));
+  const Decoded weights(w, fault);
   std::vector<std::byte> y(static_cast<std::size_t>(shapes.y.bytes()));
   for (std::int64_t b = 0; b < p.batch; ++b)
     for (std::int64_t m = 0; m < p.m; ++m)
       for (std::int64_t n = 0; n < p.n; ++n) {
-        double sum = dot(x, b, m, w, fault == Fault::wrong_batch ? 0 : b, n, fault);
+        double sum = dot(rows, b, m, weights, fault == Fault::wrong_batch ? 0 : b, n, fault);
         if (p.bias) sum += element(p.y_type, host.bias, n);
         put(p.y_type, y, (b * p.m + m) * p.n + n, sum);
       }
@@ -209,6 +237,9 @@ std::vector<std::byte> mixture(const Problem& p, const HostOperands& host, Fault
   MatrixShape hidden_shape{DataType::bf16, 1, 1, p.n, {}};
   const bool of_both = fault == Fault::rounded_weights || fault == Fault::coarse_weights;
   const Fault of_w2 = fault == Fault::short_hidden ? Fault::short_k : of_both ? fault : Fault::none;
+  const Decoded rows(x, of_x(fault));
+  const Decoded first_weights(w1, fault);
+  const Decoded second_weights(w2, of_w2);
   std::vector<std::byte> y(static_cast<std::size_t>(shapes.y.bytes()));
   for (std::int64_t t = 0; t < p.m; ++t) {
     std::vector<double> sums(static_cast<std::size_t>(p.k));
@@ -224,7 +255,7 @@ std::vector<std::byte> mixture(const Problem& p, const HostOperands& host, Fault
       for (std::int64_t i = 0; i < p.n; ++i) {
         const auto sum = [&](std::int64_t feature) {
           const std::int64_t of = fault == Fault::first_bias ? 0 : expert;
-          return before * (dot(x, 0, t, w1, expert, feature, fault) +
+          return before * (dot(rows, 0, t, first_weights, expert, feature, fault) +
                            (fault == Fault::no_bias1 ? 0 : bias_at(host.bias, shapes.bias, of, feature)));
         };
         double gate = sum(i);
@@ -240,14 +271,15 @@ std::vector<std::byte> mixture(const Problem& p, const HostOperands& host, Fault
       for (std::int64_t i = 0; i < p.n; ++i)
         put(DataType::bf16, hidden, i, row[static_cast<std::size_t>(i)]);  // as a kernel may
       const std::vector<std::byte> none;
-      const Tensor h{hidden_shape, hidden, none};
+      const Tensor of_hidden{hidden_shape, hidden, none};
+      const Decoded h(of_hidden, Fault::none);
       for (std::int64_t j = 0; j < p.k; ++j) {
         const double bias = fault == Fault::no_bias2 ? 0
                                                      : bias_at(host.bias2, shapes.bias2,
                                                                fault == Fault::first_bias ? 0 : expert, j);
         const double late = p.moe.doweight_stage1 ? 1 : r;
-        sums[static_cast<std::size_t>(j)] +=
-            late * dot(h, 0, 0, w2, expert, j, of_w2) + (fault == Fault::late_bias ? 1 : late) * bias;
+        sums[static_cast<std::size_t>(j)] += late * dot(h, 0, 0, second_weights, expert, j, of_w2) +
+                                             (fault == Fault::late_bias ? 1 : late) * bias;
       }
     }
     for (std::int64_t j = 0; j < p.k; ++j) put(p.y_type, y, t * p.k + j, sums[static_cast<std::size_t>(j)]);
