@@ -142,8 +142,8 @@ def _fake_tuned_scaled_linear(x, w, x_scale, w_scale, bias, rows, out_dtype, kin
     return x.new_empty((rows, w.shape[0] if kind == blocks_scaled else w.shape[1]), dtype=out_dtype)
 
 
-# What a tuned_scaled_linear has: fp8 with one scale each, fp8 or int8 with a scale a row of x, fp8 with scales of blocks. w is [N, K] of blocks, else a
-# view [K, N] of that.
+# What a tuned_scaled_linear has: fp8 with one scale each, fp8 or int8 with a scale a row of x, fp8 with scales of blocks. w is [N, K] of
+# blocks, else a view [K, N] of that.
 tensor_scaled, token_scaled, blocks_scaled = range(3)
 _fakes = {"linear": _fake_linear, "linear.full": _fake_linear, "a8w8": _fake_a8w8, "a8w8_blockscale": _fake_blockscale, "a4w4_blockscale": _fake_blockscale,
           "a16w4": _fake_a16w4, "a8w4": _fake_a8w8, "a16w4_nvfp4": _fake_format(2), "a8w4_nvfp4": _fake_format(3),

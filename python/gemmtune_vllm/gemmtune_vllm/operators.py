@@ -77,8 +77,10 @@ def row_of(device, problem):
 
 
 def plan(size):
-    """Has the kernel for an answered size compiled and loaded, or gemmtune's default kernel."""
-    contexts.current(size[0]).plan(_problem(size))
+    """Has the kernel that answers `size` compiled and loaded, or gemmtune's default kernel. A size that gemmtune does not do is left."""
+    problem = _problem(size)
+    if problem is not None:
+        contexts.current(size[0]).plan(problem)
 
 
 def _problem(size):
