@@ -172,15 +172,8 @@ inline void pack_x_tile_bytes(const PackXArgs& args) {
   }
 }
 
-/// 16 rows of `columns` floats, at most 16, as that many rows of 16.
-inline __attribute__((always_inline)) void swap_tile(const float* from, long from_stride, long columns,
-                                                     float* to, long to_stride) {
-  if (columns < 16) {
-    for (long row = 0; row < 16; ++row)
-      for (long column = 0; column < columns; ++column)
-        to[column * to_stride + row] = from[row * from_stride + column];
-    return;
-  }
+/// 16 rows of 16 floats; rows become columns.
+inline __attribute__((always_inline)) void swap_tile(const float* from, long from_stride, float* to, long to_stride) {
   for (int row = 0; row < 16; row += lanes)
     for (int column = 0; column < 16; column += lanes) {
       IVec block[lanes];
@@ -210,11 +203,9 @@ void tile_row_kernel(const RowArgs& args) {
   static_assert(row_tiles <= 2 && x_panels <= 2);
   for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
     constexpr int tile = decltype(r)::get * x_panels + decltype(p)::get;
-    if (!args.accumulate) return Tile::template zero<tile>();
-    alignas(64) float block[16][16] = {};  // [row of w][row of x]
-    const long left = args.rows - r.get * 16;
-    swap_tile(args.c + p.get * 16 * args.ldc + r.get * 16, args.ldc, left, block[0], 16);
-    Tile::template load<tile>(block, 64);
+    // As tiles: [row of w][row of x].
+    if (!args.accumulate || r.get * 16 >= args.rows) return Tile::template zero<tile>();
+    Tile::template load<tile>(args.c + p.get * 16 * args.ldc + r.get * 16, args.ldc * 4);
   });
   const char* x = static_cast<const char*>(args.x);
   const char* w = static_cast<const char*>(args.w);
@@ -240,11 +231,14 @@ void tile_row_kernel(const RowArgs& args) {
     tile_row_chunk<Tile, row_tiles, x_panels>(x, args.x_stride, copy[0], 64);
   }
   for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
-    alignas(64) float block[16][16];  // [row of w][row of x]
-    Tile::template store<decltype(r)::get * x_panels + decltype(p)::get>(block, 64);
-    const long left = args.rows - r.get * 16;
+    constexpr int tile = decltype(r)::get * x_panels + decltype(p)::get;
     float* const c = args.c + p.get * 16 * args.ldc + r.get * 16;
-    if (left >= 16) return swap_tile(block[0], 16, 16, c, args.ldc);
+    const long left = args.rows - r.get * 16;
+    if (left <= 0) return;
+    if (args.goes_on) return Tile::template store<tile>(c, args.ldc * 4);
+    alignas(64) float block[16][16];
+    Tile::template store<tile>(block, 64);
+    if (left >= 16) return swap_tile(block[0], 16, c, args.ldc);
     for (long row = 0; row < left; ++row)
       for (long m = 0; m < 16; ++m) c[m * args.ldc + row] = block[row][m];
   });
