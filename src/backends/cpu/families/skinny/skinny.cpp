@@ -193,21 +193,22 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
   return {};
 }
 
-/// Of more than 32 rows: so many that x, kc deep, stays in the inner cache; panels' sums of 256 columns lie beside it. Many rows meet panels in L1
-/// (docs/lab/cpu_tiled.md), others are not cut where 128 of them stay.
+/// Of more than 32 rows: so many that x, kc deep, stays in the inner cache; not cut where 128 of them stay. Many rows meet panels in L1
+/// (docs/lab/cpu_tiled.md).
 void choose_rows_and_depth(const Problem& problem, SkinnySettings& settings) {
-  constexpr std::int64_t many_tiles_rows = rows_values[0];
+  constexpr std::int64_t many_tiles_rows = 128;
+  constexpr std::int64_t panel_rows = 256;
   constexpr std::int64_t max_whole_k = 4096;
   constexpr std::int64_t cut_k = 2048;
-  const bool panels = layout_of(problem) == WeightLayout::panel16;
-  const bool whole = problem.k <= max_whole_k && std::min(problem.m, many_tiles_rows) * problem.k * 2 <= skinny_bytes_kept;
-  std::int64_t depth = whole ? problem.k : cut_k;
-  const std::int64_t row_bytes = panels ? problem.k * 2 + 1024 : std::min(depth, problem.k) * 2;
-  const std::int64_t most = panels ? 256 : skinny_max_rows_a_pass;
+  const bool whole =
+      problem.k <= max_whole_k && std::min(problem.m, many_tiles_rows) * problem.k * 2 <= skinny_bytes_kept;
+  std::int64_t depth = whole ? problem.k : std::min(problem.k, cut_k);
+  const bool in_l1 = layout_of(problem) == WeightLayout::panel16 && problem.m >= many_tiles_rows;
   settings.rows = rows_values[0];
   for (const std::int64_t rows : rows_values)
-    if (settings.rows < problem.m && rows <= most && rows * row_bytes <= skinny_bytes_kept) settings.rows = rows;
-  if (panels && problem.m >= many_tiles_rows) depth = kc_values[0];
+    if (settings.rows < problem.m && (in_l1 ? rows <= panel_rows : rows * depth * 2 <= skinny_bytes_kept))
+      settings.rows = rows;
+  if (in_l1) depth = kc_values[0];
   for (const std::int64_t value : kc_values) {
     settings.kc = value;
     if (value >= depth) break;
