@@ -629,8 +629,10 @@ TEST(CpuFamilies, SkinnyTakesAsManyRowsOfXAsStayInTheInnerCache) {
       const Problem problem{.m = m, .n = 2048, .k = k};
       const Config config = family->default_config(problem);
       const std::int64_t rows = std::min<std::int64_t>(config.number("mc", 512), m);
-      EXPECT_LE(rows * std::min(config.number("kc", 16384), k) * 2, skinny_bytes_kept) << print(problem) << config.text();
-      EXPECT_GE(2 * rows * std::min(config.number("kc", 16384), k) * 2, std::min(skinny_bytes_kept, m * k * 2))
+      EXPECT_LE(rows * std::min(config.number("kc", 16384), k) * 2, skinny_bytes_kept)
+          << print(problem) << config.text();
+      EXPECT_GE(2 * rows * std::min(config.number("kc", 16384), k) * 2,
+                std::min(skinny_bytes_kept, m * k * 2))
           << "half of it is empty: " << print(problem) << config.text();
       EXPECT_EQ(family->space(problem).refusal(config), "") << config.text();
     }

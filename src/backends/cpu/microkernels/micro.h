@@ -58,7 +58,7 @@ struct RowArgs {
   long ldc;
   bool accumulate;
   bool goes_on = false;  // a call that accumulates follows
-  long prefetch;  // bytes ahead in each row
+  long prefetch;         // bytes ahead in each row
   /// AMX tiles: of these rows alone, as far as they are in front of `rows` rounded up to a tile.
   long fetched_from = 0;
   long fetched_to = 1 << 30;

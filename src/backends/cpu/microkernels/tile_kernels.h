@@ -173,7 +173,8 @@ inline void pack_x_tile_bytes(const PackXArgs& args) {
 }
 
 /// 16 rows of 16 floats; rows become columns.
-inline __attribute__((always_inline)) void swap_tile(const float* from, long from_stride, float* to, long to_stride) {
+inline __attribute__((always_inline)) void swap_tile(const float* from, long from_stride, float* to,
+                                                     long to_stride) {
   for (int row = 0; row < 16; row += lanes)
     for (int column = 0; column < 16; column += lanes) {
       IVec block[lanes];

@@ -232,7 +232,8 @@ std::string refuse_rows(const Problem& problem, const SkinnySettings& settings) 
   std::int64_t smallest_enough = skinny_max_rows_a_pass;
   for (const std::int64_t value : rows_values)
     if (value >= problem.m) smallest_enough = std::min(smallest_enough, value);
-  return problem.m > rows_values[0] && settings.rows > smallest_enough ? "mc means the same as another value" : "";
+  return problem.m > rows_values[0] && settings.rows > smallest_enough ? "mc means the same as another value"
+                                                                       : "";
 }
 
 Space SkinnyFamily::space(const Problem& problem) const {
