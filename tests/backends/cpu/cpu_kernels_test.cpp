@@ -604,7 +604,8 @@ TEST(CpuFamilies, ManyRowsRunTheLargestTileOnAnyNumberOfThreads) {
                               .y_type = DataType::bf16,
                               .weight_layout = layout};
         const Config config = make_skinny_family(kernel_set(Isa::amx), threads)->default_config(problem);
-        EXPECT_EQ(config.number("mr"), 32) << print(problem) << " on " << threads;
+        EXPECT_EQ(config.number("mr"), layout == WeightLayout::plain ? 48 : 32)
+            << print(problem) << " on " << threads;
         EXPECT_EQ(config.number("nr"), 32) << print(problem) << " on " << threads;
       }
 }

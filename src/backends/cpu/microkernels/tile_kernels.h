@@ -1,6 +1,6 @@
 // AMX kernels over an AMX tile: static functions zero<I>, load<I>(address, stride), multiply<C, A, B> of
 // bf16, multiply_bytes<C, A, B> of int8, store<I>. amx.cpp gives the hardware's, the tests one in plain C++,
-// so that indexing is tested on any machine. Tiles 0-3 accumulate, 4-5 hold x (or w rows), 6-7 hold panels; a
+// so that indexing is tested on any machine. Tiles 0-3 accumulate (0-5 of three panels of x), 4-5 hold x (or w rows), 6-7 hold panels; a
 // tile is 16 rows of 64 bytes.
 // Requires a vector header.
 #pragma once
@@ -186,22 +186,27 @@ inline __attribute__((always_inline)) void swap_tile(const float* from, long fro
     }
 }
 
-/// One chunk: yᵀ += w rows · xᵀ, the rows straight from memory, x as panels.
+/// One chunk: yᵀ += w rows · xᵀ, the rows straight from memory, x as panels. Up to two tiles of each stay loaded; three of x are loaded in turn,
+/// there and back, for a tile of w.
 template <typename Tile, int row_tiles, int x_panels>
 inline __attribute__((always_inline)) void tile_row_chunk(const char* x, long x_stride, const char* w,
                                                           long w_stride) {
-  for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
-    constexpr int w_tile = 4 + decltype(r)::get % 2;
-    constexpr int x_tile = 6 + decltype(p)::get % 2;
-    if constexpr (decltype(r)::get == 0) Tile::template load<x_tile>(x + p.get * x_stride, 64);
-    if constexpr (decltype(p)::get == 0) Tile::template load<w_tile>(w + r.get * 16 * w_stride, w_stride);
-    Tile::template multiply<decltype(r)::get * x_panels + decltype(p)::get, w_tile, x_tile>();
+  constexpr bool in_turn = x_panels > 2;
+  for_tiles<x_panels, row_tiles>([&](auto i, auto r) {
+    constexpr int row = decltype(r)::get;
+    constexpr int panel = in_turn && row % 2 == 1 ? x_panels - 1 - decltype(i)::get : decltype(i)::get;
+    constexpr int w_tile = in_turn ? 6 : 4 + row % 2;
+    constexpr int x_tile = in_turn ? 7 : 6 + panel % 2;
+    if constexpr (decltype(i)::get == 0) Tile::template load<w_tile>(w + row * 16 * w_stride, w_stride);
+    if constexpr (row == 0 || (in_turn && decltype(i)::get != 0))
+      Tile::template load<x_tile>(x + panel * x_stride, 64);
+    Tile::template multiply<row * x_panels + panel, w_tile, x_tile>();
   });
 }
 
 template <typename Tile, int row_tiles, int x_panels>
 void tile_row_kernel(const RowArgs& args) {
-  static_assert(row_tiles <= 2 && x_panels <= 2);
+  static_assert(x_panels <= 2 ? row_tiles <= 2 : row_tiles * x_panels <= 6);
   for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
     constexpr int tile = decltype(r)::get * x_panels + decltype(p)::get;
     // As tiles: [row of w][row of x].
@@ -265,8 +270,9 @@ struct TileTables {
   static constexpr RowEntry rows[] = {{16, 16, tile_row_kernel<Tile, 1, 1>, true},
                                       {16, 32, tile_row_kernel<Tile, 2, 1>, true},
                                       {32, 16, tile_row_kernel<Tile, 1, 2>, true},
-                                      {32, 32, tile_row_kernel<Tile, 2, 2>, true}};
-  static constexpr int row_count = 4;
+                                      {32, 32, tile_row_kernel<Tile, 2, 2>, true},
+                                      {48, 32, tile_row_kernel<Tile, 2, 3>, true}};
+  static constexpr int row_count = 5;
 };
 
 }  // namespace

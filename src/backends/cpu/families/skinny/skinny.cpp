@@ -15,8 +15,8 @@ constexpr std::int64_t pf_values[] = {0, 256, 512, 1024, 2048, 4096};
 constexpr NumberRange kc_range{chunk_elements, whole_k, chunk_elements};
 constexpr NumberRange pf_range{0, 16384, 64};
 constexpr NumberRange split_range{1, 64};
-constexpr NumberRange rows_range{64, skinny_max_rows_a_pass, 64};
-constexpr std::int64_t rows_values[] = {128, 192, 256, 384, skinny_max_rows_a_pass};
+constexpr NumberRange rows_range{64, skinny_max_rows_a_pass, 16};
+constexpr std::int64_t rows_values[] = {144, 192, 256, 384, skinny_max_rows_a_pass};
 constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
 // For the cost model, of the machine that machine_rates describes.
 constexpr double inner_cache_bytes = 768e3;
@@ -193,15 +193,13 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
   return {};
 }
 
-/// Of more than 32 rows: so many that x, kc deep, stays in the inner cache; not cut where 128 of them stay. Many rows meet panels in L1
+/// Of more than 32 rows: so many that x, kc deep, stays in the inner cache; not cut where the fewest stay. Many rows meet panels in L1
 /// (docs/lab/cpu_tiled.md).
 void choose_rows_and_depth(const Problem& problem, SkinnySettings& settings) {
   constexpr std::int64_t many_tiles_rows = 128;
   constexpr std::int64_t panel_rows = 256;
-  constexpr std::int64_t max_whole_k = 4096;
   constexpr std::int64_t cut_k = 2048;
-  const bool whole =
-      problem.k <= max_whole_k && std::min(problem.m, many_tiles_rows) * problem.k * 2 <= skinny_bytes_kept;
+  const bool whole = std::min(problem.m, rows_values[0]) * problem.k * 2 <= skinny_bytes_kept;
   std::int64_t depth = whole ? problem.k : std::min(problem.k, cut_k);
   const bool in_l1 = layout_of(problem) == WeightLayout::panel16 && problem.m >= many_tiles_rows;
   settings.rows = rows_values[0];
@@ -305,8 +303,8 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   const bool many = problem.m > skinny_max_m;
   if (many)
     // A tile of x for each tile of weights, of AMX, and the other way round: a load takes as long as a multiplication. From L2 both are slower.
-    work.efficiency = (panels && k_block * real(settings.nr) * 2 <= l1_panel_bytes ? 1 : 0.85) /
-                      (1 + 16 / real(settings.mr) + 16 / real(settings.nr));
+    work.efficiency = (panels && k_block * real(settings.nr) * 2 <= l1_panel_bytes ? 1 : 0.85) * rows /
+                      (rows * (1 + 16 / real(settings.nr)) + real(16 * passes));
   else if (panels)
     work.efficiency = tile_efficiency(settings.mr, settings.nr / panel_columns);
   else if (sums_as_panels(problem, settings) && !set_.at(settings.isa)->rows_read_x_panels)
