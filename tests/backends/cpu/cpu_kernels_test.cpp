@@ -583,6 +583,7 @@ TEST_P(CpuKernels, AnyGridOfThreadsHasTheBitsOfOneThread) {
                                  {"kc", "256"},
                                  {"kc", "512"},
                                  {"mr", "16"},
+                                 {"mr", "32"},
                                  {"sk", "2"},
                                  {"tree", "1"}})
       check(300, 1100, packed, change, {1, 2, 3, 5, 12});
@@ -604,8 +605,7 @@ TEST(CpuFamilies, ManyRowsRunTheLargestTileOnAnyNumberOfThreads) {
                               .y_type = DataType::bf16,
                               .weight_layout = layout};
         const Config config = make_skinny_family(kernel_set(Isa::amx), threads)->default_config(problem);
-        EXPECT_EQ(config.number("mr"), layout == WeightLayout::plain ? 48 : 32)
-            << print(problem) << " on " << threads;
+        EXPECT_GE(config.number("mr"), 32) << print(problem) << " on " << threads;
         EXPECT_EQ(config.number("nr"), 32) << print(problem) << " on " << threads;
       }
 }
@@ -629,11 +629,10 @@ TEST(CpuFamilies, SkinnyTakesAsManyRowsOfXAsStayInTheInnerCache) {
     for (const std::int64_t m : {100, 200, 512, 2048}) {
       const Problem problem{.m = m, .n = 2048, .k = k};
       const Config config = family->default_config(problem);
-      const std::int64_t rows = std::min<std::int64_t>(config.number("mc", 512), m);
-      EXPECT_LE(rows * std::min(config.number("kc", 16384), k) * 2, skinny_bytes_kept)
-          << print(problem) << config.text();
-      EXPECT_GE(2 * rows * std::min(config.number("kc", 16384), k) * 2,
-                std::min(skinny_bytes_kept, m * k * 2))
+      const std::int64_t depth = std::min(config.number("kc", 16384), k);
+      const std::int64_t bytes = std::min(config.number("mc", 512), m) * depth * 2;
+      EXPECT_LE(bytes, skinny_bytes_kept) << print(problem) << config.text();
+      EXPECT_GE(2 * bytes, std::min(skinny_bytes_kept, m * depth * 2))
           << "half of it is empty: " << print(problem) << config.text();
       EXPECT_EQ(family->space(problem).refusal(config), "") << config.text();
     }

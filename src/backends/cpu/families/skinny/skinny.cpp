@@ -346,6 +346,7 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
       SkinnySettings settings{
           .isa = isa, .mr = tile.mr, .nr = tile.nr, .kc = whole_k, .prefetch = 1024, .splits = 1};
       if (problem.m > skinny_max_m) {
+        if (problem.m <= settings.mr) continue;  // two passes hide the fetching, one does not
         choose_rows_and_depth(problem, settings);
       } else if (problem.m > settings.mr) {
         // Several passes: a block of weights stays in a cache, and the passes hide the fetching.
