@@ -19,6 +19,8 @@ constexpr NumberRange rows_range{64, skinny_max_rows_a_pass, 16};
 constexpr std::int64_t rows_values[] = {144, 192, 256, 384, skinny_max_rows_a_pass};
 constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
 // For the cost model, of the machine that machine_rates describes.
+constexpr std::int64_t rows_that_wait =
+    256;  // for weights: tiles of 48 rows, in fewer passes, hide less of it (docs/lab/cpu_tiled.md)
 constexpr double inner_cache_bytes = 768e3;
 constexpr double inner_cache_speed = 8;   // times the outer ones', of tiles of sums
 constexpr double l1_panel_bytes = 16384;  // of two panels' block of k, beside tiles of x
@@ -346,7 +348,7 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
       SkinnySettings settings{
           .isa = isa, .mr = tile.mr, .nr = tile.nr, .kc = whole_k, .prefetch = 1024, .splits = 1};
       if (problem.m > skinny_max_m) {
-        if (problem.m <= settings.mr) continue;  // two passes hide the fetching, one does not
+        if (settings.mr > 32 && problem.m <= rows_that_wait) continue;
         choose_rows_and_depth(problem, settings);
       } else if (problem.m > settings.mr) {
         // Several passes: a block of weights stays in a cache, and the passes hide the fetching.

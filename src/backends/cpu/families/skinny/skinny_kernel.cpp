@@ -403,7 +403,7 @@ SkinnyGrid skinny_grid(const Problem& problem, const SkinnySettings& settings, i
   double least = 0;
   for (std::int64_t row_parts = 1; row_parts <= (many ? std::min(most, tiles) : 1); ++row_parts) {
     const std::int64_t column_parts = std::min(most / row_parts, columns);
-    const std::int64_t rows = ceil_div(tiles, row_parts) * settings.mr;
+    const std::int64_t rows = std::min(ceil_div(tiles, row_parts) * settings.mr, problem.m);
     const double work = busiest_part(static_cast<double>(rows),
                                      static_cast<double>(ceil_div(columns, column_parts) * grid.unit),
                                      static_cast<double>(ceil_div(rows, settings.rows)));
