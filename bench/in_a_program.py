@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A PyTorch program's pattern on a CPU: a parallel operation of PyTorch, then a linear layer in bf16 with cold weights; PyTorch's calls and
 gemmtune's tuned rows in turns. Each has weights of its own: one that was read a moment before by another would come from the cache.
+Only torch and plain exchange theirs after each round.
 
   torch      torch.nn.functional.linear
   prepacked  PyTorch's packed weight (mkldnn._linear_pointwise, which torch.compile calls with frozen weights)
@@ -124,9 +125,12 @@ def measure(size, options):
     m, n, k = map(int, size.split("x"))
     pool = copies(n * k * 2, competitors=5 if options.untuned else 4)
     drawn = [torch.randn(n, k).bfloat16() * 0.02 for _ in range(2)]
-    weights, plain = ([drawn[i % 2].clone() for i in range(pool)] for _ in range(2))
+    wanted = options.calls or (1 if options.load else pool)
+    # Memory on small pages is not equally fast everywhere: torch and plain change places from round to round.
+    places = weights, plain = [[drawn[i % 2].clone() for i in range(pool)] for _ in range(2)]
     x = torch.randn(m, k).bfloat16()
-    calls = {"torch": lambda i: torch.nn.functional.linear(x, weights[i]), "plain": lambda i: torch.ops.gemmtune.linear(x, plain[i], None)}
+    calls = {"torch": lambda i: torch.nn.functional.linear(x, places[i // wanted % 2][i % pool]),
+             "plain": lambda i: torch.ops.gemmtune.linear(x, places[1 - i // wanted % 2][i % pool], None)}
     packed = [gemmtune.torch.pack(weight, layout="any" if options.untuned else None) for weight in plain]
     if packed[0] is not None and packed[0] is not plain[0]:
         calls["packed"] = lambda i: gemmtune.torch.linear(x, packed[i])
@@ -150,7 +154,6 @@ def measure(size, options):
     names = list(calls)
     # Of torch.compile, which takes seconds for each, there are fewer weights: they have one call each in a round.
     pools = {name: min(pool, options.compile) if name == "compiled" else pool for name in names}
-    wanted = options.calls or (1 if options.load else pool)
     counts = {name: min(wanted, pools[name]) if name == "compiled" else wanted for name in names}
     with busy_cores(options.load):
         end = time.monotonic() + options.seconds
@@ -163,7 +166,7 @@ def measure(size, options):
                 begin, used = time.perf_counter(), time.process_time()
                 for i in range(number * counts[name], (number + 1) * counts[name]):
                     torch.nn.functional.silu(before)
-                    call(i % pools[name])
+                    call(i if name in ("torch", "plain") else i % pools[name])
                 times[name].append((time.perf_counter() - begin) / counts[name] * 1e6)
                 processor[name].append((time.process_time() - used) / counts[name] * 1e6)
     alone = 0.0 if options.load else statistics.median(times.pop("nothing")[2:])

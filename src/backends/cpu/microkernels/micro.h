@@ -45,7 +45,8 @@ using ScaledPanelKernel = void (*)(const ScaledPanelArgs&);
 inline constexpr long scaled_chunks = 4;
 
 /// c[m · ldc + row] (+)= packed x[m] · w[row] for rows of a plain weight; m runs over all mr, row over `rows`
-/// (at most nr for AMX tiles). Nothing past these rows of c is written.
+/// (at most nr for AMX tiles). Nothing past these rows of c is written, but where AMX tiles are to go on: then c, padded to whole tiles, holds
+/// what only a call that accumulates reads.
 struct RowArgs {
   const void* x;  // [chunks][mr][32]; where rows_read_x_panels: mr / 16 panels of x, x_stride bytes apart
   long x_stride;
@@ -56,7 +57,8 @@ struct RowArgs {
   float* c;
   long ldc;
   bool accumulate;
-  long prefetch;  // bytes ahead in each row
+  bool goes_on = false;  // a call that accumulates follows
+  long prefetch;         // bytes ahead in each row
   /// AMX tiles: of these rows alone, as far as they are in front of `rows` rounded up to a tile.
   long fetched_from = 0;
   long fetched_to = 1 << 30;

@@ -1,6 +1,6 @@
 // AMX kernels over an AMX tile: static functions zero<I>, load<I>(address, stride), multiply<C, A, B> of
 // bf16, multiply_bytes<C, A, B> of int8, store<I>. amx.cpp gives the hardware's, the tests one in plain C++,
-// so that indexing is tested on any machine. Tiles 0-3 accumulate, 4-5 hold x (or w rows), 6-7 hold panels; a
+// so that indexing is tested on any machine. Tiles 0-3 accumulate (0-5 of three panels of x), 4-5 hold x (or w rows), 6-7 hold panels; a
 // tile is 16 rows of 64 bytes.
 // Requires a vector header.
 #pragma once
@@ -172,15 +172,9 @@ inline void pack_x_tile_bytes(const PackXArgs& args) {
   }
 }
 
-/// 16 rows of `columns` floats, at most 16, as that many rows of 16.
-inline __attribute__((always_inline)) void swap_tile(const float* from, long from_stride, long columns,
-                                                     float* to, long to_stride) {
-  if (columns < 16) {
-    for (long row = 0; row < 16; ++row)
-      for (long column = 0; column < columns; ++column)
-        to[column * to_stride + row] = from[row * from_stride + column];
-    return;
-  }
+/// 16 rows of 16 floats; rows become columns.
+inline __attribute__((always_inline)) void swap_tile(const float* from, long from_stride, float* to,
+                                                     long to_stride) {
   for (int row = 0; row < 16; row += lanes)
     for (int column = 0; column < 16; column += lanes) {
       IVec block[lanes];
@@ -192,29 +186,32 @@ inline __attribute__((always_inline)) void swap_tile(const float* from, long fro
     }
 }
 
-/// One chunk: yᵀ += w rows · xᵀ, the rows straight from memory, x as panels.
+/// One chunk: yᵀ += w rows · xᵀ, the rows straight from memory, x as panels. Up to two tiles of each stay loaded; three of x are loaded in turn,
+/// there and back, for a tile of w.
 template <typename Tile, int row_tiles, int x_panels>
 inline __attribute__((always_inline)) void tile_row_chunk(const char* x, long x_stride, const char* w,
                                                           long w_stride) {
-  for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
-    constexpr int w_tile = 4 + decltype(r)::get % 2;
-    constexpr int x_tile = 6 + decltype(p)::get % 2;
-    if constexpr (decltype(r)::get == 0) Tile::template load<x_tile>(x + p.get * x_stride, 64);
-    if constexpr (decltype(p)::get == 0) Tile::template load<w_tile>(w + r.get * 16 * w_stride, w_stride);
-    Tile::template multiply<decltype(r)::get * x_panels + decltype(p)::get, w_tile, x_tile>();
+  constexpr bool in_turn = x_panels > 2;
+  for_tiles<x_panels, row_tiles>([&](auto i, auto r) {
+    constexpr int row = decltype(r)::get;
+    constexpr int panel = in_turn && row % 2 == 1 ? x_panels - 1 - decltype(i)::get : decltype(i)::get;
+    constexpr int w_tile = in_turn ? 6 : 4 + row % 2;
+    constexpr int x_tile = in_turn ? 7 : 6 + panel % 2;
+    if constexpr (decltype(i)::get == 0) Tile::template load<w_tile>(w + row * 16 * w_stride, w_stride);
+    if constexpr (row == 0 || (in_turn && decltype(i)::get != 0))
+      Tile::template load<x_tile>(x + panel * x_stride, 64);
+    Tile::template multiply<row * x_panels + panel, w_tile, x_tile>();
   });
 }
 
 template <typename Tile, int row_tiles, int x_panels>
 void tile_row_kernel(const RowArgs& args) {
-  static_assert(row_tiles <= 2 && x_panels <= 2);
+  static_assert(x_panels <= 2 ? row_tiles <= 2 : row_tiles * x_panels <= 6);
   for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
     constexpr int tile = decltype(r)::get * x_panels + decltype(p)::get;
-    if (!args.accumulate) return Tile::template zero<tile>();
-    alignas(64) float block[16][16] = {};  // [row of w][row of x]
-    const long left = args.rows - r.get * 16;
-    swap_tile(args.c + p.get * 16 * args.ldc + r.get * 16, args.ldc, left, block[0], 16);
-    Tile::template load<tile>(block, 64);
+    // As tiles: [row of w][row of x].
+    if (!args.accumulate || r.get * 16 >= args.rows) return Tile::template zero<tile>();
+    Tile::template load<tile>(args.c + p.get * 16 * args.ldc + r.get * 16, args.ldc * 4);
   });
   const char* x = static_cast<const char*>(args.x);
   const char* w = static_cast<const char*>(args.w);
@@ -240,11 +237,14 @@ void tile_row_kernel(const RowArgs& args) {
     tile_row_chunk<Tile, row_tiles, x_panels>(x, args.x_stride, copy[0], 64);
   }
   for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
-    alignas(64) float block[16][16];  // [row of w][row of x]
-    Tile::template store<decltype(r)::get * x_panels + decltype(p)::get>(block, 64);
-    const long left = args.rows - r.get * 16;
+    constexpr int tile = decltype(r)::get * x_panels + decltype(p)::get;
     float* const c = args.c + p.get * 16 * args.ldc + r.get * 16;
-    if (left >= 16) return swap_tile(block[0], 16, 16, c, args.ldc);
+    const long left = args.rows - r.get * 16;
+    if (left <= 0) return;
+    if (args.goes_on) return Tile::template store<tile>(c, args.ldc * 4);
+    alignas(64) float block[16][16];
+    Tile::template store<tile>(block, 64);
+    if (left >= 16) return swap_tile(block[0], 16, c, args.ldc);
     for (long row = 0; row < left; ++row)
       for (long m = 0; m < 16; ++m) c[m * args.ldc + row] = block[row][m];
   });
@@ -270,8 +270,9 @@ struct TileTables {
   static constexpr RowEntry rows[] = {{16, 16, tile_row_kernel<Tile, 1, 1>, true},
                                       {16, 32, tile_row_kernel<Tile, 2, 1>, true},
                                       {32, 16, tile_row_kernel<Tile, 1, 2>, true},
-                                      {32, 32, tile_row_kernel<Tile, 2, 2>, true}};
-  static constexpr int row_count = 4;
+                                      {32, 32, tile_row_kernel<Tile, 2, 2>, true},
+                                      {48, 32, tile_row_kernel<Tile, 2, 3>, true}};
+  static constexpr int row_count = 5;
 };
 
 }  // namespace

@@ -366,6 +366,7 @@ void BlockGemm::multiply_rows(const Block& block) const {
              .c = sums_of(block, {0, tile}) + row,
              .ldc = block.panels * panel_columns,
              .accumulate = chunk > 0,
+             .goes_on = chunk + piece < chunks_,
              .prefetch = tile == 0 ? ahead * tile_.nr * stride : 0});
   }
 }

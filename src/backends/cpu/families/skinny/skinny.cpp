@@ -15,9 +15,12 @@ constexpr std::int64_t pf_values[] = {0, 256, 512, 1024, 2048, 4096};
 constexpr NumberRange kc_range{chunk_elements, whole_k, chunk_elements};
 constexpr NumberRange pf_range{0, 16384, 64};
 constexpr NumberRange split_range{1, 64};
-constexpr NumberRange rows_range{64, skinny_max_rows_a_pass, 64};
+constexpr NumberRange rows_range{64, skinny_max_rows_a_pass, 16};
+constexpr std::int64_t rows_values[] = {144, 192, 256, 384, skinny_max_rows_a_pass};
 constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
 // For the cost model, of the machine that machine_rates describes.
+constexpr std::int64_t rows_that_wait =
+    256;  // for weights: tiles of 48 rows, in fewer passes, hide less of it (docs/lab/cpu_tiled.md)
 constexpr double inner_cache_bytes = 768e3;
 constexpr double inner_cache_speed = 8;   // times the outer ones', of tiles of sums
 constexpr double l1_panel_bytes = 16384;  // of two panels' block of k, beside tiles of x
@@ -68,7 +71,7 @@ Config config_of(const SkinnySettings& settings, const Problem& problem) {
   config.set("kc", settings.kc);
   config.set("pf", settings.prefetch);
   config.set("sk", settings.splits);
-  if (problem.m > skinny_rows_kept) config.set("mc", settings.rows);
+  if (problem.m > rows_values[0]) config.set("mc", settings.rows);
   return config;
 }
 
@@ -192,22 +195,24 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
   return {};
 }
 
-/// Of more than 32 rows, so many at once: so deep that x stays in half of the inner cache of cores with AMX, beside weights and sums; not cut
-/// for less.
-/// Where many tiles of x meet each panel, panels stay in L1 (docs/lab/cpu_tiled.md).
-std::int64_t many_rows_depth(const Problem& problem, std::int64_t rows) {
+/// Of more than 32 rows: so many that x, kc deep, stays in the inner cache; not cut where the fewest stay. Many rows meet panels in L1
+/// (docs/lab/cpu_tiled.md).
+void choose_rows_and_depth(const Problem& problem, SkinnySettings& settings) {
   constexpr std::int64_t many_tiles_rows = 128;
-  if (rows >= many_tiles_rows && layout_of(problem) == WeightLayout::panel16) return kc_values[0];
-  constexpr std::int64_t max_whole_k = 4096;
-  constexpr std::int64_t max_cut_k = 2048;
-  constexpr std::int64_t max_whole_bytes = 768 << 10;
-  constexpr std::int64_t max_cut_bytes = 1 << 20;
-  const bool whole = problem.k <= max_whole_k && rows * problem.k * 2 <= max_whole_bytes;
-  std::int64_t depth = kc_values[0];
-  for (const std::int64_t value : kc_values)
-    if (depth < problem.k && (whole || (value <= max_cut_k && rows * value * 2 <= max_cut_bytes)))
-      depth = value;
-  return depth;
+  constexpr std::int64_t panel_rows = 256;
+  constexpr std::int64_t cut_k = 2048;
+  const bool whole = std::min(problem.m, rows_values[0]) * problem.k * 2 <= skinny_bytes_kept;
+  std::int64_t depth = whole ? problem.k : std::min(problem.k, cut_k);
+  const bool in_l1 = layout_of(problem) == WeightLayout::panel16 && problem.m >= many_tiles_rows;
+  settings.rows = rows_values[0];
+  for (const std::int64_t rows : rows_values)
+    if (settings.rows < problem.m && (in_l1 ? rows <= panel_rows : rows * depth * 2 <= skinny_bytes_kept))
+      settings.rows = rows;
+  if (in_l1) depth = kc_values[0];
+  for (const std::int64_t value : kc_values) {
+    settings.kc = value;
+    if (value >= depth) break;
+  }
 }
 
 /// kc is a limit: all values of at least k mean the same, and so do all where one row tile holds x.
@@ -220,6 +225,15 @@ std::string refuse_kc(const Problem& problem, const SkinnySettings& settings) {
   return settings.kc > smallest_enough || (one_pass && settings.kc != whole_k)
              ? "kc means the same as another value"
              : "";
+}
+
+/// mc is a limit too.
+std::string refuse_rows(const Problem& problem, const SkinnySettings& settings) {
+  std::int64_t smallest_enough = skinny_max_rows_a_pass;
+  for (const std::int64_t value : rows_values)
+    if (value >= problem.m) smallest_enough = std::min(smallest_enough, value);
+  return problem.m > rows_values[0] && settings.rows > smallest_enough ? "mc means the same as another value"
+                                                                       : "";
 }
 
 Space SkinnyFamily::space(const Problem& problem) const {
@@ -247,7 +261,7 @@ Space SkinnyFamily::space(const Problem& problem) const {
                       .range = split_range});
   add_tree_parameter(set_, problem.x_type, space);
   std::vector<std::int64_t> groups;
-  if (problem.m > skinny_rows_kept) groups = {skinny_rows_kept, skinny_max_rows_a_pass};
+  if (problem.m > rows_values[0]) groups.assign(std::begin(rows_values), std::end(rows_values));
   add_numbers(space, "mc", groups, std::to_string(skinny_max_rows_a_pass), "rows of x a pass over the weight",
               rows_range);
   const auto rule = [&](const char* name, Rule kind, auto refusal, std::vector<std::string> reads) {
@@ -265,6 +279,7 @@ Space SkinnyFamily::space(const Problem& problem) const {
   rule("tree", Rule::build, own(&SkinnyFamily::refuse_tree), {"isa", "mr", "nr", "tree"});
   rule("waste", Rule::search, own(&SkinnyFamily::refuse_waste), {"isa", "mr", "nr"});
   rule("kc", Rule::search, refuse_kc, {"mr", "kc"});
+  rule("mc", Rule::search, refuse_rows, {"mc"});
   return space;
 }
 
@@ -290,8 +305,8 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   const bool many = problem.m > skinny_max_m;
   if (many)
     // A tile of x for each tile of weights, of AMX, and the other way round: a load takes as long as a multiplication. From L2 both are slower.
-    work.efficiency = (panels && k_block * real(settings.nr) * 2 <= l1_panel_bytes ? 1 : 0.85) /
-                      (1 + 16 / real(settings.mr) + 16 / real(settings.nr));
+    work.efficiency = (panels && k_block * real(settings.nr) * 2 <= l1_panel_bytes ? 1 : 0.85) * rows /
+                      (rows * (1 + 16 / real(settings.nr)) + real(16 * passes));
   else if (panels)
     work.efficiency = tile_efficiency(settings.mr, settings.nr / panel_columns);
   else if (sums_as_panels(problem, settings) && !set_.at(settings.isa)->rows_read_x_panels)
@@ -306,8 +321,8 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   // The weight comes from an outer cache for each further group of rows; a group that is too large comes from there itself, once for 256
   // columns.
   work.cache_bytes += weights * real(grid.row_parts * grid.groups - 1);
-  if (grid.group_tiles * settings.mr > skinny_rows_kept)
-    work.cache_bytes += weights * real(problem.m) / skinny_rows_kept;
+  if (real(grid.group_tiles * settings.mr) * k_block * 2 > skinny_bytes_kept)
+    work.cache_bytes += weights * real(problem.m) / 256;
   if (k_block * real(settings.nr) * 2 > inner_cache_bytes) work.cache_bytes += weights * real(passes - 1);
   if (fetches_near(problem, settings))
     work.exposed = settings.prefetch == 0 ? 1.0 : settings.prefetch > near_prefetch ? 0.65 : 0.3;
@@ -333,9 +348,8 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
       SkinnySettings settings{
           .isa = isa, .mr = tile.mr, .nr = tile.nr, .kc = whole_k, .prefetch = 1024, .splits = 1};
       if (problem.m > skinny_max_m) {
-        settings.rows = problem.m > skinny_rows_kept ? skinny_rows_kept : skinny_max_rows_a_pass;
-        const std::int64_t tiles = skinny_grid(problem, settings, threads_).group_tiles;
-        settings.kc = many_rows_depth(problem, std::min(problem.m, tiles * settings.mr));
+        if (settings.mr > 32 && problem.m <= rows_that_wait) continue;
+        choose_rows_and_depth(problem, settings);
       } else if (problem.m > settings.mr) {
         // Several passes: a block of weights stays in a cache, and the passes hide the fetching.
         settings.kc = layout_of(problem) == WeightLayout::panel16 ? 512 : 2048;

@@ -11,8 +11,8 @@ namespace gemmtune::cpu {
 inline constexpr std::int64_t skinny_max_m = 32;
 /// With AMX tiles any M goes, with so many rows at most for which the weight is read once.
 inline constexpr std::int64_t skinny_max_rows_a_pass = 512;
-/// So many of them stay in the inner cache while the weight goes by.
-inline constexpr std::int64_t skinny_rows_kept = 256;
+/// So much of x stays in the inner cache while the weight goes by (docs/lab/cpu_tiled.md).
+inline constexpr std::int64_t skinny_bytes_kept = 864 << 10;
 
 struct SkinnySettings {
   Isa isa = Isa::scalar;

@@ -13,10 +13,12 @@ constexpr std::int64_t max_deep_columns = 256;
 constexpr std::int64_t max_x_copy_bytes = std::int64_t{1} << 20;  // it stays in the inner cache
 
 /// A block of output columns in the making: `columns` of them from `first`, the sums in c (leading dimension
-/// ldc).
+/// ldc). The block of this part that follows begins at `next`; no_column: none does.
+constexpr std::int64_t no_column = -1;
 struct Block {
   std::int64_t first = 0;
   std::int64_t columns = 0;
+  std::int64_t next = no_column;
   float* c = nullptr;
   std::int64_t ldc = 0;
 };
@@ -206,14 +208,19 @@ class SkinnyKernel final : public Kernel {
                                 .last_mr = last ? tiles_.last_mr : tiles_.mr},
                       .x = packs_alone_ ? part.x : part.x + x_offset(first_row)};
     if (packs_alone_) pack_tiles(operands, tiles, part.x);
-    for (std::int64_t first = part.columns.begin; first < part.columns.end; first += block_columns_)
-      compute_block(operands, group, {first, std::min(first + block_columns_, part.columns.end)}, part);
+    for (std::int64_t first = part.columns.begin; first < part.columns.end; first += block_columns_) {
+      const std::int64_t end = std::min(first + block_columns_, part.columns.end);
+      const std::int64_t again = index + 1 < grid_.groups ? part.columns.begin : no_column;
+      compute_block(operands, group, {first, end}, end < part.columns.end ? end : again, part);
+    }
   }
 
-  void compute_block(const Operands& operands, const Group& group, Range columns, const Part& part) const {
+  void compute_block(const Operands& operands, const Group& group, Range columns, std::int64_t next,
+                     const Part& part) const {
     alignas(64) float few[max_tile_rows * max_block_columns];
     Block block{.first = columns.begin,
                 .columns = columns.end - columns.begin,
+                .next = next,
                 .c = own_sums_ == 0 ? few : part.sums,
                 .ldc = 0};
     block.ldc = round_up(packed_ ? block.columns : block_columns_, panel_columns);
@@ -247,6 +254,16 @@ class SkinnyKernel final : public Kernel {
     return {share(all, tiles.count(), tile), share(all, tiles.count(), tile + 1)};
   }
 
+  /// From the weights of `chunks` and the columns from block.first + `column` on to the ones that are multiplied next, in bytes of a column and
+  /// of a chunk; 0: none are.
+  std::int64_t bytes_to_next(const Block& block, std::int64_t column, Range chunks, Range k,
+                             std::int64_t column_bytes, std::int64_t chunk_bytes) const {
+    if (column + settings_.nr < block.columns) return settings_.nr * column_bytes;
+    if (chunks.end < k.end) return (chunks.end - chunks.begin) * chunk_bytes - column * column_bytes;
+    if (block.next == no_column) return 0;
+    return (block.next - block.first - column) * column_bytes - (chunks.begin - k.begin) * chunk_bytes;
+  }
+
   void multiply_panels(const Operands& operands, const Group& group, const Block& block, Range k) const {
     const RowTiles& tiles = group.tiles;
     const std::int64_t chunk_bytes = panel_.panel_bytes() / chunks_;
@@ -256,11 +273,8 @@ class SkinnyKernel final : public Kernel {
         const std::int64_t chunks = std::min(kc_chunks_, k.end - chunk);
         const std::int64_t panels = ceil_div(std::min(settings_.nr, block.columns - column), panel_columns);
         const char* from = w + column / panel_columns * panel_.panel_bytes() + chunk * chunk_bytes;
-        // From these weights to the ones that are multiplied next.
-        std::int64_t next = panels * panel_.panel_bytes();
-        if (column + settings_.nr >= block.columns)
-          next = chunk + chunks < k.end ? chunks * chunk_bytes - column / panel_columns * panel_.panel_bytes()
-                                        : next - (chunk - k.begin) * chunk_bytes;
+        const std::int64_t next = bytes_to_next(block, column, {chunk, chunk + chunks}, k,
+                                                panel_.panel_bytes() / panel_columns, chunk_bytes);
         for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
           const bool last = tile + 1 == tiles.count();
           const std::int64_t mr = tiles.size(tile);
@@ -292,10 +306,8 @@ class SkinnyKernel final : public Kernel {
       for (std::int64_t row = 0; row < block.columns; row += settings_.nr) {
         const std::int64_t chunks = std::min(kc_chunks_, k.end - chunk);
         const std::int64_t first_k = chunk * chunk_elements;
-        const bool ends_block = row + settings_.nr >= block.columns;
-        std::int64_t next = settings_.nr * stride;
-        if (ends_block && chunk + chunks < k.end)
-          next = chunks * chunk_elements * panel_.element_bytes - row * stride;
+        const std::int64_t next = bytes_to_next(block, row, {chunk, chunk + chunks}, k, stride,
+                                                chunk_elements * panel_.element_bytes);
         for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
           const std::int64_t mr = x_as_panels_ ? 16 : tiles.size(tile);
           const Range rows = fetched(tiles, tile, settings_.nr);
@@ -309,6 +321,7 @@ class SkinnyKernel final : public Kernel {
                .c = block.c + tile * tiles_.mr * block.ldc + row,
                .ldc = block.ldc,
                .accumulate = chunk != k.begin,
+               .goes_on = chunk + chunks < k.end,
                .prefetch = fetches_next(tiles) ? next
                            : tile == 0         ? settings_.prefetch
                                                : 0,
@@ -372,8 +385,10 @@ class SkinnyKernel final : public Kernel {
 };
 
 /// Tiles of 32 x 32 that a thread multiplies, and what else takes as long: packing of eight rows of x, and reading of 16 columns of weights from
-/// an outer cache (docs/lab/cpu_tiled.md).
-double busiest_part(double rows, double columns) { return rows * columns / 1024 + rows / 8 + columns / 16; }
+/// an outer cache, once for each group of rows (docs/lab/cpu_tiled.md).
+double busiest_part(double rows, double columns, double groups) {
+  return rows * columns / 1024 + rows / 8 + columns * groups / 16;
+}
 
 }  // namespace
 
@@ -388,8 +403,10 @@ SkinnyGrid skinny_grid(const Problem& problem, const SkinnySettings& settings, i
   double least = 0;
   for (std::int64_t row_parts = 1; row_parts <= (many ? std::min(most, tiles) : 1); ++row_parts) {
     const std::int64_t column_parts = std::min(most / row_parts, columns);
-    const double work = busiest_part(static_cast<double>(ceil_div(tiles, row_parts) * settings.mr),
-                                     static_cast<double>(ceil_div(columns, column_parts) * grid.unit));
+    const std::int64_t rows = std::min(ceil_div(tiles, row_parts) * settings.mr, problem.m);
+    const double work = busiest_part(static_cast<double>(rows),
+                                     static_cast<double>(ceil_div(columns, column_parts) * grid.unit),
+                                     static_cast<double>(ceil_div(rows, settings.rows)));
     if (least != 0 && work >= least) continue;
     least = work;
     grid.row_parts = row_parts;
