@@ -85,6 +85,7 @@ std::span<const EnvironmentVariable> environment_variables() {
       {"XDG_CONFIG_HOME", "", "In place of ~/.config, if it is an absolute path."},
       {"XDG_CACHE_HOME", "", "In place of ~/.cache."},
       {"XDG_RUNTIME_DIR", "", "Where the locks of a machine are (default: a folder of the user in /tmp)."},
+      {"HIP_VISIBLE_DEVICES", "", "-1: ROCm's runtime is not loaded, and no AMD GPU is looked for."},
       {"HOME", "", "The home folder (default: what the system's list of users says)."},
       {"PATH", "", "Where programs are looked for: Python, and those that --evaluator and --baseline name."},
       {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY",
