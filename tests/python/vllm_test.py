@@ -278,7 +278,7 @@ class Plugin(Process):
 
             vllm = self.start()
             with mock.patch.object(operators, function, meet), mock.patch.object(os, "sched_getaffinity", lambda process: {0, 1}):
-                self.load(lambda: nn.Sequential(vllm.Linear(N, K), vllm.Linear(N, K, True)))
+                self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind="block"), vllm.Linear(N, K, kind="block")))
             self.assertIn("2 of 2 linear layers", self.line)
             self.assertFalse(met.broken)
             self.assertGreater(next(calls), 1)

@@ -77,7 +77,7 @@ def row_of(device, problem):
 
 
 def plan(size):
-    """Has the kernel that answers `size` compiled and loaded, or gemmtune's default kernel. A size that gemmtune does not do is left."""
+    """Has gemmtune's default kernel for a size without a row compiled and loaded, as answered() has a row's. One that gemmtune does not do is left."""
     problem = _problem(size)
     if problem is not None:
         contexts.current(size[0]).plan(problem)

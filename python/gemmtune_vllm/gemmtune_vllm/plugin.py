@@ -182,9 +182,9 @@ class _Answers:
             self._known[size] = operators.answered(size)
         return self._known[size]
 
-    def ask(self, layers):
-        """All sizes of the layers at once."""
-        sizes = dict.fromkeys(layer.size(m, bias) for layer in layers if layer.why_not() is None for bias in layer.biases() for m in self._asked)
+    def ask(self, layers, graphs):
+        """The layers' sizes in CUDA graphs, side by side."""
+        sizes = dict.fromkeys(layer.size(m, bias) for layer in layers if layer.why_not() is None for bias in layer.biases() for m in graphs)
         self._known.update(zip(sizes, _side_by_side(operators.answered, sizes)))
 
     def any(self, layer):
@@ -234,7 +234,7 @@ def _choose_layers(model, config, loading):
     taken, left = list(loading.taken), list(loading.left)  # (module, constants of its graph); (module, why)
     layers = _layers(model)
     if not recording:
-        answers.ask(layers)
+        answers.ask(layers, graphs)
     for layer in layers:
         layer.keep_function()  # of all: a compiled graph of an earlier run may have more of our operators
         why = _why_left(layer, answers, recording)
@@ -251,7 +251,7 @@ def _choose_layers(model, config, loading):
                 if m <= layer.untuned_rows or answers(size):
                     planned.setdefault(size, (layer, m, bias))
     if not _vllm.on_cpu:
-        _side_by_side(operators.plan, planned)
+        _side_by_side(operators.plan, [size for size in planned if not answers(size)])
     with torch.inference_mode():
         for layer, m, bias in planned.values():
             layer.run(m, bias)
