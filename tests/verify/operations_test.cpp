@@ -583,6 +583,31 @@ TEST(Mixtures, ScaledInt4WeightsInBf16AreOfTheLowerClass) {
   }
 }
 
+/// Zero points give a group's weights a common part. A row whose x cancels in both groups keeps the roundings of it: of gate, of up and of w2.
+TEST(Mixtures, RowsThatZeroPointsCancelStayWithinTheBounds) {
+  Problem p = moe_problem(DataType::bf16, DataType::i4, QuantType::per_group);
+  p.m = 23;
+  p.n = p.k = 256;
+  p.w_group = 128;
+  p.zero_points = true;
+  p.moe.activation = Activation::none;
+  p.moe.experts = 7;
+  p.moe.topk = 3;
+  for (const std::uint64_t seed : {4, 7}) {  // rows of 2.4 and 2.9 · 2⁻⁸
+    const auto host = make_inputs(p, seed);
+    const auto reference = compute_reference(p, *host, {});
+    ASSERT_TRUE(host.ok() && reference.ok());
+    const auto report = [&](Fault fault, Accuracy accuracy) {
+      return check_output(p, *reference, mixture(p, *host, fault), p.k,
+                          tolerance_for(p, 0.05, {accuracy, true, Signs::both}));
+    };
+    const CheckReport rounded = report(Fault::rounded_weights, Accuracy::tensor_core);
+    EXPECT_TRUE(rounded.right) << seed << ": " << rounded.reason;
+    for (const Fault fault : {Fault::coarse_weights, Fault::wrong_expert, Fault::no_up, Fault::short_hidden})
+      EXPECT_FALSE(report(fault, Accuracy::tensor_core).right) << seed << " " << static_cast<int>(fault);
+  }
+}
+
 TEST(OperandShapes, AreThoseOfTheOperations) {
   Problem p = dense_problem(Operation::a8w8_blockscale, DataType::f8_e4m3fn);
   EXPECT_EQ(operand_shapes(p).x.scale.bytes(), 9 * 3 * 4);
