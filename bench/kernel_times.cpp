@@ -3,7 +3,7 @@
 // Times kernels by name, side by side with the default: interleaved rounds in one process on cold weights,
 // after the full check of their results. A line is "M N K" and kernelNames, or FAMILY for a family's default kernel, or FAMILY:COUNT for its
 // first COUNT kernels by its cost model, or FAMILY~COUNT for as many spread over that order; with :TEXT
-// behind it, of those whose names hold TEXT. In front of M: op=a16w4 or another operation, x=f16 or another type of x, packed=1 (the weight),
+// behind it, of those whose names hold TEXT, with :TEXT+TEXT both. In front of M: op=a16w4 or another operation, x=f16 or another type of x, packed=1 (the weight),
 // moe=EXPERTS,TOPK,ACTIVATION,QUANTIZATION behind op=fused_moe, w=fp4 or another type of the weight, dtype=fp8 (with a scale each) or another type of both operands, x_order=N and w_order=N,
 // bias=1, of int4 weights group=32, 64, 128 or row and zero_points=1, of mixtures routing=zipf. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
 // interval, what the cost model says. With ENERGY_ROUNDS also, of batches of a second, µs, joules of a launch and watts.
@@ -40,12 +40,20 @@ int fail(const std::string& text) {
   return 2;
 }
 
+/// All of the texts between the '+' of `texts`.
+bool has_all(const std::string& name, const std::string& texts) {
+  std::istringstream words(texts);
+  for (std::string word; std::getline(words, word, '+');)
+    if (name.find(word) == std::string::npos) return false;
+  return true;
+}
+
 std::vector<Candidate> by_model(const KernelFamily& family, const Problem& problem, std::size_t count,
                                 bool spread, const std::string& text) {
   std::vector<std::pair<double, Candidate>> all;
   for (const Config& config : family.space(problem).enumerate()) {
     Candidate candidate{std::string(family.name()), family.revision(), config};
-    if (candidate.kernel_name().find(text) == std::string::npos) continue;
+    if (!has_all(candidate.kernel_name(), text)) continue;
     all.emplace_back(family.predicted_microseconds(problem, config), std::move(candidate));
   }
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
