@@ -168,7 +168,7 @@ def readme_losses():
     blocks = against(by_shape("h100/dense_8bit_blocks_peers.csv", ("n", "k"), run="4"), ["4096"], "gemmtune", ["deep_gemm", "torch_block"])[0]
     return table(["not for you", "measured"], [
         ["prompts alone", f"one H200, prompts of 512 and 2048 tokens: {min(prompts)} to {max(prompts)}"],
-        ["prompts alone in vLLM", f"one H200, prompts of 512 and 1500 tokens, bf16: {served_span('bf16', decodes=False, run='14')}; fp8 per token: {served_span('fp8 per token', decodes=False, run='30', engine='pdl')}"],
+        ["prompts alone in vLLM", f"one H200, prompts of 512 and 1500 tokens, bf16: {served_span('bf16', decodes=False, run='35')} (a second stock engine {served_span('bf16', decodes=False, run='35', engine='stock2')}); fp8 per token: {served_span('fp8 per token', decodes=False, run='30', engine='pdl')}"],
         ["prompts with tensor parallelism in vLLM", f"two H200s, Llama-3.1-8B bf16: {served_span('bf16', decodes=False, run='13')}; decoding {served_span('bf16', run='13')}"],
         ["one sequence under `torch.compile` with max-autotune", compiled],
         ["MXFP4 weights at many rows", " and ".join(f"{cell.split(',')[0].split(' (')[0]} of bf16 weights' speed at M = {m}" for cell, m in zip(mxfp4, ("256", "1024")))],
@@ -341,6 +341,23 @@ def four_bit_vllm():
     return table(["weight", "M", "Machete", "Marlin", "F.linear on bf16"], body)
 
 
+def int4_peers():
+    """Times of others over ours, geometric means of the (N, K) that they take, and the worst of them."""
+    lines, body = rows("h200/int4_peers.csv"), []
+    others = ["vLLM Marlin", "humming", "vLLM Machete", "F.linear bf16"]
+    times = {(row["m"], row["n"], row["k"], row["who"]): float(row["us"]) for row in lines}
+    for m in dict.fromkeys(row["m"] for row in lines):
+        sizes = [key[:3] for key in times if key[0] == m and key[3] == "gemmtune"]
+        cells = []
+        for who in others:
+            ratios = [times[*size, who] / times[*size, "gemmtune"] for size in sizes if (*size, who) in times]
+            cells.append(f"{ratio(math.exp(sum(map(math.log, ratios)) / len(ratios)))} ({min(ratios):.2f}), {len(ratios)}")
+        best = [min(times[*size, who] for who in others[:3] if (*size, who) in times) / times[*size, "gemmtune"] for size in sizes
+                if any((*size, who) in times for who in others[:3])]
+        body.append([m, *cells, f"{ratio(math.exp(sum(map(math.log, best)) / len(best)))} ({min(best):.2f})"])
+    return table(["M", "Marlin", "humming", "Machete", "F.linear on bf16", "the fastest of the three"], body)
+
+
 def moe_untuned():
     """Microseconds of a whole untuned layer, with the share of the floor; uniform routing."""
     layers = [row for row in rows("h200/fused_moe_untuned.csv") if row["routing"] == "uniform"]
@@ -425,7 +442,7 @@ def readme_proof():
          f"two cores of an EPYC, 60 bf16 shapes, M = 1 to 128: two runs, {cpu}"],
         ["AITER's tables, an AMD GPU", "audit, merge, coverage and report of the tables, on any machine", "tuning has **not run** on an AMD GPU yet"],
         ["vLLM", "a plug-in for its linear layers and mixtures of experts", f"one H200, vLLM 0.24, 1 to 64 sequences: Llama-3.1-8B bf16 {served_span('bf16')}, "
-         f"fp8 per token {served_span('fp8 per token', run='30', engine='pdl')}, fp8 in blocks {served_span('fp8 in blocks', run='28', engine='pdl')}, int4 {served_span(INT4, run='27')}, NVFP4 {served_span('NVFP4', run='4')}, Qwen3-30B-A3B bf16 {served_span('bf16', run='5')}, "
+         f"fp8 per token {served_span('fp8 per token', run='30', engine='pdl')}, fp8 in blocks {served_span('fp8 in blocks', run='32', engine='pdl')}, int8 {served_span('int8', run='34', engine='pdl')}, int4 {served_span(INT4, run='27')}, NVFP4 {served_span('NVFP4', run='4')}, Qwen3-30B-A3B bf16 {served_span('bf16', run='5')}, "
          f"fp8 {served_span('fp8 blocks', run='6')}, int4 {served_span(INT4, run='7')}, NVFP4 {served_span('NVFP4', run='8')}, gpt-oss-20b {served_span('MXFP4', run='5')} times the tokens a second ([docs/vllm.md](docs/vllm.md))"],
         ["vLLM, batch-invariant", "the same bits in every batch, from tuned rows", f"the same GPU, Llama-3.1-8B bf16: {served_span(INVARIANT, run='16')} times vLLM's usual mode, "
          f"whose own batch-invariant mode is at {served_span(INVARIANT, run='16', engine='VLLM_BATCH_INVARIANT=1')} ([docs/vllm.md](docs/vllm.md#batch-invariant-serving))"],
@@ -484,11 +501,11 @@ def served_early():
 
 
 def served_blocks():
-    """Real vLLM: the plug-in with early kernels of PyTorch's, of three forms of weights, each engine beside stock's alone or with one more."""
-    runs = ("24", "30", "28")
+    """Real vLLM: the plug-in with early kernels of PyTorch's and a table of one command, of four forms of weights, each engine beside stock's."""
+    runs = {"33": "bf16", "30": "fp8 per token", "32": "fp8 in blocks", "34": "int8"}
     cells = {(row["run"], row["sequences"], row["prompt_tokens"]): row for row in rows("h200/vllm.csv") if row["run"] in runs and row["engine"] == "pdl"}
-    body = [[served_case(cells["24", *case]), *(served_ratio(cells[run, *case]) for run in runs)] for case in dict.fromkeys(key[1:] for key in cells)]
-    return table(["", "bf16", "fp8 per token", "fp8 in blocks"], body)
+    body = [[served_case(cells["33", *case]), *(served_ratio(cells[run, *case]) for run in runs)] for case in dict.fromkeys(key[1:] for key in cells)]
+    return table(["", *runs.values()], body)
 
 
 def served_invariant():
@@ -513,7 +530,7 @@ PAGES = {
     "docs/benchmarks.md": (dense, peers, moe_layers, models, cpu_kernels, cpu_moe, tuned_cpu, calls, single),
     "docs/benchmarks_h200.md": (batches, whole_models, python_calls),
     "docs/benchmarks_8bit.md": (eight_bit_h200, eight_bit_blocks, eight_bit_blocks_times, eight_bit_rows, eight_bit_untuned),
-    "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin, four_bit, four_bit_vllm),
+    "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin, four_bit, four_bit_vllm, int4_peers),
     "docs/benchmarks_moe.md": (moe_untuned, moe_marlin, moe_peers, served_moe, search_times),
     "docs/invariant_measured.md": (served_invariant,),
     "docs/vllm_measured.md": (served, served_early, served_blocks, served_four_bit, served_mixtures, served_quantized_mixtures),
