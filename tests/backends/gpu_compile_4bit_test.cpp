@@ -207,5 +207,24 @@ TEST_F(GpuCompile4Bit, ZeroPointsTakeRegisters) {
   EXPECT_LT(expect_refused_or_builds(*family, runtime, spilled), std::size(spilled));
 }
 
+/// Kernels of 16 rows and of one on groups of 128 that spilled, the first as the default of its size.
+TEST_F(GpuCompile4Bit, GroupsOf128TakeRegistersOfFewRows) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_mxfp4_skinny_family(runtime, no_driver, limits_of("sm_90a"));
+  const auto int4 = [](std::int64_t m, std::int64_t k) {
+    return packed(of_int4(Operation::a16w4_int4, m, 18944, k, 128));
+  };
+  const std::pair<Problem, const char*> spilled[] = {
+      {int4(16, 3584), "mxfp4_skinny_r2_bm16_ku5_csk1_smem32_pdl0"},
+      {int4(16, 7168), "mxfp4_skinny_r2_bm16_ku5_csk2_smem64_pdl0"},
+      {int4(16, 8192), "mxfp4_skinny_r2_bm16_ku4_csk2_smem16_pdl0"},
+      {int4(1, 16384), "mxfp4_skinny_r2_bm8_ku8_csk2_smem16_pdl0"}};
+  EXPECT_EQ(expect_refused_or_builds(*family, runtime, spilled), std::size(spilled));
+  for (const std::int64_t k : {3584, 7168})
+    expect_builds(*family, runtime, int4(16, k), family->default_config(int4(16, k)));
+}
+
 }  // namespace
 }  // namespace gemmtune

@@ -297,6 +297,14 @@ TEST_F(GpuCompile, ExpertsInGroupsTakeRegisters) {
       {layer({4, 2816, 2816}, 64, false), "moe_decode_r1_warps6_teams1_smem144"},
       {layer({4, 2816, 2816}, 128, false), "moe_decode_r1_warps6_teams1_smem144"}};
   expect_refused_or_builds(*decode, runtime, of_decode);
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto tiles = cuda::make_wgmma_moe_family(runtime, no_driver);
+  const std::pair<Problem, const char*> of_tiles[] = {
+      {layer({300, 256, 1024}, 64, false),
+       "wgmma_moe_r1_bm48_bn256_bo64_wg4_cm1_bk256_smem226_sort0_scaled1"},
+      {layer({300, 256, 1024}, 32, true),
+       "wgmma_moe_r1_bm32_bn128_bo256_wg2_cm1_bk256_smem226_sort0_scaled0"}};
+  EXPECT_EQ(expect_refused_or_builds(*tiles, runtime, of_tiles), std::size(of_tiles));
 }
 
 /// Products of few rows and many, of the sizes of an absorbed attention: each family that takes batches.

@@ -527,6 +527,8 @@ std::vector<Config> both_scaled(const KernelFamily& family, const Problem& probl
   configs.push_back(configs[0]);
   configs[0].set("scaled", std::string("0"));
   configs[1].set("scaled", std::string("1"));
+  const Space space = family.space(problem);
+  std::erase_if(configs, [&](const Config& config) { return !space.build_refusal(config).empty(); });
   return configs;
 }
 
@@ -542,6 +544,10 @@ TEST_P(CudaMoeWeightFormats, AreRight) {
   if (family == nullptr) GTEST_SKIP() << gpu()->missing_family(name).message();
   for (Problem& problem : weight_formats(shape)) {
     set_forms(problem);
+    if (name == "mxfp4_stream" && problem.k == 5120 && problem.w_group == 64 && problem.zero_points) {
+      EXPECT_THAT(family->accepts(problem).message(), ::testing::HasSubstr("no strip of it fits"));
+      continue;
+    }
     ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
     std::vector<Config> configs = moe_configs(*family, problem, 5);
     for (Config& config : both_scaled(*family, problem)) configs.push_back(std::move(config));

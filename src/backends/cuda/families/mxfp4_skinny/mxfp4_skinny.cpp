@@ -248,8 +248,11 @@ std::int64_t registers_of_int4(const Mxfp4SkinnyLaunch& launch, bool packed) {
   std::int64_t registers = (packed ? 0 : 8) + (launch.weight.zero_points ? 16 : 0);
   if (launch.weight.is_grouped() && !launch.has_whole_groups())
     registers += 8 + 9 * std::max<std::int64_t>(0, launch.warp_units - 5);
+  // A warp that begins within a group of 128 loads its scales one by one.
+  if (launch.weight.group > k_of_unit && !launch.has_whole_groups() && launch.groups == 2) registers += 8;
   if (launch.weight.is_grouped() && launch.groups > 2) registers += 24;
   if (launch.has_whole_groups()) registers += 5 * std::max<std::int64_t>(0, launch.warp_units - 6);
+  if (launch.has_whole_groups() && launch.split_k > 1 && launch.pieces < launch.warp_units) registers += 10;
   return registers;
 }
 

@@ -174,7 +174,8 @@ std::int64_t fp4_accumulators(const WgmmaMoeStage& stage) {
 std::int64_t group_accumulators(const WgmmaMoeStage& stage) {
   if (stage.scaled) {
     const bool is_full = stage.reallocates_registers() || (stage.weight.zero_points && stage.mma_tiles() > 1);
-    return stage.weight.group == 32 && is_full ? 8 : 0;
+    const bool of_groups = stage.weight.group == 32 || (stage.weight.group == 64 && stage.warpgroups == 4);
+    return of_groups && is_full ? 8 : 0;
   }
   const std::int64_t held = stage.mma_tiles() * stage.tokens / 2;
   switch (stage.weight.group) {
