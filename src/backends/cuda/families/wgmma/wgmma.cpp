@@ -53,7 +53,7 @@ class WgmmaKernel final : public gpu::JitKernel<WgmmaLaunchConfig> {
         output_bytes_(bits(problem.y_type) / 8),
         x_(operand_shapes(problem).x),
         w_(operand_shapes(problem).w),
-        x_map_(driver.functions(), box_of(x_, launch.x_box_rows(), launch.x_sharers())),
+        x_map_(driver.functions(), box_of(x_, launch.x_box_rows, launch.x_sharers())),
         w_map_(driver.functions(), box_of(w_, launch.weight_box_rows(), launch.weight_sharers())),
         y_map_(driver.functions(), box_of_y(0)),
         y_tail_map_(driver.functions(), box_of_y(launch.tail_columns(output_bytes_))),
@@ -97,6 +97,8 @@ class WgmmaKernel final : public gpu::JitKernel<WgmmaLaunchConfig> {
     values.bias = o.bias;
     values.scales = gpu::scales_of(problem_, o);
     values.scale_groups = narrow(launch_.scale_groups);
+    values.x_box_rows = narrow(launch_.x_box_rows);
+    values.loaded_bytes = narrow(launch_.loaded_bytes());
     values.scale_maps = launch_.scale_groups > 0 && encode_scale_maps(o, values) ? 1 : 0;
     values.y = o.y;
     values.ldy = o.ldy;

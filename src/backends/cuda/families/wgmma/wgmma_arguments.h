@@ -71,9 +71,12 @@ struct WgmmaArguments {
   PackedWeight packed;  // replaces the weight's tensor map if packed
   int scale_groups;     // places for groups of scales of blocks; 0 without these
   int scale_maps;       // 1: they come through x_scales and w_scales
-  TensorMap a;          // boxes of block_m / cluster_n rows x 128 bytes; MN-major: 64 / cluster_n k x 64 rows
-  TensorMap b;          // boxes of block_n / cluster_m rows x 128 bytes; MN-major: 64 / cluster_m k x 64 rows
-  TensorMap y_map;      // boxes of 128 bytes of y's rows
+  int x_box_rows;       // that a block loads of a row-major x for a tile
+  int loaded_bytes;     // of a stage
+  TensorMap
+      a;  // boxes of rows x 128 bytes: of the weight block_m / cluster_n or block_n / cluster_m, of x x_box_rows;
+  TensorMap b;           // MN-major: 64 / cluster_n (b: cluster_m) k x 64 rows
+  TensorMap y_map;       // boxes of 128 bytes of y's rows
   TensorMap y_tail_map;  // boxes of the tile's columns past the last multiple of 128 bytes
   TensorMap x_scales;    // of blocks: boxes of a tile's rows x four scales
   TensorMap w_scales;

@@ -45,6 +45,8 @@ struct WgmmaLaunchConfig {
   bool whole_staging = false;                // they hold all of a tile
   std::int64_t scale_groups = 0;             // places for groups of scales of blocks
   std::int64_t stage_bytes = 0;
+  std::int64_t x_box_rows =
+      0;  // rows of x that a block loads for a tile; with multicast a part of the tile's
   std::int64_t storage_bytes = 0;  // the pipeline, and the staging buffers or the partial sums of others
   std::int64_t shared_bytes = 0;   // dynamic shared memory of a block
   std::int64_t batches = 1;
@@ -60,9 +62,12 @@ struct WgmmaLaunchConfig {
   /// What block_n is a multiple of: the rows of an MN-major swizzle atom, or of an instruction.
   std::int64_t block_n_step() const { return b_mn_major ? 64 : 16; }
   std::int64_t cluster_size() const { return cluster_m * cluster_n * split_k; }
-  /// Rows of x and of the weight that a block loads for a tile; with multicast a part of the tile's.
-  std::int64_t x_box_rows() const { return (swap_ab ? block_n : block_m) / x_sharers(); }
+  /// Rows of the weight that a block loads for a tile; with multicast a part of the tile's.
   std::int64_t weight_box_rows() const { return (swap_ab ? block_m : block_n) / weight_sharers(); }
+  /// Of x in a tile.
+  std::int64_t x_rows() const { return swap_ab ? block_n : block_m; }
+  /// That arrive for a stage.
+  std::int64_t loaded_bytes() const;
   /// Blocks that load a part each of the same rows.
   std::int64_t x_sharers() const { return swap_ab ? cluster_m : cluster_n; }
   std::int64_t weight_sharers() const { return swap_ab ? cluster_n : cluster_m; }

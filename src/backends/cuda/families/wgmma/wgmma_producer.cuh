@@ -140,6 +140,12 @@ static __device__ constexpr bool is_mn_major(Operand operand) {
   return operand == Operand::a ? config().a_mn_major : config().b_mn_major;
 }
 
+// Boxes of x are no larger than x is: TMA takes longer for rows past its end than for rows that it reads. Rows of a tile that no box
+// has stay as they are; each makes a row of y that is not stored.
+static __device__ constexpr bool loads_boxes_of_x(Operand operand) {
+  return operand == x_operand() && !is_mn_major(operand);
+}
+
 // The part of an operand that this block loads, and the blocks that receive it. Blocks that share an operand divide its rows; of an
 // MN-major one they divide each atom's k.
 struct OperandShare {
@@ -157,8 +163,8 @@ static __device__ inline ProducerShare producer_share(const WgmmaArguments& a, c
   constexpr int a_shared = is_mn_major(Operand::a) ? ATOM_ELEMENTS : BLOCK_M;
   constexpr int b_shared = is_mn_major(Operand::b) ? ATOM_ELEMENTS : BLOCK_N;
   ProducerShare share;
-  share.a.row = work.rank_n * (a_shared >> log2_cluster_n(a));
-  share.b.row = work.rank_m * (b_shared >> log2_cluster_m(a));
+  share.a.row = work.rank_n * (loads_boxes_of_x(Operand::a) ? a.x_box_rows : a_shared >> log2_cluster_n(a));
+  share.b.row = work.rank_m * (loads_boxes_of_x(Operand::b) ? a.x_box_rows : b_shared >> log2_cluster_m(a));
   share.a.multicast = 0;
   share.b.multicast = 0;
   if (log2_cluster_n(a) > 0) {
@@ -340,7 +346,7 @@ static __device__ inline int load_early(const WgmmaArguments& a, const SharedLay
   const int early = k_tiles < a.num_stages ? k_tiles : a.num_stages;
 #pragma unroll 1
   for (int stage = 0; stage < early; ++stage) {
-    barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, STAGE_BYTES);
+    barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, a.loaded_bytes);
 #pragma unroll
     for (int i = 0; i < K_ATOMS; ++i)
       load_operand<weight_operand()>(a, smem, share, target, work.k_begin + stage, stage, i);
@@ -373,7 +379,7 @@ static __device__ inline void load(const WgmmaArguments& a, const SharedLayout& 
 #pragma unroll 1
     for (int k_tile = begin; k_tile < work.k_end; ++k_tile) {
       barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
-      barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)state.stage, STAGE_BYTES);
+      barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)state.stage, a.loaded_bytes);
 #pragma unroll
       for (int i = 0; i < K_ATOMS; ++i) {
         load_operand<Operand::a>(a, smem, share, target, k_tile, state.stage, i);
