@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/clock.h"
+#include "base/enumerators.h"
 #include "base/hash.h"
 #include "base/process.h"
 #include "evaluate/journal/journal_schema.h"
@@ -51,17 +52,10 @@ Outcome read_outcome(const SqlStatement& row, int first) {
 
 std::string journal_path(const std::string& tuned_file) { return tuned_file + ".journal"; }
 
-std::string_view to_string(JournalStage stage) {
-  switch (stage) {
-    case JournalStage::screen:
-      return "screen";
-    case JournalStage::finals:
-      return "finals";
-    case JournalStage::neighbour:
-      return "neighbour";
-  }
-  return "unknown";
-}
+constexpr EnumeratorNames<JournalStage, 3> stage_names({{JournalStage::screen, "screen"},
+                                                        {JournalStage::finals, "finals"},
+                                                        {JournalStage::neighbour, "neighbour"}});
+std::string_view to_string(JournalStage stage) { return stage_names.of(stage); }
 
 bool is_lasting_failure(OutcomeKind kind) {
   switch (kind) {
