@@ -15,14 +15,12 @@ std::span<const EnvironmentVariable> environment_variables() {
        "1, or a folder: record which problems a program runs (docs/capture.md)."},
       {"GEMMTUNE_ONLINE_TUNING", "HIP_ONLINE_TUNING",
        "1: tune untuned problems while the service runs (docs/online_tuning.md). Of AITER's variable exactly "
-       "1 "
-       "or true."},
+       "1 or true."},
       {"GEMMTUNE_ONLINE_BUDGET_MS", "",
        "Milliseconds of the whole machine for each problem (default: 2000)."},
       {"GEMMTUNE_ONLINE_SHARE", "",
        "Part of the processor time of a CPU's cores for the worker of online tuning, 0 to 1 (default: 0.25); "
-       "0: "
-       "no worker."},
+       "0: no worker."},
       {"GEMMTUNE_PROGRAM", "",
        "The gemmtune program that workers of a library are processes of (default: around the library)."},
       {"GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG",
@@ -56,8 +54,7 @@ std::span<const EnvironmentVariable> environment_variables() {
        "elsewhere."},
       {"GEMMTUNE_PYTHON", "",
        "The Python, with pyarrow, that reads parquet files, and the PyTorch of --baseline torch (default: "
-       "python3 "
-       "of PATH). Its environment may have oneDNN 3 (docs/baselines.md)."},
+       "python3 of PATH). Its environment may have oneDNN 3 (docs/baselines.md)."},
       {"GEMMTUNE_LIBRARY_DIR", "",
        "Folder of the loadable families (default: beside the program or library), or of a libdnnl.so.3 "
        "(docs/baselines.md)."},

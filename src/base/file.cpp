@@ -166,6 +166,19 @@ Result<bool> append_within_page(const std::string& path, std::size_t size, std::
   return Status::io("{}: cannot write: {}", path, reason);
 }
 
+Result<LineFile> LineFile::open(const std::string& path) {
+  std::FILE* const file = std::fopen(path.c_str(), "ae");
+  if (file == nullptr) return Status::io("{}: {}", path, std::strerror(errno));
+  return LineFile(path, file);
+}
+
+Status LineFile::write(const std::string& line) {
+  const std::string text = line + "\n";
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() && std::fflush(file_.get()) == 0;
+  return written ? Status() : Status::io("{}: {}", path_, std::strerror(errno));
+}
+
 std::string join_path(const std::string& folder, std::string_view name) {
   if (folder.empty() || name.starts_with('/')) return std::string(name);
   std::string path = folder;

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdio>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/status.h"
 
@@ -28,6 +31,23 @@ Status write_file_atomically(const std::string& path, std::string_view content);
 /// syncing it; many times as fast. False, and nothing done, if the file has another size or the system might write a part of the text only:
 /// it crosses a page.
 Result<bool> append_within_page(const std::string& path, std::size_t size, std::string_view text);
+
+/// A file to which lines are added; each is in the operating system's hands when write() returns.
+class LineFile {
+ public:
+  /// Made where it is missing.
+  static Result<LineFile> open(const std::string& path);
+  Status write(const std::string& line);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  LineFile(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
+
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+};
 
 /// "folder/name"; the name alone where the folder is empty or the name begins at the root. In place of
 /// std::filesystem::path's operator/, which frees memory twice where there is no more (libstdc++ 12).

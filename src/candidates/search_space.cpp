@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/enumerators.h"
+
 namespace gemmtune {
 namespace {
 
@@ -83,17 +85,10 @@ void choose(const SearchSpace& request, std::string_view family, const Config& u
   if (const FamilySpace* chosen = request.find(family); chosen != nullptr) choose(*chosen, usual, space);
 }
 
-std::string_view to_string(SpaceStep::Kind kind) {
-  switch (kind) {
-    case SpaceStep::Kind::parameter:
-      return "parameter";
-    case SpaceStep::Kind::build:
-      return "build rule";
-    case SpaceStep::Kind::search:
-      return "search rule";
-  }
-  return {};
-}
+constexpr EnumeratorNames<SpaceStep::Kind, 3> step_names({{SpaceStep::Kind::parameter, "parameter"},
+                                                          {SpaceStep::Kind::build, "build rule"},
+                                                          {SpaceStep::Kind::search, "search rule"}});
+std::string_view to_string(SpaceStep::Kind kind) { return step_names.of(kind); }
 
 std::vector<SpaceStep> space_steps(Space family_space, const FamilySpace* chosen, const Config& usual,
                                    RuleSet rules) {

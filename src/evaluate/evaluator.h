@@ -18,6 +18,12 @@
 
 namespace gemmtune {
 
+/// What rounds are of: times, of a mixture on another routing of the policy where one is given, or joules.
+struct RoundsKind {
+  bool energy = false;
+  std::optional<RoutingKind> routing = {};
+};
+
 /// Interleaved rounds: times[r][c] is the time of candidate c in round r, microseconds.
 struct FinalsResult {
   std::vector<Outcome> outcomes;  // one per candidate, of full verification; with its times in the rounds
@@ -42,21 +48,29 @@ class Evaluator {
   /// between candidates; if it returns true, the remaining ones are missing from the result.
   virtual Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                               int samples, const std::function<bool()>& stop) = 0;
-  /// Verifies each candidate fully (once per candidate and problem), then takes `rounds` interleaved rounds
-  /// in random order in one process (0: verifies only). A further call measures fresh rounds.
-  virtual Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                                      int rounds) = 0;
-  /// The same rounds of a mixture on another routing of the policy; verification is that of finals(). `unsupported` where
-  /// there are none.
-  virtual Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
-                                         std::span<const Candidate> candidates, int rounds) = 0;
-  /// Verifies each candidate fully, then takes `rounds` rounds of one energy batch of each candidate, in random order: the
-  /// joules and the microseconds of a call. `unsupported` where no joules are counted.
-  virtual Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
-                                      int rounds) = 0;
+  /// finals(), finals_on() or energy(), by the kind.
+  virtual Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                           std::span<const Candidate> candidates, int rounds) = 0;
   /// Verifies the candidate fully for the same problem with `m` rows, because a winner's row answers other M
   /// too. No times; `refused` if the family does not take that M.
   virtual Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) = 0;
+
+  /// Verifies each candidate fully (once per candidate and problem), then takes `rounds` interleaved rounds
+  /// in random order in one process (0: verifies only). A further call measures fresh rounds.
+  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates, int rounds) {
+    return take_rounds({}, problem, candidates, rounds);
+  }
+  /// The same rounds of a mixture on another routing of the policy; verification is that of finals(). `unsupported` where
+  /// there are none.
+  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
+                                 std::span<const Candidate> candidates, int rounds) {
+    return take_rounds({.routing = routing}, problem, candidates, rounds);
+  }
+  /// Verifies each candidate fully, then takes `rounds` rounds of one energy batch of each candidate, in random order: the
+  /// joules and the microseconds of a call. `unsupported` where no joules are counted.
+  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates, int rounds) {
+    return take_rounds({.energy = true}, problem, candidates, rounds);
+  }
 };
 
 }  // namespace gemmtune

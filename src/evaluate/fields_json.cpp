@@ -45,6 +45,10 @@ void from_json(const Json& json, Objective& objective) {
 
 void to_json(Json& json, RoutingKind kind) { json = to_string(kind); }
 void from_json(const Json& json, RoutingKind& kind) { read_word(json, parse_routing_kind, "routing", kind); }
+void to_json(Json& json, const std::optional<RoutingKind>& kind) { json = kind ? Json(*kind) : Json(); }
+void from_json(const Json& json, std::optional<RoutingKind>& kind) {
+  kind = json.is_null() ? std::nullopt : std::optional(json.get<RoutingKind>());
+}
 
 void to_json(Json& json, const std::shared_ptr<const RoutingTrace>& trace) {
   json = trace == nullptr ? Json() : Json(*trace);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -95,6 +96,9 @@ void to_json(Json& json, Objective objective);
 void from_json(const Json& json, Objective& objective);
 void to_json(Json& json, RoutingKind kind);
 void from_json(const Json& json, RoutingKind& kind);
+/// A kind or null.
+void to_json(Json& json, const std::optional<RoutingKind>& kind);
+void from_json(const Json& json, std::optional<RoutingKind>& kind);
 /// A trace or null.
 void to_json(Json& json, const std::shared_ptr<const RoutingTrace>& trace);
 void from_json(const Json& json, std::shared_ptr<const RoutingTrace>& trace);

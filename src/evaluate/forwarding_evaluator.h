@@ -18,17 +18,9 @@ class ForwardingEvaluator : public Evaluator {
                                       int samples, const std::function<bool()>& stop) override {
     return inner_.screen(problem, candidates, samples, stop);
   }
-  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override {
-    return inner_.finals(problem, candidates, rounds);
-  }
-  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
-                                 std::span<const Candidate> candidates, int rounds) override {
-    return inner_.finals_on(routing, problem, candidates, rounds);
-  }
-  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override {
-    return inner_.energy(problem, candidates, rounds);
+  Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                   std::span<const Candidate> candidates, int rounds) override {
+    return inner_.take_rounds(kind, problem, candidates, rounds);
   }
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override {
     return inner_.check_neighbour_m(problem, candidate, m);

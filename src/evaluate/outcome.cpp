@@ -3,29 +3,20 @@
 #include <cmath>
 #include <utility>
 
+#include "base/enumerators.h"
+
 namespace gemmtune {
 
-std::string_view to_string(OutcomeKind kind) {
-  switch (kind) {
-    case OutcomeKind::ok:
-      return "ok";
-    case OutcomeKind::refused:
-      return "refused";
-    case OutcomeKind::build_failed:
-      return "build_failed";
-    case OutcomeKind::launch_failed:
-      return "launch_failed";
-    case OutcomeKind::wrong:
-      return "wrong";
-    case OutcomeKind::too_slow:
-      return "too_slow";
-    case OutcomeKind::timed_out:
-      return "timed_out";
-    case OutcomeKind::crashed:
-      return "crashed";
-  }
-  return "unknown";
-}
+constexpr EnumeratorNames<OutcomeKind, 8> outcome_names({{OutcomeKind::ok, "ok"},
+                                                         {OutcomeKind::refused, "refused"},
+                                                         {OutcomeKind::build_failed, "build_failed"},
+                                                         {OutcomeKind::launch_failed, "launch_failed"},
+                                                         {OutcomeKind::wrong, "wrong"},
+                                                         {OutcomeKind::too_slow, "too_slow"},
+                                                         {OutcomeKind::timed_out, "timed_out"},
+                                                         {OutcomeKind::crashed, "crashed"}});
+std::string_view to_string(OutcomeKind kind) { return outcome_names.of(kind); }
+std::optional<OutcomeKind> parse_outcome_kind(std::string_view text) { return outcome_names.find(text); }
 
 Outcome failed_outcome(OutcomeKind kind, std::string reason) {
   Outcome outcome;

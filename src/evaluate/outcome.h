@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@ namespace gemmtune {
 
 enum class OutcomeKind { ok, refused, build_failed, launch_failed, wrong, too_slow, timed_out, crashed };
 std::string_view to_string(OutcomeKind kind);
+std::optional<OutcomeKind> parse_outcome_kind(std::string_view text);
 
 /// Errors of y against float64, relative to the root mean square of the reference. NaN: not measured.
 struct MeasuredError {

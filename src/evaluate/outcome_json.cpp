@@ -41,15 +41,6 @@ bool read_rounds(const Json& json, std::size_t candidates, std::vector<std::vect
 
 }  // namespace
 
-std::optional<OutcomeKind> parse_outcome_kind(std::string_view text) {
-  for (const OutcomeKind kind :
-       {OutcomeKind::ok, OutcomeKind::refused, OutcomeKind::build_failed, OutcomeKind::launch_failed,
-        OutcomeKind::wrong, OutcomeKind::too_slow, OutcomeKind::timed_out, OutcomeKind::crashed}) {
-    if (to_string(kind) == text) return kind;
-  }
-  return std::nullopt;
-}
-
 Json to_json(const std::vector<double>& numbers) { return Json(numbers); }
 
 Json to_json(const Outcome& outcome) {

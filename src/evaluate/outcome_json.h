@@ -10,8 +10,6 @@
 
 namespace gemmtune {
 
-std::optional<OutcomeKind> parse_outcome_kind(std::string_view text);
-
 /// Numbers that JSON lacks (NaN, infinity) become null and are read as NaN.
 Json to_json(const std::vector<double>& numbers);
 Json to_json(const Outcome& outcome);

@@ -143,26 +143,13 @@ Result<std::vector<Outcome>> OnlineEvaluator::screen(const Problem& problem,
   return answers;
 }
 
-Result<FinalsResult> OnlineEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
-                                             int rounds) {
-  return take("finals", problem, candidates, [&] { return inner().finals(problem, candidates, rounds); });
-}
-
-Result<FinalsResult> OnlineEvaluator::finals_on(RoutingKind routing, const Problem& problem,
-                                                std::span<const Candidate> candidates, int rounds) {
-  return take(fmt::format("finals on {}", to_string(routing)), problem, candidates,
-              [&] { return inner().finals_on(routing, problem, candidates, rounds); });
-}
-
-Result<FinalsResult> OnlineEvaluator::energy(const Problem& problem, std::span<const Candidate> candidates,
-                                             int rounds) {
-  return take("energy", problem, candidates, [&] { return inner().energy(problem, candidates, rounds); });
-}
-
-Result<FinalsResult> OnlineEvaluator::take(const std::string& what, const Problem& problem,
-                                           std::span<const Candidate> candidates,
-                                           const std::function<Result<FinalsResult>()>& rounds) {
+/// Each candidate's first rounds of a kind leave a trace.
+Result<FinalsResult> OnlineEvaluator::take_rounds(const RoundsKind& kind, const Problem& problem,
+                                                  std::span<const Candidate> candidates, int rounds) {
   if (stopped()) return Status::internal("{}", stopped_text);
+  const std::string what = kind.energy    ? "energy"
+                           : kind.routing ? fmt::format("finals on {}", to_string(*kind.routing))
+                                          : "finals";
   std::vector<Trial> traced;
   for (const Candidate& candidate : candidates) {
     const Trial trial{JournalStage::finals, problem, candidate};
@@ -180,7 +167,7 @@ Result<FinalsResult> OnlineEvaluator::take(const std::string& what, const Proble
     }
   };
   try {
-    auto result = rounds();
+    auto result = inner().take_rounds(kind, problem, candidates, rounds);
     clear(result.ok() ? &*result : nullptr);
     return result;
   } catch (const Stopped&) {

@@ -48,12 +48,8 @@ class OnlineEvaluator final : public ForwardingEvaluator {
   void announce(const Problem&, std::span<const Candidate>) override {}
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
-  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override;
-  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
-                                 std::span<const Candidate> candidates, int rounds) override;
-  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override;
+  Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                   std::span<const Candidate> candidates, int rounds) override;
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 
  private:
@@ -66,10 +62,6 @@ class OnlineEvaluator final : public ForwardingEvaluator {
   OnlineEvaluator(std::unique_ptr<InProcessEvaluator> evaluator, Device& device, Journal& journal,
                   std::int64_t run, std::vector<Journal>& others, const OnlineEvaluation& options);
   bool is_isolated() const { return evaluator_ == nullptr; }
-  /// Rounds of the inner evaluator; `what` they are of, as each candidate's first ones of a kind leave a trace.
-  Result<FinalsResult> take(const std::string& what, const Problem& problem,
-                            std::span<const Candidate> candidates,
-                            const std::function<Result<FinalsResult>()>& rounds);
   JournaledOutcome record(const Trial& trial, Outcome outcome) const;
   std::string key_of(const Problem& problem, const Candidate& candidate) const;
   std::optional<Outcome> earlier_failure(const Problem& problem, const Candidate& candidate);

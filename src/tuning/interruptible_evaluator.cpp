@@ -21,22 +21,10 @@ Result<std::vector<Outcome>> InterruptibleEvaluator::screen(const Problem& probl
   return inner().screen(problem, candidates, samples, [&] { return ends() || (stop && stop()); });
 }
 
-Result<FinalsResult> InterruptibleEvaluator::finals(const Problem& problem,
-                                                    std::span<const Candidate> candidates, int rounds) {
+Result<FinalsResult> InterruptibleEvaluator::take_rounds(const RoundsKind& kind, const Problem& problem,
+                                                         std::span<const Candidate> candidates, int rounds) {
   if (ends()) return interrupted_status();
-  return inner().finals(problem, candidates, rounds);
-}
-
-Result<FinalsResult> InterruptibleEvaluator::finals_on(RoutingKind routing, const Problem& problem,
-                                                       std::span<const Candidate> candidates, int rounds) {
-  if (ends()) return interrupted_status();
-  return inner().finals_on(routing, problem, candidates, rounds);
-}
-
-Result<FinalsResult> InterruptibleEvaluator::energy(const Problem& problem,
-                                                    std::span<const Candidate> candidates, int rounds) {
-  if (ends()) return interrupted_status();
-  return inner().energy(problem, candidates, rounds);
+  return inner().take_rounds(kind, problem, candidates, rounds);
 }
 
 Outcome InterruptibleEvaluator::check_neighbour_m(const Problem& problem, const Candidate& candidate,

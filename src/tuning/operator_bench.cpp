@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "base/enumerators.h"
 #include "resolve/errata.h"
 #include "select/paired_comparison.h"
 #include "select/paired_rounds.h"
@@ -163,60 +164,29 @@ Improvement improvement_of(const BenchRow& row, double min_improvement_percent) 
   return enough ? Improvement::update : Improvement::keep;
 }
 
-std::string_view to_string(Improvement improvement) {
-  switch (improvement) {
-    case Improvement::update:
-      return "UPDATE";
-    case Improvement::fresh:
-      return "NEW";
-    case Improvement::keep:
-      return "KEEP";
-  }
-  return "UNKNOWN";
-}
+constexpr EnumeratorNames<Improvement, 3> improvement_names({{Improvement::update, "UPDATE"},
+                                                             {Improvement::fresh, "NEW"},
+                                                             {Improvement::keep, "KEEP"}});
+std::string_view to_string(Improvement improvement) { return improvement_names.of(improvement); }
 
-std::string_view to_string(BenchVerdict verdict) {
-  switch (verdict) {
-    case BenchVerdict::none:
-      return "";
-    case BenchVerdict::win:
-      return "win";
-    case BenchVerdict::slower:
-      return "slower";
-    case BenchVerdict::undecided:
-      return "undecided";
-    case BenchVerdict::same_kernel:
-      return "same kernel";
-  }
-  return "unknown";
-}
+constexpr EnumeratorNames<BenchVerdict, 5> bench_verdict_names({{BenchVerdict::none, ""},
+                                                                {BenchVerdict::win, "win"},
+                                                                {BenchVerdict::slower, "slower"},
+                                                                {BenchVerdict::undecided, "undecided"},
+                                                                {BenchVerdict::same_kernel, "same kernel"}});
+std::string_view to_string(BenchVerdict verdict) { return bench_verdict_names.of(verdict); }
 
-std::string_view describe(BenchVerdict verdict) {
-  switch (verdict) {
-    case BenchVerdict::none:
-      return "One of the sides has no time.";
-    case BenchVerdict::win:
-      return "The first side is faster than the second by more than the noise floor.";
-    case BenchVerdict::slower:
-      return "The first side is slower than the second by more than the noise floor.";
-    case BenchVerdict::undecided:
-      return "Neither side is proven faster.";
-    case BenchVerdict::same_kernel:
-      return "Both sides run one kernel.";
-  }
-  return "";
-}
+constexpr EnumeratorNames<BenchVerdict, 5> bench_verdict_meanings(
+    {{BenchVerdict::none, "One of the sides has no time."},
+     {BenchVerdict::win, "The first side is faster than the second by more than the noise floor."},
+     {BenchVerdict::slower, "The first side is slower than the second by more than the noise floor."},
+     {BenchVerdict::undecided, "Neither side is proven faster."},
+     {BenchVerdict::same_kernel, "Both sides run one kernel."}});
+std::string_view describe(BenchVerdict verdict) { return bench_verdict_meanings.of(verdict); }
 
-std::string_view to_string(BenchStatus status) {
-  switch (status) {
-    case BenchStatus::ok:
-      return "OK";
-    case BenchStatus::mismatch:
-      return "MISMATCH";
-    case BenchStatus::error:
-      return "ERROR";
-  }
-  return "UNKNOWN";
-}
+constexpr EnumeratorNames<BenchStatus, 3> bench_status_names({{BenchStatus::ok, "OK"},
+                                                              {BenchStatus::mismatch, "MISMATCH"},
+                                                              {BenchStatus::error, "ERROR"}});
+std::string_view to_string(BenchStatus status) { return bench_status_names.of(status); }
 
 }  // namespace gemmtune

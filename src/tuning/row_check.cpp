@@ -1,5 +1,6 @@
 #include "tuning/row_check.h"
 
+#include "base/enumerators.h"
 #include "resolve/bind.h"
 #include "resolve/row_kernel.h"
 #include "select/finals.h"
@@ -82,16 +83,10 @@ std::vector<RowCheck> check_rows(const Device& device, Evaluator& evaluator,
   return checks;
 }
 
-std::string_view to_string(RowCheckState state) {
-  switch (state) {
-    case RowCheckState::right:
-      return "right";
-    case RowCheckState::wrong:
-      return "wrong";
-    case RowCheckState::not_runnable:
-      return "not runnable";
-  }
-  return "unknown";
-}
+constexpr EnumeratorNames<RowCheckState, 3> check_state_names({{RowCheckState::right, "right"},
+                                                               {RowCheckState::wrong, "wrong"},
+                                                               {RowCheckState::not_runnable,
+                                                                "not runnable"}});
+std::string_view to_string(RowCheckState state) { return check_state_names.of(state); }
 
 }  // namespace gemmtune

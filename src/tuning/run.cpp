@@ -124,8 +124,7 @@ Status Run::check_keeps_bits(const Problem& problem) const {
   if (bits.empty()) return {};
   return Status::unsupported(
       "rows of this weight are batch-invariant (bit class {}), and this one would not be: tune it with "
-      "--invariant rows, or into another "
-      "file",
+      "--invariant rows, or into another file",
       bits);
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "backends/traits.h"
+#include "base/enumerators.h"
 #include "evaluate/worker/worker_pool.h"
 #include "tuning/budget.h"
 #include "tuning/confirmation_pass.h"
@@ -102,25 +103,15 @@ void choose_confirmations(TuneRequest& request, const DeviceInfo& device, int as
   request.seconds_before_confirmation = default_seconds_before_confirmation(device);
 }
 
-std::string_view to_string(ProblemState state) {
-  switch (state) {
-    case ProblemState::tuned:
-      return "tuned";
-    case ProblemState::kept_default:
-      return "default";
-    case ProblemState::skipped_done:
-      return "done already";
-    case ProblemState::unsupported:
-      return "unsupported";
-    case ProblemState::failed:
-      return "failed";
-    case ProblemState::out_of_budget:
-      return "out of budget";
-    case ProblemState::interrupted:
-      return "interrupted";
-  }
-  return "unknown";
-}
+constexpr EnumeratorNames<ProblemState, 7> problem_state_names({{ProblemState::tuned, "tuned"},
+                                                                {ProblemState::kept_default, "default"},
+                                                                {ProblemState::skipped_done, "done already"},
+                                                                {ProblemState::unsupported, "unsupported"},
+                                                                {ProblemState::failed, "failed"},
+                                                                {ProblemState::out_of_budget,
+                                                                 "out of budget"},
+                                                                {ProblemState::interrupted, "interrupted"}});
+std::string_view to_string(ProblemState state) { return problem_state_names.of(state); }
 
 Result<RunSummary> tune(Device& device, std::span<Evaluator* const> evaluators, const TuneRequest& request,
                         RunObserver& observer) {

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/enumerators.h"
 #include "base/hash.h"
 #include "problem/mixture_routes.h"
 
@@ -85,24 +86,12 @@ void empty_slots(std::int64_t tokens, std::int64_t topk, Random& random, Routes&
 
 }  // namespace
 
-std::string_view to_string(RoutingKind kind) {
-  switch (kind) {
-    case RoutingKind::uniform:
-      return "uniform";
-    case RoutingKind::zipf:
-      return "zipf";
-    case RoutingKind::trace:
-      return "trace";
-  }
-  return "?";
-}
+constexpr EnumeratorNames<RoutingKind, 3> routing_names({{RoutingKind::uniform, "uniform"},
+                                                         {RoutingKind::zipf, "zipf"},
+                                                         {RoutingKind::trace, "trace"}});
+std::string_view to_string(RoutingKind kind) { return routing_names.of(kind); }
 
-std::optional<RoutingKind> parse_routing_kind(std::string_view text) {
-  for (const RoutingKind kind : {RoutingKind::uniform, RoutingKind::zipf, RoutingKind::trace}) {
-    if (to_string(kind) == text) return kind;
-  }
-  return std::nullopt;
-}
+std::optional<RoutingKind> parse_routing_kind(std::string_view text) { return routing_names.find(text); }
 
 bool RoutingTrace::is_of(const Problem& problem) const {
   const MoeShape& moe = problem.moe;

@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -237,6 +238,20 @@ TEST_F(FileTest, AppendsWithinAPageOnly) {
   EXPECT_EQ(append_within_page(path("none"), 4, "x").code(), StatusCode::io_error);
   EXPECT_TRUE(*append_within_page(path("new"), 0, "x")) << "an empty file and none are one";
   EXPECT_EQ(*read_file(path("new")), "x");
+}
+
+TEST_F(FileTest, LinesAreAddedAndOutAtOnce) {
+  for (const char* line : {"one", "two"}) {
+    auto file = LineFile::open(path("lines"));
+    ASSERT_TRUE(file.ok()) << file.message();
+    ASSERT_TRUE(file->write(line).ok());
+    EXPECT_TRUE(read_file(path("lines"))->ends_with(std::string(line) + "\n"));
+  }
+  EXPECT_EQ(*read_file(path("lines")), "one\ntwo\n");
+  EXPECT_EQ(LineFile::open(path("none/lines")).code(), StatusCode::io_error);
+  auto full = LineFile::open("/dev/full");
+  ASSERT_TRUE(full.ok()) << full.message();
+  EXPECT_THAT(full->write("one").message(), ::testing::HasSubstr("/dev/full: No space left"));
 }
 
 }  // namespace

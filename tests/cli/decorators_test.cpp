@@ -40,20 +40,17 @@ class Spy final : public Evaluator {
     if (stop && stop()) calls.back() += " stopped";
     return std::vector<Outcome>{outcome()};
   }
-  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override {
-    return take("finals " + std::to_string(rounds), problem, candidates);
-  }
-  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
-                                 std::span<const Candidate> candidates, int rounds) override {
-    auto result = take(fmt::format("finals on {} {}", to_string(routing), rounds), problem, candidates);
-    result->routing = routing;
-    return result;
-  }
-  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override {
-    auto result = take("energy " + std::to_string(rounds), problem, candidates);
-    result->joules = {{0.5}};
+  Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                   std::span<const Candidate> candidates, int rounds) override {
+    const std::string what = kind.energy    ? "energy"
+                             : kind.routing ? fmt::format("finals on {}", to_string(*kind.routing))
+                                            : "finals";
+    note(fmt::format("{} {}", what, rounds), problem, candidates);
+    FinalsResult result;
+    result.outcomes = {outcome()};
+    result.times = {{7}};
+    result.routing = kind.routing;
+    if (kind.energy) result.joules = {{0.5}};
     return result;
   }
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override {
@@ -75,14 +72,6 @@ class Spy final : public Evaluator {
     std::string text = fmt::format("{} M={}", what, problem.m);
     for (const Candidate& candidate : candidates) text += " " + candidate.kernel_name();
     calls.push_back(text);
-  }
-  Result<FinalsResult> take(const std::string& what, const Problem& problem,
-                            std::span<const Candidate> candidates) const {
-    note(what, problem, candidates);
-    FinalsResult result;
-    result.outcomes = {outcome()};
-    result.times = {{7}};
-    return result;
   }
 };
 

@@ -57,10 +57,10 @@ class Working final : public ForwardingEvaluator {
       seconds += 1e-3 + 3e-3 * static_cast<double>(outcome.microseconds.size());
     return outcomes;
   }
-  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override {
+  Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                   std::span<const Candidate> candidates, int rounds) override {
     seconds += 3e-3 * rounds * static_cast<double>(candidates.size());
-    return inner().finals(problem, candidates, rounds);
+    return inner().take_rounds(kind, problem, candidates, rounds);
   }
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override {
     seconds += 5e-3;

@@ -104,12 +104,11 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   EXPECT_EQ(finals.problem, problem());
   EXPECT_THAT(finals.candidates, ElementsAre(tiled(), Candidate{"vendor", 1, {}}));
   EXPECT_EQ(finals.rounds, 15);
-  const RoutedRequest routed = sent(RoutedRequest{problem(), {tiled()}, 6, RoutingKind::zipf});
-  EXPECT_EQ(routed.rounds, 6);
-  EXPECT_EQ(routed.routing, RoutingKind::zipf);
-  const EnergyRequest energy = sent(EnergyRequest{problem(), {tiled()}, 7});
-  EXPECT_THAT(energy.candidates, ElementsAre(tiled()));
-  EXPECT_EQ(energy.rounds, 7);
+  EXPECT_FALSE(finals.kind.energy);
+  EXPECT_EQ(finals.kind.routing, std::nullopt);
+  EXPECT_EQ(sent(FinalsRequest{problem(), {tiled()}, 6, {.routing = RoutingKind::zipf}}).kind.routing,
+            RoutingKind::zipf);
+  EXPECT_TRUE(sent(FinalsRequest{problem(), {tiled()}, 7, {.energy = true}}).kind.energy);
   EXPECT_EQ(sent(NeighbourRequest{problem(), tiled(), 2}).m, 2);
   const AnnounceRequest announce = sent(AnnounceRequest{problem(), {tiled(), Candidate{"vendor", 1, {}}}});
   EXPECT_EQ(announce.problem, problem());

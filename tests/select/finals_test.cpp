@@ -20,12 +20,12 @@ class ClockedEvaluator final : public ForwardingEvaluator {
   ClockedEvaluator(testing::FakeEvaluator& inner, double sample_microseconds)
       : ForwardingEvaluator(inner), fake(inner), sample_microseconds_(sample_microseconds) {}
 
-  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override {
+  Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                   std::span<const Candidate> candidates, int rounds) override {
     constexpr double warm_up_and_gaps = 2;
     for (const Candidate& candidate : candidates)
       now += 1e-6 * warm_up_and_gaps * rounds * std::max(sample_microseconds_, fake.time(problem, candidate));
-    return fake.finals(problem, candidates, rounds);
+    return fake.take_rounds(kind, problem, candidates, rounds);
   }
   testing::FakeEvaluator& fake;
   double now = 0;

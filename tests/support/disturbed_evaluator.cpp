@@ -81,8 +81,9 @@ Result<std::vector<Outcome>> DisturbedEvaluator::screen(const Problem& problem,
   return outcomes;
 }
 
-Result<FinalsResult> DisturbedEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
-                                                int rounds) {
+Result<FinalsResult> DisturbedEvaluator::take_rounds(const RoundsKind& kind, const Problem& problem,
+                                                     std::span<const Candidate> candidates, int rounds) {
+  if (kind.energy || kind.routing) return Status::unsupported("no joules and no routings here");
   if (!set_up(problem)) return ended();
   begin_call(candidates.size());
   FinalsResult result;
@@ -101,15 +102,6 @@ Result<FinalsResult> DisturbedEvaluator::finals(const Problem& problem, std::spa
   }
   result.quietness.rounds = rounds;
   return result;
-}
-
-Result<FinalsResult> DisturbedEvaluator::finals_on(RoutingKind, const Problem&, std::span<const Candidate>,
-                                                   int) {
-  return Status::unsupported("no routings here");
-}
-
-Result<FinalsResult> DisturbedEvaluator::energy(const Problem&, std::span<const Candidate>, int) {
-  return Status::unsupported("no joules here");
 }
 
 Outcome DisturbedEvaluator::check_neighbour_m(const Problem& problem, const Candidate&, std::int64_t m) {

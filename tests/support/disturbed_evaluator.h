@@ -48,10 +48,8 @@ class DisturbedEvaluator final : public Evaluator {
   void announce(const Problem&, std::span<const Candidate>) override {}
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
-  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override;
-  Result<FinalsResult> finals_on(RoutingKind, const Problem&, std::span<const Candidate>, int) override;
-  Result<FinalsResult> energy(const Problem&, std::span<const Candidate>, int) override;
+  Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                   std::span<const Candidate> candidates, int rounds) override;
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 
  private:

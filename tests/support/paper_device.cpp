@@ -162,9 +162,16 @@ Result<std::vector<Outcome>> FakeEvaluator::screen(const Problem& problem,
   return outcomes;
 }
 
-Result<FinalsResult> FakeEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
-                                           int rounds) {
+Result<FinalsResult> FakeEvaluator::take_rounds(const RoundsKind& kind, const Problem& problem,
+                                                std::span<const Candidate> candidates, int rounds) {
   if (before) before(problem);
+  return kind.energy    ? energy_rounds(problem, candidates, rounds)
+         : kind.routing ? routed_rounds(*kind.routing, candidates, rounds)
+                        : plain_rounds(problem, candidates, rounds);
+}
+
+Result<FinalsResult> FakeEvaluator::plain_rounds(const Problem& problem,
+                                                 std::span<const Candidate> candidates, int rounds) {
   finals_calls.emplace_back();
   finals_rounds.push_back(rounds);
   FinalsResult result;
@@ -186,9 +193,8 @@ Result<FinalsResult> FakeEvaluator::finals(const Problem& problem, std::span<con
   return result;
 }
 
-Result<FinalsResult> FakeEvaluator::finals_on(RoutingKind routing, const Problem& problem,
-                                              std::span<const Candidate> candidates, int rounds) {
-  if (before) before(problem);
+Result<FinalsResult> FakeEvaluator::routed_rounds(RoutingKind routing, std::span<const Candidate> candidates,
+                                                  int rounds) {
   if (!time_on) return Status::unsupported("an evaluator on paper without rounds on {}", to_string(routing));
   FinalsResult result;
   result.routing = routing;
@@ -204,9 +210,8 @@ Result<FinalsResult> FakeEvaluator::finals_on(RoutingKind routing, const Problem
   return result;
 }
 
-Result<FinalsResult> FakeEvaluator::energy(const Problem& problem, std::span<const Candidate> candidates,
-                                           int rounds) {
-  if (before) before(problem);
+Result<FinalsResult> FakeEvaluator::energy_rounds(const Problem& problem,
+                                                  std::span<const Candidate> candidates, int rounds) {
   if (!joules) return Status::unsupported("an evaluator on paper without joules");
   FinalsResult result;
   energy_calls.emplace_back();

@@ -106,15 +106,16 @@ class FakeEvaluator final : public Evaluator {
   void announce(const Problem&, std::span<const Candidate>) override {}
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
-  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override;
-  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
-                                 std::span<const Candidate> candidates, int rounds) override;
-  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override;
+  Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                   std::span<const Candidate> candidates, int rounds) override;
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 
  private:
+  Result<FinalsResult> plain_rounds(const Problem& problem, std::span<const Candidate> candidates,
+                                    int rounds);
+  Result<FinalsResult> routed_rounds(RoutingKind routing, std::span<const Candidate> candidates, int rounds);
+  Result<FinalsResult> energy_rounds(const Problem& problem, std::span<const Candidate> candidates,
+                                     int rounds);
   double noisy(double microseconds) { return microseconds * (1 + 0.004 * (random_.uniform() - 0.5)); }
 
   Random random_{1};

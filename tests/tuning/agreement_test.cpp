@@ -38,9 +38,9 @@ class OtherMachine final : public ForwardingEvaluator {
     }
     return outcomes;
   }
-  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override {
-    auto result = inner().finals(problem, candidates, rounds);
+  Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                   std::span<const Candidate> candidates, int rounds) override {
+    auto result = inner().take_rounds(kind, problem, candidates, rounds);
     if (!result.ok()) return result;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       for (double& time : result->outcomes[i].microseconds) time *= factor(problem, candidates[i]);

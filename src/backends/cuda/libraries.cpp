@@ -16,8 +16,7 @@ constexpr std::string_view get_driver =
     "install NVIDIA's driver (on Debian: apt-get install nvidia-driver) and see that nvidia-smi runs";
 constexpr std::string_view get_nvrtc =
     "without it gemmtune's own GPU kernels cannot be compiled; install the CUDA toolkit, or `pip install "
-    "nvidia-cuda-nvrtc` and set "
-    "GEMMTUNE_LIBRARY_DIR to the folder of libnvrtc.so";
+    "nvidia-cuda-nvrtc` and set GEMMTUNE_LIBRARY_DIR to the folder of libnvrtc.so";
 constexpr std::string_view get_cublas =
     "install the CUDA toolkit, or `pip install nvidia-cublas` and set GEMMTUNE_LIBRARY_DIR to the folder of "
     "libcublasLt.so";

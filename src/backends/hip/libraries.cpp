@@ -73,8 +73,7 @@ void bind_hipblaslt(SymbolFinder& find, api::HipblasLt& f) {
   find(f.heuristic, "hipblasLtMatmulAlgoGetHeuristic")(f.matmul, "hipblasLtMatmul");
   find(f.all_solutions,
        "_ZN13hipblaslt_ext11getAllAlgosEPvNS_8GemmTypeE18hipblasOperation_tS2_11hipDataTypeS3_S3_S3_"
-       "20hipblasComputeType_"
-       "tRSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS6_EE");
+       "20hipblasComputeType_tRSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS6_EE");
   find(f.by_index,
        "_ZN13hipblaslt_ext17getAlgosFromIndexEPvRSt6vectorIiSaIiEERS1_I33_hipblasLtMatmulHeuristicResult_"
        "tSaIS5_EE");
@@ -82,8 +81,7 @@ void bind_hipblaslt(SymbolFinder& find, api::HipblasLt& f) {
   find(f.name_of, "_ZN13hipblaslt_ext23getSolutionNameFromAlgoB5cxx11EPvR22_hipblasLtMatmulAlgo_t");
   find(f.supported,
        "_ZN13hipblaslt_ext21matmulIsAlgoSupportedEPvP27hipblasLtMatmulDescOpaque_"
-       "tPKvP29hipblasLtMatrixLayoutOpaque_t"
-       "S6_S4_S6_S6_R22_hipblasLtMatmulAlgo_tRm");
+       "tPKvP29hipblasLtMatrixLayoutOpaque_tS6_S4_S6_S6_R22_hipblasLtMatmulAlgo_tRm");
 }
 
 void bind_smi(SymbolFinder& find, api::Smi& f) {
@@ -130,8 +128,7 @@ Opened<api::Runtime> open_runtime_library() {
   if (const api::Result result = f.init(0); result != api::success) {
     opened.description.why = fmt::format(
         "hipInit answers {} ({}); is a GPU visible (rocminfo, HIP_VISIBLE_DEVICES), and is the user in the "
-        "groups "
-        "video and render?",
+        "groups video and render?",
         f.error_name(result), f.error_text(result));
     opened.found = Status::not_found("HIP runtime: {}", opened.description.why);
   }

@@ -13,19 +13,16 @@ Status refuse_foreign(const TuneOptions& options) {
   if (!options.blocks_per_unit.empty())
     return Status::invalid(
         "--blockPerCu {}: is of CK Tile's kernels; here occupancy is a parameter of the families (eu of "
-        "mfma, smem on "
-        "NVIDIA GPUs): give its values with --search-space",
+        "mfma, smem on NVIDIA GPUs): give its values with --search-space",
         options.blocks_per_unit);
   if (options.grouped_gemm)
     return Status::invalid(
         "--grouped-gemm: is of AITER's grouped kernels of gfx1250; here --op fused_moe tunes every family "
-        "that takes the "
-        "mixture: drop the option");
+        "that takes the mixture: drop the option");
   if (options.mxfp4_flydsl)
     return Status::invalid(
         "--mxfp4-flydsl: is of AITER's FlyDSL kernels; here --op fused_moe with MXFP4 weights in the shapes "
-        "tunes every "
-        "family that takes them: drop the option");
+        "tunes every family that takes them: drop the option");
   return {};
 }
 

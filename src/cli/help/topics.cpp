@@ -32,16 +32,14 @@ HelpTopic verdicts_topic() {
        {"95 %", "The interval that holds the true median with 95 % confidence."},
        {"ties",
         "How many other kernels cannot be told apart from this one (1 %, or the noise floor). They take "
-        "nothing "
-        "from a win; a fixed order decides among them."},
+        "nothing from a win; a fixed order decides among them."},
        {"default kernel",
         "What a program runs without tuning: the first choice of the vendor's library, or of our family for "
         "few rows."},
        {"noise floor", "How far one kernel differs from itself, timed twice a round."},
        {"busy machine",
         "Other programs disturbed many rounds. Repeat the row on a quiet machine, or on a CPU with tune "
-        "--clock "
-        "processor."}}};
+        "--clock processor."}}};
   return {"verdicts",
           "The words of results. tune, lookup, bench and report have the same.",
           {std::move(rows), std::move(bench), std::move(words)},

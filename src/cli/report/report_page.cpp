@@ -35,9 +35,8 @@ constexpr PageSection page_sections[] = {
     {"lines",
      "Speed-up by M",
      "A line for each weight (N × K). Whiskers: the row's 95 % interval, else that of paired rounds in a "
-     "journal, "
-     "else what the spread of "
-     "the row's own time leaves. Rows that were not compared stand on the axis.",
+     "journal, else what the spread of the row's own time leaves. Rows that were not compared stand on the "
+     "axis.",
      {{{"rows"}}},
      {"chart-lines"}},
     {"workload",

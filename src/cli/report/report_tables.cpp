@@ -260,10 +260,8 @@ ReportTable roofs_table(const ReportViews& views, const Roof& given) {
       "roofs", "Roofs",
       "The floor of a shape is the longer of its operations at the compute roof and its bytes (x, w and y, "
       "each once) at the memory roof. The compute roof is --peak, else the rate of the large product that "
-      "the "
-      "run timed, or of a row here that is faster. The memory roof is --bandwidth, else the rate at which "
-      "the "
-      "run read weights, else the highest that a row here reaches.",
+      "the run timed, or of a row here that is faster. The memory roof is --bandwidth, else the rate at "
+      "which the run read weights, else the highest that a row here reaches.",
       {{"view", "device and operation", text_kind},
        {"tflops", "compute roof TFLOP/s", ReportKind::number, 1},
        {"gigabytes", "memory roof GB/s", ReportKind::number, 0},

@@ -220,8 +220,7 @@ ReportTable parameters_table(const ReportInputs& inputs) {
 ReportTable candidates_table(const ReportInputs& inputs) {
   ReportTable table("candidates", "All candidates",
                     "Each candidate's screening time, as a multiple of the fastest of its shape too, in the "
-                    "order in which they were "
-                    "tried; settings as key=value.",
+                    "order in which they were tried; settings as key=value.",
                     {{"view", "device and operation", text_kind},
                      {"shape", "shape", text_kind},
                      {"order", "order"},
@@ -372,8 +371,7 @@ std::vector<Competitor> competitors_of(const TunedEntry& row, const MeasuredProb
 ReportTable competitors_table(const ReportInputs& inputs, const std::vector<const TunedEntry*>& rows) {
   ReportTable table("competitors", "Competitors",
                     "The closest kernels of each row (its number in the rows, from 0): time as a multiple of "
-                    "the row's kernel, of paired rounds with "
-                    "their 95 % interval, else of screening.",
+                    "the row's kernel, of paired rounds with their 95 % interval, else of screening.",
                     {{"row", "row"},
                      {"kernel", "kernel", text_kind},
                      {"ratio", "ratio", ReportKind::number, 3},

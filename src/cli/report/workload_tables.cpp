@@ -39,9 +39,8 @@ struct WorkloadTables {
   ReportTable sums{"workload",
                    "The captured workload",
                    "Calls times the µs of the row that answers them; the default's side by the paired ratio. "
-                   "Tokens are those of --tokens; "
-                   "else they are estimated: calls times M of the weight that saw the fewest, as if that one "
-                   "ran once a token.",
+                   "Tokens are those of --tokens; else they are estimated: calls times M of the weight that "
+                   "saw the fewest, as if that one ran once a token.",
                    {{"view", "device and operation", text_kind},
                     {"shapes", "shapes"},
                     {"calls", "calls"},

@@ -35,10 +35,8 @@ void declare_device_options(CommandOptions& app, DeviceOptions& options) {
       .one_at_a_time();
   app.add_option("--baseline", options.baseline,
                  "What speed-ups are against: default (what an untuned call runs), library (the vendor's, "
-                 "where it takes "
-                 "the problem), torch (torch.nn.functional.linear of --python, on the device's cores), or "
-                 "the command of "
-                 "an evaluator (docs/evaluators.md)")
+                 "where it takes the problem), torch (torch.nn.functional.linear of --python, on the "
+                 "device's cores), or the command of an evaluator (docs/evaluators.md)")
       .capture_default_str()
       .not_empty();
   app.add_option("--python", options.python,

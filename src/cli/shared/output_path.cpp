@@ -125,8 +125,7 @@ Status check_writable(const std::string& option, const std::string& path) {
 Status check_side_file_writable(const std::string& option, const std::string& path) {
   if (path == "-") {
     return Status::invalid(
-        "{} -: standard output cannot be replaced as a file is; name a file (./- for one of "
-        "this name)",
+        "{} -: standard output cannot be replaced as a file is; name a file (./- for one of this name)",
         option);
   }
   if (const Status status = check_links(path); !status.ok())

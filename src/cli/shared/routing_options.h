@@ -13,8 +13,7 @@ namespace gemmtune::cli {
 /// The help of --routing.
 inline constexpr const char* routing_help =
     "Where a mixture's tokens go: uniform, zipf (the r-th most popular expert in proportion to 1/r) or "
-    "trace:FILE, "
-    "recorded tokens";
+    "trace:FILE, recorded tokens";
 
 /// --routing and --routing-trace, a file or empty; traces are read. Both may name one file, not two.
 Status read_routings(const std::string& routing, const std::string& trace, Policy& policy);

@@ -233,8 +233,7 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
       .group("tune_gemm's words");
   app.add_flag("--col-b", options.column_b,
                "tune_gemm's -col_b: B [K, N] is column-major, which is w [N, K] row-major: gemmtune's "
-               "default, --w-order T "
-               "(tune_gemm's own default is --w-order N)")
+               "default, --w-order T (tune_gemm's own default is --w-order N)")
       .group("tune_gemm's words");
 }
 

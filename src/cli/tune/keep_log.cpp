@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "cli/tune/tune_report.h"
 
@@ -26,17 +23,18 @@ Result<std::unique_ptr<KeepLog>> KeepLog::open(const std::string& folder, const 
   const std::string path = join_path(folder, "run.log");
   if (const Status status = check_links(path); !status.ok())
     return Status(status.code(), fmt::format("--keep: {}", status.message()));
-  std::FILE* const file = std::fopen(path.c_str(), "ae");
-  if (file == nullptr) return Status::io("--keep: {}: {}", path, std::strerror(errno));
-  auto log = std::unique_ptr<KeepLog>(new KeepLog(file));
+  auto file = LineFile::open(path);
+  if (!file.ok()) return Status::io("--keep: {}", file.message());
+  auto log = std::unique_ptr<KeepLog>(new KeepLog(std::move(*file)));
   log->write(first_line);
   return log;
 }
 
 void KeepLog::write(const std::string& line) {
   if (!file_) return;
-  if (std::fputs((line + "\n").c_str(), file_.get()) >= 0 && std::fflush(file_.get()) == 0) return;
-  log_line(LogLevel::warning, fmt::format("--keep: run.log: {}; no more is logged", std::strerror(errno)));
+  const Status written = file_->write(line);
+  if (written.ok()) return;
+  log_line(LogLevel::warning, fmt::format("--keep: {}; no more is logged", written.message()));
   file_.reset();
 }
 

@@ -1,10 +1,11 @@
 // The log that `tune --keep` leaves: a line a candidate, and one a shape.
 #pragma once
 
-#include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "cli/tune/tune_options.h"
 #include "tuning/tuner.h"
@@ -26,13 +27,10 @@ class KeepLog final : public RunObserver {
   void range_done(std::size_t item, std::size_t items, const ItemReport& report) override;
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  explicit KeepLog(std::FILE* file) : file_(file) {}
+  explicit KeepLog(LineFile file) : file_(std::move(file)) {}
   void write(const std::string& line);
 
-  std::unique_ptr<std::FILE, Close> file_;
+  std::optional<LineFile> file_;  // until a line could not be written
 };
 
 }  // namespace gemmtune::cli

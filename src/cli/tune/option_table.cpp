@@ -212,8 +212,7 @@ std::vector<TuneOption> own_rows() {
        "shapes,-i,--input,--untune-file,--input-file,--gemm-size-file",
        &TuneOptions::input,
        "Shapes: CSV, YAML of gemm sizes, - for stdin, a folder of recorded lists (default: GTUNE_INPUT, else "
-       "the "
-       "config folder's bf16_untuned_gemm.csv)",
+       "the config folder's bf16_untuned_gemm.csv)",
        {.value_name = "FILE"}},
       {files,
        "--limit",
@@ -228,8 +227,7 @@ std::vector<TuneOption> own_rows() {
       {files, "-o,--output,--tune-file,--tuned-file,--tuning-results-file", &TuneOptions::output,
        "The tuned file (tune_gemm's --o too): .yaml and .yml are tune_gemm's results, others AITER's CSV; of "
        "these a colon list: all are read, the first is written. A folder (or NAME/) gets one file an "
-       "operation "
-       "(default: GTUNE_TUNED, else the config folder)"},
+       "operation (default: GTUNE_TUNED, else the config folder)"},
       {files, "--profile-file", &TuneOptions::profile,
        "-o2 FILE: append all candidates with time, spread, error, outcome and reason"},
       {files,
@@ -246,9 +244,8 @@ std::vector<TuneOption> own_rows() {
        "--shard",
        &TuneOptions::shard,
        "Only part I of N of the shapes, into an output of its own (tuned.3of16.csv), which `merge "
-       "--expect-shards` "
-       "puts together; auto: as Slurm, mpirun or Kubernetes number their processes, auto/N: and there must "
-       "be N",
+       "--expect-shards` puts together; auto: as Slurm, mpirun or Kubernetes number their processes, auto/N: "
+       "and there must be N",
        {.value_name = "I/N"}},
       {files, "--list", &TuneOptions::list,
        "With --shard (also all/N): print its shapes with their predicted seconds, and end. Needs no device; "
@@ -256,8 +253,7 @@ std::vector<TuneOption> own_rows() {
       {files, "--all", &TuneRequest::all, "Tune again what the output has"},
       {files, "--dry-run", &TuneOptions::dry_run,
        "Print the shapes, how many kernels each has, what is in the output already and about how long it "
-       "takes, and end; "
-       "nothing is measured or written"},
+       "takes, and end; nothing is measured or written"},
       {files, "--add-device", &TuneOptions::add_device,
        "Add rows of this device to an output whose rows are all of other devices (--backend or --device "
        "allow it too)"},
@@ -267,8 +263,7 @@ std::vector<TuneOption> own_rows() {
        "--journal",
        &TuneOptions::journal_folder,
        "Keep the journal in this folder while the run lasts, on a local disk where the output lies on a "
-       "shared one, "
-       "and move it beside the output at the end",
+       "shared one, and move it beside the output at the end",
        {.value_name = "FOLDER"}},
       {files, "--retry-failed", &TuneOptions::retry_failed,
        "Try candidates again that failed before; without it only repaired kernels are"},
@@ -306,10 +301,8 @@ std::vector<TuneOption> own_rows() {
 
       {ranges, "--buckets", &TuneOptions::buckets,
        "Also write a Triton config for each (N, K), with one kernel for a bucket of M; -o is a folder "
-       "(default: "
-       "triton in the config folder, where dispatch finds it). "
-       "Without "
-       "shapes those of AITER's block-scale tuner (--op a8w8_blockscale)"},
+       "(default: triton in the config folder, where dispatch finds it). Without shapes those of AITER's "
+       "block-scale tuner (--op a8w8_blockscale)"},
       {ranges,
        "--bucket-scheme",
        &TuneOptions::bucket_scheme,
@@ -326,8 +319,7 @@ std::vector<TuneOption> own_rows() {
        "--search-space",
        &TuneOptions::search_space,
        "Choose values and rules of the families' spaces: YAML, family: {parameters: {key: [values]}, rules: "
-       "{name: "
-       "on|off}, replace: true|false}; `explain --space FAMILY` shows what there is",
+       "{name: on|off}, replace: true|false}; `explain --space FAMILY` shows what there is",
        {.effect = Effect::run, .value_name = "FILE", .identity = search_space_identity}},
       {search,
        "--rules",
@@ -377,20 +369,16 @@ std::vector<TuneOption> own_rows() {
        "--accuracy",
        &TuneOptions::accuracy,
        "default: no kernel of a lower accuracy class than the default kernel's; fast: all classes, against "
-       "the "
-       "library's fast accumulation (fp8 on tensor cores that keep fewer bits than float32); fp32: only "
-       "kernels "
-       "of that class (int4 weights that are not rounded)",
+       "the library's fast accumulation (fp8 on tensor cores that keep fewer bits than float32); fp32: only "
+       "kernels of that class (int4 weights that are not rounded)",
        {.effect = Effect::measuring, .shows_default = true, .apply = apply_accuracy}},
 
       {search,
        "--invariant",
        &TuneOptions::invariant,
        "rows: all M of a weight take kernels of one bit class, so that a row of y has the same bits in every "
-       "batch; "
-       "the rows have it in the column bits, and answer every M. tp: so, and ranks of 1/2, 1/4, … of N or K "
-       "give the bits of the "
-       "whole weight (CPUs)",
+       "batch; the rows have it in the column bits, and answer every M. tp: so, and ranks of 1/2, 1/4, … of "
+       "N or K give the bits of the whole weight (CPUs)",
        {.effect = Effect::run,
         .value_name = "rows|tp",
         .apply = apply_invariant,
@@ -403,10 +391,9 @@ std::vector<TuneOption> own_rows() {
       {search,
        "--objective",
        &TuneOptions::objective,
-       "Minimize time, energy (joules a call) or edp (joules x time). energy and edp choose "
-       "among the finalists up to 1.3 times the fastest one's time, by batches of a second each; speed-ups "
-       "stay those of "
-       "time",
+       "Minimize time, energy (joules a call) or edp (joules x time). energy and edp choose among the "
+       "finalists up to 1.3 times the fastest one's time, by batches of a second each; speed-ups stay those "
+       "of time",
        {.effect = Effect::measuring,
         .shows_default = true,
         .apply = apply_objective,
@@ -420,8 +407,7 @@ std::vector<TuneOption> own_rows() {
        "--energy",
        &TuneRequest::energy,
        "Measure the joules a call of each shape's best finalists and of its default, where the device counts "
-       "them (NVML; a "
-       "CPU's RAPL), for -o2, --json and FILE.env.json; half a minute a shape",
+       "them (NVML; a CPU's RAPL), for -o2, --json and FILE.env.json; half a minute a shape",
        {.effect = Effect::run,
         .identity =
             [](const TuneRequest& request) { return std::string(request.energy ? "energy=1" : ""); }}},
@@ -440,22 +426,19 @@ std::vector<TuneOption> own_rows() {
        "--team",
        &TuneOptions::team,
        "Whose threads run a CPU's kernels: openmp, as in programs that use OpenMP (PyTorch), or own, "
-       "gemmtune's "
-       "pool (default: GEMMTUNE_TEAM, else openmp if there is a libgomp)",
+       "gemmtune's pool (default: GEMMTUNE_TEAM, else openmp if there is a libgomp)",
        {.effect = Effect::measuring, .apply = apply_team}},
       {measuring,
        "--between",
        &TuneOptions::between,
        "What a CPU's threads do between timed calls: none, or parallel (an elementwise pass over 4 MiB, as "
-       "programs "
-       "have one between their products)",
+       "programs have one between their products)",
        {.effect = Effect::measuring, .shows_default = true, .apply = apply_between}},
       {measuring,
        "--clock",
        &TuneOptions::clock,
        "What a CPU's time is: wall, or processor (what the threads computed: for a machine that other "
-       "programs "
-       "keep busy)",
+       "programs keep busy)",
        {.effect = Effect::measuring, .shows_default = true, .apply = apply_clock}},
       {measuring,
        "--routing",
@@ -466,8 +449,7 @@ std::vector<TuneOption> own_rows() {
        "--routing-trace",
        &TuneOptions::routing_trace,
        "Recorded tokens on which a mixture's kernel must hold too, as it must on uniform and zipf: at most 3 "
-       "% "
-       "behind the best finalist there",
+       "% behind the best finalist there",
        {.effect = Effect::measuring, .value_name = "FILE", .apply = apply_routings}},
       {measuring,
        "--warmup",
@@ -539,10 +521,9 @@ std::vector<TuneOption> own_rows() {
        "Time the production operator on the shapes of a tuned file (or, bare, of the input with defaults), "
        "and end"},
       {operator_times, "--compare", &TuneOptions::compare,
-       "Time the operator before and after tuning, and report. With a YAML, or with -m -n -k "
-       "and one of tune_gemm's options: tune as ever, then print for each size whether its best kernel is "
-       "right, "
-       "with its error"},
+       "Time the operator before and after tuning, and report. With a YAML, or with -m -n -k and one of "
+       "tune_gemm's options: tune as ever, then print for each size whether its best kernel is right, with "
+       "its error"},
       {operator_times, "--update-improved", &TuneOptions::update_improved,
        "With --compare: write only rows that improved"},
       {operator_times,

@@ -38,20 +38,10 @@ class TimedEvaluator final : public ForwardingEvaluator {
     const Stopwatch watch(breakdown_, Part::search);
     return inner_->screen(problem, candidates, samples, stop);
   }
-  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override {
-    const Stopwatch watch(breakdown_, Part::finals);
-    return inner_->finals(problem, candidates, rounds);
-  }
-  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
-                                 std::span<const Candidate> candidates, int rounds) override {
-    const Stopwatch watch(breakdown_, Part::finals);
-    return inner_->finals_on(routing, problem, candidates, rounds);
-  }
-  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override {
-    const Stopwatch watch(breakdown_, Part::energy);
-    return inner_->energy(problem, candidates, rounds);
+  Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                   std::span<const Candidate> candidates, int rounds) override {
+    const Stopwatch watch(breakdown_, kind.energy ? Part::energy : Part::finals);
+    return inner_->take_rounds(kind, problem, candidates, rounds);
   }
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override {
     const Stopwatch watch(breakdown_, Part::neighbours);

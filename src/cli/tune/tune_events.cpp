@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "cli/shared/report_parts.h"
 #include "cli/tune/tune_report.h"
@@ -38,16 +35,16 @@ Result<std::unique_ptr<TuneEvents>> TuneEvents::open(const std::string& path, co
   if (const Status status = check_links(path); !status.ok())
     return Status(status.code(), fmt::format("--events {}", status.message()));
   GEMMTUNE_RETURN_IF_ERROR(check_lines(path));
-  std::FILE* const file = std::fopen(path.c_str(), "ae");
-  if (file == nullptr) return Status::io("--events {}: {}", path, std::strerror(errno));
-  return std::unique_ptr<TuneEvents>(new TuneEvents(file, path, device));
+  auto file = LineFile::open(path);
+  if (!file.ok()) return Status::io("--events {}", file.message());
+  return std::unique_ptr<TuneEvents>(new TuneEvents(std::move(*file), device));
 }
 
 void TuneEvents::write(const std::string& line) {
   if (!file_) return;
-  if (std::fputs((line + "\n").c_str(), file_.get()) >= 0 && std::fflush(file_.get()) == 0) return;
-  log_line(LogLevel::warning,
-           fmt::format("--events {}: {}; no more events are written", path_, std::strerror(errno)));
+  const Status written = file_->write(line);
+  if (written.ok()) return;
+  log_line(LogLevel::warning, fmt::format("--events {}; no more events are written", written.message()));
   file_.reset();
 }
 

@@ -1,12 +1,13 @@
 // --events: what a run does, for other programs while it does it; JSON, one object a line.
 #pragma once
 
-#include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "backends/backend.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "tuning/tuner.h"
 
@@ -35,16 +36,11 @@ class TuneEvents final : public RunObserver {
   void run_ended(std::string_view state);
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  TuneEvents(std::FILE* file, std::string path, const DeviceInfo& device)
-      : file_(file), path_(std::move(path)), device_(device) {}
+  TuneEvents(LineFile file, const DeviceInfo& device) : file_(std::move(file)), device_(device) {}
   /// Says a full disk once and goes on without events.
   void write(const std::string& line);
 
-  std::unique_ptr<std::FILE, Close> file_;
-  std::string path_;
+  std::optional<LineFile> file_;  // until a line could not be written
   const DeviceInfo& device_;
   bool started_ = false;
 };

@@ -40,12 +40,10 @@ std::vector<TuneOption> tune_gemm_option_rows() {
        "Tune nothing: verify each row of the results in --gemm_size_file (YAML or tuned CSV)"},
       {tune_gemm_section, "--benchmark", &TuneOptions::benchmark,
        "Tune nothing: time each row of the results in --gemm_size_file; the table trans,M,N,K,TFLOPS,us goes "
-       "to "
-       "--o (default: benchmarking_results.csv in this folder)"},
+       "to --o (default: benchmarking_results.csv in this folder)"},
       {tune_gemm_section, "--keep", &TuneOptions::keep,
        "Leave sources of GPU kernels, a log and the times of all candidates in the folder OUTPUT_keep "
-       "(without "
-       "OUTPUT's ending)"},
+       "(without OUTPUT's ending)"},
       {tune_gemm_section, "--time-breakdown", &TuneOptions::time_breakdown,
        "Print where the run's time went: reading, searching, finals, checks"},
       {tune_gemm_section,
@@ -72,8 +70,7 @@ std::vector<TuneOption> tune_gemm_option_rows() {
        "--init-type",
        &TuneOptions::init_type,
        "What x and w hold: randn, hpl (uniform, -0.5 to 0.5), trig_float (sines) or zeros, whose results are "
-       "not "
-       "written. Finalists are verified on random numbers in any case",
+       "not written. Finalists are verified on random numbers in any case",
        {.effect = OptionEffect::measuring, .shows_default = true, .apply = apply_init_type}},
       {tune_gemm_section,
        "--rotating-tensor",

@@ -220,8 +220,7 @@ Status check_devices_of_rows(const TuneOptions& options, const std::string& path
   }
   return Status::invalid(
       "-o {}: {}, none of this device, {} ({}): give --add-device to add rows of it, --backend or --device "
-      "for "
-      "another one, or another output",
+      "for another one, or another output",
       path, rows_of_devices(devices), device_of_rows(device), device.name);
 }
 

@@ -242,8 +242,7 @@ std::string files_and_next_step(const RunEnding& ending) {
   if (is_yaml_path(path)) {
     return fmt::format(
         "{}\nnext: gemmtune tune --gemm_size_file {} --compare_wo_tuning; for programs: gemmtune convert {} "
-        "--to "
-        "aiter --gfx {} --cu_num {} --indtype {} -o {}\n",
+        "--to aiter --gfx {} --cu_num {} --indtype {} -o {}\n",
         text, path, path, ending.device.gfx, ending.device.cu_num, to_string(problem.x_type),
         tuned_file_name(form_of(problem)));
   }

@@ -135,8 +135,7 @@ Result<Shard> automatic_shard(std::size_t count, const Environment& environment)
   if (!*job && !*process) {
     return Status::invalid(
         "--shard auto: no scheduler says which process this is (Slurm's array or tasks, mpirun, PMI, an "
-        "indexed Job of "
-        "Kubernetes); give --shard I/N");
+        "indexed Job of Kubernetes); give --shard I/N");
   }
   const Rank outer = job->value_or(Rank{});
   const Rank inner = process->value_or(Rank{});

@@ -21,8 +21,7 @@ Status check_partners(std::string_view option, const DeviceInfo& first, const De
   if (first.gfx != second.gfx || first.cu_num != second.cu_num) {
     return Status::invalid(
         "{}: {} ({}, cu_num {}) and {} ({}, cu_num {}) are not equal; their rows differ: tune them one after "
-        "the "
-        "other",
+        "the other",
         option, first.name, first.gfx, first.cu_num, second.name, second.gfx, second.cu_num);
   }
   if (first.name == second.name) return Status::invalid("{}: {} is named twice", option, first.name);

@@ -21,21 +21,14 @@ class WatchedEvaluator final : public ForwardingEvaluator {
     activities_.begin(worker_, problem, "searches");
     return inner_->screen(problem, candidates, samples, stop);
   }
-  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override {
-    activities_.begin(worker_, problem, text_of(candidates, rounds));
-    return inner_->finals(problem, candidates, rounds);
-  }
-  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
-                                 std::span<const Candidate> candidates, int rounds) override {
-    activities_.begin(worker_, problem,
-                      fmt::format("{} on {} routing", text_of(candidates, rounds), to_string(routing)));
-    return inner_->finals_on(routing, problem, candidates, rounds);
-  }
-  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override {
-    activities_.begin(worker_, problem, fmt::format("{} of energy batches", text_of(candidates, rounds)));
-    return inner_->energy(problem, candidates, rounds);
+  Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                   std::span<const Candidate> candidates, int rounds) override {
+    std::string doing = fmt::format("{} in {}", counted(candidates.size(), "finalist"),
+                                    counted(static_cast<std::size_t>(rounds), "round"));
+    if (kind.routing) doing += fmt::format(" on {} routing", to_string(*kind.routing));
+    if (kind.energy) doing += " of energy batches";
+    activities_.begin(worker_, problem, std::move(doing));
+    return inner_->take_rounds(kind, problem, candidates, rounds);
   }
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override {
     activities_.begin(worker_, problem, fmt::format("checks M = {}", m));
@@ -43,11 +36,6 @@ class WatchedEvaluator final : public ForwardingEvaluator {
   }
 
  private:
-  static std::string text_of(std::span<const Candidate> candidates, int rounds) {
-    return fmt::format("{} in {}", counted(candidates.size(), "finalist"),
-                       counted(static_cast<std::size_t>(rounds), "round"));
-  }
-
   std::unique_ptr<Evaluator> inner_;
   WorkerActivities& activities_;
   std::size_t worker_;

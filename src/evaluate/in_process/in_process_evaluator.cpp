@@ -78,30 +78,14 @@ Result<std::vector<Outcome>> InProcessEvaluator::screen(const Problem& problem,
   }
 }
 
-Result<FinalsResult> InProcessEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
-                                                int rounds) {
-  return take(std::mem_fn(&ProblemBench::finals), problem, candidates, rounds);
-}
-
-Result<FinalsResult> InProcessEvaluator::finals_on(RoutingKind routing, const Problem& problem,
-                                                   std::span<const Candidate> candidates, int rounds) {
-  const auto rounds_of = [routing](ProblemBench& bench, std::span<const Candidate> list, int count) {
-    return bench.finals_on(routing, list, count);
-  };
-  return take(rounds_of, problem, candidates, rounds);
-}
-
-Result<FinalsResult> InProcessEvaluator::energy(const Problem& problem, std::span<const Candidate> candidates,
-                                                int rounds) {
-  return take(std::mem_fn(&ProblemBench::energy), problem, candidates, rounds);
-}
-
-Result<FinalsResult> InProcessEvaluator::take(const Rounds& rounds_of, const Problem& problem,
-                                              std::span<const Candidate> candidates, int rounds) {
+Result<FinalsResult> InProcessEvaluator::take_rounds(const RoundsKind& kind, const Problem& problem,
+                                                     std::span<const Candidate> candidates, int rounds) {
   try {
     const Result<ProblemBench*> bench = bench_for(problem);
     if (!bench.ok()) return bench.status();
-    return rounds_of(**bench, candidates, rounds);
+    return kind.energy    ? (*bench)->energy(candidates, rounds)
+           : kind.routing ? (*bench)->finals_on(*kind.routing, candidates, rounds)
+                          : (*bench)->finals(candidates, rounds);
   } catch (const std::bad_alloc&) {
     bench_.reset();
     return Status::out_of_memory("no memory to verify {}", print(problem));

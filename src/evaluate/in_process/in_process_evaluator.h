@@ -38,12 +38,8 @@ class InProcessEvaluator final : public Evaluator {
   /// A candidate that was screened before is not built or checked again: it only gets its further samples.
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
-  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override;
-  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
-                                 std::span<const Candidate> candidates, int rounds) override;
-  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override;
+  Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                   std::span<const Candidate> candidates, int rounds) override;
   /// Frees what is kept of the latest problem first: both would not always fit.
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 
@@ -58,9 +54,6 @@ class InProcessEvaluator final : public Evaluator {
 
  private:
   Result<ProblemBench*> bench_for(const Problem& problem);
-  using Rounds = std::function<Result<FinalsResult>(ProblemBench&, std::span<const Candidate>, int)>;
-  Result<FinalsResult> take(const Rounds& rounds_of, const Problem& problem,
-                            std::span<const Candidate> candidates, int rounds);
   /// `out_of_memory` if the problem cannot fit: nothing was allocated then.
   Status check_memory(const Problem& problem, bool timed) const;
   Outcome check_at(const Problem& problem, const Candidate& candidate);

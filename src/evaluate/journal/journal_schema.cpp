@@ -104,8 +104,7 @@ Status check_version(SqlDatabase& database, bool& empty) {
   if (!version.ok()) return version.status();
   if (*version <= journal_version) return {};
   return Status::unsupported(
-      "{}: is of journal version {}, this gemmtune knows up to {}; use the newer one, "
-      "or move the file away",
+      "{}: is of journal version {}, this gemmtune knows up to {}; use the newer one, or move the file away",
       database.path(), *version, journal_version);
 }
 

@@ -178,23 +178,8 @@ Result<std::vector<Outcome>> JournaledEvaluator::screen(const Problem& problem,
   return answers;
 }
 
-Result<FinalsResult> JournaledEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
-                                                int rounds) {
-  return take({}, problem, candidates, rounds);
-}
-
-Result<FinalsResult> JournaledEvaluator::finals_on(RoutingKind routing, const Problem& problem,
-                                                   std::span<const Candidate> candidates, int rounds) {
-  return take({.routing = routing}, problem, candidates, rounds);
-}
-
-Result<FinalsResult> JournaledEvaluator::energy(const Problem& problem, std::span<const Candidate> candidates,
-                                                int rounds) {
-  return take({.energy = true}, problem, candidates, rounds);
-}
-
-Result<FinalsResult> JournaledEvaluator::take(const RoundsKind& kind, const Problem& problem,
-                                              std::span<const Candidate> candidates, int rounds) {
+Result<FinalsResult> JournaledEvaluator::take_rounds(const RoundsKind& kind, const Problem& problem,
+                                                     std::span<const Candidate> candidates, int rounds) {
   Bench& bench = bench_of(problem);
   std::vector<std::string> names;
   for (const Candidate& candidate : candidates) names.push_back(candidate.kernel_name());
@@ -208,9 +193,7 @@ Result<FinalsResult> JournaledEvaluator::take(const RoundsKind& kind, const Prob
     return past.result;
   }
   bench.finals_used = bench.finals.size();  // another course than before: the rest does not fit it
-  auto result = kind.energy    ? inner().energy(problem, candidates, rounds)
-                : kind.routing ? inner().finals_on(*kind.routing, problem, candidates, rounds)
-                               : inner().finals(problem, candidates, rounds);
+  auto result = inner().take_rounds(kind, problem, candidates, rounds);
   if (!result.ok() || !writes_) return result;
   std::vector<JournaledOutcome> failures;
   for (std::size_t i = 0; i < candidates.size() && i < result->outcomes.size(); ++i) {

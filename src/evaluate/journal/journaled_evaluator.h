@@ -33,12 +33,9 @@ class JournaledEvaluator final : public ForwardingEvaluator {
   void announce(const Problem& problem, std::span<const Candidate> candidates) override;
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
-  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override;
-  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
-                                 std::span<const Candidate> candidates, int rounds) override;
-  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override;
+  /// The next journaled call of this kind, these candidates and rounds, else the inner evaluator's.
+  Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                   std::span<const Candidate> candidates, int rounds) override;
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 
  private:
@@ -59,14 +56,6 @@ class JournaledEvaluator final : public ForwardingEvaluator {
     std::size_t finals_used = 0;
   };
 
-  /// What a call takes rounds of: energy(), finals_on() or, of neither, finals().
-  struct RoundsKind {
-    bool energy = false;
-    std::optional<RoutingKind> routing = {};
-  };
-  /// The next journaled call of this kind, these candidates and rounds, else the inner evaluator's.
-  Result<FinalsResult> take(const RoundsKind& kind, const Problem& problem,
-                            std::span<const Candidate> candidates, int rounds);
   Bench& bench_of(const Problem& problem);
   void load(Bench& bench);
   std::optional<Outcome> from_past(Past& past, int samples);

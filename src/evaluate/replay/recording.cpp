@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -346,25 +344,18 @@ Result<RecordingWriter> RecordingWriter::open(const std::string& path, const Rec
       }
     }
   }
-  std::FILE* file = std::fopen(path.c_str(), "ab");
-  if (file == nullptr) return Status::io("{}: {}", path, std::strerror(errno));
-  RecordingWriter writer(path, file);
+  auto file = LineFile::open(path);
+  if (!file.ok()) return file.status();
+  RecordingWriter writer(std::move(*file));
   writer.goes_on_ = goes_on;
   writer.problems_ = reader.problem_lines();
   // An empty line ends what a kill may have cut off.
-  GEMMTUNE_RETURN_IF_ERROR(writer.write(goes_on ? std::string() : first));
+  GEMMTUNE_RETURN_IF_ERROR(writer.file_.write(goes_on ? std::string() : first));
   return writer;
 }
 
-Status RecordingWriter::write(const std::string& line) {
-  const std::string text = line + "\n";
-  const bool written =
-      std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() && std::fflush(file_.get()) == 0;
-  return written ? Status() : Status::io("{}: {}", path_, std::strerror(errno));
-}
-
 Result<std::size_t> RecordingWriter::add(const RecordedProblem& problem) {
-  GEMMTUNE_RETURN_IF_ERROR(write(json_line(recorded_json(problem))));
+  GEMMTUNE_RETURN_IF_ERROR(file_.write(json_line(recorded_json(problem))));
   auto& numbers = numbers_[problems_];
   for (std::string& name : numbered_candidates(problem)) numbers.emplace(std::move(name), numbers.size());
   return problems_++;
@@ -373,7 +364,7 @@ Result<std::size_t> RecordingWriter::add(const RecordedProblem& problem) {
 Status RecordingWriter::add(std::size_t problem, const RecordedScreening& screening) {
   const auto& numbers = numbers_[problem];
   const auto number = numbers.find(screening.candidate);
-  return write(json_line(
+  return file_.write(json_line(
       Json{{"line", "screen"},
            {"problem", problem},
            {"candidate", number == numbers.end() ? Json(screening.candidate) : Json(number->second)},
@@ -382,20 +373,20 @@ Status RecordingWriter::add(std::size_t problem, const RecordedScreening& screen
 }
 
 Status RecordingWriter::add(std::size_t problem, const RecordedFinals& finals) {
-  return write(json_line(Json{{"line", "finals"},
-                              {"problem", problem},
-                              {"candidates", finals.candidates},
-                              {"result", gemmtune::to_json(brief(finals.result))},
-                              {"seconds", brief(finals.seconds)}}));
+  return file_.write(json_line(Json{{"line", "finals"},
+                                    {"problem", problem},
+                                    {"candidates", finals.candidates},
+                                    {"result", gemmtune::to_json(brief(finals.result))},
+                                    {"seconds", brief(finals.seconds)}}));
 }
 
 Status RecordingWriter::add(std::size_t problem, const RecordedNeighbour& neighbour) {
-  return write(json_line(Json{{"line", "neighbour"},
-                              {"problem", problem},
-                              {"candidate", neighbour.candidate},
-                              {"m", neighbour.m},
-                              {"outcome", gemmtune::to_json(brief(neighbour.outcome))},
-                              {"seconds", brief(neighbour.seconds)}}));
+  return file_.write(json_line(Json{{"line", "neighbour"},
+                                    {"problem", problem},
+                                    {"candidate", neighbour.candidate},
+                                    {"m", neighbour.m},
+                                    {"outcome", gemmtune::to_json(brief(neighbour.outcome))},
+                                    {"seconds", brief(neighbour.seconds)}}));
 }
 
 }  // namespace gemmtune

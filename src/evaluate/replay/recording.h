@@ -3,14 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "backends/backend.h"
+#include "base/file.h"
 #include "evaluate/evaluator.h"
 #include "measure/policy.h"
 
@@ -103,14 +102,9 @@ class RecordingWriter {
   Status add(std::size_t problem, const RecordedNeighbour& neighbour);
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  RecordingWriter(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
-  Status write(const std::string& line);
+  explicit RecordingWriter(LineFile file) : file_(std::move(file)) {}
 
-  std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  LineFile file_;
   bool goes_on_ = false;
   std::size_t problems_ = 0;
   std::map<std::size_t, std::map<std::string, std::size_t>> numbers_;  // of a problem's candidates

@@ -104,8 +104,9 @@ Result<std::vector<Outcome>> RecordingEvaluator::screen(const Problem& problem,
   return outcomes;
 }
 
-Result<FinalsResult> RecordingEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
-                                                int rounds) {
+Result<FinalsResult> RecordingEvaluator::take_rounds(const RoundsKind& kind, const Problem& problem,
+                                                     std::span<const Candidate> candidates, int rounds) {
+  if (kind.energy || kind.routing) return inner().take_rounds(kind, problem, candidates, rounds);
   const std::size_t number = number_of(problem);
   const double begin = clock_();
   auto result = inner().finals(problem, candidates, rounds);

@@ -171,8 +171,11 @@ ReplayEvaluator::Round ReplayEvaluator::unpaired_round(Bench& bench,
   return made;
 }
 
-Result<FinalsResult> ReplayEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
-                                             int rounds) {
+Result<FinalsResult> ReplayEvaluator::take_rounds(const RoundsKind& kind, const Problem& problem,
+                                                  std::span<const Candidate> candidates, int rounds) {
+  if (kind.energy) return Status::unsupported("a recording has no joules");
+  if (kind.routing)
+    return Status::unsupported("a recording has no rounds on {} routing", to_string(*kind.routing));
   const auto bench = bench_of(problem);
   if (!bench.ok()) return bench.status();
   FinalsResult result;
@@ -198,15 +201,6 @@ Result<FinalsResult> ReplayEvaluator::finals(const Problem& problem, std::span<c
   for (int i = 0; i < rounds && running.empty(); ++i) result.times.emplace_back(names.size(), none);
   result.quietness.rounds = static_cast<int>(result.times.size());
   return result;
-}
-
-Result<FinalsResult> ReplayEvaluator::finals_on(RoutingKind routing, const Problem&,
-                                                std::span<const Candidate>, int) {
-  return Status::unsupported("a recording has no rounds on {} routing", to_string(routing));
-}
-
-Result<FinalsResult> ReplayEvaluator::energy(const Problem&, std::span<const Candidate>, int) {
-  return Status::unsupported("a recording has no joules");
 }
 
 Outcome ReplayEvaluator::check_neighbour_m(const Problem& problem, const Candidate& candidate,

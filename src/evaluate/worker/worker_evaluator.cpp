@@ -331,9 +331,9 @@ Result<std::vector<Outcome>> WorkerEvaluator::screen(const Problem& problem,
   return outcomes;
 }
 
-template <typename Request>
-Result<FinalsResult> WorkerEvaluator::take_rounds(Request request, std::span<const Candidate> candidates) {
-  const Problem& problem = request.problem;
+Result<FinalsResult> WorkerEvaluator::take_rounds(const RoundsKind& kind, const Problem& problem,
+                                                  std::span<const Candidate> candidates, int rounds) {
+  FinalsRequest request{problem, {}, rounds, kind};
   if (print(problem) != learnt_problem_) learnt_count_ = 0;
   FinalsResult result;
   result.outcomes.resize(candidates.size());
@@ -376,25 +376,9 @@ Result<FinalsResult> WorkerEvaluator::take_rounds(Request request, std::span<con
     result.routing = part.routing;
     return result;
   }
-  result.times.assign(static_cast<std::size_t>(std::max(0, request.rounds)), nothing);
-  return result;
-}
-
-Result<FinalsResult> WorkerEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
-                                             int rounds) {
-  return take_rounds(FinalsRequest{problem, {}, rounds}, candidates);
-}
-
-Result<FinalsResult> WorkerEvaluator::finals_on(RoutingKind routing, const Problem& problem,
-                                                std::span<const Candidate> candidates, int rounds) {
-  return take_rounds(RoutedRequest{problem, {}, rounds, routing}, candidates);
-}
-
-Result<FinalsResult> WorkerEvaluator::energy(const Problem& problem, std::span<const Candidate> candidates,
-                                             int rounds) {
-  auto result = take_rounds(EnergyRequest{problem, {}, rounds}, candidates);
-  // Where all were lost there is nothing to say of joules either.
-  if (result.ok() && result->joules.empty()) result->joules = result->times;
+  // All were lost.
+  result.times.assign(static_cast<std::size_t>(std::max(0, rounds)), nothing);
+  if (kind.energy) result.joules = result.times;
   return result;
 }
 

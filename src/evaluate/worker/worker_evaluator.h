@@ -66,12 +66,8 @@ class WorkerEvaluator final : public Evaluator {
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
   /// Where a worker dies, the finals begin again without the candidate that was running.
-  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override;
-  Result<FinalsResult> finals_on(RoutingKind routing, const Problem& problem,
-                                 std::span<const Candidate> candidates, int rounds) override;
-  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
-                              int rounds) override;
+  Result<FinalsResult> take_rounds(const RoundsKind& kind, const Problem& problem,
+                                   std::span<const Candidate> candidates, int rounds) override;
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 
   /// The worker's process, another one after a loss; 0 while there is none.
@@ -102,8 +98,6 @@ class WorkerEvaluator final : public Evaluator {
   Loss lose(const Watch& watch, std::optional<Outcome> killed_for);
   /// For requests of one candidate; `key` is its place among the lost ones.
   Result<WorkerReply> ask_of_one(const WorkerRequest& request, const std::string& key);
-  template <typename Request>
-  Result<FinalsResult> take_rounds(Request request, std::span<const Candidate> candidates);
   void learn(const Problem& problem, const WorkerReply& reply);
   /// Counts a wait for another program's timing lock, and says for whom the worker waits, once; it has no log of its own.
   void note_wait(const WorkerState& state);

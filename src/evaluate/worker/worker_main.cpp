@@ -77,14 +77,9 @@ struct NamesOf {
   std::vector<std::string> operator()(const NeighbourRequest& request) const {
     return {request.candidate.kernel_name()};
   }
-  std::vector<std::string> operator()(const FinalsRequest& request) const { return all(request.candidates); }
-  std::vector<std::string> operator()(const RoutedRequest& request) const { return all(request.candidates); }
-  std::vector<std::string> operator()(const EnergyRequest& request) const { return all(request.candidates); }
-
- private:
-  static std::vector<std::string> all(const std::vector<Candidate>& candidates) {
+  std::vector<std::string> operator()(const FinalsRequest& request) const {
     std::vector<std::string> names;
-    for (const Candidate& candidate : candidates) names.push_back(candidate.kernel_name());
+    for (const Candidate& candidate : request.candidates) names.push_back(candidate.kernel_name());
     return names;
   }
 };
@@ -164,17 +159,7 @@ class Worker {
 
   Result<FinalsResult> result_of(const FinalsRequest& request) {
     if (!evaluator_) return not_open();
-    return evaluator_->finals(request.problem, request.candidates, request.rounds);
-  }
-
-  Result<FinalsResult> result_of(const RoutedRequest& request) {
-    if (!evaluator_) return not_open();
-    return evaluator_->finals_on(request.routing, request.problem, request.candidates, request.rounds);
-  }
-
-  Result<FinalsResult> result_of(const EnergyRequest& request) {
-    if (!evaluator_) return not_open();
-    return evaluator_->energy(request.problem, request.candidates, request.rounds);
+    return evaluator_->take_rounds(request.kind, request.problem, request.candidates, request.rounds);
   }
 
   Result<FinalsResult> result_of(const NeighbourRequest& request) {

@@ -21,17 +21,13 @@ template <SameStruct<ScreenRequest> Struct, typename Visit>
 void visit_fields(Struct& request, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidate, samples);
 }
+template <SameStruct<RoundsKind> Struct, typename Visit>
+void visit_fields(Struct& kind, Visit visit) {
+  GEMMTUNE_VISIT_FIELDS(kind, visit, energy, routing);
+}
 template <SameStruct<FinalsRequest> Struct, typename Visit>
 void visit_fields(Struct& request, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidates, rounds);
-}
-template <SameStruct<RoutedRequest> Struct, typename Visit>
-void visit_fields(Struct& request, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidates, rounds, routing);
-}
-template <SameStruct<EnergyRequest> Struct, typename Visit>
-void visit_fields(Struct& request, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidates, rounds);
+  GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidates, rounds, kind);
 }
 template <SameStruct<NeighbourRequest> Struct, typename Visit>
 void visit_fields(Struct& request, Visit visit) {
@@ -44,8 +40,6 @@ constexpr std::string_view ask_of(const OpenRequest&) { return "open"; }
 constexpr std::string_view ask_of(const AnnounceRequest&) { return "announce"; }
 constexpr std::string_view ask_of(const ScreenRequest&) { return "screen"; }
 constexpr std::string_view ask_of(const FinalsRequest&) { return "finals"; }
-constexpr std::string_view ask_of(const RoutedRequest&) { return "finals_on"; }
-constexpr std::string_view ask_of(const EnergyRequest&) { return "energy"; }
 constexpr std::string_view ask_of(const NeighbourRequest&) { return "neighbour"; }
 
 /// The request of the variant's alternatives from `index` on that is named `ask`.

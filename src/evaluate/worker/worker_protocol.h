@@ -51,21 +51,7 @@ struct FinalsRequest {
   Problem problem;
   std::vector<Candidate> candidates;
   int rounds = 0;
-};
-
-/// FinalsRequest for Evaluator::finals_on.
-struct RoutedRequest {
-  Problem problem;
-  std::vector<Candidate> candidates;
-  int rounds = 0;
-  RoutingKind routing = RoutingKind::uniform;
-};
-
-/// FinalsRequest for Evaluator::energy.
-struct EnergyRequest {
-  Problem problem;
-  std::vector<Candidate> candidates;
-  int rounds = 0;
+  RoundsKind kind = {};
 };
 
 struct NeighbourRequest {
@@ -74,8 +60,8 @@ struct NeighbourRequest {
   std::int64_t m = 0;
 };
 
-using WorkerRequest = std::variant<OpenRequest, AnnounceRequest, ScreenRequest, FinalsRequest, RoutedRequest,
-                                   EnergyRequest, NeighbourRequest>;
+using WorkerRequest =
+    std::variant<OpenRequest, AnnounceRequest, ScreenRequest, FinalsRequest, NeighbourRequest>;
 
 /// Requests are numbered from 1 in each worker; a reply carries the number of its request.
 struct NumberedRequest {

@@ -22,12 +22,10 @@ std::string_view describe(Column column) {
       "True: the weight is packed once, before the first call.",
       "Quantized type of x.",
       "Quantized type of w. Without it a row is int8 (a8w8) or the device's fp8 (pre-shuffled); the word fp8 "
-      "is "
-      "the fp8 of the row's device.",
+      "is the fp8 of the row's device.",
       "How a mixture's operands are quantized: per tensor, token, channel or block. per_1x16 and per_group: "
-      "its "
-      "weights alone, NVFP4 and int4 in groups. per_1x32 of int4 weights beside tokens of 16 bits: groups of "
-      "32.",
+      "its weights alone, NVFP4 and int4 in groups. per_1x32 of int4 weights beside tokens of 16 bits: "
+      "groups of 32.",
       "Experts of a mixture, shared ones included.",
       "Experts of each token, shared ones included; -1 in a grouped table: any.",
       "Activation between a mixture's two stages.",
@@ -60,11 +58,9 @@ std::string_view describe(Column column) {
       "Median of the paired ratios default / tuned.",
       "What the tests say of the gain (docs/verdicts.md).",
       "Number of other kernels that may be as fast as the row's, by the rounds of its run; empty if not "
-      "counted. A "
-      "win with ties is a win.",
+      "counted. A win with ties is a win.",
       "The row answers every M from here to its own (tune --m-range, merge --compress); other readers see a "
-      "row "
-      "of its M.",
+      "row of its M.",
       "Bound of what a range costs, as a share; empty if not measured.",
       "The best programmatic dependent launch, if tune --pdl allow found one that beats the plain kernel "
       "(docs/dependent_launches.md).",

@@ -231,8 +231,7 @@ Result<DetectedTable> detect_table(const CsvDocument& document, std::size_t head
   if (has_any(cells, {"stage"}) && has_any(cells, {"token"})) {
     return Status::invalid(
         "{}: is a profile of AITER's MoE tuner (column stage: a row for each stage of each candidate), "
-        "expected its "
-        "tuned file",
+        "expected its tuned file",
         source);
   }
   if (sources.wanted) {
@@ -243,8 +242,7 @@ Result<DetectedTable> detect_table(const CsvDocument& document, std::size_t head
   if (candidates.empty()) {
     return Status::invalid(
         "{}: the header is none of a shape list or tuned file: expected columns M, N and K, or token, "
-        "model_dim "
-        "and inter_dim",
+        "model_dim and inter_dim",
         source);
   }
   if (const auto named = table_of_file_name(source)) {
@@ -260,8 +258,7 @@ Result<DetectedTable> detect_table(const CsvDocument& document, std::size_t head
   if (is_bare && sources.bare_sizes) return DetectedTable{&schema_of(*sources.bare_sizes), true};
   return Status::invalid(
       "{}: neither the header, the file name, notes beside the file nor names of kernels state the "
-      "operation; name it "
-      "with --op ({})",
+      "operation; name it with --op ({})",
       source, operations_of(candidates));
 }
 

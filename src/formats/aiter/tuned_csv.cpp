@@ -132,8 +132,7 @@ Result<TunedFile> read_tuned_csv(const std::string& path, const TunedReadOptions
 Status no_gfx_column(const std::string& path, std::string_view gfx) {
   return Status::invalid(
       "{}: has no column gfx, so a row of {} would pass for one of an AMD device; write to another file, or "
-      "to a copy with "
-      "gfx: gemmtune convert {} --to aiter -o NEW.csv",
+      "to a copy with gfx: gemmtune convert {} --to aiter -o NEW.csv",
       path, gfx, path);
 }
 

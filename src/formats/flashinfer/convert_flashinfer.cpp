@@ -20,8 +20,7 @@ Result<ConversionRows> read_flashinfer_rows(const std::string& source, std::stri
   rows.origin = "flashinfer";
   rows.missing =
       "tactics of FlashInfer are indices of one version of a library on one GPU, and its shapes say no "
-      "types; "
-      "gemmtune convert --to listing prints them";
+      "types; gemmtune convert --to listing prints them";
   rows.notes = std::move(cache->notes);
   for (const std::string& diagnostic : cache->diagnostics) {
     const auto [line, why] = split_diagnostic(diagnostic, source);

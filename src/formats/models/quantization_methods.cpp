@@ -148,8 +148,7 @@ Result<std::optional<WeightFormat>> weight_format_of(const Scheme& weight, const
   return Status::unsupported(
       "weights {} with activations {}: no operation has these (known: int8 or fp8 on both sides by tensor, "
       "channel or token; fp8 by blocks of 128 x 128; fp4 by groups of 32; fp4 weights by groups of 16; int4 "
-      "weights by "
-      "groups or channel)",
+      "weights by groups or channel)",
       kind(weight), kind(activation));
 }
 

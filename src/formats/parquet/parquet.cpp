@@ -133,8 +133,7 @@ class PythonOutput {
 Status no_reader(const std::string& source, const std::string& why) {
   return Status::invalid(
       "{}: is parquet, which a Python with pyarrow reads: {}; set GEMMTUNE_PYTHON to one that has pyarrow, "
-      "or convert the "
-      "file: {}",
+      "or convert the file: {}",
       source, why, parquet_command(source));
 }
 

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/enumerators.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "formats/diagnostics.h"
@@ -331,21 +332,12 @@ void TritonConfig::set(std::string_view name, TritonValue value) {
   }
 }
 
-std::string_view to_string(TritonScheme scheme) {
-  switch (scheme) {
-    case TritonScheme::bounds:
-      return "bounds";
-    case TritonScheme::named:
-      return "named";
-    case TritonScheme::thirds:
-      return "thirds";
-    case TritonScheme::moe:
-      return "moe";
-    case TritonScheme::nearest:
-      return "nearest";
-  }
-  return "";
-}
+constexpr EnumeratorNames<TritonScheme, 5> scheme_names({{TritonScheme::bounds, "bounds"},
+                                                         {TritonScheme::named, "named"},
+                                                         {TritonScheme::thirds, "thirds"},
+                                                         {TritonScheme::moe, "moe"},
+                                                         {TritonScheme::nearest, "nearest"}});
+std::string_view to_string(TritonScheme scheme) { return scheme_names.of(scheme); }
 
 std::optional<std::pair<BucketKind, std::int64_t>> parse_bucket_key(std::string_view key) {
   struct Known {

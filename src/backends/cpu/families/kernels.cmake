@@ -18,6 +18,13 @@ add_library(gemmtune_cpu_kernels STATIC ${gemmtune_cpu_kernel_files} $<TARGET_OB
             ${CMAKE_CURRENT_BINARY_DIR}/kernel_source_hash.cpp)
 target_link_libraries(gemmtune_cpu_kernels PUBLIC gemmtune_options gemmtune_candidates)
 gemmtune_precompile(gemmtune_cpu_kernels)
+# A family's folder compiles as one.
+foreach(file IN LISTS gemmtune_cpu_kernel_files)
+  get_filename_component(folder ${file} DIRECTORY)
+  string(REGEX MATCH "families/(.+)" family ${folder})
+  set_source_files_properties(${file} PROPERTIES UNITY_GROUP "${CMAKE_MATCH_1}")
+endforeach()
+set_target_properties(gemmtune_cpu_kernels PROPERTIES UNITY_BUILD ${GEMMTUNE_UNITY_BUILD} UNITY_BUILD_MODE GROUP)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set(gemmtune_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)

@@ -45,8 +45,7 @@ Result<EnergyCounter> EnergyCounter::open(const std::string& folder) {
   if (!counter.packages_.empty()) return counter;
   return Status::unsupported(
       "{} has no processor package (a folder intel-rapl:<number> whose name is package-<number>): the kernel "
-      "has no RAPL "
-      "here, as in most virtual machines and containers",
+      "has no RAPL here, as in most virtual machines and containers",
       folder);
 }
 

@@ -163,8 +163,7 @@ Status KernelCache::check_folder() const {
   if (why.empty()) return {};
   return Status::invalid(
       "the kernel cache {}: others may write it ({}), and what it holds is run; expected a folder of this "
-      "user alone (chmod go-w, or "
-      "GEMMTUNE_CACHE_DIR)",
+      "user alone (chmod go-w, or GEMMTUNE_CACHE_DIR)",
       folder_, why);
 }
 

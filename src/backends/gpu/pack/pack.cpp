@@ -17,6 +17,8 @@ namespace {
 
 constexpr std::int64_t pack_threads = 256;
 constexpr std::int64_t max_pack_blocks = 4096;
+constexpr std::int64_t unit_bytes = Tile64::unit_bytes;
+static_assert(Fragment64::unit_bytes == unit_bytes);
 
 /// What a layout's tiles cover.
 struct Tiles {
@@ -34,22 +36,18 @@ Tiles tiles_of(const Tile16& shape) {
   return {shape.n, shape.row_bytes(), shape.row_bytes() / Tile16::chunk_bytes, shape.bytes(), true};
 }
 
-Status pack(Runtime& runtime, const Tiles& shape, void* rows, void* tiles, bool unpack) {
-  const std::int64_t units = shape.bytes / Tile64::unit_bytes;
+/// Moves `units` of 16 bytes between rows and packed tiles, a thread each.
+template <typename Arguments>
+Status move_units(Runtime& runtime, const Source& source, void* rows, void* tiles, std::int64_t units,
+                  Arguments values) {
   if (units == 0) return {};
   // An invalid address would end the device's context.
   if (rows == nullptr || tiles == nullptr) return Status::invalid("a weight at a null pointer");
-  if (reinterpret_cast<std::uintptr_t>(tiles) % Tile64::unit_bytes != 0)
+  if (reinterpret_cast<std::uintptr_t>(tiles) % unit_bytes != 0)
     return Status::invalid("a packed weight at {}: not at a multiple of {} bytes", fmt::ptr(tiles),
-                           Tile64::unit_bytes);
-  const auto program = runtime.load(pack_source(unpack, shape.shuffled));
+                           unit_bytes);
+  const auto program = runtime.load(source);
   if (!program.ok()) return Status::unsupported("{}", program.message());
-  PackArguments values{static_cast<unsigned char*>(rows),
-                       static_cast<unsigned char*>(tiles),
-                       shape.n,
-                       shape.row_bytes,
-                       shape.along_k,
-                       units};
   void* arguments[] = {&values};
   LaunchShape launch;
   launch.threads = pack_threads;
@@ -57,27 +55,27 @@ Status pack(Runtime& runtime, const Tiles& shape, void* rows, void* tiles, bool 
   return (*program)->launch(launch, arguments, {});
 }
 
+Status pack(Runtime& runtime, const Tiles& shape, void* rows, void* tiles, bool unpack) {
+  const std::int64_t units = shape.bytes / unit_bytes;
+  const PackArguments values{static_cast<unsigned char*>(rows),
+                             static_cast<unsigned char*>(tiles),
+                             shape.n,
+                             shape.row_bytes,
+                             shape.along_k,
+                             units};
+  return move_units(runtime, pack_source(unpack, shape.shuffled), rows, tiles, units, values);
+}
+
 Status fragments(Runtime& runtime, const Fragment64& shape, bool integers, void* rows, void* tiles,
                  bool unpack) {
-  const std::int64_t units = shape.bytes() / Fragment64::unit_bytes;
-  if (units == 0) return {};
-  if (rows == nullptr || tiles == nullptr) return Status::invalid("a weight at a null pointer");
-  if (reinterpret_cast<std::uintptr_t>(tiles) % Fragment64::unit_bytes != 0)
-    return Status::invalid("a packed weight at {}: not at a multiple of {} bytes", fmt::ptr(tiles),
-                           Fragment64::unit_bytes);
-  const auto program = runtime.load(fragment_source(unpack, integers));
-  if (!program.ok()) return Status::unsupported("{}", program.message());
-  FragmentArguments values{static_cast<unsigned char*>(rows),
-                           static_cast<unsigned char*>(tiles),
-                           shape.n,
-                           shape.k / 2,
-                           shape.k_tiles(),
-                           units};
-  void* arguments[] = {&values};
-  LaunchShape launch;
-  launch.threads = pack_threads;
-  launch.grid[0] = static_cast<unsigned>(std::min(ceil_div(units, pack_threads), max_pack_blocks));
-  return (*program)->launch(launch, arguments, {});
+  const std::int64_t units = shape.bytes() / unit_bytes;
+  const FragmentArguments values{static_cast<unsigned char*>(rows),
+                                 static_cast<unsigned char*>(tiles),
+                                 shape.n,
+                                 shape.k / 2,
+                                 shape.k_tiles(),
+                                 units};
+  return move_units(runtime, fragment_source(unpack, integers), rows, tiles, units, values);
 }
 
 }  // namespace

@@ -13,8 +13,6 @@ constexpr std::int64_t max_integer_k = (std::int64_t{1} << 17) - 1;
 
 bool needs_f32(DataType type) { return type == DataType::f16 || type == DataType::f32; }
 
-bool wide(DataType type) { return bits(type) >= 16; }
-
 /// visit(list) of the level's register tiles for rows of the weight as they lie.
 template <typename Visit>
 auto visit_rows(const KernelSet& set, Isa isa, const BlockFormat& format, Visit&& visit) {

@@ -33,6 +33,8 @@ struct BlockFormat {
 
 /// The decoders of a level.
 const DecodeKernels& decode_kernels(Isa isa);
+/// Not decoded before it is packed.
+inline bool wide(DataType type) { return bits(type) >= 16; }
 /// What they call a type of at most 8 bits.
 Stored stored_type(DataType type);
 /// Both are int8 and the sums fit into int32.

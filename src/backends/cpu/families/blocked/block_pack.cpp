@@ -9,8 +9,6 @@
 namespace gemmtune::cpu {
 namespace {
 
-bool wide(DataType type) { return bits(type) >= 16; }
-
 /// How a row packer or panel packer reads decoded or stored rows: the index of its table.
 Element packer_of(DataType type, Compute compute) {
   if (wide(type)) return element_of(type);

@@ -159,8 +159,7 @@ Status accepts_types(const Problem& problem) {
       (type != DataType::bf16 && type != DataType::f16 && type != DataType::f8_e4m3fn))
     return refusal::refuse(
         refusal::types,
-        "x {} scaled by {} with w {}, only bf16, fp16 and fp8 e4m3fn of both, and {}, {} of "
-        "groups",
+        "x {} scaled by {} with w {}, only bf16, fp16 and fp8 e4m3fn of both, and {}, {} of groups",
         to_string(problem.x_type), to_string(problem.moe.quant_type), to_string(type),
         to_string(DataType::f4_e2m1), to_string(DataType::i4));
   const int scales = decode_scales(problem);
