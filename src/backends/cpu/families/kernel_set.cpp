@@ -26,13 +26,13 @@ auto find_in(const List& list, std::int64_t mr, std::int64_t wanted) -> decltype
 }
 
 template <typename List>
-auto fitting_in(const List& list, std::int64_t rows, std::int64_t wanted) -> decltype(list.entries) {
+auto fitting_in(const List& list, std::int64_t tile_rows, std::int64_t wanted) -> decltype(list.entries) {
   decltype(list.entries) best = nullptr;
   for (int i = 0; i < list.count; ++i) {
     const auto* entry = &list.entries[i];
     if (width(*entry) != wanted) continue;
-    const bool holds = entry->mr >= rows;
-    const bool best_holds = best != nullptr && best->mr >= rows;
+    const bool holds = entry->mr >= tile_rows;
+    const bool best_holds = best != nullptr && best->mr >= tile_rows;
     if (best == nullptr || (holds && (!best_holds || entry->mr < best->mr)) ||
         (!best_holds && entry->mr > best->mr))
       best = entry;
