@@ -636,6 +636,12 @@ TEST(CpuFamilies, SkinnyTakesAsManyRowsOfXAsStayInTheInnerCache) {
           << "half of it is empty: " << print(problem) << config.text();
       EXPECT_EQ(family->space(problem).refusal(config), "") << config.text();
     }
+  const auto rows = [&](std::int64_t m) {
+    return family->default_config({.m = m, .n = 2048, .k = 1024}).number("mc");
+  };
+  EXPECT_GE(rows(300), 300) << "one pass over the weight, not two";
+  EXPECT_EQ(rows(384), 384);
+  EXPECT_EQ(rows(1024), 288) << "of several groups none is so large that nothing else stays";
 }
 
 /// Each part of k has memory of its own, also where the problem is worth fewer threads than there are parts.
