@@ -199,18 +199,19 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
 /// fewest stay. Many rows meet panels in L1 (docs/lab/cpu_tiled.md).
 void choose_rows_and_depth(const Problem& problem, SkinnySettings& settings) {
   constexpr std::int64_t many_tiles_rows = 128;
+  constexpr std::int64_t rows_in_l1 = 224;
   constexpr std::int64_t panel_rows = 256;
   constexpr std::int64_t group_rows = 288;
   constexpr std::int64_t cut_k = 2048;
   const bool whole = std::min(problem.m, rows_values[0]) * problem.k * 2 <= skinny_bytes_kept;
   std::int64_t depth = whole ? problem.k : std::min(problem.k, cut_k);
-  const bool in_l1 = layout_of(problem) == WeightLayout::panel16 && problem.m >= many_tiles_rows;
+  const bool panels = layout_of(problem) == WeightLayout::panel16 && problem.m >= many_tiles_rows;
   settings.rows = rows_values[0];
   for (const std::int64_t rows : rows_values) {
     const bool stays = rows * depth * 2 <= skinny_bytes_kept && (rows <= group_rows || rows >= problem.m);
-    if (settings.rows < problem.m && (in_l1 ? rows <= panel_rows : stays)) settings.rows = rows;
+    if (settings.rows < problem.m && (panels ? rows <= panel_rows : stays)) settings.rows = rows;
   }
-  if (in_l1) depth = kc_values[0];
+  if (panels) depth = problem.m >= rows_in_l1 ? kc_values[0] : std::min(problem.k, cut_k);
   for (const std::int64_t value : kc_values) {
     settings.kc = value;
     if (value >= depth) break;
