@@ -196,10 +196,11 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
 }
 
 /// Of more than 32 rows: so many that x, kc deep, stays in the inner cache, and if it is not all rows, the sums and y beside it; not cut where the
-/// fewest stay. Many rows meet panels in L1 (docs/lab/cpu_tiled.md).
+/// fewest stay. Many rows meet panels that are cut to stay in L1 (docs/lab/cpu_tiled.md).
 void choose_rows_and_depth(const Problem& problem, SkinnySettings& settings) {
   constexpr std::int64_t many_tiles_rows = 128;
-  constexpr std::int64_t rows_in_l1 = 224;
+  constexpr std::int64_t shallow_rows = 224;
+  constexpr std::int64_t uncut_k = 1024;
   constexpr std::int64_t panel_rows = 256;
   constexpr std::int64_t group_rows = 288;
   constexpr std::int64_t cut_k = 2048;
@@ -211,7 +212,7 @@ void choose_rows_and_depth(const Problem& problem, SkinnySettings& settings) {
     const bool stays = rows * depth * 2 <= skinny_bytes_kept && (rows <= group_rows || rows >= problem.m);
     if (settings.rows < problem.m && (panels ? rows <= panel_rows : stays)) settings.rows = rows;
   }
-  if (panels) depth = problem.m >= rows_in_l1 ? kc_values[0] : std::min(problem.k, cut_k);
+  if (panels && problem.k > uncut_k) depth = problem.m < shallow_rows ? std::min(problem.k, cut_k) : kc_values[0];
   for (const std::int64_t value : kc_values) {
     settings.kc = value;
     if (value >= depth) break;
