@@ -212,7 +212,8 @@ void choose_rows_and_depth(const Problem& problem, SkinnySettings& settings) {
     const bool stays = rows * depth * 2 <= skinny_bytes_kept && (rows <= group_rows || rows >= problem.m);
     if (settings.rows < problem.m && (panels ? rows <= panel_rows : stays)) settings.rows = rows;
   }
-  if (panels && problem.k > uncut_k) depth = problem.m < shallow_rows ? std::min(problem.k, cut_k) : kc_values[0];
+  if (panels && problem.k > uncut_k)
+    depth = problem.m < shallow_rows ? std::min(problem.k, cut_k) : kc_values[0];
   for (const std::int64_t value : kc_values) {
     settings.kc = value;
     if (value >= depth) break;
