@@ -250,6 +250,27 @@ constexpr std::pair<Order, Order> column_orders[] = {{Order::column_major, Order
                                                      {Order::row_major, Order::column_major},
                                                      {Order::column_major, Order::column_major}};
 
+TEST_P(CpuKernels, SumsAreRoundedToTheNearestEvenBf16) {
+  constexpr long columns = 56;  // pairs of vectors, one vector, and a tail
+  constexpr long rows = 65536 / columns + 1;
+  std::vector<float> tile(rows * columns);
+  std::vector<std::uint16_t> y(rows * columns);
+  const IsaKernels& kernels = *GetParam().set.at(GetParam().set.level);
+  for (const std::uint32_t low : {0U, 1U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
+    for (std::uint32_t i = 0; i < tile.size(); ++i) {
+      const std::uint32_t bits = i % 65536 << 16 | low;
+      std::memcpy(&tile[i], &bits, sizeof(bits));
+    }
+    kernels.store[static_cast<int>(Element::bf16)]({.tile = tile.data(),
+                                                    .ldt = columns,
+                                                    .rows = rows,
+                                                    .columns = columns,
+                                                    .y = y.data(),
+                                                    .ldy = columns});
+    for (std::size_t i = 0; i < tile.size(); ++i) ASSERT_EQ(y[i], f32_to_bf16(tile[i])) << i << " " << low;
+  }
+}
+
 TEST_P(CpuKernels, ColumnMajorOperandsAreRight) {
   const auto tiled = make_tiled_family(GetParam().set, 4);
   const auto reference = make_reference_family(Isa::scalar);
@@ -636,6 +657,12 @@ TEST(CpuFamilies, SkinnyTakesAsManyRowsOfXAsStayInTheInnerCache) {
           << "half of it is empty: " << print(problem) << config.text();
       EXPECT_EQ(family->space(problem).refusal(config), "") << config.text();
     }
+  const auto rows = [&](std::int64_t m) {
+    return family->default_config({.m = m, .n = 2048, .k = 1024}).number("mc");
+  };
+  EXPECT_GE(rows(300), 300) << "one pass over the weight, not two";
+  EXPECT_EQ(rows(384), 384);
+  EXPECT_EQ(rows(1024), 288) << "of several groups none is so large that nothing else stays";
 }
 
 /// Each part of k has memory of its own, also where the problem is worth fewer threads than there are parts.

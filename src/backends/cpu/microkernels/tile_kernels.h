@@ -27,6 +27,14 @@ inline __attribute__((always_inline)) void for_tiles(Visit visit) {
   }
 }
 
+/// Beside each chunk. A core that stored no tile for 2048 cycles takes 1000 for the next one, and else 70 (docs/lab/cpu_tiled.md). So a long loop
+/// over k stores an operand now and then, where nobody reads it.
+template <typename Tile, int operand>
+inline __attribute__((always_inline)) void keep_stores_awake(long chunk, long chunks) {
+  alignas(64) char line[64];
+  if (chunk % 4 == 3 && chunks > 8) Tile::template store<operand>(line, 0);
+}
+
 /// bf16: a tile holds a chunk (32 elements of k).
 struct TilesOfPairs {
   static constexpr long chunks = 1;
@@ -88,8 +96,11 @@ void tile_panel_kernel(const PanelArgs& args) {
     tile_step<Tile, Type, tiles_m, tiles_n>(x_at, w_at, w_stride, args.prefetch, x_ahead, args.fetched_from,
                                             args.fetched_to);
   };
-  for (long at = 0; at < args.chunks / Type::chunks; ++at, x += tiles_m * tile_bytes, w += tile_bytes)
+  const long steps = args.chunks / Type::chunks;
+  for (long at = 0; at < steps; ++at, x += tiles_m * tile_bytes, w += tile_bytes) {
     step(x, w, args.w_stride);
+    keep_stores_awake<Tile, 4>(at, steps);
+  }
   if (args.chunks % Type::chunks != 0) {
     // Half a tile: what lies behind it belongs to others.
     alignas(64) char half[tiles_n][tile_bytes] = {};
@@ -226,6 +237,7 @@ void tile_row_kernel(const RowArgs& args) {
       for (long row = args.fetched_from; row < fetched_to; ++row)
         __builtin_prefetch(w + row * args.w_stride + args.prefetch);
       tile_row_chunk<Tile, row_tiles, x_panels>(x, args.x_stride, w, args.w_stride);
+      keep_stores_awake<Tile, 6>(chunk, chunks);
       continue;
     }
     char copy[row_tiles * 16][64];

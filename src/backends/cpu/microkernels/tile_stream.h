@@ -184,6 +184,7 @@ void tile_stream_kernel(const StreamArgs& args) {
   for (long at = 1; at < tiles; ++at) {
     // Tiles first: vectors decode while they are multiplied.
     multiply(at - 1);
+    if constexpr (!Format::scaled_sums) keep_stores_awake<Tile, 4>(at, tiles);
     const bool scale_ends = Format::scaled_sums && at % steps_of_scale == 0;
     if (scale_ends) {
       store(sums);

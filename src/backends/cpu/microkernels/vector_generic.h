@@ -34,5 +34,30 @@ inline HVec narrow_bf16(Vec value) {
   return __builtin_convertvector((rounded & ~is_nan) | (quiet & is_nan), HVec);
 }
 
+#if defined(__AVX512BW__)
+/// The upper halves are what narrow_bf16() gives.
+inline __m512i round_to_bf16(Vec value) {
+  const __m512i bits = reinterpret_cast<__m512i>(value);
+  const __mmask16 is_odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+  const __m512i up = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+  return _mm512_mask_or_epi32(_mm512_mask_add_epi32(up, is_odd, up, _mm512_set1_epi32(1)), is_nan, bits,
+                              _mm512_set1_epi32(0x400000));
+}
+/// A line at once, in half of the instructions.
+inline void store_bf16(char* to, Vec first, Vec second) {
+  alignas(64) static constexpr unsigned short upper[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
+                                                           23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
+                                                           45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  _mm512_storeu_si512(
+      to, _mm512_permutex2var_epi16(round_to_bf16(first), _mm512_load_si512(upper), round_to_bf16(second)));
+}
+#else
+inline void store_bf16(char* to, Vec first, Vec second) {
+  store_as(to, narrow_bf16(first));
+  store_as(to + lanes * 2, narrow_bf16(second));
+}
+#endif
+
 }  // namespace
 }  // namespace gemmtune::cpu

@@ -111,16 +111,25 @@ struct WriteF32 {
   static constexpr long bytes = 4;
   static Vec load(const char* from) { return load_as<Vec>(from); }
   static void store(char* to, Vec v) { store_as(to, v); }
+  static void store(char* to, Vec first, Vec second) {
+    store(to, first);
+    store(to + lanes * bytes, second);
+  }
 };
 struct WriteBf16 {
   static constexpr long bytes = 2;
   static Vec load(const char* from) { return load_bf16(from); }
   static void store(char* to, Vec v) { store_as(to, narrow_bf16(v)); }
+  static void store(char* to, Vec first, Vec second) { store_bf16(to, first, second); }
 };
 struct WriteF16 {
   static constexpr long bytes = 2;
   static Vec load(const char* from) { return load_f16(from); }
   static void store(char* to, Vec v) { store_as(to, narrow_f16(v)); }
+  static void store(char* to, Vec first, Vec second) {
+    store(to, first);
+    store(to + lanes * bytes, second);
+  }
 };
 
 template <typename Writer>
@@ -134,11 +143,14 @@ void store_tile(const StoreArgs& args) {
   for (long row = 0; row < args.rows; ++row) {
     const float* tile = args.tile + row * args.ldt;
     char* y = static_cast<char*>(args.y) + row * args.ldy * Writer::bytes;
-    for (long column = 0; column < full; column += lanes) {
-      Vec value = load_as<Vec>(tile + column);
-      if (bias != nullptr) value += Writer::load(bias + column * Writer::bytes);
-      Writer::store(y + column * Writer::bytes, value);
-    }
+    const auto value_of = [&](long column) __attribute__((always_inline)) {
+      const Vec value = load_as<Vec>(tile + column);
+      return bias == nullptr ? value : value + Writer::load(bias + column * Writer::bytes);
+    };
+    long column = 0;
+    for (; column + 2 * lanes <= full; column += 2 * lanes)
+      Writer::store(y + column * Writer::bytes, value_of(column), value_of(column + lanes));
+    if (column < full) Writer::store(y + column * Writer::bytes, value_of(column));
     if (rest == 0) continue;
     Vec value{};
     __builtin_memcpy(&value, tile + full, static_cast<unsigned long>(args.columns - full) * sizeof(float));

@@ -188,6 +188,7 @@ __attribute__((noinline)) void multiply_w4_panels(const W4TileArgs& args, long f
   for (long at = 0; at < args.chunks; ++at) {
     // Tiles first: vectors decode while they are multiplied.
     multiply(at);
+    keep_stores_awake<Tile, 4>(at, args.chunks);
     const bool group_ends =
         args.scales != nullptr && ((at + 1) % args.scale_chunks == 0 || at + 1 == args.chunks);
     if (group_ends) {

@@ -16,7 +16,7 @@ constexpr NumberRange kc_range{chunk_elements, whole_k, chunk_elements};
 constexpr NumberRange pf_range{0, 16384, 64};
 constexpr NumberRange split_range{1, 64};
 constexpr NumberRange rows_range{64, skinny_max_rows_a_pass, 16};
-constexpr std::int64_t rows_values[] = {144, 192, 256, 384, skinny_max_rows_a_pass};
+constexpr std::int64_t rows_values[] = {144, 192, 256, 288, 384, skinny_max_rows_a_pass};
 constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
 // For the cost model, of the machine that machine_rates describes.
 constexpr std::int64_t rows_that_wait =
@@ -195,20 +195,25 @@ std::string SkinnyFamily::refuse_tree(const Problem& problem, const SkinnySettin
   return {};
 }
 
-/// Of more than 32 rows: so many that x, kc deep, stays in the inner cache; not cut where the fewest stay. Many rows meet panels in L1
-/// (docs/lab/cpu_tiled.md).
+/// Of more than 32 rows: so many that x, kc deep, stays in the inner cache, and if it is not all rows, the sums and y beside it; not cut where the
+/// fewest stay. Many rows meet panels that are cut to stay in L1 (docs/lab/cpu_tiled.md).
 void choose_rows_and_depth(const Problem& problem, SkinnySettings& settings) {
   constexpr std::int64_t many_tiles_rows = 128;
+  constexpr std::int64_t shallow_rows = 224;
+  constexpr std::int64_t uncut_k = 1024;
   constexpr std::int64_t panel_rows = 256;
+  constexpr std::int64_t group_rows = 288;
   constexpr std::int64_t cut_k = 2048;
   const bool whole = std::min(problem.m, rows_values[0]) * problem.k * 2 <= skinny_bytes_kept;
   std::int64_t depth = whole ? problem.k : std::min(problem.k, cut_k);
-  const bool in_l1 = layout_of(problem) == WeightLayout::panel16 && problem.m >= many_tiles_rows;
+  const bool panels = layout_of(problem) == WeightLayout::panel16 && problem.m >= many_tiles_rows;
   settings.rows = rows_values[0];
-  for (const std::int64_t rows : rows_values)
-    if (settings.rows < problem.m && (in_l1 ? rows <= panel_rows : rows * depth * 2 <= skinny_bytes_kept))
-      settings.rows = rows;
-  if (in_l1) depth = kc_values[0];
+  for (const std::int64_t rows : rows_values) {
+    const bool stays = rows * depth * 2 <= skinny_bytes_kept && (rows <= group_rows || rows >= problem.m);
+    if (settings.rows < problem.m && (panels ? rows <= panel_rows : stays)) settings.rows = rows;
+  }
+  if (panels && problem.k > uncut_k)
+    depth = problem.m < shallow_rows ? std::min(problem.k, cut_k) : kc_values[0];
   for (const std::int64_t value : kc_values) {
     settings.kc = value;
     if (value >= depth) break;
