@@ -54,7 +54,7 @@ Status measure_roof(Run& run, Device& device, Evaluator& evaluator, const Deadli
     auto large = large_product(shape.problem, device.info());
     if (!large || flops(shape.problem) <= most) continue;
     most = flops(shape.problem);
-    product = std::move(large);
+    product = large;
   }
   auto roof = product ? measure_compute_roof(device, evaluator, *product,
                                              [&] { return run.stopped() || deadline.over(); })
