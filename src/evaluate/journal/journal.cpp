@@ -222,8 +222,9 @@ Status Journal::set_reference(std::int64_t problem, double microseconds) {
 
 Result<std::vector<JournaledOutcome>> Journal::outcomes(std::int64_t problem) {
   auto rows = database_.prepare(
-      "SELECT stage, m, candidate, source, key, kind, reason, err_ratio, deterministic, samples, errors FROM "
-      "outcomes WHERE problem = ? ORDER BY id");
+      "SELECT stage, m, candidate, source, key, kind, reason, err_ratio, deterministic, samples, "
+      "errors FROM outcomes "
+      "WHERE problem = ? ORDER BY id");
   if (!rows.ok()) return rows.status();
   std::vector<JournaledOutcome> outcomes;
   auto row = rows->bind(problem).step();
@@ -281,8 +282,9 @@ Result<std::vector<JournaledFinals>> Journal::finals(std::int64_t problem) {
 
 Result<std::optional<FailureRecord>> Journal::earlier_failure(const std::string& key, std::int64_t run) {
   auto rows = database_.prepare(
-      "SELECT kind, reason, err_ratio, deterministic, samples, errors, at FROM outcomes JOIN problems ON "
-      "problems.id = outcomes.problem WHERE key = ? AND run <> ? ORDER BY outcomes.id DESC LIMIT 1");
+      "SELECT kind, reason, err_ratio, deterministic, samples, errors, at FROM outcomes "
+      "JOIN problems ON problems.id = outcomes.problem WHERE key = ? AND run <> ? "
+      "ORDER BY outcomes.id DESC LIMIT 1");
   if (!rows.ok()) return rows.status();
   const auto row = rows->bind(key).bind(run).step();
   if (!row.ok()) return row.status();
@@ -295,9 +297,10 @@ Result<std::optional<FailureRecord>> Journal::earlier_failure(const std::string&
 Result<std::vector<JournalHint>> Journal::hints(const std::string& device, const Problem& problem,
                                                 std::size_t limit, std::int64_t but_of) {
   auto rows = database_.prepare(
-      "SELECT candidate, problems.m, reference_us, samples FROM outcomes JOIN problems ON problems.id = "
-      "outcomes.problem JOIN runs ON runs.id = problems.run WHERE any_m = ? AND device = ? AND stage = "
-      "'screen' AND kind = 'ok' AND reference_us > 0 AND runs.id <> ?");
+      "SELECT candidate, problems.m, reference_us, samples FROM outcomes "
+      "JOIN problems ON problems.id = outcomes.problem JOIN runs ON runs.id = problems.run "
+      "WHERE any_m = ? AND device = ? AND stage = 'screen' AND kind = 'ok' AND reference_us > 0 "
+      "AND runs.id <> ?");
   if (!rows.ok()) return rows.status();
   std::map<std::pair<std::int64_t, std::string>, std::vector<double>> relative;
   auto row = rows->bind(any_m(problem)).bind(device).bind(but_of).step();

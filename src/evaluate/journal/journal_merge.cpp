@@ -72,12 +72,14 @@ Status JournalMerge::execute(const std::string& statement, std::initializer_list
 /// Its first result is the input's first result: the same process measured it.
 Result<std::optional<Id>> JournalMerge::twin_of(Id problem, Id run) {
   const auto found = ids(
-      "SELECT mine.id FROM main.problems AS mine, added.problems AS theirs WHERE theirs.id = ? AND mine.run "
-      "= ? AND mine.problem = theirs.problem AND (NOT EXISTS (SELECT 1 FROM added.outcomes WHERE problem = "
-      "theirs.id)  OR NOT EXISTS (SELECT 1 FROM main.outcomes WHERE problem = mine.id)  OR EXISTS (SELECT 1 "
-      "FROM main.outcomes AS a, added.outcomes AS b    WHERE a.id = (SELECT min(id) FROM main.outcomes WHERE "
-      "problem = mine.id)      AND b.id = (SELECT min(id) FROM added.outcomes WHERE problem = theirs.id)     "
-      " AND a.candidate = b.candidate AND a.at = b.at AND a.stage = b.stage AND a.samples = b.samples))",
+      "SELECT mine.id FROM main.problems AS mine, added.problems AS theirs "
+      "WHERE theirs.id = ? AND mine.run = ? AND mine.problem = theirs.problem AND "
+      "(NOT EXISTS (SELECT 1 FROM added.outcomes WHERE problem = theirs.id) "
+      " OR NOT EXISTS (SELECT 1 FROM main.outcomes WHERE problem = mine.id) "
+      " OR EXISTS (SELECT 1 FROM main.outcomes AS a, added.outcomes AS b "
+      "   WHERE a.id = (SELECT min(id) FROM main.outcomes WHERE problem = mine.id) "
+      "     AND b.id = (SELECT min(id) FROM added.outcomes WHERE problem = theirs.id) "
+      "     AND a.candidate = b.candidate AND a.at = b.at AND a.stage = b.stage AND a.samples = b.samples))",
       {problem, run});
   if (!found.ok()) return found.status();
   return found->empty() ? std::optional<Id>() : std::optional(found->front());
@@ -86,14 +88,17 @@ Result<std::optional<Id>> JournalMerge::twin_of(Id problem, Id run) {
 Result<std::optional<Id>> JournalMerge::partner_of(Id run) {
   const auto candidates =
       ids("SELECT mine.id FROM main.runs AS mine, added.runs AS theirs WHERE theirs.id = ? AND mine.request "
-          "= theirs.request AND mine.environment = theirs.environment AND mine.policy = theirs.policy AND "
-          "mine.device = theirs.device ORDER BY mine.id",
+          "= theirs.request "
+          "AND mine.environment = theirs.environment AND mine.policy = theirs.policy AND mine.device = "
+          "theirs.device "
+          "ORDER BY mine.id",
           {run});
   if (!candidates.ok()) return candidates.status();
   for (const Id candidate : *candidates) {
     const auto shared =
         ids("SELECT theirs.id FROM added.problems AS theirs JOIN main.problems AS mine ON mine.problem = "
-            "theirs.problem WHERE theirs.run = ? AND mine.run = ?",
+            "theirs.problem "
+            "WHERE theirs.run = ? AND mine.run = ?",
             {run, candidate});
     if (!shared.ok()) return shared.status();
     bool fits = true;
@@ -113,7 +118,8 @@ Status JournalMerge::add_problem(Id problem, Id run) {
   if (*twin) {
     const std::string results =
         "SELECT (SELECT count(*) FROM {0}.outcomes WHERE problem = ?) + (SELECT count(*) FROM {0}.finals "
-        "WHERE problem = ?) + (SELECT count(*) FROM {0}.decisions WHERE problem = ?)";
+        "WHERE problem "
+        "= ?) + (SELECT count(*) FROM {0}.decisions WHERE problem = ?)";
     const auto mine = number(fmt::format(fmt::runtime(results), "main"), {**twin, **twin, **twin});
     const auto theirs = number(fmt::format(fmt::runtime(results), "added"), {problem, problem, problem});
     for (const Status& status : {mine.status(), theirs.status()}) GEMMTUNE_RETURN_IF_ERROR(status);
@@ -165,7 +171,8 @@ Status JournalMerge::add_run(Id run) {
                 {run, **partner}));
   } else {
     GEMMTUNE_RETURN_IF_ERROR(
-        execute(fmt::format("INSERT INTO main.runs ({0}, owner) SELECT {0}, '' FROM added.runs WHERE id = ?",
+        execute(fmt::format("INSERT INTO main.runs ({0}, owner) SELECT {0}, '' FROM added.runs "
+                            "WHERE id = ?",
                             run_columns),
                 {run}));
     *partner = journal_.last_id();

@@ -100,12 +100,14 @@ Status for_each_finals(
 
 Result<std::vector<JournalRunReport>> list_runs(SqlDatabase& journal) {
   auto rows = journal.prepare(
-      "SELECT id, started, finished, owner, device, command, policy, environment, (SELECT count(*) FROM "
-      "problems WHERE run = runs.id), (SELECT count(*) FROM decisions JOIN problems ON problems.id = "
-      "decisions.problem WHERE run = runs.id), (SELECT count(DISTINCT outcomes.problem || ' ' || candidate) "
-      "FROM outcomes    JOIN problems ON problems.id = outcomes.problem WHERE run = runs.id), (SELECT "
-      "count(*) FROM outcomes JOIN problems ON problems.id = outcomes.problem    WHERE run = runs.id AND "
-      "kind <> 'ok') FROM runs ORDER BY id");
+      "SELECT id, started, finished, owner, device, command, policy, environment, "
+      "(SELECT count(*) FROM problems WHERE run = runs.id), "
+      "(SELECT count(*) FROM decisions JOIN problems ON problems.id = decisions.problem WHERE run = "
+      "runs.id), "
+      "(SELECT count(DISTINCT outcomes.problem || ' ' || candidate) FROM outcomes "
+      "   JOIN problems ON problems.id = outcomes.problem WHERE run = runs.id), "
+      "(SELECT count(*) FROM outcomes JOIN problems ON problems.id = outcomes.problem "
+      "   WHERE run = runs.id AND kind <> 'ok') FROM runs ORDER BY id");
   if (!rows.ok()) return rows.status();
   std::vector<JournalRunReport> runs;
   auto row = rows->step();
@@ -133,9 +135,10 @@ Status for_each_outcome(SqlDatabase& journal, const std::function<void(const Jou
   // Failures of finals are among the outcomes too, for later runs; they are reported with their finals.
   auto rows = journal.prepare(
       "SELECT run, outcomes.at, device, environment, problems.problem, outcomes.m, reference_us, stage, "
-      "candidate, source, kind, reason, err_ratio, deterministic, samples, errors FROM outcomes JOIN "
-      "problems ON problems.id = outcomes.problem JOIN runs ON runs.id = run WHERE stage <> 'finals' ORDER "
-      "BY outcomes.id");
+      "candidate, "
+      "source, kind, reason, err_ratio, deterministic, samples, errors FROM outcomes "
+      "JOIN problems ON problems.id = outcomes.problem JOIN runs ON runs.id = run "
+      "WHERE stage <> 'finals' ORDER BY outcomes.id");
   if (!rows.ok()) return rows.status();
   auto row = rows->step();
   for (; row.ok() && *row; row = rows->step()) {
