@@ -336,7 +336,7 @@ def four_bit_vllm():
         cells = []
         for peer in ("machete_us", "marlin_us", "linear_bf16_us"):
             ratios = [float(row[peer]) / float(row["gemmtune_us"]) for row in here if row[peer]]
-            cells.append(f"{ratio(math.exp(sum(map(math.log, ratios)) / len(ratios)))} ({min(ratios):.2f})" if ratios else "")
+            cells.append(f"{ratio(mean(ratios))} ({min(ratios):.2f})" if ratios else "")
         body.append([FOUR_BIT_FORMS[form], m, *cells])
     return table(["weight", "M", "Machete", "Marlin", "F.linear on bf16"], body)
 
@@ -351,10 +351,10 @@ def int4_peers():
         cells = []
         for who in others:
             ratios = [times[*size, who] / times[*size, "gemmtune"] for size in sizes if (*size, who) in times]
-            cells.append(f"{ratio(math.exp(sum(map(math.log, ratios)) / len(ratios)))} ({min(ratios):.2f}), {len(ratios)}")
-        best = [min(times[*size, who] for who in others[:3] if (*size, who) in times) / times[*size, "gemmtune"] for size in sizes
-                if any((*size, who) in times for who in others[:3])]
-        body.append([m, *cells, f"{ratio(math.exp(sum(map(math.log, best)) / len(best)))} ({min(best):.2f})"])
+            cells.append(f"{ratio(mean(ratios))} ({min(ratios):.2f}), {len(ratios)}")
+        peers = {size: [times[*size, who] for who in others[:3] if (*size, who) in times] for size in sizes}
+        best = [min(found) / times[*size, "gemmtune"] for size, found in peers.items() if found]
+        body.append([m, *cells, f"{ratio(mean(best))} ({min(best):.2f})"])
     return table(["M", "Marlin", "humming", "Machete", "F.linear on bf16", "the fastest of the three"], body)
 
 

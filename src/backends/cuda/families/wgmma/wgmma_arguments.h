@@ -73,9 +73,10 @@ struct WgmmaArguments {
   int scale_maps;       // 1: they come through x_scales and w_scales
   int x_box_rows;       // that a block loads of a row-major x for a tile
   int loaded_bytes;     // of a stage
-  TensorMap
-      a;  // boxes of rows x 128 bytes: of the weight block_m / cluster_n or block_n / cluster_m, of x x_box_rows;
-  TensorMap b;           // MN-major: 64 / cluster_n (b: cluster_m) k x 64 rows
+  // Boxes of rows x 128 bytes, of x x_box_rows, of the weight block_m / cluster_n or block_n / cluster_m. MN-major: 64 / cluster_n
+  // (b: cluster_m) k x 64 rows.
+  TensorMap a;
+  TensorMap b;
   TensorMap y_map;       // boxes of 128 bytes of y's rows
   TensorMap y_tail_map;  // boxes of the tile's columns past the last multiple of 128 bytes
   TensorMap x_scales;    // of blocks: boxes of a tile's rows x four scales

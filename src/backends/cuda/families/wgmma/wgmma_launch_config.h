@@ -45,8 +45,7 @@ struct WgmmaLaunchConfig {
   bool whole_staging = false;                // they hold all of a tile
   std::int64_t scale_groups = 0;             // places for groups of scales of blocks
   std::int64_t stage_bytes = 0;
-  std::int64_t x_box_rows =
-      0;  // rows of x that a block loads for a tile; with multicast a part of the tile's
+  std::int64_t x_box_rows = 0;     // of x that a block loads for a tile; with multicast a part of the tile's
   std::int64_t storage_bytes = 0;  // the pipeline, and the staging buffers or the partial sums of others
   std::int64_t shared_bytes = 0;   // dynamic shared memory of a block
   std::int64_t batches = 1;
