@@ -42,27 +42,39 @@ TEST(WgmmaLaunchConfig, TilesAndStagesOfALargeProblem) {
   EXPECT_LE(launch.shared_bytes, 232448);
 }
 
-/// Boxes have no more rows than x, in multiples of eight, and a stage's bytes are those of the boxes.
+/// Boxes have no more rows than x has in a tile, in multiples of eight, and a stage's bytes are those of the boxes.
 TEST(WgmmaLaunchConfig, BoxesEndWithX) {
   const auto of = [](std::int64_t m, const char* settings) {
     return wgmma_launch_config(dense(m, 7168, 2048), config_of(settings), h200);
   };
   const WgmmaLaunchConfig alone = of(70, "swap0_bm128_bn64_wg2_smem226");
   EXPECT_EQ(alone.x_box_rows, 72);
-  EXPECT_EQ(alone.loaded_bytes(), (72 + 64) * 128);
+  EXPECT_EQ(alone.loaded_bytes(alone.x_box_rows), (72 + 64) * 128);
+  EXPECT_EQ(alone.last_x_box_rows, 72);
   const WgmmaLaunchConfig shared =
       of(72, "swap0_bm128_bn64_wg2_cn2_smem226");  // two blocks load half of x each
   EXPECT_EQ(shared.x_box_rows, 40);
-  EXPECT_EQ(shared.loaded_bytes(), (80 + 64) * 128);
+  EXPECT_EQ(shared.loaded_bytes(shared.x_box_rows), (80 + 64) * 128);
   const WgmmaLaunchConfig swapped = of(1, "swap1_bm64_bn16_wg1_bk128_smem226");
   EXPECT_EQ(swapped.x_box_rows, 8);
-  EXPECT_EQ(swapped.loaded_bytes(), 2 * (64 + 8) * 128);
-  EXPECT_EQ(of(129, "swap0_bm128_bn64_wg2_smem226").x_box_rows, 128);
+  EXPECT_EQ(swapped.loaded_bytes(swapped.x_box_rows), 2 * (64 + 8) * 128);
+  const WgmmaLaunchConfig two = of(137, "swap0_bm128_bn64_wg2_smem226");
+  EXPECT_EQ(two.x_tiles, 2);
+  EXPECT_EQ(two.x_box_rows, 128);
+  EXPECT_EQ(two.last_x_box_rows, 16);
+  EXPECT_EQ(two.loaded_bytes(two.last_x_box_rows), (16 + 64) * 128);
+  const WgmmaLaunchConfig both =
+      of(200, "swap0_bm128_bn64_wg2_cn2_smem226");  // 72 rows are left for two blocks
+  EXPECT_EQ(both.last_x_box_rows, 40);
+  EXPECT_EQ(both.loaded_bytes(both.last_x_box_rows), (80 + 64) * 128);
+  const WgmmaLaunchConfig whole = of(256, "swap0_bm128_bn64_wg2_smem226");
+  EXPECT_EQ(whole.last_x_box_rows, whole.x_box_rows);
   EXPECT_EQ(of(128, "swap0_bm128_bn64_wg2_cn4_smem226").x_box_rows, 32);
   Problem columns = dense(72, 7168, 2048);  // boxes of 64 rows, as many as the tile has
   columns.x_order = Order::column_major;
   const WgmmaLaunchConfig all = wgmma_launch_config(columns, config_of("swap0_bm128_bn64_wg2_smem226"), h200);
-  EXPECT_EQ(all.loaded_bytes(), all.stage_bytes);
+  EXPECT_EQ(all.loaded_bytes(all.x_box_rows), all.stage_bytes);
+  EXPECT_EQ(all.last_x_box_rows, all.x_box_rows);
 }
 
 /// The tiles of all batches are one grid; their scales of rows leave tiles less room.

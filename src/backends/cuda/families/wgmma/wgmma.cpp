@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
@@ -54,6 +55,7 @@ class WgmmaKernel final : public gpu::JitKernel<WgmmaLaunchConfig> {
         x_(operand_shapes(problem).x),
         w_(operand_shapes(problem).w),
         x_map_(driver.functions(), box_of(x_, launch.x_box_rows, launch.x_sharers())),
+        last_x_map_(driver.functions(), box_of(x_, launch.last_x_box_rows, launch.x_sharers())),
         w_map_(driver.functions(), box_of(w_, launch.weight_box_rows(), launch.weight_sharers())),
         y_map_(driver.functions(), box_of_y(0)),
         y_tail_map_(driver.functions(), box_of_y(launch.tail_columns(output_bytes_))),
@@ -84,9 +86,15 @@ class WgmmaKernel final : public gpu::JitKernel<WgmmaLaunchConfig> {
 
   Status run(const Operands& o, void*, Stream stream) const override {
     WgmmaArguments values{};
-    const std::int64_t ldx = x_.lines() == 1 ? x_.line_elements() : o.ldx;
-    GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, o.x_batch_stride * element_bytes_,
-                                       launch_.swap_ab ? values.b : values.a));
+    const std::int64_t x_row_bytes = (x_.lines() == 1 ? x_.line_elements() : o.ldx) * element_bytes_;
+    const std::int64_t x_batch_bytes = o.x_batch_stride * element_bytes_;
+    GEMMTUNE_RETURN_IF_ERROR(
+        x_map_.at(o.x, x_row_bytes, x_batch_bytes, launch_.swap_ab ? values.b : values.a));
+    values.last_x_row = std::numeric_limits<int>::max();
+    if (launch_.last_x_box_rows != launch_.x_box_rows) {
+      GEMMTUNE_RETURN_IF_ERROR(last_x_map_.at(o.x, x_row_bytes, x_batch_bytes, values.last_x));
+      values.last_x_row = narrow((launch_.x_tiles - 1) * launch_.x_rows());
+    }
     if (is_packed(problem_)) {
       values.packed = packed_weight(problem_, o.w);
     } else {
@@ -98,7 +106,9 @@ class WgmmaKernel final : public gpu::JitKernel<WgmmaLaunchConfig> {
     values.scales = gpu::scales_of(problem_, o);
     values.scale_groups = narrow(launch_.scale_groups);
     values.x_box_rows = narrow(launch_.x_box_rows);
-    values.loaded_bytes = narrow(launch_.loaded_bytes());
+    values.loaded_bytes = narrow(launch_.loaded_bytes(launch_.x_box_rows));
+    values.last_x_box_rows = narrow(launch_.last_x_box_rows);
+    values.last_loaded_bytes = narrow(launch_.loaded_bytes(launch_.last_x_box_rows));
     values.scale_maps = launch_.scale_groups > 0 && encode_scale_maps(o, values) ? 1 : 0;
     values.y = o.y;
     values.ldy = o.ldy;
@@ -185,6 +195,7 @@ class WgmmaKernel final : public gpu::JitKernel<WgmmaLaunchConfig> {
   MatrixShape x_;
   MatrixShape w_;
   MovableMap x_map_;
+  MovableMap last_x_map_;
   MovableMap w_map_;
   MovableMap y_map_;
   MovableMap y_tail_map_;

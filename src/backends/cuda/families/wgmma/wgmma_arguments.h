@@ -73,6 +73,9 @@ struct WgmmaArguments {
   int scale_maps;       // 1: they come through x_scales and w_scales
   int x_box_rows;       // that a block loads of a row-major x for a tile
   int loaded_bytes;     // of a stage
+  int last_x_row;  // where the last tile of a row-major x begins, if x has several, and else above all rows
+  int last_x_box_rows;  // as the two above, of tiles from there on
+  int last_loaded_bytes;
   // Boxes of rows x 128 bytes, of x x_box_rows, of the weight block_m / cluster_n or block_n / cluster_m. MN-major: 64 / cluster_n
   // (b: cluster_m) k x 64 rows.
   TensorMap a;
@@ -81,6 +84,7 @@ struct WgmmaArguments {
   TensorMap y_tail_map;  // boxes of the tile's columns past the last multiple of 128 bytes
   TensorMap x_scales;    // of blocks: boxes of a tile's rows x four scales
   TensorMap w_scales;
+  TensorMap last_x;  // as that of x, with boxes of last_x_box_rows
 };
 
 static_assert(sizeof(FastDivisor) == 12, "host and device layouts differ");
@@ -93,7 +97,8 @@ static_assert(GEMMTUNE_OFFSET(WgmmaArguments, group_tiles) == 40 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, a) == 256 && GEMMTUNE_OFFSET(WgmmaArguments, b) == 384 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, y_map) == 512 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, y_tail_map) == 640 &&
-                  GEMMTUNE_OFFSET(WgmmaArguments, w_scales) == 896 && sizeof(WgmmaArguments) == 1024,
+                  GEMMTUNE_OFFSET(WgmmaArguments, w_scales) == 896 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, last_x) == 1024 && sizeof(WgmmaArguments) == 1152,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

@@ -16,7 +16,6 @@ constexpr gpu::FittedRow<WgmmaCost> wgmma_rows[] = {{h200,
                                                       .refill = 2160,
                                                       .stages_under_way = 1.01,
                                                       .into_multiprocessor = 60.8,
-                                                      .past_end = 1,
                                                       .from_l2 = {1.81e7},
                                                       .distinct = {6.82e6},
                                                       .from_memory = {4.42e6},
@@ -90,15 +89,7 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
   const double products =
       std::max(cost.slowdown * product * as_real(launch.block_m / 64) * 4 * steps * share, alone) * energy;
   const double line = as_real(launch.k_atoms) * 128;
-  // Of several tiles the last one's box ends past x. Blocks of one wave wait for it.
-  const double x_tiles =
-      as_real(launch.swap_ab ? launch.tiles_n * launch.cluster_n : launch.tiles_m * launch.cluster_m);
-  const double past_end = std::max(0.0, x_tiles * as_real(launch.x_rows()) - as_real(problem.m)) /
-                          as_real(launch.x_sharers()) / (waves > 1 ? x_tiles : 1.0);
-  const double load =
-      (as_real(launch.loaded_bytes()) +
-       (x_tiles > 1 ? cost.past_end * line * std::min(past_end, as_real(launch.x_box_rows)) : 0.0)) /
-      cost.into_multiprocessor * share;
+  const double load = as_real(launch.loaded_bytes(launch.x_box_rows)) / cost.into_multiprocessor * share;
   const double loaded = line * as_real(launch.x_box_rows + launch.weight_box_rows()) * at_once;
   const double rows = (std::min(as_real(launch.swap_ab ? problem.n : problem.m),
                                 as_real(launch.tiles_m * launch.cluster_m * launch.block_m)) +

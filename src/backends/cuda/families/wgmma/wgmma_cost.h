@@ -13,12 +13,11 @@ struct WgmmaCost {
   double refill;               // cycles from the release of a stage until it is full again
   double stages_under_way;     // of the pipeline, which do not hide that
   double into_multiprocessor;  // bytes a cycle
-  double past_end;         // of rows past the end of x, beside rows that are read, how much longer they take
-  gpu::OfClock from_l2;    // bytes a microsecond
-  gpu::OfMemory distinct;  // bytes a microsecond of what differs between blocks, through L2
-  gpu::OfMemory from_memory;  // bytes a microsecond
-  gpu::OfMemory under_way;    // bytes under way with which memory is busy
-  double few_under_way;       // exponent of the lack of them
+  gpu::OfClock from_l2;        // bytes a microsecond
+  gpu::OfMemory distinct;      // bytes a microsecond of what differs between blocks, through L2
+  gpu::OfMemory from_memory;   // bytes a microsecond
+  gpu::OfMemory under_way;     // bytes under way with which memory is busy
+  double few_under_way;        // exponent of the lack of them
   double few_blocks;  // times as long from memory for each multiprocessor of a block, if that is above 1
   double few_blocks_of_scales;  // with scales of blocks: exponent of the lack of blocks
   double narrow_instruction;    // cycles of an instruction, of which narrow ones are bound by shared memory,
@@ -44,8 +43,8 @@ struct WgmmaCost {
 };
 
 void visit_fields(SameStruct<WgmmaCost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, refill, stages_under_way, into_multiprocessor, past_end, from_l2,
-                        distinct, from_memory, under_way, few_under_way, few_blocks, few_blocks_of_scales,
+  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, refill, stages_under_way, into_multiprocessor, from_l2, distinct,
+                        from_memory, under_way, few_under_way, few_blocks, few_blocks_of_scales,
                         narrow_instruction, narrow_instruction_column, slowdown, promotion,
                         promotion_of_scales, two_sets, two_sets_of_scales, two_sets_column, two_sets_scale,
                         energy_of_loads, energy_of_choices, stored, stored_elements, whole_staging, exchanged,

@@ -97,11 +97,11 @@ std::int64_t group_m_of(const WgmmaLaunchConfig& launch, std::int64_t clusters_a
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(std::lround(group)), 1, launch.tiles_m);
 }
 
-/// No more rows than x has, in multiples of the eight that a swizzle atom holds.
-std::int64_t x_box_rows_of(const Problem& problem, const WgmmaLaunchConfig& launch, bool column_major) {
+/// For a tile with `rows` rows of x: no more than these, in multiples of the eight that a swizzle atom holds.
+std::int64_t x_box_rows_of(std::int64_t rows, const WgmmaLaunchConfig& launch, bool column_major) {
   const std::int64_t sharers = launch.x_sharers();
   const std::int64_t most = launch.x_rows() / sharers;
-  return column_major ? most : std::min(most, round_up(ceil_div(problem.m, sharers), std::int64_t{8}));
+  return column_major ? most : std::min(most, round_up(ceil_div(rows, sharers), std::int64_t{8}));
 }
 
 void choose_grid(const Problem& problem, const HopperLimits& limits, WgmmaLaunchConfig& launch) {
@@ -202,8 +202,8 @@ std::int64_t producer_registers_of(const Problem& problem, const WgmmaLaunchConf
 
 }  // namespace
 
-std::int64_t WgmmaLaunchConfig::loaded_bytes() const {
-  return stage_bytes - k_atoms * (x_rows() - x_box_rows * x_sharers()) * atom_bytes;
+std::int64_t WgmmaLaunchConfig::loaded_bytes(std::int64_t box_rows) const {
+  return stage_bytes - k_atoms * (x_rows() - box_rows * x_sharers()) * atom_bytes;
 }
 
 WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& config,
@@ -234,7 +234,10 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
   launch.n_slices = n_slices_of(launch);
   launch.k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes * launch.k_atoms);
   launch.stage_bytes = launch.k_atoms * (launch.block_m + launch.block_n) * atom_bytes;
-  launch.x_box_rows = x_box_rows_of(problem, launch, x_columns);
+  launch.x_tiles = ceil_div(problem.m, launch.x_rows());
+  launch.x_box_rows = x_box_rows_of(problem.m, launch, x_columns);
+  launch.last_x_box_rows =
+      x_box_rows_of(problem.m - (launch.x_tiles - 1) * launch.x_rows(), launch, x_columns);
   const std::int64_t smem = smem_kib * 1024;
   const std::int64_t output_bytes = bits(problem.y_type) / 8;
   launch.single_tile = launch.split_k == 1 && !launch.ping_pong;

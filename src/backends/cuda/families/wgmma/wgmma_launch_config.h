@@ -45,9 +45,11 @@ struct WgmmaLaunchConfig {
   bool whole_staging = false;                // they hold all of a tile
   std::int64_t scale_groups = 0;             // places for groups of scales of blocks
   std::int64_t stage_bytes = 0;
-  std::int64_t x_box_rows = 0;     // of x that a block loads for a tile; with multicast a part of the tile's
-  std::int64_t storage_bytes = 0;  // the pipeline, and the staging buffers or the partial sums of others
-  std::int64_t shared_bytes = 0;   // dynamic shared memory of a block
+  std::int64_t x_tiles = 1;     // of x's rows that are not past its end
+  std::int64_t x_box_rows = 0;  // of x that a block loads for a tile; with multicast a part of the tile's
+  std::int64_t last_x_box_rows = 0;  // for the last one
+  std::int64_t storage_bytes = 0;    // the pipeline, and the staging buffers or the partial sums of others
+  std::int64_t shared_bytes = 0;     // dynamic shared memory of a block
   std::int64_t batches = 1;
   bool batched = false;      // tiles are of batches, be it one
   std::int64_t tiles_m = 1;  // output tiles of a cluster in a batch, along A's rows
@@ -65,8 +67,8 @@ struct WgmmaLaunchConfig {
   std::int64_t weight_box_rows() const { return (swap_ab ? block_m : block_n) / weight_sharers(); }
   /// Of x in a tile.
   std::int64_t x_rows() const { return swap_ab ? block_n : block_m; }
-  /// That arrive for a stage.
-  std::int64_t loaded_bytes() const;
+  /// That arrive for a stage if each block that shares x loads `box_rows` of it.
+  std::int64_t loaded_bytes(std::int64_t box_rows) const;
   /// Blocks that load a part each of the same rows.
   std::int64_t x_sharers() const { return swap_ab ? cluster_m : cluster_n; }
   std::int64_t weight_sharers() const { return swap_ab ? cluster_n : cluster_m; }

@@ -140,8 +140,8 @@ static __device__ constexpr bool is_mn_major(Operand operand) {
   return operand == Operand::a ? config().a_mn_major : config().b_mn_major;
 }
 
-// Boxes of x are no larger than x is: TMA takes longer for rows past its end than for rows that it reads. Rows of a tile that no box
-// has stay as they are; each makes a row of y that is not stored.
+// Boxes of x do not go past its end: TMA takes longer for rows that are not there than for rows that it reads. Rows of a tile that no
+// box has stay as they are; each makes a row of y that is not stored.
 static __device__ constexpr bool loads_boxes_of_x(Operand operand) {
   return operand == x_operand() && !is_mn_major(operand);
 }
@@ -149,7 +149,7 @@ static __device__ constexpr bool loads_boxes_of_x(Operand operand) {
 // The part of an operand that this block loads, and the blocks that receive it. Blocks that share an operand divide its rows; of an
 // MN-major one they divide each atom's k.
 struct OperandShare {
-  int row;             // first one within the tile; of an MN-major operand first k within an atom
+  int row;  // first one within the tile; of boxes of x as a multiple of their rows; of an MN-major operand first k within an atom
   unsigned multicast;  // mask of the receiving blocks; 0: this block alone
   unsigned long long policy;
 };
@@ -163,8 +163,8 @@ static __device__ inline ProducerShare producer_share(const WgmmaArguments& a, c
   constexpr int a_shared = is_mn_major(Operand::a) ? ATOM_ELEMENTS : BLOCK_M;
   constexpr int b_shared = is_mn_major(Operand::b) ? ATOM_ELEMENTS : BLOCK_N;
   ProducerShare share;
-  share.a.row = work.rank_n * (loads_boxes_of_x(Operand::a) ? a.x_box_rows : a_shared >> log2_cluster_n(a));
-  share.b.row = work.rank_m * (loads_boxes_of_x(Operand::b) ? a.x_box_rows : b_shared >> log2_cluster_m(a));
+  share.a.row = work.rank_n * (loads_boxes_of_x(Operand::a) ? 1 : a_shared >> log2_cluster_n(a));
+  share.b.row = work.rank_m * (loads_boxes_of_x(Operand::b) ? 1 : b_shared >> log2_cluster_m(a));
   share.a.multicast = 0;
   share.b.multicast = 0;
   if (log2_cluster_n(a) > 0) {
@@ -233,6 +233,16 @@ static __device__ inline void load_runs(const WgmmaArguments& a, const WeightRun
   }
 }
 
+// Whether the rows of x that come with a tile are the last ones, or none: then boxes have last_x_box_rows of them.
+static __device__ __forceinline__ bool has_last_rows(const WgmmaArguments& a, const Tile& tile) {
+  return (SWAP_AB ? tile.b : tile.a) >= a.last_x_row;
+}
+
+// Of a stage of a tile.
+static __device__ __forceinline__ int loaded_bytes(const WgmmaArguments& a, const Tile& tile) {
+  return has_last_rows(a, tile) ? a.last_loaded_bytes : a.loaded_bytes;
+}
+
 // The tile that is being loaded.
 struct ProducerTile {
   Tile tile;
@@ -268,7 +278,9 @@ static __device__ inline void load_operand(const WgmmaArguments& a, const Shared
   constexpr bool is_a = OPERAND == Operand::a;
   const OperandShare& share = is_a ? shares.a : shares.b;
   const int atom = is_a ? i * A_ATOM_BYTES : K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES;
-  const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES + (unsigned)(atom + share.row * ATOM_BYTES);
+  const bool last = loads_boxes_of_x(OPERAND) && has_last_rows(a, target.tile);
+  const int within = !loads_boxes_of_x(OPERAND) ? share.row : share.row * (last ? a.last_x_box_rows : a.x_box_rows);
+  const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES + (unsigned)(atom + within * ATOM_BYTES);
   const int k_atom = k_tile * K_ATOMS + i;
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
   const int row = is_a ? target.tile.a : target.tile.b;
@@ -278,8 +290,9 @@ static __device__ inline void load_operand(const WgmmaArguments& a, const Shared
     load_mn_major<rows_of(OPERAND)>(to, is_a ? &a.a : &a.b, k_atom, share.row, row, barrier,
                                     MULTICAST ? share.multicast : 0, share.policy);
   } else {
-    tma_load(to, is_a ? &a.a : &a.b, k_atom * ATOM_ELEMENTS, row + share.row, barrier, MULTICAST ? share.multicast : 0,
-             share.policy, target.tile.batch);
+    const TensorMap* map = last ? &a.last_x : is_a ? &a.a : &a.b;
+    tma_load(to, map, k_atom * ATOM_ELEMENTS, row + within, barrier, MULTICAST ? share.multicast : 0, share.policy,
+             target.tile.batch);
   }
 }
 
@@ -346,7 +359,7 @@ static __device__ inline int load_early(const WgmmaArguments& a, const SharedLay
   const int early = k_tiles < a.num_stages ? k_tiles : a.num_stages;
 #pragma unroll 1
   for (int stage = 0; stage < early; ++stage) {
-    barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, a.loaded_bytes);
+    barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, loaded_bytes(a, target.tile));
 #pragma unroll
     for (int i = 0; i < K_ATOMS; ++i)
       load_operand<weight_operand()>(a, smem, share, target, work.k_begin + stage, stage, i);
@@ -379,7 +392,7 @@ static __device__ inline void load(const WgmmaArguments& a, const SharedLayout& 
 #pragma unroll 1
     for (int k_tile = begin; k_tile < work.k_end; ++k_tile) {
       barrier_wait(smem.empty_barriers + 8u * (unsigned)state.stage, state.phase);
-      barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)state.stage, a.loaded_bytes);
+      barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)state.stage, loaded_bytes(a, target.tile));
 #pragma unroll
       for (int i = 0; i < K_ATOMS; ++i) {
         load_operand<Operand::a>(a, smem, share, target, k_tile, state.stage, i);
