@@ -22,6 +22,25 @@ static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
   return product;
 }
+
+// Of two rows: byte i of a word of each, in the halves of the result, the first row's in the lower one. The bytes are below 0x80: their signs are the halves' upper
+// bytes.
+static __device__ __forceinline__ unsigned byte_pair(unsigned first, unsigned second, unsigned i) {
+  unsigned pair;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(pair) : "r"(first), "r"(second), "r"(0xc480u + i * 0x1111u));
+  return pair;
+}
+// As scale_factor(), of two scales up to 2.
+static __device__ __forceinline__ unsigned scale_factor_pair(unsigned pair) { return pair * 0x80u + 0x3e003e00u; }
+// A half of a word in both halves: the instruction that reads it chooses the half, which it does not where this is a __byte_perm().
+static __device__ __forceinline__ unsigned repeat_half(unsigned word, int half) {
+  unsigned both;
+  if (half == 0)
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {low, low};\n}" : "=r"(both) : "r"(word));
+  else
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {high, high};\n}" : "=r"(both) : "r"(word));
+  return both;
+}
 static __device__ __forceinline__ unsigned multiply_add(unsigned a, unsigned b, unsigned c) {
   unsigned sum;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
@@ -112,20 +131,21 @@ static __device__ __forceinline__ unsigned load_scale_byte(const unsigned char* 
   return byte;
 }
 
-// Four scales from `column` on of a row of `columns` scales in global memory, a byte each; zeros behind its end.
-// `from`: of the first of the four. `alignment`: of the row and of its length, 4, 2 or 1.
+// Four scales from `column` on of a row of `columns` scales in global memory, a byte each; behind its end those of `behind`. `from`: of the first of the four.
+// `alignment`: of the row and of its length, 4, 2 or 1. Whole words are not read again: an instruction on one would wait for it.
 static __device__ __forceinline__ unsigned load_scale_word(const unsigned char* from, int column, int columns,
-                                                           int alignment) {
-  unsigned word = 0;
+                                                           int alignment, unsigned behind = 0u) {
+  unsigned word = behind;
   if (alignment == 4) {
     if (column < columns) asm volatile("ld.global.nc.L2::128B.b32 %0, [%1];" : "=r"(word) : "l"(from));
   } else if (alignment == 2) {
-    if (column < columns) word = load_scale_half_word(from);
-    if (column + 2 < columns) word |= load_scale_half_word(from + 2) << 16;
+    if (column < columns) word = (word & 0xffff0000u) | load_scale_half_word(from);
+    if (column + 2 < columns) word = (word & 0xffffu) | (load_scale_half_word(from + 2) << 16);
   } else {
 #pragma unroll
     for (int byte = 0; byte < 4; ++byte)
-      if (column + byte < columns) word |= load_scale_byte(from + byte) << (8 * byte);
+      if (column + byte < columns)
+        word = (word & ~(0xffu << (8 * byte))) | (load_scale_byte(from + byte) << (8 * byte));
   }
   return word;
 }

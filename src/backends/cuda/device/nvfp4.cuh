@@ -13,6 +13,10 @@
 static __device__ __forceinline__ unsigned normal_e4m3_factor(unsigned code) {
   return code * 0x00100010u + 0x77807780u;
 }
+// As it, of the two of a byte_pair().
+static __device__ __forceinline__ unsigned normal_e4m3_factor_pair(unsigned codes) {
+  return codes * 0x10u + 0x77807780u;
+}
 // has_rare_e4m3() of the OR of these: whether one of four scales is another one, below 8 or above 0x7e. Carries come of rare ones alone, and hide none.
 static __device__ __forceinline__ unsigned rare_e4m3(unsigned codes) {
   return (codes + 0x01010101u) | (codes - 0x08080808u);

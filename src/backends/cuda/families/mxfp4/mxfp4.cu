@@ -100,6 +100,8 @@ enum : int {
                   ? STEPS_PER_SCALE
                   : FRAGMENTS_PER_BATCH(config().tiles),
   BATCHES = FRAGMENTS == 1 ? 2 : 1,  // under way while the next one is decoded
+  // Of a stage's 128 of k, whose words are loaded before the first is multiplied: few, so that they have registers.
+  HALVES_TOGETHER = config().packed && config().tiles == 1 && config().block_n <= 64 && config().k_atoms == 4 ? 2 : 1,
 };
 
 // COUNT times 16 of k of tile `r`, from `step` of those of a stage on, whose x is at `x_at`. FIRST: the sums begin with them.
@@ -215,13 +217,17 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
     barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
     const unsigned x_at = __shfl_sync(0xffffffffu, descriptor_word(w + W_BYTES), 0);  // in uniform registers
     const bool has_all = config().k_atoms == 2 || k_tile * config().k_atoms + 2 < a.k_atoms;
+    RawWeight raws[HALVES_TOGETHER];
 #pragma unroll
     for (int half = 0; half < config().k_atoms / 2; ++half) {
       if (half > 0 && !has_all) continue;
       ScaleWords words;
       exchange_scales(words, chunk, unit + half);
-      RawWeight raw;
-      load_half(raw, own, w, half);
+      if (half % HALVES_TOGETHER == 0) {
+#pragma unroll
+        for (int i = 0; i < HALVES_TOGETHER; ++i) load_half(raws[i], own, w, half + i);
+      }
+      const RawWeight& raw = raws[half % HALVES_TOGETHER];
       // Large scales are rare. A branch between instructions that are under way would make the compiler wait for each of them everywhere.
       if (rare) {
         wgmma_wait<0>();

@@ -26,6 +26,8 @@ enum : int {
   // Zero points are the last word.
   WORDS = SCALE_WORDS + (ZERO_BYTES > 0 ? 1 : 0) > 0 ? SCALE_WORDS + (ZERO_BYTES > 0 ? 1 : 0) : 1,
   STEPS_PER_SCALE = SCALE_K == 0 ? 8 : SCALE_K / 16,
+  // Of e4m3 ones, as zeros are rare scales.
+  SCALES_BEHIND = config().weight == WeightFormat::nvfp4 ? 0x38383838 : 0,
 };
 
 // Four lanes share their rows: lane l of them holds the scales of 128 of k, the l-th of a chunk of 512; words are exchanged by shuffles.
@@ -54,15 +56,6 @@ static __device__ __forceinline__ ScaleRows scale_rows(const Mxfp4Arguments& a, 
   return rows;
 }
 
-// Replaces the scales of e4m3 behind the first `count`, which are zeros: zeros are rare ones.
-static __device__ __forceinline__ void fill_with_ones(RowWords& words, int count) {
-#pragma unroll
-  for (int word = 0; word < WORDS; ++word) {
-    const int left = count - word * 4;
-    if (left < 4) words[word] |= 0x38383838u << (left > 0 ? left * 8 : 0);
-  }
-}
-
 // The lane's words of the chunk that begins at byte `column` of a row of scales. Behind the end of k there are factors of one, or zeros.
 static __device__ __forceinline__ void load_scales(ScaleWords& words, const ScaleRows& rows, const Mxfp4Arguments& a,
                                                    int column) {
@@ -76,8 +69,7 @@ static __device__ __forceinline__ void load_scales(ScaleWords& words, const Scal
     } else {
 #pragma unroll
       for (int word = 0; word < SCALE_WORDS; ++word)
-        to[word] = load_scale_word(from + word * 4, column + word * 4, a.scale_row, a.scale_alignment);
-      if constexpr (config().weight == WeightFormat::nvfp4) fill_with_ones(to, a.scale_row - column);
+        to[word] = load_scale_word(from + word * 4, column + word * 4, a.scale_row, a.scale_alignment, SCALES_BEHIND);
     }
     if constexpr (ZERO_BYTES > 0) {
       to[WORDS - 1] = 0;
@@ -120,10 +112,14 @@ static __device__ __forceinline__ unsigned own_bytes(const uint4& row, unsigned 
 
 // Of 16 of k, for the thread's two rows of a tile: what elements are multiplied by, and `more` where a scale of the warp is rare: of mxfp4 above 2, of nvfp4
 // no positive normal number, of SCALED int4 without zero points 2 and above. Of int4 what is added to them, SCALED what they are multiplied by.
+// Scales of a byte of a packed weight that are not rare have their two factors in by[0].
 struct Factors {
   unsigned by[2];
   unsigned more[2];
 };
+static __device__ __forceinline__ constexpr bool has_factor_pair(bool rare) {
+  return config().packed && !is_int4() && !rare;
+}
 // SCALED: one product and sum makes of an element plus 8 the rounded product with its scale, since 8 times a scale is exact.
 static __device__ __forceinline__ constexpr bool scales_at_once(bool rare) {
   return config().scaled && config().packed && !config().zero_points && !rare;
@@ -131,6 +127,13 @@ static __device__ __forceinline__ constexpr bool scales_at_once(bool rare) {
 // Of 16 of k `step` of eight of 128.
 static __device__ __forceinline__ Factors factors_of(const RowWords (&words)[2], int step, bool rare) {
   Factors factors;
+  if (has_factor_pair(rare)) {
+    constexpr bool is_nvfp4 = config().weight == WeightFormat::nvfp4;
+    const int word = is_nvfp4 ? step / 4 : 0;
+    const unsigned pair = byte_pair(words[0][word], words[1][word], (unsigned)(is_nvfp4 ? step % 4 : step / 2));
+    factors.by[0] = is_nvfp4 ? normal_e4m3_factor_pair(pair) : scale_factor_pair(pair);
+    return factors;
+  }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     factors.more[i] = 0;
@@ -183,7 +186,9 @@ static __device__ __forceinline__ void apply(unsigned (&fragment)[4], const Fact
     for (int i = 0; i < 4; ++i) fragment[i] = multiply(fragment[i], factors.more[i % 2]);
   }
 #pragma unroll
-  for (int i = 0; i < 4; ++i) fragment[i] = multiply(fragment[i], factors.by[i % 2]);
+  for (int i = 0; i < 4; ++i)
+    fragment[i] = has_factor_pair(rare) ? multiply(fragment[i], repeat_half(factors.by[0], i % 2))
+                                        : multiply(fragment[i], factors.by[i % 2]);
 }
 
 // The scales of int4 that sums of the thread's rows are multiplied by.

@@ -286,26 +286,40 @@ static __device__ __forceinline__ void start_scales(const Mxfp4SkinnyArguments& 
 
 typedef float Sums[SETS][config().groups][4];
 
+// Scales of a byte, of which none is LARGE: both rows' factors are halves of a word.
+template <bool LARGE>
+static __device__ constexpr bool has_factor_pair() {
+  return !is_int4() && !LARGE;
+}
 // Byte `block` of those of unit u from `word` on. With a plain weight a lane has elements of one block.
 static __device__ __forceinline__ unsigned byte_of_unit(const unsigned* words, int u, int bytes, int block) {
   return __byte_perm(words[u * bytes / 4], 0u, 0x4440u + (unsigned)(u * bytes % 4 + block));
 }
 
+// Of 16 of k `step` of four of unit u: the factors of both rows.
+static __device__ __forceinline__ unsigned factor_pair_of(const OwnScales& scales, int u, int step) {
+  constexpr bool is_nvfp4 = config().weight == WeightFormat::nvfp4;
+  constexpr int bytes = is_nvfp4 ? 4 : 2;  // of a unit
+  const int own = (int)threadIdx.x % 4 / (is_nvfp4 ? 1 : 2);
+  const int block = config().packed ? step / (is_nvfp4 ? 1 : 2) : own;
+  const int word = u * bytes / 4;
+  const unsigned pair = byte_pair(scales[0][word], scales[1][word], (unsigned)(u * bytes % 4 + block));
+  return is_nvfp4 ? normal_e4m3_factor_pair(pair) : scale_factor_pair(pair);
+}
+
 // Of 16 of k `step` of four of unit u, and of a row: what elements are multiplied by, `more` where a scale of MXFP4 of the warp is above 2; of int4 what is subtracted.
-template <bool LARGE>
 static __device__ __forceinline__ void factor_of(unsigned& by, unsigned& more, const unsigned (&scales)[WORDS], int u,
                                                  int step) {
   const int own = (int)threadIdx.x % 4;
   more = 0u;
   if constexpr (config().weight == WeightFormat::mxfp4) {
     const unsigned e = byte_of_unit(scales, u, 2, config().packed ? step / 2 : own / 2);
-    more = LARGE ? large_factor(e) : 0u;
-    by = scale_factor(LARGE ? without_large(e) : e);
+    more = large_factor(e);
+    by = scale_factor(without_large(e));
   } else if constexpr (config().weight == WeightFormat::nvfp4) {
     unsigned factors[2];
-    if (LARGE) e4m3_factors(factors, scales[u] >> (config().packed ? step / 2 * 16 : own * 8));
-    by = LARGE ? factors[config().packed ? step % 2 : 0]
-               : normal_e4m3_factor(byte_of_unit(scales, u, 4, config().packed ? step : own));
+    e4m3_factors(factors, scales[u] >> (config().packed ? step / 2 * 16 : own * 8));
+    by = factors[config().packed ? step % 2 : 0];
   } else if constexpr (!config().zero_points) {
     by = masked_offset(0);
   } else if constexpr (SCALE_K == 0) {
@@ -363,7 +377,12 @@ static __device__ __forceinline__ void multiply_unit(Sums& d, Sums& group_sums, 
   for (int step = 0; step < 4; ++step) {  // 16 of k
     if (step == 0 || ((config().packed || TWO_GROUPS) && step % STEPS_PER_SCALE == 0)) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) factor_of<LARGE>(by[i], more[i], scales[i], u, step);
+      for (int i = 0; i < 2; ++i) {
+        if constexpr (has_factor_pair<LARGE>())
+          by[i] = factor_pair_of(scales, u, step);
+        else
+          factor_of(by[i], more[i], scales[i], u, step);
+      }
     }
     unsigned fragment[4];
     if constexpr (config().packed && is_int4()) {
@@ -390,7 +409,8 @@ static __device__ __forceinline__ void multiply_unit(Sums& d, Sums& group_sums, 
         fragment[i] = scale_masked(fragment[i], config().packed ? i : i / 2, by[i % 2]);
       } else {
         if (LARGE && config().weight == WeightFormat::mxfp4) fragment[i] = multiply(fragment[i], more[i % 2]);
-        fragment[i] = multiply(fragment[i], by[i % 2]);
+        fragment[i] = has_factor_pair<LARGE>() ? multiply(fragment[i], repeat_half(by[0], i % 2))
+                                               : multiply(fragment[i], by[i % 2]);
       }
     }
 #pragma unroll
