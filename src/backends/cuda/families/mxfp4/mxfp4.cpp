@@ -554,7 +554,7 @@ double decoding_cost(const Mxfp4LaunchConfig& launch, const Mxfp4Cost& cost) {
     case WeightFormat::mxfp4:
       return launch.packed ? 1.0 : cost.plain;
     case WeightFormat::nvfp4:
-      return (launch.packed ? 1.0 : cost.plain) + 0.1;
+      return launch.packed ? cost.nvfp4 : cost.plain + 0.1;
     case WeightFormat::int4:
       if (launch.scaled) return cost.scaled_int4 + (launch.weight.zero_points ? 0.15 : 0);
       return !launch.packed ? 1.1 : launch.rescales() ? cost.rescaled_int4 : cost.int4;
@@ -566,7 +566,10 @@ double decoding_cost(const Mxfp4LaunchConfig& launch, const Mxfp4Cost& cost) {
 /// of them share memory.
 double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch) const {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  const Mxfp4InstructionCost& fit = launch.warp_instructions ? cost_.of_warps : cost_.of_warpgroups;
+  const bool is_nvfp4 = launch.weight.format == WeightFormat::nvfp4;
+  const Mxfp4InstructionCost& fit = launch.warp_instructions ? cost_.of_warps
+                                    : is_nvfp4               ? cost_.of_nvfp4
+                                                             : cost_.of_warpgroups;
   const std::int64_t processors = limits_.multiprocessors;
   const std::int64_t resident = std::min(launch.blocks_per_sm, ceil_div(launch.blocks(), processors));
   const std::int64_t at_once = limits_.clusters_at_once(launch.split_k) * launch.split_k * resident;
@@ -579,15 +582,16 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
   const double own_tiles = real(launch.tiles());
   const double rows = real(launch.block_n);
   const double decoding = decoding_cost(launch, cost_);
+  const double waiting = is_nvfp4 && launch.packed ? cost_.nvfp4_waits : decoding;
   // Of the sums of groups, which are added to those of all k, or of all sums, which are rescaled. Additions of few groups overlap with products.
   const bool adds = launch.rescales() || (launch.adds_groups() && launch.weight.group < 128);
   const double adding = adds ? rows / 2 * k_of_atom / real(launch.weight.group) : 0;
   // Cycles of 64 of k: of a warp group that waits for its own results, and of the multiprocessor's units.
   const bool four_together = launch.tiles() == 1 && launch.together();
   const double alone =
-      (launch.warp_instructions ? cost_.warp_loop + own_tiles * (fit.decoded * decoding + fit.row * rows)
-       : four_together          ? 4 * (cost_.decoded_together * decoding + cost_.row_together * rows)
-                                : 4 * own_tiles * (fit.decoded * decoding + fit.row * rows)) +
+      (launch.warp_instructions ? cost_.warp_loop + own_tiles * (fit.decoded * waiting + fit.row * rows)
+       : four_together          ? 4 * (cost_.decoded_together * waiting + cost_.row_together * rows)
+                                : 4 * own_tiles * (fit.decoded * waiting + fit.row * rows)) +
       own_tiles * adding;
   const double shared =
       tiles * ((launch.warp_instructions ? 1 : 4) * fit.decoded_by_units * decoding + adding);

@@ -6,10 +6,12 @@ namespace gemmtune::cuda {
 namespace {
 
 // Instructions of a warp: the few rows among 350 kernels of ten (M, N, K), fast ones weighted more. Of a warp group: 171 kernels of M = 64 to 4096, of
-// an H200 and an H100 (docs/lab/mxfp4.md), of int4 400 more of M = 64 to 4096 on H200s.
+// an H200 and an H100 (docs/lab/mxfp4.md), of int4 400 more of M = 64 to 4096 on H200s. Of NVFP4 888 kernels of M = 16 to 4096 on one H200.
 constexpr Mxfp4Cost mxfp4_constants{.clock = {1600},
                                     .from_memory = {3.34e6},
                                     .plain = 1.88,
+                                    .nvfp4 = 1.1,
+                                    .nvfp4_waits = 2.35,
                                     .int4 = 0.919,
                                     .rescaled_int4 = 1.1,
                                     .scaled_int4 = 0.943,
@@ -38,7 +40,16 @@ constexpr Mxfp4Cost mxfp4_constants{.clock = {1600},
                                                       .uncovered = 0.178,
                                                       .stored = 2.62,
                                                       .wave = 3.1,
-                                                      .exchanged = 4.15}};
+                                                      .exchanged = 4.15},
+                                    .of_nvfp4 = {.decoded = 24.4,
+                                                 .row = 0.371,
+                                                 .decoded_by_units = 40.1,
+                                                 .stage = 297,
+                                                 .from_l2 = {1.03e7},
+                                                 .uncovered = 0.204,
+                                                 .stored = 4.02,
+                                                 .wave = 3.1,
+                                                 .exchanged = 1.66}};
 constexpr gpu::FittedRow<Mxfp4Cost> mxfp4_rows[] = {{h200, mxfp4_constants}, {h100, mxfp4_constants}};
 
 }  // namespace

@@ -24,6 +24,8 @@ struct Mxfp4Cost {
   gpu::OfClock clock;         // cycles a microsecond
   gpu::OfMemory from_memory;  // bytes a microsecond
   double plain;               // times as many cycles to decode a weight that is not packed
+  double nvfp4;               // share of those cycles that packed NVFP4 takes,
+  double nvfp4_waits;         // and of those of a warp (group) that waits for its own results
   double int4;                // share of those cycles that packed int4 takes, without zero points,
   double rescaled_int4;       // with sums in units of the latest group's scale,
   double scaled_int4;         // and with elements that are multiplied by scales
@@ -37,6 +39,7 @@ struct Mxfp4Cost {
   double streamed;            // those of stream-K, through memory
   Mxfp4InstructionCost of_warps;
   Mxfp4InstructionCost of_warpgroups;
+  Mxfp4InstructionCost of_nvfp4;  // by those of warp groups
 };
 
 void visit_fields(SameStruct<Mxfp4InstructionCost> auto& cost, auto&& visit) {
@@ -44,9 +47,9 @@ void visit_fields(SameStruct<Mxfp4InstructionCost> auto& cost, auto&& visit) {
                         exchanged);
 }
 void visit_fields(SameStruct<Mxfp4Cost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, plain, int4, rescaled_int4, scaled_int4, warp_loop,
-                        decoded_together, row_together, two_stages, launched, stored, sent, streamed,
-                        of_warps, of_warpgroups);
+  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, plain, nvfp4, nvfp4_waits, int4, rescaled_int4,
+                        scaled_int4, warp_loop, decoded_together, row_together, two_stages, launched, stored,
+                        sent, streamed, of_warps, of_warpgroups, of_nvfp4);
 }
 
 /// The constants for a device.
