@@ -131,10 +131,26 @@ static __device__ __forceinline__ unsigned load_scale_byte(const unsigned char* 
   return byte;
 }
 
-// Four scales from `column` on of a row of `columns` scales in global memory, a byte each; behind its end those of `behind`. `from`: of the first of the four.
-// `alignment`: of the row and of its length, 4, 2 or 1. Whole words are not read again: an instruction on one would wait for it.
+// Four scales from `column` on of a row of `columns` scales in global memory, a byte each; zeros behind its end.
+// `from`: of the first of the four. `alignment`: of the row and of its length, 4, 2 or 1.
 static __device__ __forceinline__ unsigned load_scale_word(const unsigned char* from, int column, int columns,
-                                                           int alignment, unsigned behind = 0u) {
+                                                           int alignment) {
+  unsigned word = 0;
+  if (alignment == 4) {
+    if (column < columns) asm volatile("ld.global.nc.L2::128B.b32 %0, [%1];" : "=r"(word) : "l"(from));
+  } else if (alignment == 2) {
+    if (column < columns) word = load_scale_half_word(from);
+    if (column + 2 < columns) word |= load_scale_half_word(from + 2) << 16;
+  } else {
+#pragma unroll
+    for (int byte = 0; byte < 4; ++byte)
+      if (column + byte < columns) word |= load_scale_byte(from + byte) << (8 * byte);
+  }
+  return word;
+}
+// As it; behind the row's end are those of `behind`. A whole word is what was loaded: an instruction on it would wait for it.
+static __device__ __forceinline__ unsigned load_scale_word_or(unsigned behind, const unsigned char* from, int column,
+                                                              int columns, int alignment) {
   unsigned word = behind;
   if (alignment == 4) {
     if (column < columns) asm volatile("ld.global.nc.L2::128B.b32 %0, [%1];" : "=r"(word) : "l"(from));

@@ -69,7 +69,8 @@ static __device__ __forceinline__ void load_scales(ScaleWords& words, const Scal
     } else {
 #pragma unroll
       for (int word = 0; word < SCALE_WORDS; ++word)
-        to[word] = load_scale_word(from + word * 4, column + word * 4, a.scale_row, a.scale_alignment, SCALES_BEHIND);
+        to[word] =
+            load_scale_word_or(SCALES_BEHIND, from + word * 4, column + word * 4, a.scale_row, a.scale_alignment);
     }
     if constexpr (ZERO_BYTES > 0) {
       to[WORDS - 1] = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
@@ -22,7 +21,7 @@ namespace gemmtune::cuda {
 static void visit_fields(const WgmmaConfig& config, auto&& visit) {
   GEMMTUNE_VISIT_FIELDS(config, visit, block_m, block_n, consumer_warpgroups, ping_pong, swap_ab, split_k,
                         single_tile, staging_buffers, whole_staging, multicast, k_atoms, promotion, n_slices,
-                        producer_registers, consumer_registers, bias, packed, a_mn_major, b_mn_major);
+                        producer_registers, consumer_registers, bias, packed, a_mn_major, b_mn_major, last_x);
 }
 
 namespace {
@@ -90,8 +89,7 @@ class WgmmaKernel final : public gpu::JitKernel<WgmmaLaunchConfig> {
     const std::int64_t x_batch_bytes = o.x_batch_stride * element_bytes_;
     GEMMTUNE_RETURN_IF_ERROR(
         x_map_.at(o.x, x_row_bytes, x_batch_bytes, launch_.swap_ab ? values.b : values.a));
-    values.last_x_row = std::numeric_limits<int>::max();
-    if (launch_.last_x_box_rows != launch_.x_box_rows) {
+    if (launch_.has_last_x()) {
       GEMMTUNE_RETURN_IF_ERROR(last_x_map_.at(o.x, x_row_bytes, x_batch_bytes, values.last_x));
       values.last_x_row = narrow((launch_.x_tiles - 1) * launch_.x_rows());
     }
@@ -326,7 +324,8 @@ WgmmaConfig config_of(const Problem& problem, const WgmmaLaunchConfig& launch) {
           .bias = problem.bias,
           .packed = is_packed(problem),
           .a_mn_major = launch.a_mn_major,
-          .b_mn_major = launch.b_mn_major};
+          .b_mn_major = launch.b_mn_major,
+          .last_x = launch.has_last_x()};
 }
 
 gpu::Source WgmmaFamily::source_of(const Problem& problem, const WgmmaLaunchConfig& launch) const {

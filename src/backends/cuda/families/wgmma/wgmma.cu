@@ -127,7 +127,7 @@ static __device__ __forceinline__ SharedLayout shared_layout(const WgmmaArgument
 static __device__ __forceinline__ void prefetch_tensor_maps(const WgmmaArguments& a) {
   if constexpr (!(config().packed && SWAP_AB)) prefetch_tensor_map(&a.a);
   if constexpr (!config().packed || SWAP_AB) prefetch_tensor_map(&a.b);
-  if (a.last_x_row < a.m) prefetch_tensor_map(&a.last_x);
+  if constexpr (config().last_x) prefetch_tensor_map(&a.last_x);
   if constexpr (scales_blocks()) {
     if (a.scale_maps) {
       prefetch_tensor_map(&a.x_scales);

@@ -32,6 +32,7 @@ struct WgmmaConfig {
   // The operand is column-major in global memory and MN-major in shared memory; of two-byte elements.
   bool a_mn_major;
   bool b_mn_major;
+  bool last_x;  // the last of several tiles of x has boxes of its own
 };
 
 /// A divisor that the host knows: floor(n / divisor) for n below 2^31 is the upper half of n * multiplier,
@@ -73,8 +74,8 @@ struct WgmmaArguments {
   int scale_maps;       // 1: they come through x_scales and w_scales
   int x_box_rows;       // that a block loads of a row-major x for a tile
   int loaded_bytes;     // of a stage
-  int last_x_row;  // where the last tile of a row-major x begins, if x has several, and else above all rows
-  int last_x_box_rows;  // as the two above, of tiles from there on
+  int last_x_row;       // with last_x where the last tile of x begins,
+  int last_x_box_rows;  // and the two above of tiles from there on
   int last_loaded_bytes;
   // Boxes of rows x 128 bytes, of x x_box_rows, of the weight block_m / cluster_n or block_n / cluster_m. MN-major: 64 / cluster_n
   // (b: cluster_m) k x 64 rows.
@@ -84,7 +85,7 @@ struct WgmmaArguments {
   TensorMap y_tail_map;  // boxes of the tile's columns past the last multiple of 128 bytes
   TensorMap x_scales;    // of blocks: boxes of a tile's rows x four scales
   TensorMap w_scales;
-  TensorMap last_x;  // as that of x, with boxes of last_x_box_rows
+  TensorMap last_x;  // with last_x as that of x, with boxes of last_x_box_rows
 };
 
 static_assert(sizeof(FastDivisor) == 12, "host and device layouts differ");

@@ -67,6 +67,8 @@ struct WgmmaLaunchConfig {
   std::int64_t weight_box_rows() const { return (swap_ab ? block_m : block_n) / weight_sharers(); }
   /// Of x in a tile.
   std::int64_t x_rows() const { return swap_ab ? block_n : block_m; }
+  /// The last of several tiles of x has fewer rows than the others.
+  bool has_last_x() const { return last_x_box_rows != x_box_rows; }
   /// That arrive for a stage if each block that shares x loads `box_rows` of it.
   std::int64_t loaded_bytes(std::int64_t box_rows) const;
   /// Blocks that load a part each of the same rows.

@@ -149,7 +149,7 @@ static __device__ constexpr bool loads_boxes_of_x(Operand operand) {
 // The part of an operand that this block loads, and the blocks that receive it. Blocks that share an operand divide its rows; of an
 // MN-major one they divide each atom's k.
 struct OperandShare {
-  int row;  // first one within the tile; of boxes of x as a multiple of their rows; of an MN-major operand first k within an atom
+  int row;  // first one within the tile, with last_x of x as a multiple of a box's; of an MN-major operand first k within an atom
   unsigned multicast;  // mask of the receiving blocks; 0: this block alone
   unsigned long long policy;
 };
@@ -163,8 +163,9 @@ static __device__ inline ProducerShare producer_share(const WgmmaArguments& a, c
   constexpr int a_shared = is_mn_major(Operand::a) ? ATOM_ELEMENTS : BLOCK_M;
   constexpr int b_shared = is_mn_major(Operand::b) ? ATOM_ELEMENTS : BLOCK_N;
   ProducerShare share;
-  share.a.row = work.rank_n * (loads_boxes_of_x(Operand::a) ? 1 : a_shared >> log2_cluster_n(a));
-  share.b.row = work.rank_m * (loads_boxes_of_x(Operand::b) ? 1 : b_shared >> log2_cluster_m(a));
+  const int x_box_rows = config().last_x ? 1 : a.x_box_rows;
+  share.a.row = work.rank_n * (loads_boxes_of_x(Operand::a) ? x_box_rows : a_shared >> log2_cluster_n(a));
+  share.b.row = work.rank_m * (loads_boxes_of_x(Operand::b) ? x_box_rows : b_shared >> log2_cluster_m(a));
   share.a.multicast = 0;
   share.b.multicast = 0;
   if (log2_cluster_n(a) > 0) {
@@ -235,7 +236,7 @@ static __device__ inline void load_runs(const WgmmaArguments& a, const WeightRun
 
 // Whether the rows of x that come with a tile are the last ones, or none: then boxes have last_x_box_rows of them.
 static __device__ __forceinline__ bool has_last_rows(const WgmmaArguments& a, const Tile& tile) {
-  return (SWAP_AB ? tile.b : tile.a) >= a.last_x_row;
+  return config().last_x && (SWAP_AB ? tile.b : tile.a) >= a.last_x_row;
 }
 
 // Of a stage of a tile.
@@ -279,7 +280,8 @@ static __device__ inline void load_operand(const WgmmaArguments& a, const Shared
   const OperandShare& share = is_a ? shares.a : shares.b;
   const int atom = is_a ? i * A_ATOM_BYTES : K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES;
   const bool last = loads_boxes_of_x(OPERAND) && has_last_rows(a, target.tile);
-  const int within = !loads_boxes_of_x(OPERAND) ? share.row : share.row * (last ? a.last_x_box_rows : a.x_box_rows);
+  const bool counts_boxes = config().last_x && loads_boxes_of_x(OPERAND);
+  const int within = counts_boxes ? share.row * (last ? a.last_x_box_rows : a.x_box_rows) : share.row;
   const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES + (unsigned)(atom + within * ATOM_BYTES);
   const int k_atom = k_tile * K_ATOMS + i;
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
