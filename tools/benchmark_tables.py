@@ -322,12 +322,6 @@ def mxfp4_marlin():
     return table(["N x K", "", *(f"M = {m}" for m in columns)], body)
 
 
-def four_bit():
-    """Times of Marlin and of bf16 weights over those of NVFP4 and int4 weights, geometric means."""
-    body = [[FOUR_BIT_FORMS[row["form"]], row["M"], row["marlin"], row["linear_bf16"], row["gemmtune_bf16"]] for row in rows("h200/four_bit_means.csv")]
-    return table(["weight", "M", "Marlin", "F.linear on bf16", "ours on bf16"], body)
-
-
 def four_bit_vllm():
     """Times of vLLM's kernels and of bf16 weights over ours, geometric means of the four (N, K) of Llama-3.1-8B, and the worst of them."""
     lines, body = rows("h200/four_bit_llama.csv"), []
@@ -341,21 +335,21 @@ def four_bit_vllm():
     return table(["weight", "M", "Machete", "Marlin", "F.linear on bf16"], body)
 
 
-def int4_peers():
+def four_bit_peers():
     """Times of others over ours, geometric means of the (N, K) that they take, and the worst of them."""
-    lines, body = rows("h200/int4_peers.csv"), []
+    lines, body = rows("h200/four_bit_peers.csv"), []
     others = ["vLLM Marlin", "humming", "vLLM Machete", "F.linear bf16"]
-    times = {(row["m"], row["n"], row["k"], row["who"]): float(row["us"]) for row in lines}
-    for m in dict.fromkeys(row["m"] for row in lines):
-        sizes = [key[:3] for key in times if key[0] == m and key[3] == "gemmtune"]
+    times = {(row["form"], row["m"], row["n"], row["k"], row["who"]): float(row["us"]) for row in lines}
+    for form, m in dict.fromkeys((row["form"], row["m"]) for row in lines):
+        sizes = [key[:4] for key in times if key[:2] == (form, m) and key[4] == "gemmtune"]
         cells = []
         for who in others:
             ratios = [times[*size, who] / times[*size, "gemmtune"] for size in sizes if (*size, who) in times]
-            cells.append(f"{ratio(mean(ratios))} ({min(ratios):.2f}), {len(ratios)}")
+            cells.append(f"{ratio(mean(ratios))} ({min(ratios):.2f}), {len(ratios)}" if ratios else "")
         peers = {size: [times[*size, who] for who in others[:3] if (*size, who) in times] for size in sizes}
         best = [min(found) / times[*size, "gemmtune"] for size, found in peers.items() if found]
-        body.append([m, *cells, f"{ratio(mean(best))} ({min(best):.2f})"])
-    return table(["M", "Marlin", "humming", "Machete", "F.linear on bf16", "the fastest of the three"], body)
+        body.append([FOUR_BIT_FORMS[form], m, *cells, f"{ratio(mean(best))} ({min(best):.2f})"])
+    return table(["weight", "M", "Marlin", "humming", "Machete", "F.linear on bf16", "the fastest of the three"], body)
 
 
 def moe_untuned():
@@ -442,7 +436,7 @@ def readme_proof():
          f"two cores of an EPYC, 60 bf16 shapes, M = 1 to 128: two runs, {cpu}"],
         ["AITER's tables, an AMD GPU", "audit, merge, coverage and report of the tables, on any machine", "tuning has **not run** on an AMD GPU yet"],
         ["vLLM", "a plug-in for its linear layers and mixtures of experts", f"one H200, vLLM 0.24, 1 to 64 sequences: Llama-3.1-8B bf16 {served_span('bf16')}, "
-         f"fp8 per token {served_span('fp8 per token', run='30', engine='pdl')}, fp8 in blocks {served_span('fp8 in blocks', run='32', engine='pdl')}, int8 {served_span('int8', run='34', engine='pdl')}, int4 {served_span(INT4, run='27')}, NVFP4 {served_span('NVFP4', run='4')}, Qwen3-30B-A3B bf16 {served_span('bf16', run='5')}, "
+         f"fp8 per token {served_span('fp8 per token', run='30', engine='pdl')}, fp8 in blocks {served_span('fp8 in blocks', run='32', engine='pdl')}, int8 {served_span('int8', run='34', engine='pdl')}, int4 {served_span(INT4, run='27')}, NVFP4 {served_span('NVFP4', run='36')}, Qwen3-30B-A3B bf16 {served_span('bf16', run='5')}, "
          f"fp8 {served_span('fp8 blocks', run='6')}, int4 {served_span(INT4, run='7')}, NVFP4 {served_span('NVFP4', run='8')}, gpt-oss-20b {served_span('MXFP4', run='5')} times the tokens a second ([docs/vllm.md](docs/vllm.md))"],
         ["vLLM, batch-invariant", "the same bits in every batch, from tuned rows", f"the same GPU, Llama-3.1-8B bf16: {served_span(INVARIANT, run='16')} times vLLM's usual mode, "
          f"whose own batch-invariant mode is at {served_span(INVARIANT, run='16', engine='VLLM_BATCH_INVARIANT=1')} ([docs/vllm.md](docs/vllm.md#batch-invariant-serving))"],
@@ -479,7 +473,7 @@ def served(*runs):
 
 
 def served_four_bit():
-    return served("4", "27")  # int4 of the later run
+    return served("27", "36")
 
 
 def served_mixtures():
@@ -530,7 +524,7 @@ PAGES = {
     "docs/benchmarks.md": (dense, peers, moe_layers, models, cpu_kernels, cpu_moe, tuned_cpu, calls, single),
     "docs/benchmarks_h200.md": (batches, whole_models, python_calls),
     "docs/benchmarks_8bit.md": (eight_bit_h200, eight_bit_blocks, eight_bit_blocks_times, eight_bit_rows, eight_bit_untuned),
-    "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin, four_bit, four_bit_vllm, int4_peers),
+    "docs/benchmarks_mxfp4.md": (mxfp4_h200, mxfp4_marlin, four_bit_peers, four_bit_vllm),
     "docs/benchmarks_moe.md": (moe_untuned, moe_marlin, moe_peers, served_moe, search_times),
     "docs/invariant_measured.md": (served_invariant,),
     "docs/vllm_measured.md": (served, served_early, served_blocks, served_four_bit, served_mixtures, served_quantized_mixtures),

@@ -218,10 +218,10 @@ def _why_left(layer, answers, recording):
 
 def _side_by_side(function, items):
     """The results of function(item). On a GPU each call may compile a kernel, on one core and without Python's lock: so as many at once as
-    the process has cores, eight at most, because each takes some hundred MB."""
+    the process has cores, 16 at most, because each takes some hundred MB."""
     if _vllm.on_cpu:
         return [function(item) for item in items]
-    with ThreadPoolExecutor(min(8, len(os.sched_getaffinity(0)))) as threads:
+    with ThreadPoolExecutor(min(16, len(os.sched_getaffinity(0)))) as threads:
         return list(threads.map(function, items))
 
 
