@@ -154,9 +154,8 @@ Result<CheckedCandidate> Device::checked(std::string_view kernel_name, const Pro
   if (family == nullptr) return missing_family(*family_name);
   GEMMTUNE_RETURN_IF_ERROR(check_accepts(*family, problem));
   const Space space = family->space(problem);
-  auto candidate = parse_kernel_name(kernel_name, space.keys());
-  if (!candidate.ok()) return candidate.status();
-  return check_candidate(*family, space, problem, std::move(candidate).value());
+  GEMMTUNE_TRY(auto candidate, parse_kernel_name(kernel_name, space.keys()));
+  return check_candidate(*family, space, problem, std::move(candidate));
 }
 
 Result<CheckedCandidate> Device::checked(const Candidate& candidate, const Problem& problem) const {
@@ -167,9 +166,8 @@ Result<CheckedCandidate> Device::checked(const Candidate& candidate, const Probl
 }
 
 Result<Candidate> Device::resolve(std::string_view kernel_name, const Problem& problem) const {
-  auto found = checked(kernel_name, problem);
-  if (!found.ok()) return found.status();
-  return std::move(found->candidate);
+  GEMMTUNE_TRY(auto found, checked(kernel_name, problem));
+  return std::move(found.candidate);
 }
 
 Result<std::unique_ptr<Kernel>> Device::build(const CheckedCandidate& checked) const {

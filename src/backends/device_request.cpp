@@ -14,9 +14,8 @@ Result<int> thread_count(std::int64_t option, const NumberVariable& variable) {
                            max_threads);
   }
   if (option > 0) return static_cast<int>(option);
-  const auto set = variable.read(0, max_threads);
-  if (!set.ok()) return set.status();
-  return static_cast<int>(set->value_or(0));
+  GEMMTUNE_TRY(const auto set, variable.read(0, max_threads));
+  return static_cast<int>(set.value_or(0));
 }
 
 Result<Team> team_of(const DeviceChoice& choice, const std::string& variable) {
@@ -29,23 +28,21 @@ Result<Team> team_of(const DeviceChoice& choice, const std::string& variable) {
 }  // namespace
 
 Result<DeviceRequest> device_request(const DeviceChoice& choice, const Environment& environment) {
-  const auto threads = thread_count(choice.threads, environment.threads);
-  if (!threads.ok()) return threads.status();
-  const auto team = team_of(choice, environment.team);
-  if (!team.ok()) return team.status();
-  const auto last_level_cache_mib = environment.last_level_cache_mib.read(0, max_last_level_cache_mib);
-  if (!last_level_cache_mib.ok()) return last_level_cache_mib.status();
+  GEMMTUNE_TRY(const auto threads, thread_count(choice.threads, environment.threads));
+  GEMMTUNE_TRY(const auto team, team_of(choice, environment.team));
+  GEMMTUNE_TRY(const auto last_level_cache_mib,
+               environment.last_level_cache_mib.read(0, max_last_level_cache_mib));
   DeviceRequest request;
   request.text = choice.text;
-  request.threads = *threads;
+  request.threads = threads;
   request.isa_cap = environment.cpu_isa;
   request.module_folder = environment.module_folder;
   request.onednn_folders = environment.onednn_folders;
   request.kernel_cache_folder = environment.kernel_cache_folder;
   request.rebuild_kernels = environment.rebuild_kernels;
   request.pin_threads = choice.pin_threads;
-  request.team = *team;
-  request.last_level_cache_mib = static_cast<int>(last_level_cache_mib->value_or(0));
+  request.team = team;
+  request.last_level_cache_mib = static_cast<int>(last_level_cache_mib.value_or(0));
   request.powercap_folder = environment.powercap_folder;
   return request;
 }

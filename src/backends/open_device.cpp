@@ -65,16 +65,14 @@ Result<const Backend*> chosen_backend(std::string_view backend, const DeviceRequ
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_device(std::string_view backend, const DeviceRequest& request) {
-  const auto chosen = chosen_backend(backend, request);
-  if (!chosen.ok()) return chosen.status();
-  return (*chosen)->open(request);
+  GEMMTUNE_TRY(const auto chosen, chosen_backend(backend, request));
+  return chosen->open(request);
 }
 
 Result<std::vector<std::string>> equal_devices(std::string_view backend, const DeviceRequest& request) {
-  const auto chosen = chosen_backend(backend, request);
-  if (!chosen.ok()) return chosen.status();
-  if ((*chosen)->traits().runs_on_host) return std::vector<std::string>{""};
-  const std::vector<DeviceInfo> devices = (*chosen)->devices(request);
+  GEMMTUNE_TRY(const auto chosen, chosen_backend(backend, request));
+  if (chosen->traits().runs_on_host) return std::vector<std::string>{""};
+  const std::vector<DeviceInfo> devices = chosen->devices(request);
   std::vector<std::string> names;
   for (const DeviceInfo& device : devices) {
     if (device.gfx == devices.front().gfx && device.cu_num == devices.front().cu_num)

@@ -233,9 +233,8 @@ void LockWaitLog::tick() {
 }
 
 Result<std::optional<FileLock>> FileLock::try_acquire(const std::string& path, std::int64_t owner) {
-  const auto opened = open_lock(path);
-  if (!opened.ok()) return opened.status();
-  FileLock lock(*opened);
+  GEMMTUNE_TRY(const auto opened, open_lock(path));
+  FileLock lock(opened);
   if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK || errno == EINTR) return std::optional<FileLock>();
     return lock_failure(path, errno);
@@ -245,21 +244,18 @@ Result<std::optional<FileLock>> FileLock::try_acquire(const std::string& path, s
 }
 
 Result<FileLock> FileLock::acquire(const std::string& path, std::int64_t owner) {
-  auto free = try_acquire(path, owner);
-  if (!free.ok()) return free.status();
-  if (*free) return std::move(**free);
-  const auto opened = open_lock(path);
-  if (!opened.ok()) return opened.status();
-  FileLock lock(*opened);
+  GEMMTUNE_TRY(auto free, try_acquire(path, owner));
+  if (free) return std::move(*free);
+  GEMMTUNE_TRY(const auto opened, open_lock(path));
+  FileLock lock(opened);
   GEMMTUNE_RETURN_IF_ERROR(wait_for(lock.descriptor_, path));
   write_holder(lock.descriptor_, owner);
   return lock;
 }
 
 Status FileLock::check(const std::string& path) {
-  const auto opened = open_lock(path);
-  if (!opened.ok()) return opened.status();
-  ::close(*opened);
+  GEMMTUNE_TRY(const auto opened, open_lock(path));
+  ::close(opened);
   return {};
 }
 

@@ -21,16 +21,14 @@ Result<double> finite_number(std::string_view name, std::string_view text, doubl
 
 Result<std::optional<std::int64_t>> NumberVariable::read(std::int64_t min, std::int64_t max) const {
   if (text.empty()) return std::optional<std::int64_t>();
-  const auto value = whole_number(name, text, min, max);
-  if (!value.ok()) return value.status();
-  return std::optional(*value);
+  GEMMTUNE_TRY(const auto value, whole_number(name, text, min, max));
+  return std::optional(value);
 }
 
 Result<std::optional<double>> NumberVariable::read_finite(double min, double max) const {
   if (text.empty()) return std::optional<double>();
-  const auto value = finite_number(name, text, min, max);
-  if (!value.ok()) return value.status();
-  return std::optional(*value);
+  GEMMTUNE_TRY(const auto value, finite_number(name, text, min, max));
+  return std::optional(value);
 }
 
 }  // namespace gemmtune

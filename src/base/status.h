@@ -97,3 +97,12 @@ class [[nodiscard]] Result {
     if (const auto& gemmtune_status = (expression); !gemmtune_status.ok())          \
       return ::gemmtune::Status(gemmtune_status.code(), gemmtune_status.message()); \
   } while (false)
+
+// Declares or assigns `target` the value of a Result, as in GEMMTUNE_TRY(const auto file, open(path)); leaves the enclosing function
+// with its Status if there is none.
+#define GEMMTUNE_TRY(target, ...) GEMMTUNE_TRY_AT(__COUNTER__, target, __VA_ARGS__)
+#define GEMMTUNE_TRY_AT(count, target, ...) GEMMTUNE_TRY_NAMED(count, target, __VA_ARGS__)
+#define GEMMTUNE_TRY_NAMED(count, target, ...)                                \
+  auto gemmtune_result_##count = (__VA_ARGS__);                               \
+  if (!gemmtune_result_##count.ok()) return gemmtune_result_##count.status(); \
+  target = std::move(gemmtune_result_##count).value()

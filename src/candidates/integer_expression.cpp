@@ -207,12 +207,11 @@ Result<IntegerExpression> IntegerExpression::parse(std::string_view text) {
     return Status::invalid("'{}…' has {} characters, expected at most {}", text.substr(0, 40), text.size(),
                            max_characters);
   Parser parser(text);
-  auto root = parser.run();
-  if (!root.ok()) return root.status();
+  GEMMTUNE_TRY(auto root, parser.run());
   IntegerExpression expression;
   expression.text_ = text;
   expression.names_ = parser.names();
-  expression.root_ = std::move(root).value();
+  expression.root_ = std::move(root);
   return expression;
 }
 

@@ -82,26 +82,21 @@ class Service {
         {.text = info.name, .threads = threads, .team = own ? Team::own : Team::openmp_or_own}, environment_);
   }
   Result<std::unique_ptr<Device>> open_own_device() {
-    const auto info = context_device();
-    if (!info.ok()) return info.status();
-    const auto request = own_request(*info);
-    if (!request.ok()) return request.status();
-    auto device = open_device(info->backend, *request);
+    GEMMTUNE_TRY(const auto info, context_device());
+    GEMMTUNE_TRY(const auto request, own_request(info));
+    auto device = open_device(info.backend, request);
     if (!device.ok()) return device;
     const DeviceInfo& own = (*device)->info();
-    if (own.gfx == info->gfx && own.cu_num == info->cu_num) return device;
-    return Status::internal("{} is {} with {} units here, the context has {} with {}", info->name, own.gfx,
-                            own.cu_num, info->gfx, info->cu_num);
+    if (own.gfx == info.gfx && own.cu_num == info.cu_num) return device;
+    return Status::internal("{} is {} with {} units here, the context has {} with {}", info.name, own.gfx,
+                            own.cu_num, info.gfx, info.cu_num);
   }
   Result<OnlineWorkerStart> worker_start() const {
-    const auto info = context_device();
-    if (!info.ok()) return info.status();
-    auto program = worker_program_of(program_);
-    if (!program.ok()) return program.status();
-    auto request = own_request(*info);
-    if (!request.ok()) return request.status();
-    request->serves = true;  // libraries' threads wait as they do in the service, and cost it no more
-    return OnlineWorkerStart{std::move(*program), info->backend, std::move(*request), share_};
+    GEMMTUNE_TRY(const auto info, context_device());
+    GEMMTUNE_TRY(auto program, worker_program_of(program_));
+    GEMMTUNE_TRY(auto request, own_request(info));
+    request.serves = true;  // libraries' threads wait as they do in the service, and cost it no more
+    return OnlineWorkerStart{std::move(program), info.backend, std::move(request), share_};
   }
 
   gemmtune_context* context_;
@@ -152,9 +147,9 @@ Result<OnlineTunerOptions> tuner_options(const gemmtune_online_options& given,
   options.settings.hipblaslt_table = given.hipblaslt_table != 0 || (given.file == nullptr && as_aiter);
   std::int64_t milliseconds = given.budget_milliseconds;
   if (milliseconds <= 0) {
-    const auto set = environment.online_budget_milliseconds.read(0, std::numeric_limits<std::int64_t>::max());
-    if (!set.ok()) return set.status();
-    milliseconds = set->value_or(0);
+    GEMMTUNE_TRY(const auto set,
+                 environment.online_budget_milliseconds.read(0, std::numeric_limits<std::int64_t>::max()));
+    milliseconds = set.value_or(0);
   }
   options.settings.budget_seconds =
       milliseconds > 0 ? static_cast<double>(milliseconds) / 1e3 : default_budget_seconds;
@@ -166,14 +161,13 @@ Result<OnlineTunerOptions> tuner_options(const gemmtune_online_options& given,
 /// measured in this process: another one would need memory of its own there.
 Result<double> worker_share(gemmtune_context* context, const gemmtune_online_options& given,
                             const Environment& environment, bool synchronous) {
-  const auto set = environment.online_share.read_finite(0, 1);
-  if (!set.ok()) return set.status();
+  GEMMTUNE_TRY(const auto set, environment.online_share.read_finite(0, 1));
   gemmtune_device_info info{};
   info.size = sizeof info;
   if (gemmtune_context_device(context, &info) != GEMMTUNE_OK)
     return Status::internal("{}", gemmtune_last_error());
   if (!traits_of(info.backend).runs_on_host || given.share < 0) return 0.0;
-  const double share = given.share > 0 ? given.share : set->value_or(default_share);
+  const double share = given.share > 0 ? given.share : set.value_or(default_share);
   return share > 0 && synchronous ? 1.0 : share;
 }
 

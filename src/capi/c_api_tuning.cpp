@@ -55,10 +55,9 @@ Result<std::vector<ShapeRow>> read_problems(const gemmtune_tuning_options& optio
   if (options.input != nullptr) {
     ShapeListOptions list_options;
     list_options.architecture = device.gfx;
-    auto list = read_shape_list(options.input, list_options);
-    if (!list.ok()) return list.status();
-    for (const std::string& note : list->notes) log(LogLevel::info, "{}", note);
-    return std::move(list->rows);
+    GEMMTUNE_TRY(auto list, read_shape_list(options.input, list_options));
+    for (const std::string& note : list.notes) log(LogLevel::info, "{}", note);
+    return std::move(list.rows);
   }
   if (options.problems == nullptr || options.problem_count == 0)
     return Status::invalid("input is null and there are no problems: expected one of them");
@@ -177,32 +176,29 @@ Result<RunSummary> run(const gemmtune_tuning_options& options) {
   if (!objective) return Status::invalid("objective is {}, expected time, energy or edp", options.objective);
   if (!accuracy) return Status::invalid("accuracy is {}, expected default or fast", options.accuracy);
   const bool in_worker = options.worker_program != nullptr;
-  const auto measuring = device_request({.text = text_of(options.device),
-                                         .threads = options.threads,
-                                         .pin_threads = options.pin_threads != 0,
-                                         .default_team = in_worker ? Team::openmp_or_own : Team::automatic},
-                                        read_environment());
-  if (!measuring.ok()) return measuring.status();
-  DeviceRequest listing = *measuring;
+  GEMMTUNE_TRY(const auto measuring,
+               device_request({.text = text_of(options.device),
+                               .threads = options.threads,
+                               .pin_threads = options.pin_threads != 0,
+                               .default_team = in_worker ? Team::openmp_or_own : Team::automatic},
+                              read_environment()));
+  DeviceRequest listing = measuring;
   if (in_worker) listing.pin_threads = false;
   const double begin = steady_seconds();
   const double budget = request.budget_seconds;
-  auto device = open_device_of(backend_of(options), listing,
-                               budget > 0 ? std::min(budget, hello_seconds) : hello_seconds);
-  if (!device.ok()) return device.status();
-  auto shapes = read_problems(options, (*device)->info());
-  if (!shapes.ok()) return shapes.status();
-  request.shapes = std::move(*shapes);
-  request.policy = default_policy((*device)->info());
+  GEMMTUNE_TRY(auto device, open_device_of(backend_of(options), listing,
+                                           budget > 0 ? std::min(budget, hello_seconds) : hello_seconds));
+  GEMMTUNE_TRY(request.shapes, read_problems(options, device->info()));
+  request.policy = default_policy(device->info());
   request.policy.accuracy = *accuracy;
   request.policy.objective = *objective;
   request.energy = options.energy != 0;
-  choose_confirmations(request, (*device)->info(), options.confirmations);
-  const InProcessOptions evaluation = in_process_options(**device, request.policy, request.max_err_ratio);
-  const auto evaluator = make_evaluator(options, **device, *measuring, evaluation);
+  choose_confirmations(request, device->info(), options.confirmations);
+  const InProcessOptions evaluation = in_process_options(*device, request.policy, request.max_err_ratio);
+  const auto evaluator = make_evaluator(options, *device, measuring, evaluation);
   CallbackObserver observer(options);
   request.seconds_spent = steady_seconds() - begin;
-  return tune(**device, *evaluator, request, observer);
+  return tune(*device, *evaluator, request, observer);
 }
 
 gemmtune_status tune_checked(const gemmtune_tuning_options* options, gemmtune_tuning_summary* summary) {

@@ -106,16 +106,13 @@ Examples:
 Result<int> tune(TuneOptions& options, const Environment& environment) {
   GEMMTUNE_RETURN_IF_ERROR(translate(environment, options));
   GEMMTUNE_RETURN_IF_ERROR(check_options(options));
-  const auto other = run_other_command(options, environment);
-  if (!other.ok()) return other.status();
-  if (*other) return **other;
-  const auto runs = runs_of(options, environment);
-  if (!runs.ok()) return runs.status();
-  if (runs->size() > 1) return tune_each(*runs, environment);
-  const auto answer = TuneSession(runs->front().options, environment).run();
-  if (!answer.ok()) return answer.status();
-  if (!answer->text.empty()) print_answer(options.json, answer->text);
-  return answer->code;
+  GEMMTUNE_TRY(const auto other, run_other_command(options, environment));
+  if (other) return *other;
+  GEMMTUNE_TRY(const auto runs, runs_of(options, environment));
+  if (runs.size() > 1) return tune_each(runs, environment);
+  GEMMTUNE_TRY(const auto answer, TuneSession(runs.front().options, environment).run());
+  if (!answer.text.empty()) print_answer(options.json, answer.text);
+  return answer.code;
 }
 
 int run_tune(TuneOptions options) {

@@ -356,8 +356,7 @@ void CaptureRecorder::add_lines() {
 
 Status CaptureRecorder::write(OperationForm operation, const Unwritten& unwritten) {
   const std::string path = path_of(operation);
-  const auto merged = merge_capture(path, unwritten.seen);
-  if (!merged.ok()) return merged.status();
+  GEMMTUNE_TRY(const auto merged, merge_capture(path, unwritten.seen));
   // At once: calls that are written would be counted again if a line of the log failed.
   for (std::size_t index = 0; index < unwritten.entries.size(); ++index) {
     MatchCounts& written = unwritten.entries[index]->written;
@@ -365,7 +364,7 @@ Status CaptureRecorder::write(OperationForm operation, const Unwritten& unwritte
       written[match] += unwritten.seen[index].by_match[match];
     }
   }
-  say_merged(path, *merged);
+  say_merged(path, merged);
   return {};
 }
 

@@ -47,14 +47,13 @@ Result<std::unique_ptr<Context>> Context::open(const ContextOptions& options) {
   if (!environment.invariant.empty() && environment.invariant != "rows")
     return Status::invalid("GEMMTUNE_INVARIANT {}: expected rows", environment.invariant);
   const Team team = options.parallel_for.function == nullptr ? Team::automatic : Team::callback;
-  auto request =
-      device_request({.text = options.device, .threads = options.threads, .team = team}, environment);
-  if (!request.ok()) return request.status();
-  request->serves = true;
+  GEMMTUNE_TRY(
+      auto request,
+      device_request({.text = options.device, .threads = options.threads, .team = team}, environment));
+  request.serves = true;
   GEMMTUNE_RETURN_IF_ERROR(known_errata().status);
-  auto device = open_device(options.backend.empty() ? "auto" : options.backend, *request);
-  if (!device.ok()) return device.status();
-  return std::make_unique<Context>(options, environment, std::move(device).value());
+  GEMMTUNE_TRY(auto device, open_device(options.backend.empty() ? "auto" : options.backend, request));
+  return std::make_unique<Context>(options, environment, std::move(device));
 }
 
 Context::Context(const ContextOptions& options, const Environment& environment,
@@ -121,9 +120,7 @@ Result<PlanRef> Context::plan(const Problem& problem, Stream stream, LaunchPromi
     plan = std::move(made).value();
   }
   if (reports_misses_.load(std::memory_order_relaxed) && plan->has_miss()) {
-    auto reported = report_miss(std::move(plan), stream, key);
-    if (!reported.ok()) return reported.status();
-    plan = std::move(reported).value();
+    GEMMTUNE_TRY(plan, report_miss(std::move(plan), stream, key));
   }
   count(*plan);
   return plan;
@@ -138,9 +135,8 @@ Result<PlanRef> Context::tuned_plan(const Problem& problem, Stream stream, Launc
     return account.match == Match::untuned || !is_measured(account) ? PlanRef() : std::move(plan);
   };
   if (reports_misses_.load(std::memory_order_relaxed)) {  // the handler is given the fallback's name
-    auto answered = plan(problem, stream, promises);
-    if (!answered.ok()) return answered.status();
-    return if_a_row_answered(std::move(answered).value());
+    GEMMTUNE_TRY(auto answered, plan(problem, stream, promises));
+    return if_a_row_answered(std::move(answered));
   }
   PlanKey key{problem, generation_.load(std::memory_order_acquire), promises.dependent()};
   PlanRef known = cache_.find(key);

@@ -72,16 +72,14 @@ Result<std::unique_ptr<Kernel>> device_empty_sum(Device& device, const Problem& 
   std::size_t bytes = static_cast<std::size_t>(
       std::max({shapes.x.bytes(), shapes.w.bytes(), shapes.x.scale_bytes(), shapes.w.scale_bytes()}));
   if (kernel->weight_layout() != WeightLayout::plain) {
-    const auto packed = packed_weight_bytes(device, least, kernel->weight_layout());
-    if (!packed.ok()) return packed.status();
-    bytes = std::max(bytes, *packed);
+    GEMMTUNE_TRY(const auto packed, packed_weight_bytes(device, least, kernel->weight_layout()));
+    bytes = std::max(bytes, packed);
   }
-  auto zeros = device.allocate(bytes, Placement::plain);
-  if (!zeros.ok()) return zeros.status();
-  GEMMTUNE_RETURN_IF_ERROR(device.fill((*zeros)->data(), 0, bytes));
+  GEMMTUNE_TRY(auto zeros, device.allocate(bytes, Placement::plain));
+  GEMMTUNE_RETURN_IF_ERROR(device.fill(zeros->data(), 0, bytes));
   GEMMTUNE_RETURN_IF_ERROR(device.synchronize());
   return std::unique_ptr<Kernel>(
-      std::make_unique<DeviceEmptySum>(least, std::move(kernel), std::move(zeros).value()));
+      std::make_unique<DeviceEmptySum>(least, std::move(kernel), std::move(zeros)));
 }
 
 }  // namespace gemmtune

@@ -82,12 +82,11 @@ Result<PlanRef> make_named_plan(const std::shared_ptr<const DispatchDevice>& dev
   device->device->look_for_threads();
   if (writes_nothing(problem)) return plan_nothing(device, problem);
   if (problem.k == 0) return Status::unsupported("kernel '{}': K is 0, expected at least 1", kernel);
-  auto name = named_kernel_name(*device->device, kernel, problem);
-  if (!name.ok()) return name.status();
-  Binding binding = bind_name(*device->device, *name, problem, promises.dependent());
+  GEMMTUNE_TRY(auto name, named_kernel_name(*device->device, kernel, problem));
+  Binding binding = bind_name(*device->device, name, problem, promises.dependent());
   if (!binding.bound) return std::move(binding.status);
   PlanAccount account;
-  account.kernel_name = std::move(name).value();
+  account.kernel_name = std::move(name);
   account.family = binding.bound->candidate.family;
   account.rule = "named by the caller";
   std::unique_ptr<UntunedGuard> guard;
@@ -114,10 +113,9 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
   if (rules.measured_only && answer.tables == nullptr) return plan_no_row(device, problem);
   PlanAccount account = account_of(*device->device, answer);
   if (problem.k == 0) {
-    auto kernel =
-        device_empty_sum(*device->device, with_least_sizes(problem), std::move(answer.bound.kernel));
-    if (!kernel.ok()) return kernel.status();
-    return plan_empty_sum(device, problem, std::move(kernel).value(), std::move(account));
+    GEMMTUNE_TRY(auto kernel, device_empty_sum(*device->device, with_least_sizes(problem),
+                                               std::move(answer.bound.kernel)));
+    return plan_empty_sum(device, problem, std::move(kernel), std::move(account));
   }
   std::unique_ptr<UntunedGuard> guard;
   // A kernel was verified with the row's number of threads. An AITER row names a kernel by index: its first run is

@@ -70,11 +70,10 @@ Status copy_scales(Device& device, const void* from, std::int64_t bytes, std::in
 Status copy_weight(Device& device, const Problem& problem, const void* from, WeightLayout layout,
                    std::int64_t bytes, Bytes& to) {
   if (layout == WeightLayout::plain) return copy_dense(device, from, bytes, to);
-  const auto plain = device.allocate(static_cast<std::size_t>(bytes), Placement::plain);
-  if (!plain.ok()) return plain.status();
-  GEMMTUNE_RETURN_IF_ERROR(device.unpack_weight(problem, layout, from, (*plain)->data()));
+  GEMMTUNE_TRY(const auto plain, device.allocate(static_cast<std::size_t>(bytes), Placement::plain));
+  GEMMTUNE_RETURN_IF_ERROR(device.unpack_weight(problem, layout, from, plain->data()));
   GEMMTUNE_RETURN_IF_ERROR(device.synchronize());
-  return copy_dense(device, (*plain)->data(), bytes, to);
+  return copy_dense(device, plain->data(), bytes, to);
 }
 
 Result<HostOperands> host_operands(Device& device, const Problem& problem, const Operands& o,
@@ -187,17 +186,15 @@ Result<std::string> UntunedGuard::fault_of(const Operands& operands, const Candi
                 {product.operands.y, problem.y_type, problem.batch, product.operands.y_batch_stride,
                  problem.m, product.operands.ldy, columns},
                 y));
-  const auto host = host_operands(device_, problem, product.operands, layout);
-  if (!host.ok()) return host.status();
+  GEMMTUNE_TRY(const auto host, host_operands(device_, problem, product.operands, layout));
   ReferenceOptions options;
   options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   options.max_complete_flops = 0;
   options.sampled_rows = 1;
   options.sampled_columns = 4;
   options.any_numbers = true;
-  const auto reference = compute_reference(problem, *host, options);
-  if (!reference.ok()) return reference.status();
-  return check_output(problem, *reference, y, columns, bounds_for(problem, device_, candidate)).reason;
+  GEMMTUNE_TRY(const auto reference, compute_reference(problem, host, options));
+  return check_output(problem, reference, y, columns, bounds_for(problem, device_, candidate)).reason;
 }
 
 Result<std::string> UntunedGuard::fault_if_memory(const Operands& operands, const Candidate& candidate,
@@ -213,16 +210,15 @@ Result<BoundKernel> UntunedGuard::next_kernel(const Kernel& first,
                                               const std::vector<Candidate>& failed) const {
   std::vector<Candidate> passed = failed;
   while (true) {
-    auto next = usable_fallback(device_, problem_, [&](const Candidate& candidate) {
-      return std::find(passed.begin(), passed.end(), candidate) == passed.end();
-    });
-    if (!next.ok()) return next.status();
-    auto kernel = device_.build(next->candidate, problem_);
+    GEMMTUNE_TRY(auto next, usable_fallback(device_, problem_, [&](const Candidate& candidate) {
+                   return std::find(passed.begin(), passed.end(), candidate) == passed.end();
+                 }));
+    auto kernel = device_.build(next.candidate, problem_);
     if (kernel.ok() && (*kernel)->weight_layout() == first.weight_layout() &&
         (*kernel)->workspace_bytes() <= first.workspace_bytes()) {
-      return BoundKernel{std::move(next->candidate), std::move(kernel).value()};
+      return BoundKernel{std::move(next.candidate), std::move(kernel).value()};
     }
-    passed.push_back(std::move(next->candidate));
+    passed.push_back(std::move(next.candidate));
   }
 }
 

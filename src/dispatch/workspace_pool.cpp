@@ -68,15 +68,14 @@ Result<void*> WorkspacePool::get(std::size_t bytes, const void* stream) {
   } else {
     mine.make_room();  // nothing fails between take() and the slot that owns the buffer
   }
-  auto buffer = take(bytes);
-  if (!buffer.ok()) return buffer.status();
+  GEMMTUNE_TRY(auto buffer, take(bytes));
   if (slot != nullptr) {
     give_back(slot->buffer);
-    slot->buffer = *buffer;
+    slot->buffer = buffer;
   } else {
-    mine.slots.push_back({id_, stream, *buffer, weak_from_this()});
+    mine.slots.push_back({id_, stream, buffer, weak_from_this()});
   }
-  return (*buffer)->data();
+  return buffer->data();
 }
 
 Result<Buffer*> WorkspacePool::take(std::size_t bytes) {
@@ -88,9 +87,8 @@ Result<Buffer*> WorkspacePool::take(std::size_t bytes) {
   }
   // Free ones that are too small would never be asked for again.
   std::erase_if(owned_, [](const Owned& owned) { return !owned.in_use; });
-  auto buffer = device_->device->allocate(bytes, Placement::plain);
-  if (!buffer.ok()) return buffer.status();
-  owned_.push_back({std::move(buffer).value(), true});
+  GEMMTUNE_TRY(auto buffer, device_->device->allocate(bytes, Placement::plain));
+  owned_.push_back({std::move(buffer), true});
   return owned_.back().buffer.get();
 }
 

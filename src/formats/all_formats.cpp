@@ -285,10 +285,9 @@ Status refuse_format(const std::string& source, std::string_view content, std::s
       return parsed.status();
   }
   if (format->read == read_tune_gemm_rows) {
-    const auto parsed = parse_gemm_results(source, std::string(content));
-    if (!parsed.ok()) return parsed.status();
-    if (parsed->results.empty()) return Status::invalid("{}: no item, expected {}", source, expected);
-    if (is_list_of_sizes(*parsed)) format = &format_named("tune_gemm_sizes");
+    GEMMTUNE_TRY(const auto parsed, parse_gemm_results(source, std::string(content)));
+    if (parsed.results.empty()) return Status::invalid("{}: no item, expected {}", source, expected);
+    if (is_list_of_sizes(parsed)) format = &format_named("tune_gemm_sizes");
   }
   return Status::invalid("{}: is {} ({}), expected {}; gemmtune {} makes one", source, format->name,
                          format->description, expected, format->holds.sizes_only ? "tune -i" : remedy);

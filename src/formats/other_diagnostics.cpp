@@ -23,10 +23,9 @@ Result<std::vector<std::string>> diagnostics_of(const std::string& source, const
   };
   if (name == "hipblaslt_csv") return diagnostics_in(parse_hipblaslt_csv(source, content));
   if (name == "flashinfer") {
-    auto cache = parse_flashinfer_cache(source, content);
-    if (!cache.ok()) return cache.status();
-    std::move(cache->notes.begin(), cache->notes.end(), std::back_inserter(cache->diagnostics));
-    return std::move(cache->diagnostics);
+    GEMMTUNE_TRY(auto cache, parse_flashinfer_cache(source, content));
+    std::move(cache.notes.begin(), cache.notes.end(), std::back_inserter(cache.diagnostics));
+    return std::move(cache.diagnostics);
   }
   if (name == "tunableop") return diagnostics_in(parse_tunableop_csv(source, content));
   if (name == "aic") return diagnostics_in(parse_aic_csv(source, content));

@@ -57,9 +57,7 @@ void* ColdPool::copy(std::size_t index) const {
 }
 
 Status ColdPool::allocate() {
-  auto buffer = device_->allocate(shape_.bytes(), Placement::pool);
-  if (!buffer.ok()) return buffer.status();
-  buffer_ = std::move(buffer).value();
+  GEMMTUNE_TRY(buffer_, device_->allocate(shape_.bytes(), Placement::pool));
   return {};
 }
 

@@ -57,33 +57,29 @@ void Sampler::enter_pool(std::string_view thread_pool) {
 
 Result<std::optional<double>> Sampler::probe(const Timed& timed, double limit_microseconds) {
   enter_pool(timed.thread_pool);
-  const Result<double> first = launch(timed, 1);
-  if (!first.ok()) return first.status();
-  if (limit_microseconds <= 0 || *first <= limit_microseconds) return std::optional(*first);
+  GEMMTUNE_TRY(const double first, launch(timed, 1));
+  if (limit_microseconds <= 0 || first <= limit_microseconds) return std::optional(first);
   // A first call may pay for threads that slept and code that was never run, and another program may have had the
   // processor in a second one.
   for (int further = 0; further < 2; ++further) {
     device_.gather_threads();
-    const Result<double> time = launch(timed, 1);
-    if (!time.ok()) return time.status();
-    if (*time <= limit_microseconds) return std::optional(*time);
+    GEMMTUNE_TRY(const double time, launch(timed, 1));
+    if (time <= limit_microseconds) return std::optional(time);
   }
   return std::optional<double>();
 }
 
 Status Sampler::prepare(Timed& timed) {
   if (!device_.times_single_calls()) {
-    const Result<double> time = launch(timed, std::max(1, policy_.warmup));
-    if (!time.ok()) return time.status();
-    calibrate(timed, *time);
+    GEMMTUNE_TRY(const double time, launch(timed, std::max(1, policy_.warmup)));
+    calibrate(timed, time);
     return {};
   }
   std::vector<double> calls;
   for (int i = 0; i < std::max(1, policy_.warmup); ++i) {
-    const Result<double> time = launch(timed, 1);
-    if (!time.ok()) return time.status();
-    calls.push_back(*time);
-    if (warms_itself(*time)) break;
+    GEMMTUNE_TRY(const double time, launch(timed, 1));
+    calls.push_back(time);
+    if (warms_itself(time)) break;
   }
   calibrate(timed, std::ranges::min(calls));
   return {};
@@ -240,9 +236,8 @@ Result<EnergySample> Sampler::energy_batch(const Timed& timed) {
   request.rotation = timed.rotation->operands;
   request.first = timed.rotation->cursor;
   request.workspace = timed.workspace;
-  const Result<double> call = launch(timed, timed.launches);
-  if (!call.ok()) return call.status();
-  double launches = std::ceil(energy_part_microseconds / *call);
+  GEMMTUNE_TRY(const double call, launch(timed, timed.launches));
+  double launches = std::ceil(energy_part_microseconds / call);
   if (!device_.times_single_calls()) {
     // Whole rotations, where they are short enough: a graph that runs again would find its last weights in the cache.
     const auto rotation = static_cast<double>(request.rotation.size());

@@ -95,9 +95,8 @@ bool OnlineEvaluator::is_new(const std::string& what, const Candidate& candidate
 
 Status OnlineEvaluator::leave_trace(const Trial& trial) {
   if (is_isolated() || options_.trusted.contains(trial.candidate.kernel_name())) return {};
-  const auto id = journal_.add_problem(run_, trial.problem, {});
-  if (!id.ok()) return id.status();
-  return journal_.add(*id, record(trial, crashed_here()));
+  GEMMTUNE_TRY(const auto id, journal_.add_problem(run_, trial.problem, {}));
+  return journal_.add(id, record(trial, crashed_here()));
 }
 
 void OnlineEvaluator::write(const Trial& trial, const Outcome& outcome) {

@@ -95,11 +95,10 @@ KnownRow fit_of(const Device& device, const Problem& problem, const std::string&
 Result<KnownRow> known_row(const Device& device, const OnlineProblem& asked, bool hipblaslt_table) {
   if (!file_exists(asked.file)) return KnownRow::no;
   if (hipblaslt_table) {
-    const auto table = read_hipblaslt_csv(asked.file);
-    if (!table.ok()) return table.status();
+    GEMMTUNE_TRY(const auto table, read_hipblaslt_csv(asked.file));
     Problem without_bias = asked.problem;
     without_bias.bias = false;
-    for (const HipblasltRow& row : table->rows) {
+    for (const HipblasltRow& row : table.rows) {
       const auto problem = to_problem(row);
       if (!problem.ok() || !same_key(*problem, without_bias)) continue;
       if (const KnownRow fit = fit_of(device, asked.problem, row.kernel_name); fit != KnownRow::no)
@@ -107,9 +106,8 @@ Result<KnownRow> known_row(const Device& device, const OnlineProblem& asked, boo
     }
     return KnownRow::no;
   }
-  const auto rows = KnownRows::read({asked.file}, form_of(asked.problem), device.info());
-  if (!rows.ok()) return rows.status();
-  const KnownRows::Row* row = rows->find(asked.problem);
+  GEMMTUNE_TRY(const auto rows, KnownRows::read({asked.file}, form_of(asked.problem), device.info()));
+  const KnownRows::Row* row = rows.find(asked.problem);
   return row == nullptr ? KnownRow::no : fit_of(device, asked.problem, row->entry.kernel_name);
 }
 
@@ -177,12 +175,11 @@ Status publish_row(const OnlineProblem& asked, const TunedEntry& entry, const Ro
     options.environment_json = environment.json;
     return publish(asked.file, {entry}, options);
   }
-  auto row = to_hipblaslt_row(asked.problem);
-  if (!row.ok()) return row.status();
+  GEMMTUNE_TRY(auto row, to_hipblaslt_row(asked.problem));
   // A number of one build of hipBLASLt; -1 lets AITER ask hipBLASLt where the kernel is none of it.
-  row->algo_index = entry.libtype == "hipblaslt" ? entry.solidx : -1;
-  row->kernel_name = entry.kernel_name;
-  return append_hipblaslt_row(asked.file, *row);
+  row.algo_index = entry.libtype == "hipblaslt" ? entry.solidx : -1;
+  row.kernel_name = entry.kernel_name;
+  return append_hipblaslt_row(asked.file, row);
 }
 
 /// What rows say of the problem's nearest: it goes first.

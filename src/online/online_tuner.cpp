@@ -209,9 +209,7 @@ void OnlineTuner::work(std::string& current) {
 
 Status OnlineTuner::open(Workplace& workplace) {
   if (!workplace.device) {
-    auto opened = host_.open_device();
-    if (!opened.ok()) return opened.status();
-    workplace.device = std::move(opened).value();
+    GEMMTUNE_TRY(workplace.device, host_.open_device());
   }
   if (!workplace.worker && host_.worker_start && !state_->without_worker) start_worker(workplace);
   // Measured once, outside any problem's budget.

@@ -46,14 +46,11 @@ Result<std::vector<std::string>> files_of(const std::string& place) {
 }
 
 Status add_files(const std::string& place, std::vector<Erratum>& errata) {
-  const auto files = files_of(place);
-  if (!files.ok()) return files.status();
-  for (const std::string& file : *files) {
-    const auto text = read_file(file);
-    if (!text.ok()) return text.status();
-    auto erratum = parse_erratum(file, *text);
-    if (!erratum.ok()) return erratum.status();
-    add(std::move(erratum).value(), errata);
+  GEMMTUNE_TRY(const auto files, files_of(place));
+  for (const std::string& file : files) {
+    GEMMTUNE_TRY(const auto text, read_file(file));
+    GEMMTUNE_TRY(auto erratum, parse_erratum(file, text));
+    add(std::move(erratum), errata);
   }
   return {};
 }
@@ -128,19 +125,18 @@ Result<Candidate> usable_default(const Device& device, const Problem& problem, A
 }
 
 Result<Fallback> usable_fallback(const Device& device, const Problem& problem, const KernelFilter& allowed) {
-  auto first = device.fallback(problem);
-  if (!first.ok()) return first.status();
+  GEMMTUNE_TRY(auto first, device.fallback(problem));
   const DeviceErrata errata(device.info());
-  const Erratum* const erratum = errata.find(problem, *first);
-  if (erratum == nullptr && (!allowed || allowed(*first))) return Fallback{std::move(first).value(), {}};
+  const Erratum* const erratum = errata.find(problem, first);
+  if (erratum == nullptr && (!allowed || allowed(first))) return Fallback{std::move(first), {}};
   const std::string passed =
-      erratum == nullptr ? std::string() : fmt::format("{}: {}", first->kernel_name(), describe(*erratum));
-  auto other =
+      erratum == nullptr ? std::string() : fmt::format("{}: {}", first.kernel_name(), describe(*erratum));
+  GEMMTUNE_TRY(
+      auto other,
       choose_fallback(traits_of(device.info()).families, device, problem, [&](const Candidate& candidate) {
         return errata.find(problem, candidate) == nullptr && (!allowed || allowed(candidate));
-      });
-  if (!other.ok()) return other.status();
-  return Fallback{std::move(other).value(), passed};
+      }));
+  return Fallback{std::move(other), passed};
 }
 
 }  // namespace gemmtune

@@ -18,9 +18,8 @@ Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, Operati
   KnownRows known;
   for (const std::string& path : paths) {
     if (path.empty() || is_yaml_path(path) || !file_exists(path)) continue;
-    auto file = read_tuned_csv(path, {.operation = operation});
-    if (!file.ok()) return file.status();
-    for (TunedEntry& entry : file->entries) {
+    GEMMTUNE_TRY(auto file, read_tuned_csv(path, {.operation = operation}));
+    for (TunedEntry& entry : file.entries) {
       if (!row_is_of(entry, device) || !may_be_chosen(entry)) continue;
       const std::size_t index = known.rows_.size();
       known.first_of_key_.try_emplace(entry.problem, index);

@@ -19,10 +19,9 @@ std::string_view major_version(std::string_view version) { return version.substr
 }  // namespace
 
 Result<EnvironmentNotes> EnvironmentNotes::read(const std::string& path) {
-  const auto file = read_environment_json(path);
-  if (!file.ok()) return file.status();
+  GEMMTUNE_TRY(const auto file, read_environment_json(path));
   EnvironmentNotes notes;
-  for (const auto& [env, object] : file->objects) notes.add(env, object);
+  for (const auto& [env, object] : file.objects) notes.add(env, object);
   return notes;
 }
 

@@ -80,9 +80,8 @@ Result<std::string> row_kernel_name(const Device& device, const TunedEntry& row,
   const FamilyInfo* info = family_of(device, libtype);
   if (info == nullptr) return row.kernel_name;
   if (info->name_of_row != nullptr) return info->name_of_row(libtype, row.solidx, row.kernel_name);
-  const auto family = accepting_family(device, info->name, problem);
-  if (!family.ok()) return family.status();
-  return name_of(**family, (*family)->default_config(problem));
+  GEMMTUNE_TRY(const auto family, accepting_family(device, info->name, problem));
+  return name_of(*family, family->default_config(problem));
 }
 
 Result<std::string> named_kernel_name(const Device& device, std::string_view text, const Problem& problem) {
@@ -105,15 +104,14 @@ Result<std::string> named_kernel_name(const Device& device, std::string_view tex
                              text.substr(colon + 1));
     if (info->name_of_row != nullptr) return info->name_of_row(word, *index, {});
   }
-  const auto family = accepting_family(device, info->name, problem);
-  if (!family.ok()) return family.status();
-  if (!index) return name_of(**family, (*family)->default_config(problem));
-  auto configs = (*family)->space(problem).enumerate(static_cast<std::size_t>(*index) + 1);
+  GEMMTUNE_TRY(const auto family, accepting_family(device, info->name, problem));
+  if (!index) return name_of(*family, family->default_config(problem));
+  auto configs = family->space(problem).enumerate(static_cast<std::size_t>(*index) + 1);
   if (static_cast<std::size_t>(*index) >= configs.size()) {
     return Status::not_found("kernel '{}': {} has {} configs for {}", text, info->name, configs.size(),
                              print(problem));
   }
-  return name_of(**family, std::move(configs.back()));
+  return name_of(*family, std::move(configs.back()));
 }
 
 }  // namespace gemmtune

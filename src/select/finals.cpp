@@ -181,12 +181,11 @@ class FinalsRun {
   /// probability.
   Status measure(const FinalsPlan& plan, const Deadline& deadline) {
     failure_ = {};
-    const auto all = rounds_of(plan, deadline);
-    if (!all.ok()) return all.status();
-    for (std::size_t i = 0; i < plan.candidates.size() && i < all->outcomes.size(); ++i) {
-      outcomes_[plan.candidates[i]] = all->outcomes[i];
+    GEMMTUNE_TRY(const auto all, rounds_of(plan, deadline));
+    for (std::size_t i = 0; i < plan.candidates.size() && i < all.outcomes.size(); ++i) {
+      outcomes_[plan.candidates[i]] = all.outcomes[i];
     }
-    chooser_.add(plan, *all);
+    chooser_.add(plan, all);
     measured_ = true;
     return failure_;
   }

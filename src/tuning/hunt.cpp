@@ -228,9 +228,8 @@ Result<HuntSummary> Hunt::run() {
   if (request_.max_flops > 0) limits_.max_flops = request_.max_flops;
   limits_.max_bytes = share_of_free_memory * static_cast<double>(device_.free_memory_bytes());
   while (!deadline_.over() && !stopped()) {
-    const auto problem = next_problem();
-    if (!problem.ok()) return problem.status();
-    verify(*problem, work_of(*problem));
+    GEMMTUNE_TRY(const auto problem, next_problem());
+    verify(problem, work_of(problem));
     summary_.seconds = deadline_.seconds_elapsed();
     observer_(summary_, nullptr);
   }

@@ -103,11 +103,9 @@ class BucketContest {
   Status find_layout() {
     const Problem& largest = rows_.back().problem;
     if (!is_packed(largest)) return {};
-    const auto candidate = device_.resolve(finalists_.front().kernel, largest);
-    if (!candidate.ok()) return candidate.status();
-    const auto listed = describe(device_, largest, *candidate);
-    if (!listed.ok()) return listed.status();
-    layout_ = listed->layout;
+    GEMMTUNE_TRY(const auto candidate, device_.resolve(finalists_.front().kernel, largest));
+    GEMMTUNE_TRY(const auto listed, describe(device_, largest, candidate));
+    layout_ = listed.layout;
     return {};
   }
 
@@ -123,11 +121,10 @@ class BucketContest {
             other.kernel_name);  // regrets are against it, although it cannot have the bucket
     request.layout = layout_;
     request.policy = policy_;
-    const auto comparison = compare_kernels(device_, evaluator_, request, deadline);
-    if (!comparison.ok()) return comparison.status();
+    GEMMTUNE_TRY(const auto comparison, compare_kernels(device_, evaluator_, request, deadline));
     std::vector<BucketFinalist> left;
     for (BucketFinalist one : finalists_) {
-      const auto regret = regret_of(*comparison, one.kernel);
+      const auto regret = regret_of(comparison, one.kernel);
       if (!regret) continue;
       one.regret += *regret;
       left.push_back(std::move(one));

@@ -93,14 +93,13 @@ Status KernelComparison::measure(const std::vector<std::size_t>& measured, int r
   for (int done = 0; done < rounds && (done == 0 || !deadline.over());) {
     const bool limited = std::isfinite(deadline.seconds_left());
     const int part = limited ? std::min(rounds_per_call, rounds - done) : rounds - done;
-    const auto result = evaluator_.finals(request_.problem, candidates, part);
-    if (!result.ok()) return result.status();
+    GEMMTUNE_TRY(const auto result, evaluator_.finals(request_.problem, candidates, part));
     ++calls_;
     done += part;
-    rounds_.add(measured, result->times);
-    for (std::size_t i = 0; i < measured.size() && i < result->outcomes.size(); ++i)
-      outcomes_[measured[i]] = result->outcomes[i];
-    same_ratios_.insert(same_ratios_.end(), result->same_ratios.begin(), result->same_ratios.end());
+    rounds_.add(measured, result.times);
+    for (std::size_t i = 0; i < measured.size() && i < result.outcomes.size(); ++i)
+      outcomes_[measured[i]] = result.outcomes[i];
+    same_ratios_.insert(same_ratios_.end(), result.same_ratios.begin(), result.same_ratios.end());
   }
   return {};
 }

@@ -111,8 +111,7 @@ Result<Searched> screen(const Turn& turn, const Deadline& deadline,
   SearchLimits limits;
   limits.screening_samples = turn.request.policy.screening_samples;
   limits.seed = turn.request.policy.seed;
-  auto strategy = make_strategy(turn.request.strategy, limits);
-  if (!strategy.ok()) return strategy.status();
+  GEMMTUNE_TRY(auto strategy, make_strategy(turn.request.strategy, limits));
   const bool is_last = turn.visit.settles;
   SearchBounds bounds{is_last ? deadline.part(turn.visit.search_share) : deadline, turn.visit.max_candidates,
                       is_last};
@@ -122,7 +121,7 @@ Result<Searched> screen(const Turn& turn, const Deadline& deadline,
       return min_settling_seconds(turn.problem, set_up_seconds, candidate_seconds);
     };
   }
-  auto searched = search_problem(turn.problem, candidates, turn.evaluator, **strategy, bounds,
+  auto searched = search_problem(turn.problem, candidates, turn.evaluator, *strategy, bounds,
                                  turn.watch.on_trial, screened);
   if (searched.ok()) screened = std::move(searched->trials);
   return searched;

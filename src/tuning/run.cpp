@@ -48,9 +48,7 @@ Status Run::open() {
   if (request_.shapes.empty()) return {};
   std::vector<std::string> paths{request_.output};
   paths.insert(paths.end(), request_.also_read.begin(), request_.also_read.end());
-  auto known = KnownRows::read(paths, operation(), device_.info());
-  if (!known.ok()) return known.status();
-  known_ = std::move(*known);
+  GEMMTUNE_TRY(known_, KnownRows::read(paths, operation(), device_.info()));
   return {};
 }
 

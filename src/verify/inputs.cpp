@@ -308,10 +308,9 @@ Routes routes_of_call(const Problem& problem, std::uint64_t seed, const Routing&
 }
 
 Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed, int threads) {
-  auto inputs = plan_inputs(problem, seed);
-  if (!inputs.ok()) return inputs.status();
-  GEMMTUNE_RETURN_IF_ERROR(inputs->fill_all(threads));
-  return std::move(inputs->host);
+  GEMMTUNE_TRY(auto inputs, plan_inputs(problem, seed));
+  GEMMTUNE_RETURN_IF_ERROR(inputs.fill_all(threads));
+  return std::move(inputs.host);
 }
 
 }  // namespace gemmtune

@@ -16,9 +16,8 @@ namespace {
 
 Result<CpuDeviceOptions> read_request(const DeviceRequest& request) {
   CpuDeviceOptions options;
-  auto cores = choose_cores(request.text, request.threads, team_affinity(request.team), cpu_quota());
-  if (!cores.ok()) return cores.status();
-  options.cores = std::move(*cores);
+  GEMMTUNE_TRY(options.cores,
+               choose_cores(request.text, request.threads, team_affinity(request.team), cpu_quota()));
   if (!request.isa_cap.empty()) {
     options.isa_cap = parse_isa(request.isa_cap);
     if (!options.isa_cap) {
@@ -72,11 +71,9 @@ class CpuBackend final : public Backend {
   }
 
   Result<std::unique_ptr<Device>> open(const DeviceRequest& request) const override {
-    auto options = read_request(request);
-    if (!options.ok()) return options.status();
-    auto device = CpuDevice::open(*options);
-    if (!device.ok()) return device.status();
-    return std::unique_ptr<Device>(std::move(device).value());
+    GEMMTUNE_TRY(auto options, read_request(request));
+    GEMMTUNE_TRY(auto device, CpuDevice::open(options));
+    return std::unique_ptr<Device>(std::move(device));
   }
 };
 

@@ -147,26 +147,24 @@ Result<std::size_t> CpuDevice::packed_bytes(const Problem& problem, WeightLayout
 }
 
 Status CpuDevice::pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) {
-  const auto bytes = packed_bytes(problem, layout);
-  if (!bytes.ok()) return bytes.status();
-  GEMMTUNE_RETURN_IF_ERROR(check_pointers(plain, packed, *bytes));
+  GEMMTUNE_TRY(const auto bytes, packed_bytes(problem, layout));
+  GEMMTUNE_RETURN_IF_ERROR(check_pointers(plain, packed, bytes));
   // Kernels read a weight from memory at its rate, and small pages lower it (docs/lab/cpu_pages.md).
-  prefer_huge_pages(packed, *bytes);
+  prefer_huge_pages(packed, bytes);
   if (layout == WeightLayout::onednn) return families_.onednn->pack(as_onednn_weight(problem), plain, packed);
-  if (layout == WeightLayout::plain) return copy_in(packed, plain, *bytes);
+  if (layout == WeightLayout::plain) return copy_in(packed, plain, bytes);
   pack_matrices(operand_shapes(problem).w, layout, plain, packed);
   return {};
 }
 
 Status CpuDevice::unpack_weight(const Problem& problem, WeightLayout layout, const void* packed,
                                 void* plain) const {
-  const auto bytes = packed_bytes(problem, layout);
-  if (!bytes.ok()) return bytes.status();
-  GEMMTUNE_RETURN_IF_ERROR(check_pointers(plain, packed, *bytes));
+  GEMMTUNE_TRY(const auto bytes, packed_bytes(problem, layout));
+  GEMMTUNE_RETURN_IF_ERROR(check_pointers(plain, packed, bytes));
   if (layout == WeightLayout::onednn)
     return families_.onednn->unpack(as_onednn_weight(problem), packed, plain);
   if (layout == WeightLayout::plain) {
-    std::memcpy(plain, packed, *bytes);
+    std::memcpy(plain, packed, bytes);
   } else {
     unpack_matrices(operand_shapes(problem).w, layout, packed, plain);
   }
@@ -228,8 +226,7 @@ void CpuDevice::run_parallel_pass() {
 }
 
 Result<EnergySample> CpuDevice::sample_energy(const SampleRequest& request, double seconds) {
-  const auto counter = EnergyCounter::open(powercap_folder_);
-  if (!counter.ok()) return counter.status();
+  GEMMTUNE_TRY(const auto counter, EnergyCounter::open(powercap_folder_));
   SampleRequest part = request;
   std::int64_t calls = 0;
   const auto run_for = [&](double wanted) -> Result<double> {
@@ -243,16 +240,13 @@ Result<EnergySample> CpuDevice::sample_energy(const SampleRequest& request, doub
     return taken;
   };
   GEMMTUNE_RETURN_IF_ERROR(run_for(uncounted_seconds).status());
-  const auto before = counter->read();
-  if (!before.ok()) return before.status();
-  const Result<double> taken = run_for(seconds);
-  if (!taken.ok()) return taken.status();
-  const auto after = counter->read();
-  if (!after.ok()) return after.status();
-  const double joules = counter->joules(*before, *after);
+  GEMMTUNE_TRY(const auto before, counter.read());
+  GEMMTUNE_TRY(const double taken, run_for(seconds));
+  GEMMTUNE_TRY(const auto after, counter.read());
+  const double joules = counter.joules(before, after);
   if (joules <= 0)
-    return Status::internal("the energy counters in {} did not move in {:.3g} s", powercap_folder_, *taken);
-  return EnergySample{1e6 * *taken / static_cast<double>(calls), joules / static_cast<double>(calls)};
+    return Status::internal("the energy counters in {} did not move in {:.3g} s", powercap_folder_, taken);
+  return EnergySample{1e6 * taken / static_cast<double>(calls), joules / static_cast<double>(calls)};
 }
 
 std::unique_ptr<Kernel> CpuDevice::reading_kernel(std::size_t bytes) const {

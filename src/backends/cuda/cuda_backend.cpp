@@ -90,9 +90,8 @@ class CudaBackend final : public gpu::GpuBackend {
 Result<std::unique_ptr<gpu::GpuRuntime>> open_runtime(int ordinal, const DeviceRequest& request) {
   const auto& opened = driver();
   if (!opened.ok()) return opened.found;
-  auto opened_driver = CudaDriver::open(opened.functions, ordinal);
-  if (!opened_driver.ok()) return opened_driver.status();
-  return gpu::make_runtime(std::move(*opened_driver), make_nvrtc_compiler(request.module_folder), request);
+  GEMMTUNE_TRY(auto opened_driver, CudaDriver::open(opened.functions, ordinal));
+  return gpu::make_runtime(std::move(opened_driver), make_nvrtc_compiler(request.module_folder), request);
 }
 
 const Backend& cuda_backend() {

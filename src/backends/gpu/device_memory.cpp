@@ -77,15 +77,14 @@ Result<std::unique_ptr<Buffer>> allocate_memory(Driver& driver, std::size_t byte
   if (bytes > max_bytes) return Status::out_of_memory("cannot allocate {} bytes of device memory", bytes);
   driver.enter();
   if (placement == Placement::page_end) {
-    const auto mapping = driver.map_page_end(bytes);
-    if (!mapping.ok()) return mapping.status();
-    return std::unique_ptr<Buffer>(std::make_unique<PageEndBuffer>(driver, *mapping, bytes));
+    GEMMTUNE_TRY(const auto mapping, driver.map_page_end(bytes));
+    return std::unique_ptr<Buffer>(std::make_unique<PageEndBuffer>(driver, mapping, bytes));
   }
   const bool guarded = placement == Placement::guarded;
-  const auto block = driver.allocate(std::max<std::size_t>(bytes + (guarded ? 2 * guard_bytes : 0), 1));
-  if (!block.ok()) return block.status();
-  if (!guarded) return std::unique_ptr<Buffer>(std::make_unique<PlainBuffer>(driver, *block, bytes));
-  auto buffer = std::make_unique<GuardedBuffer>(driver, *block, bytes);
+  GEMMTUNE_TRY(const auto block,
+               driver.allocate(std::max<std::size_t>(bytes + (guarded ? 2 * guard_bytes : 0), 1)));
+  if (!guarded) return std::unique_ptr<Buffer>(std::make_unique<PlainBuffer>(driver, block, bytes));
+  auto buffer = std::make_unique<GuardedBuffer>(driver, block, bytes);
   GEMMTUNE_RETURN_IF_ERROR(buffer->write_guards());
   return std::unique_ptr<Buffer>(std::move(buffer));
 }

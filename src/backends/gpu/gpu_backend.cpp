@@ -41,14 +41,11 @@ std::vector<DeviceInfo> GpuBackend::devices(const DeviceRequest& request) const 
 
 Result<std::unique_ptr<Device>> GpuBackend::open(const DeviceRequest& request) const {
   GEMMTUNE_RETURN_IF_ERROR(available());
-  const auto ordinal = ordinal_of(request.text, name(), count());
-  if (!ordinal.ok()) return ordinal.status();
-  auto info = info_of(*ordinal, request.module_folder);
-  if (!info.ok()) return info.status();
-  auto runtime = open_runtime(*ordinal, request);
-  if (!runtime.ok()) return runtime.status();
+  GEMMTUNE_TRY(const auto ordinal, ordinal_of(request.text, name(), count()));
+  GEMMTUNE_TRY(auto info, info_of(ordinal, request.module_folder));
+  GEMMTUNE_TRY(auto runtime, open_runtime(ordinal, request));
   return std::unique_ptr<Device>(
-      std::make_unique<GpuDevice>(std::move(*runtime), std::move(*info), entries(), request.module_folder));
+      std::make_unique<GpuDevice>(std::move(runtime), std::move(info), entries(), request.module_folder));
 }
 
 std::unique_ptr<GpuRuntime> make_runtime(std::unique_ptr<Driver> driver,

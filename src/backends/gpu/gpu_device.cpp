@@ -106,9 +106,8 @@ Result<std::size_t> GpuDevice::packed_bytes(const Problem& problem, WeightLayout
 }
 
 Status GpuDevice::pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) {
-  const auto bytes = packed_bytes(problem, layout);
-  if (!bytes.ok()) return bytes.status();
-  if (layout == WeightLayout::plain) return copy_within(packed, plain, *bytes);
+  GEMMTUNE_TRY(const auto bytes, packed_bytes(problem, layout));
+  if (layout == WeightLayout::plain) return copy_within(packed, plain, bytes);
   GEMMTUNE_RETURN_IF_ERROR(watched(
       layout == WeightLayout::fragment64
           ? pack_fragments(*runtime_, fragments_of(problem), problem.w_type == DataType::i4, plain, packed)
@@ -120,12 +119,11 @@ Status GpuDevice::pack_weight(const Problem& problem, WeightLayout layout, const
 
 Status GpuDevice::unpack_weight(const Problem& problem, WeightLayout layout, const void* packed,
                                 void* plain) const {
-  const auto bytes = packed_bytes(problem, layout);
-  if (!bytes.ok()) return bytes.status();
+  GEMMTUNE_TRY(const auto bytes, packed_bytes(problem, layout));
   Driver& driver = runtime_->driver();
   driver.enter();
   if (layout == WeightLayout::plain) {
-    GEMMTUNE_RETURN_IF_ERROR(watched(driver.copy_within(plain, packed, *bytes)));
+    GEMMTUNE_RETURN_IF_ERROR(watched(driver.copy_within(plain, packed, bytes)));
   } else if (layout == WeightLayout::fragment64) {
     GEMMTUNE_RETURN_IF_ERROR(watched(
         unpack_fragments(*runtime_, fragments_of(problem), problem.w_type == DataType::i4, packed, plain)));

@@ -82,15 +82,13 @@ Result<std::shared_ptr<Program>> GpuRuntime::load(const Source& source) {
     const std::lock_guard lock(loading_);
     if (const auto found = programs_.find(key); found != programs_.end()) return found->second;
   }
-  const auto binary = queue_->take({key, source});
-  if (!binary.ok()) return binary.status();
-  const auto resources = compiler_->resources(*binary);
-  if (!resources.ok()) return resources.status();
-  GEMMTUNE_RETURN_IF_ERROR(resources->acceptable(source.name));
+  GEMMTUNE_TRY(const auto binary, queue_->take({key, source}));
+  GEMMTUNE_TRY(const auto resources, compiler_->resources(binary));
+  GEMMTUNE_RETURN_IF_ERROR(resources.acceptable(source.name));
   driver_->enter();
-  const auto kernel = driver_->load(binary->code, source.kernel);
+  const auto kernel = driver_->load(binary.code, source.kernel);
   if (!kernel.ok()) return Status(kernel.code(), fmt::format("{}: {}", source.name, kernel.message()));
-  auto program = std::make_shared<GpuProgram>(*driver_, *kernel, *resources);
+  auto program = std::make_shared<GpuProgram>(*driver_, *kernel, resources);
   const std::lock_guard lock(loading_);
   return programs_.try_emplace(key, std::move(program)).first->second;
 }

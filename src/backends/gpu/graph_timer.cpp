@@ -69,9 +69,7 @@ GraphTimer::~GraphTimer() {
 Status GraphTimer::make_events() {
   for (Event* event : {&begin_, &end_}) {
     if (*event != nullptr) continue;
-    const auto made = driver_.create_event();
-    if (!made.ok()) return made.status();
-    *event = *made;
+    GEMMTUNE_TRY(*event, driver_.create_event());
   }
   return {};
 }
@@ -126,10 +124,9 @@ Result<double> GraphTimer::time(const SampleRequest& request) {
   if (request.eager) {
     milliseconds = run_eagerly(request);
   } else {
-    const auto graph = capture(request, true);
-    if (!graph.ok()) return graph.status();
-    milliseconds = run(*graph);
-    driver_.destroy(*graph);
+    GEMMTUNE_TRY(const auto graph, capture(request, true));
+    milliseconds = run(graph);
+    driver_.destroy(graph);
   }
   if (!milliseconds.ok()) return milliseconds.status();
   return *milliseconds * 1e3 / request.launches;
@@ -177,10 +174,9 @@ Result<EnergySample> GraphTimer::run_counted(Graph graph, int launches, double s
 Result<EnergySample> GraphTimer::energy(const SampleRequest& request, double seconds) {
   driver_.enter();
   GEMMTUNE_RETURN_IF_ERROR(make_events());
-  const auto graph = capture(request, false);
-  if (!graph.ok()) return graph.status();
-  auto sample = run_counted(*graph, request.launches, seconds);
-  driver_.destroy(*graph);
+  GEMMTUNE_TRY(const auto graph, capture(request, false));
+  auto sample = run_counted(graph, request.launches, seconds);
+  driver_.destroy(graph);
   return sample;
 }
 

@@ -81,9 +81,8 @@ class HipBackend final : public gpu::GpuBackend {
   }
   Result<std::unique_ptr<gpu::GpuRuntime>> open_runtime(int ordinal,
                                                         const DeviceRequest& request) const override {
-    auto driver = HipDriver::open(runtime().functions, ordinal);
-    if (!driver.ok()) return driver.status();
-    return gpu::make_runtime(std::move(*driver), make_hiprtc_compiler(request.module_folder), request);
+    GEMMTUNE_TRY(auto driver, HipDriver::open(runtime().functions, ordinal));
+    return gpu::make_runtime(std::move(driver), make_hiprtc_compiler(request.module_folder), request);
   }
   std::span<const gpu::FamilyEntry* const> entries() const override { return family_entries(); }
 };

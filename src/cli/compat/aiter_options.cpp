@@ -28,9 +28,8 @@ Status refuse_foreign(const TuneOptions& options) {
 
 Status apply_preshuffle(TuneOptions& options) {
   if (!options.preshuffle) return {};
-  const auto named = operation_of(options.size);
-  if (!named.ok()) return named.status();
-  const OperationForm operation = named->value_or(OperationForm(Operation::a8w8_blockscale));
+  GEMMTUNE_TRY(const auto named, operation_of(options.size));
+  const OperationForm operation = named.value_or(OperationForm(Operation::a8w8_blockscale));
   if (operation.operation != Operation::a8w8_blockscale)
     return Status::invalid(
         "--preshuffle: only of a8w8_blockscale, not of --op {}; expected an operation whose name ends "

@@ -15,16 +15,14 @@ namespace {
 
 /// As `gemmtune bench` with how `tune` measures: a tuned file, or the shapes that would be tuned.
 Result<int> run_config(const TuneOptions& options, const Environment& environment, Device& device) {
-  const auto operation = operation_of(options.size);
-  if (!operation.ok()) return operation.status();
+  GEMMTUNE_TRY(const auto operation, operation_of(options.size));
   Result<BenchInput> input = Status::internal("no input");
   if (options.run_config->empty()) {
-    auto shapes = shapes_of(options, environment, device.info());
-    if (!shapes.ok()) return shapes.status();
-    GEMMTUNE_RETURN_IF_ERROR(add_bias(options, *shapes));
-    input = bench_input_of(std::move(*shapes), environment, device);
+    GEMMTUNE_TRY(auto shapes, shapes_of(options, environment, device.info()));
+    GEMMTUNE_RETURN_IF_ERROR(add_bias(options, shapes));
+    input = bench_input_of(std::move(shapes), environment, device);
   } else {
-    input = read_bench_input(*options.run_config, *operation, environment, device, options.strict);
+    input = read_bench_input(*options.run_config, operation, environment, device, options.strict);
   }
   if (!input.ok()) return input.status();
   BenchOptions bench;
@@ -50,13 +48,12 @@ Status translate(const Environment& environment, TuneOptions& options) {
 Result<std::optional<int>> run_other_command(const TuneOptions& options, const Environment& environment) {
   if (!options.run_config && !options.compare_wo_tuning && !options.benchmark) return std::optional<int>();
   const bool runs_here = options.run_config.has_value();
-  auto device = open_device(options.device, environment, runs_here);
-  if (!device.ok()) return device.status();
-  const auto code = runs_here                   ? run_config(options, environment, **device)
-                    : options.compare_wo_tuning ? check_results(options, environment, **device)
-                                                : benchmark_results(options, environment, **device);
-  if (!code.ok()) return code.status();
-  return std::optional(*code);
+  GEMMTUNE_TRY(auto device, open_device(options.device, environment, runs_here));
+  GEMMTUNE_TRY(const auto code, runs_here ? run_config(options, environment, *device)
+                                : options.compare_wo_tuning
+                                    ? check_results(options, environment, *device)
+                                    : benchmark_results(options, environment, *device));
+  return std::optional(code);
 }
 
 }  // namespace gemmtune::cli

@@ -26,9 +26,8 @@ bool has_no_type(const SizeOptions& size) {
 }
 
 Result<bool> is_dense(const SizeOptions& size) {
-  const auto operation = operation_of(size);
-  if (!operation.ok()) return operation.status();
-  return operation->value_or(OperationForm()) == Operation::a16w16;
+  GEMMTUNE_TRY(const auto operation, operation_of(size));
+  return operation.value_or(OperationForm()) == Operation::a16w16;
 }
 
 /// The backend of --backend; with auto the first one of GPUs that is available.
@@ -72,13 +71,11 @@ Status apply_gpus(TuneOptions& options) {
                                             : fmt::format("--gpu_ids {}", options.gpu_ids);
   if (!options.device.device.empty())
     return Status::invalid("{} and --device {}: give one of them, not both", flag, options.device.device);
-  const auto numbers = gpu_numbers(options);
-  if (!numbers.ok()) return numbers.status();
-  const auto backend = gpu_backend(options, flag);
-  if (!backend.ok()) return backend.status();
-  for (const std::string& number : *numbers)
+  GEMMTUNE_TRY(const auto numbers, gpu_numbers(options));
+  GEMMTUNE_TRY(const auto backend, gpu_backend(options, flag));
+  for (const std::string& number : numbers)
     options.device.device +=
-        fmt::format("{}{}:{}", options.device.device.empty() ? "" : ",", *backend, number);
+        fmt::format("{}{}:{}", options.device.device.empty() ? "" : ",", backend, number);
   return {};
 }
 
@@ -137,9 +134,8 @@ Status apply_tune_gemm(TuneOptions& options) {
   if (options.compare_wo_tuning || options.benchmark) GEMMTUNE_RETURN_IF_ERROR(check_results_mode(options));
   GEMMTUNE_RETURN_IF_ERROR(check_yaml_options(options));
   if (has_yaml_default(options)) options.default_output = "tuning_results.yaml";
-  const auto dense = is_dense(options.size);
-  if (!dense.ok()) return dense.status();
-  if (!*dense && (options.init_type != TuneOptions().init_type || options.bias_vector)) {
+  GEMMTUNE_TRY(const auto dense, is_dense(options.size));
+  if (!dense && (options.init_type != TuneOptions().init_type || options.bias_vector)) {
     return Status::invalid("{}: only of a16w16, not of --op {}",
                            options.bias_vector ? "--bias_vector" : "--init_type", options.size.operation);
   }
@@ -150,7 +146,7 @@ Status apply_tune_gemm(TuneOptions& options) {
   if (options.size.scale_ab && options.init_type != TuneOptions().init_type)
     return Status::invalid("--init_type {}: not with --scaleAB, whose operands have scales",
                            options.init_type);
-  if (options.size.any() && *dense && has_no_type(options.size))
+  if (options.size.any() && dense && has_no_type(options.size))
     options.size.x_type = to_string(DataType::f16);
   if (options.bias_vector && options.size.any()) options.size.bias = true;
   // A CSV of shapes into a CSV is AITER's: its report of times before and after stays.

@@ -40,9 +40,8 @@ struct ResultRows {
 
 /// The results of --gemm_size_file. A YAML names no device: its rows are taken for this one's.
 Result<ResultRows> read_results(const TuneOptions& options, const DeviceInfo& device) {
-  auto content = read_file(options.input);
-  if (!content.ok()) return content.status();
-  const Format& format = detect_format(options.input, *content);
+  GEMMTUNE_TRY(auto content, read_file(options.input));
+  const Format& format = detect_format(options.input, content);
   const auto x_type = x_type_of(options.size, device.gfx);
   const auto y_type = y_type_of(options.size, device.gfx);
   for (const Status& status : {x_type.status(), y_type.status()}) GEMMTUNE_RETURN_IF_ERROR(status);
@@ -51,20 +50,17 @@ Result<ResultRows> read_results(const TuneOptions& options, const DeviceInfo& de
   conversion.cu_num = device.cu_num;
   conversion.x_type = *x_type;
   conversion.y_type = *y_type;
-  const auto operation = operation_of(options.size);
-  if (!operation.ok()) return operation.status();
-  conversion.operation = *operation;
+  GEMMTUNE_TRY(conversion.operation, operation_of(options.size));
   if (format.read == nullptr || (!is_yaml_path(options.input) && !is_tuned_format(format))) {
     return Status::invalid("--gemm_size_file {}: is {}, expected a YAML of results or a tuned CSV",
                            options.input, format.name);
   }
-  auto rows = format.read(options.input, std::move(*content), conversion);
-  if (!rows.ok()) return rows.status();
+  GEMMTUNE_TRY(auto rows, format.read(options.input, std::move(content), conversion));
   ResultRows results;
-  for (const LeftOut& item : rows->left_out) {
+  for (const LeftOut& item : rows.left_out) {
     if (item.kind == LeftOutKind::row) results.unread.push_back(describe(options.input, item));
   }
-  for (TunedEntry& entry : rows->entries) {
+  for (TunedEntry& entry : rows.entries) {
     if (entry.libtype.empty() && entry.kernel_name.empty()) {
       results.unread.push_back(fmt::format("{}:{}: {}: a size without a result", options.input, entry.line,
                                            short_name(entry.problem)));
@@ -193,12 +189,11 @@ Status check_table_path(const std::string& path) {
 }  // namespace
 
 Result<int> check_results(const TuneOptions& options, const Environment& environment, Device& device) {
-  const auto results = read_results(options, device.info());
-  if (!results.ok()) return results.status();
+  GEMMTUNE_TRY(const auto results, read_results(options, device.info()));
   const auto evaluator =
       make_verifying_worker(device, options.device, environment, options.request.max_err_ratio);
   const auto rows = for_each_row(
-      options, *results,
+      options, results,
       [&](const TunedEntry& entry) {
         return CheckedRow{entry, check_rows(device, *evaluator, {&entry, 1}, {}).front()};
       },
@@ -206,18 +201,17 @@ Result<int> check_results(const TuneOptions& options, const Environment& environ
         if (!options.json) print_text(correctness_text({row}));
       });
   if (options.json) {
-    print_document(json_document(document("tune --compare_wo_tuning", options, device, *results, rows)));
+    print_document(json_document(document("tune --compare_wo_tuning", options, device, results, rows)));
   } else {
-    print_text(counts_text(options, *results, rows));
+    print_text(counts_text(options, results, rows));
   }
-  return code_of(*results, rows);
+  return code_of(results, rows);
 }
 
 Result<int> benchmark_results(const TuneOptions& options, const Environment& environment, Device& device) {
   const std::string path = options.output.empty() ? default_table : options.output;
   GEMMTUNE_RETURN_IF_ERROR(check_table_path(path));
-  const auto results = read_results(options, device.info());
-  if (!results.ok()) return results.status();
+  GEMMTUNE_TRY(const auto results, read_results(options, device.info()));
   InProcessOptions evaluation =
       in_process_options(device, policy_of(options, device.info()), options.request.max_err_ratio);
   evaluation.timing_lock = timing_lock_path(environment.runtime_folder, device.info());
@@ -225,7 +219,7 @@ Result<int> benchmark_results(const TuneOptions& options, const Environment& env
       make_worker(device, options.device, environment, evaluation, timeout_of(options).value());
   std::vector<TimedRow> timed;
   const auto rows = for_each_row(
-      options, *results,
+      options, results,
       [&](const TunedEntry& entry) { return time_row(options, device, *evaluator, entry, timed); },
       [&](const CheckedRow& row) {
         if (!options.json && row.check.state != RowCheckState::right) print_text(correctness_text({row}));
@@ -234,7 +228,7 @@ Result<int> benchmark_results(const TuneOptions& options, const Environment& env
   for (const TimedRow& row : timed) table.push_back(row.result);
   GEMMTUNE_RETURN_IF_ERROR(write_file_atomically(path, write_gemm_benchmark_csv(table)));
   if (options.json) {
-    Json json = document("tune --benchmark", options, device, *results, rows);
+    Json json = document("tune --benchmark", options, device, results, rows);
     json["output"] = path;
     json["times"] = Json::array();
     for (const TimedRow& row : timed) {
@@ -247,9 +241,9 @@ Result<int> benchmark_results(const TuneOptions& options, const Environment& env
     }
     print_document(json_document(json));
   } else {
-    print_text(counts_text(options, *results, rows) + fmt::format("written: {}\n", path));
+    print_text(counts_text(options, results, rows) + fmt::format("written: {}\n", path));
   }
-  return code_of(*results, rows);
+  return code_of(results, rows);
 }
 
 }  // namespace gemmtune::cli

@@ -53,13 +53,11 @@ Examples:
 /// The buckets of this device at both ends of their M.
 Status add_bucket_shapes(const std::string& path, std::optional<OperationForm> operation,
                          const DeviceInfo& device, std::vector<ShapeRow>& shapes) {
-  const auto files = read_triton_files({path});
-  if (!files.ok()) return files.status();
-  for (const TritonFile& file : *files) {
+  GEMMTUNE_TRY(const auto files, read_triton_files({path}));
+  for (const TritonFile& file : files) {
     if (!file.name.arch.empty() && file.name.arch != device.gfx) continue;
-    const auto rows = rows_to_run(file, operation);
-    if (!rows.ok()) return rows.status();
-    for (const TunedEntry& row : *rows) {
+    GEMMTUNE_TRY(const auto rows, rows_to_run(file, operation));
+    for (const TunedEntry& row : rows) {
       Problem first = row.problem;
       first.m = row.m_from.value_or(first.m);
       if (first.m != row.problem.m) shapes.push_back({first, 1, {}, row.line});
@@ -87,32 +85,27 @@ Result<BenchInput> read_bench_input(const std::string& path, std::optional<Opera
                                     const Environment& environment, const Device& opened, bool strict) {
   const DeviceInfo& device = opened.info();
   BenchInput input;
-  const auto triton = are_triton_files({path});
-  if (!triton.ok()) return triton.status();
-  if (*triton) {
-    auto tables = read_table_set(path, operation);
-    if (!tables.ok()) return tables.status();
+  GEMMTUNE_TRY(const auto triton, are_triton_files({path}));
+  if (triton) {
+    GEMMTUNE_TRY(auto tables, read_table_set(path, operation));
     input.tuned_file = true;
-    input.tables = std::move(*tables);
+    input.tables = std::move(tables);
     GEMMTUNE_RETURN_IF_ERROR(add_bucket_shapes(path, operation, device, input.shapes));
     if (!input.shapes.empty()) return input;
     return Status::not_found("{}: no bucket of this device ({})", path, device.gfx);
   }
-  const auto all_tuned = are_tuned_files(path);
-  if (!all_tuned.ok()) return all_tuned.status();
-  if (!*all_tuned) {
+  GEMMTUNE_TRY(const auto all_tuned, are_tuned_files(path));
+  if (!all_tuned) {
     ShapeListOptions list;
     list.operation = operation;
     list.architecture = device.gfx;
     list.strict = strict;
-    auto shapes = read_shape_list(path, list);
-    if (!shapes.ok()) return shapes.status();
-    return bench_input_of(std::move(*shapes), environment, opened);
+    GEMMTUNE_TRY(auto shapes, read_shape_list(path, list));
+    return bench_input_of(std::move(shapes), environment, opened);
   }
   input.tuned_file = true;
-  auto tuned = read_tables({path}, operation, strict);
-  if (!tuned.ok()) return tuned.status();
-  input.tables = table_set_of(std::move(*tuned));
+  GEMMTUNE_TRY(auto tuned, read_tables({path}, operation, strict));
+  input.tables = table_set_of(std::move(tuned));
   for (const TableSource& source : input.tables.sources) {
     for (const std::string& diagnostic : source.diagnostics) print_note(diagnostic);
   }
@@ -133,9 +126,8 @@ Result<BenchInput> read_bench_input(const std::string& path, std::optional<Opera
 Result<int> time_operator(const BenchOptions& options, BenchInput input, Device& device) {
   std::optional<TableSet> against;
   if (!options.against.empty()) {
-    const auto operation = operation_word(options.operation);
-    if (!operation.ok()) return operation.status();
-    auto tables = read_table_set(options.against, *operation);
+    GEMMTUNE_TRY(const auto operation, operation_word(options.operation));
+    auto tables = read_table_set(options.against, operation);
     if (!tables.ok()) return Status(tables.code(), fmt::format("--against {}", tables.message()));
     against = std::move(*tables);
   }
@@ -168,14 +160,11 @@ Result<int> time_operator(const BenchOptions& options, BenchInput input, Device&
 namespace {
 
 Result<int> run_bench_command(const BenchOptions& options) {
-  const auto operation = operation_word(options.operation);
-  if (!operation.ok()) return operation.status();
+  GEMMTUNE_TRY(const auto operation, operation_word(options.operation));
   const Environment environment = read_environment();
-  auto device = open_device(options.device, environment, true);
-  if (!device.ok()) return device.status();
-  auto input = read_bench_input(options.file, *operation, environment, **device);
-  if (!input.ok()) return input.status();
-  return time_operator(options, std::move(*input), **device);
+  GEMMTUNE_TRY(auto device, open_device(options.device, environment, true));
+  GEMMTUNE_TRY(auto input, read_bench_input(options.file, operation, environment, *device));
+  return time_operator(options, std::move(input), *device);
 }
 
 }  // namespace

@@ -115,9 +115,8 @@ Result<std::vector<Row>> rows_for(const CacheOptions& options, const Environment
                                   const DeviceInfo& device) {
   std::vector<Row> rows;
   const auto add_config = [&](const std::string& path, std::optional<OperationForm> operation) -> Status {
-    const auto configs = read_triton_files({path});
-    if (!configs.ok()) return configs.status();
-    for (const TritonFile& config : *configs) {
+    GEMMTUNE_TRY(const auto configs, read_triton_files({path}));
+    for (const TritonFile& config : configs) {
       if (!config.name.arch.empty() && config.name.arch != device.gfx) continue;
       const auto buckets = rows_to_run(config, operation);
       if (!buckets.ok()) {  // of all sizes: what to compile is not known
@@ -130,19 +129,16 @@ Result<std::vector<Row>> rows_for(const CacheOptions& options, const Environment
     return {};
   };
   const auto add = [&](const std::string& path, std::optional<OperationForm> operation) -> Status {
-    const auto triton = are_triton_files({path});
-    if (!triton.ok()) return triton.status();
-    if (*triton) return add_config(path, operation);
-    const auto file = read_tuned_csv(path, {.operation = operation});
-    if (!file.ok()) return file.status();
-    for (const TunedEntry& entry : file->entries)
+    GEMMTUNE_TRY(const auto triton, are_triton_files({path}));
+    if (triton) return add_config(path, operation);
+    GEMMTUNE_TRY(const auto file, read_tuned_csv(path, {.operation = operation}));
+    for (const TunedEntry& entry : file.entries)
       if (row_is_of(entry, device)) rows.push_back({path, entry});
     return {};
   };
   if (!options.table.empty()) {
-    const auto operation = operation_word(options.operation);
-    if (!operation.ok()) return operation.status();
-    for (const std::string& path : path_list(options.table)) GEMMTUNE_RETURN_IF_ERROR(add(path, *operation));
+    GEMMTUNE_TRY(const auto operation, operation_word(options.operation));
+    for (const std::string& path : path_list(options.table)) GEMMTUNE_RETURN_IF_ERROR(add(path, operation));
     return rows;
   }
   for (const TablePath& table : all_table_paths(tuned_files_of(environment), {}, environment.config_folder))

@@ -12,17 +12,14 @@ namespace {
 Result<std::vector<CheckedFile>> read_bucket_files(const std::string& paths, const SizeOptions& size,
                                                    std::optional<OperationForm> operation,
                                                    const DeviceInfo& device) {
-  const auto n = dimension_word("-n", size.n);
-  const auto k = dimension_word("-k", size.k);
-  if (!n.ok()) return n.status();
-  if (!k.ok()) return k.status();
-  auto configs = read_triton_files({paths});
-  if (!configs.ok()) return configs.status();
+  GEMMTUNE_TRY(const auto n, dimension_word("-n", size.n));
+  GEMMTUNE_TRY(const auto k, dimension_word("-k", size.k));
+  GEMMTUNE_TRY(auto configs, read_triton_files({paths}));
   std::vector<CheckedFile> files;
-  for (TritonFile& config : *configs) {
+  for (TritonFile& config : configs) {
     if (!config.name.n || !config.name.k) {
-      config.name.n = *n;
-      config.name.k = *k;
+      config.name.n = n;
+      config.name.k = k;
     }
     const bool own = config.name.arch.empty() || config.name.arch == device.gfx;
     // Of another device nothing runs, so that whole problems are not needed.
@@ -42,15 +39,13 @@ Result<std::vector<CheckedFile>> read_bucket_files(const std::string& paths, con
 Result<std::vector<CheckedFile>> read_checked_files(const std::string& paths, const SizeOptions& size,
                                                     std::optional<OperationForm> operation,
                                                     const DeviceInfo& device) {
-  const auto triton = are_triton_files({paths});
-  if (!triton.ok()) return triton.status();
-  if (*triton) return read_bucket_files(paths, size, operation, device);
+  GEMMTUNE_TRY(const auto triton, are_triton_files({paths}));
+  if (triton) return read_bucket_files(paths, size, operation, device);
   if (size.any()) return Status::invalid("a file and a size: expected one of them");
   GEMMTUNE_RETURN_IF_ERROR(refuse_single_size_options(size));
-  auto tables = read_tables({paths}, operation);
-  if (!tables.ok()) return tables.status();
+  GEMMTUNE_TRY(auto tables, read_tables({paths}, operation));
   std::vector<CheckedFile> files;
-  for (TunedFile& table : *tables)
+  for (TunedFile& table : tables)
     files.push_back({std::move(table.path), std::move(table.entries), std::move(table.diagnostics)});
   return files;
 }

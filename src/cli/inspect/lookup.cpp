@@ -70,21 +70,20 @@ struct LookupOptions {
 
 /// One for each M. `device`: this machine's; null if it has none.
 Result<std::vector<LookupRequest>> requests_of(const LookupOptions& options, const Device* device) {
-  const auto asked = asked_device(options.gfx, options.cu_num, device != nullptr ? &device->info() : nullptr);
-  if (!asked.ok()) return asked.status();
-  const auto problems = problems_of(options.size, asked->gfx);
-  if (!problems.ok()) return problems.status();
+  GEMMTUNE_TRY(const auto asked,
+               asked_device(options.gfx, options.cu_num, device != nullptr ? &device->info() : nullptr));
+  GEMMTUNE_TRY(const auto problems, problems_of(options.size, asked.gfx));
   LookupRequest request;
   request.as_aiter = options.as_aiter;
   request.runnable = options.runnable;
   request.strict_environment = options.strict;
   if (!options.gfx.empty() || !options.cu_num.empty()) {
-    request.gfx = asked->gfx;
-    request.cu_num = asked->cu_num;
+    request.gfx = asked.gfx;
+    request.cu_num = asked.cu_num;
   }
-  if (!asked->note.empty()) print_note(asked->note);
+  if (!asked.note.empty()) print_note(asked.note);
   std::vector<LookupRequest> requests;
-  for (const Problem& problem : *problems) requests.emplace_back(request).problem = problem;
+  for (const Problem& problem : problems) requests.emplace_back(request).problem = problem;
   return requests;
 }
 

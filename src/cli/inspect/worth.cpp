@@ -190,25 +190,20 @@ Result<int> answer_worth(WorthOptions& options) {
     return Status::invalid("--tokens-per-second: expected --tokens M too, the tokens of a step");
   take_what(options);
   GEMMTUNE_RETURN_IF_ERROR(check_options(options.tune));
-  auto devices = open_tune_devices(options.tune, environment);
-  if (!devices.ok()) return devices.status();
-  devices->resize(1);
-  const Device& device = *devices->front();
-  auto shapes = shapes_of(options.tune, environment, device.info());
-  if (!shapes.ok()) return shapes.status();
-  if (!options.tune.input.empty()) take_captured_calls(options.tune.input, *shapes);
-  GEMMTUNE_RETURN_IF_ERROR(keep_step(options.tokens, *shapes));
-  for (const std::string& diagnostic : shapes->diagnostics) print_note(diagnostic);
-  for (const std::string& note : shapes->notes) print_note(note);
-  auto request = request_of(options.tune, *shapes, Outputs(), device);
-  if (!request.ok()) return request.status();
+  GEMMTUNE_TRY(auto devices, open_tune_devices(options.tune, environment));
+  devices.resize(1);
+  const Device& device = *devices.front();
+  GEMMTUNE_TRY(auto shapes, shapes_of(options.tune, environment, device.info()));
+  if (!options.tune.input.empty()) take_captured_calls(options.tune.input, shapes);
+  GEMMTUNE_RETURN_IF_ERROR(keep_step(options.tokens, shapes));
+  for (const std::string& diagnostic : shapes.diagnostics) print_note(diagnostic);
+  for (const std::string& note : shapes.notes) print_note(note);
+  GEMMTUNE_TRY(auto request, request_of(options.tune, shapes, Outputs(), device));
   std::optional<Journal> journal;
   if (!options.journal.empty()) {
     GEMMTUNE_RETURN_IF_ERROR(open_existing_journal(options.journal).status());
-    auto opened = Journal::open(options.journal);
-    if (!opened.ok()) return opened.status();
-    journal = std::move(*opened);
-    request->earlier_winners = [&](const Problem& problem) {
+    GEMMTUNE_TRY(journal, Journal::open(options.journal));
+    request.earlier_winners = [&](const Problem& problem) {
       constexpr std::size_t max_hints = 4;
       std::vector<std::string> names;
       const auto hints = journal->hints(journal_device_text(device.info()), problem, max_hints);
@@ -221,28 +216,27 @@ Result<int> answer_worth(WorthOptions& options) {
   std::atomic<double> waited{0};  // for other programs that were timing: no part of --seconds
   WorkerHooks hooks;
   hooks.on_waited = [&waited](double seconds) { waited.fetch_add(seconds); };
-  request->clock = [&waited] { return steady_seconds() - waited; };
-  const auto evaluators = make_evaluators(options.tune, environment, *devices, *request, hooks);
+  request.clock = [&waited] { return steady_seconds() - waited; };
+  const auto evaluators = make_evaluators(options.tune, environment, devices, request, hooks);
   Worth worth;
   {
     Console console(options.quiet);
-    auto estimated = estimate_worth(
-        device, *evaluators.front(), *request, options.seconds,
-        [&](const ShapeWorth& shape, std::size_t done, std::size_t count) {
-          console.line(fmt::format("[{}/{}] {}: {}", done, count, short_name(shape.shape.problem),
-                                   shape.why_not.empty()
-                                       ? fmt::format("default {:.2f} µs, best so far {:.2f} µs",
-                                                     shape.default_microseconds, shape.best_microseconds)
-                                       : shape.why_not));
-        });
-    if (!estimated.ok()) return estimated.status();
-    worth = std::move(*estimated);
+    GEMMTUNE_TRY(worth,
+                 estimate_worth(device, *evaluators.front(), request, options.seconds,
+                                [&](const ShapeWorth& shape, std::size_t done, std::size_t count) {
+                                  console.line(fmt::format(
+                                      "[{}/{}] {}: {}", done, count, short_name(shape.shape.problem),
+                                      shape.why_not.empty()
+                                          ? fmt::format("default {:.2f} µs, best so far {:.2f} µs",
+                                                        shape.default_microseconds, shape.best_microseconds)
+                                          : shape.why_not));
+                                }));
   }
   const std::optional<double> gemm_share = gemm_share_of(options, worth);
   print_answer(options.json, options.json ? worth_json(worth, gemm_share, device.info())
                                           : worth_text(options, worth, gemm_share));
   if (interrupted()) return exit_interrupted;
-  return worth.measured == worth.shapes.size() && shapes->diagnostics.empty() ? exit_done : exit_findings;
+  return worth.measured == worth.shapes.size() && shapes.diagnostics.empty() ? exit_done : exit_findings;
 }
 
 }  // namespace

@@ -80,14 +80,13 @@ double number_of(const TunedEntry& row, std::string_view column) {
 }  // namespace
 
 Result<Measurements> measurements_of_journal(const std::string& path) {
-  auto journal = open_existing_journal(path);
-  if (!journal.ok()) return journal.status();
+  GEMMTUNE_TRY(auto journal, open_existing_journal(path));
   Measurements measurements;
   JournalProblems problems(measurements);
-  GEMMTUNE_RETURN_IF_ERROR(for_each_outcome(*journal, [&](const JournalLine& line) {
+  GEMMTUNE_RETURN_IF_ERROR(for_each_outcome(journal, [&](const JournalLine& line) {
     if (MeasuredProblem* problem = problems.of(line.device, line.problem, line.run)) add_line(*problem, line);
   }));
-  GEMMTUNE_RETURN_IF_ERROR(for_each_rounds(*journal, [&](const JournalRounds& call) {
+  GEMMTUNE_RETURN_IF_ERROR(for_each_rounds(journal, [&](const JournalRounds& call) {
     MeasuredProblem* problem = problems.of(call.device, call.problem, call.run);
     if (problem == nullptr) return;
     problem->add_rounds(call.candidates, call.result.times);
@@ -100,15 +99,14 @@ Result<Measurements> measurements_of_journal(const std::string& path) {
 }
 
 Result<Measurements> measurements_of_profile(const std::string& path, std::vector<std::string>& diagnostics) {
-  auto file = read_tuned_csv(path);
-  if (!file.ok()) return file.status();
-  const auto& unknown = file->columns.unknown();
+  GEMMTUNE_TRY(auto file, read_tuned_csv(path));
+  const auto& unknown = file.columns.unknown();
   if (std::none_of(unknown.begin(), unknown.end(),
                    [](const auto& column) { return column.name == "outcome"; }))
     return Status::invalid("{}:1: has no column outcome, expected a profile of `gemmtune tune -o2`", path);
-  diagnostics.insert(diagnostics.end(), file->diagnostics.begin(), file->diagnostics.end());
+  diagnostics.insert(diagnostics.end(), file.diagnostics.begin(), file.diagnostics.end());
   Measurements measurements;
-  for (const TunedEntry& row : file->entries) {
+  for (const TunedEntry& row : file.entries) {
     MeasuredCandidate& candidate =
         measurements.problem(row.gfx, row.cu_num, row.problem).candidate(row.kernel_name);
     const std::string* outcome = find_carried(row, "outcome");

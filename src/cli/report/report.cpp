@@ -71,14 +71,11 @@ struct ReportOptions {
 };
 
 Status read_one_journal(const std::string& path, ReportInputs& inputs) {
-  auto measurements = measurements_of_journal(path);
-  if (!measurements.ok()) return measurements.status();
-  auto journal = open_existing_journal(path);
-  if (!journal.ok()) return journal.status();
-  auto runs = list_runs(*journal);
-  if (!runs.ok()) return runs.status();
-  inputs.measurements.add_missing(*measurements);
-  inputs.runs.insert(inputs.runs.end(), runs->begin(), runs->end());
+  GEMMTUNE_TRY(auto measurements, measurements_of_journal(path));
+  GEMMTUNE_TRY(auto journal, open_existing_journal(path));
+  GEMMTUNE_TRY(auto runs, list_runs(journal));
+  inputs.measurements.add_missing(measurements);
+  inputs.runs.insert(inputs.runs.end(), runs.begin(), runs.end());
   return {};
 }
 
@@ -98,10 +95,9 @@ Status read_journals(const ReportOptions& options, ReportInputs& inputs) {
 Status read_profiles(const ReportOptions& options, ReportInputs& inputs) {
   for (const std::string& path : options.profiles) {
     std::vector<std::string> diagnostics;
-    auto measurements = measurements_of_profile(path, diagnostics);
-    if (!measurements.ok()) return measurements.status();
+    GEMMTUNE_TRY(auto measurements, measurements_of_profile(path, diagnostics));
     for (const std::string& diagnostic : diagnostics) print_note(diagnostic);
-    inputs.measurements.add_missing(*measurements);
+    inputs.measurements.add_missing(measurements);
   }
   return {};
 }
@@ -123,20 +119,17 @@ std::string architecture_of(const ReportInputs& inputs) {
 Status read_comparisons(const ReportOptions& options, std::optional<OperationForm> operation,
                         ReportInputs& inputs) {
   if (!options.bases.empty()) {
-    auto base = read_tables(options.bases, operation);
-    if (!base.ok()) return base.status();
-    inputs.base = std::move(*base);
+    GEMMTUNE_TRY(inputs.base, read_tables(options.bases, operation));
   }
   for (const std::string& path : options.captures) {
     ShapeListOptions list_options;
     list_options.operation = operation;
     list_options.architecture = architecture_of(inputs);
-    auto list = read_shape_list(path, list_options);
-    if (!list.ok()) return list.status();
-    take_captured_calls(path, *list);
-    for (const std::string& diagnostic : list->diagnostics) print_note(diagnostic);
-    for (const std::string& note : list->notes) print_note(note);
-    inputs.captures.push_back(std::move(*list));
+    GEMMTUNE_TRY(auto list, read_shape_list(path, list_options));
+    take_captured_calls(path, list);
+    for (const std::string& diagnostic : list.diagnostics) print_note(diagnostic);
+    for (const std::string& note : list.notes) print_note(note);
+    inputs.captures.push_back(std::move(list));
   }
   inputs.tolerance = options.tolerance;
   inputs.tokens = options.tokens;
@@ -159,9 +152,7 @@ void leave_out_roof_products(ReportInputs& inputs) {
 
 Status read_tuned(const ReportOptions& options, std::optional<OperationForm> operation,
                   ReportInputs& inputs) {
-  auto files = read_tables(options.files, operation);
-  if (!files.ok()) return files.status();
-  inputs.tuned.files = std::move(*files);
+  GEMMTUNE_TRY(inputs.tuned.files, read_tables(options.files, operation));
   inputs.findings = all_findings(inputs.tuned, CheckOptions(), inputs.device);
   for (const TunedFile& file : inputs.tuned.files) {
     auto environment = read_environment_json(file.path);
@@ -210,15 +201,14 @@ Result<std::size_t> follow_run(const ReportOptions& options, ReportInputs& input
   double written_at = 0;
   bool pending = true;  // the first page is written before the run has begun
   while (true) {
-    const auto read = events.read();
-    if (!read.ok()) return read.status();
+    GEMMTUNE_TRY(const auto read, events.read());
     for (const std::string& note : events.take_notes()) print_note(note);
     if (!events.there() && steady_seconds() - begun_at > seconds_before_events) {
       return Status::not_found(
           "--follow {}: there is no such file after {:.0f} s; `gemmtune tune --events` writes it",
           options.follow, seconds_before_events);
     }
-    pending = pending || *read;
+    pending = pending || read;
     const bool last = events.ended() || interrupted();
     if (last || (pending && steady_seconds() - written_at > seconds_between_pages)) {
       events.fill(inputs);

@@ -82,9 +82,7 @@ Result<DeviceRequest> device_request(const DeviceOptions& options, const Environ
   if (!request.ok()) return request;
   request->compile_threads = options.compile_threads;
   request->source_folder = options.source_folder;
-  auto opponent = opponent_command(options, environment);
-  if (!opponent.ok()) return opponent.status();
-  request->opponent = std::move(*opponent);
+  GEMMTUNE_TRY(request->opponent, opponent_command(options, environment));
   request->library_baseline = options.baseline == library_baseline;
   return request;
 }
@@ -114,13 +112,12 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const 
   if (split_devices(options.device).size() > 1) {
     return Status::invalid("--device {}: several devices are for tune; this takes one", options.device);
   }
-  auto request = device_request(options, environment);
-  if (!request.ok()) return request.status();
+  GEMMTUNE_TRY(auto request, device_request(options, environment));
   GEMMTUNE_RETURN_IF_ERROR(known_errata().status);
-  request->pin_threads = pin;
-  if (options.evaluators.empty()) return open_device_of(options.backend, *request, seconds);
-  request->text = options.evaluators.front();
-  return open_device_of(std::string(external_backend), *request, seconds);
+  request.pin_threads = pin;
+  if (options.evaluators.empty()) return open_device_of(options.backend, request, seconds);
+  request.text = options.evaluators.front();
+  return open_device_of(std::string(external_backend), request, seconds);
 }
 
 Result<AskedDevice> asked_device(const std::string& gfx, const std::string& cu_num, const DeviceInfo* here) {

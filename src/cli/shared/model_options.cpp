@@ -20,9 +20,8 @@ namespace {
 Result<std::int64_t> positive(std::string_view option, const std::string& text,
                               const NumberVariable& variable) {
   if (!text.empty()) return whole_number(option, text, 1, max_dimension);
-  const auto set = variable.read(1, max_dimension);
-  if (!set.ok()) return set.status();
-  return set->value_or(1);
+  GEMMTUNE_TRY(const auto set, variable.read(1, max_dimension));
+  return set.value_or(1);
 }
 
 /// --op, of any operation: a model has rows of several, whichever of them are tuned.
@@ -54,9 +53,7 @@ Result<std::optional<ServingSizes>> served_sizes(const ModelOptions& options) {
   const auto read = [](const char* option, const std::string& text, std::int64_t least, std::int64_t most,
                        std::int64_t& value) -> Status {
     if (text.empty()) return {};
-    const auto given = whole_number(option, text, least, most);
-    if (!given.ok()) return given.status();
-    value = *given;
+    GEMMTUNE_TRY(value, whole_number(option, text, least, most));
     return {};
   };
   GEMMTUNE_RETURN_IF_ERROR(read("--max-num-seqs", options.sequences, 1, max_sequences, settings.sequences));
@@ -162,22 +159,19 @@ Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions
   shape_options.architecture = architecture;
   shape_options.assume = options.assume;
   if (!options.vocab_size.empty()) {
-    const auto vocab_size = whole_number("--vocab_size", options.vocab_size, 1, max_dimension);
-    if (!vocab_size.ok()) return vocab_size.status();
-    shape_options.vocab_size = *vocab_size;
+    GEMMTUNE_TRY(shape_options.vocab_size,
+                 whole_number("--vocab_size", options.vocab_size, 1, max_dimension));
   }
-  const auto folder =
-      find_model_folder(model_folder(options, environment),
-                        {.shipped = environment.models_folder, .hub = environment.hub_folder});
-  if (!folder.ok()) return folder.status();
-  return model_shapes(*folder, shape_options);
+  GEMMTUNE_TRY(const auto folder,
+               find_model_folder(model_folder(options, environment),
+                                 {.shipped = environment.models_folder, .hub = environment.hub_folder}));
+  return model_shapes(folder, shape_options);
 }
 
 Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const SizeOptions& size,
                                           const Environment& environment, const std::string& architecture) {
-  const auto asked = operation_of(size);
-  if (!asked.ok()) return asked.status();
-  const OperationForm tuned = asked->value_or(OperationForm());
+  GEMMTUNE_TRY(const auto asked, operation_of(size));
+  const OperationForm tuned = asked.value_or(OperationForm());
   SizeOptions laid_out = size;
   laid_out.bpreshuffle |= is_packed_in_vllm(options, tuned, architecture);
   auto list = shapes_of_model(options, laid_out, environment, architecture, true);

@@ -80,10 +80,9 @@ Status check_apart(const std::vector<NamedFile>& outputs, const std::vector<Name
 
 Status check_replaces_no_tuned_file(const std::string& option, const std::string& path) {
   if (!std::filesystem::is_regular_file(resolve_links(path))) return {};
-  const auto content = read_file(path);
-  if (!content.ok()) return content.status();
-  const auto lines = std::count(content->begin(), content->end(), '\n');
-  if (lines < 2 || !is_tuned_format(detect_format(path, *content))) return {};
+  GEMMTUNE_TRY(const auto content, read_file(path));
+  const auto lines = std::count(content.begin(), content.end(), '\n');
+  if (lines < 2 || !is_tuned_format(detect_format(path, content))) return {};
   return Status::invalid("{} {}: is a tuned file, whose rows would be lost; choose another file", option,
                          path);
 }
@@ -91,9 +90,8 @@ Status check_replaces_no_tuned_file(const std::string& option, const std::string
 Status check_replaces_only(const std::string& option, const std::string& path, std::string_view kind,
                            bool (*is_kind)(const std::string& path, const std::string& content)) {
   if (!std::filesystem::is_regular_file(resolve_links(path))) return {};
-  const auto content = read_file(path);
-  if (!content.ok()) return content.status();
-  if (trim(*content).empty() || is_kind(path, *content)) return {};
+  GEMMTUNE_TRY(const auto content, read_file(path));
+  if (trim(content).empty() || is_kind(path, content)) return {};
   return Status::invalid("{} {}: is there and is not {}; choose another file, or remove it", option, path,
                          kind);
 }

@@ -22,9 +22,7 @@ Status read_routings(const std::string& routing, const std::string& trace, Polic
     policy.routing = *kind;
   }
   if (path.empty()) return {};
-  auto read = read_routing_trace(path);
-  if (!read.ok()) return read.status();
-  policy.routing_trace = std::move(*read);
+  GEMMTUNE_TRY(policy.routing_trace, read_routing_trace(path));
   return {};
 }
 

@@ -41,9 +41,8 @@ Result<std::int64_t> dimension(std::string_view option, const std::string& text)
 Status parse_count(std::string_view option, const std::string& text, std::int32_t& value,
                    std::int64_t least = 1) {
   if (text.empty()) return {};
-  const auto given = whole_number(option, text, least, max_dimension);
-  if (!given.ok()) return given.status();
-  value = static_cast<std::int32_t>(*given);  // max_dimension fits
+  GEMMTUNE_TRY(const auto given, whole_number(option, text, least, max_dimension));
+  value = static_cast<std::int32_t>(given);  // max_dimension fits
   return {};
 }
 
@@ -82,19 +81,16 @@ Status read_weight_groups(const SizeOptions& options, Problem& problem) {
 /// What operations other than a16w16 have beside M, N and K.
 Status read_other_sizes(const SizeOptions& options, std::string_view architecture, Problem& problem) {
   if (!options.batch.empty()) {
-    const auto batch = dimension("-b", options.batch);
-    if (!batch.ok()) return batch.status();
-    problem.batch = *batch;
+    GEMMTUNE_TRY(problem.batch, dimension("-b", options.batch));
   }
   GEMMTUNE_RETURN_IF_ERROR(
       word_of("--scale_fmt", options.scale_format, parse_scale_format, "f32 or ue8m0", problem.e8m0_scales));
-  const auto w_type = data_type_of("--q_dtype_w", options.w_type, architecture);
-  if (!w_type.ok()) return w_type.status();
-  if (*w_type) {
-    problem.w_type = **w_type;
+  GEMMTUNE_TRY(const auto w_type, data_type_of("--q_dtype_w", options.w_type, architecture));
+  if (w_type) {
+    problem.w_type = *w_type;
     // AITER's key of a8w8 has the weight's type alone.
     const bool own_type = is_mixture(problem) || traits(problem.operation).own_w_type();
-    if (options.x_type.empty() && !own_type) problem.x_type = **w_type;
+    if (options.x_type.empty() && !own_type) problem.x_type = *w_type;
   }
   MoeShape& moe = problem.moe;
   GEMMTUNE_RETURN_IF_ERROR(parse_count("--expert", options.experts, moe.experts));
@@ -268,20 +264,18 @@ Result<std::optional<DataType>> y_type_of(const SizeOptions& options, std::strin
 }
 
 Status check_words(const SizeOptions& options) {
-  const auto operation = operation_of(options);
-  if (!operation.ok()) return operation.status();
+  GEMMTUNE_TRY(const auto operation, operation_of(options));
   GEMMTUNE_RETURN_IF_ERROR(x_type_of(options, {}).status());
   GEMMTUNE_RETURN_IF_ERROR(y_type_of(options, {}).status());
-  Problem problem = default_problem(operation->value_or(OperationForm()));
+  Problem problem = default_problem(operation.value_or(OperationForm()));
   GEMMTUNE_RETURN_IF_ERROR(read_orders(options, problem));
   return read_other_sizes(options, {}, problem);
 }
 
 Result<std::optional<std::int64_t>> dimension_word(std::string_view option, const std::string& text) {
   if (text.empty()) return std::optional<std::int64_t>();
-  const auto value = dimension(option, text);
-  if (!value.ok()) return value.status();
-  return std::optional(*value);
+  GEMMTUNE_TRY(const auto value, dimension(option, text));
+  return std::optional(value);
 }
 
 /// --problem, beside which no other word says a size.
@@ -305,9 +299,8 @@ Result<std::vector<Problem>> problems_of(const SizeOptions& options, std::string
       one.m = trim(m);
       GEMMTUNE_RETURN_IF_ERROR(dimension("-m", one.m).status());
     }
-    auto problem = problem_of(one, architecture);
-    if (!problem.ok()) return problem.status();
-    problems.push_back(*problem);
+    GEMMTUNE_TRY(auto problem, problem_of(one, architecture));
+    problems.push_back(problem);
   }
   return problems;
 }

@@ -233,16 +233,15 @@ Result<Json> write_fixed(const AuditOptions& options, const std::vector<TunedFil
     recomputed += fixed.recomputed;
     text = std::move(fixed.text);
     if (files.size() == 1) break;
-    auto again = parse_tuned_csv(files[source].path, text, {.operation = files[source].schema().operation});
-    if (!again.ok()) return again.status();
-    clean.push_back(std::move(*again));
+    GEMMTUNE_TRY(auto again,
+                 parse_tuned_csv(files[source].path, text, {.operation = files[source].schema().operation}));
+    clean.push_back(std::move(again));
   }
   if (files.size() > 1) {
-    auto merged = merge_tables(clean, {});
-    if (!merged.ok()) return merged.status();
-    text = std::move(merged->text);
-    dropped[static_cast<std::size_t>(FindingKind::duplicate_key)] += merged->duplicates;
-    dropped[static_cast<std::size_t>(FindingKind::mixed_layout)] += merged->left_out.size();
+    GEMMTUNE_TRY(auto merged, merge_tables(clean, {}));
+    text = std::move(merged.text);
+    dropped[static_cast<std::size_t>(FindingKind::duplicate_key)] += merged.duplicates;
+    dropped[static_cast<std::size_t>(FindingKind::mixed_layout)] += merged.left_out.size();
   }
   GEMMTUNE_RETURN_IF_ERROR(write_table("--fix", options.fix, text, files));
   for (const FindingKind kind : all_finding_kinds()) {

@@ -28,10 +28,9 @@ std::string_view take_word(std::string_view& line) {
 }
 
 Status read_marks(const std::string& path, std::vector<AuditMark>& marks) {
-  const auto content = read_file(path);
-  if (!content.ok()) return content.status();
+  GEMMTUNE_TRY(const auto content, read_file(path));
   std::size_t number = 0;
-  for (std::string_view line : split(std::string_view(*content), '\n')) {
+  for (std::string_view line : split(std::string_view(content), '\n')) {
     ++number;
     if (const std::size_t comment = line.find('#'); comment != std::string_view::npos)
       line = line.substr(0, comment);

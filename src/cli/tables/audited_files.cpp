@@ -29,36 +29,31 @@ namespace {
 Result<TunedFile> read_audited(const std::string& path, std::optional<OperationForm> operation,
                                std::string_view& format_name, std::optional<TritonFile>& config,
                                std::vector<UnratedRows>& unrated) {
-  auto content = read_text_of_table(path, {.python = read_environment().python});
-  if (!content.ok()) return content.status();
-  const Format& format = detect_format(path, *content);
+  GEMMTUNE_TRY(auto content, read_text_of_table(path, {.python = read_environment().python}));
+  const Format& format = detect_format(path, content);
   format_name = format.name;
-  if (is_tuned_format(format)) return parse_tuned_csv(path, std::move(*content), {.operation = operation});
+  if (is_tuned_format(format)) return parse_tuned_csv(path, std::move(content), {.operation = operation});
   if (format.read == read_triton_rows) {
-    auto parsed = parse_triton_json(path, *content);
-    if (!parsed.ok()) return parsed.status();
-    config = std::move(*parsed);
+    GEMMTUNE_TRY(config, parse_triton_json(path, content));
     TunedFile file;
     file.path = path;
     return file;
   }
   if (format.read == read_aic_rows) {
-    auto parsed = parse_aic_csv(path, std::move(*content));
-    if (!parsed.ok()) return parsed.status();
+    GEMMTUNE_TRY(auto parsed, parse_aic_csv(path, std::move(content)));
     TunedFile file;
     file.path = path;
-    file.entries = std::move(parsed->entries);
-    file.diagnostics = std::move(parsed->diagnostics);
-    for (const auto& [why, rows] : parsed->unrated) unrated.push_back({0, rows, why});
+    file.entries = std::move(parsed.entries);
+    file.diagnostics = std::move(parsed.diagnostics);
+    for (const auto& [why, rows] : parsed.unrated) unrated.push_back({0, rows, why});
     return file;
   }
   ShapeListOptions list;
   list.operation = operation;
-  auto diagnostics = diagnostics_of(path, *content, list);
-  if (!diagnostics.ok()) return diagnostics.status();
+  GEMMTUNE_TRY(auto diagnostics, diagnostics_of(path, content, list));
   TunedFile file;
   file.path = path;
-  file.diagnostics = std::move(*diagnostics);
+  file.diagnostics = std::move(diagnostics);
   return file;
 }
 

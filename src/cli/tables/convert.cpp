@@ -74,9 +74,7 @@ Status read_type(const std::string& option, const std::string& text, const Conve
 
 Result<ConversionOptions> conversion_options(const ConvertOptions& options) {
   ConversionOptions conversion;
-  const auto operation = operation_word(options.operation);
-  if (!operation.ok()) return operation.status();
-  conversion.operation = *operation;
+  GEMMTUNE_TRY(conversion.operation, operation_word(options.operation));
   conversion.gfx = options.gfx;
   std::optional<std::int64_t> cu_num;
   GEMMTUNE_RETURN_IF_ERROR(read_number("--cu_num", options.cu_num, cu_num));
@@ -111,14 +109,13 @@ struct Converted {
 
 Result<ConversionRows> read_one(const std::string& path, const std::string& from,
                                 const ConversionOptions& conversion) {
-  auto content = read_text_of_table(path, {.python = read_environment().python});
-  if (!content.ok()) return content.status();
+  GEMMTUNE_TRY(auto content, read_text_of_table(path, {.python = read_environment().python}));
   const std::string source = path == "-" ? "standard input" : path;
   const auto origin =
-      from.empty() ? Result<const Format*>(&detect_format(source, *content)) : find_format(from);
+      from.empty() ? Result<const Format*>(&detect_format(source, content)) : find_format(from);
   if (!origin.ok()) return Status::invalid("--from {}", origin.message());
   if ((*origin)->read == nullptr) return Status::unsupported("--from {}: is only written", from);
-  return (*origin)->read(source, std::move(*content), conversion);
+  return (*origin)->read(source, std::move(content), conversion);
 }
 
 /// The rows of every file of the list.
@@ -135,18 +132,15 @@ Result<ConversionRows> read_all(const ConvertOptions& options, const ConversionO
 }
 
 Result<Converted> convert(const ConvertOptions& options) {
-  const auto conversion = conversion_options(options);
-  if (!conversion.ok()) return conversion.status();
+  GEMMTUNE_TRY(const auto conversion, conversion_options(options));
   if (options.file.empty()) return Status::invalid("no file: give the file to convert (or --list)");
   if (options.to.empty()) return Status::invalid("--to is missing: give a format (see --list)");
   const auto target = find_format(options.to);
   if (!target.ok()) return Status::invalid("--to {}", target.message());
   if ((*target)->write == nullptr) return Status::unsupported("--to {}: is only read", options.to);
-  auto rows = read_all(options, *conversion);
-  if (!rows.ok()) return rows.status();
-  auto text = write_rows(**target, *rows, *conversion);
-  if (!text.ok()) return text.status();
-  return Converted{std::move(*text), std::move(*rows), *target};
+  GEMMTUNE_TRY(auto rows, read_all(options, conversion));
+  GEMMTUNE_TRY(auto text, write_rows(**target, rows, conversion));
+  return Converted{std::move(text), std::move(rows), *target};
 }
 
 Status write(const ConvertOptions& options, const Format& target, const std::string& text) {

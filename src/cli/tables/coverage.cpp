@@ -71,11 +71,10 @@ Result<Target> target_of(const CoverageOptions& options, const Environment& envi
   const auto device = open_device(options.device, environment, false);
   if (!device.ok() && options.gfx.empty() && options.cu_num.empty()) return device.status();
   const DeviceInfo* const here = device.ok() ? &(*device)->info() : nullptr;
-  const auto asked = asked_device(options.gfx, options.cu_num, here);
-  if (!asked.ok()) return asked.status();
-  if (!asked->note.empty()) print_note(asked->note);
-  return Target{asked->gfx, asked->cu_num,
-                here != nullptr && asked->gfx == here->gfx && asked->cu_num == here->cu_num};
+  GEMMTUNE_TRY(const auto asked, asked_device(options.gfx, options.cu_num, here));
+  if (!asked.note.empty()) print_note(asked.note);
+  return Target{asked.gfx, asked.cu_num,
+                here != nullptr && asked.gfx == here->gfx && asked.cu_num == here->cu_num};
 }
 
 Result<TableSet> tables_of(const CoverageOptions& options, OperationForm operation,

@@ -55,9 +55,8 @@ struct Side {
 };
 
 Result<Side> read_side(const std::string& word, std::optional<OperationForm> operation) {
-  auto files = read_tables({word}, operation);
-  if (!files.ok()) return files.status();
-  Side side{std::move(*files), {}};
+  GEMMTUNE_TRY(auto files, read_tables({word}, operation));
+  Side side{std::move(files), {}};
   for (std::uint32_t source = 0; source < side.files.size(); ++source) {
     for (const TunedEntry& entry : side.files[source].entries) {
       side.entries.push_back(entry);

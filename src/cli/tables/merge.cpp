@@ -90,18 +90,17 @@ Result<MergeOptions> merge_options(const MergeCommandOptions& options) {
 
 /// The merged table as ranges.
 Result<CompressedTable> compressed(const MergedTable& merged, const TunedFile& first) {
-  const auto table = parse_tuned_csv(first.path, merged.text, {.operation = first.schema().operation});
-  if (!table.ok()) return table.status();
-  auto ranges = compress_table(*table);
-  if (!ranges.ok()) return ranges.status();
-  const std::size_t saved = ranges->rows_before - ranges->rows_after;
+  GEMMTUNE_TRY(const auto table,
+               parse_tuned_csv(first.path, merged.text, {.operation = first.schema().operation}));
+  GEMMTUNE_TRY(auto ranges, compress_table(table));
+  const std::size_t saved = ranges.rows_before - ranges.rows_after;
   print_note(fmt::format(
       "{} became {}: {} saved ({:.1f} %); every tuned M has the same winner, which AITER, that reads "
       "no ranges, does not see",
-      counted(ranges->rows_before, "row"), ranges->rows_after, counted(saved, "row"),
-      ranges->rows_before == 0
+      counted(ranges.rows_before, "row"), ranges.rows_after, counted(saved, "row"),
+      ranges.rows_before == 0
           ? 0.0
-          : 100.0 * static_cast<double>(saved) / static_cast<double>(ranges->rows_before)));
+          : 100.0 * static_cast<double>(saved) / static_cast<double>(ranges.rows_before)));
   return ranges;
 }
 

@@ -163,19 +163,17 @@ std::vector<const TunedEntry*> claims_of(const TunedFile& table, const DeviceInf
 
 Result<ConfirmationReport> confirm_rows(const TunedFile& table, const Environment& environment,
                                         const ConfirmationOptions& options) {
-  auto device = open_device(options.device, environment, true);
-  if (!device.ok()) return device.status();
+  GEMMTUNE_TRY(auto device, open_device(options.device, environment, true));
   ConfirmationReport report;
-  report.device = (*device)->info();
+  report.device = device->info();
   const std::vector<const TunedEntry*> rows = claims_of(table, report.device, report.other_device);
   TableText text(table);
-  auto copy = parse_tuned_csv(table.path, text.text(), {.operation = table.schema().operation});
-  if (!copy.ok()) return copy.status();
-  const TableSet tables = table_set_of(std::move(*copy));
+  GEMMTUNE_TRY(auto copy, parse_tuned_csv(table.path, text.text(), {.operation = table.schema().operation}));
+  const TableSet tables = table_set_of(std::move(copy));
   const Policy policy = default_policy(report.device);
-  InProcessOptions evaluation = in_process_options(**device, policy, stored_err_limit);
+  InProcessOptions evaluation = in_process_options(*device, policy, stored_err_limit);
   evaluation.timing_lock = timing_lock_path(environment.runtime_folder, report.device);
-  const auto worker = make_worker(**device, options.device, environment, evaluation);
+  const auto worker = make_worker(*device, options.device, environment, evaluation);
   BenchRequest request{.shapes = {}, .tables = LookupTables(tables)};
   request.rounds = options.rounds;
   for (const TunedEntry* row : rows) request.shapes.push_back({row->problem, 1, {}, row->line});
@@ -184,7 +182,7 @@ Result<ConfirmationReport> confirm_rows(const TunedFile& table, const Environmen
     Console console(options.quiet);
     console.line(
         fmt::format("{} measured again on {}", counted(rows.size(), "row"), device_line(report.device)));
-    measured = run_bench(**device, *worker, request, console);
+    measured = run_bench(*device, *worker, request, console);
   }
   report.measured = measured.size();
   report.interrupted = interrupted();
@@ -195,7 +193,7 @@ Result<ConfirmationReport> confirm_rows(const TunedFile& table, const Environmen
     if (measured[i].ratio && measured[i].kernel == row.kernel_name) refuted.speedup = 1 / *measured[i].ratio;
     const bool is_wrong = measured[i].kernel == row.kernel_name && measured[i].status != BenchStatus::ok;
     if (!options.keeps_rows && (is_wrong || !is_packed(row.problem))) {
-      if (const auto changed = default_row(**device, row, measured[i])) {
+      if (const auto changed = default_row(*device, row, measured[i])) {
         text.replace(row, *changed);
         refuted.becomes = changed->kernel_name;
       } else {
@@ -207,7 +205,7 @@ Result<ConfirmationReport> confirm_rows(const TunedFile& table, const Environmen
     report.refuted.push_back(std::move(refuted));
   }
   report.text = text.text();
-  report.notes = notes_of(report, rows, row_environment(**device, policy).hash);
+  report.notes = notes_of(report, rows, row_environment(*device, policy).hash);
   return report;
 }
 

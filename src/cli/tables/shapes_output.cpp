@@ -72,9 +72,8 @@ Result<std::string> write_shapes(const std::vector<ShapeRow>& rows, const std::s
   std::string said;
   for (const auto& [operation, part] : parts) {
     const std::string path = (std::filesystem::path(output) / untuned_file_name(operation)).string();
-    const auto written = write_file(part, path);
-    if (!written.ok()) return written.status();
-    said += (said.empty() ? "" : "\n") + *written;
+    GEMMTUNE_TRY(const auto written, write_file(part, path));
+    said += (said.empty() ? "" : "\n") + written;
   }
   return said;
 }

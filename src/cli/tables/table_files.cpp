@@ -62,18 +62,14 @@ Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words
                                            std::optional<OperationForm> operation, bool strict) {
   std::vector<TunedFile> files;
   for (const std::string& word : words) {
-    auto paths = paths_of(word);
-    if (!paths.ok()) return paths.status();
-    for (const std::string& path : *paths) {
+    GEMMTUNE_TRY(auto paths, paths_of(word));
+    for (const std::string& path : paths) {
       std::optional<OperationForm> known = operation;
       if (!known) {
-        auto of_shard = operation_of_shard(path);
-        if (!of_shard.ok()) return of_shard.status();
-        known = *of_shard;
+        GEMMTUNE_TRY(known, operation_of_shard(path));
       }
-      auto file = read_tuned_csv(path, {.operation = known, .strict = strict});
-      if (!file.ok()) return file.status();
-      files.push_back(std::move(*file));
+      GEMMTUNE_TRY(auto file, read_tuned_csv(path, {.operation = known, .strict = strict}));
+      files.push_back(std::move(file));
     }
   }
   if (files.empty()) return Status::invalid("no files: give at least one tuned file");
@@ -105,9 +101,8 @@ Result<std::vector<TritonFile>> read_triton_files(const std::vector<std::string>
       const std::vector<std::string> paths = is_folder ? config_files_in(path) : std::vector{path};
       if (paths.empty()) return Status::invalid("{}: no Triton config in this folder", path);
       for (const std::string& one : paths) {
-        auto file = read_triton_json(one);
-        if (!file.ok()) return file.status();
-        files.push_back(std::move(*file));
+        GEMMTUNE_TRY(auto file, read_triton_json(one));
+        files.push_back(std::move(file));
       }
     }
   }
@@ -115,12 +110,10 @@ Result<std::vector<TritonFile>> read_triton_files(const std::vector<std::string>
 }
 
 Result<TableSet> read_table_set(const std::string& paths, std::optional<OperationForm> operation) {
-  const auto triton = are_triton_files({paths});
-  if (!triton.ok()) return triton.status();
-  if (!*triton) {
-    auto files = read_tables({paths}, operation);
-    if (!files.ok()) return files.status();
-    return table_set_of(std::move(*files));
+  GEMMTUNE_TRY(const auto triton, are_triton_files({paths}));
+  if (!triton) {
+    GEMMTUNE_TRY(auto files, read_tables({paths}, operation));
+    return table_set_of(std::move(files));
   }
   std::vector<TablePath> list;
   for (std::string& path : path_list(paths)) list.push_back({operation, std::move(path)});
@@ -133,9 +126,8 @@ Result<bool> are_tuned_files(const std::string& paths) {
   std::string tuned;
   std::string other;
   for (const std::string& path : path_list(paths)) {
-    const auto content = read_file(path);
-    if (!content.ok()) return content.status();
-    (is_tuned_format(detect_format(path, *content)) ? tuned : other) = path;
+    GEMMTUNE_TRY(const auto content, read_file(path));
+    (is_tuned_format(detect_format(path, content)) ? tuned : other) = path;
   }
   if (!tuned.empty() && !other.empty()) {
     return Status::invalid("{}: a tuned file, but {} is none; expected one kind", tuned, other);
@@ -181,14 +173,12 @@ Status write_table(const std::string& option, const std::string& path, const std
   GEMMTUNE_RETURN_IF_ERROR(check_writable(option, path));
   GEMMTUNE_RETURN_IF_ERROR(check_replaces_only(option, path, "a tuned file", is_tuned_file));
   const std::string target = resolve_links(path);
-  const auto lock = FileLock::acquire(target + ".lock");
-  if (!lock.ok()) return lock.status();
+  GEMMTUNE_TRY(const auto lock, FileLock::acquire(target + ".lock"));
   // First, so that no row ever names an environment that cannot be looked up.
   for (const TunedFile& input : inputs) {
-    const auto environments = read_environment_json(input.path);
-    if (!environments.ok()) return environments.status();
-    if (!environments->objects.empty()) {
-      GEMMTUNE_RETURN_IF_ERROR(merge_environment_json(target, environments->objects));
+    GEMMTUNE_TRY(const auto environments, read_environment_json(input.path));
+    if (!environments.objects.empty()) {
+      GEMMTUNE_RETURN_IF_ERROR(merge_environment_json(target, environments.objects));
     }
   }
   if (!notes.empty()) GEMMTUNE_RETURN_IF_ERROR(merge_environment_json(target, notes));

@@ -44,19 +44,18 @@ Status write_merged(const TritonMergeOptions& options, const std::vector<TritonF
     print_document(write_triton_json(merged.files.front()));
     return {};
   }
-  const auto paths = target_paths(options, merged);
-  if (!paths.ok()) return paths.status();
-  for (const std::string& path : *paths) {
+  GEMMTUNE_TRY(const auto paths, target_paths(options, merged));
+  for (const std::string& path : paths) {
     for (const TritonFile& input : inputs) {
       if (resolve_links(input.path) == resolve_links(path))
         return Status::invalid("-o {}: is an input, which is never changed; write to another place", path);
     }
   }
   if (names_folder(options.output)) GEMMTUNE_RETURN_IF_ERROR(make_folders(options.output));
-  for (const std::string& path : *paths) GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", path));
+  for (const std::string& path : paths) GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", path));
   for (std::size_t index = 0; index < merged.files.size(); ++index) {
     GEMMTUNE_RETURN_IF_ERROR(
-        write_file_atomically(resolve_links((*paths)[index]), write_triton_json(merged.files[index])));
+        write_file_atomically(resolve_links(paths[index]), write_triton_json(merged.files[index])));
   }
   return {};
 }

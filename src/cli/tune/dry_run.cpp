@@ -44,8 +44,8 @@ Result<DryRun> dry_run(const Device& device, const TuneRequest& request) {
   if (request.shapes.empty()) return plan;
   std::vector<std::string> paths{request.output};
   paths.insert(paths.end(), request.also_read.begin(), request.also_read.end());
-  const auto known = KnownRows::read(paths, form_of(request.shapes.front().problem), device.info());
-  if (!known.ok()) return known.status();
+  GEMMTUNE_TRY(const auto known,
+               KnownRows::read(paths, form_of(request.shapes.front().problem), device.info()));
   const std::string environment = row_environment(device, request.policy).hash;
   const bool runs_on_host = traits_of(device.info()).runs_on_host;
   std::optional<MRange> range;
@@ -58,7 +58,7 @@ Result<DryRun> dry_run(const Device& device, const TuneRequest& request) {
     if (range) problem.m = range->last;
     const CandidateList list = list_candidates(device, problem, candidate_filter(request));
     planned.candidates = list.candidates.size();
-    const KnownRows::Row* const row = range ? nullptr : known->find(problem);
+    const KnownRows::Row* const row = range ? nullptr : known.find(problem);
     if (row != nullptr && counts_as_done(device, request, environment, row->entry)) {
       planned.why_not = fmt::format("in {}:{} already", row->path, row->entry.line);
     } else if (list.candidates.empty()) {

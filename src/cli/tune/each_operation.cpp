@@ -34,11 +34,10 @@ OperationRun run_of(const TuneOptions& options, OperationForm operation, std::si
 }
 
 Result<std::vector<OperationRun>> runs_of_model(const TuneOptions& options, const Environment& environment) {
-  const auto shapes = shapes_of_model(options.model, options.size, environment, {}, true);
-  if (!shapes.ok()) return shapes.status();
+  GEMMTUNE_TRY(const auto shapes, shapes_of_model(options.model, options.size, environment, {}, true));
   std::vector<OperationRun> runs;
   for (const OperationForm operation : all_operation_forms()) {
-    const auto rows = std::count_if(shapes->rows.begin(), shapes->rows.end(),
+    const auto rows = std::count_if(shapes.rows.begin(), shapes.rows.end(),
                                     [&](const ShapeRow& row) { return form_of(row.problem) == operation; });
     if (rows > 0) runs.push_back(run_of(options, operation, static_cast<std::size_t>(rows)));
   }
@@ -55,9 +54,8 @@ Result<std::vector<OperationRun>> runs_of_lists(const TuneOptions& options) {
     ShapeListOptions list;
     list.operation = operation;
     list.strict = options.strict;
-    const auto shapes = read_shape_list(path, list);
-    if (!shapes.ok()) return shapes.status();
-    runs.push_back(run_of(options, operation, shapes->rows.size()));
+    GEMMTUNE_TRY(const auto shapes, read_shape_list(path, list));
+    runs.push_back(run_of(options, operation, shapes.rows.size()));
     runs.back().options.input = path;
   }
   if (runs.empty())
@@ -106,14 +104,13 @@ Result<int> tune_each(const std::vector<OperationRun>& runs, const Environment& 
     if (!options.quiet)
       print_note(fmt::format("operation {} of {}: {}, {}", i + 1, runs.size(), options.size.operation,
                              counted(runs[i].shapes, "shape")));
-    const auto answer = TuneSession(options, environment).run();
-    if (!answer.ok()) return answer.status();
+    GEMMTUNE_TRY(const auto answer, TuneSession(options, environment).run());
     if (json) {
-      answers.push_back(Json::parse(answer->text));
+      answers.push_back(Json::parse(answer.text));
     } else {
-      print_answer(false, answer->text);
+      print_answer(false, answer.text);
     }
-    code = std::max(code, answer->code);
+    code = std::max(code, answer.code);
     if (interrupted()) break;
   }
   if (json) print_answer(true, json_document(Json{{"command", "tune"}, {"operations", std::move(answers)}}));

@@ -42,9 +42,8 @@ Result<std::size_t> word_of(std::string_view option, const std::string& text,
 
 Status apply_schema(const TuneOptions& options, TuneRequest& request) {
   constexpr std::array<std::string_view, 2> words = {"aiter", "seed"};
-  const auto word = word_of("--csv-schema", options.schema, words);
-  if (!word.ok()) return word.status();
-  request.publish.schema = std::array{CsvSchema::aiter, CsvSchema::seed}[*word];
+  GEMMTUNE_TRY(const auto word, word_of("--csv-schema", options.schema, words));
+  request.publish.schema = std::array{CsvSchema::aiter, CsvSchema::seed}[word];
   return {};
 }
 
@@ -86,17 +85,15 @@ Status apply_team(const TuneOptions& options, TuneRequest& request) {
 
 Status apply_between(const TuneOptions& options, TuneRequest& request) {
   constexpr std::array<std::string_view, 2> words = {"none", "parallel"};
-  const auto word = word_of("--between", options.between, words);
-  if (!word.ok()) return word.status();
-  request.policy.parallel_pass = *word == 1;
+  GEMMTUNE_TRY(const auto word, word_of("--between", options.between, words));
+  request.policy.parallel_pass = word == 1;
   return {};
 }
 
 Status apply_clock(const TuneOptions& options, TuneRequest& request) {
   constexpr std::array<std::string_view, 2> words = {"wall", "processor"};
-  const auto word = word_of("--clock", options.clock, words);
-  if (!word.ok()) return word.status();
-  request.policy.processor_time = *word == 1;
+  GEMMTUNE_TRY(const auto word, word_of("--clock", options.clock, words));
+  request.policy.processor_time = word == 1;
   return {};
 }
 
@@ -113,9 +110,8 @@ Status apply_routings(const TuneOptions& options, TuneRequest& request) {
 
 Status apply_pdl(const TuneOptions& options, TuneRequest& request) {
   constexpr std::array<std::string_view, 2> words = {"off", "allow"};
-  const auto word = word_of("--pdl", options.pdl, words);
-  if (!word.ok()) return word.status();
-  request.pdl = *word == 1;
+  GEMMTUNE_TRY(const auto word, word_of("--pdl", options.pdl, words));
+  request.pdl = word == 1;
   if (request.pdl && !options.m_range.empty())
     return Status::invalid("--pdl allow: rows of --m-range have no dependent launches");
   return {};
@@ -124,10 +120,9 @@ Status apply_pdl(const TuneOptions& options, TuneRequest& request) {
 Status apply_invariant(const TuneOptions& options, TuneRequest& request) {
   if (options.invariant.empty()) return {};
   constexpr std::array<std::string_view, 2> words = {"rows", "tp"};
-  const auto word = word_of("--invariant", options.invariant, words);
-  if (!word.ok()) return word.status();
+  GEMMTUNE_TRY(const auto word, word_of("--invariant", options.invariant, words));
   request.invariant = true;
-  request.tensor_parallel = *word == 1;
+  request.tensor_parallel = word == 1;
   return {};
 }
 
@@ -148,9 +143,7 @@ Status apply_confirmations(const TuneOptions& options, TuneRequest&) {
 
 Status apply_m_range(const TuneOptions& options, TuneRequest& request) {
   if (options.m_range.empty()) return {};
-  const auto range = m_range_of(options);
-  if (!range.ok()) return range.status();
-  request.m_range = *range;
+  GEMMTUNE_TRY(request.m_range, m_range_of(options));
   return {};
 }
 

@@ -48,10 +48,9 @@ std::string ProfileFile::header() const {
 
 Status ProfileFile::check_header() const {
   if (!file_exists(path_)) return {};
-  const auto content = read_file(path_);
-  if (!content.ok()) return content.status();
+  GEMMTUNE_TRY(const auto content, read_file(path_));
   const std::string expected = header();
-  if (content->empty() || content->substr(0, expected.size()) == expected) return {};
+  if (content.empty() || content.substr(0, expected.size()) == expected) return {};
   return Status::invalid("-o2 {}:1: has other columns than a profile; expected: {}", path_, trim(expected));
 }
 

@@ -59,9 +59,7 @@ Status TuneSession::open_devices() {
     devices_.push_back(std::make_unique<ReplayDevice>(*recording_));
     return {};
   }
-  auto devices = open_tune_devices(options_, environment_);
-  if (!devices.ok()) return devices.status();
-  devices_ = std::move(*devices);
+  GEMMTUNE_TRY(devices_, open_tune_devices(options_, environment_));
   if (options_.compare && devices_.size() > 1) return Status::invalid("--compare takes one device");
   return resolve_families(options_.families, device()).status();
 }
@@ -71,9 +69,7 @@ Status TuneSession::read_shapes() {
     shapes_ = shapes_of_recording(options_, *recording_);
     return {};
   }
-  auto shapes = shapes_of(options_, environment_, devices_.empty() ? DeviceInfo() : device().info());
-  if (!shapes.ok()) return shapes.status();
-  shapes_ = std::move(*shapes);
+  GEMMTUNE_TRY(shapes_, shapes_of(options_, environment_, devices_.empty() ? DeviceInfo() : device().info()));
   return add_bias(options_, shapes_);
 }
 
@@ -81,14 +77,13 @@ Status TuneSession::take_shard() {
   if (options_.shard.empty()) return {};
   const bool all = options_.list && options_.shard.starts_with(all_shards);
   const std::string text = all ? "1/" + options_.shard.substr(all_shards.size()) : options_.shard;
-  const auto shard = shard_of(text, environment_);
-  if (!shard.ok()) return shard.status();
+  GEMMTUNE_TRY(const auto shard, shard_of(text, environment_));
   std::optional<MRange> range;
   if (!options_.m_range.empty()) range = m_range_of(options_).value().range;
   const bool runs_on_host =
       devices_.empty() ? options_.device.backend == "cpu" : traits_of(device().info()).runs_on_host;
-  shard_.emplace(*shard, runs_on_host, options_, range, shapes_);
-  return options_.list ? Status() : name_outputs(*shard, options_);
+  shard_.emplace(shard, runs_on_host, options_, range, shapes_);
+  return options_.list ? Status() : name_outputs(shard, options_);
 }
 
 Result<TuneAnswer> TuneSession::list_shards() {
@@ -104,26 +99,21 @@ Result<TuneAnswer> TuneSession::list_shards() {
 Result<TuneAnswer> TuneSession::answer_dry_run() {
   std::optional<Shard> shard;
   if (shard_) shard = shard_->shard();
-  const auto outputs = outputs_of(options_, environment_, device().info(), shapes_, shard);
-  if (!outputs.ok()) return outputs.status();
-  const auto request = request_of(options_, shapes_, *outputs, device());
-  if (!request.ok()) return request.status();
-  const auto plan = dry_run(device(), *request);
-  if (!plan.ok()) return plan.status();
+  GEMMTUNE_TRY(const auto outputs, outputs_of(options_, environment_, device().info(), shapes_, shard));
+  GEMMTUNE_TRY(const auto request, request_of(options_, shapes_, outputs, device()));
+  GEMMTUNE_TRY(const auto plan, dry_run(device(), request));
   console_->clear_live_line();
   for (const std::string& diagnostic : shapes_.diagnostics) console_->urgent_line(diagnostic);
   for (const std::string& note : shapes_.notes) console_->urgent_line(note);
   return TuneAnswer{
       shapes_.diagnostics.empty() ? exit_done : exit_findings,
-      options_.json ? dry_run_json(*plan, device().info()) : dry_run_text(*plan, device().info())};
+      options_.json ? dry_run_json(plan, device().info()) : dry_run_text(plan, device().info())};
 }
 
 Status TuneSession::prepare() {
   std::optional<Shard> shard;
   if (shard_) shard = shard_->shard();
-  auto outputs = outputs_of(options_, environment_, device().info(), shapes_, shard);
-  if (!outputs.ok()) return outputs.status();
-  outputs_ = std::move(*outputs);
+  GEMMTUNE_TRY(outputs_, outputs_of(options_, environment_, device().info(), shapes_, shard));
   if (!outputs_.keep_folder.empty())
     options_.device.source_folder = join_path(outputs_.keep_folder, "sources");
   Outputs tuned_into = outputs_;
@@ -134,19 +124,15 @@ Status TuneSession::prepare() {
     tuned_into.also_read.insert(tuned_into.also_read.begin(), outputs_.tuned);
     tuned_into.tuned = candidate_file_->path();
   }
-  auto request = request_of(options_, shapes_, tuned_into, device());
-  if (!request.ok()) return request.status();
-  request_ = std::move(*request);
+  GEMMTUNE_TRY(request_, request_of(options_, shapes_, tuned_into, device()));
   GEMMTUNE_RETURN_IF_ERROR(check_energy(device(), request_));
   if (is_replay()) GEMMTUNE_RETURN_IF_ERROR(take_recorded_policy(recording_->run, options_, request_));
   if (!options_.compare || options_.keep) GEMMTUNE_RETURN_IF_ERROR(prepare_profile());
   if (shard_) GEMMTUNE_RETURN_IF_ERROR(shard_->begin(outputs_, device(), request_));
   if (is_replay() || options_.compare) return {};
-  auto journal =
-      TuneJournal::open(options_, outputs_, device(), request_,
-                        shard_ ? shard_->all_shapes() : std::span<const ShapeRow>(request_.shapes));
-  if (!journal.ok()) return journal.status();
-  journal_ = std::move(*journal);
+  GEMMTUNE_TRY(journal_,
+               TuneJournal::open(options_, outputs_, device(), request_,
+                                 shard_ ? shard_->all_shapes() : std::span<const ShapeRow>(request_.shapes)));
   return {};
 }
 
@@ -219,9 +205,8 @@ Status TuneSession::make_evaluators() {
       measuring_.push_back(evaluator.get());
       continue;
     }
-    const auto journaled = journal_->around(*evaluator);
-    if (!journaled.ok()) return journaled.status();
-    measuring_.push_back(*journaled);
+    GEMMTUNE_TRY(const auto journaled, journal_->around(*evaluator));
+    measuring_.push_back(journaled);
   }
   return {};
 }
@@ -232,17 +217,13 @@ Result<RunSummary> TuneSession::tune() {
   std::unique_ptr<TuneEvents> events;
   std::vector<RunObserver*> observers;
   if (!options_.events.empty()) {
-    auto opened = TuneEvents::open(options_.events, device().info());
-    if (!opened.ok()) return opened.status();
-    events = std::move(*opened);
+    GEMMTUNE_TRY(events, TuneEvents::open(options_.events, device().info()));
     observers.push_back(events.get());
   }
   observers.push_back(&progress);
   std::unique_ptr<KeepLog> log;
   if (!outputs_.keep_folder.empty()) {
-    auto opened = KeepLog::open(outputs_.keep_folder, opening_line());
-    if (!opened.ok()) return opened.status();
-    log = std::move(*opened);
+    GEMMTUNE_TRY(log, KeepLog::open(outputs_.keep_folder, opening_line()));
     observers.push_back(log.get());
   }
   if (journal_ != nullptr) observers.push_back(journal_.get());
@@ -289,9 +270,7 @@ Result<TuneAnswer> TuneSession::report(const RunSummary& summary) {
     ending.interrupted = interrupted();
   }
   if (options_.checks_winners && !ending.interrupted) {
-    auto checked = winners_checked(summary);
-    if (!checked.ok()) return checked.status();
-    ending.correctness = std::move(*checked);
+    GEMMTUNE_TRY(ending.correctness, winners_checked(summary));
     ending.interrupted = interrupted();
   }
   return TuneAnswer{ending_code(ending),
@@ -312,13 +291,12 @@ Result<TuneAnswer> TuneSession::run() {
   announce();
   watch_for_interrupts();
   GEMMTUNE_RETURN_IF_ERROR(make_evaluators());
-  const auto summary = tune();
-  if (!summary.ok()) return summary.status();
-  if (shard_) GEMMTUNE_RETURN_IF_ERROR(shard_->end(*summary, request_, interrupted()));
-  if (!options_.compare) return report(*summary);
+  GEMMTUNE_TRY(const auto summary, tune());
+  if (shard_) GEMMTUNE_RETURN_IF_ERROR(shard_->end(summary, request_, interrupted()));
+  if (!options_.compare) return report(summary);
   if (interrupted()) return TuneAnswer{exit_interrupted, {}};
   return TuneAnswer{
-      compare_rows(options_, outputs_, device(), request_, *summary, *console_, *evaluators_.front()), {}};
+      compare_rows(options_, outputs_, device(), request_, summary, *console_, *evaluators_.front()), {}};
 }
 
 }  // namespace gemmtune::cli

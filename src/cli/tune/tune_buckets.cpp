@@ -93,14 +93,12 @@ Result<ShapeList> block_scale_seed_shapes(const std::string& architecture) {
 Result<BucketReport> write_buckets(const TuneOptions& options, const Outputs& outputs, const Device& device,
                                    const Policy& policy, Evaluator& evaluator, const Deadline& deadline) {
   BucketReport report;
-  const auto asked = bucket_scheme_of(options);
-  if (!asked.ok()) return asked.status();
+  GEMMTUNE_TRY(const auto asked, bucket_scheme_of(options));
   if (!file_exists(outputs.tuned)) return report;
-  const auto tuned = read_tuned_csv(outputs.tuned);
-  if (!tuned.ok()) return tuned.status();
-  for (const auto& [name, rows] : rows_by_file(*tuned, device.info(), report)) {
+  GEMMTUNE_TRY(const auto tuned, read_tuned_csv(outputs.tuned));
+  for (const auto& [name, rows] : rows_by_file(tuned, device.info(), report)) {
     const std::string path = join_path(parent_folder(outputs.tuned), name);
-    const TritonScheme scheme = scheme_for(*asked, rows.front().problem);
+    const TritonScheme scheme = scheme_for(asked, rows.front().problem);
     std::vector<TunedBucket> buckets;
     for (const BucketRows& one : split_rows(path, scheme, rows)) {
       if (interrupted()) return report;

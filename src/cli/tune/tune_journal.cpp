@@ -152,9 +152,8 @@ Result<Evaluator*> TuneJournal::around(Evaluator& inner) {
                                                      steady_seconds, request_.search_space);
     measured = recorder_.get();
   }
-  auto journal = Journal::open(path_);
-  if (!journal.ok()) return journal.status();
-  Journaled& journaled = evaluators_.emplace_back(Journaled{std::move(*journal), nullptr});
+  GEMMTUNE_TRY(auto journal, Journal::open(path_));
+  Journaled& journaled = evaluators_.emplace_back(Journaled{std::move(journal), nullptr});
   journaled.evaluator = std::make_unique<JournaledEvaluator>(*measured, journaled.journal, device_, options_);
   return journaled.evaluator.get();
 }

@@ -50,12 +50,11 @@ bool is_amd(const DeviceInfo& device) { return device.gfx.rfind("gfx", 0) == 0; 
 /// The rows of a tuned file that belong to this device, as shapes: `--all` with the output as input.
 Result<ShapeList> own_rows_of(const std::string& path, std::optional<OperationForm> operation,
                               const DeviceInfo& device, bool strict) {
-  auto file = read_tuned_csv(path, {.operation = operation, .strict = strict});
-  if (!file.ok()) return file.status();
+  GEMMTUNE_TRY(auto file, read_tuned_csv(path, {.operation = operation, .strict = strict}));
   ShapeList list;
   list.source = path;
-  list.diagnostics = file->diagnostics;
-  for (const TunedEntry& entry : file->entries) {
+  list.diagnostics = file.diagnostics;
+  for (const TunedEntry& entry : file.entries) {
     const bool same_gfx = entry.gfx == device.gfx || (entry.gfx.empty() && is_amd(device));
     if (!same_gfx || entry.cu_num != device.cu_num) continue;
     ShapeRow row;
@@ -71,12 +70,11 @@ Result<ShapeList> own_rows_of(const std::string& path, std::optional<OperationFo
 
 Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& environment,
                                  const DeviceInfo& device) {
-  const auto operation = operation_of(options.size);
-  if (!operation.ok()) return operation.status();
+  GEMMTUNE_TRY(const auto operation, operation_of(options.size));
   std::string path = options.input;
   if (path.empty()) {
     const std::string folder = environment.config_folder;
-    path = folder + "/" + untuned_file_name(operation->value_or(OperationForm()));
+    path = folder + "/" + untuned_file_name(operation.value_or(OperationForm()));
     if (folder.empty() || !file_exists(path)) {
       return Status::not_found("no shapes: give -i FILE, --model_dir DIR or -m -n -k ({})",
                                folder.empty() ? no_config_folder : path + " does not exist");
@@ -85,7 +83,7 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
   const auto outputs = path_list(options.output);
   if (options.request.all && !outputs.empty() && outputs.front() == path && file_exists(path) &&
       !is_yaml_path(path)) {
-    return own_rows_of(path, *operation, device, options.strict);
+    return own_rows_of(path, operation, device, options.strict);
   }
   ShapeListOptions list;
   const auto x_type = x_type_of(options.size, device.gfx);
@@ -93,7 +91,7 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
   for (const Status& status : {x_type.status(), y_type.status()}) {
     if (!status.ok()) return status;
   }
-  list.operation = *operation;
+  list.operation = operation;
   list.x_type = *x_type;
   list.y_type = *y_type;
   list.strict = options.strict;
@@ -107,11 +105,10 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
 Result<ShapeList> given_shapes(const TuneOptions& options, const Environment& environment,
                                const DeviceInfo& device) {
   if (options.size.any()) {
-    auto problems = problems_of(options.size, device.gfx);
-    if (!problems.ok()) return problems.status();
+    GEMMTUNE_TRY(auto problems, problems_of(options.size, device.gfx));
     ShapeList list;
     list.source = "-m -n -k";
-    for (const Problem& problem : *problems) list.rows.push_back({problem, 1, {}, 0});
+    for (const Problem& problem : problems) list.rows.push_back({problem, 1, {}, 0});
     return list;
   }
   const bool of_model = options.input.empty() && !model_folder(options.model, environment).empty();
@@ -121,9 +118,8 @@ Result<ShapeList> given_shapes(const TuneOptions& options, const Environment& en
     return tunable_shapes_of_model(options.model, options.size, environment, device.gfx);
   }
   if (options.buckets && options.input.empty()) {
-    const auto operation = operation_of(options.size);
-    if (!operation.ok()) return operation.status();
-    if (*operation == OperationForm(Operation::a8w8_blockscale)) return block_scale_seed_shapes(device.gfx);
+    GEMMTUNE_TRY(const auto operation, operation_of(options.size));
+    if (operation == OperationForm(Operation::a8w8_blockscale)) return block_scale_seed_shapes(device.gfx);
     return Status::invalid(
         "--buckets: give shapes (-i FILE); only --op a8w8_blockscale has a list of its own");
   }
@@ -152,14 +148,13 @@ Status check_m_range(TuneOptions& options) {
     return options.m_regret == TuneOptions().m_regret ? Status()
                                                       : Status::invalid("--m-regret needs --m-range");
   }
-  const auto asked = m_range_of(options);
-  if (!asked.ok()) return asked.status();
+  GEMMTUNE_TRY(const auto asked, m_range_of(options));
   if (!options.size.any()) return {};
   if (!options.size.m.empty()) {
     return Status::invalid("-m {} and --m-range {}: give one of them; a range needs -n and -k",
                            options.size.m, options.m_range);
   }
-  options.size.m = std::to_string(asked->range.last);
+  options.size.m = std::to_string(asked.range.last);
   return {};
 }
 
@@ -443,8 +438,7 @@ Result<MRangeRequest> m_range_of(const TuneOptions& options) {
 
 Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shapes, const Outputs& outputs,
                                const Device& device) {
-  auto families = resolve_families(options.families, device);
-  if (!families.ok()) return families.status();
+  GEMMTUNE_TRY(auto families, resolve_families(options.families, device));
   TuneRequest request = options.request;
   request.policy = policy_of(options, device.info());
   GEMMTUNE_RETURN_IF_ERROR(check_routings(request.policy, shapes.rows));
@@ -452,7 +446,7 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   request.shapes = shapes.rows;
   request.output = outputs.tuned;
   request.also_read = outputs.also_read;
-  request.libtypes = std::move(families).value();
+  request.libtypes = std::move(families);
   GEMMTUNE_RETURN_IF_ERROR(take_search_space(options, device, request));
   if (request.pdl && !traits_of(device.info()).dependent_launches)
     return Status::invalid("--pdl allow: {} has no dependent launches; a GPU has", device.info().name);

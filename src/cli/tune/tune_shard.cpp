@@ -103,16 +103,15 @@ Result<std::optional<Rank>> Scheduler::job(std::size_t count) const {
   auto slurm = array();
   if (!slurm.ok() || *slurm || !has("JOB_COMPLETION_INDEX")) return slurm;
   if (has("JOB_COMPLETIONS")) return rank("JOB_COMPLETION_INDEX", "JOB_COMPLETIONS");
-  const auto index = number("JOB_COMPLETION_INDEX");
-  if (!index.ok()) return index.status();
+  GEMMTUNE_TRY(const auto index, number("JOB_COMPLETION_INDEX"));
   if (count == 0)
     return Status::invalid(
         "--shard auto: JOB_COMPLETION_INDEX without a number of completions: give --shard auto/N, "
         "or set JOB_COMPLETIONS");
-  if (*index >= count)
+  if (index >= count)
     return Status::invalid("--shard auto/{}: JOB_COMPLETION_INDEX={}: expected an index below it", count,
-                           *index);
-  return std::optional(Rank{*index, count, "JOB_COMPLETION_INDEX"});
+                           index);
+  return std::optional(Rank{index, count, "JOB_COMPLETION_INDEX"});
 }
 
 Result<std::optional<Rank>> Scheduler::process() const {
@@ -128,23 +127,21 @@ Result<std::optional<Rank>> Scheduler::process() const {
 
 Result<Shard> automatic_shard(std::size_t count, const Environment& environment) {
   const Scheduler scheduler(environment);
-  auto job = scheduler.job(count);
-  if (!job.ok()) return job.status();
-  auto process = scheduler.process();
-  if (!process.ok()) return process.status();
-  if (!*job && !*process) {
+  GEMMTUNE_TRY(auto job, scheduler.job(count));
+  GEMMTUNE_TRY(auto process, scheduler.process());
+  if (!job && !process) {
     return Status::invalid(
         "--shard auto: no scheduler says which process this is (Slurm's array or tasks, mpirun, PMI, an "
         "indexed Job of Kubernetes); give --shard I/N");
   }
-  const Rank outer = job->value_or(Rank{});
-  const Rank inner = process->value_or(Rank{});
+  const Rank outer = job.value_or(Rank{});
+  const Rank inner = process.value_or(Rank{});
   const Shard shard{outer.index * inner.count + inner.index + 1, outer.count * inner.count};
   if (shard.count > max_shards)
     return Status::invalid("--shard auto: {} processes, expected at most {}", shard.count, max_shards);
   if (count != 0 && shard.count != count) {
     return Status::invalid("--shard auto/{}: {} says that there are {}", count,
-                           *job ? outer.source : inner.source, shard.count);
+                           job ? outer.source : inner.source, shard.count);
   }
   return shard;
 }
@@ -273,9 +270,7 @@ std::string TuneShard::list(bool all, bool json) const {
 Status TuneShard::begin(const Outputs& outputs, const Device& device, const TuneRequest& request) {
   output_ = outputs.tuned;
   // The same shard started twice: the second one finds what the first one did.
-  auto lock = FileLock::acquire(output_ + ".shard.lock");
-  if (!lock.ok()) return lock.status();
-  lock_ = std::move(*lock);
+  GEMMTUNE_TRY(lock_, FileLock::acquire(output_ + ".shard.lock"));
   file_.options = identity_text(request);
   file_.gfx = device.info().gfx;
   file_.cu_num = device.info().cu_num;

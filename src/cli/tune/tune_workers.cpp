@@ -36,18 +36,15 @@ Result<std::vector<std::string>> device_names(const TuneOptions& options, const 
   if (!options.device.evaluators.empty()) return options.device.evaluators;
   const bool takes_one = options.in_process || options.compare || !options.record.empty();
   if (!options.device.device.empty() || takes_one) return split_devices(options.device.device);
-  const auto request = device_request(options.device, environment);
-  if (!request.ok()) return request.status();
-  return equal_devices(options.device.backend, *request);
+  GEMMTUNE_TRY(const auto request, device_request(options.device, environment));
+  return equal_devices(options.device.backend, request);
 }
 
 }  // namespace
 
 Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions& options,
                                                                const Environment& environment) {
-  auto found = device_names(options, environment);
-  if (!found.ok()) return found.status();
-  std::vector<std::string> names = std::move(*found);
+  GEMMTUNE_TRY(std::vector<std::string> names, device_names(options, environment));
   const auto wanted = static_cast<std::size_t>(std::max(0, options.workers));
   if (wanted > 0) names.resize(std::min(wanted, names.size()));
   if (names.size() > 1 && options.in_process)
@@ -63,14 +60,13 @@ Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions
     } else {
       one.device = name;
     }
-    auto device = open_device(one, environment, options.in_process,
-                              std::clamp(deadline.seconds_left(), 0.0, hello_seconds));
-    if (!device.ok()) return device.status();
+    GEMMTUNE_TRY(auto device, open_device(one, environment, options.in_process,
+                                          std::clamp(deadline.seconds_left(), 0.0, hello_seconds)));
     for (const auto& other : devices) {
       GEMMTUNE_RETURN_IF_ERROR(
-          check_partners(has_evaluators ? "--evaluator" : "--device", other->info(), (*device)->info()));
+          check_partners(has_evaluators ? "--evaluator" : "--device", other->info(), device->info()));
     }
-    devices.push_back(std::move(device).value());
+    devices.push_back(std::move(device));
   }
   return devices;
 }

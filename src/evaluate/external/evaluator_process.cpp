@@ -90,21 +90,18 @@ Result<std::unique_ptr<EvaluatorProcess>> EvaluatorProcess::start(const std::str
   const Words words(command);
   if (const Status status = words.status(); !status.ok())
     return Status(status.code(), fmt::format("evaluator '{}': {}", command, status.message()));
-  auto memory = SharedMemory::make();
-  if (!memory.ok()) return memory.status();
-  auto channel = make_socket();
-  if (!channel.ok()) return channel.status();
-  auto errors = make_pipe();
-  if (!errors.ok()) return errors.status();
-  const Descriptor high_channel = lifted_copy(channel->theirs.get());
-  const Descriptor high_errors = lifted_copy(errors->theirs.get());
-  const Descriptor high_memory = lifted_copy(memory->descriptor().get());
+  GEMMTUNE_TRY(auto memory, SharedMemory::make());
+  GEMMTUNE_TRY(auto channel, make_socket());
+  GEMMTUNE_TRY(auto errors, make_pipe());
+  const Descriptor high_channel = lifted_copy(channel.theirs.get());
+  const Descriptor high_errors = lifted_copy(errors.theirs.get());
+  const Descriptor high_memory = lifted_copy(memory.descriptor().get());
   const std::array descriptors{high_channel.get(), high_channel.get(), high_errors.get(), high_memory.get()};
   const pid_t pid = start_program(words.get(), descriptors);
   if (pid < 0)
     return Status::not_found("evaluator '{}': {}: {}", command, words.get()[0], std::strerror(errno));
-  return std::unique_ptr<EvaluatorProcess>(new EvaluatorProcess(
-      command, std::move(*memory), pid, std::move(channel->ours), std::move(errors->ours)));
+  return std::unique_ptr<EvaluatorProcess>(
+      new EvaluatorProcess(command, std::move(memory), pid, std::move(channel.ours), std::move(errors.ours)));
 }
 
 EvaluatorProcess::~EvaluatorProcess() {

@@ -161,9 +161,7 @@ class ExternalDevice::RemoteKernel final : public Kernel {
   Status run(const Operands& operands, void*, Stream) const override {
     Json run = message("run");
     run["kernel"] = number_;
-    auto json = operands_json(operands, memory_);
-    if (!json.ok()) return json.status();
-    run["operands"] = std::move(*json);
+    GEMMTUNE_TRY(run["operands"], operands_json(operands, memory_));
     return process_.ask(std::move(run)).status();
   }
 
@@ -325,27 +323,24 @@ ExternalDevice::ExternalDevice(std::unique_ptr<EvaluatorProcess> process, Evalua
 ExternalDevice::~ExternalDevice() = default;
 
 Result<std::unique_ptr<Device>> ExternalDevice::open(const std::string& command, double seconds) {
-  auto process = EvaluatorProcess::start(command);
-  if (!process.ok()) return process.status();
+  GEMMTUNE_TRY(auto process, EvaluatorProcess::start(command));
   Json ask = message("hello");
   ask["protocol"] = evaluator_protocol;
-  const auto reply = (*process)->ask(std::move(ask), seconds);
-  if (!reply.ok()) return reply.status();
-  auto hello = parse_hello(*reply);
+  GEMMTUNE_TRY(const auto reply, process->ask(std::move(ask), seconds));
+  auto hello = parse_hello(reply);
   if (!hello.ok())
     return Status(hello.code(), fmt::format("evaluator '{}': hello: {}", command, hello.message()));
   hello->device.backend = external_backend;
   hello->device.name = command;
-  return std::unique_ptr<Device>(new ExternalDevice(std::move(*process), std::move(*hello)));
+  return std::unique_ptr<Device>(new ExternalDevice(std::move(process), std::move(*hello)));
 }
 
 Result<std::unique_ptr<Buffer>> ExternalDevice::allocate(std::size_t bytes, Placement placement) {
   const std::size_t guard = placement == Placement::guarded ? guard_bytes : 0;
   if (bytes > hello_.memory_bytes)
     return Status::out_of_memory("cannot allocate {} bytes of {}'s memory", bytes, hello_.family);
-  const auto block = memory_->allocate(bytes + 2 * guard);
-  if (!block.ok()) return block.status();
-  auto buffer = std::make_unique<RemoteBuffer>(*this, *block, bytes, guard);
+  GEMMTUNE_TRY(const auto block, memory_->allocate(bytes + 2 * guard));
+  auto buffer = std::make_unique<RemoteBuffer>(*this, block, bytes, guard);
   if (guard > 0) GEMMTUNE_RETURN_IF_ERROR(buffer->write_guards());
   return std::unique_ptr<Buffer>(std::move(buffer));
 }
@@ -357,11 +352,10 @@ Status ExternalDevice::move_bytes(std::string_view direction, const void* device
     const std::size_t chunk = std::min(chunk_bytes, bytes - done);
     std::byte* const shared = process_->memory().at_least(chunk);
     if (shared == nullptr) return Status::out_of_memory("no shared memory of {} bytes", chunk);
-    const auto place = memory_->place_of(static_cast<const std::byte*>(device) + done);
-    if (!place.ok()) return place.status();
+    GEMMTUNE_TRY(const auto place, memory_->place_of(static_cast<const std::byte*>(device) + done));
     if (from != nullptr) std::memcpy(shared, static_cast<const std::byte*>(from) + done, chunk);
     Json move = message(direction);
-    move["at"] = *place;
+    move["at"] = place;
     move["bytes"] = chunk;
     if (const auto reply = process_->ask(std::move(move)); !reply.ok()) return reply.status();
     if (to != nullptr) std::memcpy(static_cast<std::byte*>(to) + done, shared, chunk);
@@ -381,9 +375,7 @@ Status ExternalDevice::copy_within(void* to, const void* from, std::size_t bytes
   if (bytes == 0) return {};
   Json copy = message("copy");
   for (const auto& [name, pointer] : {std::pair<const char*, const void*>{"from", from}, {"to", to}}) {
-    const auto place = memory_->place_of(pointer);
-    if (!place.ok()) return place.status();
-    copy[name] = *place;
+    GEMMTUNE_TRY(copy[name], memory_->place_of(pointer));
   }
   copy["bytes"] = bytes;
   return process_->ask(std::move(copy)).status();
@@ -391,10 +383,9 @@ Status ExternalDevice::copy_within(void* to, const void* from, std::size_t bytes
 
 Status ExternalDevice::fill(void* device, int byte, std::size_t bytes) {
   if (bytes == 0) return {};
-  const auto place = memory_->place_of(device);
-  if (!place.ok()) return place.status();
+  GEMMTUNE_TRY(const auto place, memory_->place_of(device));
   Json fill = message("fill");
-  fill["at"] = *place;
+  fill["at"] = place;
   fill["bytes"] = bytes;
   fill["value"] = byte & 0xff;
   return process_->ask(std::move(fill)).status();
@@ -430,9 +421,8 @@ Result<Json> ExternalDevice::ask_launches(std::string_view what, const SampleReq
     rotation["rotation"] = rotations_ + 1;
     rotation["operands"] = Json::array();
     for (const Operands& operands : request.rotation) {
-      auto json = RemoteKernel::operands_json(operands, *memory_);
-      if (!json.ok()) return json.status();
-      rotation["operands"].push_back(std::move(*json));
+      GEMMTUNE_TRY(auto json, RemoteKernel::operands_json(operands, *memory_));
+      rotation["operands"].push_back(std::move(json));
     }
     if (const auto reply = process_->ask(std::move(rotation)); !reply.ok()) return reply.status();
     rotation_.assign(request.rotation.begin(), request.rotation.end());
@@ -462,14 +452,12 @@ Status ExternalDevice::counts_energy() {
 
 Result<EnergySample> ExternalDevice::sample_energy(const SampleRequest& request, double seconds) {
   GEMMTUNE_RETURN_IF_ERROR(counts_energy());
-  const auto reply = ask_launches("energy", request, seconds);
-  if (!reply.ok()) return reply.status();
-  const auto microseconds =
-      number_of_reply(*reply, "energy", "microseconds", min_sample_microseconds, max_sample_microseconds);
-  if (!microseconds.ok()) return microseconds.status();
-  const auto joules = number_of_reply(*reply, "energy", "joules", min_sample_joules, max_sample_joules);
-  if (!joules.ok()) return joules.status();
-  return EnergySample{*microseconds, *joules};
+  GEMMTUNE_TRY(const auto reply, ask_launches("energy", request, seconds));
+  GEMMTUNE_TRY(const auto microseconds, number_of_reply(reply, "energy", "microseconds",
+                                                        min_sample_microseconds, max_sample_microseconds));
+  GEMMTUNE_TRY(const auto joules,
+               number_of_reply(reply, "energy", "joules", min_sample_joules, max_sample_joules));
+  return EnergySample{microseconds, joules};
 }
 
 std::size_t ExternalDevice::free_memory_bytes() {

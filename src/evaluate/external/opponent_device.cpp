@@ -52,9 +52,7 @@ class Mirror {
     ranges_ = std::move(joined);
     for (Range& range : ranges_) {
       const auto bytes = static_cast<std::size_t>(range.end - range.begin);
-      auto buffer = remote_.allocate(bytes, Placement::plain);
-      if (!buffer.ok()) return buffer.status();
-      range.copy = std::move(*buffer);
+      GEMMTUNE_TRY(range.copy, remote_.allocate(bytes, Placement::plain));
       GEMMTUNE_RETURN_IF_ERROR(remote_.copy_in(range.copy->data(), range.begin, bytes));
     }
     return {};
@@ -227,9 +225,7 @@ Result<std::unique_ptr<Device>> with_opponent(std::unique_ptr<Device> device, co
   std::unique_ptr<Device> remote;
   {
     const CoresOfChildren cores(device->info());
-    auto opened = ExternalDevice::open(command, seconds);
-    if (!opened.ok()) return opened.status();
-    remote = std::move(*opened);
+    GEMMTUNE_TRY(remote, ExternalDevice::open(command, seconds));
   }
   const std::string_view family = remote->families().front()->name();
   if (device->find_family(family) != nullptr)

@@ -45,15 +45,12 @@ Result<BitClassFinder> BitClassFinder::make(Device& device, const Problem& probl
                                             int threads) {
   BitClassFinder finder(device, problem);
   for (int set = 0; set < bit_sets(problem); ++set) {
-    auto host = bit_operands(problem, set, seed, threads);
-    if (!host.ok()) return host.status();
-    auto weights = DeviceOperands::make(device, bit_problem(problem), Placement::plain);
-    if (!weights.ok()) return weights.status();
-    GEMMTUNE_RETURN_IF_ERROR(weights->fill(*host));
-    host->w = {};
-    host->w2 = {};
-    finder.sets_.push_back(
-        {std::move(host).value(), std::make_unique<DeviceOperands>(std::move(weights).value())});
+    GEMMTUNE_TRY(auto host, bit_operands(problem, set, seed, threads));
+    GEMMTUNE_TRY(auto weights, DeviceOperands::make(device, bit_problem(problem), Placement::plain));
+    GEMMTUNE_RETURN_IF_ERROR(weights.fill(host));
+    host.w = {};
+    host.w2 = {};
+    finder.sets_.push_back({std::move(host), std::make_unique<DeviceOperands>(std::move(weights))});
   }
   return finder;
 }
@@ -63,9 +60,7 @@ Result<BitClassFinder::Rows> BitClassFinder::place(const Problem& problem, const
   const HostOperands host = placed_rows(problem, set.rows, placement.rows);
   Rows rows;
   const auto allocate = [this](std::size_t bytes, std::unique_ptr<Buffer>& buffer) -> Status {
-    auto made = device_->allocate(bytes, Placement::plain);
-    if (!made.ok()) return made.status();
-    buffer = std::move(made).value();
+    GEMMTUNE_TRY(buffer, device_->allocate(bytes, Placement::plain));
     return {};
   };
   const auto put = [&](const auto& content, std::unique_ptr<Buffer>& buffer) -> Status {
@@ -85,29 +80,28 @@ Result<BitClassFinder::Rows> BitClassFinder::place(const Problem& problem, const
 Result<std::string> BitClassFinder::add_run(Subject& subject, const Rows& rows, const Problem& problem,
                                             const RowPlacement& placement, int set) {
   const Kernel& kernel = *subject.built.kernel;
-  auto operands = sets_[static_cast<std::size_t>(set)].weights->operands(kernel.weight_layout());
-  if (!operands.ok()) return operands.status();
+  GEMMTUNE_TRY(auto operands, sets_[static_cast<std::size_t>(set)].weights->operands(kernel.weight_layout()));
   const auto start = [](const std::unique_ptr<Buffer>& buffer) {
     return buffer == nullptr ? nullptr : buffer->data();
   };
   const MatrixShape x = operand_shapes(problem).x;
   const std::int64_t columns = output_columns(problem);
-  operands->x = rows.x->data();
-  operands->x_scale = start(rows.x_scale);
-  operands->topk_ids = static_cast<const std::int32_t*>(start(rows.topk_ids));
-  operands->topk_weights = static_cast<const float*>(start(rows.topk_weights));
-  operands->ldx = x.line_elements();
-  operands->x_batch_stride = x.lines() * operands->ldx;
-  operands->y = rows.y->data();
-  operands->ldy = columns;
-  operands->y_batch_stride = problem.m * columns;
-  if (!problem.bias) operands->bias = nullptr;
+  operands.x = rows.x->data();
+  operands.x_scale = start(rows.x_scale);
+  operands.topk_ids = static_cast<const std::int32_t*>(start(rows.topk_ids));
+  operands.topk_weights = static_cast<const float*>(start(rows.topk_weights));
+  operands.ldx = x.line_elements();
+  operands.x_batch_stride = x.lines() * operands.ldx;
+  operands.y = rows.y->data();
+  operands.ldy = columns;
+  operands.y_batch_stride = problem.m * columns;
+  if (!problem.bias) operands.bias = nullptr;
   // What another kernel left there is no result of this one.
   constexpr int poison = 0xff;
   GEMMTUNE_RETURN_IF_ERROR(device_->fill(rows.y->data(), poison, rows.y->bytes()));
   if (subject.workspace != nullptr)
     GEMMTUNE_RETURN_IF_ERROR(device_->fill(subject.workspace->data(), 0, subject.workspace->bytes()));
-  GEMMTUNE_RETURN_IF_ERROR(kernel.run(*operands, start(subject.workspace), {}));
+  GEMMTUNE_RETURN_IF_ERROR(kernel.run(operands, start(subject.workspace), {}));
   GEMMTUNE_RETURN_IF_ERROR(device_->synchronize());
   const std::vector<std::int64_t> probes = placed_probes(placement);
   const auto row_bytes = static_cast<std::size_t>(bytes_of(problem.y_type, columns));

@@ -44,9 +44,7 @@ std::vector<DeviceOperands::Part> DeviceOperands::parts(const HostOperands* host
 Result<DeviceOperands> DeviceOperands::make(Device& device, const Problem& problem, Placement placement) {
   DeviceOperands operands(device, problem, placement);
   for (const Part& part : operands.parts(nullptr)) {
-    auto made = operands.tensor(part.bytes);
-    if (!made.ok()) return made.status();
-    operands.*part.tensor = std::move(made).value();
+    GEMMTUNE_TRY(operands.*part.tensor, operands.tensor(part.bytes));
   }
   return operands;
 }
@@ -57,10 +55,9 @@ Result<DeviceOperands::Tensor> DeviceOperands::tensor(std::size_t bytes) const {
   const std::size_t multiple =
       placement_ == Placement::page_end ? static_cast<std::size_t>(problem_.alignment) : line_bytes;
   const std::size_t room = round_up(bytes, multiple);
-  auto buffer = device_->allocate(room, placement_);
-  if (!buffer.ok()) return buffer.status();
+  GEMMTUNE_TRY(auto buffer, device_->allocate(room, placement_));
   Tensor made;
-  made.buffer = std::move(buffer).value();
+  made.buffer = std::move(buffer);
   made.data = made.buffer->data();
   made.bytes = bytes;
   GEMMTUNE_RETURN_IF_ERROR(device_->fill(made.data, poison_byte, room));
@@ -103,15 +100,15 @@ Status DeviceOperands::fill(const DeviceOperands& other) {
 Status DeviceOperands::spread_x(std::int64_t ldx) {
   const MatrixShape x = operand_shapes(problem_).x;
   const std::int64_t lines = x.count * x.lines();
-  auto spread = tensor(static_cast<std::size_t>(bytes_of(x.type, (lines - 1) * ldx + x.line_elements())));
-  if (!spread.ok()) return spread.status();
+  GEMMTUNE_TRY(auto spread,
+               tensor(static_cast<std::size_t>(bytes_of(x.type, (lines - 1) * ldx + x.line_elements()))));
   const std::int64_t from_step = bytes_of(x.type, x.line_elements());
   const std::int64_t to_step = bytes_of(x.type, ldx);
   for (std::int64_t line = 0; line < lines; ++line)
-    GEMMTUNE_RETURN_IF_ERROR(copy_on_device(*device_, static_cast<std::byte*>(spread->data) + line * to_step,
+    GEMMTUNE_RETURN_IF_ERROR(copy_on_device(*device_, static_cast<std::byte*>(spread.data) + line * to_step,
                                             static_cast<const std::byte*>(x_.data) + line * from_step,
                                             static_cast<std::size_t>(from_step)));
-  x_ = std::move(spread).value();
+  x_ = std::move(spread);
   ldx_ = ldx;
   return {};
 }
@@ -148,12 +145,10 @@ Result<Operands> DeviceOperands::operands(WeightLayout layout) {
   if (layout == WeightLayout::plain) return operands;
   auto found = packed_.find(layout);
   if (found == packed_.end()) {
-    const Result<std::size_t> bytes = device_->packed_bytes(problem_, layout);
-    if (!bytes.ok()) return bytes.status();
-    auto made = tensor(round_up(*bytes, line_bytes));
-    if (!made.ok()) return made.status();
-    GEMMTUNE_RETURN_IF_ERROR(pack(layout, *made));
-    found = packed_.emplace(layout, std::move(made).value()).first;
+    GEMMTUNE_TRY(const std::size_t bytes, device_->packed_bytes(problem_, layout));
+    GEMMTUNE_TRY(auto made, tensor(round_up(bytes, line_bytes)));
+    GEMMTUNE_RETURN_IF_ERROR(pack(layout, made));
+    found = packed_.emplace(layout, std::move(made)).first;
   }
   operands.w = found->second.data;
   return operands;

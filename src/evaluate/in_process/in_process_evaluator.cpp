@@ -49,9 +49,8 @@ Result<ProblemBench*> InProcessEvaluator::bench_for(const Problem& problem) {
   pause();
   step(Step::preparing);
   GEMMTUNE_RETURN_IF_ERROR(check_memory(problem, true));
-  auto verifier = KernelVerifier::make(device_, problem, verifier_options(options_));
-  if (!verifier.ok()) return verifier.status();
-  bench_ = std::make_unique<ProblemBench>(device_, problem, options_, std::move(verifier).value(),
+  GEMMTUNE_TRY(auto verifier, KernelVerifier::make(device_, problem, verifier_options(options_)));
+  bench_ = std::make_unique<ProblemBench>(device_, problem, options_, std::move(verifier),
                                           earlier_[print(problem)]);
   return bench_.get();
 }
@@ -64,12 +63,11 @@ Result<std::vector<Outcome>> InProcessEvaluator::screen(const Problem& problem,
                                                         std::span<const Candidate> candidates, int samples,
                                                         const std::function<bool()>& stop) {
   try {
-    const Result<ProblemBench*> bench = bench_for(problem);
-    if (!bench.ok()) return bench.status();
+    GEMMTUNE_TRY(ProblemBench* const bench, bench_for(problem));
     std::vector<Outcome> outcomes;
     for (const Candidate& candidate : candidates) {
       if (stop && stop()) break;
-      outcomes.push_back((*bench)->screen(candidate, samples));
+      outcomes.push_back(bench->screen(candidate, samples));
     }
     return outcomes;
   } catch (const std::bad_alloc&) {
@@ -81,11 +79,10 @@ Result<std::vector<Outcome>> InProcessEvaluator::screen(const Problem& problem,
 Result<FinalsResult> InProcessEvaluator::take_rounds(const RoundsKind& kind, const Problem& problem,
                                                      std::span<const Candidate> candidates, int rounds) {
   try {
-    const Result<ProblemBench*> bench = bench_for(problem);
-    if (!bench.ok()) return bench.status();
-    return kind.energy    ? (*bench)->energy(candidates, rounds)
-           : kind.routing ? (*bench)->finals_on(*kind.routing, candidates, rounds)
-                          : (*bench)->finals(candidates, rounds);
+    GEMMTUNE_TRY(ProblemBench* const bench, bench_for(problem));
+    return kind.energy    ? bench->energy(candidates, rounds)
+           : kind.routing ? bench->finals_on(*kind.routing, candidates, rounds)
+                          : bench->finals(candidates, rounds);
   } catch (const std::bad_alloc&) {
     bench_.reset();
     return Status::out_of_memory("no memory to verify {}", print(problem));

@@ -28,8 +28,7 @@ Result<OutputVerifier> output_verifier_for(Device& device, const Problem& proble
                                            const KernelVerifierOptions& kernel_options, PlannedInputs& inputs,
                                            DeviceOperands& operands, std::uint64_t sampling_seed,
                                            Signs signs) {
-  const Result<Operands> plain = operands.operands(WeightLayout::plain);
-  if (!plain.ok()) return plain.status();
+  GEMMTUNE_TRY(const Operands plain, operands.operands(WeightLayout::plain));
   OutputVerifierOptions options;
   options.max_err_ratio = kernel_options.max_err_ratio;
   options.threads = kernel_options.reference_threads;
@@ -38,7 +37,7 @@ Result<OutputVerifier> output_verifier_for(Device& device, const Problem& proble
   options.max_host_flops = kernel_options.max_host_flops;
   options.max_host_elements = kernel_options.max_host_elements;
   options.max_host_bytes = kernel_options.max_host_bytes;
-  return OutputVerifier::make(device, problem, options, inputs, *plain);
+  return OutputVerifier::make(device, problem, options, inputs, plain);
 }
 
 }  // namespace
@@ -53,47 +52,39 @@ struct KernelVerifier::Run {
 
 Result<KernelVerifier> KernelVerifier::make(Device& device, const Problem& problem,
                                             const KernelVerifierOptions& options) {
-  auto inputs = plan_inputs(problem, options.seed, Signs::both, options.init, options.routing);
-  if (!inputs.ok()) return inputs.status();
-  auto operands = DeviceOperands::make(device, problem, Placement::plain);
-  if (!operands.ok()) return operands.status();
-  GEMMTUNE_RETURN_IF_ERROR(operands->fill(*inputs, options.reference_threads));
-  auto verifier = output_verifier_for(device, problem, options, *inputs, *operands, 0, Signs::both);
-  if (!verifier.ok()) return verifier.status();
-  KernelVerifier made(device, problem, options, std::move(operands).value(), std::move(verifier).value());
+  GEMMTUNE_TRY(auto inputs, plan_inputs(problem, options.seed, Signs::both, options.init, options.routing));
+  GEMMTUNE_TRY(auto operands, DeviceOperands::make(device, problem, Placement::plain));
+  GEMMTUNE_RETURN_IF_ERROR(operands.fill(inputs, options.reference_threads));
+  GEMMTUNE_TRY(auto verifier,
+               output_verifier_for(device, problem, options, inputs, operands, 0, Signs::both));
+  KernelVerifier made(device, problem, options, std::move(operands), std::move(verifier));
   GEMMTUNE_RETURN_IF_ERROR(made.renew_y());
   return made;
 }
 
 Status KernelVerifier::renew_y() {
   y_.reset();
-  auto y =
-      device_->allocate(static_cast<std::size_t>(operand_shapes(problem_).y.bytes()), Placement::guarded);
-  if (!y.ok()) return y.status();
-  y_ = std::move(y).value();
+  GEMMTUNE_TRY(y_, device_->allocate(static_cast<std::size_t>(operand_shapes(problem_).y.bytes()),
+                                     Placement::guarded));
   return {};
 }
 
 Status KernelVerifier::prepare(Run& run, const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy) {
-  const Result<Operands> made = operands.operands(kernel.weight_layout());
-  if (!made.ok()) return made.status();
-  run.operands = *made;
+  GEMMTUNE_TRY(const Operands made, operands.operands(kernel.weight_layout()));
+  run.operands = made;
   run.operands.ldy = ldy;
   run.operands.y_batch_stride = problem_.m * ldy;
   run.y = y_.get();
   if (ldy != output_columns(problem_)) {
     const std::int64_t rows = problem_.batch * problem_.m;
-    auto y = device_->allocate(static_cast<std::size_t>(bytes_of(problem_.y_type, rows * ldy)),
-                               Placement::guarded);
-    if (!y.ok()) return y.status();
-    run.padded_y = std::move(y).value();
+    GEMMTUNE_TRY(run.padded_y,
+                 device_->allocate(static_cast<std::size_t>(bytes_of(problem_.y_type, rows * ldy)),
+                                   Placement::guarded));
     run.y = run.padded_y.get();
   }
   run.operands.y = run.y->data();
   if (kernel.workspace_bytes() > 0) {
-    auto workspace = device_->allocate(kernel.workspace_bytes(), Placement::guarded);
-    if (!workspace.ok()) return workspace.status();
-    run.workspace = std::move(workspace).value();
+    GEMMTUNE_TRY(run.workspace, device_->allocate(kernel.workspace_bytes(), Placement::guarded));
     // Zero, as in a fresh workspace of counters; later runs find what the kernel left.
     GEMMTUNE_RETURN_IF_ERROR(device_->fill(run.workspace->data(), 0, run.workspace->bytes()));
   }
@@ -179,11 +170,10 @@ Result<OutputVerifier> KernelVerifier::refill(DeviceOperands& operands, std::uin
                                               Signs signs) {
   const RoutingKind routing =
       options_.routing.kind == RoutingKind::zipf ? RoutingKind::uniform : RoutingKind::zipf;
-  auto inputs = plan_inputs(problem_, options_.seed + seed_offset, signs, InitType::randn,
-                            {routing, nullptr, true}, ScaleCodes::whole);
-  if (!inputs.ok()) return inputs.status();
-  GEMMTUNE_RETURN_IF_ERROR(operands.fill(*inputs, options_.reference_threads));
-  return output_verifier_for(*device_, problem_, options_, *inputs, operands, seed_offset, signs);
+  GEMMTUNE_TRY(auto inputs, plan_inputs(problem_, options_.seed + seed_offset, signs, InitType::randn,
+                                        {routing, nullptr, true}, ScaleCodes::whole));
+  GEMMTUNE_RETURN_IF_ERROR(operands.fill(inputs, options_.reference_threads));
+  return output_verifier_for(*device_, problem_, options_, inputs, operands, seed_offset, signs);
 }
 
 Result<std::vector<Outcome>> KernelVerifier::verify_fully(
@@ -192,16 +182,15 @@ Result<std::vector<Outcome>> KernelVerifier::verify_fully(
     if (on_kernel) on_kernel(kernel);
   };
   announce(nullptr);
-  auto edge = DeviceOperands::make(*device_, problem_, Placement::page_end);
-  if (!edge.ok()) return edge.status();
-  GEMMTUNE_RETURN_IF_ERROR(edge->fill(operands_));
+  GEMMTUNE_TRY(auto edge, DeviceOperands::make(*device_, problem_, Placement::page_end));
+  GEMMTUNE_RETURN_IF_ERROR(edge.fill(operands_));
   std::vector<Outcome> outcomes;
   for (const KernelOfClass& kernel : kernels) {
     announce(kernel.kernel);
     const std::int64_t columns = output_columns(problem_);
-    outcomes.push_back(verify_once(kernel, *edge, verifier_, columns));
+    outcomes.push_back(verify_once(kernel, edge, verifier_, columns));
     if (outcomes.back().kind == OutcomeKind::ok)
-      outcomes.back() = verify_once(kernel, *edge, verifier_, columns + pad_elements);
+      outcomes.back() = verify_once(kernel, edge, verifier_, columns + pad_elements);
     const bool odd = options_.odd_strides && bits(problem_.x_type) >= 8;
     if (outcomes.back().kind == OutcomeKind::ok && odd) {
       const Outcome even = outcomes.back();
@@ -211,24 +200,22 @@ Result<std::vector<Outcome>> KernelVerifier::verify_fully(
   }
   // Other data at the same addresses: detects a kernel that keeps something of an earlier call.
   announce(nullptr);
-  auto second = refill(*edge, second_seed_offset, Signs::both);
-  if (!second.ok()) return second.status();
+  GEMMTUNE_TRY(auto second, refill(edge, second_seed_offset, Signs::both));
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (outcomes[i].kind != OutcomeKind::ok) continue;
     announce(kernels[i].kernel);
     const Outcome first = outcomes[i];
-    outcomes[i] = verify_repeated(kernels[i], *edge, *second);
+    outcomes[i] = verify_repeated(kernels[i], edge, second);
     outcomes[i].err_ratio = std::max(outcomes[i].err_ratio, first.err_ratio);
     outcomes[i].error = worst_of(outcomes[i].error, first.error);
   }
   if (!has_classes(*device_, problem_)) return outcomes;
   announce(nullptr);
-  auto one_sign = refill(*edge, one_sign_seed_offset, Signs::one);
-  if (!one_sign.ok()) return one_sign.status();
+  GEMMTUNE_TRY(auto one_sign, refill(edge, one_sign_seed_offset, Signs::one));
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (outcomes[i].kind != OutcomeKind::ok) continue;
     announce(kernels[i].kernel);
-    const Outcome outcome = verify_once(kernels[i], *edge, *one_sign, output_columns(problem_));
+    const Outcome outcome = verify_once(kernels[i], edge, one_sign, output_columns(problem_));
     if (outcome.kind != OutcomeKind::ok) {
       const MeasuredError before = outcomes[i].error;
       outcomes[i] = outcome;

@@ -157,9 +157,7 @@ Result<OutputVerifier> OutputVerifier::make(Device& device, const Problem& probl
   ReferenceOptions reference_options;
   reference_options.threads = options.threads;
   reference_options.seed += options.sampling_seed;
-  auto reference = compute_reference(problem, inputs.host, reference_options);
-  if (!reference.ok()) return reference.status();
-  verifier.reference_ = std::move(*reference);
+  GEMMTUNE_TRY(verifier.reference_, compute_reference(problem, inputs.host, reference_options));
   return verifier;
 }
 
@@ -203,8 +201,7 @@ Status OutputVerifier::confirm_batch(const PlannedInputs& inputs, std::int64_t b
                                           shapes.w.scale.zero_point_bytes(), w_rows);
   operands.x_global_scale = inputs.host.x_global_scale;
   operands.w_global_scale = inputs.host.w_global_scale;
-  const auto expected = compute_reference(small, operands, {});
-  if (!expected.ok()) return expected.status();
+  GEMMTUNE_TRY(const auto expected, compute_reference(small, operands, {}));
   std::vector<double> values(static_cast<std::size_t>(problem_.n));
   std::vector<float> magnitudes(values.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -212,8 +209,8 @@ Status OutputVerifier::confirm_batch(const PlannedInputs& inputs, std::int64_t b
     for (std::size_t j = 0; j < columns.size(); ++j) {
       const auto column = static_cast<std::size_t>(columns[j]);
       const std::size_t at = i * static_cast<std::size_t>(small.n) + j * static_cast<std::size_t>(apart);
-      const double value = expected->values[at];
-      const double magnitude = expected->magnitudes[at];
+      const double value = expected.values[at];
+      const double magnitude = expected.magnitudes[at];
       const double size = static_cast<double>(magnitudes[column]);
       if (!is_close(values[column], size, value, magnitude))
         return differs(rows[i], columns[j], {values[column], size}, {value, magnitude});
@@ -278,8 +275,7 @@ Status OutputVerifier::confirm_mixture(const PlannedInputs& inputs, int threads)
   ReferenceOptions options;
   options.threads = threads;
   options.sampled_rows = small.m;  // all of them
-  const auto expected = compute_reference(small, operands, options);
-  if (!expected.ok()) return expected.status();
+  GEMMTUNE_TRY(const auto expected, compute_reference(small, operands, options));
   std::vector<double> values(static_cast<std::size_t>(output_columns(problem_)));
   std::vector<float> magnitudes(values.size());
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -287,9 +283,9 @@ Status OutputVerifier::confirm_mixture(const PlannedInputs& inputs, int threads)
     for (std::size_t column = 0; column < values.size(); ++column) {
       const std::size_t at = i * values.size() + column;
       const auto size = static_cast<double>(magnitudes[column]);
-      if (!is_close(values[column], size, expected->values[at], expected->magnitudes[at]))
+      if (!is_close(values[column], size, expected.values[at], expected.magnitudes[at]))
         return differs(tokens[i], static_cast<std::int64_t>(column), {values[column], size},
-                       {expected->values[at], expected->magnitudes[at]});
+                       {expected.values[at], expected.magnitudes[at]});
     }
   }
   return {};
@@ -355,9 +351,7 @@ Status OutputVerifier::keep() {
     return {};
   }
   if (!kept_on_device_ || kept_on_device_->bytes() != y_->bytes()) {
-    auto buffer = device_->allocate(y_->bytes(), Placement::plain);
-    if (!buffer.ok()) return buffer.status();
-    kept_on_device_ = std::move(*buffer);
+    GEMMTUNE_TRY(kept_on_device_, device_->allocate(y_->bytes(), Placement::plain));
   }
   return device_->copy_within(kept_on_device_->data(), y_->data(), y_->bytes());
 }

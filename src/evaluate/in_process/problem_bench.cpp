@@ -96,17 +96,14 @@ ProblemBench::Entry& ProblemBench::entry_of(const Candidate& candidate) {
 Status ProblemBench::set_up_timing(Entry& entry) {
   const Kernel& kernel = *entry.built.kernel;
   step(Step::preparing, entry.name);
-  const auto rotation =
-      pools_.rotation(kernel.weight_layout(), options_.policy.routing, verifier_.operands());
-  if (!rotation.ok()) return rotation.status();
+  GEMMTUNE_TRY(const auto rotation,
+               pools_.rotation(kernel.weight_layout(), options_.policy.routing, verifier_.operands()));
   Timed timed;
   timed.kernel = &kernel;
-  timed.rotation = *rotation;
+  timed.rotation = rotation;
   timed.thread_pool = entry.built.thread_pool;
   if (kernel.workspace_bytes() > 0) {
-    auto workspace = device_.allocate(kernel.workspace_bytes(), Placement::plain);
-    if (!workspace.ok()) return workspace.status();
-    entry.workspace = std::move(workspace).value();
+    GEMMTUNE_TRY(entry.workspace, device_.allocate(kernel.workspace_bytes(), Placement::plain));
     GEMMTUNE_RETURN_IF_ERROR(device_.fill(entry.workspace->data(), 0, entry.workspace->bytes()));
     timed.workspace = entry.workspace->data();
   }
@@ -149,10 +146,10 @@ Result<ProblemBench::DriftReference*> ProblemBench::drift_reference_for(Entry& e
   // All samples of this pool are multiples of the level: the quieter of two counts.
   double quietest = std::numeric_limits<double>::infinity();
   for (int half = 0; half < 2; ++half) {
-    const auto level =
-        sampler_.sample_in_turns(alone, reference_samples / 2 * Sampler::turns(*entry.timed)).front();
-    if (!level.ok()) return level.status();
-    quietest = std::min(quietest, *level);
+    GEMMTUNE_TRY(
+        const auto level,
+        sampler_.sample_in_turns(alone, reference_samples / 2 * Sampler::turns(*entry.timed)).front());
+    quietest = std::min(quietest, level);
   }
   reference = {&entry, quietest};
   return &reference;
@@ -210,14 +207,13 @@ Status ProblemBench::add_sample(Entry& entry, std::vector<double>& samples) {
   Result<double> sample = possible_sample(entry);
   if (!sample.ok()) return sample.status();
   if (!samples.empty() && distance(*sample, samples.back()) > std::log(far_off)) {
-    const Result<double> third = possible_sample(entry);
-    if (!third.ok()) return third.status();
+    GEMMTUNE_TRY(const double third, possible_sample(entry));
     // The two that agree better stay.
-    const bool first_was_off = distance(*third, *sample) < distance(*third, samples.back());
+    const bool first_was_off = distance(third, *sample) < distance(third, samples.back());
     if (first_was_off) {
-      samples.back() = *third;
+      samples.back() = third;
     } else {
-      sample = *third;
+      sample = third;
     }
   }
   samples.push_back(*sample);
@@ -226,13 +222,12 @@ Status ProblemBench::add_sample(Entry& entry, std::vector<double>& samples) {
 
 Result<double> ProblemBench::screening_sample(Entry& entry) {
   if (!device_.times_single_calls()) return sampler_.sample(*entry.timed);
-  const auto reference = drift_reference_for(entry);
-  if (!reference.ok()) return reference.status();
-  Entry* const pair[] = {&entry, (*reference)->entry};
+  GEMMTUNE_TRY(const auto reference, drift_reference_for(entry));
+  Entry* const pair[] = {&entry, reference->entry};
   const Timed* const timed[] = {&*pair[0]->timed, &*pair[1]->timed};
   const int turns = (Sampler::turns(*timed[0]) + 1) / 2;
   // A slow reference means that the machine does not treat the two alike: the quietest of a few tries counts.
-  const double level = (*reference)->microseconds;
+  const double level = reference->microseconds;
   double min_reference = std::numeric_limits<double>::infinity();
   Result<double> sample = 0.0;
   for (int attempt = 0; attempt < sample_tries && min_reference > (1 + sample_excess) * level; ++attempt) {
@@ -300,7 +295,7 @@ Status ProblemBench::check_fully(std::span<Entry* const> entries) {
     kernels.push_back({entry->built.kernel.get(), entry->accuracy});
   }
   if (pending.empty()) return {};
-  const auto outcomes = verifier_.verify_fully(kernels, [&](const Kernel* kernel) {
+  GEMMTUNE_TRY(const auto outcomes, verifier_.verify_fully(kernels, [&](const Kernel* kernel) {
     pause();
     const auto at = std::find_if(kernels.begin(), kernels.end(),
                                  [&](const KernelOfClass& one) { return one.kernel == kernel; });
@@ -309,14 +304,13 @@ Status ProblemBench::check_fully(std::span<Entry* const> entries) {
     } else {
       step(Step::candidate, pending[static_cast<std::size_t>(at - kernels.begin())]->name);
     }
-  });
-  if (!outcomes.ok()) return outcomes.status();
+  }));
   for (std::size_t i = 0; i < pending.size(); ++i) {
-    const double err_ratio = std::max(pending[i]->checked.err_ratio, (*outcomes)[i].err_ratio);
+    const double err_ratio = std::max(pending[i]->checked.err_ratio, outcomes[i].err_ratio);
     const MeasuredError error = pending[i]->checked.error;
-    pending[i]->checked = (*outcomes)[i];
+    pending[i]->checked = outcomes[i];
     pending[i]->checked.err_ratio = err_ratio;
-    pending[i]->checked.error = worst_of(error, (*outcomes)[i].error);
+    pending[i]->checked.error = worst_of(error, outcomes[i].error);
     pending[i]->fully_checked = true;
   }
   return {};
@@ -463,9 +457,7 @@ Result<std::vector<ProblemBench::RoundMember>> ProblemBench::finalists(std::span
 Result<FinalsResult> ProblemBench::energy(std::span<const Candidate> candidates, int rounds) {
   GEMMTUNE_RETURN_IF_ERROR(device_.counts_energy());
   std::vector<Entry*> entries;
-  auto ready = finalists(candidates, rounds, entries);
-  if (!ready.ok()) return ready.status();
-  const std::vector<RoundMember> members = std::move(ready).value();
+  GEMMTUNE_TRY(const std::vector<RoundMember> members, finalists(candidates, rounds, entries));
   std::vector<const Timed*> timed;
   for (const RoundMember& member : members) timed.push_back(&*member.entry->timed);
   FinalsResult result;
@@ -492,9 +484,8 @@ Result<FinalsResult> ProblemBench::energy(std::span<const Candidate> candidates,
 Status ProblemBench::route(RoutingKind routing) {
   for (auto& [name, entry] : entries_) {
     if (!entry.timed) continue;
-    const auto rotation = pools_.rotation(entry.built.kernel->weight_layout(), routing, verifier_.operands());
-    if (!rotation.ok()) return rotation.status();
-    entry.timed->rotation = *rotation;
+    GEMMTUNE_TRY(entry.timed->rotation,
+                 pools_.rotation(entry.built.kernel->weight_layout(), routing, verifier_.operands()));
   }
   return {};
 }
@@ -518,9 +509,7 @@ Result<FinalsResult> ProblemBench::finals_on(RoutingKind routing, std::span<cons
 
 Result<FinalsResult> ProblemBench::finals(std::span<const Candidate> candidates, int rounds) {
   std::vector<Entry*> entries;
-  auto ready = finalists(candidates, rounds, entries);
-  if (!ready.ok()) return ready.status();
-  std::vector<RoundMember> members = std::move(ready).value();
+  GEMMTUNE_TRY(std::vector<RoundMember> members, finalists(candidates, rounds, entries));
   // A against A: the first finalist once more, at a random place in each round.
   const std::size_t again = entries.size();
   const std::size_t first = members.empty() ? 0 : members.front().column;

@@ -38,12 +38,11 @@ class RankChecker {
       : device_(device), whole_(whole), candidate_(candidate), operands_(std::move(operands)) {}
 
   Result<RankSums> check() const {
-    const auto whole = sums_of(whole_, operands_);
-    if (!whole.ok()) return whole.status();
+    GEMMTUNE_TRY(const auto whole, sums_of(whole_, operands_));
     RankSums found;
     for (const int ranks : rank_counts) {
-      GEMMTUNE_RETURN_IF_ERROR(check_rows_of_w(*whole, ranks, found));
-      GEMMTUNE_RETURN_IF_ERROR(check_segments_of_k(*whole, ranks, found));
+      GEMMTUNE_RETURN_IF_ERROR(check_rows_of_w(whole, ranks, found));
+      GEMMTUNE_RETURN_IF_ERROR(check_segments_of_k(whole, ranks, found));
     }
     return found;
   }
@@ -67,11 +66,10 @@ class RankChecker {
       HostOperands operands;
       operands.x = operands_.x;
       operands.w = {from, from + static_cast<std::ptrdiff_t>(part_bytes)};
-      const auto sums = sums_of(part, operands);
-      if (!sums.ok()) return sums.status();
+      GEMMTUNE_TRY(const auto sums, sums_of(part, operands));
       for (std::int64_t row = 0; row < part.m; ++row)
         std::memcpy(&together[static_cast<std::size_t>(row * whole_.n + rank * part.n)],
-                    &(*sums)[static_cast<std::size_t>(row * part.n)],
+                    &sums[static_cast<std::size_t>(row * part.n)],
                     static_cast<std::size_t>(part.n) * sizeof(float));
     }
     conclude(whole, together, ranks, "N", found.by_n, found);
@@ -87,9 +85,8 @@ class RankChecker {
       HostOperands operands;
       operands.x = columns_of(operands_.x, whole_.x_type, whole_.k, rank * part.k, part.k);
       operands.w = columns_of(operands_.w, whole_.w_type, whole_.k, rank * part.k, part.k);
-      auto sums = sums_of(part, operands);
-      if (!sums.ok()) return sums.status();
-      parts.push_back(std::move(*sums));
+      GEMMTUNE_TRY(auto sums, sums_of(part, operands));
+      parts.push_back(std::move(sums));
     }
     for (std::size_t apart = 1; apart < parts.size(); apart *= 2)
       for (std::size_t rank = 0; rank < parts.size(); rank += 2 * apart)
@@ -115,29 +112,22 @@ class RankChecker {
   }
 
   Result<Sums> sums_of(const Problem& problem, const HostOperands& host) const {
-    auto kernel = device_.build(candidate_, problem);
-    if (!kernel.ok()) return kernel.status();
-    auto placed = DeviceOperands::make(device_, problem, Placement::plain);
-    if (!placed.ok()) return placed.status();
-    GEMMTUNE_RETURN_IF_ERROR(placed->fill(host));
-    auto operands = placed->operands((*kernel)->weight_layout());
-    if (!operands.ok()) return operands.status();
+    GEMMTUNE_TRY(auto kernel, device_.build(candidate_, problem));
+    GEMMTUNE_TRY(auto placed, DeviceOperands::make(device_, problem, Placement::plain));
+    GEMMTUNE_RETURN_IF_ERROR(placed.fill(host));
+    GEMMTUNE_TRY(auto operands, placed.operands(kernel->weight_layout()));
     Sums sums(static_cast<std::size_t>(problem.m * problem.n));
     const std::size_t bytes = sums.size() * sizeof(float);
-    const auto y = device_.allocate(bytes, Placement::plain);
-    if (!y.ok()) return y.status();
+    GEMMTUNE_TRY(const auto y, device_.allocate(bytes, Placement::plain));
     std::unique_ptr<Buffer> workspace;
-    if (const std::size_t needed = (*kernel)->workspace_bytes(); needed > 0) {
-      auto made = device_.allocate(needed, Placement::plain);
-      if (!made.ok()) return made.status();
-      workspace = std::move(*made);
+    if (const std::size_t needed = kernel->workspace_bytes(); needed > 0) {
+      GEMMTUNE_TRY(workspace, device_.allocate(needed, Placement::plain));
     }
-    operands->y = (*y)->data();
-    operands->ldy = problem.n;
-    GEMMTUNE_RETURN_IF_ERROR(
-        (*kernel)->run(*operands, workspace == nullptr ? nullptr : workspace->data(), {}));
+    operands.y = y->data();
+    operands.ldy = problem.n;
+    GEMMTUNE_RETURN_IF_ERROR(kernel->run(operands, workspace == nullptr ? nullptr : workspace->data(), {}));
     GEMMTUNE_RETURN_IF_ERROR(device_.synchronize());
-    GEMMTUNE_RETURN_IF_ERROR(device_.copy_out(sums.data(), (*y)->data(), bytes));
+    GEMMTUNE_RETURN_IF_ERROR(device_.copy_out(sums.data(), y->data(), bytes));
     return sums;
   }
 
@@ -156,9 +146,8 @@ Result<RankSums> check_ranks(Device& device, Problem problem, const Candidate& c
   problem.y_type = DataType::f32;
   problem.bias = false;
   if (const auto checked = device.checked(candidate, problem); !checked.ok()) return checked.status();
-  auto operands = make_inputs(problem, seed, threads);
-  if (!operands.ok()) return operands.status();
-  return RankChecker(device, problem, candidate, std::move(*operands)).check();
+  GEMMTUNE_TRY(auto operands, make_inputs(problem, seed, threads));
+  return RankChecker(device, problem, candidate, std::move(operands)).check();
 }
 
 }  // namespace gemmtune

@@ -24,11 +24,10 @@ Result<std::size_t> WeightPools::weight_size(WeightLayout layout) const {
 
 /// The weights and scales of one call, each from a line of its own.
 Result<std::vector<WeightPools::Part>> WeightPools::parts_of(WeightLayout layout) const {
-  const Result<std::size_t> weight = weight_size(layout);
-  if (!weight.ok()) return weight.status();
+  GEMMTUNE_TRY(const std::size_t weight, weight_size(layout));
   const OperandShapes shapes = operand_shapes(problem_);
   const auto size = [](std::int64_t bytes) { return static_cast<std::size_t>(bytes); };
-  std::vector<Part> parts{{&Operands::w, 0, *weight},
+  std::vector<Part> parts{{&Operands::w, 0, weight},
                           {&Operands::w_scale, 0, size(shapes.w.scale_bytes())},
                           {&Operands::w_global_scale, 0, size(shapes.w.global_scale_bytes())},
                           {&Operands::w_zero_points, 0, size(shapes.w.zero_point_bytes())},
@@ -51,14 +50,13 @@ Status WeightPools::make_activations(const Operands& operands) {
   const std::size_t limit = pool_limit_bytes(device_, policy_);
   const auto x_bytes = static_cast<std::size_t>(operand_shapes(problem_).x.bytes());
   const auto y_bytes = static_cast<std::size_t>(operand_shapes(problem_).y.bytes());
-  auto x = ColdPool::make(device_, pool_shape(x_bytes, target, limit / 4),
-                          [&](void* to) { return copy_on_device(device_, to, operands.x, x_bytes); });
-  if (!x.ok()) return x.status();
-  auto y = ColdPool::make(device_, pool_shape(y_bytes, target, limit / 4),
-                          [&](void* to) { return device_.fill(to, 0, y_bytes); });
-  if (!y.ok()) return y.status();
-  x_ = std::move(x).value();
-  y_ = std::move(y).value();
+  GEMMTUNE_TRY(auto x, ColdPool::make(device_, pool_shape(x_bytes, target, limit / 4), [&](void* to) {
+                 return copy_on_device(device_, to, operands.x, x_bytes);
+               }));
+  GEMMTUNE_TRY(auto y, ColdPool::make(device_, pool_shape(y_bytes, target, limit / 4),
+                                      [&](void* to) { return device_.fill(to, 0, y_bytes); }));
+  x_ = std::move(x);
+  y_ = std::move(y);
   return {};
 }
 
@@ -83,9 +81,7 @@ Result<const WeightPools::RoutedCalls*> WeightPools::routed_calls(RoutingKind ro
   const std::size_t bytes = all.front().ids.size() * sizeof(std::int32_t);
   const std::size_t stride = round_up(bytes, line_bytes);
   for (std::unique_ptr<Buffer>* buffer : {&calls.ids, &calls.weights}) {
-    auto made = device_.allocate(stride * count, Placement::plain);
-    if (!made.ok()) return made.status();
-    *buffer = std::move(made).value();
+    GEMMTUNE_TRY(*buffer, device_.allocate(stride * count, Placement::plain));
   }
   for (std::size_t i = 0; i < count; ++i) {
     calls.offsets.push_back(i * stride);
@@ -129,19 +125,18 @@ void WeightPools::point_at_weights(const Layout& layout, Rotation& rotation) {
 
 Result<WeightPools::Layout*> WeightPools::layout_of(WeightLayout layout, const Operands& operands) {
   if (const auto found = layouts_.find(layout); found != layouts_.end()) return &found->second;
-  Result<std::vector<Part>> parts = parts_of(layout);
-  if (!parts.ok()) return parts.status();
+  GEMMTUNE_TRY(std::vector<Part> parts, parts_of(layout));
   const std::size_t target = pool_target_bytes(device_, policy_, policy_.cache != CacheMode::warm);
-  const std::size_t bytes = parts->back().offset + parts->back().bytes;
-  auto pool =
+  const std::size_t bytes = parts.back().offset + parts.back().bytes;
+  GEMMTUNE_TRY(
+      auto pool,
       ColdPool::make(device_, pool_shape(bytes, target, pool_limit_bytes(device_, policy_)), [&](void* to) {
-        for (const Part& part : *parts)
+        for (const Part& part : parts)
           GEMMTUNE_RETURN_IF_ERROR(copy_on_device(device_, static_cast<std::byte*>(to) + part.offset,
                                                   operands.*part.pointer, part.bytes));
         return Status();
-      });
-  if (!pool.ok()) return pool.status();
-  return &layouts_.try_emplace(layout, std::move(pool).value(), std::move(parts).value()).first->second;
+      }));
+  return &layouts_.try_emplace(layout, std::move(pool), std::move(parts)).first->second;
 }
 
 Result<Rotation*> WeightPools::rotation(WeightLayout layout, RoutingKind routing, DeviceOperands& checked) {
@@ -149,23 +144,19 @@ Result<Rotation*> WeightPools::rotation(WeightLayout layout, RoutingKind routing
     auto& rotations = found->second.rotations;
     if (const auto made = rotations.find(routing); made != rotations.end()) return &made->second;
   }
-  Result<Operands> operands = checked.operands(layout);
-  if (!operands.ok()) return operands.status();
+  GEMMTUNE_TRY(Operands operands, checked.operands(layout));
   if (!warm_y_) {
-    auto y = device_.allocate(static_cast<std::size_t>(operand_shapes(problem_).y.bytes()), Placement::plain);
-    if (!y.ok()) return y.status();
-    warm_y_ = std::move(y).value();
+    GEMMTUNE_TRY(warm_y_, device_.allocate(static_cast<std::size_t>(operand_shapes(problem_).y.bytes()),
+                                           Placement::plain));
     GEMMTUNE_RETURN_IF_ERROR(device_.fill(warm_y_->data(), 0, warm_y_->bytes()));
   }
-  operands->y = warm_y_->data();
-  operands->ldy = output_columns(problem_);
-  operands->y_batch_stride = problem_.m * operands->ldy;
-  GEMMTUNE_RETURN_IF_ERROR(make_activations(*operands));
-  const auto calls = routed_calls(routing);
-  if (!calls.ok()) return calls.status();
-  const auto made = layout_of(layout, *operands);
-  if (!made.ok()) return made.status();
-  return &(*made)->rotations.emplace(routing, make_rotation(**made, *calls, *operands)).first->second;
+  operands.y = warm_y_->data();
+  operands.ldy = output_columns(problem_);
+  operands.y_batch_stride = problem_.m * operands.ldy;
+  GEMMTUNE_RETURN_IF_ERROR(make_activations(operands));
+  GEMMTUNE_TRY(const auto calls, routed_calls(routing));
+  GEMMTUNE_TRY(const auto made, layout_of(layout, operands));
+  return &made->rotations.emplace(routing, make_rotation(*made, calls, operands)).first->second;
 }
 
 Status WeightPools::place_packed_again() {

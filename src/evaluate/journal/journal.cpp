@@ -79,107 +79,104 @@ std::string outcome_key(std::string_view problem, std::string_view device, std::
 }
 
 Result<Journal> Journal::open(const std::string& path) {
-  auto database = open_journal(path);
-  if (!database.ok()) return database.status();
-  return Journal(std::move(*database));
+  GEMMTUNE_TRY(auto database, open_journal(path));
+  return Journal(std::move(database));
 }
 
 Result<std::optional<std::int64_t>> Journal::unfinished_run(const std::string& request) {
-  auto runs =
-      database_.prepare("SELECT id, owner FROM runs WHERE request = ? AND finished IS NULL ORDER BY id DESC");
-  if (!runs.ok()) return runs.status();
-  runs->bind(request);
-  auto row = runs->step();
-  for (; row.ok() && *row; row = runs->step()) {
-    const std::string owner = runs->text(1);
-    if (owner == process_identity() || !run_is_live(path(), runs->integer(0), owner))
-      return std::optional(runs->integer(0));
+  GEMMTUNE_TRY(auto runs,
+               database_.prepare(
+                   "SELECT id, owner FROM runs WHERE request = ? AND finished IS NULL ORDER BY id DESC"));
+  runs.bind(request);
+  auto row = runs.step();
+  for (; row.ok() && *row; row = runs.step()) {
+    const std::string owner = runs.text(1);
+    if (owner == process_identity() || !run_is_live(path(), runs.integer(0), owner))
+      return std::optional(runs.integer(0));
   }
   if (!row.ok()) return row.status();
   return std::optional<std::int64_t>();
 }
 
 Result<RunStart> Journal::begin_run(const RunText& text, bool go_on) {
-  auto transaction = SqlTransaction::begin(database_);
-  if (!transaction.ok()) return transaction.status();
+  GEMMTUNE_TRY(auto transaction, SqlTransaction::begin(database_));
   RunStart start;
   if (go_on) {
-    const auto found = unfinished_run(text.request);
-    if (!found.ok()) return found.status();
-    start.goes_on = found->has_value();
-    start.id = found->value_or(0);
+    GEMMTUNE_TRY(const auto found, unfinished_run(text.request));
+    start.goes_on = found.has_value();
+    start.id = found.value_or(0);
   }
-  auto statement = database_.prepare(
-      start.goes_on ? "UPDATE runs SET owner = ? WHERE id = ?"
-                    : "INSERT INTO runs (owner, started, request, command, policy, environment, device) "
-                      "VALUES (?, ?, ?, ?, ?, ?, ?)");
-  if (!statement.ok()) return statement.status();
-  statement->bind(process_identity());
+  GEMMTUNE_TRY(
+      auto statement,
+      database_.prepare(
+          start.goes_on ? "UPDATE runs SET owner = ? WHERE id = ?"
+                        : "INSERT INTO runs (owner, started, request, command, policy, environment, device) "
+                          "VALUES (?, ?, ?, ?, ?, ?, ?)"));
+  statement.bind(process_identity());
   if (start.goes_on) {
-    statement->bind(start.id);
+    statement.bind(start.id);
   } else {
-    statement->bind(utc_text()).bind(text.request).bind(text.command).bind(text.policy);
-    statement->bind(text.environment).bind(text.device);
+    statement.bind(utc_text()).bind(text.request).bind(text.command).bind(text.policy);
+    statement.bind(text.environment).bind(text.device);
   }
-  GEMMTUNE_RETURN_IF_ERROR(statement->run());
+  GEMMTUNE_RETURN_IF_ERROR(statement.run());
   if (!start.goes_on) start.id = database_.last_id();
   // Where files cannot be locked the owner's identity alone says that it runs.
   run_lock_.reset();
   if (auto lock = ByteLock::take(run_lock_path(path()), static_cast<std::uint64_t>(start.id)); lock.ok())
     run_lock_ = std::move(*lock);
-  GEMMTUNE_RETURN_IF_ERROR(transaction->commit());
+  GEMMTUNE_RETURN_IF_ERROR(transaction.commit());
   return start;
 }
 
 Status Journal::end_run(std::int64_t run, bool complete) {
   run_lock_.reset();
-  auto transaction = SqlTransaction::begin(database_);
-  if (!transaction.ok()) return transaction.status();
-  auto forget = database_.prepare(
-      "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM problems WHERE run = runs.id)");
-  if (!forget.ok()) return forget.status();
-  GEMMTUNE_RETURN_IF_ERROR(forget->bind(run).run());
-  auto finish = database_.prepare("UPDATE runs SET owner = '', finished = ? WHERE id = ?");
-  if (!finish.ok()) return finish.status();
+  GEMMTUNE_TRY(auto transaction, SqlTransaction::begin(database_));
+  GEMMTUNE_TRY(
+      auto forget,
+      database_.prepare(
+          "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM problems WHERE run = runs.id)"));
+  GEMMTUNE_RETURN_IF_ERROR(forget.bind(run).run());
+  GEMMTUNE_TRY(auto finish, database_.prepare("UPDATE runs SET owner = '', finished = ? WHERE id = ?"));
   if (complete) {
-    finish->bind(utc_text());
+    finish.bind(utc_text());
   } else {
-    finish->bind_null();
+    finish.bind_null();
   }
-  GEMMTUNE_RETURN_IF_ERROR(finish->bind(run).run());
-  return transaction->commit();
+  GEMMTUNE_RETURN_IF_ERROR(finish.bind(run).run());
+  return transaction.commit();
 }
 
 Result<std::int64_t> Journal::add_problem(std::int64_t run, const Problem& problem,
                                           const std::string& reference) {
   const std::string text = print(problem);
-  auto insert = database_.prepare(
-      "INSERT OR IGNORE INTO problems (run, problem, any_m, m, reference) VALUES (?, ?, ?, ?, ?)");
-  if (!insert.ok()) return insert.status();
-  insert->bind(run).bind(text).bind(any_m(problem)).bind(problem.m).bind(reference);
-  GEMMTUNE_RETURN_IF_ERROR(insert->run());
-  auto find = database_.prepare("SELECT id FROM problems WHERE run = ? AND problem = ?");
-  if (!find.ok()) return find.status();
-  const auto row = find->bind(run).bind(text).step();
-  if (!row.ok()) return row.status();
-  if (!*row) return Status::not_found("{}: run {} is gone", path(), run);
-  return find->integer(0);
+  GEMMTUNE_TRY(
+      auto insert,
+      database_.prepare(
+          "INSERT OR IGNORE INTO problems (run, problem, any_m, m, reference) VALUES (?, ?, ?, ?, ?)"));
+  insert.bind(run).bind(text).bind(any_m(problem)).bind(problem.m).bind(reference);
+  GEMMTUNE_RETURN_IF_ERROR(insert.run());
+  GEMMTUNE_TRY(auto find, database_.prepare("SELECT id FROM problems WHERE run = ? AND problem = ?"));
+  GEMMTUNE_TRY(const auto row, find.bind(run).bind(text).step());
+  if (!row) return Status::not_found("{}: run {} is gone", path(), run);
+  return find.integer(0);
 }
 
 Status Journal::insert(std::int64_t problem, const JournaledOutcome& record) {
-  auto statement = database_.prepare(
-      "INSERT INTO outcomes (problem, stage, m, candidate, source, key, kind, reason, err_ratio, "
-      "deterministic, samples, at, errors) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-  if (!statement.ok()) return statement.status();
+  GEMMTUNE_TRY(
+      auto statement,
+      database_.prepare(
+          "INSERT INTO outcomes (problem, stage, m, candidate, source, key, kind, reason, err_ratio, "
+          "deterministic, samples, at, errors) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   const Outcome& outcome = record.outcome;
-  statement->bind(problem).bind(to_string(record.stage)).bind(record.m).bind(record.candidate);
-  statement->bind(record.source).bind(record.key).bind(to_string(outcome.kind)).bind(outcome.reason);
-  statement->bind(outcome.err_ratio).bind(std::int64_t{outcome.deterministic});
-  statement->bind(json_line(to_json(outcome.microseconds))).bind(utc_text());
+  statement.bind(problem).bind(to_string(record.stage)).bind(record.m).bind(record.candidate);
+  statement.bind(record.source).bind(record.key).bind(to_string(outcome.kind)).bind(outcome.reason);
+  statement.bind(outcome.err_ratio).bind(std::int64_t{outcome.deterministic});
+  statement.bind(json_line(to_json(outcome.microseconds))).bind(utc_text());
   Json measured = to_json(outcome.error);
   measured.update(to_json(outcome.bits));
-  statement->bind(json_line(measured));
-  return statement->run();
+  statement.bind(json_line(measured));
+  return statement.run();
 }
 
 Status Journal::add(std::int64_t problem, const JournaledOutcome& outcome) {
@@ -188,62 +185,59 @@ Status Journal::add(std::int64_t problem, const JournaledOutcome& outcome) {
 
 Status Journal::add(std::int64_t problem, const JournaledFinals& finals,
                     const std::vector<JournaledOutcome>& failures) {
-  auto transaction = SqlTransaction::begin(database_);
-  if (!transaction.ok()) return transaction.status();
-  auto statement = database_.prepare(
-      "INSERT INTO finals (problem, candidates, rounds, result, noise_floor, at) VALUES (?, ?, ?, ?, ?, ?)");
-  if (!statement.ok()) return statement.status();
-  statement->bind(problem).bind(json_line(Json(finals.candidates))).bind(std::int64_t{finals.rounds});
-  statement->bind(json_line(to_json(finals.result)))
+  GEMMTUNE_TRY(auto transaction, SqlTransaction::begin(database_));
+  GEMMTUNE_TRY(auto statement, database_.prepare("INSERT INTO finals (problem, candidates, rounds, result, "
+                                                 "noise_floor, at) VALUES (?, ?, ?, ?, ?, ?)"));
+  statement.bind(problem).bind(json_line(Json(finals.candidates))).bind(std::int64_t{finals.rounds});
+  statement.bind(json_line(to_json(finals.result)))
       .bind(noise_floor(finals.result.same_ratios))
       .bind(utc_text());
-  GEMMTUNE_RETURN_IF_ERROR(statement->run());
+  GEMMTUNE_RETURN_IF_ERROR(statement.run());
   for (const JournaledOutcome& failure : failures) GEMMTUNE_RETURN_IF_ERROR(insert(problem, failure));
-  return transaction->commit();
+  return transaction.commit();
 }
 
 Status Journal::add(std::int64_t run, const Problem& problem, const JournaledDecision& decision) {
-  auto statement = database_.prepare(
-      "INSERT OR REPLACE INTO decisions (problem, state, reason, kernel, us, speedup, verdict, at) "
-      "SELECT id, ?, ?, ?, ?, ?, ?, ? FROM problems WHERE run = ? AND problem = ?");
-  if (!statement.ok()) return statement.status();
+  GEMMTUNE_TRY(
+      auto statement,
+      database_.prepare(
+          "INSERT OR REPLACE INTO decisions (problem, state, reason, kernel, us, speedup, verdict, at) "
+          "SELECT id, ?, ?, ?, ?, ?, ?, ? FROM problems WHERE run = ? AND problem = ?"));
   const double none = std::nan("");
-  statement->bind(decision.state).bind(decision.reason).bind(decision.kernel);
-  statement->bind(decision.microseconds.value_or(none)).bind(decision.speedup.value_or(none));
-  statement->bind(decision.verdict).bind(utc_text()).bind(run).bind(print(problem));
-  return statement->run();
+  statement.bind(decision.state).bind(decision.reason).bind(decision.kernel);
+  statement.bind(decision.microseconds.value_or(none)).bind(decision.speedup.value_or(none));
+  statement.bind(decision.verdict).bind(utc_text()).bind(run).bind(print(problem));
+  return statement.run();
 }
 
 Status Journal::set_reference(std::int64_t problem, double microseconds) {
-  auto statement = database_.prepare("UPDATE problems SET reference_us = ? WHERE id = ?");
-  if (!statement.ok()) return statement.status();
-  return statement->bind(microseconds).bind(problem).run();
+  GEMMTUNE_TRY(auto statement, database_.prepare("UPDATE problems SET reference_us = ? WHERE id = ?"));
+  return statement.bind(microseconds).bind(problem).run();
 }
 
 Result<std::vector<JournaledOutcome>> Journal::outcomes(std::int64_t problem) {
-  auto rows = database_.prepare(
-      "SELECT stage, m, candidate, source, key, kind, reason, err_ratio, deterministic, samples, "
-      "errors FROM outcomes "
-      "WHERE problem = ? ORDER BY id");
-  if (!rows.ok()) return rows.status();
+  GEMMTUNE_TRY(
+      auto rows,
+      database_.prepare(
+          "SELECT stage, m, candidate, source, key, kind, reason, err_ratio, deterministic, samples, "
+          "errors FROM outcomes "
+          "WHERE problem = ? ORDER BY id"));
   std::vector<JournaledOutcome> outcomes;
-  auto row = rows->bind(problem).step();
-  for (; row.ok() && *row; row = rows->step()) {
-    outcomes.push_back({parse_stage(rows->text(0)), rows->integer(1), rows->text(2), rows->text(3),
-                        rows->text(4), read_outcome(*rows, 5)});
+  auto row = rows.bind(problem).step();
+  for (; row.ok() && *row; row = rows.step()) {
+    outcomes.push_back({parse_stage(rows.text(0)), rows.integer(1), rows.text(2), rows.text(3), rows.text(4),
+                        read_outcome(rows, 5)});
   }
   if (!row.ok()) return row.status();
   return outcomes;
 }
 
 Result<std::vector<JournaledOutcome>> Journal::undecided(std::int64_t run, const Problem& problem) {
-  auto find = database_.prepare(
-      "SELECT id FROM problems WHERE run = ? AND problem = ? AND id NOT IN (SELECT problem FROM decisions)");
-  if (!find.ok()) return find.status();
-  const auto row = find->bind(run).bind(print(problem)).step();
-  if (!row.ok()) return row.status();
-  if (!*row) return std::vector<JournaledOutcome>();
-  auto all = outcomes(find->integer(0));
+  GEMMTUNE_TRY(auto find, database_.prepare("SELECT id FROM problems WHERE run = ? AND problem = ? AND id "
+                                            "NOT IN (SELECT problem FROM decisions)"));
+  GEMMTUNE_TRY(const auto row, find.bind(run).bind(print(problem)).step());
+  if (!row) return std::vector<JournaledOutcome>();
+  auto all = outcomes(find.integer(0));
   if (!all.ok()) return all;
   std::vector<JournaledOutcome> merged;
   std::map<std::string, std::size_t> places;
@@ -265,48 +259,46 @@ Result<std::vector<JournaledOutcome>> Journal::undecided(std::int64_t run, const
 }
 
 Result<std::vector<JournaledFinals>> Journal::finals(std::int64_t problem) {
-  auto rows =
-      database_.prepare("SELECT candidates, rounds, result FROM finals WHERE problem = ? ORDER BY id");
-  if (!rows.ok()) return rows.status();
+  GEMMTUNE_TRY(auto rows, database_.prepare(
+                              "SELECT candidates, rounds, result FROM finals WHERE problem = ? ORDER BY id"));
   std::vector<JournaledFinals> all;
-  auto row = rows->bind(problem).step();
-  for (; row.ok() && *row; row = rows->step()) {
-    auto candidates = texts_from_json(parse_json(rows->text(0)));
-    auto result = finals_from_json(parse_json(rows->text(2)));
+  auto row = rows.bind(problem).step();
+  for (; row.ok() && *row; row = rows.step()) {
+    auto candidates = texts_from_json(parse_json(rows.text(0)));
+    auto result = finals_from_json(parse_json(rows.text(2)));
     if (!candidates || !result || result->outcomes.size() != candidates->size()) break;  // measured again
-    all.push_back({std::move(*candidates), static_cast<int>(rows->integer(1)), std::move(*result)});
+    all.push_back({std::move(*candidates), static_cast<int>(rows.integer(1)), std::move(*result)});
   }
   if (!row.ok()) return row.status();
   return all;
 }
 
 Result<std::optional<FailureRecord>> Journal::earlier_failure(const std::string& key, std::int64_t run) {
-  auto rows = database_.prepare(
-      "SELECT kind, reason, err_ratio, deterministic, samples, errors, at FROM outcomes "
-      "JOIN problems ON problems.id = outcomes.problem WHERE key = ? AND run <> ? "
-      "ORDER BY outcomes.id DESC LIMIT 1");
-  if (!rows.ok()) return rows.status();
-  const auto row = rows->bind(key).bind(run).step();
-  if (!row.ok()) return row.status();
-  if (!*row) return std::optional<FailureRecord>();
-  FailureRecord record{read_outcome(*rows, 0), rows->text(6)};
+  GEMMTUNE_TRY(
+      auto rows,
+      database_.prepare("SELECT kind, reason, err_ratio, deterministic, samples, errors, at FROM outcomes "
+                        "JOIN problems ON problems.id = outcomes.problem WHERE key = ? AND run <> ? "
+                        "ORDER BY outcomes.id DESC LIMIT 1"));
+  GEMMTUNE_TRY(const auto row, rows.bind(key).bind(run).step());
+  if (!row) return std::optional<FailureRecord>();
+  FailureRecord record{read_outcome(rows, 0), rows.text(6)};
   if (!is_lasting_failure(record.outcome.kind)) return std::optional<FailureRecord>();
   return std::optional(std::move(record));
 }
 
 Result<std::vector<JournalHint>> Journal::hints(const std::string& device, const Problem& problem,
                                                 std::size_t limit, std::int64_t but_of) {
-  auto rows = database_.prepare(
-      "SELECT candidate, problems.m, reference_us, samples FROM outcomes "
-      "JOIN problems ON problems.id = outcomes.problem JOIN runs ON runs.id = problems.run "
-      "WHERE any_m = ? AND device = ? AND stage = 'screen' AND kind = 'ok' AND reference_us > 0 "
-      "AND runs.id <> ?");
-  if (!rows.ok()) return rows.status();
+  GEMMTUNE_TRY(auto rows,
+               database_.prepare(
+                   "SELECT candidate, problems.m, reference_us, samples FROM outcomes "
+                   "JOIN problems ON problems.id = outcomes.problem JOIN runs ON runs.id = problems.run "
+                   "WHERE any_m = ? AND device = ? AND stage = 'screen' AND kind = 'ok' AND reference_us > 0 "
+                   "AND runs.id <> ?"));
   std::map<std::pair<std::int64_t, std::string>, std::vector<double>> relative;
-  auto row = rows->bind(any_m(problem)).bind(device).bind(but_of).step();
-  for (; row.ok() && *row; row = rows->step()) {
-    for (const double sample : samples_of(*rows, 3)) {
-      relative[{rows->integer(1), rows->text(0)}].push_back(sample / rows->number(2));
+  auto row = rows.bind(any_m(problem)).bind(device).bind(but_of).step();
+  for (; row.ok() && *row; row = rows.step()) {
+    for (const double sample : samples_of(rows, 3)) {
+      relative[{rows.integer(1), rows.text(0)}].push_back(sample / rows.number(2));
     }
   }
   if (!row.ok()) return row.status();

@@ -46,66 +46,62 @@ class JournalMerge {
 };
 
 Result<std::vector<Id>> JournalMerge::ids(const std::string& query, std::initializer_list<Id> values) {
-  auto rows = journal_.prepare(query);
-  if (!rows.ok()) return rows.status();
-  for (const Id value : values) rows->bind(value);
+  GEMMTUNE_TRY(auto rows, journal_.prepare(query));
+  for (const Id value : values) rows.bind(value);
   std::vector<Id> found;
-  auto row = rows->step();
-  for (; row.ok() && *row; row = rows->step()) found.push_back(rows->integer(0));
+  auto row = rows.step();
+  for (; row.ok() && *row; row = rows.step()) found.push_back(rows.integer(0));
   if (!row.ok()) return row.status();
   return found;
 }
 
 Result<Id> JournalMerge::number(const std::string& query, std::initializer_list<Id> values) {
-  auto found = ids(query, values);
-  if (!found.ok()) return found.status();
-  return found->empty() ? 0 : found->front();
+  GEMMTUNE_TRY(auto found, ids(query, values));
+  return found.empty() ? 0 : found.front();
 }
 
 Status JournalMerge::execute(const std::string& statement, std::initializer_list<Id> values) {
-  auto prepared = journal_.prepare(statement);
-  if (!prepared.ok()) return prepared.status();
-  for (const Id value : values) prepared->bind(value);
-  return prepared->run();
+  GEMMTUNE_TRY(auto prepared, journal_.prepare(statement));
+  for (const Id value : values) prepared.bind(value);
+  return prepared.run();
 }
 
 /// Its first result is the input's first result: the same process measured it.
 Result<std::optional<Id>> JournalMerge::twin_of(Id problem, Id run) {
-  const auto found = ids(
-      "SELECT mine.id FROM main.problems AS mine, added.problems AS theirs "
-      "WHERE theirs.id = ? AND mine.run = ? AND mine.problem = theirs.problem AND "
-      "(NOT EXISTS (SELECT 1 FROM added.outcomes WHERE problem = theirs.id) "
-      " OR NOT EXISTS (SELECT 1 FROM main.outcomes WHERE problem = mine.id) "
-      " OR EXISTS (SELECT 1 FROM main.outcomes AS a, added.outcomes AS b "
-      "   WHERE a.id = (SELECT min(id) FROM main.outcomes WHERE problem = mine.id) "
-      "     AND b.id = (SELECT min(id) FROM added.outcomes WHERE problem = theirs.id) "
-      "     AND a.candidate = b.candidate AND a.at = b.at AND a.stage = b.stage AND a.samples = b.samples))",
-      {problem, run});
-  if (!found.ok()) return found.status();
-  return found->empty() ? std::optional<Id>() : std::optional(found->front());
+  GEMMTUNE_TRY(const auto found,
+               ids("SELECT mine.id FROM main.problems AS mine, added.problems AS theirs "
+                   "WHERE theirs.id = ? AND mine.run = ? AND mine.problem = theirs.problem AND "
+                   "(NOT EXISTS (SELECT 1 FROM added.outcomes WHERE problem = theirs.id) "
+                   " OR NOT EXISTS (SELECT 1 FROM main.outcomes WHERE problem = mine.id) "
+                   " OR EXISTS (SELECT 1 FROM main.outcomes AS a, added.outcomes AS b "
+                   "   WHERE a.id = (SELECT min(id) FROM main.outcomes WHERE problem = mine.id) "
+                   "     AND b.id = (SELECT min(id) FROM added.outcomes WHERE problem = theirs.id) "
+                   "     AND a.candidate = b.candidate AND a.at = b.at AND a.stage = b.stage AND a.samples = "
+                   "b.samples))",
+                   {problem, run}));
+  return found.empty() ? std::optional<Id>() : std::optional(found.front());
 }
 
 Result<std::optional<Id>> JournalMerge::partner_of(Id run) {
-  const auto candidates =
+  GEMMTUNE_TRY(
+      const auto candidates,
       ids("SELECT mine.id FROM main.runs AS mine, added.runs AS theirs WHERE theirs.id = ? AND mine.request "
           "= theirs.request "
           "AND mine.environment = theirs.environment AND mine.policy = theirs.policy AND mine.device = "
           "theirs.device "
           "ORDER BY mine.id",
-          {run});
-  if (!candidates.ok()) return candidates.status();
-  for (const Id candidate : *candidates) {
-    const auto shared =
+          {run}));
+  for (const Id candidate : candidates) {
+    GEMMTUNE_TRY(
+        const auto shared,
         ids("SELECT theirs.id FROM added.problems AS theirs JOIN main.problems AS mine ON mine.problem = "
             "theirs.problem "
             "WHERE theirs.run = ? AND mine.run = ?",
-            {run, candidate});
-    if (!shared.ok()) return shared.status();
+            {run, candidate}));
     bool fits = true;
-    for (const Id problem : *shared) {
-      const auto twin = twin_of(problem, candidate);
-      if (!twin.ok()) return twin.status();
-      fits = fits && twin->has_value();
+    for (const Id problem : shared) {
+      GEMMTUNE_TRY(const auto twin, twin_of(problem, candidate));
+      fits = fits && twin.has_value();
     }
     if (fits) return std::optional(candidate);
   }
@@ -113,21 +109,20 @@ Result<std::optional<Id>> JournalMerge::partner_of(Id run) {
 }
 
 Status JournalMerge::add_problem(Id problem, Id run) {
-  const auto twin = twin_of(problem, run);
-  if (!twin.ok()) return twin.status();
-  if (*twin) {
+  GEMMTUNE_TRY(const auto twin, twin_of(problem, run));
+  if (twin) {
     const std::string results =
         "SELECT (SELECT count(*) FROM {0}.outcomes WHERE problem = ?) + (SELECT count(*) FROM {0}.finals "
         "WHERE problem "
         "= ?) + (SELECT count(*) FROM {0}.decisions WHERE problem = ?)";
-    const auto mine = number(fmt::format(fmt::runtime(results), "main"), {**twin, **twin, **twin});
+    const auto mine = number(fmt::format(fmt::runtime(results), "main"), {*twin, *twin, *twin});
     const auto theirs = number(fmt::format(fmt::runtime(results), "added"), {problem, problem, problem});
     for (const Status& status : {mine.status(), theirs.status()}) GEMMTUNE_RETURN_IF_ERROR(status);
     if (*mine >= *theirs) {
       ++report_.known;
       return {};
     }
-    GEMMTUNE_RETURN_IF_ERROR(execute("DELETE FROM main.problems WHERE id = ?", {**twin}));
+    GEMMTUNE_RETURN_IF_ERROR(execute("DELETE FROM main.problems WHERE id = ?", {*twin}));
   }
   GEMMTUNE_RETURN_IF_ERROR(
       execute("INSERT INTO main.problems (run, problem, any_m, m, reference, reference_us) "
@@ -152,44 +147,38 @@ Status JournalMerge::add_problem(Id problem, Id run) {
 }
 
 Status JournalMerge::add_run(Id run) {
-  auto partner = partner_of(run);
-  if (!partner.ok()) return partner.status();
-  if (*partner) {
-    auto owner = journal_.prepare("SELECT owner FROM main.runs WHERE id = ?");
-    if (!owner.ok()) return owner.status();
-    const auto row = owner->bind(**partner).step();
-    if (!row.ok()) return row.status();
-    if (*row && run_is_live(journal_.path(), **partner, owner->text(0)))
+  GEMMTUNE_TRY(auto partner, partner_of(run));
+  if (partner) {
+    GEMMTUNE_TRY(auto owner, journal_.prepare("SELECT owner FROM main.runs WHERE id = ?"));
+    GEMMTUNE_TRY(const auto row, owner.bind(*partner).step());
+    if (row && run_is_live(journal_.path(), *partner, owner.text(0)))
       return Status::unsupported("{}: a running tune works on run {}; merge once it has ended",
-                                 journal_.path(), **partner);
+                                 journal_.path(), *partner);
     // As early as the first, and unfinished as long as one of them is.
     GEMMTUNE_RETURN_IF_ERROR(
         execute("UPDATE main.runs SET (started, finished) = (SELECT min(theirs.started, main.runs.started), "
                 "CASE WHEN theirs.finished IS NULL OR main.runs.finished IS NULL THEN NULL "
                 "ELSE max(theirs.finished, main.runs.finished) END FROM added.runs AS theirs WHERE theirs.id "
                 "= ?) WHERE id = ?",
-                {run, **partner}));
+                {run, *partner}));
   } else {
     GEMMTUNE_RETURN_IF_ERROR(
         execute(fmt::format("INSERT INTO main.runs ({0}, owner) SELECT {0}, '' FROM added.runs "
                             "WHERE id = ?",
                             run_columns),
                 {run}));
-    *partner = journal_.last_id();
+    partner = journal_.last_id();
   }
-  const auto problems = ids("SELECT id FROM added.problems WHERE run = ? ORDER BY id", {run});
-  if (!problems.ok()) return problems.status();
-  for (const Id problem : *problems) GEMMTUNE_RETURN_IF_ERROR(add_problem(problem, **partner));
+  GEMMTUNE_TRY(const auto problems, ids("SELECT id FROM added.problems WHERE run = ? ORDER BY id", {run}));
+  for (const Id problem : problems) GEMMTUNE_RETURN_IF_ERROR(add_problem(problem, *partner));
   return {};
 }
 
 Result<JournalMergeReport> JournalMerge::run() {
-  auto transaction = SqlTransaction::begin(journal_);
-  if (!transaction.ok()) return transaction.status();
-  const auto runs = ids("SELECT id FROM added.runs ORDER BY id", {});
-  if (!runs.ok()) return runs.status();
-  for (const Id run : *runs) GEMMTUNE_RETURN_IF_ERROR(add_run(run));
-  GEMMTUNE_RETURN_IF_ERROR(transaction->commit());
+  GEMMTUNE_TRY(auto transaction, SqlTransaction::begin(journal_));
+  GEMMTUNE_TRY(const auto runs, ids("SELECT id FROM added.runs ORDER BY id", {}));
+  for (const Id run : runs) GEMMTUNE_RETURN_IF_ERROR(add_run(run));
+  GEMMTUNE_RETURN_IF_ERROR(transaction.commit());
   return report_;
 }
 
@@ -198,12 +187,10 @@ Result<JournalMergeReport> JournalMerge::run() {
 Result<JournalMergeReport> merge_journal(const std::string& output, const std::string& input) {
   // Opened once by itself: it becomes of today's version, and what is damaged is said with its name.
   if (const auto whole = open_existing_journal(input); !whole.ok()) return whole.status();
-  auto journal = open_journal(output);
-  if (!journal.ok()) return journal.status();
-  auto attach = journal->prepare("ATTACH DATABASE ? AS added");
-  if (!attach.ok()) return attach.status();
-  GEMMTUNE_RETURN_IF_ERROR(attach->bind(input).run());
-  return JournalMerge(*journal).run();
+  GEMMTUNE_TRY(auto journal, open_journal(output));
+  GEMMTUNE_TRY(auto attach, journal.prepare("ATTACH DATABASE ? AS added"));
+  GEMMTUNE_RETURN_IF_ERROR(attach.bind(input).run());
+  return JournalMerge(journal).run();
 }
 
 Status copy_journal(const std::string& from, const std::string& to) {
@@ -211,11 +198,9 @@ Status copy_journal(const std::string& from, const std::string& to) {
   const auto local = TemporaryFile::beside(from);
   if (!local.ok()) return Status::io("{}: {}", from, local.message());
   {
-    auto journal = open_existing_journal(from);
-    if (!journal.ok()) return journal.status();
-    auto vacuum = journal->prepare("VACUUM INTO ?");
-    if (!vacuum.ok()) return vacuum.status();
-    GEMMTUNE_RETURN_IF_ERROR(vacuum->bind(local->path()).run());
+    GEMMTUNE_TRY(auto journal, open_existing_journal(from));
+    GEMMTUNE_TRY(auto vacuum, journal.prepare("VACUUM INTO ?"));
+    GEMMTUNE_RETURN_IF_ERROR(vacuum.bind(local->path()).run());
   }
   auto arriving = TemporaryFile::beside(to);
   if (!arriving.ok()) return Status::io("{}: cannot be copied to {}: {}", from, to, arriving.message());

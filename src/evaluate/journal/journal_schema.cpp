@@ -90,43 +90,37 @@ constexpr const char* connection_settings =
     "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;";
 
 Status check_version(SqlDatabase& database, bool& empty) {
-  const auto tables = database.integer("SELECT count(*) FROM sqlite_master");
-  if (!tables.ok()) return tables.status();
-  empty = *tables == 0;
+  GEMMTUNE_TRY(const auto tables, database.integer("SELECT count(*) FROM sqlite_master"));
+  empty = tables == 0;
   if (empty) return {};
-  const auto id = database.integer("PRAGMA application_id");
-  if (!id.ok()) return id.status();
-  if (*id != application_id) {
+  GEMMTUNE_TRY(const auto id, database.integer("PRAGMA application_id"));
+  if (id != application_id) {
     return Status::unsupported("{}: is another program's SQLite file, expected a journal of gemmtune",
                                database.path());
   }
-  const auto version = database.integer("PRAGMA user_version");
-  if (!version.ok()) return version.status();
-  if (*version <= journal_version) return {};
+  GEMMTUNE_TRY(const auto version, database.integer("PRAGMA user_version"));
+  if (version <= journal_version) return {};
   return Status::unsupported(
       "{}: is of journal version {}, this gemmtune knows up to {}; use the newer one, or move the file away",
-      database.path(), *version, journal_version);
+      database.path(), version, journal_version);
 }
 
 Status check_whole(SqlDatabase& database) {
-  auto check = database.prepare("PRAGMA quick_check(1)");
-  if (!check.ok()) return check.status();
-  const auto row = check->step();
-  if (!row.ok()) return row.status();
-  if (*row && check->text(0) == "ok") return {};
-  return Status::invalid("{}: damaged: {}", database.path(), *row ? check->text(0) : "no answer");
+  GEMMTUNE_TRY(auto check, database.prepare("PRAGMA quick_check(1)"));
+  GEMMTUNE_TRY(const auto row, check.step());
+  if (row && check.text(0) == "ok") return {};
+  return Status::invalid("{}: damaged: {}", database.path(), row ? check.text(0) : "no answer");
 }
 
 Status make_tables(SqlDatabase& database) {
-  auto transaction = SqlTransaction::begin(database);
-  if (!transaction.ok()) return transaction.status();
+  GEMMTUNE_TRY(auto transaction, SqlTransaction::begin(database));
   bool empty = true;  // another process may have been faster
   GEMMTUNE_RETURN_IF_ERROR(check_version(database, empty));
   if (!empty) return {};
   GEMMTUNE_RETURN_IF_ERROR(database.execute(schema));
   GEMMTUNE_RETURN_IF_ERROR(database.execute(
       fmt::format("PRAGMA application_id={}; PRAGMA user_version={}", application_id, journal_version)));
-  return transaction->commit();
+  return transaction.commit();
 }
 
 /// What a version lacks to be the next one.
@@ -141,26 +135,24 @@ Status migrate(SqlDatabase& database) {
   constexpr const char* query = "PRAGMA user_version";
   auto version = database.integer(query);
   if (!version.ok() || *version == journal_version) return version.status();
-  auto transaction = SqlTransaction::begin(database);
-  if (!transaction.ok()) return transaction.status();
+  GEMMTUNE_TRY(auto transaction, SqlTransaction::begin(database));
   version = database.integer(query);  // another process may have been faster
   if (!version.ok()) return version.status();
   for (std::int64_t from = std::max<std::int64_t>(1, *version); from < journal_version; ++from) {
     GEMMTUNE_RETURN_IF_ERROR(database.execute(migrations[from - 1]));
   }
   GEMMTUNE_RETURN_IF_ERROR(database.execute(fmt::format("PRAGMA user_version={}", journal_version)));
-  return transaction->commit();
+  return transaction.commit();
 }
 
 /// A database of ours, whole and of a known version; `invalid_argument`: damaged.
 Result<SqlDatabase> open_whole(const std::string& path) {
-  auto database = SqlDatabase::open(path);
-  if (!database.ok()) return database.status();
+  GEMMTUNE_TRY(auto database, SqlDatabase::open(path));
   bool empty = true;
-  GEMMTUNE_RETURN_IF_ERROR(check_version(*database, empty));
-  GEMMTUNE_RETURN_IF_ERROR(check_whole(*database));
-  GEMMTUNE_RETURN_IF_ERROR(database->execute(connection_settings));
-  GEMMTUNE_RETURN_IF_ERROR(empty ? make_tables(*database) : migrate(*database));
+  GEMMTUNE_RETURN_IF_ERROR(check_version(database, empty));
+  GEMMTUNE_RETURN_IF_ERROR(check_whole(database));
+  GEMMTUNE_RETURN_IF_ERROR(database.execute(connection_settings));
+  GEMMTUNE_RETURN_IF_ERROR(empty ? make_tables(database) : migrate(database));
   return database;
 }
 
@@ -185,8 +177,7 @@ Status as_journal_error(const Status& status) {
 Result<SqlDatabase> open_or_replace(const std::string& path) {
   // One process at a time: the first one makes the tables, or moves a damaged file; the others find the new
   // one.
-  const auto lock = FileLock::acquire(path + ".lock");
-  if (!lock.ok()) return lock.status();
+  GEMMTUNE_TRY(const auto lock, FileLock::acquire(path + ".lock"));
   auto database = open_whole(path);
   if (database.ok() || !is_damage(database.status())) return database;
   log(LogLevel::warning, "{}; moved to {}.damaged, a new journal is begun", database.message(), path);
@@ -216,8 +207,7 @@ Result<SqlDatabase> open_existing_journal(const std::string& path) {
   if (std::filesystem::is_empty(path, error) && !std::filesystem::is_directory(path, error)) {
     return Status::invalid("{}: empty, expected a journal of gemmtune", path);
   }
-  auto database = open_whole(path);
-  if (!database.ok()) return database.status();
+  GEMMTUNE_TRY(auto database, open_whole(path));
   return database;
 }
 

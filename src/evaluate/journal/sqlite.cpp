@@ -106,11 +106,9 @@ Result<SqlStatement> SqlDatabase::prepare(std::string_view sql) {
 }
 
 Result<std::int64_t> SqlDatabase::integer(std::string_view sql) {
-  auto statement = prepare(sql);
-  if (!statement.ok()) return statement.status();
-  const auto row = statement->step();
-  if (!row.ok()) return row.status();
-  return *row ? statement->integer(0) : 0;
+  GEMMTUNE_TRY(auto statement, prepare(sql));
+  GEMMTUNE_TRY(const auto row, statement.step());
+  return row ? statement.integer(0) : 0;
 }
 
 std::int64_t SqlDatabase::last_id() const { return sqlite3_last_insert_rowid(handle_.get()); }

@@ -166,10 +166,9 @@ RecordedSpace space_from(const Json& json) {
 }
 
 Result<RecordedProblem> problem_from(const Json& json) {
-  auto problem = parse_problem(json.at("problem").get<std::string>());
-  if (!problem.ok()) return problem.status();
+  GEMMTUNE_TRY(auto problem, parse_problem(json.at("problem").get<std::string>()));
   RecordedProblem record;
-  record.problem = *problem;
+  record.problem = problem;
   record.calls = json.at("calls");
   record.baseline = json.at("baseline");
   record.fallback = json.at("fallback");
@@ -284,10 +283,9 @@ Result<std::string> read_text(const std::string& path) {
 }
 
 Status read_all(const std::string& path, Reader& reader) {
-  const auto content = read_text(path);
-  if (!content.ok()) return content.status();
+  GEMMTUNE_TRY(const auto content, read_text(path));
   std::size_t number = 0;
-  for (const std::string_view line : split(*content, '\n')) {
+  for (const std::string_view line : split(content, '\n')) {
     ++number;
     if (trim(line).empty()) continue;
     const Json json = parse_json(line);
@@ -330,10 +328,9 @@ Result<RecordingWriter> RecordingWriter::open(const std::string& path, const Rec
   Reader reader;
   bool goes_on = false;
   if (file_exists(path)) {
-    const auto content = read_file(path);
-    if (!content.ok()) return content.status();
-    goes_on = !content->empty();
-    if (is_gzip(*content)) {
+    GEMMTUNE_TRY(const auto content, read_file(path));
+    goes_on = !content.empty();
+    if (is_gzip(content)) {
       return Status::invalid("{}: is compressed; a recording is continued uncompressed (gunzip)", path);
     }
     if (goes_on) {
@@ -344,9 +341,8 @@ Result<RecordingWriter> RecordingWriter::open(const std::string& path, const Rec
       }
     }
   }
-  auto file = LineFile::open(path);
-  if (!file.ok()) return file.status();
-  RecordingWriter writer(std::move(*file));
+  GEMMTUNE_TRY(auto file, LineFile::open(path));
+  RecordingWriter writer(std::move(file));
   writer.goes_on_ = goes_on;
   writer.problems_ = reader.problem_lines();
   // An empty line ends what a kill may have cut off.

@@ -92,14 +92,13 @@ Result<std::vector<Outcome>> RecordingEvaluator::screen(const Problem& problem,
   std::vector<Outcome> outcomes;
   for (const Candidate& candidate : candidates) {
     const double begin = clock_();
-    auto outcome = inner().screen(problem, {&candidate, 1}, samples, stop);
-    if (!outcome.ok()) return outcome.status();
-    if (outcome->empty()) break;
+    GEMMTUNE_TRY(auto outcome, inner().screen(problem, {&candidate, 1}, samples, stop));
+    if (outcome.empty()) break;
     if (writes_) {
-      written(writer_.add(number,
-                          RecordedScreening{candidate.kernel_name(), outcome->front(), clock_() - begin}));
+      written(
+          writer_.add(number, RecordedScreening{candidate.kernel_name(), outcome.front(), clock_() - begin}));
     }
-    outcomes.push_back(std::move(outcome->front()));
+    outcomes.push_back(std::move(outcome.front()));
   }
   return outcomes;
 }

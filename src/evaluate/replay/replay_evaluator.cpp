@@ -112,12 +112,11 @@ Outcome ReplayEvaluator::screen_one(Bench& bench, const std::string& candidate, 
 Result<std::vector<Outcome>> ReplayEvaluator::screen(const Problem& problem,
                                                      std::span<const Candidate> candidates, int samples,
                                                      const std::function<bool()>& stop) {
-  const auto bench = bench_of(problem);
-  if (!bench.ok()) return bench.status();
+  GEMMTUNE_TRY(const auto bench, bench_of(problem));
   std::vector<Outcome> outcomes;
   for (const Candidate& candidate : candidates) {
     if (stop && stop()) break;
-    outcomes.push_back(screen_one(**bench, candidate.kernel_name(), samples));
+    outcomes.push_back(screen_one(*bench, candidate.kernel_name(), samples));
   }
   return outcomes;
 }
@@ -176,18 +175,17 @@ Result<FinalsResult> ReplayEvaluator::take_rounds(const RoundsKind& kind, const 
   if (kind.energy) return Status::unsupported("a recording has no joules");
   if (kind.routing)
     return Status::unsupported("a recording has no rounds on {} routing", to_string(*kind.routing));
-  const auto bench = bench_of(problem);
-  if (!bench.ok()) return bench.status();
+  GEMMTUNE_TRY(const auto bench, bench_of(problem));
   FinalsResult result;
   std::vector<std::string> names;
   std::vector<std::string> running;
   for (const Candidate& candidate : candidates) {
     names.push_back(candidate.kernel_name());
-    result.outcomes.push_back(outcome_of(**bench, names.back()));
+    result.outcomes.push_back(outcome_of(*bench, names.back()));
     if (result.outcomes.back().kind == OutcomeKind::ok) running.push_back(names.back());
   }
   for (int i = 0; i < rounds && !running.empty(); ++i) {
-    const Round round = next_round(**bench, running);
+    const Round round = next_round(*bench, running);
     seconds_ += round.seconds;
     if (std::isfinite(round.same_ratio)) result.same_ratios.push_back(round.same_ratio);
     std::vector<double>& times = result.times.emplace_back();

@@ -152,9 +152,7 @@ Status WorkerEvaluator::start_worker() {
     for (const auto begin = Clock::now(); seconds_since(begin) < pause && !is_cancelled();)
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(pause, poll_seconds)));
     if (is_cancelled()) return Status::unsupported("interrupted");
-    auto process = WorkerProcess::start(options_.launch);
-    if (!process.ok()) return process.status();
-    process_ = std::move(process).value();
+    GEMMTUNE_TRY(process_, WorkerProcess::start(options_.launch));
     requests_ = 0;
     memory_limit_ =
         options_.memory_limit_bytes > 0 ? options_.memory_limit_bytes : free_host_memory_bytes() / 2;
@@ -271,14 +269,13 @@ Result<WorkerReply> WorkerEvaluator::ask_of_one(const WorkerRequest& request, co
     known.result.outcomes.push_back(lost->second);
     return known;
   }
-  auto answer = ask_stubbornly(request);
-  if (!answer.ok()) return answer.status();
-  if (auto* reply = std::get_if<WorkerReply>(&*answer)) {
+  GEMMTUNE_TRY(auto answer, ask_stubbornly(request));
+  if (auto* reply = std::get_if<WorkerReply>(&answer)) {
     if (reply->result.outcomes.size() == 1) return std::move(*reply);
     return Status::internal("the worker answered {} outcomes for one candidate",
                             reply->result.outcomes.size());
   }
-  known.result.outcomes.push_back(std::get<Loss>(*answer).outcome);
+  known.result.outcomes.push_back(std::get<Loss>(answer).outcome);
   lost_[key] = known.result.outcomes.front();
   return known;
 }
@@ -323,10 +320,10 @@ Result<std::vector<Outcome>> WorkerEvaluator::screen(const Problem& problem,
   for (const Candidate& candidate : candidates) {
     if (stop && stop()) break;
     announce_from(candidate);
-    auto reply = ask_of_one(ScreenRequest{problem, candidate, samples}, key_of(problem, candidate));
-    if (!reply.ok()) return reply.status();
-    learn(problem, *reply);
-    outcomes.push_back(std::move(reply->result.outcomes.front()));
+    GEMMTUNE_TRY(auto reply,
+                 ask_of_one(ScreenRequest{problem, candidate, samples}, key_of(problem, candidate)));
+    learn(problem, reply);
+    outcomes.push_back(std::move(reply.result.outcomes.front()));
   }
   return outcomes;
 }
@@ -350,16 +347,15 @@ Result<FinalsResult> WorkerEvaluator::take_rounds(const RoundsKind& kind, const 
   while (!running.empty()) {
     request.candidates.clear();
     for (const std::size_t i : running) request.candidates.push_back(candidates[i]);
-    auto answer = ask_stubbornly(request);
-    if (!answer.ok()) return answer.status();
-    if (const auto* loss = std::get_if<Loss>(&*answer)) {
+    GEMMTUNE_TRY(auto answer, ask_stubbornly(request));
+    if (const auto* loss = std::get_if<Loss>(&answer)) {
       const std::size_t culprit = running[std::min(*loss->candidate, running.size() - 1)];
       result.outcomes[culprit] = loss->outcome;
       lost_[key_of(problem, candidates[culprit])] = loss->outcome;
       std::erase(running, culprit);
       continue;
     }
-    FinalsResult& part = std::get<WorkerReply>(*answer).result;
+    FinalsResult& part = std::get<WorkerReply>(answer).result;
     for (std::size_t k = 0; k < running.size() && k < part.outcomes.size(); ++k)
       result.outcomes[running[k]] = std::move(part.outcomes[k]);
     const auto place = [&](const std::vector<std::vector<double>>& from,

@@ -114,9 +114,7 @@ class Worker {
                                  request.version);
     }
     if (request.evaluation.policy.processor_time) let_openmp_sleep();
-    auto device = open_(request.backend, request.device);
-    if (!device.ok()) return device.status();
-    device_ = std::move(device).value();
+    GEMMTUNE_TRY(device_, open_(request.backend, request.device));
     InProcessOptions options = request.evaluation;
     options.on_step = [this](Step step, std::string_view kernel_name) {
       leave_if_lost();
@@ -133,12 +131,11 @@ class Worker {
     }
     evaluator_ = std::make_unique<InProcessEvaluator>(*device_, options);
     const Problem probe = device_->probe_problem();
-    const auto good = device_->fallback(probe);
-    if (!good.ok()) return good.status();
-    const Outcome outcome = evaluator_->check_neighbour_m(probe, *good, probe.m);
+    GEMMTUNE_TRY(const auto good, device_->fallback(probe));
+    const Outcome outcome = evaluator_->check_neighbour_m(probe, good, probe.m);
     if (outcome.kind == OutcomeKind::ok) return FinalsResult();
     return Status::unsupported("{}: a kernel that is known to be good, {}, is {}: {}", device_->info().name,
-                               good->kernel_name(), to_string(outcome.kind), outcome.reason);
+                               good.kernel_name(), to_string(outcome.kind), outcome.reason);
   }
 
   Result<FinalsResult> result_of(const AnnounceRequest& request) {
@@ -150,10 +147,9 @@ class Worker {
   Result<FinalsResult> result_of(const ScreenRequest& request) {
     if (!evaluator_) return not_open();
     const Candidate candidates[] = {request.candidate};
-    auto outcomes = evaluator_->screen(request.problem, candidates, request.samples, {});
-    if (!outcomes.ok()) return outcomes.status();
+    GEMMTUNE_TRY(auto outcomes, evaluator_->screen(request.problem, candidates, request.samples, {}));
     FinalsResult result;
-    result.outcomes = std::move(*outcomes);
+    result.outcomes = std::move(outcomes);
     return result;
   }
 

@@ -62,9 +62,8 @@ Result<WorkerPage> WorkerPage::make() {
 }
 
 Result<WorkerPage> WorkerPage::attach(int descriptor) {
-  const auto word = map(descriptor);
-  if (!word.ok()) return word.status();
-  return WorkerPage(*word, -1);
+  GEMMTUNE_TRY(const auto word, map(descriptor));
+  return WorkerPage(word, -1);
 }
 
 WorkerPage::WorkerPage(WorkerPage&& other) noexcept

@@ -91,16 +91,12 @@ Result<pid_t> spawn(const WorkerLaunch& launch, const Descriptor& socket, const 
 }  // namespace
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(const WorkerLaunch& launch) {
-  auto socket = make_socket();
-  if (!socket.ok()) return socket.status();
-  auto outputs = make_pipe();
-  if (!outputs.ok()) return outputs.status();
-  auto page = WorkerPage::make();
-  if (!page.ok()) return page.status();
-  const auto pid = spawn(launch, socket->theirs, outputs->theirs, page->descriptor());
-  if (!pid.ok()) return pid.status();
+  GEMMTUNE_TRY(auto socket, make_socket());
+  GEMMTUNE_TRY(auto outputs, make_pipe());
+  GEMMTUNE_TRY(auto page, WorkerPage::make());
+  GEMMTUNE_TRY(const auto pid, spawn(launch, socket.theirs, outputs.theirs, page.descriptor()));
   return std::unique_ptr<WorkerProcess>(
-      new WorkerProcess(*pid, socket->ours.take(), std::move(outputs->ours), std::move(page).value()));
+      new WorkerProcess(pid, socket.ours.take(), std::move(outputs.ours), std::move(page)));
 }
 
 WorkerProcess::~WorkerProcess() { process_.wait(0); }

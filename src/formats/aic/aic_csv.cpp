@@ -237,12 +237,10 @@ bool is_aic_header(std::string_view first_line) {
 }
 
 Result<AicFile> parse_aic_csv(const std::string& source, std::string content) {
-  const auto document = parse_csv(source, std::move(content));
-  if (!document.ok()) return document.status();
-  const std::size_t header_index = header_line(*document);
+  GEMMTUNE_TRY(const auto document, parse_csv(source, std::move(content)));
+  const std::size_t header_index = header_line(document);
   CsvCells header;
-  if (header_index == document->lines.size() ||
-      !header.split(without_mark(document->lines[header_index].text)))
+  if (header_index == document.lines.size() || !header.split(without_mark(document.lines[header_index].text)))
     return Status::invalid("{}: no header, expected gemm_dtype or moe_dtype, sizes and latency", source);
   const NamedCells names(header);
   const bool mixture = names.has("moe_dtype");
@@ -250,8 +248,8 @@ Result<AicFile> parse_aic_csv(const std::string& source, std::string content) {
   if (mixture) file.operation = Operation::fused_moe;
   Diagnostics diagnostics(source);
   CsvCells cells;
-  for (std::size_t index = header_index + 1; index < document->lines.size(); ++index) {
-    const CsvLine& line = document->lines[index];
+  for (std::size_t index = header_index + 1; index < document.lines.size(); ++index) {
+    const CsvLine& line = document.lines[index];
     if (is_blank_row(line.text, cells)) continue;
     if (!cells.split(line.text)) {
       diagnostics.row(line.number, unclosed_quote);

@@ -39,14 +39,13 @@ std::string aic_key(const TunedEntry& entry) {
 
 Result<ConversionRows> read_aic_rows(const std::string& source, std::string content,
                                      const ConversionOptions& /*options*/) {
-  auto file = parse_aic_csv(source, std::move(content));
-  if (!file.ok()) return file.status();
+  GEMMTUNE_TRY(auto file, parse_aic_csv(source, std::move(content)));
   ConversionRows rows;
   rows.source = source;
   rows.origin = "aic";
-  rows.operation = file->operation;
-  rows.entries = std::move(file->entries);
-  for (const std::string& diagnostic : file->diagnostics) {
+  rows.operation = file.operation;
+  rows.entries = std::move(file.entries);
+  for (const std::string& diagnostic : file.diagnostics) {
     const auto [line, why] = split_diagnostic(diagnostic, source);
     rows.leave_out_line(line, why);
   }

@@ -113,35 +113,32 @@ void name_lost_gfx(ConversionRows& rows, const std::vector<TunedEntry>& written)
 
 Result<ConversionRows> read_aiter_rows(const std::string& source, std::string content,
                                        const ConversionOptions& options) {
-  auto file =
-      parse_tuned_csv(source, std::move(content), {.operation = options.operation, .keeps_cells = true});
-  if (!file.ok()) return file.status();
+  GEMMTUNE_TRY(auto file, parse_tuned_csv(source, std::move(content),
+                                          {.operation = options.operation, .keeps_cells = true}));
   ConversionRows rows;
   rows.source = source;
-  rows.operation = file->schema().operation;
-  for (UnreadRow& row : unread_rows(*file)) rows.leave_out_line(row.line, row.why);
+  rows.operation = file.schema().operation;
+  for (UnreadRow& row : unread_rows(file)) rows.leave_out_line(row.line, row.why);
   std::unordered_set<std::size_t> unread;
   for (const LeftOut& row : rows.left_out) unread.insert(row.line);
-  for (std::string& diagnostic : file->diagnostics) {
+  for (std::string& diagnostic : file.diagnostics) {
     if (unread.count(split_diagnostic(diagnostic, source).first) == 0)
       rows.notes.push_back(std::move(diagnostic));
   }
-  rows.entries = std::move(file->entries);
+  rows.entries = std::move(file.entries);
   return rows;
 }
 
 Result<std::string> write_aiter_rows(ConversionRows& rows, const ConversionOptions& options) {
-  const auto entries = tuned_entries(rows, options);
-  if (!entries.ok()) return entries.status();
-  return write_tuned_csv(rows.operation, *entries, CsvSchema::aiter);
+  GEMMTUNE_TRY(const auto entries, tuned_entries(rows, options));
+  return write_tuned_csv(rows.operation, entries, CsvSchema::aiter);
 }
 
 Result<std::string> write_seed_rows(ConversionRows& rows, const ConversionOptions& options) {
-  const auto entries = tuned_entries(rows, options, refuse_without_gfx);
-  if (!entries.ok()) return entries.status();
-  GEMMTUNE_RETURN_IF_ERROR(check_without_gfx(rows_of(*entries)));
-  name_lost_gfx(rows, *entries);
-  return write_tuned_csv(rows.operation, *entries, CsvSchema::seed);
+  GEMMTUNE_TRY(const auto entries, tuned_entries(rows, options, refuse_without_gfx));
+  GEMMTUNE_RETURN_IF_ERROR(check_without_gfx(rows_of(entries)));
+  name_lost_gfx(rows, entries);
+  return write_tuned_csv(rows.operation, entries, CsvSchema::seed);
 }
 
 ConversionRows rows_of_list(ShapeList list) {
@@ -174,9 +171,8 @@ Result<ConversionRows> read_untuned_rows(const std::string& source, std::string 
   list_options.x_type = options.x_type;
   list_options.y_type = options.y_type;
   list_options.architecture = options.gfx;
-  auto list = parse_shape_list(source, std::move(content), list_options);
-  if (!list.ok()) return list.status();
-  return rows_of_list(std::move(*list));
+  GEMMTUNE_TRY(auto list, parse_shape_list(source, std::move(content), list_options));
+  return rows_of_list(std::move(list));
 }
 
 Result<std::string> write_untuned_rows(ConversionRows& rows, const ConversionOptions&) {

@@ -55,11 +55,10 @@ Result<EnvironmentFile> read_environment_json(const std::string& tuned_path) {
 }
 
 Result<EnvironmentFile> parse_environment_json(const std::string& source, const std::string& content) {
-  const auto json = parse_environments(source, content);
-  if (!json.ok()) return json.status();
+  GEMMTUNE_TRY(const auto json, parse_environments(source, content));
   EnvironmentFile file;
   file.path = source;
-  for (const auto& [hash, object] : json->items()) file.objects[hash] = json_line(object);
+  for (const auto& [hash, object] : json.items()) file.objects[hash] = json_line(object);
   return file;
 }
 
@@ -79,39 +78,35 @@ std::optional<OperationForm> noted_operation(const std::string& tuned_path) {
 }
 
 Result<std::string> with_operation(const std::string& object, OperationForm operation) {
-  auto json = parse_json_object("environment", object);
-  if (!json.ok()) return json.status();
-  (*json)[operation_key] = to_string(operation);
-  return json_line(*json);
+  GEMMTUNE_TRY(auto json, parse_json_object("environment", object));
+  json[operation_key] = to_string(operation);
+  return json_line(json);
 }
 
 Status merge_environment_json(const std::string& tuned_path, const EnvironmentObjects& objects) {
   const std::string path = environment_path(tuned_path);
   std::string old_text;
-  auto all = load_environments_for_merge(path, old_text);
-  if (!all.ok()) return all.status();
+  GEMMTUNE_TRY(auto all, load_environments_for_merge(path, old_text));
   for (const auto& [hash, text] : objects) {
-    const auto object = parse_json_object("environment " + hash, text);
-    if (!object.ok()) return object.status();
-    Json& known = (*all)[hash];
+    GEMMTUNE_TRY(const auto object, parse_json_object("environment " + hash, text));
+    Json& known = all[hash];
     if (known.is_null()) known = Json::object();
-    known.update(*object, true);
+    known.update(object, true);
   }
-  const std::string new_text = json_document(*all);
+  const std::string new_text = json_document(all);
   if (new_text == old_text) return {};
   return write_file_atomically(path, new_text);
 }
 
 Result<EnvironmentObjects> environments_of(const std::string& text, const std::set<std::string>& hashes) {
-  const auto json = parse_json_object("environment", text);
-  if (!json.ok()) return json.status();
+  GEMMTUNE_TRY(const auto json, parse_json_object("environment", text));
   const bool by_hash = !hashes.empty() && std::all_of(hashes.begin(), hashes.end(), [&](const auto& hash) {
-    const auto at = json->find(hash);
-    return at != json->end() && at->is_object();
+    const auto at = json.find(hash);
+    return at != json.end() && at->is_object();
   });
   EnvironmentObjects objects;
   if (by_hash) {
-    for (const std::string& hash : hashes) objects[hash] = json_line((*json)[hash]);
+    for (const std::string& hash : hashes) objects[hash] = json_line(json[hash]);
   } else if (hashes.size() == 1) {
     objects[*hashes.begin()] = text;
   } else if (hashes.size() > 1) {

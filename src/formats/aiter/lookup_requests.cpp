@@ -83,32 +83,29 @@ Result<LookupKey> parse_table_request(OperationForm operation, std::string_view 
 }
 
 Result<TableRequests> read_table_requests(const std::string& path) {
-  auto content = read_file(path);
-  if (!content.ok()) return content.status();
-  const auto document = parse_csv(path == "-" ? "standard input" : path, std::move(*content));
-  if (!document.ok()) return document.status();
-  const std::size_t header = header_line(*document);
-  if (header == document->lines.size()) {
-    return Status::invalid("{}: empty, expected a header with family, file and request", document->source);
+  GEMMTUNE_TRY(auto content, read_file(path));
+  GEMMTUNE_TRY(const auto document, parse_csv(path == "-" ? "standard input" : path, std::move(content)));
+  const std::size_t header = header_line(document);
+  if (header == document.lines.size()) {
+    return Status::invalid("{}: empty, expected a header with family, file and request", document.source);
   }
-  const auto positions = find_columns(*document, document->lines[header]);
-  if (!positions.ok()) return positions.status();
+  GEMMTUNE_TRY(const auto positions, find_columns(document, document.lines[header]));
   TableRequests requests;
   CsvCells cells;
-  for (std::size_t index = header + 1; index < document->lines.size(); ++index) {
-    const CsvLine& line = document->lines[index];
+  for (std::size_t index = header + 1; index < document.lines.size(); ++index) {
+    const CsvLine& line = document.lines[index];
     if (is_blank_or_comment(line.text)) continue;
-    if (cells.split(line.text) && !parse_operation(cells[positions->family])) {
-      return Status::invalid("{}:{}: column family: '{}' is no operation", document->source, line.number,
-                             cells[positions->family]);
+    if (cells.split(line.text) && !parse_operation(cells[positions.family])) {
+      return Status::invalid("{}:{}: column family: '{}' is no operation", document.source, line.number,
+                             cells[positions.family]);
     }
-    auto request = cells.split(line.text) ? read_request(cells, *positions)
+    auto request = cells.split(line.text) ? read_request(cells, positions)
                                           : Result<TableRequest>(Status::invalid("{}", unclosed_quote));
     TableRequest row;
     if (request.ok()) {
       row = std::move(*request);
     } else {
-      row.state = Status::invalid("{}:{}: {}", document->source, line.number, request.message());
+      row.state = Status::invalid("{}:{}: {}", document.source, line.number, request.message());
     }
     row.line = line.number;
     requests.rows.push_back(std::move(row));

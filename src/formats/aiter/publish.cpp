@@ -92,10 +92,9 @@ Status Splice::read(const std::vector<TunedEntry>& entries) {
     return Status::invalid("{}: rows of {} and of {}, expected those of one operation", document_.source,
                            to_string(operation), to_string(form_of(entry.problem)));
   }
-  const auto header = read_tuned_header(document_, operation);
-  if (!header.ok()) return header.status();
-  header_ = header->index;
-  columns_ = header->columns;
+  GEMMTUNE_TRY(const auto header, read_tuned_header(document_, operation));
+  header_ = header.index;
+  columns_ = header.columns;
   if (!columns_.schema().dispatched) {
     return Status::unsupported("{}: is a table of {}, which is only read", document_.source,
                                columns_.schema().name);
@@ -362,14 +361,11 @@ Status merge_environment(const std::string& target, const std::vector<TunedEntry
   for (const TunedEntry& entry : entries) {
     if (!entry.env.empty()) hashes.insert(entry.env);
   }
-  auto objects = environments_of(environment_json, hashes);
-  if (!objects.ok()) return objects.status();
-  for (auto& [hash, object] : *objects) {
-    auto noted = with_operation(object, form_of(entries.front().problem));
-    if (!noted.ok()) return noted.status();
-    object = std::move(*noted);
+  GEMMTUNE_TRY(auto objects, environments_of(environment_json, hashes));
+  for (auto& [hash, object] : objects) {
+    GEMMTUNE_TRY(object, with_operation(object, form_of(entries.front().problem)));
   }
-  return objects->empty() ? Status() : merge_environment_json(target, *objects);
+  return objects.empty() ? Status() : merge_environment_json(target, objects);
 }
 
 }  // namespace
@@ -393,20 +389,17 @@ Status publish(const std::string& path, const std::vector<TunedEntry>& entries,
   if (std::filesystem::is_directory(target, ignored)) {
     return Status::invalid("{}: is a folder, expected a file", path);
   }
-  const auto lock = FileLock::acquire(target + ".lock");
-  if (!lock.ok()) return lock.status();
+  GEMMTUNE_TRY(const auto lock, FileLock::acquire(target + ".lock"));
   auto content = read_file(target);
   const bool is_new = content.code() == StatusCode::not_found;
   if (!content.ok() && !is_new) return content.status();
   const std::string old_content = is_new ? std::string() : std::move(*content);
-  const auto document = parse_csv(target, old_content);
-  if (!document.ok()) return document.status();
-  const auto new_content = Splice(*document, options).run(entries);
-  if (!new_content.ok()) return new_content.status();
+  GEMMTUNE_TRY(const auto document, parse_csv(target, old_content));
+  GEMMTUNE_TRY(const auto new_content, Splice(document, options).run(entries));
   // First, so that no row ever names an environment that cannot be looked up.
   GEMMTUNE_RETURN_IF_ERROR(merge_environment(target, entries, options.environment_json));
-  if (!is_new && *new_content == old_content) return {};
-  return write_file_atomically(target, *new_content);
+  if (!is_new && new_content == old_content) return {};
+  return write_file_atomically(target, new_content);
 }
 
 }  // namespace gemmtune

@@ -91,24 +91,22 @@ std::vector<UnreadRow> unread_rows(const TunedFile& file) {
 }
 
 Result<TunedFile> parse_tuned_csv(std::string source, std::string content, const TunedReadOptions& options) {
-  auto parsed = parse_csv(std::move(source), std::move(content));
-  if (!parsed.ok()) return parsed.status();
+  GEMMTUNE_TRY(auto parsed, parse_csv(std::move(source), std::move(content)));
   TunedFile file;
-  file.document = std::move(*parsed);
+  file.document = std::move(parsed);
   const CsvDocument& document = file.document;
   file.path = document.source;
-  auto header = read_tuned_header(document, options.operation);
-  if (!header.ok()) return header.status();
-  file.header = header->index;
-  file.columns = std::move(header->columns);
+  GEMMTUNE_TRY(auto header, read_tuned_header(document, options.operation));
+  file.header = header.index;
+  file.columns = std::move(header.columns);
   if (file.header == document.lines.size()) return file;
   file.has_gfx = file.columns.has(Column::gfx);
   Diagnostics diagnostics(document.source);
   if (!file.columns.has(Column::cu_num) && file.schema().in_key(Column::cu_num)) {
     diagnostics.row(document.lines[file.header].number, "no column cu_num: the rows answer no device");
   }
-  if (!header->disagreement.empty()) {
-    diagnostics.row(document.lines[file.header].number, header->disagreement);
+  if (!header.disagreement.empty()) {
+    diagnostics.row(document.lines[file.header].number, header.disagreement);
   }
   EntryReader reader(file.columns, options.keeps_cells);
   CsvCells cells;
@@ -122,11 +120,10 @@ Result<TunedFile> parse_tuned_csv(std::string source, std::string content, const
 }
 
 Result<TunedFile> read_tuned_csv(const std::string& path, const TunedReadOptions& options) {
-  auto content = read_file(path);
-  if (!content.ok()) return content.status();
+  GEMMTUNE_TRY(auto content, read_file(path));
   std::string source = path == "-" ? "standard input" : path;
-  GEMMTUNE_RETURN_IF_ERROR(require_tuned_format(source, *content));
-  return parse_tuned_csv(std::move(source), std::move(*content), options);
+  GEMMTUNE_RETURN_IF_ERROR(require_tuned_format(source, content));
+  return parse_tuned_csv(std::move(source), std::move(content), options);
 }
 
 Status no_gfx_column(const std::string& path, std::string_view gfx) {

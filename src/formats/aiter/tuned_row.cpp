@@ -90,9 +90,8 @@ Result<TunedHeader> read_tuned_header(const CsvDocument& document, std::optional
   if (!cells.split(without_mark(line.text))) {
     return Status::invalid("{}:{}: {}", document.source, line.number, unclosed_quote);
   }
-  const auto detected = detect_table(document, header.index, cells, {.wanted = wanted});
-  if (!detected.ok()) return detected.status();
-  const Schema* const schema = detected->schema;
+  GEMMTUNE_TRY(const auto detected, detect_table(document, header.index, cells, {.wanted = wanted}));
+  const Schema* const schema = detected.schema;
   header.columns = Columns(cells, *schema);
   if (!wanted) header.disagreement = name_disagreement(document.source, *schema);
   const std::string missing = missing_columns(header.columns);

@@ -197,14 +197,13 @@ void name_strided(std::size_t strided, ShapeList& list) {
 Result<ShapeList> parse_bench_yaml(const std::string& source, const std::string& content,
                                    const ShapeListOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(check_dense_list(source, options, "calls of rocblas-bench"));
-  const auto root = load_yaml_list(source, content);
-  if (!root.ok()) return root.status();
+  GEMMTUNE_TRY(const auto root, load_yaml_list(source, content));
   ShapeList list;
   list.source = source;
   ShapeCollector shapes(true);
   Diagnostics diagnostics(source);
   std::size_t strided = 0;
-  for (const YAML::Node& node : *root) {
+  for (const YAML::Node& node : root) {
     const std::size_t line = yaml_line(node);
     BenchCall call;
     Status status = node.IsMap() ? Status() : Status::invalid("no map, expected a call with M, N and K");
@@ -307,19 +306,17 @@ bool is_cutlass_header(std::string_view first_line) {
 Result<ShapeList> parse_cutlass_csv(const std::string& source, std::string content,
                                     const ShapeListOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(check_dense_list(source, options, "the GEMMs of CUTLASS's profiler"));
-  const auto document = parse_csv(source, std::move(content));
-  if (!document.ok()) return document.status();
-  const std::size_t header_index = header_line(*document);
+  GEMMTUNE_TRY(const auto document, parse_csv(source, std::move(content)));
+  const std::size_t header_index = header_line(document);
   CsvCells header;
-  if (header_index == document->lines.size() ||
-      !header.split(without_mark(document->lines[header_index].text)))
+  if (header_index == document.lines.size() || !header.split(without_mark(document.lines[header_index].text)))
     return Status::invalid("{}: no header of CUTLASS's profiler", source);
   const NamedCells names(header);
   ShapeCollector shapes(false);
   Diagnostics diagnostics(source);
   CsvCells cells;
-  for (std::size_t index = header_index + 1; index < document->lines.size(); ++index) {
-    const CsvLine& line = document->lines[index];
+  for (std::size_t index = header_index + 1; index < document.lines.size(); ++index) {
+    const CsvLine& line = document.lines[index];
     if (is_blank_row(line.text, cells)) continue;
     if (!cells.split(line.text)) {
       diagnostics.row(line.number, unclosed_quote);

@@ -15,9 +15,8 @@ Result<ConversionRows> read_sizes(const std::string& source, std::string content
   list_options.operation = options.operation;
   list_options.x_type = options.x_type;
   list_options.y_type = options.y_type;
-  auto list = parse(source, std::move(content), list_options);
-  if (!list.ok()) return list.status();
-  ConversionRows rows = rows_of_list(std::move(*list));
+  GEMMTUNE_TRY(auto list, parse(source, std::move(content), list_options));
+  ConversionRows rows = rows_of_list(std::move(list));
   rows.origin = origin;
   return rows;
 }

@@ -60,10 +60,9 @@ bool read_counts(const Json& json, CapturedProblem& counted) {
 }
 
 Result<Store> parse_store(const std::string& path, const std::string& text) {
-  const auto json = parse_json_object(path, text);
-  if (!json.ok()) return json.status();
+  GEMMTUNE_TRY(const auto json, parse_json_object(path, text));
   Store store;
-  for (const auto& [key, counts] : json->items()) {
+  for (const auto& [key, counts] : json.items()) {
     auto problem = parse_problem(key);
     if (!problem.ok()) return Status::invalid("{}: {}", path, problem.message());
     CapturedProblem& counted = store[key];
@@ -112,17 +111,16 @@ Result<Store> load_captures_for_merge(const std::string& path, std::string& dama
 }
 
 Status merge_store(const std::string& path, const std::vector<CapturedProblem>& seen, std::string& damage) {
-  auto store = load_captures_for_merge(path, damage);
-  if (!store.ok()) return store.status();
+  GEMMTUNE_TRY(auto store, load_captures_for_merge(path, damage));
   for (const CapturedProblem& one : seen) {
-    CapturedProblem& counted = (*store)[print(one.problem)];
+    CapturedProblem& counted = store[print(one.problem)];
     counted.calls = add(counted.calls, one.calls);
     for (std::size_t match = 0; match < matches.size(); ++match) {
       counted.by_match[match] = add(counted.by_match[match], one.by_match[match]);
     }
     counted.last_seen = std::max(counted.last_seen, one.last_seen);
   }
-  return write_file_atomically(path, write_store(*store));
+  return write_file_atomically(path, write_store(store));
 }
 
 // ---- the untuned CSV
@@ -177,9 +175,8 @@ Status UntunedFile::read(const std::vector<CapturedProblem>& seen) {
   if (!content.ok() && content.code() != StatusCode::not_found) return content.status();
   if (content.ok()) text_ = *content;
   read_bytes_ = text_.size();
-  const auto document = parse_csv(path_, text_);
-  if (!document.ok()) return document.status();
-  if (header_line(*document) < document->lines.size()) return read_rows(*document);
+  GEMMTUNE_TRY(const auto document, parse_csv(path_, text_));
+  if (header_line(document) < document.lines.size()) return read_rows(document);
   begin_new(seen);
   return {};
 }
@@ -191,9 +188,8 @@ Status UntunedFile::read_rows(const CsvDocument& document) {
   if (!cells.split(without_mark(line.text))) {
     return Status::invalid("{}:{}: {}", path_, line.number, unclosed_quote);
   }
-  const auto detected = detect_table(document, header, cells, {.wanted = operation_});
-  if (!detected.ok()) return detected.status();
-  const Schema& schema = *detected->schema;
+  GEMMTUNE_TRY(const auto detected, detect_table(document, header, cells, {.wanted = operation_}));
+  const Schema& schema = *detected.schema;
   if (!schema.dispatched) {
     return Status::unsupported("{}: is a table of {}, which is only read", path_, schema.name);
   }
@@ -311,8 +307,7 @@ Result<CaptureMerge> merge_capture(const std::string& untuned_path,
   if (seen.empty()) return CaptureMerge();
   const std::string target = resolve_links(untuned_path);
   GEMMTUNE_RETURN_IF_ERROR(make_folders(parent_folder(target)));
-  const auto lock = FileLock::acquire(target + ".lock");
-  if (!lock.ok()) return lock.status();
+  GEMMTUNE_TRY(const auto lock, FileLock::acquire(target + ".lock"));
   auto merge = merge_rows(target, seen);
   if (!merge.ok()) return merge;
   GEMMTUNE_RETURN_IF_ERROR(merge_store(calls_path(target), seen, merge->damage));
@@ -324,12 +319,10 @@ Result<std::optional<CaptureMerge>> try_add_lines(const std::string& untuned_pat
   if (seen.empty()) return std::optional<CaptureMerge>(CaptureMerge());
   const std::string target = resolve_links(untuned_path);
   GEMMTUNE_RETURN_IF_ERROR(make_folders(parent_folder(target)));
-  const auto lock = FileLock::try_acquire(target + ".lock");
-  if (!lock.ok()) return lock.status();
-  if (!*lock) return std::optional<CaptureMerge>();
-  auto merge = merge_rows(target, seen);
-  if (!merge.ok()) return merge.status();
-  return std::optional<CaptureMerge>(std::move(*merge));
+  GEMMTUNE_TRY(const auto lock, FileLock::try_acquire(target + ".lock"));
+  if (!lock) return std::optional<CaptureMerge>();
+  GEMMTUNE_TRY(auto merge, merge_rows(target, seen));
+  return std::optional<CaptureMerge>(std::move(merge));
 }
 
 Result<Capture> read_capture(const std::string& untuned_path, OperationForm operation) {

@@ -104,9 +104,7 @@ std::optional<std::string> type_word(std::string_view text) {
 
 Status read_condition(const Json& value, Erratum& erratum) {
   if (!value.is_string()) return expected("a condition as \"k % 2 == 1 and m >= 33\"");
-  auto condition = IntegerExpression::parse(value.get_ref<const std::string&>());
-  if (!condition.ok()) return condition.status();
-  erratum.condition = std::move(condition).value();
+  GEMMTUNE_TRY(erratum.condition, IntegerExpression::parse(value.get_ref<const std::string&>()));
   return {};
 }
 
@@ -163,8 +161,7 @@ OrderedJson words_of(const std::vector<Value>& list) {
 }  // namespace
 
 Result<Erratum> parse_erratum(const std::string& source, const std::string& text) {
-  const auto json = parse_json_object(source, text);
-  if (!json.ok()) return json.status();
+  GEMMTUNE_TRY(const auto json, parse_json_object(source, text));
   Erratum erratum;
   std::set<std::string, std::less<>> seen;
   std::size_t condition_line = 1;
@@ -179,7 +176,7 @@ Result<Erratum> parse_erratum(const std::string& source, const std::string& text
     if (!seen.insert(key.name).second) {
       return Status::invalid("{}:{}: field '{}' is there twice", source, key.line, key.name);
     }
-    if (const Status read = field->read(json->at(key.name), erratum); !read.ok()) {
+    if (const Status read = field->read(json.at(key.name), erratum); !read.ok()) {
       return Status::invalid("{}:{}: {}: {}", source, key.line, key.name, read.message());
     }
     if (key.name == "condition") condition_line = key.line;

@@ -13,22 +13,21 @@ namespace gemmtune {
 // NOLINTNEXTLINE(performance-unnecessary-value-param): as every format's
 Result<ConversionRows> read_flashinfer_rows(const std::string& source, std::string content,
                                             const ConversionOptions& /*options*/) {
-  auto cache = parse_flashinfer_cache(source, content);
-  if (!cache.ok()) return cache.status();
+  GEMMTUNE_TRY(auto cache, parse_flashinfer_cache(source, content));
   ConversionRows rows;
   rows.source = source;
   rows.origin = "flashinfer";
   rows.missing =
       "tactics of FlashInfer are indices of one version of a library on one GPU, and its shapes say no "
       "types; gemmtune convert --to listing prints them";
-  rows.notes = std::move(cache->notes);
-  for (const std::string& diagnostic : cache->diagnostics) {
+  rows.notes = std::move(cache.notes);
+  for (const std::string& diagnostic : cache.diagnostics) {
     const auto [line, why] = split_diagnostic(diagnostic, source);
     rows.leave_out_line(line, why);
   }
-  for (auto& [field, value] : cache->metadata)
+  for (auto& [field, value] : cache.metadata)
     rows.parts.push_back({"_metadata " + field, std::move(value), 0});
-  for (const FlashinferEntry& entry : cache->entries) {
+  for (const FlashinferEntry& entry : cache.entries) {
     rows.parts.push_back({fmt::format("{} {}", entry.operation, entry.shapes),
                           fmt::format("{}, tactic {}", entry.runner, entry.tactic), entry.line});
   }

@@ -82,14 +82,13 @@ bool is_flashinfer(std::string_view content) {
 }
 
 Result<FlashinferCache> parse_flashinfer_cache(const std::string& source, const std::string& content) {
-  const auto json = parse_json_object(source, content);
-  if (!json.ok()) return json.status();
+  GEMMTUNE_TRY(const auto json, parse_json_object(source, content));
   FlashinferCache cache;
   Diagnostics diagnostics(source);
   Diagnostics notes(source);
-  read_metadata(content, *json, cache, notes);
+  read_metadata(content, json, cache, notes);
   cache.notes = notes.take();
-  for (const auto& [key, value] : json->items()) {
+  for (const auto& [key, value] : json.items()) {
     if (key == metadata_key) continue;
     FlashinferEntry entry;
     entry.line = line_of(content, key);

@@ -12,15 +12,14 @@ namespace gemmtune {
 
 Result<ConversionRows> read_hipblaslt_rows(const std::string& source, std::string content,
                                            const ConversionOptions& options) {
-  auto file = parse_hipblaslt_csv(source, std::move(content));
-  if (!file.ok()) return file.status();
+  GEMMTUNE_TRY(auto file, parse_hipblaslt_csv(source, std::move(content)));
   ConversionRows rows;
   rows.source = source;
-  for (const std::string& diagnostic : file->diagnostics) {
+  for (const std::string& diagnostic : file.diagnostics) {
     const auto [line, why] = split_diagnostic(diagnostic, source);
     rows.leave_out_line(line, why);
   }
-  for (const HipblasltRow& row : file->rows) {
+  for (const HipblasltRow& row : file.rows) {
     TunedEntry entry;
     entry.line = row.line;
     auto problem = to_problem(row);

@@ -187,13 +187,12 @@ bool same_key(const HipblasltRow& a, const HipblasltRow& b) {
 }  // namespace
 
 Result<HipblasltFile> parse_hipblaslt_csv(const std::string& source, std::string content) {
-  const auto document = parse_csv(source, std::move(content));
-  if (!document.ok()) return document.status();
+  GEMMTUNE_TRY(const auto document, parse_csv(source, std::move(content)));
   HipblasltFile file;
   file.path = source;
   Diagnostics diagnostics(source);
   bool first = true;
-  for (const CsvLine& line : document->lines) {
+  for (const CsvLine& line : document.lines) {
     if (is_blank_or_comment(line.text)) continue;
     const bool skip = std::exchange(first, false) && is_header(line.text);
     HipblasltRow row;
@@ -204,9 +203,8 @@ Result<HipblasltFile> parse_hipblaslt_csv(const std::string& source, std::string
 }
 
 Result<HipblasltFile> read_hipblaslt_csv(const std::string& path) {
-  auto content = read_file(path, max_hipblaslt_bytes);
-  if (!content.ok()) return content.status();
-  return parse_hipblaslt_csv(path, std::move(*content));
+  GEMMTUNE_TRY(auto content, read_file(path, max_hipblaslt_bytes));
+  return parse_hipblaslt_csv(path, std::move(content));
 }
 
 std::string write_hipblaslt_csv(const std::vector<HipblasltRow>& rows) {
@@ -217,8 +215,7 @@ std::string write_hipblaslt_csv(const std::vector<HipblasltRow>& rows) {
 
 Status append_hipblaslt_row(const std::string& path, const HipblasltRow& row) {
   GEMMTUNE_RETURN_IF_ERROR(check_names(row));
-  const auto lock = FileLock::acquire(resolve_links(path) + ".lock");
-  if (!lock.ok()) return lock.status();
+  GEMMTUNE_TRY(const auto lock, FileLock::acquire(resolve_links(path) + ".lock"));
   const auto old = read_file(path, max_hipblaslt_bytes);
   if (!old.ok() && old.code() != StatusCode::not_found) return old.status();
   std::string text = old.ok() ? *old : std::string();
@@ -267,9 +264,8 @@ Result<Problem> to_problem(const HipblasltRow& row) {
   problem.weight_layout = row.preshuffle ? WeightLayout::any : WeightLayout::plain;
   problem.w_order = row.trans_a == 'T' ? Order::row_major : Order::column_major;
   problem.x_order = row.trans_b == 'N' ? Order::row_major : Order::column_major;
-  const auto back = to_hipblaslt_row(problem);
-  if (!back.ok()) return back.status();
-  if (!same_key(row, *back)) {
+  GEMMTUNE_TRY(const auto back, to_hipblaslt_row(problem));
+  if (!same_key(row, back)) {
     return Status::unsupported(
         "use_rowwise, lda, ldb, ldc, a stride, compute_type or batch_count is not that "
         "of one product of dense matrices with a scale for each tensor");

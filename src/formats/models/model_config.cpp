@@ -67,9 +67,8 @@ Result<std::vector<ModelLayer>> layers_of(ModelFields& fields, const ModelShapeO
     return Status::invalid("{}: num_hidden_layers = {}, expected at most {}", fields.path(), layers,
                            max_layers);
   }
-  const auto found = architecture_of(fields, options.assume);
-  if (!found.ok()) return found.status();
-  const Architecture& architecture = **found;
+  GEMMTUNE_TRY(const auto found, architecture_of(fields, options.assume));
+  const Architecture& architecture = *found;
   const LayerTypes types = layer_types(fields, architecture, layers);
   std::vector<ModelLayer> list = attention_layers(fields, architecture, shares, types.attention);
   const auto append = [&](std::vector<ModelLayer> more) {
@@ -100,15 +99,13 @@ Status check_type_used(const std::vector<ModelGemm>& gemms, const ModelShapeOpti
 }
 
 Result<std::vector<ModelGemm>> gemms_of(ModelFields& fields, const ModelShapeOptions& options) {
-  const auto layers = layers_of(fields, options);
-  if (!layers.ok()) return layers.status();
+  GEMMTUNE_TRY(const auto layers, layers_of(fields, options));
   const DataType type = fields.type();
   GEMMTUNE_RETURN_IF_ERROR(fields.status());
-  const auto quantization = Quantization::read(fields);
-  if (!quantization.ok()) return quantization.status();
+  GEMMTUNE_TRY(const auto quantization, Quantization::read(fields));
   std::vector<ModelGemm> gemms;
-  for (const ModelLayer& layer : *layers) {
-    if (const Status status = add_gemms(layer, *quantization, type, options, gemms); !status.ok()) {
+  for (const ModelLayer& layer : layers) {
+    if (const Status status = add_gemms(layer, quantization, type, options, gemms); !status.ok()) {
       return Status(status.code(), fmt::format("{}: {}", fields.path(), status.message()));
     }
   }
@@ -166,24 +163,20 @@ std::string operation_counts(const std::vector<ShapeRow>& rows) {
 
 Result<ShapeList> model_shapes(const std::string& model_folder, const ModelShapeOptions& options) {
   const std::string path = model_folder + "/config.json";
-  const auto content = read_file(path, max_config_bytes);
-  if (!content.ok()) return content.status();
-  return parse_model_config(path, *content, options);
+  GEMMTUNE_TRY(const auto content, read_file(path, max_config_bytes));
+  return parse_model_config(path, content, options);
 }
 
 Result<ShapeList> parse_model_config(const std::string& path, const std::string& content,
                                      const ModelShapeOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(check_options(options));
-  auto fields = ModelFields::parse(path, content);
-  if (!fields.ok()) return fields.status();
-  const auto rows = rows_of_x(options);
-  if (!rows.ok()) return rows.status();
-  const auto gemms = gemms_of(*fields, options);
-  if (!gemms.ok()) return gemms.status();
+  GEMMTUNE_TRY(auto fields, ModelFields::parse(path, content));
+  GEMMTUNE_TRY(const auto rows, rows_of_x(options));
+  GEMMTUNE_TRY(const auto gemms, gemms_of(fields, options));
 
   ShapeList list;
-  list.source = fields->path();
-  list.rows = rows_of(*gemms, *rows,
+  list.source = fields.path();
+  list.rows = rows_of(gemms, rows,
                       options.lm_head_rows.empty() ? std::vector{options.batch_size} : options.lm_head_rows);
   if (options.operation) {
     const std::string counts = operation_counts(list.rows);

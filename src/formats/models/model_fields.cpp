@@ -59,9 +59,8 @@ ModelFields::ModelFields(std::string path, Json root)
 }
 
 Result<ModelFields> ModelFields::parse(const std::string& path, const std::string& content) {
-  auto json = parse_json_object(path, content);
-  if (!json.ok()) return json.status();
-  return ModelFields(path, std::move(json).value());
+  GEMMTUNE_TRY(auto json, parse_json_object(path, content));
+  return ModelFields(path, std::move(json));
 }
 
 const Json* ModelFields::find(const char* key) const { return member(*config_, key); }

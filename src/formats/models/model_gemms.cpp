@@ -87,15 +87,14 @@ Status add_gemms(const ModelLayer& layer, const Quantization& quantization, Data
   const std::size_t first = gemms.size();
   const std::vector<std::int64_t> once{0};
   for (const std::int64_t index : layer.at.empty() ? once : layer.at) {
-    const auto format = quantization.format_of(layer, index);
-    if (!format.ok()) return format.status();
-    if (layer.moe && *format && !(*format)->experts) {
+    GEMMTUNE_TRY(const auto format, quantization.format_of(layer, index));
+    if (layer.moe && format && !format->experts) {
       if (options.operation && *options.operation != Operation::fused_moe) return {};
-      const std::string_view name = to_string({(*format)->operation, false});
+      const std::string_view name = to_string({format->operation, false});
       return Status::unsupported("{}: fused_moe has no weights of {}; --op {} lists the other layers",
                                  layer.name, name, name);
     }
-    const Problem problem = layer_problem(layer, *format, dtype, options);
+    const Problem problem = layer_problem(layer, format, dtype, options);
     const auto same = std::find_if(gemms.begin() + static_cast<std::ptrdiff_t>(first), gemms.end(),
                                    [&](const ModelGemm& gemm) { return gemm.problem == problem; });
     if (same != gemms.end()) {

@@ -173,9 +173,8 @@ Result<Scheme> compressed_scheme(const Json* args) {
 
 /// Names of classes ("Linear") and of modules.
 Status read_targets(const Json& group, QuantizedGroup& target) {
-  auto patterns = module_patterns(group, "targets");
-  if (!patterns.ok()) return patterns.status();
-  for (ModulePattern& pattern : *patterns) {
+  GEMMTUNE_TRY(auto patterns, module_patterns(group, "targets"));
+  for (ModulePattern& pattern : patterns) {
     if (pattern.text() == "Linear") {
       target.linear = true;
     } else if (pattern.text() == "FusedMoE") {
@@ -195,11 +194,9 @@ Result<Groups> compressed_groups(const Json& config) {
   for (const auto& [name, json] : all->items()) {
     QuantizedGroup group;
     GEMMTUNE_RETURN_IF_ERROR(read_targets(json, group));
-    const auto weight = compressed_scheme(member(json, "weights"));
-    const auto activation = compressed_scheme(member(json, "input_activations"));
-    if (!weight.ok()) return weight.status();
-    if (!activation.ok()) return activation.status();
-    const auto format = weight_format_of(*weight, *activation);
+    GEMMTUNE_TRY(const auto weight, compressed_scheme(member(json, "weights")));
+    GEMMTUNE_TRY(const auto activation, compressed_scheme(member(json, "input_activations")));
+    const auto format = weight_format_of(weight, activation);
     if (!format.ok())
       return Status(format.code(), fmt::format("config_groups.{}: {}", name, format.message()));
     group.format = *format;
@@ -216,9 +213,8 @@ Result<WeightFormat> grouped_int4(const Json& config, bool zero_points) {
 }
 
 Result<Groups> awq_groups(const Json& config) {
-  const auto format = grouped_int4(config, flag(config, "zero_point", true));
-  if (!format.ok()) return format.status();
-  return all_linear(*format);
+  GEMMTUNE_TRY(const auto format, grouped_int4(config, flag(config, "zero_point", true)));
+  return all_linear(format);
 }
 
 Result<WeightFormat> gptq_format(const Json& config) {
@@ -231,10 +227,9 @@ Result<Groups> gptq_groups(const Json& config) {
   if (const Json* rules = member(config, "dynamic"); rules != nullptr && rules->is_object()) {
     for (const auto& [rule, own] : rules->items()) {
       const bool prefixed = rule.starts_with("-:") || rule.starts_with("+:");
-      auto pattern = ModulePattern::parse("re:" + (prefixed ? rule.substr(2) : rule));
-      if (!pattern.ok()) return pattern.status();
+      GEMMTUNE_TRY(auto pattern, ModulePattern::parse("re:" + (prefixed ? rule.substr(2) : rule)));
       QuantizedGroup group;
-      group.modules.push_back(std::move(pattern).value());
+      group.modules.push_back(std::move(pattern));
       if (!rule.starts_with("-:")) {
         Json values = config;
         if (own.is_object()) values.update(own);
@@ -246,9 +241,8 @@ Result<Groups> gptq_groups(const Json& config) {
       groups.push_back(std::move(group));
     }
   }
-  const auto format = gptq_format(config);
-  if (!format.ok()) return format.status();
-  groups.push_back(linear_group(*format));
+  GEMMTUNE_TRY(const auto format, gptq_format(config));
+  groups.push_back(linear_group(format));
   return groups;
 }
 
@@ -264,9 +258,8 @@ Result<WeightFormat> modelopt_format(const Json& config) {
 /// Of MIXED_PRECISION the layers that are named are quantized, each in its way.
 Result<Groups> modelopt_groups(const Json& config) {
   if (word(config, "quant_algo") != "MIXED_PRECISION") {
-    const auto format = modelopt_format(config);
-    if (!format.ok()) return format.status();
-    return all_linear(*format);
+    GEMMTUNE_TRY(const auto format, modelopt_format(config));
+    return all_linear(format);
   }
   const Json* layers = member(config, "quantized_layers");
   if (layers == nullptr || !layers->is_object())
@@ -276,10 +269,9 @@ Result<Groups> modelopt_groups(const Json& config) {
     const auto format = modelopt_format(own);
     if (!format.ok())
       return Status(format.code(), fmt::format("quantized_layers: {}: {}", name, format.message()));
-    auto pattern = ModulePattern::parse(name);
-    if (!pattern.ok()) return pattern.status();
+    GEMMTUNE_TRY(auto pattern, ModulePattern::parse(name));
     QuantizedGroup group;
-    group.modules.push_back(std::move(pattern).value());
+    group.modules.push_back(std::move(pattern));
     group.format = *format;
     groups.push_back(std::move(group));
   }
@@ -321,9 +313,8 @@ Result<Groups> quark_groups(const Json& config) {
       by_layer != nullptr && by_layer->is_object()) {
     for (const auto& [pattern, json] : by_layer->items()) {
       QuantizedGroup group;
-      auto parsed = ModulePattern::parse(pattern);
-      if (!parsed.ok()) return parsed.status();
-      group.modules.push_back(std::move(parsed).value());
+      GEMMTUNE_TRY(auto parsed, ModulePattern::parse(pattern));
+      group.modules.push_back(std::move(parsed));
       GEMMTUNE_RETURN_IF_ERROR(add_quark_group("layer_quant_config", json, std::move(group), groups));
     }
   }

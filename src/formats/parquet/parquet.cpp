@@ -139,15 +139,12 @@ Status no_reader(const std::string& source, const std::string& why) {
 
 Result<PythonOutput> start_python(const std::string& program, std::string_view content,
                                   std::size_t address_space) {
-  auto memory = memory_of(content);
-  if (!memory.ok()) return memory.status();
-  auto output = make_pipe();
-  if (!output.ok()) return output.status();
-  auto errors = make_pipe();
-  if (!errors.ok()) return errors.status();
-  const Descriptor high_memory = lifted_copy(memory->get());
-  const Descriptor high_output = lifted_copy(output->theirs.get());
-  const Descriptor high_errors = lifted_copy(errors->theirs.get());
+  GEMMTUNE_TRY(auto memory, memory_of(content));
+  GEMMTUNE_TRY(auto output, make_pipe());
+  GEMMTUNE_TRY(auto errors, make_pipe());
+  const Descriptor high_memory = lifted_copy(memory.get());
+  const Descriptor high_output = lifted_copy(output.theirs.get());
+  const Descriptor high_errors = lifted_copy(errors.theirs.get());
   const std::array descriptors{high_memory.get(), high_output.get(), high_errors.get()};
   std::string name = program;
   std::string isolated = "-I";
@@ -156,7 +153,7 @@ Result<PythonOutput> start_python(const std::string& program, std::string_view c
   const std::array<char*, 5> words{name.data(), isolated.data(), command.data(), text.data(), nullptr};
   const pid_t pid = start_program(words.data(), descriptors, address_space);
   if (pid < 0) return Status::not_found("{}: {}", program, std::strerror(errno));
-  return PythonOutput(pid, std::move(output->ours), std::move(errors->ours));
+  return PythonOutput(pid, std::move(output.ours), std::move(errors.ours));
 }
 
 }  // namespace

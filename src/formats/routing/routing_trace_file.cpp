@@ -102,9 +102,8 @@ Result<std::shared_ptr<const RoutingTrace>> parse_routing_trace(const std::strin
 }
 
 Result<std::shared_ptr<const RoutingTrace>> read_routing_trace(const std::string& path) {
-  const auto content = read_file(path);
-  if (!content.ok()) return content.status();
-  return parse_routing_trace(path, *content);
+  GEMMTUNE_TRY(const auto content, read_file(path));
+  return parse_routing_trace(path, content);
 }
 
 }  // namespace gemmtune

@@ -108,18 +108,16 @@ class SpaceReader {
 }  // namespace
 
 Result<SearchSpace> parse_search_space(const std::string& source, const std::string& content) {
-  const auto root = load_yaml_map(source, content, family_map);
-  if (!root.ok()) return root.status();
+  GEMMTUNE_TRY(const auto root, load_yaml_map(source, content, family_map));
   SearchSpace space;
   space.source = source;
-  GEMMTUNE_RETURN_IF_ERROR(SpaceReader(source).read(*root, space));
+  GEMMTUNE_RETURN_IF_ERROR(SpaceReader(source).read(root, space));
   return space;
 }
 
 Result<SearchSpace> read_search_space(const std::string& path) {
-  const auto content = read_file(path);
-  if (!content.ok()) return content.status();
-  return parse_search_space(path, *content);
+  GEMMTUNE_TRY(const auto content, read_file(path));
+  return parse_search_space(path, content);
 }
 
 }  // namespace gemmtune

@@ -118,9 +118,7 @@ class IgnoredColumns {
 
 Result<ShapeList> parse_shape_csv(const std::string& source, std::string content,
                                   const ShapeListOptions& options) {
-  auto parsed = parse_csv(source, std::move(content));
-  if (!parsed.ok()) return parsed.status();
-  const CsvDocument& document = *parsed;
+  GEMMTUNE_TRY(const auto document, parse_csv(source, std::move(content)));
   const std::size_t header_index = header_line(document);
   if (header_index == document.lines.size()) {
     return Status::invalid("{}: empty, expected a header such as M, N, K and dtype", source);
@@ -130,10 +128,9 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
   if (!header.split(without_mark(header_text.text))) {
     return Status::invalid("{}:{}: {}", source, header_text.number, unclosed_quote);
   }
-  const auto detected =
-      detect_table(document, header_index, header, {options.operation, options.output, OperationForm()});
-  if (!detected.ok()) return detected.status();
-  const Schema& schema = *detected->schema;
+  GEMMTUNE_TRY(const auto detected, detect_table(document, header_index, header,
+                                                 {options.operation, options.output, OperationForm()}));
+  const Schema& schema = *detected.schema;
   const Columns columns(header, schema);
   GEMMTUNE_RETURN_IF_ERROR(check_key_columns(source, header_text.number, columns));
 
@@ -155,8 +152,8 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
   list.rows = shapes.take();
   list.ignored = ignored.take();
   list.diagnostics = diagnostics.take();
-  if (detected->is_assumed || lacks_type)
-    list.notes.push_back(assumption_text(list, detected->is_assumed, lacks_type));
+  if (detected.is_assumed || lacks_type)
+    list.notes.push_back(assumption_text(list, detected.is_assumed, lacks_type));
   const std::string disagreement = options.operation ? "" : name_disagreement(source, schema);
   if (!disagreement.empty()) {
     list.diagnostics.insert(list.diagnostics.begin(),
@@ -195,13 +192,12 @@ Result<ShapeList> parse_tunableop_shapes(const std::string& source, std::string 
     return Status::invalid("{}: sizes of {}, expected those of {}", source, to_string(Operation::a16w16),
                            to_string(*options.operation));
   }
-  auto file = parse_tunableop_csv(source, std::move(content));
-  if (!file.ok()) return file.status();
+  GEMMTUNE_TRY(auto file, parse_tunableop_csv(source, std::move(content)));
   ShapeList list;
   list.source = source;
-  list.diagnostics = std::move(file->diagnostics);
+  list.diagnostics = std::move(file.diagnostics);
   ShapeCollector shapes(false);
-  for (const TunableopRow& row : file->rows) shapes.add({row.problem, 1, "", row.line});
+  for (const TunableopRow& row : file.rows) shapes.add({row.problem, 1, "", row.line});
   list.rows = shapes.take();
   return list;
 }
@@ -250,9 +246,8 @@ Result<ShapeList> parse_shape_list(const std::string& source, std::string conten
 namespace {
 
 Result<ShapeList> read_one_list(const std::string& path, const ShapeListOptions& options) {
-  auto content = read_file(path);
-  if (!content.ok()) return content.status();
-  return parse_shape_list(path == "-" ? "standard input" : path, std::move(*content), options);
+  GEMMTUNE_TRY(auto content, read_file(path));
+  return parse_shape_list(path == "-" ? "standard input" : path, std::move(content), options);
 }
 
 /// Appends `more` to `list`, each with the file that it is of.

@@ -126,15 +126,13 @@ std::string shard_file_path(const std::string& tuned_file) { return tuned_file +
 
 Result<ShardFile> read_shard_file(const std::string& tuned_file) {
   const std::string path = shard_file_path(tuned_file);
-  const auto content = read_file(path, max_shard_file_bytes);
-  if (!content.ok()) return content.status();
-  return parse_shard_file(path, *content);
+  GEMMTUNE_TRY(const auto content, read_file(path, max_shard_file_bytes));
+  return parse_shard_file(path, content);
 }
 
 Result<ShardFile> parse_shard_file(const std::string& path, const std::string& content) {
-  const auto json = parse_json_object(path, content);
-  if (!json.ok()) return json.status();
-  Members members(path, *json);
+  GEMMTUNE_TRY(const auto json, parse_json_object(path, content));
+  Members members(path, json);
   if (const auto version = members.number("version"); members.status().ok() && version != shard_file_version)
     return Status::unsupported("{}: version {}, this gemmtune knows {}", path, version, shard_file_version);
   ShardFile file;
@@ -158,9 +156,8 @@ Result<ShardFile> parse_shard_file(const std::string& path, const std::string& c
     return Status::invalid("{}: shard {}, expected one from 1 to the number of shards", path,
                            to_string(file.shard));
   for (const Json& one : *shapes) {
-    auto shape = shape_of(path, one);
-    if (!shape.ok()) return shape.status();
-    file.shapes.push_back(std::move(*shape));
+    GEMMTUNE_TRY(auto shape, shape_of(path, one));
+    file.shapes.push_back(std::move(shape));
   }
   if (!file.shapes.empty()) file.operation = form_of(file.shapes.front().problem);
   if (!operation.empty()) {

@@ -130,16 +130,15 @@ Status update_bucket_file(const std::string& path, TritonScheme scheme, const Pr
   TritonFile file;
   file.scheme = scheme;
   if (file_exists(path)) {
-    auto known = read_triton_json(path);
-    if (!known.ok()) return known.status();
-    const bool differs = known->scheme != scheme &&
-                         std::any_of(known->buckets.begin(), known->buckets.end(),
+    GEMMTUNE_TRY(auto known, read_triton_json(path));
+    const bool differs = known.scheme != scheme &&
+                         std::any_of(known.buckets.begin(), known.buckets.end(),
                                      [](const auto& bucket) { return bucket.kind != BucketKind::any; });
     if (differs) {
-      return Status::invalid("{}: has buckets of the scheme {}, expected {}", path, to_string(known->scheme),
+      return Status::invalid("{}: has buckets of the scheme {}, expected {}", path, to_string(known.scheme),
                              to_string(scheme));
     }
-    file = std::move(*known);
+    file = std::move(known);
     file.scheme = scheme;
   }
   for (const TunedBucket& tuned : buckets) replace_bucket(tuned.bucket, file);

@@ -148,15 +148,14 @@ std::string own_kernel(const TritonConfig& config) {
 }
 
 Result<std::vector<TunedEntry>> bucket_rows(const TritonFile& file, std::optional<OperationForm> operation) {
-  const auto problem = problem_of_name(file, operation);
-  if (!problem.ok()) return problem.status();
+  GEMMTUNE_TRY(const auto problem, problem_of_name(file, operation));
   std::vector<TunedEntry> rows;
   for (const BucketSpan& span : bucket_spans(file)) {
     if (span.bucket->is_null) continue;
     TunedEntry& row = rows.emplace_back();
     // vLLM's and SGLang's names say a device, not an architecture: they answer for whichever is asked.
     if (!is_nearest_family(file.name.family)) row.gfx = file.name.arch;
-    row.problem = *problem;
+    row.problem = problem;
     row.problem.m = span.m;
     row.m_from = span.m_from;
     row.bucket = span.bucket->key;

@@ -127,22 +127,21 @@ bool is_default_bound(std::int64_t m) {
 // NOLINTNEXTLINE(performance-unnecessary-value-param): as every format's
 Result<ConversionRows> read_triton_rows(const std::string& source, std::string content,
                                         const ConversionOptions& options) {
-  auto file = parse_triton_json(source, content);
-  if (!file.ok()) return file.status();
+  GEMMTUNE_TRY(auto file, parse_triton_json(source, content));
   ConversionRows rows;
   rows.source = source;
-  const Problem problem = triton_problem(*file, options, rows);
+  const Problem problem = triton_problem(file, options, rows);
   rows.operation = form_of(problem);
-  rows.origin = file->scheme == TritonScheme::nearest ? nearest_format : triton_format;
-  rows.notes = std::move(file->diagnostics);
-  for (const TritonNote& note : file->notes) rows.parts.push_back({note.key, note.json, note.line});
-  const auto last = last_of_keys(*file);
-  for (const TritonBucket& bucket : file->buckets) {
+  rows.origin = file.scheme == TritonScheme::nearest ? nearest_format : triton_format;
+  rows.notes = std::move(file.diagnostics);
+  for (const TritonNote& note : file.notes) rows.parts.push_back({note.key, note.json, note.line});
+  const auto last = last_of_keys(file);
+  for (const TritonBucket& bucket : file.buckets) {
     if (std::find(last.begin(), last.end(), &bucket) == last.end()) {
       rows.left_out.push_back({LeftOutKind::key, bucket.key, bucket.line, 1, "a later one has its name"});
       continue;
     }
-    const auto m = bucket.is_null ? std::nullopt : max_m_of(bucket, file->scheme);
+    const auto m = bucket.is_null ? std::nullopt : max_m_of(bucket, file.scheme);
     if (bucket.is_null) {
       rows.parts.push_back({bucket.key, "null", bucket.line});
       continue;
@@ -155,7 +154,7 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
     entry.line = bucket.line;
     entry.problem = problem;
     entry.problem.m = *m;
-    entry.gfx = file->name.arch.starts_with("gfx") ? file->name.arch : options.gfx;
+    entry.gfx = file.name.arch.starts_with("gfx") ? file.name.arch : options.gfx;
     entry.cu_num = options.cu_num;
     entry.libtype = "triton";
     entry.kernel_name = triton_config_text(bucket.config);
@@ -169,7 +168,7 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
     }
     rows.entries.push_back(std::move(entry));
   }
-  rows.config = std::make_shared<const TritonFile>(std::move(*file));
+  rows.config = std::make_shared<const TritonFile>(std::move(file));
   return rows;
 }
 

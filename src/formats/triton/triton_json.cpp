@@ -410,9 +410,8 @@ Result<TritonFile> parse_triton_json(const std::string& source, const std::strin
 }
 
 Result<TritonFile> read_triton_json(const std::string& path) {
-  const auto content = read_file(path, max_triton_bytes);
-  if (!content.ok()) return content.status();
-  return parse_triton_json(path, *content);
+  GEMMTUNE_TRY(const auto content, read_file(path, max_triton_bytes));
+  return parse_triton_json(path, content);
 }
 
 std::vector<const TritonBucket*> last_of_keys(const TritonFile& file) {

@@ -54,20 +54,19 @@ std::string line_again(const std::string& key, const std::string& solution, cons
 
 Result<ConversionRows> read_tunableop_rows(const std::string& source, std::string content,
                                            const ConversionOptions& options) {
-  auto file = parse_tunableop_csv(source, std::move(content));
-  if (!file.ok()) return file.status();
+  GEMMTUNE_TRY(auto file, parse_tunableop_csv(source, std::move(content)));
   ConversionRows rows;
   rows.source = source;
   rows.origin = "tunableop";
-  for (const TunableopValidator& validator : file->validators) {
+  for (const TunableopValidator& validator : file.validators) {
     rows.parts.push_back({"Validator " + validator.key,
                           fmt::format("Validator,{},{}\n", validator.key, validator.value), validator.line});
   }
-  for (const std::string& diagnostic : file->diagnostics) {
+  for (const std::string& diagnostic : file.diagnostics) {
     const auto [line, why] = split_diagnostic(diagnostic, source);
     rows.leave_out_line(line, why);
   }
-  for (const TunableopRow& row : file->rows) {
+  for (const TunableopRow& row : file.rows) {
     rows.own_keys[rows.entries.size()] = {row.key, row.strides};
     rows.entries.push_back(entry_of(row, options));
   }

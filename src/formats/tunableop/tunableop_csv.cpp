@@ -174,11 +174,10 @@ Result<TunableopRow> parse_row(const std::vector<std::string_view>& fields) {
     return Status::invalid(
         "{} field, expected an operation and its parameters, and of a result a solution and a time",
         fields.size());
-  auto words = parse_operation(fields[0]);
-  if (!words.ok()) return words.status();
+  GEMMTUNE_TRY(auto words, parse_operation(fields[0]));
   TunableopRow row;
-  GEMMTUNE_RETURN_IF_ERROR(Parameters(trim(fields[1])).read(*words, row.strides));
-  row.problem = words->problem;
+  GEMMTUNE_RETURN_IF_ERROR(Parameters(trim(fields[1])).read(words, row.strides));
+  row.problem = words.problem;
   row.key = fmt::format("{},{}", fields[0], trim(fields[1]));
   const std::string_view rest = fields.size() < 3 ? std::string_view() : trim(fields[2]);
   if (rest.empty() && fields.size() <= 3) return row;
@@ -202,11 +201,10 @@ bool is_tunableop(std::string_view line) {
 }
 
 Result<TunableopFile> parse_tunableop_csv(const std::string& source, std::string content) {
-  const auto document = parse_csv(source, std::move(content));
-  if (!document.ok()) return document.status();
+  GEMMTUNE_TRY(const auto document, parse_csv(source, std::move(content)));
   TunableopFile file;
   Diagnostics diagnostics(source);
-  for (const CsvLine& line : document->lines) {
+  for (const CsvLine& line : document.lines) {
     if (is_blank_or_comment(line.text)) continue;
     const std::vector<std::string_view> fields = split(without_mark(line.text), ',');
     if (fields[0] == validator_word) {

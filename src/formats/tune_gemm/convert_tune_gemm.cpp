@@ -169,9 +169,7 @@ Result<TunedEntry> entry_of(const GemmResult& result, const ConversionOptions& o
   entry.gfx = options.gfx;
   entry.cu_num = options.cu_num;
   entry.line = result.line;
-  auto problem = problem_of_result(result, options.x_type, options.y_type, options.gfx);
-  if (!problem.ok()) return problem.status();
-  entry.problem = *problem;
+  GEMMTUNE_TRY(entry.problem, problem_of_result(result, options.x_type, options.y_type, options.gfx));
   entry.us = result.us.value_or(std::numeric_limits<double>::quiet_NaN());
   entry.err_ratio = std::numeric_limits<double>::quiet_NaN();
   if (const GemmParameter* split = result.find("SPLIT_K")) entry.split_k = split->integer().value_or(0);
@@ -239,19 +237,18 @@ Result<std::string> write_results(ConversionRows& rows, TuneGemmVersion version)
 // NOLINTNEXTLINE(performance-unnecessary-value-param): as every format's
 Result<ConversionRows> read_tune_gemm_rows(const std::string& source, std::string content,
                                            const ConversionOptions& options) {
-  auto file = parse_gemm_results(source, content);
-  if (!file.ok()) return file.status();
+  GEMMTUNE_TRY(auto file, parse_gemm_results(source, content));
   ConversionRows rows;
   rows.source = source;
   rows.has_types =
-      options.x_type.has_value() || std::all_of(file->results.begin(), file->results.end(), has_types);
-  rows.origin = file->version == TuneGemmVersion::v3_4 ? "tune_gemm_yaml" : "tune_gemm_yaml_v2";
+      options.x_type.has_value() || std::all_of(file.results.begin(), file.results.end(), has_types);
+  rows.origin = file.version == TuneGemmVersion::v3_4 ? "tune_gemm_yaml" : "tune_gemm_yaml_v2";
   // A bad comment costs the time, anything else the item.
-  for (const std::string& diagnostic : file->diagnostics) {
+  for (const std::string& diagnostic : file.diagnostics) {
     const auto [line, why] = split_diagnostic(diagnostic, source);
     rows.leave_out_line(line, why);
   }
-  for (const GemmResult& result : file->results) {
+  for (const GemmResult& result : file.results) {
     auto entry = entry_of(result, options);
     if (entry.ok()) {
       rows.entries.push_back(std::move(*entry));

@@ -87,9 +87,8 @@ bool has_key(const std::vector<GemmResult>& results, const GemmResult& wanted) {
 /// The file's text with the results in it.
 Result<std::string> updated_text(const std::string& path, const std::string& content,
                                  const std::vector<GemmResult>& results) {
-  const auto known = parse_gemm_results(path, content);
-  if (!known.ok()) return known.status();
-  if (is_list_of_sizes(*known)) return Status::invalid("{}: is a list of sizes, expected results", path);
+  GEMMTUNE_TRY(const auto known, parse_gemm_results(path, content));
+  if (is_list_of_sizes(known)) return Status::invalid("{}: is a list of sizes, expected results", path);
   const std::vector<std::string_view> lines = split(content, '\n');
   std::string text;
   // Of two results of one key the later counts.
@@ -104,10 +103,10 @@ Result<std::string> updated_text(const std::string& path, const std::string& con
     is_written[index] = true;
   };
   for (std::size_t at = 0; at < lines.size();) {
-    const auto item = std::find_if(known->results.begin(), known->results.end(),
+    const auto item = std::find_if(known.results.begin(), known.results.end(),
                                    [&](const GemmResult& result) { return result.line == at + 1; });
     std::size_t replaced_by = results.size();
-    for (std::size_t index = 0; item != known->results.end() && index < results.size(); ++index) {
+    for (std::size_t index = 0; item != known.results.end() && index < results.size(); ++index) {
       if (key_of(results[index]) == key_of(*item)) replaced_by = index;
     }
     if (replaced_by < results.size()) {
@@ -237,21 +236,17 @@ Result<Problem> problem_of_result(const GemmResult& result, std::optional<DataTy
 }
 
 Status check_gemm_result_file(const std::string& path) {
-  const auto content = content_of(resolve_links(path));
-  if (!content.ok()) return content.status();
-  return updated_text(path, *content, {gemm_size_of(smallest_problem())}).status();
+  GEMMTUNE_TRY(const auto content, content_of(resolve_links(path)));
+  return updated_text(path, content, {gemm_size_of(smallest_problem())}).status();
 }
 
 Status update_gemm_results(const std::string& path, const std::vector<GemmResult>& results) {
   if (results.empty()) return {};
   const std::string target = resolve_links(path);
-  const auto lock = FileLock::acquire(target + ".lock");
-  if (!lock.ok()) return lock.status();
-  const auto content = content_of(target);
-  if (!content.ok()) return content.status();
-  const auto text = updated_text(path, *content, results);
-  if (!text.ok()) return text.status();
-  return *text == *content ? Status() : write_file_atomically(target, *text);
+  GEMMTUNE_TRY(const auto lock, FileLock::acquire(target + ".lock"));
+  GEMMTUNE_TRY(const auto content, content_of(target));
+  GEMMTUNE_TRY(const auto text, updated_text(path, content, results));
+  return text == content ? Status() : write_file_atomically(target, text);
 }
 
 }  // namespace gemmtune

@@ -192,13 +192,12 @@ const GemmParameter* GemmResult::find(std::string_view name) const {
 }
 
 Result<GemmResultFile> parse_gemm_results(const std::string& source, const std::string& content) {
-  const auto root = load_yaml_list(source, content);
-  if (!root.ok()) return root.status();
+  GEMMTUNE_TRY(const auto root, load_yaml_list(source, content));
   GemmResultFile file;
   file.path = source;
   Diagnostics diagnostics(source);
   ResultReader reader(content, diagnostics);
-  for (const YAML::Node& node : *root) {
+  for (const YAML::Node& node : root) {
     GemmResult result;
     if (!reader.read(node, result)) continue;
     if (result.a_order || result.b_order) file.version = TuneGemmVersion::v3_4;
@@ -209,9 +208,8 @@ Result<GemmResultFile> parse_gemm_results(const std::string& source, const std::
 }
 
 Result<GemmResultFile> read_gemm_results(const std::string& path) {
-  const auto content = read_file(path, max_yaml_bytes);
-  if (!content.ok()) return content.status();
-  return parse_gemm_results(path, *content);
+  GEMMTUNE_TRY(const auto content, read_file(path, max_yaml_bytes));
+  return parse_gemm_results(path, content);
 }
 
 void order_parameters(TuneGemmVersion version, std::vector<GemmParameter>& parameters) {

@@ -105,11 +105,10 @@ Status read_gemm_size_yaml(const std::string& path, const std::string& content,
     return Status::unsupported("{}: a YAML of gemm sizes is of a16w16, not {}", path,
                                to_string(*options.operation));
   }
-  const auto root = load_yaml_list(path, content);
-  if (!root.ok()) return root.status();
+  GEMMTUNE_TRY(const auto root, load_yaml_list(path, content));
   SizeReader reader(path, options);
   std::map<std::string, std::size_t> others;
-  for (const YAML::Node& node : *root) {
+  for (const YAML::Node& node : root) {
     ShapeRow row;
     const Status status = reader.read(node, row);
     count_other_keys(node, others);

@@ -66,13 +66,12 @@ class BoundFamily final : public ForwardingFamily {
     return fmt::format("{} source {}", family_->identity(), kernel_source_hash());
   }
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    auto kernel = ForwardingFamily::build(problem, config);
-    if (!kernel.ok()) return kernel.status();
+    GEMMTUNE_TRY(auto kernel, ForwardingFamily::build(problem, config));
     // A workspace is a tensor: legal problems have them far beyond any memory.
-    if ((*kernel)->workspace_bytes() > static_cast<std::size_t>(max_tensor_bytes))
+    if (kernel->workspace_bytes() > static_cast<std::size_t>(max_tensor_bytes))
       return refusal::refuse(refusal::size, "a workspace of {} bytes, at most {} are taken",
-                             (*kernel)->workspace_bytes(), max_tensor_bytes);
-    return std::unique_ptr<Kernel>(std::make_unique<BoundKernel>(std::move(*kernel), team_, problem));
+                             kernel->workspace_bytes(), max_tensor_bytes);
+    return std::unique_ptr<Kernel>(std::make_unique<BoundKernel>(std::move(kernel), team_, problem));
   }
   std::string_view thread_pool() const override {
     const std::string_view pool = ForwardingFamily::thread_pool();

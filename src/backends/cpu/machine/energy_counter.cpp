@@ -36,9 +36,7 @@ Result<EnergyCounter> EnergyCounter::open(const std::string& folder) {
     const auto name = read_file(zone + "/name");
     if (!name.ok() || !name->starts_with("package")) continue;  // "psys" is the whole machine
     Package package{zone + "/energy_uj", 0};
-    const auto range = number_in(zone + "/max_energy_range_uj");
-    if (!range.ok()) return range.status();
-    package.range = *range;
+    GEMMTUNE_TRY(package.range, number_in(zone + "/max_energy_range_uj"));
     GEMMTUNE_RETURN_IF_ERROR(number_in(package.path).status());
     counter.packages_.push_back(std::move(package));
   }
@@ -52,9 +50,8 @@ Result<EnergyCounter> EnergyCounter::open(const std::string& folder) {
 Result<EnergyCounter::Reading> EnergyCounter::read() const {
   Reading reading;
   for (const Package& package : packages_) {
-    const auto value = number_in(package.path);
-    if (!value.ok()) return value.status();
-    reading.push_back(*value);
+    GEMMTUNE_TRY(const auto value, number_in(package.path));
+    reading.push_back(value);
   }
   return reading;
 }

@@ -63,8 +63,7 @@ Result<std::shared_ptr<Program>> SiluAndMulKernels::program(DataType type) {
 
 Status SiluAndMulKernels::run(const SiluAndMul& call, Stream stream) {
   if (call.is_empty()) return {};
-  const auto loaded = program(call.type);
-  if (!loaded.ok()) return loaded.status();
+  GEMMTUNE_TRY(const auto loaded, program(call.type));
   SiluAndMulArguments values{call.gate,   call.up,   call.y,   call.columns,
                              call.ldgate, call.ldup, call.ldy, takes_vectors(call) ? 1 : 0};
   void* arguments[] = {&values};
@@ -74,7 +73,7 @@ Status SiluAndMulKernels::run(const SiluAndMul& call, Stream stream) {
   launch.grid[1] = static_cast<unsigned>(
       std::min(ceil_div(call.columns, block_threads * thread_columns), max_blocks_per_row));
   launch.extension = dependent_;
-  return (*loaded)->launch(launch, arguments, stream);
+  return loaded->launch(launch, arguments, stream);
 }
 
 }  // namespace gemmtune::gpu

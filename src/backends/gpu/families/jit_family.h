@@ -90,10 +90,9 @@ class JitFamily : public CompiledFamily {
     const Launch launch = launch_config(problem, config);
     Programs programs;
     for (const Part& part : parts(problem, launch)) {
-      auto program = runtime_.load(part.source);
-      if (!program.ok()) return program.status();
-      GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(part.shared_bytes)));
-      programs.push_back(std::move(*program));
+      GEMMTUNE_TRY(auto program, runtime_.load(part.source));
+      GEMMTUNE_RETURN_IF_ERROR(program->reserve_shared(static_cast<std::size_t>(part.shared_bytes)));
+      programs.push_back(std::move(program));
     }
     return make_kernel(std::move(programs), problem, launch);
   }

@@ -31,11 +31,9 @@ Status fill_elements(Device& device, Runtime& runtime, void* to, const RandomFil
   if (recipe.count == 0) return {};
   const auto program = runtime.load(random_fill_source(recipe.element_bytes));
   if (!program.ok()) return Status::unsupported("{}", program.message());
-  const auto table = device.allocate(recipe.table.size(), Placement::plain);
-  if (!table.ok()) return table.status();
-  GEMMTUNE_RETURN_IF_ERROR(device.copy_in((*table)->data(), recipe.table.data(), recipe.table.size()));
-  RandomFillArguments values{to, (*table)->data(), recipe.random.state(),
-                             static_cast<long long>(recipe.count)};
+  GEMMTUNE_TRY(const auto table, device.allocate(recipe.table.size(), Placement::plain));
+  GEMMTUNE_RETURN_IF_ERROR(device.copy_in(table->data(), recipe.table.data(), recipe.table.size()));
+  RandomFillArguments values{to, table->data(), recipe.random.state(), static_cast<long long>(recipe.count)};
   void* arguments[] = {&values};
   LaunchShape shape;
   shape.threads = threads;

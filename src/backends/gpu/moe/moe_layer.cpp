@@ -157,9 +157,7 @@ Result<MoeLayer> MoeLayer::make(Runtime& runtime, const Problem& problem, const 
         std::pair{&sources[1], many ? &layer.count_ : nullptr},
         std::pair{&sources[2], many ? &layer.place_ : nullptr}, std::pair{&sources[3], &layer.combine_}}) {
     if (program == nullptr) continue;
-    auto loaded = runtime.load(*source);
-    if (!loaded.ok()) return loaded.status();
-    *program = std::move(*loaded);
+    GEMMTUNE_TRY(*program, runtime.load(*source));
   }
   const auto take = [&](std::int64_t bytes) {
     const std::int64_t offset = layer.workspace_bytes_;

@@ -60,9 +60,8 @@ class DenseReference final : public DeviceReference {
 Result<std::vector<std::shared_ptr<Program>>> load_all(Runtime& runtime, const std::vector<Source>& sources) {
   std::vector<std::shared_ptr<Program>> programs;
   for (const Source& source : sources) {
-    auto program = runtime.load(source);
-    if (!program.ok()) return program.status();
-    programs.push_back(std::move(*program));
+    GEMMTUNE_TRY(auto program, runtime.load(source));
+    programs.push_back(std::move(program));
   }
   return programs;
 }
@@ -83,10 +82,9 @@ Result<std::unique_ptr<DeviceReference>> make_dense_reference(Runtime& runtime, 
                                                    .fp4 = true,
                                                    .all_formats = true,
                                                    .batches = true}));
-  auto programs = load_all(runtime, dense_reference_sources(problem));
-  if (!programs.ok()) return programs.status();
+  GEMMTUNE_TRY(auto programs, load_all(runtime, dense_reference_sources(problem)));
   return std::unique_ptr<DeviceReference>(
-      std::make_unique<DenseReference>(device, problem, std::move(programs->front())));
+      std::make_unique<DenseReference>(device, problem, std::move(programs.front())));
 }
 
 }  // namespace gemmtune::gpu

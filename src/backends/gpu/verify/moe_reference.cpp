@@ -106,10 +106,9 @@ class MoeReference final : public DeviceReference {
   template <typename Value>
   Result<std::unique_ptr<Buffer>> put(const std::vector<Value>& values) const {
     // There are no tiles where all slots are empty.
-    auto buffer = device_.allocate(std::max<std::size_t>(values.size(), 1) * sizeof(Value), Placement::plain);
-    if (!buffer.ok()) return buffer.status();
-    GEMMTUNE_RETURN_IF_ERROR(
-        device_.copy_in((*buffer)->data(), values.data(), values.size() * sizeof(Value)));
+    GEMMTUNE_TRY(auto buffer,
+                 device_.allocate(std::max<std::size_t>(values.size(), 1) * sizeof(Value), Placement::plain));
+    GEMMTUNE_RETURN_IF_ERROR(device_.copy_in(buffer->data(), values.data(), values.size() * sizeof(Value)));
     return buffer;
   }
 
@@ -226,10 +225,9 @@ Result<std::unique_ptr<DeviceReference>> make_moe_reference(Runtime& runtime, De
   if (moe_type_code(problem.x_type) < 0 || moe_type_code(problem.w_type) < 0)
     return refusal::refuse(refusal::types, "x {} with w {} is not taken", to_string(problem.x_type),
                            to_string(problem.w_type));
-  auto programs = load_all(runtime, moe_reference_sources(problem));
-  if (!programs.ok()) return programs.status();
+  GEMMTUNE_TRY(auto programs, load_all(runtime, moe_reference_sources(problem)));
   return std::unique_ptr<DeviceReference>(
-      std::make_unique<MoeReference>(device, problem, std::move(*programs)));
+      std::make_unique<MoeReference>(device, problem, std::move(programs)));
 }
 
 }  // namespace gemmtune::gpu

@@ -65,13 +65,9 @@ class GpuOutputChecker final : public OutputChecker {
       return Status::out_of_memory("no {} bytes of device memory for the reference of {}", bytes,
                                    short_name(problem_));
     }
-    auto reference = is_mixture(problem_) ? make_moe_reference(runtime, device_, problem_)
-                                          : make_dense_reference(runtime, device_, problem_);
-    if (!reference.ok()) return reference.status();
-    reference_ = std::move(*reference);
-    auto programs = load_all(runtime, comparison_sources(problem_));
-    if (!programs.ok()) return programs.status();
-    programs_ = std::move(*programs);
+    GEMMTUNE_TRY(reference_, is_mixture(problem_) ? make_moe_reference(runtime, device_, problem_)
+                                                  : make_dense_reference(runtime, device_, problem_));
+    GEMMTUNE_TRY(programs_, load_all(runtime, comparison_sources(problem_)));
     GEMMTUNE_RETURN_IF_ERROR(reserve(values_, elements * sizeof(double)));
     GEMMTUNE_RETURN_IF_ERROR(reserve(magnitudes_, elements * sizeof(float)));
     GEMMTUNE_RETURN_IF_ERROR(reserve(rows_, static_cast<std::size_t>(rows()) * sizeof(RowFigures)));
@@ -134,9 +130,7 @@ class GpuOutputChecker final : public OutputChecker {
   std::int64_t columns() const { return output_columns(problem_); }
 
   Status reserve(std::unique_ptr<Buffer>& buffer, std::size_t bytes) {
-    auto made = device_.allocate(bytes, Placement::plain);
-    if (!made.ok()) return made.status();
-    buffer = std::move(*made);
+    GEMMTUNE_TRY(buffer, device_.allocate(bytes, Placement::plain));
     return {};
   }
 

@@ -12,13 +12,12 @@ const FamilyEntry& onednn_entry() {
                .fallback_rank = 10},
       .library = "oneDNN",
       .make = [](const FamilyRequest& request) -> Result<MadeFamily> {
-        auto library = OnednnLibrary::load({request.module_folder, request.onednn_folders}, request.cap,
-                                           request.bounded_spin);
-        if (!library.ok()) return library.status();
-        MadeFamily made{.version = (*library)->version(), .path = (*library)->path()};
+        GEMMTUNE_TRY(auto library, OnednnLibrary::load({request.module_folder, request.onednn_folders},
+                                                       request.cap, request.bounded_spin));
+        MadeFamily made{.version = library->version(), .path = library->path()};
         made.year = onednn_release_year(made.version);
-        made.passed_over = (*library)->passed_over();
-        auto family = std::make_unique<OnednnFamily>(std::move(*library),
+        made.passed_over = library->passed_over();
+        auto family = std::make_unique<OnednnFamily>(std::move(library),
                                                      static_cast<int>(request.cores.size()), request.team);
         made.onednn = family.get();
         made.family = std::move(family);

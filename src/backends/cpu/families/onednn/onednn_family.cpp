@@ -70,15 +70,11 @@ class OnednnKernel final : public Kernel {
     std::unique_ptr<Buffer> x_copy;
     std::unique_ptr<Buffer> y_copy;
     if (x_strided) {
-      auto buffer = allocate_memory(static_cast<std::size_t>(x_.bytes()), Placement::plain);
-      if (!buffer.ok()) return buffer.status();
-      x_copy = std::move(*buffer);
+      GEMMTUNE_TRY(x_copy, allocate_memory(static_cast<std::size_t>(x_.bytes()), Placement::plain));
       copy_lines(x_, x_copy->data(), x_.line_elements(), operands.x, operands.ldx);
     }
     if (y_strided) {
-      auto buffer = allocate_memory(static_cast<std::size_t>(y_.bytes()), Placement::plain);
-      if (!buffer.ok()) return buffer.status();
-      y_copy = std::move(*buffer);
+      GEMMTUNE_TRY(y_copy, allocate_memory(static_cast<std::size_t>(y_.bytes()), Placement::plain));
     }
     GEMMTUNE_RETURN_IF_ERROR(execute(operands, x_copy ? x_copy->data() : operands.x,
                                      y_copy ? y_copy->data() : operands.y, workspace));

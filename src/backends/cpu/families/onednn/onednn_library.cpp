@@ -108,9 +108,8 @@ class Onednn3 {
   }
 
   Status find(gemmtune_onednn3_entry& entry) {
-    const auto module = open_module(module3_file, places_.module_folder);
-    if (!module.ok()) return module.status();
-    if (module->find(GEMMTUNE_ONEDNN3_ENTRY, entry)) return {};
+    GEMMTUNE_TRY(const auto module, open_module(module3_file, places_.module_folder));
+    if (module.find(GEMMTUNE_ONEDNN3_ENTRY, entry)) return {};
     return Status::not_found("{} has no function " GEMMTUNE_ONEDNN3_ENTRY, module3_file);
   }
 
@@ -175,14 +174,12 @@ Result<std::shared_ptr<const OnednnLibrary>> OnednnLibrary::load(const OnednnPla
   // Its constructors allocate, and end the process if they cannot.
   constexpr std::size_t room = std::size_t{96} << 20;
   GEMMTUNE_RETURN_IF_ERROR(check_address_space("oneDNN", room));
-  auto opened = open_onednn(places, bounded_spin);
-  if (!opened.ok()) return opened.status();
+  GEMMTUNE_TRY(auto opened, open_onednn(places, bounded_spin));
   if (cap) {
-    const Status status = call_onednn(opened->table->cap_isa, level_of(*cap));
+    const Status status = call_onednn(opened.table->cap_isa, level_of(*cap));
     if (!status.ok()) return Status::not_found("{}", status.message());
   }
-  return std::shared_ptr<const OnednnLibrary>(
-      new OnednnLibrary(opened->table, std::move(opened->passed_over)));
+  return std::shared_ptr<const OnednnLibrary>(new OnednnLibrary(opened.table, std::move(opened.passed_over)));
 }
 
 OnednnLibrary::OnednnLibrary(const gemmtune_onednn_table* table, std::string passed_over)

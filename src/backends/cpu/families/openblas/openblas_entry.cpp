@@ -8,11 +8,10 @@ const FamilyEntry& openblas_entry() {
       .info = {.name = "openblas", .rank = 20, .aliases = "torch", .vendor = true},
       .library = "OpenBLAS",
       .make = [](const FamilyRequest& request) -> Result<MadeFamily> {
-        auto library = OpenblasLibrary::load(request.cores, request.cap, request.bounded_spin);
-        if (!library.ok()) return library.status();
-        MadeFamily made{.version = (*library)->version(), .path = (*library)->path()};
+        GEMMTUNE_TRY(auto library, OpenblasLibrary::load(request.cores, request.cap, request.bounded_spin));
+        MadeFamily made{.version = library->version(), .path = library->path()};
         made.family =
-            std::make_unique<OpenblasFamily>(std::move(*library), static_cast<int>(request.cores.size()));
+            std::make_unique<OpenblasFamily>(std::move(library), static_cast<int>(request.cores.size()));
         return made;
       }};
   return entry;

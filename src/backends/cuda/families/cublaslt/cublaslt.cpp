@@ -278,15 +278,13 @@ Space CublasLtFamily::space_of(const Problem& problem, std::vector<Config> confi
 
 Result<std::unique_ptr<Kernel>> CublasLtFamily::build(const Problem& problem, const Config& config) const {
   driver_.enter();
-  auto described = describe(lt_, problem, is_fast(config), scales_of(problem));
-  if (!described.ok()) return described.status();
+  GEMMTUNE_TRY(auto described, describe(lt_, problem, is_fast(config), scales_of(problem)));
   const Proposals list = proposals(problem);
   const Proposal* proposed = find(*list, config);
-  auto chosen = proposed != nullptr ? Result<api::LtHeuristic>(proposed->heuristic)
-                                    : algorithm_of(lt_, handle_, *described, config);
-  if (!chosen.ok()) return chosen.status();
+  GEMMTUNE_TRY(auto chosen, proposed != nullptr ? Result<api::LtHeuristic>(proposed->heuristic)
+                                                : algorithm_of(lt_, handle_, described, config));
   return std::unique_ptr<Kernel>(std::make_unique<CublasLtKernel>(
-      driver_, lt_, handle_, problem, LtCall{*described, *chosen},
+      driver_, lt_, handle_, problem, LtCall{described, chosen},
       has_row_scales(problem) ? scale_forms(problem, config) : ScaleForms()));
 }
 

@@ -263,14 +263,13 @@ Result<std::unique_ptr<Kernel>> Mxfp4StreamFamily::make_kernel(gpu::Programs pro
                                                                const StreamLaunches& launches) const {
   const std::int64_t widened_bytes =  // of a pair
       has_16_bits(problem) ? 0 : ceil_div(permuted_row_bytes(problem), std::int64_t{problem.moe.topk});
-  auto layer = gpu::MoeLayer::make(runtime(), problem,
-                                   {.block_m = launches[0].rows(),
-                                    .hidden_bytes = problem.n * 2 + widened_bytes,
-                                    .rounded_partials = true,
-                                    .dependent = &starts_early()});
-  if (!layer.ok()) return layer.status();
+  GEMMTUNE_TRY(auto layer, gpu::MoeLayer::make(runtime(), problem,
+                                               {.block_m = launches[0].rows(),
+                                                .hidden_bytes = problem.n * 2 + widened_bytes,
+                                                .rounded_partials = true,
+                                                .dependent = &starts_early()}));
   return std::unique_ptr<Kernel>(
-      std::make_unique<MoeStreamKernel>(std::move(programs), std::move(*layer), problem, launches, limits_));
+      std::make_unique<MoeStreamKernel>(std::move(programs), std::move(layer), problem, launches, limits_));
 }
 
 }  // namespace

@@ -118,11 +118,10 @@ class SimtMoeFamily final : public JitFamily<SimtLaunchConfig> {
   }
   Result<std::unique_ptr<Kernel>> make_kernel(Programs stages, const Problem& problem,
                                               const SimtLaunchConfig& launch) const override {
-    auto layer =
-        MoeLayer::make(runtime(), problem, {.block_m = launch.block_m, .hidden_bytes = problem.n * 4});
-    if (!layer.ok()) return layer.status();
+    GEMMTUNE_TRY(auto layer, MoeLayer::make(runtime(), problem,
+                                            {.block_m = launch.block_m, .hidden_bytes = problem.n * 4}));
     return std::unique_ptr<Kernel>(
-        std::make_unique<SimtMoeKernel>(std::move(stages), std::move(*layer), problem, launch));
+        std::make_unique<SimtMoeKernel>(std::move(stages), std::move(layer), problem, launch));
   }
   std::string device_text() const override { return stage_text() + moe_layer_text(); }
 

@@ -40,8 +40,7 @@ class HipblasLtKernel final : public Kernel {
   Status run(const Operands& o, void* workspace, Stream stream) const override {
     driver_.enter();
     const api::HipStream there = driver_.stream_of(stream);
-    const auto handle = handles_.of(there);
-    if (!handle.ok()) return handle.status();
+    GEMMTUNE_TRY(const auto handle, handles_.of(there));
     const std::lock_guard lock(enqueuing_);
     int bad = 0;
     const auto point = [&](int attribute, const void* pointer) {
@@ -57,7 +56,7 @@ class HipblasLtKernel final : public Kernel {
     const float zero = 0.0F;
     const int status = bad != 0
                            ? bad
-                           : lt_.matmul(*handle, description_.matmul, &one, o.w, description_.w, o.x,
+                           : lt_.matmul(handle, description_.matmul, &one, o.w, description_.w, o.x,
                                         description_.x, &zero, o.y, description_.y, o.y, description_.y,
                                         &solution_.algorithm, workspace, solution_.workspace_bytes, there);
     if (status == 0) return {};
@@ -202,25 +201,22 @@ Result<Solution> HipblasLtFamily::wanted(const LtDescription& description, const
                                          const Config& config) const {
   if (config.word(index_key, own_choice) == own_choice) return proposals(problem)->front();
   const auto index = static_cast<int>(config.number(index_key));
-  auto solution = solution_of(lt_, handles_->first(), description, index);
-  if (!solution.ok()) return solution.status();
+  GEMMTUNE_TRY(auto solution, solution_of(lt_, handles_->first(), description, index));
   const std::string_view name = config.word(name_key, any_name);
-  if (name != any_name && name != name_number(solution->name)) {
+  if (name != any_name && name != name_number(solution.name)) {
     return Status::unsupported(
         "hipblaslt: solution {} is {} in this build of the library, another one than was tuned", index,
-        solution->name);
+        solution.name);
   }
   return solution;
 }
 
 Result<std::unique_ptr<Kernel>> HipblasLtFamily::build(const Problem& problem, const Config& config) const {
   driver_.enter();
-  auto description = LtDescription::make(lt_, problem);
-  if (!description.ok()) return description.status();
-  auto solution = wanted(*description, problem, config);
-  if (!solution.ok()) return solution.status();
+  GEMMTUNE_TRY(auto description, LtDescription::make(lt_, problem));
+  GEMMTUNE_TRY(auto solution, wanted(description, problem, config));
   return std::unique_ptr<Kernel>(std::make_unique<HipblasLtKernel>(
-      driver_, lt_, *handles_, problem, std::move(*description), std::move(*solution)));
+      driver_, lt_, *handles_, problem, std::move(description), std::move(solution)));
 }
 
 /// The library's own order, about a roofline of the MI300X that our families share: its first choice goes first,

@@ -299,10 +299,10 @@ std::vector<gpu::Part> MfmaMoeFamily::parts(const Problem& problem, const Stages
 
 Result<std::unique_ptr<Kernel>> MfmaMoeFamily::make_kernel(gpu::Programs programs, const Problem& problem,
                                                            const Stages& stages) const {
-  auto layer = gpu::MoeLayer::make(runtime(), problem, buffers_of(problem, stages[0].tile.block_m));
-  if (!layer.ok()) return layer.status();
+  GEMMTUNE_TRY(auto layer,
+               gpu::MoeLayer::make(runtime(), problem, buffers_of(problem, stages[0].tile.block_m)));
   return std::unique_ptr<Kernel>(
-      std::make_unique<MfmaMoeKernel>(std::move(programs), std::move(*layer), problem, stages, unit_));
+      std::make_unique<MfmaMoeKernel>(std::move(programs), std::move(layer), problem, stages, unit_));
 }
 
 }  // namespace
