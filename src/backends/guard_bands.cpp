@@ -1,7 +1,6 @@
 #include "backends/guard_bands.h"
 
 #include <algorithm>
-#include <string_view>
 
 namespace gemmtune {
 namespace {

@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "base/descriptor.h"
 #include "base/status.h"

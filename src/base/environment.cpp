@@ -11,7 +11,6 @@
 #include <initializer_list>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/shared_library.h"
 #include "base/text.h"

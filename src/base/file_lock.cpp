@@ -20,8 +20,6 @@
 #include <thread>
 #include <utility>
 
-#include <climits>
-
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/text.h"

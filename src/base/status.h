@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <variant>

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
-#include <string_view>
-#include <utility>
 
 #include "base/text.h"
 

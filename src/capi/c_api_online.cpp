@@ -2,7 +2,6 @@
 // functions alone: the run-time half is another library.
 #include <gemmtune/tuning.h>
 
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <set>

@@ -1,7 +1,6 @@
 // The C functions of contexts and of packed weights.
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <set>

@@ -1,5 +1,4 @@
 // The C function of silu_and_mul.
-#include <algorithm>
 #include <array>
 
 #include "backends/silu_and_mul.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>

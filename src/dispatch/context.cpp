@@ -1,7 +1,5 @@
 #include "dispatch/context.h"
 
-#include <algorithm>
-#include <set>
 #include <utility>
 
 #include "backends/device_request.h"

@@ -1,14 +1,10 @@
 #include "dispatch/untuned_guard.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <new>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "backends/traits.h"
 #include "base/log.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <utility>
 
 #include "base/text.h"
 #include "formats/aic/aic_csv.h"

@@ -1,7 +1,5 @@
 #include "formats/foreign_json.h"
 
-#include <algorithm>
-
 #include "base/text.h"
 
 namespace gemmtune {

@@ -1,6 +1,5 @@
 #include "formats/other_diagnostics.h"
 
-#include <algorithm>
 #include <iterator>
 #include <utility>
 

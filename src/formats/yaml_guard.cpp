@@ -1,7 +1,6 @@
 #include "formats/yaml_guard.h"
 
 #include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <exception>

@@ -1,7 +1,6 @@
 #include "interpose/decisions.h"
 
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <mutex>
 

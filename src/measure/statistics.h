@@ -2,9 +2,7 @@
 // decides nothing.
 #pragma once
 
-#include <cstddef>
 #include <span>
-#include <vector>
 
 namespace gemmtune {
 

@@ -2,7 +2,6 @@
 // one copy and calls it with many M.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>

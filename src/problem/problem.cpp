@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <span>
 
 #include "base/text.h"
 #include "problem/operands.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <utility>
 
 #include "backends/traits.h"
 #include "tuned/bucket_index.h"

@@ -2,7 +2,6 @@
 // makes its plans of this answer, bench times it.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>

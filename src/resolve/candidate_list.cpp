@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include "backends/default_kernels.h"
 #include "base/text.h"

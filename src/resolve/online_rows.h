@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "backends/backend.h"
 #include "base/environment.h"

@@ -1,6 +1,5 @@
 #include "resolve/shipped_tables.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <iterator>
 #include <system_error>

@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/path_list.h"
-#include "formats/aiter/tuned_csv.h"
 #include "formats/triton/bucket_rows.h"
 #include "formats/triton/triton_families.h"
 #include "formats/triton/triton_folder.h"

@@ -16,7 +16,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <numeric>
 
 #include "search/explored_family.h"
 #include "search/refinement.h"

@@ -4,9 +4,7 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "measure/statistics.h"
-
 // Two stages. The fastest of several noisy candidates seems faster than it is, and a test that is evaluated
 // after every round passes sooner or later. So the first rounds only select the finalist to test, fresh
 // rounds test it, and the sign test is evaluated a fixed number of times with alpha divided among them

@@ -1,8 +1,6 @@
 // Chooses the finalists from the screened candidates.
 #pragma once
 
-#include <cstddef>
-#include <optional>
 #include <vector>
 
 #include "evaluate/outcome.h"

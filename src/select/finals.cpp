@@ -4,9 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "measure/statistics.h"
 #include "select/belief.h"
-#include "select/choose.h"
 #include "select/paired_rounds.h"
 #include "tuned/table.h"
 

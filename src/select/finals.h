@@ -2,7 +2,6 @@
 // of the winner at the other M that its row answers.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>

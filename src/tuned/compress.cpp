@@ -10,7 +10,6 @@
 #include "tuned/answered_spans.h"
 #include "tuned/checks.h"
 #include "tuned/choice.h"
-#include "tuned/groups.h"
 #include "tuned/table.h"
 
 namespace gemmtune {

@@ -1,7 +1,6 @@
 // The groups of a table by key, for look-ups: a flat hash table with open addressing, whose keys are words.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -1,6 +1,5 @@
 #include "tuning/budget.h"
 
-#include <algorithm>
 #include <cmath>
 #include <unordered_map>
 #include <utility>

@@ -1,8 +1,6 @@
 // Random problems of the kinds at which kernels of libraries were wrong.
 #pragma once
 
-#include <cstdint>
-
 #include "base/random.h"
 #include "problem/problem.h"
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <thread>
-#include <utility>
 
 #include "evaluate/in_process/bit_class_finder.h"
 #include "evaluate/in_process/in_process_evaluator.h"

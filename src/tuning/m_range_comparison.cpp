@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <utility>
 
 #include "backends/default_kernels.h"
 #include "measure/statistics.h"

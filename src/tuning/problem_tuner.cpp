@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
 #include <set>
 
 #include "measure/statistics.h"
-#include "search/strategy.h"
 #include "select/energy.h"
 #include "select/finalists.h"
 #include "select/routings.h"

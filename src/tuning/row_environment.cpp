@@ -1,8 +1,6 @@
 
 #include "tuning/row_environment.h"
 
-#include <map>
-
 #include "base/clock.h"
 #include "base/hash.h"
 #include "formats/json.h"

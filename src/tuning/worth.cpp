@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <numeric>
-#include <utility>
 
 #include "backends/default_kernels.h"
 #include "base/deadline.h"

@@ -1,6 +1,5 @@
 #include "verify/inputs.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>

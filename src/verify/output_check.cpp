@@ -1,7 +1,5 @@
 #include "verify/output_check.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>

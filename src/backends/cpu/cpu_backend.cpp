@@ -1,6 +1,5 @@
 #include "backends/cpu/cpu_backend.h"
 
-#include <optional>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "backends/cuda/nvrtc_compiler.h"
 
 #include "backends/cuda/cubin.h"
-#include "backends/cuda/libraries.h"
 #include "backends/gpu/jit/library_compiler.h"
 
 namespace gemmtune::cuda {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 #include "backends/hip/libraries.h"
 #include "base/rounding.h"

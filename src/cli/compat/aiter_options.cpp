@@ -1,7 +1,5 @@
 #include "cli/compat/aiter_options.h"
 
-#include <fmt/format.h>
-
 #include "base/file.h"
 #include "cli/compat/tune_gemm_mode.h"
 

@@ -5,27 +5,22 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <memory>
 #include <unordered_set>
 #include <utility>
 
-#include "base/environment.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/bench_report.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
-#include "cli/shared/device_options.h"
 #include "cli/shared/routing_options.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "evaluate/in_process/in_process_evaluator.h"
-#include "formats/shapes/shape_list.h"
 #include "formats/triton/bucket_rows.h"
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
 #include "resolve/shipped_tables.h"
-#include "resolve/table_set.h"
 #include "tuned/key.h"
 
 namespace gemmtune::cli {

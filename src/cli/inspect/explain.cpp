@@ -1,7 +1,6 @@
 // gemmtune explain: which kernel families take a problem, their spaces, and why the others refuse.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>

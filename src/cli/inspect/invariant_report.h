@@ -1,7 +1,6 @@
 // check --invariant and hunt --invariant: which weights get the same bits of a row at every M.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,5 @@
 #include "cli/report/follow.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

@@ -1,10 +1,8 @@
 // A captured workload: what its calls gain, and how the tables serve it.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "cli/report/report_tables.h"
 #include "tuned/coverage.h"

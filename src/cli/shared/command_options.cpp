@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include <CLI/CLI.hpp>

@@ -8,13 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
-
-#include <climits>
 
 #include "base/file.h"
 #include "base/text.h"

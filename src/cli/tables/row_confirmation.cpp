@@ -7,10 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <optional>
 #include <utility>
-
-#include <climits>
 
 #include "base/clock.h"
 #include "base/interrupt.h"

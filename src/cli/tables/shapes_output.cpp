@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <utility>
 
 #include "base/file.h"
 #include "base/text.h"

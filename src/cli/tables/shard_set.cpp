@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 

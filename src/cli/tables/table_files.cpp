@@ -12,7 +12,6 @@
 #include "base/path_list.h"
 #include "cli/shared/console.h"
 #include "cli/shared/output_path.h"
-#include "formats/aiter/environment_json.h"
 #include "formats/all_formats.h"
 #include "formats/json.h"
 #include "formats/shards/shard_file.h"

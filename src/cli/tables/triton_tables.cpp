@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <utility>
 
 #include "base/file.h"
 #include "cli/command.h"

@@ -8,13 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/shared/bench_report.h"
-#include "cli/shared/console.h"
 #include "cli/tune/tune_report.h"
 #include "tuned/key.h"
 

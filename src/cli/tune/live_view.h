@@ -1,11 +1,9 @@
 // What a running `tune` shows on a terminal: the run, its shapes, and what each worker does.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tuned/entry.h"

@@ -6,8 +6,6 @@
 #include <array>
 #include <cmath>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "base/hash.h"
 #include "base/text.h"

@@ -6,7 +6,6 @@
 
 #include "cli/shared/console.h"
 #include "cli/shared/report_parts.h"
-#include "formats/json.h"
 
 namespace gemmtune::cli {
 namespace {

@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "backends/traits.h"
 #include "base/file.h"

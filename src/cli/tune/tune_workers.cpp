@@ -1,7 +1,5 @@
 #include "cli/tune/tune_workers.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -9,7 +7,6 @@
 #include "backends/host.h"
 #include "base/deadline.h"
 #include "base/file.h"
-#include "cli/shared/worker_evaluator.h"
 #include "evaluate/external/external_device.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "measure/timing_lock.h"

@@ -1,7 +1,6 @@
 // Who measures for `tune`: worker processes, one a device, or this process (--in-process).
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <vector>
 

@@ -1,7 +1,5 @@
 #include "evaluate/external/evaluator_reply.h"
 
-#include <fmt/format.h>
-
 #include <string>
 #include <utility>
 

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "backends/forwarding_device.h"
 #include "evaluate/external/external_device.h"

@@ -1,7 +1,6 @@
 #include "evaluate/in_process/in_process_evaluator.h"
 
 #include <algorithm>
-#include <functional>
 #include <new>
 #include <thread>
 #include <utility>

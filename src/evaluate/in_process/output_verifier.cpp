@@ -4,11 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <utility>
 
 #include "backends/traits.h"
 #include "base/log.h"
-#include "base/random.h"
 #include "evaluate/in_process/memory_need.h"
 #include "problem/mixture_routes.h"
 #include "problem/operands.h"

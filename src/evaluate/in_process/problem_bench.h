@@ -1,7 +1,6 @@
 // Measures the kernels of one problem. Each kernel is built and verified once; all share operands and pools.
 #pragma once
 
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>

@@ -1,10 +1,7 @@
 #include "evaluate/in_process/weight_pools.h"
 
 #include <algorithm>
-#include <new>
 #include <set>
-#include <utility>
-#include <vector>
 
 #include "base/rounding.h"
 #include "problem/operands.h"

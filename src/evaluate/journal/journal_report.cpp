@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "evaluate/journal/journal_schema.h"
 #include "evaluate/outcome_json.h"
 #include "formats/json.h"
 #include "formats/json_text.h"

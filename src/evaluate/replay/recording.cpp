@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 #include <utility>
 
-#include "base/file.h"
 #include "base/text.h"
 #include "evaluate/fields_json.h"
 #include "evaluate/outcome_json.h"

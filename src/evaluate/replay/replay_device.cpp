@@ -1,7 +1,6 @@
 #include "evaluate/replay/replay_device.h"
 
 #include <set>
-#include <utility>
 
 namespace gemmtune {
 namespace {

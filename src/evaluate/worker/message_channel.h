@@ -1,7 +1,6 @@
 // Messages over a connected socket: a length of four bytes (little end first), then the text.
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>

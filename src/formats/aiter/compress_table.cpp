@@ -1,4 +1,3 @@
-#include <unordered_map>
 #include <utility>
 
 #include "formats/aiter/merge_tables.h"

@@ -1,7 +1,5 @@
 #include "formats/aiter/environment_json.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 

@@ -1,7 +1,5 @@
 #include "formats/aiter/lookup_requests.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "base/file.h"

@@ -1,5 +1,4 @@
 // Splices rows into a tuned file that other tools and other processes write too.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>

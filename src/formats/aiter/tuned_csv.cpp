@@ -1,7 +1,5 @@
 #include "formats/aiter/tuned_csv.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -12,7 +10,6 @@
 #include "formats/aiter/problem_cells.h"
 #include "formats/aiter/tuned_row.h"
 #include "formats/all_formats.h"
-#include "formats/csv/csv.h"
 
 namespace gemmtune {
 namespace {

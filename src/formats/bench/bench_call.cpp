@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <optional>
 #include <vector>
 
 #include "base/text.h"

@@ -1,6 +1,5 @@
 #include "formats/models/model_fields.h"
 
-#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>

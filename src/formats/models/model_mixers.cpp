@@ -2,7 +2,6 @@
 // Qwen3NextGatedDeltaNet).
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "base/rounding.h"
 #include "formats/models/model_layers.h"

@@ -1,7 +1,6 @@
 #include "formats/models/quantization_methods.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "formats/json_text.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "formats/triton/triton_lookup.h"
 #include "tuned/bucket_index.h"
 
 namespace gemmtune {

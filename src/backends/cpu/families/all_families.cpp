@@ -1,6 +1,5 @@
 #include "backends/cpu/families/all_families.h"
 
-#include <string>
 #include <utility>
 
 #include "backends/cpu/families/bound_family.h"

@@ -1,7 +1,6 @@
 #include "backends/cpu/families/kernel_set.h"
 
 #include <bit>
-#include <string_view>
 
 #include "backends/cpu/families/blocked/block_gemm.h"
 #include "backends/cpu/families/own_families.h"

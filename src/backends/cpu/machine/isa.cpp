@@ -1,6 +1,5 @@
 #include "backends/cpu/machine/isa.h"
 
-#include <cstdint>
 #include <cstring>
 
 #if defined(__x86_64__)

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
 
 #include "backends/gpu/activation/silu_and_mul_arguments.h"
 #include "backends/gpu/families/element_code.h"

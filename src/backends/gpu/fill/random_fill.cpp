@@ -1,7 +1,6 @@
 #include "backends/gpu/fill/random_fill.h"
 
 #include <algorithm>
-#include <string>
 
 #include "backends/gpu/fill/random_fill_arguments.h"
 #include "backends/gpu/jit/device_files.h"

@@ -1,7 +1,6 @@
 // Compiling at run time, with and without the cache on disk.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "backends/gpu/runtime.h"

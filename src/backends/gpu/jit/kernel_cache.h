@@ -2,7 +2,6 @@
 // device files that it includes, its defines, the architecture, and the compiler's identity and flags.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

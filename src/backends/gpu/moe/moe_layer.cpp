@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/moe/moe_combine_arguments.h"
 #include "backends/refusal.h"

@@ -1,8 +1,6 @@
 #include "backends/gpu/verify/output_checker.h"
 
-#include <algorithm>
 #include <cstddef>
-#include <string>
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"

@@ -1,8 +1,6 @@
 #include "backends/cpu/families/onednn/onednn_family.h"
 
-#include <algorithm>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <utility>
 

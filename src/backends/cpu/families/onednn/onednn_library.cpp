@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "backends/cpu/machine/address_space.h"
-#include "backends/cpu/machine/affinity.h"
 #include "backends/cpu/machine/load_time_setting.h"
 #include "base/file.h"
 #include "base/shared_library.h"

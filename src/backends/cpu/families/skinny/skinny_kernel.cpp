@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "backends/cpu/families/own_families.h"
 #include "backends/cpu/families/skinny/skinny.h"

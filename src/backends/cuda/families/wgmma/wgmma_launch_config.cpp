@@ -7,7 +7,6 @@
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/wgmma/wgmma_cost.h"
 #include "backends/gpu/families/fastest_config.h"
-#include "base/rounding.h"
 
 namespace gemmtune::cuda {
 namespace {
