@@ -5,6 +5,8 @@
 #include <span>
 #include <string_view>
 
+#include "base/status.h"
+
 namespace gemmtune::cli {
 
 class CommandOptions;
@@ -18,8 +20,8 @@ inline constexpr int exit_interrupted = 130;  // Ctrl-C; what was decided by the
 struct Command {
   std::string_view name;
   std::string_view summary;
-  /// Declares the command's options on `app` and answers what runs once they are parsed (its exit code).
-  std::function<int()> (*declare)(CommandOptions& app);
+  /// Declares the command's options on `app` and answers what runs once they are parsed. Its exit code, or a usage_error().
+  std::function<Result<int>()> (*declare)(CommandOptions& app);
 };
 
 std::span<const Command> all_commands();

@@ -140,7 +140,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "gemmtune " GEMMTUNE_VERSION);
   app.require_subcommand(1);
   app.set_help_flag("-h,--help", "Print this help and exit");
-  std::map<const CLI::App*, std::function<int()>> actions;
+  std::map<const CLI::App*, std::function<Result<int>()>> actions;
   ShortHelps short_helps;
   for (const Command& command : all_commands()) {
     CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
@@ -180,7 +180,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return parse_error(app, error, command, short_helps);
   }
-  return actions.at(app.get_subcommands().front())();
+  const CLI::App* const chosen = app.get_subcommands().front();
+  const Result<int> code = actions.at(chosen)();
+  return code.ok() ? *code : usage_error(chosen->get_name(), code.message());
 }
 
 /// Memory that is given back when there is no other: the first part lets small allocations go on, for not all

@@ -115,7 +115,7 @@ Result<int> tune(TuneOptions& options, const Environment& environment) {
   return answer.code;
 }
 
-int run_tune(TuneOptions options) {
+Result<int> run_tune(TuneOptions options) {
   const Environment environment = read_environment();
   const auto code = tune(options, environment);
   if (code.ok()) return *code;
@@ -125,7 +125,7 @@ int run_tune(TuneOptions options) {
 
 }  // namespace
 
-std::function<int()> declare_tune(CommandOptions& app) {
+std::function<Result<int>()> declare_tune(CommandOptions& app) {
   auto options = std::make_shared<TuneOptions>();
   declare_section(app, OptionSection::files, *options);
   declare_size_options(app, options->size);

@@ -164,7 +164,7 @@ Result<int> run_bench_command(const BenchOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_bench(CommandOptions& app) {
+std::function<Result<int>()> declare_bench(CommandOptions& app) {
   auto options = std::make_shared<BenchOptions>();
   app.add_option(
          "file", options->file,
@@ -194,10 +194,7 @@ std::function<int()> declare_bench(CommandOptions& app) {
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(bench_footer);
-  return [options] {
-    const auto code = run_bench_command(*options);
-    return code.ok() ? *code : usage_error("bench", code.message());
-  };
+  return [options] { return run_bench_command(*options); };
 }
 
 }  // namespace gemmtune::cli

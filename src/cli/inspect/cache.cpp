@@ -55,7 +55,7 @@ struct CacheOptions {
   bool json = false;
 };
 
-int list_kernels(const std::string& folder, bool as_json) {
+Result<int> list_kernels(const std::string& folder, bool as_json) {
   const auto kernels = list_compiled_kernels(folder);
   Json json = {{"command", "cache"}, {"action", "list"}, {"folder", folder}, {"kernels", Json::array()}};
   std::uint64_t bytes = 0;
@@ -71,12 +71,11 @@ int list_kernels(const std::string& folder, bool as_json) {
   return exit_done;
 }
 
-int clear(const std::string& folder, bool as_json) {
-  const auto removed = clear_compiled_kernels(folder);
-  if (!removed.ok()) return usage_error("cache", removed.message());
-  const Json json = {{"command", "cache"}, {"action", "clear"}, {"folder", folder}, {"removed", *removed}};
+Result<int> clear(const std::string& folder, bool as_json) {
+  GEMMTUNE_TRY(const auto removed, clear_compiled_kernels(folder));
+  const Json json = {{"command", "cache"}, {"action", "clear"}, {"folder", folder}, {"removed", removed}};
   print_answer(as_json,
-               as_json ? json_document(json) : fmt::format("{} kernels removed from {}\n", *removed, folder));
+               as_json ? json_document(json) : fmt::format("{} kernels removed from {}\n", removed, folder));
   return exit_done;
 }
 
@@ -148,13 +147,10 @@ Result<std::vector<Row>> rows_for(const CacheOptions& options, const Environment
   return rows;
 }
 
-int warm(const CacheOptions& options, const Environment& environment) {
-  auto device = open_device(options.device, environment, false);
-  if (!device.ok()) return usage_error("cache", device.message());
-  const auto found = rows_for(options, environment, (*device)->info());
-  if (!found.ok()) return usage_error("cache", found.message());
-  const std::vector<Row>& rows = *found;
-  const std::vector<std::string> failures = build_all(**device, rows);
+Result<int> warm(const CacheOptions& options, const Environment& environment) {
+  GEMMTUNE_TRY(auto device, open_device(options.device, environment, false));
+  GEMMTUNE_TRY(const auto rows, rows_for(options, environment, device->info()));
+  const std::vector<std::string> failures = build_all(*device, rows);
   Json json = {{"command", "cache"},
                {"action", "warm"},
                {"folder", environment.kernel_cache_folder},
@@ -162,29 +158,27 @@ int warm(const CacheOptions& options, const Environment& environment) {
                {"failures", failures}};
   std::string text;
   for (const std::string& failure : failures) text += failure + "\n";
-  text += fmt::format("{} rows of {}: {} built, {} not\n", rows.size(), (*device)->info().name,
+  text += fmt::format("{} rows of {}: {} built, {} not\n", rows.size(), device->info().name,
                       rows.size() - failures.size(), failures.size());
   print_answer(options.json, options.json ? json_document(json) : text);
   return failures.empty() ? exit_done : exit_findings;
 }
 
-int run_cache(const CacheOptions& options) {
+Result<int> run_cache(const CacheOptions& options) {
   const Environment environment = read_environment();
   const std::string& folder = environment.kernel_cache_folder;
   if (options.action != "warm" && !options.table.empty())
-    return usage_error("cache", fmt::format("{}: only warm takes a tuned file", options.table));
-  if (const Status status = check_kernel_folder(folder); !status.ok())
-    return usage_error("cache", status.message());
+    return Status::invalid("{}: only warm takes a tuned file", options.table);
+  GEMMTUNE_RETURN_IF_ERROR(check_kernel_folder(folder));
   if (options.action == "list") return list_kernels(folder, options.json);
   if (options.action == "clear") return clear(folder, options.json);
-  if (options.action != "warm")
-    return usage_error("cache", fmt::format("'{}': expected list, warm or clear", options.action));
+  if (options.action != "warm") return Status::invalid("'{}': expected list, warm or clear", options.action);
   return warm(options, environment);
 }
 
 }  // namespace
 
-std::function<int()> declare_cache(CommandOptions& app) {
+std::function<Result<int>()> declare_cache(CommandOptions& app) {
   auto options = std::make_shared<CacheOptions>();
   app.add_option("ACTION", options->action, "list, warm or clear").required();
   app.add_option("TABLE", options->table,

@@ -160,30 +160,27 @@ Result<Candidate> candidate_of_check(const CheckCommandOptions& options, const D
 }
 
 /// One kernel at one size, in a worker.
-int run_one_check(const CheckCommandOptions& options) {
+Result<int> run_one_check(const CheckCommandOptions& options) {
   const Environment environment = read_environment();
-  auto device = open_device(options.device, environment, false);
-  if (!device.ok()) return usage_error("check", device.message());
-  const auto problem = problem_of(options.size, (*device)->info().gfx);
-  if (!problem.ok()) return usage_error("check", problem.message());
-  const auto candidate = candidate_of_check(options, **device, *problem);
-  if (!candidate.ok()) return usage_error("check", candidate.message());
+  GEMMTUNE_TRY(auto device, open_device(options.device, environment, false));
+  GEMMTUNE_TRY(const auto problem, problem_of(options.size, device->info().gfx));
+  GEMMTUNE_TRY(const auto candidate, candidate_of_check(options, *device, problem));
   watch_for_interrupts();
   InProcessOptions evaluation =
-      in_process_options(**device, default_policy((*device)->info()), options.max_err_ratio);
+      in_process_options(*device, default_policy(device->info()), options.max_err_ratio);
   evaluation.odd_strides = true;
   evaluation.bit_classes = options.invariant;
-  const auto evaluator = make_worker(**device, options.device, environment, evaluation);
-  const Outcome outcome = evaluator->check_neighbour_m(*problem, *candidate, problem->m);
+  const auto evaluator = make_worker(*device, options.device, environment, evaluation);
+  const Outcome outcome = evaluator->check_neighbour_m(problem, candidate, problem.m);
   if (interrupted()) return exit_interrupted;
   const bool right = outcome.kind == OutcomeKind::ok;
-  const Accuracy accuracy = (*device)->accuracy(*candidate, *problem);
-  const DeviceErrata errata((*device)->info());
-  const Erratum* const erratum = errata.find(*problem, *candidate);
+  const Accuracy accuracy = device->accuracy(candidate, problem);
+  const DeviceErrata errata(device->info());
+  const Erratum* const erratum = errata.find(problem, candidate);
   if (options.json) {
     Json json = {{"command", "check"},
-                 {"problem", print(*problem)},
-                 {"kernelName", candidate->kernel_name()},
+                 {"problem", print(problem)},
+                 {"kernelName", candidate.kernel_name()},
                  {"state", right ? "right" : to_string(outcome.kind)},
                  {"reason", outcome.reason},
                  {"err_ratio", outcome.err_ratio},
@@ -197,7 +194,7 @@ int run_one_check(const CheckCommandOptions& options) {
     }
     print_document(json_document(json));
   } else {
-    print_text(fmt::format("{} {}: {}{}\n", short_name(*problem), candidate->kernel_name(),
+    print_text(fmt::format("{} {}: {}{}\n", short_name(problem), candidate.kernel_name(),
                            right ? fmt::format("right, err_ratio {:.4f}, class {}{}", outcome.err_ratio,
                                                to_string(accuracy), error_text(outcome.error))
                                  : fmt::format("{}: {}", to_string(outcome.kind), outcome.reason),
@@ -209,44 +206,41 @@ int run_one_check(const CheckCommandOptions& options) {
   return right && (!options.invariant || !outcome.bits.id.empty()) ? exit_done : exit_findings;
 }
 
-int run_check(const CheckCommandOptions& options) {
+Result<int> run_check(const CheckCommandOptions& options) {
   // -n and -k beside a Triton config are those that its name does not say.
   const bool names_sizes = !options.file.empty() && options.size.m.empty() && options.size.problem.empty();
   const bool one = !names_sizes && options.size.any();
   if (one == !options.file.empty()) {
-    return usage_error("check", one ? "a file and a size: expected one of them"
-                                    : "expected a tuned file, or a size (-m -n -k, --problem)");
+    return Status::invalid("{}", one ? "a file and a size: expected one of them"
+                                     : "expected a tuned file, or a size (-m -n -k, --problem)");
   }
   if (one) return run_one_check(options);
   if (!options.kernel.empty() || !options.libtype.empty()) {
-    return usage_error("check", "--kernel and --libtype go with a size, expected no file");
+    return Status::invalid("--kernel and --libtype go with a size, expected no file");
   }
-  const auto operation = operation_of(options.size);
-  if (!operation.ok()) return usage_error("check", operation.message());
+  GEMMTUNE_TRY(const auto operation, operation_of(options.size));
   const Environment environment = read_environment();
-  auto device = open_device(options.device, environment, false);
-  if (!device.ok()) return usage_error("check", device.message());
-  const auto files = read_checked_files(options.file, options.size, *operation, (*device)->info());
-  if (!files.ok()) return usage_error("check", files.message());
+  GEMMTUNE_TRY(auto device, open_device(options.device, environment, false));
+  GEMMTUNE_TRY(const auto files, read_checked_files(options.file, options.size, operation, device->info()));
   Console console(options.quiet);
   std::size_t count = 0;
   std::size_t unread = 0;
-  for (const CheckedFile& file : *files) {
+  for (const CheckedFile& file : files) {
     for (const std::string& diagnostic : file.diagnostics) console.urgent_line(diagnostic);
     count += file.entries.size();
     unread += file.diagnostics.size();
   }
   if (options.invariant) {
     std::vector<TunedEntry> entries;
-    for (const CheckedFile& file : *files)
+    for (const CheckedFile& file : files)
       entries.insert(entries.end(), file.entries.begin(), file.entries.end());
     return report_invariant({"check", options.file, options.device, options.max_err_ratio, 0, options.json},
-                            **device, kernels_of_rows(**device, entries), console);
+                            *device, kernels_of_rows(*device, entries), console);
   }
   std::vector<Checked> rows;
   watch_for_interrupts();
-  const auto evaluator = make_verifying_worker(**device, options.device, environment, options.max_err_ratio);
-  for (const CheckedFile& file : *files) check_file(file, count, **device, *evaluator, console, rows);
+  const auto evaluator = make_verifying_worker(*device, options.device, environment, options.max_err_ratio);
+  for (const CheckedFile& file : files) check_file(file, count, *device, *evaluator, console, rows);
   std::size_t right = 0;
   std::size_t findings = 0;
   for (const Checked& row : rows) {
@@ -254,7 +248,7 @@ int run_check(const CheckCommandOptions& options) {
     findings += is_finding(row);
     if (is_finding(row) && !options.json) print_text(row_text(row) + "\n");
   }
-  const std::string warning = interrupted() ? std::string() : why_none(rows, (*device)->info());
+  const std::string warning = interrupted() ? std::string() : why_none(rows, device->info());
   if (options.json) {
     print_document(check_document(options.file, rows, warning));
   } else {
@@ -270,7 +264,7 @@ int run_check(const CheckCommandOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_check(CommandOptions& app) {
+std::function<Result<int>()> declare_check(CommandOptions& app) {
   auto options = std::make_shared<CheckCommandOptions>();
   app.add_option("file", options->file,
                  "A tuned file, a Triton config or a folder of these, or several, colon-separated");

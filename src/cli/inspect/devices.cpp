@@ -59,11 +59,9 @@ std::string device_text(const DeviceInfo& info) {
   return text;
 }
 
-int run_devices(const DeviceOptions& options, bool as_json) {
-  const auto request = device_request(options, read_environment());
-  if (!request.ok()) return usage_error("devices", request.message());
-  if (const Status& errata = known_errata().status; !errata.ok())
-    return usage_error("devices", errata.message());
+Result<int> run_devices(const DeviceOptions& options, bool as_json) {
+  GEMMTUNE_TRY(const auto request, device_request(options, read_environment()));
+  GEMMTUNE_RETURN_IF_ERROR(known_errata().status);
   Json json;
   json["command"] = "devices";
   json["version"] = GEMMTUNE_VERSION;
@@ -79,21 +77,21 @@ int run_devices(const DeviceOptions& options, bool as_json) {
     entry["devices"] = Json::array();
     text += available.ok() ? fmt::format("{}: available\n", backend->name()) : fmt::format("{}\n", why);
     if (available.ok()) {
-      for (const DeviceInfo& info : backend->devices(*request)) {
+      for (const DeviceInfo& info : backend->devices(request)) {
         entry["devices"].push_back(json_of(info));
         text += device_text(info);
       }
     }
     json["backends"].push_back(std::move(entry));
   }
-  if (!known) return usage_error("devices", fmt::format("--backend {}: not in this build", options.backend));
+  if (!known) return Status::invalid("--backend {}: not in this build", options.backend);
   print_answer(as_json, as_json ? json_document(json) : text);
   return exit_done;
 }
 
 }  // namespace
 
-std::function<int()> declare_devices(CommandOptions& app) {
+std::function<Result<int>()> declare_devices(CommandOptions& app) {
   auto options = std::make_shared<DeviceOptions>();
   auto json = std::make_shared<bool>(false);
   declare_device_options(app, *options);

@@ -234,12 +234,10 @@ Result<std::string> rule_of_tables(const ExplainOptions& options, const Device& 
   return fmt::format("{}: {}", answer.kernel_name(), answer.rule());
 }
 
-int run_explain(const ExplainOptions& options) {
-  auto opened = open_device(options.device, read_environment(), false);
-  if (!opened.ok()) return usage_error("explain", opened.message());
-  const Device& device = **opened;
-  const auto problem = problem_of(options.size, device.info().gfx);
-  if (!problem.ok()) return usage_error("explain", problem.message());
+Result<int> run_explain(const ExplainOptions& options) {
+  GEMMTUNE_TRY(auto opened, open_device(options.device, read_environment(), false));
+  const Device& device = *opened;
+  GEMMTUNE_TRY(const auto problem, problem_of(options.size, device.info().gfx));
   const KernelFamily* shown = nullptr;
   const bool shows_tune_gemm = options.space == to_string(RuleSet::tune_gemm_v2);
   if (!options.space.empty() && !shows_tune_gemm) {
@@ -250,71 +248,68 @@ int run_explain(const ExplainOptions& options) {
         known += fmt::format("{}, ", family->name());
       }
       known += to_string(RuleSet::tune_gemm_v2);
-      return usage_error("explain",
-                         fmt::format("--space {}: unknown family (known: {})", options.space, known));
+      return Status::invalid("--space {}: unknown family (known: {})", options.space, known);
     }
-    if (const Status accepted = shown->accepts(*problem); !accepted.ok()) {
-      return usage_error("explain", fmt::format("--space {}: the family does not take {}: {}", options.space,
-                                                short_name(*problem), accepted.message()));
+    if (const Status accepted = shown->accepts(problem); !accepted.ok()) {
+      return Status::invalid("--space {}: the family does not take {}: {}", options.space,
+                             short_name(problem), accepted.message());
     }
   }
   SearchSpace search_space;
   const auto rules = parse_rule_set(options.rules);
-  if (!rules.ok()) return usage_error("explain", "--rules " + rules.message());
+  if (!rules.ok()) return Status::invalid("--rules {}", rules.message());
   if (!options.search_space.empty()) {
     auto read = read_search_space(options.search_space);
     if (read.ok()) read->rules = *rules;
-    const Status status =
-        read.ok() ? check_search_space(device, *read, {&*problem, 1}, false) : read.status();
-    if (!status.ok()) return usage_error("explain", "--search-space " + status.message());
+    const Status status = read.ok() ? check_search_space(device, *read, {&problem, 1}, false) : read.status();
+    if (!status.ok()) return Status::invalid("--search-space {}", status.message());
     search_space = std::move(*read);
   }
   search_space.rules = *rules;
   std::optional<ExplainedSpace> space;
-  if (shown != nullptr) space.emplace(*shown, *problem, search_space);
-  if (shows_tune_gemm) space.emplace(options.space, tune_gemm_v2_space(*problem));
-  const auto rule = rule_of_tables(options, device, *problem);
-  if (!rule.ok()) return usage_error("explain", rule.message());
-  const auto usual = default_kernel(device, *problem, AccuracyPolicy::keep);
+  if (shown != nullptr) space.emplace(*shown, problem, search_space);
+  if (shows_tune_gemm) space.emplace(options.space, tune_gemm_v2_space(problem));
+  GEMMTUNE_TRY(const auto rule, rule_of_tables(options, device, problem));
+  const auto usual = default_kernel(device, problem, AccuracyPolicy::keep);
   if (options.json) {
     Json json;
     json["command"] = "explain";
-    json["problem"] = print(*problem);
+    json["problem"] = print(problem);
     json["device"] = device.info().name;
     json["gfx"] = device.info().gfx;
     json["baseline"] = candidate_json(usual);
-    json["baseline_accuracy"] = accuracy_json(device, *problem, usual);
-    json["library"] = candidate_json(device.baseline(*problem));
-    const auto fast = fast_default(device, *problem);
+    json["baseline_accuracy"] = accuracy_json(device, problem, usual);
+    json["library"] = candidate_json(device.baseline(problem));
+    const auto fast = fast_default(device, problem);
     json["fast_baseline"] = fast ? Json(fast->kernel_name()) : Json();
-    const auto fallback = usable_fallback(device, *problem);
+    const auto fallback = usable_fallback(device, problem);
     json["fallback"] = fallback.ok() ? Json(fallback->candidate.kernel_name()) : Json();
     json["fallback_passed"] = fallback.ok() ? fallback->passed : std::string();
-    json["dispatch"] = rule->empty() ? Json() : Json(*rule);
+    json["dispatch"] = rule.empty() ? Json() : Json(rule);
     json["errata"] = Json::array();
-    for (const auto& [erratum, configs] : struck_configs(device, *problem)) {
+    for (const auto& [erratum, configs] : struck_configs(device, problem)) {
       json["errata"].push_back(erratum_json(*erratum));
       json["errata"].back()["configs"] = configs;
     }
     json["families"] = Json::array();
     for (const KernelFamily* family : device.families())
-      json["families"].push_back(family_json(*family, *problem, search_space));
+      json["families"].push_back(family_json(*family, problem, search_space));
     if (space) json["space"] = space_json(*space);
     print_document(json_document(json));
     return exit_done;
   }
-  std::string text = fmt::format("{}\n{:.3g} GFLOP, {:.3g} MB\non {}\n\n{}\n", print(*problem),
-                                 flops(*problem) * 1e-9, bytes(*problem) * 1e-6, device_line(device.info()),
-                                 families_text(device, *problem, search_space));
+  std::string text = fmt::format("{}\n{:.3g} GFLOP, {:.3g} MB\non {}\n\n{}\n", print(problem),
+                                 flops(problem) * 1e-9, bytes(problem) * 1e-6, device_line(device.info()),
+                                 families_text(device, problem, search_space));
   text +=
       fmt::format("default (speed-ups are against it): {}\nwithout a tuned row: {}\n",
-                  candidate_text(device, *problem, usual), fallback_text(usable_fallback(device, *problem)));
-  if (const auto library = device.baseline(*problem); library.ok() && usual.ok() && *library != *usual)
-    text += fmt::format("of a vendor's library: {}\n", candidate_text(device, *problem, library));
-  if (!rule->empty()) text += fmt::format("with {}: {}\n", options.table, *rule);
-  if (const auto fast = fast_default(device, *problem))
-    text += fmt::format("default of --accuracy fast: {}\n", candidate_text(device, *problem, *fast));
-  for (const auto& [erratum, configs] : struck_configs(device, *problem)) {
+                  candidate_text(device, problem, usual), fallback_text(usable_fallback(device, problem)));
+  if (const auto library = device.baseline(problem); library.ok() && usual.ok() && *library != *usual)
+    text += fmt::format("of a vendor's library: {}\n", candidate_text(device, problem, library));
+  if (!rule.empty()) text += fmt::format("with {}: {}\n", options.table, rule);
+  if (const auto fast = fast_default(device, problem))
+    text += fmt::format("default of --accuracy fast: {}\n", candidate_text(device, problem, *fast));
+  for (const auto& [erratum, configs] : struck_configs(device, problem)) {
     text += fmt::format("{} of {}: {} (found: {}; try: {})\n", counted(configs, "config"), erratum->family,
                         describe(*erratum), erratum->found, erratum->repro);
   }
@@ -325,7 +320,7 @@ int run_explain(const ExplainOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_explain(CommandOptions& app) {
+std::function<Result<int>()> declare_explain(CommandOptions& app) {
   auto options = std::make_shared<ExplainOptions>();
   declare_size_options(app, options->size);
   declare_device_options(app, options->device);

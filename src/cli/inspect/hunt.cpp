@@ -113,25 +113,21 @@ std::string summary_json(const HuntSummary& summary, const HuntOptions& options,
   return json_document(json);
 }
 
-int run_hunt(const HuntOptions& options) {
+Result<int> run_hunt(const HuntOptions& options) {
   const Environment environment = read_environment();
   HuntRequest request;
-  const auto operation = operation_word(options.operation);
-  if (!operation.ok()) return usage_error("hunt", operation.message());
-  if (*operation) request.operations = {**operation};
-  auto device = open_device(options.device, environment, false);
-  if (!device.ok()) return usage_error("hunt", device.message());
+  GEMMTUNE_TRY(const auto operation, operation_word(options.operation));
+  if (operation) request.operations = {*operation};
+  GEMMTUNE_TRY(auto device, open_device(options.device, environment, false));
   if (!options.libtypes.empty()) {
-    auto families = resolve_families(options.libtypes, **device);
-    if (!families.ok()) return usage_error("hunt", families.message());
-    request.libtypes = std::move(*families);
+    GEMMTUNE_TRY(request.libtypes, resolve_families(options.libtypes, *device));
   }
   if (options.invariant) {
     constexpr int weights = 6;
     Console lines(options.quiet);
     return report_invariant(
-        {"hunt", "", options.device, options.max_err_ratio, options.budget_seconds, options.json}, **device,
-        untuned_kernels(**device, operation->value_or(OperationForm()), options.seed, weights), lines);
+        {"hunt", "", options.device, options.max_err_ratio, options.budget_seconds, options.json}, *device,
+        untuned_kernels(*device, operation.value_or(OperationForm()), options.seed, weights), lines);
   }
   request.budget_seconds = options.budget_seconds;
   request.seed = options.seed;
@@ -140,9 +136,9 @@ int run_hunt(const HuntOptions& options) {
   request.stop = interrupted;
   watch_for_interrupts();
   Console console(options.quiet);
-  const auto evaluator = make_verifying_worker(**device, options.device, environment, options.max_err_ratio);
+  const auto evaluator = make_verifying_worker(*device, options.device, environment, options.max_err_ratio);
   const auto summary =
-      hunt(**device, *evaluator, request, [&](const HuntSummary& so_far, const HuntFinding* found) {
+      hunt(*device, *evaluator, request, [&](const HuntSummary& so_far, const HuntFinding* found) {
         if (found != nullptr && !options.json) {
           console.clear_live_line();
           print_text(finding_text(*found));
@@ -151,16 +147,16 @@ int run_hunt(const HuntOptions& options) {
         console.live_line(progress_text(so_far, options.budget_seconds));
       });
   console.clear_live_line();
-  if (!summary.ok()) return usage_error("hunt", summary.message());
+  if (!summary.ok()) return summary.status();
   print_answer(options.json,
-               options.json ? summary_json(*summary, options, (*device)->info()) : counts_text(*summary));
+               options.json ? summary_json(*summary, options, device->info()) : counts_text(*summary));
   if (interrupted()) return exit_interrupted;
   return summary->findings.empty() ? exit_done : exit_findings;
 }
 
 }  // namespace
 
-std::function<int()> declare_hunt(CommandOptions& app) {
+std::function<Result<int>()> declare_hunt(CommandOptions& app) {
   auto options = std::make_shared<HuntOptions>();
   app.add_option("--op", options->operation, "Only this operation");
   app.add_option("--libtype", options->libtypes, "Families, with commas, instead of the vendor libraries");

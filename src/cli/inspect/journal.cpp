@@ -146,14 +146,13 @@ std::string export_json(const JournalLine& line) {
   return json_line(json) + "\n";
 }
 
-int list_journal(const JournalCommand& command, SqlDatabase& journal) {
-  const auto runs = list_runs(journal);
-  if (!runs.ok()) return usage_error("journal", runs.message());
-  print_answer(command.json, command.json ? list_json(*runs) : list_text(*runs));
+Result<int> list_journal(const JournalCommand& command, SqlDatabase& journal) {
+  GEMMTUNE_TRY(const auto runs, list_runs(journal));
+  print_answer(command.json, command.json ? list_json(runs) : list_text(runs));
   return exit_done;
 }
 
-int export_t4(SqlDatabase& journal) {
+Result<int> export_t4(SqlDatabase& journal) {
   print_document(t4_begin);
   bool first = true;
   const Status status = for_each_outcome(journal, [&](const JournalLine& line) {
@@ -161,26 +160,26 @@ int export_t4(SqlDatabase& journal) {
     first = false;
   });
   print_document(fmt::format("{}{}", first ? "" : "\n", t4_end));
-  return status.ok() ? exit_done : usage_error("journal", status.message());
+  GEMMTUNE_RETURN_IF_ERROR(status);
+  return exit_done;
 }
 
-int export_all(const JournalCommand& command, SqlDatabase& journal) {
+Result<int> export_all(const JournalCommand& command, SqlDatabase& journal) {
   if (command.to == "t4") return export_t4(journal);
   if (!command.json) print_document(export_header);
-  const Status status = for_each_outcome(journal, [&](const JournalLine& line) {
+  GEMMTUNE_RETURN_IF_ERROR(for_each_outcome(journal, [&](const JournalLine& line) {
     print_document(command.json ? export_json(line) : export_csv(line));
-  });
-  return status.ok() ? exit_done : usage_error("journal", status.message());
+  }));
+  return exit_done;
 }
 
-int prune(const JournalCommand& command, SqlDatabase& journal) {
-  const auto gone = command.keep ? prune_to(journal, *command.keep)
-                                 : prune_older(journal, command.older_than_days.value_or(0));
-  if (!gone.ok()) return usage_error("journal", gone.message());
+Result<int> prune(const JournalCommand& command, SqlDatabase& journal) {
+  GEMMTUNE_TRY(const auto gone, command.keep ? prune_to(journal, *command.keep)
+                                             : prune_older(journal, command.older_than_days.value_or(0)));
   if (command.json) {
-    print_document(json_line(Json{{"command", "journal prune"}, {"pruned", *gone}}) + "\n");
+    print_document(json_line(Json{{"command", "journal prune"}, {"pruned", gone}}) + "\n");
   } else {
-    print_text(counted(static_cast<std::size_t>(*gone), "run") + " forgotten\n");
+    print_text(counted(static_cast<std::size_t>(gone), "run") + " forgotten\n");
   }
   return exit_done;
 }
@@ -217,19 +216,17 @@ std::string journal_of(const std::string& file) {
   return is_journal || !file_exists(journal_path(file)) ? file : journal_path(file);
 }
 
-int run_journal(const JournalCommand& command) {
-  if (const Status status = check_command(command); !status.ok())
-    return usage_error("journal", status.message());
-  auto journal = open_existing_journal(journal_of(command.file));
-  if (!journal.ok()) return usage_error("journal", journal.message());
-  if (command.action == "list") return list_journal(command, *journal);
-  if (command.action == "export") return export_all(command, *journal);
-  return prune(command, *journal);
+Result<int> run_journal(const JournalCommand& command) {
+  GEMMTUNE_RETURN_IF_ERROR(check_command(command));
+  GEMMTUNE_TRY(auto journal, open_existing_journal(journal_of(command.file)));
+  if (command.action == "list") return list_journal(command, journal);
+  if (command.action == "export") return export_all(command, journal);
+  return prune(command, journal);
 }
 
 }  // namespace
 
-std::function<int()> declare_journal(CommandOptions& app) {
+std::function<Result<int>()> declare_journal(CommandOptions& app) {
   auto command = std::make_shared<JournalCommand>();
   app.add_option("ACTION", command->action, "list, export or prune").required();
   app.add_option("FILE", command->file, "The journal, or its tuned file").required();

@@ -305,23 +305,22 @@ Json impossible_json(const Status& why, std::size_t index) {
   return {{"index", index}, {"level", "untuned"}, {"hit_m", Json()}, {"row", Json()}, {"why", why.message()}};
 }
 
-int run_requests(const LookupOptions& options) {
-  const auto requests = read_table_requests(options.requests);
-  if (!requests.ok()) return usage_error("lookup", requests.message());
+Result<int> run_requests(const LookupOptions& options) {
+  GEMMTUNE_TRY(const auto requests, read_table_requests(options.requests));
   auto device = open_device(options.device, read_environment(), false);
-  if (!device.ok() && options.device.names_device()) return usage_error("lookup", device.message());
+  if (!device.ok() && options.device.names_device()) return device.status();
   RequestedTables tables(options.requests);
   std::string text;
   Json document = {{"command", "lookup"}, {"requests", options.requests}, {"answers", Json::array()}};
   std::size_t index = 0;
   std::size_t impossible = 0;
-  for (const TableRequest& request : requests->rows) {
+  for (const TableRequest& request : requests.rows) {
     Status state = request.state;
     Result<const TableSet*> set = state;
     if (state.ok()) {
       set = tables.of(request);
       if (!set.ok()) {
-        return usage_error("lookup", fmt::format("{}:{}: {}", options.requests, request.line, set.message()));
+        return Status::invalid("{}:{}: {}", options.requests, request.line, set.message());
       }
     }
     const auto report = state.ok() ? answer_of(request, **set, device.ok() ? device->get() : nullptr)
@@ -339,11 +338,10 @@ int run_requests(const LookupOptions& options) {
   return impossible == 0 ? exit_done : exit_findings;
 }
 
-int run_lookup(const LookupOptions& options) {
+Result<int> run_lookup(const LookupOptions& options) {
   if (!options.requests.empty()) {
     if (options.size.any() || !options.table.empty() || !options.gfx.empty() || !options.cu_num.empty()) {
-      return usage_error(
-          "lookup",
+      return Status::invalid(
           "--requests: the list says sizes, tables and devices; drop -m -n -k --table --gfx --cu_num");
     }
     return run_requests(options);
@@ -352,10 +350,9 @@ int run_lookup(const LookupOptions& options) {
   auto device = open_device(options.device, environment, false);
   const bool asks_table_alone = !options.gfx.empty() || !options.cu_num.empty();
   const bool needs_device = !asks_table_alone || options.runnable || options.device.names_device();
-  if (!device.ok() && needs_device) return usage_error("lookup", device.message());
-  const auto requests = requests_of(options, device.ok() ? device->get() : nullptr);
-  if (!requests.ok()) return usage_error("lookup", requests.message());
-  const LookupRequest& first = requests->front();
+  if (!device.ok() && needs_device) return device.status();
+  GEMMTUNE_TRY(const auto requests, requests_of(options, device.ok() ? device->get() : nullptr));
+  const LookupRequest& first = requests.front();
   TableSet tables = options.table.empty()
                         ? production_tables(environment)
                         : load_table_set(table_paths_of(form_of(first.problem), options.table));
@@ -365,7 +362,7 @@ int run_lookup(const LookupOptions& options) {
   for (const TableSource& source : tables.sources) {
     if (fault.ok() && !options.table.empty()) fault = source.state;
   }
-  if (!fault.ok()) return usage_error("lookup", fault.message());
+  if (!fault.ok()) return fault;
   std::shared_ptr<const TableSet> online;
   if (options.table.empty() && device.ok()) online = production_online_rows(environment, **device);
   std::shared_ptr<const TableSet> shipped;
@@ -377,14 +374,13 @@ int run_lookup(const LookupOptions& options) {
   const Device* const here = device.ok() ? device->get() : nullptr;
   Json answers = Json::array();
   std::string text;
-  for (const LookupRequest& request : *requests) {
-    const auto report = explain_lookup(asked, here, request);
-    if (!report.ok()) return usage_error("lookup", report.message());
-    const DeviceInfo asked_for = device_asked_for(*report, request, here);
+  for (const LookupRequest& request : requests) {
+    GEMMTUNE_TRY(const auto report, explain_lookup(asked, here, request));
+    const DeviceInfo asked_for = device_asked_for(report, request, here);
     if (options.json) {
-      answers.push_back(lookup_json(*report, answers.size(), asked, asked_for, options.strict));
+      answers.push_back(lookup_json(report, answers.size(), asked, asked_for, options.strict));
     } else {
-      text += (text.empty() ? "" : "\n") + lookup_text(*report, asked, asked_for, options.strict);
+      text += (text.empty() ? "" : "\n") + lookup_text(report, asked, asked_for, options.strict);
     }
   }
   if (!options.json) {
@@ -399,7 +395,7 @@ int run_lookup(const LookupOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_lookup(CommandOptions& app) {
+std::function<Result<int>()> declare_lookup(CommandOptions& app) {
   auto options = std::make_shared<LookupOptions>();
   declare_size_options(app, options->size);
   app.add_option("tables,--table", options->table,

@@ -241,7 +241,7 @@ Result<int> answer_worth(WorthOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_worth(CommandOptions& app) {
+std::function<Result<int>()> declare_worth(CommandOptions& app) {
   auto options = std::make_shared<WorthOptions>();
   app.add_option("WHAT", options->what,
                  "A shape list, a captured workload, or a model (name, folder, Hugging Face id)")
@@ -268,10 +268,7 @@ std::function<int()> declare_worth(CommandOptions& app) {
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(worth_footer);
-  return [options] {
-    const auto code = answer_worth(*options);
-    return code.ok() ? *code : usage_error("worth", code.message());
-  };
+  return [options] { return answer_worth(*options); };
 }
 
 }  // namespace gemmtune::cli

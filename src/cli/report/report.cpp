@@ -249,16 +249,14 @@ Status check_report_options(const ReportOptions& options) {
   return {};
 }
 
-int run_report(const ReportOptions& options) {
-  const auto operation = operation_word(options.operation);
-  if (!operation.ok()) return usage_error("report", operation.message());
-  if (const Status status = check_report_options(options); !status.ok())
-    return usage_error("report", status.message());
+Result<int> run_report(const ReportOptions& options) {
+  GEMMTUNE_TRY(const auto operation, operation_word(options.operation));
+  GEMMTUNE_RETURN_IF_ERROR(check_report_options(options));
   ReportInputs inputs;
   const auto device = open_device(DeviceOptions(), read_environment(), false);
   if (device.ok()) inputs.device = device->get();
-  Status status = read_comparisons(options, *operation, inputs);
-  if (status.ok() && options.follow.empty()) status = read_tuned(options, *operation, inputs);
+  Status status = read_comparisons(options, operation, inputs);
+  if (status.ok() && options.follow.empty()) status = read_tuned(options, operation, inputs);
   std::size_t skipped = 0;
   if (status.ok() && options.follow.empty()) {
     status = write_report(options, inputs);
@@ -267,7 +265,7 @@ int run_report(const ReportOptions& options) {
     status = followed.status();
     if (followed.ok()) skipped = *followed;
   }
-  if (!status.ok()) return usage_error("report", status.message());
+  GEMMTUNE_RETURN_IF_ERROR(status);
   if (options.output != "-")
     print_note(fmt::format("{}: written, {}", options.output, report_subtitle(inputs)));
   return skipped == 0 ? exit_done : exit_findings;
@@ -275,7 +273,7 @@ int run_report(const ReportOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_report(CommandOptions& app) {
+std::function<Result<int>()> declare_report(CommandOptions& app) {
   auto options = std::make_shared<ReportOptions>();
   app.add_option("TUNED", options->files, "Tuned files, or colon-separated lists of them");
   declare_file_operation(app, options->operation);

@@ -261,63 +261,52 @@ void say_fixed(const Json& fixed) {
                          counted(fixed["recomputed"].get<std::size_t>(), "row")));
 }
 
-int run_audit(const AuditOptions& options) {
-  const auto operation = operation_word(options.operation);
-  if (!operation.ok()) return usage_error("audit", operation.message());
-  const auto shown = kinds_of("--kinds", options.kinds);
-  const auto more = kinds_of("--fix-kinds", options.fix_kinds);
-  if (!shown.ok()) return usage_error("audit", shown.message());
-  if (!more.ok()) return usage_error("audit", more.message());
+Result<int> run_audit(const AuditOptions& options) {
+  GEMMTUNE_TRY(const auto operation, operation_word(options.operation));
+  GEMMTUNE_TRY(const auto shown, kinds_of("--kinds", options.kinds));
+  GEMMTUNE_TRY(const auto more, kinds_of("--fix-kinds", options.fix_kinds));
   const auto fail_on = parse_severity(options.fail_on);
-  if (!fail_on)
-    return usage_error("audit",
-                       fmt::format("--fail-on {}: expected error, warning or note", options.fail_on));
+  if (!fail_on) return Status::invalid("--fail-on {}: expected error, warning or note", options.fail_on);
   if (!options.ci.empty() && options.ci != "sarif" && options.ci != "github")
-    return usage_error("audit", fmt::format("--ci {}: expected sarif or github", options.ci));
+    return Status::invalid("--ci {}: expected sarif or github", options.ci);
   if (!options.ci.empty() && options.json)
-    return usage_error("audit", "--ci and --json: stdout holds one document; give one of them");
-  if (options.fix == "-") return usage_error("audit", "--fix -: expected a file");
-  if (options.fix.empty() && !options.fix_kinds.empty())
-    return usage_error("audit", "--fix-kinds needs --fix");
-  AuditedFiles audited = read_audited_files(options.files, *operation);
+    return Status::invalid("--ci and --json: stdout holds one document; give one of them");
+  if (options.fix == "-") return Status::invalid("--fix -: expected a file");
+  if (options.fix.empty() && !options.fix_kinds.empty()) return Status::invalid("--fix-kinds needs --fix");
+  AuditedFiles audited = read_audited_files(options.files, operation);
   std::vector<TunedFile>* files = &audited.files;
   if (files->empty()) {
-    return usage_error("audit",
-                       audited.unread.empty() ? "no files: give at least one" : audited.unread.front());
+    return Status::invalid("{}",
+                           audited.unread.empty() ? "no files: give at least one" : audited.unread.front());
   }
   for (const std::string& why : audited.unread) print_note(why + "; passed over");
   const auto& formats = audited.formats;
   if (!std::all_of(formats.begin(), formats.end(), is_tuned_name) && !options.fix.empty()) {
-    return usage_error("audit", "--fix: only tuned files can be written again; name no others beside it");
+    return Status::invalid("--fix: only tuned files can be written again; name no others beside it");
   }
   if (!audited.unread.empty() && !options.fix.empty()) {
-    return usage_error("audit", fmt::format("--fix: {}", audited.unread.front()));
+    return Status::invalid("--fix: {}", audited.unread.front());
   }
-  auto all = findings_of(options, audited);
-  if (!all.ok()) return usage_error("audit", all.message());
-  std::vector<Finding> findings = std::move(*all);
+  GEMMTUNE_TRY(std::vector<Finding> findings, findings_of(options, audited));
   std::vector<std::string> paths;
   for (const TunedFile& file : *files) paths.push_back(file.path);
-  auto marks = read_audit_marks(paths);
-  if (!marks.ok()) return usage_error("audit", marks.message());
+  GEMMTUNE_TRY(auto marks, read_audit_marks(paths));
   const std::size_t meant = std::erase_if(
-      findings, [&](const Finding& finding) { return is_meant(finding, paths[finding.source], *marks); });
-  for (const AuditMark& mark : *marks)
+      findings, [&](const Finding& finding) { return is_meant(finding, paths[finding.source], marks); });
+  for (const AuditMark& mark : marks)
     if (mark.findings == 0) print_note(fmt::format("{}: marks no finding", mark.place));
   Json fixed;
   if (!options.fix.empty()) {
     FixOptions fix;
-    fix.drop_zero_times = more->has(FindingKind::failed_time);
+    fix.drop_zero_times = more.has(FindingKind::failed_time);
     for (const FindingKind kind : all_finding_kinds()) {
-      if (more->has(kind)) fix.kinds.add(kind);
+      if (more.has(kind)) fix.kinds.add(kind);
     }
-    auto written = write_fixed(options, *files, findings, fix);
-    if (!written.ok()) return usage_error("audit", written.message());
-    fixed = std::move(*written);
+    GEMMTUNE_TRY(fixed, write_fixed(options, *files, findings, fix));
     say_fixed(fixed);
   }
-  if (!shown->empty()) {
-    std::erase_if(findings, [&](const Finding& finding) { return !shown->has(finding.kind); });
+  if (!shown.empty()) {
+    std::erase_if(findings, [&](const Finding& finding) { return !shown.has(finding.kind); });
   }
   if (options.ci == "sarif") {
     print_document(sarif_of(audited, findings));
@@ -335,7 +324,7 @@ int run_audit(const AuditOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_audit(CommandOptions& app) {
+std::function<Result<int>()> declare_audit(CommandOptions& app) {
   auto options = std::make_shared<AuditOptions>();
   app.add_option("FILE", options->files,
                  "Tuned files, Triton configs (JSON) and folders of these, aiconfigurator's tables, or "

@@ -170,32 +170,28 @@ void print_json(const ConvertOptions& options, const ConversionRows& rows) {
   print_document(json_document(json));
 }
 
-int run_convert(const ConvertOptions& options) {
+Result<int> run_convert(const ConvertOptions& options) {
   if (options.list) return print_formats();
   if (options.json && (options.output.empty() || options.output == "-")) {
-    return usage_error("convert", "--json: stdout holds the document; name the file with -o");
+    return Status::invalid("--json: stdout holds the document; name the file with -o");
   }
-  const auto converted = convert(options);
-  if (!converted.ok()) return usage_error("convert", converted.message());
-  const std::vector<LeftOut>& lost = converted->rows.left_out;
-  for (const std::string& note : converted->rows.notes) print_note(note);
-  for (const LeftOut& item : lost) print_note(describe(converted->rows.source, item));
+  GEMMTUNE_TRY(const auto converted, convert(options));
+  const std::vector<LeftOut>& lost = converted.rows.left_out;
+  for (const std::string& note : converted.rows.notes) print_note(note);
+  for (const LeftOut& item : lost) print_note(describe(converted.rows.source, item));
   if (!lost.empty() && options.strict) {
-    return usage_error("convert",
-                       fmt::format("{}, and --strict was given: nothing is written", summary_of(lost)));
+    return Status::invalid("{}, and --strict was given: nothing is written", summary_of(lost));
   }
-  if (const Status status = write(options, *converted->target, converted->text); !status.ok()) {
-    return usage_error("convert", status.message());
-  }
-  print_note(fmt::format("{} read, {}", counted(converted->rows.entries.size(), "row"),
+  GEMMTUNE_RETURN_IF_ERROR(write(options, *converted.target, converted.text));
+  print_note(fmt::format("{} read, {}", counted(converted.rows.entries.size(), "row"),
                          lost.empty() ? "nothing left out" : summary_of(lost)));
-  if (options.json) print_json(options, converted->rows);
+  if (options.json) print_json(options, converted.rows);
   return lost.empty() ? exit_done : exit_findings;
 }
 
 }  // namespace
 
-std::function<int()> declare_convert(CommandOptions& app) {
+std::function<Result<int>()> declare_convert(CommandOptions& app) {
   auto options = std::make_shared<ConvertOptions>();
   app.add_option("FILE", options->file,
                  "What is converted; - for stdin, several files of one format colon-separated");

@@ -270,43 +270,38 @@ Json json_of(const Coverage& coverage, const Target& target, const std::string& 
   return json;
 }
 
-int run_coverage(const CoverageOptions& options) {
-  const auto operation = operation_word(options.operation);
-  if (!operation.ok()) return usage_error("coverage", operation.message());
+Result<int> run_coverage(const CoverageOptions& options) {
+  GEMMTUNE_TRY(const auto operation, operation_word(options.operation));
   const Environment environment = read_environment();
-  const auto target = target_of(options, environment);
-  if (!target.ok()) return usage_error("coverage", target.message());
+  GEMMTUNE_TRY(const auto target, target_of(options, environment));
   ShapeListOptions list_options;
-  list_options.operation = *operation;
-  list_options.architecture = target->gfx;
+  list_options.operation = operation;
+  list_options.architecture = target.gfx;
   if (const auto tuned = path_list(options.table); !tuned.empty()) list_options.output = tuned.front();
-  auto list = read_shape_list(options.capture, list_options);
-  if (!list.ok()) return usage_error("coverage", list.message());
-  take_captured_calls(options.capture, *list);
-  for (const std::string& diagnostic : list->diagnostics) print_note(diagnostic);
-  for (const std::string& note : notes_of(*list)) print_note(note);
-  const auto tables = tables_of(options, list->operation, environment);
-  if (!tables.ok()) return usage_error("coverage", tables.message());
+  GEMMTUNE_TRY(auto list, read_shape_list(options.capture, list_options));
+  take_captured_calls(options.capture, list);
+  for (const std::string& diagnostic : list.diagnostics) print_note(diagnostic);
+  for (const std::string& note : notes_of(list)) print_note(note);
+  GEMMTUNE_TRY(const auto tables, tables_of(options, list.operation, environment));
   std::vector<WorkloadShape> workload;
-  for (const ShapeRow& row : list->rows) workload.push_back({row.problem, row.calls});
-  const Coverage coverage =
-      cover(tables->table, target->gfx, target->cu_num, workload, tables->fewer_threads);
-  const std::string command = tune_command(options, list->operation, *tables, *target);
-  const auto warnings = warnings_of(*tables, list->operation, *target);
-  const std::size_t withheld = withheld_shapes(coverage, *tables, *target);
+  for (const ShapeRow& row : list.rows) workload.push_back({row.problem, row.calls});
+  const Coverage coverage = cover(tables.table, target.gfx, target.cu_num, workload, tables.fewer_threads);
+  const std::string command = tune_command(options, list.operation, tables, target);
+  const auto warnings = warnings_of(tables, list.operation, target);
+  const std::size_t withheld = withheld_shapes(coverage, tables, target);
   if (options.json) {
-    const Json json = json_of(coverage, *target, command, warnings, withheld);
+    const Json json = json_of(coverage, target, command, warnings, withheld);
     print_document(json_document(json));
   } else {
-    print_text(coverage_text(coverage, *target, command, warnings, withheld));
+    print_text(coverage_text(coverage, target, command, warnings, withheld));
   }
-  const bool complete = coverage.at(Match::untuned).shapes == 0 && list->diagnostics.empty();
+  const bool complete = coverage.at(Match::untuned).shapes == 0 && list.diagnostics.empty();
   return complete ? exit_done : exit_findings;
 }
 
 }  // namespace
 
-std::function<int()> declare_coverage(CommandOptions& app) {
+std::function<Result<int>()> declare_coverage(CommandOptions& app) {
   auto options = std::make_shared<CoverageOptions>();
   app.add_option("CAPTURE", options->capture,
                  "The workload: an untuned CSV with a column calls, or several, colon-separated")

@@ -170,33 +170,29 @@ void print_difference_json(const Difference& difference, const Side& before, con
   print_document(json_document(json));
 }
 
-int run_diff(const DiffOptions& options) {
-  const auto operation = operation_word(options.operation);
-  if (!operation.ok()) return usage_error("diff", operation.message());
-  const auto triton = are_triton_files({options.before, options.after});
-  if (!triton.ok()) return usage_error("diff", triton.message());
-  if (*triton) return diff_triton({options.before, options.after, options.quiet, options.json});
-  const auto before = read_side(options.before, *operation);
-  if (!before.ok()) return usage_error("diff", before.message());
-  const auto after = read_side(options.after, *operation);
-  if (!after.ok()) return usage_error("diff", after.message());
-  for (const Side* side : {&*before, &*after}) {
+Result<int> run_diff(const DiffOptions& options) {
+  GEMMTUNE_TRY(const auto operation, operation_word(options.operation));
+  GEMMTUNE_TRY(const auto triton, are_triton_files({options.before, options.after}));
+  if (triton) return diff_triton({options.before, options.after, options.quiet, options.json});
+  GEMMTUNE_TRY(const auto before, read_side(options.before, operation));
+  GEMMTUNE_TRY(const auto after, read_side(options.after, operation));
+  for (const Side* side : {&before, &after}) {
     for (const TunedFile& file : side->files) {
       for (const std::string& diagnostic : file.diagnostics) print_note(diagnostic);
     }
   }
-  const Difference difference = compare_rows(before->entries, after->entries, options.tolerance / 100);
+  const Difference difference = compare_rows(before.entries, after.entries, options.tolerance / 100);
   if (options.json) {
-    print_difference_json(difference, *before, *after);
+    print_difference_json(difference, before, after);
   } else {
-    print_difference_text(options, difference, *before, *after);
+    print_difference_text(options, difference, before, after);
   }
   return difference.changes.empty() ? exit_done : exit_findings;
 }
 
 }  // namespace
 
-std::function<int()> declare_diff(CommandOptions& app) {
+std::function<Result<int>()> declare_diff(CommandOptions& app) {
   auto options = std::make_shared<DiffOptions>();
   app.add_option("BEFORE", options->before,
                  "A tuned file, a Triton config or a folder of these, or a colon-separated list")

@@ -245,84 +245,65 @@ void print_merge_json(const MergeCommandOptions& options, const MergedTable& mer
   print_document(json_document(json));
 }
 
-int run_merge(const MergeCommandOptions& options) {
-  if (const Status status = check_merge_options(options); !status.ok())
-    return usage_error("merge", status.message());
-  const auto allowed = allowed_findings(options.allow);
-  if (!allowed.ok()) return usage_error("merge", allowed.message());
-  const auto operation = operation_word(options.operation);
-  if (!operation.ok()) return usage_error("merge", operation.message());
-  const auto triton = are_triton_files(options.files);
-  if (!triton.ok()) return usage_error("merge", triton.message());
-  if (*triton) {
+Result<int> run_merge(const MergeCommandOptions& options) {
+  GEMMTUNE_RETURN_IF_ERROR(check_merge_options(options));
+  GEMMTUNE_TRY(const auto allowed, allowed_findings(options.allow));
+  GEMMTUNE_TRY(const auto operation, operation_word(options.operation));
+  GEMMTUNE_TRY(const auto triton, are_triton_files(options.files));
+  if (triton) {
     if (options.compress || !options.schema.empty() || options.expect_shards > 0 || options.confirm)
-      return usage_error(
-          "merge",
+      return Status::invalid(
           "--compress, --csv-schema, --expect-shards and --confirm are of tuned CSV, expected no "
           "Triton config");
     return merge_triton({options.files, options.output, options.quiet, options.json});
   }
-  const auto how = merge_options(options);
-  if (!how.ok()) return usage_error("merge", how.message());
-  auto files = read_tables(options.files, *operation);
-  if (!files.ok()) return usage_error("merge", files.message());
-  if (const Status status = check_no_input("-o", options.output, *files); !status.ok()) {
-    return usage_error("merge", status.message());
-  }
+  GEMMTUNE_TRY(const auto how, merge_options(options));
+  GEMMTUNE_TRY(auto files, read_tables(options.files, operation));
+  GEMMTUNE_RETURN_IF_ERROR(check_no_input("-o", options.output, files));
   MergeFindings findings;
   std::optional<ShardSet> shards;
   if (options.expect_shards > 0) {
-    auto set = ShardSet::read(*files, static_cast<std::size_t>(options.expect_shards));
-    if (!set.ok()) return usage_error("merge", set.message());
-    shards = std::move(*set);
+    GEMMTUNE_TRY(shards, ShardSet::read(files, static_cast<std::size_t>(options.expect_shards)));
     findings.shards = shards->findings();
-    if (const Status status = check_allowed(findings.shards, *allowed); !status.ok())
-      return usage_error("merge", status.message());
+    GEMMTUNE_RETURN_IF_ERROR(check_allowed(findings.shards, allowed));
   }
-  auto merged = merge_tables(*files, *how);
-  if (!merged.ok()) return usage_error("merge", merged.message());
+  GEMMTUNE_TRY(auto merged, merge_tables(files, how));
   if (shards) {
-    const auto table = parsed(*merged, files->front());
-    if (!table.ok()) return usage_error("merge", table.message());
-    for (ShardFinding& finding : shards->unanswered(*table)) findings.shards.push_back(std::move(finding));
-    if (const Status status = check_allowed(findings.shards, *allowed); !status.ok())
-      return usage_error("merge", status.message());
-    merged->text = shards->in_list_order(*table);
+    GEMMTUNE_TRY(const auto table, parsed(merged, files.front()));
+    for (ShardFinding& finding : shards->unanswered(table)) findings.shards.push_back(std::move(finding));
+    GEMMTUNE_RETURN_IF_ERROR(check_allowed(findings.shards, allowed));
+    merged.text = shards->in_list_order(table);
   }
   if (options.confirm) {
-    const auto table = parsed(*merged, files->front());
-    if (!table.ok()) return usage_error("merge", table.message());
+    GEMMTUNE_TRY(const auto table, parsed(merged, files.front()));
     ConfirmationOptions confirmation = options.confirmation;
     confirmation.keeps_rows = *options.confirm == "mark";
     confirmation.quiet = options.quiet;
-    auto confirmed = confirm_rows(*table, read_environment(), confirmation);
-    if (!confirmed.ok()) return usage_error("merge", fmt::format("--confirm: {}", confirmed.message()));
+    auto confirmed = confirm_rows(table, read_environment(), confirmation);
+    if (!confirmed.ok()) return Status::invalid("--confirm: {}", confirmed.message());
     if (confirmed->interrupted) return exit_interrupted;
-    merged->text = confirmed->text;
-    merged->rows -= confirmed->removed;
+    merged.text = confirmed->text;
+    merged.rows -= confirmed->removed;
     findings.confirmation = std::move(*confirmed);
   }
-  for (const TunedFile& file : *files) {
+  for (const TunedFile& file : files) {
     for (const std::string& diagnostic : file.diagnostics) print_note(diagnostic);
   }
   if (!options.quiet) {
-    for (const std::string& note : merged->notes) print_note(note);
+    for (const std::string& note : merged.notes) print_note(note);
   }
   std::optional<CompressedTable> ranges;
   if (options.compress) {
-    auto made = compressed(*merged, files->front());
-    if (!made.ok()) return usage_error("merge", made.message());
-    ranges = std::move(*made);
+    GEMMTUNE_TRY(ranges, compressed(merged, files.front()));
   }
   // First: a table is never there without the measurements that it came from.
-  if (shards) findings.journals = merge_journals(*files, options.output);
+  if (shards) findings.journals = merge_journals(files, options.output);
   const EnvironmentObjects notes =
       findings.confirmation ? findings.confirmation->notes : EnvironmentObjects();
-  const Status written =
-      write_table("-o", options.output, ranges ? ranges->text : merged->text, *files, notes);
-  if (!written.ok()) return usage_error("merge", written.message());
-  print_note(fmt::format("{} of {} merged, {} left out as duplicates", counted(merged->rows, "row"),
-                         counted(files->size(), "file"), merged->duplicates));
+  GEMMTUNE_RETURN_IF_ERROR(
+      write_table("-o", options.output, ranges ? ranges->text : merged.text, files, notes));
+  print_note(fmt::format("{} of {} merged, {} left out as duplicates", counted(merged.rows, "row"),
+                         counted(files.size(), "file"), merged.duplicates));
   for (const ShardFinding& finding : findings.shards) print_note(fmt::format("allowed: {}", finding.text));
   if (findings.confirmation) print_note(confirmation_text(*findings.confirmation));
   if (findings.journals.problems > 0)
@@ -330,11 +311,11 @@ int run_merge(const MergeCommandOptions& options) {
                            journal_path(options.output)));
   for (const std::string& why : findings.journals.left_out)
     print_note(fmt::format("measurements left out: {}", why));
-  const std::size_t comments = comment_count(*files);
+  const std::size_t comments = comment_count(files);
   if (comments != 0) print_note(fmt::format("{} not carried", counted(comments, "comment line")));
-  const auto lost = rows_left_out(*files, *merged);
+  const auto lost = rows_left_out(files, merged);
   if (!lost.empty()) print_note(summary_of(flattened(lost)));
-  if (options.json) print_merge_json(options, *merged, lost, ranges ? &*ranges : nullptr, findings);
+  if (options.json) print_merge_json(options, merged, lost, ranges ? &*ranges : nullptr, findings);
   const bool all_hold = !findings.confirmation || findings.confirmation->refuted.empty();
   const bool whole = lost.empty() && findings.shards.empty() && findings.journals.left_out.empty();
   return whole && all_hold ? exit_done : exit_findings;
@@ -342,7 +323,7 @@ int run_merge(const MergeCommandOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_merge(CommandOptions& app) {
+std::function<Result<int>()> declare_merge(CommandOptions& app) {
   auto options = std::make_shared<MergeCommandOptions>();
   app.add_option("FILE", options->files,
                  "Tuned files, or colon-separated lists of them, of one operation; or Triton configs and "

@@ -1,7 +1,5 @@
 // gemmtune shapes: shapes of a model or a file, as an untuned CSV.
-#include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -53,24 +51,19 @@ struct ShapesOptions {
 };
 
 Result<ShapeList> read_log(const ShapesOptions& options) {
-  const auto x_type = x_type_of(options.size, options.gfx);
-  const auto y_type = y_type_of(options.size, options.gfx);
-  const auto tokens = token_counts(options.model.tokens);
-  for (const Status& status : {x_type.status(), y_type.status(), tokens.status()})
-    GEMMTUNE_RETURN_IF_ERROR(status);
   CallLogOptions log;
+  GEMMTUNE_TRY(log.list.x_type, x_type_of(options.size, options.gfx));
+  GEMMTUNE_TRY(log.list.y_type, y_type_of(options.size, options.gfx));
+  GEMMTUNE_TRY(const auto tokens, token_counts(options.model.tokens));
   if (!options.size.operation.empty()) {
     log.list.operation = parse_operation(options.size.operation);
     if (!log.list.operation) return operation_of(options.size).status();
   }
-  log.list.x_type = *x_type;
-  log.list.y_type = *y_type;
   log.list.strict = options.strict;
   log.list.architecture = options.gfx;
-  if (!options.model.tokens.empty()) log.tokens = *tokens;
-  auto content = read_file(options.log);
-  if (!content.ok()) return content.status();
-  return parse_call_log(options.log == "-" ? "standard input" : options.log, std::move(*content), log);
+  if (!options.model.tokens.empty()) log.tokens = tokens;
+  GEMMTUNE_TRY(auto content, read_file(options.log));
+  return parse_call_log(options.log == "-" ? "standard input" : options.log, std::move(content), log);
 }
 
 Result<ShapeList> read_shapes(const ShapesOptions& options, const Environment& environment) {
@@ -88,16 +81,10 @@ Result<ShapeList> read_shapes(const ShapesOptions& options, const Environment& e
     }
     return shapes_of_model(options.model, options.size, environment, options.gfx, options.layers);
   }
-  const auto operation = operation_of(options.size);
-  if (!operation.ok()) return operation.status();
-  const auto x_type = x_type_of(options.size, options.gfx);
-  const auto y_type = y_type_of(options.size, options.gfx);
-  if (!x_type.ok()) return x_type.status();
-  if (!y_type.ok()) return y_type.status();
   ShapeListOptions list;
-  list.operation = *operation;
-  list.x_type = *x_type;
-  list.y_type = *y_type;
+  GEMMTUNE_TRY(list.operation, operation_of(options.size));
+  GEMMTUNE_TRY(list.x_type, x_type_of(options.size, options.gfx));
+  GEMMTUNE_TRY(list.y_type, y_type_of(options.size, options.gfx));
   list.strict = options.strict;
   list.architecture = options.gfx;
   return read_shape_list(options.input, list);
@@ -124,28 +111,26 @@ std::string shapes_json(const ShapeList& list) {
   return json_document(json);
 }
 
-int run_shapes(const ShapesOptions& options) {
-  const auto list = read_shapes(options, read_environment());
-  if (!list.ok()) return usage_error("shapes", list.message());
-  for (const std::string& diagnostic : list->diagnostics) print_note(diagnostic);
-  for (const std::string& note : notes_of(*list)) print_note(note);
+Result<int> run_shapes(const ShapesOptions& options) {
+  GEMMTUNE_TRY(const auto list, read_shapes(options, read_environment()));
+  for (const std::string& diagnostic : list.diagnostics) print_note(diagnostic);
+  for (const std::string& note : notes_of(list)) print_note(note);
   const bool to_stdout = options.output.empty() || options.output == "-";
   if (!to_stdout) {
-    const auto written = write_shapes(list->rows, options.output);
-    if (!written.ok()) return usage_error("shapes", written.message());
-    print_note(*written);
+    GEMMTUNE_TRY(const auto written, write_shapes(list.rows, options.output));
+    print_note(written);
   }
   if (options.json) {
-    print_document(shapes_json(*list));
+    print_document(shapes_json(list));
   } else if (to_stdout) {
-    print_document(shapes_text(list->rows));
+    print_document(shapes_text(list.rows));
   }
-  return list->diagnostics.empty() && list->ignored.empty() ? exit_done : exit_findings;
+  return list.diagnostics.empty() && list.ignored.empty() ? exit_done : exit_findings;
 }
 
 }  // namespace
 
-std::function<int()> declare_shapes(CommandOptions& app) {
+std::function<Result<int>()> declare_shapes(CommandOptions& app) {
   auto options = std::make_shared<ShapesOptions>();
   declare_model_options(app, options->model);
   app.add_option("--op", options->size.operation, "The operation: of a model, rows of this one only");

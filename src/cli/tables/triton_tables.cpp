@@ -95,17 +95,15 @@ void print_diagnostics(const std::vector<TritonFile>& files) {
 
 }  // namespace
 
-int merge_triton(const TritonMergeOptions& options) {
-  const auto files = read_triton_files(options.files);
-  if (!files.ok()) return usage_error("merge", files.message());
-  const MergedConfigs merged = merge_triton_files(*files);
-  if (const Status written = write_merged(options, *files, merged); !written.ok())
-    return usage_error("merge", written.message());
-  print_diagnostics(*files);
+Result<int> merge_triton(const TritonMergeOptions& options) {
+  GEMMTUNE_TRY(const auto files, read_triton_files(options.files));
+  const MergedConfigs merged = merge_triton_files(files);
+  GEMMTUNE_RETURN_IF_ERROR(write_merged(options, files, merged));
+  print_diagnostics(files);
   for (const LeftOut& item : merged.left_out)
     if (!options.quiet) print_note(describe(item.source, item));
   print_note(fmt::format("{} of {} merged into {}, {} left out as duplicates",
-                         counted(merged.buckets, "bucket"), counted(files->size(), "file"),
+                         counted(merged.buckets, "bucket"), counted(files.size(), "file"),
                          merged.files.size(), merged.duplicates));
   if (options.json) {
     Json json{{"command", "merge"},
@@ -119,14 +117,12 @@ int merge_triton(const TritonMergeOptions& options) {
   return merged.left_out.empty() ? exit_done : exit_findings;
 }
 
-int diff_triton(const TritonDiffOptions& options) {
-  const auto before = read_triton_files({options.before});
-  if (!before.ok()) return usage_error("diff", before.message());
-  const auto after = read_triton_files({options.after});
-  if (!after.ok()) return usage_error("diff", after.message());
-  print_diagnostics(*before);
-  print_diagnostics(*after);
-  const BucketDifference difference = compare_triton_files(*before, *after);
+Result<int> diff_triton(const TritonDiffOptions& options) {
+  GEMMTUNE_TRY(const auto before, read_triton_files({options.before}));
+  GEMMTUNE_TRY(const auto after, read_triton_files({options.after}));
+  print_diagnostics(before);
+  print_diagnostics(after);
+  const BucketDifference difference = compare_triton_files(before, after);
   if (options.json) {
     print_document(json_document(difference_json(difference)));
   } else {

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
+
 namespace gemmtune::cli {
 
 struct TritonMergeOptions {
@@ -13,7 +15,7 @@ struct TritonMergeOptions {
   bool json = false;
 };
 /// The exit code of `gemmtune merge`.
-int merge_triton(const TritonMergeOptions& options);
+Result<int> merge_triton(const TritonMergeOptions& options);
 
 struct TritonDiffOptions {
   std::string before;
@@ -22,6 +24,6 @@ struct TritonDiffOptions {
   bool json = false;
 };
 /// The exit code of `gemmtune diff`.
-int diff_triton(const TritonDiffOptions& options);
+Result<int> diff_triton(const TritonDiffOptions& options);
 
 }  // namespace gemmtune::cli
