@@ -8,7 +8,7 @@ namespace gemmtune {
 
 std::vector<CompiledKernel> list_compiled_kernels(const std::string& folder) {
   auto kernels = gpu::KernelCache(folder).list();
-  std::sort(kernels.begin(), kernels.end(), [](const CompiledKernel& a, const CompiledKernel& b) {
+  std::ranges::sort(kernels, [](const CompiledKernel& a, const CompiledKernel& b) {
     return a.title != b.title ? a.title < b.title : a.file < b.file;
   });
   return kernels;

@@ -105,7 +105,7 @@ Result<Candidate> choose_fallback(FamilyInfos known, const Device& device, const
     return info->fallback_rank != 0 &&
            (info->runs_untuned == nullptr || info->runs_untuned(problem, architecture));
   });
-  std::stable_sort(order.begin(), order.end(), [&](const FamilyInfo* a, const FamilyInfo* b) {
+  std::ranges::stable_sort(order, [&](const FamilyInfo* a, const FamilyInfo* b) {
     return fallback_rank(*a, problem, architecture) < fallback_rank(*b, problem, architecture);
   });
   return first_that_accepts(order, device, problem, StatusCode::unsupported, allowed);

@@ -146,7 +146,7 @@ void add_onednn_folders(const std::filesystem::path& prefix, std::vector<std::st
   std::vector<fs::path> pythons;
   for (fs::directory_iterator entry(lib, error), end; !error && entry != end; entry.increment(error))
     if (entry->path().filename().string().starts_with("python3.")) pythons.push_back(entry->path());
-  std::sort(pythons.begin(), pythons.end());
+  std::ranges::sort(pythons);
   for (const fs::path& python : pythons) {
     const fs::path libraries = python / "site-packages" / "paddle" / "libs";
     if (fs::is_directory(libraries, error)) add(libraries);

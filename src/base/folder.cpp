@@ -19,7 +19,7 @@ std::vector<std::string> paths_in(const std::string& folder) {
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") paths.push_back(folder + "/" + std::string(name));
   }
-  std::sort(paths.begin(), paths.end());
+  std::ranges::sort(paths);
   return paths;
 }
 

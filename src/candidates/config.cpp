@@ -92,7 +92,7 @@ std::string_view Config::word(std::string_view key, std::string_view absent) con
 }
 
 bool Config::is_value(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), is_value_character);
+  return !text.empty() && std::ranges::all_of(text, is_value_character);
 }
 
 std::string Config::text() const {

@@ -29,8 +29,8 @@ std::vector<std::string> values_of(const FamilySpace& chosen, const Config& usua
 void choose_values(const FamilySpace& chosen, const Config& usual, const Parameter& parameter, Space& space) {
   const std::vector<std::string> values = values_of(chosen, usual, parameter);
   if (values.empty()) return;
-  const bool is_named = std::any_of(chosen.parameters.begin(), chosen.parameters.end(),
-                                    [&](const auto& one) { return one.key.text == parameter.key; });
+  const bool is_named =
+      std::ranges::any_of(chosen.parameters, [&](const auto& one) { return one.key.text == parameter.key; });
   // A library's proposals are no product of values: each keeps what is not named.
   if (is_named || !space.is_listed()) space.choose(parameter.key, values);
 }
@@ -45,7 +45,7 @@ void turn_rules(const FamilySpace& chosen, Space& space) {
 
 /// Sorted, so that order and layout of the file do not matter.
 std::string sorted_text(std::vector<std::string> words) {
-  std::sort(words.begin(), words.end());
+  std::ranges::sort(words);
   return fmt::format("{}", fmt::join(words, ";"));
 }
 

@@ -136,8 +136,8 @@ void Space::walk_listed(const Walk& walk) const {
   std::any place;
   for (const Config& config : *listed_) {
     const AskedConfig asked(config, place);
-    const auto refusing = std::find_if(constraints.begin(), constraints.end(),
-                                       [&](const Constraint* each) { return !each->refusal(asked).empty(); });
+    const auto refusing = std::ranges::find_if(
+        constraints, [&](const Constraint* each) { return !each->refusal(asked).empty(); });
     if (refusing != constraints.end()) {
       walk.refused(**refusing, 1);
     } else if (!walk.visit(config)) {
@@ -162,7 +162,7 @@ void Space::walk(const Walk& walk) const {
     const Parameter& parameter = parameters_[count];
     if (parameter.values.empty() && !parameter.chosen) return extend(begun, count + 1);
     Config longer = begun;
-    return std::all_of(parameter.values.begin(), parameter.values.end(), [&](const std::string& value) {
+    return std::ranges::all_of(parameter.values, [&](const std::string& value) {
       longer.set(parameter.key, value);
       return extend(longer, count + 1);
     });

@@ -75,7 +75,7 @@ void turn_set(RuleSet rules, Space& space) {
   const std::string beginning = std::string(to_string(rules)) + " ";
   const std::vector<Constraint> all = space.constraints();
   const auto is_of_set = [&](const Constraint& rule) { return rule.name.starts_with(beginning); };
-  if (std::none_of(all.begin(), all.end(), is_of_set)) return;
+  if (std::ranges::none_of(all, is_of_set)) return;
   for (const Constraint& rule : all) space.turn(rule.name, is_of_set(rule));
 }
 

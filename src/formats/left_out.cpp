@@ -37,7 +37,7 @@ std::string summary_of(const std::vector<LeftOut>& items) {
   std::string text;
   for (const LeftOutKind kind : {LeftOutKind::row, LeftOutKind::column, LeftOutKind::key}) {
     const auto count = static_cast<std::size_t>(
-        std::count_if(items.begin(), items.end(), [&](const LeftOut& item) { return item.kind == kind; }));
+        std::ranges::count_if(items, [&](const LeftOut& item) { return item.kind == kind; }));
     if (count != 0) text += fmt::format("{}{}", text.empty() ? "" : ", ", counted(count, to_string(kind)));
   }
   return text.empty() ? text : text + " left out";

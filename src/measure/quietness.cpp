@@ -19,7 +19,7 @@ std::vector<double> sorted_times(std::span<const double> microseconds) {
   for (const double time : microseconds) {
     if (std::isfinite(time)) sorted.push_back(time);
   }
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   return sorted;
 }
 

@@ -29,7 +29,7 @@ double median(std::span<const double> samples) {
 
 double lower_quartile(std::span<const double> samples) {
   std::vector<double> sorted(samples.begin(), samples.end());
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   const double place = static_cast<double>(sorted.size() - 1) / 4;
   const auto below = static_cast<std::size_t>(place);
   const double above = sorted[std::min(below + 1, sorted.size() - 1)];
@@ -45,7 +45,7 @@ double geometric_mean(std::span<const double> values) {
 
 Interval median_interval(std::span<const double> samples, double confidence) {
   std::vector<double> sorted(samples.begin(), samples.end());
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   const std::size_t n = sorted.size();
   if (n == 0) return {};
   // [x(d), x(n+1−d)] covers the median unless fewer than d samples lie on one side of it: 1 − 2·P(X ≤ d − 1).
@@ -73,8 +73,8 @@ double noise_floor(std::span<const double> same_ratios) {
 
 double sign_test_below(std::span<const double> ratios, double limit) {
   const std::size_t n = ratios.size();
-  const auto below = static_cast<std::size_t>(
-      std::count_if(ratios.begin(), ratios.end(), [&](double r) { return r < limit; }));
+  const auto below =
+      static_cast<std::size_t>(std::ranges::count_if(ratios, [&](double r) { return r < limit; }));
   double probability = 0;
   for (std::size_t k = n + 1; k-- > below;) probability += binomial_half(n, k);
   return std::min(probability, 1.0);

@@ -213,10 +213,10 @@ Result<Settled> search(Device& device, Evaluator& evaluator, const OnlineProblem
   ProblemResult result = tune_problem(device, evaluator, request, problem, layout, TuningVisit(deadline),
                                       {[](const Trial&) {}}, hints_of(device, asked, settings));
   if (result.layouts.empty()) return Status::unsupported("{}", result.reason);
-  const auto fastest = std::min_element(result.layouts.begin(), result.layouts.end(),
-                                        [](const LayoutResult& a, const LayoutResult& b) {
-                                          return a.settled.microseconds < b.settled.microseconds;
-                                        });
+  const auto fastest =
+      std::ranges::min_element(result.layouts, [](const LayoutResult& a, const LayoutResult& b) {
+        return a.settled.microseconds < b.settled.microseconds;
+      });
   return std::move(fastest->settled);
 }
 

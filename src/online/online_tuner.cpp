@@ -167,9 +167,8 @@ void OnlineTuner::work(std::string& current) {
   Workplace workplace;
   std::unique_lock lock(state.mutex);
   while (!state.stopping && !state.queue.empty()) {
-    const auto next =
-        std::min_element(state.queue.begin(), state.queue.end(),
-                         [](const auto& a, const auto& b) { return a.not_before < b.not_before; });
+    const auto next = std::ranges::min_element(
+        state.queue, [](const auto& a, const auto& b) { return a.not_before < b.not_before; });
     if (next->not_before > Clock::now()) {
       state.wake.wait_until(lock, next->not_before);
       continue;

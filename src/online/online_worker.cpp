@@ -58,7 +58,7 @@ Result<std::string> worker_program_of(const std::string& named) {
     return Status::not_found("GEMMTUNE_PROGRAM {}: expected the gemmtune program", named);
   }
   const std::vector<std::string> paths = program_paths();
-  const auto found = std::find_if(paths.begin(), paths.end(), is_program);
+  const auto found = std::ranges::find_if(paths, is_program);
   if (found != paths.end()) return *found;
   std::string text;
   for (const std::string& path : paths) text += (text.empty() ? "" : ", ") + path;

@@ -128,9 +128,8 @@ std::string Answer::rule() const {
 }
 
 int Answer::invalid_rows() const {
-  return static_cast<int>(std::count_if(passed.begin(), passed.end(), [](const PassedRow& row) {
-    return row.refusal != Refusal::other_environment;
-  }));
+  return static_cast<int>(std::ranges::count_if(
+      passed, [](const PassedRow& row) { return row.refusal != Refusal::other_environment; }));
 }
 
 bool keeps_callers_kernel(const Device& device, const TunedEntry& row) {

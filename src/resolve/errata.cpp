@@ -24,8 +24,8 @@ constexpr std::string_view no_errata = "none";
 
 /// Adds the erratum, in place of one of the same name.
 void add(Erratum erratum, std::vector<Erratum>& errata) {
-  const auto same = std::find_if(errata.begin(), errata.end(),
-                                 [&](const Erratum& one) { return one.name == erratum.name; });
+  const auto same =
+      std::ranges::find_if(errata, [&](const Erratum& one) { return one.name == erratum.name; });
   if (same == errata.end()) {
     errata.push_back(std::move(erratum));
   } else {
@@ -105,9 +105,8 @@ DeviceErrata::DeviceErrata(const DeviceInfo& device, const KnownErrata& known) :
 }
 
 const Erratum* DeviceErrata::find(const Problem& problem, const Candidate& candidate) const {
-  const auto found = std::find_if(list_.begin(), list_.end(), [&](const Erratum* erratum) {
-    return holds(*erratum, architecture_, problem, candidate);
-  });
+  const auto found = std::ranges::find_if(
+      list_, [&](const Erratum* erratum) { return holds(*erratum, architecture_, problem, candidate); });
   return found == list_.end() ? nullptr : *found;
 }
 

@@ -88,8 +88,8 @@ std::string why_not_chosen(const TunedEntry& row) {
 /// Levels without a row get one that exists, but is never chosen; each row is named once.
 void name_never_chosen(std::vector<LookupLevel>& levels, const TableSet& tables, const GroupKey& asked) {
   const auto has_row_of = [&](std::int64_t m) {
-    return std::any_of(levels.begin(), levels.end(),
-                       [&](const LookupLevel& level) { return level.row != nullptr && level.hit_m == m; });
+    return std::ranges::any_of(
+        levels, [&](const LookupLevel& level) { return level.row != nullptr && level.hit_m == m; });
   };
   for (const TunedEntry& row : tables.table.entries()) {
     if (!is_asked_for(row, asked) || has_row_of(row.problem.m)) continue;
@@ -125,8 +125,8 @@ void add_levels(LookupReport& report, const TableSet& tables, const Device* devi
   const LookupKey key{report.gfx, report.cu_num, request.problem, request.unknown_types};
   std::vector<LookupLevel> levels = levels_of(tables, request.problem);
   for (const LookupHit& hit : tables.lookup(key)) {
-    LookupLevel& level = *std::find_if(levels.begin(), levels.end(),
-                                       [&](const LookupLevel& one) { return one.level == hit.match; });
+    LookupLevel& level =
+        *std::ranges::find_if(levels, [&](const LookupLevel& one) { return one.level == hit.match; });
     if (level.row != nullptr && (level.answers || device == nullptr))
       continue;  // a nearer row of a bit class
     level.row = hit.entry;

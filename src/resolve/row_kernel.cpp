@@ -64,8 +64,8 @@ std::string_view libtype_of(const TunedEntry& row) {
 std::string_view missing_library(const TunedEntry& row) {
   if (!is_foreign(row)) return {};
   const std::string_view libtype = libtype_of(row);
-  const auto found = std::find_if(foreign_libraries.begin(), foreign_libraries.end(),
-                                  [&](const ForeignLibrary& library) { return library.libtype == libtype; });
+  const auto found = std::ranges::find_if(
+      foreign_libraries, [&](const ForeignLibrary& library) { return library.libtype == libtype; });
   return found == foreign_libraries.end() ? std::string_view() : found->what;
 }
 

@@ -19,8 +19,8 @@ std::string threads_text(int count) { return fmt::format("{} thread{}", count, c
 /// Rows of this machine with another number of threads have a reason that is not seen in a table.
 std::string threads_hint(const SourceUse& use, const DeviceInfo& device) {
   if (!cpu_architecture(device.gfx)) return {};
-  const bool same_gfx = std::any_of(use.devices.begin(), use.devices.end(),
-                                    [&](const auto& one) { return one.first.starts_with(device.gfx + "/"); });
+  const bool same_gfx = std::ranges::any_of(
+      use.devices, [&](const auto& one) { return one.first.starts_with(device.gfx + "/"); });
   return same_gfx ? fmt::format(" (this process may use {})", threads_text(device.cu_num)) : std::string();
 }
 
@@ -65,8 +65,7 @@ std::string device_of_rows(const DeviceInfo& device) {
 
 std::string rows_of_devices(const std::map<std::string, std::size_t>& devices) {
   std::vector<std::pair<std::string, std::size_t>> sorted(devices.begin(), devices.end());
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) { return a.second > b.second; });
   std::size_t rows = 0;
   for (const auto& [name, count] : sorted) rows += count;
   std::string text = fmt::format("{} row{} of ", rows, rows == 1 ? "" : "s");

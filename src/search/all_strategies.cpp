@@ -21,8 +21,8 @@ std::span<const StrategyInfo> all_strategies() {
 }
 
 bool tries_whole_libraries(std::string_view name) {
-  return std::any_of(all_strategies().begin(), all_strategies().end(),
-                     [&](const StrategyInfo& info) { return info.name == name && info.whole_libraries; });
+  return std::ranges::any_of(
+      all_strategies(), [&](const StrategyInfo& info) { return info.name == name && info.whole_libraries; });
 }
 
 std::size_t expected_trials(std::string_view name, std::size_t candidates) {

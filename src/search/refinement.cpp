@@ -34,8 +34,7 @@ Refinement::Refinement(std::span<const SearchPoint> points, const Families& fami
                        std::vector<std::size_t> survivors, int samples)
     : samples_(samples), room_(room_for_noise(points, samples)) {
   const auto cost = [&](std::size_t i) { return sample_median(points[i].samples); };
-  std::stable_sort(survivors.begin(), survivors.end(),
-                   [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
+  std::ranges::stable_sort(survivors, [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
   for (const auto& family : families) {
     const std::string& name = points[family->members.front()].candidate.family;
     std::size_t walks = 0;
@@ -66,8 +65,8 @@ SearchStep Refinement::walk(std::span<const SearchPoint> points) {
 void Refinement::choose_places() {
   for (const Start& start : starts_) {
     const std::size_t usual = start.family->members.front();
-    const bool known = std::any_of(places_.begin(), places_.end(),
-                                   [&](const Place& place) { return place.centre == usual; });
+    const bool known =
+        std::ranges::any_of(places_, [&](const Place& place) { return place.centre == usual; });
     places_.push_back({start.family, start.walk.reached(), start.walk.reached(), start.is_fastest});
     if (!known) places_.push_back({start.family, usual, start.walk.reached(), true});
   }

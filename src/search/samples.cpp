@@ -6,7 +6,7 @@
 namespace gemmtune {
 
 double sample_median(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
+  std::ranges::sort(samples);
   const std::size_t half = samples.size() / 2;
   return samples.size() % 2 == 1 ? samples[half] : (samples[half - 1] + samples[half]) / 2;
 }

@@ -17,10 +17,10 @@ std::map<std::string, std::uint32_t> places_of(const std::vector<std::string>& t
   for (const std::string& text : texts) {
     if (std::find(distinct.begin(), distinct.end(), text) == distinct.end()) distinct.push_back(text);
   }
-  ordered = std::all_of(distinct.begin(), distinct.end(),
-                        [](const std::string& text) { return parse_integer(text).has_value(); });
+  ordered =
+      std::ranges::all_of(distinct, [](const std::string& text) { return parse_integer(text).has_value(); });
   if (ordered) {
-    std::sort(distinct.begin(), distinct.end(), [](const std::string& a, const std::string& b) {
+    std::ranges::sort(distinct, [](const std::string& a, const std::string& b) {
       return *parse_integer(a) < *parse_integer(b);
     });
   }
@@ -103,7 +103,7 @@ std::vector<std::size_t> SettingsGrid::neighbours(std::size_t member, Reach reac
   std::set<std::size_t> close;
   for (const auto& [place, others] : steps) {
     const auto alone =
-        std::find_if(others.begin(), others.end(), [](const Step& step) { return step.along == axes_limit; });
+        std::ranges::find_if(others, [](const Step& step) { return step.along == axes_limit; });
     if (alone != others.end()) {
       close.insert(alone->other);
       continue;
@@ -122,8 +122,7 @@ std::vector<std::size_t> SettingsGrid::neighbours(std::size_t member, Reach reac
     return sum;
   };
   std::vector<std::size_t> nearest_first(close.begin(), close.end());
-  std::stable_sort(nearest_first.begin(), nearest_first.end(),
-                   [&](std::size_t a, std::size_t b) { return apart(a) < apart(b); });
+  std::ranges::stable_sort(nearest_first, [&](std::size_t a, std::size_t b) { return apart(a) < apart(b); });
   return nearest_first;
 }
 

@@ -54,8 +54,7 @@ std::size_t exploration_limit(std::size_t candidates) {
 std::vector<std::size_t> by_prediction(std::span<const SearchPoint> points,
                                        std::vector<std::size_t> members) {
   const auto cost = [&](std::size_t i) { return points[i].predicted > 0 ? points[i].predicted : HUGE_VAL; };
-  std::stable_sort(members.begin(), members.end(),
-                   [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
+  std::ranges::stable_sort(members, [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
   return members;
 }
 
@@ -133,8 +132,8 @@ class Staged final : public Strategy {
     for (std::size_t i = 0; i < points.size(); ++i) {
       if (points[i].hint > 0) hinted.push_back(i);
     }
-    std::stable_sort(hinted.begin(), hinted.end(),
-                     [&](std::size_t a, std::size_t b) { return points[a].hint < points[b].hint; });
+    std::ranges::stable_sort(hinted,
+                             [&](std::size_t a, std::size_t b) { return points[a].hint < points[b].hint; });
     if (hinted.size() > max_hints) hinted.resize(max_hints);
     first_ = hinted;
     const bool all = points.size() <= small_space;
@@ -263,8 +262,7 @@ class Staged final : public Strategy {
   void reduce(std::span<const SearchPoint> points, std::size_t most) {
     std::erase_if(survivors_, [&](std::size_t i) { return !is_usable(points[i]); });
     const auto cost = [&](std::size_t i) { return sample_median(points[i].samples); };
-    std::stable_sort(survivors_.begin(), survivors_.end(),
-                     [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
+    std::ranges::stable_sort(survivors_, [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
     if (survivors_.empty()) return;
     // Of three, because a single sample that is far too low would end the search.
     std::vector<double> uppers;
@@ -275,7 +273,7 @@ class Staged final : public Strategy {
     std::map<std::string, bool> seen;
     for (const std::size_t i : survivors_) {
       const auto& samples = points[i].samples;
-      const double lower = *std::min_element(samples.begin(), samples.end());
+      const double lower = *std::ranges::min_element(samples);
       const double room = 1 + (samples.size() < 3 ? few_samples_margin : margin);
       const bool best_of_family = !std::exchange(seen[points[i].candidate.family], true);
       if (best_of_family || (kept.size() < most && lower <= upper * room)) kept.push_back(i);

@@ -43,7 +43,7 @@ class TwoPhase final : public Strategy {
       const std::size_t has = points[i].samples.size();
       if (!points[i].failed && has > 0 && has < wanted) step.candidates.push_back(i);
     }
-    std::stable_sort(step.candidates.begin(), step.candidates.end(), [&](std::size_t a, std::size_t b) {
+    std::ranges::stable_sort(step.candidates, [&](std::size_t a, std::size_t b) {
       return points[a].samples.front() < points[b].samples.front();
     });
     if (step.candidates.size() > accurate_candidates) step.candidates.resize(accurate_candidates);

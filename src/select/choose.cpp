@@ -53,7 +53,7 @@ FinalsPlan Chooser::next() const {
   }
   const int done = stage_ == Stage::selecting ? selection_rounds_ : test_rounds_;
   const std::vector<int> interim = interim_rounds(policy_.round_limit);
-  const auto next = std::find_if(interim.begin(), interim.end(), [&](int rounds) { return rounds > done; });
+  const auto next = std::ranges::find_if(interim, [&](int rounds) { return rounds > done; });
   if (next != interim.end()) plan.rounds = *next - done;
   return plan;
 }
@@ -272,7 +272,7 @@ namespace {
 
 /// What a kernel takes where nothing disturbs it: the tenth part of its rounds that was fastest ends there.
 double quietest(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   return times[times.size() / 10];
 }
 

@@ -89,10 +89,9 @@ void ConfirmationPass::select_finalists() {
     if (finalist.listed.candidate == first_.winner->candidate || name == first_.default_kernel) return 0;
     return ties.contains(name) ? 1 : 2;
   };
-  std::stable_sort(finalists.begin(), finalists.end(),
-                   [&](const MeasuredFinalist& a, const MeasuredFinalist& b) {
-                     return rank(a) != rank(b) ? rank(a) < rank(b) : a.ratio < b.ratio;
-                   });
+  std::ranges::stable_sort(finalists, [&](const MeasuredFinalist& a, const MeasuredFinalist& b) {
+    return rank(a) != rank(b) ? rank(a) < rank(b) : a.ratio < b.ratio;
+  });
   if (finalists.size() > max_confirmed) finalists.resize(max_confirmed);
   for (MeasuredFinalist& finalist : finalists) {
     if (finalist.listed.candidate == first_.winner->candidate) winner_ = entries_.size();
@@ -208,7 +207,7 @@ Settled ConfirmationPass::settle(std::size_t winner, Verdict verdict) const {
   }
   add_tie(entry.finalist.listed.candidate, settled);
   for (MeasuredFinalist& finalist : settled.finalists) {
-    const auto again = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& other) {
+    const auto again = std::ranges::find_if(entries_, [&](const Entry& other) {
       return other.finalist.listed.candidate == finalist.listed.candidate;
     });
     const bool both = again != entries_.end() && again->alive;
@@ -254,7 +253,7 @@ double pass_deviation(std::span<const double> changes) {
   if (changes.empty()) return 0;
   std::vector<double> sizes;
   for (const double change : changes) sizes.push_back(std::fabs(change));
-  std::sort(sizes.begin(), sizes.end());
+  std::ranges::sort(sizes);
   const auto at = static_cast<std::size_t>(0.9 * static_cast<double>(sizes.size() - 1));
   return sizes[at] / (normal_95 * M_SQRT2);
 }

@@ -89,13 +89,12 @@ void EnergyContest::select_contenders() {
                         (is_near && !finalist.listed.is_opponent && finalist.listed.layout == layout_);
     if (contender.may_win || is_default(contender)) contenders_.push_back(std::move(contender));
   }
-  std::stable_sort(contenders_.begin(), contenders_.end(), [&](const Contender& a, const Contender& b) {
+  std::ranges::stable_sort(contenders_, [&](const Contender& a, const Contender& b) {
     const auto rank = [&](const Contender& one) { return is_winner(one) || is_default(one) ? 0 : 1; };
     return rank(a) != rank(b) ? rank(a) < rank(b) : a.finalist.ratio < b.finalist.ratio;
   });
   if (contenders_.size() > max_contenders) contenders_.resize(max_contenders);
-  winner_ = static_cast<std::size_t>(std::find_if(contenders_.begin(), contenders_.end(), is_winner) -
-                                     contenders_.begin());
+  winner_ = static_cast<std::size_t>(std::ranges::find_if(contenders_, is_winner) - contenders_.begin());
 }
 
 bool EnergyContest::measure(const std::vector<std::size_t>& contenders, int rounds, PairedRounds& values,

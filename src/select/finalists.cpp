@@ -67,11 +67,11 @@ std::vector<Finalist> choose_finalists(const std::vector<ListedCandidate>& candi
   const auto faster = [](const Finalist& a, const Finalist& b) {
     return a.screened_microseconds < b.screened_microseconds;
   };
-  std::stable_sort(finalists.begin(), finalists.end(), faster);
+  std::ranges::stable_sort(finalists, faster);
   const std::size_t count = finalist_count(finalists, policy);
   admit_plain_ties(trials, policy, count, finalists);
   finalists.resize(count);
-  std::stable_sort(finalists.begin(), finalists.end(), faster);
+  std::ranges::stable_sort(finalists, faster);
   return finalists;
 }
 

@@ -85,10 +85,9 @@ void RoutingContest::select_contenders() {
     if (one.finalist.listed.candidate == tuned_.winner->candidate) return 0;
     return is_default(one) ? 1 : 2;
   };
-  std::stable_sort(contenders_.begin(), contenders_.end(),
-                   [&](const RoutedFinalist& a, const RoutedFinalist& b) {
-                     return rank(a) != rank(b) ? rank(a) < rank(b) : a.finalist.ratio < b.finalist.ratio;
-                   });
+  std::ranges::stable_sort(contenders_, [&](const RoutedFinalist& a, const RoutedFinalist& b) {
+    return rank(a) != rank(b) ? rank(a) < rank(b) : a.finalist.ratio < b.finalist.ratio;
+  });
   std::erase_if(contenders_, [&](const RoutedFinalist& one) {
     return rank(one) == 2 && (!one.may_win || one.finalist.ratio > contender_ratio * fastest);
   });

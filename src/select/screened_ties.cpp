@@ -46,7 +46,7 @@ std::string screening_reference(const std::vector<Trial>& screened, const Settle
 
 std::vector<std::string> screened_ties(const std::vector<Trial>& trials, const std::string& reference,
                                        const TieMargin& margin) {
-  const auto won = std::find_if(trials.begin(), trials.end(), [&](const Trial& trial) {
+  const auto won = std::ranges::find_if(trials, [&](const Trial& trial) {
     return usable(trial) && trial.candidate.kernel_name() == reference;
   });
   if (won == trials.end()) return {};

@@ -50,7 +50,7 @@ std::vector<std::int64_t> answer_changes(const Rows& group) {
       if (span.m < max_dimension) changes.push_back(span.m + 1);
     }
   }
-  std::sort(changes.begin(), changes.end());
+  std::ranges::sort(changes);
   changes.erase(std::unique(changes.begin(), changes.end()), changes.end());
   return changes;
 }

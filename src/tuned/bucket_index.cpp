@@ -52,7 +52,7 @@ BucketIndex::BucketIndex(std::span<const TunedEntry> entries) {
       at->second.spans.push_back({*entry.m_from, entry.problem.m, index});
   }
   for (auto& [key, file] : files_) {
-    std::sort(file.spans.begin(), file.spans.end(), [](const Span& a, const Span& b) { return a.m < b.m; });
+    std::ranges::sort(file.spans, [](const Span& a, const Span& b) { return a.m < b.m; });
   }
 }
 

@@ -185,11 +185,11 @@ bool may_be_redundant(const Rows& group, const TunedEntry& row) {
   const std::int64_t fine = pads ? padded_m(m, row.problem.n, 0) : m;
   const std::int64_t coarse = pads ? padded_m(m, row.problem.n, 1) : m;
   // Without the row, another of its key would be chosen.
-  const bool has_rival = std::any_of(group.begin(), group.end(), [&](const TunedEntry* other) {
+  const bool has_rival = std::ranges::any_of(group, [&](const TunedEntry* other) {
     return other != &row && other->problem.m == m && may_be_chosen(*other);
   });
   if (has_rival) return false;
-  return std::any_of(group.begin(), group.end(), [&](const TunedEntry* other) {
+  return std::ranges::any_of(group, [&](const TunedEntry* other) {
     const std::int64_t of = other->problem.m;
     const bool in_range = other->m_from && *other->m_from <= m && of > m;
     return of != m && (in_range || of == fine || of == coarse) && same_winner(*other, row);
@@ -260,8 +260,8 @@ std::vector<RedundantRow> redundant_rows(std::span<const Rows> groups) {
   const SharedGroups shared(groups);
   std::vector<Rows> candidates;
   for (const Rows& group : groups) {
-    const bool any = std::any_of(group.begin(), group.end(),
-                                 [&](const TunedEntry* row) { return may_be_redundant(group, *row); });
+    const bool any =
+        std::ranges::any_of(group, [&](const TunedEntry* row) { return may_be_redundant(group, *row); });
     if (any && !shared.hold(*group.front())) candidates.push_back(group);
   }
   Removal removal(candidates);
@@ -283,7 +283,7 @@ namespace {
 /// True if the answer is a range's at an M above one of the rows that it stands for.
 bool is_between_merged_rows(const Rows& group, const LookupHit& answer, std::int64_t m) {
   if (answer.match != Match::range) return false;
-  return std::any_of(group.begin(), group.end(), [&](const TunedEntry* row) {
+  return std::ranges::any_of(group, [&](const TunedEntry* row) {
     return row->problem.m < m && row->problem.m >= answer.entry->m_from && same_winner(*row, *answer.entry);
   });
 }

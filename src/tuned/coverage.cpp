@@ -94,9 +94,8 @@ std::vector<const ServedShape*> worst_misses(const Coverage& coverage, std::size
   for (const ServedShape& served : coverage.shapes) {
     if (served.match == Match::untuned) misses.push_back(&served);
   }
-  std::stable_sort(misses.begin(), misses.end(), [](const ServedShape* a, const ServedShape* b) {
-    return a->shape->calls > b->shape->calls;
-  });
+  std::ranges::stable_sort(
+      misses, [](const ServedShape* a, const ServedShape* b) { return a->shape->calls > b->shape->calls; });
   if (misses.size() > count) misses.resize(count);
   return misses;
 }

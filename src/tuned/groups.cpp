@@ -56,8 +56,8 @@ std::vector<Rows> rows_by_group(std::span<const TunedEntry* const> rows, TagRule
     groups[at->second].push_back(row);
   }
   for (Rows& group : groups) {
-    std::stable_sort(group.begin(), group.end(),
-                     [](const TunedEntry* a, const TunedEntry* b) { return a->problem.m < b->problem.m; });
+    std::ranges::stable_sort(
+        group, [](const TunedEntry* a, const TunedEntry* b) { return a->problem.m < b->problem.m; });
   }
   return groups;
 }

@@ -23,8 +23,7 @@ struct LayoutRows {
 GroupKey weight_key(const TunedEntry& row) { return {table_gfx(row), row.cu_num, weight_of(row.problem)}; }
 
 void add_row(std::vector<LayoutRows>& layouts, WeightLayout layout, const TunedEntry& row) {
-  auto at = std::find_if(layouts.begin(), layouts.end(),
-                         [&](const LayoutRows& known) { return known.layout == layout; });
+  auto at = std::ranges::find_if(layouts, [&](const LayoutRows& known) { return known.layout == layout; });
   if (at == layouts.end()) at = layouts.insert(layouts.end(), LayoutRows{layout, {}, {}});
   at->rows.push_back(&row);
   if (!may_be_chosen(row)) return;
@@ -38,8 +37,8 @@ std::vector<double> common_sums(const std::vector<LayoutRows>& layouts) {
   std::vector<double> sums;
   for (const auto& best : layouts.front().best_us) {
     const auto& key = best.first;
-    const bool common = std::all_of(layouts.begin(), layouts.end(),
-                                    [&](const LayoutRows& one) { return one.best_us.count(key) != 0; });
+    const bool common =
+        std::ranges::all_of(layouts, [&](const LayoutRows& one) { return one.best_us.count(key) != 0; });
     if (!common) continue;
     sums.resize(layouts.size());
     for (std::size_t index = 0; index < layouts.size(); ++index)
@@ -51,11 +50,10 @@ std::vector<double> common_sums(const std::vector<LayoutRows>& layouts) {
 std::size_t kept_layout(const std::vector<LayoutRows>& layouts) {
   const std::vector<double> sums = common_sums(layouts);
   if (!sums.empty()) {
-    return static_cast<std::size_t>(std::min_element(sums.begin(), sums.end()) - sums.begin());
+    return static_cast<std::size_t>(std::ranges::min_element(sums) - sums.begin());
   }
-  const auto most = std::max_element(
-      layouts.begin(), layouts.end(),
-      [](const LayoutRows& a, const LayoutRows& b) { return a.best_us.size() < b.best_us.size(); });
+  const auto most = std::ranges::max_element(
+      layouts, [](const LayoutRows& a, const LayoutRows& b) { return a.best_us.size() < b.best_us.size(); });
   return static_cast<std::size_t>(most - layouts.begin());
 }
 

@@ -82,8 +82,7 @@ double shortest_microseconds(std::string_view gfx, int cu_num, const Problem& pr
 
 double peak_tflops(std::string_view gfx, int cu_num, const Problem& problem) {
   if (gfx.empty()) gfx = gfx_of_cu_num(cu_num);
-  const auto device =
-      std::find_if(devices.begin(), devices.end(), [&](const Peaks& known) { return known.gfx == gfx; });
+  const auto device = std::ranges::find_if(devices, [&](const Peaks& known) { return known.gfx == gfx; });
   if (device == devices.end()) return unknown_device_peak;
   const double whole = peak_of_bits(*device, std::min(bits(problem.x_type), bits(problem.w_type)));
   return cu_num > 0 ? whole * cu_num / device->cu_num : whole;

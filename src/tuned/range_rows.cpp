@@ -22,7 +22,7 @@ std::vector<RowSpan> uncovered(const RowSpan& whole, const std::vector<RowSpan>&
 }  // namespace
 
 RangeUpdate update_range(const RowSpan& old, std::vector<RowSpan> fresh) {
-  std::sort(fresh.begin(), fresh.end(), [](const RowSpan& a, const RowSpan& b) { return a.m < b.m; });
+  std::ranges::sort(fresh, [](const RowSpan& a, const RowSpan& b) { return a.m < b.m; });
   RangeUpdate update;
   update.m_from = old.m_from;
   for (const RowSpan& span : fresh) {
@@ -44,8 +44,7 @@ std::vector<std::int64_t> disjoint_starts(std::span<const RowSpan> ranges) {
     for (const RowSpan& other : ranges) {
       if (other.m < range.m) before.push_back(other);
     }
-    std::sort(before.begin(), before.end(),
-              [](const RowSpan& a, const RowSpan& b) { return a.m_from < b.m_from; });
+    std::ranges::sort(before, [](const RowSpan& a, const RowSpan& b) { return a.m_from < b.m_from; });
     std::int64_t start = range.m_from;
     for (const RowSpan& other : before) {
       if (other.m_from <= start && other.m >= start) start = other.m + 1;

@@ -105,7 +105,7 @@ std::vector<std::vector<GroupRow>> TunedTable::State::choose_rows(std::vector<It
     return std::tuple(a.group, a.m, a.entry) < std::tuple(b.group, b.m, b.entry);
   };
   // Files are written in this order.
-  if (!std::is_sorted(items.begin(), items.end(), less)) std::sort(items.begin(), items.end(), less);
+  if (!std::ranges::is_sorted(items, less)) std::ranges::sort(items, less);
   const auto entry_of = [&](const Item& item) -> const TunedEntry& {
     return entries[static_cast<std::size_t>(item.entry)];
   };
@@ -130,14 +130,14 @@ std::vector<std::vector<GroupRow>> TunedTable::State::choose_rows(std::vector<It
 void TunedTable::State::add_wild_groups(std::vector<GroupKey>& keys,
                                         std::vector<std::vector<GroupRow>>& chosen) {
   const auto is_of_mixture = [](const GroupKey& key) { return is_mixture(key.group); };
-  if (std::none_of(keys.begin(), keys.end(), is_of_mixture)) return;
+  if (std::ranges::none_of(keys, is_of_mixture)) return;
   // Of rows of one key the chosen one, whose place in the file counts.
   std::vector<std::size_t> winners;
   for (std::size_t group = 0; group < chosen.size(); ++group) {
     if (!is_of_mixture(keys[group])) continue;
     for (const GroupRow& row : chosen[group]) winners.push_back(static_cast<std::size_t>(row.entry));
   }
-  std::sort(winners.begin(), winners.end());
+  std::ranges::sort(winners);
   for (const std::size_t index : winners) {
     const TunedEntry& entry = entries[index];
     const GroupKey key = of_any_activation(group_key_of(entry));
@@ -153,7 +153,7 @@ void TunedTable::State::add_wild_groups(std::vector<GroupKey>& keys,
     if (!keys[index].any_activation) continue;
     std::vector<GroupRow>& rows_of_group = chosen[index];
     const auto less = [](const GroupRow& a, const GroupRow& b) { return a.m < b.m; };
-    std::stable_sort(rows_of_group.begin(), rows_of_group.end(), less);
+    std::ranges::stable_sort(rows_of_group, less);
     const auto same = [](const GroupRow& a, const GroupRow& b) { return a.m == b.m; };
     rows_of_group.erase(std::unique(rows_of_group.begin(), rows_of_group.end(), same), rows_of_group.end());
   }
@@ -289,8 +289,7 @@ LookupHits TunedTable::lookup(const LookupKey& key) const {
   const auto add = [&](Match match, const GroupRow* row) {
     if (row == nullptr) return;
     const TunedEntry* entry = &state_->entries[static_cast<std::size_t>(row->entry)];
-    const bool known =
-        std::any_of(hits.begin(), hits.end(), [&](const LookupHit& hit) { return hit.entry == entry; });
+    const bool known = std::ranges::any_of(hits, [&](const LookupHit& hit) { return hit.entry == entry; });
     if (!known) hits.push_back({match, row->m, entry});
   };
   const auto bucket = state_->buckets.find(key);

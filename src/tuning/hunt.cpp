@@ -106,8 +106,8 @@ Result<Problem> Hunt::next_problem() {
     const OperationForm operation = operations_[random_.below(operations_.size())];
     const Problem problem = random_problem(operation, limits_, random_);
     if (!check(problem).ok()) continue;
-    const bool taken = std::any_of(families_.begin(), families_.end(),
-                                   [&](const KernelFamily* family) { return family->accepts(problem).ok(); });
+    const bool taken = std::ranges::any_of(
+        families_, [&](const KernelFamily* family) { return family->accepts(problem).ok(); });
     if (taken) return problem;
   }
   return Status::unsupported("none of {} random problems is taken by a family of {}", max_fruitless,

@@ -27,7 +27,7 @@ std::vector<std::int64_t> smaller_than(std::int64_t value) {
   std::vector<std::int64_t> list{1,          value / 8, value / 4, value / 2, value / 2 + 1, 3 * value / 4,
                                  value - 64, value - 8, value - 2, value - 1};
   std::erase_if(list, [&](std::int64_t one) { return one < 1 || one >= value; });
-  std::sort(list.begin(), list.end());
+  std::ranges::sort(list);
   list.erase(std::unique(list.begin(), list.end()), list.end());
   return list;
 }

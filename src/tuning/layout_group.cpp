@@ -50,10 +50,10 @@ std::optional<WeightLayout> choose_layout(std::span<const GroupMember> members) 
     }
   }
   if (tallies.empty()) return std::nullopt;
-  return std::min_element(tallies.begin(), tallies.end(),
-                          [](const Tally& a, const Tally& b) {
-                            return a.served != b.served ? a.served > b.served : a.cost < b.cost;
-                          })
+  return std::ranges::min_element(tallies,
+                                  [](const Tally& a, const Tally& b) {
+                                    return a.served != b.served ? a.served > b.served : a.cost < b.cost;
+                                  })
       ->layout;
 }
 

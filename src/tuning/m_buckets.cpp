@@ -40,10 +40,9 @@ class BucketContest {
       GEMMTUNE_RETURN_IF_ERROR(compare(rows_[compared_], deadline));
       ++compared_;
     }
-    std::stable_sort(finalists_.begin(), finalists_.end(),
-                     [&](const BucketFinalist& a, const BucketFinalist& b) {
-                       return compared_ == 0 ? a.wins > b.wins : a.regret < b.regret;
-                     });
+    std::ranges::stable_sort(finalists_, [&](const BucketFinalist& a, const BucketFinalist& b) {
+      return compared_ == 0 ? a.wins > b.wins : a.regret < b.regret;
+    });
     for (const BucketFinalist& one : finalists_) {
       if (!is_right_where_not_compared(one.kernel) || !is_right_at_ends(one.kernel)) continue;
       return BucketChoice{one.kernel, compared_ == 0 ? std::nullopt : std::optional(one.regret), compared_,
@@ -95,8 +94,7 @@ class BucketContest {
   }
 
   std::vector<BucketFinalist>::iterator find(const std::string& kernel) {
-    return std::find_if(finalists_.begin(), finalists_.end(),
-                        [&](const BucketFinalist& one) { return one.kernel == kernel; });
+    return std::ranges::find_if(finalists_, [&](const BucketFinalist& one) { return one.kernel == kernel; });
   }
 
   /// Rows of one packed weight share it.
@@ -135,7 +133,7 @@ class BucketContest {
 
   bool is_right_where_not_compared(const std::string& kernel) {
     const auto rest = rows_.subspan(compared_);
-    return std::all_of(rest.begin(), rest.end(), [&](const TunedEntry& row) {
+    return std::ranges::all_of(rest, [&](const TunedEntry& row) {
       return row.kernel_name == kernel || verify(kernel, row.problem) == OutcomeKind::ok;
     });
   }

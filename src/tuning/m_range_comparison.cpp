@@ -130,7 +130,7 @@ std::vector<std::size_t> KernelComparison::unclear() const {
   list.push_back(*best);
   if (baseline_ && ran(*baseline_) && std::find(list.begin(), list.end(), *baseline_) == list.end())
     list.push_back(*baseline_);
-  std::sort(list.begin(), list.end());
+  std::ranges::sort(list);
   return list;
 }
 

@@ -102,7 +102,7 @@ bool MRangePlanner::is_settled(std::int64_t a, std::int64_t b) const {
 std::vector<std::string> MRangePlanner::best_fitting(std::int64_t m) const {
   std::vector<std::pair<double, std::string>> sorted;
   for (const auto& [kernel, regret] : points_.at(m).fits) sorted.emplace_back(regret, kernel);
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   std::vector<std::string> kernels;
   for (auto& [regret, kernel] : sorted) kernels.push_back(std::move(kernel));
   return kernels;
@@ -114,8 +114,7 @@ std::vector<std::string> MRangePlanner::challengers(std::int64_t m) const {
   for (const auto& [other, point] : points_) {
     if (!point.winner.empty()) nearest.emplace_back(std::fabs(log_of_m(other) - log_of_m(m)), &point);
   }
-  std::stable_sort(nearest.begin(), nearest.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(nearest, [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> list;
   for (const auto& [distance, point] : nearest) add_kernel(list, point->winner, max_winners);
   for (const auto& [distance, point] : nearest) {
@@ -346,7 +345,7 @@ double MRangePlanner::settled_share() const {
 
 std::size_t MRangePlanner::tuned_count() const {
   return static_cast<std::size_t>(
-      std::count_if(points_.begin(), points_.end(), [](const auto& point) { return point.second.tuned; }));
+      std::ranges::count_if(points_, [](const auto& point) { return point.second.tuned; }));
 }
 
 }  // namespace gemmtune

@@ -243,8 +243,8 @@ std::vector<LayoutResult> screened_layouts(const std::vector<ListedCandidate>& c
 
 void merge_trials(const std::vector<Trial>& finals, std::vector<Trial>& trials) {
   for (const Trial& trial : finals) {
-    const auto known = std::find_if(trials.begin(), trials.end(),
-                                    [&](const Trial& other) { return other.candidate == trial.candidate; });
+    const auto known =
+        std::ranges::find_if(trials, [&](const Trial& other) { return other.candidate == trial.candidate; });
     if (known == trials.end()) {
       trials.push_back(trial);
     } else if (trial.outcome.kind != OutcomeKind::ok || !trial.outcome.microseconds.empty()) {

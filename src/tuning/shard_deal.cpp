@@ -63,8 +63,8 @@ void add_units(Indices weight, std::span<const ShapeRow> shapes, const std::vect
     units.push_back(std::move(whole));
     return;
   }
-  std::stable_sort(whole.shapes.begin(), whole.shapes.end(),
-                   [&](std::size_t a, std::size_t b) { return shapes[a].problem.m < shapes[b].problem.m; });
+  std::ranges::stable_sort(
+      whole.shapes, [&](std::size_t a, std::size_t b) { return shapes[a].problem.m < shapes[b].problem.m; });
   Unit* unit = nullptr;
   for (const std::size_t shape : whole.shapes) {
     if (unit == nullptr || unit->seconds + seconds[shape] > limit) unit = &units.emplace_back();
@@ -84,8 +84,7 @@ std::vector<std::size_t> positions_of(std::span<const ShapeRow> shapes) {
 }
 
 void share_out_units(std::vector<Unit> units, ShardDeal& deal) {
-  std::stable_sort(units.begin(), units.end(),
-                   [](const Unit& a, const Unit& b) { return a.seconds > b.seconds; });
+  std::ranges::stable_sort(units, [](const Unit& a, const Unit& b) { return a.seconds > b.seconds; });
   std::set<std::pair<double, std::size_t>> by_load;  // load, shard
   for (std::size_t shard = 0; shard < deal.loads.size(); ++shard) by_load.insert({0, shard});
   for (const Unit& unit : units) {

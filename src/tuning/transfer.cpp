@@ -47,7 +47,7 @@ std::vector<std::string> Transfer::winners_near(const Problem& problem) const {
                     apart(other.m, problem.m) + apart(other.n, problem.n) + apart(other.k, problem.k),
                     &other.name});
   }
-  std::stable_sort(near.begin(), near.end(), [](const Near& a, const Near& b) {
+  std::ranges::stable_sort(near, [](const Near& a, const Near& b) {
     return a.other_weight != b.other_weight ? b.other_weight : a.distance < b.distance;
   });
   std::vector<std::string> names;

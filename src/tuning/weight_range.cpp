@@ -36,7 +36,7 @@ std::vector<std::string> runners_up(const Settled& settled, double regret) {
     const double time = median(trial.outcome.microseconds);
     if (time <= settled.microseconds * (1 + regret)) close.emplace_back(time, name);
   }
-  std::sort(close.begin(), close.end());
+  std::ranges::sort(close);
   std::vector<std::string> names;
   for (auto& [time, name] : close) {
     if (names.size() < max_runners_up) names.push_back(std::move(name));
@@ -48,8 +48,8 @@ std::int64_t nearest_of(const std::vector<std::int64_t>& ms, std::int64_t m) {
   const auto distance = [m](std::int64_t other) {
     return std::fabs(std::log(static_cast<double>(other)) - std::log(static_cast<double>(m)));
   };
-  return *std::min_element(ms.begin(), ms.end(),
-                           [&](std::int64_t a, std::int64_t b) { return distance(a) < distance(b); });
+  return *std::ranges::min_element(ms,
+                                   [&](std::int64_t a, std::int64_t b) { return distance(a) < distance(b); });
 }
 
 class WeightRange final : public WorkItem {
@@ -352,8 +352,8 @@ void WeightRange::write_report(bool complete) {
     all.reason = last.reason.empty() ? "no kernel stood the checks at any M" : last.reason;
     return;
   }
-  const bool kept = std::all_of(all.rows.begin(), all.rows.end(),
-                                [](const TunedEntry& row) { return row.kernel_name == row.default_kernel; });
+  const bool kept = std::ranges::all_of(
+      all.rows, [](const TunedEntry& row) { return row.kernel_name == row.default_kernel; });
   all.state = kept ? ProblemState::kept_default : ProblemState::tuned;
 }
 
@@ -396,8 +396,7 @@ bool is_covered(const Run& run, const Problem& weight) {
     if (!entry.m_from || !same_group(entry.problem, weight) || !run.counts(entry)) continue;
     answered.push_back({*entry.m_from, entry.problem.m});
   }
-  std::sort(answered.begin(), answered.end(),
-            [](const MRange& a, const MRange& b) { return a.first < b.first; });
+  std::ranges::sort(answered, [](const MRange& a, const MRange& b) { return a.first < b.first; });
   const MRange& range = run.request().m_range->range;
   std::int64_t next = range.first;
   for (const MRange& each : answered) {

@@ -111,8 +111,7 @@ class Checker {
   bool is_poison(std::int64_t row, std::int64_t column) const {
     const std::size_t size = static_cast<std::size_t>(bits(problem_.y_type)) / 8;
     const auto element = output_.subspan(static_cast<std::size_t>(row * ldy_ + column) * size, size);
-    return std::all_of(element.begin(), element.end(),
-                       [](std::byte b) { return b == std::byte{poison_byte}; });
+    return std::ranges::all_of(element, [](std::byte b) { return b == std::byte{poison_byte}; });
   }
 
   // One row of y against `n` reference elements from `at`.

@@ -37,7 +37,7 @@ std::vector<std::int64_t> sample_indices(std::int64_t count, std::int64_t wanted
     const auto index = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(count)));
     if (std::find(indices.begin(), indices.end(), index) == indices.end()) indices.push_back(index);
   }
-  std::sort(indices.begin(), indices.end());
+  std::ranges::sort(indices);
   return indices;
 }
 

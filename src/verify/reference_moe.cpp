@@ -261,7 +261,7 @@ std::vector<std::int64_t> sampled_tokens(const Problem& problem, const Reference
   std::swap(tokens[1], tokens.back());
   for (std::size_t i = 2; i < wanted; ++i) std::swap(tokens[i], tokens[i + random.below(tokens.size() - i)]);
   tokens.resize(wanted);
-  std::sort(tokens.begin(), tokens.end());
+  std::ranges::sort(tokens);
   return tokens;
 }
 

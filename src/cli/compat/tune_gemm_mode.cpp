@@ -15,7 +15,7 @@ namespace {
 
 bool names_yaml(const std::string& paths) {
   const auto list = path_list(paths);
-  return std::any_of(list.begin(), list.end(), [](const std::string& path) { return is_yaml_path(path); });
+  return std::ranges::any_of(list, [](const std::string& path) { return is_yaml_path(path); });
 }
 
 bool is_of_zeros(const TuneOptions& options) { return options.init_type == to_string(InitType::zeros); }

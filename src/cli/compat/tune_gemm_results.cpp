@@ -134,8 +134,7 @@ CheckedRow time_row(const TuneOptions& options, const Device& device, Evaluator&
 std::string counts_text(const TuneOptions& options, const ResultRows& results,
                         const std::vector<CheckedRow>& rows) {
   const auto count = [&](RowCheckState state) {
-    return std::count_if(rows.begin(), rows.end(),
-                         [&](const CheckedRow& row) { return row.check.state == state; });
+    return std::ranges::count_if(rows, [&](const CheckedRow& row) { return row.check.state == state; });
   };
   std::string text = fmt::format("{}: {}: {} right, {} wrong, {} that cannot run here", options.input,
                                  counted(rows.size(), "result"), count(RowCheckState::right),

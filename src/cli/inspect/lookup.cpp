@@ -252,8 +252,8 @@ std::string answer_line(const LookupReport& report) {
   const Problem& problem = report.problem;
   std::string text = fmt::format("{} on {}, {}: ", short_name(problem), report.gfx, report.cu_num);
   if (report.row == nullptr) {
-    const bool exists = std::any_of(report.levels.begin(), report.levels.end(),
-                                    [](const LookupLevel& level) { return level.never_chosen != nullptr; });
+    const bool exists = std::ranges::any_of(
+        report.levels, [](const LookupLevel& level) { return level.never_chosen != nullptr; });
     return text + (exists ? fmt::format("untuned: {}\n", report.why) : "untuned\n");
   }
   return text + fmt::format("{} M={} {} ({}:{}){}\n", to_string(report.level), report.hit_m,

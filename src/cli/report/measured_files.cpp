@@ -1,4 +1,5 @@
 // What runs left in files: journals and profiles.
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 
@@ -101,8 +102,7 @@ Result<Measurements> measurements_of_journal(const std::string& path) {
 Result<Measurements> measurements_of_profile(const std::string& path, std::vector<std::string>& diagnostics) {
   GEMMTUNE_TRY(auto file, read_tuned_csv(path));
   const auto& unknown = file.columns.unknown();
-  if (std::none_of(unknown.begin(), unknown.end(),
-                   [](const auto& column) { return column.name == "outcome"; }))
+  if (std::ranges::none_of(unknown, [](const auto& column) { return column.name == "outcome"; }))
     return Status::invalid("{}:1: has no column outcome, expected a profile of `gemmtune tune -o2`", path);
   diagnostics.insert(diagnostics.end(), file.diagnostics.begin(), file.diagnostics.end());
   Measurements measurements;

@@ -73,8 +73,7 @@ constexpr PageSection page_sections[] = {
 };
 
 const ReportTable* find_table(std::span<const ReportTable> tables, std::string_view id) {
-  const auto found =
-      std::find_if(tables.begin(), tables.end(), [&](const ReportTable& table) { return table.id() == id; });
+  const auto found = std::ranges::find_if(tables, [&](const ReportTable& table) { return table.id() == id; });
   return found != tables.end() ? &*found : nullptr;
 }
 

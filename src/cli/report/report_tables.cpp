@@ -150,8 +150,7 @@ ReportViews views_of(const std::vector<ReportRow>& rows, const EnvironmentObject
 
 std::size_t verdicts(const ReportView& view, Verdict verdict) {
   return static_cast<std::size_t>(
-      std::count_if(view.rows.begin(), view.rows.end(),
-                    [&](const ReportRow* row) { return row->entry->verdict == verdict; }));
+      std::ranges::count_if(view.rows, [&](const ReportRow* row) { return row->entry->verdict == verdict; }));
 }
 
 std::optional<double> mean_speedup(const std::vector<const ReportRow*>& rows) {
@@ -481,7 +480,7 @@ ReportTable accuracy_table(const ReportViews& views) {
       const bool any = !of_class.empty();
       table.add({name, class_name, count_value(count), count_value(of_class.size()),
                  any ? ReportValue(median(of_class)) : ReportValue(),
-                 any ? ReportValue(*std::max_element(of_class.begin(), of_class.end())) : ReportValue()});
+                 any ? ReportValue(*std::ranges::max_element(of_class)) : ReportValue()});
     }
   }
   return table;
@@ -534,8 +533,8 @@ void add_finding_tables(const ReportInputs& inputs, std::vector<ReportTable>& ta
       "findings_summary", "Audit", "As `gemmtune audit` counts.",
       {{"kind", "kind", text_kind}, {"findings", "findings"}, {"meaning", "meaning", text_kind}});
   for (const FindingKind kind : all_finding_kinds()) {
-    const auto count = std::count_if(inputs.findings.begin(), inputs.findings.end(),
-                                     [&](const Finding& finding) { return finding.kind == kind; });
+    const auto count =
+        std::ranges::count_if(inputs.findings, [&](const Finding& finding) { return finding.kind == kind; });
     if (count > 0) summary.add({to_string(kind), static_cast<double>(count), describe(kind)});
   }
   ReportTable list("findings", "Findings", "",

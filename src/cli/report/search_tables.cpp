@@ -28,7 +28,7 @@ std::vector<double> curve_grid(double last) {
 }
 
 double quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   return values[static_cast<std::size_t>(std::llround(share * static_cast<double>(values.size() - 1)))];
 }
 
@@ -209,7 +209,7 @@ ReportTable parameters_table(const ReportInputs& inputs) {
   for (const auto& [value, losses] : ratios) {
     const auto& [family, parameter, text] = value;
     if (values[{family, parameter}] < 2) continue;
-    const auto fastest = std::count_if(losses.begin(), losses.end(), [](double ratio) { return ratio <= 1; });
+    const auto fastest = std::ranges::count_if(losses, [](double ratio) { return ratio <= 1; });
     table.add({family, parameter, text, static_cast<double>(losses.size()),
                100 * (geometric_mean(losses) - 1), 100 * (median(losses) - 1), static_cast<double>(fastest)});
   }
@@ -359,7 +359,7 @@ std::vector<Competitor> competitors_of(const TunedEntry& row, const MeasuredProb
     }
     competitors.push_back(competitor);
   }
-  std::stable_sort(competitors.begin(), competitors.end(), [](const Competitor& a, const Competitor& b) {
+  std::ranges::stable_sort(competitors, [](const Competitor& a, const Competitor& b) {
     return std::tuple(!a.paired.has_value(), a.ratio) < std::tuple(!b.paired.has_value(), b.ratio);
   });
   if (competitors.size() > max_competitors) competitors.resize(max_competitors);

@@ -136,8 +136,8 @@ std::string regressions_text(const std::vector<BenchRow>& rows, double percent) 
 
 int bench_code(const std::vector<BenchRow>& rows) {
   if (interrupted()) return exit_interrupted;
-  const bool right = std::all_of(rows.begin(), rows.end(),
-                                 [](const BenchRow& row) { return row.status == BenchStatus::ok; });
+  const bool right =
+      std::ranges::all_of(rows, [](const BenchRow& row) { return row.status == BenchStatus::ok; });
   return right ? exit_done : exit_findings;
 }
 

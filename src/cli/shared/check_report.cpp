@@ -63,8 +63,8 @@ std::string correctness_text(const std::vector<CheckedRow>& rows) {
 }
 
 bool all_right(const std::vector<CheckedRow>& rows) {
-  return std::all_of(rows.begin(), rows.end(),
-                     [](const CheckedRow& row) { return row.check.state == RowCheckState::right; });
+  return std::ranges::all_of(rows,
+                             [](const CheckedRow& row) { return row.check.state == RowCheckState::right; });
 }
 
 }  // namespace gemmtune::cli

@@ -98,7 +98,7 @@ void print_note(std::string_view text) { write(stderr, printable(text) + "\n"); 
 void log_to_stderr() { set_log_sink(log_warning_to_stderr, nullptr); }
 
 std::size_t width(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), starts_code_point));
+  return static_cast<std::size_t>(std::ranges::count_if(text, starts_code_point));
 }
 
 std::string shortened(std::string_view text, std::size_t columns) {

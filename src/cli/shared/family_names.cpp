@@ -23,8 +23,7 @@ std::vector<Alias> aliases_of(const Device& device) {
   for (const FamilyInfo* family : traits_of(device.info()).families) {
     if (family->aliases.empty()) continue;
     for (const std::string_view word : split(family->aliases, ',')) {
-      auto alias = std::find_if(aliases.begin(), aliases.end(),
-                                [&](const Alias& known) { return known.word == word; });
+      auto alias = std::ranges::find_if(aliases, [&](const Alias& known) { return known.word == word; });
       if (alias == aliases.end()) alias = aliases.insert(aliases.end(), Alias{word, {}});
       alias->families.push_back(family->name);
     }
@@ -70,8 +69,8 @@ Result<std::vector<std::string>> resolve_families(std::string_view text, const D
     if (word.empty()) continue;
     if (word == "all") return std::vector<std::string>();
     if (word == "both") word = "ck";  // and cktile, which names the same families
-    const auto alias = std::find_if(aliases.begin(), aliases.end(),
-                                    [&](const Alias& candidate) { return candidate.word == word; });
+    const auto alias =
+        std::ranges::find_if(aliases, [&](const Alias& candidate) { return candidate.word == word; });
     if (alias == aliases.end()) {
       if (device.find_family(word) == nullptr) return missing_family(word, device);
       add(word);

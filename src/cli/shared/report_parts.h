@@ -25,8 +25,8 @@ namespace gemmtune::cli {
 
 template <typename Report>
 std::size_t count_of(const std::vector<Report>& reports, ProblemState state) {
-  return static_cast<std::size_t>(std::count_if(reports.begin(), reports.end(),
-                                                [&](const Report& report) { return report.state == state; }));
+  return static_cast<std::size_t>(
+      std::ranges::count_if(reports, [&](const Report& report) { return report.state == state; }));
 }
 
 struct StateWords {
@@ -44,7 +44,7 @@ std::string rare_counts(const std::vector<Report>& reports, std::initializer_lis
                         const ShapeList& shapes, std::int64_t candidates) {
   std::string text;
   for (const StateWords& one : rare) {
-    const auto count = std::count_if(reports.begin(), reports.end(), [&](const Report& report) {
+    const auto count = std::ranges::count_if(reports, [&](const Report& report) {
       return report.state == one.state && report.repeats == one.repeats;
     });
     if (count > 0) text += fmt::format(", {} {}", count, one.words);

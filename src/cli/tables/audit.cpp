@@ -102,8 +102,8 @@ Result<std::vector<Finding>> findings_of(const AuditOptions& options, AuditedFil
 }
 
 std::size_t count_of_kind(const std::vector<Finding>& findings, FindingKind kind) {
-  return static_cast<std::size_t>(std::count_if(
-      findings.begin(), findings.end(), [&](const Finding& finding) { return finding.kind == kind; }));
+  return static_cast<std::size_t>(
+      std::ranges::count_if(findings, [&](const Finding& finding) { return finding.kind == kind; }));
 }
 
 std::size_t row_count(const std::vector<TunedFile>& files) {
@@ -118,7 +118,7 @@ bool is_tuned_name(std::string_view format) { return format == "aiter" || format
 std::string severities_of(const std::vector<Finding>& findings, FindingKind kind) {
   std::string text;
   for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
-    const bool has = std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
+    const bool has = std::ranges::any_of(findings, [&](const Finding& finding) {
       return finding.kind == kind && finding.severity() == severity;
     });
     if (has) text += fmt::format("{}{}", text.empty() ? "" : ", ", to_string(severity));
@@ -209,7 +209,7 @@ void print_audit_json(const AuditedFiles& audited, const std::vector<Finding>& f
 
 /// The kind of most of the rows that a clean table would not have.
 std::string_view first_kind_dropped(const FixedTable& fixed) {
-  const auto most = std::max_element(fixed.dropped.begin(), fixed.dropped.end());
+  const auto most = std::ranges::max_element(fixed.dropped);
   return to_string(all_finding_kinds()[static_cast<std::size_t>(most - fixed.dropped.begin())]);
 }
 
@@ -281,7 +281,7 @@ Result<int> run_audit(const AuditOptions& options) {
   }
   for (const std::string& why : audited.unread) print_note(why + "; passed over");
   const auto& formats = audited.formats;
-  if (!std::all_of(formats.begin(), formats.end(), is_tuned_name) && !options.fix.empty()) {
+  if (!std::ranges::all_of(formats, is_tuned_name) && !options.fix.empty()) {
     return Status::invalid("--fix: only tuned files can be written again; name no others beside it");
   }
   if (!audited.unread.empty() && !options.fix.empty()) {
@@ -317,8 +317,8 @@ Result<int> run_audit(const AuditOptions& options) {
   } else {
     print_audit_text(options, audited, findings, meant);
   }
-  const bool fails = std::any_of(findings.begin(), findings.end(),
-                                 [&](const Finding& finding) { return finding.severity() >= *fail_on; });
+  const bool fails =
+      std::ranges::any_of(findings, [&](const Finding& finding) { return finding.severity() >= *fail_on; });
   return fails || !audited.unread.empty() ? exit_findings : exit_done;
 }
 

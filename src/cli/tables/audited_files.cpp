@@ -149,7 +149,7 @@ std::vector<Finding> all_findings(AuditedFiles& audited, const CheckOptions& che
     std::move(of_device.begin(), of_device.end(), std::back_inserter(findings));
   }
   add_config_findings(audited, device, findings);
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+  std::ranges::stable_sort(findings, [](const Finding& a, const Finding& b) {
     return std::tuple(a.source, a.line, a.kind) < std::tuple(b.source, b.line, b.kind);
   });
   return findings;

@@ -173,7 +173,7 @@ std::string libtype_text(const std::map<std::string, LibtypeShare>& shares) {
 /// Untuned shapes of which the table has rows that are never chosen, and from which AITER answers.
 std::size_t withheld_shapes(const Coverage& coverage, const TableSet& tables, const Target& target) {
   const auto& rows = tables.table.entries();
-  if (std::all_of(rows.begin(), rows.end(), may_be_chosen)) return 0;
+  if (std::ranges::all_of(rows, may_be_chosen)) return 0;
   std::size_t shapes = 0;
   for (const ServedShape& shape : coverage.shapes) {
     if (shape.row != nullptr) continue;

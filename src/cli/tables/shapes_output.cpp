@@ -32,7 +32,7 @@ bool is_shape_list(const std::string& path, const std::string& content) {
   with_type.x_type = DataType::bf16;
   if (parse_shape_list(path, content, with_type).ok()) return true;
   const auto operations = all_operation_forms();
-  return std::any_of(operations.begin(), operations.end(), [&](OperationForm operation) {
+  return std::ranges::any_of(operations, [&](OperationForm operation) {
     ShapeListOptions of_operation;  // two operations may have one header
     of_operation.operation = operation;
     if (parse_shape_list(path, content, of_operation).ok()) return true;

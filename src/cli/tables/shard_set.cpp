@@ -90,7 +90,7 @@ GroupKey group_only(const Problem& problem) { return {{}, 0, group_of(problem)};
 
 /// Every M from `from` to `to` is in a row's range or has a row.
 bool covers(std::vector<std::pair<std::int64_t, std::int64_t>> spans, std::int64_t from, std::int64_t to) {
-  std::sort(spans.begin(), spans.end());
+  std::ranges::sort(spans);
   std::int64_t next = from;
   for (const auto& [first, last] : spans) {
     if (first <= next) next = std::max(next, last + 1);
@@ -131,8 +131,8 @@ Result<ShardSet> ShardSet::read(const std::vector<TunedFile>& files, std::size_t
   }
   if (set.shards_.empty())
     return Status::invalid("--expect-shards {}: none of the files is a shard's", expected);
-  std::stable_sort(set.shards_.begin(), set.shards_.end(),
-                   [](const Member& a, const Member& b) { return a.file.shard.index < b.file.shard.index; });
+  std::ranges::stable_sort(
+      set.shards_, [](const Member& a, const Member& b) { return a.file.shard.index < b.file.shard.index; });
   const Member& first = set.shards_.front();
   for (std::size_t i = 1; i < set.shards_.size(); ++i) {
     const Member& before = set.shards_[i - 1];
@@ -243,7 +243,7 @@ std::string ShardSet::in_list_order(const TunedFile& table) const {
     order.emplace_back(position, row.line - 1);
     is_row[row.line - 1] = true;
   }
-  std::sort(order.begin(), order.end());
+  std::ranges::sort(order);
   std::string text;
   const auto add = [&](std::size_t line) {
     text += table.document.lines[line].text;

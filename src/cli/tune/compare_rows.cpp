@@ -122,7 +122,7 @@ int compare_rows(const TuneOptions& options, const Outputs& outputs, Device& dev
   } else {
     print_text(improvement_text(rows, options.min_improvement) + ending + "\n");
   }
-  const bool failed = std::any_of(summary.items.begin(), summary.items.end(), [](const ItemReport& report) {
+  const bool failed = std::ranges::any_of(summary.items, [](const ItemReport& report) {
     return report.state == ProblemState::failed || report.state == ProblemState::unsupported;
   });
   return failed && bench_code(rows) == exit_done ? exit_findings : bench_code(rows);

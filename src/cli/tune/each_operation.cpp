@@ -37,8 +37,8 @@ Result<std::vector<OperationRun>> runs_of_model(const TuneOptions& options, cons
   GEMMTUNE_TRY(const auto shapes, shapes_of_model(options.model, options.size, environment, {}, true));
   std::vector<OperationRun> runs;
   for (const OperationForm operation : all_operation_forms()) {
-    const auto rows = std::count_if(shapes.rows.begin(), shapes.rows.end(),
-                                    [&](const ShapeRow& row) { return form_of(row.problem) == operation; });
+    const auto rows = std::ranges::count_if(
+        shapes.rows, [&](const ShapeRow& row) { return form_of(row.problem) == operation; });
     if (rows > 0) runs.push_back(run_of(options, operation, static_cast<std::size_t>(rows)));
   }
   return runs;

@@ -65,7 +65,7 @@ std::string strip(const std::vector<ShapeState>& shapes, std::size_t columns) {
     const std::size_t end = (i + 1) * shapes.size() / signs;
     std::array<std::size_t, state_signs.size()> counts{};
     for (std::size_t shape = begin; shape < end; ++shape) ++counts[static_cast<std::size_t>(shapes[shape])];
-    const auto most = std::max_element(counts.begin(), counts.end()) - counts.begin();
+    const auto most = std::ranges::max_element(counts) - counts.begin();
     text += state_signs[static_cast<std::size_t>(most)].sign;
   }
   return text;
@@ -107,8 +107,7 @@ ShapeState state_of(const ItemReport& report) {
 }
 
 std::vector<std::string> live_lines(const LiveRun& run, std::size_t columns) {
-  const auto settled =
-      static_cast<std::size_t>(std::count_if(run.shapes.begin(), run.shapes.end(), is_settled));
+  const auto settled = static_cast<std::size_t>(std::ranges::count_if(run.shapes, is_settled));
   const double share = share_done(run, settled);
   std::string first = fmt::format("{} {:3.0f} %  {} of {}", bar(share), 100 * share, settled,
                                   counted(run.shapes.size(), "shape"));

@@ -626,7 +626,7 @@ void declare_section(CommandOptions& app, OptionSection section, TuneOptions& op
 bool uses_section(const TuneOptions& options, OptionSection section) {
   TuneOptions given = options;
   TuneOptions defaults;
-  return std::any_of(table().begin(), table().end(), [&](const TuneOption& option) {
+  return std::ranges::any_of(table(), [&](const TuneOption& option) {
     return option.section == section &&
            std::visit([&](auto field) { return value_in(given, field) != value_in(defaults, field); },
                       option.field);

@@ -116,7 +116,7 @@ std::string range_ending_text(const RunEnding& ending) {
   } else if (count_of(summary.items, ProblemState::out_of_budget) > 0) {
     text += "the budget ended before the M axis was settled; the same command goes on from there\n";
   }
-  if (std::any_of(summary.items.begin(), summary.items.end(), has_rows)) {
+  if (std::ranges::any_of(summary.items, has_rows)) {
     text += fmt::format("written: {}\n", ending.outputs.tuned);
   }
   return text;

@@ -16,8 +16,8 @@ Status add_both_biases(ShapeList& shapes) {
       ShapeRow one = row;
       one.problem.bias = bias;
       GEMMTUNE_RETURN_IF_ERROR(check(one.problem));
-      const bool is_new = std::none_of(rows.begin(), rows.end(),
-                                       [&](const ShapeRow& other) { return other.problem == one.problem; });
+      const bool is_new =
+          std::ranges::none_of(rows, [&](const ShapeRow& other) { return other.problem == one.problem; });
       if (is_new) rows.push_back(std::move(one));
     }
   }

@@ -44,8 +44,7 @@ std::map<std::string, Rows> rows_by_file(const TunedFile& tuned, const DeviceInf
     rows.push_back(entry);
   }
   for (auto& [name, rows] : files)
-    std::sort(rows.begin(), rows.end(),
-              [](const auto& a, const auto& b) { return a.problem.m < b.problem.m; });
+    std::ranges::sort(rows, [](const auto& a, const auto& b) { return a.problem.m < b.problem.m; });
   return files;
 }
 

@@ -169,10 +169,10 @@ std::vector<std::string> TuneJournal::earlier_winners(const Problem& problem) {
 }
 
 void TuneJournal::end(const RunSummary* summary, bool interrupted) {
-  const bool complete =
-      summary != nullptr && !interrupted &&
-      std::none_of(summary->items.begin(), summary->items.end(),
-                   [](const ItemReport& report) { return report.state == ProblemState::out_of_budget; });
+  const bool complete = summary != nullptr && !interrupted &&
+                        std::ranges::none_of(summary->items, [](const ItemReport& report) {
+                          return report.state == ProblemState::out_of_budget;
+                        });
   warn(journal_.end_run(run_.id, complete));
   if (copy_path_ == path_) return;
   const Status copied = copy_journal(path_, copy_path_);

@@ -229,7 +229,7 @@ std::string upper(std::string_view word) {
 }
 
 std::string files_and_next_step(const RunEnding& ending) {
-  const auto row = std::find_if(ending.summary.items.begin(), ending.summary.items.end(), has_row);
+  const auto row = std::ranges::find_if(ending.summary.items, has_row);
   if (row == ending.summary.items.end()) return {};
   const std::string path = absolute_path(ending.outputs.tuned);
   if (!ending.outputs.is_written)
@@ -520,9 +520,8 @@ std::string ending_json(const RunEnding& ending) {
 int ending_code(const RunEnding& ending) {
   if (ending.interrupted) return exit_interrupted;
   const auto& items = ending.summary.items;
-  const bool gaps = std::any_of(items.begin(), items.end(), [](const ItemReport& report) {
-    return report.range && !report.range->failures.empty();
-  });
+  const bool gaps = std::ranges::any_of(
+      items, [](const ItemReport& report) { return report.range && !report.range->failures.empty(); });
   const bool unanswered = ending.buckets && !ending.buckets->problems.empty();
   const bool wrong = ending.correctness && !all_right(*ending.correctness);
   const bool findings = gaps || unanswered || wrong || nothing_tuned(ending.summary) ||

@@ -191,8 +191,7 @@ Result<Config> config(const Member& member, const EvaluatorHello& hello) {
   if (!member.json().is_object()) return member.wrong("an object of parameters");
   for (const auto& item : member.json().items()) {
     const std::string& name = item.key();
-    if (std::none_of(hello.parameters.begin(), hello.parameters.end(),
-                     [&](const auto& one) { return one.name == name; }))
+    if (std::ranges::none_of(hello.parameters, [&](const auto& one) { return one.name == name; }))
       return Status::invalid("{}: '{}' is no parameter", member.path(), name);
   }
   Config config;
@@ -233,8 +232,8 @@ Status read_space(const Member& reply, EvaluatorHello& hello) {
     if (!keys.insert(one.parameter.key).second)
       return Status::invalid("{}.key: {} is there before; give it another key", member.path(),
                              one.parameter.key);
-    const bool is_number = std::all_of(one.values.begin(), one.values.end(),
-                                       [](const Json& value) { return value.is_number(); });
+    const bool is_number =
+        std::ranges::all_of(one.values, [](const Json& value) { return value.is_number(); });
     if (is_number) numbers.insert(one.name);
     hello.parameters.push_back(std::move(one));
   }

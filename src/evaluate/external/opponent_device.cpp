@@ -36,8 +36,7 @@ class Mirror {
 
   /// Once, after the last add().
   Status copy() {
-    std::sort(ranges_.begin(), ranges_.end(),
-              [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    std::ranges::sort(ranges_, [](const Range& a, const Range& b) { return a.begin < b.begin; });
     // The copies of a pool, a few bytes apart, are one range: what lies between is on a page of one of them.
     std::vector<Range> joined;
     for (Range& range : ranges_) {

@@ -30,7 +30,7 @@ std::vector<std::int64_t> spread(std::int64_t count, Random& random) {
   std::vector<std::int64_t> indices{0, count - 1};
   for (std::int64_t i = 2; i < confirmed; ++i)
     indices.push_back(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(count))));
-  std::sort(indices.begin(), indices.end());
+  std::ranges::sort(indices);
   indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
   return indices;
 }
@@ -234,7 +234,7 @@ Status OutputVerifier::confirm_mixture(const PlannedInputs& inputs, int threads)
       if (expert != empty_slot) experts.push_back(expert);
     }
   if (experts.empty()) experts.push_back(0);  // a mixture has one
-  std::sort(experts.begin(), experts.end());
+  std::ranges::sort(experts);
   experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
   const OperandShapes shapes = operand_shapes(problem_);
   Problem small = problem_;
@@ -314,7 +314,7 @@ Outcome OutputVerifier::verify_on_host(const Tolerance& tolerance) const {
   const auto pitch = static_cast<std::size_t>(bytes_of(problem_.y_type, ldy_));
   for (std::int64_t row = 0; used < pitch && row < problem_.batch * problem_.m; ++row) {
     const auto pad = std::span(output_).subspan(static_cast<std::size_t>(row) * pitch + used, pitch - used);
-    if (std::any_of(pad.begin(), pad.end(), [](std::byte b) { return b != std::byte{poison_byte}; }))
+    if (std::ranges::any_of(pad, [](std::byte b) { return b != std::byte{poison_byte}; }))
       return wrong_padding(row);
   }
   return outcome_of(check_output(problem_, reference_, output_, ldy_, tolerance));

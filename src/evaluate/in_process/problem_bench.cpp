@@ -297,8 +297,8 @@ Status ProblemBench::check_fully(std::span<Entry* const> entries) {
   if (pending.empty()) return {};
   GEMMTUNE_TRY(const auto outcomes, verifier_.verify_fully(kernels, [&](const Kernel* kernel) {
     pause();
-    const auto at = std::find_if(kernels.begin(), kernels.end(),
-                                 [&](const KernelOfClass& one) { return one.kernel == kernel; });
+    const auto at =
+        std::ranges::find_if(kernels, [&](const KernelOfClass& one) { return one.kernel == kernel; });
     if (at == kernels.end()) {
       step(Step::preparing);
     } else {
@@ -395,8 +395,7 @@ std::vector<std::vector<double>> ProblemBench::quiet_rounds(std::vector<RoundMem
   }
   // If there are too few quiet rounds, the least disturbed ones are used instead.
   std::vector<std::size_t> order = disturbed;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
   order.resize(std::min(order.size(), rounds.size() - enough));
   quietness = {wanted, static_cast<int>(disturbed.size() - order.size()),
                static_cast<int>(rounds.size() - enough)};

@@ -307,7 +307,7 @@ Result<std::vector<JournalHint>> Journal::hints(const std::string& device, const
   const auto distance = [&](const JournalHint& hint) {
     return std::abs(std::log(static_cast<double>(hint.m) / static_cast<double>(problem.m)));
   };
-  std::stable_sort(hints.begin(), hints.end(), [&](const JournalHint& a, const JournalHint& b) {
+  std::ranges::stable_sort(hints, [&](const JournalHint& a, const JournalHint& b) {
     return distance(a) != distance(b) ? distance(a) < distance(b) : a.relative < b.relative;
   });
   if (hints.size() > limit) hints.resize(limit);

@@ -64,11 +64,11 @@ void JournaledEvaluator::load(Bench& bench) {
       if (past.candidate == bench.reference) bench.reference_samples = known.samples;
     }
   }
-  const bool failed =
-      options_.retry_failed && std::any_of(finals->begin(), finals->end(), [](const JournaledFinals& call) {
-        return std::any_of(call.result.outcomes.begin(), call.result.outcomes.end(),
-                           [](const Outcome& one) { return is_lasting_failure(one.kind); });
-      });
+  const bool failed = options_.retry_failed && std::ranges::any_of(*finals, [](const JournaledFinals& call) {
+                        return std::ranges::any_of(call.result.outcomes, [](const Outcome& one) {
+                          return is_lasting_failure(one.kind);
+                        });
+                      });
   if (!failed) bench.finals = std::move(*finals);
 }
 

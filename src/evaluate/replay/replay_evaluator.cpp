@@ -134,8 +134,8 @@ ReplayEvaluator::Round ReplayEvaluator::next_round(Bench& bench, const std::vect
   std::vector<Round*> fitting;
   Round* unused = nullptr;
   for (Round& round : bench.rounds) {
-    const bool all = std::all_of(candidates.begin(), candidates.end(),
-                                 [&](const std::string& name) { return round.times.contains(name); });
+    const bool all =
+        std::ranges::all_of(candidates, [&](const std::string& name) { return round.times.contains(name); });
     if (!all) continue;
     fitting.push_back(&round);
     if (round.used) continue;

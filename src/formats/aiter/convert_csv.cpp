@@ -101,10 +101,8 @@ std::string refuse_without_gfx(const TunedEntry& entry) {
 
 /// Architectures that the compute units do not give back.
 void name_lost_gfx(ConversionRows& rows, const std::vector<TunedEntry>& written) {
-  const auto lost =
-      static_cast<std::size_t>(std::count_if(written.begin(), written.end(), [](const TunedEntry& entry) {
-        return entry.gfx != gfx_of_cu_num(entry.cu_num);
-      }));
+  const auto lost = static_cast<std::size_t>(std::ranges::count_if(
+      written, [](const TunedEntry& entry) { return entry.gfx != gfx_of_cu_num(entry.cu_num); }));
   if (lost == 0) return;
   rows.left_out.push_back({LeftOutKind::column, "gfx", 0, lost, "cu_num does not give it back"});
 }

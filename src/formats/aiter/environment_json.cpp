@@ -98,7 +98,7 @@ Status merge_environment_json(const std::string& tuned_path, const EnvironmentOb
 
 Result<EnvironmentObjects> environments_of(const std::string& text, const std::set<std::string>& hashes) {
   GEMMTUNE_TRY(const auto json, parse_json_object("environment", text));
-  const bool by_hash = !hashes.empty() && std::all_of(hashes.begin(), hashes.end(), [&](const auto& hash) {
+  const bool by_hash = !hashes.empty() && std::ranges::all_of(hashes, [&](const auto& hash) {
     const auto at = json.find(hash);
     return at != json.end() && at->is_object();
   });

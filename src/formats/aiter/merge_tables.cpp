@@ -32,7 +32,7 @@ struct MergedColumn {
 
 bool is_own(Column column) {
   const auto own = own_columns();
-  return std::any_of(own.begin(), own.end(), [&](const SchemaColumn& one) { return one.column == column; });
+  return std::ranges::any_of(own, [&](const SchemaColumn& one) { return one.column == column; });
 }
 
 /// The union of the files' columns.
@@ -76,12 +76,11 @@ class MergedHeader {
     return file.document.lines[file.header].end == "\r\n" ? "\r\n" : "\n";
   }
   std::vector<MergedColumn>::const_iterator place_of(Column column) const {
-    return std::find_if(columns_.begin(), columns_.end(),
-                        [&](const MergedColumn& one) { return one.known == column; });
+    return std::ranges::find_if(columns_, [&](const MergedColumn& one) { return one.known == column; });
   }
   void add(const TunedFile& file, std::size_t position, bool first) {
-    const bool present = std::any_of(columns_.begin(), columns_.end(),
-                                     [&](const MergedColumn& one) { return one.is(file.columns, position); });
+    const bool present = std::ranges::any_of(
+        columns_, [&](const MergedColumn& one) { return one.is(file.columns, position); });
     if (present && !first) return;
     const Column* known = file.columns.known_at(position);
     MergedColumn column{file.columns.name_at(position),
@@ -258,7 +257,7 @@ void Merge::drop_duplicates() {
     const auto at = stands_at.find(row);
     return at == stands_at.end() ? row : at->second;
   };
-  std::sort(kept_.begin(), kept_.end(), [&](const TunedEntry* a, const TunedEntry* b) {
+  std::ranges::sort(kept_, [&](const TunedEntry* a, const TunedEntry* b) {
     return ordinal(position(a)) < ordinal(position(b));
   });
 }
@@ -280,8 +279,8 @@ void Merge::put_losers_behind(const std::vector<Duplicate>& losers) {
     const auto moved = behind.find(row);
     return moved == behind.end() ? std::pair(places.at(row), 0) : std::pair(moved->second, 1);
   };
-  std::stable_sort(kept_.begin(), kept_.end(),
-                   [&](const TunedEntry* a, const TunedEntry* b) { return key_of(a) < key_of(b); });
+  std::ranges::stable_sort(kept_,
+                           [&](const TunedEntry* a, const TunedEntry* b) { return key_of(a) < key_of(b); });
 }
 
 /// Ranges of several files may overlap: each keeps the M that it answers. Rows that look-up does not choose answer nothing.

@@ -20,9 +20,8 @@ bool is_type_word(std::string_view word) {
   }
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  return !word.empty() && is_letter(word.front()) && std::any_of(word.begin(), word.end(), is_digit) &&
-         std::all_of(word.begin(), word.end(),
-                     [&](char c) { return is_letter(c) || is_digit(c) || c == '_'; });
+  return !word.empty() && is_letter(word.front()) && std::ranges::any_of(word, is_digit) &&
+         std::ranges::all_of(word, [&](char c) { return is_letter(c) || is_digit(c) || c == '_'; });
 }
 
 }  // namespace

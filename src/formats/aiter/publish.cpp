@@ -201,7 +201,7 @@ void Splice::keep_latest_ranges(const std::vector<TunedEntry>& entries) {
     entries_.back().m_from = update.m_from;
     spans.push_back({update.m_from, entry->problem.m});
   }
-  std::reverse(entries_.begin(), entries_.end());
+  std::ranges::reverse(entries_);
 }
 
 /// Rows with m_from of the groups into which new ones come: M that the new ones answer are theirs.
@@ -249,7 +249,7 @@ void Splice::update_range_line(std::size_t line, const TunedEntry& row, const Ra
 
 /// Something stands for the column in a row to be written, other than what a missing cell would mean.
 bool Splice::wants(Column column) const {
-  return std::any_of(changes_.begin(), changes_.end(), [&](const Change& change) {
+  return std::ranges::any_of(changes_, [&](const Change& change) {
     const TunedEntry& entry = *change.entry;
     switch (column) {
       case Column::gfx:
@@ -275,7 +275,7 @@ void Splice::extend_header() {
     if (lacks_wanted(column)) added.push_back(column.column);
   }
   const auto own = own_columns();
-  const bool own_wanted = std::any_of(own.begin(), own.end(), lacks_wanted);
+  const bool own_wanted = std::ranges::any_of(own, lacks_wanted);
   for (const SchemaColumn& column : own) {
     const bool is_wanted = is_rare(column.column) ? wants(column.column) : own_wanted;
     if (is_wanted && !columns_.has(column.column)) added.push_back(column.column);
@@ -330,8 +330,7 @@ void Splice::sort_rows() {
     reader.read_key(cells, index + 1, row.key, nullptr);
     row.text = std::move(line.text);
   }
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const Row& a, const Row& b) { return sorts_before(a.key, b.key); });
+  std::ranges::stable_sort(rows, [](const Row& a, const Row& b) { return sorts_before(a.key, b.key); });
   for (std::size_t index = 0; index < places.size(); ++index) {
     lines_[places[index]].text = std::move(rows[index].text);
   }

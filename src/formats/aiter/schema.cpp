@@ -232,13 +232,14 @@ struct OwnNames {
 
 bool is_named(const SchemaColumn& column, std::string_view lowered) {
   if (to_lower(column.name) == lowered) return true;
-  return std::any_of(column.older_names.begin(), column.older_names.end(),
-                     [&](std::string_view older) { return !older.empty() && to_lower(older) == lowered; });
+  return std::ranges::any_of(column.older_names, [&](std::string_view older) {
+    return !older.empty() && to_lower(older) == lowered;
+  });
 }
 
 const SchemaColumn* find_column(std::span<const SchemaColumn> columns, Column column) {
-  const auto at = std::find_if(columns.begin(), columns.end(),
-                               [&](const SchemaColumn& known) { return known.column == column; });
+  const auto at =
+      std::ranges::find_if(columns, [&](const SchemaColumn& known) { return known.column == column; });
   return at == columns.end() ? nullptr : &*at;
 }
 

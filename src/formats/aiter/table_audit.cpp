@@ -132,7 +132,7 @@ std::vector<Finding> audit_tables(std::span<TunedFile> files, const CheckOptions
     check_stored_rates(files[source], source, malformed, findings);
     check_libtypes(files[source], source, findings);
   }
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+  std::ranges::stable_sort(findings, [](const Finding& a, const Finding& b) {
     return std::tuple(a.source, a.line, a.kind) < std::tuple(b.source, b.line, b.kind);
   });
   return findings;

@@ -26,7 +26,7 @@ void read_tuned_row(const CsvLine& line, const Columns& columns, EntryReader& re
 /// A fused MoE's tag, shared experts, biases and routing only where a row has them; gemmtune's columns behind AITER's.
 std::vector<SchemaColumn> columns_of_new_file(OperationForm operation, const std::vector<TunedEntry>& entries,
                                               CsvSchema schema) {
-  const auto any = [&](const auto& has) { return std::any_of(entries.begin(), entries.end(), has); };
+  const auto any = [&](const auto& has) { return std::ranges::any_of(entries, has); };
   const bool tagged =
       any([](const TunedEntry& entry) { return entry.stages != nullptr && !entry.stages->tag.empty(); });
   const bool routed = any([](const TunedEntry& entry) { return !entry.routing.empty(); });

@@ -287,7 +287,7 @@ void EntryReader::keep_cells(Values& values, const TunedEntry& entry) const {
     const std::string_view cell = values.cell(*column);
     const auto carried = [&](const CarriedCell& one) { return one.column == schema.column_name(*column); };
     if (cell == cell_text(entry, *column).value_or(std::string()) ||
-        std::any_of(values.carried.begin(), values.carried.end(), carried))
+        std::ranges::any_of(values.carried, carried))
       continue;
     values.carry(*column);
   }

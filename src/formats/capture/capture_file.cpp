@@ -134,9 +134,8 @@ std::string untuned_header(const Schema& schema, const std::vector<CapturedProbl
     text += (text.empty() ? "" : ",") + std::string(column.name);
   }
   for (const Column column : {Column::w_group, Column::zero_points}) {
-    const bool needed = std::any_of(seen.begin(), seen.end(), [&](const CapturedProblem& one) {
-      return needs_column(one.problem, column);
-    });
+    const bool needed = std::ranges::any_of(
+        seen, [&](const CapturedProblem& one) { return needs_column(one.problem, column); });
     if (!schema.in_key(column) && schema.has(column) && needed)
       text += fmt::format(",{}", schema.column_name(column));
   }

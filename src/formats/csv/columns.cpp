@@ -27,8 +27,8 @@ Columns::Columns(const CsvCells& header, const Schema& schema) : schema_(&schema
     }
     at_position_.push_back({false, Column::gfx, std::string(header[index])});
     unknown_.push_back({index, std::string(header[index])});
-    const bool further = std::any_of(schema.further_keys.begin(), schema.further_keys.end(),
-                                     [&](std::string_view key) { return key == to_lower(header[index]); });
+    const bool further = std::ranges::any_of(
+        schema.further_keys, [&](std::string_view key) { return key == to_lower(header[index]); });
     if (further) further_keys_.push_back(index);
   }
   std::unordered_map<std::string, int> seen;

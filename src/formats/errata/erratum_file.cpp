@@ -166,8 +166,7 @@ Result<Erratum> parse_erratum(const std::string& source, const std::string& text
   std::set<std::string, std::less<>> seen;
   std::size_t condition_line = 1;
   for (const Key& key : keys_of(text)) {
-    const auto field =
-        std::find_if(fields().begin(), fields().end(), [&](const Field& one) { return one.key == key.name; });
+    const auto field = std::ranges::find_if(fields(), [&](const Field& one) { return one.key == key.name; });
     if (field == fields().end()) {
       std::string known;
       for (const Field& one : fields()) known += fmt::format("{}{}", known.empty() ? "" : ", ", one.key);

@@ -104,8 +104,8 @@ Result<FlashinferCache> parse_flashinfer_cache(const std::string& source, const 
       cache.entries.push_back(std::move(entry));
     }
   }
-  std::stable_sort(cache.entries.begin(), cache.entries.end(),
-                   [](const FlashinferEntry& a, const FlashinferEntry& b) { return a.line < b.line; });
+  std::ranges::stable_sort(
+      cache.entries, [](const FlashinferEntry& a, const FlashinferEntry& b) { return a.line < b.line; });
   cache.diagnostics = diagnostics.take();
   return cache;
 }

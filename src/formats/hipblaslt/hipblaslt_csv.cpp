@@ -276,8 +276,8 @@ Result<Problem> to_problem(const HipblasltRow& row) {
 const HipblasltRow* find_row(const HipblasltFile& file, const Problem& problem) {
   const auto key = to_hipblaslt_row(problem);
   if (!key.ok()) return nullptr;
-  const auto at = std::find_if(file.rows.begin(), file.rows.end(),
-                               [&](const HipblasltRow& row) { return same_key(row, *key); });
+  const auto at =
+      std::ranges::find_if(file.rows, [&](const HipblasltRow& row) { return same_key(row, *key); });
   return at == file.rows.end() ? nullptr : &*at;
 }
 

@@ -243,8 +243,8 @@ std::string known_names() {
 std::span<const Architecture> all_architectures() { return architectures; }
 
 const Architecture* find_architecture(std::string_view model_type) {
-  const auto row = std::find_if(architectures.begin(), architectures.end(),
-                                [&](const Architecture& known) { return known.model_type == model_type; });
+  const auto row = std::ranges::find_if(
+      architectures, [&](const Architecture& known) { return known.model_type == model_type; });
   return row == architectures.end() ? nullptr : &*row;
 }
 

@@ -44,7 +44,7 @@ Result<std::vector<std::int64_t>> rows_of_x(const ModelShapeOptions& options) {
     }
     rows.push_back(tokens * options.batch_size);
   }
-  std::sort(rows.begin(), rows.end());
+  std::ranges::sort(rows);
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
   return rows;
 }
@@ -93,7 +93,7 @@ Result<std::vector<ModelLayer>> layers_of(ModelFields& fields, const ModelShapeO
 /// --indtype that would change nothing is a mistake.
 Status check_type_used(const std::vector<ModelGemm>& gemms, const ModelShapeOptions& options) {
   const auto uses = [&](const ModelGemm& gemm) { return gemm.problem.x_type == *options.x_type; };
-  if (!options.x_type || std::any_of(gemms.begin(), gemms.end(), uses)) return {};
+  if (!options.x_type || std::ranges::any_of(gemms, uses)) return {};
   return Status::invalid("--indtype {}: no layer of the model has operands of {} bits",
                          to_string(*options.x_type), bits(*options.x_type));
 }

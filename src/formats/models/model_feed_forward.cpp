@@ -62,11 +62,10 @@ LayerKinds layer_kinds(ModelFields& fields, std::int64_t layers, bool has_expert
   const std::vector<std::int64_t> dense_only = fields.numbers("mlp_only_layers");
   LayerKinds kinds;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    const bool sparse =
-        has_experts && layer >= first && layer <= last && frequency.takes(layer) &&
-        layer % period == offset &&
-        std::all_of(steps.begin(), steps.end(), [layer](auto step) { return is_on_step(layer, step); }) &&
-        std::find(dense_only.begin(), dense_only.end(), layer) == dense_only.end();
+    const bool sparse = has_experts && layer >= first && layer <= last && frequency.takes(layer) &&
+                        layer % period == offset &&
+                        std::ranges::all_of(steps, [layer](auto step) { return is_on_step(layer, step); }) &&
+                        std::find(dense_only.begin(), dense_only.end(), layer) == dense_only.end();
     (sparse ? kinds.sparse : kinds.dense).push_back(layer);
   }
   return kinds;

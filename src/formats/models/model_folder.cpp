@@ -81,7 +81,7 @@ std::vector<std::string> shipped_models(const ModelFolders& folders) {
        entry.increment(error)) {
     if (has_config(entry->path())) names.push_back(entry->path().filename().string());
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 

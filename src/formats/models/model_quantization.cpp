@@ -13,8 +13,7 @@ constexpr std::array<const char*, 5> left_out_keys{"modules_to_not_convert", "ig
                                                    "exclude", "exclude_modules"};
 
 bool picks(const std::vector<ModulePattern>& patterns, const std::string& module) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const ModulePattern& pattern) { return pattern.picks(module); });
+  return std::ranges::any_of(patterns, [&](const ModulePattern& pattern) { return pattern.picks(module); });
 }
 
 Status in_config(const ModelFields& fields, const Status& status) {

@@ -161,7 +161,7 @@ bool is_parquet(std::string_view content) { return content.starts_with("PAR1"); 
 
 std::string parquet_command(const std::string& path) {
   constexpr std::string_view others = "._/-+=,@:[]";
-  const bool is_plain = std::all_of(path.begin(), path.end(), [&](char one) {
+  const bool is_plain = std::ranges::all_of(path, [&](char one) {
     const bool word = (one >= 'a' && one <= 'z') || (one >= 'A' && one <= 'Z') || (one >= '0' && one <= '9');
     return word || others.find(one) != std::string_view::npos;
   });

@@ -288,7 +288,7 @@ class CallLog {
       return std::find(fields.begin(), fields.end(), word) != fields.end();
     };
     if (!has("exec") || (!has("matmul") && !has("inner_product"))) return;
-    const auto memories = std::find_if(fields.begin(), fields.end(), [](std::string_view field) {
+    const auto memories = std::ranges::find_if(fields, [](std::string_view field) {
       return field.starts_with("src_") || field.starts_with("src:");
     });
     if (memories == fields.end()) return;

@@ -285,16 +285,15 @@ Result<ShapeList> read_shape_list(const std::string& paths, const ShapeListOptio
 namespace {
 
 std::string shape_list_text(OperationForm operation, const std::vector<ShapeRow>& rows) {
-  const bool layers =
-      std::any_of(rows.begin(), rows.end(), [](const ShapeRow& row) { return !row.layer.empty(); });
+  const bool layers = std::ranges::any_of(rows, [](const ShapeRow& row) { return !row.layer.empty(); });
   const Schema& schema = schema_of(operation);
   std::vector<SchemaColumn> columns;
   for (const SchemaColumn& column : schema.key()) {
     if (column.column != Column::gfx && column.column != Column::cu_num) columns.push_back(column);
   }
   for (const Column option : mixture_options) {
-    const bool needed = std::any_of(rows.begin(), rows.end(),
-                                    [&](const ShapeRow& row) { return needs_column(row.problem, option); });
+    const bool needed =
+        std::ranges::any_of(rows, [&](const ShapeRow& row) { return needs_column(row.problem, option); });
     if (traits(operation.operation).mixture && needed)
       columns.push_back({option, schema.column_name(option), {}});
   }

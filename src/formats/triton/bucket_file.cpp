@@ -25,8 +25,7 @@ constexpr std::pair<std::string_view, std::string_view> shared_parameters[] = {
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 std::optional<std::int64_t> number_of(const Settings& settings, std::string_view key) {
-  const auto found =
-      std::find_if(settings.begin(), settings.end(), [&](const auto& one) { return one.first == key; });
+  const auto found = std::ranges::find_if(settings, [&](const auto& one) { return one.first == key; });
   return found == settings.end() ? std::nullopt : parse_integer(found->second);
 }
 
@@ -42,8 +41,8 @@ bool comes_before(const TritonBucket& a, const TritonBucket& b) {
 
 /// The note of a key; a new one is the last, `json`.
 TritonNote& note_of(TritonFile& file, std::string_view key, std::string_view json) {
-  const auto note = std::find_if(file.notes.begin(), file.notes.end(),
-                                 [&](const TritonNote& other) { return other.key == key; });
+  const auto note =
+      std::ranges::find_if(file.notes, [&](const TritonNote& other) { return other.key == key; });
   if (note != file.notes.end()) return *note;
   return file.notes.emplace_back(TritonNote{std::string(key), std::string(json), 0});
 }
@@ -62,11 +61,10 @@ void note_regrets(const std::vector<TunedBucket>& buckets, TritonFile& file) {
 }  // namespace
 
 void sort_buckets(TritonFile& file) {
-  std::stable_sort(
-      file.buckets.begin(), file.buckets.end(), [](const TritonBucket& a, const TritonBucket& b) {
-        return (a.kind == BucketKind::any) != (b.kind == BucketKind::any) ? b.kind == BucketKind::any
-                                                                          : comes_before(a, b);
-      });
+  std::ranges::stable_sort(file.buckets, [](const TritonBucket& a, const TritonBucket& b) {
+    return (a.kind == BucketKind::any) != (b.kind == BucketKind::any) ? b.kind == BucketKind::any
+                                                                      : comes_before(a, b);
+  });
 }
 
 std::optional<std::string> bucket_file_name(std::string_view arch, const Problem& problem) {
@@ -130,9 +128,9 @@ Status update_bucket_file(const std::string& path, TritonScheme scheme, const Pr
   file.scheme = scheme;
   if (file_exists(path)) {
     GEMMTUNE_TRY(auto known, read_triton_json(path));
-    const bool differs = known.scheme != scheme &&
-                         std::any_of(known.buckets.begin(), known.buckets.end(),
-                                     [](const auto& bucket) { return bucket.kind != BucketKind::any; });
+    const bool differs = known.scheme != scheme && std::ranges::any_of(known.buckets, [](const auto& bucket) {
+                           return bucket.kind != BucketKind::any;
+                         });
     if (differs) {
       return Status::invalid("{}: has buckets of the scheme {}, expected {}", path, to_string(known.scheme),
                              to_string(scheme));

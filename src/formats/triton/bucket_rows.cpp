@@ -80,8 +80,8 @@ std::vector<BucketSpan> nearest_spans(const TritonFile& file) {
     if (bucket->kind == BucketKind::nearest && bucket->bound <= max_dimension)
       buckets.push_back({bucket, buckets.size()});
   }
-  std::sort(buckets.begin(), buckets.end(),
-            [](const Placed& a, const Placed& b) { return a.bucket->bound < b.bucket->bound; });
+  std::ranges::sort(buckets,
+                    [](const Placed& a, const Placed& b) { return a.bucket->bound < b.bucket->bound; });
   std::vector<BucketSpan> spans;
   std::int64_t from = 1;
   for (std::size_t index = 0; index < buckets.size(); ++index) {
@@ -125,7 +125,7 @@ std::vector<BucketSpan> bucket_spans(const TritonFile& file) {
     changes.push_back(bound);
     changes.push_back(bound + 1);
   }
-  std::sort(changes.begin(), changes.end());
+  std::ranges::sort(changes);
   changes.erase(std::unique(changes.begin(), changes.end()), changes.end());
   std::vector<BucketSpan> spans;
   for (std::size_t at = 0; at < changes.size(); ++at) {

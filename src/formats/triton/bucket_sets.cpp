@@ -42,8 +42,8 @@ bool same_kernel(const TritonConfig& a, const TritonConfig& b) {
 }
 
 bool has_scheme(const TritonFile& file) {
-  return std::any_of(file.buckets.begin(), file.buckets.end(),
-                     [](const TritonBucket& bucket) { return bucket.kind != BucketKind::any; });
+  return std::ranges::any_of(file.buckets,
+                             [](const TritonBucket& bucket) { return bucket.kind != BucketKind::any; });
 }
 
 class Merger {
@@ -90,8 +90,8 @@ class Merger {
 
   void add_note(TritonFile& target, const TritonFile& file, const TritonNote& note,
                 const std::vector<std::string>& taken) {
-    const auto known = std::find_if(target.notes.begin(), target.notes.end(),
-                                    [&](const TritonNote& other) { return other.key == note.key; });
+    const auto known =
+        std::ranges::find_if(target.notes, [&](const TritonNote& other) { return other.key == note.key; });
     if (known == target.notes.end()) {
       target.notes.push_back({note.key, note.json, target.buckets.size()});
     } else if (note.key == regret_note) {

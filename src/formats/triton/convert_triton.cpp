@@ -314,8 +314,8 @@ const TritonBucket* bucket_of_most(const std::vector<BucketSpan>& spans, const N
 
 /// The answer at m; nullptr: there is none.
 const TritonBucket* answer_at(const std::vector<BucketSpan>& spans, std::int64_t m) {
-  const auto span = std::find_if(spans.begin(), spans.end(),
-                                 [&](const BucketSpan& one) { return one.m_from <= m && m <= one.m; });
+  const auto span =
+      std::ranges::find_if(spans, [&](const BucketSpan& one) { return one.m_from <= m && m <= one.m; });
   return span == spans.end() ? nullptr : span->bucket;
 }
 
@@ -350,8 +350,8 @@ void name_other_answers(ConversionRows& rows, const TritonFile& now) {
   }
   // What no M finds before the conversion is not in the new file either.
   for (const TritonBucket* bucket : last_of_keys(*rows.config)) {
-    const bool answers = std::any_of(before.begin(), before.end(),
-                                     [&](const BucketSpan& span) { return span.bucket == bucket; });
+    const bool answers =
+        std::ranges::any_of(before, [&](const BucketSpan& span) { return span.bucket == bucket; });
     if (!answers) rows.left_out.push_back({LeftOutKind::key, bucket->key, bucket->line, 1, "no M finds it"});
   }
 }
@@ -379,8 +379,8 @@ Result<std::string> write_regrouped(ConversionRows& rows, TritonScheme scheme) {
   }
   if (file.buckets.empty()) return no_row(rows);
   for (CarriedPart& part : rows.parts) {
-    const bool is_bucket = std::any_of(old.buckets.begin(), old.buckets.end(),
-                                       [&](const TritonBucket& bucket) { return bucket.key == part.key; });
+    const bool is_bucket =
+        std::ranges::any_of(old.buckets, [&](const TritonBucket& bucket) { return bucket.key == part.key; });
     if (!is_bucket) file.notes.push_back({part.key, part.text, file.buckets.size()});
     part.taken = true;
   }
@@ -403,8 +403,8 @@ Result<std::string> write_as_nearest(ConversionRows& rows) {
   }
   if (file.buckets.empty()) return no_row(rows);
   for (CarriedPart& part : rows.parts) {
-    part.taken = std::any_of(rows.config->buckets.begin(), rows.config->buckets.end(),
-                             [&](const TritonBucket& bucket) { return bucket.key == part.key; });
+    part.taken = std::ranges::any_of(rows.config->buckets,
+                                     [&](const TritonBucket& bucket) { return bucket.key == part.key; });
   }
   name_other_answers(rows, file);
   return write_triton_json(file);

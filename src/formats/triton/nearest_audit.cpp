@@ -72,8 +72,8 @@ class NearestAudit {
     return likely.empty() ? loaders_ : likely;
   }
   bool is_looked_for_by(std::string_view program) const {
-    return std::any_of(loaders_.begin(), loaders_.end(),
-                       [&](const NearestName& name) { return name.loader->program == program; });
+    return std::ranges::any_of(loaders_,
+                               [&](const NearestName& name) { return name.loader->program == program; });
   }
 
   void check_name() {
@@ -97,17 +97,17 @@ class NearestAudit {
     const std::vector<NearestName> loaders = likely_loaders();
     for (const TritonNote& note : file_.notes) {
       if (python_int(note.key)) continue;
-      const bool taken = note.key == "triton_version" &&
-                         std::any_of(loaders.begin(), loaders.end(),
-                                     [](const NearestName& name) { return name.loader->takes_version; });
+      const bool taken =
+          note.key == "triton_version" &&
+          std::ranges::any_of(loaders, [](const NearestName& name) { return name.loader->takes_version; });
       if (taken) continue;
       add(FindingKind::wrong_key, note.line,
           fmt::format("'{}': int() raises ValueError, which ends the server that loads the file{}",
                       note.key.substr(0, 60),
                       note.key == "triton_version" ? "; only vLLM's loader of mixtures drops this key" : ""));
     }
-    const bool takes_null = std::any_of(loaders.begin(), loaders.end(),
-                                        [](const NearestName& name) { return name.loader->takes_null; });
+    const bool takes_null =
+        std::ranges::any_of(loaders, [](const NearestName& name) { return name.loader->takes_null; });
     for (const TritonBucket* bucket : buckets_) {
       if (!bucket->is_null || takes_null) continue;
       add(FindingKind::wrong_value, bucket->line,

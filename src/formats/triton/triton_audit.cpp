@@ -97,8 +97,7 @@ class FileAudit {
     }
     check_name();
     if (!is_nearest()) check_splits();
-    std::stable_sort(findings_.begin(), findings_.end(),
-                     [](const Finding& a, const Finding& b) { return a.line < b.line; });
+    std::ranges::stable_sort(findings_, [](const Finding& a, const Finding& b) { return a.line < b.line; });
     return std::move(findings_);
   }
 
@@ -143,10 +142,10 @@ class FileAudit {
   void check_reach() {
     const std::vector<BucketSpan> spans = bucket_spans(file_);
     // AITER raises an error there; dispatch of gemmtune's kernels goes on with its rows.
-    const bool ends_aiter = !is_nearest() && std::any_of(file_.buckets.begin(), file_.buckets.end(),
-                                                         [](const TritonBucket& bucket) {
-                                                           return own_kernel(bucket.config).empty();
-                                                         });
+    const bool ends_aiter =
+        !is_nearest() && std::ranges::any_of(file_.buckets, [](const TritonBucket& bucket) {
+          return own_kernel(bucket.config).empty();
+        });
     std::int64_t next = 1;
     const auto check_gap = [&](std::int64_t until) {
       if (until < next) return;

@@ -240,8 +240,7 @@ Result<ConversionRows> read_tune_gemm_rows(const std::string& source, std::strin
   GEMMTUNE_TRY(auto file, parse_gemm_results(source, content));
   ConversionRows rows;
   rows.source = source;
-  rows.has_types =
-      options.x_type.has_value() || std::all_of(file.results.begin(), file.results.end(), has_types);
+  rows.has_types = options.x_type.has_value() || std::ranges::all_of(file.results, has_types);
   rows.origin = file.version == TuneGemmVersion::v3_4 ? "tune_gemm_yaml" : "tune_gemm_yaml_v2";
   // A bad comment costs the time, anything else the item.
   for (const std::string& diagnostic : file.diagnostics) {

@@ -35,8 +35,8 @@ constexpr std::array<SameMeaning, 10> same_meanings{{{"bm", "BLOCK_SIZE_M"},
 constexpr std::string_view type_parameters[] = {"dtype_a", "dtype_b", "dtype_c"};
 
 bool is_swapped(const std::vector<std::pair<std::string, std::string>>& settings) {
-  return std::any_of(settings.begin(), settings.end(),
-                     [](const auto& setting) { return setting.first == "swap" && setting.second == "1"; });
+  return std::ranges::any_of(
+      settings, [](const auto& setting) { return setting.first == "swap" && setting.second == "1"; });
 }
 
 /// Of a kernel that swaps A and B, bm is a block of N: its settings keep their own names.
@@ -80,8 +80,8 @@ std::size_t end_of_item(const std::vector<std::string_view>& lines, std::size_t 
 }
 
 bool has_key(const std::vector<GemmResult>& results, const GemmResult& wanted) {
-  return std::any_of(results.begin(), results.end(),
-                     [&](const GemmResult& result) { return key_of(result) == key_of(wanted); });
+  return std::ranges::any_of(results,
+                             [&](const GemmResult& result) { return key_of(result) == key_of(wanted); });
 }
 
 /// The file's text with the results in it.
@@ -103,8 +103,8 @@ Result<std::string> updated_text(const std::string& path, const std::string& con
     is_written[index] = true;
   };
   for (std::size_t at = 0; at < lines.size();) {
-    const auto item = std::find_if(known.results.begin(), known.results.end(),
-                                   [&](const GemmResult& result) { return result.line == at + 1; });
+    const auto item =
+        std::ranges::find_if(known.results, [&](const GemmResult& result) { return result.line == at + 1; });
     std::size_t replaced_by = results.size();
     for (std::size_t index = 0; item != known.results.end() && index < results.size(); ++index) {
       if (key_of(results[index]) == key_of(*item)) replaced_by = index;
@@ -124,7 +124,7 @@ Result<std::string> updated_text(const std::string& path, const std::string& con
   }
   // What is read back decides: a list in brackets, or indented items, would be damaged by lines behind it.
   const auto read = parse_gemm_results(path, text);
-  const bool whole = read.ok() && std::all_of(results.begin(), results.end(), [&](const GemmResult& result) {
+  const bool whole = read.ok() && std::ranges::all_of(results, [&](const GemmResult& result) {
                        return has_key(read->results, result);
                      });
   if (!whole)
@@ -208,9 +208,9 @@ bool is_list_of_sizes(const GemmResultFile& file) {
                std::end(type_parameters);
   };
   const auto is_size = [&](const GemmResult& result) {
-    return !result.us && std::all_of(result.parameters.begin(), result.parameters.end(), of_problem);
+    return !result.us && std::ranges::all_of(result.parameters, of_problem);
   };
-  return !file.results.empty() && std::all_of(file.results.begin(), file.results.end(), is_size);
+  return !file.results.empty() && std::ranges::all_of(file.results, is_size);
 }
 
 Result<Problem> problem_of_result(const GemmResult& result, std::optional<DataType> x_type,

@@ -31,8 +31,7 @@ constexpr std::string_view v3_4_order[] = {"BLOCK_SIZE_M",
                                            "instruction_sched_variant"};
 
 bool is_printable(std::string_view text) {
-  return std::all_of(text.begin(), text.end(),
-                     [](char character) { return character >= 0x20 && character < 0x7f; });
+  return std::ranges::all_of(text, [](char character) { return character >= 0x20 && character < 0x7f; });
 }
 
 /// Of one line, and nothing that yaml_guard.h counts as another level: within the braces that are written it
@@ -51,7 +50,7 @@ bool is_plain(std::string_view text) {
   // A word of signs alone, or with one before a letter, may be a marker of YAML's ("---", "-").
   const bool begins_well = !text.empty() && signs.substr(1).find(text.front()) == std::string_view::npos;
   const bool is_number = !text.empty() && parse_number(text).has_value();
-  return (begins_well || is_number) && std::all_of(text.begin(), text.end(), is_plain_character);
+  return (begins_well || is_number) && std::ranges::all_of(text, is_plain_character);
 }
 
 std::string in_quotes(std::string_view text) {
@@ -186,8 +185,8 @@ std::optional<std::int64_t> GemmParameter::integer() const {
 }
 
 const GemmParameter* GemmResult::find(std::string_view name) const {
-  const auto at = std::find_if(parameters.begin(), parameters.end(),
-                               [&](const GemmParameter& parameter) { return parameter.name == name; });
+  const auto at = std::ranges::find_if(
+      parameters, [&](const GemmParameter& parameter) { return parameter.name == name; });
   return at == parameters.end() ? nullptr : &*at;
 }
 
@@ -218,8 +217,8 @@ void order_parameters(TuneGemmVersion version, std::vector<GemmParameter>& param
   const auto rank = [&](const GemmParameter& parameter) {
     return std::find(order.begin(), order.end(), parameter.name) - order.begin();
   };
-  std::stable_sort(parameters.begin(), parameters.end(),
-                   [&](const GemmParameter& a, const GemmParameter& b) { return rank(a) < rank(b); });
+  std::ranges::stable_sort(parameters,
+                           [&](const GemmParameter& a, const GemmParameter& b) { return rank(a) < rank(b); });
 }
 
 std::string gemm_result_number(double value, TuneGemmVersion version) {

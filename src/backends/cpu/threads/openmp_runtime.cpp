@@ -245,7 +245,7 @@ class Runtimes {
     if (!runtime) return nullptr;
     if (asks_torch) runtime->functions.max_threads = &torch_max_threads;
     const auto next = static_cast<std::size_t>(
-        std::count_if(all_.begin(), all_.end(), [](const auto& one) { return one->is_libgomp; }));
+        std::ranges::count_if(all_, [](const auto& one) { return one->is_libgomp; }));
     // Asked for a thread that it does not know, another runtime than libgomp would start itself.
     if (runtime->is_libgomp && next < in_parallel_.size())
       in_parallel_[next].store(runtime->functions.in_parallel, std::memory_order_release);
@@ -256,8 +256,8 @@ class Runtimes {
   static Users users_of(const LoadedObject& runtime, const std::vector<LoadedObject>& objects) {
     Users users;
     for (const LoadedObject& object : objects) {
-      const bool uses = std::any_of(object.needed.begin(), object.needed.end(),
-                                    [&](const std::string& name) { return runtime.is_named(name); });
+      const bool uses =
+          std::ranges::any_of(object.needed, [&](const std::string& name) { return runtime.is_named(name); });
       if (!uses) continue;
       if (is_torch(object)) users.torch = true;
       if (is_of_ours(object, objects)) {
@@ -271,10 +271,10 @@ class Runtimes {
 
   static bool is_of_ours(const LoadedObject& library, const std::vector<LoadedObject>& objects) {
     if (!is_library_of_ours(library.file())) return false;
-    return std::none_of(objects.begin(), objects.end(), [&](const LoadedObject& object) {
+    return std::ranges::none_of(objects, [&](const LoadedObject& object) {
       return !is_library_of_ours(object.file()) &&
-             std::any_of(object.needed.begin(), object.needed.end(),
-                         [&](const std::string& name) { return library.is_named(name); });
+             std::ranges::any_of(object.needed,
+                                 [&](const std::string& name) { return library.is_named(name); });
     });
   }
 

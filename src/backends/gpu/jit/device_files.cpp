@@ -45,8 +45,7 @@ class Resolver {
 
  private:
   const DeviceFile* find(std::string_view path) const {
-    const auto found =
-        std::find_if(all_.begin(), all_.end(), [&](const DeviceFile& file) { return path == file.path; });
+    const auto found = std::ranges::find_if(all_, [&](const DeviceFile& file) { return path == file.path; });
     return found == all_.end() ? nullptr : &*found;
   }
 

@@ -237,8 +237,7 @@ std::vector<Config> CublasLtFamily::proposed(const Problem& problem) const {
 
 Config CublasLtFamily::fast_config(const Problem& problem) const {
   const Proposals list = proposals(problem);
-  const auto fast =
-      std::find_if(list->begin(), list->end(), [](const Proposal& one) { return is_fast(one.config); });
+  const auto fast = std::ranges::find_if(*list, [](const Proposal& one) { return is_fast(one.config); });
   return fast == list->end() ? list->front().config : fast->config;
 }
 

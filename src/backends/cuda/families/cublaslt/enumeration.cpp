@@ -25,7 +25,7 @@ class Enumeration {
                           ids.data(), &count) != 0)
       return {};
     ids.resize(static_cast<std::size_t>(std::clamp(count, 0, max_ids)));
-    std::sort(ids.begin(), ids.end());
+    std::ranges::sort(ids);
     for (const int id : ids) algorithm(id);
     return std::move(found_);
   }

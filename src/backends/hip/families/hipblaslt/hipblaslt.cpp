@@ -224,9 +224,8 @@ Result<std::unique_ptr<Kernel>> HipblasLtFamily::build(const Problem& problem, c
 double HipblasLtFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
   const Solutions list = proposals(problem);
   const std::string_view index = config.word(index_key);
-  const auto place = std::find_if(list->begin(), list->end(), [&](const Solution& solution) {
-    return std::to_string(solution.index) == index;
-  });
+  const auto place = std::ranges::find_if(
+      *list, [&](const Solution& solution) { return std::to_string(solution.index) == index; });
   const double roofline = std::max(bytes(problem) / 4.0e6, flops(problem) / 900e6);
   return (roofline + 3) * (1.3 + 0.05 * static_cast<double>(place - list->begin()));
 }
