@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "capi/c_support.h"
+#include "support/captures.h"
 #include "support/dispatch_allocation_count.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "formats/aiter/tuned_csv.h"
-#include "formats/tune_gemm/gemm_result_yaml.h"
+#include "support/gemm_results.h"
 
 namespace gemmtune {
 namespace {

@@ -24,12 +24,12 @@
 #include "evaluate/journal/journal.h"
 #include "formats/aiter/environment_json.h"
 #include "formats/aiter/tuned_csv.h"
-#include "formats/capture/capture_file.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
 #include "resolve/errata.h"
 #include "resolve/row_environment.h"
 #include "support/c_problem.h"
+#include "support/captures.h"
 #include "support/dispatch_allocation_count.h"
 #include "support/temporary_folder.h"
 

@@ -13,6 +13,7 @@
 #include "formats/json_text.h"
 #include "formats/tune_gemm/gemm_result_file.h"
 #include "support/fixtures.h"
+#include "support/gemm_results.h"
 
 namespace gemmtune::test::tune_gemm_test {
 namespace {

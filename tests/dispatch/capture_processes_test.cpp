@@ -26,6 +26,7 @@
 #include "formats/aiter/schema.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/csv/csv.h"
+#include "support/captures.h"
 #include "support/dispatch_fake_device.h"
 #include "support/subprocess.h"
 
@@ -267,7 +268,7 @@ class CaptureProcesses : public ::testing::Test {
       EXPECT_TRUE(read.ok()) << read.message();
       if (!read.ok()) continue;
       EXPECT_THAT(read->diagnostics, IsEmpty());
-      for (const CapturedProblem& one : read->problems) {
+      for (const CapturedRow& one : read->problems) {
         EXPECT_GT(one.line, 0U) << print(one.problem);
         if (one.calls > 0) calls[print(one.problem)] = one.calls;
       }
@@ -382,7 +383,7 @@ std::map<std::int64_t, std::uint64_t> calls_by_size(const std::string& path) {
   const auto read = read_capture(path, Operation::a16w16);
   EXPECT_TRUE(read.ok()) << read.message();
   if (!read.ok()) return calls;
-  for (const CapturedProblem& one : read->problems)
+  for (const CapturedRow& one : read->problems)
     if (one.line > 0) calls[one.problem.m] = one.calls;
   return calls;
 }

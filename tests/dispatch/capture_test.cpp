@@ -11,6 +11,7 @@
 #include "base/file_lock.h"
 #include "capi/c_support.h"
 #include "formats/aiter/schema.h"
+#include "support/captures.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"
 

@@ -1,6 +1,4 @@
 // What capture keeps on disk: lines for new problems, every other byte as it was, calls beside them.
-#include "formats/capture/capture_file.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include "base/file_lock.h"
 #include "formats/aiter/schema.h"
 #include "scratch_folder.h"
+#include "support/captures.h"
 
 namespace gemmtune {
 namespace {

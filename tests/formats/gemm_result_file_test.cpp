@@ -9,6 +9,7 @@
 #include "formats/all_formats.h"
 #include "formats/shapes/shape_list.h"
 #include "scratch_folder.h"
+#include "support/gemm_results.h"
 
 namespace gemmtune {
 namespace {

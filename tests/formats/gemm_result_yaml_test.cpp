@@ -1,5 +1,3 @@
-#include "formats/tune_gemm/gemm_result_yaml.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include "formats/yaml_guard.h"
 #include "scratch_folder.h"
 #include "support/fixtures.h"
+#include "support/gemm_results.h"
 
 namespace gemmtune {
 namespace {

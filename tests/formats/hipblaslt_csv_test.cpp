@@ -1,5 +1,3 @@
-#include "formats/hipblaslt/hipblaslt_csv.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 
 #include "base/file.h"
 #include "scratch_folder.h"
+#include "support/hipblaslt_rows.h"
 
 namespace gemmtune {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "formats/hipblaslt/hipblaslt_csv.h"
+#include "support/hipblaslt_rows.h"
 #include "fuzz/expectation.h"
 
 namespace gemmtune {

@@ -10,8 +10,8 @@
 
 #include "dispatch/context.h"
 #include "formats/aiter/schema.h"
-#include "formats/capture/capture_file.h"
 #include "numbers/weight_layout.h"
+#include "support/captures.h"
 #include "support/operation_problems.h"
 #include "support/temporary_folder.h"
 #include "verify/inputs.h"

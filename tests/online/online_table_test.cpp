@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/file.h"
-#include "formats/hipblaslt/hipblaslt_csv.h"
+#include "support/hipblaslt_rows.h"
 #include "support/online_tuning.h"
 
 namespace gemmtune {

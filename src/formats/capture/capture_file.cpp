@@ -31,8 +31,6 @@ std::uint64_t add(std::uint64_t a, std::uint64_t b) {
 // ---- the side store
 // ----------------------------------------------------------------------------------------
 
-using Store = std::map<std::string, CapturedProblem, std::less<>>;  // by the problem's text
-
 constexpr std::array matches{Match::exact,   Match::range,  Match::fine,         Match::coarse,
                              Match::untuned, Match::bucket, Match::fewer_threads};  // by value
 static_assert(matches.size() == match_count);
@@ -59,9 +57,9 @@ bool read_counts(const Json& json, CapturedProblem& counted) {
   return number("calls", counted.calls);
 }
 
-Result<Store> parse_store(const std::string& path, const std::string& text) {
+Result<CallStore> parse_store(const std::string& path, const std::string& text) {
   GEMMTUNE_TRY(const auto json, parse_json_object(path, text));
-  Store store;
+  CallStore store;
   for (const auto& [key, counts] : json.items()) {
     auto problem = parse_problem(key);
     if (!problem.ok()) return Status::invalid("{}: {}", path, problem.message());
@@ -74,7 +72,7 @@ Result<Store> parse_store(const std::string& path, const std::string& text) {
 }
 
 /// One line a problem, so that people can read it and tools can search it.
-std::string write_store(const Store& store) {
+std::string write_store(const CallStore& store) {
   std::string text = "{";
   for (const auto& [key, counted] : store) {
     OrderedJson counts;
@@ -89,25 +87,17 @@ std::string write_store(const Store& store) {
   return text + "\n}\n";
 }
 
-/// What the store holds; nothing where there is none.
-Result<Store> read_store(const std::string& path) {
+/// As read_call_store(); a damaged one is put aside and described in `damage`.
+Result<CallStore> load_captures_for_merge(const std::string& path, std::string& damage) {
   const auto text = read_file(path);
-  if (text.code() == StatusCode::not_found) return Store();
-  if (!text.ok()) return text.status();
-  return parse_store(path, *text);
-}
-
-/// As read_store(); a damaged one is put aside and described in `damage`.
-Result<Store> load_captures_for_merge(const std::string& path, std::string& damage) {
-  const auto text = read_file(path);
-  if (text.code() == StatusCode::not_found) return Store();
+  if (text.code() == StatusCode::not_found) return CallStore();
   if (!text.ok()) return text.status();
   auto store = parse_store(path, *text);
   if (store.ok()) return store;
   const std::string aside = path + ".damaged";
   GEMMTUNE_RETURN_IF_ERROR(write_file_atomically(aside, *text));
   damage = fmt::format("{}; kept as {} and begun anew", store.message(), aside);
-  return Store();
+  return CallStore();
 }
 
 Status merge_store(const std::string& path, const std::vector<CapturedProblem>& seen, std::string& damage) {
@@ -324,38 +314,18 @@ Result<std::optional<CaptureMerge>> try_add_lines(const std::string& untuned_pat
   return std::optional<CaptureMerge>(std::move(merge));
 }
 
-Result<Capture> read_capture(const std::string& untuned_path, OperationForm operation) {
-  Capture capture;
-  capture.source = untuned_path;
-  const std::string store_path = calls_path(untuned_path);
-  Store counted;
-  if (auto store = read_store(store_path); store.ok()) {
-    counted = std::move(*store);
-  } else {
-    capture.diagnostics.push_back(store.message());
-  }
-  ShapeListOptions options;
-  options.operation = operation;
-  auto list = read_shape_list(untuned_path, options);
-  if (!list.ok() && (list.code() != StatusCode::not_found || counted.empty())) return list.status();
-  if (list.ok()) {
-    for (std::string& diagnostic : list->diagnostics) capture.diagnostics.push_back(std::move(diagnostic));
-    for (const ShapeRow& row : list->rows) {
-      CapturedProblem& known = capture.problems.emplace_back();
-      known.problem = problem_of_row(row.problem);
-      if (auto node = counted.extract(print(known.problem)); !node.empty()) known = std::move(node.mapped());
-      known.line = row.line;
-    }
-  }
-  for (auto& [name, rest] : counted) capture.problems.push_back(std::move(rest));
-  return capture;
+Result<CallStore> read_call_store(const std::string& path) {
+  const auto text = read_file(path);
+  if (text.code() == StatusCode::not_found) return CallStore();
+  if (!text.ok()) return text.status();
+  return parse_store(path, *text);
 }
 
 void take_captured_calls(const std::string& untuned_paths, ShapeList& list) {
   constexpr std::uint64_t limit = std::numeric_limits<std::int64_t>::max();
   std::unordered_map<std::string, std::uint64_t> calls;
   for (const std::string& path : path_list(untuned_paths)) {
-    const auto store = read_store(calls_path(path));
+    const auto store = read_call_store(calls_path(path));
     if (!store.ok()) list.diagnostics.push_back(store.message());
     if (!store.ok()) continue;
     for (const auto& [problem, counted] : *store) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,14 +25,10 @@ struct CapturedProblem {
   std::uint64_t calls = 0;
   MatchCounts by_match{};
   std::string last_seen;  // UTC, "2026-01-31T12:00:00Z"; empty where nobody counted
-  std::size_t line = 0;   // of the CSV, 1-based; 0: its header cannot express the problem
 };
 
-struct Capture {
-  std::string source;
-  std::vector<CapturedProblem> problems;  // those of the CSV in its order, then those without a line
-  std::vector<std::string> diagnostics;   // rows that cannot be read, and a side store that cannot
-};
+/// By the problems' texts.
+using CallStore = std::map<std::string, CapturedProblem, std::less<>>;
 
 /// Beside the file that `untuned_path` resolves to.
 std::string calls_path(const std::string& untuned_path);
@@ -60,9 +57,8 @@ Result<CaptureMerge> merge_capture(const std::string& untuned_path, const std::v
 Result<std::optional<CaptureMerge>> try_add_lines(const std::string& untuned_path,
                                                   const std::vector<CapturedProblem>& seen);
 
-/// The CSV joined with its side store. A problem that nobody counted has no calls. Errors: as
-/// read_shape_list(), where the CSV is there; both missing is `not_found`.
-Result<Capture> read_capture(const std::string& untuned_path, OperationForm operation);
+/// What a side store (calls_path()) holds; nothing where there is none.
+Result<CallStore> read_call_store(const std::string& path);
 
 /// Rows that the side stores beside `untuned_paths` (a colon-separated list) count get their calls. A store that
 /// cannot be read is a diagnostic.

@@ -273,12 +273,4 @@ Result<Problem> to_problem(const HipblasltRow& row) {
   return problem;
 }
 
-const HipblasltRow* find_row(const HipblasltFile& file, const Problem& problem) {
-  const auto key = to_hipblaslt_row(problem);
-  if (!key.ok()) return nullptr;
-  const auto at =
-      std::ranges::find_if(file.rows, [&](const HipblasltRow& row) { return same_key(row, *key); });
-  return at == file.rows.end() ? nullptr : &*at;
-}
-
 }  // namespace gemmtune

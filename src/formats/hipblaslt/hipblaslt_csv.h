@@ -67,7 +67,4 @@ Result<HipblasltRow> to_hipblaslt_row(const Problem& problem);
 /// those of dense operands, and what check() refuses.
 Result<Problem> to_problem(const HipblasltRow& row);
 
-/// The first row with the problem's key; nullptr where there is none.
-const HipblasltRow* find_row(const HipblasltFile& file, const Problem& problem);
-
 }  // namespace gemmtune

@@ -206,11 +206,6 @@ Result<GemmResultFile> parse_gemm_results(const std::string& source, const std::
   return file;
 }
 
-Result<GemmResultFile> read_gemm_results(const std::string& path) {
-  GEMMTUNE_TRY(const auto content, read_file(path, max_yaml_bytes));
-  return parse_gemm_results(path, content);
-}
-
 void order_parameters(TuneGemmVersion version, std::vector<GemmParameter>& parameters) {
   const std::span<const std::string_view> order =
       version == TuneGemmVersion::v2 ? std::span<const std::string_view>(v2_order) : v3_4_order;

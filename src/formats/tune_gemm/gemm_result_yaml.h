@@ -50,7 +50,6 @@ struct GemmResultFile {
 /// What is no YAML list is an error (yaml_guard.h); an item without M, N and K, with a key twice, or with
 /// other values than numbers and one-line ASCII texts is a diagnostic and left out. The time is read from
 /// "# TFLOPS: x time(us): y" behind the map; a file of sizes has none.
-Result<GemmResultFile> read_gemm_results(const std::string& path);
 Result<GemmResultFile> parse_gemm_results(const std::string& source, const std::string& content);
 
 /// The parameters in the order in which `version` prints them, those it does not know behind.
