@@ -12,11 +12,9 @@
 #include <vector>
 
 #include "backends/hip/families/compute_unit.h"
-#include "backends/hip/families/mfma/mfma.h"
 #include "backends/hip/families/mfma/mfma_launch_config.h"
-#include "backends/hip/families/mfma_moe/mfma_moe.h"
 #include "backends/hip/families/mfma_moe/mfma_moe_launch_config.h"
-#include "backends/hip/families/skinny/skinny.h"
+#include "backends/hip/families/own_families.h"
 #include "formats/aiter/tuned_csv.h"
 #include "paper_runtime.h"
 

@@ -6,12 +6,8 @@
 
 #include <map>
 
-#include "backends/cuda/families/mma/mma.h"
-#include "backends/cuda/families/mxfp4/mxfp4.h"
-#include "backends/cuda/families/skinny/skinny.h"
-#include "backends/cuda/families/wgmma/wgmma.h"
-#include "backends/cuda/families/wgmma_moe/wgmma_moe.h"
-#include "backends/gpu/families/simt/simt.h"
+#include "backends/cuda/families/own_families.h"
+#include "backends/gpu/families/own_families.h"
 #include "support/dense_problem.h"
 #include "support/nvrtc.h"
 #include "support/operation_problems.h"

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <set>
 
-#include "backends/cuda/families/skinny/skinny.h"
+#include "backends/cuda/families/own_families.h"
 #include "backends/gpu/device/types_arguments.h"
-#include "backends/gpu/families/simt/simt.h"
+#include "backends/gpu/families/own_families.h"
 #include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/jit/kernel_cache.h"

@@ -3,9 +3,7 @@
 
 #include <array>
 
-#include "backends/cuda/families/mxfp4/mxfp4.h"
-#include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny.h"
-#include "backends/cuda/families/mxfp4_stream/mxfp4_stream.h"
+#include "backends/cuda/families/own_families.h"
 #include "support/dense_problem.h"
 #include "support/gpu_compile.h"
 #include "support/kernel_names.h"

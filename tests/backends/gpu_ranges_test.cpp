@@ -8,14 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/families/mma/mma.h"
-#include "backends/cuda/families/moe_decode/moe_decode.h"
-#include "backends/cuda/families/mxfp4/mxfp4.h"
-#include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny.h"
-#include "backends/cuda/families/mxfp4_stream/mxfp4_stream.h"
-#include "backends/cuda/families/skinny/skinny.h"
-#include "backends/cuda/families/wgmma/wgmma.h"
-#include "backends/cuda/families/wgmma_moe/wgmma_moe.h"
+#include "backends/cuda/families/own_families.h"
 #include "support/dense_problem.h"
 #include "support/nvrtc.h"
 #include "support/operation_problems.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "backends/cuda/families/hopper_strip.h"
-#include "backends/cuda/families/moe_decode/moe_decode.h"
 #include "backends/cuda/families/moe_decode/moe_decode_cost.h"
+#include "backends/cuda/families/own_families.h"
 #include "support/hopper_limits.h"
 #include "support/operation_problems.h"
 

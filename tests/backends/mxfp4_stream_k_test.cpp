@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "backends/cuda/families/mxfp4/mxfp4.h"
+#include "backends/cuda/families/own_families.h"
 #include "candidates/config.h"
 #include "support/dense_problem.h"
 #include "support/nvrtc.h"

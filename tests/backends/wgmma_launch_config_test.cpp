@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "backends/cuda/families/wgmma/wgmma.h"
+#include "backends/cuda/families/own_families.h"
 #include "backends/cuda/families/wgmma/wgmma_cost.h"
 #include "backends/cuda/tensor_map.h"
 #include "support/dense_problem.h"

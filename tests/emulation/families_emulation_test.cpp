@@ -8,13 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda/families/mma/mma.h"
+#include "backends/cuda/families/own_families.h"
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/families/simt/simt.h"
+#include "backends/gpu/families/own_families.h"
 #include "backends/gpu/jit/device_files.h"
 #include "backends/gpu/pack/pack.h"
-#include "backends/hip/families/mfma/mfma.h"
-#include "backends/hip/families/skinny/skinny.h"
+#include "backends/hip/families/own_families.h"
 #include "numbers/weight_layout.h"
 #include "support/dense_problem.h"
 #include "support/emulation/emulated_runtime.h"

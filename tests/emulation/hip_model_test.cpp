@@ -5,8 +5,8 @@
 #include <sstream>
 #include <string>
 
-#include "backends/hip/families/mfma/mfma.h"
 #include "backends/hip/families/mfma/mfma_launch_config.h"
+#include "backends/hip/families/own_families.h"
 #include "support/dense_problem.h"
 #include "support/emulation/emulated_runtime.h"
 #include "support/thoroughness.h"

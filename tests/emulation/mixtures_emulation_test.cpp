@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "backends/gpu/families/simt_moe/simt_moe.h"
+#include "backends/gpu/families/own_families.h"
 #include "backends/gpu/jit/device_files.h"
-#include "backends/hip/families/mfma_moe/mfma_moe.h"
 #include "backends/hip/families/mfma_moe/mfma_moe_launch_config.h"
+#include "backends/hip/families/own_families.h"
 #include "support/emulation/check_mixture.h"
 #include "support/emulation/emulated_runtime.h"
 #include "support/operation_problems.h"

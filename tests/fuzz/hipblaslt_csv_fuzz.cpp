@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <string>
 
-#include "support/hipblaslt_rows.h"
 #include "fuzz/expectation.h"
+#include "support/hipblaslt_rows.h"
 
 namespace gemmtune {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "backends/cuda/families/wgmma/wgmma.h"
-#include "backends/gpu/families/simt/simt.h"
+#include "backends/cuda/families/own_families.h"
+#include "backends/gpu/families/own_families.h"
 #include "formats/shapes/shape_list.h"
 #include "support/fixtures.h"
 #include "support/nvrtc.h"

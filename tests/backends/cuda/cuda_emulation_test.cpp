@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/families/mma/mma.h"
+#include "backends/cuda/families/own_families.h"
 #include "backends/gpu/gpu_runtime.h"
 #include "backends/gpu/jit/compiled_family.h"
 #include "base/random.h"

@@ -1,6 +1,5 @@
 // One kernel family of a GPU's backend: its name, its place in lists, and how it is made for a device. Each
-// family defines `const FamilyEntry& NAME_entry()` in a file NAME_entry.cpp of its folder; the build lists
-// them.
+// family defines `const FamilyEntry& NAME_entry()` in the file NAME.cpp of its folder NAME; the build lists them.
 #pragma once
 
 #include <memory>

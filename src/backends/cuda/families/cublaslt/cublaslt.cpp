@@ -1,17 +1,21 @@
-#include "backends/cuda/families/cublaslt/cublaslt.h"
-
+// cublaslt: NVIDIA's library, by its own heuristic's choices.
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
+#include "backends/cuda/cuda_driver.h"
 #include "backends/cuda/families/cublaslt/algorithm.h"
 #include "backends/cuda/families/cublaslt/enumeration.h"
 #include "backends/cuda/families/cublaslt/expand_scale_arguments.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/jit/device_files.h"
+#include "backends/gpu/runtime.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
@@ -325,8 +329,7 @@ std::int64_t CublasLtFamily::resources(const Problem& problem, const Config& con
   return proposed != nullptr ? static_cast<std::int64_t>(proposed->heuristic.workspace_bytes) : 0;
 }
 
-}  // namespace
-
+/// nullptr where the library is missing. Both must outlive the family and its kernels.
 std::unique_ptr<KernelFamily> make_cublaslt_family(gpu::Runtime& runtime, const CudaDriver& driver,
                                                    const std::string& library_folder) {
   const auto& opened = cublas_lt(library_folder);
@@ -336,6 +339,24 @@ std::unique_ptr<KernelFamily> make_cublaslt_family(gpu::Runtime& runtime, const 
   api::LtHandle handle = nullptr;
   if (opened.functions.create(&handle) != 0) return nullptr;
   return std::make_unique<CublasLtFamily>(runtime, driver, opened.functions, handle, opened.description);
+}
+
+}  // namespace
+
+const gpu::FamilyEntry& cublaslt_entry() {
+  static const gpu::FamilyEntry entry{
+      // Its accumulation of the class fp32 is slow: 2.5 times our kernels' time at M = 1.
+      .info = {.name = "cublaslt",
+               .rank = 10,
+               .aliases = "hipblaslt,hipblast,torch",
+               .vendor = true,
+               .fallback_rank = 10,
+               .row_scales_rank = 37},
+      .compiled = false,
+      .make = [](const gpu::FamilyContext& context) {
+        return make_cublaslt_family(context.runtime, driver_of(context), context.library_folder);
+      }};
+  return entry;
 }
 
 }  // namespace gemmtune::cuda

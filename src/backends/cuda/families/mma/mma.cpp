@@ -1,13 +1,14 @@
-#include "backends/cuda/families/mma/mma.h"
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "backends/cuda/cuda_driver.h"
 #include "backends/cuda/families/cards.h"
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/mma/mma_arguments.h"
+#include "backends/cuda/families/own_families.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/families/fitted.h"
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
@@ -352,6 +353,16 @@ double MmaFamily::cost(const Problem& problem, const LaunchConfig& launch) const
 
 std::unique_ptr<KernelFamily> make_mma_family(gpu::Runtime& runtime) {
   return std::make_unique<MmaFamily>(runtime);
+}
+
+const gpu::FamilyEntry& mma_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "mma", .rank = 40, .aliases = tunable_aliases, .fallback_rank = 40},
+      .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
+        if (driver_of(context).compute_capability() < 80) return nullptr;
+        return make_mma_family(context.runtime);
+      }};
+  return entry;
 }
 
 }  // namespace gemmtune::cuda

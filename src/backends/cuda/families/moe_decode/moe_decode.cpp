@@ -1,5 +1,3 @@
-#include "backends/cuda/families/moe_decode/moe_decode.h"
-
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
@@ -7,8 +5,10 @@
 #include "backends/cuda/families/moe_decode/moe_decode_arguments.h"
 #include "backends/cuda/families/moe_decode/moe_decode_cost.h"
 #include "backends/cuda/families/moe_decode/moe_decode_launch_config.h"
+#include "backends/cuda/families/own_families.h"
 #include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/moe/moe_layer.h"
@@ -243,6 +243,21 @@ gpu::Source MoeDecodeFamily::source_of(const Problem& problem, const MoeDecodeLa
 
 std::unique_ptr<KernelFamily> make_moe_decode_family(gpu::Runtime& runtime) {
   return std::make_unique<MoeDecodeFamily>(runtime);
+}
+
+const gpu::FamilyEntry& moe_decode_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "moe_decode",
+               .rank = 54,
+               .aliases = tunable_aliases,
+               .fallback_rank = 31,
+               .runs_untuned = [](const Problem& problem,
+                                  std::string_view) { return runs_decode_untuned(problem); }},
+      .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
+        if (!is_hopper(driver_of(context))) return nullptr;
+        return make_moe_decode_family(context.runtime);
+      }};
+  return entry;
 }
 
 }  // namespace gemmtune::cuda

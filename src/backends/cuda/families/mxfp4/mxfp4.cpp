@@ -1,15 +1,15 @@
-#include "backends/cuda/families/mxfp4/mxfp4.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/mxfp4/mxfp4_activations_arguments.h"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
+#include "backends/cuda/families/own_families.h"
 #include "backends/cuda/families/weight_format.h"
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
@@ -617,6 +617,16 @@ double Mxfp4Family::cost(const Problem& problem, const Mxfp4LaunchConfig& launch
 std::unique_ptr<KernelFamily> make_mxfp4_family(gpu::Runtime& runtime, const CudaDriver& driver,
                                                 const std::optional<Mxfp4Cost>& cost) {
   return std::make_unique<Mxfp4Family>(runtime, driver, cost);
+}
+
+const gpu::FamilyEntry& mxfp4_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "mxfp4", .rank = 35, .aliases = tunable_aliases, .fallback_rank = 35},
+      .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
+        if (!is_hopper(driver_of(context))) return nullptr;
+        return make_mxfp4_family(context.runtime, driver_of(context));
+      }};
+  return entry;
 }
 
 }  // namespace gemmtune::cuda

@@ -1,5 +1,3 @@
-#include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,9 +5,11 @@
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/mxfp4_skinny/mxfp4_skinny_arguments.h"
+#include "backends/cuda/families/own_families.h"
 #include "backends/cuda/families/weight_format.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
@@ -406,6 +406,17 @@ std::unique_ptr<KernelFamily> make_mxfp4_skinny_family(gpu::Runtime& runtime, co
                                                        const HopperLimits& limits,
                                                        const std::optional<Mxfp4SkinnyCost>& cost) {
   return std::make_unique<Mxfp4SkinnyFamily>(runtime, driver, limits, cost);
+}
+
+const gpu::FamilyEntry& mxfp4_skinny_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "mxfp4_skinny", .rank = 34, .aliases = tunable_aliases, .fallback_rank = 33},
+      .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
+        if (!is_hopper(driver_of(context))) return nullptr;
+        return make_mxfp4_skinny_family(context.runtime, driver_of(context),
+                                        hopper_limits(context.runtime, driver_of(context)));
+      }};
+  return entry;
 }
 
 }  // namespace gemmtune::cuda

@@ -1,5 +1,3 @@
-#include "backends/cuda/families/mxfp4_stream/mxfp4_stream.h"
-
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -8,8 +6,10 @@
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_arguments.h"
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_cost.h"
 #include "backends/cuda/families/mxfp4_stream/mxfp4_stream_launch_config.h"
+#include "backends/cuda/families/own_families.h"
 #include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/moe/moe_layer.h"
@@ -276,6 +276,21 @@ Result<std::unique_ptr<Kernel>> Mxfp4StreamFamily::make_kernel(gpu::Programs pro
 
 std::unique_ptr<KernelFamily> make_mxfp4_stream_family(gpu::Runtime& runtime, const gpu::Limits& limits) {
   return std::make_unique<Mxfp4StreamFamily>(runtime, limits);
+}
+
+const gpu::FamilyEntry& mxfp4_stream_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "mxfp4_stream",
+               .rank = 36,
+               .aliases = tunable_aliases,
+               .fallback_rank = 34,
+               .runs_untuned = [](const Problem& problem,
+                                  std::string_view) { return runs_stream_untuned(problem); }},
+      .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
+        if (!is_hopper(driver_of(context))) return nullptr;
+        return make_mxfp4_stream_family(context.runtime, context.runtime.limits());
+      }};
+  return entry;
 }
 
 }  // namespace gemmtune::cuda

@@ -1,14 +1,14 @@
-#include "backends/cuda/families/skinny/skinny.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/own_families.h"
 #include "backends/cuda/families/skinny/skinny_arguments.h"
 #include "backends/cuda/families/skinny/skinny_cost.h"
 #include "backends/cuda/families/skinny/skinny_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/families/fastest_config.h"
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
@@ -243,6 +243,23 @@ std::vector<gpu::Part> SkinnyFamily::parts(const Problem& problem, const SkinnyL
 
 std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime, const CudaDriver& driver) {
   return std::make_unique<SkinnyFamily>(runtime, driver);
+}
+
+const gpu::FamilyEntry& skinny_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "skinny",
+               .rank = 20,
+               .fallback_rank = 20,
+               .leads_untuned =
+                   [](const Problem& problem, std::string_view architecture) {
+                     return leads_few_rows(problem, architecture) == "skinny";
+                   },
+               .fitted = true},
+      .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
+        if (!is_hopper(driver_of(context))) return nullptr;
+        return make_skinny_family(context.runtime, driver_of(context));
+      }};
+  return entry;
 }
 
 }  // namespace gemmtune::cuda

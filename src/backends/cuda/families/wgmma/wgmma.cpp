@@ -1,15 +1,15 @@
-#include "backends/cuda/families/wgmma/wgmma.h"
-
 #include <algorithm>
 #include <bit>
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/own_families.h"
 #include "backends/cuda/families/wgmma/wgmma_arguments.h"
 #include "backends/cuda/families/wgmma/wgmma_cost.h"
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
 #include "backends/refusal.h"
@@ -343,6 +343,24 @@ gpu::Source WgmmaFamily::source_of(const Problem& problem, const WgmmaLaunchConf
 
 std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const CudaDriver& driver) {
   return std::make_unique<WgmmaFamily>(runtime, driver);
+}
+
+const gpu::FamilyEntry& wgmma_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "wgmma",
+               .rank = 30,
+               .aliases = tunable_aliases,
+               .fallback_rank = 30,
+               .leads_untuned =
+                   [](const Problem& problem, std::string_view architecture) {
+                     return leads_few_rows(problem, architecture) == "wgmma";
+                   },
+               .fitted = true},
+      .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
+        if (!is_hopper(driver_of(context))) return nullptr;
+        return make_wgmma_family(context.runtime, driver_of(context));
+      }};
+  return entry;
 }
 
 }  // namespace gemmtune::cuda

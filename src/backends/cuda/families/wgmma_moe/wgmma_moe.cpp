@@ -1,9 +1,8 @@
-#include "backends/cuda/families/wgmma_moe/wgmma_moe.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/own_families.h"
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "backends/cuda/families/wgmma_moe/moe_permute.h"
 #include "backends/cuda/families/wgmma_moe/moe_quantize_arguments.h"
@@ -12,6 +11,7 @@
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_launch_config.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/moe/moe_layer.h"
@@ -457,6 +457,16 @@ Result<std::unique_ptr<Kernel>> WgmmaMoeFamily::make_kernel(gpu::Programs progra
 
 std::unique_ptr<KernelFamily> make_wgmma_moe_family(gpu::Runtime& runtime, const CudaDriver& driver) {
   return std::make_unique<WgmmaMoeFamily>(runtime, driver);
+}
+
+const gpu::FamilyEntry& wgmma_moe_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "wgmma_moe", .rank = 55, .aliases = tunable_aliases, .fallback_rank = 55},
+      .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
+        if (!is_hopper(driver_of(context))) return nullptr;
+        return make_wgmma_moe_family(context.runtime, driver_of(context));
+      }};
+  return entry;
 }
 
 }  // namespace gemmtune::cuda

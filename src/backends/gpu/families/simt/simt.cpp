@@ -1,11 +1,12 @@
-#include "backends/gpu/families/simt/simt.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/families/jit_family.h"
+#include "backends/gpu/families/own_families.h"
 #include "backends/gpu/families/simt/simt_arguments.h"
+#include "backends/gpu/families/simt/simt_launch_config.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
 
@@ -119,6 +120,13 @@ std::string refuse_empty_rows(const Problem& problem, const SimtLaunchConfig& la
 
 std::unique_ptr<KernelFamily> make_simt_family(Runtime& runtime) {
   return std::make_unique<SimtFamily>(runtime);
+}
+
+const FamilyEntry& simt_entry() {
+  static const FamilyEntry entry{
+      .info = {.name = "simt", .rank = 50, .fallback_rank = 50},
+      .make = [](const FamilyContext& context) { return make_simt_family(context.runtime); }};
+  return entry;
 }
 
 }  // namespace gemmtune::gpu

@@ -1,11 +1,11 @@
-#include "backends/gpu/families/simt_moe/simt_moe.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/families/jit_family.h"
-#include "backends/gpu/families/simt/simt.h"
+#include "backends/gpu/families/own_families.h"
+#include "backends/gpu/families/simt/simt_launch_config.h"
 #include "backends/gpu/families/simt_moe/simt_moe_arguments.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/gpu/moe/moe_operands.h"
@@ -149,6 +149,13 @@ class SimtMoeFamily final : public JitFamily<SimtLaunchConfig> {
 
 std::unique_ptr<KernelFamily> make_simt_moe_family(Runtime& runtime) {
   return std::make_unique<SimtMoeFamily>(runtime);
+}
+
+const FamilyEntry& simt_moe_entry() {
+  static const FamilyEntry entry{
+      .info = {.name = "simt_moe", .rank = 60, .fallback_rank = 60},
+      .make = [](const FamilyContext& context) { return make_simt_moe_family(context.runtime); }};
+  return entry;
 }
 
 }  // namespace gemmtune::gpu

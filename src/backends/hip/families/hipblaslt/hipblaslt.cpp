@@ -1,14 +1,17 @@
-#include "backends/hip/families/hipblaslt/hipblaslt.h"
-
+// hipblaslt: AMD's library, solution by solution.
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/hip/families/hipblaslt/handles.h"
 #include "backends/hip/families/hipblaslt/solution.h"
+#include "backends/hip/hip_driver.h"
 #include "backends/hip/libraries.h"
 #include "base/text.h"
 #include "problem/operands.h"
@@ -237,8 +240,7 @@ std::int64_t HipblasLtFamily::resources(const Problem& problem, const Config& co
   return 0;
 }
 
-}  // namespace
-
+/// nullptr where the library is missing. The driver must outlive the family and its kernels.
 std::unique_ptr<KernelFamily> make_hipblaslt_family(const HipDriver& driver,
                                                     const std::string& library_folder) {
   const auto& opened = hipblas_lt(library_folder);
@@ -247,6 +249,23 @@ std::unique_ptr<KernelFamily> make_hipblaslt_family(const HipDriver& driver,
   if (!handles) return nullptr;
   return std::make_unique<HipblasLtFamily>(driver, opened.functions, std::move(handles),
                                            opened.description.version);
+}
+
+}  // namespace
+
+const gpu::FamilyEntry& hipblaslt_entry() {
+  static const gpu::FamilyEntry entry{.info = {.name = "hipblaslt",
+                                               .rank = 10,
+                                               .aliases = "hipblast,torch",
+                                               .vendor = true,
+                                               .fallback_rank = 10,
+                                               .name_of_row = kernel_name_of_row},
+                                      .compiled = false,
+                                      .make = [](const gpu::FamilyContext& context) {
+                                        return make_hipblaslt_family(driver_of(context),
+                                                                     context.library_folder);
+                                      }};
+  return entry;
 }
 
 }  // namespace gemmtune::hip

@@ -1,13 +1,13 @@
-#include "backends/hip/families/mfma/mfma.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/families/jit_family.h"
 #include "backends/hip/families/compute_unit.h"
 #include "backends/hip/families/mfma/mfma_arguments.h"
 #include "backends/hip/families/mfma/mfma_launch_config.h"
+#include "backends/hip/families/own_families.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
 #include "problem/operands.h"
@@ -297,6 +297,16 @@ std::vector<gpu::Part> MfmaFamily::parts(const Problem& problem, const MfmaLaunc
 
 std::unique_ptr<KernelFamily> make_mfma_family(gpu::Runtime& runtime) {
   return std::make_unique<MfmaFamily>(runtime);
+}
+
+const gpu::FamilyEntry& mfma_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "mfma", .rank = 40, .aliases = tunable_aliases, .fallback_rank = 40},
+      .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
+        if (!has_mfma(context.runtime.architecture())) return nullptr;
+        return make_mfma_family(context.runtime);
+      }};
+  return entry;
 }
 
 }  // namespace gemmtune::hip

@@ -1,17 +1,16 @@
-#include "backends/hip/families/mfma_moe/mfma_moe.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
 #include "backends/gpu/moe/moe_layer.h"
 #include "backends/hip/families/compute_unit.h"
-#include "backends/hip/families/mfma/mfma.h"
 #include "backends/hip/families/mfma_moe/mfma_moe_arguments.h"
 #include "backends/hip/families/mfma_moe/mfma_moe_launch_config.h"
 #include "backends/hip/families/mfma_moe/mfma_moe_quantize_arguments.h"
+#include "backends/hip/families/own_families.h"
 #include "backends/refusal.h"
 #include "base/fields.h"
 #include "base/rounding.h"
@@ -309,6 +308,16 @@ Result<std::unique_ptr<Kernel>> MfmaMoeFamily::make_kernel(gpu::Programs program
 
 std::unique_ptr<KernelFamily> make_mfma_moe_family(gpu::Runtime& runtime) {
   return std::make_unique<MfmaMoeFamily>(runtime);
+}
+
+const gpu::FamilyEntry& mfma_moe_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "mfma_moe", .rank = 55, .aliases = tunable_aliases, .fallback_rank = 55},
+      .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
+        if (!has_mfma(context.runtime.architecture())) return nullptr;
+        return make_mfma_moe_family(context.runtime);
+      }};
+  return entry;
 }
 
 }  // namespace gemmtune::hip

@@ -1,12 +1,12 @@
-#include "backends/hip/families/skinny/skinny.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/family_entry.h"
 #include "backends/gpu/families/jit_family.h"
 #include "backends/gpu/jit/config_define.h"
 #include "backends/hip/families/compute_unit.h"
+#include "backends/hip/families/own_families.h"
 #include "backends/hip/families/skinny/skinny_arguments.h"
 #include "backends/refusal.h"
 #include "base/rounding.h"
@@ -267,6 +267,16 @@ double SkinnyFamily::cost(const Problem& problem, const LaunchConfig& launch) co
 
 std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime) {
   return std::make_unique<SkinnyFamily>(runtime);
+}
+
+const gpu::FamilyEntry& skinny_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "skinny", .rank = 30, .fallback_rank = 30},
+      .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
+        if (!has_mfma(context.runtime.architecture())) return nullptr;
+        return make_skinny_family(context.runtime);
+      }};
+  return entry;
 }
 
 }  // namespace gemmtune::hip
