@@ -8,32 +8,21 @@
 
 #include "backends/cublas_api.h"
 #include "backends/cuda/tensor_map_arguments.h"
+#include "backends/gpu/runtime_api.h"
 
 namespace gemmtune::cuda::api {
 
+using namespace gpu::api;
+using Result = gpu::api::Result;  // not gemmtune::Result
+
 // ---- driver (cuda.h)
 
-using Result = int;
 using Device = int;
 using DevicePointer = unsigned long long;
 using MemoryHandle = unsigned long long;
 struct ContextTag;
-struct ModuleTag;
-struct FunctionTag;
-struct StreamTag;
-struct EventTag;
-struct GraphTag;
-struct GraphExecTag;
 using Context = ContextTag*;
-using Module = ModuleTag*;
-using Function = FunctionTag*;
-using CudaStream = StreamTag*;
-using Event = EventTag*;
-using Graph = GraphTag*;
-using GraphExec = GraphExecTag*;
-
-inline constexpr Result success = 0;
-inline constexpr Result error_out_of_memory = 2;
+using CudaStream = StreamHandle;
 
 // CUdevice_attribute
 inline constexpr int attribute_clock_khz = 13;
@@ -49,13 +38,9 @@ inline constexpr int attribute_shared_a_block_optin = 97;
 // CUfunction_attribute
 inline constexpr int function_max_dynamic_shared = 8;
 // flags
-inline constexpr unsigned event_default = 0;
 inline constexpr unsigned event_record_default = 0;
 inline constexpr unsigned event_record_external = 1;
-inline constexpr unsigned stream_default = 0;
-inline constexpr int capture_mode_thread_local = 1;
 inline constexpr int capture_mode_relaxed = 2;
-inline constexpr int capture_none = 0;
 
 inline constexpr int launch_attribute_cooperative = 2;
 inline constexpr int launch_attribute_cluster = 4;
@@ -97,11 +82,6 @@ inline constexpr int tensor_swizzle_128 = 3;
 inline constexpr int tensor_promote_128 = 2;
 inline constexpr int tensor_fill_zero = 0;
 
-struct MemoryLocation {
-  int type;
-  int id;
-};
-inline constexpr int location_device = 1;
 struct MemoryProperties {
   int type;
   int handle_types;
@@ -112,12 +92,6 @@ struct MemoryProperties {
   unsigned short usage;
   unsigned char reserved[4];
 };
-inline constexpr int allocation_pinned = 1;
-struct MemoryAccess {
-  MemoryLocation location;
-  int flags;
-};
-inline constexpr int access_read_write = 3;
 
 struct Driver {
   Result (*init)(unsigned);
@@ -179,8 +153,6 @@ struct Driver {
 
 // ---- NVRTC (nvrtc.h)
 
-struct ProgramTag;
-using Program = ProgramTag*;
 struct Nvrtc {
   int (*version)(int*, int*);
   const char* (*error_text)(int);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "backends/cuda/libraries.h"
-#include "base/rounding.h"
 
 namespace gemmtune::cuda {
 namespace {
@@ -11,16 +10,20 @@ namespace {
 /// Older drivers know programmatic dependent launches, but cannot capture them: 12.3.
 constexpr int dependent_launches_since = 12030;
 
-void* pointer(api::DevicePointer address) { return reinterpret_cast<void*>(address); }
-api::DevicePointer address(const void* memory) { return reinterpret_cast<api::DevicePointer>(memory); }
-
 api::Function function_of(const gpu::LoadedKernel& kernel) {
   return static_cast<api::Function>(kernel.function);
 }
-api::GraphExec native(gpu::Graph graph) { return reinterpret_cast<api::GraphExec>(graph); }
-api::Event native(gpu::Event event) { return reinterpret_cast<api::Event>(event); }
 
 }  // namespace
+}  // namespace gemmtune::cuda
+
+template class gemmtune::gpu::LibraryDriver<gemmtune::cuda::DriverLibrary>;
+
+namespace gemmtune::cuda {
+
+Status DriverLibrary::status(api::Result result, std::string_view what) {
+  return driver_status(result, what);
+}
 
 std::string nvrtc_architecture(int compute_capability) {
   return fmt::format("sm_{}{}", compute_capability, compute_capability >= 90 ? "a" : "");
@@ -69,7 +72,7 @@ Status CudaDriver::start(int ordinal) {
                        f_.exec_affinity(&affinity, api::affinity_multiprocessors) == api::success &&
                        affinity.multiprocessors < static_cast<unsigned>(limits.multiprocessors);
   limits.cooperative_launches = values[6] != 0 && !partial;
-  GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.stream_create(&stream_, api::stream_default), "cuStreamCreate"));
+  GEMMTUNE_RETURN_IF_ERROR(create_stream());
   count_clusters();
   return {};
 }
@@ -167,106 +170,7 @@ std::map<std::string, double> CudaDriver::observe() const {
   return seen;
 }
 
-// ---- memory
-
-std::size_t CudaDriver::free_memory_bytes() {
-  std::size_t free = 0;
-  std::size_t total = 0;
-  return f_.memory_info(&free, &total) == api::success ? free : 0;
-}
-
-Result<void*> CudaDriver::allocate(std::size_t bytes) {
-  const CaptureUntouched untouched(f_);
-  api::DevicePointer block = 0;
-  if (const api::Result result = f_.allocate(&block, bytes); result != api::success)
-    return driver_status(result, fmt::format("cuMemAlloc of {} bytes", bytes));
-  return pointer(block);
-}
-
-void CudaDriver::free(void* memory) {
-  const CaptureUntouched untouched(f_);
-  f_.release(address(memory));
-}
-
-Result<gpu::Mapping> CudaDriver::map_page_end(std::size_t bytes) {
-  gpu::Mapping mapping;
-  const Status status = map(mapping, bytes);
-  if (status.ok()) return mapping;
-  unmap(mapping);
-  return status;
-}
-
-/// Fills `mapping` as far as it comes, for unmap(): mapped_bytes is set last.
-Status CudaDriver::map(gpu::Mapping& mapping, std::size_t bytes) {
-  const CaptureUntouched untouched(f_);
-  api::MemoryProperties properties{};
-  properties.type = api::allocation_pinned;
-  properties.location = {api::location_device, ordinal_};
-  std::size_t page = 0;
-  GEMMTUNE_RETURN_IF_ERROR(
-      driver_status(f_.memory_granularity(&page, &properties, 0), "cuMemGetAllocationGranularity"));
-  const std::size_t usable = round_up(std::max<std::size_t>(bytes, 1), page);
-  const std::size_t reserved = usable + page;
-  api::DevicePointer begin = 0;
-  GEMMTUNE_RETURN_IF_ERROR(
-      driver_status(f_.address_reserve(&begin, reserved, 0, 0, 0), "cuMemAddressReserve"));
-  mapping.begin = pointer(begin);
-  mapping.reserved_bytes = reserved;
-  GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.memory_create(&mapping.memory, usable, &properties, 0),
-                                         fmt::format("cuMemCreate of {} bytes", usable)));
-  GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.memory_map(begin, usable, 0, mapping.memory, 0), "cuMemMap"));
-  mapping.mapped_bytes = usable;
-  const api::MemoryAccess access{properties.location, api::access_read_write};
-  return driver_status(f_.memory_access(begin, usable, &access, 1), "cuMemSetAccess");
-}
-
-void CudaDriver::unmap(const gpu::Mapping& mapping) {
-  const CaptureUntouched untouched(f_);
-  if (mapping.mapped_bytes != 0) f_.memory_unmap(address(mapping.begin), mapping.mapped_bytes);
-  if (mapping.memory != 0) f_.memory_release(mapping.memory);
-  if (mapping.begin != nullptr) f_.address_free(address(mapping.begin), mapping.reserved_bytes);
-}
-
-Status CudaDriver::copy_in(void* device, const void* host, std::size_t bytes) {
-  const CaptureUntouched untouched(f_);
-  return driver_status(f_.copy_to_device(address(device), host, bytes), "copy to the device");
-}
-
-Status CudaDriver::copy_out(void* host, const void* device, std::size_t bytes) {
-  const CaptureUntouched untouched(f_);
-  return driver_status(f_.copy_to_host(host, address(device), bytes), "copy from the device");
-}
-
-Status CudaDriver::copy_within(void* to, const void* from, std::size_t bytes) {
-  const CaptureUntouched untouched(f_);
-  return driver_status(f_.copy_on_device(address(to), address(from), bytes), "copy on the device");
-}
-
-Status CudaDriver::fill(void* device, int byte, std::size_t bytes) {
-  const CaptureUntouched untouched(f_);
-  return driver_status(f_.fill_bytes(address(device), static_cast<unsigned char>(byte), bytes), "fill");
-}
-
 Status CudaDriver::synchronize() { return driver_status(f_.context_synchronize(), "the device"); }
-
-// ---- programs
-
-Result<gpu::LoadedKernel> CudaDriver::load(const std::string& code, const std::string& kernel) {
-  const CaptureUntouched untouched(f_);
-  api::Module module = nullptr;
-  GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.module_load(&module, code.data()), "cuModuleLoadData"));
-  api::Function function = nullptr;
-  const Status found =
-      driver_status(f_.module_function(&function, module, kernel.c_str()), "cuModuleGetFunction " + kernel);
-  if (found.ok()) return gpu::LoadedKernel{module, function};
-  f_.module_unload(module);
-  return found;
-}
-
-void CudaDriver::unload(const gpu::LoadedKernel& kernel) {
-  const CaptureUntouched untouched(f_);
-  f_.module_unload(static_cast<api::Module>(kernel.module));
-}
 
 Status CudaDriver::reserve_shared(const gpu::LoadedKernel& kernel, std::size_t bytes) {
   return driver_status(
@@ -316,68 +220,10 @@ api::LaunchConfig CudaDriver::config_of(const gpu::LaunchShape& shape, Attribute
   return config;
 }
 
-// ---- streams, graphs, events
-
-Status CudaDriver::wait(Stream stream) {
-  return driver_status(f_.stream_synchronize(stream_of(stream)), "the stream");
-}
-
-bool CudaDriver::is_capturing(Stream stream) {
-  int status = api::capture_none;
-  return f_.capture_status(stream_of(stream), &status) == api::success && status != api::capture_none;
-}
-
-Status CudaDriver::begin_capture(Stream stream) {
-  return driver_status(f_.capture_begin(stream_of(stream), api::capture_mode_thread_local),
-                       "cuStreamBeginCapture");
-}
-
-Result<gpu::Graph> CudaDriver::end_capture(Stream stream) {
-  api::Graph captured = nullptr;
-  Status status = driver_status(f_.capture_end(stream_of(stream), &captured), "cuStreamEndCapture");
-  api::GraphExec graph = nullptr;
-  if (status.ok()) status = driver_status(f_.graph_instantiate(&graph, captured, 0), "cuGraphInstantiate");
-  if (captured != nullptr) f_.graph_destroy(captured);
-  if (!status.ok()) return status;
-  // Else the first run also pays for bringing each node to the device: 1 µs a launch, which service does not
-  // see.
-  status = driver_status(f_.graph_upload(graph, stream_of(stream)), "cuGraphUpload");
-  if (status.ok()) return reinterpret_cast<gpu::Graph>(graph);
-  f_.graph_exec_destroy(graph);
-  return status;
-}
-
-void CudaDriver::abandon_capture(Stream stream) {
-  api::Graph captured = nullptr;
-  f_.capture_end(stream_of(stream), &captured);
-  if (captured != nullptr) f_.graph_destroy(captured);
-}
-
-Status CudaDriver::launch_graph(gpu::Graph graph, Stream stream) {
-  return driver_status(f_.graph_launch(native(graph), stream_of(stream)), "cuGraphLaunch");
-}
-
-void CudaDriver::destroy(gpu::Graph graph) { f_.graph_exec_destroy(native(graph)); }
-
-Result<gpu::Event> CudaDriver::create_event() {
-  api::Event event = nullptr;
-  GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.event_create(&event, api::event_default), "cuEventCreate"));
-  return reinterpret_cast<gpu::Event>(event);
-}
-
-void CudaDriver::destroy(gpu::Event event) { f_.event_destroy(native(event)); }
-
 Status CudaDriver::record(gpu::Event event, Stream stream) {
   // Within a capture it is a node that can be read when the graph has run; elsewhere CUDA refuses that flag.
   const unsigned flags = is_capturing(stream) ? api::event_record_external : api::event_record_default;
   return driver_status(f_.event_record(native(event), stream_of(stream), flags), "cuEventRecord");
-}
-
-Result<double> CudaDriver::milliseconds_between(gpu::Event begin, gpu::Event end) {
-  float milliseconds = 0;
-  GEMMTUNE_RETURN_IF_ERROR(
-      driver_status(f_.event_elapsed(&milliseconds, native(begin), native(end)), "cuEventElapsedTime"));
-  return static_cast<double>(milliseconds);
 }
 
 }  // namespace gemmtune::cuda

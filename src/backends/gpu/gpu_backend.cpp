@@ -21,11 +21,10 @@ Result<int> ordinal_of(std::string_view text, std::string_view backend, int coun
 }  // namespace
 
 Result<DeviceInfo> GpuBackend::info_of(int ordinal, const std::string& library_folder) const {
-  auto info = describe(ordinal);
-  if (!info.ok()) return info;
-  info->backend = name();
-  info->name = fmt::format("{}:{}", name(), ordinal);
-  info->libraries = libraries(library_folder);
+  GEMMTUNE_TRY(auto info, describe(ordinal));
+  info.backend = name();
+  info.name = fmt::format("{}:{}", name(), ordinal);
+  info.libraries = libraries(library_folder);
   return info;
 }
 

@@ -141,10 +141,9 @@ Status GraphTimer::enqueue_runs(Graph graph, int runs) {
 
 Result<double> GraphTimer::wait_for_runs(int runs) {
   GEMMTUNE_RETURN_IF_ERROR(driver_.wait(driver_.own_stream()));
-  const auto milliseconds = driver_.milliseconds_between(begin_, end_);
-  if (!milliseconds.ok()) return milliseconds;
-  if (!(*milliseconds > 0)) return Status::internal("the device measured {} milliseconds", *milliseconds);
-  return *milliseconds / runs;
+  GEMMTUNE_TRY(const auto milliseconds, driver_.milliseconds_between(begin_, end_));
+  if (!(milliseconds > 0)) return Status::internal("the device measured {} milliseconds", milliseconds);
+  return milliseconds / runs;
 }
 
 Result<EnergySample> GraphTimer::run_counted(Graph graph, int launches, double seconds) {

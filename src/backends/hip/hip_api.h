@@ -8,41 +8,27 @@
 #include <string>
 #include <vector>
 
+#include "backends/gpu/runtime_api.h"
+
 namespace gemmtune::hip::api {
+
+using namespace gpu::api;
+using Result = gpu::api::Result;  // not gemmtune::Result
 
 // ---- HIP runtime (hip_runtime_api.h)
 
-using Result = int;
 using DevicePointer = void*;
 struct MemoryHandleTag;
-struct ModuleTag;
-struct FunctionTag;
-struct StreamTag;
-struct EventTag;
-struct GraphTag;
 struct GraphNodeTag;
-struct GraphExecTag;
 using MemoryHandle = MemoryHandleTag*;
-using Module = ModuleTag*;
-using Function = FunctionTag*;
-using HipStream = StreamTag*;
-using Event = EventTag*;
-using Graph = GraphTag*;
+using HipStream = StreamHandle;
 using GraphNode = GraphNodeTag*;
-using GraphExec = GraphExecTag*;
-
-inline constexpr Result success = 0;
-inline constexpr Result error_out_of_memory = 2;
 
 // hipDeviceAttribute_t
 inline constexpr int attribute_l2_bytes = 19;
 inline constexpr int attribute_multiprocessors = 63;
 inline constexpr int attribute_shared_per_block = 74;
 // flags
-inline constexpr unsigned event_default = 0;
-inline constexpr unsigned stream_default = 0;
-inline constexpr int capture_mode_thread_local = 1;
-inline constexpr int capture_none = 0;
 inline constexpr unsigned set_dependencies = 1;  // hipStreamSetCaptureDependencies
 
 /// hipDeviceProp_tR0600, of which only two texts are read; all of it is the library's to write.
@@ -53,11 +39,6 @@ struct Properties {
   char rest[1024];         // more than any version has had
 };
 
-struct MemoryLocation {
-  int type;
-  int id;
-};
-inline constexpr int location_device = 1;
 struct MemoryProperties {
   int type;
   int handle_type;
@@ -67,12 +48,6 @@ struct MemoryProperties {
   unsigned char rdma;
   unsigned short usage;
 };
-inline constexpr int allocation_pinned = 1;
-struct MemoryAccess {
-  MemoryLocation location;
-  int flags;
-};
-inline constexpr int access_read_write = 3;
 
 struct Runtime {
   Result (*init)(unsigned);
@@ -128,8 +103,6 @@ struct Runtime {
 
 // ---- hipRTC (hiprtc.h)
 
-struct ProgramTag;
-using Program = ProgramTag*;
 struct Rtc {
   int (*version)(int*, int*);
   const char* (*error_text)(int);

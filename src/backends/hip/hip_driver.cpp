@@ -4,7 +4,6 @@
 #include <array>
 
 #include "backends/hip/libraries.h"
-#include "base/rounding.h"
 
 namespace gemmtune::hip {
 namespace {
@@ -19,10 +18,16 @@ std::size_t last_level_cache_bytes(std::string_view architecture, std::size_t l2
   return has_one ? std::max(l2_bytes, infinity_cache_bytes) : l2_bytes;
 }
 
-api::GraphExec native(gpu::Graph graph) { return reinterpret_cast<api::GraphExec>(graph); }
-api::Event native(gpu::Event event) { return reinterpret_cast<api::Event>(event); }
-
 }  // namespace
+}  // namespace gemmtune::hip
+
+template class gemmtune::gpu::LibraryDriver<gemmtune::hip::RuntimeLibrary>;
+
+namespace gemmtune::hip {
+
+Status RuntimeLibrary::status(api::Result result, std::string_view what) {
+  return runtime_status(result, what);
+}
 
 std::string_view architecture_name(std::string_view with_features) {
   return with_features.substr(0, with_features.find(':'));
@@ -63,7 +68,7 @@ Status HipDriver::start() {
   limits.shared_bytes_per_block = static_cast<std::size_t>(values[2]);
   limits.shared_bytes_per_multiprocessor = limits.shared_bytes_per_block;
   enter();
-  return runtime_status(f_.stream_create(&stream_, api::stream_default), "hipStreamCreate");
+  return create_stream();
 }
 
 HipDriver::~HipDriver() {
@@ -109,96 +114,7 @@ std::map<std::string, double> HipDriver::observe() const {
   return seen;
 }
 
-// ---- memory
-
-std::size_t HipDriver::free_memory_bytes() {
-  std::size_t free = 0;
-  std::size_t total = 0;
-  return f_.memory_info(&free, &total) == api::success ? free : 0;
-}
-
-Result<void*> HipDriver::allocate(std::size_t bytes) {
-  void* block = nullptr;
-  if (const api::Result result = f_.allocate(&block, bytes); result != api::success) {
-    f_.last_error();  // else the next launch reports it again
-    return runtime_status(result, fmt::format("hipMalloc of {} bytes", bytes));
-  }
-  return block;
-}
-
-void HipDriver::free(void* memory) { f_.release(memory); }
-
-Result<gpu::Mapping> HipDriver::map_page_end(std::size_t bytes) {
-  gpu::Mapping mapping;
-  const Status status = map(mapping, bytes);
-  if (status.ok()) return mapping;
-  unmap(mapping);
-  return status;
-}
-
-/// Fills `mapping` as far as it comes, for unmap(): mapped_bytes is set last.
-Status HipDriver::map(gpu::Mapping& mapping, std::size_t bytes) {
-  api::MemoryProperties properties{};
-  properties.type = api::allocation_pinned;
-  properties.location = {api::location_device, ordinal_};
-  std::size_t page = 0;
-  GEMMTUNE_RETURN_IF_ERROR(
-      runtime_status(f_.memory_granularity(&page, &properties, 0), "hipMemGetAllocationGranularity"));
-  const std::size_t usable = round_up(std::max<std::size_t>(bytes, 1), page);
-  const std::size_t reserved = usable + page;
-  GEMMTUNE_RETURN_IF_ERROR(
-      runtime_status(f_.address_reserve(&mapping.begin, reserved, 0, nullptr, 0), "hipMemAddressReserve"));
-  mapping.reserved_bytes = reserved;
-  api::MemoryHandle memory = nullptr;
-  GEMMTUNE_RETURN_IF_ERROR(runtime_status(f_.memory_create(&memory, usable, &properties, 0),
-                                          fmt::format("hipMemCreate of {} bytes", usable)));
-  mapping.memory = reinterpret_cast<unsigned long long>(memory);
-  GEMMTUNE_RETURN_IF_ERROR(runtime_status(f_.memory_map(mapping.begin, usable, 0, memory, 0), "hipMemMap"));
-  mapping.mapped_bytes = usable;
-  const api::MemoryAccess access{properties.location, api::access_read_write};
-  return runtime_status(f_.memory_access(mapping.begin, usable, &access, 1), "hipMemSetAccess");
-}
-
-void HipDriver::unmap(const gpu::Mapping& mapping) {
-  if (mapping.mapped_bytes != 0) f_.memory_unmap(mapping.begin, mapping.mapped_bytes);
-  if (mapping.memory != 0) f_.memory_release(reinterpret_cast<api::MemoryHandle>(mapping.memory));
-  if (mapping.begin != nullptr) f_.address_free(mapping.begin, mapping.reserved_bytes);
-}
-
-Status HipDriver::copy_in(void* device, const void* host, std::size_t bytes) {
-  return runtime_status(f_.copy_to_device(device, const_cast<void*>(host), bytes), "copy to the device");
-}
-
-Status HipDriver::copy_out(void* host, const void* device, std::size_t bytes) {
-  return runtime_status(f_.copy_to_host(host, const_cast<void*>(device), bytes), "copy from the device");
-}
-
-Status HipDriver::copy_within(void* to, const void* from, std::size_t bytes) {
-  return runtime_status(f_.copy_on_device(to, const_cast<void*>(from), bytes), "copy on the device");
-}
-
-Status HipDriver::fill(void* device, int byte, std::size_t bytes) {
-  return runtime_status(f_.fill_bytes(device, static_cast<unsigned char>(byte), bytes), "fill");
-}
-
 Status HipDriver::synchronize() { return runtime_status(f_.device_synchronize(), "the device"); }
-
-// ---- programs
-
-Result<gpu::LoadedKernel> HipDriver::load(const std::string& code, const std::string& kernel) {
-  api::Module module = nullptr;
-  GEMMTUNE_RETURN_IF_ERROR(runtime_status(f_.module_load(&module, code.data()), "hipModuleLoadData"));
-  api::Function function = nullptr;
-  const Status found =
-      runtime_status(f_.module_function(&function, module, kernel.c_str()), "hipModuleGetFunction " + kernel);
-  if (found.ok()) return gpu::LoadedKernel{module, function};
-  f_.module_unload(module);
-  return found;
-}
-
-void HipDriver::unload(const gpu::LoadedKernel& kernel) {
-  f_.module_unload(static_cast<api::Module>(kernel.module));
-}
 
 /// HIP needs no leave for it: what does not fit is refused here, before a launch fails.
 Status HipDriver::reserve_shared(const gpu::LoadedKernel&, std::size_t bytes) {
@@ -216,56 +132,6 @@ Status HipDriver::launch(const gpu::LoadedKernel& kernel, const gpu::LaunchShape
   if (result == api::success) return {};
   return runtime_status(result, describe(shape));
 }
-
-// ---- streams, graphs, events
-
-Status HipDriver::wait(Stream stream) {
-  return runtime_status(f_.stream_synchronize(stream_of(stream)), "the stream");
-}
-
-bool HipDriver::captures(api::HipStream stream) const {
-  int status = api::capture_none;
-  return f_.capture_status(stream, &status) == api::success && status != api::capture_none;
-}
-
-Status HipDriver::begin_capture(Stream stream) {
-  return runtime_status(f_.capture_begin(stream_of(stream), api::capture_mode_thread_local),
-                        "hipStreamBeginCapture");
-}
-
-Result<gpu::Graph> HipDriver::end_capture(Stream stream) {
-  api::Graph captured = nullptr;
-  Status status = runtime_status(f_.capture_end(stream_of(stream), &captured), "hipStreamEndCapture");
-  api::GraphExec graph = nullptr;
-  if (status.ok()) status = runtime_status(f_.graph_instantiate(&graph, captured, 0), "hipGraphInstantiate");
-  if (captured != nullptr) f_.graph_destroy(captured);
-  if (!status.ok()) return status;
-  status = runtime_status(f_.graph_upload(graph, stream_of(stream)), "hipGraphUpload");
-  if (status.ok()) return reinterpret_cast<gpu::Graph>(graph);
-  f_.graph_exec_destroy(graph);
-  return status;
-}
-
-void HipDriver::abandon_capture(Stream stream) {
-  api::Graph captured = nullptr;
-  f_.capture_end(stream_of(stream), &captured);
-  if (captured != nullptr) f_.graph_destroy(captured);
-  f_.last_error();
-}
-
-Status HipDriver::launch_graph(gpu::Graph graph, Stream stream) {
-  return runtime_status(f_.graph_launch(native(graph), stream_of(stream)), "hipGraphLaunch");
-}
-
-void HipDriver::destroy(gpu::Graph graph) { f_.graph_exec_destroy(native(graph)); }
-
-Result<gpu::Event> HipDriver::create_event() {
-  api::Event event = nullptr;
-  GEMMTUNE_RETURN_IF_ERROR(runtime_status(f_.event_create(&event, api::event_default), "hipEventCreate"));
-  return reinterpret_cast<gpu::Event>(event);
-}
-
-void HipDriver::destroy(gpu::Event event) { f_.event_destroy(native(event)); }
 
 Status HipDriver::record(gpu::Event event, Stream stream) {
   if (is_capturing(stream)) return record_in_capture(event, stream_of(stream));
@@ -287,13 +153,6 @@ Status HipDriver::record_in_capture(gpu::Event event, api::HipStream stream) {
                                           "hipGraphAddEventRecordNode"));
   return runtime_status(f_.capture_depend(stream, &node, 1, api::set_dependencies),
                         "hipStreamUpdateCaptureDependencies");
-}
-
-Result<double> HipDriver::milliseconds_between(gpu::Event begin, gpu::Event end) {
-  float milliseconds = 0;
-  GEMMTUNE_RETURN_IF_ERROR(
-      runtime_status(f_.event_elapsed(&milliseconds, native(begin), native(end)), "hipEventElapsedTime"));
-  return static_cast<double>(milliseconds);
 }
 
 }  // namespace gemmtune::hip

@@ -137,11 +137,10 @@ Result<Binary> KernelCache::get(const Compiler& compiler, const Source& source,
     std::error_code ignored;
     fs::remove(path, ignored);
   }
-  auto binary = compiler.compile(source, architecture);
-  if (!binary.ok()) return binary;
+  GEMMTUNE_TRY(auto binary, compiler.compile(source, architecture));
   Status written = make_folders(folder_, folder_mode);
   if (written.ok())
-    written = write_file_atomically(path, print_file(title_of(compiler, source, architecture), *binary));
+    written = write_file_atomically(path, print_file(title_of(compiler, source, architecture), binary));
   if (!written.ok()) log(LogLevel::warning, "kernel cache: {}", written.message());
   return binary;
 }
