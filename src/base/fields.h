@@ -34,8 +34,10 @@ void visit_each(std::string_view names, Visit& visit, Members&... members) {
 
 }  // namespace gemmtune
 
-// The body of visit_fields(object, visit): names for all members of `object`, in their order. A structured
+// Defines visit_fields(object, visit) for objects of a struct, constant or not: names for all its members, in their order. A structured
 // binding holds them, so a list that lacks a member does not compile, and each listed member is visited.
-#define GEMMTUNE_VISIT_FIELDS(object, visit, ...) \
-  auto& [__VA_ARGS__] = object;                   \
-  ::gemmtune::visit_each(#__VA_ARGS__, visit, __VA_ARGS__)
+#define GEMMTUNE_FIELDS(Struct, ...)                                                               \
+  void visit_fields(::gemmtune::SameStruct<Struct> auto& gemmtune_object, auto&& gemmtune_visit) { \
+    auto& [__VA_ARGS__] = gemmtune_object;                                                         \
+    ::gemmtune::visit_each(#__VA_ARGS__, gemmtune_visit, __VA_ARGS__);                             \
+  }

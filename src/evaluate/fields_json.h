@@ -17,52 +17,29 @@
 
 namespace gemmtune {
 
-template <SameStruct<Policy> Struct, typename Visit>
-void visit_fields(Struct& policy, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(policy, visit, cache, warmup, iterations, sample_us, screening_samples,
-                        pool_limit_bytes, prefer_ratio, tie_band, unwritten_pass_factor, round_limit, seed,
-                        finalists, accuracy, init, launch, rotating_mb, objective, routing, routing_trace,
-                        team, parallel_pass, processor_time);
-}
+GEMMTUNE_FIELDS(Policy, cache, warmup, iterations, sample_us, screening_samples, pool_limit_bytes,
+                prefer_ratio, tie_band, unwritten_pass_factor, round_limit, seed, finalists, accuracy, init,
+                launch, rotating_mb, objective, routing, routing_trace, team, parallel_pass, processor_time);
 
-template <SameStruct<RoutingTrace> Struct, typename Visit>
-void visit_fields(Struct& trace, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(trace, visit, name, experts, topk, ids);
-}
+GEMMTUNE_FIELDS(RoutingTrace, name, experts, topk, ids);
 
-template <SameStruct<DeviceRequest> Struct, typename Visit>
-void visit_fields(Struct& request, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(request, visit, text, threads, isa_cap, module_folder, onednn_folders,
-                        kernel_cache_folder, rebuild_kernels, source_folder, compile_threads, pin_threads,
-                        serves, team, last_level_cache_mib, powercap_folder, opponent, library_baseline);
-}
+GEMMTUNE_FIELDS(DeviceRequest, text, threads, isa_cap, module_folder, onednn_folders, kernel_cache_folder,
+                rebuild_kernels, source_folder, compile_threads, pin_threads, serves, team,
+                last_level_cache_mib, powercap_folder, opponent, library_baseline);
 
 /// Without the functions, which are of the process that evaluates.
-template <SameStruct<InProcessOptions> Struct, typename Visit>
-void visit_fields(Struct& options, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(options, visit, policy, max_err_ratio, reference_threads, too_slow_factor,
-                        odd_strides, bit_classes, memory_limit_bytes, timing_lock, lock_owner, share,
-                        unwritten_on_step, unwritten_on_waited, unwritten_on_pause);
-}
+GEMMTUNE_FIELDS(InProcessOptions, policy, max_err_ratio, reference_threads, too_slow_factor, odd_strides,
+                bit_classes, memory_limit_bytes, timing_lock, lock_owner, share, unwritten_on_step,
+                unwritten_on_waited, unwritten_on_pause);
 
 /// Without the files, which are of the machine that has them, and what follows from the version.
-template <SameStruct<Library> Struct, typename Visit>
-void visit_fields(Struct& library, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(library, visit, name, version, why, unwritten_path, unwritten_year,
-                        unwritten_passed_over);
-}
+GEMMTUNE_FIELDS(Library, name, version, why, unwritten_path, unwritten_year, unwritten_passed_over);
 
 /// Without the slot of the machine that it is in, and without its team, which a policy names.
-template <SameStruct<DeviceInfo> Struct, typename Visit>
-void visit_fields(Struct& device, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(device, visit, backend, name, model, gfx, cu_num, unwritten_bus_id, unwritten_team,
-                        libraries, unwritten_opponent, unwritten_opponent_text);
-}
+GEMMTUNE_FIELDS(DeviceInfo, backend, name, model, gfx, cu_num, unwritten_bus_id, unwritten_team, libraries,
+                unwritten_opponent, unwritten_opponent_text);
 
-template <SameStruct<Candidate> Struct, typename Visit>
-void visit_fields(Struct& candidate, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(candidate, visit, family, revision, config);
-}
+GEMMTUNE_FIELDS(Candidate, family, revision, config);
 
 /// A struct whose fields are listed.
 template <typename Struct>

@@ -28,12 +28,8 @@ struct Constants {
   double microseconds;
   Inner inner;
 };
-void visit_fields(SameStruct<Inner> auto& inner, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(inner, visit, cycles);
-}
-void visit_fields(SameStruct<Constants> auto& constants, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(constants, visit, bytes, microseconds, inner);
-}
+GEMMTUNE_FIELDS(Inner, cycles);
+GEMMTUNE_FIELDS(Constants, bytes, microseconds, inner);
 
 namespace {
 

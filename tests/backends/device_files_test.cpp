@@ -138,9 +138,7 @@ struct SampleConfig {
   float unit;
   Element element;
 };
-void visit_fields(const SampleConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, block_m, packed, unit, element);
-}
+GEMMTUNE_FIELDS(SampleConfig, block_m, packed, unit, element);
 
 TEST(DeviceFiles, AConfigIsOneDefineThatNamesItsFields) {
   EXPECT_EQ(config_define(SampleConfig{64, true, 4, Element::bf16}),

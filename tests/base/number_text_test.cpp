@@ -55,6 +55,7 @@ struct Listed {
   std::string second = "x";
   int unwritten_third = 3;
 };
+GEMMTUNE_FIELDS(Listed, first, call, second, unwritten_third);
 
 TEST(Fields, NamesBelongToTheirMembers) {
   std::vector<std::string> names;
@@ -65,7 +66,7 @@ TEST(Fields, NamesBelongToTheirMembers) {
       EXPECT_EQ(member, 1);
     }
   };
-  GEMMTUNE_VISIT_FIELDS(object, visit, first, call, second, unwritten_third);
+  visit_fields(object, visit);
   EXPECT_THAT(names, ElementsAre("first", "second"));
 }
 

@@ -13,10 +13,7 @@
 
 namespace gemmtune {
 
-template <SameStruct<RecordedFamily> Struct, typename Visit>
-void visit_fields(Struct& family, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(family, visit, name, revision, tie_rank, identity, thread_pool);
-}
+GEMMTUNE_FIELDS(RecordedFamily, name, revision, tie_rank, identity, thread_pool);
 
 namespace {
 

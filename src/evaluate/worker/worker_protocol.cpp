@@ -9,30 +9,12 @@
 
 namespace gemmtune {
 
-template <SameStruct<OpenRequest> Struct, typename Visit>
-void visit_fields(Struct& request, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(request, visit, backend, device, evaluation, version);
-}
-template <SameStruct<AnnounceRequest> Struct, typename Visit>
-void visit_fields(Struct& request, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidates);
-}
-template <SameStruct<ScreenRequest> Struct, typename Visit>
-void visit_fields(Struct& request, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidate, samples);
-}
-template <SameStruct<RoundsKind> Struct, typename Visit>
-void visit_fields(Struct& kind, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(kind, visit, energy, routing);
-}
-template <SameStruct<FinalsRequest> Struct, typename Visit>
-void visit_fields(Struct& request, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidates, rounds, kind);
-}
-template <SameStruct<NeighbourRequest> Struct, typename Visit>
-void visit_fields(Struct& request, Visit visit) {
-  GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidate, m);
-}
+GEMMTUNE_FIELDS(OpenRequest, backend, device, evaluation, version);
+GEMMTUNE_FIELDS(AnnounceRequest, problem, candidates);
+GEMMTUNE_FIELDS(ScreenRequest, problem, candidate, samples);
+GEMMTUNE_FIELDS(RoundsKind, energy, routing);
+GEMMTUNE_FIELDS(FinalsRequest, problem, candidates, rounds, kind);
+GEMMTUNE_FIELDS(NeighbourRequest, problem, candidate, m);
 
 namespace {
 

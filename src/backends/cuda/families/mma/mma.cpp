@@ -20,10 +20,7 @@
 
 namespace gemmtune::cuda {
 
-static void visit_fields(const MmaConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, block_m, block_n, warps_m, warps_n, num_stages, split_k, x_columns,
-                        w_columns);
-}
+GEMMTUNE_FIELDS(MmaConfig, block_m, block_n, warps_m, warps_n, num_stages, split_k, x_columns, w_columns);
 
 namespace {
 
@@ -87,10 +84,8 @@ struct MmaCost {
   gpu::OfMemory partials_from_memory;  // bytes a microsecond
 };
 
-void visit_fields(SameStruct<MmaCost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, rate, max_share, min_share, tile_share, doubled_tile, from_memory,
-                        under_way, few_under_way, launched, reduction, partials_from_memory);
-}
+GEMMTUNE_FIELDS(MmaCost, rate, max_share, min_share, tile_share, doubled_tile, from_memory, under_way,
+                few_under_way, launched, reduction, partials_from_memory);
 
 // Of the data sheet; no kernel was measured.
 constexpr gpu::FittedRow<MmaCost> mma_rows[] = {{a100,

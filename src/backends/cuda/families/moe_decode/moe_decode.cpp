@@ -19,12 +19,10 @@
 
 namespace gemmtune::cuda {
 
-static void visit_fields(const MoeDecodeConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, hidden, warps, teams, hidden_teams, row_bytes, slab, hidden_bytes,
-                        hidden_slab, entries, stage_bytes, slots, tiles, grid, weighted, bias, strips,
-                        tokens_fp8, hidden_ahead, pitch, scale_pitch, zero_pitch, hidden_pitch,
-                        hidden_scale_pitch, hidden_zero_pitch, weight, group, zero_points);
-}
+GEMMTUNE_FIELDS(MoeDecodeConfig, hidden, warps, teams, hidden_teams, row_bytes, slab, hidden_bytes,
+                hidden_slab, entries, stage_bytes, slots, tiles, grid, weighted, bias, strips, tokens_fp8,
+                hidden_ahead, pitch, scale_pitch, zero_pitch, hidden_pitch, hidden_scale_pitch,
+                hidden_zero_pitch, weight, group, zero_points);
 
 namespace {
 

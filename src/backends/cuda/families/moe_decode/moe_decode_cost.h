@@ -27,11 +27,9 @@ struct MoeDecodeCost {
   double fp8_shared_bytes;  // as of MXFP4
 };
 
-void visit_fields(SameStruct<MoeDecodeCost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, launched, from_memory, fp4_expert, fp4_expert_warps9, fp4_expert_warps,
-                        fp4_expert_stages, fp4_shared_bytes, strips_launched, expert, strip, atom,
-                        expert_warps9, expert_warps16, warps6, warps, fp8_shared_bytes);
-}
+GEMMTUNE_FIELDS(MoeDecodeCost, launched, from_memory, fp4_expert, fp4_expert_warps9, fp4_expert_warps,
+                fp4_expert_stages, fp4_shared_bytes, strips_launched, expert, strip, atom, expert_warps9,
+                expert_warps16, warps6, warps, fp8_shared_bytes);
 
 /// The constants for a device.
 MoeDecodeCost moe_decode_cost(const gpu::Limits& device);

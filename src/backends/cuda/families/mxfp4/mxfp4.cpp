@@ -18,11 +18,8 @@
 
 namespace gemmtune::cuda {
 
-static void visit_fields(const Mxfp4Config& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, warpgroups, tiles, block_n, together, k_atoms, wide, send, mma,
-                        row_scales, x_fp4, rows_per_y, persistent, packed, weight, group, zero_points,
-                        rescaled, scaled, stream);
-}
+GEMMTUNE_FIELDS(Mxfp4Config, warpgroups, tiles, block_n, together, k_atoms, wide, send, mma, row_scales,
+                x_fp4, rows_per_y, persistent, packed, weight, group, zero_points, rescaled, scaled, stream);
 
 namespace {
 

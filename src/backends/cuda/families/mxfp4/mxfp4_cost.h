@@ -42,15 +42,11 @@ struct Mxfp4Cost {
   Mxfp4InstructionCost of_nvfp4;  // by those of warp groups
 };
 
-void visit_fields(SameStruct<Mxfp4InstructionCost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, decoded, row, decoded_by_units, stage, from_l2, uncovered, stored, wave,
-                        exchanged);
-}
-void visit_fields(SameStruct<Mxfp4Cost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, plain, nvfp4, nvfp4_waits, int4, rescaled_int4,
-                        scaled_int4, warp_loop, decoded_together, row_together, two_stages, launched, stored,
-                        sent, streamed, of_warps, of_warpgroups, of_nvfp4);
-}
+GEMMTUNE_FIELDS(Mxfp4InstructionCost, decoded, row, decoded_by_units, stage, from_l2, uncovered, stored, wave,
+                exchanged);
+GEMMTUNE_FIELDS(Mxfp4Cost, clock, from_memory, plain, nvfp4, nvfp4_waits, int4, rescaled_int4, scaled_int4,
+                warp_loop, decoded_together, row_together, two_stages, launched, stored, sent, streamed,
+                of_warps, of_warpgroups, of_nvfp4);
 
 /// The constants for a device.
 Mxfp4Cost mxfp4_cost(const gpu::Limits& device);

@@ -19,10 +19,8 @@
 
 namespace gemmtune::cuda {
 
-static void visit_fields(const Mxfp4SkinnyConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, warps, units, tail, groups, pieces, split, x_fp4, packed, scale_bytes,
-                        weight, group, zero_points);
-}
+GEMMTUNE_FIELDS(Mxfp4SkinnyConfig, warps, units, tail, groups, pieces, split, x_fp4, packed, scale_bytes,
+                weight, group, zero_points);
 
 namespace {
 

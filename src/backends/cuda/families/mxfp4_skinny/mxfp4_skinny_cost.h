@@ -27,11 +27,9 @@ struct Mxfp4SkinnyCost {
   double exchanged;           // microseconds of split-K, each block of a cluster
 };
 
-void visit_fields(SameStruct<Mxfp4SkinnyCost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, latency, unit, unit_group, strip, scale_load,
-                        issued_unit, issued_unit_group, issued_strip, x_bytes, fp4_x_bytes, piece, launched,
-                        launched_packed, under_way, exchanged);
-}
+GEMMTUNE_FIELDS(Mxfp4SkinnyCost, clock, from_memory, latency, unit, unit_group, strip, scale_load,
+                issued_unit, issued_unit_group, issued_strip, x_bytes, fp4_x_bytes, piece, launched,
+                launched_packed, under_way, exchanged);
 
 /// The constants for a device.
 Mxfp4SkinnyCost mxfp4_skinny_cost(const gpu::Limits& device);

@@ -20,11 +20,9 @@
 
 namespace gemmtune::cuda {
 
-static void visit_fields(const Mxfp4StreamConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, stage, warps, teams, strips, units, wide, all_units, tail, groups,
-                        blocks, bias, token_scales, token_unit, rows_apart, scales_apart, zeros_apart, sort,
-                        weight, group, zero_points, scale_type);
-}
+GEMMTUNE_FIELDS(Mxfp4StreamConfig, stage, warps, teams, strips, units, wide, all_units, tail, groups, blocks,
+                bias, token_scales, token_unit, rows_apart, scales_apart, zeros_apart, sort, weight, group,
+                zero_points, scale_type);
 
 namespace {
 

@@ -34,11 +34,9 @@ struct StreamCost {
   double loaded_slab;   // and of the warp that loads, a slab
 };
 
-void visit_fields(SameStruct<StreamCost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, launched, stage, unhidden, sorting, sorted_pairs,
-                        block_sorting, block_sorted_pair, strip, strip_unit, strip_group, rows_apart,
-                        two_blocks, team_slab, team_strip, team_unit, issued_strip, issued_unit, loaded_slab);
-}
+GEMMTUNE_FIELDS(StreamCost, clock, from_memory, launched, stage, unhidden, sorting, sorted_pairs,
+                block_sorting, block_sorted_pair, strip, strip_unit, strip_group, rows_apart, two_blocks,
+                team_slab, team_strip, team_unit, issued_strip, issued_unit, loaded_slab);
 
 /// The constants for a device.
 StreamCost stream_cost(const gpu::Limits& device);

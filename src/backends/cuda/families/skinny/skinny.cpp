@@ -17,9 +17,7 @@
 
 namespace gemmtune::cuda {
 
-static void visit_fields(const SkinnyConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, block_m, block_n, k_atoms, promotion, packed);
-}
+GEMMTUNE_FIELDS(SkinnyConfig, block_m, block_n, k_atoms, promotion, packed);
 
 namespace {
 

@@ -29,12 +29,9 @@ struct SkinnyCost {
   double right_blocks;               // from this number
 };
 
-void visit_fields(SameStruct<SkinnyCost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, launched, from_memory, under_way, few_under_way, few_blocks,
-                        into_multiprocessor, cluster_pause, cluster_pause_loads, pause_loads, promoted,
-                        promoted_of_scales, promoted_column, promoted_beside, exchanged, exchanged_row,
-                        wrong_blocks, right_blocks);
-}
+GEMMTUNE_FIELDS(SkinnyCost, launched, from_memory, under_way, few_under_way, few_blocks, into_multiprocessor,
+                cluster_pause, cluster_pause_loads, pause_loads, promoted, promoted_of_scales,
+                promoted_column, promoted_beside, exchanged, exchanged_row, wrong_blocks, right_blocks);
 
 /// The constants for a device.
 SkinnyCost skinny_cost(const gpu::Limits& device);

@@ -18,11 +18,9 @@
 
 namespace gemmtune::cuda {
 
-static void visit_fields(const WgmmaConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, block_m, block_n, consumer_warpgroups, ping_pong, swap_ab, split_k,
-                        single_tile, staging_buffers, whole_staging, multicast, k_atoms, promotion, n_slices,
-                        producer_registers, consumer_registers, bias, packed, a_mn_major, b_mn_major, last_x);
-}
+GEMMTUNE_FIELDS(WgmmaConfig, block_m, block_n, consumer_warpgroups, ping_pong, swap_ab, split_k, single_tile,
+                staging_buffers, whole_staging, multicast, k_atoms, promotion, n_slices, producer_registers,
+                consumer_registers, bias, packed, a_mn_major, b_mn_major, last_x);
 
 namespace {
 

@@ -42,14 +42,12 @@ struct WgmmaCost {
   double multicast;          // and of one with multicast
 };
 
-void visit_fields(SameStruct<WgmmaCost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, refill, stages_under_way, into_multiprocessor, from_l2, distinct,
-                        from_memory, under_way, few_under_way, few_blocks, few_blocks_of_scales,
-                        narrow_instruction, narrow_instruction_column, slowdown, promotion,
-                        promotion_of_scales, two_sets, two_sets_of_scales, two_sets_column, two_sets_scale,
-                        energy_of_loads, energy_of_choices, stored, stored_elements, whole_staging, exchanged,
-                        exchanged_bytes, exchanged_block, parts_of_tiles, launched, multicast);
-}
+GEMMTUNE_FIELDS(WgmmaCost, clock, refill, stages_under_way, into_multiprocessor, from_l2, distinct,
+                from_memory, under_way, few_under_way, few_blocks, few_blocks_of_scales, narrow_instruction,
+                narrow_instruction_column, slowdown, promotion, promotion_of_scales, two_sets,
+                two_sets_of_scales, two_sets_column, two_sets_scale, energy_of_loads, energy_of_choices,
+                stored, stored_elements, whole_staging, exchanged, exchanged_bytes, exchanged_block,
+                parts_of_tiles, launched, multicast);
 
 /// The constants for a device.
 WgmmaCost wgmma_cost(const gpu::Limits& device);

@@ -22,12 +22,9 @@
 
 namespace gemmtune::cuda {
 
-static void visit_fields(const WgmmaMoeConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, stage, fp4, token_scales, token_unit, block_rows, block_tokens,
-                        staged_tokens, quantizes, min_width, consumer_warpgroups, k_atoms, cluster, sort,
-                        blocks, producer_registers, consumer_registers, bias, weighted, weight, group,
-                        zero_points, scales, scaled);
-}
+GEMMTUNE_FIELDS(WgmmaMoeConfig, stage, fp4, token_scales, token_unit, block_rows, block_tokens, staged_tokens,
+                quantizes, min_width, consumer_warpgroups, k_atoms, cluster, sort, blocks, producer_registers,
+                consumer_registers, bias, weighted, weight, group, zero_points, scales, scaled);
 
 namespace {
 

@@ -50,14 +50,12 @@ struct WgmmaMoeCost {
   double quantizing_bytes;  // which reads and writes this times its bytes
 };
 
-void visit_fields(SameStruct<WgmmaMoeCost> auto& cost, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(cost, visit, clock, from_memory, from_l2, into_multiprocessor, wide_loads, latency,
-                        launched, stage, sorting, sorted_pairs, block_sorting, block_sorted_pair, instruction,
-                        instruction_token, promoted_token, promotion, promotion_token, covered_promotion,
-                        decoded_by_three, decoded_by_two, decoded_two_tiles, decoded_alone, group_token,
-                        group, group_factors, stored, stored_elements, stored_wide, stored_wide_elements,
-                        cluster, scales_read, lone_from_memory, quantized, quantizing, quantizing_bytes);
-}
+GEMMTUNE_FIELDS(WgmmaMoeCost, clock, from_memory, from_l2, into_multiprocessor, wide_loads, latency, launched,
+                stage, sorting, sorted_pairs, block_sorting, block_sorted_pair, instruction,
+                instruction_token, promoted_token, promotion, promotion_token, covered_promotion,
+                decoded_by_three, decoded_by_two, decoded_two_tiles, decoded_alone, group_token, group,
+                group_factors, stored, stored_elements, stored_wide, stored_wide_elements, cluster,
+                scales_read, lone_from_memory, quantized, quantizing, quantizing_bytes);
 
 /// The constants for a device.
 WgmmaMoeCost wgmma_moe_cost(const gpu::Limits& device);

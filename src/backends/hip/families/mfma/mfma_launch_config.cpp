@@ -13,10 +13,8 @@
 
 namespace gemmtune::hip {
 
-static void visit_fields(const MfmaConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, block_m, block_n, block_k, waves_m, waves_n, rows, kpack, buffers,
-                        direct, pad, shuffled, x_columns, w_columns, split_k, waves_per_eu, decoded, scaled);
-}
+GEMMTUNE_FIELDS(MfmaConfig, block_m, block_n, block_k, waves_m, waves_n, rows, kpack, buffers, direct, pad,
+                shuffled, x_columns, w_columns, split_k, waves_per_eu, decoded, scaled);
 
 namespace {
 

@@ -18,9 +18,7 @@
 
 namespace gemmtune::hip {
 
-static void visit_fields(const MfmaMoeConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, number, gated, bias, weighted, scales);
-}
+GEMMTUNE_FIELDS(MfmaMoeConfig, number, gated, bias, weighted, scales);
 
 namespace {
 

@@ -14,9 +14,7 @@
 
 namespace gemmtune::hip {
 
-static void visit_fields(const SkinnyConfig& config, auto&& visit) {
-  GEMMTUNE_VISIT_FIELDS(config, visit, rows, weight_rows, waves, unroll, shuffled, w_columns);
-}
+GEMMTUNE_FIELDS(SkinnyConfig, rows, weight_rows, waves, unroll, shuffled, w_columns);
 
 namespace {
 
