@@ -122,8 +122,7 @@ class IntegerExpression::Parser {
   explicit Parser(std::string_view text) : text_(text) {}
 
   Result<NodePtr> run() {
-    auto root = binary(0);
-    if (!root.ok()) return root;
+    GEMMTUNE_TRY(auto root, binary(0));
     skip_blanks();
     if (at_ != text_.size()) return error("an operator or the end");
     return root;
@@ -154,9 +153,8 @@ class IntegerExpression::Parser {
       const auto found = std::find_if(levels[level].begin(), levels[level].end(),
                                       [&](const Spelling& one) { return take(one.text); });
       if (found == levels[level].end()) break;
-      auto right = binary(level + 1);
-      if (!right.ok()) return right;
-      left = std::make_shared<const Node>(Node{found->meaning, 0, {}, *left, *right});
+      GEMMTUNE_TRY(auto right, binary(level + 1));
+      left = std::make_shared<const Node>(Node{found->meaning, 0, {}, *left, right});
     }
     return left;
   }
@@ -170,9 +168,8 @@ class IntegerExpression::Parser {
 
   /// `not` is tighter than a comparison, as in C++: it wants parentheses around one.
   Result<NodePtr> negated() {
-    auto inner = unary();
-    if (!inner.ok()) return inner;
-    return NodePtr(std::make_shared<const Node>(Node{Operator::negation, 0, {}, *inner, nullptr}));
+    GEMMTUNE_TRY(auto inner, unary());
+    return NodePtr(std::make_shared<const Node>(Node{Operator::negation, 0, {}, inner, nullptr}));
   }
 
   Result<NodePtr> operand() {

@@ -83,9 +83,8 @@ class Service {
   Result<std::unique_ptr<Device>> open_own_device() {
     GEMMTUNE_TRY(const auto info, context_device());
     GEMMTUNE_TRY(const auto request, own_request(info));
-    auto device = open_device(info.backend, request);
-    if (!device.ok()) return device;
-    const DeviceInfo& own = (*device)->info();
+    GEMMTUNE_TRY(auto device, open_device(info.backend, request));
+    const DeviceInfo& own = device->info();
     if (own.gfx == info.gfx && own.cu_num == info.cu_num) return device;
     return Status::internal("{} is {} with {} units here, the context has {} with {}", info.name, own.gfx,
                             own.cu_num, info.gfx, info.cu_num);

@@ -311,8 +311,7 @@ Result<std::string> write_rows(const Format& format, ConversionRows& rows, const
     rows.leave_out(index,
                    fmt::format("{}: {} has no place for operands that are not dense", key.lost, format.name));
   }
-  auto text = format.write(rows, options);
-  if (!text.ok()) return text;
+  GEMMTUNE_TRY(auto text, format.write(rows, options));
   // A file of the same format had no more columns.
   if (rows.origin != format.name) LostColumns(format, rows).name(rows);
   for (const CarriedPart& part : rows.parts) {

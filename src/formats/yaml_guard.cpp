@@ -104,20 +104,18 @@ Result<YAML::Node> load(const std::string& source, const std::string& content, s
 }  // namespace
 
 Result<YAML::Node> load_yaml_list(const std::string& source, const std::string& content) {
-  auto root = load(source, content, "a list of maps");
-  if (!root.ok()) return root;
-  if (root->IsNull()) return YAML::Node(YAML::NodeType::Sequence);
-  if (root->IsSequence()) return root;
-  return Status::invalid("{}:{}: expected a list of maps with M, N and K", source, yaml_line(*root));
+  GEMMTUNE_TRY(auto root, load(source, content, "a list of maps"));
+  if (root.IsNull()) return YAML::Node(YAML::NodeType::Sequence);
+  if (root.IsSequence()) return root;
+  return Status::invalid("{}:{}: expected a list of maps with M, N and K", source, yaml_line(root));
 }
 
 Result<YAML::Node> load_yaml_map(const std::string& source, const std::string& content,
                                  std::string_view expected) {
-  auto root = load(source, content, expected);
-  if (!root.ok()) return root;
-  if (root->IsNull()) return YAML::Node(YAML::NodeType::Map);
-  if (root->IsMap()) return root;
-  return Status::invalid("{}:{}: expected {}", source, yaml_line(*root), expected);
+  GEMMTUNE_TRY(auto root, load(source, content, expected));
+  if (root.IsNull()) return YAML::Node(YAML::NodeType::Map);
+  if (root.IsMap()) return root;
+  return Status::invalid("{}:{}: expected {}", source, yaml_line(root), expected);
 }
 
 std::size_t yaml_line(const YAML::Node& node) {

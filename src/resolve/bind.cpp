@@ -80,10 +80,9 @@ Binding bind_name(const Device& device, std::string_view kernel_name, const Prob
 
 Result<Candidate> resolve_name(const Device& device, std::string_view kernel_name, const Problem& problem,
                                bool dependent) {
-  auto candidate = device.resolve(kernel_name, problem);
-  if (!candidate.ok()) return candidate;
-  GEMMTUNE_RETURN_IF_ERROR(check_launch(*candidate, dependent));
-  GEMMTUNE_RETURN_IF_ERROR(check_errata(device, problem, *candidate));
+  GEMMTUNE_TRY(auto candidate, device.resolve(kernel_name, problem));
+  GEMMTUNE_RETURN_IF_ERROR(check_launch(candidate, dependent));
+  GEMMTUNE_RETURN_IF_ERROR(check_errata(device, problem, candidate));
   return candidate;
 }
 

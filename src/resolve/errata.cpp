@@ -117,9 +117,8 @@ Status check_errata(const Device& device, const Problem& problem, const Candidat
 }
 
 Result<Candidate> usable_default(const Device& device, const Problem& problem, AccuracyPolicy policy) {
-  auto candidate = default_kernel(device, problem, policy);
-  if (!candidate.ok()) return candidate;
-  GEMMTUNE_RETURN_IF_ERROR(check_errata(device, problem, *candidate));
+  GEMMTUNE_TRY(auto candidate, default_kernel(device, problem, policy));
+  GEMMTUNE_RETURN_IF_ERROR(check_errata(device, problem, candidate));
   return candidate;
 }
 

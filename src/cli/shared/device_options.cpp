@@ -74,16 +74,15 @@ Result<std::string> opponent_command(const DeviceOptions& options, const Environ
 
 Result<DeviceRequest> device_request(const DeviceOptions& options, const Environment& environment) {
   // This program uses no OpenMP, most programs that run kernels do.
-  auto request = gemmtune::device_request({.text = options.device,
-                                           .threads = options.threads,
-                                           .team = options.team,
-                                           .default_team = Team::openmp_or_own},
-                                          environment);
-  if (!request.ok()) return request;
-  request->compile_threads = options.compile_threads;
-  request->source_folder = options.source_folder;
-  GEMMTUNE_TRY(request->opponent, opponent_command(options, environment));
-  request->library_baseline = options.baseline == library_baseline;
+  GEMMTUNE_TRY(auto request, gemmtune::device_request({.text = options.device,
+                                                       .threads = options.threads,
+                                                       .team = options.team,
+                                                       .default_team = Team::openmp_or_own},
+                                                      environment));
+  request.compile_threads = options.compile_threads;
+  request.source_folder = options.source_folder;
+  GEMMTUNE_TRY(request.opponent, opponent_command(options, environment));
+  request.library_baseline = options.baseline == library_baseline;
   return request;
 }
 

@@ -128,31 +128,23 @@ std::string model_folder(const ModelOptions& options, const Environment& environ
 Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions& size,
                                   const Environment& environment, const std::string& architecture,
                                   bool layer_names) {
-  const auto tensor_parallel = positive("--tp", options.tensor_parallel, environment.tensor_parallel);
-  const auto batch_size = positive("--batch_size", options.batch_size, environment.batch_size);
-  const auto tokens = token_counts(options.tokens);
-  const auto served = served_sizes(options);
-  const auto x_type = x_type_of(size, architecture);
-  const auto y_type = y_type_of(size, architecture);
-  const auto operation = any_operation(size);
-  for (const Status& status : {tensor_parallel.status(), batch_size.status(), tokens.status(),
-                               served.status(), x_type.status(), y_type.status(), operation.status()}) {
-    if (!status.ok()) return status;
-  }
   ModelShapeOptions shape_options;
-  shape_options.tensor_parallel = *tensor_parallel;
+  GEMMTUNE_TRY(shape_options.tensor_parallel,
+               positive("--tp", options.tensor_parallel, environment.tensor_parallel));
+  GEMMTUNE_TRY(shape_options.batch_size,
+               positive("--batch_size", options.batch_size, environment.batch_size));
+  GEMMTUNE_TRY(shape_options.tokens, token_counts(options.tokens));
+  GEMMTUNE_TRY(const auto served, served_sizes(options));
+  GEMMTUNE_TRY(shape_options.x_type, x_type_of(size, architecture));
+  GEMMTUNE_TRY(shape_options.y_type, y_type_of(size, architecture));
+  GEMMTUNE_TRY(shape_options.operation, any_operation(size));
   shape_options.expert_parallel = options.expert_parallel;
-  shape_options.batch_size = *batch_size;
-  shape_options.tokens = *tokens;
-  if (*served) {
+  if (served) {
     shape_options.served = true;
     shape_options.batch_size = 1;  // GTUNE_BATCH_SIZE is no server's
-    shape_options.tokens = (*served)->tokens;
-    shape_options.lm_head_rows = (*served)->sequences;
+    shape_options.tokens = served->tokens;
+    shape_options.lm_head_rows = served->sequences;
   }
-  shape_options.x_type = *x_type;
-  shape_options.y_type = *y_type;
-  shape_options.operation = *operation;
   shape_options.bpreshuffle = size.bpreshuffle;
   shape_options.layer_names = layer_names;
   shape_options.architecture = architecture;
@@ -173,20 +165,18 @@ Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const Siz
   const OperationForm tuned = asked.value_or(OperationForm());
   SizeOptions laid_out = size;
   laid_out.bpreshuffle |= is_packed_in_vllm(options, tuned, architecture);
-  auto list = shapes_of_model(options, laid_out, environment, architecture, true);
-  if (!list.ok()) return list;
-  const auto others = std::stable_partition(list->rows.begin(), list->rows.end(), [&](const ShapeRow& row) {
-    return form_of(row.problem) == tuned;
-  });
-  const std::string left_out = operation_counts(std::vector<ShapeRow>(others, list->rows.end()));
-  list->rows.erase(others, list->rows.end());
-  if (list->rows.empty()) {
-    return Status::unsupported("{}: no row of {}; there are {}, tuned with --op", list->source,
+  GEMMTUNE_TRY(auto list, shapes_of_model(options, laid_out, environment, architecture, true));
+  const auto others = std::stable_partition(
+      list.rows.begin(), list.rows.end(), [&](const ShapeRow& row) { return form_of(row.problem) == tuned; });
+  const std::string left_out = operation_counts(std::vector<ShapeRow>(others, list.rows.end()));
+  list.rows.erase(others, list.rows.end());
+  if (list.rows.empty()) {
+    return Status::unsupported("{}: no row of {}; there are {}, tuned with --op", list.source,
                                to_string(tuned), left_out);
   }
   if (!left_out.empty()) {
     print_note(
-        fmt::format("{}: left out, tuned with --op, or all with -o FOLDER/: {}", list->source, left_out));
+        fmt::format("{}: left out, tuned with --op, or all with -o FOLDER/: {}", list.source, left_out));
   }
   return list;
 }

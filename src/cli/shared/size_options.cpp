@@ -312,28 +312,21 @@ Result<Problem> problem_of(const SizeOptions& options, std::string_view architec
     if (text->empty()) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name);
   }
   if (!missing.empty()) return Status::invalid("a single size needs -m, -n and -k; missing: {}", missing);
-  const auto operation = operation_of(options);
-  const auto x_type = x_type_of(options, architecture);
-  const auto y_type = y_type_of(options, architecture);
-  const auto m = dimension("-m", options.m);
-  const auto n = dimension("-n", options.n);
-  const auto k = dimension("-k", options.k);
-  for (const Status& status :
-       {operation.status(), x_type.status(), y_type.status(), m.status(), n.status(), k.status()}) {
-    if (!status.ok()) return status;
-  }
-  Problem problem = default_problem(operation->value_or(OperationForm()), architecture);
-  problem.m = *m;
-  problem.n = *n;
-  problem.k = *k;
-  if (*x_type) set_types(problem, **x_type);
-  problem.y_type = y_type->value_or(default_y_type(problem.operation, problem.x_type));
+  GEMMTUNE_TRY(const auto operation, operation_of(options));
+  GEMMTUNE_TRY(const auto x_type, x_type_of(options, architecture));
+  GEMMTUNE_TRY(const auto y_type, y_type_of(options, architecture));
+  Problem problem = default_problem(operation.value_or(OperationForm()), architecture);
+  GEMMTUNE_TRY(problem.m, dimension("-m", options.m));
+  GEMMTUNE_TRY(problem.n, dimension("-n", options.n));
+  GEMMTUNE_TRY(problem.k, dimension("-k", options.k));
+  if (x_type) set_types(problem, *x_type);
+  problem.y_type = y_type.value_or(default_y_type(problem.operation, problem.x_type));
   problem.bias = options.bias;
   problem.scale_ab = options.scale_ab;
   if (options.bpreshuffle) problem.weight_layout = WeightLayout::any;
   GEMMTUNE_RETURN_IF_ERROR(read_orders(options, problem));
   GEMMTUNE_RETURN_IF_ERROR(read_other_sizes(options, architecture, problem));
-  GEMMTUNE_RETURN_IF_ERROR(check_form(operation->value_or(OperationForm()), problem));
+  GEMMTUNE_RETURN_IF_ERROR(check_form(operation.value_or(OperationForm()), problem));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   return problem;
 }

@@ -124,9 +124,8 @@ Result<ConversionRows> read_all(const ConvertOptions& options, const ConversionO
   if (paths.empty()) return Status::invalid("'{}': expected the path of a file", options.file);
   auto rows = read_one(paths.front(), options.from, conversion);
   for (std::size_t index = 1; rows.ok() && index < paths.size(); ++index) {
-    auto more = read_one(paths[index], options.from, conversion);
-    if (!more.ok()) return more;
-    GEMMTUNE_RETURN_IF_ERROR(rows->append(std::move(*more)));
+    GEMMTUNE_TRY(auto more, read_one(paths[index], options.from, conversion));
+    GEMMTUNE_RETURN_IF_ERROR(rows->append(std::move(more)));
   }
   return rows;
 }

@@ -40,9 +40,8 @@ Result<std::vector<std::string>> paths_of(const std::string& word) {
       paths.push_back(path);
       continue;
     }
-    auto found = files_of_pattern(path);
-    if (!found.ok()) return found;
-    paths.insert(paths.end(), found->begin(), found->end());
+    GEMMTUNE_TRY(auto found, files_of_pattern(path));
+    paths.insert(paths.end(), found.begin(), found.end());
   }
   return paths;
 }

@@ -85,14 +85,9 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
     return own_rows_of(path, operation, device, options.strict);
   }
   ShapeListOptions list;
-  const auto x_type = x_type_of(options.size, device.gfx);
-  const auto y_type = y_type_of(options.size, device.gfx);
-  for (const Status& status : {x_type.status(), y_type.status()}) {
-    if (!status.ok()) return status;
-  }
+  GEMMTUNE_TRY(list.x_type, x_type_of(options.size, device.gfx));
+  GEMMTUNE_TRY(list.y_type, y_type_of(options.size, device.gfx));
   list.operation = operation;
-  list.x_type = *x_type;
-  list.y_type = *y_type;
   list.strict = options.strict;
   list.architecture = device.gfx;
   list.output = outputs.empty() ? std::string() : outputs.front();
@@ -127,9 +122,8 @@ Result<ShapeList> given_shapes(const TuneOptions& options, const Environment& en
 
 Result<ShapeList> all_shapes(const TuneOptions& options, const Environment& environment,
                              const DeviceInfo& device) {
-  auto shapes = given_shapes(options, environment, device);
-  if (!shapes.ok()) return shapes;
-  for (ShapeRow& row : shapes->rows) GEMMTUNE_RETURN_IF_ERROR(apply_scale_format(options.size, row.problem));
+  GEMMTUNE_TRY(auto shapes, given_shapes(options, environment, device));
+  for (ShapeRow& row : shapes.rows) GEMMTUNE_RETURN_IF_ERROR(apply_scale_format(options.size, row.problem));
   return shapes;
 }
 
@@ -314,17 +308,16 @@ bool names_shapes(const TuneOptions& options) {
 
 Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& environment,
                             const DeviceInfo& device) {
-  auto list = all_shapes(options, environment, device);
-  if (!list.ok()) return list;
+  GEMMTUNE_TRY(auto list, all_shapes(options, environment, device));
   const std::size_t left_out =
-      std::erase_if(list->rows, [&](const ShapeRow& row) { return !is_within(options, row.problem); });
+      std::erase_if(list.rows, [&](const ShapeRow& row) { return !is_within(options, row.problem); });
   if (left_out > 0)
     print_note(fmt::format("--max-dim {}: {} left out", options.max_dim, counted(left_out, "larger shape")));
-  if (left_out > 0 && list->rows.empty())
+  if (left_out > 0 && list.rows.empty())
     return Status::invalid("--max-dim {}: no shape is left", options.max_dim);
-  GEMMTUNE_RETURN_IF_ERROR(choose_shapes(options, *list));
-  if (static_cast<std::size_t>(options.limit) < list->rows.size()) {
-    list->rows.resize(static_cast<std::size_t>(options.limit));
+  GEMMTUNE_RETURN_IF_ERROR(choose_shapes(options, list));
+  if (static_cast<std::size_t>(options.limit) < list.rows.size()) {
+    list.rows.resize(static_cast<std::size_t>(options.limit));
   }
   return list;
 }

@@ -77,17 +77,8 @@ class Member {
 constexpr std::int64_t max_int = std::numeric_limits<int>::max();
 constexpr std::int64_t max_bytes = std::int64_t{1} << 50;
 
-/// Assigns the value or answers the error.
-#define GEMMTUNE_READ(target, result)                   \
-  do {                                                  \
-    auto read_result = (result);                        \
-    if (!read_result.ok()) return read_result.status(); \
-    target = std::move(*read_result);                   \
-  } while (false)
-
 Result<IntegerExpression> expression(const Member& member, const std::set<std::string>& names) {
-  std::string text;
-  GEMMTUNE_READ(text, member.text());
+  GEMMTUNE_TRY(const std::string text, member.text());
   auto parsed = IntegerExpression::parse(text);
   if (!parsed.ok()) return Status::invalid("{}: {}", member.path(), parsed.message());
   for (const std::string& name : parsed->names()) {
@@ -103,8 +94,7 @@ Result<std::vector<DataType>> types(const Member& member, std::string_view archi
                                     std::span<const DataType> allowed) {
   std::vector<DataType> types;
   for (const Member& element : member.elements()) {
-    std::string text;
-    GEMMTUNE_READ(text, element.text());
+    GEMMTUNE_TRY(const std::string text, element.text());
     const auto type = data_type_on(architecture, text);
     if (!type || std::find(allowed.begin(), allowed.end(), *type) == allowed.end()) {
       std::string known;
@@ -119,20 +109,19 @@ Result<std::vector<DataType>> types(const Member& member, std::string_view archi
 
 Result<EvaluatorProblems> problems(const Member& member, std::string_view architecture) {
   EvaluatorProblems problems;
-  std::string word;
-  GEMMTUNE_READ(word, member.at("operation").text());
+  GEMMTUNE_TRY(const std::string word, member.at("operation").text());
   const auto operation = parse_operation(word);
   if (!operation || traits(operation->operation).mixture)
     return member.at("operation").wrong("an operation other than fused_moe");
   problems.operation = *operation;
   const OperationTraits& of = traits(operation->operation);
-  GEMMTUNE_READ(problems.x_types, types(member.at("x_types"), architecture, of.x_types));
-  GEMMTUNE_READ(problems.w_types,
-                types(member.at("w_types"), architecture, of.w_types.empty() ? of.x_types : of.w_types));
-  GEMMTUNE_READ(problems.y_types, types(member.at("y_types"), architecture, of.y_types));
-  GEMMTUNE_READ(problems.bias, member.at("bias").truth_or(false));
+  GEMMTUNE_TRY(problems.x_types, types(member.at("x_types"), architecture, of.x_types));
+  GEMMTUNE_TRY(problems.w_types,
+               types(member.at("w_types"), architecture, of.w_types.empty() ? of.x_types : of.w_types));
+  GEMMTUNE_TRY(problems.y_types, types(member.at("y_types"), architecture, of.y_types));
+  GEMMTUNE_TRY(problems.bias, member.at("bias").truth_or(false));
   if (!member.at("requires").is_absent())
-    GEMMTUNE_READ(problems.condition, expression(member.at("requires"), {}));
+    GEMMTUNE_TRY(problems.condition, expression(member.at("requires"), {}));
   return problems;
 }
 
@@ -158,14 +147,13 @@ std::string key_of(std::string_view name) {
 Result<EvaluatorParameter> parameter(const Member& member) {
   EvaluatorParameter parameter;
   Parameter& known = parameter.parameter;
-  GEMMTUNE_READ(parameter.name, member.at("name").text());
-  GEMMTUNE_READ(known.key, member.at("key").text_or(key_of(parameter.name)));
+  GEMMTUNE_TRY(parameter.name, member.at("name").text());
+  GEMMTUNE_TRY(known.key, member.at("key").text_or(key_of(parameter.name)));
   if (known.key.empty() || known.key != key_of(known.key))
     return member.at("key").wrong("lower-case letters");
-  GEMMTUNE_READ(known.meaning, member.at("meaning").text_or(parameter.name));
+  GEMMTUNE_TRY(known.meaning, member.at("meaning").text_or(parameter.name));
   for (const Member& value : member.at("values").elements()) {
-    std::string text;
-    GEMMTUNE_READ(text, value_text(value));
+    GEMMTUNE_TRY(const std::string text, value_text(value));
     if (parameter.value_of(text) != nullptr) return value.wrong("a value that is not there before");
     known.values.push_back(std::move(text));
     parameter.values.push_back(value.json());
@@ -176,12 +164,11 @@ Result<EvaluatorParameter> parameter(const Member& member) {
 
 Result<EvaluatorRule> rule(const Member& member, const std::set<std::string>& numbers) {
   EvaluatorRule rule;
-  GEMMTUNE_READ(rule.name, member.at("name").text());
-  GEMMTUNE_READ(rule.refuses, expression(member.at("refuses"), numbers));
-  GEMMTUNE_READ(rule.reason, member.at("reason").text_or(rule.refuses.text()));
-  GEMMTUNE_READ(rule.on, member.at("on").truth_or(true));
-  std::string kind;
-  GEMMTUNE_READ(kind, member.at("kind").text_or("build"));
+  GEMMTUNE_TRY(rule.name, member.at("name").text());
+  GEMMTUNE_TRY(rule.refuses, expression(member.at("refuses"), numbers));
+  GEMMTUNE_TRY(rule.reason, member.at("reason").text_or(rule.refuses.text()));
+  GEMMTUNE_TRY(rule.on, member.at("on").truth_or(true));
+  GEMMTUNE_TRY(const std::string kind, member.at("kind").text_or("build"));
   if (kind != "build" && kind != "search") return member.at("kind").wrong("build or search");
   rule.rule = kind == "build" ? Rule::build : Rule::search;
   return rule;
@@ -206,17 +193,17 @@ Result<Config> config(const Member& member, const EvaluatorHello& hello) {
 }
 
 Status read_device(const Member& member, EvaluatorHello& hello) {
-  GEMMTUNE_READ(hello.device.gfx, member.at("gfx").text());
+  GEMMTUNE_TRY(hello.device.gfx, member.at("gfx").text());
   std::int64_t cu_num = 0;
-  GEMMTUNE_READ(cu_num, member.at("cu_num").number_or(0, 1, max_int));
+  GEMMTUNE_TRY(cu_num, member.at("cu_num").number_or(0, 1, max_int));
   if (cu_num == 0) return member.at("cu_num").wrong("the number of compute units");
   hello.device.cu_num = static_cast<int>(cu_num);
-  GEMMTUNE_READ(hello.device.model, member.at("model").text_or(hello.device.gfx));
-  GEMMTUNE_READ(hello.device.bus_id, member.at("bus_id").text_or(""));
+  GEMMTUNE_TRY(hello.device.model, member.at("model").text_or(hello.device.gfx));
+  GEMMTUNE_TRY(hello.device.bus_id, member.at("bus_id").text_or(""));
   std::int64_t bytes = 0;
-  GEMMTUNE_READ(bytes, member.at("cache_bytes").number_or(0, 0, max_bytes));
+  GEMMTUNE_TRY(bytes, member.at("cache_bytes").number_or(0, 0, max_bytes));
   hello.cache_bytes = static_cast<std::size_t>(bytes);
-  GEMMTUNE_READ(bytes, member.at("memory_bytes").number_or(std::int64_t{1} << 32, 1, max_bytes));
+  GEMMTUNE_TRY(bytes, member.at("memory_bytes").number_or(std::int64_t{1} << 32, 1, max_bytes));
   hello.memory_bytes = static_cast<std::size_t>(bytes);
   return {};
 }
@@ -226,8 +213,7 @@ Status read_space(const Member& reply, EvaluatorHello& hello) {
   std::set<std::string> keys;
   std::set<std::string> numbers;
   for (const Member& member : reply.at("parameters").elements()) {
-    EvaluatorParameter one;
-    GEMMTUNE_READ(one, parameter(member));
+    GEMMTUNE_TRY(EvaluatorParameter one, parameter(member));
     if (!names.insert(one.name).second) return member.at("name").wrong("a name that is not there before");
     if (!keys.insert(one.parameter.key).second)
       return Status::invalid("{}.key: {} is there before; give it another key", member.path(),
@@ -238,13 +224,11 @@ Status read_space(const Member& reply, EvaluatorHello& hello) {
     hello.parameters.push_back(std::move(one));
   }
   for (const Member& member : reply.at("rules").elements()) {
-    EvaluatorRule one;
-    GEMMTUNE_READ(one, rule(member, numbers));
+    GEMMTUNE_TRY(EvaluatorRule one, rule(member, numbers));
     hello.rules.push_back(std::move(one));
   }
   for (const Member& member : reply.at("defaults").elements()) {
-    Config one;
-    GEMMTUNE_READ(one, config(member, hello));
+    GEMMTUNE_TRY(Config one, config(member, hello));
     hello.defaults.push_back(std::move(one));
   }
   return {};
@@ -283,42 +267,41 @@ std::optional<std::int64_t> dimension(const Problem& problem, std::string_view n
 Result<EvaluatorHello> parse_hello(const Json& json) {
   const Member reply(json, "");
   std::int64_t number = 0;
-  GEMMTUNE_READ(number, reply.at("protocol").number_or(0, 0, max_int));
+  GEMMTUNE_TRY(number, reply.at("protocol").number_or(0, 0, max_int));
   if (number != evaluator_protocol) return reply.at("protocol").wrong(fmt::format("{}", evaluator_protocol));
   EvaluatorHello hello;
-  GEMMTUNE_READ(hello.family, reply.at("family").text());
+  GEMMTUNE_TRY(hello.family, reply.at("family").text());
   const auto named = family_of_kernel_name(Candidate{hello.family, 1, {}}.kernel_name());
   if (named != hello.family)
     return reply.at("family").wrong("a name as of a kernel family, without _r and a number");
-  GEMMTUNE_READ(number, reply.at("revision").number_or(1, 1, 999'999));
+  GEMMTUNE_TRY(number, reply.at("revision").number_or(1, 1, 999'999));
   hello.revision = static_cast<int>(number);
-  GEMMTUNE_READ(hello.identity,
-                reply.at("identity").text_or(fmt::format("{} r{}", hello.family, hello.revision)));
-  std::string accuracy;
-  GEMMTUNE_READ(accuracy, reply.at("accuracy").text_or(std::string(to_string(Accuracy::fp32))));
+  GEMMTUNE_TRY(hello.identity,
+               reply.at("identity").text_or(fmt::format("{} r{}", hello.family, hello.revision)));
+  GEMMTUNE_TRY(const std::string accuracy,
+               reply.at("accuracy").text_or(std::string(to_string(Accuracy::fp32))));
   const auto known = parse_accuracy(accuracy);
   if (!known) return reply.at("accuracy").wrong("fp32 or tensor_core");
   hello.accuracy = *known;
-  GEMMTUNE_READ(hello.compiles_ahead, reply.at("compiles_ahead").truth_or(false));
-  GEMMTUNE_READ(hello.counts_energy, reply.at("energy").truth_or(false));
+  GEMMTUNE_TRY(hello.compiles_ahead, reply.at("compiles_ahead").truth_or(false));
+  GEMMTUNE_TRY(hello.counts_energy, reply.at("energy").truth_or(false));
   GEMMTUNE_RETURN_IF_ERROR(read_device(reply.at("device"), hello));
   for (const Member& member : reply.at("libraries").elements()) {
     Library library;
-    GEMMTUNE_READ(library.name, member.at("name").text());
-    GEMMTUNE_READ(library.version, member.at("version").text());
+    GEMMTUNE_TRY(library.name, member.at("name").text());
+    GEMMTUNE_TRY(library.version, member.at("version").text());
     hello.device.libraries.push_back(std::move(library));
   }
   for (const Member& member : reply.at("problems").elements()) {
-    EvaluatorProblems one;
-    GEMMTUNE_READ(one, problems(member, hello.device.gfx));
+    GEMMTUNE_TRY(EvaluatorProblems one, problems(member, hello.device.gfx));
     hello.problems.push_back(std::move(one));
   }
   if (hello.problems.empty()) return reply.at("problems").wrong("at least one operation");
   GEMMTUNE_RETURN_IF_ERROR(read_space(reply, hello));
   const Member probe = reply.at("probe");
-  GEMMTUNE_READ(hello.probe_m, probe.at("m").number_or(hello.probe_m, 1, max_dimension));
-  GEMMTUNE_READ(hello.probe_n, probe.at("n").number_or(hello.probe_n, 1, max_dimension));
-  GEMMTUNE_READ(hello.probe_k, probe.at("k").number_or(hello.probe_k, 1, max_dimension));
+  GEMMTUNE_TRY(hello.probe_m, probe.at("m").number_or(hello.probe_m, 1, max_dimension));
+  GEMMTUNE_TRY(hello.probe_n, probe.at("n").number_or(hello.probe_n, 1, max_dimension));
+  GEMMTUNE_TRY(hello.probe_k, probe.at("k").number_or(hello.probe_k, 1, max_dimension));
   return hello;
 }
 

@@ -149,10 +149,9 @@ class OpponentFamily final : public ForwardingFamily {
     return ForwardingFamily::accepts(problem);
   }
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    auto kernel = ForwardingFamily::build(problem, config);
-    if (!kernel.ok()) return kernel;
+    GEMMTUNE_TRY(auto kernel, ForwardingFamily::build(problem, config));
     return std::unique_ptr<Kernel>(
-        std::make_unique<OpponentKernel>(remote_, std::move(*kernel), inner_problem(problem)));
+        std::make_unique<OpponentKernel>(remote_, std::move(kernel), inner_problem(problem)));
   }
   std::string_view thread_pool() const override { return opponent_pool; }
 

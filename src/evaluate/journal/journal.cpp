@@ -237,11 +237,10 @@ Result<std::vector<JournaledOutcome>> Journal::undecided(std::int64_t run, const
                                             "NOT IN (SELECT problem FROM decisions)"));
   GEMMTUNE_TRY(const auto row, find.bind(run).bind(print(problem)).step());
   if (!row) return std::vector<JournaledOutcome>();
-  auto all = outcomes(find.integer(0));
-  if (!all.ok()) return all;
+  GEMMTUNE_TRY(auto all, outcomes(find.integer(0)));
   std::vector<JournaledOutcome> merged;
   std::map<std::string, std::size_t> places;
-  for (JournaledOutcome& record : *all) {
+  for (JournaledOutcome& record : all) {
     if (record.stage == JournalStage::neighbour) continue;
     const auto [place, is_new] = places.try_emplace(record.candidate, merged.size());
     if (is_new) {

@@ -15,9 +15,8 @@ constexpr std::size_t max_environment_bytes = std::size_t{64} << 20;
 constexpr const char* operation_key = "operation";
 
 Result<Json> parse_environments(const std::string& path, const std::string& text) {
-  auto json = parse_json_object(path, text);
-  if (!json.ok()) return json;
-  for (const auto& [hash, object] : json->items()) {
+  GEMMTUNE_TRY(auto json, parse_json_object(path, text));
+  for (const auto& [hash, object] : json.items()) {
     if (!object.is_object()) return Status::invalid("{}: '{}' is no JSON object", path, hash);
   }
   return json;

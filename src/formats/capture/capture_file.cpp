@@ -297,9 +297,8 @@ Result<CaptureMerge> merge_capture(const std::string& untuned_path,
   const std::string target = resolve_links(untuned_path);
   GEMMTUNE_RETURN_IF_ERROR(make_folders(parent_folder(target)));
   GEMMTUNE_TRY(const auto lock, FileLock::acquire(target + ".lock"));
-  auto merge = merge_rows(target, seen);
-  if (!merge.ok()) return merge;
-  GEMMTUNE_RETURN_IF_ERROR(merge_store(calls_path(target), seen, merge->damage));
+  GEMMTUNE_TRY(auto merge, merge_rows(target, seen));
+  GEMMTUNE_RETURN_IF_ERROR(merge_store(calls_path(target), seen, merge.damage));
   return merge;
 }
 

@@ -227,18 +227,18 @@ Result<ShapeList> parse_shape_list(const std::string& source, std::string conten
                                    const ShapeListOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(require_sizes(source, content));
   const Format& format = detect_format(source, content);
-  auto list = is_tunableop(first_row(content))   ? parse_tunableop_shapes(source, std::move(content), options)
-              : format.read == read_bench_rows   ? parse_bench_yaml(source, content, options)
-              : format.read == read_cutlass_rows ? parse_cutlass_csv(source, std::move(content), options)
-              : is_yaml(source, content)         ? parse_shape_yaml(source, content, options)
-                                                 : parse_shape_csv(source, std::move(content), options);
-  if (!list.ok()) return list;
-  if (options.strict && !list->diagnostics.empty()) {
-    return Status::invalid("{}", list->diagnostics.front());
+  GEMMTUNE_TRY(auto list,
+               is_tunableop(first_row(content)) ? parse_tunableop_shapes(source, std::move(content), options)
+               : format.read == read_bench_rows ? parse_bench_yaml(source, content, options)
+               : format.read == read_cutlass_rows ? parse_cutlass_csv(source, std::move(content), options)
+               : is_yaml(source, content)         ? parse_shape_yaml(source, content, options)
+                                                  : parse_shape_csv(source, std::move(content), options));
+  if (options.strict && !list.diagnostics.empty()) {
+    return Status::invalid("{}", list.diagnostics.front());
   }
-  if (list->rows.empty() && !list->diagnostics.empty()) {
+  if (list.rows.empty() && !list.diagnostics.empty()) {
     return Status::invalid("{}: no row is usable; the first diagnostic: {}", source,
-                           list->diagnostics.front());
+                           list.diagnostics.front());
   }
   return list;
 }
@@ -269,16 +269,14 @@ Status append_list(ShapeList& list, ShapeList more) {
 Result<ShapeList> read_shape_list(const std::string& paths, const ShapeListOptions& options) {
   const std::vector<std::string> each = path_list(paths);
   if (each.size() <= 1) return read_one_list(each.empty() ? paths : each.front(), options);
-  auto list = read_one_list(each.front(), options);
-  if (!list.ok()) return list;
+  GEMMTUNE_TRY(auto list, read_one_list(each.front(), options));
   for (std::size_t index = 1; index < each.size(); ++index) {
-    auto more = read_one_list(each[index], options);
-    if (!more.ok()) return more;
-    GEMMTUNE_RETURN_IF_ERROR(append_list(*list, std::move(*more)));
+    GEMMTUNE_TRY(auto more, read_one_list(each[index], options));
+    GEMMTUNE_RETURN_IF_ERROR(append_list(list, std::move(more)));
   }
   ShapeCollector shapes(true);
-  for (ShapeRow& row : list->rows) shapes.add(std::move(row));
-  list->rows = shapes.take();
+  for (ShapeRow& row : list.rows) shapes.add(std::move(row));
+  list.rows = shapes.take();
   return list;
 }
 

@@ -170,8 +170,7 @@ Result<std::vector<TunedEntry>> bucket_rows(const TritonFile& file, std::optiona
 }
 
 Result<Problem> problem_of_file(const TritonFile& file, std::optional<OperationForm> operation) {
-  auto named = problem_of_name(file, operation);
-  if (!named.ok()) return named;
+  GEMMTUNE_TRY(auto named, problem_of_name(file, operation));
   for (const TritonNote& note : file.notes) {
     if (note.key != problem_note) continue;
     const Json json = parse_json(note.json);
@@ -179,21 +178,20 @@ Result<Problem> problem_of_file(const TritonFile& file, std::optional<OperationF
                                   : Result<Problem>(Status::invalid("no text"));
     Problem group = noted.ok() ? bucket_group(*noted) : Problem();
     group.m = 0;
-    if (noted.ok() && group == bucket_group(*named)) return noted;
+    if (noted.ok() && group == bucket_group(named)) return noted;
   }
-  if (named->n == 0) return Status::unsupported("its name says no N and K");
-  if (is_mixture(*named))
+  if (named.n == 0) return Status::unsupported("its name says no N and K");
+  if (is_mixture(named))
     return Status::unsupported("no note {} says its experts, topk and types", problem_note);
-  if (named->batch == 0) return Status::unsupported("its name says no B");
+  if (named.batch == 0) return Status::unsupported("its name says no B");
   return named;
 }
 
 Result<std::vector<TunedEntry>> rows_to_run(const TritonFile& file, std::optional<OperationForm> operation) {
-  auto rows = bucket_rows(file, operation);
-  if (!rows.ok()) return rows;
+  GEMMTUNE_TRY(auto rows, bucket_rows(file, operation));
   const auto problem = problem_of_file(file, operation);
   if (!problem.ok()) return Status(problem.code(), fmt::format("{}: {}", file.path, problem.message()));
-  for (TunedEntry& row : *rows) {
+  for (TunedEntry& row : rows) {
     const BucketSpan span{nullptr, row.m_from.value_or(1), row.problem.m};
     row.problem = *problem;
     row.problem.m = span.last();

@@ -349,32 +349,31 @@ Result<SplitK> apply_split_k(const TritonConfig& config, std::int64_t k) {
 }
 
 Result<SplitK> apply_split_k(const TritonConfig& config, std::int64_t k, const LaunchRule& rule) {
-  auto split = asked_split(config, k);
-  if (!split.ok()) return split;
+  GEMMTUNE_TRY(auto split, asked_split(config, k));
   const std::int64_t function_k = std::max<std::int64_t>(k / rule.k_divisor, 1);
   switch (rule.split) {
     case SplitRule::unknown:
       return Status::unsupported("no rule by which this family splits K");
     case SplitRule::common:
-      split_commonly(*split, k);
+      split_commonly(split, k);
       return split;
     case SplitRule::preshuffled:
-      split_preshuffled(*split, k);
+      split_preshuffled(split, k);
       return split;
     case SplitRule::even:
     case SplitRule::even_recounted:
-      if (split->num_ksplit > 1) split_evenly(*split, function_k, 2, rule.split == SplitRule::even_recounted);
+      if (split.num_ksplit > 1) split_evenly(split, function_k, 2, rule.split == SplitRule::even_recounted);
       break;
     case SplitRule::even_by_four:
-      split_evenly(*split, function_k, 4, false);
+      split_evenly(split, function_k, 4, false);
       break;
   }
-  if (rule.capped && split->block_size_k >= k) {
-    split->block_size_k = next_power_of_2(k);
-    split->splitk_block_size = k;
-    split->num_ksplit = 1;
+  if (rule.capped && split.block_size_k >= k) {
+    split.block_size_k = next_power_of_2(k);
+    split.splitk_block_size = k;
+    split.num_ksplit = 1;
   }
-  split->block_size_k = std::max(split->block_size_k, rule.min_block);
+  split.block_size_k = std::max(split.block_size_k, rule.min_block);
   return split;
 }
 
