@@ -3,7 +3,9 @@
 
 #include <fmt/core.h>
 
+#include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -66,6 +68,11 @@ class [[nodiscard]] Result {
  public:
   Result(T value) : content_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
   Result(Status status) : content_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
+  /// A pointer to what is derived from the object of T, a smart pointer.
+  template <typename Derived>
+  requires std::is_convertible_v<std::unique_ptr<Derived>, T> Result(
+      std::unique_ptr<Derived> value)  // NOLINT(google-explicit-constructor)
+      : content_(T(std::move(value))) {}
 
   bool ok() const { return std::holds_alternative<T>(content_); }
   /// Requires ok().
@@ -98,7 +105,7 @@ class [[nodiscard]] Result {
   } while (false)
 
 // Declares or assigns `target` the value of a Result, as in GEMMTUNE_TRY(const auto file, open(path)); leaves the enclosing function
-// with its Status if there is none.
+// with its Status if there is none. Several statements: an `if` needs its braces.
 #define GEMMTUNE_TRY(target, ...) GEMMTUNE_TRY_AT(__COUNTER__, target, __VA_ARGS__)
 #define GEMMTUNE_TRY_AT(count, target, ...) GEMMTUNE_TRY_NAMED(count, target, __VA_ARGS__)
 #define GEMMTUNE_TRY_NAMED(count, target, ...)                                \

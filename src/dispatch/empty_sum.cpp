@@ -78,8 +78,7 @@ Result<std::unique_ptr<Kernel>> device_empty_sum(Device& device, const Problem& 
   GEMMTUNE_TRY(auto zeros, device.allocate(bytes, Placement::plain));
   GEMMTUNE_RETURN_IF_ERROR(device.fill(zeros->data(), 0, bytes));
   GEMMTUNE_RETURN_IF_ERROR(device.synchronize());
-  return std::unique_ptr<Kernel>(
-      std::make_unique<DeviceEmptySum>(least, std::move(kernel), std::move(zeros)));
+  return std::make_unique<DeviceEmptySum>(least, std::move(kernel), std::move(zeros));
 }
 
 }  // namespace gemmtune

@@ -3,56 +3,28 @@
 #include <fmt/format.h>
 
 #include "backends/backend.h"
+#include "base/enumerators.h"
 
 namespace gemmtune {
 
-std::string_view to_string(CacheMode mode) {
-  switch (mode) {
-    case CacheMode::warm:
-      return "warm";
-    case CacheMode::weights_cold:
-      return "weights-cold";
-    case CacheMode::cold:
-      return "cold";
-  }
-  return "?";
-}
-
+constexpr EnumeratorNames<CacheMode, 3> cache_names({{CacheMode::warm, "warm"},
+                                                     {CacheMode::weights_cold, "weights-cold"},
+                                                     {CacheMode::cold, "cold"}});
+std::string_view to_string(CacheMode mode) { return cache_names.of(mode); }
 std::optional<CacheMode> parse_cache_mode(std::string_view text) {
-  if (text == "weights_cold") return CacheMode::weights_cold;
-  for (const CacheMode mode : {CacheMode::warm, CacheMode::weights_cold, CacheMode::cold}) {
-    if (to_string(mode) == text) return mode;
-  }
-  return std::nullopt;
+  return cache_names.find(text == "weights_cold" ? "weights-cold" : text);
 }
 
-std::string_view to_string(LaunchMode mode) { return mode == LaunchMode::graph ? "graph" : "eager"; }
+constexpr EnumeratorNames<LaunchMode, 2> launch_names({{LaunchMode::graph, "graph"},
+                                                       {LaunchMode::eager, "eager"}});
+std::string_view to_string(LaunchMode mode) { return launch_names.of(mode); }
+std::optional<LaunchMode> parse_launch_mode(std::string_view text) { return launch_names.find(text); }
 
-std::optional<LaunchMode> parse_launch_mode(std::string_view text) {
-  for (const LaunchMode mode : {LaunchMode::graph, LaunchMode::eager}) {
-    if (to_string(mode) == text) return mode;
-  }
-  return std::nullopt;
-}
-
-std::string_view to_string(Objective objective) {
-  switch (objective) {
-    case Objective::time:
-      return "time";
-    case Objective::energy:
-      return "energy";
-    case Objective::edp:
-      return "edp";
-  }
-  return "?";
-}
-
-std::optional<Objective> parse_objective(std::string_view text) {
-  for (const Objective objective : {Objective::time, Objective::energy, Objective::edp}) {
-    if (to_string(objective) == text) return objective;
-  }
-  return std::nullopt;
-}
+constexpr EnumeratorNames<Objective, 3> objective_names({{Objective::time, "time"},
+                                                         {Objective::energy, "energy"},
+                                                         {Objective::edp, "edp"}});
+std::string_view to_string(Objective objective) { return objective_names.of(objective); }
+std::optional<Objective> parse_objective(std::string_view text) { return objective_names.find(text); }
 
 Policy default_policy(const DeviceInfo& device) {
   Policy policy;

@@ -2,19 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 
 #include "base/enumerators.h"
 
 namespace gemmtune {
 namespace {
 
-struct LayoutName {
-  WeightLayout layout;
-  std::string_view name;
-};
-
-constexpr LayoutName layout_names[] = {
+constexpr EnumeratorNames<WeightLayout, 7> layout_names({
     {WeightLayout::any, "any"},
     {WeightLayout::plain, "plain"},
     {WeightLayout::panel16, "panel16"},
@@ -22,7 +16,7 @@ constexpr LayoutName layout_names[] = {
     {WeightLayout::aiter16x16, "aiter16x16"},
     {WeightLayout::tile64x128, "tile64x128"},
     {WeightLayout::fragment64, "fragment64"},
-};
+});
 
 /// Element (k, column) of a panel: pairs of k stand side by side.
 std::int64_t panel_index(const Panel16& shape, std::int64_t k, std::int64_t column) {
@@ -86,21 +80,9 @@ void for_each_unit(const Tile64& shape, Copy copy) {
 
 }  // namespace
 
-std::span<const WeightLayout> all_weight_layouts() {
-  return enumerators<WeightLayout, std::size(layout_names)>;
-}
-
-std::string_view to_string(WeightLayout layout) {
-  for (const LayoutName& row : layout_names)
-    if (row.layout == layout) return row.name;
-  return "unknown";
-}
-
-std::optional<WeightLayout> parse_weight_layout(std::string_view text) {
-  for (const LayoutName& row : layout_names)
-    if (row.name == text) return row.layout;
-  return std::nullopt;
-}
+std::span<const WeightLayout> all_weight_layouts() { return enumerators<WeightLayout, 7>; }
+std::string_view to_string(WeightLayout layout) { return layout_names.of(layout); }
+std::optional<WeightLayout> parse_weight_layout(std::string_view text) { return layout_names.find(text); }
 
 void pack_panel16(const Panel16& shape, const void* plain, void* destination) {
   if (shape.element_bytes == 4) return pack<std::uint32_t>(shape, plain, destination);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/enumerators.h"
 #include "base/threads.h"
 
 namespace gemmtune {
@@ -83,11 +84,10 @@ RandomFill fill_of(DataType type, std::size_t count, Signs signs, Random& random
   return made;
 }
 
-constexpr std::array<std::pair<InitType, std::string_view>, 4> init_types{
-    {{InitType::randn, "randn"},
-     {InitType::hpl, "hpl"},
-     {InitType::trig_float, "trig_float"},
-     {InitType::zeros, "zeros"}}};
+constexpr EnumeratorNames<InitType, 4> init_types({{InitType::randn, "randn"},
+                                                   {InitType::hpl, "hpl"},
+                                                   {InitType::trig_float, "trig_float"},
+                                                   {InitType::zeros, "zeros"}});
 
 template <typename Element>
 std::span<Element> elements_of(std::span<std::byte> bytes) {
@@ -130,19 +130,8 @@ std::vector<std::byte> sine_fill(DataType type, std::size_t count) {
   return bytes;
 }
 
-std::string_view to_string(InitType type) {
-  for (const auto& [each, name] : init_types) {
-    if (each == type) return name;
-  }
-  return "?";
-}
-
-std::optional<InitType> parse_init_type(std::string_view text) {
-  for (const auto& [each, name] : init_types) {
-    if (name == text) return each;
-  }
-  return std::nullopt;
-}
+std::string_view to_string(InitType type) { return init_types.of(type); }
+std::optional<InitType> parse_init_type(std::string_view text) { return init_types.find(text); }
 
 void fill_random(const RandomFill& from, std::size_t first, std::span<std::byte> out, int threads) {
   with_element(from.element_bytes, [&](auto element) {

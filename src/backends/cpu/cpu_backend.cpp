@@ -72,7 +72,7 @@ class CpuBackend final : public Backend {
   Result<std::unique_ptr<Device>> open(const DeviceRequest& request) const override {
     GEMMTUNE_TRY(auto options, read_request(request));
     GEMMTUNE_TRY(auto device, CpuDevice::open(options));
-    return std::unique_ptr<Device>(std::move(device));
+    return device;
   }
 };
 

@@ -30,8 +30,7 @@ class NvrtcCompiler final : public gpu::LibraryCompiler<api::Nvrtc, api::Program
 Result<std::unique_ptr<gpu::Compiler>> make_nvrtc_compiler(const std::string& library_folder) {
   const auto& opened = nvrtc(library_folder);
   if (!opened.ok()) return opened.found;
-  return std::unique_ptr<gpu::Compiler>(
-      std::make_unique<NvrtcCompiler>(opened.functions, opened.description));
+  return std::make_unique<NvrtcCompiler>(opened.functions, opened.description);
 }
 
 }  // namespace gemmtune::cuda

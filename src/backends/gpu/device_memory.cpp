@@ -78,15 +78,15 @@ Result<std::unique_ptr<Buffer>> allocate_memory(Driver& driver, std::size_t byte
   driver.enter();
   if (placement == Placement::page_end) {
     GEMMTUNE_TRY(const auto mapping, driver.map_page_end(bytes));
-    return std::unique_ptr<Buffer>(std::make_unique<PageEndBuffer>(driver, mapping, bytes));
+    return std::make_unique<PageEndBuffer>(driver, mapping, bytes);
   }
   const bool guarded = placement == Placement::guarded;
   GEMMTUNE_TRY(const auto block,
                driver.allocate(std::max<std::size_t>(bytes + (guarded ? 2 * guard_bytes : 0), 1)));
-  if (!guarded) return std::unique_ptr<Buffer>(std::make_unique<PlainBuffer>(driver, block, bytes));
+  if (!guarded) return std::make_unique<PlainBuffer>(driver, block, bytes);
   auto buffer = std::make_unique<GuardedBuffer>(driver, block, bytes);
   GEMMTUNE_RETURN_IF_ERROR(buffer->write_guards());
-  return std::unique_ptr<Buffer>(std::move(buffer));
+  return buffer;
 }
 
 }  // namespace gemmtune::gpu

@@ -43,8 +43,7 @@ Result<std::unique_ptr<Device>> GpuBackend::open(const DeviceRequest& request) c
   GEMMTUNE_TRY(const auto ordinal, ordinal_of(request.text, name(), count()));
   GEMMTUNE_TRY(auto info, info_of(ordinal, request.module_folder));
   GEMMTUNE_TRY(auto runtime, open_runtime(ordinal, request));
-  return std::unique_ptr<Device>(
-      std::make_unique<GpuDevice>(std::move(runtime), std::move(info), entries(), request.module_folder));
+  return std::make_unique<GpuDevice>(std::move(runtime), std::move(info), entries(), request.module_folder);
 }
 
 std::unique_ptr<GpuRuntime> make_runtime(std::unique_ptr<Driver> driver,

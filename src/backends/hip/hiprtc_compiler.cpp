@@ -30,8 +30,7 @@ class HiprtcCompiler final : public gpu::LibraryCompiler<api::Rtc, api::Program>
 Result<std::unique_ptr<gpu::Compiler>> make_hiprtc_compiler(const std::string& library_folder) {
   const auto& opened = rtc(library_folder);
   if (!opened.ok()) return opened.found;
-  return std::unique_ptr<gpu::Compiler>(
-      std::make_unique<HiprtcCompiler>(opened.functions, opened.description));
+  return std::make_unique<HiprtcCompiler>(opened.functions, opened.description);
 }
 
 }  // namespace gemmtune::hip

@@ -120,8 +120,9 @@ Result<EvaluatorProblems> problems(const Member& member, std::string_view archit
                types(member.at("w_types"), architecture, of.w_types.empty() ? of.x_types : of.w_types));
   GEMMTUNE_TRY(problems.y_types, types(member.at("y_types"), architecture, of.y_types));
   GEMMTUNE_TRY(problems.bias, member.at("bias").truth_or(false));
-  if (!member.at("requires").is_absent())
+  if (!member.at("requires").is_absent()) {
     GEMMTUNE_TRY(problems.condition, expression(member.at("requires"), {}));
+  }
   return problems;
 }
 

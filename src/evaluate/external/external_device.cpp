@@ -277,7 +277,7 @@ class ExternalDevice::Family final : public LeafFamily {
     build["problem"] = json_of(problem);
     build["config"] = hello_.settings(config);
     if (const auto reply = process_.ask(std::move(build)); !reply.ok()) return reply.status();
-    return std::unique_ptr<Kernel>(std::make_unique<RemoteKernel>(process_, memory_, kernels_));
+    return std::make_unique<RemoteKernel>(process_, memory_, kernels_);
   }
 
  private:
@@ -342,7 +342,7 @@ Result<std::unique_ptr<Buffer>> ExternalDevice::allocate(std::size_t bytes, Plac
   GEMMTUNE_TRY(const auto block, memory_->allocate(bytes + 2 * guard));
   auto buffer = std::make_unique<RemoteBuffer>(*this, block, bytes, guard);
   if (guard > 0) GEMMTUNE_RETURN_IF_ERROR(buffer->write_guards());
-  return std::unique_ptr<Buffer>(std::move(buffer));
+  return buffer;
 }
 
 // `direction`: "write" takes `from`, "read" fills `to`.

@@ -150,8 +150,7 @@ class OpponentFamily final : public ForwardingFamily {
   }
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
     GEMMTUNE_TRY(auto kernel, ForwardingFamily::build(problem, config));
-    return std::unique_ptr<Kernel>(
-        std::make_unique<OpponentKernel>(remote_, std::move(kernel), inner_problem(problem)));
+    return std::make_unique<OpponentKernel>(remote_, std::move(kernel), inner_problem(problem));
   }
   std::string_view thread_pool() const override { return opponent_pool; }
 
@@ -229,7 +228,7 @@ Result<std::unique_ptr<Device>> with_opponent(std::unique_ptr<Device> device, co
   if (device->find_family(family) != nullptr)
     return Status::invalid("evaluator '{}': {} has a family {} of its own; give it another name", command,
                            device->info().name, family);
-  return std::unique_ptr<Device>(std::make_unique<OpponentDevice>(std::move(device), std::move(remote)));
+  return std::make_unique<OpponentDevice>(std::move(device), std::move(remote));
 }
 
 }  // namespace gemmtune

@@ -71,7 +71,7 @@ class BoundFamily final : public ForwardingFamily {
     if (kernel->workspace_bytes() > static_cast<std::size_t>(max_tensor_bytes))
       return refusal::refuse(refusal::size, "a workspace of {} bytes, at most {} are taken",
                              kernel->workspace_bytes(), max_tensor_bytes);
-    return std::unique_ptr<Kernel>(std::make_unique<BoundKernel>(std::move(kernel), team_, problem));
+    return std::make_unique<BoundKernel>(std::move(kernel), team_, problem);
   }
   std::string_view thread_pool() const override {
     const std::string_view pool = ForwardingFamily::thread_pool();

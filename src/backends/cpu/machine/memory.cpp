@@ -97,7 +97,7 @@ Result<std::unique_ptr<Buffer>> allocate_page_end(std::size_t bytes) {
   if (::mprotect(mapping + usable, page, PROT_NONE) != 0) {
     return Status::io("cannot protect the page behind a buffer of {} bytes", bytes);
   }
-  return std::unique_ptr<Buffer>(std::move(buffer));
+  return buffer;
 }
 
 Result<std::unique_ptr<Buffer>> allocate_pool(std::size_t bytes) {
@@ -109,8 +109,7 @@ Result<std::unique_ptr<Buffer>> allocate_pool(std::size_t bytes) {
   prefer_huge_pages(data, usable);
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   for (std::size_t i = 0; i < bytes; i += page) *const_cast<volatile std::byte*>(data + i) = std::byte{0};
-  return std::unique_ptr<Buffer>(
-      std::make_unique<MappedBuffer>(mapping, usable + huge_page_bytes, data, bytes));
+  return std::make_unique<MappedBuffer>(mapping, usable + huge_page_bytes, data, bytes);
 }
 
 }  // namespace
@@ -138,8 +137,8 @@ Result<std::unique_ptr<Buffer>> allocate_memory(std::size_t bytes, Placement pla
   const bool guarded = placement == Placement::guarded;
   std::byte* block = heap(guarded ? bytes + 2 * guard_bytes : bytes);
   if (block == nullptr) return refused(bytes);
-  if (guarded) return std::unique_ptr<Buffer>(std::make_unique<GuardedBuffer>(block, bytes));
-  return std::unique_ptr<Buffer>(std::make_unique<PlainBuffer>(block, bytes));
+  if (guarded) return std::make_unique<GuardedBuffer>(block, bytes);
+  return std::make_unique<PlainBuffer>(block, bytes);
 }
 
 }  // namespace gemmtune::cpu

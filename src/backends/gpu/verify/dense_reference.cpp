@@ -83,8 +83,7 @@ Result<std::unique_ptr<DeviceReference>> make_dense_reference(Runtime& runtime, 
                                                    .all_formats = true,
                                                    .batches = true}));
   GEMMTUNE_TRY(auto programs, load_all(runtime, dense_reference_sources(problem)));
-  return std::unique_ptr<DeviceReference>(
-      std::make_unique<DenseReference>(device, problem, std::move(programs.front())));
+  return std::make_unique<DenseReference>(device, problem, std::move(programs.front()));
 }
 
 }  // namespace gemmtune::gpu

@@ -226,8 +226,7 @@ Result<std::unique_ptr<DeviceReference>> make_moe_reference(Runtime& runtime, De
     return refusal::refuse(refusal::types, "x {} with w {} is not taken", to_string(problem.x_type),
                            to_string(problem.w_type));
   GEMMTUNE_TRY(auto programs, load_all(runtime, moe_reference_sources(problem)));
-  return std::unique_ptr<DeviceReference>(
-      std::make_unique<MoeReference>(device, problem, std::move(programs)));
+  return std::make_unique<MoeReference>(device, problem, std::move(programs));
 }
 
 }  // namespace gemmtune::gpu

@@ -161,7 +161,7 @@ Result<std::unique_ptr<OutputChecker>> make_output_checker(Device& device, Runti
                                                            const Problem& problem) {
   auto checker = std::make_unique<GpuOutputChecker>(device, problem);
   GEMMTUNE_RETURN_IF_ERROR(checker->make(runtime));
-  return std::unique_ptr<OutputChecker>(std::move(checker));
+  return checker;
 }
 
 }  // namespace gemmtune::gpu

@@ -165,7 +165,7 @@ Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, cons
   }
   auto kernel = std::make_unique<OnednnKernel>(library_, matmul, problem, threads_, *team_);
   (void)owned.release();  // the kernel destroys it
-  return std::unique_ptr<Kernel>(std::move(kernel));
+  return kernel;
 }
 
 Result<std::size_t> OnednnFamily::packed_bytes(const Problem& problem) const {

@@ -97,7 +97,7 @@ Status OpenblasFamily::accepts(const Problem& problem) const {
 }
 
 Result<std::unique_ptr<Kernel>> OpenblasFamily::build(const Problem& problem, const Config&) const {
-  return std::unique_ptr<Kernel>(std::make_unique<OpenblasKernel>(library_, threads_, problem));
+  return std::make_unique<OpenblasKernel>(library_, threads_, problem);
 }
 
 std::string_view OpenblasFamily::thread_pool() const {

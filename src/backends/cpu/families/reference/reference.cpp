@@ -213,7 +213,7 @@ class ReferenceFamily final : public LeafFamily {
   }
 
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config&) const override {
-    return std::unique_ptr<Kernel>(std::make_unique<ReferenceKernel>(problem));
+    return std::make_unique<ReferenceKernel>(problem);
   }
 
   double predicted_microseconds(const Problem& problem, const Config&) const override {

@@ -286,9 +286,9 @@ Result<std::unique_ptr<Kernel>> CublasLtFamily::build(const Problem& problem, co
   const Proposal* proposed = find(*list, config);
   GEMMTUNE_TRY(auto chosen, proposed != nullptr ? Result<api::LtHeuristic>(proposed->heuristic)
                                                 : algorithm_of(lt_, handle_, described, config));
-  return std::unique_ptr<Kernel>(std::make_unique<CublasLtKernel>(
+  return std::make_unique<CublasLtKernel>(
       driver_, lt_, handle_, problem, LtCall{described, chosen},
-      has_row_scales(problem) ? scale_forms(problem, config) : ScaleForms()));
+      has_row_scales(problem) ? scale_forms(problem, config) : ScaleForms());
 }
 
 /// With one scale of each operand: the same algorithm if the library takes it so, else its first proposal.

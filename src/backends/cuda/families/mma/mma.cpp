@@ -192,7 +192,7 @@ class MmaFamily final : public gpu::JitFamily<LaunchConfig> {
   std::vector<gpu::Part> parts(const Problem& problem, const LaunchConfig& launch) const override;
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const LaunchConfig& launch) const override {
-    return std::unique_ptr<Kernel>(std::make_unique<MmaKernel>(std::move(programs), problem, launch));
+    return std::make_unique<MmaKernel>(std::move(programs), problem, launch);
   }
   std::string device_text() const override { return source_ + reduce_; }
 

@@ -130,7 +130,7 @@ class MoeDecodeFamily final : public gpu::JitFamily<MoeDecodeLaunch> {
   }
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const MoeDecodeLaunch& launch) const override {
-    return std::unique_ptr<Kernel>(std::make_unique<MoeDecodeKernel>(std::move(programs), problem, launch));
+    return std::make_unique<MoeDecodeKernel>(std::move(programs), problem, launch);
   }
   std::string device_text() const override { return source_; }
 

@@ -341,8 +341,7 @@ class Mxfp4Family final : public gpu::JitFamily<Mxfp4LaunchConfig> {
   std::vector<gpu::Part> parts(const Problem& problem, const Mxfp4LaunchConfig& launch) const override;
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const Mxfp4LaunchConfig& launch) const override {
-    return std::unique_ptr<Kernel>(
-        std::make_unique<Mxfp4Kernel>(driver_, std::move(programs), problem, launch));
+    return std::make_unique<Mxfp4Kernel>(driver_, std::move(programs), problem, launch);
   }
   std::string device_text() const override {
     return source_ + wgmma_of_registers_macros(8) + widening_text();

@@ -203,8 +203,7 @@ class Mxfp4SkinnyFamily final : public gpu::JitFamily<Mxfp4SkinnyLaunch> {
   std::vector<gpu::Part> parts(const Problem& problem, const Mxfp4SkinnyLaunch& launch) const override;
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const Mxfp4SkinnyLaunch& launch) const override {
-    return std::unique_ptr<Kernel>(
-        std::make_unique<Mxfp4SkinnyKernel>(driver_, std::move(programs), problem, launch));
+    return std::make_unique<Mxfp4SkinnyKernel>(driver_, std::move(programs), problem, launch);
   }
   std::string device_text() const override { return source_; }
 

@@ -266,8 +266,7 @@ Result<std::unique_ptr<Kernel>> Mxfp4StreamFamily::make_kernel(gpu::Programs pro
                                                 .hidden_bytes = problem.n * 2 + widened_bytes,
                                                 .rounded_partials = true,
                                                 .dependent = &starts_early()}));
-  return std::unique_ptr<Kernel>(
-      std::make_unique<MoeStreamKernel>(std::move(programs), std::move(layer), problem, launches, limits_));
+  return std::make_unique<MoeStreamKernel>(std::move(programs), std::move(layer), problem, launches, limits_);
 }
 
 }  // namespace

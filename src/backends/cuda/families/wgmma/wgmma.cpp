@@ -238,8 +238,7 @@ class WgmmaFamily final : public gpu::JitFamily<WgmmaLaunchConfig> {
   }
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const WgmmaLaunchConfig& launch) const override {
-    return std::unique_ptr<Kernel>(
-        std::make_unique<WgmmaKernel>(driver_, std::move(programs), problem, launch));
+    return std::make_unique<WgmmaKernel>(driver_, std::move(programs), problem, launch);
   }
   std::string device_text() const override { return source_ + wgmma_macros(DataType::bf16, 16); }
 

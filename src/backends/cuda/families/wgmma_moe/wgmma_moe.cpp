@@ -446,8 +446,7 @@ std::vector<gpu::Part> WgmmaMoeFamily::parts(const Problem& problem, const Stage
 Result<std::unique_ptr<Kernel>> WgmmaMoeFamily::make_kernel(gpu::Programs programs, const Problem& problem,
                                                             const Stages& stages) const {
   GEMMTUNE_TRY(auto layer, gpu::MoeLayer::make(runtime(), problem, buffers_of(problem, stages[0])));
-  return std::unique_ptr<Kernel>(
-      std::make_unique<WgmmaMoeKernel>(driver_, std::move(programs), std::move(layer), problem, stages));
+  return std::make_unique<WgmmaMoeKernel>(driver_, std::move(programs), std::move(layer), problem, stages);
 }
 
 }  // namespace

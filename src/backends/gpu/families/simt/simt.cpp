@@ -107,7 +107,7 @@ class SimtFamily final : public JitFamily<SimtLaunchConfig> {
   }
   Result<std::unique_ptr<Kernel>> make_kernel(Programs programs, const Problem& problem,
                                               const SimtLaunchConfig& launch) const override {
-    return std::unique_ptr<Kernel>(std::make_unique<SimtKernel>(std::move(programs), problem, launch));
+    return std::make_unique<SimtKernel>(std::move(programs), problem, launch);
   }
   std::string device_text() const override { return include_line("backends/gpu/families/simt/simt.cu"); }
 };

@@ -120,8 +120,7 @@ class SimtMoeFamily final : public JitFamily<SimtLaunchConfig> {
                                               const SimtLaunchConfig& launch) const override {
     GEMMTUNE_TRY(auto layer, MoeLayer::make(runtime(), problem,
                                             {.block_m = launch.block_m, .hidden_bytes = problem.n * 4}));
-    return std::unique_ptr<Kernel>(
-        std::make_unique<SimtMoeKernel>(std::move(stages), std::move(layer), problem, launch));
+    return std::make_unique<SimtMoeKernel>(std::move(stages), std::move(layer), problem, launch);
   }
   std::string device_text() const override { return stage_text() + moe_layer_text(); }
 

@@ -218,8 +218,8 @@ Result<std::unique_ptr<Kernel>> HipblasLtFamily::build(const Problem& problem, c
   driver_.enter();
   GEMMTUNE_TRY(auto description, LtDescription::make(lt_, problem));
   GEMMTUNE_TRY(auto solution, wanted(description, problem, config));
-  return std::unique_ptr<Kernel>(std::make_unique<HipblasLtKernel>(
-      driver_, lt_, *handles_, problem, std::move(description), std::move(solution)));
+  return std::make_unique<HipblasLtKernel>(driver_, lt_, *handles_, problem, std::move(description),
+                                           std::move(solution));
 }
 
 /// The library's own order, about a roofline of the MI300X that our families share: its first choice goes first,

@@ -108,8 +108,7 @@ class MfmaFamily final : public gpu::JitFamily<MfmaLaunchConfig> {
   std::vector<gpu::Part> parts(const Problem& problem, const MfmaLaunchConfig& launch) const override;
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const MfmaLaunchConfig& launch) const override {
-    return std::unique_ptr<Kernel>(
-        std::make_unique<MfmaKernel>(std::move(programs), problem, launch, unit_.xcds));
+    return std::make_unique<MfmaKernel>(std::move(programs), problem, launch, unit_.xcds);
   }
   std::string device_text() const override { return source_ + reduce_; }
 

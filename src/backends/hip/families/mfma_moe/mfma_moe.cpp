@@ -298,8 +298,7 @@ Result<std::unique_ptr<Kernel>> MfmaMoeFamily::make_kernel(gpu::Programs program
                                                            const Stages& stages) const {
   GEMMTUNE_TRY(auto layer,
                gpu::MoeLayer::make(runtime(), problem, buffers_of(problem, stages[0].tile.block_m)));
-  return std::unique_ptr<Kernel>(
-      std::make_unique<MfmaMoeKernel>(std::move(programs), std::move(layer), problem, stages, unit_));
+  return std::make_unique<MfmaMoeKernel>(std::move(programs), std::move(layer), problem, stages, unit_);
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ class SkinnyFamily final : public gpu::JitFamily<LaunchConfig> {
   std::vector<gpu::Part> parts(const Problem& problem, const LaunchConfig& launch) const override;
   Result<std::unique_ptr<Kernel>> make_kernel(gpu::Programs programs, const Problem& problem,
                                               const LaunchConfig& launch) const override {
-    return std::unique_ptr<Kernel>(std::make_unique<SkinnyKernel>(std::move(programs), problem, launch));
+    return std::make_unique<SkinnyKernel>(std::move(programs), problem, launch);
   }
   std::string device_text() const override { return source_; }
 
