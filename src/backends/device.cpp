@@ -136,9 +136,7 @@ Status Device::missing_family(std::string_view name) const {
       return Status::not_found("family {} is not here: {}", name, library.why);
     }
   }
-  std::string known;
-  for (const KernelFamily* family : families())
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", family->name());
+  const std::string known = joined(families(), ", ", &KernelFamily::name);
   return Status::not_found("'{}' is no kernel family of {}; it has {}", name, info().name, known);
 }
 

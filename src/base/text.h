@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,6 +38,18 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
 std::string printable(std::string_view text);
 /// The same for a part of a line: line feeds and tabs are spelled too.
 std::string printable_word(std::string_view text);
+/// The texts of a range's elements with `separator` between them; `text`: an element's, or its member.
+template <typename Range, typename Text = std::identity>
+std::string joined(const Range& range, std::string_view separator, Text text = {}) {
+  std::string all;
+  for (const auto& element : range) {
+    if (!all.empty()) all += separator;
+    all += std::invoke(text, element);
+  }
+  return all;
+}
+/// What joined() calls for enumerators.
+inline constexpr auto enumerator_name = [](const auto& value) { return to_string(value); };
 /// Python's spelling of a float rounded to `digits` decimals: shortest text that reads back, always with a
 /// point.
 std::string python_float(double value, int digits);

@@ -165,9 +165,7 @@ int run(int argc, char** argv) {
   std::vector<std::string> words = argv_words(raw);
   const std::string command = command_of(words);
   if (command.empty() && !words.empty() && words[0].substr(0, 1) != "-") {
-    std::string known;
-    for (const Command& one : all_commands())
-      known += fmt::format("{}{}", known.empty() ? "" : ", ", one.name);
+    const std::string known = joined(all_commands(), ", ", &Command::name);
     return usage_error(
         "", fmt::format("unknown command '{}'{} (known: {})", words[0], command_suggestion(words[0]), known));
   }

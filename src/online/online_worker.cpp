@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/shared_library.h"
+#include "base/text.h"
 
 namespace gemmtune {
 namespace {
@@ -60,9 +61,8 @@ Result<std::string> worker_program_of(const std::string& named) {
   const std::vector<std::string> paths = program_paths();
   const auto found = std::ranges::find_if(paths, is_program);
   if (found != paths.end()) return *found;
-  std::string text;
-  for (const std::string& path : paths) text += (text.empty() ? "" : ", ") + path;
-  return Status::not_found("no program gemmtune is at {}; set GEMMTUNE_PROGRAM to its path", text);
+  return Status::not_found("no program gemmtune is at {}; set GEMMTUNE_PROGRAM to its path",
+                           joined(paths, ", "));
 }
 
 }  // namespace gemmtune

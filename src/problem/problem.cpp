@@ -31,10 +31,7 @@ Status check_type(std::string_view what, DataType type, std::span<const DataType
   for (const DataType allowed : expected) {
     if (type == allowed) return {};
   }
-  std::string names;
-  for (const DataType allowed : expected) {
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(allowed));
-  }
+  const std::string names = joined(expected, ", ", enumerator_name);
   return Status::invalid("{} is {}, expected one of {}", what, to_string(type), names);
 }
 

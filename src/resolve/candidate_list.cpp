@@ -230,13 +230,8 @@ Status check_search_space(const Device& device, const SearchSpace& search_space,
 Status check_libtypes(const Device& device, const std::vector<std::string>& libtypes) {
   for (const std::string& libtype : libtypes) {
     if (libtype == "all" || device.find_family(libtype) != nullptr) continue;
-    std::string known;
-    for (const KernelFamily* family : device.families()) {
-      known += known.empty() ? "" : ", ";
-      known += family->name();
-    }
     return Status::invalid("libtype '{}' is no kernel family of {}, expected some of {}", libtype,
-                           device.info().name, known);
+                           device.info().name, joined(device.families(), ", ", &KernelFamily::name));
   }
   return {};
 }

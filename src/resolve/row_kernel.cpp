@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 #include "backends/traits.h"
 #include "base/text.h"
@@ -89,11 +88,9 @@ Result<std::string> named_kernel_name(const Device& device, std::string_view tex
   const std::string_view word = text.substr(0, colon);
   const FamilyInfo* info = family_of(device, word);
   if (info == nullptr) {
-    std::vector<std::string_view> names;
-    for (const FamilyInfo* each : traits_of(device.info()).families) names.push_back(each->name);
     return Status::not_found(
         "kernel '{}', expected a kernelName, a family or family:index; families of {}: {}", text,
-        device.info().backend, fmt::join(names, ", "));
+        device.info().backend, joined(traits_of(device.info()).families, ", ", &FamilyInfo::name));
   }
   std::optional<std::int64_t> index;
   if (colon != std::string_view::npos) {

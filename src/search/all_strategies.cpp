@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
 #include "search/strategies.h"
 
 namespace gemmtune {
@@ -33,13 +34,10 @@ std::size_t expected_trials(std::string_view name, std::size_t candidates) {
 }
 
 Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, const SearchLimits& limits) {
-  std::string known;
-  for (const StrategyInfo& info : all_strategies()) {
+  for (const StrategyInfo& info : all_strategies())
     if (info.name == name) return info.make(limits);
-    known += known.empty() ? "" : ", ";
-    known += info.name;
-  }
-  return Status::invalid("search strategy '{}', expected one of {}", name, known);
+  return Status::invalid("search strategy '{}', expected one of {}", name,
+                         joined(all_strategies(), ", ", &StrategyInfo::name));
 }
 
 }  // namespace gemmtune

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/text.h"
 #include "measure/statistics.h"
 #include "select/energy.h"
 #include "select/finalists.h"
@@ -33,12 +34,6 @@ double round4(double value) { return std::round(value * 1e4) / 1e4; }
 std::optional<double> round4(std::optional<double> value) {
   if (!value || !std::isfinite(*value)) return std::nullopt;
   return round4(*value);
-}
-
-std::string join(const std::vector<std::string>& texts) {
-  std::string joined;
-  for (const std::string& text : texts) joined += (joined.empty() ? "" : "; ") + text;
-  return joined;
 }
 
 /// "12 candidates: 3 wrong, 9 build_failed; the first: …"
@@ -265,7 +260,7 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
   if (layout) std::erase_if(list.candidates, [&](const auto& listed) { return listed.layout != *layout; });
   if (list.candidates.empty()) {
     result.failure = ProblemState::unsupported;
-    result.reason = join(result.refusals);
+    result.reason = joined(result.refusals, "; ");
     if (layout && result.reason.empty()) {
       result.reason = fmt::format("no family reads the weight's layout, {}", to_string(*layout));
     }

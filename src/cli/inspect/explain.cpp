@@ -9,6 +9,7 @@
 
 #include "backends/default_kernels.h"
 #include "base/environment.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/command_options.h"
@@ -48,8 +49,6 @@ struct ExplainOptions {
   std::string table;  // tuned files or Triton configs; empty: none
   bool json = false;
 };
-
-std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
 std::string default_name_of(const KernelFamily& family, const Problem& problem) {
   return Candidate{std::string(family.name()), family.revision(), family.default_config(problem)}
@@ -125,7 +124,7 @@ std::string space_text(const ExplainedSpace& space) {
     const bool is_parameter = i < parameters.size();
     table.add({step.name, std::string(to_string(step.kind)) + (step.on ? "" : ", off"),
                std::to_string(step.removed), std::to_string(step.left),
-               is_parameter ? joined(parameters[i].values) : "",
+               is_parameter ? joined(parameters[i].values, " ") : "",
                is_parameter ? meaning_text(parameters[i], space.searched.is_listed()) : ""});
   }
   if (!table.empty()) text += table.text(stdout_is_terminal() ? stdout_columns() : 0);

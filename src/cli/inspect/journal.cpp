@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect/journal_t4.h"
@@ -112,9 +113,8 @@ constexpr const char* export_header =
     "samples\n";
 
 std::string export_csv(const JournalLine& line) {
-  std::string samples;
-  for (const double sample : line.samples)
-    samples += (samples.empty() ? "" : " ") + fmt::format("{}", sample);
+  const std::string samples =
+      joined(line.samples, " ", [](const double sample) { return fmt::format("{}", sample); });
   const auto us = line.samples.empty() ? std::nullopt : std::optional(median(line.samples));
   return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", line.run, line.at,
                      csv_cell(line.device), line.environment, csv_cell(line.problem), line.stage, line.m,

@@ -161,10 +161,8 @@ ReportTable next_steps_table(const ReportInputs& inputs) {
   }
   if (rows == 0) return table;
   for (const auto& [operation, paths] : files) {
-    std::string list;
-    for (const std::string& path : paths) list += (list.empty() ? "" : ":") + path;
-    const std::string command =
-        fmt::format("export GEMMTUNE_CONFIG_{}={}", upper(to_string(operation)), shell_word(list));
+    const std::string command = fmt::format("export GEMMTUNE_CONFIG_{}={}", upper(to_string(operation)),
+                                            shell_word(joined(paths, ":")));
     table.add({"use the file (an absolute path works from every folder)", ReportValue(), command});
   }
   const auto file_of = [&](const TunedEntry& row) { return names[row.source]; };

@@ -240,10 +240,7 @@ void declare_file_operation(CommandOptions& app, std::string& operation) {
 Result<std::optional<OperationForm>> operation_word(const std::string& text) {
   if (text.empty()) return std::optional<OperationForm>();
   if (const auto operation = parse_operation(text)) return operation;
-  std::string known;
-  for (const OperationForm operation : all_operation_forms()) {
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", to_string(operation));
-  }
+  const std::string known = joined(all_operation_forms(), ", ", enumerator_name);
   return Status::invalid("--op {}: unknown operation (known: {})", text, known);
 }
 

@@ -80,10 +80,7 @@ Result<FindingKinds> kinds_of(const std::string& option, const std::string& text
     if (trim(word).empty()) continue;
     const auto kind = parse_finding_kind(trim(word));
     if (!kind) {
-      std::string known;
-      for (const FindingKind one : all_finding_kinds()) {
-        known += fmt::format("{}{}", known.empty() ? "" : ", ", to_string(one));
-      }
+      const std::string known = joined(all_finding_kinds(), ", ", enumerator_name);
       return Status::invalid("{} {}: no kind (known: {})", option, trim(word), known);
     }
     kinds.add(*kind);

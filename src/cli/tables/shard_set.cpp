@@ -42,10 +42,9 @@ std::string some_of(const std::vector<std::string>& names) {
 using Sayings = std::map<std::string, std::vector<std::string>>;
 
 std::string sayings_text(const Sayings& sayings) {
-  std::string text;
-  for (const auto& [value, files] : sayings)
-    text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", value, some_of(files));
-  return text;
+  return joined(sayings, "; ", [](const auto& saying) {
+    return fmt::format("{} ({})", saying.first, some_of(saying.second));
+  });
 }
 
 void say(Sayings& sayings, const std::string& value, const std::string& file) {

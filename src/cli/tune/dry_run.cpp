@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backends/traits.h"
+#include "base/text.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/output_path.h"
@@ -22,12 +23,6 @@ namespace gemmtune::cli {
 namespace {
 
 using Json = OrderedJson;
-
-std::string joined(const std::vector<std::string>& texts) {
-  std::string text;
-  for (const std::string& each : texts) text += (text.empty() ? "" : "; ") + each;
-  return text;
-}
 
 std::size_t tuned_count(const DryRun& plan) {
   return static_cast<std::size_t>(
@@ -62,7 +57,7 @@ Result<DryRun> dry_run(const Device& device, const TuneRequest& request) {
     if (row != nullptr && counts_as_done(device, request, environment, row->entry)) {
       planned.why_not = fmt::format("in {}:{} already", row->path, row->entry.line);
     } else if (list.candidates.empty()) {
-      planned.why_not = "no kernel family takes it: " + joined(list.refusals);
+      planned.why_not = "no kernel family takes it: " + joined(list.refusals, "; ");
     } else {
       planned.predicted_seconds = cost.seconds[i];
       plan.predicted_seconds += cost.seconds[i];

@@ -125,12 +125,10 @@ Status apply_invariant(const TuneOptions& options, TuneRequest& request) {
 }
 
 Status apply_search(const TuneOptions&, TuneRequest& request) {
-  std::string known;
-  for (const StrategyInfo& strategy : all_strategies()) {
-    if (strategy.name == request.strategy) return {};
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", strategy.name);
-  }
-  return Status::invalid("--search {}: unknown strategy (known: {})", request.strategy, known);
+  const auto is_asked = [&](const StrategyInfo& strategy) { return strategy.name == request.strategy; };
+  if (std::ranges::any_of(all_strategies(), is_asked)) return {};
+  return Status::invalid("--search {}: unknown strategy (known: {})", request.strategy,
+                         joined(all_strategies(), ", ", &StrategyInfo::name));
 }
 
 Status apply_confirmations(const TuneOptions& options, TuneRequest&) {
@@ -146,9 +144,7 @@ Status apply_m_range(const TuneOptions& options, TuneRequest& request) {
 }
 
 std::string libtypes_identity(const TuneRequest& request) {
-  std::string families;
-  for (const std::string& family : request.libtypes) families += (families.empty() ? "" : ",") + family;
-  return fmt::format("libtypes={}", families.empty() ? "all" : families);
+  return fmt::format("libtypes={}", request.libtypes.empty() ? "all" : joined(request.libtypes, ","));
 }
 
 /// By what the file chooses, not by its name or layout.

@@ -156,9 +156,8 @@ std::string TuneSession::opening_line() const {
   const std::string shapes = counted(shapes_.rows.size(), "shape");
   if (is_replay())
     return fmt::format("{} from {}, recorded on {}", shapes, options_.replay, device_line(device().info()));
-  std::string names;
-  for (const auto& each : devices_) names += (names.empty() ? "" : "; ") + device_line(each->info());
-  return fmt::format("{} on {}", shapes, names);
+  return fmt::format("{} on {}", shapes,
+                     joined(devices_, "; ", [](const auto& device) { return device_line(device->info()); }));
 }
 
 void TuneSession::announce() {

@@ -97,9 +97,7 @@ Result<std::vector<DataType>> types(const Member& member, std::string_view archi
     GEMMTUNE_TRY(const std::string text, element.text());
     const auto type = data_type_on(architecture, text);
     if (!type || std::find(allowed.begin(), allowed.end(), *type) == allowed.end()) {
-      std::string known;
-      for (const DataType one : allowed)
-        known += fmt::format("{}{}", known.empty() ? "" : ", ", to_string(one));
+      const std::string known = joined(allowed, ", ", enumerator_name);
       return element.wrong(known);
     }
     types.push_back(*type);

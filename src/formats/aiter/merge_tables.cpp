@@ -65,9 +65,8 @@ class MergedHeader {
     return true;
   }
   std::string text() const {
-    std::string text;
-    for (const MergedColumn& column : columns_) text += (text.empty() ? "" : ",") + csv_cell(column.name);
-    return text + line_end_;
+    return joined(columns_, ",", [](const MergedColumn& column) { return csv_cell(column.name); }) +
+           line_end_;
   }
 
  private:

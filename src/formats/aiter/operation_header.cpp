@@ -87,11 +87,7 @@ std::vector<TableKind> tables_of_dimensions(const CsvCells& header) {
 }
 
 std::string operations_of(const std::vector<TableKind>& tables) {
-  std::string text;
-  for (const TableKind table : tables) {
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", schema_of(table).name);
-  }
-  return text;
+  return joined(tables, ", ", [](const TableKind table) { return schema_of(table).name; });
 }
 
 /// Of an operation's tables the header knows best which one it is.

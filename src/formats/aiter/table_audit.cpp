@@ -49,12 +49,10 @@ std::vector<Column> wrong_rates(const TunedEntry& row, const CsvCells& cells, co
 }
 
 std::string wrong_rate_text(const TunedEntry& row, const CsvCells& cells, const Columns& columns) {
-  std::string text;
-  for (const Column column : wrong_rates(row, cells, columns)) {
-    text += fmt::format("{}{} {}, expected {}", text.empty() ? "" : ", ", columns.name(column),
-                        columns.cell(cells, column), cell_text(row, column).value_or(std::string()));
-  }
-  return text;
+  return joined(wrong_rates(row, cells, columns), ", ", [&](const Column column) {
+    return fmt::format("{} {}, expected {}", columns.name(column), columns.cell(cells, column),
+                       cell_text(row, column).value_or(std::string()));
+  });
 }
 
 /// `malformed`: lines whose cells may be shifted.

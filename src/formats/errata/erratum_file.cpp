@@ -168,8 +168,7 @@ Result<Erratum> parse_erratum(const std::string& source, const std::string& text
   for (const Key& key : keys_of(text)) {
     const auto field = std::ranges::find_if(fields(), [&](const Field& one) { return one.key == key.name; });
     if (field == fields().end()) {
-      std::string known;
-      for (const Field& one : fields()) known += fmt::format("{}{}", known.empty() ? "" : ", ", one.key);
+      const std::string known = joined(fields(), ", ", &Field::key);
       return Status::invalid("{}:{}: field '{}' is unknown, expected {}", source, key.line, key.name, known);
     }
     if (!seen.insert(key.name).second) {

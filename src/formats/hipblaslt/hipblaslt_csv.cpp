@@ -155,11 +155,7 @@ std::string row_line(const HipblasltRow& row) {
 }
 
 std::string header() {
-  std::string text;
-  for (const std::string_view name : column_names) {
-    text += text.empty() ? "" : ", ";
-    text += name;
-  }
+  std::string text = joined(column_names, ", ");
   return text + "\n";
 }
 

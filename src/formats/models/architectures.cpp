@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace gemmtune {
 namespace {
 
@@ -230,13 +232,7 @@ constexpr std::array architectures{
     encoder("xlm-roberta"),
 };
 
-std::string known_names() {
-  std::string names;
-  for (const Architecture& row : architectures) {
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", row.model_type);
-  }
-  return names;
-}
+std::string known_names() { return joined(architectures, ", ", &Architecture::model_type); }
 
 }  // namespace
 

@@ -101,11 +101,9 @@ std::vector<BucketSpan> nearest_spans(const TritonFile& file) {
 }  // namespace
 
 std::string triton_config_text(const TritonConfig& config) {
-  std::string name;
-  for (const auto& [parameter, value] : config.parameters) {
-    name += fmt::format("{}{}={}", name.empty() ? "" : ";", parameter, value_text(value));
-  }
-  return name;
+  return joined(config.parameters, ";", [](const auto& parameter) {
+    return fmt::format("{}={}", parameter.first, value_text(parameter.second));
+  });
 }
 
 std::int64_t BucketSpan::last() const {

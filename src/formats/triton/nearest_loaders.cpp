@@ -194,10 +194,9 @@ std::vector<NearestName> loaders_of_name(std::string_view file_name) {
 }
 
 std::string forms_of_names() {
-  std::string text;
-  for (const LoaderRule& rule : loader_rules)
-    text += fmt::format("{}{}: {}.json", text.empty() ? "" : "; ", rule.loader.program, rule.loader.form);
-  return text;
+  return joined(loader_rules, "; ", [](const LoaderRule& rule) {
+    return fmt::format("{}: {}.json", rule.loader.program, rule.loader.form);
+  });
 }
 
 std::string vllm_device_name(std::string_view device) {
