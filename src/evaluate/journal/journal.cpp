@@ -84,9 +84,9 @@ Result<Journal> Journal::open(const std::string& path) {
 }
 
 Result<std::optional<std::int64_t>> Journal::unfinished_run(const std::string& request) {
-  GEMMTUNE_TRY(auto runs,
-               database_.prepare(
-                   "SELECT id, owner FROM runs WHERE request = ? AND finished IS NULL ORDER BY id DESC"));
+  constexpr const char* query =
+      "SELECT id, owner FROM runs WHERE request = ? AND finished IS NULL ORDER BY id DESC";
+  GEMMTUNE_TRY(auto runs, database_.prepare(query));
   runs.bind(request);
   auto row = runs.step();
   for (; row.ok() && *row; row = runs.step()) {
@@ -132,10 +132,9 @@ Result<RunStart> Journal::begin_run(const RunText& text, bool go_on) {
 Status Journal::end_run(std::int64_t run, bool complete) {
   run_lock_.reset();
   GEMMTUNE_TRY(auto transaction, SqlTransaction::begin(database_));
-  GEMMTUNE_TRY(
-      auto forget,
-      database_.prepare(
-          "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM problems WHERE run = runs.id)"));
+  constexpr const char* query =
+      "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM problems WHERE run = runs.id)";
+  GEMMTUNE_TRY(auto forget, database_.prepare(query));
   GEMMTUNE_RETURN_IF_ERROR(forget.bind(run).run());
   GEMMTUNE_TRY(auto finish, database_.prepare("UPDATE runs SET owner = '', finished = ? WHERE id = ?"));
   if (complete) {
@@ -150,10 +149,9 @@ Status Journal::end_run(std::int64_t run, bool complete) {
 Result<std::int64_t> Journal::add_problem(std::int64_t run, const Problem& problem,
                                           const std::string& reference) {
   const std::string text = print(problem);
-  GEMMTUNE_TRY(
-      auto insert,
-      database_.prepare(
-          "INSERT OR IGNORE INTO problems (run, problem, any_m, m, reference) VALUES (?, ?, ?, ?, ?)"));
+  constexpr const char* query =
+      "INSERT OR IGNORE INTO problems (run, problem, any_m, m, reference) VALUES (?, ?, ?, ?, ?)";
+  GEMMTUNE_TRY(auto insert, database_.prepare(query));
   insert.bind(run).bind(text).bind(any_m(problem)).bind(problem.m).bind(reference);
   GEMMTUNE_RETURN_IF_ERROR(insert.run());
   GEMMTUNE_TRY(auto find, database_.prepare("SELECT id FROM problems WHERE run = ? AND problem = ?"));
@@ -163,11 +161,11 @@ Result<std::int64_t> Journal::add_problem(std::int64_t run, const Problem& probl
 }
 
 Status Journal::insert(std::int64_t problem, const JournaledOutcome& record) {
-  GEMMTUNE_TRY(
-      auto statement,
-      database_.prepare(
-          "INSERT INTO outcomes (problem, stage, m, candidate, source, key, kind, reason, err_ratio, "
-          "deterministic, samples, at, errors) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  constexpr const char* query =
+      "INSERT INTO outcomes (problem, stage, m, candidate, source, key, kind, reason, err_ratio, "
+      "  deterministic, samples, at, errors) "
+      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+  GEMMTUNE_TRY(auto statement, database_.prepare(query));
   const Outcome& outcome = record.outcome;
   statement.bind(problem).bind(to_string(record.stage)).bind(record.m).bind(record.candidate);
   statement.bind(record.source).bind(record.key).bind(to_string(outcome.kind)).bind(outcome.reason);
@@ -186,8 +184,10 @@ Status Journal::add(std::int64_t problem, const JournaledOutcome& outcome) {
 Status Journal::add(std::int64_t problem, const JournaledFinals& finals,
                     const std::vector<JournaledOutcome>& failures) {
   GEMMTUNE_TRY(auto transaction, SqlTransaction::begin(database_));
-  GEMMTUNE_TRY(auto statement, database_.prepare("INSERT INTO finals (problem, candidates, rounds, result, "
-                                                 "noise_floor, at) VALUES (?, ?, ?, ?, ?, ?)"));
+  constexpr const char* query =
+      "INSERT INTO finals (problem, candidates, rounds, result, noise_floor, at) "
+      "VALUES (?, ?, ?, ?, ?, ?)";
+  GEMMTUNE_TRY(auto statement, database_.prepare(query));
   statement.bind(problem).bind(json_line(Json(finals.candidates))).bind(std::int64_t{finals.rounds});
   statement.bind(json_line(to_json(finals.result)))
       .bind(noise_floor(finals.result.same_ratios))
@@ -198,11 +198,10 @@ Status Journal::add(std::int64_t problem, const JournaledFinals& finals,
 }
 
 Status Journal::add(std::int64_t run, const Problem& problem, const JournaledDecision& decision) {
-  GEMMTUNE_TRY(
-      auto statement,
-      database_.prepare(
-          "INSERT OR REPLACE INTO decisions (problem, state, reason, kernel, us, speedup, verdict, at) "
-          "SELECT id, ?, ?, ?, ?, ?, ?, ? FROM problems WHERE run = ? AND problem = ?"));
+  constexpr const char* query =
+      "INSERT OR REPLACE INTO decisions (problem, state, reason, kernel, us, speedup, verdict, at) "
+      "SELECT id, ?, ?, ?, ?, ?, ?, ? FROM problems WHERE run = ? AND problem = ?";
+  GEMMTUNE_TRY(auto statement, database_.prepare(query));
   const double none = std::nan("");
   statement.bind(decision.state).bind(decision.reason).bind(decision.kernel);
   statement.bind(decision.microseconds.value_or(none)).bind(decision.speedup.value_or(none));
@@ -216,12 +215,10 @@ Status Journal::set_reference(std::int64_t problem, double microseconds) {
 }
 
 Result<std::vector<JournaledOutcome>> Journal::outcomes(std::int64_t problem) {
-  GEMMTUNE_TRY(
-      auto rows,
-      database_.prepare(
-          "SELECT stage, m, candidate, source, key, kind, reason, err_ratio, deterministic, samples, "
-          "errors FROM outcomes "
-          "WHERE problem = ? ORDER BY id"));
+  constexpr const char* query =
+      "SELECT stage, m, candidate, source, key, kind, reason, err_ratio, deterministic, samples, errors "
+      "FROM outcomes WHERE problem = ? ORDER BY id";
+  GEMMTUNE_TRY(auto rows, database_.prepare(query));
   std::vector<JournaledOutcome> outcomes;
   auto row = rows.bind(problem).step();
   for (; row.ok() && *row; row = rows.step()) {
@@ -233,8 +230,10 @@ Result<std::vector<JournaledOutcome>> Journal::outcomes(std::int64_t problem) {
 }
 
 Result<std::vector<JournaledOutcome>> Journal::undecided(std::int64_t run, const Problem& problem) {
-  GEMMTUNE_TRY(auto find, database_.prepare("SELECT id FROM problems WHERE run = ? AND problem = ? AND id "
-                                            "NOT IN (SELECT problem FROM decisions)"));
+  constexpr const char* query =
+      "SELECT id FROM problems "
+      "WHERE run = ? AND problem = ? AND id NOT IN (SELECT problem FROM decisions)";
+  GEMMTUNE_TRY(auto find, database_.prepare(query));
   GEMMTUNE_TRY(const auto row, find.bind(run).bind(print(problem)).step());
   if (!row) return std::vector<JournaledOutcome>();
   GEMMTUNE_TRY(auto all, outcomes(find.integer(0)));
@@ -258,8 +257,8 @@ Result<std::vector<JournaledOutcome>> Journal::undecided(std::int64_t run, const
 }
 
 Result<std::vector<JournaledFinals>> Journal::finals(std::int64_t problem) {
-  GEMMTUNE_TRY(auto rows, database_.prepare(
-                              "SELECT candidates, rounds, result FROM finals WHERE problem = ? ORDER BY id"));
+  constexpr const char* query = "SELECT candidates, rounds, result FROM finals WHERE problem = ? ORDER BY id";
+  GEMMTUNE_TRY(auto rows, database_.prepare(query));
   std::vector<JournaledFinals> all;
   auto row = rows.bind(problem).step();
   for (; row.ok() && *row; row = rows.step()) {
@@ -273,11 +272,11 @@ Result<std::vector<JournaledFinals>> Journal::finals(std::int64_t problem) {
 }
 
 Result<std::optional<FailureRecord>> Journal::earlier_failure(const std::string& key, std::int64_t run) {
-  GEMMTUNE_TRY(
-      auto rows,
-      database_.prepare("SELECT kind, reason, err_ratio, deterministic, samples, errors, at FROM outcomes "
-                        "JOIN problems ON problems.id = outcomes.problem WHERE key = ? AND run <> ? "
-                        "ORDER BY outcomes.id DESC LIMIT 1"));
+  constexpr const char* query =
+      "SELECT kind, reason, err_ratio, deterministic, samples, errors, at FROM outcomes "
+      "JOIN problems ON problems.id = outcomes.problem WHERE key = ? AND run <> ? "
+      "ORDER BY outcomes.id DESC LIMIT 1";
+  GEMMTUNE_TRY(auto rows, database_.prepare(query));
   GEMMTUNE_TRY(const auto row, rows.bind(key).bind(run).step());
   if (!row) return std::optional<FailureRecord>();
   FailureRecord record{read_outcome(rows, 0), rows.text(6)};
@@ -287,12 +286,12 @@ Result<std::optional<FailureRecord>> Journal::earlier_failure(const std::string&
 
 Result<std::vector<JournalHint>> Journal::hints(const std::string& device, const Problem& problem,
                                                 std::size_t limit, std::int64_t but_of) {
-  GEMMTUNE_TRY(auto rows,
-               database_.prepare(
-                   "SELECT candidate, problems.m, reference_us, samples FROM outcomes "
-                   "JOIN problems ON problems.id = outcomes.problem JOIN runs ON runs.id = problems.run "
-                   "WHERE any_m = ? AND device = ? AND stage = 'screen' AND kind = 'ok' AND reference_us > 0 "
-                   "AND runs.id <> ?"));
+  constexpr const char* query =
+      "SELECT candidate, problems.m, reference_us, samples FROM outcomes "
+      "JOIN problems ON problems.id = outcomes.problem JOIN runs ON runs.id = problems.run "
+      "WHERE any_m = ? AND device = ? AND stage = 'screen' AND kind = 'ok' AND reference_us > 0 "
+      "AND runs.id <> ?";
+  GEMMTUNE_TRY(auto rows, database_.prepare(query));
   std::map<std::pair<std::int64_t, std::string>, std::vector<double>> relative;
   auto row = rows.bind(any_m(problem)).bind(device).bind(but_of).step();
   for (; row.ok() && *row; row = rows.step()) {

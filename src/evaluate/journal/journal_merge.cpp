@@ -68,36 +68,31 @@ Status JournalMerge::execute(const std::string& statement, std::initializer_list
 
 /// Its first result is the input's first result: the same process measured it.
 Result<std::optional<Id>> JournalMerge::twin_of(Id problem, Id run) {
-  GEMMTUNE_TRY(const auto found,
-               ids("SELECT mine.id FROM main.problems AS mine, added.problems AS theirs "
-                   "WHERE theirs.id = ? AND mine.run = ? AND mine.problem = theirs.problem AND "
-                   "(NOT EXISTS (SELECT 1 FROM added.outcomes WHERE problem = theirs.id) "
-                   " OR NOT EXISTS (SELECT 1 FROM main.outcomes WHERE problem = mine.id) "
-                   " OR EXISTS (SELECT 1 FROM main.outcomes AS a, added.outcomes AS b "
-                   "   WHERE a.id = (SELECT min(id) FROM main.outcomes WHERE problem = mine.id) "
-                   "     AND b.id = (SELECT min(id) FROM added.outcomes WHERE problem = theirs.id) "
-                   "     AND a.candidate = b.candidate AND a.at = b.at AND a.stage = b.stage AND a.samples = "
-                   "b.samples))",
-                   {problem, run}));
+  constexpr const char* query =
+      "SELECT mine.id FROM main.problems AS mine, added.problems AS theirs "
+      "WHERE theirs.id = ? AND mine.run = ? AND mine.problem = theirs.problem AND "
+      "(NOT EXISTS (SELECT 1 FROM added.outcomes WHERE problem = theirs.id) "
+      " OR NOT EXISTS (SELECT 1 FROM main.outcomes WHERE problem = mine.id) "
+      " OR EXISTS (SELECT 1 FROM main.outcomes AS a, added.outcomes AS b "
+      "   WHERE a.id = (SELECT min(id) FROM main.outcomes WHERE problem = mine.id) "
+      "     AND b.id = (SELECT min(id) FROM added.outcomes WHERE problem = theirs.id) "
+      "     AND a.candidate = b.candidate AND a.at = b.at AND a.stage = b.stage AND a.samples = b.samples))";
+  GEMMTUNE_TRY(const auto found, ids(query, {problem, run}));
   return found.empty() ? std::optional<Id>() : std::optional(found.front());
 }
 
 Result<std::optional<Id>> JournalMerge::partner_of(Id run) {
-  GEMMTUNE_TRY(
-      const auto candidates,
-      ids("SELECT mine.id FROM main.runs AS mine, added.runs AS theirs WHERE theirs.id = ? AND mine.request "
-          "= theirs.request "
-          "AND mine.environment = theirs.environment AND mine.policy = theirs.policy AND mine.device = "
-          "theirs.device "
-          "ORDER BY mine.id",
-          {run}));
+  constexpr const char* query =
+      "SELECT mine.id FROM main.runs AS mine, added.runs AS theirs WHERE theirs.id = ? "
+      "AND mine.request = theirs.request AND mine.environment = theirs.environment "
+      "AND mine.policy = theirs.policy AND mine.device = theirs.device ORDER BY mine.id";
+  GEMMTUNE_TRY(const auto candidates, ids(query, {run}));
   for (const Id candidate : candidates) {
-    GEMMTUNE_TRY(
-        const auto shared,
-        ids("SELECT theirs.id FROM added.problems AS theirs JOIN main.problems AS mine ON mine.problem = "
-            "theirs.problem "
-            "WHERE theirs.run = ? AND mine.run = ?",
-            {run, candidate}));
+    constexpr const char* in_both =
+        "SELECT theirs.id FROM added.problems AS theirs "
+        "JOIN main.problems AS mine ON mine.problem = theirs.problem "
+        "WHERE theirs.run = ? AND mine.run = ?";
+    GEMMTUNE_TRY(const auto shared, ids(in_both, {run, candidate}));
     bool fits = true;
     for (const Id problem : shared) {
       GEMMTUNE_TRY(const auto twin, twin_of(problem, candidate));

@@ -75,12 +75,11 @@ JournalLine line_of(const SqlStatement& row) {
 Status for_each_finals(
     SqlDatabase& journal,
     const std::function<void(JournalLine&, std::vector<std::string>&, FinalsResult&)>& on_call) {
-  GEMMTUNE_TRY(
-      auto rows,
-      journal.prepare(
-          "SELECT run, finals.at, device, environment, problems.problem, m, reference_us, candidates, result "
-          "FROM finals JOIN problems ON problems.id = finals.problem JOIN runs ON runs.id = run ORDER BY "
-          "finals.id"));
+  constexpr const char* query =
+      "SELECT run, finals.at, device, environment, problems.problem, m, reference_us, candidates, result "
+      "FROM finals JOIN problems ON problems.id = finals.problem JOIN runs ON runs.id = run "
+      "ORDER BY finals.id";
+  GEMMTUNE_TRY(auto rows, journal.prepare(query));
   auto row = rows.step();
   for (; row.ok() && *row; row = rows.step()) {
     JournalLine line = line_of(rows);
@@ -96,17 +95,16 @@ Status for_each_finals(
 }  // namespace
 
 Result<std::vector<JournalRunReport>> list_runs(SqlDatabase& journal) {
-  GEMMTUNE_TRY(
-      auto rows,
-      journal.prepare(
-          "SELECT id, started, finished, owner, device, command, policy, environment, "
-          "(SELECT count(*) FROM problems WHERE run = runs.id), "
-          "(SELECT count(*) FROM decisions JOIN problems ON problems.id = decisions.problem WHERE run = "
-          "runs.id), "
-          "(SELECT count(DISTINCT outcomes.problem || ' ' || candidate) FROM outcomes "
-          "   JOIN problems ON problems.id = outcomes.problem WHERE run = runs.id), "
-          "(SELECT count(*) FROM outcomes JOIN problems ON problems.id = outcomes.problem "
-          "   WHERE run = runs.id AND kind <> 'ok') FROM runs ORDER BY id"));
+  constexpr const char* query =
+      "SELECT id, started, finished, owner, device, command, policy, environment, "
+      "(SELECT count(*) FROM problems WHERE run = runs.id), "
+      "(SELECT count(*) FROM decisions JOIN problems ON problems.id = decisions.problem WHERE run = "
+      "runs.id), "
+      "(SELECT count(DISTINCT outcomes.problem || ' ' || candidate) FROM outcomes "
+      "   JOIN problems ON problems.id = outcomes.problem WHERE run = runs.id), "
+      "(SELECT count(*) FROM outcomes JOIN problems ON problems.id = outcomes.problem "
+      "   WHERE run = runs.id AND kind <> 'ok') FROM runs ORDER BY id";
+  GEMMTUNE_TRY(auto rows, journal.prepare(query));
   std::vector<JournalRunReport> runs;
   auto row = rows.step();
   for (; row.ok() && *row; row = rows.step()) {
@@ -131,14 +129,12 @@ Result<std::vector<JournalRunReport>> list_runs(SqlDatabase& journal) {
 
 Status for_each_outcome(SqlDatabase& journal, const std::function<void(const JournalLine&)>& on_line) {
   // Failures of finals are among the outcomes too, for later runs; they are reported with their finals.
-  GEMMTUNE_TRY(
-      auto rows,
-      journal.prepare(
-          "SELECT run, outcomes.at, device, environment, problems.problem, outcomes.m, reference_us, stage, "
-          "candidate, "
-          "source, kind, reason, err_ratio, deterministic, samples, errors FROM outcomes "
-          "JOIN problems ON problems.id = outcomes.problem JOIN runs ON runs.id = run "
-          "WHERE stage <> 'finals' ORDER BY outcomes.id"));
+  constexpr const char* query =
+      "SELECT run, outcomes.at, device, environment, problems.problem, outcomes.m, reference_us, "
+      "  stage, candidate, source, kind, reason, err_ratio, deterministic, samples, errors "
+      "FROM outcomes JOIN problems ON problems.id = outcomes.problem JOIN runs ON runs.id = run "
+      "WHERE stage <> 'finals' ORDER BY outcomes.id";
+  GEMMTUNE_TRY(auto rows, journal.prepare(query));
   auto row = rows.step();
   for (; row.ok() && *row; row = rows.step()) {
     JournalLine line = line_of(rows);
