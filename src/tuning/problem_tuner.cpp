@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "measure/statistics.h"
+#include "resolve/errata.h"
 #include "select/energy.h"
 #include "select/finalists.h"
 #include "select/routings.h"
@@ -117,6 +118,31 @@ Result<Searched> screen(const Turn& turn, const Deadline& deadline,
                                  turn.watch.on_trial, screened);
   if (searched.ok()) screened = std::move(searched->trials);
   return searched;
+}
+
+/// However short the search is, a kernel is looked at that an untuned call runs: as bind_fallback(), it passes over families whose
+/// kernel cannot be built.
+Status look_at_fallback(const Turn& turn, const std::vector<ListedCandidate>& candidates,
+                        std::vector<Trial>& screened) {
+  const auto is_built = [](const Trial& trial) {
+    return trial.outcome.kind != OutcomeKind::build_failed && trial.outcome.kind != OutcomeKind::refused;
+  };
+  while (!screened.empty() && std::ranges::none_of(screened, is_built)) {
+    const auto other_family = [&](const Candidate& candidate) {
+      return std::ranges::none_of(
+          screened, [&](const Trial& trial) { return trial.candidate.family == candidate.family; });
+    };
+    const auto fallback = usable_fallback(turn.device, turn.problem, other_family);
+    if (!fallback.ok() || (turn.request.stop && turn.request.stop())) return {};
+    const auto listed = std::ranges::find(candidates, fallback->candidate, &ListedCandidate::candidate);
+    if (listed == candidates.end()) return {};
+    GEMMTUNE_TRY(auto outcomes, turn.evaluator.screen(turn.problem, {&listed->candidate, 1},
+                                                      turn.request.policy.screening_samples, {}));
+    if (outcomes.empty()) return {};
+    screened.push_back({listed->candidate, std::move(outcomes.front())});
+    turn.watch.on_trial(screened.back());
+  }
+  return {};
 }
 
 /// Those of earlier finals that are not among the finalists take the last places.
@@ -274,6 +300,12 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
   if (!searched.ok()) {
     result.reason = searched.message();
     return result;
+  }
+  if (visit.settles) {
+    if (const Status looked = look_at_fallback(turn, list.candidates, progress->screened); !looked.ok()) {
+      result.reason = looked.message();
+      return result;
+    }
   }
   result.figures = figures_of(turn, list.candidates.size(), *searched, progress->screened);
   if (!visit.settles) return result;

@@ -121,6 +121,27 @@ TEST_F(TransferInARun, WhatAnUntunedCallRunsIsTriedBeforeTheWinnerOfAnEarlierSha
   EXPECT_EQ(observer_.tried[observer_.ends[0] + 1], first_winner);
 }
 
+TEST_F(TransferInARun, AShortBudgetDoesNotEndWithADefaultThatCannotBeBuilt) {
+  PaperDevice device;
+  device.mutable_info().backend = "cuda";
+  device.add({.name = "wgmma", .build_failure = [](const Problem&) { return std::string("it spills"); }});
+  device.add({.name = "mma"});
+  fake_.outcome = [](const Problem&, const Candidate& candidate) {
+    return candidate.family == "mma" ? Outcome{} : testing::failure(OutcomeKind::build_failed, "it spills");
+  };
+  fake_.time = [](const Problem&, const Candidate&) { return 100.0; };
+  double now = 0;
+  fake_.before = [&](const Problem&) { now += now == 0 ? 4 : 0.01; };  // the first one compiles for long
+  request_.shapes.resize(1);
+  request_.clock = [&] { return now; };
+  request_.budget_seconds = 5;
+  const auto summary = tune(device, fake_, request_, observer_);
+  ASSERT_TRUE(summary.ok()) << summary.message();
+  EXPECT_THAT(observer_.tried, ElementsAre("wgmma_r1", "mma_r1")) << "as an untuned call passes it over";
+  ASSERT_NE(summary->items[0].row(), nullptr) << summary->items[0].reason;
+  EXPECT_EQ(summary->items[0].row()->kernel_name, "mma_r1");
+}
+
 TEST_F(TransferInARun, AnEarlierRunOnlyDecidesWhatIsTriedFirst) {
   request_.earlier_winners = [](const Problem&) {
     return std::vector<std::string>{"tiled_r1_kc3", "gone_r1_x1", "no kernel name"};
